@@ -1,0 +1,172 @@
+//! Chunks: the memory behind slices, and the one writer that fills it.
+
+use alloc::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use alloc::sync::Arc;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicUsize, Ordering, fence};
+
+use crate::pool::{CLASS_SIZES, FreeChunk, PoolInner};
+use crate::slice::Slice;
+
+/// What stands before the bytes of a chunk.
+pub(crate) struct Header {
+    /// Slices plus writer.
+    refs: AtomicUsize,
+    /// Index into [`CLASS_SIZES`].
+    class: usize,
+    /// Where the chunk goes when nobody refers to it; `None` while it is free.
+    home: Option<Arc<PoolInner>>,
+}
+
+fn layout(class: usize) -> (Layout, usize) {
+    let header = Layout::new::<Header>();
+    let bytes = Layout::array::<u8>(CLASS_SIZES[class]).expect("size classes fit a layout");
+    header.extend(bytes).expect("size classes fit a layout")
+}
+
+/// Takes zeroed memory for a chunk of `class` from the allocator.
+pub(crate) fn allocate(class: usize) -> NonNull<Header> {
+    let (layout, _) = layout(class);
+    // SAFETY: the layout is never of size zero.
+    let raw = unsafe { alloc_zeroed(layout) }.cast::<Header>();
+    let Some(header) = NonNull::new(raw) else { handle_alloc_error(layout) };
+    // SAFETY: freshly allocated with room for a header at its start.
+    unsafe { header.as_ptr().write(Header { refs: AtomicUsize::new(0), class, home: None }) };
+    header
+}
+
+/// Gives a chunk back to the allocator.
+///
+/// # Safety
+/// Nobody else may refer to the chunk.
+pub(crate) unsafe fn deallocate(header: NonNull<Header>) {
+    // SAFETY: the caller owns the chunk exclusively; its class is the one it was allocated with.
+    unsafe {
+        let (layout, _) = layout((*header.as_ptr()).class);
+        header.as_ptr().drop_in_place();
+        dealloc(header.as_ptr().cast(), layout);
+    }
+}
+
+/// A counted reference to a chunk.
+pub(crate) struct ChunkRef(NonNull<Header>);
+
+// SAFETY: the header's shared part is atomic; bytes are written only by the one writer, behind all
+// frozen ranges, and frozen ranges reach other threads only through a `Send` hand-over.
+unsafe impl Send for ChunkRef {}
+// SAFETY: as above.
+unsafe impl Sync for ChunkRef {}
+
+impl ChunkRef {
+    /// The bytes of the chunk, from the front.
+    pub(crate) fn bytes(&self) -> *mut u8 {
+        let (_, offset) = layout(self.class());
+        // SAFETY: the offset lies within the allocation.
+        unsafe { self.0.as_ptr().cast::<u8>().add(offset) }
+    }
+
+    fn class(&self) -> usize {
+        // SAFETY: `self` keeps the header alive; the class never changes while it is in use.
+        unsafe { (*self.0.as_ptr()).class }
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        CLASS_SIZES[self.class()]
+    }
+
+    pub(crate) fn same(&self, other: &ChunkRef) -> bool {
+        self.0 == other.0
+    }
+
+    fn refs(&self) -> &AtomicUsize {
+        // SAFETY: `self` keeps the header alive.
+        unsafe { &(*self.0.as_ptr()).refs }
+    }
+}
+
+impl Clone for ChunkRef {
+    fn clone(&self) -> ChunkRef {
+        // Relaxed is enough to add a reference: the caller already holds one.
+        self.refs().fetch_add(1, Ordering::Relaxed);
+        ChunkRef(self.0)
+    }
+}
+
+impl Drop for ChunkRef {
+    fn drop(&mut self) {
+        if self.refs().fetch_sub(1, Ordering::Release) != 1 {
+            return;
+        }
+        // All reads through other references happen before the chunk is used again.
+        fence(Ordering::Acquire);
+        let class = self.class();
+        // SAFETY: this was the last reference, so the header is exclusively ours.
+        let home = unsafe { (*self.0.as_ptr()).home.take() };
+        let free = FreeChunk(self.0);
+        if let Some(home) = home {
+            home.recycle(free, class);
+        }
+    }
+}
+
+/// The one writer of a chunk: fills it from the front and freezes what it wrote.
+pub struct ChunkWriter {
+    chunk: ChunkRef,
+    written: usize,
+}
+
+impl ChunkWriter {
+    pub(crate) fn start(header: NonNull<Header>, home: Arc<PoolInner>) -> ChunkWriter {
+        // SAFETY: the pool hands over a chunk that nobody else refers to.
+        unsafe {
+            (*header.as_ptr()).home = Some(home);
+            (*header.as_ptr()).refs.store(1, Ordering::Relaxed);
+        }
+        ChunkWriter { chunk: ChunkRef(header), written: 0 }
+    }
+
+    /// Bytes that still fit.
+    pub fn remaining(&self) -> usize {
+        self.capacity() - self.written
+    }
+
+    /// The size of the whole chunk, in bytes.
+    pub fn capacity(&self) -> usize {
+        self.chunk.capacity()
+    }
+
+    /// Copies as much of `data` as fits behind what was written before and freezes it. The returned
+    /// slice is shorter than `data` if the chunk is full.
+    pub fn append(&mut self, data: &[u8]) -> Slice {
+        let len = data.len().min(self.remaining());
+        self.spare_mut()[..len].copy_from_slice(&data[..len]);
+        self.freeze(len)
+    }
+
+    /// The bytes behind what was written, to be filled and then frozen with [`freeze`](Self::freeze).
+    /// Their content is unspecified (but initialised).
+    pub fn spare_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the range lies within the chunk and behind every frozen range; `&mut self` is the
+        // only way to write; the memory was zeroed when it was allocated.
+        unsafe {
+            core::slice::from_raw_parts_mut(self.chunk.bytes().add(self.written), self.remaining())
+        }
+    }
+
+    /// Freezes the next `len` bytes.
+    ///
+    /// # Panics
+    /// If `len` exceeds [`remaining`](Self::remaining).
+    pub fn freeze(&mut self, len: usize) -> Slice {
+        assert!(len <= self.remaining(), "cannot freeze more bytes than the chunk has");
+        let slice = Slice::new(self.chunk.clone(), self.written, len);
+        self.written += len;
+        slice
+    }
+}
+
+impl core::fmt::Debug for ChunkWriter {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "ChunkWriter({}/{})", self.written, self.capacity())
+    }
+}

@@ -1,0 +1,37 @@
+//! Reference-counted packet buffers and their pool.
+//!
+//! # Theory of operation
+//!
+//! Memory is held in *chunks*: blocks of one of a few size classes. A chunk is append-only. It has
+//! at most one [`ChunkWriter`], which fills it from the front, and any number of [`Slice`]s, each a
+//! frozen range of bytes that will never change again. The writer only ever touches bytes behind
+//! the last frozen one, so readers on other threads need no lock.
+//!
+//! A byte that an application writes is copied once, into a chunk. From there on only slices move:
+//! into the write queue, into packets, over the memory link into the receive queue of the peer.
+//! When the last slice and the writer of a chunk are gone, the chunk returns to its [`Pool`].
+//!
+//! Limits: a chunk holds at most [`MAX_CHUNK`] bytes; a [`Slices`] list at most [`MAX_SLICES`]
+//! ranges; a pool keeps at most a fixed number of free chunks of each class and gives the rest back
+//! to the allocator. In steady state no call allocates.
+//!
+//! What it does not do: it does not bound how many chunks are in use. The owners of queues do.
+#![no_std]
+#![warn(missing_docs)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod chunk;
+mod pool;
+mod slice;
+mod slices;
+
+pub use chunk::ChunkWriter;
+pub use pool::{CLASS_SIZES, MAX_CHUNK, Pool, PoolStats};
+pub use slice::Slice;
+pub use slices::{MAX_SLICES, Slices, TooManySlices};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! Slices: frozen ranges of a chunk.
+
+use core::ops::Deref;
+
+use crate::chunk::ChunkRef;
+
+/// A frozen range of bytes. Cloning shares the bytes; it never copies them.
+#[derive(Clone)]
+pub struct Slice {
+    chunk: ChunkRef,
+    offset: u32,
+    len: u32,
+}
+
+impl Slice {
+    pub(crate) fn new(chunk: ChunkRef, offset: usize, len: usize) -> Slice {
+        debug_assert!(offset + len <= chunk.capacity());
+        Slice { chunk, offset: offset as u32, len: len as u32 }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether the range is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The size in bytes of the chunk that this range keeps alive.
+    pub fn chunk_size(&self) -> usize {
+        self.chunk.capacity()
+    }
+
+    /// Drops the first `count` bytes.
+    ///
+    /// # Panics
+    /// If `count` exceeds the length.
+    pub fn advance(&mut self, count: usize) {
+        assert!(count <= self.len(), "cannot advance past the end of a slice");
+        self.offset += count as u32;
+        self.len -= count as u32;
+    }
+
+    /// Keeps the first `len` bytes; no effect if it is shorter already.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(u32::try_from(len).unwrap_or(u32::MAX));
+    }
+
+    /// Cuts off the first `count` bytes and returns them; `self` keeps the rest.
+    ///
+    /// # Panics
+    /// If `count` exceeds the length.
+    pub fn split_to(&mut self, count: usize) -> Slice {
+        let mut head = self.clone();
+        head.truncate(count);
+        self.advance(count);
+        head
+    }
+
+    /// The part from `start` (inclusive) to `end` (exclusive).
+    ///
+    /// # Panics
+    /// If the range is not within the slice.
+    pub fn range(&self, start: usize, end: usize) -> Slice {
+        assert!(start <= end && end <= self.len(), "range outside of the slice");
+        let mut part = self.clone();
+        part.truncate(end);
+        part.advance(start);
+        part
+    }
+
+    /// Extends this range by `next` if `next` begins in the same chunk where this one ends. Returns
+    /// whether it did.
+    pub fn try_merge(&mut self, next: &Slice) -> bool {
+        let joins = self.chunk.same(&next.chunk) && self.offset + self.len == next.offset;
+        if joins {
+            self.len += next.len;
+        }
+        joins
+    }
+}
+
+impl Deref for Slice {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the range lies within the chunk, was initialised, and is frozen: nobody writes it
+        // while a slice refers to it.
+        unsafe {
+            core::slice::from_raw_parts(self.chunk.bytes().add(self.offset as usize), self.len())
+        }
+    }
+}
+
+impl AsRef<[u8]> for Slice {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl core::fmt::Debug for Slice {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Slice({} bytes)", self.len)
+    }
+}

@@ -1,0 +1,139 @@
+//! A short list of slices: the payload of one packet.
+
+use arrayvec::ArrayVec;
+
+use crate::slice::Slice;
+
+/// How many ranges one packet may consist of (Linux: `MAX_SKB_FRAGS`). Neighbouring ranges of one
+/// chunk count as one.
+pub const MAX_SLICES: usize = 8;
+
+/// The list already holds [`MAX_SLICES`] ranges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManySlices;
+
+/// The payload of one packet: up to [`MAX_SLICES`] ranges in order, without an allocation.
+#[derive(Clone, Default, Debug)]
+pub struct Slices {
+    parts: ArrayVec<Slice, MAX_SLICES>,
+    len: usize,
+}
+
+impl Slices {
+    /// An empty payload.
+    pub const fn new() -> Slices {
+        Slices { parts: ArrayVec::new_const(), len: 0 }
+    }
+
+    /// Length in bytes of all ranges together.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Appends a range; merges it with the last one if they are neighbours. An empty range is
+    /// dropped.
+    ///
+    /// # Errors
+    /// [`TooManySlices`] if the list is full; it is unchanged then.
+    pub fn push(&mut self, slice: Slice) -> Result<(), TooManySlices> {
+        if slice.is_empty() {
+            return Ok(());
+        }
+        let len = slice.len();
+        let merged = self.parts.last_mut().is_some_and(|last| last.try_merge(&slice));
+        if !merged {
+            self.parts.try_push(slice).map_err(|_| TooManySlices)?;
+        }
+        self.len += len;
+        Ok(())
+    }
+
+    /// The ranges, in order.
+    pub fn parts(&self) -> &[Slice] {
+        &self.parts
+    }
+
+    /// Drops the first `count` bytes.
+    ///
+    /// # Panics
+    /// If `count` exceeds the length.
+    pub fn advance(&mut self, mut count: usize) {
+        assert!(count <= self.len, "cannot advance past the end of a payload");
+        self.len -= count;
+        let whole = self
+            .parts
+            .iter()
+            .take_while(|part| {
+                let drop = part.len() <= count;
+                if drop {
+                    count -= part.len();
+                }
+                drop
+            })
+            .count();
+        self.parts.drain(..whole);
+        if count > 0 {
+            self.parts[0].advance(count);
+        }
+    }
+
+    /// Keeps the first `len` bytes; no effect if it is shorter already.
+    pub fn truncate(&mut self, len: usize) {
+        while self.len > len {
+            let excess = self.len - len;
+            let last = self.parts.last_mut().expect("a payload of positive length has a range");
+            if last.len() <= excess {
+                self.len -= last.len();
+                self.parts.pop();
+            } else {
+                last.truncate(last.len() - excess);
+                self.len = len;
+            }
+        }
+    }
+
+    /// The part from `start` (inclusive) to `end` (exclusive).
+    ///
+    /// # Panics
+    /// If the range is not within the payload.
+    pub fn range(&self, start: usize, end: usize) -> Slices {
+        assert!(start <= end && end <= self.len, "range outside of the payload");
+        let mut part = self.clone();
+        part.truncate(end);
+        part.advance(start);
+        part
+    }
+
+    /// Copies all bytes to the front of `out` and returns how many there were.
+    ///
+    /// # Panics
+    /// If `out` is shorter than the payload.
+    pub fn copy_to(&self, out: &mut [u8]) -> usize {
+        let mut at = 0;
+        for part in &self.parts {
+            out[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        at
+    }
+
+    /// Takes the ranges out, in order, and leaves the list empty.
+    pub fn drain(&mut self) -> impl Iterator<Item = Slice> + '_ {
+        self.len = 0;
+        self.parts.drain(..)
+    }
+}
+
+impl From<Slice> for Slices {
+    fn from(slice: Slice) -> Slices {
+        let mut slices = Slices::new();
+        // An empty list has room for one.
+        let _ = slices.push(slice);
+        slices
+    }
+}
