@@ -1,8 +1,19 @@
 //! The TCP header (RFC 9293, section 3.1) and its options.
+//!
+//! Options are read as Linux reads them. Unknown ones are skipped. One whose length is wrong for its
+//! kind is skipped too. One that reaches beyond the header ends the list, and what was read before
+//! it stands (RFC 9293, MUST-7: an implementation must handle illegal option lengths). MSS, window
+//! scale and SACK-permitted count only on a segment with SYN, SACK blocks only on one without.
+//!
+//! They are written in Linux's layout, padded to words with NOPs: MSS, then timestamps, whose
+//! padding the SACK-permitted option takes if there is one, then window scale, then SACK blocks.
+
+use core::fmt;
 
 use arrayvec::ArrayVec;
 
-use crate::SeqNum;
+use crate::bytes::{be16, be32, put16, put32};
+use crate::{SeqNum, WireError};
 
 /// Bytes of a TCP header without options.
 pub const HEADER_LEN: usize = 20;
@@ -10,6 +21,29 @@ pub const HEADER_LEN: usize = 20;
 pub const MAX_HEADER_LEN: usize = 60;
 /// SACK blocks that fit into one header (without other options).
 pub const MAX_SACK_BLOCKS: usize = 4;
+/// Offset of the checksum.
+pub const CHECKSUM_OFFSET: usize = 16;
+
+const MAX_OPTIONS_LEN: usize = MAX_HEADER_LEN - HEADER_LEN;
+
+/// Option kinds (IANA).
+mod kind {
+    pub(super) const END: u8 = 0;
+    pub(super) const NOP: u8 = 1;
+    pub(super) const MSS: u8 = 2;
+    pub(super) const WINDOW_SCALE: u8 = 3;
+    pub(super) const SACK_PERMITTED: u8 = 4;
+    pub(super) const SACK: u8 = 5;
+    pub(super) const TIMESTAMPS: u8 = 8;
+}
+
+/// Option lengths, kind and length bytes included.
+mod len {
+    pub(super) const MSS: u8 = 4;
+    pub(super) const WINDOW_SCALE: u8 = 3;
+    pub(super) const SACK_PERMITTED: u8 = 2;
+    pub(super) const TIMESTAMPS: u8 = 10;
+}
 
 /// The control bits.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -43,6 +77,20 @@ impl TcpFlags {
     /// Whether any bit of `other` is set.
     pub const fn intersects(self, other: TcpFlags) -> bool {
         self.0 & other.0 != 0
+    }
+}
+
+impl fmt::Debug for TcpFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const NAMES: [&str; 9] = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR", "AE"];
+        let mut separator = "";
+        for (bit, name) in NAMES.iter().enumerate() {
+            if self.0 & (1 << bit) != 0 {
+                write!(f, "{separator}{name}")?;
+                separator = "|";
+            }
+        }
+        if separator.is_empty() { f.write_str("none") } else { Ok(()) }
     }
 }
 
@@ -112,3 +160,199 @@ pub struct TcpRepr {
     /// Options.
     pub options: TcpOptions,
 }
+
+impl TcpRepr {
+    /// Parses the header at the front of `data` and returns it with its length in bytes, options
+    /// included. The checksum is not looked at; see [`checksum::verify`](crate::checksum::verify).
+    ///
+    /// # Errors
+    /// If `data` is shorter than the header or the data offset is below five words.
+    #[inline]
+    pub fn parse(data: &[u8]) -> Result<(TcpRepr, usize), WireError> {
+        let fixed = data.first_chunk::<HEADER_LEN>().ok_or(WireError::Truncated)?;
+        let header_len = usize::from(fixed[12] >> 4) * 4;
+        if header_len < HEADER_LEN {
+            return Err(WireError::BadLength);
+        }
+        let options = data.get(HEADER_LEN..header_len).ok_or(WireError::Truncated)?;
+        let mut repr = TcpRepr {
+            src_port: be16(fixed, 0),
+            dst_port: be16(fixed, 2),
+            seq: SeqNum(be32(fixed, 4)),
+            ack: SeqNum(be32(fixed, 8)),
+            flags: TcpFlags(u16::from(fixed[12] & 1) << 8 | u16::from(fixed[13])),
+            window: be16(fixed, 14),
+            urgent: be16(fixed, 18),
+            options: TcpOptions::default(),
+        };
+        match options {
+            [] => {}
+            // What almost every segment carries.
+            [kind::NOP, kind::NOP, kind::TIMESTAMPS, len::TIMESTAMPS, times @ ..]
+                if times.len() == 8 =>
+            {
+                repr.options.timestamps = Some(read_timestamps(times));
+            }
+            _ => repr.options.read(options, repr.flags.contains(TcpFlags::SYN)),
+        }
+        Ok((repr, header_len))
+    }
+
+    /// Length of the header that [`emit`](Self::emit) writes, in bytes.
+    #[inline]
+    pub fn header_len(&self) -> usize {
+        HEADER_LEN + self.options.len()
+    }
+
+    /// Writes the header with a checksum field of zero to the front of `out` and returns its length.
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`header_len`](Self::header_len).
+    #[inline]
+    pub fn emit(&self, out: &mut [u8]) -> usize {
+        let header_len = self.header_len();
+        let out = &mut out[..header_len];
+        let (fixed, options) = out.split_at_mut(HEADER_LEN);
+        put16(fixed, 0, self.src_port);
+        put16(fixed, 2, self.dst_port);
+        put32(fixed, 4, self.seq.0);
+        put32(fixed, 8, self.ack.0);
+        fixed[12] = (header_len as u8 / 4) << 4 | (self.flags.0 >> 8) as u8 & 1;
+        fixed[13] = self.flags.0 as u8;
+        put16(fixed, 14, self.window);
+        put16(fixed, CHECKSUM_OFFSET, 0);
+        put16(fixed, 18, self.urgent);
+        self.options.write(options);
+        header_len
+    }
+}
+
+impl TcpOptions {
+    /// Bytes that the options take in a header, padding included: a multiple of 4, at most 40.
+    #[inline]
+    pub fn len(&self) -> usize {
+        let fixed = self.len_without_sack();
+        match self.sack_that_fits(fixed) {
+            0 => fixed,
+            blocks => fixed + 4 + 8 * blocks,
+        }
+    }
+
+    /// Whether there are no options.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn len_without_sack(&self) -> usize {
+        let mss = if self.mss.is_some() { 4 } else { 0 };
+        let times = match (self.timestamps, self.sack_permitted) {
+            (Some(_), _) => 12,
+            (None, true) => 4,
+            (None, false) => 0,
+        };
+        let scale = if self.window_scale.is_some() { 4 } else { 0 };
+        mss + times + scale
+    }
+
+    /// How many SACK blocks find room behind `fixed` bytes of other options. The rest is left out.
+    fn sack_that_fits(&self, fixed: usize) -> usize {
+        self.sack.len().min((MAX_OPTIONS_LEN - fixed).saturating_sub(4) / 8)
+    }
+
+    /// Reads options until the end of `data`, an end-of-list option, or one that reaches too far.
+    fn read(&mut self, data: &[u8], syn: bool) {
+        let mut rest = data;
+        loop {
+            let (kind, body) = match rest {
+                [] | [kind::END, ..] => return,
+                [kind::NOP, tail @ ..] => {
+                    rest = tail;
+                    continue;
+                }
+                [kind, len, ..] => {
+                    let len = usize::from(*len);
+                    if len < 2 || len > rest.len() {
+                        return;
+                    }
+                    let (option, tail) = rest.split_at(len);
+                    rest = tail;
+                    (*kind, &option[2..])
+                }
+                [_] => return,
+            };
+            self.read_one(kind, body, syn);
+        }
+    }
+
+    fn read_one(&mut self, kind: u8, body: &[u8], syn: bool) {
+        match (kind, body) {
+            // An MSS of zero says nothing.
+            (kind::MSS, &[high, low]) if syn && (high, low) != (0, 0) => {
+                self.mss = Some(u16::from_be_bytes([high, low]));
+            }
+            (kind::WINDOW_SCALE, &[shift]) if syn => self.window_scale = Some(shift),
+            (kind::SACK_PERMITTED, []) if syn => self.sack_permitted = true,
+            (kind::TIMESTAMPS, times) if times.len() == 8 => {
+                self.timestamps = Some(read_timestamps(times));
+            }
+            (kind::SACK, blocks) if !syn && !blocks.is_empty() && blocks.len() % 8 == 0 => {
+                self.sack = blocks
+                    .as_chunks::<8>()
+                    .0
+                    .iter()
+                    .take(MAX_SACK_BLOCKS)
+                    .map(|block| SackBlock {
+                        left: SeqNum(be32(block, 0)),
+                        right: SeqNum(be32(block, 4)),
+                    })
+                    .collect();
+            }
+            _ => {}
+        }
+    }
+
+    /// Fills `out`, which is [`len`](Self::len) bytes long.
+    fn write(&self, out: &mut [u8]) {
+        let blocks = self.sack_that_fits(self.len_without_sack());
+        let mut at = 0;
+        let mut put = |bytes: &[u8]| {
+            out[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        };
+        if let Some(mss) = self.mss {
+            put(&[kind::MSS, len::MSS]);
+            put(&mss.to_be_bytes());
+        }
+        match (self.timestamps, self.sack_permitted) {
+            (Some(_), true) => put(&[kind::SACK_PERMITTED, len::SACK_PERMITTED]),
+            (Some(_), false) => put(&[kind::NOP, kind::NOP]),
+            (None, true) => {
+                put(&[kind::NOP, kind::NOP, kind::SACK_PERMITTED, len::SACK_PERMITTED]);
+            }
+            (None, false) => {}
+        }
+        if let Some(Timestamps { val, ecr }) = self.timestamps {
+            put(&[kind::TIMESTAMPS, len::TIMESTAMPS]);
+            put(&val.to_be_bytes());
+            put(&ecr.to_be_bytes());
+        }
+        if let Some(shift) = self.window_scale {
+            put(&[kind::NOP, kind::WINDOW_SCALE, len::WINDOW_SCALE, shift]);
+        }
+        if blocks > 0 {
+            put(&[kind::NOP, kind::NOP, kind::SACK, 2 + 8 * blocks as u8]);
+        }
+        for block in &self.sack[..blocks] {
+            put(&block.left.0.to_be_bytes());
+            put(&block.right.0.to_be_bytes());
+        }
+    }
+}
+
+#[inline]
+fn read_timestamps(body: &[u8]) -> Timestamps {
+    Timestamps { val: be32(body, 0), ecr: be32(body, 4) }
+}
+
+#[cfg(test)]
+mod tests;
