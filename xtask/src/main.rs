@@ -1,2 +1,5 @@
 //! Project automation.
-fn main() {}
+mod tidy;
+fn main() -> anyhow::Result<()> {
+    tidy::run(std::path::Path::new("."))
+}

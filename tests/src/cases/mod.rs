@@ -1,0 +1,16 @@
+//! The tests by name.
+
+mod bad_input;
+mod captures;
+mod behaviour;
+mod http;
+mod many;
+
+use crate::harness::runner::Case;
+
+/// Every test, in the order in which they are listed.
+pub(crate) fn all() -> Vec<Case> {
+    let groups: [&[Case]; 5] =
+        [http::CASES, captures::CASES, behaviour::CASES, many::CASES, bad_input::CASES];
+    groups.into_iter().flatten().copied().collect()
+}

@@ -1,0 +1,37 @@
+//! Programs on the kernel's own sockets: the peers of Plimsoll, and the yardstick beside it.
+//!
+//! The same programs run over a veth pair for the kernel's figures and over TUN for ours, so that
+//! the kernel's part is identical in both. Each prints `ready` when it accepts connections, and
+//! its figures as one line of JSON.
+
+mod behaviour;
+mod malformed;
+pub(crate) mod options;
+mod workload;
+
+use anyhow::{Context, Result, bail};
+use options::Options;
+
+/// Runs the program named by the first word.
+pub(crate) fn run(words: &[String]) -> Result<()> {
+    let name = words.first().context("peer NAME ADDRESS ...")?;
+    let options = Options::parse(&words[1..])?;
+    match name.as_str() {
+        "discard" => workload::discard(&options),
+        "write" => workload::write(&options),
+        "rr-server" => workload::rr_server(&options),
+        "rr" => workload::rr(&options),
+        "connect" => behaviour::connect(&options),
+        "echo-check" => behaviour::echo_check(&options),
+        "stall" => behaviour::stall(&options),
+        "send-late" => behaviour::send_late(&options),
+        "reset" => behaviour::reset(&options),
+        "reset-us" => behaviour::reset_us(&options),
+        "silent" => behaviour::silent(&options),
+        "stalled-reader" => behaviour::stalled_reader(&options),
+        "many" => behaviour::many(&options),
+        "malformed" => malformed::run(&options),
+        "full-queue" => behaviour::full_queue(&options),
+        _ => bail!("no peer is called `{name}`"),
+    }
+}

@@ -1,0 +1,172 @@
+//! `cargo xtask tidy`: what a script can say about the tree, a script says.
+//!
+//! Each rule is a habit that a reviewer would otherwise have to watch for: the length of functions
+//! and files, the width of lines, a module doc at the top, no clock and no ambient randomness in
+//! the crates that must replay byte for byte, `unsafe` only where it is audited, one home for the
+//! decision on ACKs, the order of the crates, and documents whose paths and links exist.
+//!
+//! Exceptions for long functions stand in `xtask/tidy-allow.txt`, each with a reason.
+
+mod lexer;
+mod rules;
+mod source;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use source::Source;
+
+const ALLOW_FILE: &str = "xtask/tidy-allow.txt";
+const MAX_ALLOWED: usize = 130;
+
+/// One thing that is not as it should be.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    path: String,
+    line: usize,
+    what: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, what: &str) -> Finding {
+        Finding { path: path.into(), line, what: what.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.path, self.line, self.what)
+    }
+}
+
+/// Functions that may be longer than the rule says.
+#[derive(Default)]
+pub(crate) struct Allowed {
+    entries: Vec<(String, String, usize)>,
+}
+
+impl Allowed {
+    /// Reads lines of the form `path function lines reason...`.
+    fn parse(text: &str) -> Result<Allowed> {
+        let mut entries = Vec::new();
+        for line in text.lines().filter(|l| !l.trim().is_empty() && !l.starts_with('#')) {
+            let mut words = line.split_whitespace();
+            let path = words.next().unwrap_or("").to_string();
+            let name = words.next().context("an entry names a function")?.to_string();
+            let limit = words.next().context("an entry gives a number of lines")?.parse()?;
+            if words.count() < 3 {
+                bail!("{ALLOW_FILE}: the entry for `{name}` gives no reason");
+            }
+            if limit > MAX_ALLOWED {
+                bail!("{ALLOW_FILE}: `{name}` asks for {limit} lines, {MAX_ALLOWED} is the most");
+            }
+            entries.push((path, name, limit));
+        }
+        Ok(Allowed { entries })
+    }
+
+    fn limit(&self, path: &str, name: &str) -> Option<usize> {
+        self.entries.iter().find(|(p, n, _)| p == path && n == name).map(|(_, _, limit)| *limit)
+    }
+
+    /// Entries that no function needs any more: the list may only shrink.
+    fn stale(&self, sources: &[Source], findings: &mut Vec<Finding>) {
+        for (path, name, _) in &self.entries {
+            let needed = sources.iter().any(|source| {
+                source.path == *path
+                    && source.functions().iter().any(|f| f.name == *name && f.lines > 70)
+            });
+            if !needed {
+                let what = format!("the entry for `{name}` is not needed any more");
+                findings.push(Finding::new(ALLOW_FILE, 1, &what));
+            }
+        }
+    }
+}
+
+/// The text files of the repository, by path from its root.
+pub(crate) struct Tree {
+    files: BTreeMap<String, String>,
+}
+
+impl Tree {
+    /// Reads the tree below `root`, without build output and version control.
+    fn read(root: &Path) -> Result<Tree> {
+        let mut files = BTreeMap::new();
+        read_folder(root, "", &mut files)?;
+        Ok(Tree { files })
+    }
+
+    fn text(&self, path: &str) -> Option<&str> {
+        self.files.get(path).map(String::as_str)
+    }
+
+    fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.files.iter().map(|(path, text)| (path.as_str(), text.as_str()))
+    }
+
+    fn documents(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.texts().filter(|(path, _)| path.ends_with(".md"))
+    }
+
+    /// Whether `path` is a file or a folder of the tree.
+    fn exists(&self, path: &str) -> bool {
+        let folder = format!("{path}/");
+        self.files.contains_key(path) || self.files.keys().any(|file| file.starts_with(&folder))
+    }
+}
+
+fn read_folder(folder: &Path, prefix: &str, files: &mut BTreeMap<String, String>) -> Result<()> {
+    let entries = fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = format!("{prefix}{name}");
+        if entry.file_type()?.is_dir() {
+            let skip = matches!(name.as_str(), "target" | ".git" | "corpus" | "artifacts");
+            if !skip {
+                read_folder(&entry.path(), &format!("{path}/"), files)?;
+            }
+        } else if let Ok(text) = fs::read_to_string(entry.path()) {
+            files.insert(path, text);
+        }
+    }
+    Ok(())
+}
+
+/// Checks a tree and returns what it found, in order.
+fn check(tree: &Tree) -> Result<Vec<Finding>> {
+    let allowed = Allowed::parse(tree.text(ALLOW_FILE).unwrap_or(""))?;
+    let sources: Vec<Source> = tree
+        .texts()
+        .filter(|(path, _)| path.ends_with(".rs"))
+        .map(|(path, text)| Source::new(path, text))
+        .collect();
+    let mut findings = Vec::new();
+    for source in &sources {
+        rules::check(source, &allowed, &mut findings);
+    }
+    allowed.stale(&sources, &mut findings);
+    tree::check(tree, &mut findings);
+    findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
+    Ok(findings)
+}
+
+/// Checks the repository at `root` and prints every finding. An error means there were some.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let findings = check(&Tree::read(root)?)?;
+    for finding in &findings {
+        println!("{finding}");
+    }
+    if findings.is_empty() {
+        println!("tidy: nothing found");
+        return Ok(());
+    }
+    bail!("tidy: {} findings", findings.len())
+}

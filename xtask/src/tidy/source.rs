@@ -1,0 +1,114 @@
+//! One source file, read once and prepared for all rules.
+
+use super::lexer::{line_of, mask, matching, words};
+
+/// A Rust file with what the rules ask about it.
+pub(crate) struct Source {
+    /// Path from the root of the repository, with forward slashes.
+    pub(crate) path: String,
+    /// The text as it stands in the file.
+    pub(crate) text: String,
+    /// The text with comments and literals masked.
+    pub(crate) code: String,
+    /// Byte ranges of items that exist only under `cfg(test)`.
+    tests: Vec<(usize, usize)>,
+    whole_file_is_test: bool,
+}
+
+/// A function with a body.
+pub(crate) struct Function {
+    pub(crate) name: String,
+    pub(crate) line: usize,
+    pub(crate) lines: usize,
+    pub(crate) test: bool,
+}
+
+impl Source {
+    pub(crate) fn new(path: &str, text: &str) -> Source {
+        let code = mask(text);
+        let tests = test_ranges(&code);
+        let whole_file_is_test = path.ends_with("/tests.rs")
+            || path.ends_with("_tests.rs")
+            || path.starts_with("tests/")
+            || path.contains("/tests/")
+            || path.contains("/testing/")
+            || path.contains("/benches/");
+        Source { path: path.into(), text: text.into(), code, tests, whole_file_is_test }
+    }
+
+    /// Whether byte `at` belongs to a test.
+    pub(crate) fn is_test(&self, at: usize) -> bool {
+        self.whole_file_is_test || self.tests.iter().any(|&(start, end)| start <= at && at < end)
+    }
+
+    pub(crate) fn is_test_file(&self) -> bool {
+        self.whole_file_is_test
+    }
+
+    /// Lines that hold code outside tests: neither blank nor comment only.
+    pub(crate) fn code_lines(&self) -> usize {
+        let mut at = 0;
+        let mut count = 0;
+        for line in self.code.split_inclusive('\n') {
+            if !line.trim().is_empty() && !self.is_test(at) {
+                count += 1;
+            }
+            at += line.len();
+        }
+        count
+    }
+
+    /// Every function that has a body, nested ones included.
+    pub(crate) fn functions(&self) -> Vec<Function> {
+        words(&self.code, "fn").filter_map(|at| self.function_at(at)).collect()
+    }
+
+    fn function_at(&self, at: usize) -> Option<Function> {
+        let rest = self.code[at + 2..].trim_start();
+        let name: String =
+            rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        if name.is_empty() {
+            return None;
+        }
+        let open = body_start(&self.code, at)?;
+        let end = matching(&self.code, open);
+        let line = line_of(&self.code, at);
+        let lines = line_of(&self.code, end - 1) - line + 1;
+        Some(Function { name, line, lines, test: self.is_test(at) })
+    }
+}
+
+/// The brace that opens the body of the function whose `fn` stands at `at`.
+fn body_start(code: &str, at: usize) -> Option<usize> {
+    let mut depth = 0;
+    for (n, byte) in code.bytes().enumerate().skip(at) {
+        match byte {
+            b'(' | b'[' => depth += 1,
+            b')' | b']' => depth -= 1,
+            b';' if depth == 0 => return None,
+            b'{' if depth == 0 => return Some(n),
+            _ if depth < 0 => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Finds the items behind `#[cfg(test)]`, `#[cfg(all(test, ..))]` and `#[test]`.
+fn test_ranges(code: &str) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices("#[") {
+        let end = matching(code, at + 1);
+        let attribute: String = code[at + 2..end - 1].split_whitespace().collect();
+        let is_test = attribute == "test"
+            || attribute == "cfg(test)"
+            || attribute.starts_with("cfg(all(test,")
+            || attribute.starts_with("cfg(all(loom,test");
+        if !is_test {
+            continue;
+        }
+        let item = body_start(code, end).map_or(end, |open| matching(code, open));
+        found.push((at, item));
+    }
+    found
+}

@@ -1,0 +1,161 @@
+//! Every rule is shown one text that breaks it and one that keeps it.
+
+use super::lexer::{mask, matching, words};
+use super::source::Source;
+use super::*;
+
+fn tree(files: &[(&str, &str)]) -> Tree {
+    let files = files.iter().map(|(path, text)| (path.to_string(), text.to_string())).collect();
+    Tree { files }
+}
+
+fn findings(files: &[(&str, &str)]) -> Vec<String> {
+    check(&tree(files)).unwrap().iter().map(ToString::to_string).collect()
+}
+
+fn one(path: &str, text: &str) -> Vec<String> {
+    findings(&[(path, text)])
+}
+
+fn long_function(lines: usize) -> String {
+    let body = "    work();\n".repeat(lines - 2);
+    format!("//! Doc.\nfn long() {{\n{body}}}\n")
+}
+
+#[test]
+fn mask_hides_comments_and_literals() {
+    let source = "let a = \"// no\"; // unsafe\nlet b = 'x'; /* fn { */ let c: &'a str = r#\"\"}\"#;";
+    let masked = mask(source);
+    assert_eq!(masked.len(), source.len());
+    assert!(!masked.contains("unsafe") && !masked.contains("no") && !masked.contains('}'));
+    assert!(masked.contains("&'a str") && masked.contains("let c"));
+}
+
+#[test]
+fn mask_keeps_lines_and_escapes() {
+    let masked = mask("let q = '\\''; let s = \"\\\"\n{\"; fn x() {}\nlet b = b'{';");
+    assert_eq!(masked.lines().count(), 3);
+    assert!(masked.contains("fn x() {}"));
+    assert_eq!(masked.matches('{').count(), 1);
+}
+
+#[test]
+fn words_stand_alone() {
+    assert_eq!(words("unsafe unsafe_code a_unsafe (unsafe)", "unsafe").count(), 2);
+    assert_eq!(words("Instant::now() MyInstant::nowhere", "Instant::now").count(), 1);
+    assert_eq!(matching("f(a, [b]) c", 1), 9);
+}
+
+#[test]
+fn function_length_counts_from_signature_to_brace() {
+    assert!(one("a.rs", &long_function(70)).is_empty());
+    let found = one("a.rs", &long_function(71));
+    assert_eq!(found, ["a.rs:2: function `long` has 71 lines, 70 are allowed"]);
+}
+
+#[test]
+fn function_pointers_and_declarations_have_no_length() {
+    let source = Source::new("a.rs", "//! D.\ntrait T { fn a(f: fn(u8) -> u8); fn b() {} }\n");
+    let names: Vec<String> = source.functions().into_iter().map(|f| f.name).collect();
+    assert_eq!(names, ["b"]);
+}
+
+#[test]
+fn tests_may_be_longer() {
+    let text = format!("//! D.\n#[cfg(test)]\nmod tests {{\n{}\n}}\n", long_function(100));
+    let text = text.replacen("//! Doc.\n", "", 1);
+    assert!(one("a.rs", &text).is_empty());
+}
+
+#[test]
+fn allow_list_needs_a_reason_and_a_use() {
+    let long = long_function(90);
+    let entry = "a.rs long 90 the steps read best in one piece\n";
+    assert!(findings(&[("a.rs", &long), (ALLOW_FILE, entry)]).is_empty());
+    assert_eq!(findings(&[(ALLOW_FILE, entry)]).len(), 1);
+    assert!(Allowed::parse("a.rs long 90 because\n").is_err());
+    assert!(Allowed::parse("a.rs long 131 the steps read best in one piece\n").is_err());
+}
+
+#[test]
+fn file_length_leaves_tests_and_comments_out() {
+    let code = "const A: u8 = 1;\n".repeat(1000);
+    let comments = "// A remark.\n".repeat(500);
+    let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "const B: u8 = 1;\n".repeat(500));
+    let text = format!("//! D.\n{comments}{code}{tests}");
+    assert!(one("a.rs", &text).is_empty());
+    assert_eq!(one("a.rs", &format!("{text}const C: u8 = 1;\n")).len(), 1);
+}
+
+#[test]
+fn lines_have_at_most_a_hundred_columns() {
+    let wide = format!("//! {}\n", "ü".repeat(97));
+    assert_eq!(one("a.rs", &wide).len(), 1);
+    assert!(one("a.rs", &format!("//! {}\n", "ü".repeat(96))).is_empty());
+}
+
+#[test]
+fn module_doc_comes_first() {
+    assert_eq!(one("a.rs", "// A remark.\n").len(), 1);
+    assert!(one("a.rs", "\n//! Doc.\n#![no_std]\n").is_empty());
+}
+
+#[test]
+fn pure_crates_know_no_clock_and_no_chance() {
+    for line in ["use std::time::Instant;", "fn f() { Instant::now(); }", "use rand::Rng;"] {
+        let text = format!("//! D.\n{line}\n");
+        assert_eq!(one("crates/tcp/src/a.rs", &text).len(), 1, "{line}");
+        assert!(one("crates/plimsoll/src/a.rs", &text).is_empty(), "{line}");
+    }
+    let in_comment = "//! D.\n// Not `Instant::now`.\n#[cfg(test)]\nmod t { use std::time::X; }\n";
+    assert!(one("crates/tcp/src/a.rs", in_comment).is_empty());
+}
+
+#[test]
+fn unsafe_has_two_homes() {
+    let text = "//! D.\n#![forbid(unsafe_code)]\nfn f() { unsafe { g() } }\n";
+    assert_eq!(one("crates/stack/src/a.rs", text).len(), 1);
+    assert!(one("crates/stack/src/device/sys/a.rs", text).is_empty());
+    assert!(one("crates/buf/src/a.rs", text).is_empty());
+}
+
+#[test]
+fn unfinished_work_is_found() {
+    for mark in [concat!("// TO", "DO later"), concat!("// FIX", "ME"), "fn f() { todo!() }", "fn f() { dbg!(1); }"] {
+        assert_eq!(one("a.rs", &format!("//! D.\n{mark}\n")).len(), 1, "{mark}");
+    }
+}
+
+#[test]
+fn ack_decisions_are_made_in_one_place() {
+    let made = "//! D.\nfn f() -> AckDecision { AckDecision::Now(r) }\n";
+    let matched = "//! D.\nfn f(d: AckDecision) { match d { AckDecision::Now(_) => {}\n\
+                   AckDecision::Delay(t) if t => {} }\nif let AckDecision::None = d {}\n\
+                   let x = matches!(d, AckDecision::Delay(_)); }\n";
+    assert_eq!(one("crates/tcp/src/output/mod.rs", made).len(), 1);
+    assert!(one("crates/tcp/src/recv/delayed_ack.rs", made).is_empty());
+    assert!(one("crates/tcp/src/output/mod.rs", matched).is_empty());
+}
+
+#[test]
+fn documents_name_what_exists() {
+    let text = "See `crates/a.rs`, [this](docs/b.md) and `crates/c/*`.";
+    let missing = findings(&[("ARCHITECTURE.md", text)]);
+    assert_eq!(missing.len(), 2);
+    let all = [("ARCHITECTURE.md", text), ("crates/a.rs", "//! D.\n"), ("docs/b.md", "")];
+    assert!(findings(&all).is_empty());
+}
+
+#[test]
+fn crates_keep_their_order() {
+    let manifest = "[package]\nname = \"plimsoll-wire\"\n[dependencies]\nplimsoll-buf.workspace = true\n";
+    assert_eq!(one("crates/wire/Cargo.toml", manifest).len(), 1);
+    assert!(one("crates/tcp/Cargo.toml", manifest).is_empty());
+}
+
+#[test]
+fn machine_places_and_other_registries_are_found() {
+    let text = format!("see {}", concat!("/wo", "rk/x"));
+    assert_eq!(one("README.md", &text).len(), 1);
+    assert_eq!(one("Cargo.lock", "source = \"registry+https://elsewhere\"\n").len(), 1);
+}

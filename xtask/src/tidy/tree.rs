@@ -1,0 +1,142 @@
+//! Rules that look at the tree as a whole: named paths, crate order, private words.
+
+use super::lexer::line_of;
+use super::{Finding, Tree};
+
+/// The crates in their order, each with the workspace crates that it may use.
+const MAY_USE: [(&str, &[&str]); 6] = [
+    ("buf", &[]),
+    ("wire", &[]),
+    ("tcp", &["plimsoll-buf", "plimsoll-wire"]),
+    ("stack", &["plimsoll-buf", "plimsoll-wire", "plimsoll-tcp"]),
+    ("plimsoll", &["plimsoll-buf", "plimsoll-wire", "plimsoll-tcp", "plimsoll-stack"]),
+    ("cli", &["plimsoll"]),
+];
+
+/// Directories at the root. A word in back-ticks that begins with one of them is a path.
+const ROOTS: [&str; 7] = ["crates/", "xtask/", "tests/", "fuzz/", "docs/", ".ci/", ".cargo/"];
+
+/// Places of one machine, which mean nothing to a reader of the repository.
+const MACHINE_PLACES: [&str; 5] = [
+    concat!("/wo", "rk/"),
+    concat!("/ro", "ot/"),
+    concat!("/ho", "me/"),
+    concat!("/tmp/", "target"),
+    concat!("/Us", "ers/"),
+];
+
+/// The only registry that the lock file may name.
+const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+pub(crate) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
+    named_paths(tree, findings);
+    links(tree, findings);
+    crate_order(tree, findings);
+    machine_places(tree, findings);
+    registry(tree, findings);
+}
+
+/// Paths in back-ticks in ARCHITECTURE.md and its companions must exist.
+fn named_paths(tree: &Tree, findings: &mut Vec<Finding>) {
+    for (path, text) in tree.documents() {
+        if path.ends_with("CHANGELOG.md") {
+            continue;
+        }
+        for (n, word) in text.split('`').enumerate() {
+            let is_path = n % 2 == 1
+                && ROOTS.iter().any(|root| word.starts_with(root))
+                && !word.contains([' ', '*', '<', '{', '\n']);
+            if is_path && !tree.exists(word.trim_end_matches('/')) {
+                let at = word.as_ptr() as usize - text.as_ptr() as usize;
+                let what = format!("names `{word}`, which does not exist");
+                findings.push(Finding::new(path, line_of(text, at), &what));
+            }
+        }
+    }
+}
+
+/// Relative links in Markdown must lead somewhere.
+fn links(tree: &Tree, findings: &mut Vec<Finding>) {
+    for (path, text) in tree.documents() {
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        for (at, _) in text.match_indices("](") {
+            let target = text[at + 2..].split([')', '#', ' ']).next().unwrap_or("");
+            if target.is_empty() || target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            let full = normalise(folder, target);
+            if !tree.exists(&full) {
+                let what = format!("links to `{target}`, which does not exist");
+                findings.push(Finding::new(path, line_of(text, at), &what));
+            }
+        }
+    }
+}
+
+fn normalise(folder: &str, target: &str) -> String {
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// No crate may depend on one that stands after it.
+fn crate_order(tree: &Tree, findings: &mut Vec<Finding>) {
+    for (name, may_use) in MAY_USE {
+        let path = format!("crates/{name}/Cargo.toml");
+        let Some(text) = tree.text(&path) else { continue };
+        for (line, used) in workspace_dependencies(text) {
+            if !may_use.contains(&used.as_str()) {
+                let what = format!("crate `{name}` must not depend on `{used}`");
+                findings.push(Finding::new(&path, line, &what));
+            }
+        }
+    }
+}
+
+/// The `plimsoll*` keys in the dependency tables of a manifest, with their lines.
+fn workspace_dependencies(manifest: &str) -> Vec<(usize, String)> {
+    let mut inside = false;
+    let mut found = Vec::new();
+    for (n, line) in manifest.lines().enumerate() {
+        let line = line.trim();
+        if let Some(table) = line.strip_prefix('[') {
+            inside = table.contains("dependencies");
+            continue;
+        }
+        let key = line.split(['.', '=', ' ']).next().unwrap_or("");
+        if inside && key.starts_with("plimsoll") {
+            found.push((n + 1, key.to_string()));
+        }
+    }
+    found
+}
+
+fn machine_places(tree: &Tree, findings: &mut Vec<Finding>) {
+    for (path, text) in tree.texts() {
+        for place in MACHINE_PLACES {
+            for (at, _) in text.match_indices(place) {
+                let what = format!("names `{place}`, a place of one machine");
+                findings.push(Finding::new(path, line_of(text, at), &what));
+            }
+        }
+    }
+}
+
+fn registry(tree: &Tree, findings: &mut Vec<Finding>) {
+    for path in ["Cargo.lock", "fuzz/Cargo.lock"] {
+        for (n, line) in tree.text(path).unwrap_or("").lines().enumerate() {
+            let source = line.strip_prefix("source = \"").map(|s| s.trim_end_matches('"'));
+            if source.is_some_and(|source| source != REGISTRY) {
+                findings.push(Finding::new(path, n + 1, "a source other than crates.io"));
+            }
+        }
+    }
+}
