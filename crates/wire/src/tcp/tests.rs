@@ -1,1 +1,169 @@
+use std::vec;
+use std::vec::Vec;
 
+use super::*;
+
+/// A header with these raw option bytes, which are padded with zeros to words.
+fn header(flags: TcpFlags, options: &[u8]) -> Vec<u8> {
+    let repr = TcpRepr { src_port: 1, dst_port: 2, flags, ..TcpRepr::default() };
+    let mut bytes = vec![0; HEADER_LEN];
+    repr.emit(&mut bytes);
+    bytes.extend_from_slice(options);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes[12] = (bytes.len() / 4) as u8 * 16;
+    bytes
+}
+
+fn options(flags: TcpFlags, bytes: &[u8]) -> TcpOptions {
+    let bytes = header(flags, bytes);
+    let (repr, len) = TcpRepr::parse(&bytes).unwrap();
+    assert_eq!(len, bytes.len());
+    repr.options
+}
+
+fn blocks(count: u32) -> ArrayVec<SackBlock, MAX_SACK_BLOCKS> {
+    (0..count).map(|i| SackBlock { left: SeqNum(i), right: SeqNum(i + 1) }).collect()
+}
+
+const TIMES: Option<Timestamps> = Some(Timestamps { val: 0x0102_0304, ecr: 0x0506_0708 });
+
+#[test]
+fn options_leave_in_linux_layout() {
+    let syn = TcpOptions {
+        mss: Some(1460),
+        window_scale: Some(7),
+        sack_permitted: true,
+        timestamps: TIMES,
+        sack: ArrayVec::new(),
+    };
+    let table: [(TcpOptions, &[u8], &str); 6] = [
+        (TcpOptions::default(), &[], "nothing"),
+        (syn.clone(), &[2, 4, 5, 180, 4, 2, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 3, 3, 7], "SYN"),
+        (
+            TcpOptions { timestamps: None, ..syn },
+            &[2, 4, 5, 180, 1, 1, 4, 2, 1, 3, 3, 7],
+            "SYN without timestamps",
+        ),
+        (
+            TcpOptions { timestamps: TIMES, ..TcpOptions::default() },
+            &[1, 1, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8],
+            "data",
+        ),
+        (
+            TcpOptions { sack: blocks(1), ..TcpOptions::default() },
+            &[1, 1, 5, 10, 0, 0, 0, 0, 0, 0, 0, 1],
+            "SACK",
+        ),
+        (
+            TcpOptions { sack: blocks(1), timestamps: TIMES, ..TcpOptions::default() },
+            &[1, 1, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 1, 5, 10, 0, 0, 0, 0, 0, 0, 0, 1],
+            "timestamps and SACK",
+        ),
+    ];
+    for (options, expected, name) in table {
+        let repr = TcpRepr { options, ..TcpRepr::default() };
+        let mut out = [0xee; MAX_HEADER_LEN];
+        let len = repr.emit(&mut out);
+        assert_eq!(len, repr.header_len(), "{name}");
+        assert_eq!(&out[HEADER_LEN..len], expected, "{name}");
+        assert_eq!(usize::from(out[12] >> 4) * 4, len, "{name}");
+    }
+}
+
+#[test]
+fn sack_blocks_without_room_are_left_out() {
+    let table = [(None, 4, 36), (TIMES, 4, 40), (TIMES, 3, 40), (TIMES, 2, 32)];
+    for (timestamps, given, len) in table {
+        let options = TcpOptions { timestamps, sack: blocks(given), ..TcpOptions::default() };
+        assert_eq!(options.len(), len);
+        let repr = TcpRepr { options, ..TcpRepr::default() };
+        let mut out = [0; MAX_HEADER_LEN];
+        let len = repr.emit(&mut out);
+        let (parsed, _) = TcpRepr::parse(&out[..len]).unwrap();
+        let kept = parsed.options.sack.len();
+        assert_eq!(parsed.options.sack[..], repr.options.sack[..kept]);
+        assert_eq!(kept, if timestamps.is_some() { given.min(3) } else { given } as usize);
+    }
+}
+
+#[test]
+fn the_biggest_syn_keeps_within_a_header() {
+    let options = TcpOptions {
+        mss: Some(1),
+        window_scale: Some(14),
+        sack_permitted: true,
+        timestamps: TIMES,
+        sack: blocks(4),
+    };
+    assert_eq!(options.len(), 40);
+}
+
+#[test]
+fn options_of_a_syn_mean_nothing_elsewhere() {
+    let bytes = [2, 4, 5, 180, 4, 2, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 3, 3, 7];
+    let expected = TcpOptions { timestamps: TIMES, ..TcpOptions::default() };
+    assert_eq!(options(TcpFlags::ACK, &bytes), expected);
+    let sack = [1, 1, 5, 10, 0, 0, 0, 0, 0, 0, 0, 1];
+    assert_eq!(options(TcpFlags::SYN, &sack), TcpOptions::default());
+    assert_eq!(options(TcpFlags::ACK, &sack).sack, blocks(1));
+}
+
+#[test]
+fn malformed_options_end_or_are_skipped() {
+    let mss = TcpOptions { mss: Some(536), ..TcpOptions::default() };
+    let none = TcpOptions::default();
+    let table: [(&[u8], &TcpOptions, &str); 12] = [
+        (&[2, 4, 2, 24, 99, 0, 3, 3, 7], &mss, "length 0 ends the list"),
+        (&[2, 4, 2, 24, 99, 1, 3, 3, 7], &mss, "length 1 ends the list"),
+        (&[2, 4, 2, 24, 99, 200, 1, 1], &mss, "a length beyond the header ends the list"),
+        (&[2, 4, 2, 24, 1, 1, 1, 99], &mss, "a kind without a length ends the list"),
+        (&[3, 2, 2, 4, 2, 24], &mss, "window scale without shift"),
+        (&[2, 3, 9, 2, 4, 2, 24], &mss, "MSS of one byte"),
+        (&[8, 9, 0, 0, 0, 0, 0, 0, 0, 2, 4, 2, 24], &mss, "timestamps one byte short"),
+        (&[4, 3, 0, 2, 4, 2, 24], &mss, "SACK permitted with a body"),
+        (&[254, 6, 1, 2, 3, 4, 2, 4, 2, 24], &mss, "an unknown option"),
+        (&[0, 2, 4, 2, 24], &none, "nothing counts behind the end of the list"),
+        (&[2, 4, 0, 0], &none, "an MSS of zero"),
+        (&[1, 1, 1], &none, "padding"),
+    ];
+    for (bytes, expected, name) in table {
+        assert_eq!(options(TcpFlags::SYN, bytes), *expected, "{name}");
+    }
+    let sack_table: [&[u8]; 3] =
+        [&[5, 2], &[5, 9, 0, 0, 0, 0, 0, 0, 0], &[5, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]];
+    for bytes in sack_table {
+        assert_eq!(options(TcpFlags::ACK, bytes), none, "{bytes:?}");
+    }
+}
+
+#[test]
+fn the_short_way_for_timestamps_agrees_with_the_long_one() {
+    let times = [8, 10, 1, 2, 3, 4, 5, 6, 7, 8];
+    for padding in [&[1, 1][..], &[1, 1, 1, 1, 1, 1], &[]] {
+        let expected = TcpOptions { timestamps: TIMES, ..TcpOptions::default() };
+        assert_eq!(options(TcpFlags::ACK, &[padding, &times].concat()), expected);
+        assert_eq!(options(TcpFlags::ACK, &[&times, padding].concat()), expected);
+    }
+    // The same pattern followed by more options takes the long way.
+    let more = [&[1, 1][..], &times, &[1, 1, 5, 10, 0, 0, 0, 0, 0, 0, 0, 1]].concat();
+    let expected = TcpOptions { timestamps: TIMES, sack: blocks(1), ..TcpOptions::default() };
+    assert_eq!(options(TcpFlags::ACK, &more), expected);
+}
+
+#[test]
+fn short_and_contradictory_headers_are_refused() {
+    let bytes = header(TcpFlags::ACK, &[1, 1, 1, 1]);
+    for len in 0..bytes.len() {
+        assert_eq!(TcpRepr::parse(&bytes[..len]), Err(WireError::Truncated), "{len} bytes");
+    }
+    let mut bytes = header(TcpFlags::ACK, &[]);
+    bytes[12] = 4 << 4;
+    assert_eq!(TcpRepr::parse(&bytes), Err(WireError::BadLength));
+}
+
+#[test]
+fn flags_print_by_name() {
+    assert_eq!(std::format!("{:?}", TcpFlags::SYN | TcpFlags::ACK), "SYN|ACK");
+    assert_eq!(std::format!("{:?}", TcpFlags::default()), "none");
+    assert_eq!(std::format!("{:?}", TcpFlags::AE), "AE");
+}
