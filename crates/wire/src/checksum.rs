@@ -106,8 +106,12 @@ fn raw_words(data: &[u8]) -> u16 {
     let (words, rest) = data.as_chunks::<4>();
     let mut sum: u64 = words.iter().map(|&word| u64::from(u32::from_ne_bytes(word))).sum();
     // What is left is padded with zeros behind, whatever its length.
-    let mut last = [0; 4];
-    last[..rest.len()].copy_from_slice(rest);
+    let last = match *rest {
+        [a] => [a, 0, 0, 0],
+        [a, b] => [a, b, 0, 0],
+        [a, b, c] => [a, b, c, 0],
+        _ => [0; 4],
+    };
     sum += u64::from(u32::from_ne_bytes(last));
     fold(sum)
 }
