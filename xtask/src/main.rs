@@ -1,5 +1,66 @@
-//! Project automation.
+//! Project automation: `cargo xtask {test,ci,tidy,bench}`.
+//!
+//! One door for people and robots: the continuous integration runs `cargo xtask test` and nothing
+//! else, and what it runs can be run on any Linux machine. Steps that a machine cannot run are
+//! skipped and named at the end, never passed over in silence.
+
+mod fuzz;
+mod licences;
+mod packages;
+mod shell;
+mod steps;
+mod tally;
 mod tidy;
-fn main() -> anyhow::Result<()> {
-    tidy::run(std::path::Path::new("."))
+
+use std::env;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use steps::Session;
+
+const USAGE: &str = "usage: cargo xtask COMMAND
+
+commands:
+  test [--fuzz] [--skip STEP]...  run every test that this machine can run, and name the others;
+                                  as root also those against the host kernel and the fuzz targets
+  ci [--fuzz] [--skip STEP]...    formatting, lints, documentation, licences, then `test`
+  tidy                            check the habits that a script can check
+  bench kernel [--quick] [--json FILE]
+                                  compare with the host kernel's TCP; needs root
+  interop [FILTER]...             only the tests against the host kernel; needs root
+
+steps: tidy unit no-std loom interop fuzz, and for ci also format clippy rustdoc licences";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    match dispatch(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(args: &[String]) -> Result<()> {
+    let rest = args.get(1..).unwrap_or(&[]);
+    match args.first().map(String::as_str) {
+        Some("test") => Session::new(root()?, rest)?.test(),
+        Some("ci") => Session::new(root()?, rest)?.ci(),
+        Some("tidy") => tidy::run(&root()?),
+        Some("bench") => steps::bench(&root()?, rest),
+        Some("interop") => steps::interop_only(&root()?, rest),
+        Some("--help" | "-h") | None => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        Some(other) => bail!("unknown command `{other}`\n\n{USAGE}"),
+    }
+}
+
+/// The root of the repository.
+fn root() -> Result<PathBuf> {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    Ok(here.parent().context("xtask lies in the root of the repository")?.to_path_buf())
 }

@@ -41,10 +41,6 @@ impl Source {
         self.whole_file_is_test || self.tests.iter().any(|&(start, end)| start <= at && at < end)
     }
 
-    pub(crate) fn is_test_file(&self) -> bool {
-        self.whole_file_is_test
-    }
-
     /// Lines that hold code outside tests: neither blank nor comment only.
     pub(crate) fn code_lines(&self) -> usize {
         let mut at = 0;

@@ -1,0 +1,137 @@
+//! Builds the fuzz targets and runs each for a minute.
+//!
+//! The targets stand in a workspace of their own, because they need a nightly compiler. They are
+//! built with the flags that cargo-fuzz would use, so that cargo-fuzz need not be installed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::shell::{self, quiet};
+use crate::steps::cargo_target;
+use crate::tally::Tally;
+
+const HOST: &str = "x86_64-unknown-linux-gnu";
+
+/// How long each target runs.
+const SECONDS: u32 = 60;
+
+/// Coverage for libFuzzer, an address sanitizer, and the assertions of the engine.
+const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
+    -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+    -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
+    -Zsanitizer=address -Cdebug-assertions -Ccodegen-units=16 --check-cfg cfg(fuzzing)";
+
+/// The names of the targets in `fuzz/Cargo.toml`.
+pub(crate) fn targets(root: &Path) -> Vec<String> {
+    let manifest = fs::read_to_string(root.join("fuzz/Cargo.toml")).unwrap_or_default();
+    names(&manifest)
+}
+
+fn names(manifest: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut inside = false;
+    for line in manifest.lines().map(str::trim) {
+        if line.starts_with('[') {
+            inside = line == "[[bin]]";
+        } else if let Some(value) = line.strip_prefix("name").filter(|_| inside) {
+            found.push(value.trim_matches([' ', '=', '"']).to_string());
+        }
+    }
+    found
+}
+
+/// Whether a nightly compiler is there. `install` says whether it may be fetched.
+pub(crate) fn nightly(install: bool) -> bool {
+    let there = || quiet("rustup", &["run", "nightly", "rustc", "--version"]);
+    let fetch = ["toolchain", "install", "nightly", "--profile", "minimal", "--no-self-update"];
+    there() || (install && quiet("rustup", &fetch) && there())
+}
+
+/// Builds and runs every target, two at a time.
+pub(crate) fn run(root: &Path, tally: &mut Tally) -> Result<()> {
+    let targets = targets(root);
+    let folder = cargo_target(root).join("fuzz");
+    let mut build = Command::new("rustup");
+    build
+        .args(["run", "nightly", "cargo", "build", "--release", "--bins", "--target", HOST])
+        .arg("--manifest-path")
+        .arg(root.join("fuzz/Cargo.toml"))
+        .arg("--target-dir")
+        .arg(&folder)
+        .env("RUSTFLAGS", FLAGS)
+        .env_remove("RUSTUP_TOOLCHAIN")
+        .env_remove("CARGO");
+    if !shell::run(&mut build, Duration::from_secs(600), |_| {})?.success() {
+        for target in &targets {
+            tally.fail(&format!("fuzz {target} (does not build)"));
+        }
+        return Ok(());
+    }
+    let programs = folder.join(HOST).join("release");
+    for pair in targets.chunks(2) {
+        let results: Vec<(String, Result<()>)> = thread::scope(|scope| {
+            let threads: Vec<_> = pair
+                .iter()
+                .map(|name| scope.spawn(|| (name.clone(), one(root, &programs, name))))
+                .collect();
+            threads.into_iter().map(|t| t.join().expect("a fuzz thread does not panic")).collect()
+        });
+        for (name, result) in results {
+            match result {
+                Ok(()) => {
+                    println!("test fuzz {name} ... ok ({SECONDS}s)");
+                    tally.pass();
+                }
+                Err(error) => {
+                    println!("test fuzz {name} ... FAILED\n{error:#}");
+                    tally.fail(&format!("fuzz {name}"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Runs one target from its seeds. What it finds is kept in `fuzz/artifacts`.
+fn one(root: &Path, programs: &Path, name: &str) -> Result<()> {
+    let corpus = root.join("fuzz/corpus").join(name);
+    let artifacts = root.join("fuzz/artifacts").join(name);
+    fs::create_dir_all(&corpus).context("making the folder of the corpus")?;
+    fs::create_dir_all(&artifacts).context("making the folder of the findings")?;
+    let mut command = Command::new(programs.join(name));
+    command
+        .arg(format!("-max_total_time={SECONDS}"))
+        .args(["-timeout=10", "-rss_limit_mb=4096", "-print_final_stats=1", "-close_fd_mask=1"])
+        .arg(format!("-artifact_prefix={}/", artifacts.display()))
+        .arg(&corpus)
+        .stdin(Stdio::null());
+    let seeds: PathBuf = root.join("fuzz/seeds").join(name);
+    if seeds.is_dir() {
+        command.arg(seeds);
+    }
+    let out = command.output().with_context(|| format!("starting {name}"))?;
+    if out.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&out.stderr);
+    let tail: Vec<&str> = said.lines().rev().take(60).collect();
+    let tail: Vec<&str> = tail.into_iter().rev().collect();
+    anyhow::bail!("{name} ended with {}:\n{}", out.status, tail.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_binaries() {
+        let manifest = "[package]\nname = \"fuzz\"\n[[bin]]\nname = \"wire\"\npath = \"x\"\n\
+                        [dependencies]\nname = \"no\"\n[[bin]]\npath = \"y\"\nname = \"tcp\"\n";
+        assert_eq!(names(manifest), ["wire", "tcp"]);
+    }
+}

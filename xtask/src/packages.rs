@@ -1,0 +1,110 @@
+//! System packages that the tests against the host kernel need.
+//!
+//! As root on a system with apt they are installed when they are missing; elsewhere they are
+//! named. No service that comes with a package is left running.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell::quiet;
+
+/// A program that must be there, and the Debian package that brings it.
+const NEEDED: [(&str, &str); 9] = [
+    ("ip", "iproute2"),
+    ("nstat", "iproute2"),
+    ("ping", "iputils-ping"),
+    ("ethtool", "ethtool"),
+    ("nft", "nftables"),
+    ("curl", "curl"),
+    ("nginx", "nginx-light"),
+    ("tcpdump", "tcpdump"),
+    ("tshark", "tshark"),
+];
+
+/// Tells package scripts not to start services, while it exists.
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+/// Packages whose programs are missing on this machine.
+pub(crate) fn missing() -> Vec<&'static str> {
+    let mut packages: Vec<&str> =
+        NEEDED.iter().filter(|(program, _)| !exists(program)).map(|(_, package)| *package).collect();
+    packages.dedup();
+    packages
+}
+
+/// Whether a C++ compiler is there, which the fuzz targets need.
+pub(crate) fn has_cxx() -> bool {
+    exists("c++") || exists("g++")
+}
+
+fn exists(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = env::split_paths(&path).collect();
+    folders.extend(["/usr/sbin".into(), "/sbin".into(), "/usr/bin".into()]);
+    folders.iter().any(|folder| folder.join(program).is_file())
+}
+
+/// Installs Debian packages. Works only as root.
+pub(crate) fn install(packages: &[&str]) -> Result<()> {
+    if !exists("apt-get") {
+        bail!("this system has no apt-get; install by hand: {}", packages.join(" "));
+    }
+    let _policy = NoServices::begin()?;
+    apt(&["update", "-q"])?;
+    let mut words = vec!["install", "-y", "-q", "--no-install-recommends"];
+    words.extend(packages);
+    apt(&words)
+}
+
+fn apt(words: &[&str]) -> Result<()> {
+    let mut command = Command::new("apt-get");
+    command.args(words).env("DEBIAN_FRONTEND", "noninteractive");
+    let status = command.status().context("starting apt-get")?;
+    if !status.success() {
+        bail!("apt-get {} ended with {status}", words.join(" "));
+    }
+    Ok(())
+}
+
+/// While it lives, an installation starts no service.
+struct NoServices {
+    made: bool,
+}
+
+impl NoServices {
+    fn begin() -> Result<NoServices> {
+        if Path::new(POLICY).exists() {
+            return Ok(NoServices { made: false });
+        }
+        fs::write(POLICY, "#!/bin/sh\nexit 101\n").context("writing policy-rc.d")?;
+        fs::set_permissions(POLICY, fs::Permissions::from_mode(0o755))
+            .context("making policy-rc.d executable")?;
+        Ok(NoServices { made: true })
+    }
+}
+
+impl Drop for NoServices {
+    fn drop(&mut self) {
+        if self.made {
+            let _ = fs::remove_file(POLICY);
+        }
+    }
+}
+
+/// Makes sure that there is a TUN device to open. Says why not if there is none.
+pub(crate) fn tun_device() -> Result<(), String> {
+    let device = Path::new("/dev/net/tun");
+    if !device.exists() {
+        let _ = fs::create_dir_all("/dev/net");
+        quiet("mknod", &["/dev/net/tun", "c", "10", "200"]);
+    }
+    match fs::File::options().read(true).write(true).open(device) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("/dev/net/tun cannot be opened: {error}")),
+    }
+}
