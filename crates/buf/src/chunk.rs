@@ -3,35 +3,39 @@
 use alloc::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use alloc::sync::Arc;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicUsize, Ordering, fence};
 
 use crate::pool::{CLASS_SIZES, FreeChunk, PoolInner};
+use crate::ref_count::RefCount;
 use crate::slice::Slice;
 
 /// What stands before the bytes of a chunk.
 pub(crate) struct Header {
     /// Slices plus writer.
-    refs: AtomicUsize,
+    refs: RefCount,
     /// Index into [`CLASS_SIZES`].
     class: usize,
     /// Where the chunk goes when nobody refers to it; `None` while it is free.
     home: Option<Arc<PoolInner>>,
 }
 
-fn layout(class: usize) -> (Layout, usize) {
-    let header = Layout::new::<Header>();
+/// Where the bytes begin. Bytes need no alignment, so there is no gap.
+const BYTES_AT: usize = size_of::<Header>();
+
+fn layout(class: usize) -> Layout {
     let bytes = Layout::array::<u8>(CLASS_SIZES[class]).expect("size classes fit a layout");
-    header.extend(bytes).expect("size classes fit a layout")
+    let (layout, at) = Layout::new::<Header>().extend(bytes).expect("size classes fit a layout");
+    debug_assert_eq!(at, BYTES_AT);
+    layout
 }
 
 /// Takes zeroed memory for a chunk of `class` from the allocator.
 pub(crate) fn allocate(class: usize) -> NonNull<Header> {
-    let (layout, _) = layout(class);
+    let layout = layout(class);
     // SAFETY: the layout is never of size zero.
     let raw = unsafe { alloc_zeroed(layout) }.cast::<Header>();
     let Some(header) = NonNull::new(raw) else { handle_alloc_error(layout) };
     // SAFETY: freshly allocated with room for a header at its start.
-    unsafe { header.as_ptr().write(Header { refs: AtomicUsize::new(0), class, home: None }) };
+    unsafe { header.as_ptr().write(Header { refs: RefCount::new(), class, home: None }) };
     header
 }
 
@@ -42,7 +46,7 @@ pub(crate) fn allocate(class: usize) -> NonNull<Header> {
 pub(crate) unsafe fn deallocate(header: NonNull<Header>) {
     // SAFETY: the caller owns the chunk exclusively; its class is the one it was allocated with.
     unsafe {
-        let (layout, _) = layout((*header.as_ptr()).class);
+        let layout = layout((*header.as_ptr()).class);
         header.as_ptr().drop_in_place();
         dealloc(header.as_ptr().cast(), layout);
     }
@@ -60,9 +64,8 @@ unsafe impl Sync for ChunkRef {}
 impl ChunkRef {
     /// The bytes of the chunk, from the front.
     pub(crate) fn bytes(&self) -> *mut u8 {
-        let (_, offset) = layout(self.class());
-        // SAFETY: the offset lies within the allocation.
-        unsafe { self.0.as_ptr().cast::<u8>().add(offset) }
+        // SAFETY: every chunk is longer than its header.
+        unsafe { self.0.as_ptr().cast::<u8>().add(BYTES_AT) }
     }
 
     fn class(&self) -> usize {
@@ -78,7 +81,7 @@ impl ChunkRef {
         self.0 == other.0
     }
 
-    fn refs(&self) -> &AtomicUsize {
+    fn refs(&self) -> &RefCount {
         // SAFETY: `self` keeps the header alive.
         unsafe { &(*self.0.as_ptr()).refs }
     }
@@ -86,19 +89,16 @@ impl ChunkRef {
 
 impl Clone for ChunkRef {
     fn clone(&self) -> ChunkRef {
-        // Relaxed is enough to add a reference: the caller already holds one.
-        self.refs().fetch_add(1, Ordering::Relaxed);
+        self.refs().retain();
         ChunkRef(self.0)
     }
 }
 
 impl Drop for ChunkRef {
     fn drop(&mut self) {
-        if self.refs().fetch_sub(1, Ordering::Release) != 1 {
+        if !self.refs().release() {
             return;
         }
-        // All reads through other references happen before the chunk is used again.
-        fence(Ordering::Acquire);
         let class = self.class();
         // SAFETY: this was the last reference, so the header is exclusively ours.
         let home = unsafe { (*self.0.as_ptr()).home.take() };
@@ -120,7 +120,7 @@ impl ChunkWriter {
         // SAFETY: the pool hands over a chunk that nobody else refers to.
         unsafe {
             (*header.as_ptr()).home = Some(home);
-            (*header.as_ptr()).refs.store(1, Ordering::Relaxed);
+            (*header.as_ptr()).refs.start();
         }
         ChunkWriter { chunk: ChunkRef(header), written: 0 }
     }

@@ -1,4 +1,5 @@
 use std::vec;
+use std::vec::Vec;
 
 use crate::{MAX_SLICES, Pool, Slices, TooManySlices};
 
@@ -90,4 +91,123 @@ fn slices_cross_threads_while_the_writer_goes_on() {
     });
     drop(writer);
     assert_eq!(pool.stats().in_use_bytes, 0);
+}
+
+/// A small generator, so that the tests need no crate for it (Knuth's MMIX constants).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % bound
+    }
+}
+
+fn flat(payload: &Slices) -> Vec<u8> {
+    let mut out = vec![0; payload.len()];
+    assert_eq!(payload.copy_to(&mut out), payload.len());
+    out
+}
+
+#[test]
+fn a_payload_behaves_like_a_vector_of_bytes() {
+    let pool = Pool::new();
+    let rounds = if cfg!(miri) { 20 } else { 2000 };
+    for seed in 0..rounds {
+        let mut random = Random(seed);
+        let mut writer = pool.chunk(512);
+        let (mut payload, mut model) = (Slices::new(), Vec::new());
+        for step in 0..30_u8 {
+            let len = payload.len();
+            match random.below(6) {
+                0 | 1 => {
+                    let bytes = vec![step; random.below(40)];
+                    let slice =
+                        if step % 2 == 0 { pool.copy_from(&bytes) } else { writer.append(&bytes) };
+                    let copy = slice.to_vec();
+                    if payload.push(slice).is_ok() {
+                        model.extend(copy);
+                    }
+                }
+                2 => {
+                    let count = random.below(len + 1);
+                    payload.advance(count);
+                    model.drain(..count);
+                }
+                3 => {
+                    let keep = random.below(len + 5);
+                    payload.truncate(keep);
+                    model.truncate(keep);
+                }
+                4 => {
+                    let end = random.below(len + 1);
+                    let start = random.below(end + 1);
+                    assert_eq!(flat(&payload.range(start, end)), model[start..end]);
+                }
+                _ => {
+                    let moved: Vec<_> = payload.drain().collect();
+                    assert!(payload.is_empty());
+                    for slice in moved {
+                        payload.push(slice).unwrap();
+                    }
+                }
+            }
+            assert_eq!(flat(&payload), model);
+            assert!(payload.parts().iter().all(|part| !part.is_empty()));
+        }
+    }
+    assert_eq!(pool.stats().in_use_bytes, 0);
+}
+
+#[test]
+fn slices_split_and_merge_back() {
+    let pool = Pool::new();
+    let whole = pool.copy_from(b"0123456789");
+    for cut in 0..=10 {
+        let mut tail = whole.clone();
+        let mut head = tail.split_to(cut);
+        assert_eq!((&*head, &*tail), whole.split_at(cut));
+        assert!(head.try_merge(&tail));
+        assert_eq!(*head, *whole);
+    }
+    let mut middle = whole.range(2, 5);
+    assert!(!middle.try_merge(&whole.range(6, 8)), "a gap between them");
+    assert_eq!(&*middle, b"234");
+}
+
+#[test]
+fn chunks_are_used_again_only_when_every_thread_has_let_go() {
+    const THREADS: usize = 3;
+    let rounds = if cfg!(miri) { 15 } else { 3000 };
+    let pool = Pool::new();
+    std::thread::scope(|scope| {
+        let senders: [_; THREADS] = core::array::from_fn(|_| {
+            let (tx, rx) = std::sync::mpsc::sync_channel::<(u8, crate::Slice)>(4);
+            scope.spawn(move || {
+                for (value, mut slice) in rx {
+                    let head = slice.split_to(100);
+                    assert!(slice.iter().chain(head.iter()).all(|&byte| byte == value));
+                }
+            });
+            tx
+        });
+        for round in 0..rounds {
+            let value = round as u8;
+            let slice = pool.copy_from(&[value; 300]);
+            for sender in &senders {
+                sender.send((value, slice.clone())).unwrap();
+            }
+        }
+    });
+    assert_eq!(pool.stats().in_use_bytes, 0);
+    assert!(pool.stats().allocations <= THREADS * 6 + 1, "chunks must come from the free list");
+}
+
+#[test]
+fn slices_outlive_their_pool() {
+    let pool = Pool::new();
+    let slice = pool.copy_from(b"still here");
+    drop(pool);
+    assert_eq!(&*slice, b"still here");
 }

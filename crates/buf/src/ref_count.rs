@@ -1,0 +1,119 @@
+//! Who lets go last: the count behind a shared chunk.
+//!
+//! The one hand-over between threads in this crate is here, so that loom can hold it: everything
+//! that other holders did with the chunk happens before the last one has it for itself.
+
+#[cfg(not(all(loom, test)))]
+use core::sync::atomic::{AtomicUsize, Ordering, fence};
+#[cfg(all(loom, test))]
+use loom::sync::atomic::{AtomicUsize, Ordering, fence};
+
+/// More holders than this cannot exist unless some were forgotten on purpose.
+const MOST: usize = isize::MAX as usize;
+
+/// A count of holders.
+pub(crate) struct RefCount(AtomicUsize);
+
+impl RefCount {
+    /// Nobody holds it yet.
+    pub(crate) fn new() -> RefCount {
+        RefCount(AtomicUsize::new(0))
+    }
+
+    /// The caller, who owns the whole exclusively, becomes the first holder.
+    #[inline]
+    pub(crate) fn start(&self) {
+        self.0.store(1, Ordering::Relaxed);
+    }
+
+    /// Adds a holder. The caller is one.
+    ///
+    /// # Panics
+    /// If holders were forgotten (`core::mem::forget`) until the count is about to wrap.
+    #[inline]
+    pub(crate) fn retain(&self) {
+        // Relaxed is enough: the caller's own hold keeps the count above zero.
+        let before = self.0.fetch_add(1, Ordering::Relaxed);
+        assert!(before < MOST, "too many references to one chunk");
+    }
+
+    /// Takes the caller's hold away. If it returns true, there is no other holder any more, and all
+    /// that they did happens before the return.
+    #[inline]
+    #[must_use]
+    pub(crate) fn release(&self) -> bool {
+        let last = self.0.fetch_sub(1, Ordering::Release) == 1;
+        if last {
+            fence(Ordering::Acquire);
+        }
+        last
+    }
+}
+
+#[cfg(all(loom, test))]
+mod tests {
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::RefCount;
+
+    struct Shared {
+        refs: RefCount,
+        bytes: UnsafeCell<u8>,
+    }
+
+    /// Reads the bytes as a slice does, lets go, and writes them anew if it was the last holder. loom
+    /// fails the test if a read and a write may overlap, or if nobody or more than one was last.
+    fn read_and_let_go(shared: &Shared) -> u32 {
+        shared.bytes.with(|bytes| {
+            // SAFETY: loom checks that nobody writes meanwhile.
+            assert_eq!(unsafe { *bytes }, 7);
+        });
+        if !shared.refs.release() {
+            return 0;
+        }
+        shared.bytes.with_mut(|bytes| {
+            // SAFETY: loom checks that nobody reads or writes meanwhile.
+            unsafe { *bytes = 8 };
+        });
+        1
+    }
+
+    #[test]
+    fn the_last_holder_is_alone() {
+        loom::model(|| {
+            let shared = Arc::new(Shared { refs: RefCount::new(), bytes: UnsafeCell::new(7) });
+            shared.refs.start();
+            shared.refs.retain();
+            shared.refs.retain();
+            let others: [_; 2] = core::array::from_fn(|_| {
+                let shared = shared.clone();
+                thread::spawn(move || read_and_let_go(&shared))
+            });
+            let mut last = read_and_let_go(&shared);
+            for other in others {
+                last += other.join().unwrap();
+            }
+            assert_eq!(last, 1);
+        });
+    }
+
+    #[test]
+    fn a_holder_may_pass_its_hold_on() {
+        loom::model(|| {
+            let shared = Arc::new(Shared { refs: RefCount::new(), bytes: UnsafeCell::new(7) });
+            shared.refs.start();
+            shared.refs.retain();
+            let passed = shared.clone();
+            let other = thread::spawn(move || {
+                passed.refs.retain();
+                let clone = passed.clone();
+                let third = thread::spawn(move || read_and_let_go(&clone));
+                read_and_let_go(&passed) + third.join().unwrap()
+            });
+            let last = read_and_let_go(&shared) + other.join().unwrap();
+            assert_eq!(last, 1);
+        });
+    }
+}
