@@ -6,6 +6,7 @@
 
 mod bench;
 mod cases;
+
 mod client;
 mod harness;
 mod peer;

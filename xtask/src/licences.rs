@@ -133,7 +133,8 @@ mod tests {
 
     #[test]
     fn lists_are_read_with_comments() {
-        let text = "x = 1\nallow = [\n  \"MIT\", # the usual\n  \"ISC\",\n]\nskip = [\n \"syn@1\",\n]\n";
+        let text =
+            "x = 1\nallow = [\n  \"MIT\", # the usual\n  \"ISC\",\n]\nskip = [\n \"syn@1\",\n]\n";
         assert_eq!(list(text, "allow = ["), ["MIT", "ISC"]);
         assert_eq!(list(text, "skip = ["), ["syn"]);
     }

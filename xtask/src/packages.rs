@@ -31,8 +31,11 @@ const POLICY: &str = "/usr/sbin/policy-rc.d";
 
 /// Packages whose programs are missing on this machine.
 pub(crate) fn missing() -> Vec<&'static str> {
-    let mut packages: Vec<&str> =
-        NEEDED.iter().filter(|(program, _)| !exists(program)).map(|(_, package)| *package).collect();
+    let mut packages: Vec<&str> = NEEDED
+        .iter()
+        .filter(|(program, _)| !exists(program))
+        .map(|(_, package)| *package)
+        .collect();
     packages.dedup();
     packages
 }

@@ -218,15 +218,18 @@ impl Session {
             "they run as root, in CI, or with --fuzz"
         } else if !fuzz::nightly(self.privileged) {
             "they need a nightly compiler: rustup toolchain install nightly"
-        } else if !packages::has_cxx()
-            && !(self.privileged && packages::install(&["g++"]).is_ok())
-        {
+        } else if !self.cxx() {
             "libFuzzer needs a C++ compiler"
         } else {
             return fuzz::run(&self.root, &mut self.tally);
         };
         self.tally.skip("fuzz targets", why);
         Ok(())
+    }
+
+    /// Whether there is a C++ compiler, after an attempt to install one.
+    fn cxx(&self) -> bool {
+        packages::has_cxx() || (self.privileged && packages::install(&["g++"]).is_ok())
     }
 
     fn licences(&mut self) -> Result<()> {
@@ -281,7 +284,8 @@ pub(crate) fn bench(root: &Path, args: &[String]) -> Result<()> {
     if args.first().map(String::as_str) != Some("kernel") {
         bail!("usage: cargo xtask bench kernel [--quick] [--json FILE]");
     }
-    let words: Vec<&str> = std::iter::once("bench").chain(args.iter().map(String::as_str)).collect();
+    let words: Vec<&str> =
+        std::iter::once("bench").chain(args.iter().map(String::as_str)).collect();
     run_interop(root, &words)
 }
 

@@ -10,9 +10,7 @@ use crate::harness::capture;
 use crate::harness::files::{digest_of, expect_digest};
 use crate::harness::process::Process;
 use crate::harness::runner::Case;
-use crate::harness::world::{
-    DEVICE, KERNEL6, OURS, OURS6, World, curl, kernel_url, our_url,
-};
+use crate::harness::world::{DEVICE, KERNEL6, OURS, OURS6, World, curl, kernel_url, our_url};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -41,10 +39,8 @@ const FAULTS: [&str; 2] = ["--fault", "loss=0.02,reorder=0.02,duplicate=0.01,see
 
 /// curl fetches `url` and its bytes must have the digest `expected`.
 pub(crate) fn curl_expects(world: &World, url: &str, expected: &str) -> Result<()> {
-    let mut child = curl(world, &["-o", "-", url])
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("starting curl")?;
+    let mut child =
+        curl(world, &["-o", "-", url]).stdout(Stdio::piped()).spawn().context("starting curl")?;
     let found = digest_of(child.stdout.take().context("the output of curl is piped")?)?;
     let status = child.wait()?;
     ensure!(status.success(), "curl ended with {status}");
@@ -181,7 +177,14 @@ fn ranges_and_keep_alive() -> Result<()> {
     let range = std::fs::read(&got).context("reading the range")?;
     ensure!(range == whole[1000..2000], "the range holds {} other bytes", range.len());
     let twice = [
-        "-o", "/dev/null", "-o", "/dev/null", "-w", "%{num_connects}\n", url.as_str(), url.as_str(),
+        "-o",
+        "/dev/null",
+        "-o",
+        "/dev/null",
+        "-w",
+        "%{num_connects}\n",
+        url.as_str(),
+        url.as_str(),
     ];
     let ended = Process::spawn("curl", &mut curl(&world, &twice))?.success(LONG)?;
     ensure!(ended.stdout.lines().eq(["1", "0"]), "the connection was not kept: {}", ended.stdout);

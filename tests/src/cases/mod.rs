@@ -1,10 +1,12 @@
 //! The tests by name.
 
 mod bad_input;
-mod captures;
 mod behaviour;
+mod captures;
 mod http;
 mod many;
+
+pub(crate) use many::idle_bytes;
 
 use crate::harness::runner::Case;
 

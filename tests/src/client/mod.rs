@@ -1,8 +1,44 @@
 //! Programs on the sockets of the `plimsoll` crate, on the TUN device of a test.
+//!
+//! Each prints what it saw in words that the test compares: the kind of an error, or a digest.
 
-use anyhow::{Result, bail};
+mod behaviour;
+
+use anyhow::{Context, Result, bail};
+use plimsoll::{Stack, device};
+
+use crate::harness::world::DEVICE;
+use crate::peer::options::Options;
 
 /// Runs the program named by the first word.
 pub(crate) fn run(words: &[String]) -> Result<()> {
-    bail!("no client is called {words:?}")
+    let name = words.first().context("client NAME ADDRESS ...")?;
+    let options = Options::parse(&words[1..])?;
+    let stack = stack()?;
+    match name.as_str() {
+        "connect" => behaviour::connect(&stack, &options),
+        "queue" => behaviour::queue(&stack, &options),
+        "reset" => behaviour::reset(&stack, &options),
+        "close-early" => behaviour::close_early(&stack, &options),
+        "read-timeout" => behaviour::read_timeout(&stack, &options),
+        "send" => behaviour::send(&stack, &options),
+        "stall" => behaviour::stall(&stack, &options),
+        "keepalive" => behaviour::keepalive(&stack, &options),
+        "user-timeout" => behaviour::user_timeout(&stack, &options),
+        "until-error" => behaviour::until_error(&stack, &options),
+        "lazy-listener" => behaviour::lazy_listener(&stack, &options),
+        _ => bail!("no client is called `{name}`"),
+    }
+}
+
+/// A stack with a thread of its own on the TUN device of the test.
+fn stack() -> Result<Stack> {
+    let config = device::tun::TunConfig { name: DEVICE.into(), ..Default::default() };
+    let tun = device::tun::open(config).context("opening the TUN device")?;
+    Stack::builder()
+        .device(tun)
+        .address("192.0.2.2/24")
+        .address("2001:db8::2/64")
+        .build()
+        .context("building the stack")
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use super::scope;
 
-/// A network namespace with its loopback up and CUBIC as congestion control.
+/// A network namespace with its loopback up.
 pub(crate) struct Namespace {
     name: String,
 }
@@ -16,8 +16,6 @@ impl Namespace {
         let namespace = Namespace { name: scope::unique() };
         run(Command::new("ip").args(["netns", "add", &namespace.name]))?;
         namespace.ip("link set lo up")?;
-        // The host may prefer another one. A comparison needs the same on both sides.
-        namespace.sysctl("net/ipv4/tcp_congestion_control", "cubic")?;
         Ok(namespace)
     }
 

@@ -147,7 +147,8 @@ pub(crate) fn raise_descriptor_limit(wanted: u64) -> Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let maximum = limit.maximum.unwrap_or(u64::MAX).max(wanted);
-    let new = Rlimit { current: Some(wanted.max(limit.current.unwrap_or(0))), maximum: Some(maximum) };
+    let new =
+        Rlimit { current: Some(wanted.max(limit.current.unwrap_or(0))), maximum: Some(maximum) };
     setrlimit(Resource::Nofile, new).context("raising the limit of open files")
 }
 

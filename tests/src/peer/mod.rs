@@ -7,10 +7,11 @@
 mod behaviour;
 mod malformed;
 pub(crate) mod options;
-mod workload;
+pub(crate) mod workload;
 
 use anyhow::{Context, Result, bail};
 use options::Options;
+pub(crate) use workload::CONGESTION_CONTROL;
 
 /// Runs the program named by the first word.
 pub(crate) fn run(words: &[String]) -> Result<()> {

@@ -12,16 +12,38 @@ use serde_json::json;
 
 use super::options::Options;
 
+/// The congestion control of the kernel's sockets in a comparison; Plimsoll's default as well.
+pub(crate) const CONGESTION_CONTROL: &str = "cubic";
+
 /// Prints a line and makes sure that it leaves.
 pub(crate) fn say(line: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}").and_then(|()| out.flush()).context("printing")
 }
 
+/// A listening socket with the same congestion control as everything that is compared.
+fn listen(options: &Options) -> Result<TcpListener> {
+    let listener = TcpListener::bind(options.address()).context("listening")?;
+    congestion_control(&listener)?;
+    say("ready")?;
+    Ok(listener)
+}
+
+/// A connected socket with the same congestion control as everything that is compared.
+fn connect(options: &Options) -> Result<TcpStream> {
+    let stream = TcpStream::connect(options.address()).context("connecting")?;
+    congestion_control(&stream)?;
+    Ok(stream)
+}
+
+/// Chooses CUBIC, whatever the host prefers. Setting it on the socket changes nothing else.
+fn congestion_control(socket: impl std::os::fd::AsFd) -> Result<()> {
+    rustix::net::sockopt::set_tcp_congestion(socket, CONGESTION_CONTROL).context("TCP_CONGESTION")
+}
+
 /// Reads and drops; reports bytes and time of each connection from its first byte to its end.
 pub(crate) fn discard(options: &Options) -> Result<()> {
-    let listener = TcpListener::bind(options.address()).context("listening")?;
-    say("ready")?;
+    let listener = listen(options)?;
     loop {
         let (stream, _) = listener.accept().context("accepting")?;
         thread::spawn(move || drain(stream));
@@ -50,7 +72,7 @@ fn drain(mut stream: TcpStream) -> Result<()> {
 pub(crate) fn write(options: &Options) -> Result<()> {
     let block = vec![0x5a; options.get("size", 65536)?];
     let limit = options.seconds("seconds", 2.0)?;
-    let mut stream = TcpStream::connect(options.address()).context("connecting")?;
+    let mut stream = connect(options)?;
     let start = Instant::now();
     let cpu = cpu_seconds();
     let mut bytes = 0;
@@ -73,8 +95,7 @@ pub(crate) fn write(options: &Options) -> Result<()> {
 pub(crate) fn rr_server(options: &Options) -> Result<()> {
     let request: usize = options.get("request", 1)?;
     let response: usize = options.get("response", 1)?;
-    let listener = TcpListener::bind(options.address()).context("listening")?;
-    say("ready")?;
+    let listener = listen(options)?;
     loop {
         let (mut stream, _) = listener.accept().context("accepting")?;
         thread::spawn(move || -> std::io::Result<()> {
@@ -122,7 +143,7 @@ pub(crate) fn rr(options: &Options) -> Result<()> {
 fn rr_flow(options: &Options, limit: Duration, barrier: &Barrier) -> Result<Vec<u32>> {
     let ask = vec![0x5a; options.get("request", 1)?];
     let mut answer = vec![0; options.get("response", 1)?];
-    let stream = TcpStream::connect(options.address()).context("connecting");
+    let stream = connect(options);
     barrier.wait();
     let mut stream = stream?;
     stream.set_nodelay(true).context("TCP_NODELAY")?;

@@ -61,8 +61,7 @@ impl Source {
 
     fn function_at(&self, at: usize) -> Option<Function> {
         let rest = self.code[at + 2..].trim_start();
-        let name: String =
-            rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
         if name.is_empty() {
             return None;
         }

@@ -24,7 +24,8 @@ fn long_function(lines: usize) -> String {
 
 #[test]
 fn mask_hides_comments_and_literals() {
-    let source = "let a = \"// no\"; // unsafe\nlet b = 'x'; /* fn { */ let c: &'a str = r#\"\"}\"#;";
+    let source =
+        "let a = \"// no\"; // unsafe\nlet b = 'x'; /* fn { */ let c: &'a str = r#\"\"}\"#;";
     let masked = mask(source);
     assert_eq!(masked.len(), source.len());
     assert!(!masked.contains("unsafe") && !masked.contains("no") && !masked.contains('}'));
@@ -121,7 +122,12 @@ fn unsafe_has_two_homes() {
 
 #[test]
 fn unfinished_work_is_found() {
-    for mark in [concat!("// TO", "DO later"), concat!("// FIX", "ME"), "fn f() { todo!() }", "fn f() { dbg!(1); }"] {
+    for mark in [
+        concat!("// TO", "DO later"),
+        concat!("// FIX", "ME"),
+        "fn f() { todo!() }",
+        "fn f() { dbg!(1); }",
+    ] {
         assert_eq!(one("a.rs", &format!("//! D.\n{mark}\n")).len(), 1, "{mark}");
     }
 }
@@ -148,7 +154,8 @@ fn documents_name_what_exists() {
 
 #[test]
 fn crates_keep_their_order() {
-    let manifest = "[package]\nname = \"plimsoll-wire\"\n[dependencies]\nplimsoll-buf.workspace = true\n";
+    let manifest =
+        "[package]\nname = \"plimsoll-wire\"\n[dependencies]\nplimsoll-buf.workspace = true\n";
     assert_eq!(one("crates/wire/Cargo.toml", manifest).len(), 1);
     assert!(one("crates/tcp/Cargo.toml", manifest).is_empty());
 }
