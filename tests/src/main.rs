@@ -6,7 +6,6 @@
 
 mod bench;
 mod cases;
-
 mod client;
 mod harness;
 mod peer;
