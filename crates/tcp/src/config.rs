@@ -1,0 +1,205 @@
+//! Settings: the stack's sysctls as the engine reads them, and the options of one socket.
+
+use crate::time::Duration;
+
+/// A congestion control algorithm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CongestionAlgorithm {
+    /// NewReno (RFC 5681, RFC 6582).
+    NewReno,
+    /// CUBIC (RFC 9438).
+    #[default]
+    Cubic,
+}
+
+impl CongestionAlgorithm {
+    /// Linux's name: `reno` or `cubic`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CongestionAlgorithm::NewReno => "reno",
+            CongestionAlgorithm::Cubic => "cubic",
+        }
+    }
+
+    /// The algorithm with Linux's name `name`.
+    pub fn from_name(name: &str) -> Option<CongestionAlgorithm> {
+        match name {
+            "reno" => Some(CongestionAlgorithm::NewReno),
+            "cubic" => Some(CongestionAlgorithm::Cubic),
+            _ => None,
+        }
+    }
+}
+
+/// The stack-wide settings that the engine reads. Fields have the names of Linux's sysctls under
+/// `net.ipv4`, defaults are Linux's. A change takes effect at the next call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Receive buffer in bytes: minimum, default, maximum that autotuning reaches.
+    pub tcp_rmem: [usize; 3],
+    /// Send buffer in bytes: minimum, default, maximum that autotuning reaches.
+    pub tcp_wmem: [usize; 3],
+    /// Grow receive buffers by what the application reads per round trip.
+    pub tcp_moderate_rcvbuf: bool,
+    /// Offer and accept SACK.
+    pub tcp_sack: bool,
+    /// Send DSACK blocks (RFC 2883).
+    pub tcp_dsack: bool,
+    /// Offer and accept timestamps.
+    pub tcp_timestamps: bool,
+    /// Offer and accept window scaling.
+    pub tcp_window_scaling: bool,
+    /// Retransmissions of a SYN before the open fails.
+    pub tcp_syn_retries: u8,
+    /// Retransmissions of a SYN-ACK before the open fails.
+    pub tcp_synack_retries: u8,
+    /// Retransmission timeouts before the path is suspected.
+    pub tcp_retries1: u8,
+    /// Retransmission timeouts before the connection is given up.
+    pub tcp_retries2: u8,
+    /// The same for a connection that no application holds any more (0 means 8).
+    pub tcp_orphan_retries: u8,
+    /// Idle time before the first keepalive probe.
+    pub tcp_keepalive_time: Duration,
+    /// Time between keepalive probes.
+    pub tcp_keepalive_intvl: Duration,
+    /// Unanswered keepalive probes before the connection is given up.
+    pub tcp_keepalive_probes: u8,
+    /// How long an orphan stays in FIN-WAIT-2; also the length of TIME-WAIT (Linux has 60 s for both).
+    pub tcp_fin_timeout: Duration,
+    /// Lower bound of the retransmission timeout (Linux: `tcp_rto_min_us`).
+    pub tcp_rto_min: Duration,
+    /// Upper bound of the retransmission timeout (Linux: `tcp_rto_max_ms`).
+    pub tcp_rto_max: Duration,
+    /// The algorithm of new connections.
+    pub tcp_congestion_control: CongestionAlgorithm,
+    /// Start again from the initial window after an idle time of one RTO.
+    pub tcp_slow_start_after_idle: bool,
+    /// Duplicate ACKs (or SACKed segments) that mean loss.
+    pub tcp_reordering: u8,
+    /// Initial congestion window in segments (RFC 6928; Linux: route attribute `initcwnd`).
+    pub initcwnd: u32,
+    /// Least MSS that is ever used.
+    pub tcp_min_snd_mss: u16,
+    /// Least time between two ACKs for invalid segments (Linux: `tcp_invalid_ratelimit`).
+    pub tcp_invalid_ratelimit: Duration,
+    /// Shortest delayed ACK (Linux: `TCP_DELACK_MIN`).
+    pub tcp_delack_min: Duration,
+    /// Longest delayed ACK (Linux: `TCP_DELACK_MAX`).
+    pub tcp_delack_max: Duration,
+    /// Unsent bytes above which a socket is not writable.
+    pub tcp_notsent_lowat: u32,
+    /// Reset on accept-queue overflow rather than drop.
+    pub tcp_abort_on_overflow: bool,
+    /// SYNs that one listener keeps without a completed handshake.
+    pub tcp_max_syn_backlog: u32,
+    /// RFC 1337: ignore resets in TIME-WAIT.
+    pub tcp_rfc1337: bool,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            tcp_rmem: [4096, 131_072, 33_554_432],
+            tcp_wmem: [4096, 16_384, 4_194_304],
+            tcp_moderate_rcvbuf: true,
+            tcp_sack: true,
+            tcp_dsack: true,
+            tcp_timestamps: true,
+            tcp_window_scaling: true,
+            tcp_syn_retries: 6,
+            tcp_synack_retries: 5,
+            tcp_retries1: 3,
+            tcp_retries2: 15,
+            tcp_orphan_retries: 0,
+            tcp_keepalive_time: Duration::from_secs(7200),
+            tcp_keepalive_intvl: Duration::from_secs(75),
+            tcp_keepalive_probes: 9,
+            tcp_fin_timeout: Duration::from_secs(60),
+            tcp_rto_min: Duration::from_millis(200),
+            tcp_rto_max: Duration::from_secs(120),
+            tcp_congestion_control: CongestionAlgorithm::Cubic,
+            tcp_slow_start_after_idle: true,
+            tcp_reordering: 3,
+            initcwnd: 10,
+            tcp_min_snd_mss: 48,
+            tcp_invalid_ratelimit: Duration::from_millis(500),
+            tcp_delack_min: Duration::from_millis(40),
+            tcp_delack_max: Duration::from_millis(200),
+            tcp_notsent_lowat: u32::MAX,
+            tcp_abort_on_overflow: false,
+            tcp_max_syn_backlog: 1024,
+            tcp_rfc1337: false,
+        }
+    }
+}
+
+/// The options of one socket. `None` means "as the stack's setting says".
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// TCP_NODELAY: Nagle off.
+    pub nodelay: bool,
+    /// SO_KEEPALIVE.
+    pub keepalive: bool,
+    /// TCP_KEEPIDLE.
+    pub keep_idle: Option<Duration>,
+    /// TCP_KEEPINTVL.
+    pub keep_intvl: Option<Duration>,
+    /// TCP_KEEPCNT.
+    pub keep_cnt: Option<u8>,
+    /// TCP_USER_TIMEOUT (RFC 5482); zero or `None` is off.
+    pub user_timeout: Option<Duration>,
+    /// SO_SNDBUF in bytes of data; switches send autotuning off.
+    pub sndbuf: Option<usize>,
+    /// SO_RCVBUF in bytes of data; switches receive autotuning off.
+    pub rcvbuf: Option<usize>,
+    /// TCP_MAXSEG: upper bound for the MSS in both directions.
+    pub maxseg: Option<u16>,
+    /// TCP_CONGESTION.
+    pub congestion: Option<CongestionAlgorithm>,
+    /// TCP_NOTSENT_LOWAT in bytes.
+    pub notsent_lowat: Option<u32>,
+    /// SO_RCVLOWAT in bytes; 0 and 1 are the same.
+    pub rcvlowat: u32,
+    /// SO_OOBINLINE: urgent data stays in the stream.
+    pub oobinline: bool,
+    /// TCP_QUICKACK as last set; `None` if never.
+    pub quickack: Option<bool>,
+    /// TCP_LINGER2: stay in FIN-WAIT-2.
+    pub linger2: Option<Duration>,
+    /// TCP_SYNCNT.
+    pub syn_retries: Option<u8>,
+}
+
+/// One option to change on an open connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetOption {
+    /// TCP_NODELAY. Setting it sends what Nagle held.
+    NoDelay(bool),
+    /// SO_KEEPALIVE.
+    KeepAlive(bool),
+    /// TCP_KEEPIDLE.
+    KeepIdle(Duration),
+    /// TCP_KEEPINTVL.
+    KeepIntvl(Duration),
+    /// TCP_KEEPCNT.
+    KeepCnt(u8),
+    /// TCP_USER_TIMEOUT.
+    UserTimeout(Duration),
+    /// SO_SNDBUF, in bytes of data.
+    SndBuf(usize),
+    /// SO_RCVBUF, in bytes of data.
+    RcvBuf(usize),
+    /// TCP_CONGESTION.
+    Congestion(CongestionAlgorithm),
+    /// TCP_NOTSENT_LOWAT.
+    NotsentLowat(u32),
+    /// SO_RCVLOWAT.
+    RcvLowat(u32),
+    /// SO_OOBINLINE.
+    OobInline(bool),
+    /// TCP_QUICKACK.
+    QuickAck(bool),
+    /// TCP_LINGER2.
+    Linger2(Duration),
+}

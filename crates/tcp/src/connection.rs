@@ -1,0 +1,496 @@
+//! One TCP connection: the type that owns everything below and wires it together.
+//!
+//! # Theory of operation
+//!
+//! A segment comes in through [`Connection::handle_segment`]; the rooms under `input/` check it in
+//! the order of RFC 9293, section 3.10.7, and change the sender ([`crate::send`]), the receiver
+//! ([`crate::recv`]) and the loss recovery ([`crate::recovery`]). Nothing leaves at that point:
+//! every room only records what is due. [`Connection::poll_transmit`] then asks, in one fixed
+//! order, what may leave.
+//!
+//! Queues: the write queue and the retransmit queue (bounded by the send buffer), the receive queue
+//! and reassembly (bounded by the receive buffer). An idle connection holds none of their memory.
+//!
+//! Timers: all in one table, see [`Timer`].
+//!
+//! What it does not do: listening, demultiplexing, ports, IP, checksums. The stack does.
+
+use plimsoll_buf::Pool;
+use plimsoll_wire::SeqNum;
+
+use crate::config::{Config, Options, SetOption};
+use crate::congestion::Controller;
+use crate::counters::{Counter, Counters};
+use crate::event::{ConnectionError, Events, ReadError};
+use crate::handshake::{Handshake, TimestampState};
+use crate::info::Info;
+use crate::keepalive::Keepalive;
+use crate::limits::RateLimit;
+use crate::mtu::{Path, PathEvent};
+use crate::output::Hold;
+use crate::recovery::Recovery;
+use crate::recv::Receiver;
+use crate::segment::{Below, Segment, Serial};
+use crate::send::{Fin, Sender};
+use crate::state::State;
+use crate::time::{Duration, Instant};
+use crate::timer::{Timer, TimerTable};
+
+/// What comes with every call: the time, what lies below, the settings, and where to count.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// The time now. It must not run backwards.
+    pub now: Instant,
+    /// What lies below this connection.
+    pub below: Below,
+    /// The stack's settings.
+    pub config: &'a Config,
+    /// Where to count.
+    pub counters: &'a Counters,
+}
+
+/// What a connection is opened with.
+#[derive(Clone, Debug)]
+pub struct OpenParams {
+    /// Our port.
+    pub local_port: u16,
+    /// The peer's port.
+    pub remote_port: u16,
+    /// The initial sequence number (RFC 6528: the caller derives it from a secret).
+    pub iss: plimsoll_wire::SeqNum,
+    /// Offset of our timestamp clock (RFC 7323, section 5.4), from the same secret.
+    pub ts_offset: u32,
+    /// Seed of the connection's own randomness.
+    pub seed: u64,
+    /// MTU of the path in bytes, IP header included.
+    pub mtu: u16,
+    /// Bytes of the IP header: 20 or 40.
+    pub ip_header_len: u16,
+    /// Most payload bytes that one packet handed down may hold (0 or less than one MSS: no
+    /// super-segments).
+    pub max_super_segment: usize,
+    /// The socket's options.
+    pub options: Options,
+    /// Where buffers come from.
+    pub pool: Pool,
+}
+
+/// One TCP connection, without I/O, clock or randomness of its own.
+///
+/// There are four families of methods.
+///
+/// - Getters ([`state`](Self::state), [`info`](Self::info), ...) change nothing.
+/// - `handle_*`: something happened below: a segment arrived, a timer fired, the path changed.
+/// - The application's calls: [`write`](Self::write), [`read`](Self::read),
+///   [`shutdown`](Self::shutdown), [`close`](Self::close), [`abort`](Self::abort),
+///   [`set_option`](Self::set_option).
+/// - `poll_*`: effects out.
+///
+/// After any `handle_*` or application call (or a batch of them), call
+/// [`poll_transmit`](Self::poll_transmit) until it returns `None`, then
+/// [`poll_event`](Self::poll_event), then [`poll_timeout`](Self::poll_timeout); arm one timer for
+/// the connection and call [`handle_timeout`](Self::handle_timeout) when it fires (too early is
+/// harmless). The same inputs give the same outputs, byte for byte.
+pub struct Connection {
+    // Read and written by every segment.
+    pub(crate) state: State,
+    pub(crate) orphan: bool,
+    pub(crate) events: Events,
+    pub(crate) pending: Pending,
+    pub(crate) rcv: Receiver,
+    pub(crate) snd: Sender,
+    pub(crate) ts: TimestampState,
+    pub(crate) timers: TimerTable,
+    pub(crate) recovery: Recovery,
+    pub(crate) cc: Controller,
+    pub(crate) stats: Stats,
+    /// What held the last attempt to send, if anything did.
+    pub(crate) last_hold: Option<Hold>,
+    // Read when a header is built.
+    pub(crate) local_port: u16,
+    pub(crate) remote_port: u16,
+    pub(crate) path: Path,
+    pub(crate) next_serial: Serial,
+    // Rarely touched.
+    pub(crate) handshake: Handshake,
+    pub(crate) keepalive: Keepalive,
+    pub(crate) challenge: RateLimit,
+    pub(crate) error: Option<ConnectionError>,
+    pub(crate) error_taken: bool,
+    pub(crate) soft_error: Option<ConnectionError>,
+    pub(crate) options: Options,
+    pub(crate) pool: Pool,
+    pub(crate) rng: u64,
+}
+
+/// Packets that do not come from a queue and wait for `poll_transmit`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pending {
+    /// A reset. The connection is CLOSED (or failed) already.
+    pub(crate) rst: Option<PendingRst>,
+    /// A SYN (in SYN-SENT) or a SYN-ACK (in SYN-RECEIVED).
+    pub(crate) syn: bool,
+    /// A challenge ACK, or the ACK that answers an unacceptable segment: SEG.SEQ = SND.NXT,
+    /// SEG.ACK = RCV.NXT. Already rate-limited.
+    pub(crate) challenge_ack: bool,
+    /// A keepalive probe: no data, SEG.SEQ = SND.UNA - 1.
+    pub(crate) keepalive: bool,
+    /// A zero-window probe (see `send/zero_window_probe.rs`).
+    pub(crate) window_probe: bool,
+}
+
+/// The header fields of a reset to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PendingRst {
+    pub(crate) seq: SeqNum,
+    /// SEG.ACK; the ACK bit is set if there is one.
+    pub(crate) ack: Option<SeqNum>,
+}
+
+/// What [`Info`] sums up over the life of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stats {
+    pub(crate) bytes_acked: u64,
+    pub(crate) bytes_received: u64,
+    pub(crate) bytes_sent: u64,
+    pub(crate) bytes_retrans: u64,
+    pub(crate) segs_out: u64,
+    pub(crate) segs_in: u64,
+    pub(crate) data_segs_out: u64,
+    pub(crate) data_segs_in: u64,
+    pub(crate) total_retrans: u32,
+    /// How often each [`Hold`](crate::Hold) was met.
+    pub(crate) holds: [u32; Hold::ALL.len()],
+}
+
+impl Connection {
+    /// Opens actively. The SYN leaves with the next `poll_transmit`.
+    pub fn connect(cx: &Context, params: OpenParams) -> Connection {
+        let mut conn = Connection::new(cx, params, State::SynSent);
+        conn.start_active_open(cx);
+        conn
+    }
+
+    /// Opens passively because `syn` arrived for a listener. The SYN-ACK leaves with the next
+    /// `poll_transmit`.
+    pub fn accept(cx: &Context, params: OpenParams, syn: &Segment) -> Connection {
+        let mut conn = Connection::new(cx, params, State::SynReceived);
+        conn.start_passive_open(cx, syn);
+        conn
+    }
+
+    fn new(cx: &Context, params: OpenParams, state: State) -> Connection {
+        let path = Path::new(&params);
+        let algorithm = params.options.congestion.unwrap_or(cx.config.tcp_congestion_control);
+        let mss = path.advmss();
+        Connection {
+            state,
+            orphan: false,
+            events: Events::NONE,
+            pending: Pending::default(),
+            rcv: Receiver::new(cx.config, &params.options, mss),
+            snd: Sender::new(params.iss, mss),
+            ts: TimestampState::new(params.ts_offset),
+            timers: TimerTable::new(),
+            recovery: Recovery::new(cx.config),
+            cc: Controller::new(algorithm, u32::from(mss), cx.config),
+            stats: Stats::default(),
+            last_hold: None,
+            local_port: params.local_port,
+            remote_port: params.remote_port,
+            path,
+            next_serial: Serial(1),
+            handshake: Handshake::new(cx.now),
+            keepalive: Keepalive::default(),
+            challenge: RateLimit::default(),
+            error: None,
+            error_taken: false,
+            soft_error: None,
+            options: params.options,
+            pool: params.pool,
+            rng: params.seed,
+        }
+    }
+
+    /// A segment for this connection arrived.
+    pub fn handle_segment(&mut self, cx: &Context, seg: Segment) {
+        self.debug_invariants();
+        self.on_segment(cx, seg);
+        self.debug_invariants();
+    }
+
+    /// A deadline of [`poll_timeout`](Self::poll_timeout) has passed.
+    pub fn handle_timeout(&mut self, cx: &Context) {
+        self.debug_invariants();
+        while let Some(timer) = self.timers.pop_due(cx.now) {
+            match timer {
+                Timer::Retransmit => self.on_retransmit_timeout(cx),
+                Timer::Persist => self.on_persist_timeout(cx),
+                Timer::DelayedAck => self.on_delayed_ack_timeout(cx),
+                Timer::Keepalive => self.on_keepalive_timeout(cx),
+                Timer::UserTimeout => self.on_user_timeout(cx),
+                Timer::FinWait2 => self.on_fin_wait_2_timeout(cx),
+                Timer::TimeWait => self.on_time_wait_timeout(cx),
+            }
+        }
+        self.debug_invariants();
+    }
+
+    /// The stack learnt something about the path.
+    pub fn handle_path_event(&mut self, cx: &Context, event: PathEvent) {
+        self.debug_invariants();
+        self.on_path_event(cx, event);
+        self.debug_invariants();
+    }
+
+    /// The earliest point at which [`handle_timeout`](Self::handle_timeout) has something to do.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// Takes what happened since the last call.
+    pub fn poll_event(&mut self) -> Events {
+        self.events.take()
+    }
+
+    /// The state of RFC 9293.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Why the connection ended early, if it did.
+    pub fn error(&self) -> Option<ConnectionError> {
+        self.error
+    }
+
+    /// SO_ERROR: the pending error, reported once.
+    pub fn take_error(&mut self) -> Option<ConnectionError> {
+        let error = if self.error_taken { None } else { self.error };
+        self.error_taken = self.error.is_some();
+        error.or_else(|| self.soft_error.take())
+    }
+
+    /// The socket's options as they are now.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Whether no application holds the connection any more.
+    pub fn is_orphan(&self) -> bool {
+        self.orphan
+    }
+
+    /// Copies received bytes to `out`. `Ok(0)` is the end of the stream (or `out` is empty).
+    ///
+    /// # Errors
+    /// [`ReadError::WouldBlock`] if nothing is there yet; [`ReadError::Failed`] if the connection
+    /// has ended with an error and everything that had arrived was read.
+    pub fn read(&mut self, cx: &Context, out: &mut [u8]) -> Result<usize, ReadError> {
+        self.debug_invariants();
+        if out.is_empty() {
+            return Ok(0);
+        }
+        let count = self.rcv.copy_out(out, self.options.oobinline);
+        if count == 0 {
+            return self.nothing_to_read();
+        }
+        self.autotune(cx, count);
+        self.after_read();
+        self.debug_invariants();
+        Ok(count)
+    }
+
+    /// As [`read`](Self::read), but the bytes stay.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn peek(&self, out: &mut [u8]) -> Result<usize, ReadError> {
+        if out.is_empty() {
+            return Ok(0);
+        }
+        let count = self.rcv.peek(out, self.options.oobinline);
+        if count == 0 { self.nothing_to_read() } else { Ok(count) }
+    }
+
+    /// Why a read finds nothing.
+    fn nothing_to_read(&self) -> Result<usize, ReadError> {
+        let ended = matches!(self.state, State::Closed | State::TimeWait);
+        match self.error {
+            _ if self.rcv.fin_taken() || self.rcv.closed => Ok(0),
+            Some(error) => Err(ReadError::Failed(error)),
+            None if ended => Ok(0),
+            None => Err(ReadError::WouldBlock),
+        }
+    }
+
+    /// Takes the urgent byte, if it has arrived and SO_OOBINLINE is off.
+    pub fn read_urgent(&mut self) -> Option<u8> {
+        if self.options.oobinline { None } else { self.rcv.urgent.take() }
+    }
+
+    /// The application writes no more: our FIN follows what is queued. Reading goes on.
+    pub fn shutdown(&mut self, cx: &Context) {
+        self.debug_invariants();
+        match self.state {
+            State::SynSent | State::SynReceived => self.queue_fin(),
+            State::Established | State::CloseWait => {
+                self.queue_fin();
+                self.set_state(cx, self.state.after_shutdown());
+            }
+            _ => {}
+        }
+        self.debug_invariants();
+    }
+
+    /// A shutdown that came before ESTABLISHED takes effect now.
+    pub(crate) fn resume_shutdown(&mut self, cx: &Context) {
+        if self.snd.fin == Fin::Queued && self.state == State::Established {
+            self.set_state(cx, State::FinWait1);
+        }
+    }
+
+    fn queue_fin(&mut self) {
+        if self.snd.fin == Fin::None {
+            self.snd.fin = Fin::Queued;
+        }
+    }
+
+    /// The application lets go. Unread data means a reset (RFC 1122, section 4.2.2.13), since the
+    /// peer would take it for delivered; otherwise our FIN follows what is queued.
+    pub fn close(&mut self, cx: &Context) {
+        self.debug_invariants();
+        self.orphan = true;
+        self.rcv.closed = true;
+        let unread = !self.rcv.queue.is_empty();
+        self.rcv.queue.clear();
+        match self.state {
+            State::Closed | State::TimeWait => {}
+            State::SynSent => self.set_state(cx, State::Closed),
+            _ if unread => {
+                cx.counters.bump(Counter::TcpAbortOnClose);
+                self.queue_rst();
+                self.set_state(cx, State::Closed);
+            }
+            State::FinWait2 => self.arm_fin_wait_2(cx),
+            _ => self.shutdown(cx),
+        }
+        self.debug_invariants();
+    }
+
+    /// Ends the connection at once, with a reset if the peer knows of it.
+    pub fn abort(&mut self, cx: &Context) {
+        self.debug_invariants();
+        match self.state {
+            State::Closed => return,
+            State::SynSent | State::TimeWait => {}
+            _ => self.queue_rst(),
+        }
+        self.rcv.queue.clear();
+        self.fail(cx, ConnectionError::Aborted);
+        self.debug_invariants();
+    }
+
+    /// Changes an option.
+    pub fn set_option(&mut self, cx: &Context, option: SetOption) {
+        self.debug_invariants();
+        let options = &mut self.options;
+        match option {
+            SetOption::NoDelay(on) => options.nodelay = on,
+            SetOption::KeepAlive(on) => options.keepalive = on,
+            SetOption::KeepIdle(time) => options.keep_idle = Some(time),
+            SetOption::KeepIntvl(time) => options.keep_intvl = Some(time),
+            SetOption::KeepCnt(count) => options.keep_cnt = Some(count),
+            SetOption::UserTimeout(time) => options.user_timeout = Some(time),
+            SetOption::SndBuf(bytes) => options.sndbuf = Some(bytes),
+            SetOption::RcvBuf(bytes) => options.rcvbuf = Some(bytes),
+            SetOption::Congestion(algorithm) => options.congestion = Some(algorithm),
+            SetOption::NotsentLowat(bytes) => options.notsent_lowat = Some(bytes),
+            SetOption::RcvLowat(bytes) => options.rcvlowat = bytes,
+            SetOption::OobInline(on) => options.oobinline = on,
+            SetOption::QuickAck(on) => options.quickack = Some(on),
+            SetOption::Linger2(time) => options.linger2 = Some(time),
+        }
+        self.apply_option(cx, &option);
+        self.debug_invariants();
+    }
+
+    /// What follows from a changed option.
+    fn apply_option(&mut self, cx: &Context, option: &SetOption) {
+        match option {
+            SetOption::KeepAlive(_) | SetOption::KeepIdle(_) => self.sync_keepalive(cx),
+            SetOption::UserTimeout(_) => self.timers.stop(Timer::UserTimeout),
+            SetOption::SndBuf(bytes) => self.snd.buf_limit = (*bytes).max(1),
+            SetOption::RcvBuf(bytes) => {
+                self.rcv.buf_limit = (*bytes).max(256);
+                self.after_read();
+            }
+            SetOption::Congestion(algorithm) => self.cc.switch(*algorithm),
+            SetOption::RcvLowat(bytes) => {
+                if self.rcv.queue.len() >= (*bytes).max(1) as usize {
+                    self.events.insert(Events::READABLE);
+                }
+            }
+            SetOption::QuickAck(on) => {
+                self.rcv.acks.set_quick(*on);
+                self.sync_ack_timer();
+            }
+            _ => {}
+        }
+    }
+
+    /// The figures of `TCP_INFO`.
+    pub fn info(&self, _now: Instant) -> Info {
+        crate::info::info(self)
+    }
+
+    /// Bytes that a read finds.
+    pub fn readable(&self) -> usize {
+        self.rcv.queue.len()
+    }
+
+    /// Whether the peer's FIN has come and nothing follows the bytes that can be read now.
+    pub fn read_closed(&self) -> bool {
+        self.rcv.fin_taken() || self.rcv.closed
+    }
+
+    /// Bytes that the peer has not acknowledged, sent or not (SIOCOUTQ).
+    pub fn send_queue_len(&self) -> usize {
+        self.snd.queue.len() + self.snd.rtx.bytes()
+    }
+
+    /// Bytes that were never sent (SIOCOUTQNSD).
+    pub fn unsent_len(&self) -> usize {
+        self.snd.queue.len()
+    }
+
+    /// Bytes of memory of this connection, without the chunks that its queues refer to.
+    pub fn memory_bytes(&self) -> usize {
+        let heap = self.rcv.heap_bytes() + self.snd.heap_bytes() + self.recovery.heap_bytes();
+        size_of::<Connection>() + heap
+    }
+
+    /// Data (or our FIN) is unacknowledged.
+    pub(crate) fn has_unacked(&self) -> bool {
+        self.snd.una != self.snd.max
+    }
+
+    /// The smoothed round trip; zero before the first sample.
+    pub(crate) fn srtt(&self) -> Duration {
+        self.recovery.rtt.srtt().unwrap_or_default()
+    }
+
+    /// Checks everything that must hold between two calls.
+    ///
+    /// # Panics
+    /// If something does not.
+    pub fn check_invariants(&self) {
+        crate::info::check_invariants(self);
+    }
+
+    /// [`check_invariants`](Self::check_invariants) in builds that can afford it.
+    #[inline]
+    pub(crate) fn debug_invariants(&self) {
+        #[cfg(any(test, fuzzing, debug_assertions))]
+        self.check_invariants();
+    }
+}

@@ -1,0 +1,90 @@
+//! What a connection tells its owner.
+
+/// A set of events that have happened since [`Connection::poll_event`](crate::Connection::poll_event)
+/// was last called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Events(u8);
+
+impl Events {
+    /// Nothing happened.
+    pub const NONE: Events = Events(0);
+    /// The connection is established; a connect or accept may complete.
+    pub const CONNECTED: Events = Events(1);
+    /// A blocked reader may go on: data at or above SO_RCVLOWAT, end of stream, urgent data or error.
+    pub const READABLE: Events = Events(2);
+    /// A blocked writer may go on: enough space is free, or error.
+    pub const WRITABLE: Events = Events(4);
+    /// The connection has ended with an error; see [`Connection::error`](crate::Connection::error).
+    pub const ERROR: Events = Events(8);
+    /// The connection has entered TIME-WAIT; the owner may keep
+    /// [`Connection::time_wait`](crate::Connection::time_wait) in its place.
+    pub const TIME_WAIT: Events = Events(16);
+    /// The connection is CLOSED; nothing will leave any more once `poll_transmit` has returned `None`.
+    pub const CLOSED: Events = Events(32);
+    /// All data written (and the FIN, if any) has been acknowledged.
+    pub const DRAINED: Events = Events(64);
+
+    /// Whether all of `other` have happened.
+    pub const fn contains(self, other: Events) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether nothing happened.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Adds events.
+    pub const fn insert(&mut self, other: Events) {
+        self.0 |= other.0;
+    }
+
+    /// Takes all events out.
+    #[must_use]
+    pub const fn take(&mut self) -> Events {
+        let taken = *self;
+        self.0 = 0;
+        taken
+    }
+}
+
+/// Why a connection ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionError {
+    /// The peer refused the connection (RST in SYN-SENT). `ECONNREFUSED`.
+    Refused,
+    /// The peer reset the connection. `ECONNRESET`.
+    Reset,
+    /// Too many retransmissions, probes, or the user timeout. `ETIMEDOUT`.
+    TimedOut,
+    /// The application aborted it. `ECONNABORTED`.
+    Aborted,
+    /// ICMP: host unreachable. `EHOSTUNREACH`.
+    HostUnreachable,
+    /// ICMP: network unreachable. `ENETUNREACH`.
+    NetworkUnreachable,
+    /// ICMP: protocol unreachable or the like. `ENOPROTOOPT`.
+    ProtocolUnreachable,
+    /// The device below has gone. `ENETDOWN`.
+    DeviceGone,
+}
+
+/// Why a write took nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteError {
+    /// No space now (or not connected yet); wait for [`Events::WRITABLE`]. `EAGAIN`.
+    WouldBlock,
+    /// Our side was shut down, or the connection has ended in order. `EPIPE`.
+    Closed,
+    /// The connection has ended with an error.
+    Failed(ConnectionError),
+}
+
+/// Why a read returned nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadError {
+    /// No data now; wait for [`Events::READABLE`]. `EAGAIN`.
+    WouldBlock,
+    /// The connection has ended with an error.
+    Failed(ConnectionError),
+}

@@ -1,0 +1,88 @@
+//! SYN-SENT (RFC 9293, section 3.10.7.3), simultaneous open included.
+
+use plimsoll_wire::tcp::TcpFlags;
+
+use crate::connection::{Connection, Context};
+use crate::counters::Counter;
+use crate::event::ConnectionError;
+use crate::recv::AckReason;
+use crate::segment::Segment;
+use crate::state::State;
+use crate::timer::Timer;
+
+impl Connection {
+    pub(crate) fn start_active_open(&mut self, cx: &Context) {
+        cx.counters.bump(Counter::ActiveOpens);
+        self.pending.syn = true;
+    }
+
+    /// A segment arrived in SYN-SENT.
+    pub(crate) fn on_segment_syn_sent(&mut self, cx: &Context, seg: Segment) {
+        let flags = seg.repr.flags;
+        let has_ack = flags.contains(TcpFlags::ACK);
+        if has_ack && !self.acks_our_syn(&seg) {
+            if !flags.contains(TcpFlags::RST) {
+                self.queue_rst_for(&seg);
+            }
+            return;
+        }
+        if has_ack && self.paws_rejects_syn_ack(cx, &seg) {
+            cx.counters.bump(Counter::PawsActive);
+            if !flags.contains(TcpFlags::RST) {
+                self.queue_rst_for(&seg);
+            }
+            return;
+        }
+        if flags.contains(TcpFlags::RST) {
+            if has_ack {
+                self.fail_open(cx, ConnectionError::Refused);
+            }
+            return;
+        }
+        if !flags.contains(TcpFlags::SYN) {
+            return;
+        }
+        self.rcv.start(seg.repr.seq);
+        self.rcv.queue.set_start(self.rcv.nxt);
+        self.on_syn_options(cx, &seg.repr.options);
+        if has_ack {
+            self.rcv.acks.now(AckReason::Handshake);
+            self.establish(cx, &seg);
+            self.after_syn_text(cx, seg);
+        } else {
+            self.open_simultaneously(cx, &seg);
+        }
+    }
+
+    fn acks_our_syn(&self, seg: &Segment) -> bool {
+        seg.repr.ack == self.snd.iss + 1 && self.snd.max == seg.repr.ack
+    }
+
+    /// RFC 7323, section 3.2: the SYN-ACK must echo a timestamp that we sent in this open.
+    fn paws_rejects_syn_ack(&self, cx: &Context, seg: &Segment) -> bool {
+        if !cx.config.tcp_timestamps {
+            return false;
+        }
+        let Some(stamps) = seg.repr.options.timestamps else { return false };
+        let first = self.ts.val(self.handshake.started);
+        let window = self.ts.val(cx.now).wrapping_sub(first);
+        stamps.ecr.wrapping_sub(first) > window
+    }
+
+    /// Both sides sent a SYN: answer with a SYN-ACK.
+    fn open_simultaneously(&mut self, cx: &Context, seg: &Segment) {
+        self.snd.wnd = u32::from(seg.repr.window);
+        self.snd.wl1 = seg.repr.seq;
+        self.set_state(cx, State::SynReceived);
+        self.timers.stop(Timer::Retransmit);
+        self.pending.syn = true;
+    }
+
+    /// Data or FIN on a SYN-ACK is taken like any other.
+    fn after_syn_text(&mut self, cx: &Context, mut seg: Segment) {
+        seg.repr.seq += 1;
+        seg.repr.flags = TcpFlags(seg.repr.flags.0 & !TcpFlags::SYN.0);
+        self.on_urgent(&seg);
+        self.on_text(cx, seg);
+    }
+}

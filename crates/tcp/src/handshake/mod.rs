@@ -1,0 +1,142 @@
+//! Opening a connection: SYN, SYN-ACK, and what they negotiate.
+
+mod active_open;
+pub mod isn;
+mod negotiate;
+mod passive_open;
+mod timestamps;
+
+use plimsoll_wire::tcp::{TcpFlags, TcpRepr};
+
+use crate::connection::{Connection, Context};
+use crate::event::ConnectionError;
+use crate::segment::{Segment, SendKind};
+use crate::state::State;
+use crate::time::{Duration, Instant};
+use crate::timer::Timer;
+
+pub(crate) use timestamps::TimestampState;
+
+/// The first timeout of a SYN or SYN-ACK (RFC 6298, section 2).
+const INITIAL_RTO: Duration = Duration::from_secs(1);
+
+/// The state of an open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handshake {
+    /// When the open began.
+    started: Instant,
+    /// When the SYN or SYN-ACK last left.
+    sent_at: Instant,
+    /// How often it left again.
+    pub(crate) retries: u8,
+    /// Whether the peer began (its SYN came to a listener).
+    passive: bool,
+    /// SACK is in use.
+    pub(crate) sack: bool,
+    /// Window scaling is in use.
+    pub(crate) window_scaling: bool,
+}
+
+impl Handshake {
+    pub(crate) fn new(now: Instant) -> Handshake {
+        Handshake {
+            started: now,
+            sent_at: now,
+            retries: 0,
+            passive: false,
+            sack: false,
+            window_scaling: false,
+        }
+    }
+}
+
+impl Connection {
+    /// The SYN or SYN-ACK that is due, if one is (called by `output/`).
+    pub(crate) fn take_syn(&mut self, cx: &Context) -> Option<(TcpRepr, SendKind)> {
+        if !core::mem::take(&mut self.pending.syn) {
+            return None;
+        }
+        let (flags, kind) = match self.state {
+            State::SynSent => (TcpFlags::SYN, SendKind::Syn),
+            State::SynReceived => (TcpFlags::SYN | TcpFlags::ACK, SendKind::SynAck),
+            _ => return None,
+        };
+        let repr = TcpRepr {
+            src_port: self.local_port,
+            dst_port: self.remote_port,
+            seq: self.snd.iss,
+            ack: self.rcv.nxt,
+            flags,
+            window: crate::recv::window::initial_window(self.rcv.buf_limit) as u16,
+            urgent: 0,
+            options: self.syn_options(cx),
+        };
+        self.after_syn_sent(cx);
+        Some((repr, kind))
+    }
+
+    fn after_syn_sent(&mut self, cx: &Context) {
+        let next = self.snd.iss + 1;
+        self.snd.nxt = self.snd.nxt.max(next);
+        self.snd.max = self.snd.max.max(next);
+        self.handshake.sent_at = cx.now;
+        self.stats.segs_out += 1;
+        if !self.timers.is_armed(Timer::Retransmit) {
+            self.timers.arm(Timer::Retransmit, cx.now + self.syn_rto(cx));
+        }
+    }
+
+    fn syn_rto(&self, cx: &Context) -> Duration {
+        let factor = 1_u32 << u32::from(self.handshake.retries).min(16);
+        (INITIAL_RTO * factor).min(cx.config.tcp_rto_max)
+    }
+
+    /// The retransmission timer fired in SYN-SENT or SYN-RECEIVED.
+    pub(crate) fn on_syn_timeout(&mut self, cx: &Context) {
+        let limit = match self.state {
+            State::SynSent => self.options.syn_retries.unwrap_or(cx.config.tcp_syn_retries),
+            _ => cx.config.tcp_synack_retries,
+        };
+        let age = cx.now.since(self.handshake.started);
+        let too_old = self.user_timeout().is_some_and(|timeout| age >= timeout);
+        if self.handshake.retries >= limit || too_old {
+            self.give_up(cx);
+            return;
+        }
+        self.handshake.retries += 1;
+        self.stats.total_retrans += 1;
+        self.pending.syn = true;
+        self.timers.arm(Timer::Retransmit, cx.now + self.syn_rto(cx));
+    }
+
+    /// The handshake is complete: `seg` acknowledged our SYN. RCV is set up already.
+    fn establish(&mut self, cx: &Context, seg: &Segment) {
+        let sample = self.handshake_rtt(cx, seg);
+        self.timers.stop(Timer::Retransmit);
+        self.pending.syn = false;
+        self.snd.una = self.snd.iss + 1;
+        self.sync_mss(cx);
+        let shift = if seg.repr.flags.contains(TcpFlags::SYN) { 0 } else { self.snd.wscale };
+        self.snd.wnd = u32::from(seg.repr.window) << shift;
+        self.snd.max_wnd = self.snd.max_wnd.max(self.snd.wnd);
+        self.snd.wl1 = seg.repr.seq;
+        self.snd.wl2 = seg.repr.ack;
+        self.on_handshake_done(cx, sample, self.handshake.retries > 0);
+        self.set_state(cx, State::Established);
+        self.resume_shutdown(cx);
+    }
+
+    /// The round trip of the handshake, unless it is ambiguous (Karn).
+    fn handshake_rtt(&self, cx: &Context, seg: &Segment) -> Option<Duration> {
+        if self.handshake.retries == 0 {
+            return Some(cx.now.since(self.handshake.sent_at));
+        }
+        let echo = seg.repr.options.timestamps.filter(|_| self.ts.enabled)?;
+        Some(self.ts.elapsed(cx.now, echo.ecr))
+    }
+
+    /// A reset or an error ends the open with `error`.
+    pub(crate) fn fail_open(&mut self, cx: &Context, error: ConnectionError) {
+        self.fail(cx, error);
+    }
+}

@@ -1,0 +1,44 @@
+//! What a SYN offers and what an offer makes of the connection.
+
+use plimsoll_wire::tcp::{TcpOptions, Timestamps};
+
+use crate::connection::{Connection, Context};
+use crate::limits::MAX_WINDOW_SHIFT;
+use crate::recv::window::choose_shift;
+use crate::state::State;
+
+impl Connection {
+    /// The options of our SYN or SYN-ACK. A SYN-ACK repeats only what the SYN offered.
+    pub(crate) fn syn_options(&self, cx: &Context) -> TcpOptions {
+        let offer = self.state == State::SynSent;
+        let config = cx.config;
+        let timestamps = if offer { config.tcp_timestamps } else { self.ts.enabled };
+        let scaling = if offer { config.tcp_window_scaling } else { self.handshake.window_scaling };
+        TcpOptions {
+            mss: Some(self.path.advmss()),
+            window_scale: scaling.then(|| choose_shift(config, &self.options)),
+            sack_permitted: if offer { config.tcp_sack } else { self.handshake.sack },
+            timestamps: timestamps
+                .then(|| Timestamps { val: self.ts.val(cx.now), ecr: self.ts.recent }),
+            ..TcpOptions::default()
+        }
+    }
+
+    /// Takes the options of the peer's SYN or SYN-ACK: in use is what both sides want.
+    pub(crate) fn on_syn_options(&mut self, cx: &Context, options: &TcpOptions) {
+        let config = cx.config;
+        if let Some(mss) = options.mss {
+            self.path.peer_mss = mss.max(1);
+        }
+        self.handshake.sack = config.tcp_sack && options.sack_permitted;
+        let scale = options.window_scale.filter(|_| config.tcp_window_scaling);
+        self.handshake.window_scaling = scale.is_some();
+        self.snd.wscale = scale.map_or(0, |shift| shift.min(MAX_WINDOW_SHIFT));
+        self.rcv.wscale = scale.map_or(0, |_| choose_shift(config, &self.options));
+        if let Some(stamps) = options.timestamps.filter(|_| config.tcp_timestamps) {
+            self.ts.enabled = true;
+            self.ts.remember(cx.now, stamps);
+        }
+        self.sync_mss(cx);
+    }
+}

@@ -1,0 +1,52 @@
+//! SYN-RECEIVED (RFC 9293, section 3.10.7.4).
+
+use plimsoll_wire::tcp::TcpFlags;
+
+use crate::connection::{Connection, Context};
+use crate::counters::Counter;
+use crate::segment::Segment;
+
+impl Connection {
+    pub(crate) fn start_passive_open(&mut self, cx: &Context, syn: &Segment) {
+        cx.counters.bump(Counter::PassiveOpens);
+        self.handshake.passive = true;
+        self.rcv.start(syn.repr.seq);
+        self.rcv.queue.set_start(self.rcv.nxt);
+        self.on_syn_options(cx, &syn.repr.options);
+        self.snd.wnd = u32::from(syn.repr.window);
+        self.snd.wl1 = syn.repr.seq;
+        self.keepalive.last_rx = cx.now;
+        self.pending.syn = true;
+    }
+
+    /// The peer sent its SYN again: our SYN-ACK was lost or is late.
+    pub(crate) fn is_repeated_syn(&self, seg: &Segment) -> bool {
+        let control = TcpFlags::SYN | TcpFlags::ACK | TcpFlags::RST;
+        seg.repr.flags.0 & control.0 == TcpFlags::SYN.0 && seg.repr.seq == self.rcv.irs
+    }
+
+    /// The SYN-ACK of the peer in a simultaneous open: only its ACK is news.
+    pub(crate) fn is_crossing_syn_ack(&self, seg: &Segment) -> bool {
+        let both = TcpFlags::SYN | TcpFlags::ACK;
+        seg.repr.flags.contains(both)
+            && !seg.repr.flags.contains(TcpFlags::RST)
+            && seg.repr.seq == self.rcv.irs
+            && seg.repr.ack == self.snd.iss + 1
+    }
+
+    /// The ACK step in SYN-RECEIVED. Returns whether the connection is established.
+    pub(crate) fn on_ack_syn_received(&mut self, cx: &Context, seg: &Segment) -> bool {
+        let acceptable = seg.repr.ack == self.snd.iss + 1 && self.snd.max >= seg.repr.ack;
+        if acceptable {
+            self.establish(cx, seg);
+        } else {
+            self.queue_rst_for(seg);
+        }
+        acceptable
+    }
+
+    /// Whether the peer began the open.
+    pub(crate) fn is_passive(&self) -> bool {
+        self.handshake.passive
+    }
+}

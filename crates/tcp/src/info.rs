@@ -1,0 +1,162 @@
+//! What a connection tells about itself: the fields of Linux's `TCP_INFO`, under their names.
+
+use crate::config::CongestionAlgorithm;
+use crate::connection::Connection;
+use crate::recv::AckDecision;
+use crate::state::State;
+use crate::time::Duration;
+use crate::timer::Timer;
+
+/// A snapshot of a connection. Names and units follow Linux's `struct tcp_info` unless said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are those of struct tcp_info")]
+pub struct Info {
+    pub state: State,
+    pub congestion: CongestionAlgorithm,
+    pub timestamps: bool,
+    pub sack: bool,
+    pub snd_wscale: u8,
+    pub rcv_wscale: u8,
+    pub window_scaling: bool,
+    pub rto: Duration,
+    pub ato: Duration,
+    /// Bytes of payload per full segment that we send.
+    pub snd_mss: u32,
+    pub rcv_mss: u32,
+    pub advmss: u32,
+    pub pmtu: u32,
+    pub unacked: u32,
+    pub sacked: u32,
+    pub lost: u32,
+    pub retrans: u32,
+    pub total_retrans: u32,
+    pub backoff: u32,
+    pub retransmits: u32,
+    pub probes: u32,
+    /// Smoothed RTT; zero before the first sample.
+    pub rtt: Duration,
+    pub rttvar: Duration,
+    pub min_rtt: Option<Duration>,
+    /// In segments.
+    pub snd_cwnd: u32,
+    /// In segments.
+    pub snd_ssthresh: u32,
+    pub reordering: u32,
+    /// The peer's window, in bytes.
+    pub snd_wnd: u32,
+    /// Our window as last advertised, in bytes.
+    pub rcv_wnd: u32,
+    pub rcv_ssthresh: u32,
+    pub rcv_space: u32,
+    pub bytes_acked: u64,
+    pub bytes_received: u64,
+    pub bytes_sent: u64,
+    pub bytes_retrans: u64,
+    pub segs_out: u64,
+    pub segs_in: u64,
+    pub data_segs_out: u64,
+    pub data_segs_in: u64,
+    pub notsent_bytes: u32,
+    pub sndbuf: usize,
+    pub rcvbuf: usize,
+    /// What holds the next send at the moment, if anything.
+    pub hold: Option<crate::output::Hold>,
+    /// How often each [`Hold`](crate::Hold) was met, in the order of [`Hold::ALL`](crate::Hold::ALL).
+    pub holds: [u64; crate::output::Hold::ALL.len()],
+}
+
+/// The figures of `conn` at `now`.
+pub(crate) fn info(conn: &Connection) -> Info {
+    let mss = u32::from(conn.snd.mss).max(1);
+    let rtt = &conn.recovery.rtt;
+    Info {
+        state: conn.state,
+        congestion: conn.cc.algorithm(),
+        timestamps: conn.ts.enabled,
+        sack: conn.handshake.sack,
+        snd_wscale: conn.snd.wscale,
+        rcv_wscale: conn.rcv.wscale,
+        window_scaling: conn.handshake.window_scaling,
+        rto: Duration::ZERO,
+        ato: conn.rcv.acks.ato(),
+        snd_mss: mss,
+        rcv_mss: conn.rcv.rcv_mss,
+        advmss: u32::from(conn.path.advmss()),
+        pmtu: u32::from(conn.path.mtu),
+        unacked: conn.snd.max.since(conn.snd.una).div_ceil(mss),
+        sacked: conn.snd.rtx.sacked().div_ceil(mss),
+        lost: conn.snd.rtx.lost().div_ceil(mss),
+        retrans: conn.snd.rtx.retransmitted().div_ceil(mss),
+        total_retrans: conn.stats.total_retrans,
+        backoff: u32::from(conn.recovery.backoff),
+        retransmits: u32::from(conn.recovery.backoff),
+        probes: u32::from(conn.keepalive.probes),
+        rtt: rtt.srtt().unwrap_or_default(),
+        rttvar: rtt.rttvar(),
+        min_rtt: rtt.min(),
+        snd_cwnd: conn.cc.cwnd() / mss,
+        snd_ssthresh: conn.cc.ssthresh() / mss,
+        reordering: 3,
+        snd_wnd: conn.snd.wnd,
+        rcv_wnd: conn.rcv.wnd(),
+        rcv_ssthresh: u32::try_from(conn.rcv.buf_limit).unwrap_or(u32::MAX),
+        rcv_space: u32::try_from(conn.rcv.autotune.space()).unwrap_or(u32::MAX),
+        bytes_acked: conn.stats.bytes_acked,
+        bytes_received: conn.stats.bytes_received,
+        bytes_sent: conn.stats.bytes_sent,
+        bytes_retrans: conn.stats.bytes_retrans,
+        segs_out: conn.stats.segs_out,
+        segs_in: conn.stats.segs_in,
+        data_segs_out: conn.stats.data_segs_out,
+        data_segs_in: conn.stats.data_segs_in,
+        notsent_bytes: conn.unsent_len() as u32,
+        sndbuf: conn.snd.buf_limit,
+        rcvbuf: conn.rcv.buf_limit,
+        hold: conn.last_hold,
+        holds: conn.stats.holds.map(u64::from),
+    }
+}
+
+/// Panics if something does not hold that must hold between two calls.
+pub(crate) fn check_invariants(conn: &Connection) {
+    let (snd, rcv) = (&conn.snd, &conn.rcv);
+    rcv.queue.check();
+    if conn.state == State::Closed {
+        assert_eq!(conn.timers.next(), None, "a closed connection waits for a timer");
+        return;
+    }
+    assert!(snd.una <= snd.nxt && snd.nxt <= snd.max, "snd.una <= snd.nxt <= snd.max");
+    assert!(snd.una >= snd.iss && snd.max.since(snd.iss) >= snd.una.since(snd.iss));
+    assert!(rcv.nxt <= rcv.adv, "the window has a negative size");
+    assert!(rcv.ack_sent <= rcv.nxt, "we acknowledged what we do not have");
+    assert!(rcv.fin.is_none_or(|fin| rcv.nxt <= fin + 1), "bytes behind the FIN");
+    rcv.reassembly.check(rcv.nxt);
+    snd.rtx.check_invariants();
+    check_receive_stream(conn);
+    check_timers(conn);
+}
+
+fn check_receive_stream(conn: &Connection) {
+    let rcv = &conn.rcv;
+    if conn.state == State::SynSent {
+        return;
+    }
+    let end = rcv.queue.start() + rcv.queue.len() as u32 + u32::from(rcv.fin_taken());
+    assert_eq!(end, rcv.nxt, "the receive queue ends at rcv.nxt");
+    assert_eq!(rcv.fin_taken(), conn.state.received_fin(), "the FIN was taken");
+}
+
+fn check_timers(conn: &Connection) {
+    use AckDecision::{Compress, Delay};
+    let delayed = matches!(conn.rcv.acks.decision(), Delay(_) | Compress(_));
+    assert_eq!(delayed, conn.timers.is_armed(Timer::DelayedAck), "delayed ACK and its timer");
+    let waits = conn.state == State::TimeWait;
+    assert_eq!(waits, conn.timers.is_armed(Timer::TimeWait), "TIME-WAIT and its timer");
+    if conn.state == State::FinWait2 && conn.orphan {
+        assert!(conn.timers.is_armed(Timer::FinWait2), "an orphan would wait for ever");
+    }
+    if !conn.snd.rtx.is_empty() {
+        let watched = conn.timers.is_armed(Timer::Retransmit) || conn.timers.is_armed(Timer::Persist);
+        assert!(watched, "data is in flight and nothing watches it");
+    }
+}

@@ -1,0 +1,101 @@
+//! Whether a segment belongs to the window: PAWS (RFC 7323, section 5) and sequence numbers
+//! (RFC 9293, section 3.4).
+
+use plimsoll_wire::SeqNum;
+use plimsoll_wire::tcp::TcpFlags;
+
+use crate::connection::{Connection, Context};
+use crate::counters::Counter;
+use crate::recv::AckReason;
+use crate::segment::Segment;
+use crate::state::State;
+
+/// Whether a segment from `seq` to `end` touches the window: it must not end before the last ACK we
+/// sent (`left`), nor begin behind the right edge. As on Linux, a segment exactly at the edge passes,
+/// so that the ACK of a window probe counts while the window is closed.
+fn in_window(seq: SeqNum, end: SeqNum, left: SeqNum, right: SeqNum) -> bool {
+    end >= left && seq <= right
+}
+
+impl Connection {
+    /// Returns whether the segment is acceptable; if not, the answer is recorded.
+    pub(crate) fn check_acceptable(&mut self, cx: &Context, seg: &Segment) -> bool {
+        let rst = seg.repr.flags.contains(TcpFlags::RST);
+        if !rst && self.ts.paws_rejects(cx.now, seg.repr.options.timestamps) {
+            cx.counters.bump(Counter::PawsEstab);
+            self.answer_unacceptable(cx, seg, Counter::TcpAckSkippedPaws);
+            return false;
+        }
+        let end = seg.repr.seq + seg.seq_len();
+        if in_window(seg.repr.seq, end, self.rcv.ack_sent, self.rcv.adv) {
+            return true;
+        }
+        if self.state == State::SynReceived && self.is_repeated_syn(seg) {
+            self.pending.syn = true;
+        } else if !rst {
+            self.answer_unacceptable(cx, seg, Counter::TcpAckSkippedSeq);
+        }
+        false
+    }
+
+    /// The ACK for an unacceptable segment. Those without data are rate-limited, because two ends
+    /// that disagree would answer each other for ever.
+    fn answer_unacceptable(&mut self, cx: &Context, seg: &Segment, skipped: Counter) {
+        self.report_old_data(cx, seg);
+        let bare = seg.payload.is_empty() || seg.repr.flags.contains(TcpFlags::SYN);
+        if bare && !self.challenge.allow(cx.now, cx.config.tcp_invalid_ratelimit) {
+            cx.counters.bump(skipped);
+            return;
+        }
+        self.rcv.acks.now(AckReason::Unacceptable);
+    }
+
+    /// Old data came again: the ACK says so (RFC 2883).
+    fn report_old_data(&mut self, cx: &Context, seg: &Segment) {
+        if seg.payload.is_empty() || seg.repr.seq >= self.rcv.nxt {
+            return;
+        }
+        let end = (seg.repr.seq + seg.payload.len() as u32).min(self.rcv.nxt);
+        cx.counters.bump(Counter::DelayedAckLost);
+        self.report_duplicate(cx, seg.repr.seq, end);
+    }
+
+    /// Puts a DSACK block into the next ACK, if it is allowed.
+    pub(crate) fn report_duplicate(&mut self, cx: &Context, left: SeqNum, right: SeqNum) {
+        if self.handshake.sack && cx.config.tcp_dsack && left < right {
+            cx.counters.bump(Counter::TcpDsackOldSent);
+            self.rcv.sack.report_duplicate(left, right);
+        }
+    }
+
+    /// TS.Recent follows segments that begin at or before the last ACK we sent (RFC 7323, 4.3).
+    pub(crate) fn update_ts_recent(&mut self, cx: &Context, seg: &Segment) {
+        let Some(stamps) = seg.repr.options.timestamps.filter(|_| self.ts.enabled) else { return };
+        if seg.repr.seq <= self.rcv.ack_sent {
+            self.ts.remember(cx.now, stamps);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn window_edges() {
+        let (left, right) = (SeqNum(u32::MAX - 9), SeqNum(90));
+        let cases = [
+            (left, 0, true, "at the left edge"),
+            (left - 1, 0, false, "before the left edge"),
+            (left - 1, 1, true, "ends at the left edge"),
+            (right, 0, true, "at the right edge"),
+            (right, 10, true, "begins at the right edge"),
+            (right + 1, 0, false, "behind the right edge"),
+            (SeqNum(0), 50, true, "inside"),
+        ];
+        for (seq, len, expected, name) in cases {
+            assert_eq!(in_window(seq, seq + len, left, right), expected, "{name}");
+        }
+        assert!(in_window(right, right + 1, right, right), "a probe into a closed window");
+    }
+}

@@ -1,0 +1,78 @@
+//! RST and SYN on a connection, with the challenge ACKs of RFC 5961; and our own resets.
+
+use plimsoll_wire::SeqNum;
+use plimsoll_wire::tcp::TcpFlags;
+
+use crate::connection::{Connection, Context, PendingRst};
+use crate::counters::Counter;
+use crate::event::ConnectionError;
+use crate::segment::Segment;
+use crate::state::State;
+
+impl Connection {
+    /// Returns whether to go on with the segment: it carries neither RST nor SYN.
+    pub(crate) fn check_control(&mut self, cx: &Context, seg: &Segment) -> bool {
+        let flags = seg.repr.flags;
+        if flags.contains(TcpFlags::RST) {
+            self.on_rst(cx, seg);
+            return false;
+        }
+        if !flags.contains(TcpFlags::SYN) {
+            return true;
+        }
+        if self.state == State::SynReceived && self.is_repeated_syn(seg) {
+            self.pending.syn = true;
+        } else {
+            cx.counters.bump(Counter::TcpSynChallenge);
+            self.challenge(cx);
+        }
+        false
+    }
+
+    /// RFC 5961, section 3.2: only a reset at exactly the expected sequence number counts.
+    fn on_rst(&mut self, cx: &Context, seg: &Segment) {
+        if !self.rst_is_exact(seg.repr.seq) {
+            self.challenge(cx);
+            return;
+        }
+        let error = match self.state {
+            State::SynReceived if !self.is_passive() => ConnectionError::Refused,
+            _ => ConnectionError::Reset,
+        };
+        match self.state {
+            // Everything has been said; nobody misses anything (RFC 9293, 3.10.7.4).
+            State::Closing | State::LastAck | State::TimeWait => {
+                self.set_state(cx, State::Closed);
+            }
+            _ => self.fail(cx, error),
+        }
+    }
+
+    fn rst_is_exact(&self, seq: SeqNum) -> bool {
+        if seq == self.rcv.nxt {
+            return true;
+        }
+        // A peer that reset after its FIN was lost to it may use the number of the FIN.
+        self.state.received_fin() && seq + 1 == self.rcv.nxt
+    }
+
+    /// Asks the peer whether it meant it. Rate-limited.
+    pub(crate) fn challenge(&mut self, cx: &Context) {
+        if self.challenge.allow(cx.now, cx.config.tcp_invalid_ratelimit) {
+            cx.counters.bump(Counter::TcpChallengeAck);
+            self.pending.challenge_ack = true;
+        } else {
+            cx.counters.bump(Counter::TcpAckSkippedChallenge);
+        }
+    }
+
+    /// A reset of our own connection leaves with the next `poll_transmit`.
+    pub(crate) fn queue_rst(&mut self) {
+        self.pending.rst = Some(PendingRst { seq: self.snd.nxt, ack: Some(self.rcv.nxt) });
+    }
+
+    /// The reset that answers `seg` when its ACK is for something we never sent.
+    pub(crate) fn queue_rst_for(&mut self, seg: &Segment) {
+        self.pending.rst = Some(PendingRst { seq: seg.repr.ack, ack: None });
+    }
+}

@@ -1,0 +1,59 @@
+//! The predicted segment: ESTABLISHED, next in order, no flag but ACK and PSH, nothing waiting in
+//! reassembly. Only PAWS is left to check.
+
+use plimsoll_wire::tcp::TcpFlags;
+
+use crate::connection::{Connection, Context};
+use crate::counters::Counter;
+use crate::segment::Segment;
+use crate::state::State;
+
+use super::ack::AckOutcome;
+
+impl Connection {
+    /// Takes the segment if it is the predicted one, else hands it back.
+    pub(crate) fn on_fast_path(&mut self, cx: &Context, seg: Segment) -> Option<Segment> {
+        if !self.is_predicted(cx, &seg) {
+            return Some(seg);
+        }
+        if let Some(stamps) = seg.repr.options.timestamps
+            && self.ts.enabled
+            && seg.repr.seq <= self.rcv.ack_sent
+        {
+            self.ts.remember(cx.now, stamps);
+        }
+        self.on_peer_heard(cx.now);
+        if seg.payload.is_empty() {
+            cx.counters.bump(Counter::TcpHpAcks);
+            // The acknowledgement number was checked by the prediction.
+            self.on_ack(cx, &seg);
+            return None;
+        }
+        let news = seg.repr.ack != self.snd.una
+            || u32::from(seg.repr.window) << self.snd.wscale != self.snd.wnd;
+        if news && self.on_ack(cx, &seg) != AckOutcome::Ok {
+            return None;
+        }
+        self.snd.wl1 = seg.repr.seq;
+        self.snd.wl2 = seg.repr.ack;
+        if self.state == State::Established {
+            cx.counters.bump(Counter::TcpHpHits);
+            self.on_in_order(cx, seg);
+        }
+        None
+    }
+
+    fn is_predicted(&self, cx: &Context, seg: &Segment) -> bool {
+        let relevant = seg.repr.flags.0 & !TcpFlags::PSH.0;
+        relevant == TcpFlags::ACK.0
+            && self.state == State::Established
+            && seg.repr.seq == self.rcv.nxt
+            && seg.payload.len() as u32 <= self.rcv.wnd()
+            && self.rcv.reassembly.is_empty()
+            && self.rcv.fin.is_none()
+            && seg.repr.options.sack.is_empty()
+            && seg.repr.ack >= self.snd.una
+            && seg.repr.ack <= self.snd.max
+            && !self.ts.paws_rejects(cx.now, seg.repr.options.timestamps)
+    }
+}

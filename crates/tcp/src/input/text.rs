@@ -1,0 +1,198 @@
+//! The data of a segment, and its FIN (RFC 9293, section 3.10.7.4, seventh and eighth).
+
+use plimsoll_wire::SeqNum;
+use plimsoll_wire::tcp::TcpFlags;
+
+use crate::connection::{Connection, Context};
+use crate::counters::Counter;
+use crate::event::{ConnectionError, Events};
+use crate::recv::AckReason;
+use crate::recv::delayed_ack::Arrival;
+use crate::recv::reassembly::Inserted;
+use crate::segment::Segment;
+use crate::state::State;
+
+impl Connection {
+    /// Takes data and FIN of an acceptable segment.
+    pub(crate) fn on_text(&mut self, cx: &Context, mut seg: Segment) {
+        if seg.payload.is_empty() && !seg.repr.flags.contains(TcpFlags::FIN) {
+            return;
+        }
+        if !matches!(self.state, State::Established | State::FinWait1 | State::FinWait2) {
+            self.on_text_after_fin(cx, &seg);
+            return;
+        }
+        if self.is_new_data_for_nobody(&seg) {
+            cx.counters.bump(Counter::TcpAbortOnData);
+            self.queue_rst();
+            self.fail(cx, ConnectionError::Reset);
+            return;
+        }
+        if !self.trim(cx, &mut seg) {
+            return;
+        }
+        if seg.repr.seq == self.rcv.nxt {
+            self.on_in_order(cx, seg);
+        } else {
+            self.on_out_of_order(cx, &seg);
+        }
+    }
+
+    /// The application has let go, so new data will never be read.
+    fn is_new_data_for_nobody(&self, seg: &Segment) -> bool {
+        let end = seg.repr.seq + seg.payload.len() as u32;
+        self.rcv.closed && !seg.payload.is_empty() && end > self.rcv.nxt
+    }
+
+    /// A segment with data or FIN after the peer's FIN was taken: it is a repetition.
+    fn on_text_after_fin(&mut self, cx: &Context, seg: &Segment) {
+        if self.state.received_fin() {
+            let end = (seg.repr.seq + seg.payload.len() as u32).min(self.rcv.nxt);
+            self.report_duplicate(cx, seg.repr.seq, end);
+            self.rcv.acks.on_out_of_order();
+        }
+    }
+
+    /// Cuts off what was received before and what lies behind the window. Returns whether anything
+    /// is left.
+    fn trim(&mut self, cx: &Context, seg: &mut Segment) -> bool {
+        let had_data = !seg.payload.is_empty();
+        if seg.repr.seq < self.rcv.nxt && !self.trim_front(cx, seg) {
+            return false;
+        }
+        let room = self.rcv.adv.since(seg.repr.seq) as usize;
+        if seg.payload.len() > room {
+            seg.payload.truncate(room);
+            seg.repr.flags = TcpFlags(seg.repr.flags.0 & !TcpFlags::FIN.0);
+        }
+        if let Some(fin) = self.rcv.fin {
+            // Nothing follows a FIN.
+            let left = if fin < seg.repr.seq { 0 } else { fin.since(seg.repr.seq) as usize };
+            seg.payload.truncate(left);
+        }
+        let fin = seg.repr.flags.contains(TcpFlags::FIN);
+        if had_data && seg.payload.is_empty() && !fin {
+            cx.counters.bump(Counter::TcpZeroWindowDrop);
+            self.rcv.acks.on_out_of_order();
+            return false;
+        }
+        !seg.payload.is_empty() || fin
+    }
+
+    fn trim_front(&mut self, cx: &Context, seg: &mut Segment) -> bool {
+        let old = self.rcv.nxt.since(seg.repr.seq);
+        let len = seg.payload.len() as u32;
+        self.report_duplicate(cx, seg.repr.seq, seg.repr.seq + len.min(old));
+        let fin = u32::from(seg.repr.flags.contains(TcpFlags::FIN));
+        if len + fin <= old {
+            cx.counters.bump(Counter::DelayedAckLost);
+            self.rcv.acks.on_out_of_order();
+            return false;
+        }
+        seg.payload.advance(len.min(old) as usize);
+        seg.repr.seq += old;
+        true
+    }
+
+    /// Data (or a FIN) that begins at RCV.NXT and fits the window.
+    pub(crate) fn on_in_order(&mut self, cx: &Context, seg: Segment) {
+        debug_assert_eq!(seg.repr.seq, self.rcv.nxt);
+        let len = seg.payload.len();
+        let flags = seg.repr.flags;
+        if len > 0 {
+            self.rcv.measure_mss(len, seg.segs, flags.contains(TcpFlags::PSH));
+            self.stats.data_segs_in += u64::from(seg.segs);
+            self.stats.bytes_received += len as u64;
+            if self.rcv.queue.push(&self.pool, seg.payload) {
+                cx.counters.bump(Counter::TcpRcvCoalesce);
+            }
+            self.rcv.nxt += len as u32;
+        }
+        if flags.contains(TcpFlags::FIN) {
+            self.latch_fin(self.rcv.nxt);
+        }
+        let hole = !self.rcv.reassembly.is_empty();
+        if hole {
+            self.drain_reassembly();
+        }
+        if len > 0 || hole {
+            self.after_data(cx, hole);
+        }
+        self.take_fin(cx);
+    }
+
+    fn drain_reassembly(&mut self) {
+        let (queue, pool) = (&mut self.rcv.queue, &self.pool);
+        let before = self.rcv.nxt;
+        self.rcv.nxt =
+            self.rcv.reassembly.take_contiguous(before, |slice| queue.push_slice(pool, slice));
+        self.stats.bytes_received += u64::from(self.rcv.nxt.since(before));
+    }
+
+    fn after_data(&mut self, cx: &Context, hole: bool) {
+        self.rcv.compact_if_bloated(&self.pool);
+        self.rcv.autotune.on_data(cx.now, self.rcv.nxt, self.rcv.adv);
+        self.collect_urgent();
+        let arrival = Arrival {
+            unacked: self.rcv.nxt.since(self.rcv.ack_sent),
+            rcv_mss: self.rcv.rcv_mss,
+            window: self.rcv.wnd(),
+            hole,
+        };
+        self.rcv.acks.on_data(cx.now, arrival);
+        if self.rcv.queue.len() >= self.options.rcvlowat.max(1) as usize {
+            self.events.insert(Events::READABLE);
+        }
+    }
+
+    fn on_out_of_order(&mut self, cx: &Context, seg: &Segment) {
+        self.stats.data_segs_in += u64::from(seg.segs);
+        self.rcv.acks.on_out_of_order();
+        let end = seg.repr.seq + seg.payload.len() as u32;
+        if seg.payload.is_empty() {
+            self.latch_fin(end);
+            return;
+        }
+        let inserted = self.rcv.reassembly.insert(&self.pool, seg.repr.seq, &seg.payload);
+        match inserted {
+            Inserted::New => cx.counters.bump(Counter::TcpOfoQueue),
+            Inserted::Overlap => {
+                cx.counters.bump(Counter::TcpOfoQueue);
+                cx.counters.bump(Counter::TcpOfoMerge);
+            }
+            Inserted::Duplicate => self.report_duplicate(cx, seg.repr.seq, end),
+            Inserted::Full => cx.counters.bump(Counter::TcpOfoDrop),
+        }
+        if inserted != Inserted::Full && seg.repr.flags.contains(TcpFlags::FIN) {
+            self.latch_fin(end);
+        }
+    }
+
+    /// Remembers where the peer's stream ends. The first word counts.
+    fn latch_fin(&mut self, seq: SeqNum) {
+        if self.rcv.fin.is_none() {
+            self.rcv.fin = Some(seq);
+        }
+    }
+
+    /// Takes the peer's FIN if it is next.
+    fn take_fin(&mut self, cx: &Context) {
+        if self.rcv.fin != Some(self.rcv.nxt) {
+            return;
+        }
+        self.rcv.nxt += 1;
+        self.rcv.adv = self.rcv.adv.max(self.rcv.nxt);
+        self.rcv.reassembly.clear();
+        self.rcv.acks.now(AckReason::Fin);
+        self.events.insert(Events::READABLE);
+        let next = match self.state {
+            State::Established => State::CloseWait,
+            State::FinWait1 => State::Closing,
+            State::FinWait2 => State::TimeWait,
+            other => other,
+        };
+        if next != self.state {
+            self.set_state(cx, next);
+        }
+    }
+}

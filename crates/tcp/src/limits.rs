@@ -1,0 +1,47 @@
+//! Every limit of the engine, with what happens at it.
+
+/// Payload bytes of one super-segment: what fits into an IP packet of 65,535 bytes beside the
+/// largest headers. Longer data leaves as several.
+pub const MAX_SUPER_SEGMENT: usize = 65_535 - 120;
+
+/// Wire segments of one super-segment (Linux: `GSO_MAX_SEGS`).
+pub const MAX_SUPER_SEGMENT_SEGS: usize = 65_535;
+
+/// Holes that reassembly remembers. A segment that would open one more is dropped and counted
+/// (`TcpExtTCPOFODrop`); the peer sends it again.
+pub const MAX_REASSEMBLY_RANGES: usize = 1024;
+
+/// Ranges that the retransmit queue is cut into at most by SACK. Beyond that a SACK block is taken
+/// only as far as it covers whole ranges.
+pub const MAX_SENT_RANGES: usize = 65_536;
+
+/// Largest window shift (RFC 7323, section 2.3).
+pub const MAX_WINDOW_SHIFT: u8 = 14;
+
+/// Slices shorter than this are copied into a compact chunk when they would keep a much larger
+/// chunk alive; see `recv/receive_queue.rs`.
+pub const COPY_BREAK: usize = 2048;
+
+/// Duplicate ACKs that wait to be sent one by one. More arrive as one, which a peer survives.
+pub const MAX_DUP_ACKS: u16 = 512;
+
+/// Lets an answer through at most once per interval.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RateLimit {
+    last: Option<crate::time::Instant>,
+}
+
+impl RateLimit {
+    /// Whether an answer may leave now; if so, the interval starts again.
+    pub(crate) fn allow(
+        &mut self,
+        now: crate::time::Instant,
+        interval: crate::time::Duration,
+    ) -> bool {
+        let allowed = self.last.is_none_or(|last| now.since(last) >= interval);
+        if allowed {
+            self.last = Some(now);
+        }
+        allowed
+    }
+}

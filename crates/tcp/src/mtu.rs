@@ -1,0 +1,128 @@
+//! Path MTU: what the path below can carry, and how a change reaches the MSS.
+//!
+//! The MSS that we announce follows from the MTU of the open (RFC 9293, section 3.7.1). The MSS that
+//! we send with is the smallest of what the peer announced, what the path carries now, and
+//! `TCP_MAXSEG`, less the timestamp option if it is in use (RFC 6691).
+
+use plimsoll_wire::tcp::HEADER_LEN;
+
+use crate::connection::{Connection, Context, OpenParams};
+use crate::counters::Counter;
+use crate::event::ConnectionError;
+use crate::state::State;
+
+/// Bytes that the timestamp option takes from every segment, padding included.
+pub(crate) const TIMESTAMP_OPTION_LEN: u16 = 12;
+
+/// The least MTU that an ICMP message can talk us into: IPv4 (RFC 791) and IPv6 (RFC 8200).
+const MIN_MTU_V4: u16 = 68;
+const MIN_MTU_V6: u16 = 1280;
+
+/// The MSS of a peer that announced none (RFC 9293, section 3.7.1).
+const DEFAULT_MSS_V4: u16 = 536;
+const DEFAULT_MSS_V6: u16 = 1220;
+
+/// What the stack learnt about the path (from ICMP or from a device).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathEvent {
+    /// Packet too big (RFC 1191, RFC 8201): the path carries at most this IP packet, in bytes.
+    Mtu(u16),
+    /// An ICMP error that RFC 5461 calls soft: remembered, reported only if the connection times out.
+    /// In SYN-SENT and SYN-RECEIVED it ends the attempt, as on Linux.
+    SoftError(ConnectionError),
+    /// An error that ends the connection (port or protocol unreachable during the handshake, device gone).
+    HardError(ConnectionError),
+}
+
+/// What is known about the path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Path {
+    /// The largest IP packet that the path carries, in bytes.
+    pub(crate) mtu: u16,
+    pub(crate) ip_header_len: u16,
+    /// TCP_MAXSEG.
+    maxseg: Option<u16>,
+    /// The MSS that we announce.
+    advmss: u16,
+    /// The MSS that the peer announced.
+    pub(crate) peer_mss: u16,
+    /// Most payload bytes of one packet that is handed down.
+    pub(crate) max_super_segment: usize,
+}
+
+impl Path {
+    pub(crate) fn new(params: &OpenParams) -> Path {
+        let maxseg = params.options.maxseg;
+        let room = params.mtu.saturating_sub(params.ip_header_len + HEADER_LEN as u16).max(1);
+        let v6 = params.ip_header_len >= 40;
+        Path {
+            mtu: params.mtu,
+            ip_header_len: params.ip_header_len,
+            maxseg,
+            advmss: maxseg.map_or(room, |limit| room.min(limit.max(1))),
+            peer_mss: if v6 { DEFAULT_MSS_V6 } else { DEFAULT_MSS_V4 },
+            max_super_segment: params.max_super_segment,
+        }
+    }
+
+    /// The MSS option of our SYN.
+    pub(crate) const fn advmss(&self) -> u16 {
+        self.advmss
+    }
+
+    /// Payload bytes of a full segment, before the timestamp option.
+    fn send_mss(&self, min_snd_mss: u16) -> u16 {
+        let room = self.mtu.saturating_sub(self.ip_header_len + HEADER_LEN as u16);
+        let limit = self.maxseg.unwrap_or(u16::MAX);
+        room.min(self.peer_mss).min(limit).max(min_snd_mss)
+    }
+
+    /// Lowers the MTU; returns whether it changed.
+    fn lower_mtu(&mut self, mtu: u16) -> bool {
+        let floor = if self.ip_header_len >= 40 { MIN_MTU_V6 } else { MIN_MTU_V4 };
+        let mtu = mtu.max(floor);
+        let lower = mtu < self.mtu;
+        if lower {
+            self.mtu = mtu;
+        }
+        lower
+    }
+}
+
+impl Connection {
+    /// Recomputes SND.MSS from path, peer and options.
+    pub(crate) fn sync_mss(&mut self, cx: &Context) {
+        let option = if self.ts.enabled { TIMESTAMP_OPTION_LEN } else { 0 };
+        let mss = self.path.send_mss(cx.config.tcp_min_snd_mss.max(option + 8));
+        self.snd.mss = mss - option;
+    }
+
+    pub(crate) fn on_path_event(&mut self, cx: &Context, event: PathEvent) {
+        match event {
+            PathEvent::Mtu(mtu) => self.on_mtu(cx, mtu),
+            PathEvent::SoftError(error) => self.on_soft_error(cx, error),
+            PathEvent::HardError(error) => self.fail(cx, error),
+        }
+    }
+
+    fn on_mtu(&mut self, cx: &Context, mtu: u16) {
+        let ended = matches!(self.state, State::Closed | State::TimeWait);
+        if ended || !self.path.lower_mtu(mtu) {
+            return;
+        }
+        cx.counters.bump(Counter::TcpMtupFail);
+        let old = self.snd.mss;
+        self.sync_mss(cx);
+        if self.snd.mss < old {
+            self.on_mss_changed(cx, true);
+        }
+    }
+
+    fn on_soft_error(&mut self, cx: &Context, error: ConnectionError) {
+        match self.state {
+            State::SynSent | State::SynReceived => self.fail(cx, error),
+            State::TimeWait | State::Closed => {}
+            _ => self.soft_error = Some(error),
+        }
+    }
+}

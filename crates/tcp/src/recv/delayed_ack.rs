@@ -1,0 +1,334 @@
+//! The one place where it is decided when an acknowledgement leaves.
+//!
+//! Every room tells [`DelayedAck`] what happened; it answers with an [`AckDecision`], which is only
+//! recorded. `output/` sends the ACK if no data took it along.
+//!
+//! The rules are those of RFC 9293, section 3.8.6.3, and RFC 5681, section 4.2, with Linux's
+//! figures: an ACK for every second full-sized segment, at once for anything out of order, at once
+//! while the connection is young (the peer is in slow start and counts on ACKs), else after the ACK
+//! timeout (ATO), which follows the gaps between arrivals within 40 ms to 200 ms.
+
+use crate::config::Config;
+use crate::connection::Context;
+use crate::counters::Counter;
+use crate::limits::MAX_DUP_ACKS;
+use crate::time::{Duration, Instant};
+
+/// When the next acknowledgement leaves if no data takes it along.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AckDecision {
+    /// At once.
+    Now(AckReason),
+    /// At this point (the delayed-ACK timer).
+    Delay(Instant),
+    /// At this point, together with other duplicate ACKs.
+    Compress(Instant),
+    /// Nothing is to be acknowledged.
+    #[default]
+    None,
+}
+
+/// Why an acknowledgement leaves at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AckReason {
+    /// More than one full-sized segment is unacknowledged.
+    SecondSegment,
+    /// The connection is young or asked for it (TCP_QUICKACK).
+    Quick,
+    /// A segment arrived out of order, or twice.
+    OutOfOrder,
+    /// A segment filled a hole.
+    HoleFilled,
+    /// The peer's FIN.
+    Fin,
+    /// The ACK that ends the handshake.
+    Handshake,
+    /// Reading opened the window.
+    WindowUpdate,
+    /// The segment was outside of the window.
+    Unacceptable,
+    /// The delayed-ACK timer fired.
+    Timer,
+}
+
+/// Segments that are acknowledged at once when a connection is young (Linux: `TCP_MAX_QUICKACKS`).
+const MAX_QUICK_ACKS: u8 = 16;
+
+/// What an arrived in-order data segment means for the decision.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    /// Bytes that are received and not acknowledged.
+    pub(crate) unacked: u32,
+    pub(crate) rcv_mss: u32,
+    /// The window that we offer, in bytes.
+    pub(crate) window: u32,
+    /// Whether the segment filled a hole, wholly or in part, or holes remain.
+    pub(crate) hole: bool,
+}
+
+/// The state behind the decision.
+#[derive(Clone, Debug)]
+pub(crate) struct DelayedAck {
+    decision: AckDecision,
+    /// Duplicate ACKs to be sent one by one.
+    pub(crate) dup_acks: u16,
+    /// ACKs that leave at once before delaying begins.
+    quick: u8,
+    /// The application answers what it receives: delaying pays.
+    pingpong: bool,
+    /// Zero until the first data arrives.
+    ato: Duration,
+    last_data: Instant,
+    min: Duration,
+    max: Duration,
+}
+
+impl DelayedAck {
+    pub(crate) fn new(config: &Config) -> DelayedAck {
+        DelayedAck {
+            decision: AckDecision::None,
+            dup_acks: 0,
+            quick: 0,
+            pingpong: false,
+            ato: Duration::ZERO,
+            last_data: Instant::ZERO,
+            min: config.tcp_delack_min,
+            max: config.tcp_delack_max,
+        }
+    }
+
+    /// What was decided last.
+    pub(crate) fn decision(&self) -> AckDecision {
+        self.decision
+    }
+
+    /// The ACK timeout as it is now.
+    pub(crate) fn ato(&self) -> Duration {
+        self.ato
+    }
+
+    /// Nothing is to be acknowledged any more.
+    pub(crate) fn reset(&mut self) {
+        self.decision = AckDecision::None;
+        self.dup_acks = 0;
+    }
+
+    /// Why an ACK leaves now, if one does.
+    pub(crate) fn due(&self, now: Instant) -> Option<AckReason> {
+        if self.dup_acks > 0 {
+            return Some(AckReason::OutOfOrder);
+        }
+        match self.decision {
+            AckDecision::Now(reason) => Some(reason),
+            AckDecision::Delay(at) | AckDecision::Compress(at) if at <= now => {
+                Some(AckReason::Timer)
+            }
+            _ => None,
+        }
+    }
+
+    /// An in-order data segment arrived.
+    pub(crate) fn on_data(&mut self, now: Instant, arrival: Arrival) {
+        self.measure(now, arrival);
+        let more_than_one = arrival.unacked > arrival.rcv_mss;
+        if arrival.hole {
+            self.now(AckReason::HoleFilled);
+        } else if more_than_one {
+            self.now(AckReason::SecondSegment);
+        } else if self.is_quick() {
+            self.now(AckReason::Quick);
+        } else {
+            self.delay(now);
+        }
+    }
+
+    /// Adapts the ATO to the gap since the data before.
+    fn measure(&mut self, now: Instant, arrival: Arrival) {
+        if self.ato.is_zero() {
+            self.enter_quick(arrival.window, arrival.rcv_mss);
+            self.ato = self.min;
+        } else {
+            let gap = now.since(self.last_data);
+            if gap <= self.min / 2 {
+                self.ato = self.ato / 2 + self.min / 2;
+            } else if gap < self.ato {
+                self.ato = self.ato / 2 + gap;
+            }
+        }
+        self.last_data = now;
+    }
+
+    /// The next segments are acknowledged at once, as many as half the window holds, within limits.
+    pub(crate) fn enter_quick(&mut self, window: u32, rcv_mss: u32) {
+        let segs = (window / (2 * rcv_mss.max(1))).clamp(2, u32::from(MAX_QUICK_ACKS));
+        self.quick = self.quick.max(segs as u8);
+    }
+
+    fn is_quick(&self) -> bool {
+        self.quick > 0 && !self.pingpong
+    }
+
+    /// A segment arrived out of order or twice: the peer must be able to count the answer.
+    pub(crate) fn on_out_of_order(&mut self) {
+        self.dup_acks = self.dup_acks.saturating_add(1).min(MAX_DUP_ACKS);
+        self.now(AckReason::OutOfOrder);
+    }
+
+    /// Something else wants an answer at once.
+    pub(crate) fn now(&mut self, reason: AckReason) {
+        if !matches!(self.decision, AckDecision::Now(_)) {
+            self.decision = AckDecision::Now(reason);
+        }
+    }
+
+    fn delay(&mut self, now: Instant) {
+        let timeout = self.ato.clamp(self.min, self.max);
+        let at = now + timeout;
+        self.decision = match self.decision {
+            AckDecision::Now(reason) => AckDecision::Now(reason),
+            AckDecision::Delay(earlier) => AckDecision::Delay(earlier.min(at)),
+            AckDecision::Compress(_) | AckDecision::None => AckDecision::Delay(at),
+        };
+    }
+
+    /// The application took data out.
+    pub(crate) fn on_read(&mut self, unacked: u32, rcv_mss: u32, drained: bool) {
+        let scheduled = matches!(self.decision, AckDecision::Delay(_));
+        if scheduled && (unacked > rcv_mss || (drained && unacked > 0 && self.is_quick())) {
+            self.now(AckReason::SecondSegment);
+        }
+    }
+
+    /// An acknowledgement left.
+    pub(crate) fn on_sent(&mut self) {
+        self.quick = self.quick.saturating_sub(1);
+        self.dup_acks = self.dup_acks.saturating_sub(1);
+        // A waiting duplicate keeps its reason, so that the next one leaves too.
+        if self.dup_acks == 0 {
+            self.decision = AckDecision::None;
+        }
+    }
+
+    /// Data left.
+    pub(crate) fn on_data_sent(&mut self, now: Instant) {
+        if !self.ato.is_zero() && now.since(self.last_data) < self.ato {
+            self.pingpong = true;
+        }
+    }
+
+    /// The delayed-ACK timer fired.
+    pub(crate) fn on_timeout(&mut self, cx: &Context) {
+        if !matches!(self.decision, AckDecision::Delay(_) | AckDecision::Compress(_)) {
+            return;
+        }
+        if self.pingpong {
+            // The application did not answer in time: no longer interactive.
+            self.pingpong = false;
+            self.ato = self.min;
+        } else {
+            self.ato = (self.ato * 2).min(self.max);
+        }
+        cx.counters.bump(Counter::DelayedAcks);
+        self.decision = AckDecision::Now(AckReason::Timer);
+    }
+
+    /// TCP_QUICKACK.
+    pub(crate) fn set_quick(&mut self, quick: bool) {
+        self.pingpong = !quick;
+        if quick {
+            self.quick = MAX_QUICK_ACKS;
+            if matches!(self.decision, AckDecision::Delay(_)) {
+                self.decision = AckDecision::Now(AckReason::Quick);
+            }
+        } else {
+            self.quick = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: u32 = 1000;
+
+    fn arrival(unacked: u32) -> Arrival {
+        Arrival { unacked, rcv_mss: MSS, window: 65_535, hole: false }
+    }
+
+    fn settled() -> DelayedAck {
+        let mut acks = DelayedAck::new(&Config::default());
+        acks.ato = acks.min;
+        acks
+    }
+
+    #[test]
+    fn young_connections_are_answered_at_once() {
+        let mut acks = DelayedAck::new(&Config::default());
+        for _ in 0..MAX_QUICK_ACKS {
+            acks.on_data(Instant::ZERO, arrival(10));
+            assert_eq!(acks.decision(), AckDecision::Now(AckReason::Quick));
+            acks.on_sent();
+            assert_eq!(acks.decision(), AckDecision::None);
+        }
+        acks.on_data(Instant::ZERO, arrival(10));
+        assert!(matches!(acks.decision(), AckDecision::Delay(_)));
+    }
+
+    #[test]
+    fn decisions_on_data() {
+        let cases = [
+            (arrival(10), "small: delayed", None),
+            (arrival(MSS), "one segment: delayed", None),
+            (arrival(MSS + 1), "more than one: now", Some(AckReason::SecondSegment)),
+            (Arrival { hole: true, ..arrival(1) }, "hole: now", Some(AckReason::HoleFilled)),
+        ];
+        for (arrival, name, expected) in cases {
+            let mut acks = settled();
+            acks.on_data(Instant::ZERO, arrival);
+            assert_eq!(acks.due(Instant::ZERO), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn duplicates_are_counted_one_by_one() {
+        let mut acks = settled();
+        acks.on_out_of_order();
+        acks.on_out_of_order();
+        acks.on_sent();
+        assert_eq!(acks.due(Instant::ZERO), Some(AckReason::OutOfOrder));
+        acks.on_sent();
+        assert_eq!(acks.due(Instant::ZERO), None);
+    }
+
+    #[test]
+    fn a_delay_keeps_the_earlier_deadline() {
+        let mut acks = settled();
+        acks.on_data(Instant::ZERO, arrival(10));
+        acks.on_data(Instant::from_millis(30), arrival(20));
+        assert_eq!(acks.decision(), AckDecision::Delay(Instant::from_millis(40)));
+        assert_eq!(acks.due(Instant::from_millis(40)), Some(AckReason::Timer));
+    }
+
+    #[test]
+    fn answering_makes_it_interactive_and_stops_quick_acks() {
+        let mut acks = DelayedAck::new(&Config::default());
+        acks.on_data(Instant::ZERO, arrival(10));
+        acks.on_data_sent(Instant::ZERO);
+        acks.on_sent();
+        acks.on_data(Instant::from_millis(1), arrival(10));
+        assert!(matches!(acks.decision(), AckDecision::Delay(_)));
+        acks.set_quick(true);
+        assert_eq!(acks.decision(), AckDecision::Now(AckReason::Quick));
+    }
+
+    #[test]
+    fn reading_makes_a_waiting_ack_due() {
+        let mut acks = settled();
+        acks.on_data(Instant::ZERO, arrival(10));
+        acks.on_read(10, MSS, true);
+        assert!(matches!(acks.decision(), AckDecision::Delay(_)));
+        acks.on_read(MSS + 1, MSS, false);
+        assert_eq!(acks.decision(), AckDecision::Now(AckReason::SecondSegment));
+    }
+}

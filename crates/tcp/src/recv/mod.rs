@@ -1,0 +1,213 @@
+//! The receiver: everything that RFC 9293 calls `RCV.*`.
+//!
+//! # Theory of operation
+//!
+//! In-order bytes go to the [`receive_queue`], others to [`reassembly`]; both hold slices of shared
+//! buffers. The application's read copies each byte out once. [`window`] offers the free part of the
+//! buffer and never takes an offer back. [`delayed_ack`] is the only place that decides when an
+//! acknowledgement leaves; it only records, and `output/` sends. [`autotune`] grows the buffer with
+//! what the application reads per round trip. [`sack_blocks`] reports the holes.
+
+pub(crate) mod autotune;
+pub(crate) mod delayed_ack;
+pub(crate) mod reassembly;
+pub(crate) mod receive_queue;
+mod sack_blocks;
+pub(crate) mod urgent;
+pub(crate) mod window;
+
+use plimsoll_buf::Pool;
+use plimsoll_wire::SeqNum;
+
+use crate::config::{Config, Options};
+use crate::connection::{Connection, Context};
+use crate::time::Instant;
+use crate::timer::Timer;
+
+use autotune::Autotune;
+pub use delayed_ack::{AckDecision, AckReason};
+use delayed_ack::DelayedAck;
+use reassembly::Reassembly;
+use receive_queue::ReceiveQueue;
+use sack_blocks::SackHistory;
+use urgent::Urgent;
+
+/// The receive sequence space and the queues behind it.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    /// IRS.
+    pub(crate) irs: SeqNum,
+    /// RCV.NXT.
+    pub(crate) nxt: SeqNum,
+    /// The right edge that we have advertised: RCV.NXT + RCV.WND.
+    pub(crate) adv: SeqNum,
+    /// SEG.ACK of the last segment we sent (Linux: `rcv_wup`; RFC 7323: `Last.ACK.sent`).
+    pub(crate) ack_sent: SeqNum,
+    /// The shift of the windows that we send.
+    pub(crate) wscale: u8,
+    /// Whether the last window we sent was zero.
+    pub(crate) sent_zero_window: bool,
+    /// The application will not read any more.
+    pub(crate) closed: bool,
+    /// The sequence number of the peer's FIN, once it is known.
+    pub(crate) fin: Option<SeqNum>,
+    /// What the peer seems to use as MSS.
+    pub(crate) rcv_mss: u32,
+    /// The length of the last full-looking segment.
+    pub(crate) last_seg_len: u32,
+    /// The MSS that we announced.
+    pub(crate) advmss: u32,
+    /// SO_RCVBUF or what autotuning made of it: bytes that the queues may hold.
+    pub(crate) buf_limit: usize,
+    pub(crate) queue: ReceiveQueue,
+    pub(crate) acks: DelayedAck,
+    pub(crate) autotune: Autotune,
+    pub(crate) urgent: Urgent,
+    /// Out-of-order data.
+    pub(crate) reassembly: Reassembly,
+    pub(crate) sack: SackHistory,
+}
+
+impl Receiver {
+    pub(crate) fn new(config: &Config, options: &Options, advmss: u16) -> Receiver {
+        let buf_limit = window::initial_buffer(config, options);
+        Receiver {
+            irs: SeqNum(0),
+            nxt: SeqNum(0),
+            adv: SeqNum(0),
+            ack_sent: SeqNum(0),
+            wscale: 0,
+            sent_zero_window: false,
+            closed: false,
+            fin: None,
+            rcv_mss: u32::from(advmss).min(536),
+            last_seg_len: 0,
+            advmss: u32::from(advmss),
+            buf_limit,
+            queue: ReceiveQueue::new(),
+            acks: DelayedAck::new(config),
+            autotune: Autotune::new(buf_limit),
+            urgent: Urgent::default(),
+            reassembly: Reassembly::new(),
+            sack: SackHistory::default(),
+        }
+    }
+
+    /// Takes the peer's initial sequence number.
+    pub(crate) fn start(&mut self, irs: SeqNum) {
+        self.irs = irs;
+        self.nxt = irs + 1;
+        self.adv = self.adv_after_syn();
+        self.ack_sent = self.nxt;
+        self.autotune.start(self.nxt);
+    }
+
+    fn adv_after_syn(&self) -> SeqNum {
+        self.nxt + window::initial_window(self.buf_limit)
+    }
+
+    /// RCV.WND as the peer knows it.
+    pub(crate) fn wnd(&self) -> u32 {
+        self.adv.since(self.nxt)
+    }
+
+    /// Why a pure ACK should leave now, if it should.
+    pub(crate) fn ack_due(&self, now: Instant) -> Option<AckReason> {
+        self.acks.due(now)
+    }
+
+    /// Whether a duplicate ACK waits that the peer must be able to count.
+    pub(crate) fn dup_ack_due(&self) -> bool {
+        self.acks.dup_acks > 0
+    }
+
+    /// Data (not a pure ACK) leaves: an answer soon after input marks an interactive connection.
+    pub(crate) fn note_data_sent(&mut self, now: Instant) {
+        self.acks.on_data_sent(now);
+    }
+
+    /// An acknowledgement left, alone or with data.
+    pub(crate) fn on_ack_sent(&mut self, _now: Instant) {
+        self.ack_sent = self.nxt;
+        self.acks.on_sent();
+        self.sack.on_ack_sent();
+    }
+
+    /// Learns the peer's MSS from a data segment that consisted of `segs` on the wire.
+    pub(crate) fn measure_mss(&mut self, len: usize, segs: u16, pushed: bool) {
+        let len = (len as u32).div_ceil(u32::from(segs.max(1)));
+        if len >= self.rcv_mss {
+            self.rcv_mss = len.min(self.advmss).max(1);
+        } else if !pushed && len >= 88 && len == self.last_seg_len {
+            // The same shorter length twice without a push: the path has become narrower.
+            self.rcv_mss = len;
+        }
+        self.last_seg_len = len;
+    }
+
+    /// Bytes of heap that the queues hold, without the chunks themselves.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.queue.heap_bytes() + self.reassembly.heap_bytes()
+    }
+
+    /// Whether the receive queue holds the last byte before the peer's FIN, and it was taken.
+    pub(crate) fn fin_taken(&self) -> bool {
+        self.fin.is_some_and(|fin| self.nxt == fin + 1)
+    }
+
+    /// Copies what is in order to `out` and takes it from the queue. A read stops before the urgent
+    /// byte; out of line, the next one goes on behind it.
+    pub(crate) fn copy_out(&mut self, out: &mut [u8], oobinline: bool) -> usize {
+        if self.urgent.mark == Some(self.queue.start()) && !self.queue.is_empty() {
+            if !oobinline {
+                self.queue.skip(1);
+            }
+            self.urgent.mark = None;
+        }
+        let limit = self.urgent.read_limit(self.queue.start(), self.queue.len());
+        let count = out.len().min(limit);
+        self.queue.read(&mut out[..count])
+    }
+
+    /// As [`copy_out`](Self::copy_out), but the bytes stay.
+    pub(crate) fn peek(&self, out: &mut [u8], oobinline: bool) -> usize {
+        let at_mark = self.urgent.mark == Some(self.queue.start()) && !self.queue.is_empty();
+        let skip = usize::from(at_mark && !oobinline);
+        let limit = if at_mark {
+            self.queue.len() - skip
+        } else {
+            self.urgent.read_limit(self.queue.start(), self.queue.len())
+        };
+        let count = out.len().min(limit);
+        self.queue.peek(skip, &mut out[..count])
+    }
+
+    /// Whether memory is wasted by small ranges of large chunks, and if so copies them together.
+    pub(crate) fn compact_if_bloated(&mut self, pool: &Pool) {
+        if self.queue.charge() > 2 * self.buf_limit {
+            self.queue.compact(pool);
+        }
+    }
+}
+
+impl Connection {
+    /// An acknowledgement left, alone or with data (called by `output/`).
+    pub(crate) fn on_ack_sent(&mut self, now: Instant) {
+        self.rcv.on_ack_sent(now);
+        self.sync_ack_timer();
+    }
+
+    /// Makes the delayed-ACK timer follow the recorded decision.
+    pub(crate) fn sync_ack_timer(&mut self) {
+        match self.rcv.acks.decision() {
+            AckDecision::Delay(at) | AckDecision::Compress(at) => {
+                self.timers.arm(Timer::DelayedAck, at);
+            }
+            AckDecision::Now(_) | AckDecision::None => self.timers.stop(Timer::DelayedAck),
+        }
+    }
+
+    pub(crate) fn on_delayed_ack_timeout(&mut self, cx: &Context) {
+        self.rcv.acks.on_timeout(cx);
+    }
+}

@@ -1,0 +1,244 @@
+//! In-order bytes that the application has not read yet.
+//!
+//! The queue holds slices of the chunks that the segments arrived in; neighbours are merged. A small
+//! segment that would keep a large chunk alive is copied into a compact chunk instead (copy-break),
+//! so that the memory behind the queue stays within a small multiple of the bytes in it. Each slice
+//! is charged with at least 1/16 of its chunk; when the charges outgrow the buffer the whole queue is
+//! copied together.
+//!
+//! An empty queue holds no chunk.
+
+use alloc::collections::VecDeque;
+
+use plimsoll_buf::{CLASS_SIZES, ChunkWriter, MAX_CHUNK, Pool, Slice, Slices};
+use plimsoll_wire::SeqNum;
+
+use crate::limits::COPY_BREAK;
+
+/// An empty queue gives its list back if it is longer than this.
+const KEEP_CAPACITY: usize = 64;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct ReceiveQueue {
+    slices: VecDeque<Slice>,
+    len: usize,
+    charge: usize,
+    /// The sequence number of the first byte.
+    start: SeqNum,
+    /// Where small segments are copied together.
+    compact: Option<ChunkWriter>,
+}
+
+/// What a slice costs: its bytes, but no less than a sixteenth of the chunk that it keeps alive.
+fn charge_of(slice: &Slice) -> usize {
+    slice.len().max(slice.chunk_size() / 16)
+}
+
+impl ReceiveQueue {
+    pub(crate) fn new() -> ReceiveQueue {
+        ReceiveQueue {
+            slices: VecDeque::new(),
+            len: 0,
+            charge: 0,
+            start: SeqNum(0),
+            compact: None,
+        }
+    }
+
+    /// Bytes in the queue.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The sequence number of the first byte in the queue.
+    pub(crate) fn start(&self) -> SeqNum {
+        self.start
+    }
+
+    /// Sets where the stream begins; the queue must be empty.
+    pub(crate) fn set_start(&mut self, start: SeqNum) {
+        debug_assert!(self.is_empty());
+        self.start = start;
+    }
+
+    /// Bytes of memory that the queue answers for.
+    pub(crate) fn charge(&self) -> usize {
+        self.charge
+    }
+
+    /// Bytes of heap, without the chunks.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.slices.capacity() * size_of::<Slice>()
+    }
+
+    /// Appends a payload. Returns whether it joined the bytes before it without a new entry.
+    pub(crate) fn push(&mut self, pool: &Pool, mut payload: Slices) -> bool {
+        let entries = self.slices.len();
+        for slice in payload.drain() {
+            self.push_slice(pool, slice);
+        }
+        entries > 0 && self.slices.len() == entries
+    }
+
+    /// Appends one range.
+    pub(crate) fn push_slice(&mut self, pool: &Pool, slice: Slice) {
+        if slice.is_empty() {
+            return;
+        }
+        self.len += slice.len();
+        if self.try_merge(&slice) {
+            return;
+        }
+        if slice.len() < COPY_BREAK && slice.len() * 4 < slice.chunk_size() {
+            self.copy_in(pool, &slice);
+        } else {
+            self.append(slice);
+        }
+    }
+
+    fn append(&mut self, slice: Slice) {
+        self.charge += charge_of(&slice);
+        self.slices.push_back(slice);
+    }
+
+    fn try_merge(&mut self, slice: &Slice) -> bool {
+        let Some(last) = self.slices.back_mut() else { return false };
+        let before = charge_of(last);
+        let merged = last.try_merge(slice);
+        if merged {
+            self.charge += charge_of(last) - before;
+        }
+        merged
+    }
+
+    fn copy_in(&mut self, pool: &Pool, mut data: &[u8]) {
+        while !data.is_empty() {
+            let full = self.compact.as_ref().is_none_or(|writer| writer.remaining() == 0);
+            if full {
+                // The first small segment in an empty queue is often the only one.
+                let alone = self.slices.is_empty() && data.len() <= CLASS_SIZES[0];
+                let size = if alone { CLASS_SIZES[0] } else { CLASS_SIZES[1].max(data.len()) };
+                self.compact = Some(pool.chunk(size));
+            }
+            let Some(writer) = self.compact.as_mut() else { return };
+            let copy = writer.append(data);
+            data = &data[copy.len()..];
+            if !self.try_merge(&copy) {
+                self.append(copy);
+            }
+        }
+    }
+
+    /// Copies all small ranges together (Linux: `tcp_collapse`).
+    pub(crate) fn compact(&mut self, pool: &Pool) {
+        let old = core::mem::take(&mut self.slices);
+        self.charge = 0;
+        self.compact = None;
+        let mut left: usize = old.iter().map(Slice::len).sum();
+        for slice in old {
+            let full = self.compact.as_ref().is_none_or(|writer| writer.remaining() == 0);
+            if full {
+                self.compact = Some(pool.chunk(left.min(MAX_CHUNK / 4)));
+            }
+            left -= slice.len();
+            if slice.len() * 4 >= slice.chunk_size() {
+                self.append(slice);
+            } else {
+                self.copy_in(pool, &slice);
+            }
+        }
+    }
+
+    /// Copies the bytes behind the first `skip` to `out` without taking them. Returns how many.
+    pub(crate) fn peek(&self, mut skip: usize, out: &mut [u8]) -> usize {
+        let mut at = 0;
+        for slice in &self.slices {
+            let from = skip.min(slice.len());
+            skip -= from;
+            let count = (slice.len() - from).min(out.len() - at);
+            out[at..at + count].copy_from_slice(&slice[from..from + count]);
+            at += count;
+            if at == out.len() {
+                break;
+            }
+        }
+        at
+    }
+
+    /// Takes bytes from the front into `out`. Returns how many.
+    pub(crate) fn read(&mut self, out: &mut [u8]) -> usize {
+        let mut at = 0;
+        while at < out.len() {
+            let Some(slice) = self.slices.front() else { break };
+            let count = slice.len().min(out.len() - at);
+            out[at..at + count].copy_from_slice(&slice[..count]);
+            at += count;
+            self.consume(count);
+        }
+        at
+    }
+
+    /// Drops up to `count` bytes from the front. Returns how many.
+    pub(crate) fn skip(&mut self, count: usize) -> usize {
+        let mut skipped = 0;
+        while skipped < count {
+            let Some(slice) = self.slices.front() else { break };
+            let part = slice.len().min(count - skipped);
+            skipped += part;
+            self.consume(part);
+        }
+        skipped
+    }
+
+    /// The byte at `offset` from the front.
+    pub(crate) fn byte_at(&self, mut offset: usize) -> Option<u8> {
+        for slice in &self.slices {
+            if offset < slice.len() {
+                return Some(slice[offset]);
+            }
+            offset -= slice.len();
+        }
+        None
+    }
+
+    /// Drops `count` bytes, all of them from the first slice.
+    fn consume(&mut self, count: usize) {
+        let Some(slice) = self.slices.front_mut() else { return };
+        self.charge -= charge_of(slice);
+        if count == slice.len() {
+            self.slices.pop_front();
+        } else {
+            slice.advance(count);
+            self.charge += charge_of(slice);
+        }
+        self.len -= count;
+        self.start += count as u32;
+        if self.len == 0 {
+            self.compact = None;
+            if self.slices.capacity() > KEEP_CAPACITY {
+                self.slices = VecDeque::new();
+            }
+        }
+    }
+
+    /// Drops everything.
+    pub(crate) fn clear(&mut self) {
+        self.start += self.len as u32;
+        self.slices = VecDeque::new();
+        self.compact = None;
+        self.len = 0;
+        self.charge = 0;
+    }
+
+    /// Checks the sums.
+    pub(crate) fn check(&self) {
+        assert_eq!(self.len, self.slices.iter().map(Slice::len).sum::<usize>());
+        assert_eq!(self.charge, self.slices.iter().map(charge_of).sum::<usize>());
+        assert!(self.len > 0 || self.compact.is_none(), "an empty queue holds a chunk");
+    }
+}

@@ -1,0 +1,151 @@
+//! The window that we advertise.
+//!
+//! The right edge never moves left. It moves right only by at least a segment or half the buffer
+//! (receiver silly-window avoidance, RFC 9293, section 3.8.6.2.2).
+
+use plimsoll_wire::SeqNum;
+
+use crate::config::{Config, Options};
+use crate::connection::{Connection, Context};
+use crate::counters::Counter;
+use crate::limits::MAX_WINDOW_SHIFT;
+use crate::recv::{AckReason, Receiver};
+use crate::state::State;
+
+/// Half of `tcp_rmem` is for data, half for what holds it.
+pub(crate) fn initial_buffer(config: &Config, options: &Options) -> usize {
+    options.rcvbuf.unwrap_or(config.tcp_rmem[1] / 2).max(config.tcp_rmem[0] / 2).max(256)
+}
+
+/// The window of a SYN: it is never scaled.
+pub(crate) fn initial_window(buf_limit: usize) -> u32 {
+    u32::try_from(buf_limit).unwrap_or(u32::MAX).min(65_535)
+}
+
+/// The shift that lets the largest buffer be advertised (Linux: `tcp_select_initial_window`).
+pub(crate) fn choose_shift(config: &Config, options: &Options) -> u8 {
+    let space = options.rcvbuf.unwrap_or(0).max(config.tcp_rmem[2]).max(1);
+    let bits = usize::BITS - 1 - space.leading_zeros();
+    (bits.saturating_sub(15) as u8).min(MAX_WINDOW_SHIFT)
+}
+
+impl Receiver {
+    /// Bytes that may still arrive beyond RCV.NXT by the state of the buffer.
+    fn free_space(&self) -> u32 {
+        let used = self.queue.charge().max(self.queue.len());
+        let free = self.buf_limit.saturating_sub(used);
+        u32::try_from(free).unwrap_or(u32::MAX).min(65_535 << self.wscale)
+    }
+
+    /// The right edge that we would advertise now.
+    fn next_edge(&self) -> SeqNum {
+        let free = self.free_space();
+        let now = self.wnd();
+        // Rounding down keeps the field exact; the edge must be one that the field can say.
+        let free = free >> self.wscale << self.wscale;
+        let step = (self.buf_limit as u32 / 2).min(self.rcv_mss);
+        let opens = free >= now.saturating_add(step.max(1));
+        if opens { self.nxt + free } else { self.adv }
+    }
+
+    /// The window field of the next segment; remembers what was promised.
+    pub(crate) fn select_window(&mut self, cx: &Context) -> u16 {
+        let edge = self.next_edge();
+        debug_assert!(edge >= self.adv, "the window shrank");
+        let unit = 1_u32 << self.wscale;
+        // An edge that the field cannot say is rounded up: it must not shrink.
+        let field = edge.since(self.nxt).div_ceil(unit).min(65_535);
+        self.adv = self.adv.max(self.nxt + (field << self.wscale));
+        self.count_zero_window(cx, field == 0);
+        field as u16
+    }
+
+    fn count_zero_window(&mut self, cx: &Context, zero: bool) {
+        if zero != self.sent_zero_window {
+            let counter =
+                if zero { Counter::TcpToZeroWindowAdv } else { Counter::TcpFromZeroWindowAdv };
+            cx.counters.bump(counter);
+            self.sent_zero_window = zero;
+        }
+    }
+
+    /// Whether reading has opened the window enough to tell the peer unasked: from zero, or to twice
+    /// of what it knows.
+    fn wants_update(&self) -> bool {
+        let now = self.wnd();
+        let next = self.next_edge().since(self.nxt);
+        next > now && (now < self.rcv_mss.min(self.buf_limit as u32 / 2) || next >= now.saturating_mul(2))
+    }
+}
+
+impl Connection {
+    /// The window field of the next segment. That of a SYN is not scaled.
+    pub(crate) fn select_window(&mut self, cx: &Context) -> u16 {
+        self.rcv.select_window(cx)
+    }
+
+    /// The application has read: perhaps an ACK or a window update is due.
+    pub(crate) fn after_read(&mut self) {
+        let may_receive = matches!(
+            self.state,
+            State::Established | State::FinWait1 | State::FinWait2
+        );
+        if !may_receive {
+            return;
+        }
+        let unacked = self.rcv.nxt.since(self.rcv.ack_sent);
+        let drained = self.rcv.queue.is_empty();
+        self.rcv.acks.on_read(unacked, self.rcv.rcv_mss, drained);
+        if self.rcv.wants_update() {
+            self.rcv.acks.now(AckReason::WindowUpdate);
+        }
+        self.sync_ack_timer();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counters::Counters;
+    use crate::segment::Below;
+    use crate::time::Instant;
+
+    #[test]
+    fn shifts_follow_the_largest_buffer() {
+        let cases = [(65_535, 0), (65_536, 1), (131_072, 2), (6_291_456, 7), (33_554_432, 10), (usize::MAX, 14)];
+        for (rmem_max, shift) in cases {
+            let config = Config { tcp_rmem: [4096, 131_072, rmem_max], ..Config::default() };
+            assert_eq!(choose_shift(&config, &Options::default()), shift, "{rmem_max}");
+        }
+    }
+
+    #[test]
+    fn edge_moves_by_segments_only_and_never_left() {
+        let (config, counters) = (Config::default(), Counters::new());
+        let cx = Context {
+            now: Instant::ZERO,
+            below: Below::default(),
+            config: &config,
+            counters: &counters,
+        };
+        let options = Options { rcvbuf: Some(10_000), ..Options::default() };
+        let mut rcv = Receiver::new(&config, &options, 1000);
+        rcv.start(SeqNum(u32::MAX - 5000));
+        rcv.rcv_mss = 1000;
+        assert_eq!(rcv.select_window(&cx), 10_000);
+        let pool = plimsoll_buf::Pool::new();
+        for _ in 0..10 {
+            rcv.queue.push_slice(&pool, pool.copy_from(&[0; 1000]));
+            rcv.nxt += 1000;
+        }
+        assert_eq!(rcv.select_window(&cx), 0);
+        assert_eq!(counters.get(Counter::TcpToZeroWindowAdv), 1);
+        rcv.queue.skip(500);
+        assert_eq!(rcv.select_window(&cx), 0, "half a segment is silly");
+        assert!(!rcv.wants_update());
+        rcv.queue.skip(500);
+        assert!(rcv.wants_update());
+        assert_eq!(rcv.select_window(&cx), 1000);
+        assert_eq!(counters.get(Counter::TcpFromZeroWindowAdv), 1);
+    }
+}

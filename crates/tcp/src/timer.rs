@@ -1,0 +1,79 @@
+//! The one timer table: every timer of a connection, by kind. Timers coexist.
+
+use crate::time::Instant;
+
+/// A timer of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Timer {
+    /// Retransmission timeout (RFC 6298); also of SYN and SYN-ACK.
+    Retransmit,
+    /// Zero-window probe (RFC 9293, 3.8.6.1), and the override of sender silly-window avoidance.
+    Persist,
+    /// Delayed ACK (RFC 9293, 3.8.6.3).
+    DelayedAck,
+    /// Keepalive (RFC 9293, 3.8.4).
+    Keepalive,
+    /// The user timeout (RFC 5482) while data is unacknowledged or the window is closed.
+    UserTimeout,
+    /// An orphan in FIN-WAIT-2.
+    FinWait2,
+    /// 2 MSL.
+    TimeWait,
+}
+
+impl Timer {
+    /// All kinds.
+    pub const ALL: [Timer; 7] = [
+        Timer::Retransmit,
+        Timer::Persist,
+        Timer::DelayedAck,
+        Timer::Keepalive,
+        Timer::UserTimeout,
+        Timer::FinWait2,
+        Timer::TimeWait,
+    ];
+}
+
+/// When each timer fires.
+#[derive(Clone, Debug)]
+pub(crate) struct TimerTable([Instant; Timer::ALL.len()]);
+
+impl TimerTable {
+    pub(crate) const fn new() -> TimerTable {
+        TimerTable([Instant::FAR_FUTURE; Timer::ALL.len()])
+    }
+
+    pub(crate) fn arm(&mut self, timer: Timer, at: Instant) {
+        self.0[timer as usize] = at;
+    }
+
+    pub(crate) fn stop(&mut self, timer: Timer) {
+        self.0[timer as usize] = Instant::FAR_FUTURE;
+    }
+
+    pub(crate) fn stop_all(&mut self) {
+        *self = TimerTable::new();
+    }
+
+    pub(crate) fn is_armed(&self, timer: Timer) -> bool {
+        self.deadline(timer).is_some()
+    }
+
+    pub(crate) fn deadline(&self, timer: Timer) -> Option<Instant> {
+        let at = self.0[timer as usize];
+        (at != Instant::FAR_FUTURE).then_some(at)
+    }
+
+    /// The earliest deadline of all.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.0.iter().copied().min().filter(|&at| at != Instant::FAR_FUTURE)
+    }
+
+    /// Stops and returns one timer that is due at `now`, in the order of [`Timer::ALL`].
+    pub(crate) fn pop_due(&mut self, now: Instant) -> Option<Timer> {
+        let due = Timer::ALL.into_iter().find(|&timer| self.0[timer as usize] <= now)?;
+        self.stop(due);
+        Some(due)
+    }
+}
