@@ -1,0 +1,131 @@
+//! SNMP counters of the engine, under Linux's names.
+//!
+//! A counter is a relaxed atomic: cheap enough to be always on. A caller that polls from many
+//! threads keeps one [`Counters`] per thread and adds them up when somebody asks.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($variant:ident => $name:literal, $doc:literal;)*) => {
+        /// A counter; its name is Linux's, as `nstat` prints it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Counter {
+            $(#[doc = $doc] $variant,)*
+        }
+
+        impl Counter {
+            /// All counters, in the order of their declaration.
+            pub const ALL: &'static [Counter] = &[$(Counter::$variant),*];
+
+            /// The name as `nstat` prints it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Counter::$variant => $name),* }
+            }
+
+            /// What it counts, in one sentence.
+            pub const fn description(self) -> &'static str {
+                match self { $(Counter::$variant => $doc),* }
+            }
+        }
+    };
+}
+
+counters! {
+    ActiveOpens => "TcpActiveOpens", "Transitions from CLOSED to SYN-SENT.";
+    PassiveOpens => "TcpPassiveOpens", "Transitions from LISTEN to SYN-RECEIVED.";
+    AttemptFails => "TcpAttemptFails", "Opens that failed before ESTABLISHED.";
+    EstabResets => "TcpEstabResets", "Resets of a connection in ESTABLISHED or CLOSE-WAIT.";
+    InSegs => "TcpInSegs", "Wire segments received, also those in error.";
+    OutSegs => "TcpOutSegs", "Wire segments sent, without those that only retransmit.";
+    RetransSegs => "TcpRetransSegs", "Wire segments retransmitted.";
+    InErrs => "TcpInErrs", "Segments received in error.";
+    OutRsts => "TcpOutRsts", "Segments sent with RST.";
+    InCsumErrors => "TcpInCsumErrors", "Segments received with a bad checksum.";
+    DelayedAcks => "TcpExtDelayedACKs", "Pure ACKs sent by the delayed-ACK timer.";
+    DelayedAckLost => "TcpExtDelayedACKLost", "Segments received again because our ACK came late or was lost.";
+    ListenOverflows => "TcpExtListenOverflows", "Handshakes completed while the accept queue was full.";
+    ListenDrops => "TcpExtListenDrops", "SYNs to a listener that were dropped.";
+    TcpPureAcks => "TcpExtTCPPureAcks", "ACKs received without data on the slow path.";
+    TcpHpAcks => "TcpExtTCPHPAcks", "ACKs received without data on the fast path.";
+    TcpHpHits => "TcpExtTCPHPHits", "Data segments received on the fast path.";
+    PawsActive => "TcpExtPAWSActive", "SYN-ACKs rejected by their timestamp in SYN-SENT.";
+    PawsEstab => "TcpExtPAWSEstab", "Segments rejected by PAWS on a synchronised connection.";
+    TcpAckSkippedChallenge => "TcpExtTCPACKSkippedChallenge", "Challenge ACKs left out because of the rate limit.";
+    TcpAckSkippedSeq => "TcpExtTCPACKSkippedSeq", "Duplicate ACKs for out-of-window segments left out because of the rate limit.";
+    TcpAckSkippedPaws => "TcpExtTCPACKSkippedPAWS", "Duplicate ACKs for PAWS failures left out because of the rate limit.";
+    TcpChallengeAck => "TcpExtTCPChallengeACK", "Challenge ACKs sent (RFC 5961).";
+    TcpSynChallenge => "TcpExtTCPSYNChallenge", "Challenge ACKs sent because of a SYN (RFC 5961).";
+    TcpOfoQueue => "TcpExtTCPOFOQueue", "Out-of-order segments queued.";
+    TcpOfoDrop => "TcpExtTCPOFODrop", "Out-of-order segments dropped for want of memory.";
+    TcpOfoMerge => "TcpExtTCPOFOMerge", "Out-of-order segments that overlapped others.";
+    TcpRcvCoalesce => "TcpExtTCPRcvCoalesce", "Data segments coalesced with the one before in the receive queue.";
+    TcpRcvQDrop => "TcpExtTCPRcvQDrop", "In-order segments dropped because the receive buffer was full.";
+    TcpZeroWindowDrop => "TcpExtTCPZeroWindowDrop", "Segments dropped because our window was zero.";
+    TcpFromZeroWindowAdv => "TcpExtTCPFromZeroWindowAdv", "Our window opened from zero.";
+    TcpToZeroWindowAdv => "TcpExtTCPToZeroWindowAdv", "Our window closed to zero.";
+    TcpWantZeroWindowAdv => "TcpExtTCPWantZeroWindowAdv", "Our window would have closed to zero, had it been allowed to shrink.";
+    TcpDsackOldSent => "TcpExtTCPDSACKOldSent", "DSACKs sent for segments received again.";
+    TcpDsackRecv => "TcpExtTCPDSACKRecv", "DSACKs received.";
+    TcpSackDiscard => "TcpExtTCPSACKDiscard", "SACK blocks received that no receiver of our data can have sent.";
+    TcpSackReneging => "TcpExtTCPSACKReneging", "Timeouts that found SACKed data unacknowledged at the front.";
+    TcpSackRecovery => "TcpExtTCPSackRecovery", "Recoveries entered with SACK.";
+    TcpRenoRecovery => "TcpExtTCPRenoRecovery", "Recoveries entered without SACK.";
+    TcpFastRetrans => "TcpExtTCPFastRetrans", "Segments retransmitted in recovery.";
+    TcpSlowStartRetrans => "TcpExtTCPSlowStartRetrans", "Segments retransmitted after a timeout.";
+    TcpLostRetransmit => "TcpExtTCPLostRetransmit", "Retransmissions that were lost again.";
+    TcpTimeouts => "TcpExtTCPTimeouts", "Retransmission timeouts.";
+    TcpSpuriousRtxHostQueues => "TcpExtTCPSpuriousRtxHostQueues", "Retransmissions left out because the packet was still below us.";
+    TcpAbortOnData => "TcpExtTCPAbortOnData", "Resets because data arrived after close.";
+    TcpAbortOnClose => "TcpExtTCPAbortOnClose", "Resets because close found unread data.";
+    TcpAbortOnTimeout => "TcpExtTCPAbortOnTimeout", "Connections ended by too many retransmissions, probes or the user timeout.";
+    TcpAbortOnLinger => "TcpExtTCPAbortOnLinger", "Orphans in FIN-WAIT-2 ended at once.";
+    TcpAbortOnMemory => "TcpExtTCPAbortOnMemory", "Connections ended for want of memory or orphan slots.";
+    TcpKeepAlive => "TcpExtTCPKeepAlive", "Keepalive probes sent.";
+    TcpWinProbe => "TcpExtTCPWinProbe", "Zero-window probes sent.";
+    TcpOrigDataSent => "TcpExtTCPOrigDataSent", "Wire segments with original data sent, without retransmissions and ACKs.";
+    TcpDelivered => "TcpExtTCPDelivered", "Wire segments delivered, by ACK or SACK.";
+    TcpMtupFail => "TcpExtTCPMTUPFail", "Path-MTU reductions.";
+    TcpReqQFullDrop => "TcpExtTCPReqQFullDrop", "SYNs dropped because the SYN queue was full.";
+    TcpTimeWaitOverflow => "TcpExtTCPTimeWaitOverflow", "TIME-WAIT connections dropped because the table was full.";
+    TimeWaitEntered => "TcpExtTW", "Connections that ended their TIME-WAIT by its timer.";
+    TimeWaitRecycled => "TcpExtTWRecycled", "TIME-WAIT connections reused (RFC 6191).";
+    TcpAutoCorking => "TcpExtTCPAutoCorking", "Writes left to the next transmit completion.";
+    HoldCwnd => "plimsoll.HoldCwnd", "Sends held by the congestion window.";
+    HoldRwnd => "plimsoll.HoldRwnd", "Sends held by the peer's window.";
+    HoldSillyWindow => "plimsoll.HoldSillyWindow", "Sends held by sender silly-window avoidance.";
+    HoldNagle => "plimsoll.HoldNagle", "Sends held by Nagle's rule.";
+    SuperSegs => "plimsoll.SuperSegs", "Packets of more than one wire segment handed down.";
+    AcksSent => "plimsoll.AcksSent", "Pure ACKs sent.";
+}
+
+/// One set of counters.
+pub struct Counters([AtomicU64; Counter::ALL.len()]);
+
+impl Counters {
+    /// All zero.
+    pub const fn new() -> Counters {
+        Counters([const { AtomicU64::new(0) }; Counter::ALL.len()])
+    }
+
+    /// Adds one.
+    pub fn bump(&self, counter: Counter) {
+        self.add(counter, 1);
+    }
+
+    /// Adds `count`.
+    pub fn add(&self, counter: Counter, count: u64) {
+        self.0[counter as usize].fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// The value now.
+    pub fn get(&self, counter: Counter) -> u64 {
+        self.0[counter as usize].load(Ordering::Relaxed)
+    }
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters::new()
+    }
+}

@@ -1,0 +1,424 @@
+//! The retransmit queue: sent, not yet acknowledged.
+//!
+//! # Theory of operation
+//!
+//! Two queues describe the same stretch of sequence space, from `snd.una` to `snd.max`. One holds
+//! the bytes, as shared slices in order. The other holds one [`SentRange`] for every packet that
+//! left: when, under which serial, and what has become of it. A range is cut in two where a SACK
+//! block or a retransmission ends inside it, always at a multiple of the MSS from its start, so the
+//! number of ranges never exceeds the number of wire segments; SACKed neighbours are joined again.
+//!
+//! A cumulative ACK takes ranges and slices off the front. The FIN, if sent, is the last number of
+//! the last range; no byte stands for it. Lost ranges wait for `next_lost` to find them.
+//!
+//! Limits: [`MAX_SENT_RANGES`] ranges; a SACK block is then taken only as far as it covers whole
+//! ranges. An empty queue keeps room for [`KEPT`] entries.
+//!
+//! The rules that turn SACK blocks into marks are in [`crate::recovery::scoreboard`].
+
+use alloc::collections::VecDeque;
+
+use plimsoll_buf::{Slice, Slices};
+use plimsoll_wire::SeqNum;
+
+use crate::limits::MAX_SENT_RANGES;
+use crate::segment::Serial;
+use crate::time::Instant;
+
+/// Entries that an empty queue keeps room for.
+const KEPT: usize = 8;
+
+/// What is known of one stretch that left in one packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SentRange {
+    /// First sequence number.
+    pub(crate) start: SeqNum,
+    /// One behind the last.
+    pub(crate) end: SeqNum,
+    /// When it left last.
+    pub(crate) sent_at: Instant,
+    /// The packet that carried it last.
+    pub(crate) serial: Serial,
+    /// Payload bytes per wire segment when it left last.
+    pub(crate) mss: u16,
+    /// How often it was sent again.
+    pub(crate) retransmissions: u8,
+    /// The peer has it (SACK).
+    pub(crate) sacked: bool,
+    /// It is taken for lost. Stays set when it is sent again.
+    pub(crate) lost: bool,
+    /// It was sent again since it was last taken for lost; that copy is in flight.
+    pub(crate) resent: bool,
+}
+
+const _: () = assert!(size_of::<SentRange>() <= 56);
+
+impl SentRange {
+    /// Length in sequence numbers.
+    pub(crate) fn len(&self) -> u32 {
+        self.end.since(self.start)
+    }
+
+    /// Whether it waits to be sent again.
+    pub(crate) fn wants_retransmission(&self) -> bool {
+        self.lost && !self.resent
+    }
+}
+
+/// A slice and the sequence number of its first byte.
+#[derive(Clone, Debug)]
+struct Piece {
+    start: SeqNum,
+    slice: Slice,
+}
+
+impl Piece {
+    fn end(&self) -> SeqNum {
+        self.start + self.slice.len() as u32
+    }
+}
+
+/// What became of ranges that an ACK covers for the first time, cumulatively or by SACK.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Delivered {
+    /// Sequence numbers that left the queue.
+    pub(crate) acked: u32,
+    /// Sequence numbers that the peer is first known to have: acked and not SACKed before, or
+    /// SACKed.
+    pub(crate) bytes: u32,
+    /// The same as wire segments.
+    pub(crate) segs: u32,
+    /// When the oldest of them left, of those sent once only (Karn's rule).
+    pub(crate) oldest_sent: Option<Instant>,
+    /// When the newest of them left, of those sent once only.
+    pub(crate) newest_sent: Option<Instant>,
+    /// One of those that were acknowledged cumulatively had been sent again.
+    pub(crate) retransmitted: bool,
+}
+
+impl Delivered {
+    /// Adds the first `count` numbers of `range`.
+    pub(crate) fn add(&mut self, range: &SentRange, count: u32) {
+        self.bytes += count;
+        self.segs += count.div_ceil(u32::from(range.mss.max(1)));
+        if range.retransmissions > 0 {
+            return;
+        }
+        self.add_times(range.sent_at, range.sent_at);
+    }
+
+    fn add_times(&mut self, oldest: Instant, newest: Instant) {
+        self.oldest_sent = Some(self.oldest_sent.map_or(oldest, |at| at.min(oldest)));
+        self.newest_sent = Some(self.newest_sent.map_or(newest, |at| at.max(newest)));
+    }
+
+    /// Adds what another part of the same ACK delivered.
+    pub(crate) fn merge(&mut self, other: Delivered) {
+        self.acked += other.acked;
+        self.bytes += other.bytes;
+        self.segs += other.segs;
+        self.retransmitted |= other.retransmitted;
+        if let (Some(oldest), Some(newest)) = (other.oldest_sent, other.newest_sent) {
+            self.add_times(oldest, newest);
+        }
+    }
+}
+
+/// Sent and not yet acknowledged data, with what is known of every stretch of it.
+#[derive(Debug)]
+pub(crate) struct RetransmitQueue {
+    pieces: VecDeque<Piece>,
+    pub(crate) ranges: VecDeque<SentRange>,
+    /// Payload bytes held.
+    bytes: usize,
+    /// The last number is a FIN.
+    fin: bool,
+    /// Numbers that are SACKed.
+    pub(crate) sacked: u32,
+    /// Numbers that are marked lost, sent again or not.
+    pub(crate) lost: u32,
+    /// Numbers that were sent again and are in flight.
+    pub(crate) resent: u32,
+    /// No range below this waits to be sent again.
+    pub(crate) lost_hint: SeqNum,
+    /// Every range below this has been judged by the loss rules.
+    pub(crate) judged: SeqNum,
+    /// End of the highest SACKed range; meaningful while `sacked` is not zero.
+    pub(crate) highest_sacked: SeqNum,
+}
+
+impl RetransmitQueue {
+    pub(crate) const fn new() -> RetransmitQueue {
+        RetransmitQueue {
+            pieces: VecDeque::new(),
+            ranges: VecDeque::new(),
+            bytes: 0,
+            fin: false,
+            sacked: 0,
+            lost: 0,
+            resent: 0,
+            lost_hint: SeqNum(0),
+            judged: SeqNum(0),
+            highest_sacked: SeqNum(0),
+        }
+    }
+
+    /// Whether nothing is outstanding.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Payload bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Sequence numbers outstanding, a FIN counted.
+    pub(crate) fn in_queue(&self) -> u32 {
+        match (self.ranges.front(), self.ranges.back()) {
+            (Some(first), Some(last)) => last.end.since(first.start),
+            _ => 0,
+        }
+    }
+
+    /// Numbers that are SACKed.
+    pub(crate) fn sacked(&self) -> u32 {
+        self.sacked
+    }
+
+    /// Numbers that are marked lost, sent again or not.
+    pub(crate) fn lost(&self) -> u32 {
+        self.lost
+    }
+
+    /// Numbers that were sent again and are in flight.
+    pub(crate) fn retransmitted(&self) -> u32 {
+        self.resent
+    }
+
+    /// Whether a FIN is outstanding.
+    pub(crate) fn has_fin(&self) -> bool {
+        self.fin
+    }
+
+    /// One behind the last outstanding byte of data, a FIN not counted.
+    pub(crate) fn data_end(&self) -> SeqNum {
+        match self.ranges.back() {
+            Some(last) => last.end - u32::from(self.fin),
+            None => SeqNum(0),
+        }
+    }
+
+    /// The oldest range.
+    pub(crate) fn front(&self) -> Option<&SentRange> {
+        self.ranges.front()
+    }
+
+    /// Bytes of heap held, without the chunks.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.ranges.capacity() * size_of::<SentRange>()
+            + self.pieces.capacity() * size_of::<Piece>()
+    }
+
+    /// Appends what has just left for the first time. `range.end` is one beyond the data if a FIN
+    /// left with it.
+    pub(crate) fn on_sent(&mut self, range: SentRange, data: &Slices) {
+        let fin = range.len() as usize > data.len();
+        debug_assert_eq!(range.len() as usize, data.len() + usize::from(fin));
+        debug_assert!(!self.fin, "nothing is sent behind a FIN");
+        match self.ranges.back() {
+            Some(last) => debug_assert_eq!(last.end, range.start, "ranges have no gaps"),
+            None => {
+                self.lost_hint = range.start;
+                self.judged = range.start;
+                self.highest_sacked = range.start;
+            }
+        }
+        let mut start = range.start;
+        for slice in data.parts() {
+            let merged =
+                self.pieces.back_mut().is_some_and(|piece| piece.slice.try_merge(slice));
+            if !merged {
+                self.pieces.push_back(Piece { start, slice: slice.clone() });
+            }
+            start += slice.len() as u32;
+        }
+        self.bytes += data.len();
+        self.fin = fin;
+        self.ranges.push_back(range);
+    }
+
+    /// Takes off everything below `ack`.
+    pub(crate) fn on_cumulative_ack(&mut self, ack: SeqNum) -> Delivered {
+        let mut delivered = Delivered::default();
+        while let Some(first) = self.ranges.front().copied() {
+            if ack <= first.start {
+                break;
+            }
+            let count = ack.min(first.end).since(first.start);
+            delivered.acked += count;
+            delivered.retransmitted |= first.retransmissions > 0;
+            if !first.sacked {
+                delivered.add(&first, count);
+            }
+            self.uncount(&first, count);
+            if first.end <= ack {
+                self.ranges.pop_front();
+            } else {
+                self.ranges[0].start = ack;
+                break;
+            }
+        }
+        self.release_pieces(ack);
+        self.lost_hint = self.lost_hint.max(ack);
+        self.judged = self.judged.max(ack);
+        if self.ranges.is_empty() {
+            self.fin = false;
+            self.ranges.shrink_to(KEPT);
+            self.pieces.shrink_to(KEPT);
+        }
+        delivered
+    }
+
+    /// Takes `count` numbers of `range` out of the sums.
+    fn uncount(&mut self, range: &SentRange, count: u32) {
+        if range.sacked {
+            self.sacked -= count;
+        }
+        if range.lost {
+            self.lost -= count;
+        }
+        if range.resent {
+            self.resent -= count;
+        }
+    }
+
+    fn release_pieces(&mut self, ack: SeqNum) {
+        while let Some(first) = self.pieces.front_mut() {
+            if ack <= first.start {
+                break;
+            }
+            let count = ack.min(first.end()).since(first.start);
+            self.bytes -= count as usize;
+            if first.end() <= ack {
+                self.pieces.pop_front();
+            } else {
+                first.slice.advance(count as usize);
+                first.start = ack;
+                break;
+            }
+        }
+    }
+
+    /// The bytes from `start` to `end`, shared. Shorter than asked for if they lie in more ranges
+    /// than a payload holds, or if the last number is a FIN.
+    pub(crate) fn payload(&self, start: SeqNum, end: SeqNum) -> Slices {
+        let mut payload = Slices::new();
+        let first = self.pieces.partition_point(|piece| piece.end() <= start);
+        for piece in self.pieces.range(first..) {
+            if end <= piece.start {
+                break;
+            }
+            let from = start.max(piece.start).since(piece.start) as usize;
+            let to = end.min(piece.end()).since(piece.start) as usize;
+            if payload.push(piece.slice.range(from, to)).is_err() {
+                break;
+            }
+        }
+        payload
+    }
+
+    /// Notes that `[start, end)` has left again. It lies within one range that
+    /// [`first_lost`](Self::first_lost) returned, or starts at the front.
+    pub(crate) fn on_resent(
+        &mut self,
+        (start, end): (SeqNum, SeqNum),
+        now: Instant,
+        serial: Serial,
+        mss: u16,
+    ) {
+        self.cut(start);
+        self.cut(end);
+        let first = self.index_of(start);
+        for index in first..self.ranges.len() {
+            let range = &mut self.ranges[index];
+            if end <= range.start {
+                break;
+            }
+            range.sent_at = now;
+            range.serial = serial;
+            range.mss = mss;
+            range.retransmissions = range.retransmissions.saturating_add(1);
+            if !range.sacked && !range.resent {
+                range.resent = true;
+                self.resent += range.len();
+            }
+        }
+        if self.lost_hint <= start {
+            self.lost_hint = self.first_lost().map_or(self.end(), |range| range.start);
+        }
+    }
+
+    /// The lowest range that waits to be sent again.
+    pub(crate) fn first_lost(&self) -> Option<SentRange> {
+        if self.lost == 0 {
+            return None;
+        }
+        let first = self.index_of(self.lost_hint);
+        self.ranges.range(first..).find(|range| range.wants_retransmission()).copied()
+    }
+
+    /// One behind the last outstanding number.
+    pub(crate) fn end(&self) -> SeqNum {
+        self.ranges.back().map_or(self.lost_hint, |last| last.end)
+    }
+
+    /// Index of the range that holds `seq`, or of the first one above it.
+    pub(crate) fn index_of(&self, seq: SeqNum) -> usize {
+        self.ranges.partition_point(|range| range.end <= seq)
+    }
+
+    /// Makes a range begin at `seq`, if `seq` lies inside one.
+    pub(crate) fn cut(&mut self, seq: SeqNum) {
+        let index = self.index_of(seq);
+        let Some(range) = self.ranges.get_mut(index) else { return };
+        if seq <= range.start {
+            return;
+        }
+        let tail = SentRange { start: seq, ..*range };
+        range.end = seq;
+        self.ranges.insert(index + 1, tail);
+    }
+
+    /// Whether SACK may cut one more range.
+    pub(crate) fn may_cut(&self) -> bool {
+        self.ranges.len() < MAX_SENT_RANGES
+    }
+
+    /// Checks that the two queues and the sums agree.
+    pub(crate) fn check_invariants(&self) {
+        let sum = |pick: fn(&SentRange) -> bool| -> u32 {
+            self.ranges.iter().filter(|range| pick(range)).map(SentRange::len).sum()
+        };
+        assert_eq!(self.sacked, sum(|range| range.sacked), "sum of SACKed ranges");
+        assert_eq!(self.lost, sum(|range| range.lost), "sum of lost ranges");
+        assert_eq!(self.resent, sum(|range| range.resent), "sum of resent ranges");
+        assert!(self.ranges.iter().all(|range| !(range.sacked && range.lost)));
+        assert!(self.ranges.iter().all(|range| range.start < range.end));
+        assert!(
+            self.ranges.iter().zip(self.ranges.iter().skip(1)).all(|(a, b)| a.end == b.start),
+            "ranges have no gaps"
+        );
+        assert_eq!(
+            self.bytes,
+            self.pieces.iter().map(|piece| piece.slice.len()).sum::<usize>(),
+            "sum of the bytes"
+        );
+        assert_eq!(self.in_queue() as usize, self.bytes + usize::from(self.fin));
+        let first_lost = self.ranges.iter().find(|range| range.wants_retransmission());
+        assert!(first_lost.is_none_or(|range| self.lost_hint <= range.start), "hint too high");
+    }
+}
+
+#[cfg(test)]
+mod tests;
