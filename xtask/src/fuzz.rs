@@ -24,7 +24,7 @@ const SECONDS: u32 = 60;
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
-    -Zsanitizer=address -Cdebug-assertions -Ccodegen-units=16 --check-cfg cfg(fuzzing)";
+    -Zsanitizer=address -Cdebug-assertions -Ccodegen-units=1";
 
 /// The names of the targets in `fuzz/Cargo.toml`.
 pub(crate) fn targets(root: &Path) -> Vec<String> {

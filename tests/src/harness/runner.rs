@@ -116,7 +116,8 @@ fn report(case: &Case, result: Result<(bool, String, Duration)>, totals: &Mutex<
 
 /// Runs one test in a process group of its own and removes whatever it leaves.
 fn run_apart(index: usize, case: &Case) -> Result<(bool, String, Duration)> {
-    let scope = scope::of_runner(std::process::id(), index);
+    // Number 0 is the runner itself.
+    let scope = scope::of_runner(std::process::id(), index + 1);
     let start = Instant::now();
     let log = files::Scratch::new()?;
     let path = log.file("log");
