@@ -119,14 +119,33 @@ fn one(root: &Path, programs: &Path, name: &str) -> Result<()> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&out.stderr);
-    let tail: Vec<&str> = said.lines().rev().take(60).collect();
-    let tail: Vec<&str> = tail.into_iter().rev().collect();
-    anyhow::bail!("{name} ended with {}:\n{}", out.status, tail.join("\n"))
+    anyhow::bail!("{name} ended with {}:\n{}", out.status, essence(&said))
+}
+
+/// The lines of a report that say what was found, by whom, and where the input lies.
+fn essence(report: &str) -> String {
+    let mut lines: Vec<&str> = report
+        .lines()
+        .skip_while(|line| !line.contains("panicked") && !line.contains("ERROR:"))
+        .take(12)
+        .collect();
+    lines.extend(report.lines().filter(|line| {
+        line.contains("SUMMARY") || line.contains("Test unit written") || line.contains("Base64")
+    }));
+    if lines.is_empty() { report.to_string() } else { lines.join("\n") }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_essence_is_short() {
+        let report = "INFO: x\nthread panicked at a.rs:1:\nwhy\nstack\nSUMMARY: y\nBase64: AA==\n";
+        assert!(essence(report).starts_with("thread panicked at a.rs:1:\nwhy"));
+        assert!(essence(report).ends_with("Base64: AA=="));
+        assert_eq!(essence("nothing known"), "nothing known");
+    }
 
     #[test]
     fn names_are_those_of_the_binaries() {

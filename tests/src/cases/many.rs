@@ -51,9 +51,16 @@ fn idle() -> Result<()> {
     Ok(())
 }
 
-/// The bytes of an idle connection in what `plimsoll idle --json` writes.
+/// The bytes of an idle connection in what `plimsoll idle --json` writes: the largest of what both
+/// ends count themselves and of what the process really holds.
 pub(crate) fn idle_bytes(figures: &Value) -> Option<f64> {
-    figures.get("bytes_per_connection").and_then(Value::as_f64)
+    let names = [
+        "client_bytes_per_connection",
+        "server_bytes_per_connection",
+        "resident_bytes_per_connection_and_stack",
+    ];
+    let values = names.iter().filter_map(|name| figures.get(name)?.as_f64());
+    values.max_by(f64::total_cmp)
 }
 
 /// Asks a running program through its control socket.
