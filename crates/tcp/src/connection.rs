@@ -30,6 +30,7 @@ use crate::mtu::{Path, PathEvent};
 use crate::output::Hold;
 use crate::recovery::Recovery;
 use crate::recv::Receiver;
+use crate::recv::window::MAX_BUFFER;
 use crate::segment::{Below, Segment, Serial};
 use crate::send::{Fin, Sender};
 use crate::state::State;
@@ -57,7 +58,7 @@ pub struct OpenParams {
     /// The peer's port.
     pub remote_port: u16,
     /// The initial sequence number (RFC 6528: the caller derives it from a secret).
-    pub iss: plimsoll_wire::SeqNum,
+    pub iss: SeqNum,
     /// Offset of our timestamp clock (RFC 7323, section 5.4), from the same secret.
     pub ts_offset: u32,
     /// Seed of the connection's own randomness.
@@ -421,12 +422,13 @@ impl Connection {
             SetOption::UserTimeout(_) => self.timers.stop(Timer::UserTimeout),
             SetOption::SndBuf(bytes) => self.snd.buf_limit = (*bytes).max(1),
             SetOption::RcvBuf(bytes) => {
-                self.rcv.buf_limit = (*bytes).max(256);
+                self.rcv.buf_limit = (*bytes).clamp(256, MAX_BUFFER);
                 self.after_read();
             }
             SetOption::Congestion(algorithm) => self.cc.switch(*algorithm),
             SetOption::RcvLowat(bytes) => {
-                if self.rcv.queue.len() >= (*bytes).max(1) as usize {
+                debug_assert_eq!(self.options.rcvlowat, *bytes);
+                if self.rcv.queue.len() >= self.read_low_water() {
                     self.events.insert(Events::READABLE);
                 }
             }
@@ -445,7 +447,12 @@ impl Connection {
 
     /// Bytes that a read finds.
     pub fn readable(&self) -> usize {
-        self.rcv.queue.len()
+        self.rcv.readable(self.options.oobinline)
+    }
+
+    /// SO_RCVLOWAT, but never more than the window lets arrive.
+    pub(crate) fn read_low_water(&self) -> usize {
+        (self.options.rcvlowat as usize).min(self.rcv.buf_limit / 2).max(1)
     }
 
     /// Whether the peer's FIN has come and nothing follows the bytes that can be read now.

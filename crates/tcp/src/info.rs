@@ -156,7 +156,8 @@ fn check_timers(conn: &Connection) {
         assert!(conn.timers.is_armed(Timer::FinWait2), "an orphan would wait for ever");
     }
     if !conn.snd.rtx.is_empty() {
-        let watched = conn.timers.is_armed(Timer::Retransmit) || conn.timers.is_armed(Timer::Persist);
+        let watched =
+            conn.timers.is_armed(Timer::Retransmit) || conn.timers.is_armed(Timer::Persist);
         assert!(watched, "data is in flight and nothing watches it");
     }
 }

@@ -8,8 +8,8 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod congestion;
 mod config;
+mod congestion;
 mod connection;
 mod counters;
 mod event;
@@ -29,7 +29,7 @@ pub mod time;
 pub mod time_wait;
 mod timer;
 
-pub use config::{CongestionAlgorithm, Config, Options, SetOption};
+pub use config::{Config, CongestionAlgorithm, Options, SetOption};
 pub use connection::{Connection, Context, OpenParams};
 pub use counters::{Counter, Counters};
 pub use event::{ConnectionError, Events, ReadError, WriteError};

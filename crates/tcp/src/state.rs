@@ -115,9 +115,7 @@ impl Connection {
         self.rcv.reassembly.clear();
         match was {
             State::SynSent | State::SynReceived => cx.counters.bump(Counter::AttemptFails),
-            State::Established | State::CloseWait if self.error.is_some() => {
-                cx.counters.bump(Counter::EstabResets);
-            }
+            State::Established | State::CloseWait => cx.counters.bump(Counter::EstabResets),
             _ => {}
         }
         self.events.insert(Events::CLOSED);

@@ -134,10 +134,7 @@ impl TimeWait {
             flags: TcpFlags::ACK,
             window: self.window,
             urgent: 0,
-            options: TcpOptions {
-                timestamps: self.ts.option(cx.now),
-                ..TcpOptions::default()
-            },
+            options: TcpOptions { timestamps: self.ts.option(cx.now), ..TcpOptions::default() },
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Opening a connection: SYN, SYN-ACK, and what they negotiate.
 
 mod active_open;
-pub mod isn;
+pub(crate) mod isn;
 mod negotiate;
 mod passive_open;
 mod timestamps;

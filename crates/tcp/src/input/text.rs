@@ -140,7 +140,7 @@ impl Connection {
             hole,
         };
         self.rcv.acks.on_data(cx.now, arrival);
-        if self.rcv.queue.len() >= self.options.rcvlowat.max(1) as usize {
+        if self.rcv.queue.len() >= self.read_low_water() {
             self.events.insert(Events::READABLE);
         }
     }
@@ -168,9 +168,10 @@ impl Connection {
         }
     }
 
-    /// Remembers where the peer's stream ends. The first word counts.
+    /// Remembers where the peer's stream ends. The first word counts, unless data lies behind it.
     fn latch_fin(&mut self, seq: SeqNum) {
-        if self.rcv.fin.is_none() {
+        let data_end = self.rcv.reassembly.end().unwrap_or(self.rcv.nxt);
+        if self.rcv.fin.is_none() && data_end <= seq {
             self.rcv.fin = Some(seq);
         }
     }

@@ -25,8 +25,8 @@ use crate::time::Instant;
 use crate::timer::Timer;
 
 use autotune::Autotune;
-pub use delayed_ack::{AckDecision, AckReason};
 use delayed_ack::DelayedAck;
+pub use delayed_ack::{AckDecision, AckReason};
 use reassembly::Reassembly;
 use receive_queue::ReceiveQueue;
 use sack_blocks::SackHistory;
@@ -70,7 +70,7 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub(crate) fn new(config: &Config, options: &Options, advmss: u16) -> Receiver {
-        let buf_limit = window::initial_buffer(config, options);
+        let buf_limit = window::initial_buffer(config, options).min(window::MAX_BUFFER);
         Receiver {
             irs: SeqNum(0),
             nxt: SeqNum(0),
@@ -167,6 +167,14 @@ impl Receiver {
         let limit = self.urgent.read_limit(self.queue.start(), self.queue.len());
         let count = out.len().min(limit);
         self.queue.read(&mut out[..count])
+    }
+
+    /// Bytes that reads find, without an urgent byte that is not part of the stream.
+    pub(crate) fn readable(&self, oobinline: bool) -> usize {
+        let (start, len) = (self.queue.start(), self.queue.len());
+        let apart = !oobinline
+            && self.urgent.mark.is_some_and(|mark| mark.is_within(start, start + len as u32));
+        len - usize::from(apart)
     }
 
     /// As [`copy_out`](Self::copy_out), but the bytes stay.

@@ -56,6 +56,11 @@ impl Reassembly {
         self.len
     }
 
+    /// The sequence number behind the last byte held.
+    pub(crate) fn end(&self) -> Option<SeqNum> {
+        self.ranges.back().map(|range| range.end)
+    }
+
     pub(crate) fn ranges(&self) -> impl Iterator<Item = &Range> {
         self.ranges.iter()
     }
@@ -143,12 +148,6 @@ impl Reassembly {
             self.ranges = VecDeque::new();
         }
         nxt
-    }
-
-    /// The range that holds `seq`.
-    pub(crate) fn range_of(&self, seq: SeqNum) -> Option<&Range> {
-        let index = self.ranges.partition_point(|range| range.end <= seq);
-        self.ranges.get(index).filter(|range| range.start <= seq)
     }
 
     /// Checks order and sums.

@@ -37,13 +37,7 @@ fn charge_of(slice: &Slice) -> usize {
 
 impl ReceiveQueue {
     pub(crate) fn new() -> ReceiveQueue {
-        ReceiveQueue {
-            slices: VecDeque::new(),
-            len: 0,
-            charge: 0,
-            start: SeqNum(0),
-            compact: None,
-        }
+        ReceiveQueue { slices: VecDeque::new(), len: 0, charge: 0, start: SeqNum(0), compact: None }
     }
 
     /// Bytes in the queue.

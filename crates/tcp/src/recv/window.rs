@@ -12,6 +12,9 @@ use crate::limits::MAX_WINDOW_SHIFT;
 use crate::recv::{AckReason, Receiver};
 use crate::state::State;
 
+/// The largest receive buffer: what a window can say at most (RFC 7323, section 2.3).
+pub(crate) const MAX_BUFFER: usize = 65_535 << MAX_WINDOW_SHIFT;
+
 /// Half of `tcp_rmem` is for data, half for what holds it.
 pub(crate) fn initial_buffer(config: &Config, options: &Options) -> usize {
     options.rcvbuf.unwrap_or(config.tcp_rmem[1] / 2).max(config.tcp_rmem[0] / 2).max(256)
@@ -52,10 +55,16 @@ impl Receiver {
     pub(crate) fn select_window(&mut self, cx: &Context) -> u16 {
         let edge = self.next_edge();
         debug_assert!(edge >= self.adv, "the window shrank");
+        let window = edge.since(self.nxt);
         let unit = 1_u32 << self.wscale;
-        // An edge that the field cannot say is rounded up: it must not shrink.
-        let field = edge.since(self.nxt).div_ceil(unit).min(65_535);
-        self.adv = self.adv.max(self.nxt + (field << self.wscale));
+        // An edge that the field cannot say is rounded up, since it must not shrink. A peer that
+        // sends small segments to a reader that stands still could draw that out for ever, so that
+        // beyond some slack it is rounded down (RFC 7323, section 2.4, lets it); `adv` stays.
+        let slack = self.buf_limit / 8 + unit as usize;
+        let rounded = window.div_ceil(unit);
+        let fits = self.queue.len() + ((rounded as usize) << self.wscale) <= self.buf_limit + slack;
+        let field = if fits { rounded } else { window >> self.wscale }.min(65_535);
+        self.adv = edge.max(self.nxt + (field << self.wscale));
         self.count_zero_window(cx, field == 0);
         field as u16
     }
@@ -74,7 +83,8 @@ impl Receiver {
     fn wants_update(&self) -> bool {
         let now = self.wnd();
         let next = self.next_edge().since(self.nxt);
-        next > now && (now < self.rcv_mss.min(self.buf_limit as u32 / 2) || next >= now.saturating_mul(2))
+        next > now
+            && (now < self.rcv_mss.min(self.buf_limit as u32 / 2) || next >= now.saturating_mul(2))
     }
 }
 
@@ -86,10 +96,8 @@ impl Connection {
 
     /// The application has read: perhaps an ACK or a window update is due.
     pub(crate) fn after_read(&mut self) {
-        let may_receive = matches!(
-            self.state,
-            State::Established | State::FinWait1 | State::FinWait2
-        );
+        let may_receive =
+            matches!(self.state, State::Established | State::FinWait1 | State::FinWait2);
         if !may_receive {
             return;
         }
@@ -112,7 +120,14 @@ mod tests {
 
     #[test]
     fn shifts_follow_the_largest_buffer() {
-        let cases = [(65_535, 0), (65_536, 1), (131_072, 2), (6_291_456, 7), (33_554_432, 10), (usize::MAX, 14)];
+        let cases = [
+            (65_535, 0),
+            (65_536, 1),
+            (131_072, 2),
+            (6_291_456, 7),
+            (33_554_432, 10),
+            (usize::MAX, 14),
+        ];
         for (rmem_max, shift) in cases {
             let config = Config { tcp_rmem: [4096, 131_072, rmem_max], ..Config::default() };
             assert_eq!(choose_shift(&config, &Options::default()), shift, "{rmem_max}");
