@@ -144,6 +144,23 @@ fn ack_decisions_are_made_in_one_place() {
 }
 
 #[test]
+fn connections_change_in_three_ways() {
+    let method = |name| format!("//! D.\nimpl Connection {{\n pub fn {name}(&mut self) {{}}\n}}\n");
+    for name in ["handle_segment", "poll_event", "write"] {
+        assert!(one("crates/tcp/src/a.rs", &method(name)).is_empty(), "{name}");
+    }
+    assert_eq!(one("crates/tcp/src/a.rs", &method("poke")).len(), 1);
+    let getter = "//! D.\nimpl Connection {\n pub fn state(&self) {}\n}\n";
+    assert!(one("crates/tcp/src/a.rs", getter).is_empty());
+}
+
+#[test]
+fn a_crate_explains_itself() {
+    assert_eq!(one("crates/tcp/src/lib.rs", "//! Short.\n").len(), 1);
+    assert!(one("crates/tcp/src/lib.rs", &"//! Long.\n".repeat(10)).is_empty());
+}
+
+#[test]
 fn documents_name_what_exists() {
     let text = "See `crates/a.rs`, [this](docs/b.md) and `crates/c/*`.";
     let missing = findings(&[("ARCHITECTURE.md", text)]);
