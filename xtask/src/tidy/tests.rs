@@ -96,6 +96,14 @@ fn lines_have_at_most_a_hundred_columns() {
 }
 
 #[test]
+fn a_sentence_may_make_a_line_longer() {
+    let text =
+        |len: usize| format!("//! D.\nconst A: &str = \"in a few words{}\";\n", "x".repeat(len));
+    assert!(one("a.rs", &text(100)).is_empty());
+    assert_eq!(one("a.rs", &text(120)).len(), 1);
+}
+
+#[test]
 fn module_doc_comes_first() {
     assert_eq!(one("a.rs", "// A remark.\n").len(), 1);
     assert!(one("a.rs", "\n//! Doc.\n#![no_std]\n").is_empty());
