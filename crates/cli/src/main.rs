@@ -1,2 +1,63 @@
-//! The plimsoll program.
-fn main() {}
+//! The `plimsoll` program.
+//!
+//! Exit status: 0 if all went well, 1 if something failed while it ran, 2 if the command line was
+//! wrong.
+#![forbid(unsafe_code)]
+
+mod answers;
+mod args;
+mod bench;
+mod control;
+mod event_loop;
+mod figures;
+mod get;
+mod http;
+mod manual;
+mod net;
+mod progress;
+mod query;
+mod requester;
+mod serve;
+mod service;
+mod tasks;
+mod units;
+mod usage;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+/// The command line is well formed, but asks for something that cannot be.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct UsageError(pub String);
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("plimsoll: {error:#}");
+            let usage = error.downcast_ref::<UsageError>().is_some();
+            ExitCode::from(if usage { 2 } else { 1 })
+        }
+    }
+}
+
+fn run(command: &Command) -> anyhow::Result<()> {
+    match command {
+        Command::Stream(args) => bench::stream::run(args),
+        Command::Rr(args) => bench::rr::run(args, false),
+        Command::Crr(args) => bench::rr::run(args, true),
+        Command::Idle(args) => bench::idle::run(args),
+        Command::Serve(args) => serve::run(args),
+        Command::Get(args) => get::run(args),
+        Command::Nstat(args) => query::nstat(args),
+        Command::Sysctl(args) => query::sysctl(args),
+        Command::Ss(args) => query::ss(args),
+        Command::Completions { shell } => manual::completions(*shell),
+        Command::Man { dir } => manual::pages(dir.as_deref()),
+    }
+}

@@ -1,1 +1,76 @@
-//! Plimsoll.
+//! Plimsoll: a TCP/IP stack in user space, as a library.
+//!
+//! # Theory of operation
+//!
+//! A [`Stack`] runs on one or more [`device`]s: a link in memory, a TUN device, or one of these
+//! wrapped by a capture or by fault injection. [`TcpStream`] and [`TcpListener`] are its sockets;
+//! they behave as those of std, down to the kinds of their errors.
+//!
+//! Somebody has to poll the devices, run the timers and hand out what arrives. There are two ways.
+//!
+//! - [`StackBuilder::build`] starts a *softirq thread* that does it. It sleeps in the kernel until a
+//!   device is readable, a timer is due, or a socket call needs it.
+//! - [`StackBuilder::build_without_thread`] starts nothing. The caller's own loop calls
+//!   [`Stack::poll`], and [`Stack::wait`] when there is nothing to do; [`ReadyQueue`] tells which of
+//!   its non-blocking sockets can go on. This way one thread carries a packet from the device to
+//!   the application and back without a switch.
+//!
+//! In both, sockets may be used from any thread, also with blocking calls; only the thread that
+//! runs the loop must not block on a socket of its own stack. A blocked call sleeps until its socket
+//! can go on or its timeout comes. Nothing polls with sleeps.
+//!
+//! A stack lives as long as somebody holds a handle: a [`Stack`], a stream or a listener. When the
+//! last is dropped its thread ends. [`Stack::drain`] waits until what was written has arrived.
+//!
+//! What it does not do: no UDP sockets, no name resolution through the stack, no async traits yet.
+//!
+//! # Example
+//!
+//! Two stacks in one process, joined by a link in memory. It needs no privilege.
+//!
+//! ```
+//! use std::io::{Read, Write};
+//! use plimsoll::{Stack, TcpListener, TcpStream, device};
+//!
+//! let (here, there) = device::memory_link::pair(Default::default());
+//! let client = Stack::builder().device(here).address("10.0.0.1/24").build()?;
+//! let server = Stack::builder().device(there).address("10.0.0.2/24").build()?;
+//!
+//! let listener = TcpListener::bind(&server, "10.0.0.2:7")?;
+//! let echo = std::thread::spawn(move || -> std::io::Result<()> {
+//!     let (mut stream, _) = listener.accept()?;
+//!     let mut text = String::new();
+//!     stream.read_to_string(&mut text)?;
+//!     stream.write_all(text.to_uppercase().as_bytes())
+//! });
+//!
+//! let mut stream = TcpStream::connect(&client, "10.0.0.2:7")?;
+//! stream.write_all(b"load line")?;
+//! stream.shutdown(std::net::Shutdown::Write)?;
+//! let mut answer = String::new();
+//! stream.read_to_string(&mut answer)?;
+//! assert_eq!(answer, "LOAD LINE");
+//! echo.join().expect("the thread does not panic")?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod builder;
+mod clock;
+mod error;
+mod listener;
+mod options;
+mod park;
+mod ready;
+mod stack;
+mod stream;
+
+pub use builder::{BuildError, StackBuilder};
+pub use clock::now;
+pub use listener::{DEFAULT_BACKLOG, Incoming, TcpListener};
+pub use options::Keepalive;
+pub use plimsoll_stack::{SocketSummary, SysctlError, device};
+pub use plimsoll_tcp::{CongestionAlgorithm, Hold, Info, Instant, Options, SetOption, State};
+pub use ready::ReadyQueue;
+pub use stack::{Polled, Stack};
+pub use stream::{Connector, TcpStream};

@@ -1,0 +1,374 @@
+//! The command line: every command, flag and default, once.
+//!
+//! Man pages and shell completions are made from the same definitions.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::http::url::Url;
+use crate::service::Service;
+use crate::units::{self, Cidr, FaultSpec, RequestResponse};
+
+/// A TCP/IP stack in user space: measure it, serve with it, fetch through it.
+///
+/// Without --device a workload runs both ends in this process, over a link in memory; that needs
+/// no privilege. With --device tun:NAME it talks through a TUN device; that needs root, or a device
+/// that root made for this user.
+#[derive(Debug, Parser)]
+#[command(name = "plimsoll", version, propagate_version = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Move bulk data one way and print the throughput.
+    Stream(StreamArgs),
+    /// Request and response over open connections; print transactions and latency.
+    Rr(RrArgs),
+    /// Connect, request, response, close: a connection for every transaction.
+    Crr(RrArgs),
+    /// Open many connections at once and print the memory that each of them holds.
+    Idle(IdleArgs),
+    /// Offer services on a TUN device until SIGINT or SIGTERM.
+    Serve(ServeArgs),
+    /// Fetch a URL over HTTP.
+    Get(GetArgs),
+    /// Print the counters of a running plimsoll.
+    Nstat(NstatArgs),
+    /// Print or change the settings of a running plimsoll.
+    Sysctl(SysctlArgs),
+    /// Print the sockets of a running plimsoll.
+    Ss(SsArgs),
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write the man pages into a directory, or the main page to standard output.
+    Man {
+        /// The directory; it is made if it is not there.
+        dir: Option<PathBuf>,
+    },
+}
+
+/// Whether a device may use offloads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Offload {
+    /// What the device offers.
+    #[default]
+    Auto,
+    /// None: one packet per segment, checksums in software.
+    Off,
+}
+
+/// A device by kind and name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceName(pub String);
+
+impl std::str::FromStr for DeviceName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<DeviceName, String> {
+        let name = text
+            .strip_prefix("tun:")
+            .ok_or_else(|| format!("unknown device '{text}'; try tun:plimsoll0"))?;
+        // Linux keeps 15 bytes of a name.
+        let usable = |byte: u8| byte.is_ascii_graphic() && byte != b'/';
+        if name.is_empty() || name.len() > 15 || !name.bytes().all(usable) {
+            return Err(format!("'{name}' is not an interface name of 1 to 15 characters"));
+        }
+        Ok(DeviceName(name.to_owned()))
+    }
+}
+
+/// Flags of every command that runs a stack.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Stack")]
+pub(crate) struct StackArgs {
+    /// Device to run on, as tun:NAME
+    #[arg(long, value_name = "tun:NAME")]
+    pub device: Option<DeviceName>,
+    /// Address of the stack with its prefix length, IPv4 and IPv6
+    #[arg(long, value_name = "CIDR[,CIDR6]", value_delimiter = ',')]
+    pub address: Vec<Cidr>,
+    /// MTU in bytes [default: the device's; 1500 in memory]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..))]
+    pub mtu: Option<u16>,
+    /// Segmentation and checksum offload
+    #[arg(long, value_enum, default_value_t)]
+    pub offload: Offload,
+    /// Change a setting of the stack; may be given several times
+    #[arg(long = "sysctl", value_name = "NAME=VALUE", value_parser = units::assignment)]
+    pub sysctls: Vec<(String, String)>,
+    /// Write every packet to a pcapng file
+    #[arg(long, value_name = "FILE")]
+    pub pcap: Option<PathBuf>,
+    /// Hurt packets on their way, as in loss=0.02,reorder=0.02,duplicate=0.01,seed=1
+    #[arg(long, value_name = "SPEC")]
+    pub fault: Option<FaultSpec>,
+    /// Microseconds to poll the device before sleeping; costs CPU, saves latency
+    #[arg(long, value_name = "US", default_value_t = 0)]
+    pub busy_poll: u32,
+}
+
+/// Flags of the link in memory.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Link in memory")]
+pub(crate) struct LinkArgs {
+    /// Rate of the link in each direction, as in 10gbit [default: no limit]
+    #[arg(long, value_name = "RATE", value_parser = units::rate)]
+    pub link_rate: Option<u64>,
+    /// One-way delay; a bare number is milliseconds
+    #[arg(long, value_name = "TIME", value_parser = units::delay)]
+    pub delay: Option<Duration>,
+    /// Share of packets lost, as in 0.01 or 1%
+    #[arg(long, value_name = "SHARE", value_parser = units::fraction, default_value = "0")]
+    pub loss: f64,
+    /// Share of packets that later ones overtake
+    #[arg(long, value_name = "SHARE", value_parser = units::fraction, default_value = "0")]
+    pub reorder: f64,
+    /// Share of packets that arrive twice
+    #[arg(long, value_name = "SHARE", value_parser = units::fraction, default_value = "0")]
+    pub duplicate: f64,
+    /// Packets that the link queues in each direction
+    #[arg(long, value_name = "PACKETS")]
+    pub queue: Option<usize>,
+    /// Seed of the link's dice
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub link_seed: u64,
+}
+
+/// How long a workload runs, and where it prints.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Workload")]
+pub(crate) struct RunArgs {
+    /// Seconds to run [default: 10]
+    #[arg(short = 'l', long = "length", value_name = "SECONDS", value_parser = units::run_time)]
+    pub length: Option<Duration>,
+    /// Flows at once
+    #[arg(short = 'P', long, value_name = "FLOWS", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    pub flows: u32,
+    /// Send buffer of a socket in bytes [default: grows by itself]
+    #[arg(short = 'w', long, value_name = "SNDBUF", value_parser = units::buffer_size)]
+    pub sndbuf: Option<usize>,
+    /// Set TCP_NODELAY
+    #[arg(short = 'D', long)]
+    pub nodelay: bool,
+    /// Talk to this address instead of a second stack in this process; needs --device
+    #[arg(long, value_name = "ADDR:PORT", requires = "device", requires = "address")]
+    pub to: Option<SocketAddr>,
+    /// Give every socket a thread with blocking calls, instead of one event loop per stack
+    #[arg(long)]
+    pub threads: bool,
+    /// Also write the figures as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// `plimsoll stream`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct StreamArgs {
+    /// Bytes of one write
+    #[arg(short = 'm', long, value_name = "SIZE", default_value = "16384",
+          value_parser = units::buffer_size)]
+    pub message: usize,
+    /// Stop after this many bytes of each flow, as in 1GiB, instead of after a time
+    #[arg(short = 'n', long, value_name = "BYTES", value_parser = units::size,
+          conflicts_with = "length")]
+    pub bytes: Option<u64>,
+    /// Receive instead of send; with --to the peer must be a chargen service
+    #[arg(short = 'R', long)]
+    pub reverse: bool,
+    /// The rest of the workload.
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// The link.
+    #[command(flatten)]
+    pub link: LinkArgs,
+    /// The stack.
+    #[command(flatten)]
+    pub stack: StackArgs,
+}
+
+/// `plimsoll rr` and `plimsoll crr`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RrArgs {
+    /// Bytes of a request and of a response
+    #[arg(short = 'r', long, value_name = "REQ,RESP", default_value = "1,1")]
+    pub request: RequestResponse,
+    /// Stop after this many transactions of each flow instead of after a time
+    #[arg(short = 'n', long, value_name = "COUNT", conflicts_with = "length")]
+    pub transactions: Option<u64>,
+    /// The rest of the workload.
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// The link.
+    #[command(flatten)]
+    pub link: LinkArgs,
+    /// The stack.
+    #[command(flatten)]
+    pub stack: StackArgs,
+}
+
+/// `plimsoll idle`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct IdleArgs {
+    /// Connections to open
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 10_000,
+          value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
+    pub connections: u32,
+    /// Also write the figures as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Change a setting of the stack; may be given several times
+    #[arg(long = "sysctl", value_name = "NAME=VALUE", value_parser = units::assignment)]
+    pub sysctls: Vec<(String, String)>,
+}
+
+/// `plimsoll serve`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Services: discard:PORT, chargen:PORT[:WRITE_SIZE], echo:PORT, rr:PORT:REQ[:RESP],
+    /// http:PORT:DIR
+    #[arg(required = true, value_name = "SERVICE")]
+    pub services: Vec<Service>,
+    /// Connections that may wait to be accepted, per service
+    #[arg(long, value_name = "COUNT", default_value_t = 4096,
+          value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    pub backlog: u32,
+    /// Send buffer of a socket in bytes [default: grows by itself]
+    #[arg(short = 'w', long, value_name = "SNDBUF", value_parser = units::buffer_size)]
+    pub sndbuf: Option<usize>,
+    /// Write figures as JSON at the end; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// The stack.
+    #[command(flatten)]
+    pub stack: StackArgs,
+}
+
+/// `plimsoll get`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct GetArgs {
+    /// What to fetch: http://ADDRESS[:PORT]/PATH, an IPv6 address in brackets
+    pub url: Url,
+    /// Where to write it [default: standard output]
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Give up when connecting or the next byte takes longer
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::run_time)]
+    pub timeout: Duration,
+    /// Also write the figures as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// The stack.
+    #[command(flatten)]
+    pub stack: StackArgs,
+}
+
+/// Which running plimsoll to ask.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct TargetArgs {
+    /// Process to ask [default: the only one that runs]
+    #[arg(long)]
+    pub pid: Option<u32>,
+    /// Print the answer as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `plimsoll nstat`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct NstatArgs {
+    /// Print only counters whose name contains one of these
+    pub names: Vec<String>,
+    /// Print counters that are zero, too
+    #[arg(short = 'z', long)]
+    pub zeros: bool,
+    /// Whom to ask.
+    #[command(flatten)]
+    pub target: TargetArgs,
+}
+
+/// `plimsoll sysctl`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SysctlArgs {
+    /// Settings to print, or to change if a value is given [default: print all]
+    #[arg(value_name = "NAME[=VALUE]")]
+    pub settings: Vec<String>,
+    /// Whom to ask.
+    #[command(flatten)]
+    pub target: TargetArgs,
+}
+
+/// `plimsoll ss`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SsArgs {
+    /// Print only listeners
+    #[arg(short = 'l', long)]
+    pub listening: bool,
+    /// Print listeners, too
+    #[arg(short = 'a', long, conflicts_with = "listening")]
+    pub all: bool,
+    /// Print what each connection tells about itself
+    #[arg(short = 'i', long)]
+    pub info: bool,
+    /// Whom to ask.
+    #[command(flatten)]
+    pub target: TargetArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    fn error(line: &str) -> String {
+        match Cli::try_parse_from(line.split_whitespace()) {
+            Ok(_) => panic!("{line} was taken"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn letters_of_netperf() {
+        let line = "plimsoll stream -m 128 -P 4 -l 3 -w 64K -D";
+        let Command::Stream(args) = Cli::parse_from(line.split(' ')).command else { panic!() };
+        assert_eq!((args.message, args.run.flows, args.run.sndbuf), (128, 4, Some(65536)));
+        assert_eq!(args.run.length, Some(Duration::from_secs(3)));
+        assert!(args.run.nodelay);
+        let line = "plimsoll rr -r 4096,4096 -P 20";
+        let Command::Rr(args) = Cli::parse_from(line.split(' ')).command else { panic!() };
+        assert_eq!(args.request, RequestResponse { request: 4096, response: 4096 });
+    }
+
+    #[test]
+    fn errors_say_what_to_write() {
+        for (line, part) in [
+            ("plimsoll serve --device eth0 echo:7", "try tun:plimsoll0"),
+            ("plimsoll serve --device tun:t --address 10.0.0.2 echo:7", "10.0.0.2/24"),
+            ("plimsoll serve ftp:21", "known services"),
+            ("plimsoll stream --loss 3", "between 0 and 1"),
+            ("plimsoll stream --to 10.0.0.1:9", "--device"),
+            ("plimsoll stream -l 3 -n 1G", "cannot be used with"),
+            ("plimsoll get ftp://x/", "http://"),
+            ("plimsoll stream --mtu 100", "576"),
+        ] {
+            let message = error(line);
+            assert!(message.contains(part), "{line}: {message}");
+        }
+    }
+}

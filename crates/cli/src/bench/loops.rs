@@ -1,0 +1,178 @@
+//! Workloads on event loops: one thread for each side, which runs its stack and all its sockets.
+
+use std::rc::Rc;
+use std::sync::mpsc;
+
+use anyhow::{Context, anyhow};
+use plimsoll::{Connector, Stack, TcpStream};
+
+use super::measure::{Measured, Snapshot};
+use super::{Kind, Workload, phase};
+use crate::event_loop::{EventLoop, Stopper, Task};
+use crate::progress::Progress;
+use crate::requester::{Plan, Reconnecter, Requester, latencies, new_histogram};
+use crate::tasks::{Acceptor, Connecting, Responder, Sink, Source, Tally};
+use crate::units::RequestResponse;
+
+/// Runs the workload.
+pub(super) fn run(workload: &Workload<'_>) -> anyhow::Result<Measured> {
+    let Some(server) = &workload.server else { return client(workload, None) };
+    // Bound here, so that no SYN comes too early.
+    let listener = workload.listener(server)?;
+    listener.set_nonblocking(true)?;
+    let finish = Stopper::new(server);
+    let exit = Stopper::new(server);
+    let (report, reported) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let (stop, end) = (finish.clone(), exit.clone());
+        std::thread::Builder::new()
+            .name("server".into())
+            .spawn_scoped(scope, move || serve(workload, server, listener, &stop, &end, &report))
+            .context("cannot start the server's thread")?;
+        let measured = client(workload, Some(&finish));
+        exit.stop();
+        let error = reported.recv().ok().flatten();
+        match (measured, error) {
+            (Ok(_), Some(error)) => Err(anyhow!("the server side failed: {error}")),
+            (measured, _) => measured,
+        }
+    })
+}
+
+/// The server side's thread.
+fn serve(
+    workload: &Workload<'_>,
+    stack: &Stack,
+    listener: plimsoll::TcpListener,
+    finish: &Stopper,
+    exit: &Stopper,
+    report: &mpsc::Sender<Option<std::io::Error>>,
+) {
+    let tally = Rc::new(Tally::default());
+    let mut events = EventLoop::new(stack, workload.busy_poll);
+    let kind = workload.kind;
+    let count = tally.clone();
+    let start = move |stream: TcpStream| server_task(kind, stream, count.clone());
+    events.spawn(Box::new(Acceptor { listener, start, tally: tally.clone() }));
+    events.run(None, |_| finish.is_stopped());
+    events.set_phase(phase::STOP);
+    events.run(None, |_| exit.is_stopped());
+    // The owner may have failed and gone.
+    let _ = report.send(tally.take_error());
+}
+
+fn server_task(kind: Kind, stream: TcpStream, tally: Rc<Tally>) -> Box<dyn Task> {
+    match kind {
+        Kind::Send { .. } => Box::new(Sink { stream, stop_phase: u32::MAX, tally }),
+        Kind::Receive { message, bytes } => {
+            let stop_phase = phase::STOP;
+            Box::new(Source { stream, message, left: bytes, stop_phase, ended: false, tally })
+        }
+        Kind::Rr { sizes: RequestResponse { request, response }, reconnect, .. } => {
+            Box::new(Responder::new(stream, (request, response), reconnect, tally))
+        }
+    }
+}
+
+/// The client side, on this thread. `finish` tells the other side that the time is over.
+fn client(workload: &Workload<'_>, finish: Option<&Stopper>) -> anyhow::Result<Measured> {
+    let tally = Rc::new(Tally::default());
+    let latencies = latencies();
+    let mut events = EventLoop::new(&workload.client, workload.busy_poll);
+    let plan = |sizes, transactions| Plan {
+        sizes,
+        transactions,
+        stop_phase: phase::STOP,
+        latencies: latencies.clone(),
+        tally: tally.clone(),
+    };
+    let connector = Connector::new(&workload.client).options(workload.options());
+    let failure = || format!("cannot connect to {}", workload.remote);
+    let mut to_connect = u64::from(workload.run.flows);
+    for _ in 0..workload.run.flows {
+        if let Kind::Rr { sizes, transactions, reconnect: true } = workload.kind {
+            let plan = plan(sizes, transactions);
+            let (connector, remote) = (connector.clone(), workload.remote);
+            events.spawn(Box::new(Reconnecter::new(connector, remote, plan, phase::RUN)));
+            to_connect = 0;
+            continue;
+        }
+        let stream = Some(connector.start(workload.remote).with_context(failure)?);
+        let tally = tally.clone();
+        let (count, kind, stop_early) = (tally.clone(), workload.kind, finish.is_none());
+        let mut plan = match kind {
+            Kind::Rr { sizes, transactions, .. } => Some(plan(sizes, transactions)),
+            _ => None,
+        };
+        let then = move |stream| -> Box<dyn Task> {
+            match plan.take() {
+                Some(plan) => Box::new(Requester::new(stream, plan)),
+                None => client_task(kind, stream, stop_early, count.clone()),
+            }
+        };
+        let start_phase = phase::RUN;
+        events.spawn(Box::new(Connecting { stream, then, next: None, start_phase, tally }));
+    }
+    events.run(None, |_| tally.connected.get() >= to_connect || tally.has_failed());
+    if let Some(error) = tally.take_error() {
+        return Err(error).with_context(failure);
+    }
+    let mut measured = timed(workload, &mut events, &tally, finish)?;
+    measured.latencies = latencies.replace(new_histogram());
+    Ok(measured)
+}
+
+fn client_task(kind: Kind, stream: TcpStream, stop_early: bool, tally: Rc<Tally>) -> Box<dyn Task> {
+    let stop_phase = phase::STOP;
+    match kind {
+        Kind::Send { message, bytes } => {
+            Box::new(Source { stream, message, left: bytes, stop_phase, ended: false, tally })
+        }
+        // A server in this process ends the stream itself when the time is over.
+        _ => {
+            let stop_phase = if stop_early { stop_phase } else { u32::MAX };
+            Box::new(Sink { stream, stop_phase, tally })
+        }
+    }
+}
+
+/// The part of the run that is measured.
+fn timed(
+    workload: &Workload<'_>,
+    events: &mut EventLoop,
+    tally: &Tally,
+    finish: Option<&Stopper>,
+) -> anyhow::Result<Measured> {
+    let mut progress = Progress::new();
+    let transactions = matches!(workload.kind, Kind::Rr { .. });
+    let bulk = || tally.sent.get().max(tally.received.get());
+    let mut show = || {
+        if transactions {
+            progress.transactions(tally.transactions.get());
+        } else {
+            progress.bytes(bulk(), None);
+        }
+    };
+    let before = Snapshot::take(workload);
+    let start = plimsoll::now();
+    events.set_phase(phase::RUN);
+    let over = |events: &EventLoop| tally.has_failed() || events.tasks() == 0;
+    let limit = workload.length().map(|length| start + length);
+    events.run(limit, |events| {
+        show();
+        over(events)
+    });
+    if let Some(finish) = finish {
+        finish.stop();
+    }
+    events.set_phase(phase::STOP);
+    events.run(None, over);
+    let elapsed = plimsoll::now().since(start);
+    let after = Snapshot::take(workload);
+    drop(progress);
+    if let Some(error) = tally.take_error() {
+        return Err(error).with_context(|| format!("the connection to {} failed", workload.remote));
+    }
+    let moved = (bulk(), tally.transactions.get());
+    Ok(Measured::between(&before, &after, elapsed, moved, new_histogram()))
+}

@@ -1,0 +1,55 @@
+//! `plimsoll rr` and `plimsoll crr`: transactions.
+
+use serde::Serialize;
+
+use super::{Kind, Workload};
+use crate::args::RrArgs;
+use crate::figures::{self, Counters, Figures};
+use crate::net;
+
+/// The JSON document.
+#[derive(Serialize)]
+struct Document<'a> {
+    command: &'static str,
+    in_process: bool,
+    flows: u32,
+    request_bytes: usize,
+    response_bytes: usize,
+    seconds: f64,
+    transactions: u64,
+    #[serde(flatten)]
+    figures: &'a Figures,
+    server_counters: Option<&'a Counters>,
+}
+
+/// Runs it, over open connections or with a connection for each transaction.
+pub(crate) fn run(args: &RrArgs, reconnect: bool) -> anyhow::Result<()> {
+    let (sizes, transactions) = (args.request, args.transactions.unwrap_or(u64::MAX));
+    let kind = Kind::Rr { sizes, transactions, reconnect };
+    let workload = Workload::new(kind, &args.run, &args.link, &args.stack)?;
+    let measured = workload.measure()?;
+    let figures = measured.figures(&kind);
+    let seconds = measured.elapsed.as_secs_f64();
+    if !net::is_stdout(args.run.json.as_deref()) {
+        println!(
+            "{} transactions of {}/{} bytes in {seconds:.2} s over {} flow(s)",
+            measured.transactions, sizes.request, sizes.response, args.run.flows
+        );
+        print!("{}", figures::table(&figures.rows()));
+    }
+    if let Some(path) = &args.run.json {
+        let document = Document {
+            command: if reconnect { "crr" } else { "rr" },
+            in_process: args.run.to.is_none(),
+            flows: args.run.flows,
+            request_bytes: sizes.request,
+            response_bytes: sizes.response,
+            seconds,
+            transactions: measured.transactions,
+            figures: &figures,
+            server_counters: measured.server_counters(),
+        };
+        figures::write_json(path, &document)?;
+    }
+    Ok(())
+}

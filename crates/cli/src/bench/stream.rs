@@ -1,0 +1,55 @@
+//! `plimsoll stream`: bulk data one way.
+
+use serde::Serialize;
+
+use super::{Kind, Workload};
+use crate::args::StreamArgs;
+use crate::figures::{self, Counters, Figures};
+use crate::{net, units};
+
+/// The JSON document.
+#[derive(Serialize)]
+struct Document<'a> {
+    command: &'static str,
+    in_process: bool,
+    reverse: bool,
+    flows: u32,
+    message_bytes: usize,
+    seconds: f64,
+    bytes: u64,
+    #[serde(flatten)]
+    figures: &'a Figures,
+    server_counters: Option<&'a Counters>,
+}
+
+/// Runs it.
+pub(crate) fn run(args: &StreamArgs) -> anyhow::Result<()> {
+    let (message, bytes) = (args.message, args.bytes.unwrap_or(u64::MAX));
+    let kind =
+        if args.reverse { Kind::Receive { message, bytes } } else { Kind::Send { message, bytes } };
+    let workload = Workload::new(kind, &args.run, &args.link, &args.stack)?;
+    let measured = workload.measure()?;
+    let figures = measured.figures(&kind);
+    let seconds = measured.elapsed.as_secs_f64();
+    if !net::is_stdout(args.run.json.as_deref()) {
+        let verb = if args.reverse { "received" } else { "sent" };
+        let total = units::show_bytes(measured.bytes as f64);
+        println!("{verb} {total} in {seconds:.2} s over {} flow(s)", args.run.flows);
+        print!("{}", figures::table(&figures.rows()));
+    }
+    if let Some(path) = &args.run.json {
+        let document = Document {
+            command: "stream",
+            in_process: args.run.to.is_none(),
+            reverse: args.reverse,
+            flows: args.run.flows,
+            message_bytes: message,
+            seconds,
+            bytes: measured.bytes,
+            figures: &figures,
+            server_counters: measured.server_counters(),
+        };
+        figures::write_json(path, &document)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! One thread that runs a stack to completion together with everything that uses it.
+//!
+//! A *task* owns a socket and is called when the socket can go on. Between calls the loop polls the
+//! stack, so a packet goes from the device to the task and the answer back without a switch of
+//! threads. When neither the stack nor a task has anything to do, the loop sleeps until a device is
+//! readable, a timer is due, or another thread kicks it.
+//!
+//! Limits: a task that has much to do returns [`Turn::Again`] after about [`TURN_BYTES`], so that
+//! the stack and the other tasks get their turn.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
+use std::time::Duration;
+
+use plimsoll::{Instant, ReadyQueue, Stack};
+
+/// Bytes that a task moves in one turn, about.
+pub(crate) const TURN_BYTES: usize = 512 * 1024;
+
+/// Bytes of the buffer that the tasks of a loop share.
+pub(crate) const SCRATCH_BYTES: usize = 256 * 1024;
+
+/// What a task wants next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// To be called when its waker is woken.
+    Sleep,
+    /// To be called again soon: it could go on.
+    Again,
+    /// Nothing more; it is dropped.
+    Done,
+}
+
+/// What a task finds around it.
+pub(crate) struct Around<'a> {
+    /// Wakes this task.
+    pub waker: &'a Waker,
+    /// A buffer for whatever the task reads or writes. What is in it is of no meaning.
+    pub scratch: &'a mut [u8],
+    /// Tasks to start.
+    pub spawn: &'a mut Vec<Box<dyn Task>>,
+    /// What the loop has been told by its owner.
+    pub phase: u32,
+}
+
+/// Something that runs in a loop.
+pub(crate) trait Task {
+    /// Goes on as far as it can without blocking.
+    fn run(&mut self, around: &mut Around<'_>) -> Turn;
+}
+
+struct Slot {
+    task: Box<dyn Task>,
+    waker: Waker,
+}
+
+/// The loop.
+pub(crate) struct EventLoop {
+    stack: Stack,
+    ready: ReadyQueue,
+    slots: Vec<Option<Slot>>,
+    free: Vec<usize>,
+    /// Tokens to run in the next round.
+    runnable: Vec<usize>,
+    scratch: Vec<u8>,
+    busy_poll: Duration,
+    phase: u32,
+}
+
+/// Asks a loop to stop, from any thread.
+#[derive(Clone)]
+pub(crate) struct Stopper {
+    stop: Arc<AtomicBool>,
+    stack: Stack,
+}
+
+impl Stopper {
+    /// A stopper for loops that run `stack`.
+    pub(crate) fn new(stack: &Stack) -> Stopper {
+        Stopper { stop: Arc::default(), stack: stack.clone() }
+    }
+
+    /// Asks.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.stack.kick();
+    }
+
+    /// Whether somebody has asked.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+}
+
+impl EventLoop {
+    /// A loop that runs `stack`, and polls it for `busy_poll` before it sleeps.
+    pub(crate) fn new(stack: &Stack, busy_poll: Duration) -> EventLoop {
+        EventLoop {
+            stack: stack.clone(),
+            ready: ReadyQueue::new(stack),
+            slots: Vec::new(),
+            free: Vec::new(),
+            runnable: Vec::new(),
+            scratch: vec![0; SCRATCH_BYTES],
+            busy_poll,
+            phase: 0,
+        }
+    }
+
+    /// Starts a task. It is called in the next round.
+    pub(crate) fn spawn(&mut self, task: Box<dyn Task>) {
+        let token = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        // A waker of the token's former task may still be queued; being called once too often is
+        // harmless.
+        self.slots[token] = Some(Slot { task, waker: self.ready.waker(token) });
+        self.runnable.push(token);
+    }
+
+    /// Tasks that are not done.
+    pub(crate) fn tasks(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Tells every task, by [`Around::phase`], that something has begun or ended.
+    pub(crate) fn set_phase(&mut self, phase: u32) {
+        self.phase = phase;
+        let live = self.slots.iter().enumerate().filter(|(_, slot)| slot.is_some());
+        self.runnable.extend(live.map(|(token, _)| token));
+    }
+
+    /// Runs until `done`, which is asked in every round, says so, or until `limit`.
+    pub(crate) fn run(&mut self, limit: Option<Instant>, mut done: impl FnMut(&EventLoop) -> bool) {
+        let mut idle_since = None;
+        while !done(self) {
+            let now = plimsoll::now();
+            if limit.is_some_and(|limit| now >= limit) {
+                return;
+            }
+            let polled = self.stack.poll();
+            self.ready.take(&mut self.runnable);
+            if self.run_tasks() || polled.worked {
+                idle_since = None;
+                continue;
+            }
+            if polled.ended {
+                return;
+            }
+            let since = *idle_since.get_or_insert(now);
+            if now.since(since) < self.busy_poll {
+                std::hint::spin_loop();
+                continue;
+            }
+            let until = match (polled.next, limit) {
+                (Some(next), Some(limit)) => Some(next.min(limit)),
+                (next, limit) => next.or(limit),
+            };
+            self.stack.wait(until, || !self.ready.is_empty());
+            idle_since = None;
+        }
+    }
+
+    /// Calls every task that can run; tells whether there was one.
+    fn run_tasks(&mut self) -> bool {
+        if self.runnable.is_empty() {
+            return false;
+        }
+        let mut spawn = Vec::new();
+        let mut tokens = std::mem::take(&mut self.runnable);
+        for token in tokens.drain(..) {
+            let Some(Some(slot)) = self.slots.get_mut(token) else { continue };
+            let mut around = Around {
+                waker: &slot.waker,
+                scratch: &mut self.scratch,
+                spawn: &mut spawn,
+                phase: self.phase,
+            };
+            match slot.task.run(&mut around) {
+                Turn::Sleep => {}
+                Turn::Again => slot.waker.wake_by_ref(),
+                Turn::Done => {
+                    self.slots[token] = None;
+                    self.free.push(token);
+                }
+            }
+        }
+        // The buffer of tokens is kept, so that a round allocates nothing.
+        tokens.append(&mut self.runnable);
+        self.runnable = tokens;
+        spawn.into_iter().for_each(|task| self.spawn(task));
+        true
+    }
+}

@@ -1,0 +1,88 @@
+//! `plimsoll get`: fetch a URL through the stack.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use plimsoll::{Connector, Stack};
+use serde::Serialize;
+
+use crate::args::GetArgs;
+use crate::figures::{self, Counters, Figures, per};
+use crate::http::client;
+use crate::net;
+use crate::progress::Progress;
+use crate::usage::Usage;
+
+/// How long the last packets may take once everything was received.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The JSON document.
+#[derive(Serialize)]
+struct Document<'a> {
+    command: &'static str,
+    seconds: f64,
+    bytes: u64,
+    #[serde(flatten)]
+    figures: &'a Figures,
+}
+
+/// Runs it.
+pub(crate) fn run(args: &GetArgs) -> anyhow::Result<()> {
+    let stack = net::tun_stack(&args.stack, true)?;
+    let _control = net::control(&[("stack", &stack)]);
+    let before = Usage::now();
+    let start = Instant::now();
+    let bytes = fetch(args, &stack)?;
+    let elapsed = start.elapsed().as_secs_f64();
+    let usage = Usage::now().since(before);
+    let counters: Counters =
+        stack.counters().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    stack.drain(GRACE);
+    let get = |name: &str| counters.get(name).copied();
+    let figures = Figures {
+        throughput_bits_per_s: per(bytes as f64 * 8.0, elapsed),
+        octets_per_packet: get("IpExtOutOctets")
+            .zip(get("IpOutRequests"))
+            .and_then(|(octets, packets)| per(octets as f64, packets as f64)),
+        wire_segments: get("TcpOutSegs").map(|segs| segs + get("TcpRetransSegs").unwrap_or(0)),
+        super_segments: get("plimsoll.SuperSegs"),
+        acks_per_gigabyte: get("plimsoll.AcksSent")
+            .and_then(|acks| per(acks as f64, bytes as f64 / 1e9)),
+        acks_per_s: get("plimsoll.AcksSent").and_then(|acks| per(acks as f64, elapsed)),
+        cpu_seconds: Some(usage.cpu_seconds),
+        voluntary_context_switches: usage.switches.map(|(voluntary, _)| voluntary),
+        involuntary_context_switches: usage.switches.map(|(_, involuntary)| involuntary),
+        counters,
+        ..Figures::default()
+    };
+    match &args.json {
+        Some(path) => {
+            let document = Document { command: "get", seconds: elapsed, bytes, figures: &figures };
+            figures::write_json(path, &document)
+        }
+        None => Ok(()),
+    }
+}
+
+fn fetch(args: &GetArgs, stack: &Stack) -> anyhow::Result<u64> {
+    let stream = Connector::new(stack)
+        .timeout(args.timeout)
+        .connect(args.url.addr)
+        .with_context(|| format!("cannot connect to {}", args.url.addr))?;
+    stream.set_read_timeout(Some(args.timeout))?;
+    stream.set_write_timeout(Some(args.timeout))?;
+    let mut progress = Progress::new();
+    let mut show = |done, expected| progress.bytes(done, expected);
+    let stdout = net::is_stdout(args.output.as_deref()) || args.output.is_none();
+    let mut output: Box<dyn Write> = match &args.output {
+        Some(path) if !stdout => {
+            let file = File::create(path);
+            Box::new(file.with_context(|| format!("cannot write {}", path.display()))?)
+        }
+        _ => Box::new(BufWriter::new(std::io::stdout().lock())),
+    };
+    client::get(stream, &args.url, &mut output, &mut show)
+        .with_context(|| format!("cannot fetch {}", args.url.target))
+}

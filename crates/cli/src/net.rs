@@ -1,0 +1,143 @@
+//! Stacks from flags: devices, addresses, capture, faults, settings.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use plimsoll::device::{self, Device};
+use plimsoll::{Stack, StackBuilder};
+
+use crate::args::{LinkArgs, Offload, StackArgs};
+use crate::control::server::{self, ControlSocket, Respond};
+use crate::units::FaultSpec;
+
+/// Addresses of the two stacks in one process.
+pub(crate) const CLIENT: &str = "10.0.0.1";
+/// See [`CLIENT`].
+pub(crate) const SERVER: &str = "10.0.0.2";
+
+/// The time to poll before sleeping.
+pub(crate) fn busy_poll(args: &StackArgs) -> Duration {
+    Duration::from_micros(u64::from(args.busy_poll))
+}
+
+/// An error of the command line.
+pub(crate) fn usage(message: &str) -> anyhow::Error {
+    crate::UsageError(message.to_owned()).into()
+}
+
+/// A stack on the TUN device that the flags name.
+pub(crate) fn tun_stack(args: &StackArgs, thread: bool) -> anyhow::Result<Stack> {
+    let Some(name) = &args.device else {
+        return Err(usage("--device is missing: say what to talk through, as in tun:plimsoll0"));
+    };
+    if args.address.is_empty() {
+        return Err(usage("--address is missing: give the stack one, as in 10.9.0.2/24"));
+    }
+    let device = open_tun(&name.0, args.offload)?;
+    let mut builder = Stack::builder().device(device);
+    for cidr in &args.address {
+        builder = builder.address(format!("{}/{}", cidr.address, cidr.prefix));
+    }
+    finish(builder, args, args.pcap.clone(), args.fault, thread)
+}
+
+fn open_tun(name: &str, offload: Offload) -> anyhow::Result<Device> {
+    let offloads = match offload {
+        Offload::Auto => device::tun::Offloads::Auto,
+        Offload::Off => device::tun::Offloads::Off,
+    };
+    let config = device::tun::TunConfig { name: name.to_owned(), offloads, ..Default::default() };
+    device::tun::open(config).map_err(|error| {
+        let hint = format!(
+            "run it as root, or let root make the device for this user with \
+             'ip tuntap add dev {name} mode tun vnet_hdr user $USER' and bring it up with \
+             'ip link set {name} up'"
+        );
+        anyhow!("cannot open tun device {name}: {error}; {hint}")
+    })
+}
+
+/// The two stacks of a workload in this process, client first.
+pub(crate) fn memory_stacks(
+    args: &StackArgs,
+    link: &LinkArgs,
+    thread: bool,
+) -> anyhow::Result<(Stack, Stack)> {
+    let defaults = device::memory_link::LinkConfig::default();
+    let config = device::memory_link::LinkConfig {
+        mtu: args.mtu.unwrap_or(1500),
+        rate: link.link_rate,
+        delay: link.delay.unwrap_or_default(),
+        loss: link.loss,
+        reorder: link.reorder,
+        duplicate: link.duplicate,
+        queue_limit: link.queue.unwrap_or(defaults.queue_limit),
+        seed: link.link_seed,
+        offloads: args.offload == Offload::Auto,
+        ..defaults
+    };
+    let (here, there) = device::memory_link::pair(config);
+    let client = Stack::builder().device(here).address(format!("{CLIENT}/24")).name("client");
+    let server = Stack::builder().device(there).address(format!("{SERVER}/24")).name("server");
+    // The capture shows both directions at one end; faults hit both directions at one end, too.
+    let client = finish(client, args, args.pcap.clone(), args.fault, thread)?;
+    let server = finish(server, args, None, None, thread)?;
+    Ok((client, server))
+}
+
+fn finish(
+    mut builder: StackBuilder,
+    args: &StackArgs,
+    pcap: Option<PathBuf>,
+    fault: Option<FaultSpec>,
+    thread: bool,
+) -> anyhow::Result<Stack> {
+    if let Some(mtu) = args.mtu {
+        builder = builder.mtu(mtu);
+    }
+    if let Some(path) = pcap {
+        builder = builder.pcap(path);
+    }
+    if let Some(spec) = fault {
+        builder = builder.fault(fault_config(spec));
+    }
+    for (name, value) in &args.sysctls {
+        builder = builder.sysctl(name, value);
+    }
+    builder = builder.busy_poll(busy_poll(args));
+    let built = if thread { builder.build() } else { builder.build_without_thread() };
+    built.context("cannot build the stack")
+}
+
+fn fault_config(spec: FaultSpec) -> device::fault::FaultConfig {
+    device::fault::FaultConfig {
+        loss: spec.loss,
+        reorder: spec.reorder,
+        duplicate: spec.duplicate,
+        corrupt: spec.corrupt,
+        delay: spec.delay,
+        seed: spec.seed,
+        ..Default::default()
+    }
+}
+
+/// Opens the control socket for stacks with names. Running without one is worth a warning only.
+pub(crate) fn control(stacks: &[(&str, &Stack)]) -> Option<ControlSocket> {
+    let stacks: Vec<_> =
+        stacks.iter().map(|(name, stack)| ((*name).to_owned(), (*stack).clone())).collect();
+    let respond: Arc<dyn Respond> = Arc::new(crate::answers::Stacks(stacks));
+    match server::open(respond) {
+        Ok(socket) => Some(socket),
+        Err(error) => {
+            eprintln!("plimsoll: no control socket, so nstat, sysctl and ss cannot ask: {error}");
+            None
+        }
+    }
+}
+
+/// Whether `path` is standard output.
+pub(crate) fn is_stdout(path: Option<&Path>) -> bool {
+    path == Some(Path::new("-"))
+}

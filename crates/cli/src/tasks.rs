@@ -1,0 +1,418 @@
+//! The tasks that carry a workload: senders, sinks, requesters, responders.
+//!
+//! They are used by the workloads on both sides and by the services of `serve`.
+
+use std::cell::Cell;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::rc::Rc;
+use std::task::Poll;
+
+use plimsoll::{TcpListener, TcpStream};
+
+use crate::event_loop::{Around, TURN_BYTES, Task, Turn};
+
+/// What the tasks of one loop have moved, for whoever runs the loop.
+#[derive(Default)]
+pub(crate) struct Tally {
+    /// Connections that were established.
+    pub connected: Cell<u64>,
+    /// Connections that were accepted.
+    pub accepted: Cell<u64>,
+    /// Payload bytes written.
+    pub sent: Cell<u64>,
+    /// Payload bytes read.
+    pub received: Cell<u64>,
+    /// Transactions completed.
+    pub transactions: Cell<u64>,
+    /// HTTP requests answered.
+    pub requests: Cell<u64>,
+    /// The first error of a task that measures.
+    error: Cell<Option<io::Error>>,
+    failed: Cell<bool>,
+    tolerant: bool,
+}
+
+impl Tally {
+    /// A tally for services: a connection that fails is its peer's loss.
+    pub(crate) fn tolerant() -> Tally {
+        Tally { tolerant: true, ..Tally::default() }
+    }
+
+    /// Notes that a connection has failed.
+    pub(crate) fn fail(&self, error: io::Error) {
+        if !self.tolerant {
+            self.fatal(error);
+        }
+    }
+
+    /// Keeps the first error that ends everything.
+    pub(crate) fn fatal(&self, error: io::Error) {
+        if !self.failed.replace(true) {
+            self.error.set(Some(error));
+        }
+    }
+
+    /// Whether a task has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.get()
+    }
+
+    /// The first error, once.
+    pub(crate) fn take_error(&self) -> Option<io::Error> {
+        self.error.take()
+    }
+}
+
+/// Adds to a counter.
+pub(crate) fn add(cell: &Cell<u64>, amount: u64) {
+    cell.set(cell.get() + amount);
+}
+
+/// How a step of a task ended: it goes on, or the whole task does something else.
+pub(crate) enum Step<T> {
+    /// It went on.
+    Went(T),
+    /// It would block; the waker is registered.
+    Blocked,
+    /// The peer has ended the stream.
+    Ended,
+    /// It failed.
+    Failed(io::Error),
+}
+
+/// Reads what is there; registers the waker if there is nothing.
+pub(crate) fn read(stream: &TcpStream, around: &mut Around<'_>, limit: usize) -> Step<usize> {
+    let limit = limit.min(around.scratch.len());
+    loop {
+        match (&*stream).read(&mut around.scratch[..limit]) {
+            Ok(0) => return Step::Ended,
+            Ok(count) => return Step::Went(count),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                if !stream.poll_readable(around.waker) {
+                    return Step::Blocked;
+                }
+            }
+            Err(error) => return Step::Failed(error),
+        }
+    }
+}
+
+/// Writes up to `count` bytes of the scratch buffer; registers the waker if nothing fits.
+pub(crate) fn write(stream: &TcpStream, around: &mut Around<'_>, count: usize) -> Step<usize> {
+    let count = count.min(around.scratch.len());
+    loop {
+        match (&*stream).write(&around.scratch[..count]) {
+            Ok(count) => return Step::Went(count),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                if !stream.poll_writable(around.waker) {
+                    return Step::Blocked;
+                }
+            }
+            Err(error) => return Step::Failed(error),
+        }
+    }
+}
+
+/// Accepts connections and starts a task for each.
+pub(crate) struct Acceptor<F> {
+    /// The listener, non-blocking.
+    pub listener: TcpListener,
+    /// Makes the task of a connection.
+    pub start: F,
+    /// Where to count.
+    pub tally: Rc<Tally>,
+}
+
+impl<F: FnMut(TcpStream) -> Box<dyn Task>> Task for Acceptor<F> {
+    fn run(&mut self, around: &mut Around<'_>) -> Turn {
+        for _ in 0..64 {
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    add(&self.tally.accepted, 1);
+                    if stream.set_nonblocking(true).is_ok() {
+                        around.spawn.push((self.start)(stream));
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if !self.listener.poll_acceptable(around.waker) {
+                        return Turn::Sleep;
+                    }
+                }
+                Err(error) => {
+                    self.tally.fatal(error);
+                    return Turn::Done;
+                }
+            }
+        }
+        Turn::Again
+    }
+}
+
+/// Reads everything and forgets it; closes when the peer has ended.
+pub(crate) struct Sink {
+    /// The connection.
+    pub stream: TcpStream,
+    /// The phase in which it stops although more may come.
+    pub stop_phase: u32,
+    /// Where to count.
+    pub tally: Rc<Tally>,
+}
+
+impl Task for Sink {
+    fn run(&mut self, around: &mut Around<'_>) -> Turn {
+        if around.phase >= self.stop_phase {
+            return Turn::Done;
+        }
+        let mut moved = 0;
+        while moved < TURN_BYTES {
+            match read(&self.stream, around, usize::MAX) {
+                Step::Went(count) => {
+                    add(&self.tally.received, count as u64);
+                    moved += count;
+                }
+                Step::Blocked => return Turn::Sleep,
+                Step::Ended => return Turn::Done,
+                Step::Failed(error) => {
+                    self.tally.fail(error);
+                    return Turn::Done;
+                }
+            }
+        }
+        Turn::Again
+    }
+}
+
+/// Writes until it is told to stop or has written its bytes, then ends its direction and waits for
+/// the peer to end the other.
+pub(crate) struct Source {
+    /// The connection.
+    pub stream: TcpStream,
+    /// Bytes of one write.
+    pub message: usize,
+    /// Bytes that are still to be written; `u64::MAX` is no limit.
+    pub left: u64,
+    /// The phase in which it stops.
+    pub stop_phase: u32,
+    /// Whether its direction has ended.
+    pub ended: bool,
+    /// Where to count.
+    pub tally: Rc<Tally>,
+}
+
+impl Source {
+    /// Writes without end.
+    pub(crate) fn endless(stream: TcpStream, message: usize, tally: Rc<Tally>) -> Source {
+        Source { stream, message, left: u64::MAX, stop_phase: u32::MAX, ended: false, tally }
+    }
+
+    fn fail(&self, error: io::Error) -> Turn {
+        self.tally.fail(error);
+        Turn::Done
+    }
+}
+
+impl Task for Source {
+    fn run(&mut self, around: &mut Around<'_>) -> Turn {
+        let mut moved = 0;
+        while moved < TURN_BYTES && !self.ended {
+            if around.phase >= self.stop_phase || self.left == 0 {
+                self.ended = true;
+                if let Err(error) = self.stream.shutdown(Shutdown::Write) {
+                    return self.fail(error);
+                }
+                break;
+            }
+            let want = (self.message as u64).min(self.left) as usize;
+            match write(&self.stream, around, want) {
+                Step::Went(count) => {
+                    add(&self.tally.sent, count as u64);
+                    if self.left != u64::MAX {
+                        self.left -= count as u64;
+                    }
+                    moved += count;
+                }
+                Step::Blocked => return Turn::Sleep,
+                Step::Ended => return Turn::Done,
+                Step::Failed(error) => return self.fail(error),
+            }
+        }
+        if !self.ended {
+            return Turn::Again;
+        }
+        // What the peer sends is thrown away; its end means that it has read everything.
+        loop {
+            match read(&self.stream, around, usize::MAX) {
+                Step::Went(_) => {}
+                Step::Blocked => return Turn::Sleep,
+                Step::Ended => return Turn::Done,
+                Step::Failed(error) => return self.fail(error),
+            }
+        }
+    }
+}
+
+/// Sends back what it reads.
+pub(crate) struct Echo {
+    stream: TcpStream,
+    /// What was read and not yet taken back.
+    pending: Vec<u8>,
+    at: usize,
+    tally: Rc<Tally>,
+}
+
+/// Bytes that an echo keeps at most.
+const ECHO_BYTES: usize = 64 * 1024;
+
+impl Echo {
+    /// Echoes on `stream`.
+    pub(crate) fn new(stream: TcpStream, tally: Rc<Tally>) -> Echo {
+        Echo { stream, pending: Vec::new(), at: 0, tally }
+    }
+}
+
+impl Task for Echo {
+    fn run(&mut self, around: &mut Around<'_>) -> Turn {
+        let mut moved = 0;
+        while moved < TURN_BYTES {
+            if self.at < self.pending.len() {
+                match (&self.stream).write(&self.pending[self.at..]) {
+                    Ok(count) => {
+                        self.at += count;
+                        add(&self.tally.sent, count as u64);
+                    }
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        if !self.stream.poll_writable(around.waker) {
+                            return Turn::Sleep;
+                        }
+                    }
+                    Err(_) => return Turn::Done,
+                }
+                continue;
+            }
+            // An idle connection keeps no buffer.
+            self.pending = Vec::new();
+            self.at = 0;
+            match read(&self.stream, around, ECHO_BYTES) {
+                Step::Went(count) => {
+                    add(&self.tally.received, count as u64);
+                    self.pending.extend_from_slice(&around.scratch[..count]);
+                    moved += count;
+                }
+                Step::Blocked => return Turn::Sleep,
+                Step::Ended | Step::Failed(_) => return Turn::Done,
+            }
+        }
+        Turn::Again
+    }
+}
+
+/// Answers requests of a fixed size with responses of a fixed size.
+pub(crate) struct Responder {
+    /// The connection.
+    pub stream: TcpStream,
+    /// Bytes of a request.
+    pub request: usize,
+    /// Bytes of a response.
+    pub response: usize,
+    /// Bytes of the present request that have arrived.
+    pub got: usize,
+    /// Bytes of responses that are still to be written.
+    pub owed: usize,
+    /// Whether it closes after one response.
+    pub once: bool,
+    /// Where to count.
+    pub tally: Rc<Tally>,
+}
+
+impl Responder {
+    /// Answers on `stream`.
+    pub(crate) fn new(
+        stream: TcpStream,
+        (request, response): (usize, usize),
+        once: bool,
+        tally: Rc<Tally>,
+    ) -> Responder {
+        Responder { stream, request, response, got: 0, owed: 0, once, tally }
+    }
+}
+
+impl Task for Responder {
+    fn run(&mut self, around: &mut Around<'_>) -> Turn {
+        let mut moved = 0;
+        while moved < TURN_BYTES {
+            if self.owed > 0 {
+                match write(&self.stream, around, self.owed) {
+                    Step::Went(count) => {
+                        self.owed -= count;
+                        moved += count;
+                        add(&self.tally.sent, count as u64);
+                    }
+                    Step::Blocked => return Turn::Sleep,
+                    Step::Ended | Step::Failed(_) => return Turn::Done,
+                }
+                if self.owed == 0 {
+                    add(&self.tally.transactions, 1);
+                    if self.once {
+                        return Turn::Done;
+                    }
+                }
+                continue;
+            }
+            // A client that pipelines is answered one request at a time.
+            match read(&self.stream, around, self.request - self.got) {
+                Step::Went(count) => {
+                    add(&self.tally.received, count as u64);
+                    moved += count;
+                    self.got += count;
+                    if self.got == self.request {
+                        self.got = 0;
+                        self.owed = self.response;
+                    }
+                }
+                Step::Blocked => return Turn::Sleep,
+                Step::Ended | Step::Failed(_) => return Turn::Done,
+            }
+        }
+        Turn::Again
+    }
+}
+
+/// Waits for a connection, then becomes another task.
+pub(crate) struct Connecting<F> {
+    /// The connection, not yet established.
+    pub stream: Option<TcpStream>,
+    /// Makes the task.
+    pub then: F,
+    /// The task, once it is made.
+    pub next: Option<Box<dyn Task>>,
+    /// The phase from which on the task may run.
+    pub start_phase: u32,
+    /// Where to count.
+    pub tally: Rc<Tally>,
+}
+
+impl<F: FnMut(TcpStream) -> Box<dyn Task>> Task for Connecting<F> {
+    fn run(&mut self, around: &mut Around<'_>) -> Turn {
+        if let Some(stream) = self.stream.take() {
+            match stream.poll_connected(around.waker) {
+                Poll::Pending => {
+                    self.stream = Some(stream);
+                    return Turn::Sleep;
+                }
+                Poll::Ready(Err(error)) => {
+                    self.tally.fail(error);
+                    return Turn::Done;
+                }
+                Poll::Ready(Ok(())) => {
+                    add(&self.tally.connected, 1);
+                    self.next = Some((self.then)(stream));
+                }
+            }
+        }
+        match &mut self.next {
+            Some(next) if around.phase >= self.start_phase => next.run(around),
+            _ => Turn::Sleep,
+        }
+    }
+}

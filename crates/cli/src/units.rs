@@ -1,0 +1,312 @@
+//! Parsers for what people type: sizes, rates, times, fractions, addresses with a prefix.
+//!
+//! Every parser names what it did not understand and shows one example that it would take. They
+//! are used by clap as value parsers, so their messages end up behind the name of the flag.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Splits `text` into a number and the letters behind it.
+fn split_number(text: &str) -> Result<(f64, &str), String> {
+    let text = text.trim();
+    let end =
+        text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let number: f64 = digits
+        .replace('_', "")
+        .parse()
+        .map_err(|_| format!("'{text}' does not begin with a number"))?;
+    Ok((number, unit.trim()))
+}
+
+/// A number of bytes: `16384`, `16k`, `16KiB`, `1.5M`, `1GiB`, `10GB`.
+///
+/// A single letter and the `iB` forms are powers of 1024, the `B` forms powers of 1000.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let (number, unit) = split_number(text)?;
+    let factor: f64 = match unit {
+        "" | "B" | "b" => 1.0,
+        "k" | "K" | "Ki" | "KiB" | "kiB" => 1024.0,
+        "m" | "M" | "Mi" | "MiB" => 1024.0 * 1024.0,
+        "g" | "G" | "Gi" | "GiB" => 1024.0 * 1024.0 * 1024.0,
+        "kB" | "KB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        _ => return Err(format!("unknown unit '{unit}' of a size; try 16384, 16K or 1GiB")),
+    };
+    let bytes = number * factor;
+    if bytes > 1e18 {
+        return Err(format!("'{text}' is larger than any transfer"));
+    }
+    Ok(bytes.round() as u64)
+}
+
+/// A number of bytes that fits into memory and is at least 1.
+pub(crate) fn buffer_size(text: &str) -> Result<usize, String> {
+    match size(text)? {
+        0 => Err("must be at least 1 byte".into()),
+        bytes if bytes > 1 << 30 => Err("must be at most 1GiB".into()),
+        bytes => Ok(bytes as usize),
+    }
+}
+
+/// A link rate in bits per second: `10gbit`, `1.5Gbit/s`, `100M`, `1000000`.
+pub(crate) fn rate(text: &str) -> Result<u64, String> {
+    let (number, unit) = split_number(text)?;
+    let lower = unit.to_ascii_lowercase();
+    let plain = lower.strip_suffix("/s").or(lower.strip_suffix("ps")).unwrap_or(&lower);
+    let factor: f64 = match plain {
+        "" | "bit" => 1.0,
+        "k" | "kb" | "kbit" => 1e3,
+        "m" | "mb" | "mbit" => 1e6,
+        "g" | "gb" | "gbit" => 1e9,
+        _ => return Err(format!("unknown unit '{unit}' of a rate; try 10gbit or 100mbit")),
+    };
+    let bits = number * factor;
+    if !(1.0..=1e15).contains(&bits) {
+        return Err(format!("'{text}' is not a usable rate; try 10gbit"));
+    }
+    Ok(bits as u64)
+}
+
+/// A length of time: `3`, `3s`, `250ms`, `50us`, `2m`. A bare number is seconds.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    timed(text, 1.0)
+}
+
+/// A delay: as [`duration`], but a bare number is milliseconds, as for `tc netem`.
+pub(crate) fn delay(text: &str) -> Result<Duration, String> {
+    timed(text, 1e-3)
+}
+
+fn timed(text: &str, bare: f64) -> Result<Duration, String> {
+    let (number, unit) = split_number(text)?;
+    let factor = match unit {
+        "" => bare,
+        "s" | "sec" => 1.0,
+        "ms" => 1e-3,
+        "us" | "µs" => 1e-6,
+        "ns" => 1e-9,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("unknown unit '{unit}' of a time; try 3s, 250ms or 50us")),
+    };
+    Duration::try_from_secs_f64(number * factor)
+        .ok()
+        .filter(|time| time.as_secs() < 1 << 31)
+        .ok_or_else(|| format!("'{text}' is too long a time"))
+}
+
+/// A length of time above zero.
+pub(crate) fn run_time(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("must be longer than zero; try 3s".into()),
+        time => Ok(time),
+    }
+}
+
+/// A share from 0 to 1: `0.02` or `2%`.
+pub(crate) fn fraction(text: &str) -> Result<f64, String> {
+    let (number, unit) = split_number(text)?;
+    let value = match unit {
+        "" => number,
+        "%" => number / 100.0,
+        _ => return Err(format!("'{text}' is not a share; try 0.02 or 2%")),
+    };
+    if !(0.0..=1.0).contains(&value) {
+        return Err(format!("'{text}' is not between 0 and 1; try 0.02 or 2%"));
+    }
+    Ok(value)
+}
+
+/// An address with the length of its prefix, as in `10.0.0.2/24` or `fd00::2/64`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cidr {
+    /// The address of the stack.
+    pub address: IpAddr,
+    /// Leading bits that name the network.
+    pub prefix: u8,
+}
+
+impl std::str::FromStr for Cidr {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Cidr, String> {
+        let (address, prefix) = text
+            .split_once('/')
+            .ok_or_else(|| format!("'{text}' has no prefix length; try {text}/24"))?;
+        let address: IpAddr = address
+            .parse()
+            .map_err(|_| format!("'{address}' is not an IPv4 or IPv6 address; try 10.0.0.2/24"))?;
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = prefix
+            .parse()
+            .ok()
+            .filter(|&prefix| prefix <= longest)
+            .ok_or_else(|| format!("'/{prefix}' is not a prefix length from 0 to {longest}"))?;
+        Ok(Cidr { address, prefix })
+    }
+}
+
+/// `NAME=VALUE` of a sysctl.
+pub(crate) fn assignment(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() => {
+            Ok((name.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err(format!("'{text}' is not NAME=VALUE; try net.ipv4.tcp_sack=0")),
+    }
+}
+
+/// Request and response size of an rr workload: `1,1`, `4096,4096`, `128` (both).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RequestResponse {
+    /// Bytes of a request.
+    pub request: usize,
+    /// Bytes of a response.
+    pub response: usize,
+}
+
+impl std::str::FromStr for RequestResponse {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<RequestResponse, String> {
+        let (request, response) = text.split_once(',').unwrap_or((text, text));
+        Ok(RequestResponse { request: buffer_size(request)?, response: buffer_size(response)? })
+    }
+}
+
+/// What `--fault` asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct FaultSpec {
+    /// Share of packets dropped.
+    pub loss: f64,
+    /// Share of packets that later ones overtake.
+    pub reorder: f64,
+    /// Share of packets sent twice.
+    pub duplicate: f64,
+    /// Share of packets with a flipped bit.
+    pub corrupt: f64,
+    /// Extra delay of every packet.
+    pub delay: Duration,
+    /// Seed of the dice.
+    pub seed: u64,
+}
+
+impl std::str::FromStr for FaultSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<FaultSpec, String> {
+        let mut spec = FaultSpec { seed: 1, ..FaultSpec::default() };
+        for item in text.split(',').filter(|item| !item.trim().is_empty()) {
+            let (name, value) = item.split_once('=').ok_or_else(|| {
+                format!("'{item}' is not NAME=VALUE; try loss=0.02,reorder=0.02,seed=1")
+            })?;
+            match name.trim() {
+                "loss" => spec.loss = fraction(value)?,
+                "reorder" => spec.reorder = fraction(value)?,
+                "duplicate" => spec.duplicate = fraction(value)?,
+                "corrupt" => spec.corrupt = fraction(value)?,
+                "delay" => spec.delay = delay(value)?,
+                "seed" => {
+                    spec.seed =
+                        value.trim().parse().map_err(|_| format!("'{value}' is not a seed"))?;
+                }
+                other => {
+                    return Err(format!(
+                        "unknown fault '{other}'; known: loss, reorder, duplicate, corrupt, delay, \
+                         seed"
+                    ));
+                }
+            }
+        }
+        Ok(spec)
+    }
+}
+
+/// `bytes` with a binary unit, for people.
+pub(crate) fn show_bytes(bytes: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{value:.0} B") } else { format!("{value:.2} {}", units[unit]) }
+}
+
+/// `bits` per second with a decimal unit, for people.
+pub(crate) fn show_rate(bits: f64) -> String {
+    let (value, unit) = match bits {
+        bits if bits >= 1e9 => (bits / 1e9, "Gbit/s"),
+        bits if bits >= 1e6 => (bits / 1e6, "Mbit/s"),
+        bits if bits >= 1e3 => (bits / 1e3, "kbit/s"),
+        bits => (bits, "bit/s"),
+    };
+    format!("{value:.2} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("16384"), Ok(16384));
+        assert_eq!(size("16k"), Ok(16384));
+        assert_eq!(size("1GiB"), Ok(1 << 30));
+        assert_eq!(size("1.5K"), Ok(1536));
+        assert_eq!(size("2MB"), Ok(2_000_000));
+        assert!(size("12 parsecs").unwrap_err().contains("parsecs"));
+        assert!(size("-1").is_err());
+        assert!(buffer_size("0").is_err());
+    }
+
+    #[test]
+    fn rates_and_times() {
+        assert_eq!(rate("10gbit"), Ok(10_000_000_000));
+        assert_eq!(rate("100Mbit/s"), Ok(100_000_000));
+        assert_eq!(rate("100Mbps"), Ok(100_000_000));
+        assert!(rate("0").is_err());
+        assert_eq!(duration("3"), Ok(Duration::from_secs(3)));
+        assert_eq!(delay("3"), Ok(Duration::from_millis(3)));
+        assert_eq!(delay("50us"), Ok(Duration::from_micros(50)));
+        assert!(run_time("0").is_err());
+        assert!(duration("3 weeks").is_err());
+    }
+
+    #[test]
+    fn fractions() {
+        assert_eq!(fraction("0.02"), Ok(0.02));
+        assert_eq!(fraction("2%"), Ok(0.02));
+        assert!(fraction("2").unwrap_err().contains("between 0 and 1"));
+    }
+
+    #[test]
+    fn addresses() {
+        let cidr: Cidr = "10.0.0.2/24".parse().unwrap();
+        assert_eq!((cidr.address.to_string().as_str(), cidr.prefix), ("10.0.0.2", 24));
+        assert!("10.0.0.2".parse::<Cidr>().unwrap_err().contains("10.0.0.2/24"));
+        assert!("10.0.0.2/33".parse::<Cidr>().is_err());
+        assert!("fd00::2/64".parse::<Cidr>().is_ok());
+        assert!("host/24".parse::<Cidr>().is_err());
+    }
+
+    #[test]
+    fn faults() {
+        let spec: FaultSpec = "loss=0.02,reorder=2%,duplicate=0.01,seed=7".parse().unwrap();
+        assert_eq!((spec.loss, spec.reorder, spec.duplicate, spec.seed), (0.02, 0.02, 0.01, 7));
+        assert!("lost=1".parse::<FaultSpec>().unwrap_err().contains("known:"));
+        assert!("loss=2".parse::<FaultSpec>().is_err());
+    }
+
+    #[test]
+    fn request_response() {
+        let both: RequestResponse = "128".parse().unwrap();
+        assert_eq!((both.request, both.response), (128, 128));
+        let two: RequestResponse = "1,4096".parse().unwrap();
+        assert_eq!((two.request, two.response), (1, 4096));
+        assert!("0,1".parse::<RequestResponse>().is_err());
+    }
+}

@@ -1,0 +1,197 @@
+//! The program as people meet it: exit codes, messages, documents.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn plimsoll(line: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_plimsoll")).args(line.split_whitespace()).output().unwrap()
+}
+
+fn failure(line: &str, code: i32) -> String {
+    let output = plimsoll(line);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{line}: {text}");
+    text
+}
+
+fn document(line: &str) -> Value {
+    let output = plimsoll(line);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{line}: {errors}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The vocabulary that every document with figures has.
+const FIGURES: [&str; 16] = [
+    "throughput_bits_per_s",
+    "transactions_per_s",
+    "packets_per_transaction",
+    "octets_per_packet",
+    "wire_segments",
+    "super_segments",
+    "acks_per_gigabyte",
+    "acks_per_s",
+    "cpu_seconds",
+    "cpu_ns_per_transaction",
+    "voluntary_context_switches",
+    "involuntary_context_switches",
+    "context_switches_per_transaction",
+    "backlog_drops",
+    "latency_us",
+    "counters",
+];
+
+fn has_figures(document: &Value) {
+    for name in FIGURES {
+        assert!(document.get(name).is_some(), "{name} is missing");
+    }
+    assert!(document["counters"]["IpOutRequests"].as_u64().unwrap() > 0);
+    assert!(document["cpu_seconds"].as_f64().unwrap() >= 0.0);
+    assert!(document["backlog_drops"].is_null());
+}
+
+#[test]
+fn usage_errors() {
+    for (line, part) in [
+        ("", "Usage"),
+        ("sail", "unrecognized subcommand"),
+        ("stream --speed 3", "--speed"),
+        ("stream -m 0", "at least 1 byte"),
+        ("stream --link-rate fast", "10gbit"),
+        ("serve echo:7", "--device is missing"),
+        ("serve --device tun:t echo:7", "--address is missing"),
+        ("serve --device tun:t --address 10.0.0.2/24", "SERVICE"),
+        ("stream --device tun:t --address 10.0.0.2/24", "--to"),
+        ("get http://10.0.0.1/", "--device is missing"),
+        ("get 10.0.0.1", "http://"),
+    ] {
+        let text = failure(line, 2);
+        assert!(text.contains(part), "{line}: {text}");
+    }
+}
+
+#[test]
+fn run_time_errors() {
+    let line = "serve --device tun:t --address 10.0.0.2/24 http:80:/does/not/exist";
+    assert!(failure(line, 1).contains("/does/not/exist"));
+    assert!(failure("nstat --pid 4294967295", 1).contains("not a plimsoll"));
+    assert!(failure("stream -n 1 --sysctl net.ipv4.tcp_sock=1", 1).contains("net.ipv4.tcp_sock"));
+    assert!(failure("stream -n 1 --pcap /does/not/exist.pcapng", 1).contains("exist.pcapng"));
+}
+
+#[test]
+fn stream_in_one_process() {
+    for extra in ["", "--reverse", "--threads", "--reverse --threads", "--offload off --mtu 1280"] {
+        let text = document(&format!("stream -n 1MiB -P 2 --json - {extra}"));
+        has_figures(&text);
+        assert_eq!(text["bytes"], 2 << 20, "{extra}");
+        assert_eq!(text["flows"], 2);
+        assert!(text["throughput_bits_per_s"].as_f64().unwrap() > 0.0);
+        assert!(text["transactions_per_s"].is_null());
+        assert!(text["latency_us"].is_null());
+        assert!(text["wire_segments"].as_u64().unwrap() >= (2 << 20) / 65_535);
+    }
+}
+
+#[test]
+fn transactions_in_one_process() {
+    for (command, extra) in [("rr", ""), ("rr", "--threads"), ("crr", ""), ("crr", "--threads")] {
+        let text = document(&format!("{command} -r 100,3000 -n 20 -P 3 --json - {extra}"));
+        has_figures(&text);
+        assert_eq!(text["transactions"], 60, "{command} {extra}");
+        assert!(text["packets_per_transaction"].as_f64().unwrap() >= 1.0);
+        assert!(text["latency_us"]["p50"].as_f64().unwrap() > 0.0);
+        assert!(text["throughput_bits_per_s"].is_null());
+    }
+}
+
+#[test]
+fn a_bad_link() {
+    let line = "stream -n 256KiB --loss 2% --reorder 1% --duplicate 1% --delay 100us --json -";
+    assert_eq!(document(line)["bytes"], 256 << 10);
+    let line = "stream -n 256KiB --fault loss=0.02,reorder=0.02,seed=3 --json -";
+    assert_eq!(document(line)["bytes"], 256 << 10);
+    let line = "stream -n 256KiB --link-rate 1gbit --json -";
+    assert_eq!(document(line)["bytes"], 256 << 10);
+}
+
+#[test]
+fn idle_connections() {
+    let text = document("idle -n 300 --json -");
+    assert_eq!(text["connections"], 300);
+    assert!(text["client_bytes_per_connection"].as_f64().unwrap() > 0.0);
+    assert!(text["server_bytes_per_connection"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_table_for_people() {
+    let output = plimsoll("rr -n 10");
+    let text = String::from_utf8(output.stdout).unwrap();
+    for label in ["transactions/s", "latency", "packets out", "octets/packet", "CPU", "switches"] {
+        assert!(text.contains(label), "{label}: {text}");
+    }
+}
+
+#[test]
+fn capture_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.pcapng");
+    let line = format!("stream -n 64KiB --json - --pcap {}", path.display());
+    document(&line);
+    let data = std::fs::read(path).unwrap();
+    // The magic number of a section header block.
+    assert_eq!(&data[..4], &[0x0a, 0x0d, 0x0d, 0x0a]);
+    assert!(data.len() > 64 << 10);
+}
+
+#[test]
+fn manual_and_completions() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = plimsoll(&format!("man {}", dir.path().display()));
+    assert!(output.status.success());
+    let page = std::fs::read_to_string(dir.path().join("plimsoll-serve.1")).unwrap();
+    assert!(page.contains("SERVICE"));
+    for shell in ["bash", "zsh", "fish"] {
+        let output = plimsoll(&format!("completions {shell}"));
+        assert!(output.status.success());
+        assert!(String::from_utf8(output.stdout).unwrap().contains("plimsoll"));
+    }
+    let help = String::from_utf8(plimsoll("--help").stdout).unwrap();
+    for command in ["stream", "rr", "crr", "idle", "serve", "get", "nstat", "sysctl", "ss"] {
+        assert!(help.contains(&format!("  {command} ")), "{command}: {help}");
+    }
+}
+
+#[test]
+fn a_running_process_answers() {
+    let runtime = tempfile::tempdir().unwrap();
+    let run = |line: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        command.args(line.split_whitespace()).env("XDG_RUNTIME_DIR", runtime.path());
+        command
+    };
+    let mut child =
+        run("stream -l 600").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let ask = |line: &str| run(&format!("{line} --pid {}", child.id())).output().unwrap();
+    // The first question may come before the socket is there.
+    let first = loop {
+        let output = ask("nstat --json IpOutRequests");
+        if output.status.success() {
+            break output;
+        }
+        std::thread::yield_now();
+    };
+    let stacks: Value = serde_json::from_slice(&first.stdout).unwrap();
+    assert_eq!(stacks[0]["stack"], "client");
+    let text = |line: &str| String::from_utf8(ask(line).stdout).unwrap();
+    assert!(text("ss -a").contains("LISTEN"));
+    assert!(text("sysctl net.ipv4.tcp_sack").contains("net.ipv4.tcp_sack = 1"));
+    assert!(text("sysctl net.ipv4.tcp_sack=0").contains("net.ipv4.tcp_sack = 0"));
+    let refused = ask("sysctl net.ipv4.tcp_sock");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("no such setting"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

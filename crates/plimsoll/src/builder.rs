@@ -1,0 +1,237 @@
+//! How a stack is put together.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use plimsoll_stack::device::{self, Device};
+use plimsoll_stack::{InterfaceConfig, Stack as Core, StackConfig, StackError};
+
+use crate::stack::Stack;
+
+/// Builds a [`Stack`].
+///
+/// A device and the calls after it, up to the next device, make one interface. Nothing is checked
+/// before one of the `build` methods; their errors name the field that is wrong.
+///
+/// ```
+/// use plimsoll::{Stack, device};
+/// let (device, _peer) = device::memory_link::pair(Default::default());
+/// let stack = Stack::builder()
+///     .device(device)
+///     .address("10.0.0.1/24")
+///     .address("fd00::1/64")
+///     .mtu(1400)
+///     .sysctl("net.ipv4.tcp_sack", "0")
+///     .build()?;
+/// # Ok::<(), plimsoll::BuildError>(())
+/// ```
+#[derive(Default)]
+#[must_use]
+pub struct StackBuilder {
+    interfaces: Vec<Interface>,
+    sysctls: Vec<(String, String)>,
+    seed: Option<u64>,
+    busy_poll: Duration,
+    name: Option<String>,
+    misplaced: Option<&'static str>,
+}
+
+struct Interface {
+    device: Device,
+    addresses: Vec<String>,
+    mtu: Option<u16>,
+    pcap: Option<PathBuf>,
+    fault: Option<device::fault::FaultConfig>,
+}
+
+/// Why a stack could not be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// No device was given.
+    #[error("device: a stack needs at least one")]
+    NoDevice,
+    /// Something that belongs to a device was set before any device.
+    #[error("{0}: set it after the device that it belongs to")]
+    Misplaced(&'static str),
+    /// An address is not an IP address with a prefix length.
+    #[error("address: '{0}' is not an IP address with a prefix length, as in 10.0.0.1/24")]
+    Address(String),
+    /// A setting is unknown, or cannot have that value.
+    #[error("sysctl: {0}")]
+    Sysctl(#[from] plimsoll_stack::SysctlError),
+    /// The capture file cannot be written.
+    #[error("pcap: cannot write {path}: {error}")]
+    Pcap {
+        /// The file.
+        path: PathBuf,
+        /// What happened.
+        error: std::io::Error,
+    },
+    /// The system gave no random numbers.
+    #[error("seed: the system gives no random numbers: {0}")]
+    Random(getrandom::Error),
+    /// The thread could not be started.
+    #[error("thread: cannot start it: {0}")]
+    Thread(std::io::Error),
+    /// The stack refuses its configuration.
+    #[error(transparent)]
+    Stack(#[from] StackError),
+}
+
+impl StackBuilder {
+    /// A builder with no device yet.
+    pub fn new() -> StackBuilder {
+        StackBuilder::default()
+    }
+
+    /// Adds a device.
+    pub fn device(mut self, device: Device) -> StackBuilder {
+        let addresses = Vec::new();
+        self.interfaces.push(Interface { device, addresses, mtu: None, pcap: None, fault: None });
+        self
+    }
+
+    /// Gives the last device an address with its prefix length, as in `10.0.0.1/24`. A device may
+    /// have several.
+    pub fn address(self, address: impl Into<String>) -> StackBuilder {
+        let address = address.into();
+        self.interface("address", |interface| interface.addresses.push(address))
+    }
+
+    /// Sets the MTU of the last device below what it allows.
+    pub fn mtu(self, mtu: u16) -> StackBuilder {
+        self.interface("mtu", |interface| interface.mtu = Some(mtu))
+    }
+
+    /// Captures all packets of the last device into a pcapng file.
+    pub fn pcap(self, path: impl Into<PathBuf>) -> StackBuilder {
+        let path = path.into();
+        self.interface("pcap", |interface| interface.pcap = Some(path))
+    }
+
+    /// Hurts packets of the last device on their way.
+    pub fn fault(self, fault: device::fault::FaultConfig) -> StackBuilder {
+        self.interface("fault", |interface| interface.fault = Some(fault))
+    }
+
+    /// Changes a setting of the stack by Linux's name.
+    pub fn sysctl(mut self, name: impl Into<String>, value: impl Into<String>) -> StackBuilder {
+        self.sysctls.push((name.into(), value.into()));
+        self
+    }
+
+    /// Fixes what is random otherwise: initial sequence numbers, ports, table keys. For tests; with
+    /// a known seed a stranger can guess sequence numbers.
+    pub fn seed(mut self, seed: u64) -> StackBuilder {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Polls the devices for up to this time before sleeping. It saves the wake-up when packets
+    /// follow each other closely, and costs a CPU that does nothing else. Zero is off.
+    pub fn busy_poll(mut self, time: Duration) -> StackBuilder {
+        self.busy_poll = time;
+        self
+    }
+
+    /// Names the stack's thread; `softirq` unless set.
+    pub fn name(mut self, name: impl Into<String>) -> StackBuilder {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Builds the stack and starts its softirq thread.
+    ///
+    /// # Errors
+    /// If a field is wrong, or the device, the capture file or the thread cannot be had.
+    pub fn build(self) -> Result<Stack, BuildError> {
+        let name = self.name.clone().unwrap_or_else(|| "softirq".into());
+        let busy_poll = self.busy_poll;
+        Stack::run(self.core()?, busy_poll, Some(name)).map_err(BuildError::Thread)
+    }
+
+    /// Builds the stack; the caller's loop runs it with [`Stack::poll`] and [`Stack::wait`].
+    ///
+    /// # Errors
+    /// If a field is wrong, or the device or the capture file cannot be had.
+    pub fn build_without_thread(self) -> Result<Stack, BuildError> {
+        let busy_poll = self.busy_poll;
+        Stack::run(self.core()?, busy_poll, None).map_err(BuildError::Thread)
+    }
+
+    fn interface(mut self, field: &'static str, change: impl FnOnce(&mut Interface)) -> Self {
+        match self.interfaces.last_mut() {
+            Some(interface) => change(interface),
+            None => self.misplaced = Some(field),
+        }
+        self
+    }
+
+    fn core(self) -> Result<std::sync::Arc<Core>, BuildError> {
+        if let Some(field) = self.misplaced {
+            return Err(BuildError::Misplaced(field));
+        }
+        if self.interfaces.is_empty() {
+            return Err(BuildError::NoDevice);
+        }
+        let (secret, seed) = secrets(self.seed)?;
+        let interfaces =
+            self.interfaces.into_iter().map(Interface::config).collect::<Result<_, _>>()?;
+        let config = StackConfig { interfaces, secret, seed, ..StackConfig::default() };
+        let core = Core::new(config)?;
+        for (name, value) in &self.sysctls {
+            core.sysctl().set(name, value)?;
+        }
+        Ok(core)
+    }
+}
+
+impl Interface {
+    fn config(self) -> Result<InterfaceConfig, BuildError> {
+        let addresses =
+            self.addresses.iter().map(|address| parse(address)).collect::<Result<_, _>>()?;
+        let mut device = self.device;
+        if let Some(fault) = self.fault {
+            device = device::fault::wrap(device, fault);
+        }
+        // Outermost, so that the capture shows what the stack sends and sees.
+        if let Some(path) = self.pcap {
+            device = match File::create(&path) {
+                Ok(file) => device::pcapng::wrap(device, BufWriter::new(file)),
+                Err(error) => return Err(BuildError::Pcap { path, error }),
+            };
+        }
+        Ok(InterfaceConfig { device, addresses, mtu: self.mtu })
+    }
+}
+
+fn parse(text: &str) -> Result<(IpAddr, u8), BuildError> {
+    let bad = || BuildError::Address(text.to_owned());
+    let (address, prefix) = text.split_once('/').ok_or_else(bad)?;
+    let address: IpAddr = address.parse().map_err(|_| bad())?;
+    let longest = if address.is_ipv4() { 32 } else { 128 };
+    let prefix = prefix.parse().ok().filter(|&prefix| prefix <= longest).ok_or_else(bad)?;
+    Ok((address, prefix))
+}
+
+/// Secret and seed, from the system unless a seed is given.
+fn secrets(seed: Option<u64>) -> Result<([u8; 32], u64), BuildError> {
+    let mut secret = [0; 32];
+    match seed {
+        Some(seed) => {
+            for (index, part) in secret.chunks_exact_mut(8).enumerate() {
+                part.copy_from_slice(&(seed ^ index as u64).to_le_bytes());
+            }
+            Ok((secret, seed))
+        }
+        None => {
+            getrandom::fill(&mut secret).map_err(BuildError::Random)?;
+            let seed = getrandom::u64().map_err(BuildError::Random)?;
+            Ok((secret, seed))
+        }
+    }
+}

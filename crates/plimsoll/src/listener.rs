@@ -1,0 +1,158 @@
+//! Listeners: [`TcpListener`], which behaves as std's does.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
+
+use plimsoll_stack::Listener;
+use plimsoll_tcp::Options;
+
+use crate::clock::now;
+use crate::error::would_block;
+use crate::park;
+use crate::stack::Stack;
+use crate::stream::TcpStream;
+
+/// Connections that wait to be accepted, at most, unless
+/// [`TcpListener::bind_with`] says otherwise. Std's listeners have the same on Linux.
+pub const DEFAULT_BACKLOG: usize = 4096;
+
+/// A listener of a [`Stack`]. It behaves as [`std::net::TcpListener`].
+///
+/// ```
+/// # let (here, there) = plimsoll::device::memory_link::pair(Default::default());
+/// # let client = plimsoll::Stack::builder().device(here).address("10.0.0.1/24").build()?;
+/// # let server = plimsoll::Stack::builder().device(there).address("10.0.0.2/24").build()?;
+/// let listener = plimsoll::TcpListener::bind(&server, "10.0.0.2:0")?;
+/// let stream = plimsoll::TcpStream::connect(&client, listener.local_addr()?)?;
+/// let (accepted, address) = listener.accept()?;
+/// assert_eq!(address, stream.local_addr()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct TcpListener {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    listener: Arc<Listener>,
+    stack: Stack,
+    nonblocking: AtomicBool,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.listener.close(now());
+    }
+}
+
+impl TcpListener {
+    /// Listens on `address`; port 0 lets the stack choose.
+    ///
+    /// # Errors
+    /// `AddrInUse` if somebody listens there, `AddrNotAvailable` if the stack does not have the
+    /// address.
+    pub fn bind(stack: &Stack, address: impl ToSocketAddrs) -> io::Result<TcpListener> {
+        let mut last = io::Error::new(ErrorKind::InvalidInput, "no address to listen on");
+        for address in address.to_socket_addrs()? {
+            match TcpListener::bind_with(stack, address, DEFAULT_BACKLOG, Options::default()) {
+                Ok(listener) => return Ok(listener),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Listens with an accept queue of `backlog` connections. Accepted connections have `options`.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    pub fn bind_with(
+        stack: &Stack,
+        address: SocketAddr,
+        backlog: usize,
+        options: Options,
+    ) -> io::Result<TcpListener> {
+        let core = stack.core();
+        let listener = core.listen(address, backlog, options)?;
+        let (stack, nonblocking) = (stack.clone(), AtomicBool::new(false));
+        Ok(TcpListener { shared: Arc::new(Shared { listener, stack, nonblocking }) })
+    }
+
+    /// Takes the next connection; waits for one unless the listener is non-blocking.
+    ///
+    /// # Errors
+    /// `WouldBlock` if the listener is non-blocking and there is none.
+    pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let shared = &self.shared;
+        loop {
+            match shared.listener.accept(now())? {
+                Some((socket, peer)) => {
+                    return Ok((TcpStream::from_socket(socket, shared.stack.clone()), peer));
+                }
+                None if shared.nonblocking.load(Ordering::Relaxed) => return Err(would_block()),
+                None => {}
+            }
+            park::wait(None, |waker| shared.listener.poll_acceptable(waker));
+        }
+    }
+
+    /// The connections, one after the other, without end.
+    pub fn incoming(&self) -> Incoming<'_> {
+        Incoming { listener: self }
+    }
+
+    /// The address listened on.
+    ///
+    /// # Errors
+    /// None; the result is there because std's method has it.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.shared.listener.local_addr())
+    }
+
+    /// Another handle for the same listener.
+    ///
+    /// # Errors
+    /// None; the result is there because std's method has it.
+    pub fn try_clone(&self) -> io::Result<TcpListener> {
+        Ok(TcpListener { shared: self.shared.clone() })
+    }
+
+    /// `accept` returns `WouldBlock` rather than wait. Accepted streams block all the same, as
+    /// std's do on Linux.
+    ///
+    /// # Errors
+    /// None; the result is there because std's method has it.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.shared.nonblocking.store(nonblocking, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether a connection waits to be accepted. If none does, `waker` is woken when to ask again.
+    pub fn poll_acceptable(&self, waker: &Waker) -> bool {
+        self.shared.listener.poll_acceptable(waker).is_ready()
+    }
+}
+
+impl fmt::Debug for TcpListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let addr = self.shared.listener.local_addr();
+        f.debug_struct("TcpListener").field("addr", &addr).finish_non_exhaustive()
+    }
+}
+
+/// The connections of a listener. See [`TcpListener::incoming`].
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    listener: &'a TcpListener,
+}
+
+impl Iterator for Incoming<'_> {
+    type Item = io::Result<TcpStream>;
+
+    fn next(&mut self) -> Option<io::Result<TcpStream>> {
+        Some(self.listener.accept().map(|(stream, _)| stream))
+    }
+}

@@ -1,0 +1,143 @@
+//! The options of a [`TcpStream`].
+
+use std::io;
+use std::time::Duration;
+
+use plimsoll_tcp::{CongestionAlgorithm, Options, SetOption};
+
+use crate::clock::now;
+use crate::stream::TcpStream;
+
+/// How a connection finds out that its peer has vanished while nothing is to be said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Idle time before the first probe (TCP_KEEPIDLE); `None` leaves it.
+    pub idle: Option<Duration>,
+    /// Time between probes (TCP_KEEPINTVL); `None` leaves it.
+    pub interval: Option<Duration>,
+    /// Unanswered probes before the connection fails (TCP_KEEPCNT); `None` leaves it.
+    pub count: Option<u8>,
+}
+
+impl TcpStream {
+    /// Sets any option of the engine.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the value is out of range.
+    pub fn set_option(&self, option: SetOption) -> io::Result<()> {
+        check(&option)?;
+        self.socket().set_option(now(), option);
+        Ok(())
+    }
+
+    /// All options, as they are now.
+    pub fn options(&self) -> Options {
+        self.socket().options()
+    }
+
+    /// Switches Nagle's rule off (TCP_NODELAY).
+    ///
+    /// # Errors
+    /// None; the result is there because std's method has it.
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        self.set_option(SetOption::NoDelay(nodelay))
+    }
+
+    /// Whether Nagle's rule is off.
+    ///
+    /// # Errors
+    /// None; the result is there because std's method has it.
+    pub fn nodelay(&self) -> io::Result<bool> {
+        Ok(self.options().nodelay)
+    }
+
+    /// Switches keepalive on with these parameters, or off (SO_KEEPALIVE).
+    ///
+    /// # Errors
+    /// `InvalidInput` if a time or the count is out of range.
+    pub fn set_keepalive(&self, keepalive: Option<Keepalive>) -> io::Result<()> {
+        let Some(parameters) = keepalive else {
+            return self.set_option(SetOption::KeepAlive(false));
+        };
+        if let Some(idle) = parameters.idle {
+            self.set_option(SetOption::KeepIdle(idle))?;
+        }
+        if let Some(interval) = parameters.interval {
+            self.set_option(SetOption::KeepIntvl(interval))?;
+        }
+        if let Some(count) = parameters.count {
+            self.set_option(SetOption::KeepCnt(count))?;
+        }
+        self.set_option(SetOption::KeepAlive(true))
+    }
+
+    /// The longest time that written data may stay unacknowledged (TCP_USER_TIMEOUT). `None`
+    /// leaves it to the retransmission limit.
+    ///
+    /// # Errors
+    /// None so far; a time of any length is taken.
+    pub fn set_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.set_option(SetOption::UserTimeout(timeout.unwrap_or_default()))
+    }
+
+    /// Fixes the send buffer in bytes of data (SO_SNDBUF); it does not grow by itself any more.
+    ///
+    /// # Errors
+    /// None so far; a value out of range is moved into it.
+    pub fn set_send_buffer_size(&self, bytes: usize) -> io::Result<()> {
+        self.set_option(SetOption::SndBuf(bytes))
+    }
+
+    /// Fixes the receive buffer in bytes of data (SO_RCVBUF); it does not grow by itself any more.
+    ///
+    /// # Errors
+    /// None so far; a value out of range is moved into it.
+    pub fn set_recv_buffer_size(&self, bytes: usize) -> io::Result<()> {
+        self.set_option(SetOption::RcvBuf(bytes))
+    }
+
+    /// The send buffer in bytes.
+    ///
+    /// # Errors
+    /// None.
+    pub fn send_buffer_size(&self) -> io::Result<usize> {
+        Ok(self.info().sndbuf)
+    }
+
+    /// The receive buffer in bytes.
+    ///
+    /// # Errors
+    /// None.
+    pub fn recv_buffer_size(&self) -> io::Result<usize> {
+        Ok(self.info().rcvbuf)
+    }
+
+    /// Chooses the congestion control by Linux's name (TCP_CONGESTION).
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such algorithm.
+    pub fn set_congestion(&self, name: &str) -> io::Result<()> {
+        let algorithm = CongestionAlgorithm::from_name(name).ok_or_else(|| {
+            let message = format!("unknown congestion control '{name}'; known: reno, cubic");
+            io::Error::new(io::ErrorKind::NotFound, message)
+        })?;
+        self.set_option(SetOption::Congestion(algorithm))
+    }
+}
+
+/// Refuses what setsockopt refuses.
+fn check(option: &SetOption) -> io::Result<()> {
+    // The bounds of Linux, except that times below one second are taken.
+    let valid = match option {
+        SetOption::KeepIdle(time) | SetOption::KeepIntvl(time) => {
+            !time.is_zero() && time.as_secs() <= 32_767
+        }
+        SetOption::KeepCnt(count) => (1..=127).contains(count),
+        _ => true,
+    };
+    if valid {
+        Ok(())
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "the value of the option is out of range"))
+    }
+}

@@ -1,0 +1,243 @@
+//! The handle of a running stack, and the thread that runs it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use plimsoll_stack::{SocketSummary, Stack as Core};
+use plimsoll_tcp::Instant;
+
+use crate::builder::StackBuilder;
+use crate::clock::now;
+
+/// Packets that one poll takes from each device at most, so that sockets get their turn.
+const BUDGET: usize = 256;
+
+/// A stack. Clones are handles of the same stack; so is every socket. When the last handle is
+/// dropped the stack ends.
+#[derive(Clone)]
+pub struct Stack {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    inner: Arc<Inner>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the softirq thread holds: the stack, but not its handle, so that handles can run out.
+struct Inner {
+    core: Arc<Core>,
+    busy_poll: Duration,
+    stop: AtomicBool,
+    /// Nanoseconds of the clock after which the thread need not wait for connections to close.
+    grace: AtomicU64,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        self.inner.stop.store(true, Ordering::SeqCst);
+        self.inner.core.wait_handle().kick();
+        // A socket whose last handle went away inside a callback may end the stack on its own
+        // thread, which cannot wait for itself.
+        if thread.thread().id() != std::thread::current().id() {
+            // A panic of the thread has been reported by its hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What [`Stack::poll`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Polled {
+    /// Whether anything was done; if so, polling again may find more.
+    pub worked: bool,
+    /// When the next timer is due.
+    pub next: Option<Instant>,
+    /// The stack has come to its end, because a device has gone. Every socket has been told, and
+    /// polling again is of no use.
+    pub ended: bool,
+}
+
+impl Stack {
+    /// A builder with no device yet.
+    pub fn builder() -> StackBuilder {
+        StackBuilder::new()
+    }
+
+    pub(crate) fn run(
+        core: Arc<Core>,
+        busy_poll: Duration,
+        thread: Option<String>,
+    ) -> std::io::Result<Stack> {
+        let (stop, grace) = (AtomicBool::new(false), AtomicU64::new(0));
+        let inner = Arc::new(Inner { core, busy_poll, stop, grace });
+        let thread = match thread {
+            None => None,
+            Some(name) => {
+                let inner = inner.clone();
+                Some(std::thread::Builder::new().name(name).spawn(move || inner.softirq())?)
+            }
+        };
+        Ok(Stack { shared: Arc::new(Shared { inner, thread }) })
+    }
+
+    /// Does what is due: timers, packets that arrived, completions, packets to send. For the loop
+    /// that runs a stack built [without a thread](StackBuilder::build_without_thread); with a
+    /// thread it does no harm.
+    ///
+    /// ```
+    /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let stack =
+    /// #     plimsoll::Stack::builder().device(device).address("10.0.0.1/24").build_without_thread()?;
+    /// let polled = stack.poll();
+    /// assert!(!polled.worked);
+    /// # Ok::<(), plimsoll::BuildError>(())
+    /// ```
+    pub fn poll(&self) -> Polled {
+        self.shared.inner.poll()
+    }
+
+    /// Sleeps until a device is readable, somebody [kicks](Self::kick), or `until` comes. Polls the
+    /// devices for the busy-poll time first. Returns at once if `ready` says so when asked after
+    /// the stack has published that it sleeps: that is the place to look at a
+    /// [`ReadyQueue`](crate::ReadyQueue).
+    pub fn wait(&self, until: Option<Instant>, ready: impl Fn() -> bool) {
+        self.shared.inner.wait(until, &ready);
+    }
+
+    /// Ends a [`wait`](Self::wait), now or the next one. Costs a system call only if the loop
+    /// sleeps.
+    pub fn kick(&self) {
+        self.shared.inner.core.wait_handle().kick();
+    }
+
+    /// Waits until all connections have delivered what was written to them and have closed, but no
+    /// longer than `grace`. Connections in TIME-WAIT count as closed. Then ends the stack's thread.
+    /// Sockets that are still held fail from then on only by their own timeouts.
+    ///
+    /// Without a thread this polls the stack itself.
+    pub fn drain(self, grace: Duration) {
+        let inner = &self.shared.inner;
+        let limit = now() + grace;
+        if self.shared.thread.is_none() {
+            inner.run_until(|| inner.is_quiet() || now() >= limit, Some(limit));
+            return;
+        }
+        inner.grace.store(limit.as_nanos(), Ordering::SeqCst);
+        inner.core.wait_handle().kick();
+    }
+
+    /// All counters by Linux's names, in the order in which `nstat` prints them.
+    ///
+    /// ```
+    /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let stack = plimsoll::Stack::builder().device(device).address("10.0.0.1/24").build()?;
+    /// assert!(stack.counters().contains(&("TcpOutSegs", 0)));
+    /// # Ok::<(), plimsoll::BuildError>(())
+    /// ```
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.core().counters()
+    }
+
+    /// A setting by Linux's name, as text; `None` if there is no such setting.
+    pub fn sysctl(&self, name: &str) -> Option<String> {
+        self.core().sysctl().get(name).ok()
+    }
+
+    /// Changes a setting by Linux's name.
+    ///
+    /// ```
+    /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let stack = plimsoll::Stack::builder().device(device).address("10.0.0.1/24").build()?;
+    /// stack.set_sysctl("net.ipv4.tcp_sack", "0").expect("a known setting");
+    /// assert_eq!(stack.sysctl("net.ipv4.tcp_sack").as_deref(), Some("0"));
+    /// assert!(stack.set_sysctl("net.ipv4.tcp_sock", "0").is_err());
+    /// # Ok::<(), plimsoll::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such setting, or it cannot have that value.
+    pub fn set_sysctl(&self, name: &str, value: &str) -> Result<(), plimsoll_stack::SysctlError> {
+        self.core().sysctl().set(name, value)
+    }
+
+    /// All settings by name.
+    pub fn sysctls(&self) -> Vec<(&'static str, String)> {
+        self.core().sysctl().list()
+    }
+
+    /// All sockets, for `ss`.
+    pub fn sockets(&self) -> Vec<SocketSummary> {
+        self.core().sockets()
+    }
+
+    /// The core below: the stack without clock and threads.
+    pub fn core(&self) -> &Arc<Core> {
+        &self.shared.inner.core
+    }
+}
+
+impl Inner {
+    fn poll(&self) -> Polled {
+        match self.core.poll(now(), BUDGET) {
+            Ok(poll) => Polled { worked: poll.worked, next: poll.next, ended: false },
+            Err(_) => Polled { worked: false, next: None, ended: true },
+        }
+    }
+
+    fn wait(&self, until: Option<Instant>, ready: &dyn Fn() -> bool) {
+        if self.core.wait_unless(now(), until, ready).is_err() {
+            // The system refuses to wait; what it takes is there again in a moment.
+            std::thread::yield_now();
+        }
+    }
+
+    /// The life of the softirq thread.
+    fn softirq(&self) {
+        self.run_until(|| self.stop.load(Ordering::SeqCst), None);
+        let grace = Instant::from_nanos(self.grace.load(Ordering::SeqCst));
+        self.run_until(|| self.is_quiet() || now() >= grace, Some(grace));
+    }
+
+    fn run_until(&self, done: impl Fn() -> bool, limit: Option<Instant>) {
+        let mut last_work = now();
+        while !done() {
+            let polled = self.poll();
+            if polled.ended {
+                return;
+            }
+            if polled.worked {
+                if !self.busy_poll.is_zero() {
+                    last_work = now();
+                }
+                continue;
+            }
+            if !self.busy_poll.is_zero() && now().since(last_work) < self.busy_poll {
+                std::hint::spin_loop();
+                continue;
+            }
+            let until = match (polled.next, limit) {
+                (Some(next), Some(limit)) => Some(next.min(limit)),
+                (next, limit) => next.or(limit),
+            };
+            self.wait(until, &|| self.stop.load(Ordering::SeqCst) && limit.is_none());
+        }
+    }
+
+    /// Whether every connection has closed, or waits only for old packets to die.
+    fn is_quiet(&self) -> bool {
+        self.core.orphan_count() == 0
+    }
+}
+
+impl fmt::Debug for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stack")
+            .field("has_thread", &self.shared.thread.is_some())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,532 @@
+//! TCP connections: [`TcpStream`], which behaves as std's does.
+
+use std::fmt;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use plimsoll_stack::{SocketError, TcpSocket};
+use plimsoll_tcp::{Info, Options};
+
+use crate::clock::now;
+use crate::error::would_block;
+use crate::park;
+use crate::stack::Stack;
+
+/// A TCP connection of a [`Stack`]. It behaves as [`std::net::TcpStream`]: reads and writes block
+/// unless [`set_nonblocking`](Self::set_nonblocking) says otherwise, a clone refers to the same
+/// connection, and dropping the last clone closes it in order.
+///
+/// ```
+/// use std::io::{Read, Write};
+/// # let (here, there) = plimsoll::device::memory_link::pair(Default::default());
+/// # let client = plimsoll::Stack::builder().device(here).address("10.0.0.1/24").build()?;
+/// # let server = plimsoll::Stack::builder().device(there).address("10.0.0.2/24").build()?;
+/// let listener = plimsoll::TcpListener::bind(&server, "10.0.0.2:7")?;
+/// let mut stream = plimsoll::TcpStream::connect(&client, "10.0.0.2:7")?;
+/// stream.write_all(b"ahoy")?;
+/// let (mut peer, _address) = listener.accept()?;
+/// let mut word = [0; 4];
+/// peer.read_exact(&mut word)?;
+/// assert_eq!(&word, b"ahoy");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct TcpStream {
+    shared: Arc<Shared>,
+}
+
+/// What all clones have in common.
+struct Shared {
+    socket: Arc<TcpSocket>,
+    stack: Stack,
+    nonblocking: AtomicBool,
+    /// Nanoseconds; 0 is "no timeout".
+    read_timeout: AtomicU64,
+    /// Nanoseconds; 0 is "no timeout".
+    write_timeout: AtomicU64,
+    /// Whether the last close resets the connection (SO_LINGER of zero).
+    reset_on_close: AtomicBool,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if self.reset_on_close.load(Ordering::Relaxed) {
+            self.socket.abort(now());
+        } else {
+            self.socket.close(now());
+        }
+    }
+}
+
+/// How to open a connection: what [`TcpStream::connect`] leaves at its default.
+///
+/// ```no_run
+/// # fn example(stack: &plimsoll::Stack) -> std::io::Result<()> {
+/// let options = plimsoll::Options { nodelay: true, ..Default::default() };
+/// let stream = plimsoll::Connector::new(stack)
+///     .local("10.0.0.1:4000".parse().expect("a literal address"))
+///     .options(options)
+///     .connect("10.0.0.2:7".parse().expect("a literal address"))?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Connector {
+    stack: Stack,
+    local: Option<SocketAddr>,
+    options: Options,
+    timeout: Option<Duration>,
+}
+
+impl Connector {
+    /// With all defaults: any local port, the stack's options, no timeout but the engine's.
+    pub fn new(stack: &Stack) -> Connector {
+        let stack = stack.clone();
+        Connector { stack, local: None, options: Options::default(), timeout: None }
+    }
+
+    /// The address to connect from; port 0 lets the stack choose.
+    pub fn local(mut self, local: SocketAddr) -> Connector {
+        self.local = Some(local);
+        self
+    }
+
+    /// The options of the socket, in force from the SYN on.
+    pub fn options(mut self, options: Options) -> Connector {
+        self.options = options;
+        self
+    }
+
+    /// The longest time that [`connect`](Self::connect) takes.
+    pub fn timeout(mut self, timeout: Duration) -> Connector {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Connects and waits until the connection is established.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpStream::connect_timeout`].
+    pub fn connect(&self, remote: SocketAddr) -> io::Result<TcpStream> {
+        if self.timeout == Some(Duration::ZERO) {
+            return Err(zero_duration());
+        }
+        let deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let stream = self.start(remote)?;
+        stream.shared.nonblocking.store(false, Ordering::Relaxed);
+        match park::wait(deadline, |waker| stream.poll_connected(waker)) {
+            Some(result) => result.map(|()| stream),
+            None => {
+                stream.shared.socket.abort(now());
+                Err(io::Error::new(ErrorKind::TimedOut, "connection timed out"))
+            }
+        }
+    }
+
+    /// Sends the SYN and returns at once. The stream is non-blocking;
+    /// [`TcpStream::poll_connected`] tells when it is established.
+    ///
+    /// # Errors
+    /// If there is no route, no address or no free port to connect from.
+    pub fn start(&self, remote: SocketAddr) -> io::Result<TcpStream> {
+        let core = self.stack.core();
+        let socket = core.connect(now(), remote, self.local, self.options.clone())?;
+        let stream = TcpStream::from_socket(socket, self.stack.clone());
+        stream.shared.nonblocking.store(true, Ordering::Relaxed);
+        Ok(stream)
+    }
+}
+
+impl TcpStream {
+    pub(crate) fn from_socket(socket: Arc<TcpSocket>, stack: Stack) -> TcpStream {
+        TcpStream {
+            shared: Arc::new(Shared {
+                socket,
+                stack,
+                nonblocking: AtomicBool::new(false),
+                read_timeout: AtomicU64::new(0),
+                write_timeout: AtomicU64::new(0),
+                reset_on_close: AtomicBool::new(false),
+            }),
+        }
+    }
+
+    /// Connects to `address`. If it stands for several addresses they are tried in order. A name
+    /// is resolved by the host, not through the stack.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpStream::connect`]: `ConnectionRefused`, `TimedOut`, `HostUnreachable`,
+    /// `NetworkUnreachable`, `AddrNotAvailable`, and so on.
+    pub fn connect(stack: &Stack, address: impl ToSocketAddrs) -> io::Result<TcpStream> {
+        let connector = Connector::new(stack);
+        let mut last = io::Error::new(ErrorKind::InvalidInput, "no address to connect to");
+        for address in address.to_socket_addrs()? {
+            match connector.connect(address) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Connects to `address`, for no longer than `timeout`.
+    ///
+    /// # Errors
+    /// `TimedOut` after that time; `InvalidInput` if it is zero; else as
+    /// [`connect`](Self::connect).
+    pub fn connect_timeout(
+        stack: &Stack,
+        address: &SocketAddr,
+        timeout: Duration,
+    ) -> io::Result<TcpStream> {
+        Connector::new(stack).timeout(timeout).connect(*address)
+    }
+
+    /// Another handle for the same connection.
+    ///
+    /// # Errors
+    /// None; the result is there because std's method has it.
+    pub fn try_clone(&self) -> io::Result<TcpStream> {
+        Ok(TcpStream { shared: self.shared.clone() })
+    }
+
+    /// The address of the peer.
+    ///
+    /// # Errors
+    /// `NotConnected` if the connection was never established.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.socket().peer_addr())
+    }
+
+    /// Our address.
+    ///
+    /// # Errors
+    /// None; the result is there because std's method has it.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.socket().local_addr())
+    }
+
+    /// Ends one or both directions. After `Write` the peer reads the end of the stream once it has
+    /// read everything before; reading goes on.
+    ///
+    /// # Errors
+    /// `NotConnected` if the connection is not established or has ended.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        Ok(self.socket().shutdown(now(), how)?)
+    }
+
+    /// Reads without taking the bytes out.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.blocking_read(|| self.told_once(self.socket().peek(buf)))
+    }
+
+    /// Sends the last byte of `data` as urgent (MSG_OOB).
+    ///
+    /// # Errors
+    /// As `write`, but it never blocks.
+    pub fn send_urgent(&self, data: &[u8]) -> io::Result<usize> {
+        Ok(self.socket().write_urgent(now(), data)?)
+    }
+
+    /// Takes the peer's urgent byte, if one has arrived and is not read in line.
+    ///
+    /// # Errors
+    /// `InvalidInput` if there is none, as recv with MSG_OOB.
+    pub fn read_urgent(&self) -> io::Result<u8> {
+        self.socket()
+            .read_urgent()
+            .ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "no urgent data"))
+    }
+
+    /// The error that ended the connection, if nobody was told yet (SO_ERROR).
+    ///
+    /// # Errors
+    /// None; the result is there because std's method has it.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        Ok(self.socket().take_error().map(|error| SocketError::from(error).into()))
+    }
+
+    /// Reads and writes return `WouldBlock` rather than wait. Holds for all clones.
+    ///
+    /// # Errors
+    /// None; the result is there because std's method has it.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.shared.nonblocking.store(nonblocking, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The longest time that a read waits; then it fails with `WouldBlock`. Holds for all clones.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is zero.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        store_timeout(&self.shared.read_timeout, timeout)
+    }
+
+    /// The longest time that a write waits; then it fails with `WouldBlock`, or returns what it
+    /// has written. Holds for all clones.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is zero.
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        store_timeout(&self.shared.write_timeout, timeout)
+    }
+
+    /// The time set by [`set_read_timeout`](Self::set_read_timeout).
+    ///
+    /// # Errors
+    /// None; the result is there because std's method has it.
+    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(load_timeout(&self.shared.read_timeout))
+    }
+
+    /// The time set by [`set_write_timeout`](Self::set_write_timeout).
+    ///
+    /// # Errors
+    /// None; the result is there because std's method has it.
+    pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(load_timeout(&self.shared.write_timeout))
+    }
+
+    /// With a time of zero, dropping the last clone resets the connection (SO_LINGER). `None`
+    /// closes in order, in the background.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a time above zero: a drop never blocks.
+    pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
+        if linger.is_some_and(|time| !time.is_zero()) {
+            let message = "a linger time above zero is not supported: closing never blocks";
+            return Err(io::Error::new(ErrorKind::InvalidInput, message));
+        }
+        self.shared.reset_on_close.store(linger.is_some(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What the connection knows about itself: Linux's TCP_INFO.
+    pub fn info(&self) -> Info {
+        self.socket().info(now())
+    }
+
+    /// The stack that the connection belongs to.
+    pub fn stack(&self) -> &Stack {
+        &self.shared.stack
+    }
+
+    /// Bytes that have arrived and can be read now (SIOCINQ).
+    pub fn readable_bytes(&self) -> usize {
+        self.socket().readable_bytes()
+    }
+
+    /// Bytes written and not yet acknowledged by the peer (SIOCOUTQ).
+    pub fn unacknowledged_bytes(&self) -> usize {
+        self.socket().send_queue_len()
+    }
+
+    /// Whether the connection is established. If it is neither that nor failed, `waker` is woken
+    /// when to ask again.
+    ///
+    /// ```no_run
+    /// # fn example(stream: plimsoll::TcpStream, waker: std::task::Waker) {
+    /// if let std::task::Poll::Ready(Err(error)) = stream.poll_connected(&waker) {
+    ///     eprintln!("cannot connect: {error}");
+    /// }
+    /// # }
+    /// ```
+    pub fn poll_connected(&self, waker: &Waker) -> Poll<io::Result<()>> {
+        self.socket().poll_connected(waker).map_err(io::Error::from)
+    }
+
+    /// Whether a read would not block. If it would, `waker` is woken when to ask again.
+    pub fn poll_readable(&self, waker: &Waker) -> bool {
+        self.socket().poll_readable(waker).is_ready()
+    }
+
+    /// Whether a write would not block. If it would, `waker` is woken when enough space is free.
+    pub fn poll_writable(&self, waker: &Waker) -> bool {
+        self.socket().poll_writable(waker).is_ready()
+    }
+
+    pub(crate) fn socket(&self) -> &TcpSocket {
+        &self.shared.socket
+    }
+
+    /// Runs `attempt` until it does something else than block.
+    fn blocking_read(
+        &self,
+        mut attempt: impl FnMut() -> Result<usize, SocketError>,
+    ) -> io::Result<usize> {
+        let mut deadline = None;
+        loop {
+            match attempt() {
+                Err(SocketError::WouldBlock) => {
+                    if self.shared.nonblocking.load(Ordering::Relaxed) {
+                        return Err(would_block());
+                    }
+                }
+                other => return Ok(other?),
+            }
+            let until = *deadline.get_or_insert_with(|| deadline_of(&self.shared.read_timeout));
+            let ready = park::wait(until, |waker| self.socket().poll_readable(waker));
+            if ready.is_none() {
+                return Err(would_block());
+            }
+        }
+    }
+
+    fn read_from(&self, buf: &mut [u8]) -> io::Result<usize> {
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        self.blocking_read(|| self.told_once(self.socket().read(now(), buf)))
+    }
+
+    /// The error that ended a connection is told once; after that reads find the end of the stream,
+    /// as on Linux.
+    fn told_once(&self, result: Result<usize, SocketError>) -> Result<usize, SocketError> {
+        match result {
+            Err(SocketError::Connection(_)) if self.socket().take_error().is_none() => Ok(0),
+            other => other,
+        }
+    }
+
+    /// Writes all of `data`, unless the stream is non-blocking, the timeout comes, or it fails.
+    fn write_from(&self, data: &[u8]) -> io::Result<usize> {
+        let mut deadline = None;
+        let mut written = 0;
+        let stopped = loop {
+            match self.socket().write(now(), &data[written..]) {
+                Ok(count) => {
+                    written += count;
+                    if written == data.len() {
+                        return Ok(written);
+                    }
+                    continue;
+                }
+                Err(SocketError::WouldBlock) => {
+                    if self.shared.nonblocking.load(Ordering::Relaxed) {
+                        break would_block();
+                    }
+                }
+                Err(error) => break error.into(),
+            }
+            let until = *deadline.get_or_insert_with(|| deadline_of(&self.shared.write_timeout));
+            let ready = park::wait(until, |waker| self.socket().poll_writable(waker));
+            if ready.is_none() {
+                break would_block();
+            }
+        };
+        // What was written counts; the error shows up at the next call.
+        if written > 0 { Ok(written) } else { Err(stopped) }
+    }
+}
+
+fn zero_duration() -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, "cannot set a 0 duration timeout")
+}
+
+fn store_timeout(cell: &AtomicU64, timeout: Option<Duration>) -> io::Result<()> {
+    if timeout == Some(Duration::ZERO) {
+        return Err(zero_duration());
+    }
+    let nanos = timeout.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    cell.store(nanos, Ordering::Relaxed);
+    Ok(())
+}
+
+fn load_timeout(cell: &AtomicU64) -> Option<Duration> {
+    Some(cell.load(Ordering::Relaxed)).filter(|&nanos| nanos > 0).map(Duration::from_nanos)
+}
+
+fn deadline_of(cell: &AtomicU64) -> Option<Instant> {
+    load_timeout(cell).and_then(|timeout| Instant::now().checked_add(timeout))
+}
+
+impl Read for &TcpStream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.read_from(buf)
+    }
+
+    fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let mut bufs = bufs.iter_mut().filter(|buf| !buf.is_empty());
+        let Some(first) = bufs.next() else { return Ok(0) };
+        let mut total = self.read_from(first)?;
+        if total < first.len() {
+            return Ok(total);
+        }
+        // The rest takes what is there, without waiting.
+        for buf in bufs {
+            match self.socket().read(now(), buf) {
+                Ok(count) if count == buf.len() => total += count,
+                Ok(count) => return Ok(total + count),
+                Err(_) => break,
+            }
+        }
+        Ok(total)
+    }
+}
+
+impl Write for &TcpStream {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.write_from(data)
+    }
+
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut total = 0;
+        for buf in bufs.iter().filter(|buf| !buf.is_empty()) {
+            match self.write_from(buf) {
+                Ok(count) => {
+                    total += count;
+                    if count < buf.len() {
+                        break;
+                    }
+                }
+                Err(error) if total == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(total)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for TcpStream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.read_from(buf)
+    }
+
+    fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        (&*self).read_vectored(bufs)
+    }
+}
+
+impl Write for TcpStream {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.write_from(data)
+    }
+
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&*self).write_vectored(bufs)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl fmt::Debug for TcpStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TcpStream")
+            .field("addr", &self.socket().local_addr())
+            .field("peer", &self.socket().peer_addr())
+            .finish_non_exhaustive()
+    }
+}
