@@ -12,6 +12,7 @@ use super::stage::{
 use crate::cases::idle_bytes;
 use crate::harness::process::Process;
 use crate::harness::world::{KERNEL, OURS};
+use crate::peer::workload::cpu_seconds_of;
 
 /// What the table compares in one line.
 pub(crate) struct Row {
@@ -170,11 +171,14 @@ fn we_send(stage: &Stage, size: &str) -> Result<Sample> {
 
 fn we_receive(stage: &Stage) -> Result<Sample> {
     let world = stage.tun()?;
-    let _server = world.serve(&["discard:5001"])?;
+    let server = world.serve(&["discard:5001"])?;
     let address = format!("{OURS}:5001");
     let seconds = stage.seconds();
     let words = ["peer", "write", &address, "--size", "65536", "--seconds", &seconds];
-    throughput(&figures(&world.ns, &words, stage.limit())?)
+    let written = figures(&world.ns, &words, stage.limit())?;
+    let mut sample = throughput(&written)?;
+    sample.cpu = Some(cpu_seconds_of(&server.id().to_string()) / number(&written, "seconds")?);
+    Ok(sample)
 }
 
 /// Processors that `plimsoll` kept busy.

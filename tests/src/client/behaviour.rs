@@ -37,25 +37,20 @@ pub(super) fn connect(stack: &Stack, options: &Options) -> Result<()> {
     }
 }
 
-/// Connects several times at once and says for each how that went.
+/// Connects several times, one after the other, and says for each how that went.
 pub(super) fn queue(stack: &Stack, options: &Options) -> Result<()> {
-    let count: usize = options.get("count", 4)?;
-    thread::scope(|scope| {
-        let attempts: Vec<_> =
-            (0..count).map(|_| scope.spawn(|| try_connect(stack, options))).collect();
-        // The streams stay open until all have been tried.
-        let mut streams = Vec::new();
-        for attempt in attempts {
-            match attempt.join().expect("an attempt does not panic")? {
-                Ok(stream) => {
-                    say("connected")?;
-                    streams.push(stream);
-                }
-                Err(error) => say(&format!("{:?}", error.kind()))?,
+    // The streams stay open until all have been tried.
+    let mut streams = Vec::new();
+    for _ in 0..options.get("count", 4)? {
+        match try_connect(stack, options)? {
+            Ok(stream) => {
+                say("connected")?;
+                streams.push(stream);
             }
+            Err(error) => say(&format!("{:?}", error.kind()))?,
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
 /// Sends a byte, which the peer answers with a reset; says what reading and writing then give.

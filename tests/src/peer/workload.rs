@@ -161,8 +161,13 @@ fn rr_flow(options: &Options, limit: Duration, barrier: &Barrier) -> Result<Vec<
 }
 
 /// Processor time of this process so far, user and system.
-pub(crate) fn cpu_seconds() -> f64 {
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+fn cpu_seconds() -> f64 {
+    cpu_seconds_of("self")
+}
+
+/// Processor time of a process so far, user and system.
+pub(crate) fn cpu_seconds_of(process: &str) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
     let ticks = |at: usize| fields.get(at).and_then(|t| t.parse::<f64>().ok()).unwrap_or(0.0);
     // Fields 14 and 15 of the file, in ticks of a hundredth of a second, which Linux fixes.
