@@ -1,0 +1,162 @@
+//! What every packet that leaves a connection must obey, whatever has arrived before.
+
+use plimsoll_tcp::{SendKind, Serial, Transmit};
+use plimsoll_wire::SeqNum;
+use plimsoll_wire::tcp::{MAX_HEADER_LEN, TcpFlags, TcpRepr};
+
+/// What one side has shown of itself in its packets, and what it was told in those that arrived.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// MTU that the connection was opened with.
+    mtu: usize,
+    ip_header_len: usize,
+    max_super_segment: usize,
+    /// Its initial sequence number.
+    pub iss: SeqNum,
+    /// The end of the highest sequence range it has sent.
+    pub snd_end: SeqNum,
+    /// The last acknowledgement number it has sent.
+    pub ack: Option<SeqNum>,
+    /// The right edge of the window that it last advertised.
+    pub edge: Option<SeqNum>,
+    /// The window scale that it announced, if it sent a SYN with one.
+    pub own_scale: Option<u8>,
+    /// The window scale in the last SYN that was delivered to it.
+    pub peer_scale: Option<u8>,
+    /// The last TSval that it sent.
+    pub ts_val: u32,
+    /// The last TSval that was delivered to it.
+    pub peer_ts_val: u32,
+    /// The highest right edge that was delivered to it.
+    pub allowed: Option<SeqNum>,
+    /// Whether it has sent a reset.
+    pub sent_rst: bool,
+    last_serial: Serial,
+}
+
+impl Seen {
+    /// Nothing yet.
+    pub fn new(mtu: usize, ip_header_len: usize, max_super_segment: usize, iss: SeqNum) -> Seen {
+        Seen {
+            mtu,
+            ip_header_len,
+            max_super_segment,
+            iss,
+            snd_end: iss,
+            ack: None,
+            edge: None,
+            own_scale: None,
+            peer_scale: None,
+            ts_val: 0,
+            peer_ts_val: 0,
+            allowed: None,
+            sent_rst: false,
+            last_serial: Serial(0),
+        }
+    }
+
+    /// The shift of the windows that this side advertises: in force if both SYNs had the option.
+    fn shift(scale: Option<u8>, other: Option<u8>) -> u8 {
+        if other.is_some() { scale.unwrap_or(0).min(14) } else { 0 }
+    }
+
+    /// Notes a segment that is about to be delivered to this side.
+    pub fn deliver(&mut self, repr: &TcpRepr) {
+        let syn = repr.flags.contains(TcpFlags::SYN);
+        if syn {
+            self.peer_scale = repr.options.window_scale;
+        }
+        if let Some(times) = repr.options.timestamps {
+            self.peer_ts_val = times.val;
+        }
+        if repr.flags.contains(TcpFlags::ACK) || syn {
+            let shift = if syn { 0 } else { Seen::shift(self.peer_scale, self.own_scale) };
+            let base = if repr.flags.contains(TcpFlags::ACK) { repr.ack } else { self.iss + 1 };
+            let edge = base + (u32::from(repr.window) << shift);
+            self.allowed = Some(self.allowed.map_or(edge, |allowed| allowed.max(edge)));
+        }
+    }
+
+    /// Judges a packet that leaves this side and notes what it shows. `honest` says that nothing
+    /// forged has been delivered, so that windows and numbers make sense.
+    pub fn judge(&mut self, transmit: &Transmit, honest: bool) {
+        self.judge_shape(transmit);
+        let repr = &transmit.repr;
+        if repr.flags.contains(TcpFlags::RST) {
+            self.sent_rst = true;
+            assert!(transmit.payload.is_empty(), "a reset carries data");
+            return;
+        }
+        self.judge_serial(transmit);
+        let syn = repr.flags.contains(TcpFlags::SYN);
+        if syn {
+            assert!(transmit.payload.is_empty(), "a SYN carries data");
+            self.own_scale = repr.options.window_scale;
+        }
+        let len = transmit.payload.len() as u32
+            + u32::from(syn)
+            + u32::from(repr.flags.contains(TcpFlags::FIN));
+        let end = repr.seq + len;
+        if honest && !transmit.payload.is_empty() && transmit.kind != SendKind::WindowProbe {
+            let allowed = self.allowed.expect("data before any window was seen");
+            let data_end = repr.seq + transmit.payload.len() as u32;
+            assert!(data_end <= allowed, "data up to {data_end} beyond the edge {allowed}");
+        }
+        self.snd_end = self.snd_end.max(end);
+        if let Some(times) = repr.options.timestamps {
+            self.ts_val = times.val;
+        }
+        if repr.flags.contains(TcpFlags::ACK) {
+            self.judge_ack(repr, syn);
+        }
+    }
+
+    /// The lengths and counts of a packet fit each other, and the header can be written.
+    fn judge_shape(&self, transmit: &Transmit) {
+        let (len, size) = (transmit.payload.len(), usize::from(transmit.segment_size));
+        let header_len = transmit.repr.header_len();
+        let mut bytes = [0; MAX_HEADER_LEN];
+        let written = transmit.repr.emit(&mut bytes);
+        let parsed = TcpRepr::parse(&bytes[..written]).expect("our own header");
+        assert_eq!(parsed.0, transmit.repr, "the header does not survive the wire");
+        if len == 0 {
+            assert_eq!(transmit.segs, 1, "an empty packet of several segments");
+            return;
+        }
+        assert!(size > 0, "data in segments of size zero");
+        assert_eq!(usize::from(transmit.segs), len.div_ceil(size), "wrong number of segments");
+        let first = len.min(size);
+        let on_wire = self.ip_header_len + header_len + first;
+        assert!(on_wire <= self.mtu, "a wire segment of {on_wire} bytes, MTU {}", self.mtu);
+        let limit = self.max_super_segment.max(size);
+        assert!(len <= limit, "a packet of {len} bytes, limit {limit}");
+    }
+
+    fn judge_serial(&mut self, transmit: &Transmit) {
+        match transmit.serial {
+            Some(serial) => {
+                assert!(serial > self.last_serial, "serials must grow");
+                self.last_serial = serial;
+            }
+            None => assert!(transmit.payload.is_empty(), "data that is not charged"),
+        }
+    }
+
+    /// Acknowledgements do not go back, and neither does the right edge of the window beyond what
+    /// scaling rounds away.
+    fn judge_ack(&mut self, repr: &TcpRepr, syn: bool) {
+        if let Some(before) = self.ack {
+            assert!(repr.ack >= before, "ACK went back from {before} to {}", repr.ack);
+        }
+        self.ack = Some(repr.ack);
+        let shift = if syn { 0 } else { Seen::shift(self.own_scale, self.peer_scale) };
+        let edge = repr.ack + (u32::from(repr.window) << shift);
+        if let Some(before) = self.edge {
+            let rounding = (1_u32 << shift) - 1;
+            assert!(edge + rounding >= before, "the window's edge went from {before} to {edge}");
+            self.edge = Some(before.max(edge));
+        } else {
+            self.edge = Some(edge);
+        }
+    }
+}

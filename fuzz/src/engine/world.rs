@@ -1,0 +1,603 @@
+//! The world: two sides, what is on its way between them, and time.
+
+use std::collections::VecDeque;
+
+use plimsoll_buf::{Pool, Slices};
+use plimsoll_tcp::{
+    Below, Config, CongestionAlgorithm, Connection, ConnectionError, Context, Counters, Duration,
+    Ecn, Events, Instant, OpenParams, Options, PathEvent, Segment, SetOption, State, Transmit,
+};
+use plimsoll_wire::SeqNum;
+use plimsoll_wire::tcp::{TcpFlags, TcpRepr};
+
+use super::forge::Forgery;
+use super::oracle::Seen;
+use super::step::{Host, OptionChoice, PathChoice, Step};
+use super::{Opening, Setup};
+use crate::trace;
+
+/// Packets that one side may hand down without anything new happening.
+const MAX_BURST: usize = 20_000;
+/// Deadlines that may pass in one step before time jumps.
+const MAX_FIRINGS: usize = 200;
+/// Rounds until everything must have settled.
+const MAX_ROUNDS: usize = 20_000;
+/// Bytes that each side writes at most.
+const MAX_WRITTEN: u64 = 1 << 20;
+/// Packets on their way from each side at most; more are lost.
+const MAX_FLIGHT: usize = 4096;
+
+const PORTS: [u16; 2] = [4000, 80];
+const MTUS: [u16; 6] = [1500, 576, 9000, 1280, 128, 65_535];
+const BUFFERS: [usize; 6] = [1 << 17, 1 << 12, 1 << 14, 1 << 20, 2000, 1 << 16];
+const DURATIONS_US: [u64; 12] = [
+    1,
+    100,
+    1_000,
+    10_000,
+    40_000,
+    200_000,
+    500_000,
+    1_000_000,
+    10_000_000,
+    60_000_000,
+    600_000_000,
+    7_200_000_000,
+];
+
+/// A packet on its way.
+#[derive(Clone, Debug)]
+struct Flight {
+    repr: TcpRepr,
+    payload: Slices,
+    segment_size: u16,
+}
+
+impl Flight {
+    fn segs(&self) -> u16 {
+        match self.segment_size {
+            0 => 1,
+            size => (self.payload.len().div_ceil(usize::from(size))).max(1) as u16,
+        }
+    }
+
+    /// The whole as one segment, as a coalescing receiver sees it.
+    fn whole(self) -> Segment {
+        let segs = self.segs();
+        Segment { repr: self.repr, payload: self.payload, segs, ecn: Ecn::NotEct }
+    }
+
+    /// Cuts off the first wire segment, if there is more than one.
+    fn split_first(&mut self) -> Option<Segment> {
+        if self.segs() < 2 {
+            return None;
+        }
+        let size = usize::from(self.segment_size);
+        let mut repr = self.repr.clone();
+        // FIN and PSH belong to the last wire segment.
+        repr.flags.0 &= !(TcpFlags::FIN | TcpFlags::PSH).0;
+        let payload = self.payload.range(0, size);
+        self.payload.advance(size);
+        self.repr.seq += size as u32;
+        Some(Segment { repr, payload, segs: 1, ecn: Ecn::NotEct })
+    }
+}
+
+/// One side.
+struct Side {
+    conn: Option<Connection>,
+    params: OpenParams,
+    seen: Seen,
+    /// Packets on their way from here.
+    flight: VecDeque<Flight>,
+    /// Packets handed down and not completed, with their bytes.
+    below: VecDeque<(plimsoll_tcp::Serial, u32)>,
+    completed: plimsoll_tcp::Serial,
+    written: u64,
+    read: u64,
+    /// The application said that it sends no more.
+    ended: bool,
+    /// The application let go.
+    closed: bool,
+}
+
+/// The world.
+pub struct World {
+    /// The time.
+    pub now: Instant,
+    config: Config,
+    counters: Counters,
+    pool: Pool,
+    sides: [Side; 2],
+    opening: Opening,
+    hostile: bool,
+    /// Bytes need not arrive unchanged any more: something was forged, or taken out of the stream.
+    tainted: bool,
+    /// Not everything written must arrive: somebody let go, aborted or was told an error.
+    excused: bool,
+}
+
+/// The byte at an offset of the stream from a side.
+fn pattern(side: usize, offset: u64) -> u8 {
+    (offset ^ (offset >> 8).wrapping_mul(31) ^ (offset >> 16)) as u8 ^ (side as u8 * 0x55)
+}
+
+fn config(setup: &Setup) -> Config {
+    let bit = |bit: u16| setup.switches & (1 << bit) != 0;
+    let buffers = setup.buffers.map(|index| BUFFERS[usize::from(index) % BUFFERS.len()]);
+    Config {
+        tcp_sack: !bit(0),
+        tcp_timestamps: !bit(1),
+        tcp_window_scaling: !bit(2),
+        tcp_dsack: !bit(3),
+        tcp_moderate_rcvbuf: !bit(4),
+        tcp_congestion_control: if bit(5) {
+            CongestionAlgorithm::NewReno
+        } else {
+            CongestionAlgorithm::Cubic
+        },
+        tcp_slow_start_after_idle: !bit(6),
+        tcp_rfc1337: bit(7),
+        tcp_wmem: [4096, buffers[0], buffers[0].max(1 << 18)],
+        tcp_rmem: [2304, buffers[1], buffers[1].max(1 << 18)],
+        ..Config::default()
+    }
+}
+
+impl Side {
+    fn new(setup: &Setup, index: usize, pool: &Pool) -> Side {
+        let bit = |bit: u16| setup.switches & (1 << bit) != 0;
+        let mtu = MTUS[usize::from(setup.mtu[index]) % MTUS.len()];
+        let ip_header_len = if bit(8) && mtu >= 1280 { 40 } else { 20 };
+        let max_super_segment = if bit(9 + index as u16) { 0 } else { 65_415 };
+        let iss = SeqNum(0_u32.wrapping_sub(setup.iss[index].into()));
+        let options = Options {
+            nodelay: bit(11 + index as u16),
+            oobinline: bit(13),
+            keepalive: bit(14),
+            keep_idle: Some(Duration::from_secs(5)),
+            ..Options::default()
+        };
+        let params = OpenParams {
+            local_port: PORTS[index],
+            remote_port: PORTS[1 - index],
+            iss,
+            ts_offset: 0_u32.wrapping_sub(setup.ts_offset[index].into()),
+            seed: setup.iss[index].into(),
+            mtu,
+            ip_header_len,
+            max_super_segment,
+            options,
+            pool: pool.clone(),
+        };
+        Side {
+            conn: None,
+            seen: Seen::new(mtu.into(), ip_header_len.into(), max_super_segment, iss),
+            params,
+            flight: VecDeque::new(),
+            below: VecDeque::new(),
+            completed: plimsoll_tcp::Serial(0),
+            written: 0,
+            read: 0,
+            ended: false,
+            closed: false,
+        }
+    }
+
+    fn below(&self) -> Below {
+        Below { bytes: self.below.iter().map(|packet| packet.1).sum(), completed: self.completed }
+    }
+
+    fn complete(&mut self, count: usize) {
+        for _ in 0..count {
+            let Some((serial, _)) = self.below.pop_front() else { return };
+            self.completed = serial;
+        }
+    }
+}
+
+impl World {
+    /// A world at its beginning.
+    pub fn new(setup: &Setup) -> World {
+        let pool = Pool::new();
+        let alone = matches!(setup.opening, Opening::Alone | Opening::AlonePassive);
+        let mut world = World {
+            now: Instant::from_millis(1),
+            config: config(setup),
+            counters: Counters::default(),
+            sides: [Side::new(setup, 0, &pool), Side::new(setup, 1, &pool)],
+            pool,
+            opening: setup.opening,
+            hostile: setup.hostile || alone,
+            tainted: alone,
+            excused: alone,
+        };
+        match setup.opening {
+            Opening::Normal | Opening::Alone => world.connect(0),
+            Opening::Simultaneous => {
+                world.connect(0);
+                world.connect(1);
+            }
+            Opening::AlonePassive => {
+                let peer = SeqNum(u32::from(setup.iss[1]));
+                let syn = Forgery::opening_syn(peer, setup.switches, (PORTS[1], PORTS[0]));
+                world.deliver(0, syn);
+            }
+        }
+        world
+    }
+
+    fn connect(&mut self, index: usize) {
+        let params = self.sides[index].params.clone();
+        let cx = self.context(index);
+        let conn = Connection::connect(&cx, params);
+        self.sides[index].conn = Some(conn);
+        self.pump(index);
+    }
+
+    fn context(&self, index: usize) -> Context<'_> {
+        Context {
+            now: self.now,
+            below: self.sides[index].below(),
+            config: &self.config,
+            counters: &self.counters,
+        }
+    }
+
+    /// Calls into the connection of a side, if it has one, and pumps it.
+    fn with<T>(
+        &mut self,
+        index: usize,
+        call: impl FnOnce(&mut Connection, &Context) -> T,
+    ) -> Option<T> {
+        let mut conn = self.sides[index].conn.take()?;
+        let result = call(&mut conn, &self.context(index));
+        conn.check_invariants();
+        self.sides[index].conn = Some(conn);
+        self.pump(index);
+        Some(result)
+    }
+
+    /// Takes out of a connection what it wants to send and to tell.
+    fn pump(&mut self, index: usize) {
+        let Some(mut conn) = self.sides[index].conn.take() else { return };
+        let honest = !self.tainted;
+        let mut burst = 0;
+        while let Some(transmit) = conn.poll_transmit(&self.context(index)) {
+            burst += 1;
+            assert!(burst < MAX_BURST, "a connection does not stop sending");
+            trace!(
+                "    {:?} sends {:?} {} bytes {:?}",
+                index,
+                transmit.kind,
+                transmit.payload.len(),
+                transmit.repr
+            );
+            let side = &mut self.sides[index];
+            side.seen.judge(&transmit, honest);
+            if transmit.repr.flags.contains(TcpFlags::RST) {
+                self.excused = true;
+            }
+            if let Some(serial) = transmit.serial {
+                side.below.push_back((serial, transmit.payload.len() as u32));
+            }
+            if side.flight.len() < MAX_FLIGHT {
+                let Transmit { repr, payload, segment_size, .. } = transmit;
+                side.flight.push_back(Flight { repr, payload, segment_size });
+            }
+        }
+        conn.check_invariants();
+        let events = conn.poll_event();
+        if events.contains(Events::CLOSED) {
+            assert_eq!(conn.state(), State::Closed, "told to be closed and is not");
+        }
+        if conn.state() == State::Closed {
+            assert_eq!(conn.poll_timeout(), None, "a closed connection has a timer");
+        }
+        self.excused |= conn.error().is_some();
+        let _ = (conn.info(self.now), conn.memory_bytes(), conn.writable(&self.config));
+        self.sides[index].conn = Some(conn);
+    }
+
+    /// Hands a segment to a side.
+    fn deliver(&mut self, index: usize, segment: Segment) {
+        trace!("    {index} gets {} bytes {:?}", segment.payload.len(), segment.repr);
+        self.sides[index].seen.deliver(&segment.repr);
+        let gone =
+            self.sides[index].conn.as_ref().is_some_and(|conn| conn.state() == State::Closed);
+        if gone {
+            // A stack would answer with a reset; the other side must then live with an error.
+            self.answer_stray(index, &segment);
+            return;
+        }
+        if self.sides[index].conn.is_some() {
+            self.with(index, |conn, cx| conn.handle_segment(cx, segment));
+            return;
+        }
+        let flags = segment.repr.flags;
+        let listening = index == 1 || self.opening == Opening::AlonePassive;
+        let fresh = flags.contains(TcpFlags::SYN)
+            && !flags.intersects(TcpFlags::ACK | TcpFlags::RST | TcpFlags::FIN);
+        if listening && fresh {
+            let params = self.sides[index].params.clone();
+            let conn = Connection::accept(&self.context(index), params, &segment);
+            self.sides[index].conn = Some(conn);
+            self.pump(index);
+        }
+    }
+
+    fn answer_stray(&mut self, index: usize, segment: &Segment) {
+        if segment.repr.flags.contains(TcpFlags::RST) {
+            return;
+        }
+        self.excused = true;
+        let with_ack = segment.repr.flags.contains(TcpFlags::ACK);
+        let repr = TcpRepr {
+            src_port: segment.repr.dst_port,
+            dst_port: segment.repr.src_port,
+            seq: if with_ack { segment.repr.ack } else { SeqNum(0) },
+            ack: segment.repr.seq + segment.seq_len(),
+            flags: if with_ack { TcpFlags::RST } else { TcpFlags::RST | TcpFlags::ACK },
+            ..TcpRepr::default()
+        };
+        let flight = Flight { repr, payload: Slices::new(), segment_size: 0 };
+        self.sides[index].flight.push_back(flight);
+    }
+
+    /// Runs one step.
+    pub fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Write(host, len) => self.write(host.index(), usize::from(len)),
+            Step::WriteUrgent(host) => {
+                self.tainted = true;
+                let written = self.with(host.index(), |conn, cx| conn.write_urgent(cx, b"!"));
+                if let Some(Ok(count)) = written {
+                    self.sides[host.index()].written += count as u64;
+                }
+            }
+            Step::Read(host, len) => self.read(host.index(), usize::from(len)),
+            Step::Peek(host, len) => self.peek(host.index(), usize::from(len)),
+            Step::ReadUrgent(host) => {
+                self.with(host.index(), |conn, _| conn.read_urgent());
+            }
+            Step::Shutdown(host) => {
+                self.sides[host.index()].ended |= self.sides[host.index()].conn.is_some();
+                self.with(host.index(), |conn, cx| conn.shutdown(cx));
+            }
+            Step::Close(host) => self.let_go(host.index(), false),
+            Step::Abort(host) => self.let_go(host.index(), true),
+            Step::Option(host, choice) => self.set_option(host.index(), choice),
+            Step::Path(host, choice) => self.path(host.index(), choice),
+            Step::Forge(host, ref forgery) => self.forge(host, forgery),
+            _ => self.step_network(step),
+        }
+    }
+
+    fn step_network(&mut self, step: &Step) {
+        match *step {
+            Step::Deliver(host, which, split) => self.arrive(host, which, split),
+            Step::DeliverAll(host) => self.arrive_all(host),
+            Step::Lose(host, which) => {
+                let flight = &mut self.sides[host.index()].flight;
+                if !flight.is_empty() {
+                    flight.remove(usize::from(which) % flight.len());
+                }
+            }
+            Step::Repeat(host, which) => {
+                let flight = &mut self.sides[host.index()].flight;
+                if !flight.is_empty() && flight.len() < MAX_FLIGHT {
+                    let again = flight[usize::from(which) % flight.len()].clone();
+                    flight.push_back(again);
+                }
+            }
+            Step::Complete(host, count) => self.sides[host.index()].complete(count.into()),
+            Step::Advance(which) => {
+                let micros = DURATIONS_US[usize::from(which) % DURATIONS_US.len()];
+                self.advance_to(self.now + Duration::from_micros(micros));
+            }
+            Step::Fire(host) => {
+                let conn = self.sides[host.index()].conn.as_ref();
+                if let Some(deadline) = conn.and_then(Connection::poll_timeout) {
+                    self.advance_to(deadline.max(self.now));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn write(&mut self, index: usize, len: usize) {
+        let start = self.sides[index].written;
+        let len = (len as u64).min(MAX_WRITTEN - start.min(MAX_WRITTEN));
+        let data: Vec<u8> = (start..start + len).map(|offset| pattern(index, offset)).collect();
+        if let Some(Ok(count)) = self.with(index, |conn, cx| conn.write(cx, &data)) {
+            assert!(count <= data.len());
+            self.sides[index].written += count as u64;
+        }
+    }
+
+    fn read(&mut self, index: usize, len: usize) {
+        let mut buffer = vec![0; len];
+        let result = self.with(index, |conn, cx| {
+            let readable = conn.readable();
+            let result = conn.read(cx, &mut buffer);
+            if let Ok(count) = result {
+                assert!(count <= readable, "more was read than was readable");
+                // An urgent byte out of line leaves with what was read.
+                assert!(conn.readable() <= readable - count);
+            }
+            result
+        });
+        let Some(Ok(count)) = result else { return };
+        self.check_bytes(index, &buffer[..count]);
+        self.sides[index].read += count as u64;
+    }
+
+    fn peek(&mut self, index: usize, len: usize) {
+        let mut buffer = vec![0; len];
+        let result = self.with(index, |conn, _| conn.peek(&mut buffer));
+        if let Some(Ok(count)) = result {
+            self.check_bytes(index, &buffer[..count]);
+        }
+    }
+
+    fn check_bytes(&self, index: usize, bytes: &[u8]) {
+        if self.tainted {
+            return;
+        }
+        let start = self.sides[index].read;
+        for (offset, &byte) in (start..).zip(bytes) {
+            assert_eq!(byte, pattern(1 - index, offset), "wrong byte at offset {offset}");
+        }
+    }
+
+    fn let_go(&mut self, index: usize, abort: bool) {
+        if self.sides[index].conn.is_none() || self.sides[index].closed {
+            return;
+        }
+        self.sides[index].closed = true;
+        self.excused = true;
+        self.with(index, |conn, cx| if abort { conn.abort(cx) } else { conn.close(cx) });
+    }
+
+    fn set_option(&mut self, index: usize, choice: OptionChoice) {
+        let option = match choice {
+            OptionChoice::NoDelay(on) => SetOption::NoDelay(on),
+            OptionChoice::KeepAlive(on) => SetOption::KeepAlive(on),
+            OptionChoice::UserTimeout(tenths) => {
+                SetOption::UserTimeout(Duration::from_millis(100 * u64::from(tenths)))
+            }
+            OptionChoice::SndBuf(power) => SetOption::SndBuf(1 << (power % 20)),
+            OptionChoice::RcvBuf(power) => SetOption::RcvBuf(1 << (power % 20)),
+            OptionChoice::NotsentLowat(bytes) => SetOption::NotsentLowat(bytes.into()),
+            OptionChoice::RcvLowat(bytes) => SetOption::RcvLowat(bytes.into()),
+            OptionChoice::OobInline(on) => SetOption::OobInline(on),
+            OptionChoice::QuickAck(on) => SetOption::QuickAck(on),
+            OptionChoice::Linger2(seconds) => {
+                SetOption::Linger2(Duration::from_secs(seconds.into()))
+            }
+            OptionChoice::Cubic(true) => SetOption::Congestion(CongestionAlgorithm::Cubic),
+            OptionChoice::Cubic(false) => SetOption::Congestion(CongestionAlgorithm::NewReno),
+        };
+        self.with(index, |conn, cx| conn.set_option(cx, option));
+    }
+
+    fn path(&mut self, index: usize, choice: PathChoice) {
+        let event = match choice {
+            PathChoice::Mtu(mtu) => PathEvent::Mtu(mtu),
+            PathChoice::Soft => PathEvent::SoftError(ConnectionError::HostUnreachable),
+            PathChoice::Hard => PathEvent::HardError(ConnectionError::DeviceGone),
+        };
+        self.with(index, |conn, cx| conn.handle_path_event(cx, event));
+    }
+
+    fn forge(&mut self, to: Host, forgery: &Forgery) {
+        if !self.hostile {
+            return;
+        }
+        self.tainted = true;
+        self.excused = true;
+        let ports = (PORTS[to.other()], PORTS[to.index()]);
+        let segment = forgery.segment(&self.sides[to.index()].seen, &self.pool, ports);
+        self.deliver(to.index(), segment);
+    }
+
+    fn arrive(&mut self, from: Host, which: u8, split: bool) {
+        let flight = &mut self.sides[from.index()].flight;
+        if flight.is_empty() {
+            return;
+        }
+        let at = usize::from(which) % flight.len();
+        let part = if split { flight[at].split_first() } else { None };
+        let segment = match part {
+            Some(part) => part,
+            None => match flight.remove(at) {
+                Some(flight) => flight.whole(),
+                None => return,
+            },
+        };
+        self.deliver(from.other(), segment);
+    }
+
+    fn arrive_all(&mut self, from: Host) {
+        let flight = core::mem::take(&mut self.sides[from.index()].flight);
+        for packet in flight {
+            self.deliver(from.other(), packet.whole());
+        }
+    }
+
+    /// Lets time pass, and every deadline on the way.
+    fn advance_to(&mut self, until: Instant) {
+        for _ in 0..MAX_FIRINGS {
+            let next = self.next_deadline().filter(|&(deadline, _)| deadline <= until);
+            let Some((deadline, index)) = next else { break };
+            self.now = self.now.max(deadline);
+            self.fire(index);
+        }
+        self.now = self.now.max(until);
+    }
+
+    fn next_deadline(&self) -> Option<(Instant, usize)> {
+        (0..2)
+            .filter_map(|index| {
+                let conn = self.sides[index].conn.as_ref()?;
+                Some((conn.poll_timeout()?, index))
+            })
+            .min_by_key(|&(deadline, _)| deadline)
+    }
+
+    /// Tells a side that its deadline has passed. What fires must not be due again at once.
+    fn fire(&mut self, index: usize) {
+        for _ in 0..8 {
+            trace!("    {:?} timer of {index}", self.now);
+            self.with(index, |conn, cx| conn.handle_timeout(cx));
+            let conn = self.sides[index].conn.as_ref();
+            if conn.and_then(Connection::poll_timeout).is_none_or(|next| next > self.now) {
+                return;
+            }
+        }
+        panic!("a timer is due again and again");
+    }
+
+    /// From here on the network loses nothing and the applications read. Unless there is an excuse,
+    /// everything written must arrive and every end of a stream must be seen.
+    pub fn settle(&mut self) {
+        if self.excused || self.tainted {
+            return;
+        }
+        for _ in 0..MAX_ROUNDS {
+            for host in [Host::A, Host::B] {
+                self.sides[host.index()].complete(usize::MAX);
+                self.read(host.index(), 1 << 16);
+                self.arrive_all(host);
+            }
+            if self.excused || self.is_settled() {
+                return;
+            }
+            if self.sides.iter().all(|side| side.flight.is_empty()) {
+                let Some((deadline, index)) = self.next_deadline() else {
+                    panic!("deadlock: {}", self.state_of_affairs());
+                };
+                self.now = self.now.max(deadline);
+                self.fire(index);
+            }
+        }
+        panic!("does not come to an end: {}", self.state_of_affairs());
+    }
+
+    fn is_settled(&self) -> bool {
+        (0..2).all(|index| {
+            let (from, to) = (&self.sides[index], &self.sides[1 - index]);
+            let ended = to.conn.as_ref().is_some_and(Connection::read_closed);
+            to.read == from.written && (!from.ended || ended)
+        })
+    }
+
+    fn state_of_affairs(&self) -> String {
+        let side = |index: usize| {
+            let side = &self.sides[index];
+            let state = side.conn.as_ref().map(Connection::state);
+            format!("{state:?} wrote {} read {} ended {}", side.written, side.read, side.ended)
+        };
+        format!("{}; {}", side(0), side(1))
+    }
+}
