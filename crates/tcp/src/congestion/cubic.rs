@@ -71,9 +71,13 @@ impl Algorithm for Cubic {
     }
 
     fn on_ack_not_limited(&mut self, sample: &AckSample) {
+        self.on_start(sample.now);
+    }
+
+    fn on_start(&mut self, now: Instant) {
         if let Some(epoch) = &mut self.epoch {
-            epoch.start += sample.now.since(epoch.last_ack);
-            epoch.last_ack = sample.now;
+            epoch.start += now.since(epoch.last_ack);
+            epoch.last_ack = now;
         }
     }
 
@@ -114,8 +118,7 @@ impl Cubic {
         let mss = u64::from(window.mss);
         let w_max = self.w_max;
         let cwnd_prior = self.cwnd_prior;
-        let epoch =
-            self.epoch.get_or_insert_with(|| Epoch::begin(window, sample.now, w_max, mss));
+        let epoch = self.epoch.get_or_insert_with(|| Epoch::begin(window, sample.now, w_max, mss));
         epoch.last_ack = sample.now;
         let t = sample.now.since(epoch.start);
         epoch.grow_reno_estimate(delivered, window.cwnd, cwnd_prior, mss);

@@ -83,8 +83,7 @@ impl HyStart {
                     self.css_baseline = None;
                 }
                 (None, Some(current), Some(last)) => {
-                    let thresh =
-                        (last / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH);
+                    let thresh = (last / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH);
                     if current >= last + thresh {
                         self.css_baseline = Some(current);
                         self.css_rounds = 0;

@@ -17,7 +17,7 @@ pub(crate) mod newreno;
 
 use plimsoll_wire::SeqNum;
 
-use crate::config::{CongestionAlgorithm, Config};
+use crate::config::{Config, CongestionAlgorithm};
 use crate::limits::MAX_SUPER_SEGMENT;
 use crate::time::{Duration, Instant};
 use cubic::Cubic;
@@ -102,6 +102,9 @@ trait Algorithm {
 
     /// A congestion event. Sets ssthresh from `flight`, not cwnd.
     fn on_congestion(&mut self, window: &mut Window, flight: u32);
+
+    /// Data leaves after a time in which nothing was in flight.
+    fn on_start(&mut self, _now: Instant) {}
 
     /// A retransmission timeout followed the congestion event.
     fn on_rto(&mut self) {}
@@ -251,7 +254,16 @@ impl Controller {
     /// (RFC 6582, section 3.2, step 3, option 1).
     pub(crate) fn on_exit_recovery(&mut self, flight: u32) {
         let window = &mut self.window;
+        if window.in_slow_start() {
+            // The window was not reduced: what was sent again was too long for the path.
+            return;
+        }
         window.cwnd = window.ssthresh.min(flight.max(window.mss) + window.mss).max(window.mss);
+    }
+
+    /// Data may leave now, and nothing is in flight.
+    pub(crate) fn on_start(&mut self, now: Instant) {
+        self.kind.as_mut().on_start(now);
     }
 
     /// Nothing was sent for `idle`: the window halves for each RTO, down to the initial window
@@ -276,7 +288,7 @@ impl Controller {
     pub(crate) fn check_invariants(&self) {
         assert!(self.window.cwnd >= self.window.mss, "cwnd is one segment at least");
         assert!(self.window.cwnd <= MAX_CWND);
-        assert!(self.window.ssthresh >= 2 * self.window.mss.min(48), "ssthresh is too small");
+        assert!(self.window.ssthresh > 0);
     }
 }
 

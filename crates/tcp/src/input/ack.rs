@@ -67,6 +67,9 @@ impl Connection {
         let may_grow = phase != Phase::Recovery && self.recovery.phase != Phase::Recovery;
         self.update_congestion_window(cx, &news, may_grow);
         self.after_ack(cx, news.delivered.acked);
+        if cfg!(debug_assertions) {
+            self.check_recovery_invariants();
+        }
         AckOutcome::Ok
     }
 
@@ -148,9 +151,11 @@ impl Connection {
             .oldest_sent
             .filter(|_| !delivered.retransmitted)
             .map(|sent| cx.now.since(sent));
-        let echo = seg.repr.options.timestamps.filter(|stamps| {
-            self.ts.enabled && delivered.acked > 0 && stamps.ecr != 0
-        });
+        let echo = seg
+            .repr
+            .options
+            .timestamps
+            .filter(|stamps| self.ts.enabled && delivered.acked > 0 && stamps.ecr != 0);
         let by_echo = || echo.map(|stamps| self.ts.elapsed(cx.now, stamps.ecr));
         let Some(sample) = by_time.or_else(by_echo) else { return };
         let bounds = (self.snd.una, self.snd.nxt);
@@ -184,6 +189,7 @@ impl Connection {
             Phase::Loss => {
                 if self.recovery.recover <= self.snd.una {
                     self.recovery.phase = Phase::Open;
+                    self.recovery.force = false;
                 }
             }
         }
@@ -249,13 +255,19 @@ impl Connection {
     }
 
     fn update_congestion_window(&mut self, cx: &Context, news: &News, may_grow: bool) {
-        if news.delivered.bytes == 0 {
+        // As RFC 5681 and RFC 3042 want it, only an advance of SND.UNA opens the window; after a
+        // timeout it counts without what SACK had delivered before.
+        if news.delivered.acked == 0 {
             return;
         }
+        let delivered = match self.recovery.phase {
+            Phase::Open => news.delivered.acked,
+            _ => news.delivered.bytes,
+        };
         let newest = news.delivered.newest_sent.map(|sent| cx.now.since(sent));
         let sample = AckSample {
             now: cx.now,
-            delivered: news.delivered.bytes,
+            delivered,
             una: self.snd.una,
             nxt: self.snd.nxt,
             flight: news.flight,

@@ -139,7 +139,11 @@ impl Connection {
 
     /// To be asked before new data is gated: slow start after idle (RFC 5681, section 4.1).
     pub(crate) fn restart_after_idle(&mut self, cx: &Context) {
-        if !cx.config.tcp_slow_start_after_idle || !self.snd.rtx.is_empty() {
+        if !self.snd.rtx.is_empty() {
+            return;
+        }
+        self.cc.on_start(cx.now);
+        if !cx.config.tcp_slow_start_after_idle {
             return;
         }
         let idle = cx.now.since(self.recovery.last_sent);
@@ -208,17 +212,14 @@ impl Connection {
     /// The range to send again now, within cwnd and the peer's window. Its bytes are
     /// `snd.rtx.payload(start, end)`, which may be fewer.
     pub(crate) fn next_retransmit(&self, cx: &Context) -> Option<(SeqNum, SeqNum)> {
-        let range = self.retransmission_candidate()?;
+        let range = self.retransmission_candidate(cx)?;
         if cx.below.completed < range.serial {
             // The last copy has not even left this machine.
             return None;
         }
         let mss = u32::from(self.snd.mss).max(1);
-        let quota = if self.recovery.force {
-            self.cwnd_quota().max(mss)
-        } else {
-            self.cwnd_quota()
-        };
+        let quota =
+            if self.recovery.force { self.cwnd_quota().max(mss) } else { self.cwnd_quota() };
         if quota < range.len().min(mss) {
             return None;
         }
@@ -241,8 +242,9 @@ impl Connection {
     }
 
     /// NextSeg of RFC 6675: what is lost; if no new data may leave, what lies below the highest
-    /// SACKed number; at last one segment at the end, so that the ACKs do not dry up.
-    fn retransmission_candidate(&self) -> Option<SentRange> {
+    /// SACKed number; at last one segment at the end, so that the ACKs do not dry up, but not
+    /// before its own ACK could have come.
+    fn retransmission_candidate(&self, cx: &Context) -> Option<SentRange> {
         let rtx = &self.snd.rtx;
         if let Some(range) = rtx.first_lost() {
             return Some(range);
@@ -254,7 +256,8 @@ impl Connection {
             return Some(range);
         }
         let last = *rtx.ranges.back()?;
-        (!self.recovery.rescued && !last.sacked && !last.resent).then(|| {
+        let late = cx.now.since(last.sent_at) > self.recovery.rtt.srtt().unwrap_or_default();
+        (late && !self.recovery.rescued && !last.sacked && !last.resent).then(|| {
             let start = last.end - last.len().min(u32::from(self.snd.mss));
             SentRange { start, ..last }
         })

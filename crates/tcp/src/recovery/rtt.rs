@@ -34,7 +34,6 @@ pub(crate) struct Rtt {
     round_end: SeqNum,
     min: u64,
     min_at: Instant,
-    latest: u64,
     /// The timeout before the first sample.
     initial: Duration,
 }
@@ -53,7 +52,6 @@ impl Rtt {
             round_end: SeqNum(0),
             min: u64::MAX,
             min_at: Instant::ZERO,
-            latest: 0,
             initial: INITIAL_RTO,
         }
     }
@@ -83,11 +81,6 @@ impl Rtt {
         (self.min != u64::MAX).then(|| Duration::from_nanos(self.min))
     }
 
-    /// The last sample.
-    pub(crate) fn latest(&self) -> Option<Duration> {
-        self.has_sample().then(|| Duration::from_nanos(self.latest))
-    }
-
     /// Takes a sample, when everything below `una` is acknowledged and `nxt` is sent next.
     pub(crate) fn on_sample(
         &mut self,
@@ -97,7 +90,6 @@ impl Rtt {
         config: &Config,
     ) {
         let sample = nanos(sample).clamp(1, 1 << 50);
-        self.latest = sample;
         if sample <= self.min || now.since(self.min_at) > MIN_RTT_WINDOW {
             self.min = sample;
             self.min_at = now;

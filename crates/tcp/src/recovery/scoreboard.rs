@@ -24,13 +24,18 @@ pub(crate) struct SackOutcome {
 
 impl RetransmitQueue {
     /// Takes the blocks of a segment that acknowledges `ack`. Numbers from `max` on were never sent.
-    pub(crate) fn on_sack(&mut self, blocks: &[SackBlock], ack: SeqNum, max: SeqNum) -> SackOutcome {
+    pub(crate) fn on_sack(
+        &mut self,
+        blocks: &[SackBlock],
+        ack: SeqNum,
+        max: SeqNum,
+    ) -> SackOutcome {
         let mut outcome = SackOutcome::default();
         let mut rest = blocks;
         if let Some((first, others)) = blocks.split_first() {
-            let inside = others.first().is_some_and(|second| {
-                second.left <= first.left && first.right <= second.right
-            });
+            let inside = others
+                .first()
+                .is_some_and(|second| second.left <= first.left && first.right <= second.right);
             if first.left < first.right && first.right <= ack {
                 outcome.dsack_old = true;
             } else if first.left < first.right && inside {

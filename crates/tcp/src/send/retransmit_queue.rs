@@ -26,7 +26,7 @@ use crate::segment::Serial;
 use crate::time::Instant;
 
 /// Entries that an empty queue keeps room for.
-const KEPT: usize = 8;
+const KEPT: usize = 16;
 
 /// What is known of one stretch that left in one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,8 +236,7 @@ impl RetransmitQueue {
         }
         let mut start = range.start;
         for slice in data.parts() {
-            let merged =
-                self.pieces.back_mut().is_some_and(|piece| piece.slice.try_merge(slice));
+            let merged = self.pieces.back_mut().is_some_and(|piece| piece.slice.try_merge(slice));
             if !merged {
                 self.pieces.push_back(Piece { start, slice: slice.clone() });
             }

@@ -1,0 +1,122 @@
+extern crate std;
+
+use plimsoll_buf::{MAX_SLICES, Pool};
+
+use super::*;
+
+const MSS: u16 = 1000;
+
+fn range(start: u32, end: u32, ms: u64) -> SentRange {
+    SentRange {
+        start: SeqNum(start),
+        end: SeqNum(end),
+        sent_at: Instant::from_millis(ms),
+        serial: Serial(ms),
+        mss: MSS,
+        retransmissions: 0,
+        sacked: false,
+        lost: false,
+        resent: false,
+    }
+}
+
+fn bytes(pool: &Pool, len: usize) -> Slices {
+    pool.copy_from(&std::vec![7; len]).into()
+}
+
+#[test]
+fn neighbours_of_one_chunk_are_one_piece() {
+    let pool = Pool::new();
+    let mut writer = pool.chunk(4096);
+    let mut queue = RetransmitQueue::new();
+    for index in 0..20 {
+        let data = writer.append(&[index as u8; 100]).into();
+        queue.on_sent(range(index * 100, index * 100 + 100, 1), &data);
+    }
+    assert_eq!(queue.bytes(), 2000);
+    let payload = queue.payload(SeqNum(50), SeqNum(1950));
+    assert_eq!(payload.parts().len(), 1);
+    assert_eq!(payload.len(), 1900);
+}
+
+#[test]
+fn a_payload_of_too_many_pieces_is_cut_short() {
+    let pool = Pool::new();
+    let mut queue = RetransmitQueue::new();
+    for index in 0..20 {
+        queue.on_sent(range(index * 100, index * 100 + 100, 1), &bytes(&pool, 100));
+    }
+    let payload = queue.payload(SeqNum(150), SeqNum(2000));
+    assert_eq!(payload.parts().len(), MAX_SLICES);
+    assert_eq!(payload.len(), 50 + (MAX_SLICES - 1) * 100);
+}
+
+#[test]
+fn a_fin_takes_a_number_and_no_byte() {
+    let pool = Pool::new();
+    let mut queue = RetransmitQueue::new();
+    queue.on_sent(range(0, 501, 1), &bytes(&pool, 500));
+    assert!(queue.has_fin());
+    assert_eq!((queue.in_queue(), queue.bytes(), queue.data_end()), (501, 500, SeqNum(500)));
+    assert_eq!(queue.payload(SeqNum(0), SeqNum(501)).len(), 500);
+    queue.on_cumulative_ack(SeqNum(500));
+    queue.check_invariants();
+    assert!(queue.has_fin() && !queue.is_empty());
+    assert!(queue.payload(SeqNum(500), SeqNum(501)).is_empty());
+    assert_eq!(queue.on_cumulative_ack(SeqNum(501)).acked, 1);
+    assert!(queue.is_empty() && !queue.has_fin());
+}
+
+#[test]
+fn round_trips_are_measured_on_what_was_sent_once() {
+    let pool = Pool::new();
+    let mut queue = RetransmitQueue::new();
+    for index in 0..4 {
+        let start = index * 1000;
+        let sent = range(start, start + 1000, u64::from(index));
+        queue.on_sent(sent, &bytes(&pool, 1000));
+    }
+    let first = queue.on_cumulative_ack(SeqNum(2000));
+    assert_eq!(first.oldest_sent, Some(Instant::from_millis(0)));
+    assert_eq!(first.newest_sent, Some(Instant::from_millis(1)));
+    assert_eq!((first.segs, first.retransmitted), (2, false));
+    queue.mark_front_lost();
+    let again = Instant::from_millis(9);
+    queue.on_resent((SeqNum(2000), SeqNum(3000)), again, Serial(9), MSS);
+    let second = queue.on_cumulative_ack(SeqNum(4000));
+    assert!(second.retransmitted, "Karn: which copy was acknowledged is not known");
+    assert_eq!(second.newest_sent, Some(Instant::from_millis(3)));
+}
+
+#[test]
+fn an_empty_queue_keeps_little() {
+    let pool = Pool::new();
+    let mut queue = RetransmitQueue::new();
+    assert_eq!(queue.heap_bytes(), 0);
+    for index in 0..1000 {
+        let start = index * 1000;
+        queue.on_sent(range(start, start + 1000, 1), &bytes(&pool, 1000));
+    }
+    queue.on_cumulative_ack(SeqNum(1_000_000));
+    queue.check_invariants();
+    assert!(queue.heap_bytes() <= 1024, "{}", queue.heap_bytes());
+    assert_eq!(pool.stats().in_use_bytes, 0);
+}
+
+#[test]
+fn a_steady_stream_does_not_allocate() {
+    let pool = Pool::new();
+    let mut queue = RetransmitQueue::new();
+    let mut high = 0;
+    for index in 0..2000_u32 {
+        let start = index * 1000;
+        queue.on_sent(range(start, start + 1000, 1), &bytes(&pool, 1000));
+        if index >= 30 {
+            queue.on_cumulative_ack(SeqNum(start - 30_000));
+        }
+        if index == 100 {
+            high = queue.heap_bytes();
+        }
+        assert!(index < 100 || queue.heap_bytes() == high);
+    }
+}
