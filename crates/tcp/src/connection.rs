@@ -121,7 +121,6 @@ pub struct Connection {
     pub(crate) soft_error: Option<ConnectionError>,
     pub(crate) options: Options,
     pub(crate) pool: Pool,
-    pub(crate) rng: u64,
 }
 
 /// Packets that do not come from a queue and wait for `poll_transmit`.
@@ -209,7 +208,6 @@ impl Connection {
             soft_error: None,
             options: params.options,
             pool: params.pool,
-            rng: params.seed,
         }
     }
 
@@ -501,3 +499,6 @@ impl Connection {
         self.check_invariants();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -114,8 +114,7 @@ impl Bench {
 
     /// The peer sends a segment.
     fn recv(&mut self, flags: TcpFlags, seq: SeqNum, ack: SeqNum, data: &[u8]) {
-        let mut repr =
-            TcpRepr { seq, ack, flags, window: 60_000, ..TcpRepr::default() };
+        let mut repr = TcpRepr { seq, ack, flags, window: 60_000, ..TcpRepr::default() };
         repr.options.timestamps = self.stamp.map(|val| Timestamps { val, ecr: 0 });
         self.recv_repr(repr, data);
     }

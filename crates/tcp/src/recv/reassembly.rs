@@ -52,6 +52,7 @@ impl Reassembly {
     }
 
     /// Bytes held.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.len
     }

@@ -1,0 +1,226 @@
+//! Two connections talk to each other over a path that loses, repeats and reorders.
+
+use std::collections::VecDeque;
+use std::vec::Vec;
+
+use plimsoll_buf::Pool;
+use plimsoll_wire::SeqNum;
+
+use super::*;
+use crate::config::CongestionAlgorithm;
+use crate::event::WriteError;
+use crate::segment::{Ecn, Transmit};
+
+/// A small generator, so that each seed is one history.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+}
+
+/// What the path does, in percent.
+#[derive(Clone, Copy)]
+struct PathFaults {
+    loss: u64,
+    reorder: u64,
+    duplicate: u64,
+}
+
+struct World {
+    ends: [Connection; 2],
+    wires: [VecDeque<(Instant, Segment)>; 2],
+    config: Config,
+    counters: Counters,
+    now: Instant,
+    dice: Dice,
+    faults: PathFaults,
+    serials: [u64; 2],
+}
+
+const DELAY: Duration = Duration::from_millis(5);
+
+fn params(port: u16, iss: u32, max_super_segment: usize, options: Options) -> OpenParams {
+    OpenParams {
+        local_port: port,
+        remote_port: 3 - port,
+        iss: SeqNum(iss),
+        ts_offset: iss,
+        seed: 0,
+        mtu: 1500,
+        ip_header_len: 20,
+        max_super_segment,
+        options,
+        pool: Pool::new(),
+    }
+}
+
+fn to_segment(packet: &Transmit) -> Segment {
+    let payload = packet.payload.clone();
+    Segment { repr: packet.repr.clone(), payload, segs: packet.segs, ecn: Ecn::NotEct }
+}
+
+impl World {
+    fn open(config: Config, faults: PathFaults, seed: u64, options: Options) -> World {
+        let counters = Counters::new();
+        let now = Instant::from_millis(1);
+        let cx = Context { now, below: Below::default(), config: &config, counters: &counters };
+        let size = if seed.is_multiple_of(2) { 0 } else { 65_000 };
+        let mut client =
+            Connection::connect(&cx, params(1, u32::MAX - 5000, size, options.clone()));
+        let syn = client.poll_transmit(&cx).expect("a SYN");
+        let server =
+            Connection::accept(&cx, params(2, u32::MAX - 9, size, options), &to_segment(&syn));
+        World {
+            ends: [client, server],
+            wires: [VecDeque::new(), VecDeque::new()],
+            config,
+            counters,
+            now,
+            dice: Dice(seed),
+            faults,
+            serials: [0; 2],
+        }
+    }
+
+    fn call<T>(&mut self, end: usize, call: impl FnOnce(&mut Connection, &Context) -> T) -> T {
+        let below = Below { bytes: 0, completed: Serial(self.serials[end]) };
+        let cx = Context { now: self.now, below, config: &self.config, counters: &self.counters };
+        call(&mut self.ends[end], &cx)
+    }
+
+    fn transmit(&mut self, end: usize) {
+        while let Some(packet) = self.call(end, |conn, cx| conn.poll_transmit(cx)) {
+            if let Some(serial) = packet.serial {
+                self.serials[end] = serial.0;
+            }
+            let seg = to_segment(&packet);
+            if self.dice.roll(100) < self.faults.loss {
+                continue;
+            }
+            let late = self.dice.roll(100) < self.faults.reorder;
+            let delay = if late { DELAY * 3 } else { DELAY };
+            let at = self.now + delay;
+            let wire = &mut self.wires[end];
+            let place = wire.partition_point(|(other, _)| *other <= at);
+            wire.insert(place, (at, seg.clone()));
+            if self.dice.roll(100) < self.faults.duplicate {
+                wire.push_back((at + DELAY * 3, seg));
+                wire.make_contiguous().sort_by_key(|(at, _)| *at);
+            }
+        }
+    }
+
+    /// Goes on to the next thing that happens. Returns whether anything will.
+    fn step(&mut self) -> bool {
+        self.transmit(0);
+        self.transmit(1);
+        let arrivals = self.wires.iter().filter_map(|wire| wire.front().map(|(at, _)| *at));
+        let timeouts = self.ends.iter().filter_map(Connection::poll_timeout);
+        let Some(next) = arrivals.chain(timeouts).min() else { return false };
+        self.now = self.now.max(next);
+        for end in [0, 1] {
+            let now = self.now;
+            while let Some((_, seg)) = self.wires[end].pop_front_if(|(at, _)| *at <= now) {
+                self.call(1 - end, |conn, cx| conn.handle_segment(cx, seg));
+            }
+            self.call(end, |conn, cx| conn.handle_timeout(cx));
+        }
+        true
+    }
+}
+
+fn pattern(len: usize, salt: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 31 + at / 251 + salt) as u8).collect()
+}
+
+/// Both ends write `len` bytes in pieces, read all, and close; every byte arrives once, in order.
+fn exchange(world: &mut World, len: usize) {
+    let data = [pattern(len, 1), pattern(len, 2)];
+    let mut written = [0; 2];
+    let mut got = [Vec::new(), Vec::new()];
+    for step in 0.. {
+        assert!(
+            step < 200_000,
+            "no end: {:?}",
+            world.ends.each_ref().map(|conn| conn.info(world.now))
+        );
+        for end in [0, 1] {
+            let piece = 1 + world.dice.roll(9000) as usize;
+            let rest = &data[end][written[end]..];
+            let rest = &rest[..rest.len().min(piece)];
+            match world.call(end, |conn, cx| conn.write(cx, rest)) {
+                Ok(count) => written[end] += count,
+                Err(WriteError::WouldBlock | WriteError::Closed) => {}
+                Err(error) => panic!("{error:?}"),
+            }
+            if written[end] == len {
+                world.call(end, |conn, cx| conn.shutdown(cx));
+            }
+            let mut out = std::vec![0; 1 + world.dice.roll(20_000) as usize];
+            if let Ok(count) = world.call(end, |conn, cx| conn.read(cx, &mut out)) {
+                got[end].extend_from_slice(&out[..count]);
+            }
+        }
+        if !world.step() {
+            break;
+        }
+    }
+    for end in [0, 1] {
+        let mut out = std::vec![0; 200_000];
+        while let Ok(count) = world.call(end, |conn, cx| conn.read(cx, &mut out)) {
+            got[end].extend_from_slice(&out[..count]);
+            if count == 0 {
+                break;
+            }
+        }
+    }
+    let lengths = got.each_ref().map(Vec::len);
+    let infos = world.ends.each_ref().map(|conn| (conn.error(), conn.info(world.now)));
+    assert!(got[1] == data[0] && got[0] == data[1], "bytes differ: {lengths:?} {infos:?}");
+    for conn in &world.ends {
+        assert_eq!((conn.state(), conn.error()), (State::Closed, None));
+    }
+}
+
+#[test]
+fn a_clean_path() {
+    let faults = PathFaults { loss: 0, reorder: 0, duplicate: 0 };
+    for seed in 0..4 {
+        let mut world = World::open(Config::default(), faults, seed, Options::default());
+        exchange(&mut world, 300_000);
+        assert_eq!(world.counters.get(Counter::RetransSegs), 0);
+        assert_eq!(world.counters.get(Counter::TcpTimeouts), 0);
+    }
+}
+
+#[test]
+fn a_bad_path() {
+    let faults = PathFaults { loss: 5, reorder: 5, duplicate: 3 };
+    for seed in 0..40_u64 {
+        let algorithm =
+            [CongestionAlgorithm::NewReno, CongestionAlgorithm::Cubic][seed as usize % 2];
+        let config = Config {
+            tcp_sack: !seed.is_multiple_of(3),
+            tcp_timestamps: !seed.is_multiple_of(5),
+            tcp_window_scaling: !seed.is_multiple_of(7),
+            tcp_congestion_control: algorithm,
+            ..Config::default()
+        };
+        let mut world = World::open(config, faults, seed, Options::default());
+        exchange(&mut world, 100_000);
+    }
+}
+
+#[test]
+fn small_buffers_on_a_bad_path() {
+    let faults = PathFaults { loss: 8, reorder: 10, duplicate: 5 };
+    for seed in 0..20 {
+        let options = Options { rcvbuf: Some(3000), sndbuf: Some(5000), ..Options::default() };
+        let mut world = World::open(Config::default(), faults, seed, options);
+        exchange(&mut world, 30_000);
+    }
+}

@@ -1,0 +1,1 @@
+//! Traces of what leaves, and when.
