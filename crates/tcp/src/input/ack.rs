@@ -60,13 +60,14 @@ impl Connection {
             self.snd.una = self.snd.una.max(ack);
             return AckOutcome::Ok;
         }
+        let room = self.writable(cx.config);
         let news = self.take_delivered(cx, seg, window_changed);
         self.sample_rtt(cx, seg, &news.delivered);
         let phase = self.recovery.phase;
         self.update_recovery(cx, &news);
         let may_grow = phase != Phase::Recovery && self.recovery.phase != Phase::Recovery;
         self.update_congestion_window(cx, &news, may_grow);
-        self.after_ack(cx, news.delivered.acked);
+        self.after_ack(cx, news.delivered.acked, room);
         if cfg!(debug_assertions) {
             self.check_recovery_invariants();
         }
@@ -107,9 +108,14 @@ impl Connection {
         }
     }
 
-    /// Wakes a writer once a third of the send buffer is free.
-    fn wake_writer(&mut self, cx: &Context) {
-        if self.writable(cx.config) * 3 >= self.snd.buf_limit {
+    /// Wakes a writer when the free part of the send buffer comes to a third, so that it is not
+    /// woken for every ACK. With a low-water mark for unsent bytes the sends in between have made
+    /// room, too, and every ACK looks.
+    fn wake_writer(&mut self, cx: &Context, room_before: usize) {
+        let enough = (self.snd.buf_limit / 3).max(1);
+        let lowat = self.options.notsent_lowat.unwrap_or(cx.config.tcp_notsent_lowat);
+        let was_short = room_before < enough || lowat != u32::MAX;
+        if was_short && self.writable(cx.config) >= enough {
             self.events.insert(Events::WRITABLE);
         }
     }
@@ -278,7 +284,7 @@ impl Connection {
     }
 
     /// Timers (RFC 6298, section 5) and events.
-    fn after_ack(&mut self, cx: &Context, acked: u32) {
+    fn after_ack(&mut self, cx: &Context, acked: u32, room_before: usize) {
         if acked == 0 {
             return;
         }
@@ -288,7 +294,7 @@ impl Connection {
         } else {
             self.arm_retransmit(cx);
         }
-        self.wake_writer(cx);
+        self.wake_writer(cx, room_before);
         let finished = !matches!(self.snd.fin, Fin::Queued | Fin::Sent { .. });
         if self.snd.rtx.is_empty() && self.unsent_len() == 0 && finished {
             self.events.insert(Events::DRAINED);

@@ -183,9 +183,8 @@ impl Trace {
             let cx =
                 Context { now: self.now, below, config: &self.config, counters: &self.counters };
             let Some((start, end)) = self.conn.next_retransmit(&cx) else { return sent };
-            let fin = self.conn.snd.rtx.has_fin();
             let payload = self.conn.snd.rtx.payload(start, end);
-            assert_eq!(payload.len() as u32, end.since(start), "{fin}");
+            assert_eq!(payload.len() as u32, end.since(start));
             self.serial += 1;
             self.conn.on_retransmitted(&cx, start, end, Serial(self.serial));
             sent.push((self.position(start), self.position(end)));

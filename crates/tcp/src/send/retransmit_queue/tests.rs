@@ -56,15 +56,15 @@ fn a_fin_takes_a_number_and_no_byte() {
     let pool = Pool::new();
     let mut queue = RetransmitQueue::new();
     queue.on_sent(range(0, 501, 1), &bytes(&pool, 500));
-    assert!(queue.has_fin());
+    assert!(queue.fin);
     assert_eq!((queue.in_queue(), queue.bytes(), queue.data_end()), (501, 500, SeqNum(500)));
     assert_eq!(queue.payload(SeqNum(0), SeqNum(501)).len(), 500);
     queue.on_cumulative_ack(SeqNum(500));
     queue.check_invariants();
-    assert!(queue.has_fin() && !queue.is_empty());
+    assert!(queue.fin && !queue.is_empty());
     assert!(queue.payload(SeqNum(500), SeqNum(501)).is_empty());
     assert_eq!(queue.on_cumulative_ack(SeqNum(501)).acked, 1);
-    assert!(queue.is_empty() && !queue.has_fin());
+    assert!(queue.is_empty() && !queue.fin);
 }
 
 #[test]
