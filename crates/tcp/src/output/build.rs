@@ -157,7 +157,8 @@ impl Connection {
         end: SeqNum,
     ) -> Transmit {
         let mss = usize::from(self.snd.mss).max(1);
-        let fin_in_range = self.snd.rtx.has_fin() && end == self.snd.max;
+        let fin_sent = matches!(self.snd.fin, Fin::Sent { .. });
+        let fin_in_range = fin_sent && end == self.snd.max;
         let wanted = end.since(start) as usize - usize::from(fin_in_range);
         let mut payload = self.snd.rtx.payload(start, end);
         if payload.len() < wanted && payload.len() > mss {

@@ -1,0 +1,102 @@
+//! What crosses between the engine and what lies below it.
+
+use plimsoll_buf::Slices;
+use plimsoll_wire::tcp::TcpRepr;
+
+use crate::time::Instant;
+
+/// The ECN field of the IP header (RFC 3168, section 5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ecn {
+    /// Not ECN-capable.
+    #[default]
+    NotEct,
+    /// ECN-capable, ECT(1).
+    Ect1,
+    /// ECN-capable, ECT(0).
+    Ect0,
+    /// Congestion experienced.
+    Ce,
+}
+
+/// A segment (or several coalesced ones) that arrived for a connection. Its checksum and addresses
+/// have been checked by whoever calls.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// The header.
+    pub repr: TcpRepr,
+    /// The data behind the header.
+    pub payload: Slices,
+    /// How many wire segments it consists of (at least 1; more after coalescing or from a
+    /// super-segment).
+    pub segs: u16,
+    /// ECN field of the packet.
+    pub ecn: Ecn,
+}
+
+impl Segment {
+    /// SEG.LEN: payload bytes plus one for SYN and one for FIN.
+    pub fn seq_len(&self) -> u32 {
+        use plimsoll_wire::tcp::TcpFlags;
+        self.payload.len() as u32
+            + u32::from(self.repr.flags.contains(TcpFlags::SYN))
+            + u32::from(self.repr.flags.contains(TcpFlags::FIN))
+    }
+}
+
+/// Numbers the data packets that a connection hands down, from 1. Zero is "none yet".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Serial(pub u64);
+
+/// What lies below the engine: handed to qdisc or device and not yet completed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Below {
+    /// Data bytes not yet completed. Pure ACKs, resets and probes do not count.
+    pub bytes: u32,
+    /// The last data packet that was completed. Packets complete in the order of their serials.
+    pub completed: Serial,
+}
+
+/// Why a packet leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SendKind {
+    /// A SYN of an active open.
+    Syn,
+    /// A SYN-ACK.
+    SynAck,
+    /// Data (or a FIN) sent for the first time.
+    New,
+    /// Data (or a FIN) sent again.
+    Retransmit,
+    /// A probe into a closed window.
+    WindowProbe,
+    /// A keepalive probe.
+    Keepalive,
+    /// A pure acknowledgement.
+    Ack,
+    /// A challenge acknowledgement (RFC 5961).
+    ChallengeAck,
+    /// A reset.
+    Rst,
+}
+
+/// A packet that the engine wants sent. Header and payload; the caller adds IP.
+#[derive(Clone, Debug)]
+pub struct Transmit {
+    /// The TCP header. The checksum is the caller's business.
+    pub repr: TcpRepr,
+    /// The data: shared, never copied. More than `segment_size` bytes are a super-segment.
+    pub payload: Slices,
+    /// Payload bytes per wire segment. Every segment but the last has exactly this many.
+    pub segment_size: u16,
+    /// Number of wire segments, at least 1.
+    pub segs: u16,
+    /// Not to leave before this point.
+    pub departure: Instant,
+    /// Why it leaves.
+    pub kind: SendKind,
+    /// The number of this packet if it is charged to what lies below (it carries data).
+    pub serial: Option<Serial>,
+    /// ECN field for the IP header.
+    pub ecn: Ecn,
+}
