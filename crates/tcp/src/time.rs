@@ -1,0 +1,74 @@
+//! Time as the engine sees it: a number that the caller passes in.
+
+use core::fmt;
+use core::ops::{Add, AddAssign, Sub};
+pub use core::time::Duration;
+
+/// A point in time: nanoseconds since an origin that the caller chose. The engine has no clock; it
+/// only compares and adds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The origin.
+    pub const ZERO: Instant = Instant(0);
+    /// A point that is never reached.
+    pub const FAR_FUTURE: Instant = Instant(u64::MAX);
+
+    /// The point `nanos` nanoseconds after the origin.
+    pub const fn from_nanos(nanos: u64) -> Instant {
+        Instant(nanos)
+    }
+
+    /// The point `micros` microseconds after the origin.
+    pub const fn from_micros(micros: u64) -> Instant {
+        Instant(micros * 1_000)
+    }
+
+    /// The point `millis` milliseconds after the origin.
+    pub const fn from_millis(millis: u64) -> Instant {
+        Instant(millis * 1_000_000)
+    }
+
+    /// Nanoseconds since the origin.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Whole milliseconds since the origin.
+    pub const fn as_millis(self) -> u64 {
+        self.0 / 1_000_000
+    }
+
+    /// Time from `earlier` to `self`; zero if `earlier` is later.
+    pub const fn since(self, earlier: Instant) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Instant;
+    fn add(self, delay: Duration) -> Instant {
+        let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        Instant(self.0.saturating_add(nanos))
+    }
+}
+
+impl AddAssign<Duration> for Instant {
+    fn add_assign(&mut self, delay: Duration) {
+        *self = *self + delay;
+    }
+}
+
+impl Sub<Instant> for Instant {
+    type Output = Duration;
+    fn sub(self, earlier: Instant) -> Duration {
+        self.since(earlier)
+    }
+}
+
+impl fmt::Debug for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09}s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    }
+}
