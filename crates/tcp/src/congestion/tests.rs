@@ -194,3 +194,30 @@ fn leaving_recovery_without_sack_lets_one_segment_beyond_the_flight() {
     controller.on_exit_recovery(50 * MSS);
     assert_eq!(controller.cwnd(), controller.ssthresh());
 }
+
+#[test]
+fn a_rising_round_trip_ends_cubics_slow_start_without_a_loss() {
+    let mut controller = controller(CongestionAlgorithm::Cubic);
+    let mut last = 0;
+    for round in 0..12_u32 {
+        let rtt = Duration::from_millis(100 + 20 * u64::from(round.saturating_sub(2)));
+        for index in 0..10 {
+            let cwnd = controller.cwnd();
+            let sample = AckSample {
+                now: Instant::from_millis(u64::from(round) * 300),
+                delivered: cwnd / 10,
+                una: SeqNum(round * 1000 + index),
+                nxt: SeqNum(round * 1000 + 1000),
+                flight: cwnd,
+                rtt: Some(rtt),
+                srtt: Some(rtt),
+            };
+            controller.set_cwnd_limited(true);
+            controller.on_ack(&sample, true);
+        }
+        assert!(controller.cwnd() > last);
+        last = controller.cwnd();
+    }
+    assert!(controller.ssthresh() < u32::MAX, "slow start is over");
+    assert!(controller.cwnd() < 2000 * MSS, "it slowed down in time: {}", controller.cwnd());
+}

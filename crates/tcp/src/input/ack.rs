@@ -84,38 +84,21 @@ impl Connection {
             return false;
         }
         let wnd = u32::from(seg.repr.window) << self.snd.wscale;
-        let old = core::mem::replace(&mut self.snd.wnd, wnd);
+        let changed = self.snd.wnd != wnd;
+        self.snd.wnd = wnd;
         self.snd.wl1 = seg.repr.seq;
         self.snd.wl2 = seg.repr.ack;
         self.snd.max_wnd = self.snd.max_wnd.max(wnd);
-        if old < wnd {
-            self.on_window_opened();
-        }
-        old != wnd
+        changed
     }
 
-    /// The window opened. Once it holds a segment or all that waits, output can send, and the
-    /// probes end.
-    fn on_window_opened(&mut self) {
-        let wanted = self.unsent_len().min(usize::from(self.snd.mss));
-        let edge = self.snd.una + self.snd.wnd;
-        if self.snd.nxt < edge && edge.since(self.snd.nxt) as usize >= wanted {
-            self.timers.stop(Timer::Persist);
-            if self.snd.rtx.is_empty() {
-                self.timers.stop(Timer::UserTimeout);
-                self.recovery.backoff = 0;
-            }
-        }
-    }
-
-    /// Wakes a writer when the free part of the send buffer comes to a third, so that it is not
-    /// woken for every ACK. With a low-water mark for unsent bytes the sends in between have made
-    /// room, too, and every ACK looks.
+    /// Wakes a writer when the send buffer becomes writable, so that it is not woken for every ACK.
+    /// With a low-water mark for unsent bytes the sends in between have made room, too, and every
+    /// ACK looks.
     fn wake_writer(&mut self, cx: &Context, room_before: usize) {
-        let enough = (self.snd.buf_limit / 3).max(1);
         let lowat = self.options.notsent_lowat.unwrap_or(cx.config.tcp_notsent_lowat);
-        let was_short = room_before < enough || lowat != u32::MAX;
-        if was_short && self.writable(cx.config) >= enough {
+        let was_short = room_before == 0 || lowat != u32::MAX;
+        if was_short && self.writable(cx.config) > 0 {
             self.events.insert(Events::WRITABLE);
         }
     }

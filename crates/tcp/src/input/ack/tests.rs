@@ -516,6 +516,72 @@ fn an_idle_connection_starts_again_from_the_initial_window() {
     assert_eq!(trace.cwnd(), 10 * MSS);
 }
 
+#[test]
+fn a_window_closed_over_sent_data_is_asked_with_one_segment() {
+    let mut trace = Trace::new(Peer::Sack);
+    trace.send(10 * MSS, 10 * MSS);
+    trace.window = 0;
+    trace.ack(2 * MSS, &[]);
+    assert_eq!(trace.conn.snd.wnd, 0);
+    trace.timeout();
+    assert_eq!(trace.resend(), [(2 * MSS, 3 * MSS)]);
+    // The peer answers and stays closed for an hour; that is no reason to give up.
+    for _ in 0..60 {
+        trace.timeout();
+        trace.resend();
+        trace.ack(2 * MSS, &[]);
+        assert_eq!(trace.conn.state(), State::Established);
+    }
+    trace.window = 60_000;
+    trace.ack(10 * MSS, &[]);
+    assert!(trace.conn.snd.rtx.is_empty());
+}
+
+#[test]
+fn a_smaller_path_sends_the_long_segments_again_without_a_smaller_window() {
+    let mut trace = Trace::new(Peer::Sack);
+    trace.send(4 * MSS, MSS);
+    let below = Below { bytes: 0, completed: Serial(u64::MAX) };
+    let cx = Context { now: trace.now, below, config: &trace.config, counters: &trace.counters };
+    let cwnd = trace.conn.cc.cwnd();
+    trace.conn.handle_path_event(&cx, crate::mtu::PathEvent::Mtu(540));
+    assert_eq!(trace.conn.snd.mss, 500);
+    assert_eq!(trace.cwnd(), cwnd);
+    assert_eq!(trace.resend(), [(0, 1000), (1000, 2000), (2000, 3000), (3000, 4000)]);
+    trace.ack(4 * MSS, &[]);
+    assert_eq!(trace.phase(), Phase::Open);
+    assert!(trace.cwnd() >= cwnd);
+}
+
+#[test]
+fn a_second_timeout_holds_ssthresh() {
+    let mut trace = Trace::new(Peer::Sack);
+    trace.send(10 * MSS, MSS);
+    trace.timeout();
+    let ssthresh = trace.conn.cc.ssthresh();
+    assert_eq!(ssthresh, 7 * MSS);
+    trace.resend();
+    let first = trace.now;
+    trace.timeout();
+    assert_eq!(trace.conn.cc.ssthresh(), ssthresh);
+    assert_eq!(trace.now.since(first), Duration::from_millis(600), "the timeout has doubled");
+    trace.resend();
+    trace.wait(100);
+    trace.ack(MSS, &[]);
+    assert_eq!(trace.conn.recovery.backoff, 1 + 1, "Karn: no sample, no shorter timeout");
+}
+
+#[test]
+fn timestamps_end_the_backoff_after_a_retransmission() {
+    let mut trace = Trace::new(Peer::SackAndTimestamps);
+    trace.send(10 * MSS, MSS);
+    trace.timeout();
+    trace.resend();
+    trace.wait(100);
+    trace.ack(MSS, &[]);
+    assert_eq!(trace.conn.recovery.backoff, 0);
+}
+
 /// SACK blocks as pairs of positions.
 type Blocks = Vec<(u32, u32)>;
 
