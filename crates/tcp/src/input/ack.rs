@@ -93,12 +93,8 @@ impl Connection {
     }
 
     /// Wakes a writer when the send buffer becomes writable, so that it is not woken for every ACK.
-    /// With a low-water mark for unsent bytes the sends in between have made room, too, and every
-    /// ACK looks.
     fn wake_writer(&mut self, cx: &Context, room_before: usize) {
-        let lowat = self.options.notsent_lowat.unwrap_or(cx.config.tcp_notsent_lowat);
-        let was_short = room_before == 0 || lowat != u32::MAX;
-        if was_short && self.writable(cx.config) > 0 {
+        if room_before == 0 && self.writable(cx.config) > 0 {
             self.events.insert(Events::WRITABLE);
         }
     }

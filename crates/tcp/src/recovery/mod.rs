@@ -223,7 +223,8 @@ impl Connection {
         if quota < range.len().min(mss) {
             return None;
         }
-        let largest = self.path.max_super_segment.clamp(mss as usize, MAX_SUPER_SEGMENT) as u32;
+        // One segment may always leave, and with the largest MTU it is longer than a super-segment.
+        let largest = (self.path.max_super_segment.min(MAX_SUPER_SEGMENT) as u32).max(mss);
         let mut len = range.len().min(quota).min(largest);
         if self.snd.una < range.start || self.snd.wnd > 0 {
             let edge = self.snd.una + self.snd.wnd;

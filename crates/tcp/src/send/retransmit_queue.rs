@@ -196,11 +196,6 @@ impl RetransmitQueue {
         self.resent
     }
 
-    /// Whether a FIN is outstanding.
-    pub(crate) fn has_fin(&self) -> bool {
-        self.fin
-    }
-
     /// One behind the last outstanding byte of data, a FIN not counted.
     pub(crate) fn data_end(&self) -> SeqNum {
         match self.ranges.back() {
