@@ -189,7 +189,7 @@ impl Connection {
             events: Events::NONE,
             pending: Pending::default(),
             rcv: Receiver::new(cx.config, &params.options, mss),
-            snd: Sender::new(params.iss, mss),
+            snd: Sender::new(params.iss, mss, cx.config, &params.options),
             ts: TimestampState::new(params.ts_offset),
             timers: TimerTable::new(),
             recovery: Recovery::new(cx.config),
@@ -272,6 +272,12 @@ impl Connection {
     /// The socket's options as they are now.
     pub fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// Whether `seq` belongs to a segment that was sent and is not yet acknowledged: what an ICMP
+    /// error must quote to be believed (RFC 5927, section 4.1).
+    pub fn is_in_flight(&self, seq: SeqNum) -> bool {
+        seq.since(self.snd.una) <= self.snd.max.since(self.snd.una)
     }
 
     /// Whether no application holds the connection any more.

@@ -224,3 +224,109 @@ fn small_buffers_on_a_bad_path() {
         exchange(&mut world, 30_000);
     }
 }
+
+/// A segment near everything that the connection cares about.
+fn strange_segment(dice: &mut Dice, conn: &Connection, pool: &Pool) -> Segment {
+    use plimsoll_wire::tcp::{SackBlock, TcpFlags, TcpRepr, Timestamps};
+    let near = |dice: &mut Dice, points: &[SeqNum]| {
+        let point = points[dice.roll(points.len() as u64) as usize];
+        let offsets = [0, 0, 0, 0, 1, 2, 1000, 70_000, u32::MAX, u32::MAX - 1000];
+        point + offsets[dice.roll(offsets.len() as u64) as usize]
+    };
+    let rcv = [conn.rcv.nxt, conn.rcv.adv, conn.rcv.irs, conn.rcv.ack_sent];
+    let snd = [conn.snd.una, conn.snd.nxt, conn.snd.max, conn.snd.iss];
+    let mut flags = TcpFlags::default();
+    for (flag, odds) in [
+        (TcpFlags::ACK, 90),
+        (TcpFlags::FIN, 8),
+        (TcpFlags::SYN, 6),
+        (TcpFlags::RST, 2),
+        (TcpFlags::PSH, 30),
+        (TcpFlags::URG, 10),
+    ] {
+        if dice.roll(100) < odds {
+            flags |= flag;
+        }
+    }
+    let mut repr = TcpRepr {
+        seq: near(dice, &rcv),
+        ack: near(dice, &snd),
+        flags,
+        window: [0, 1, 500, 65_535][dice.roll(4) as usize],
+        urgent: dice.roll(2000) as u16,
+        ..TcpRepr::default()
+    };
+    if dice.roll(2) == 0 {
+        let val = conn.ts.recent.wrapping_add(dice.roll(3) as u32).wrapping_sub(1);
+        repr.options.timestamps = Some(Timestamps { val, ecr: dice.roll(5000) as u32 });
+    }
+    for _ in 0..dice.roll(4) {
+        let block = SackBlock { left: near(dice, &snd), right: near(dice, &snd) };
+        repr.options.sack.push(block);
+    }
+    if dice.roll(10) == 0 {
+        repr.options.window_scale = Some(dice.roll(20) as u8);
+        repr.options.mss = Some(dice.roll(2000) as u16);
+        repr.options.sack_permitted = true;
+    }
+    let len = [0, 0, 1, 2, 1000, 5000][dice.roll(6) as usize];
+    let payload = pool.copy_from(&std::vec![3; len]).into();
+    Segment { repr, payload, segs: 1 + dice.roll(3) as u16, ecn: Ecn::NotEct }
+}
+
+/// One call of any kind.
+fn strange_call(dice: &mut Dice, conn: &mut Connection, cx: &Context, pool: &Pool) {
+    let mut out = [0; 700];
+    match dice.roll(40) {
+        0..20 => conn.handle_segment(cx, strange_segment(dice, conn, pool)),
+        20..25 => drop(conn.write(cx, &out[..dice.roll(700) as usize])),
+        25..30 => drop(conn.read(cx, &mut out)),
+        30 => drop(conn.write_urgent(cx, b"!")),
+        31 => drop(conn.read_urgent()),
+        32 => drop(conn.peek(&mut out)),
+        33 if dice.roll(5) == 0 => conn.shutdown(cx),
+        34 if dice.roll(9) == 0 => conn.close(cx),
+        35 => conn.handle_path_event(cx, PathEvent::Mtu(dice.roll(1600) as u16)),
+        36 => conn.set_option(cx, SetOption::RcvBuf(dice.roll(100_000) as usize)),
+        37 => conn.set_option(cx, SetOption::KeepAlive(dice.roll(2) == 0)),
+        38 => conn.set_option(cx, SetOption::QuickAck(dice.roll(2) == 0)),
+        _ => conn.handle_timeout(cx),
+    }
+}
+
+#[test]
+fn nothing_breaks_the_invariants() {
+    let (config, counters, pool) = (Config::default(), Counters::new(), Pool::new());
+    for seed in 0..SEEDS {
+        let mut dice = Dice(seed);
+        let mut now = Instant::from_millis(1);
+        let mut serial = 0;
+        let cx = Context { now, below: Below::default(), config: &config, counters: &counters };
+        let options = Options { keepalive: dice.roll(2) == 0, ..Options::default() };
+        let mut conn = Connection::connect(&cx, params(1, u32::MAX - 700, 65_000, options.clone()));
+        if dice.roll(10) > 0 {
+            let syn = conn.poll_transmit(&cx).expect("a SYN");
+            let server = params(2, u32::MAX - 300, 0, options);
+            let mut server = Connection::accept(&cx, server, &to_segment(&syn));
+            let answer = server.poll_transmit(&cx).expect("a SYN-ACK");
+            conn.handle_segment(&cx, to_segment(&answer));
+            assert_eq!(conn.state(), State::Established);
+        }
+        for _ in 0..150 {
+            now += Duration::from_millis([0, 1, 50, 3000][dice.roll(4) as usize]);
+            let below = Below { bytes: 0, completed: Serial(serial) };
+            let cx = Context { now, below, config: &config, counters: &counters };
+            strange_call(&mut dice, &mut conn, &cx, &pool);
+            let mut count = 0;
+            while let Some(packet) = conn.poll_transmit(&cx) {
+                serial = packet.serial.map_or(serial, |serial| serial.0);
+                count += 1;
+                assert!(count < 5000, "output never ends");
+            }
+            let _ = (conn.poll_event(), conn.info(now), conn.memory_bytes());
+        }
+    }
+}
+
+/// How many histories each run plays; more were played while this was written.
+const SEEDS: u64 = 300;

@@ -49,6 +49,10 @@ impl Connection {
         if self.state == State::SynReceived && self.is_crossing_syn_ack(&seg) {
             seg.repr.seq += 1;
             seg.repr.flags = TcpFlags(seg.repr.flags.0 & !TcpFlags::SYN.0);
+            // The window of a SYN is not scaled (RFC 7323, section 2.2), but from here on it is
+            // taken as if it were.
+            let window = seg.repr.window;
+            seg.repr.window = (window >> self.snd.wscale).max(window.min(1));
         }
         if !self.check_acceptable(cx, &seg) || !self.check_control(cx, &seg) {
             return;
