@@ -1,46 +1,47 @@
-//! The gate: may new data leave now, how much, and if not, why.
+//! The gate: every reason not to send new data, asked in one fixed order.
 //!
-//! Every reason not to send is a [`Hold`]. They are asked here, in the order of the enum, each
-//! answered by one predicate; the first that holds wins and is counted. Retransmissions do not pass
-//! here: recovery has its own quota.
+//! A [`Situation`] is everything that the predicates may look at. Each predicate is a pure function
+//! in a file of its own; the first that holds gives the answer.
 
-use crate::connection::{Connection, Context};
+use super::cwnd::cwnd_holds;
+use super::nagle::Tail;
+use super::rwnd::rwnd_holds;
+use super::silly_window::silly_window_holds;
+use super::tso_tail::cut_tail;
 use crate::counters::Counter;
-use crate::output::nagle::{Nagle, nagle_holds};
-use crate::output::silly_window::silly_window_holds;
-use crate::output::tso_tail::cut_tail;
-use crate::send::segmentation::Room;
+use crate::send::segmentation::most_bytes;
 
-/// Why new data does not leave, in the order in which the gate asks.
+/// A reason not to send what waits, in the order in which the gate asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub enum Hold {
-    /// The congestion window is full. An ACK restarts.
+    /// The congestion window is full. An ACK, or loss found by a timer, ends it.
     Cwnd,
-    /// The peer's window is full. An ACK restarts; with nothing in flight the Persist timer probes.
+    /// The peer's window takes nothing. A window update or the Persist timer ends it.
     Rwnd,
-    /// The peer's window has room for less than is worth sending (RFC 9293, section 3.8.6.2.1). An
-    /// ACK restarts; with nothing in flight the Persist timer overrides.
+    /// The peer's window takes too little to be worth a segment (RFC 9293, section 3.8.6.2.1). A
+    /// window update or the Persist timer ends it.
     SillyWindow,
-    /// A small segment is unacknowledged (RFC 896, with Minshall's rule). An ACK, more data, a FIN or
-    /// TCP_NODELAY restarts.
+    /// Nagle's rule: less than a segment waits while an earlier one like that is unacknowledged. An
+    /// ACK, a write or TCP_NODELAY ends it.
     Nagle,
 }
 
 impl Hold {
-    /// All, in the order of the gate.
+    /// All reasons, in gate order.
     pub const ALL: [Hold; 4] = [Hold::Cwnd, Hold::Rwnd, Hold::SillyWindow, Hold::Nagle];
 
-    /// A word for people.
+    /// The name in figures and traces.
     pub const fn name(self) -> &'static str {
         match self {
             Hold::Cwnd => "cwnd",
             Hold::Rwnd => "rwnd",
-            Hold::SillyWindow => "silly-window",
+            Hold::SillyWindow => "silly_window",
             Hold::Nagle => "nagle",
         }
     }
 
-    const fn counter(self) -> Counter {
+    pub(crate) const fn counter(self) -> Counter {
         match self {
             Hold::Cwnd => Counter::HoldCwnd,
             Hold::Rwnd => Counter::HoldRwnd,
@@ -50,98 +51,95 @@ impl Hold {
     }
 }
 
-/// The congestion window has no room for a full segment, nor for all there is. A lone FIN passes.
-fn cwnd_holds(room: &Room) -> bool {
-    room.unsent > 0 && room.cwnd < room.mss.min(room.unsent)
+/// What the gate looks at: a sender with data or a FIN that was never sent. All figures are bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Situation {
+    /// A full segment towards this peer.
+    pub(crate) mss: u32,
+    /// What waits.
+    pub(crate) unsent: u32,
+    /// Our FIN follows what waits.
+    pub(crate) fin: bool,
+    /// The congestion window, and what of it is free.
+    pub(crate) cwnd: u32,
+    pub(crate) quota: u32,
+    /// What the peer's window takes behind SND.NXT.
+    pub(crate) usable: u32,
+    /// The Persist timer has fired: a silly window is used.
+    pub(crate) force: bool,
+    /// The largest packet that what lies below us takes.
+    pub(crate) largest: u32,
+    /// What of the queue fits into one packet as slices.
+    pub(crate) contiguous: u32,
+    /// Urgent data is unacknowledged.
+    pub(crate) urgent: bool,
+    /// TCP_NODELAY.
+    pub(crate) nodelay: bool,
+    /// Anything is unacknowledged.
+    pub(crate) unacked: bool,
+    /// An earlier packet that was not a multiple of the MSS is unacknowledged.
+    pub(crate) small_unacked: bool,
 }
 
-/// The peer's window is closed.
-fn rwnd_holds(room: &Room) -> bool {
-    room.rwnd == 0
+impl Situation {
+    /// What Nagle's rule asks of the fractional tail.
+    pub(crate) fn tail(&self) -> Tail {
+        Tail {
+            bypass: self.nodelay || self.urgent || self.fin,
+            unacked: self.unacked,
+            small_unacked: self.small_unacked,
+        }
+    }
 }
 
-/// Asks all of them. `Ok` is the number of payload bytes to send; zero is a lone FIN.
-fn ask(room: &Room, nagle: &Nagle, max_wnd: u32, silly_override: bool) -> Result<usize, Hold> {
-    if cwnd_holds(room) {
+/// How many bytes leave in the next packet (zero only for a FIN alone), or what holds them.
+pub(crate) fn ask(now: &Situation) -> Result<u32, Hold> {
+    if cwnd_holds(now) {
         return Err(Hold::Cwnd);
     }
-    if rwnd_holds(room) {
+    if rwnd_holds(now) {
         return Err(Hold::Rwnd);
     }
-    let len = room.length();
-    if silly_window_holds(len, room, max_wnd, silly_override) {
+    if silly_window_holds(now) {
         return Err(Hold::SillyWindow);
     }
-    let held = |len| nagle_holds(nagle, len);
-    if len <= room.mss {
-        let last = len == room.unsent;
-        return if last && len > 0 && held(len) { Err(Hold::Nagle) } else { Ok(len) };
-    }
-    Ok(cut_tail(len, room.mss, held))
-}
-
-impl Connection {
-    /// Whether new data (or a FIN) leaves now, and how much.
-    pub(crate) fn gate(&mut self, cx: &Context) -> Result<usize, Hold> {
-        let room = self.room();
-        let nagle = self.nagle(&room);
-        let passed = ask(&room, &nagle, self.snd.max_wnd, self.snd.override_silly_window);
-        match passed {
-            Ok(len) => {
-                // What is left behind by cwnd counts as limited by it: the window may grow.
-                self.cc
-                    .set_cwnd_limited(len < room.unsent && room.cwnd < room.rwnd.min(room.unsent));
-            }
-            Err(hold) => {
-                let idle = self.snd.rtx.is_empty() && cx.below.bytes == 0;
-                debug_assert!(!(idle && matches!(hold, Hold::Cwnd | Hold::Nagle)), "{hold:?}");
-                self.cc.set_cwnd_limited(hold == Hold::Cwnd);
-                cx.counters.bump(hold.counter());
-                let count = &mut self.stats.holds[hold as usize];
-                *count = count.saturating_add(1);
-            }
-        }
-        passed
-    }
+    cut_tail(now, most_bytes(now)).ok_or(Hold::Nagle)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::nagle::NagleRule;
 
     #[test]
-    fn the_enum_is_in_the_order_of_the_gate() {
+    fn all_is_in_gate_order() {
         for (index, hold) in Hold::ALL.into_iter().enumerate() {
             assert_eq!(hold as usize, index);
         }
     }
 
     #[test]
-    fn the_first_reason_wins() {
-        let base =
-            Room { mss: 1000, unsent: 5500, fin: false, cwnd: 9000, rwnd: 9000, largest: 64_000 };
-        let free = Nagle {
-            rule: NagleRule::Minshall,
-            nodelay: false,
-            fin: false,
-            urgent: false,
-            unacked: false,
-            small_unacked: false,
+    fn the_first_reason_in_order_answers() {
+        // Every reason holds at once; each line removes the first one.
+        let all = Situation {
+            mss: 1000,
+            unsent: 500,
+            cwnd: 1000,
+            quota: 0,
+            usable: 0,
+            largest: 1000,
+            contiguous: 500,
+            unacked: true,
+            small_unacked: true,
+            ..Situation::default()
         };
-        let small = Nagle { unacked: true, small_unacked: true, ..free };
-        let cases = [
-            (base, free, Ok(5500), "all of it, tail included"),
-            (base, small, Ok(5000), "the tail waits for the small segment in flight"),
-            (Room { cwnd: 0, rwnd: 0, ..base }, small, Err(Hold::Cwnd), "cwnd is asked first"),
-            (Room { rwnd: 0, ..base }, small, Err(Hold::Rwnd), "then the peer's window"),
-            (Room { rwnd: 400, ..base }, small, Err(Hold::SillyWindow), "then silliness"),
-            (Room { unsent: 400, ..base }, small, Err(Hold::Nagle), "then Nagle"),
-            (Room { unsent: 400, ..base }, free, Ok(400), "or nothing"),
-            (Room { unsent: 0, fin: true, cwnd: 0, ..base }, small, Ok(0), "a lone FIN"),
-        ];
-        for (room, nagle, expected, name) in cases {
-            assert_eq!(ask(&room, &nagle, 20_000, false), expected, "{name}");
-        }
+        assert_eq!(ask(&all), Err(Hold::Cwnd));
+        let rwnd = Situation { quota: 1000, ..all };
+        assert_eq!(ask(&rwnd), Err(Hold::Rwnd));
+        let silly = Situation { usable: 400, ..rwnd };
+        assert_eq!(ask(&silly), Err(Hold::SillyWindow));
+        let nagle = Situation { usable: 500, ..silly };
+        assert_eq!(ask(&nagle), Err(Hold::Nagle));
+        let free = Situation { small_unacked: false, ..nagle };
+        assert_eq!(ask(&free), Ok(500));
     }
 }

@@ -1,95 +1,275 @@
-//! Output: what leaves next, if anything does.
+//! Output: the only place from which anything leaves.
 //!
 //! # Theory of operation
 //!
-//! [`Connection::poll_transmit`] is asked again and again until it has nothing. The order is fixed:
-//! a reset; a SYN; answers that the peer must be able to count one by one (challenge ACKs, duplicate
-//! ACKs); what recovery wants sent again; new data, if the [`gate`] lets it pass; probes; and last, a
-//! pure ACK, if nothing that left has taken it along.
+//! [`Connection::poll_transmit`] asks in one fixed order what may leave, and returns one packet at a
+//! time:
 //!
-//! When nothing more leaves, the connection waits for an ACK, for a timer, or for the application:
-//! `settle` sees to it that something will restart what is held.
+//! 1. a reset;
+//! 2. a SYN or SYN-ACK;
+//! 3. a challenge ACK, or a duplicate ACK that the peer must be able to count;
+//! 4. what recovery wants sent again;
+//! 5. new data and the FIN, through the [`gate`];
+//! 6. a window probe or a keepalive probe;
+//! 7. a pure ACK, if one is due and nothing above took it along.
+//!
+//! Every packet with ACK takes the acknowledgement and the window along and so settles what the
+//! receiver had recorded. A connection that is held says by what ([`Connection::hold`]); whatever
+//! ends the hold is an event after which the caller polls again.
 
 mod build;
-mod gate;
+mod cwnd;
+pub(crate) mod gate;
 mod nagle;
+mod rwnd;
 mod silly_window;
-mod tso_tail;
+pub(crate) mod tso_tail;
 
-pub use gate::Hold;
+use plimsoll_buf::Slices;
+use plimsoll_wire::tcp::TcpFlags;
 
 use crate::connection::{Connection, Context};
+use crate::counters::Counter;
+use crate::event::Events;
+use crate::limits::MAX_SUPER_SEGMENT;
 use crate::segment::{SendKind, Transmit};
+use crate::send::Fin;
 use crate::state::State;
+use crate::timer::Timer;
+use build::Parts;
+pub use gate::Hold;
+use gate::Situation;
 
 impl Connection {
-    /// The next packet to hand down. Call again until it returns `None`.
+    /// The next packet that leaves now, if one does. Call until it returns `None`.
     pub fn poll_transmit(&mut self, cx: &Context) -> Option<Transmit> {
         self.debug_invariants();
-        let transmit = self.next_transmit(cx);
-        if transmit.is_none() {
-            self.settle(cx);
-        }
+        let packet = self.next_packet(cx);
         self.debug_invariants();
-        transmit
+        packet
     }
 
-    fn next_transmit(&mut self, cx: &Context) -> Option<Transmit> {
+    /// What holds the data that waits, if anything does.
+    pub fn hold(&self) -> Option<Hold> {
+        self.last_hold
+    }
+
+    fn next_packet(&mut self, cx: &Context) -> Option<Transmit> {
         if let Some(rst) = self.pending.rst.take() {
             return Some(self.build_rst(cx, rst));
         }
-        if let Some((repr, kind)) = self.take_syn(cx) {
-            return Some(self.build_syn(cx, repr, kind));
+        match self.state {
+            State::Closed => return None,
+            State::SynSent | State::SynReceived => {
+                if let Some((repr, kind)) = self.take_syn(cx) {
+                    return Some(self.count_syn(cx, repr, kind));
+                }
+            }
+            _ => {}
         }
-        if matches!(self.state, State::Closed | State::SynSent) {
+        if self.state == State::SynSent {
             return None;
         }
         if core::mem::take(&mut self.pending.challenge_ack) {
-            return Some(self.build_ack(cx, SendKind::ChallengeAck));
+            return Some(self.build_bare(cx, self.snd.acceptable_seq(), SendKind::ChallengeAck));
         }
         if self.rcv.dup_ack_due() {
-            return Some(self.build_ack(cx, SendKind::Ack));
+            return Some(self.build_ack(cx));
         }
         if self.state != State::SynReceived
-            && let Some(transmit) = self.data_or_probe(cx)
+            && let Some(packet) = self.send_data(cx)
         {
-            return Some(transmit);
+            return Some(packet);
         }
-        self.rcv.ack_due(cx.now).map(|_| self.build_ack(cx, SendKind::Ack))
+        if self.rcv.ack_due(cx.now).is_some() {
+            return Some(self.build_ack(cx));
+        }
+        self.release_if_idle();
+        None
     }
 
-    fn data_or_probe(&mut self, cx: &Context) -> Option<Transmit> {
-        self.last_hold = None;
-        if let Some((start, end)) = self.next_retransmit(cx) {
-            return Some(self.build_retransmit(cx, start, end));
+    /// Steps 4 to 6.
+    fn send_data(&mut self, cx: &Context) -> Option<Transmit> {
+        if !self.snd.rtx.is_empty()
+            && let Some(packet) = self.retransmit(cx)
+        {
+            return Some(packet);
         }
-        if self.wants_to_send() {
-            self.restart_after_idle(cx);
-            match self.gate(cx) {
-                Ok(len) => return Some(self.build_new(cx, len)),
-                Err(hold) => self.last_hold = Some(hold),
+        if self.snd.has_unsent() {
+            if let Some(packet) = self.send_new(cx) {
+                return Some(packet);
             }
+        } else {
+            self.last_hold = None;
         }
+        let before_window = self.snd.una - 1;
         if core::mem::take(&mut self.pending.window_probe) {
-            return Some(self.build_ack(cx, SendKind::WindowProbe));
+            cx.counters.bump(Counter::TcpWinProbe);
+            return Some(self.build_bare(cx, before_window, SendKind::WindowProbe));
         }
         if core::mem::take(&mut self.pending.keepalive) {
-            return Some(self.build_ack(cx, SendKind::Keepalive));
+            return Some(self.build_bare(cx, before_window, SendKind::Keepalive));
         }
         None
     }
 
-    /// Nothing leaves now: makes sure that something will restart what is held.
-    fn settle(&mut self, cx: &Context) {
-        if matches!(self.state, State::Closed | State::SynSent | State::SynReceived) {
-            return;
+    /// Sends again what recovery asks for.
+    fn retransmit(&mut self, cx: &Context) -> Option<Transmit> {
+        let (start, mut end) = self.next_retransmit(cx)?;
+        let mss = u32::from(self.snd.mss).max(1);
+        if self.snd.urgent().is_some_and(|up| start < up) {
+            // The urgent pointer is right for one wire segment only.
+            end = end.min(start + mss);
         }
-        self.sync_persist(cx);
-        if self.snd.queue.len() == 0 && self.snd.rtx.is_empty() {
-            self.snd.queue.release_idle();
+        let data_end = self.snd.rtx.data_end();
+        let wanted = end.min(data_end).max(start).since(start);
+        let mut payload = self.snd.rtx.payload(start, start + wanted);
+        let held = payload.len() as u32;
+        let mut fin = data_end < end;
+        if held < wanted {
+            // More slices than a packet holds; the rest follows in the next one.
+            fin = false;
+            let whole = if held > mss { held - held % mss } else { held };
+            payload.truncate(whole as usize);
+        }
+        let len = payload.len() as u32;
+        debug_assert!(len > 0 || fin, "an empty retransmission");
+        end = start + len + u32::from(fin);
+        let flags = if fin { TcpFlags::ACK | TcpFlags::FIN } else { TcpFlags::ACK };
+        let flags = if end == self.snd.max { flags | TcpFlags::PSH } else { flags };
+        let parts = Parts { seq: start, flags, payload, mss, kind: SendKind::Retransmit };
+        let packet = self.build_data(cx, parts);
+        let segs = u64::from(packet.segs);
+        cx.counters.add(Counter::RetransSegs, segs);
+        self.stats.bytes_retrans += u64::from(len);
+        self.stats.total_retrans = self.stats.total_retrans.saturating_add(packet.segs.into());
+        if let Some(serial) = packet.serial {
+            self.on_retransmitted(cx, start, end, serial);
+        }
+        Some(packet)
+    }
+
+    /// Sends new data, and the FIN behind the last of it, if the gate lets them go.
+    fn send_new(&mut self, cx: &Context) -> Option<Transmit> {
+        self.restart_after_idle(cx);
+        let now = self.situation();
+        match gate::ask(&now) {
+            Ok(len) => {
+                self.last_hold = None;
+                Some(self.send_cut(cx, &now, len))
+            }
+            Err(hold) => {
+                self.note_hold(cx, hold);
+                None
+            }
+        }
+    }
+
+    /// Everything that the gate looks at.
+    fn situation(&self) -> Situation {
+        let snd = &self.snd;
+        let mss = snd.effective_mss();
+        let largest = self.path.max_super_segment.min(MAX_SUPER_SEGMENT) as u32;
+        let unsent = snd.queue.len();
+        let contiguous = snd.queue.contiguous((largest.max(mss) as usize).min(unsent));
+        Situation {
+            mss,
+            unsent: unsent as u32,
+            fin: snd.fin == Fin::Queued,
+            cwnd: self.cc.cwnd(),
+            quota: self.cwnd_quota(),
+            usable: snd.usable_window(),
+            force: snd.probing.force,
+            largest,
+            contiguous: contiguous as u32,
+            urgent: snd.urgent().is_some(),
+            nodelay: self.options.nodelay,
+            unacked: self.has_unacked(),
+            small_unacked: snd.small_unacked(),
+        }
+    }
+
+    /// Records what holds the data, and makes sure that something will end it.
+    fn note_hold(&mut self, cx: &Context, hold: Hold) {
+        if self.last_hold != Some(hold) {
+            cx.counters.bump(hold.counter());
+            let met = &mut self.stats.holds[hold as usize];
+            *met = met.saturating_add(1);
+        }
+        self.last_hold = Some(hold);
+        match hold {
+            Hold::Cwnd => self.cc.set_cwnd_limited(true),
+            Hold::Rwnd | Hold::SillyWindow => self.arm_persist(cx),
+            Hold::Nagle => {}
+        }
+        if self.snd.rtx.is_empty() && cx.below.bytes == 0 {
+            debug_assert!(
+                matches!(hold, Hold::Rwnd | Hold::SillyWindow)
+                    && self.timers.is_armed(Timer::Persist),
+                "{hold:?} holds an idle sender and nothing will end it"
+            );
+        }
+    }
+
+    /// Sends the next `len` bytes.
+    fn send_cut(&mut self, cx: &Context, now: &Situation, len: u32) -> Transmit {
+        let start = self.snd.nxt;
+        let payload = self.snd.queue.take(len as usize);
+        debug_assert_eq!(payload.len(), len as usize);
+        let data_end = start + len;
+        let fin = now.fin && len == now.unsent && len < now.usable;
+        let mut flags = TcpFlags::ACK;
+        if fin {
+            flags |= TcpFlags::FIN;
+            self.snd.fin = Fin::Sent { seq: data_end };
+        }
+        if len > 0 && self.wants_push(data_end) {
+            flags |= TcpFlags::PSH;
+            self.snd.pushed = data_end;
+        }
+        if !len.is_multiple_of(now.mss) {
+            self.snd.sml = data_end;
+        }
+        let kind = SendKind::New;
+        let packet = self.build_data(cx, Parts { seq: start, flags, payload, mss: now.mss, kind });
+        let end = data_end + u32::from(fin);
+        self.snd.nxt = end;
+        self.snd.max = end;
+        self.end_persist();
+        if let Some(serial) = packet.serial {
+            self.on_data_sent(cx, start, end, serial, &packet.payload);
+        }
+        cx.counters.add(Counter::TcpOrigDataSent, u64::from(packet.segs));
+        self.stats.bytes_sent += u64::from(len);
+        if !now.nodelay || len > 0 {
+            self.wake_low_water_writer(cx);
+        }
+        packet
+    }
+
+    /// PSH goes on the last byte of a write call, and on a long stream every half window.
+    fn wants_push(&self, end: plimsoll_wire::SeqNum) -> bool {
+        end == self.snd.push || end.since(self.snd.pushed) > self.snd.max_wnd / 2
+    }
+
+    /// With TCP_NOTSENT_LOWAT in force, sending is what lets a writer go on.
+    fn wake_low_water_writer(&mut self, cx: &Context) {
+        let lowat = self.options.notsent_lowat.unwrap_or(cx.config.tcp_notsent_lowat);
+        if lowat != u32::MAX && self.writable(cx.config) > 0 {
+            self.events.insert(Events::WRITABLE);
+        }
+    }
+
+    /// An idle connection holds no chunk.
+    fn release_if_idle(&mut self) {
+        if self.snd.queue.is_empty() && self.snd.rtx.is_empty() {
+            self.snd.queue.release();
         }
     }
 }
+
+/// No bytes.
+const NOTHING: Slices = Slices::new();
 
 #[cfg(test)]
 mod tests;

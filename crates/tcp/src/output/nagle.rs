@@ -1,67 +1,33 @@
-//! Nagle's rule (RFC 896), also with Minshall's modification: the one place that decides whether a
-//! segment below the MSS waits.
+//! `Hold::Nagle`: Nagle's rule, in its two forms.
 
-use crate::connection::Connection;
-use crate::send::segmentation::Room;
-
-/// Which of the two rules is asked.
+/// Which form of Nagle's rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NagleRule {
-    /// Hold while anything is unacknowledged (RFC 896).
-    #[allow(dead_code, reason = "asked by the FreeBSD tail policies, which have their room here")]
+    /// RFC 896: hold while anything is unacknowledged.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the tail policies of FreeBSD"))]
     Rfc896,
-    /// Hold while a segment below the MSS is unacknowledged (Minshall; Linux's rule).
+    /// Minshall: hold while an earlier packet that was not a multiple of the MSS is unacknowledged.
     Minshall,
 }
 
-/// What the rules look at.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Nagle {
-    pub(crate) rule: NagleRule,
-    /// TCP_NODELAY.
-    pub(crate) nodelay: bool,
-    /// A FIN follows the data.
-    pub(crate) fin: bool,
-    /// The data is urgent.
-    pub(crate) urgent: bool,
+/// What Nagle's rule looks at: a tail of less than one segment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tail {
+    /// TCP_NODELAY, urgent data or a FIN behind it: it never waits.
+    pub(crate) bypass: bool,
     /// Anything is unacknowledged.
     pub(crate) unacked: bool,
-    /// A segment below the MSS is unacknowledged.
+    /// An earlier packet that was not a multiple of the MSS is unacknowledged.
     pub(crate) small_unacked: bool,
 }
 
-/// Whether a last piece of `len` bytes, below the MSS, waits. A full segment never does.
-pub(crate) fn nagle_holds(nagle: &Nagle, len: usize) -> bool {
-    debug_assert!(len > 0, "there is nothing to hold");
-    if nagle.nodelay || nagle.fin || nagle.urgent {
-        return false;
-    }
-    match nagle.rule {
-        NagleRule::Rfc896 => nagle.unacked,
-        NagleRule::Minshall => nagle.unacked && nagle.small_unacked,
-    }
-}
-
-impl Connection {
-    /// The state of this connection as the rules see it.
-    pub(crate) fn nagle(&self, room: &Room) -> Nagle {
-        Nagle {
-            rule: NagleRule::Minshall,
-            nodelay: self.options.nodelay,
-            fin: room.fin,
-            urgent: self.snd.up.is_some(),
-            unacked: self.snd.una != self.snd.nxt,
-            small_unacked: self.snd.una < self.snd.sml && self.snd.sml <= self.snd.nxt,
-        }
-    }
-
-    /// `len` bytes have left: remembers the end of a segment that was not full. The test is "not a
-    /// multiple", since a super-segment can end in a small piece.
-    pub(crate) fn note_small_segment(&mut self, len: usize) {
-        if !len.is_multiple_of(usize::from(self.snd.mss).max(1)) {
-            self.snd.sml = self.snd.nxt;
-        }
-    }
+/// Whether the tail waits for an ACK.
+pub(crate) fn nagle_holds(rule: NagleRule, tail: &Tail) -> bool {
+    let waits = match rule {
+        NagleRule::Rfc896 => tail.unacked,
+        NagleRule::Minshall => tail.unacked && tail.small_unacked,
+    };
+    waits && !tail.bypass
 }
 
 #[cfg(test)]
@@ -69,28 +35,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules() {
-        use NagleRule::{Minshall, Rfc896};
-        let base = Nagle {
-            rule: Minshall,
-            nodelay: false,
-            fin: false,
-            urgent: false,
-            unacked: true,
-            small_unacked: true,
-        };
+    fn both_rules() {
+        // Bypass, anything unacknowledged, something small unacknowledged; RFC 896, Minshall.
         let cases = [
-            (base, true, "a small segment is in flight"),
-            (Nagle { small_unacked: false, ..base }, false, "only full ones are (Minshall)"),
-            (Nagle { rule: Rfc896, small_unacked: false, ..base }, true, "anything (RFC 896)"),
-            (Nagle { rule: Rfc896, unacked: false, ..base }, false, "nothing in flight"),
-            (Nagle { unacked: false, ..base }, false, "a stale mark with nothing in flight"),
-            (Nagle { nodelay: true, ..base }, false, "TCP_NODELAY"),
-            (Nagle { fin: true, ..base }, false, "FIN"),
-            (Nagle { urgent: true, ..base }, false, "urgent"),
+            (false, false, false, false, false, "idle"),
+            (false, true, false, true, false, "full segments in flight"),
+            (false, true, true, true, true, "a small segment in flight"),
+            (true, true, true, false, false, "NODELAY, urgent or FIN"),
+            (true, false, false, false, false, "NODELAY and idle"),
         ];
-        for (nagle, holds, name) in cases {
-            assert_eq!(nagle_holds(&nagle, 1), holds, "{name}");
+        for (bypass, unacked, small_unacked, rfc896, minshall, name) in cases {
+            let tail = Tail { bypass, unacked, small_unacked };
+            assert_eq!(nagle_holds(NagleRule::Rfc896, &tail), rfc896, "{name}");
+            assert_eq!(nagle_holds(NagleRule::Minshall, &tail), minshall, "{name}");
         }
     }
 }

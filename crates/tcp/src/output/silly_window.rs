@@ -1,12 +1,12 @@
-//! Sender silly-window avoidance (RFC 9293, section 3.8.6.2.1).
+//! `Hold::SillyWindow`: the peer's window takes too little to be worth a segment.
 
-use crate::send::segmentation::Room;
+use super::gate::Situation;
 
-/// Whether `len` bytes are too few to be worth a segment: not a full one, not all there is, and not
-/// half of the largest window the peer ever offered. `overridden` after waiting long enough.
-pub(crate) fn silly_window_holds(len: usize, room: &Room, max_wnd: u32, overridden: bool) -> bool {
-    let worth = len >= room.mss || len == room.unsent || len >= max_wnd as usize / 2;
-    !worth && !overridden
+/// Sender silly-window avoidance (RFC 9293, section 3.8.6.2.1): data leaves if a full segment does,
+/// or all that waits, or half of the largest window. The last is part of `mss`, which is bounded by
+/// it. The Persist timer overrides.
+pub(crate) fn silly_window_holds(now: &Situation) -> bool {
+    now.usable < now.unsent && now.usable < now.mss && !now.force
 }
 
 #[cfg(test)]
@@ -14,13 +14,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_worth_a_segment() {
-        let room =
-            Room { mss: 1000, unsent: 5000, fin: false, cwnd: 9000, rwnd: 400, largest: 64_000 };
-        assert!(silly_window_holds(400, &room, 20_000, false));
-        assert!(!silly_window_holds(400, &room, 20_000, true), "waited long enough");
-        assert!(!silly_window_holds(400, &room, 800, false), "half of a tiny buffer");
-        assert!(!silly_window_holds(1000, &room, 20_000, false), "a full segment");
-        assert!(!silly_window_holds(5000, &Room { mss: 9000, ..room }, 20_000, false), "all");
+    fn rules_of_the_rfc() {
+        // Usable window, unsent, timer fired, held.
+        let cases = [
+            (1000, 5000, false, false, "a full segment"),
+            (999, 5000, false, true, "less than a segment of more"),
+            (999, 999, false, false, "all that waits"),
+            (998, 999, false, true, "not quite all that waits"),
+            (1, 5000, true, false, "the timer overrides"),
+            (1, 0, false, false, "a FIN alone"),
+        ];
+        for (usable, unsent, force, held, name) in cases {
+            let now = Situation { mss: 1000, usable, unsent, force, ..Situation::default() };
+            assert_eq!(silly_window_holds(&now), held, "{name}");
+        }
     }
 }

@@ -1,41 +1,93 @@
-//! The peer's window as the sender uses it.
+//! What the peer's window lets go.
 
 use plimsoll_wire::SeqNum;
 
-use crate::send::Sender;
+use super::Sender;
+
+/// Windows up to this size are used whole; of larger ones at most half goes into one segment.
+const SMALL_WINDOW: u32 = 536;
+
+/// The least that a small window cuts a segment down to.
+const LEAST_SEGMENT: u32 = 48;
 
 impl Sender {
-    /// The right edge of the peer's window: SND.UNA + SND.WND.
-    pub(crate) fn window_edge(&self) -> SeqNum {
+    /// The right edge of the peer's window.
+    pub(crate) fn window_end(&self) -> SeqNum {
         self.una + self.wnd
     }
 
-    /// Bytes that the peer's window has left for new data. Zero if it shrank below SND.NXT.
+    /// Bytes that the peer's window still takes behind SND.NXT; zero if it shrank below.
     pub(crate) fn usable_window(&self) -> u32 {
-        let edge = self.window_edge();
-        if self.nxt < edge { edge.since(self.nxt) } else { 0 }
+        let end = self.window_end();
+        if self.nxt < end { end.since(self.nxt) } else { 0 }
     }
 
-    /// The sequence number of a segment without data that the peer will accept: SND.NXT, or the edge
-    /// of a window that shrank below it.
+    /// Payload bytes of a full segment towards this peer: the MSS, or half of the largest window it
+    /// ever offered, so that two segments fit (Linux: `tcp_bound_to_half_wnd`; RFC 9293, section
+    /// 3.8.6.2.1 calls the fraction Fs).
+    pub(crate) fn effective_mss(&self) -> u32 {
+        let mss = u32::from(self.mss).max(1);
+        match self.max_wnd {
+            0 => mss,
+            small @ 1..=SMALL_WINDOW => mss.min(small.max(LEAST_SEGMENT)),
+            window => mss.min(window / 2),
+        }
+    }
+
+    /// SEG.SEQ of a segment without data: SND.NXT, or the edge if the peer moved it left of that,
+    /// because the peer would drop the segment as unacceptable and miss its ACK. An edge that is off
+    /// only by the rounding of a scaled window does not count.
     pub(crate) fn acceptable_seq(&self) -> SeqNum {
-        let edge = self.window_edge();
-        if self.una < edge { self.nxt.min(edge) } else { self.nxt }
+        let end = self.window_end();
+        if self.nxt <= end || self.nxt.since(end) < 1 << self.wscale { self.nxt } else { end }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Config, Options};
+
+    fn sender(wnd: u32, in_flight: u32) -> Sender {
+        let mut snd = Sender::new(SeqNum(0), 1000, &Config::default(), &Options::default());
+        snd.una = SeqNum(u32::MAX - 99);
+        snd.nxt = snd.una + in_flight;
+        snd.wnd = wnd;
+        snd.max_wnd = wnd;
+        snd
+    }
 
     #[test]
-    fn a_window_that_shrank_leaves_nothing() {
-        let mut snd = Sender::new(SeqNum(u32::MAX - 10), 1000);
-        (snd.nxt, snd.wnd) = (snd.una + 500, 800);
-        assert_eq!(snd.usable_window(), 300);
+    fn usable_windows_and_sequence_numbers() {
+        // Window, in flight, usable, how far the number of a pure ACK is ahead of SND.UNA.
+        let cases = [
+            (5000, 0, 5000, 0, "open"),
+            (5000, 2000, 3000, 2000, "partly used"),
+            (5000, 5000, 0, 5000, "used up"),
+            (3000, 5000, 0, 3000, "shrunk"),
+            (0, 5000, 0, 0, "closed over data in flight"),
+        ];
+        for (wnd, in_flight, usable, seq, name) in cases {
+            let snd = sender(wnd, in_flight);
+            assert_eq!(snd.usable_window(), usable, "{name}");
+            assert_eq!(snd.acceptable_seq(), snd.una + seq, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_scaled_edge_is_not_taken_to_the_byte() {
+        let mut snd = sender(4096, 4100);
+        snd.wscale = 3;
         assert_eq!(snd.acceptable_seq(), snd.nxt);
-        snd.wnd = 200;
-        assert_eq!(snd.usable_window(), 0);
-        assert_eq!(snd.acceptable_seq(), snd.una + 200);
+        snd.wscale = 2;
+        assert_eq!(snd.acceptable_seq(), snd.una + 4096);
+    }
+
+    #[test]
+    fn segments_fit_small_windows() {
+        let cases = [(0, 1000), (10, 48), (400, 400), (536, 536), (600, 300), (9000, 1000)];
+        for (wnd, mss) in cases {
+            assert_eq!(sender(wnd, 0).effective_mss(), mss, "window {wnd}");
+        }
     }
 }

@@ -1,44 +1,96 @@
-//! Probes into a closed window (RFC 9293, section 3.8.6.1), and the end of silly-window avoidance.
+//! Zero-window probes (RFC 9293, section 3.8.6.1), and the override of sender silly-window avoidance.
 //!
-//! The Persist timer runs while unsent data waits for the peer's window and nothing is in flight
-//! whose acknowledgement could bring news. It backs off like the retransmission timer. A probe is a
-//! segment without data just left of the window, as on Linux: the peer must answer it with its
-//! present window, and no byte of the stream depends on the probe, so an autotuned buffer or a
-//! probe that is lost cannot confuse anything. A peer that answers keeps the connection alive for
-//! ever; one that does not is given up like one that acknowledges nothing.
+//! # Theory of operation
+//!
+//! Data waits, nothing is in flight, and the peer's window lets nothing go: no ACK is to come, and
+//! the window update that would end this may be lost. So the Persist timer is armed whenever
+//! [`Hold::Rwnd`](crate::Hold) or [`Hold::SillyWindow`](crate::Hold) holds an idle sender. It backs
+//! off like the retransmission timer. When it fires, a closed window is probed by a segment without
+//! data before the window, which the peer must answer; a window that is open but silly is used.
+//!
+//! A peer that answers may keep its window closed for ever. One that does not answer is given up
+//! after `tcp_retries2` probes. The user timeout bounds both. An orphan is given up when the
+//! backoff has met its bound, answered or not, so that nobody can make us keep it.
 
 use crate::connection::{Connection, Context};
-use crate::output::Hold;
+use crate::time::Instant;
 use crate::timer::Timer;
 
+/// Probes of an orphan (Linux: `tcp_orphan_retries` = 0 means 8).
+const DEFAULT_ORPHAN_PROBES: u8 = 8;
+
+/// What is known while the peer's window holds everything back.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Probing {
+    /// Since when.
+    since: Instant,
+    /// When the last probe was due.
+    last: Instant,
+    /// Probes in a row that nothing came back for.
+    unanswered: u8,
+    /// The timer has fired: a silly window is used.
+    pub(crate) force: bool,
+}
+
 impl Connection {
-    /// The peer's window held something back and nothing is in flight: makes the timer run.
-    pub(crate) fn sync_persist(&mut self, cx: &Context) {
-        let waits = matches!(self.last_hold, Some(Hold::Rwnd | Hold::SillyWindow));
-        if !waits || !self.snd.rtx.is_empty() {
-            self.timers.stop(Timer::Persist);
-        } else if !self.timers.is_armed(Timer::Persist) {
-            self.timers.arm(Timer::Persist, cx.now + self.recovery.rto(cx.config));
+    /// The peer's window holds an idle sender: makes sure that somebody asks again.
+    pub(crate) fn arm_persist(&mut self, cx: &Context) {
+        if self.timers.is_armed(Timer::Persist) || !self.snd.rtx.is_empty() {
+            return;
         }
+        self.snd.probing = Probing { since: cx.now, last: cx.now, unanswered: 0, force: false };
+        self.timers.arm(Timer::Persist, cx.now + self.recovery.rto(cx.config));
+    }
+
+    /// Data leaves: the window lets it go.
+    pub(crate) fn end_persist(&mut self) {
+        if self.timers.is_armed(Timer::Persist) {
+            self.timers.stop(Timer::Persist);
+            self.timers.stop(Timer::UserTimeout);
+            // The backoff was the probes'; the data that leaves now has its own.
+            self.recovery.backoff = 0;
+        }
+        self.snd.probing.force = false;
+        self.pending.window_probe = false;
     }
 
     /// The Persist timer fired.
     pub(crate) fn on_persist_timeout(&mut self, cx: &Context) {
-        if !self.wants_to_send() || !self.snd.rtx.is_empty() {
+        if !self.snd.rtx.is_empty() || !self.snd.has_unsent() {
             return;
         }
-        if self.snd.usable_window() > 0 {
-            self.snd.override_silly_window = true;
+        let probing = &mut self.snd.probing;
+        if probing.unanswered > 0 && self.keepalive.last_rx >= probing.last {
+            probing.unanswered = 0;
+        }
+        let since = probing.since;
+        if self.probes_exhausted(cx) {
+            self.give_up(cx);
             return;
         }
-        if self.give_up_if_exhausted(cx) {
-            return;
-        }
-        let since = *self.recovery.retrying_since.get_or_insert(cx.now);
-        self.recovery.retries = self.recovery.retries.saturating_add(1);
         self.watch_user_timeout(cx, since);
+        let probing = &mut self.snd.probing;
+        probing.last = cx.now;
+        probing.unanswered = probing.unanswered.saturating_add(1);
+        if self.snd.usable_window() > 0 {
+            self.snd.probing.force = true;
+        } else {
+            self.pending.window_probe = true;
+        }
         self.recovery.back_off();
-        self.pending.window_probe = true;
         self.timers.arm(Timer::Persist, cx.now + self.recovery.rto(cx.config));
+    }
+
+    fn probes_exhausted(&self, cx: &Context) -> bool {
+        let config = cx.config;
+        if !self.orphan {
+            return self.snd.probing.unanswered >= config.tcp_retries2;
+        }
+        let limit = match config.tcp_orphan_retries {
+            0 => DEFAULT_ORPHAN_PROBES,
+            limit => limit,
+        };
+        let slowest = self.recovery.rto(config) >= config.tcp_rto_max;
+        self.snd.probing.unanswered >= limit || (slowest && self.recovery.backoff >= limit)
     }
 }

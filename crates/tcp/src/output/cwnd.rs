@@ -1,0 +1,30 @@
+//! `Hold::Cwnd`: the congestion window is full.
+
+use super::gate::Situation;
+
+/// Whether cwnd leaves no room for a segment, or for all that waits if that is less. A FIN alone
+/// takes no room. An idle sender is never held: cwnd holds one segment at least.
+pub(crate) fn cwnd_holds(now: &Situation) -> bool {
+    now.quota < now.unsent.min(now.mss)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_for_a_segment_or_for_all() {
+        // Room, unsent, held.
+        let cases = [
+            (1000, 5000, false, "a segment fits"),
+            (999, 5000, true, "no segment fits"),
+            (999, 999, false, "all fits"),
+            (0, 1, true, "nothing fits"),
+            (0, 0, false, "a FIN alone"),
+        ];
+        for (quota, unsent, held, name) in cases {
+            let now = Situation { mss: 1000, quota, unsent, ..Situation::default() };
+            assert_eq!(cwnd_holds(&now), held, "{name}");
+        }
+    }
+}
