@@ -17,7 +17,8 @@ mod world;
 use arbitrary::Arbitrary;
 
 pub use forge::Forgery;
-pub use step::{Host, Step};
+pub use oracle::Seen;
+pub use step::{Host, OptionChoice, Step};
 pub use world::World;
 
 /// Steps of one input that are run; the rest is ignored.

@@ -1,6 +1,7 @@
 //! What the fuzz targets share: worlds that are driven by arbitrary input and judged by oracles.
 
 pub mod engine;
+pub mod stack;
 
 /// Prints a step if `PLIMSOLL_FUZZ_TRACE` is set.
 #[macro_export]

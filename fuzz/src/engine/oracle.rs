@@ -29,6 +29,8 @@ pub struct Seen {
     pub peer_ts_val: u32,
     /// The highest right edge that was delivered to it.
     pub allowed: Option<SeqNum>,
+    /// Shifts of the windows that it sends and receives, as the connection itself says.
+    pub trusted_shifts: Option<(u8, u8)>,
     /// Whether it has sent a reset.
     pub sent_rst: bool,
     last_serial: Serial,
@@ -50,14 +52,23 @@ impl Seen {
             ts_val: 0,
             peer_ts_val: 0,
             allowed: None,
+            trusted_shifts: None,
             sent_rst: false,
             last_serial: Serial(0),
         }
     }
 
-    /// The shift of the windows that this side advertises: in force if both SYNs had the option.
-    fn shift(scale: Option<u8>, other: Option<u8>) -> u8 {
-        if other.is_some() { scale.unwrap_or(0).min(14) } else { 0 }
+    /// The shift of the windows that this side sends: in force if both SYNs had the option. Among
+    /// forged SYNs only the connection knows which ones count.
+    fn own_shift(&self) -> u8 {
+        let seen = self.own_scale.filter(|_| self.peer_scale.is_some()).unwrap_or(0).min(14);
+        self.trusted_shifts.map_or(seen, |shifts| shifts.0)
+    }
+
+    /// The shift of the windows that it receives.
+    fn peer_shift(&self) -> u8 {
+        let seen = self.peer_scale.filter(|_| self.own_scale.is_some()).unwrap_or(0).min(14);
+        self.trusted_shifts.map_or(seen, |shifts| shifts.1)
     }
 
     /// Notes a segment that is about to be delivered to this side.
@@ -70,10 +81,31 @@ impl Seen {
             self.peer_ts_val = times.val;
         }
         if repr.flags.contains(TcpFlags::ACK) || syn {
-            let shift = if syn { 0 } else { Seen::shift(self.peer_scale, self.own_scale) };
+            let shift = if syn { 0 } else { self.peer_shift() };
             let base = if repr.flags.contains(TcpFlags::ACK) { repr.ack } else { self.iss + 1 };
             let edge = base + (u32::from(repr.window) << shift);
             self.allowed = Some(self.allowed.map_or(edge, |allowed| allowed.max(edge)));
+        }
+    }
+
+    /// Notes what a header that left this side shows, without judging it.
+    pub fn observe(&mut self, repr: &TcpRepr, payload_len: usize) {
+        let syn = repr.flags.contains(TcpFlags::SYN);
+        if syn {
+            self.iss = repr.seq;
+            self.snd_end = repr.seq;
+            self.own_scale = repr.options.window_scale;
+        }
+        let fin = repr.flags.contains(TcpFlags::FIN);
+        let end = repr.seq + payload_len as u32 + u32::from(syn) + u32::from(fin);
+        self.snd_end = self.snd_end.max(end);
+        if let Some(times) = repr.options.timestamps {
+            self.ts_val = times.val;
+        }
+        if repr.flags.contains(TcpFlags::ACK) {
+            let shift = if syn { 0 } else { self.own_shift() };
+            self.ack = Some(repr.ack);
+            self.edge = Some(repr.ack + (u32::from(repr.window) << shift));
         }
     }
 
@@ -149,14 +181,15 @@ impl Seen {
             assert!(repr.ack >= before, "ACK went back from {before} to {}", repr.ack);
         }
         self.ack = Some(repr.ack);
-        let shift = if syn { 0 } else { Seen::shift(self.own_scale, self.peer_scale) };
+        let shift = if syn { 0 } else { self.own_shift() };
         let edge = repr.ack + (u32::from(repr.window) << shift);
-        if let Some(before) = self.edge {
+        if let Some(before) = self.edge.filter(|_| !syn) {
+            // A SYN that is sent again says what its 16 bits can.
             let rounding = (1_u32 << shift) - 1;
             assert!(edge + rounding >= before, "the window's edge went from {before} to {edge}");
             self.edge = Some(before.max(edge));
         } else {
-            self.edge = Some(edge);
+            self.edge = Some(self.edge.map_or(edge, |before| before.max(edge)));
         }
     }
 }

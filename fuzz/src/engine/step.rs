@@ -1,6 +1,7 @@
 //! What can happen, as an input spells it.
 
 use arbitrary::Arbitrary;
+use plimsoll_tcp::{CongestionAlgorithm, Duration, SetOption};
 
 use super::forge::Forgery;
 
@@ -50,6 +51,29 @@ pub enum OptionChoice {
     Linger2(u8),
     /// TCP_CONGESTION.
     Cubic(bool),
+}
+
+impl From<OptionChoice> for SetOption {
+    fn from(choice: OptionChoice) -> SetOption {
+        match choice {
+            OptionChoice::NoDelay(on) => SetOption::NoDelay(on),
+            OptionChoice::KeepAlive(on) => SetOption::KeepAlive(on),
+            OptionChoice::UserTimeout(tenths) => {
+                SetOption::UserTimeout(Duration::from_millis(100 * u64::from(tenths)))
+            }
+            OptionChoice::SndBuf(power) => SetOption::SndBuf(1 << (power % 20)),
+            OptionChoice::RcvBuf(power) => SetOption::RcvBuf(1 << (power % 20)),
+            OptionChoice::NotsentLowat(bytes) => SetOption::NotsentLowat(bytes.into()),
+            OptionChoice::RcvLowat(bytes) => SetOption::RcvLowat(bytes.into()),
+            OptionChoice::OobInline(on) => SetOption::OobInline(on),
+            OptionChoice::QuickAck(on) => SetOption::QuickAck(on),
+            OptionChoice::Linger2(seconds) => {
+                SetOption::Linger2(Duration::from_secs(seconds.into()))
+            }
+            OptionChoice::Cubic(true) => SetOption::Congestion(CongestionAlgorithm::Cubic),
+            OptionChoice::Cubic(false) => SetOption::Congestion(CongestionAlgorithm::NewReno),
+        }
+    }
 }
 
 /// A path event, with a small choice of values.

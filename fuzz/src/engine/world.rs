@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use plimsoll_buf::{Pool, Slices};
 use plimsoll_tcp::{
     Below, Config, CongestionAlgorithm, Connection, ConnectionError, Context, Counters, Duration,
-    Ecn, Events, Instant, OpenParams, Options, PathEvent, Segment, SetOption, State, Transmit,
+    Ecn, Events, Instant, OpenParams, Options, PathEvent, Segment, State, Transmit,
 };
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{TcpFlags, TcpRepr};
@@ -274,6 +274,10 @@ impl World {
                 transmit.repr
             );
             let side = &mut self.sides[index];
+            if !honest {
+                let info = conn.info(self.now);
+                side.seen.trusted_shifts = Some((info.rcv_wscale, info.snd_wscale));
+            }
             side.seen.judge(&transmit, honest);
             if transmit.repr.flags.contains(TcpFlags::RST) {
                 self.excused = true;
@@ -390,7 +394,11 @@ impl World {
                     flight.push_back(again);
                 }
             }
-            Step::Complete(host, count) => self.sides[host.index()].complete(count.into()),
+            Step::Complete(host, count) => {
+                self.sides[host.index()].complete(count.into());
+                // A completion may let something go that was held.
+                self.pump(host.index());
+            }
             Step::Advance(which) => {
                 let micros = DURATIONS_US[usize::from(which) % DURATIONS_US.len()];
                 self.advance_to(self.now + Duration::from_micros(micros));
@@ -460,24 +468,7 @@ impl World {
     }
 
     fn set_option(&mut self, index: usize, choice: OptionChoice) {
-        let option = match choice {
-            OptionChoice::NoDelay(on) => SetOption::NoDelay(on),
-            OptionChoice::KeepAlive(on) => SetOption::KeepAlive(on),
-            OptionChoice::UserTimeout(tenths) => {
-                SetOption::UserTimeout(Duration::from_millis(100 * u64::from(tenths)))
-            }
-            OptionChoice::SndBuf(power) => SetOption::SndBuf(1 << (power % 20)),
-            OptionChoice::RcvBuf(power) => SetOption::RcvBuf(1 << (power % 20)),
-            OptionChoice::NotsentLowat(bytes) => SetOption::NotsentLowat(bytes.into()),
-            OptionChoice::RcvLowat(bytes) => SetOption::RcvLowat(bytes.into()),
-            OptionChoice::OobInline(on) => SetOption::OobInline(on),
-            OptionChoice::QuickAck(on) => SetOption::QuickAck(on),
-            OptionChoice::Linger2(seconds) => {
-                SetOption::Linger2(Duration::from_secs(seconds.into()))
-            }
-            OptionChoice::Cubic(true) => SetOption::Congestion(CongestionAlgorithm::Cubic),
-            OptionChoice::Cubic(false) => SetOption::Congestion(CongestionAlgorithm::NewReno),
-        };
+        let option = choice.into();
         self.with(index, |conn, cx| conn.set_option(cx, option));
     }
 
@@ -567,6 +558,7 @@ impl World {
         for _ in 0..MAX_ROUNDS {
             for host in [Host::A, Host::B] {
                 self.sides[host.index()].complete(usize::MAX);
+                self.pump(host.index());
                 self.read(host.index(), 1 << 16);
                 self.arrive_all(host);
             }
