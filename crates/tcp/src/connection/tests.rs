@@ -330,3 +330,9 @@ fn nothing_breaks_the_invariants() {
 
 /// How many histories each run plays; more were played while this was written.
 const SEEDS: u64 = 300;
+
+#[test]
+fn size_of_a_connection() {
+    // Grows only on purpose: a million connections pay for every byte.
+    assert!(size_of::<Connection>() <= 1344, "{}", size_of::<Connection>());
+}
