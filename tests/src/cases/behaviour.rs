@@ -116,7 +116,7 @@ fn read_times_out() -> Result<()> {
     let world = World::new()?;
     let _peer = world.start_peer(&["silent", &kernel(7)])?;
     // Unix reports an elapsed SO_RCVTIMEO as EAGAIN, and so does std.
-    expect(&client(&world, &["read-timeout", &kernel(7), "--seconds", "0.3"])?, "WouldBlock")
+    expect(&client(&world, &["read-timeout", &kernel(7), "--limit", "0.3"])?, "WouldBlock")
 }
 
 fn connect_times_out() -> Result<()> {
@@ -219,7 +219,7 @@ fn keepalive() -> Result<()> {
 
 fn user_timeout() -> Result<()> {
     let address = kernel(7);
-    expect(&client_of_a_vanished_peer(&["user-timeout", &address, "--seconds", "2"])?, "TimedOut")
+    expect(&client_of_a_vanished_peer(&["user-timeout", &address, "--limit", "2"])?, "TimedOut")
 }
 
 fn comes_back() -> Result<()> {

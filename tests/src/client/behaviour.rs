@@ -76,7 +76,7 @@ pub(super) fn close_early(stack: &Stack, options: &Options) -> Result<()> {
 /// Reads from a peer that says nothing, with a time limit; says the kind of the error.
 pub(super) fn read_timeout(stack: &Stack, options: &Options) -> Result<()> {
     let mut stream = connected(stack, options)?;
-    let limit = options.seconds("seconds", 0.3)?;
+    let limit = options.seconds("limit", 0.3)?;
     stream.set_read_timeout(Some(limit)).context("setting the limit")?;
     say(&kind_of(&stream.read(&mut [0])))
 }
@@ -124,7 +124,7 @@ pub(super) fn keepalive(stack: &Stack, options: &Options) -> Result<()> {
 /// Writes to a peer that will vanish, with a user timeout; says the kind of the error.
 pub(super) fn user_timeout(stack: &Stack, options: &Options) -> Result<()> {
     let mut stream = connected(stack, options)?;
-    let limit = options.seconds("seconds", 2.0)?;
+    let limit = options.seconds("limit", 2.0)?;
     stream.set_user_timeout(Some(limit)).context("TCP_USER_TIMEOUT")?;
     say("connected")?;
     loop {

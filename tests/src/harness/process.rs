@@ -141,7 +141,11 @@ impl Drop for Process {
 /// Waits until the child with this number ends or `limit` has passed; says whether it ended.
 pub(crate) fn exits_within(id: u32, limit: Duration) -> Result<bool> {
     let pid = Pid::from_raw(id.cast_signed()).context("a child has a number")?;
-    let fd = pidfd_open(pid, PidfdFlags::empty()).context("pidfd_open")?;
+    let fd = match pidfd_open(pid, PidfdFlags::empty()) {
+        // It has ended, and somebody has waited for it already.
+        Err(rustix::io::Errno::SRCH) => return Ok(true),
+        other => other.context("pidfd_open")?,
+    };
     let deadline = Instant::now() + limit;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
