@@ -1,1 +1,68 @@
-//! stack
+//! Many TCP connections on devices: demultiplexing, IP, ICMP, timers, devices.
+//!
+//! # Theory of operation
+//!
+//! A [`Stack`] owns interfaces, tables and settings. It has no thread and no clock of its own:
+//! every call takes the time as an argument. [`Stack::poll`] is the only loop. It fires the timers
+//! that are due, takes batches of packets from the devices, finds the connection of each, hands
+//! the segments to the engine (`plimsoll_tcp`), collects what the engine wants sent, and gives it
+//! to the devices. Application calls on a [`TcpSocket`] do the same for one connection on the
+//! caller's thread.
+//!
+//! One connection is worked on by one thread at a time: the socket's lock is held around each call
+//! of the engine. Nobody holds two sockets. The locks of tables, timer wheel and queueing
+//! disciplines are leaves: they are taken for a few instructions while nothing else is waited for.
+//! Wakers fire after every lock has been released.
+//!
+//! Limits are in [`limits`], each with what happens at it.
+//!
+//! # Where to look
+//!
+//! | question | file |
+//! |---|---|
+//! | what happens in one poll | `stack.rs`, `poll.rs` |
+//! | what happens to a packet that arrives | `ip/input.rs`, `demux/mod.rs` |
+//! | what happens to a packet that leaves | `ip/output.rs`, `interface.rs`, `device/` |
+//! | when a connection's timer fires | `timer_wheel.rs` |
+//! | how a thread sleeps and is woken | `wait.rs`, `kick.rs` |
+//! | which settings exist | `sysctl/` |
+//! | what is counted | `snmp.rs` |
+
+mod clock;
+mod completion;
+mod demux;
+pub mod device;
+mod endpoint;
+mod error;
+mod events;
+mod interface;
+mod ip;
+pub mod kick;
+pub mod limits;
+mod listener;
+mod loopback;
+pub mod offload;
+pub mod packet;
+mod poll;
+pub mod qdisc;
+mod snmp;
+mod socket;
+mod socket_lock;
+mod stack;
+mod sysctl;
+mod timer_wheel;
+mod tx_token;
+mod wait;
+
+pub use error::{SocketError, StackError};
+pub use interface::InterfaceConfig;
+pub use ip::route::RouteConfig;
+pub use listener::Listener;
+pub use plimsoll_tcp::{Duration, Instant};
+pub use socket::TcpSocket;
+pub use stack::{ConnectionMemory, Poll, SocketSummary, Stack, StackConfig};
+pub use sysctl::{SysctlError, SysctlTable};
+pub use wait::Waiter;
+
+#[cfg(test)]
+mod tests;

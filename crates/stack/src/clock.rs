@@ -1,0 +1,25 @@
+//! The latest time that any caller has passed in.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use plimsoll_tcp::Instant;
+
+/// Remembers the latest `now`, for calls that cannot have one (dropping a socket).
+#[derive(Debug, Default)]
+pub(crate) struct LatestTime(AtomicU64);
+
+impl LatestTime {
+    /// Notes `now` if it is later than all before.
+    pub(crate) fn advance(&self, now: Instant) {
+        let nanos = now.as_nanos();
+        // A plain load first: most calls find that the poller was here already.
+        if self.0.load(Ordering::Relaxed) < nanos {
+            self.0.fetch_max(nanos, Ordering::Relaxed);
+        }
+    }
+
+    /// The latest time noted.
+    pub(crate) fn get(&self) -> Instant {
+        Instant::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,211 @@
+//! TCP segments that have arrived: to a connection, a TIME-WAIT entry, a listener, or nobody.
+
+use std::sync::Arc;
+
+use plimsoll_tcp::time_wait::TimeWaitAction;
+use plimsoll_tcp::{Connection, Counter, Segment};
+use plimsoll_wire::SeqNum;
+use plimsoll_wire::tcp::{TcpFlags, TcpRepr};
+
+use crate::demux::{FlowKey, stray_rst};
+use crate::endpoint::{Endpoint, Stage};
+use crate::events::Work;
+use crate::ip::Arrived;
+use crate::ip::output::ecn_of;
+use crate::listener::ListenerInner;
+use crate::offload::checksum;
+use crate::packet::Packet;
+use crate::poll::PollState;
+use crate::snmp::IpCounter;
+use crate::socket_lock::lock;
+use crate::stack::Stack;
+
+impl Stack {
+    pub(crate) fn tcp_input(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        packet: Packet,
+        arrived: &Arrived,
+    ) {
+        let segs = packet.segs();
+        work.tcp().add(Counter::InSegs, segs as u64);
+        if !checksum::verify(&packet) {
+            work.tcp().bump(Counter::InCsumErrors);
+            work.tcp().bump(Counter::InErrs);
+            return;
+        }
+        let Some((repr, packet, data_at)) = self.tcp_header(packet, arrived) else {
+            work.tcp().bump(Counter::InErrs);
+            return;
+        };
+        let mut payload = packet.payload;
+        if packet.head.is_empty() {
+            payload.advance(data_at);
+        }
+        payload.truncate(arrived.end - data_at);
+        let key = FlowKey {
+            local: arrived.dst,
+            remote: arrived.src,
+            local_port: repr.dst_port,
+            remote_port: repr.src_port,
+        };
+        let segs = u16::try_from(segs).unwrap_or(u16::MAX);
+        let segment = Segment { repr, payload, segs, ecn: ecn_of(arrived.tos) };
+        self.tcp_demux(work, state, &key, segment);
+    }
+
+    /// Parses the TCP header of a packet and returns where the data begins. In the packet that is
+    /// returned, the head is empty or ends there.
+    fn tcp_header(&self, packet: Packet, arrived: &Arrived) -> Option<(TcpRepr, Packet, usize)> {
+        let front = packet.headers();
+        let header = front.get(arrived.transport_at..arrived.end.min(front.len()))?;
+        let (repr, header_len) = TcpRepr::parse(header).ok()?;
+        let data_at = arrived.transport_at + header_len;
+        if packet.head.is_empty() || packet.head.len() == data_at {
+            return Some((repr, packet, data_at));
+        }
+        // A head with data in it: a copy, which no device of ours makes necessary.
+        Some((repr, self.linearised(packet), data_at))
+    }
+
+    fn tcp_demux(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        key: &FlowKey,
+        segment: Segment,
+    ) {
+        let mut segment = segment;
+        if let Some(endpoint) = self.connections.find(key) {
+            match self.to_connection(work, state, &endpoint, segment) {
+                None => return,
+                // It left the table between the look-up and the lock.
+                Some(back) => segment = back,
+            }
+        }
+        let mut least_iss = None;
+        {
+            let mut table = lock(&self.time_wait);
+            if let Some(entry) = table.find(key) {
+                match entry.handle_segment(&work.context_idle(), &segment) {
+                    TimeWaitAction::Ignore => return,
+                    TimeWaitAction::Ack(repr) => {
+                        drop(table);
+                        return work.send_segment(key, &repr);
+                    }
+                    TimeWaitAction::Ended => return table.remove(key),
+                    TimeWaitAction::Reuse { iss } => {
+                        table.remove(key);
+                        least_iss = Some(iss);
+                    }
+                }
+            }
+        }
+        match self.listeners.find(key.local, key.local_port) {
+            Some(listener) => self.to_listener(work, state, &listener, key, segment, least_iss),
+            None => self.to_nobody(work, key, &segment),
+        }
+    }
+
+    /// Gives a segment to its connection; returns it if the connection has left the tables.
+    fn to_connection(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        endpoint: &Arc<Endpoint>,
+        segment: Segment,
+    ) -> Option<Segment> {
+        let mut inner = lock(&endpoint.inner);
+        if inner.gone {
+            return Some(segment);
+        }
+        let cx = work.context(endpoint, &mut inner);
+        if inner.stage == Stage::HalfOpen && completes_handshake(&segment) {
+            let full = endpoint.listener.as_ref().is_some_and(|l| l.accept_queue_is_full());
+            if full {
+                cx.counters.bump(Counter::ListenOverflows);
+                cx.counters.bump(Counter::ListenDrops);
+                if !cx.config.tcp_abort_on_overflow {
+                    return None;
+                }
+                inner.conn.abort(&cx);
+            }
+        }
+        inner.conn.handle_segment(&cx, segment);
+        if !std::mem::replace(&mut inner.touched, true) {
+            state.touched.push(endpoint.clone());
+        }
+        None
+    }
+
+    fn to_listener(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        listener: &Arc<ListenerInner>,
+        key: &FlowKey,
+        segment: Segment,
+        least_iss: Option<SeqNum>,
+    ) {
+        let flags = segment.repr.flags;
+        if flags.contains(TcpFlags::RST) {
+            return;
+        }
+        if flags.contains(TcpFlags::ACK) {
+            return self.to_nobody(work, key, &segment);
+        }
+        // Like Linux: a SYN with a FIN opens nothing.
+        if !flags.contains(TcpFlags::SYN) || flags.contains(TcpFlags::FIN) {
+            return;
+        }
+        if listener.accept_queue_is_full() {
+            work.tcp().bump(Counter::ListenOverflows);
+            work.tcp().bump(Counter::ListenDrops);
+            return;
+        }
+        if !listener.begin_handshake(work.settings.tcp.tcp_max_syn_backlog as usize) {
+            work.tcp().bump(Counter::TcpReqQFullDrop);
+            work.tcp().bump(Counter::ListenDrops);
+            return;
+        }
+        let iss = least_iss.unwrap_or_else(|| self.secrets.isn(key, work.now));
+        let params = self.open_params(key, iss, listener.options.clone());
+        let interface = self.route_of(key);
+        let label = work.flow_label(key);
+        let cx = work.context_idle();
+        let inserted = self.connections.insert(*key, |id| {
+            let conn = Connection::accept(&cx, params, &segment);
+            let parent = Some(listener.clone());
+            Endpoint::new(*key, id, (interface, label), parent, Stage::HalfOpen, conn)
+        });
+        match inserted {
+            Ok(endpoint) => {
+                lock(&endpoint.inner).touched = true;
+                state.touched.push(endpoint);
+            }
+            Err(_) => {
+                listener.end_handshake();
+                work.tcp().bump(Counter::ListenDrops);
+            }
+        }
+    }
+
+    /// Answers a segment that nobody wants with a reset, within limits.
+    fn to_nobody(&self, work: &mut Work<'_>, key: &FlowKey, segment: &Segment) {
+        let Some(repr) = stray_rst::answer(key, &segment.repr, segment.payload.len()) else {
+            return;
+        };
+        if work.allows(&self.icmp_limits.resets) {
+            work.send_segment(key, &repr);
+        } else {
+            work.count(IpCounter::StrayRstLimited);
+        }
+    }
+}
+
+/// Whether a segment may move a half-open connection to the accept queue.
+fn completes_handshake(segment: &Segment) -> bool {
+    let flags = segment.repr.flags;
+    flags.contains(TcpFlags::ACK) && !flags.intersects(TcpFlags::SYN | TcpFlags::RST)
+}

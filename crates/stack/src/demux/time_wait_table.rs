@@ -1,0 +1,138 @@
+//! Connections in TIME-WAIT: the few numbers that are kept of each, for 2 MSL.
+//!
+//! The table holds at most `tcp_max_tw_buckets` entries; a connection that finds it full ends at
+//! once (`TcpExtTCPTimeWaitOverflow`), as on Linux. Entries have one length of life, so a queue in
+//! the order of entering is also the order of ending; an entry that began its wait again goes to
+//! the back when its turn comes.
+
+use std::collections::VecDeque;
+use std::mem::size_of;
+
+use hashbrown::HashTable;
+use plimsoll_tcp::time_wait::TimeWait;
+use plimsoll_tcp::{Duration, Instant, State};
+use plimsoll_wire::SeqNum;
+
+use crate::demux::FlowKey;
+use crate::demux::connection_table::InsertError;
+use crate::stack::SocketSummary;
+
+/// Ends are looked for no more often than this, so that a thousand of them cost one wake-up.
+const SWEEP: Duration = Duration::from_millis(250);
+
+#[derive(Clone)]
+struct Entry {
+    key: FlowKey,
+    time_wait: TimeWait,
+}
+
+pub(crate) struct TimeWaitTable {
+    hash_key: [u8; 16],
+    entries: HashTable<Entry>,
+    /// In the order in which they end, as known when they were put here.
+    order: VecDeque<(Instant, FlowKey)>,
+}
+
+impl TimeWaitTable {
+    pub(crate) fn new(hash_key: [u8; 16]) -> TimeWaitTable {
+        TimeWaitTable { hash_key, entries: HashTable::new(), order: VecDeque::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Adds an entry; `false` if `limit` are there already.
+    pub(crate) fn insert(&mut self, key: FlowKey, time_wait: TimeWait, limit: usize) -> bool {
+        self.remove(&key);
+        if self.entries.len() >= limit {
+            return false;
+        }
+        let hash_key = self.hash_key;
+        self.order.push_back((time_wait.expires(), key));
+        let entry = Entry { key, time_wait };
+        self.entries.insert_unique(key.hash(&hash_key), entry, |e| e.key.hash(&hash_key));
+        true
+    }
+
+    /// The entry of `key`.
+    pub(crate) fn find(&mut self, key: &FlowKey) -> Option<&mut TimeWait> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let hash = key.hash(&self.hash_key);
+        self.entries.find_mut(hash, |entry| entry.key == *key).map(|entry| &mut entry.time_wait)
+    }
+
+    /// Takes the entry of `key` out. Its place in the order is found empty later.
+    pub(crate) fn remove(&mut self, key: &FlowKey) {
+        let hash = key.hash(&self.hash_key);
+        if let Ok(entry) = self.entries.find_entry(hash, |entry| entry.key == *key) {
+            entry.remove();
+        }
+    }
+
+    /// Whether a connect may have the four-tuple `key`: `None` if nothing is in the way, the least
+    /// initial sequence number if an entry was that may be reused. The entry is removed then.
+    pub(crate) fn reuse_for_connect(
+        &mut self,
+        key: &FlowKey,
+        now: Instant,
+        tcp_tw_reuse: u8,
+    ) -> Result<Option<SeqNum>, InsertError> {
+        let Some(entry) = self.find(key) else { return Ok(None) };
+        let allowed = match tcp_tw_reuse {
+            0 => false,
+            1 => true,
+            _ => key.remote.is_loopback(),
+        };
+        let iss = entry.may_connect_again(now).filter(|_| allowed).ok_or(InsertError::Taken)?;
+        self.remove(key);
+        Ok(Some(iss))
+    }
+
+    /// Removes what has ended by `now`, at most `most`, and returns how many.
+    pub(crate) fn expire(&mut self, now: Instant, most: usize) -> usize {
+        let mut ended = 0;
+        for _ in 0..most {
+            let Some(&(at, key)) = self.order.front() else { break };
+            if at > now {
+                break;
+            }
+            self.order.pop_front();
+            match self.find(&key).map(|entry| entry.expires()) {
+                Some(expires) if expires > now => self.order.push_back((expires, key)),
+                Some(_) => {
+                    self.remove(&key);
+                    ended += 1;
+                }
+                None => {}
+            }
+        }
+        ended
+    }
+
+    /// When [`expire`](Self::expire) is worth calling again.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.order.front().map(|&(at, _)| at + SWEEP)
+    }
+
+    pub(crate) fn summaries(&self) -> Vec<SocketSummary> {
+        let summary = |entry: &Entry| SocketSummary {
+            state: Some(State::TimeWait),
+            local: entry.key.local_addr(),
+            remote: Some(entry.key.remote_addr()),
+            recv_queue: 0,
+            send_queue: 0,
+            orphan: true,
+        };
+        self.entries.iter().map(summary).collect()
+    }
+
+    /// Bytes of memory that the table takes.
+    #[allow(dead_code, reason = "read by the tests of the memory figure")]
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.entries.capacity() * (size_of::<Entry>() + 1)
+            + self.order.capacity() * size_of::<(Instant, FlowKey)>()
+    }
+}

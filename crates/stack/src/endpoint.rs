@@ -1,0 +1,163 @@
+//! One connection in the stack: the engine's connection and what the stack keeps beside it.
+
+use std::mem::size_of;
+use std::sync::{Arc, Mutex};
+
+use plimsoll_tcp::{Config, Connection, Instant, Serial, State};
+
+use crate::completion::BelowUs;
+use crate::demux::FlowKey;
+use crate::demux::connection_table::ConnectionId;
+use crate::listener::ListenerInner;
+use crate::packet::CompletionSink;
+use crate::socket_lock::{WakerSet, lock};
+use crate::stack::SocketSummary;
+
+/// A connection and its place in the stack.
+pub(crate) struct Endpoint {
+    /// Who talks with whom.
+    pub(crate) key: FlowKey,
+    /// The interface that its packets leave by.
+    pub(crate) interface: u8,
+    /// The flow label of its packets (IPv6).
+    pub(crate) flow_label: u32,
+    /// Its place in the connection table.
+    pub(crate) id: ConnectionId,
+    /// Bytes handed down and not completed.
+    pub(crate) below: BelowUs,
+    /// The listener that it came from.
+    pub(crate) listener: Option<Arc<ListenerInner>>,
+    pub(crate) inner: Mutex<Inner>,
+}
+
+/// What the socket's lock guards.
+pub(crate) struct Inner {
+    pub(crate) conn: Connection,
+    pub(crate) readers: WakerSet,
+    pub(crate) writers: WakerSet,
+    /// The latest time that the engine was told; its time never runs backwards.
+    pub(crate) last: Instant,
+    /// When the timer wheel calls for this connection. The engine's own deadline may be later: it
+    /// moves with almost every ACK, and an early call is harmless.
+    pub(crate) timer: Instant,
+    pub(crate) stage: Stage,
+    /// The application does not want to read any more.
+    pub(crate) read_shut: bool,
+    /// It has left the connection table: CLOSED, or in TIME-WAIT, which the table of those keeps.
+    pub(crate) gone: bool,
+    /// It counts as an orphan.
+    pub(crate) counted_orphan: bool,
+    /// It waits to be settled at the end of the batch.
+    pub(crate) touched: bool,
+    /// IPv4 identification of the next packet.
+    pub(crate) ident: u16,
+}
+
+/// Who holds a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It belongs to a listener's SYN queue.
+    HalfOpen,
+    /// It is in a listener's accept queue.
+    Queued,
+    /// An application holds it.
+    Owned,
+    /// Nobody does any more.
+    Orphan,
+}
+
+impl Endpoint {
+    pub(crate) fn new(
+        key: FlowKey,
+        id: ConnectionId,
+        (interface, flow_label): (u8, u32),
+        listener: Option<Arc<ListenerInner>>,
+        stage: Stage,
+        conn: Connection,
+    ) -> Arc<Endpoint> {
+        let inner = Inner {
+            conn,
+            readers: WakerSet::default(),
+            writers: WakerSet::default(),
+            last: Instant::ZERO,
+            timer: Instant::FAR_FUTURE,
+            stage,
+            read_shut: false,
+            gone: false,
+            counted_orphan: false,
+            touched: false,
+            ident: id.slot as u16,
+        };
+        let below = BelowUs::default();
+        Arc::new(Endpoint {
+            key,
+            interface,
+            flow_label,
+            id,
+            below,
+            listener,
+            inner: Mutex::new(inner),
+        })
+    }
+
+    /// An application has taken it from the accept queue.
+    pub(crate) fn adopt(&self) {
+        let mut inner = lock(&self.inner);
+        if inner.stage == Stage::Queued {
+            inner.stage = Stage::Owned;
+        }
+    }
+
+    /// Bytes of memory that it takes, without the tables.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        // With the two reference counts.
+        let own = size_of::<Endpoint>() + 2 * size_of::<usize>();
+        own - size_of::<Connection>() + lock(&self.inner).conn.memory_bytes()
+    }
+
+    pub(crate) fn summary(&self) -> SocketSummary {
+        let inner = lock(&self.inner);
+        SocketSummary {
+            state: Some(inner.conn.state()),
+            local: self.key.local_addr(),
+            remote: Some(self.key.remote_addr()),
+            recv_queue: inner.conn.readable(),
+            send_queue: inner.conn.send_queue_len(),
+            orphan: inner.stage == Stage::Orphan,
+        }
+    }
+}
+
+impl CompletionSink for Endpoint {
+    fn complete(&self, bytes: u32, serial: Serial) {
+        self.below.release(bytes, serial.0);
+    }
+}
+
+impl Inner {
+    /// Whether a read would return at once.
+    pub(crate) fn is_readable(&self) -> bool {
+        let conn = &self.conn;
+        let low = (conn.options().rcvlowat as usize).max(1);
+        conn.readable() >= low
+            || conn.read_closed()
+            || self.read_shut
+            || conn.error().is_some()
+            || conn.state() == State::Closed
+    }
+
+    /// Whether a write would return at once.
+    pub(crate) fn is_writable(&self, config: &Config) -> bool {
+        let conn = &self.conn;
+        let ended = matches!(
+            conn.state(),
+            State::FinWait1
+                | State::FinWait2
+                | State::Closing
+                | State::LastAck
+                | State::TimeWait
+                | State::Closed
+        );
+        ended || conn.error().is_some() || conn.writable(config) > 0
+    }
+}

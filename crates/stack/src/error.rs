@@ -1,0 +1,130 @@
+//! What can go wrong for a stack and for a socket.
+
+use std::io;
+
+use plimsoll_tcp::ConnectionError;
+
+use crate::sysctl::SysctlError;
+
+/// Why a stack could not be built, or cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StackError {
+    /// A field of the configuration is wrong.
+    #[error("{field}: {reason}")]
+    Config {
+        /// The field, as it is named in the configuration.
+        field: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A setting was refused.
+    #[error(transparent)]
+    Sysctl(#[from] SysctlError),
+    /// A device has gone. Every socket has been told.
+    #[error("device {name} has gone: {reason}")]
+    DeviceGone {
+        /// The device's name.
+        name: String,
+        /// What the device said.
+        reason: String,
+    },
+    /// A system call of the stack failed.
+    #[error("{call}: {reason}")]
+    System {
+        /// The call.
+        call: &'static str,
+        /// What the system said.
+        reason: String,
+    },
+}
+
+/// Why a call on a socket or a listener failed. [`io::Error`] has a conversion from it that gives
+/// the kind that the standard library's sockets give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SocketError {
+    /// Nothing can be done now; wait and try again. `EAGAIN`.
+    #[error("the operation would block")]
+    WouldBlock,
+    /// The connection is not established yet, or never was. `ENOTCONN`.
+    #[error("the socket is not connected")]
+    NotConnected,
+    /// Our side was shut down. `EPIPE`.
+    #[error("the connection was shut down for writing")]
+    Closed,
+    /// The connection ended with an error.
+    #[error("{}", describe(*.0))]
+    Connection(ConnectionError),
+    /// The address is taken by another socket. `EADDRINUSE`.
+    #[error("the address is already in use")]
+    AddrInUse,
+    /// The address is not one of ours, or every port is taken. `EADDRNOTAVAIL`.
+    #[error("the address is not available")]
+    AddrNotAvailable,
+    /// No route leads there. `ENETUNREACH`.
+    #[error("the network is unreachable")]
+    NetworkUnreachable,
+    /// An argument makes no sense. `EINVAL`.
+    #[error("invalid argument: {0}")]
+    Invalid(&'static str),
+    /// The stack has come to its end, because a device has gone. `ENETDOWN`.
+    #[error("the network is down")]
+    NetworkDown,
+}
+
+/// A sentence for `error`.
+fn describe(error: ConnectionError) -> &'static str {
+    match error {
+        ConnectionError::Refused => "the peer refused the connection",
+        ConnectionError::Reset => "the peer reset the connection",
+        ConnectionError::TimedOut => "the connection timed out",
+        ConnectionError::Aborted => "the connection was aborted",
+        ConnectionError::HostUnreachable => "the host is unreachable",
+        ConnectionError::NetworkUnreachable => "the network is unreachable",
+        ConnectionError::ProtocolUnreachable => "the protocol is not available at the peer",
+        ConnectionError::DeviceGone => "the network is down",
+    }
+}
+
+impl SocketError {
+    /// The error number that Linux gives.
+    pub fn errno(self) -> i32 {
+        match self {
+            SocketError::WouldBlock => libc::EAGAIN,
+            SocketError::NotConnected => libc::ENOTCONN,
+            SocketError::Closed => libc::EPIPE,
+            SocketError::Connection(error) => connection_errno(error),
+            SocketError::AddrInUse => libc::EADDRINUSE,
+            SocketError::AddrNotAvailable => libc::EADDRNOTAVAIL,
+            SocketError::NetworkUnreachable => libc::ENETUNREACH,
+            SocketError::Invalid(_) => libc::EINVAL,
+            SocketError::NetworkDown => libc::ENETDOWN,
+        }
+    }
+}
+
+fn connection_errno(error: ConnectionError) -> i32 {
+    match error {
+        ConnectionError::Refused => libc::ECONNREFUSED,
+        ConnectionError::Reset => libc::ECONNRESET,
+        ConnectionError::TimedOut => libc::ETIMEDOUT,
+        ConnectionError::Aborted => libc::ECONNABORTED,
+        ConnectionError::HostUnreachable => libc::EHOSTUNREACH,
+        ConnectionError::NetworkUnreachable => libc::ENETUNREACH,
+        ConnectionError::ProtocolUnreachable => libc::ENOPROTOOPT,
+        ConnectionError::DeviceGone => libc::ENETDOWN,
+    }
+}
+
+impl From<ConnectionError> for SocketError {
+    fn from(error: ConnectionError) -> SocketError {
+        SocketError::Connection(error)
+    }
+}
+
+impl From<SocketError> for io::Error {
+    fn from(error: SocketError) -> io::Error {
+        io::Error::from_raw_os_error(error.errno())
+    }
+}

@@ -1,0 +1,309 @@
+//! An interface: a device, its addresses, its queueing discipline, and the draining of one into the
+//! other.
+//!
+//! Packets are queued while a socket is owned and drained after it was released. One thread at a
+//! time drains; see [`TxToken`]. What the device cannot do is done in software on the way: cutting
+//! super-segments, completing checksums.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use plimsoll_tcp::Instant;
+
+use crate::device::{
+    Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, TxStatus, WaitSource,
+};
+use crate::error::StackError;
+use crate::limits::{DRAIN_ROUNDS, MAX_INTERFACES, TX_QUEUE_LEN};
+use crate::loopback;
+use crate::offload::{checksum, gso};
+use crate::packet::{ChecksumState, Packet};
+use crate::qdisc::Qdisc;
+use crate::qdisc::fifo::Fifo;
+use crate::snmp::IpCounter;
+use crate::socket_lock::lock;
+use crate::stack::Stack;
+use crate::tx_token::TxToken;
+
+/// Packets moved from the queueing discipline to the device at a time.
+const DRAIN_BATCH: usize = 64;
+/// Room for headers that a super-segment's payload leaves.
+const HEADROOM: usize = 120;
+/// Bytes of headers of the least packet that TCP can use.
+const MIN_MTU: u16 = 576;
+
+/// What an interface is built from.
+pub struct InterfaceConfig {
+    /// The device.
+    pub device: Device,
+    /// Our addresses on it, each with the length of the prefix that is reached directly.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// MTU in bytes, if it is to be less than the device's.
+    pub mtu: Option<u16>,
+}
+
+/// A device in a stack.
+pub(crate) struct Interface {
+    pub(crate) index: u8,
+    pub(crate) name: String,
+    pub(crate) mtu: u16,
+    /// Most payload bytes of one super-segment.
+    pub(crate) max_super_segment: usize,
+    pub(crate) addresses: Vec<(IpAddr, u8)>,
+    pub(crate) loopback: bool,
+    pub(crate) wait: WaitSource,
+    pub(crate) rx: Mutex<Box<dyn DeviceRx>>,
+    qdisc: Mutex<Fifo>,
+    token: TxToken,
+    tx: Mutex<TxSide>,
+    /// The device had no room for the rest of `TxSide::staged`.
+    busy: AtomicBool,
+}
+
+/// What belongs to the holder of the token.
+struct TxSide {
+    device: Box<dyn DeviceTx>,
+    /// Taken from the queueing discipline, ready for the device.
+    staged: VecDeque<Packet>,
+    /// Packets to be made ready.
+    raw: VecDeque<Packet>,
+}
+
+impl Interface {
+    /// Builds all interfaces of a stack; the last one is loopback.
+    pub(crate) fn build_all(configs: Vec<InterfaceConfig>) -> Result<Vec<Interface>, StackError> {
+        let refuse = |field: String, reason: String| Err(StackError::Config { field, reason });
+        if configs.len() >= MAX_INTERFACES {
+            let reason = format!("at most {} are possible", MAX_INTERFACES - 1);
+            return refuse("interfaces".to_owned(), reason);
+        }
+        let mut interfaces = Vec::new();
+        for (index, config) in configs.into_iter().enumerate() {
+            let field = format!("interfaces[{index}]");
+            for &(ip, prefix) in &config.addresses {
+                if prefix > if ip.is_ipv4() { 32 } else { 128 } {
+                    let reason = format!("the prefix length of {ip}/{prefix} is too large");
+                    return refuse(format!("{field}.addresses"), reason);
+                }
+                if !crate::stack::is_unicast(ip) {
+                    return refuse(format!("{field}.addresses"), format!("{ip} is not a host's"));
+                }
+            }
+            let most = config.device.tx.caps().mtu;
+            if let Some(mtu) = config.mtu
+                && !(MIN_MTU..=most).contains(&mtu)
+            {
+                let reason = format!("{mtu} is not between {MIN_MTU} and the device's {most}");
+                return refuse(format!("{field}.mtu"), reason);
+            }
+            interfaces.push(Interface::new(index, config, false));
+        }
+        let addresses = vec![
+            (IpAddr::from([127, 0, 0, 1]), 8),
+            (IpAddr::from(std::net::Ipv6Addr::LOCALHOST), 128),
+        ];
+        let config = InterfaceConfig { device: loopback::device(), addresses, mtu: None };
+        interfaces.push(Interface::new(interfaces.len(), config, true));
+        Ok(interfaces)
+    }
+
+    fn new(index: usize, config: InterfaceConfig, loopback: bool) -> Interface {
+        let Device { tx, rx, wait } = config.device;
+        let caps = tx.caps();
+        let longest = caps.max_super_segment.clamp(usize::from(caps.mtu), 65_535);
+        Interface {
+            index: index as u8,
+            name: caps.name.clone(),
+            mtu: config.mtu.map_or(caps.mtu, |mtu| mtu.min(caps.mtu)),
+            // A device that takes none gets them cut in software.
+            max_super_segment: if caps.tso4 || caps.tso6 { longest } else { 65_535 } - HEADROOM,
+            addresses: config.addresses,
+            loopback,
+            wait,
+            rx: Mutex::new(rx),
+            qdisc: Mutex::new(Fifo::new(TX_QUEUE_LEN)),
+            token: TxToken::new(),
+            tx: Mutex::new(TxSide { device: tx, staged: VecDeque::new(), raw: VecDeque::new() }),
+            busy: AtomicBool::new(false),
+        }
+    }
+
+    /// Queues a packet; `false` if there was no room and it is gone.
+    pub(crate) fn enqueue(&self, packet: Packet) -> bool {
+        // A refused packet is dropped after the lock was released.
+        let refused = lock(&self.qdisc).enqueue(packet).err();
+        refused.is_none()
+    }
+
+    /// Whether the device waits for room.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::Relaxed)
+    }
+
+    /// What the sending half has counted.
+    pub(crate) fn tx_stats(&self) -> DeviceStats {
+        lock(&self.tx).device.stats()
+    }
+
+    /// What the receiving half has counted.
+    pub(crate) fn rx_stats(&self) -> DeviceStats {
+        lock(&self.rx).stats()
+    }
+
+    /// When the device wants to be polled.
+    pub(crate) fn next_event(&self) -> Option<Instant> {
+        let sending = lock(&self.tx).device.next_event();
+        let receiving = lock(&self.rx).next_event();
+        let queued = !self.is_busy() && !lock(&self.qdisc).is_empty();
+        let queued = queued.then_some(Instant::ZERO);
+        sending.into_iter().chain(receiving).chain(queued).min()
+    }
+
+    /// Moves what is queued into the device, unless another thread is at it (which then goes on).
+    /// Returns how many packets went.
+    fn drain(&self, stack: &Stack, now: Instant) -> Result<usize, DeviceError> {
+        let mut sent = 0;
+        if !self.token.acquire() {
+            return Ok(sent);
+        }
+        for _ in 0..DRAIN_ROUNDS {
+            let outcome = self.drain_once(stack, now);
+            match outcome {
+                Ok(count) => sent += count,
+                Err(error) => {
+                    self.token.abandon();
+                    return Err(error);
+                }
+            }
+            if self.token.release() {
+                return Ok(sent);
+            }
+        }
+        // The others go on queueing: the poller takes over.
+        self.token.abandon();
+        stack.waiter.kick();
+        Ok(sent)
+    }
+
+    fn drain_once(&self, stack: &Stack, now: Instant) -> Result<usize, DeviceError> {
+        let mut side = lock(&self.tx);
+        let side = &mut *side;
+        let mut sent = 0;
+        loop {
+            if side.staged.is_empty() {
+                lock(&self.qdisc).dequeue_batch(now, DRAIN_BATCH, &mut side.raw);
+                make_ready(stack, side.device.caps(), &mut side.raw, &mut side.staged);
+            }
+            if side.staged.is_empty() {
+                self.busy.store(false, Ordering::Relaxed);
+                return Ok(sent);
+            }
+            let progress = side.device.transmit(now, &mut side.staged)?;
+            sent += progress.packets;
+            if progress.caps_changed {
+                // What the device refuses from now on is made ready again, without it.
+                std::mem::swap(&mut side.raw, &mut side.staged);
+                make_ready(stack, side.device.caps(), &mut side.raw, &mut side.staged);
+            }
+            if progress.status == TxStatus::Busy {
+                self.busy.store(true, Ordering::Relaxed);
+                stack.count(IpCounter::TxRingFull);
+                return Ok(sent);
+            }
+        }
+    }
+
+    /// Lets the device complete what is done. Returns whether anything happened.
+    fn poll_completions(&self, now: Instant) -> Result<bool, DeviceError> {
+        Ok(lock(&self.tx).device.poll_completions(now)? > 0)
+    }
+}
+
+/// Moves packets from `raw` to `staged`, and does in software what the device cannot.
+fn make_ready(
+    stack: &Stack,
+    caps: &Caps,
+    raw: &mut VecDeque<Packet>,
+    staged: &mut VecDeque<Packet>,
+) {
+    if caps.tso4 && caps.tso6 && caps.tx_checksum {
+        staged.append(raw);
+        return;
+    }
+    for packet in raw.drain(..) {
+        let is_v4 = packet.headers().first().is_some_and(|first| first >> 4 == 4);
+        let whole = packet.gso.is_none() || if is_v4 { caps.tso4 } else { caps.tso6 };
+        if whole && (caps.tx_checksum || packet.csum != ChecksumState::Partial) {
+            staged.push_back(packet);
+        } else if whole {
+            stage_filled(stack, packet, staged);
+        } else {
+            stack.count(IpCounter::GsoSoftware);
+            for segment in gso::split(packet) {
+                if caps.tx_checksum {
+                    staged.push_back(segment);
+                } else {
+                    stage_filled(stack, segment, staged);
+                }
+            }
+        }
+    }
+}
+
+fn stage_filled(stack: &Stack, mut packet: Packet, staged: &mut VecDeque<Packet>) {
+    if checksum::fill(&mut packet) {
+        staged.push_back(packet);
+    } else {
+        stack.count(IpCounter::IpOutDiscards);
+    }
+}
+
+impl Stack {
+    /// Drains the interfaces in the bit set `set`.
+    pub(crate) fn drain_set(&self, mut set: u16, now: Instant) -> usize {
+        let mut sent = 0;
+        while set != 0 {
+            let index = set.trailing_zeros() as usize;
+            set &= set - 1;
+            sent += self.drain(&self.interfaces[index], now);
+        }
+        sent
+    }
+
+    fn drain(&self, interface: &Interface, now: Instant) -> usize {
+        match interface.drain(self, now) {
+            Ok(sent) => sent,
+            Err(error) => {
+                self.device_failed(interface, now, &error);
+                0
+            }
+        }
+    }
+
+    /// Completes and drains every interface. Returns whether anything happened.
+    pub(crate) fn pump_devices(&self, now: Instant) -> bool {
+        let mut worked = false;
+        for interface in &self.interfaces {
+            match interface.poll_completions(now) {
+                Ok(any) => worked |= any,
+                Err(error) => self.device_failed(interface, now, &error),
+            }
+            worked |= self.drain(interface, now) > 0;
+        }
+        worked
+    }
+
+    /// Ends the stack because a device failed.
+    pub(crate) fn device_failed(&self, interface: &Interface, now: Instant, error: &DeviceError) {
+        let name = interface.name.clone();
+        self.bring_down(now, StackError::DeviceGone { name, reason: error.to_string() });
+    }
+
+    /// Name, and what the sending and the receiving half have counted, of every interface.
+    pub fn device_stats(&self) -> Vec<(String, DeviceStats, DeviceStats)> {
+        let stats = |i: &Interface| (i.name.clone(), i.tx_stats(), i.rx_stats());
+        self.interfaces.iter().map(stats).collect()
+    }
+}

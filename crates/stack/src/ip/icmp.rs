@@ -1,0 +1,384 @@
+//! ICMP and ICMPv6: echo replies, errors from the path, errors that we send.
+//!
+//! An error from the path is believed only if it quotes a segment that is in flight (RFC 5927,
+//! section 4.1); what it then says reaches the connection as a path event. Errors that we send, and
+//! echo replies, are bounded by token buckets.
+
+use std::net::IpAddr;
+use std::sync::Mutex;
+
+use plimsoll_tcp::{ConnectionError, Instant, PathEvent};
+use plimsoll_wire::icmpv4::{self, Icmpv4Repr};
+use plimsoll_wire::icmpv6::{self, Icmpv6Repr};
+use plimsoll_wire::{WireError, protocol};
+
+use crate::events::Work;
+use crate::ip::Arrived;
+use crate::ip::input::transport_bytes;
+use crate::ip::output::IpParams;
+use crate::ip::pmtu::plateau_below;
+use crate::ip::quote::Quote;
+use crate::limits::MAX_ECHO_DATA;
+use crate::offload::checksum;
+use crate::packet::Packet;
+use crate::poll::PollState;
+use crate::snmp::IpCounter;
+use crate::socket_lock::lock;
+use crate::stack::{Stack, is_unicast};
+
+/// The longest ICMP error, IP header included (RFC 1812, section 4.3.2.3).
+const MAX_ERROR_V4: usize = 576;
+/// The longest ICMPv6 error, IP header included (RFC 4443, section 2.4).
+const MAX_ERROR_V6: usize = 1280;
+/// The least MTU of IPv6 (RFC 8200, section 5).
+const MIN_MTU_V6: u16 = 1280;
+
+/// A token bucket.
+#[derive(Debug, Default)]
+pub(crate) struct Bucket(Mutex<BucketState>);
+
+#[derive(Debug, Default)]
+struct BucketState {
+    /// In thousand-millionths of a message.
+    tokens: u64,
+    last: Option<Instant>,
+}
+
+impl Bucket {
+    /// Whether one more message may leave, with `rate` per second in bursts of `burst`.
+    pub(crate) fn take(&self, now: Instant, rate: u32, burst: u32) -> bool {
+        const WHOLE: u64 = 1_000_000_000;
+        let mut state = lock(&self.0);
+        let most = u64::from(burst.max(1)) * WHOLE;
+        let gained = match state.last {
+            Some(last) => {
+                let nanos = u64::try_from(now.since(last).as_nanos()).unwrap_or(u64::MAX);
+                nanos.saturating_mul(u64::from(rate))
+            }
+            None => most,
+        };
+        state.tokens = state.tokens.saturating_add(gained).min(most);
+        state.last = Some(state.last.map_or(now, |last| last.max(now)));
+        let enough = state.tokens >= WHOLE;
+        if enough {
+            state.tokens -= WHOLE;
+        }
+        enough
+    }
+}
+
+/// The buckets of a stack.
+#[derive(Debug, Default)]
+pub(crate) struct IcmpLimits {
+    pub(crate) errors: Bucket,
+    pub(crate) echoes: Bucket,
+    pub(crate) resets: Bucket,
+}
+
+impl Work<'_> {
+    /// Whether `bucket` lets one more message out.
+    pub(crate) fn allows(&self, bucket: &Bucket) -> bool {
+        let settings = &self.settings;
+        bucket.take(self.now, settings.icmp_msgs_per_sec, settings.icmp_msgs_burst)
+    }
+}
+
+/// What an error of the path says about a connection.
+enum PathNews {
+    Error(ConnectionError),
+    /// The next hop's MTU; zero if the router does not tell.
+    TooBig(u32),
+}
+
+impl Stack {
+    pub(crate) fn icmpv4_input(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        packet: &Packet,
+        arrived: &Arrived,
+    ) {
+        work.count(IpCounter::IcmpInMsgs);
+        let bytes = transport_bytes(packet, arrived);
+        let message = match Icmpv4Repr::parse(&bytes) {
+            Ok(message) => message,
+            // Many types are not for us; that is no error.
+            Err(WireError::Unknown) => return,
+            Err(error) => {
+                if error == WireError::BadChecksum {
+                    work.count(IpCounter::IcmpInCsumErrors);
+                }
+                work.count(IpCounter::IcmpInErrors);
+                return;
+            }
+        };
+        match message {
+            Icmpv4Repr::EchoRequest { ident, seq, data } => {
+                work.count(IpCounter::IcmpInEchos);
+                let reply = Icmpv4Repr::EchoReply { ident, seq, data };
+                if self.may_echo(work, data) {
+                    let mut out = vec![0; reply.len()];
+                    reply.emit(&mut out);
+                    work.answer(arrived, &out, IpCounter::IcmpOutMsgs, IpCounter::IcmpOutEchoReps);
+                }
+            }
+            Icmpv4Repr::EchoReply { .. } => work.count(IpCounter::IcmpInEchoReps),
+            Icmpv4Repr::Unreachable { code, next_hop_mtu, packet } => {
+                work.count(IpCounter::IcmpInDestUnreachs);
+                self.path_news(work, state, packet, v4_news(code, next_hop_mtu));
+            }
+            Icmpv4Repr::TimeExceeded { packet, .. } => {
+                work.count(IpCounter::IcmpInTimeExcds);
+                let news = PathNews::Error(ConnectionError::HostUnreachable);
+                self.path_news(work, state, packet, news);
+            }
+            Icmpv4Repr::ParameterProblem { packet, .. } => {
+                work.count(IpCounter::IcmpInParmProbs);
+                let news = PathNews::Error(ConnectionError::ProtocolUnreachable);
+                self.path_news(work, state, packet, news);
+            }
+        }
+    }
+
+    pub(crate) fn icmpv6_input(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        packet: &Packet,
+        arrived: &Arrived,
+    ) {
+        work.count(IpCounter::Icmp6InMsgs);
+        let (IpAddr::V6(src), IpAddr::V6(dst)) = (arrived.src, arrived.dst) else { return };
+        let bytes = transport_bytes(packet, arrived);
+        let message = match Icmpv6Repr::parse(src, dst, &bytes) {
+            Ok(message) => message,
+            Err(WireError::Unknown) => return,
+            Err(error) => {
+                if error == WireError::BadChecksum {
+                    work.count(IpCounter::Icmp6InCsumErrors);
+                }
+                work.count(IpCounter::Icmp6InErrors);
+                return;
+            }
+        };
+        match message {
+            Icmpv6Repr::EchoRequest { ident, seq, data } => {
+                work.count(IpCounter::Icmp6InEchos);
+                let reply = Icmpv6Repr::EchoReply { ident, seq, data };
+                if self.may_echo(work, data) {
+                    let mut out = vec![0; reply.len()];
+                    reply.emit(dst, src, &mut out);
+                    let counter = IpCounter::Icmp6OutEchoReplies;
+                    work.answer(arrived, &out, IpCounter::Icmp6OutMsgs, counter);
+                }
+            }
+            Icmpv6Repr::EchoReply { .. } => work.count(IpCounter::Icmp6InEchoReplies),
+            Icmpv6Repr::Unreachable { code, packet } => {
+                work.count(IpCounter::Icmp6InDestUnreachs);
+                self.path_news(work, state, packet, PathNews::Error(v6_error(code)));
+            }
+            Icmpv6Repr::PacketTooBig { mtu, packet } => {
+                work.count(IpCounter::Icmp6InPktTooBigs);
+                self.path_news(work, state, packet, PathNews::TooBig(mtu));
+            }
+            Icmpv6Repr::TimeExceeded { packet, .. } => {
+                let news = PathNews::Error(ConnectionError::HostUnreachable);
+                self.path_news(work, state, packet, news);
+            }
+            Icmpv6Repr::ParameterProblem { packet, .. } => {
+                let news = PathNews::Error(ConnectionError::ProtocolUnreachable);
+                self.path_news(work, state, packet, news);
+            }
+            // Neighbours are a later room.
+            Icmpv6Repr::Ndp(_) => {}
+        }
+    }
+
+    fn may_echo(&self, work: &Work<'_>, data: &[u8]) -> bool {
+        data.len() <= MAX_ECHO_DATA
+            && !work.settings.icmp_echo_ignore_all
+            && work.allows(&self.icmp_limits.echoes)
+    }
+
+    /// Tells the connection that `packet` quotes, if it has that in flight.
+    fn path_news(&self, work: &mut Work<'_>, state: &mut PollState, packet: &[u8], news: PathNews) {
+        let quote = Quote::parse(packet);
+        let found = quote.and_then(|quote| Some((quote, self.connections.find(&quote.key)?)));
+        let Some((quote, endpoint)) = found else {
+            let v4 = packet.first().is_some_and(|first| first >> 4 == 4);
+            let errors = if v4 { IpCounter::IcmpInErrors } else { IpCounter::Icmp6InErrors };
+            return work.count(errors);
+        };
+        let mut inner = lock(&endpoint.inner);
+        if inner.gone || !inner.conn.is_in_flight(quote.seq) {
+            work.count(IpCounter::OutOfWindowIcmps);
+            return;
+        }
+        let event = match news {
+            PathNews::Error(error) => PathEvent::SoftError(error),
+            PathNews::TooBig(mtu) => match self.learn_mtu(work, &quote, mtu) {
+                Some(mtu) => PathEvent::Mtu(mtu),
+                None => return,
+            },
+        };
+        let cx = work.context(&endpoint, &mut inner);
+        inner.conn.handle_path_event(&cx, event);
+        if !std::mem::replace(&mut inner.touched, true) {
+            state.touched.push(endpoint.clone());
+        }
+    }
+
+    /// Remembers a path MTU and returns it, if it is less than what we knew.
+    fn learn_mtu(&self, work: &Work<'_>, quote: &Quote, told: u32) -> Option<u16> {
+        let remote = quote.key.remote;
+        let least = if remote.is_ipv4() { work.settings.min_pmtu } else { MIN_MTU_V6 };
+        let told = match told {
+            0 => plateau_below(quote.total_len),
+            told => u16::try_from(told).unwrap_or(u16::MAX),
+        };
+        let mtu = told.max(least);
+        let interface = &self.interfaces[usize::from(self.route_of(&quote.key))];
+        let mut cache = lock(&self.pmtu);
+        let known = cache.get(remote, work.now).unwrap_or(interface.mtu).min(interface.mtu);
+        if mtu > known {
+            return None;
+        }
+        cache.learn(remote, mtu, work.now + work.settings.mtu_expires);
+        Some(mtu)
+    }
+
+    /// UDP: there are no UDP sockets, so every port is closed.
+    pub(crate) fn udp_input(&self, work: &mut Work<'_>, packet: &Packet, arrived: &Arrived) {
+        let bytes = transport_bytes(packet, arrived);
+        if plimsoll_wire::udp::UdpRepr::parse(&bytes).is_err() || !checksum::verify(packet) {
+            return work.count(IpCounter::UdpInErrors);
+        }
+        work.count(IpCounter::UdpNoPorts);
+        let code = match arrived.src.is_ipv4() {
+            true => icmpv4::CODE_PORT_UNREACHABLE,
+            false => icmpv6::CODE_PORT_UNREACHABLE,
+        };
+        self.send_unreachable(work, arrived, code, &packet.to_vec());
+    }
+
+    /// Answers `packet` with "destination unreachable", within limits.
+    pub(crate) fn send_unreachable(
+        &self,
+        work: &mut Work<'_>,
+        arrived: &Arrived,
+        code: u8,
+        packet: &[u8],
+    ) {
+        match (arrived.src, arrived.dst) {
+            (IpAddr::V4(_), _) => {
+                let quoted = &packet[..packet.len().min(MAX_ERROR_V4 - 20 - icmpv4::HEADER_LEN)];
+                let error = Icmpv4Repr::Unreachable { code, next_hop_mtu: 0, packet: quoted };
+                let mut out = vec![0; error.len()];
+                error.emit(&mut out);
+                let (all, this) = (IpCounter::IcmpOutMsgs, IpCounter::IcmpOutDestUnreachs);
+                work.send_error(arrived, &out, all, this, IpCounter::IcmpOutRateLimitHost);
+            }
+            (IpAddr::V6(_), IpAddr::V6(_)) => {
+                let quoted = &packet[..packet.len().min(MAX_ERROR_V6 - 40 - icmpv6::HEADER_LEN)];
+                let error = Icmpv6Repr::Unreachable { code, packet: quoted };
+                work.send_v6_error(arrived, &error, IpCounter::Icmp6OutDestUnreachs);
+            }
+            _ => {}
+        }
+    }
+
+    /// Answers `packet` with an ICMPv6 parameter problem, within limits.
+    pub(crate) fn send_parameter_problem(
+        &self,
+        work: &mut Work<'_>,
+        arrived: &Arrived,
+        (code, pointer): (u8, u32),
+        packet: &[u8],
+    ) {
+        let quoted = &packet[..packet.len().min(MAX_ERROR_V6 - 40 - icmpv6::HEADER_LEN)];
+        let error = Icmpv6Repr::ParameterProblem { code, pointer, packet: quoted };
+        work.send_v6_error(arrived, &error, IpCounter::Icmp6OutParmProblems);
+    }
+}
+
+impl Work<'_> {
+    fn send_v6_error(&mut self, arrived: &Arrived, error: &Icmpv6Repr<'_>, counter: IpCounter) {
+        let (IpAddr::V6(src), IpAddr::V6(dst)) = (arrived.src, arrived.dst) else { return };
+        let mut out = vec![0; error.len()];
+        error.emit(dst, src, &mut out);
+        let limited = IpCounter::Icmp6OutRateLimitHost;
+        self.send_error(arrived, &out, IpCounter::Icmp6OutMsgs, counter, limited);
+    }
+
+    /// Sends an error to where `arrived` came from, if that is one host and the limit allows it.
+    fn send_error(
+        &mut self,
+        arrived: &Arrived,
+        message: &[u8],
+        all: IpCounter,
+        this: IpCounter,
+        limited: IpCounter,
+    ) {
+        if !is_unicast(arrived.src) || !is_unicast(arrived.dst) {
+            return;
+        }
+        if !self.allows(&self.stack.icmp_limits.errors) {
+            return self.count(limited);
+        }
+        self.answer(arrived, message, all, this);
+    }
+
+    /// Sends an ICMP message to where `arrived` came from.
+    fn answer(&mut self, arrived: &Arrived, message: &[u8], all: IpCounter, this: IpCounter) {
+        let v4 = arrived.src.is_ipv4();
+        let ip = IpParams {
+            src: arrived.dst,
+            dst: arrived.src,
+            protocol: if v4 { protocol::ICMP } else { protocol::ICMPV6 },
+            tos: 0,
+            flow_label: 0,
+            ident: 0,
+        };
+        if self.send_message(&ip, message) {
+            self.count(all);
+            self.count(this);
+        }
+    }
+}
+
+/// What an ICMP "destination unreachable" means (RFC 1122, section 3.2.2.1; Linux's
+/// `icmp_err_convert`).
+fn v4_news(code: u8, next_hop_mtu: u16) -> PathNews {
+    PathNews::Error(match code {
+        icmpv4::CODE_FRAGMENTATION_NEEDED => return PathNews::TooBig(u32::from(next_hop_mtu)),
+        icmpv4::CODE_PORT_UNREACHABLE => ConnectionError::Refused,
+        icmpv4::CODE_PROTOCOL_UNREACHABLE => ConnectionError::ProtocolUnreachable,
+        // Network: unreachable, unknown, prohibited, unreachable for this type of service.
+        icmpv4::CODE_NETWORK_UNREACHABLE | 6 | 9 | 11 => ConnectionError::NetworkUnreachable,
+        _ => ConnectionError::HostUnreachable,
+    })
+}
+
+fn v6_error(code: u8) -> ConnectionError {
+    match code {
+        icmpv6::CODE_NO_ROUTE => ConnectionError::NetworkUnreachable,
+        icmpv6::CODE_PORT_UNREACHABLE => ConnectionError::Refused,
+        _ => ConnectionError::HostUnreachable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_bounds_burst_and_rate() {
+        let bucket = Bucket::default();
+        let burst = |now| (0..100).filter(|_| bucket.take(now, 10, 5)).count();
+        assert_eq!(burst(Instant::from_millis(1000)), 5);
+        assert_eq!(burst(Instant::from_millis(1099)), 0);
+        assert_eq!(burst(Instant::from_millis(1100)), 1);
+        assert_eq!(burst(Instant::from_millis(9000)), 5);
+        assert_eq!(burst(Instant::from_millis(8000)), 0, "time does not run backwards");
+    }
+}

@@ -1,0 +1,182 @@
+//! Which interface a packet leaves by, and with which address of ours: longest prefix first.
+//!
+//! The table is fixed when the stack is built. Every address implies a route for its prefix. If a
+//! family has no default route, one leads out of the first interface with an address of that
+//! family, because a device that carries IP packets has only one neighbour to give them to.
+
+use std::net::IpAddr;
+
+use crate::error::StackError;
+use crate::interface::Interface;
+
+/// A route of the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouteConfig {
+    /// The destinations: an address of the prefix.
+    pub prefix: IpAddr,
+    /// The length of the prefix; 0 is the default route.
+    pub prefix_len: u8,
+    /// The place of the interface in the configuration's list.
+    pub interface: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Route {
+    prefix: IpAddr,
+    len: u8,
+    interface: u8,
+}
+
+pub(crate) struct RouteTable {
+    /// Longest prefix first.
+    routes: Vec<Route>,
+    /// Our addresses: prefix length and interface.
+    ours: Vec<(IpAddr, u8, u8)>,
+    loopback: u8,
+}
+
+impl RouteTable {
+    pub(crate) fn build(
+        interfaces: &[Interface],
+        configured: &[RouteConfig],
+    ) -> Result<RouteTable, StackError> {
+        let mut table = RouteTable { routes: Vec::new(), ours: Vec::new(), loopback: 0 };
+        for (at, route) in configured.iter().enumerate() {
+            let refuse = |part: &str, reason: &str| StackError::Config {
+                field: format!("routes[{at}].{part}"),
+                reason: reason.to_owned(),
+            };
+            // The last interface is loopback, which the configuration does not know.
+            if route.interface + 1 >= interfaces.len() {
+                return Err(refuse("interface", "there is no such interface"));
+            }
+            if route.prefix_len > if route.prefix.is_ipv4() { 32 } else { 128 } {
+                return Err(refuse("prefix_len", "it is longer than an address"));
+            }
+            table.push(route.prefix, route.prefix_len, route.interface as u8);
+        }
+        for interface in interfaces {
+            if interface.loopback {
+                table.loopback = interface.index;
+            }
+            for &(ip, len) in &interface.addresses {
+                table.ours.push((ip, len, interface.index));
+                table.push(ip, len, interface.index);
+            }
+        }
+        for unspecified in [IpAddr::from([0; 4]), IpAddr::from([0; 16])] {
+            table.add_default(unspecified);
+        }
+        table.routes.sort_by_key(|route| core::cmp::Reverse(route.len));
+        Ok(table)
+    }
+
+    fn push(&mut self, prefix: IpAddr, len: u8, interface: u8) {
+        self.routes.push(Route { prefix, len, interface });
+    }
+
+    fn add_default(&mut self, unspecified: IpAddr) {
+        let is_family = |ip: IpAddr| ip.is_ipv4() == unspecified.is_ipv4();
+        if self.routes.iter().any(|route| route.len == 0 && is_family(route.prefix)) {
+            return;
+        }
+        let first = self.ours.iter().find(|&&(ip, _, at)| is_family(ip) && at != self.loopback);
+        if let Some(&(_, _, interface)) = first {
+            self.push(unspecified, 0, interface);
+        }
+    }
+
+    /// The index of the loopback interface.
+    pub(crate) fn loopback(&self) -> u8 {
+        self.loopback
+    }
+
+    /// Whether `ip` is an address of ours.
+    pub(crate) fn is_ours(&self, ip: IpAddr) -> bool {
+        self.ours.iter().any(|&(own, _, _)| own == ip) || (ip.is_ipv4() && ip.is_loopback())
+    }
+
+    /// The interface for packets to `remote`.
+    pub(crate) fn lookup(&self, remote: IpAddr) -> Option<u8> {
+        if self.is_ours(remote) {
+            return Some(self.loopback);
+        }
+        self.routes
+            .iter()
+            .find(|route| matches_prefix(remote, route.prefix, route.len))
+            .map(|route| route.interface)
+    }
+
+    /// Our address for packets to `remote`: one whose prefix holds `remote`, or else the first of the
+    /// interface that they leave by.
+    pub(crate) fn source_for(&self, remote: IpAddr) -> Option<IpAddr> {
+        let interface = self.lookup(remote)?;
+        let here = || {
+            self.ours
+                .iter()
+                .filter(|&&(ip, _, at)| at == interface && ip.is_ipv4() == remote.is_ipv4())
+        };
+        here()
+            .find(|&&(ip, len, _)| matches_prefix(remote, ip, len))
+            .or_else(|| here().next())
+            .map(|&(ip, _, _)| ip)
+    }
+}
+
+/// Whether the first `len` bits of the two are equal.
+fn matches_prefix(ip: IpAddr, prefix: IpAddr, len: u8) -> bool {
+    match (ip, prefix) {
+        (IpAddr::V4(ip), IpAddr::V4(prefix)) => {
+            let differing = ip.to_bits() ^ prefix.to_bits();
+            differing.leading_zeros() >= u32::from(len)
+        }
+        (IpAddr::V6(ip), IpAddr::V6(prefix)) => {
+            let differing = ip.to_bits() ^ prefix.to_bits();
+            differing.leading_zeros() >= u32::from(len)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> RouteTable {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let mut table = RouteTable { routes: Vec::new(), ours: Vec::new(), loopback: 2 };
+        for (address, len, interface) in
+            [("10.0.0.1", 24, 0), ("10.9.0.1", 16, 1), ("fd00::1", 64, 1), ("127.0.0.1", 8, 2)]
+        {
+            table.ours.push((ip(address), len, interface));
+            table.push(ip(address), len, interface);
+        }
+        table.push(ip("10.9.5.0"), 24, 0);
+        table.add_default(ip("0.0.0.0"));
+        table.add_default(ip("::"));
+        table.routes.sort_by_key(|route| core::cmp::Reverse(route.len));
+        table
+    }
+
+    #[test]
+    fn longest_prefix_wins() {
+        let table = table();
+        let lookup = |text: &str| table.lookup(text.parse().unwrap());
+        assert_eq!(lookup("10.0.0.7"), Some(0));
+        assert_eq!(lookup("10.9.6.7"), Some(1));
+        assert_eq!(lookup("10.9.5.7"), Some(0));
+        assert_eq!(lookup("8.8.8.8"), Some(0), "the first interface is the default");
+        assert_eq!(lookup("2001:db8::1"), Some(1));
+        assert_eq!(lookup("10.9.0.1"), Some(2), "our own address is on loopback");
+        assert_eq!(lookup("127.3.2.1"), Some(2));
+    }
+
+    #[test]
+    fn source_addresses() {
+        let table = table();
+        let source = |text: &str| table.source_for(text.parse().unwrap()).map(|ip| ip.to_string());
+        assert_eq!(source("10.9.6.7").as_deref(), Some("10.9.0.1"));
+        assert_eq!(source("8.8.8.8").as_deref(), Some("10.0.0.1"));
+        assert_eq!(source("2001:db8::1").as_deref(), Some("fd00::1"));
+    }
+}

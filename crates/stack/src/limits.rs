@@ -1,0 +1,40 @@
+//! Every limit of the stack, with what happens at it.
+
+/// Interfaces of one stack, loopback included. A configuration with more is refused.
+pub const MAX_INTERFACES: usize = 16;
+
+/// Packets that one poll takes from one device before it looks after the others.
+pub const RX_BATCH: usize = 64;
+
+/// Timers that one poll fires. The rest fires in the next, which is asked for at once.
+pub const TIMER_BATCH: usize = 256;
+
+/// Packets that the queueing discipline of an interface holds (Linux: `txqueuelen`). More are
+/// dropped and counted (`IpOutDiscards`); TCP takes that as loss.
+pub const TX_QUEUE_LEN: usize = 16_384;
+
+/// Packets on the way from one of our addresses to another. More are dropped and counted
+/// (`IpInDiscards`); TCP takes that as loss.
+pub const LOOPBACK_QUEUE_LEN: usize = 16_384;
+
+/// Rounds in which a thread drains an interface for others that missed the token. Then the poller
+/// is kicked to go on.
+pub const DRAIN_ROUNDS: usize = 64;
+
+/// Connections of one stack, open or closing. A connect fails with `EADDRNOTAVAIL` beyond it, a
+/// SYN is dropped (`TcpExtListenDrops`).
+pub const MAX_CONNECTIONS: usize = 4 << 20;
+
+/// Learnt path MTUs that are kept. The oldest goes when one more is learnt.
+pub const MAX_PMTU_ENTRIES: usize = 4096;
+
+/// Most bytes of an echo request that is answered. A longer one is dropped (`IcmpInErrors`).
+pub const MAX_ECHO_DATA: usize = 65_000;
+
+/// IP packets that reassembly works on at a time. The oldest goes when one more begins
+/// (`IpReasmFails`).
+pub const MAX_REASSEMBLIES: usize = 64;
+
+/// Bytes that all unfinished reassemblies hold together. The oldest goes beyond it
+/// (`IpReasmFails`).
+pub const MAX_REASSEMBLY_BYTES: usize = 4 << 20;

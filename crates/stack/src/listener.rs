@@ -1,0 +1,173 @@
+//! Listening sockets: the SYN queue, the accept queue, and what happens when one is full.
+//!
+//! A SYN for a listener makes a connection in SYN-RECEIVED at once; it sits in the connection
+//! table like any other and counts towards the listener's SYN queue, which is bounded by
+//! `tcp_max_syn_backlog`. When its handshake completes it moves to the accept queue, which is
+//! bounded by the backlog (and that by `net.core.somaxconn`).
+//!
+//! With a full accept queue, Linux's behaviour: a SYN is dropped; the ACK that would complete a
+//! handshake is dropped, so that the client sends its data again; both are counted
+//! (`TcpExtListenOverflows`, `TcpExtListenDrops`). With `tcp_abort_on_overflow` the client is reset.
+//! As on Linux the queue holds one connection more than the backlog says.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+
+use plimsoll_tcp::{Instant, Options};
+
+use crate::endpoint::Endpoint;
+use crate::error::SocketError;
+use crate::socket::TcpSocket;
+use crate::socket_lock::{WakeList, WakerSet, lock};
+use crate::stack::Stack;
+
+/// A listening socket. Dropping it ends listening and resets what was not accepted.
+pub struct Listener {
+    stack: Arc<Stack>,
+    inner: Arc<ListenerInner>,
+}
+
+/// What the tables refer to.
+pub(crate) struct ListenerInner {
+    pub(crate) local: SocketAddr,
+    /// For `[::]`: IPv4 connections are not taken (IPV6_V6ONLY).
+    pub(crate) only_v6: bool,
+    pub(crate) options: Options,
+    state: Mutex<ListenState>,
+}
+
+#[derive(Default)]
+struct ListenState {
+    backlog: usize,
+    accept_queue: VecDeque<Arc<Endpoint>>,
+    half_open: usize,
+    waiters: WakerSet,
+    end: Option<SocketError>,
+}
+
+impl ListenerInner {
+    pub(crate) fn new(local: SocketAddr, backlog: usize, options: Options) -> ListenerInner {
+        let state = ListenState { backlog, ..ListenState::default() };
+        ListenerInner { local, only_v6: false, options, state: Mutex::new(state) }
+    }
+
+    /// Whether one more connection may not complete its handshake now.
+    pub(crate) fn accept_queue_is_full(&self) -> bool {
+        let state = lock(&self.state);
+        state.accept_queue.len() > state.backlog
+    }
+
+    /// Takes a place in the SYN queue, if fewer than `limit` are taken.
+    pub(crate) fn begin_handshake(&self, limit: usize) -> bool {
+        let mut state = lock(&self.state);
+        let room = state.end.is_none() && state.half_open < limit;
+        state.half_open += usize::from(room);
+        room
+    }
+
+    /// Gives a place in the SYN queue back.
+    pub(crate) fn end_handshake(&self) {
+        let mut state = lock(&self.state);
+        state.half_open = state.half_open.saturating_sub(1);
+    }
+
+    /// Moves a connection whose handshake is complete to the accept queue. Returns `false` if the
+    /// listener has gone; the connection must be reset then.
+    pub(crate) fn complete(&self, endpoint: Arc<Endpoint>, wakers: &mut WakeList) -> bool {
+        let mut state = lock(&self.state);
+        state.half_open = state.half_open.saturating_sub(1);
+        if state.end.is_some() {
+            return false;
+        }
+        state.accept_queue.push_back(endpoint);
+        state.waiters.take(wakers);
+        true
+    }
+
+    /// Ends listening, for the reason `end`, and returns what was not accepted.
+    pub(crate) fn end(&self, end: SocketError, wakers: &mut WakeList) -> VecDeque<Arc<Endpoint>> {
+        let mut state = lock(&self.state);
+        state.end.get_or_insert(end);
+        state.waiters.take(wakers);
+        std::mem::take(&mut state.accept_queue)
+    }
+
+    /// Connections in the accept queue and in the SYN queue, and the backlog.
+    pub(crate) fn lengths(&self) -> (usize, usize, usize) {
+        let state = lock(&self.state);
+        (state.accept_queue.len(), state.half_open, state.backlog)
+    }
+}
+
+impl Listener {
+    pub(crate) fn new(stack: Arc<Stack>, inner: Arc<ListenerInner>) -> Arc<Listener> {
+        Arc::new(Listener { stack, inner })
+    }
+
+    /// Takes the next connection, if there is one, with the peer's address.
+    ///
+    /// # Errors
+    /// If the listener was closed or the stack has come to its end.
+    pub fn accept(
+        &self,
+        now: Instant,
+    ) -> Result<Option<(Arc<TcpSocket>, SocketAddr)>, SocketError> {
+        self.stack.clock.advance(now);
+        let endpoint = {
+            let mut state = lock(&self.inner.state);
+            match (state.accept_queue.pop_front(), state.end) {
+                (Some(endpoint), _) => endpoint,
+                (None, Some(end)) => return Err(end),
+                (None, None) => return Ok(None),
+            }
+        };
+        endpoint.adopt();
+        let peer = endpoint.key.remote_addr();
+        Ok(Some((TcpSocket::new(self.stack.clone(), endpoint), peer)))
+    }
+
+    /// Whether [`accept`](Self::accept) has something to return; if not, `waker` fires when it may.
+    pub fn poll_acceptable(&self, waker: &Waker) -> Poll<()> {
+        let mut state = lock(&self.inner.state);
+        if !state.accept_queue.is_empty() || state.end.is_some() {
+            return Poll::Ready(());
+        }
+        state.waiters.register(waker);
+        Poll::Pending
+    }
+
+    /// The address and port that we listen on.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.inner.local
+    }
+
+    /// The stack that listens.
+    pub fn stack(&self) -> &Arc<Stack> {
+        &self.stack
+    }
+
+    /// Changes the backlog (as calling `listen` again does on Linux).
+    pub fn set_backlog(&self, backlog: usize) {
+        let most = self.stack.sysctl.snapshot().somaxconn as usize;
+        lock(&self.inner.state).backlog = backlog.min(most);
+    }
+
+    /// Ends listening; connections that were not accepted are reset.
+    pub fn close(&self, now: Instant) {
+        self.stack.close_listener(now, &self.inner);
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.close(self.stack.clock.get());
+    }
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Listener({})", self.inner.local)
+    }
+}

@@ -1,0 +1,139 @@
+//! The only loop: timers that are due, packets that have arrived, then everything that leaves.
+//!
+//! One thread polls at a time, the one that gets the poll token. A poll is bounded: it takes a
+//! limited number of packets and timers, and says whether more may wait. A connection that is
+//! touched by several packets of a batch is asked once, at the end of the batch, what it wants
+//! sent. So ACKs merge by themselves, and data carries them.
+
+use std::sync::Arc;
+
+use plimsoll_tcp::{Counter, Instant};
+
+use crate::demux::connection_table::ConnectionId;
+use crate::endpoint::Endpoint;
+use crate::error::StackError;
+use crate::events::Work;
+use crate::interface::Interface;
+use crate::limits::{RX_BATCH, TIMER_BATCH};
+use crate::packet::Packet;
+use crate::snmp::IpCounter;
+use crate::socket_lock::lock;
+use crate::stack::{Poll, Stack};
+
+/// What the holder of the poll token works with, kept so that nothing is allocated per poll.
+#[derive(Default)]
+pub(crate) struct PollState {
+    packets: Vec<Packet>,
+    due: Vec<ConnectionId>,
+    /// Connections that got a packet in this batch, each once.
+    pub(crate) touched: Vec<Arc<Endpoint>>,
+}
+
+impl Stack {
+    /// Does what is due: timers, arrivals, departures. Takes about `budget` packets from every
+    /// device.
+    ///
+    /// # Errors
+    /// If a device has gone. Every socket has been told then.
+    pub fn poll(&self, now: Instant, budget: usize) -> Result<Poll, StackError> {
+        if let Some(error) = self.down.get() {
+            return Err(error.clone());
+        }
+        let Ok(mut state) = self.poller.try_lock() else {
+            return Ok(Poll { busy: true, ..Poll::default() });
+        };
+        let mut work = Work::begin(self, now);
+        work.count(IpCounter::Polls);
+        let mut worked = self.run_timers(&mut work, &mut state);
+        for interface in &self.interfaces {
+            worked |= self.receive(&mut work, &mut state, interface, budget);
+        }
+        worked |= self.pump_devices(now);
+        drop(state);
+        work.finish();
+        match self.down.get() {
+            Some(error) => Err(error.clone()),
+            None => Ok(Poll { worked, busy: false, next: self.next_deadline() }),
+        }
+    }
+
+    /// When the next timer or device event is due.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let devices = self.interfaces.iter().filter_map(Interface::next_event).min();
+        let timers = lock(&self.wheel).next();
+        let time_wait = lock(&self.time_wait).next();
+        devices.into_iter().chain(timers).chain(time_wait).min()
+    }
+
+    fn run_timers(&self, work: &mut Work<'_>, state: &mut PollState) -> bool {
+        let ended = lock(&self.time_wait).expire(work.now, TIMER_BATCH);
+        work.tcp().add(Counter::TimeWaitEntered, ended as u64);
+        let expired = lock(&self.reassembler).expire(work.now, work.settings.ipfrag_time);
+        work.counters.add(IpCounter::IpReasmTimeout, expired as u64);
+        work.counters.add(IpCounter::IpReasmFails, expired as u64);
+        state.due.clear();
+        lock(&self.wheel).expire(work.now, TIMER_BATCH, &mut state.due);
+        for &id in &state.due {
+            // A timer that outlived its connection finds nothing.
+            let Some(endpoint) = self.connections.get(id) else { continue };
+            let mut inner = lock(&endpoint.inner);
+            inner.timer = Instant::FAR_FUTURE;
+            let cx = work.context(&endpoint, &mut inner);
+            inner.conn.handle_timeout(&cx);
+            work.settle(&endpoint, &mut inner);
+        }
+        ended > 0 || !state.due.is_empty()
+    }
+
+    /// Takes up to `budget` packets from one device, in batches.
+    fn receive(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        interface: &Interface,
+        budget: usize,
+    ) -> bool {
+        let mut taken = 0;
+        while taken < budget {
+            let most = RX_BATCH.min(budget - taken);
+            let mut packets = std::mem::take(&mut state.packets);
+            let received = lock(&interface.rx).receive(work.now, &self.pool, &mut packets, most);
+            for packet in packets.drain(..) {
+                self.ip_input(work, state, interface, packet);
+            }
+            state.packets = packets;
+            self.settle_touched(work, state);
+            match received {
+                Ok(count) => {
+                    taken += count;
+                    if count < most {
+                        break;
+                    }
+                    // Answers leave between batches, so that the peer does not wait for the last.
+                    let queued = work.take_queued();
+                    self.drain_set(queued, work.now);
+                }
+                Err(error) => {
+                    self.device_failed(interface, work.now, &error);
+                    break;
+                }
+            }
+        }
+        taken > 0
+    }
+
+    /// Asks every connection that got a packet what it wants sent.
+    pub(crate) fn settle_touched(&self, work: &mut Work<'_>, state: &mut PollState) {
+        for endpoint in state.touched.drain(..) {
+            let mut inner = lock(&endpoint.inner);
+            inner.touched = false;
+            work.settle(&endpoint, &mut inner);
+        }
+    }
+
+    /// Bytes below all connections: handed down and not completed. For tests and tools.
+    pub fn bytes_below(&self) -> u64 {
+        let below = |endpoint: Arc<Endpoint>| u64::from(endpoint.below.get().bytes);
+        self.connections.all().into_iter().map(below).sum()
+    }
+}

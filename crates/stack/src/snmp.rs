@@ -1,0 +1,208 @@
+//! SNMP counters: the engine's and those of IP and ICMP, under Linux's names.
+//!
+//! Every thread counts in a shard of its own (as long as there are no more threads than shards), so
+//! that counting is an uncontended atomic; reading adds the shards up.
+//!
+//! `IpOutRequests` counts IPv4 packets that we hand to IP, `Ip6OutRequests` IPv6 packets; figures
+//! add the two. A super-segment is one request, as on Linux, where the count is taken above the
+//! device. Octet counters count whole IP packets; those of a super-segment count its bytes as they
+//! are handed down, with one header.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crossbeam_utils::CachePadded;
+use plimsoll_tcp::{Counter, Counters};
+
+/// Shards. A thread more than that shares one with another.
+const SHARDS: usize = 16;
+
+macro_rules! ip_counters {
+    ($($variant:ident => $name:literal, $doc:literal;)*) => {
+        /// A counter of IP or ICMP.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub(crate) enum IpCounter {
+            $(#[doc = $doc] $variant,)*
+        }
+
+        /// Their names, in `nstat`'s order.
+        const IP_NAMES: &[&str] = &[$($name),*];
+
+        /// How many there are.
+        const IP_COUNT: usize = IP_NAMES.len();
+    };
+}
+
+ip_counters! {
+    IpInReceives => "IpInReceives", "IPv4 packets received, also those in error.";
+    IpInHdrErrors => "IpInHdrErrors", "IPv4 packets with an error in the header.";
+    IpInAddrErrors => "IpInAddrErrors", "IPv4 packets that are not for us.";
+    IpInUnknownProtos => "IpInUnknownProtos", "IPv4 packets of a protocol that we do not have.";
+    IpInDiscards => "IpInDiscards", "Packets dropped on arrival for want of room.";
+    IpInDelivers => "IpInDelivers", "IPv4 packets handed to a protocol.";
+    IpOutRequests => "IpOutRequests", "IPv4 packets that we sent.";
+    IpOutDiscards => "IpOutDiscards", "Packets dropped on the way out for want of room.";
+    IpOutNoRoutes => "IpOutNoRoutes", "Packets that no route leads to.";
+    IpReasmTimeout => "IpReasmTimeout", "Reassemblies given up because a fragment was missing.";
+    IpReasmReqds => "IpReasmReqds", "Fragments received.";
+    IpReasmOks => "IpReasmOKs", "Packets reassembled.";
+    IpReasmFails => "IpReasmFails", "Fragments or reassemblies dropped.";
+    IcmpInMsgs => "IcmpInMsgs", "ICMP messages received.";
+    IcmpInErrors => "IcmpInErrors", "ICMP messages dropped because of an error in them.";
+    IcmpInCsumErrors => "IcmpInCsumErrors", "ICMP messages with a bad checksum.";
+    IcmpInDestUnreachs => "IcmpInDestUnreachs", "Destination unreachable received.";
+    IcmpInTimeExcds => "IcmpInTimeExcds", "Time exceeded received.";
+    IcmpInParmProbs => "IcmpInParmProbs", "Parameter problem received.";
+    IcmpInEchos => "IcmpInEchos", "Echo requests received.";
+    IcmpInEchoReps => "IcmpInEchoReps", "Echo replies received.";
+    IcmpOutMsgs => "IcmpOutMsgs", "ICMP messages sent.";
+    IcmpOutRateLimitHost => "IcmpOutRateLimitHost", "ICMP messages left out because of the rate limit.";
+    IcmpOutDestUnreachs => "IcmpOutDestUnreachs", "Destination unreachable sent.";
+    IcmpOutEchoReps => "IcmpOutEchoReps", "Echo replies sent.";
+    UdpInDatagrams => "UdpInDatagrams", "UDP datagrams delivered (none: there are no UDP sockets).";
+    UdpNoPorts => "UdpNoPorts", "UDP datagrams to a port without a socket.";
+    UdpInErrors => "UdpInErrors", "UDP datagrams with an error.";
+    Ip6InReceives => "Ip6InReceives", "IPv6 packets received, also those in error.";
+    Ip6InHdrErrors => "Ip6InHdrErrors", "IPv6 packets with an error in the headers.";
+    Ip6InAddrErrors => "Ip6InAddrErrors", "IPv6 packets that are not for us.";
+    Ip6InUnknownProtos => "Ip6InUnknownProtos", "IPv6 packets of a protocol that we do not have.";
+    Ip6InDelivers => "Ip6InDelivers", "IPv6 packets handed to a protocol.";
+    Ip6OutRequests => "Ip6OutRequests", "IPv6 packets that we sent.";
+    Ip6ReasmTimeout => "Ip6ReasmTimeout", "Reassemblies given up because a fragment was missing.";
+    Ip6ReasmReqds => "Ip6ReasmReqds", "Fragments received.";
+    Ip6ReasmOks => "Ip6ReasmOKs", "Packets reassembled.";
+    Ip6ReasmFails => "Ip6ReasmFails", "Fragments or reassemblies dropped.";
+    Ip6InOctets => "Ip6InOctets", "Bytes of IPv6 packets received.";
+    Ip6OutOctets => "Ip6OutOctets", "Bytes of IPv6 packets sent.";
+    Icmp6InMsgs => "Icmp6InMsgs", "ICMPv6 messages received.";
+    Icmp6InErrors => "Icmp6InErrors", "ICMPv6 messages dropped because of an error in them.";
+    Icmp6InCsumErrors => "Icmp6InCsumErrors", "ICMPv6 messages with a bad checksum.";
+    Icmp6InDestUnreachs => "Icmp6InDestUnreachs", "Destination unreachable received.";
+    Icmp6InPktTooBigs => "Icmp6InPktTooBigs", "Packet too big received.";
+    Icmp6InEchos => "Icmp6InEchos", "Echo requests received.";
+    Icmp6InEchoReplies => "Icmp6InEchoReplies", "Echo replies received.";
+    Icmp6OutMsgs => "Icmp6OutMsgs", "ICMPv6 messages sent.";
+    Icmp6OutRateLimitHost => "Icmp6OutRateLimitHost", "ICMPv6 messages left out because of the rate limit.";
+    Icmp6OutDestUnreachs => "Icmp6OutDestUnreachs", "Destination unreachable sent.";
+    Icmp6OutParmProblems => "Icmp6OutParmProblems", "Parameter problem sent.";
+    Icmp6OutEchoReplies => "Icmp6OutEchoReplies", "Echo replies sent.";
+    IpExtInOctets => "IpExtInOctets", "Bytes of IPv4 packets received.";
+    IpExtOutOctets => "IpExtOutOctets", "Bytes of IPv4 packets sent.";
+    IpExtInCsumErrors => "IpExtInCsumErrors", "IPv4 packets with a bad header checksum.";
+    OutOfWindowIcmps => "TcpExtOutOfWindowIcmps", "ICMP errors ignored because they quote nothing in flight.";
+    StrayRstLimited => "plimsoll.StrayRstLimited", "Resets for stray segments left out because of the rate limit.";
+    GsoSoftware => "plimsoll.GsoSoftware", "Super-segments cut up in software because the device cannot.";
+    TxRingFull => "plimsoll.TxRingFull", "Times that a device took no more packets.";
+    Polls => "plimsoll.Polls", "Calls of poll.";
+}
+
+/// The counters of one thread.
+pub(crate) struct Shard {
+    pub(crate) tcp: Counters,
+    ip: [AtomicU64; IP_COUNT],
+}
+
+impl Shard {
+    const fn new() -> Shard {
+        Shard { tcp: Counters::new(), ip: [const { AtomicU64::new(0) }; IP_COUNT] }
+    }
+
+    /// Adds one.
+    pub(crate) fn bump(&self, counter: IpCounter) {
+        self.add(counter, 1);
+    }
+
+    /// Adds `count`.
+    pub(crate) fn add(&self, counter: IpCounter, count: u64) {
+        self.ip[counter as usize].fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+/// All counters of a stack.
+pub(crate) struct Snmp {
+    shards: Box<[CachePadded<Shard>]>,
+}
+
+/// Numbers threads in the order in which they first count.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static THREAD: usize = THREADS.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Snmp {
+    pub(crate) fn new() -> Snmp {
+        Snmp { shards: (0..SHARDS).map(|_| CachePadded::new(Shard::new())).collect() }
+    }
+
+    /// Where the calling thread counts.
+    pub(crate) fn shard(&self) -> &Shard {
+        // A thread whose locals are gone already counts with the first.
+        let thread = THREAD.try_with(|&thread| thread).unwrap_or(0);
+        &self.shards[thread % SHARDS]
+    }
+
+    fn ip_sum(&self, index: usize) -> u64 {
+        self.shards.iter().map(|shard| shard.ip[index].load(Ordering::Relaxed)).sum()
+    }
+
+    fn tcp_sum(&self, counter: Counter) -> u64 {
+        self.shards.iter().map(|shard| shard.tcp.get(counter)).sum()
+    }
+
+    /// All names and values, in `nstat`'s order: Ip, Icmp, Tcp, Udp, Ip6, Icmp6, TcpExt, IpExt, and
+    /// our own.
+    pub(crate) fn all(&self) -> Vec<(&'static str, u64)> {
+        let ip = IP_NAMES.iter().enumerate().map(|(index, &name)| (name, self.ip_sum(index)));
+        let tcp = Counter::ALL.iter().map(|&counter| (counter.name(), self.tcp_sum(counter)));
+        let mut all: Vec<(&'static str, u64)> = ip.chain(tcp).collect();
+        all.sort_by_key(|&(name, _)| group(name));
+        all
+    }
+
+    /// The value of the counter with the name `name`.
+    pub(crate) fn by_name(&self, name: &str) -> Option<u64> {
+        if let Some(index) = IP_NAMES.iter().position(|&known| known == name) {
+            return Some(self.ip_sum(index));
+        }
+        let counter = Counter::ALL.iter().find(|counter| counter.name() == name)?;
+        Some(self.tcp_sum(*counter))
+    }
+}
+
+/// The place of a counter's group in `nstat`'s list.
+fn group(name: &str) -> usize {
+    const PREFIXES: [&str; 9] =
+        ["plimsoll.", "TcpExt", "IpExt", "Ip6", "Icmp6", "Ip", "Icmp", "Tcp", "Udp"];
+    const PLACES: [usize; 9] = [8, 6, 7, 4, 5, 0, 1, 2, 3];
+    let found = PREFIXES.iter().position(|prefix| name.starts_with(prefix));
+    found.map_or(PREFIXES.len(), |at| PLACES[at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_and_names() {
+        let snmp = Snmp::new();
+        snmp.shard().bump(IpCounter::IpOutRequests);
+        std::thread::scope(|scope| {
+            scope.spawn(|| snmp.shard().add(IpCounter::IpOutRequests, 2));
+        });
+        snmp.shard().tcp.bump(Counter::OutSegs);
+        assert_eq!(snmp.by_name("IpOutRequests"), Some(3));
+        assert_eq!(snmp.by_name("TcpOutSegs"), Some(1));
+        assert_eq!(snmp.by_name("Nonsense"), None);
+        let all = snmp.all();
+        let at = |name| all.iter().position(|&(known, _)| known == name).unwrap();
+        assert!(at("IpInReceives") < at("IcmpInMsgs"));
+        assert!(at("IcmpInMsgs") < at("TcpActiveOpens"));
+        assert!(at("TcpExtListenDrops") < at("IpExtInOctets"));
+        assert!(at("IpExtOutOctets") < at("plimsoll.Polls"));
+        let mut names: Vec<_> = all.iter().map(|&(name, _)| name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all.len(), "no name twice");
+    }
+}

@@ -1,0 +1,237 @@
+//! A TCP socket as the layer above sees it.
+
+use std::net::{Shutdown, SocketAddr};
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use plimsoll_tcp::{
+    Connection, ConnectionError, Info, Instant, Options, ReadError, SetOption, State, WriteError,
+};
+
+use crate::endpoint::{Endpoint, Inner, Stage};
+use crate::error::SocketError;
+use crate::socket_lock::lock;
+use crate::stack::Stack;
+
+/// A TCP connection that an application holds. No call blocks.
+///
+/// Readiness: call one of the `poll_*` methods with a waker. It either says "ready" at once or has
+/// registered the waker and looked again while it held the lock, so that no wake-up is lost. A
+/// waker fires once; it may fire although nothing is ready.
+///
+/// Dropping the socket closes it: the connection lives on in the stack until all data and the FIN
+/// are acknowledged. Dropping uses the latest time that the stack was told; call
+/// [`close`](Self::close) before where the exact time matters.
+pub struct TcpSocket {
+    stack: Arc<Stack>,
+    endpoint: Arc<Endpoint>,
+}
+
+impl TcpSocket {
+    pub(crate) fn new(stack: Arc<Stack>, endpoint: Arc<Endpoint>) -> Arc<TcpSocket> {
+        Arc::new(TcpSocket { stack, endpoint })
+    }
+
+    /// Hands over bytes to be sent and returns how many were taken (perhaps fewer than given).
+    ///
+    /// # Errors
+    /// [`SocketError::WouldBlock`] if there is no space; others if the connection is not there.
+    pub fn write(&self, now: Instant, data: &[u8]) -> Result<usize, SocketError> {
+        self.stack.work_on(now, &self.endpoint, |inner, cx| {
+            inner.conn.write(cx, data).map_err(|error| write_error(inner, error))
+        })
+    }
+
+    /// Hands over bytes of which the last is urgent (MSG_OOB).
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_urgent(&self, now: Instant, data: &[u8]) -> Result<usize, SocketError> {
+        self.stack.work_on(now, &self.endpoint, |inner, cx| {
+            inner.conn.write_urgent(cx, data).map_err(|error| write_error(inner, error))
+        })
+    }
+
+    /// Reads bytes in order and returns how many; 0 is the end of the stream (or an empty `buf`).
+    ///
+    /// # Errors
+    /// [`SocketError::WouldBlock`] if there are none; others if the connection is not there.
+    pub fn read(&self, now: Instant, buf: &mut [u8]) -> Result<usize, SocketError> {
+        self.stack.work_on(now, &self.endpoint, |inner, cx| {
+            let read = inner.conn.read(cx, buf);
+            end_if_shut(inner, read)
+        })
+    }
+
+    /// Like [`read`](Self::read), but leaves the bytes where they are (MSG_PEEK).
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn peek(&self, buf: &mut [u8]) -> Result<usize, SocketError> {
+        let inner = lock(&self.endpoint.inner);
+        let read = inner.conn.peek(buf);
+        end_if_shut(&inner, read)
+    }
+
+    /// Takes the urgent byte, if one has arrived and is not in the stream.
+    pub fn read_urgent(&self) -> Option<u8> {
+        lock(&self.endpoint.inner).conn.read_urgent()
+    }
+
+    /// Shuts one or both directions down. A shut read side reads as ended once what had arrived is
+    /// read; a shut write side sends a FIN behind the data handed over so far.
+    ///
+    /// # Errors
+    /// [`SocketError::NotConnected`] if there is no connection.
+    pub fn shutdown(&self, now: Instant, how: Shutdown) -> Result<(), SocketError> {
+        self.stack.work_on(now, &self.endpoint, |inner, cx| {
+            if matches!(inner.conn.state(), State::Closed | State::SynSent) {
+                return Err(SocketError::NotConnected);
+            }
+            if how != Shutdown::Write {
+                inner.read_shut = true;
+            }
+            if how != Shutdown::Read {
+                inner.conn.shutdown(cx);
+            }
+            Ok(())
+        })
+    }
+
+    /// Lets go of the connection, as dropping does. Later calls find it closed.
+    pub fn close(&self, now: Instant) {
+        self.stack.close_endpoint(now, &self.endpoint);
+    }
+
+    /// Resets the connection.
+    pub fn abort(&self, now: Instant) {
+        self.stack.work_on(now, &self.endpoint, |inner, cx| inner.conn.abort(cx));
+    }
+
+    /// Changes an option.
+    pub fn set_option(&self, now: Instant, option: SetOption) {
+        self.stack.work_on(now, &self.endpoint, |inner, cx| inner.conn.set_option(cx, option));
+    }
+
+    /// The options as they are now.
+    pub fn options(&self) -> Options {
+        lock(&self.endpoint.inner).conn.options().clone()
+    }
+
+    /// What the connection tells about itself (TCP_INFO).
+    pub fn info(&self, now: Instant) -> Info {
+        lock(&self.endpoint.inner).conn.info(now)
+    }
+
+    /// The state of RFC 9293.
+    pub fn state(&self) -> State {
+        lock(&self.endpoint.inner).conn.state()
+    }
+
+    /// Our address and port.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.endpoint.key.local_addr()
+    }
+
+    /// The peer's address and port.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.endpoint.key.remote_addr()
+    }
+
+    /// The stack that carries the connection.
+    pub fn stack(&self) -> &Arc<Stack> {
+        &self.stack
+    }
+
+    /// SO_ERROR: the pending error, once.
+    pub fn take_error(&self) -> Option<ConnectionError> {
+        lock(&self.endpoint.inner).conn.take_error()
+    }
+
+    /// Bytes that a read would give now (SIOCINQ).
+    pub fn readable_bytes(&self) -> usize {
+        lock(&self.endpoint.inner).conn.readable()
+    }
+
+    /// Bytes handed over and not yet acknowledged (SIOCOUTQ).
+    pub fn send_queue_len(&self) -> usize {
+        lock(&self.endpoint.inner).conn.send_queue_len()
+    }
+
+    /// Whether a read would not block; if it would, `waker` fires when that may have changed.
+    pub fn poll_readable(&self, waker: &Waker) -> Poll<()> {
+        let mut inner = lock(&self.endpoint.inner);
+        if inner.is_readable() {
+            return Poll::Ready(());
+        }
+        inner.readers.register(waker);
+        Poll::Pending
+    }
+
+    /// Whether a write would not block; if it would, `waker` fires when that may have changed.
+    pub fn poll_writable(&self, waker: &Waker) -> Poll<()> {
+        let settings = self.stack.sysctl.snapshot();
+        let mut inner = lock(&self.endpoint.inner);
+        if inner.is_writable(&settings.tcp) {
+            return Poll::Ready(());
+        }
+        inner.writers.register(waker);
+        Poll::Pending
+    }
+
+    /// Whether the attempt to connect has ended, and how; if not, `waker` fires when it may have.
+    pub fn poll_connected(&self, waker: &Waker) -> Poll<Result<(), SocketError>> {
+        let mut inner = lock(&self.endpoint.inner);
+        match inner.conn.state() {
+            State::SynSent | State::SynReceived => {
+                inner.writers.register(waker);
+                Poll::Pending
+            }
+            State::Closed => Poll::Ready(match inner.conn.take_error() {
+                Some(error) => Err(error.into()),
+                None => inner.conn.error().map_or(Ok(()), |error| Err(error.into())),
+            }),
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+impl Drop for TcpSocket {
+    fn drop(&mut self) {
+        self.close(self.stack.clock.get());
+    }
+}
+
+impl std::fmt::Debug for TcpSocket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TcpSocket({} -> {})", self.local_addr(), self.peer_addr())
+    }
+}
+
+fn write_error(inner: &mut Inner, error: WriteError) -> SocketError {
+    match error {
+        WriteError::WouldBlock => SocketError::WouldBlock,
+        WriteError::Closed => SocketError::Closed,
+        WriteError::Failed(error) => failed(&mut inner.conn, error),
+    }
+}
+
+/// Reports an error once. Later writes find a closed connection, as on Linux.
+fn failed(conn: &mut Connection, error: ConnectionError) -> SocketError {
+    match conn.take_error() {
+        Some(_) => error.into(),
+        None => SocketError::Closed,
+    }
+}
+
+fn end_if_shut(inner: &Inner, read: Result<usize, ReadError>) -> Result<usize, SocketError> {
+    match read {
+        Ok(count) => Ok(count),
+        Err(ReadError::WouldBlock) if inner.read_shut || inner.stage == Stage::Orphan => Ok(0),
+        Err(ReadError::WouldBlock) => match inner.conn.state() {
+            State::SynSent | State::SynReceived => Err(SocketError::NotConnected),
+            _ => Err(SocketError::WouldBlock),
+        },
+        Err(ReadError::Failed(error)) => Err(error.into()),
+    }
+}

@@ -1,0 +1,431 @@
+//! The stack: what it owns, how it is built, and the calls that open sockets.
+//!
+//! The loop is in `poll.rs`, what happens around each call of the engine in `events.rs`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use plimsoll_buf::Pool;
+use plimsoll_tcp::{Counter, Instant, OpenParams, Options, SetOption, State};
+
+use crate::clock::LatestTime;
+use crate::demux::FlowKey;
+use crate::demux::connection_table::{ConnectionTable, InsertError};
+use crate::demux::listener_table::ListenerTable;
+use crate::demux::port_alloc::PortAllocator;
+use crate::demux::secrets::Secrets;
+use crate::demux::time_wait_table::TimeWaitTable;
+use crate::endpoint::{Endpoint, Stage};
+use crate::error::{SocketError, StackError};
+use crate::events::Work;
+use crate::interface::{Interface, InterfaceConfig};
+use crate::ip::fragment::Reassembler;
+use crate::ip::icmp::IcmpLimits;
+use crate::ip::pmtu::PmtuCache;
+use crate::ip::route::{RouteConfig, RouteTable};
+use crate::listener::{Listener, ListenerInner};
+use crate::poll::PollState;
+use crate::snmp::{IpCounter, Snmp};
+use crate::socket::TcpSocket;
+use crate::socket_lock::lock;
+use crate::sysctl::SysctlTable;
+use crate::timer_wheel::TimerWheel;
+use crate::wait::Waiter;
+
+/// What a stack is built from.
+#[derive(Default)]
+pub struct StackConfig {
+    /// The devices and our addresses on them.
+    pub interfaces: Vec<InterfaceConfig>,
+    /// Routes beside those that the interfaces' prefixes imply.
+    pub routes: Vec<RouteConfig>,
+    /// Settings that differ from the defaults, by Linux's name.
+    pub sysctls: Vec<(String, String)>,
+    /// The secret that initial sequence numbers, ports, timestamps and table hashes come from. From
+    /// the system's random numbers, unless a run is to be repeated.
+    pub secret: [u8; 32],
+    /// Seed of what is random but need not be secret.
+    pub seed: u64,
+}
+
+/// What one call of [`Stack::poll`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Poll {
+    /// Something was done, and perhaps more waits: poll again before sleeping.
+    pub worked: bool,
+    /// Another thread is polling; this one did nothing.
+    pub busy: bool,
+    /// When the next timer or device event is due, if any is. A packet or an application call may
+    /// come before.
+    pub next: Option<Instant>,
+}
+
+/// Memory that connections take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionMemory {
+    /// Connections, of any state but TIME-WAIT and LISTEN.
+    pub connections: usize,
+    /// Bytes of all of them: their own size, what their queues hold, and their share of the tables.
+    pub bytes: usize,
+}
+
+/// One socket, as `ss` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketSummary {
+    /// The state; `None` is LISTEN.
+    pub state: Option<State>,
+    /// Our address and port.
+    pub local: SocketAddr,
+    /// The peer's; `None` for a listener.
+    pub remote: Option<SocketAddr>,
+    /// Bytes received and not read; for a listener, connections not accepted.
+    pub recv_queue: usize,
+    /// Bytes written and not acknowledged; for a listener, the backlog.
+    pub send_queue: usize,
+    /// No application holds it any more.
+    pub orphan: bool,
+}
+
+/// A TCP/IP stack. See the crate's documentation for how it works.
+pub struct Stack {
+    pub(crate) interfaces: Vec<Interface>,
+    pub(crate) routes: RouteTable,
+    pub(crate) sysctl: SysctlTable,
+    pub(crate) snmp: Snmp,
+    pub(crate) pool: Pool,
+    pub(crate) secrets: Secrets,
+    pub(crate) connections: ConnectionTable,
+    pub(crate) listeners: ListenerTable,
+    pub(crate) time_wait: Mutex<TimeWaitTable>,
+    pub(crate) ports: PortAllocator,
+    pub(crate) pmtu: Mutex<PmtuCache>,
+    pub(crate) reassembler: Mutex<Reassembler>,
+    pub(crate) wheel: Mutex<TimerWheel>,
+    pub(crate) icmp_limits: IcmpLimits,
+    pub(crate) poller: Mutex<PollState>,
+    pub(crate) waiter: Waiter,
+    pub(crate) orphans: AtomicUsize,
+    pub(crate) clock: LatestTime,
+    pub(crate) down: OnceLock<StackError>,
+}
+
+impl Stack {
+    /// Builds a stack. Nothing happens until it is polled.
+    ///
+    /// # Errors
+    /// If the configuration is wrong; the error names the field.
+    pub fn new(config: StackConfig) -> Result<Arc<Stack>, StackError> {
+        let sysctl = SysctlTable::new();
+        for (name, value) in &config.sysctls {
+            sysctl.set(name, value)?;
+        }
+        let interfaces = Interface::build_all(config.interfaces)?;
+        let routes = RouteTable::build(&interfaces, &config.routes)?;
+        let waiter = Waiter::new(&interfaces)?;
+        let secrets = Secrets::new(config.secret, config.seed);
+        Ok(Arc::new(Stack {
+            connections: ConnectionTable::new(secrets.table_key),
+            ports: PortAllocator::new(),
+            listeners: ListenerTable::default(),
+            time_wait: Mutex::new(TimeWaitTable::new(secrets.table_key)),
+            pmtu: Mutex::default(),
+            reassembler: Mutex::default(),
+            wheel: Mutex::default(),
+            icmp_limits: IcmpLimits::default(),
+            poller: Mutex::default(),
+            orphans: AtomicUsize::new(0),
+            clock: LatestTime::default(),
+            down: OnceLock::new(),
+            pool: Pool::new(),
+            snmp: Snmp::new(),
+            interfaces,
+            routes,
+            sysctl,
+            waiter,
+            secrets,
+        }))
+    }
+
+    /// Begins to connect to `remote`. The socket is returned at once, in SYN-SENT.
+    ///
+    /// `local` may give an address of ours, a port, both, or (with an unspecified address and port
+    /// zero) neither.
+    ///
+    /// # Errors
+    /// If no route leads there, the local address is not ours or taken, or no port is left.
+    pub fn connect(
+        self: &Arc<Stack>,
+        now: Instant,
+        remote: SocketAddr,
+        local: Option<SocketAddr>,
+        options: Options,
+    ) -> Result<Arc<TcpSocket>, SocketError> {
+        self.check_up()?;
+        if remote.port() == 0 {
+            return Err(SocketError::AddrNotAvailable);
+        }
+        if !is_unicast(remote.ip()) {
+            return Err(SocketError::NetworkUnreachable);
+        }
+        let local_ip = self.choose_source(remote.ip(), local.map(|addr| addr.ip()))?;
+        let mut work = Work::begin(self, now);
+        let key = FlowKey {
+            local: local_ip,
+            remote: remote.ip().to_canonical(),
+            local_port: local.map_or(0, |addr| addr.port()),
+            remote_port: remote.port(),
+        };
+        let endpoint = self.open(&mut work, key, options)?;
+        work.settle(&endpoint, &mut lock(&endpoint.inner));
+        work.finish();
+        Ok(TcpSocket::new(self.clone(), endpoint))
+    }
+
+    /// Inserts a connection in SYN-SENT; finds a port if `key` has none.
+    fn open(
+        &self,
+        work: &mut Work<'_>,
+        key: FlowKey,
+        options: Options,
+    ) -> Result<Arc<Endpoint>, SocketError> {
+        if key.local_port != 0 {
+            if self.listeners.find(key.local, key.local_port).is_some() {
+                return Err(SocketError::AddrInUse);
+            }
+            return self.try_open(work, key, &options).map_err(|error| match error {
+                InsertError::Taken => SocketError::AddrInUse,
+                InsertError::Full => SocketError::AddrNotAvailable,
+            });
+        }
+        let range = work.settings.ip_local_port_range;
+        for port in self.ports.candidates(&self.secrets, &key, range) {
+            let key = FlowKey { local_port: port, ..key };
+            if self.listeners.find(key.local, port).is_some() {
+                continue;
+            }
+            match self.try_open(work, key, &options) {
+                Ok(endpoint) => return Ok(endpoint),
+                Err(InsertError::Taken) => {}
+                Err(InsertError::Full) => break,
+            }
+        }
+        Err(SocketError::AddrNotAvailable)
+    }
+
+    fn try_open(
+        &self,
+        work: &mut Work<'_>,
+        key: FlowKey,
+        options: &Options,
+    ) -> Result<Arc<Endpoint>, InsertError> {
+        let reused = {
+            let mut table = lock(&self.time_wait);
+            table.reuse_for_connect(&key, work.now, work.settings.tcp_tw_reuse)?
+        };
+        if reused.is_some() {
+            work.tcp().bump(Counter::TimeWaitRecycled);
+        }
+        let iss = reused.unwrap_or_else(|| self.secrets.isn(&key, work.now));
+        let params = self.open_params(&key, iss, options.clone());
+        let interface = self.route_of(&key);
+        let label = work.flow_label(&key);
+        let cx = work.context_idle();
+        self.connections.insert(key, |id| {
+            let conn = plimsoll_tcp::Connection::connect(&cx, params);
+            Endpoint::new(key, id, (interface, label), None, Stage::Owned, conn)
+        })
+    }
+
+    /// The parameters of a connection with the identity `key`.
+    pub(crate) fn open_params(
+        &self,
+        key: &FlowKey,
+        iss: plimsoll_wire::SeqNum,
+        options: Options,
+    ) -> OpenParams {
+        let interface = &self.interfaces[usize::from(self.route_of(key))];
+        let learnt = lock(&self.pmtu).get(key.remote, self.clock.get());
+        let ip_header_len = if key.local.is_ipv4() { 20 } else { 40 };
+        OpenParams {
+            local_port: key.local_port,
+            remote_port: key.remote_port,
+            iss,
+            ts_offset: self.secrets.ts_offset(key),
+            seed: self.secrets.connection_seed(key),
+            mtu: learnt.map_or(interface.mtu, |mtu| mtu.min(interface.mtu)),
+            ip_header_len,
+            max_super_segment: interface.max_super_segment,
+            options,
+            pool: self.pool.clone(),
+        }
+    }
+
+    /// The interface that packets of `key` leave by.
+    pub(crate) fn route_of(&self, key: &FlowKey) -> u8 {
+        self.routes.lookup(key.remote).unwrap_or(self.routes.loopback())
+    }
+
+    /// Begins to listen on `local`; port zero takes a free one.
+    ///
+    /// # Errors
+    /// If the address is not ours or taken.
+    pub fn listen(
+        self: &Arc<Stack>,
+        local: SocketAddr,
+        backlog: usize,
+        options: Options,
+    ) -> Result<Arc<Listener>, SocketError> {
+        self.check_up()?;
+        if !local.ip().is_unspecified() && !self.routes.is_ours(local.ip()) {
+            return Err(SocketError::AddrNotAvailable);
+        }
+        let settings = self.sysctl.snapshot();
+        let backlog = backlog.min(settings.somaxconn as usize);
+        let make = |port| {
+            let local = SocketAddr::new(local.ip(), port);
+            Arc::new(ListenerInner::new(local, backlog, options.clone()))
+        };
+        if local.port() != 0 {
+            let inner = self.listeners.insert(make(local.port()))?;
+            return Ok(Listener::new(self.clone(), inner));
+        }
+        let any = FlowKey { local: local.ip(), remote: local.ip(), local_port: 0, remote_port: 0 };
+        for port in self.ports.candidates(&self.secrets, &any, settings.ip_local_port_range) {
+            if self.connections.uses_port(port) {
+                continue;
+            }
+            if let Ok(inner) = self.listeners.insert(make(port)) {
+                return Ok(Listener::new(self.clone(), inner));
+            }
+        }
+        Err(SocketError::AddrInUse)
+    }
+
+    /// Ends a listener and resets what it has not handed out.
+    pub(crate) fn close_listener(&self, now: Instant, inner: &Arc<ListenerInner>) {
+        if !self.listeners.remove(inner) {
+            return;
+        }
+        let mut work = Work::begin(self, now);
+        let mut children = inner.end(SocketError::Invalid("the listener is closed"), work.wakers());
+        children.extend(self.connections.children_of(inner));
+        for child in children {
+            let mut guard = lock(&child.inner);
+            if guard.stage == Stage::Owned {
+                continue;
+            }
+            guard.stage = Stage::Orphan;
+            let cx = work.context(&child, &mut guard);
+            guard.conn.abort(&cx);
+            work.settle(&child, &mut guard);
+        }
+        work.finish();
+    }
+
+    /// Whether packets can flow.
+    pub(crate) fn check_up(&self) -> Result<(), SocketError> {
+        match self.down.get() {
+            None => Ok(()),
+            Some(_) => Err(SocketError::NetworkDown),
+        }
+    }
+
+    /// Our address for packets to `remote`.
+    fn choose_source(&self, remote: IpAddr, wanted: Option<IpAddr>) -> Result<IpAddr, SocketError> {
+        let remote = remote.to_canonical();
+        match wanted.filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_canonical()) {
+            Some(ip) if ip.is_ipv4() != remote.is_ipv4() => {
+                Err(SocketError::Invalid("the two addresses are of different families"))
+            }
+            Some(ip) if !self.routes.is_ours(ip) => Err(SocketError::AddrNotAvailable),
+            Some(ip) => Ok(ip),
+            None if self.routes.is_ours(remote) => Ok(remote),
+            None => self.routes.source_for(remote).ok_or(SocketError::NetworkUnreachable),
+        }
+    }
+
+    /// The settings, to read and change.
+    pub fn sysctl(&self) -> &SysctlTable {
+        &self.sysctl
+    }
+
+    /// All counters with their names, in `nstat`'s order.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.snmp.all()
+    }
+
+    /// One counter by its name, or `None` if there is no such counter.
+    pub fn counter(&self, name: &str) -> Option<u64> {
+        self.snmp.by_name(name)
+    }
+
+    /// The buffer pool that everything of this stack is made from.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Where the poller sleeps.
+    pub fn wait_handle(&self) -> &Waiter {
+        &self.waiter
+    }
+
+    /// Our addresses.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        self.interfaces.iter().flat_map(|i| i.addresses.iter().map(|&(ip, _)| ip)).collect()
+    }
+
+    /// All sockets: listeners first, then connections, then TIME-WAIT.
+    pub fn sockets(&self) -> Vec<SocketSummary> {
+        let mut list = self.listeners.summaries();
+        for endpoint in self.connections.all() {
+            list.push(endpoint.summary());
+        }
+        list.extend(lock(&self.time_wait).summaries());
+        list
+    }
+
+    /// Memory that the open connections take now.
+    pub fn connection_memory(&self) -> ConnectionMemory {
+        let all = self.connections.all();
+        let own: usize = all.iter().map(|endpoint| endpoint.memory_bytes()).sum();
+        let shared = self.connections.memory_bytes() + lock(&self.wheel).memory_bytes();
+        ConnectionMemory { connections: all.len(), bytes: own + shared }
+    }
+
+    /// Connections that no application holds.
+    pub fn orphan_count(&self) -> usize {
+        self.orphans.load(Ordering::Relaxed)
+    }
+
+    /// Entries in TIME-WAIT.
+    pub fn time_wait_count(&self) -> usize {
+        lock(&self.time_wait).len()
+    }
+
+    /// Counts at IP, for parts without a [`Work`].
+    pub(crate) fn count(&self, counter: IpCounter) {
+        self.snmp.shard().bump(counter);
+    }
+
+    /// Changes an option on every open connection (used by tests and by tools).
+    pub fn set_option_everywhere(&self, now: Instant, option: &SetOption) {
+        for endpoint in self.connections.all() {
+            self.work_on(now, &endpoint, |inner, cx| inner.conn.set_option(cx, option.clone()));
+        }
+    }
+}
+
+impl std::fmt::Debug for Stack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stack").field("addresses", &self.addresses()).finish_non_exhaustive()
+    }
+}
+
+/// Whether a connection can be made to `ip`.
+pub(crate) fn is_unicast(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => !(ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast()),
+        IpAddr::V6(ip) => !(ip.is_unspecified() || ip.is_multicast()),
+    }
+}

@@ -1,0 +1,127 @@
+//! The list of all settings.
+
+use plimsoll_tcp::{CongestionAlgorithm, Duration};
+
+use super::value::{Outcome, number, port_range, show_time, switch, three_sizes, time};
+use super::{Settings, SysctlError};
+
+/// One setting.
+pub(super) struct Entry {
+    pub(super) name: &'static str,
+    pub(super) doc: &'static str,
+    pub(super) get: fn(&Settings) -> String,
+    pub(super) set: fn(&mut Settings, &str) -> Outcome,
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const MILLI: Duration = Duration::from_millis(1);
+const MICRO: Duration = Duration::from_micros(1);
+
+/// The entry `$name` for the field `$field`, which `$parse` reads and `$show` prints.
+macro_rules! entry {
+    (switch $name:literal, $($field:ident).+, $doc:literal) => {
+        Entry {
+            name: $name,
+            doc: $doc,
+            get: |settings| u8::from(settings.$($field).+).to_string(),
+            set: |settings, text| switch(&mut settings.$($field).+, text),
+        }
+    };
+    (number $range:expr, $name:literal, $($field:ident).+, $doc:literal) => {
+        Entry {
+            name: $name,
+            doc: $doc,
+            get: |settings| settings.$($field).+.to_string(),
+            set: |settings, text| number(&mut settings.$($field).+, text, $range),
+        }
+    };
+    (time $unit:ident $range:expr, $name:literal, $($field:ident).+, $doc:literal) => {
+        Entry {
+            name: $name,
+            doc: $doc,
+            get: |settings| show_time(settings.$($field).+, $unit),
+            set: |settings, text| time(&mut settings.$($field).+, text, $unit, $range),
+        }
+    };
+    (sizes $name:literal, $($field:ident).+, $doc:literal) => {
+        Entry {
+            name: $name,
+            doc: $doc,
+            get: |settings| settings.$($field).+.map(|size| size.to_string()).join("\t"),
+            set: |settings, text| three_sizes(&mut settings.$($field).+, text),
+        }
+    };
+}
+
+pub(super) static ENTRIES: &[Entry] = &[
+    entry!(number 0..=65_535, "net.core.somaxconn", somaxconn, "Upper bound of a listener's backlog."),
+    entry!(number 1..=255, "net.ipv4.ip_default_ttl", ip_default_ttl, "TTL of IPv4 packets."),
+    entry!(number 1..=255, "net.ipv6.conf.all.hop_limit", hop_limit, "Hop limit of IPv6 packets."),
+    Entry {
+        name: "net.ipv4.ip_local_port_range",
+        doc: "First and last port that connections take by themselves.",
+        get: |settings| {
+            let (low, high) = settings.ip_local_port_range;
+            format!("{low}\t{high}")
+        },
+        set: |settings, text| port_range(&mut settings.ip_local_port_range, text),
+    },
+    entry!(switch "net.ipv4.icmp_echo_ignore_all", icmp_echo_ignore_all, "Answer no echo requests."),
+    entry!(number 0..=1_000_000, "net.ipv4.icmp_msgs_per_sec", icmp_msgs_per_sec, "ICMP errors and stray resets per second, each."),
+    entry!(number 1..=1_000_000, "net.ipv4.icmp_msgs_burst", icmp_msgs_burst, "How many of them may come in one burst."),
+    entry!(time SECOND 1..=86_400, "net.ipv4.route.mtu_expires", mtu_expires, "Seconds that a learnt path MTU is believed."),
+    entry!(number 552..=65_535, "net.ipv4.route.min_pmtu", min_pmtu, "Least path MTU that is believed for IPv4."),
+    entry!(time SECOND 1..=600, "net.ipv4.ipfrag_time", ipfrag_time, "Seconds that a reassembly waits for its fragments."),
+    entry!(sizes "net.ipv4.tcp_rmem", tcp.tcp_rmem, "Receive buffer in bytes: least, default, most."),
+    entry!(sizes "net.ipv4.tcp_wmem", tcp.tcp_wmem, "Send buffer in bytes: least, default, most."),
+    entry!(switch "net.ipv4.tcp_moderate_rcvbuf", tcp.tcp_moderate_rcvbuf, "Grow receive buffers by what is read per round trip."),
+    entry!(switch "net.ipv4.tcp_sack", tcp.tcp_sack, "Offer and accept SACK."),
+    entry!(switch "net.ipv4.tcp_dsack", tcp.tcp_dsack, "Send DSACK blocks."),
+    entry!(switch "net.ipv4.tcp_timestamps", tcp.tcp_timestamps, "Offer and accept timestamps."),
+    entry!(switch "net.ipv4.tcp_window_scaling", tcp.tcp_window_scaling, "Offer and accept window scaling."),
+    entry!(number 1..=127, "net.ipv4.tcp_syn_retries", tcp.tcp_syn_retries, "Retransmissions of a SYN before the open fails."),
+    entry!(number 0..=127, "net.ipv4.tcp_synack_retries", tcp.tcp_synack_retries, "Retransmissions of a SYN-ACK before the open fails."),
+    entry!(number 0..=255, "net.ipv4.tcp_retries1", tcp.tcp_retries1, "Timeouts before the path is suspected."),
+    entry!(number 0..=255, "net.ipv4.tcp_retries2", tcp.tcp_retries2, "Timeouts before a connection is given up."),
+    entry!(number 0..=255, "net.ipv4.tcp_orphan_retries", tcp.tcp_orphan_retries, "The same for a connection without an application; 0 means 8."),
+    entry!(time SECOND 1..=32_767, "net.ipv4.tcp_keepalive_time", tcp.tcp_keepalive_time, "Idle seconds before the first keepalive probe."),
+    entry!(time SECOND 1..=32_767, "net.ipv4.tcp_keepalive_intvl", tcp.tcp_keepalive_intvl, "Seconds between keepalive probes."),
+    entry!(number 1..=127, "net.ipv4.tcp_keepalive_probes", tcp.tcp_keepalive_probes, "Unanswered probes before a connection is given up."),
+    entry!(time SECOND 1..=3600, "net.ipv4.tcp_fin_timeout", tcp.tcp_fin_timeout, "Seconds of an orphan's FIN-WAIT-2, and of TIME-WAIT."),
+    entry!(time MICRO 1..=120_000_000, "net.ipv4.tcp_rto_min_us", tcp.tcp_rto_min, "Least retransmission timeout, in microseconds."),
+    entry!(time MILLI 1000..=120_000, "net.ipv4.tcp_rto_max_ms", tcp.tcp_rto_max, "Greatest retransmission timeout, in milliseconds."),
+    Entry {
+        name: "net.ipv4.tcp_congestion_control",
+        doc: "The congestion control algorithm of new connections.",
+        get: |settings| settings.tcp.tcp_congestion_control.name().to_owned(),
+        set: |settings, text| {
+            let found = CongestionAlgorithm::from_name(text);
+            settings.tcp.tcp_congestion_control = found.ok_or("reno or cubic")?;
+            Ok(())
+        },
+    },
+    entry!(switch "net.ipv4.tcp_slow_start_after_idle", tcp.tcp_slow_start_after_idle, "Begin again from the initial window after idling."),
+    entry!(number 1..=127, "net.ipv4.tcp_reordering", tcp.tcp_reordering, "Duplicate ACKs that mean loss."),
+    entry!(number 1..=65_535, "net.ipv4.tcp_min_snd_mss", tcp.tcp_min_snd_mss, "Least MSS that is ever used."),
+    entry!(number 1..=1024, "plimsoll.initcwnd", tcp.initcwnd, "Initial congestion window in segments (Linux: a route's initcwnd)."),
+    entry!(time MILLI 0..=600_000, "net.ipv4.tcp_invalid_ratelimit", tcp.tcp_invalid_ratelimit, "Least milliseconds between ACKs for invalid segments."),
+    entry!(time MILLI 1..=1000, "plimsoll.tcp_delack_min", tcp.tcp_delack_min, "Shortest delayed ACK, in milliseconds."),
+    entry!(time MILLI 1..=1000, "plimsoll.tcp_delack_max", tcp.tcp_delack_max, "Longest delayed ACK, in milliseconds."),
+    entry!(number 1..=u32::MAX, "net.ipv4.tcp_notsent_lowat", tcp.tcp_notsent_lowat, "Unsent bytes above which a socket is not writable."),
+    entry!(switch "net.ipv4.tcp_abort_on_overflow", tcp.tcp_abort_on_overflow, "Reset on accept-queue overflow rather than drop."),
+    entry!(number 1..=1_000_000, "net.ipv4.tcp_max_syn_backlog", tcp.tcp_max_syn_backlog, "Half-open connections of one listener."),
+    entry!(switch "net.ipv4.tcp_rfc1337", tcp.tcp_rfc1337, "Ignore resets in TIME-WAIT."),
+    entry!(number 0..=4_000_000, "net.ipv4.tcp_max_orphans", tcp_max_orphans, "Connections without an application; one more is reset."),
+    entry!(number 0..=4_000_000, "net.ipv4.tcp_max_tw_buckets", tcp_max_tw_buckets, "Entries in TIME-WAIT; one more ends at once."),
+    entry!(number 0..=2, "net.ipv4.tcp_tw_reuse", tcp_tw_reuse, "Connects may reuse TIME-WAIT: 0 never, 1 always, 2 on loopback."),
+];
+
+/// The entry with the name `name`.
+pub(super) fn find(name: &str) -> Result<&'static Entry, SysctlError> {
+    ENTRIES.iter().find(|entry| entry.name == name).ok_or_else(|| {
+        let last = name.rsplit('.').next().unwrap_or(name);
+        let alike = |entry: &&Entry| entry.name.rsplit('.').next() == Some(last);
+        let suggestion = ENTRIES.iter().find(alike).map(|entry| entry.name);
+        SysctlError::Unknown { name: name.to_owned(), suggestion }
+    })
+}

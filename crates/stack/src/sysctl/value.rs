@@ -1,0 +1,81 @@
+//! Values as text: parsing with an answer that says what is allowed.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use plimsoll_tcp::Duration;
+
+/// What a setter returns: the text says what is allowed.
+pub(super) type Outcome = Result<(), String>;
+
+/// A switch: 0 or 1.
+pub(super) fn switch(field: &mut bool, text: &str) -> Outcome {
+    *field = match text {
+        "0" => false,
+        "1" => true,
+        _ => return Err("0 or 1".to_owned()),
+    };
+    Ok(())
+}
+
+/// A whole number within `range`.
+pub(super) fn number<T>(field: &mut T, text: &str, range: RangeInclusive<T>) -> Outcome
+where
+    T: FromStr + PartialOrd + Display,
+{
+    match text.parse::<T>() {
+        Ok(value) if range.contains(&value) => {
+            *field = value;
+            Ok(())
+        }
+        _ => Err(format!("a whole number from {} to {}", range.start(), range.end())),
+    }
+}
+
+/// A time as a whole number of units of `unit`, within `range`.
+pub(super) fn time(
+    field: &mut Duration,
+    text: &str,
+    unit: Duration,
+    range: RangeInclusive<u32>,
+) -> Outcome {
+    let mut count = 0;
+    number(&mut count, text, range)?;
+    *field = unit * count;
+    Ok(())
+}
+
+/// The number of units of `unit` in `time`, as text.
+pub(super) fn show_time(time: Duration, unit: Duration) -> String {
+    (time.as_nanos() / unit.as_nanos()).to_string()
+}
+
+/// Three sizes in bytes: minimum, default, maximum, each not below the one before.
+pub(super) fn three_sizes(field: &mut [usize; 3], text: &str) -> Outcome {
+    let allowed = || "three sizes in bytes, rising, from 2048 to 1073741824".to_owned();
+    let sizes = text
+        .split_ascii_whitespace()
+        .map(|word| word.parse().ok().filter(|size| (2048..=1 << 30).contains(size)))
+        .collect::<Option<Vec<usize>>>();
+    match sizes.as_deref() {
+        Some(&[low, middle, high]) if low <= middle && middle <= high => {
+            *field = [low, middle, high];
+            Ok(())
+        }
+        _ => Err(allowed()),
+    }
+}
+
+/// Two ports, the second not below the first.
+pub(super) fn port_range(field: &mut (u16, u16), text: &str) -> Outcome {
+    let ports: Option<Vec<u16>> =
+        text.split_ascii_whitespace().map(|word| word.parse().ok()).collect();
+    match ports.as_deref() {
+        Some(&[low, high]) if low >= 1 && low <= high => {
+            *field = (low, high);
+            Ok(())
+        }
+        _ => Err("two ports from 1 to 65535, the second not below the first".to_owned()),
+    }
+}

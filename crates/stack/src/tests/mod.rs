@@ -1,0 +1,11 @@
+//! Two stacks over a memory link, on virtual time, in one thread.
+
+mod harness;
+
+mod close;
+mod connect;
+mod icmp;
+mod lifecycle;
+mod malformed;
+mod memory;
+mod transfer;

@@ -1,0 +1,113 @@
+//! How the poller sleeps, and how others wake it.
+//!
+//! The poller sleeps until a file descriptor of a device is ready, until it is kicked, or until the
+//! next deadline. The protocol that makes kicks cheap is [`Kick`]'s.
+
+use plimsoll_tcp::Instant;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::error::StackError;
+use crate::interface::Interface;
+use crate::kick::Kick;
+use crate::limits::MAX_INTERFACES;
+use crate::stack::Stack;
+
+/// Where the poller of a stack sleeps; see [`Stack::wait`].
+pub struct Waiter {
+    kick: Kick,
+}
+
+impl Waiter {
+    /// A waiter whose kick is installed in every device.
+    pub(crate) fn new(interfaces: &[Interface]) -> Result<Waiter, StackError> {
+        let kick = Kick::new()
+            .map_err(|error| StackError::System { call: "eventfd", reason: error.to_string() })?;
+        interfaces.iter().for_each(|interface| interface.wait.install(&kick));
+        Ok(Waiter { kick })
+    }
+
+    /// Wakes the poller if it sleeps; otherwise it looks at its work before it does.
+    pub fn kick(&self) {
+        self.kick.kick();
+    }
+
+    /// Wakes the poller if it means to sleep beyond `at`.
+    pub fn kick_before(&self, at: Instant) {
+        self.kick.kick_before(at);
+    }
+
+    /// Times that a sleeping poller was woken.
+    pub fn wakes(&self) -> u64 {
+        self.kick.wakes()
+    }
+}
+
+impl std::fmt::Debug for Waiter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Waiter({} wakes)", self.wakes())
+    }
+}
+
+impl Stack {
+    /// Sleeps until there may be something to poll for, or until `limit` if one is given. `now` is
+    /// the time now. One thread at a time waits.
+    ///
+    /// Nothing is missed: the poller announces that it will sleep, looks at all its work once more,
+    /// and only then sleeps. It may return although there is nothing to do.
+    ///
+    /// # Errors
+    /// If the system refuses to wait.
+    pub fn wait(&self, now: Instant, limit: Option<Instant>) -> Result<(), StackError> {
+        self.wait_unless(now, limit, || false)
+    }
+
+    /// As [`wait`](Self::wait), but does not sleep if `ready` says so. It is asked after the poller
+    /// has announced that it will sleep, so a kick that follows a change of what `ready` reads is
+    /// never lost.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_unless(
+        &self,
+        now: Instant,
+        limit: Option<Instant>,
+        ready: impl FnOnce() -> bool,
+    ) -> Result<(), StackError> {
+        let kick = &self.waiter.kick;
+        kick.announce(None);
+        let deadline = self.next_deadline().into_iter().chain(limit).min();
+        let due = deadline.is_some_and(|deadline| deadline <= now);
+        if due || self.down.get().is_some() || ready() {
+            kick.awake(false);
+            return Ok(());
+        }
+        kick.announce(deadline);
+        let readable = self.sleep(now, deadline);
+        kick.awake(*readable.as_ref().unwrap_or(&false));
+        readable.map(|_| ())
+    }
+
+    /// Sleeps, and returns whether the kick ended it.
+    fn sleep(&self, now: Instant, deadline: Option<Instant>) -> Result<bool, StackError> {
+        let mut fds = arrayvec::ArrayVec::<PollFd<'_>, { MAX_INTERFACES + 1 }>::new();
+        fds.push(PollFd::from_borrowed_fd(self.waiter.kick.fd(), PollFlags::IN));
+        for interface in &self.interfaces {
+            let Some(fd) = interface.wait.fd() else { continue };
+            let mut flags = PollFlags::IN;
+            if interface.is_busy() {
+                flags |= PollFlags::OUT;
+            }
+            fds.push(PollFd::from_borrowed_fd(fd, flags));
+        }
+        let timeout = deadline.map(|deadline| {
+            let left = deadline.since(now);
+            let tv_sec = i64::try_from(left.as_secs()).unwrap_or(i64::MAX);
+            Timespec { tv_sec, tv_nsec: i64::from(left.subsec_nanos()) }
+        });
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(fds[0].revents().contains(PollFlags::IN)),
+            Err(error) => Err(StackError::System { call: "ppoll", reason: error.to_string() }),
+        }
+    }
+}
