@@ -1,0 +1,287 @@
+//! Devices: where packets go and come from.
+//!
+//! # Theory of operation
+//!
+//! A [`Device`] is two halves and a wait source. The halves are polled, never called back: whoever
+//! holds the transmit token uses [`DeviceTx`], whoever holds the poll token uses [`DeviceRx`], and
+//! each half is used by one thread at a time. Neither ever blocks, sleeps or spins.
+//!
+//! *Time.* A device has no clock. Every call gets `now`; [`next_event`](DeviceTx::next_event) says
+//! when the device wants to be polled next although nothing from outside has happened. A poller
+//! sleeps until then, until the file descriptor of the [`WaitSource`] is readable, or until the
+//! [`Kick`] that it installed there is kicked.
+//!
+//! *Back-pressure.* [`transmit`](DeviceTx::transmit) takes packets from the front of a queue and
+//! leaves what does not fit. It then says [`TxStatus::Busy`], and the poller tries again after the
+//! next event or kick. A full device never drops.
+//!
+//! *Completions.* A device drops the [`Charge`](crate::packet::Charge) of a packet when it is done
+//! with it: TUN when the write returned, the memory link when the peer took the packet or when its
+//! serialisation time has passed. What a device does not keep is completed by being dropped.
+//!
+//! *Wrapping.* Capture ([`pcapng`]) and faults ([`fault`]) are devices around devices. They work on
+//! any device, and on each other.
+//!
+//! What it does not do: no queueing discipline (see [`crate::qdisc`]), no addresses, no routes.
+
+pub mod fault;
+mod impair;
+pub mod memory_link;
+pub mod pcapng;
+mod sys;
+pub mod tun;
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
+
+use plimsoll_buf::Pool;
+use plimsoll_tcp::Instant;
+
+use crate::kick::Kick;
+use crate::packet::Packet;
+
+/// What a device can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// The name to show.
+    pub name: String,
+    /// The longest IP packet, in bytes, except for super-segments.
+    pub mtu: u16,
+    /// Takes IPv4 TCP super-segments whole.
+    pub tso4: bool,
+    /// Takes IPv6 TCP super-segments whole.
+    pub tso6: bool,
+    /// Takes packets with [`ChecksumState::Partial`](crate::packet::ChecksumState::Partial).
+    pub tx_checksum: bool,
+    /// The longest super-segment, in bytes with headers.
+    pub max_super_segment: usize,
+    /// Completions come later than `transmit` returns: bytes below us mean something.
+    pub completions: bool,
+}
+
+/// How a device fails.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// The device has gone for good.
+    #[error("the device has gone: {0}")]
+    Gone(String),
+    /// The device could not be opened or set up.
+    #[error("{0}")]
+    Setup(String),
+    /// A system call failed in a way that is not expected.
+    #[error("{call}: {source}")]
+    Io {
+        /// The call.
+        call: &'static str,
+        /// What it returned.
+        source: std::io::Error,
+    },
+}
+
+/// Whether a device took all that it was offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TxStatus {
+    /// The queue is empty now.
+    Done,
+    /// There is no room for what is left in the queue. Try again after the next event of the device,
+    /// a kick, or when its file descriptor can be written.
+    Busy,
+}
+
+/// What [`DeviceTx::transmit`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TxProgress {
+    /// Packets taken from the queue, those included that the device had to drop.
+    pub packets: usize,
+    /// Whether all were taken.
+    pub status: TxStatus,
+    /// The capabilities have changed: an offload was refused and is off from now on.
+    pub caps_changed: bool,
+}
+
+impl TxProgress {
+    /// All of `packets` were taken.
+    pub const fn done(packets: usize) -> TxProgress {
+        TxProgress { packets, status: TxStatus::Done, caps_changed: false }
+    }
+}
+
+/// What one half of a device has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceStats {
+    /// Packets passed on; a super-segment is one.
+    pub packets: u64,
+    /// Bytes of these, from the IP header on.
+    pub bytes: u64,
+    /// Super-segments among them.
+    pub super_segments: u64,
+    /// Wire segments that they consist of.
+    pub wire_segments: u64,
+    /// Packets dropped for lack of room, or on purpose (loss).
+    pub dropped: u64,
+    /// Packets dropped because the device refused them.
+    pub errors: u64,
+    /// Packets that were delivered twice on purpose.
+    pub duplicated: u64,
+    /// Packets that were delayed on purpose so that later ones overtake them.
+    pub reordered: u64,
+    /// Packets that were corrupted on purpose.
+    pub corrupted: u64,
+    /// Super-segments that were cut in software because the device refused them whole.
+    pub software_gso: u64,
+    /// Offloads that were switched off at run time.
+    pub offloads_refused: u64,
+}
+
+impl DeviceStats {
+    /// Counts a packet that is passed on.
+    pub fn passed(&mut self, packet: &Packet) {
+        self.packets += 1;
+        self.bytes += packet.len() as u64;
+        self.wire_segments += packet.segs() as u64;
+        self.super_segments += u64::from(packet.gso.is_some());
+    }
+}
+
+/// The sending half of a device.
+pub trait DeviceTx: Send {
+    /// What the device can do at present.
+    fn caps(&self) -> &Caps;
+
+    /// Takes packets from the front of `queue`, in order, as many as fit.
+    ///
+    /// # Errors
+    /// [`DeviceError::Gone`] if there is no device any more. A packet that the device refuses is
+    /// dropped and counted; that is no error.
+    fn transmit(
+        &mut self,
+        now: Instant,
+        queue: &mut VecDeque<Packet>,
+    ) -> Result<TxProgress, DeviceError>;
+
+    /// Does what is due by `now`: completes packets whose time has passed and passes on packets that
+    /// were held back. To be called at every poll. Returns how many packets it did something with;
+    /// if any, a busy device may have room again.
+    ///
+    /// # Errors
+    /// As [`transmit`](Self::transmit).
+    fn poll_completions(&mut self, now: Instant) -> Result<usize, DeviceError> {
+        let _ = now;
+        Ok(0)
+    }
+
+    /// When [`poll_completions`](Self::poll_completions) has something to do next.
+    fn next_event(&self) -> Option<Instant> {
+        None
+    }
+
+    /// What was counted so far.
+    fn stats(&self) -> DeviceStats;
+}
+
+/// The receiving half of a device.
+pub trait DeviceRx: Send {
+    /// Appends up to `max` packets that have arrived by `now` to `out` and returns how many.
+    ///
+    /// # Errors
+    /// [`DeviceError::Gone`] if there is no device any more.
+    fn receive(
+        &mut self,
+        now: Instant,
+        pool: &Pool,
+        out: &mut Vec<Packet>,
+        max: usize,
+    ) -> Result<usize, DeviceError>;
+
+    /// When a packet that is on its way will have arrived. Packets that nobody knows of yet are
+    /// announced by the wait source.
+    fn next_event(&self) -> Option<Instant> {
+        None
+    }
+
+    /// What was counted so far.
+    fn stats(&self) -> DeviceStats;
+}
+
+/// How a poller learns that a device has something for it.
+#[derive(Clone, Default)]
+pub struct WaitSource {
+    fd: Option<Arc<OwnedFd>>,
+    kick: Option<KickSlot>,
+}
+
+impl WaitSource {
+    /// A source that is a file descriptor.
+    pub fn from_fd(fd: Arc<OwnedFd>) -> WaitSource {
+        WaitSource { fd: Some(fd), kick: None }
+    }
+
+    /// A source that kicks.
+    pub fn from_kick(slot: KickSlot) -> WaitSource {
+        WaitSource { fd: None, kick: Some(slot) }
+    }
+
+    /// The file descriptor that becomes readable when there is something to receive, if the device
+    /// has one.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.fd.as_ref().map(|fd| fd.as_fd())
+    }
+
+    /// Tells the device whom to kick when there is something to receive, or room to send again. Only
+    /// the first call for a device has an effect.
+    pub fn install(&self, kick: &Kick) {
+        if let Some(slot) = &self.kick {
+            slot.install(kick.clone());
+        }
+    }
+}
+
+/// Where a poller leaves its [`Kick`] for whoever will have something for it.
+#[derive(Clone, Default)]
+pub struct KickSlot(Arc<OnceLock<Kick>>);
+
+impl KickSlot {
+    /// An empty slot.
+    pub fn new() -> KickSlot {
+        KickSlot::default()
+    }
+
+    /// Fills the slot, once.
+    pub fn install(&self, kick: Kick) {
+        // A second poller of the same device makes no sense; the first one stays.
+        let _ = self.0.set(kick);
+    }
+
+    /// Kicks the poller if there is one.
+    pub fn kick(&self) {
+        if let Some(kick) = self.0.get() {
+            kick.kick();
+        }
+    }
+}
+
+/// A device: two halves and how to wait for them.
+pub struct Device {
+    /// The sending half.
+    pub tx: Box<dyn DeviceTx>,
+    /// The receiving half.
+    pub rx: Box<dyn DeviceRx>,
+    /// How a poller learns that there is something to do.
+    pub wait: WaitSource,
+}
+
+impl core::fmt::Debug for Device {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Device({})", self.tx.caps().name)
+    }
+}
+
+/// The earlier of two events.
+pub(crate) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}

@@ -1,0 +1,374 @@
+//! Capture: a device around a device that writes every packet into a pcapng file.
+//!
+//! # Theory of operation
+//!
+//! Packets are written as they are handed over: a super-segment is one packet, far longer than the
+//! MTU, and a checksum that is left to the device is not in it yet. Both are said in a comment of
+//! the packet, because a tool would otherwise call the checksum wrong. Without offloads there are
+//! no such packets, and every checksum in the file is right.
+//!
+//! What the device drops on its own is in the file, too; what it leaves in the queue is not, until
+//! it takes it. The file is written in blocks and flushed once a second and at the end. If writing
+//! fails (the disk is full), the capture ends, packets go on, and [`Capture::error`] tells.
+//!
+//! The format is that of the IETF draft "PCAP Next Generation": a section header, an interface
+//! description (raw IP, nanoseconds), and enhanced packet blocks with direction flags.
+
+use std::collections::VecDeque;
+use std::io::{self, BufWriter, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use plimsoll_buf::Pool;
+use plimsoll_tcp::{Duration, Instant};
+
+use super::{Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, TxProgress, earlier};
+use crate::packet::{ChecksumState, Packet};
+
+/// Packets that are captured in one go on their way out.
+const BATCH: usize = 64;
+/// Bytes that are gathered before they are written.
+const BUFFER: usize = 256 << 10;
+/// Bytes that are gathered stay at most this long.
+const FLUSH_AFTER: Duration = Duration::from_secs(1);
+
+/// Block types and option codes of pcapng.
+mod code {
+    pub(super) const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+    pub(super) const INTERFACE: u32 = 1;
+    pub(super) const PACKET: u32 = 6;
+    pub(super) const BYTE_ORDER: u32 = 0x1a2b_3c4d;
+    pub(super) const END: u16 = 0;
+    pub(super) const COMMENT: u16 = 1;
+    pub(super) const APPLICATION: u16 = 4;
+    pub(super) const IF_NAME: u16 = 2;
+    pub(super) const IF_TSRESOL: u16 = 9;
+    pub(super) const EPB_FLAGS: u16 = 2;
+    pub(super) const LINKTYPE_RAW: u16 = 101;
+}
+
+/// How to capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CaptureConfig {
+    /// Bytes kept of each packet.
+    pub snap_len: usize,
+    /// The time since 1970 at [`Instant::ZERO`]: what is added to every time stamp.
+    pub epoch: Duration,
+}
+
+impl Default for CaptureConfig {
+    fn default() -> CaptureConfig {
+        CaptureConfig { snap_len: 262_144, epoch: Duration::ZERO }
+    }
+}
+
+/// Which way a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The stack received it.
+    Inbound = 1,
+    /// The stack sent it.
+    Outbound = 2,
+}
+
+/// Writes pcapng blocks for one interface.
+struct Writer {
+    out: BufWriter<Box<dyn Write + Send>>,
+    config: CaptureConfig,
+    /// One block, while it is put together.
+    block: Vec<u8>,
+    /// When bytes that are gathered must be flushed.
+    flush_at: Option<Instant>,
+    packets: u64,
+    error: Option<String>,
+}
+
+impl Writer {
+    fn new(out: Box<dyn Write + Send>, config: CaptureConfig, name: &str) -> Writer {
+        let mut writer = Writer {
+            out: BufWriter::with_capacity(BUFFER, out),
+            config,
+            block: Vec::new(),
+            flush_at: None,
+            packets: 0,
+            error: None,
+        };
+        writer.section_header();
+        writer.interface(name);
+        writer
+    }
+
+    fn section_header(&mut self) {
+        self.begin(code::SECTION_HEADER);
+        self.put(&code::BYTE_ORDER.to_le_bytes());
+        // Version 1.0, and a length that is not known.
+        self.put(&[1, 0, 0, 0]);
+        self.put(&u64::MAX.to_le_bytes());
+        self.option(code::APPLICATION, b"plimsoll");
+        self.option(code::END, &[]);
+        self.end();
+    }
+
+    fn interface(&mut self, name: &str) {
+        self.begin(code::INTERFACE);
+        self.put(&code::LINKTYPE_RAW.to_le_bytes());
+        self.put(&[0, 0]);
+        self.put(&(self.config.snap_len as u32).to_le_bytes());
+        self.option(code::IF_NAME, name.as_bytes());
+        // Ten to the minus ninth.
+        self.option(code::IF_TSRESOL, &[9]);
+        self.option(code::END, &[]);
+        self.end();
+    }
+
+    fn packet(&mut self, now: Instant, direction: Direction, packet: &Packet) {
+        if self.error.is_some() {
+            return;
+        }
+        let at = now + self.config.epoch;
+        let len = packet.len();
+        let kept = len.min(self.config.snap_len);
+        self.begin(code::PACKET);
+        self.put(&0_u32.to_le_bytes());
+        self.put(&((at.as_nanos() >> 32) as u32).to_le_bytes());
+        self.put(&(at.as_nanos() as u32).to_le_bytes());
+        self.put(&(kept as u32).to_le_bytes());
+        self.put(&(len as u32).to_le_bytes());
+        let mut rest = kept;
+        for part in packet.parts() {
+            let take = rest.min(part.len());
+            self.put(&part[..take]);
+            rest -= take;
+        }
+        self.pad();
+        self.option(code::EPB_FLAGS, &(direction as u32).to_le_bytes());
+        if let Some(comment) = comment(packet) {
+            self.option(code::COMMENT, comment.as_bytes());
+        }
+        self.option(code::END, &[]);
+        self.end();
+        self.packets += 1;
+        self.flush_at.get_or_insert(now + FLUSH_AFTER);
+    }
+
+    fn begin(&mut self, kind: u32) {
+        self.block.clear();
+        self.put(&kind.to_le_bytes());
+        // The length is set at the end.
+        self.put(&[0; 4]);
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.block.extend_from_slice(bytes);
+    }
+
+    fn pad(&mut self) {
+        self.block.resize(self.block.len().next_multiple_of(4), 0);
+    }
+
+    fn option(&mut self, code: u16, value: &[u8]) {
+        self.put(&code.to_le_bytes());
+        self.put(&(value.len() as u16).to_le_bytes());
+        self.put(value);
+        self.pad();
+    }
+
+    fn end(&mut self) {
+        let len = (self.block.len() as u32 + 4).to_le_bytes();
+        self.put(&len);
+        self.block[4..8].copy_from_slice(&len);
+        let written = self.out.write_all(&self.block);
+        self.note(written);
+    }
+
+    fn flush(&mut self) {
+        self.flush_at = None;
+        let flushed = self.out.flush();
+        self.note(flushed);
+    }
+
+    fn flush_if_due(&mut self, now: Instant) {
+        if self.flush_at.is_some_and(|at| at <= now) {
+            self.flush();
+        }
+    }
+
+    /// Ends the capture at the first error.
+    fn note(&mut self, result: io::Result<()>) {
+        if let Err(error) = result {
+            self.error.get_or_insert_with(|| error.to_string());
+            // What is in the buffer goes nowhere.
+            self.out = BufWriter::with_capacity(0, Box::new(io::sink()));
+            self.flush_at = None;
+        }
+    }
+}
+
+/// What a tool cannot see in the bytes.
+fn comment(packet: &Packet) -> Option<String> {
+    let partial = packet.csum == ChecksumState::Partial;
+    match (packet.gso, partial) {
+        (None, false) => None,
+        (None, true) => Some("checksum left to the device".into()),
+        (Some(gso), _) => {
+            let tail = if partial { ", checksum left to the device" } else { "" };
+            Some(format!("super-segment of {} x {} bytes{tail}", gso.segs, gso.size))
+        }
+    }
+}
+
+/// A handle on a running capture.
+#[derive(Clone)]
+pub struct Capture(Arc<Mutex<Writer>>);
+
+impl Capture {
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        // A writer that panicked in the middle leaves at worst one damaged block.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Packets written so far.
+    pub fn packets(&self) -> u64 {
+        self.writer().packets
+    }
+
+    /// Why the capture has ended, if it has.
+    pub fn error(&self) -> Option<String> {
+        self.writer().error.clone()
+    }
+
+    /// Writes out what was gathered.
+    pub fn flush(&self) {
+        self.writer().flush();
+    }
+}
+
+/// Captures all packets of `device` into `out`, whole, with times since [`Instant::ZERO`].
+pub fn wrap(device: Device, out: impl Write + Send + 'static) -> Device {
+    wrap_with(device, out, CaptureConfig::default()).0
+}
+
+/// Captures the packets of `device` into `out`. The handle tells how it goes.
+pub fn wrap_with(
+    device: Device,
+    out: impl Write + Send + 'static,
+    config: CaptureConfig,
+) -> (Device, Capture) {
+    let writer = Writer::new(Box::new(out), config, &device.tx.caps().name);
+    let capture = Capture(Arc::new(Mutex::new(writer)));
+    let tx = CaptureTx {
+        inner: device.tx,
+        capture: capture.clone(),
+        batch: VecDeque::with_capacity(BATCH),
+        copies: Vec::with_capacity(BATCH),
+    };
+    let rx = CaptureRx { inner: device.rx, capture: capture.clone() };
+    (Device { tx: Box::new(tx), rx: Box::new(rx), wait: device.wait }, capture)
+}
+
+struct CaptureTx {
+    inner: Box<dyn DeviceTx>,
+    capture: Capture,
+    /// Packets on offer to the device inside; empty between calls.
+    batch: VecDeque<Packet>,
+    /// What was on offer, sharing the bytes; empty between calls.
+    copies: Vec<Packet>,
+}
+
+impl CaptureTx {
+    /// Offers the front of `queue` to the device inside and captures what it takes.
+    fn offer(
+        &mut self,
+        now: Instant,
+        queue: &mut VecDeque<Packet>,
+    ) -> Result<TxProgress, DeviceError> {
+        let count = queue.len().min(BATCH);
+        self.copies.extend(queue.iter().take(count).map(Packet::share));
+        self.batch.extend(queue.drain(..count));
+        // Locked all the while, so that an answer is not written before its question.
+        let mut writer = self.capture.writer();
+        let result = self.inner.transmit(now, &mut self.batch);
+        let taken = count - self.batch.len();
+        for packet in &self.copies[..taken] {
+            writer.packet(now, Direction::Outbound, packet);
+        }
+        writer.flush_if_due(now);
+        drop(writer);
+        self.copies.clear();
+        while let Some(packet) = self.batch.pop_back() {
+            queue.push_front(packet);
+        }
+        result
+    }
+}
+
+impl DeviceTx for CaptureTx {
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn transmit(
+        &mut self,
+        now: Instant,
+        queue: &mut VecDeque<Packet>,
+    ) -> Result<TxProgress, DeviceError> {
+        let mut total = TxProgress::done(0);
+        loop {
+            let progress = self.offer(now, queue)?;
+            total.packets += progress.packets;
+            total.status = progress.status;
+            total.caps_changed |= progress.caps_changed;
+            if queue.is_empty() || progress.packets == 0 {
+                return Ok(total);
+            }
+        }
+    }
+
+    fn poll_completions(&mut self, now: Instant) -> Result<usize, DeviceError> {
+        self.capture.writer().flush_if_due(now);
+        self.inner.poll_completions(now)
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        earlier(self.inner.next_event(), self.capture.writer().flush_at)
+    }
+
+    fn stats(&self) -> DeviceStats {
+        self.inner.stats()
+    }
+}
+
+struct CaptureRx {
+    inner: Box<dyn DeviceRx>,
+    capture: Capture,
+}
+
+impl DeviceRx for CaptureRx {
+    fn receive(
+        &mut self,
+        now: Instant,
+        pool: &Pool,
+        out: &mut Vec<Packet>,
+        max: usize,
+    ) -> Result<usize, DeviceError> {
+        let before = out.len();
+        let result = self.inner.receive(now, pool, out, max);
+        if out.len() > before {
+            let mut writer = self.capture.writer();
+            for packet in &out[before..] {
+                writer.packet(now, Direction::Inbound, packet);
+            }
+        }
+        result
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        self.inner.next_event()
+    }
+
+    fn stats(&self) -> DeviceStats {
+        self.inner.stats()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

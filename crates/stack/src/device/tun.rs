@@ -1,0 +1,338 @@
+//! TUN: IP packets to and from the host kernel, whole super-segments both ways.
+//!
+//! # Theory of operation
+//!
+//! Every packet has a virtio header before it (`IFF_VNET_HDR`), which says where a partial checksum
+//! is to be completed and how a super-segment is to be cut. One `writev` hands the kernel that
+//! header, the head of the packet and its slices; nothing is copied before. One `read` takes a
+//! packet of up to 64 KiB directly into a chunk of the pool; the next goes behind it as long as the
+//! longest one fits, so that small packets share a chunk.
+//!
+//! A packet is complete when the write has returned. The kernel's queue is not visible to us.
+//!
+//! *Fall back.* Offloads that the kernel refuses at the start are left out one by one
+//! ([`open`]). If it refuses a packet later because of an offload, the packet is cut and its
+//! checksum filled in software; if the kernel then takes it, the offload stays off.
+//!
+//! *Interface down.* Writes fail with `EIO` and reads find nothing. Packets are dropped and counted
+//! until it is up again. *Interface deleted.* Calls fail with `EBADFD`: [`DeviceError::Gone`].
+//!
+//! Addresses and routes of the kernel's side are the user's business (`ip address add ...`).
+
+mod setup;
+mod vnet;
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use plimsoll_buf::{ChunkWriter, MAX_CHUNK, MAX_SLICES, Pool};
+use plimsoll_tcp::Instant;
+use rustix::io::Errno;
+
+use self::vnet::Header;
+use super::{Caps, DeviceError, DeviceRx, DeviceStats, DeviceTx, TxProgress, TxStatus};
+use crate::offload::{Layout, checksum, gso};
+use crate::packet::{ChecksumState, Packet};
+
+pub use self::setup::{Offloads, TunConfig, bring_up, mtu, open, set_mtu};
+
+/// The longest packet that a read can return.
+const MAX_PACKET: usize = 65_535;
+
+/// The system calls on a TUN file, so that tests can refuse what they like.
+trait Port: Send {
+    fn write(&self, parts: &[IoSlice<'_>]) -> Result<usize, Errno>;
+    fn read(&self, into: &mut [u8]) -> Result<usize, Errno>;
+}
+
+impl Port for Arc<OwnedFd> {
+    fn write(&self, parts: &[IoSlice<'_>]) -> Result<usize, Errno> {
+        rustix::io::writev(self, parts)
+    }
+
+    fn read(&self, into: &mut [u8]) -> Result<usize, Errno> {
+        rustix::io::read(self, into)
+    }
+}
+
+/// How a write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    Yes,
+    /// The kernel has no room at present.
+    Full,
+    /// The kernel does not want this packet.
+    Refused(Errno),
+}
+
+struct TunTx<P> {
+    port: P,
+    caps: Caps,
+    /// Each packet has a virtio header before it.
+    vnet: bool,
+    /// Wire segments of a packet that was cut, of which the kernel has not taken all.
+    pending: VecDeque<Packet>,
+    caps_changed: bool,
+    stats: DeviceStats,
+}
+
+impl<P: Port> TunTx<P> {
+    fn new(port: P, caps: Caps, vnet: bool) -> TunTx<P> {
+        let stats = DeviceStats::default();
+        TunTx { port, caps, vnet, pending: VecDeque::new(), caps_changed: false, stats }
+    }
+
+    /// Whether the device may be given the packet as it is.
+    fn takes_whole(&self, packet: &Packet) -> bool {
+        let Some(_) = packet.gso else {
+            return packet.csum != ChecksumState::Partial || self.caps.tx_checksum;
+        };
+        match packet.headers().first().map(|byte| byte >> 4) {
+            Some(4) => self.caps.tso4,
+            Some(6) => self.caps.tso6,
+            _ => false,
+        }
+    }
+
+    /// Hands one packet to the kernel.
+    fn write(&self, packet: &Packet) -> Result<Written, DeviceError> {
+        let Some(header) = Header::for_packet(packet) else {
+            return Ok(Written::Refused(Errno::INVAL));
+        };
+        let header = header.write();
+        let mut parts: ArrayVec<IoSlice<'_>, { MAX_SLICES + 2 }> = ArrayVec::new();
+        if self.vnet {
+            parts.push(IoSlice::new(&header));
+        }
+        parts.extend(packet.parts().map(IoSlice::new));
+        loop {
+            return match self.port.write(&parts) {
+                Ok(_) => Ok(Written::Yes),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => Ok(Written::Full),
+                Err(error) if is_gone(error) => Err(gone(&self.caps.name, error)),
+                Err(error) => Ok(Written::Refused(error)),
+            };
+        }
+    }
+
+    /// Passes the packet at the front of `queue` on. Returns false if the kernel has no room.
+    fn send_front(&mut self, queue: &mut VecDeque<Packet>) -> Result<bool, DeviceError> {
+        let Some(packet) = queue.front() else { return Ok(true) };
+        let whole = self.takes_whole(packet);
+        let refused = match if whole { self.write(packet)? } else { Written::Refused(Errno::INVAL) }
+        {
+            Written::Full => return Ok(false),
+            Written::Yes => {
+                self.stats.passed(packet);
+                queue.pop_front();
+                return Ok(true);
+            }
+            Written::Refused(error) => error,
+        };
+        let Some(packet) = queue.pop_front() else { return Ok(true) };
+        if packet.gso.is_none() && packet.csum != ChecksumState::Partial {
+            // Nothing was asked of the device but to take it.
+            self.stats.errors += 1;
+            return Ok(true);
+        }
+        let suspect = (whole && blames_offload(refused)).then(|| Suspect::of(&packet));
+        self.stats.software_gso += u64::from(packet.gso.is_some());
+        self.pending.extend(gso::split(packet));
+        self.flush_pending(suspect)
+    }
+
+    /// Sends what was cut in software. If the kernel takes it, the offload that was asked for before
+    /// is to blame for the refusal, and is switched off. Returns false if the kernel has no room.
+    fn flush_pending(&mut self, mut suspect: Option<Suspect>) -> Result<bool, DeviceError> {
+        while let Some(segment) = self.pending.front_mut() {
+            if suspect.is_some_and(Suspect::is_checksum) || !self.caps.tx_checksum {
+                checksum::fill(segment);
+            }
+            let Some(segment) = self.pending.front() else { break };
+            match self.write(segment)? {
+                Written::Full => return Ok(false),
+                Written::Yes => {
+                    self.stats.passed(segment);
+                    if let Some(suspect) = suspect.take() {
+                        self.switch_off(suspect);
+                    }
+                }
+                // The interface is down: the others need not be tried.
+                Written::Refused(Errno::IO) => {
+                    self.stats.errors += self.pending.len() as u64;
+                    self.pending.clear();
+                }
+                Written::Refused(_) => self.stats.errors += 1,
+            }
+            self.pending.pop_front();
+        }
+        Ok(true)
+    }
+
+    fn switch_off(&mut self, suspect: Suspect) {
+        match suspect {
+            Suspect::Tso4 => self.caps.tso4 = false,
+            Suspect::Tso6 => self.caps.tso6 = false,
+            Suspect::Checksum => {
+                // A super-segment needs its checksums completed.
+                self.caps.tso4 = false;
+                self.caps.tso6 = false;
+                self.caps.tx_checksum = false;
+            }
+        }
+        self.stats.offloads_refused += 1;
+        self.caps_changed = true;
+    }
+}
+
+/// An offload that may be why the kernel refused a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Suspect {
+    Tso4,
+    Tso6,
+    Checksum,
+}
+
+impl Suspect {
+    fn of(packet: &Packet) -> Suspect {
+        match (packet.gso, Layout::of(packet.headers()).map(|layout| layout.version)) {
+            (None, _) => Suspect::Checksum,
+            (Some(_), Some(4)) => Suspect::Tso4,
+            (Some(_), _) => Suspect::Tso6,
+        }
+    }
+
+    fn is_checksum(self) -> bool {
+        self == Suspect::Checksum
+    }
+}
+
+/// Whether the kernel may mean an offload by this error. `EIO` is also what an interface that is
+/// down gives; then the segments fail as well, and nothing is switched off.
+fn blames_offload(error: Errno) -> bool {
+    matches!(error, Errno::INVAL | Errno::IO | Errno::MSGSIZE | Errno::OPNOTSUPP)
+}
+
+fn is_gone(error: Errno) -> bool {
+    matches!(error, Errno::BADFD | Errno::BADF | Errno::NODEV | Errno::NXIO)
+}
+
+fn gone(name: &str, error: Errno) -> DeviceError {
+    DeviceError::Gone(format!("interface {name} was deleted ({error})"))
+}
+
+impl<P: Port> DeviceTx for TunTx<P> {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn transmit(
+        &mut self,
+        _now: Instant,
+        queue: &mut VecDeque<Packet>,
+    ) -> Result<TxProgress, DeviceError> {
+        let before = queue.len();
+        let mut room = self.flush_pending(None)?;
+        while room && !queue.is_empty() {
+            room = self.send_front(queue)?;
+        }
+        Ok(TxProgress {
+            packets: before - queue.len(),
+            status: if room { TxStatus::Done } else { TxStatus::Busy },
+            caps_changed: std::mem::take(&mut self.caps_changed),
+        })
+    }
+
+    fn poll_completions(&mut self, _now: Instant) -> Result<usize, DeviceError> {
+        let before = self.pending.len();
+        self.flush_pending(None)?;
+        Ok(before - self.pending.len())
+    }
+
+    fn stats(&self) -> DeviceStats {
+        self.stats
+    }
+}
+
+struct TunRx<P> {
+    port: P,
+    name: String,
+    vnet: bool,
+    /// The chunk that packets are read into.
+    chunk: Option<ChunkWriter>,
+    stats: DeviceStats,
+}
+
+impl<P: Port> TunRx<P> {
+    fn new(port: P, name: String, vnet: bool) -> TunRx<P> {
+        TunRx { port, name, vnet, chunk: None, stats: DeviceStats::default() }
+    }
+
+    /// Reads one packet. `None` if there is none at present.
+    fn read(&mut self, pool: &Pool) -> Result<Option<Packet>, DeviceError> {
+        let header_len = if self.vnet { vnet::LEN } else { 0 };
+        let longest = MAX_PACKET + header_len;
+        let chunk = match &mut self.chunk {
+            Some(chunk) if chunk.remaining() >= longest => chunk,
+            slot => slot.insert(pool.chunk(MAX_CHUNK)),
+        };
+        let len = loop {
+            match self.port.read(chunk.spare_mut()) {
+                Ok(len) => break len,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(None),
+                // EIO and EFAULT are what a queue gives that is being torn down.
+                Err(error) if is_gone(error) || matches!(error, Errno::IO | Errno::FAULT) => {
+                    return Err(gone(&self.name, error));
+                }
+                Err(error) => {
+                    return Err(DeviceError::Io { call: "reading a packet", source: error.into() });
+                }
+            }
+        };
+        let mut slice = chunk.freeze(len);
+        let mut packet = Packet::new();
+        if len <= header_len {
+            // Nothing behind the header. The stack will refuse an empty packet.
+            self.stats.errors += 1;
+            return Ok(Some(packet));
+        }
+        let header = slice.first_chunk::<{ vnet::LEN }>().map(Header::read).unwrap_or_default();
+        slice.advance(header_len);
+        packet.payload = slice.into();
+        if self.vnet {
+            header.describe(&mut packet);
+        }
+        self.stats.passed(&packet);
+        Ok(Some(packet))
+    }
+}
+
+impl<P: Port> DeviceRx for TunRx<P> {
+    fn receive(
+        &mut self,
+        _now: Instant,
+        pool: &Pool,
+        out: &mut Vec<Packet>,
+        max: usize,
+    ) -> Result<usize, DeviceError> {
+        for count in 0..max {
+            match self.read(pool)? {
+                Some(packet) => out.push(packet),
+                None => return Ok(count),
+            }
+        }
+        Ok(max)
+    }
+
+    fn stats(&self) -> DeviceStats {
+        self.stats
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

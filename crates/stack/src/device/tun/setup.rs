@@ -1,0 +1,193 @@
+//! Opening a TUN device, and what can be said when that fails.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use super::{TunRx, TunTx, vnet};
+use crate::device::sys::{self, flags};
+use crate::device::{Caps, Device, DeviceError, WaitSource};
+
+const PATH: &str = "/dev/net/tun";
+
+/// What is tried, best first. A kernel refuses the whole set if it does not know one of them.
+const OFFLOAD_SETS: [u32; 5] = [
+    flags::CSUM | flags::TSO4 | flags::TSO6 | flags::TSO_ECN,
+    flags::CSUM | flags::TSO4 | flags::TSO6,
+    flags::CSUM | flags::TSO4,
+    flags::CSUM,
+    0,
+];
+
+/// Whether to hand super-segments and partial checksums to the kernel and take them from it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Offloads {
+    /// As many as the kernel offers.
+    #[default]
+    Auto,
+    /// None: every packet is a wire segment with a complete checksum.
+    Off,
+    /// All for both IP versions, or opening fails.
+    Required,
+}
+
+/// Which TUN device to open, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TunConfig {
+    /// The name of the interface. If there is one, it is attached to; otherwise it is created and
+    /// lasts until the device is dropped. A `%d` in it is replaced by a number.
+    pub name: String,
+    /// Which offloads to use.
+    pub offloads: Offloads,
+    /// Sets the MTU of the interface.
+    pub mtu: Option<u16>,
+    /// Brings the interface up.
+    pub up: bool,
+}
+
+impl Default for TunConfig {
+    fn default() -> TunConfig {
+        TunConfig { name: "plimsoll%d".into(), offloads: Offloads::Auto, mtu: None, up: false }
+    }
+}
+
+/// Opens a TUN device.
+///
+/// # Errors
+/// [`DeviceError::Setup`] says what is missing and what to do about it.
+pub fn open(config: TunConfig) -> Result<Device, DeviceError> {
+    check_name(&config.name)?;
+    let fd = open_file()?;
+    let offered = sys::tun_features(&fd).map_or(true, |all| all & u32::from(flags::VNET_HDR) != 0);
+    let mut vnet = config.offloads != Offloads::Off && offered;
+    let name = attach(&fd, &config.name, vnet)?;
+    // The default length is the one we use, but whoever had the interface before may have set
+    // another.
+    if vnet && sys::tun_set_header_len(&fd, vnet::LEN as i32).is_err() {
+        vnet = false;
+        attach(&fd, &name, vnet)?;
+    }
+    let offloads = if vnet { agree(&fd) } else { 0 };
+    if config.offloads == Offloads::Required && offloads & OFFLOAD_SETS[1] != OFFLOAD_SETS[1] {
+        return Err(setup(format!("{name}: the kernel does not offer TSO and checksum offload")));
+    }
+    if let Some(mtu) = config.mtu {
+        set_mtu(&name, mtu)?;
+    }
+    if config.up {
+        bring_up(&name)?;
+    }
+    let caps = Caps {
+        mtu: mtu(&name)?,
+        tso4: offloads & flags::TSO4 != 0,
+        tso6: offloads & flags::TSO6 != 0,
+        tx_checksum: offloads & flags::CSUM != 0,
+        max_super_segment: super::MAX_PACKET,
+        completions: false,
+        name,
+    };
+    let fd = Arc::new(fd);
+    Ok(Device {
+        rx: Box::new(TunRx::new(fd.clone(), caps.name.clone(), vnet)),
+        tx: Box::new(TunTx::new(fd.clone(), caps, vnet)),
+        wait: WaitSource::from_fd(fd),
+    })
+}
+
+/// The MTU of an interface; more than 65535 counts as that.
+///
+/// # Errors
+/// If there is no such interface.
+pub fn mtu(name: &str) -> Result<u16, DeviceError> {
+    let mtu = sys::interface_mtu(name)
+        .map_err(|error| setup(format!("cannot read the MTU of interface {name}: {error}")))?;
+    Ok(u16::try_from(mtu).unwrap_or(u16::MAX))
+}
+
+/// Sets the MTU of an interface.
+///
+/// # Errors
+/// If there is no such interface, the MTU is out of range, or the right to do it is missing.
+pub fn set_mtu(name: &str, mtu: u16) -> Result<(), DeviceError> {
+    sys::set_interface_mtu(name, mtu).map_err(|error| {
+        setup(format!(
+            "cannot set the MTU of interface {name} to {mtu}: {error}; as root, try \
+             'ip link set {name} mtu {mtu}'"
+        ))
+    })
+}
+
+/// Brings an interface up.
+///
+/// # Errors
+/// If there is no such interface or the right to do it is missing.
+pub fn bring_up(name: &str) -> Result<(), DeviceError> {
+    sys::set_interface_up(name).map_err(|error| {
+        setup(format!(
+            "cannot bring interface {name} up: {error}; as root, try 'ip link set {name} up'"
+        ))
+    })
+}
+
+fn setup(message: String) -> DeviceError {
+    DeviceError::Setup(message)
+}
+
+fn check_name(name: &str) -> Result<(), DeviceError> {
+    let problem = if name.is_empty() {
+        "it is empty"
+    } else if name.len() > sys::MAX_NAME {
+        "it is longer than 15 bytes"
+    } else if name == "." || name == ".." || name.contains(['/', ':', '\0']) {
+        "an interface cannot be called that"
+    } else if name.contains(char::is_whitespace) {
+        "it has white space in it"
+    } else {
+        return Ok(());
+    };
+    Err(setup(format!("bad interface name '{}': {problem}", name.escape_debug())))
+}
+
+fn open_file() -> Result<OwnedFd, DeviceError> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::open(PATH, flags, Mode::empty()).map_err(|error| {
+        let hint = match error {
+            Errno::NOENT | Errno::NODEV | Errno::NXIO => {
+                "; load the driver with 'modprobe tun', or, in a container, pass the device in with \
+                 '--device /dev/net/tun'"
+            }
+            Errno::ACCESS | Errno::PERM => "; run as root, or make the file accessible",
+            _ => "",
+        };
+        setup(format!("cannot open {PATH}: {error}{hint}"))
+    })
+}
+
+fn attach(fd: &OwnedFd, name: &str, vnet: bool) -> Result<String, DeviceError> {
+    let wanted = flags::TUN_NO_PI | if vnet { flags::VNET_HDR } else { 0 };
+    let result = match sys::tun_attach(fd, name, wanted) {
+        // An interface with several queues can only be attached to as one of them.
+        Err(Errno::INVAL) => sys::tun_attach(fd, name, wanted | flags::MULTI_QUEUE),
+        other => other,
+    };
+    result.map_err(|error| {
+        let hint = match error {
+            Errno::PERM => format!(
+                "; run as root, or let root make the device for you: \
+                 'ip tuntap add dev {name} mode tun user $USER'"
+            ),
+            Errno::BUSY => "; another process has it, or it is no TUN device".into(),
+            Errno::INVAL => "; is there an interface of that name that is no TUN device?".into(),
+            _ => String::new(),
+        };
+        setup(format!("cannot attach to interface {name}: {error}{hint}"))
+    })
+}
+
+/// Agrees on offloads with the kernel and returns them.
+fn agree(fd: &OwnedFd) -> u32 {
+    let taken = |set: &&u32| sys::tun_set_offload(fd, **set).is_ok();
+    OFFLOAD_SETS.iter().find(taken).copied().unwrap_or(0)
+}

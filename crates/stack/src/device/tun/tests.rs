@@ -1,0 +1,278 @@
+//! The TUN code against a kernel that refuses what a test tells it to.
+
+use std::sync::Mutex;
+
+use plimsoll_wire::tcp::TcpFlags;
+
+use super::*;
+use crate::device::DeviceError;
+use crate::packet::Gso;
+use crate::packet::tests::{Completions, charged, marked, payload, super_segment, tcp};
+
+/// What the kernel says to a packet with this header and length.
+type Verdict = Box<dyn FnMut(&Header, usize) -> Result<(), Errno> + Send>;
+
+struct Kernel {
+    verdict: Verdict,
+    written: Vec<(Header, Vec<u8>)>,
+    to_read: VecDeque<Result<Vec<u8>, Errno>>,
+}
+
+#[derive(Clone)]
+struct Fake(Arc<Mutex<Kernel>>);
+
+impl Fake {
+    fn new(verdict: impl FnMut(&Header, usize) -> Result<(), Errno> + Send + 'static) -> Fake {
+        let (written, to_read) = (Vec::new(), VecDeque::new());
+        Fake(Arc::new(Mutex::new(Kernel { verdict: Box::new(verdict), written, to_read })))
+    }
+
+    fn written(&self) -> Vec<(Header, Vec<u8>)> {
+        std::mem::take(&mut self.0.lock().unwrap().written)
+    }
+
+    fn tx(&self) -> TunTx<Fake> {
+        TunTx::new(self.clone(), caps(true), true)
+    }
+
+    fn rx(&self, vnet: bool) -> TunRx<Fake> {
+        TunRx::new(self.clone(), "tun0".into(), vnet)
+    }
+}
+
+impl Port for Fake {
+    fn write(&self, parts: &[IoSlice<'_>]) -> Result<usize, Errno> {
+        let mut kernel = self.0.lock().unwrap();
+        let bytes: Vec<u8> = parts.iter().flat_map(|part| part.to_vec()).collect();
+        let (header, packet) = bytes.split_first_chunk().unwrap();
+        let header = Header::read(header);
+        (kernel.verdict)(&header, packet.len())?;
+        kernel.written.push((header, packet.to_vec()));
+        Ok(bytes.len())
+    }
+
+    fn read(&self, into: &mut [u8]) -> Result<usize, Errno> {
+        let bytes = self.0.lock().unwrap().to_read.pop_front().unwrap_or(Err(Errno::AGAIN))?;
+        into[..bytes.len()].copy_from_slice(&bytes);
+        Ok(bytes.len())
+    }
+}
+
+fn caps(offloads: bool) -> Caps {
+    Caps {
+        name: "tun0".into(),
+        mtu: 1500,
+        tso4: offloads,
+        tso6: offloads,
+        tx_checksum: offloads,
+        max_super_segment: MAX_PACKET,
+        completions: false,
+    }
+}
+
+fn send(tx: &mut TunTx<Fake>, packets: impl IntoIterator<Item = Packet>) -> TxProgress {
+    let mut queue: VecDeque<_> = packets.into_iter().collect();
+    let progress = tx.transmit(Instant::ZERO, &mut queue).unwrap();
+    assert_eq!(queue.is_empty(), progress.status == TxStatus::Done);
+    progress
+}
+
+#[test]
+fn a_super_segment_goes_down_whole() {
+    let pool = Pool::new();
+    for (version, gso_type, at) in [(4, 1, 20), (6, 4, 40)] {
+        let kernel = Fake::new(|_, _| Ok(()));
+        let packet = super_segment(&pool, version, 1400, 20);
+        let bytes = packet.to_vec();
+        assert_eq!(send(&mut kernel.tx(), [packet]), TxProgress::done(1));
+        let expected = Header {
+            flags: 1,
+            gso_type,
+            hdr_len: at + 32,
+            gso_size: 1400,
+            csum_start: at,
+            csum_offset: 16,
+        };
+        assert_eq!(kernel.written(), [(expected, bytes)]);
+    }
+}
+
+#[test]
+fn cwr_marks_the_super_segment_as_ecn() {
+    let pool = Pool::new();
+    let kernel = Fake::new(|_, _| Ok(()));
+    let mut packet = tcp(4, payload(&pool, 3000), TcpFlags::ACK | TcpFlags::CWR);
+    packet.gso = Some(Gso { size: 1400, segs: 3 });
+    send(&mut kernel.tx(), [packet]);
+    assert_eq!(kernel.written()[0].0.gso_type, 0x81);
+}
+
+#[test]
+fn a_refused_super_segment_is_cut_and_tso_stays_off() {
+    for refusal in [Errno::INVAL, Errno::IO, Errno::MSGSIZE] {
+        let pool = Pool::new();
+        let done = Completions::new();
+        let kernel = Fake::new(move |h, _| if h.gso_size > 0 { Err(refusal) } else { Ok(()) });
+        let mut tx = kernel.tx();
+        let packet = charged(super_segment(&pool, 4, 1000, 4), &done, 1);
+        let progress = send(&mut tx, [packet]);
+        assert!(progress.caps_changed);
+        assert_eq!(done.take(), [1]);
+        assert!(!tx.caps().tso4 && tx.caps().tso6 && tx.caps().tx_checksum);
+        let written = kernel.written();
+        assert_eq!(written.len(), 4);
+        assert!(written.iter().all(|(header, _)| header.flags == 1 && header.gso_type == 0));
+        // From now on nothing is tried that will be refused.
+        assert!(!send(&mut tx, [super_segment(&pool, 4, 1000, 4)]).caps_changed);
+        let stats = tx.stats();
+        assert_eq!((stats.offloads_refused, stats.software_gso, stats.errors), (1, 2, 0));
+        assert_eq!(stats.wire_segments, 8);
+    }
+}
+
+#[test]
+fn a_refused_checksum_is_filled_in_and_all_offloads_stay_off() {
+    let pool = Pool::new();
+    let kernel = Fake::new(|header, _| if header.flags > 0 { Err(Errno::INVAL) } else { Ok(()) });
+    let mut tx = kernel.tx();
+    assert!(send(&mut tx, [marked(&pool, 1)]).caps_changed);
+    send(&mut tx, [super_segment(&pool, 6, 1000, 3)]);
+    let caps = tx.caps();
+    assert!(!caps.tso4 && !caps.tso6 && !caps.tx_checksum);
+    let written = kernel.written();
+    assert_eq!(written.len(), 4);
+    for (_, bytes) in written {
+        let packet = Packet { payload: pool.copy_from(&bytes).into(), ..Packet::default() };
+        assert!(checksum::verify(&packet));
+    }
+}
+
+#[test]
+fn an_interface_that_is_down_drops_and_changes_nothing() {
+    let pool = Pool::new();
+    let done = Completions::new();
+    let kernel = Fake::new(|_, _| Err(Errno::IO));
+    let mut tx = kernel.tx();
+    let packets = [super_segment(&pool, 4, 1000, 3), marked(&pool, 1)];
+    let progress = send(&mut tx, packets.map(|packet| charged(packet, &done, 1)));
+    assert_eq!(progress, TxProgress::done(2));
+    assert_eq!(done.take(), [1, 1]);
+    assert!(tx.caps().tso4 && tx.caps().tx_checksum);
+    assert_eq!((tx.stats().packets, tx.stats().offloads_refused), (0, 0));
+    assert_eq!(tx.stats().errors, 4);
+}
+
+#[test]
+fn a_full_kernel_leaves_packets_in_the_queue() {
+    let pool = Pool::new();
+    let mut room = 5;
+    let kernel = Fake::new(move |_, _| {
+        room -= 1;
+        if room % 3 == 1 { Err(Errno::AGAIN) } else { Ok(()) }
+    });
+    let mut tx = kernel.tx();
+    tx.caps.tso4 = false;
+    let mut queue = VecDeque::from([super_segment(&pool, 4, 1000, 4), marked(&pool, 1)]);
+    let mut rounds = 0;
+    while tx.transmit(Instant::ZERO, &mut queue).unwrap().status == TxStatus::Busy {
+        tx.poll_completions(Instant::ZERO).unwrap();
+        rounds += 1;
+        assert!(rounds < 10);
+    }
+    let lengths: Vec<_> = kernel.written().iter().map(|(_, bytes)| bytes.len()).collect();
+    assert_eq!(lengths, [1052, 1052, 1052, 1051, 152]);
+    assert!(rounds > 0);
+}
+
+#[test]
+fn without_a_header_everything_is_done_in_software() {
+    let pool = Pool::new();
+    let raw = Fake::new(|_, _| Ok(()));
+    let mut tx = TunTx::new(raw.clone(), caps(false), false);
+    send(&mut tx, [super_segment(&pool, 4, 1000, 2)]);
+    // The fake takes the first ten bytes for a header; they are those of the packets here.
+    let written = raw.written();
+    assert_eq!(written.len(), 2);
+    for (front, rest) in written {
+        let bytes = [&front.write()[..], &rest].concat();
+        let packet = Packet { payload: pool.copy_from(&bytes).into(), ..Packet::default() };
+        assert!(checksum::verify(&packet));
+    }
+}
+
+#[test]
+fn a_deleted_interface_is_gone() {
+    let pool = Pool::new();
+    let kernel = Fake::new(|_, _| Err(Errno::BADFD));
+    let mut queue = VecDeque::from([marked(&pool, 1)]);
+    let error = kernel.tx().transmit(Instant::ZERO, &mut queue).unwrap_err();
+    assert!(matches!(error, DeviceError::Gone(_)), "{error}");
+    for errno in [Errno::BADFD, Errno::NODEV, Errno::IO] {
+        kernel.0.lock().unwrap().to_read.push_back(Err(errno));
+        let error = kernel.rx(true).receive(Instant::ZERO, &pool, &mut Vec::new(), 1).unwrap_err();
+        assert!(matches!(error, DeviceError::Gone(_)), "{error}");
+    }
+}
+
+fn arrived(header: Header, packet: &Packet) -> Result<Vec<u8>, Errno> {
+    Ok([&header.write()[..], &packet.to_vec()].concat())
+}
+
+#[test]
+fn what_arrives_is_described() {
+    let pool = Pool::new();
+    let kernel = Fake::new(|_, _| Ok(()));
+    let big = super_segment(&pool, 6, 1200, 9);
+    let small = marked(&pool, 1);
+    // The length of the headers is only a hint, and a wrong one here.
+    let whole = Header { hdr_len: 999, ..Header::for_packet(&big).unwrap() };
+    kernel.0.lock().unwrap().to_read.extend([
+        arrived(whole, &big),
+        arrived(Header { flags: 2, ..Header::default() }, &small),
+        Err(Errno::INTR),
+        arrived(Header::default(), &small),
+        arrived(Header { gso_type: 5, gso_size: 100, ..Header::default() }, &small),
+        Ok(vec![0; 3]),
+    ]);
+    let mut out = Vec::new();
+    let mut rx = kernel.rx(true);
+    assert_eq!(rx.receive(Instant::ZERO, &pool, &mut out, 2).unwrap(), 2);
+    assert_eq!(rx.receive(Instant::ZERO, &pool, &mut out, 64).unwrap(), 3);
+    assert_eq!(out[0].gso, Some(Gso { size: 1200, segs: 9 }));
+    assert_eq!(out[0].to_vec(), big.to_vec());
+    let states: Vec<_> = out.iter().map(|packet| packet.csum).collect();
+    use ChecksumState::{Partial, Unverified, Verified};
+    assert_eq!(states, [Partial, Verified, Unverified, Unverified, Unverified]);
+    assert!(out[1..].iter().all(|packet| packet.gso.is_none()));
+    assert!(out[4].is_empty());
+    assert_eq!(rx.stats().super_segments, 1);
+}
+
+#[test]
+fn packets_share_a_chunk_while_the_longest_fits() {
+    let pool = Pool::new();
+    let kernel = Fake::new(|_, _| Ok(()));
+    let packet = marked(&pool, 1).to_vec();
+    let mut rx = kernel.rx(false);
+    let before = pool.stats().in_use_bytes;
+    let mut out = Vec::new();
+    for _ in 0..MAX_CHUNK / packet.len() {
+        kernel.0.lock().unwrap().to_read.push_back(Ok(packet.clone()));
+        rx.receive(Instant::ZERO, &pool, &mut out, 64).unwrap();
+        // Every read has room for the longest packet.
+        assert!(rx.chunk.as_ref().is_some_and(|c| c.remaining() + packet.len() >= MAX_PACKET));
+    }
+    assert_eq!(pool.stats().in_use_bytes - before, 2 * MAX_CHUNK);
+    assert!(out.iter().all(|p| p.to_vec() == packet));
+    drop((out, rx));
+    assert_eq!(pool.stats().in_use_bytes, before);
+}
+
+#[test]
+fn bad_names_are_refused_with_a_reason() {
+    for name in ["", "a/b", "a b", "..", "x:y", "sixteen-bytes-12"] {
+        let config = TunConfig { name: name.into(), ..TunConfig::default() };
+        let error = open(config).unwrap_err();
+        assert!(error.to_string().starts_with("bad interface name"), "{error}");
+    }
+}

@@ -1,0 +1,155 @@
+//! How a poller goes to sleep, and how others wake it for the price of a system call only if it
+//! really sleeps.
+//!
+//! # Theory of operation
+//!
+//! Whoever has work for the poller first makes the work visible and then calls [`Kick::kick`]. The
+//! poller first *announces* that it is about to sleep and then reads all its work once more. Between
+//! the two steps each side has a sequentially consistent fence. So at least one of the two sees what
+//! the other did: the kicker sees the announcement and writes to an eventfd, or the poller sees the
+//! work and does not sleep. While the poller runs, a kick is a fence and a load.
+//!
+//! An announcement may carry the time at which the poller will wake anyway. Who arms a timer uses
+//! [`Kick::kick_before`] and pays only if the timer is earlier. The announcement may be repeated
+//! with another time; a kick that came in between stays.
+//!
+//! The order for a poller:
+//!
+//! 1. [`announce(None)`](Kick::announce): any kick counts from here on.
+//! 2. Read all work. If there is some, [`awake`](Kick::awake) and do it.
+//! 3. With a deadline, `announce(Some(deadline))`. Optional; it saves wake-ups for later timers.
+//! 4. `ppoll` on [`Kick::fd`] and the devices until the deadline.
+//! 5. [`awake`](Kick::awake), then read all work.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+#[cfg(all(loom, test))]
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
+#[cfg(not(all(loom, test)))]
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use plimsoll_tcp::Instant;
+use rustix::event::{EventfdFlags, eventfd};
+
+/// The poller runs and will look at its work before it sleeps.
+const AWAKE: u64 = 0;
+/// The poller sleeps, and somebody has undertaken to wake it.
+const KICKED: u64 = 1;
+/// This or more: the poller sleeps, until this many nanoseconds at the latest.
+const ASLEEP: u64 = 2;
+
+/// The hand-over itself: what the poller has announced.
+#[derive(Debug)]
+struct Sleep(AtomicU64);
+
+impl Sleep {
+    fn new() -> Sleep {
+        Sleep(AtomicU64::new(AWAKE))
+    }
+
+    /// The poller is about to sleep until `until`. What it reads after this call is not older than
+    /// what kickers wrote that found it awake.
+    fn announce(&self, until: Option<Instant>) {
+        let until = until.unwrap_or(Instant::FAR_FUTURE).as_nanos().max(ASLEEP);
+        let mut state = self.0.load(Ordering::Relaxed);
+        // A kick that came after an earlier announcement must not be lost.
+        while state != KICKED {
+            match self.0.compare_exchange(state, until, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(other) => state = other,
+            }
+        }
+        fence(Ordering::SeqCst);
+    }
+
+    /// The poller runs again. Returns whether somebody has undertaken to wake it.
+    fn awake(&self) -> bool {
+        let kicked = self.0.swap(AWAKE, Ordering::Relaxed) == KICKED;
+        // Who found it asleep or kicked relies on its reading all work after this point.
+        fence(Ordering::SeqCst);
+        kicked
+    }
+
+    /// Whether the caller, who has made work visible that is due at `at`, must wake the poller. Only
+    /// one of several callers is told so.
+    fn must_wake(&self, at: Instant) -> bool {
+        fence(Ordering::SeqCst);
+        let mut state = self.0.load(Ordering::Relaxed);
+        while state >= ASLEEP && at.as_nanos() < state {
+            match self.0.compare_exchange(state, KICKED, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(other) => state = other,
+            }
+        }
+        false
+    }
+}
+
+#[derive(Debug)]
+struct Inner {
+    sleep: Sleep,
+    event: OwnedFd,
+    /// Kicks that cost a system call.
+    wakes: AtomicU64,
+}
+
+/// Wakes a poller. Clones wake the same one.
+#[derive(Clone, Debug)]
+pub struct Kick(Arc<Inner>);
+
+impl Kick {
+    /// A kick for a poller that runs at present.
+    ///
+    /// # Errors
+    /// If the system has no file descriptor left.
+    pub fn new() -> io::Result<Kick> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let wakes = AtomicU64::new(0);
+        Ok(Kick(Arc::new(Inner { sleep: Sleep::new(), event, wakes })))
+    }
+
+    /// Makes sure that the poller looks at work that the caller has made visible before.
+    pub fn kick(&self) {
+        self.kick_before(Instant::ZERO);
+    }
+
+    /// Makes sure that the poller looks at its work by `at`: wakes it if it means to sleep longer.
+    pub fn kick_before(&self, at: Instant) {
+        if self.0.sleep.must_wake(at) {
+            self.0.wakes.fetch_add(1, Ordering::Relaxed);
+            // The counter cannot overflow: the poller empties it, and one write is made per sleep.
+            let _ = rustix::io::write(&self.0.event, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// For the poller: it is about to sleep until `until`, or until something happens. It must read
+    /// all its work after this call and before it sleeps.
+    pub fn announce(&self, until: Option<Instant>) {
+        self.0.sleep.announce(until);
+    }
+
+    /// For the poller: it runs again. `readable` says whether `ppoll` found [`fd`](Self::fd)
+    /// readable. It must read all its work after this call.
+    pub fn awake(&self, readable: bool) {
+        let kicked = self.0.sleep.awake();
+        if kicked || readable {
+            // If the kicker has not written yet, the next sleep ends early, once.
+            let _ = rustix::io::read(&self.0.event, &mut [0_u8; 8]);
+        }
+    }
+
+    /// What the poller waits for.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.0.event.as_fd()
+    }
+
+    /// Kicks so far that cost a system call.
+    pub fn wakes(&self) -> u64 {
+        self.0.wakes.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! Cuts TCP super-segments into wire segments, in software.
+//!
+//! Every segment gets a copy of the headers with its own lengths, sequence number, IPv4
+//! identification and flags: FIN and PSH belong to the last segment only, CWR to the first. Its
+//! checksum is left partial, so that whoever cannot have it completed by a device calls
+//! [`checksum::fill`]. Payload is shared, not copied. The charge goes to the last segment, so that
+//! the completion comes when all are done.
+
+use plimsoll_wire::tcp::TcpFlags;
+use plimsoll_wire::{checksum as sum, ipv4, ipv6, tcp};
+
+use super::{Layout, checksum};
+use crate::packet::{ChecksumState, Packet};
+
+const FIN_PSH: u8 = (TcpFlags::FIN.0 | TcpFlags::PSH.0) as u8;
+const CWR: u8 = TcpFlags::CWR.0 as u8;
+/// Offset of the low flags byte in a TCP header.
+const FLAGS_AT: usize = 13;
+
+/// The wire segments of a packet, one by one. A packet that is no TCP super-segment comes out as it
+/// is.
+#[derive(Debug)]
+pub struct Split {
+    rest: Option<Packet>,
+    /// Where things are, if the packet is to be cut at all.
+    plan: Option<Plan>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    layout: Layout,
+    data_at: usize,
+    size: usize,
+    next: u16,
+}
+
+/// Cuts `packet`.
+pub fn split(mut packet: Packet) -> Split {
+    let plan = Plan::of(&mut packet);
+    Split { rest: Some(packet), plan }
+}
+
+impl Plan {
+    fn of(packet: &mut Packet) -> Option<Plan> {
+        let size = usize::from(packet.gso?.size);
+        let layout = Layout::of(packet.headers())?;
+        let data_at = layout.tcp_data_at(packet.headers())?;
+        if size == 0 || !packet.pull_headers(data_at) || packet.head.len() != data_at {
+            return None;
+        }
+        // Bytes behind what the IP header counts belong to no segment.
+        packet.payload.truncate(layout.total_len - data_at);
+        Some(Plan { layout, data_at, size, next: 0 })
+    }
+
+    /// Takes the next segment off the front of `rest`, which is longer than one segment.
+    fn cut(&mut self, rest: &mut Packet) -> Packet {
+        let mut segment = rest.share();
+        segment.payload.truncate(self.size);
+        rest.payload.advance(self.size);
+        self.finish(&mut segment, false);
+        self.next += 1;
+        segment
+    }
+
+    /// Sets the fields of one segment.
+    fn finish(&self, segment: &mut Packet, last: bool) {
+        let Plan { layout, data_at, .. } = *self;
+        let len = data_at + segment.payload.len();
+        let head = &mut segment.head[..];
+        if layout.version == 4 {
+            put16(head, 2, len as u16);
+            let ident = u16::from_be_bytes([head[4], head[5]]).wrapping_add(self.next);
+            put16(head, 4, ident);
+            put16(head, ipv4::CHECKSUM_OFFSET, 0);
+            let value = sum::sum(&head[..layout.transport_at]).finish();
+            put16(head, ipv4::CHECKSUM_OFFSET, value);
+        } else {
+            put16(head, 4, (len - ipv6::HEADER_LEN) as u16);
+        }
+        let pseudo = checksum::pseudo_header(head, &layout, len - layout.transport_at);
+        let tcp = &mut head[layout.transport_at..];
+        let seq = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
+        let seq = seq.wrapping_add(u32::from(self.next) * self.size as u32);
+        tcp[4..8].copy_from_slice(&seq.to_be_bytes());
+        if !last {
+            tcp[FLAGS_AT] &= !FIN_PSH;
+        }
+        if self.next > 0 {
+            tcp[FLAGS_AT] &= !CWR;
+        }
+        put16(tcp, tcp::CHECKSUM_OFFSET, pseudo.folded());
+        segment.gso = None;
+        segment.csum = ChecksumState::Partial;
+    }
+}
+
+impl Iterator for Split {
+    type Item = Packet;
+
+    fn next(&mut self) -> Option<Packet> {
+        let Some(plan) = &mut self.plan else { return self.rest.take() };
+        let rest = self.rest.as_mut()?;
+        if rest.payload.len() > plan.size {
+            return Some(plan.cut(rest));
+        }
+        let mut last = self.rest.take()?;
+        plan.finish(&mut last, true);
+        Some(last)
+    }
+}
+
+fn put16(data: &mut [u8], at: usize, value: u16) {
+    data[at..at + 2].copy_from_slice(&value.to_be_bytes());
+}

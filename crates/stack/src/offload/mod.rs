@@ -1,0 +1,88 @@
+//! What a device may do for the stack, done in software when it cannot.
+//!
+//! [`gso`] cuts super-segments into wire segments, [`checksum`] fills in and verifies transport
+//! checksums. Both work on slices: payload bytes are read, never copied.
+
+pub mod checksum;
+pub mod gso;
+
+use plimsoll_wire::{ipv4, ipv6, protocol, tcp, udp};
+
+/// Where the headers of a packet are. It tells positions only: what the fields hold has to be
+/// checked elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// 4 or 6.
+    pub version: u8,
+    /// Bytes of the whole packet, as the IP header says.
+    pub total_len: usize,
+    /// The transport protocol.
+    pub protocol: u8,
+    /// Where the transport header begins.
+    pub transport_at: usize,
+    /// The packet is a fragment, so that its transport checksum covers more than its bytes.
+    pub fragment: bool,
+}
+
+impl Layout {
+    /// Reads positions from the front of a packet. `None` if it is cut short or no IP.
+    pub fn of(front: &[u8]) -> Option<Layout> {
+        match front.first()? >> 4 {
+            4 => Layout::of_v4(front),
+            6 => Layout::of_v6(front),
+            _ => None,
+        }
+    }
+
+    fn of_v4(front: &[u8]) -> Option<Layout> {
+        let fixed = front.first_chunk::<{ ipv4::HEADER_LEN }>()?;
+        let header_len = usize::from(fixed[0] & 0x0f) * 4;
+        let total_len = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
+        if header_len < ipv4::HEADER_LEN || total_len < header_len || front.len() < header_len {
+            return None;
+        }
+        Some(Layout {
+            version: 4,
+            total_len,
+            protocol: fixed[9],
+            transport_at: header_len,
+            fragment: u16::from_be_bytes([fixed[6], fixed[7]]) & 0x3fff != 0,
+        })
+    }
+
+    fn of_v6(front: &[u8]) -> Option<Layout> {
+        let fixed = front.first_chunk::<{ ipv6::HEADER_LEN }>()?;
+        let payload_len = usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
+        let upper = ipv6::walk_extensions(fixed[6], &front[ipv6::HEADER_LEN..]).ok()?;
+        Some(Layout {
+            version: 6,
+            total_len: ipv6::HEADER_LEN + payload_len,
+            protocol: upper.protocol,
+            transport_at: ipv6::HEADER_LEN + upper.offset,
+            fragment: upper.fragment.is_some_and(|part| part.more || part.offset != 0),
+        })
+    }
+
+    /// Where the transport checksum lies in the packet, for the protocols that can leave it to a
+    /// device.
+    pub fn checksum_at(&self) -> Option<usize> {
+        match self.protocol {
+            protocol::TCP => Some(self.transport_at + tcp::CHECKSUM_OFFSET),
+            protocol::UDP => Some(self.transport_at + udp::CHECKSUM_OFFSET),
+            _ => None,
+        }
+    }
+
+    /// Where the data behind a TCP header begins, if `front` holds that header.
+    pub fn tcp_data_at(&self, front: &[u8]) -> Option<usize> {
+        if self.protocol != protocol::TCP || self.fragment {
+            return None;
+        }
+        let header_len = usize::from(front.get(self.transport_at + 12)? >> 4) * 4;
+        let end = self.transport_at + header_len;
+        (header_len >= tcp::HEADER_LEN && end <= front.len().min(self.total_len)).then_some(end)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! One IP packet on its way through the stack, maybe a super-segment.
+//!
+//! A packet is a *head* (IP and transport header, inline) and a *payload* (slices of shared
+//! buffers). What the stack builds has its headers in the head. What a device read has an empty
+//! head and the whole packet in the payload, headers at the start of the first slice; nothing is
+//! copied to take them apart. [`Packet::headers`] gives the front either way.
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use plimsoll_buf::Slices;
+use plimsoll_tcp::{Instant, Serial};
+
+/// The longest head: an IPv6 header and the longest TCP header are 100 bytes.
+pub const HEAD_CAPACITY: usize = 128;
+
+/// Headers, inline.
+pub type Head = ArrayVec<u8, HEAD_CAPACITY>;
+
+/// How a super-segment is cut into wire segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gso {
+    /// Payload bytes of every wire segment but the last.
+    pub size: u16,
+    /// Number of wire segments.
+    pub segs: u16,
+}
+
+/// What is known about the checksum of the transport header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChecksumState {
+    /// It is complete as far as we know. Whoever receives the packet must verify it.
+    #[default]
+    Unverified,
+    /// It was verified, or vouched for by the device. Nobody need look at it.
+    Verified,
+    /// The field holds the folded sum of the pseudo-header, and whoever puts the packet on a wire
+    /// completes it. A packet that arrives like this never was on a wire: its data is good.
+    Partial,
+}
+
+/// Hears when a data packet is no longer below us.
+pub trait CompletionSink: Send + Sync {
+    /// The device is done with a packet of `bytes` payload bytes and number `serial`, or the packet
+    /// was dropped. Called from any thread, with locks of devices held: it must only note what
+    /// happened.
+    fn complete(&self, bytes: u32, serial: Serial);
+}
+
+/// What a data packet owes its connection: one call of [`CompletionSink::complete`], when the
+/// charge is dropped, wherever that is.
+pub struct Charge {
+    sink: Arc<dyn CompletionSink>,
+    bytes: u32,
+    serial: Serial,
+}
+
+impl Charge {
+    /// Charges `bytes` to `sink` until this value is dropped.
+    pub fn new(sink: Arc<dyn CompletionSink>, bytes: u32, serial: Serial) -> Charge {
+        Charge { sink, bytes, serial }
+    }
+
+    /// The bytes that are charged.
+    pub fn bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    /// The number of the packet.
+    pub fn serial(&self) -> Serial {
+        self.serial
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.sink.complete(self.bytes, self.serial);
+    }
+}
+
+impl core::fmt::Debug for Charge {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Charge({} bytes, {:?})", self.bytes, self.serial)
+    }
+}
+
+/// One IP packet.
+#[derive(Debug, Default)]
+pub struct Packet {
+    /// IP and transport header, or nothing if they are at the front of the payload.
+    pub head: Head,
+    /// What follows the head. Unless it is empty, the head ends where the headers end.
+    pub payload: Slices,
+    /// How it is cut into wire segments, if it is a super-segment.
+    pub gso: Option<Gso>,
+    /// What is known about the transport checksum.
+    pub csum: ChecksumState,
+    /// The completion that is owed for it.
+    pub charge: Option<Charge>,
+    /// Not to leave before this point.
+    pub departure: Instant,
+}
+
+impl Packet {
+    /// A packet without payload, gso or charge, to be filled.
+    pub fn new() -> Packet {
+        Packet::default()
+    }
+
+    /// Bytes of the whole packet, from the IP header on.
+    pub fn len(&self) -> usize {
+        self.head.len() + self.payload.len()
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Number of wire segments: 1 unless it is a super-segment.
+    pub fn segs(&self) -> usize {
+        self.gso.map_or(1, |gso| usize::from(gso.segs.max(1)))
+    }
+
+    /// The contiguous front of the packet: the head, or the first slice if the head is empty.
+    pub fn headers(&self) -> &[u8] {
+        match self.payload.parts() {
+            [first, ..] if self.head.is_empty() => first,
+            _ => &self.head,
+        }
+    }
+
+    /// All ranges of the packet, in order.
+    pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        core::iter::once(self.head.as_slice())
+            .chain(self.payload.parts().iter().map(|part| &part[..]))
+            .filter(|part| !part.is_empty())
+    }
+
+    /// Copies the first `len` bytes of the payload into the empty head, so that headers can be
+    /// changed. Without effect if there is a head already, or if the headers do not fit.
+    pub fn pull_headers(&mut self, len: usize) -> bool {
+        if !self.head.is_empty() || len > HEAD_CAPACITY || len > self.payload.len() {
+            return !self.head.is_empty() && len <= self.head.len();
+        }
+        let mut wanted = len;
+        for part in self.payload.parts() {
+            let take = wanted.min(part.len());
+            // The sum of all parts taken is `len`, which fits.
+            let _ = self.head.try_extend_from_slice(&part[..take]);
+            wanted -= take;
+        }
+        self.payload.advance(len);
+        true
+    }
+
+    /// A second packet with the same bytes, shared, that owes no completion.
+    #[must_use]
+    pub fn share(&self) -> Packet {
+        Packet {
+            head: self.head.clone(),
+            payload: self.payload.clone(),
+            gso: self.gso,
+            csum: self.csum,
+            charge: None,
+            departure: self.departure,
+        }
+    }
+
+    /// Tells the connection that the device is done with the packet. Dropping the packet would, too.
+    pub fn complete(&mut self) {
+        self.charge = None;
+    }
+
+    /// Copies the whole packet into a vector. For tests and tools.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.parts().flatten().copied().collect()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

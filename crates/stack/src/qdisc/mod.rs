@@ -1,0 +1,67 @@
+//! Queueing disciplines: in which order packets leave an interface, and which are dropped.
+//!
+//! A discipline stands between `ip/output` and a device. It is a leaf: its owner locks it, puts in
+//! or takes out, and unlocks. A packet that is refused comes back to the caller, who counts and
+//! drops it; dropping it completes it.
+
+pub mod fifo;
+
+use std::collections::VecDeque;
+
+use plimsoll_tcp::Instant;
+
+use crate::packet::Packet;
+
+/// What a discipline has counted, and what it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QdiscStats {
+    /// Packets taken in so far.
+    pub enqueued: u64,
+    /// Packets given out so far.
+    pub dequeued: u64,
+    /// Packets refused so far.
+    pub dropped: u64,
+    /// Packets held now.
+    pub len: usize,
+    /// Bytes held now.
+    pub bytes: usize,
+    /// The most packets ever held.
+    pub max_len: usize,
+}
+
+/// A queueing discipline.
+pub trait Qdisc: Send {
+    /// Takes a packet in.
+    ///
+    /// # Errors
+    /// The packet itself, if there is no room for it. It has been counted as dropped.
+    #[expect(
+        clippy::result_large_err,
+        reason = "the packet goes back to its owner, not up a stack"
+    )]
+    fn enqueue(&mut self, packet: Packet) -> Result<(), Packet>;
+
+    /// Gives out the packet that is to leave next, if one may leave by `now`.
+    fn dequeue(&mut self, now: Instant) -> Option<Packet>;
+
+    /// Moves up to `max` packets that may leave by `now` to the end of `out`; returns how many.
+    fn dequeue_batch(&mut self, now: Instant, max: usize, out: &mut VecDeque<Packet>) -> usize {
+        let before = out.len();
+        out.extend((0..max).map_while(|_| self.dequeue(now)));
+        out.len() - before
+    }
+
+    /// When a packet that is held may leave at the earliest; `None` if there is none.
+    fn next_event(&self) -> Option<Instant>;
+
+    /// Packets held.
+    fn len(&self) -> usize;
+
+    /// Whether there are no packets.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What was counted so far.
+    fn stats(&self) -> QdiscStats;
+}
