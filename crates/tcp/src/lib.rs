@@ -29,6 +29,9 @@ pub mod time;
 pub mod time_wait;
 mod timer;
 
+#[cfg(test)]
+mod testing;
+
 pub use config::{Config, CongestionAlgorithm, Options, SetOption};
 pub use connection::{Connection, Context, OpenParams};
 pub use counters::{Counter, Counters};

@@ -1,1 +1,621 @@
-//! Traces of what leaves, and when.
+//! Traces of what leaves and when; whole transfers between two ends.
+
+use plimsoll_wire::tcp::TcpFlags;
+use proptest::prelude::*;
+use std::vec::Vec;
+
+use crate::config::{Config, Options, SetOption};
+use crate::counters::Counter;
+use crate::event::ConnectionError;
+use crate::limits::MAX_SUPER_SEGMENT;
+use crate::mtu::PathEvent;
+use crate::output::Hold;
+use crate::segment::{Below, SendKind, Serial};
+use crate::state::State;
+use crate::testing::pair::{Pair, Plan};
+use crate::testing::{Setup, Trace};
+use crate::time::Duration;
+use crate::timer::Timer;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[test]
+fn nagle_with_minshall() {
+    let mut t = Trace::established(Setup::default());
+    t.write(300);
+    t.expect("P. 1:301 ack 1");
+    t.write(400);
+    t.expect_nothing();
+    assert_eq!(t.conn.hold(), Some(Hold::Nagle));
+    assert_eq!(t.count(Counter::HoldNagle), 1);
+    // A full segment leaves; its tail waits.
+    t.write(700);
+    t.expect(". 301:1301 ack 1");
+    t.expect_nothing();
+    t.recv(". 1:1 ack 301");
+    t.expect("P. 1301:1401 ack 1");
+    assert_eq!(t.conn.hold(), None);
+}
+
+#[test]
+fn a_request_leaves_whole_behind_full_segments() {
+    // Minshall's rule asks for small segments in flight, not for any.
+    let mut t = Trace::established(Setup::tso());
+    t.write(2000);
+    t.expect("P. 1:2001 ack 1 x2");
+    t.write(2500);
+    t.expect("P. 2001:4501 ack 1 x3");
+    t.write(2500);
+    t.expect(". 4501:6501 ack 1 x2");
+    t.expect_nothing();
+    t.recv(". 1:1 ack 4501");
+    t.expect("P. 6501:7001 ack 1");
+}
+
+#[test]
+fn what_ends_nagle() {
+    let held = || {
+        let mut t = Trace::established(Setup::default());
+        t.write(300);
+        t.expect("P. 1:301 ack 1");
+        t.write(400);
+        t.expect_nothing();
+        t
+    };
+    let mut t = held();
+    t.call(|conn, cx| conn.set_option(cx, SetOption::NoDelay(true)));
+    t.expect("P. 301:701 ack 1");
+    let mut t = held();
+    t.call(|conn, cx| conn.shutdown(cx));
+    t.expect("FP. 301:701 ack 1");
+    let mut t = held();
+    assert_eq!(t.call(|conn, cx| conn.write_urgent(cx, b"")), Ok(0));
+    t.expect_nothing();
+    let byte = [crate::testing::pattern(700)];
+    assert_eq!(t.call(|conn, cx| conn.write_urgent(cx, &byte)), Ok(1));
+    t.expect("UP. 301:702 ack 1 urg 401");
+    let mut t = held();
+    t.recv(". 1:1 ack 301");
+    t.expect("P. 301:701 ack 1");
+}
+
+#[test]
+fn nodelay_sends_every_write() {
+    let mut t = Trace::established(Setup::default().nodelay());
+    for (write, line) in [(10, "P. 1:11"), (20, "P. 11:31"), (1500, ". 31:1031")] {
+        t.write(write);
+        t.expect(line);
+    }
+    t.expect("P. 1031:1531 ack 1");
+    assert_eq!(t.count(Counter::HoldNagle), 0);
+}
+
+#[test]
+fn super_segments() {
+    let mut t = Trace::established(Setup::tso());
+    // The initial window is ten segments: two packets share it.
+    t.write(20_000);
+    t.expect(". 1:5001 ack 1 x5");
+    t.expect(". 5001:10001 ack 1 x5");
+    t.expect_nothing();
+    assert_eq!(t.conn.hold(), Some(Hold::Cwnd));
+    assert_eq!((t.count(Counter::SuperSegs), t.count(Counter::OutSegs)), (2, 12));
+    // Slow start: ten more are opened by the ACK for ten.
+    t.recv(". 1:1 ack 10001");
+    assert_eq!(t.drain().len(), 1);
+}
+
+#[test]
+fn the_largest_packet() {
+    let mut setup = Setup::tso();
+    setup.config.initcwnd = 1000;
+    setup.options.sndbuf = Some(1 << 20);
+    setup.largest = usize::MAX;
+    let mut t = Trace::established(setup.win(65_535));
+    t.write(200_000);
+    let packet = t.expect("P. 1:65001 ack 1 x65");
+    assert!(packet.payload.len() <= MAX_SUPER_SEGMENT);
+    t.expect_nothing();
+    assert_eq!(t.conn.hold(), Some(Hold::SillyWindow));
+}
+
+#[test]
+fn small_writes_merge_into_one_range() {
+    let mut t = Trace::established(Setup::tso());
+    t.write(128);
+    t.expect("P. 1:129 ack 1");
+    for _ in 0..100 {
+        t.write(128);
+    }
+    let mut ranges = 0;
+    while let Some(packet) = t.next() {
+        ranges += packet.payload.parts().len();
+    }
+    assert!(ranges <= 6, "{ranges} ranges for 12,800 bytes");
+}
+
+#[test]
+fn the_window_is_used_in_whole_segments() {
+    let mut t = Trace::established(Setup::tso().win(4500));
+    t.write(8000);
+    t.expect("P. 1:4001 ack 1 x4");
+    t.expect_nothing();
+    assert_eq!(t.conn.hold(), Some(Hold::SillyWindow));
+    assert_eq!(t.conn.poll_timeout(), t.conn.timers.deadline(Timer::Retransmit));
+    t.recv(". 1:1 ack 4001");
+    t.expect("P. 4001:8001 ack 1 x4");
+}
+
+#[test]
+fn a_tiny_window_gets_half_of_itself() {
+    // The peer never offers a segment's worth: half of its window counts as full.
+    let mut t = Trace::established(Setup::default().win(600));
+    t.write(1000);
+    // Half a window without PSH is enough.
+    t.expect("P. 1:301 ack 1");
+    t.expect(". 301:601 ack 1");
+    t.expect_nothing();
+    assert_eq!(t.conn.hold(), Some(Hold::Rwnd));
+    t.recv(". 1:1 ack 601");
+    t.expect("P. 601:901 ack 1");
+    t.expect("P. 901:1001 ack 1");
+}
+
+/// Everything sent is acknowledged and the peer has closed its window; 1000 bytes wait.
+fn closed_window() -> Trace {
+    let mut t = Trace::established(Setup::default());
+    t.write(1000);
+    t.expect("P. 1:1001 ack 1");
+    t.recv(". 1:1 ack 1001 win 0");
+    t.write(1000);
+    t.expect_nothing();
+    assert_eq!(t.conn.hold(), Some(Hold::Rwnd));
+    t
+}
+
+#[test]
+fn a_closed_window_is_probed_with_backoff() {
+    let mut t = closed_window();
+    let mut times = Vec::new();
+    for _ in 0..6 {
+        times.push(t.sleep());
+        let probe = t.expect(". 1000:1000 ack 1");
+        assert_eq!((probe.kind, probe.serial), (SendKind::WindowProbe, None));
+        t.expect_nothing();
+        t.recv(". 1:1 ack 1001 win 0");
+        t.expect_nothing();
+    }
+    let gaps: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps.windows(2).all(|pair| pair[1] == 2 * pair[0]), "{times:?}");
+    assert_eq!(t.count(Counter::TcpWinProbe), 6);
+    // The window opens after more than ten seconds.
+    assert!(times[5] > 10_000);
+    t.recv(". 1:1 ack 1001 win 60000");
+    t.expect("P. 1001:2001 ack 1");
+    assert!(!t.conn.timers.is_armed(Timer::Persist));
+    // The next timeout is the normal one again.
+    let rto = t.conn.recovery.rto(&t.config);
+    assert_eq!(t.conn.poll_timeout(), Some(t.now + rto));
+    assert!(rto < Duration::from_secs(2));
+}
+
+#[test]
+fn a_lost_window_update_does_not_stall() {
+    let mut t = closed_window();
+    // The peer's update is lost; its answer to our probe says the same.
+    t.sleep();
+    t.expect(". 1000:1000 ack 1");
+    t.recv(". 1:1 ack 1001 win 60000");
+    t.expect("P. 1001:2001 ack 1");
+    t.recv(". 1:1 ack 2001");
+    assert_eq!(t.conn.poll_timeout(), None);
+}
+
+#[test]
+fn answered_probes_never_give_up_and_unanswered_ones_do() {
+    let mut t = closed_window();
+    for _ in 0..100 {
+        t.sleep();
+        t.expect(". 1000:1000 ack 1");
+        t.recv(". 1:1 ack 1001 win 0");
+    }
+    assert_eq!(t.conn.state(), State::Established);
+    let mut t = closed_window();
+    for _ in 0..15 {
+        t.sleep();
+        t.expect(". 1000:1000 ack 1");
+    }
+    t.sleep();
+    assert_eq!(t.conn.error(), Some(ConnectionError::TimedOut));
+    t.expect("R. 1001:1001 ack 1");
+}
+
+#[test]
+fn the_user_timeout_bounds_a_closed_window() {
+    let mut setup = Setup::default();
+    setup.options.user_timeout = Some(Duration::from_secs(10));
+    let mut t = Trace::established(setup);
+    t.recv(". 1:1 ack 1 win 0");
+    t.write(10);
+    t.expect_nothing();
+    for _ in 0..50 {
+        let now = t.sleep();
+        if t.conn.state() == State::Closed {
+            assert_eq!(now, 10_000);
+            assert_eq!(t.conn.error(), Some(ConnectionError::TimedOut));
+            return;
+        }
+        let _ = t.drain();
+        t.recv(". 1:1 ack 1 win 0");
+    }
+    panic!("never given up");
+}
+
+#[test]
+fn an_orphan_does_not_probe_for_ever() {
+    let mut t = closed_window();
+    t.call(|conn, cx| conn.close(cx));
+    for _ in 0..20 {
+        t.sleep();
+        if t.conn.state() == State::Closed {
+            return;
+        }
+        let _ = t.drain();
+        t.recv(". 1:1 ack 1001 win 0");
+    }
+    panic!("never given up");
+}
+
+#[test]
+fn a_silly_window_is_used_when_the_timer_fires() {
+    let mut t = closed_window();
+    t.recv(". 1:1 ack 1001 win 100");
+    t.expect_nothing();
+    assert_eq!(t.conn.hold(), Some(Hold::SillyWindow));
+    t.sleep();
+    t.expect(". 1001:1101 ack 1");
+    t.expect_nothing();
+    t.recv(". 1:1 ack 1101 win 60000");
+    t.expect("P. 1101:2001 ack 1");
+}
+
+#[test]
+fn a_fin_needs_room_in_the_window() {
+    let mut t = Trace::established(Setup::default().win(1000));
+    t.write(1000);
+    t.call(|conn, cx| conn.shutdown(cx));
+    t.expect("P. 1:501 ack 1");
+    t.expect("P. 501:1001 ack 1");
+    t.expect_nothing();
+    assert_eq!(t.conn.hold(), Some(Hold::Rwnd));
+    t.recv(". 1:1 ack 1001 win 0");
+    t.expect_nothing();
+    t.sleep();
+    t.expect(". 1000:1000 ack 1");
+    t.recv(". 1:1 ack 1001 win 1");
+    t.expect("F. 1001:1001 ack 1");
+}
+
+#[test]
+fn a_shrunken_window_moves_the_number_of_pure_acks() {
+    let mut t = Trace::established(Setup::default());
+    t.write(4000);
+    assert_eq!(t.drain().len(), 4);
+    t.recv(". 1:1 ack 1001 win 1000");
+    t.recv("P. 1:11 ack 1001");
+    t.expect(". 2001:2001 ack 11");
+}
+
+#[test]
+fn fin_rides_on_the_last_data() {
+    let mut t = Trace::established(Setup::tso());
+    t.write(2500);
+    t.call(|conn, cx| conn.shutdown(cx));
+    t.expect("FP. 1:2501 ack 1 x3");
+    t.expect_nothing();
+    let mut t = Trace::fin_wait_1(Setup::default());
+    t.recv(". 1:1 ack 2");
+    assert_eq!(t.conn.state(), State::FinWait2);
+    let mut t = Trace::close_wait(Setup::default());
+    t.write(10);
+    t.call(|conn, cx| conn.close(cx));
+    t.expect("FP. 1:11 ack 2");
+    t.recv(". 2:2 ack 12");
+    assert_eq!(t.conn.state(), State::Closed);
+}
+
+#[test]
+fn urgent_data_is_cut_to_single_segments() {
+    let mut t = Trace::established(Setup::tso());
+    t.write(2500);
+    let byte = [crate::testing::pattern(2500)];
+    assert_eq!(t.call(|conn, cx| conn.write_urgent(cx, &byte)), Ok(1));
+    t.expect("U. 1:1001 ack 1 urg 2501");
+    t.expect("U. 1001:2001 ack 1 urg 1501");
+    t.expect("UP. 2001:2502 ack 1 urg 501");
+    t.recv(". 1:1 ack 2502");
+    t.write_more(2501, 10);
+    t.expect("P. 2502:2512 ack 1");
+}
+
+impl Trace {
+    /// Writes on behind `offset`, where another call than `write` has written.
+    fn write_more(&mut self, offset: usize, len: usize) {
+        let data: Vec<u8> = (offset..offset + len).map(crate::testing::pattern).collect();
+        assert_eq!(self.call(|conn, cx| conn.write(cx, &data)), Ok(len));
+    }
+}
+
+#[test]
+fn an_urgent_byte_is_told_of_into_a_closed_window() {
+    let mut t = closed_window();
+    let byte = [crate::testing::pattern(2000)];
+    assert_eq!(t.call(|conn, cx| conn.write_urgent(cx, &byte)), Ok(1));
+    t.expect_nothing();
+    t.sleep();
+    t.expect("U. 1000:1000 ack 1 urg 1002");
+}
+
+#[test]
+fn data_takes_the_acknowledgement_along() {
+    let mut t = Trace::established(Setup::default());
+    t.recv("P. 1:101 ack 1");
+    t.write(10);
+    t.expect("P. 1:11 ack 101");
+    t.expect_nothing();
+    assert_eq!(t.count(Counter::AcksSent), 1, "only that of the handshake");
+}
+
+#[test]
+fn duplicate_acks_leave_one_by_one_before_data() {
+    let mut t = Trace::established(Setup::default());
+    t.write(10);
+    t.recv("P. 101:201 ack 1");
+    t.recv("P. 201:301 ack 1");
+    t.expect(". 1:1 ack 1 sack 101:301");
+    t.expect(". 1:1 ack 1 sack 101:301");
+    // A small packet has room for the blocks, too.
+    t.expect("P. 1:11 ack 1 sack 101:301");
+    t.expect_nothing();
+}
+
+#[test]
+fn retransmissions_are_super_segments_and_wait_for_what_is_below() {
+    let mut t = Trace::established(Setup::tso());
+    t.below = Below::default();
+    t.write(5000);
+    let packet = t.expect("P. 1:5001 ack 1 x5");
+    assert_eq!(packet.serial, Some(Serial(1)));
+    t.below = Below { bytes: 5000, completed: Serial(0) };
+    t.sleep();
+    t.expect_nothing();
+    assert_eq!(t.count(Counter::TcpSpuriousRtxHostQueues), 1);
+    t.below = Below { bytes: 0, completed: Serial(1) };
+    t.sleep();
+    // After a timeout the window is one segment; then slow start goes on with larger ones.
+    let packet = t.expect(". 1:1001 ack 1");
+    assert_eq!((packet.kind, packet.serial), (SendKind::Retransmit, Some(Serial(2))));
+    t.expect_nothing();
+    t.below.completed = Serial(u64::MAX);
+    t.recv(". 1:1 ack 1001");
+    t.expect(". 1001:3001 ack 1 x2");
+    t.expect_nothing();
+    assert_eq!(t.count(Counter::RetransSegs), 3);
+}
+
+#[test]
+fn limited_transmit() {
+    let mut t = Trace::established(Setup::default().nodelay());
+    t.write(12_000);
+    assert_eq!(t.drain().len(), 10);
+    t.recv(". 1:1 ack 1 sack 1001:2001");
+    t.expect(". 10001:11001 ack 1");
+    t.expect_nothing();
+    t.recv(". 1:1 ack 1 sack 1001:3001");
+    t.expect("P. 11001:12001 ack 1");
+    t.recv(". 1:1 ack 1 sack 1001:4001");
+    assert_eq!(t.expect(". 1:1001 ack 1").kind, SendKind::Retransmit);
+}
+
+#[test]
+fn a_lower_mtu_changes_the_cut_of_what_waits() {
+    let mut t = Trace::established(Setup { mss: 1460, ..Setup::tso() });
+    t.write(20_000);
+    let first = t.next().expect("the window is open");
+    assert_eq!(first.segment_size, 1460);
+    t.call(|conn, cx| conn.handle_path_event(cx, PathEvent::Mtu(1000)));
+    let resent = t.next().expect("what was too big leaves again");
+    assert_eq!((resent.kind, resent.segment_size), (SendKind::Retransmit, 960));
+}
+
+#[test]
+fn resets() {
+    let mut t = Trace::established(Setup::default());
+    t.write(100);
+    t.expect("P. 1:101 ack 1");
+    t.call(|conn, cx| conn.abort(cx));
+    let packet = t.expect("R. 101:101 ack 1 win 0");
+    assert_eq!((packet.kind, packet.serial), (SendKind::Rst, None));
+    t.expect_nothing();
+    assert_eq!(t.count(Counter::OutRsts), 1);
+    // An ACK of nothing in SYN-SENT.
+    let mut t = Trace::syn_sent(Setup::default());
+    t.recv(". 1:1 ack 7");
+    let packet = t.expect("R 7:7");
+    assert_eq!(packet.repr.flags, TcpFlags::RST);
+}
+
+#[test]
+fn keepalive_probes() {
+    let mut setup = Setup::default();
+    setup.options.keepalive = true;
+    let mut t = Trace::established(setup);
+    t.sleep();
+    let probe = t.expect(". 0:0 ack 1");
+    assert_eq!(probe.kind, SendKind::Keepalive);
+    t.expect_nothing();
+}
+
+/// Steps of the random walk below.
+#[derive(Clone, Debug)]
+enum Step {
+    Write(usize),
+    /// The peer acknowledges this share of what is in flight, in percent.
+    Ack(u32),
+    /// Time passes.
+    Wait(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (1_usize..4000).prop_map(Step::Write),
+        3 => (0_u32..=100).prop_map(Step::Ack),
+        1 => (1_u64..50).prop_map(Step::Wait),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+proptest! {
+    /// The property of the default tail policy: without NODELAY at most one segment that is not
+    /// full is unacknowledged, each ends where written data ended, and nothing waits when none is.
+    #[test]
+    fn at_most_one_small_segment_is_unacknowledged(steps in steps(), tso in any::<bool>()) {
+        let mut setup = if tso { Setup::tso() } else { Setup::default() };
+        setup.options.sndbuf = Some(1 << 20);
+        let mut t = Trace::established(setup);
+        let (mut written, mut una) = (0_usize, 1_u32);
+        let mut small: Option<u32> = None;
+        let mut millis = 0;
+        for step in steps {
+            match step {
+                Step::Write(len) => {
+                    t.write(len);
+                    written += len;
+                }
+                Step::Ack(percent) => {
+                    let flight = t.conn.snd.max.since(t.conn.snd.una);
+                    una += flight * percent / 100;
+                    t.recv(&std::format!(". 1:1 ack {una}"));
+                }
+                Step::Wait(more) => {
+                    millis += more;
+                    t.at(millis);
+                }
+            }
+            small = small.filter(|&end| una < end);
+            while let Some(packet) = t.next() {
+                if packet.kind != SendKind::New {
+                    continue;
+                }
+                let end = packet.repr.seq.since(crate::testing::ISS) + packet.payload.len() as u32;
+                if packet.payload.len() % 1000 != 0 {
+                    prop_assert_eq!(small, None, "two small segments in flight");
+                    prop_assert_eq!(end as usize, written + 1, "it ends where a write ended");
+                    small = Some(end);
+                }
+            }
+            if small.is_none() && t.conn.hold() != Some(Hold::Cwnd) {
+                prop_assert_eq!(t.conn.unsent_len(), 0, "held without a reason");
+            }
+        }
+    }
+}
+
+#[test]
+fn transfers_end_on_every_path() {
+    let base = Plan { bytes: [300_000, 200_000], ..Plan::default() };
+    let lossy = Plan { loss: 3, reorder: 5, duplicate: 2, ..base.clone() };
+    let held = Duration::from_millis(2);
+    let cases = [
+        ("clean", base.clone()),
+        ("lossy", lossy.clone()),
+        ("no super-segments", Plan { largest: 0, ..lossy.clone() }),
+        ("packets stay below for a while", Plan { below: held, ..lossy.clone() }),
+        ("small writes", Plan { write: 200, ..lossy.clone() }),
+        ("slow readers", Plan { read: 5000, read_pause: Duration::from_millis(30), ..lossy }),
+    ];
+    for (name, plan) in cases {
+        for seed in 1..6 {
+            std::println!("{name}, seed {seed}");
+            Pair::open(Plan { seed, ..plan.clone() }).run(HOUR);
+        }
+    }
+}
+
+#[test]
+fn megabytes() {
+    let plan = Plan { bytes: [8_000_000, 3_000_000], ..Plan::default() };
+    let mut pair = Pair::open(plan.clone());
+    pair.run(HOUR);
+    assert_eq!(pair.count(Counter::RetransSegs), 0);
+    assert!(pair.count(Counter::SuperSegs) > 100);
+    Pair::open(Plan { loss: 1, reorder: 1, duplicate: 1, ..plan }).run(HOUR);
+}
+
+#[test]
+fn half_close() {
+    // The client has nothing to say; the server answers after it has read the FIN, and before.
+    for bytes in [[0, 100_000], [100_000, 0], [0, 0]] {
+        Pair::open(Plan { bytes, ..Plan::default() }).run(HOUR);
+    }
+}
+
+#[test]
+fn tiny_windows() {
+    for rcvbuf in [300, 700, 1500, 4000] {
+        let options = Options { rcvbuf: Some(rcvbuf), ..Options::default() };
+        let plan = Plan { bytes: [20_000, 20_000], options, loss: 2, ..Plan::default() };
+        for seed in 1..4 {
+            Pair::open(Plan { seed, ..plan.clone() }).run(24 * HOUR);
+        }
+    }
+}
+
+#[test]
+fn every_mss() {
+    for mtu in [100, 296, 576, 1280, 1500, 9000, 65_535] {
+        for largest in [0, 65_000] {
+            let bytes = [200_000, 100_000];
+            let plan =
+                Plan { mtu, largest: largest.max(usize::from(mtu)), bytes, ..Plan::default() };
+            Pair::open(Plan { loss: 1, seed: u64::from(mtu), ..plan }).run(24 * HOUR);
+        }
+    }
+    let options = Options { maxseg: Some(48), ..Options::default() };
+    Pair::open(Plan { options, bytes: [20_000, 0], ..Plan::default() }).run(24 * HOUR);
+}
+
+#[test]
+fn the_mtu_falls_in_mid_flight() {
+    for seed in 1..10 {
+        let plan = Plan { mtu: 9000, bytes: [500_000, 500_000], seed, ..Plan::default() };
+        let mut pair = Pair::open(plan);
+        for _ in 0..20 * seed {
+            pair.step();
+        }
+        pair.lower_mtu(1280);
+        pair.run(HOUR);
+    }
+}
+
+#[test]
+fn settings_of_all_kinds() {
+    for seed in 1..40_u64 {
+        let config = Config {
+            tcp_sack: !seed.is_multiple_of(2),
+            tcp_timestamps: !seed.is_multiple_of(3),
+            tcp_window_scaling: !seed.is_multiple_of(5),
+            ..Config::default()
+        };
+        let options = Options {
+            nodelay: seed.is_multiple_of(7),
+            sndbuf: seed.is_multiple_of(4).then_some(3000),
+            notsent_lowat: seed.is_multiple_of(6).then_some(2000),
+            ..Options::default()
+        };
+        let plan = Plan { config, options, loss: seed % 6, reorder: seed % 9, ..Plan::default() };
+        let bytes = [100_000, 60_000];
+        Pair::open(Plan { bytes, write: 1 + (seed as usize * 997) % 9000, seed, ..plan })
+            .run(24 * HOUR);
+    }
+}

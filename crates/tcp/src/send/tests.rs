@@ -1,0 +1,107 @@
+//! What writers see.
+
+use crate::config::SetOption;
+use crate::event::{ConnectionError, Events, WriteError};
+use crate::testing::{Setup, Trace};
+
+fn write(t: &mut Trace, len: usize) -> Result<usize, WriteError> {
+    let data = std::vec![0; len];
+    t.call(|conn, cx| conn.write(cx, &data))
+}
+
+#[test]
+fn writes_are_partial_and_then_block() {
+    let mut t = Trace::established(Setup::default());
+    t.call(|conn, cx| conn.set_option(cx, SetOption::SndBuf(5000)));
+    assert_eq!(write(&mut t, 3000), Ok(3000));
+    assert_eq!(write(&mut t, 3000), Ok(2000));
+    assert_eq!(write(&mut t, 3000), Err(WriteError::WouldBlock));
+    assert_eq!(write(&mut t, 0), Ok(0));
+    assert_eq!(t.conn.send_queue_len(), 5000);
+}
+
+#[test]
+fn a_writer_waits_for_a_third_of_the_buffer() {
+    let mut t = Trace::established(Setup::default());
+    t.call(|conn, cx| conn.set_option(cx, SetOption::SndBuf(6000)));
+    t.write(6000);
+    assert_eq!(t.drain().len(), 6);
+    let config = t.config.clone();
+    for (ack, room, woken) in [(1001, 0, false), (2001, 2000, true), (3001, 3000, false)] {
+        t.recv(&std::format!(". 1:1 ack {ack}"));
+        assert_eq!(t.conn.writable(&config), room, "{ack}");
+        assert_eq!(t.conn.poll_event().contains(Events::WRITABLE), woken, "{ack}");
+    }
+}
+
+#[test]
+fn the_low_water_mark_for_unsent_bytes() {
+    let mut t = Trace::established(Setup::default());
+    t.call(|conn, cx| conn.set_option(cx, SetOption::NotsentLowat(4000)));
+    t.write(10_000 - 6000);
+    assert_eq!(t.drain().len(), 4);
+    t.write(4000);
+    assert_eq!(t.drain().len(), 4);
+    // Two segments more fit the congestion window.
+    t.write(4000);
+    assert_eq!(t.drain().len(), 2);
+    assert_eq!(write(&mut t, 9000), Ok(2000));
+    assert_eq!(write(&mut t, 1), Err(WriteError::WouldBlock));
+    let _ = t.conn.poll_event();
+    // What leaves after the ACK makes room.
+    t.recv(". 1:1 ack 4001");
+    assert!(!t.drain_any().is_empty());
+    assert!(t.conn.poll_event().contains(Events::WRITABLE));
+}
+
+impl Trace {
+    /// Everything that leaves, whatever its bytes.
+    fn drain_any(&mut self) -> std::vec::Vec<usize> {
+        let mut all = std::vec::Vec::new();
+        while let Some(packet) = self.call(|conn, cx| conn.poll_transmit(cx)) {
+            all.push(packet.payload.len());
+        }
+        all
+    }
+}
+
+#[test]
+fn the_buffer_follows_the_congestion_window() {
+    let mut t = Trace::established(Setup::default());
+    // Ten segments of 1000 bytes, which Linux counts as 2304 each, twice.
+    assert_eq!(write(&mut t, 1 << 20), Ok(2 * 10 * 2304));
+    assert_eq!(t.conn.info(t.now).sndbuf, 46_080);
+    let _ = t.drain_any();
+    t.recv(". 1:1 ack 10001");
+    let _ = t.drain_any();
+    assert!(write(&mut t, 1 << 20).is_ok());
+    assert!(t.conn.info(t.now).sndbuf > 80_000);
+}
+
+#[test]
+fn writes_in_the_wrong_state() {
+    let mut t = Trace::syn_sent(Setup::default());
+    assert_eq!(write(&mut t, 1), Err(WriteError::WouldBlock));
+    let mut t = Trace::fin_wait_1(Setup::default());
+    assert_eq!(write(&mut t, 1), Err(WriteError::Closed));
+    let mut t = Trace::close_wait(Setup::default());
+    assert_eq!(write(&mut t, 1), Ok(1));
+    let mut t = Trace::established(Setup::default());
+    t.recv("R 1:1");
+    assert_eq!(write(&mut t, 1), Err(WriteError::Failed(ConnectionError::Reset)));
+    assert_eq!(write(&mut t, 1), Err(WriteError::Closed), "reported once");
+}
+
+#[test]
+fn an_idle_connection_holds_no_chunk() {
+    let mut t = Trace::established(Setup::tso());
+    for round in 0..20 {
+        t.write(5000);
+        let _ = t.drain();
+        t.recv(&std::format!(". 1:1 ack {}", 5000 * (round + 1) + 1));
+        t.expect_nothing();
+        assert_eq!(t.pool.stats().in_use_bytes, 0, "round {round}");
+    }
+    assert!(t.pool.stats().allocations < 5, "chunks are used again");
+    assert!(t.conn.memory_bytes() < 4096, "{}", t.conn.memory_bytes());
+}

@@ -1,0 +1,376 @@
+//! The language of the tests: traces of one connection, and two connections on a virtual path.
+//!
+//! A [`Trace`] has one connection under test; the other end is played by lines that read like
+//! tcpdump's, with sequence numbers relative to the initial ones:
+//!
+//! ```text
+//! let mut t = Trace::established(Setup::default());
+//! t.write(500);
+//! t.expect("P. 1:501 ack 1");
+//! t.at(40);
+//! t.recv(". 1:1 ack 501 win 5000");
+//! t.expect_nothing();
+//! ```
+//!
+//! A line is: flags (`S F R P U`, `.` for ACK, `-` for none), `start:end` of the data, then any of
+//! `ack N`, `win N`, `urg N`, `sack A:B`, and, for what is expected, `xN` (the number of wire
+//! segments). `win` is in bytes as the field says it. What an expectation does not name is not
+//! compared, but for the segment count, which is 1 unless named.
+//!
+//! [`pair::Pair`] joins two connections.
+
+pub(crate) mod pair;
+
+use std::format;
+use std::string::{String, ToString};
+use std::vec::Vec;
+
+use plimsoll_buf::Pool;
+use plimsoll_wire::SeqNum;
+use plimsoll_wire::tcp::{SackBlock, TcpFlags, TcpRepr};
+
+use crate::config::{Config, Options};
+use crate::connection::{Connection, Context, OpenParams};
+use crate::counters::{Counter, Counters};
+use crate::segment::{Below, Ecn, Segment, Serial, Transmit};
+use crate::state::State;
+use crate::time::{Duration, Instant};
+
+/// Our initial number and the peer's; both wrap within a test.
+pub(crate) const ISS: SeqNum = SeqNum(u32::MAX - 700);
+pub(crate) const IRS: SeqNum = SeqNum(u32::MAX - 300);
+
+/// How a trace begins.
+#[derive(Clone)]
+pub(crate) struct Setup {
+    pub(crate) config: Config,
+    pub(crate) options: Options,
+    /// The MSS that the peer announces.
+    pub(crate) mss: u16,
+    /// The window of the peer's first segments.
+    pub(crate) win: u16,
+    /// Largest packet handed down.
+    pub(crate) largest: usize,
+    pub(crate) mtu: u16,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup {
+            config: Config {
+                tcp_timestamps: false,
+                tcp_window_scaling: false,
+                ..Config::default()
+            },
+            options: Options::default(),
+            mss: 1000,
+            win: 60_000,
+            largest: 0,
+            mtu: 1500,
+        }
+    }
+}
+
+impl Setup {
+    /// With super-segments.
+    pub(crate) fn tso() -> Setup {
+        Setup { largest: 65_000, ..Setup::default() }
+    }
+
+    pub(crate) fn nodelay(mut self) -> Setup {
+        self.options.nodelay = true;
+        self
+    }
+
+    pub(crate) fn win(mut self, win: u16) -> Setup {
+        self.win = win;
+        self
+    }
+
+    fn params(&self, pool: &Pool) -> OpenParams {
+        OpenParams {
+            local_port: 1000,
+            remote_port: 2000,
+            iss: ISS,
+            ts_offset: 0,
+            seed: 1,
+            mtu: self.mtu,
+            ip_header_len: 20,
+            max_super_segment: self.largest,
+            options: self.options.clone(),
+            pool: pool.clone(),
+        }
+    }
+}
+
+/// One line, parsed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Line {
+    flags: TcpFlags,
+    start: u32,
+    end: u32,
+    ack: Option<u32>,
+    win: Option<u16>,
+    urg: Option<u16>,
+    sack: Vec<(u32, u32)>,
+    segs: u16,
+}
+
+fn number(word: Option<&str>) -> u32 {
+    word.and_then(|word| word.parse().ok()).expect("a number")
+}
+
+fn range(word: Option<&str>) -> (u32, u32) {
+    let (left, right) = word.and_then(|word| word.split_once(':')).expect("start:end");
+    (number(Some(left)), number(Some(right)))
+}
+
+impl Line {
+    fn parse(text: &str) -> Line {
+        let mut words = text.split_whitespace();
+        let mut line = Line { segs: 1, ..Line::default() };
+        for letter in words.next().expect("flags").chars() {
+            line.flags |= match letter {
+                'S' => TcpFlags::SYN,
+                'F' => TcpFlags::FIN,
+                'R' => TcpFlags::RST,
+                'P' => TcpFlags::PSH,
+                'U' => TcpFlags::URG,
+                '.' => TcpFlags::ACK,
+                '-' => TcpFlags::default(),
+                other => panic!("no flag {other}"),
+            };
+        }
+        (line.start, line.end) = range(words.next());
+        while let Some(word) = words.next() {
+            match word {
+                "ack" => line.ack = Some(number(words.next())),
+                "win" => line.win = Some(number(words.next()) as u16),
+                "urg" => line.urg = Some(number(words.next()) as u16),
+                "sack" => line.sack.push(range(words.next())),
+                other => line.segs = number(other.strip_prefix('x')) as u16,
+            }
+        }
+        line
+    }
+}
+
+/// A packet as a line.
+pub(crate) fn show(packet: &Transmit) -> String {
+    let repr = &packet.repr;
+    let mut text = String::new();
+    let letters = [
+        (TcpFlags::SYN, 'S'),
+        (TcpFlags::FIN, 'F'),
+        (TcpFlags::RST, 'R'),
+        (TcpFlags::PSH, 'P'),
+        (TcpFlags::URG, 'U'),
+        (TcpFlags::ACK, '.'),
+    ];
+    for (flag, letter) in letters {
+        if repr.flags.contains(flag) {
+            text.push(letter);
+        }
+    }
+    let start = repr.seq.since(ISS);
+    text += &format!(" {start}:{}", start.wrapping_add(packet.payload.len() as u32));
+    if repr.flags.contains(TcpFlags::ACK) {
+        text += &format!(" ack {}", repr.ack.since(IRS));
+    }
+    text += &format!(" win {}", repr.window);
+    if repr.flags.contains(TcpFlags::URG) {
+        text += &format!(" urg {}", repr.urgent);
+    }
+    for block in &repr.options.sack {
+        text += &format!(" sack {}:{}", block.left.since(IRS), block.right.since(IRS));
+    }
+    if packet.segs > 1 {
+        text += &format!(" x{}", packet.segs);
+    }
+    text
+}
+
+/// One connection, and what is around it.
+pub(crate) struct Trace {
+    pub(crate) conn: Connection,
+    pub(crate) config: Config,
+    pub(crate) counters: Counters,
+    pub(crate) now: Instant,
+    pub(crate) pool: Pool,
+    /// What lies below; everything is completed at once unless a test says otherwise.
+    pub(crate) below: Below,
+    started: Instant,
+    window: u16,
+    /// Bytes written so far: the stream is a pattern of its offsets.
+    written: usize,
+}
+
+/// The byte at `offset` of every stream in the tests.
+pub(crate) fn pattern(offset: usize) -> u8 {
+    (offset.wrapping_mul(31) ^ (offset >> 8)) as u8
+}
+
+impl Trace {
+    fn open(setup: Setup) -> Trace {
+        let counters = Counters::new();
+        let now = Instant::from_millis(1000);
+        let pool = Pool::new();
+        let below = Below { bytes: 0, completed: Serial(u64::MAX) };
+        let cx = Context { now, below, config: &setup.config, counters: &counters };
+        let conn = Connection::connect(&cx, setup.params(&pool));
+        let (config, window) = (setup.config, setup.win);
+        Trace { conn, config, counters, now, pool, below, started: now, window, written: 0 }
+    }
+
+    /// In SYN-SENT; the SYN has left.
+    pub(crate) fn syn_sent(setup: Setup) -> Trace {
+        let mut trace = Trace::open(setup);
+        trace.expect("S 0:0");
+        trace
+    }
+
+    /// In ESTABLISHED; the handshake is over.
+    pub(crate) fn established(setup: Setup) -> Trace {
+        let mss = setup.mss;
+        let mut trace = Trace::syn_sent(setup);
+        let mut repr = trace.repr(&Line::parse("S. 0:0 ack 1"));
+        repr.options.mss = Some(mss);
+        repr.options.sack_permitted = true;
+        trace.input(repr, &[]);
+        trace.expect(". 1:1 ack 1");
+        assert_eq!(trace.conn.state(), State::Established);
+        let _ = trace.conn.poll_event();
+        trace
+    }
+
+    /// In FIN-WAIT-1: we have shut down, and our FIN (number 1) has left.
+    pub(crate) fn fin_wait_1(setup: Setup) -> Trace {
+        let mut trace = Trace::established(setup);
+        trace.call(|conn, cx| conn.shutdown(cx));
+        trace.expect("F. 1:1 ack 1");
+        trace
+    }
+
+    /// In CLOSE-WAIT: the peer has shut down.
+    pub(crate) fn close_wait(setup: Setup) -> Trace {
+        let mut trace = Trace::established(setup);
+        trace.recv("F. 1:1 ack 1");
+        trace.expect(". 1:1 ack 2");
+        trace
+    }
+
+    pub(crate) fn call<T>(&mut self, call: impl FnOnce(&mut Connection, &Context) -> T) -> T {
+        let cx = Context {
+            now: self.now,
+            below: self.below,
+            config: &self.config,
+            counters: &self.counters,
+        };
+        call(&mut self.conn, &cx)
+    }
+
+    fn repr(&mut self, line: &Line) -> TcpRepr {
+        self.window = line.win.unwrap_or(self.window);
+        let mut repr = TcpRepr {
+            src_port: 2000,
+            dst_port: 1000,
+            seq: IRS + line.start,
+            ack: line.ack.map_or(SeqNum(0), |ack| ISS + ack),
+            flags: line.flags,
+            window: self.window,
+            urgent: line.urg.unwrap_or(0),
+            ..TcpRepr::default()
+        };
+        for &(left, right) in &line.sack {
+            repr.options.sack.push(SackBlock { left: ISS + left, right: ISS + right });
+        }
+        repr
+    }
+
+    fn input(&mut self, repr: TcpRepr, data: &[u8]) {
+        let payload = self.pool.copy_from(data).into();
+        let seg = Segment { repr, payload, segs: 1, ecn: Ecn::NotEct };
+        self.call(|conn, cx| conn.handle_segment(cx, seg));
+    }
+
+    /// The peer sends a segment. The window is the last one named unless the line names one.
+    pub(crate) fn recv(&mut self, line: &str) {
+        let line = Line::parse(line);
+        let repr = self.repr(&line);
+        let data: Vec<u8> = (line.start..line.end).map(|at| pattern(at as usize)).collect();
+        self.input(repr, &data);
+    }
+
+    /// The application writes the next `len` bytes of the stream and all are taken.
+    #[track_caller]
+    pub(crate) fn write(&mut self, len: usize) {
+        let data: Vec<u8> = (self.written..self.written + len).map(pattern).collect();
+        assert_eq!(self.call(|conn, cx| conn.write(cx, &data)), Ok(len));
+        self.written += len;
+    }
+
+    /// The next packet, if one leaves. Its bytes are those that were written.
+    pub(crate) fn next(&mut self) -> Option<Transmit> {
+        let packet = self.call(|conn, cx| conn.poll_transmit(cx))?;
+        let start = packet.repr.seq.since(ISS + 1) as usize;
+        let mut at = start;
+        for part in packet.payload.parts() {
+            for &byte in part.iter() {
+                assert_eq!(byte, pattern(at), "byte {at} of {}", show(&packet));
+                at += 1;
+            }
+        }
+        Some(packet)
+    }
+
+    /// The next packet is this one.
+    #[track_caller]
+    pub(crate) fn expect(&mut self, line: &str) -> Transmit {
+        let want = Line::parse(line);
+        let Some(packet) = self.next() else { panic!("nothing left, expected {line}") };
+        let mut got = Line::parse(&show(&packet));
+        got.ack = want.ack.and(got.ack);
+        got.win = want.win.and(got.win);
+        got.urg = want.urg.and(got.urg);
+        assert_eq!(got, want, "{} left, expected {line}", show(&packet));
+        packet
+    }
+
+    /// Nothing leaves now.
+    #[track_caller]
+    pub(crate) fn expect_nothing(&mut self) {
+        let packet = self.next();
+        assert!(packet.is_none(), "left: {}", packet.as_ref().map(show).unwrap_or_default());
+    }
+
+    /// Everything that leaves now, as lines.
+    pub(crate) fn drain(&mut self) -> Vec<String> {
+        let mut all = Vec::new();
+        while let Some(packet) = self.next() {
+            all.push(show(&packet).to_string());
+            assert!(all.len() < 10_000, "output never ends");
+        }
+        all
+    }
+
+    /// It is `millis` after the start; timers on the way have fired.
+    #[track_caller]
+    pub(crate) fn at(&mut self, millis: u64) {
+        let then = self.started + Duration::from_millis(millis);
+        assert!(self.now <= then, "time does not run backwards");
+        self.now = then;
+        self.call(|conn, cx| conn.handle_timeout(cx));
+    }
+
+    /// Sleeps until the next deadline and returns the milliseconds since the start.
+    #[track_caller]
+    pub(crate) fn sleep(&mut self) -> u64 {
+        self.now = self.conn.poll_timeout().expect("something is awaited");
+        self.call(|conn, cx| conn.handle_timeout(cx));
+        self.now.since(self.started).as_millis() as u64
+    }
+
+    pub(crate) fn count(&self, counter: Counter) -> u64 {
+        self.counters.get(counter)
+    }
+}
