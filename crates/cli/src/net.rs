@@ -35,7 +35,7 @@ pub(crate) fn tun_stack(args: &StackArgs, thread: bool) -> anyhow::Result<Stack>
     if args.address.is_empty() {
         return Err(usage("--address is missing: give the stack one, as in 10.9.0.2/24"));
     }
-    let device = open_tun(&name.0, args.offload)?;
+    let device = open_tun(&name.0, args)?;
     let mut builder = Stack::builder().device(device);
     for cidr in &args.address {
         builder = builder.address(format!("{}/{}", cidr.address, cidr.prefix));
@@ -43,20 +43,23 @@ pub(crate) fn tun_stack(args: &StackArgs, thread: bool) -> anyhow::Result<Stack>
     finish(builder, args, args.pcap.clone(), args.fault, thread)
 }
 
-fn open_tun(name: &str, offload: Offload) -> anyhow::Result<Device> {
-    let offloads = match offload {
+/// Opens the device. Setting its MTU and bringing it up needs privilege; without it the device is
+/// taken as it is.
+fn open_tun(name: &str, args: &StackArgs) -> anyhow::Result<Device> {
+    let offloads = match args.offload {
         Offload::Auto => device::tun::Offloads::Auto,
         Offload::Off => device::tun::Offloads::Off,
     };
-    let config = device::tun::TunConfig { name: name.to_owned(), offloads, ..Default::default() };
-    device::tun::open(config).map_err(|error| {
-        let hint = format!(
-            "run it as root, or let root make the device for this user with \
-             'ip tuntap add dev {name} mode tun vnet_hdr user $USER' and bring it up with \
-             'ip link set {name} up'"
-        );
-        anyhow!("cannot open tun device {name}: {error}; {hint}")
-    })
+    let config = |mtu, up| device::tun::TunConfig { name: name.to_owned(), offloads, mtu, up };
+    device::tun::open(config(args.mtu, true))
+        .or_else(|_| device::tun::open(config(None, false)))
+        .map_err(|error| {
+            let make = format!(
+                "as root, 'ip tuntap add dev {name} mode tun vnet_hdr user $USER' and \
+                 'ip link set {name} up' make the device for a user"
+            );
+            anyhow!("cannot open tun device {name}: {error} ({make})")
+        })
 }
 
 /// The two stacks of a workload in this process, client first.

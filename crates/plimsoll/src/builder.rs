@@ -1,7 +1,6 @@
 //! How a stack is put together.
 
 use std::fs::File;
-use std::io::BufWriter;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -201,12 +200,21 @@ impl Interface {
         // Outermost, so that the capture shows what the stack sends and sees.
         if let Some(path) = self.pcap {
             device = match File::create(&path) {
-                Ok(file) => device::pcapng::wrap(device, BufWriter::new(file)),
+                Ok(file) => capture(device, file),
                 Err(error) => return Err(BuildError::Pcap { path, error }),
             };
         }
         Ok(InterfaceConfig { device, addresses, mtu: self.mtu })
     }
+}
+
+/// Captures with the time of day.
+fn capture(device: Device, file: File) -> Device {
+    let today = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let running = crate::clock::now().since(plimsoll_tcp::Instant::ZERO);
+    let epoch = today.unwrap_or_default().saturating_sub(running);
+    let config = device::pcapng::CaptureConfig { epoch, ..Default::default() };
+    device::pcapng::wrap_with(device, file, config).0
 }
 
 fn parse(text: &str) -> Result<(IpAddr, u8), BuildError> {

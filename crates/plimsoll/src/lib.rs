@@ -8,16 +8,16 @@
 //!
 //! Somebody has to poll the devices, run the timers and hand out what arrives. There are two ways.
 //!
-//! - [`StackBuilder::build`] starts a *softirq thread* that does it. It sleeps in the kernel until a
-//!   device is readable, a timer is due, or a socket call needs it.
+//! - [`StackBuilder::build`] starts a *softirq thread* that does it. It sleeps in the kernel until
+//!   a device is readable, a timer is due, or a socket call needs it.
 //! - [`StackBuilder::build_without_thread`] starts nothing. The caller's own loop calls
-//!   [`Stack::poll`], and [`Stack::wait`] when there is nothing to do; [`ReadyQueue`] tells which of
-//!   its non-blocking sockets can go on. This way one thread carries a packet from the device to
+//!   [`Stack::poll`], and [`Stack::wait`] when there is nothing to do; [`ReadyQueue`] tells which
+//!   of its non-blocking sockets can go on. This way one thread carries a packet from the device to
 //!   the application and back without a switch.
 //!
 //! In both, sockets may be used from any thread, also with blocking calls; only the thread that
-//! runs the loop must not block on a socket of its own stack. A blocked call sleeps until its socket
-//! can go on or its timeout comes. Nothing polls with sleeps.
+//! runs the loop must not block on a socket of its own stack. A blocked call sleeps until its
+//! socket can go on or its timeout comes. Nothing polls with sleeps.
 //!
 //! A stack lives as long as somebody holds a handle: a [`Stack`], a stream or a listener. When the
 //! last is dropped its thread ends. [`Stack::drain`] waits until what was written has arrived.

@@ -1,8 +1,9 @@
 //! How a blocking call sleeps.
 //!
-//! A call that cannot go on registers the waker of its thread with the socket, which looks once more
-//! whether it can, and parks. The waker unparks the thread. A wake-up between looking and parking is
-//! kept by the thread's token, so none is lost, and a thread that is woken for nothing looks again.
+//! A call that cannot go on registers the waker of its thread with the socket, which looks once
+//! more whether it can, and parks. The waker unparks the thread. A wake-up between looking and
+//! parking is kept by the thread's token, so none is lost, and a thread that is woken for nothing
+//! looks again.
 
 use std::cell::OnceCell;
 use std::sync::Arc;

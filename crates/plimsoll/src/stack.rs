@@ -92,10 +92,9 @@ impl Stack {
     /// ```
     /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
     /// # let stack =
-    /// #     plimsoll::Stack::builder().device(device).address("10.0.0.1/24").build_without_thread()?;
-    /// let polled = stack.poll();
-    /// assert!(!polled.worked);
-    /// # Ok::<(), plimsoll::BuildError>(())
+    /// #
+    /// plimsoll::Stack::builder().device(device).address("10.0.0.1/24").build_without_thread()?;
+    /// let polled = stack.poll(); assert!(!polled.worked); # Ok::<(), plimsoll::BuildError>(())
     /// ```
     pub fn poll(&self) -> Polled {
         self.shared.inner.poll()

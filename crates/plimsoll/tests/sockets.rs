@@ -109,7 +109,10 @@ fn nobody_answers() {
 #[test]
 fn addresses_that_cannot_be() {
     let (client, server) = stacks();
-    assert_eq!(kind(TcpStream::connect(&client, "192.168.9.9:9")), ErrorKind::NetworkUnreachable);
+    let (device, _peer) = memory_link::pair(LinkConfig::default());
+    let only_v4 = Stack::builder().device(device).address("10.0.0.1/24").build().unwrap();
+    let result = TcpStream::connect(&only_v4, "[fd00::2]:80");
+    assert_eq!(kind(result), ErrorKind::NetworkUnreachable);
     assert_eq!(kind(TcpListener::bind(&server, "10.0.0.9:80")), ErrorKind::AddrNotAvailable);
     let _first = TcpListener::bind(&server, "10.0.0.2:80").unwrap();
     assert_eq!(kind(TcpListener::bind(&server, "10.0.0.2:80")), ErrorKind::AddrInUse);

@@ -1,9 +1,9 @@
 //! The workloads: `stream`, `rr`, `crr` and `idle`.
 //!
-//! A workload runs on one or two *sides*. The client side is always in this process; the server side
-//! is a second stack over a link in memory, or somebody else behind `--to`. Each stack is run by an
-//! event loop on a thread of its own, or, with `--threads`, by a softirq thread, with a blocking
-//! thread for every socket.
+//! A workload runs on one or two *sides*. The client side is always in this process; the server
+//! side is a second stack over a link in memory, or somebody else behind `--to`. Each stack is run
+//! by an event loop on a thread of its own, or, with `--threads`, by a softirq thread, with a
+//! blocking thread for every socket.
 //!
 //! The time is taken from when all flows are connected until the last byte has been acknowledged by
 //! the end of the stream from the other side. Setting up is not measured, except by `crr`, which
