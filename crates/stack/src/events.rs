@@ -94,9 +94,7 @@ impl<'a> Work<'a> {
         }
         self.transmit(endpoint, inner);
         let events = inner.conn.poll_event();
-        if inner.stage == Stage::HalfOpen && events.contains(Events::CONNECTED) {
-            self.hand_to_listener(endpoint, inner);
-        }
+        self.promote(endpoint, inner);
         self.collect_wakers(inner, events);
         if events.contains(Events::TIME_WAIT) && inner.conn.state() == State::TimeWait {
             self.keep_in_time_wait(endpoint, inner);
@@ -116,7 +114,13 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn hand_to_listener(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
+    /// Moves a connection whose handshake is complete to its listener's accept queue. This happens
+    /// at once, not at the end of a batch, so that the queue's bound holds within a batch.
+    pub(crate) fn promote(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
+        let opening = matches!(inner.conn.state(), State::SynReceived | State::Closed);
+        if inner.stage != Stage::HalfOpen || opening {
+            return;
+        }
         let Some(listener) = &endpoint.listener else { return };
         inner.stage = Stage::Queued;
         if !listener.complete(endpoint.clone(), &mut self.wakers) {

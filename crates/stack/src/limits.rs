@@ -13,8 +13,8 @@ pub const TIMER_BATCH: usize = 256;
 /// dropped and counted (`IpOutDiscards`); TCP takes that as loss.
 pub const TX_QUEUE_LEN: usize = 16_384;
 
-/// Packets on the way from one of our addresses to another. More are dropped and counted
-/// (`IpInDiscards`); TCP takes that as loss.
+/// Packets on the way from one of our addresses to another. With more, the loopback device is busy
+/// and its queueing discipline holds them.
 pub const LOOPBACK_QUEUE_LEN: usize = 16_384;
 
 /// Rounds in which a thread drains an interface for others that missed the token. Then the poller

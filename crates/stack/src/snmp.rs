@@ -38,12 +38,11 @@ ip_counters! {
     IpInHdrErrors => "IpInHdrErrors", "IPv4 packets with an error in the header.";
     IpInAddrErrors => "IpInAddrErrors", "IPv4 packets that are not for us.";
     IpInUnknownProtos => "IpInUnknownProtos", "IPv4 packets of a protocol that we do not have.";
-    IpInDiscards => "IpInDiscards", "Packets dropped on arrival for want of room.";
     IpInDelivers => "IpInDelivers", "IPv4 packets handed to a protocol.";
     IpOutRequests => "IpOutRequests", "IPv4 packets that we sent.";
     IpOutDiscards => "IpOutDiscards", "Packets dropped on the way out for want of room.";
     IpOutNoRoutes => "IpOutNoRoutes", "Packets that no route leads to.";
-    IpReasmTimeout => "IpReasmTimeout", "Reassemblies given up because a fragment was missing.";
+    IpReasmTimeout => "IpReasmTimeout", "Reassemblies (of IPv6, too) given up because a fragment was missing.";
     IpReasmReqds => "IpReasmReqds", "Fragments received.";
     IpReasmOks => "IpReasmOKs", "Packets reassembled.";
     IpReasmFails => "IpReasmFails", "Fragments or reassemblies dropped.";
@@ -59,7 +58,6 @@ ip_counters! {
     IcmpOutRateLimitHost => "IcmpOutRateLimitHost", "ICMP messages left out because of the rate limit.";
     IcmpOutDestUnreachs => "IcmpOutDestUnreachs", "Destination unreachable sent.";
     IcmpOutEchoReps => "IcmpOutEchoReps", "Echo replies sent.";
-    UdpInDatagrams => "UdpInDatagrams", "UDP datagrams delivered (none: there are no UDP sockets).";
     UdpNoPorts => "UdpNoPorts", "UDP datagrams to a port without a socket.";
     UdpInErrors => "UdpInErrors", "UDP datagrams with an error.";
     Ip6InReceives => "Ip6InReceives", "IPv6 packets received, also those in error.";
@@ -68,7 +66,6 @@ ip_counters! {
     Ip6InUnknownProtos => "Ip6InUnknownProtos", "IPv6 packets of a protocol that we do not have.";
     Ip6InDelivers => "Ip6InDelivers", "IPv6 packets handed to a protocol.";
     Ip6OutRequests => "Ip6OutRequests", "IPv6 packets that we sent.";
-    Ip6ReasmTimeout => "Ip6ReasmTimeout", "Reassemblies given up because a fragment was missing.";
     Ip6ReasmReqds => "Ip6ReasmReqds", "Fragments received.";
     Ip6ReasmOks => "Ip6ReasmOKs", "Packets reassembled.";
     Ip6ReasmFails => "Ip6ReasmFails", "Fragments or reassemblies dropped.";

@@ -4,9 +4,9 @@
 //! when it lets go and goes round once more. Both happen on one atomic, so that what was queued
 //! before the mark is seen behind it.
 
-#[cfg(loom)]
+#[cfg(all(loom, test))]
 use loom::sync::atomic::{AtomicU8, Ordering};
-#[cfg(not(loom))]
+#[cfg(not(all(loom, test)))]
 use std::sync::atomic::{AtomicU8, Ordering};
 
 const FREE: u8 = 0;

@@ -133,6 +133,7 @@ impl Stack {
             }
         }
         inner.conn.handle_segment(&cx, segment);
+        work.promote(endpoint, &mut inner);
         if !std::mem::replace(&mut inner.touched, true) {
             state.touched.push(endpoint.clone());
         }

@@ -264,5 +264,10 @@ fn wakers_fire_for_readers_and_writers() {
         writer_woken.count() > before
     });
     assert_eq!(writer_woken.count(), 1);
+    // By the time that all has been read, a write does not block.
+    pair.run_until(Duration::from_secs(5), |pair| {
+        drain(&server, pair.now, &mut got);
+        got.len() == at
+    });
     assert_eq!(client.poll_writable(Waker::noop()), Poll::Ready(()));
 }
