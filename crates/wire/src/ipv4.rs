@@ -49,6 +49,16 @@ impl Ipv4Repr {
     /// If the header is malformed, its checksum wrong, or `data` shorter than its total length.
     #[inline]
     pub fn parse(data: &[u8]) -> Result<(Ipv4Repr, usize), WireError> {
+        Ipv4Repr::parse_front(data, data.len())
+    }
+
+    /// Like [`parse`](Self::parse), for a packet of `available` bytes of which `data` is the front:
+    /// the header at least. The rest lies elsewhere.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse), with `available` in place of the length of `data`.
+    #[inline]
+    pub fn parse_front(data: &[u8], available: usize) -> Result<(Ipv4Repr, usize), WireError> {
         let fixed = data.first_chunk::<HEADER_LEN>().ok_or(WireError::Truncated)?;
         if fixed[0] >> 4 != 4 {
             return Err(WireError::BadVersion);
@@ -58,7 +68,7 @@ impl Ipv4Repr {
         if header_len < HEADER_LEN || total_len < header_len {
             return Err(WireError::BadLength);
         }
-        if data.len() < total_len {
+        if available < total_len || data.len() < header_len {
             return Err(WireError::Truncated);
         }
         if !checksum::sum(&data[..header_len]).is_valid() {

@@ -47,13 +47,23 @@ impl Ipv6Repr {
     /// If the header is malformed or `data` shorter than its payload length says.
     #[inline]
     pub fn parse(data: &[u8]) -> Result<(Ipv6Repr, usize), WireError> {
+        Ipv6Repr::parse_front(data, data.len())
+    }
+
+    /// Like [`parse`](Self::parse), for a packet of `available` bytes of which `data` is the front:
+    /// the header at least. The rest lies elsewhere.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse), with `available` in place of the length of `data`.
+    #[inline]
+    pub fn parse_front(data: &[u8], available: usize) -> Result<(Ipv6Repr, usize), WireError> {
         let fixed = data.first_chunk::<HEADER_LEN>().ok_or(WireError::Truncated)?;
         if fixed[0] >> 4 != 6 {
             return Err(WireError::BadVersion);
         }
         let word = be32(fixed, 0);
         let payload_len = usize::from(be16(fixed, 4));
-        if data.len() - HEADER_LEN < payload_len {
+        if available < HEADER_LEN + payload_len {
             return Err(WireError::Truncated);
         }
         let repr = Ipv6Repr {
