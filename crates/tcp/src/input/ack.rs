@@ -76,9 +76,11 @@ impl Connection {
 
     /// The peer's window (RFC 9293, section 3.10.7.4). Returns whether it changed. A window that
     /// shrank is taken as it is: what lies beyond it stays in flight and is not sent again until
-    /// the window covers it.
+    /// the window covers it. As on Linux, an acknowledgement of something new always brings its
+    /// window along: SND.WND counts from SND.UNA, and keeping the old one would move the edge.
     fn take_window(&mut self, seg: &Segment) -> bool {
-        let newer = self.snd.wl1 < seg.repr.seq
+        let newer = self.snd.una < seg.repr.ack
+            || self.snd.wl1 < seg.repr.seq
             || (self.snd.wl1 == seg.repr.seq && self.snd.wl2 <= seg.repr.ack);
         if !newer {
             return false;

@@ -266,6 +266,21 @@ fn simultaneous_open() {
 }
 
 #[test]
+fn the_window_of_a_crossing_syn_ack_is_not_scaled() {
+    let config = Config { tcp_window_scaling: true, ..plain_config() };
+    let mut bench = Bench::make(config, Options::default(), Connection::connect);
+    assert_eq!(bench.flags(), [SYN]);
+    for (flags, window, expected) in [(SYN, 2048, 2048), (SYN | ACK, 2048, 2048)] {
+        let ack = if flags == SYN { SeqNum(0) } else { ISS + 1 };
+        let mut repr = TcpRepr { seq: IRS, ack, flags, window, ..TcpRepr::default() };
+        repr.options.window_scale = Some(7);
+        bench.recv_repr(repr, b"");
+        assert_eq!(bench.conn.snd.wnd, expected, "{flags:?}");
+    }
+    bench.state(State::Established);
+}
+
+#[test]
 fn segments_in_syn_received() {
     let cases = [
         (ACK, IRS + 1, ISS + 1, State::Established, None, "the ACK"),

@@ -228,6 +228,30 @@ fn an_ack_of_the_future_and_one_too_old_are_refused() {
 }
 
 #[test]
+fn an_ack_of_something_new_brings_its_window() {
+    let mut trace = Trace::new(Peer::Plain);
+    trace.send(2 * MSS, MSS);
+    // The window in force came with a segment behind this one: a FIN of the peer that overtook.
+    trace.conn.snd.wl1 = IRS + 2;
+    trace.window = 0;
+    trace.ack(MSS, &[]);
+    assert_eq!(trace.conn.snd.wnd, 0, "the old window would reach beyond the old edge");
+    trace.window = 5;
+    trace.ack(MSS, &[]);
+    assert_eq!(trace.conn.snd.wnd, 5 << 7);
+}
+
+#[test]
+fn a_segment_may_be_longer_than_a_super_segment() {
+    let mut trace = Trace::new(Peer::Plain);
+    trace.send(3 * MSS, MSS);
+    // As with an MTU of 65,535 bytes.
+    trace.conn.snd.mss = 65_495;
+    trace.timeout();
+    assert_eq!(trace.resend(), [(0, MSS)]);
+}
+
+#[test]
 fn an_ack_gives_a_sample_and_stops_the_timer() {
     let mut trace = Trace::new(Peer::Plain);
     trace.send(2 * MSS, MSS);
