@@ -440,6 +440,16 @@ impl World {
         self.sides[index].read += count as u64;
     }
 
+    fn read_all(&mut self, index: usize) {
+        let readable =
+            |world: &World| world.sides[index].conn.as_ref().map_or(0, Connection::readable);
+        while readable(self) > 0 {
+            let before = self.sides[index].read;
+            self.read(index, 1 << 16);
+            assert!(self.sides[index].read > before, "readable bytes cannot be read");
+        }
+    }
+
     fn peek(&mut self, index: usize, len: usize) {
         let mut buffer = vec![0; len];
         let result = self.with(index, |conn, _| conn.peek(&mut buffer));
@@ -559,7 +569,7 @@ impl World {
             for host in [Host::A, Host::B] {
                 self.sides[host.index()].complete(usize::MAX);
                 self.pump(host.index());
-                self.read(host.index(), 1 << 16);
+                self.read_all(host.index());
                 self.arrive_all(host);
             }
             if self.excused || self.is_settled() {
