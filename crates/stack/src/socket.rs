@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use plimsoll_tcp::{
-    Connection, ConnectionError, Info, Instant, Options, ReadError, SetOption, State, WriteError,
+    ConnectionError, Info, Instant, Options, ReadError, SetOption, State, WriteError,
 };
 
 use crate::endpoint::{Endpoint, Inner, Stage};
@@ -38,7 +38,7 @@ impl TcpSocket {
     /// [`SocketError::WouldBlock`] if there is no space; others if the connection is not there.
     pub fn write(&self, now: Instant, data: &[u8]) -> Result<usize, SocketError> {
         self.stack.work_on(now, &self.endpoint, |inner, cx| {
-            inner.conn.write(cx, data).map_err(|error| write_error(inner, error))
+            inner.conn.write(cx, data).map_err(write_error)
         })
     }
 
@@ -48,7 +48,7 @@ impl TcpSocket {
     /// As [`write`](Self::write).
     pub fn write_urgent(&self, now: Instant, data: &[u8]) -> Result<usize, SocketError> {
         self.stack.work_on(now, &self.endpoint, |inner, cx| {
-            inner.conn.write_urgent(cx, data).map_err(|error| write_error(inner, error))
+            inner.conn.write_urgent(cx, data).map_err(write_error)
         })
     }
 
@@ -208,19 +208,12 @@ impl std::fmt::Debug for TcpSocket {
     }
 }
 
-fn write_error(inner: &mut Inner, error: WriteError) -> SocketError {
+fn write_error(error: WriteError) -> SocketError {
     match error {
         WriteError::WouldBlock => SocketError::WouldBlock,
         WriteError::Closed => SocketError::Closed,
-        WriteError::Failed(error) => failed(&mut inner.conn, error),
-    }
-}
-
-/// Reports an error once. Later writes find a closed connection, as on Linux.
-fn failed(conn: &mut Connection, error: ConnectionError) -> SocketError {
-    match conn.take_error() {
-        Some(_) => error.into(),
-        None => SocketError::Closed,
+        // The engine reports it once; later writes find a closed connection, as on Linux.
+        WriteError::Failed(error) => error.into(),
     }
 }
 
