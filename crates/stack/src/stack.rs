@@ -312,7 +312,9 @@ impl Stack {
         children.extend(self.connections.children_of(inner));
         for child in children {
             let mut guard = lock(&child.inner);
-            if guard.stage == Stage::Owned {
+            // What was accepted has nothing to do with its listener any more, also once the
+            // application has closed it and data is still on its way.
+            if matches!(guard.stage, Stage::Owned | Stage::Orphan) {
                 continue;
             }
             guard.stage = Stage::Orphan;
