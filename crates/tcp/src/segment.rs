@@ -95,7 +95,7 @@ pub struct Transmit {
     pub departure: Instant,
     /// Why it leaves.
     pub kind: SendKind,
-    /// The number of this packet if it is charged to what lies below (it carries data).
+    /// The number of this packet if it is charged to what lies below: it carries data or a FIN.
     pub serial: Option<Serial>,
     /// ECN field for the IP header.
     pub ecn: Ecn,

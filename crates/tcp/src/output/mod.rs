@@ -2,8 +2,8 @@
 //!
 //! # Theory of operation
 //!
-//! [`Connection::poll_transmit`] asks in one fixed order what may leave, and returns one packet at a
-//! time:
+//! [`Connection::poll_transmit`] asks in one fixed order what may leave, and returns one packet
+//! at a time:
 //!
 //! 1. a reset;
 //! 2. a SYN or SYN-ACK;
@@ -241,9 +241,7 @@ impl Connection {
         }
         cx.counters.add(Counter::TcpOrigDataSent, u64::from(packet.segs));
         self.stats.bytes_sent += u64::from(len);
-        if !now.nodelay || len > 0 {
-            self.wake_low_water_writer(cx);
-        }
+        self.wake_low_water_writer(cx);
         packet
     }
 

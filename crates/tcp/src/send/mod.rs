@@ -171,8 +171,8 @@ impl Connection {
         taken
     }
 
-    /// As [`write`](Self::write); the last byte taken is marked urgent (MSG_OOB). The urgent pointer
-    /// names the byte behind it, as RFC 6093 recommends and all stacks do.
+    /// As [`write`](Self::write); the last byte taken is marked urgent (MSG_OOB). The urgent
+    /// pointer names the byte behind it, as RFC 6093 recommends and all stacks do.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -240,8 +240,8 @@ impl Connection {
         self.options.notsent_lowat.unwrap_or(config.tcp_notsent_lowat) as usize
     }
 
-    /// Bytes that a write takes now. With TCP_NOTSENT_LOWAT a segment may go above the mark, so that
-    /// a low mark does not make small segments.
+    /// Bytes that a write takes now. With TCP_NOTSENT_LOWAT a segment may go above the mark, so
+    /// that a low mark does not make small segments.
     fn send_room(&self, config: &Config) -> usize {
         let free = self.send_limit(config).saturating_sub(self.send_queue_len());
         let unsent = self.snd.queue.len();

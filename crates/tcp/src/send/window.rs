@@ -35,8 +35,8 @@ impl Sender {
     }
 
     /// SEG.SEQ of a segment without data: SND.NXT, or the edge if the peer moved it left of that,
-    /// because the peer would drop the segment as unacceptable and miss its ACK. An edge that is off
-    /// only by the rounding of a scaled window does not count.
+    /// because the peer would drop the segment as unacceptable and miss its ACK. An edge that is
+    /// off only by the rounding of a scaled window does not count.
     pub(crate) fn acceptable_seq(&self) -> SeqNum {
         let end = self.window_end();
         if self.nxt <= end || self.nxt.since(end) < 1 << self.wscale { self.nxt } else { end }

@@ -1,4 +1,5 @@
-//! Zero-window probes (RFC 9293, section 3.8.6.1), and the override of sender silly-window avoidance.
+//! Zero-window probes (RFC 9293, section 3.8.6.1), and the override of sender silly-window
+//! avoidance.
 //!
 //! # Theory of operation
 //!

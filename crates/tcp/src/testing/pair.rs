@@ -298,8 +298,8 @@ impl Pair {
         }
     }
 
-    /// Runs until both ends are closed. Fails if that takes more than `limit` of virtual time, or if
-    /// a byte is missing. Returns the virtual time that it took.
+    /// Runs until both ends are closed. Fails if that takes more than `limit` of virtual time, or
+    /// if a byte is missing. Returns the virtual time that it took.
     #[track_caller]
     pub(crate) fn run(&mut self, limit: Duration) -> Duration {
         let start = self.now;

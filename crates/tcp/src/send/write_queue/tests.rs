@@ -43,7 +43,9 @@ fn outstanding_bytes_ask_for_larger_chunks() {
 proptest! {
     /// The queue is a queue of bytes, whatever the sizes.
     #[test]
-    fn behaves_like_a_queue_of_bytes(steps in prop::collection::vec((0_usize..9000, 0_usize..9000), 1..60)) {
+    fn behaves_like_a_queue_of_bytes(
+        steps in prop::collection::vec((0_usize..9000, 0_usize..9000), 1..60),
+    ) {
         let (pool, mut queue) = (Pool::new(), WriteQueue::new());
         let mut model = VecDeque::new();
         for (round, (write, take)) in steps.into_iter().enumerate() {
