@@ -4,10 +4,10 @@
 //! # Theory of operation
 //!
 //! Whoever has work for the poller first makes the work visible and then calls [`Kick::kick`]. The
-//! poller first *announces* that it is about to sleep and then reads all its work once more. Between
-//! the two steps each side has a sequentially consistent fence. So at least one of the two sees what
-//! the other did: the kicker sees the announcement and writes to an eventfd, or the poller sees the
-//! work and does not sleep. While the poller runs, a kick is a fence and a load.
+//! poller first *announces* that it is about to sleep and then reads all its work once more.
+//! Between the two steps each side has a sequentially consistent fence. So at least one of the two
+//! sees what the other did: the kicker sees the announcement and writes to an eventfd, or the
+//! poller sees the work and does not sleep. While the poller runs, a kick is a fence and a load.
 //!
 //! An announcement may carry the time at which the poller will wake anyway. Who arms a timer uses
 //! [`Kick::kick_before`] and pays only if the timer is earlier. The announcement may be repeated
@@ -72,8 +72,8 @@ impl Sleep {
         kicked
     }
 
-    /// Whether the caller, who has made work visible that is due at `at`, must wake the poller. Only
-    /// one of several callers is told so.
+    /// Whether the caller, who has made work visible that is due at `at`, must wake the poller.
+    /// Only one of several callers is told so.
     fn must_wake(&self, at: Instant) -> bool {
         fence(Ordering::SeqCst);
         let mut state = self.0.load(Ordering::Relaxed);

@@ -167,7 +167,8 @@ impl Packet {
         }
     }
 
-    /// Tells the connection that the device is done with the packet. Dropping the packet would, too.
+    /// Tells the connection that the device is done with the packet. Dropping the packet would,
+    /// too.
     pub fn complete(&mut self) {
         self.charge = None;
     }

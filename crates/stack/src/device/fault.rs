@@ -9,11 +9,11 @@
 //! others pass (see [`super::impair`]).
 //!
 //! A packet that is to be overtaken is held until `reorder_gap` later packets have passed, or until
-//! `reorder_delay` has gone by, whichever comes first. So the last packet of a flow is late, but not
-//! lost.
+//! `reorder_delay` has gone by, whichever comes first. So the last packet of a flow is late, but
+//! not lost.
 //!
-//! Limits: a lane holds at most [`HELD_LIMIT`] packets for reordering (more pass as they are) and at
-//! most [`DELAYED_LIMIT`] for delay (more are dropped and counted).
+//! Limits: a lane holds at most [`HELD_LIMIT`] packets for reordering (more pass as they are) and
+//! at most [`DELAYED_LIMIT`] for delay (more are dropped and counted).
 
 use std::collections::VecDeque;
 
@@ -316,5 +316,5 @@ impl DeviceRx for FaultRx {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests;

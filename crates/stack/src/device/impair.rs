@@ -85,9 +85,9 @@ impl Dice {
         }
     }
 
-    /// Flips one bit of `packet` and gives the result to `out`. A super-segment is cut first and one
-    /// of its segments is hit, because a device that cuts it would give the damaged bytes a checksum
-    /// that fits them.
+    /// Flips one bit of `packet` and gives the result to `out`. A super-segment is cut first and
+    /// one of its segments is hit, because a device that cuts it would give the damaged bytes a
+    /// checksum that fits them.
     pub(crate) fn corrupt(&mut self, packet: Packet, pool: &Pool, mut out: impl FnMut(Packet)) {
         let victim = self.rng.below(packet.segs());
         for (index, mut segment) in gso::split(packet).enumerate() {

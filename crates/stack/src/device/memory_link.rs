@@ -3,8 +3,8 @@
 //! # Theory of operation
 //!
 //! Each direction is a queue under a mutex. The sender puts a batch in under one lock and kicks the
-//! receiver once; the receiver takes the whole queue out by exchanging it with an empty one. Packets
-//! travel by reference: super-segments stay whole and payload is never copied.
+//! receiver once; the receiver takes the whole queue out by exchanging it with an empty one.
+//! Packets travel by reference: super-segments stay whole and payload is never copied.
 //!
 //! *Without a rate* a packet arrives as soon as it was sent, plus the delay, and is complete when
 //! the peer takes it, as on a veth pair. If there is no delay either, a full queue stops the sender
@@ -12,12 +12,13 @@
 //!
 //! *With a rate* the sender has a TX ring. A packet keeps its descriptor until its bits are on the
 //! wire, one packet after the other; then it is complete, and after the delay it arrives. When that
-//! is follows from the clock that callers pass in, so nothing depends on when a poll happens. A full
-//! ring stops the sender. The rate counts IP packets, and for a super-segment all the headers of its
-//! wire segments.
+//! is follows from the clock that callers pass in, so nothing depends on when a poll happens. A
+//! full ring stops the sender. The rate counts IP packets, and for a super-segment all the headers
+//! of its wire segments.
 //!
 //! *Queue limit.* With a rate or a delay the sender cannot know what the peer has taken. Then
-//! packets that have arrived and wait beyond the limit are dropped from the tail when the peer polls.
+//! packets that have arrived and wait beyond the limit are dropped from the tail when the peer
+//! polls.
 //!
 //! *Impairments* are decided per packet, from a seed, in the order of sending: a super-segment is
 //! lost, doubled or overtaken as a whole. Switch `offloads` off to have them per wire segment. A
@@ -453,5 +454,5 @@ impl Drop for LinkRx {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests;

@@ -85,8 +85,8 @@ pub enum DeviceError {
 pub enum TxStatus {
     /// The queue is empty now.
     Done,
-    /// There is no room for what is left in the queue. Try again after the next event of the device,
-    /// a kick, or when its file descriptor can be written.
+    /// There is no room for what is left in the queue. Try again after the next event of the
+    /// device, a kick, or when its file descriptor can be written.
     Busy,
 }
 
@@ -161,9 +161,9 @@ pub trait DeviceTx: Send {
         queue: &mut VecDeque<Packet>,
     ) -> Result<TxProgress, DeviceError>;
 
-    /// Does what is due by `now`: completes packets whose time has passed and passes on packets that
-    /// were held back. To be called at every poll. Returns how many packets it did something with;
-    /// if any, a busy device may have room again.
+    /// Does what is due by `now`: completes packets whose time has passed and passes on packets
+    /// that were held back. To be called at every poll. Returns how many packets it did something
+    /// with; if any, a busy device may have room again.
     ///
     /// # Errors
     /// As [`transmit`](Self::transmit).
@@ -229,8 +229,8 @@ impl WaitSource {
         self.fd.as_ref().map(|fd| fd.as_fd())
     }
 
-    /// Tells the device whom to kick when there is something to receive, or room to send again. Only
-    /// the first call for a device has an effect.
+    /// Tells the device whom to kick when there is something to receive, or room to send again.
+    /// Only the first call for a device has an effect.
     pub fn install(&self, kick: &Kick) {
         if let Some(slot) = &self.kick {
             slot.install(kick.clone());

@@ -370,5 +370,5 @@ impl DeviceRx for CaptureRx {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests;

@@ -145,8 +145,9 @@ impl<P: Port> TunTx<P> {
         self.flush_pending(suspect)
     }
 
-    /// Sends what was cut in software. If the kernel takes it, the offload that was asked for before
-    /// is to blame for the refusal, and is switched off. Returns false if the kernel has no room.
+    /// Sends what was cut in software. If the kernel takes it, the offload that was asked for
+    /// before is to blame for the refusal, and is switched off. Returns false if the kernel has no
+    /// room.
     fn flush_pending(&mut self, mut suspect: Option<Suspect>) -> Result<bool, DeviceError> {
         while let Some(segment) = self.pending.front_mut() {
             if suspect.is_some_and(Suspect::is_checksum) || !self.caps.tx_checksum {
@@ -334,5 +335,5 @@ impl<P: Port> DeviceRx for TunRx<P> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests;

@@ -73,8 +73,8 @@ mod system {
 #[cfg(loom)]
 mod model {
     //! The eventfd is a flag under a mutex. A poller that goes to sleep ends its thread; when all
-    //! kickers are done, the flag must be set, or it would have slept for ever. Each model is run as
-    //! it is and with one part taken out.
+    //! kickers are done, the flag must be set, or it would have slept for ever. Each model is run
+    //! as it is and with one part taken out.
 
     use loom::sync::atomic::AtomicUsize;
     use loom::sync::{Arc, Mutex};

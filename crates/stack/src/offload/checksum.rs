@@ -63,8 +63,8 @@ pub fn fill(packet: &mut Packet) -> bool {
 }
 
 /// Whether the transport checksum is right. True if somebody vouched for it, and for protocols
-/// whose checksum is not looked at here (all but TCP and UDP) and for fragments. False if the headers
-/// make no sense.
+/// whose checksum is not looked at here (all but TCP and UDP) and for fragments. False if the
+/// headers make no sense.
 pub fn verify(packet: &Packet) -> bool {
     if packet.csum != ChecksumState::Unverified {
         return true;

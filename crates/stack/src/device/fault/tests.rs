@@ -1,4 +1,5 @@
 //! Faults around a memory link, on virtual time.
+#![cfg(not(loom))] // Links stand on hand-overs that loom lets exist in its models only.
 
 use super::*;
 use crate::device::memory_link::{LinkConfig, pair};

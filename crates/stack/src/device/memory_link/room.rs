@@ -1,8 +1,8 @@
 //! How a sender stops at a full queue and is told when there is room again.
 //!
 //! The sender marks that it stops, fences, and reads the count once more. The receiver lowers the
-//! count, fences, and looks for the mark. So at least one of them sees the other, and a sender never
-//! waits for a queue that is empty.
+//! count, fences, and looks for the mark. So at least one of them sees the other, and a sender
+//! never waits for a queue that is empty.
 
 #[cfg(all(loom, test))]
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};

@@ -97,7 +97,8 @@ pub(super) fn tun_features(fd: impl AsFd) -> Result<u32, Errno> {
     unsafe { ioctl(fd, Getter::<{ op::TUNGETFEATURES as Opcode }, u32>::new()) }
 }
 
-/// Attaches a TUN file to the interface `name`, which is created if there is none. Returns its name.
+/// Attaches a TUN file to the interface `name`, which is created if there is none. Returns its
+/// name.
 pub(super) fn tun_attach(fd: impl AsFd, name: &str, flags: u16) -> Result<String, Errno> {
     let mut request = InterfaceRequest::new(name)?;
     request.set_u16(flags);

@@ -49,8 +49,8 @@ impl Header {
         [self.flags, self.gso_type, a, b, c, d, e, f, g, h]
     }
 
-    /// The header for a packet that leaves. `None` if it makes no sense to leave what it asks for to
-    /// the device: a super-segment without partial checksum, or headers that cannot be read.
+    /// The header for a packet that leaves. `None` if it makes no sense to leave what it asks for
+    /// to the device: a super-segment without partial checksum, or headers that cannot be read.
     pub(super) fn for_packet(packet: &Packet) -> Option<Header> {
         if packet.csum != ChecksumState::Partial {
             return packet.gso.is_none().then(Header::default);
