@@ -1,4 +1,4 @@
-//! The pool: one bounded free list per size class.
+//! The pool: per size class, a short stack of warm chunks and a bounded list of cold ones.
 
 use alloc::sync::Arc;
 use core::ptr::NonNull;
@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use crossbeam_queue::ArrayQueue;
 
 use crate::chunk::{self, ChunkWriter, Header};
+use crate::warm_stack::WarmStack;
 
 /// The payload sizes of chunks, in bytes, smallest first.
 pub const CLASS_SIZES: [usize; 4] = [512, 4096, 65_536, 262_144];
@@ -16,6 +17,9 @@ pub const MAX_CHUNK: usize = CLASS_SIZES[CLASS_SIZES.len() - 1];
 
 /// How many free chunks of each class a pool keeps; more are given back to the allocator.
 const FREE_LIMIT: [usize; CLASS_SIZES.len()] = [4096, 2048, 256, 64];
+
+/// How many of them are handed out newest first. Enough for what one flow has in use at a time.
+const WARM: usize = 32;
 
 /// A chunk that nobody refers to any more, on its way through a free list.
 pub(crate) struct FreeChunk(pub(crate) NonNull<Header>);
@@ -32,7 +36,8 @@ impl Drop for FreeChunk {
 }
 
 pub(crate) struct PoolInner {
-    free: [ArrayQueue<FreeChunk>; CLASS_SIZES.len()],
+    warm: [WarmStack<FreeChunk, WARM>; CLASS_SIZES.len()],
+    cold: [ArrayQueue<FreeChunk>; CLASS_SIZES.len()],
     in_use_bytes: AtomicUsize,
     allocations: AtomicUsize,
 }
@@ -41,8 +46,14 @@ impl PoolInner {
     /// Takes back a chunk that nobody refers to any more.
     pub(crate) fn recycle(&self, chunk: FreeChunk, class: usize) {
         self.in_use_bytes.fetch_sub(CLASS_SIZES[class], Ordering::Relaxed);
-        // A full free list gives the chunk back; dropping it frees the memory.
-        drop(self.free[class].push(chunk));
+        if let Err(chunk) = self.warm[class].push(chunk) {
+            // A full free list gives the chunk back; dropping it frees the memory.
+            drop(self.cold[class].push(chunk));
+        }
+    }
+
+    fn reuse(&self, class: usize) -> Option<FreeChunk> {
+        self.warm[class].pop().or_else(|| self.cold[class].pop())
     }
 }
 
@@ -63,7 +74,8 @@ impl Pool {
     /// Makes an empty pool. It allocates chunks when they are first asked for.
     pub fn new() -> Pool {
         Pool(Arc::new(PoolInner {
-            free: FREE_LIMIT.map(ArrayQueue::new),
+            warm: core::array::from_fn(|_| WarmStack::new()),
+            cold: FREE_LIMIT.map(ArrayQueue::new),
             in_use_bytes: AtomicUsize::new(0),
             allocations: AtomicUsize::new(0),
         }))
@@ -76,7 +88,7 @@ impl Pool {
             CLASS_SIZES.iter().position(|&size| size >= capacity).unwrap_or(CLASS_SIZES.len() - 1);
         let inner = &self.0;
         inner.in_use_bytes.fetch_add(CLASS_SIZES[class], Ordering::Relaxed);
-        let header = match inner.free[class].pop() {
+        let header = match inner.reuse(class) {
             Some(free) => {
                 let header = free.0;
                 core::mem::forget(free);
