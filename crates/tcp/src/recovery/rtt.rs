@@ -136,11 +136,13 @@ impl Rtt {
 
     /// The retransmission timeout without backoff.
     pub(crate) fn rto(&self, config: &Config) -> Duration {
-        if !self.has_sample() {
-            return self.initial.clamp(config.tcp_rto_min, config.tcp_rto_max);
-        }
-        Duration::from_nanos(self.srtt_x8 / 8 + self.rttvar_x4)
-            .clamp(config.tcp_rto_min, config.tcp_rto_max)
+        let rto = if self.has_sample() {
+            Duration::from_nanos(self.srtt_x8 / 8 + self.rttvar_x4)
+        } else {
+            self.initial
+        };
+        // Not `clamp`: nobody keeps the two settings in order.
+        rto.max(config.tcp_rto_min).min(config.tcp_rto_max)
     }
 }
 

@@ -182,7 +182,8 @@ impl DelayedAck {
     }
 
     fn delay(&mut self, now: Instant) {
-        let timeout = self.ato.clamp(self.min, self.max);
+        // Not `clamp`: nobody keeps the two settings in order.
+        let timeout = self.ato.max(self.min).min(self.max);
         let at = now + timeout;
         self.decision = match self.decision {
             AckDecision::Now(reason) => AckDecision::Now(reason),
