@@ -1,4 +1,4 @@
-//! What happens around a call of the engine: the context it gets, and what is done with its effects.
+//! What happens around a call of the engine: the context it gets, and what follows from it.
 //!
 //! A piece of work begins with [`Work::begin`], works on one or more connections one after the
 //! other (never on two at once), and ends with [`Work::finish`], which drains the interfaces that

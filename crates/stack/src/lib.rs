@@ -25,7 +25,7 @@
 //! | what happens to a packet that leaves | `ip/output.rs`, `interface.rs`, `device/` |
 //! | when a connection's timer fires | `timer_wheel.rs` |
 //! | how a thread sleeps and is woken | `wait.rs`, `kick.rs` |
-//! | which settings exist | `sysctl/` |
+//! | which settings exist | `sysctl.rs` |
 //! | what is counted | `snmp.rs` |
 
 mod clock;

@@ -7,7 +7,7 @@
 //!
 //! With a full accept queue, Linux's behaviour: a SYN is dropped; the ACK that would complete a
 //! handshake is dropped, so that the client sends its data again; both are counted
-//! (`TcpExtListenOverflows`, `TcpExtListenDrops`). With `tcp_abort_on_overflow` the client is reset.
+//! (`TcpExtListenOverflows`, `TcpExtListenDrops`). `tcp_abort_on_overflow` resets the client.
 //! As on Linux the queue holds one connection more than the backlog says.
 
 use std::collections::VecDeque;

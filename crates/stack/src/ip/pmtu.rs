@@ -1,7 +1,7 @@
 //! Path MTUs learnt from ICMP (RFC 1191, RFC 8201), per destination.
 //!
-//! A message lowers the MTU, never raises it; it is believed for `net.ipv4.route.mtu_expires`, after
-//! which connections begin with the interface's MTU again.
+//! A message lowers the MTU, never raises it. It is believed for `net.ipv4.route.mtu_expires`;
+//! then connections begin with the interface's MTU again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;

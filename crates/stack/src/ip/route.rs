@@ -107,8 +107,8 @@ impl RouteTable {
             .map(|route| route.interface)
     }
 
-    /// Our address for packets to `remote`: one whose prefix holds `remote`, or else the first of the
-    /// interface that they leave by.
+    /// Our address for packets to `remote`: one whose prefix holds `remote`, or else the first one
+    /// of the interface that they leave by.
     pub(crate) fn source_for(&self, remote: IpAddr) -> Option<IpAddr> {
         let interface = self.lookup(remote)?;
         let here = || {

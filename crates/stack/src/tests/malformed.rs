@@ -33,13 +33,16 @@ fn malformed_packets_are_counted() {
     assert!(listener.accept(bare.now).unwrap().is_none());
 }
 
-/// A packet that looks right in front: to us, from the peer, a plausible protocol, a right checksum.
+/// A packet that looks right in front: to us, from the peer, with a plausible protocol.
 fn plausible() -> impl Strategy<Value = Vec<u8>> {
     let body = prop::collection::vec(any::<u8>(), 0..200);
     let next = prop::sample::select(vec![0_u8, 1, 6, 6, 6, 17, 43, 44, 51, 58, 58, 59, 60, 99]);
     (any::<bool>(), next, body, any::<u16>()).prop_map(|(v6, protocol, mut body, fragment)| {
         if protocol == 6 && body.len() >= 4 {
-            body[2..4].copy_from_slice(&80_u16.to_be_bytes());
+            // To the listener, or to the connection in SYN-SENT.
+            let (from, to) = if fragment & 64 == 0 { (7_u16, 80_u16) } else { (80, 5000) };
+            body[..2].copy_from_slice(&from.to_be_bytes());
+            body[2..4].copy_from_slice(&to.to_be_bytes());
         }
         if v6 {
             let mut bytes = vec![0x60, 0, 0, 0, 0, body.len() as u8, protocol, 64];
@@ -108,7 +111,8 @@ proptest! {
     ) {
         let mut bare = Bare::new(&[]);
         let listener = bare.a.listen(addr("::", 80), 4, Options::default()).unwrap();
-        let _client = bare.a.connect(bare.now, addr(B4, 80), Some(addr(A4, 80)), Options::default());
+        let local = Some(addr(A4, 5000));
+        let _client = bare.a.connect(bare.now, addr(B4, 80), local, Options::default());
         for packet in packets {
             bare.exchange(&packet);
             bare.now += plimsoll_tcp::Duration::from_millis(100);
