@@ -1,0 +1,159 @@
+//! Settings under Linux's names, read and changed at run time.
+//!
+//! The values are one immutable snapshot; a change makes a new one and swaps it in. Readers on the
+//! hot path take the snapshot without a lock.
+
+mod entries;
+mod value;
+
+use std::sync::{Arc, Mutex};
+
+use arc_swap::{ArcSwap, Guard};
+use plimsoll_tcp::{Config, Duration};
+
+use crate::socket_lock::lock;
+
+/// Everything that can be set.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// What the engine reads.
+    pub(crate) tcp: Config,
+    /// First and last ephemeral port.
+    pub(crate) ip_local_port_range: (u16, u16),
+    /// TTL of IPv4 packets.
+    pub(crate) ip_default_ttl: u8,
+    /// Hop limit of IPv6 packets.
+    pub(crate) hop_limit: u8,
+    /// Upper bound of a listener's backlog.
+    pub(crate) somaxconn: u32,
+    /// Connections without an application; a further one is reset.
+    pub(crate) tcp_max_orphans: u32,
+    /// Entries in TIME-WAIT; a further one ends at once.
+    pub(crate) tcp_max_tw_buckets: u32,
+    /// Whether a connect may take the place of a TIME-WAIT: never, always, only on loopback.
+    pub(crate) tcp_tw_reuse: u8,
+    /// Answer no echo requests.
+    pub(crate) icmp_echo_ignore_all: bool,
+    /// ICMP errors (and stray resets) per second, over all peers.
+    pub(crate) icmp_msgs_per_sec: u32,
+    /// How many of them may come in one burst.
+    pub(crate) icmp_msgs_burst: u32,
+    /// How long a learnt path MTU is believed.
+    pub(crate) mtu_expires: Duration,
+    /// The least path MTU that is believed (IPv4).
+    pub(crate) min_pmtu: u16,
+    /// How long a reassembly waits for its fragments.
+    pub(crate) ipfrag_time: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            tcp: Config::default(),
+            ip_local_port_range: (32_768, 60_999),
+            ip_default_ttl: 64,
+            hop_limit: 64,
+            somaxconn: 4096,
+            tcp_max_orphans: 16_384,
+            tcp_max_tw_buckets: 65_536,
+            tcp_tw_reuse: 1,
+            icmp_echo_ignore_all: false,
+            icmp_msgs_per_sec: 10_000,
+            icmp_msgs_burst: 50,
+            mtu_expires: Duration::from_secs(600),
+            min_pmtu: 552,
+            ipfrag_time: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Why a setting was not read or changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SysctlError {
+    /// There is no setting of that name.
+    #[error("{name}: no such setting{}", hint(.suggestion))]
+    Unknown {
+        /// The name that was asked for.
+        name: String,
+        /// A name that looks like it.
+        suggestion: Option<&'static str>,
+    },
+    /// The value is not allowed.
+    #[error("{name}: `{value}` is not allowed; give {allowed}")]
+    Value {
+        /// The setting.
+        name: &'static str,
+        /// The value that was given.
+        value: String,
+        /// What may be given.
+        allowed: String,
+    },
+}
+
+fn hint(suggestion: &Option<&'static str>) -> String {
+    suggestion.map_or_else(String::new, |name| format!("; did you mean {name}?"))
+}
+
+/// All settings of a stack.
+pub struct SysctlTable {
+    current: ArcSwap<Settings>,
+    /// Held by whoever changes something.
+    change: Mutex<()>,
+}
+
+impl SysctlTable {
+    pub(crate) fn new() -> SysctlTable {
+        let current = ArcSwap::from_pointee(Settings::default());
+        SysctlTable { current, change: Mutex::new(()) }
+    }
+
+    /// The settings as they are now.
+    pub(crate) fn snapshot(&self) -> Guard<Arc<Settings>> {
+        self.current.load()
+    }
+
+    /// The value of the setting `name` as text, as `sysctl` prints it.
+    ///
+    /// # Errors
+    /// If there is no such setting.
+    pub fn get(&self, name: &str) -> Result<String, SysctlError> {
+        Ok((entries::find(name)?.get)(&self.snapshot()))
+    }
+
+    /// Sets `name` to `value`. New connections see it, and open ones where Linux's do.
+    ///
+    /// # Errors
+    /// If there is no such setting or it does not allow the value; nothing has changed then.
+    pub fn set(&self, name: &str, value: &str) -> Result<(), SysctlError> {
+        let entry = entries::find(name)?;
+        let _changing = lock(&self.change);
+        let mut settings = Settings::clone(&self.snapshot());
+        (entry.set)(&mut settings, value.trim()).map_err(|allowed| SysctlError::Value {
+            name: entry.name,
+            value: value.to_owned(),
+            allowed,
+        })?;
+        self.current.store(Arc::new(settings));
+        Ok(())
+    }
+
+    /// All settings with their values, by name.
+    pub fn list(&self) -> Vec<(&'static str, String)> {
+        let settings = self.snapshot();
+        let mut list: Vec<_> =
+            entries::ENTRIES.iter().map(|entry| (entry.name, (entry.get)(&settings))).collect();
+        list.sort_unstable();
+        list
+    }
+
+    /// What the setting `name` does, in one sentence.
+    ///
+    /// # Errors
+    /// If there is no such setting.
+    pub fn describe(&self, name: &str) -> Result<&'static str, SysctlError> {
+        Ok(entries::find(name)?.doc)
+    }
+}
+
+#[cfg(test)]
+mod tests;
