@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
-use plimsoll::{Instant, ReadyQueue, Stack};
+use plimsoll::{Instant, Kicker, ReadyQueue, Stack};
 
 /// Bytes that a task moves in one turn, about.
 pub(crate) const TURN_BYTES: usize = 512 * 1024;
@@ -72,19 +72,19 @@ pub(crate) struct EventLoop {
 #[derive(Clone)]
 pub(crate) struct Stopper {
     stop: Arc<AtomicBool>,
-    stack: Stack,
+    kicker: Kicker,
 }
 
 impl Stopper {
     /// A stopper for loops that run `stack`.
     pub(crate) fn new(stack: &Stack) -> Stopper {
-        Stopper { stop: Arc::default(), stack: stack.clone() }
+        Stopper { stop: Arc::default(), kicker: stack.kicker() }
     }
 
     /// Asks.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
-        self.stack.kick();
+        self.kicker.kick();
     }
 
     /// Whether somebody has asked.

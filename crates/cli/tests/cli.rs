@@ -59,7 +59,7 @@ fn usage_errors() {
         ("sail", "unrecognized subcommand"),
         ("stream --speed 3", "--speed"),
         ("stream -m 0", "at least 1 byte"),
-        ("stream --link-rate fast", "10gbit"),
+        ("stream --link-rate 10furlongs", "10gbit"),
         ("serve echo:7", "--device is missing"),
         ("serve --device tun:t echo:7", "--address is missing"),
         ("serve --device tun:t --address 10.0.0.2/24", "SERVICE"),

@@ -72,5 +72,5 @@ pub use options::Keepalive;
 pub use plimsoll_stack::{SocketSummary, SysctlError, device};
 pub use plimsoll_tcp::{CongestionAlgorithm, Hold, Info, Instant, Options, SetOption, State};
 pub use ready::ReadyQueue;
-pub use stack::{Polled, Stack};
+pub use stack::{Kicker, Polled, Stack};
 pub use stream::{Connector, TcpStream};

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
 
-use crate::stack::Stack;
+use crate::stack::{Kicker, Stack};
 
 /// A queue of tokens whose sockets are ready.
 ///
@@ -36,7 +36,8 @@ struct Shared {
     queue: Mutex<VecDeque<Arc<Token>>>,
     /// Whether the queue has anything, to be read without the lock.
     filled: AtomicBool,
-    stack: Stack,
+    // Wakers lie in the sockets of the stack, so they must not keep it alive.
+    kicker: Kicker,
 }
 
 struct Token {
@@ -63,7 +64,7 @@ impl Token {
         let shared = &this.shared;
         shared.lock().push_back(this.clone());
         if !shared.filled.swap(true, Ordering::SeqCst) {
-            shared.stack.kick();
+            shared.kicker.kick();
         }
     }
 }
@@ -79,8 +80,8 @@ impl ReadyQueue {
     /// An empty queue for the loop that runs `stack`.
     pub fn new(stack: &Stack) -> ReadyQueue {
         let queue = Mutex::new(VecDeque::new());
-        let stack = stack.clone();
-        ReadyQueue { shared: Arc::new(Shared { queue, filled: AtomicBool::new(false), stack }) }
+        let kicker = stack.kicker();
+        ReadyQueue { shared: Arc::new(Shared { queue, filled: AtomicBool::new(false), kicker }) }
     }
 
     /// A waker that puts `token` into the queue.

@@ -1,8 +1,8 @@
 //! The handle of a running stack, and the thread that runs it.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -50,6 +50,20 @@ impl Drop for Shared {
     }
 }
 
+/// Ends a [`Stack::wait`] from anywhere. It does not keep the stack alive; once the stack has ended,
+/// it does nothing.
+#[derive(Clone, Debug)]
+pub struct Kicker(Weak<Core>);
+
+impl Kicker {
+    /// As [`Stack::kick`].
+    pub fn kick(&self) {
+        if let Some(core) = self.0.upgrade() {
+            core.wait_handle().kick();
+        }
+    }
+}
+
 /// What [`Stack::poll`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Polled {
@@ -91,17 +105,17 @@ impl Stack {
     ///
     /// ```
     /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
-    /// # let stack =
-    /// #
-    /// plimsoll::Stack::builder().device(device).address("10.0.0.1/24").build_without_thread()?;
-    /// let polled = stack.poll(); assert!(!polled.worked); # Ok::<(), plimsoll::BuildError>(())
+    /// # let builder = plimsoll::Stack::builder().device(device).address("10.0.0.1/24");
+    /// # let stack = builder.build_without_thread()?;
+    /// let polled = stack.poll();
+    /// assert!(!polled.worked);
+    /// # Ok::<(), plimsoll::BuildError>(())
     /// ```
     pub fn poll(&self) -> Polled {
         self.shared.inner.poll()
     }
 
-    /// Sleeps until a device is readable, somebody [kicks](Self::kick), or `until` comes. Polls the
-    /// devices for the busy-poll time first. Returns at once if `ready` says so when asked after
+    /// Sleeps until a device is readable, somebody [kicks](Self::kick), or `until` comes. Returns at once if `ready` says so when asked after
     /// the stack has published that it sleeps: that is the place to look at a
     /// [`ReadyQueue`](crate::ReadyQueue).
     pub fn wait(&self, until: Option<Instant>, ready: impl Fn() -> bool) {
@@ -112,6 +126,11 @@ impl Stack {
     /// sleeps.
     pub fn kick(&self) {
         self.shared.inner.core.wait_handle().kick();
+    }
+
+    /// Something that can kick without keeping the stack alive.
+    pub fn kicker(&self) -> Kicker {
+        Kicker(Arc::downgrade(&self.shared.inner.core))
     }
 
     /// Waits until all connections have delivered what was written to them and have closed, but no

@@ -23,6 +23,8 @@ pub(crate) trait Respond: Send + Sync + 'static {
 /// An open control socket. Dropping it removes the socket's file.
 pub(crate) struct ControlSocket {
     path: PathBuf,
+    /// Held here and not by the thread, which nobody ends: the stacks go when this goes.
+    _respond: Arc<dyn Respond>,
 }
 
 impl Drop for ControlSocket {
@@ -51,9 +53,11 @@ fn open_in(directory: &Path, respond: Arc<dyn Respond>) -> io::Result<ControlSoc
     let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700))?;
-    let socket = ControlSocket { path };
+    let weak = Arc::downgrade(&respond);
+    let socket = ControlSocket { path, _respond: respond };
     std::thread::Builder::new().name("control".into()).spawn(move || {
         for client in listener.incoming().flatten() {
+            let Some(respond) = weak.upgrade() else { return };
             // A client that misbehaves or goes away is its own loss.
             let _ = serve(&client, &*respond);
         }
