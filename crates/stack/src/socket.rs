@@ -59,6 +59,10 @@ impl TcpSocket {
     pub fn read(&self, now: Instant, buf: &mut [u8]) -> Result<usize, SocketError> {
         self.stack.work_on(now, &self.endpoint, |inner, cx| {
             let read = inner.conn.read(cx, buf);
+            // As on Linux, the error is reported once, and then the stream has ended.
+            if matches!(read, Err(ReadError::Failed(_))) && inner.conn.take_error().is_none() {
+                return Ok(0);
+            }
             end_if_shut(inner, read)
         })
     }
@@ -212,7 +216,6 @@ fn write_error(error: WriteError) -> SocketError {
     match error {
         WriteError::WouldBlock => SocketError::WouldBlock,
         WriteError::Closed => SocketError::Closed,
-        // The engine reports it once; later writes find a closed connection, as on Linux.
         WriteError::Failed(error) => error.into(),
     }
 }

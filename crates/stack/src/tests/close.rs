@@ -65,6 +65,7 @@ fn dropping_with_unread_data_resets() {
     let reset = SocketError::Connection(ConnectionError::Reset);
     assert_eq!(client.read(pair.now, &mut [0; 8]), Err(reset));
     assert_eq!(client.write(pair.now, b"x"), Err(SocketError::Closed), "reported once");
+    assert_eq!(client.read(pair.now, &mut [0; 8]), Ok(0));
 }
 
 #[test]
