@@ -40,6 +40,11 @@ fn isolated(name: &str, body: fn()) {
         eprintln!("skipped {name}: needs root for a network namespace and a TUN device");
         return;
     }
+    let possible = Command::new("unshare").args(["--net", "test", "-c", "/dev/net/tun"]).status();
+    if !possible.is_ok_and(|status| status.success()) {
+        eprintln!("skipped {name}: needs 'unshare --net' to work, and /dev/net/tun");
+        return;
+    }
     let me = std::env::current_exe().unwrap();
     let status = Command::new("unshare")
         .arg("--net")

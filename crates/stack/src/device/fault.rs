@@ -6,7 +6,7 @@
 //! so that a seed gives the same faults whatever the other direction does. Fate is decided per
 //! packet: a super-segment is lost, doubled or overtaken as a whole, which hurts more than the same
 //! share of wire segments would. Only corruption cuts it: one of its wire segments is hit, and the
-//! others pass (see [`super::impair`]).
+//! others pass (see `impair.rs`).
 //!
 //! A packet that is to be overtaken is held until `reorder_gap` later packets have passed, or until
 //! `reorder_delay` has gone by, whichever comes first. So the last packet of a flow is late, but
