@@ -123,8 +123,9 @@ impl TcpSocket {
     }
 
     /// What the connection tells about itself (TCP_INFO).
-    pub fn info(&self, now: Instant) -> Info {
-        lock(&self.endpoint.inner).conn.info(now)
+    pub fn info(&self, _now: Instant) -> Info {
+        let settings = self.stack.sysctl.snapshot();
+        lock(&self.endpoint.inner).conn.info(&settings.tcp)
     }
 
     /// The state of RFC 9293.

@@ -444,9 +444,9 @@ impl Connection {
         }
     }
 
-    /// The figures of `TCP_INFO`.
-    pub fn info(&self, _now: Instant) -> Info {
-        crate::info::info(self)
+    /// The figures of `TCP_INFO`. `config` is the stack's, as in every [`Context`].
+    pub fn info(&self, config: &Config) -> Info {
+        crate::info::info(self, config)
     }
 
     /// Bytes that a read finds.

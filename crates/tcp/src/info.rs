@@ -1,6 +1,6 @@
 //! What a connection tells about itself: the fields of Linux's `TCP_INFO`, under their names.
 
-use crate::config::CongestionAlgorithm;
+use crate::config::{Config, CongestionAlgorithm};
 use crate::connection::Connection;
 use crate::recv::AckDecision;
 use crate::state::State;
@@ -18,6 +18,7 @@ pub struct Info {
     pub snd_wscale: u8,
     pub rcv_wscale: u8,
     pub window_scaling: bool,
+    /// The retransmission timeout of now, backoff included; in the handshake, that of the SYN.
     pub rto: Duration,
     pub ato: Duration,
     /// Bytes of payload per full segment that we send.
@@ -30,8 +31,11 @@ pub struct Info {
     pub lost: u32,
     pub retrans: u32,
     pub total_retrans: u32,
+    /// Exponent of the timer's backoff, which window probes share.
     pub backoff: u32,
+    /// Timeouts since the peer last acknowledged something new; in the handshake, those of the SYN.
     pub retransmits: u32,
+    /// Unanswered probes, of keepalive or of a closed window.
     pub probes: u32,
     /// Smoothed RTT; zero before the first sample.
     pub rtt: Duration,
@@ -41,6 +45,7 @@ pub struct Info {
     pub snd_cwnd: u32,
     /// In segments.
     pub snd_ssthresh: u32,
+    /// Duplicate ACKs that mean loss: the setting `tcp_reordering`, nothing is learnt yet.
     pub reordering: u32,
     /// The peer's window, in bytes.
     pub snd_wnd: u32,
@@ -65,8 +70,8 @@ pub struct Info {
     pub holds: [u64; crate::output::Hold::ALL.len()],
 }
 
-/// The figures of `conn` at `now`.
-pub(crate) fn info(conn: &Connection) -> Info {
+/// The figures of `conn`, whose settings are `config`.
+pub(crate) fn info(conn: &Connection, config: &Config) -> Info {
     let mss = u32::from(conn.snd.mss).max(1);
     let rtt = &conn.recovery.rtt;
     Info {
@@ -77,7 +82,7 @@ pub(crate) fn info(conn: &Connection) -> Info {
         snd_wscale: conn.snd.wscale,
         rcv_wscale: conn.rcv.wscale,
         window_scaling: conn.handshake.window_scaling,
-        rto: Duration::ZERO,
+        rto: conn.current_rto(config),
         ato: conn.rcv.acks.ato(),
         snd_mss: mss,
         rcv_mss: conn.rcv.rcv_mss,
@@ -89,14 +94,14 @@ pub(crate) fn info(conn: &Connection) -> Info {
         retrans: conn.snd.rtx.retransmitted().div_ceil(mss),
         total_retrans: conn.stats.total_retrans,
         backoff: u32::from(conn.recovery.backoff),
-        retransmits: u32::from(conn.recovery.backoff),
-        probes: u32::from(conn.keepalive.probes),
+        retransmits: u32::from(conn.current_retries()),
+        probes: u32::from(conn.keepalive.probes.max(conn.unanswered_window_probes())),
         rtt: rtt.srtt().unwrap_or_default(),
         rttvar: rtt.rttvar(),
         min_rtt: rtt.min(),
         snd_cwnd: conn.cc.cwnd() / mss,
         snd_ssthresh: conn.cc.ssthresh() / mss,
-        reordering: 3,
+        reordering: u32::from(config.tcp_reordering),
         snd_wnd: conn.snd.wnd,
         rcv_wnd: conn.rcv.wnd(),
         rcv_ssthresh: u32::try_from(conn.rcv.buf_limit).unwrap_or(u32::MAX),
@@ -156,3 +161,6 @@ fn check_timers(conn: &Connection) {
         assert!(conn.timers.is_armed(Timer::FinWait2), "an orphan would wait for ever");
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -275,7 +275,7 @@ impl World {
             );
             let side = &mut self.sides[index];
             if !honest {
-                let info = conn.info(self.now);
+                let info = conn.info(&self.config);
                 side.seen.trusted_shifts = Some((info.rcv_wscale, info.snd_wscale));
             }
             side.seen.judge(&transmit, honest);
@@ -299,7 +299,7 @@ impl World {
             assert_eq!(conn.poll_timeout(), None, "a closed connection has a timer");
         }
         self.excused |= conn.error().is_some();
-        let _ = (conn.info(self.now), conn.memory_bytes(), conn.writable(&self.config));
+        let _ = (conn.info(&self.config), conn.memory_bytes(), conn.writable(&self.config));
         self.sides[index].conn = Some(conn);
     }
 

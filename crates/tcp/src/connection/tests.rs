@@ -146,7 +146,7 @@ fn exchange(world: &mut World, len: usize) {
         assert!(
             step < 200_000,
             "no end: {:?}",
-            world.ends.each_ref().map(|conn| conn.info(world.now))
+            world.ends.each_ref().map(|conn| conn.info(&world.config))
         );
         for end in [0, 1] {
             let piece = 1 + world.dice.roll(9000) as usize;
@@ -179,7 +179,7 @@ fn exchange(world: &mut World, len: usize) {
         }
     }
     let lengths = got.each_ref().map(Vec::len);
-    let infos = world.ends.each_ref().map(|conn| (conn.error(), conn.info(world.now)));
+    let infos = world.ends.each_ref().map(|conn| (conn.error(), conn.info(&world.config)));
     assert!(got[1] == data[0] && got[0] == data[1], "bytes differ: {lengths:?} {infos:?}");
     for conn in &world.ends {
         assert_eq!((conn.state(), conn.error()), (State::Closed, None));
@@ -323,7 +323,7 @@ fn nothing_breaks_the_invariants() {
                 count += 1;
                 assert!(count < 5000, "output never ends");
             }
-            let _ = (conn.poll_event(), conn.info(now), conn.memory_bytes());
+            let _ = (conn.poll_event(), conn.info(&config), conn.memory_bytes());
         }
     }
 }

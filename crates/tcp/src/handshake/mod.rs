@@ -8,6 +8,7 @@ mod timestamps;
 
 use plimsoll_wire::tcp::{TcpFlags, TcpRepr};
 
+use crate::config::Config;
 use crate::connection::{Connection, Context};
 use crate::event::ConnectionError;
 use crate::segment::{Segment, SendKind};
@@ -82,13 +83,27 @@ impl Connection {
         self.handshake.sent_at = cx.now;
         self.stats.segs_out += 1;
         if !self.timers.is_armed(Timer::Retransmit) {
-            self.timers.arm(Timer::Retransmit, cx.now + self.syn_rto(cx));
+            self.timers.arm(Timer::Retransmit, cx.now + self.syn_rto(cx.config));
         }
     }
 
-    fn syn_rto(&self, cx: &Context) -> Duration {
+    fn syn_rto(&self, config: &Config) -> Duration {
         let factor = 1_u32 << u32::from(self.handshake.retries).min(16);
-        (INITIAL_RTO * factor).min(cx.config.tcp_rto_max)
+        (INITIAL_RTO * factor).min(config.tcp_rto_max)
+    }
+
+    /// The retransmission timeout of now: of the SYN, or of data.
+    pub(crate) fn current_rto(&self, config: &Config) -> Duration {
+        if self.is_opening() { self.syn_rto(config) } else { self.recovery.rto(config) }
+    }
+
+    /// Timeouts since the peer last acknowledged something.
+    pub(crate) fn current_retries(&self) -> u8 {
+        if self.is_opening() { self.handshake.retries } else { self.recovery.retries }
+    }
+
+    fn is_opening(&self) -> bool {
+        matches!(self.state, State::SynSent | State::SynReceived)
     }
 
     /// The retransmission timer fired in SYN-SENT or SYN-RECEIVED.
@@ -106,7 +121,7 @@ impl Connection {
         self.handshake.retries += 1;
         self.stats.total_retrans += 1;
         self.pending.syn = true;
-        self.timers.arm(Timer::Retransmit, cx.now + self.syn_rto(cx));
+        self.timers.arm(Timer::Retransmit, cx.now + self.syn_rto(cx.config));
     }
 
     /// The handshake is complete: `seg` acknowledged our SYN. RCV is set up already.

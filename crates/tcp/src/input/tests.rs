@@ -741,10 +741,10 @@ fn keepalive_probes_and_gives_up() {
 fn path_events() {
     let mut bench = Bench::established();
     bench.call(|conn, cx| conn.handle_path_event(cx, PathEvent::Mtu(576)));
-    let info = bench.conn.info(bench.now);
+    let info = bench.conn.info(&bench.config);
     assert_eq!((info.snd_mss, info.pmtu), (536, 576));
     bench.call(|conn, cx| conn.handle_path_event(cx, PathEvent::Mtu(20)));
-    assert_eq!(bench.conn.info(bench.now).pmtu, 68, "nobody talks us below the least MTU");
+    assert_eq!(bench.conn.info(&bench.config).pmtu, 68, "nobody talks us below the least MTU");
     let error = ConnectionError::HostUnreachable;
     bench.call(|conn, cx| conn.handle_path_event(cx, PathEvent::SoftError(error)));
     bench.state(State::Established);

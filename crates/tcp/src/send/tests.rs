@@ -70,12 +70,12 @@ fn the_buffer_follows_the_congestion_window() {
     let mut t = Trace::established(Setup::default());
     // Ten segments of 1000 bytes, which Linux counts as 2304 each, twice.
     assert_eq!(write(&mut t, 1 << 20), Ok(2 * 10 * 2304));
-    assert_eq!(t.conn.info(t.now).sndbuf, 46_080);
+    assert_eq!(t.conn.info(&t.config).sndbuf, 46_080);
     let _ = t.drain_any();
     t.recv(". 1:1 ack 10001");
     let _ = t.drain_any();
     assert!(write(&mut t, 1 << 20).is_ok());
-    assert!(t.conn.info(t.now).sndbuf > 80_000);
+    assert!(t.conn.info(&t.config).sndbuf > 80_000);
 }
 
 #[test]

@@ -52,6 +52,7 @@ impl Connection {
             self.recovery.backoff = 0;
         }
         self.snd.probing.force = false;
+        self.snd.probing.unanswered = 0;
         self.pending.window_probe = false;
     }
 
@@ -80,6 +81,12 @@ impl Connection {
         }
         self.recovery.back_off();
         self.timers.arm(Timer::Persist, cx.now + self.recovery.rto(cx.config));
+    }
+
+    /// Window probes in a row that nothing came back for.
+    pub(crate) fn unanswered_window_probes(&self) -> u8 {
+        let probing = &self.snd.probing;
+        if self.keepalive.last_rx >= probing.last { 0 } else { probing.unanswered }
     }
 
     fn probes_exhausted(&self, cx: &Context) -> bool {

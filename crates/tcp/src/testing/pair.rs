@@ -331,7 +331,11 @@ impl Pair {
             "seed {} at {:?}: {:?}",
             self.plan.seed,
             self.now,
-            self.ends.each_ref().map(|end| (end.written, end.read, end.conn.info(self.now)))
+            self.ends.each_ref().map(|end| (
+                end.written,
+                end.read,
+                end.conn.info(&self.plan.config)
+            ))
         )
     }
 
