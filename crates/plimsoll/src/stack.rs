@@ -50,8 +50,8 @@ impl Drop for Shared {
     }
 }
 
-/// Ends a [`Stack::wait`] from anywhere. It does not keep the stack alive; once the stack has ended,
-/// it does nothing.
+/// Ends a [`Stack::wait`] from anywhere. It does not keep the stack alive; once the stack has
+/// ended, it does nothing.
 #[derive(Clone, Debug)]
 pub struct Kicker(Weak<Core>);
 
@@ -115,9 +115,9 @@ impl Stack {
         self.shared.inner.poll()
     }
 
-    /// Sleeps until a device is readable, somebody [kicks](Self::kick), or `until` comes. Returns at once if `ready` says so when asked after
-    /// the stack has published that it sleeps: that is the place to look at a
-    /// [`ReadyQueue`](crate::ReadyQueue).
+    /// Sleeps until a device is readable, somebody [kicks](Self::kick), or `until` comes. Returns
+    /// at once if `ready` says so when asked after the stack has published that it sleeps: that is
+    /// the place to look at a [`ReadyQueue`](crate::ReadyQueue).
     pub fn wait(&self, until: Option<Instant>, ready: impl Fn() -> bool) {
         self.shared.inner.wait(until, &ready);
     }
