@@ -223,7 +223,7 @@ impl TcpStream {
     /// # Errors
     /// As `read`.
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        self.blocking_read(|| self.told_once(self.socket().peek(buf)))
+        self.blocking_read(|| self.socket().peek(buf))
     }
 
     /// Sends the last byte of `data` as urgent (MSG_OOB).
@@ -383,16 +383,7 @@ impl TcpStream {
         if buf.is_empty() {
             return Ok(0);
         }
-        self.blocking_read(|| self.told_once(self.socket().read(now(), buf)))
-    }
-
-    /// The error that ended a connection is told once; after that reads find the end of the stream,
-    /// as on Linux.
-    fn told_once(&self, result: Result<usize, SocketError>) -> Result<usize, SocketError> {
-        match result {
-            Err(SocketError::Connection(_)) if self.socket().take_error().is_none() => Ok(0),
-            other => other,
-        }
+        self.blocking_read(|| self.socket().read(now(), buf))
     }
 
     /// Writes all of `data`, unless the stream is non-blocking, the timeout comes, or it fails.
