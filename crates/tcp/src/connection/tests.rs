@@ -225,6 +225,80 @@ fn small_buffers_on_a_bad_path() {
     }
 }
 
+/// Bytes after which a stream repeats itself, so that any part of it can be compared at once.
+const PERIOD: usize = 1 << 16;
+
+/// A stream that is too long to be kept.
+struct LongStream {
+    /// Two periods.
+    bytes: Vec<u8>,
+    written: u64,
+    read: u64,
+}
+
+impl LongStream {
+    fn new(salt: usize) -> LongStream {
+        let bytes = pattern(PERIOD, salt).repeat(2);
+        LongStream { bytes, written: 0, read: 0 }
+    }
+
+    fn part(&self, at: u64, len: usize) -> &[u8] {
+        let start = at as usize % PERIOD;
+        &self.bytes[start..start + len]
+    }
+
+    /// End `from` writes until it has written `total` bytes, and the other end reads them all.
+    fn pour(&mut self, world: &mut World, from: usize, total: u64) {
+        let mut out = std::vec![0; PERIOD];
+        while self.read < total {
+            while self.written < total {
+                let len = PERIOD.min((total - self.written) as usize);
+                let data = self.part(self.written, len);
+                match world.call(from, |conn, cx| conn.write(cx, data)) {
+                    Ok(count) => self.written += count as u64,
+                    Err(WriteError::WouldBlock) => break,
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+            assert!(world.step(), "nothing will ever happen");
+            while let Ok(count) = world.call(1 - from, |conn, cx| conn.read(cx, &mut out)) {
+                assert!(out[..count] == *self.part(self.read, count), "at byte {}", self.read);
+                self.read += count as u64;
+            }
+        }
+    }
+}
+
+#[test]
+fn everything_holds_over_more_than_4_gib() {
+    // No mark of either end may be compared after the numbers have moved half of their range
+    // away from it: what was small, urgent or lost long ago must not come back. The invariants are
+    // checked in every call.
+    const GIB: u64 = 1 << 30;
+    let clean = PathFaults { loss: 0, reorder: 0, duplicate: 0 };
+    let bad = PathFaults { loss: 2, reorder: 5, duplicate: 2 };
+    let options = Options { oobinline: true, ..Options::default() };
+    let mut world = World::open(Config::default(), clean, 1, options);
+    let mut there = LongStream::new(1);
+    let mut back = LongStream::new(2);
+    // Where the stream is met by loss, an urgent byte and some bytes against it.
+    for halt in [0, GIB / 2, 3 * GIB, 4 * GIB + GIB / 4, 5 * GIB] {
+        there.pour(&mut world, 0, halt.max(1));
+        world.faults = bad;
+        there.pour(&mut world, 0, halt + 3_000_001);
+        let byte = there.part(there.written, 1);
+        let urgent = world.call(0, |conn, cx| conn.write_urgent(cx, byte));
+        assert_eq!(urgent, Ok(1));
+        there.written += 1;
+        there.pour(&mut world, 0, halt + 3_000_100);
+        back.pour(&mut world, 1, back.read + 200_001);
+        world.faults = clean;
+    }
+    assert!(world.ends.iter().all(|conn| conn.snd.urgent().is_none()));
+    assert_eq!(there.read, 5 * GIB + 3_000_100);
+    assert_eq!(world.ends[1].info(&world.config).bytes_received, there.read);
+}
+
 /// A segment near everything that the connection cares about.
 fn strange_segment(dice: &mut Dice, conn: &Connection, pool: &Pool) -> Segment {
     use plimsoll_wire::tcp::{SackBlock, TcpFlags, TcpRepr, Timestamps};

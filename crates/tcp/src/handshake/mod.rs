@@ -130,6 +130,7 @@ impl Connection {
         self.timers.stop(Timer::Retransmit);
         self.pending.syn = false;
         self.snd.una = self.snd.iss + 1;
+        self.snd.forget_old_marks();
         self.sync_mss(cx);
         let shift = if seg.repr.flags.contains(TcpFlags::SYN) { 0 } else { self.snd.wscale };
         self.snd.wnd = u32::from(seg.repr.window) << shift;

@@ -121,6 +121,7 @@ impl Connection {
         let sacked = delivered.bytes > 0;
         delivered.merge(self.snd.rtx.on_cumulative_ack(ack));
         self.snd.una = ack;
+        self.snd.forget_old_marks();
         if matches!(self.snd.fin, Fin::Sent { seq } if seq < ack) {
             self.snd.fin = Fin::Acked;
         }

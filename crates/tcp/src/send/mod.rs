@@ -141,6 +141,13 @@ impl Sender {
         self.una < self.sml && self.sml <= self.nxt
     }
 
+    /// Marks that SND.UNA has passed move along with it or go: 2 GiB later they would look as if
+    /// they were ahead.
+    pub(crate) fn forget_old_marks(&mut self) {
+        self.sml = self.sml.max(self.una);
+        self.up = self.urgent();
+    }
+
     /// SND.UP while it is ahead of what is acknowledged.
     pub(crate) fn urgent(&self) -> Option<SeqNum> {
         self.up.filter(|&up| self.una < up)
@@ -151,6 +158,8 @@ impl Sender {
         self.queue.check_invariants();
         assert_eq!(self.nxt, self.max, "nothing moves snd.nxt back");
         assert!(!self.queue.is_empty() || self.push <= self.nxt, "a push mark without data");
+        assert!(self.una <= self.sml && self.sml <= self.nxt, "Minshall's mark is outdated");
+        assert!(self.up.is_none_or(|up| self.una < up), "the urgent mark is outdated");
         let sent = matches!(self.fin, Fin::Sent { .. } | Fin::Acked);
         assert!(!sent || self.queue.is_empty(), "data waits behind a FIN that was sent");
     }
