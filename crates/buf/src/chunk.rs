@@ -77,6 +77,11 @@ impl ChunkRef {
         CLASS_SIZES[self.class()]
     }
 
+    /// Whether nobody else refers to the chunk.
+    pub(crate) fn is_only(&self) -> bool {
+        self.refs().is_only()
+    }
+
     pub(crate) fn same(&self, other: &ChunkRef) -> bool {
         self.0 == other.0
     }
@@ -151,6 +156,16 @@ impl ChunkWriter {
         unsafe {
             core::slice::from_raw_parts_mut(self.chunk.bytes().add(self.written), self.remaining())
         }
+    }
+
+    /// Begins again at the front if no slice refers to the chunk any more, so that a device which
+    /// reads one packet at a time stays within memory that is in the cache. Returns whether it did.
+    pub fn rewind(&mut self) -> bool {
+        let only = self.chunk.is_only();
+        if only {
+            self.written = 0;
+        }
+        only
     }
 
     /// Freezes the next `len` bytes.

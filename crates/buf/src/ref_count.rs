@@ -37,6 +37,17 @@ impl RefCount {
         assert!(before < MOST, "too many references to one chunk");
     }
 
+    /// Whether the caller is the only holder. If so, all that others did happens before the return,
+    /// and since only a holder can add one, it stays so while the caller lends its hold to nobody.
+    #[inline]
+    pub(crate) fn is_only(&self) -> bool {
+        let only = self.0.load(Ordering::Relaxed) == 1;
+        if only {
+            fence(Ordering::Acquire);
+        }
+        only
+    }
+
     /// Takes the caller's hold away. If it returns true, there is no other holder any more, and all
     /// that they did happens before the return.
     #[inline]
@@ -78,6 +89,24 @@ mod tests {
             unsafe { *bytes = 8 };
         });
         1
+    }
+
+    #[test]
+    fn an_only_holder_may_write() {
+        loom::model(|| {
+            let shared = Arc::new(Shared { refs: RefCount::new(), bytes: UnsafeCell::new(7) });
+            shared.refs.start();
+            shared.refs.retain();
+            let other = shared.clone();
+            let reader = thread::spawn(move || read_and_let_go(&other));
+            if shared.refs.is_only() {
+                shared.bytes.with_mut(|bytes| {
+                    // SAFETY: loom checks that nobody reads or writes meanwhile.
+                    unsafe { *bytes = 9 };
+                });
+            }
+            assert_eq!(reader.join().unwrap(), 0);
+        });
     }
 
     #[test]

@@ -211,3 +211,15 @@ fn slices_outlive_their_pool() {
     drop(pool);
     assert_eq!(&*slice, b"still here");
 }
+
+#[test]
+fn a_writer_rewinds_only_when_nothing_is_held() {
+    let pool = Pool::new();
+    let mut writer = pool.chunk(512);
+    let held = writer.append(&[1; 300]);
+    assert!(!writer.rewind());
+    assert_eq!(writer.remaining(), 212);
+    drop(held);
+    assert!(writer.rewind());
+    assert_eq!(&*writer.append(&[2; 512]), &[2; 512]);
+}

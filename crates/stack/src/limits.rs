@@ -6,6 +6,10 @@ pub const MAX_INTERFACES: usize = 16;
 /// Packets that one poll takes from one device before it looks after the others.
 pub const RX_BATCH: usize = 64;
 
+/// Bytes that one poll takes from a TUN device, give or take a packet. What is read is handed on
+/// while it is in the cache; the rest is read by the next poll, which follows at once.
+pub const RX_BATCH_BYTES: usize = 256 * 1024;
+
 /// Timers that one poll fires. The rest fires in the next, which is asked for at once.
 pub const TIMER_BATCH: usize = 256;
 

@@ -34,6 +34,7 @@ use rustix::io::Errno;
 
 use self::vnet::Header;
 use super::{Caps, DeviceError, DeviceRx, DeviceStats, DeviceTx, TxProgress, TxStatus};
+use crate::limits::RX_BATCH_BYTES;
 use crate::offload::{Layout, checksum, gso};
 use crate::packet::{ChecksumState, Packet};
 
@@ -277,6 +278,9 @@ impl<P: Port> TunRx<P> {
     fn read(&mut self, pool: &Pool) -> Result<Option<Packet>, DeviceError> {
         let header_len = if self.vnet { vnet::LEN } else { 0 };
         let longest = MAX_PACKET + header_len;
+        if let Some(chunk) = &mut self.chunk {
+            chunk.rewind();
+        }
         let chunk = match &mut self.chunk {
             Some(chunk) if chunk.remaining() >= longest => chunk,
             slot => slot.insert(pool.chunk(MAX_CHUNK)),
@@ -321,9 +325,16 @@ impl<P: Port> DeviceRx for TunRx<P> {
         out: &mut Vec<Packet>,
         max: usize,
     ) -> Result<usize, DeviceError> {
+        let mut bytes = 0;
         for count in 0..max {
+            if bytes >= RX_BATCH_BYTES {
+                return Ok(count);
+            }
             match self.read(pool)? {
-                Some(packet) => out.push(packet),
+                Some(packet) => {
+                    bytes += packet.len();
+                    out.push(packet);
+                }
                 None => return Ok(count),
             }
         }
