@@ -78,6 +78,7 @@ fn describe(error: ConnectionError) -> &'static str {
     match error {
         ConnectionError::Refused => "the peer refused the connection",
         ConnectionError::Reset => "the peer reset the connection",
+        ConnectionError::BrokenPipe => "the peer closed and then reset the connection",
         ConnectionError::TimedOut => "the connection timed out",
         ConnectionError::Aborted => "the connection was aborted",
         ConnectionError::HostUnreachable => "the host is unreachable",
@@ -108,6 +109,7 @@ fn connection_errno(error: ConnectionError) -> i32 {
     match error {
         ConnectionError::Refused => libc::ECONNREFUSED,
         ConnectionError::Reset => libc::ECONNRESET,
+        ConnectionError::BrokenPipe => libc::EPIPE,
         ConnectionError::TimedOut => libc::ETIMEDOUT,
         ConnectionError::Aborted => libc::ECONNABORTED,
         ConnectionError::HostUnreachable => libc::EHOSTUNREACH,

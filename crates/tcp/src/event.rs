@@ -55,6 +55,9 @@ pub enum ConnectionError {
     Refused,
     /// The peer reset the connection. `ECONNRESET`.
     Reset,
+    /// The peer reset the connection after it had ended its stream: whatever we still had to say
+    /// is lost. `EPIPE`.
+    BrokenPipe,
     /// Too many retransmissions, probes, or the user timeout. `ETIMEDOUT`.
     TimedOut,
     /// The application aborted it. `ECONNABORTED`.

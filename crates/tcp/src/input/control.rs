@@ -37,6 +37,8 @@ impl Connection {
         }
         let error = match self.state {
             State::SynReceived if !self.is_passive() => ConnectionError::Refused,
+            // As on Linux: reads have met the end of the stream, only writes can fail.
+            State::CloseWait => ConnectionError::BrokenPipe,
             _ => ConnectionError::Reset,
         };
         match self.state {

@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 use crate::config::{Config, Options, SetOption};
 use crate::counters::Counter;
-use crate::event::ConnectionError;
+use crate::event::{ConnectionError, Events, WriteError};
 use crate::limits::MAX_SUPER_SEGMENT;
 use crate::mtu::PathEvent;
 use crate::output::Hold;
@@ -443,6 +443,24 @@ fn resets() {
     t.recv(". 1:1 ack 7");
     let packet = t.expect("R 7:7");
     assert_eq!(packet.repr.flags, TcpFlags::RST);
+}
+
+#[test]
+fn a_reset_after_the_end_of_the_stream_is_a_broken_pipe() {
+    let mut t = Trace::close_wait(Setup::default());
+    let _ = t.conn.poll_event();
+    t.recv("R. 2:2 ack 1");
+    let broken = ConnectionError::BrokenPipe;
+    assert_eq!((t.conn.state(), t.conn.error()), (State::Closed, Some(broken)));
+    assert!(t.conn.poll_event().contains(Events::ERROR));
+    assert_eq!(t.count(Counter::EstabResets), 1);
+    // The stream had ended, and it has ended still.
+    assert_eq!(t.call(|conn, cx| conn.read(cx, &mut [0; 8])), Ok(0));
+    let failed = Err(WriteError::Failed(broken));
+    assert_eq!(t.call(|conn, cx| conn.write(cx, b"x")), failed);
+    assert_eq!(t.call(|conn, cx| conn.write(cx, b"x")), Err(WriteError::Closed));
+    assert_eq!(t.conn.take_error(), None);
+    t.expect_nothing();
 }
 
 #[test]
