@@ -152,7 +152,7 @@ impl Connection {
     }
 
     fn update_recovery(&mut self, cx: &Context, news: &News) {
-        let mss = u32::from(self.snd.mss);
+        let mss = self.snd.effective_mss();
         if news.delivered.acked > 0 {
             self.recovery.dupacks = 0;
             self.recovery.retries = 0;

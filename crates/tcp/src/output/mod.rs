@@ -116,7 +116,7 @@ impl Connection {
     /// Sends again what recovery asks for.
     fn retransmit(&mut self, cx: &Context) -> Option<Transmit> {
         let (start, mut end) = self.next_retransmit(cx)?;
-        let mss = u32::from(self.snd.mss).max(1);
+        let mss = self.snd.effective_mss();
         if self.snd.urgent().is_some_and(|up| start < up) {
             // The urgent pointer is right for one wire segment only.
             end = end.min(start + mss);

@@ -404,6 +404,27 @@ fn retransmissions_are_super_segments_and_wait_for_what_is_below() {
 }
 
 #[test]
+fn segments_towards_a_small_window_are_sacked_and_sent_again_as_they_were_cut() {
+    let mut t = Trace::established(Setup::tso().win(600));
+    t.write(600);
+    assert_eq!(t.expect("P. 1:601 ack 1 x2").segment_size, 300);
+    t.recv(". 1:1 ack 1 sack 301:601");
+    assert_eq!(t.conn.snd.rtx.sacked(), 300);
+    t.sleep();
+    assert_eq!(t.expect(". 1:301 ack 1").kind, SendKind::Retransmit);
+    t.recv(". 1:1 ack 601");
+    assert_eq!(t.count(Counter::TcpDelivered), 2);
+    // Both segments are lost: after the timeout the window holds one full-sized one.
+    let mut t = Trace::established(Setup::tso().win(600));
+    t.write(600);
+    t.expect("P. 1:601 ack 1 x2");
+    t.sleep();
+    let packet = t.expect("P. 1:601 ack 1 x2");
+    assert_eq!((packet.kind, packet.segment_size), (SendKind::Retransmit, 300));
+    assert_eq!(t.count(Counter::RetransSegs), 2);
+}
+
+#[test]
 fn limited_transmit() {
     let mut t = Trace::established(Setup::default().nodelay());
     t.write(12_000);

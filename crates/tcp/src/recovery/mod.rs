@@ -72,6 +72,9 @@ pub(crate) struct Recovery {
     pub(crate) rescued: bool,
     /// When the first retransmission since SND.UNA last moved was due.
     pub(crate) retrying_since: Option<Instant>,
+    /// The packet that was last found to be below us still when it was to be sent again, so that
+    /// it is counted once.
+    pub(crate) found_below: Serial,
     /// When data last left.
     pub(crate) last_sent: Instant,
 }
@@ -90,6 +93,7 @@ impl Recovery {
             force: false,
             rescued: false,
             retrying_since: None,
+            found_below: Serial(0),
             last_sent: Instant::ZERO,
         }
     }
@@ -169,7 +173,7 @@ impl Connection {
             end,
             sent_at: cx.now,
             serial,
-            mss: self.snd.mss,
+            mss: self.snd.segment_size(),
             retransmissions: 0,
             sacked: false,
             lost: false,
@@ -191,7 +195,7 @@ impl Connection {
         end: SeqNum,
         serial: Serial,
     ) {
-        let mss = self.snd.mss;
+        let mss = self.snd.segment_size();
         let index = self.snd.rtx.index_of(start);
         let guess = self.snd.rtx.ranges.get(index).is_some_and(|range| !range.lost);
         self.recovery.rescued |= guess && self.snd.rtx.highest_sacked <= start;
@@ -211,13 +215,13 @@ impl Connection {
 
     /// The range to send again now, within cwnd and the peer's window. Its bytes are
     /// `snd.rtx.payload(start, end)`, which may be fewer.
-    pub(crate) fn next_retransmit(&self, cx: &Context) -> Option<(SeqNum, SeqNum)> {
+    pub(crate) fn next_retransmit(&mut self, cx: &Context) -> Option<(SeqNum, SeqNum)> {
         let range = self.retransmission_candidate(cx)?;
         if cx.below.completed < range.serial {
-            // The last copy has not even left this machine.
+            self.note_below(cx, range.serial);
             return None;
         }
-        let mss = u32::from(self.snd.mss).max(1);
+        let mss = self.snd.effective_mss();
         let quota =
             if self.recovery.force { self.cwnd_quota().max(mss) } else { self.cwnd_quota() };
         if quota < range.len().min(mss) {
@@ -242,6 +246,14 @@ impl Connection {
         Some((range.start, range.start + len))
     }
 
+    /// The last copy of what is to be sent again has not even left this machine.
+    fn note_below(&mut self, cx: &Context, serial: Serial) {
+        if self.recovery.found_below != serial {
+            self.recovery.found_below = serial;
+            cx.counters.bump(Counter::TcpSpuriousRtxHostQueues);
+        }
+    }
+
     /// NextSeg of RFC 6675: what is lost; if no new data may leave, what lies below the highest
     /// SACKed number; at last one segment at the end, so that the ACKs do not dry up, but not
     /// before its own ACK could have come.
@@ -259,7 +271,7 @@ impl Connection {
         let last = *rtx.ranges.back()?;
         let late = cx.now.since(last.sent_at) > self.recovery.rtt.srtt().unwrap_or_default();
         (late && !self.recovery.rescued && !last.sacked && !last.resent).then(|| {
-            let start = last.end - last.len().min(u32::from(self.snd.mss));
+            let start = last.end - last.len().min(self.snd.effective_mss());
             SentRange { start, ..last }
         })
     }

@@ -34,6 +34,12 @@ impl Sender {
         }
     }
 
+    /// [`effective_mss`](Self::effective_mss) as the ranges of the retransmit queue keep it.
+    pub(crate) fn segment_size(&self) -> u16 {
+        // It is never above `mss`.
+        u16::try_from(self.effective_mss()).unwrap_or(self.mss)
+    }
+
     /// SEG.SEQ of a segment without data: SND.NXT, or the edge if the peer moved it left of that,
     /// because the peer would drop the segment as unacceptable and miss its ACK. An edge that is
     /// off only by the rounding of a scaled window does not count.

@@ -449,7 +449,11 @@ fn nothing_is_sent_again_while_it_is_still_below_us() {
     assert_eq!(trace.count(Counter::TcpTimeouts), 0);
     trace.ack(0, &[(MSS, 5 * MSS)]);
     assert_eq!(trace.phase(), Phase::Recovery);
-    assert!(trace.resend().is_empty());
+    for _ in 0..3 {
+        // However often output asks, it is one retransmission that was left out.
+        assert!(trace.resend().is_empty());
+        assert_eq!(trace.count(Counter::TcpSpuriousRtxHostQueues), 2);
+    }
     trace.completed = 1;
     assert_eq!(trace.resend(), [(0, MSS)]);
 }
