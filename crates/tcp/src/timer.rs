@@ -77,3 +77,6 @@ impl TimerTable {
         Some(due)
     }
 }
+
+#[cfg(test)]
+mod tests;

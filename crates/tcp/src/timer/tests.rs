@@ -1,0 +1,110 @@
+//! Every timer is armed by a trace, fires, and does what it is for.
+
+use super::*;
+use crate::config::SetOption;
+use crate::event::ConnectionError;
+use crate::state::State;
+use crate::testing::{Setup, Trace};
+use crate::time::Duration;
+
+/// A connection on which `timer` is armed.
+fn armed(timer: Timer) -> Trace {
+    let mut setup = Setup::default();
+    match timer {
+        Timer::Retransmit => {
+            let mut t = Trace::established(setup);
+            t.write(10);
+            t.expect("P. 1:11 ack 1");
+            t
+        }
+        Timer::Persist => {
+            let mut t = Trace::established(setup);
+            t.recv(". 1:1 ack 1 win 0");
+            t.write(10);
+            t.expect_nothing();
+            t
+        }
+        Timer::DelayedAck => {
+            let mut t = Trace::established(setup);
+            t.call(|conn, cx| conn.set_option(cx, SetOption::QuickAck(false)));
+            t.recv("P. 1:11 ack 1");
+            t.expect_nothing();
+            t
+        }
+        Timer::Keepalive => {
+            setup.options.keepalive = true;
+            Trace::established(setup)
+        }
+        Timer::UserTimeout => {
+            setup.options.user_timeout = Some(Duration::from_secs(5));
+            let mut t = Trace::established(setup);
+            t.write(10);
+            t.expect("P. 1:11 ack 1");
+            // It is armed by the first retransmission.
+            t.sleep();
+            t.expect("P. 1:11 ack 1");
+            t
+        }
+        Timer::FinWait2 => {
+            let mut t = Trace::fin_wait_1(setup);
+            t.call(|conn, cx| conn.close(cx));
+            t.recv(". 1:1 ack 2");
+            t
+        }
+        Timer::TimeWait => {
+            let mut t = Trace::fin_wait_1(setup);
+            t.recv("F. 1:1 ack 2");
+            t.expect(". 2:2 ack 2");
+            t
+        }
+    }
+}
+
+/// `timer` has just fired.
+fn fired(timer: Timer, t: &mut Trace) {
+    match timer {
+        Timer::Retransmit => drop(t.expect("P. 1:11 ack 1")),
+        Timer::Persist | Timer::Keepalive => drop(t.expect(". 0:0 ack 1")),
+        Timer::DelayedAck => drop(t.expect(". 1:1 ack 11")),
+        Timer::UserTimeout => {
+            assert_eq!(t.conn.error(), Some(ConnectionError::TimedOut));
+            t.expect("R. 11:11 ack 1");
+        }
+        Timer::FinWait2 | Timer::TimeWait => {
+            assert_eq!((t.conn.state(), t.conn.error()), (State::Closed, None));
+        }
+    }
+    t.expect_nothing();
+}
+
+#[test]
+fn every_timer_is_armed_and_fires() {
+    for timer in Timer::ALL {
+        let mut t = armed(timer);
+        let deadline = t.conn.timers.deadline(timer);
+        assert!(deadline.is_some(), "{timer:?} is not armed");
+        // Others may come before it.
+        while t.conn.poll_timeout() != deadline {
+            t.sleep();
+            let _ = t.drain();
+        }
+        t.sleep();
+        assert_eq!(Some(t.now), deadline);
+        fired(timer, &mut t);
+    }
+}
+
+#[test]
+fn timers_coexist_and_fire_in_the_order_of_their_declaration() {
+    let mut table = TimerTable::new();
+    assert_eq!(table.next(), None);
+    for (index, timer) in Timer::ALL.into_iter().rev().enumerate() {
+        table.arm(timer, Instant::from_millis(10 + index as u64));
+    }
+    assert_eq!(table.next(), Some(Instant::from_millis(10)));
+    assert_eq!(table.pop_due(Instant::from_millis(9)), None);
+    for timer in Timer::ALL {
+        assert_eq!(table.pop_due(Instant::from_millis(100)), Some(timer));
+    }
+    assert_eq!((table.pop_due(Instant::from_millis(100)), table.next()), (None, None));
+}
