@@ -2,7 +2,7 @@
 //!
 //! A *task* owns a socket and is called when the socket can go on. Between calls the loop polls the
 //! stack, so a packet goes from the device to the task and the answer back without a switch of
-//! threads. When neither the stack nor a task has anything to do, the loop sleeps until a device is
+//! threads, and the answer carries the acknowledgement. When neither the stack nor a task has anything to do, the loop sleeps until a device is
 //! readable, a timer is due, or another thread kicks it.
 //!
 //! Limits: a task that has much to do returns [`Turn::Again`] after about [`TURN_BYTES`], so that
@@ -134,14 +134,16 @@ impl EventLoop {
 
     /// Runs until `done`, which is asked in every round, says so, or until `limit`.
     pub(crate) fn run(&mut self, limit: Option<Instant>, mut done: impl FnMut(&EventLoop) -> bool) {
+        let stack = self.stack.clone();
         let mut idle_since = None;
         while !done(self) {
             let now = plimsoll::now();
             if limit.is_some_and(|limit| now >= limit) {
                 return;
             }
-            let polled = self.stack.poll();
-            self.ready.take(&mut self.runnable);
+            let polled = stack.poll_with(|| {
+                self.run_tasks();
+            });
             if self.run_tasks() || polled.worked {
                 idle_since = None;
                 continue;
@@ -158,13 +160,14 @@ impl EventLoop {
                 (Some(next), Some(limit)) => Some(next.min(limit)),
                 (next, limit) => next.or(limit),
             };
-            self.stack.wait(until, || !self.ready.is_empty());
+            stack.wait(until, || !self.ready.is_empty());
             idle_since = None;
         }
     }
 
     /// Calls every task that can run; tells whether there was one.
     fn run_tasks(&mut self) -> bool {
+        self.ready.take(&mut self.runnable);
         if self.runnable.is_empty() {
             return false;
         }

@@ -76,6 +76,15 @@ pub struct Polled {
     pub ended: bool,
 }
 
+impl Polled {
+    fn of(outcome: Result<plimsoll_stack::Poll, plimsoll_stack::StackError>) -> Polled {
+        match outcome {
+            Ok(poll) => Polled { worked: poll.worked, next: poll.next, ended: false },
+            Err(_) => Polled { worked: false, next: None, ended: true },
+        }
+    }
+}
+
 impl Stack {
     /// A builder with no device yet.
     pub fn builder() -> StackBuilder {
@@ -113,6 +122,15 @@ impl Stack {
     /// ```
     pub fn poll(&self) -> Polled {
         self.shared.inner.poll()
+    }
+
+    /// As [`poll`](Self::poll), for a loop that also runs what uses the sockets. `turn` is called
+    /// when packets have arrived, their readers have been woken, and nothing is acknowledged yet: an
+    /// answer that it writes carries the ACK, so that a request and its response are one packet each.
+    /// It may use sockets, but must not poll.
+    pub fn poll_with(&self, mut turn: impl FnMut()) -> Polled {
+        let core = &self.shared.inner.core;
+        Polled::of(core.poll_with(now(), BUDGET, &mut turn))
     }
 
     /// Sleeps until a device is readable, somebody [kicks](Self::kick), or `until` comes. Returns
@@ -201,10 +219,7 @@ impl Stack {
 
 impl Inner {
     fn poll(&self) -> Polled {
-        match self.core.poll(now(), BUDGET) {
-            Ok(poll) => Polled { worked: poll.worked, next: poll.next, ended: false },
-            Err(_) => Polled { worked: false, next: None, ended: true },
-        }
+        Polled::of(self.core.poll(now(), BUDGET))
     }
 
     fn wait(&self, until: Option<Instant>, ready: &dyn Fn() -> bool) {

@@ -226,6 +226,27 @@ impl Stack {
         result
     }
 
+    /// As [`work_on`](Self::work_on), for a call that asks for nothing but an ACK to be sent. While
+    /// the poller works on a batch with packets of this connection, it sends that ACK at the end of
+    /// the batch, if no data has taken it along by then.
+    pub(crate) fn read_on<T>(
+        &self,
+        now: Instant,
+        endpoint: &Arc<Endpoint>,
+        call: impl FnOnce(&mut Inner, &Context<'_>) -> T,
+    ) -> T {
+        let mut work = Work::begin(self, now);
+        let mut inner = lock(&endpoint.inner);
+        let cx = work.context(endpoint, &mut inner);
+        let result = call(&mut inner, &cx);
+        if !inner.touched {
+            work.settle(endpoint, &mut inner);
+        }
+        drop(inner);
+        work.finish();
+        result
+    }
+
     /// The application lets go of a connection.
     pub(crate) fn close_endpoint(&self, now: Instant, endpoint: &Arc<Endpoint>) {
         let mut work = Work::begin(self, now);

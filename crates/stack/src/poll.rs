@@ -36,6 +36,34 @@ impl Stack {
     /// # Errors
     /// If a device has gone. Every socket has been told then.
     pub fn poll(&self, now: Instant, budget: usize) -> Result<Poll, StackError> {
+        self.poll_around(now, budget, None)
+    }
+
+    /// As [`poll`](Self::poll), for a loop that runs the applications on the same thread. `turn` is
+    /// called after every batch of packets, when the readers of that batch have been woken and the
+    /// batch is not acknowledged yet. An answer written by it carries the ACK, and what it reads
+    /// opens the window that the ACK advertises. Whatever `turn` does, all that the batch is owed
+    /// leaves when it returns.
+    ///
+    /// `turn` may use sockets, but a poll of the same stack finds it busy.
+    ///
+    /// # Errors
+    /// As [`poll`](Self::poll).
+    pub fn poll_with(
+        &self,
+        now: Instant,
+        budget: usize,
+        turn: &mut dyn FnMut(),
+    ) -> Result<Poll, StackError> {
+        self.poll_around(now, budget, Some(turn))
+    }
+
+    fn poll_around(
+        &self,
+        now: Instant,
+        budget: usize,
+        mut turn: Option<&mut dyn FnMut()>,
+    ) -> Result<Poll, StackError> {
         if let Some(error) = self.down.get() {
             return Err(error.clone());
         }
@@ -46,7 +74,7 @@ impl Stack {
         work.count(IpCounter::Polls);
         let mut worked = self.run_timers(&mut work, &mut state);
         for interface in &self.interfaces {
-            worked |= self.receive(&mut work, &mut state, interface, budget);
+            worked |= self.receive(&mut work, &mut state, interface, budget, &mut turn);
         }
         worked |= self.pump_devices(now);
         drop(state);
@@ -92,6 +120,7 @@ impl Stack {
         state: &mut PollState,
         interface: &Interface,
         budget: usize,
+        turn: &mut Option<&mut dyn FnMut()>,
     ) -> bool {
         let mut taken = 0;
         while taken < budget {
@@ -102,6 +131,11 @@ impl Stack {
                 self.ip_input(work, state, interface, packet);
             }
             state.packets = packets;
+            if let Some(turn) = turn {
+                wake_readers(work, state);
+                work.fire_wakers();
+                turn();
+            }
             self.settle_touched(work, state);
             match received {
                 Ok(count) => {
@@ -135,5 +169,15 @@ impl Stack {
     pub fn bytes_below(&self) -> u64 {
         let below = |endpoint: Arc<Endpoint>| u64::from(endpoint.below.get().bytes);
         self.connections.all().into_iter().map(below).sum()
+    }
+}
+
+/// Wakes those who can read what the batch brought, before the batch is acknowledged.
+fn wake_readers(work: &mut Work<'_>, state: &PollState) {
+    for endpoint in &state.touched {
+        let mut inner = lock(&endpoint.inner);
+        if inner.is_readable() {
+            inner.readers.take(work.wakers());
+        }
     }
 }

@@ -57,7 +57,7 @@ impl TcpSocket {
     /// # Errors
     /// [`SocketError::WouldBlock`] if there are none; others if the connection is not there.
     pub fn read(&self, now: Instant, buf: &mut [u8]) -> Result<usize, SocketError> {
-        self.stack.work_on(now, &self.endpoint, |inner, cx| {
+        self.stack.read_on(now, &self.endpoint, |inner, cx| {
             let read = inner.conn.read(cx, buf);
             // As on Linux, the error is reported once, and then the stream has ended.
             if matches!(read, Err(ReadError::Failed(_))) && inner.conn.take_error().is_none() {
