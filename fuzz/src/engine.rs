@@ -1,9 +1,9 @@
 //! One or two connections in a small world.
 //!
 //! A world has two sides. In most inputs each side has a connection and the network between them
-//! loses, repeats, delays and reorders what they send, whole or cut into wire segments. In some only
-//! the first side has one. If the input is hostile, a forger that sees everything adds segments whose
-//! numbers lie near those that the connections use.
+//! loses, repeats, delays and reorders what they send, whole or cut into wire segments. In some
+//! only the first side has one. If the input is hostile, a forger that sees everything adds
+//! segments whose numbers lie near those that the connections use.
 //!
 //! Oracles: the engine's own invariants after each call; what every packet that leaves must obey
 //! (`oracle.rs`); the bytes that are read are those that were written; and, unless somebody forged

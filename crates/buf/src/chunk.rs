@@ -148,8 +148,8 @@ impl ChunkWriter {
         self.freeze(len)
     }
 
-    /// The bytes behind what was written, to be filled and then frozen with [`freeze`](Self::freeze).
-    /// Their content is unspecified (but initialised).
+    /// The bytes behind what was written, to be filled and then frozen with
+    /// [`freeze`](Self::freeze). Their content is unspecified (but initialised).
     pub fn spare_mut(&mut self) -> &mut [u8] {
         // SAFETY: the range lies within the chunk and behind every frozen range; `&mut self` is the
         // only way to write; the memory was zeroed when it was allocated.

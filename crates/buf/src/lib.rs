@@ -12,8 +12,8 @@
 //! When the last slice and the writer of a chunk are gone, the chunk returns to its [`Pool`].
 //!
 //! Limits: a chunk holds at most [`MAX_CHUNK`] bytes; a [`Slices`] list at most [`MAX_SLICES`]
-//! ranges; a pool keeps at most a fixed number of free chunks of each class, hands out the newest of
-//! them first, and gives the rest back to the allocator. In steady state no call allocates.
+//! ranges; a pool keeps at most a fixed number of free chunks of each class, hands out the newest
+//! of them first, and gives the rest back to the allocator. In steady state no call allocates.
 //!
 //! What it does not do: it does not bound how many chunks are in use. The owners of queues do.
 #![no_std]

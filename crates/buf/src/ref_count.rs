@@ -74,8 +74,9 @@ mod tests {
         bytes: UnsafeCell<u8>,
     }
 
-    /// Reads the bytes as a slice does, lets go, and writes them anew if it was the last holder. loom
-    /// fails the test if a read and a write may overlap, or if nobody or more than one was last.
+    /// Reads the bytes as a slice does, lets go, and writes them anew if it was the last holder.
+    /// loom fails the test if a read and a write may overlap, or if nobody or more than one was
+    /// last.
     fn read_and_let_go(shared: &Shared) -> u32 {
         shared.bytes.with(|bytes| {
             // SAFETY: loom checks that nobody writes meanwhile.

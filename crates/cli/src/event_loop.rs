@@ -2,8 +2,9 @@
 //!
 //! A *task* owns a socket and is called when the socket can go on. Between calls the loop polls the
 //! stack, so a packet goes from the device to the task and the answer back without a switch of
-//! threads, and the answer carries the acknowledgement. When neither the stack nor a task has anything to do, the loop sleeps until a device is
-//! readable, a timer is due, or another thread kicks it.
+//! threads, and the answer carries the acknowledgement. When neither the stack nor a task has
+//! anything to do, the loop sleeps until a device is readable, a timer is due, or another thread
+//! kicks it.
 //!
 //! Limits: a task that has much to do returns [`Turn::Again`] after about [`TURN_BYTES`], so that
 //! the stack and the other tasks get their turn.

@@ -125,9 +125,9 @@ impl Stack {
     }
 
     /// As [`poll`](Self::poll), for a loop that also runs what uses the sockets. `turn` is called
-    /// when packets have arrived, their readers have been woken, and nothing is acknowledged yet: an
-    /// answer that it writes carries the ACK, so that a request and its response are one packet each.
-    /// It may use sockets, but must not poll.
+    /// when packets have arrived, their readers have been woken, and nothing is acknowledged yet:
+    /// an answer that it writes carries the ACK, so that a request and its response are one packet
+    /// each. It may use sockets, but must not poll.
     pub fn poll_with(&self, mut turn: impl FnMut()) -> Polled {
         let core = &self.shared.inner.core;
         Polled::of(core.poll_with(now(), BUDGET, &mut turn))

@@ -65,7 +65,8 @@ pub struct Config {
     pub tcp_keepalive_intvl: Duration,
     /// Unanswered keepalive probes before the connection is given up.
     pub tcp_keepalive_probes: u8,
-    /// How long an orphan stays in FIN-WAIT-2; also the length of TIME-WAIT (Linux has 60 s for both).
+    /// How long an orphan stays in FIN-WAIT-2; also the length of TIME-WAIT (Linux has 60 s for
+    /// both).
     pub tcp_fin_timeout: Duration,
     /// Lower bound of the retransmission timeout (Linux: `tcp_rto_min_us`).
     pub tcp_rto_min: Duration,

@@ -1,7 +1,7 @@
 //! What a connection tells its owner.
 
-/// A set of events that have happened since [`Connection::poll_event`](crate::Connection::poll_event)
-/// was last called.
+/// A set of events that have happened since
+/// [`Connection::poll_event`](crate::Connection::poll_event) was last called.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Events(u8);
 
@@ -10,7 +10,8 @@ impl Events {
     pub const NONE: Events = Events(0);
     /// The connection is established; a connect or accept may complete.
     pub const CONNECTED: Events = Events(1);
-    /// A blocked reader may go on: data at or above SO_RCVLOWAT, end of stream, urgent data or error.
+    /// A blocked reader may go on: data at or above SO_RCVLOWAT, end of stream, urgent data or
+    /// error.
     pub const READABLE: Events = Events(2);
     /// A blocked writer may go on: enough space is free, or error.
     pub const WRITABLE: Events = Events(4);
@@ -19,7 +20,8 @@ impl Events {
     /// The connection has entered TIME-WAIT; the owner may keep
     /// [`Connection::time_wait`](crate::Connection::time_wait) in its place.
     pub const TIME_WAIT: Events = Events(16);
-    /// The connection is CLOSED; nothing will leave any more once `poll_transmit` has returned `None`.
+    /// The connection is CLOSED; nothing will leave any more once `poll_transmit` has returned
+    /// `None`.
     pub const CLOSED: Events = Events(32);
     /// All data written (and the FIN, if any) has been acknowledged.
     pub const DRAINED: Events = Events(64);

@@ -66,7 +66,8 @@ pub struct Info {
     pub rcvbuf: usize,
     /// What holds the next send at the moment, if anything.
     pub hold: Option<crate::output::Hold>,
-    /// How often each [`Hold`](crate::Hold) was met, in the order of [`Hold::ALL`](crate::Hold::ALL).
+    /// How often each [`Hold`](crate::Hold) was met, in the order of
+    /// [`Hold::ALL`](crate::Hold::ALL).
     pub holds: [u64; crate::output::Hold::ALL.len()],
 }
 

@@ -1,7 +1,7 @@
 //! Keepalive (RFC 9293, section 3.8.4) and the user timeout (RFC 5482).
 //!
-//! Keepalive probes a peer that has been silent for TCP_KEEPIDLE, every TCP_KEEPINTVL, and gives the
-//! connection up after TCP_KEEPCNT unanswered probes. It is off unless the application asks.
+//! Keepalive probes a peer that has been silent for TCP_KEEPIDLE, every TCP_KEEPINTVL, and gives
+//! the connection up after TCP_KEEPCNT unanswered probes. It is off unless the application asks.
 //!
 //! The user timeout bounds how long data may stay unacknowledged or the window closed. It is looked
 //! at from the first retransmission or window probe on, so that it costs nothing before.

@@ -1,6 +1,35 @@
 //! A sans-IO TCP engine: one connection.
 //!
-//! See [`Connection`] for the contract.
+//! # Theory of operation
+//!
+//! A [`Connection`] is a value. Segments, timeouts, path events and the application's calls go in;
+//! packets, deadlines and events come out. It reads no clock, draws no random number, does no I/O
+//! and starts no thread, so the same inputs give the same outputs, byte for byte. Whoever owns it
+//! passes with every call a [`Context`]: the time, what lies below, the settings, the counters.
+//!
+//! In: `input/` checks a segment in the order of RFC 9293, section 3.10.7; `recv/` holds what
+//! arrived and decides on ACKs; `input/ack.rs` takes acknowledgements to `send/`, `recovery/` and
+//! `congestion/`. Out: `output/` asks in one fixed order what leaves next, and one gate whether new
+//! data may ([`Hold`] is the list of reasons why not).
+//!
+//! Data is held as slices of shared buffers. A written byte is copied once in, a read byte once
+//! out.
+//!
+//! Limits are in [`limits`], each with what happens at it. What it does not do: IP, checksums,
+//! demultiplexing, TIME-WAIT after the connection is gone ([`time_wait`] keeps the few numbers that
+//! the owner needs for it).
+//!
+//! # Where to look
+//!
+//! | question | file |
+//! |---|---|
+//! | what happens to a segment, in which order | `input/mod.rs` |
+//! | may data leave, and if not, why | `output/gate.rs` |
+//! | does the tail of a super-segment leave | `output/tso_tail.rs`, `output/nagle.rs` |
+//! | when is an ACK due | `recv/delayed_ack.rs` |
+//! | what is lost and sent again | `recovery/mod.rs`, `recovery/scoreboard.rs` |
+//! | how large is the congestion window | `congestion/mod.rs` |
+//! | which timers are there | `timer.rs` |
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! Path MTU: what the path below can carry, and how a change reaches the MSS.
 //!
-//! The MSS that we announce follows from the MTU of the open (RFC 9293, section 3.7.1). The MSS that
-//! we send with is the smallest of what the peer announced, what the path carries now, and
+//! The MSS that we announce follows from the MTU of the open (RFC 9293, section 3.7.1). The MSS
+//! that we send with is the smallest of what the peer announced, what the path carries now, and
 //! `TCP_MAXSEG`, less the timestamp option if it is in use (RFC 6691).
 
 use plimsoll_wire::tcp::HEADER_LEN;
@@ -27,10 +27,11 @@ const DEFAULT_MSS_V6: u16 = 1220;
 pub enum PathEvent {
     /// Packet too big (RFC 1191, RFC 8201): the path carries at most this IP packet, in bytes.
     Mtu(u16),
-    /// An ICMP error that RFC 5461 calls soft: remembered, reported only if the connection times out.
-    /// In SYN-SENT and SYN-RECEIVED it ends the attempt, as on Linux.
+    /// An ICMP error that RFC 5461 calls soft: remembered, reported only if the connection times
+    /// out. In SYN-SENT and SYN-RECEIVED it ends the attempt, as on Linux.
     SoftError(ConnectionError),
-    /// An error that ends the connection (port or protocol unreachable during the handshake, device gone).
+    /// An error that ends the connection (port or protocol unreachable during the handshake, device
+    /// gone).
     HardError(ConnectionError),
 }
 

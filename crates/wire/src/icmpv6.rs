@@ -77,8 +77,8 @@ pub enum Icmpv6Repr<'a> {
         /// The front of the packet.
         packet: &'a [u8],
     },
-    /// Neighbour discovery (RFC 4861). Such a message is valid only if its packet has a hop limit of
-    /// 255, which the caller checks.
+    /// Neighbour discovery (RFC 4861). Such a message is valid only if its packet has a hop limit
+    /// of 255, which the caller checks.
     Ndp(NdpRepr),
 }
 

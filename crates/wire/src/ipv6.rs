@@ -152,7 +152,8 @@ pub struct Upper {
     /// points at if nobody here knows the protocol (RFC 8200, section 4).
     pub named_at: usize,
     /// The fragment header, if there was one. With it, `offset` is where the fragment's data
-    /// begins if it is not the whole packet, and `protocol` is what the original packet holds there.
+    /// begins if it is not the whole packet, and `protocol` is what the original packet holds
+    /// there.
     pub fragment: Option<FragmentHeader>,
 }
 

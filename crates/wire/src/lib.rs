@@ -2,12 +2,13 @@
 //!
 //! # Theory of operation
 //!
-//! Every protocol has a module with a *representation* (`Ipv4Repr`, `TcpRepr`, ...), a parser and an
-//! emitter. A parser takes bytes from the network and returns a validated representation together
-//! with the length of the header, or a [`WireError`] that says what was wrong. It is total: it never
-//! panics, whatever the bytes hold, and it ignores bytes behind the length that the header gives.
-//! An emitter writes a representation into a buffer of the caller and returns how many bytes it
-//! wrote. It panics only if the buffer is too short, which is a mistake of the caller.
+//! Every protocol has a module with a *representation* (`Ipv4Repr`, `TcpRepr`, ...), a parser and
+//! an emitter. A parser takes bytes from the network and returns a validated representation
+//! together with the length of the header, or a [`WireError`] that says what was wrong. It is
+//! total: it never panics, whatever the bytes hold, and it ignores bytes behind the length that the
+//! header gives. An emitter writes a representation into a buffer of the caller and returns how
+//! many bytes it wrote. It panics only if the buffer is too short, which is a mistake of the
+//! caller.
 //!
 //! Checksums: the parsers of IPv4, ICMP and ICMPv6 check theirs, because the header is all they
 //! need (and a small message). TCP and UDP parsers do not, because a device may have done it

@@ -1,9 +1,10 @@
 //! The TCP header (RFC 9293, section 3.1) and its options.
 //!
-//! Options are read as Linux reads them. Unknown ones are skipped. One whose length is wrong for its
-//! kind is skipped too. One that reaches beyond the header ends the list, and what was read before
-//! it stands (RFC 9293, MUST-7: an implementation must handle illegal option lengths). MSS, window
-//! scale and SACK-permitted count only on a segment with SYN, SACK blocks only on one without.
+//! Options are read as Linux reads them. Unknown ones are skipped. One whose length is wrong for
+//! its kind is skipped too. One that reaches beyond the header ends the list, and what was read
+//! before it stands (RFC 9293, MUST-7: an implementation must handle illegal option lengths). MSS,
+//! window scale and SACK-permitted count only on a segment with SYN, SACK blocks only on one
+//! without.
 //!
 //! They are written in Linux's layout, padded to words with NOPs: MSS, then timestamps, whose
 //! padding the SACK-permitted option takes if there is one, then window scale, then SACK blocks.
@@ -204,7 +205,8 @@ impl TcpRepr {
         HEADER_LEN + self.options.len()
     }
 
-    /// Writes the header with a checksum field of zero to the front of `out` and returns its length.
+    /// Writes the header with a checksum field of zero to the front of `out` and returns its
+    /// length.
     ///
     /// # Panics
     /// If `out` is shorter than [`header_len`](Self::header_len).

@@ -21,8 +21,9 @@ pub struct UdpRepr {
 }
 
 impl UdpRepr {
-    /// Parses the header at the front of `data` and returns it with its length, 8. The payload is the
-    /// next `payload_len` bytes, which are there. The checksum is not looked at; see [`verify`].
+    /// Parses the header at the front of `data` and returns it with its length, 8. The payload is
+    /// the next `payload_len` bytes, which are there. The checksum is not looked at; see
+    /// [`verify`].
     ///
     /// # Errors
     /// If `data` is shorter than the datagram or the length field below 8.
@@ -43,7 +44,8 @@ impl UdpRepr {
         Ok((repr, HEADER_LEN))
     }
 
-    /// Writes the header with a checksum field of zero to the front of `out` and returns its length, 8.
+    /// Writes the header with a checksum field of zero to the front of `out` and returns its
+    /// length, 8.
     ///
     /// # Panics
     /// If `out` is shorter than 8 bytes or the payload does not fit a datagram.

@@ -1,4 +1,5 @@
-//! NewReno (RFC 5681, RFC 6582): a window's worth of delivered bytes opens the window by one segment.
+//! NewReno (RFC 5681, RFC 6582): a window's worth of delivered bytes opens the window by one
+//! segment.
 
 use super::{AckSample, Algorithm, Window};
 

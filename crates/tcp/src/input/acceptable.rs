@@ -11,8 +11,8 @@ use crate::segment::Segment;
 use crate::state::State;
 
 /// Whether a segment from `seq` to `end` touches the window: it must not end before the last ACK we
-/// sent (`left`), nor begin behind the right edge. As on Linux, a segment exactly at the edge passes,
-/// so that the ACK of a window probe counts while the window is closed.
+/// sent (`left`), nor begin behind the right edge. As on Linux, a segment exactly at the edge
+/// passes, so that the ACK of a window probe counts while the window is closed.
 fn in_window(seq: SeqNum, end: SeqNum, left: SeqNum, right: SeqNum) -> bool {
     end >= left && seq <= right
 }

@@ -1,7 +1,7 @@
 //! SEG.ACK: what an acknowledgement changes.
 //!
-//! In order: the range check (RFC 5961, section 5.2); the peer's window; SACK and DSACK; SND.UNA and
-//! the retransmit queue; the RTT; loss recovery; the congestion window; the timers; the events.
+//! In order: the range check (RFC 5961, section 5.2); the peer's window; SACK and DSACK; SND.UNA
+//! and the retransmit queue; the RTT; loss recovery; the congestion window; the timers; the events.
 
 use plimsoll_wire::tcp::TcpFlags;
 

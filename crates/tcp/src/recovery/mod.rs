@@ -3,14 +3,14 @@
 //! # Theory of operation
 //!
 //! Sent data lies in the retransmit queue, each range with its marks: SACKed, lost, sent again. An
-//! ACK changes the marks (`input/ack.rs`, [`scoreboard`]); a timeout marks everything lost ([`rto`]).
-//! Nothing is sent from here: output asks [`Connection::next_retransmit`] before it looks at new
-//! data, and reports what left by [`Connection::on_retransmitted`].
+//! ACK changes the marks (`input/ack.rs`, [`scoreboard`]); a timeout marks everything lost
+//! ([`rto`]). Nothing is sent from here: output asks [`Connection::next_retransmit`] before it
+//! looks at new data, and reports what left by [`Connection::on_retransmitted`].
 //!
-//! [`pipe`](Connection::pipe) is RFC 6675's estimate of the bytes in flight, kept as three sums. The
-//! same formula serves connections without SACK: each duplicate ACK then stands for one delivered
-//! segment (`reno_sacked`), which is what the window inflation of RFC 5681 and RFC 6582 amounts to,
-//! and gives limited transmit (RFC 3042) for nothing.
+//! [`pipe`](Connection::pipe) is RFC 6675's estimate of the bytes in flight, kept as three sums.
+//! The same formula serves connections without SACK: each duplicate ACK then stands for one
+//! delivered segment (`reno_sacked`), which is what the window inflation of RFC 5681 and RFC 6582
+//! amounts to, and gives limited transmit (RFC 3042) for nothing.
 //!
 //! Three phases. *Open*: no loss is known. *Recovery*: entered by duplicate ACKs or SACK; the
 //! window was reduced once; it ends when `recover` is acknowledged. *Loss*: entered by a

@@ -32,8 +32,8 @@ impl Recovery {
     }
 }
 
-/// How long `retries` timeouts take from the least RTO on (Linux: `tcp_model_timeout`). This is what
-/// `tcp_retries2` bounds, so that a short RTT does not give up within seconds.
+/// How long `retries` timeouts take from the least RTO on (Linux: `tcp_model_timeout`). This is
+/// what `tcp_retries2` bounds, so that a short RTT does not give up within seconds.
 pub(crate) fn time_of_retries(retries: u8, config: &Config) -> Duration {
     let mut total = Duration::ZERO;
     let mut timeout = config.tcp_rto_min;

@@ -1,9 +1,9 @@
 //! The round-trip time (RFC 6298) with the refinements that Linux made to the variance.
 //!
-//! RFC 6298 as written lets RTTVAR collapse between bursts and blows it up when the RTT falls. As on
-//! Linux, RTTVAR here is the largest mean deviation of the last round trips: it rises at once, falls
-//! by a quarter of the difference once per round trip, never below the least RTO; and a sample far
-//! below the mean counts an eighth.
+//! RFC 6298 as written lets RTTVAR collapse between bursts and blows it up when the RTT falls. As
+//! on Linux, RTTVAR here is the largest mean deviation of the last round trips: it rises at once,
+//! falls by a quarter of the difference once per round trip, never below the least RTO; and a
+//! sample far below the mean counts an eighth.
 
 use plimsoll_wire::SeqNum;
 

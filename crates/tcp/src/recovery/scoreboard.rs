@@ -1,6 +1,7 @@
 //! The scoreboard of RFC 6675: which outstanding ranges the peer has, and which are lost.
 //!
-//! The marks live in the ranges of the [`RetransmitQueue`]; this file holds the rules that set them.
+//! The marks live in the ranges of the [`RetransmitQueue`]; this file holds the rules that set
+//! them.
 
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::SackBlock;
@@ -23,7 +24,8 @@ pub(crate) struct SackOutcome {
 }
 
 impl RetransmitQueue {
-    /// Takes the blocks of a segment that acknowledges `ack`. Numbers from `max` on were never sent.
+    /// Takes the blocks of a segment that acknowledges `ack`. Numbers from `max` on were never
+    /// sent.
     pub(crate) fn on_sack(
         &mut self,
         blocks: &[SackBlock],

@@ -3,8 +3,8 @@
 //! # Theory of operation
 //!
 //! In-order bytes go to the [`receive_queue`], others to [`reassembly`]; both hold slices of shared
-//! buffers. The application's read copies each byte out once. [`window`] offers the free part of the
-//! buffer and never takes an offer back. [`delayed_ack`] is the only place that decides when an
+//! buffers. The application's read copies each byte out once. [`window`] offers the free part of
+//! the buffer and never takes an offer back. [`delayed_ack`] is the only place that decides when an
 //! acknowledgement leaves; it only records, and `output/` sends. [`autotune`] grows the buffer with
 //! what the application reads per round trip. [`sack_blocks`] reports the holes.
 

@@ -124,8 +124,8 @@ impl Reassembly {
         }
     }
 
-    /// Takes out the bytes that begin at `nxt` now, handing each slice to `sink`. Bytes before `nxt`
-    /// are dropped. Returns where the stream goes on.
+    /// Takes out the bytes that begin at `nxt` now, handing each slice to `sink`. Bytes before
+    /// `nxt` are dropped. Returns where the stream goes on.
     pub(crate) fn take_contiguous(&mut self, nxt: SeqNum, mut sink: impl FnMut(Slice)) -> SeqNum {
         let mut nxt = nxt;
         while self.ranges.front().is_some_and(|range| range.start <= nxt) {

@@ -1,10 +1,10 @@
 //! In-order bytes that the application has not read yet.
 //!
-//! The queue holds slices of the chunks that the segments arrived in; neighbours are merged. A small
-//! segment that would keep a large chunk alive is copied into a compact chunk instead (copy-break),
-//! so that the memory behind the queue stays within a small multiple of the bytes in it. Each slice
-//! is charged with at least 1/16 of its chunk; when the charges outgrow the buffer the whole queue is
-//! copied together.
+//! The queue holds slices of the chunks that the segments arrived in; neighbours are merged. A
+//! small segment that would keep a large chunk alive is copied into a compact chunk instead
+//! (copy-break), so that the memory behind the queue stays within a small multiple of the bytes in
+//! it. Each slice is charged with at least 1/16 of its chunk; when the charges outgrow the buffer
+//! the whole queue is copied together.
 //!
 //! An empty queue holds no chunk.
 

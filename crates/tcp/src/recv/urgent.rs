@@ -1,8 +1,8 @@
 //! Urgent data (RFC 9293, section 3.8.5; RFC 6093).
 //!
-//! The urgent pointer names the byte behind the urgent one, which is what every system does and what
-//! RFC 6093 made the rule. Without SO_OOBINLINE that one byte is taken out of the stream and kept for
-//! `read_urgent`; a read stops at the mark once, as on Linux.
+//! The urgent pointer names the byte behind the urgent one, which is what every system does and
+//! what RFC 6093 made the rule. Without SO_OOBINLINE that one byte is taken out of the stream and
+//! kept for `read_urgent`; a read stops at the mark once, as on Linux.
 
 use plimsoll_wire::SeqNum;
 

@@ -78,8 +78,8 @@ impl Receiver {
         }
     }
 
-    /// Whether reading has opened the window enough to tell the peer unasked: from zero, or to twice
-    /// of what it knows.
+    /// Whether reading has opened the window enough to tell the peer unasked: from zero, or to
+    /// twice of what it knows.
     fn wants_update(&self) -> bool {
         let now = self.wnd();
         let next = self.next_edge().since(self.nxt);

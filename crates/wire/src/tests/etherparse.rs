@@ -142,8 +142,10 @@ proptest! {
         bytes.extend(&payload);
         let (theirs, rest) = TcpHeader::from_slice(&bytes).unwrap();
         prop_assert_eq!(rest, &payload[..]);
-        prop_assert_eq!((theirs.source_port, theirs.destination_port), (repr.src_port, repr.dst_port));
-        prop_assert_eq!((theirs.sequence_number, theirs.acknowledgment_number), (repr.seq.0, repr.ack.0));
+        prop_assert_eq!(theirs.source_port, repr.src_port);
+        prop_assert_eq!(theirs.destination_port, repr.dst_port);
+        prop_assert_eq!(theirs.sequence_number, repr.seq.0);
+        prop_assert_eq!(theirs.acknowledgment_number, repr.ack.0);
         prop_assert_eq!((theirs.window_size, theirs.urgent_pointer), (repr.window, repr.urgent));
         prop_assert_eq!(flags(&theirs), repr.flags);
         prop_assert_eq!(elements(&theirs), expected_elements(&repr));
@@ -176,7 +178,8 @@ proptest! {
         udp::fill_checksum(pseudo, &mut bytes);
         let (theirs, _) = UdpHeader::from_slice(&bytes).unwrap();
         prop_assert_eq!((theirs.source_port, theirs.destination_port), (src_port, dst_port));
-        prop_assert_eq!(theirs.checksum, theirs.calc_checksum_ipv4_raw(src, dst, &payload).unwrap());
+        let expected = theirs.calc_checksum_ipv4_raw(src, dst, &payload).unwrap();
+        prop_assert_eq!(theirs.checksum, expected);
         prop_assert!(udp::verify(pseudo, &bytes, false));
     }
 

@@ -69,7 +69,8 @@ prop_compose! {
     ) -> TcpOptions {
         let timestamps = times.map(|(val, ecr)| Timestamps { val, ecr });
         let block = |(left, right)| SackBlock { left: SeqNum(left), right: SeqNum(right) };
-        TcpOptions { timestamps, sack: blocks.into_iter().map(block).collect(), ..TcpOptions::default() }
+        let sack = blocks.into_iter().map(block).collect();
+        TcpOptions { timestamps, sack, ..TcpOptions::default() }
     }
 }
 
