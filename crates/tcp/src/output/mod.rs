@@ -136,7 +136,7 @@ impl Connection {
         debug_assert!(len > 0 || fin, "an empty retransmission");
         end = start + len + u32::from(fin);
         let flags = if fin { TcpFlags::ACK | TcpFlags::FIN } else { TcpFlags::ACK };
-        let flags = if end == self.snd.max { flags | TcpFlags::PSH } else { flags };
+        let flags = if len > 0 && end == self.snd.max { flags | TcpFlags::PSH } else { flags };
         let parts = Parts { seq: start, flags, payload, mss, kind: SendKind::Retransmit };
         let packet = self.build_data(cx, parts);
         let segs = u64::from(packet.segs);

@@ -20,6 +20,7 @@
 //! [`pair::Pair`] joins two connections.
 
 pub(crate) mod pair;
+mod traces;
 
 use std::format;
 use std::string::{String, ToString};
