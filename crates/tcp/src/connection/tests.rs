@@ -9,18 +9,8 @@ use plimsoll_wire::SeqNum;
 use super::*;
 use crate::config::CongestionAlgorithm;
 use crate::event::WriteError;
-use crate::segment::{Ecn, Transmit};
-
-/// A small generator, so that each seed is one history.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
+use crate::segment::Ecn;
+use crate::testing::pair::{Dice, to_segment};
 
 /// What the path does, in percent.
 #[derive(Clone, Copy)]
@@ -58,11 +48,6 @@ fn params(port: u16, iss: u32, max_super_segment: usize, options: Options) -> Op
     }
 }
 
-fn to_segment(packet: &Transmit) -> Segment {
-    let payload = packet.payload.clone();
-    Segment { repr: packet.repr.clone(), payload, segs: packet.segs, ecn: Ecn::NotEct }
-}
-
 impl World {
     fn open(config: Config, faults: PathFaults, seed: u64, options: Options) -> World {
         let counters = Counters::new();
@@ -80,7 +65,7 @@ impl World {
             config,
             counters,
             now,
-            dice: Dice(seed),
+            dice: Dice::new(seed),
             faults,
             serials: [0; 2],
         }
@@ -372,7 +357,7 @@ fn strange_call(dice: &mut Dice, conn: &mut Connection, cx: &Context, pool: &Poo
 fn nothing_breaks_the_invariants() {
     let (config, counters, pool) = (Config::default(), Counters::new(), Pool::new());
     for seed in 0..SEEDS {
-        let mut dice = Dice(seed);
+        let mut dice = Dice::new(seed);
         let mut now = Instant::from_millis(1);
         let mut serial = 0;
         let cx = Context { now, below: Below::default(), config: &config, counters: &counters };

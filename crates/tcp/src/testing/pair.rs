@@ -124,7 +124,8 @@ fn params(plan: &Plan, port: u16) -> OpenParams {
     }
 }
 
-fn to_segment(packet: &Transmit) -> Segment {
+/// `packet` as the other end receives it.
+pub(crate) fn to_segment(packet: &Transmit) -> Segment {
     let payload = packet.payload.clone();
     Segment { repr: packet.repr.clone(), payload, segs: packet.segs, ecn: Ecn::NotEct }
 }
