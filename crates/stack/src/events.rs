@@ -216,14 +216,7 @@ impl Stack {
         endpoint: &Arc<Endpoint>,
         call: impl FnOnce(&mut Inner, &Context<'_>) -> T,
     ) -> T {
-        let mut work = Work::begin(self, now);
-        let mut inner = lock(&endpoint.inner);
-        let cx = work.context(endpoint, &mut inner);
-        let result = call(&mut inner, &cx);
-        work.settle(endpoint, &mut inner);
-        drop(inner);
-        work.finish();
-        result
+        self.call(now, endpoint, |_| true, call)
     }
 
     /// As [`work_on`](Self::work_on), for a call that asks for nothing but an ACK to be sent. While
@@ -235,11 +228,21 @@ impl Stack {
         endpoint: &Arc<Endpoint>,
         call: impl FnOnce(&mut Inner, &Context<'_>) -> T,
     ) -> T {
+        self.call(now, endpoint, |inner| !inner.touched, call)
+    }
+
+    fn call<T>(
+        &self,
+        now: Instant,
+        endpoint: &Arc<Endpoint>,
+        settles: impl FnOnce(&Inner) -> bool,
+        call: impl FnOnce(&mut Inner, &Context<'_>) -> T,
+    ) -> T {
         let mut work = Work::begin(self, now);
         let mut inner = lock(&endpoint.inner);
         let cx = work.context(endpoint, &mut inner);
         let result = call(&mut inner, &cx);
-        if !inner.touched {
+        if settles(&inner) {
             work.settle(endpoint, &mut inner);
         }
         drop(inner);
