@@ -54,6 +54,7 @@ impl Connection {
         if seg.payload.is_empty() {
             cx.counters.bump(Counter::TcpPureAcks);
         }
+        let was_closed = self.snd.wnd == 0;
         let window_changed = self.take_window(seg);
         if self.snd.rtx.is_empty() {
             // Nothing is outstanding: only the window was news.
@@ -65,6 +66,9 @@ impl Connection {
         self.sample_rtt(cx, seg, &news.delivered);
         let phase = self.recovery.phase;
         self.update_recovery(cx, &news);
+        if was_closed && self.snd.wnd > 0 {
+            self.resend_into_reopened_window(cx);
+        }
         let may_grow = phase != Phase::Recovery && self.recovery.phase != Phase::Recovery;
         self.update_congestion_window(cx, &news, may_grow);
         self.after_ack(cx, news.delivered.acked, room);
@@ -180,6 +184,17 @@ impl Connection {
                     self.recovery.force = false;
                 }
             }
+        }
+    }
+
+    /// The peer had closed its window over what it was sent, and has opened it again. The segments
+    /// that asked for that met a closed window and were dropped: their timer has backed off far, so
+    /// the next one leaves now.
+    fn resend_into_reopened_window(&mut self, cx: &Context) {
+        if self.recovery.phase == Phase::Loss {
+            let lost_again = self.snd.rtx.mark_all_lost();
+            cx.counters.add(Counter::TcpLostRetransmit, u64::from(lost_again));
+            self.recovery.force = !self.snd.rtx.is_empty();
         }
     }
 

@@ -207,9 +207,13 @@ fn the_peer_shrinks_its_window_to_nothing() {
         t.expect_nothing();
     }
     assert_eq!(t.conn.state(), State::Established);
+    // The window opens: nobody waits for the timer, which has backed off.
     t.recv(". 1:1 ack 1001 win 4000");
-    t.sleep();
     t.expect(". 1001:2001 ack 1");
+    t.expect_nothing();
+    t.recv(". 1:1 ack 2001 win 3000");
+    t.expect(". 2001:3001 ack 1");
+    t.expect(". 3001:4001 ack 1");
     t.recv(". 1:1 ack 5001");
     assert_eq!((t.conn.send_queue_len(), t.conn.poll_timeout()), (0, None));
 }
