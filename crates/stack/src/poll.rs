@@ -40,10 +40,10 @@ impl Stack {
     }
 
     /// As [`poll`](Self::poll), for a loop that runs the applications on the same thread. `turn` is
-    /// called after every batch of packets, when the readers of that batch have been woken and the
-    /// batch is not acknowledged yet. An answer written by it carries the ACK, and what it reads
-    /// opens the window that the ACK advertises. Whatever `turn` does, all that the batch is owed
-    /// leaves when it returns.
+    /// called after every batch that brought something for a connection, when the readers of that
+    /// batch have been woken and the batch is not acknowledged yet. An answer written by it carries
+    /// the ACK, and what it reads opens the window that the ACK advertises. Whatever `turn` does,
+    /// all that the batch is owed leaves when it returns.
     ///
     /// `turn` may use sockets, but a poll of the same stack finds it busy.
     ///
@@ -131,7 +131,9 @@ impl Stack {
                 self.ip_input(work, state, interface, packet);
             }
             state.packets = packets;
-            if let Some(turn) = turn {
+            if let Some(turn) = turn
+                && !state.touched.is_empty()
+            {
                 wake_readers(work, state);
                 work.fire_wakers();
                 turn();

@@ -171,3 +171,24 @@ fn the_time_wait_table_is_bounded() {
     assert_eq!(pair.a.counter("TcpExtTCPTimeWaitOverflow"), Some(1));
     assert_eq!(pair.a.connection_memory().connections, 0);
 }
+
+#[test]
+fn reusing_time_wait_again_and_again_takes_no_more_memory() {
+    let mut pair = Pair::new();
+    let listener = pair.listen(B4, 16);
+    let local = Some(addr(A4, 4000));
+    for _ in 0..200 {
+        let client = pair.a.connect(pair.now, addr(B4, 80), local, Options::default()).unwrap();
+        pair.settle();
+        let (server, _) = listener.accept(pair.now).unwrap().unwrap();
+        drop(client);
+        pair.settle();
+        drop(server);
+        pair.run(Duration::from_millis(1100));
+    }
+    assert_eq!(pair.a.time_wait_count(), 1);
+    let places = pair.a.time_wait.lock().unwrap().places();
+    assert!(places <= 67, "{places} places for one entry");
+    pair.run(Duration::from_secs(61));
+    assert_eq!(pair.a.time_wait_count(), 0);
+}

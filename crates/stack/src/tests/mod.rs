@@ -9,3 +9,4 @@ mod lifecycle;
 mod malformed;
 mod memory;
 mod transfer;
+mod turns;
