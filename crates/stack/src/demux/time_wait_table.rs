@@ -3,10 +3,11 @@
 //! The table holds at most `tcp_max_tw_buckets` entries; a connection that finds it full ends at
 //! once (`TcpExtTCPTimeWaitOverflow`), as on Linux. Entries have one length of life, so a queue in
 //! the order of entering is also the order of ending; an entry that began its wait again goes to
-//! the back when its turn comes.
+//! the back when its turn comes. An entry that was removed leaves its place in the queue behind;
+//! when such places outnumber the entries they are swept out, so that four-tuples that are reused
+//! again and again do not make the queue grow.
 
 use std::collections::VecDeque;
-use std::mem::size_of;
 
 use hashbrown::HashTable;
 use plimsoll_tcp::time_wait::TimeWait;
@@ -20,10 +21,15 @@ use crate::stack::SocketSummary;
 /// Ends are looked for no more often than this, so that a thousand of them cost one wake-up.
 const SWEEP: Duration = Duration::from_millis(250);
 
+/// Places of removed entries that the queue may hold beside as many as there are entries.
+const SPARE_PLACES: usize = 16;
+
 #[derive(Clone)]
 struct Entry {
     key: FlowKey,
     time_wait: TimeWait,
+    /// The time of its place in the queue; a place with another one was a former entry's.
+    place: Instant,
 }
 
 pub(crate) struct TimeWaitTable {
@@ -48,20 +54,37 @@ impl TimeWaitTable {
         if self.entries.len() >= limit {
             return false;
         }
+        self.sweep_places();
         let hash_key = self.hash_key;
-        self.order.push_back((time_wait.expires(), key));
-        let entry = Entry { key, time_wait };
+        let place = time_wait.expires();
+        self.order.push_back((place, key));
+        let entry = Entry { key, time_wait, place };
         self.entries.insert_unique(key.hash(&hash_key), entry, |e| e.key.hash(&hash_key));
         true
     }
 
+    /// Takes the places of removed entries out of the queue, if they outnumber the others.
+    fn sweep_places(&mut self) {
+        if self.order.len() <= 2 * self.entries.len() + SPARE_PLACES {
+            return;
+        }
+        let (entries, hash_key) = (&self.entries, &self.hash_key);
+        self.order.retain(|(place, key)| {
+            entries.find(key.hash(hash_key), |e| e.key == *key && e.place == *place).is_some()
+        });
+    }
+
     /// The entry of `key`.
     pub(crate) fn find(&mut self, key: &FlowKey) -> Option<&mut TimeWait> {
+        self.find_entry(key).map(|entry| &mut entry.time_wait)
+    }
+
+    fn find_entry(&mut self, key: &FlowKey) -> Option<&mut Entry> {
         if self.entries.is_empty() {
             return None;
         }
         let hash = key.hash(&self.hash_key);
-        self.entries.find_mut(hash, |entry| entry.key == *key).map(|entry| &mut entry.time_wait)
+        self.entries.find_mut(hash, |entry| entry.key == *key)
     }
 
     /// Takes the entry of `key` out. Its place in the order is found empty later.
@@ -100,13 +123,16 @@ impl TimeWaitTable {
                 break;
             }
             self.order.pop_front();
-            match self.find(&key).map(|entry| entry.expires()) {
-                Some(expires) if expires > now => self.order.push_back((expires, key)),
-                Some(_) => {
-                    self.remove(&key);
-                    ended += 1;
-                }
-                None => {}
+            let Some(entry) = self.find_entry(&key).filter(|entry| entry.place == at) else {
+                continue;
+            };
+            let expires = entry.time_wait.expires();
+            if expires > now {
+                entry.place = expires;
+                self.order.push_back((expires, key));
+            } else {
+                self.remove(&key);
+                ended += 1;
             }
         }
         ended
@@ -129,10 +155,9 @@ impl TimeWaitTable {
         self.entries.iter().map(summary).collect()
     }
 
-    /// Bytes of memory that the table takes.
-    #[allow(dead_code, reason = "read by the tests of the memory figure")]
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.entries.capacity() * (size_of::<Entry>() + 1)
-            + self.order.capacity() * size_of::<(Instant, FlowKey)>()
+    /// Places in the queue, also those of entries that have gone.
+    #[cfg(test)]
+    pub(crate) fn places(&self) -> usize {
+        self.order.len()
     }
 }
