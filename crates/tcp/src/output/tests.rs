@@ -267,6 +267,25 @@ fn an_orphan_does_not_probe_for_ever() {
 }
 
 #[test]
+fn an_orphan_does_not_send_into_a_shrunken_window_for_ever() {
+    let mut t = Trace::established(Setup::default());
+    t.write(1000);
+    t.expect("P. 1:1001 ack 1");
+    t.call(|conn, cx| conn.close(cx));
+    let _ = t.drain();
+    for _ in 0..30 {
+        t.recv(". 1:1 ack 1 win 0");
+        let _ = t.drain();
+        t.sleep();
+        if t.conn.state() == State::Closed {
+            return;
+        }
+        let _ = t.drain();
+    }
+    panic!("never given up");
+}
+
+#[test]
 fn a_silly_window_is_used_when_the_timer_fires() {
     let mut t = closed_window();
     t.recv(". 1:1 ack 1001 win 100");

@@ -119,8 +119,9 @@ impl Connection {
         if self.recovery.retries == 0 {
             return false;
         }
-        if self.snd.wnd == 0 && self.recovery_heard_lately(cx) {
-            // The peer answers and keeps its window closed: that may last (RFC 9293, 3.8.6.1).
+        if self.snd.wnd == 0 && !self.orphan && self.recovery_heard_lately(cx) {
+            // The peer answers and keeps its window closed: that may last (RFC 9293, 3.8.6.1), but
+            // nobody can make us keep an orphan.
             return false;
         }
         let waited = cx.now.since(since);
