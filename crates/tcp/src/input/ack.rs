@@ -23,7 +23,7 @@ pub(crate) enum AckOutcome {
     Ok,
     /// Older than RFC 5961, section 5.2, allows: challenge ACK, drop the segment.
     TooOld,
-    /// For what was never sent: ACK, drop the segment.
+    /// For what was never sent: challenge ACK, drop the segment.
     TooNew,
 }
 
@@ -50,9 +50,6 @@ impl Connection {
         if ack < self.snd.una {
             let too_old = self.snd.una.since(ack) > self.snd.max_wnd;
             return if too_old { AckOutcome::TooOld } else { AckOutcome::Ok };
-        }
-        if seg.payload.is_empty() {
-            cx.counters.bump(Counter::TcpPureAcks);
         }
         let was_closed = self.snd.wnd == 0;
         let window_changed = self.take_window(seg);

@@ -20,6 +20,7 @@ mod tests;
 use plimsoll_wire::tcp::TcpFlags;
 
 use crate::connection::{Connection, Context};
+use crate::counters::Counter;
 use crate::recv::AckReason;
 use crate::segment::Segment;
 use crate::state::State;
@@ -60,11 +61,12 @@ impl Connection {
         if !seg.repr.flags.contains(TcpFlags::ACK) {
             return;
         }
-        self.update_ts_recent(cx, &seg);
         self.on_peer_heard(cx.now);
         if !self.process_ack(cx, &seg) || self.state == State::Closed {
             return;
         }
+        // Only now: a forged segment whose ACK is wrong must not move the clock of PAWS.
+        self.update_ts_recent(cx, &seg);
         self.on_our_fin_acked(cx);
         if matches!(self.state, State::Closed | State::TimeWait) {
             return;
@@ -79,13 +81,16 @@ impl Connection {
             return self.on_ack_syn_received(cx, seg);
         }
         match self.on_ack(cx, seg) {
-            AckOutcome::Ok => true,
-            AckOutcome::TooOld => {
-                self.challenge(cx);
-                false
+            AckOutcome::Ok => {
+                if seg.payload.is_empty() {
+                    cx.counters.bump(Counter::TcpPureAcks);
+                }
+                true
             }
-            AckOutcome::TooNew => {
-                self.rcv.acks.now(AckReason::Unacceptable);
+            // Rate-limited: two ends that each take the other's ACK for wrong would otherwise
+            // answer each other for ever.
+            AckOutcome::TooOld | AckOutcome::TooNew => {
+                self.challenge(cx);
                 false
             }
         }

@@ -368,9 +368,13 @@ fn acks_outside_of_what_was_sent() {
     bench.recv(ACK, IRS + 1, ISS + 2, b"data");
     bench.expect_ack(IRS + 1);
     assert_eq!(bench.read(), Err(ReadError::WouldBlock), "its data is dropped");
+    bench.recv(ACK, IRS + 1, ISS + 2, b"");
+    bench.expect_nothing();
+    assert_eq!(bench.count(Counter::TcpAckSkippedChallenge), 1, "no storm of ACKs");
+    bench.wait(Duration::from_millis(500));
     bench.recv(ACK, IRS + 1, ISS + 1 - 70_000, b"data");
     bench.expect_ack(IRS + 1);
-    assert_eq!(bench.count(Counter::TcpChallengeAck), 1, "RFC 5961, section 5.2");
+    assert_eq!(bench.count(Counter::TcpChallengeAck), 2, "RFC 5961, section 5.2");
     bench.recv(ACK, IRS + 1, ISS, b"data");
     assert_eq!(bench.read().as_deref(), Ok(&b"data"[..]), "an old ACK does not spoil the data");
 }
@@ -398,6 +402,29 @@ fn paws_drops_old_segments() {
     bench.stamp = Some(5);
     bench.recv(RST, IRS + 4, ISS + 1, b"");
     bench.state(State::Closed);
+}
+
+#[test]
+fn a_wrong_ack_does_not_move_the_clock_of_paws() {
+    let mut bench = Bench::established_with(Config::default(), Options::default(), Some(100));
+    bench.stamp = Some(100 + (1 << 30));
+    bench.recv(ACK, IRS + 1, ISS + 9, b"forged");
+    bench.expect_ack(IRS + 1);
+    bench.stamp = Some(101);
+    bench.recv(ACK, IRS + 1, ISS + 1, b"true");
+    assert_eq!(bench.count(Counter::PawsEstab), 0);
+    assert_eq!(bench.read().as_deref(), Ok(&b"true"[..]));
+}
+
+#[test]
+fn a_pure_ack_is_counted_on_one_path_only() {
+    let mut bench = Bench::established();
+    bench.recv(ACK, IRS + 1, ISS + 1, b"");
+    let counts = [Counter::TcpHpAcks, Counter::TcpPureAcks].map(|counter| bench.count(counter));
+    assert_eq!(counts, [1, 0], "fast path");
+    bench.recv(ACK | TcpFlags::ECE, IRS + 1, ISS + 1, b"");
+    let counts = [Counter::TcpHpAcks, Counter::TcpPureAcks].map(|counter| bench.count(counter));
+    assert_eq!(counts, [1, 1], "slow path");
 }
 
 #[test]
