@@ -216,10 +216,7 @@ impl Stack {
         }
         let event = match news {
             PathNews::Error(error) => PathEvent::SoftError(error),
-            PathNews::TooBig(mtu) => match self.learn_mtu(work, &quote, mtu) {
-                Some(mtu) => PathEvent::Mtu(mtu),
-                None => return,
-            },
+            PathNews::TooBig(mtu) => PathEvent::Mtu(self.learn_mtu(work, &quote, mtu)),
         };
         let cx = work.context(&endpoint, &mut inner);
         inner.conn.handle_path_event(&cx, event);
@@ -228,8 +225,9 @@ impl Stack {
         }
     }
 
-    /// Remembers a path MTU and returns it, if it is less than what we knew.
-    fn learn_mtu(&self, work: &Work<'_>, quote: &Quote, told: u32) -> Option<u16> {
+    /// Returns the path MTU that a message tells, and remembers it if it is not above what we knew.
+    /// The connection is told in any case: it may have begun before we knew, or take another path.
+    fn learn_mtu(&self, work: &Work<'_>, quote: &Quote, told: u32) -> u16 {
         let remote = quote.key.remote;
         let least = if remote.is_ipv4() { work.settings.min_pmtu } else { MIN_MTU_V6 };
         let told = match told {
@@ -240,11 +238,10 @@ impl Stack {
         let interface = &self.interfaces[usize::from(self.route_of(&quote.key))];
         let mut cache = lock(&self.pmtu);
         let known = cache.get(remote, work.now).unwrap_or(interface.mtu).min(interface.mtu);
-        if mtu > known {
-            return None;
+        if mtu <= known {
+            cache.learn(remote, mtu, work.now + work.settings.mtu_expires);
         }
-        cache.learn(remote, mtu, work.now + work.settings.mtu_expires);
-        Some(mtu)
+        mtu
     }
 
     /// UDP: there are no UDP sockets, so every port is closed.

@@ -246,6 +246,23 @@ fn packets_too_big_lower_the_path_mtu() {
 }
 
 #[test]
+fn every_connection_hears_of_its_own_path() {
+    let mut bare = Bare::new(&[]);
+    let connect = |bare: &Bare| {
+        bare.a.connect(bare.now, addr(B4, 80), None, Options::default()).unwrap()
+    };
+    let clients = [connect(&bare), connect(&bare)];
+    let sent = bare.take();
+    for (index, next_hop_mtu) in [1000, 1200].into_iter().enumerate() {
+        let code = icmpv4::CODE_FRAGMENTATION_NEEDED;
+        let error = Icmpv4Repr::Unreachable { code, next_hop_mtu, packet: &sent[index] };
+        bare.exchange(&v4(protocol::ICMP, &icmp4(&error)));
+    }
+    assert_eq!(clients.map(|client| client.info(bare.now).pmtu), [1000, 1200]);
+    assert_eq!(connect(&bare).info(bare.now).pmtu, 1000, "the lower one is remembered");
+}
+
+#[test]
 fn fragments_are_reassembled() {
     let mut bare = Bare::new(&[]);
     let data = pattern(1000, 3);
