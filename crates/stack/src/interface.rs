@@ -16,6 +16,7 @@ use crate::device::{
     Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, TxStatus, WaitSource,
 };
 use crate::error::StackError;
+use crate::ip::output::discards;
 use crate::limits::{DRAIN_ROUNDS, MAX_INTERFACES, TX_QUEUE_LEN};
 use crate::loopback;
 use crate::offload::{checksum, gso};
@@ -256,7 +257,7 @@ fn stage_filled(stack: &Stack, mut packet: Packet, staged: &mut VecDeque<Packet>
     if checksum::fill(&mut packet) {
         staged.push_back(packet);
     } else {
-        stack.count(IpCounter::IpOutDiscards);
+        stack.count(discards(packet.headers().first().is_some_and(|first| first >> 4 == 4)));
     }
 }
 

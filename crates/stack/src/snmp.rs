@@ -40,8 +40,8 @@ ip_counters! {
     IpInUnknownProtos => "IpInUnknownProtos", "IPv4 packets of a protocol that we do not have.";
     IpInDelivers => "IpInDelivers", "IPv4 packets handed to a protocol.";
     IpOutRequests => "IpOutRequests", "IPv4 packets that we sent.";
-    IpOutDiscards => "IpOutDiscards", "Packets dropped on the way out for want of room.";
-    IpOutNoRoutes => "IpOutNoRoutes", "Packets that no route leads to.";
+    IpOutDiscards => "IpOutDiscards", "IPv4 packets dropped on the way out for want of room.";
+    IpOutNoRoutes => "IpOutNoRoutes", "IPv4 packets that no route leads to.";
     IpReasmTimeout => "IpReasmTimeout", "Reassemblies (of IPv6, too) given up because a fragment was missing.";
     IpReasmReqds => "IpReasmReqds", "Fragments received.";
     IpReasmOks => "IpReasmOKs", "Packets reassembled.";
@@ -66,6 +66,8 @@ ip_counters! {
     Ip6InUnknownProtos => "Ip6InUnknownProtos", "IPv6 packets of a protocol that we do not have.";
     Ip6InDelivers => "Ip6InDelivers", "IPv6 packets handed to a protocol.";
     Ip6OutRequests => "Ip6OutRequests", "IPv6 packets that we sent.";
+    Ip6OutDiscards => "Ip6OutDiscards", "IPv6 packets dropped on the way out for want of room.";
+    Ip6OutNoRoutes => "Ip6OutNoRoutes", "IPv6 packets that no route leads to.";
     Ip6ReasmReqds => "Ip6ReasmReqds", "Fragments received.";
     Ip6ReasmOks => "Ip6ReasmOKs", "Packets reassembled.";
     Ip6ReasmFails => "Ip6ReasmFails", "Fragments or reassemblies dropped.";

@@ -66,8 +66,7 @@ impl Work<'_> {
         };
         let packet = self.tcp_packet(&ip, repr, Slices::new());
         let Some(interface) = self.stack.routes.lookup(key.remote) else {
-            self.count(IpCounter::IpOutNoRoutes);
-            return;
+            return self.count(no_routes(key.remote));
         };
         self.tcp().bump(Counter::OutSegs);
         if repr.flags.contains(TcpFlags::RST) {
@@ -127,14 +126,14 @@ impl Work<'_> {
     /// the interface's MTU is dropped and counted: we do not fragment.
     pub(crate) fn send_message(&mut self, ip: &IpParams, message: &[u8]) -> bool {
         let Some(interface) = self.stack.routes.lookup(ip.dst) else {
-            self.count(IpCounter::IpOutNoRoutes);
+            self.count(no_routes(ip.dst));
             return false;
         };
         let mut header = [0; ipv6::HEADER_LEN];
         let header_len = if ip.src.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
         let mtu = usize::from(self.stack.interfaces[usize::from(interface)].mtu);
         if header_len + message.len() > mtu {
-            self.count(IpCounter::IpOutDiscards);
+            self.count(discards(ip.src.is_ipv4()));
             return false;
         }
         self.emit_ip(ip, message.len(), &mut header);
@@ -158,9 +157,19 @@ impl Work<'_> {
         if self.stack.interfaces[usize::from(interface)].enqueue(packet) {
             self.note_queued(interface);
         } else {
-            self.count(IpCounter::IpOutDiscards);
+            self.count(discards(is_v4));
         }
     }
+}
+
+/// Where a packet is counted that no route leads to.
+fn no_routes(ip: IpAddr) -> IpCounter {
+    if ip.is_ipv4() { IpCounter::IpOutNoRoutes } else { IpCounter::Ip6OutNoRoutes }
+}
+
+/// Where a packet is counted that is dropped on the way out.
+pub(crate) fn discards(is_v4: bool) -> IpCounter {
+    if is_v4 { IpCounter::IpOutDiscards } else { IpCounter::Ip6OutDiscards }
 }
 
 fn to_v6(ip: IpAddr) -> std::net::Ipv6Addr {
