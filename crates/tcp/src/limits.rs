@@ -19,7 +19,7 @@ pub const MAX_SENT_RANGES: usize = 65_536;
 pub const MAX_WINDOW_SHIFT: u8 = 14;
 
 /// Slices shorter than this are copied into a compact chunk when they would keep a much larger
-/// chunk alive; see `recv/receive_queue.rs`.
+/// chunk alive; see `recv/store.rs`.
 pub const COPY_BREAK: usize = 2048;
 
 /// Duplicate ACKs that wait to be sent one by one. More arrive as one, which a peer survives.

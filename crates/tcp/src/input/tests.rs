@@ -459,6 +459,26 @@ fn out_of_order_data_is_reported_and_reassembled() {
 }
 
 #[test]
+fn tiny_segments_out_of_order_do_not_bind_much_memory() {
+    let backwards: Vec<u32> = (2..4000).rev().collect();
+    let every_third: Vec<u32> = (2..4000).map(|at| at * 3).collect();
+    for (offsets, name) in
+        [((2..4000).collect(), "forwards"), (backwards, "backwards"), (every_third, "with holes")]
+    {
+        let mut bench = Bench::established();
+        for offset in offsets {
+            bench.recv(ACK, IRS + 1 + offset, ISS + 1, b"x");
+            bench.send();
+        }
+        let in_use = bench.pool.stats().in_use_bytes;
+        assert!(in_use <= 65_536, "{name}: {in_use} bytes");
+        assert!(bench.conn.rcv.reassembly.charge() <= 3 * bench.conn.rcv.buf_limit, "{name}");
+        bench.recv(ACK, IRS + 1, ISS + 1, b"ab");
+        assert!(bench.read().is_ok_and(|bytes| bytes.starts_with(b"ab")), "{name}");
+    }
+}
+
+#[test]
 fn repeated_data_is_reported_by_dsack() {
     let mut bench = Bench::established();
     let nxt = IRS + 1;

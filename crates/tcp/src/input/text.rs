@@ -153,7 +153,7 @@ impl Connection {
             self.latch_fin(end);
             return;
         }
-        let inserted = self.rcv.reassembly.insert(&self.pool, seg.repr.seq, &seg.payload);
+        let inserted = self.rcv.insert_out_of_order(&self.pool, seg);
         match inserted {
             Inserted::New => cx.counters.bump(Counter::TcpOfoQueue),
             Inserted::Overlap => {

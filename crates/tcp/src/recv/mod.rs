@@ -13,21 +13,23 @@ pub(crate) mod delayed_ack;
 pub(crate) mod reassembly;
 pub(crate) mod receive_queue;
 mod sack_blocks;
+mod store;
 pub(crate) mod urgent;
 pub(crate) mod window;
 
-use plimsoll_buf::Pool;
+use plimsoll_buf::{MAX_CHUNK, Pool};
 use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options};
 use crate::connection::{Connection, Context};
+use crate::segment::Segment;
 use crate::time::Instant;
 use crate::timer::Timer;
 
 use autotune::Autotune;
 use delayed_ack::DelayedAck;
 pub use delayed_ack::{AckDecision, AckReason};
-use reassembly::Reassembly;
+use reassembly::{Inserted, Reassembly};
 use receive_queue::ReceiveQueue;
 use sack_blocks::SackHistory;
 use urgent::Urgent;
@@ -188,6 +190,16 @@ impl Receiver {
         };
         let count = out.len().min(limit);
         self.queue.peek(skip, &mut out[..count])
+    }
+
+    /// Takes the data of a segment that is not next in order. What would bind much more memory than
+    /// the buffer is dropped (Linux: `tcp_prune_ofo_queue`); the segment that fills the hole is in
+    /// order and always gets through.
+    pub(crate) fn insert_out_of_order(&mut self, pool: &Pool, seg: &Segment) -> Inserted {
+        if self.reassembly.charge() >= 2 * self.buf_limit.max(MAX_CHUNK / 16) {
+            return Inserted::Full;
+        }
+        self.reassembly.insert(pool, seg.repr.seq, &seg.payload)
     }
 
     /// Whether memory is wasted by small ranges of large chunks, and if so copies them together.

@@ -2,14 +2,16 @@
 //!
 //! Ranges are kept in order, never overlap and never touch: touching ranges are merged. Bytes that
 //! arrive twice keep their first copy. The number of ranges is bounded
-//! ([`MAX_REASSEMBLY_RANGES`]); the bytes are bounded by the window that we advertised.
+//! ([`MAX_REASSEMBLY_RANGES`]); the bytes are bounded by the window that we advertised, and the
+//! memory behind them by the receiver, which asks for [`Reassembly::charge`].
 
 use alloc::collections::VecDeque;
 
 use plimsoll_buf::{Pool, Slice, Slices};
 use plimsoll_wire::SeqNum;
 
-use crate::limits::{COPY_BREAK, MAX_REASSEMBLY_RANGES};
+use super::store::{Store, charge_of};
+use crate::limits::MAX_REASSEMBLY_RANGES;
 
 /// A run of bytes without a hole.
 #[derive(Debug)]
@@ -38,13 +40,13 @@ pub(crate) enum Inserted {
 #[derive(Debug)]
 pub(crate) struct Reassembly {
     ranges: VecDeque<Range>,
-    len: usize,
     stamp: u32,
+    store: Store,
 }
 
 impl Reassembly {
     pub(crate) fn new() -> Reassembly {
-        Reassembly { ranges: VecDeque::new(), len: 0, stamp: 0 }
+        Reassembly { ranges: VecDeque::new(), stamp: 0, store: Store::default() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -54,7 +56,12 @@ impl Reassembly {
     /// Bytes held.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.ranges.iter().map(|range| range.end.since(range.start) as usize).sum()
+    }
+
+    /// Bytes of memory that reassembly answers for.
+    pub(crate) fn charge(&self) -> usize {
+        self.store.charge
     }
 
     /// The sequence number behind the last byte held.
@@ -75,7 +82,7 @@ impl Reassembly {
     /// Drops everything.
     pub(crate) fn clear(&mut self) {
         self.ranges = VecDeque::new();
-        self.len = 0;
+        self.store = Store::default();
     }
 
     /// Takes the bytes of `payload`, which begins at `start`.
@@ -89,7 +96,7 @@ impl Reassembly {
             return Inserted::Full;
         }
         self.stamp = self.stamp.wrapping_add(1);
-        let before = self.len;
+        let mut added = 0;
         let fresh = Range { start, end: start, stamp: self.stamp, parts: VecDeque::new() };
         let mut merged = if first < last && self.ranges[first].start <= start {
             core::mem::replace(&mut self.ranges[first], fresh)
@@ -102,15 +109,15 @@ impl Reassembly {
             let next_start = self.ranges[index].start;
             let parts = core::mem::take(&mut self.ranges[index].parts);
             let next_end = self.ranges[index].end;
-            self.len += merged.extend_from(pool, start, payload, next_start);
-            merged.parts.extend(parts);
+            added += merged.extend_from(pool, &mut self.store, (start, payload), next_start);
+            merged.parts = joined(merged.parts, parts);
             merged.end = next_end;
         }
-        self.len += merged.extend_from(pool, start, payload, end);
+        added += merged.extend_from(pool, &mut self.store, (start, payload), end);
         self.replace(first, last, merged);
-        match self.len - before {
+        match added {
             0 => Inserted::Duplicate,
-            added if added == payload.len() => Inserted::New,
+            all if all == payload.len() => Inserted::New,
             _ => Inserted::Overlap,
         }
     }
@@ -130,7 +137,7 @@ impl Reassembly {
         let mut nxt = nxt;
         while self.ranges.front().is_some_and(|range| range.start <= nxt) {
             let Some(range) = self.ranges.pop_front() else { break };
-            self.len -= range.end.since(range.start) as usize;
+            self.store.charge -= range.parts.iter().map(charge_of).sum::<usize>();
             if range.end <= nxt {
                 continue;
             }
@@ -146,7 +153,7 @@ impl Reassembly {
             nxt = range.end;
         }
         if self.ranges.is_empty() {
-            self.ranges = VecDeque::new();
+            self.clear();
         }
         nxt
     }
@@ -154,16 +161,16 @@ impl Reassembly {
     /// Checks order and sums.
     pub(crate) fn check(&self, nxt: SeqNum) {
         let mut at = nxt;
-        let mut len = 0;
+        let mut charge = 0;
         for range in &self.ranges {
             assert!(at < range.start, "ranges touch or are out of order");
             assert!(range.start < range.end, "a range is empty");
             let bytes: usize = range.parts.iter().map(Slice::len).sum();
             assert_eq!(bytes, range.end.since(range.start) as usize);
-            len += bytes;
+            charge += range.parts.iter().map(charge_of).sum::<usize>();
             at = range.end;
         }
-        assert_eq!(len, self.len);
+        assert_eq!(charge, self.store.charge);
         assert!(self.ranges.len() <= MAX_REASSEMBLY_RANGES);
     }
 }
@@ -171,7 +178,13 @@ impl Reassembly {
 impl Range {
     /// Appends the bytes from the end of the range up to `limit` out of `payload`, which begins at
     /// `base`. Returns how many.
-    fn extend_from(&mut self, pool: &Pool, base: SeqNum, payload: &Slices, limit: SeqNum) -> usize {
+    fn extend_from(
+        &mut self,
+        pool: &Pool,
+        store: &mut Store,
+        (base, payload): (SeqNum, &Slices),
+        limit: SeqNum,
+    ) -> usize {
         if self.end >= limit {
             return 0;
         }
@@ -179,19 +192,24 @@ impl Range {
         let to = (limit.since(base) as usize).min(payload.len());
         let mut part = payload.range(from, to);
         for slice in part.drain() {
-            self.append(pool, slice);
+            store.append(pool, &mut self.parts, slice);
         }
         self.end += (to - from) as u32;
         to - from
     }
+}
 
-    fn append(&mut self, pool: &Pool, slice: Slice) {
-        if self.parts.back_mut().is_some_and(|last| last.try_merge(&slice)) {
-            return;
+/// `back` behind `front`. The shorter list is moved, so that a peer that sends small segments from
+/// the end backwards does not have the whole list moved for each of them.
+fn joined(mut front: VecDeque<Slice>, mut back: VecDeque<Slice>) -> VecDeque<Slice> {
+    if front.len() < back.len() {
+        for slice in front.into_iter().rev() {
+            back.push_front(slice);
         }
-        let wasteful = slice.len() < COPY_BREAK && slice.len() * 4 < slice.chunk_size();
-        self.parts.push_back(if wasteful { pool.copy_from(&slice) } else { slice });
+        return back;
     }
+    front.append(&mut back);
+    front
 }
 
 #[cfg(test)]

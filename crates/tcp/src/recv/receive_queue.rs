@@ -10,10 +10,10 @@
 
 use alloc::collections::VecDeque;
 
-use plimsoll_buf::{CLASS_SIZES, ChunkWriter, MAX_CHUNK, Pool, Slice, Slices};
+use plimsoll_buf::{MAX_CHUNK, Pool, Slice, Slices};
 use plimsoll_wire::SeqNum;
 
-use crate::limits::COPY_BREAK;
+use super::store::{Store, charge_of};
 
 /// An empty queue gives its list back if it is longer than this.
 const KEEP_CAPACITY: usize = 64;
@@ -23,21 +23,14 @@ const KEEP_CAPACITY: usize = 64;
 pub(crate) struct ReceiveQueue {
     slices: VecDeque<Slice>,
     len: usize,
-    charge: usize,
     /// The sequence number of the first byte.
     start: SeqNum,
-    /// Where small segments are copied together.
-    compact: Option<ChunkWriter>,
-}
-
-/// What a slice costs: its bytes, but no less than a sixteenth of the chunk that it keeps alive.
-fn charge_of(slice: &Slice) -> usize {
-    slice.len().max(slice.chunk_size() / 16)
+    store: Store,
 }
 
 impl ReceiveQueue {
     pub(crate) fn new() -> ReceiveQueue {
-        ReceiveQueue { slices: VecDeque::new(), len: 0, charge: 0, start: SeqNum(0), compact: None }
+        ReceiveQueue { slices: VecDeque::new(), len: 0, start: SeqNum(0), store: Store::default() }
     }
 
     /// Bytes in the queue.
@@ -62,7 +55,7 @@ impl ReceiveQueue {
 
     /// Bytes of memory that the queue answers for.
     pub(crate) fn charge(&self) -> usize {
-        self.charge
+        self.store.charge
     }
 
     /// Bytes of heap, without the chunks.
@@ -85,65 +78,25 @@ impl ReceiveQueue {
             return;
         }
         self.len += slice.len();
-        if self.try_merge(&slice) {
-            return;
-        }
-        if slice.len() < COPY_BREAK && slice.len() * 4 < slice.chunk_size() {
-            self.copy_in(pool, &slice);
-        } else {
-            self.append(slice);
-        }
-    }
-
-    fn append(&mut self, slice: Slice) {
-        self.charge += charge_of(&slice);
-        self.slices.push_back(slice);
-    }
-
-    fn try_merge(&mut self, slice: &Slice) -> bool {
-        let Some(last) = self.slices.back_mut() else { return false };
-        let before = charge_of(last);
-        let merged = last.try_merge(slice);
-        if merged {
-            self.charge += charge_of(last) - before;
-        }
-        merged
-    }
-
-    fn copy_in(&mut self, pool: &Pool, mut data: &[u8]) {
-        while !data.is_empty() {
-            let full = self.compact.as_ref().is_none_or(|writer| writer.remaining() == 0);
-            if full {
-                // The first small segment in an empty queue is often the only one.
-                let alone = self.slices.is_empty() && data.len() <= CLASS_SIZES[0];
-                let size = if alone { CLASS_SIZES[0] } else { CLASS_SIZES[1].max(data.len()) };
-                self.compact = Some(pool.chunk(size));
-            }
-            let Some(writer) = self.compact.as_mut() else { return };
-            let copy = writer.append(data);
-            data = &data[copy.len()..];
-            if !self.try_merge(&copy) {
-                self.append(copy);
-            }
-        }
+        self.store.append(pool, &mut self.slices, slice);
     }
 
     /// Copies all small ranges together (Linux: `tcp_collapse`).
     pub(crate) fn compact(&mut self, pool: &Pool) {
         let old = core::mem::take(&mut self.slices);
-        self.charge = 0;
-        self.compact = None;
+        self.store.charge = 0;
+        self.store.compact = None;
         let mut left: usize = old.iter().map(Slice::len).sum();
         for slice in old {
-            let full = self.compact.as_ref().is_none_or(|writer| writer.remaining() == 0);
+            let full = self.store.compact.as_ref().is_none_or(|writer| writer.remaining() == 0);
             if full {
-                self.compact = Some(pool.chunk(left.min(MAX_CHUNK / 4)));
+                self.store.compact = Some(pool.chunk(left.min(MAX_CHUNK / 4)));
             }
             left -= slice.len();
             if slice.len() * 4 >= slice.chunk_size() {
-                self.append(slice);
+                self.store.refer(&mut self.slices, slice);
             } else {
-                self.copy_in(pool, &slice);
+                self.store.copy_in(pool, &mut self.slices, &slice);
             }
         }
     }
@@ -203,17 +156,17 @@ impl ReceiveQueue {
     /// Drops `count` bytes, all of them from the first slice.
     fn consume(&mut self, count: usize) {
         let Some(slice) = self.slices.front_mut() else { return };
-        self.charge -= charge_of(slice);
+        self.store.charge -= charge_of(slice);
         if count == slice.len() {
             self.slices.pop_front();
         } else {
             slice.advance(count);
-            self.charge += charge_of(slice);
+            self.store.charge += charge_of(slice);
         }
         self.len -= count;
         self.start += count as u32;
         if self.len == 0 {
-            self.compact = None;
+            self.store.compact = None;
             if self.slices.capacity() > KEEP_CAPACITY {
                 self.slices = VecDeque::new();
             }
@@ -224,15 +177,15 @@ impl ReceiveQueue {
     pub(crate) fn clear(&mut self) {
         self.start += self.len as u32;
         self.slices = VecDeque::new();
-        self.compact = None;
+        self.store.compact = None;
         self.len = 0;
-        self.charge = 0;
+        self.store.charge = 0;
     }
 
     /// Checks the sums.
     pub(crate) fn check(&self) {
         assert_eq!(self.len, self.slices.iter().map(Slice::len).sum::<usize>());
-        assert_eq!(self.charge, self.slices.iter().map(charge_of).sum::<usize>());
-        assert!(self.len > 0 || self.compact.is_none(), "an empty queue holds a chunk");
+        assert_eq!(self.store.charge, self.slices.iter().map(charge_of).sum::<usize>());
+        assert!(self.len > 0 || self.store.compact.is_none(), "an empty queue holds a chunk");
     }
 }

@@ -35,6 +35,18 @@ fn outcomes() {
 }
 
 #[test]
+fn a_list_that_grows_from_the_front_keeps_its_place() {
+    let pool = Pool::new();
+    let slices = |count| -> VecDeque<Slice> { (0..count).map(|_| pool.copy_from(b"x")).collect() };
+    let back = slices(100);
+    let last = back.as_slices().0.last().map(|slice| slice.as_ptr());
+    let list = joined(slices(2), back);
+    assert_eq!(list.len(), 102);
+    assert_eq!(list.back().map(|slice| slice.as_ptr()), last);
+    assert_eq!(joined(slices(5), slices(2)).len(), 7);
+}
+
+#[test]
 fn bounded_number_of_ranges() {
     let mut queue = Reassembly::new();
     for index in 0..MAX_REASSEMBLY_RANGES as u32 {
