@@ -1,6 +1,6 @@
 //! `Hold::Cwnd`: the congestion window is full.
 
-use super::gate::Situation;
+use super::situation::Situation;
 
 /// Whether cwnd leaves no room for a segment, or for all that waits if that is less. A FIN alone
 /// takes no room. An idle sender is never held: cwnd holds one segment at least.

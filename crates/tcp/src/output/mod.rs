@@ -23,6 +23,7 @@ pub(crate) mod gate;
 mod nagle;
 mod rwnd;
 mod silly_window;
+pub(crate) mod situation;
 pub(crate) mod tso_tail;
 
 use plimsoll_buf::Slices;
@@ -38,7 +39,7 @@ use crate::state::State;
 use crate::timer::Timer;
 use build::Parts;
 pub use gate::Hold;
-use gate::Situation;
+use situation::Situation;
 
 impl Connection {
     /// The next packet that leaves now, if one does. Call until it returns `None`.

@@ -1,6 +1,6 @@
 //! `Hold::SillyWindow`: the peer's window takes too little to be worth a segment.
 
-use super::gate::Situation;
+use super::situation::Situation;
 
 /// Sender silly-window avoidance (RFC 9293, section 3.8.6.2.1): data leaves if a full segment does,
 /// or all that waits, or half of the largest window. The last is part of `mss`, which is bounded by

@@ -5,8 +5,8 @@
 //! behind the last whole segment only, so that bulk never waits for it. This is also the
 //! one-segment case, in which there is nothing but the remainder.
 
-use super::gate::Situation;
 use super::nagle::{NagleRule, nagle_holds};
+use super::situation::Situation;
 
 /// How many of `most` bytes travel; `None` if the tail is all there is and it is held.
 pub(crate) fn cut_tail(now: &Situation, most: u32) -> Option<u32> {

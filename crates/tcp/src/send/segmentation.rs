@@ -4,7 +4,7 @@
 //! they are now, not as they were when the application wrote. Whether a fractional tail travels is
 //! decided in [`crate::output::tso_tail`].
 
-use crate::output::gate::Situation;
+use crate::output::situation::Situation;
 
 /// The most that the next packet may hold. Unless it holds everything that waits, it is a whole
 /// number of segments; only a window smaller than one segment makes an exception.
