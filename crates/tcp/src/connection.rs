@@ -159,7 +159,7 @@ pub(crate) struct Stats {
     pub(crate) data_segs_out: u64,
     pub(crate) data_segs_in: u64,
     pub(crate) total_retrans: u32,
-    /// How often each [`Hold`](crate::Hold) was met.
+    /// How often each [`Hold`] was met.
     pub(crate) holds: [u32; Hold::ALL.len()],
 }
 

@@ -1,4 +1,4 @@
-//! ICMPv6 (RFC 4443). Neighbour discovery messages are in [`ndp`](crate::ndp).
+//! ICMPv6 (RFC 4443). Neighbour discovery messages are in [`crate::ndp`].
 
 use core::net::Ipv6Addr;
 
