@@ -75,6 +75,7 @@ impl Connection {
         self.snd.wl1 = seg.repr.seq;
         self.set_state(cx, State::SynReceived);
         self.timers.stop(Timer::Retransmit);
+        self.handshake.sent = 0;
         self.pending.syn = true;
     }
 

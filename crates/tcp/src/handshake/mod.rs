@@ -28,7 +28,9 @@ pub(crate) struct Handshake {
     started: Instant,
     /// When the SYN or SYN-ACK last left.
     sent_at: Instant,
-    /// How often it left again.
+    /// How often it left.
+    pub(crate) sent: u8,
+    /// How often the timer has fired for it.
     pub(crate) retries: u8,
     /// Whether the peer began (its SYN came to a listener).
     passive: bool,
@@ -43,6 +45,7 @@ impl Handshake {
         Handshake {
             started: now,
             sent_at: now,
+            sent: 0,
             retries: 0,
             passive: false,
             sack: false,
@@ -80,6 +83,8 @@ impl Connection {
         let next = self.snd.iss + 1;
         self.snd.nxt = self.snd.nxt.max(next);
         self.snd.max = self.snd.max.max(next);
+        self.stats.total_retrans += u32::from(self.handshake.sent > 0);
+        self.handshake.sent = self.handshake.sent.saturating_add(1);
         self.handshake.sent_at = cx.now;
         self.stats.segs_out += 1;
         if !self.timers.is_armed(Timer::Retransmit) {
@@ -119,7 +124,6 @@ impl Connection {
             return;
         }
         self.handshake.retries += 1;
-        self.stats.total_retrans += 1;
         self.pending.syn = true;
         self.timers.arm(Timer::Retransmit, cx.now + self.syn_rto(cx.config));
     }
@@ -142,9 +146,11 @@ impl Connection {
         self.resume_shutdown(cx);
     }
 
-    /// The round trip of the handshake, unless it is ambiguous (Karn).
+    /// The round trip of the handshake, unless it is ambiguous (Karn): the timer or a repeated SYN
+    /// of the peer had us answer twice, or our SYN-ACK crossed the one that acknowledges our SYN.
     fn handshake_rtt(&self, cx: &Context, seg: &Segment) -> Option<Duration> {
-        if self.handshake.retries == 0 {
+        let crossed = self.state == State::SynReceived && !self.handshake.passive;
+        if self.handshake.sent == 1 && !crossed {
             return Some(cx.now.since(self.handshake.sent_at));
         }
         let echo = seg.repr.options.timestamps.filter(|_| self.ts.enabled)?;

@@ -102,8 +102,7 @@ impl Connection {
 
     /// A SYN or SYN-ACK that the handshake made.
     pub(super) fn count_syn(&mut self, cx: &Context, repr: TcpRepr, kind: SendKind) -> Transmit {
-        let counter =
-            if self.handshake.retries > 0 { Counter::RetransSegs } else { Counter::OutSegs };
+        let counter = if self.handshake.sent > 1 { Counter::RetransSegs } else { Counter::OutSegs };
         cx.counters.bump(counter);
         self.bare(cx, repr, kind)
     }
