@@ -8,7 +8,6 @@ use crate::connection::{Connection, Context};
 use crate::counters::Counter;
 use crate::recv::AckReason;
 use crate::segment::Segment;
-use crate::state::State;
 
 /// Whether a segment from `seq` to `end` touches the window: it must not end before the last ACK we
 /// sent (`left`), nor begin behind the right edge. As on Linux, a segment exactly at the edge
@@ -30,11 +29,11 @@ impl Connection {
         if in_window(seg.repr.seq, end, self.rcv.ack_sent, self.rcv.adv) {
             return true;
         }
-        if self.state == State::SynReceived && self.is_repeated_syn(seg) {
-            self.pending.syn = true;
-        } else if !rst {
-            self.answer_unacceptable(cx, seg, Counter::TcpAckSkippedSeq);
+        if rst {
+            // The number of a FIN that we have acknowledged lies before the window.
+            return self.rst_is_exact(seg.repr.seq);
         }
+        self.answer_unacceptable(cx, seg, Counter::TcpAckSkippedSeq);
         false
     }
 

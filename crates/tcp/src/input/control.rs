@@ -50,11 +50,11 @@ impl Connection {
         }
     }
 
-    fn rst_is_exact(&self, seq: SeqNum) -> bool {
+    pub(crate) fn rst_is_exact(&self, seq: SeqNum) -> bool {
         if seq == self.rcv.nxt {
             return true;
         }
-        // A peer that reset after its FIN was lost to it may use the number of the FIN.
+        // Some peers give a reset after their FIN the number of the FIN (Linux: `tcp_reset_check`).
         self.state.received_fin() && seq + 1 == self.rcv.nxt
     }
 

@@ -301,6 +301,31 @@ fn segments_in_syn_received() {
 }
 
 #[test]
+fn an_answer_to_one_of_two_syn_acks_gives_no_round_trip() {
+    let mut bench = Bench::syn_received(plain_config(), Options::default(), None);
+    bench.wait(Duration::from_millis(900));
+    bench.recv(SYN, IRS, SeqNum(0), b"");
+    assert_eq!(bench.flags(), [SYN | ACK]);
+    assert_eq!(bench.count(Counter::RetransSegs), 1);
+    bench.wait(Duration::from_millis(10));
+    bench.recv(ACK, IRS + 1, ISS + 1, b"");
+    bench.state(State::Established);
+    assert_eq!(bench.conn.srtt(), Duration::ZERO, "the ACK may be for the first");
+    assert_eq!(bench.conn.current_rto(&bench.config), Duration::from_secs(1));
+}
+
+#[test]
+fn a_reset_may_have_the_number_of_the_fin_before_it() {
+    let mut bench = Bench::established();
+    bench.recv(FIN | ACK, IRS + 1, ISS + 1, b"");
+    bench.expect_ack(IRS + 2);
+    bench.recv(RST, IRS, ISS + 1, b"");
+    bench.state(State::CloseWait);
+    bench.recv(RST, IRS + 1, ISS + 1, b"");
+    bench.state(State::Closed);
+}
+
+#[test]
 fn syn_ack_is_sent_again_and_given_up() {
     let mut bench = Bench::syn_received(plain_config(), Options::default(), None);
     for _ in 0..5 {
