@@ -30,7 +30,7 @@ use crate::mtu::{Path, PathEvent};
 use crate::output::Hold;
 use crate::recovery::Recovery;
 use crate::recv::Receiver;
-use crate::recv::window::MAX_BUFFER;
+use crate::recv::window::{MAX_BUFFER, choose_shift};
 use crate::segment::{Below, Segment, Serial};
 use crate::send::{Fin, Sender};
 use crate::state::State;
@@ -183,6 +183,7 @@ impl Connection {
         let path = Path::new(&params);
         let algorithm = params.options.congestion.unwrap_or(cx.config.tcp_congestion_control);
         let mss = path.advmss();
+        let shift = choose_shift(cx.config, &params.options);
         Connection {
             state,
             orphan: false,
@@ -200,7 +201,7 @@ impl Connection {
             remote_port: params.remote_port,
             path,
             next_serial: Serial(1),
-            handshake: Handshake::new(cx.now),
+            handshake: Handshake::new(cx.now, shift),
             keepalive: Keepalive::default(),
             challenge: RateLimit::default(),
             error: None,
@@ -424,7 +425,7 @@ impl Connection {
         match option {
             SetOption::KeepAlive(_) | SetOption::KeepIdle(_) => self.sync_keepalive(cx),
             SetOption::UserTimeout(_) => self.timers.stop(Timer::UserTimeout),
-            SetOption::SndBuf(bytes) => self.snd.buf_limit = (*bytes).max(1),
+            SetOption::SndBuf(bytes) => self.snd.buf_limit = (*bytes).clamp(1, MAX_BUFFER),
             SetOption::RcvBuf(bytes) => {
                 self.rcv.buf_limit = (*bytes).clamp(256, MAX_BUFFER);
                 self.after_read();

@@ -38,10 +38,12 @@ pub(crate) struct Handshake {
     pub(crate) sack: bool,
     /// Window scaling is in use.
     pub(crate) window_scaling: bool,
+    /// The window shift of our SYN or SYN-ACK, chosen once: the peer holds us to what it saw.
+    shift: u8,
 }
 
 impl Handshake {
-    pub(crate) fn new(now: Instant) -> Handshake {
+    pub(crate) fn new(now: Instant, shift: u8) -> Handshake {
         Handshake {
             started: now,
             sent_at: now,
@@ -50,6 +52,7 @@ impl Handshake {
             passive: false,
             sack: false,
             window_scaling: false,
+            shift,
         }
     }
 }

@@ -4,7 +4,6 @@ use plimsoll_wire::tcp::{TcpOptions, Timestamps};
 
 use crate::connection::{Connection, Context};
 use crate::limits::MAX_WINDOW_SHIFT;
-use crate::recv::window::choose_shift;
 use crate::state::State;
 
 impl Connection {
@@ -16,7 +15,7 @@ impl Connection {
         let scaling = if offer { config.tcp_window_scaling } else { self.handshake.window_scaling };
         TcpOptions {
             mss: Some(self.path.advmss()),
-            window_scale: scaling.then(|| choose_shift(config, &self.options)),
+            window_scale: scaling.then_some(self.handshake.shift),
             sack_permitted: if offer { config.tcp_sack } else { self.handshake.sack },
             timestamps: timestamps
                 .then(|| Timestamps { val: self.ts.val(cx.now), ecr: self.ts.recent }),
@@ -34,7 +33,7 @@ impl Connection {
         let scale = options.window_scale.filter(|_| config.tcp_window_scaling);
         self.handshake.window_scaling = scale.is_some();
         self.snd.wscale = scale.map_or(0, |shift| shift.min(MAX_WINDOW_SHIFT));
-        self.rcv.wscale = scale.map_or(0, |_| choose_shift(config, &self.options));
+        self.rcv.wscale = scale.map_or(0, |_| self.handshake.shift);
         if let Some(stamps) = options.timestamps.filter(|_| config.tcp_timestamps) {
             self.ts.enabled = true;
             self.ts.remember(cx.now, stamps);

@@ -211,6 +211,19 @@ fn syn_offers_what_the_settings_say() {
 }
 
 #[test]
+fn the_window_shift_is_the_one_that_the_syn_told() {
+    let config = Config { tcp_window_scaling: true, ..plain_config() };
+    let mut bench = Bench::make(config, Options::default(), Connection::connect);
+    let told = bench.send().remove(0).repr.options.window_scale;
+    bench.config.tcp_rmem[2] = 65_536;
+    let (flags, ack) = (SYN | ACK, ISS + 1);
+    let mut repr = TcpRepr { seq: IRS, ack, flags, window: 2048, ..TcpRepr::default() };
+    repr.options.window_scale = Some(7);
+    bench.recv_repr(repr, b"");
+    assert_eq!(Some(bench.conn.info(&bench.config).rcv_wscale), told);
+}
+
+#[test]
 fn segments_in_syn_sent() {
     let cases = [
         (ACK, ISS + 1, State::SynSent, None, "an ACK alone says nothing"),

@@ -10,6 +10,7 @@
 use plimsoll_wire::SeqNum;
 
 use crate::connection::{Connection, Context};
+use crate::recv::window::MAX_BUFFER;
 use crate::time::{Duration, Instant};
 
 /// The state of autotuning.
@@ -94,7 +95,7 @@ impl Connection {
         let srtt = self.srtt();
         let mss = self.rcv.advmss as usize;
         if let Some(want) = self.rcv.autotune.on_read(cx.now, count, srtt, mss) {
-            let most = cx.config.tcp_rmem[2];
+            let most = cx.config.tcp_rmem[2].min(MAX_BUFFER);
             self.rcv.buf_limit = self.rcv.buf_limit.max(want.min(most));
         }
     }

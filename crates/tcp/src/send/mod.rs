@@ -24,6 +24,7 @@ use plimsoll_wire::SeqNum;
 use crate::config::{Config, Options};
 use crate::connection::{Connection, Context};
 use crate::event::WriteError;
+use crate::recv::window::MAX_BUFFER;
 use crate::state::State;
 use retransmit_queue::RetransmitQueue;
 use write_queue::WriteQueue;
@@ -114,7 +115,7 @@ impl Sender {
             pushed: iss,
             queue: WriteQueue::new(),
             rtx: RetransmitQueue::new(),
-            buf_limit: options.sndbuf.unwrap_or(config.tcp_wmem[1]).max(1),
+            buf_limit: options.sndbuf.unwrap_or(config.tcp_wmem[1]).clamp(1, MAX_BUFFER),
             fin: Fin::None,
             probing: Probing::default(),
         }
@@ -234,7 +235,7 @@ impl Connection {
     /// by Linux's accounting, between the default and the maximum of `tcp_wmem`.
     fn send_limit(&self, config: &Config) -> usize {
         if let Some(limit) = self.options.sndbuf {
-            return limit.max(1);
+            return limit.clamp(1, MAX_BUFFER);
         }
         let mss = usize::from(self.snd.mss).max(1);
         let per_segment = (mss + SEGMENT_OVERHEAD).next_power_of_two() + RECORD_OVERHEAD;
@@ -242,7 +243,7 @@ impl Connection {
             .max(config.initcwnd as usize)
             .max(usize::from(config.tcp_reordering) + 1);
         let wanted = segs.saturating_mul(2 * per_segment).min(config.tcp_wmem[2]);
-        self.snd.buf_limit.max(wanted)
+        self.snd.buf_limit.max(wanted).min(MAX_BUFFER)
     }
 
     fn notsent_lowat(&self, config: &Config) -> usize {

@@ -35,6 +35,19 @@ fn a_writer_waits_for_a_third_of_the_buffer() {
 }
 
 #[test]
+fn a_buffer_without_bound_is_bounded_by_what_numbers_can_tell() {
+    let mut setup = Setup::default();
+    setup.options.sndbuf = Some(usize::MAX);
+    let mut t = Trace::established(setup);
+    assert!(t.conn.writable(&t.config) > 0);
+    t.call(|conn, cx| conn.set_option(cx, SetOption::SndBuf(usize::MAX)));
+    assert_eq!(t.conn.info(&t.config).sndbuf, 65_535 << 14);
+    t.config.tcp_wmem[2] = usize::MAX;
+    t.write(1000);
+    t.expect("P. 1:1001 ack 1");
+}
+
+#[test]
 fn the_low_water_mark_for_unsent_bytes() {
     let mut t = Trace::established(Setup::default());
     t.call(|conn, cx| conn.set_option(cx, SetOption::NotsentLowat(4000)));
