@@ -13,7 +13,7 @@ pub const MAX_REASSEMBLY_RANGES: usize = 1024;
 
 /// Ranges that the retransmit queue is cut into at most by SACK. Beyond that a SACK block is taken
 /// only as far as it covers whole ranges.
-pub const MAX_SENT_RANGES: usize = 65_536;
+pub const MAX_SENT_RANGES: usize = 16_384;
 
 /// Largest window shift (RFC 7323, section 2.3).
 pub const MAX_WINDOW_SHIFT: u8 = 14;
