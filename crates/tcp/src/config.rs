@@ -32,7 +32,8 @@ impl CongestionAlgorithm {
 }
 
 /// The stack-wide settings that the engine reads. Fields have the names of Linux's sysctls under
-/// `net.ipv4`, defaults are Linux's. A change takes effect at the next call.
+/// `net.ipv4`, defaults are Linux's. A change takes effect at the next call; what an open decides
+/// (options offered, first buffers, the algorithm), with the next connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Receive buffer in bytes: minimum, default, maximum that autotuning reaches.

@@ -139,7 +139,7 @@ impl Connection {
             window: self.rcv.wnd(),
             hole,
         };
-        self.rcv.acks.on_data(cx.now, arrival);
+        self.rcv.acks.on_data(cx.now, cx.config, arrival);
         if self.rcv.queue.len() >= self.read_low_water() {
             self.events.insert(Events::READABLE);
         }

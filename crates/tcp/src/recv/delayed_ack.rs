@@ -67,7 +67,7 @@ pub(crate) struct Arrival {
 }
 
 /// The state behind the decision.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct DelayedAck {
     decision: AckDecision,
     /// Duplicate ACKs to be sent one by one.
@@ -79,24 +79,9 @@ pub(crate) struct DelayedAck {
     /// Zero until the first data arrives.
     ato: Duration,
     last_data: Instant,
-    min: Duration,
-    max: Duration,
 }
 
 impl DelayedAck {
-    pub(crate) fn new(config: &Config) -> DelayedAck {
-        DelayedAck {
-            decision: AckDecision::None,
-            dup_acks: 0,
-            quick: 0,
-            pingpong: false,
-            ato: Duration::ZERO,
-            last_data: Instant::ZERO,
-            min: config.tcp_delack_min,
-            max: config.tcp_delack_max,
-        }
-    }
-
     /// What was decided last.
     pub(crate) fn decision(&self) -> AckDecision {
         self.decision
@@ -128,8 +113,8 @@ impl DelayedAck {
     }
 
     /// An in-order data segment arrived.
-    pub(crate) fn on_data(&mut self, now: Instant, arrival: Arrival) {
-        self.measure(now, arrival);
+    pub(crate) fn on_data(&mut self, now: Instant, config: &Config, arrival: Arrival) {
+        self.measure(now, config, arrival);
         let more_than_one = arrival.unacked > arrival.rcv_mss;
         if arrival.hole {
             self.now(AckReason::HoleFilled);
@@ -138,19 +123,20 @@ impl DelayedAck {
         } else if self.is_quick() {
             self.now(AckReason::Quick);
         } else {
-            self.delay(now);
+            self.delay(now, config);
         }
     }
 
     /// Adapts the ATO to the gap since the data before.
-    fn measure(&mut self, now: Instant, arrival: Arrival) {
+    fn measure(&mut self, now: Instant, config: &Config, arrival: Arrival) {
+        let min = config.tcp_delack_min;
         if self.ato.is_zero() {
             self.enter_quick(arrival.window, arrival.rcv_mss);
-            self.ato = self.min;
+            self.ato = min;
         } else {
             let gap = now.since(self.last_data);
-            if gap <= self.min / 2 {
-                self.ato = self.ato / 2 + self.min / 2;
+            if gap <= min / 2 {
+                self.ato = self.ato / 2 + min / 2;
             } else if gap < self.ato {
                 self.ato = self.ato / 2 + gap;
             }
@@ -181,9 +167,9 @@ impl DelayedAck {
         }
     }
 
-    fn delay(&mut self, now: Instant) {
+    fn delay(&mut self, now: Instant, config: &Config) {
         // Not `clamp`: nobody keeps the two settings in order.
-        let timeout = self.ato.max(self.min).min(self.max);
+        let timeout = self.ato.max(config.tcp_delack_min).min(config.tcp_delack_max);
         let at = now + timeout;
         self.decision = match self.decision {
             AckDecision::Now(reason) => AckDecision::Now(reason),
@@ -225,9 +211,9 @@ impl DelayedAck {
         if self.pingpong {
             // The application did not answer in time: no longer interactive.
             self.pingpong = false;
-            self.ato = self.min;
+            self.ato = cx.config.tcp_delack_min;
         } else {
-            self.ato = (self.ato * 2).min(self.max);
+            self.ato = (self.ato * 2).min(cx.config.tcp_delack_max);
         }
         cx.counters.bump(Counter::DelayedAcks);
         self.decision = AckDecision::Now(AckReason::Timer);
@@ -258,21 +244,19 @@ mod tests {
     }
 
     fn settled() -> DelayedAck {
-        let mut acks = DelayedAck::new(&Config::default());
-        acks.ato = acks.min;
-        acks
+        DelayedAck { ato: Config::default().tcp_delack_min, ..DelayedAck::default() }
     }
 
     #[test]
     fn young_connections_are_answered_at_once() {
-        let mut acks = DelayedAck::new(&Config::default());
+        let mut acks = DelayedAck::default();
         for _ in 0..MAX_QUICK_ACKS {
-            acks.on_data(Instant::ZERO, arrival(10));
+            acks.on_data(Instant::ZERO, &Config::default(), arrival(10));
             assert_eq!(acks.decision(), AckDecision::Now(AckReason::Quick));
             acks.on_sent();
             assert_eq!(acks.decision(), AckDecision::None);
         }
-        acks.on_data(Instant::ZERO, arrival(10));
+        acks.on_data(Instant::ZERO, &Config::default(), arrival(10));
         assert!(matches!(acks.decision(), AckDecision::Delay(_)));
     }
 
@@ -286,7 +270,7 @@ mod tests {
         ];
         for (arrival, name, expected) in cases {
             let mut acks = settled();
-            acks.on_data(Instant::ZERO, arrival);
+            acks.on_data(Instant::ZERO, &Config::default(), arrival);
             assert_eq!(acks.due(Instant::ZERO), expected, "{name}");
         }
     }
@@ -305,19 +289,28 @@ mod tests {
     #[test]
     fn a_delay_keeps_the_earlier_deadline() {
         let mut acks = settled();
-        acks.on_data(Instant::ZERO, arrival(10));
-        acks.on_data(Instant::from_millis(30), arrival(20));
+        acks.on_data(Instant::ZERO, &Config::default(), arrival(10));
+        acks.on_data(Instant::from_millis(30), &Config::default(), arrival(20));
         assert_eq!(acks.decision(), AckDecision::Delay(Instant::from_millis(40)));
         assert_eq!(acks.due(Instant::from_millis(40)), Some(AckReason::Timer));
     }
 
     #[test]
+    fn a_changed_setting_counts_at_once() {
+        let mut acks = settled();
+        let millis = Duration::from_millis(5);
+        let config = Config { tcp_delack_min: millis, tcp_delack_max: millis, ..Config::default() };
+        acks.on_data(Instant::ZERO, &config, arrival(10));
+        assert_eq!(acks.decision(), AckDecision::Delay(Instant::from_millis(5)));
+    }
+
+    #[test]
     fn answering_makes_it_interactive_and_stops_quick_acks() {
-        let mut acks = DelayedAck::new(&Config::default());
-        acks.on_data(Instant::ZERO, arrival(10));
+        let mut acks = DelayedAck::default();
+        acks.on_data(Instant::ZERO, &Config::default(), arrival(10));
         acks.on_data_sent(Instant::ZERO);
         acks.on_sent();
-        acks.on_data(Instant::from_millis(1), arrival(10));
+        acks.on_data(Instant::from_millis(1), &Config::default(), arrival(10));
         assert!(matches!(acks.decision(), AckDecision::Delay(_)));
         acks.set_quick(true);
         assert_eq!(acks.decision(), AckDecision::Now(AckReason::Quick));
@@ -326,7 +319,7 @@ mod tests {
     #[test]
     fn reading_makes_a_waiting_ack_due() {
         let mut acks = settled();
-        acks.on_data(Instant::ZERO, arrival(10));
+        acks.on_data(Instant::ZERO, &Config::default(), arrival(10));
         acks.on_read(10, MSS, true);
         assert!(matches!(acks.decision(), AckDecision::Delay(_)));
         acks.on_read(MSS + 1, MSS, false);
