@@ -19,6 +19,7 @@
 //!
 //! Addresses and routes of the kernel's side are the user's business (`ip address add ...`).
 
+mod carrier;
 mod setup;
 mod vnet;
 

@@ -142,6 +142,23 @@ pub(super) fn set_interface_mtu(name: &str, mtu: u16) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether an interface may be used, and whether it is.
+pub(super) struct InterfaceState {
+    /// It was set up (`IFF_UP`).
+    pub(super) up: bool,
+    /// It has a carrier and the kernel uses it (`IFF_RUNNING`).
+    pub(super) running: bool,
+}
+
+/// The state of an interface.
+pub(super) fn interface_state(name: &str) -> io::Result<InterfaceState> {
+    let mut request = InterfaceRequest::new(name)?;
+    update::<{ op::SIOCGIFFLAGS as Opcode }>(any_socket()?, &mut request)?;
+    let has = |flag: net::net_device_flags| u32::from(request.u16()) & flag as u32 != 0;
+    let (up, running) = (net::net_device_flags::IFF_UP, net::net_device_flags::IFF_RUNNING);
+    Ok(InterfaceState { up: has(up), running: has(running) })
+}
+
 /// Sets an interface up.
 pub(super) fn set_interface_up(name: &str) -> io::Result<()> {
     let socket = any_socket()?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use super::carrier::LinkWatch;
 use super::{TunRx, TunTx, vnet};
 use crate::device::sys::{self, flags};
 use crate::device::{Caps, Device, DeviceError, WaitSource};
@@ -60,6 +61,7 @@ impl Default for TunConfig {
 pub fn open(config: TunConfig) -> Result<Device, DeviceError> {
     check_name(&config.name)?;
     let fd = open_file()?;
+    let links = LinkWatch::new();
     let offered = sys::tun_features(&fd).map_or(true, |all| all & u32::from(flags::VNET_HDR) != 0);
     let mut vnet = config.offloads != Offloads::Off && offered;
     let name = attach(&fd, &config.name, vnet)?;
@@ -79,6 +81,7 @@ pub fn open(config: TunConfig) -> Result<Device, DeviceError> {
     if config.up {
         bring_up(&name)?;
     }
+    links.wait_until_running(&name);
     let caps = Caps {
         mtu: mtu(&name)?,
         tso4: offloads & flags::TSO4 != 0,
