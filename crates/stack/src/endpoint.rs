@@ -138,8 +138,7 @@ impl Inner {
     /// Whether a read would return at once.
     pub(crate) fn is_readable(&self) -> bool {
         let conn = &self.conn;
-        let low = (conn.options().rcvlowat as usize).max(1);
-        conn.readable() >= low
+        conn.is_readable()
             || conn.read_closed()
             || self.read_shut
             || conn.error().is_some()

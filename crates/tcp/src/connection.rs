@@ -433,7 +433,7 @@ impl Connection {
             SetOption::Congestion(algorithm) => self.cc.switch(*algorithm),
             SetOption::RcvLowat(bytes) => {
                 debug_assert_eq!(self.options.rcvlowat, *bytes);
-                if self.rcv.queue.len() >= self.read_low_water() {
+                if self.is_readable() {
                     self.events.insert(Events::READABLE);
                 }
             }
@@ -455,9 +455,12 @@ impl Connection {
         self.rcv.readable(self.options.oobinline)
     }
 
-    /// SO_RCVLOWAT, but never more than the window lets arrive.
-    pub(crate) fn read_low_water(&self) -> usize {
-        (self.options.rcvlowat as usize).min(self.rcv.buf_limit / 2).max(1)
+    /// Whether a reader that waits for data may go on: as many bytes as SO_RCVLOWAT asks for can be
+    /// read, or as many as the buffer lets arrive, since waiting for more would last for ever.
+    pub fn is_readable(&self) -> bool {
+        let low = (self.options.rcvlowat as usize).min(self.rcv.buf_limit / 2).max(1);
+        let count = self.readable();
+        count >= low || (count > 0 && self.rcv.is_full())
     }
 
     /// Whether the peer's FIN has come and nothing follows the bytes that can be read now.

@@ -140,7 +140,7 @@ impl Connection {
             hole,
         };
         self.rcv.acks.on_data(cx.now, cx.config, arrival);
-        if self.rcv.queue.len() >= self.read_low_water() {
+        if self.is_readable() {
             self.events.insert(Events::READABLE);
         }
     }

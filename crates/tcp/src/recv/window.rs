@@ -41,6 +41,11 @@ impl Receiver {
         u32::try_from(free).unwrap_or(u32::MAX).min(65_535 << self.wscale)
     }
 
+    /// Whether less than a segment may still arrive, as the peer knows it and by the buffer.
+    pub(crate) fn is_full(&self) -> bool {
+        self.wnd() < self.rcv_mss && self.free_space() < self.rcv_mss
+    }
+
     /// The right edge that we would advertise now.
     fn next_edge(&self) -> SeqNum {
         let free = self.free_space();
