@@ -4,12 +4,12 @@ use std::fmt;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use plimsoll_stack::{SocketError, TcpSocket};
-use plimsoll_tcp::{Info, Options};
+use plimsoll_tcp::{Info, Options, State};
 
 use crate::clock::now;
 use crate::error::would_block;
@@ -49,6 +49,9 @@ struct Shared {
     write_timeout: AtomicU64,
     /// Whether the last close resets the connection (SO_LINGER of zero).
     reset_on_close: AtomicBool,
+    /// The number of an error that came in the middle of a call that succeeded in part; 0 is none.
+    /// The socket tells an error once, so it is kept here for the next call.
+    deferred: AtomicI32,
 }
 
 impl Drop for Shared {
@@ -150,6 +153,7 @@ impl TcpStream {
                 read_timeout: AtomicU64::new(0),
                 write_timeout: AtomicU64::new(0),
                 reset_on_close: AtomicBool::new(false),
+                deferred: AtomicI32::new(0),
             }),
         }
     }
@@ -196,9 +200,12 @@ impl TcpStream {
     /// The address of the peer.
     ///
     /// # Errors
-    /// `NotConnected` if the connection was never established.
+    /// `NotConnected` if the connection is not established yet, or has ended.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.socket().peer_addr())
+        match self.socket().state() {
+            State::SynSent | State::Closed => Err(SocketError::NotConnected.into()),
+            _ => Ok(self.socket().peer_addr()),
+        }
     }
 
     /// Our address.
@@ -223,6 +230,9 @@ impl TcpStream {
     /// # Errors
     /// As `read`.
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        if buf.is_empty() {
+            return Ok(0);
+        }
         self.blocking_read(|| self.socket().peek(buf))
     }
 
@@ -249,7 +259,8 @@ impl TcpStream {
     /// # Errors
     /// None; the result is there because std's method has it.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        Ok(self.socket().take_error().map(|error| SocketError::from(error).into()))
+        let error = self.socket().take_error().map(|error| SocketError::from(error).into());
+        Ok(error.or_else(|| self.take_deferred()))
     }
 
     /// Reads and writes return `WouldBlock` rather than wait. Holds for all clones.
@@ -352,6 +363,17 @@ impl TcpStream {
         self.socket().poll_writable(waker).is_ready()
     }
 
+    /// Keeps an error for the next call.
+    fn defer(&self, error: &io::Error) {
+        self.shared.deferred.store(error.raw_os_error().unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// The error that was kept, once.
+    fn take_deferred(&self) -> Option<io::Error> {
+        let number = self.shared.deferred.swap(0, Ordering::Relaxed);
+        (number != 0).then(|| io::Error::from_raw_os_error(number))
+    }
+
     pub(crate) fn socket(&self) -> &TcpSocket {
         &self.shared.socket
     }
@@ -369,6 +391,7 @@ impl TcpStream {
                         return Err(would_block());
                     }
                 }
+                Ok(0) => return self.take_deferred().map_or(Ok(0), Err),
                 other => return Ok(other?),
             }
             let until = *deadline.get_or_insert_with(|| deadline_of(&self.shared.read_timeout));
@@ -404,7 +427,13 @@ impl TcpStream {
                         break would_block();
                     }
                 }
-                Err(error) => break error.into(),
+                Err(error) => {
+                    let error = self.take_deferred().unwrap_or_else(|| error.into());
+                    if written > 0 {
+                        self.defer(&error);
+                    }
+                    break error;
+                }
             }
             let until = *deadline.get_or_insert_with(|| deadline_of(&self.shared.write_timeout));
             let ready = park::wait(until, |waker| self.socket().poll_writable(waker));
@@ -455,7 +484,11 @@ impl Read for &TcpStream {
             match self.socket().read(now(), buf) {
                 Ok(count) if count == buf.len() => total += count,
                 Ok(count) => return Ok(total + count),
-                Err(_) => break,
+                Err(SocketError::WouldBlock) => break,
+                Err(error) => {
+                    self.defer(&error.into());
+                    break;
+                }
             }
         }
         Ok(total)
@@ -478,7 +511,11 @@ impl Write for &TcpStream {
                     }
                 }
                 Err(error) if total == 0 => return Err(error),
-                Err(_) => break,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    self.defer(&error);
+                    break;
+                }
             }
         }
         Ok(total)

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use plimsoll::device::memory_link::{self, LinkConfig};
-use plimsoll::{Connector, Keepalive, Options, Stack, TcpListener, TcpStream};
+use plimsoll::{Connector, Keepalive, Options, Stack, State, TcpListener, TcpStream};
 
 const SHORT: Duration = Duration::from_millis(30);
 
@@ -140,6 +140,44 @@ fn reset_is_told_once() {
     assert_eq!(near.read(&mut [0; 4]).unwrap(), 0);
     assert_eq!(kind(near.write(b"x")), ErrorKind::BrokenPipe);
     assert!(near.take_error().unwrap().is_none());
+}
+
+#[test]
+fn a_reset_behind_a_partial_success_is_told_by_the_next_call() {
+    let reset = |far: TcpStream| {
+        far.set_linger(Some(Duration::ZERO)).unwrap();
+        drop(far);
+    };
+    let stacks = stacks();
+    // A vectored read whose first part is filled by all that has arrived.
+    let (near, mut far) = connected(&stacks);
+    far.write_all(b"data").unwrap();
+    while near.readable_bytes() < 4 {
+        near.peek(&mut [0; 4]).unwrap();
+    }
+    reset(far);
+    while near.info().state != State::Closed {
+        thread::yield_now();
+    }
+    let (mut first, mut second) = ([0; 4], [0; 4]);
+    let mut parts = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
+    assert_eq!((&near).read_vectored(&mut parts).unwrap(), 4);
+    assert_eq!(kind((&near).read(&mut [0; 4])), ErrorKind::ConnectionReset);
+    assert_eq!((&near).read(&mut [0; 4]).unwrap(), 0);
+    assert_eq!(kind(near.peer_addr()), ErrorKind::NotConnected);
+    // A blocked write of which a part was taken.
+    let (near, far) = connected(&stacks);
+    near.set_send_buffer_size(10_000).unwrap();
+    let writer = thread::spawn(move || {
+        let written = (&near).write(&vec![7; 64 << 20]);
+        (near, written)
+    });
+    far.peek(&mut [0; 1]).unwrap();
+    reset(far);
+    let (near, written) = writer.join().unwrap();
+    assert!(written.unwrap() > 0);
+    assert_eq!(kind((&near).write(b"x")), ErrorKind::ConnectionReset);
+    assert_eq!(kind((&near).write(b"x")), ErrorKind::BrokenPipe);
 }
 
 #[test]
