@@ -12,8 +12,8 @@ use crate::limits::MAX_WINDOW_SHIFT;
 use crate::recv::{AckReason, Receiver};
 use crate::state::State;
 
-/// The largest buffer of either side: what a window can say at most (RFC 7323, section 2.3), so that
-/// numbers on both ends of it compare.
+/// The largest buffer of either side: what a window can say at most (RFC 7323, section 2.3), so
+/// that numbers on both ends of it compare.
 pub(crate) const MAX_BUFFER: usize = 65_535 << MAX_WINDOW_SHIFT;
 
 /// Half of `tcp_rmem` is for data, half for what holds it.
