@@ -27,7 +27,8 @@ pub(crate) fn pages(dir: Option<&Path>) -> anyhow::Result<()> {
     clap_mangen::generate_to(Cli::command(), dir).with_context(context)
 }
 
-fn print(text: &[u8]) -> anyhow::Result<()> {
+/// Writes to standard output. Whoever reads it may have enough and go: that is no error.
+pub(crate) fn print(text: &[u8]) -> anyhow::Result<()> {
     match io::stdout().write_all(text) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other.context("cannot write to standard output"),

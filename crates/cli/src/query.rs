@@ -5,6 +5,7 @@ use anyhow::bail;
 use crate::args::{NstatArgs, SsArgs, SysctlArgs, TargetArgs};
 use crate::control::client::ask;
 use crate::control::protocol::{Answer, Request, SocketLine, StackValues};
+use crate::manual::print;
 
 /// `plimsoll nstat`.
 pub(crate) fn nstat(args: &NstatArgs) -> anyhow::Result<()> {
@@ -19,13 +20,14 @@ pub(crate) fn nstat(args: &NstatArgs) -> anyhow::Result<()> {
     if args.target.json {
         return json(&stacks);
     }
+    let mut text = String::new();
     for stack in &stacks {
-        println!("#{}", stack.stack);
+        text += &format!("#{}\n", stack.stack);
         for (name, value) in &stack.values {
-            println!("{name:<34} {value:>16}");
+            text += &format!("{name:<34} {value:>16}\n");
         }
     }
-    Ok(())
+    print(text.as_bytes())
 }
 
 /// `plimsoll sysctl`.
@@ -52,13 +54,16 @@ pub(crate) fn sysctl(args: &SysctlArgs) -> anyhow::Result<()> {
         return json(&stacks);
     }
     let several = stacks.len() > 1;
+    let mut text = String::new();
     for stack in &stacks {
         if several {
-            println!("#{}", stack.stack);
+            text += &format!("#{}\n", stack.stack);
         }
-        stack.values.iter().for_each(|(name, value)| println!("{name} = {value}"));
+        for (name, value) in &stack.values {
+            text += &format!("{name} = {value}\n");
+        }
     }
-    Ok(())
+    print(text.as_bytes())
 }
 
 /// `plimsoll ss`.
@@ -76,13 +81,14 @@ pub(crate) fn ss(args: &SsArgs) -> anyhow::Result<()> {
         return json(&stacks);
     }
     let several = stacks.len() > 1;
+    let mut text = String::new();
     for stack in &stacks {
         if several {
-            println!("#{}", stack.stack);
+            text += &format!("#{}\n", stack.stack);
         }
-        print!("{}", socket_table(&stack.sockets, args.info));
+        text += &socket_table(&stack.sockets, args.info);
     }
-    Ok(())
+    print(text.as_bytes())
 }
 
 fn socket_table(sockets: &[SocketLine], info: bool) -> String {
@@ -111,8 +117,7 @@ fn values(target: &TargetArgs, request: &Request) -> anyhow::Result<Vec<StackVal
 }
 
 fn json<T: serde::Serialize>(value: &T) -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string_pretty(value)?);
-    Ok(())
+    print((serde_json::to_string_pretty(value)? + "\n").as_bytes())
 }
 
 #[cfg(test)]
@@ -125,15 +130,15 @@ mod tests {
             state: "ESTAB".into(),
             recv_q: 1,
             send_q: 2,
-            local: "10.0.0.2:7".into(),
-            remote: "10.0.0.1:40000".into(),
+            local: "192.0.2.2:7".into(),
+            remote: "192.0.2.1:40000".into(),
             info: vec![("orphan".into(), "yes".into())],
         };
         let text = socket_table(&[socket], true);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("State") && lines[0].ends_with("Peer Address:Port"));
         let words: Vec<&str> = lines[1].split_whitespace().collect();
-        assert_eq!(words, ["ESTAB", "1", "2", "10.0.0.2:7", "10.0.0.1:40000"]);
+        assert_eq!(words, ["ESTAB", "1", "2", "192.0.2.2:7", "192.0.2.1:40000"]);
         assert_eq!(lines[2].trim(), "orphan:yes");
     }
 }
