@@ -62,10 +62,10 @@ fn usage_errors() {
         ("stream --link-rate 10furlongs", "10gbit"),
         ("serve echo:7", "--device is missing"),
         ("serve --device tun:t echo:7", "--address is missing"),
-        ("serve --device tun:t --address 10.0.0.2/24", "SERVICE"),
-        ("stream --device tun:t --address 10.0.0.2/24", "--to"),
-        ("get http://10.0.0.1/", "--device is missing"),
-        ("get 10.0.0.1", "http://"),
+        ("serve --device tun:t --address 192.0.2.2/24", "SERVICE"),
+        ("stream --device tun:t --address 192.0.2.2/24", "--to"),
+        ("get http://192.0.2.1/", "--device is missing"),
+        ("get 192.0.2.1", "http://"),
     ] {
         let text = failure(line, 2);
         assert!(text.contains(part), "{line}: {text}");
@@ -74,10 +74,11 @@ fn usage_errors() {
 
 #[test]
 fn run_time_errors() {
-    let line = "serve --device tun:t --address 10.0.0.2/24 http:80:/does/not/exist";
+    let line = "serve --device tun:t --address 192.0.2.2/24 http:80:/does/not/exist";
     assert!(failure(line, 1).contains("/does/not/exist"));
     assert!(failure("nstat --pid 4294967295", 1).contains("not a plimsoll"));
-    assert!(failure("stream -n 1 --sysctl net.ipv4.tcp_sock=1", 1).contains("net.ipv4.tcp_sock"));
+    let text = failure("stream -n 1 --sysctl net.ipv4.tcp_sock=1", 1);
+    assert_eq!(text.matches("net.ipv4.tcp_sock: no such setting").count(), 1, "{text}");
     assert!(failure("stream -n 1 --pcap /does/not/exist.pcapng", 1).contains("exist.pcapng"));
 }
 
@@ -187,6 +188,12 @@ fn a_running_process_answers() {
     assert_eq!(stacks[0]["stack"], "client");
     let text = |line: &str| String::from_utf8(ask(line).stdout).unwrap();
     assert!(text("ss -a").contains("LISTEN"));
+    // Whoever reads the answer may close the pipe before it comes.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let line = format!("nstat --pid {}", child.id());
+    let status = run(&line).stdout(writer).status().unwrap();
+    assert_eq!(status.code(), Some(0));
     assert!(text("sysctl net.ipv4.tcp_sack").contains("net.ipv4.tcp_sack = 1"));
     assert!(text("sysctl net.ipv4.tcp_sack=0").contains("net.ipv4.tcp_sack = 0"));
     let refused = ask("sysctl net.ipv4.tcp_sock");

@@ -20,8 +20,8 @@ use crate::stack::Stack;
 /// let (device, _peer) = device::memory_link::pair(Default::default());
 /// let stack = Stack::builder()
 ///     .device(device)
-///     .address("10.0.0.1/24")
-///     .address("fd00::1/64")
+///     .address("192.0.2.1/24")
+///     .address("2001:db8::1/64")
 ///     .mtu(1400)
 ///     .sysctl("net.ipv4.tcp_sack", "0")
 ///     .build()?;
@@ -57,11 +57,11 @@ pub enum BuildError {
     #[error("{0}: set it after the device that it belongs to")]
     Misplaced(&'static str),
     /// An address is not an IP address with a prefix length.
-    #[error("address: '{0}' is not an IP address with a prefix length, as in 10.0.0.1/24")]
+    #[error("address: '{0}' is not an IP address with a prefix length, as in 192.0.2.1/24")]
     Address(String),
     /// A setting is unknown, or cannot have that value.
     #[error("sysctl: {0}")]
-    Sysctl(#[from] plimsoll_stack::SysctlError),
+    Sysctl(plimsoll_stack::SysctlError),
     /// The capture file cannot be written.
     #[error("pcap: cannot write {path}: {error}")]
     Pcap {
@@ -94,7 +94,7 @@ impl StackBuilder {
         self
     }
 
-    /// Gives the last device an address with its prefix length, as in `10.0.0.1/24`. A device may
+    /// Gives the last device an address with its prefix length, as in `192.0.2.1/24`. A device may
     /// have several.
     pub fn address(self, address: impl Into<String>) -> StackBuilder {
         let address = address.into();
@@ -183,7 +183,7 @@ impl StackBuilder {
         let config = StackConfig { interfaces, secret, seed, ..StackConfig::default() };
         let core = Core::new(config)?;
         for (name, value) in &self.sysctls {
-            core.sysctl().set(name, value)?;
+            core.sysctl().set(name, value).map_err(BuildError::Sysctl)?;
         }
         Ok(core)
     }
