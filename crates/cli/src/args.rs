@@ -359,10 +359,10 @@ mod tests {
     fn errors_say_what_to_write() {
         for (line, part) in [
             ("plimsoll serve --device eth0 echo:7", "try tun:plimsoll0"),
-            ("plimsoll serve --device tun:t --address 10.0.0.2 echo:7", "10.0.0.2/24"),
+            ("plimsoll serve --device tun:t --address 192.0.2.2 echo:7", "192.0.2.2/24"),
             ("plimsoll serve ftp:21", "known services"),
             ("plimsoll stream --loss 3", "between 0 and 1"),
-            ("plimsoll stream --to 10.0.0.1:9", "--device"),
+            ("plimsoll stream --to 192.0.2.1:9", "--device"),
             ("plimsoll stream -l 3 -n 1G", "cannot be used with"),
             ("plimsoll get ftp://x/", "http://"),
             ("plimsoll stream --mtu 100", "576"),

@@ -13,9 +13,9 @@ use crate::control::server::{self, ControlSocket, Respond};
 use crate::units::FaultSpec;
 
 /// Addresses of the two stacks in one process.
-pub(crate) const CLIENT: &str = "10.0.0.1";
+pub(crate) const CLIENT: &str = "192.0.2.1";
 /// See [`CLIENT`].
-pub(crate) const SERVER: &str = "10.0.0.2";
+pub(crate) const SERVER: &str = "192.0.2.2";
 
 /// The time to poll before sleeping.
 pub(crate) fn busy_poll(args: &StackArgs) -> Duration {
@@ -33,7 +33,7 @@ pub(crate) fn tun_stack(args: &StackArgs, thread: bool) -> anyhow::Result<Stack>
         return Err(usage("--device is missing: say what to talk through, as in tun:plimsoll0"));
     };
     if args.address.is_empty() {
-        return Err(usage("--address is missing: give the stack one, as in 10.9.0.2/24"));
+        return Err(usage("--address is missing: give the stack one, as in 192.0.2.2/24"));
     }
     let device = open_tun(&name.0, args)?;
     let mut builder = Stack::builder().device(device);

@@ -119,7 +119,7 @@ pub(crate) fn fraction(text: &str) -> Result<f64, String> {
     Ok(value)
 }
 
-/// An address with the length of its prefix, as in `10.0.0.2/24` or `fd00::2/64`.
+/// An address with the length of its prefix, as in `192.0.2.2/24` or `2001:db8::2/64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cidr {
     /// The address of the stack.
@@ -137,7 +137,7 @@ impl std::str::FromStr for Cidr {
             .ok_or_else(|| format!("'{text}' has no prefix length; try {text}/24"))?;
         let address: IpAddr = address
             .parse()
-            .map_err(|_| format!("'{address}' is not an IPv4 or IPv6 address; try 10.0.0.2/24"))?;
+            .map_err(|_| format!("'{address}' is not an IPv4 or IPv6 address; try 192.0.2.2/24"))?;
         let longest = if address.is_ipv4() { 32 } else { 128 };
         let prefix = prefix
             .parse()
@@ -285,11 +285,11 @@ mod tests {
 
     #[test]
     fn addresses() {
-        let cidr: Cidr = "10.0.0.2/24".parse().unwrap();
-        assert_eq!((cidr.address.to_string().as_str(), cidr.prefix), ("10.0.0.2", 24));
-        assert!("10.0.0.2".parse::<Cidr>().unwrap_err().contains("10.0.0.2/24"));
-        assert!("10.0.0.2/33".parse::<Cidr>().is_err());
-        assert!("fd00::2/64".parse::<Cidr>().is_ok());
+        let cidr: Cidr = "192.0.2.2/24".parse().unwrap();
+        assert_eq!((cidr.address.to_string().as_str(), cidr.prefix), ("192.0.2.2", 24));
+        assert!("192.0.2.2".parse::<Cidr>().unwrap_err().contains("192.0.2.2/24"));
+        assert!("192.0.2.2/33".parse::<Cidr>().is_err());
+        assert!("2001:db8::2/64".parse::<Cidr>().is_ok());
         assert!("host/24".parse::<Cidr>().is_err());
     }
 

@@ -33,10 +33,10 @@
 //! use plimsoll::{Stack, TcpListener, TcpStream, device};
 //!
 //! let (here, there) = device::memory_link::pair(Default::default());
-//! let client = Stack::builder().device(here).address("10.0.0.1/24").build()?;
-//! let server = Stack::builder().device(there).address("10.0.0.2/24").build()?;
+//! let client = Stack::builder().device(here).address("192.0.2.1/24").build()?;
+//! let server = Stack::builder().device(there).address("192.0.2.2/24").build()?;
 //!
-//! let listener = TcpListener::bind(&server, "10.0.0.2:7")?;
+//! let listener = TcpListener::bind(&server, "192.0.2.2:7")?;
 //! let echo = std::thread::spawn(move || -> std::io::Result<()> {
 //!     let (mut stream, _) = listener.accept()?;
 //!     let mut text = String::new();
@@ -44,7 +44,7 @@
 //!     stream.write_all(text.to_uppercase().as_bytes())
 //! });
 //!
-//! let mut stream = TcpStream::connect(&client, "10.0.0.2:7")?;
+//! let mut stream = TcpStream::connect(&client, "192.0.2.2:7")?;
 //! stream.write_all(b"load line")?;
 //! stream.shutdown(std::net::Shutdown::Write)?;
 //! let mut answer = String::new();

@@ -24,9 +24,9 @@ pub const DEFAULT_BACKLOG: usize = 4096;
 ///
 /// ```
 /// # let (here, there) = plimsoll::device::memory_link::pair(Default::default());
-/// # let client = plimsoll::Stack::builder().device(here).address("10.0.0.1/24").build()?;
-/// # let server = plimsoll::Stack::builder().device(there).address("10.0.0.2/24").build()?;
-/// let listener = plimsoll::TcpListener::bind(&server, "10.0.0.2:0")?;
+/// # let client = plimsoll::Stack::builder().device(here).address("192.0.2.1/24").build()?;
+/// # let server = plimsoll::Stack::builder().device(there).address("192.0.2.2/24").build()?;
+/// let listener = plimsoll::TcpListener::bind(&server, "192.0.2.2:0")?;
 /// let stream = plimsoll::TcpStream::connect(&client, listener.local_addr()?)?;
 /// let (accepted, address) = listener.accept()?;
 /// assert_eq!(address, stream.local_addr()?);

@@ -17,7 +17,7 @@ use crate::stack::{Kicker, Stack};
 /// let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
 /// let stack = plimsoll::Stack::builder()
 ///     .device(device)
-///     .address("10.0.0.1/24")
+///     .address("192.0.2.1/24")
 ///     .build_without_thread()?;
 /// let ready = plimsoll::ReadyQueue::new(&stack);
 /// let waker = ready.waker(7);

@@ -23,10 +23,10 @@ use crate::stack::Stack;
 /// ```
 /// use std::io::{Read, Write};
 /// # let (here, there) = plimsoll::device::memory_link::pair(Default::default());
-/// # let client = plimsoll::Stack::builder().device(here).address("10.0.0.1/24").build()?;
-/// # let server = plimsoll::Stack::builder().device(there).address("10.0.0.2/24").build()?;
-/// let listener = plimsoll::TcpListener::bind(&server, "10.0.0.2:7")?;
-/// let mut stream = plimsoll::TcpStream::connect(&client, "10.0.0.2:7")?;
+/// # let client = plimsoll::Stack::builder().device(here).address("192.0.2.1/24").build()?;
+/// # let server = plimsoll::Stack::builder().device(there).address("192.0.2.2/24").build()?;
+/// let listener = plimsoll::TcpListener::bind(&server, "192.0.2.2:7")?;
+/// let mut stream = plimsoll::TcpStream::connect(&client, "192.0.2.2:7")?;
 /// stream.write_all(b"ahoy")?;
 /// let (mut peer, _address) = listener.accept()?;
 /// let mut word = [0; 4];
@@ -70,9 +70,9 @@ impl Drop for Shared {
 /// # fn example(stack: &plimsoll::Stack) -> std::io::Result<()> {
 /// let options = plimsoll::Options { nodelay: true, ..Default::default() };
 /// let stream = plimsoll::Connector::new(stack)
-///     .local("10.0.0.1:4000".parse().expect("a literal address"))
+///     .local("192.0.2.1:4000".parse().expect("a literal address"))
 ///     .options(options)
-///     .connect("10.0.0.2:7".parse().expect("a literal address"))?;
+///     .connect("192.0.2.2:7".parse().expect("a literal address"))?;
 /// # Ok(())
 /// # }
 /// ```

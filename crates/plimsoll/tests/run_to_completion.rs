@@ -17,7 +17,7 @@ fn stacks() -> (Stack, Stack) {
     let build = |device, address| {
         Stack::builder().device(device).address(address).build_without_thread().unwrap()
     };
-    (build(here, "10.0.0.1/24"), build(there, "10.0.0.2/24"))
+    (build(here, "192.0.2.1/24"), build(there, "192.0.2.2/24"))
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn one_thread_runs_both_ends() {
     let (client, server) = stacks();
     let ready = ReadyQueue::new(&client);
     let (near_waker, far_waker) = (ready.waker(1), ready.waker(2));
-    let listener = TcpListener::bind(&server, "10.0.0.2:7").unwrap();
+    let listener = TcpListener::bind(&server, "192.0.2.2:7").unwrap();
     listener.set_nonblocking(true).unwrap();
     let near = Connector::new(&client).start(listener.local_addr().unwrap()).unwrap();
     let pump = || while client.poll().worked | server.poll().worked {};
@@ -86,14 +86,14 @@ impl Drop for Runner {
 fn blocking_sockets_beside_a_loop() {
     let (client, server) = stacks();
     let _runners = (Runner::new(&client), Runner::new(&server));
-    let listener = TcpListener::bind(&server, "10.0.0.2:7").unwrap();
+    let listener = TcpListener::bind(&server, "192.0.2.2:7").unwrap();
     let echo = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         stream.write_all(text.as_bytes()).unwrap();
     });
-    let mut stream = TcpStream::connect(&client, "10.0.0.2:7").unwrap();
+    let mut stream = TcpStream::connect(&client, "192.0.2.2:7").unwrap();
     stream.write_all(b"from another thread").unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
     let mut text = String::new();
@@ -137,12 +137,12 @@ fn build_errors_name_the_field() {
     let message = |result: Result<Stack, BuildError>| result.unwrap_err().to_string();
     assert!(message(Stack::builder().build()).starts_with("device:"));
     assert!(message(Stack::builder().mtu(1500).build()).starts_with("mtu:"));
-    let builder = Stack::builder().device(device()).address("10.0.0.1");
-    assert!(message(builder.build()).contains("10.0.0.1/24"));
-    let builder = Stack::builder().device(device()).address("10.0.0.1/33");
+    let builder = Stack::builder().device(device()).address("192.0.2.1");
+    assert!(message(builder.build()).contains("192.0.2.1/24"));
+    let builder = Stack::builder().device(device()).address("192.0.2.1/33");
     assert!(message(builder.build()).starts_with("address:"));
-    let builder = Stack::builder().device(device()).address("10.0.0.1/24").sysctl("net.x", "1");
+    let builder = Stack::builder().device(device()).address("192.0.2.1/24").sysctl("net.x", "1");
     assert!(message(builder.build()).contains("net.x"));
-    let builder = Stack::builder().device(device()).address("10.0.0.1/24").pcap("/none/x.pcapng");
+    let builder = Stack::builder().device(device()).address("192.0.2.1/24").pcap("/none/x.pcapng");
     assert!(message(builder.build()).contains("/none/x.pcapng"));
 }

@@ -20,8 +20,8 @@ fn stacks_over(link: LinkConfig) -> (Stack, Stack) {
     let build = |device, number: u8| {
         Stack::builder()
             .device(device)
-            .address(format!("10.0.0.{number}/24"))
-            .address(format!("fd00::{number}/64"))
+            .address(format!("192.0.2.{number}/24"))
+            .address(format!("2001:db8::{number}/64"))
             .build()
             .unwrap()
     };
@@ -34,7 +34,7 @@ fn stacks() -> (Stack, Stack) {
 
 /// A connection, both ends.
 fn connected((client, server): &(Stack, Stack)) -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind(server, "10.0.0.2:0").unwrap();
+    let listener = TcpListener::bind(server, "192.0.2.2:0").unwrap();
     let near = TcpStream::connect(client, listener.local_addr().unwrap()).unwrap();
     let (far, address) = listener.accept().unwrap();
     assert_eq!(address, near.local_addr().unwrap());
@@ -77,8 +77,8 @@ fn half_close_both_ways() {
 #[test]
 fn over_ipv6() {
     let (client, server) = stacks();
-    let listener = TcpListener::bind(&server, "[fd00::2]:80").unwrap();
-    let mut near = TcpStream::connect(&client, "[fd00::2]:80").unwrap();
+    let listener = TcpListener::bind(&server, "[2001:db8::2]:80").unwrap();
+    let mut near = TcpStream::connect(&client, "[2001:db8::2]:80").unwrap();
     let (mut far, _) = listener.accept().unwrap();
     near.write_all(b"six").unwrap();
     let mut word = [0; 3];
@@ -89,8 +89,8 @@ fn over_ipv6() {
 #[test]
 fn nobody_listens() {
     let (client, _server) = stacks();
-    assert_eq!(kind(TcpStream::connect(&client, "10.0.0.2:9")), ErrorKind::ConnectionRefused);
-    let address = "10.0.0.2:9".parse().unwrap();
+    assert_eq!(kind(TcpStream::connect(&client, "192.0.2.2:9")), ErrorKind::ConnectionRefused);
+    let address = "192.0.2.2:9".parse().unwrap();
     let long = Duration::from_secs(60);
     let result = TcpStream::connect_timeout(&client, &address, long);
     assert_eq!(kind(result), ErrorKind::ConnectionRefused);
@@ -99,7 +99,7 @@ fn nobody_listens() {
 #[test]
 fn nobody_answers() {
     let (client, _server) = stacks();
-    let silent = "10.0.0.77:9".parse().unwrap();
+    let silent = "192.0.2.77:9".parse().unwrap();
     let result = TcpStream::connect_timeout(&client, &silent, SHORT);
     assert_eq!(kind(result), ErrorKind::TimedOut);
     let result = TcpStream::connect_timeout(&client, &silent, Duration::ZERO);
@@ -110,23 +110,23 @@ fn nobody_answers() {
 fn addresses_that_cannot_be() {
     let (client, server) = stacks();
     let (device, _peer) = memory_link::pair(LinkConfig::default());
-    let only_v4 = Stack::builder().device(device).address("10.0.0.1/24").build().unwrap();
-    let result = TcpStream::connect(&only_v4, "[fd00::2]:80");
+    let only_v4 = Stack::builder().device(device).address("192.0.2.1/24").build().unwrap();
+    let result = TcpStream::connect(&only_v4, "[2001:db8::2]:80");
     assert_eq!(kind(result), ErrorKind::NetworkUnreachable);
-    assert_eq!(kind(TcpListener::bind(&server, "10.0.0.9:80")), ErrorKind::AddrNotAvailable);
-    let _first = TcpListener::bind(&server, "10.0.0.2:80").unwrap();
-    assert_eq!(kind(TcpListener::bind(&server, "10.0.0.2:80")), ErrorKind::AddrInUse);
-    let connector = Connector::new(&client).local("10.0.0.9:0".parse().unwrap());
-    let result = connector.connect("10.0.0.2:80".parse().unwrap());
+    assert_eq!(kind(TcpListener::bind(&server, "192.0.2.9:80")), ErrorKind::AddrNotAvailable);
+    let _first = TcpListener::bind(&server, "192.0.2.2:80").unwrap();
+    assert_eq!(kind(TcpListener::bind(&server, "192.0.2.2:80")), ErrorKind::AddrInUse);
+    let connector = Connector::new(&client).local("192.0.2.9:0".parse().unwrap());
+    let result = connector.connect("192.0.2.2:80".parse().unwrap());
     assert_eq!(kind(result), ErrorKind::AddrNotAvailable);
 }
 
 #[test]
 fn a_port_is_free_again_after_its_listener() {
     let (client, server) = stacks();
-    drop(TcpListener::bind(&server, "10.0.0.2:80").unwrap());
-    let listener = TcpListener::bind(&server, "10.0.0.2:80").unwrap();
-    let _near = TcpStream::connect(&client, "10.0.0.2:80").unwrap();
+    drop(TcpListener::bind(&server, "192.0.2.2:80").unwrap());
+    let listener = TcpListener::bind(&server, "192.0.2.2:80").unwrap();
+    let _near = TcpStream::connect(&client, "192.0.2.2:80").unwrap();
     listener.accept().unwrap();
 }
 
@@ -212,10 +212,10 @@ fn dropping_delivers_what_was_written() {
 #[test]
 fn non_blocking() {
     let (client, server) = stacks();
-    let listener = TcpListener::bind(&server, "10.0.0.2:80").unwrap();
+    let listener = TcpListener::bind(&server, "192.0.2.2:80").unwrap();
     listener.set_nonblocking(true).unwrap();
     assert_eq!(kind(listener.accept()), ErrorKind::WouldBlock);
-    let mut near = TcpStream::connect(&client, "10.0.0.2:80").unwrap();
+    let mut near = TcpStream::connect(&client, "192.0.2.2:80").unwrap();
     listener.set_nonblocking(false).unwrap();
     let (mut far, _) = listener.accept().unwrap();
     near.set_nonblocking(true).unwrap();
@@ -247,7 +247,7 @@ fn non_blocking() {
 #[test]
 fn a_non_blocking_connect_that_is_refused() {
     let (client, _server) = stacks();
-    let stream = Connector::new(&client).start("10.0.0.2:9".parse().unwrap()).unwrap();
+    let stream = Connector::new(&client).start("192.0.2.2:9".parse().unwrap()).unwrap();
     let ready = plimsoll::ReadyQueue::new(&client);
     let waker = ready.waker(0);
     let error = loop {
@@ -386,7 +386,7 @@ fn options() {
 #[test]
 fn a_full_accept_queue_holds_new_connections_off() {
     let (client, server) = stacks();
-    let address: SocketAddr = "10.0.0.2:80".parse().unwrap();
+    let address: SocketAddr = "192.0.2.2:80".parse().unwrap();
     let listener = TcpListener::bind_with(&server, address, 1, Options::default()).unwrap();
     // As on Linux the queue holds one more than the backlog.
     let _queued: Vec<TcpStream> =
@@ -407,10 +407,10 @@ fn a_full_accept_queue_holds_new_connections_off() {
 #[test]
 fn dropping_a_listener_resets_what_waits() {
     let (client, server) = stacks();
-    let listener = TcpListener::bind(&server, "10.0.0.2:80").unwrap();
-    let mut near = TcpStream::connect(&client, "10.0.0.2:80").unwrap();
+    let listener = TcpListener::bind(&server, "192.0.2.2:80").unwrap();
+    let mut near = TcpStream::connect(&client, "192.0.2.2:80").unwrap();
     // The client may be established before the listener knows of it.
-    let (_, near2) = (listener.accept().unwrap(), TcpStream::connect(&client, "10.0.0.2:80"));
+    let (_, near2) = (listener.accept().unwrap(), TcpStream::connect(&client, "192.0.2.2:80"));
     drop(listener);
     let mut near2 = near2.unwrap();
     let first = near2.read(&mut [0; 4]).unwrap_err();
@@ -421,7 +421,7 @@ fn dropping_a_listener_resets_what_waits() {
 #[test]
 fn many_threads() {
     let (client, server) = stacks();
-    let listener = TcpListener::bind(&server, "10.0.0.2:7").unwrap();
+    let listener = TcpListener::bind(&server, "192.0.2.2:7").unwrap();
     let flows = 16;
     let echo = thread::spawn(move || {
         let workers: Vec<_> = listener
@@ -447,7 +447,7 @@ fn many_threads() {
         .map(|_| {
             let (client, data) = (client.clone(), data.clone());
             thread::spawn(move || {
-                let stream = TcpStream::connect(&client, "10.0.0.2:7").unwrap();
+                let stream = TcpStream::connect(&client, "192.0.2.2:7").unwrap();
                 let writer = {
                     let (mut stream, data) = (stream.try_clone().unwrap(), data.clone());
                     thread::spawn(move || {
@@ -497,8 +497,8 @@ fn sockets_keep_their_stack_alive() {
 #[test]
 fn draining_waits_for_the_last_byte() {
     let (client, server) = stacks();
-    let listener = TcpListener::bind(&server, "10.0.0.2:80").unwrap();
-    let mut near = TcpStream::connect(&client, "10.0.0.2:80").unwrap();
+    let listener = TcpListener::bind(&server, "192.0.2.2:80").unwrap();
+    let mut near = TcpStream::connect(&client, "192.0.2.2:80").unwrap();
     let (mut far, _) = listener.accept().unwrap();
     near.write_all(b"last words").unwrap();
     drop(near);

@@ -212,7 +212,7 @@ mod tests {
     }
 
     fn fetch(answer: &str, step: usize) -> (Result<u64, GetError>, String) {
-        let url = "http://10.0.0.1/".parse().unwrap();
+        let url = "http://192.0.2.1/".parse().unwrap();
         let mut output = Vec::new();
         let stream = Canned(io::Cursor::new(answer.as_bytes().to_vec()), step);
         let result = get(stream, &url, &mut output, &mut |_, _| {});

@@ -18,7 +18,7 @@ impl std::str::FromStr for Url {
 
     fn from_str(text: &str) -> Result<Url, String> {
         let rest = text.strip_prefix("http://").ok_or_else(|| {
-            format!("'{text}' is not an http:// URL; try http://10.0.0.1:8080/file")
+            format!("'{text}' is not an http:// URL; try http://192.0.2.1:8080/file")
         })?;
         let rest = rest.split('#').next().unwrap_or_default();
         let path = rest.find(['/', '?']).unwrap_or(rest.len());
@@ -45,7 +45,7 @@ fn address(host: &str) -> Result<SocketAddr, String> {
         },
     };
     let address: IpAddr = address.parse().map_err(|_| {
-        format!("'{address}' is not an IP address (names are not resolved); try http://10.0.0.1/")
+        format!("'{address}' is not an IP address (names are not resolved); try http://192.0.2.1/")
     })?;
     if address.is_ipv6() != host.starts_with('[') {
         return Err(format!("write an IPv6 address in brackets: http://[{address}]/"));
@@ -67,11 +67,11 @@ mod tests {
 
     #[test]
     fn good() {
-        let url: Url = "http://10.0.0.1:8080/a/b?c#d".parse().unwrap();
-        assert_eq!(url.addr, "10.0.0.1:8080".parse().unwrap());
-        assert_eq!((url.host.as_str(), url.target.as_str()), ("10.0.0.1:8080", "/a/b?c"));
-        let url: Url = "http://[fd00::1]".parse().unwrap();
-        assert_eq!(url.addr, "[fd00::1]:80".parse().unwrap());
+        let url: Url = "http://192.0.2.1:8080/a/b?c#d".parse().unwrap();
+        assert_eq!(url.addr, "192.0.2.1:8080".parse().unwrap());
+        assert_eq!((url.host.as_str(), url.target.as_str()), ("192.0.2.1:8080", "/a/b?c"));
+        let url: Url = "http://[2001:db8::1]".parse().unwrap();
+        assert_eq!(url.addr, "[2001:db8::1]:80".parse().unwrap());
         assert_eq!(url.target, "/");
         assert_eq!("http://1.2.3.4?x".parse::<Url>().unwrap().target, "/?x");
     }
@@ -82,8 +82,8 @@ mod tests {
             ("https://1.2.3.4/", "http://"),
             ("http://example.org/", "not resolved"),
             ("http://1.2.3.4:0/", "not a port"),
-            ("http://[fd00::1]x/", "is not a port"),
-            ("http://fd00::1/", "brackets"),
+            ("http://[2001:db8::1]x/", "is not a port"),
+            ("http://2001:db8::1/", "brackets"),
             ("http://1.2.3.4/a b", "%20"),
         ] {
             let message = text.parse::<Url>().unwrap_err();
