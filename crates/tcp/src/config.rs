@@ -54,8 +54,6 @@ pub struct Config {
     pub tcp_syn_retries: u8,
     /// Retransmissions of a SYN-ACK before the open fails.
     pub tcp_synack_retries: u8,
-    /// Retransmission timeouts before the path is suspected.
-    pub tcp_retries1: u8,
     /// Retransmission timeouts before the connection is given up.
     pub tcp_retries2: u8,
     /// The same for a connection that no application holds any more (0 means 8).
@@ -111,7 +109,6 @@ impl Default for Config {
             tcp_window_scaling: true,
             tcp_syn_retries: 6,
             tcp_synack_retries: 5,
-            tcp_retries1: 3,
             tcp_retries2: 15,
             tcp_orphan_retries: 0,
             tcp_keepalive_time: Duration::from_secs(7200),

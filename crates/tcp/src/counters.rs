@@ -60,11 +60,9 @@ counters! {
     TcpOfoDrop => "TcpExtTCPOFODrop", "Out-of-order segments dropped for want of memory.";
     TcpOfoMerge => "TcpExtTCPOFOMerge", "Out-of-order segments that overlapped others.";
     TcpRcvCoalesce => "TcpExtTCPRcvCoalesce", "Data segments coalesced with the one before in the receive queue.";
-    TcpRcvQDrop => "TcpExtTCPRcvQDrop", "In-order segments dropped because the receive buffer was full.";
     TcpZeroWindowDrop => "TcpExtTCPZeroWindowDrop", "Segments dropped because our window was zero.";
     TcpFromZeroWindowAdv => "TcpExtTCPFromZeroWindowAdv", "Our window opened from zero.";
     TcpToZeroWindowAdv => "TcpExtTCPToZeroWindowAdv", "Our window closed to zero.";
-    TcpWantZeroWindowAdv => "TcpExtTCPWantZeroWindowAdv", "Our window would have closed to zero, had it been allowed to shrink.";
     TcpDsackOldSent => "TcpExtTCPDSACKOldSent", "DSACKs sent for segments received again.";
     TcpDsackRecv => "TcpExtTCPDSACKRecv", "DSACKs received.";
     TcpSackDiscard => "TcpExtTCPSACKDiscard", "SACK blocks received that no receiver of our data can have sent.";
@@ -90,7 +88,6 @@ counters! {
     TcpTimeWaitOverflow => "TcpExtTCPTimeWaitOverflow", "TIME-WAIT connections dropped because the table was full.";
     TimeWaitEntered => "TcpExtTW", "Connections that ended their TIME-WAIT by its timer.";
     TimeWaitRecycled => "TcpExtTWRecycled", "TIME-WAIT connections reused (RFC 6191).";
-    TcpAutoCorking => "TcpExtTCPAutoCorking", "Writes left to the next transmit completion.";
     HoldCwnd => "plimsoll.HoldCwnd", "Sends held by the congestion window.";
     HoldRwnd => "plimsoll.HoldRwnd", "Sends held by the peer's window.";
     HoldSillyWindow => "plimsoll.HoldSillyWindow", "Sends held by sender silly-window avoidance.";

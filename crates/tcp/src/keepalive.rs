@@ -13,6 +13,9 @@ use crate::state::State;
 use crate::time::{Duration, Instant};
 use crate::timer::Timer;
 
+/// The shortest time that keepalive waits, so that a zero does not fire for ever.
+const SHORTEST: Duration = Duration::from_millis(1);
+
 /// The state of keepalive.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Keepalive {
@@ -24,11 +27,11 @@ pub(crate) struct Keepalive {
 
 impl Connection {
     fn keep_idle(&self, cx: &Context) -> Duration {
-        self.options.keep_idle.unwrap_or(cx.config.tcp_keepalive_time)
+        self.options.keep_idle.unwrap_or(cx.config.tcp_keepalive_time).max(SHORTEST)
     }
 
     fn keep_intvl(&self, cx: &Context) -> Duration {
-        self.options.keep_intvl.unwrap_or(cx.config.tcp_keepalive_intvl)
+        self.options.keep_intvl.unwrap_or(cx.config.tcp_keepalive_intvl).max(SHORTEST)
     }
 
     fn keepalive_wanted(&self) -> bool {

@@ -81,7 +81,6 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry!(switch "net.ipv4.tcp_window_scaling", tcp.tcp_window_scaling, "Offer and accept window scaling."),
     entry!(number 1..=127, "net.ipv4.tcp_syn_retries", tcp.tcp_syn_retries, "Retransmissions of a SYN before the open fails."),
     entry!(number 0..=127, "net.ipv4.tcp_synack_retries", tcp.tcp_synack_retries, "Retransmissions of a SYN-ACK before the open fails."),
-    entry!(number 0..=255, "net.ipv4.tcp_retries1", tcp.tcp_retries1, "Timeouts before the path is suspected."),
     entry!(number 0..=255, "net.ipv4.tcp_retries2", tcp.tcp_retries2, "Timeouts before a connection is given up."),
     entry!(number 0..=255, "net.ipv4.tcp_orphan_retries", tcp.tcp_orphan_retries, "The same for an orphan; 0 means 8."),
     entry!(time SECOND 1..=32_767, "net.ipv4.tcp_keepalive_time", tcp.tcp_keepalive_time, "Idle seconds before the first keepalive probe."),

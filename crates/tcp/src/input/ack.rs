@@ -186,9 +186,11 @@ impl Connection {
 
     /// The peer had closed its window over what it was sent, and has opened it again. The segments
     /// that asked for that met a closed window and were dropped: their timer has backed off far, so
-    /// the next one leaves now.
+    /// the next one leaves now. Once per round trip: a peer that opens and closes its window in
+    /// turn must not draw a segment with every ACK.
     fn resend_into_reopened_window(&mut self, cx: &Context) {
-        if self.recovery.phase == Phase::Loss {
+        let rested = cx.now.since(self.recovery.last_sent) >= self.srtt();
+        if self.recovery.phase == Phase::Loss && rested {
             let lost_again = self.snd.rtx.mark_all_lost();
             cx.counters.add(Counter::TcpLostRetransmit, u64::from(lost_again));
             self.recovery.force = !self.snd.rtx.is_empty();

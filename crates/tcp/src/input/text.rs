@@ -72,7 +72,9 @@ impl Connection {
         }
         let fin = seg.repr.flags.contains(TcpFlags::FIN);
         if had_data && seg.payload.is_empty() && !fin {
-            cx.counters.bump(Counter::TcpZeroWindowDrop);
+            if self.rcv.wnd() == 0 {
+                cx.counters.bump(Counter::TcpZeroWindowDrop);
+            }
             self.rcv.acks.on_out_of_order();
             return false;
         }

@@ -82,6 +82,15 @@ pub(crate) struct DelayedAck {
 }
 
 impl DelayedAck {
+    /// `quick` is TCP_QUICKACK as it was set before the open, if it was.
+    pub(crate) fn new(quick: Option<bool>) -> DelayedAck {
+        let mut acks = DelayedAck::default();
+        if let Some(quick) = quick {
+            acks.set_quick(quick);
+        }
+        acks
+    }
+
     /// What was decided last.
     pub(crate) fn decision(&self) -> AckDecision {
         self.decision

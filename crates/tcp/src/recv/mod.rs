@@ -87,7 +87,7 @@ impl Receiver {
             advmss: u32::from(advmss),
             buf_limit,
             queue: ReceiveQueue::new(),
-            acks: DelayedAck::default(),
+            acks: DelayedAck::new(options.quickack),
             autotune: Autotune::new(buf_limit),
             urgent: Urgent::default(),
             reassembly: Reassembly::new(),

@@ -198,9 +198,10 @@ fn the_peer_shrinks_its_window_to_nothing() {
     assert_eq!(t.drain().len(), 5);
     t.recv(". 1:1 ack 1001 win 0");
     t.expect_nothing();
+    let mut at = 0;
     for _ in 0..3 {
         // One segment asks for more, and the peer drops it.
-        t.sleep();
+        at = t.sleep();
         t.expect(". 1001:2001 ack 1");
         t.expect_nothing();
         t.recv(". 1:1 ack 1001 win 0");
@@ -208,8 +209,13 @@ fn the_peer_shrinks_its_window_to_nothing() {
     }
     assert_eq!(t.conn.state(), State::Established);
     // The window opens: nobody waits for the timer, which has backed off.
+    t.at(at + 500);
     t.recv(". 1:1 ack 1001 win 4000");
     t.expect(". 1001:2001 ack 1");
+    t.expect_nothing();
+    // A window that opens and closes in turn draws one segment per round trip, not one per ACK.
+    t.recv(". 1:1 ack 1001 win 0");
+    t.recv(". 1:1 ack 1001 win 4000");
     t.expect_nothing();
     t.recv(". 1:1 ack 2001 win 3000");
     t.expect(". 2001:3001 ack 1");
@@ -306,4 +312,18 @@ fn readers_that_pause_for_seconds() {
         });
         pair.run(Duration::from_secs(3600));
     }
+}
+
+#[test]
+fn a_keepalive_time_of_zero_does_not_fire_for_ever() {
+    let mut setup = Setup::default();
+    setup.options.keepalive = true;
+    setup.options.keep_idle = Some(Duration::ZERO);
+    let mut t = Trace::established(setup);
+    t.write(10);
+    t.expect("P. 1:11 ack 1");
+    for _ in 0..5 {
+        t.sleep();
+    }
+    assert_eq!(t.conn.state(), State::Established);
 }
