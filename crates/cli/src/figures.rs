@@ -87,6 +87,22 @@ pub(crate) fn per(amount: f64, among: f64) -> Option<f64> {
     (among > 0.0).then(|| amount / among)
 }
 
+/// IP packets that a stack sent, of both families.
+pub(crate) fn packets_out(counters: &Counters) -> Option<u64> {
+    both(counters, ["IpOutRequests", "Ip6OutRequests"])
+}
+
+/// Octets per IP packet that a stack sent, of both families.
+pub(crate) fn octets_per_packet(counters: &Counters) -> Option<f64> {
+    let octets = both(counters, ["IpExtOutOctets", "Ip6OutOctets"])?;
+    per(octets as f64, packets_out(counters)? as f64)
+}
+
+fn both(counters: &Counters, names: [&str; 2]) -> Option<u64> {
+    let [v4, v6] = names.map(|name| counters.get(name).copied());
+    Some(v4? + v6.unwrap_or(0))
+}
+
 /// `after` minus `before`, for every counter of `after`.
 pub(crate) fn difference(after: &Counters, before: &Counters) -> Counters {
     let since = |(name, value): (&String, &u64)| {
@@ -147,7 +163,7 @@ impl Figures {
                 format!("{p50:.1}/{p90:.1}/{p99:.1}/{max:.1} µs"),
             ));
         }
-        rows.push(("packets out", count(self.counters.get("IpOutRequests").copied())));
+        rows.push(("packets out", count(packets_out(&self.counters))));
         rows.push(("octets/packet", decimal(self.octets_per_packet, 1)));
         if self.packets_per_transaction.is_some() {
             rows.push(("packets/transaction", decimal(self.packets_per_transaction, 2)));
@@ -228,6 +244,16 @@ mod tests {
         (1..=100).for_each(|n| histogram.record(n * 1000).unwrap());
         let latency = Latency::of(&histogram).unwrap();
         assert!((latency.p50 - 50.0).abs() < 0.1 && (latency.max - 100.0).abs() < 0.2);
+    }
+
+    #[test]
+    fn packets_of_both_families_count() {
+        let names = ["IpOutRequests", "Ip6OutRequests", "IpExtOutOctets", "Ip6OutOctets"];
+        let counters: Counters =
+            names.map(str::to_owned).into_iter().zip([1, 3, 40, 160]).collect();
+        assert_eq!(packets_out(&counters), Some(4));
+        assert_eq!(octets_per_packet(&counters), Some(50.0));
+        assert_eq!(octets_per_packet(&Counters::new()), None);
     }
 
     #[test]

@@ -43,9 +43,7 @@ pub(crate) fn run(args: &GetArgs) -> anyhow::Result<()> {
     let get = |name: &str| counters.get(name).copied();
     let figures = Figures {
         throughput_bits_per_s: per(bytes as f64 * 8.0, elapsed),
-        octets_per_packet: get("IpExtOutOctets")
-            .zip(get("IpOutRequests"))
-            .and_then(|(octets, packets)| per(octets as f64, packets as f64)),
+        octets_per_packet: figures::octets_per_packet(&counters),
         wire_segments: get("TcpOutSegs").map(|segs| segs + get("TcpRetransSegs").unwrap_or(0)),
         super_segments: get("plimsoll.SuperSegs"),
         acks_per_gigabyte: get("plimsoll.AcksSent")

@@ -176,9 +176,7 @@ fn figures(stack: &Stack, usage: Usage) -> Figures {
         stack.counters().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     let get = |name: &str| counters.get(name).copied();
     Figures {
-        octets_per_packet: get("IpExtOutOctets")
-            .zip(get("IpOutRequests"))
-            .and_then(|(octets, packets)| figures::per(octets as f64, packets as f64)),
+        octets_per_packet: figures::octets_per_packet(&counters),
         wire_segments: get("TcpOutSegs").map(|segs| segs + get("TcpRetransSegs").unwrap_or(0)),
         super_segments: get("plimsoll.SuperSegs"),
         cpu_seconds: Some(usage.cpu_seconds),

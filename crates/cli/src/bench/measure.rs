@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use plimsoll::Stack;
 
 use super::{Kind, Workload};
-use crate::figures::{Counters, Figures, Latency, difference, per};
+use crate::figures::{Counters, Figures, Latency, difference, octets_per_packet, packets_out, per};
 use crate::usage::Usage;
 
 /// The state of everything that is counted, at one moment.
@@ -86,9 +86,7 @@ impl Measured {
             wire_segments: get(measured, "TcpOutSegs")
                 .map(|first| first + get(measured, "TcpRetransSegs").unwrap_or(0)),
             super_segments: get(measured, "plimsoll.SuperSegs"),
-            octets_per_packet: get(measured, "IpExtOutOctets")
-                .zip(get(measured, "IpOutRequests"))
-                .and_then(|(octets, packets)| per(octets as f64, packets as f64)),
+            octets_per_packet: octets_per_packet(measured),
             cpu_seconds: Some(self.usage.cpu_seconds),
             voluntary_context_switches: self.usage.switches.map(|(voluntary, _)| voluntary),
             involuntary_context_switches: self.usage.switches.map(|(_, involuntary)| involuntary),
@@ -119,7 +117,7 @@ impl Measured {
         let transactions = self.transactions as f64;
         figures.transactions_per_s = per(transactions, seconds);
         figures.packets_per_transaction =
-            self.client.get("IpOutRequests").and_then(|&packets| per(packets as f64, transactions));
+            packets_out(&self.client).and_then(|packets| per(packets as f64, transactions));
         figures.cpu_ns_per_transaction = per(self.usage.cpu_seconds * 1e9, transactions);
         figures.context_switches_per_transaction = self
             .usage
