@@ -102,7 +102,7 @@ impl Ends {
         let (here, there) = device::memory_link::pair(config);
         let build = |device, address: &str| {
             let mut builder = Stack::builder().device(device).address(format!("{address}/24"));
-            // All of the ports above the well-known ones, and a SYN queue for one batch.
+            // All of the ports above the well-known ones.
             builder = builder.sysctl("net.ipv4.ip_local_port_range", "1024 65535");
             for (name, value) in &args.sysctls {
                 builder = builder.sysctl(name, value);
