@@ -50,8 +50,8 @@ fn open() -> Result<OwnedFd, rustix::io::Errno> {
     Ok(socket)
 }
 
-/// Sleeps until a link has changed; false if none did within `left`. What changed is of no interest:
-/// the caller looks for itself.
+/// Sleeps until a link has changed; false if none did within `left`. What changed is of no
+/// interest: the caller looks for itself.
 fn wait_for_notice(socket: &OwnedFd, left: Duration) -> bool {
     let timeout = Timespec {
         tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
