@@ -1,6 +1,8 @@
 //! What the control socket answers: the stacks of this process.
 
-use plimsoll::{Stack, State};
+use std::time::Duration;
+
+use plimsoll::{Info, Stack, State};
 
 use crate::control::protocol::{Answer, Request, SocketLine, StackSockets, StackValues};
 use crate::control::server::Respond;
@@ -70,6 +72,7 @@ fn line(socket: &plimsoll::SocketSummary) -> SocketLine {
     if socket.orphan {
         info.push(("orphan".to_owned(), "yes".to_owned()));
     }
+    info.extend(socket.info.iter().flat_map(|told| words(told)));
     SocketLine {
         state: state_name(socket.state).to_owned(),
         recv_q: socket.recv_queue as u64,
@@ -78,6 +81,34 @@ fn line(socket: &plimsoll::SocketSummary) -> SocketLine {
         remote: socket.remote.map_or_else(|| "*".to_owned(), |remote| remote.to_string()),
         info,
     }
+}
+
+/// The words of `ss -i`: those of Linux's `ss`, and what holds the next send.
+fn words(told: &Info) -> Vec<(String, String)> {
+    let millis = |time: Duration| format!("{:.3}", time.as_secs_f64() * 1e3);
+    let mut words = vec![
+        ("congestion", told.congestion.name().to_owned()),
+        ("wscale", format!("{},{}", told.snd_wscale, told.rcv_wscale)),
+        ("rto", millis(told.rto)),
+        ("rtt", format!("{}/{}", millis(told.rtt), millis(told.rttvar))),
+        ("mss", told.snd_mss.to_string()),
+        ("pmtu", told.pmtu.to_string()),
+        ("rcvmss", told.rcv_mss.to_string()),
+        ("advmss", told.advmss.to_string()),
+        ("cwnd", told.snd_cwnd.to_string()),
+        ("bytes_sent", told.bytes_sent.to_string()),
+        ("bytes_retrans", told.bytes_retrans.to_string()),
+        ("bytes_acked", told.bytes_acked.to_string()),
+        ("bytes_received", told.bytes_received.to_string()),
+        ("segs_out", told.segs_out.to_string()),
+        ("segs_in", told.segs_in.to_string()),
+        ("unacked", told.unacked.to_string()),
+        ("retrans", format!("{}/{}", told.retrans, told.total_retrans)),
+        ("rcv_space", told.rcv_space.to_string()),
+        ("notsent", told.notsent_bytes.to_string()),
+    ];
+    words.extend(told.hold.map(|hold| ("hold", hold.name().to_owned())));
+    words.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// The names that `ss` uses.

@@ -51,15 +51,21 @@ fn open_tun(name: &str, args: &StackArgs) -> anyhow::Result<Device> {
         Offload::Off => device::tun::Offloads::Off,
     };
     let config = |mtu, up| device::tun::TunConfig { name: name.to_owned(), offloads, mtu, up };
-    device::tun::open(config(args.mtu, true))
-        .or_else(|_| device::tun::open(config(None, false)))
-        .map_err(|error| {
-            let make = format!(
-                "as root, 'ip tuntap add dev {name} mode tun vnet_hdr user $USER' and \
-                 'ip link set {name} up' make the device for a user"
-            );
-            anyhow!("cannot open tun device {name}: {error} ({make})")
-        })
+    let refused = match device::tun::open(config(args.mtu, true)) {
+        Ok(device) => return Ok(device),
+        Err(refused) => refused,
+    };
+    let device = device::tun::open(config(None, false)).map_err(|error| {
+        let make = format!(
+            "as root, 'ip tuntap add dev {name} mode tun vnet_hdr user $USER' and \
+             'ip link set {name} up' make the device for a user"
+        );
+        anyhow!("cannot open tun device {name}: {error} ({make})")
+    })?;
+    if !device::tun::is_up(name) {
+        eprintln!("plimsoll: nothing will arrive yet: {refused}");
+    }
+    Ok(device)
 }
 
 /// The two stacks of a workload in this process, client first.

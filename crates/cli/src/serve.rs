@@ -23,6 +23,10 @@ use crate::usage::Usage;
 /// How long the last packets may take after a signal.
 const GRACE: Duration = Duration::from_millis(500);
 
+/// When a silent client is asked whether it is still there, and how often then.
+const KEEP_IDLE: Duration = Duration::from_secs(60);
+const KEEP_INTVL: Duration = Duration::from_secs(10);
+
 /// The JSON document.
 #[derive(Serialize)]
 struct Document<'a> {
@@ -108,7 +112,15 @@ fn listen(
     address: SocketAddr,
 ) -> anyhow::Result<TcpListener> {
     let nodelay = matches!(service.kind, Kind::RequestResponse { .. } | Kind::Http { .. });
-    let options = Options { nodelay, sndbuf: args.sndbuf, ..Options::default() };
+    let options = Options {
+        nodelay,
+        sndbuf: args.sndbuf,
+        // A client that vanished must not hold its connection, and an open file, for ever.
+        keepalive: true,
+        keep_idle: Some(KEEP_IDLE),
+        keep_intvl: Some(KEEP_INTVL),
+        ..Options::default()
+    };
     let listener = TcpListener::bind_with(stack, address, args.backlog as usize, options)
         .with_context(|| format!("cannot listen on {address}"))?;
     listener.set_nonblocking(true)?;

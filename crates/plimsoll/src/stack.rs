@@ -114,7 +114,7 @@ impl Stack {
     ///
     /// ```
     /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
-    /// # let builder = plimsoll::Stack::builder().device(device).address("10.0.0.1/24");
+    /// # let builder = plimsoll::Stack::builder().device(device).address("192.0.2.1/24");
     /// # let stack = builder.build_without_thread()?;
     /// let polled = stack.poll();
     /// assert!(!polled.worked);
@@ -152,10 +152,11 @@ impl Stack {
     }
 
     /// Waits until all connections have delivered what was written to them and have closed, but no
-    /// longer than `grace`. Connections in TIME-WAIT count as closed. Then ends the stack's thread.
-    /// Sockets that are still held fail from then on only by their own timeouts.
+    /// longer than `grace`. Connections in TIME-WAIT count as closed.
     ///
-    /// Without a thread this polls the stack itself.
+    /// Without a thread this polls the stack itself. With one, the wait is that of the last handle
+    /// that is dropped, and this handle is often the last: the thread ends only when streams,
+    /// listeners and clones are gone as well, and goes on for at most `grace` then.
     pub fn drain(self, grace: Duration) {
         let inner = &self.shared.inner;
         let limit = now() + grace;
@@ -171,7 +172,7 @@ impl Stack {
     ///
     /// ```
     /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
-    /// # let stack = plimsoll::Stack::builder().device(device).address("10.0.0.1/24").build()?;
+    /// # let stack = plimsoll::Stack::builder().device(device).address("192.0.2.1/24").build()?;
     /// assert!(stack.counters().contains(&("TcpOutSegs", 0)));
     /// # Ok::<(), plimsoll::BuildError>(())
     /// ```
@@ -188,7 +189,7 @@ impl Stack {
     ///
     /// ```
     /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
-    /// # let stack = plimsoll::Stack::builder().device(device).address("10.0.0.1/24").build()?;
+    /// # let stack = plimsoll::Stack::builder().device(device).address("192.0.2.1/24").build()?;
     /// stack.set_sysctl("net.ipv4.tcp_sack", "0").expect("a known setting");
     /// assert_eq!(stack.sysctl("net.ipv4.tcp_sack").as_deref(), Some("0"));
     /// assert!(stack.set_sysctl("net.ipv4.tcp_sock", "0").is_err());

@@ -115,7 +115,7 @@ impl Endpoint {
         own - size_of::<Connection>() + lock(&self.inner).conn.memory_bytes()
     }
 
-    pub(crate) fn summary(&self) -> SocketSummary {
+    pub(crate) fn summary(&self, config: &Config) -> SocketSummary {
         let inner = lock(&self.inner);
         SocketSummary {
             state: Some(inner.conn.state()),
@@ -124,6 +124,7 @@ impl Endpoint {
             recv_queue: inner.conn.readable(),
             send_queue: inner.conn.send_queue_len(),
             orphan: inner.stage == Stage::Orphan,
+            info: Some(Box::new(inner.conn.info(config))),
         }
     }
 }

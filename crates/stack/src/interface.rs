@@ -209,7 +209,10 @@ impl Interface {
                 make_ready(stack, side.device.caps(), &mut side.raw, &mut side.staged);
             }
             if progress.status == TxStatus::Busy {
-                self.busy.store(true, Ordering::Relaxed);
+                if !self.busy.swap(true, Ordering::Relaxed) {
+                    // The poller may sleep without watching for room.
+                    stack.waiter.kick();
+                }
                 stack.count(IpCounter::TxRingFull);
                 return Ok(sent);
             }

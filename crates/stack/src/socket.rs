@@ -59,11 +59,7 @@ impl TcpSocket {
     pub fn read(&self, now: Instant, buf: &mut [u8]) -> Result<usize, SocketError> {
         self.stack.read_on(now, &self.endpoint, |inner, cx| {
             let read = inner.conn.read(cx, buf);
-            // As on Linux, the error is reported once, and then the stream has ended.
-            if matches!(read, Err(ReadError::Failed(_))) && inner.conn.take_error().is_none() {
-                return Ok(0);
-            }
-            end_if_shut(inner, read)
+            error_once(inner, read)
         })
     }
 
@@ -72,9 +68,9 @@ impl TcpSocket {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn peek(&self, buf: &mut [u8]) -> Result<usize, SocketError> {
-        let inner = lock(&self.endpoint.inner);
+        let mut inner = lock(&self.endpoint.inner);
         let read = inner.conn.peek(buf);
-        end_if_shut(&inner, read)
+        error_once(&mut inner, read)
     }
 
     /// Takes the urgent byte, if one has arrived and is not in the stream.
@@ -219,6 +215,14 @@ fn write_error(error: WriteError) -> SocketError {
         WriteError::Closed => SocketError::Closed,
         WriteError::Failed(error) => error.into(),
     }
+}
+
+/// As on Linux, an error is reported once, and then the stream has ended.
+fn error_once(inner: &mut Inner, read: Result<usize, ReadError>) -> Result<usize, SocketError> {
+    if matches!(read, Err(ReadError::Failed(_))) && inner.conn.take_error().is_none() {
+        return Ok(0);
+    }
+    end_if_shut(inner, read)
 }
 
 fn end_if_shut(inner: &Inner, read: Result<usize, ReadError>) -> Result<usize, SocketError> {

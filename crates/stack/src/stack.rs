@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use plimsoll_buf::Pool;
-use plimsoll_tcp::{Counter, Instant, OpenParams, Options, SetOption, State};
+use plimsoll_tcp::{Counter, Info, Instant, OpenParams, Options, SetOption, State};
 
 use crate::clock::LatestTime;
 use crate::demux::FlowKey;
@@ -85,6 +85,8 @@ pub struct SocketSummary {
     pub send_queue: usize,
     /// No application holds it any more.
     pub orphan: bool,
+    /// What the connection tells about itself; `None` for a listener and in TIME-WAIT.
+    pub info: Option<Box<Info>>,
 }
 
 /// A TCP/IP stack. See the crate's documentation for how it works.
@@ -179,7 +181,10 @@ impl Stack {
         let endpoint = self.open(&mut work, key, options)?;
         work.settle(&endpoint, &mut lock(&endpoint.inner));
         work.finish();
-        Ok(TcpSocket::new(self.clone(), endpoint))
+        let socket = TcpSocket::new(self.clone(), endpoint);
+        // A device that went away meanwhile may have told the others before this one was there.
+        self.check_up().inspect_err(|_| socket.abort(now))?;
+        Ok(socket)
     }
 
     /// Inserts a connection in SYN-SENT; finds a port if `key` has none.
@@ -288,7 +293,7 @@ impl Stack {
         };
         if local.port() != 0 {
             let inner = self.listeners.insert(make(local.port()))?;
-            return Ok(Listener::new(self.clone(), inner));
+            return self.listening(inner);
         }
         let any = FlowKey { local: local.ip(), remote: local.ip(), local_port: 0, remote_port: 0 };
         for port in self.ports.candidates(&self.secrets, &any, settings.ip_local_port_range) {
@@ -296,7 +301,7 @@ impl Stack {
                 continue;
             }
             if let Ok(inner) = self.listeners.insert(make(port)) {
-                return Ok(Listener::new(self.clone(), inner));
+                return self.listening(inner);
             }
         }
         Err(SocketError::AddrInUse)
@@ -379,12 +384,23 @@ impl Stack {
 
     /// All sockets: listeners first, then connections, then TIME-WAIT.
     pub fn sockets(&self) -> Vec<SocketSummary> {
+        let settings = self.sysctl.snapshot();
         let mut list = self.listeners.summaries();
         for endpoint in self.connections.all() {
-            list.push(endpoint.summary());
+            list.push(endpoint.summary(&settings.tcp));
         }
         list.extend(lock(&self.time_wait).summaries());
         list
+    }
+
+    /// A listener that is in the table. As for a connection, a device may have gone meanwhile.
+    fn listening(
+        self: &Arc<Stack>,
+        inner: Arc<ListenerInner>,
+    ) -> Result<Arc<Listener>, SocketError> {
+        let listener = Listener::new(self.clone(), inner);
+        self.check_up()?;
+        Ok(listener)
     }
 
     /// Memory that the open connections take now.

@@ -14,6 +14,9 @@ use super::range::{self, Wanted};
 use super::request::{self, Method, Request};
 use super::{date, files};
 
+/// Pipelined requests that are answered before the other connections get their turn.
+const REQUESTS_PER_TURN: u64 = 16;
+
 /// What a connection waits for after [`Connection::run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
@@ -67,6 +70,9 @@ impl<S: Read + Write> Connection<S> {
                         self.requests += 1;
                         if !keep_alive {
                             return Ok(Progress::Done);
+                        }
+                        if self.requests.is_multiple_of(REQUESTS_PER_TURN) {
+                            return Ok(Progress::Yield);
                         }
                     }
                     other => return Ok(other),

@@ -75,6 +75,7 @@ impl ListenerTable {
                 recv_queue: queued,
                 send_queue: backlog,
                 orphan: false,
+                info: None,
             }
         };
         self.all().into_iter().map(summary).collect()
@@ -119,26 +120,26 @@ mod tests {
     fn wildcards_and_exact_addresses() {
         let table = ListenerTable::default();
         table.insert(listener("[::]:80")).unwrap();
-        table.insert(listener("10.0.0.1:81")).unwrap();
-        table.insert(listener("10.0.0.2:81")).unwrap();
+        table.insert(listener("192.0.2.1:81")).unwrap();
+        table.insert(listener("192.0.2.2:81")).unwrap();
         let found = |ip: &str, port| {
             table.find(ip.parse().unwrap(), port).map(|found| found.local.to_string())
         };
-        assert_eq!(found("10.0.0.1", 80).as_deref(), Some("[::]:80"), "dual stack");
-        assert_eq!(found("fd00::1", 80).as_deref(), Some("[::]:80"));
-        assert_eq!(found("10.0.0.2", 81).as_deref(), Some("10.0.0.2:81"));
-        assert_eq!(found("10.0.0.3", 81), None);
-        for taken in ["0.0.0.0:80", "10.0.0.9:80", "[::1]:80", "0.0.0.0:81", "10.0.0.1:81"] {
+        assert_eq!(found("192.0.2.1", 80).as_deref(), Some("[::]:80"), "dual stack");
+        assert_eq!(found("2001:db8::1", 80).as_deref(), Some("[::]:80"));
+        assert_eq!(found("192.0.2.2", 81).as_deref(), Some("192.0.2.2:81"));
+        assert_eq!(found("192.0.2.3", 81), None);
+        for taken in ["0.0.0.0:80", "192.0.2.9:80", "[::1]:80", "0.0.0.0:81", "192.0.2.1:81"] {
             assert_eq!(
                 table.insert(listener(taken)).err(),
                 Some(SocketError::AddrInUse),
                 "{taken}"
             );
         }
-        let found = table.find("10.0.0.1".parse().unwrap(), 80).unwrap();
+        let found = table.find("192.0.2.1".parse().unwrap(), 80).unwrap();
         assert!(table.remove(&found));
         assert!(!table.remove(&found));
         table.insert(listener("0.0.0.0:80")).unwrap();
-        table.insert(listener("[fd00::1]:80")).unwrap();
+        table.insert(listener("[2001:db8::1]:80")).unwrap();
     }
 }

@@ -51,7 +51,7 @@ mod tests {
     fn every_port_once_and_then_again() {
         let secrets = Secrets::new([7; 32], 0);
         let ports = PortAllocator::new();
-        let ip = "10.0.0.1".parse().unwrap();
+        let ip = "192.0.2.1".parse().unwrap();
         let key = FlowKey { local: ip, remote: ip, local_port: 0, remote_port: 80 };
         let first: Vec<u16> = ports.candidates(&secrets, &key, (100, 199)).take(60).collect();
         let second: Vec<u16> = ports.candidates(&secrets, &key, (100, 199)).take(40).collect();
@@ -64,7 +64,7 @@ mod tests {
     fn one_port_is_a_range() {
         let secrets = Secrets::new([7; 32], 0);
         let ports = PortAllocator::new();
-        let ip = "10.0.0.1".parse().unwrap();
+        let ip = "192.0.2.1".parse().unwrap();
         let key = FlowKey { local: ip, remote: ip, local_port: 0, remote_port: 80 };
         assert_eq!(ports.candidates(&secrets, &key, (5, 5)).collect::<Vec<_>>(), [5]);
     }

@@ -40,8 +40,8 @@ mod tests {
     use super::*;
 
     fn key() -> FlowKey {
-        let local = "10.0.0.1".parse().unwrap();
-        let remote = "10.0.0.2".parse().unwrap();
+        let local = "192.0.2.1".parse().unwrap();
+        let remote = "192.0.2.2".parse().unwrap();
         FlowKey { local, remote, local_port: 80, remote_port: 5 }
     }
 

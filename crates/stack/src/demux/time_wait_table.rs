@@ -151,6 +151,7 @@ impl TimeWaitTable {
             recv_queue: 0,
             send_queue: 0,
             orphan: true,
+            info: None,
         };
         self.entries.iter().map(summary).collect()
     }

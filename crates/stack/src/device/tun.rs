@@ -39,7 +39,7 @@ use crate::limits::RX_BATCH_BYTES;
 use crate::offload::{Layout, checksum, gso};
 use crate::packet::{ChecksumState, Packet};
 
-pub use self::setup::{Offloads, TunConfig, bring_up, mtu, open, set_mtu};
+pub use self::setup::{Offloads, TunConfig, bring_up, is_up, mtu, open, set_mtu};
 
 /// The longest packet that a read can return.
 const MAX_PACKET: usize = 65_535;

@@ -155,14 +155,14 @@ fn addresses_in_use_and_not_ours() {
     let _listener = pair.listen("0.0.0.0", 16);
     let listen = |text, port| pair.b.listen(addr(text, port), 1, Options::default()).err();
     assert_eq!(listen(B4, 80), Some(SocketError::AddrInUse));
-    assert_eq!(listen("10.0.0.77", 81), Some(SocketError::AddrNotAvailable));
+    assert_eq!(listen("192.0.2.77", 81), Some(SocketError::AddrNotAvailable));
     let any = pair.b.listen(addr(B4, 0), 1, Options::default()).unwrap();
     assert!((32_768..=60_999).contains(&any.local_addr().port()));
     let connect = |local| {
         let remote = addr(B4, 80);
         pair.a.connect(pair.now, remote, Some(local), Options::default()).err()
     };
-    assert_eq!(connect(addr("10.0.0.9", 0)), Some(SocketError::AddrNotAvailable));
+    assert_eq!(connect(addr("192.0.2.9", 0)), Some(SocketError::AddrNotAvailable));
     assert_eq!(connect(addr(A6, 0)).map(|error| error.errno()), Some(libc::EINVAL));
     assert_eq!(connect(addr("0.0.0.0", 5000)), None);
     let first = pair.a.connect(pair.now, addr(B4, 80), Some(addr(A4, 6000)), Options::default());
@@ -227,7 +227,7 @@ fn configuration_errors_name_the_field() {
     let error = build(&|config| config.interfaces[0].mtu = Some(9000)).unwrap_err();
     assert_eq!(error, "interfaces[0].mtu: 9000 is not between 576 and the device's 1500");
     let error = build(&|config| config.interfaces[0].addresses[0].1 = 33).unwrap_err();
-    assert_eq!(error, "interfaces[0].addresses: the prefix length of 10.0.0.1/33 is too large");
+    assert_eq!(error, "interfaces[0].addresses: the prefix length of 192.0.2.1/33 is too large");
     let route = RouteConfig { prefix: ip("1.2.3.0"), prefix_len: 24, interface: 7 };
     let error = build(&|config| config.routes.push(route)).unwrap_err();
     assert_eq!(error, "routes[0].interface: there is no such interface");

@@ -11,10 +11,10 @@ use crate::device::Device;
 use crate::device::memory_link::{self, LinkConfig};
 use crate::{InterfaceConfig, Listener, SocketError, Stack, StackConfig, TcpSocket};
 
-pub(super) const A4: &str = "10.0.0.1";
-pub(super) const B4: &str = "10.0.0.2";
-pub(super) const A6: &str = "fd00::1";
-pub(super) const B6: &str = "fd00::2";
+pub(super) const A4: &str = "192.0.2.1";
+pub(super) const B4: &str = "192.0.2.2";
+pub(super) const A6: &str = "2001:db8::1";
+pub(super) const B6: &str = "2001:db8::2";
 
 pub(super) fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()

@@ -248,9 +248,8 @@ fn packets_too_big_lower_the_path_mtu() {
 #[test]
 fn every_connection_hears_of_its_own_path() {
     let mut bare = Bare::new(&[]);
-    let connect = |bare: &Bare| {
-        bare.a.connect(bare.now, addr(B4, 80), None, Options::default()).unwrap()
-    };
+    let connect =
+        |bare: &Bare| bare.a.connect(bare.now, addr(B4, 80), None, Options::default()).unwrap();
     let clients = [connect(&bare), connect(&bare)];
     let sent = bare.take();
     for (index, next_hop_mtu) in [1000, 1200].into_iter().enumerate() {

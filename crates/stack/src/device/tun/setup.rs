@@ -122,6 +122,11 @@ pub fn set_mtu(name: &str, mtu: u16) -> Result<(), DeviceError> {
     })
 }
 
+/// Whether an interface is up. One that does not exist is not.
+pub fn is_up(name: &str) -> bool {
+    sys::interface_state(name).is_ok_and(|state| state.up)
+}
+
 /// Brings an interface up.
 ///
 /// # Errors
