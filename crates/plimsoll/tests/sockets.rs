@@ -143,6 +143,17 @@ fn reset_is_told_once() {
 }
 
 #[test]
+fn a_peek_that_tells_of_a_reset_takes_it() {
+    let stacks = stacks();
+    let (mut near, far) = connected(&stacks);
+    far.set_linger(Some(Duration::ZERO)).unwrap();
+    drop(far);
+    assert_eq!(kind(near.peek(&mut [0; 4])), ErrorKind::ConnectionReset);
+    assert_eq!(near.peek(&mut [0; 4]).unwrap(), 0);
+    assert_eq!(near.read(&mut [0; 4]).unwrap(), 0);
+}
+
+#[test]
 fn a_reset_behind_a_partial_success_is_told_by_the_next_call() {
     let reset = |far: TcpStream| {
         far.set_linger(Some(Duration::ZERO)).unwrap();

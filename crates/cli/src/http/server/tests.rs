@@ -112,3 +112,40 @@ fn refusals() {
     let long = format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", "x".repeat(20_000));
     assert!(exchange(&root, &long, 4096).starts_with("HTTP/1.1 431"));
 }
+
+/// Never blocks.
+struct Eager {
+    input: io::Cursor<Vec<u8>>,
+    output: Vec<u8>,
+}
+
+impl Read for Eager {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.input.read(buf)
+    }
+}
+
+impl Write for Eager {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.output.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn pipelined_requests_leave_others_their_turn() {
+    let (_dir, root) = site();
+    let requests = "HEAD /a.txt HTTP/1.1\r\nHost: a\r\n\r\n".repeat(40);
+    let eager = Eager { input: io::Cursor::new(requests.into_bytes()), output: Vec::new() };
+    let mut connection = Connection::new(eager);
+    let mut scratch = vec![0; 64];
+    for answered in [16, 32] {
+        assert_eq!(connection.run(&root, &mut scratch).unwrap(), Progress::Yield);
+        assert_eq!(connection.requests, answered);
+    }
+    assert_eq!(connection.run(&root, &mut scratch).unwrap(), Progress::Done);
+    assert_eq!(connection.requests, 40);
+}
