@@ -140,6 +140,7 @@ impl Connection {
             rcv_mss: self.rcv.rcv_mss,
             window: self.rcv.wnd(),
             hole,
+            rto: self.recovery.rtt.rto(cx.config),
         };
         self.rcv.acks.on_data(cx.now, cx.config, arrival);
         if self.is_readable() {

@@ -64,6 +64,8 @@ pub(crate) struct Arrival {
     pub(crate) window: u32,
     /// Whether the segment filled a hole, wholly or in part, or holes remain.
     pub(crate) hole: bool,
+    /// Our retransmission timeout: a longer gap ends what was learnt of the peer's rhythm.
+    pub(crate) rto: Duration,
 }
 
 /// The state behind the decision.
@@ -147,7 +149,10 @@ impl DelayedAck {
             if gap <= min / 2 {
                 self.ato = self.ato / 2 + min / 2;
             } else if gap < self.ato {
-                self.ato = self.ato / 2 + gap;
+                self.ato = (self.ato / 2 + gap).min(arrival.rto);
+            } else if gap > arrival.rto {
+                // The peer starts slowly again after such a pause, and counts on ACKs.
+                self.enter_quick(arrival.window, arrival.rcv_mss);
             }
         }
         self.last_data = now;
@@ -249,7 +254,13 @@ mod tests {
     const MSS: u32 = 1000;
 
     fn arrival(unacked: u32) -> Arrival {
-        Arrival { unacked, rcv_mss: MSS, window: 65_535, hole: false }
+        Arrival {
+            unacked,
+            rcv_mss: MSS,
+            window: 65_535,
+            hole: false,
+            rto: Duration::from_millis(300),
+        }
     }
 
     fn settled() -> DelayedAck {
@@ -333,5 +344,19 @@ mod tests {
         assert!(matches!(acks.decision(), AckDecision::Delay(_)));
         acks.on_read(MSS + 1, MSS, false);
         assert_eq!(acks.decision(), AckDecision::Now(AckReason::SecondSegment));
+    }
+
+    #[test]
+    fn after_a_pause_the_peer_is_answered_at_once_again() {
+        let config = Config::default();
+        let mut acks = settled();
+        acks.on_data(Instant::ZERO, &config, arrival(10));
+        assert!(matches!(acks.decision(), AckDecision::Delay(_)));
+        acks.on_sent();
+        acks.on_data(Instant::from_millis(299), &config, arrival(10));
+        assert!(matches!(acks.decision(), AckDecision::Delay(_)), "no pause");
+        acks.on_sent();
+        acks.on_data(Instant::from_millis(600), &config, arrival(10));
+        assert_eq!(acks.decision(), AckDecision::Now(AckReason::Quick));
     }
 }
