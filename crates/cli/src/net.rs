@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use plimsoll::device::{self, Device};
-use plimsoll::{Stack, StackBuilder};
+use plimsoll::{BuildError, Stack, StackBuilder};
 
 use crate::args::{LinkArgs, Offload, StackArgs};
 use crate::control::server::{self, ControlSocket, Respond};
@@ -117,7 +117,10 @@ fn finish(
     }
     builder = builder.busy_poll(busy_poll(args));
     let built = if thread { builder.build() } else { builder.build_without_thread() };
-    built.context("cannot build the stack")
+    built.map_err(|error| match error {
+        BuildError::Sysctl(_) => usage(&error.to_string()),
+        other => anyhow::Error::from(other).context("cannot build the stack"),
+    })
 }
 
 fn fault_config(spec: FaultSpec) -> device::fault::FaultConfig {

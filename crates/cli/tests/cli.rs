@@ -77,7 +77,7 @@ fn run_time_errors() {
     let line = "serve --device tun:t --address 192.0.2.2/24 http:80:/does/not/exist";
     assert!(failure(line, 1).contains("/does/not/exist"));
     assert!(failure("nstat --pid 4294967295", 1).contains("not a plimsoll"));
-    let text = failure("stream -n 1 --sysctl net.ipv4.tcp_sock=1", 1);
+    let text = failure("stream -n 1 --sysctl net.ipv4.tcp_sock=1", 2);
     assert_eq!(text.matches("net.ipv4.tcp_sock: no such setting").count(), 1, "{text}");
     assert!(failure("stream -n 1 --pcap /does/not/exist.pcapng", 1).contains("exist.pcapng"));
 }
