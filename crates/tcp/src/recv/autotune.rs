@@ -1,8 +1,8 @@
 //! Receive autotuning (Linux: dynamic right-sizing).
 //!
 //! Once per round trip the buffer is made large enough for twice of what the application read in
-//! that time, so that a sender in slow start is never held by our window. It only grows, up to
-//! `tcp_rmem[2]`.
+//! that time, so that a sender in slow start is never held by our window. It only grows, up to the
+//! part of `tcp_rmem[2]` that is for data.
 //!
 //! The round trip as the receiver sees it is the time in which one window of data arrives; the
 //! sender's own measure is taken if it is shorter.
@@ -10,7 +10,7 @@
 use plimsoll_wire::SeqNum;
 
 use crate::connection::{Connection, Context};
-use crate::recv::window::MAX_BUFFER;
+use crate::recv::window::data_share;
 use crate::time::{Duration, Instant};
 
 /// The state of autotuning.
@@ -95,7 +95,7 @@ impl Connection {
         let srtt = self.srtt();
         let mss = self.rcv.advmss as usize;
         if let Some(want) = self.rcv.autotune.on_read(cx.now, count, srtt, mss) {
-            let most = cx.config.tcp_rmem[2].min(MAX_BUFFER);
+            let most = data_share(cx.config.tcp_rmem[2]);
             self.rcv.buf_limit = self.rcv.buf_limit.max(want.min(most));
         }
     }

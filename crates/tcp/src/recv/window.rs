@@ -16,9 +16,15 @@ use crate::state::State;
 /// that numbers on both ends of it compare.
 pub(crate) const MAX_BUFFER: usize = 65_535 << MAX_WINDOW_SHIFT;
 
-/// Half of `tcp_rmem` is for data, half for what holds it.
+/// What of `bytes` of `tcp_rmem` is for data: half, the other half is for what holds it.
+pub(crate) fn data_share(bytes: usize) -> usize {
+    (bytes / 2).min(MAX_BUFFER)
+}
+
+/// The buffer that a connection begins with.
 pub(crate) fn initial_buffer(config: &Config, options: &Options) -> usize {
-    options.rcvbuf.unwrap_or(config.tcp_rmem[1] / 2).max(config.tcp_rmem[0] / 2).max(256)
+    let [least, default, _] = config.tcp_rmem.map(data_share);
+    options.rcvbuf.unwrap_or(default).clamp(least.max(256), MAX_BUFFER)
 }
 
 /// The window of a SYN: it is never scaled.
