@@ -60,8 +60,9 @@ impl TimeWait {
         (self.ts.enabled && old_enough).then(|| self.snd_nxt + REUSE_GAP)
     }
 
-    /// A segment for the old connection arrived.
-    pub fn handle_segment(&mut self, cx: &Context, seg: &Segment) -> TimeWaitAction {
+    /// A segment for the old connection arrived. `listens` tells whether somebody would take a SYN;
+    /// if nobody does, the place is not given away for it, and it is answered like an old one.
+    pub fn handle_segment(&mut self, cx: &Context, seg: &Segment, listens: bool) -> TimeWaitAction {
         let flags = seg.repr.flags;
         let stamps = seg.repr.options.timestamps;
         let paws_rejects = self.ts.paws_rejects(cx.now, stamps);
@@ -71,7 +72,7 @@ impl TimeWait {
             return self.on_rst(cx, paws_rejects || seg.repr.seq != self.rcv_nxt);
         }
         if flags.contains(TcpFlags::SYN) && !flags.contains(TcpFlags::ACK) {
-            if !paws_rejects && self.is_newer(seg) {
+            if listens && !paws_rejects && self.is_newer(seg) {
                 cx.counters.bump(Counter::TimeWaitRecycled);
                 return TimeWaitAction::Reuse { iss: self.snd_nxt + REUSE_GAP };
             }

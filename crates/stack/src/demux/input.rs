@@ -84,11 +84,12 @@ impl Stack {
                 Some(back) => segment = back,
             }
         }
+        let listener = self.listeners.find(key.local, key.local_port);
         let mut least_iss = None;
         {
             let mut table = lock(&self.time_wait);
             if let Some(entry) = table.find(key) {
-                match entry.handle_segment(&work.context_idle(), &segment) {
+                match entry.handle_segment(&work.context_idle(), &segment, listener.is_some()) {
                     TimeWaitAction::Ignore => return,
                     TimeWaitAction::Ack(repr) => {
                         drop(table);
@@ -102,7 +103,7 @@ impl Stack {
                 }
             }
         }
-        match self.listeners.find(key.local, key.local_port) {
+        match listener {
             Some(listener) => self.to_listener(work, state, &listener, key, segment, least_iss),
             None => self.to_nobody(work, key, &segment),
         }

@@ -115,7 +115,8 @@ impl Connection {
 
     fn on_segment_time_wait(&mut self, cx: &Context, seg: &Segment) {
         let mut entry = self.time_wait();
-        match entry.handle_segment(cx, seg) {
+        match entry.handle_segment(cx, seg, false) {
+            // Nobody can take the place while this connection has it.
             TimeWaitAction::Ignore | TimeWaitAction::Reuse { .. } => {}
             TimeWaitAction::Ack(_) => {
                 self.rcv.acks.now(AckReason::Unacceptable);

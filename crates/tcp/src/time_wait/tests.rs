@@ -39,7 +39,7 @@ fn meet(entry: &mut TimeWait, config: &Config, seg: &Segment) -> &'static str {
         config,
         counters: &counters,
     };
-    match entry.handle_segment(&cx, seg) {
+    match entry.handle_segment(&cx, seg, true) {
         TimeWaitAction::Ignore => "ignore",
         TimeWaitAction::Ack(repr) => {
             assert_eq!((repr.seq, repr.ack), (SND_NXT, RCV_NXT));
@@ -99,4 +99,19 @@ fn a_connect_takes_the_place_after_a_second_with_timestamps() {
     assert_eq!(with.may_connect_again(Instant::from_millis(1500)), None);
     assert!(with.may_connect_again(Instant::from_millis(1501)).is_some());
     assert_eq!(entry(false).may_connect_again(Instant::from_millis(9000)), None);
+}
+
+#[test]
+fn a_syn_that_nobody_takes_leaves_the_entry() {
+    let (config, counters) = (Config::default(), Counters::new());
+    let cx = Context {
+        now: Instant::from_millis(1000),
+        below: Below::default(),
+        config: &config,
+        counters: &counters,
+    };
+    let syn = segment(TcpFlags::SYN, RCV_NXT + 1, None);
+    let action = entry(false).handle_segment(&cx, &syn, false);
+    assert!(matches!(action, TimeWaitAction::Ack(_)), "{action:?}");
+    assert_eq!(counters.get(Counter::TimeWaitRecycled), 0);
 }
