@@ -1,0 +1,15 @@
+//! Runs packetdrill scripts.
+//!
+//! # Theory of operation
+//!
+//! [`lang`] turns a script into a list of events, each with a time and a place in the text. The
+//! runner lets the events happen in order on a [`Host`](host::Host): the embedded stack with a
+//! virtual clock, where a second passes in microseconds and every run is the same, or the kernel
+//! of this machine, which is the oracle. Calls are made, packets are injected, and what comes out
+//! is compared with what the script says.
+
+#![deny(unsafe_code)]
+
+pub mod host;
+pub mod lang;
+pub mod shell;
