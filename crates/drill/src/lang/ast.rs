@@ -101,6 +101,7 @@ pub struct Packet {
 
 /// A header around a packet.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the fields have the names that the language gives them")]
 pub enum Encapsulation {
     /// An IPv4 or IPv6 header.
     Ip { src: IpAddr, dst: IpAddr, info: IpInfo },
@@ -132,6 +133,7 @@ pub enum Tos {
 
 /// What is in a packet.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the fields have the names that the language gives them")]
 pub enum PacketBody {
     /// A TCP segment.
     Tcp(Tcp),
@@ -175,6 +177,7 @@ pub struct TcpFlags {
 
 /// One TCP option.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields have the names that the language gives them")]
 pub enum TcpOption {
     /// `nop`
     Nop,
@@ -226,6 +229,7 @@ pub struct Icmp {
 
 /// The start of a packet inside an ICMP message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields have the names that the language gives them")]
 pub enum Embedded {
     /// `[1:1461(1460)]`
     Tcp { seq: u32, seq_end: u32, len: u32 },
@@ -255,6 +259,7 @@ pub struct Call {
 
 /// A value of a system call, or what is expected of one.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the fields have the names that the language gives them")]
 pub enum Expr {
     /// `...`
     Ellipsis,
