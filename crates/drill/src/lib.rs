@@ -11,5 +11,6 @@
 #![deny(unsafe_code)]
 
 pub mod host;
+pub mod kernel;
 pub mod lang;
 pub mod shell;
