@@ -3,7 +3,7 @@
 use std::mem::size_of;
 use std::sync::{Arc, Mutex};
 
-use plimsoll_tcp::{Config, Connection, Instant, Serial, State};
+use plimsoll_tcp::{Config, Connection, Events, Instant, Serial, State};
 
 use crate::completion::BelowUs;
 use crate::demux::FlowKey;
@@ -43,6 +43,8 @@ pub(crate) struct Inner {
     pub(crate) stage: Stage,
     /// The application does not want to read any more.
     pub(crate) read_shut: bool,
+    /// How often something woke a poller.
+    pub(crate) edges: Edges,
     /// It has left the connection table: CLOSED, or in TIME-WAIT, which the table of those keeps.
     pub(crate) gone: bool,
     /// It counts as an orphan.
@@ -66,6 +68,36 @@ pub(crate) enum Stage {
     Orphan,
 }
 
+/// What poll(2) tells of a socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// A read would return at once (POLLIN).
+    pub readable: bool,
+    /// A write would return at once (POLLOUT).
+    pub writable: bool,
+    /// The peer's stream has ended, or our read side is shut (POLLRDHUP).
+    pub read_closed: bool,
+    /// Both directions have ended (POLLHUP).
+    pub hung_up: bool,
+    /// An error is pending (POLLERR).
+    pub error: bool,
+    /// The error queue holds a report (POLLERR).
+    pub report: bool,
+    /// How often something woke a poller: an edge-triggered one compares.
+    pub edges: Edges,
+}
+
+/// How often something happened that wakes a poller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Edges {
+    /// Data arrived, or the stream ended (wakes who waits for POLLIN).
+    pub input: u32,
+    /// The connection opened, or there is space again for one who found none (POLLOUT).
+    pub output: u32,
+    /// An error, a report of the error queue, or the end (wakes everybody).
+    pub error: u32,
+}
+
 impl Endpoint {
     pub(crate) fn new(
         key: FlowKey,
@@ -83,6 +115,7 @@ impl Endpoint {
             timer: Instant::FAR_FUTURE,
             stage,
             read_shut: false,
+            edges: Edges::default(),
             gone: false,
             counted_orphan: false,
             touched: false,
@@ -136,6 +169,16 @@ impl CompletionSink for Endpoint {
 }
 
 impl Inner {
+    /// Counts what wakes a poller.
+    pub(crate) fn note_edge(&mut self, events: Events) {
+        let any = |of: &[Events]| u32::from(of.iter().any(|&event| events.contains(event)));
+        let edges = &mut self.edges;
+        edges.input = edges.input.wrapping_add(any(&[Events::READABLE]));
+        edges.output = edges.output.wrapping_add(any(&[Events::CONNECTED, Events::WRITABLE]));
+        let ended = any(&[Events::ERROR, Events::REPORT, Events::CLOSED]);
+        edges.error = edges.error.wrapping_add(ended);
+    }
+
     /// Whether a read would return at once.
     pub(crate) fn is_readable(&self) -> bool {
         let conn = &self.conn;
@@ -144,6 +187,25 @@ impl Inner {
             || self.read_shut
             || conn.error().is_some()
             || conn.state() == State::Closed
+    }
+
+    /// See [`TcpSocket::readiness`](crate::TcpSocket::readiness).
+    pub(crate) fn readiness(&mut self, config: &Config) -> Readiness {
+        let writable = self.is_writable(config);
+        if !writable {
+            self.conn.poll_writable(config);
+        }
+        let read_closed = self.conn.read_closed() || self.read_shut;
+        let closed = self.conn.state() == State::Closed;
+        Readiness {
+            readable: self.is_readable(),
+            writable,
+            read_closed: read_closed || closed,
+            hung_up: closed || (read_closed && self.conn.state().sent_fin()),
+            error: self.conn.has_error(),
+            report: self.conn.has_report(),
+            edges: self.edges,
+        }
     }
 
     /// Whether a write would return at once.

@@ -94,6 +94,7 @@ impl<'a> Work<'a> {
         }
         self.transmit(endpoint, inner);
         let events = inner.conn.poll_event();
+        inner.note_edge(events);
         self.promote(endpoint, inner);
         self.collect_wakers(inner, events);
         if events.contains(Events::TIME_WAIT) && inner.conn.state() == State::TimeWait {
@@ -135,7 +136,10 @@ impl<'a> Work<'a> {
     fn collect_wakers(&mut self, inner: &mut Inner, events: Events) {
         let ended = inner.conn.state() == State::Closed;
         if !inner.readers.is_empty()
-            && (ended || events.contains(Events::ERROR) || inner.is_readable())
+            && (ended
+                || events.contains(Events::ERROR)
+                || events.contains(Events::REPORT)
+                || inner.is_readable())
         {
             inner.readers.take(&mut self.wakers);
         }
@@ -143,6 +147,7 @@ impl<'a> Work<'a> {
             && (ended
                 || events.contains(Events::ERROR)
                 || events.contains(Events::CONNECTED)
+                || events.contains(Events::REPORT)
                 || inner.is_writable(&self.settings.tcp))
         {
             inner.writers.take(&mut self.wakers);

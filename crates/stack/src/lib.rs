@@ -54,6 +54,7 @@ mod timer_wheel;
 mod tx_token;
 mod wait;
 
+pub use endpoint::{Edges, Readiness};
 pub use error::{SocketError, StackError};
 pub use interface::InterfaceConfig;
 pub use ip::route::RouteConfig;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use plimsoll_tcp::{
-    ConnectionError, Info, Instant, Options, ReadError, SetOption, State, WriteError,
+    ConnectionError, ErrorReport, Info, Instant, Options, ReadError, SetOption, State, WriteError,
+    WriteFlags,
 };
 
-use crate::endpoint::{Endpoint, Inner, Stage};
+use crate::endpoint::{Endpoint, Inner, Readiness, Stage};
 use crate::error::SocketError;
 use crate::socket_lock::lock;
 use crate::stack::Stack;
@@ -50,6 +51,27 @@ impl TcpSocket {
         self.stack.work_on(now, &self.endpoint, |inner, cx| {
             inner.conn.write_urgent(cx, data).map_err(write_error)
         })
+    }
+
+    /// As [`write`](Self::write), with flags, and with the bytes in any number of parts that are one
+    /// write together.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_with(
+        &self,
+        now: Instant,
+        parts: &[&[u8]],
+        flags: WriteFlags,
+    ) -> Result<usize, SocketError> {
+        self.stack.work_on(now, &self.endpoint, |inner, cx| {
+            inner.conn.write_with(cx, parts, flags).map_err(write_error)
+        })
+    }
+
+    /// The oldest report of the error queue, if one waits (MSG_ERRQUEUE).
+    pub fn take_report(&self) -> Option<ErrorReport> {
+        lock(&self.endpoint.inner).conn.take_report()
     }
 
     /// Reads bytes in order and returns how many; 0 is the end of the stream (or an empty `buf`).
@@ -119,9 +141,9 @@ impl TcpSocket {
     }
 
     /// What the connection tells about itself (TCP_INFO).
-    pub fn info(&self, _now: Instant) -> Info {
+    pub fn info(&self, now: Instant) -> Info {
         let settings = self.stack.sysctl.snapshot();
-        lock(&self.endpoint.inner).conn.info(&settings.tcp)
+        lock(&self.endpoint.inner).conn.info_at(&settings.tcp, now)
     }
 
     /// The state of RFC 9293.
@@ -159,6 +181,46 @@ impl TcpSocket {
         lock(&self.endpoint.inner).conn.send_queue_len()
     }
 
+    /// Bytes handed over and never sent (SIOCOUTQNSD).
+    pub fn unsent_len(&self) -> usize {
+        lock(&self.endpoint.inner).conn.unsent_len()
+    }
+
+    /// What TCP_INQ tells with a read: bytes that are left, and one more from the peer's FIN on
+    /// until the end of the stream was read.
+    pub fn inq_hint(&self) -> usize {
+        lock(&self.endpoint.inner).conn.inq_hint()
+    }
+
+    /// Whether all that was handed over is acknowledged, the FIN too if there is one: what SO_LINGER
+    /// waits for.
+    pub fn is_drained(&self) -> bool {
+        lock(&self.endpoint.inner).conn.is_drained()
+    }
+
+    /// SO_SNDBUF as getsockopt tells it.
+    pub fn sndbuf(&self) -> usize {
+        lock(&self.endpoint.inner).conn.sndbuf()
+    }
+
+    /// SO_RCVBUF as getsockopt tells it.
+    pub fn rcvbuf(&self) -> usize {
+        let settings = self.stack.sysctl.snapshot();
+        lock(&self.endpoint.inner).conn.rcvbuf(&settings.tcp)
+    }
+
+    /// TCP_MAXSEG as getsockopt tells it.
+    pub fn mss(&self) -> u16 {
+        lock(&self.endpoint.inner).conn.mss()
+    }
+
+    /// What poll(2) would tell now, and how often that may have become more. A socket that is not
+    /// writable tells of it as soon as it is again (a waker, an edge), without a failed write.
+    pub fn readiness(&self) -> Readiness {
+        let settings = self.stack.sysctl.snapshot();
+        lock(&self.endpoint.inner).readiness(&settings.tcp)
+    }
+
     /// Whether a read would not block; if it would, `waker` fires when that may have changed.
     pub fn poll_readable(&self, waker: &Waker) -> Poll<()> {
         let mut inner = lock(&self.endpoint.inner);
@@ -176,6 +238,7 @@ impl TcpSocket {
         if inner.is_writable(&settings.tcp) {
             return Poll::Ready(());
         }
+        inner.conn.poll_writable(&settings.tcp);
         inner.writers.register(waker);
         Poll::Pending
     }

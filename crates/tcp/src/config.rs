@@ -1,5 +1,6 @@
 //! Settings: the stack's sysctls as the engine reads them, and the options of one socket.
 
+use crate::send::error_queue::TxTimestamps;
 use crate::time::Duration;
 
 /// A congestion control algorithm.
@@ -138,6 +139,10 @@ impl Default for Config {
 pub struct Options {
     /// TCP_NODELAY: Nagle off.
     pub nodelay: bool,
+    /// TCP_CORK: less than a segment waits, one retransmission timeout at most.
+    pub cork: bool,
+    /// SO_ZEROCOPY: writes may ask for a report when their buffers are free again.
+    pub zerocopy: bool,
     /// SO_KEEPALIVE.
     pub keepalive: bool,
     /// TCP_KEEPIDLE.
@@ -148,15 +153,17 @@ pub struct Options {
     pub keep_cnt: Option<u8>,
     /// TCP_USER_TIMEOUT (RFC 5482); zero or `None` is off.
     pub user_timeout: Option<Duration>,
-    /// SO_SNDBUF in bytes of data; switches send autotuning off.
+    /// SO_SNDBUF as it was set; the buffer counts twice as much (see
+    /// [`Connection::sndbuf`](crate::Connection::sndbuf)). Switches send autotuning off.
     pub sndbuf: Option<usize>,
-    /// SO_RCVBUF in bytes of data; switches receive autotuning off.
+    /// SO_RCVBUF as it was set, which is what the buffer holds of data. Switches receive autotuning
+    /// off.
     pub rcvbuf: Option<usize>,
     /// TCP_MAXSEG: upper bound for the MSS in both directions.
     pub maxseg: Option<u16>,
     /// TCP_CONGESTION.
     pub congestion: Option<CongestionAlgorithm>,
-    /// TCP_NOTSENT_LOWAT in bytes.
+    /// TCP_NOTSENT_LOWAT in bytes; 0 is the same as `None`.
     pub notsent_lowat: Option<u32>,
     /// SO_RCVLOWAT in bytes; 0 and 1 are the same.
     pub rcvlowat: u32,
@@ -173,8 +180,16 @@ pub struct Options {
 /// One option to change on an open connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetOption {
-    /// TCP_NODELAY. Setting it sends what Nagle held.
+    /// TCP_NODELAY. Setting it sends what Nagle or a cork held.
     NoDelay(bool),
+    /// TCP_CORK. Clearing it sends what it held.
+    Cork(bool),
+    /// SO_ZEROCOPY.
+    ZeroCopy(bool),
+    /// SO_TIMESTAMPING, as far as it asks for transmit timestamps.
+    TxTimestamps(TxTimestamps),
+    /// TCP_MAXSEG. It bounds the MSS that an open negotiates; an open connection keeps its own.
+    MaxSeg(u16),
     /// SO_KEEPALIVE.
     KeepAlive(bool),
     /// TCP_KEEPIDLE.
@@ -185,9 +200,9 @@ pub enum SetOption {
     KeepCnt(u8),
     /// TCP_USER_TIMEOUT.
     UserTimeout(Duration),
-    /// SO_SNDBUF, in bytes of data.
+    /// SO_SNDBUF, as setsockopt takes it: the buffer counts twice as much.
     SndBuf(usize),
-    /// SO_RCVBUF, in bytes of data.
+    /// SO_RCVBUF, as setsockopt takes it.
     RcvBuf(usize),
     /// TCP_CONGESTION.
     Congestion(CongestionAlgorithm),

@@ -30,9 +30,9 @@ use crate::mtu::{Path, PathEvent};
 use crate::output::Hold;
 use crate::recovery::Recovery;
 use crate::recv::Receiver;
-use crate::recv::window::{MAX_BUFFER, choose_shift};
+use crate::recv::window::{MAX_BUFFER, choose_shift, initial_buffer};
 use crate::segment::{Below, Segment, Serial};
-use crate::send::{Fin, Sender};
+use crate::send::{Fin, Sender, memory};
 use crate::state::State;
 use crate::time::{Duration, Instant};
 use crate::timer::{Timer, TimerTable};
@@ -159,6 +159,10 @@ pub(crate) struct Stats {
     pub(crate) data_segs_out: u64,
     pub(crate) data_segs_in: u64,
     pub(crate) total_retrans: u32,
+    /// Wire segments delivered, by ACK or SACK.
+    pub(crate) delivered: u32,
+    /// When data last arrived; when the connection opened, if none did.
+    pub(crate) last_data_recv: Instant,
     /// How often each [`Hold`] was met.
     pub(crate) holds: [u32; Hold::ALL.len()],
 }
@@ -402,6 +406,10 @@ impl Connection {
         let options = &mut self.options;
         match option {
             SetOption::NoDelay(on) => options.nodelay = on,
+            SetOption::Cork(on) => options.cork = on,
+            SetOption::ZeroCopy(on) => options.zerocopy = on,
+            SetOption::TxTimestamps(_) => {}
+            SetOption::MaxSeg(bytes) => options.maxseg = Some(bytes).filter(|&bytes| bytes > 0),
             SetOption::KeepAlive(on) => options.keepalive = on,
             SetOption::KeepIdle(time) => options.keep_idle = Some(time),
             SetOption::KeepIntvl(time) => options.keep_intvl = Some(time),
@@ -425,7 +433,10 @@ impl Connection {
         match option {
             SetOption::KeepAlive(_) | SetOption::KeepIdle(_) => self.sync_keepalive(cx),
             SetOption::UserTimeout(_) => self.timers.stop(Timer::UserTimeout),
-            SetOption::SndBuf(bytes) => self.snd.buf_limit = (*bytes).clamp(1, MAX_BUFFER),
+            SetOption::SndBuf(bytes) => self.snd.buf_limit = memory::sndbuf(*bytes),
+            SetOption::NoDelay(true) => self.push_tail(),
+            SetOption::Cork(false) if self.options.nodelay => self.push_tail(),
+            SetOption::TxTimestamps(stamps) => self.snd.set_tx_timestamps(*stamps),
             SetOption::RcvBuf(bytes) => {
                 self.rcv.buf_limit = (*bytes).clamp(256, MAX_BUFFER);
                 self.after_read();
@@ -445,9 +456,40 @@ impl Connection {
         }
     }
 
-    /// The figures of `TCP_INFO`. `config` is the stack's, as in every [`Context`].
+    /// What waits leaves, whatever Nagle's rule or a cork says.
+    fn push_tail(&mut self) {
+        self.snd.more = false;
+        self.snd.push_now = !self.snd.queue.is_empty();
+    }
+
+    /// The figures of `TCP_INFO` that do not depend on the time. `config` is the stack's, as in
+    /// every [`Context`].
     pub fn info(&self, config: &Config) -> Info {
-        crate::info::info(self, config)
+        self.info_at(config, Instant::ZERO)
+    }
+
+    /// The figures of `TCP_INFO` at `now`.
+    pub fn info_at(&self, config: &Config, now: Instant) -> Info {
+        crate::info::info(self, config, now)
+    }
+
+    /// What TCP_INQ tells with a read: bytes that are left (SIOCINQ), and one more from the peer's
+    /// FIN on until the end of the stream was read, so that a program reads on.
+    pub fn inq_hint(&self) -> usize {
+        self.readable() + usize::from(self.rcv.fin_taken())
+    }
+
+    /// SO_RCVBUF as getsockopt tells it: what Linux would show for the buffer, of which half is for
+    /// data.
+    pub fn rcvbuf(&self, config: &Config) -> usize {
+        let untouched = self.options.rcvbuf.is_none()
+            && self.rcv.buf_limit == initial_buffer(config, &self.options);
+        if untouched { config.tcp_rmem[1] } else { memory::rcvbuf(self.rcv.buf_limit) }
+    }
+
+    /// Whether SO_ERROR has something to tell.
+    pub fn has_error(&self) -> bool {
+        (self.error.is_some() && !self.error_taken) || self.soft_error.is_some()
     }
 
     /// Bytes that a read finds.

@@ -92,6 +92,7 @@ counters! {
     HoldRwnd => "plimsoll.HoldRwnd", "Sends held by the peer's window.";
     HoldSillyWindow => "plimsoll.HoldSillyWindow", "Sends held by sender silly-window avoidance.";
     HoldNagle => "plimsoll.HoldNagle", "Sends held by Nagle's rule.";
+    HoldCork => "plimsoll.HoldCork", "Sends held by TCP_CORK or MSG_MORE.";
     SuperSegs => "plimsoll.SuperSegs", "Packets of more than one wire segment handed down.";
     AcksSent => "plimsoll.AcksSent", "Pure ACKs sent.";
 }

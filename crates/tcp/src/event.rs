@@ -25,6 +25,9 @@ impl Events {
     pub const CLOSED: Events = Events(32);
     /// All data written (and the FIN, if any) has been acknowledged.
     pub const DRAINED: Events = Events(64);
+    /// A report has come to the error queue (POLLERR); see
+    /// [`Connection::take_report`](crate::Connection::take_report).
+    pub const REPORT: Events = Events(128);
 
     /// Whether all of `other` have happened.
     pub const fn contains(self, other: Events) -> bool {

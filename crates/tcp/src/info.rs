@@ -2,9 +2,10 @@
 
 use crate::config::{Config, CongestionAlgorithm};
 use crate::connection::Connection;
+use crate::recovery::Phase;
 use crate::recv::AckDecision;
 use crate::state::State;
-use crate::time::Duration;
+use crate::time::{Duration, Instant};
 use crate::timer::Timer;
 
 /// A snapshot of a connection. Names and units follow Linux's `struct tcp_info` unless said.
@@ -62,7 +63,28 @@ pub struct Info {
     pub data_segs_out: u64,
     pub data_segs_in: u64,
     pub notsent_bytes: u32,
+    /// Wire segments that the peer is known to have, by ACK or SACK.
+    pub delivered: u32,
+    /// Time in which anything written was not acknowledged.
+    pub busy_time: Duration,
+    /// Of that, the time in which the peer's window held data back.
+    pub rwnd_limited: Duration,
+    /// Of that, the time in which a larger send buffer would have had data to send.
+    pub sndbuf_limited: Duration,
+    /// Time since data last left; since the open if none did.
+    pub last_data_sent: Duration,
+    /// Time since data last arrived; since the open if none did.
+    pub last_data_recv: Duration,
+    /// Time since an ACK last arrived.
+    pub last_ack_recv: Duration,
+    /// How far the recovery of losses is, as Linux numbers it: 0 open, 1 disorder, 2 CWR,
+    /// 3 recovery, 4 loss.
+    pub ca_state: u8,
+    /// Bits TCPI_OPT_*.
+    pub options: u8,
+    /// SO_SNDBUF, as Linux counts.
     pub sndbuf: usize,
+    /// Bytes of data that the receive buffer holds.
     pub rcvbuf: usize,
     /// What holds the next send at the moment, if anything.
     pub hold: Option<crate::output::Hold>,
@@ -72,7 +94,8 @@ pub struct Info {
 }
 
 /// The figures of `conn`, whose settings are `config`.
-pub(crate) fn info(conn: &Connection, config: &Config) -> Info {
+pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
+    let times = conn.snd.limited.times(now);
     let mss = u32::from(conn.snd.mss).max(1);
     let rtt = &conn.recovery.rtt;
     Info {
@@ -116,11 +139,37 @@ pub(crate) fn info(conn: &Connection, config: &Config) -> Info {
         data_segs_out: conn.stats.data_segs_out,
         data_segs_in: conn.stats.data_segs_in,
         notsent_bytes: conn.unsent_len() as u32,
+        delivered: conn.stats.delivered,
+        busy_time: times.busy,
+        rwnd_limited: times.rwnd,
+        sndbuf_limited: times.sndbuf,
+        last_data_sent: now.since(conn.recovery.last_sent),
+        last_data_recv: now.since(conn.stats.last_data_recv),
+        last_ack_recv: now.since(conn.keepalive.last_rx),
+        ca_state: ca_state(conn),
+        options: option_bits(conn),
         sndbuf: conn.snd.buf_limit,
         rcvbuf: conn.rcv.buf_limit,
         hold: conn.last_hold,
         holds: conn.stats.holds.map(u64::from),
     }
+}
+
+/// TCP_CA_*.
+fn ca_state(conn: &Connection) -> u8 {
+    match conn.recovery.phase {
+        Phase::Open if conn.recovery.dupacks > 0 || conn.snd.rtx.sacked() > 0 => 1,
+        Phase::Open => 0,
+        Phase::Recovery => 3,
+        Phase::Loss => 4,
+    }
+}
+
+/// TCPI_OPT_*: timestamps 1, SACK 2, window scaling 4.
+fn option_bits(conn: &Connection) -> u8 {
+    u8::from(conn.ts.enabled)
+        | u8::from(conn.handshake.sack) << 1
+        | u8::from(conn.handshake.window_scaling) << 2
 }
 
 /// Panics if something does not hold that must hold between two calls.

@@ -71,6 +71,8 @@ pub use mtu::PathEvent;
 pub use output::Hold;
 pub use recv::{AckDecision, AckReason};
 pub use segment::{Below, Ecn, Segment, SendKind, Serial, Transmit};
+pub use send::WriteFlags;
+pub use send::error_queue::{ErrorReport, TxStage, TxTimestamps};
 pub use state::State;
 pub use time::{Duration, Instant};
 pub use timer::Timer;

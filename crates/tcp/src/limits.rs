@@ -22,6 +22,10 @@ pub const MAX_WINDOW_SHIFT: u8 = 14;
 /// chunk alive; see `recv/store.rs`.
 pub const COPY_BREAK: usize = 2048;
 
+/// Reports that wait in an error queue. Further ones are dropped, as on Linux, where they fill the
+/// receive buffer.
+pub const MAX_ERROR_QUEUE: usize = 1024;
+
 /// Duplicate ACKs that wait to be sent one by one. More arrive as one, which a peer survives.
 pub const MAX_DUP_ACKS: u16 = 512;
 

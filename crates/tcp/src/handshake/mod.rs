@@ -145,6 +145,8 @@ impl Connection {
         self.snd.wl1 = seg.repr.seq;
         self.snd.wl2 = seg.repr.ack;
         self.on_handshake_done(cx, sample, self.handshake.retries > 0);
+        self.expand_sndbuf(cx.config);
+        self.stats.last_data_recv = cx.now;
         self.set_state(cx, State::Established);
         self.resume_shutdown(cx);
     }

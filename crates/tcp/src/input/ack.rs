@@ -12,6 +12,7 @@ use crate::event::Events;
 use crate::recovery::Phase;
 use crate::segment::Segment;
 use crate::send::Fin;
+use crate::send::limited::Limit;
 use crate::send::retransmit_queue::Delivered;
 use crate::time::Duration;
 use crate::timer::Timer;
@@ -51,6 +52,9 @@ impl Connection {
             let too_old = self.snd.una.since(ack) > self.snd.max_wnd;
             return if too_old { AckOutcome::TooOld } else { AckOutcome::Ok };
         }
+        // MSG_MORE binds its own write only, and after an ACK there may be space for who waits.
+        self.snd.more = false;
+        self.snd.check_space = true;
         let was_closed = self.snd.wnd == 0;
         let window_changed = self.take_window(seg);
         if self.snd.rtx.is_empty() {
@@ -58,7 +62,6 @@ impl Connection {
             self.snd.una = self.snd.una.max(ack);
             return AckOutcome::Ok;
         }
-        let room = self.writable(cx.config);
         let news = self.take_delivered(cx, seg, window_changed);
         self.sample_rtt(cx, seg, &news.delivered);
         let phase = self.recovery.phase;
@@ -68,7 +71,7 @@ impl Connection {
         }
         let may_grow = phase != Phase::Recovery && self.recovery.phase != Phase::Recovery;
         self.update_congestion_window(cx, &news, may_grow);
-        self.after_ack(cx, news.delivered.acked, room);
+        self.after_ack(cx, news.delivered.acked);
         if cfg!(debug_assertions) {
             self.check_recovery_invariants();
         }
@@ -93,13 +96,6 @@ impl Connection {
         self.snd.wl2 = seg.repr.ack;
         self.snd.max_wnd = self.snd.max_wnd.max(wnd);
         changed
-    }
-
-    /// Wakes a writer when the send buffer becomes writable, so that it is not woken for every ACK.
-    fn wake_writer(&mut self, cx: &Context, room_before: usize) {
-        if room_before == 0 && self.writable(cx.config) > 0 {
-            self.events.insert(Events::WRITABLE);
-        }
     }
 
     /// Moves the marks and SND.UNA.
@@ -128,6 +124,7 @@ impl Connection {
         }
         let fin = u64::from(self.snd.fin == Fin::Acked && delivered.acked > 0);
         self.stats.bytes_acked += u64::from(delivered.acked).saturating_sub(fin);
+        self.stats.delivered = self.stats.delivered.wrapping_add(delivered.segs);
         cx.counters.add(Counter::TcpDelivered, u64::from(delivered.segs));
         let duplicate = if self.handshake.sack { sacked } else { duplicate };
         News { delivered, flight, duplicate: duplicate && delivered.acked == 0, sacked }
@@ -280,7 +277,7 @@ impl Connection {
     }
 
     /// Timers (RFC 6298, section 5) and events.
-    fn after_ack(&mut self, cx: &Context, acked: u32, room_before: usize) {
+    fn after_ack(&mut self, cx: &Context, acked: u32) {
         if acked == 0 {
             return;
         }
@@ -290,7 +287,8 @@ impl Connection {
         } else {
             self.arm_retransmit(cx);
         }
-        self.wake_writer(cx, room_before);
+        self.report_acked(cx);
+        self.snd.limited.stop(Limit::Busy, self.is_drained(), cx.now);
         let finished = !matches!(self.snd.fin, Fin::Queued | Fin::Sent { .. });
         if self.snd.rtx.is_empty() && self.unsent_len() == 0 && finished {
             self.events.insert(Events::DRAINED);

@@ -104,6 +104,7 @@ impl Connection {
         if len > 0 {
             self.rcv.measure_mss(len, seg.segs, flags.contains(TcpFlags::PSH));
             self.stats.data_segs_in += u64::from(seg.segs);
+            self.stats.last_data_recv = cx.now;
             self.stats.bytes_received += len as u64;
             if self.rcv.queue.push(&self.pool, seg.payload) {
                 cx.counters.bump(Counter::TcpRcvCoalesce);
@@ -150,6 +151,7 @@ impl Connection {
 
     fn on_out_of_order(&mut self, cx: &Context, seg: &Segment) {
         self.stats.data_segs_in += u64::from(seg.segs);
+        self.stats.last_data_recv = cx.now;
         self.rcv.acks.on_out_of_order();
         let end = seg.repr.seq + seg.payload.len() as u32;
         if seg.payload.is_empty() {

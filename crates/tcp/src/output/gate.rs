@@ -25,11 +25,14 @@ pub enum Hold {
     /// Nagle's rule: less than a segment waits while an earlier one like that is unacknowledged. An
     /// ACK, a write or TCP_NODELAY ends it.
     Nagle,
+    /// TCP_CORK or MSG_MORE: less than a segment waits for what the application will write. A
+    /// write, an ACK (MSG_MORE), an option or the Persist timer ends it.
+    Cork,
 }
 
 impl Hold {
     /// All reasons, in gate order.
-    pub const ALL: [Hold; 4] = [Hold::Cwnd, Hold::Rwnd, Hold::SillyWindow, Hold::Nagle];
+    pub const ALL: [Hold; 5] = [Hold::Cwnd, Hold::Rwnd, Hold::SillyWindow, Hold::Nagle, Hold::Cork];
 
     /// The name in figures and traces.
     pub const fn name(self) -> &'static str {
@@ -38,6 +41,7 @@ impl Hold {
             Hold::Rwnd => "rwnd",
             Hold::SillyWindow => "silly_window",
             Hold::Nagle => "nagle",
+            Hold::Cork => "cork",
         }
     }
 
@@ -47,6 +51,7 @@ impl Hold {
             Hold::Rwnd => Counter::HoldRwnd,
             Hold::SillyWindow => Counter::HoldSillyWindow,
             Hold::Nagle => Counter::HoldNagle,
+            Hold::Cork => Counter::HoldCork,
         }
     }
 }
@@ -62,7 +67,7 @@ pub(crate) fn ask(now: &Situation) -> Result<u32, Hold> {
     if silly_window_holds(now) {
         return Err(Hold::SillyWindow);
     }
-    cut_tail(now, most_bytes(now)).ok_or(Hold::Nagle)
+    cut_tail(now, most_bytes(now))
 }
 
 #[cfg(test)]
@@ -89,6 +94,7 @@ mod tests {
             contiguous: 500,
             unacked: true,
             small_unacked: true,
+            corked: true,
             ..Situation::default()
         };
         assert_eq!(ask(&all), Err(Hold::Cwnd));
@@ -98,7 +104,9 @@ mod tests {
         assert_eq!(ask(&silly), Err(Hold::SillyWindow));
         let nagle = Situation { usable: 500, ..silly };
         assert_eq!(ask(&nagle), Err(Hold::Nagle));
-        let free = Situation { small_unacked: false, ..nagle };
+        let cork = Situation { small_unacked: false, ..nagle };
+        assert_eq!(ask(&cork), Err(Hold::Cork));
+        let free = Situation { corked: false, ..cork };
         assert_eq!(ask(&free), Ok(500));
     }
 }

@@ -18,6 +18,7 @@
 //! ends the hold is an event after which the caller polls again.
 
 mod build;
+mod cork;
 mod cwnd;
 pub(crate) mod gate;
 mod nagle;
@@ -31,10 +32,10 @@ use plimsoll_wire::tcp::TcpFlags;
 
 use crate::connection::{Connection, Context};
 use crate::counters::Counter;
-use crate::event::Events;
 use crate::limits::MAX_SUPER_SEGMENT;
 use crate::segment::{SendKind, Transmit};
 use crate::send::Fin;
+use crate::send::limited::Limit;
 use crate::state::State;
 use crate::timer::Timer;
 use build::Parts;
@@ -86,6 +87,7 @@ impl Connection {
             return Some(self.build_ack(cx));
         }
         self.release_if_idle();
+        self.wake_writer(cx);
         None
     }
 
@@ -137,7 +139,8 @@ impl Connection {
         debug_assert!(len > 0 || fin, "an empty retransmission");
         end = start + len + u32::from(fin);
         let flags = if fin { TcpFlags::ACK | TcpFlags::FIN } else { TcpFlags::ACK };
-        let flags = if len > 0 && end == self.snd.max { flags | TcpFlags::PSH } else { flags };
+        let pushed = self.snd.rtx.is_pushed(end - u32::from(fin));
+        let flags = if len > mss || pushed { flags | TcpFlags::PSH } else { flags };
         let parts = Parts { seq: start, flags, payload, mss, kind: SendKind::Retransmit };
         let packet = self.build_data(cx, parts);
         let segs = u64::from(packet.segs);
@@ -154,7 +157,9 @@ impl Connection {
     fn send_new(&mut self, cx: &Context) -> Option<Transmit> {
         self.restart_after_idle(cx);
         let now = self.situation();
-        match gate::ask(&now) {
+        let asked = gate::ask(&now);
+        self.time_rwnd(cx, asked.err());
+        match asked {
             Ok(len) => {
                 self.last_hold = None;
                 Some(self.send_cut(cx, &now, len))
@@ -171,11 +176,13 @@ impl Connection {
         let snd = &self.snd;
         let mss = snd.effective_mss();
         let largest = self.path.max_super_segment.min(MAX_SUPER_SEGMENT) as u32;
-        let unsent = snd.queue.len();
+        let queued = snd.queue.len();
+        let unsent = snd.units.front().map_or(0, |unit| unit.end.since(snd.nxt)) as usize;
         let contiguous = snd.queue.contiguous((largest.max(mss) as usize).min(unsent));
         Situation {
             mss,
             unsent: unsent as u32,
+            behind: unsent < queued,
             fin: snd.fin == Fin::Queued,
             cwnd: self.cc.cwnd(),
             quota: self.cwnd_quota(),
@@ -185,6 +192,8 @@ impl Connection {
             contiguous: contiguous as u32,
             urgent: snd.urgent().is_some(),
             nodelay: self.options.nodelay,
+            corked: self.options.cork || snd.more,
+            push_now: snd.push_now,
             unacked: self.has_unacked(),
             small_unacked: snd.small_unacked(),
         }
@@ -200,12 +209,12 @@ impl Connection {
         self.last_hold = Some(hold);
         match hold {
             Hold::Cwnd => self.cc.set_cwnd_limited(true),
-            Hold::Rwnd | Hold::SillyWindow => self.arm_persist(cx),
+            Hold::Rwnd | Hold::SillyWindow | Hold::Cork => self.arm_persist(cx),
             Hold::Nagle => {}
         }
         if self.snd.rtx.is_empty() && cx.below.bytes == 0 {
             debug_assert!(
-                matches!(hold, Hold::Rwnd | Hold::SillyWindow)
+                matches!(hold, Hold::Rwnd | Hold::SillyWindow | Hold::Cork)
                     && self.timers.is_armed(Timer::Persist),
                 "{hold:?} holds an idle sender and nothing will end it"
             );
@@ -218,13 +227,16 @@ impl Connection {
         let payload = self.snd.queue.take(len as usize);
         debug_assert_eq!(payload.len(), len as usize);
         let data_end = start + len;
-        let fin = now.fin && len == now.unsent && len < now.usable;
+        let fin = now.fin && len == now.unsent && !now.behind && len < now.usable;
+        let unit = self.snd.units.on_sent(data_end);
         let mut flags = TcpFlags::ACK;
         if fin {
             flags |= TcpFlags::FIN;
             self.snd.fin = Fin::Sent { seq: data_end };
         }
-        if len > 0 && self.wants_push(data_end) {
+        let asked = unit.is_some_and(|unit| unit.push);
+        let push = len > 0 && (asked || len > now.mss || self.must_push(data_end));
+        if push {
             flags |= TcpFlags::PSH;
             self.snd.pushed = data_end;
         }
@@ -239,23 +251,34 @@ impl Connection {
         self.end_persist();
         if let Some(serial) = packet.serial {
             self.on_data_sent(cx, start, end, serial, &packet.payload);
+            self.snd.rtx.mark_last(unit.is_some_and(|unit| unit.eor), push);
         }
+        self.report_sent(cx);
+        self.time_sndbuf(cx);
         cx.counters.add(Counter::TcpOrigDataSent, u64::from(packet.segs));
         self.stats.bytes_sent += u64::from(len);
-        self.wake_low_water_writer(cx);
         packet
     }
 
-    /// PSH goes on the last byte of a write call, and on a long stream every half window.
-    fn wants_push(&self, end: plimsoll_wire::SeqNum) -> bool {
-        end == self.snd.push || end.since(self.snd.pushed) > self.snd.max_wnd / 2
+    /// PSH goes on the last byte of a write and on every super-segment, so that a receiver does not
+    /// wait to coalesce more (Linux); and on a long stream of single segments every half window.
+    fn must_push(&self, end: plimsoll_wire::SeqNum) -> bool {
+        end.since(self.snd.pushed) > self.snd.max_wnd / 2
     }
 
-    /// With TCP_NOTSENT_LOWAT in force, sending is what lets a writer go on.
-    fn wake_low_water_writer(&mut self, cx: &Context) {
-        let lowat = self.options.notsent_lowat.unwrap_or(cx.config.tcp_notsent_lowat);
-        if lowat != u32::MAX && self.writable(cx.config) > 0 {
-            self.events.insert(Events::WRITABLE);
+    /// Notes whether the peer's window is what holds new data.
+    fn time_rwnd(&mut self, cx: &Context, hold: Option<Hold>) {
+        if matches!(hold, Some(Hold::Rwnd | Hold::SillyWindow)) {
+            self.snd.limited.start(Limit::Rwnd, cx.now);
+        } else {
+            self.snd.limited.stop(Limit::Rwnd, false, cx.now);
+        }
+    }
+
+    /// New data has left: a writer that waits for space could have sent more.
+    fn time_sndbuf(&mut self, cx: &Context) {
+        if self.snd.nospace && self.snd.queue.is_empty() && self.pipe() < self.cc.cwnd() {
+            self.snd.limited.start(Limit::Sndbuf, cx.now);
         }
     }
 
@@ -263,6 +286,7 @@ impl Connection {
     fn release_if_idle(&mut self) {
         if self.snd.queue.is_empty() && self.snd.rtx.is_empty() {
             self.snd.queue.release();
+            self.snd.units.release();
         }
     }
 }

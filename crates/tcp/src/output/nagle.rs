@@ -13,7 +13,11 @@ pub(crate) enum NagleRule {
 /// What Nagle's rule looks at: a tail of less than one segment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tail {
-    /// TCP_NODELAY, urgent data or a FIN behind it: it never waits.
+    /// TCP_NODELAY.
+    pub(crate) nodelay: bool,
+    /// TCP_CORK, or MSG_MORE on the last write.
+    pub(crate) corked: bool,
+    /// Urgent data, a FIN or more data behind it, or an explicit push: it never waits.
     pub(crate) bypass: bool,
     /// Anything is unacknowledged.
     pub(crate) unacked: bool,
@@ -27,7 +31,7 @@ pub(crate) fn nagle_holds(rule: NagleRule, tail: &Tail) -> bool {
         NagleRule::Rfc896 => tail.unacked,
         NagleRule::Minshall => tail.unacked && tail.small_unacked,
     };
-    waits && !tail.bypass
+    waits && !tail.bypass && !tail.nodelay
 }
 
 #[cfg(test)]
@@ -36,18 +40,20 @@ mod tests {
 
     #[test]
     fn both_rules() {
-        // Bypass, anything unacknowledged, something small unacknowledged; RFC 896, Minshall.
+        // NODELAY, anything unacknowledged, something small unacknowledged; RFC 896, Minshall.
         let cases = [
             (false, false, false, false, false, "idle"),
             (false, true, false, true, false, "full segments in flight"),
             (false, true, true, true, true, "a small segment in flight"),
-            (true, true, true, false, false, "NODELAY, urgent or FIN"),
+            (true, true, true, false, false, "NODELAY"),
             (true, false, false, false, false, "NODELAY and idle"),
         ];
-        for (bypass, unacked, small_unacked, rfc896, minshall, name) in cases {
-            let tail = Tail { bypass, unacked, small_unacked };
+        for (nodelay, unacked, small_unacked, rfc896, minshall, name) in cases {
+            let tail = Tail { nodelay, unacked, small_unacked, ..Tail::default() };
             assert_eq!(nagle_holds(NagleRule::Rfc896, &tail), rfc896, "{name}");
             assert_eq!(nagle_holds(NagleRule::Minshall, &tail), minshall, "{name}");
+            let pushed = Tail { bypass: true, ..tail };
+            assert!(!nagle_holds(NagleRule::Rfc896, &pushed), "pushed: {name}");
         }
     }
 }

@@ -7,8 +7,10 @@ use super::nagle::Tail;
 pub(crate) struct Situation {
     /// A full segment towards this peer.
     pub(crate) mss: u32,
-    /// What waits.
+    /// What waits, up to the end of its first unit: a packet never goes beyond.
     pub(crate) unsent: u32,
+    /// More waits behind that.
+    pub(crate) behind: bool,
     /// Our FIN follows what waits.
     pub(crate) fin: bool,
     /// The congestion window, and what of it is free.
@@ -26,6 +28,10 @@ pub(crate) struct Situation {
     pub(crate) urgent: bool,
     /// TCP_NODELAY.
     pub(crate) nodelay: bool,
+    /// TCP_CORK, or MSG_MORE on the last write.
+    pub(crate) corked: bool,
+    /// Neither Nagle's rule nor a cork holds this time.
+    pub(crate) push_now: bool,
     /// Anything is unacknowledged.
     pub(crate) unacked: bool,
     /// An earlier packet that was not a multiple of the MSS is unacknowledged.
@@ -36,7 +42,10 @@ impl Situation {
     /// What Nagle's rule asks of the fractional tail.
     pub(crate) fn tail(&self) -> Tail {
         Tail {
-            bypass: self.nodelay || self.urgent || self.fin,
+            nodelay: self.nodelay,
+            corked: self.corked,
+            // What lies in the middle of the queue has no chance of growing.
+            bypass: self.push_now || self.urgent || self.fin || self.behind,
             unacked: self.unacked,
             small_unacked: self.small_unacked,
         }

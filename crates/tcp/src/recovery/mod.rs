@@ -179,6 +179,8 @@ impl Connection {
             sacked: false,
             lost: false,
             resent: false,
+            eor: false,
+            push: false,
         };
         self.snd.rtx.on_sent(range, data);
         self.recovery.last_sent = cx.now;

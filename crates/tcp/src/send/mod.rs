@@ -3,9 +3,10 @@
 //! # Theory of operation
 //!
 //! A written byte is copied once, into a chunk of the pool, and waits in the [`write_queue`]. It is
-//! cut into packets only when it leaves ([`segmentation`]); from then on it lies in the
-//! [`retransmit_queue`] until it is acknowledged. Both queues together are bounded by the send
-//! buffer, which grows with the congestion window unless SO_SNDBUF was set.
+//! cut into packets only when it leaves ([`segmentation`]), at [`units`] at the latest; from then
+//! on it lies in the [`retransmit_queue`] until it is acknowledged. Both queues together are
+//! bounded by the send buffer ([`memory`]), which grows with the congestion window unless SO_SNDBUF
+//! was set.
 //!
 //! [`window`] answers what the peer's window lets go, [`zero_window_probe`] asks a peer again that
 //! closed it.
@@ -13,29 +14,30 @@
 //! `snd.nxt` is always `snd.max`: what is sent again comes out of the retransmit queue by its own
 //! numbers and never moves `snd.nxt` back.
 
+pub(crate) mod error_queue;
+pub(crate) mod limited;
+pub(crate) mod memory;
 pub(crate) mod retransmit_queue;
 pub(crate) mod segmentation;
+pub(crate) mod units;
 pub(crate) mod window;
+mod write;
 pub(crate) mod write_queue;
 mod zero_window_probe;
+
+use alloc::boxed::Box;
 
 use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options};
-use crate::connection::{Connection, Context};
-use crate::event::WriteError;
 use crate::recv::window::MAX_BUFFER;
-use crate::state::State;
+use error_queue::ErrorQueue;
+use limited::Limited;
 use retransmit_queue::RetransmitQueue;
+use units::Units;
+pub use write::WriteFlags;
 use write_queue::WriteQueue;
 use zero_window_probe::Probing;
-
-/// What Linux charges a segment beside its payload when it sizes the send buffer: the largest
-/// headers, and what holds them.
-const SEGMENT_OVERHEAD: usize = 640;
-
-/// The same for the record of a segment.
-const RECORD_OVERHEAD: usize = 256;
 
 /// How far our FIN is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,16 +82,28 @@ pub(crate) struct Sender {
     pub(crate) sml: SeqNum,
     /// SND.UP: one behind the last urgent byte, while it is not acknowledged.
     pub(crate) up: Option<SeqNum>,
-    /// The end of the last write call: a packet that ends there carries PSH.
-    pub(crate) push: SeqNum,
     /// The end of the last packet that carried PSH.
     pub(crate) pushed: SeqNum,
     /// Accepted, never sent.
     pub(crate) queue: WriteQueue,
+    /// Where packets of it end at the latest.
+    pub(crate) units: Units,
     /// Sent, not acknowledged.
     pub(crate) rtx: RetransmitQueue,
-    /// Bytes that both queues may hold.
+    /// The send buffer, as [`memory`] counts.
     pub(crate) buf_limit: usize,
+    /// The last write has more to come (MSG_MORE): its tail waits, until an ACK arrives.
+    pub(crate) more: bool,
+    /// The tail of what is written now leaves whatever Nagle's rule or a cork says.
+    pub(crate) push_now: bool,
+    /// A writer met a full buffer and waits for space (Linux: `SOCK_NOSPACE`).
+    pub(crate) nospace: bool,
+    /// An ACK arrived: once output is done, see whether there is space for who waits.
+    pub(crate) check_space: bool,
+    /// How long it was busy, and what it waited for.
+    pub(crate) limited: Limited,
+    /// The error queue, if the socket uses it.
+    pub(crate) errors: Option<Box<ErrorQueue>>,
     /// How far our FIN is.
     pub(crate) fin: Fin,
     /// What is known while the peer's window holds everything back.
@@ -111,11 +125,20 @@ impl Sender {
             mss,
             sml: iss,
             up: None,
-            push: iss,
-            pushed: iss,
+            pushed: iss + 1,
             queue: WriteQueue::new(),
+            units: Units::new(),
             rtx: RetransmitQueue::new(),
-            buf_limit: options.sndbuf.unwrap_or(config.tcp_wmem[1]).clamp(1, MAX_BUFFER),
+            buf_limit: match options.sndbuf {
+                Some(asked) => memory::sndbuf(asked),
+                None => config.tcp_wmem[1].clamp(1, MAX_BUFFER),
+            },
+            more: false,
+            push_now: false,
+            nospace: false,
+            check_space: false,
+            limited: Limited::default(),
+            errors: None,
             fin: Fin::None,
             probing: Probing::default(),
         }
@@ -123,13 +146,20 @@ impl Sender {
 
     /// Bytes of heap that the queues hold, without the chunks themselves.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.queue.heap_bytes() + self.rtx.heap_bytes()
+        let errors = self.errors.as_ref().map_or(0, |_| size_of::<ErrorQueue>());
+        self.queue.heap_bytes() + self.units.heap_bytes() + self.rtx.heap_bytes() + errors
     }
 
     /// Gives the memory back: the connection is CLOSED.
     pub(crate) fn clear(&mut self) {
         self.queue = WriteQueue::new();
+        self.units = Units::new();
         self.rtx = RetransmitQueue::new();
+    }
+
+    /// One behind the last byte that was written.
+    pub(crate) fn write_end(&self) -> SeqNum {
+        self.nxt + self.queue.len() as u32
     }
 
     /// Whether anything waits that was never sent, a FIN counted.
@@ -158,121 +188,11 @@ impl Sender {
     pub(crate) fn check_invariants(&self) {
         self.queue.check_invariants();
         assert_eq!(self.nxt, self.max, "nothing moves snd.nxt back");
-        assert!(!self.queue.is_empty() || self.push <= self.nxt, "a push mark without data");
+        self.units.check_invariants(self.nxt, self.write_end());
         assert!(self.una <= self.sml && self.sml <= self.nxt, "Minshall's mark is outdated");
         assert!(self.up.is_none_or(|up| self.una < up), "the urgent mark is outdated");
         let sent = matches!(self.fin, Fin::Sent { .. } | Fin::Acked);
         assert!(!sent || self.queue.is_empty(), "data waits behind a FIN that was sent");
-    }
-}
-
-impl Connection {
-    /// Takes bytes from the application: copies them and queues them. Returns how many; fewer than
-    /// asked for if the send buffer is short.
-    ///
-    /// # Errors
-    /// [`WriteError::WouldBlock`] if there is no space (or no connection yet),
-    /// [`WriteError::Closed`] after a shutdown, [`WriteError::Failed`] once if the connection has
-    /// failed.
-    pub fn write(&mut self, cx: &Context, data: &[u8]) -> Result<usize, WriteError> {
-        self.debug_invariants();
-        let taken = self.append(cx, data);
-        self.debug_invariants();
-        taken
-    }
-
-    /// As [`write`](Self::write); the last byte taken is marked urgent (MSG_OOB). The urgent
-    /// pointer names the byte behind it, as RFC 6093 recommends and all stacks do.
-    ///
-    /// # Errors
-    /// As [`write`](Self::write).
-    pub fn write_urgent(&mut self, cx: &Context, data: &[u8]) -> Result<usize, WriteError> {
-        self.debug_invariants();
-        let taken = self.append(cx, data);
-        if taken.is_ok_and(|count| count > 0) {
-            self.snd.up = Some(self.snd.push);
-        }
-        self.debug_invariants();
-        taken
-    }
-
-    fn append(&mut self, cx: &Context, data: &[u8]) -> Result<usize, WriteError> {
-        self.may_write()?;
-        if data.is_empty() {
-            return Ok(0);
-        }
-        self.snd.buf_limit = self.send_limit(cx.config);
-        let count = data.len().min(self.send_room(cx.config));
-        if count == 0 {
-            return Err(WriteError::WouldBlock);
-        }
-        let unacked = self.snd.rtx.bytes();
-        self.snd.queue.append(&self.pool, &data[..count], unacked);
-        self.snd.push = self.snd.nxt + self.snd.queue.len() as u32;
-        Ok(count)
-    }
-
-    /// Whether the state lets the application write.
-    fn may_write(&mut self) -> Result<(), WriteError> {
-        if let Some(error) = self.error
-            && !self.error_taken
-        {
-            // As on Linux, the error is reported once and then it is a broken pipe.
-            self.error_taken = true;
-            return Err(WriteError::Failed(error));
-        }
-        if self.snd.fin != Fin::None {
-            return Err(WriteError::Closed);
-        }
-        match self.state {
-            State::SynSent | State::SynReceived => Err(WriteError::WouldBlock),
-            State::Established | State::CloseWait => Ok(()),
-            _ => Err(WriteError::Closed),
-        }
-    }
-
-    /// What the send buffer may hold now: SO_SNDBUF, or what fits the congestion window twice over
-    /// by Linux's accounting, between the default and the maximum of `tcp_wmem`.
-    fn send_limit(&self, config: &Config) -> usize {
-        if let Some(limit) = self.options.sndbuf {
-            return limit.clamp(1, MAX_BUFFER);
-        }
-        let mss = usize::from(self.snd.mss).max(1);
-        let per_segment = (mss + SEGMENT_OVERHEAD).next_power_of_two() + RECORD_OVERHEAD;
-        let segs = (self.cc.cwnd() as usize / mss)
-            .max(config.initcwnd as usize)
-            .max(usize::from(config.tcp_reordering) + 1);
-        let wanted = segs.saturating_mul(2 * per_segment).min(config.tcp_wmem[2]);
-        self.snd.buf_limit.max(wanted).min(MAX_BUFFER)
-    }
-
-    fn notsent_lowat(&self, config: &Config) -> usize {
-        self.options.notsent_lowat.unwrap_or(config.tcp_notsent_lowat) as usize
-    }
-
-    /// Bytes that a write takes now. With TCP_NOTSENT_LOWAT a segment may go above the mark, so
-    /// that a low mark does not make small segments.
-    fn send_room(&self, config: &Config) -> usize {
-        let free = self.send_limit(config).saturating_sub(self.send_queue_len());
-        let unsent = self.snd.queue.len();
-        let lowat = self.notsent_lowat(config);
-        if unsent >= lowat {
-            return 0;
-        }
-        free.min((lowat - unsent).max(usize::from(self.snd.mss)))
-    }
-
-    /// Free send space as a waiting writer sees it: zero until a third of the buffer is free and
-    /// less than half of TCP_NOTSENT_LOWAT is unsent, so that it is not woken for every ACK.
-    pub fn writable(&self, config: &Config) -> usize {
-        if self.snd.fin != Fin::None || !matches!(self.state, State::Established | State::CloseWait)
-        {
-            return 0;
-        }
-        let limit = self.send_limit(config);
-        let free = limit.saturating_sub(self.send_queue_len());
-        let low = self.snd.queue.len().saturating_mul(2) < self.notsent_lowat(config);
-        if low && free * 3 >= limit { self.send_room(config) } else { 0 }
     }
 }
 

@@ -49,6 +49,10 @@ pub(crate) struct SentRange {
     pub(crate) lost: bool,
     /// It was sent again since it was last taken for lost; that copy is in flight.
     pub(crate) resent: bool,
+    /// What follows it is never sent in the same packet (MSG_EOR).
+    pub(crate) eor: bool,
+    /// Its last segment carried PSH.
+    pub(crate) push: bool,
 }
 
 const _: () = assert!(size_of::<SentRange>() <= 56);
@@ -242,6 +246,18 @@ impl RetransmitQueue {
         self.ranges.push_back(range);
     }
 
+    /// What has just left ended with these marks.
+    pub(crate) fn mark_last(&mut self, eor: bool, push: bool) {
+        if let Some(last) = self.ranges.back_mut() {
+            (last.eor, last.push) = (eor, push);
+        }
+    }
+
+    /// Whether a segment that ends at `end` carries PSH when it is sent again.
+    pub(crate) fn is_pushed(&self, end: SeqNum) -> bool {
+        self.ranges.get(self.index_of(end - 1)).is_some_and(|range| range.push && range.end == end)
+    }
+
     /// Takes off everything below `ack`.
     pub(crate) fn on_cumulative_ack(&mut self, ack: SeqNum) -> Delivered {
         let mut delivered = Delivered::default();
@@ -381,6 +397,7 @@ impl RetransmitQueue {
         }
         let tail = SentRange { start: seq, ..*range };
         range.end = seq;
+        (range.eor, range.push) = (false, false);
         self.ranges.insert(index + 1, tail);
     }
 

@@ -6,8 +6,8 @@
 
 use crate::output::situation::Situation;
 
-/// The most that the next packet may hold. Unless it holds everything that waits, it is a whole
-/// number of segments; only a window smaller than one segment makes an exception.
+/// The most that the next packet may hold. Unless it holds the rest of a unit, it is a whole number
+/// of segments; only a window smaller than one segment makes an exception.
 pub(crate) fn most_bytes(now: &Situation) -> u32 {
     let mss = now.mss;
     // Two packets at least share the window, so that ACKs keep coming (Linux: `tcp_cwnd_test`).

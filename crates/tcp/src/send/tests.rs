@@ -11,9 +11,11 @@ fn write(t: &mut Trace, len: usize) -> Result<usize, WriteError> {
 
 #[test]
 fn writes_are_partial_and_then_block() {
-    let mut t = Trace::established(Setup::default());
+    let mut t = Trace::established(Setup::default().win(2000));
     t.call(|conn, cx| conn.set_option(cx, SetOption::SndBuf(5000)));
+    assert_eq!(t.conn.sndbuf(), 10_000);
     assert_eq!(write(&mut t, 3000), Ok(3000));
+    // A unit is a segment, since two fit the window; four and what they cost fill the buffer.
     assert_eq!(write(&mut t, 3000), Ok(2000));
     assert_eq!(write(&mut t, 3000), Err(WriteError::WouldBlock));
     assert_eq!(write(&mut t, 0), Ok(0));
@@ -22,16 +24,23 @@ fn writes_are_partial_and_then_block() {
 
 #[test]
 fn a_writer_waits_for_a_third_of_the_buffer() {
-    let mut t = Trace::established(Setup::default());
-    t.call(|conn, cx| conn.set_option(cx, SetOption::SndBuf(6000)));
-    t.write(6000);
-    assert_eq!(t.drain().len(), 6);
+    let mut t = Trace::established(Setup::default().win(2000));
+    t.call(|conn, cx| conn.set_option(cx, SetOption::SndBuf(5000)));
+    assert_eq!(write(&mut t, 6000), Ok(5000));
     let config = t.config.clone();
-    for (ack, room, woken) in [(1001, 0, false), (2001, 2000, true), (3001, 3000, false)] {
+    // Unacknowledged units, and what they leave of the buffer.
+    for (ack, room, woken) in [(2001, 0, false), (3001, 10_000 - 2 * 2280, true)] {
+        let _ = t.drain_any();
         t.recv(&std::format!(". 1:1 ack {ack}"));
+        let _ = t.drain_any();
         assert_eq!(t.conn.writable(&config), room, "{ack}");
         assert_eq!(t.conn.poll_event().contains(Events::WRITABLE), woken, "{ack}");
     }
+    // Who has not met a full buffer since is not told of more space.
+    t.recv(". 1:1 ack 4001");
+    let _ = t.drain_any();
+    assert!(t.conn.writable(&config) > 0);
+    assert!(!t.conn.poll_event().contains(Events::WRITABLE));
 }
 
 #[test]
@@ -49,22 +58,23 @@ fn a_buffer_without_bound_is_bounded_by_what_numbers_can_tell() {
 
 #[test]
 fn the_low_water_mark_for_unsent_bytes() {
-    let mut t = Trace::established(Setup::default());
+    let mut t = Trace::established(Setup::default().win(2000));
     t.call(|conn, cx| conn.set_option(cx, SetOption::NotsentLowat(4000)));
-    t.write(10_000 - 6000);
-    assert_eq!(t.drain().len(), 4);
-    t.write(4000);
-    assert_eq!(t.drain().len(), 4);
-    // Two segments more fit the congestion window.
-    t.write(4000);
-    assert_eq!(t.drain().len(), 2);
-    assert_eq!(write(&mut t, 9000), Ok(2000));
+    // Two segments leave at once; a unit begins while less than the mark is unsent.
+    assert_eq!(write(&mut t, 9000), Ok(6000));
+    assert_eq!(t.drain_any().len(), 2);
     assert_eq!(write(&mut t, 1), Err(WriteError::WouldBlock));
-    let _ = t.conn.poll_event();
-    // What leaves after the ACK makes room.
-    t.recv(". 1:1 ack 4001");
-    assert!(!t.drain_any().is_empty());
-    assert!(t.conn.poll_event().contains(Events::WRITABLE));
+    for (ack, woken) in [(1001, false), (2001, false), (3001, true)] {
+        t.recv(&std::format!(". 1:1 ack {ack}"));
+        let _ = t.drain_any();
+        assert_eq!(t.conn.poll_event().contains(Events::WRITABLE), woken, "{ack}");
+    }
+    assert_eq!(t.conn.unsent_len(), 1000);
+    // Zero is the stack's setting.
+    t.call(|conn, cx| conn.set_option(cx, SetOption::NotsentLowat(0)));
+    assert_eq!(write(&mut t, 9000), Ok(9000));
+    t.config.tcp_notsent_lowat = 4000;
+    assert_eq!(write(&mut t, 9000), Err(WriteError::WouldBlock));
 }
 
 impl Trace {
@@ -80,15 +90,20 @@ impl Trace {
 
 #[test]
 fn the_buffer_follows_the_congestion_window() {
-    let mut t = Trace::established(Setup::default());
-    // Ten segments of 1000 bytes, which Linux counts as 2304 each, twice.
-    assert_eq!(write(&mut t, 1 << 20), Ok(2 * 10 * 2304));
-    assert_eq!(t.conn.info(&t.config).sndbuf, 46_080);
+    let mut t = Trace::established(Setup::tso());
+    assert_eq!(t.conn.info(&t.config).sndbuf, 46_080, "ten segments of 2304, twice");
+    // Two packets leave; a unit is half of the window.
+    assert_eq!(write(&mut t, 1 << 20), Ok(10_000 + 30_000 + 30_000));
     let _ = t.drain_any();
     t.recv(". 1:1 ack 10001");
     let _ = t.drain_any();
-    assert!(write(&mut t, 1 << 20).is_ok());
-    assert!(t.conn.info(&t.config).sndbuf > 80_000);
+    assert_eq!(t.conn.info(&t.config).sndbuf, 46_080, "cwnd is what limits");
+    t.recv(". 1:1 ack 30001");
+    let _ = t.drain_any();
+    t.recv(". 1:1 ack 70001");
+    assert_eq!(t.drain_any().len(), 0);
+    assert!(t.conn.poll_event().contains(Events::WRITABLE));
+    assert!(t.conn.info(&t.config).sndbuf > 92_160);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! Data waits, nothing is in flight, and the peer's window lets nothing go: no ACK is to come, and
 //! the window update that would end this may be lost. So the Persist timer is armed whenever
 //! [`Hold::Rwnd`](crate::Hold) or [`Hold::SillyWindow`](crate::Hold) holds an idle sender. It backs
-//! off like the retransmission timer. When it fires, a closed window is probed by a segment without
+//! off like the retransmission timer. (It also ends what [`Hold::Cork`](crate::Hold) holds.) When it fires, a closed window is probed by a segment without
 //! data before the window, which the peer must answer; a window that is open but silly is used.
 //!
 //! A peer that answers may keep its window closed for ever. One that does not answer is given up
@@ -14,6 +14,7 @@
 //! backoff has met its bound, answered or not, so that nobody can make us keep it.
 
 use crate::connection::{Connection, Context};
+use crate::output::Hold;
 use crate::time::Instant;
 use crate::timer::Timer;
 
@@ -61,6 +62,10 @@ impl Connection {
         if !self.snd.rtx.is_empty() || !self.snd.has_unsent() {
             return;
         }
+        if self.last_hold == Some(Hold::Cork) {
+            self.end_cork();
+            return;
+        }
         let probing = &mut self.snd.probing;
         if probing.unanswered > 0 && self.keepalive.last_rx >= probing.last {
             probing.unanswered = 0;
@@ -81,6 +86,15 @@ impl Connection {
         }
         self.recovery.back_off();
         self.timers.arm(Timer::Persist, cx.now + self.recovery.rto(cx.config));
+    }
+
+    /// A cork has held for long enough: what it held leaves, with PSH.
+    fn end_cork(&mut self) {
+        self.snd.more = false;
+        self.snd.push_now = true;
+        if let Some(last) = self.snd.units.back_mut() {
+            last.push = true;
+        }
     }
 
     /// Window probes in a row that nothing came back for.

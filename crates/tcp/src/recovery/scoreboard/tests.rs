@@ -125,6 +125,8 @@ impl Pair {
             sacked: false,
             lost: false,
             resent: false,
+            eor: false,
+            push: false,
         };
         self.queue.on_sent(range, &data);
         let end = self.nxt + len;

@@ -17,6 +17,8 @@ fn range(start: u32, end: u32, ms: u64) -> SentRange {
         sacked: false,
         lost: false,
         resent: false,
+        eor: false,
+        push: false,
     }
 }
 

@@ -1,0 +1,28 @@
+//! `Hold::Cork`: the application said that more is to come.
+
+use super::nagle::Tail;
+
+/// Whether the tail waits for what the application will write. Stronger than TCP_NODELAY.
+pub(crate) fn cork_holds(tail: &Tail) -> bool {
+    tail.corked && !tail.bypass
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cork_holds_until_pushed() {
+        // Corked, NODELAY, pushed, held.
+        let cases = [
+            (false, false, false, false, "no cork"),
+            (true, false, false, true, "a cork"),
+            (true, true, false, true, "a cork and NODELAY"),
+            (true, false, true, false, "urgent, FIN or pushed"),
+        ];
+        for (corked, nodelay, bypass, held, name) in cases {
+            let tail = Tail { corked, nodelay, bypass, ..Tail::default() };
+            assert_eq!(cork_holds(&tail), held, "{name}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! How much a send buffer holds, by Linux's accounting.
+//!
+//! Linux counts what its buffers take, not what they carry: a stretch of the stream that is queued
+//! or in flight as one packet costs its bytes and [`UNIT_OVERHEAD`]. Programs see this in how much
+//! a write takes and in when a socket becomes writable, so the same is counted here, from two
+//! figures that are there anyway: the bytes, and how many units they are in. Nothing of it says
+//! how much memory this stack uses.
+//!
+//! All functions are pure.
+
+use crate::recv::window::MAX_BUFFER;
+
+/// What one unit costs beside its bytes: the record of a packet, and the memory of its headers
+/// and page list.
+pub(crate) const UNIT_OVERHEAD: usize = 1280;
+
+/// The least that SO_SNDBUF can be: two small units.
+pub(crate) const LEAST_SNDBUF: usize = 2 * (2048 + 256);
+
+/// The least that SO_RCVBUF can be.
+pub(crate) const LEAST_RCVBUF: usize = 2048 + 256;
+
+/// What a full segment counts beside its payload when the buffer is sized after the congestion
+/// window: headers and the page list (rounded up to a power of two together with the payload), and
+/// the record.
+const HEADER_ROOM: usize = 640;
+const RECORD: usize = 256;
+
+/// What setsockopt(SO_SNDBUF) with `asked` makes of the buffer: twice as much.
+pub(crate) fn sndbuf(asked: usize) -> usize {
+    asked.saturating_mul(2).clamp(LEAST_SNDBUF, MAX_BUFFER)
+}
+
+/// What setsockopt(SO_RCVBUF) with `asked` makes of the buffer: twice as much, of which half is
+/// for data.
+pub(crate) fn rcvbuf(asked: usize) -> usize {
+    asked.saturating_mul(2).clamp(LEAST_RCVBUF, 2 * MAX_BUFFER)
+}
+
+/// What `bytes` in `units` count.
+pub(crate) fn queued(bytes: usize, units: usize) -> usize {
+    bytes + units * UNIT_OVERHEAD
+}
+
+/// The buffer that goes with a congestion window of `segs` segments: two windows of full ones.
+pub(crate) fn expanded(mss: usize, segs: usize) -> usize {
+    let per_segment = (mss + HEADER_ROOM).next_power_of_two() + RECORD;
+    segs.saturating_mul(2 * per_segment)
+}
+
+/// Whether a new unit may begin.
+pub(crate) fn may_grow(queued: usize, sndbuf: usize) -> bool {
+    queued < sndbuf
+}
+
+/// Whether a waiting writer is woken: a third of the buffer is free.
+pub(crate) fn is_writable(queued: usize, sndbuf: usize) -> bool {
+    sndbuf.saturating_sub(queued) >= queued / 2
+}
+
+/// How long a unit grows before the next one begins: whole segments, as many as a packet holds, but
+/// at most half of the largest window the peer ever offered, so that two of them fit.
+pub(crate) fn unit_goal(mss: u32, max_wnd: u32, largest: u32) -> u32 {
+    let bound = if max_wnd == 0 { largest } else { largest.min(max_wnd / 2) };
+    (bound - bound % mss).max(mss)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn socket_options_double() {
+        for (asked, shown) in [(0, 4608), (1000, 4608), (2304, 4608), (10_000, 20_000)] {
+            assert_eq!(sndbuf(asked), shown, "{asked}");
+        }
+        for (asked, shown) in [(0, 2304), (1000, 2304), (1152, 2304), (10_000, 20_000)] {
+            assert_eq!(rcvbuf(asked), shown, "{asked}");
+        }
+    }
+
+    #[test]
+    fn the_buffer_of_a_window() {
+        assert_eq!(expanded(1000, 10), 46_080);
+        assert_eq!(expanded(1460, 10), 87_040);
+        assert_eq!(expanded(1000, 20), 92_160);
+    }
+
+    #[test]
+    fn a_third_must_be_free() {
+        assert!(is_writable(28_000, 42_000));
+        assert!(!is_writable(28_002, 42_000));
+        assert!(is_writable(0, 1));
+        assert!(!is_writable(50_000, 42_000));
+    }
+
+    #[test]
+    fn units() {
+        // MSS, the largest window, how long a unit grows.
+        let cases = [
+            (1000, 32_896, 16_000, "half of the window"),
+            (988, 2000, 988, "one segment"),
+            (1000, 50_000, 25_000, "half of the window, whole"),
+            (1000, 1 << 20, 65_000, "what a packet holds"),
+            (1000, 0, 65_000, "no window yet"),
+            (300, 400, 300, "a tiny window"),
+        ];
+        for (mss, window, goal, name) in cases {
+            assert_eq!(unit_goal(mss, window, 65_415), goal, "{name}");
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! The application's writes: what is taken, and when there is space again.
+//!
+//! A write is taken as on Linux, where it is cut into units as it is copied and every unit that is
+//! full is sent at once if it may: the space is looked at only when a unit begins, and what has
+//! left by then no longer fills the unit. Here all of a call is taken first and sent afterwards, so
+//! that [`Connection::cut_sendable`] marks what will leave at once.
+
+use super::limited::Limit;
+use super::{Fin, memory};
+use crate::config::Config;
+use crate::connection::{Connection, Context};
+use crate::event::{Events, WriteError};
+use crate::limits::MAX_SUPER_SEGMENT;
+use crate::recv::window::MAX_BUFFER;
+use crate::state::State;
+
+/// Parts of a zero-copy write that one unit takes (Linux: `MAX_SKB_FRAGS`).
+const MAX_PARTS: usize = 17;
+
+/// What a write asks for beside its bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteFlags {
+    /// MSG_MORE: a tail of less than a segment waits for what follows, but not for long.
+    pub more: bool,
+    /// MSG_EOR: nothing follows the last byte in the same packet.
+    pub eor: bool,
+    /// MSG_OOB: the last byte is urgent.
+    pub urgent: bool,
+    /// MSG_ZEROCOPY: report to the error queue when the buffers are free again. Without effect
+    /// unless [`Options::zerocopy`](crate::Options::zerocopy) is set. The bytes are copied.
+    pub zerocopy: bool,
+}
+
+impl Connection {
+    /// Takes bytes from the application: copies them and queues them. Returns how many; fewer than
+    /// asked for if the send buffer is short.
+    ///
+    /// # Errors
+    /// [`WriteError::WouldBlock`] if there is no space (or no connection yet),
+    /// [`WriteError::Closed`] after a shutdown, [`WriteError::Failed`] once if the connection has
+    /// failed.
+    pub fn write(&mut self, cx: &Context, data: &[u8]) -> Result<usize, WriteError> {
+        self.write_with(cx, &[data], WriteFlags::default())
+    }
+
+    /// As [`write`](Self::write); the last byte taken is marked urgent (MSG_OOB). The urgent
+    /// pointer names the byte behind it, as RFC 6093 recommends and all stacks do.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_urgent(&mut self, cx: &Context, data: &[u8]) -> Result<usize, WriteError> {
+        self.write_with(cx, &[data], WriteFlags { urgent: true, ..WriteFlags::default() })
+    }
+
+    /// As [`write`](Self::write), with flags, and with the bytes in any number of parts that are
+    /// one write together.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_with(
+        &mut self,
+        cx: &Context,
+        parts: &[&[u8]],
+        flags: WriteFlags,
+    ) -> Result<usize, WriteError> {
+        self.debug_invariants();
+        let taken = self.append(cx, parts, flags);
+        self.debug_invariants();
+        taken
+    }
+
+    fn append(
+        &mut self,
+        cx: &Context,
+        parts: &[&[u8]],
+        flags: WriteFlags,
+    ) -> Result<usize, WriteError> {
+        self.may_write()?;
+        let asked = parts.iter().map(|part| part.len()).sum::<usize>();
+        if asked == 0 {
+            return Ok(0);
+        }
+        let zerocopy = flags.zerocopy && self.options.zerocopy;
+        let was_empty = self.snd.queue.is_empty();
+        let mut taken = 0;
+        let mut in_unit = 0;
+        for part in parts.iter().filter(|part| !part.is_empty()) {
+            if zerocopy && in_unit == MAX_PARTS {
+                self.seal_unit();
+                in_unit = 0;
+            }
+            in_unit += 1;
+            let count = self.append_part(cx, part, taken + part.len() < asked);
+            taken += count;
+            if count < part.len() {
+                break;
+            }
+        }
+        let complete = taken == asked;
+        self.snd.nospace |= !complete;
+        if taken == 0 {
+            return Err(WriteError::WouldBlock);
+        }
+        if was_empty {
+            self.snd.limited.start(Limit::Busy, cx.now);
+        }
+        self.mark_write(flags, zerocopy, complete);
+        Ok(taken)
+    }
+
+    /// A unit takes no more parts.
+    fn seal_unit(&mut self) {
+        if let Some(last) = self.snd.units.back_mut() {
+            last.push = true;
+            last.eor = true;
+        }
+    }
+
+    /// What the end of a write means for its last unit.
+    fn mark_write(&mut self, flags: WriteFlags, zerocopy: bool, complete: bool) {
+        let snd = &mut self.snd;
+        // A writer that waits for space needs what it has written to leave.
+        snd.more = flags.more && complete;
+        snd.push_now |= !complete;
+        if let Some(last) = snd.units.back_mut() {
+            last.push |= !snd.more;
+            last.eor |= flags.eor && complete;
+        }
+        let end = snd.write_end();
+        if flags.urgent {
+            snd.up = Some(end);
+        }
+        snd.note_written(end, zerocopy);
+    }
+
+    /// Queues what there is space for. `more` follows in the same write.
+    fn append_part(&mut self, cx: &Context, mut data: &[u8], more: bool) -> usize {
+        let len = data.len();
+        let goal =
+            memory::unit_goal(self.snd.effective_mss(), self.snd.max_wnd, MAX_SUPER_SEGMENT as u32)
+                as usize;
+        while !data.is_empty() {
+            let room = self.unit_room(cx.config, goal);
+            if room == 0 {
+                break;
+            }
+            let (now, later) = data.split_at(data.len().min(room));
+            let unacked = self.snd.rtx.bytes();
+            self.snd.queue.append(&self.pool, now, unacked);
+            let end = self.snd.write_end();
+            if let Some(last) = self.snd.units.back_mut() {
+                last.end = end;
+            }
+            data = later;
+            if now.len() == room && (more || !data.is_empty()) {
+                self.cut_sendable();
+            }
+        }
+        len - data.len()
+    }
+
+    /// Bytes that the last unit takes; begins a new one if it must and may. Zero: no space.
+    fn unit_room(&mut self, config: &Config, goal: usize) -> usize {
+        if let Some(last) = self.snd.units.back()
+            && !last.eor
+        {
+            let room = goal.saturating_sub(self.last_unit_len());
+            if room > 0 {
+                return room;
+            }
+        }
+        let full = !memory::may_grow(self.queued_memory(), self.snd.buf_limit);
+        let unsent = self.snd.queue.len();
+        if full || unsent - self.leaving() as usize >= self.notsent_lowat(config) {
+            return 0;
+        }
+        self.snd.push_now = false;
+        self.snd.units.push(self.snd.write_end());
+        goal
+    }
+
+    fn last_unit_len(&self) -> usize {
+        let start = self.snd.units.before_back().unwrap_or(self.snd.nxt);
+        self.snd.write_end().since(start) as usize
+    }
+
+    /// Bytes that the windows let go now.
+    fn open_windows(&self) -> u32 {
+        self.cwnd_quota().min(self.snd.usable_window())
+    }
+
+    /// Bytes of the write queue that leave as soon as output is asked.
+    fn leaving(&self) -> u32 {
+        let most = self.open_windows().min(self.snd.queue.len() as u32);
+        most - most % self.snd.effective_mss()
+    }
+
+    /// The last unit is full and the write goes on: cuts off what the windows let leave at once, as
+    /// the packets in which it will leave.
+    fn cut_sendable(&mut self) {
+        let mss = self.snd.effective_mss();
+        let len = self.last_unit_len() as u32;
+        let ahead = self.snd.queue.len() as u32 - len;
+        let sendable = self.open_windows().saturating_sub(ahead).min(len);
+        let largest = self.path.max_super_segment.min(MAX_SUPER_SEGMENT) as u32;
+        let packet = (self.cc.cwnd() / 2).min(largest).max(mss);
+        let packet = packet - packet % mss;
+        let start = self.snd.write_end() - len;
+        let mut cut = 0;
+        while cut + mss <= sendable && cut < len {
+            let whole = sendable - cut - (sendable - cut) % mss;
+            cut += packet.min(whole);
+            if cut < len {
+                self.snd.units.cut_back(start + cut);
+            }
+        }
+    }
+
+    /// Whether the state lets the application write.
+    fn may_write(&mut self) -> Result<(), WriteError> {
+        if let Some(error) = self.error
+            && !self.error_taken
+        {
+            // As on Linux, the error is reported once and then it is a broken pipe.
+            self.error_taken = true;
+            return Err(WriteError::Failed(error));
+        }
+        if self.snd.fin != Fin::None {
+            return Err(WriteError::Closed);
+        }
+        match self.state {
+            State::SynSent | State::SynReceived => Err(WriteError::WouldBlock),
+            State::Established | State::CloseWait => Ok(()),
+            _ => Err(WriteError::Closed),
+        }
+    }
+
+    /// What the send buffer holds, as [`memory`] counts.
+    pub(crate) fn queued_memory(&self) -> usize {
+        let units = self.snd.units.count() + self.snd.rtx.ranges.len();
+        memory::queued(self.send_queue_len(), units)
+    }
+
+    /// The send buffer follows the congestion window, unless SO_SNDBUF was set.
+    pub(crate) fn expand_sndbuf(&mut self, config: &Config) {
+        if self.options.sndbuf.is_some() {
+            return;
+        }
+        let mss = usize::from(self.snd.mss).max(1);
+        let segs = (self.cc.cwnd() as usize / mss)
+            .max(config.initcwnd as usize)
+            .max(usize::from(config.tcp_reordering) + 1);
+        let wanted = memory::expanded(mss, segs).min(config.tcp_wmem[2]).min(MAX_BUFFER);
+        self.snd.buf_limit = self.snd.buf_limit.max(wanted);
+    }
+
+    fn notsent_lowat(&self, config: &Config) -> usize {
+        let own = self.options.notsent_lowat.filter(|&bytes| bytes > 0);
+        own.unwrap_or(config.tcp_notsent_lowat) as usize
+    }
+
+    /// Output is done after an ACK: if a writer waits, grows the buffer unless the congestion
+    /// window is what limits, and wakes the writer if there is space.
+    pub(crate) fn wake_writer(&mut self, cx: &Context) {
+        if !core::mem::take(&mut self.snd.check_space) || !self.snd.nospace {
+            return;
+        }
+        if self.pipe() < self.cc.cwnd() {
+            self.expand_sndbuf(cx.config);
+        }
+        if self.writable(cx.config) > 0 {
+            self.snd.nospace = false;
+            self.snd.limited.stop(Limit::Sndbuf, self.is_drained(), cx.now);
+            self.events.insert(Events::WRITABLE);
+        }
+    }
+
+    /// Whether everything written is acknowledged, and the FIN too if there is one.
+    pub fn is_drained(&self) -> bool {
+        self.snd.queue.is_empty() && self.snd.rtx.is_empty() && self.snd.fin != Fin::Queued
+    }
+
+    /// Free send space as a waiting writer sees it: zero until a third of the buffer is free and
+    /// less than half of TCP_NOTSENT_LOWAT is unsent, so that it is not woken for every ACK.
+    pub fn writable(&self, config: &Config) -> usize {
+        if self.snd.fin != Fin::None || !matches!(self.state, State::Established | State::CloseWait)
+        {
+            return 0;
+        }
+        let queued = self.queued_memory();
+        let low = self.snd.queue.len().saturating_mul(2) < self.notsent_lowat(config);
+        let free = self.snd.buf_limit.saturating_sub(queued);
+        if low && memory::is_writable(queued, self.snd.buf_limit) { free } else { 0 }
+    }
+
+    /// As [`writable`](Self::writable), for one who waits if there is none: an ACK that makes space
+    /// is told by [`Events::WRITABLE`].
+    pub fn poll_writable(&mut self, config: &Config) -> usize {
+        let room = self.writable(config);
+        self.snd.nospace |= room == 0;
+        room
+    }
+
+    /// SO_SNDBUF as getsockopt tells it: the buffer as Linux counts, twice what was set.
+    pub fn sndbuf(&self) -> usize {
+        self.snd.buf_limit
+    }
+
+    /// TCP_MAXSEG as getsockopt tells it: payload bytes of a full segment that we send; before the
+    /// open, what was set.
+    pub fn mss(&self) -> u16 {
+        match self.options.maxseg {
+            Some(bytes) if self.state == State::Closed => bytes,
+            _ => self.snd.mss,
+        }
+    }
+
+    /// The oldest report of the error queue (MSG_ERRQUEUE).
+    pub fn take_report(&mut self) -> Option<crate::ErrorReport> {
+        self.snd.take_report()
+    }
+
+    /// Whether the error queue holds a report (POLLERR).
+    pub fn has_report(&self) -> bool {
+        self.snd.has_report()
+    }
+
+    /// New data has left.
+    pub(crate) fn report_sent(&mut self, cx: &Context) {
+        if self.snd.report_sent(cx.now) {
+            self.events.insert(Events::REPORT);
+        }
+    }
+
+    /// SND.UNA has moved.
+    pub(crate) fn report_acked(&mut self, cx: &Context) {
+        if self.snd.report_acked(cx.now) {
+            self.events.insert(Events::REPORT);
+        }
+    }
+}
