@@ -394,7 +394,7 @@ fn microseconds(text: &str) -> Option<i64> {
     for place in 0..6 {
         micros = micros * 10 + i64::from(fraction.as_bytes().get(place).map_or(0, |b| b - b'0'));
     }
-    (whole <= MAX_SECONDS).then_some(whole * 1_000_000 + micros)
+    (whole <= MAX_SECONDS).then(|| whole * 1_000_000 + micros)
 }
 
 fn action(input: &mut Input<'_>) -> Result<Action> {

@@ -3,7 +3,9 @@
 use super::super::ast::{Call, Spanned};
 use super::super::diagnostic::Diagnostic;
 use super::super::token::Kind;
-use super::{Input, Result, expected, expr, kind, peek, refuse, seconds, sign, spanned, take};
+use super::{
+    Input, Result, expected, expr, kind, maybe_sign, peek, refuse, seconds, sign, spanned, take,
+};
 
 /// A call, with the time at which it returns if it sleeps.
 pub(super) fn call(input: &mut Input<'_>) -> Result<Call> {
@@ -18,12 +20,25 @@ pub(super) fn call(input: &mut Input<'_>) -> Result<Call> {
     })?;
     sign(input, '(')?;
     let arguments = expr::list(input, ')')?;
-    sign(input, '=')?;
+    if !maybe_sign(input, '=')? {
+        return no_result(input, &name);
+    }
     let result = expr::expr(input)?;
     let errno = opt_errno(input)?;
     let note = if peek(input).is('(') { Some(note(input)?) } else { None };
     let note = note.or(errno.as_ref().map(|(_, note)| note.clone()));
     Ok(Call { end, name, arguments, result, errno: errno.map(|(errno, _)| errno), note })
+}
+
+fn no_result<T>(input: &Input<'_>, name: &Spanned<String>) -> Result<T> {
+    let found = peek(input);
+    refuse(
+        Diagnostic::new(
+            found.span(),
+            format!("expected `=` and what `{}` returns, found {}", name.node, found.describe()),
+        )
+        .context(name.span.clone(), "of this call"),
+    )
 }
 
 /// `EAGAIN (Resource temporarily unavailable)`; the words are part of it.

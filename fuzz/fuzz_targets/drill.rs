@@ -1,0 +1,7 @@
+//! Scripts of the packetdrill language, right and wrong; see `plimsoll_fuzz::drill`.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use plimsoll_fuzz::drill;
+
+fuzz_target!(|input: drill::Input| drill::run(&input));
