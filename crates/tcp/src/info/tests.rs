@@ -62,3 +62,49 @@ fn settings_are_those_of_now() {
     t.config.tcp_reordering = 7;
     assert_eq!(figures(&t).reordering, 7);
 }
+
+#[test]
+fn what_a_sender_waited_for() {
+    let mut t = Trace::established(Setup::default().win(0));
+    let times = |t: &Trace| {
+        let info = t.conn.info_at(&t.config, t.now);
+        [info.busy_time, info.rwnd_limited, info.sndbuf_limited].map(|time| time.as_millis())
+    };
+    t.at(50);
+    t.write(1000);
+    t.expect_nothing();
+    t.at(150);
+    assert_eq!(times(&t), [100, 100, 0]);
+    t.recv(". 1:1 ack 1 win 2000");
+    t.expect("P. 1:1001 ack 1");
+    t.at(180);
+    t.recv(". 1:1 ack 1001");
+    t.at(280);
+    assert_eq!(times(&t), [130, 100, 0]);
+    let info = t.conn.info_at(&t.config, t.now);
+    let since = [info.last_data_sent, info.last_ack_recv, info.last_data_recv];
+    assert_eq!(since.map(|time| time.as_millis()), [130, 100, 280]);
+    assert_eq!((info.delivered, info.options, info.ca_state), (1, 2, 0));
+    t.recv(". 1:1001 ack 1001");
+    assert_eq!(t.conn.info_at(&t.config, t.now).last_data_recv.as_millis(), 0);
+}
+
+#[test]
+fn a_small_send_buffer_limits() {
+    let mut setup = Setup::default().win(60_000);
+    setup.options.sndbuf = Some(0);
+    let mut t = Trace::established(setup);
+    t.conn.snd.max_wnd = 4000;
+    // Three units fill the buffer, and all leave at once.
+    let data = std::vec![0; 60_000];
+    assert_eq!(t.call(|conn, cx| conn.write(cx, &data)), Ok(4000));
+    while t.call(|conn, cx| conn.poll_transmit(cx)).is_some() {}
+    t.at(25);
+    let info = t.conn.info_at(&t.config, t.now);
+    assert_eq!(info.sndbuf_limited.as_millis(), 25);
+    t.recv(". 1:1 ack 4001");
+    while t.call(|conn, cx| conn.poll_transmit(cx)).is_some() {}
+    t.at(50);
+    let info = t.conn.info_at(&t.config, t.now);
+    assert_eq!((info.busy_time.as_millis(), info.sndbuf_limited.as_millis()), (25, 25));
+}

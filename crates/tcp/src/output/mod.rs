@@ -251,7 +251,9 @@ impl Connection {
         self.end_persist();
         if let Some(serial) = packet.serial {
             self.on_data_sent(cx, start, end, serial, &packet.payload);
-            self.snd.rtx.mark_last(unit.is_some_and(|unit| unit.eor), push);
+            if push {
+                self.snd.rtx.mark_pushed();
+            }
         }
         self.report_sent(cx);
         self.time_sndbuf(cx);

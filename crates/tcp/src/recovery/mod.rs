@@ -179,7 +179,6 @@ impl Connection {
             sacked: false,
             lost: false,
             resent: false,
-            eor: false,
             push: false,
         };
         self.snd.rtx.on_sent(range, data);

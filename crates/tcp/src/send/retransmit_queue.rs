@@ -49,8 +49,6 @@ pub(crate) struct SentRange {
     pub(crate) lost: bool,
     /// It was sent again since it was last taken for lost; that copy is in flight.
     pub(crate) resent: bool,
-    /// What follows it is never sent in the same packet (MSG_EOR).
-    pub(crate) eor: bool,
     /// Its last segment carried PSH.
     pub(crate) push: bool,
 }
@@ -246,10 +244,10 @@ impl RetransmitQueue {
         self.ranges.push_back(range);
     }
 
-    /// What has just left ended with these marks.
-    pub(crate) fn mark_last(&mut self, eor: bool, push: bool) {
+    /// What has just left carried PSH.
+    pub(crate) fn mark_pushed(&mut self) {
         if let Some(last) = self.ranges.back_mut() {
-            (last.eor, last.push) = (eor, push);
+            last.push = true;
         }
     }
 
@@ -397,7 +395,7 @@ impl RetransmitQueue {
         }
         let tail = SentRange { start: seq, ..*range };
         range.end = seq;
-        (range.eor, range.push) = (false, false);
+        range.push = false;
         self.ranges.insert(index + 1, tail);
     }
 

@@ -18,8 +18,8 @@ const KEPT: usize = 4;
 pub(crate) struct Unit {
     /// One behind its last byte.
     pub(crate) end: SeqNum,
-    /// Nothing is appended to it (MSG_EOR).
-    pub(crate) eor: bool,
+    /// Nothing is appended to it: a write ended it with MSG_EOR, or it is about to leave.
+    pub(crate) closed: bool,
     /// A write ended in it: the packet with its end carries PSH.
     pub(crate) push: bool,
 }
@@ -61,14 +61,14 @@ impl Units {
 
     /// Begins a unit that ends at `end`.
     pub(crate) fn push(&mut self, end: SeqNum) {
-        self.0.push_back(Unit { end, eor: false, push: false });
+        self.0.push_back(Unit { end, closed: false, push: false });
     }
 
     /// Cuts the last unit at `at`, which lies inside it: the marks stay with the last part.
     pub(crate) fn cut_back(&mut self, at: SeqNum) {
         if let Some(last) = self.0.back_mut() {
             let tail = *last;
-            *last = Unit { end: at, eor: false, push: false };
+            *last = Unit { end: at, closed: false, push: false };
             self.0.push_back(tail);
         }
     }

@@ -112,7 +112,7 @@ impl Connection {
     fn seal_unit(&mut self) {
         if let Some(last) = self.snd.units.back_mut() {
             last.push = true;
-            last.eor = true;
+            last.closed = true;
         }
     }
 
@@ -124,7 +124,7 @@ impl Connection {
         snd.push_now |= !complete;
         if let Some(last) = snd.units.back_mut() {
             last.push |= !snd.more;
-            last.eor |= flags.eor && complete;
+            last.closed |= flags.eor && complete;
         }
         let end = snd.write_end();
         if flags.urgent {
@@ -162,7 +162,7 @@ impl Connection {
     /// Bytes that the last unit takes; begins a new one if it must and may. Zero: no space.
     fn unit_room(&mut self, config: &Config, goal: usize) -> usize {
         if let Some(last) = self.snd.units.back()
-            && !last.eor
+            && !last.closed
         {
             let room = goal.saturating_sub(self.last_unit_len());
             if room > 0 {
@@ -207,12 +207,18 @@ impl Connection {
         let packet = packet - packet % mss;
         let start = self.snd.write_end() - len;
         let mut cut = 0;
-        while cut + mss <= sendable && cut < len {
+        while cut + mss <= sendable {
             let whole = sendable - cut - (sendable - cut) % mss;
             cut += packet.min(whole);
             if cut < len {
                 self.snd.units.cut_back(start + cut);
             }
+        }
+        // What leaves whole takes nothing more.
+        if cut == len
+            && let Some(last) = self.snd.units.back_mut()
+        {
+            last.closed = true;
         }
     }
 
@@ -339,3 +345,6 @@ impl Connection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -125,7 +125,6 @@ impl Pair {
             sacked: false,
             lost: false,
             resent: false,
-            eor: false,
             push: false,
         };
         self.queue.on_sent(range, &data);

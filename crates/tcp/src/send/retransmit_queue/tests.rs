@@ -17,7 +17,6 @@ fn range(start: u32, end: u32, ms: u64) -> SentRange {
         sacked: false,
         lost: false,
         resent: false,
-        eor: false,
         push: false,
     }
 }
