@@ -3,11 +3,12 @@
 //! Options are read as Linux reads them. Unknown ones are skipped. One whose length is wrong for
 //! its kind is skipped too. One that reaches beyond the header ends the list, and what was read
 //! before it stands (RFC 9293, MUST-7: an implementation must handle illegal option lengths). MSS,
-//! window scale and SACK-permitted count only on a segment with SYN, SACK blocks only on one
-//! without.
+//! window scale, SACK-permitted and Fast Open count only on a segment with SYN, SACK blocks only on
+//! one without.
 //!
 //! They are written in Linux's layout, padded to words with NOPs: MSS, then timestamps, whose
-//! padding the SACK-permitted option takes if there is one, then window scale, then SACK blocks.
+//! padding the SACK-permitted option takes if there is one, then window scale, then SACK blocks, then
+//! Fast Open.
 
 use core::fmt;
 
@@ -36,7 +37,13 @@ mod kind {
     pub(super) const SACK_PERMITTED: u8 = 4;
     pub(super) const SACK: u8 = 5;
     pub(super) const TIMESTAMPS: u8 = 8;
+    pub(super) const FAST_OPEN: u8 = 34;
+    /// Experiments (RFC 6994); the first bytes of the body say which.
+    pub(super) const EXPERIMENT: u8 = 254;
 }
+
+/// Which experiment Fast Open was before it had a kind of its own.
+const FAST_OPEN_MAGIC: [u8; 2] = [0xf9, 0x89];
 
 /// Option lengths, kind and length bytes included.
 mod len {
@@ -126,6 +133,74 @@ pub struct SackBlock {
     pub right: SeqNum,
 }
 
+/// A Fast Open cookie (RFC 7413): empty, or 4 to 16 bytes, always an even number.
+#[derive(Clone, Copy, Default)]
+pub struct FastOpenCookie {
+    bytes: [u8; FastOpenCookie::MAX_LEN],
+    len: u8,
+}
+
+impl FastOpenCookie {
+    /// Bytes of the longest cookie.
+    pub const MAX_LEN: usize = 16;
+
+    /// The cookie with these bytes, if there can be such a cookie.
+    pub fn new(cookie: &[u8]) -> Option<FastOpenCookie> {
+        let allowed = matches!(cookie.len(), 0 | 4..=16) && cookie.len().is_multiple_of(2);
+        if !allowed {
+            return None;
+        }
+        let mut bytes = [0; FastOpenCookie::MAX_LEN];
+        bytes[..cookie.len()].copy_from_slice(cookie);
+        Some(FastOpenCookie { bytes, len: cookie.len() as u8 })
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    /// Whether it has no bytes: a request for a cookie.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl PartialEq for FastOpenCookie {
+    fn eq(&self, other: &FastOpenCookie) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for FastOpenCookie {}
+
+impl fmt::Debug for FastOpenCookie {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// The Fast Open option (RFC 7413).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FastOpenOption {
+    /// The cookie; an empty one asks for a cookie.
+    pub cookie: FastOpenCookie,
+    /// Kind 254 with the magic 0xF989, which the option had while it was an experiment.
+    pub experimental: bool,
+}
+
+impl FastOpenOption {
+    /// Bytes that stand before the cookie.
+    const fn base_len(self) -> usize {
+        if self.experimental { 4 } else { 2 }
+    }
+
+    /// Bytes of the option, padding included.
+    const fn padded_len(self) -> usize {
+        (self.base_len() + self.cookie.len as usize).next_multiple_of(4)
+    }
+}
+
 /// The options that Plimsoll knows. Unknown ones are skipped when parsed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TcpOptions {
@@ -139,6 +214,8 @@ pub struct TcpOptions {
     pub timestamps: Option<Timestamps>,
     /// SACK blocks (RFC 2018).
     pub sack: ArrayVec<SackBlock, MAX_SACK_BLOCKS>,
+    /// Fast Open (RFC 7413), on a SYN. Left out when it finds no room beside the others.
+    pub fast_open: Option<FastOpenOption>,
 }
 
 /// A TCP header in parsed form.
@@ -233,6 +310,16 @@ impl TcpOptions {
     /// Bytes that the options take in a header, padding included: a multiple of 4, at most 40.
     #[inline]
     pub fn len(&self) -> usize {
+        let len = self.len_without_fast_open();
+        len + self.fast_open_that_fits(len).map_or(0, FastOpenOption::padded_len)
+    }
+
+    /// Whether there are no options.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn len_without_fast_open(&self) -> usize {
         let fixed = self.len_without_sack();
         match self.sack_that_fits(fixed) {
             0 => fixed,
@@ -240,9 +327,9 @@ impl TcpOptions {
         }
     }
 
-    /// Whether there are no options.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// The Fast Open option, if it finds room behind `len` bytes of other options.
+    fn fast_open_that_fits(&self, len: usize) -> Option<FastOpenOption> {
+        self.fast_open.filter(|option| len + option.padded_len() <= MAX_OPTIONS_LEN)
     }
 
     fn len_without_sack(&self) -> usize {
@@ -309,7 +396,20 @@ impl TcpOptions {
                     })
                     .collect();
             }
+            (kind::FAST_OPEN, cookie) if syn => self.read_fast_open(cookie, false),
+            (kind::EXPERIMENT, body) if syn && body.starts_with(&FAST_OPEN_MAGIC) => {
+                self.read_fast_open(&body[FAST_OPEN_MAGIC.len()..], true);
+            }
             _ => {}
+        }
+    }
+
+    /// The last option counts, also if there can be no such cookie; one of odd length is as if it
+    /// were not there.
+    fn read_fast_open(&mut self, cookie: &[u8], experimental: bool) {
+        if cookie.len().is_multiple_of(2) {
+            let cookie = FastOpenCookie::new(cookie);
+            self.fast_open = cookie.map(|cookie| FastOpenOption { cookie, experimental });
         }
     }
 
@@ -347,6 +447,18 @@ impl TcpOptions {
         for block in &self.sack[..blocks] {
             put(&block.left.0.to_be_bytes());
             put(&block.right.0.to_be_bytes());
+        }
+        if let Some(option) = self.fast_open_that_fits(self.len_without_fast_open()) {
+            let cookie = option.cookie.as_bytes();
+            let len = (option.base_len() + cookie.len()) as u8;
+            if option.experimental {
+                put(&[kind::EXPERIMENT, len]);
+                put(&FAST_OPEN_MAGIC);
+            } else {
+                put(&[kind::FAST_OPEN, len]);
+            }
+            put(cookie);
+            put(&[kind::NOP, kind::NOP, kind::NOP][..option.padded_len() - usize::from(len)]);
         }
     }
 }

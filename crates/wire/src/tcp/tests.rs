@@ -34,15 +34,22 @@ fn options_leave_in_linux_layout() {
         window_scale: Some(7),
         sack_permitted: true,
         timestamps: TIMES,
-        sack: ArrayVec::new(),
+        ..TcpOptions::default()
     };
-    let table: [(TcpOptions, &[u8], &str); 6] = [
+    let table: [(TcpOptions, &[u8], &str); 9] = [
         (TcpOptions::default(), &[], "nothing"),
         (syn.clone(), &[2, 4, 5, 180, 4, 2, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 3, 3, 7], "SYN"),
         (
             TcpOptions { timestamps: None, ..syn },
             &[2, 4, 5, 180, 1, 1, 4, 2, 1, 3, 3, 7],
             "SYN without timestamps",
+        ),
+        (fast_open(&[], false), &[34, 2, 1, 1], "a request for a cookie"),
+        (fast_open(&[1, 2, 3, 4, 5, 6], false), &[34, 8, 1, 2, 3, 4, 5, 6], "a cookie"),
+        (
+            fast_open(&[1, 2, 3, 4, 5, 6], true),
+            &[254, 10, 0xf9, 0x89, 1, 2, 3, 4, 5, 6, 1, 1],
+            "a cookie in the experimental form",
         ),
         (
             TcpOptions { timestamps: TIMES, ..TcpOptions::default() },
@@ -94,8 +101,50 @@ fn the_biggest_syn_keeps_within_a_header() {
         sack_permitted: true,
         timestamps: TIMES,
         sack: blocks(4),
+        ..TcpOptions::default()
     };
     assert_eq!(options.len(), 40);
+    let cookie = fast_open(&[7; 16], false).fast_open;
+    let syn = TcpOptions { sack: ArrayVec::new(), fast_open: cookie, ..options.clone() };
+    assert_eq!(syn.len(), 40, "the longest cookie fits just so");
+    let experimental = TcpOptions { fast_open: fast_open(&[7; 16], true).fast_open, ..syn.clone() };
+    assert_eq!(experimental.len(), 40);
+    let without_room = TcpOptions { fast_open: cookie, ..options };
+    let repr = TcpRepr { flags: TcpFlags::SYN, options: without_room, ..TcpRepr::default() };
+    let mut out = [0; MAX_HEADER_LEN];
+    let len = repr.emit(&mut out);
+    assert_eq!(TcpRepr::parse(&out[..len]).unwrap().0.options.fast_open, None, "left out");
+}
+
+fn fast_open(cookie: &[u8], experimental: bool) -> TcpOptions {
+    let cookie = FastOpenCookie::new(cookie).unwrap();
+    let fast_open = Some(FastOpenOption { cookie, experimental });
+    TcpOptions { fast_open, ..TcpOptions::default() }
+}
+
+#[test]
+fn fast_open_options_are_read_as_linux_reads_them() {
+    let table: [(&[u8], Option<(&[u8], bool)>, &str); 10] = [
+        (&[34, 2, 1, 1], Some((&[], false)), "a request"),
+        (&[254, 4, 0xf9, 0x89], Some((&[], true)), "an experimental request"),
+        (&[34, 6, 1, 2, 3, 4], Some((&[1, 2, 3, 4], false)), "the shortest cookie"),
+        (&[254, 8, 0xf9, 0x89, 1, 2, 3, 4], Some((&[1, 2, 3, 4], true)), "experimental"),
+        (&[254, 8, 0xf9, 0x8a, 1, 2, 3, 4], None, "another experiment"),
+        (&[34, 4, 1, 2], None, "too short"),
+        (&[34, 5, 1, 2, 3], None, "of odd length"),
+        (&[34, 6, 1, 2, 3, 4, 34, 7, 1, 2, 3, 4, 5], Some((&[1, 2, 3, 4], false)), "then odd"),
+        (&[34, 6, 1, 2, 3, 4, 34, 6, 5, 6, 7, 8], Some((&[5, 6, 7, 8], false)), "two: the last"),
+        (&[34, 6, 1, 2, 3, 4, 34, 4, 5, 6], None, "two: the last, though it is wrong"),
+    ];
+    for (bytes, expected, name) in table {
+        let found = options(TcpFlags::SYN, bytes).fast_open;
+        let found = found.as_ref().map(|option| (option.cookie.as_bytes(), option.experimental));
+        assert_eq!(found, expected, "{name}");
+    }
+    let mut longest = [7; 20];
+    longest[..2].copy_from_slice(&[34, 20]);
+    assert_eq!(options(TcpFlags::SYN, &longest).fast_open, None, "too long");
+    assert_eq!(options(TcpFlags::ACK, &[34, 6, 1, 2, 3, 4]).fast_open, None, "not on a SYN");
 }
 
 #[test]

@@ -58,7 +58,7 @@ prop_compose! {
         times: Option<(u32, u32)>,
     ) -> TcpOptions {
         let timestamps = times.map(|(val, ecr)| Timestamps { val, ecr });
-        TcpOptions { mss, window_scale, sack_permitted, timestamps, sack: ArrayVec::new() }
+        TcpOptions { mss, window_scale, sack_permitted, timestamps, ..TcpOptions::default() }
     }
 }
 
