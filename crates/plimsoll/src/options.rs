@@ -80,7 +80,8 @@ impl TcpStream {
         self.set_option(SetOption::UserTimeout(timeout.unwrap_or_default()))
     }
 
-    /// Fixes the send buffer in bytes of data (SO_SNDBUF); it does not grow by itself any more.
+    /// Fixes the send buffer (SO_SNDBUF); it does not grow by itself any more. As on Linux, it
+    /// counts twice as much, since what holds the data counts as well.
     ///
     /// # Errors
     /// None so far; a value out of range is moved into it.
@@ -96,7 +97,7 @@ impl TcpStream {
         self.set_option(SetOption::RcvBuf(bytes))
     }
 
-    /// The send buffer in bytes.
+    /// The send buffer in bytes, with what holds the data: twice what was set.
     ///
     /// # Errors
     /// None.

@@ -8,5 +8,6 @@ mod icmp;
 mod lifecycle;
 mod malformed;
 mod memory;
+mod readiness;
 mod transfer;
 mod turns;
