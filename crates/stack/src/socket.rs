@@ -53,8 +53,8 @@ impl TcpSocket {
         })
     }
 
-    /// As [`write`](Self::write), with flags, and with the bytes in any number of parts that are one
-    /// write together.
+    /// As [`write`](Self::write), with flags, and with the bytes in any number of parts that
+    /// are one write together.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -192,8 +192,8 @@ impl TcpSocket {
         lock(&self.endpoint.inner).conn.inq_hint()
     }
 
-    /// Whether all that was handed over is acknowledged, the FIN too if there is one: what SO_LINGER
-    /// waits for.
+    /// Whether all that was handed over is acknowledged, the FIN too if there is one: what
+    /// SO_LINGER waits for.
     pub fn is_drained(&self) -> bool {
         lock(&self.endpoint.inner).conn.is_drained()
     }

@@ -82,7 +82,8 @@ pub struct OpenParams {
 ///
 /// - Getters ([`state`](Self::state), [`info`](Self::info), ...) change nothing.
 /// - `handle_*`: something happened below: a segment arrived, a timer fired, the path changed.
-/// - The application's calls: [`write`](Self::write), [`read`](Self::read),
+/// - The application's calls: [`write`](Self::write), [`write_with`](Self::write_with),
+///   [`read`](Self::read), [`take_report`](Self::take_report),
 ///   [`shutdown`](Self::shutdown), [`close`](Self::close), [`abort`](Self::abort),
 ///   [`set_option`](Self::set_option).
 /// - `poll_*`: effects out.

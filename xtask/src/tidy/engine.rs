@@ -16,6 +16,8 @@ const APPLICATION: [&str; 9] = [
     "abort",
     "set_option",
     "take_error",
+    "take_report",
+    "write_with",
 ];
 
 /// How many lines the documentation of a crate has at least: what it is for, its limits, its parts,

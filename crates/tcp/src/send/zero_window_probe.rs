@@ -6,8 +6,10 @@
 //! Data waits, nothing is in flight, and the peer's window lets nothing go: no ACK is to come, and
 //! the window update that would end this may be lost. So the Persist timer is armed whenever
 //! [`Hold::Rwnd`](crate::Hold) or [`Hold::SillyWindow`](crate::Hold) holds an idle sender. It backs
-//! off like the retransmission timer. (It also ends what [`Hold::Cork`](crate::Hold) holds.) When it fires, a closed window is probed by a segment without
+//! off like the retransmission timer. When it fires, a closed window is probed by a segment without
 //! data before the window, which the peer must answer; a window that is open but silly is used.
+//!
+//! The same timer bounds the time for which [`Hold::Cork`](crate::Hold) holds an idle sender.
 //!
 //! A peer that answers may keep its window closed for ever. One that does not answer is given up
 //! after `tcp_retries2` probes. The user timeout bounds both. An orphan is given up when the
