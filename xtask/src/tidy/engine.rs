@@ -6,7 +6,7 @@ use super::source::Source;
 
 /// Calls of an application that change a connection. Everything else that changes one is an event
 /// (`handle_*`) or an effect (`poll_*`), so that the signature list tells how the machine is run.
-const APPLICATION: [&str; 9] = [
+const APPLICATION: &[&str] = &[
     "write",
     "write_urgent",
     "read",
