@@ -5,6 +5,7 @@
 //! in a network namespace of its own.
 
 use std::net::IpAddr;
+use std::path::Path;
 
 use plimsoll_posix::{Call, Reply};
 use plimsoll_tcp::{Duration, Instant};
@@ -90,6 +91,13 @@ pub trait Host {
     /// If it cannot be done here; the message names what.
     fn command(&mut self, command: &Command) -> Result<(), HostError>;
 
+    /// Runs shell lines as they are, if the host is one that has a shell. `None` asks for them to
+    /// be translated into [`command`](Self::command)s.
+    fn shell(&mut self, text: &str, folder: Option<&Path>) -> Option<Result<(), HostError>> {
+        let _ = (text, folder);
+        None
+    }
+
     /// Linux's `struct tcp_info` of a socket, as bytes.
     ///
     /// # Errors
@@ -100,6 +108,11 @@ pub trait Host {
     /// each socket.
     fn holds(&mut self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// The clock of timestamps (`SCM_TIMESTAMPING`) at the moment when the script began.
+    fn epoch(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// How long the host takes at most from an event to its effect. The tolerance on a virtual

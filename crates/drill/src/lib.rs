@@ -10,7 +10,14 @@
 
 #![deny(unsafe_code)]
 
+pub mod config;
+pub mod expr;
+pub mod failure;
 pub mod host;
 pub mod kernel;
 pub mod lang;
+pub mod raw;
+pub mod packet;
+pub mod run;
 pub mod shell;
+pub mod symbols;

@@ -15,6 +15,7 @@ use std::fs::File;
 use std::io::Write;
 use std::marker::PhantomData;
 use std::net::IpAddr;
+use std::path::Path;
 use std::process::Command as Program;
 use std::rc::Rc;
 
@@ -265,6 +266,14 @@ impl Host for KernelHost {
 
     fn command(&mut self, command: &Command) -> Result<(), HostError> {
         commands::apply(command)
+    }
+
+    fn shell(&mut self, text: &str, folder: Option<&Path>) -> Option<Result<(), HostError>> {
+        Some(commands::shell(text, folder))
+    }
+
+    fn epoch(&self) -> Duration {
+        self.start
     }
 
     fn tcp_info(&mut self, fd: i32) -> Result<Vec<u8>, HostError> {

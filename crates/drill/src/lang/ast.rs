@@ -301,8 +301,8 @@ pub enum Expr {
     ScmTimestamping { sec: i64, nsec: i64 },
     /// `{ee_errno=.., ee_origin=.., ee_type=.., ee_code=.., ee_info=.., ee_data=..}`, in this order
     ExtendedError(Box<[Spanned<Expr>; 6]>),
-    /// `{events=EPOLLIN, fd=4}`, or `ptr`, `u32`, `u64` in the place of `fd`
-    EpollEvent { events: Box<Spanned<Expr>>, data: Box<Spanned<Expr>> },
+    /// `{events=EPOLLIN, fd=4}`, or `ptr`, `u32`, `u64` in the place of `fd`, which is `field`
+    EpollEvent { events: Box<Spanned<Expr>>, field: String, data: Box<Spanned<Expr>> },
 }
 
 /// What `sendmsg` and `recvmsg` take.

@@ -11,7 +11,7 @@ use plimsoll_posix::{
     SpliceEnd,
 };
 
-use super::address;
+use crate::raw;
 
 /// The most that a script may ask room for in one buffer.
 const MAX_ROOM: usize = 1 << 30;
@@ -82,7 +82,7 @@ pub(in crate::kernel) fn perform(call: &Call) -> Reply {
 }
 
 fn bind(fd: c_int, addr: Option<SocketAddr>) -> Reply {
-    let name = addr.map(address::encode).unwrap_or_default();
+    let name = addr.map(raw::address_bytes).unwrap_or_default();
     let pointer = if name.is_empty() { ptr::null() } else { name.as_ptr() };
     let len = if name.is_empty() { 16 } else { name.len() };
     // SAFETY: the pointer is NULL or has `len` bytes.
@@ -91,17 +91,17 @@ fn bind(fd: c_int, addr: Option<SocketAddr>) -> Reply {
 
 fn connect(fd: c_int, addr: Option<SocketAddr>) -> Reply {
     // No address is the family AF_UNSPEC: the socket lets go of its peer.
-    let name = addr.map_or(vec![0; 16], address::encode);
+    let name = addr.map_or(vec![0; 16], raw::address_bytes);
     // SAFETY: the pointer has `len` bytes.
     plain(unsafe { libc::connect(fd, name.as_ptr().cast(), name.len() as socklen_t) })
 }
 
 /// A call that writes an address.
 fn named(call: impl FnOnce(*mut libc::sockaddr, *mut socklen_t) -> c_int) -> Reply {
-    let mut room = [0u8; address::ROOM];
+    let mut room = [0u8; raw::ADDRESS_ROOM];
     let mut len = room.len() as socklen_t;
     let result = check(call(room.as_mut_ptr().cast(), &raw mut len));
-    let name = address::decode(&room[..(len as usize).min(room.len())]);
+    let name = raw::address(&room[..(len as usize).min(room.len())]);
     let out = match name {
         Some(name) if result.is_ok() => Out::Address(name),
         _ => Out::Nothing,
@@ -147,7 +147,7 @@ impl Room {
 fn receive(via: ReceiveVia, fd: c_int, dests: &[Dest], flags: c_int, control_len: usize) -> Reply {
     let room = Room::new(dests);
     let (base, len) = room.first();
-    let mut name = [0u8; address::ROOM];
+    let mut name = [0u8; raw::ADDRESS_ROOM];
     let mut name_len = name.len() as socklen_t;
     let mut control = vec![0u64; control_len.min(MAX_ROOM).div_ceil(8)];
     let mut message = header(&mut name, &room.iov, &mut control, control_len.min(MAX_ROOM));
@@ -172,8 +172,10 @@ fn receive(via: ReceiveVia, fd: c_int, dests: &[Dest], flags: c_int, control_len
         message.msg_flags = 0;
         message.msg_controllen = 0;
     }
-    let control = control_messages(&control, message.msg_controllen as usize);
-    let from = address::decode(&name[..(name_len as usize).min(name.len())]);
+    let mut control: Vec<u8> = control.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    control.truncate(message.msg_controllen);
+    let control = raw::control(&control);
+    let from = raw::address(&name[..(name_len as usize).min(name.len())]);
     let data = room.data(usize::try_from(bytes).unwrap_or(0));
     Reply { result, out: Out::Received { data, from, control, msg_flags: message.msg_flags } }
 }
@@ -200,41 +202,6 @@ fn header(
     message
 }
 
-/// The size of `struct cmsghdr`, and what everything in control data is aligned to.
-const CONTROL_HEADER: usize = size_of::<libc::cmsghdr>();
-const CONTROL_ALIGN: usize = size_of::<usize>();
-
-/// The messages in control data of `len` bytes.
-fn control_messages(control: &[u64], len: usize) -> Vec<ControlMessage> {
-    let bytes: Vec<u8> = control.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    let mut rest = &bytes[..len.min(bytes.len())];
-    let mut messages = Vec::new();
-    while let Some((head, body)) = rest.split_at_checked(CONTROL_HEADER) {
-        let word = |at: usize| head[at..at + 4].try_into().map_or(0, i32::from_ne_bytes);
-        let size = head[..8].try_into().map_or(0, usize::from_ne_bytes);
-        let Some(data) = size.checked_sub(CONTROL_HEADER).and_then(|n| body.get(..n)) else {
-            break;
-        };
-        messages.push(ControlMessage { level: word(8), kind: word(12), data: data.to_vec() });
-        rest = body.get(data.len().next_multiple_of(CONTROL_ALIGN)..).unwrap_or(&[]);
-    }
-    messages
-}
-
-/// Control data that holds these messages.
-fn control_data(messages: &[ControlMessage]) -> (Vec<u64>, usize) {
-    let mut bytes = Vec::new();
-    for message in messages {
-        bytes.extend((CONTROL_HEADER + message.data.len()).to_ne_bytes());
-        bytes.extend(message.level.to_ne_bytes());
-        bytes.extend(message.kind.to_ne_bytes());
-        bytes.extend(&message.data);
-        bytes.resize(bytes.len().next_multiple_of(CONTROL_ALIGN), 0);
-    }
-    let words = bytes.chunks(8).map(|c| c.try_into().map_or(0, u64::from_ne_bytes)).collect();
-    (words, bytes.len())
-}
-
 fn send(
     via: SendVia,
     fd: c_int,
@@ -252,9 +219,11 @@ fn send(
         .collect();
     let (base, len) =
         iov.first().map_or((ptr::null(), 0), |iov| (iov.iov_base.cast_const(), iov.iov_len));
-    let mut name = to.map(address::encode).unwrap_or_default();
-    let (mut words, control_len) = control_data(control);
-    let message = header(&mut name, &iov, &mut words, control_len);
+    let mut name = to.map(raw::address_bytes).unwrap_or_default();
+    let control = raw::control_bytes(control);
+    let mut words: Vec<u64> =
+        control.chunks(8).map(|c| c.try_into().map_or(0, u64::from_ne_bytes)).collect();
+    let message = header(&mut name, &iov, &mut words, control.len());
     let named = if name.is_empty() { ptr::null() } else { name.as_ptr() };
     // SAFETY: every pointer has the length that stands beside it, or is NULL as asked for. The
     // kernel only reads through them.
@@ -361,23 +330,4 @@ fn open(path: &str, flags: c_int) -> Reply {
     let Ok(path) = CString::new(path) else { return Reply::error(Errno::EINVAL) };
     // SAFETY: the path ends with a zero.
     plain(unsafe { libc::open(path.as_ptr(), flags, 0o600) })
-}
-
-#[cfg(test)]
-mod tests {
-    use plimsoll_posix::ControlMessage;
-
-    use super::{control_data, control_messages};
-
-    #[test]
-    fn control_messages_there_and_back() {
-        let messages = vec![
-            ControlMessage { level: 1, kind: 2, data: vec![1, 2, 3, 4] },
-            ControlMessage { level: 6, kind: 36, data: vec![5; 17] },
-        ];
-        let (words, len) = control_data(&messages);
-        assert_eq!(len % 8, 0);
-        assert_eq!(control_messages(&words, len), messages);
-        assert_eq!(control_messages(&words, 20), messages[..1]);
-    }
 }

@@ -6,7 +6,6 @@
 
 #![allow(unsafe_code)]
 
-mod address;
 mod calls;
 
 use std::ffi::CStr;

@@ -175,7 +175,8 @@ fn epoll_event(input: &mut Input<'_>) -> Result<Expr> {
         return expected(input, "`fd`, `ptr`, `u32` or `u64`");
     }
     field(input, name.text)?;
-    Ok(Expr::EpollEvent { events, data: boxed(input)? })
+    let field = name.text.to_owned();
+    Ok(Expr::EpollEvent { events, field, data: boxed(input)? })
 }
 
 fn linger(input: &mut Input<'_>) -> Result<Expr> {
