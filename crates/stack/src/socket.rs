@@ -9,7 +9,7 @@ use plimsoll_tcp::{
     WriteFlags,
 };
 
-use crate::endpoint::{Endpoint, Inner, Readiness, Stage};
+use crate::endpoint::{Edges, Endpoint, Inner, Readiness, Stage};
 use crate::error::SocketError;
 use crate::socket_lock::lock;
 use crate::stack::Stack;
@@ -98,6 +98,27 @@ impl TcpSocket {
     /// Takes the urgent byte, if one has arrived and is not in the stream.
     pub fn read_urgent(&self) -> Option<u8> {
         lock(&self.endpoint.inner).conn.read_urgent()
+    }
+
+    /// The urgent byte, which stays (MSG_OOB with MSG_PEEK, POLLPRI).
+    pub fn peek_urgent(&self) -> Option<u8> {
+        lock(&self.endpoint.inner).conn.urgent_byte()
+    }
+
+    /// Whether the peer has announced an urgent byte that has not arrived.
+    pub fn awaits_urgent(&self) -> bool {
+        lock(&self.endpoint.inner).conn.awaits_urgent()
+    }
+
+    /// Whether the next byte in order is the urgent one (SIOCATMARK).
+    pub fn at_urgent_mark(&self) -> bool {
+        lock(&self.endpoint.inner).conn.at_urgent_mark()
+    }
+
+    /// How often something woke a poller. Unlike [`readiness`](Self::readiness) this does not ask
+    /// for more wake-ups.
+    pub fn edges(&self) -> Edges {
+        lock(&self.endpoint.inner).edges
     }
 
     /// Shuts one or both directions down. A shut read side reads as ended once what had arrived is
