@@ -175,6 +175,8 @@ pub struct Options {
     pub linger2: Option<Duration>,
     /// TCP_SYNCNT.
     pub syn_retries: Option<u8>,
+    /// TCP_FASTOPEN_NO_COOKIE: Fast Open without cookies.
+    pub fastopen_no_cookie: bool,
 }
 
 /// One option to change on an open connection.
@@ -188,6 +190,8 @@ pub enum SetOption {
     ZeroCopy(bool),
     /// SO_TIMESTAMPING, as far as it asks for transmit timestamps.
     TxTimestamps(TxTimestamps),
+    /// TCP_SYNCNT.
+    SynRetries(u8),
     /// TCP_MAXSEG. It bounds the MSS that an open negotiates; an open connection keeps its own.
     MaxSeg(u16),
     /// SO_KEEPALIVE.

@@ -15,6 +15,8 @@
 //!
 //! What it does not do: listening, demultiplexing, ports, IP, checksums. The stack does.
 
+use alloc::boxed::Box;
+
 use plimsoll_buf::Pool;
 use plimsoll_wire::SeqNum;
 
@@ -22,6 +24,7 @@ use crate::config::{Config, Options, SetOption};
 use crate::congestion::Controller;
 use crate::counters::{Counter, Counters};
 use crate::event::{ConnectionError, Events, ReadError};
+use crate::handshake::fast_open_client::FastOpenClient;
 use crate::handshake::{Handshake, TimestampState};
 use crate::info::Info;
 use crate::keepalive::Keepalive;
@@ -115,6 +118,8 @@ pub struct Connection {
     pub(crate) next_serial: Serial,
     // Rarely touched.
     pub(crate) handshake: Handshake,
+    /// An open with Fast Open, on the side that connects.
+    pub(crate) fast_open: Option<Box<FastOpenClient>>,
     pub(crate) keepalive: Keepalive,
     pub(crate) challenge: RateLimit,
     pub(crate) error: Option<ConnectionError>,
@@ -184,7 +189,7 @@ impl Connection {
         conn
     }
 
-    fn new(cx: &Context, params: OpenParams, state: State) -> Connection {
+    pub(crate) fn new(cx: &Context, params: OpenParams, state: State) -> Connection {
         let path = Path::new(&params);
         let algorithm = params.options.congestion.unwrap_or(cx.config.tcp_congestion_control);
         let mss = path.advmss();
@@ -207,6 +212,7 @@ impl Connection {
             path,
             next_serial: Serial(1),
             handshake: Handshake::new(cx.now, shift),
+            fast_open: None,
             keepalive: Keepalive::default(),
             challenge: RateLimit::default(),
             error: None,
@@ -410,6 +416,7 @@ impl Connection {
             SetOption::Cork(on) => options.cork = on,
             SetOption::ZeroCopy(on) => options.zerocopy = on,
             SetOption::TxTimestamps(_) => {}
+            SetOption::SynRetries(count) => options.syn_retries = Some(count),
             SetOption::MaxSeg(bytes) => options.maxseg = Some(bytes).filter(|&bytes| bytes > 0),
             SetOption::KeepAlive(on) => options.keepalive = on,
             SetOption::KeepIdle(time) => options.keep_idle = Some(time),
@@ -524,7 +531,7 @@ impl Connection {
     /// Bytes of memory of this connection, without the chunks that its queues refer to.
     pub fn memory_bytes(&self) -> usize {
         let heap = self.rcv.heap_bytes() + self.snd.heap_bytes() + self.recovery.heap_bytes();
-        size_of::<Connection>() + heap
+        size_of::<Connection>() + heap + self.fast_open_bytes()
     }
 
     /// Data (or our FIN) is unacknowledged.

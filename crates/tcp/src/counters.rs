@@ -86,6 +86,9 @@ counters! {
     TcpMtupFail => "TcpExtTCPMTUPFail", "Path-MTU reductions.";
     TcpReqQFullDrop => "TcpExtTCPReqQFullDrop", "SYNs dropped because the SYN queue was full.";
     TcpTimeWaitOverflow => "TcpExtTCPTimeWaitOverflow", "TIME-WAIT connections dropped because the table was full.";
+    TcpFastOpenActive => "TcpExtTCPFastOpenActive", "Active opens whose SYN carried data that the peer took.";
+    TcpFastOpenActiveFail => "TcpExtTCPFastOpenActiveFail", "Active opens whose SYN carried data that had to be sent again.";
+    TcpFastOpenBlackhole => "TcpExtTCPFastOpenBlackhole", "Times that active Fast Open was switched off because something swallowed it.";
     TimeWaitEntered => "TcpExtTW", "Connections that ended their TIME-WAIT by its timer.";
     TimeWaitRecycled => "TcpExtTWRecycled", "TIME-WAIT connections reused (RFC 6191).";
     HoldCwnd => "plimsoll.HoldCwnd", "Sends held by the congestion window.";

@@ -82,6 +82,9 @@ pub struct Info {
     pub ca_state: u8,
     /// Bits TCPI_OPT_*.
     pub options: u8,
+    /// Why Fast Open did not work out for who connects, as Linux numbers it: 0 unknown, 1 no cookie,
+    /// 2 data not acknowledged, 3 SYN sent again.
+    pub fastopen_client_fail: u8,
     /// SO_SNDBUF, as Linux counts.
     pub sndbuf: usize,
     /// Bytes of data that the receive buffer holds.
@@ -148,6 +151,7 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         last_ack_recv: now.since(conn.keepalive.last_rx),
         ca_state: ca_state(conn),
         options: option_bits(conn),
+        fastopen_client_fail: conn.fast_open_failure(),
         sndbuf: conn.snd.buf_limit,
         rcvbuf: conn.rcv.buf_limit,
         hold: conn.last_hold,
@@ -165,11 +169,12 @@ fn ca_state(conn: &Connection) -> u8 {
     }
 }
 
-/// TCPI_OPT_*: timestamps 1, SACK 2, window scaling 4.
+/// TCPI_OPT_*: timestamps 1, SACK 2, window scaling 4, data of the SYN acknowledged 32.
 fn option_bits(conn: &Connection) -> u8 {
     u8::from(conn.ts.enabled)
         | u8::from(conn.handshake.sack) << 1
         | u8::from(conn.handshake.window_scaling) << 2
+        | u8::from(conn.handshake.syn_data_acked) << 5
 }
 
 /// Panics if something does not hold that must hold between two calls.

@@ -78,6 +78,12 @@ impl Path {
         room.min(self.peer_mss).min(limit).max(min_snd_mss)
     }
 
+    /// The next SYN announces what the path carries.
+    fn lower_advmss(&mut self) {
+        let room = self.mtu.saturating_sub(self.ip_header_len + HEADER_LEN as u16).max(1);
+        self.advmss = self.advmss.min(room);
+    }
+
     /// Lowers the MTU; returns whether it changed.
     fn lower_mtu(&mut self, mtu: u16) -> bool {
         let floor = if self.ip_header_len >= 40 { MIN_MTU_V6 } else { MIN_MTU_V4 };
@@ -114,6 +120,11 @@ impl Connection {
         cx.counters.bump(Counter::TcpMtupFail);
         let old = self.snd.mss;
         self.sync_mss(cx);
+        if self.state == State::SynSent {
+            self.path.lower_advmss();
+            self.on_syn_too_big(cx);
+            return;
+        }
         if self.snd.mss < old {
             self.on_mss_changed(cx, true);
         }

@@ -103,12 +103,14 @@ impl Connection {
     }
 
     fn enter_time_wait(&mut self, cx: &Context) {
+        self.judge_fast_open();
         self.timers.stop_all();
         self.timers.arm(Timer::TimeWait, cx.now + cx.config.tcp_fin_timeout);
         self.events.insert(Events::TIME_WAIT);
     }
 
     fn enter_closed(&mut self, cx: &Context, was: State) {
+        self.judge_fast_open();
         self.timers.stop_all();
         self.pending.syn = false;
         self.pending.challenge_ack = false;

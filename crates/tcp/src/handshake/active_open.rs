@@ -21,6 +21,7 @@ impl Connection {
         let flags = seg.repr.flags;
         let has_ack = flags.contains(TcpFlags::ACK);
         if has_ack && !self.acks_our_syn(&seg) {
+            self.hurry_syn(cx);
             if !flags.contains(TcpFlags::RST) {
                 self.queue_rst_for(&seg);
             }
@@ -46,16 +47,28 @@ impl Connection {
         self.rcv.queue.set_start(self.rcv.nxt);
         self.on_syn_options(cx, &seg.repr.options);
         if has_ack {
-            self.rcv.acks.now(AckReason::Handshake);
+            self.acknowledge_syn_ack(cx);
             self.establish(cx, &seg);
-            self.after_syn_text(cx, seg);
+            if !self.on_fast_open_syn_ack(cx, &seg) {
+                self.after_syn_text(cx, seg);
+            }
         } else {
             self.open_simultaneously(cx, &seg);
         }
     }
 
+    /// Of our SYN's data a SYN-ACK may acknowledge any part.
     fn acks_our_syn(&self, seg: &Segment) -> bool {
-        seg.repr.ack == self.snd.iss + 1 && self.snd.max == seg.repr.ack
+        self.snd.iss < seg.repr.ack && seg.repr.ack <= self.snd.max
+    }
+
+    /// The ACK that ends the handshake leaves at once, unless data is about to take it along.
+    fn acknowledge_syn_ack(&mut self, cx: &Context) {
+        if self.handshake.write_pending {
+            self.rcv.acks.wait_for_data(cx.now, cx.config);
+        } else {
+            self.rcv.acks.now(AckReason::Handshake);
+        }
     }
 
     /// RFC 7323, section 3.2: the SYN-ACK must echo a timestamp that we sent in this open.
@@ -63,7 +76,8 @@ impl Connection {
         if !cx.config.tcp_timestamps {
             return false;
         }
-        let Some(stamps) = seg.repr.options.timestamps else { return false };
+        let echo = seg.repr.options.timestamps.filter(|stamps| stamps.ecr != 0);
+        let Some(stamps) = echo else { return false };
         let first = self.ts.val(self.handshake.started);
         let window = self.ts.val(cx.now).wrapping_sub(first);
         stamps.ecr.wrapping_sub(first) > window
@@ -74,7 +88,7 @@ impl Connection {
         self.snd.wnd = u32::from(seg.repr.window);
         self.snd.wl1 = seg.repr.seq;
         self.set_state(cx, State::SynReceived);
-        self.timers.stop(Timer::Retransmit);
+        self.timers.arm(Timer::Retransmit, cx.now + self.syn_rto(cx.config));
         self.handshake.sent = 0;
         self.pending.syn = true;
     }

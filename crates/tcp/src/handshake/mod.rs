@@ -1,6 +1,7 @@
 //! Opening a connection: SYN, SYN-ACK, and what they negotiate.
 
 mod active_open;
+pub(crate) mod fast_open_client;
 pub(crate) mod isn;
 mod negotiate;
 mod passive_open;
@@ -40,6 +41,10 @@ pub(crate) struct Handshake {
     pub(crate) window_scaling: bool,
     /// The window shift of our SYN or SYN-ACK, chosen once: the peer holds us to what it saw.
     shift: u8,
+    /// A writer sleeps and has more data.
+    write_pending: bool,
+    /// The SYN carried data, and the peer took all of it.
+    pub(crate) syn_data_acked: bool,
 }
 
 impl Handshake {
@@ -53,6 +58,8 @@ impl Handshake {
             sack: false,
             window_scaling: false,
             shift,
+            write_pending: false,
+            syn_data_acked: false,
         }
     }
 }
@@ -123,9 +130,11 @@ impl Connection {
         let age = cx.now.since(self.handshake.started);
         let too_old = self.user_timeout().is_some_and(|timeout| age >= timeout);
         if self.handshake.retries >= limit || too_old {
+            self.note_fast_open_timeout(self.handshake.retries, true);
             self.give_up(cx);
             return;
         }
+        self.note_fast_open_timeout(self.handshake.retries, false);
         self.handshake.retries += 1;
         self.pending.syn = true;
         self.timers.arm(Timer::Retransmit, cx.now + self.syn_rto(cx.config));
@@ -136,7 +145,7 @@ impl Connection {
         let sample = self.handshake_rtt(cx, seg);
         self.timers.stop(Timer::Retransmit);
         self.pending.syn = false;
-        self.snd.una = self.snd.iss + 1;
+        self.take_handshake_ack(seg.repr.ack);
         self.snd.forget_old_marks();
         self.sync_mss(cx);
         let shift = if seg.repr.flags.contains(TcpFlags::SYN) { 0 } else { self.snd.wscale };

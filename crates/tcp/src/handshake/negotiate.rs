@@ -19,6 +19,7 @@ impl Connection {
             sack_permitted: if offer { config.tcp_sack } else { self.handshake.sack },
             timestamps: timestamps
                 .then(|| Timestamps { val: self.ts.val(cx.now), ecr: self.ts.recent }),
+            fast_open: self.fast_open_option(),
             ..TcpOptions::default()
         }
     }

@@ -31,12 +31,12 @@ impl Connection {
         seg.repr.flags.contains(both)
             && !seg.repr.flags.contains(TcpFlags::RST)
             && seg.repr.seq == self.rcv.irs
-            && seg.repr.ack == self.snd.iss + 1
+            && seg.repr.ack == self.snd.nxt
     }
 
     /// The ACK step in SYN-RECEIVED. Returns whether the connection is established.
     pub(crate) fn on_ack_syn_received(&mut self, cx: &Context, seg: &Segment) -> bool {
-        let acceptable = seg.repr.ack == self.snd.iss + 1 && self.snd.max >= seg.repr.ack;
+        let acceptable = self.snd.iss < seg.repr.ack && seg.repr.ack <= self.snd.max;
         if acceptable {
             self.establish(cx, seg);
         } else {

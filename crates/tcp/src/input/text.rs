@@ -150,14 +150,14 @@ impl Connection {
     }
 
     fn on_out_of_order(&mut self, cx: &Context, seg: &Segment) {
-        self.stats.data_segs_in += u64::from(seg.segs);
-        self.stats.last_data_recv = cx.now;
         self.rcv.acks.on_out_of_order();
         let end = seg.repr.seq + seg.payload.len() as u32;
         if seg.payload.is_empty() {
             self.latch_fin(end);
             return;
         }
+        self.stats.data_segs_in += u64::from(seg.segs);
+        self.stats.last_data_recv = cx.now;
         let inserted = self.rcv.insert_out_of_order(&self.pool, seg);
         match inserted {
             Inserted::New => cx.counters.bump(Counter::TcpOfoQueue),

@@ -104,7 +104,8 @@ impl Connection {
     pub(super) fn count_syn(&mut self, cx: &Context, repr: TcpRepr, kind: SendKind) -> Transmit {
         let counter = if self.handshake.sent > 1 { Counter::RetransSegs } else { Counter::OutSegs };
         cx.counters.bump(counter);
-        self.bare(cx, repr, kind)
+        let (payload, serial) = self.take_syn_payload(cx);
+        Transmit { payload, serial, ..self.bare(cx, repr, kind) }
     }
 
     fn count_bare(&mut self, cx: &Context) {

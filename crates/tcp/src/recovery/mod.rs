@@ -32,6 +32,7 @@ use crate::counters::Counter;
 use crate::limits::MAX_SUPER_SEGMENT;
 use crate::segment::Serial;
 use crate::send::retransmit_queue::SentRange;
+use crate::state::State;
 use crate::time::{Duration, Instant};
 use crate::timer::Timer;
 use rtt::Rtt;
@@ -302,7 +303,10 @@ impl Connection {
         self.cc.check_invariants();
         let rtx = &self.snd.rtx;
         if let Some(first) = rtx.front() {
-            assert_eq!(first.start, self.snd.una, "the retransmit queue begins at SND.UNA");
+            // While our SYN is not acknowledged, it stands before the data.
+            let opening = matches!(self.state, State::SynSent | State::SynReceived);
+            let una = self.snd.una + u32::from(opening && self.snd.una == self.snd.iss);
+            assert_eq!(first.start, una, "the retransmit queue begins at SND.UNA");
             assert_eq!(rtx.end(), self.snd.max, "the retransmit queue ends at SND.MAX");
             assert!(self.timers.is_armed(Timer::Retransmit), "data in flight has a timer");
         }

@@ -64,7 +64,9 @@ impl Connection {
             self.timers.arm(Timer::Retransmit, cx.now + again);
             return;
         }
-        if self.give_up_if_exhausted(cx) {
+        let exhausted = self.give_up_if_exhausted(cx);
+        self.note_fast_open_timeout(self.recovery.retries, exhausted);
+        if exhausted {
             return;
         }
         self.watch_user_timeout(cx, front.sent_at);

@@ -192,6 +192,15 @@ impl DelayedAck {
         };
     }
 
+    /// The handshake is complete, and data that is about to leave takes its ACK along.
+    pub(crate) fn wait_for_data(&mut self, now: Instant, config: &Config) {
+        self.quick = MAX_QUICK_ACKS;
+        self.pingpong = false;
+        self.ato = config.tcp_delack_min;
+        self.last_data = now;
+        self.decision = AckDecision::Delay(now + config.tcp_delack_max);
+    }
+
     /// The application took data out.
     pub(crate) fn on_read(&mut self, unacked: u32, rcv_mss: u32, drained: bool) {
         let scheduled = matches!(self.decision, AckDecision::Delay(_));

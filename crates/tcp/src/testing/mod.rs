@@ -28,11 +28,13 @@ use std::vec::Vec;
 
 use plimsoll_buf::Pool;
 use plimsoll_wire::SeqNum;
-use plimsoll_wire::tcp::{SackBlock, TcpFlags, TcpRepr};
+use plimsoll_wire::tcp::{FastOpenOption, SackBlock, TcpFlags, TcpRepr};
 
 use crate::config::{Config, Options};
 use crate::connection::{Connection, Context, OpenParams};
 use crate::counters::{Counter, Counters};
+use crate::handshake::fast_open_client::FastOpen;
+use crate::info::Info;
 use crate::segment::{Below, Ecn, Segment, Serial, Transmit};
 use crate::state::State;
 use crate::time::{Duration, Instant};
@@ -53,6 +55,8 @@ pub(crate) struct Setup {
     /// Largest packet handed down.
     pub(crate) largest: usize,
     pub(crate) mtu: u16,
+    /// The SYN waits for `begin`.
+    pub(crate) deferred: bool,
 }
 
 impl Default for Setup {
@@ -68,6 +72,7 @@ impl Default for Setup {
             win: 60_000,
             largest: 0,
             mtu: 1500,
+            deferred: false,
         }
     }
 }
@@ -218,7 +223,11 @@ impl Trace {
         let pool = Pool::new();
         let below = Below { bytes: 0, completed: Serial(u64::MAX) };
         let cx = Context { now, below, config: &setup.config, counters: &counters };
-        let conn = Connection::connect(&cx, setup.params(&pool));
+        let conn = if setup.deferred {
+            Connection::connect_deferred(&cx, setup.params(&pool))
+        } else {
+            Connection::connect(&cx, setup.params(&pool))
+        };
         let (config, window) = (setup.config, setup.win);
         Trace { conn, config, counters, now, pool, below, started: now, window, written: 0 }
     }
@@ -228,6 +237,36 @@ impl Trace {
         let mut trace = Trace::open(setup);
         trace.expect("S 0:0");
         trace
+    }
+
+    /// In SYN-SENT; the SYN waits for [`begin`](Self::begin).
+    pub(crate) fn deferred(setup: Setup) -> Trace {
+        Trace::open(Setup { deferred: true, ..setup })
+    }
+
+    /// Opens with Fast Open and the next `len` bytes of the stream; returns how many were taken.
+    pub(crate) fn begin(&mut self, known: FastOpen, len: usize) -> usize {
+        let data: Vec<u8> = (0..len).map(pattern).collect();
+        let halves = data.split_at(len / 2);
+        let taken = self.call(|conn, cx| conn.begin_fast_open(cx, known, &[halves.0, halves.1]));
+        self.written += taken;
+        taken
+    }
+
+    /// The peer sends a SYN-ACK with an MSS of 1000, SACK-permitted, and `option`.
+    pub(crate) fn recv_syn_ack(&mut self, line: &str, option: Option<FastOpenOption>) {
+        let line = Line::parse(line);
+        let mut repr = self.repr(&line);
+        repr.options.mss = Some(1000);
+        repr.options.sack_permitted = true;
+        repr.options.fast_open = option;
+        let data: Vec<u8> = (line.start..line.end).map(|at| pattern(at as usize)).collect();
+        self.input(repr, &data);
+    }
+
+    /// TCP_INFO.
+    pub(crate) fn info(&self) -> Info {
+        self.conn.info_at(&self.config, self.now)
     }
 
     /// In ESTABLISHED; the handshake is over.
@@ -313,7 +352,8 @@ impl Trace {
     /// The next packet, if one leaves. Its bytes are those that were written.
     pub(crate) fn next(&mut self) -> Option<Transmit> {
         let packet = self.call(|conn, cx| conn.poll_transmit(cx))?;
-        let start = packet.repr.seq.since(ISS + 1) as usize;
+        let syn = u32::from(packet.repr.flags.contains(TcpFlags::SYN));
+        let start = (packet.repr.seq + syn).since(ISS + 1) as usize;
         let mut at = start;
         for part in packet.payload.parts() {
             for &byte in part.iter() {
