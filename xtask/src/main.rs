@@ -1,9 +1,11 @@
-//! Project automation: `cargo xtask {test,ci,tidy,bench}`.
+//! Project automation: `cargo xtask {test,ci,tidy,bench,drill,conformance}`.
 //!
 //! One door for people and robots: the continuous integration runs `cargo xtask test` and nothing
 //! else, and what it runs can be run on any Linux machine. Steps that a machine cannot run are
 //! skipped and named at the end, never passed over in silence.
 
+mod conformance;
+mod drills;
 mod fuzz;
 mod licences;
 mod packages;
@@ -29,8 +31,14 @@ commands:
   bench kernel [--quick] [--json FILE]
                                   compare with the host kernel's TCP; needs root
   interop [FILTER]...             only the tests against the host kernel; needs root
+  drill [--update]                only the scripts of tests/drill; or write the list of those that
+                                  pass
+  conformance --suite DIR [--packetdrill PATH] [--kernel]
+                                  a public suite of packetdrill scripts; writes docs/conformance.md
+  drill-original --packetdrill PATH [OPTION...] FILE...
+                                  the original tool on this stack
 
-steps: tidy unit no-std loom interop fuzz, and for ci also format clippy rustdoc licences";
+steps: tidy unit no-std loom drill interop fuzz, and for ci also format clippy rustdoc licences";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -51,6 +59,9 @@ fn dispatch(args: &[String]) -> Result<()> {
         Some("tidy") => tidy::run(&root()?),
         Some("bench") => steps::bench(&root()?, rest),
         Some("interop") => steps::interop_only(&root()?, rest),
+        Some("drill") => drills::command(&root()?, rest),
+        Some("conformance") => conformance::run(&root()?, rest),
+        Some("drill-original") => conformance::drill_original(&root()?, rest),
         Some("--help" | "-h") | None => {
             println!("{USAGE}");
             Ok(())

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::tally::Tally;
-use crate::{fuzz, licences, packages, shell, tidy};
+use crate::{drills, fuzz, licences, packages, shell, tidy};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -76,6 +76,7 @@ impl Session {
         self.step("unit", Session::unit)?;
         self.step("no-std", Session::no_std)?;
         self.step("loom", Session::loom)?;
+        self.step("drill", |s| drills::step(&s.root, &mut s.tally))?;
         self.step("interop", Session::interop)?;
         self.step("fuzz", Session::fuzz)
     }

@@ -1,0 +1,171 @@
+//! `cargo xtask conformance`: a public suite of packetdrill scripts with the project's own runner
+//! and with the original tool, side by side.
+//!
+//! The scripts and the tool are not part of the repository and nothing of them is copied into it:
+//! their places are arguments, and what is written is names and numbers. Each script that does not
+//! pass must have a cause in `docs/conformance-causes.toml`, and each on which the two disagree an
+//! explanation; otherwise the command fails.
+
+mod causes;
+mod original;
+pub(crate) mod own;
+mod report;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+pub(crate) use original::drill_original;
+
+use crate::shell;
+
+const USAGE: &str = "usage: cargo xtask conformance --suite DIR [--packetdrill PATH] [--kernel]
+  --suite DIR          the folder with the scripts, such as gtests/net/tcp of google/packetdrill
+  --packetdrill PATH   the original tool, built: it runs the scripts on this stack too
+  --kernel             as root: both also run the scripts on this machine's kernel";
+
+const REPORT: &str = "docs/conformance.md";
+const CAUSES: &str = "docs/conformance-causes.toml";
+
+/// How the suite's own driver runs a script, for IPv4 and for what is IPv6 by its name.
+const OPTIONS_4: [&str; 9] = [
+    "--ip_version=ipv4",
+    "--local_ip=192.168.0.1",
+    "--gateway_ip=192.168.0.1",
+    "--netmask_ip=255.255.0.0",
+    "--remote_ip=192.0.2.1",
+    "--define=TFO_COOKIE=3021b9d889017eeb",
+    "--define=CODE=host_unreachable",
+    "--define=CMSG_LEVEL_IP=SOL_IP",
+    "--define=CMSG_TYPE_RECVERR=IP_RECVERR",
+];
+const OPTIONS_6: [&str; 8] = [
+    "--ip_version=ipv6",
+    "--mtu=1520",
+    "--local_ip=fd3d:0a0b:17d6::1",
+    "--gateway_ip=fd3d:0a0b:17d6:8888::1",
+    "--remote_ip=fd3d:fa7b:d17d::1",
+    "--define=TFO_COOKIE=c1d1e9742a47a9bc",
+    "--define=CMSG_LEVEL_IP=SOL_IPV6",
+    "--define=CMSG_TYPE_RECVERR=IPV6_RECVERR",
+];
+
+/// The options with which a script of the suite runs.
+fn options(script: &str) -> Vec<String> {
+    let six = script.ends_with("v6.pkt");
+    let options: &[&str] = if six { &OPTIONS_6 } else { &OPTIONS_4 };
+    options.iter().map(|option| (*option).to_string()).collect()
+}
+
+/// How a script went.
+#[derive(Clone, Debug)]
+pub(crate) struct Verdict {
+    pub(crate) passed: bool,
+    /// Why not, in one line.
+    pub(crate) said: String,
+}
+
+/// How every script went, by its path below the suite.
+pub(crate) type Verdicts = BTreeMap<String, Verdict>;
+
+/// One way to run the suite.
+struct Column {
+    title: &'static str,
+    verdicts: Verdicts,
+}
+
+struct Options {
+    suite: PathBuf,
+    tool: Option<PathBuf>,
+    kernel: bool,
+}
+
+/// The command.
+pub(crate) fn run(root: &Path, words: &[String]) -> Result<()> {
+    let options = parse(words)?;
+    let scripts = scripts(&options.suite)?;
+    if scripts.is_empty() {
+        bail!("there are no scripts in {}", options.suite.display());
+    }
+    let runner = build(root, "plimsoll-cli")?.join("plimsoll");
+    let mut columns = Vec::new();
+    let mut column = |title, verdicts| columns.push(Column { title, verdicts });
+    column("own runner", own::run(&runner, &options.suite, &scripts, false)?);
+    if let Some(tool) = &options.tool {
+        let library = build(root, "plimsoll-drill-adapter")?.join(original::LIBRARY);
+        let on_stack = original::Target::Stack(library);
+        column("original tool", original::run(tool, &options.suite, &scripts, &on_stack)?);
+    }
+    if options.kernel {
+        let verdicts = own::run(&runner, &options.suite, &scripts, true)?;
+        column("own runner on the kernel", verdicts);
+    }
+    if let (Some(tool), true) = (&options.tool, options.kernel) {
+        let on_kernel = original::Target::Kernel;
+        let verdicts = original::run(tool, &options.suite, &scripts, &on_kernel)?;
+        column("original tool on the kernel", verdicts);
+    }
+    let text =
+        fs::read_to_string(root.join(CAUSES)).with_context(|| format!("reading {CAUSES}"))?;
+    let causes = causes::Causes::parse(&text).context(CAUSES)?;
+    let (text, missing) = report::write(&scripts, &columns, &causes);
+    fs::write(root.join(REPORT), text).with_context(|| format!("writing {REPORT}"))?;
+    println!("wrote {REPORT}");
+    for line in &missing {
+        eprintln!("{line}");
+    }
+    if !missing.is_empty() {
+        bail!("{} entries are missing in {CAUSES}", missing.len());
+    }
+    Ok(())
+}
+
+fn parse(words: &[String]) -> Result<Options> {
+    let (mut suite, mut tool, mut kernel) = (None, None, false);
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--suite" => suite = words.next(),
+            "--packetdrill" => tool = words.next(),
+            "--kernel" => kernel = true,
+            _ => bail!("{USAGE}"),
+        }
+    }
+    let suite = fs::canonicalize(suite.context(USAGE)?).context("the suite")?;
+    let tool = tool.map(fs::canonicalize).transpose().context("the original tool")?;
+    if kernel && !rustix::process::geteuid().is_root() {
+        bail!("--kernel needs root: each script runs in a network namespace of its own");
+    }
+    Ok(Options { suite, tool, kernel })
+}
+
+/// Every script below a folder, by its path from there, in order.
+pub(crate) fn scripts(folder: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(&next).with_context(|| format!("reading {}", next.display()))? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "pkt") {
+                found.push(path.strip_prefix(folder)?.to_string_lossy().into_owned());
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Builds a package and returns the folder of what was built.
+pub(crate) fn build(root: &Path, package: &str) -> Result<PathBuf> {
+    let mut command = Command::new("cargo");
+    command.args(["build", "--release", "-p", package]).current_dir(root);
+    if !shell::run(&mut command, Duration::from_secs(900), |_| {})?.success() {
+        bail!("{package} does not build");
+    }
+    Ok(crate::steps::cargo_target(root).join("release"))
+}

@@ -1,0 +1,205 @@
+//! Scripts with the original tool, on this stack or on the machine's kernel.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::{Verdict, Verdicts, build, options};
+
+const USAGE: &str = "usage: cargo xtask drill-original --packetdrill PATH [OPTION...] FILE...
+  PATH is the original tool, built. Options of the form --name=value are passed on to it.";
+
+/// What the adapter's library is called.
+pub(super) const LIBRARY: &str = "libplimsoll_drill_adapter.so";
+
+/// A script that runs longer does not end.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// How many run at a time. On the kernel time is real, and a busy machine is late.
+const JOBS: usize = 4;
+const JOBS_ON_KERNEL: usize = 2;
+
+/// What the tool's scripts run on.
+pub(super) enum Target {
+    /// This stack, through the adapter's library.
+    Stack(PathBuf),
+    /// The machine's kernel, in a network namespace.
+    Kernel,
+}
+
+/// Runs the scripts of a suite.
+pub(super) fn run(
+    tool: &Path,
+    suite: &Path,
+    scripts: &[String],
+    target: &Target,
+) -> Result<Verdicts> {
+    let next = AtomicUsize::new(0);
+    let verdicts = Mutex::new(Verdicts::new());
+    let jobs = if matches!(target, Target::Stack(_)) { JOBS } else { JOBS_ON_KERNEL };
+    let work = || -> Result<()> {
+        while let Some(script) = scripts.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let verdict = one(tool, &suite.join(script), &options(script), target)?;
+            let mut verdicts = verdicts.lock().ok().context("another thread panicked")?;
+            verdicts.insert(script.clone(), verdict);
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| match worker.join() {
+            Ok(result) => result,
+            Err(_) => bail!("a thread panicked"),
+        })
+    })?;
+    verdicts.into_inner().ok().context("a thread panicked")
+}
+
+fn one(tool: &Path, script: &Path, options: &[String], target: &Target) -> Result<Verdict> {
+    let mut command = command(tool, script, options, target)?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("starting {}", tool.display()))?;
+    let mut stderr = child.stderr.take().context("standard error is piped")?;
+    let reader = thread::spawn(move || {
+        let mut said = Vec::new();
+        let _ = stderr.read_to_end(&mut said);
+        String::from_utf8_lossy(&said).into_owned()
+    });
+    let passed = ended_well(&mut child)?;
+    let said = reader.join().unwrap_or_default();
+    let said = match passed {
+        Some(_) => said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("").to_string(),
+        None => format!("still ran after {} s", LIMIT.as_secs()),
+    };
+    Ok(Verdict { passed: passed == Some(true), said })
+}
+
+/// Whether a program succeeds; `None` if it had to be ended.
+fn ended_well(child: &mut Child) -> Result<Option<bool>> {
+    let end = Instant::now() + LIMIT;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status.success()));
+        }
+        if Instant::now() >= end {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The command line that runs one script.
+fn command(tool: &Path, script: &Path, options: &[String], target: &Target) -> Result<Command> {
+    let folder = script.parent().filter(|f| *f != Path::new("")).unwrap_or(Path::new("."));
+    let name = script.file_name().context("a script has a name")?;
+    let mut command = match target {
+        Target::Stack(library) => {
+            let text = fs::read_to_string(script)
+                .with_context(|| format!("reading {}", script.display()))?;
+            let mut command = Command::new(tool);
+            command.arg(join("--so_filename=", library.as_os_str()));
+            command.arg(format!("--so_flags={}", flags(&text, options)?));
+            command.env("LD_PRELOAD", library);
+            command
+        }
+        Target::Kernel => {
+            let mut command = Command::new("unshare");
+            command.args(["--net", "sh", "-c", "ip link set lo up && exec \"$0\" \"$@\""]);
+            command.arg(tool).arg("--send_omit_free");
+            command
+        }
+    };
+    command.args(options).arg(name).current_dir(folder);
+    Ok(command)
+}
+
+fn join(start: &str, end: &OsStr) -> std::ffi::OsString {
+    let mut whole = std::ffi::OsString::from(start);
+    whole.push(end);
+    whole
+}
+
+/// What the adapter must know of the network: the script's option lines, and the command line,
+/// which wins.
+fn flags(script: &str, options: &[String]) -> Result<String> {
+    let lines = script.lines().map(str::trim).filter(|line| line.starts_with("--"));
+    let words = lines.flat_map(str::split_whitespace).chain(options.iter().map(String::as_str));
+    let known: BTreeMap<&str, &str> =
+        words.filter_map(|word| word.strip_prefix("--")?.split_once('=')).collect();
+    let mut flags = Vec::new();
+    let names = [
+        ("ip_version", "ip_version"),
+        ("local_ip", "local"),
+        ("gateway_ip", "gateway"),
+        ("remote_ip", "remote"),
+        ("mtu", "mtu"),
+        ("mss", "mss"),
+    ];
+    for (theirs, ours) in names {
+        if let Some(value) = known.get(theirs) {
+            flags.push(format!("{ours}={}", value.split('/').next().unwrap_or(value)));
+        }
+    }
+    if let Some(mask) = known.get("netmask_ip") {
+        let mask: std::net::Ipv4Addr = mask.parse().context("--netmask_ip")?;
+        flags.push(format!("prefix={}", mask.to_bits().leading_ones()));
+    }
+    Ok(flags.join(","))
+}
+
+/// `cargo xtask drill-original`: the original tool on this stack, with what it says.
+pub(crate) fn drill_original(root: &Path, words: &[String]) -> Result<()> {
+    let mut tool = None;
+    let (mut passed_on, mut files) = (Vec::new(), Vec::new());
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--packetdrill" => tool = words.next(),
+            "-D" => passed_on.push(format!("--define={}", words.next().context(USAGE)?)),
+            option if option.starts_with('-') => passed_on.push(option.to_string()),
+            file => files.push(PathBuf::from(file)),
+        }
+    }
+    let tool = fs::canonicalize(tool.context(USAGE)?).context("the original tool")?;
+    if files.is_empty() {
+        bail!("{USAGE}");
+    }
+    let target = Target::Stack(build(root, "plimsoll-drill-adapter")?.join(LIBRARY));
+    let mut failed = 0;
+    for file in &files {
+        // What is not said is as in the public suites.
+        let mut options = options(&file.to_string_lossy());
+        options.extend(passed_on.iter().cloned());
+        let status = command(&tool, file, &options, &target)?.status().context("starting it")?;
+        println!("{} {}", if status.success() { "ok    " } else { "FAILED" }, file.display());
+        failed += usize::from(!status.success());
+    }
+    if failed > 0 {
+        bail!("{failed} of {} failed", files.len());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::flags;
+
+    #[test]
+    fn the_command_line_wins_over_the_script() {
+        let script = "// a comment\n--mss=1000\n--local_ip=192.0.2.9\n0 socket(...) = 3\n";
+        let options = ["--local_ip=198.51.100.1".into(), "--netmask_ip=255.255.0.0".into()];
+        assert_eq!(flags(script, &options).unwrap(), "local=198.51.100.1,mss=1000,prefix=16");
+        assert_eq!(flags("", &["--remote_ip=192.0.2.1/24".into()]).unwrap(), "remote=192.0.2.1");
+    }
+}

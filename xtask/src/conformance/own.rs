@@ -1,0 +1,82 @@
+//! Scripts with the project's own runner.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::{Verdict, Verdicts, options};
+
+/// Runs the scripts of a suite, each with the options that it wants.
+pub(super) fn run(
+    runner: &Path,
+    suite: &Path,
+    scripts: &[String],
+    kernel: bool,
+) -> Result<Verdicts> {
+    let mut verdicts = Verdicts::new();
+    // Scripts with the same options run in one go.
+    let mut groups: Vec<(Vec<String>, Vec<&String>)> = Vec::new();
+    for script in scripts {
+        let wanted = options(script);
+        match groups.iter_mut().find(|(options, _)| *options == wanted) {
+            Some((_, members)) => members.push(script),
+            None => groups.push((wanted, vec![script])),
+        }
+    }
+    for (options, members) in groups {
+        let paths: Vec<_> = members.iter().map(|script| suite.join(script)).collect();
+        for (path, verdict) in drill(runner, &options, &paths, kernel)?.verdicts {
+            let name = Path::new(&path)
+                .strip_prefix(suite)
+                .map_or(path.clone(), |rest| rest.to_string_lossy().into_owned());
+            verdicts.insert(name, verdict);
+        }
+    }
+    Ok(verdicts)
+}
+
+/// What one run of the runner gave.
+pub(crate) struct Drilled {
+    pub(crate) verdicts: Verdicts,
+    /// What it printed, and its list without the times that scripts took.
+    pub(crate) output: String,
+}
+
+/// Runs `plimsoll drill` on files or folders.
+pub(crate) fn drill(
+    runner: &Path,
+    options: &[String],
+    paths: &[impl AsRef<Path>],
+    kernel: bool,
+) -> Result<Drilled> {
+    let list = std::env::temp_dir().join(format!("plimsoll-drill-{}.json", std::process::id()));
+    let mut command = Command::new(runner);
+    command.arg("drill").args(options).arg("--json").arg(&list);
+    if kernel {
+        command.args(["--stack", "kernel"]);
+    }
+    command.args(paths.iter().map(AsRef::as_ref)).stdin(Stdio::null());
+    let out = command.output().with_context(|| format!("starting {}", runner.display()))?;
+    let text = fs::read_to_string(&list);
+    let _ = fs::remove_file(&list);
+    let said = String::from_utf8_lossy(&out.stderr);
+    let text = text.with_context(|| format!("the runner wrote no list: {}", said.trim()))?;
+    let Value::Array(entries) = serde_json::from_str(&text).context("the runner's list")? else {
+        bail!("the runner's list is no array");
+    };
+    let mut drilled = Drilled { verdicts: Verdicts::new(), output: String::new() };
+    drilled.output.push_str(&String::from_utf8_lossy(&out.stdout));
+    for mut entry in entries {
+        let word = |name: &str| entry[name].as_str().unwrap_or("").to_string();
+        let (file, status, cause) = (word("file"), word("status"), word("cause"));
+        let said = cause.lines().next().unwrap_or("").to_string();
+        drilled.verdicts.insert(file, Verdict { passed: status == "passed", said });
+        entry["ms"] = Value::Null;
+        drilled.output.push_str(&entry.to_string());
+        drilled.output.push('\n');
+    }
+    Ok(drilled)
+}

@@ -1,0 +1,169 @@
+//! The project's own packetdrill scripts, `tests/drill`: they must not get worse.
+//!
+//! `tests/drill/PASSED` names the scripts that pass. A script on that list that fails now fails the
+//! step, as does a run whose second time differs from its first. As root the scripts run on this
+//! machine's kernel too, which is the oracle; `tests/drill/KERNEL` names those that differ there,
+//! each with the reason.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::conformance::own::{Drilled, drill};
+use crate::conformance::{Verdicts, build, scripts};
+use crate::packages;
+use crate::tally::Tally;
+
+const FOLDER: &str = "tests/drill";
+const PASSED: &str = "tests/drill/PASSED";
+const KERNEL: &str = "tests/drill/KERNEL";
+const PASSED_HEAD: &str = "\
+# Scripts that pass. One that stands here must go on passing.
+# Made by: cargo xtask drill --update
+";
+
+/// `cargo xtask drill [--update]`: the step alone, or the list anew.
+pub(crate) fn command(root: &Path, words: &[String]) -> Result<()> {
+    match words {
+        [] => {
+            let mut tally = Tally::default();
+            step(root, &mut tally)?;
+            print!("\n{}", tally.report());
+            if tally.failures() > 0 { bail!("not everything passed") } else { Ok(()) }
+        }
+        [word] if word == "--update" => update(root),
+        _ => bail!("usage: cargo xtask drill [--update]"),
+    }
+}
+
+/// The step of `cargo xtask test`.
+pub(crate) fn step(root: &Path, tally: &mut Tally) -> Result<()> {
+    let names = if root.join(FOLDER).is_dir() { scripts(&root.join(FOLDER))? } else { Vec::new() };
+    if names.is_empty() {
+        tally.skip("drill scripts", "there are none in tests/drill");
+        return Ok(());
+    }
+    let runner = build(root, "plimsoll-cli")?.join("plimsoll");
+    let (first, second) = (timed(root, &runner)?, run(root, &runner, false)?);
+    if first.output == second.output {
+        tally.pass();
+    } else {
+        tally.fail("the drill scripts give another output the second time");
+    }
+    let must: BTreeSet<String> = list(root, PASSED)?.into_keys().collect();
+    for name in &names {
+        let passed = passes(&first.verdicts, name);
+        match (passed, must.contains(name)) {
+            (true, listed) => {
+                tally.pass();
+                if !listed {
+                    println!(
+                        "note: {name} passes and is not in {PASSED}: cargo xtask drill --update"
+                    );
+                }
+            }
+            (false, _) => tally.fail(&format!("{FOLDER}/{name}: {}", said(&first.verdicts, name))),
+        }
+    }
+    for gone in must.iter().filter(|name| !names.contains(name)) {
+        tally.fail(&format!("{gone} is in {PASSED} and does not exist any more"));
+    }
+    match packages::tun_device() {
+        Err(why) => tally.skip("drill scripts on the kernel", &why),
+        Ok(()) if !rustix::process::geteuid().is_root() => {
+            tally.skip("drill scripts on the kernel", "they need root, for a network namespace");
+        }
+        Ok(()) => oracle(root, &runner, &names, tally)?,
+    }
+    Ok(())
+}
+
+/// The scripts on the kernel: what they say must be true there, or the difference must be known.
+fn oracle(root: &Path, runner: &Path, names: &[String], tally: &mut Tally) -> Result<()> {
+    let known = list(root, KERNEL)?;
+    let once = run(root, runner, true)?;
+    let wrong = |v: &Verdicts| names.iter().filter(|name| !passes(v, name)).cloned().collect();
+    let mut failed: Vec<String> = wrong(&once.verdicts);
+    failed.retain(|name| !known.contains_key(name));
+    if !failed.is_empty() {
+        // Time is real there, and the machine may have been busy for a moment.
+        let again = run(root, runner, true)?;
+        failed.retain(|name| !passes(&again.verdicts, name));
+    }
+    for name in names {
+        if failed.contains(name) {
+            let said = said(&once.verdicts, name);
+            tally.fail(&format!("{FOLDER}/{name} on the kernel, not named in {KERNEL}: {said}"));
+        } else {
+            tally.pass();
+        }
+    }
+    for name in known.keys().filter(|name| passes(&once.verdicts, name)) {
+        println!("note: {name} passes on this kernel; {KERNEL} says that it differs");
+    }
+    Ok(())
+}
+
+fn update(root: &Path) -> Result<()> {
+    let runner = build(root, "plimsoll-cli")?.join("plimsoll");
+    let drilled = run(root, &runner, false)?;
+    let before = list(root, PASSED)?;
+    let mut text = PASSED_HEAD.to_string();
+    for name in scripts(&root.join(FOLDER))? {
+        if passes(&drilled.verdicts, &name) {
+            text.push_str(&name);
+            text.push('\n');
+        } else if before.contains_key(&name) {
+            bail!("{name} has passed before and fails now: {}", said(&drilled.verdicts, &name));
+        }
+    }
+    fs::write(root.join(PASSED), text).with_context(|| format!("writing {PASSED}"))?;
+    println!("wrote {PASSED}");
+    Ok(())
+}
+
+/// Names at the starts of lines, each with what stands behind it.
+fn list(root: &Path, path: &str) -> Result<BTreeMap<String, String>> {
+    let text = match fs::read_to_string(root.join(path)) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => bail!("{path}: {error}"),
+    };
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let entry = |line: &str| {
+        let (name, why) = line.split_once(' ').unwrap_or((line, ""));
+        (name.to_string(), why.trim().to_string())
+    };
+    Ok(lines.map(entry).collect())
+}
+
+fn timed(root: &Path, runner: &Path) -> Result<Drilled> {
+    let start = Instant::now();
+    let drilled = run(root, runner, false)?;
+    let (count, time) = (drilled.verdicts.len(), start.elapsed());
+    println!("{count} scripts in {:.2} s (10 s are allowed)", time.as_secs_f64());
+    Ok(drilled)
+}
+
+/// All scripts, by their names below the folder.
+fn run(root: &Path, runner: &Path, kernel: bool) -> Result<Drilled> {
+    let folder: PathBuf = root.join(FOLDER);
+    let mut drilled = drill(runner, &[], std::slice::from_ref(&folder), kernel)?;
+    let below = |path: String| {
+        let rest = Path::new(&path).strip_prefix(&folder).map(|rest| rest.to_string_lossy());
+        rest.map(|rest| rest.into_owned()).unwrap_or(path)
+    };
+    drilled.verdicts = drilled.verdicts.into_iter().map(|(path, v)| (below(path), v)).collect();
+    Ok(drilled)
+}
+
+fn passes(verdicts: &Verdicts, name: &str) -> bool {
+    verdicts.get(name).is_some_and(|verdict| verdict.passed)
+}
+
+fn said<'a>(verdicts: &'a Verdicts, name: &str) -> &'a str {
+    verdicts.get(name).map_or("it was not run", |verdict| &verdict.said)
+}
