@@ -6,7 +6,7 @@
 //! window scale, SACK-permitted and Fast Open count only on a segment with SYN, SACK blocks only on
 //! one without.
 //!
-//! They are written in Linux's layout, padded to words with NOPs: MSS, then timestamps, whose
+//! They are written in Linux's layout, padded to words with NOPs: MD5, MSS, then timestamps, whose
 //! padding the SACK-permitted option takes if there is one, then window scale, then SACK blocks, then
 //! Fast Open.
 
@@ -23,6 +23,12 @@ pub const HEADER_LEN: usize = 20;
 pub const MAX_HEADER_LEN: usize = 60;
 /// SACK blocks that fit into one header (without other options).
 pub const MAX_SACK_BLOCKS: usize = 4;
+/// Bytes of an MD5 signature (RFC 2385).
+pub const MD5_DIGEST_LEN: usize = 16;
+/// Offset of the digest in the options that [`TcpRepr::emit`] writes, if there is one.
+pub const MD5_DIGEST_AT: usize = 4;
+/// Bytes that the MD5 option takes, padding included.
+pub const MD5_OPTION_LEN: usize = MD5_DIGEST_AT + MD5_DIGEST_LEN;
 /// Offset of the checksum.
 pub const CHECKSUM_OFFSET: usize = 16;
 
@@ -37,6 +43,7 @@ mod kind {
     pub(super) const SACK_PERMITTED: u8 = 4;
     pub(super) const SACK: u8 = 5;
     pub(super) const TIMESTAMPS: u8 = 8;
+    pub(super) const MD5: u8 = 19;
     pub(super) const FAST_OPEN: u8 = 34;
     /// Experiments (RFC 6994); the first bytes of the body say which.
     pub(super) const EXPERIMENT: u8 = 254;
@@ -51,6 +58,7 @@ mod len {
     pub(super) const WINDOW_SCALE: u8 = 3;
     pub(super) const SACK_PERMITTED: u8 = 2;
     pub(super) const TIMESTAMPS: u8 = 10;
+    pub(super) const MD5: u8 = 18;
 }
 
 /// The control bits.
@@ -216,6 +224,8 @@ pub struct TcpOptions {
     pub sack: ArrayVec<SackBlock, MAX_SACK_BLOCKS>,
     /// Fast Open (RFC 7413), on a SYN. Left out when it finds no room beside the others.
     pub fast_open: Option<FastOpenOption>,
+    /// The MD5 signature (RFC 2385).
+    pub md5: Option<[u8; MD5_DIGEST_LEN]>,
 }
 
 /// A TCP header in parsed form.
@@ -340,7 +350,8 @@ impl TcpOptions {
             (None, false) => 0,
         };
         let scale = if self.window_scale.is_some() { 4 } else { 0 };
-        mss + times + scale
+        let md5 = if self.md5.is_some() { MD5_OPTION_LEN } else { 0 };
+        md5 + mss + times + scale
     }
 
     /// How many SACK blocks find room behind `fixed` bytes of other options. The rest is left out.
@@ -396,6 +407,11 @@ impl TcpOptions {
                     })
                     .collect();
             }
+            (kind::MD5, digest) => {
+                if let Some(&digest) = digest.as_array() {
+                    self.md5 = Some(digest);
+                }
+            }
             (kind::FAST_OPEN, cookie) if syn => self.read_fast_open(cookie, false),
             (kind::EXPERIMENT, body) if syn && body.starts_with(&FAST_OPEN_MAGIC) => {
                 self.read_fast_open(&body[FAST_OPEN_MAGIC.len()..], true);
@@ -421,6 +437,10 @@ impl TcpOptions {
             out[at..at + bytes.len()].copy_from_slice(bytes);
             at += bytes.len();
         };
+        if let Some(digest) = self.md5 {
+            put(&[kind::NOP, kind::NOP, kind::MD5, len::MD5]);
+            put(&digest);
+        }
         if let Some(mss) = self.mss {
             put(&[kind::MSS, len::MSS]);
             put(&mss.to_be_bytes());

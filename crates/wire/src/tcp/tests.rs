@@ -36,13 +36,18 @@ fn options_leave_in_linux_layout() {
         timestamps: TIMES,
         ..TcpOptions::default()
     };
-    let table: [(TcpOptions, &[u8], &str); 9] = [
+    let table: [(TcpOptions, &[u8], &str); 10] = [
         (TcpOptions::default(), &[], "nothing"),
         (syn.clone(), &[2, 4, 5, 180, 4, 2, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 3, 3, 7], "SYN"),
         (
             TcpOptions { timestamps: None, ..syn },
             &[2, 4, 5, 180, 1, 1, 4, 2, 1, 3, 3, 7],
             "SYN without timestamps",
+        ),
+        (
+            TcpOptions { md5: Some([7; 16]), mss: Some(1460), ..TcpOptions::default() },
+            &[1, 1, 19, 18, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 2, 4, 5, 180],
+            "a signed SYN",
         ),
         (fast_open(&[], false), &[34, 2, 1, 1], "a request for a cookie"),
         (fast_open(&[1, 2, 3, 4, 5, 6], false), &[34, 8, 1, 2, 3, 4, 5, 6], "a cookie"),

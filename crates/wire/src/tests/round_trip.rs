@@ -2,7 +2,6 @@
 
 use std::vec;
 
-use arrayvec::ArrayVec;
 use proptest::prelude::*;
 
 use crate::arp::{ArpRepr, Operation};
