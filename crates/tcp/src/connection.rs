@@ -167,6 +167,10 @@ pub(crate) struct Stats {
     pub(crate) total_retrans: u32,
     /// Wire segments delivered, by ACK or SACK.
     pub(crate) delivered: u32,
+    /// DSACKs received.
+    pub(crate) dsacks: u32,
+    /// Wire segments that arrived out of order.
+    pub(crate) out_of_order: u32,
     /// When data last arrived; when the connection opened, if none did.
     pub(crate) last_data_recv: Instant,
     /// How often each [`Hold`] was met.

@@ -65,6 +65,10 @@ pub struct Info {
     pub notsent_bytes: u32,
     /// Wire segments that the peer is known to have, by ACK or SACK.
     pub delivered: u32,
+    pub dsack_dups: u32,
+    pub rcv_ooopack: u32,
+    /// The round trip as the receiver measures it; zero before the first sample.
+    pub rcv_rtt: Duration,
     /// Time in which anything written was not acknowledged.
     pub busy_time: Duration,
     /// Of that, the time in which the peer's window held data back.
@@ -82,8 +86,8 @@ pub struct Info {
     pub ca_state: u8,
     /// Bits TCPI_OPT_*.
     pub options: u8,
-    /// Why Fast Open did not work out for who connects, as Linux numbers it: 0 unknown, 1 no cookie,
-    /// 2 data not acknowledged, 3 SYN sent again.
+    /// Why Fast Open did not work out for who connects, as Linux numbers it: 0 unknown, 1 no
+    /// cookie, 2 data not acknowledged, 3 SYN sent again.
     pub fastopen_client_fail: u8,
     /// SO_SNDBUF, as Linux counts.
     pub sndbuf: usize,
@@ -143,6 +147,9 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         data_segs_in: conn.stats.data_segs_in,
         notsent_bytes: conn.unsent_len() as u32,
         delivered: conn.stats.delivered,
+        dsack_dups: conn.stats.dsacks,
+        rcv_ooopack: conn.stats.out_of_order,
+        rcv_rtt: conn.rcv.autotune.rtt(),
         busy_time: times.busy,
         rwnd_limited: times.rwnd,
         sndbuf_limited: times.sndbuf,

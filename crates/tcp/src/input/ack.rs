@@ -112,6 +112,7 @@ impl Connection {
             let outcome = self.snd.rtx.on_sack(blocks, ack, self.snd.max);
             let dsacks = u64::from(outcome.dsack_old) + u64::from(outcome.dsack_out_of_order);
             cx.counters.add(Counter::TcpDsackRecv, dsacks);
+            self.stats.dsacks = self.stats.dsacks.wrapping_add(dsacks as u32);
             cx.counters.add(Counter::TcpSackDiscard, u64::from(outcome.bad_blocks));
             delivered = outcome.delivered;
         }

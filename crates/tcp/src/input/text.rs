@@ -158,6 +158,7 @@ impl Connection {
         }
         self.stats.data_segs_in += u64::from(seg.segs);
         self.stats.last_data_recv = cx.now;
+        self.stats.out_of_order += u32::from(seg.segs);
         let inserted = self.rcv.insert_out_of_order(&self.pool, seg);
         match inserted {
             Inserted::New => cx.counters.bump(Counter::TcpOfoQueue),

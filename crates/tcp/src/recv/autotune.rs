@@ -49,6 +49,11 @@ impl Autotune {
         self.space
     }
 
+    /// The round trip as the receiver measures it.
+    pub(crate) fn rtt(&self) -> Duration {
+        self.rtt
+    }
+
     /// Data up to `nxt` has arrived; the peer may send up to `adv`.
     pub(crate) fn on_data(&mut self, now: Instant, nxt: SeqNum, adv: SeqNum) {
         if nxt < self.rtt_seq {

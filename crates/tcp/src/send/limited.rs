@@ -25,7 +25,8 @@ pub(crate) enum Limit {
 /// The stopwatch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limited {
-    sums: [Duration; 3],
+    /// Nanoseconds.
+    sums: [u64; 3],
     since: Instant,
     limit: Limit,
 }
@@ -41,7 +42,8 @@ pub(crate) struct LimitedTimes {
 impl Limited {
     fn set(&mut self, limit: Limit, now: Instant) {
         if self.limit != Limit::Idle {
-            self.sums[self.limit as usize - 1] += now.since(self.since);
+            let passed = now.as_nanos().saturating_sub(self.since.as_nanos());
+            self.sums[self.limit as usize - 1] += passed;
         }
         self.limit = limit;
         self.since = now;
@@ -69,7 +71,7 @@ impl Limited {
     pub(crate) fn times(&self, now: Instant) -> LimitedTimes {
         let mut running = *self;
         running.set(self.limit, now);
-        let [busy, rwnd, sndbuf] = running.sums;
+        let [busy, rwnd, sndbuf] = running.sums.map(Duration::from_nanos);
         LimitedTimes { busy: busy + rwnd + sndbuf, rwnd, sndbuf }
     }
 }
