@@ -34,23 +34,31 @@ pub(crate) struct ListenerInner {
     pub(crate) local: SocketAddr,
     /// For `[::]`: IPv4 connections are not taken (IPV6_V6ONLY).
     pub(crate) only_v6: bool,
-    pub(crate) options: Options,
     state: Mutex<ListenState>,
 }
 
 #[derive(Default)]
 struct ListenState {
+    /// The options of connections that come from here.
+    options: Options,
     backlog: usize,
     accept_queue: VecDeque<Arc<Endpoint>>,
     half_open: usize,
     waiters: WakerSet,
+    /// Connections that have come so far.
+    arrivals: u32,
     end: Option<SocketError>,
 }
 
 impl ListenerInner {
     pub(crate) fn new(local: SocketAddr, backlog: usize, options: Options) -> ListenerInner {
-        let state = ListenState { backlog, ..ListenState::default() };
-        ListenerInner { local, only_v6: false, options, state: Mutex::new(state) }
+        let state = ListenState { options, backlog, ..ListenState::default() };
+        ListenerInner { local, only_v6: false, state: Mutex::new(state) }
+    }
+
+    /// The options of a connection that comes now.
+    pub(crate) fn options(&self) -> Options {
+        lock(&self.state).options.clone()
     }
 
     /// Whether one more connection may not complete its handshake now.
@@ -82,6 +90,7 @@ impl ListenerInner {
             return false;
         }
         state.accept_queue.push_back(endpoint);
+        state.arrivals = state.arrivals.wrapping_add(1);
         state.waiters.take(wakers);
         true
     }
@@ -138,6 +147,17 @@ impl Listener {
         Poll::Pending
     }
 
+    /// Connections that have come to the accept queue so far: an edge-triggered poller compares.
+    pub fn arrivals(&self) -> u32 {
+        lock(&self.inner.state).arrivals
+    }
+
+    /// Connections that wait to be accepted, and the backlog.
+    pub fn queue_lengths(&self) -> (usize, usize) {
+        let (queued, _, backlog) = self.inner.lengths();
+        (queued, backlog)
+    }
+
     /// The address and port that we listen on.
     pub fn local_addr(&self) -> SocketAddr {
         self.inner.local
@@ -152,6 +172,11 @@ impl Listener {
     pub fn set_backlog(&self, backlog: usize) {
         let most = self.stack.sysctl.snapshot().somaxconn as usize;
         lock(&self.inner.state).backlog = backlog.min(most);
+    }
+
+    /// Changes the options of connections that come from now on.
+    pub fn set_options(&self, options: Options) {
+        lock(&self.inner.state).options = options;
     }
 
     /// Ends listening; connections that were not accepted are reset.

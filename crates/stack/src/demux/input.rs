@@ -172,7 +172,7 @@ impl Stack {
             return;
         }
         let iss = least_iss.unwrap_or_else(|| self.secrets.isn(key, work.now));
-        let params = self.open_params(key, iss, listener.options.clone());
+        let params = self.open_params(key, iss, listener.options());
         let interface = self.route_of(key);
         let label = work.flow_label(key);
         let cx = work.context_idle();

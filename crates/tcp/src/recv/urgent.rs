@@ -6,6 +6,8 @@
 
 use plimsoll_wire::SeqNum;
 
+use crate::connection::Connection;
+
 /// The urgent byte, if there is one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Urgent {
@@ -40,5 +42,22 @@ impl Urgent {
             Some(mark) if mark > start && mark < start + len as u32 => mark.since(start) as usize,
             _ => len,
         }
+    }
+}
+
+impl Connection {
+    /// The urgent byte, if it has arrived, is not in the stream and was not taken (POLLPRI).
+    pub fn urgent_byte(&self) -> Option<u8> {
+        self.rcv.urgent.byte
+    }
+
+    /// Whether the peer has announced an urgent byte that has not arrived.
+    pub fn awaits_urgent(&self) -> bool {
+        self.rcv.urgent.mark.is_some() && !self.rcv.urgent.seen
+    }
+
+    /// Whether the next byte in order is the urgent one (SIOCATMARK).
+    pub fn at_urgent_mark(&self) -> bool {
+        self.rcv.urgent.mark == Some(self.rcv.queue.start())
     }
 }

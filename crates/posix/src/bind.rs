@@ -1,0 +1,147 @@
+//! bind(2) and listen(2).
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::call::Reply;
+use crate::descriptors::File;
+use crate::errno::Errno;
+use crate::numbers::*;
+use crate::process::{Outcome, Process};
+use crate::socket::{Link, Phase, Socket, stack_errno};
+
+impl Process {
+    pub(crate) fn bind(&mut self, fd: i32, addr: Option<SocketAddr>) -> Outcome {
+        self.fds.socket(fd)?;
+        let addr = addr.ok_or(Errno::EFAULT)?;
+        let (socket, _) = self.fds.socket(fd)?;
+        let local = Self::taken(socket, addr)?;
+        let multicast = local.is_ipv6() && local.ip().is_multicast();
+        if multicast || (socket.set.v6only && socket.domain == AF_INET6 && local.is_ipv4()) {
+            return Err(Errno::EINVAL);
+        }
+        let (anywhere, in_use) = (
+            socket.set.freebind || local.ip().is_unspecified(),
+            socket.bound.is_some() || !matches!(socket.link, Link::Idle),
+        );
+        if !anywhere && !self.is_ours(local.ip()) {
+            return Err(Errno::EADDRNOTAVAIL);
+        }
+        if in_use {
+            return Err(Errno::EINVAL);
+        }
+        let local = self.reserve(fd, local)?;
+        self.fds.socket(fd)?.0.bound = Some(local);
+        Ok(Reply::value(0))
+    }
+
+    pub(crate) fn listen(&mut self, fd: i32, backlog: i32) -> Outcome {
+        let stack = self.stack.clone();
+        let (socket, _) = self.fds.socket(fd)?;
+        // A negative backlog is a very large one.
+        let backlog = usize::try_from(backlog).unwrap_or(usize::MAX);
+        if socket.phase != Phase::Unconnected {
+            return Err(Errno::EINVAL);
+        }
+        match &socket.link {
+            Link::Stream(_) => return Err(Errno::EINVAL),
+            Link::Listener(listener) => {
+                listener.set_backlog(backlog);
+                return Ok(Reply::value(0));
+            }
+            Link::Idle => {}
+        }
+        let bound = socket.bound.unwrap_or(SocketAddr::new(socket.unspecified(), 0));
+        let bound = self.reserve_to_listen(fd, bound)?;
+        let (socket, _) = self.fds.socket(fd)?;
+        let listener = stack.listen(bound, backlog, socket.tcp.clone()).map_err(stack_errno)?;
+        socket.bound = Some(listener.local_addr());
+        socket.link = Link::Listener(listener);
+        socket.changes += 1;
+        Ok(Reply::value(0))
+    }
+
+    /// Finds a port if `local` has none; otherwise looks whether others let us have it.
+    fn reserve(&mut self, fd: i32, local: SocketAddr) -> Result<SocketAddr, Errno> {
+        if local.port() != 0 {
+            let own = &self.fds.socket(fd)?.0.set;
+            let (reuse, share) = (own.reuse_addr, own.reuse_port);
+            return if self.conflicts(fd, local, reuse, share) {
+                Err(Errno::EADDRINUSE)
+            } else {
+                Ok(local)
+            };
+        }
+        let (low, high) = self.port_range();
+        let count = u32::from(high - low) + 1;
+        for step in 0..count {
+            let place = (u32::from(self.next_port) + step) % count;
+            let port = low + u16::try_from(place).unwrap_or(0);
+            let candidate = SocketAddr::new(local.ip(), port);
+            if !self.conflicts(fd, candidate, false, false) {
+                self.next_port = port - low + 1;
+                return Ok(candidate);
+            }
+        }
+        Err(Errno::EADDRINUSE)
+    }
+
+    /// As [`reserve`](Self::reserve), at listen: who was let in because nobody listened is looked at
+    /// again.
+    fn reserve_to_listen(&mut self, fd: i32, local: SocketAddr) -> Result<SocketAddr, Errno> {
+        if local.port() == 0 {
+            return self.reserve(fd, local);
+        }
+        let listens = self.fds.all().any(|(other, descriptor)| match &descriptor.file {
+            File::Socket(socket) if other != fd => {
+                socket.listener().is_some_and(|listener| overlap(listener.local_addr(), local))
+            }
+            _ => false,
+        });
+        if listens { Err(Errno::EADDRINUSE) } else { Ok(local) }
+    }
+
+    fn port_range(&self) -> (u16, u16) {
+        let text = self.stack.sysctl().get("net.ipv4.ip_local_port_range").unwrap_or_default();
+        let mut ends = text.split_whitespace().filter_map(|end| end.parse().ok());
+        let low = ends.next().unwrap_or(32_768);
+        (low, ends.next().unwrap_or(60_999).max(low))
+    }
+
+    /// Whether somebody else has the port in a way that excludes us.
+    fn conflicts(&self, fd: i32, local: SocketAddr, reuse: bool, share: bool) -> bool {
+        let by_descriptor = self.fds.all().any(|(other, descriptor)| match &descriptor.file {
+            File::Socket(socket) if other != fd => {
+                let both_reuse = reuse && socket.set.reuse_addr && socket.listener().is_none();
+                let both_share = share && socket.set.reuse_port;
+                holds(socket, local) && !both_reuse && !both_share
+            }
+            _ => false,
+        });
+        // What no descriptor stands for any more: with SO_REUSEADDR it does not count.
+        let left_over = || {
+            self.stack.sockets().into_iter().any(|other| {
+                let kept = other.remote.is_some();
+                kept && overlap(other.local, local)
+            })
+        };
+        by_descriptor || (!reuse && left_over())
+    }
+}
+
+/// Whether `socket` has the port of `local` on an address that overlaps.
+fn holds(socket: &Socket, local: SocketAddr) -> bool {
+    let own = match &socket.link {
+        Link::Stream(stream) => Some(stream.local_addr()),
+        _ => socket.bound,
+    };
+    own.is_some_and(|own| overlap(own, local))
+}
+
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let covers = |wild: IpAddr, ip: IpAddr| match (wild, ip) {
+        (IpAddr::V6(wild), IpAddr::V4(_)) => wild.is_unspecified(),
+        (wild, ip) => wild.is_unspecified() && wild.is_ipv4() == ip.is_ipv4(),
+    };
+    let (a, b) = (one.ip().to_canonical(), other.ip().to_canonical());
+    one.port() == other.port() && (a == b || covers(a, b) || covers(b, a))
+}

@@ -1,0 +1,231 @@
+//! SOL_TCP.
+
+use plimsoll_stack::Stack;
+use plimsoll_tcp::{CongestionAlgorithm, Duration, Instant, SetOption, State};
+
+use super::{Arg, Value, setting};
+use crate::errno::Errno;
+use crate::numbers::*;
+use crate::socket::{Link, Socket};
+use crate::tcp_info;
+
+/// Bounds of options, as Linux has them.
+const LEAST_MSS: i32 = 88;
+const MOST_MSS: i32 = 32_767;
+const MOST_KEEP_SECONDS: i32 = 32_767;
+const MOST_KEEP_COUNT: i32 = 127;
+const MOST_SYN_COUNT: i32 = 127;
+/// Longest time in FIN-WAIT-2 that can be asked for.
+const MOST_LINGER2: i32 = 120;
+/// Room that Linux has for the name of an algorithm.
+const NAME_LEN: usize = 16;
+
+impl Socket {
+    pub(super) fn set_tcp_level(
+        &mut self,
+        now: Instant,
+        stack: &Stack,
+        name: i32,
+        arg: Arg<'_>,
+    ) -> Result<(), Errno> {
+        match name {
+            TCP_CONGESTION => return self.set_congestion(now, arg),
+            TCP_FASTOPEN_KEY => return self.set_fastopen_key(stack, arg),
+            TCP_MD5SIG => return Err(Errno::ENOPROTOOPT),
+            _ => {}
+        }
+        let value = arg.int()?;
+        let on = value != 0;
+        match name {
+            TCP_NODELAY => self.change_tcp(now, |tcp| tcp.nodelay = on, SetOption::NoDelay(on)),
+            TCP_CORK => self.change_tcp(now, |tcp| tcp.cork = on, SetOption::Cork(on)),
+            TCP_QUICKACK => {
+                self.change_tcp(now, |tcp| tcp.quickack = Some(on), SetOption::QuickAck(on));
+            }
+            TCP_MAXSEG => {
+                if value != 0 && !(LEAST_MSS..=MOST_MSS).contains(&value) {
+                    return Err(Errno::EINVAL);
+                }
+                let mss = value as u16;
+                let stored = Some(mss).filter(|&mss| mss > 0);
+                self.change_tcp(now, |tcp| tcp.maxseg = stored, SetOption::MaxSeg(mss));
+            }
+            TCP_KEEPIDLE | TCP_KEEPINTVL | TCP_KEEPCNT => self.set_keepalive(now, name, value)?,
+            TCP_USER_TIMEOUT => {
+                let millis = u64::try_from(value).map_err(|_| Errno::EINVAL)?;
+                let time = Duration::from_millis(millis);
+                let set = SetOption::UserTimeout(time);
+                self.change_tcp(now, |tcp| tcp.user_timeout = Some(time), set);
+            }
+            TCP_NOTSENT_LOWAT => {
+                let low = value as u32;
+                let set = SetOption::NotsentLowat(low);
+                self.change_tcp(now, |tcp| tcp.notsent_lowat = Some(low), set);
+            }
+            TCP_SYNCNT => {
+                if !(1..=MOST_SYN_COUNT).contains(&value) {
+                    return Err(Errno::EINVAL);
+                }
+                self.set_syncnt(now, value as u8);
+            }
+            TCP_LINGER2 => self.set_linger2(now, value),
+            _ => return self.set_other_tcp(stack, name, value),
+        }
+        Ok(())
+    }
+
+    /// Options that only these calls act on, or that are only kept.
+    fn set_other_tcp(&mut self, stack: &Stack, name: i32, value: i32) -> Result<(), Errno> {
+        let on = value != 0;
+        match name {
+            TCP_INQ | TCP_FASTOPEN_CONNECT | TCP_FASTOPEN_NO_COOKIE | TCP_SAVE_SYN
+                if !(0..=1).contains(&value) =>
+            {
+                return Err(Errno::EINVAL);
+            }
+            TCP_INQ => self.set.inq = on,
+            TCP_FASTOPEN_CONNECT => {
+                if setting(stack, "net.ipv4.tcp_fastopen", 0).unwrap_or(1) & 1 == 0 {
+                    return Err(Errno::EOPNOTSUPP);
+                }
+                if !matches!(self.link, Link::Idle) {
+                    return Err(Errno::EINVAL);
+                }
+                self.set.fastopen_connect = on;
+            }
+            TCP_WINDOW_CLAMP => {
+                if value == 0 && !matches!(self.link, Link::Idle) {
+                    return Err(Errno::EINVAL);
+                }
+                let least = if value == 0 { 0 } else { i64::from(value as u32).max(1152) };
+                self.keep(SOL_TCP, name, least);
+            }
+            TCP_DEFER_ACCEPT => self.keep(SOL_TCP, name, i64::from(value.max(0))),
+            _ => return Err(Errno::ENOPROTOOPT),
+        }
+        Ok(())
+    }
+
+    fn set_congestion(&mut self, now: Instant, arg: Arg<'_>) -> Result<(), Errno> {
+        if arg.len < 1 {
+            return Err(Errno::EINVAL);
+        }
+        let given = arg.value.ok_or(Errno::EFAULT)?;
+        let given = &given[..given.len().min(arg.len).min(NAME_LEN - 1)];
+        let end = given.iter().position(|&byte| byte == 0).unwrap_or(given.len());
+        let name = std::str::from_utf8(&given[..end]).map_err(|_| Errno::ENOENT)?;
+        let algorithm = CongestionAlgorithm::from_name(name).ok_or(Errno::ENOENT)?;
+        let set = SetOption::Congestion(algorithm);
+        self.change_tcp(now, |tcp| tcp.congestion = Some(algorithm), set);
+        Ok(())
+    }
+
+    fn set_fastopen_key(&mut self, _stack: &Stack, _arg: Arg<'_>) -> Result<(), Errno> {
+        Err(Errno::ENOPROTOOPT)
+    }
+
+    fn set_keepalive(&mut self, now: Instant, name: i32, value: i32) -> Result<(), Errno> {
+        let most = if name == TCP_KEEPCNT { MOST_KEEP_COUNT } else { MOST_KEEP_SECONDS };
+        if !(1..=most).contains(&value) {
+            return Err(Errno::EINVAL);
+        }
+        let time = Duration::from_secs(u64::from(value.unsigned_abs()));
+        match name {
+            TCP_KEEPIDLE => {
+                self.change_tcp(now, |tcp| tcp.keep_idle = Some(time), SetOption::KeepIdle(time));
+            }
+            TCP_KEEPINTVL => {
+                let set = SetOption::KeepIntvl(time);
+                self.change_tcp(now, |tcp| tcp.keep_intvl = Some(time), set);
+            }
+            _ => {
+                let count = value as u8;
+                self.change_tcp(now, |tcp| tcp.keep_cnt = Some(count), SetOption::KeepCnt(count));
+            }
+        }
+        Ok(())
+    }
+
+    fn set_syncnt(&mut self, _now: Instant, count: u8) {
+        self.tcp.syn_retries = Some(count);
+    }
+
+    /// A negative time is none at all, and a long one the longest.
+    fn set_linger2(&mut self, now: Instant, value: i32) {
+        let kept = if value > MOST_LINGER2 { MOST_LINGER2 } else { value.max(-1) };
+        self.keep(SOL_TCP, TCP_LINGER2, i64::from(kept));
+        let time = Duration::from_secs(u64::try_from(kept).unwrap_or(0));
+        self.change_tcp(now, |tcp| tcp.linger2 = Some(time), SetOption::Linger2(time));
+    }
+
+    pub(super) fn get_tcp_level(
+        &mut self,
+        now: Instant,
+        stack: &Stack,
+        name: i32,
+    ) -> Result<Value, Errno> {
+        let tcp = self.tcp_options();
+        let seconds = |time: Option<Duration>, setting_name: &str, default: i64| {
+            let set = time.map(|time| time.as_millis() as i64 / 1000);
+            set.or_else(|| setting(stack, setting_name, 0)).unwrap_or(default) as i32
+        };
+        let value = match name {
+            TCP_NODELAY => i32::from(tcp.nodelay),
+            TCP_CORK => i32::from(tcp.cork),
+            TCP_QUICKACK => i32::from(tcp.quickack.unwrap_or(true)),
+            TCP_MAXSEG => self.maxseg(tcp.maxseg),
+            TCP_KEEPIDLE => seconds(tcp.keep_idle, "net.ipv4.tcp_keepalive_time", 7200),
+            TCP_KEEPINTVL => seconds(tcp.keep_intvl, "net.ipv4.tcp_keepalive_intvl", 75),
+            TCP_KEEPCNT => count(tcp.keep_cnt, stack, "net.ipv4.tcp_keepalive_probes"),
+            TCP_SYNCNT => count(tcp.syn_retries, stack, "net.ipv4.tcp_syn_retries"),
+            TCP_LINGER2 => match self.kept(SOL_TCP, name, 0) {
+                0 => seconds(None, "net.ipv4.tcp_fin_timeout", 60),
+                kept => kept as i32,
+            },
+            TCP_USER_TIMEOUT => {
+                tcp.user_timeout.map_or(0, |time| i32::try_from(time.as_millis()).unwrap_or(0))
+            }
+            TCP_NOTSENT_LOWAT => tcp.notsent_lowat.unwrap_or(0) as i32,
+            TCP_INQ => i32::from(self.set.inq),
+            TCP_FASTOPEN_CONNECT => i32::from(self.set.fastopen_connect),
+            TCP_WINDOW_CLAMP | TCP_DEFER_ACCEPT => return Ok(self.kept_int(SOL_TCP, name, 0)),
+            TCP_INFO => return Ok(Value::Bytes(self.tcp_info(now))),
+            TCP_CONGESTION => return Ok(self.congestion(stack, tcp.congestion)),
+            _ => return Err(Errno::ENOPROTOOPT),
+        };
+        Ok(Value::Int(value))
+    }
+
+    fn tcp_info(&self, now: Instant) -> Vec<u8> {
+        match &self.link {
+            Link::Stream(stream) => tcp_info::bytes(&stream.info(now), self.state()),
+            Link::Listener(listener) => {
+                let (queued, backlog) = listener.queue_lengths();
+                tcp_info::listener(queued as u32, backlog as u32)
+            }
+            Link::Idle => tcp_info::closed(),
+        }
+    }
+
+    /// What was set, until a handshake has settled it.
+    fn maxseg(&self, set: Option<u16>) -> i32 {
+        let opening = matches!(self.state(), State::Closed | State::SynSent);
+        i32::from(match (self.stream(), set) {
+            (_, Some(set)) if opening => set,
+            (Some(stream), _) if !opening => stream.mss(),
+            _ => 536,
+        })
+    }
+
+    fn congestion(&self, stack: &Stack, set: Option<CongestionAlgorithm>) -> Value {
+        let setting = || stack.sysctl().get("net.ipv4.tcp_congestion_control").ok();
+        let name = set.map(|algorithm| algorithm.name().to_owned()).or_else(setting);
+        let mut bytes = name.unwrap_or_default().into_bytes();
+        bytes.resize(NAME_LEN, 0);
+        Value::Bytes(bytes)
+    }
+}
+
+fn count(set: Option<u8>, stack: &Stack, name: &str) -> i32 {
+    set.map_or_else(|| setting(stack, name, 0).unwrap_or(0) as i32, i32::from)
+}

@@ -1,0 +1,4 @@
+//! Calls over two stacks on virtual time.
+
+mod connecting;
+mod harness;
