@@ -234,11 +234,10 @@ impl Connection {
             flags |= TcpFlags::FIN;
             self.snd.fin = Fin::Sent { seq: data_end };
         }
-        let asked = unit.is_some_and(|unit| unit.push);
-        let push = len > 0 && (asked || len > now.mss || self.must_push(data_end));
+        // A super-segment always carries PSH, so that a receiver does not wait to coalesce more.
+        let push = unit.is_some_and(|unit| unit.push) || len > now.mss;
         if push {
             flags |= TcpFlags::PSH;
-            self.snd.pushed = data_end;
         }
         if !len.is_multiple_of(now.mss) {
             self.snd.sml = data_end;
@@ -260,12 +259,6 @@ impl Connection {
         cx.counters.add(Counter::TcpOrigDataSent, u64::from(packet.segs));
         self.stats.bytes_sent += u64::from(len);
         packet
-    }
-
-    /// PSH goes on the last byte of a write and on every super-segment, so that a receiver does not
-    /// wait to coalesce more (Linux); and on a long stream of single segments every half window.
-    fn must_push(&self, end: plimsoll_wire::SeqNum) -> bool {
-        end.since(self.snd.pushed) > self.snd.max_wnd / 2
     }
 
     /// Notes whether the peer's window is what holds new data.

@@ -82,7 +82,7 @@ pub(crate) struct Sender {
     pub(crate) sml: SeqNum,
     /// SND.UP: one behind the last urgent byte, while it is not acknowledged.
     pub(crate) up: Option<SeqNum>,
-    /// The end of the last packet that carried PSH.
+    /// The last byte before this will carry PSH or has done so.
     pub(crate) pushed: SeqNum,
     /// Accepted, never sent.
     pub(crate) queue: WriteQueue,
@@ -167,6 +167,11 @@ impl Sender {
         !self.queue.is_empty() || self.fin == Fin::Queued
     }
 
+    /// Whether more than half of the peer's largest window was written since the last PSH.
+    pub(crate) fn must_push(&self) -> bool {
+        self.write_end().since(self.pushed) > self.max_wnd / 2
+    }
+
     /// Whether an earlier packet that was not a multiple of the MSS is unacknowledged (Minshall).
     pub(crate) fn small_unacked(&self) -> bool {
         self.una < self.sml && self.sml <= self.nxt
@@ -176,6 +181,7 @@ impl Sender {
     /// they were ahead.
     pub(crate) fn forget_old_marks(&mut self) {
         self.sml = self.sml.max(self.una);
+        self.pushed = self.pushed.max(self.una);
         self.up = self.urgent();
     }
 

@@ -122,11 +122,15 @@ impl Connection {
         // A writer that waits for space needs what it has written to leave.
         snd.more = flags.more && complete;
         snd.push_now |= !complete;
+        let end = snd.write_end();
+        let push = !snd.more || snd.must_push();
         if let Some(last) = snd.units.back_mut() {
-            last.push |= !snd.more;
+            last.push |= push;
             last.closed |= flags.eor && complete;
         }
-        let end = snd.write_end();
+        if push {
+            snd.pushed = end;
+        }
         if flags.urgent {
             snd.up = Some(end);
         }
@@ -153,6 +157,7 @@ impl Connection {
             }
             data = later;
             if now.len() == room && (more || !data.is_empty()) {
+                self.push_full_unit();
                 self.cut_sendable();
             }
         }
@@ -182,6 +187,17 @@ impl Connection {
     fn last_unit_len(&self) -> usize {
         let start = self.snd.units.before_back().unwrap_or(self.snd.nxt);
         self.snd.write_end().since(start) as usize
+    }
+
+    /// The last unit is full: on a long stream, PSH goes on the end of one every half window.
+    fn push_full_unit(&mut self) {
+        if !self.snd.must_push() {
+            return;
+        }
+        self.snd.pushed = self.snd.write_end();
+        if let Some(last) = self.snd.units.back_mut() {
+            last.push = true;
+        }
     }
 
     /// Bytes that the windows let go now.
