@@ -10,6 +10,8 @@ use super::*;
 use crate::config::CongestionAlgorithm;
 use crate::event::WriteError;
 use crate::segment::Ecn;
+use crate::send::WriteFlags;
+use crate::send::error_queue::TxTimestamps;
 use crate::testing::pair::{Dice, to_segment};
 
 /// What the path does, in percent.
@@ -333,12 +335,41 @@ fn strange_segment(dice: &mut Dice, conn: &Connection, pool: &Pool) -> Segment {
     Segment { repr, payload, segs: 1 + dice.roll(3) as u16, ecn: Ecn::NotEct }
 }
 
+/// A write with any flags, of parts of any size.
+fn strange_write(dice: &mut Dice, conn: &mut Connection, cx: &Context) {
+    let bytes = std::vec![1; dice.roll(100_000) as usize];
+    let parts: Vec<&[u8]> = bytes.chunks(1 + dice.roll(5000) as usize).collect();
+    let mut flag = || dice.roll(2) == 0;
+    let flags = WriteFlags { more: flag(), eor: flag(), urgent: false, zerocopy: flag() };
+    let _ = conn.write_with(cx, &parts, flags);
+    let _ = conn.take_report();
+}
+
+/// An option that changes what is sent when.
+fn strange_send_option(dice: &mut Dice, conn: &mut Connection, cx: &Context) {
+    let on = dice.roll(2) == 0;
+    let number = dice.roll(20_000);
+    let stamps = TxTimestamps { sched: on, software: true, ack: !on, opt_id: on };
+    conn.set_option(
+        cx,
+        match dice.roll(6) {
+            0 => SetOption::Cork(on),
+            1 => SetOption::NoDelay(on),
+            2 => SetOption::ZeroCopy(on),
+            3 => SetOption::TxTimestamps(stamps),
+            4 => SetOption::SndBuf(number as usize),
+            _ => SetOption::NotsentLowat(number as u32),
+        },
+    );
+}
+
 /// One call of any kind.
 fn strange_call(dice: &mut Dice, conn: &mut Connection, cx: &Context, pool: &Pool) {
     let mut out = [0; 700];
-    match dice.roll(40) {
+    match dice.roll(41) {
         0..20 => conn.handle_segment(cx, strange_segment(dice, conn, pool)),
-        20..25 => drop(conn.write(cx, &out[..dice.roll(700) as usize])),
+        20..24 => drop(conn.write(cx, &out[..dice.roll(700) as usize])),
+        24 => strange_write(dice, conn, cx),
         25..30 => drop(conn.read(cx, &mut out)),
         30 => drop(conn.write_urgent(cx, b"!")),
         31 => drop(conn.read_urgent()),
@@ -349,6 +380,7 @@ fn strange_call(dice: &mut Dice, conn: &mut Connection, cx: &Context, pool: &Poo
         36 => conn.set_option(cx, SetOption::RcvBuf(dice.roll(100_000) as usize)),
         37 => conn.set_option(cx, SetOption::KeepAlive(dice.roll(2) == 0)),
         38 => conn.set_option(cx, SetOption::QuickAck(dice.roll(2) == 0)),
+        39 => strange_send_option(dice, conn, cx),
         _ => conn.handle_timeout(cx),
     }
 }

@@ -12,6 +12,7 @@ use crate::connection::{Connection, Context, OpenParams};
 use crate::counters::{Counter, Counters};
 use crate::event::WriteError;
 use crate::segment::{Below, Ecn, Segment, Serial, Transmit};
+use crate::send::WriteFlags;
 use crate::state::State;
 use crate::time::{Duration, Instant};
 
@@ -237,7 +238,9 @@ impl Pair {
             let at = self.ends[end].written;
             let len = 1 + self.dice.roll(self.plan.write as u64) as usize;
             let data: Vec<u8> = (at..total.min(at + len)).map(pattern).collect();
-            match self.call(end, |conn, cx| conn.write(cx, &data)) {
+            let mut flag = || self.dice.roll(8) == 0;
+            let flags = WriteFlags { more: flag(), eor: flag(), urgent: false, zerocopy: false };
+            match self.call(end, |conn, cx| conn.write_with(cx, &[&data], flags)) {
                 Ok(count) => self.ends[end].written += count,
                 Err(WriteError::WouldBlock) => return,
                 Err(error) => panic!("{error:?}: {:?}", self.ends[end].conn.error()),
