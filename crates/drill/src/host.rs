@@ -59,6 +59,9 @@ pub trait Host {
     /// The time since the script began.
     fn now(&self) -> Instant;
 
+    /// The script begins now: what its first shell lines took on a real clock does not count.
+    fn begin(&mut self) {}
+
     /// Lets time pass until `until`, or until a packet has left or the sleeping call has returned,
     /// whichever comes first.
     ///

@@ -35,6 +35,9 @@ const SLACK: Duration = Duration::from_millis(1);
 /// A sleep ends so long before its time; the rest is spent looking at the clock.
 const SPIN: Duration = Duration::from_micros(30);
 
+/// With this flag the kernel sends from the caller's memory.
+const MSG_ZEROCOPY: i32 = 0x400_0000;
+
 /// `getsockopt(fd, SOL_TCP, TCP_INFO, ...)`.
 const SOL_TCP: i32 = 6;
 const TCP_INFO: i32 = 11;
@@ -51,6 +54,8 @@ pub struct KernelHost {
     sleeper: Sleeper,
     /// What scripts have opened and not closed.
     open: Vec<i32>,
+    /// Calls whose bytes the kernel may still read.
+    lent: Vec<Call>,
     _namespace: Namespace,
     /// The namespace belongs to the thread.
     _thread: PhantomData<Rc<()>>,
@@ -106,6 +111,7 @@ impl KernelHost {
             captured: VecDeque::new(),
             sleeper,
             open: Vec::new(),
+            lent: Vec::new(),
             _namespace: namespace,
             _thread: PhantomData,
         })
@@ -125,11 +131,15 @@ impl KernelHost {
         }
     }
 
-    /// Remembers the descriptors that a call made or took away.
-    fn note(&mut self, call: &Call, reply: &Reply) {
+    /// Remembers the descriptors that a call made or took away, and the bytes that it lent.
+    fn note(&mut self, call: Call, reply: &Reply) {
         let Ok(value) = reply.result else { return };
+        if matches!(call, Call::Send { flags, .. } if flags & MSG_ZEROCOPY != 0) {
+            self.lent.push(call);
+            return;
+        }
         let value = i32::try_from(value).unwrap_or(-1);
-        match (call, &reply.out) {
+        match (&call, &reply.out) {
             (Call::Close { fd }, _) => self.open.retain(|open| open != fd),
             (_, Out::Pipe(fds)) => self.open.extend(fds),
             (
@@ -212,6 +222,10 @@ impl Host for KernelHost {
         self.instant(sys::now())
     }
 
+    fn begin(&mut self) {
+        self.start = sys::now();
+    }
+
     fn wait(&mut self, until: Instant) -> Result<(), HostError> {
         loop {
             self.collect();
@@ -247,20 +261,20 @@ impl Host for KernelHost {
             let Some((call, _, reply)) = self.sleeper.start(call)? else {
                 return Ok(Started::Sleeps);
             };
-            self.note(&call, &reply);
+            self.note(call, &reply);
             return Ok(Started::Returned(reply));
         }
         if may_sleep {
             return Err(HostError("another call still sleeps".into()));
         }
         let reply = sys::perform(&call);
-        self.note(&call, &reply);
+        self.note(call, &reply);
         Ok(Started::Returned(reply))
     }
 
     fn returned(&mut self) -> Option<(Instant, Reply)> {
         let (call, at, reply) = self.sleeper.take()?;
-        self.note(&call, &reply);
+        self.note(call, &reply);
         Some((self.instant(at), reply))
     }
 

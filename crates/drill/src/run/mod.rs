@@ -125,6 +125,7 @@ impl<'a> Runner<'a> {
             shell::run(self.host, &init.node, self.folder).map_err(broken(&init.span))?;
         }
         self.start(script)?;
+        self.host.begin();
         let events = self.events(script);
         if let Some(cleanup) = &script.cleanup {
             let done = shell::run(self.host, &cleanup.node, self.folder);
