@@ -220,6 +220,6 @@ impl Inner {
                 | State::TimeWait
                 | State::Closed
         );
-        ended || conn.error().is_some() || conn.writable(config) > 0
+        ended || conn.error().is_some() || conn.is_deferred() || conn.writable(config) > 0
     }
 }

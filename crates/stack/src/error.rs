@@ -47,6 +47,12 @@ pub enum SocketError {
     /// Nothing can be done now; wait and try again. `EAGAIN`.
     #[error("the operation would block")]
     WouldBlock,
+    /// The connection is being opened, and nothing was taken along. `EINPROGRESS`.
+    #[error("the connection is being opened")]
+    InProgress,
+    /// A setting forbids it. `EOPNOTSUPP`.
+    #[error("the operation is not supported")]
+    NotSupported,
     /// The connection is not established yet, or never was. `ENOTCONN`.
     #[error("the socket is not connected")]
     NotConnected,
@@ -93,6 +99,8 @@ impl SocketError {
     pub fn errno(self) -> i32 {
         match self {
             SocketError::WouldBlock => libc::EAGAIN,
+            SocketError::InProgress => libc::EINPROGRESS,
+            SocketError::NotSupported => libc::EOPNOTSUPP,
             SocketError::NotConnected => libc::ENOTCONN,
             SocketError::Closed => libc::EPIPE,
             SocketError::Connection(error) => connection_errno(error),

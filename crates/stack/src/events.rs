@@ -94,6 +94,9 @@ impl<'a> Work<'a> {
         }
         self.transmit(endpoint, inner);
         let events = inner.conn.poll_event();
+        if let Some(news) = inner.conn.take_fast_open_news() {
+            self.learn_fast_open(endpoint, news);
+        }
         inner.note_edge(events);
         self.promote(endpoint, inner);
         self.collect_wakers(inner, events);

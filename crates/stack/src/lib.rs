@@ -35,6 +35,7 @@ pub mod device;
 mod endpoint;
 mod error;
 mod events;
+mod fast_connect;
 mod interface;
 mod ip;
 pub mod kick;
@@ -50,6 +51,7 @@ mod socket;
 mod socket_lock;
 mod stack;
 mod sysctl;
+pub(crate) mod tcp_metrics;
 mod timer_wheel;
 mod tx_token;
 mod wait;
@@ -63,6 +65,7 @@ pub use plimsoll_tcp::{Duration, Instant};
 pub use socket::TcpSocket;
 pub use stack::{ConnectionMemory, Poll, SocketSummary, Stack, StackConfig};
 pub use sysctl::{SysctlError, SysctlTable};
+pub use tcp_metrics::PeerMetrics;
 pub use wait::Waiter;
 
 #[cfg(test)]

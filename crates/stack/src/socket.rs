@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use plimsoll_tcp::{
-    ConnectionError, ErrorReport, Info, Instant, Options, ReadError, SetOption, State, WriteError,
-    WriteFlags,
+    ConnectionError, Context, ErrorReport, Info, Instant, Options, PathEvent, ReadError, SetOption,
+    State, WriteError, WriteFlags,
 };
 
 use crate::endpoint::{Edges, Endpoint, Inner, Readiness, Stage};
 use crate::error::SocketError;
+use crate::fast_connect::write_first;
 use crate::socket_lock::lock;
 use crate::stack::Stack;
 
@@ -39,7 +40,7 @@ impl TcpSocket {
     /// [`SocketError::WouldBlock`] if there is no space; others if the connection is not there.
     pub fn write(&self, now: Instant, data: &[u8]) -> Result<usize, SocketError> {
         self.stack.work_on(now, &self.endpoint, |inner, cx| {
-            inner.conn.write(cx, data).map_err(write_error)
+            self.write_or_open(inner, cx, &[data], WriteFlags::default())
         })
     }
 
@@ -49,7 +50,8 @@ impl TcpSocket {
     /// As [`write`](Self::write).
     pub fn write_urgent(&self, now: Instant, data: &[u8]) -> Result<usize, SocketError> {
         self.stack.work_on(now, &self.endpoint, |inner, cx| {
-            inner.conn.write_urgent(cx, data).map_err(write_error)
+            let flags = WriteFlags { urgent: true, ..WriteFlags::default() };
+            self.write_or_open(inner, cx, &[data], flags)
         })
     }
 
@@ -64,9 +66,34 @@ impl TcpSocket {
         parts: &[&[u8]],
         flags: WriteFlags,
     ) -> Result<usize, SocketError> {
-        self.stack.work_on(now, &self.endpoint, |inner, cx| {
-            inner.conn.write_with(cx, parts, flags).map_err(write_error)
-        })
+        self.stack
+            .work_on(now, &self.endpoint, |inner, cx| self.write_or_open(inner, cx, parts, flags))
+    }
+
+    fn write_or_open(
+        &self,
+        inner: &mut Inner,
+        cx: &Context<'_>,
+        parts: &[&[u8]],
+        flags: WriteFlags,
+    ) -> Result<usize, SocketError> {
+        if inner.conn.is_deferred() {
+            return write_first(&self.stack, &self.endpoint.key, inner, cx, parts);
+        }
+        inner.conn.write_with(cx, parts, flags).map_err(write_error)
+    }
+
+    /// Whether the SYN waits for the first write (`TCP_FASTOPEN_CONNECT`): connect has returned 0,
+    /// and the socket is writable. That write takes what fits into the SYN, or fails with
+    /// [`SocketError::InProgress`] if nothing does.
+    pub fn is_connect_deferred(&self) -> bool {
+        lock(&self.endpoint.inner).conn.is_deferred()
+    }
+
+    /// A writer sleeps until the connection is there and has more to write: the ACK that ends the
+    /// handshake then waits for that data, as on Linux.
+    pub fn set_write_pending(&self, pending: bool) {
+        lock(&self.endpoint.inner).conn.set_write_pending(pending);
     }
 
     /// The oldest report of the error queue, if one waits (MSG_ERRQUEUE).
@@ -122,14 +149,22 @@ impl TcpSocket {
     }
 
     /// Shuts one or both directions down. A shut read side reads as ended once what had arrived is
-    /// read; a shut write side sends a FIN behind the data handed over so far.
+    /// read; a shut write side sends a FIN behind the data handed over so far. In SYN-SENT it ends the
+    /// attempt.
     ///
     /// # Errors
     /// [`SocketError::NotConnected`] if there is no connection.
     pub fn shutdown(&self, now: Instant, how: Shutdown) -> Result<(), SocketError> {
         self.stack.work_on(now, &self.endpoint, |inner, cx| {
-            if matches!(inner.conn.state(), State::Closed | State::SynSent) {
-                return Err(SocketError::NotConnected);
+            match inner.conn.state() {
+                State::Closed => return Err(SocketError::NotConnected),
+                // As on Linux, the attempt ends, and a reset is what is left to be told.
+                State::SynSent => {
+                    let reset = PathEvent::HardError(ConnectionError::Reset);
+                    inner.conn.handle_path_event(cx, reset);
+                    return Ok(());
+                }
+                _ => {}
             }
             if how != Shutdown::Write {
                 inner.read_shut = true;
@@ -313,10 +348,7 @@ fn end_if_shut(inner: &Inner, read: Result<usize, ReadError>) -> Result<usize, S
     match read {
         Ok(count) => Ok(count),
         Err(ReadError::WouldBlock) if inner.read_shut || inner.stage == Stage::Orphan => Ok(0),
-        Err(ReadError::WouldBlock) => match inner.conn.state() {
-            State::SynSent | State::SynReceived => Err(SocketError::NotConnected),
-            _ => Err(SocketError::WouldBlock),
-        },
+        Err(ReadError::WouldBlock) => Err(SocketError::WouldBlock),
         Err(ReadError::Failed(error)) => Err(error.into()),
     }
 }

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use plimsoll_buf::Pool;
-use plimsoll_tcp::{Counter, Info, Instant, OpenParams, Options, SetOption, State};
+use plimsoll_tcp::{
+    Connection, Context, Counter, Info, Instant, OpenParams, Options, SetOption, State,
+};
 
 use crate::clock::LatestTime;
 use crate::demux::FlowKey;
@@ -30,6 +32,7 @@ use crate::snmp::{IpCounter, Snmp};
 use crate::socket::TcpSocket;
 use crate::socket_lock::lock;
 use crate::sysctl::SysctlTable;
+use crate::tcp_metrics::Metrics;
 use crate::timer_wheel::TimerWheel;
 use crate::wait::Waiter;
 
@@ -89,6 +92,9 @@ pub struct SocketSummary {
     pub info: Option<Box<Info>>,
 }
 
+/// Makes the connection of an active open.
+pub(crate) type Opener = fn(&Context<'_>, OpenParams) -> Connection;
+
 /// A TCP/IP stack. See the crate's documentation for how it works.
 pub struct Stack {
     pub(crate) interfaces: Vec<Interface>,
@@ -102,6 +108,7 @@ pub struct Stack {
     pub(crate) time_wait: Mutex<TimeWaitTable>,
     pub(crate) ports: PortAllocator,
     pub(crate) pmtu: Mutex<PmtuCache>,
+    pub(crate) metrics: Mutex<Metrics>,
     pub(crate) reassembler: Mutex<Reassembler>,
     pub(crate) wheel: Mutex<TimerWheel>,
     pub(crate) icmp_limits: IcmpLimits,
@@ -132,6 +139,7 @@ impl Stack {
             listeners: ListenerTable::default(),
             time_wait: Mutex::new(TimeWaitTable::new(secrets.table_key)),
             pmtu: Mutex::default(),
+            metrics: Mutex::default(),
             reassembler: Mutex::default(),
             wheel: Mutex::default(),
             icmp_limits: IcmpLimits::default(),
@@ -163,22 +171,22 @@ impl Stack {
         local: Option<SocketAddr>,
         options: Options,
     ) -> Result<Arc<TcpSocket>, SocketError> {
-        self.check_up()?;
-        if remote.port() == 0 {
-            return Err(SocketError::AddrNotAvailable);
-        }
-        if !is_unicast(remote.ip()) {
-            return Err(SocketError::NetworkUnreachable);
-        }
-        let local_ip = self.choose_source(remote.ip(), local.map(|addr| addr.ip()))?;
+        let key = self.flow_to(remote, local)?;
+        self.connect_by(now, key, options, Connection::connect, |_, _| ())
+    }
+
+    /// Opens a connection, and lets `begin` work on it before anything leaves.
+    pub(crate) fn connect_by(
+        self: &Arc<Stack>,
+        now: Instant,
+        key: FlowKey,
+        options: Options,
+        opener: Opener,
+        begin: impl FnOnce(&mut Work<'_>, &Arc<Endpoint>),
+    ) -> Result<Arc<TcpSocket>, SocketError> {
         let mut work = Work::begin(self, now);
-        let key = FlowKey {
-            local: local_ip,
-            remote: remote.ip().to_canonical(),
-            local_port: local.map_or(0, |addr| addr.port()),
-            remote_port: remote.port(),
-        };
-        let endpoint = self.open(&mut work, key, options)?;
+        let endpoint = self.open(&mut work, key, options, opener)?;
+        begin(&mut work, &endpoint);
         work.settle(&endpoint, &mut lock(&endpoint.inner));
         work.finish();
         let socket = TcpSocket::new(self.clone(), endpoint);
@@ -187,18 +195,40 @@ impl Stack {
         Ok(socket)
     }
 
+    /// Who would talk with whom if we connected to `remote`. The local port may be zero.
+    pub(crate) fn flow_to(
+        &self,
+        remote: SocketAddr,
+        local: Option<SocketAddr>,
+    ) -> Result<FlowKey, SocketError> {
+        self.check_up()?;
+        if remote.port() == 0 {
+            return Err(SocketError::AddrNotAvailable);
+        }
+        if !is_unicast(remote.ip()) {
+            return Err(SocketError::NetworkUnreachable);
+        }
+        Ok(FlowKey {
+            local: self.choose_source(remote.ip(), local.map(|addr| addr.ip()))?,
+            remote: remote.ip().to_canonical(),
+            local_port: local.map_or(0, |addr| addr.port()),
+            remote_port: remote.port(),
+        })
+    }
+
     /// Inserts a connection in SYN-SENT; finds a port if `key` has none.
     fn open(
         &self,
         work: &mut Work<'_>,
         key: FlowKey,
         options: Options,
+        opener: Opener,
     ) -> Result<Arc<Endpoint>, SocketError> {
         if key.local_port != 0 {
             if self.listeners.find(key.local, key.local_port).is_some() {
                 return Err(SocketError::AddrInUse);
             }
-            return self.try_open(work, key, &options).map_err(|error| match error {
+            return self.try_open(work, key, &options, opener).map_err(|error| match error {
                 InsertError::Taken => SocketError::AddrInUse,
                 InsertError::Full => SocketError::AddrNotAvailable,
             });
@@ -209,7 +239,7 @@ impl Stack {
             if self.listeners.find(key.local, port).is_some() {
                 continue;
             }
-            match self.try_open(work, key, &options) {
+            match self.try_open(work, key, &options, opener) {
                 Ok(endpoint) => return Ok(endpoint),
                 Err(InsertError::Taken) => {}
                 Err(InsertError::Full) => break,
@@ -223,6 +253,7 @@ impl Stack {
         work: &mut Work<'_>,
         key: FlowKey,
         options: &Options,
+        opener: Opener,
     ) -> Result<Arc<Endpoint>, InsertError> {
         let reused = {
             let mut table = lock(&self.time_wait);
@@ -237,7 +268,7 @@ impl Stack {
         let label = work.flow_label(&key);
         let cx = work.context_idle();
         self.connections.insert(key, |id| {
-            let conn = plimsoll_tcp::Connection::connect(&cx, params);
+            let conn = opener(&cx, params);
             Endpoint::new(key, id, (interface, label), None, Stage::Owned, conn)
         })
     }

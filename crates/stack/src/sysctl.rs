@@ -32,6 +32,13 @@ pub(crate) struct Settings {
     pub(crate) tcp_max_tw_buckets: u32,
     /// Whether a connect may take the place of a TIME-WAIT: never, always, only on loopback.
     pub(crate) tcp_tw_reuse: u8,
+    /// Fast Open: 1 connect with it, 2 listen with it, 4 connect without cookies; further bits for
+    /// listeners.
+    pub(crate) tcp_fastopen: u32,
+    /// The first pause of Fast Open after something swallowed it; zero: none.
+    pub(crate) tcp_fastopen_blackhole_timeout: Duration,
+    /// Counts how often that was written, since writing it ends the pause.
+    pub(crate) tcp_fastopen_blackhole_generation: u32,
     /// Answer no echo requests.
     pub(crate) icmp_echo_ignore_all: bool,
     /// ICMP errors (and stray resets) per second, over all peers.
@@ -57,6 +64,9 @@ impl Default for Settings {
             tcp_max_orphans: 16_384,
             tcp_max_tw_buckets: 65_536,
             tcp_tw_reuse: 1,
+            tcp_fastopen: 1,
+            tcp_fastopen_blackhole_timeout: Duration::ZERO,
+            tcp_fastopen_blackhole_generation: 0,
             icmp_echo_ignore_all: false,
             icmp_msgs_per_sec: 10_000,
             icmp_msgs_burst: 50,

@@ -2,7 +2,7 @@
 
 use plimsoll_tcp::{CongestionAlgorithm, Duration};
 
-use super::value::{Outcome, number, port_range, show_time, switch, three_sizes, time};
+use super::value::{Outcome, bits, number, port_range, show_time, switch, three_sizes, time};
 use super::{Settings, SysctlError};
 
 /// One setting.
@@ -65,6 +65,23 @@ pub(super) static ENTRIES: &[Entry] = &[
             format!("{low}\t{high}")
         },
         set: |settings, text| port_range(&mut settings.ip_local_port_range, text),
+    },
+    Entry {
+        name: "net.ipv4.tcp_fastopen",
+        doc: "Fast Open, a sum of: 1 connect, 2 listen, 4 connect without cookies, 512 listen without cookies, 1024 on every listener.",
+        get: |settings| settings.tcp_fastopen.to_string(),
+        set: |settings, text| bits(&mut settings.tcp_fastopen, text),
+    },
+    Entry {
+        name: "net.ipv4.tcp_fastopen_blackhole_timeout_sec",
+        doc: "First pause of Fast Open after something swallowed it, in seconds; 0 is none.",
+        get: |settings| show_time(settings.tcp_fastopen_blackhole_timeout, SECOND),
+        set: |settings, text| {
+            time(&mut settings.tcp_fastopen_blackhole_timeout, text, SECOND, 0..=1 << 20)?;
+            let generation = &mut settings.tcp_fastopen_blackhole_generation;
+            *generation = generation.wrapping_add(1);
+            Ok(())
+        },
     },
     entry!(switch "net.ipv4.icmp_echo_ignore_all", icmp_echo_ignore_all, "Answer no echo requests."),
     entry!(number 0..=1_000_000, "net.ipv4.icmp_msgs_per_sec", icmp_msgs_per_sec, "ICMP errors and stray resets per second, each."),

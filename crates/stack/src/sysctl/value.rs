@@ -33,6 +33,16 @@ where
     }
 }
 
+/// A set of bits, as a decimal or (behind `0x`) hexadecimal number.
+pub(super) fn bits(field: &mut u32, text: &str) -> Outcome {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    *field = parsed.map_err(|_| "a number, decimal or with 0x".to_owned())?;
+    Ok(())
+}
+
 /// A time as a whole number of units of `unit`, within `range`.
 pub(super) fn time(
     field: &mut Duration,

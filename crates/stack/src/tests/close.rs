@@ -93,6 +93,7 @@ fn shut_reading_reads_as_ended() {
     assert!(drain(&client, pair.now, &mut got));
     assert_eq!(got, b"there");
     let fresh = pair.a.connect(pair.now, addr(B4, 81), None, Options::default()).unwrap();
+    assert_eq!(fresh.shutdown(pair.now, Shutdown::Both), Ok(()), "the attempt ends");
     assert_eq!(fresh.shutdown(pair.now, Shutdown::Both), Err(SocketError::NotConnected));
 }
 

@@ -11,21 +11,21 @@ use crate::device::Device;
 use crate::device::memory_link::{self, LinkConfig};
 use crate::{InterfaceConfig, Listener, SocketError, Stack, StackConfig, TcpSocket};
 
-pub(super) const A4: &str = "192.0.2.1";
-pub(super) const B4: &str = "192.0.2.2";
-pub(super) const A6: &str = "2001:db8::1";
-pub(super) const B6: &str = "2001:db8::2";
+pub(crate) const A4: &str = "192.0.2.1";
+pub(crate) const B4: &str = "192.0.2.2";
+pub(crate) const A6: &str = "2001:db8::1";
+pub(crate) const B6: &str = "2001:db8::2";
 
-pub(super) fn ip(text: &str) -> IpAddr {
+pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-pub(super) fn addr(text: &str, port: u16) -> SocketAddr {
+pub(crate) fn addr(text: &str, port: u16) -> SocketAddr {
     SocketAddr::new(ip(text), port)
 }
 
 /// A stack with one address of each family on `device`.
-pub(super) fn stack(device: Device, v4: &str, v6: &str, sysctls: &[(&str, &str)]) -> Arc<Stack> {
+pub(crate) fn stack(device: Device, v4: &str, v6: &str, sysctls: &[(&str, &str)]) -> Arc<Stack> {
     let interface =
         InterfaceConfig { device, addresses: vec![(ip(v4), 24), (ip(v6), 64)], mtu: None };
     let sysctls =
@@ -37,18 +37,18 @@ pub(super) fn stack(device: Device, v4: &str, v6: &str, sysctls: &[(&str, &str)]
 }
 
 /// Two stacks, `a` and `b`, and the time.
-pub(super) struct Pair {
-    pub(super) a: Arc<Stack>,
-    pub(super) b: Arc<Stack>,
-    pub(super) now: Instant,
+pub(crate) struct Pair {
+    pub(crate) a: Arc<Stack>,
+    pub(crate) b: Arc<Stack>,
+    pub(crate) now: Instant,
 }
 
 impl Pair {
-    pub(super) fn new() -> Pair {
+    pub(crate) fn new() -> Pair {
         Pair::with(LinkConfig::default(), &[])
     }
 
-    pub(super) fn with(link: LinkConfig, sysctls: &[(&str, &str)]) -> Pair {
+    pub(crate) fn with(link: LinkConfig, sysctls: &[(&str, &str)]) -> Pair {
         let (left, right) = memory_link::pair(link);
         Pair {
             a: stack(left, A4, A6, sysctls),
@@ -58,7 +58,7 @@ impl Pair {
     }
 
     /// Polls both until neither has anything to do now.
-    pub(super) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         for _ in 0..10_000 {
             let a = self.a.poll(self.now, 256).unwrap();
             let b = self.b.poll(self.now, 256).unwrap();
@@ -70,7 +70,7 @@ impl Pair {
     }
 
     /// Moves the time to the next event, at most `until`; `false` if that was reached.
-    pub(super) fn step(&mut self, until: Instant) -> bool {
+    pub(crate) fn step(&mut self, until: Instant) -> bool {
         self.settle();
         let next = self.a.next_deadline().into_iter().chain(self.b.next_deadline()).min();
         match next {
@@ -88,13 +88,13 @@ impl Pair {
     }
 
     /// Lets `time` pass.
-    pub(super) fn run(&mut self, time: Duration) {
+    pub(crate) fn run(&mut self, time: Duration) {
         let until = self.now + time;
         while self.step(until) {}
     }
 
     /// Lets time pass until `done` or `time` has passed; whether it was done.
-    pub(super) fn run_until(
+    pub(crate) fn run_until(
         &mut self,
         time: Duration,
         mut done: impl FnMut(&mut Pair) -> bool,
@@ -113,17 +113,17 @@ impl Pair {
     }
 
     /// Listens on port 80 of `b`.
-    pub(super) fn listen(&self, ip: &str, backlog: usize) -> Arc<Listener> {
+    pub(crate) fn listen(&self, ip: &str, backlog: usize) -> Arc<Listener> {
         self.b.listen(addr(ip, 80), backlog, Options::default()).unwrap()
     }
 
     /// Connects `a` to port 80 of `b`, without waiting.
-    pub(super) fn connect(&self, ip: &str) -> Arc<TcpSocket> {
+    pub(crate) fn connect(&self, ip: &str) -> Arc<TcpSocket> {
         self.a.connect(self.now, addr(ip, 80), None, Options::default()).unwrap()
     }
 
     /// An established connection: the client's socket and the server's.
-    pub(super) fn open(
+    pub(crate) fn open(
         &mut self,
         ip: &str,
         listener: &Listener,
@@ -140,14 +140,14 @@ impl Pair {
         (client, server.unwrap())
     }
 
-    pub(super) fn counter(&self, name: &str) -> (u64, u64) {
+    pub(crate) fn counter(&self, name: &str) -> (u64, u64) {
         (self.a.counter(name).unwrap(), self.b.counter(name).unwrap())
     }
 }
 
 /// A waker that counts.
 #[derive(Default)]
-pub(super) struct CountingWaker(AtomicUsize);
+pub(crate) struct CountingWaker(AtomicUsize);
 
 impl Wake for CountingWaker {
     fn wake(self: Arc<Self>) {
@@ -156,18 +156,18 @@ impl Wake for CountingWaker {
 }
 
 impl CountingWaker {
-    pub(super) fn new() -> (Arc<CountingWaker>, Waker) {
+    pub(crate) fn new() -> (Arc<CountingWaker>, Waker) {
         let counting = Arc::new(CountingWaker::default());
         (counting.clone(), Waker::from(counting))
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// A pattern that differs at every place of a large transfer.
-pub(super) fn pattern(len: usize, seed: u64) -> Vec<u8> {
+pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let mut next = || {
         state ^= state << 13;
@@ -179,7 +179,7 @@ pub(super) fn pattern(len: usize, seed: u64) -> Vec<u8> {
 }
 
 /// Reads all that is there; `true` if the stream has ended.
-pub(super) fn drain(socket: &TcpSocket, now: Instant, out: &mut Vec<u8>) -> bool {
+pub(crate) fn drain(socket: &TcpSocket, now: Instant, out: &mut Vec<u8>) -> bool {
     let mut buf = [0; 16_384];
     loop {
         match socket.read(now, &mut buf) {
@@ -192,7 +192,7 @@ pub(super) fn drain(socket: &TcpSocket, now: Instant, out: &mut Vec<u8>) -> bool
 }
 
 /// Writes what fits from `data` at `at`.
-pub(super) fn feed(socket: &TcpSocket, now: Instant, data: &[u8], at: &mut usize) {
+pub(crate) fn feed(socket: &TcpSocket, now: Instant, data: &[u8], at: &mut usize) {
     while *at < data.len() {
         match socket.write(now, &data[*at..]) {
             Ok(count) => *at += count,
@@ -203,6 +203,6 @@ pub(super) fn feed(socket: &TcpSocket, now: Instant, data: &[u8], at: &mut usize
 }
 
 /// Whether the socket's attempt to connect has ended, and how.
-pub(super) fn connected(socket: &TcpSocket) -> Poll<Result<(), SocketError>> {
+pub(crate) fn connected(socket: &TcpSocket) -> Poll<Result<(), SocketError>> {
     socket.poll_connected(Waker::noop())
 }

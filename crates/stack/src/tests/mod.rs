@@ -1,6 +1,6 @@
 //! Two stacks over a memory link, on virtual time, in one thread.
 
-mod harness;
+pub(crate) mod harness;
 
 mod close;
 mod connect;
