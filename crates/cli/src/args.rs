@@ -46,6 +46,8 @@ pub(crate) enum Command {
     Sysctl(SysctlArgs),
     /// Print the sockets of a running plimsoll.
     Ss(SsArgs),
+    /// Run packetdrill scripts on this stack and a virtual clock, and say which pass.
+    Drill(crate::drill::DrillArgs),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.

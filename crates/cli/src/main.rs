@@ -8,6 +8,7 @@ mod answers;
 mod args;
 mod bench;
 mod control;
+mod drill;
 mod event_loop;
 mod figures;
 mod get;
@@ -57,6 +58,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Nstat(args) => query::nstat(args),
         Command::Sysctl(args) => query::sysctl(args),
         Command::Ss(args) => query::ss(args),
+        Command::Drill(args) => drill::run(args),
         Command::Completions { shell } => manual::completions(*shell),
         Command::Man { dir } => manual::pages(dir.as_deref()),
     }

@@ -11,6 +11,7 @@
 #![deny(unsafe_code)]
 
 pub mod config;
+pub mod embedded;
 pub mod expr;
 pub mod failure;
 pub mod host;
@@ -18,6 +19,8 @@ pub mod kernel;
 pub mod lang;
 pub mod raw;
 pub mod packet;
+pub mod report;
 pub mod run;
 pub mod shell;
+pub mod suite;
 pub mod symbols;

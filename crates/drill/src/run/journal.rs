@@ -41,13 +41,6 @@ impl Journal {
         }
     }
 
-    /// Notes something that is no packet.
-    pub(super) fn remark(&mut self, at: i64, text: &str) {
-        if self.lines.len() < MOST {
-            self.lines.push(format!("{}   {text}", seconds(at)));
-        }
-    }
-
     /// All lines, each with its time.
     pub fn lines(&self) -> &[String] {
         &self.lines

@@ -1,0 +1,127 @@
+//! What shell lines do to the embedded stack.
+
+use plimsoll_stack::SysctlError;
+
+use super::EmbeddedHost;
+use super::device::Shape;
+use crate::host::HostError;
+use crate::shell::{Command, Qdisc, RouteMetrics};
+
+/// Settings that the stack does not have yet and that most scripts set to what it does anyway.
+const ACCEPTED: &[&str] = &[
+    "net.ipv4.tcp_early_retrans",
+    "net.ipv4.tcp_ecn",
+    "net.ipv4.tcp_ecn_option",
+    "net.ipv4.tcp_fastopen",
+    "net.ipv4.tcp_fastopen_blackhole_timeout_sec",
+    "net.ipv4.tcp_fastopen_key",
+    "net.ipv4.tcp_frto",
+    "net.ipv4.tcp_min_tso_segs",
+    "net.ipv4.tcp_mtu_probing",
+    "net.ipv4.tcp_base_mss",
+    "net.ipv4.tcp_pacing_ca_ratio",
+    "net.ipv4.tcp_pacing_ss_ratio",
+    "net.ipv4.tcp_recovery",
+    "net.ipv4.tcp_syncookies",
+    "net.ipv4.tcp_tso_win_divisor",
+];
+
+fn refused(text: impl Into<String>) -> Result<(), HostError> {
+    Err(HostError(text.into()))
+}
+
+impl EmbeddedHost {
+    /// Does what a shell line asks.
+    pub(super) fn apply(&mut self, command: &Command) -> Result<(), HostError> {
+        match command {
+            Command::Sysctl { name, value } => self.set(name, value),
+            Command::FlushMetrics => Ok(()),
+            Command::Route(metrics) => self.route(metrics),
+            Command::LinkMtu(mtu) => self.rebuild(Shape { mtu: *mtu, ..self.shape }),
+            Command::Offload { tso, gso } => {
+                let offload = tso.or(*gso).unwrap_or(self.shape.offload);
+                self.rebuild(Shape { offload, ..self.shape })
+            }
+            Command::Qdisc(qdisc) => {
+                let none = Qdisc::Fifo { limit: Some(0) };
+                self.wire.lock().drops = *qdisc == none;
+                Ok(())
+            }
+            Command::Counters { wanted } => self.counters(wanted.as_deref()),
+            Command::Listening(port) => self.listening(*port),
+            Command::CubicParameter { name, value } => cubic(name, value),
+            Command::ZeroFile { path, len } => self.files.create(path, *len),
+            Command::RemoveFile(path) => {
+                self.files.remove(path);
+                Ok(())
+            }
+        }
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), HostError> {
+        match self.stack.sysctl().set(name, value) {
+            Ok(()) => {
+                self.settings.push((name.to_owned(), value.to_owned()));
+                Ok(())
+            }
+            Err(SysctlError::Unknown { .. }) if ACCEPTED.contains(&name) => Ok(()),
+            Err(error) => refused(error.to_string()),
+        }
+    }
+
+    fn route(&mut self, metrics: &RouteMetrics) -> Result<(), HostError> {
+        let unknown = [
+            ("initrwnd", metrics.initrwnd.is_some()),
+            ("quickack", metrics.quickack.is_some()),
+            ("rto_min", metrics.rto_min_ms.is_some()),
+            ("congctl", metrics.congctl.is_some()),
+            ("features ecn", metrics.ecn),
+            ("fastopen_no_cookie", metrics.fastopen_no_cookie.is_some()),
+        ];
+        if let Some((name, _)) = unknown.iter().find(|(_, given)| *given) {
+            return refused(format!("routes have no {name} here"));
+        }
+        let mtu = metrics.mtu.unwrap_or(self.shape.mtu);
+        let headers = if self.network.local.is_ipv4() { 40 } else { 60 };
+        let natural = mtu.saturating_sub(headers);
+        if let Some(advmss) = metrics.advmss.filter(|advmss| *advmss != natural) {
+            return refused(format!("a route's advmss of {advmss} does not follow from its MTU"));
+        }
+        if let Some(initcwnd) = metrics.initcwnd {
+            self.set("plimsoll.initcwnd", &initcwnd.to_string())?;
+        }
+        self.rebuild(Shape { mtu, ..self.shape })
+    }
+
+    fn counters(&mut self, wanted: Option<&str>) -> Result<(), HostError> {
+        let now = self.stack.counters();
+        let before = std::mem::replace(&mut self.counted, now);
+        let Some(wanted) = wanted else { return Ok(()) };
+        let old = |name: &str| before.iter().find(|(known, _)| *known == name).map(|(_, v)| *v);
+        let grew = |&(name, value): &(&str, u64)| {
+            name.contains(wanted) && value != old(name).unwrap_or(0)
+        };
+        if self.counted.iter().any(grew) {
+            return Ok(());
+        }
+        refused(format!("nstat shows no change of {wanted}"))
+    }
+
+    fn listening(&self, port: u16) -> Result<(), HostError> {
+        let listens = |socket: &plimsoll_stack::SocketSummary| {
+            socket.state.is_none() && socket.local.port() == port
+        };
+        if self.stack.sockets().iter().any(listens) {
+            return Ok(());
+        }
+        refused(format!("nobody listens on port {port}"))
+    }
+}
+
+fn cubic(name: &str, value: &str) -> Result<(), HostError> {
+    match (name, value) {
+        // What Linux does by default.
+        ("hystart", "1") | ("hystart_detect", "3") => Ok(()),
+        _ => refused(format!("cubic has no parameter {name} that could be {value}")),
+    }
+}
