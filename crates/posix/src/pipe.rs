@@ -38,11 +38,10 @@ pub(crate) struct PipeEnd {
 impl Drop for PipeEnd {
     fn drop(&mut self) {
         let mut pipe = self.lock();
-        pipe.edges = pipe.edges.map(|edge| edge.wrapping_add(1));
-        if self.reads {
-            pipe.readers -= 1;
-        } else {
-            pipe.writers -= 1;
+        let left = if self.reads { &mut pipe.readers } else { &mut pipe.writers };
+        *left -= 1;
+        if *left == 0 {
+            pipe.edges = pipe.edges.map(|edge| edge.wrapping_add(1));
         }
     }
 }
@@ -78,6 +77,7 @@ impl PipeEnd {
         Arc::ptr_eq(&self.pipe, &other.pipe)
     }
 
+    /// One more hold of this end.
     pub(crate) fn share(&self) -> PipeEnd {
         let mut pipe = self.lock();
         if self.reads {

@@ -41,8 +41,8 @@ pub(crate) struct Wait {
     pub(crate) sent: usize,
     /// Bytes read so far.
     pub(crate) received: Vec<u8>,
-    /// What counted wake-ups when it fell asleep.
-    pub(crate) edges: Option<u64>,
+    /// What counted wake-ups when a writer found no space.
+    pub(crate) edges: Option<[u32; 2]>,
     /// The descriptor that it began with: numbers are used again.
     serial: Option<u64>,
 }

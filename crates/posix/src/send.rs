@@ -59,7 +59,7 @@ pub(crate) fn send_stream(
         return Step::error(socket.take_error().unwrap_or(Errno::EPIPE));
     };
     let stream = stream.clone();
-    if wait.again && !wakes_writer(socket, wait) && !wait.expired(now) {
+    if wait.again && !is_woken(socket, wait) && !wait.expired(now) {
         return wait.sleep(now, socket.set.sndtimeo);
     }
     let (parts, bad) = parts_from(sending.buffers, wait.sent);
@@ -91,20 +91,23 @@ fn is_fast_open(socket: &Socket) -> bool {
 
 /// Whether something has happened that a writer who found no space is woken for. Space alone is not
 /// enough: it is told when there is enough of it.
-fn wakes_writer(socket: &Socket, wait: &Wait) -> bool {
-    let seen = writer_edges(socket);
-    wait.edges.is_none_or(|edges| edges != seen)
+pub(crate) fn is_woken(socket: &Socket, wait: &Wait) -> bool {
+    wait.edges.is_none_or(|edges| edges != writer_edges(socket))
 }
 
-fn writer_edges(socket: &Socket) -> u64 {
-    let edges = socket.stream().map(|stream| stream.edges()).unwrap_or_default();
-    u64::from(edges.output) << 32
-        | u64::from(edges.error.wrapping_add(socket.changes.wrapping_mul(1 << 16)))
+/// A writer has found no space.
+pub(crate) fn note_sleep(socket: &Socket, wait: &mut Wait) {
+    wait.edges = Some(writer_edges(socket));
+}
+
+fn writer_edges(socket: &Socket) -> [u32; 2] {
+    let [_, output, everybody] = socket.edges();
+    [output, everybody]
 }
 
 fn no_space(socket: &Socket, blocks: bool, now: Instant, wait: &mut Wait) -> Step {
     if blocks && !wait.expired(now) {
-        wait.edges = Some(writer_edges(socket));
+        note_sleep(socket, wait);
         return wait.sleep(now, socket.set.sndtimeo);
     }
     if wait.sent > 0 { Step::value(as_value(wait.sent)) } else { Step::error(Errno::EAGAIN) }

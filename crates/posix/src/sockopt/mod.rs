@@ -36,10 +36,6 @@ impl<'a> Arg<'a> {
         self.int_at(0)
     }
 
-    fn flag(self) -> Result<bool, Errno> {
-        Ok(self.int()? != 0)
-    }
-
     fn int_at(self, offset: usize) -> Result<i32, Errno> {
         let bytes = &self.bytes(offset + 4)?[offset..];
         Ok(i32::from_ne_bytes(bytes.try_into().map_err(|_| Errno::EFAULT)?))

@@ -2,3 +2,4 @@
 
 mod connecting;
 mod harness;
+mod moving;
