@@ -90,6 +90,11 @@ fn describe(error: ConnectionError) -> &'static str {
         ConnectionError::HostUnreachable => "the host is unreachable",
         ConnectionError::NetworkUnreachable => "the network is unreachable",
         ConnectionError::ProtocolUnreachable => "the protocol is not available at the peer",
+        ConnectionError::SourceRouteFailed => "the source route failed",
+        ConnectionError::HostDown => "the host is down or unknown",
+        ConnectionError::HostIsolated => "the host is isolated",
+        ConnectionError::Prohibited => "the way there is prohibited",
+        ConnectionError::ParameterProblem => "somebody on the way did not understand our header",
         ConnectionError::DeviceGone => "the network is down",
     }
 }
@@ -123,6 +128,11 @@ fn connection_errno(error: ConnectionError) -> i32 {
         ConnectionError::HostUnreachable => libc::EHOSTUNREACH,
         ConnectionError::NetworkUnreachable => libc::ENETUNREACH,
         ConnectionError::ProtocolUnreachable => libc::ENOPROTOOPT,
+        ConnectionError::SourceRouteFailed => libc::EOPNOTSUPP,
+        ConnectionError::HostDown => libc::EHOSTDOWN,
+        ConnectionError::HostIsolated => libc::ENONET,
+        ConnectionError::Prohibited => libc::EACCES,
+        ConnectionError::ParameterProblem => libc::EPROTO,
         ConnectionError::DeviceGone => libc::ENETDOWN,
     }
 }

@@ -71,8 +71,18 @@ pub enum ConnectionError {
     HostUnreachable,
     /// ICMP: network unreachable. `ENETUNREACH`.
     NetworkUnreachable,
-    /// ICMP: protocol unreachable or the like. `ENOPROTOOPT`.
+    /// ICMP: protocol unreachable. `ENOPROTOOPT`.
     ProtocolUnreachable,
+    /// ICMP: source route failed. `EOPNOTSUPP`.
+    SourceRouteFailed,
+    /// ICMP: host unknown. `EHOSTDOWN`.
+    HostDown,
+    /// ICMP: the host is isolated. `ENONET`.
+    HostIsolated,
+    /// ICMP: prohibited (IPv6). `EACCES`.
+    Prohibited,
+    /// ICMP: something is wrong with our header. `EPROTO`.
+    ParameterProblem,
     /// The device below has gone. `ENETDOWN`.
     DeviceGone,
 }

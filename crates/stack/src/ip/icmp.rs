@@ -134,7 +134,7 @@ impl Stack {
             }
             Icmpv4Repr::ParameterProblem { packet, .. } => {
                 work.count(IpCounter::IcmpInParmProbs);
-                let news = PathNews::Error(ConnectionError::ProtocolUnreachable);
+                let news = PathNews::Error(ConnectionError::ParameterProblem);
                 self.path_news(work, state, packet, news);
             }
         }
@@ -186,7 +186,7 @@ impl Stack {
                 self.path_news(work, state, packet, news);
             }
             Icmpv6Repr::ParameterProblem { packet, .. } => {
-                let news = PathNews::Error(ConnectionError::ProtocolUnreachable);
+                let news = PathNews::Error(ConnectionError::ParameterProblem);
                 self.path_news(work, state, packet, news);
             }
             // Neighbours are a later room.
@@ -343,15 +343,18 @@ impl Work<'_> {
     }
 }
 
-/// What an ICMP "destination unreachable" means (RFC 1122, section 3.2.2.1; Linux's
-/// `icmp_err_convert`).
+/// What an ICMP "destination unreachable" means (RFC 792, RFC 1122, section 3.2.2.1), by the numbers
+/// that Linux turns its codes into.
 fn v4_news(code: u8, next_hop_mtu: u16) -> PathNews {
     PathNews::Error(match code {
         icmpv4::CODE_FRAGMENTATION_NEEDED => return PathNews::TooBig(u32::from(next_hop_mtu)),
         icmpv4::CODE_PORT_UNREACHABLE => ConnectionError::Refused,
         icmpv4::CODE_PROTOCOL_UNREACHABLE => ConnectionError::ProtocolUnreachable,
+        5 => ConnectionError::SourceRouteFailed,
         // Network: unreachable, unknown, prohibited, unreachable for this type of service.
         icmpv4::CODE_NETWORK_UNREACHABLE | 6 | 9 | 11 => ConnectionError::NetworkUnreachable,
+        7 => ConnectionError::HostDown,
+        8 => ConnectionError::HostIsolated,
         _ => ConnectionError::HostUnreachable,
     })
 }
@@ -360,6 +363,8 @@ fn v6_error(code: u8) -> ConnectionError {
     match code {
         icmpv6::CODE_NO_ROUTE => ConnectionError::NetworkUnreachable,
         icmpv6::CODE_PORT_UNREACHABLE => ConnectionError::Refused,
+        // Prohibited, against the policy for the source, a route that rejects.
+        icmpv6::CODE_PROHIBITED | 5 | 6 => ConnectionError::Prohibited,
         _ => ConnectionError::HostUnreachable,
     }
 }

@@ -217,6 +217,51 @@ fn a_port_unreachable_refuses_a_connect() {
 }
 
 #[test]
+fn unreachable_tells_why_a_connect_failed() {
+    use libc::*;
+    let v4_codes = [
+        (0, ENETUNREACH),
+        (1, EHOSTUNREACH),
+        (2, ENOPROTOOPT),
+        (3, ECONNREFUSED),
+        (5, EOPNOTSUPP),
+        (6, ENETUNREACH),
+        (7, EHOSTDOWN),
+        (8, ENONET),
+        (9, ENETUNREACH),
+        (10, EHOSTUNREACH),
+        (11, ENETUNREACH),
+        (12, EHOSTUNREACH),
+        (13, EHOSTUNREACH),
+    ];
+    let v6_codes = [
+        (0, ENETUNREACH),
+        (1, EACCES),
+        (2, EHOSTUNREACH),
+        (3, EHOSTUNREACH),
+        (4, ECONNREFUSED),
+        (5, EACCES),
+        (6, EACCES),
+    ];
+    let cases = v4_codes.map(|case| (B4, case)).into_iter().chain(v6_codes.map(|case| (B6, case)));
+    for (server, (code, errno)) in cases {
+        let mut bare = Bare::new(&[]);
+        let client = bare.a.connect(bare.now, addr(server, 80), None, Options::default()).unwrap();
+        let sent = bare.take();
+        let packet = sent[0].as_slice();
+        let error = if server == B4 {
+            v4(protocol::ICMP, &icmp4(&Icmpv4Repr::Unreachable { code, next_hop_mtu: 0, packet }))
+        } else {
+            v6(protocol::ICMPV6, &icmp6(&Icmpv6Repr::Unreachable { code, packet }))
+        };
+        bare.exchange(&error);
+        let Poll::Ready(Err(error)) = connected(&client) else { panic!("{server} {code}") };
+        assert_eq!(error.errno(), errno, "{server} {code}: {error}");
+        assert_eq!(client.state(), State::Closed);
+    }
+}
+
+#[test]
 fn packets_too_big_lower_the_path_mtu() {
     let cases = [(B4, 1000, 1000), (B4, 300, 552), (B4, 0, 576), (B6, 1300, 1300), (B6, 600, 1280)];
     for (server, told, expected) in cases {
