@@ -76,8 +76,20 @@ pub struct Config {
     pub tcp_congestion_control: CongestionAlgorithm,
     /// Start again from the initial window after an idle time of one RTO.
     pub tcp_slow_start_after_idle: bool,
-    /// Duplicate ACKs (or SACKed segments) that mean loss.
+    /// Duplicate ACKs (or SACKed segments) that mean loss, as long as no reordering was seen.
     pub tcp_reordering: u8,
+    /// Bound of the reordering that a connection learns.
+    pub tcp_max_reordering: u16,
+    /// Bits of RACK: 1 is always on, 2 a fixed reordering window, 4 no threshold of duplicates.
+    pub tcp_recovery: u8,
+    /// Tail loss probes, with 3 and 4.
+    pub tcp_early_retrans: u8,
+    /// F-RTO (RFC 5682) after a timeout, unless 0.
+    pub tcp_frto: u8,
+    /// ECN (RFC 3168): 0 never, 1 ask and agree, 2 agree only.
+    pub tcp_ecn: u8,
+    /// A SYN that is sent again does not ask for ECN.
+    pub tcp_ecn_fallback: bool,
     /// Initial congestion window in segments (RFC 6928; Linux: route attribute `initcwnd`).
     pub initcwnd: u32,
     /// Least MSS that is ever used.
@@ -121,6 +133,12 @@ impl Default for Config {
             tcp_congestion_control: CongestionAlgorithm::Cubic,
             tcp_slow_start_after_idle: true,
             tcp_reordering: 3,
+            tcp_max_reordering: 300,
+            tcp_recovery: 1,
+            tcp_early_retrans: 3,
+            tcp_frto: 2,
+            tcp_ecn: 2,
+            tcp_ecn_fallback: true,
             initcwnd: 10,
             tcp_min_snd_mss: 48,
             tcp_invalid_ratelimit: Duration::from_millis(500),

@@ -23,6 +23,7 @@ use plimsoll_wire::SeqNum;
 use crate::config::{Config, Options, SetOption};
 use crate::congestion::Controller;
 use crate::counters::{Counter, Counters};
+use crate::ecn::EcnState;
 use crate::event::{ConnectionError, Events, ReadError};
 use crate::handshake::fast_open_client::FastOpenClient;
 use crate::handshake::{Handshake, TimestampState};
@@ -105,6 +106,7 @@ pub struct Connection {
     pub(crate) rcv: Receiver,
     pub(crate) snd: Sender,
     pub(crate) ts: TimestampState,
+    pub(crate) ecn: EcnState,
     pub(crate) timers: TimerTable,
     pub(crate) recovery: Recovery,
     pub(crate) cc: Controller,
@@ -206,6 +208,7 @@ impl Connection {
             rcv: Receiver::new(cx.config, &params.options, mss),
             snd: Sender::new(params.iss, mss, cx.config, &params.options),
             ts: TimestampState::new(params.ts_offset),
+            ecn: EcnState::default(),
             timers: TimerTable::new(),
             recovery: Recovery::new(cx.config),
             cc: Controller::new(algorithm, u32::from(mss), cx.config),

@@ -83,6 +83,8 @@ counters! {
     TcpWinProbe => "TcpExtTCPWinProbe", "Zero-window probes sent.";
     TcpOrigDataSent => "TcpExtTCPOrigDataSent", "Wire segments with original data sent, without retransmissions and ACKs.";
     TcpDelivered => "TcpExtTCPDelivered", "Wire segments delivered, by ACK or SACK.";
+    EcnMarksReceived => "plimsoll.EcnMarksReceived", "Data segments received with a CE mark on connections with ECN.";
+    TcpDeliveredCe => "TcpExtTCPDeliveredCE", "Wire segments delivered whose ACK said that the path is congested.";
     TcpMtupFail => "TcpExtTCPMTUPFail", "Path-MTU reductions.";
     TcpReqQFullDrop => "TcpExtTCPReqQFullDrop", "SYNs dropped because the SYN queue was full.";
     TcpTimeWaitOverflow => "TcpExtTCPTimeWaitOverflow", "TIME-WAIT connections dropped because the table was full.";

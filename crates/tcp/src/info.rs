@@ -176,11 +176,14 @@ fn ca_state(conn: &Connection) -> u8 {
     }
 }
 
-/// TCPI_OPT_*: timestamps 1, SACK 2, window scaling 4, data of the SYN acknowledged 32.
+/// TCPI_OPT_*: timestamps 1, SACK 2, window scaling 4, ECN 8, a marked packet 16, data of the SYN
+/// acknowledged 32.
 fn option_bits(conn: &Connection) -> u8 {
     u8::from(conn.ts.enabled)
         | u8::from(conn.handshake.sack) << 1
         | u8::from(conn.handshake.window_scaling) << 2
+        | u8::from(conn.ecn.on) << 3
+        | u8::from(conn.ecn.seen) << 4
         | u8::from(conn.handshake.syn_data_acked) << 5
 }
 

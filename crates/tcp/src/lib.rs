@@ -28,6 +28,7 @@
 //! | does the tail of a super-segment leave | `output/tso_tail.rs`, `output/nagle.rs` |
 //! | when is an ACK due | `recv/delayed_ack.rs` |
 //! | what is lost and sent again | `recovery/mod.rs`, `recovery/scoreboard.rs` |
+//! | explicit congestion notification | `ecn.rs` |
 //! | how large is the congestion window | `congestion/mod.rs` |
 //! | which timers are there | `timer.rs` |
 #![no_std]
@@ -41,6 +42,7 @@ mod config;
 mod congestion;
 mod connection;
 mod counters;
+mod ecn;
 mod event;
 mod handshake;
 mod info;

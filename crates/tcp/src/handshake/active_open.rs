@@ -47,6 +47,7 @@ impl Connection {
         self.rcv.queue.set_start(self.rcv.nxt);
         self.on_syn_options(cx, &seg.repr.options);
         if has_ack {
+            self.ecn.on_syn_ack(flags);
             self.acknowledge_syn_ack(cx);
             self.establish(cx, &seg);
             if !self.on_fast_open_syn_ack(cx, &seg) {
@@ -87,6 +88,7 @@ impl Connection {
     fn open_simultaneously(&mut self, cx: &Context, seg: &Segment) {
         self.snd.wnd = u32::from(seg.repr.window);
         self.snd.wl1 = seg.repr.seq;
+        self.ecn.on_syn(seg, cx.config);
         self.set_state(cx, State::SynReceived);
         self.timers.arm(Timer::Retransmit, cx.now + self.syn_rto(cx.config));
         self.handshake.sent = 0;

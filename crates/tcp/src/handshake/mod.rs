@@ -70,9 +70,12 @@ impl Connection {
         if !core::mem::take(&mut self.pending.syn) {
             return None;
         }
+        let again = self.handshake.sent > 0;
         let (flags, kind) = match self.state {
-            State::SynSent => (TcpFlags::SYN, SendKind::Syn),
-            State::SynReceived => (TcpFlags::SYN | TcpFlags::ACK, SendKind::SynAck),
+            State::SynSent => (TcpFlags::SYN | self.ecn.syn_flags(again, cx.config), SendKind::Syn),
+            State::SynReceived => {
+                (TcpFlags::SYN | TcpFlags::ACK | self.ecn.syn_ack_flags(), SendKind::SynAck)
+            }
             _ => return None,
         };
         let repr = TcpRepr {

@@ -13,6 +13,7 @@ impl Connection {
         self.rcv.start(syn.repr.seq);
         self.rcv.queue.set_start(self.rcv.nxt);
         self.on_syn_options(cx, &syn.repr.options);
+        self.ecn.on_syn(syn, cx.config);
         self.snd.wnd = u32::from(syn.repr.window);
         self.snd.wl1 = syn.repr.seq;
         self.keepalive.last_rx = cx.now;

@@ -62,6 +62,7 @@ impl Connection {
             return;
         }
         self.on_peer_heard(cx.now);
+        self.take_cwr(&seg);
         if !self.process_ack(cx, &seg) || self.state == State::Closed {
             return;
         }

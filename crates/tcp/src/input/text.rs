@@ -102,6 +102,7 @@ impl Connection {
         let len = seg.payload.len();
         let flags = seg.repr.flags;
         if len > 0 {
+            self.on_codepoint(cx, seg.ecn);
             self.rcv.measure_mss(len, seg.segs, flags.contains(TcpFlags::PSH));
             self.stats.data_segs_in += u64::from(seg.segs);
             self.stats.last_data_recv = cx.now;
@@ -156,6 +157,7 @@ impl Connection {
             self.latch_fin(end);
             return;
         }
+        self.on_codepoint(cx, seg.ecn);
         self.stats.data_segs_in += u64::from(seg.segs);
         self.stats.last_data_recv = cx.now;
         self.stats.out_of_order += u32::from(seg.segs);

@@ -35,7 +35,8 @@ impl Connection {
         // A super-segment has one header; blocks that all its segments repeat would not fit.
         let room = (mss as usize).saturating_sub(len);
         let most_blocks = room.saturating_sub(SACK_OPTION_LEN) / SACK_BLOCK_LEN;
-        let repr = self.build_repr(cx, seq, flags, most_blocks);
+        let (ecn, bits) = self.ecn.mark(kind == SendKind::New && len > 0);
+        let repr = self.build_repr(cx, seq, flags | bits, most_blocks);
         let segs = len.div_ceil(mss as usize).max(1);
         let serial = self.next_serial;
         self.next_serial = Serial(serial.0 + 1);
@@ -59,7 +60,7 @@ impl Connection {
             departure: cx.now,
             kind,
             serial: Some(serial),
-            ecn: Ecn::NotEct,
+            ecn,
         }
     }
 
@@ -70,7 +71,8 @@ impl Connection {
 
     /// A segment with ACK and without data: an ACK or a probe.
     pub(super) fn build_bare(&mut self, cx: &Context, seq: SeqNum, kind: SendKind) -> Transmit {
-        let repr = self.build_repr(cx, seq, TcpFlags::ACK, MAX_SACK_BLOCKS);
+        let (_, bits) = self.ecn.mark(false);
+        let repr = self.build_repr(cx, seq, TcpFlags::ACK | bits, MAX_SACK_BLOCKS);
         self.on_ack_sent(cx.now);
         if kind == SendKind::Ack {
             cx.counters.bump(Counter::AcksSent);

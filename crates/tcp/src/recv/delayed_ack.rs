@@ -49,6 +49,8 @@ pub enum AckReason {
     Unacceptable,
     /// The delayed-ACK timer fired.
     Timer,
+    /// The peer says that it has reduced its congestion window.
+    Congestion,
 }
 
 /// Segments that are acknowledged at once when a connection is young (Linux: `TCP_MAX_QUICKACKS`).
@@ -162,6 +164,13 @@ impl DelayedAck {
     pub(crate) fn enter_quick(&mut self, window: u32, rcv_mss: u32) {
         let segs = (window / (2 * rcv_mss.max(1))).clamp(2, u32::from(MAX_QUICK_ACKS));
         self.quick = self.quick.max(segs as u8);
+    }
+
+    /// At least the next `segs` segments are acknowledged at once.
+    pub(crate) fn at_least_quick(&mut self, segs: u8) {
+        self.quick = self.quick.max(segs);
+        self.pingpong = false;
+        self.ato = Duration::ZERO;
     }
 
     fn is_quick(&self) -> bool {

@@ -12,7 +12,7 @@
 //! t.expect_nothing();
 //! ```
 //!
-//! A line is: flags (`S F R P U`, `.` for ACK, `-` for none), `start:end` of the data, then any of
+//! A line is: flags (`S F R P U E W`, `.` for ACK, `-` for none), `start:end` of the data, then any of
 //! `ack N`, `win N`, `urg N`, `sack A:B`, and, for what is expected, `xN` (the number of wire
 //! segments). `win` is in bytes as the field says it. What an expectation does not name is not
 //! compared, but for the segment count, which is 1 unless named.
@@ -142,6 +142,8 @@ impl Line {
                 'R' => TcpFlags::RST,
                 'P' => TcpFlags::PSH,
                 'U' => TcpFlags::URG,
+                'E' => TcpFlags::ECE,
+                'W' => TcpFlags::CWR,
                 '.' => TcpFlags::ACK,
                 '-' => TcpFlags::default(),
                 other => panic!("no flag {other}"),
@@ -171,6 +173,8 @@ pub(crate) fn show(packet: &Transmit) -> String {
         (TcpFlags::RST, 'R'),
         (TcpFlags::PSH, 'P'),
         (TcpFlags::URG, 'U'),
+        (TcpFlags::ECE, 'E'),
+        (TcpFlags::CWR, 'W'),
         (TcpFlags::ACK, '.'),
     ];
     for (flag, letter) in letters {
@@ -236,6 +240,13 @@ impl Trace {
     pub(crate) fn syn_sent(setup: Setup) -> Trace {
         let mut trace = Trace::open(setup);
         trace.expect("S 0:0");
+        trace
+    }
+
+    /// In SYN-SENT; the SYN left as `line` says.
+    pub(crate) fn syn_sent_any(setup: Setup, line: &str) -> Trace {
+        let mut trace = Trace::open(setup);
+        trace.expect(line);
         trace
     }
 
@@ -328,17 +339,26 @@ impl Trace {
     }
 
     fn input(&mut self, repr: TcpRepr, data: &[u8]) {
+        self.input_marked(repr, data, Ecn::NotEct);
+    }
+
+    fn input_marked(&mut self, repr: TcpRepr, data: &[u8], ecn: Ecn) {
         let payload = self.pool.copy_from(data).into();
-        let seg = Segment { repr, payload, segs: 1, ecn: Ecn::NotEct };
+        let seg = Segment { repr, payload, segs: 1, ecn };
         self.call(|conn, cx| conn.handle_segment(cx, seg));
     }
 
     /// The peer sends a segment. The window is the last one named unless the line names one.
     pub(crate) fn recv(&mut self, line: &str) {
+        self.recv_marked(line, Ecn::NotEct);
+    }
+
+    /// The same, with a codepoint in the IP header.
+    pub(crate) fn recv_marked(&mut self, line: &str, ecn: Ecn) {
         let line = Line::parse(line);
         let repr = self.repr(&line);
         let data: Vec<u8> = (line.start..line.end).map(|at| pattern(at as usize)).collect();
-        self.input(repr, &data);
+        self.input_marked(repr, &data, ecn);
     }
 
     /// The application writes the next `len` bytes of the stream and all are taken.

@@ -1,0 +1,138 @@
+//! Explicit Congestion Notification (RFC 3168).
+//!
+//! Both ends agree in the handshake: a SYN with ECE and CWR asks, a SYN-ACK with ECE alone agrees.
+//! From then on data that is sent for the first time carries ECT(0); a router that is about to drop
+//! marks it CE instead. Who receives the mark sets ECE on everything it sends, until a segment with
+//! CWR says that the sender has reacted. Who receives ECE reduces its window once per window of
+//! data and sets CWR on the next data.
+//!
+//! The reduction itself is recovery's business (`recovery/mod.rs`). A SYN that is sent again does
+//! not ask, since some path may have swallowed the one that did (`tcp_ecn_fallback`).
+
+use plimsoll_wire::tcp::TcpFlags;
+
+use crate::config::Config;
+use crate::connection::{Connection, Context};
+use crate::counters::Counter;
+use crate::recv::AckReason;
+use crate::segment::{Ecn, Segment};
+
+/// The bits that a SYN asks with.
+const ASK: TcpFlags = TcpFlags(TcpFlags::ECE.0 | TcpFlags::CWR.0);
+
+/// How much is ECN used: `tcp_ecn`.
+const ASK_AND_AGREE: u8 = 1;
+
+/// What one connection knows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EcnState {
+    /// Our SYN has asked, and no answer is known.
+    asked: bool,
+    /// Both ends agreed.
+    pub(crate) on: bool,
+    /// A CE mark came, and no CWR since: what we send carries ECE.
+    demand_cwr: bool,
+    /// The window was reduced: the next new data carries CWR.
+    queue_cwr: bool,
+    /// The peer has sent a packet with an ECN codepoint.
+    pub(crate) seen: bool,
+}
+
+impl EcnState {
+    /// The window was reduced, or the timer fired.
+    pub(crate) fn queue_cwr(&mut self) {
+        self.queue_cwr = self.on;
+    }
+
+    /// The reduction is undone.
+    pub(crate) fn withdraw_cwr(&mut self) {
+        self.queue_cwr = false;
+    }
+
+    /// The bits of our SYN, sent for the first time or again.
+    pub(crate) fn syn_flags(&mut self, again: bool, config: &Config) -> TcpFlags {
+        let asks = config.tcp_ecn == ASK_AND_AGREE && !(again && config.tcp_ecn_fallback);
+        self.asked |= asks;
+        if asks { ASK } else { TcpFlags::default() }
+    }
+
+    /// The bits of our SYN-ACK.
+    pub(crate) fn syn_ack_flags(self) -> TcpFlags {
+        if self.on { TcpFlags::ECE } else { TcpFlags::default() }
+    }
+
+    /// The peer's SYN came. One that is itself marked comes through something that does not keep
+    /// to the rules.
+    pub(crate) fn on_syn(&mut self, seg: &Segment, config: &Config) {
+        let asks = seg.repr.flags.contains(ASK) && seg.ecn == Ecn::NotEct;
+        self.on = asks && config.tcp_ecn != 0;
+    }
+
+    /// The peer's SYN-ACK came.
+    pub(crate) fn on_syn_ack(&mut self, flags: TcpFlags) {
+        let agrees = flags.contains(TcpFlags::ECE) && !flags.contains(TcpFlags::CWR);
+        self.on = self.asked && agrees;
+    }
+
+    /// The codepoint and the bits of an outgoing segment. `news` if it carries data that was never
+    /// sent before.
+    pub(crate) fn mark(&mut self, news: bool) -> (Ecn, TcpFlags) {
+        let mut flags = TcpFlags::default();
+        if !self.on {
+            return (Ecn::NotEct, flags);
+        }
+        if self.demand_cwr {
+            flags |= TcpFlags::ECE;
+        }
+        if !news {
+            return (Ecn::NotEct, flags);
+        }
+        if core::mem::take(&mut self.queue_cwr) {
+            flags |= TcpFlags::CWR;
+        }
+        (Ecn::Ect0, flags)
+    }
+}
+
+impl Connection {
+    /// Whether the segment says that one of ours was marked.
+    pub(crate) fn is_ecn_echo(&self, seg: &Segment) -> bool {
+        let flags = seg.repr.flags;
+        self.ecn.on && flags.contains(TcpFlags::ECE) && !flags.contains(TcpFlags::SYN)
+    }
+
+    /// The peer says that it has reacted to our ECE. Its window may be tiny now, so that data gets
+    /// its ACK at once. CWR on a segment without data is taken as well.
+    pub(crate) fn take_cwr(&mut self, seg: &Segment) {
+        if seg.repr.flags.contains(TcpFlags::CWR) {
+            self.ecn.demand_cwr = false;
+            if seg.seq_len() > 0 {
+                self.rcv.acks.now(AckReason::Congestion);
+            }
+        }
+    }
+
+    /// Looks at the codepoint of a segment whose data is taken.
+    pub(crate) fn on_codepoint(&mut self, cx: &Context, ecn: Ecn) {
+        if !self.ecn.on {
+            return;
+        }
+        match ecn {
+            // The peer marks everything but what it sends again: it has lost something.
+            Ecn::NotEct if self.ecn.seen => self.rcv.acks.at_least_quick(2),
+            Ecn::NotEct => {}
+            Ecn::Ect0 | Ecn::Ect1 => self.ecn.seen = true,
+            Ecn::Ce => {
+                cx.counters.bump(Counter::EcnMarksReceived);
+                self.ecn.seen = true;
+                if !self.ecn.demand_cwr {
+                    self.rcv.acks.at_least_quick(2);
+                    self.ecn.demand_cwr = true;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
