@@ -4,7 +4,9 @@
 //! call begins; a later one tells how it ended, and only then the socket counts as connected.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
+use plimsoll_stack::TcpSocket;
 use plimsoll_tcp::{Duration, Instant, State};
 
 use crate::errno::Errno;
@@ -26,8 +28,7 @@ impl Process {
         // No address stands for AF_UNSPEC.
         let Some(addr) = addr else { return self.connect_to_nobody(now, fd) };
         match self.begin_connect(now, fd, addr, wait) {
-            Ok(Begun::Waits(told)) => self.await_connect(now, fd, told, wait),
-            Ok(Begun::Deferred) => Step::value(0),
+            Ok(told) => self.finish_connect(now, fd, told, wait),
             Err(errno) => Step::error(errno),
         }
     }
@@ -45,31 +46,43 @@ impl Process {
         }
     }
 
+    /// Begins to connect, if that has not begun. What is returned is told to one who does not wait.
     fn begin_connect(
         &mut self,
         now: Instant,
         fd: i32,
         addr: SocketAddr,
         wait: &Wait,
-    ) -> Result<Begun, Errno> {
+    ) -> Result<Errno, Errno> {
         let stack = self.stack.clone();
         let (socket, _) = self.fds.socket(fd)?;
         match socket.phase {
-            _ if wait.again => Ok(Begun::Waits(Errno::EINPROGRESS)),
+            _ if wait.again => Ok(Errno::EINPROGRESS),
             Phase::Connected => Err(Errno::EISCONN),
-            Phase::Connecting if socket.deferred.is_some() => Err(Errno::EISCONN),
-            Phase::Connecting => Ok(Begun::Waits(Errno::EALREADY)),
+            Phase::Connecting if socket.is_deferred() => Err(Errno::EISCONN),
+            Phase::Connecting => Ok(Errno::EALREADY),
             Phase::Unconnected if socket.listener().is_some() => Err(Errno::EISCONN),
             Phase::Unconnected => {
                 let remote = Self::destination(socket, addr)?;
-                if socket.set.fastopen_connect && may_defer(&stack, socket, remote) {
-                    socket.deferred = Some(remote);
-                    socket.phase = Phase::Connecting;
-                    return Ok(Begun::Deferred);
-                }
-                self.open_connection(now, fd, remote)?;
-                Ok(Begun::Waits(Errno::EINPROGRESS))
+                let local = socket.local_for(remote)?;
+                let options = socket.tcp.clone();
+                let opened = if socket.set.fastopen_connect {
+                    stack.connect_deferred(now, remote, local, options)
+                } else {
+                    stack.connect(now, remote, local, options)
+                };
+                socket.attach(opened.map_err(stack_errno)?, now);
+                Ok(Errno::EINPROGRESS)
             }
+        }
+    }
+
+    fn finish_connect(&mut self, now: Instant, fd: i32, told: Errno, wait: &mut Wait) -> Step {
+        match self.fds.socket(fd) {
+            // The SYN waits for data, and so nobody waits for its answer.
+            Ok((socket, _)) if socket.is_deferred() => Step::value(0),
+            Ok((_, blocks)) => self.await_connect(now, (fd, blocks), told, wait),
+            Err(errno) => Step::error(errno),
         }
     }
 
@@ -88,31 +101,15 @@ impl Process {
         Ok(SocketAddr::new(ip, remote.port()))
     }
 
-    /// Sends the SYN.
-    fn open_connection(&mut self, now: Instant, fd: i32, remote: SocketAddr) -> Result<(), Errno> {
-        let stack = self.stack.clone();
-        let (socket, _) = self.fds.socket(fd)?;
-        let local = socket.bound.map(|addr| SocketAddr::new(addr.ip().to_canonical(), addr.port()));
-        let local = local.filter(|addr| addr.port() != 0 || !addr.ip().is_unspecified());
-        let mismatch =
-            |addr: &SocketAddr| !addr.ip().is_unspecified() && addr.is_ipv4() != remote.is_ipv4();
-        if local.as_ref().is_some_and(mismatch) {
-            return Err(Errno::EINVAL);
-        }
-        let stream = stack.connect(now, remote, local, socket.tcp.clone()).map_err(stack_errno)?;
-        socket.attach(stream, remote, now);
-        Ok(())
-    }
-
     /// Waits for the end of the handshake; `told` is what one is told who does not.
     pub(crate) fn await_connect(
         &mut self,
         now: Instant,
-        fd: i32,
+        (fd, blocks): (i32, bool),
         told: Errno,
         wait: &mut Wait,
     ) -> Step {
-        let (socket, blocks) = match self.fds.socket(fd) {
+        let (socket, _) = match self.fds.socket(fd) {
             Ok(found) => found,
             Err(errno) => return Step::error(errno),
         };
@@ -134,32 +131,27 @@ impl Process {
     }
 }
 
-/// How a connect began.
-enum Begun {
-    /// The handshake is on its way; the error is what one is told who does not wait.
-    Waits(Errno),
-    /// The SYN waits for data.
-    Deferred,
-}
-
-/// Whether the SYN may wait for the first data.
-fn may_defer(_stack: &plimsoll_stack::Stack, _socket: &Socket, _remote: SocketAddr) -> bool {
-    false
-}
-
 impl Socket {
     /// The connection exists from here on.
-    pub(crate) fn attach(
-        &mut self,
-        stream: std::sync::Arc<plimsoll_stack::TcpSocket>,
-        remote: SocketAddr,
-        now: Instant,
-    ) {
-        self.deferred = None;
-        self.peer = Some(remote);
+    pub(crate) fn attach(&mut self, stream: Arc<TcpSocket>, now: Instant) {
         self.phase = Phase::Connecting;
+        self.error = None;
         self.apply_timestamping(&stream, now);
         self.link = Link::Stream(stream);
         self.changes += 1;
+    }
+
+    /// Where a connection to `remote` comes from, as far as bind has settled it.
+    pub(crate) fn local_for(&self, remote: SocketAddr) -> Result<Option<SocketAddr>, Errno> {
+        let Some(bound) = self.bound else { return Ok(None) };
+        if bound.ip().is_unspecified() {
+            return Ok((bound.port() != 0).then_some(bound));
+        }
+        if bound.is_ipv4() == remote.is_ipv4() { Ok(Some(bound)) } else { Err(Errno::EINVAL) }
+    }
+
+    /// Whether the SYN waits for the first data.
+    pub(crate) fn is_deferred(&self) -> bool {
+        self.stream().is_some_and(|stream| stream.is_connect_deferred())
     }
 }

@@ -16,6 +16,7 @@ mod descriptors;
 mod epoll;
 mod errno;
 mod error_queue;
+mod fast_open;
 mod file;
 mod lifecycle;
 pub mod numbers;

@@ -84,13 +84,10 @@ impl Process {
 
     pub(crate) fn getpeername(&mut self, fd: i32) -> Outcome {
         let (socket, _) = self.fds.socket(fd)?;
-        let peer = socket.deferred.or_else(|| Some(socket.stream()?.peer_addr()));
-        let there =
-            socket.deferred.is_some() || !matches!(socket.state(), State::Closed | State::SynSent);
-        match peer.filter(|_| there) {
-            Some(peer) => Ok(Reply { result: Ok(0), out: Out::Address(socket.shown(peer)) }),
-            None => Err(Errno::ENOTCONN),
-        }
+        let stream =
+            socket.stream().filter(|_| !matches!(socket.state(), State::Closed | State::SynSent));
+        let peer = stream.ok_or(Errno::ENOTCONN)?.peer_addr();
+        Ok(Reply { result: Ok(0), out: Out::Address(socket.shown(peer)) })
     }
 
     pub(crate) fn shutdown(&mut self, now: Instant, fd: i32, how: i32) -> Outcome {

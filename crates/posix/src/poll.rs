@@ -69,7 +69,6 @@ impl Socket {
     pub(crate) fn mask(&self) -> u32 {
         let error = if self.error.is_some() { EPOLLERR } else { 0 };
         match &self.link {
-            Link::Idle if self.deferred.is_some() => WRITE | error,
             Link::Idle => WRITE | EPOLLHUP | error,
             Link::Listener(listener) => {
                 let waker = std::task::Waker::noop();
@@ -81,7 +80,7 @@ impl Socket {
                 let mut tell = |when: bool, bits: u32| mask |= if when { bits } else { 0 };
                 tell(ready.error || ready.report, EPOLLERR);
                 if stream.state() == State::SynSent {
-                    return mask;
+                    return mask | if stream.is_connect_deferred() { WRITE } else { 0 };
                 }
                 tell(ready.hung_up, EPOLLHUP);
                 tell(ready.readable, READ);

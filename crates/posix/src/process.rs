@@ -8,6 +8,7 @@ use plimsoll_tcp::Instant;
 use crate::call::{Call, Out, Progress, Reply};
 use crate::descriptors::{Descriptors, File, LowestFree, Numbers};
 use crate::errno::Errno;
+use crate::fast_open::Opening;
 use crate::lifecycle::Lingering;
 
 /// What a call came to, if it need not sleep.
@@ -43,6 +44,8 @@ pub(crate) struct Wait {
     pub(crate) received: Vec<u8>,
     /// What counted wake-ups when a writer found no space.
     pub(crate) edges: Option<[u32; 2]>,
+    /// How far the opening is that a send began.
+    pub(crate) opening: Opening,
     /// The descriptor that it began with: numbers are used again.
     serial: Option<u64>,
 }

@@ -12,7 +12,7 @@ use crate::socket::{Link, Phase, Socket, stack_errno};
 
 impl Process {
     pub(crate) fn send(&mut self, now: Instant, call: &Call, wait: &mut Wait) -> Step {
-        let Call::Send { via, fd, buffers, flags, control, .. } = call else {
+        let Call::Send { via, fd, buffers, flags, to, control } = call else {
             return Step::error(Errno::EINVAL);
         };
         let plain = matches!(via, SendVia::Write | SendVia::Writev);
@@ -30,7 +30,15 @@ impl Process {
         if let Err(errno) = check_control(control) {
             return Step::error(errno);
         }
-        send_stream(socket, now, &Sending { buffers, flags: *flags, blocks }, wait)
+        let blocks = blocks && socket.set.sndtimeo != Some(Duration::ZERO);
+        let sending = Sending { buffers, flags: *flags, blocks };
+        if let Some(step) = self.open_to_send(now, (*fd, *to), &sending, wait) {
+            return step;
+        }
+        match self.fds.socket(*fd) {
+            Ok((socket, _)) => send_stream(socket, now, &sending, wait),
+            Err(errno) => Step::error(errno),
+        }
     }
 }
 
@@ -48,12 +56,16 @@ pub(crate) fn send_stream(
     sending: &Sending<'_>,
     wait: &mut Wait,
 ) -> Step {
-    let blocks = sending.blocks && socket.set.sndtimeo != Some(Duration::ZERO);
+    let blocks = sending.blocks;
     if socket.is_opening() && !is_fast_open(socket) {
-        if !blocks || wait.expired(now) {
-            return Step::error(Errno::EAGAIN);
+        let sleeps = blocks && !wait.expired(now);
+        if let Some(stream) = socket.stream() {
+            stream.set_write_pending(sleeps);
         }
-        return wait.sleep(now, socket.set.sndtimeo);
+        if sleeps {
+            return wait.sleep(now, socket.set.sndtimeo);
+        }
+        return Step::error(Errno::EAGAIN);
     }
     let Link::Stream(stream) = &socket.link else {
         return Step::error(socket.take_error().unwrap_or(Errno::EPIPE));

@@ -43,10 +43,6 @@ pub(crate) struct Socket {
     pub(crate) phase: Phase,
     /// What bind gave it. IPv4 addresses as such, also for a socket of AF_INET6.
     pub(crate) bound: Option<SocketAddr>,
-    /// connect was called with TCP_FASTOPEN_CONNECT, and the SYN waits for data.
-    pub(crate) deferred: Option<SocketAddr>,
-    /// The peer that connect named last.
-    pub(crate) peer: Option<SocketAddr>,
     /// The engine's options, for what is opened from here.
     pub(crate) tcp: Options,
     pub(crate) set: Settings,
@@ -82,8 +78,6 @@ impl Socket {
             link: Link::Idle,
             phase: Phase::Unconnected,
             bound: None,
-            deferred: None,
-            peer: None,
             tcp: Options::default(),
             set: Settings::default(),
             error: None,
@@ -95,7 +89,6 @@ impl Socket {
     pub(crate) fn accepted(&self, stream: Arc<TcpSocket>) -> Socket {
         Socket {
             bound: Some(stream.local_addr()),
-            peer: Some(stream.peer_addr()),
             link: Link::Stream(stream),
             phase: Phase::Connected,
             tcp: self.tcp.clone(),
@@ -142,12 +135,13 @@ impl Socket {
     /// Lets go of the connection and becomes as new, but stays bound to what bind gave it.
     pub(crate) fn disconnect(&mut self, now: Instant) {
         if let Link::Stream(stream) = std::mem::take(&mut self.link) {
+            if !matches!(stream.state(), State::Closed | State::TimeWait) {
+                self.error = Some(Errno::ECONNRESET);
+            }
             stream.abort(now);
             stream.close(now);
         }
         self.phase = Phase::Unconnected;
-        self.deferred = None;
-        self.peer = None;
         self.changes += 1;
     }
 

@@ -155,3 +155,8 @@ fn setting(stack: &plimsoll_stack::Stack, name: &str, place: usize) -> Option<i6
     let text = stack.sysctl().get(name).ok()?;
     text.split_whitespace().nth(place)?.parse().ok()
 }
+
+/// Whether connections may be opened with data in the SYN.
+pub(crate) fn may_fast_open(stack: &plimsoll_stack::Stack) -> bool {
+    setting(stack, "net.ipv4.tcp_fastopen", 0).unwrap_or(1) & 1 != 0
+}

@@ -85,13 +85,19 @@ impl Socket {
             }
             TCP_INQ => self.set.inq = on,
             TCP_FASTOPEN_CONNECT => {
-                if setting(stack, "net.ipv4.tcp_fastopen", 0).unwrap_or(1) & 1 == 0 {
+                if !super::may_fast_open(stack) {
                     return Err(Errno::EOPNOTSUPP);
                 }
                 if !matches!(self.link, Link::Idle) {
                     return Err(Errno::EINVAL);
                 }
                 self.set.fastopen_connect = on;
+            }
+            TCP_FASTOPEN_NO_COOKIE => {
+                if !matches!(self.link, Link::Idle | Link::Listener(_)) {
+                    return Err(Errno::EINVAL);
+                }
+                self.tcp.fastopen_no_cookie = on;
             }
             TCP_WINDOW_CLAMP => {
                 if value == 0 && !matches!(self.link, Link::Idle) {
@@ -188,6 +194,7 @@ impl Socket {
             TCP_NOTSENT_LOWAT => tcp.notsent_lowat.unwrap_or(0) as i32,
             TCP_INQ => i32::from(self.set.inq),
             TCP_FASTOPEN_CONNECT => i32::from(self.set.fastopen_connect),
+            TCP_FASTOPEN_NO_COOKIE => i32::from(tcp.fastopen_no_cookie),
             TCP_WINDOW_CLAMP | TCP_DEFER_ACCEPT => return Ok(self.kept_int(SOL_TCP, name, 0)),
             TCP_INFO => return Ok(Value::Bytes(self.tcp_info(now))),
             TCP_CONGESTION => return Ok(self.congestion(stack, tcp.congestion)),
