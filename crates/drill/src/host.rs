@@ -62,8 +62,8 @@ pub trait Host {
     /// The script begins now: what its first shell lines took on a real clock does not count.
     fn begin(&mut self) {}
 
-    /// Lets time pass until `until`, or until a packet has left or the sleeping call has returned,
-    /// whichever comes first.
+    /// Lets time pass until `until`, or until a further packet has left or the sleeping call has
+    /// returned, whichever comes first.
     ///
     /// # Errors
     /// If the host is broken.

@@ -147,10 +147,6 @@ impl EmbeddedHost {
         Instant::ZERO + self.now.since(START)
     }
 
-    /// Something has happened that the script waits for.
-    fn has_news(&self) -> bool {
-        self.returned.is_some() || !self.wire.lock().out.is_empty()
-    }
 
     fn check_sanity(&mut self) -> Result<(), HostError> {
         self.steps += 1;
@@ -187,10 +183,13 @@ impl Host for EmbeddedHost {
 
     fn wait(&mut self, until: Instant) -> Result<(), HostError> {
         let until = START + until.since(Instant::ZERO);
+        // Packets that nobody has looked at yet are no news.
+        let before = self.wire.lock().out.len();
         loop {
             self.check_sanity()?;
             let next = self.settle()?;
-            if self.has_news() || self.now >= until {
+            let news = self.returned.is_some() || self.wire.lock().out.len() > before;
+            if news || self.now >= until {
                 return Ok(());
             }
             let deadline = self.sleeping.as_ref().and_then(|sleeping| sleeping.deadline);
