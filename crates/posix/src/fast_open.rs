@@ -10,7 +10,7 @@ use crate::errno::Errno;
 use crate::numbers::*;
 use crate::process::{Process, Step, Wait};
 use crate::send::{Sending, as_value, parts_from};
-use crate::socket::{Phase, Socket, stack_errno};
+use crate::socket::{Link, Phase, Socket, stack_errno};
 
 /// How far the opening is that a send began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,25 +42,38 @@ impl Process {
             Opening::Done => return None,
             Opening::Waits => Errno::EINPROGRESS,
             Opening::NotBegun => match self.begin_fast_open(now, (fd, to), sending, wait) {
-                Ok(told) => told,
+                Ok(told) => {
+                    self.report_syn_data(fd, sending);
+                    told
+                }
                 Err(errno) => return Some(Step::error(errno)),
             },
         };
-        self.await_opening(now, fd, (told, sending.blocks), wait)
+        self.await_opening(now, fd, told, sending, wait)
+    }
+
+    fn report_syn_data(&mut self, fd: i32, sending: &Sending<'_>) {
+        if sending.flags & MSG_ZEROCOPY != 0
+            && let Ok((socket, _)) = self.fds.socket(fd)
+            && let Some(stream) = socket.stream()
+        {
+            stream.report_syn_data();
+        }
     }
 
     fn await_opening(
         &mut self,
         now: Instant,
         fd: i32,
-        (told, blocks): (Errno, bool),
+        told: Errno,
+        sending: &Sending<'_>,
         wait: &mut Wait,
     ) -> Option<Step> {
-        let step = self.await_connect(now, (fd, blocks), told, wait);
-        if let Ok((Socket { link: crate::socket::Link::Stream(stream), .. }, _)) =
-            self.fds.socket(fd)
-        {
-            stream.set_write_pending(matches!(step, Step::Sleep));
+        let step = self.await_connect(now, (fd, sending.blocks), told, wait);
+        let (rest, _) = parts_from(sending.buffers, wait.sent);
+        let more = rest.iter().any(|part| !part.is_empty());
+        if let Ok((Socket { link: Link::Stream(stream), .. }, _)) = self.fds.socket(fd) {
+            stream.set_write_pending(more && matches!(step, Step::Sleep));
         }
         match step {
             Step::Sleep => {
@@ -89,7 +102,9 @@ impl Process {
     ) -> Result<Errno, Errno> {
         let stack = self.stack.clone();
         let (socket, _) = self.fds.socket(fd)?;
-        if !crate::sockopt::may_fast_open(&stack) {
+        // An address that says nothing stands for AF_UNSPEC.
+        let says_nothing = |to: SocketAddr| to.ip().is_unspecified() && to.port() == 0;
+        if !crate::sockopt::may_fast_open(&stack) || to.is_some_and(says_nothing) {
             return Err(Errno::EOPNOTSUPP);
         }
         let (parts, _) = parts_from(sending.buffers, 0);
@@ -98,11 +113,7 @@ impl Process {
             Phase::Unconnected if socket.listener().is_some() => Err(Errno::EISCONN),
             Phase::Connecting if socket.is_deferred() => {
                 let stream = socket.stream().cloned().ok_or(Errno::ENOTCONN)?;
-                let flags = WriteFlags {
-                    zerocopy: sending.flags & MSG_ZEROCOPY != 0,
-                    ..WriteFlags::default()
-                };
-                match stream.write_with(now, &parts, flags) {
+                match stream.write_with(now, &parts, WriteFlags::default()) {
                     Ok(count) => wait.sent = count,
                     Err(SocketError::InProgress) => {}
                     Err(error) => return Err(stack_errno(error)),
@@ -111,12 +122,17 @@ impl Process {
             }
             Phase::Connecting => Ok(Errno::EALREADY),
             Phase::Unconnected => {
-                // No address stands for AF_UNSPEC.
-                let remote = Self::destination(socket, to.ok_or(Errno::EOPNOTSUPP)?)?;
+                // No address, or one that says nothing, stands for AF_UNSPEC.
+                let nothing = |addr: &SocketAddr| addr.ip().is_unspecified() && addr.port() == 0;
+                let to = to.filter(|addr| !nothing(addr)).ok_or(Errno::EOPNOTSUPP)?;
+                let remote = Self::destination(socket, to)?;
                 let local = socket.local_for(remote)?;
                 let options = socket.tcp.clone();
                 let opened = stack.connect_with_data(now, remote, local, options, &parts);
                 let (stream, taken) = opened.map_err(stack_errno)?;
+                if sending.flags & MSG_ZEROCOPY != 0 {
+                    stream.note_syn_zerocopy(taken);
+                }
                 socket.attach(stream, now);
                 wait.sent = taken;
                 Ok(Errno::EINPROGRESS)

@@ -78,7 +78,11 @@ impl TcpSocket {
         flags: WriteFlags,
     ) -> Result<usize, SocketError> {
         if inner.conn.is_deferred() {
-            return write_first(&self.stack, &self.endpoint.key, inner, cx, parts);
+            let taken = write_first(&self.stack, &self.endpoint.key, inner, cx, parts)?;
+            if flags.zerocopy {
+                inner.conn.note_syn_zerocopy(taken);
+            }
+            return Ok(taken);
         }
         inner.conn.write_with(cx, parts, flags).map_err(write_error)
     }
@@ -94,6 +98,18 @@ impl TcpSocket {
     /// handshake then waits for that data, as on Linux.
     pub fn set_write_pending(&self, pending: bool) {
         lock(&self.endpoint.inner).conn.set_write_pending(pending);
+    }
+
+    /// The data that the SYN carries was a write with MSG_ZEROCOPY. To be called right after it was
+    /// taken.
+    pub fn report_syn_data(&self) {
+        lock(&self.endpoint.inner).conn.report_syn_data();
+    }
+
+    /// The `taken` bytes that [`Stack::connect_with_data`] sent along were a write with
+    /// [`zerocopy`](WriteFlags::zerocopy).
+    pub fn note_syn_zerocopy(&self, taken: usize) {
+        lock(&self.endpoint.inner).conn.note_syn_zerocopy(taken);
     }
 
     /// The oldest report of the error queue, if one waits (MSG_ERRQUEUE).

@@ -66,7 +66,9 @@ impl Socket {
                 if !(1..=MOST_SYN_COUNT).contains(&value) {
                     return Err(Errno::EINVAL);
                 }
-                self.set_syncnt(now, value as u8);
+                let count = value as u8;
+                let set = SetOption::SynRetries(count);
+                self.change_tcp(now, |tcp| tcp.syn_retries = Some(count), set);
             }
             TCP_LINGER2 => self.set_linger2(now, value),
             _ => return self.set_other_tcp(stack, name, value),
@@ -150,10 +152,6 @@ impl Socket {
             }
         }
         Ok(())
-    }
-
-    fn set_syncnt(&mut self, _now: Instant, count: u8) {
-        self.tcp.syn_retries = Some(count);
     }
 
     /// A negative time is none at all, and a long one the longest.

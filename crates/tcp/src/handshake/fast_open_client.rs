@@ -133,6 +133,15 @@ impl Connection {
         self.handshake.write_pending = pending;
     }
 
+    /// The data that the SYN carries was a write with MSG_ZEROCOPY: its report goes to the error
+    /// queue. To be called as soon as the SYN has left.
+    pub fn report_syn_data(&mut self) {
+        let sent = self.fast_open.as_ref().map_or(0, |open| open.sent);
+        if sent > 0 && self.options.zerocopy {
+            self.snd.note_written(self.snd.iss + 1 + u32::from(sent), true);
+        }
+    }
+
     /// What this open taught, once. To be asked after [`poll_event`](Self::poll_event).
     pub fn take_fast_open_news(&mut self) -> Option<FastOpenNews> {
         self.fast_open.as_mut()?.news.take()
