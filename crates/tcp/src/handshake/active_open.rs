@@ -95,6 +95,15 @@ impl Connection {
         self.pending.syn = true;
     }
 
+    /// The SYN-ACK of the peer crossed ours. As on Linux it is answered as what it is, a segment that
+    /// brings nothing new.
+    pub(crate) fn acknowledge_crossing(&mut self, cx: &Context, seg: &Segment) {
+        if seg.payload.is_empty() && !seg.repr.flags.contains(TcpFlags::FIN) {
+            self.report_duplicate(cx, self.rcv.irs, self.rcv.irs + 1);
+            self.rcv.acks.on_out_of_order();
+        }
+    }
+
     /// Data or FIN on a SYN-ACK is taken like any other.
     fn after_syn_text(&mut self, cx: &Context, mut seg: Segment) {
         seg.repr.seq += 1;

@@ -47,13 +47,18 @@ impl Connection {
     }
 
     fn on_slow_path(&mut self, cx: &Context, mut seg: Segment) {
-        if self.state == State::SynReceived && self.is_crossing_syn_ack(&seg) {
+        let crossing = self.state == State::SynReceived && self.is_crossing_syn_ack(&seg);
+        if crossing {
             seg.repr.seq += 1;
             seg.repr.flags = TcpFlags(seg.repr.flags.0 & !TcpFlags::SYN.0);
             // The window of a SYN is not scaled (RFC 7323, section 2.2), but from here on it is
             // taken as if it were.
             let window = seg.repr.window;
             seg.repr.window = (window >> self.snd.wscale).max(window.min(1));
+        }
+        if self.is_repeated_early_syn(cx, &seg) {
+            self.pending.syn = true;
+            return;
         }
         if !self.check_acceptable(cx, &seg) || !self.check_control(cx, &seg) {
             return;
@@ -65,6 +70,9 @@ impl Connection {
         self.take_cwr(&seg);
         if !self.process_ack(cx, &seg) || self.state == State::Closed {
             return;
+        }
+        if crossing {
+            self.acknowledge_crossing(cx, &seg);
         }
         // Only now: a forged segment whose ACK is wrong must not move the clock of PAWS.
         self.update_ts_recent(cx, &seg);

@@ -21,6 +21,7 @@ fn simultaneous_open() {
     t.expect_nothing();
     t.recv("S. 0:0 ack 1");
     assert_eq!(t.conn.state(), State::Established);
+    t.expect(". 1:1 ack 1");
     // Data in both directions; the peer's MSS was not announced.
     t.write(100);
     t.expect("P. 1:101 ack 1");

@@ -196,6 +196,8 @@ fn two_syns_with_data_cross() {
     assert_eq!(syn_ack.repr.options.fast_open, None);
     t.recv_syn_ack("S. 0:0 ack 1001", None);
     assert_eq!(t.conn.state(), State::Established);
+    t.expect(". 1001:1001 ack 1 sack 0:1");
+    t.expect_nothing();
     t.recv(". 1:501 ack 1001");
     t.expect(". 1001:1001 ack 501");
     assert_eq!(t.info().unacked, 0);
