@@ -2,6 +2,7 @@
 
 mod active_open;
 pub(crate) mod fast_open_client;
+pub(crate) mod fast_open_server;
 pub(crate) mod isn;
 mod negotiate;
 mod passive_open;
@@ -13,6 +14,7 @@ use crate::config::Config;
 use crate::connection::{Connection, Context};
 use crate::event::ConnectionError;
 use crate::segment::{Segment, SendKind};
+use crate::send::limited::Limit;
 use crate::state::State;
 use crate::time::{Duration, Instant};
 use crate::timer::Timer;
@@ -43,8 +45,12 @@ pub(crate) struct Handshake {
     shift: u8,
     /// A writer sleeps and has more data.
     write_pending: bool,
-    /// The SYN carried data, and the peer took all of it.
+    /// The SYN carried data, and it was taken: all of ours by the peer, or the peer's by us.
     pub(crate) syn_data_acked: bool,
+    /// The application may read and write before the handshake is over (Fast Open).
+    early: bool,
+    /// An application has taken it from the queue of its listener.
+    adopted: bool,
 }
 
 impl Handshake {
@@ -60,6 +66,8 @@ impl Handshake {
             shift,
             write_pending: false,
             syn_data_acked: false,
+            early: false,
+            adopted: false,
         }
     }
 }
@@ -158,6 +166,8 @@ impl Connection {
         self.snd.wl2 = seg.repr.ack;
         self.on_handshake_done(cx, sample, self.handshake.retries > 0);
         self.expand_sndbuf(cx.config);
+        self.report_acked(cx);
+        self.snd.limited.stop(Limit::Busy, self.is_drained(), cx.now);
         self.stats.last_data_recv = cx.now;
         self.set_state(cx, State::Established);
         self.resume_shutdown(cx);

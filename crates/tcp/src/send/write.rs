@@ -251,8 +251,9 @@ impl Connection {
             return Err(WriteError::Closed);
         }
         match self.state {
-            State::SynSent | State::SynReceived => Err(WriteError::WouldBlock),
             State::Established | State::CloseWait => Ok(()),
+            State::SynReceived if self.is_early() => Ok(()),
+            State::SynSent | State::SynReceived => Err(WriteError::WouldBlock),
             _ => Err(WriteError::Closed),
         }
     }
@@ -305,8 +306,8 @@ impl Connection {
     /// Free send space as a waiting writer sees it: zero until a third of the buffer is free and
     /// less than half of TCP_NOTSENT_LOWAT is unsent, so that it is not woken for every ACK.
     pub fn writable(&self, config: &Config) -> usize {
-        if self.snd.fin != Fin::None || !matches!(self.state, State::Established | State::CloseWait)
-        {
+        let open = matches!(self.state, State::Established | State::CloseWait) || self.is_early();
+        if self.snd.fin != Fin::None || !open {
             return 0;
         }
         let queued = self.queued_memory();
@@ -334,6 +335,16 @@ impl Connection {
         match self.options.maxseg {
             Some(bytes) if self.state == State::Closed => bytes,
             _ => self.snd.mss,
+        }
+    }
+
+    /// The write of which the SYN took `taken` bytes asked for
+    /// [`zerocopy`](WriteFlags::zerocopy).
+    pub fn note_syn_zerocopy(&mut self, taken: usize) {
+        if self.options.zerocopy && taken > 0 {
+            // The SYN itself takes one number.
+            let end = self.snd.iss + 1 + taken as u32;
+            self.snd.note_written(end, true);
         }
     }
 
