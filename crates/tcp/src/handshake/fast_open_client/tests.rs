@@ -191,7 +191,7 @@ fn two_syns_with_data_cross() {
     let mut t = deferred();
     t.begin(known(), 1000);
     t.expect("S 0:1000");
-    t.recv("S 0:500");
+    t.recv_syn_ack("S 0:500", None);
     let syn_ack = t.expect("S. 0:0 ack 1");
     assert_eq!(syn_ack.repr.options.fast_open, None);
     t.recv_syn_ack("S. 0:0 ack 1001", None);
