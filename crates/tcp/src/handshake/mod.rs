@@ -2,7 +2,6 @@
 
 mod active_open;
 pub(crate) mod fast_open_client;
-pub(crate) mod fast_open_server;
 pub(crate) mod isn;
 mod negotiate;
 mod passive_open;
@@ -45,12 +44,8 @@ pub(crate) struct Handshake {
     shift: u8,
     /// A writer sleeps and has more data.
     write_pending: bool,
-    /// The SYN carried data, and it was taken: all of ours by the peer, or the peer's by us.
+    /// The SYN carried data, and the peer took all of it.
     pub(crate) syn_data_acked: bool,
-    /// The application may read and write before the handshake is over (Fast Open).
-    early: bool,
-    /// An application has taken it from the queue of its listener.
-    adopted: bool,
 }
 
 impl Handshake {
@@ -66,8 +61,6 @@ impl Handshake {
             shift,
             write_pending: false,
             syn_data_acked: false,
-            early: false,
-            adopted: false,
         }
     }
 }
