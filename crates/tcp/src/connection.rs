@@ -19,6 +19,7 @@ use alloc::boxed::Box;
 
 use plimsoll_buf::Pool;
 use plimsoll_wire::SeqNum;
+use plimsoll_wire::tcp::FastOpenOption;
 
 use crate::config::{Config, Options, SetOption};
 use crate::congestion::Controller;
@@ -122,6 +123,8 @@ pub struct Connection {
     pub(crate) handshake: Handshake,
     /// An open with Fast Open, on the side that connects.
     pub(crate) fast_open: Option<Box<FastOpenClient>>,
+    /// The cookie that our SYN-ACK gives out, until it leaves.
+    pub(crate) fast_open_answer: Option<Box<FastOpenOption>>,
     pub(crate) keepalive: Keepalive,
     pub(crate) challenge: RateLimit,
     pub(crate) error: Option<ConnectionError>,
@@ -220,6 +223,7 @@ impl Connection {
             next_serial: Serial(1),
             handshake: Handshake::new(cx.now, shift),
             fast_open: None,
+            fast_open_answer: None,
             keepalive: Keepalive::default(),
             challenge: RateLimit::default(),
             error: None,
@@ -296,7 +300,8 @@ impl Connection {
     /// Whether `seq` belongs to a segment that was sent and is not yet acknowledged: what an ICMP
     /// error must quote to be believed (RFC 5927, section 4.1).
     pub fn is_in_flight(&self, seq: SeqNum) -> bool {
-        seq.since(self.snd.una) <= self.snd.max.since(self.snd.una)
+        let first = if self.is_early() { self.snd.iss } else { self.snd.una };
+        seq.since(first) <= self.snd.max.since(first)
     }
 
     /// Whether no application holds the connection any more.

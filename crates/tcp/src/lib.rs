@@ -68,6 +68,7 @@ pub use connection::{Connection, Context, OpenParams};
 pub use counters::{Counter, Counters};
 pub use event::{ConnectionError, Events, ReadError, WriteError};
 pub use handshake::fast_open_client::{FastOpen, FastOpenNews};
+pub use handshake::fast_open_server::FastOpenAnswer;
 pub use handshake::isn::initial_sequence_number;
 pub use info::Info;
 pub use mtu::PathEvent;

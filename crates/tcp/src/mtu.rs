@@ -132,6 +132,7 @@ impl Connection {
 
     fn on_soft_error(&mut self, cx: &Context, error: ConnectionError) {
         match self.state {
+            State::SynReceived if self.is_adopted() => self.soft_error = Some(error),
             State::SynSent | State::SynReceived => self.fail(cx, error),
             State::TimeWait | State::Closed => {}
             _ => self.soft_error = Some(error),

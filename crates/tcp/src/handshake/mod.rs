@@ -2,6 +2,7 @@
 
 mod active_open;
 pub(crate) mod fast_open_client;
+pub(crate) mod fast_open_server;
 pub(crate) mod isn;
 mod negotiate;
 mod passive_open;
@@ -44,8 +45,12 @@ pub(crate) struct Handshake {
     shift: u8,
     /// A writer sleeps and has more data.
     write_pending: bool,
-    /// The SYN carried data, and the peer took all of it.
+    /// The SYN carried data, and it was taken: all of ours by the peer, or the peer's by us.
     pub(crate) syn_data_acked: bool,
+    /// The application may read and write before the handshake is over (Fast Open).
+    early: bool,
+    /// An application has taken it from the queue of its listener.
+    adopted: bool,
 }
 
 impl Handshake {
@@ -61,6 +66,8 @@ impl Handshake {
             shift,
             write_pending: false,
             syn_data_acked: false,
+            early: false,
+            adopted: false,
         }
     }
 }
@@ -127,10 +134,11 @@ impl Connection {
 
     /// The retransmission timer fired in SYN-SENT or SYN-RECEIVED.
     pub(crate) fn on_syn_timeout(&mut self, cx: &Context) {
-        let limit = match self.state {
-            State::SynSent => self.options.syn_retries.unwrap_or(cx.config.tcp_syn_retries),
-            _ => cx.config.tcp_synack_retries,
-        };
+        let limit = self.options.syn_retries.unwrap_or(match self.handshake.passive {
+            // As on Linux, that of an early connection may leave once more.
+            true => cx.config.tcp_synack_retries.saturating_add(self.handshake.early.into()),
+            false => cx.config.tcp_syn_retries,
+        });
         let age = cx.now.since(self.handshake.started);
         let too_old = self.user_timeout().is_some_and(|timeout| age >= timeout);
         if self.handshake.retries >= limit || too_old {

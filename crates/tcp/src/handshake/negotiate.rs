@@ -8,8 +8,9 @@ use crate::state::State;
 
 impl Connection {
     /// The options of our SYN or SYN-ACK. A SYN-ACK repeats only what the SYN offered.
-    pub(crate) fn syn_options(&self, cx: &Context) -> TcpOptions {
+    pub(crate) fn syn_options(&mut self, cx: &Context) -> TcpOptions {
         let offer = self.state == State::SynSent;
+        let answer = self.take_fast_open_answer();
         let config = cx.config;
         let timestamps = if offer { config.tcp_timestamps } else { self.ts.enabled };
         let scaling = if offer { config.tcp_window_scaling } else { self.handshake.window_scaling };
@@ -19,7 +20,7 @@ impl Connection {
             sack_permitted: if offer { config.tcp_sack } else { self.handshake.sack },
             timestamps: timestamps
                 .then(|| Timestamps { val: self.ts.val(cx.now), ecr: self.ts.recent }),
-            fast_open: self.fast_open_option(),
+            fast_open: self.fast_open_option().or(answer),
             ..TcpOptions::default()
         }
     }

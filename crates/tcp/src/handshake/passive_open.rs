@@ -39,11 +39,19 @@ impl Connection {
     pub(crate) fn on_ack_syn_received(&mut self, cx: &Context, seg: &Segment) -> bool {
         let acceptable = self.snd.iss < seg.repr.ack && seg.repr.ack <= self.snd.max;
         if acceptable {
-            self.establish(cx, seg);
+            self.finish_open(cx, seg);
         } else {
             self.queue_rst_for(seg);
         }
         acceptable
+    }
+
+    fn finish_open(&mut self, cx: &Context, seg: &Segment) {
+        if self.is_early() {
+            self.finish_early(cx, seg);
+        } else {
+            self.establish(cx, seg);
+        }
     }
 
     /// Whether the peer began the open.

@@ -78,7 +78,7 @@ impl Connection {
         if self.rcv.dup_ack_due() {
             return Some(self.build_ack(cx));
         }
-        if self.state != State::SynReceived
+        if (self.state != State::SynReceived || self.is_early())
             && let Some(packet) = self.send_data(cx)
         {
             return Some(packet);

@@ -34,6 +34,7 @@ use crate::config::{Config, Options};
 use crate::connection::{Connection, Context, OpenParams};
 use crate::counters::{Counter, Counters};
 use crate::handshake::fast_open_client::FastOpen;
+use crate::handshake::fast_open_server::FastOpenAnswer;
 use crate::info::Info;
 use crate::segment::{Below, Ecn, Segment, Serial, Transmit};
 use crate::state::State;
@@ -253,6 +254,24 @@ impl Trace {
     /// In SYN-SENT; the SYN waits for [`begin`](Self::begin).
     pub(crate) fn deferred(setup: Setup) -> Trace {
         Trace::open(Setup { deferred: true, ..setup })
+    }
+
+    /// In SYN-RECEIVED, by a SYN like `line` with an MSS of 1000 and SACK-permitted; the SYN-ACK
+    /// has not left yet.
+    pub(crate) fn passive(setup: Setup, line: &str, answer: FastOpenAnswer) -> Trace {
+        let params = |pool: &Pool| setup.params(pool);
+        let mut trace = Trace::open(setup.clone());
+        let line = Line::parse(line);
+        let mut repr = trace.repr(&line);
+        repr.options.mss = Some(setup.mss);
+        repr.options.sack_permitted = true;
+        let data: Vec<u8> = (line.start..line.end).map(|at| pattern(at as usize + 1)).collect();
+        let payload = trace.pool.copy_from(&data).into();
+        let syn = Segment { repr, payload, segs: 1, ecn: Ecn::NotEct };
+        let params = params(&trace.pool);
+        trace.counters = Counters::new();
+        trace.conn = trace.call(|_, cx| Connection::accept_with(cx, params, &syn, answer));
+        trace
     }
 
     /// Opens with Fast Open and the next `len` bytes of the stream; returns how many were taken.

@@ -1,0 +1,152 @@
+//! Fast Open, the side that listens (RFC 7413, section 4.2), as Linux does it.
+//!
+//! Whether a cookie is good is the caller's business: it keeps the key. A SYN that showed a good
+//! one makes an *early* connection: it is in SYN-RECEIVED like any other, but the data of the SYN
+//! can be read and answered before the handshake ends, and the SYN-ACK acknowledges it. Until then
+//! the retransmission timer belongs to the SYN-ACK, whatever else is in flight, and SND.UNA stands
+//! behind our SYN, so that windows and queues count as they will later.
+//!
+//! The SYN-ACK gives a cookie out if the caller says so, and only the first one does: a path that
+//! has lost it may have disliked the option.
+
+use alloc::boxed::Box;
+
+use plimsoll_wire::tcp::FastOpenOption;
+
+use crate::connection::{Connection, Context, OpenParams};
+use crate::event::Events;
+use crate::recv::window::initial_window;
+use crate::segment::Segment;
+use crate::send::Fin;
+use crate::state::State;
+use crate::timer::Timer;
+
+/// How a SYN is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FastOpenAnswer {
+    /// The option of the SYN-ACK: a cookie for the next time.
+    pub option: Option<FastOpenOption>,
+    /// The connection is early: the data of the SYN is taken, and the application may have it.
+    pub early: bool,
+}
+
+impl Connection {
+    /// As [`accept`](Self::accept), with what Fast Open says.
+    pub fn accept_with(
+        cx: &Context,
+        params: OpenParams,
+        syn: &Segment,
+        answer: FastOpenAnswer,
+    ) -> Connection {
+        let mut conn = Connection::accept(cx, params, syn);
+        conn.fast_open_answer = answer.option.map(Box::new);
+        if answer.early {
+            conn.begin_early(cx, syn);
+        }
+        conn.debug_invariants();
+        conn
+    }
+
+    /// Whether the handshake is not over and the application may read and write all the same.
+    pub fn is_early(&self) -> bool {
+        self.state == State::SynReceived && self.handshake.early
+    }
+
+    /// An application has taken the connection from the queue of its listener. From then on, news
+    /// of the path do not end an [early](Self::is_early) connection.
+    pub fn adopt(&mut self) {
+        self.handshake.adopted = true;
+    }
+
+    /// Whether an application has [adopted](Self::adopt) it.
+    pub(crate) fn is_adopted(&self) -> bool {
+        self.handshake.adopted
+    }
+
+    fn begin_early(&mut self, cx: &Context, syn: &Segment) {
+        self.handshake.early = true;
+        let first = self.snd.iss + 1;
+        self.snd.una = first;
+        self.snd.nxt = first;
+        self.snd.max = first;
+        self.snd.forget_old_marks();
+        self.snd.max_wnd = self.snd.wnd;
+        self.on_handshake_done(cx, None, false);
+        self.expand_sndbuf(cx.config);
+        self.take_syn_data(cx, syn);
+    }
+
+    fn take_syn_data(&mut self, cx: &Context, syn: &Segment) {
+        let window = initial_window(self.rcv.buf_limit);
+        let mut data = syn.payload.clone();
+        data.truncate(window as usize);
+        self.stats.last_data_recv = cx.now;
+        let len = data.len() as u32;
+        if len > 0 {
+            self.rcv.queue.push(&self.pool, data);
+            self.rcv.nxt += len;
+            self.stats.segs_in += u64::from(syn.segs);
+            self.stats.data_segs_in += u64::from(syn.segs);
+            self.stats.bytes_received += u64::from(len);
+            self.handshake.syn_data_acked = true;
+            self.events.insert(Events::READABLE);
+        }
+        self.rcv.adv = self.rcv.nxt + window;
+        self.rcv.ack_sent = self.rcv.nxt;
+        self.events.insert(Events::WRITABLE);
+    }
+
+    /// The option of the SYN-ACK that leaves now.
+    pub(crate) fn take_fast_open_answer(&mut self) -> Option<FastOpenOption> {
+        let answer = self.fast_open_answer.take()?;
+        (self.handshake.sent == 0).then_some(*answer)
+    }
+
+    /// The SYN of an early connection came again: as a plain one, it lies before the window.
+    pub(crate) fn is_repeated_early_syn(&self, cx: &Context, seg: &Segment) -> bool {
+        self.is_early()
+            && self.is_repeated_syn(seg)
+            && !self.ts.paws_rejects(cx.now, seg.repr.options.timestamps)
+    }
+
+    /// The handshake of an early connection is complete: `seg` acknowledges our SYN, and perhaps
+    /// some of what followed it.
+    pub(crate) fn finish_early(&mut self, cx: &Context, seg: &Segment) {
+        let sample = self.handshake_rtt(cx, seg);
+        self.timers.stop(Timer::Retransmit);
+        self.pending.syn = false;
+        self.stats.delivered = self.stats.delivered.wrapping_add(1);
+        self.set_state(cx, State::Established);
+        if self.snd.fin != Fin::None {
+            self.set_state(cx, State::FinWait1);
+        }
+        // There is no timer for what is in flight yet, and the ACK may leave all of it there.
+        self.arm_retransmit_if_needed(cx);
+        let news = seg.repr.ack != self.snd.una || !seg.repr.options.sack.is_empty();
+        if news {
+            self.on_ack(cx, seg);
+        } else {
+            self.snd.wnd = u32::from(seg.repr.window) << self.snd.wscale;
+            self.snd.max_wnd = self.snd.max_wnd.max(self.snd.wnd);
+            self.snd.wl1 = seg.repr.seq;
+            self.snd.wl2 = seg.repr.ack;
+        }
+        if self.recovery.rtt.srtt().is_none()
+            && let Some(rtt) = sample
+        {
+            let bounds = (self.snd.una, self.snd.nxt);
+            self.recovery.rtt.on_sample(rtt, cx.now, bounds, cx.config);
+        }
+        // With the round trip that is known now.
+        self.arm_retransmit_if_needed(cx);
+    }
+
+    fn arm_retransmit_if_needed(&mut self, cx: &Context) {
+        if !self.snd.rtx.is_empty() {
+            self.arm_retransmit(cx);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
