@@ -12,6 +12,9 @@ const INET6: u16 = 10;
 /// The size of `struct sockaddr_storage`: room for any address.
 pub const ADDRESS_ROOM: usize = 128;
 
+/// Stands for an address of the family `AF_UNSPEC` as the destination of data.
+pub const NO_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+
 /// The size of `struct cmsghdr`, and what everything in control data is aligned to.
 const CONTROL_HEADER: usize = 16;
 const CONTROL_ALIGN: usize = 8;

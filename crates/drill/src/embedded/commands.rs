@@ -35,7 +35,12 @@ impl EmbeddedHost {
     pub(super) fn apply(&mut self, command: &Command) -> Result<(), HostError> {
         match command {
             Command::Sysctl { name, value } => self.set(name, value),
-            Command::FlushMetrics => Ok(()),
+            Command::FlushMetrics => {
+                self.stack.flush_metrics();
+                Ok(())
+            }
+            // Packets go the other way.
+            Command::Route(metrics) if metrics.v6 != self.network.local.is_ipv6() => Ok(()),
             Command::Route(metrics) => self.route(metrics),
             Command::LinkMtu(mtu) => self.rebuild(Shape { mtu: *mtu, ..self.shape }),
             Command::Offload { tso, gso } => {

@@ -36,6 +36,12 @@ impl Runner<'_> {
         if self.live_fd(script).is_ok() {
             return Err(format!("the script has a descriptor {script} already"));
         }
+        self.check_live(live)
+    }
+
+    /// Checks that a new descriptor of the host is new. Sockets that a script accepts may have the
+    /// same number in it; the last one counts.
+    pub(super) fn check_live(&self, live: i32) -> Result<(), String> {
         let taken = |flow: &Flow| !flow.closed && flow.live_fd == Some(live);
         if self.flows.iter().any(taken)
             || self.others.iter().any(|fd| !fd.closed && fd.live == live)

@@ -240,6 +240,7 @@ impl Runner<'_> {
         }
         let mut pieces: Vec<Segment> = Vec::new();
         let mut total = 0;
+        let mut from = None;
         let whole = loop {
             let sniffed = self.sniff(at, span, due, &wanted.show())?;
             let sniffed = self.to_script(at, sniffed, synack);
@@ -247,6 +248,12 @@ impl Runner<'_> {
             let Body::Tcp(segment) = &sniffed.live.body else {
                 return Err(Failure::stack(span, "a packet came that is no TCP segment"));
             };
+            let addresses = (sniffed.live.src, sniffed.live.dst);
+            if from.replace(addresses).is_some_and(|before| before != addresses) {
+                // What came before is a leftover of an earlier connection.
+                pieces.clear();
+                total = 0;
+            }
             if let Some(before) = pieces.last() {
                 self.check_piece(before, segment, tcp, total)
                     .map_err(|text| mismatch(span, text, &wanted, &pieces, segment))?;

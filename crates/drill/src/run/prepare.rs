@@ -12,6 +12,7 @@ use super::control;
 use super::flow::State;
 use crate::failure::Failure;
 use crate::lang::ast::{self, Expr, Spanned};
+use crate::raw;
 
 /// A call that is ready to be made.
 #[derive(Debug)]
@@ -287,7 +288,7 @@ impl Runner<'_> {
             let addr = self.destination(args, 4)?;
             self.begin_connect(args.int32(0)?, addr.is_some());
             // An address that says nothing stands for AF_UNSPEC.
-            to = addr.or(Some(SocketAddr::new(IpAddr::from([0; 4]), 0)));
+            to = addr.or(Some(raw::NO_ADDRESS));
         }
         plain(Call::Send { via, fd, buffers, flags, to, control: Vec::new() })
     }

@@ -33,6 +33,8 @@ pub enum Qdisc {
 /// Attributes of the route to the peer; what is `None` is not said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteMetrics {
+    /// The route is one of IPv6.
+    pub v6: bool,
     /// `mtu`
     pub mtu: Option<u16>,
     /// `mtu lock`: not to be learnt.

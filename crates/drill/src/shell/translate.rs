@@ -180,15 +180,17 @@ fn sysctl(words: &[&str]) -> Translation {
 
 fn ip(words: &[&str]) -> Translation {
     let mut rest: &[&str] = words;
+    let mut v6 = false;
     while let [first, tail @ ..] = rest
         && first.starts_with('-')
     {
+        v6 |= *first == "-6";
         rest = tail;
     }
     match rest {
         ["tcp_metrics" | "tcpmetrics", "flush", ..] => Ok(vec![Command::FlushMetrics]),
         ["route" | "ro" | "r", "change" | "replace" | "add" | "append", attributes @ ..] => {
-            Ok(vec![Command::Route(route(attributes)?)])
+            Ok(vec![Command::Route(RouteMetrics { v6, ..route(attributes)? })])
         }
         ["link" | "l", "set", attributes @ ..] => link(attributes),
         _ => Err("only `ip route`, `ip link set` and `ip tcp_metrics flush` are".to_owned()),

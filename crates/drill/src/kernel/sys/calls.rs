@@ -219,7 +219,8 @@ fn send(
         .collect();
     let (base, len) =
         iov.first().map_or((ptr::null(), 0), |iov| (iov.iov_base.cast_const(), iov.iov_len));
-    let mut name = to.map(raw::address_bytes).unwrap_or_default();
+    let bytes = |to| if to == raw::NO_ADDRESS { vec![0; 16] } else { raw::address_bytes(to) };
+    let mut name = to.map(bytes).unwrap_or_default();
     let control = raw::control_bytes(control);
     let mut words: Vec<u64> =
         control.chunks(8).map(|c| c.try_into().map_or(0, u64::from_ne_bytes)).collect();
