@@ -77,6 +77,18 @@ pub(crate) unsafe fn address(pointer: *const sockaddr, len: socklen_t) -> Option
     unsafe { bytes(pointer.cast(), len as usize) }.and_then(raw::address)
 }
 
+/// Where something is to be sent. An address of no family becomes one that says nothing.
+///
+/// # Safety
+/// As [`bytes`].
+pub(crate) unsafe fn destination(pointer: *const sockaddr, len: socklen_t) -> Option<SocketAddr> {
+    if pointer.is_null() {
+        return None;
+    }
+    // SAFETY: as the caller promises.
+    unsafe { address(pointer, len) }.or(Some(raw::NO_ADDRESS))
+}
+
 /// Writes bytes through a pointer with room for `room` of them.
 ///
 /// # Safety

@@ -290,7 +290,7 @@ unsafe extern "C" fn sendto(
     name_len: socklen_t,
 ) -> ssize_t {
     let buffers = vec![unsafe { memory::source(data, len) }];
-    let to = unsafe { memory::address(name, name_len) };
+    let to = unsafe { memory::destination(name, name_len) };
     let via = SendVia::Sendto;
     let what = Call::Send { via, fd, buffers, flags, to, control: Vec::new() };
     finish(call(what).result) as ssize_t
@@ -306,7 +306,7 @@ unsafe extern "C" fn sendmsg(_: User, fd: c_int, message: *const msghdr, flags: 
             fd,
             buffers: memory::sources(message.msg_iov, message.msg_iovlen),
             flags,
-            to: memory::address(message.msg_name.cast(), message.msg_namelen),
+            to: memory::destination(message.msg_name.cast(), message.msg_namelen),
             control: memory::control(message),
         }
     };

@@ -106,9 +106,7 @@ impl Runner<'_> {
             "splice" => self.splice(&args),
             "sendfile" => self.sendfile(&args),
             "open" => self.open(&args),
-            _ => {
-                Err(Failure::script(&call.name.span, format!("the call {name}() is not known")))
-            }
+            _ => Err(Failure::script(&call.name.span, format!("the call {name}() is not known"))),
         }
     }
 
@@ -189,11 +187,7 @@ impl Runner<'_> {
     }
 
     /// `...` is the usual address, a number a family. `None` is `AF_UNSPEC`.
-    fn destination(
-        &self,
-        args: &Arguments<'_>,
-        at: usize,
-    ) -> Result<Option<SocketAddr>, Failure> {
+    fn destination(&self, args: &Arguments<'_>, at: usize) -> Result<Option<SocketAddr>, Failure> {
         let expr = args.get(at)?;
         match &expr.node {
             Expr::Ellipsis => Ok(Some(self.connect_address())),
@@ -246,11 +240,7 @@ impl Runner<'_> {
         args.count(3, 3)?;
         let fd = self.fd(args, 0)?;
         let message = message(args, 1)?;
-        let iov = arguments::iovecs(
-            &message.iov,
-            message.iov_count.node,
-            &message.iov_count.span,
-        )?;
+        let iov = arguments::iovecs(&message.iov, message.iov_count.node, &message.iov_count.span)?;
         let buffers = iov.into_iter().map(plimsoll_posix::Dest::Room).collect();
         let control: Result<Vec<_>, Failure> =
             message.control.iter().map(control::expected).collect();
@@ -277,11 +267,8 @@ impl Runner<'_> {
         };
         args.count(count, count)?;
         let fd = self.fd(args, 0)?;
-        let buffers = if via == SendVia::Writev {
-            zeroes(args.iovecs(1)?)
-        } else {
-            vec![args.source(1)?]
-        };
+        let buffers =
+            if via == SendVia::Writev { zeroes(args.iovecs(1)?) } else { vec![args.source(1)?] };
         let flags = if count > 3 { args.int32(3)? } else { 0 };
         let mut to = None;
         if via == SendVia::Sendto {
@@ -297,11 +284,7 @@ impl Runner<'_> {
         args.count(3, 3)?;
         let fd = self.fd(args, 0)?;
         let message = message(args, 1)?;
-        let iov = arguments::iovecs(
-            &message.iov,
-            message.iov_count.node,
-            &message.iov_count.span,
-        )?;
+        let iov = arguments::iovecs(&message.iov, message.iov_count.node, &message.iov_count.span)?;
         if integer(&message.flags)? != 0 {
             return Err(Failure::script(
                 &message.flags.span,
