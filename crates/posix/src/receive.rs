@@ -170,6 +170,10 @@ fn take_bytes(
         if mark {
             return Some(Stop::Mark);
         }
+        if there == 0 && !out.is_empty() && stream.readiness().error {
+            // What was taken is told first; the error waits for the next call.
+            return Some(Stop::Ended);
+        }
         let mut buf = vec![0; left.min(there).max(1)];
         let peeks = receiving.flags & MSG_PEEK != 0;
         let result =

@@ -23,14 +23,13 @@ impl Socket {
             IP_MTU_DISCOVER => (0..=5).contains(&value),
             _ => true,
         };
-        if !in_range || (name != IP_TOS && arg.len < 1) {
+        if !in_range || (matches!(name, IP_TTL | IP_FREEBIND) && arg.len < 1) {
             return Err(Errno::EINVAL);
         }
         match name {
             IP_FREEBIND => self.set.freebind = value != 0,
             IP_TOS => {
-                let ecn = self.kept(SOL_IP, IP_TOS, 0) as i32 & !TOS_WITHOUT_ECN;
-                self.keep(SOL_IP, name, i64::from((value & TOS_WITHOUT_ECN | ecn) & 0xff));
+                self.keep(SOL_IP, name, i64::from(value & TOS_WITHOUT_ECN));
             }
             IP_TTL | IP_MTU_DISCOVER => self.keep(SOL_IP, name, i64::from(value)),
             IP_RECVERR | IP_BIND_ADDRESS_NO_PORT => {
@@ -70,6 +69,7 @@ impl Socket {
             IPV6_UNICAST_HOPS => (-1..=255).contains(&value),
             IPV6_TCLASS => (-1..=255).contains(&value),
             IPV6_MTU_DISCOVER => (0..=5).contains(&value),
+            IPV6_MTU => value == 0 || value >= 1280,
             _ => true,
         };
         if arg.len < 4 || !in_range {
@@ -83,7 +83,9 @@ impl Socket {
                 self.set.v6only = value != 0;
             }
             IPV6_FREEBIND => self.set.freebind = value != 0,
-            IPV6_TCLASS => self.keep(SOL_IPV6, name, i64::from(value.max(0))),
+            IPV6_TCLASS => {
+                self.keep(SOL_IPV6, name, i64::from(value.max(0) & TOS_WITHOUT_ECN));
+            }
             IPV6_UNICAST_HOPS | IPV6_MTU_DISCOVER => {
                 self.keep(SOL_IPV6, name, i64::from(value));
             }

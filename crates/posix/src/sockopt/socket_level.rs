@@ -55,14 +55,17 @@ impl Socket {
             }
             SO_TIMESTAMPING => self.set_timestamping(now, value as u32)?,
             SO_MAX_PACING_RATE => {
-                let rate = if arg.len >= 8 { arg.long_at(0)? } else { i64::from(value as u32) };
-                self.keep(SOL_SOCKET, name, rate);
+                let rate = if arg.len >= 8 { arg.long_at(0)? } else { i64::from(value) };
+                // Nothing paces yet, so only the rate without a bound can be had.
+                if rate != -1 {
+                    return Err(Errno::ENOPROTOOPT);
+                }
             }
             SO_BUSY_POLL if value < 0 => return Err(Errno::EINVAL),
             SO_PRIORITY | SO_MARK | SO_BUSY_POLL | SO_INCOMING_CPU => {
                 self.keep(SOL_SOCKET, name, i64::from(value));
             }
-            SO_BROADCAST | SO_DONTROUTE | SO_TIMESTAMP | SO_TIMESTAMPNS | SO_DEBUG => {
+            SO_BROADCAST | SO_DONTROUTE | SO_DEBUG => {
                 self.keep(SOL_SOCKET, name, i64::from(on));
             }
             _ => return Err(Errno::ENOPROTOOPT),
@@ -145,12 +148,12 @@ impl Socket {
             SO_SNDTIMEO => return Ok(timeval(self.set.sndtimeo)),
             SO_TIMESTAMPING => return Ok(pair(self.set.timestamping as i32, 0)),
             SO_MAX_PACING_RATE => {
-                let rate = self.kept(SOL_SOCKET, name, -1);
-                return Ok(Value::Bytes(rate.to_ne_bytes().to_vec()));
+                return Ok(Value::Bytes(u64::MAX.to_ne_bytes().to_vec()));
             }
             SO_INCOMING_CPU => return Ok(self.kept_int(SOL_SOCKET, name, -1)),
-            SO_PRIORITY | SO_MARK | SO_BUSY_POLL | SO_BROADCAST | SO_DONTROUTE | SO_TIMESTAMP
-            | SO_TIMESTAMPNS | SO_DEBUG => return Ok(self.kept_int(SOL_SOCKET, name, 0)),
+            SO_PRIORITY | SO_MARK | SO_BUSY_POLL | SO_BROADCAST | SO_DONTROUTE | SO_DEBUG => {
+                return Ok(self.kept_int(SOL_SOCKET, name, 0));
+            }
             _ => return Err(Errno::ENOPROTOOPT),
         };
         Ok(Value::Int(value))

@@ -101,14 +101,8 @@ impl Socket {
                 }
                 self.tcp.fastopen_no_cookie = on;
             }
-            TCP_WINDOW_CLAMP => {
-                if value == 0 && !matches!(self.link, Link::Idle) {
-                    return Err(Errno::EINVAL);
-                }
-                let least = if value == 0 { 0 } else { i64::from(value as u32).max(1152) };
-                self.keep(SOL_TCP, name, least);
-            }
-            TCP_DEFER_ACCEPT => self.keep(SOL_TCP, name, i64::from(value.max(0))),
+            // Nothing acts on these yet, so they can only stay off.
+            TCP_WINDOW_CLAMP | TCP_DEFER_ACCEPT | TCP_SAVE_SYN if value == 0 => {}
             _ => return Err(Errno::ENOPROTOOPT),
         }
         Ok(())
@@ -193,7 +187,7 @@ impl Socket {
             TCP_INQ => i32::from(self.set.inq),
             TCP_FASTOPEN_CONNECT => i32::from(self.set.fastopen_connect),
             TCP_FASTOPEN_NO_COOKIE => i32::from(tcp.fastopen_no_cookie),
-            TCP_WINDOW_CLAMP | TCP_DEFER_ACCEPT => return Ok(self.kept_int(SOL_TCP, name, 0)),
+            TCP_WINDOW_CLAMP | TCP_DEFER_ACCEPT | TCP_SAVE_SYN => 0,
             TCP_INFO => return Ok(Value::Bytes(self.tcp_info(now))),
             TCP_CONGESTION => return Ok(self.congestion(stack, tcp.congestion)),
             _ => return Err(Errno::ENOPROTOOPT),

@@ -3,3 +3,4 @@
 mod connecting;
 mod harness;
 mod moving;
+mod options;
