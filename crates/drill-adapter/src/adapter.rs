@@ -22,6 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// So long, on the real clock, a woken thread may take to look at the clock.
 const WOKEN_LIMIT: Duration = Duration::from_secs(2);
 
+/// How long a woken thread is given to finish, on the real clock.
+const REST_STEP: Duration = Duration::from_micros(50);
+const REST_LIMIT: u32 = 1_000;
+
 /// The one adapter of a process.
 static ADAPTER: OnceLock<Adapter> = OnceLock::new();
 
@@ -41,6 +45,8 @@ struct State {
     descriptors: Descriptors,
     captured: VecDeque<Captured>,
     sleeper: Sleeper,
+    /// A woken thread, by the kernel's number, which has work of the tool to finish.
+    busy: Option<i32>,
 }
 
 /// The call on the tool's second thread.
@@ -67,6 +73,7 @@ impl Adapter {
             descriptors: Descriptors::default(),
             captured: VecDeque::new(),
             sleeper: Sleeper::None,
+            busy: None,
         };
         Adapter {
             state: Mutex::new(state),
@@ -95,6 +102,8 @@ impl Adapter {
         let mut state = self.lock();
         if matches!(state.sleeper, Sleeper::Returned(thread) if thread == thread::current().id()) {
             state.sleeper = Sleeper::None;
+            // SAFETY: the call cannot fail.
+            state.busy = Some(unsafe { libc::gettid() });
             self.looked.notify_all();
             return state.time_of_day(state.host.now());
         }
@@ -105,6 +114,10 @@ impl Adapter {
 
     /// Lets time pass.
     pub(crate) fn sleep(&self, time: Duration) {
+        let busy = self.lock().busy.take();
+        if let Some(busy) = busy {
+            await_rest(busy);
+        }
         let state = self.lock();
         let until = state.host.now() + time;
         drop(self.advance(state, until));
@@ -243,6 +256,23 @@ impl State {
     /// Takes what has left from the host, for which it counts as seen then.
     fn collect(&mut self) {
         self.captured.extend(std::iter::from_fn(|| self.host.sniff()));
+    }
+}
+
+/// Waits until a thread has finished what it does, as it would have while the tool really slept:
+/// before the tool sleeps it lets go of the lock that the thread wants.
+fn await_rest(thread: i32) {
+    let path = format!("/proc/self/task/{thread}/stat");
+    let mut rests = 0;
+    for _ in 0..REST_LIMIT {
+        thread::sleep(REST_STEP);
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let asleep = text.rsplit_once(')').is_none_or(|(_, rest)| rest.starts_with(" S"));
+        // Once may be a moment in which it waited for the lock.
+        rests = if asleep { rests + 1 } else { 0 };
+        if rests == 2 {
+            return;
+        }
     }
 }
 
