@@ -132,8 +132,7 @@ impl ScriptArgs {
         ];
         let flags =
             flags.into_iter().filter(|(_, set)| *set).map(|(name, _)| (name.to_owned(), None));
-        let defines =
-            self.defines.iter().map(|define| ("define".to_owned(), Some(define.clone())));
+        let defines = self.defines.iter().map(|define| ("define".to_owned(), Some(define.clone())));
         values.chain(flags).chain(defines).collect()
     }
 }

@@ -85,9 +85,8 @@ pub const MSG: &[(&str, i64)] = &[
     ("MSG_CMSG_CLOEXEC", 0x4000_0000),
 ];
 
-static TABLE: std::sync::LazyLock<Vec<(&'static str, i64)>> = std::sync::LazyLock::new(|| {
-    [SOCKETS, TCP, TIMESTAMPING, FILES, POLL, EPOLL, MSG].concat()
-});
+static TABLE: std::sync::LazyLock<Vec<(&'static str, i64)>> =
+    std::sync::LazyLock::new(|| [SOCKETS, TCP, TIMESTAMPING, FILES, POLL, EPOLL, MSG].concat());
 
 const SOCKETS: &[(&str, i64)] = &[
     ("NULL", 0),

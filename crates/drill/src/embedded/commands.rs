@@ -9,19 +9,14 @@ use crate::shell::{Command, Qdisc, RouteMetrics};
 
 /// Settings that the stack does not have yet and that most scripts set to what it does anyway.
 const ACCEPTED: &[&str] = &[
-    "net.ipv4.tcp_early_retrans",
-    "net.ipv4.tcp_ecn",
     "net.ipv4.tcp_ecn_option",
-    "net.ipv4.tcp_fastopen",
-    "net.ipv4.tcp_fastopen_blackhole_timeout_sec",
     "net.ipv4.tcp_fastopen_key",
-    "net.ipv4.tcp_frto",
     "net.ipv4.tcp_min_tso_segs",
     "net.ipv4.tcp_mtu_probing",
     "net.ipv4.tcp_base_mss",
     "net.ipv4.tcp_pacing_ca_ratio",
     "net.ipv4.tcp_pacing_ss_ratio",
-    "net.ipv4.tcp_recovery",
+    "net.ipv4.tcp_syn_linear_timeouts",
     "net.ipv4.tcp_syncookies",
     "net.ipv4.tcp_tso_win_divisor",
 ];
@@ -103,9 +98,8 @@ impl EmbeddedHost {
         let before = std::mem::replace(&mut self.counted, now);
         let Some(wanted) = wanted else { return Ok(()) };
         let old = |name: &str| before.iter().find(|(known, _)| *known == name).map(|(_, v)| *v);
-        let grew = |&(name, value): &(&str, u64)| {
-            name.contains(wanted) && value != old(name).unwrap_or(0)
-        };
+        let grew =
+            |&(name, value): &(&str, u64)| name.contains(wanted) && value != old(name).unwrap_or(0);
         if self.counted.iter().any(grew) {
             return Ok(());
         }

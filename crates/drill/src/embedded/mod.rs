@@ -66,8 +66,7 @@ impl EmbeddedHost {
     /// # Errors
     /// If the stack refuses the addresses.
     pub fn new(network: &Network) -> Result<EmbeddedHost, HostError> {
-        let shape =
-            Shape { mtu: network.mtu, offload: true, inbound_mss: network.inbound_mss };
+        let shape = Shape { mtu: network.mtu, offload: true, inbound_mss: network.inbound_mss };
         let wire = SharedWire::default();
         let stack = build(network, shape, &wire)?;
         Ok(EmbeddedHost {
@@ -114,10 +113,8 @@ impl EmbeddedHost {
     /// have come to rest. Returns when the stack wants to be polled next.
     fn settle(&mut self) -> Result<Option<Instant>, HostError> {
         for _ in 0..MOST_POLLS {
-            let poll = self
-                .stack
-                .poll(self.now, BUDGET)
-                .map_err(|error| HostError(error.to_string()))?;
+            let poll =
+                self.stack.poll(self.now, BUDGET).map_err(|error| HostError(error.to_string()))?;
             let resumed = self.resume();
             if !poll.worked && !resumed {
                 return Ok(poll.next);
@@ -146,7 +143,6 @@ impl EmbeddedHost {
     fn since_start(&self) -> Instant {
         Instant::ZERO + self.now.since(START)
     }
-
 
     fn check_sanity(&mut self) -> Result<(), HostError> {
         self.steps += 1;
@@ -244,13 +240,8 @@ impl Host for EmbeddedHost {
     }
 
     fn tcp_info(&mut self, fd: i32) -> Result<Vec<u8>, HostError> {
-        let call = Call::Getsockopt {
-            fd,
-            level: SOL_TCP,
-            name: TCP_INFO,
-            len: TCP_INFO_LEN,
-            null: false,
-        };
+        let call =
+            Call::Getsockopt { fd, level: SOL_TCP, name: TCP_INFO, len: TCP_INFO_LEN, null: false };
         match self.process.call(self.now, call) {
             Progress::Done(Reply { result: Ok(_), out: Out::Option { value, .. } }) => Ok(value),
             Progress::Done(Reply { result: Err(errno), .. }) => {
@@ -279,4 +270,3 @@ impl Host for EmbeddedHost {
         START.since(Instant::ZERO)
     }
 }
-

@@ -53,9 +53,10 @@ pub(super) fn run(
 fn evaluate(scope: &Scope, node: &Node) -> Result<Value, CodeError> {
     match node {
         Node::Constant(value) => Ok(value.clone()),
-        Node::Name(name) => scope.get(name).cloned().ok_or_else(|| {
-            CodeError::wrong(format!("there is no `{name}` in a code block"))
-        }),
+        Node::Name(name) => scope
+            .get(name)
+            .cloned()
+            .ok_or_else(|| CodeError::wrong(format!("there is no `{name}` in a code block"))),
         Node::Not(inner) => Ok(Value::Bool(!evaluate(scope, inner)?.truth())),
         Node::Unary(sign, inner) => unary(sign, &evaluate(scope, inner)?),
         Node::Binary(a, operator, b) => {
@@ -79,11 +80,7 @@ fn evaluate(scope: &Scope, node: &Node) -> Result<Value, CodeError> {
     }
 }
 
-fn compare(
-    scope: &Scope,
-    first: &Node,
-    rest: &[(&'static str, Node)],
-) -> Result<Value, CodeError> {
+fn compare(scope: &Scope, first: &Node, rest: &[(&'static str, Node)]) -> Result<Value, CodeError> {
     let mut left = evaluate(scope, first)?;
     for (operator, node) in rest {
         let right = evaluate(scope, node)?;

@@ -90,9 +90,7 @@ fn operator(text: &str, at: &mut usize, depth: &mut usize) -> Result<Kind, CodeE
 /// Letters, digits and underscores from `at` on.
 fn word(text: &str, at: &mut usize) -> String {
     let rest = &text[*at..];
-    let end = rest
-        .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-        .unwrap_or(rest.len());
+    let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len());
     *at += end;
     rest[..end].to_owned()
 }

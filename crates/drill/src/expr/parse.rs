@@ -12,8 +12,15 @@ const MAX_TOKENS: usize = 20_000;
 /// One statement.
 #[derive(Clone, Debug)]
 pub(super) enum Statement {
-    Assert { condition: Node, text: String, message: Option<Node> },
-    Assign { name: String, value: Node },
+    Assert {
+        condition: Node,
+        text: String,
+        message: Option<Node>,
+    },
+    Assign {
+        name: String,
+        value: Node,
+    },
     Print(Vec<Node>),
     /// An expression whose value nobody wants.
     Bare(Node),

@@ -84,7 +84,9 @@ fn parse_v4(bytes: &[u8]) -> Option<Live> {
     let fixed = bytes.first_chunk::<20>()?;
     let header_len = usize::from(fixed[0] & 15) * 4;
     let header = bytes.get(..header_len).filter(|_| header_len >= 20)?;
-    let addr = |at: usize| IpAddr::V4(Ipv4Addr::new(fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]));
+    let addr = |at: usize| {
+        IpAddr::V4(Ipv4Addr::new(fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]))
+    };
     let mut live = Live {
         src: SocketAddr::new(addr(12), 0),
         dst: SocketAddr::new(addr(16), 0),
@@ -128,7 +130,9 @@ fn read_body(live: &mut Live, number: u8, data: &[u8]) -> Option<()> {
     live.body = match number {
         protocol::TCP => Body::Tcp(segment(data)?),
         protocol::UDP => Body::Udp(data.len().checked_sub(8)?),
-        protocol::ICMP | protocol::ICMPV6 => Body::Icmp { kind: *data.first()?, code: *data.get(1)? },
+        protocol::ICMP | protocol::ICMPV6 => {
+            Body::Icmp { kind: *data.first()?, code: *data.get(1)? }
+        }
         other => Body::Other(other),
     };
     Some(())

@@ -140,7 +140,8 @@ pub fn show(option: &RawOption) -> String {
         (SACK_PERMITTED, []) => "sackOK".to_owned(),
         (SACK, blocks) if blocks.len() % 8 == 0 => {
             let blocks = blocks.chunks_exact(8);
-            let blocks = blocks.map(|block| format!(" {}:{}", be32(&block[..4]), be32(&block[4..])));
+            let blocks =
+                blocks.map(|block| format!(" {}:{}", be32(&block[..4]), be32(&block[4..])));
             format!("sack{}", blocks.collect::<String>())
         }
         (TIMESTAMP, times) if times.len() == 8 => {

@@ -63,7 +63,11 @@ mod tests {
 
     #[test]
     fn xml_is_escaped_and_counted() {
-        let passed = Report { status: Status::Passed, cause: None, ..Report::unrun("a", Status::Passed, "") };
+        let passed = Report {
+            status: Status::Passed,
+            cause: None,
+            ..Report::unrun("a", Status::Passed, "")
+        };
         let failed = Report::unrun("b<c>", Status::Failed, "\"x\" & \u{1}");
         let text = junit(&[passed, failed]);
         assert!(text.contains("tests=\"2\" failures=\"1\" errors=\"0\""), "{text}");

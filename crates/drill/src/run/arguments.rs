@@ -25,16 +25,14 @@ impl<'a> Arguments<'a> {
         if (least..=most).contains(&have) {
             return Ok(());
         }
-        let wanted =
-            if least == most { least.to_string() } else { format!("{least} to {most}") };
+        let wanted = if least == most { least.to_string() } else { format!("{least} to {most}") };
         let name = self.name;
         Err(Failure::script(self.span, format!("{name}() has {wanted} arguments, not {have}")))
     }
 
     pub(super) fn get(&self, at: usize) -> Result<&'a Spanned<Expr>, Failure> {
-        let missing = || {
-            Failure::script(self.span, format!("{}() lacks argument {}", self.name, at + 1))
-        };
+        let missing =
+            || Failure::script(self.span, format!("{}() lacks argument {}", self.name, at + 1));
         self.list.get(at).ok_or_else(missing)
     }
 
@@ -145,9 +143,8 @@ fn size(expr: &Spanned<Expr>) -> Result<usize, Failure> {
 pub(super) fn integer(expr: &Spanned<Expr>) -> Result<i64, Failure> {
     match &expr.node {
         Expr::Integer(value) => Ok(*value),
-        Expr::Word(word) => symbols::value(word).ok_or_else(|| {
-            Failure::script(&expr.span, format!("the name {word} is not known"))
-        }),
+        Expr::Word(word) => symbols::value(word)
+            .ok_or_else(|| Failure::script(&expr.span, format!("the name {word} is not known"))),
         Expr::Or(a, b) => Ok(integer(a)? | integer(b)?),
         _ => Err(Failure::script(&expr.span, "a number belongs here")),
     }
@@ -158,9 +155,9 @@ pub(super) fn integer32(expr: &Spanned<Expr>) -> Result<i32, Failure> {
     let value = integer(expr)?;
     let signed = i32::try_from(value).ok();
     let unsigned = || u32::try_from(value).ok().map(u32::cast_signed);
-    signed.or_else(unsigned).ok_or_else(|| {
-        Failure::script(&expr.span, format!("{value} does not fit 32 bits"))
-    })
+    signed
+        .or_else(unsigned)
+        .ok_or_else(|| Failure::script(&expr.span, format!("{value} does not fit 32 bits")))
 }
 
 /// `[n]`

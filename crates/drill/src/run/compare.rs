@@ -124,11 +124,7 @@ pub(super) fn options(
             text if text.is_empty() => "none".to_owned(),
             text => format!("<{text}>"),
         };
-        return Err(format!(
-            "the options are {} instead of {}",
-            shown(&came.options),
-            shown(list)
-        ));
+        return Err(format!("the options are {} instead of {}", shown(&came.options), shown(list)));
     }
     for (want, have) in list.iter().zip(&came.options) {
         match (want.timestamps(), have.timestamps()) {

@@ -186,9 +186,9 @@ fn stats(list: &[Spanned<Expr>]) -> Result<Vec<(u16, usize, Option<i64>)>, Failu
             return Err(Failure::script(&expr.span, "a NAME=value belongs here"));
         };
         let number = symbols::value(name).filter(|_| name.starts_with("TCP_NLA_"));
-        let number = number.and_then(|number| u16::try_from(number).ok()).ok_or_else(|| {
-            Failure::script(&expr.span, format!("there is no statistic {name}"))
-        })?;
+        let number = number
+            .and_then(|number| u16::try_from(number).ok())
+            .ok_or_else(|| Failure::script(&expr.span, format!("there is no statistic {name}")))?;
         let len = match number {
             11 | 12 | 14 => 1,
             8 | 9 | 10 | 13 | 15 | 16 | 17 | 20 | 21 | 22 => 4,

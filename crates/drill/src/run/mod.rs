@@ -247,4 +247,3 @@ impl<'a> Runner<'a> {
         micros(instant)
     }
 }
-

@@ -132,9 +132,8 @@ impl Runner<'_> {
             })?;
             option.set_timestamps(val, live);
         }
-        let window = tcp.window.ok_or_else(|| {
-            wrong("an inbound segment needs a window".to_owned())
-        })?;
+        let window =
+            tcp.window.ok_or_else(|| wrong("an inbound segment needs a window".to_owned()))?;
         let fields = TcpFields {
             seq: tcp.seq.wrapping_add(flow.remote_offset(syn)),
             ack: if ack { tcp.ack.unwrap_or(0).wrapping_add(offset) } else { 0 },

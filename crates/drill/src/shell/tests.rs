@@ -96,13 +96,15 @@ fn network_commands() {
         ..RouteMetrics::default()
     };
     assert_eq!(commands(route).unwrap(), [Command::Route(metrics)]);
-    let text = "tc qdisc delete dev tun0 root 2>/dev/null ; tc qdisc add dev tun0 root pfifo limit 0";
+    let text =
+        "tc qdisc delete dev tun0 root 2>/dev/null ; tc qdisc add dev tun0 root pfifo limit 0";
     assert_eq!(
         commands(text).unwrap(),
         [Command::Qdisc(Qdisc::Default), Command::Qdisc(Qdisc::Fifo { limit: Some(0) })]
     );
     assert_eq!(
-        commands("ethtool -K tun0 gso off tso off\nnstat | grep TcpExtTCPLoss > /dev/null").unwrap(),
+        commands("ethtool -K tun0 gso off tso off\nnstat | grep TcpExtTCPLoss > /dev/null")
+            .unwrap(),
         [
             Command::Offload { tso: Some(false), gso: Some(false) },
             Command::Counters { wanted: Some("TcpExtTCPLoss".to_owned()) },

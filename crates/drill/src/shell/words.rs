@@ -171,7 +171,8 @@ impl Cutter {
         let hush = std::mem::take(&mut self.hush);
         if stages.is_empty() {
             // An operator at the end of a line goes on in the next one.
-            self.link = self.link.or(Some(next)).filter(|_| next != Link::Then || self.link.is_some());
+            self.link =
+                self.link.or(Some(next)).filter(|_| next != Link::Then || self.link.is_some());
             return;
         }
         self.link = Some(next);
@@ -250,7 +251,8 @@ impl Sum<'_> {
         while let Some(sign @ (b'+' | b'-')) = self.next() {
             self.at += 1;
             let other = self.product()?;
-            value = if sign == b'+' { value.checked_add(other)? } else { value.checked_sub(other)? };
+            value =
+                if sign == b'+' { value.checked_add(other)? } else { value.checked_sub(other)? };
         }
         Some(value)
     }
