@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arc_swap::Guard;
-use plimsoll_tcp::{Below, Context, Counter, Counters, Events, Instant, PathEvent, State};
+use plimsoll_tcp::{
+    Below, ConnectionError, Context, Counter, Counters, Events, Instant, PathEvent, State,
+};
 
 use crate::endpoint::{Endpoint, Inner, Stage};
 use crate::error::StackError;
@@ -114,13 +116,14 @@ impl<'a> Work<'a> {
         loop {
             let cx = self.context(endpoint, inner);
             let Some(transmit) = inner.conn.poll_transmit(&cx) else { return };
-            self.send_tcp(endpoint, &mut inner.ident, transmit);
+            self.send_tcp(endpoint, inner, transmit);
         }
     }
 
     /// Moves a connection whose handshake is complete to its listener's accept queue. This happens
     /// at once, not at the end of a batch, so that the queue's bound holds within a batch.
     pub(crate) fn promote(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
+        self.end_early(endpoint, inner);
         let opening = matches!(inner.conn.state(), State::SynReceived | State::Closed);
         if inner.stage != Stage::HalfOpen || opening {
             return;
@@ -133,6 +136,18 @@ impl<'a> Work<'a> {
             inner.conn.abort(&cx);
             self.transmit(endpoint, inner);
         }
+    }
+
+    /// Gives the place in the Fast Open queue back once the handshake has ended.
+    fn end_early(&self, endpoint: &Endpoint, inner: &mut Inner) {
+        if !inner.early || inner.conn.is_early() {
+            return;
+        }
+        inner.early = false;
+        let Some(listener) = &endpoint.listener else { return };
+        let reset = inner.conn.error() == Some(ConnectionError::Reset);
+        let accepted = inner.stage != Stage::Queued;
+        listener.fast_open(|queue| queue.end(self.now, reset && accepted));
     }
 
     /// Collects the wakers of those who can go on.

@@ -53,6 +53,9 @@ pub struct Config {
     pub tcp_window_scaling: bool,
     /// Retransmissions of a SYN before the open fails.
     pub tcp_syn_retries: u8,
+    /// Retransmissions of a SYN before their distance begins to double. They do not count against
+    /// `tcp_syn_retries`.
+    pub tcp_syn_linear_timeouts: u8,
     /// Retransmissions of a SYN-ACK before the open fails.
     pub tcp_synack_retries: u8,
     /// Retransmission timeouts before the connection is given up.
@@ -92,6 +95,8 @@ pub struct Config {
     pub tcp_ecn_fallback: bool,
     /// Initial congestion window in segments (RFC 6928; Linux: route attribute `initcwnd`).
     pub initcwnd: u32,
+    /// Wire segments that a super-segment may have however slow the sender is.
+    pub tcp_min_tso_segs: u32,
     /// Least MSS that is ever used.
     pub tcp_min_snd_mss: u16,
     /// Least time between two ACKs for invalid segments (Linux: `tcp_invalid_ratelimit`).
@@ -121,6 +126,7 @@ impl Default for Config {
             tcp_timestamps: true,
             tcp_window_scaling: true,
             tcp_syn_retries: 6,
+            tcp_syn_linear_timeouts: 4,
             tcp_synack_retries: 5,
             tcp_retries2: 15,
             tcp_orphan_retries: 0,
@@ -140,6 +146,7 @@ impl Default for Config {
             tcp_ecn: 2,
             tcp_ecn_fallback: true,
             initcwnd: 10,
+            tcp_min_tso_segs: 2,
             tcp_min_snd_mss: 48,
             tcp_invalid_ratelimit: Duration::from_millis(500),
             tcp_delack_min: Duration::from_millis(40),
@@ -195,6 +202,10 @@ pub struct Options {
     pub syn_retries: Option<u8>,
     /// TCP_FASTOPEN_NO_COOKIE: Fast Open without cookies.
     pub fastopen_no_cookie: bool,
+    /// IP_TOS or IPV6_TCLASS, without the ECN bits. The engine does not look at it.
+    pub tos: u8,
+    /// IP_TTL or IPV6_UNICAST_HOPS; 0 is as the stack's setting says. As `tos`.
+    pub ttl: u8,
 }
 
 /// One option to change on an open connection.
@@ -208,6 +219,10 @@ pub enum SetOption {
     ZeroCopy(bool),
     /// SO_TIMESTAMPING, as far as it asks for transmit timestamps.
     TxTimestamps(TxTimestamps),
+    /// IP_TOS or IPV6_TCLASS.
+    Tos(u8),
+    /// IP_TTL or IPV6_UNICAST_HOPS; 0 is the stack's setting.
+    Ttl(u8),
     /// TCP_SYNCNT.
     SynRetries(u8),
     /// TCP_MAXSEG. It bounds the MSS that an open negotiates; an open connection keeps its own.

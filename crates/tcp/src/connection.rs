@@ -428,6 +428,8 @@ impl Connection {
             SetOption::Cork(on) => options.cork = on,
             SetOption::ZeroCopy(on) => options.zerocopy = on,
             SetOption::TxTimestamps(_) => {}
+            SetOption::Tos(tos) => options.tos = tos & !3,
+            SetOption::Ttl(ttl) => options.ttl = ttl,
             SetOption::SynRetries(count) => options.syn_retries = Some(count),
             SetOption::MaxSeg(bytes) => options.maxseg = Some(bytes).filter(|&bytes| bytes > 0),
             SetOption::KeepAlive(on) => options.keepalive = on,

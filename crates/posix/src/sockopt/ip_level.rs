@@ -1,7 +1,7 @@
 //! SOL_IP and SOL_IPV6.
 
 use plimsoll_stack::Stack;
-use plimsoll_tcp::Instant;
+use plimsoll_tcp::{Instant, SetOption};
 
 use super::{Arg, Value, setting};
 use crate::errno::Errno;
@@ -12,7 +12,7 @@ use crate::socket::{Link, Socket};
 const TOS_WITHOUT_ECN: i32 = 0xfc;
 
 impl Socket {
-    pub(super) fn set_ip(&mut self, name: i32, arg: Arg<'_>) -> Result<(), Errno> {
+    pub(super) fn set_ip(&mut self, now: Instant, name: i32, arg: Arg<'_>) -> Result<(), Errno> {
         let value = match arg.len {
             0 => 0,
             1..4 => i32::from(arg.bytes(1)?[0]),
@@ -29,9 +29,15 @@ impl Socket {
         match name {
             IP_FREEBIND => self.set.freebind = value != 0,
             IP_TOS => {
-                self.keep(SOL_IP, name, i64::from(value & TOS_WITHOUT_ECN));
+                let tos = (value & TOS_WITHOUT_ECN) as u8;
+                self.keep(SOL_IP, name, i64::from(tos));
+                self.change_tcp(now, |tcp| tcp.tos = tos, SetOption::Tos(tos));
             }
-            IP_TTL | IP_MTU_DISCOVER => self.keep(SOL_IP, name, i64::from(value)),
+            IP_TTL => {
+                self.keep(SOL_IP, name, i64::from(value));
+                self.set_ttl(now, value);
+            }
+            IP_MTU_DISCOVER => self.keep(SOL_IP, name, i64::from(value)),
             IP_RECVERR | IP_BIND_ADDRESS_NO_PORT => {
                 self.keep(SOL_IP, name, i64::from(value != 0));
             }
@@ -59,7 +65,7 @@ impl Socket {
         })
     }
 
-    pub(super) fn set_ipv6(&mut self, name: i32, arg: Arg<'_>) -> Result<(), Errno> {
+    pub(super) fn set_ipv6(&mut self, now: Instant, name: i32, arg: Arg<'_>) -> Result<(), Errno> {
         let value = match arg.value {
             None => 0,
             Some(_) if arg.len < 4 => 0,
@@ -84,11 +90,15 @@ impl Socket {
             }
             IPV6_FREEBIND => self.set.freebind = value != 0,
             IPV6_TCLASS => {
-                self.keep(SOL_IPV6, name, i64::from(value.max(0) & TOS_WITHOUT_ECN));
+                let class = (value.max(0) & TOS_WITHOUT_ECN) as u8;
+                self.keep(SOL_IPV6, name, i64::from(class));
+                self.change_tcp(now, |tcp| tcp.tos = class, SetOption::Tos(class));
             }
-            IPV6_UNICAST_HOPS | IPV6_MTU_DISCOVER => {
+            IPV6_UNICAST_HOPS => {
                 self.keep(SOL_IPV6, name, i64::from(value));
+                self.set_ttl(now, value);
             }
+            IPV6_MTU_DISCOVER => self.keep(SOL_IPV6, name, i64::from(value)),
             IPV6_RECVERR => self.keep(SOL_IPV6, name, i64::from(value != 0)),
             _ => return Err(Errno::ENOPROTOOPT),
         }
@@ -108,6 +118,12 @@ impl Socket {
             IPV6_TCLASS | IPV6_RECVERR => self.kept_int(SOL_IPV6, name, 0),
             _ => return Err(Errno::ENOPROTOOPT),
         })
+    }
+
+    /// -1 is the default, which the stack says with 0.
+    fn set_ttl(&mut self, now: Instant, value: i32) {
+        let ttl = u8::try_from(value).unwrap_or(0);
+        self.change_tcp(now, |tcp| tcp.ttl = ttl, SetOption::Ttl(ttl));
     }
 
     /// The MTU of the path, which only a connection has.

@@ -78,8 +78,8 @@ impl Process {
         match level {
             SOL_SOCKET => socket.set_socket_level(now, name, arg)?,
             SOL_TCP => socket.set_tcp_level(now, &stack, name, arg)?,
-            SOL_IP => socket.set_ip(name, arg)?,
-            SOL_IPV6 if socket.domain == AF_INET6 => socket.set_ipv6(name, arg)?,
+            SOL_IP => socket.set_ip(now, name, arg)?,
+            SOL_IPV6 if socket.domain == AF_INET6 => socket.set_ipv6(now, name, arg)?,
             _ => return Err(Errno::ENOPROTOOPT),
         }
         Ok(Reply::value(0))

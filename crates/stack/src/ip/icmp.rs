@@ -333,6 +333,7 @@ impl Work<'_> {
             dst: arrived.src,
             protocol: if v4 { protocol::ICMP } else { protocol::ICMPV6 },
             tos: 0,
+            ttl: 0,
             flow_label: 0,
             ident: 0,
         };

@@ -12,7 +12,7 @@ use plimsoll_wire::protocol;
 use plimsoll_wire::tcp::{CHECKSUM_OFFSET, MAX_HEADER_LEN, TcpFlags, TcpRepr};
 
 use crate::demux::FlowKey;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Inner};
 use crate::events::Work;
 use crate::packet::{Charge, ChecksumState, CompletionSink, Gso, Packet};
 use crate::snmp::IpCounter;
@@ -24,18 +24,23 @@ pub(crate) struct IpParams {
     pub(crate) dst: IpAddr,
     pub(crate) protocol: u8,
     pub(crate) tos: u8,
+    /// 0 is as the settings say.
+    pub(crate) ttl: u8,
     pub(crate) flow_label: u32,
     pub(crate) ident: u16,
 }
 
 impl Work<'_> {
     /// Queues a packet of a connection.
-    pub(crate) fn send_tcp(&mut self, endpoint: &Arc<Endpoint>, ident: &mut u16, out: Transmit) {
+    pub(crate) fn send_tcp(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner, out: Transmit) {
+        let ident = &mut inner.ident;
+        let options = inner.conn.options();
         let ip = IpParams {
             src: endpoint.key.local,
             dst: endpoint.key.remote,
             protocol: protocol::TCP,
-            tos: ecn_bits(out.ecn),
+            tos: options.tos | ecn_bits(out.ecn),
+            ttl: options.ttl,
             flow_label: endpoint.flow_label,
             ident: *ident,
         };
@@ -61,6 +66,7 @@ impl Work<'_> {
             dst: key.remote,
             protocol: protocol::TCP,
             tos: 0,
+            ttl: 0,
             flow_label: self.flow_label(key),
             ident: 0,
         };
@@ -100,7 +106,7 @@ impl Work<'_> {
                 src,
                 dst,
                 protocol: ip.protocol,
-                ttl: self.settings.ip_default_ttl,
+                ttl: if ip.ttl == 0 { self.settings.ip_default_ttl } else { ip.ttl },
                 tos: ip.tos,
                 ident: ip.ident,
                 dont_frag: true,
@@ -113,7 +119,7 @@ impl Work<'_> {
                 src: to_v6(src),
                 dst: to_v6(dst),
                 next_header: ip.protocol,
-                hop_limit: self.settings.hop_limit,
+                hop_limit: if ip.ttl == 0 { self.settings.hop_limit } else { ip.ttl },
                 traffic_class: ip.tos,
                 flow_label: ip.flow_label,
                 payload_len,
