@@ -4,3 +4,6 @@ mod connecting;
 mod harness;
 mod moving;
 mod options;
+mod receiving;
+mod sending;
+mod waiting;
