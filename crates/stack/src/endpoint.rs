@@ -41,6 +41,8 @@ pub(crate) struct Inner {
     /// moves with almost every ACK, and an early call is harmless.
     pub(crate) timer: Instant,
     pub(crate) stage: Stage,
+    /// It has a place in its listener's Fast Open queue.
+    pub(crate) early: bool,
     /// The application does not want to read any more.
     pub(crate) read_shut: bool,
     /// How often something woke a poller.
@@ -114,6 +116,7 @@ impl Endpoint {
             last: Instant::ZERO,
             timer: Instant::FAR_FUTURE,
             stage,
+            early: false,
             read_shut: false,
             edges: Edges::default(),
             gone: false,
@@ -138,6 +141,7 @@ impl Endpoint {
         let mut inner = lock(&self.inner);
         if inner.stage == Stage::Queued {
             inner.stage = Stage::Owned;
+            inner.conn.adopt();
         }
     }
 

@@ -306,7 +306,7 @@ impl Stack {
         for endpoint in self.connections.all() {
             let mut inner = lock(&endpoint.inner);
             let cx = work.context(&endpoint, &mut inner);
-            let gone = plimsoll_tcp::ConnectionError::DeviceGone;
+            let gone = ConnectionError::DeviceGone;
             inner.conn.handle_path_event(&cx, PathEvent::HardError(gone));
             work.settle(&endpoint, &mut inner);
         }

@@ -36,6 +36,7 @@ mod endpoint;
 mod error;
 mod events;
 mod fast_connect;
+mod fast_open;
 mod interface;
 mod ip;
 pub mod kick;
@@ -58,6 +59,7 @@ mod wait;
 
 pub use endpoint::{Edges, Readiness};
 pub use error::{SocketError, StackError};
+pub use fast_open::FastOpenKeys;
 pub use interface::InterfaceConfig;
 pub use ip::route::RouteConfig;
 pub use listener::Listener;

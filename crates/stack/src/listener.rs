@@ -19,6 +19,7 @@ use plimsoll_tcp::{Instant, Options};
 
 use crate::endpoint::Endpoint;
 use crate::error::SocketError;
+use crate::fast_open::{FastOpenKeys, FastOpenQueue};
 use crate::socket::TcpSocket;
 use crate::socket_lock::{WakeList, WakerSet, lock};
 use crate::stack::Stack;
@@ -44,10 +45,19 @@ struct ListenState {
     backlog: usize,
     accept_queue: VecDeque<Arc<Endpoint>>,
     half_open: usize,
+    fast_open: FastOpenQueue,
     waiters: WakerSet,
     /// Connections that have come so far.
     arrivals: u32,
     end: Option<SocketError>,
+}
+
+impl ListenState {
+    fn enqueue(&mut self, endpoint: Arc<Endpoint>, wakers: &mut WakeList) {
+        self.accept_queue.push_back(endpoint);
+        self.arrivals = self.arrivals.wrapping_add(1);
+        self.waiters.take(wakers);
+    }
 }
 
 impl ListenerInner {
@@ -89,10 +99,25 @@ impl ListenerInner {
         if state.end.is_some() {
             return false;
         }
-        state.accept_queue.push_back(endpoint);
-        state.arrivals = state.arrivals.wrapping_add(1);
-        state.waiters.take(wakers);
+        state.enqueue(endpoint, wakers);
         true
+    }
+
+    /// Puts a connection that opened at once into the accept queue. Returns `false` if the listener
+    /// has gone.
+    pub(crate) fn complete_early(&self, endpoint: Arc<Endpoint>, wakers: &mut WakeList) -> bool {
+        let mut state = lock(&self.state);
+        if state.end.is_some() {
+            return false;
+        }
+        state.fast_open.begin();
+        state.enqueue(endpoint, wakers);
+        true
+    }
+
+    /// Looks at the Fast Open queue.
+    pub(crate) fn fast_open<T>(&self, look: impl FnOnce(&mut FastOpenQueue) -> T) -> T {
+        look(&mut lock(&self.state).fast_open)
     }
 
     /// Ends listening, for the reason `end`, and returns what was not accepted.
@@ -113,6 +138,11 @@ impl ListenerInner {
 impl Listener {
     pub(crate) fn new(stack: Arc<Stack>, inner: Arc<ListenerInner>) -> Arc<Listener> {
         Arc::new(Listener { stack, inner })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn inner(&self) -> &ListenerInner {
+        &self.inner
     }
 
     /// Takes the next connection, if there is one, with the peer's address.
@@ -177,6 +207,23 @@ impl Listener {
     /// Changes the options of connections that come from now on.
     pub fn set_options(&self, options: Options) {
         lock(&self.inner.state).options = options;
+    }
+
+    /// TCP_FASTOPEN: how many connections may be open before their handshake is over; zero
+    /// switches Fast Open off for this listener. At most `net.core.somaxconn`.
+    pub fn set_fast_open_queue(&self, len: usize) {
+        let most = self.stack.sysctl.snapshot().somaxconn as usize;
+        self.inner.fast_open(|queue| queue.limit = len.min(most));
+    }
+
+    /// How many connections may be open before their handshake is over.
+    pub fn fast_open_queue(&self) -> usize {
+        self.inner.fast_open(|queue| queue.limit)
+    }
+
+    /// TCP_FASTOPEN_KEY: the keys of this listener's cookies; `None` are the setting's.
+    pub fn set_fast_open_keys(&self, keys: Option<FastOpenKeys>) {
+        self.inner.fast_open(|queue| queue.keys = keys);
     }
 
     /// Ends listening; connections that were not accepted are reset.

@@ -21,6 +21,7 @@ use crate::demux::time_wait_table::TimeWaitTable;
 use crate::endpoint::{Endpoint, Stage};
 use crate::error::{SocketError, StackError};
 use crate::events::Work;
+use crate::fast_open;
 use crate::interface::{Interface, InterfaceConfig};
 use crate::ip::fragment::Reassembler;
 use crate::ip::icmp::IcmpLimits;
@@ -320,7 +321,10 @@ impl Stack {
         let backlog = backlog.min(settings.somaxconn as usize);
         let make = |port| {
             let local = SocketAddr::new(local.ip(), port);
-            Arc::new(ListenerInner::new(local, backlog, options.clone()))
+            let inner = ListenerInner::new(local, backlog, options.clone());
+            let early = fast_open::default_queue(settings.tcp_fastopen, backlog);
+            inner.fast_open(|queue| queue.limit = early);
+            Arc::new(inner)
         };
         if local.port() != 0 {
             let inner = self.listeners.insert(make(local.port()))?;

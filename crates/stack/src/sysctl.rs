@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use arc_swap::{ArcSwap, Guard};
 use plimsoll_tcp::{Config, Duration};
 
+use crate::fast_open::FastOpenKeys;
 use crate::socket_lock::lock;
 
 /// Everything that can be set.
@@ -35,6 +36,8 @@ pub(crate) struct Settings {
     /// Fast Open: 1 connect with it, 2 listen with it, 4 connect without cookies; further bits for
     /// listeners.
     pub(crate) tcp_fastopen: u32,
+    /// The keys of Fast Open cookies; without any, one that follows from the secret.
+    pub(crate) tcp_fastopen_key: Option<FastOpenKeys>,
     /// The first pause of Fast Open after something swallowed it; zero: none.
     pub(crate) tcp_fastopen_blackhole_timeout: Duration,
     /// Counts how often that was written, since writing it ends the pause.
@@ -65,6 +68,7 @@ impl Default for Settings {
             tcp_max_tw_buckets: 65_536,
             tcp_tw_reuse: 1,
             tcp_fastopen: 1,
+            tcp_fastopen_key: None,
             tcp_fastopen_blackhole_timeout: Duration::ZERO,
             tcp_fastopen_blackhole_generation: 0,
             icmp_echo_ignore_all: false,

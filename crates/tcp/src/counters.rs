@@ -90,6 +90,11 @@ counters! {
     TcpTimeWaitOverflow => "TcpExtTCPTimeWaitOverflow", "TIME-WAIT connections dropped because the table was full.";
     TcpFastOpenActive => "TcpExtTCPFastOpenActive", "Active opens whose SYN carried data that the peer took.";
     TcpFastOpenActiveFail => "TcpExtTCPFastOpenActiveFail", "Active opens whose SYN carried data that had to be sent again.";
+    TcpFastOpenPassive => "TcpExtTCPFastOpenPassive", "Passive opens whose data was taken before the handshake ended.";
+    TcpFastOpenPassiveFail => "TcpExtTCPFastOpenPassiveFail", "SYNs with a Fast Open cookie that was not good.";
+    TcpFastOpenListenOverflow => "TcpExtTCPFastOpenListenOverflow", "SYNs that could not open at once because too many had.";
+    TcpFastOpenCookieReqd => "TcpExtTCPFastOpenCookieReqd", "SYNs that asked for a Fast Open cookie.";
+    TcpFastOpenPassiveAltKey => "TcpExtTCPFastOpenPassiveAltKey", "Passive opens whose cookie was of the older key.";
     TcpFastOpenBlackhole => "TcpExtTCPFastOpenBlackhole", "Times that active Fast Open was switched off because something swallowed it.";
     TimeWaitEntered => "TcpExtTW", "Connections that ended their TIME-WAIT by its timer.";
     TimeWaitRecycled => "TcpExtTWRecycled", "TIME-WAIT connections reused (RFC 6191).";

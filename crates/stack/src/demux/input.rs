@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll_tcp::time_wait::TimeWaitAction;
-use plimsoll_tcp::{Connection, Counter, Segment};
-use plimsoll_wire::SeqNum;
+use plimsoll_tcp::{Counter, Segment};
 use plimsoll_wire::tcp::{TcpFlags, TcpRepr};
 
 use crate::demux::{FlowKey, stray_rst};
@@ -12,7 +11,6 @@ use crate::endpoint::{Endpoint, Stage};
 use crate::events::Work;
 use crate::ip::Arrived;
 use crate::ip::output::ecn_of;
-use crate::listener::ListenerInner;
 use crate::offload::checksum;
 use crate::packet::Packet;
 use crate::poll::PollState;
@@ -141,60 +139,8 @@ impl Stack {
         None
     }
 
-    fn to_listener(
-        &self,
-        work: &mut Work<'_>,
-        state: &mut PollState,
-        listener: &Arc<ListenerInner>,
-        key: &FlowKey,
-        segment: Segment,
-        least_iss: Option<SeqNum>,
-    ) {
-        let flags = segment.repr.flags;
-        if flags.contains(TcpFlags::RST) {
-            return;
-        }
-        if flags.contains(TcpFlags::ACK) {
-            return self.to_nobody(work, key, &segment);
-        }
-        // Like Linux: a SYN with a FIN opens nothing.
-        if !flags.contains(TcpFlags::SYN) || flags.contains(TcpFlags::FIN) {
-            return;
-        }
-        if listener.accept_queue_is_full() {
-            work.tcp().bump(Counter::ListenOverflows);
-            work.tcp().bump(Counter::ListenDrops);
-            return;
-        }
-        if !listener.begin_handshake(work.settings.tcp.tcp_max_syn_backlog as usize) {
-            work.tcp().bump(Counter::TcpReqQFullDrop);
-            work.tcp().bump(Counter::ListenDrops);
-            return;
-        }
-        let iss = least_iss.unwrap_or_else(|| self.secrets.isn(key, work.now));
-        let params = self.open_params(key, iss, listener.options());
-        let interface = self.route_of(key);
-        let label = work.flow_label(key);
-        let cx = work.context_idle();
-        let inserted = self.connections.insert(*key, |id| {
-            let conn = Connection::accept(&cx, params, &segment);
-            let parent = Some(listener.clone());
-            Endpoint::new(*key, id, (interface, label), parent, Stage::HalfOpen, conn)
-        });
-        match inserted {
-            Ok(endpoint) => {
-                lock(&endpoint.inner).touched = true;
-                state.touched.push(endpoint);
-            }
-            Err(_) => {
-                listener.end_handshake();
-                work.tcp().bump(Counter::ListenDrops);
-            }
-        }
-    }
-
     /// Answers a segment that nobody wants with a reset, within limits.
-    fn to_nobody(&self, work: &mut Work<'_>, key: &FlowKey, segment: &Segment) {
+    pub(crate) fn to_nobody(&self, work: &mut Work<'_>, key: &FlowKey, segment: &Segment) {
         let Some(repr) = stray_rst::answer(key, &segment.repr, segment.payload.len()) else {
             return;
         };

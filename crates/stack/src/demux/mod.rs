@@ -4,6 +4,7 @@
 pub(crate) mod connection_table;
 pub(crate) mod input;
 pub(crate) mod listener_table;
+mod passive;
 pub(crate) mod port_alloc;
 pub(crate) mod secrets;
 pub(crate) mod stray_rst;

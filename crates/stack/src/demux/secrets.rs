@@ -18,6 +18,7 @@ enum Purpose {
     PortOffset,
     PortCounter,
     FlowLabel,
+    FastOpenKey,
 }
 
 /// The stack's secret, divided up.
@@ -43,6 +44,18 @@ impl Secrets {
         hasher.write_u8(purpose as u8);
         key.write_to(&mut hasher);
         hasher.finish()
+    }
+
+    /// The key of Fast Open cookies, if none is set.
+    pub(crate) fn fast_open_key(&self) -> [u8; 16] {
+        let mut key = [0; 16];
+        for (half, part) in key.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+            let mut hasher = SipHasher24::new_with_key(&self.value_key);
+            hasher.write_u8(Purpose::FastOpenKey as u8);
+            hasher.write_u8(half as u8);
+            *part = hasher.finish().to_le_bytes();
+        }
+        key
     }
 
     /// The initial sequence number of RFC 6528.

@@ -4,6 +4,7 @@ use plimsoll_tcp::{CongestionAlgorithm, Duration};
 
 use super::value::{Outcome, bits, number, port_range, show_time, switch, three_sizes, time};
 use super::{Settings, SysctlError};
+use crate::fast_open::FastOpenKeys;
 
 /// One setting.
 pub(super) struct Entry {
@@ -12,6 +13,9 @@ pub(super) struct Entry {
     pub(super) get: fn(&Settings) -> String,
     pub(super) set: fn(&mut Settings, &str) -> Outcome,
 }
+
+/// What the key is shown as while none is set.
+const NO_KEY: &str = "00000000-00000000-00000000-00000000";
 
 const SECOND: Duration = Duration::from_secs(1);
 const MILLI: Duration = Duration::from_millis(1);
@@ -73,6 +77,22 @@ pub(super) static ENTRIES: &[Entry] = &[
         set: |settings, text| bits(&mut settings.tcp_fastopen, text),
     },
     Entry {
+        name: "net.ipv4.tcp_fastopen_key",
+        doc: "Key of Fast Open cookies, and after a comma an older one whose cookies are still good.",
+        get: |settings| match settings.tcp_fastopen_key {
+            Some(keys) => keys.to_string(),
+            None => NO_KEY.to_owned(),
+        },
+        set: |settings, text| {
+            let keys = FastOpenKeys::parse(text);
+            settings.tcp_fastopen_key = Some(keys.ok_or(
+                "one or two keys like \
+                00112233-44556677-8899aabb-ccddeeff, with a comma between them",
+            )?);
+            Ok(())
+        },
+    },
+    Entry {
         name: "net.ipv4.tcp_fastopen_blackhole_timeout_sec",
         doc: "First pause of Fast Open after something swallowed it, in seconds; 0 is none.",
         get: |settings| show_time(settings.tcp_fastopen_blackhole_timeout, SECOND),
@@ -96,6 +116,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry!(switch "net.ipv4.tcp_dsack", tcp.tcp_dsack, "Send DSACK blocks."),
     entry!(switch "net.ipv4.tcp_timestamps", tcp.tcp_timestamps, "Offer and accept timestamps."),
     entry!(switch "net.ipv4.tcp_window_scaling", tcp.tcp_window_scaling, "Offer and accept window scaling."),
+    entry!(number 0..=127, "net.ipv4.tcp_syn_linear_timeouts", tcp.tcp_syn_linear_timeouts, "Retransmissions of a SYN before their distance doubles."),
     entry!(number 1..=127, "net.ipv4.tcp_syn_retries", tcp.tcp_syn_retries, "Retransmissions of a SYN before the open fails."),
     entry!(number 0..=127, "net.ipv4.tcp_synack_retries", tcp.tcp_synack_retries, "Retransmissions of a SYN-ACK before the open fails."),
     entry!(number 0..=255, "net.ipv4.tcp_retries2", tcp.tcp_retries2, "Timeouts before a connection is given up."),
@@ -124,6 +145,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry!(number 0..=255, "net.ipv4.tcp_frto", tcp.tcp_frto, "F-RTO after a timeout; 0 is off."),
     entry!(number 0..=2, "net.ipv4.tcp_ecn", tcp.tcp_ecn, "ECN: 0 never, 1 ask and agree, 2 agree only."),
     entry!(switch "net.ipv4.tcp_ecn_fallback", tcp.tcp_ecn_fallback, "A SYN sent again does not ask for ECN."),
+    entry!(number 1..=65_535, "net.ipv4.tcp_min_tso_segs", tcp.tcp_min_tso_segs, "Wire segments that a packet may have however slow the sender is."),
     entry!(number 1..=65_535, "net.ipv4.tcp_min_snd_mss", tcp.tcp_min_snd_mss, "Least MSS that is ever used."),
     entry!(number 1..=1024, "plimsoll.initcwnd", tcp.initcwnd, "Initial congestion window in segments (Linux: a route's initcwnd)."),
     entry!(time MILLI 0..=600_000, "net.ipv4.tcp_invalid_ratelimit", tcp.tcp_invalid_ratelimit, "Least time between challenge ACKs (ms)."),
