@@ -114,8 +114,15 @@ impl Connection {
     }
 
     fn syn_rto(&self, config: &Config) -> Duration {
-        let factor = 1_u32 << u32::from(self.handshake.retries).min(16);
+        let doublings = self.handshake.retries.saturating_sub(self.linear_timeouts(config));
+        let factor = 1_u32 << u32::from(doublings).min(16);
         (INITIAL_RTO * factor).min(config.tcp_rto_max)
+    }
+
+    /// The first timeouts of an active open do not double (Linux: tcp_syn_linear_timeouts), nor do
+    /// they count against the limit.
+    fn linear_timeouts(&self, config: &Config) -> u8 {
+        if self.state == State::SynSent { config.tcp_syn_linear_timeouts } else { 0 }
     }
 
     /// The retransmission timeout of now: of the SYN, or of data.
@@ -139,6 +146,7 @@ impl Connection {
             true => cx.config.tcp_synack_retries.saturating_add(self.handshake.early.into()),
             false => cx.config.tcp_syn_retries,
         });
+        let limit = limit.saturating_add(self.linear_timeouts(cx.config));
         let age = cx.now.since(self.handshake.started);
         let too_old = self.user_timeout().is_some_and(|timeout| age >= timeout);
         if self.handshake.retries >= limit || too_old {

@@ -24,7 +24,7 @@ impl Connection {
         }
         if self.is_new_data_for_nobody(&seg) {
             cx.counters.bump(Counter::TcpAbortOnData);
-            self.queue_rst();
+            self.queue_rst_for(&seg);
             self.fail(cx, ConnectionError::Reset);
             return;
         }
