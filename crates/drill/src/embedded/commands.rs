@@ -11,7 +11,6 @@ use crate::shell::{Command, Qdisc, RouteMetrics};
 const ACCEPTED: &[&str] = &[
     "net.ipv4.tcp_ecn_option",
     "net.ipv4.tcp_fastopen_key",
-    "net.ipv4.tcp_min_tso_segs",
     "net.ipv4.tcp_mtu_probing",
     "net.ipv4.tcp_base_mss",
     "net.ipv4.tcp_pacing_ca_ratio",

@@ -25,14 +25,15 @@ mod nagle;
 mod rwnd;
 mod silly_window;
 pub(crate) mod situation;
+mod tso_size;
 pub(crate) mod tso_tail;
 
 use plimsoll_buf::Slices;
 use plimsoll_wire::tcp::TcpFlags;
 
+use crate::config::Config;
 use crate::connection::{Connection, Context};
 use crate::counters::Counter;
-use crate::limits::MAX_SUPER_SEGMENT;
 use crate::segment::{SendKind, Transmit};
 use crate::send::Fin;
 use crate::send::limited::Limit;
@@ -156,7 +157,7 @@ impl Connection {
     /// Sends new data, and the FIN behind the last of it, if the gate lets them go.
     fn send_new(&mut self, cx: &Context) -> Option<Transmit> {
         self.restart_after_idle(cx);
-        let now = self.situation();
+        let now = self.situation(cx.config);
         let asked = gate::ask(&now);
         self.time_rwnd(cx, asked.err());
         match asked {
@@ -172,10 +173,10 @@ impl Connection {
     }
 
     /// Everything that the gate looks at.
-    fn situation(&self) -> Situation {
+    fn situation(&self, config: &Config) -> Situation {
         let snd = &self.snd;
         let mss = snd.effective_mss();
-        let largest = self.path.max_super_segment.min(MAX_SUPER_SEGMENT) as u32;
+        let largest = self.largest_packet(config);
         let queued = snd.queue.len();
         let unsent = snd.units.front().map_or(0, |unit| unit.end.since(snd.nxt)) as usize;
         let contiguous = snd.queue.contiguous((largest.max(mss) as usize).min(unsent));

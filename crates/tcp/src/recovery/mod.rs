@@ -29,7 +29,6 @@ use plimsoll_wire::SeqNum;
 use crate::config::Config;
 use crate::connection::{Connection, Context};
 use crate::counters::Counter;
-use crate::limits::MAX_SUPER_SEGMENT;
 use crate::segment::Serial;
 use crate::send::retransmit_queue::SentRange;
 use crate::state::State;
@@ -231,7 +230,7 @@ impl Connection {
             return None;
         }
         // One segment may always leave, and with the largest MTU it is longer than a super-segment.
-        let largest = (self.path.max_super_segment.min(MAX_SUPER_SEGMENT) as u32).max(mss);
+        let largest = self.largest_packet(cx.config).max(mss);
         let mut len = range.len().min(quota).min(largest);
         if self.snd.una < range.start || self.snd.wnd > 0 {
             let edge = self.snd.una + self.snd.wnd;
