@@ -130,9 +130,6 @@ impl Process {
                 let options = socket.tcp.clone();
                 let opened = stack.connect_with_data(now, remote, local, options, &parts);
                 let (stream, taken) = opened.map_err(stack_errno)?;
-                if sending.flags & MSG_ZEROCOPY != 0 {
-                    stream.note_syn_zerocopy(taken);
-                }
                 socket.attach(stream, now);
                 wait.sent = taken;
                 Ok(Errno::EINPROGRESS)

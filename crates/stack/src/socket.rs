@@ -78,11 +78,7 @@ impl TcpSocket {
         flags: WriteFlags,
     ) -> Result<usize, SocketError> {
         if inner.conn.is_deferred() {
-            let taken = write_first(&self.stack, &self.endpoint.key, inner, cx, parts)?;
-            if flags.zerocopy {
-                inner.conn.note_syn_zerocopy(taken);
-            }
-            return Ok(taken);
+            return write_first(&self.stack, &self.endpoint.key, inner, cx, parts);
         }
         inner.conn.write_with(cx, parts, flags).map_err(write_error)
     }
@@ -104,12 +100,6 @@ impl TcpSocket {
     /// taken.
     pub fn report_syn_data(&self) {
         lock(&self.endpoint.inner).conn.report_syn_data();
-    }
-
-    /// The `taken` bytes that [`Stack::connect_with_data`] sent along were a write with
-    /// [`zerocopy`](WriteFlags::zerocopy).
-    pub fn note_syn_zerocopy(&self, taken: usize) {
-        lock(&self.endpoint.inner).conn.note_syn_zerocopy(taken);
     }
 
     /// The oldest report of the error queue, if one waits (MSG_ERRQUEUE).
@@ -165,8 +155,8 @@ impl TcpSocket {
     }
 
     /// Shuts one or both directions down. A shut read side reads as ended once what had arrived is
-    /// read; a shut write side sends a FIN behind the data handed over so far. In SYN-SENT it ends the
-    /// attempt.
+    /// read; a shut write side sends a FIN behind the data handed over so far. In SYN-SENT it ends
+    /// the attempt.
     ///
     /// # Errors
     /// [`SocketError::NotConnected`] if there is no connection.

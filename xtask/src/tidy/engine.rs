@@ -18,7 +18,6 @@ const APPLICATION: &[&str] = &[
     "take_error",
     "take_report",
     "write_with",
-    "note_syn_zerocopy",
 ];
 
 /// How many lines the documentation of a crate has at least: what it is for, its limits, its parts,
