@@ -158,7 +158,7 @@ impl Connection {
             data = later;
             if now.len() == room && (more || !data.is_empty()) {
                 self.push_full_unit();
-                self.cut_sendable();
+                self.cut_sendable(cx.config);
             }
         }
         len - data.len()
@@ -213,12 +213,12 @@ impl Connection {
 
     /// The last unit is full and the write goes on: cuts off what the windows let leave at once, as
     /// the packets in which it will leave.
-    fn cut_sendable(&mut self) {
+    fn cut_sendable(&mut self, config: &Config) {
         let mss = self.snd.effective_mss();
         let len = self.last_unit_len() as u32;
         let ahead = self.snd.queue.len() as u32 - len;
         let sendable = self.open_windows().saturating_sub(ahead).min(len);
-        let largest = self.path.max_super_segment.min(MAX_SUPER_SEGMENT) as u32;
+        let largest = self.largest_packet(config);
         let packet = (self.cc.cwnd() / 2).min(largest).max(mss);
         let packet = packet - packet % mss;
         let start = self.snd.write_end() - len;
