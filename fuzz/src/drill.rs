@@ -3,12 +3,14 @@
 //! Arbitrary text hardly ever gets past its first token, so an input is a list of pieces: words
 //! and phrases of the language, numbers, and here and there some text as it comes.
 //!
-//! Oracles: no panic; what is refused is refused with a message about a place in the text.
+//! Oracles: no panic; what is refused is refused with a message about a place in the text. What is
+//! read is run on the embedded stack as well, where time and memory are bounded.
 
 use std::fmt::Write as _;
 
 use arbitrary::Arbitrary;
 use plimsoll_drill::lang::{Defines, parse};
+use plimsoll_drill::suite::{Options, run_text};
 
 /// Pieces of one input that are used; the rest is ignored.
 const MAX_PIECES: usize = 512;
@@ -160,7 +162,7 @@ impl Input<'_> {
     }
 }
 
-/// Reads one script.
+/// Reads one script, and runs it.
 pub fn run(input: &Input<'_>) {
     let text = input.text();
     let mut defines = Defines::new();
@@ -173,5 +175,13 @@ pub fn run(input: &Input<'_>) {
     if let Err(told) = parse(&text, &defines) {
         assert!(text.get(told.span.clone()).is_some(), "{told:?}");
         assert!(!told.render("fuzz.pkt", &text).is_empty());
+        return;
     }
+    let mut options = Options::default();
+    if input.defines {
+        let define = |value: &str| ("define".to_owned(), Some(value.to_owned()));
+        options.options.extend([define("f=\"\\x4"), define("listen=-3")]);
+    }
+    let report = run_text("fuzz.pkt", &text, None, &options);
+    assert_eq!(report.cause.is_none(), report.text.is_empty(), "{report:?}");
 }

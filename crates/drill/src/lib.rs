@@ -7,6 +7,22 @@
 //! virtual clock, where a second passes in microseconds and every run is the same, or the kernel
 //! of this machine, which is the oracle. Calls are made, packets are injected, and what comes out
 //! is compared with what the script says.
+//!
+//! # Where to look
+//!
+//! | question | file |
+//! |---|---|
+//! | what a script says, and how it is read | `lang/` |
+//! | what happens at which time | `run/mod.rs`, `run/time.rs` |
+//! | what a call is translated to, and what of its result is looked at | `run/prepare.rs`, `run/calls.rs` |
+//! | how numbers of a script become numbers on the wire | `run/flow.rs`, `run/packets.rs` |
+//! | when a packet matches | `run/compare.rs` |
+//! | what is understood of Python and of the shell | `expr/`, `shell/` |
+//! | what a script runs on | `embedded/`, `kernel/` |
+//! | messages, JSON, JUnit | `report/` |
+//!
+//! A script may be hostile: time, memory and steps are bounded, and nothing of it reaches this
+//! machine except scratch files under names of our own.
 
 #![deny(unsafe_code)]
 

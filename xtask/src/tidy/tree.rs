@@ -10,7 +10,7 @@ const MAY_USE: [(&str, &[&str]); 6] = [
     ("tcp", &["plimsoll-buf", "plimsoll-wire"]),
     ("stack", &["plimsoll-buf", "plimsoll-wire", "plimsoll-tcp"]),
     ("plimsoll", &["plimsoll-buf", "plimsoll-wire", "plimsoll-tcp", "plimsoll-stack"]),
-    ("cli", &["plimsoll"]),
+    ("cli", &["plimsoll", "drill"]),
 ];
 
 /// Directories at the root. A word in back-ticks that begins with one of them is a path.

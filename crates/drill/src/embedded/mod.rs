@@ -25,7 +25,7 @@ const START: Instant = Instant::from_millis(1_000_000);
 /// The most polls at one moment. A stack that is busy for longer than this has gone wild.
 const MOST_POLLS: u32 = 100_000;
 /// The most steps of the clock in one script.
-const MOST_STEPS: u64 = 2_000_000;
+const MOST_STEPS: u64 = 200_000;
 /// Packets taken from the device in one poll.
 const BUDGET: usize = 256;
 
@@ -270,3 +270,6 @@ impl Host for EmbeddedHost {
         START.since(Instant::ZERO)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -83,5 +83,5 @@ fn what_is_not_understood_is_named() {
     assert!(run(&deep).is_err());
     assert!(run(&format!("assert {}1", "1 + ".repeat(5_000))).is_err());
     assert!(run(&format!("assert {}1", "-".repeat(5_000))).is_err());
-    assert!(run(&format!("assert {}1", "not ".repeat(5_000))).is_err());
+    assert!(run(&format!("assert {}1", "not ".repeat(5_000))).is_ok());
 }

@@ -74,7 +74,7 @@ pub fn encode(options: &[Spanned<TcpOption>]) -> Result<Vec<RawOption>, String> 
     if len > 40 {
         return Err(format!("{len} bytes of TCP options are more than the 40 that fit"));
     }
-    if len % 4 != 0 {
+    if !len.is_multiple_of(4) {
         return Err(format!("{len} bytes of TCP options are not a multiple of 4; pad with nop"));
     }
     Ok(list)
@@ -138,7 +138,7 @@ pub fn show(option: &RawOption) -> String {
         (MSS, &[high, low]) => format!("mss {}", u16::from_be_bytes([high, low])),
         (WINDOW_SCALE, &[shift]) => format!("wscale {shift}"),
         (SACK_PERMITTED, []) => "sackOK".to_owned(),
-        (SACK, blocks) if blocks.len() % 8 == 0 => {
+        (SACK, blocks) if blocks.len().is_multiple_of(8) => {
             let blocks = blocks.chunks_exact(8);
             let blocks =
                 blocks.map(|block| format!(" {}:{}", be32(&block[..4]), be32(&block[4..])));

@@ -60,19 +60,14 @@ fn segments_there_and_back() {
 
 #[test]
 fn options_there_and_back() {
-    let all = vec![
+    let all = [
         TcpOption::Sack(vec![(1, 1001), (2001, 3001)]),
         TcpOption::FastOpen(vec![0xab, 0xcd]),
         TcpOption::FastOpenExperimental(vec![1, 2]),
         TcpOption::AccEcn(vec![(AccEcnField::Ect1, 5), (AccEcnField::Ce, 6)]),
-        TcpOption::Eol,
     ];
-    let texts: Vec<String> = all
-        .iter()
-        .map(|option| options::encode(&spanned(vec![option.clone(), TcpOption::Nop])))
-        .map(|list| list.map(|list| options::show_all(&list)).unwrap_or_default())
-        .collect();
-    assert_eq!(texts[1], "");
+    let unpadded = options::encode(&spanned(vec![TcpOption::Eol])).unwrap_err();
+    assert!(unpadded.contains("multiple of 4"), "{unpadded}");
     let padded = |option: TcpOption, nops: usize| {
         let mut list = vec![option];
         list.extend(std::iter::repeat_n(TcpOption::Nop, nops));

@@ -28,6 +28,12 @@ impl<'a> Wanted<'a> {
         Ok(Wanted { tcp, flags: flag_bits(tcp), options })
     }
 
+    /// The timestamp that it carries.
+    pub(super) fn stamp(&self) -> Option<u32> {
+        let list = self.options.as_deref().unwrap_or_default();
+        list.iter().rev().find_map(|option| option.timestamps()).map(|(val, _)| val)
+    }
+
     /// As a script writes it.
     pub(super) fn show(&self) -> String {
         let tcp = self.tcp;

@@ -114,6 +114,18 @@ impl Flow {
         first_script.wrapping_add(live.wrapping_sub(first_live))
     }
 
+    /// What the script would call a timestamp that is `live` on the wire, for the journal. Before
+    /// the first one is known, that of the script itself.
+    pub(super) fn shown_stamp(&self, live: u32, script: Option<u32>) -> u32 {
+        match (self.first_stamp, script) {
+            (Some((first_script, first_live)), _) => {
+                first_script.wrapping_add(live.wrapping_sub(first_live))
+            }
+            (None, Some(script)) => script,
+            (None, None) => live,
+        }
+    }
+
     /// The timestamp on the wire that an inbound segment echoes. `scaled` allows one that was never
     /// sent.
     pub(super) fn live_echo(&self, script: u32, scaled: bool) -> Option<u32> {

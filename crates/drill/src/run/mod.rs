@@ -247,3 +247,6 @@ impl<'a> Runner<'a> {
         micros(instant)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -242,8 +242,8 @@ impl Runner<'_> {
         let mut from = None;
         let whole = loop {
             let sniffed = self.sniff(at, span, due, &wanted.show())?;
-            let sniffed = self.to_script(at, sniffed, synack);
-            self.traces.journal.note(sniffed.at, Direction::Outbound, &sniffed.live);
+            let sniffed = self.translated(at, sniffed, synack);
+            self.note_outbound(at, &sniffed, &wanted);
             let Body::Tcp(segment) = &sniffed.live.body else {
                 return Err(Failure::stack(span, "a packet came that is no TCP segment"));
             };
@@ -279,7 +279,7 @@ impl Runner<'_> {
     }
 
     /// A segment with the numbers of the script.
-    fn to_script(&mut self, at: usize, mut sniffed: Sniffed, synack: bool) -> Sniffed {
+    fn translated(&mut self, at: usize, mut sniffed: Sniffed, synack: bool) -> Sniffed {
         let flow = &mut self.flows[at];
         if let Body::Tcp(segment) = &mut sniffed.live.body {
             if flow.state == State::SynReceived && synack {
@@ -290,6 +290,21 @@ impl Runner<'_> {
             flow.to_script(segment, syn, ack);
         }
         sniffed
+    }
+
+    /// Puts a segment into the journal, with the timestamps of the script.
+    fn note_outbound(&mut self, at: usize, sniffed: &Sniffed, wanted: &Wanted<'_>) {
+        let flow = &self.flows[at];
+        let script = wanted.stamp();
+        let mut live = sniffed.live.clone();
+        if let Body::Tcp(segment) = &mut live.body {
+            for option in &mut segment.options {
+                if let Some((val, ecr)) = option.timestamps() {
+                    option.set_timestamps(flow.shown_stamp(val, script), ecr);
+                }
+            }
+        }
+        self.traces.journal.note(sniffed.at, Direction::Outbound, &live);
     }
 
     /// Whether a segment goes on with what came before it.
@@ -344,10 +359,7 @@ impl Runner<'_> {
 
     /// Remembers which live timestamp is which of the script, and translates it.
     fn translate_stamps(&mut self, at: usize, wanted: &Wanted<'_>, segment: &mut Segment) {
-        let list = wanted.options.as_deref().unwrap_or_default();
-        let Some((script, _)) = list.iter().rev().find_map(|option| option.timestamps()) else {
-            return;
-        };
+        let Some(script) = wanted.stamp() else { return };
         let flow = &mut self.flows[at];
         for option in &mut segment.options {
             if let Some((live, ecr)) = option.timestamps() {
