@@ -14,7 +14,7 @@
 //! |---|---|
 //! | what a script says, and how it is read | `lang/` |
 //! | what happens at which time | `run/mod.rs`, `run/time.rs` |
-//! | what a call is translated to, and what of its result is looked at | `run/prepare.rs`, `run/calls.rs` |
+//! | what a call becomes, and what of its result is looked at | `run/prepare.rs`, `run/calls.rs` |
 //! | how numbers of a script become numbers on the wire | `run/flow.rs`, `run/packets.rs` |
 //! | when a packet matches | `run/compare.rs` |
 //! | what is understood of Python and of the shell | `expr/`, `shell/` |

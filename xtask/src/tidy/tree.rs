@@ -4,13 +4,18 @@ use super::lexer::line_of;
 use super::{Finding, Tree};
 
 /// The crates in their order, each with the workspace crates that it may use.
-const MAY_USE: [(&str, &[&str]); 6] = [
+const MAY_USE: [(&str, &[&str]); 8] = [
     ("buf", &[]),
     ("wire", &[]),
     ("tcp", &["plimsoll-buf", "plimsoll-wire"]),
     ("stack", &["plimsoll-buf", "plimsoll-wire", "plimsoll-tcp"]),
     ("plimsoll", &["plimsoll-buf", "plimsoll-wire", "plimsoll-tcp", "plimsoll-stack"]),
-    ("cli", &["plimsoll", "drill"]),
+    ("posix", &["plimsoll-buf", "plimsoll-wire", "plimsoll-tcp", "plimsoll-stack"]),
+    (
+        "drill",
+        &["plimsoll-buf", "plimsoll-wire", "plimsoll-tcp", "plimsoll-stack", "plimsoll-posix"],
+    ),
+    ("cli", &["plimsoll", "plimsoll-drill"]),
 ];
 
 /// Directories at the root. A word in back-ticks that begins with one of them is a path.

@@ -12,7 +12,8 @@ pub(super) fn shell(text: &str, folder: Option<&Path>) -> Result<(), HostError> 
     let mut program = Program::new("sh");
     // Helper scripts name files after it.
     program.args(["-c", text]).env("PACKETDRILL_PID", std::process::id().to_string());
-    if let Some(folder) = folder {
+    // A script without a folder in its path lies in the current one.
+    if let Some(folder) = folder.filter(|folder| !folder.as_os_str().is_empty()) {
         program.current_dir(folder);
     }
     let line = || text.trim().lines().next().unwrap_or_default().to_string();
