@@ -236,7 +236,8 @@ impl Connection {
             self.snd.fin = Fin::Sent { seq: data_end };
         }
         // A super-segment always carries PSH, so that a receiver does not wait to coalesce more.
-        let push = unit.is_some_and(|unit| unit.push) || len > now.mss;
+        // So does what is forced into a small window, as it asks for an answer.
+        let push = unit.is_some_and(|unit| unit.push) || len > now.mss || now.force;
         if push {
             flags |= TcpFlags::PSH;
         }

@@ -297,7 +297,7 @@ fn a_silly_window_is_used_when_the_timer_fires() {
     t.expect_nothing();
     assert_eq!(t.conn.hold(), Some(Hold::SillyWindow));
     t.sleep();
-    t.expect(". 1001:1101 ack 1");
+    t.expect("P. 1001:1101 ack 1");
     t.expect_nothing();
     t.recv(". 1:1 ack 1101 win 60000");
     t.expect("P. 1101:2001 ack 1");
