@@ -200,6 +200,9 @@ pub struct Options {
     pub linger2: Option<Duration>,
     /// TCP_SYNCNT.
     pub syn_retries: Option<u8>,
+    /// TCP_DEFER_ACCEPT, as timeouts of the SYN-ACK: until then an ACK without data does not
+    /// complete the handshake. 0 is off.
+    pub defer_accept: u8,
     /// TCP_FASTOPEN_NO_COOKIE: Fast Open without cookies.
     pub fastopen_no_cookie: bool,
     /// IP_TOS or IPV6_TCLASS, without the ECN bits. The engine does not look at it.
@@ -225,6 +228,8 @@ pub enum SetOption {
     Ttl(u8),
     /// TCP_SYNCNT.
     SynRetries(u8),
+    /// TCP_DEFER_ACCEPT, which means nothing to a connection that exists.
+    DeferAccept(u8),
     /// TCP_MAXSEG. It bounds the MSS that an open negotiates; an open connection keeps its own.
     MaxSeg(u16),
     /// SO_KEEPALIVE.

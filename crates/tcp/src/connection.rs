@@ -431,6 +431,7 @@ impl Connection {
             SetOption::Tos(tos) => options.tos = tos & !3,
             SetOption::Ttl(ttl) => options.ttl = ttl,
             SetOption::SynRetries(count) => options.syn_retries = Some(count),
+            SetOption::DeferAccept(timeouts) => options.defer_accept = timeouts,
             SetOption::MaxSeg(bytes) => options.maxseg = Some(bytes).filter(|&bytes| bytes > 0),
             SetOption::KeepAlive(on) => options.keepalive = on,
             SetOption::KeepIdle(time) => options.keep_idle = Some(time),

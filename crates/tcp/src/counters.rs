@@ -74,6 +74,7 @@ counters! {
     TcpLostRetransmit => "TcpExtTCPLostRetransmit", "Retransmissions that were lost again.";
     TcpTimeouts => "TcpExtTCPTimeouts", "Retransmission timeouts.";
     TcpSpuriousRtxHostQueues => "TcpExtTCPSpuriousRtxHostQueues", "Retransmissions left out because the packet was still below us.";
+    TcpDeferAcceptDrop => "TcpExtTCPDeferAcceptDrop", "Last ACKs of a handshake that did not count, as data is awaited.";
     TcpAbortOnData => "TcpExtTCPAbortOnData", "Resets because data arrived after close.";
     TcpAbortOnClose => "TcpExtTCPAbortOnClose", "Resets because close found unread data.";
     TcpAbortOnTimeout => "TcpExtTCPAbortOnTimeout", "Connections ended by too many retransmissions, probes or the user timeout.";

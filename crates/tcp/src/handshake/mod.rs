@@ -51,6 +51,8 @@ pub(crate) struct Handshake {
     early: bool,
     /// An application has taken it from the queue of its listener.
     adopted: bool,
+    /// The peer has acknowledged our SYN, but the listener waits for data (TCP_DEFER_ACCEPT).
+    deferred: bool,
 }
 
 impl Handshake {
@@ -68,6 +70,7 @@ impl Handshake {
             syn_data_acked: false,
             early: false,
             adopted: false,
+            deferred: false,
         }
     }
 }
@@ -147,6 +150,7 @@ impl Connection {
             false => cx.config.tcp_syn_retries,
         });
         let limit = limit.saturating_add(self.linear_timeouts(cx.config));
+        let limit = if self.handshake.deferred { limit.max(self.options.defer_accept) } else { limit };
         let age = cx.now.since(self.handshake.started);
         let too_old = self.user_timeout().is_some_and(|timeout| age >= timeout);
         if self.handshake.retries >= limit || too_old {
@@ -155,8 +159,8 @@ impl Connection {
             return;
         }
         self.note_fast_open_timeout(self.handshake.retries, false);
+        self.pending.syn = !self.awaits_data_only();
         self.handshake.retries += 1;
-        self.pending.syn = true;
         self.timers.arm(Timer::Retransmit, cx.now + self.syn_rto(cx.config));
     }
 

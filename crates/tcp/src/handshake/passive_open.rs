@@ -38,12 +38,33 @@ impl Connection {
     /// The ACK step in SYN-RECEIVED. Returns whether the connection is established.
     pub(crate) fn on_ack_syn_received(&mut self, cx: &Context, seg: &Segment) -> bool {
         let acceptable = self.snd.iss < seg.repr.ack && seg.repr.ack <= self.snd.max;
+        if acceptable && self.defers(seg) {
+            cx.counters.bump(Counter::TcpDeferAcceptDrop);
+            self.handshake.deferred = true;
+            return false;
+        }
         if acceptable {
             self.finish_open(cx, seg);
         } else {
             self.queue_rst_for(seg);
         }
         acceptable
+    }
+
+    /// Whether the listener wants to see data first (TCP_DEFER_ACCEPT) and `seg` has none.
+    fn defers(&self, seg: &Segment) -> bool {
+        self.handshake.passive
+            && !self.is_early()
+            && self.handshake.retries < self.options.defer_accept
+            && seg.payload.is_empty()
+            && !seg.repr.flags.contains(TcpFlags::FIN)
+    }
+
+    /// Whether the SYN-ACK need not leave again: its ACK is here, and only data is awaited. The last
+    /// time before that ends it does leave, so that the peer answers.
+    pub(crate) fn awaits_data_only(&self) -> bool {
+        self.handshake.deferred
+            && self.handshake.retries < self.options.defer_accept.saturating_sub(1)
     }
 
     fn finish_open(&mut self, cx: &Context, seg: &Segment) {

@@ -269,6 +269,28 @@ fn syn_is_sent_again_with_backoff_and_then_given_up() {
 }
 
 #[test]
+fn a_listener_may_wait_for_data() {
+    let options = Options { defer_accept: 3, ..Options::default() };
+    let mut bench = Bench::syn_received(plain_config(), options.clone(), None);
+    bench.recv(ACK, IRS + 1, ISS + 1, b"");
+    bench.state(State::SynReceived);
+    assert_eq!(bench.count(Counter::TcpDeferAcceptDrop), 1);
+    // The SYN-ACK was acknowledged and need not leave again, but the time runs on.
+    bench.sleep();
+    bench.sleep();
+    bench.expect_nothing();
+    bench.sleep();
+    assert_eq!(bench.flags(), [SYN | ACK], "the last one asks once more");
+    bench.recv(ACK, IRS + 1, ISS + 1, b"");
+    bench.state(State::Established);
+
+    let mut bench = Bench::syn_received(plain_config(), options, None);
+    bench.recv(ACK, IRS + 1, ISS + 1, b"");
+    bench.recv(ACK, IRS + 1, ISS + 1, b"data");
+    bench.state(State::Established);
+}
+
+#[test]
 fn simultaneous_open() {
     let mut bench = Bench::syn_sent();
     bench.recv(SYN, IRS, SeqNum(0), b"");
