@@ -501,3 +501,6 @@ unsafe extern "C" fn splice(
     let to = SpliceEnd { fd: to, offset: offset(to_offset) };
     finish(call(Call::Splice { from, to, len, flags }).result) as ssize_t
 }
+
+#[cfg(test)]
+mod tests;
