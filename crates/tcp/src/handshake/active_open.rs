@@ -2,9 +2,11 @@
 
 use plimsoll_wire::tcp::TcpFlags;
 
+use super::INITIAL_RTO;
 use crate::connection::{Connection, Context};
 use crate::counters::Counter;
 use crate::event::ConnectionError;
+use crate::recovery::rto::time_of_timeouts;
 use crate::recv::AckReason;
 use crate::segment::Segment;
 use crate::state::State;
@@ -56,6 +58,15 @@ impl Connection {
         } else {
             self.open_simultaneously(cx, &seg);
         }
+    }
+
+    /// As on Linux, an open ends at the latest after the time that `retries` doubling timeouts take,
+    /// also if not all of them double.
+    pub(super) fn open_takes_too_long(&self, cx: &Context, retries: u8) -> bool {
+        self.state == State::SynSent
+            && self.handshake.retries > 0
+            && cx.now.since(self.handshake.started)
+                >= time_of_timeouts(INITIAL_RTO, retries, cx.config)
     }
 
     /// Of our SYN's data a SYN-ACK may acknowledge any part.

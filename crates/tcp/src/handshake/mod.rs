@@ -149,11 +149,12 @@ impl Connection {
             true => cx.config.tcp_synack_retries.saturating_add(self.handshake.early.into()),
             false => cx.config.tcp_syn_retries,
         });
+        let too_long = self.open_takes_too_long(cx, limit);
         let limit = limit.saturating_add(self.linear_timeouts(cx.config));
         let limit = if self.handshake.deferred { limit.max(self.options.defer_accept) } else { limit };
         let age = cx.now.since(self.handshake.started);
         let too_old = self.user_timeout().is_some_and(|timeout| age >= timeout);
-        if self.handshake.retries >= limit || too_old {
+        if self.handshake.retries >= limit || too_old || too_long {
             self.note_fast_open_timeout(self.handshake.retries, true);
             self.give_up(cx);
             return;

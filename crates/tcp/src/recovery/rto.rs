@@ -35,8 +35,13 @@ impl Recovery {
 /// How long `retries` timeouts take from the least RTO on (Linux: `tcp_model_timeout`). This is
 /// what `tcp_retries2` bounds, so that a short RTT does not give up within seconds.
 pub(crate) fn time_of_retries(retries: u8, config: &Config) -> Duration {
+    time_of_timeouts(config.tcp_rto_min, retries, config)
+}
+
+/// How long `retries` timeouts take, and the one after them, if the first takes `first`.
+pub(crate) fn time_of_timeouts(first: Duration, retries: u8, config: &Config) -> Duration {
     let mut total = Duration::ZERO;
-    let mut timeout = config.tcp_rto_min;
+    let mut timeout = first;
     for _ in 0..=retries {
         total += timeout;
         timeout = (timeout * 2).min(config.tcp_rto_max);

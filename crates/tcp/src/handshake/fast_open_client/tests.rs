@@ -232,6 +232,25 @@ fn timeouts_in_a_row_look_like_a_black_hole() {
 }
 
 #[test]
+fn an_open_ends_when_its_retries_would_have_been_over() {
+    for (linear, sent) in [(0, 2), (4, 3)] {
+        let mut setup = Setup::default();
+        setup.config.tcp_syn_linear_timeouts = linear;
+        setup.options.syn_retries = Some(1);
+        let mut t = Trace::deferred(setup);
+        t.begin(known(), 10);
+        let mut syns = t.drain().len();
+        let mut ended = 0;
+        while t.conn.state() == State::SynSent {
+            ended = t.sleep();
+            syns += t.drain().len();
+        }
+        assert_eq!((ended, syns), (3000, sent));
+        assert_eq!(t.conn.error(), Some(crate::ConnectionError::TimedOut));
+    }
+}
+
+#[test]
 fn a_lone_fin_looks_like_a_black_hole() {
     let mut t = deferred();
     t.begin(known(), 10);
