@@ -202,3 +202,56 @@ fn a_running_process_answers() {
     child.kill().unwrap();
     child.wait().unwrap();
 }
+
+const SCRIPT: &str = "
+ 0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3
++0 bind(3, ..., ...) = 0
++0 listen(3, 1) = 0
++0 < S 0:0(0) win 32792 <mss 1000>
++0 > S. 0:0(0) ack 1 <mss 1460>
++.1 < . 1:1(0) ack 1 win 32792
++0 accept(3, ..., ...) = 4
++0 write(4, ..., 1500) = 1500
+";
+
+#[test]
+fn drill_runs_files_and_folders() {
+    let folder = tempfile::tempdir().unwrap();
+    let inner = folder.path().join("topic");
+    std::fs::create_dir(&inner).unwrap();
+    std::fs::write(inner.join("a.pkt"), format!("{SCRIPT}+0 > P. 1:1501(1500) ack 1\n")).unwrap();
+    std::fs::write(inner.join("notes.txt"), "no script").unwrap();
+    let path = folder.path().display();
+    let output = plimsoll(&format!("drill {path} --segments"));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("passed  ") && text.contains("S. 0 0\nP. 1 1500\n"), "{text}");
+    assert!(text.ends_with("1 scripts: 1 passed, 0 failed, 0 skipped, 0 in error\n"), "{text}");
+
+    std::fs::write(inner.join("b.pkt"), format!("{SCRIPT}+0 > . 1:1501(1500) ack 1\n")).unwrap();
+    std::fs::write(inner.join("c.pkt"), "0 nonsense\n").unwrap();
+    let (json, junit) = (folder.path().join("j.json"), folder.path().join("j.xml"));
+    let line =
+        format!("drill {path} --jobs 3 --json {} --junit {}", json.display(), junit.display());
+    assert!(failure(&line, 1).contains("2 of 3 scripts did not pass"));
+    let list: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let of = |at: usize, name: &str| list[at][name].clone();
+    assert_eq!(["passed", "failed", "error"], [0, 1, 2].map(|at| of(at, "status")));
+    assert!(of(0, "cause").is_null() && of(0, "ms").as_f64().unwrap() >= 0.0);
+    assert!(of(1, "cause").as_str().unwrap().contains("line 10: the flags are P. instead of ."));
+    assert!(of(1, "file").as_str().unwrap().ends_with("b.pkt"));
+    assert!(std::fs::read_to_string(&junit).unwrap().contains("tests=\"3\" failures=\"1\""));
+
+    let (once, again) = (plimsoll(&format!("drill {path}")), plimsoll(&format!("drill {path}")));
+    assert_eq!(once.stdout, again.stdout, "the same text every time");
+    let text = String::from_utf8(once.stdout).unwrap();
+    assert!(text.contains("^^^^") && text.contains("packets so far:"), "{text}");
+}
+
+#[test]
+fn drill_refuses_wrong_options() {
+    assert!(failure("drill", 2).contains("FILE|DIR"));
+    assert!(failure("drill /nonexistent/x.pkt", 1).contains("/nonexistent/x.pkt"));
+    assert!(failure("drill x.pkt --ip_version=ipv5", 2).contains("ipv5"));
+    assert!(failure("drill x.pkt --local-ip=2001:db8::1", 2).contains("--local_ip"));
+}
