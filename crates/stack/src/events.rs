@@ -96,7 +96,7 @@ impl<'a> Work<'a> {
         }
         self.transmit(endpoint, inner);
         let events = inner.conn.poll_event();
-        if let Some(news) = inner.conn.take_fast_open_news() {
+        if let Some(news) = inner.conn.poll_fast_open_news() {
             self.learn_fast_open(endpoint, news);
         }
         inner.note_edge(events);

@@ -6,15 +6,11 @@
 //! What the SYN may carry follows from what earlier connections taught
 //! ([`tcp_metrics`](crate::tcp_metrics)).
 //!
-//! What a caller with Linux's calls makes of them:
-//!
-//! | call | result |
-//! |---|---|
-//! | `sendto(MSG_FASTOPEN)`, nothing taken, non-blocking | `EINPROGRESS` |
-//! | the same, something taken | that number |
-//! | the same, blocking | wait for [`TcpSocket::poll_connected`], then write the rest, while [`TcpSocket::set_write_pending`] is on |
-//! | `connect` with `TCP_FASTOPEN_CONNECT`, [deferred](TcpSocket::is_connect_deferred) | 0 at once |
-//! | the same, not deferred | as any other connect |
+//! What a caller with Linux's calls makes of them: `sendto` that does not block returns what was
+//! taken, and `EINPROGRESS` if that is nothing; one that blocks waits for
+//! [`TcpSocket::poll_connected`], and if more is to be written says so meanwhile by
+//! [`TcpSocket::set_write_pending`]. `connect` returns 0 at once if it is
+//! [deferred](TcpSocket::is_connect_deferred), and otherwise as ever.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -57,9 +53,10 @@ impl Stack {
         Ok((socket, taken))
     }
 
-    /// As [`connect`](Self::connect), for a socket with `TCP_FASTOPEN_CONNECT`. If the SYN may carry
-    /// data, it waits for the first write, and the socket is
-    /// [deferred](TcpSocket::is_connect_deferred); otherwise it leaves at once and asks for a cookie.
+    /// As [`connect`](Self::connect), for a socket with `TCP_FASTOPEN_CONNECT`. If the SYN may
+    /// carry data, it waits for the first write, and the socket is
+    /// [deferred](TcpSocket::is_connect_deferred); otherwise it leaves at once and asks for a
+    /// cookie.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).

@@ -32,8 +32,8 @@ pub const MAX_CONNECTIONS: usize = 4 << 20;
 /// Learnt path MTUs that are kept. The oldest goes when one more is learnt.
 pub const MAX_PMTU_ENTRIES: usize = 4096;
 
-/// Pairs of addresses of which the stack remembers what connections taught. The oldest goes when one
-/// more is learnt.
+/// Pairs of addresses of which the stack remembers what connections taught. The oldest goes when
+/// one more is learnt.
 pub const MAX_METRICS_ENTRIES: usize = 4096;
 
 /// Most bytes of an echo request that is answered. A longer one is dropped (`IcmpInErrors`).

@@ -7,8 +7,8 @@
 //! one without.
 //!
 //! They are written in Linux's layout, padded to words with NOPs: MD5, MSS, then timestamps, whose
-//! padding the SACK-permitted option takes if there is one, then window scale, then SACK blocks, then
-//! Fast Open.
+//! padding the SACK-permitted option takes if there is one, then window scale, then SACK blocks,
+//! then Fast Open.
 
 use core::fmt;
 

@@ -18,6 +18,9 @@ const APPLICATION: &[&str] = &[
     "take_error",
     "take_report",
     "write_with",
+    "begin_fast_open",
+    "set_write_pending",
+    "report_syn_data",
 ];
 
 /// How many lines the documentation of a crate has at least: what it is for, its limits, its parts,

@@ -344,8 +344,8 @@ impl Work<'_> {
     }
 }
 
-/// What an ICMP "destination unreachable" means (RFC 792, RFC 1122, section 3.2.2.1), by the numbers
-/// that Linux turns its codes into.
+/// What an ICMP "destination unreachable" means (RFC 792, RFC 1122, section 3.2.2.1), by the
+/// numbers that Linux turns its codes into.
 fn v4_news(code: u8, next_hop_mtu: u16) -> PathNews {
     PathNews::Error(match code {
         icmpv4::CODE_FRAGMENTATION_NEEDED => return PathNews::TooBig(u32::from(next_hop_mtu)),

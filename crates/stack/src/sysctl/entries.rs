@@ -145,7 +145,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry!(number 0..=255, "net.ipv4.tcp_frto", tcp.tcp_frto, "F-RTO after a timeout; 0 is off."),
     entry!(number 0..=2, "net.ipv4.tcp_ecn", tcp.tcp_ecn, "ECN: 0 never, 1 ask and agree, 2 agree only."),
     entry!(switch "net.ipv4.tcp_ecn_fallback", tcp.tcp_ecn_fallback, "A SYN sent again does not ask for ECN."),
-    entry!(number 1..=65_535, "net.ipv4.tcp_min_tso_segs", tcp.tcp_min_tso_segs, "Wire segments that a packet may have however slow the sender is."),
+    entry!(number 1..=65_535, "net.ipv4.tcp_min_tso_segs", tcp.tcp_min_tso_segs, "Wire segments that a packet of a slow sender may have."),
     entry!(number 1..=65_535, "net.ipv4.tcp_min_snd_mss", tcp.tcp_min_snd_mss, "Least MSS that is ever used."),
     entry!(number 1..=1024, "plimsoll.initcwnd", tcp.initcwnd, "Initial congestion window in segments (Linux: a route's initcwnd)."),
     entry!(time MILLI 0..=600_000, "net.ipv4.tcp_invalid_ratelimit", tcp.tcp_invalid_ratelimit, "Least time between challenge ACKs (ms)."),

@@ -60,8 +60,8 @@ impl Connection {
         }
     }
 
-    /// As on Linux, an open ends at the latest after the time that `retries` doubling timeouts take,
-    /// also if not all of them double.
+    /// As on Linux, an open ends at the latest after the time that `retries` doubling timeouts
+    /// take, also if not all of them double.
     pub(super) fn open_takes_too_long(&self, cx: &Context, retries: u8) -> bool {
         self.state == State::SynSent
             && self.handshake.retries > 0
@@ -106,8 +106,8 @@ impl Connection {
         self.pending.syn = true;
     }
 
-    /// The SYN-ACK of the peer crossed ours. As on Linux it is answered as what it is, a segment that
-    /// brings nothing new.
+    /// The SYN-ACK of the peer crossed ours. As on Linux it is answered as what it is, a segment
+    /// that brings nothing new.
     pub(crate) fn acknowledge_crossing(&mut self, cx: &Context, seg: &Segment) {
         if seg.payload.is_empty() && !seg.repr.flags.contains(TcpFlags::FIN) {
             self.report_duplicate(cx, self.rcv.irs, self.rcv.irs + 1);

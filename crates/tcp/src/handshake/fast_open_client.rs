@@ -143,7 +143,7 @@ impl Connection {
     }
 
     /// What this open taught, once. To be asked after [`poll_event`](Self::poll_event).
-    pub fn take_fast_open_news(&mut self) -> Option<FastOpenNews> {
+    pub fn poll_fast_open_news(&mut self) -> Option<FastOpenNews> {
         self.fast_open.as_mut()?.news.take()
     }
 

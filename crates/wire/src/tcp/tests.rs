@@ -129,7 +129,8 @@ fn fast_open(cookie: &[u8], experimental: bool) -> TcpOptions {
 
 #[test]
 fn fast_open_options_are_read_as_linux_reads_them() {
-    let table: [(&[u8], Option<(&[u8], bool)>, &str); 10] = [
+    type Found = Option<(&'static [u8], bool)>;
+    let table: [(&[u8], Found, &str); 10] = [
         (&[34, 2, 1, 1], Some((&[], false)), "a request"),
         (&[254, 4, 0xf9, 0x89], Some((&[], true)), "an experimental request"),
         (&[34, 6, 1, 2, 3, 4], Some((&[1, 2, 3, 4], false)), "the shortest cookie"),

@@ -20,7 +20,7 @@ fn deferred() -> Trace {
 }
 
 fn news(t: &mut Trace) -> Option<FastOpenNews> {
-    t.conn.take_fast_open_news()
+    t.conn.poll_fast_open_news()
 }
 
 fn learnt(refused: u8, syn_lost: bool) -> Option<FastOpenNews> {
