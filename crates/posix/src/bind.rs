@@ -54,6 +54,7 @@ impl Process {
         let bound = self.reserve_to_listen(fd, bound)?;
         let (socket, _) = self.fds.socket(fd)?;
         let listener = stack.listen(bound, backlog, socket.tcp.clone()).map_err(stack_errno)?;
+        socket.apply_fastopen(&listener);
         socket.bound = Some(listener.local_addr());
         socket.link = Link::Listener(listener);
         socket.changes += 1;

@@ -24,6 +24,7 @@ use siphasher::sip::SipHasher24;
 use crate::demux::FlowKey;
 use crate::events::Work;
 use crate::listener::ListenerInner;
+use crate::stack::Stack;
 
 /// Bits of `net.ipv4.tcp_fastopen`.
 const SERVER_ENABLE: u32 = 0x2;
@@ -62,7 +63,7 @@ impl FastOpenKeys {
     }
 
     /// The keys that `text` says: four groups of hexadecimal digits, joined by dashes, and after a
-    /// comma the same for a second one.
+    /// comma the same for a second one (`net.ipv4.tcp_fastopen_key`).
     pub(crate) fn parse(text: &str) -> Option<FastOpenKeys> {
         let mut keys = text.split(',').map(|key| parse_key(key.trim()));
         let primary = keys.next()??;
@@ -172,6 +173,13 @@ impl FastOpenQueue {
 pub(crate) fn default_queue(tcp_fastopen: u32, backlog: usize) -> usize {
     let everywhere = SERVER_ENABLE | EVERY_LISTENER;
     if tcp_fastopen & everywhere == everywhere { backlog } else { 0 }
+}
+
+impl Stack {
+    /// The keys that `net.ipv4.tcp_fastopen_key` was set to.
+    pub fn fast_open_keys(&self) -> Option<FastOpenKeys> {
+        self.sysctl.snapshot().tcp_fastopen_key
+    }
 }
 
 impl Work<'_> {

@@ -3,6 +3,7 @@
 //! One file per level. How a length that is not that of the value counts differs from level to
 //! level, as on Linux.
 
+mod fast_open;
 mod ip_level;
 mod socket_level;
 mod tcp_level;

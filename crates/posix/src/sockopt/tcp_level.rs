@@ -17,6 +17,8 @@ const MOST_KEEP_COUNT: i32 = 127;
 const MOST_SYN_COUNT: i32 = 127;
 /// Longest time in FIN-WAIT-2 that can be asked for.
 const MOST_LINGER2: i32 = 120;
+/// No timeout is longer.
+const MOST_RTO_SECONDS: i32 = 120;
 /// Room that Linux has for the name of an algorithm.
 const NAME_LEN: usize = 16;
 
@@ -30,7 +32,7 @@ impl Socket {
     ) -> Result<(), Errno> {
         match name {
             TCP_CONGESTION => return self.set_congestion(now, arg),
-            TCP_FASTOPEN_KEY => return self.set_fastopen_key(stack, arg),
+            TCP_FASTOPEN_KEY => return self.set_fastopen_key(arg),
             TCP_MD5SIG => return Err(Errno::ENOPROTOOPT),
             _ => {}
         }
@@ -70,6 +72,11 @@ impl Socket {
                 let set = SetOption::SynRetries(count);
                 self.change_tcp(now, |tcp| tcp.syn_retries = Some(count), set);
             }
+            TCP_DEFER_ACCEPT => {
+                let timeouts = timeouts_in(value);
+                let set = SetOption::DeferAccept(timeouts);
+                self.change_tcp(now, |tcp| tcp.defer_accept = timeouts, set);
+            }
             TCP_LINGER2 => self.set_linger2(now, value),
             _ => return self.set_other_tcp(stack, name, value),
         }
@@ -100,9 +107,13 @@ impl Socket {
                     return Err(Errno::EINVAL);
                 }
                 self.tcp.fastopen_no_cookie = on;
+                if let Link::Listener(listener) = &self.link {
+                    listener.set_options(self.tcp.clone());
+                }
             }
+            TCP_FASTOPEN => return self.set_fastopen(stack, value),
             // Nothing acts on these yet, so they can only stay off.
-            TCP_WINDOW_CLAMP | TCP_DEFER_ACCEPT | TCP_SAVE_SYN if value == 0 => {}
+            TCP_WINDOW_CLAMP | TCP_SAVE_SYN if value == 0 => {}
             _ => return Err(Errno::ENOPROTOOPT),
         }
         Ok(())
@@ -120,10 +131,6 @@ impl Socket {
         let set = SetOption::Congestion(algorithm);
         self.change_tcp(now, |tcp| tcp.congestion = Some(algorithm), set);
         Ok(())
-    }
-
-    fn set_fastopen_key(&mut self, _stack: &Stack, _arg: Arg<'_>) -> Result<(), Errno> {
-        Err(Errno::ENOPROTOOPT)
     }
 
     fn set_keepalive(&mut self, now: Instant, name: i32, value: i32) -> Result<(), Errno> {
@@ -185,9 +192,12 @@ impl Socket {
             }
             TCP_NOTSENT_LOWAT => tcp.notsent_lowat.unwrap_or(0) as i32,
             TCP_INQ => i32::from(self.set.inq),
+            TCP_FASTOPEN => self.fastopen(),
+            TCP_FASTOPEN_KEY => return Ok(self.fastopen_key(stack)),
             TCP_FASTOPEN_CONNECT => i32::from(self.set.fastopen_connect),
             TCP_FASTOPEN_NO_COOKIE => i32::from(tcp.fastopen_no_cookie),
-            TCP_WINDOW_CLAMP | TCP_DEFER_ACCEPT | TCP_SAVE_SYN => 0,
+            TCP_DEFER_ACCEPT => seconds_of_timeouts(tcp.defer_accept),
+            TCP_WINDOW_CLAMP | TCP_SAVE_SYN => 0,
             TCP_INFO => return Ok(Value::Bytes(self.tcp_info(now))),
             TCP_CONGESTION => return Ok(self.congestion(stack, tcp.congestion)),
             _ => return Err(Errno::ENOPROTOOPT),
@@ -227,4 +237,18 @@ impl Socket {
 
 fn count(set: Option<u8>, stack: &Stack, name: &str) -> i32 {
     set.map_or_else(|| setting(stack, name, 0).unwrap_or(0) as i32, i32::from)
+}
+
+/// Timeouts of a SYN-ACK that together are as long as so many seconds: the first is one second, and
+/// each of the others twice as long as the one before.
+fn timeouts_in(seconds: i32) -> u8 {
+    let mut timeouts = 0;
+    while seconds > seconds_of_timeouts(timeouts) && timeouts < u8::MAX {
+        timeouts += 1;
+    }
+    timeouts
+}
+
+fn seconds_of_timeouts(timeouts: u8) -> i32 {
+    (0..u32::from(timeouts)).map(|doublings| (1 << doublings.min(7)).min(MOST_RTO_SECONDS)).sum()
 }

@@ -1,6 +1,7 @@
 //! Calls over two stacks on virtual time.
 
 mod connecting;
+mod fast_open;
 mod harness;
 mod moving;
 mod options;
