@@ -17,7 +17,7 @@ use crate::conformance::{Verdicts, build, scripts};
 use crate::packages;
 use crate::tally::Tally;
 
-const FOLDER: &str = "tests/drill";
+pub(crate) const FOLDER: &str = "tests/drill";
 const PASSED: &str = "tests/drill/PASSED";
 const DIFFERENCES: &str = "tests/drill/DIFFERENCES.md";
 /// Most of the time there is spent waiting.
@@ -157,7 +157,7 @@ fn timed(root: &Path, runner: &Path) -> Result<Drilled> {
 }
 
 /// All scripts, by their names below the folder.
-fn run(root: &Path, runner: &Path, kernel: bool) -> Result<Drilled> {
+pub(crate) fn run(root: &Path, runner: &Path, kernel: bool) -> Result<Drilled> {
     let folder: PathBuf = root.join(FOLDER);
     let options = if kernel { vec![JOBS_ON_KERNEL.to_string()] } else { Vec::new() };
     let mut drilled = drill(runner, &options, std::slice::from_ref(&folder), kernel)?;

@@ -91,13 +91,16 @@ pub(crate) fn run(root: &Path, words: &[String]) -> Result<()> {
         bail!("there are no scripts in {}", options.suite.display());
     }
     let runner = build(root, "plimsoll-cli")?.join("plimsoll");
+    let mut ours = None;
     let mut columns = Vec::new();
     let mut column = |title, verdicts| columns.push(Column { title, verdicts });
     column("own runner", own::run(&runner, &options.suite, &scripts, false)?);
     if let Some(tool) = &options.tool {
         let library = build(root, "plimsoll-drill-adapter")?.join(original::LIBRARY);
         let on_stack = original::Target::Stack(library);
-        column("original tool", original::run(tool, &options.suite, &scripts, &on_stack)?);
+        let verdicts = original::run(tool, &options.suite, &scripts, &on_stack, self::options)?;
+        column("original tool", verdicts);
+        ours = Some(own_scripts(root, &runner, tool, &on_stack)?);
     }
     if options.kernel {
         let verdicts = own::run(&runner, &options.suite, &scripts, true)?;
@@ -105,13 +108,16 @@ pub(crate) fn run(root: &Path, words: &[String]) -> Result<()> {
     }
     if let (Some(tool), true) = (&options.tool, options.kernel) {
         let on_kernel = original::Target::Kernel;
-        let verdicts = original::run(tool, &options.suite, &scripts, &on_kernel)?;
+        let verdicts = original::run(tool, &options.suite, &scripts, &on_kernel, self::options)?;
         column("original tool on the kernel", verdicts);
     }
     let text =
         fs::read_to_string(root.join(CAUSES)).with_context(|| format!("reading {CAUSES}"))?;
     let causes = causes::Causes::parse(&text).context(CAUSES)?;
-    let (text, missing) = report::write(&scripts, &columns, &causes);
+    let (mut text, mut missing) = report::write(&scripts, &columns, &causes);
+    if let Some([own, original]) = &ours {
+        report::own_scripts(&mut text, own, original, &mut missing);
+    }
     fs::write(root.join(REPORT), text).with_context(|| format!("writing {REPORT}"))?;
     println!("wrote {REPORT}");
     for line in &missing {
@@ -121,6 +127,23 @@ pub(crate) fn run(root: &Path, words: &[String]) -> Result<()> {
         bail!("{} entries are missing in {CAUSES}", missing.len());
     }
     Ok(())
+}
+
+/// The scripts of this repository with both.
+fn own_scripts(
+    root: &Path,
+    runner: &Path,
+    tool: &Path,
+    on_stack: &original::Target,
+) -> Result<[Verdicts; 2]> {
+    let folder = root.join(crate::drills::FOLDER);
+    let scripts = scripts(&folder)?;
+    let own = crate::drills::run(root, runner, false)?.verdicts;
+    let options = |script: &str| {
+        let text = fs::read_to_string(folder.join(script)).unwrap_or_default();
+        original::own_options(&text)
+    };
+    Ok([own, original::run(tool, &folder, &scripts, on_stack, options)?])
 }
 
 fn parse(words: &[String]) -> Result<Options> {

@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::{Verdict, Verdicts, build, options};
+use super::{Verdict, Verdicts, build};
 
 const USAGE: &str = "usage: cargo xtask drill-original --packetdrill PATH [OPTION...] FILE...
-  PATH is the original tool, built. Options of the form --name=value are passed on to it.";
+  PATH is the original tool, built. Options of the form --name=value are passed on to it; where
+  neither they nor the script say so, addresses are those of documentation.";
 
 /// What the adapter's library is called.
 pub(super) const LIBRARY: &str = "libplimsoll_drill_adapter.so";
@@ -36,12 +37,13 @@ pub(super) enum Target {
     Kernel,
 }
 
-/// Runs the scripts of a suite.
+/// Runs the scripts of a suite, each with the options that `options` gives it.
 pub(super) fn run(
     tool: &Path,
     suite: &Path,
     scripts: &[String],
     target: &Target,
+    options: impl Fn(&str) -> Vec<String> + Sync,
 ) -> Result<Verdicts> {
     let next = AtomicUsize::new(0);
     let verdicts = Mutex::new(Verdicts::new());
@@ -130,6 +132,27 @@ fn join(start: &str, end: &OsStr) -> std::ffi::OsString {
     whole
 }
 
+/// The options of a script that says what it needs: the tool has no addresses by default.
+pub(super) fn own_options(text: &str) -> Vec<String> {
+    let words = || text.lines().filter(|l| l.starts_with("--")).flat_map(str::split_whitespace);
+    let six = words().any(|word| word == "--ip_version=ipv6");
+    let defaults: &[&str] = if six {
+        &["--local_ip=2001:db8::1", "--gateway_ip=2001:db8::2", "--remote_ip=2001:db8:1::1"]
+    } else {
+        &[
+            "--local_ip=192.0.2.1",
+            "--gateway_ip=192.0.2.2",
+            "--netmask_ip=255.255.255.0",
+            "--remote_ip=198.51.100.1",
+        ]
+    };
+    let said = |option: &str| {
+        let name = option.split('=').next().unwrap_or(option);
+        words().any(|word| word.split('=').next() == Some(name))
+    };
+    defaults.iter().filter(|option| !said(option)).map(|option| (*option).to_string()).collect()
+}
+
 /// What the adapter must know of the network: the script's option lines, and the command line,
 /// which wins.
 fn flags(script: &str, options: &[String]) -> Result<String> {
@@ -178,8 +201,9 @@ pub(crate) fn drill_original(root: &Path, words: &[String]) -> Result<()> {
     let target = Target::Stack(build(root, "plimsoll-drill-adapter")?.join(LIBRARY));
     let mut failed = 0;
     for file in &files {
-        // What is not said is as in the public suites.
-        let mut options = options(&file.to_string_lossy());
+        let text =
+            fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+        let mut options = own_options(&text);
         options.extend(passed_on.iter().cloned());
         let status = command(&tool, file, &options, &target)?.status().context("starting it")?;
         println!("{} {}", if status.success() { "ok    " } else { "FAILED" }, file.display());
@@ -193,7 +217,7 @@ pub(crate) fn drill_original(root: &Path, words: &[String]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::flags;
+    use super::{flags, own_options};
 
     #[test]
     fn the_command_line_wins_over_the_script() {
@@ -201,5 +225,12 @@ mod tests {
         let options = ["--local_ip=198.51.100.1".into(), "--netmask_ip=255.255.0.0".into()];
         assert_eq!(flags(script, &options).unwrap(), "local=198.51.100.1,mss=1000,prefix=16");
         assert_eq!(flags("", &["--remote_ip=192.0.2.1/24".into()]).unwrap(), "remote=192.0.2.1");
+    }
+
+    #[test]
+    fn a_script_that_says_nothing_gets_addresses() {
+        assert_eq!(own_options("0 socket(...) = 3\n").len(), 4);
+        let six = own_options("--ip_version=ipv6\n--local_ip=2001:db8::7\n");
+        assert_eq!(six, ["--gateway_ip=2001:db8::2", "--remote_ip=2001:db8:1::1"]);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::causes::Causes;
-use super::{CAUSES, Column};
+use super::{CAUSES, Column, Verdicts};
 
 /// The text of the report, and what is missing in the file of causes.
 pub(super) fn write(
@@ -136,5 +136,29 @@ fn disagreeing(
     }
     if !any {
         text.push_str("Nowhere.\n");
+    }
+}
+
+/// How the scripts of this repository do with both.
+pub(super) fn own_scripts(
+    text: &mut String,
+    own: &Verdicts,
+    original: &Verdicts,
+    missing: &mut Vec<String>,
+) {
+    let count = |verdicts: &Verdicts| verdicts.values().filter(|verdict| verdict.passed).count();
+    let (n, ours, theirs) = (own.len(), count(own), count(original));
+    text.push_str("\n## The scripts of this repository\n\n");
+    let _ = writeln!(
+        text,
+        "Of the {n} scripts of `tests/drill`, {ours} pass with the own runner and {theirs} with the \
+         original tool."
+    );
+    for (script, verdict) in own {
+        let other = original.get(script);
+        if other.map(|other| other.passed) != Some(verdict.passed) {
+            let said = other.map_or("it was not run", |other| &other.said);
+            missing.push(format!("the two disagree on tests/drill/{script}: {said}"));
+        }
     }
 }
