@@ -43,6 +43,7 @@ pub mod kick;
 pub mod limits;
 mod listener;
 mod loopback;
+mod md5;
 pub mod offload;
 pub mod packet;
 mod poll;

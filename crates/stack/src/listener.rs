@@ -11,15 +11,17 @@
 //! As on Linux the queue holds one connection more than the backlog says.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
-use plimsoll_tcp::{Instant, Options};
+use plimsoll_tcp::{Instant, Md5Key, Options};
 
 use crate::endpoint::Endpoint;
 use crate::error::SocketError;
 use crate::fast_open::{FastOpenKeys, FastOpenQueue};
+use crate::md5::Md5Keys;
 use crate::socket::TcpSocket;
 use crate::socket_lock::{WakeList, WakerSet, lock};
 use crate::stack::Stack;
@@ -46,6 +48,7 @@ struct ListenState {
     accept_queue: VecDeque<Arc<Endpoint>>,
     half_open: usize,
     fast_open: FastOpenQueue,
+    md5_keys: Md5Keys,
     waiters: WakerSet,
     /// Connections that have come so far.
     arrivals: u32,
@@ -69,6 +72,17 @@ impl ListenerInner {
     /// The options of a connection that comes now.
     pub(crate) fn options(&self) -> Options {
         lock(&self.state).options.clone()
+    }
+
+    /// The options of a connection that comes now from `peer`.
+    pub(crate) fn options_for(&self, peer: IpAddr) -> Options {
+        let state = lock(&self.state);
+        Options { md5_key: state.md5_keys.find(peer).cloned(), ..state.options.clone() }
+    }
+
+    /// The key that signs segments from and to `peer`.
+    pub(crate) fn md5_key(&self, peer: IpAddr) -> Option<Md5Key> {
+        lock(&self.state).md5_keys.find(peer).cloned()
     }
 
     /// Whether one more connection may not complete its handshake now.
@@ -202,6 +216,13 @@ impl Listener {
     pub fn set_backlog(&self, backlog: usize) {
         let most = self.stack.sysctl.snapshot().somaxconn as usize;
         lock(&self.inner.state).backlog = backlog.min(most);
+    }
+
+    /// Sets the key that signs segments from and to the peers in `net/prefix` (TCP_MD5SIG_EXT), for
+    /// connections to come, or takes it away. Returns whether there was one.
+    pub fn set_md5_key(&self, net: IpAddr, prefix: u8, key: Option<Md5Key>) -> bool {
+        self.stack.md5_in_use.store(true, Ordering::Relaxed);
+        lock(&self.inner.state).md5_keys.set(net, prefix, key)
     }
 
     /// Changes the options of connections that come from now on.

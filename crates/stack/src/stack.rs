@@ -3,7 +3,7 @@
 //! The loop is in `poll.rs`, what happens around each call of the engine in `events.rs`.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use plimsoll_buf::Pool;
@@ -118,6 +118,8 @@ pub struct Stack {
     pub(crate) orphans: AtomicUsize,
     pub(crate) clock: LatestTime,
     pub(crate) down: OnceLock<StackError>,
+    /// A key of TCP_MD5SIG was set on some socket.
+    pub(crate) md5_in_use: AtomicBool,
 }
 
 impl Stack {
@@ -147,6 +149,7 @@ impl Stack {
             poller: Mutex::default(),
             orphans: AtomicUsize::new(0),
             clock: LatestTime::default(),
+            md5_in_use: AtomicBool::new(false),
             down: OnceLock::new(),
             pool: Pool::new(),
             snmp: Snmp::new(),
@@ -264,6 +267,9 @@ impl Stack {
             work.tcp().bump(Counter::TimeWaitRecycled);
         }
         let iss = reused.unwrap_or_else(|| self.secrets.isn(&key, work.now));
+        if options.md5_key.is_some() {
+            self.md5_in_use.store(true, Ordering::Relaxed);
+        }
         let params = self.open_params(&key, iss, options.clone());
         let interface = self.route_of(&key);
         let label = work.flow_label(&key);

@@ -1,6 +1,7 @@
 //! Settings: the stack's sysctls as the engine reads them, and the options of one socket.
 
 use crate::send::error_queue::TxTimestamps;
+use crate::signature::Md5Key;
 use crate::time::Duration;
 
 /// A congestion control algorithm.
@@ -205,6 +206,8 @@ pub struct Options {
     pub defer_accept: u8,
     /// TCP_FASTOPEN_NO_COOKIE: Fast Open without cookies.
     pub fastopen_no_cookie: bool,
+    /// TCP_MD5SIG: the key that signs every segment.
+    pub md5_key: Option<Md5Key>,
     /// IP_TOS or IPV6_TCLASS, without the ECN bits. The engine does not look at it.
     pub tos: u8,
     /// IP_TTL or IPV6_UNICAST_HOPS; 0 is as the stack's setting says. As `tos`.

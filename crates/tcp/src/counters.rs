@@ -86,6 +86,9 @@ counters! {
     TcpDelivered => "TcpExtTCPDelivered", "Wire segments delivered, by ACK or SACK.";
     EcnMarksReceived => "plimsoll.EcnMarksReceived", "Data segments received with a CE mark on connections with ECN.";
     TcpDeliveredCe => "TcpExtTCPDeliveredCE", "Wire segments delivered whose ACK said that the path is congested.";
+    TcpMd5NotFound => "TcpExtTCPMD5NotFound", "Segments dropped because they should have been signed.";
+    TcpMd5Unexpected => "TcpExtTCPMD5Unexpected", "Segments dropped because they were signed without an agreed key.";
+    TcpMd5Failure => "TcpExtTCPMD5Failure", "Segments dropped because their signature was wrong.";
     TcpMtupFail => "TcpExtTCPMTUPFail", "Path-MTU reductions.";
     TcpReqQFullDrop => "TcpExtTCPReqQFullDrop", "SYNs dropped because the SYN queue was full.";
     TcpTimeWaitOverflow => "TcpExtTCPTimeWaitOverflow", "TIME-WAIT connections dropped because the table was full.";

@@ -30,6 +30,7 @@
 //! | what is lost and sent again | `recovery/mod.rs`, `recovery/scoreboard.rs` |
 //! | explicit congestion notification | `ecn.rs` |
 //! | how large is the congestion window | `congestion/mod.rs` |
+//! | signed segments (RFC 2385) | `signature.rs` |
 //! | which timers are there | `timer.rs` |
 #![no_std]
 #![forbid(unsafe_code)]
@@ -55,6 +56,7 @@ mod recovery;
 mod recv;
 mod segment;
 mod send;
+mod signature;
 mod state;
 pub mod time;
 pub mod time_wait;
@@ -77,6 +79,7 @@ pub use recv::{AckDecision, AckReason};
 pub use segment::{Below, Ecn, Segment, SendKind, Serial, Transmit};
 pub use send::WriteFlags;
 pub use send::error_queue::{ErrorReport, TxStage, TxTimestamps};
+pub use signature::{MAX_MD5_KEY_LEN, Md5Key};
 pub use state::State;
 pub use time::{Duration, Instant};
 pub use timer::Timer;

@@ -2,9 +2,9 @@
 //!
 //! The MSS that we announce follows from the MTU of the open (RFC 9293, section 3.7.1). The MSS
 //! that we send with is the smallest of what the peer announced, what the path carries now, and
-//! `TCP_MAXSEG`, less the timestamp option if it is in use (RFC 6691).
+//! `TCP_MAXSEG`, less the options that every segment carries: timestamps, a signature (RFC 6691).
 
-use plimsoll_wire::tcp::HEADER_LEN;
+use plimsoll_wire::tcp::{HEADER_LEN, MD5_OPTION_LEN};
 
 use crate::connection::{Connection, Context, OpenParams};
 use crate::counters::Counter;
@@ -62,7 +62,12 @@ impl Path {
             maxseg,
             advmss: maxseg.map_or(room, |limit| room.min(limit.max(1))),
             peer_mss: if v6 { DEFAULT_MSS_V6 } else { DEFAULT_MSS_V4 },
-            max_super_segment: params.max_super_segment,
+            // Each wire segment has a digest of its own.
+            max_super_segment: if params.options.md5_key.is_some() {
+                0
+            } else {
+                params.max_super_segment
+            },
         }
     }
 
@@ -99,7 +104,8 @@ impl Path {
 impl Connection {
     /// Recomputes SND.MSS from path, peer and options.
     pub(crate) fn sync_mss(&mut self, cx: &Context) {
-        let option = if self.ts.enabled { TIMESTAMP_OPTION_LEN } else { 0 };
+        let times = if self.ts.enabled { TIMESTAMP_OPTION_LEN } else { 0 };
+        let option = times + if self.is_signed() { MD5_OPTION_LEN as u16 } else { 0 };
         let mss = self.path.send_mss(cx.config.tcp_min_snd_mss.max(option + 8));
         self.snd.mss = mss - option;
     }

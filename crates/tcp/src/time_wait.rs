@@ -2,12 +2,13 @@
 //! to them (RFC 9293, section 3.10.7.4; RFC 6191; RFC 1337).
 
 use plimsoll_wire::SeqNum;
-use plimsoll_wire::tcp::{TcpFlags, TcpOptions, TcpRepr, Timestamps};
+use plimsoll_wire::tcp::{MD5_DIGEST_LEN, TcpFlags, TcpOptions, TcpRepr, Timestamps};
 
 use crate::connection::{Connection, Context};
 use crate::counters::Counter;
 use crate::handshake::TimestampState;
 use crate::segment::Segment;
+use crate::signature::Md5Key;
 use crate::time::{Duration, Instant};
 
 /// A new connection in place of an old one begins at least so far behind the old one's end
@@ -15,7 +16,7 @@ use crate::time::{Duration, Instant};
 const REUSE_GAP: u32 = 65_535 + 2;
 
 /// What is left of a connection in TIME-WAIT.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct TimeWait {
     local_port: u16,
     remote_port: u16,
@@ -28,6 +29,7 @@ pub struct TimeWait {
     ts: TimestampState,
     expires: Instant,
     last_ack: Option<Instant>,
+    md5_key: Option<Md5Key>,
 }
 
 /// What to do about a segment that met a [`TimeWait`].
@@ -48,6 +50,11 @@ pub enum TimeWaitAction {
 }
 
 impl TimeWait {
+    /// The key with which segments of the connection are signed, if they are.
+    pub fn md5_key(&self) -> Option<&Md5Key> {
+        self.md5_key.as_ref()
+    }
+
     /// When the entry ends by itself.
     pub fn expires(&self) -> Instant {
         self.expires
@@ -135,7 +142,11 @@ impl TimeWait {
             flags: TcpFlags::ACK,
             window: self.window,
             urgent: 0,
-            options: TcpOptions { timestamps: self.ts.option(cx.now), ..TcpOptions::default() },
+            options: TcpOptions {
+                timestamps: self.ts.option(cx.now),
+                md5: self.md5_key().map(|_| [0; MD5_DIGEST_LEN]),
+                ..TcpOptions::default()
+            },
         })
     }
 }
@@ -153,6 +164,7 @@ impl Connection {
             ts: self.ts,
             expires: expires.unwrap_or(Instant::ZERO),
             last_ack: None,
+            md5_key: self.md5_key().cloned(),
         }
     }
 }

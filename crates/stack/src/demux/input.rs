@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use plimsoll_tcp::time_wait::TimeWaitAction;
-use plimsoll_tcp::{Counter, Segment};
+use std::sync::atomic::Ordering;
+
+use plimsoll_tcp::{Counter, Md5Key, Segment};
 use plimsoll_wire::tcp::{TcpFlags, TcpRepr};
 
 use crate::demux::{FlowKey, stray_rst};
@@ -11,6 +13,7 @@ use crate::endpoint::{Endpoint, Stage};
 use crate::events::Work;
 use crate::ip::Arrived;
 use crate::ip::output::ecn_of;
+use crate::md5::{self, FixedHeader};
 use crate::offload::checksum;
 use crate::packet::Packet;
 use crate::poll::PollState;
@@ -37,6 +40,9 @@ impl Stack {
             work.tcp().bump(Counter::InErrs);
             return;
         };
+        // Signatures are rare: nobody pays for them who has none.
+        let signed = repr.options.md5.is_some() || self.md5_in_use.load(Ordering::Relaxed);
+        let header = if signed { fixed_header(&packet, arrived) } else { None };
         let mut payload = packet.payload;
         if packet.head.is_empty() {
             payload.advance(data_at);
@@ -50,6 +56,10 @@ impl Stack {
         };
         let segs = u16::try_from(segs).unwrap_or(u16::MAX);
         let segment = Segment { repr, payload, segs, ecn: ecn_of(arrived.tos) };
+        if let Some(fault) = header.and_then(|header| self.signature_fault(&key, &header, &segment))
+        {
+            return work.tcp().bump(fault);
+        }
         self.tcp_demux(work, state, &key, segment);
     }
 
@@ -90,8 +100,9 @@ impl Stack {
                 match entry.handle_segment(&work.context_idle(), &segment, listener.is_some()) {
                     TimeWaitAction::Ignore => return,
                     TimeWaitAction::Ack(repr) => {
+                        let md5_key = entry.md5_key().cloned();
                         drop(table);
-                        return work.send_segment(key, &repr);
+                        return work.send_segment(key, &repr, md5_key.as_ref());
                     }
                     TimeWaitAction::Ended => return table.remove(key),
                     TimeWaitAction::Reuse { iss } => {
@@ -105,6 +116,29 @@ impl Stack {
             Some(listener) => self.to_listener(work, state, &listener, key, segment, least_iss),
             None => self.to_nobody(work, key, &segment),
         }
+    }
+
+    /// What is wrong with the signature of a segment, if anything is.
+    fn signature_fault(
+        &self,
+        key: &FlowKey,
+        header: &FixedHeader,
+        segment: &Segment,
+    ) -> Option<Counter> {
+        let fault = |md5_key: Option<&Md5Key>| {
+            md5::fault(md5_key, key, header, segment.repr.options.md5, &segment.payload)
+        };
+        if let Some(endpoint) = self.connections.find(key) {
+            let inner = lock(&endpoint.inner);
+            if !inner.gone {
+                return fault(inner.conn.md5_key());
+            }
+        }
+        if let Some(entry) = lock(&self.time_wait).find(key) {
+            return fault(entry.md5_key());
+        }
+        let listener = self.listeners.find(key.local, key.local_port);
+        fault(listener.and_then(|listener| listener.md5_key(key.remote)).as_ref())
     }
 
     /// Gives a segment to its connection; returns it if the connection has left the tables.
@@ -145,11 +179,16 @@ impl Stack {
             return;
         };
         if work.allows(&self.icmp_limits.resets) {
-            work.send_segment(key, &repr);
+            work.send_segment(key, &repr, None);
         } else {
             work.count(IpCounter::StrayRstLimited);
         }
     }
+}
+
+/// The start of the TCP header of a packet whose header has been parsed.
+fn fixed_header(packet: &Packet, arrived: &Arrived) -> Option<FixedHeader> {
+    packet.headers().get(arrived.transport_at..)?.first_chunk().copied()
 }
 
 /// Whether a segment may move a half-open connection to the accept queue.

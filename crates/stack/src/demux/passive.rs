@@ -77,7 +77,7 @@ impl Stack {
         syn: &Segment,
         (iss, answer): (SeqNum, FastOpenAnswer),
     ) -> Result<Arc<Endpoint>, InsertError> {
-        let params = self.open_params(key, iss, listener.options());
+        let params = self.open_params(key, iss, listener.options_for(key.remote));
         let way = (self.route_of(key), work.flow_label(key));
         let cx = work.context_idle();
         let stage = if answer.early { Stage::Queued } else { Stage::HalfOpen };

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use plimsoll_buf::Slices;
-use plimsoll_tcp::{Counter, Ecn, Instant, Transmit};
+use plimsoll_tcp::{Counter, Ecn, Instant, Md5Key, Transmit};
 use plimsoll_wire::checksum::{Sum, pseudo_header_v4, pseudo_header_v6};
 use plimsoll_wire::ipv4::{self, Ipv4Repr};
 use plimsoll_wire::ipv6::{self, Ipv6Repr};
@@ -14,6 +14,7 @@ use plimsoll_wire::tcp::{CHECKSUM_OFFSET, MAX_HEADER_LEN, TcpFlags, TcpRepr};
 use crate::demux::FlowKey;
 use crate::endpoint::{Endpoint, Inner};
 use crate::events::Work;
+use crate::md5;
 use crate::packet::{Charge, ChecksumState, CompletionSink, Gso, Packet};
 use crate::snmp::IpCounter;
 
@@ -45,7 +46,7 @@ impl Work<'_> {
             ident: *ident,
         };
         *ident = ident.wrapping_add(out.segs);
-        let mut packet = self.tcp_packet(&ip, &out.repr, out.payload);
+        let mut packet = self.tcp_packet(&ip, &out.repr, out.payload, inner.conn.md5_key());
         packet.departure = out.departure;
         if out.segs > 1 {
             packet.gso = Some(Gso { size: out.segment_size, segs: out.segs });
@@ -60,7 +61,7 @@ impl Work<'_> {
     }
 
     /// Queues a segment that belongs to no connection.
-    pub(crate) fn send_segment(&mut self, key: &FlowKey, repr: &TcpRepr) {
+    pub(crate) fn send_segment(&mut self, key: &FlowKey, repr: &TcpRepr, md5_key: Option<&Md5Key>) {
         let ip = IpParams {
             src: key.local,
             dst: key.remote,
@@ -70,7 +71,7 @@ impl Work<'_> {
             flow_label: self.flow_label(key),
             ident: 0,
         };
-        let packet = self.tcp_packet(&ip, repr, Slices::new());
+        let packet = self.tcp_packet(&ip, repr, Slices::new(), md5_key);
         let Some(interface) = self.stack.routes.lookup(key.remote) else {
             return self.count(no_routes(key.remote));
         };
@@ -86,11 +87,20 @@ impl Work<'_> {
         if key.local.is_ipv4() { 0 } else { self.stack.secrets.flow_label(key) }
     }
 
-    fn tcp_packet(&self, ip: &IpParams, repr: &TcpRepr, payload: Slices) -> Packet {
+    fn tcp_packet(
+        &self,
+        ip: &IpParams,
+        repr: &TcpRepr,
+        payload: Slices,
+        md5_key: Option<&Md5Key>,
+    ) -> Packet {
         let mut header = [0; ipv6::HEADER_LEN + MAX_HEADER_LEN];
         let tcp_len = repr.header_len() + payload.len();
         let at = self.emit_ip(ip, tcp_len, &mut header);
         let end = at + repr.emit(&mut header[at..]);
+        if let Some(key) = md5_key {
+            md5::sign(key, (ip.src, ip.dst), &mut header[at..end], &payload);
+        }
         let sum = pseudo_header(ip, tcp_len).folded();
         header[at + CHECKSUM_OFFSET..][..2].copy_from_slice(&sum.to_be_bytes());
         let mut packet = Packet { payload, csum: ChecksumState::Partial, ..Packet::new() };

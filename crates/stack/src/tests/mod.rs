@@ -9,5 +9,6 @@ mod lifecycle;
 mod malformed;
 mod memory;
 mod readiness;
+mod signed;
 mod transfer;
 mod turns;

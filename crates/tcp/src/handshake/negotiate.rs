@@ -12,7 +12,8 @@ impl Connection {
         let offer = self.state == State::SynSent;
         let answer = self.take_fast_open_answer();
         let config = cx.config;
-        let timestamps = if offer { config.tcp_timestamps } else { self.ts.enabled };
+        let wanted = config.tcp_timestamps && !self.is_signed();
+        let timestamps = if offer { wanted } else { self.ts.enabled };
         let scaling = if offer { config.tcp_window_scaling } else { self.handshake.window_scaling };
         TcpOptions {
             mss: Some(self.path.advmss()),
@@ -21,6 +22,7 @@ impl Connection {
             timestamps: timestamps
                 .then(|| Timestamps { val: self.ts.val(cx.now), ecr: self.ts.recent }),
             fast_open: self.fast_open_option().or(answer),
+            md5: self.md5_option(),
             ..TcpOptions::default()
         }
     }
@@ -36,7 +38,9 @@ impl Connection {
         self.handshake.window_scaling = scale.is_some();
         self.snd.wscale = scale.map_or(0, |shift| shift.min(MAX_WINDOW_SHIFT));
         self.rcv.wscale = scale.map_or(0, |_| self.handshake.shift);
-        if let Some(stamps) = options.timestamps.filter(|_| config.tcp_timestamps) {
+        if let Some(stamps) =
+            options.timestamps.filter(|_| config.tcp_timestamps && !self.is_signed())
+        {
             self.ts.enabled = true;
             self.ts.remember(cx.now, stamps);
         }

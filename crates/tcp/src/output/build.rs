@@ -94,6 +94,7 @@ impl Connection {
             urgent: 0,
             options: TcpOptions {
                 timestamps: if known { self.ts.option(cx.now) } else { None },
+                md5: self.md5_option(),
                 ..TcpOptions::default()
             },
         };
@@ -156,6 +157,7 @@ impl Connection {
             options: TcpOptions {
                 timestamps,
                 sack: self.sack_option(most_blocks),
+                md5: self.md5_option(),
                 ..TcpOptions::default()
             },
         }

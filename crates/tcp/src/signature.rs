@@ -1,0 +1,56 @@
+//! Signed segments (RFC 2385): what the engine knows of them.
+//!
+//! A connection with a key leaves room for the digest in every header, hands down one wire segment
+//! at a time, and does not use timestamps, for which there is hardly any room beside it. The digest
+//! covers addresses, so the stack computes and checks it.
+
+use alloc::boxed::Box;
+use core::fmt;
+
+use arrayvec::ArrayVec;
+use plimsoll_wire::tcp::MD5_DIGEST_LEN;
+
+use crate::connection::Connection;
+
+/// Bytes of the longest key (Linux: `TCP_MD5SIG_MAXKEYLEN`).
+pub const MAX_MD5_KEY_LEN: usize = 80;
+
+/// A key that both ends of a connection know (TCP_MD5SIG).
+#[derive(Clone, PartialEq, Eq)]
+pub struct Md5Key(Box<ArrayVec<u8, MAX_MD5_KEY_LEN>>);
+
+impl Md5Key {
+    /// A key of these bytes; `None` if there are none, or more than [`MAX_MD5_KEY_LEN`].
+    pub fn new(bytes: &[u8]) -> Option<Md5Key> {
+        let key = ArrayVec::try_from(bytes).ok().filter(|key| !key.is_empty())?;
+        Some(Md5Key(Box::new(key)))
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// A key is a secret.
+impl fmt::Debug for Md5Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Md5Key({} bytes)", self.0.len())
+    }
+}
+
+impl Connection {
+    /// The key with which segments of this connection are signed, if they are.
+    pub fn md5_key(&self) -> Option<&Md5Key> {
+        self.options.md5_key.as_ref()
+    }
+
+    pub(crate) fn is_signed(&self) -> bool {
+        self.options.md5_key.is_some()
+    }
+
+    /// Room for the digest, if segments are signed.
+    pub(crate) fn md5_option(&self) -> Option<[u8; MD5_DIGEST_LEN]> {
+        self.md5_key().map(|_| [0; MD5_DIGEST_LEN])
+    }
+}
