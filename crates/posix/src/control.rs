@@ -66,6 +66,7 @@ impl Process {
             },
             File::Pipe(end) if request == FIONREAD => end.len(),
             File::Regular(file) if request == FIONREAD => file.left(),
+            File::Epoll(_) => return Err(Errno::EINVAL),
             _ => return Err(Errno::ENOTTY),
         };
         // The value is written through the pointer.

@@ -45,7 +45,7 @@ impl Process {
         }
         match (stream, protocol) {
             (true, IPPROTO_IP | IPPROTO_TCP) => {}
-            (true, _) => return Err(Errno::EPROTONOSUPPORT),
+            (true, _) | (false, IPPROTO_TCP) => return Err(Errno::EPROTONOSUPPORT),
             (false, _) => return Err(Errno::ESOCKTNOSUPPORT),
         }
         let file = File::Socket(Box::new(Socket::new(domain)));
@@ -156,8 +156,11 @@ impl Process {
     /// An address that a call names, in the family that the stack takes it in: mapped addresses are
     /// IPv4 addresses.
     pub(crate) fn taken(socket: &Socket, addr: SocketAddr) -> Result<SocketAddr, Errno> {
-        if addr.is_ipv4() != (socket.domain == AF_INET) {
-            return Err(Errno::EAFNOSUPPORT);
+        match (addr.is_ipv4(), socket.domain) {
+            // The shorter address is not even looked at.
+            (true, AF_INET6) => return Err(Errno::EINVAL),
+            (false, AF_INET) => return Err(Errno::EAFNOSUPPORT),
+            _ => {}
         }
         Ok(SocketAddr::new(addr.ip().to_canonical(), addr.port()))
     }

@@ -24,6 +24,7 @@ impl Process {
         let socket = match &mut descriptor.file {
             File::Socket(socket) => socket,
             File::Pipe(end) if plain => return end.write(buffers, blocks, wait),
+            File::Epoll(_) if plain => return Step::error(Errno::EINVAL),
             _ if plain => return Step::error(Errno::EBADF),
             _ => return Step::error(Errno::ENOTSOCK),
         };

@@ -31,6 +31,8 @@ fn arguments_of_socket() {
         ((AF_INET, SOCK_STREAM, 0), Ok(3)),
         ((AF_INET6, SOCK_STREAM | SOCK_NONBLOCK, IPPROTO_TCP), Ok(3)),
         ((AF_INET, 2, 0), Err(Errno::ESOCKTNOSUPPORT)),
+        ((AF_INET, 2, IPPROTO_TCP), Err(Errno::EPROTONOSUPPORT)),
+        ((AF_INET, SOCK_STREAM, 300), Err(Errno::EINVAL)),
         ((AF_INET, SOCK_STREAM, 17), Err(Errno::EPROTONOSUPPORT)),
         ((AF_INET, SOCK_STREAM, -1), Err(Errno::EINVAL)),
         ((AF_INET, SOCK_STREAM | 0x10, 0), Err(Errno::EINVAL)),
@@ -123,6 +125,8 @@ fn mapped_addresses() {
     let name = w.full(A, Call::Getpeername { fd }).out;
     assert_eq!(name, Out::Address(addr(&mapped, 80).unwrap()));
     let only = w.socket(A, AF_INET6);
+    let short = Call::Connect { fd: only, addr: addr(B4, 80) };
+    assert_eq!(w.call(A, short), Err(Errno::EINVAL), "an IPv4 address is too short");
     assert_eq!(w.set(A, only, (SOL_IPV6, IPV6_V6ONLY), 1), Ok(0));
     let call = Call::Connect { fd: only, addr: addr(&mapped, 80) };
     assert_eq!(w.call(A, call), Err(Errno::ENETUNREACH));
