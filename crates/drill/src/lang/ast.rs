@@ -296,7 +296,14 @@ pub enum Expr {
     /// `{onoff=1, linger=0}`
     Linger { onoff: i64, linger: i64 },
     /// `{cmsg_level=.., cmsg_type=.., cmsg_data=..}`
-    ControlMessage { level: Box<Spanned<Expr>>, kind: Box<Spanned<Expr>>, data: Box<Spanned<Expr>> },
+    ControlMessage {
+        /// `cmsg_level`
+        level: Box<Spanned<Expr>>,
+        /// `cmsg_type`
+        kind: Box<Spanned<Expr>>,
+        /// `cmsg_data`
+        data: Box<Spanned<Expr>>,
+    },
     /// `{scm_sec=0, scm_nsec=20000000}`
     ScmTimestamping { sec: i64, nsec: i64 },
     /// `{ee_errno=.., ee_origin=.., ee_type=.., ee_code=.., ee_info=.., ee_data=..}`, in this order

@@ -116,7 +116,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry!(switch "net.ipv4.tcp_dsack", tcp.tcp_dsack, "Send DSACK blocks."),
     entry!(switch "net.ipv4.tcp_timestamps", tcp.tcp_timestamps, "Offer and accept timestamps."),
     entry!(switch "net.ipv4.tcp_window_scaling", tcp.tcp_window_scaling, "Offer and accept window scaling."),
-    entry!(number 0..=127, "net.ipv4.tcp_syn_linear_timeouts", tcp.tcp_syn_linear_timeouts, "Retransmissions of a SYN before their distance doubles."),
+    entry!(number 0..=127, "net.ipv4.tcp_syn_linear_timeouts", tcp.tcp_syn_linear_timeouts, "SYN timeouts that do not double."),
     entry!(number 1..=127, "net.ipv4.tcp_syn_retries", tcp.tcp_syn_retries, "Retransmissions of a SYN before the open fails."),
     entry!(number 0..=127, "net.ipv4.tcp_synack_retries", tcp.tcp_synack_retries, "Retransmissions of a SYN-ACK before the open fails."),
     entry!(number 0..=255, "net.ipv4.tcp_retries2", tcp.tcp_retries2, "Timeouts before a connection is given up."),
