@@ -60,8 +60,8 @@ impl Connection {
             && !seg.repr.flags.contains(TcpFlags::FIN)
     }
 
-    /// Whether the SYN-ACK need not leave again: its ACK is here, and only data is awaited. The last
-    /// time before that ends it does leave, so that the peer answers.
+    /// Whether the SYN-ACK need not leave again: its ACK is here, and only data is awaited. The
+    /// last time before that ends it does leave, so that the peer answers.
     pub(crate) fn awaits_data_only(&self) -> bool {
         self.handshake.deferred
             && self.handshake.retries < self.options.defer_accept.saturating_sub(1)

@@ -235,10 +235,11 @@ impl Connection {
             flags |= TcpFlags::FIN;
             self.snd.fin = Fin::Sent { seq: data_end };
         }
-        // A super-segment always carries PSH, so that a receiver does not wait to coalesce more.
-        // So does what is forced into a small window, as it asks for an answer.
-        let push = unit.is_some_and(|unit| unit.push) || len > now.mss || now.force;
-        if push {
+        // What is forced into a small window asks for an answer. A super-segment always carries
+        // PSH, so that a receiver does not wait to coalesce more; a part of it that leaves again
+        // does not.
+        let push = unit.is_some_and(|unit| unit.push) || now.force;
+        if push || len > now.mss {
             flags |= TcpFlags::PSH;
         }
         if !len.is_multiple_of(now.mss) {

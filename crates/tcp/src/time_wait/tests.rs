@@ -21,6 +21,7 @@ fn entry(timestamps: bool) -> TimeWait {
         ts,
         expires: Instant::from_millis(60_000),
         last_ack: None,
+        md5_key: None,
     }
 }
 
