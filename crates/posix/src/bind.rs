@@ -55,6 +55,7 @@ impl Process {
         let (socket, _) = self.fds.socket(fd)?;
         let listener = stack.listen(bound, backlog, socket.tcp.clone()).map_err(stack_errno)?;
         socket.apply_fastopen(&listener);
+        socket.apply_md5(&listener);
         socket.bound = Some(listener.local_addr());
         socket.link = Link::Listener(listener);
         socket.changes += 1;
@@ -86,8 +87,8 @@ impl Process {
         Err(Errno::EADDRINUSE)
     }
 
-    /// As [`reserve`](Self::reserve), at listen: who was let in because nobody listened is looked at
-    /// again.
+    /// As [`reserve`](Self::reserve), at listen: who was let in because nobody listened is looked
+    /// at again.
     fn reserve_to_listen(&mut self, fd: i32, local: SocketAddr) -> Result<SocketAddr, Errno> {
         if local.port() == 0 {
             return self.reserve(fd, local);
