@@ -65,7 +65,7 @@ impl Process {
             Phase::Unconnected => {
                 let remote = Self::destination(socket, addr)?;
                 let local = socket.local_for(remote)?;
-                let options = socket.tcp.clone();
+                let options = socket.options_to(remote.ip());
                 let opened = if socket.set.fastopen_connect {
                     stack.connect_deferred(now, remote, local, options)
                 } else {

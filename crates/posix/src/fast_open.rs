@@ -127,7 +127,7 @@ impl Process {
                 let to = to.filter(|addr| !nothing(addr)).ok_or(Errno::EOPNOTSUPP)?;
                 let remote = Self::destination(socket, to)?;
                 let local = socket.local_for(remote)?;
-                let options = socket.tcp.clone();
+                let options = socket.options_to(remote.ip());
                 let opened = stack.connect_with_data(now, remote, local, options, &parts);
                 let (stream, taken) = opened.map_err(stack_errno)?;
                 socket.attach(stream, now);

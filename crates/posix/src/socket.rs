@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use plimsoll_stack::{FastOpenKeys, Listener, TcpSocket};
+use plimsoll_stack::{FastOpenKeys, Listener, Md5Keys, TcpSocket};
 use plimsoll_tcp::{Duration, Instant, Options, State};
 
 use crate::errno::Errno;
@@ -65,6 +65,7 @@ pub(crate) struct Settings {
     pub(crate) fastopen_queue: usize,
     /// TCP_FASTOPEN_KEY.
     pub(crate) fastopen_keys: Option<FastOpenKeys>,
+    pub(crate) md5_keys: Md5Keys,
     /// SO_LINGER in seconds, if it is on; the time is kept when it is off.
     pub(crate) linger: (bool, i32),
     pub(crate) rcvtimeo: Option<Duration>,

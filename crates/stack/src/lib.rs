@@ -64,6 +64,7 @@ pub use fast_open::FastOpenKeys;
 pub use interface::InterfaceConfig;
 pub use ip::route::RouteConfig;
 pub use listener::Listener;
+pub use md5::Md5Keys;
 pub use plimsoll_tcp::{Duration, Instant};
 pub use socket::TcpSocket;
 pub use stack::{ConnectionMemory, Poll, SocketSummary, Stack, StackConfig};

@@ -1,14 +1,17 @@
 //! Listening sockets: the SYN queue, the accept queue, and what happens when one is full.
 //!
 //! A SYN for a listener makes a connection in SYN-RECEIVED at once; it sits in the connection
-//! table like any other and counts towards the listener's SYN queue, which is bounded by
-//! `tcp_max_syn_backlog`. When its handshake completes it moves to the accept queue, which is
-//! bounded by the backlog (and that by `net.core.somaxconn`).
+//! table like any other and counts towards the listener's SYN queue. When its handshake completes it
+//! moves to the accept queue. Both are bounded by the backlog (and that by `net.core.somaxconn`).
+//!
+//! With a full SYN queue, a SYN is answered with a cookie and not remembered (`tcp_syncookies` 1; 2
+//! does so always), or dropped (0). Without cookies the last quarter of `tcp_max_syn_backlog` is not
+//! used either.
 //!
 //! With a full accept queue, Linux's behaviour: a SYN is dropped; the ACK that would complete a
 //! handshake is dropped, so that the client sends its data again; both are counted
 //! (`TcpExtListenOverflows`, `TcpExtListenDrops`). `tcp_abort_on_overflow` resets the client.
-//! As on Linux the queue holds one connection more than the backlog says.
+//! As on Linux both queues hold one connection more than the backlog says.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -18,6 +21,7 @@ use std::task::{Poll, Waker};
 
 use plimsoll_tcp::{Instant, Md5Key, Options};
 
+use crate::demux::syn_cookie::VALIDITY;
 use crate::endpoint::Endpoint;
 use crate::error::SocketError;
 use crate::fast_open::{FastOpenKeys, FastOpenQueue};
@@ -47,6 +51,8 @@ struct ListenState {
     backlog: usize,
     accept_queue: VecDeque<Arc<Endpoint>>,
     half_open: usize,
+    /// When a SYN was last answered with a cookie.
+    last_cookie: Option<Instant>,
     fast_open: FastOpenQueue,
     md5_keys: Md5Keys,
     waiters: WakerSet,
@@ -91,12 +97,22 @@ impl ListenerInner {
         state.accept_queue.len() > state.backlog
     }
 
-    /// Takes a place in the SYN queue, if fewer than `limit` are taken.
-    pub(crate) fn begin_handshake(&self, limit: usize) -> bool {
+    /// Takes a place in the SYN queue, unless the listener has gone.
+    pub(crate) fn begin_handshake(&self) -> bool {
         let mut state = lock(&self.state);
-        let room = state.end.is_none() && state.half_open < limit;
-        state.half_open += usize::from(room);
-        room
+        let open = state.end.is_none();
+        state.half_open += usize::from(open);
+        open
+    }
+
+    /// Notes that a SYN is answered with a cookie.
+    pub(crate) fn note_cookie(&self, now: Instant) {
+        lock(&self.state).last_cookie = Some(now);
+    }
+
+    /// Whether a cookie may come back that is still good.
+    pub(crate) fn awaits_cookies(&self, now: Instant) -> bool {
+        lock(&self.state).last_cookie.is_some_and(|sent| now.since(sent) <= VALIDITY)
     }
 
     /// Gives a place in the SYN queue back.
@@ -218,11 +234,10 @@ impl Listener {
         lock(&self.inner.state).backlog = backlog.min(most);
     }
 
-    /// Sets the key that signs segments from and to the peers in `net/prefix` (TCP_MD5SIG_EXT), for
-    /// connections to come, or takes it away. Returns whether there was one.
-    pub fn set_md5_key(&self, net: IpAddr, prefix: u8, key: Option<Md5Key>) -> bool {
+    /// Sets the keys that sign segments from and to peers, for connections to come (TCP_MD5SIG).
+    pub fn set_md5_keys(&self, keys: Md5Keys) {
         self.stack.md5_in_use.store(true, Ordering::Relaxed);
-        lock(&self.inner.state).md5_keys.set(net, prefix, key)
+        lock(&self.inner.state).md5_keys = keys;
     }
 
     /// Changes the options of connections that come from now on.

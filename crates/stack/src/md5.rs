@@ -17,13 +17,13 @@ use crate::demux::FlowKey;
 /// The start of a TCP header, up to the options.
 pub(crate) type FixedHeader = [u8; HEADER_LEN];
 
-/// Keys of a listener, by the peer's address.
-#[derive(Default)]
-pub(crate) struct Md5Keys(Vec<(IpAddr, u8, Md5Key)>);
+/// Keys of a socket that is not connected, by the peer's address (TCP_MD5SIG_EXT).
+#[derive(Clone, Debug, Default)]
+pub struct Md5Keys(Vec<(IpAddr, u8, Md5Key)>);
 
 impl Md5Keys {
     /// Sets the key for the peers in `net/prefix`, or takes it away. Returns whether there was one.
-    pub(crate) fn set(&mut self, net: IpAddr, prefix: u8, key: Option<Md5Key>) -> bool {
+    pub fn set(&mut self, net: IpAddr, prefix: u8, key: Option<Md5Key>) -> bool {
         let before = self.0.len();
         self.0.retain(|(at, len, _)| (*at, *len) != (net, prefix));
         let had = self.0.len() < before;
@@ -34,7 +34,7 @@ impl Md5Keys {
     }
 
     /// The key for `peer`: that of the longest prefix.
-    pub(crate) fn find(&self, peer: IpAddr) -> Option<&Md5Key> {
+    pub fn find(&self, peer: IpAddr) -> Option<&Md5Key> {
         let matching = self.0.iter().filter(|(net, prefix, _)| is_within(peer, *net, *prefix));
         matching.max_by_key(|(_, prefix, _)| *prefix).map(|(_, _, key)| key)
     }

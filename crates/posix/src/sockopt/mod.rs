@@ -5,6 +5,7 @@
 
 mod fast_open;
 mod ip_level;
+mod md5;
 mod socket_level;
 mod tcp_level;
 

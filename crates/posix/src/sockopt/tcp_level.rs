@@ -33,7 +33,7 @@ impl Socket {
         match name {
             TCP_CONGESTION => return self.set_congestion(now, arg),
             TCP_FASTOPEN_KEY => return self.set_fastopen_key(arg),
-            TCP_MD5SIG => return Err(Errno::ENOPROTOOPT),
+            TCP_MD5SIG | TCP_MD5SIG_EXT => return self.set_md5(name, arg),
             _ => {}
         }
         let value = arg.int()?;

@@ -4,12 +4,18 @@ use plimsoll_tcp::{Duration, Md5Key, Options, State};
 
 use super::harness::*;
 use crate::device::memory_link::LinkConfig;
-use crate::{Listener, TcpSocket};
+use crate::{Listener, Md5Keys, TcpSocket};
 
 const LONG: Duration = Duration::from_millis(500);
 
 fn key(text: &str) -> Option<Md5Key> {
     Md5Key::new(text.as_bytes())
+}
+
+fn keys(peer: &str, prefix: u8, key: Option<Md5Key>) -> Md5Keys {
+    let mut keys = Md5Keys::default();
+    keys.set(ip(peer), prefix, key);
+    keys
 }
 
 fn connect(pair: &Pair, to: &str, md5_key: Option<Md5Key>) -> std::sync::Arc<TcpSocket> {
@@ -26,7 +32,7 @@ fn both_have_the_key() {
     for (ip_a, ip_b) in [(A4, B4), (A6, B6)] {
         let mut pair = Pair::with(LinkConfig::default(), &[]);
         let listener = pair.listen(ip_b, 16);
-        listener.set_md5_key(ip(ip_a), if ip_a == A4 { 32 } else { 128 }, key("secret"));
+        listener.set_md5_keys(keys(ip_a, if ip_a == A4 { 32 } else { 128 }, key("secret")));
         let client = connect(&pair, ip_b, key("secret"));
         pair.run(LONG);
         let server = accept(&pair, &listener).expect("it opens");
@@ -60,7 +66,7 @@ fn without_the_right_key_nothing_opens() {
     for (ours, theirs, counter) in table {
         let mut pair = Pair::with(LinkConfig::default(), &[]);
         let listener = pair.listen(B4, 16);
-        listener.set_md5_key(ip(A4), 32, theirs);
+        listener.set_md5_keys(keys(A4, 32, theirs));
         let client = connect(&pair, B4, ours);
         pair.run(LONG);
         assert_eq!(client.state(), State::SynSent, "{counter}: nothing answers");
@@ -73,7 +79,7 @@ fn without_the_right_key_nothing_opens() {
 fn resets_of_a_connection_are_signed() {
     let mut pair = Pair::with(LinkConfig::default(), &[]);
     let listener = pair.listen(B4, 16);
-    listener.set_md5_key(ip(A4), 32, key("secret"));
+    listener.set_md5_keys(keys(A4, 32, key("secret")));
     let client = connect(&pair, B4, key("secret"));
     pair.run(LONG);
     let server = accept(&pair, &listener).expect("it opens");
