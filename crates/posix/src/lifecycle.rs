@@ -70,6 +70,9 @@ impl Process {
             }
             Err(error) => return Step::error(stack_errno(error)),
         };
+        if socket.set.timestamping != 0 {
+            socket.apply_timestamping(&stream, now);
+        }
         let accepted = socket.accepted(stream);
         let peer = accepted.shown(peer);
         let file = File::Socket(Box::new(accepted));

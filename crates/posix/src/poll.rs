@@ -97,7 +97,17 @@ impl Socket {
         match &self.link {
             Link::Stream(stream) => {
                 let edges = stream.edges();
-                [edges.input, edges.output, edges.error.wrapping_add(self.changes)]
+                // The peer's FIN changes the state, which wakes everybody.
+                let ended = matches!(
+                    stream.state(),
+                    State::CloseWait
+                        | State::LastAck
+                        | State::Closing
+                        | State::TimeWait
+                        | State::Closed
+                );
+                let everybody = edges.error.wrapping_add(self.changes);
+                [edges.input, edges.output, everybody.wrapping_add(u32::from(ended))]
             }
             Link::Listener(listener) => [listener.arrivals(), 0, self.changes],
             Link::Idle => [0, 0, self.changes],

@@ -15,10 +15,6 @@ impl Fill {
         self.0.extend_from_slice(bytes);
     }
 
-    fn u16(&mut self, value: u16) {
-        self.bytes(&value.to_ne_bytes());
-    }
-
     fn u32s(&mut self, values: &[u32]) {
         for value in values {
             self.bytes(&value.to_ne_bytes());
@@ -94,8 +90,7 @@ pub(crate) fn bytes(info: &Info, state: State) -> Vec<u8> {
     let ssthresh = if info.snd_ssthresh > 1 << 20 { INFINITE_SSTHRESH } else { info.snd_ssthresh };
     fill.u32s(&[info.pmtu, info.rcv_ssthresh, micros(info.rtt), micros(info.rttvar)]);
     fill.u32s(&[ssthresh, info.snd_cwnd, info.advmss, info.reordering]);
-    // tcpi_rcv_rtt is not measured.
-    fill.u32s(&[0, info.rcv_space, info.total_retrans]);
+    fill.u32s(&[micros(info.rcv_rtt), info.rcv_space, info.total_retrans]);
     // The pacing rate is not bounded.
     fill.u64s(&[u64::MAX, u64::MAX, info.bytes_acked, info.bytes_received]);
     fill.u32s(&[low(info.segs_out), low(info.segs_in), info.notsent_bytes]);
@@ -105,8 +100,9 @@ pub(crate) fn bytes(info: &Info, state: State) -> Vec<u8> {
     fill.times(&[info.busy_time, info.rwnd_limited, info.sndbuf_limited]);
     fill.u32s(&[info.delivered, 0]);
     fill.u64s(&[info.bytes_sent, info.bytes_retrans]);
-    fill.u32s(&[0, 0, 0, info.snd_wnd, info.rcv_wnd, 0]);
-    fill.u16(0);
+    fill.u32s(&[info.dsack_dups, 0, info.rcv_ooopack]);
+    // The rest, from tcpi_rehash on, is not counted.
+    fill.u32s(&[info.snd_wnd, info.rcv_wnd]);
     fill.finish()
 }
 
@@ -135,4 +131,24 @@ pub(crate) fn closed() -> Vec<u8> {
     // From tcpi_segs_out to tcpi_min_rtt.
     fill.u32s(&[0, 0, 0, u32::MAX]);
     fill.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_of_a_closed_socket_is_linux_s() {
+        let bytes = closed();
+        let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
+        assert_eq!(bytes.len(), LEN);
+        // tcpi_rto, tcpi_rttvar, tcpi_snd_ssthresh, tcpi_reordering, tcpi_min_rtt.
+        let found = [8, 72, 76, 88, 148].map(word);
+        assert_eq!(found, [1_000_000, 250_000, INFINITE_SSTHRESH, 3, u32::MAX]);
+        assert_eq!(listener(2, 5)[..32], {
+            let mut head = [0; 32];
+            (head[0], head[24], head[28]) = (LISTEN, 2, 5);
+            head
+        });
+    }
 }
