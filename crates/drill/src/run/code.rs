@@ -1,5 +1,6 @@
 //! Code blocks over `TCP_INFO`.
 
+use super::flow::Flow;
 use super::{Runner, tcp_info};
 use crate::expr::{CodeError, Scope};
 use crate::failure::Failure;
@@ -46,6 +47,11 @@ pub(super) fn constants() -> Scope {
 impl Runner<'_> {
     /// Runs a block with the figures of the socket that packets are about.
     pub(super) fn code(&mut self, text: &str, span: &Span) -> Result<(), Failure> {
+        let open = |flow: &Flow| flow.live_fd.is_some() && !flow.closed;
+        if !self.under_test.is_some_and(|at| open(&self.flows[at])) && self.slack() > 0 {
+            // On a real clock, the call that gives the descriptor may be a moment late.
+            self.await_idle()?;
+        }
         let flow = self.under_test.map(|at| &self.flows[at]);
         let fd = flow.and_then(|flow| flow.live_fd.filter(|_| !flow.closed));
         let fd = fd.ok_or_else(|| {

@@ -149,6 +149,7 @@ impl<'a> Runner<'a> {
 
     fn events(&mut self, script: &'a Script) -> Result<(), Failure> {
         for event in &script.events {
+            self.take_returned()?;
             let due = self.due(event)?;
             self.event(event, due)?;
             let absolute = due.kind != Kind::Any && due.origin == i64::MIN;
