@@ -30,7 +30,8 @@ const USAGE: &str = "usage: cargo xtask conformance --suite DIR [--packetdrill P
 const REPORT: &str = "docs/conformance.md";
 const CAUSES: &str = "docs/conformance-causes.toml";
 
-/// How the suite's own driver runs a script, for IPv4 and for what is IPv6 by its name.
+/// How the suite's own driver runs a script, for IPv4 and for what is IPv6 by its name. What a
+/// script says itself counts: some cookies that scripts expect belong to addresses that they give.
 const OPTIONS_4: [&str; 9] = [
     "--ip_version=ipv4",
     "--local_ip=192.168.0.1",
@@ -54,10 +55,23 @@ const OPTIONS_6: [&str; 8] = [
 ];
 
 /// The options with which a script of the suite runs.
-fn options(script: &str) -> Vec<String> {
+fn options(suite: &Path, script: &str) -> Vec<String> {
     let six = script.ends_with("v6.pkt");
-    let options: &[&str] = if six { &OPTIONS_6 } else { &OPTIONS_4 };
-    options.iter().map(|option| (*option).to_string()).collect()
+    let text = fs::read_to_string(suite.join(script)).unwrap_or_default();
+    unsaid(&text, if six { &OPTIONS_6 } else { &OPTIONS_4 })
+}
+
+/// The words of a script's option lines.
+fn option_words(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter(|line| line.starts_with("--")).flat_map(str::split_whitespace)
+}
+
+/// Those of `options` that a script does not give itself. Names may be given more than once.
+fn unsaid(text: &str, options: &[&str]) -> Vec<String> {
+    let name = |option: &str| option.split('=').next().unwrap_or(option).to_string();
+    let said = |option: &str| option_words(text).any(|word| name(word) == name(option));
+    let left = options.iter().filter(|option| option.starts_with("--define=") || !said(option));
+    left.map(|option| (*option).to_string()).collect()
 }
 
 /// How a script went.
@@ -91,6 +105,7 @@ pub(crate) fn run(root: &Path, words: &[String]) -> Result<()> {
         bail!("there are no scripts in {}", options.suite.display());
     }
     let runner = build(root, "plimsoll-cli")?.join("plimsoll");
+    let of = |script: &str| self::options(&options.suite, script);
     let mut ours = None;
     let mut columns = Vec::new();
     let mut column = |title, verdicts| columns.push(Column { title, verdicts });
@@ -98,7 +113,7 @@ pub(crate) fn run(root: &Path, words: &[String]) -> Result<()> {
     if let Some(tool) = &options.tool {
         let library = build(root, "plimsoll-drill-adapter")?.join(original::LIBRARY);
         let on_stack = original::Target::Stack(library);
-        let verdicts = original::run(tool, &options.suite, &scripts, &on_stack, self::options)?;
+        let verdicts = original::run(tool, &options.suite, &scripts, &on_stack, of)?;
         column("original tool", verdicts);
         ours = Some(own_scripts(root, &runner, tool, &on_stack)?);
     }
@@ -108,7 +123,7 @@ pub(crate) fn run(root: &Path, words: &[String]) -> Result<()> {
     }
     if let (Some(tool), true) = (&options.tool, options.kernel) {
         let on_kernel = original::Target::Kernel;
-        let verdicts = original::run(tool, &options.suite, &scripts, &on_kernel, self::options)?;
+        let verdicts = original::run(tool, &options.suite, &scripts, &on_kernel, of)?;
         column("original tool on the kernel", verdicts);
     }
     let text =

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::{Verdict, Verdicts, build};
+use super::{Verdict, Verdicts, build, option_words, unsaid};
 
 const USAGE: &str = "usage: cargo xtask drill-original --packetdrill PATH [OPTION...] FILE...
   PATH is the original tool, built. Options of the form --name=value are passed on to it; where
@@ -134,30 +134,22 @@ fn join(start: &str, end: &OsStr) -> std::ffi::OsString {
 
 /// The options of a script that says what it needs: the tool has no addresses by default.
 pub(super) fn own_options(text: &str) -> Vec<String> {
-    let words = || text.lines().filter(|l| l.starts_with("--")).flat_map(str::split_whitespace);
-    let six = words().any(|word| word == "--ip_version=ipv6");
-    let defaults: &[&str] = if six {
-        &["--local_ip=2001:db8::1", "--gateway_ip=2001:db8::2", "--remote_ip=2001:db8:1::1"]
-    } else {
-        &[
-            "--local_ip=192.0.2.1",
-            "--gateway_ip=192.0.2.2",
-            "--netmask_ip=255.255.255.0",
-            "--remote_ip=198.51.100.1",
-        ]
-    };
-    let said = |option: &str| {
-        let name = option.split('=').next().unwrap_or(option);
-        words().any(|word| word.split('=').next() == Some(name))
-    };
-    defaults.iter().filter(|option| !said(option)).map(|option| (*option).to_string()).collect()
+    let six = option_words(text).any(|word| word == "--ip_version=ipv6");
+    let four = [
+        "--local_ip=192.0.2.1",
+        "--gateway_ip=192.0.2.2",
+        "--netmask_ip=255.255.255.0",
+        "--remote_ip=198.51.100.1",
+    ];
+    let addresses_6 =
+        ["--local_ip=2001:db8::1", "--gateway_ip=2001:db8::2", "--remote_ip=2001:db8:1::1"];
+    if six { unsaid(text, &addresses_6) } else { unsaid(text, &four) }
 }
 
 /// What the adapter must know of the network: the script's option lines, and the command line,
 /// which wins.
 fn flags(script: &str, options: &[String]) -> Result<String> {
-    let lines = script.lines().map(str::trim).filter(|line| line.starts_with("--"));
-    let words = lines.flat_map(str::split_whitespace).chain(options.iter().map(String::as_str));
+    let words = option_words(script).chain(options.iter().map(String::as_str));
     let known: BTreeMap<&str, &str> =
         words.filter_map(|word| word.strip_prefix("--")?.split_once('=')).collect();
     let mut flags = Vec::new();

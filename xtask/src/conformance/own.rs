@@ -20,7 +20,7 @@ pub(super) fn run(
     // Scripts with the same options run in one go.
     let mut groups: Vec<(Vec<String>, Vec<&String>)> = Vec::new();
     for script in scripts {
-        let wanted = options(script);
+        let wanted = options(suite, script);
         match groups.iter_mut().find(|(options, _)| *options == wanted) {
             Some((_, members)) => members.push(script),
             None => groups.push((wanted, vec![script])),
