@@ -53,7 +53,13 @@ impl Process {
         let bound = socket.bound.unwrap_or(SocketAddr::new(socket.unspecified(), 0));
         let bound = self.reserve_to_listen(fd, bound)?;
         let (socket, _) = self.fds.socket(fd)?;
-        let listener = stack.listen(bound, backlog, socket.tcp.clone()).map_err(stack_errno)?;
+        let options = socket.tcp.clone();
+        let listener = if socket.set.v6only {
+            stack.listen_only_v6(bound, backlog, options)
+        } else {
+            stack.listen(bound, backlog, options)
+        };
+        let listener = listener.map_err(stack_errno)?;
         socket.apply_fastopen(&listener);
         socket.apply_md5(&listener);
         socket.bound = Some(listener.local_addr());
@@ -93,9 +99,10 @@ impl Process {
         if local.port() == 0 {
             return self.reserve(fd, local);
         }
+        let wanted = Claim { addr: local, v6only: self.fds.socket(fd)?.0.set.v6only };
         let listens = self.fds.all().any(|(other, descriptor)| match &descriptor.file {
-            File::Socket(socket) if other != fd => {
-                socket.listener().is_some_and(|listener| overlap(listener.local_addr(), local))
+            File::Socket(socket) if other != fd && socket.listener().is_some() => {
+                claim(socket).is_some_and(|claim| claim.overlaps(wanted))
             }
             _ => false,
         });
@@ -110,12 +117,15 @@ impl Process {
     }
 
     /// Whether somebody else has the port in a way that excludes us.
-    fn conflicts(&self, fd: i32, local: SocketAddr, reuse: bool, share: bool) -> bool {
+    fn conflicts(&mut self, fd: i32, local: SocketAddr, reuse: bool, share: bool) -> bool {
+        let v6only = self.fds.socket(fd).is_ok_and(|(socket, _)| socket.set.v6only);
+        let wanted = Claim { addr: local, v6only };
         let by_descriptor = self.fds.all().any(|(other, descriptor)| match &descriptor.file {
             File::Socket(socket) if other != fd => {
                 let both_reuse = reuse && socket.set.reuse_addr && socket.listener().is_none();
                 let both_share = share && socket.set.reuse_port;
-                holds(socket, local) && !both_reuse && !both_share
+                let overlaps = claim(socket).is_some_and(|claim| claim.overlaps(wanted));
+                overlaps && !both_reuse && !both_share
             }
             _ => false,
         });
@@ -123,27 +133,40 @@ impl Process {
         let left_over = || {
             self.stack.sockets().into_iter().any(|other| {
                 let kept = other.remote.is_some();
-                kept && overlap(other.local, local)
+                kept && Claim { addr: other.local, v6only: false }.overlaps(wanted)
             })
         };
         by_descriptor || (!reuse && left_over())
     }
 }
 
-/// Whether `socket` has the port of `local` on an address that overlaps.
-fn holds(socket: &Socket, local: SocketAddr) -> bool {
-    let own = match &socket.link {
+/// The address and port that `socket` has.
+fn claim(socket: &Socket) -> Option<Claim> {
+    let addr = match &socket.link {
         Link::Stream(stream) => Some(stream.local_addr()),
         _ => socket.bound,
     };
-    own.is_some_and(|own| overlap(own, local))
+    addr.map(|addr| Claim { addr, v6only: socket.set.v6only })
 }
 
-fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
-    let covers = |wild: IpAddr, ip: IpAddr| match (wild, ip) {
-        (IpAddr::V6(wild), IpAddr::V4(_)) => wild.is_unspecified(),
-        (wild, ip) => wild.is_unspecified() && wild.is_ipv4() == ip.is_ipv4(),
-    };
-    let (a, b) = (one.ip().to_canonical(), other.ip().to_canonical());
-    one.port() == other.port() && (a == b || covers(a, b) || covers(b, a))
+/// An address and port that a socket has, or wants.
+#[derive(Clone, Copy)]
+struct Claim {
+    addr: SocketAddr,
+    v6only: bool,
+}
+
+impl Claim {
+    /// Whether it is for all addresses, and `ip` is one of them.
+    fn covers(self, ip: IpAddr) -> bool {
+        match (self.addr.ip(), ip) {
+            (IpAddr::V6(wild), IpAddr::V4(_)) => wild.is_unspecified() && !self.v6only,
+            (wild, ip) => wild.is_unspecified() && wild.is_ipv4() == ip.is_ipv4(),
+        }
+    }
+
+    fn overlaps(self, other: Claim) -> bool {
+        let (a, b) = (self.addr.ip(), other.addr.ip());
+        self.addr.port() == other.addr.port() && (a == b || self.covers(b) || other.covers(a))
+    }
 }

@@ -319,6 +319,29 @@ impl Stack {
         backlog: usize,
         options: Options,
     ) -> Result<Arc<Listener>, SocketError> {
+        self.listen_with(local, backlog, options, false)
+    }
+
+    /// As [`listen`](Self::listen); on `[::]`, IPv4 connections are not taken (IPV6_V6ONLY).
+    ///
+    /// # Errors
+    /// As [`listen`](Self::listen).
+    pub fn listen_only_v6(
+        self: &Arc<Stack>,
+        local: SocketAddr,
+        backlog: usize,
+        options: Options,
+    ) -> Result<Arc<Listener>, SocketError> {
+        self.listen_with(local, backlog, options, true)
+    }
+
+    fn listen_with(
+        self: &Arc<Stack>,
+        local: SocketAddr,
+        backlog: usize,
+        options: Options,
+        only_v6: bool,
+    ) -> Result<Arc<Listener>, SocketError> {
         self.check_up()?;
         if !local.ip().is_unspecified() && !self.routes.is_ours(local.ip()) {
             return Err(SocketError::AddrNotAvailable);
@@ -327,7 +350,8 @@ impl Stack {
         let backlog = backlog.min(settings.somaxconn as usize);
         let make = |port| {
             let local = SocketAddr::new(local.ip(), port);
-            let inner = ListenerInner::new(local, backlog, options.clone());
+            let mut inner = ListenerInner::new(local, backlog, options.clone());
+            inner.only_v6 = only_v6;
             let early = fast_open::default_queue(settings.tcp_fastopen, backlog);
             inner.fast_open(|queue| queue.limit = early);
             Arc::new(inner)

@@ -175,3 +175,22 @@ fn lingering_close() {
     assert_eq!(w.call(B, Call::Close { fd: server }), Ok(0));
     assert_eq!(w.b.stack().counter("TcpOutRsts"), Some(1), "no time at all is a reset");
 }
+
+#[test]
+fn an_ipv6_only_socket_leaves_ipv4_to_others() {
+    let mut w = World::new();
+    let fd = w.socket(B, AF_INET6);
+    assert_eq!(w.set(B, fd, (SOL_IPV6, IPV6_V6ONLY), 1), Ok(0));
+    assert_eq!(w.call(B, Call::Bind { fd, addr: addr("::", 80) }), Ok(0));
+    assert_eq!(w.set(B, fd, (SOL_IPV6, IPV6_V6ONLY), 0), Err(Errno::EINVAL), "bound already");
+    assert_eq!(w.call(B, Call::Listen { fd, backlog: 5 }), Ok(0));
+    let connect = |w: &mut World, domain, ip| {
+        let fd = w.socket(A, domain);
+        let (connect, _) = w.sleeps(A, Call::Connect { fd, addr: addr(ip, 80) });
+        done(w.resume(A, connect)).result
+    };
+    assert_eq!(connect(&mut w, AF_INET6, B6), Ok(0));
+    assert_eq!(connect(&mut w, AF_INET, B4), Err(Errno::ECONNREFUSED));
+    w.listener("0.0.0.0");
+    assert_eq!(connect(&mut w, AF_INET, B4), Ok(0));
+}
