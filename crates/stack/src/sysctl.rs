@@ -36,6 +36,8 @@ pub(crate) struct Settings {
     /// Fast Open: 1 connect with it, 2 listen with it, 4 connect without cookies; further bits for
     /// listeners.
     pub(crate) tcp_fastopen: u32,
+    /// SYN cookies: 0 never, 1 while the SYN queue is full, 2 always.
+    pub(crate) tcp_syncookies: u8,
     /// The keys of Fast Open cookies; without any, one that follows from the secret.
     pub(crate) tcp_fastopen_key: Option<FastOpenKeys>,
     /// The first pause of Fast Open after something swallowed it; zero: none.
@@ -68,6 +70,7 @@ impl Default for Settings {
             tcp_max_tw_buckets: 65_536,
             tcp_tw_reuse: 1,
             tcp_fastopen: 1,
+            tcp_syncookies: 1,
             tcp_fastopen_key: None,
             tcp_fastopen_blackhole_timeout: Duration::ZERO,
             tcp_fastopen_blackhole_generation: 0,

@@ -19,7 +19,6 @@ use alloc::boxed::Box;
 
 use plimsoll_buf::Pool;
 use plimsoll_wire::SeqNum;
-use plimsoll_wire::tcp::FastOpenOption;
 
 use crate::config::{Config, Options, SetOption};
 use crate::congestion::Controller;
@@ -121,10 +120,9 @@ pub struct Connection {
     pub(crate) next_serial: Serial,
     // Rarely touched.
     pub(crate) handshake: Handshake,
-    /// An open with Fast Open, on the side that connects.
+    /// An open with Fast Open, on the side that connects; on the other, the cookie that the SYN-ACK
+    /// gives out, until it leaves.
     pub(crate) fast_open: Option<Box<FastOpenClient>>,
-    /// The cookie that our SYN-ACK gives out, until it leaves.
-    pub(crate) fast_open_answer: Option<Box<FastOpenOption>>,
     pub(crate) keepalive: Keepalive,
     pub(crate) challenge: RateLimit,
     pub(crate) error: Option<ConnectionError>,
@@ -223,7 +221,6 @@ impl Connection {
             next_serial: Serial(1),
             handshake: Handshake::new(cx.now, shift),
             fast_open: None,
-            fast_open_answer: None,
             keepalive: Keepalive::default(),
             challenge: RateLimit::default(),
             error: None,

@@ -91,6 +91,10 @@ counters! {
     TcpMd5Failure => "TcpExtTCPMD5Failure", "Segments dropped because their signature was wrong.";
     TcpMtupFail => "TcpExtTCPMTUPFail", "Path-MTU reductions.";
     TcpReqQFullDrop => "TcpExtTCPReqQFullDrop", "SYNs dropped because the SYN queue was full.";
+    TcpReqQFullDoCookies => "TcpExtTCPReqQFullDoCookies", "SYNs answered with a cookie because the SYN queue was full.";
+    SyncookiesSent => "TcpExtSyncookiesSent", "SYN cookies sent.";
+    SyncookiesRecv => "TcpExtSyncookiesRecv", "ACKs received with a good SYN cookie.";
+    SyncookiesFailed => "TcpExtSyncookiesFailed", "ACKs received with a SYN cookie that was not good.";
     TcpTimeWaitOverflow => "TcpExtTCPTimeWaitOverflow", "TIME-WAIT connections dropped because the table was full.";
     TcpFastOpenActive => "TcpExtTCPFastOpenActive", "Active opens whose SYN carried data that the peer took.";
     TcpFastOpenActiveFail => "TcpExtTCPFastOpenActiveFail", "Active opens whose SYN carried data that had to be sent again.";

@@ -18,7 +18,7 @@ use crate::recv::AckReason;
 use crate::segment::{Ecn, Segment};
 
 /// The bits that a SYN asks with.
-const ASK: TcpFlags = TcpFlags(TcpFlags::ECE.0 | TcpFlags::CWR.0);
+pub(crate) const ASK: TcpFlags = TcpFlags(TcpFlags::ECE.0 | TcpFlags::CWR.0);
 
 /// How much is ECN used: `tcp_ecn`.
 const ASK_AND_AGREE: u8 = 1;

@@ -142,7 +142,7 @@ impl Stack {
     }
 
     /// Gives a segment to its connection; returns it if the connection has left the tables.
-    fn to_connection(
+    pub(super) fn to_connection(
         &self,
         work: &mut Work<'_>,
         state: &mut PollState,

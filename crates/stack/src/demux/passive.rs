@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use plimsoll_tcp::{Connection, Counter, FastOpenAnswer, Segment};
+use plimsoll_tcp::{
+    Connection, Counter, FastOpenAnswer, Segment, cookie_mss_index, cookie_syn_ack,
+};
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::TcpFlags;
 
-use crate::demux::FlowKey;
 use crate::demux::connection_table::InsertError;
+use crate::demux::{FlowKey, syn_cookie};
 use crate::endpoint::{Endpoint, Stage};
 use crate::events::Work;
 use crate::listener::ListenerInner;
@@ -32,26 +34,40 @@ impl Stack {
             return;
         }
         if flags.contains(TcpFlags::ACK) {
-            return self.to_nobody(work, key, &segment);
+            if flags.contains(TcpFlags::SYN) {
+                return self.to_nobody(work, key, &segment);
+            }
+            return self.ack_to_listener(work, state, listener, key, segment);
         }
         // Like Linux: a SYN with a FIN opens nothing.
         if !flags.contains(TcpFlags::SYN) || flags.contains(TcpFlags::FIN) {
             return;
         }
-        if listener.accept_queue_is_full() {
-            work.tcp().bump(Counter::ListenOverflows);
-            work.tcp().bump(Counter::ListenDrops);
-            return;
+        match work.admit(listener, least_iss.is_some()) {
+            Admission::Dropped => work.tcp().bump(Counter::ListenDrops),
+            Admission::Cookie => self.send_cookie(work, listener, key, &segment),
+            Admission::Remembered => {
+                let iss = least_iss.unwrap_or_else(|| self.secrets.isn(key, work.now));
+                self.remember(work, state, listener, key, &segment, iss);
+            }
         }
-        let answer = work.answer_fast_open(listener, key, &segment);
-        let most = work.settings.tcp.tcp_max_syn_backlog as usize;
-        if !answer.early && !listener.begin_handshake(most) {
-            work.tcp().bump(Counter::TcpReqQFullDrop);
-            work.tcp().bump(Counter::ListenDrops);
-            return;
+    }
+
+    /// Opens a connection by `syn`.
+    fn remember(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        listener: &Arc<ListenerInner>,
+        key: &FlowKey,
+        syn: &Segment,
+        iss: SeqNum,
+    ) {
+        let answer = work.answer_fast_open(listener, key, syn);
+        if !answer.early && !listener.begin_handshake() {
+            return work.tcp().bump(Counter::ListenDrops);
         }
-        let iss = least_iss.unwrap_or_else(|| self.secrets.isn(key, work.now));
-        match self.insert_child(work, listener, key, &segment, (iss, answer)) {
+        match self.insert_child(work, listener, key, syn, (iss, answer)) {
             Ok(endpoint) => {
                 if answer.early {
                     self.queue_early(work, listener, &endpoint);
@@ -63,6 +79,67 @@ impl Stack {
                 if !answer.early {
                     listener.end_handshake();
                 }
+                work.tcp().bump(Counter::ListenDrops);
+            }
+        }
+    }
+
+    /// Answers `syn` with a cookie.
+    fn send_cookie(
+        &self,
+        work: &mut Work<'_>,
+        listener: &ListenerInner,
+        key: &FlowKey,
+        syn: &Segment,
+    ) {
+        listener.note_cookie(work.now);
+        let options = listener.options_for(key.remote);
+        let mut params = self.open_params(key, SeqNum(0), options);
+        let index = cookie_mss_index(params.ip_header_len, syn.repr.options.mss);
+        params.iss = syn_cookie::make(&self.secrets, key, work.now, syn.repr.seq, index);
+        let repr = cookie_syn_ack(&work.context_idle(), &params, syn);
+        work.tcp().bump(Counter::SyncookiesSent);
+        work.send_segment(key, &repr, params.options.md5_key.as_ref());
+    }
+
+    /// An ACK that fits no connection: it may bring a cookie back, and then it opens one.
+    fn ack_to_listener(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        listener: &Arc<ListenerInner>,
+        key: &FlowKey,
+        ack: Segment,
+    ) {
+        if work.settings.tcp_syncookies == 0 || !listener.awaits_cookies(work.now) {
+            return self.to_nobody(work, key, &ack);
+        }
+        let (irs, cookie) = (ack.repr.seq - 1, ack.repr.ack - 1);
+        let said = syn_cookie::check(&self.secrets, key, work.now, irs, cookie);
+        let params = self.open_params(key, cookie, listener.options_for(key.remote));
+        let opened = said
+            .and_then(|index| Connection::accept_cookie(&work.context_idle(), params, &ack, index));
+        let Some(conn) = opened else {
+            work.tcp().bump(Counter::SyncookiesFailed);
+            return self.to_nobody(work, key, &ack);
+        };
+        work.tcp().bump(Counter::SyncookiesRecv);
+        if listener.accept_queue_is_full() || !listener.begin_handshake() {
+            work.tcp().bump(Counter::ListenOverflows);
+            return work.tcp().bump(Counter::ListenDrops);
+        }
+        let way = (self.route_of(key), work.flow_label(key));
+        let parent = Some(listener.clone());
+        let inserted = self
+            .connections
+            .insert(*key, |id| Endpoint::new(*key, id, way, parent, Stage::HalfOpen, conn));
+        match inserted {
+            // The rest is as for any half-open connection.
+            Ok(endpoint) => {
+                let _ = self.to_connection(work, state, &endpoint, ack);
+            }
+            Err(_) => {
+                listener.end_handshake();
                 work.tcp().bump(Counter::ListenDrops);
             }
         }
@@ -98,3 +175,45 @@ impl Stack {
         }
     }
 }
+
+/// What becomes of a SYN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Admission {
+    /// A connection.
+    Remembered,
+    /// An answer with a cookie.
+    Cookie,
+    /// Nothing.
+    Dropped,
+}
+
+impl Work<'_> {
+    /// What becomes of a SYN for `listener`. One that takes the place of a TIME-WAIT comes from
+    /// somebody real and takes no memory more, so that it is remembered.
+    fn admit(&self, listener: &ListenerInner, replaces: bool) -> Admission {
+        let settings = &self.settings;
+        let (_, half_open, backlog) = listener.lengths();
+        let cookie = !replaces && (half_open > backlog || settings.tcp_syncookies == 2);
+        if cookie && settings.tcp_syncookies == 0 {
+            self.tcp().bump(Counter::TcpReqQFullDrop);
+            return Admission::Dropped;
+        }
+        if cookie {
+            self.tcp().bump(Counter::TcpReqQFullDoCookies);
+        }
+        if listener.accept_queue_is_full() {
+            self.tcp().bump(Counter::ListenOverflows);
+            return Admission::Dropped;
+        }
+        let most = settings.tcp.tcp_max_syn_backlog as usize;
+        let few = half_open > most || most - half_open < most / 4;
+        match (cookie, settings.tcp_syncookies) {
+            (true, _) => Admission::Cookie,
+            (false, 0) if few && !replaces => Admission::Dropped,
+            (false, _) => Admission::Remembered,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -19,6 +19,8 @@ enum Purpose {
     PortCounter,
     FlowLabel,
     FastOpenKey,
+    Cookie,
+    CookieMinute,
 }
 
 /// The stack's secret, divided up.
@@ -44,6 +46,16 @@ impl Secrets {
         hasher.write_u8(purpose as u8);
         key.write_to(&mut hasher);
         hasher.finish()
+    }
+
+    /// The hashes of SYN cookies: one for the four-tuple, and one for it in each minute.
+    pub(crate) fn cookie_hash(&self, key: &FlowKey, minute: Option<u32>) -> u32 {
+        let Some(minute) = minute else { return self.hash(Purpose::Cookie, key) as u32 };
+        let mut hasher = SipHasher24::new_with_key(&self.value_key);
+        hasher.write_u8(Purpose::CookieMinute as u8);
+        key.write_to(&mut hasher);
+        hasher.write_u32(minute);
+        hasher.finish() as u32
     }
 
     /// The key of Fast Open cookies, if none is set.

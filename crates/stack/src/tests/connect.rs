@@ -122,15 +122,30 @@ fn a_full_accept_queue_may_reset() {
     assert_eq!(reset, 1);
 }
 
-#[test]
-fn the_syn_queue_is_bounded() {
-    let mut pair = Pair::with(LinkConfig::default(), &[("net.ipv4.tcp_max_syn_backlog", "2")]);
-    let _listener = pair.listen(B4, 100);
-    let _clients: Vec<_> = (0..3).map(|_| pair.connect(B4)).collect();
+/// How many of four SYNs that come at once are answered, how many are dropped, and how many of the
+/// latter because the queue is full.
+fn syns(sysctls: &[(&str, &str)], backlog: usize) -> (u64, u64, u64) {
+    let mut pair = Pair::with(LinkConfig::default(), sysctls);
+    let _listener = pair.listen(B4, backlog);
+    let _clients: Vec<_> = (0..4).map(|_| pair.connect(B4)).collect();
     // `b` sees all SYNs before any ACK.
     pair.b.poll(pair.now, 64).unwrap();
-    assert_eq!(pair.counter("TcpExtTCPReqQFullDrop"), (0, 1));
+    let count = |name| pair.b.counter(name).unwrap();
+    let told = (count("TcpOutSegs"), count("TcpExtListenDrops"), count("TcpExtTCPReqQFullDrop"));
     pair.settle();
+    told
+}
+
+#[test]
+fn the_syn_queue_is_bounded() {
+    let none = ("net.ipv4.tcp_syncookies", "0");
+    assert_eq!(syns(&[none], 100), (4, 0, 0));
+    assert_eq!(syns(&[none], 1), (2, 2, 2));
+    // The last quarter stays free.
+    assert_eq!(syns(&[none, ("net.ipv4.tcp_max_syn_backlog", "4")], 100), (4, 0, 0));
+    assert_eq!(syns(&[none, ("net.ipv4.tcp_max_syn_backlog", "2")], 100), (3, 1, 0));
+    assert_eq!(syns(&[("net.ipv4.tcp_max_syn_backlog", "2")], 100), (4, 0, 0));
+    assert_eq!(syns(&[], 1), (4, 0, 0), "cookies");
 }
 
 #[test]

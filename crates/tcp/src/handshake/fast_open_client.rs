@@ -318,6 +318,19 @@ impl Connection {
     }
 }
 
+impl FastOpenClient {
+    /// What the other side needs: the cookie that its SYN-ACK gives out.
+    pub(crate) fn answering(option: FastOpenOption) -> FastOpenClient {
+        let params = FastOpen { option: Some(option), ..FastOpen::default() };
+        FastOpenClient { params, ..FastOpenClient::default() }
+    }
+
+    /// The option of the SYN or SYN-ACK.
+    pub(crate) fn offer(&self) -> Option<FastOpenOption> {
+        self.params.option
+    }
+}
+
 impl FastOpen {
     /// Asks for a cookie, in the older experimental form if `experimental`.
     pub fn request(experimental: bool) -> FastOpen {

@@ -15,6 +15,7 @@ use plimsoll_wire::tcp::FastOpenOption;
 
 use crate::connection::{Connection, Context, OpenParams};
 use crate::event::Events;
+use crate::handshake::fast_open_client::FastOpenClient;
 use crate::recv::window::initial_window;
 use crate::segment::Segment;
 use crate::send::Fin;
@@ -39,7 +40,7 @@ impl Connection {
         answer: FastOpenAnswer,
     ) -> Connection {
         let mut conn = Connection::accept(cx, params, syn);
-        conn.fast_open_answer = answer.option.map(Box::new);
+        conn.fast_open = answer.option.map(|option| Box::new(FastOpenClient::answering(option)));
         if answer.early {
             conn.begin_early(cx, syn);
         }
@@ -98,8 +99,10 @@ impl Connection {
 
     /// The option of the SYN-ACK that leaves now.
     pub(crate) fn take_fast_open_answer(&mut self) -> Option<FastOpenOption> {
-        let answer = self.fast_open_answer.take()?;
-        (self.handshake.sent == 0).then_some(*answer)
+        if self.state != State::SynReceived || !self.is_passive() {
+            return None;
+        }
+        self.fast_open.take()?.offer().filter(|_| self.handshake.sent == 0)
     }
 
     /// The SYN of an early connection came again: as a plain one, it lies before the window.

@@ -6,6 +6,7 @@ pub(crate) mod fast_open_server;
 pub(crate) mod isn;
 mod negotiate;
 mod passive_open;
+pub(crate) mod syn_cookie;
 mod timestamps;
 
 use plimsoll_wire::tcp::{TcpFlags, TcpRepr};
@@ -151,7 +152,8 @@ impl Connection {
         });
         let too_long = self.open_takes_too_long(cx, limit);
         let limit = limit.saturating_add(self.linear_timeouts(cx.config));
-        let limit = if self.handshake.deferred { limit.max(self.options.defer_accept) } else { limit };
+        let limit =
+            if self.handshake.deferred { limit.max(self.options.defer_accept) } else { limit };
         let age = cx.now.since(self.handshake.started);
         let too_old = self.user_timeout().is_some_and(|timeout| age >= timeout);
         if self.handshake.retries >= limit || too_old || too_long {

@@ -118,8 +118,8 @@ impl Connection {
                 let bounds = (self.snd.una, self.snd.nxt);
                 self.recovery.rtt.on_sample(rtt, cx.now, bounds, cx.config);
             }
-            None if syn_retransmitted => self.recovery.rtt.on_syn_lost(),
-            None => {}
+            // Also if nobody knows how long it took: data starts as carefully then.
+            None => self.recovery.rtt.on_syn_lost(),
         }
         self.recovery.recover = self.snd.una;
         self.recovery.last_sent = cx.now;

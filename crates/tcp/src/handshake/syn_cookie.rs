@@ -1,0 +1,165 @@
+//! SYN cookies: opening without remembering the SYN, as Linux does it.
+//!
+//! The initial sequence number of the SYN-ACK is a cookie, which the caller makes and checks, since
+//! it has the secret; it says the peer's MSS, rounded down to one of four. Everything else that the
+//! SYN offered goes into the low bits of TSval, and comes back in the TSecr of the ACK. To a peer
+//! without timestamps nothing but the MSS is offered.
+//!
+//! Nothing sends the SYN-ACK again; a peer that misses it sends its SYN again.
+
+use plimsoll_buf::Slices;
+use plimsoll_wire::tcp::{TcpFlags, TcpOptions, TcpRepr, Timestamps};
+
+use super::TimestampState;
+use crate::config::Config;
+use crate::connection::{Connection, Context, OpenParams};
+use crate::ecn::{self, EcnState};
+use crate::mtu::Path;
+use crate::recv::window::{choose_shift, initial_buffer, initial_window};
+use crate::segment::{Ecn, Segment};
+use crate::time::Instant;
+
+/// The MSS values that a cookie can say, over IPv4 and over IPv6.
+const MSS_V4: [u16; 4] = [536, 1300, 1440, 1460];
+const MSS_V6: [u16; 4] = [1220, 1420, 1440, 8940];
+
+/// Of TSval: the window shift, or that there is none; SACK; ECN.
+const SHIFT_MASK: u32 = 0xf;
+const SACK: u32 = 1 << 4;
+const ECN: u32 = 1 << 5;
+/// All of these.
+const BITS: u32 = 0x3f;
+
+fn table(ip_header_len: u16) -> [u16; 4] {
+    if ip_header_len >= 40 { MSS_V6 } else { MSS_V4 }
+}
+
+/// Which MSS a cookie is to say, for a peer that announced `mss` behind an IP header of
+/// `ip_header_len` bytes.
+pub fn cookie_mss_index(ip_header_len: u16, mss: Option<u16>) -> u8 {
+    let table = table(ip_header_len);
+    let fits = table.iter().rposition(|&known| mss.is_some_and(|mss| known <= mss));
+    fits.unwrap_or(0) as u8
+}
+
+/// The SYN-ACK that answers `syn`. `params` are those of a connection, with the cookie as initial
+/// sequence number.
+pub fn cookie_syn_ack(cx: &Context, params: &OpenParams, syn: &Segment) -> TcpRepr {
+    let offered = Offered::of_syn(syn, cx.config, params);
+    let ts = TimestampState::new(params.ts_offset);
+    let ecn = if offered.ecn { TcpFlags::ECE } else { TcpFlags::default() };
+    TcpRepr {
+        src_port: params.local_port,
+        dst_port: params.remote_port,
+        seq: params.iss,
+        ack: syn.repr.seq + 1,
+        flags: TcpFlags::SYN | TcpFlags::ACK | ecn,
+        window: initial_window(initial_buffer(cx.config, &params.options)) as u16,
+        urgent: 0,
+        options: TcpOptions {
+            mss: Some(Path::new(params).advmss()),
+            window_scale: offered.shift.map(|_| choose_shift(cx.config, &params.options)),
+            sack_permitted: offered.sack,
+            timestamps: offered.stamps.map(|stamps| Timestamps {
+                val: val_with(&ts, cx.now, offered.bits()),
+                ecr: stamps.val,
+            }),
+            ..TcpOptions::default()
+        },
+    }
+}
+
+/// TSval at `now`, or a little before, with the low bits `bits`.
+fn val_with(ts: &TimestampState, now: Instant, bits: u32) -> u32 {
+    let clock = ts.val(now).wrapping_sub(ts.offset);
+    let val = clock & !BITS | bits;
+    let early = if val > clock { val.wrapping_sub(BITS + 1) } else { val };
+    early.wrapping_add(ts.offset)
+}
+
+/// What of a SYN's offers is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Offered {
+    stamps: Option<Timestamps>,
+    shift: Option<u8>,
+    sack: bool,
+    ecn: bool,
+}
+
+impl Offered {
+    fn of_syn(syn: &Segment, config: &Config, params: &OpenParams) -> Offered {
+        let options = &syn.repr.options;
+        let stamps = options.timestamps.filter(|_| config.tcp_timestamps);
+        let Some(stamps) = stamps.filter(|_| params.options.md5_key.is_none()) else {
+            return Offered::default();
+        };
+        let mut ecn = EcnState::default();
+        ecn.on_syn(syn, config);
+        Offered {
+            stamps: Some(stamps),
+            shift: options.window_scale.filter(|_| config.tcp_window_scaling),
+            sack: options.sack_permitted && config.tcp_sack,
+            ecn: ecn.on,
+        }
+    }
+
+    fn bits(self) -> u32 {
+        let shift = self.shift.map_or(SHIFT_MASK, |shift| u32::from(shift).min(SHIFT_MASK - 1));
+        shift | if self.sack { SACK } else { 0 } | if self.ecn { ECN } else { 0 }
+    }
+
+    /// What `ack` brings back. `None` if it cannot be, since the settings do not allow it.
+    fn of_ack(ack: &Segment, config: &Config, offset: u32) -> Option<Offered> {
+        let Some(stamps) = ack.repr.options.timestamps else { return Some(Offered::default()) };
+        let bits = stamps.ecr.wrapping_sub(offset);
+        let shift = (bits & SHIFT_MASK) as u8;
+        let offered = Offered {
+            stamps: Some(stamps),
+            shift: Some(shift).filter(|&shift| u32::from(shift) != SHIFT_MASK),
+            sack: bits & SACK != 0,
+            ecn: bits & ECN != 0,
+        };
+        let allowed = config.tcp_timestamps
+            && (config.tcp_sack || !offered.sack)
+            && (config.tcp_window_scaling || offered.shift.is_none());
+        allowed.then_some(offered)
+    }
+}
+
+impl Connection {
+    /// The connection that `ack` completes, in SYN-RECEIVED: `ack` is still to be handled. The
+    /// cookie, which is the initial sequence number of `params`, was found to be good and says the
+    /// MSS `mss_index`. `None` if what came back with it cannot be.
+    pub fn accept_cookie(
+        cx: &Context,
+        params: OpenParams,
+        ack: &Segment,
+        mss_index: u8,
+    ) -> Option<Connection> {
+        let mss = *table(params.ip_header_len).get(usize::from(mss_index))?;
+        let offered = Offered::of_ack(ack, cx.config, params.ts_offset)?;
+        let asked = if offered.ecn { ecn::ASK } else { TcpFlags::default() };
+        let repr = TcpRepr {
+            seq: ack.repr.seq - 1,
+            flags: TcpFlags::SYN | asked,
+            options: TcpOptions {
+                mss: Some(mss),
+                window_scale: offered.shift,
+                sack_permitted: offered.sack,
+                timestamps: offered.stamps,
+                ..TcpOptions::default()
+            },
+            ..ack.repr.clone()
+        };
+        let syn = Segment { repr, payload: Slices::new(), segs: 1, ecn: Ecn::NotEct };
+        let mut conn = Connection::accept(cx, params, &syn);
+        conn.pending.syn = false;
+        conn.snd.nxt = conn.snd.iss + 1;
+        conn.snd.max = conn.snd.nxt;
+        conn.debug_invariants();
+        Some(conn)
+    }
+}
+
+#[cfg(test)]
+mod tests;
