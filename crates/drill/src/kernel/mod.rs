@@ -161,7 +161,9 @@ fn set_up(network: &Network) -> Result<(), HostError> {
     let (local, prefix) = (network.local, network.prefix);
     ip("link set lo up")?;
     ip(&format!("link set {DEVICE} up mtu {}", network.mtu))?;
-    ip(&format!("{family} addr add {local}/{prefix} dev {DEVICE}"))?;
+    // Nobody else is there who could have the address.
+    let at_once = if network.local.is_ipv6() { " nodad" } else { "" };
+    ip(&format!("{family} addr add {local}/{prefix} dev {DEVICE}{at_once}"))?;
     let route = format!("{family} route add {}/{whole} dev {DEVICE}", network.remote);
     // An address of our own can be no gateway; the device is enough then.
     ip(&format!("{route} via {}", network.gateway)).or_else(|_| ip(&route))
