@@ -8,6 +8,8 @@ use super::{CodeError, Scope};
 
 /// Lines that one script may print.
 const MAX_LINES: usize = 10_000;
+/// The longest of them; the rest is cut off.
+const MAX_COLUMNS: usize = 1000;
 
 pub(super) fn run(
     scope: &mut Scope,
@@ -40,7 +42,7 @@ pub(super) fn run(
         Statement::Print(list) => {
             let parts: Result<Vec<String>, CodeError> =
                 list.iter().map(|node| Ok(evaluate(scope, node)?.to_string())).collect();
-            let line = parts?.join(" ");
+            let line: String = parts?.join(" ").chars().take(MAX_COLUMNS).collect();
             if out.len() < MAX_LINES {
                 out.push(line);
             }

@@ -1,6 +1,6 @@
 //! Making calls, and looking at what they return.
 
-use plimsoll_posix::{Errno, Out, Reply};
+use plimsoll_posix::{Call, Dest, Errno, Out, Reply, Source};
 
 use super::arguments::integer32;
 use super::flow::{Flow, State};
@@ -38,6 +38,7 @@ impl<'a> Runner<'a> {
         }
         self.await_event(span, due, "the call was")?;
         let prepared = self.prepare(call)?;
+        self.count_bytes(buffer_bytes(&prepared.call), span)?;
         let started = self.host.call(prepared.call, end.is_some()).map_err(broken(span))?;
         match started {
             Started::Returned(reply) => {
@@ -206,6 +207,29 @@ impl<'a> Runner<'a> {
             }
             None => Err(Failure::stack(span, "a connection came that the script has not begun")),
         }
+    }
+}
+
+/// Bytes of the buffers of a call.
+fn buffer_bytes(call: &Call) -> usize {
+    match call {
+        Call::Receive { buffers, .. } => {
+            let len = |buffer: &Dest| match buffer {
+                Dest::Room(len) => *len,
+                Dest::Null(_) => 0,
+            };
+            buffers.iter().map(len).sum()
+        }
+        Call::Send { buffers, .. } => {
+            let len = |buffer: &Source| match buffer {
+                Source::Bytes(bytes) => bytes.len(),
+                Source::Null(_) => 0,
+            };
+            buffers.iter().map(len).sum()
+        }
+        Call::Splice { len, .. } => *len,
+        Call::Sendfile { count, .. } => *count,
+        _ => 0,
     }
 }
 

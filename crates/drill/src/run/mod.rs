@@ -39,6 +39,8 @@ use time::{Due, Kind, micros};
 const PATIENCE: i64 = 600_000_000;
 /// How long a call in progress is waited for by the next one, and by the end of the script.
 const GRACE: i64 = 1_000_000;
+/// The most bytes that one script may move, in buffers of calls and in packets.
+const MOST_BYTES: u64 = 1 << 30;
 /// The first port of the peer's connections.
 const FIRST_PORT: u16 = 45_000;
 
@@ -77,6 +79,7 @@ pub fn run(
         scope: code::constants(),
         last: None,
         next_port: FIRST_PORT,
+        moved: 0,
         traces,
     };
     let outcome = runner.script(script);
@@ -107,6 +110,8 @@ pub(crate) struct Runner<'a> {
     scope: Scope,
     last: Option<Last>,
     next_port: u16,
+    /// Bytes moved so far.
+    moved: u64,
     traces: &'a mut Traces,
 }
 
@@ -241,6 +246,15 @@ impl<'a> Runner<'a> {
         let now = self.now();
         due.check(self.config, self.slack(), Some(last.at), now, what)
             .map_err(|text| Failure::stack(span, text))
+    }
+
+    /// Counts bytes that the script moves.
+    fn count_bytes(&mut self, bytes: usize, span: &Span) -> Result<(), Failure> {
+        self.moved = self.moved.saturating_add(bytes as u64);
+        if self.moved > MOST_BYTES {
+            return Err(Failure::script(span, "the script moves more bytes than anybody needs"));
+        }
+        Ok(())
     }
 
     /// The moment that a host's time stands for.

@@ -85,6 +85,7 @@ impl Runner<'_> {
         };
         let too_long = || Failure::script(span, "the packet is longer than a packet can be");
         let bytes = bytes.ok_or_else(too_long)?;
+        self.count_bytes(bytes.len(), span)?;
         if let Some(mut live) = live::parse(&bytes) {
             let now = self.now();
             if let (Body::Tcp(segment), PacketBody::Tcp(tcp)) = (&mut live.body, &packet.body) {

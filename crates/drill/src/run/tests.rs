@@ -148,6 +148,17 @@ fn scripts_that_cannot_be_run() {
 }
 
 #[test]
+fn hostile_scripts_end() {
+    let many = "+0 write(4, ..., 16000000) = -1\n".repeat(200);
+    let report = run(&accepted(&many));
+    assert_ne!(report.status, Status::Passed);
+    let many = "+0 read(4, NULL, 0) = 0\n+0 recv(4, ..., 16000000, MSG_DONTWAIT) = -1 EAGAIN (n)\n";
+    fails(&accepted(&many.repeat(100)), Status::Error, &["more bytes than anybody needs"]);
+    let many = "+3600 ioctl(4, SIOCINQ, [0]) = 0\n".repeat(30);
+    fails(&accepted(&many), Status::Error, &["longer than a day"]);
+}
+
+#[test]
 fn wrong_packets_are_told() {
     let wrong = |line: &str, parts: &[&str]| fails(&accepted(line), Status::Failed, parts);
     let written = |line: &str| format!("+0 write(4, ..., 2000) = 2000\n{line}");
