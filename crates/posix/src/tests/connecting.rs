@@ -170,6 +170,7 @@ fn lingering_close() {
     assert_eq!(w.call(A, option(client, 3)), Ok(0));
     let (close, deadline) = w.sleeps(A, Call::Close { fd: client });
     assert_eq!(deadline, Some(w.now + Duration::from_secs(3)));
+    w.run(Duration::from_millis(300));
     assert_eq!(done(w.resume(A, close)).result, Ok(0), "the FIN is acknowledged");
     assert_eq!(w.call(B, option(server, 0)), Ok(0));
     assert_eq!(w.call(B, Call::Close { fd: server }), Ok(0));

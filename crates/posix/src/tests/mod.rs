@@ -7,4 +7,5 @@ mod moving;
 mod options;
 mod receiving;
 mod sending;
+mod strange;
 mod waiting;
