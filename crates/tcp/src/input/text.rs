@@ -119,6 +119,9 @@ impl Connection {
         if hole {
             self.drain_reassembly();
         }
+        if self.rcv.fin == Some(self.rcv.nxt) && self.state == State::Established {
+            self.rcv.acks.on_fin();
+        }
         if len > 0 || hole {
             self.after_data(cx, hole);
         }
@@ -192,7 +195,12 @@ impl Connection {
         self.rcv.nxt += 1;
         self.rcv.adv = self.rcv.adv.max(self.rcv.nxt);
         self.rcv.reassembly.clear();
-        self.rcv.acks.now(AckReason::Fin);
+        if self.state == State::Established {
+            let unacked = self.rcv.nxt.since(self.rcv.ack_sent);
+            self.rcv.acks.delay_fin(cx.now, cx.config, unacked > self.rcv.rcv_mss);
+        } else {
+            self.rcv.acks.now(AckReason::Fin);
+        }
         self.events.insert(Events::READABLE);
         let next = match self.state {
             State::Established => State::CloseWait,

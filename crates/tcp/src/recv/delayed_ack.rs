@@ -56,6 +56,9 @@ pub enum AckReason {
 /// Segments that are acknowledged at once when a connection is young (Linux: `TCP_MAX_QUICKACKS`).
 const MAX_QUICK_ACKS: u8 = 16;
 
+/// How long the ACK of a FIN waits if no data came before it (Linux: until the next tick).
+const FIN_ALONE_DELAY: Duration = Duration::from_millis(1);
+
 /// What an arrived in-order data segment means for the decision.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
@@ -175,6 +178,24 @@ impl DelayedAck {
 
     fn is_quick(&self) -> bool {
         self.quick > 0 && !self.pingpong
+    }
+
+    /// The peer's FIN is here and we have not sent ours: as on Linux its ACK waits a little, because
+    /// most applications close as soon as they see it, and our FIN then takes the ACK along.
+    pub(crate) fn on_fin(&mut self) {
+        self.pingpong = true;
+    }
+
+    /// The FIN that [`on_fin`](Self::on_fin) told of has been taken. It counts as a byte.
+    pub(crate) fn delay_fin(&mut self, now: Instant, config: &Config, more_than_one: bool) {
+        if more_than_one {
+            self.now(AckReason::SecondSegment);
+        } else if self.ato.is_zero() && self.decision == AckDecision::None {
+            // There was no data, whose rhythm would say how long.
+            self.decision = AckDecision::Delay(now + FIN_ALONE_DELAY);
+        } else {
+            self.delay(now, config);
+        }
     }
 
     /// A segment arrived out of order or twice: the peer must be able to count the answer.

@@ -325,6 +325,8 @@ impl Trace {
     pub(crate) fn close_wait(setup: Setup) -> Trace {
         let mut trace = Trace::established(setup);
         trace.recv("F. 1:1 ack 1");
+        trace.expect_nothing();
+        trace.sleep();
         trace.expect(". 1:1 ack 2");
         trace
     }

@@ -94,6 +94,7 @@ fn the_server_answers_only_after_our_fin() {
     // The server's side of the same.
     let mut t = Trace::established(Setup::default());
     t.recv("FP. 1:501 ack 1");
+    t.sleep();
     t.expect(". 1:1 ack 502");
     assert_eq!(t.call(|conn, cx| conn.read(cx, &mut [0; 2000])), Ok(500));
     assert_eq!(t.call(|conn, cx| conn.read(cx, &mut [0; 2000])), Ok(0));

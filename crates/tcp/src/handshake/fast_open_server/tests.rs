@@ -151,6 +151,7 @@ fn resets_and_fins_of_the_peer() {
     let mut t = early();
     t.recv("F. 11:11 ack 1");
     assert_eq!(t.conn.state(), State::CloseWait);
+    t.sleep();
     t.expect(". 1:1 ack 12");
     assert_eq!((read(&mut t), read(&mut t)), (Ok(10), Ok(0)));
     t.call(|conn, cx| conn.close(cx));
