@@ -86,10 +86,8 @@ pub(crate) fn bytes(info: &Info, state: State) -> Vec<u8> {
     fill.u32s(&[info.unacked, info.sacked, info.lost, info.retrans, 0]);
     fill.u32s(&[millis(info.last_data_sent), 0]);
     fill.u32s(&[millis(info.last_data_recv), millis(info.last_ack_recv)]);
-    // An unbounded threshold comes as the largest number of segments that a byte count gives.
-    let ssthresh = if info.snd_ssthresh > 1 << 20 { INFINITE_SSTHRESH } else { info.snd_ssthresh };
     fill.u32s(&[info.pmtu, info.rcv_ssthresh, micros(info.rtt), micros(info.rttvar)]);
-    fill.u32s(&[ssthresh, info.snd_cwnd, info.advmss, info.reordering]);
+    fill.u32s(&[info.snd_ssthresh, info.snd_cwnd, info.advmss, info.reordering]);
     fill.u32s(&[micros(info.rcv_rtt), info.rcv_space, info.total_retrans]);
     // The pacing rate is not bounded.
     fill.u64s(&[u64::MAX, u64::MAX, info.bytes_acked, info.bytes_received]);
@@ -98,9 +96,9 @@ pub(crate) fn bytes(info: &Info, state: State) -> Vec<u8> {
     fill.u32s(&[low(info.data_segs_in), low(info.data_segs_out)]);
     fill.u64s(&[0]);
     fill.times(&[info.busy_time, info.rwnd_limited, info.sndbuf_limited]);
-    fill.u32s(&[info.delivered, 0]);
+    fill.u32s(&[info.delivered, info.delivered_ce]);
     fill.u64s(&[info.bytes_sent, info.bytes_retrans]);
-    fill.u32s(&[info.dsack_dups, 0, info.rcv_ooopack]);
+    fill.u32s(&[info.dsack_dups, info.reord_seen, info.rcv_ooopack]);
     // The rest, from tcpi_rehash on, is not counted.
     fill.u32s(&[info.snd_wnd, info.rcv_wnd]);
     fill.finish()

@@ -170,7 +170,9 @@ pub(crate) struct Stats {
     pub(crate) total_retrans: u32,
     /// Wire segments delivered, by ACK or SACK.
     pub(crate) delivered: u32,
-    /// DSACKs received.
+    /// Of those, what the peer said to have met congestion.
+    pub(crate) delivered_ce: u32,
+    /// Wire segments that DSACKs named.
     pub(crate) dsacks: u32,
     /// Wire segments that arrived out of order.
     pub(crate) out_of_order: u32,
@@ -212,7 +214,7 @@ impl Connection {
             ecn: EcnState::default(),
             timers: TimerTable::new(),
             recovery: Recovery::new(cx.config),
-            cc: Controller::new(algorithm, u32::from(mss), cx.config),
+            cc: Controller::new(algorithm, cx.config),
             stats: Stats::default(),
             last_hold: None,
             local_port: params.local_port,
@@ -243,7 +245,7 @@ impl Connection {
         self.debug_invariants();
         while let Some(timer) = self.timers.pop_due(cx.now) {
             match timer {
-                Timer::Retransmit => self.on_retransmit_timeout(cx),
+                Timer::Retransmit => self.on_xmit_timeout(cx),
                 Timer::Persist => self.on_persist_timeout(cx),
                 Timer::DelayedAck => self.on_delayed_ack_timeout(cx),
                 Timer::Keepalive => self.on_keepalive_timeout(cx),

@@ -2,7 +2,6 @@
 
 use crate::config::{Config, CongestionAlgorithm};
 use crate::connection::Connection;
-use crate::recovery::Phase;
 use crate::recv::AckDecision;
 use crate::state::State;
 use crate::time::{Duration, Instant};
@@ -48,6 +47,8 @@ pub struct Info {
     pub snd_ssthresh: u32,
     /// Duplicate ACKs that mean loss: the setting `tcp_reordering`, nothing is learnt yet.
     pub reordering: u32,
+    /// How often a segment was seen to arrive late.
+    pub reord_seen: u32,
     /// The peer's window, in bytes.
     pub snd_wnd: u32,
     /// Our window as last advertised, in bytes.
@@ -65,6 +66,8 @@ pub struct Info {
     pub notsent_bytes: u32,
     /// Wire segments that the peer is known to have, by ACK or SACK.
     pub delivered: u32,
+    /// Of those, what the peer said to have met a congestion mark.
+    pub delivered_ce: u32,
     pub dsack_dups: u32,
     pub rcv_ooopack: u32,
     /// The round trip as the receiver measures it; zero before the first sample.
@@ -119,10 +122,10 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         rcv_mss: conn.rcv.rcv_mss,
         advmss: u32::from(conn.path.advmss()),
         pmtu: u32::from(conn.path.mtu),
-        unacked: conn.snd.max.since(conn.snd.una).div_ceil(mss),
-        sacked: conn.snd.rtx.sacked().div_ceil(mss),
-        lost: conn.snd.rtx.lost().div_ceil(mss),
-        retrans: conn.snd.rtx.retransmitted().div_ceil(mss),
+        unacked: unacked(conn),
+        sacked: conn.sacked_out(),
+        lost: conn.snd.rtx.lost(),
+        retrans: conn.snd.rtx.retransmitted(),
         total_retrans: conn.stats.total_retrans,
         backoff: u32::from(conn.recovery.backoff),
         retransmits: u32::from(conn.current_retries()),
@@ -130,9 +133,10 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         rtt: rtt.srtt().unwrap_or_default(),
         rttvar: rtt.rttvar(),
         min_rtt: rtt.min(),
-        snd_cwnd: conn.cc.cwnd() / mss,
-        snd_ssthresh: conn.cc.ssthresh() / mss,
-        reordering: u32::from(config.tcp_reordering),
+        snd_cwnd: conn.cc.cwnd(),
+        snd_ssthresh: conn.cc.ssthresh(),
+        reordering: u32::from(conn.recovery.reordering),
+        reord_seen: conn.recovery.reord_seen,
         snd_wnd: conn.snd.wnd,
         rcv_wnd: conn.rcv.wnd(),
         rcv_ssthresh: u32::try_from(conn.rcv.buf_limit).unwrap_or(u32::MAX),
@@ -147,6 +151,7 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         data_segs_in: conn.stats.data_segs_in,
         notsent_bytes: conn.unsent_len() as u32,
         delivered: conn.stats.delivered,
+        delivered_ce: conn.stats.delivered_ce,
         dsack_dups: conn.stats.dsacks,
         rcv_ooopack: conn.stats.out_of_order,
         rcv_rtt: conn.rcv.autotune.rtt(),
@@ -156,7 +161,7 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         last_data_sent: now.since(conn.recovery.last_sent),
         last_data_recv: now.since(conn.stats.last_data_recv),
         last_ack_recv: now.since(conn.keepalive.last_rx),
-        ca_state: ca_state(conn),
+        ca_state: conn.recovery.phase as u8,
         options: option_bits(conn),
         fastopen_client_fail: conn.fast_open_failure(),
         sndbuf: conn.snd.buf_limit,
@@ -166,14 +171,10 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
     }
 }
 
-/// TCP_CA_*.
-fn ca_state(conn: &Connection) -> u8 {
-    match conn.recovery.phase {
-        Phase::Open if conn.recovery.dupacks > 0 || conn.snd.rtx.sacked() > 0 => 1,
-        Phase::Open => 0,
-        Phase::Recovery => 3,
-        Phase::Loss => 4,
-    }
+/// Segments that are not acknowledged, a SYN counted.
+fn unacked(conn: &Connection) -> u32 {
+    let packets = conn.snd.rtx.packets;
+    packets + u32::from(conn.snd.una == conn.snd.iss && conn.snd.iss < conn.snd.max)
 }
 
 /// TCPI_OPT_*: timestamps 1, SACK 2, window scaling 4, ECN 8, a marked packet 16, data of the SYN

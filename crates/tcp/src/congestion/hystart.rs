@@ -1,100 +1,101 @@
-//! HyStart++ (RFC 9406): leaves slow start when the RTT rises, before loss says so.
+//! HyStart (Ha and Rhee, 2011), as Linux has it: leaves slow start before loss says so.
+//!
+//! Two signs tell that the path is full. *ACK train*: ACKs that follow each other closely span more
+//! than half of the least round trip, so that what is in flight fills the path. *Delay*: the least
+//! of the first round trips of a window is an eighth above the least ever.
 
 use plimsoll_wire::SeqNum;
 
 use super::AckSample;
-use crate::time::Duration;
+use crate::time::{Duration, Instant};
 
-/// MIN_RTT_THRESH of RFC 9406, section 4.3.
-const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
-/// MAX_RTT_THRESH.
-const MAX_RTT_THRESH: Duration = Duration::from_millis(16);
-/// MIN_RTT_DIVISOR.
-const MIN_RTT_DIVISOR: u32 = 8;
-/// N_RTT_SAMPLE.
-const N_RTT_SAMPLE: u32 = 8;
-/// CSS_GROWTH_DIVISOR.
-pub(crate) const CSS_GROWTH_DIVISOR: u32 = 4;
-/// CSS_ROUNDS.
-const CSS_ROUNDS: u32 = 5;
+/// Windows below this are left alone.
+const LOW_WINDOW: u32 = 16;
+/// ACKs that come closer than this are one train.
+const TRAIN_GAP: Duration = Duration::from_millis(2);
+/// Samples of a round trip before its delay is judged.
+const MIN_SAMPLES: u8 = 8;
+/// The rise of the delay that counts: an eighth, within these bounds.
+const LEAST_RISE: Duration = Duration::from_millis(4);
+const MOST_RISE: Duration = Duration::from_millis(16);
 
-/// What slow start shall do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Grow as slow start does.
-    SlowStart,
-    /// Grow a quarter as fast and look on (Conservative Slow Start).
-    Conservative,
+/// The state of HyStart.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HyStart {
+    /// The least round trip, in microseconds; zero before the first sample.
+    least: u32,
+    /// The least of the current round trip; zero before its first sample.
+    current: u32,
+    /// When the current round trip began, and when the last ACK of its train came.
+    round_start: Instant,
+    last_ack: Instant,
+    /// SND.NXT when it began.
+    round_end: SeqNum,
+    /// Samples of it.
+    samples: u8,
     /// Slow start is over.
-    Exit,
+    found: bool,
 }
 
-/// The state of RFC 9406, section 4.2.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct HyStart {
-    /// `windowEnd`.
-    round_end: Option<SeqNum>,
-    last_round_min: Option<Duration>,
-    current_round_min: Option<Duration>,
-    rtt_samples: u32,
-    /// `cssBaselineMinRtt`; in Conservative Slow Start while there is one.
-    css_baseline: Option<Duration>,
-    /// Rounds begun in Conservative Slow Start.
-    css_rounds: u32,
+fn micros(duration: Duration) -> u32 {
+    u32::try_from(duration.as_micros()).unwrap_or(u32::MAX).max(1)
 }
 
 impl HyStart {
-    /// Takes an ACK in slow start.
-    pub(crate) fn on_ack(&mut self, sample: &AckSample) -> Verdict {
-        let new_round = self.round_end.is_none_or(|end| end <= sample.una);
-        if new_round {
-            self.start_round(sample.nxt);
-            if self.css_baseline.is_some() {
-                self.css_rounds += 1;
-                if self.css_rounds > CSS_ROUNDS {
-                    return Verdict::Exit;
-                }
-            }
-        }
-        if let Some(rtt) = sample.rtt {
-            self.current_round_min =
-                Some(self.current_round_min.map_or(rtt, |least| least.min(rtt)));
-            self.rtt_samples += 1;
-        }
-        self.judge()
+    /// A round trip begins.
+    pub(crate) fn start_round(&mut self, now: Instant, nxt: SeqNum) {
+        self.round_start = now;
+        self.last_ack = now;
+        self.round_end = nxt;
+        self.current = 0;
+        self.samples = 0;
     }
 
-    /// Whether slow start is in its conservative form.
-    pub(crate) fn is_conservative(&self) -> bool {
-        self.css_baseline.is_some()
+    /// A sample of the round trip.
+    pub(crate) fn on_rtt(&mut self, rtt: Duration) {
+        let rtt = micros(rtt);
+        self.least = if self.least == 0 { rtt } else { self.least.min(rtt) };
     }
 
-    fn start_round(&mut self, nxt: SeqNum) {
-        self.last_round_min = self.current_round_min.take();
-        self.rtt_samples = 0;
-        self.round_end = Some(nxt);
+    /// The least round trip in milliseconds, rounded up.
+    pub(crate) fn least_millis(&self) -> u64 {
+        u64::from(self.least.div_ceil(1000))
     }
 
-    fn judge(&mut self) -> Verdict {
-        if self.rtt_samples >= N_RTT_SAMPLE {
-            match (self.css_baseline, self.current_round_min, self.last_round_min) {
-                (Some(baseline), Some(current), _) if current < baseline => {
-                    // The rise was a fluke: slow start again.
-                    self.css_baseline = None;
-                }
-                (None, Some(current), Some(last)) => {
-                    let thresh = (last / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH);
-                    if current >= last + thresh {
-                        self.css_baseline = Some(current);
-                        self.css_rounds = 0;
-                    }
-                }
-                _ => {}
-            }
+    /// Whether slow start is over, after a sample in it.
+    pub(crate) fn is_over(&mut self, cwnd: u32, rtt: Duration, sample: &AckSample) -> bool {
+        if self.found {
+            return false;
         }
-        match self.css_baseline {
-            Some(_) => Verdict::Conservative,
-            None => Verdict::SlowStart,
+        if self.round_end < sample.una {
+            self.start_round(sample.now, sample.nxt);
         }
+        if cwnd < LOW_WINDOW {
+            return false;
+        }
+        self.found = self.train_is_long(sample);
+        self.found |= self.delay_has_risen(rtt);
+        self.found
+    }
+
+    fn train_is_long(&mut self, sample: &AckSample) -> bool {
+        if sample.now.since(self.last_ack) > TRAIN_GAP {
+            return false;
+        }
+        self.last_ack = sample.now;
+        let span = Duration::from_micros(self.least.into()) + sample.spread;
+        sample.now.since(self.round_start) > span / 2
+    }
+
+    fn delay_has_risen(&mut self, rtt: Duration) -> bool {
+        let rtt = micros(rtt);
+        self.current = if self.current == 0 { rtt } else { self.current.min(rtt) };
+        if self.samples < MIN_SAMPLES {
+            self.samples += 1;
+            return false;
+        }
+        let least = Duration::from_micros(self.least.into());
+        let rise = (least / 8).clamp(LEAST_RISE, MOST_RISE);
+        Duration::from_micros(self.current.into()) > least + rise
     }
 }

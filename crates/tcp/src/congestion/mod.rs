@@ -1,15 +1,14 @@
 //! Congestion control: how much may be in flight.
 //!
-//! [`Controller`] owns the window that every algorithm has (cwnd, ssthresh, whether the sender was
-//! limited by it) and one algorithm, chosen by name. An algorithm sees what an ACK delivered and
-//! changes the window; it never touches a queue. Everything is in bytes and in integers, so that a
-//! replay gives the same window on every machine.
+//! [`Controller`] owns the window that every algorithm has (cwnd, ssthresh, how much of it the
+//! sender uses) and one algorithm, chosen by name. An algorithm sees what an ACK delivered and
+//! changes the window; it never touches a queue. As on Linux, windows count segments, whatever
+//! their length, and everything is in integers, so that a replay gives the same window on every
+//! machine.
 //!
 //! The window grows only while the sender is limited by it (RFC 5681 calls the opposite "the
-//! application limits"). Growth counts bytes, not ACKs (RFC 3465): an ACK for a whole super-segment
-//! opens the window by as much as the ACKs of its segments would have. RFC 3465 bounds what one ACK
-//! may add by L segments against bursts; with super-segments the burst unit is the super-segment,
-//! so the bound is [`BURST_LIMIT`].
+//! application limits"). In slow start that is the case while more than half of it is used. Growth
+//! counts delivered segments, not ACKs (RFC 3465).
 
 pub(crate) mod cubic;
 pub(crate) mod hystart;
@@ -18,46 +17,42 @@ pub(crate) mod newreno;
 use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, CongestionAlgorithm};
-use crate::limits::MAX_SUPER_SEGMENT;
 use crate::time::{Duration, Instant};
 use cubic::Cubic;
 use newreno::NewReno;
 
-/// The most that one ACK may add to the window in slow start: L = 2 (RFC 3465) super-segments.
-pub(crate) const BURST_LIMIT: u32 = 2 * MAX_SUPER_SEGMENT as u32;
+/// ssthresh before anything is known of the path (Linux: `TCP_INFINITE_SSTHRESH`).
+pub(crate) const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
-/// The largest window, far beyond what RFC 7323 can advertise.
-const MAX_CWND: u32 = 1 << 30;
+/// The largest window in segments, far beyond what RFC 7323 can advertise.
+const MAX_CWND: u32 = 1 << 26;
 
 /// What one ACK tells an algorithm.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AckSample {
     /// The time now.
     pub(crate) now: Instant,
-    /// Bytes newly known to have arrived, by ACK or SACK.
-    pub(crate) delivered: u32,
+    /// RTT of the segment that was sent last of those that the ACK covers, if it gave one.
+    pub(crate) rtt: Option<Duration>,
     /// SND.UNA after the ACK.
     pub(crate) una: SeqNum,
     /// SND.NXT.
     pub(crate) nxt: SeqNum,
-    /// Bytes in flight before the ACK.
-    pub(crate) flight: u32,
-    /// RTT of the newest segment that the ACK covers, if it gave one.
-    pub(crate) rtt: Option<Duration>,
-    /// The smoothed RTT, if there is one.
-    pub(crate) srtt: Option<Duration>,
+    /// How long what is sent at the present rate takes to fill the largest packets: how far apart
+    /// the ACKs of one burst may come.
+    pub(crate) spread: Duration,
 }
 
-/// What all algorithms share.
+/// What all algorithms share. Everything counts segments.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
-    /// The congestion window in bytes.
+    /// The congestion window.
     pub(crate) cwnd: u32,
-    /// The slow-start threshold in bytes.
+    /// The slow-start threshold.
     pub(crate) ssthresh: u32,
-    /// Payload bytes per segment.
-    pub(crate) mss: u32,
-    /// The initial window in bytes (RFC 6928).
+    /// Segments delivered towards the next growth (Linux: `snd_cwnd_cnt`).
+    pub(crate) count: u32,
+    /// The initial window (RFC 6928).
     pub(crate) initial: u32,
 }
 
@@ -67,47 +62,47 @@ impl Window {
         self.cwnd < self.ssthresh
     }
 
-    /// Opens the window.
-    pub(crate) fn grow(&mut self, bytes: u32) {
-        self.cwnd = self.cwnd.saturating_add(bytes).min(MAX_CWND);
-    }
-
     /// Slow start: opens the window by what was delivered, up to ssthresh. Returns what is left of
     /// `delivered` for congestion avoidance.
     pub(crate) fn slow_start(&mut self, delivered: u32) -> u32 {
-        let room = self.ssthresh - self.cwnd;
-        let growth = delivered.min(BURST_LIMIT).min(room);
-        self.grow(growth);
-        if growth == room { delivered - growth } else { 0 }
+        let growth = delivered.min(self.ssthresh.saturating_sub(self.cwnd));
+        self.cwnd = (self.cwnd + growth).min(MAX_CWND);
+        delivered - growth
     }
 
-    /// Equation (4) of RFC 5681 for a reduction to `numerator / denominator` of `flight`.
-    pub(crate) fn reduced(&self, flight: u32, numerator: u32, denominator: u32) -> u32 {
-        let part = u64::from(flight) * u64::from(numerator) / u64::from(denominator);
-        // The quotient is below `flight`.
-        (part as u32).max(2 * self.mss)
+    /// Congestion avoidance: one segment for every `per` that are delivered.
+    pub(crate) fn avoid_congestion(&mut self, per: u32, delivered: u32) {
+        let per = per.max(1);
+        if self.count >= per {
+            // The rate has risen: what was saved at the old one gives one segment.
+            self.count = 0;
+            self.cwnd += 1;
+        }
+        self.count = self.count.saturating_add(delivered);
+        self.cwnd = self.cwnd.saturating_add(self.count / per).min(MAX_CWND);
+        self.count %= per;
     }
 }
 
 /// What an algorithm decides. The window's other rules are the controller's.
 trait Algorithm {
-    /// Data was delivered outside of recovery and the sender was limited by cwnd.
-    fn on_ack(&mut self, window: &mut Window, sample: &AckSample);
+    /// The handshake is complete.
+    fn on_established(&mut self, _now: Instant, _nxt: SeqNum) {}
 
-    /// An ACK came while something else limited the sender.
-    fn on_ack_not_limited(&mut self, _sample: &AckSample) {}
+    /// Segments were delivered outside of a reduction and the sender was limited by cwnd.
+    fn on_ack(&mut self, window: &mut Window, delivered: u32, now: Instant);
 
-    /// Every ACK that delivers, limited or not: samples for the end of slow start.
-    fn on_round(&mut self, _window: &mut Window, _sample: &AckSample) {}
+    /// Every ACK, limited or not: samples for the end of slow start.
+    fn on_sample(&mut self, _window: &mut Window, _sample: &AckSample) {}
 
-    /// A congestion event. Sets ssthresh from `flight`, not cwnd.
-    fn on_congestion(&mut self, window: &mut Window, flight: u32);
+    /// A congestion event. Sets ssthresh, not cwnd.
+    fn on_congestion(&mut self, window: &mut Window);
 
-    /// Data leaves after a time in which nothing was in flight.
-    fn on_start(&mut self, _now: Instant) {}
+    /// Data leaves while nothing is in flight; `last_sent` is when data left before.
+    fn on_start(&mut self, _now: Instant, _last_sent: Instant) {}
 
     /// A retransmission timeout followed the congestion event.
-    fn on_rto(&mut self) {}
+    fn on_loss(&mut self, _now: Instant, _nxt: SeqNum) {}
 }
 
 #[derive(Clone, Debug)]
@@ -119,7 +114,7 @@ enum Kind {
 impl Kind {
     fn new(algorithm: CongestionAlgorithm) -> Kind {
         match algorithm {
-            CongestionAlgorithm::NewReno => Kind::NewReno(NewReno::default()),
+            CongestionAlgorithm::NewReno => Kind::NewReno(NewReno),
             CongestionAlgorithm::Cubic => Kind::Cubic(Cubic::default()),
         }
     }
@@ -137,33 +132,60 @@ impl Kind {
 pub(crate) struct Controller {
     window: Window,
     kind: Kind,
-    /// Output met the window in this round trip, and in the one before.
+    /// The window was full in the current round trip.
     limited: bool,
-    limited_before: bool,
-    /// End of the current round trip.
-    round_end: Option<SeqNum>,
+    /// The most that was in flight in the current round trip, if it was not full.
+    most_out: u32,
+    /// End of that round trip.
+    round_end: SeqNum,
+    /// The most that was in flight since the window was last used up.
+    used: u32,
+    /// When that was.
+    used_at: Instant,
 }
 
 impl Controller {
-    pub(crate) fn new(algorithm: CongestionAlgorithm, mss: u32, config: &Config) -> Controller {
-        let initial = config.initcwnd.max(1).saturating_mul(mss).min(MAX_CWND);
+    pub(crate) fn new(algorithm: CongestionAlgorithm, config: &Config) -> Controller {
+        let initial = config.initcwnd.clamp(1, MAX_CWND);
         Controller {
-            window: Window { cwnd: initial, ssthresh: u32::MAX, mss, initial },
+            window: Window { cwnd: initial, ssthresh: INFINITE_SSTHRESH, count: 0, initial },
             kind: Kind::new(algorithm),
             limited: false,
-            limited_before: false,
-            round_end: None,
+            most_out: 0,
+            round_end: SeqNum(0),
+            used: 0,
+            used_at: Instant::ZERO,
         }
     }
 
-    /// The congestion window in bytes.
+    /// The congestion window.
     pub(crate) fn cwnd(&self) -> u32 {
         self.window.cwnd
     }
 
-    /// The slow-start threshold in bytes.
+    /// The slow-start threshold.
     pub(crate) fn ssthresh(&self) -> u32 {
         self.window.ssthresh
+    }
+
+    /// Whether a threshold was ever set.
+    pub(crate) fn is_threshold_known(&self) -> bool {
+        self.window.ssthresh < INFINITE_SSTHRESH
+    }
+
+    /// ssthresh, or three quarters of the window if that is more.
+    pub(crate) fn remembered_ssthresh(&self) -> u32 {
+        self.window.ssthresh.max(self.window.cwnd / 2 + self.window.cwnd / 4)
+    }
+
+    /// Recovery sets the window.
+    pub(crate) fn set_cwnd(&mut self, segs: u32) {
+        self.window.cwnd = segs.clamp(1, MAX_CWND);
+    }
+
+    /// Recovery sets the threshold back.
+    pub(crate) fn set_ssthresh(&mut self, segs: u32) {
+        self.window.ssthresh = segs.clamp(1, INFINITE_SSTHRESH);
     }
 
     /// Which algorithm decides.
@@ -174,11 +196,6 @@ impl Controller {
         }
     }
 
-    /// Output met `Hold::Cwnd`. The mark fades after a round trip; `false` changes nothing.
-    pub(crate) fn set_cwnd_limited(&mut self, limited: bool) {
-        self.limited |= limited;
-    }
-
     /// TCP_CONGESTION on an open connection. The window stays.
     pub(crate) fn switch(&mut self, algorithm: CongestionAlgorithm) {
         if algorithm != self.algorithm() {
@@ -187,106 +204,108 @@ impl Controller {
     }
 
     /// The handshake is complete: the window starts from the initial one (RFC 6928), or from one
-    /// segment if the SYN or SYN-ACK was lost (RFC 5681, section 3.1).
-    pub(crate) fn on_established(&mut self, mss: u32, syn_lost: bool, config: &Config) {
-        self.window.mss = mss;
-        self.window.initial = config.initcwnd.max(1).saturating_mul(mss).min(MAX_CWND);
-        self.window.cwnd = if syn_lost { mss } else { self.window.initial };
+    /// segment if the SYN or SYN-ACK was lost repeatedly (RFC 5681, section 3.1).
+    pub(crate) fn on_established(
+        &mut self,
+        now: Instant,
+        nxt: SeqNum,
+        syn_lost: bool,
+        config: &Config,
+    ) {
+        self.window.initial = config.initcwnd.clamp(1, MAX_CWND);
+        self.window.cwnd = if syn_lost { 1 } else { self.window.initial };
+        self.round_end = nxt;
+        self.used_at = now;
+        self.kind.as_mut().on_established(now, nxt);
     }
 
-    /// The MSS has changed. The window in bytes stays, but holds one segment at least.
-    pub(crate) fn set_mss(&mut self, mss: u32) {
-        let window = &mut self.window;
-        window.initial = (window.initial / window.mss.max(1)).saturating_mul(mss).min(MAX_CWND);
-        window.mss = mss;
-        window.cwnd = window.cwnd.max(mss);
+    /// Every ACK that took something off the retransmit queue, or SACKed something.
+    pub(crate) fn on_sample(&mut self, sample: &AckSample) {
+        self.kind.as_mut().on_sample(&mut self.window, sample);
     }
 
-    /// Data was delivered. `may_grow` is false in fast recovery.
-    pub(crate) fn on_ack(&mut self, sample: &AckSample, may_grow: bool) {
-        let limited = self.is_limited(sample);
-        self.kind.as_mut().on_round(&mut self.window, sample);
-        if !may_grow {
-            return;
-        }
-        if limited {
-            self.kind.as_mut().on_ack(&mut self.window, sample);
-        } else {
-            self.kind.as_mut().on_ack_not_limited(sample);
+    /// Segments were delivered, and nothing is being reduced.
+    pub(crate) fn on_ack(&mut self, delivered: u32, now: Instant) {
+        if self.is_limited() && delivered > 0 {
+            self.kind.as_mut().on_ack(&mut self.window, delivered, now);
         }
     }
 
-    /// Whether the sender used the window (congestion window validation): output met it within the
-    /// last round trip, or in slow start more than half of it was in flight.
-    fn is_limited(&mut self, sample: &AckSample) -> bool {
-        if self.round_end.is_none_or(|end| end <= sample.una) {
-            self.round_end = Some(sample.nxt);
-            self.limited_before = self.limited;
-            self.limited = false;
+    /// Whether the sender uses the window (congestion window validation).
+    fn is_limited(&self) -> bool {
+        let half_used = self.window.cwnd < self.most_out.saturating_mul(2);
+        self.limited || (self.window.in_slow_start() && half_used)
+    }
+
+    /// Output has come to its end: whether the window is full, and how much is outstanding.
+    pub(crate) fn validate(&mut self, full: bool, packets: u32, (una, nxt): (SeqNum, SeqNum)) {
+        let new_round = self.round_end <= una;
+        if new_round || full || (!self.limited && packets > self.most_out) {
+            self.limited = full;
+            self.most_out = packets;
+            self.round_end = nxt;
         }
-        let used = if self.window.in_slow_start() { 2 } else { 1 };
-        self.limited
-            || self.limited_before
-            || u64::from(self.window.cwnd) < used * u64::from(sample.flight)
+        self.used = self.used.max(packets);
     }
 
-    /// Loss was detected: the window shrinks at once to what the algorithm sets as ssthresh.
-    pub(crate) fn on_congestion(&mut self, flight: u32) {
-        self.reduce(flight);
-        self.window.cwnd = self.window.ssthresh.min(self.window.cwnd).max(self.window.mss);
-    }
-
-    /// A retransmission timeout. `first` unless data of this loss had already timed out.
-    pub(crate) fn on_rto(&mut self, flight: u32, first: bool) {
-        if first {
-            self.reduce(flight);
+    /// After [`validate`](Self::validate): whether less than the window was used for an RTO.
+    pub(crate) fn is_starving(&mut self, now: Instant, rto: Duration) -> bool {
+        if self.is_limited() {
+            self.used = 0;
+            self.used_at = now;
         }
-        self.kind.as_mut().on_rto();
-        self.window.cwnd = self.window.mss;
+        now.since(self.used_at) >= rto
     }
 
-    fn reduce(&mut self, flight: u32) {
-        let flight = flight.min(self.window.cwnd);
-        self.kind.as_mut().on_congestion(&mut self.window, flight);
-    }
-
-    /// Recovery without SACK is over: at most one segment more than is in flight may leave at once
-    /// (RFC 6582, section 3.2, step 3, option 1).
-    pub(crate) fn on_exit_recovery(&mut self, flight: u32) {
-        let window = &mut self.window;
-        if window.in_slow_start() {
-            // The window was not reduced: what was sent again was too long for the path.
-            return;
+    /// Less than the window was used for an RTO: the window shrinks half way to what was used
+    /// (RFC 2861), if it may.
+    pub(crate) fn on_application_limited(&mut self, may_shrink: bool, now: Instant) {
+        if may_shrink {
+            let used = self.used.max(self.window.initial);
+            if used < self.window.cwnd {
+                self.window.ssthresh = self.remembered_ssthresh();
+                self.window.cwnd = u32::midpoint(self.window.cwnd, used);
+            }
+            self.used = 0;
+            self.used_at = now;
         }
-        window.cwnd = window.ssthresh.min(flight.max(window.mss) + window.mss).max(window.mss);
     }
 
-    /// Data may leave now, and nothing is in flight.
-    pub(crate) fn on_start(&mut self, now: Instant) {
-        self.kind.as_mut().on_start(now);
+    /// A congestion event: ssthresh is what the window shall come down to.
+    pub(crate) fn reduce(&mut self) {
+        self.window.count = 0;
+        self.kind.as_mut().on_congestion(&mut self.window);
+    }
+
+    /// A retransmission timeout.
+    pub(crate) fn on_loss(&mut self, now: Instant, nxt: SeqNum) {
+        self.window.count = 0;
+        self.kind.as_mut().on_loss(now, nxt);
+    }
+
+    /// Data leaves while nothing is in flight.
+    pub(crate) fn on_start(&mut self, now: Instant, last_sent: Instant) {
+        self.kind.as_mut().on_start(now, last_sent);
     }
 
     /// Nothing was sent for `idle`: the window halves for each RTO, down to the initial window
     /// (RFC 5681, section 4.1, in the gradual form of RFC 2861). ssthresh remembers three quarters.
-    pub(crate) fn on_idle_restart(&mut self, idle: Duration, rto: Duration) {
-        let window = &mut self.window;
-        let floor = window.initial.min(window.cwnd);
-        let before = window.cwnd;
+    pub(crate) fn on_idle_restart(&mut self, idle: Duration, rto: Duration, now: Instant) {
+        self.window.ssthresh = self.remembered_ssthresh();
+        let floor = self.window.initial.min(self.window.cwnd);
         let mut left = idle;
-        while left > rto && window.cwnd > floor {
+        while left > rto && self.window.cwnd > floor {
             left -= rto;
-            window.cwnd /= 2;
+            self.window.cwnd /= 2;
         }
-        window.cwnd = window.cwnd.max(floor);
-        if window.cwnd < before && window.ssthresh != u32::MAX {
-            window.ssthresh = window.ssthresh.max(before / 4 * 3);
-        }
-        self.round_end = None;
+        self.window.cwnd = self.window.cwnd.max(floor);
+        self.used = 0;
+        self.used_at = now;
     }
 
     /// Checks what must always hold.
     pub(crate) fn check_invariants(&self) {
-        assert!(self.window.cwnd >= self.window.mss, "cwnd is one segment at least");
+        assert!(self.window.cwnd >= 1, "cwnd is one segment at least");
         assert!(self.window.cwnd <= MAX_CWND);
         assert!(self.window.ssthresh > 0);
     }

@@ -1,223 +1,200 @@
 use super::*;
 
-pub(super) const MSS: u32 = 1000;
-
 pub(super) fn controller(algorithm: CongestionAlgorithm) -> Controller {
     let config = Config::default();
-    let mut controller = Controller::new(algorithm, MSS, &config);
-    controller.on_established(MSS, false, &config);
+    let mut controller = Controller::new(algorithm, &config);
+    controller.on_established(Instant::ZERO, SeqNum(1), false, &config);
     controller
 }
 
-/// An ACK of `bytes` at `ms`, with the whole window in flight.
-pub(super) fn ack(controller: &mut Controller, ms: u64, bytes: u32) {
-    let cwnd = controller.cwnd();
-    let sample = AckSample {
-        now: Instant::from_millis(ms),
-        delivered: bytes,
-        una: SeqNum(ms as u32),
-        nxt: SeqNum(ms as u32 + 100),
-        flight: cwnd,
-        rtt: Some(Duration::from_millis(100)),
-        srtt: Some(Duration::from_millis(100)),
-    };
-    controller.set_cwnd_limited(true);
-    controller.on_ack(&sample, true);
+/// `segs` are delivered at `ms`, with the whole window in flight.
+pub(super) fn ack(controller: &mut Controller, ms: u64, segs: u32) {
+    let full = controller.cwnd();
+    controller.validate(true, full, (SeqNum(ms as u32), SeqNum(ms as u32 + 100)));
+    controller.on_ack(segs, Instant::from_millis(ms));
     controller.check_invariants();
 }
 
-fn unlimited(controller: &mut Controller, flight: u32) {
-    let sample = AckSample {
-        now: Instant::from_millis(1),
-        delivered: MSS,
-        una: SeqNum(100_000),
-        nxt: SeqNum(100_001),
-        flight,
-        rtt: None,
-        srtt: None,
-    };
-    controller.on_ack(&sample, true);
+/// A congestion event that takes the window down at once.
+pub(super) fn lose(controller: &mut Controller) {
+    controller.reduce();
+    controller.set_cwnd(controller.ssthresh());
 }
 
+const BOTH: [CongestionAlgorithm; 2] = [CongestionAlgorithm::NewReno, CongestionAlgorithm::Cubic];
+
 #[test]
-fn initial_window_is_ten_segments_or_one_after_a_lost_syn() {
+fn the_initial_window_is_ten_segments_or_one_after_lost_syns() {
     let mut controller = controller(CongestionAlgorithm::NewReno);
-    assert_eq!(controller.cwnd(), 10 * MSS);
-    controller.on_established(MSS, true, &Config::default());
-    assert_eq!(controller.cwnd(), MSS);
+    assert_eq!((controller.cwnd(), controller.is_threshold_known()), (10, false));
+    controller.on_established(Instant::ZERO, SeqNum(1), true, &Config::default());
+    assert_eq!(controller.cwnd(), 1);
 }
 
 #[test]
-fn slow_start_counts_bytes_and_bounds_one_ack() {
-    for algorithm in [CongestionAlgorithm::NewReno, CongestionAlgorithm::Cubic] {
+fn slow_start_counts_segments() {
+    for algorithm in BOTH {
         let mut controller = controller(algorithm);
-        ack(&mut controller, 1, MSS);
-        assert_eq!(controller.cwnd(), 11 * MSS);
-        ack(&mut controller, 2, 500);
-        assert_eq!(controller.cwnd(), 11 * MSS + 500, "half a segment counts half");
-        ack(&mut controller, 3, 10_000_000);
-        assert_eq!(controller.cwnd(), 11 * MSS + 500 + BURST_LIMIT);
+        ack(&mut controller, 1, 1);
+        assert_eq!(controller.cwnd(), 11);
+        ack(&mut controller, 2, 11);
+        assert_eq!(controller.cwnd(), 22);
     }
 }
 
 #[test]
 fn newreno_adds_one_segment_per_window_after_a_loss() {
     let mut controller = controller(CongestionAlgorithm::NewReno);
-    controller.on_congestion(10 * MSS);
-    assert_eq!((controller.cwnd(), controller.ssthresh()), (5 * MSS, 5 * MSS));
-    for ms in 1..5 {
-        ack(&mut controller, ms, MSS);
-        assert_eq!(controller.cwnd(), 5 * MSS);
+    ack(&mut controller, 1, 10);
+    lose(&mut controller);
+    assert_eq!((controller.cwnd(), controller.ssthresh()), (10, 10));
+    for _ in 0..9 {
+        ack(&mut controller, 2, 1);
     }
-    ack(&mut controller, 5, MSS);
-    assert_eq!(controller.cwnd(), 6 * MSS);
-    // One stretch ACK does what six would have done.
-    ack(&mut controller, 6, 6 * MSS);
-    assert_eq!(controller.cwnd(), 7 * MSS);
+    assert_eq!(controller.cwnd(), 10);
+    ack(&mut controller, 3, 1);
+    assert_eq!(controller.cwnd(), 11);
+    ack(&mut controller, 4, 11);
+    assert_eq!(controller.cwnd(), 12);
 }
 
 #[test]
-fn newreno_crosses_ssthresh_within_one_ack() {
+fn what_slow_start_leaves_of_an_ack_counts_for_congestion_avoidance() {
     let mut controller = controller(CongestionAlgorithm::NewReno);
-    controller.on_congestion(10 * MSS);
-    controller.on_rto(5 * MSS, true);
-    assert_eq!((controller.cwnd(), controller.ssthresh()), (MSS, 2 * MSS + 500));
-    ack(&mut controller, 1, 5 * MSS);
-    // 1.5 segments to ssthresh; the other 3.5 are more than one window.
-    assert_eq!(controller.cwnd(), 3 * MSS + 500);
+    controller.set_ssthresh(12);
+    ack(&mut controller, 1, 14);
+    assert_eq!(controller.cwnd(), 13);
 }
 
 #[test]
-fn a_timeout_shrinks_to_one_segment_and_ssthresh_only_once() {
-    for (algorithm, ssthresh) in
-        [(CongestionAlgorithm::NewReno, 5 * MSS), (CongestionAlgorithm::Cubic, 7 * MSS)]
-    {
+fn ssthresh_is_two_segments_at_least() {
+    for algorithm in BOTH {
         let mut controller = controller(algorithm);
-        controller.on_rto(10 * MSS, true);
-        assert_eq!((controller.cwnd(), controller.ssthresh()), (MSS, ssthresh));
-        controller.on_rto(10 * MSS, false);
-        assert_eq!((controller.cwnd(), controller.ssthresh()), (MSS, ssthresh));
+        controller.set_cwnd(2);
+        controller.reduce();
+        assert_eq!(controller.ssthresh(), 2);
     }
 }
 
 #[test]
-fn ssthresh_is_two_segments_at_least_and_follows_the_flight() {
-    for algorithm in [CongestionAlgorithm::NewReno, CongestionAlgorithm::Cubic] {
-        let mut controller = controller(algorithm);
-        controller.on_congestion(MSS);
-        assert_eq!(controller.ssthresh(), 2 * MSS);
-        assert_eq!(controller.cwnd(), 2 * MSS);
+fn the_window_grows_only_if_more_than_half_of_it_is_used() {
+    let bounds = (SeqNum(100), SeqNum(200));
+    for (out, grown) in [(5, 10), (6, 12)] {
+        let mut controller = controller(CongestionAlgorithm::Cubic);
+        controller.validate(false, out, bounds);
+        for _ in 0..3 {
+            controller.on_ack(2, Instant::from_millis(1));
+        }
+        assert_eq!(controller.cwnd(), grown, "{out} segments outstanding");
     }
 }
 
 #[test]
-fn the_window_does_not_grow_when_it_is_not_used() {
-    for algorithm in [CongestionAlgorithm::NewReno, CongestionAlgorithm::Cubic] {
-        let mut controller = controller(algorithm);
-        unlimited(&mut controller, MSS);
-        assert_eq!(controller.cwnd(), 10 * MSS, "one segment of ten");
-        unlimited(&mut controller, 6 * MSS);
-        assert_eq!(controller.cwnd(), 11 * MSS, "more than half, in slow start");
-    }
-}
-
-#[test]
-fn the_mark_of_a_full_window_fades_after_a_round_trip() {
+fn a_full_window_is_remembered_for_a_round_trip() {
     let mut controller = controller(CongestionAlgorithm::NewReno);
-    controller.set_cwnd_limited(true);
-    let at = |una: u32| AckSample {
-        now: Instant::from_millis(1),
-        delivered: MSS,
-        una: SeqNum(una),
-        nxt: SeqNum(una + 10),
-        flight: 0,
-        rtt: None,
-        srtt: None,
-    };
-    for (una, cwnd) in [(0, 11), (5, 12), (10, 12), (20, 12)] {
-        controller.on_ack(&at(una), true);
-        assert_eq!(controller.cwnd(), cwnd * MSS, "at {una}");
-    }
-}
-
-#[test]
-fn recovery_does_not_grow_the_window() {
-    let mut controller = controller(CongestionAlgorithm::Cubic);
-    controller.on_congestion(10 * MSS);
-    let cwnd = controller.cwnd();
-    let sample = AckSample {
-        now: Instant::from_millis(1),
-        delivered: MSS,
-        una: SeqNum(0),
-        nxt: SeqNum(1),
-        flight: cwnd,
-        rtt: None,
-        srtt: None,
-    };
-    controller.on_ack(&sample, false);
-    assert_eq!(controller.cwnd(), cwnd);
+    controller.set_ssthresh(5);
+    controller.validate(true, 10, (SeqNum(100), SeqNum(200)));
+    controller.validate(false, 3, (SeqNum(150), SeqNum(210)));
+    controller.on_ack(10, Instant::from_millis(1));
+    assert_eq!(controller.cwnd(), 11, "the mark still stands");
+    controller.validate(false, 3, (SeqNum(200), SeqNum(220)));
+    controller.on_ack(11, Instant::from_millis(2));
+    assert_eq!(controller.cwnd(), 11, "a round trip later it does not");
 }
 
 #[test]
 fn idle_time_halves_the_window_per_timeout_down_to_the_initial_one() {
-    let mut controller = controller(CongestionAlgorithm::NewReno);
-    for ms in 0..70 {
-        ack(&mut controller, ms, MSS);
+    let second = Duration::from_secs(1);
+    for (idle, expected) in [(1, 80), (2, 40), (3, 20), (9, 10)] {
+        let mut controller = controller(CongestionAlgorithm::NewReno);
+        controller.set_cwnd(80);
+        let idle = second * idle;
+        controller.on_idle_restart(idle, second, Instant::from_millis(9000));
+        assert_eq!(controller.cwnd(), expected, "{idle:?}");
     }
-    assert_eq!(controller.cwnd(), 80 * MSS);
-    let rto = Duration::from_millis(200);
-    controller.on_idle_restart(Duration::from_millis(200), rto);
-    assert_eq!(controller.cwnd(), 80 * MSS, "not longer than one timeout");
-    controller.on_idle_restart(Duration::from_millis(201), rto);
-    assert_eq!(controller.cwnd(), 40 * MSS);
-    controller.on_idle_restart(Duration::from_secs(100), rto);
-    assert_eq!(controller.cwnd(), 10 * MSS);
+    let mut small = controller(CongestionAlgorithm::NewReno);
+    small.set_cwnd(4);
+    small.on_idle_restart(second * 9, second, Instant::from_millis(9000));
+    assert_eq!(small.cwnd(), 4, "it never grows");
+}
+
+#[test]
+fn a_window_that_is_not_used_shrinks_half_way() {
+    let mut controller = controller(CongestionAlgorithm::NewReno);
+    controller.set_cwnd(100);
+    controller.validate(false, 20, (SeqNum(100), SeqNum(200)));
+    let later = Instant::from_millis(1000);
+    assert!(controller.is_starving(later, Duration::from_secs(1)));
+    controller.on_application_limited(true, later);
+    assert_eq!((controller.cwnd(), controller.remembered_ssthresh()), (60, INFINITE_SSTHRESH));
+    assert!(!controller.is_starving(later, Duration::from_secs(1)));
 }
 
 #[test]
 fn switching_the_algorithm_keeps_the_window() {
     let mut controller = controller(CongestionAlgorithm::Cubic);
-    controller.on_congestion(10 * MSS);
-    let before = (controller.cwnd(), controller.ssthresh());
+    controller.set_cwnd(33);
     controller.switch(CongestionAlgorithm::NewReno);
-    assert_eq!(controller.algorithm(), CongestionAlgorithm::NewReno);
-    assert_eq!((controller.cwnd(), controller.ssthresh()), before);
+    assert_eq!((controller.cwnd(), controller.algorithm()), (33, CongestionAlgorithm::NewReno));
+}
+
+/// A sample of `rtt_ms` at `ms` for what lies below `una`, while `nxt` is sent next.
+fn sample(controller: &mut Controller, ms: u64, rtt_ms: u64, (una, nxt): (u32, u32)) {
+    controller.on_sample(&AckSample {
+        now: Instant::from_millis(ms),
+        rtt: Some(Duration::from_millis(rtt_ms)),
+        una: SeqNum(una),
+        nxt: SeqNum(nxt),
+        spread: Duration::ZERO,
+    });
 }
 
 #[test]
-fn leaving_recovery_without_sack_lets_one_segment_beyond_the_flight() {
-    let mut controller = controller(CongestionAlgorithm::NewReno);
-    controller.on_congestion(10 * MSS);
-    controller.on_exit_recovery(0);
-    assert_eq!(controller.cwnd(), 2 * MSS);
-    controller.on_congestion(10 * MSS);
-    controller.on_exit_recovery(50 * MSS);
-    assert_eq!(controller.cwnd(), controller.ssthresh());
-}
-
-#[test]
-fn a_rising_round_trip_ends_cubics_slow_start_without_a_loss() {
+fn a_risen_round_trip_ends_cubics_slow_start_without_a_loss() {
     let mut controller = controller(CongestionAlgorithm::Cubic);
-    let mut last = 0;
-    for round in 0..12_u32 {
-        let rtt = Duration::from_millis(100 + 20 * u64::from(round.saturating_sub(2)));
-        for index in 0..10 {
-            let cwnd = controller.cwnd();
-            let sample = AckSample {
-                now: Instant::from_millis(u64::from(round) * 300),
-                delivered: cwnd / 10,
-                una: SeqNum(round * 1000 + index),
-                nxt: SeqNum(round * 1000 + 1000),
-                flight: cwnd,
-                rtt: Some(rtt),
-                srtt: Some(rtt),
-            };
-            controller.set_cwnd_limited(true);
-            controller.on_ack(&sample, true);
-        }
-        assert!(controller.cwnd() > last);
-        last = controller.cwnd();
+    sample(&mut controller, 200, 200, (10, 20));
+    controller.set_cwnd(20);
+    for index in 0..8 {
+        sample(&mut controller, 600 + index * 10, 220, (21, 100));
+        assert!(!controller.is_threshold_known(), "{index}");
     }
-    assert!(controller.ssthresh() < u32::MAX, "slow start is over");
-    assert!(controller.cwnd() < 2000 * MSS, "it slowed down in time: {}", controller.cwnd());
+    sample(&mut controller, 680, 217, (21, 100));
+    assert_eq!(controller.ssthresh(), 20, "more than an eighth, which is bounded by 16 ms");
+}
+
+#[test]
+fn a_fallen_round_trip_does_not() {
+    let mut controller = controller(CongestionAlgorithm::Cubic);
+    sample(&mut controller, 200, 200, (10, 20));
+    controller.set_cwnd(20);
+    for index in 0..8 {
+        sample(&mut controller, 600 + index * 10, 230, (21, 100));
+    }
+    sample(&mut controller, 680, 29, (21, 100));
+    assert!(!controller.is_threshold_known());
+}
+
+#[test]
+fn a_long_train_of_acks_ends_slow_start() {
+    let mut controller = controller(CongestionAlgorithm::Cubic);
+    sample(&mut controller, 100, 100, (10, 20));
+    controller.set_cwnd(20);
+    sample(&mut controller, 200, 100, (21, 100));
+    for ms in 1..51 {
+        sample(&mut controller, 200 + ms, 100, (22, 100));
+        assert!(!controller.is_threshold_known(), "{ms}");
+    }
+    sample(&mut controller, 251, 100, (22, 100));
+    assert!(controller.is_threshold_known(), "more than half of the round trip");
+}
+
+#[test]
+fn small_windows_stay_in_slow_start() {
+    let mut controller = controller(CongestionAlgorithm::Cubic);
+    controller.set_cwnd(15);
+    sample(&mut controller, 100, 100, (10, 20));
+    for index in 0..20 {
+        sample(&mut controller, 200 + index, 300, (21, 100));
+    }
+    assert!(!controller.is_threshold_known());
 }

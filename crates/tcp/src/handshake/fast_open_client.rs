@@ -15,7 +15,6 @@ use plimsoll_wire::tcp::FastOpenOption;
 
 use crate::connection::{Connection, Context, OpenParams};
 use crate::counters::Counter;
-use crate::recovery::Phase;
 use crate::segment::{Segment, Serial};
 use crate::send::limited::Limit;
 use crate::send::retransmit_queue::SentRange;
@@ -205,6 +204,7 @@ impl Connection {
             lost: false,
             resent: false,
             push: true,
+            fin: false,
         };
         self.snd.rtx.on_sent(range, &payload);
         self.snd.nxt = end;
@@ -217,9 +217,10 @@ impl Connection {
     }
 
     /// `ack` covers our SYN: takes it and what it covers of the SYN's data.
-    pub(crate) fn take_handshake_ack(&mut self, ack: SeqNum) {
+    pub(crate) fn take_handshake_ack(&mut self, cx: &Context, ack: SeqNum) {
         let first = self.snd.iss + 1;
-        let delivered = self.snd.rtx.on_cumulative_ack(ack);
+        let mut judge = self.judge(cx);
+        let delivered = self.snd.rtx.on_cumulative_ack(ack, &mut judge);
         self.snd.una = ack.max(first);
         self.stats.bytes_acked += u64::from(delivered.acked);
         self.stats.delivered = self.stats.delivered.wrapping_add(1);
@@ -259,10 +260,8 @@ impl Connection {
 
     /// The data of the SYN is lost, which says nothing about congestion.
     fn resend_syn_data(&mut self, cx: &Context) {
-        let _ = self.snd.rtx.mark_all_lost();
-        self.recovery.phase = Phase::Loss;
-        self.recovery.recover = self.snd.max;
-        self.recovery.force = true;
+        self.snd.rtx.mark_all_lost();
+        self.enter_loss_without_congestion(cx);
         self.arm_retransmit(cx);
     }
 

@@ -72,7 +72,7 @@ impl Connection {
         self.snd.max = first;
         self.snd.forget_old_marks();
         self.snd.max_wnd = self.snd.wnd;
-        self.on_handshake_done(cx, None, false);
+        self.on_handshake_done(cx, None);
         self.expand_sndbuf(cx.config);
         self.take_syn_data(cx, syn);
     }
@@ -92,7 +92,7 @@ impl Connection {
             self.handshake.syn_data_acked = true;
             self.events.insert(Events::READABLE);
         }
-        self.rcv.adv = self.rcv.nxt + window;
+        self.rcv.promise_first_window();
         self.rcv.ack_sent = self.rcv.nxt;
         self.events.insert(Events::WRITABLE);
     }
@@ -138,7 +138,7 @@ impl Connection {
             && let Some(rtt) = sample
         {
             let bounds = (self.snd.una, self.snd.nxt);
-            self.recovery.rtt.on_sample(rtt, cx.now, bounds, cx.config);
+            self.recovery.rtt.on_sample(rtt, rtt, cx.now, bounds, cx.config);
         }
         // With the round trip that is known now.
         self.arm_retransmit_if_needed(cx);

@@ -172,7 +172,7 @@ impl Connection {
         let sample = self.handshake_rtt(cx, seg);
         self.timers.stop(Timer::Retransmit);
         self.pending.syn = false;
-        self.take_handshake_ack(seg.repr.ack);
+        self.take_handshake_ack(cx, seg.repr.ack);
         self.snd.forget_old_marks();
         self.sync_mss(cx);
         let shift = if seg.repr.flags.contains(TcpFlags::SYN) { 0 } else { self.snd.wscale };
@@ -180,7 +180,7 @@ impl Connection {
         self.snd.max_wnd = self.snd.max_wnd.max(self.snd.wnd);
         self.snd.wl1 = seg.repr.seq;
         self.snd.wl2 = seg.repr.ack;
-        self.on_handshake_done(cx, sample, self.handshake.retries > 0);
+        self.on_handshake_done(cx, sample);
         self.expand_sndbuf(cx.config);
         self.report_acked(cx);
         self.snd.limited.stop(Limit::Busy, self.is_drained(), cx.now);

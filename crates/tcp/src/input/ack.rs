@@ -3,19 +3,29 @@
 //! In order: the range check (RFC 5961, section 5.2); the peer's window; SACK and DSACK; SND.UNA
 //! and the retransmit queue; the RTT; loss recovery; the congestion window; the timers; the events.
 
-use plimsoll_wire::tcp::TcpFlags;
+use plimsoll_wire::SeqNum;
+use plimsoll_wire::tcp::{SackBlock, TcpFlags};
 
 use crate::congestion::AckSample;
 use crate::connection::{Connection, Context};
 use crate::counters::Counter;
 use crate::event::Events;
-use crate::recovery::Phase;
+use crate::limits::MAX_SUPER_SEGMENT;
+use crate::recovery::states::Alert;
+use crate::recovery::tlp::ProbeAck;
+use crate::recovery::{Phase, Rexmit, scoreboard};
 use crate::segment::Segment;
 use crate::send::Fin;
 use crate::send::limited::Limit;
-use crate::send::retransmit_queue::Delivered;
+use crate::send::retransmit_queue::{Delivered, Judge};
 use crate::time::Duration;
 use crate::timer::Timer;
+
+/// Flags that make a segment more than an acknowledgement.
+const BEYOND_ACK: TcpFlags = TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0);
+
+/// The most that the ACKs of one burst are taken to be spread.
+const MAX_SPREAD: Duration = Duration::from_millis(1);
 
 /// What became of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,16 +39,37 @@ pub(crate) enum AckOutcome {
 }
 
 /// What an ACK brought, as far as recovery and congestion control ask.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct News {
+    /// SND.UNA before.
+    prior_una: SeqNum,
+    /// What the peer was known to hold at the highest, before.
+    prior_high: SeqNum,
     /// By the cumulative ACK and by SACK.
     delivered: Delivered,
-    /// Bytes in flight before.
-    flight: u32,
-    /// It counts as a duplicate ACK.
-    duplicate: bool,
-    /// It carried SACK blocks that covered something new.
-    sacked: bool,
+    /// The segment carries data.
+    data: bool,
+    /// It brought the peer's window.
+    window: bool,
+    /// A DSACK came that may be believed.
+    dsack: bool,
+    /// It names the end of a tail loss probe.
+    dsack_of_probe: bool,
+    /// The peer saw a congestion mark.
+    ece: bool,
+    /// So many wire segments were coalesced into this one.
+    segs: u16,
+}
+
+impl News {
+    fn advanced(&self) -> bool {
+        self.delivered.acked > 0
+    }
+
+    /// Nothing in it tells it from a duplicate.
+    fn is_duplicate(&self) -> bool {
+        !(self.data || self.window || self.advanced())
+    }
 }
 
 impl Connection {
@@ -50,27 +81,43 @@ impl Connection {
         }
         if ack < self.snd.una {
             let too_old = self.snd.una.since(ack) > self.snd.max_wnd;
-            return if too_old { AckOutcome::TooOld } else { AckOutcome::Ok };
+            if too_old {
+                return AckOutcome::TooOld;
+            }
+            self.on_old_ack(cx, seg);
+            return AckOutcome::Ok;
         }
         // MSG_MORE binds its own write only, and after an ACK there may be space for who waits.
         self.snd.more = false;
         self.snd.check_space = true;
         let was_closed = self.snd.wnd == 0;
-        let window_changed = self.take_window(seg);
+        let mut news = self.begin_news(seg);
+        news.window = self.take_window(seg);
+        if self.snd.una < ack {
+            self.recovery.retries = 0;
+            self.recovery.retrying_since = None;
+        }
         if self.snd.rtx.is_empty() {
-            // Nothing is outstanding: only the window was news.
+            // Nothing is outstanding: only the window and a DSACK can be news.
             self.snd.una = self.snd.una.max(ack);
+            self.take_dsack(cx, seg, &mut news);
+            if news.dsack {
+                self.on_alert(cx, self.alert_of(&news));
+            }
+            self.ask_probe(cx, &news);
             return AckOutcome::Ok;
         }
-        let news = self.take_delivered(cx, seg, window_changed);
-        self.sample_rtt(cx, seg, &news.delivered);
-        let phase = self.recovery.phase;
-        self.update_recovery(cx, &news);
+        let (delivered, lost) = (self.stats.delivered, self.snd.rtx.lost_ever);
+        self.take_delivered(cx, seg, &mut news);
+        let rtt = self.sample_rtt(cx, seg, &news.delivered);
+        self.update_recovery(cx, &news, rtt);
         if was_closed && self.snd.wnd > 0 {
             self.resend_into_reopened_window(cx);
         }
-        let may_grow = phase != Phase::Recovery && self.recovery.phase != Phase::Recovery;
-        self.update_congestion_window(cx, &news, may_grow);
+        self.sample_congestion(cx, rtt);
+        let delivered = self.stats.delivered.wrapping_sub(delivered);
+        let lost = self.snd.rtx.lost_ever.wrapping_sub(lost);
+        self.update_congestion_window(cx, &news, delivered, lost);
         self.after_ack(cx, news.delivered.acked);
         if cfg!(debug_assertions) {
             self.check_recovery_invariants();
@@ -78,107 +125,227 @@ impl Connection {
         AckOutcome::Ok
     }
 
-    /// The peer's window (RFC 9293, section 3.10.7.4). Returns whether it changed. A window that
-    /// shrank is taken as it is: what lies beyond it stays in flight and is not sent again until
-    /// the window covers it. As on Linux, an acknowledgement of something new always brings its
-    /// window along: SND.WND counts from SND.UNA, and keeping the old one would move the edge.
+    /// An ACK that a later one has overtaken: what it SACKs is still news.
+    fn on_old_ack(&mut self, cx: &Context, seg: &Segment) {
+        if seg.repr.options.sack.is_empty() || !self.handshake.sack || self.snd.rtx.is_empty() {
+            return;
+        }
+        let mut news = self.begin_news(seg);
+        self.take_sack(cx, seg, &mut news);
+        let segs = news.delivered.segs;
+        self.count_delivered(cx, segs, news.ece);
+        let alert = Alert { dupacks: 0, ..self.alert_of(&news) };
+        self.on_alert(cx, alert);
+    }
+
+    fn begin_news(&mut self, seg: &Segment) -> News {
+        let stamps = seg.repr.options.timestamps.filter(|_| self.ts.enabled);
+        self.recovery.echo = stamps.map(|stamps| stamps.ecr).filter(|&ecr| ecr != 0);
+        News {
+            prior_una: self.snd.una,
+            prior_high: self.highest_sacked(),
+            data: !seg.payload.is_empty() || seg.repr.flags.intersects(BEYOND_ACK),
+            ece: self.is_ecn_echo(seg),
+            segs: seg.segs,
+            ..News::default()
+        }
+    }
+
+    /// The peer's window (RFC 9293, section 3.10.7.4, in Linux's form: the same acknowledgement in
+    /// a segment with the same number can open the window or close it, but not shrink it). Returns
+    /// whether the segment brought one. An acknowledgement of something new always does: SND.WND
+    /// counts from SND.UNA, and keeping the old one would move the edge. A window that shrank is
+    /// taken as it is: what lies beyond it stays in flight and is not sent again until the window
+    /// covers it.
     fn take_window(&mut self, seg: &Segment) -> bool {
+        let wnd = u32::from(seg.repr.window) << self.snd.wscale;
         let newer = self.snd.una < seg.repr.ack
             || self.snd.wl1 < seg.repr.seq
-            || (self.snd.wl1 == seg.repr.seq && self.snd.wl2 <= seg.repr.ack);
+            || (self.snd.wl1 == seg.repr.seq && (wnd > self.snd.wnd || wnd == 0));
         if !newer {
             return false;
         }
-        let wnd = u32::from(seg.repr.window) << self.snd.wscale;
-        let changed = self.snd.wnd != wnd;
         self.snd.wnd = wnd;
         self.snd.wl1 = seg.repr.seq;
         self.snd.wl2 = seg.repr.ack;
         self.snd.max_wnd = self.snd.max_wnd.max(wnd);
-        changed
+        true
+    }
+
+    /// The first SACK block, if it reports data received twice and may be believed: no more of them
+    /// than was sent again, none longer than the peer's window.
+    fn take_dsack(&mut self, cx: &Context, seg: &Segment, news: &mut News) -> Option<SackBlock> {
+        let blocks = &seg.repr.options.sack;
+        let block = scoreboard::dsack(blocks, seg.repr.ack).filter(|_| self.handshake.sack)?;
+        let old = block.left < seg.repr.ack;
+        cx.counters.bump(if old { Counter::TcpDsackRecv } else { Counter::TcpDsackOfoRecv });
+        let mss = u32::from(self.snd.mss.max(1));
+        let len = block.right.since(block.left);
+        let sane = block.left < block.right && len <= self.snd.max_wnd;
+        let segs = len.div_ceil(mss).max(1);
+        let probe = len <= mss && self.recovery.tlp.end == Some(block.right);
+        if sane {
+            self.stats.dsacks = self.stats.dsacks.saturating_add(segs);
+        }
+        if !sane || self.stats.dsacks > self.stats.total_retrans {
+            cx.counters.bump(Counter::TcpDsackIgnoredDubious);
+            return None;
+        }
+        cx.counters.add(Counter::TcpDsackRecvSegs, segs.into());
+        self.recovery.rack.dsack_seen |= self.recovery.reord_seen > 0 && !probe;
+        news.dsack = true;
+        news.dsack_of_probe = probe;
+        if block.right <= news.prior_una {
+            self.recovery.undo.on_dsack(block.right, segs);
+        }
+        Some(block)
+    }
+
+    /// Moves the marks that SACK moves.
+    fn take_sack(&mut self, cx: &Context, seg: &Segment, news: &mut News) {
+        let blocks = &seg.repr.options.sack;
+        if !self.handshake.sack || blocks.is_empty() {
+            return;
+        }
+        let dsack = self.take_dsack(cx, seg, news);
+        let una = self.snd.una.max(seg.repr.ack);
+        let mut judge = self.judge(cx);
+        let outcome = self.snd.rtx.on_sack(blocks, dsack, (una, self.snd.max), &mut judge);
+        self.recovery.rack = judge.rack;
+        self.recovery.undo = judge.undo;
+        cx.counters.add(Counter::TcpSackDiscard, u64::from(outcome.bad_blocks));
+        news.delivered = outcome.delivered;
+        if let Some(late) = outcome.delivered.late.filter(|_| self.may_learn_from_sack()) {
+            self.check_reordering(cx, late, false);
+        }
+    }
+
+    pub(crate) fn judge(&self, cx: &Context) -> Judge {
+        Judge {
+            now: cx.now,
+            high_seq: self.recovery.high_seq,
+            min_rtt: self.recovery.rtt.min().unwrap_or(Duration::MAX),
+            echo: self.recovery.echo.map(|ecr| (ecr, self.ts)),
+            rack: self.recovery.rack,
+            undo: self.recovery.undo,
+        }
     }
 
     /// Moves the marks and SND.UNA.
-    fn take_delivered(&mut self, cx: &Context, seg: &Segment, window_changed: bool) -> News {
-        let flight = self.pipe();
+    fn take_delivered(&mut self, cx: &Context, seg: &Segment, news: &mut News) {
         let ack = seg.repr.ack;
-        let duplicate = ack == self.snd.una
-            && seg.payload.is_empty()
-            && !seg.repr.flags.intersects(TcpFlags::SYN | TcpFlags::FIN)
-            && !window_changed;
-        let mut delivered = Delivered::default();
-        let blocks = &seg.repr.options.sack;
-        if self.handshake.sack && !blocks.is_empty() {
-            let outcome = self.snd.rtx.on_sack(blocks, ack, self.snd.max);
-            let dsacks = u64::from(outcome.dsack_old) + u64::from(outcome.dsack_out_of_order);
-            cx.counters.add(Counter::TcpDsackRecv, dsacks);
-            self.stats.dsacks = self.stats.dsacks.wrapping_add(dsacks as u32);
-            cx.counters.add(Counter::TcpSackDiscard, u64::from(outcome.bad_blocks));
-            delivered = outcome.delivered;
-        }
-        let sacked = delivered.bytes > 0;
-        delivered.merge(self.snd.rtx.on_cumulative_ack(ack));
+        self.take_sack(cx, seg, news);
+        let mut judge = self.judge(cx);
+        let mut acked = self.snd.rtx.on_cumulative_ack(ack, &mut judge);
+        self.recovery.rack = judge.rack;
         self.snd.una = ack;
         self.snd.forget_old_marks();
         if matches!(self.snd.fin, Fin::Sent { seq } if seq < ack) {
             self.snd.fin = Fin::Acked;
         }
-        let fin = u64::from(self.snd.fin == Fin::Acked && delivered.acked > 0);
-        self.stats.bytes_acked += u64::from(delivered.acked).saturating_sub(fin);
-        self.stats.delivered = self.stats.delivered.wrapping_add(delivered.segs);
-        cx.counters.add(Counter::TcpDelivered, u64::from(delivered.segs));
-        let duplicate = if self.handshake.sack { sacked } else { duplicate };
-        News { delivered, flight, duplicate: duplicate && delivered.acked == 0, sacked }
+        let fin = u64::from(self.snd.fin == Fin::Acked && acked.acked > 0);
+        self.stats.bytes_acked += u64::from(acked.acked).saturating_sub(fin);
+        let sacked = news.delivered;
+        if self.handshake.sack {
+            self.count_delivered(cx, sacked.segs + acked.segs, news.ece);
+            if let Some(late) = acked.late.filter(|&late| late < news.prior_high) {
+                self.check_reordering(cx, late, false);
+            }
+        } else {
+            self.remove_reno_sacks(cx, acked.acked_segs, news.ece);
+            // Which of the copies was acknowledged is not known.
+            acked.original &= !acked.retransmitted;
+        }
+        news.delivered = Delivered {
+            segs: sacked.segs + acked.segs,
+            sacked_sent: sacked.sacked_sent,
+            sacked: sacked.sacked,
+            original: sacked.original || acked.original,
+            late: None,
+            ..acked
+        };
     }
 
     /// RTTM: from the send time of what was sent once (Karn), else from the echoed timestamp
-    /// (RFC 7323, section 4.1: only an ACK that advances SND.UNA gives a sample).
-    fn sample_rtt(&mut self, cx: &Context, seg: &Segment, delivered: &Delivered) {
-        let by_time = delivered
-            .oldest_sent
-            .filter(|_| !delivered.retransmitted)
-            .map(|sent| cx.now.since(sent));
-        let echo = seg
-            .repr
-            .options
-            .timestamps
-            .filter(|stamps| self.ts.enabled && delivered.acked > 0 && stamps.ecr != 0);
-        let by_echo = || echo.map(|stamps| self.ts.elapsed(cx.now, stamps.ecr));
-        let Some(sample) = by_time.or_else(by_echo) else { return };
+    /// (RFC 7323, section 4.1: only an ACK that advances SND.UNA gives a sample). Returns the
+    /// sample of what was sent last.
+    fn sample_rtt(
+        &mut self,
+        cx: &Context,
+        seg: &Segment,
+        delivered: &Delivered,
+    ) -> Option<Duration> {
+        let acked = delivered.acked_sent.filter(|_| !delivered.retransmitted);
+        let (oldest, newest) = match (acked, delivered.sacked_sent) {
+            (Some(acked), sacked) => (acked.0, sacked.map_or(acked.1, |sacked| sacked.1)),
+            (None, Some(sacked)) => sacked,
+            (None, None) => {
+                let echo =
+                    seg.repr.options.timestamps.filter(|stamps| {
+                        self.ts.enabled && delivered.acked > 0 && stamps.ecr != 0
+                    })?;
+                let sample = self.ts.elapsed(cx.now, echo.ecr);
+                self.take_rtt(cx, sample, sample);
+                return Some(sample);
+            }
+        };
+        let newest = cx.now.since(newest);
+        self.take_rtt(cx, cx.now.since(oldest), newest);
+        Some(newest)
+    }
+
+    fn take_rtt(&mut self, cx: &Context, sample: Duration, newest: Duration) {
         let bounds = (self.snd.una, self.snd.nxt);
-        self.recovery.rtt.on_sample(sample, cx.now, bounds, cx.config);
+        self.recovery.rtt.on_sample(sample, newest, cx.now, bounds, cx.config);
         self.recovery.backoff = 0;
     }
 
-    fn update_recovery(&mut self, cx: &Context, news: &News) {
-        let mss = self.snd.effective_mss();
-        if news.delivered.acked > 0 {
-            self.recovery.dupacks = 0;
-            self.recovery.retries = 0;
-            self.recovery.retrying_since = None;
-            self.recovery.guarded &= self.snd.una <= self.recovery.recover;
+    fn alert_of(&self, news: &News) -> Alert {
+        let dupacks = match news.is_duplicate() && !news.dsack {
+            true => u32::from(news.segs.max(1)),
+            false => 0,
+        };
+        Alert {
+            prior_una: news.prior_una,
+            advanced: news.advanced(),
+            dupacks,
+            sacked: news.delivered.sacked,
+            orig_acked: news.delivered.original,
+            ece: news.ece,
         }
-        if !self.handshake.sack {
-            self.update_reno_sacked(news, mss);
+    }
+
+    /// What the ACK says about a tail loss probe.
+    fn ask_probe(&mut self, cx: &Context, news: &News) {
+        if self.recovery.tlp.end.is_some() {
+            let duplicate = news.is_duplicate() && !news.delivered.sacked;
+            let dsack = news.dsack_of_probe;
+            self.on_probe_ack(cx, ProbeAck { ack: self.snd.una, dsack, duplicate });
         }
-        self.recovery.dupacks += u32::from(news.duplicate);
-        if news.sacked {
-            let dup_thresh = u32::from(cx.config.tcp_reordering).max(1);
-            self.snd.rtx.mark_lost_by_sack(dup_thresh, mss);
+    }
+
+    fn update_recovery(&mut self, cx: &Context, news: &News, rtt: Option<Duration>) {
+        let delivered = self.stats.delivered;
+        // As if everything delivered had been sent a round trip ago: Linux keeps the figure with
+        // every packet, and only asks whether a round trip has passed.
+        let in_flight = self.snd.rtx.packets;
+        let prior = delivered.saturating_sub(in_flight);
+        self.recovery.rack.update_window(cx.config.tcp_recovery, prior, delivered);
+        self.ask_probe(cx, news);
+        let sack_is_news = news.delivered.sacked
+            && self.snd.rtx.front().is_some_and(|front| {
+                let front_age = cx.now.since(front.sent_at);
+                news.delivered.sacked_sent.is_some_and(|(sent, _)| cx.now.since(sent) > front_age)
+            });
+        let mut set_timer =
+            news.advanced() || (self.handshake.sack && rtt.is_some() && sack_is_news);
+        let alarming = news.delivered.sacked || news.ece || news.dsack;
+        if news.is_duplicate() || alarming || self.recovery.phase != Phase::Open {
+            let alert = self.alert_of(news);
+            set_timer &= !self.on_alert(cx, alert);
         }
-        match self.recovery.phase {
-            Phase::Open => {
-                if self.loss_detected(cx) {
-                    self.enter_recovery(cx);
-                }
-            }
-            Phase::Recovery => self.continue_recovery(news),
-            Phase::Loss => {
-                if self.recovery.recover <= self.snd.una {
-                    self.recovery.phase = Phase::Open;
-                    self.recovery.force = false;
-                }
-            }
+        if set_timer {
+            self.set_xmit_timer(cx);
         }
     }
 
@@ -189,92 +356,37 @@ impl Connection {
     fn resend_into_reopened_window(&mut self, cx: &Context) {
         let rested = cx.now.since(self.recovery.last_sent) >= self.srtt();
         if self.recovery.phase == Phase::Loss && rested {
-            let lost_again = self.snd.rtx.mark_all_lost();
-            cx.counters.add(Counter::TcpLostRetransmit, u64::from(lost_again));
-            self.recovery.force = !self.snd.rtx.is_empty();
+            self.snd.rtx.mark_all_lost();
+            self.count_lost_again(cx);
+            self.recovery.rexmit = Rexmit::Lost;
         }
     }
 
-    /// Without SACK, each duplicate ACK stands for one segment that arrived, and a partial ACK for
-    /// one hole filled.
-    fn update_reno_sacked(&mut self, news: &News, mss: u32) {
-        let recovery = &mut self.recovery;
-        if news.duplicate && recovery.phase != Phase::Loss {
-            recovery.reno_sacked = recovery.reno_sacked.saturating_add(mss);
-        } else if news.delivered.acked > 0 {
-            recovery.reno_sacked = match recovery.phase {
-                Phase::Recovery => {
-                    recovery.reno_sacked.saturating_sub(news.delivered.acked.saturating_sub(mss))
-                }
-                _ => 0,
-            };
-        }
-        // The first segment is the hole.
-        let most = self.snd.rtx.in_queue().saturating_sub(mss);
-        recovery.reno_sacked = recovery.reno_sacked.min(most);
-    }
-
-    /// Whether fast retransmit is due.
-    fn loss_detected(&self, cx: &Context) -> bool {
-        let enough = self.recovery.dupacks >= u32::from(cx.config.tcp_reordering).max(1);
-        if self.handshake.sack {
-            return enough || self.snd.rtx.front().is_some_and(|front| front.lost);
-        }
-        // RFC 6582, section 3.2, step 2: not for duplicates that the last recovery caused.
-        enough && !(self.recovery.guarded && self.snd.una <= self.recovery.recover)
-    }
-
-    /// Fast retransmit and fast recovery (RFC 6675, section 5; RFC 6582, section 3.2).
-    fn enter_recovery(&mut self, cx: &Context) {
-        let kind =
-            if self.handshake.sack { Counter::TcpSackRecovery } else { Counter::TcpRenoRecovery };
-        cx.counters.bump(kind);
-        self.cc.on_congestion(self.snd.rtx.in_queue());
-        self.snd.rtx.mark_front_lost();
-        let recovery = &mut self.recovery;
-        recovery.phase = Phase::Recovery;
-        recovery.recover = self.snd.max;
-        recovery.guarded = true;
-        recovery.force = true;
-        recovery.rescued = false;
-    }
-
-    /// An ACK in fast recovery.
-    fn continue_recovery(&mut self, news: &News) {
-        if self.recovery.recover <= self.snd.una {
-            self.recovery.phase = Phase::Open;
-            self.recovery.force = false;
-            if !self.handshake.sack {
-                self.recovery.reno_sacked = 0;
-                self.cc.on_exit_recovery(self.pipe());
-            }
-        } else if news.delivered.acked > 0 && !self.handshake.sack {
-            // A partial ACK: the next hole begins here.
-            self.recovery.force |= self.snd.rtx.mark_front_lost();
-        }
-    }
-
-    fn update_congestion_window(&mut self, cx: &Context, news: &News, may_grow: bool) {
-        // As RFC 5681 and RFC 3042 want it, only an advance of SND.UNA opens the window; after a
-        // timeout it counts without what SACK had delivered before.
-        if news.delivered.acked == 0 {
-            return;
-        }
-        let delivered = match self.recovery.phase {
-            Phase::Open => news.delivered.acked,
-            _ => news.delivered.bytes,
-        };
-        let newest = news.delivered.newest_sent.map(|sent| cx.now.since(sent));
+    /// Samples for the algorithm, also of ACKs that do not open the window.
+    fn sample_congestion(&mut self, cx: &Context, rtt: Option<Duration>) {
+        let window = u64::from(self.cc.cwnd()) * u64::from(self.snd.mss);
+        let srtt = u64::try_from(self.srtt().as_nanos()).unwrap_or(u64::MAX);
+        let spread = (srtt / window.max(1)).saturating_mul(2 * MAX_SUPER_SEGMENT as u64);
         let sample = AckSample {
             now: cx.now,
-            delivered,
+            rtt: rtt.filter(|rtt| *rtt > Duration::ZERO),
             una: self.snd.una,
             nxt: self.snd.nxt,
-            flight: news.flight,
-            rtt: newest.filter(|rtt| *rtt > Duration::ZERO),
-            srtt: self.recovery.rtt.srtt(),
+            spread: Duration::from_nanos(spread).min(MAX_SPREAD),
         };
-        self.cc.on_ack(&sample, may_grow);
+        self.cc.on_sample(&sample);
+    }
+
+    fn update_congestion_window(&mut self, cx: &Context, news: &News, delivered: u32, lost: u32) {
+        if self.in_reduction() {
+            self.reduce_window(delivered, lost, news.advanced());
+            return;
+        }
+        // Where much reordering is known, what SACK delivers opens the window too.
+        let known = self.recovery.reordering > u16::from(cx.config.tcp_reordering);
+        if news.advanced() || (known && news.delivered.sacked) {
+            self.cc.on_ack(delivered, cx.now);
+        }
     }
 
     /// Timers (RFC 6298, section 5) and events.
@@ -283,11 +395,6 @@ impl Connection {
             return;
         }
         self.timers.stop(Timer::UserTimeout);
-        if self.snd.rtx.is_empty() {
-            self.timers.stop(Timer::Retransmit);
-        } else {
-            self.arm_retransmit(cx);
-        }
         self.report_acked(cx);
         self.snd.limited.stop(Limit::Busy, self.is_drained(), cx.now);
         let finished = !matches!(self.snd.fin, Fin::Queued | Fin::Sent { .. });

@@ -2,10 +2,10 @@
 
 use super::situation::Situation;
 
-/// Whether cwnd leaves no room for a segment, or for all that waits if that is less. A FIN alone
-/// takes no room. An idle sender is never held: cwnd holds one segment at least.
+/// Whether cwnd leaves no room for a segment. One that is not full, and a FIN alone, take as much
+/// room as a full one. An idle sender is never held: cwnd holds one segment at least.
 pub(crate) fn cwnd_holds(now: &Situation) -> bool {
-    now.quota < now.unsent.min(now.mss)
+    now.quota < now.mss
 }
 
 #[cfg(test)]
@@ -13,14 +13,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_for_a_segment_or_for_all() {
+    fn room_for_a_segment() {
         // Room, unsent, held.
         let cases = [
             (1000, 5000, false, "a segment fits"),
             (999, 5000, true, "no segment fits"),
-            (999, 999, false, "all fits"),
             (0, 1, true, "nothing fits"),
-            (0, 0, false, "a FIN alone"),
+            (0, 0, true, "a FIN alone"),
+            (1000, 0, false, "a FIN alone"),
         ];
         for (quota, unsent, held, name) in cases {
             let now = Situation { mss: 1000, quota, unsent, ..Situation::default() };

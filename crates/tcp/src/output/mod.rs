@@ -87,6 +87,7 @@ impl Connection {
         if self.rcv.ack_due(cx.now).is_some() {
             return Some(self.build_ack(cx));
         }
+        self.end_burst(cx);
         self.release_if_idle();
         self.wake_writer(cx);
         None
@@ -105,6 +106,11 @@ impl Connection {
             }
         } else {
             self.last_hold = None;
+        }
+        if self.end_new_first()
+            && let Some(packet) = self.retransmit(cx)
+        {
+            return Some(packet);
         }
         let before_window = self.snd.una - 1;
         if core::mem::take(&mut self.pending.window_probe) {
@@ -156,7 +162,9 @@ impl Connection {
 
     /// Sends new data, and the FIN behind the last of it, if the gate lets them go.
     fn send_new(&mut self, cx: &Context) -> Option<Transmit> {
-        self.restart_after_idle(cx);
+        if self.snd.usable_window() > 0 {
+            self.restart_after_idle(cx);
+        }
         let now = self.situation(cx.config);
         let asked = gate::ask(&now);
         self.time_rwnd(cx, asked.err());
@@ -185,7 +193,7 @@ impl Connection {
             unsent: unsent as u32,
             behind: unsent < queued,
             fin: snd.fin == Fin::Queued,
-            cwnd: self.cc.cwnd(),
+            cwnd: self.cwnd_bytes(),
             quota: self.cwnd_quota(),
             usable: snd.usable_window(),
             force: snd.probing.force,
@@ -194,7 +202,7 @@ impl Connection {
             urgent: snd.urgent().is_some(),
             nodelay: self.options.nodelay,
             corked: self.options.cork || snd.more,
-            push_now: snd.push_now,
+            push_now: snd.push_now || self.is_probing_with_new_data(),
             unacked: self.has_unacked(),
             small_unacked: snd.small_unacked(),
         }
@@ -209,9 +217,8 @@ impl Connection {
         }
         self.last_hold = Some(hold);
         match hold {
-            Hold::Cwnd => self.cc.set_cwnd_limited(true),
             Hold::Rwnd | Hold::SillyWindow | Hold::Cork => self.arm_persist(cx),
-            Hold::Nagle => {}
+            Hold::Cwnd | Hold::Nagle => {}
         }
         if self.snd.rtx.is_empty() && cx.below.bytes == 0 {
             debug_assert!(

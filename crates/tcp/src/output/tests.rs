@@ -430,16 +430,17 @@ fn retransmissions_are_super_segments_and_wait_for_what_is_below() {
 #[test]
 fn segments_towards_a_small_window_are_sacked_and_sent_again_as_they_were_cut() {
     let mut t = Trace::established(Setup::tso().win(600));
+    t.set_round_trip(100);
     t.write(600);
     assert_eq!(t.expect(". 1:301 ack 1").segment_size, 300);
     assert_eq!(t.expect("P. 301:601 ack 1").segment_size, 300);
     t.recv(". 1:1 ack 1 sack 301:601");
-    assert_eq!(t.conn.snd.rtx.sacked(), 300);
+    assert_eq!(t.conn.snd.rtx.sacked(), 1);
     t.sleep();
     assert_eq!(t.expect(". 1:301 ack 1").kind, SendKind::Retransmit);
     t.recv(". 1:1 ack 601");
     assert_eq!(t.count(Counter::TcpDelivered), 2);
-    // Both segments are lost: after the timeout the window holds one full-sized one.
+    // Both segments are lost: after the timeout the window holds one segment.
     let mut t = Trace::established(Setup::tso().win(600));
     t.write(600);
     assert_eq!(t.drain().len(), 2);
@@ -447,6 +448,8 @@ fn segments_towards_a_small_window_are_sacked_and_sent_again_as_they_were_cut() 
     for line in [". 1:301 ack 1", "P. 301:601 ack 1"] {
         let packet = t.expect(line);
         assert_eq!((packet.kind, packet.segment_size), (SendKind::Retransmit, 300));
+        t.expect_nothing();
+        t.recv(". 1:1 ack 301");
     }
     assert_eq!(t.count(Counter::RetransSegs), 2);
 }
@@ -454,8 +457,10 @@ fn segments_towards_a_small_window_are_sacked_and_sent_again_as_they_were_cut() 
 #[test]
 fn limited_transmit() {
     let mut t = Trace::established(Setup::default().nodelay());
+    t.set_round_trip(100);
     t.write(12_000);
     assert_eq!(t.drain().len(), 10);
+    t.at(100);
     t.recv(". 1:1 ack 1 sack 1001:2001");
     t.expect(". 10001:11001 ack 1");
     t.expect_nothing();

@@ -59,10 +59,11 @@ impl Connection {
     /// Most bytes of one packet now.
     pub(crate) fn largest_packet(&self, config: &Config) -> u32 {
         let rtt = &self.recovery.rtt;
+        let mss = self.snd.effective_mss();
         let pace = Pace {
-            mss: self.snd.effective_mss(),
-            cwnd: self.cc.cwnd(),
-            ssthresh: self.cc.ssthresh(),
+            mss,
+            cwnd: self.cc.cwnd().saturating_mul(mss),
+            ssthresh: self.cc.ssthresh().saturating_mul(mss),
             in_flight: self.snd.max.since(self.snd.una),
             srtt: rtt.srtt().unwrap_or_default(),
             min_rtt: rtt.min(),

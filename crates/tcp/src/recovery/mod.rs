@@ -3,25 +3,33 @@
 //! # Theory of operation
 //!
 //! Sent data lies in the retransmit queue, each range with its marks: SACKed, lost, sent again. An
-//! ACK changes the marks (`input/ack.rs`, [`scoreboard`]); a timeout marks everything lost
-//! ([`rto`]). Nothing is sent from here: output asks [`Connection::next_retransmit`] before it
-//! looks at new data, and reports what left by [`Connection::on_retransmitted`].
+//! ACK changes the marks (`input/ack.rs`, [`scoreboard`]); time says what is lost ([`rack`]), or a
+//! timeout does ([`rto`]). Nothing is sent from here: output asks [`Connection::next_retransmit`]
+//! before it looks at new data, and reports what left by [`Connection::on_retransmitted`].
 //!
-//! [`pipe`](Connection::pipe) is RFC 6675's estimate of the bytes in flight, kept as three sums.
-//! The same formula serves connections without SACK: each duplicate ACK then stands for one
-//! delivered segment (`reno_sacked`), which is what the window inflation of RFC 5681 and RFC 6582
-//! amounts to, and gives limited transmit (RFC 3042) for nothing.
+//! [`pipe`](Connection::pipe) is the number of segments in flight. Everything that counts against
+//! the congestion window counts segments, as on Linux. Without SACK each duplicate ACK stands for
+//! one delivered segment (`reno_sacked`), which is what the window inflation of RFC 5681 and
+//! RFC 6582 amounts to, and gives limited transmit (RFC 3042) for nothing.
 //!
-//! Three phases. *Open*: no loss is known. *Recovery*: entered by duplicate ACKs or SACK; the
-//! window was reduced once; it ends when `recover` is acknowledged. *Loss*: entered by a
-//! timeout; everything not SACKed counts as lost and goes out again in slow start.
+//! [`states`] holds the phases. *Open*: all is well. *Disorder*: something is out of order, and it
+//! is not known whether anything is lost. *Cwr*: the window is reduced, because ECN or a tail loss
+//! probe ([`tlp`]) said so. *Recovery*: something is lost. Both reduce the window step by step
+//! ([`prr`]). *Loss*: a timeout; what was not SACKed goes out again in slow start. A reduction that
+//! turns out to have been for nothing is undone ([`spurious`]).
 //!
-//! What it does not do yet: RACK-TLP, PRR, undo of spurious recoveries. A retransmission that is
-//! lost again is found by the timeout only.
+//! One timer waits for the retransmission timeout, the tail loss probe, or the reordering window,
+//! whichever is due: [`XmitTimer`] tells which.
 
+pub(crate) mod prr;
+pub(crate) mod rack;
+mod reordering;
 pub(crate) mod rto;
 pub(crate) mod rtt;
 pub(crate) mod scoreboard;
+pub(crate) mod spurious;
+pub(crate) mod states;
+pub(crate) mod tlp;
 
 use plimsoll_buf::Slices;
 use plimsoll_wire::SeqNum;
@@ -34,17 +42,48 @@ use crate::send::retransmit_queue::SentRange;
 use crate::state::State;
 use crate::time::{Duration, Instant};
 use crate::timer::Timer;
+use prr::Prr;
+use rack::Rack;
 use rtt::Rtt;
+use spurious::Undo;
+use tlp::{Probe, Tlp};
 
-/// How far the recovery of losses is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How far the recovery of losses is: TCP_CA_*.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
 pub(crate) enum Phase {
-    /// No loss is known.
+    /// No loss is known, and nothing is out of order.
     Open,
-    /// Fast recovery, until `recover` is acknowledged.
+    /// Duplicates or SACK: something may be lost.
+    Disorder,
+    /// The window is reduced without a loss.
+    Cwr,
+    /// Fast recovery, until `high_seq` is acknowledged.
     Recovery,
-    /// After a timeout, until `recover` is acknowledged.
+    /// After a timeout, until `high_seq` is acknowledged.
     Loss,
+}
+
+/// What [`Timer::Retransmit`] waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum XmitTimer {
+    /// The retransmission timeout.
+    Rto,
+    /// A tail loss probe.
+    LossProbe,
+    /// The end of RACK's reordering window.
+    Reordering,
+}
+
+/// What may leave before new data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rexmit {
+    /// What is lost.
+    Lost,
+    /// F-RTO: new data first; if there is none, what is lost.
+    New,
+    /// Only new data, until the next ACK.
+    Nothing,
 }
 
 /// The state of loss recovery.
@@ -54,22 +93,38 @@ pub(crate) struct Recovery {
     pub(crate) rtt: Rtt,
     /// How far recovery is.
     pub(crate) phase: Phase,
-    /// RFC 6582's `recover`, RFC 6675's RecoveryPoint: SND.MAX when the phase began.
-    pub(crate) recover: SeqNum,
-    /// Without SACK, no fast retransmit until more than `recover` is acknowledged.
-    pub(crate) guarded: bool,
-    /// Duplicate ACKs in a row.
-    pub(crate) dupacks: u32,
-    /// Without SACK: bytes that duplicate ACKs say have arrived.
-    pub(crate) reno_sacked: u32,
+    /// What the timer waits for.
+    pub(crate) xmit_timer: XmitTimer,
+    /// What may leave before new data.
+    pub(crate) rexmit: Rexmit,
+    /// F-RTO is trying whether the timeout was spurious.
+    pub(crate) frto: bool,
     /// Exponent of the timer's backoff; window probes share it.
     pub(crate) backoff: u8,
     /// Timeouts since SND.UNA last moved.
     pub(crate) retries: u8,
-    /// The next retransmission leaves whatever cwnd says.
-    pub(crate) force: bool,
-    /// The rescue retransmission of this recovery has left (RFC 6675, NextSeg rule 4).
-    pub(crate) rescued: bool,
+    /// SND.NXT when the phase began (RFC 6582: `recover`, RFC 6675: RecoveryPoint).
+    pub(crate) high_seq: SeqNum,
+    /// Without SACK: segments that duplicate ACKs say have arrived.
+    pub(crate) reno_sacked: u32,
+    /// As many segments as may overtake another one without its being lost.
+    pub(crate) reordering: u16,
+    /// Segments of new data that left since output last came to its end.
+    burst: u16,
+    /// How often something arrived late.
+    pub(crate) reord_seen: u32,
+    /// What of `rtx.relost_ever` the counters have.
+    relost_counted: u32,
+    /// The proportional rate reduction.
+    pub(crate) prr: Prr,
+    /// What is lost by time.
+    pub(crate) rack: Rack,
+    /// The tail loss probe.
+    pub(crate) tlp: Tlp,
+    /// What an undo needs.
+    pub(crate) undo: Undo,
+    /// The timestamp that the last ACK echoed.
+    pub(crate) echo: Option<u32>,
     /// When the first retransmission since SND.UNA last moved was due.
     pub(crate) retrying_since: Option<Instant>,
     /// The packet that was last found to be below us still when it was to be sent again, so that
@@ -80,18 +135,26 @@ pub(crate) struct Recovery {
 }
 
 impl Recovery {
-    pub(crate) fn new(_config: &Config) -> Recovery {
+    pub(crate) fn new(config: &Config) -> Recovery {
         Recovery {
             rtt: Rtt::new(),
             phase: Phase::Open,
-            recover: SeqNum(0),
-            guarded: false,
-            dupacks: 0,
-            reno_sacked: 0,
+            xmit_timer: XmitTimer::Rto,
+            rexmit: Rexmit::Lost,
+            frto: false,
             backoff: 0,
             retries: 0,
-            force: false,
-            rescued: false,
+            high_seq: SeqNum(0),
+            reno_sacked: 0,
+            reordering: u16::from(config.tcp_reordering).max(1),
+            burst: 0,
+            reord_seen: 0,
+            relost_counted: 0,
+            prr: Prr::default(),
+            rack: Rack::new(),
+            tlp: Tlp::default(),
+            undo: Undo::default(),
+            echo: None,
             retrying_since: None,
             found_below: Serial(0),
             last_sent: Instant::ZERO,
@@ -106,55 +169,41 @@ impl Recovery {
 
 impl Connection {
     /// The handshake is complete and `snd.mss` known. `rtt` is its round trip, unless ambiguous.
-    pub(crate) fn on_handshake_done(
-        &mut self,
-        cx: &Context,
-        rtt: Option<Duration>,
-        syn_retransmitted: bool,
-    ) {
-        self.cc.on_established(u32::from(self.snd.mss), syn_retransmitted, cx.config);
+    pub(crate) fn on_handshake_done(&mut self, cx: &Context, rtt: Option<Duration>) {
+        // One lost SYN is forgiven (RFC 6298 made its timeout a short one).
+        let syn_lost = self.handshake.retries > 1;
+        self.cc.on_established(cx.now, self.snd.nxt, syn_lost, cx.config);
         match rtt {
             Some(rtt) => {
                 let bounds = (self.snd.una, self.snd.nxt);
-                self.recovery.rtt.on_sample(rtt, cx.now, bounds, cx.config);
+                self.recovery.rtt.on_sample(rtt, rtt, cx.now, bounds, cx.config);
             }
             // Also if nobody knows how long it took: data starts as carefully then.
             None => self.recovery.rtt.on_syn_lost(),
         }
-        self.recovery.recover = self.snd.una;
+        self.recovery.high_seq = self.snd.una;
         self.recovery.last_sent = cx.now;
     }
 
     /// `snd.mss` has changed. If packets in flight are too big for the path now, they will not
     /// arrive: they are sent again at once, and this says nothing about congestion (Linux:
     /// `tcp_simple_retransmit`).
-    pub(crate) fn on_mss_changed(&mut self, _cx: &Context, too_big: bool) {
-        self.cc.set_mss(u32::from(self.snd.mss));
-        if !too_big {
+    pub(crate) fn on_mss_changed(&mut self, cx: &Context, too_big: bool) {
+        if !too_big || !self.snd.rtx.mark_lost_above_mss(self.snd.mss) {
             return;
         }
-        if !self.snd.rtx.mark_lost_above_mss(self.snd.mss) || self.recovery.phase != Phase::Open {
-            return;
-        }
-        self.recovery.phase = Phase::Recovery;
-        self.recovery.recover = self.snd.max;
-        self.recovery.force = true;
-        self.recovery.rescued = false;
+        self.enter_loss_without_congestion(cx);
     }
 
     /// To be asked before new data is gated: slow start after idle (RFC 5681, section 4.1).
     pub(crate) fn restart_after_idle(&mut self, cx: &Context) {
-        if !self.snd.rtx.is_empty() {
-            return;
-        }
-        self.cc.on_start(cx.now);
-        if !cx.config.tcp_slow_start_after_idle {
+        if !self.snd.rtx.is_empty() || !cx.config.tcp_slow_start_after_idle {
             return;
         }
         let idle = cx.now.since(self.recovery.last_sent);
         let rto = self.recovery.rtt.rto(cx.config);
         if idle > rto {
-            self.cc.on_idle_restart(idle, rto);
+            self.cc.on_idle_restart(idle, rto, cx.now);
             self.recovery.last_sent = cx.now;
         }
     }
@@ -180,11 +229,48 @@ impl Connection {
             lost: false,
             resent: false,
             push: false,
+            fin: end.since(start) as usize > data.len(),
         };
+        if self.pipe() == 0 {
+            self.cc.on_start(cx.now, self.recovery.last_sent);
+        }
+        let first = self.snd.rtx.is_empty();
+        self.recovery.burst = self.recovery.burst.saturating_add(range.segs() as u16);
         self.snd.rtx.on_sent(range, data);
         self.recovery.last_sent = cx.now;
-        if !self.timers.is_armed(Timer::Retransmit) {
-            self.arm_retransmit(cx);
+        if self.recovery.tlp.due == Some(Probe::New) {
+            self.on_probe_sent(cx, false);
+        }
+        let probing = self.recovery.xmit_timer == XmitTimer::LossProbe;
+        if first || probing || !self.timers.is_armed(Timer::Retransmit) {
+            self.rearm_rto(cx);
+        }
+    }
+
+    /// Nothing more leaves now: what this burst says about the use of the window, and a probe in
+    /// case that nothing comes back.
+    pub(crate) fn end_burst(&mut self, cx: &Context) {
+        let sent = u32::from(core::mem::take(&mut self.recovery.burst));
+        self.recovery.tlp.due = None;
+        let full = self.pipe() >= self.cc.cwnd();
+        if sent == 0 && !(full && self.snd.has_unsent()) {
+            return;
+        }
+        let bounds = (self.snd.una, self.snd.nxt);
+        self.cc.validate(full, self.snd.rtx.packets, bounds);
+        if self.cc.is_starving(cx.now, self.recovery.rto(cx.config)) {
+            let may_shrink = cx.config.tcp_slow_start_after_idle
+                && self.recovery.phase == Phase::Open
+                && !self.snd.nospace;
+            self.cc.on_application_limited(may_shrink, cx.now);
+        }
+        if sent > 0 {
+            if self.in_reduction() {
+                self.recovery.prr.on_sent(sent);
+            }
+            if self.recovery.tlp.end != Some(self.snd.nxt) {
+                self.schedule_loss_probe(cx, false);
+            }
         }
     }
 
@@ -198,19 +284,25 @@ impl Connection {
         serial: Serial,
     ) {
         let mss = self.snd.segment_size();
-        let index = self.snd.rtx.index_of(start);
-        let guess = self.snd.rtx.ranges.get(index).is_some_and(|range| !range.lost);
-        self.recovery.rescued |= guess && self.snd.rtx.highest_sacked <= start;
-        self.snd.rtx.on_resent((start, end), cx.now, serial, mss);
-        let segs = u64::from(end.since(start).div_ceil(u32::from(mss.max(1))));
-        match self.recovery.phase {
-            Phase::Loss => cx.counters.add(Counter::TcpSlowStartRetrans, segs),
-            _ => cx.counters.add(Counter::TcpFastRetrans, segs),
-        }
-        self.recovery.force = false;
         self.recovery.last_sent = cx.now;
         self.recovery.retrying_since.get_or_insert(cx.now);
-        if start == self.snd.una || !self.timers.is_armed(Timer::Retransmit) {
+        if matches!(self.recovery.tlp.due, Some(Probe::Last(_))) {
+            self.snd.rtx.on_resent((start, end), cx.now, serial, mss, false);
+            self.on_probe_sent(cx, true);
+            return;
+        }
+        let segs = self.snd.rtx.on_resent((start, end), cx.now, serial, mss, true);
+        self.recovery.undo.on_retransmitted(segs, cx.now);
+        match self.recovery.phase {
+            Phase::Loss => cx.counters.add(Counter::TcpSlowStartRetrans, segs.into()),
+            _ => cx.counters.add(Counter::TcpFastRetrans, segs.into()),
+        }
+        if self.in_reduction() {
+            self.recovery.prr.on_sent(segs);
+        }
+        let reordering = self.recovery.xmit_timer == XmitTimer::Reordering;
+        let armed = self.timers.is_armed(Timer::Retransmit);
+        if (start == self.snd.una && !reordering) || !armed {
             self.arm_retransmit(cx);
         }
     }
@@ -218,20 +310,27 @@ impl Connection {
     /// The range to send again now, within cwnd and the peer's window. Its bytes are
     /// `snd.rtx.payload(start, end)`, which may be fewer.
     pub(crate) fn next_retransmit(&mut self, cx: &Context) -> Option<(SeqNum, SeqNum)> {
-        let range = self.retransmission_candidate(cx)?;
+        let mss = self.snd.effective_mss();
+        if let Some(Probe::Last(start)) = self.recovery.tlp.due {
+            let end = self.snd.rtx.end();
+            return (self.snd.una <= start && start < end).then_some((start, end));
+        }
+        if self.recovery.rexmit != Rexmit::Lost {
+            return None;
+        }
+        let range = self.snd.rtx.first_lost()?;
         if cx.below.completed < range.serial {
             self.note_below(cx, range.serial);
             return None;
         }
-        let mss = self.snd.effective_mss();
-        let quota =
-            if self.recovery.force { self.cwnd_quota().max(mss) } else { self.cwnd_quota() };
-        if quota < range.len().min(mss) {
+        let quota = self.cwnd_quota();
+        if quota == 0 {
             return None;
         }
         // One segment may always leave, and with the largest MTU it is longer than a super-segment.
         let largest = self.largest_packet(cx.config).max(mss);
-        let mut len = range.len().min(quota).min(largest);
+        let data = range.data_len();
+        let mut len = data.min(quota).min(largest);
         if self.snd.una < range.start || self.snd.wnd > 0 {
             let edge = self.snd.una + self.snd.wnd;
             if edge <= range.start {
@@ -242,10 +341,24 @@ impl Connection {
             // The peer has closed its window over data it was sent: one segment asks for more.
             len = len.min(mss);
         }
-        if mss < len && len < range.len() {
+        if len == data {
+            return Some((range.start, range.end));
+        }
+        if mss < len {
             len -= len % mss;
         }
         Some((range.start, range.start + len))
+    }
+
+    /// F-RTO let new data go first. Returns whether there was none, so that what is lost leaves.
+    pub(crate) fn end_new_first(&mut self) -> bool {
+        if self.recovery.rexmit != Rexmit::New {
+            return false;
+        }
+        let none = self.snd.nxt <= self.recovery.high_seq;
+        self.recovery.frto &= !none;
+        self.recovery.rexmit = if none { Rexmit::Lost } else { Rexmit::Nothing };
+        none
     }
 
     /// The last copy of what is to be sent again has not even left this machine.
@@ -256,44 +369,36 @@ impl Connection {
         }
     }
 
-    /// NextSeg of RFC 6675: what is lost; if no new data may leave, what lies below the highest
-    /// SACKed number; at last one segment at the end, so that the ACKs do not dry up, but not
-    /// before its own ACK could have come.
-    fn retransmission_candidate(&self, cx: &Context) -> Option<SentRange> {
-        let rtx = &self.snd.rtx;
-        if let Some(range) = rtx.first_lost() {
-            return Some(range);
-        }
-        if self.recovery.phase != Phase::Recovery || rtx.sacked() == 0 || self.has_new_data() {
-            return None;
-        }
-        if let Some(range) = rtx.first_guess() {
-            return Some(range);
-        }
-        let last = *rtx.ranges.back()?;
-        let late = cx.now.since(last.sent_at) > self.recovery.rtt.srtt().unwrap_or_default();
-        (late && !self.recovery.rescued && !last.sacked && !last.resent).then(|| {
-            let start = last.end - last.len().min(self.snd.effective_mss());
-            SentRange { start, ..last }
-        })
-    }
-
     /// Whether unsent data lies within the peer's window.
     fn has_new_data(&self) -> bool {
         self.unsent_len() > 0 && self.snd.nxt < self.snd.una + self.snd.wnd
     }
 
-    /// RFC 6675's pipe: bytes taken to be in flight.
+    /// Segments taken to be in flight.
     pub(crate) fn pipe(&self) -> u32 {
         let rtx = &self.snd.rtx;
-        let gone = rtx.sacked() + rtx.lost() + self.recovery.reno_sacked;
-        (rtx.in_queue() + rtx.retransmitted()).saturating_sub(gone)
+        let gone = self.sacked_out() + rtx.lost();
+        (rtx.packets + rtx.retransmitted()).saturating_sub(gone)
     }
 
-    /// Bytes that cwnd lets go now. Limited transmit (RFC 3042) is part of it: what duplicate ACKs
-    /// say has arrived is not in the pipe.
+    /// Bytes that cwnd lets go now: whole segments. Limited transmit (RFC 3042) is part of it: what
+    /// duplicate ACKs say has arrived is not in the pipe.
     pub(crate) fn cwnd_quota(&self) -> u32 {
-        self.cc.cwnd().saturating_sub(self.pipe())
+        let segs = self.cc.cwnd().saturating_sub(self.pipe());
+        let probe = self.recovery.tlp.due == Some(Probe::New);
+        segs.max(u32::from(probe)).saturating_mul(self.snd.effective_mss())
+    }
+
+    /// The congestion window in bytes, made even: two packets at least share it.
+    pub(crate) fn cwnd_bytes(&self) -> u32 {
+        let cwnd = self.cc.cwnd();
+        let even = if cwnd > 1 { cwnd & !1 } else { cwnd };
+        even.saturating_mul(self.snd.effective_mss())
+    }
+
+    /// Whether what leaves now is a tail loss probe with new data.
+    pub(crate) fn is_probing_with_new_data(&self) -> bool {
+        self.recovery.tlp.due == Some(Probe::New) || self.recovery.rexmit == Rexmit::New
     }
 
     /// Checks what must hold between two calls.
@@ -309,6 +414,6 @@ impl Connection {
             assert_eq!(rtx.end(), self.snd.max, "the retransmit queue ends at SND.MAX");
             assert!(self.timers.is_armed(Timer::Retransmit), "data in flight has a timer");
         }
-        assert!(self.recovery.reno_sacked <= rtx.in_queue(), "more arrived than was sent");
+        assert!(self.recovery.reno_sacked <= rtx.packets, "more arrived than was sent");
     }
 }

@@ -7,7 +7,7 @@ use crate::state::State;
 use crate::time::Duration;
 use crate::timer::Timer;
 
-use super::{Phase, Recovery};
+use super::{Phase, Recovery, Rexmit, XmitTimer};
 
 /// The largest exponent; the timeout has met its upper bound long before.
 const MAX_BACKOFF: u8 = 31;
@@ -15,6 +15,12 @@ const MAX_BACKOFF: u8 = 31;
 /// How soon to look again when the data to be sent again is still below us (Linux:
 /// `TCP_RESOURCE_PROBE_INTERVAL`).
 const BELOW_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The least time that the timer is set ahead.
+const LEAST_WAIT: Duration = Duration::from_micros(1);
+
+/// The least wait for a peer that seems to take back what it SACKed.
+const LEAST_RENEGING_WAIT: Duration = Duration::from_millis(10);
 
 /// Timeouts of an orphan that has heard nothing bad yet (Linux: `tcp_orphan_retries` = 0 means 8).
 const DEFAULT_ORPHAN_RETRIES: u8 = 8;
@@ -52,11 +58,53 @@ pub(crate) fn time_of_timeouts(first: Duration, retries: u8, config: &Config) ->
 impl Connection {
     /// (Re)starts the retransmission timer.
     pub(crate) fn arm_retransmit(&mut self, cx: &Context) {
+        self.recovery.xmit_timer = XmitTimer::Rto;
         self.timers.arm(Timer::Retransmit, cx.now + self.recovery.rto(cx.config));
     }
 
-    /// The retransmission timer fired.
-    pub(crate) fn on_retransmit_timeout(&mut self, cx: &Context) {
+    /// Lets the timer wait for the retransmission timeout, or for nothing. Where another wait takes
+    /// its place, the time that has passed since the front left counts.
+    pub(crate) fn rearm_rto(&mut self, cx: &Context) {
+        let Some(front) = self.snd.rtx.front() else {
+            self.timers.stop(Timer::Retransmit);
+            self.recovery.xmit_timer = XmitTimer::Rto;
+            return;
+        };
+        if !self.state.is_synchronized() && self.timers.is_armed(Timer::Retransmit) {
+            // It is the SYN-ACK's.
+            return;
+        }
+        if self.recovery.xmit_timer == XmitTimer::Rto {
+            self.arm_retransmit(cx);
+            return;
+        }
+        let due = front.sent_at + self.recovery.rto(cx.config);
+        self.recovery.xmit_timer = XmitTimer::Rto;
+        self.timers.arm(Timer::Retransmit, due.max(cx.now + LEAST_WAIT));
+    }
+
+    /// Something is acknowledged: the next tail loss probe or timeout.
+    pub(crate) fn set_xmit_timer(&mut self, cx: &Context) {
+        if !self.schedule_loss_probe(cx, true) {
+            self.rearm_rto(cx);
+        }
+    }
+
+    /// The timer that retransmission shares fired.
+    pub(crate) fn on_xmit_timeout(&mut self, cx: &Context) {
+        if self.snd.rtx.is_empty() || !self.state.is_synchronized() {
+            self.on_retransmit_timeout(cx);
+            return;
+        }
+        match self.recovery.xmit_timer {
+            XmitTimer::Rto => self.on_retransmit_timeout(cx),
+            XmitTimer::LossProbe => self.on_loss_probe_timeout(cx),
+            XmitTimer::Reordering => self.on_reordering_timeout(cx),
+        }
+    }
+
+    /// The retransmission timeout.
+    fn on_retransmit_timeout(&mut self, cx: &Context) {
         if matches!(self.state, State::SynSent | State::SynReceived) {
             self.on_syn_timeout(cx);
             return;
@@ -66,6 +114,7 @@ impl Connection {
             // It cannot have been lost on the way: it has not left yet.
             cx.counters.bump(Counter::TcpSpuriousRtxHostQueues);
             let again = self.recovery.rto(cx.config).min(BELOW_INTERVAL);
+            self.recovery.xmit_timer = XmitTimer::Rto;
             self.timers.arm(Timer::Retransmit, cx.now + again);
             return;
         }
@@ -80,27 +129,77 @@ impl Connection {
         self.arm_retransmit(cx);
     }
 
-    /// Everything that is not SACKed is lost, and slow start sends it again.
+    /// What is not SACKed is lost, unless it left just now, and slow start sends it again.
     fn enter_loss(&mut self, cx: &Context) {
         cx.counters.bump(Counter::TcpTimeouts);
-        if self.snd.rtx.has_reneged() {
-            cx.counters.bump(Counter::TcpSackReneging);
-            self.snd.rtx.forget_sacks();
+        self.count_failure(cx);
+        let before = self.recovery.phase;
+        let repeated = self.recovery.retries > 0;
+        self.mark_lost_by_timeout(cx);
+        let recovery = &self.recovery;
+        let first = before <= Phase::Disorder
+            || recovery.high_seq <= self.snd.una
+            || (before == Phase::Loss && !repeated);
+        if first {
+            self.recovery.undo.prior_ssthresh = self.current_ssthresh();
+            self.recovery.prr.start(self.cc.cwnd());
+            self.cc.reduce();
+            self.init_undo();
         }
-        let first = self.recovery.retries == 0;
-        self.cc.on_rto(self.snd.rtx.in_queue(), first);
-        let lost_again = self.snd.rtx.mark_all_lost();
-        cx.counters.add(Counter::TcpLostRetransmit, u64::from(lost_again));
+        self.cc.set_cwnd(self.pipe() + 1);
+        let default = u16::from(cx.config.tcp_reordering).max(1);
+        if before <= Phase::Disorder && self.sacked_out() >= u32::from(default) {
+            self.recovery.reordering = self.recovery.reordering.min(default);
+        }
+        self.set_phase(cx, Phase::Loss);
         let recovery = &mut self.recovery;
-        recovery.phase = Phase::Loss;
-        recovery.recover = self.snd.max;
-        recovery.guarded = true;
-        recovery.dupacks = 0;
-        recovery.reno_sacked = 0;
+        recovery.high_seq = self.snd.nxt;
+        recovery.tlp.end = None;
+        recovery.tlp.due = None;
+        recovery.frto = cx.config.tcp_frto != 0 && (before < Phase::Recovery || repeated);
+        recovery.rexmit = Rexmit::Lost;
         recovery.retries = recovery.retries.saturating_add(1);
         recovery.retrying_since.get_or_insert(cx.now);
-        recovery.force = true;
-        recovery.rescued = false;
+        self.ecn.queue_cwr();
+    }
+
+    /// The first timeout: what did not help.
+    fn count_failure(&self, cx: &Context) {
+        if self.recovery.retries > 0 {
+            return;
+        }
+        let sack = self.handshake.sack;
+        let counter = match self.recovery.phase {
+            Phase::Recovery if sack => Counter::TcpSackRecoveryFail,
+            Phase::Recovery => Counter::TcpRenoRecoveryFail,
+            Phase::Loss => Counter::TcpLossFailures,
+            phase if phase != Phase::Disorder && self.sacked_out() == 0 => return,
+            _ if sack => Counter::TcpSackFailures,
+            _ => Counter::TcpRenoFailures,
+        };
+        cx.counters.bump(counter);
+    }
+
+    fn mark_lost_by_timeout(&mut self, cx: &Context) {
+        let reneged = self.snd.rtx.has_reneged();
+        if reneged {
+            cx.counters.bump(Counter::TcpSackReneging);
+            self.snd.rtx.forget_sacks();
+        } else if !self.handshake.sack {
+            self.recovery.reno_sacked = 0;
+        }
+        let rack = self.recovery.rack;
+        self.snd.rtx.mark_lost_if(|index, range| {
+            reneged || index == 0 || rack.remaining(range, cx.now, Duration::ZERO).is_zero()
+        });
+        self.count_lost_again(cx);
+    }
+
+    /// The peer has taken back what it SACKed, or is about to acknowledge it: a short wait tells.
+    pub(crate) fn watch_reneging(&mut self, cx: &Context) {
+        let wait = (self.srtt() / 2).max(LEAST_RENEGING_WAIT);
+        self.recovery.xmit_timer = XmitTimer::Rto;
+        self.timers.arm(Timer::Retransmit, cx.now + wait);
     }
 
     /// Ends the connection if the peer has been silent for too long. Returns whether it did.

@@ -81,17 +81,20 @@ impl Rtt {
         (self.min != u64::MAX).then(|| Duration::from_nanos(self.min))
     }
 
-    /// Takes a sample, when everything below `una` is acknowledged and `nxt` is sent next.
+    /// Takes a sample, when everything below `una` is acknowledged and `nxt` is sent next. `newest`
+    /// is the round trip of what was sent last of all that the ACK covers.
     pub(crate) fn on_sample(
         &mut self,
         sample: Duration,
+        newest: Duration,
         now: Instant,
         (una, nxt): (SeqNum, SeqNum),
         config: &Config,
     ) {
         let sample = nanos(sample).clamp(1, 1 << 50);
-        if sample <= self.min || now.since(self.min_at) > MIN_RTT_WINDOW {
-            self.min = sample;
+        let newest = nanos(newest).clamp(1, 1 << 50);
+        if newest <= self.min || now.since(self.min_at) > MIN_RTT_WINDOW {
+            self.min = newest;
             self.min_at = now;
         }
         let floor = nanos(config.tcp_rto_min);

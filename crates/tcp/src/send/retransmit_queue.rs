@@ -21,9 +21,12 @@ use alloc::collections::VecDeque;
 use plimsoll_buf::{Slice, Slices};
 use plimsoll_wire::SeqNum;
 
+use crate::handshake::TimestampState;
 use crate::limits::MAX_SENT_RANGES;
+use crate::recovery::rack::Rack;
+use crate::recovery::spurious::Undo;
 use crate::segment::Serial;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// Entries that an empty queue keeps room for.
 const KEPT: usize = 16;
@@ -51,6 +54,8 @@ pub(crate) struct SentRange {
     pub(crate) resent: bool,
     /// Its last segment carried PSH.
     pub(crate) push: bool,
+    /// Its last number is our FIN.
+    pub(crate) fin: bool,
 }
 
 const _: () = assert!(size_of::<SentRange>() <= 56);
@@ -59,6 +64,16 @@ impl SentRange {
     /// Length in sequence numbers.
     pub(crate) fn len(&self) -> u32 {
         self.end.since(self.start)
+    }
+
+    /// Bytes of data.
+    pub(crate) fn data_len(&self) -> u32 {
+        self.len() - u32::from(self.fin)
+    }
+
+    /// Wire segments. A FIN alone is one; behind data it takes none of its own.
+    pub(crate) fn segs(&self) -> u32 {
+        self.data_len().div_ceil(u32::from(self.mss.max(1))).max(1)
     }
 
     /// Whether it waits to be sent again.
@@ -85,44 +100,73 @@ impl Piece {
 pub(crate) struct Delivered {
     /// Sequence numbers that left the queue.
     pub(crate) acked: u32,
-    /// Sequence numbers that the peer is first known to have: acked and not SACKed before, or
-    /// SACKed.
-    pub(crate) bytes: u32,
-    /// The same as wire segments.
+    /// Wire segments that left the queue.
+    pub(crate) acked_segs: u32,
+    /// Wire segments that the peer is first known to have: acked and not SACKed before, or SACKed.
     pub(crate) segs: u32,
-    /// When the oldest of them left, of those sent once only (Karn's rule).
-    pub(crate) oldest_sent: Option<Instant>,
-    /// When the newest of them left, of those sent once only.
-    pub(crate) newest_sent: Option<Instant>,
+    /// When the first and the last of those that left the queue were sent, if they were neither
+    /// SACKed nor sent again.
+    pub(crate) acked_sent: Option<(Instant, Instant)>,
+    /// The same for what was SACKed.
+    pub(crate) sacked_sent: Option<(Instant, Instant)>,
+    /// SACK covered something new.
+    pub(crate) sacked: bool,
     /// One of those that were acknowledged cumulatively had been sent again.
     pub(crate) retransmitted: bool,
+    /// One of those that were never sent again, and left before the phase of recovery began.
+    pub(crate) original: bool,
+    /// The lowest number of what was never sent again.
+    pub(crate) late: Option<SeqNum>,
 }
 
 impl Delivered {
-    /// Adds the first `count` numbers of `range`.
-    pub(crate) fn add(&mut self, range: &SentRange, count: u32) {
-        self.bytes += count;
-        self.segs += count.div_ceil(u32::from(range.mss.max(1)));
-        if range.retransmissions > 0 {
-            return;
-        }
-        self.add_times(range.sent_at, range.sent_at);
+    /// Notes the send time of something that was sent once.
+    fn note_time(times: &mut Option<(Instant, Instant)>, sent_at: Instant) {
+        *times = Some((times.map_or(sent_at, |(first, _)| first), sent_at));
     }
 
-    fn add_times(&mut self, oldest: Instant, newest: Instant) {
-        self.oldest_sent = Some(self.oldest_sent.map_or(oldest, |at| at.min(oldest)));
-        self.newest_sent = Some(self.newest_sent.map_or(newest, |at| at.max(newest)));
+    /// A range that was never sent again has arrived.
+    pub(crate) fn note_original(&mut self, range: &SentRange, judge: &Judge, by_sack: bool) {
+        let times = if by_sack { &mut self.sacked_sent } else { &mut self.acked_sent };
+        Delivered::note_time(times, range.sent_at);
+        self.original |= range.end <= judge.high_seq;
     }
 
-    /// Adds what another part of the same ACK delivered.
-    pub(crate) fn merge(&mut self, other: Delivered) {
-        self.acked += other.acked;
-        self.bytes += other.bytes;
-        self.segs += other.segs;
-        self.retransmitted |= other.retransmitted;
-        if let (Some(oldest), Some(newest)) = (other.oldest_sent, other.newest_sent) {
-            self.add_times(oldest, newest);
-        }
+    /// `start` arrived after what lies above it.
+    pub(crate) fn note_late(&mut self, start: SeqNum) {
+        self.late = Some(self.late.map_or(start, |late| late.min(start)));
+    }
+}
+
+/// What is needed to judge what an ACK says about a range.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Judge {
+    /// The time now.
+    pub(crate) now: Instant,
+    /// SND.NXT when the phase of recovery began.
+    pub(crate) high_seq: SeqNum,
+    /// The least round trip.
+    pub(crate) min_rtt: Duration,
+    /// The timestamp that the ACK echoes, and our timestamp clock.
+    pub(crate) echo: Option<(u32, TimestampState)>,
+    /// What RACK knows.
+    pub(crate) rack: Rack,
+    /// What an undo needs to know.
+    pub(crate) undo: Undo,
+}
+
+impl Judge {
+    /// A range has arrived: RACK learns of it, unless the echo shows that it was an earlier copy.
+    pub(crate) fn advance(&mut self, range: &SentRange) {
+        self.rack.advance(range, self.now, self.min_rtt);
+    }
+
+    /// Whether the echo tells of an earlier copy of a range that was sent again.
+    pub(crate) fn is_spurious(&self, range: &SentRange) -> bool {
+        range.retransmissions > 0
+            && self
+                .echo
+                .is_some_and(|(ecr, ts)| (ecr.wrapping_sub(ts.val(range.sent_at)) as i32) < 0)
     }
 }
 
@@ -135,16 +179,20 @@ pub(crate) struct RetransmitQueue {
     bytes: usize,
     /// The last number is a FIN.
     fin: bool,
-    /// Numbers that are SACKed.
+    /// Wire segments outstanding.
+    pub(crate) packets: u32,
+    /// Those that are SACKed.
     pub(crate) sacked: u32,
-    /// Numbers that are marked lost, sent again or not.
+    /// Those that are marked lost, sent again or not.
     pub(crate) lost: u32,
-    /// Numbers that were sent again and are in flight.
+    /// Those that were sent again and are in flight.
     pub(crate) resent: u32,
+    /// Wire segments ever marked lost, those that were sent again included.
+    pub(crate) lost_ever: u32,
+    /// Wire segments ever marked lost after they had been sent again.
+    pub(crate) relost_ever: u32,
     /// No range below this waits to be sent again.
     pub(crate) lost_hint: SeqNum,
-    /// Every range below this has been judged by the loss rules.
-    pub(crate) judged: SeqNum,
     /// End of the highest SACKed range; meaningful while `sacked` is not zero.
     pub(crate) highest_sacked: SeqNum,
 }
@@ -156,11 +204,13 @@ impl RetransmitQueue {
             ranges: VecDeque::new(),
             bytes: 0,
             fin: false,
+            packets: 0,
             sacked: 0,
             lost: 0,
             resent: 0,
+            lost_ever: 0,
+            relost_ever: 0,
             lost_hint: SeqNum(0),
-            judged: SeqNum(0),
             highest_sacked: SeqNum(0),
         }
     }
@@ -183,17 +233,17 @@ impl RetransmitQueue {
         }
     }
 
-    /// Numbers that are SACKed.
+    /// Wire segments that are SACKed.
     pub(crate) fn sacked(&self) -> u32 {
         self.sacked
     }
 
-    /// Numbers that are marked lost, sent again or not.
+    /// Wire segments that are marked lost, sent again or not.
     pub(crate) fn lost(&self) -> u32 {
         self.lost
     }
 
-    /// Numbers that were sent again and are in flight.
+    /// Wire segments that were sent again and are in flight.
     pub(crate) fn retransmitted(&self) -> u32 {
         self.resent
     }
@@ -220,14 +270,12 @@ impl RetransmitQueue {
     /// Appends what has just left for the first time. `range.end` is one beyond the data if a FIN
     /// left with it.
     pub(crate) fn on_sent(&mut self, range: SentRange, data: &Slices) {
-        let fin = range.len() as usize > data.len();
-        debug_assert_eq!(range.len() as usize, data.len() + usize::from(fin));
+        debug_assert_eq!(range.data_len() as usize, data.len());
         debug_assert!(!self.fin, "nothing is sent behind a FIN");
         match self.ranges.back() {
             Some(last) => debug_assert_eq!(last.end, range.start, "ranges have no gaps"),
             None => {
                 self.lost_hint = range.start;
-                self.judged = range.start;
                 self.highest_sacked = range.start;
             }
         }
@@ -240,7 +288,8 @@ impl RetransmitQueue {
             start += slice.len() as u32;
         }
         self.bytes += data.len();
-        self.fin = fin;
+        self.fin = range.fin;
+        self.packets += range.segs();
         self.ranges.push_back(range);
     }
 
@@ -257,29 +306,32 @@ impl RetransmitQueue {
     }
 
     /// Takes off everything below `ack`.
-    pub(crate) fn on_cumulative_ack(&mut self, ack: SeqNum) -> Delivered {
+    pub(crate) fn on_cumulative_ack(&mut self, ack: SeqNum, judge: &mut Judge) -> Delivered {
         let mut delivered = Delivered::default();
         while let Some(first) = self.ranges.front().copied() {
             if ack <= first.start {
                 break;
             }
-            let count = ack.min(first.end).since(first.start);
-            delivered.acked += count;
-            delivered.retransmitted |= first.retransmissions > 0;
-            if !first.sacked {
-                delivered.add(&first, count);
+            let whole = first.end <= ack;
+            let mut rest = first;
+            rest.start = ack.min(first.end);
+            let segs = first.segs() - if whole { 0 } else { rest.segs() };
+            delivered.acked += rest.start.since(first.start);
+            delivered.acked_segs += segs;
+            if segs > 0 {
+                note_acked(&first, segs, judge, &mut delivered);
             }
-            self.uncount(&first, count);
-            if first.end <= ack {
+            self.uncount(&first);
+            if whole {
                 self.ranges.pop_front();
             } else {
-                self.ranges[0].start = ack;
+                self.ranges[0] = rest;
+                self.count(&rest);
                 break;
             }
         }
         self.release_pieces(ack);
         self.lost_hint = self.lost_hint.max(ack);
-        self.judged = self.judged.max(ack);
         if self.ranges.is_empty() {
             self.fin = false;
             self.ranges.shrink_to(KEPT);
@@ -288,17 +340,22 @@ impl RetransmitQueue {
         delivered
     }
 
-    /// Takes `count` numbers of `range` out of the sums.
-    fn uncount(&mut self, range: &SentRange, count: u32) {
-        if range.sacked {
-            self.sacked -= count;
-        }
-        if range.lost {
-            self.lost -= count;
-        }
-        if range.resent {
-            self.resent -= count;
-        }
+    /// Adds a range to the sums.
+    pub(crate) fn count(&mut self, range: &SentRange) {
+        let segs = range.segs();
+        self.packets += segs;
+        self.sacked += if range.sacked { segs } else { 0 };
+        self.lost += if range.lost { segs } else { 0 };
+        self.resent += if range.resent { segs } else { 0 };
+    }
+
+    /// Takes a range out of the sums.
+    pub(crate) fn uncount(&mut self, range: &SentRange) {
+        let segs = range.segs();
+        self.packets -= segs;
+        self.sacked -= if range.sacked { segs } else { 0 };
+        self.lost -= if range.lost { segs } else { 0 };
+        self.resent -= if range.resent { segs } else { 0 };
     }
 
     fn release_pieces(&mut self, ack: SeqNum) {
@@ -337,34 +394,38 @@ impl RetransmitQueue {
     }
 
     /// Notes that `[start, end)` has left again. It lies within one range that
-    /// [`first_lost`](Self::first_lost) returned, or starts at the front.
+    /// [`first_lost`](Self::first_lost) returned, or starts at the front. What is not `counted`, a
+    /// probe, is not taken to be in flight twice. Returns how many wire segments it is.
     pub(crate) fn on_resent(
         &mut self,
         (start, end): (SeqNum, SeqNum),
         now: Instant,
         serial: Serial,
         mss: u16,
-    ) {
+        counted: bool,
+    ) -> u32 {
         self.cut(start);
         self.cut(end);
-        let first = self.index_of(start);
-        for index in first..self.ranges.len() {
-            let range = &mut self.ranges[index];
+        let mut segs = 0;
+        for index in self.index_of(start)..self.ranges.len() {
+            let mut range = self.ranges[index];
             if end <= range.start {
                 break;
             }
+            self.uncount(&range);
             range.sent_at = now;
             range.serial = serial;
             range.mss = mss;
             range.retransmissions = range.retransmissions.saturating_add(1);
-            if !range.sacked && !range.resent {
-                range.resent = true;
-                self.resent += range.len();
-            }
+            range.resent |= counted && !range.sacked;
+            self.count(&range);
+            segs += range.segs();
+            self.ranges[index] = range;
         }
         if self.lost_hint <= start {
             self.lost_hint = self.first_lost().map_or(self.end(), |range| range.start);
         }
+        segs
     }
 
     /// The lowest range that waits to be sent again.
@@ -393,10 +454,14 @@ impl RetransmitQueue {
         if seq <= range.start {
             return;
         }
-        let tail = SentRange { start: seq, ..*range };
-        range.end = seq;
-        range.push = false;
+        let whole = *range;
+        let head = SentRange { end: seq, push: false, fin: false, ..whole };
+        let tail = SentRange { start: seq, ..whole };
+        *range = head;
         self.ranges.insert(index + 1, tail);
+        self.uncount(&whole);
+        self.count(&head);
+        self.count(&tail);
     }
 
     /// Whether SACK may cut one more range.
@@ -407,8 +472,9 @@ impl RetransmitQueue {
     /// Checks that the two queues and the sums agree.
     pub(crate) fn check_invariants(&self) {
         let sum = |pick: fn(&SentRange) -> bool| -> u32 {
-            self.ranges.iter().filter(|range| pick(range)).map(SentRange::len).sum()
+            self.ranges.iter().filter(|range| pick(range)).map(SentRange::segs).sum()
         };
+        assert_eq!(self.packets, sum(|_| true), "sum of all ranges");
         assert_eq!(self.sacked, sum(|range| range.sacked), "sum of SACKed ranges");
         assert_eq!(self.lost, sum(|range| range.lost), "sum of lost ranges");
         assert_eq!(self.resent, sum(|range| range.resent), "sum of resent ranges");
@@ -426,6 +492,22 @@ impl RetransmitQueue {
         assert_eq!(self.in_queue() as usize, self.bytes + usize::from(self.fin));
         let first_lost = self.ranges.iter().find(|range| range.wants_retransmission());
         assert!(first_lost.is_none_or(|range| self.lost_hint <= range.start), "hint too high");
+    }
+}
+
+/// `segs` wire segments of `range` are acknowledged cumulatively.
+fn note_acked(range: &SentRange, segs: u32, judge: &mut Judge, delivered: &mut Delivered) {
+    if range.retransmissions > 0 {
+        delivered.retransmitted = true;
+    } else if !range.sacked {
+        delivered.note_late(range.start);
+        delivered.note_original(range, judge, false);
+    }
+    if !range.sacked {
+        delivered.segs += segs;
+        if !judge.is_spurious(range) {
+            judge.advance(range);
+        }
     }
 }
 

@@ -219,7 +219,7 @@ impl Connection {
         let ahead = self.snd.queue.len() as u32 - len;
         let sendable = self.open_windows().saturating_sub(ahead).min(len);
         let largest = self.largest_packet(config);
-        let packet = (self.cc.cwnd() / 2).min(largest).max(mss);
+        let packet = (self.cwnd_bytes() / 2).min(largest).max(mss);
         let packet = packet - packet % mss;
         let start = self.snd.write_end() - len;
         let mut cut = 0;
@@ -270,7 +270,7 @@ impl Connection {
             return;
         }
         let mss = usize::from(self.snd.mss).max(1);
-        let segs = (self.cc.cwnd() as usize / mss)
+        let segs = (self.cc.cwnd() as usize)
             .max(config.initcwnd as usize)
             .max(usize::from(config.tcp_reordering) + 1);
         let wanted = memory::expanded(mss, segs).min(config.tcp_wmem[2]).min(MAX_BUFFER);

@@ -36,6 +36,7 @@ use crate::counters::{Counter, Counters};
 use crate::handshake::fast_open_client::FastOpen;
 use crate::handshake::fast_open_server::FastOpenAnswer;
 use crate::info::Info;
+use crate::recovery::rtt::Rtt;
 use crate::segment::{Below, Ecn, Segment, Serial, Transmit};
 use crate::state::State;
 use crate::time::{Duration, Instant};
@@ -66,6 +67,8 @@ impl Default for Setup {
             config: Config {
                 tcp_timestamps: false,
                 tcp_window_scaling: false,
+                // Most traces are about something else.
+                tcp_early_retrans: 0,
                 ..Config::default()
             },
             options: Options::default(),
@@ -292,6 +295,14 @@ impl Trace {
         repr.options.fast_open = option;
         let data: Vec<u8> = (line.start..line.end).map(|at| pattern(at as usize)).collect();
         self.input(repr, &data);
+    }
+
+    /// As if the handshake had taken `millis`.
+    pub(crate) fn set_round_trip(&mut self, millis: u64) {
+        let rtt = Duration::from_millis(millis);
+        let bounds = (self.conn.snd.una, self.conn.snd.nxt);
+        self.conn.recovery.rtt = Rtt::new();
+        self.conn.recovery.rtt.on_sample(rtt, rtt, self.now, bounds, &self.config);
     }
 
     /// TCP_INFO.

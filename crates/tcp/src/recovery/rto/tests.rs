@@ -2,12 +2,14 @@ use super::*;
 use crate::time::Instant;
 use plimsoll_wire::SeqNum;
 
+const RTT: Duration = Duration::from_millis(100);
+
 #[test]
 fn the_timeout_doubles_up_to_its_bound() {
     let config = Config::default();
     let mut recovery = Recovery::new(&config);
     let bounds = (SeqNum(0), SeqNum(1));
-    recovery.rtt.on_sample(Duration::from_millis(100), Instant::ZERO, bounds, &config);
+    recovery.rtt.on_sample(RTT, RTT, Instant::ZERO, bounds, &config);
     let expected = [300, 600, 1200, 2400, 4800, 9600, 19_200, 38_400, 76_800, 120_000, 120_000];
     for ms in expected {
         assert_eq!(recovery.rto(&config), Duration::from_millis(ms));

@@ -11,7 +11,7 @@ fn after(samples: &[u64]) -> Rtt {
     for (round, &ms) in samples.iter().enumerate() {
         let una = SeqNum(round as u32 * 10);
         let now = Instant::from_millis(1_000 * (round as u64 + 1));
-        rtt.on_sample(millis(ms), now, (una, una + 5), &config);
+        rtt.on_sample(millis(ms), millis(ms), now, (una, una + 5), &config);
     }
     rtt
 }
@@ -61,10 +61,10 @@ fn the_minimum_is_forgotten_after_some_minutes() {
     let config = Config::default();
     let mut rtt = Rtt::new();
     let bounds = (SeqNum(0), SeqNum(1));
-    rtt.on_sample(millis(10), Instant::from_millis(0), bounds, &config);
-    rtt.on_sample(millis(30), Instant::from_millis(299_000), bounds, &config);
+    rtt.on_sample(millis(10), millis(10), Instant::from_millis(0), bounds, &config);
+    rtt.on_sample(millis(30), millis(30), Instant::from_millis(299_000), bounds, &config);
     assert_eq!(rtt.min(), Some(millis(10)));
-    rtt.on_sample(millis(30), Instant::from_millis(300_001), bounds, &config);
+    rtt.on_sample(millis(30), millis(30), Instant::from_millis(300_001), bounds, &config);
     assert_eq!(rtt.min(), Some(millis(30)));
 }
 

@@ -18,6 +18,18 @@ fn range(start: u32, end: u32, ms: u64) -> SentRange {
         lost: false,
         resent: false,
         push: false,
+        fin: false,
+    }
+}
+
+fn judge() -> Judge {
+    Judge {
+        now: Instant::from_millis(1000),
+        high_seq: SeqNum(0),
+        min_rtt: Duration::from_millis(1),
+        echo: None,
+        rack: Rack::new(),
+        undo: Undo::default(),
     }
 }
 
@@ -56,15 +68,15 @@ fn a_payload_of_too_many_pieces_is_cut_short() {
 fn a_fin_takes_a_number_and_no_byte() {
     let pool = Pool::new();
     let mut queue = RetransmitQueue::new();
-    queue.on_sent(range(0, 501, 1), &bytes(&pool, 500));
+    queue.on_sent(SentRange { fin: true, ..range(0, 501, 1) }, &bytes(&pool, 500));
     assert!(queue.fin);
     assert_eq!((queue.in_queue(), queue.bytes(), queue.data_end()), (501, 500, SeqNum(500)));
     assert_eq!(queue.payload(SeqNum(0), SeqNum(501)).len(), 500);
-    queue.on_cumulative_ack(SeqNum(500));
+    queue.on_cumulative_ack(SeqNum(500), &mut judge());
     queue.check_invariants();
     assert!(queue.fin && !queue.is_empty());
     assert!(queue.payload(SeqNum(500), SeqNum(501)).is_empty());
-    assert_eq!(queue.on_cumulative_ack(SeqNum(501)).acked, 1);
+    assert_eq!(queue.on_cumulative_ack(SeqNum(501), &mut judge()).acked, 1);
     assert!(queue.is_empty() && !queue.fin);
 }
 
@@ -77,16 +89,15 @@ fn round_trips_are_measured_on_what_was_sent_once() {
         let sent = range(start, start + 1000, u64::from(index));
         queue.on_sent(sent, &bytes(&pool, 1000));
     }
-    let first = queue.on_cumulative_ack(SeqNum(2000));
-    assert_eq!(first.oldest_sent, Some(Instant::from_millis(0)));
-    assert_eq!(first.newest_sent, Some(Instant::from_millis(1)));
+    let first = queue.on_cumulative_ack(SeqNum(2000), &mut judge());
+    assert_eq!(first.acked_sent, Some((Instant::from_millis(0), Instant::from_millis(1))));
     assert_eq!((first.segs, first.retransmitted), (2, false));
     queue.mark_front_lost();
     let again = Instant::from_millis(9);
-    queue.on_resent((SeqNum(2000), SeqNum(3000)), again, Serial(9), MSS);
-    let second = queue.on_cumulative_ack(SeqNum(4000));
+    queue.on_resent((SeqNum(2000), SeqNum(3000)), again, Serial(9), MSS, true);
+    let second = queue.on_cumulative_ack(SeqNum(4000), &mut judge());
     assert!(second.retransmitted, "Karn: which copy was acknowledged is not known");
-    assert_eq!(second.newest_sent, Some(Instant::from_millis(3)));
+    assert_eq!(second.acked_sent.map(|times| times.1), Some(Instant::from_millis(3)));
 }
 
 #[test]
@@ -98,7 +109,7 @@ fn an_empty_queue_keeps_little() {
         let start = index * 1000;
         queue.on_sent(range(start, start + 1000, 1), &bytes(&pool, 1000));
     }
-    queue.on_cumulative_ack(SeqNum(1_000_000));
+    queue.on_cumulative_ack(SeqNum(1_000_000), &mut judge());
     queue.check_invariants();
     assert!(queue.heap_bytes() <= 1024, "{}", queue.heap_bytes());
     assert_eq!(pool.stats().in_use_bytes, 0);
@@ -113,7 +124,7 @@ fn a_steady_stream_does_not_allocate() {
         let start = index * 1000;
         queue.on_sent(range(start, start + 1000, 1), &bytes(&pool, 1000));
         if index >= 30 {
-            queue.on_cumulative_ack(SeqNum(start - 30_000));
+            queue.on_cumulative_ack(SeqNum(start - 30_000), &mut judge());
         }
         if index == 100 {
             high = queue.heap_bytes();

@@ -108,7 +108,9 @@ fn what_pulls_a_cork() {
 
 #[test]
 fn records_end_packets_also_when_sent_again() {
-    let mut t = Trace::established(Setup::tso());
+    let mut setup = Setup::tso();
+    setup.config.tcp_frto = 0;
+    let mut t = Trace::established(setup);
     t.write_flags(300, 300, EOR);
     t.write_flags(300, 300, EOR);
     t.write_flags(2500, 2500, WriteFlags::default());
@@ -120,6 +122,8 @@ fn records_end_packets_also_when_sent_again() {
     t.expect_nothing();
     t.sleep();
     t.expect(sent[0]);
+    t.expect_nothing();
+    t.recv(". 1:1 ack 301");
     t.expect(sent[1]);
 }
 

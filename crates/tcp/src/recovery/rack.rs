@@ -1,0 +1,189 @@
+//! RACK (RFC 8985): what was sent before something that has arrived is lost, once a reordering
+//! window has passed.
+//!
+//! The window is zero while recovery runs or enough duplicates have come, until reordering is seen
+//! on the connection. From then on it is a quarter of the least round trip, and grows by another
+//! quarter with every round trip in which a DSACK says that something was sent again for nothing.
+
+use plimsoll_wire::SeqNum;
+
+use super::{Phase, XmitTimer};
+use crate::connection::{Connection, Context};
+use crate::send::retransmit_queue::SentRange;
+use crate::time::{Duration, Instant};
+use crate::timer::Timer;
+
+/// `tcp_recovery`: the reordering window stays as it is.
+const STATIC_WINDOW: u8 = 2;
+/// `tcp_recovery`: duplicates alone do not mean loss.
+const NO_DUP_THRESH: u8 = 4;
+
+/// Recoveries for which a grown window is kept.
+const PERSIST: u8 = 16;
+
+/// What the timer adds to the window, so that an ACK that is about to come comes first (Linux:
+/// `TCP_TIMEOUT_MIN_US`).
+pub(crate) const TIMER_SLACK: Duration = Duration::from_millis(2);
+
+/// The state of RACK.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rack {
+    /// When the delivered segment that was sent last was sent (`RACK.xmit_ts`).
+    sent_at: Instant,
+    /// Its end (`RACK.end_seq`).
+    end: SeqNum,
+    /// How long the last delivered segment took, in nanoseconds (`RACK.rtt`).
+    rtt: u64,
+    /// Something was delivered since the last look.
+    pub(crate) advanced: bool,
+    /// A DSACK came that is not yet in the window.
+    pub(crate) dsack_seen: bool,
+    /// Quarters of the least round trip.
+    steps: u8,
+    persist: u8,
+    /// `delivered` when the window last grew.
+    last_delivered: u32,
+}
+
+impl Rack {
+    pub(crate) const fn new() -> Rack {
+        Rack {
+            sent_at: Instant::ZERO,
+            end: SeqNum(0),
+            rtt: 0,
+            advanced: false,
+            dsack_seen: false,
+            steps: 1,
+            persist: 0,
+            last_delivered: 0,
+        }
+    }
+
+    /// `range` has arrived. `min_rtt` is the least round trip.
+    pub(crate) fn advance(&mut self, range: &SentRange, now: Instant, min_rtt: Duration) {
+        let rtt = now.since(range.sent_at);
+        if range.retransmissions > 0 && rtt < min_rtt {
+            // Too soon: it was an earlier copy that arrived.
+            return;
+        }
+        self.advanced = true;
+        self.rtt = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
+        if self.is_older(range) {
+            self.sent_at = range.sent_at;
+            self.end = range.end;
+        }
+    }
+
+    /// Whether what RACK knows was sent before `range`.
+    fn is_older(&self, range: &SentRange) -> bool {
+        self.sent_at < range.sent_at || (self.sent_at == range.sent_at && self.end < range.end)
+    }
+
+    /// Whether something that was sent after `range` has arrived.
+    fn overtook(&self, range: &SentRange) -> bool {
+        range.sent_at < self.sent_at || (range.sent_at == self.sent_at && range.end < self.end)
+    }
+
+    /// How long `range` may still be on its way; zero if it is lost.
+    pub(crate) fn remaining(&self, range: &SentRange, now: Instant, window: Duration) -> Duration {
+        (Duration::from_nanos(self.rtt) + window).saturating_sub(now.since(range.sent_at))
+    }
+
+    /// A recovery was undone because of a DSACK.
+    pub(crate) fn persist_longer(&mut self) {
+        self.persist = (self.persist + 1).min(PERSIST);
+    }
+
+    /// A recovery has ended and was not undone.
+    pub(crate) fn persist_less(&mut self) {
+        self.persist = self.persist.saturating_sub(1);
+    }
+
+    /// After an ACK: the window of the next round trips. `prior_delivered` is what had been
+    /// delivered when the newest delivered segment left, if that is known.
+    pub(crate) fn update_window(&mut self, mode: u8, prior_delivered: u32, delivered: u32) {
+        if mode & STATIC_WINDOW != 0 || prior_delivered == 0 {
+            return;
+        }
+        if (prior_delivered.wrapping_sub(self.last_delivered) as i32) < 0 {
+            self.dsack_seen = false;
+        }
+        if self.dsack_seen {
+            self.steps = self.steps.saturating_add(1);
+            self.dsack_seen = false;
+            self.last_delivered = delivered;
+            self.persist = PERSIST;
+        } else if self.persist == 0 {
+            self.steps = 1;
+        }
+    }
+}
+
+impl Connection {
+    /// How much later than its successors a segment may arrive.
+    fn reordering_window(&self, cx: &Context) -> Duration {
+        let recovery = &self.recovery;
+        if recovery.reord_seen == 0 {
+            let dup_thresh = self.sacked_out() >= u32::from(recovery.reordering)
+                && cx.config.tcp_recovery & NO_DUP_THRESH == 0;
+            if recovery.phase >= Phase::Recovery || dup_thresh {
+                return Duration::ZERO;
+            }
+        }
+        let Some(srtt) = recovery.rtt.srtt() else { return Duration::ZERO };
+        let quarter = recovery.rtt.min().unwrap_or(srtt * 4) / 4;
+        (quarter * u32::from(recovery.rack.steps)).min(srtt)
+    }
+
+    /// Marks what is lost by time. Returns the longest time that something may still take.
+    fn detect_loss(&mut self, cx: &Context) -> Duration {
+        let window = self.reordering_window(cx);
+        let rack = self.recovery.rack;
+        let mut longest = Duration::ZERO;
+        for index in 0..self.snd.rtx.ranges.len() {
+            let range = &self.snd.rtx.ranges[index];
+            if range.sacked || range.wants_retransmission() || !rack.overtook(range) {
+                continue;
+            }
+            let remaining = rack.remaining(range, cx.now, window);
+            if remaining.is_zero() {
+                self.snd.rtx.mark_lost(index);
+            } else {
+                longest = longest.max(remaining);
+            }
+        }
+        longest
+    }
+
+    /// After an ACK. Returns whether the reordering timer runs now.
+    pub(crate) fn mark_lost_by_rack(&mut self, cx: &Context) -> bool {
+        if !core::mem::take(&mut self.recovery.rack.advanced) {
+            return false;
+        }
+        let wait = self.detect_loss(cx);
+        if wait.is_zero() {
+            return false;
+        }
+        self.recovery.xmit_timer = XmitTimer::Reordering;
+        self.timers.arm(Timer::Retransmit, cx.now + wait + TIMER_SLACK);
+        true
+    }
+
+    /// The reordering timer fired.
+    pub(crate) fn on_reordering_timeout(&mut self, cx: &Context) {
+        let before = self.pipe();
+        let lost = self.snd.rtx.lost_ever;
+        self.recovery.xmit_timer = XmitTimer::Reordering;
+        self.detect_loss(cx);
+        self.count_lost_again(cx);
+        if self.pipe() != before {
+            if self.recovery.phase != Phase::Recovery {
+                self.enter_recovery(cx, false);
+                let lost = self.snd.rtx.lost_ever.wrapping_sub(lost);
+                self.reduce_window(1, lost, false);
+            }
+            self.recovery.rexmit = super::Rexmit::Lost;
+        }
+        self.rearm_rto(cx);
+    }
+}
