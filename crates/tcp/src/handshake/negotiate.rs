@@ -38,6 +38,7 @@ impl Connection {
         self.handshake.window_scaling = scale.is_some();
         self.snd.wscale = scale.map_or(0, |shift| shift.min(MAX_WINDOW_SHIFT));
         self.rcv.wscale = scale.map_or(0, |_| self.handshake.shift);
+        self.rcv.promise_first_window();
         if let Some(stamps) =
             options.timestamps.filter(|_| config.tcp_timestamps && !self.is_signed())
         {

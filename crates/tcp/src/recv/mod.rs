@@ -99,13 +99,17 @@ impl Receiver {
     pub(crate) fn start(&mut self, irs: SeqNum) {
         self.irs = irs;
         self.nxt = irs + 1;
-        self.adv = self.adv_after_syn();
+        self.promise_first_window();
         self.ack_sent = self.nxt;
         self.autotune.start(self.nxt);
     }
 
-    fn adv_after_syn(&self) -> SeqNum {
-        self.nxt + window::initial_window(self.buf_limit)
+    /// Sets the right edge that our SYN or SYN-ACK promises. As on Linux it counts as if the window
+    /// had been scaled already: what the peer could not be told yet is not news for a segment of its
+    /// own.
+    pub(crate) fn promise_first_window(&mut self) {
+        let all = u32::try_from(self.buf_limit).unwrap_or(u32::MAX);
+        self.adv = self.nxt + all.min(65_535 << self.wscale);
     }
 
     /// RCV.WND as the peer knows it.
