@@ -66,11 +66,13 @@ fn option_words(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| line.starts_with("--")).flat_map(str::split_whitespace)
 }
 
-/// Those of `options` that a script does not give itself. Names may be given more than once.
+/// Those of `options` that a script does not give itself. Defines add up, and the version of IP is
+/// what addresses are checked against.
 fn unsaid(text: &str, options: &[&str]) -> Vec<String> {
     let name = |option: &str| option.split('=').next().unwrap_or(option).to_string();
     let said = |option: &str| option_words(text).any(|word| name(word) == name(option));
-    let left = options.iter().filter(|option| option.starts_with("--define=") || !said(option));
+    let always = |option: &str| ["--define", "--ip_version"].contains(&name(option).as_str());
+    let left = options.iter().filter(|option| always(option) || !said(option));
     left.map(|option| (*option).to_string()).collect()
 }
 
