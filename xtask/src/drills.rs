@@ -71,14 +71,23 @@ pub(crate) fn step(root: &Path, tally: &mut Tally) -> Result<()> {
     for gone in must.iter().filter(|name| !names.contains(name)) {
         tally.fail(&format!("{gone} is in {PASSED} and does not exist any more"));
     }
-    match packages::tun_device() {
+    match ready_for_kernel() {
         Err(why) => tally.skip("drill scripts on the kernel", &why),
-        Ok(()) if !rustix::process::geteuid().is_root() => {
-            tally.skip("drill scripts on the kernel", "they need root, for a network namespace");
-        }
         Ok(()) => oracle(root, &runner, &names, tally)?,
     }
     Ok(())
+}
+
+/// Whether scripts can run on the kernel of this machine.
+fn ready_for_kernel() -> Result<(), String> {
+    if !rustix::process::geteuid().is_root() {
+        return Err("they need root, for a network namespace".into());
+    }
+    let missing = packages::missing_among(&["ip", "tc", "sysctl"]);
+    if !missing.is_empty() {
+        packages::install(&missing).map_err(|error| format!("{error:#}"))?;
+    }
+    packages::tun_device()
 }
 
 /// The scripts on the kernel: what they say must be true there, or the difference must be known.

@@ -14,9 +14,11 @@ use anyhow::{Context, Result, bail};
 use crate::shell::quiet;
 
 /// A program that must be there, and the Debian package that brings it.
-const NEEDED: [(&str, &str); 9] = [
+const NEEDED: [(&str, &str); 11] = [
     ("ip", "iproute2"),
     ("nstat", "iproute2"),
+    ("tc", "iproute2"),
+    ("sysctl", "procps"),
     ("ping", "iputils-ping"),
     ("ethtool", "ethtool"),
     ("nft", "nftables"),
@@ -31,9 +33,14 @@ const POLICY: &str = "/usr/sbin/policy-rc.d";
 
 /// Packages whose programs are missing on this machine.
 pub(crate) fn missing() -> Vec<&'static str> {
+    missing_among(&NEEDED.map(|(program, _)| program))
+}
+
+/// Packages with those of these programs that are missing.
+pub(crate) fn missing_among(programs: &[&str]) -> Vec<&'static str> {
     let mut packages: Vec<&str> = NEEDED
         .iter()
-        .filter(|(program, _)| !exists(program))
+        .filter(|(program, _)| programs.contains(program) && !exists(program))
         .map(|(_, package)| *package)
         .collect();
     packages.dedup();
