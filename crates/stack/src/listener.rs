@@ -1,12 +1,13 @@
 //! Listening sockets: the SYN queue, the accept queue, and what happens when one is full.
 //!
 //! A SYN for a listener makes a connection in SYN-RECEIVED at once; it sits in the connection
-//! table like any other and counts towards the listener's SYN queue. When its handshake completes it
-//! moves to the accept queue. Both are bounded by the backlog (and that by `net.core.somaxconn`).
+//! table like any other and counts towards the listener's SYN queue. When its handshake completes
+//! it moves to the accept queue. Both are bounded by the backlog (and that by
+//! `net.core.somaxconn`).
 //!
-//! With a full SYN queue, a SYN is answered with a cookie and not remembered (`tcp_syncookies` 1; 2
-//! does so always), or dropped (0). Without cookies the last quarter of `tcp_max_syn_backlog` is not
-//! used either.
+//! With a full SYN queue, a SYN is answered with a cookie and not remembered (`tcp_syncookies` 1;
+//! 2 does so always), or dropped (0). Without cookies the last quarter of `tcp_max_syn_backlog` is
+//! not used either.
 //!
 //! With a full accept queue, Linux's behaviour: a SYN is dropped; the ACK that would complete a
 //! handshake is dropped, so that the client sends its data again; both are counted

@@ -21,6 +21,7 @@ const APPLICATION: &[&str] = &[
     "begin_fast_open",
     "set_write_pending",
     "report_syn_data",
+    "adopt",
 ];
 
 /// How many lines the documentation of a crate has at least: what it is for, its limits, its parts,

@@ -18,8 +18,8 @@ use crate::socket_lock::lock;
 use crate::stack::Stack;
 
 impl Stack {
-    /// Takes a segment that fits no connection but a listener. `least_iss` is given if the SYN takes
-    /// the place of a TIME-WAIT.
+    /// Takes a segment that fits no connection but a listener. `least_iss` is given if the SYN
+    /// takes the place of a TIME-WAIT.
     pub(crate) fn to_listener(
         &self,
         work: &mut Work<'_>,

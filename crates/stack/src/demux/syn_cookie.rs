@@ -2,9 +2,9 @@
 //! it. What lies beside the number is in the engine's `syn_cookie.rs`.
 //!
 //! A cookie is a hash of the four-tuple, plus the peer's sequence number, plus the minute in the
-//! upper eight bits, plus, below them, a hash of the four-tuple and the minute with the datum added.
-//! It is good for two minutes. Only listeners that have sent cookies lately look for them, so that
-//! nobody can guess one at leisure.
+//! upper eight bits, plus, below them, a hash of the four-tuple and the minute with the datum
+//! added. It is good for two minutes. Only listeners that have sent cookies lately look for them,
+//! so that nobody can guess one at leisure.
 
 use plimsoll_tcp::{Duration, Instant};
 use plimsoll_wire::SeqNum;

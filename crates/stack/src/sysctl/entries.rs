@@ -153,7 +153,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry!(time MILLI 1..=1000, "plimsoll.tcp_delack_max", tcp.tcp_delack_max, "Longest delayed ACK, in milliseconds."),
     entry!(number 1..=u32::MAX, "net.ipv4.tcp_notsent_lowat", tcp.tcp_notsent_lowat, "Unsent bytes above which a socket is not writable."),
     entry!(switch "net.ipv4.tcp_abort_on_overflow", tcp.tcp_abort_on_overflow, "Reset on accept-queue overflow rather than drop."),
-    entry!(number 1..=1_000_000, "net.ipv4.tcp_max_syn_backlog", tcp.tcp_max_syn_backlog, "Half-open connections of one listener without SYN cookies; the last quarter stays free."),
+    entry!(number 1..=1_000_000, "net.ipv4.tcp_max_syn_backlog", tcp.tcp_max_syn_backlog, "Half-open without SYN cookies."),
     entry!(number 0..=2, "net.ipv4.tcp_syncookies", tcp_syncookies, "SYN cookies: 0 never, 1 while the SYN queue is full, 2 always."),
     entry!(switch "net.ipv4.tcp_rfc1337", tcp.tcp_rfc1337, "Ignore resets in TIME-WAIT."),
     entry!(number 0..=4_000_000, "net.ipv4.tcp_max_orphans", tcp_max_orphans, "Connections without an application; one more is reset."),

@@ -104,9 +104,9 @@ impl Receiver {
         self.autotune.start(self.nxt);
     }
 
-    /// Sets the right edge that our SYN or SYN-ACK promises. As on Linux it counts as if the window
-    /// had been scaled already: what the peer could not be told yet is not news for a segment of its
-    /// own.
+    /// Sets the right edge that our SYN or SYN-ACK promises. As on Linux it counts as if the
+    /// window had been scaled already: what the peer could not be told yet is not news for a
+    /// segment of its own.
     pub(crate) fn promise_first_window(&mut self) {
         let all = u32::try_from(self.buf_limit).unwrap_or(u32::MAX);
         self.adv = self.nxt + all.min(65_535 << self.wscale);

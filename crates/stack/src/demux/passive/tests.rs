@@ -82,10 +82,10 @@ fn an_old_cookie_is_reset() {
     let mut pair = always(&[]);
     let listener = pair.listen(B4, 4);
     let client = pair.connect(B4);
-    // The answer is on its way for too long. The SYN that is sent again meanwhile keeps the listener
-    // looking.
+    // The answer is on its way for too long. The SYN that is sent again meanwhile keeps the
+    // listener looking.
     pair.b.poll(pair.now, 64).unwrap();
-    pair.now = pair.now + Duration::from_secs(125);
+    pair.now += Duration::from_secs(125);
     pair.a.poll(pair.now, 64).unwrap();
     assert_eq!(client.state(), State::Established);
     pair.settle();
