@@ -28,6 +28,8 @@
 //! | does the tail of a super-segment leave | `output/tso_tail.rs`, `output/nagle.rs` |
 //! | when is an ACK due | `recv/delayed_ack.rs` |
 //! | what is lost and sent again | `recovery/mod.rs`, `recovery/scoreboard.rs` |
+//! | Fast Open | `handshake/fast_open_client.rs`, `handshake/fast_open_server.rs` |
+//! | SYN cookies | `handshake/syn_cookie.rs` |
 //! | explicit congestion notification | `ecn.rs` |
 //! | how large is the congestion window | `congestion/mod.rs` |
 //! | signed segments (RFC 2385) | `signature.rs` |
