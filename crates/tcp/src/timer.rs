@@ -6,7 +6,8 @@ use crate::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Timer {
-    /// Retransmission timeout (RFC 6298); also of SYN and SYN-ACK.
+    /// Retransmission timeout (RFC 6298), also of SYN and SYN-ACK; or, before that, a tail loss
+    /// probe or the end of RACK's reordering window.
     Retransmit,
     /// Zero-window probe (RFC 9293, 3.8.6.1), and the override of sender silly-window avoidance.
     Persist,

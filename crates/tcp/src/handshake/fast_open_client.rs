@@ -205,6 +205,8 @@ impl Connection {
             resent: false,
             push: true,
             fin: false,
+            eor: false,
+            delivered: self.stats.delivered,
         };
         self.snd.rtx.on_sent(range, &payload);
         self.snd.nxt = end;

@@ -18,7 +18,7 @@ use crate::segment::Segment;
 use crate::send::Fin;
 use crate::send::limited::Limit;
 use crate::send::retransmit_queue::{Delivered, Judge};
-use crate::time::Duration;
+use crate::time::{Duration, Instant};
 use crate::timer::Timer;
 
 /// Flags that make a segment more than an acknowledgement.
@@ -47,6 +47,8 @@ struct News {
     prior_high: SeqNum,
     /// By the cumulative ACK and by SACK.
     delivered: Delivered,
+    /// What was sent last of that, as [`Judge::newest`].
+    newest: Option<(Instant, SeqNum, u32)>,
     /// The segment carries data.
     data: bool,
     /// It brought the peer's window.
@@ -213,6 +215,7 @@ impl Connection {
         let outcome = self.snd.rtx.on_sack(blocks, dsack, (una, self.snd.max), &mut judge);
         self.recovery.rack = judge.rack;
         self.recovery.undo = judge.undo;
+        news.newest = judge.newest;
         cx.counters.add(Counter::TcpSackDiscard, u64::from(outcome.bad_blocks));
         news.delivered = outcome.delivered;
         if let Some(late) = outcome.delivered.late.filter(|_| self.may_learn_from_sack()) {
@@ -228,6 +231,7 @@ impl Connection {
             echo: self.recovery.echo.map(|ecr| (ecr, self.ts)),
             rack: self.recovery.rack,
             undo: self.recovery.undo,
+            newest: None,
         }
     }
 
@@ -235,9 +239,10 @@ impl Connection {
     fn take_delivered(&mut self, cx: &Context, seg: &Segment, news: &mut News) {
         let ack = seg.repr.ack;
         self.take_sack(cx, seg, news);
-        let mut judge = self.judge(cx);
+        let mut judge = Judge { newest: news.newest, ..self.judge(cx) };
         let mut acked = self.snd.rtx.on_cumulative_ack(ack, &mut judge);
         self.recovery.rack = judge.rack;
+        news.newest = judge.newest;
         self.snd.una = ack;
         self.snd.forget_old_marks();
         if matches!(self.snd.fin, Fin::Sent { seq } if seq < ack) {
@@ -326,10 +331,7 @@ impl Connection {
 
     fn update_recovery(&mut self, cx: &Context, news: &News, rtt: Option<Duration>) {
         let delivered = self.stats.delivered;
-        // As if everything delivered had been sent a round trip ago: Linux keeps the figure with
-        // every packet, and only asks whether a round trip has passed.
-        let in_flight = self.snd.rtx.packets;
-        let prior = delivered.saturating_sub(in_flight);
+        let prior = news.newest.map_or(0, |(_, _, delivered)| delivered);
         self.recovery.rack.update_window(cx.config.tcp_recovery, prior, delivered);
         self.ask_probe(cx, news);
         let sack_is_news = news.delivered.sacked

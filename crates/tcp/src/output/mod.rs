@@ -263,6 +263,9 @@ impl Connection {
             if push {
                 self.snd.rtx.mark_pushed();
             }
+            if unit.is_some_and(|unit| unit.closed) {
+                self.snd.rtx.mark_record();
+            }
         }
         self.report_sent(cx);
         self.time_sndbuf(cx);

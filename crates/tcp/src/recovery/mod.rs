@@ -230,6 +230,8 @@ impl Connection {
             resent: false,
             push: false,
             fin: end.since(start) as usize > data.len(),
+            eor: false,
+            delivered: self.stats.delivered,
         };
         if self.pipe() == 0 {
             self.cc.on_start(cx.now, self.recovery.last_sent);
@@ -284,14 +286,17 @@ impl Connection {
         serial: Serial,
     ) {
         let mss = self.snd.segment_size();
+        let delivered = self.stats.delivered;
         self.recovery.last_sent = cx.now;
         self.recovery.retrying_since.get_or_insert(cx.now);
         if matches!(self.recovery.tlp.due, Some(Probe::Last(_))) {
-            self.snd.rtx.on_resent((start, end), cx.now, serial, mss, false);
+            self.snd.rtx.on_resent((start, end), cx.now, (serial, delivered), mss, false);
             self.on_probe_sent(cx, true);
             return;
         }
-        let segs = self.snd.rtx.on_resent((start, end), cx.now, serial, mss, true);
+        let before = self.snd.rtx.packets;
+        let segs = self.snd.rtx.on_resent((start, end), cx.now, (serial, delivered), mss, true);
+        self.after_new_cut(before);
         self.recovery.undo.on_retransmitted(segs, cx.now);
         match self.recovery.phase {
             Phase::Loss => cx.counters.add(Counter::TcpSlowStartRetrans, segs.into()),
@@ -318,7 +323,7 @@ impl Connection {
         if self.recovery.rexmit != Rexmit::Lost {
             return None;
         }
-        let range = self.snd.rtx.first_lost()?;
+        let mut range = self.snd.rtx.first_lost()?;
         if cx.below.completed < range.serial {
             self.note_below(cx, range.serial);
             return None;
@@ -326,6 +331,9 @@ impl Connection {
         let quota = self.cwnd_quota();
         if quota == 0 {
             return None;
+        }
+        if range.data_len() < mss && self.snd.urgent().is_none() {
+            range = self.join_small(cx, range, mss);
         }
         // One segment may always leave, and with the largest MTU it is longer than a super-segment.
         let largest = self.largest_packet(cx.config).max(mss);
@@ -348,6 +356,25 @@ impl Connection {
             len -= len % mss;
         }
         Some((range.start, range.start + len))
+    }
+
+    /// What is less than a segment leaves again together with what follows it.
+    fn join_small(&mut self, cx: &Context, range: SentRange, mss: u32) -> SentRange {
+        let index = self.snd.rtx.index_of(range.start);
+        let window = (self.snd.una + self.snd.wnd).since(range.start);
+        if range.start < self.snd.una + self.snd.wnd {
+            let before = self.snd.rtx.packets;
+            self.snd.rtx.collapse(index, mss.min(window), cx.below.completed);
+            self.after_new_cut(before);
+        }
+        self.snd.rtx.ranges.get(index).copied().unwrap_or(range)
+    }
+
+    /// What is outstanding is cut into fewer segments than `before`: without SACK, duplicates stand
+    /// for that many fewer.
+    fn after_new_cut(&mut self, before: u32) {
+        let fewer = before.saturating_sub(self.snd.rtx.packets);
+        self.recovery.reno_sacked = self.recovery.reno_sacked.saturating_sub(fewer);
     }
 
     /// F-RTO let new data go first. Returns whether there was none, so that what is lost leaves.

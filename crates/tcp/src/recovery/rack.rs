@@ -187,3 +187,77 @@ impl Connection {
         self.rearm_rto(cx);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::Serial;
+
+    fn range(start: u32, ms: u64, retransmissions: u8) -> SentRange {
+        SentRange {
+            start: SeqNum(start),
+            end: SeqNum(start + 1000),
+            sent_at: Instant::from_millis(ms),
+            serial: Serial(1),
+            mss: 1000,
+            retransmissions,
+            sacked: false,
+            lost: false,
+            resent: false,
+            push: false,
+            fin: false,
+            eor: false,
+            delivered: 0,
+        }
+    }
+
+    #[test]
+    fn what_left_before_something_that_arrived_is_late() {
+        let mut rack = Rack::new();
+        let (now, least) = (Instant::from_millis(150), Duration::from_millis(40));
+        rack.advance(&range(3000, 100, 0), now, least);
+        let cases = [
+            (range(0, 90, 0), true, "it left earlier"),
+            (range(0, 100, 0), true, "in the same burst, before it"),
+            (range(9000, 100, 0), false, "in the same burst, after it"),
+            (range(0, 101, 1), false, "it left again later"),
+        ];
+        for (other, late, name) in cases {
+            assert_eq!(rack.overtook(&other), late, "{name}");
+        }
+        let window = Duration::from_millis(10);
+        let late = range(0, 95, 0);
+        assert_eq!(rack.remaining(&late, now, window), Duration::from_millis(5));
+        assert!(rack.remaining(&late, now, Duration::ZERO).is_zero());
+    }
+
+    #[test]
+    fn an_answer_that_came_too_soon_was_for_an_earlier_copy() {
+        let (now, least) = (Instant::from_millis(150), Duration::from_millis(40));
+        let mut rack = Rack::new();
+        rack.advance(&range(0, 120, 1), now, least);
+        assert!(!rack.advanced);
+        rack.advance(&range(0, 120, 0), now, least);
+        assert!(rack.advanced);
+    }
+
+    #[test]
+    fn dsacks_widen_the_window_once_per_round_trip() {
+        let mut rack = Rack::new();
+        for (prior, delivered, steps) in [(10, 20, 2), (15, 25, 2), (20, 30, 3)] {
+            rack.dsack_seen = true;
+            rack.update_window(1, prior, delivered);
+            assert_eq!(rack.steps, steps, "{delivered}");
+        }
+        for _ in 0..PERSIST {
+            rack.update_window(1, 40, 50);
+            assert_eq!(rack.steps, 3, "it is kept for some recoveries");
+            rack.persist_less();
+        }
+        rack.update_window(1, 40, 50);
+        assert_eq!(rack.steps, 1);
+        rack.dsack_seen = true;
+        rack.update_window(STATIC_WINDOW, 60, 70);
+        assert_eq!(rack.steps, 1, "not if the setting says so");
+    }
+}

@@ -86,8 +86,9 @@ impl Connection {
 
     fn choose_probe(&self, cx: &Context) -> Option<Probe> {
         let mss = self.snd.effective_mss();
-        let first = (self.unsent_len() as u32).min(mss);
-        if first > 0 && first <= self.snd.usable_window() {
+        // A FIN alone is new data as well.
+        let first = (self.unsent_len() as u32).min(mss).max(1);
+        if self.snd.has_unsent() && first <= self.snd.usable_window() {
             return Some(Probe::New);
         }
         let last = self.snd.rtx.ranges.back()?;

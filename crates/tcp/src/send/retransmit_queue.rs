@@ -56,6 +56,10 @@ pub(crate) struct SentRange {
     pub(crate) push: bool,
     /// Its last number is our FIN.
     pub(crate) fin: bool,
+    /// A write ended with MSG_EOR here: nothing joins it when it is sent again.
+    pub(crate) eor: bool,
+    /// Wire segments that had been delivered when it left last.
+    pub(crate) delivered: u32,
 }
 
 const _: () = assert!(size_of::<SentRange>() <= 56);
@@ -153,11 +157,20 @@ pub(crate) struct Judge {
     pub(crate) rack: Rack,
     /// What an undo needs to know.
     pub(crate) undo: Undo,
+    /// What was sent last of all that the ACK delivers: when, where it ends, and how much had been
+    /// delivered then.
+    pub(crate) newest: Option<(Instant, SeqNum, u32)>,
 }
 
 impl Judge {
     /// A range has arrived: RACK learns of it, unless the echo shows that it was an earlier copy.
     pub(crate) fn advance(&mut self, range: &SentRange) {
+        let newer = self.newest.is_none_or(|(sent_at, end, _)| {
+            sent_at < range.sent_at || (sent_at == range.sent_at && end < range.end)
+        });
+        if newer {
+            self.newest = Some((range.sent_at, range.end, range.delivered));
+        }
         self.rack.advance(range, self.now, self.min_rtt);
     }
 
@@ -293,6 +306,43 @@ impl RetransmitQueue {
         self.ranges.push_back(range);
     }
 
+    /// Lets what follows the range at `index` join it, up to `room` bytes, as long as nothing of it
+    /// is SACKed or still below us (Linux: `tcp_retrans_try_collapse`).
+    pub(crate) fn collapse(&mut self, index: usize, room: u32, completed: Serial) {
+        while let Some((range, next)) =
+            self.ranges.get(index).copied().zip(self.ranges.get(index + 1).copied())
+        {
+            let len = range.data_len() + next.data_len();
+            let single = range.segs() == 1 && next.segs() == 1;
+            let stuck = next.sacked || completed < next.serial;
+            if range.eor || range.fin || stuck || !single || room < len {
+                return;
+            }
+            self.uncount(&range);
+            self.uncount(&next);
+            let joined = SentRange {
+                end: next.end,
+                serial: range.serial.max(next.serial),
+                mss: u16::try_from(room).unwrap_or(u16::MAX),
+                retransmissions: range.retransmissions.max(next.retransmissions),
+                push: range.push || next.push,
+                fin: next.fin,
+                eor: next.eor,
+                ..range
+            };
+            self.count(&joined);
+            self.ranges[index] = joined;
+            self.ranges.remove(index + 1);
+        }
+    }
+
+    /// What has just left ended with a MSG_EOR.
+    pub(crate) fn mark_record(&mut self) {
+        if let Some(last) = self.ranges.back_mut() {
+            last.eor = true;
+        }
+    }
+
     /// What has just left carried PSH.
     pub(crate) fn mark_pushed(&mut self) {
         if let Some(last) = self.ranges.back_mut() {
@@ -400,7 +450,7 @@ impl RetransmitQueue {
         &mut self,
         (start, end): (SeqNum, SeqNum),
         now: Instant,
-        serial: Serial,
+        (serial, delivered): (Serial, u32),
         mss: u16,
         counted: bool,
     ) -> u32 {
@@ -415,6 +465,7 @@ impl RetransmitQueue {
             self.uncount(&range);
             range.sent_at = now;
             range.serial = serial;
+            range.delivered = delivered;
             range.mss = mss;
             range.retransmissions = range.retransmissions.saturating_add(1);
             range.resent |= counted && !range.sacked;
@@ -455,7 +506,7 @@ impl RetransmitQueue {
             return;
         }
         let whole = *range;
-        let head = SentRange { end: seq, push: false, fin: false, ..whole };
+        let head = SentRange { end: seq, push: false, fin: false, eor: false, ..whole };
         let tail = SentRange { start: seq, ..whole };
         *range = head;
         self.ranges.insert(index + 1, tail);

@@ -12,8 +12,8 @@
 //! t.expect_nothing();
 //! ```
 //!
-//! A line is: flags (`S F R P U E W`, `.` for ACK, `-` for none), `start:end` of the data, then any of
-//! `ack N`, `win N`, `urg N`, `sack A:B`, and, for what is expected, `xN` (the number of wire
+//! A line is: flags (`S F R P U E W`, `.` for ACK, `-` for none), `start:end` of the data, then any
+//! of `ack N`, `win N`, `urg N`, `sack A:B`, and, for what is expected, `xN` (the number of wire
 //! segments). `win` is in bytes as the field says it. What an expectation does not name is not
 //! compared, but for the segment count, which is 1 unless named.
 //!

@@ -253,7 +253,7 @@ fn a_segment_may_be_longer_than_a_super_segment() {
     // As with an MTU of 65,535 bytes.
     trace.conn.snd.mss = 65_495;
     trace.timeout();
-    assert_eq!(trace.resend(), [(0, MSS)]);
+    assert_eq!(trace.resend(), [(0, 3 * MSS)], "the small ones join");
 }
 
 #[test]

@@ -24,6 +24,7 @@ fn judge() -> Judge {
         echo: None,
         rack: Rack::new(),
         undo: Undo::default(),
+        newest: None,
     }
 }
 
@@ -126,6 +127,8 @@ impl Pair {
             resent: false,
             push: false,
             fin: false,
+            eor: false,
+            delivered: 0,
         };
         self.queue.on_sent(range, &data);
         let end = self.nxt + len;
@@ -174,7 +177,7 @@ impl Pair {
         let Some(range) = self.queue.first_lost() else { return };
         let end = range.end.min(range.start + segments * MSS);
         let now = Instant::from_millis(self.clock);
-        self.queue.on_resent((range.start, end), now, Serial(self.clock), MSS as u16, true);
+        self.queue.on_resent((range.start, end), now, (Serial(self.clock), 0), MSS as u16, true);
         for cell in &mut self.model.cells {
             if range.start <= ISS + cell.start && ISS + cell.end <= end {
                 cell.resent = true;

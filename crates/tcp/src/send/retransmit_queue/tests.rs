@@ -19,6 +19,8 @@ fn range(start: u32, end: u32, ms: u64) -> SentRange {
         resent: false,
         push: false,
         fin: false,
+        eor: false,
+        delivered: 0,
     }
 }
 
@@ -30,6 +32,7 @@ fn judge() -> Judge {
         echo: None,
         rack: Rack::new(),
         undo: Undo::default(),
+        newest: None,
     }
 }
 
@@ -94,7 +97,7 @@ fn round_trips_are_measured_on_what_was_sent_once() {
     assert_eq!((first.segs, first.retransmitted), (2, false));
     queue.mark_front_lost();
     let again = Instant::from_millis(9);
-    queue.on_resent((SeqNum(2000), SeqNum(3000)), again, Serial(9), MSS, true);
+    queue.on_resent((SeqNum(2000), SeqNum(3000)), again, (Serial(9), 0), MSS, true);
     let second = queue.on_cumulative_ack(SeqNum(4000), &mut judge());
     assert!(second.retransmitted, "Karn: which copy was acknowledged is not known");
     assert_eq!(second.acked_sent.map(|times| times.1), Some(Instant::from_millis(3)));
@@ -131,4 +134,25 @@ fn a_steady_stream_does_not_allocate() {
         }
         assert!(index < 100 || queue.heap_bytes() == high);
     }
+}
+
+#[test]
+fn small_segments_join_when_they_are_sent_again() {
+    let pool = Pool::new();
+    let mut queue = RetransmitQueue::new();
+    for (start, len) in [(0, 300), (300, 300), (600, 300), (900, 300), (1200, 1000)] {
+        queue.on_sent(range(start, start + len, 1), &bytes(&pool, len as usize));
+    }
+    queue.mark_all_lost();
+    queue.collapse(0, 1000, Serial(0));
+    assert_eq!(queue.ranges.len(), 5, "they are below us still");
+    queue.collapse(0, 1000, Serial(1));
+    assert_eq!((queue.ranges[0].end, queue.packets, queue.lost()), (SeqNum(900), 3, 3));
+    queue.check_invariants();
+    // Neither beyond the end of a record, nor with what is longer than a segment then.
+    queue.ranges[0].eor = true;
+    queue.collapse(0, 5000, Serial(1));
+    queue.collapse(1, 1000, Serial(1));
+    assert_eq!(queue.ranges.len(), 3);
+    queue.check_invariants();
 }
