@@ -105,6 +105,12 @@ impl Connection {
         self.fast_open.take()?.offer().filter(|_| self.handshake.sent == 0)
     }
 
+    /// Whether our FIN may leave behind what is queued. As on Linux, that of a shutdown waits for
+    /// the end of the handshake, and that of a close does not.
+    pub(crate) fn fin_is_due(&self) -> bool {
+        self.snd.fin == Fin::Queued && (self.orphan || !self.is_early())
+    }
+
     /// The SYN of an early connection came again: as a plain one, it lies before the window.
     pub(crate) fn is_repeated_early_syn(&self, cx: &Context, seg: &Segment) -> bool {
         self.is_early()

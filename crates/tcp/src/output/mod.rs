@@ -100,7 +100,7 @@ impl Connection {
         {
             return Some(packet);
         }
-        if self.snd.has_unsent() {
+        if !self.snd.queue.is_empty() || self.fin_is_due() {
             if let Some(packet) = self.send_new(cx) {
                 return Some(packet);
             }
@@ -192,7 +192,7 @@ impl Connection {
             mss,
             unsent: unsent as u32,
             behind: unsent < queued,
-            fin: snd.fin == Fin::Queued,
+            fin: self.fin_is_due(),
             cwnd: self.cwnd_bytes(),
             quota: self.cwnd_quota(),
             usable: snd.usable_window(),

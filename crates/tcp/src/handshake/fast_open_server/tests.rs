@@ -171,17 +171,19 @@ fn our_own_close() {
     t.call(|conn, cx| conn.close(cx));
     t.expect("R. 1:1 ack 11");
     assert_eq!(t.conn.state(), State::Closed);
-    // Our FIN does not wait for the handshake.
+    // The FIN of a shutdown waits for the handshake, what was written does not.
     let mut t = early();
     assert_eq!(read(&mut t), Ok(10));
     t.write(5);
     t.call(|conn, cx| conn.shutdown(cx));
-    t.expect("FP. 1:6 ack 11");
+    t.expect("P. 1:6 ack 11");
+    t.expect_nothing();
     t.recv(". 11:11 ack 1");
     assert_eq!(t.conn.state(), State::FinWait1);
+    t.expect("F. 6:6 ack 11");
     t.recv(". 11:11 ack 7");
     assert_eq!(t.conn.state(), State::FinWait2);
-    // Its ACK may be the first that arrives.
+    // That of a close does not; its ACK may be the first that arrives.
     let mut t = early();
     assert_eq!(read(&mut t), Ok(10));
     t.call(|conn, cx| conn.close(cx));
