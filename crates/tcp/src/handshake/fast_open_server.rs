@@ -4,7 +4,8 @@
 //! one makes an *early* connection: it is in SYN-RECEIVED like any other, but the data of the SYN
 //! can be read and answered before the handshake ends, and the SYN-ACK acknowledges it. Until then
 //! the retransmission timer belongs to the SYN-ACK, whatever else is in flight, and SND.UNA stands
-//! behind our SYN, so that windows and queues count as they will later.
+//! behind our SYN, so that windows and queues count as they will later. Nothing but the SYN-ACK is
+//! sent again.
 //!
 //! The SYN-ACK gives a cookie out if the caller says so, and only the first one does: a path that
 //! has lost it may have disliked the option.
@@ -111,6 +112,14 @@ impl Connection {
         self.snd.fin == Fin::Queued && (self.orphan || !self.is_early())
     }
 
+    /// The SYN-ACK leaves for the third time: what followed it is taken for lost, and is sent again
+    /// when the handshake has ended.
+    pub(crate) fn lose_early_data(&mut self, cx: &Context) {
+        if self.is_early() && self.handshake.retries == 1 && !self.snd.rtx.is_empty() {
+            self.enter_loss(cx);
+        }
+    }
+
     /// The SYN of an early connection came again: as a plain one, it lies before the window.
     pub(crate) fn is_repeated_early_syn(&self, cx: &Context, seg: &Segment) -> bool {
         self.is_early()
@@ -125,6 +134,12 @@ impl Connection {
         self.timers.stop(Timer::Retransmit);
         self.pending.syn = false;
         self.stats.delivered = self.stats.delivered.wrapping_add(1);
+        self.recovery.retries = 0;
+        self.recovery.retrying_since = None;
+        if self.handshake.retries > 1 && !self.has_unacked() {
+            let syn_lost = true;
+            self.cc.on_established(cx.now, self.snd.nxt, syn_lost, cx.config);
+        }
         self.set_state(cx, State::Established);
         if self.snd.fin != Fin::None {
             self.set_state(cx, State::FinWait1);

@@ -162,6 +162,7 @@ impl Connection {
             return;
         }
         self.note_fast_open_timeout(self.handshake.retries, false);
+        self.lose_early_data(cx);
         self.pending.syn = !self.awaits_data_only();
         self.handshake.retries += 1;
         self.timers.arm(Timer::Retransmit, cx.now + self.syn_rto(cx.config));

@@ -96,6 +96,7 @@ impl Connection {
     /// Steps 4 to 6.
     fn send_data(&mut self, cx: &Context) -> Option<Transmit> {
         if !self.snd.rtx.is_empty()
+            && !self.is_early()
             && let Some(packet) = self.retransmit(cx)
         {
             return Some(packet);

@@ -130,7 +130,7 @@ impl Connection {
     }
 
     /// What is not SACKed is lost, unless it left just now, and slow start sends it again.
-    fn enter_loss(&mut self, cx: &Context) {
+    pub(crate) fn enter_loss(&mut self, cx: &Context) {
         cx.counters.bump(Counter::TcpTimeouts);
         self.count_failure(cx);
         let before = self.recovery.phase;

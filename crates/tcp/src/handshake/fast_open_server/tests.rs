@@ -96,6 +96,30 @@ fn a_lost_syn_ack_is_sent_again_without_the_data_behind_it() {
 }
 
 #[test]
+fn two_lost_syn_acks_mean_that_the_data_is_lost_too() {
+    let mut t = early();
+    t.write(3000);
+    assert_eq!(t.drain().len(), 3);
+    for at in [1000, 3000] {
+        assert_eq!(t.sleep(), at);
+        t.expect("S. 0:0 ack 11");
+        t.expect_nothing();
+    }
+    t.recv(". 11:11 ack 1");
+    t.expect(". 1:1001 ack 11");
+    t.expect_nothing();
+    assert_eq!((t.info().snd_cwnd, t.info().ca_state, t.info().lost), (1, 4, 3));
+    t.recv(". 11:11 ack 1001");
+    assert_eq!(t.drain().len(), 2);
+    // Without data in flight the window is small all the same.
+    let mut t = early();
+    t.sleep();
+    t.sleep();
+    t.recv(". 11:11 ack 1");
+    assert_eq!(t.info().snd_cwnd, 1);
+}
+
+#[test]
 fn the_syn_ack_has_one_more_try_than_that_of_others() {
     let tries = |answer, count: Option<u8>| {
         let mut setup = Setup::default();
