@@ -194,6 +194,8 @@ impl Connection {
             return None;
         }
         cx.counters.add(Counter::TcpDsackRecvSegs, segs.into());
+        // A copy that was sent for nothing has been delivered, too.
+        self.count_delivered(cx, segs, news.ece);
         self.recovery.rack.dsack_seen |= self.recovery.reord_seen > 0 && !probe;
         news.dsack = true;
         news.dsack_of_probe = probe;
