@@ -113,6 +113,7 @@ counters! {
     SyncookiesSent => "TcpExtSyncookiesSent", "SYN cookies sent.";
     SyncookiesRecv => "TcpExtSyncookiesRecv", "ACKs received with a good SYN cookie.";
     SyncookiesFailed => "TcpExtSyncookiesFailed", "ACKs received with a SYN cookie that was not good.";
+    TcpSynRetrans => "TcpExtTCPSynRetrans", "SYNs and SYN-ACKs sent again.";
     TcpTimeWaitOverflow => "TcpExtTCPTimeWaitOverflow", "TIME-WAIT connections dropped because the table was full.";
     TcpFastOpenActive => "TcpExtTCPFastOpenActive", "Active opens whose SYN carried data that the peer took.";
     TcpFastOpenActiveFail => "TcpExtTCPFastOpenActiveFail", "Active opens whose SYN carried data that had to be sent again.";

@@ -13,6 +13,7 @@ use plimsoll_wire::tcp::{TcpFlags, TcpRepr};
 
 use crate::config::Config;
 use crate::connection::{Connection, Context};
+use crate::counters::Counter;
 use crate::event::ConnectionError;
 use crate::segment::{Segment, SendKind};
 use crate::send::limited::Limit;
@@ -161,6 +162,7 @@ impl Connection {
             self.give_up(cx);
             return;
         }
+        cx.counters.bump(Counter::TcpTimeouts);
         self.note_fast_open_timeout(self.handshake.retries, false);
         self.lose_early_data(cx);
         self.pending.syn = !self.awaits_data_only();

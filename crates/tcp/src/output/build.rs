@@ -105,8 +105,12 @@ impl Connection {
 
     /// A SYN or SYN-ACK that the handshake made.
     pub(super) fn count_syn(&mut self, cx: &Context, repr: TcpRepr, kind: SendKind) -> Transmit {
-        let counter = if self.handshake.sent > 1 { Counter::RetransSegs } else { Counter::OutSegs };
-        cx.counters.bump(counter);
+        if self.handshake.sent > 1 {
+            cx.counters.bump(Counter::RetransSegs);
+            cx.counters.bump(Counter::TcpSynRetrans);
+        } else {
+            cx.counters.bump(Counter::OutSegs);
+        }
         let (payload, serial) = self.take_syn_payload(cx);
         Transmit { payload, serial, ..self.bare(cx, repr, kind) }
     }
