@@ -243,3 +243,54 @@ fn closing_the_listener_resets_what_opened_early() {
     drop(kept);
     pair.settle();
 }
+
+/// One request and its answer, of some thousand bytes each, over a link that loses, doubles and
+/// overtakes; the server answers as soon as it has anything. Returns whether it opened early.
+fn exchange_over(seed: u64) -> bool {
+    let link = LinkConfig {
+        delay: Duration::from_millis(5),
+        loss: 0.1,
+        duplicate: 0.05,
+        reorder: 0.1,
+        reorder_delay: Duration::from_millis(3),
+        seed,
+        ..LinkConfig::default()
+    };
+    let mut pair = Pair::with(link, &[(SETTING, "0x607")]);
+    let listener = pair.listen(B4, 4);
+    let (request, response) = (pattern(5000, seed), pattern(9000, seed + 1));
+    let (client, mut asked) = connect(&pair, &request);
+    let (mut server, mut told) = (None::<Arc<TcpSocket>>, 0);
+    let (mut at_server, mut at_client, mut shut) = (Vec::new(), Vec::new(), false);
+    let done = pair.run_until(Duration::from_secs(600), |pair| {
+        if server.is_none() {
+            server = listener.accept(pair.now).unwrap().map(|(socket, _)| socket);
+        }
+        if client.state() != State::SynSent && !shut {
+            feed(&client, pair.now, &request, &mut asked);
+            if asked == request.len() {
+                client.shutdown(pair.now, std::net::Shutdown::Write).unwrap();
+                shut = true;
+            }
+        }
+        let Some(server) = &server else { return false };
+        let heard = drain(server, pair.now, &mut at_server);
+        if !at_server.is_empty() {
+            feed(server, pair.now, &response, &mut told);
+        }
+        let _ = drain(&client, pair.now, &mut at_client);
+        heard && at_client.len() == response.len()
+    });
+    assert!(done, "{seed}: {} and {}", at_server.len(), at_client.len());
+    assert!(at_server == request && at_client == response, "{seed}");
+    drop((client, server, listener));
+    pair.run(Duration::from_secs(300));
+    assert_eq!(pair.b.connection_memory().connections, 0, "{seed}");
+    pair.counter("TcpExtTCPFastOpenPassive").1 > 0
+}
+
+#[test]
+fn streams_arrive_whole_over_a_bad_link() {
+    let early = (0..60).filter(|&seed| exchange_over(seed)).count();
+    assert!(early > 40, "{early}");
+}
