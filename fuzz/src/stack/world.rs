@@ -106,6 +106,10 @@ impl World {
             interfaces: vec![interface],
             secret: [setup.seed; 32],
             seed: setup.seed.into(),
+            sysctls: vec![
+                ("net.ipv4.tcp_fastopen".to_owned(), if bit(4) { "0x602" } else { "1" }.to_owned()),
+                ("net.ipv4.tcp_syncookies".to_owned(), if bit(5) { "2" } else { "1" }.to_owned()),
+            ],
             ..StackConfig::default()
         });
         World {
