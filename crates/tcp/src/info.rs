@@ -2,6 +2,7 @@
 
 use crate::config::{Config, CongestionAlgorithm};
 use crate::connection::Connection;
+use crate::mtu::TIMESTAMP_OPTION_LEN;
 use crate::recv::AckDecision;
 use crate::state::State;
 use crate::time::{Duration, Instant};
@@ -24,6 +25,7 @@ pub struct Info {
     /// Bytes of payload per full segment that we send.
     pub snd_mss: u32,
     pub rcv_mss: u32,
+    /// The MSS that we announced, less the timestamp option if it is in use, as on Linux.
     pub advmss: u32,
     pub pmtu: u32,
     pub unacked: u32,
@@ -108,6 +110,7 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
     let times = conn.snd.limited.times(now);
     let mss = u32::from(conn.snd.mss).max(1);
     let rtt = &conn.recovery.rtt;
+    let timestamps = if conn.ts.enabled { TIMESTAMP_OPTION_LEN } else { 0 };
     Info {
         state: conn.state,
         congestion: conn.cc.algorithm(),
@@ -120,7 +123,7 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         ato: conn.rcv.acks.ato(),
         snd_mss: mss,
         rcv_mss: conn.rcv.rcv_mss,
-        advmss: u32::from(conn.path.advmss()),
+        advmss: u32::from(conn.path.advmss().saturating_sub(timestamps)),
         pmtu: u32::from(conn.path.mtu),
         unacked: unacked(conn),
         sacked: conn.sacked_out(),

@@ -180,8 +180,8 @@ impl DelayedAck {
         self.quick > 0 && !self.pingpong
     }
 
-    /// The peer's FIN is here and we have not sent ours: as on Linux its ACK waits a little, because
-    /// most applications close as soon as they see it, and our FIN then takes the ACK along.
+    /// The peer's FIN is here and we have not sent ours: as on Linux its ACK waits a little,
+    /// because most applications close when they see it, and our FIN then takes the ACK along.
     pub(crate) fn on_fin(&mut self) {
         self.pingpong = true;
     }
