@@ -70,7 +70,9 @@ pub use clock::now;
 pub use listener::{DEFAULT_BACKLOG, Incoming, TcpListener};
 pub use options::Keepalive;
 pub use plimsoll_stack::{SocketSummary, SysctlError, device};
-pub use plimsoll_tcp::{CongestionAlgorithm, Hold, Info, Instant, Options, SetOption, State};
+pub use plimsoll_tcp::{
+    CongestionAlgorithm, Hold, Info, Instant, Options, SetOption, State, TsoTail,
+};
 pub use ready::ReadyQueue;
 pub use stack::{Kicker, Polled, Stack};
 pub use stream::{Connector, TcpStream};

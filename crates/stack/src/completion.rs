@@ -33,6 +33,10 @@ impl BelowUs {
     /// What the engine is told.
     pub(crate) fn get(&self) -> Below {
         let bytes = self.bytes.load(Ordering::Acquire);
-        Below { bytes, completed: Serial(self.completed.load(Ordering::Acquire)) }
+        Below {
+            bytes,
+            completed: Serial(self.completed.load(Ordering::Acquire)),
+            ..Below::default()
+        }
     }
 }

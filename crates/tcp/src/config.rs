@@ -33,6 +33,44 @@ impl CongestionAlgorithm {
     }
 }
 
+/// Whether the part of a super-segment below one MSS travels with it: the four policies of
+/// `plimsoll.tcp_tso_tail`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TsoTail {
+    /// The tail is cut off and leaves at once in a packet of its own, unless Nagle's rule with
+    /// Minshall's condition holds it (Linux before 3.14).
+    Split,
+    /// The tail stays in a super-segment that empties the send buffer; a packet of less than a
+    /// segment is subject to RFC 896 (FreeBSD).
+    Empty,
+    /// A super-segment never carries a tail while data may follow, unless TCP_NODELAY is set; the
+    /// tail is subject to RFC 896.
+    Trim,
+    /// The tail stays unless Nagle's rule with Minshall's condition holds it (Linux since 3.14).
+    #[default]
+    Nagle,
+}
+
+impl TsoTail {
+    /// All policies.
+    pub const ALL: [TsoTail; 4] = [TsoTail::Split, TsoTail::Empty, TsoTail::Trim, TsoTail::Nagle];
+
+    /// The name in settings: `split`, `empty`, `trim` or `nagle`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            TsoTail::Split => "split",
+            TsoTail::Empty => "empty",
+            TsoTail::Trim => "trim",
+            TsoTail::Nagle => "nagle",
+        }
+    }
+
+    /// The policy with the name `name`.
+    pub fn from_name(name: &str) -> Option<TsoTail> {
+        TsoTail::ALL.into_iter().find(|policy| policy.name() == name)
+    }
+}
+
 /// The stack-wide settings that the engine reads. Fields have the names of Linux's sysctls under
 /// `net.ipv4`, defaults are Linux's. A change takes effect at the next call; what an open decides
 /// (options offered, first buffers, the algorithm), with the next connection.
@@ -98,6 +136,24 @@ pub struct Config {
     pub initcwnd: u32,
     /// Wire segments that a super-segment may have however slow the sender is.
     pub tcp_min_tso_segs: u32,
+    /// The allowance of a super-segment for short round trips halves with every so many
+    /// microseconds, a power of two; 0 is no allowance.
+    pub tcp_tso_rtt_log: u8,
+    /// A super-segment that is not full waits only while it is less than this part of the window;
+    /// 0 is a fixed bound.
+    pub tcp_tso_win_divisor: u8,
+    /// Wait a little for an ACK that lets a fuller super-segment go.
+    pub tcp_tso_defer: bool,
+    /// Whether tails of super-segments travel with them.
+    pub tcp_tso_tail: TsoTail,
+    /// A small write waits for the completion of what its connection still has below it.
+    pub tcp_autocorking: bool,
+    /// Most bytes that a connection without pacing has below it.
+    pub tcp_limit_output_bytes: u32,
+    /// Pacing rate in slow start, in percent of one window per round trip.
+    pub tcp_pacing_ss_ratio: u32,
+    /// Pacing rate in congestion avoidance, in percent of one window per round trip.
+    pub tcp_pacing_ca_ratio: u32,
     /// Least MSS that is ever used.
     pub tcp_min_snd_mss: u16,
     /// Least time between two ACKs for invalid segments (Linux: `tcp_invalid_ratelimit`).
@@ -148,6 +204,14 @@ impl Default for Config {
             tcp_ecn_fallback: true,
             initcwnd: 10,
             tcp_min_tso_segs: 2,
+            tcp_tso_rtt_log: 9,
+            tcp_tso_win_divisor: 3,
+            tcp_tso_defer: true,
+            tcp_tso_tail: TsoTail::Nagle,
+            tcp_autocorking: true,
+            tcp_limit_output_bytes: 4_194_304,
+            tcp_pacing_ss_ratio: 200,
+            tcp_pacing_ca_ratio: 120,
             tcp_min_snd_mss: 48,
             tcp_invalid_ratelimit: Duration::from_millis(500),
             tcp_delack_min: Duration::from_millis(40),
@@ -169,6 +233,12 @@ pub struct Options {
     pub cork: bool,
     /// SO_ZEROCOPY: writes may ask for a report when their buffers are free again.
     pub zerocopy: bool,
+    /// Automatic corking of this socket; `None` is as `tcp_autocorking` says.
+    pub autocork: Option<bool>,
+    /// What happens to tails of this socket's super-segments; `None` is as `tcp_tso_tail` says.
+    pub tso_tail: Option<TsoTail>,
+    /// SO_MAX_PACING_RATE: bytes per second that the socket sends at most.
+    pub max_pacing_rate: Option<u64>,
     /// SO_KEEPALIVE.
     pub keepalive: bool,
     /// TCP_KEEPIDLE.
@@ -223,6 +293,12 @@ pub enum SetOption {
     Cork(bool),
     /// SO_ZEROCOPY.
     ZeroCopy(bool),
+    /// Automatic corking of this socket; `None` is as the stack's setting says.
+    Autocork(Option<bool>),
+    /// What happens to tails of super-segments; `None` is as the stack's setting says.
+    TsoTail(Option<TsoTail>),
+    /// SO_MAX_PACING_RATE in bytes per second; `u64::MAX` is no limit.
+    MaxPacingRate(u64),
     /// SO_TIMESTAMPING, as far as it asks for transmit timestamps.
     TxTimestamps(TxTimestamps),
     /// IP_TOS or IPV6_TCLASS.

@@ -246,6 +246,8 @@ impl Connection {
         while let Some(timer) = self.timers.pop_due(cx.now) {
             match timer {
                 Timer::Retransmit => self.on_xmit_timeout(cx),
+                // What it held is asked about by the next poll.
+                Timer::Pacing => {}
                 Timer::Persist => self.on_persist_timeout(cx),
                 Timer::DelayedAck => self.on_delayed_ack_timeout(cx),
                 Timer::Keepalive => self.on_keepalive_timeout(cx),
@@ -426,6 +428,11 @@ impl Connection {
             SetOption::NoDelay(on) => options.nodelay = on,
             SetOption::Cork(on) => options.cork = on,
             SetOption::ZeroCopy(on) => options.zerocopy = on,
+            SetOption::Autocork(on) => options.autocork = on,
+            SetOption::TsoTail(policy) => options.tso_tail = policy,
+            SetOption::MaxPacingRate(rate) => {
+                options.max_pacing_rate = Some(rate).filter(|&rate| rate < u64::MAX);
+            }
             SetOption::TxTimestamps(_) => {}
             SetOption::Tos(tos) => options.tos = tos & !3,
             SetOption::Ttl(ttl) => options.ttl = ttl,

@@ -125,11 +125,15 @@ counters! {
     TcpFastOpenBlackhole => "TcpExtTCPFastOpenBlackhole", "Times that active Fast Open was switched off because something swallowed it.";
     TimeWaitEntered => "TcpExtTW", "Connections that ended their TIME-WAIT by its timer.";
     TimeWaitRecycled => "TcpExtTWRecycled", "TIME-WAIT connections reused (RFC 6191).";
+    TcpAutoCorking => "TcpExtTCPAutoCorking", "Small writes that waited for a completion.";
+    HoldPacing => "plimsoll.HoldPacing", "Sends held until their departure time.";
     HoldCwnd => "plimsoll.HoldCwnd", "Sends held by the congestion window.";
     HoldRwnd => "plimsoll.HoldRwnd", "Sends held by the peer's window.";
     HoldSillyWindow => "plimsoll.HoldSillyWindow", "Sends held by sender silly-window avoidance.";
     HoldNagle => "plimsoll.HoldNagle", "Sends held by Nagle's rule.";
     HoldCork => "plimsoll.HoldCork", "Sends held by TCP_CORK or MSG_MORE.";
+    HoldTsoDefer => "plimsoll.HoldTsoDefer", "Sends that waited for a fuller super-segment.";
+    HoldSmallQueue => "plimsoll.HoldSmallQueue", "Sends held because enough was below us (TSQ).";
     SuperSegs => "plimsoll.SuperSegs", "Packets of more than one wire segment handed down.";
     AcksSent => "plimsoll.AcksSent", "Pure ACKs sent.";
 }

@@ -67,7 +67,7 @@ mod timer;
 #[cfg(test)]
 mod testing;
 
-pub use config::{Config, CongestionAlgorithm, Options, SetOption};
+pub use config::{Config, CongestionAlgorithm, Options, SetOption, TsoTail};
 pub use connection::{Connection, Context, OpenParams};
 pub use counters::{Counter, Counters};
 pub use event::{ConnectionError, Events, ReadError, WriteError};

@@ -55,6 +55,11 @@ pub struct Below {
     pub bytes: u32,
     /// The last data packet that was completed. Packets complete in the order of their serials.
     pub completed: Serial,
+    /// Completions tell of the device, so that waiting for one means something. Otherwise small
+    /// queues and automatic corking are off.
+    pub completions: bool,
+    /// The queueing discipline keeps departure times, so that paced packets need not be held.
+    pub keeps_departures: bool,
 }
 
 /// Why a packet leaves.

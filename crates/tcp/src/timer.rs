@@ -11,6 +11,9 @@ pub enum Timer {
     Retransmit,
     /// Zero-window probe (RFC 9293, 3.8.6.1), and the override of sender silly-window avoidance.
     Persist,
+    /// The departure time of the next packet of a paced connection, where no queueing discipline
+    /// keeps it.
+    Pacing,
     /// Delayed ACK (RFC 9293, 3.8.6.3).
     DelayedAck,
     /// Keepalive (RFC 9293, 3.8.4).
@@ -25,9 +28,10 @@ pub enum Timer {
 
 impl Timer {
     /// All kinds.
-    pub const ALL: [Timer; 7] = [
+    pub const ALL: [Timer; 8] = [
         Timer::Retransmit,
         Timer::Persist,
+        Timer::Pacing,
         Timer::DelayedAck,
         Timer::Keepalive,
         Timer::UserTimeout,

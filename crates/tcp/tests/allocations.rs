@@ -49,7 +49,7 @@ impl Pair {
     }
 
     fn call<T>(&mut self, end: usize, call: impl FnOnce(&mut Connection, &Context) -> T) -> T {
-        let below = Below { bytes: 0, completed: Serial(u64::MAX) };
+        let below = Below { bytes: 0, completed: Serial(u64::MAX), ..Below::default() };
         let (config, counters) = (&self.config, &self.counters);
         call(&mut self.ends[end], &Context { now: self.now, below, config, counters })
     }

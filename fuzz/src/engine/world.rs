@@ -185,7 +185,11 @@ impl Side {
     }
 
     fn below(&self) -> Below {
-        Below { bytes: self.below.iter().map(|packet| packet.1).sum(), completed: self.completed }
+        Below {
+            bytes: self.below.iter().map(|packet| packet.1).sum(),
+            completed: self.completed,
+            ..Below::default()
+        }
     }
 
     fn complete(&mut self, count: usize) {

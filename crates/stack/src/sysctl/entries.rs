@@ -1,6 +1,6 @@
 //! The list of all settings.
 
-use plimsoll_tcp::{CongestionAlgorithm, Duration};
+use plimsoll_tcp::{CongestionAlgorithm, Duration, TsoTail};
 
 use super::value::{Outcome, bits, number, port_range, show_time, switch, three_sizes, time};
 use super::{Settings, SysctlError};
@@ -146,6 +146,23 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry!(number 0..=2, "net.ipv4.tcp_ecn", tcp.tcp_ecn, "ECN: 0 never, 1 ask and agree, 2 agree only."),
     entry!(switch "net.ipv4.tcp_ecn_fallback", tcp.tcp_ecn_fallback, "A SYN sent again does not ask for ECN."),
     entry!(number 1..=65_535, "net.ipv4.tcp_min_tso_segs", tcp.tcp_min_tso_segs, "Wire segments that a packet of a slow sender may have."),
+    entry!(number 0..=31, "net.ipv4.tcp_tso_rtt_log", tcp.tcp_tso_rtt_log, "Super-segments halve with every 2^n us of round trip."),
+    entry!(number 0..=255, "net.ipv4.tcp_tso_win_divisor", tcp.tcp_tso_win_divisor, "A packet waits for 1/n of the window."),
+    entry!(switch "plimsoll.tcp_tso_defer", tcp.tcp_tso_defer, "Wait a little for a fuller super-segment."),
+    Entry {
+        name: "plimsoll.tcp_tso_tail",
+        doc: "Tails of super-segments: split, empty, trim or nagle.",
+        get: |settings| settings.tcp.tcp_tso_tail.name().to_owned(),
+        set: |settings, text| {
+            let found = TsoTail::from_name(text);
+            settings.tcp.tcp_tso_tail = found.ok_or("split, empty, trim or nagle")?;
+            Ok(())
+        },
+    },
+    entry!(switch "net.ipv4.tcp_autocorking", tcp.tcp_autocorking, "A small write waits for a completion."),
+    entry!(number 1..=u32::MAX, "net.ipv4.tcp_limit_output_bytes", tcp.tcp_limit_output_bytes, "Most bytes of a connection below it."),
+    entry!(number 0..=1000, "net.ipv4.tcp_pacing_ss_ratio", tcp.tcp_pacing_ss_ratio, "Pacing in slow start, percent of a window per RTT."),
+    entry!(number 0..=1000, "net.ipv4.tcp_pacing_ca_ratio", tcp.tcp_pacing_ca_ratio, "The same in congestion avoidance."),
     entry!(number 1..=65_535, "net.ipv4.tcp_min_snd_mss", tcp.tcp_min_snd_mss, "Least MSS that is ever used."),
     entry!(number 1..=1024, "plimsoll.initcwnd", tcp.initcwnd, "Initial congestion window in segments (Linux: a route's initcwnd)."),
     entry!(time MILLI 0..=600_000, "net.ipv4.tcp_invalid_ratelimit", tcp.tcp_invalid_ratelimit, "Least time between challenge ACKs (ms)."),

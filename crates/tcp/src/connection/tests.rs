@@ -74,7 +74,7 @@ impl World {
     }
 
     fn call<T>(&mut self, end: usize, call: impl FnOnce(&mut Connection, &Context) -> T) -> T {
-        let below = Below { bytes: 0, completed: Serial(self.serials[end]) };
+        let below = Below { bytes: 0, completed: Serial(self.serials[end]), ..Below::default() };
         let cx = Context { now: self.now, below, config: &self.config, counters: &self.counters };
         call(&mut self.ends[end], &cx)
     }
@@ -405,7 +405,7 @@ fn nothing_breaks_the_invariants() {
         }
         for _ in 0..150 {
             now += Duration::from_millis([0, 1, 50, 3000][dice.roll(4) as usize]);
-            let below = Below { bytes: 0, completed: Serial(serial) };
+            let below = Below { bytes: 0, completed: Serial(serial), ..Below::default() };
             let cx = Context { now, below, config: &config, counters: &counters };
             strange_call(&mut dice, &mut conn, &cx, &pool);
             let mut count = 0;
@@ -425,5 +425,5 @@ const SEEDS: u64 = 300;
 #[test]
 fn size_of_a_connection() {
     // Grows only on purpose: a million connections pay for every byte.
-    assert!(size_of::<Connection>() <= 1488, "{}", size_of::<Connection>());
+    assert!(size_of::<Connection>() <= 1552, "{}", size_of::<Connection>());
 }

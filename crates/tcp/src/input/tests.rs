@@ -105,7 +105,7 @@ impl Bench {
     fn call<T>(&mut self, call: impl FnOnce(&mut Connection, &Context) -> T) -> T {
         let cx = Context {
             now: self.now,
-            below: Below { bytes: 0, completed: Serial(u64::MAX) },
+            below: Below { bytes: 0, completed: Serial(u64::MAX), ..Below::default() },
             config: &self.config,
             counters: &self.counters,
         };

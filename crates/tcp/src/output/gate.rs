@@ -15,6 +15,11 @@ use crate::send::segmentation::most_bytes;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Hold {
+    /// Automatic corking: a small write waits for the completion of what is below us. A completion,
+    /// an ACK or a timer ends it. It is asked before all others, and on a write only.
+    Autocork,
+    /// The departure time of the next packet has not come. The Pacing timer ends it.
+    Pacing,
     /// The congestion window is full. An ACK, or loss found by a timer, ends it.
     Cwnd,
     /// The peer's window takes nothing. A window update or the Persist timer ends it.
@@ -28,30 +33,53 @@ pub enum Hold {
     /// TCP_CORK or MSG_MORE: less than a segment waits for what the application will write. A
     /// write, an ACK (MSG_MORE), an option or the Persist timer ends it.
     Cork,
+    /// A super-segment that is not full waits for the ACK that will let it grow. An ACK or the
+    /// retransmission timer ends it.
+    TsoDefer,
+    /// Too much of the connection is below us already. A completion ends it.
+    SmallQueue,
 }
 
 impl Hold {
     /// All reasons, in gate order.
-    pub const ALL: [Hold; 5] = [Hold::Cwnd, Hold::Rwnd, Hold::SillyWindow, Hold::Nagle, Hold::Cork];
+    pub const ALL: [Hold; 9] = [
+        Hold::Autocork,
+        Hold::Pacing,
+        Hold::Cwnd,
+        Hold::Rwnd,
+        Hold::SillyWindow,
+        Hold::Nagle,
+        Hold::Cork,
+        Hold::TsoDefer,
+        Hold::SmallQueue,
+    ];
 
     /// The name in figures and traces.
     pub const fn name(self) -> &'static str {
         match self {
+            Hold::Autocork => "autocork",
+            Hold::Pacing => "pacing",
             Hold::Cwnd => "cwnd",
             Hold::Rwnd => "rwnd",
             Hold::SillyWindow => "silly_window",
             Hold::Nagle => "nagle",
             Hold::Cork => "cork",
+            Hold::TsoDefer => "tso_defer",
+            Hold::SmallQueue => "small_queue",
         }
     }
 
     pub(crate) const fn counter(self) -> Counter {
         match self {
+            Hold::Autocork => Counter::TcpAutoCorking,
+            Hold::Pacing => Counter::HoldPacing,
             Hold::Cwnd => Counter::HoldCwnd,
             Hold::Rwnd => Counter::HoldRwnd,
             Hold::SillyWindow => Counter::HoldSillyWindow,
             Hold::Nagle => Counter::HoldNagle,
             Hold::Cork => Counter::HoldCork,
+            Hold::TsoDefer => Counter::HoldTsoDefer,
+            Hold::SmallQueue => Counter::HoldSmallQueue,
         }
     }
 }

@@ -219,7 +219,7 @@ impl Connection {
         self.last_hold = Some(hold);
         match hold {
             Hold::Rwnd | Hold::SillyWindow | Hold::Cork => self.arm_persist(cx),
-            Hold::Cwnd | Hold::Nagle => {}
+            _ => {}
         }
         if self.snd.rtx.is_empty() && cx.below.bytes == 0 {
             debug_assert!(

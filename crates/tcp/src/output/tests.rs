@@ -410,11 +410,11 @@ fn retransmissions_are_super_segments_and_wait_for_what_is_below() {
     t.write(5000);
     let packet = t.expect("P. 1:5001 ack 1 x5");
     assert_eq!(packet.serial, Some(Serial(1)));
-    t.below = Below { bytes: 5000, completed: Serial(0) };
+    t.below = Below { bytes: 5000, completed: Serial(0), ..Below::default() };
     t.sleep();
     t.expect_nothing();
     assert_eq!(t.count(Counter::TcpSpuriousRtxHostQueues), 1);
-    t.below = Below { bytes: 0, completed: Serial(1) };
+    t.below = Below { bytes: 0, completed: Serial(1), ..Below::default() };
     t.sleep();
     // After a timeout the window is one segment; then slow start goes on with larger ones.
     let packet = t.expect(". 1:1001 ack 1");

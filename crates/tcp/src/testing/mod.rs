@@ -229,7 +229,7 @@ impl Trace {
         let counters = Counters::new();
         let now = Instant::from_millis(1000);
         let pool = Pool::new();
-        let below = Below { bytes: 0, completed: Serial(u64::MAX) };
+        let below = Below { bytes: 0, completed: Serial(u64::MAX), ..Below::default() };
         let cx = Context { now, below, config: &setup.config, counters: &counters };
         let conn = if setup.deferred {
             Connection::connect_deferred(&cx, setup.params(&pool))

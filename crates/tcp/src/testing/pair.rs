@@ -167,7 +167,7 @@ impl Pair {
     ) -> T {
         let this = &mut self.ends[end];
         let bytes = this.below.iter().map(|entry| entry.2).sum();
-        let below = Below { bytes, completed: this.completed };
+        let below = Below { bytes, completed: this.completed, ..Below::default() };
         let (config, counters) = (&self.plan.config, &self.counters);
         call(&mut this.conn, &Context { now: self.now, below, config, counters })
     }

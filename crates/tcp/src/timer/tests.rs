@@ -24,6 +24,12 @@ fn armed(timer: Timer) -> Trace {
             t.expect_nothing();
             t
         }
+        Timer::Pacing => {
+            let mut t = Trace::established(setup);
+            let at = t.now + Duration::from_millis(1);
+            t.conn.timers.arm(Timer::Pacing, at);
+            t
+        }
         Timer::DelayedAck => {
             let mut t = Trace::established(setup);
             t.call(|conn, cx| conn.set_option(cx, SetOption::QuickAck(false)));
@@ -65,6 +71,7 @@ fn fired(timer: Timer, t: &mut Trace) {
     match timer {
         Timer::Retransmit => drop(t.expect("P. 1:11 ack 1")),
         Timer::Persist | Timer::Keepalive => drop(t.expect(". 0:0 ack 1")),
+        Timer::Pacing => {}
         Timer::DelayedAck => drop(t.expect(". 1:1 ack 11")),
         Timer::UserTimeout => {
             assert_eq!(t.conn.error(), Some(ConnectionError::TimedOut));

@@ -54,7 +54,7 @@ impl Trace {
     fn with_config(peer: Peer, config: Config) -> Trace {
         let counters = Counters::new();
         let now = Instant::from_millis(1000);
-        let below = Below { bytes: 0, completed: Serial(u64::MAX) };
+        let below = Below { bytes: 0, completed: Serial(u64::MAX), ..Below::default() };
         let pool = Pool::new();
         let params = OpenParams {
             local_port: 1,
@@ -123,7 +123,7 @@ impl Trace {
 
     fn deliver(&mut self, repr: TcpRepr) {
         let seg = Segment { repr, payload: Slices::new(), segs: 1, ecn: Ecn::NotEct };
-        let below = Below { bytes: 0, completed: Serial(self.completed) };
+        let below = Below { bytes: 0, completed: Serial(self.completed), ..Below::default() };
         let cx = Context { now: self.now, below, config: &self.config, counters: &self.counters };
         self.conn.handle_segment(&cx, seg);
         self.conn.check_recovery_invariants();
@@ -145,7 +145,7 @@ impl Trace {
     /// Goes to the next deadline and lets it pass.
     fn timeout(&mut self) {
         self.now = self.conn.poll_timeout().expect("a timer is armed");
-        let below = Below { bytes: 0, completed: Serial(self.completed) };
+        let below = Below { bytes: 0, completed: Serial(self.completed), ..Below::default() };
         let cx = Context { now: self.now, below, config: &self.config, counters: &self.counters };
         self.conn.handle_timeout(&cx);
     }
@@ -167,13 +167,13 @@ impl Trace {
             self.conn.snd.max = self.conn.snd.nxt;
             self.serial += 1;
             let (end, serial) = (self.conn.snd.nxt, Serial(self.serial));
-            let below = Below { bytes: 0, completed: Serial(self.completed) };
+            let below = Below { bytes: 0, completed: Serial(self.completed), ..Below::default() };
             let cx =
                 Context { now: self.now, below, config: &self.config, counters: &self.counters };
             self.conn.on_data_sent(&cx, start, end, serial, &data);
             left -= part;
         }
-        let below = Below { bytes: 0, completed: Serial(self.completed) };
+        let below = Below { bytes: 0, completed: Serial(self.completed), ..Below::default() };
         let cx = Context { now: self.now, below, config: &self.config, counters: &self.counters };
         self.conn.end_new_first();
         self.conn.end_burst(&cx);
@@ -184,7 +184,7 @@ impl Trace {
     fn resend(&mut self) -> Vec<(u32, u32)> {
         let mut sent = Vec::new();
         loop {
-            let below = Below { bytes: 0, completed: Serial(self.completed) };
+            let below = Below { bytes: 0, completed: Serial(self.completed), ..Below::default() };
             let cx =
                 Context { now: self.now, below, config: &self.config, counters: &self.counters };
             let Some((start, end)) = self.conn.next_retransmit(&cx) else { return sent };
@@ -225,7 +225,7 @@ fn an_ack_of_the_future_and_one_too_old_are_refused() {
     for (ack, outcome) in table {
         let repr = TcpRepr { ack, ..base.clone() };
         let seg = Segment { repr, payload: Slices::new(), segs: 1, ecn: Ecn::NotEct };
-        let below = Below { bytes: 0, completed: Serial(u64::MAX) };
+        let below = Below { bytes: 0, completed: Serial(u64::MAX), ..Below::default() };
         let now = trace.now;
         let cx = Context { now, below, config: &trace.config, counters: &trace.counters };
         assert_eq!(trace.conn.on_ack(&cx, &seg), outcome, "{ack:?}");
@@ -573,7 +573,7 @@ fn an_idle_connection_starts_again_from_the_initial_window() {
         assert_eq!(trace.cwnd(), 20 << round);
     }
     trace.wait(60_000);
-    let below = Below { bytes: 0, completed: Serial(u64::MAX) };
+    let below = Below { bytes: 0, completed: Serial(u64::MAX), ..Below::default() };
     let cx = Context { now: trace.now, below, config: &trace.config, counters: &trace.counters };
     trace.conn.restart_after_idle(&cx);
     assert_eq!(trace.cwnd(), 10);
@@ -604,7 +604,7 @@ fn a_window_closed_over_sent_data_is_asked_with_one_segment() {
 fn a_smaller_path_sends_the_long_segments_again_without_a_smaller_window() {
     let mut trace = Trace::new(Peer::Sack);
     trace.send(4 * MSS, MSS);
-    let below = Below { bytes: 0, completed: Serial(u64::MAX) };
+    let below = Below { bytes: 0, completed: Serial(u64::MAX), ..Below::default() };
     let cx = Context { now: trace.now, below, config: &trace.config, counters: &trace.counters };
     let cwnd = trace.conn.cc.cwnd();
     trace.conn.handle_path_event(&cx, crate::mtu::PathEvent::Mtu(540));
