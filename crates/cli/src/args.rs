@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use plimsoll_lab::workload::RequestResponse;
 
 use crate::http::url::Url;
 use crate::service::Service;
-use crate::units::{self, Cidr, FaultSpec, RequestResponse};
+use crate::units::{self, Cidr, FaultSpec};
 
 /// A TCP/IP stack in user space: measure it, serve with it, fetch through it.
 ///
@@ -204,7 +205,8 @@ pub(crate) struct StreamArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RrArgs {
     /// Bytes of a request and of a response
-    #[arg(short = 'r', long, value_name = "REQ,RESP", default_value = "1,1")]
+    #[arg(short = 'r', long, value_name = "REQ,RESP", default_value = "1,1",
+          value_parser = units::request_response)]
     pub request: RequestResponse,
     /// Stop after this many transactions of each flow instead of after a time
     #[arg(short = 'n', long, value_name = "COUNT", conflicts_with = "length")]

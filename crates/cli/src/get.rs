@@ -9,11 +9,11 @@ use plimsoll::{Connector, Stack};
 use serde::Serialize;
 
 use crate::args::GetArgs;
-use crate::figures::{self, Counters, Figures, per};
 use crate::http::client;
 use crate::net;
-use crate::progress::Progress;
-use crate::usage::Usage;
+use plimsoll_lab::figures::{self, Counters, Figures, per};
+use plimsoll_lab::progress::Progress;
+use plimsoll_lab::usage::Usage;
 
 /// How long the last packets may take once everything was received.
 const GRACE: Duration = Duration::from_secs(2);

@@ -9,20 +9,14 @@ mod args;
 mod bench;
 mod control;
 mod drill;
-mod event_loop;
-mod figures;
 mod get;
 mod http;
 mod manual;
 mod net;
-mod progress;
 mod query;
-mod requester;
 mod serve;
 mod service;
-mod tasks;
 mod units;
-mod usage;
 
 use std::process::ExitCode;
 

@@ -12,13 +12,13 @@ use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::args::ServeArgs;
-use crate::event_loop::{Around, EventLoop, Stopper, Task, Turn};
-use crate::figures::{self, Counters, Figures};
 use crate::http::server::{Connection, Progress};
 use crate::net;
 use crate::service::{Kind, Service};
-use crate::tasks::{Acceptor, Echo, Responder, Sink, Source, Tally, add};
-use crate::usage::Usage;
+use plimsoll_lab::event_loop::{Around, EventLoop, Stopper, Task, Turn};
+use plimsoll_lab::figures::{self, Counters, Figures};
+use plimsoll_lab::tasks::{Acceptor, Echo, Responder, Sink, Source, Tally, add};
+use plimsoll_lab::usage::Usage;
 
 /// How long the last packets may take after a signal.
 const GRACE: Duration = Duration::from_millis(500);

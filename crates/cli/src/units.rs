@@ -6,6 +6,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use plimsoll_lab::workload::RequestResponse;
+
 /// Splits `text` into a number and the letters behind it.
 fn split_number(text: &str) -> Result<(f64, &str), String> {
     let text = text.trim();
@@ -159,21 +161,9 @@ pub(crate) fn assignment(text: &str) -> Result<(String, String), String> {
 }
 
 /// Request and response size of an rr workload: `1,1`, `4096,4096`, `128` (both).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RequestResponse {
-    /// Bytes of a request.
-    pub request: usize,
-    /// Bytes of a response.
-    pub response: usize,
-}
-
-impl std::str::FromStr for RequestResponse {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<RequestResponse, String> {
-        let (request, response) = text.split_once(',').unwrap_or((text, text));
-        Ok(RequestResponse { request: buffer_size(request)?, response: buffer_size(response)? })
-    }
+pub(crate) fn request_response(text: &str) -> Result<RequestResponse, String> {
+    let (request, response) = text.split_once(',').unwrap_or((text, text));
+    Ok(RequestResponse { request: buffer_size(request)?, response: buffer_size(response)? })
 }
 
 /// What `--fault` asks for.
@@ -222,29 +212,6 @@ impl std::str::FromStr for FaultSpec {
         }
         Ok(spec)
     }
-}
-
-/// `bytes` with a binary unit, for people.
-pub(crate) fn show_bytes(bytes: f64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = bytes;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < units.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{value:.0} B") } else { format!("{value:.2} {}", units[unit]) }
-}
-
-/// `bits` per second with a decimal unit, for people.
-pub(crate) fn show_rate(bits: f64) -> String {
-    let (value, unit) = match bits {
-        bits if bits >= 1e9 => (bits / 1e9, "Gbit/s"),
-        bits if bits >= 1e6 => (bits / 1e6, "Mbit/s"),
-        bits if bits >= 1e3 => (bits / 1e3, "kbit/s"),
-        bits => (bits, "bit/s"),
-    };
-    format!("{value:.2} {unit}")
 }
 
 #[cfg(test)]
@@ -302,11 +269,11 @@ mod tests {
     }
 
     #[test]
-    fn request_response() {
-        let both: RequestResponse = "128".parse().unwrap();
+    fn request_and_response() {
+        let both = request_response("128").unwrap();
         assert_eq!((both.request, both.response), (128, 128));
-        let two: RequestResponse = "1,4096".parse().unwrap();
+        let two = request_response("1,4096").unwrap();
         assert_eq!((two.request, two.response), (1, 4096));
-        assert!("0,1".parse::<RequestResponse>().is_err());
+        assert!(request_response("0,1").is_err());
     }
 }

@@ -4,7 +4,7 @@ use super::lexer::line_of;
 use super::{Finding, Tree};
 
 /// The crates in their order, each with the workspace crates that it may use.
-const MAY_USE: [(&str, &[&str]); 8] = [
+const MAY_USE: [(&str, &[&str]); 9] = [
     ("buf", &[]),
     ("wire", &[]),
     ("tcp", &["plimsoll-buf", "plimsoll-wire"]),
@@ -15,7 +15,8 @@ const MAY_USE: [(&str, &[&str]); 8] = [
         "drill",
         &["plimsoll-buf", "plimsoll-wire", "plimsoll-tcp", "plimsoll-stack", "plimsoll-posix"],
     ),
-    ("cli", &["plimsoll", "plimsoll-drill"]),
+    ("lab", &["plimsoll", "plimsoll-stack", "plimsoll-tcp"]),
+    ("cli", &["plimsoll", "plimsoll-drill", "plimsoll-lab"]),
 ];
 
 /// Directories at the root. A word in back-ticks that begins with one of them is a path.

@@ -12,8 +12,10 @@ use plimsoll::{Connector, Options, Stack, TcpListener, TcpStream, device};
 use serde::Serialize;
 
 use crate::args::IdleArgs;
-use crate::figures::{self, Row};
-use crate::{net, units, usage};
+use plimsoll_lab::figures::{self, Row};
+use plimsoll_lab::{show, usage};
+
+use crate::net;
 
 /// Connections to one port of the server: fewer than a client has ports.
 const PER_PORT: u32 = 20_000;
@@ -91,7 +93,7 @@ fn print(document: &Document) {
         ("client, by its own count", format!("{:.0} B", document.client_bytes_per_connection)),
         ("server, by its own count", format!("{:.0} B", document.server_bytes_per_connection)),
         ("resident, per stack", figures::decimal(resident, 0) + " B"),
-        ("buffers in use", units::show_bytes(document.pool_bytes_in_use as f64)),
+        ("buffers in use", show::bytes(document.pool_bytes_in_use as f64)),
     ];
     print!("{}", figures::table(&rows));
 }

@@ -2,10 +2,12 @@
 
 use serde::Serialize;
 
-use super::{Kind, Workload};
+use plimsoll_lab::workload::Kind;
+
+use super::{measure, workload};
 use crate::args::RrArgs;
-use crate::figures::{self, Counters, Figures};
 use crate::net;
+use plimsoll_lab::figures::{self, Counters, Figures};
 
 /// The JSON document.
 #[derive(Serialize)]
@@ -26,8 +28,8 @@ struct Document<'a> {
 pub(crate) fn run(args: &RrArgs, reconnect: bool) -> anyhow::Result<()> {
     let (sizes, transactions) = (args.request, args.transactions.unwrap_or(u64::MAX));
     let kind = Kind::Rr { sizes, transactions, reconnect };
-    let workload = Workload::new(kind, &args.run, &args.link, &args.stack)?;
-    let measured = workload.measure()?;
+    let workload = workload(kind, &args.run, &args.link, &args.stack)?;
+    let measured = measure(&workload)?;
     let figures = measured.figures(&kind);
     let seconds = measured.elapsed.as_secs_f64();
     if !net::is_stdout(args.run.json.as_deref()) {

@@ -2,10 +2,13 @@
 
 use serde::Serialize;
 
-use super::{Kind, Workload};
+use plimsoll_lab::workload::Kind;
+
+use super::{measure, workload};
 use crate::args::StreamArgs;
-use crate::figures::{self, Counters, Figures};
-use crate::{net, units};
+use crate::net;
+use plimsoll_lab::figures::{self, Counters, Figures};
+use plimsoll_lab::show;
 
 /// The JSON document.
 #[derive(Serialize)]
@@ -27,13 +30,13 @@ pub(crate) fn run(args: &StreamArgs) -> anyhow::Result<()> {
     let (message, bytes) = (args.message, args.bytes.unwrap_or(u64::MAX));
     let kind =
         if args.reverse { Kind::Receive { message, bytes } } else { Kind::Send { message, bytes } };
-    let workload = Workload::new(kind, &args.run, &args.link, &args.stack)?;
-    let measured = workload.measure()?;
+    let workload = workload(kind, &args.run, &args.link, &args.stack)?;
+    let measured = measure(&workload)?;
     let figures = measured.figures(&kind);
     let seconds = measured.elapsed.as_secs_f64();
     if !net::is_stdout(args.run.json.as_deref()) {
         let verb = if args.reverse { "received" } else { "sent" };
-        let total = units::show_bytes(measured.bytes as f64);
+        let total = show::bytes(measured.bytes as f64);
         println!("{verb} {total} in {seconds:.2} s over {} flow(s)", args.run.flows);
         print!("{}", figures::table(&figures.rows()));
     }

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::units;
+use crate::show;
 
 /// A progress line on standard error. It costs one comparison per call between two updates.
-pub(crate) struct Progress {
+pub struct Progress {
     bar: Option<ProgressBar>,
     started: Instant,
     next: Duration,
@@ -17,9 +17,15 @@ pub(crate) struct Progress {
 /// Time between two updates.
 const EVERY: Duration = Duration::from_millis(200);
 
+impl Default for Progress {
+    fn default() -> Progress {
+        Progress::new()
+    }
+}
+
 impl Progress {
     /// A line that shows up only if standard error is a terminal.
-    pub(crate) fn new() -> Progress {
+    pub fn new() -> Progress {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new_spinner();
             let plain = ProgressStyle::with_template("{spinner} {msg}");
@@ -30,18 +36,17 @@ impl Progress {
     }
 
     /// Shows bytes so far, of `expected` if that is known.
-    pub(crate) fn bytes(&mut self, done: u64, expected: Option<u64>) {
+    pub fn bytes(&mut self, done: u64, expected: Option<u64>) {
         self.update(|seconds| {
-            let rate = units::show_rate(done as f64 * 8.0 / seconds);
-            let of = expected.map_or_else(String::new, |bytes| {
-                format!(" of {}", units::show_bytes(bytes as f64))
-            });
-            format!("{seconds:.1} s  {}{of}  {rate}", units::show_bytes(done as f64))
+            let rate = show::rate(done as f64 * 8.0 / seconds);
+            let of = expected
+                .map_or_else(String::new, |bytes| format!(" of {}", show::bytes(bytes as f64)));
+            format!("{seconds:.1} s  {}{of}  {rate}", show::bytes(done as f64))
         });
     }
 
     /// Shows transactions so far.
-    pub(crate) fn transactions(&mut self, done: u64) {
+    pub fn transactions(&mut self, done: u64) {
         self.update(|seconds| {
             format!("{seconds:.1} s  {done} transactions  {:.0}/s", done as f64 / seconds)
         });

@@ -11,24 +11,24 @@ use plimsoll::{Connector, Instant, TcpStream};
 
 use crate::event_loop::{Around, TURN_BYTES, Task, Turn};
 use crate::tasks::{Step, Tally, add, read, write};
-use crate::units::RequestResponse;
+use crate::workload::RequestResponse;
 
 /// Latencies in nanoseconds.
-pub(crate) type Latencies = Rc<RefCell<Histogram<u64>>>;
+pub type Latencies = Rc<RefCell<Histogram<u64>>>;
 
 /// An empty histogram of latencies, for one loop.
-pub(crate) fn latencies() -> Latencies {
+pub fn latencies() -> Latencies {
     Rc::new(RefCell::new(new_histogram()))
 }
 
 /// A histogram that grows as it has to, with three digits.
-pub(crate) fn new_histogram() -> Histogram<u64> {
+pub fn new_histogram() -> Histogram<u64> {
     Histogram::new(3).expect("three digits are allowed")
 }
 
 /// What all requesters of a loop have in common.
 #[derive(Clone)]
-pub(crate) struct Plan {
+pub struct Plan {
     /// Sizes of request and response.
     pub sizes: RequestResponse,
     /// Transactions of one flow; `u64::MAX` is no limit.
@@ -105,7 +105,7 @@ impl Exchange {
 }
 
 /// Transactions over one connection.
-pub(crate) struct Requester {
+pub struct Requester {
     stream: TcpStream,
     plan: Plan,
     exchange: Exchange,
@@ -114,7 +114,7 @@ pub(crate) struct Requester {
 
 impl Requester {
     /// Asks over `stream`.
-    pub(crate) fn new(stream: TcpStream, plan: Plan) -> Requester {
+    pub fn new(stream: TcpStream, plan: Plan) -> Requester {
         Requester { stream, plan, exchange: Exchange::default(), done: 0 }
     }
 }
@@ -148,7 +148,7 @@ impl Task for Requester {
 
 /// Transactions each over a connection of its own. The peer closes first, so it is the peer that
 /// keeps the connections in TIME-WAIT.
-pub(crate) struct Reconnecter {
+pub struct Reconnecter {
     connector: Connector,
     remote: SocketAddr,
     plan: Plan,
@@ -169,7 +169,7 @@ enum Crr {
 
 impl Reconnecter {
     /// Asks `remote`, from `start_phase` on.
-    pub(crate) fn new(
+    pub fn new(
         connector: Connector,
         remote: SocketAddr,
         plan: Plan,

@@ -17,14 +17,14 @@ use std::time::Duration;
 use plimsoll::{Instant, Kicker, ReadyQueue, Stack};
 
 /// Bytes that a task moves in one turn, about.
-pub(crate) const TURN_BYTES: usize = 512 * 1024;
+pub const TURN_BYTES: usize = 512 * 1024;
 
 /// Bytes of the buffer that the tasks of a loop share.
-pub(crate) const SCRATCH_BYTES: usize = 256 * 1024;
+pub const SCRATCH_BYTES: usize = 256 * 1024;
 
 /// What a task wants next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub enum Turn {
     /// To be called when its waker is woken.
     Sleep,
     /// To be called again soon: it could go on.
@@ -34,7 +34,7 @@ pub(crate) enum Turn {
 }
 
 /// What a task finds around it.
-pub(crate) struct Around<'a> {
+pub struct Around<'a> {
     /// Wakes this task.
     pub waker: &'a Waker,
     /// A buffer for whatever the task reads or writes. What is in it is of no meaning.
@@ -46,7 +46,7 @@ pub(crate) struct Around<'a> {
 }
 
 /// Something that runs in a loop.
-pub(crate) trait Task {
+pub trait Task {
     /// Goes on as far as it can without blocking.
     fn run(&mut self, around: &mut Around<'_>) -> Turn;
 }
@@ -57,7 +57,7 @@ struct Slot {
 }
 
 /// The loop.
-pub(crate) struct EventLoop {
+pub struct EventLoop {
     stack: Stack,
     ready: ReadyQueue,
     slots: Vec<Option<Slot>>,
@@ -71,32 +71,32 @@ pub(crate) struct EventLoop {
 
 /// Asks a loop to stop, from any thread.
 #[derive(Clone)]
-pub(crate) struct Stopper {
+pub struct Stopper {
     stop: Arc<AtomicBool>,
     kicker: Kicker,
 }
 
 impl Stopper {
     /// A stopper for loops that run `stack`.
-    pub(crate) fn new(stack: &Stack) -> Stopper {
+    pub fn new(stack: &Stack) -> Stopper {
         Stopper { stop: Arc::default(), kicker: stack.kicker() }
     }
 
     /// Asks.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
         self.kicker.kick();
     }
 
     /// Whether somebody has asked.
-    pub(crate) fn is_stopped(&self) -> bool {
+    pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
     }
 }
 
 impl EventLoop {
     /// A loop that runs `stack`, and polls it for `busy_poll` before it sleeps.
-    pub(crate) fn new(stack: &Stack, busy_poll: Duration) -> EventLoop {
+    pub fn new(stack: &Stack, busy_poll: Duration) -> EventLoop {
         EventLoop {
             stack: stack.clone(),
             ready: ReadyQueue::new(stack),
@@ -110,7 +110,7 @@ impl EventLoop {
     }
 
     /// Starts a task. It is called in the next round.
-    pub(crate) fn spawn(&mut self, task: Box<dyn Task>) {
+    pub fn spawn(&mut self, task: Box<dyn Task>) {
         let token = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
@@ -122,19 +122,19 @@ impl EventLoop {
     }
 
     /// Tasks that are not done.
-    pub(crate) fn tasks(&self) -> usize {
+    pub fn tasks(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
     /// Tells every task, by [`Around::phase`], that something has begun or ended.
-    pub(crate) fn set_phase(&mut self, phase: u32) {
+    pub fn set_phase(&mut self, phase: u32) {
         self.phase = phase;
         let live = self.slots.iter().enumerate().filter(|(_, slot)| slot.is_some());
         self.runnable.extend(live.map(|(token, _)| token));
     }
 
     /// Runs until `done`, which is asked in every round, says so, or until `limit`.
-    pub(crate) fn run(&mut self, limit: Option<Instant>, mut done: impl FnMut(&EventLoop) -> bool) {
+    pub fn run(&mut self, limit: Option<Instant>, mut done: impl FnMut(&EventLoop) -> bool) {
         let stack = self.stack.clone();
         let mut idle_since = None;
         while !done(self) {

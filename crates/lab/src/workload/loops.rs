@@ -12,10 +12,10 @@ use crate::event_loop::{EventLoop, Stopper, Task};
 use crate::progress::Progress;
 use crate::requester::{Plan, Reconnecter, Requester, latencies, new_histogram};
 use crate::tasks::{Acceptor, Connecting, Responder, Sink, Source, Tally};
-use crate::units::RequestResponse;
+use crate::workload::RequestResponse;
 
 /// Runs the workload.
-pub(super) fn run(workload: &Workload<'_>) -> anyhow::Result<Measured> {
+pub(super) fn run(workload: &Workload) -> anyhow::Result<Measured> {
     let Some(server) = &workload.server else { return client(workload, None) };
     // Bound here, so that no SYN comes too early.
     let listener = workload.listener(server)?;
@@ -41,7 +41,7 @@ pub(super) fn run(workload: &Workload<'_>) -> anyhow::Result<Measured> {
 
 /// The server side's thread.
 fn serve(
-    workload: &Workload<'_>,
+    workload: &Workload,
     stack: &Stack,
     listener: plimsoll::TcpListener,
     finish: &Stopper,
@@ -75,7 +75,7 @@ fn server_task(kind: Kind, stream: TcpStream, tally: Rc<Tally>) -> Box<dyn Task>
 }
 
 /// The client side, on this thread. `finish` tells the other side that the time is over.
-fn client(workload: &Workload<'_>, finish: Option<&Stopper>) -> anyhow::Result<Measured> {
+fn client(workload: &Workload, finish: Option<&Stopper>) -> anyhow::Result<Measured> {
     let tally = Rc::new(Tally::default());
     let latencies = latencies();
     let mut events = EventLoop::new(&workload.client, workload.busy_poll);
@@ -86,10 +86,10 @@ fn client(workload: &Workload<'_>, finish: Option<&Stopper>) -> anyhow::Result<M
         latencies: latencies.clone(),
         tally: tally.clone(),
     };
-    let connector = Connector::new(&workload.client).options(workload.options());
+    let connector = Connector::new(&workload.client).options(workload.options.clone());
     let failure = || format!("cannot connect to {}", workload.remote);
-    let mut to_connect = u64::from(workload.run.flows);
-    for _ in 0..workload.run.flows {
+    let mut to_connect = u64::from(workload.flows);
+    for _ in 0..workload.flows {
         if let Kind::Rr { sizes, transactions, reconnect: true } = workload.kind {
             let plan = plan(sizes, transactions);
             let (connector, remote) = (connector.clone(), workload.remote);
@@ -138,7 +138,7 @@ fn client_task(kind: Kind, stream: TcpStream, stop_early: bool, tally: Rc<Tally>
 
 /// The part of the run that is measured.
 fn timed(
-    workload: &Workload<'_>,
+    workload: &Workload,
     events: &mut EventLoop,
     tally: &Tally,
     finish: Option<&Stopper>,
@@ -157,7 +157,7 @@ fn timed(
     let start = plimsoll::now();
     events.set_phase(phase::RUN);
     let over = |events: &EventLoop| tally.has_failed() || events.tasks() == 0;
-    let limit = workload.length().map(|length| start + length);
+    let limit = workload.limit().map(|length| start + length);
     events.run(limit, |events| {
         show();
         over(events)

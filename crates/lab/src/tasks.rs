@@ -14,7 +14,7 @@ use crate::event_loop::{Around, TURN_BYTES, Task, Turn};
 
 /// What the tasks of one loop have moved, for whoever runs the loop.
 #[derive(Default)]
-pub(crate) struct Tally {
+pub struct Tally {
     /// Connections that were established.
     pub connected: Cell<u64>,
     /// Connections that were accepted.
@@ -35,42 +35,42 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// A tally for services: a connection that fails is its peer's loss.
-    pub(crate) fn tolerant() -> Tally {
+    pub fn tolerant() -> Tally {
         Tally { tolerant: true, ..Tally::default() }
     }
 
     /// Notes that a connection has failed.
-    pub(crate) fn fail(&self, error: io::Error) {
+    pub fn fail(&self, error: io::Error) {
         if !self.tolerant {
             self.fatal(error);
         }
     }
 
     /// Keeps the first error that ends everything.
-    pub(crate) fn fatal(&self, error: io::Error) {
+    pub fn fatal(&self, error: io::Error) {
         if !self.failed.replace(true) {
             self.error.set(Some(error));
         }
     }
 
     /// Whether a task has failed.
-    pub(crate) fn has_failed(&self) -> bool {
+    pub fn has_failed(&self) -> bool {
         self.failed.get()
     }
 
     /// The first error, once.
-    pub(crate) fn take_error(&self) -> Option<io::Error> {
+    pub fn take_error(&self) -> Option<io::Error> {
         self.error.take()
     }
 }
 
 /// Adds to a counter.
-pub(crate) fn add(cell: &Cell<u64>, amount: u64) {
+pub fn add(cell: &Cell<u64>, amount: u64) {
     cell.set(cell.get() + amount);
 }
 
 /// How a step of a task ended: it goes on, or the whole task does something else.
-pub(crate) enum Step<T> {
+pub enum Step<T> {
     /// It went on.
     Went(T),
     /// It would block; the waker is registered.
@@ -82,7 +82,7 @@ pub(crate) enum Step<T> {
 }
 
 /// Reads what is there; registers the waker if there is nothing.
-pub(crate) fn read(stream: &TcpStream, around: &mut Around<'_>, limit: usize) -> Step<usize> {
+pub fn read(stream: &TcpStream, around: &mut Around<'_>, limit: usize) -> Step<usize> {
     let limit = limit.min(around.scratch.len());
     loop {
         match (&*stream).read(&mut around.scratch[..limit]) {
@@ -99,7 +99,7 @@ pub(crate) fn read(stream: &TcpStream, around: &mut Around<'_>, limit: usize) ->
 }
 
 /// Writes up to `count` bytes of the scratch buffer; registers the waker if nothing fits.
-pub(crate) fn write(stream: &TcpStream, around: &mut Around<'_>, count: usize) -> Step<usize> {
+pub fn write(stream: &TcpStream, around: &mut Around<'_>, count: usize) -> Step<usize> {
     let count = count.min(around.scratch.len());
     loop {
         match (&*stream).write(&around.scratch[..count]) {
@@ -115,7 +115,7 @@ pub(crate) fn write(stream: &TcpStream, around: &mut Around<'_>, count: usize) -
 }
 
 /// Accepts connections and starts a task for each.
-pub(crate) struct Acceptor<F> {
+pub struct Acceptor<F> {
     /// The listener, non-blocking.
     pub listener: TcpListener,
     /// Makes the task of a connection.
@@ -150,7 +150,7 @@ impl<F: FnMut(TcpStream) -> Box<dyn Task>> Task for Acceptor<F> {
 }
 
 /// Reads everything and forgets it; closes when the peer has ended.
-pub(crate) struct Sink {
+pub struct Sink {
     /// The connection.
     pub stream: TcpStream,
     /// The phase in which it stops although more may come.
@@ -185,7 +185,7 @@ impl Task for Sink {
 
 /// Writes until it is told to stop or has written its bytes, then ends its direction and waits for
 /// the peer to end the other.
-pub(crate) struct Source {
+pub struct Source {
     /// The connection.
     pub stream: TcpStream,
     /// Bytes of one write.
@@ -202,7 +202,7 @@ pub(crate) struct Source {
 
 impl Source {
     /// Writes without end.
-    pub(crate) fn endless(stream: TcpStream, message: usize, tally: Rc<Tally>) -> Source {
+    pub fn endless(stream: TcpStream, message: usize, tally: Rc<Tally>) -> Source {
         Source { stream, message, left: u64::MAX, stop_phase: u32::MAX, ended: false, tally }
     }
 
@@ -253,7 +253,7 @@ impl Task for Source {
 }
 
 /// Sends back what it reads.
-pub(crate) struct Echo {
+pub struct Echo {
     stream: TcpStream,
     /// What was read and not yet taken back.
     pending: Vec<u8>,
@@ -266,7 +266,7 @@ const ECHO_BYTES: usize = 64 * 1024;
 
 impl Echo {
     /// Echoes on `stream`.
-    pub(crate) fn new(stream: TcpStream, tally: Rc<Tally>) -> Echo {
+    pub fn new(stream: TcpStream, tally: Rc<Tally>) -> Echo {
         Echo { stream, pending: Vec::new(), at: 0, tally }
     }
 }
@@ -308,7 +308,7 @@ impl Task for Echo {
 }
 
 /// Answers requests of a fixed size with responses of a fixed size.
-pub(crate) struct Responder {
+pub struct Responder {
     /// The connection.
     pub stream: TcpStream,
     /// Bytes of a request.
@@ -327,7 +327,7 @@ pub(crate) struct Responder {
 
 impl Responder {
     /// Answers on `stream`.
-    pub(crate) fn new(
+    pub fn new(
         stream: TcpStream,
         (request, response): (usize, usize),
         once: bool,
@@ -379,7 +379,7 @@ impl Task for Responder {
 }
 
 /// Waits for a connection, then becomes another task.
-pub(crate) struct Connecting<F> {
+pub struct Connecting<F> {
     /// The connection, not yet established.
     pub stream: Option<TcpStream>,
     /// Makes the task.

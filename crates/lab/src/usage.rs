@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// What the process has used up to now.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Usage {
+pub struct Usage {
     /// CPU time of all threads, also of those that have ended.
     pub cpu_seconds: f64,
     /// Voluntary and involuntary switches of the threads that live, if they could be read.
@@ -16,7 +16,7 @@ pub(crate) struct Usage {
 
 impl Usage {
     /// Reads it.
-    pub(crate) fn now() -> Usage {
+    pub fn now() -> Usage {
         let time = clock_gettime(ClockId::ProcessCPUTime);
         Usage {
             cpu_seconds: time.tv_sec as f64 + time.tv_nsec as f64 / 1e9,
@@ -25,7 +25,7 @@ impl Usage {
     }
 
     /// What was used since `earlier`.
-    pub(crate) fn since(self, earlier: Usage) -> Usage {
+    pub fn since(self, earlier: Usage) -> Usage {
         let switches = self
             .switches
             .zip(earlier.switches)
@@ -53,7 +53,7 @@ fn parse_switches(status: &str) -> Option<(u64, u64)> {
 }
 
 /// Resident memory of the process in bytes, if it could be read.
-pub(crate) fn resident_bytes() -> Option<u64> {
+pub fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     field(&status, "VmRSS").map(|kib| kib * 1024)
 }

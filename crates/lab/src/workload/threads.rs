@@ -17,7 +17,7 @@ use super::measure::{Measured, Snapshot};
 use super::{Kind, Workload};
 use crate::event_loop::SCRATCH_BYTES;
 use crate::requester::new_histogram;
-use crate::units::RequestResponse;
+use crate::workload::RequestResponse;
 
 /// What all threads of a run share.
 struct Run {
@@ -42,8 +42,8 @@ struct Gate {
 }
 
 /// Runs the workload.
-pub(super) fn run(workload: &Workload<'_>) -> anyhow::Result<Measured> {
-    let options = workload.options();
+pub(super) fn run(workload: &Workload) -> anyhow::Result<Measured> {
+    let options = workload.options.clone();
     let run = Arc::new(Run {
         kind: workload.kind,
         remote: workload.remote,
@@ -53,7 +53,7 @@ pub(super) fn run(workload: &Workload<'_>) -> anyhow::Result<Measured> {
         moved: AtomicU64::new(0),
         transactions: AtomicU64::new(0),
     });
-    let flows = workload.run.flows;
+    let flows = workload.flows;
     if let Some(server) = &workload.server {
         let listener = workload.listener(server)?;
         for index in 0..flows {
@@ -68,7 +68,7 @@ pub(super) fn run(workload: &Workload<'_>) -> anyhow::Result<Measured> {
     run.wait(|gate| gate.connected == flows)?;
     let before = Snapshot::take(workload);
     let start = Instant::now();
-    let deadline = workload.length().and_then(|length| start.checked_add(length));
+    let deadline = workload.limit().and_then(|length| start.checked_add(length));
     run.change(|gate| gate.deadline = Some(deadline));
     run.wait(|gate| gate.finished == flows)?;
     let elapsed = start.elapsed();

@@ -22,7 +22,7 @@ fn counters(stack: &Stack) -> Counters {
 
 impl Snapshot {
     /// Takes it.
-    pub(super) fn take(workload: &Workload<'_>) -> Snapshot {
+    pub(super) fn take(workload: &Workload) -> Snapshot {
         Snapshot {
             usage: Usage::now(),
             client: counters(&workload.client),
@@ -32,7 +32,7 @@ impl Snapshot {
 }
 
 /// What a run gave.
-pub(super) struct Measured {
+pub struct Measured {
     /// From the first to the last moment.
     pub elapsed: Duration,
     /// Payload bytes that moved: received if we received, else sent and acknowledged.
@@ -68,13 +68,13 @@ impl Measured {
     }
 
     /// The counters of the other side, if it is in this process.
-    pub(super) fn server_counters(&self) -> Option<&Counters> {
+    pub fn server_counters(&self) -> Option<&Counters> {
         self.server.as_ref()
     }
 
     /// Figures of a workload. The measured side is the one that sends the bulk data if we have it,
     /// and the client for transactions.
-    pub(super) fn figures(&self, kind: &Kind) -> Figures {
+    pub fn figures(&self, kind: &Kind) -> Figures {
         let receiving = matches!(kind, Kind::Receive { .. });
         let measured = match &self.server {
             Some(server) if receiving => server,

@@ -11,11 +11,11 @@ use anyhow::Context;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::units;
+use crate::show;
 
 /// Latency percentiles in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Latency {
+pub struct Latency {
     /// Half of the transactions took no longer.
     pub p50: f64,
     /// 90 %.
@@ -28,7 +28,7 @@ pub(crate) struct Latency {
 
 impl Latency {
     /// The percentiles of a histogram of nanoseconds; `None` if it is empty.
-    pub(crate) fn of(histogram: &Histogram<u64>) -> Option<Latency> {
+    pub fn of(histogram: &Histogram<u64>) -> Option<Latency> {
         if histogram.is_empty() {
             return None;
         }
@@ -44,7 +44,7 @@ impl Latency {
 
 /// What a run measured. `None` is "not taken".
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Figures {
+pub struct Figures {
     /// Payload bits per second, as the receiver counts them.
     pub throughput_bits_per_s: Option<f64>,
     /// Transactions per second.
@@ -80,20 +80,20 @@ pub(crate) struct Figures {
 }
 
 /// Counters by Linux's names.
-pub(crate) type Counters = BTreeMap<String, u64>;
+pub type Counters = BTreeMap<String, u64>;
 
 /// A share, or nothing if there is nothing to share among.
-pub(crate) fn per(amount: f64, among: f64) -> Option<f64> {
+pub fn per(amount: f64, among: f64) -> Option<f64> {
     (among > 0.0).then(|| amount / among)
 }
 
 /// IP packets that a stack sent, of both families.
-pub(crate) fn packets_out(counters: &Counters) -> Option<u64> {
+pub fn packets_out(counters: &Counters) -> Option<u64> {
     both(counters, ["IpOutRequests", "Ip6OutRequests"])
 }
 
 /// Octets per IP packet that a stack sent, of both families.
-pub(crate) fn octets_per_packet(counters: &Counters) -> Option<f64> {
+pub fn octets_per_packet(counters: &Counters) -> Option<f64> {
     let octets = both(counters, ["IpExtOutOctets", "Ip6OutOctets"])?;
     per(octets as f64, packets_out(counters)? as f64)
 }
@@ -104,7 +104,7 @@ fn both(counters: &Counters, names: [&str; 2]) -> Option<u64> {
 }
 
 /// `after` minus `before`, for every counter of `after`.
-pub(crate) fn difference(after: &Counters, before: &Counters) -> Counters {
+pub fn difference(after: &Counters, before: &Counters) -> Counters {
     let since = |(name, value): (&String, &u64)| {
         (name.clone(), value.saturating_sub(before.get(name).copied().unwrap_or(0)))
     };
@@ -112,10 +112,10 @@ pub(crate) fn difference(after: &Counters, before: &Counters) -> Counters {
 }
 
 /// One row of a table: a label and a value.
-pub(crate) type Row = (&'static str, String);
+pub type Row = (&'static str, String);
 
 /// A table of two columns without lines.
-pub(crate) fn table(rows: &[Row]) -> String {
+pub fn table(rows: &[Row]) -> String {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::NOTHING);
     for (label, value) in rows {
@@ -128,7 +128,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
 }
 
 /// A number for people, with a space between thousands; a dash if it was not taken.
-pub(crate) fn count(value: Option<u64>) -> String {
+pub fn count(value: Option<u64>) -> String {
     let Some(value) = value else { return "-".into() };
     let digits = value.to_string();
     let mut shown = String::new();
@@ -142,16 +142,16 @@ pub(crate) fn count(value: Option<u64>) -> String {
 }
 
 /// A number with `places` decimals; a dash if it was not taken.
-pub(crate) fn decimal(value: Option<f64>, places: usize) -> String {
+pub fn decimal(value: Option<f64>, places: usize) -> String {
     value.map_or_else(|| "-".into(), |value| format!("{value:.places$}"))
 }
 
 impl Figures {
     /// The rows that a table shows.
-    pub(crate) fn rows(&self) -> Vec<Row> {
+    pub fn rows(&self) -> Vec<Row> {
         let mut rows: Vec<Row> = Vec::new();
         if let Some(rate) = self.throughput_bits_per_s {
-            rows.push(("throughput", units::show_rate(rate)));
+            rows.push(("throughput", show::rate(rate)));
         }
         if let Some(rate) = self.transactions_per_s {
             rows.push(("transactions/s", count(Some(rate.round() as u64))));
@@ -187,7 +187,7 @@ impl Figures {
 }
 
 /// Writes a document to `path`, or to standard output for `-`.
-pub(crate) fn write_json<T: Serialize>(path: &Path, document: &T) -> anyhow::Result<()> {
+pub fn write_json<T: Serialize>(path: &Path, document: &T) -> anyhow::Result<()> {
     let mut text = serde_json::to_string_pretty(document)?;
     text.push('\n');
     if path == Path::new("-") {

@@ -1,0 +1,115 @@
+//! Workloads: bulk data one way, or transactions, over some connections at once.
+//!
+//! A workload runs on one or two *sides*. The client side is always in this process; the server
+//! side is a second stack over a link in memory, or somebody else at the remote address. Each stack
+//! is run by an event loop on a thread of its own, or by a softirq thread, with a blocking thread
+//! for every socket.
+//!
+//! The time is taken from when all flows are connected until the last byte has been acknowledged by
+//! the end of the stream from the other side. Setting up is not measured, except for transactions
+//! that reconnect, which measure nothing else.
+
+mod loops;
+mod measure;
+mod threads;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Context;
+use plimsoll::{Options, Stack};
+
+pub use measure::Measured;
+
+/// The phases that tasks are told of.
+mod phase {
+    /// All flows are connected; the time runs.
+    pub(super) const RUN: u32 = 1;
+    /// The time is over.
+    pub(super) const STOP: u32 = 2;
+}
+
+/// Request and response size of transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestResponse {
+    /// Bytes of a request.
+    pub request: usize,
+    /// Bytes of a response.
+    pub response: usize,
+}
+
+/// What flows over the connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Bulk data to the server.
+    Send {
+        /// Bytes of one write.
+        message: usize,
+        /// Bytes of one flow; `u64::MAX` is no limit.
+        bytes: u64,
+    },
+    /// Bulk data to the client.
+    Receive {
+        /// Bytes of one write.
+        message: usize,
+        /// Bytes of one flow; `u64::MAX` is no limit.
+        bytes: u64,
+    },
+    /// Transactions.
+    Rr {
+        /// Sizes.
+        sizes: RequestResponse,
+        /// Transactions of one flow; `u64::MAX` is no limit.
+        transactions: u64,
+        /// Each over a connection of its own.
+        reconnect: bool,
+    },
+}
+
+/// A workload with its sides.
+pub struct Workload {
+    /// What flows.
+    pub kind: Kind,
+    /// Connections at once.
+    pub flows: u32,
+    /// The options of every socket of ours.
+    pub options: Options,
+    /// How long it runs, unless the flows end by themselves.
+    pub length: Duration,
+    /// Blocking threads instead of event loops. The stacks must have been built accordingly.
+    pub threads: bool,
+    /// How long an event loop polls before it sleeps.
+    pub busy_poll: Duration,
+    /// The client's stack.
+    pub client: Stack,
+    /// The server's stack, if it is in this process.
+    pub server: Option<Stack>,
+    /// The server's address.
+    pub remote: SocketAddr,
+}
+
+impl Workload {
+    /// Runs it, on event loops or on threads.
+    ///
+    /// # Errors
+    /// If a connection cannot be opened or fails.
+    pub fn measure(&self) -> anyhow::Result<Measured> {
+        if self.threads { threads::run(self) } else { loops::run(self) }
+    }
+
+    /// How long it runs; `None` if the flows end by themselves.
+    fn limit(&self) -> Option<Duration> {
+        let limit = match self.kind {
+            Kind::Send { bytes, .. } | Kind::Receive { bytes, .. } => bytes,
+            Kind::Rr { transactions, .. } => transactions,
+        };
+        (limit == u64::MAX).then_some(self.length)
+    }
+
+    /// A listener of the server side.
+    fn listener(&self, server: &Stack) -> anyhow::Result<plimsoll::TcpListener> {
+        let backlog = self.flows.max(1024) as usize;
+        plimsoll::TcpListener::bind_with(server, self.remote, backlog, self.options.clone())
+            .with_context(|| format!("cannot listen on {}", self.remote))
+    }
+}
