@@ -236,6 +236,7 @@ impl Connection {
     /// A segment for this connection arrived.
     pub fn handle_segment(&mut self, cx: &Context, seg: Segment) {
         self.debug_invariants();
+        self.snd.was_idle = None;
         self.on_segment(cx, seg);
         self.debug_invariants();
     }

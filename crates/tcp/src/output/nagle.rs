@@ -4,7 +4,6 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NagleRule {
     /// RFC 896: hold while anything is unacknowledged.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the tail policies of FreeBSD"))]
     Rfc896,
     /// Minshall: hold while an earlier packet that was not a multiple of the MSS is unacknowledged.
     Minshall,
@@ -19,7 +18,7 @@ pub(crate) struct Tail {
     pub(crate) corked: bool,
     /// Urgent data, a FIN or more data behind it, or an explicit push: it never waits.
     pub(crate) bypass: bool,
-    /// Anything is unacknowledged.
+    /// Anything was unacknowledged when output began.
     pub(crate) unacked: bool,
     /// An earlier packet that was not a multiple of the MSS is unacknowledged.
     pub(crate) small_unacked: bool,
@@ -29,7 +28,7 @@ pub(crate) struct Tail {
 pub(crate) fn nagle_holds(rule: NagleRule, tail: &Tail) -> bool {
     let waits = match rule {
         NagleRule::Rfc896 => tail.unacked,
-        NagleRule::Minshall => tail.unacked && tail.small_unacked,
+        NagleRule::Minshall => tail.small_unacked,
     };
     waits && !tail.bypass && !tail.nodelay
 }

@@ -1,6 +1,7 @@
 //! What the predicates of the gate may look at.
 
-use super::nagle::Tail;
+use super::nagle::{NagleRule, Tail};
+use crate::config::TsoTail;
 
 /// What the gate looks at: a sender with data or a FIN that was never sent. All figures are bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,21 +33,27 @@ pub(crate) struct Situation {
     pub(crate) corked: bool,
     /// Neither Nagle's rule nor a cork holds this time.
     pub(crate) push_now: bool,
-    /// Anything is unacknowledged.
-    pub(crate) unacked: bool,
+    /// The last write was cut short by the send buffer: its writer waits for space.
+    pub(crate) short_write: bool,
+    /// What happens to tails.
+    pub(crate) policy: TsoTail,
+    /// Nothing was unacknowledged when output began.
+    pub(crate) was_idle: bool,
     /// An earlier packet that was not a multiple of the MSS is unacknowledged.
     pub(crate) small_unacked: bool,
 }
 
 impl Situation {
-    /// What Nagle's rule asks of the fractional tail.
-    pub(crate) fn tail(&self) -> Tail {
+    /// What `rule` and a cork ask of the fractional tail.
+    pub(crate) fn tail(&self, rule: NagleRule) -> Tail {
+        // Linux lets what was written leave before the writer sleeps. RFC 896 knows nothing of it.
+        let short_write = self.short_write && (rule == NagleRule::Minshall || self.was_idle);
         Tail {
             nodelay: self.nodelay,
             corked: self.corked,
             // What lies in the middle of the queue has no chance of growing.
-            bypass: self.push_now || self.urgent || self.fin || self.behind,
-            unacked: self.unacked,
+            bypass: self.push_now || short_write || self.urgent || self.fin || self.behind,
+            unacked: !self.was_idle,
             small_unacked: self.small_unacked,
         }
     }

@@ -1,14 +1,33 @@
 //! The one tail decision: whether a fraction of a segment travels at the end of a packet.
 //!
-//! The policy is `nagle`, the refined TSO split: a packet that would empty the queue keeps its tail
-//! unless Nagle's rule, with Minshall's condition, or a cork holds the tail. The test looks at the
-//! remainder behind the last whole segment only, so that bulk never waits for it. This is also the
-//! one-segment case, in which there is nothing but the remainder.
+//! A packet that would empty the write queue ends where the application's data ends, and so mostly
+//! in a fraction of a segment. There are four policies ([`TsoTail`]) for this tail.
+//!
+//! - `nagle`, the refined split, is the default: the tail goes along unless Nagle's rule with
+//!   Minshall's condition holds it. A request of three segments leaves as one packet.
+//! - `split` cuts the tail off and lets it leave in a packet of its own, at once unless the same
+//!   rule holds it. So did Linux before 3.14, also with TCP_NODELAY.
+//! - `empty`: the tail goes along, and Nagle's rule is not asked. So does FreeBSD.
+//! - `trim`: the tail stays behind as long as data may follow that fills it, unless TCP_NODELAY is
+//!   set. What stays behind is asked about again, by itself, in the same call.
+//!
+//! With `empty` and `trim`, a tail that is all there is waits while anything is unacknowledged
+//! (RFC 896). That is sampled once, when output begins: the tail that `trim` leaves behind does not
+//! wait for the segments that left just before it.
+//!
+//! None wins everywhere. `trim` fills bulk that is written in odd pieces to the last segment, and
+//! can let the end of a response wait for a delayed ACK; `nagle` and `empty` send a response whole,
+//! and bulk with more segments than it needs.
+//!
+//! A cork holds the tail under every policy, because the application said so. What trimming leaves
+//! may be nothing, then the tail is all there is, or one segment, then the packet is no
+//! super-segment.
 
 use super::cork::cork_holds;
 use super::gate::Hold;
 use super::nagle::{NagleRule, nagle_holds};
 use super::situation::Situation;
+use crate::config::TsoTail;
 
 /// How many of `most` bytes travel, or what holds them if the tail is all there is.
 pub(crate) fn cut_tail(now: &Situation, most: u32) -> Result<u32, Hold> {
@@ -18,50 +37,42 @@ pub(crate) fn cut_tail(now: &Situation, most: u32) -> Result<u32, Hold> {
     if remainder == 0 || !empties_queue {
         return Ok(most);
     }
-    let tail = now.tail();
-    let hold = if nagle_holds(NagleRule::Minshall, &tail) {
-        Hold::Nagle
-    } else if cork_holds(&tail) {
-        Hold::Cork
-    } else {
-        return Ok(most);
-    };
     let whole = most - remainder;
-    if whole > 0 { Ok(whole) } else { Err(hold) }
+    match tail_holds(now, whole == 0) {
+        Some(hold) if whole == 0 => Err(hold),
+        Some(_) => Ok(whole),
+        None if whole > 0 && is_cut_off(now) => Ok(whole),
+        None => Ok(most),
+    }
+}
+
+/// Who wants the tail to wait. It may be all there is.
+fn tail_holds(now: &Situation, alone: bool) -> Option<Hold> {
+    let (rule, asked) = match now.policy {
+        TsoTail::Nagle => (NagleRule::Minshall, true),
+        TsoTail::Split => (NagleRule::Minshall, alone),
+        TsoTail::Empty | TsoTail::Trim => (NagleRule::Rfc896, alone),
+    };
+    let tail = now.tail(rule);
+    if asked && nagle_holds(rule, &tail) {
+        Some(Hold::Nagle)
+    } else if cork_holds(&tail) {
+        Some(Hold::Cork)
+    } else {
+        None
+    }
+}
+
+/// Whether a tail that need not wait leaves in a packet of its own all the same.
+fn is_cut_off(now: &Situation) -> bool {
+    match now.policy {
+        // What waits behind the tail cannot join it.
+        _ if now.behind => false,
+        TsoTail::Split => true,
+        TsoTail::Trim => !now.nodelay && !now.fin,
+        TsoTail::Empty | TsoTail::Nagle => false,
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tails() {
-        let idle = Situation { mss: 1000, ..Situation::default() };
-        let bulk = Situation { unacked: true, ..idle };
-        let small = Situation { small_unacked: true, ..bulk };
-        let nodelay = Situation { nodelay: true, ..small };
-        let corked = Situation { corked: true, ..idle };
-        let fin = Situation { fin: true, corked: true, ..small };
-        let middle = Situation { behind: true, ..fin };
-        // Unsent, the cut, what travels.
-        let cases = [
-            (idle, 500, 500, Ok(500), "a lone small write"),
-            (idle, 4096, 4096, Ok(4096), "a request takes its tail along"),
-            (bulk, 4096, 4096, Ok(4096), "also behind full segments"),
-            (small, 4096, 4096, Ok(4000), "the tail waits for the tail before"),
-            (small, 500, 500, Err(Hold::Nagle), "a tail alone waits"),
-            (small, 5000, 5000, Ok(5000), "whole segments have no tail"),
-            (small, 9500, 4000, Ok(4000), "a cut by a limit has none either"),
-            (nodelay, 4096, 4096, Ok(4096), "NODELAY"),
-            (corked, 500, 500, Err(Hold::Cork), "a cork"),
-            (corked, 4096, 4096, Ok(4000), "a cork holds the tail only"),
-            (middle, 4096, 4096, Ok(4096), "more data follows that may not join"),
-            (fin, 4096, 4096, Ok(4096), "a FIN follows"),
-            (fin, 0, 0, Ok(0), "a FIN alone"),
-        ];
-        for (now, unsent, most, expected, name) in cases {
-            let now = Situation { unsent, ..now };
-            assert_eq!(cut_tail(&now, most), expected, "{name}");
-        }
-    }
-}
+mod tests;

@@ -96,6 +96,11 @@ pub(crate) struct Sender {
     pub(crate) more: bool,
     /// The tail of what is written now leaves whatever Nagle's rule or a cork says.
     pub(crate) push_now: bool,
+    /// The same, until output is done, because the last write was cut short by the send buffer.
+    pub(crate) short_write: bool,
+    /// Whether nothing was unacknowledged when output began, until it is done or something
+    /// happens.
+    pub(crate) was_idle: Option<bool>,
     /// A writer met a full buffer and waits for space (Linux: `SOCK_NOSPACE`).
     pub(crate) nospace: bool,
     /// An ACK arrived: once output is done, see whether there is space for who waits.
@@ -135,6 +140,8 @@ impl Sender {
             },
             more: false,
             push_now: false,
+            short_write: false,
+            was_idle: None,
             nospace: false,
             check_space: false,
             limited: Limited::default(),

@@ -76,6 +76,7 @@ impl Connection {
         flags: WriteFlags,
     ) -> Result<usize, WriteError> {
         self.may_write()?;
+        self.snd.was_idle = None;
         let asked = parts.iter().map(|part| part.len()).sum::<usize>();
         if asked == 0 {
             return Ok(0);
@@ -121,7 +122,7 @@ impl Connection {
         let snd = &mut self.snd;
         // A writer that waits for space needs what it has written to leave.
         snd.more = flags.more && complete;
-        snd.push_now |= !complete;
+        snd.short_write |= !complete;
         let end = snd.write_end();
         let push = !snd.more || snd.must_push();
         if let Some(last) = snd.units.back_mut() {
