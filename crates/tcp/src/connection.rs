@@ -463,6 +463,9 @@ impl Connection {
         match option {
             SetOption::KeepAlive(_) | SetOption::KeepIdle(_) => self.sync_keepalive(cx),
             SetOption::UserTimeout(_) => self.timers.stop(Timer::UserTimeout),
+            SetOption::SndBuf(bytes) if cx.config.tcp_sndbuf_raw > 0 => {
+                self.snd.buf_limit = memory::raw_sndbuf(*bytes);
+            }
             SetOption::SndBuf(bytes) => self.snd.buf_limit = memory::sndbuf(*bytes),
             SetOption::NoDelay(true) => self.push_tail(),
             SetOption::Cork(false) if self.options.nodelay => self.push_tail(),

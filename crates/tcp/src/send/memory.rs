@@ -31,6 +31,18 @@ pub(crate) fn sndbuf(asked: usize) -> usize {
     asked.saturating_mul(2).clamp(LEAST_SNDBUF, MAX_BUFFER)
 }
 
+/// What `asked` makes of a buffer that counts data only (`tcp_sndbuf_raw`): as much.
+pub(crate) fn raw_sndbuf(asked: usize) -> usize {
+    asked.clamp(1, MAX_BUFFER)
+}
+
+/// Free bytes of a buffer that counts data only, for a writer that has `left` bytes. There are none
+/// until `lowat` are free, or all that is left fits.
+pub(crate) fn raw_room(bytes: usize, sndbuf: usize, lowat: usize, left: usize) -> usize {
+    let free = sndbuf.saturating_sub(bytes);
+    if free < lowat.min(left) { 0 } else { free }
+}
+
 /// What setsockopt(SO_RCVBUF) with `asked` makes of the buffer: twice as much, of which half is
 /// for data.
 pub(crate) fn rcvbuf(asked: usize) -> usize {
@@ -92,6 +104,24 @@ mod tests {
         assert!(!is_writable(28_002, 42_000));
         assert!(is_writable(0, 1));
         assert!(!is_writable(50_000, 42_000));
+    }
+
+    #[test]
+    fn data_alone_counts() {
+        // Bytes in the buffer, bytes that the writer has left, what it may write.
+        let cases = [
+            (0, 5793, 7240, "an empty buffer takes all"),
+            (5793, 5793, 0, "less than the mark is free"),
+            (5193, 5793, 0, "also if one byte is missing"),
+            (5192, 5793, 2048, "the mark"),
+            (6000, 1240, 1240, "the end of a write fits"),
+            (6000, 1241, 0, "or does not"),
+            (9000, 1, 0, "over full"),
+        ];
+        for (bytes, left, room, name) in cases {
+            assert_eq!(raw_room(bytes, 7240, 2048, left), room, "{name}");
+        }
+        assert_eq!(raw_sndbuf(7240), 7240);
     }
 
     #[test]

@@ -135,6 +135,7 @@ impl Sender {
             units: Units::new(),
             rtx: RetransmitQueue::new(),
             buf_limit: match options.sndbuf {
+                Some(asked) if config.tcp_sndbuf_raw > 0 => memory::raw_sndbuf(asked),
                 Some(asked) => memory::sndbuf(asked),
                 None => config.tcp_wmem[1].clamp(1, MAX_BUFFER),
             },

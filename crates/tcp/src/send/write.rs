@@ -83,9 +83,10 @@ impl Connection {
         }
         let zerocopy = flags.zerocopy && self.options.zerocopy;
         let was_empty = self.snd.queue.is_empty();
+        let room = self.raw_room(cx.config, asked);
         let mut taken = 0;
         let mut in_unit = 0;
-        for part in parts.iter().filter(|part| !part.is_empty()) {
+        for part in bounded(parts, room) {
             if zerocopy && in_unit == MAX_PARTS {
                 self.seal_unit();
                 in_unit = 0;
@@ -105,6 +106,8 @@ impl Connection {
         if was_empty {
             self.snd.limited.start(Limit::Busy, cx.now);
         }
+        // A writer that waits for space needs what it has written to leave. BSD has no such rule.
+        self.snd.short_write |= !complete && cx.config.tcp_sndbuf_raw == 0;
         self.mark_write(flags, zerocopy, complete);
         Ok(taken)
     }
@@ -120,9 +123,7 @@ impl Connection {
     /// What the end of a write means for its last unit.
     fn mark_write(&mut self, flags: WriteFlags, zerocopy: bool, complete: bool) {
         let snd = &mut self.snd;
-        // A writer that waits for space needs what it has written to leave.
         snd.more = flags.more && complete;
-        snd.short_write |= !complete;
         let end = snd.write_end();
         let push = !snd.more || snd.must_push();
         if let Some(last) = snd.units.back_mut() {
@@ -175,7 +176,8 @@ impl Connection {
                 return room;
             }
         }
-        let full = !memory::may_grow(self.queued_memory(), self.snd.buf_limit);
+        let raw = config.tcp_sndbuf_raw > 0;
+        let full = !raw && !memory::may_grow(self.queued_memory(), self.snd.buf_limit);
         let unsent = self.snd.queue.len();
         if full || unsent - self.leaving() as usize >= self.notsent_lowat(config) {
             return 0;
@@ -278,6 +280,15 @@ impl Connection {
         self.snd.buf_limit = self.snd.buf_limit.max(wanted);
     }
 
+    /// Bytes that a writer with `left` bytes may add if the buffer counts data only; else no bound.
+    fn raw_room(&self, config: &Config, left: usize) -> usize {
+        let lowat = (config.tcp_sndbuf_raw as usize).min(self.snd.buf_limit);
+        if lowat == 0 {
+            return usize::MAX;
+        }
+        memory::raw_room(self.send_queue_len(), self.snd.buf_limit, lowat, left)
+    }
+
     fn notsent_lowat(&self, config: &Config) -> usize {
         let own = self.options.notsent_lowat.filter(|&bytes| bytes > 0);
         own.unwrap_or(config.tcp_notsent_lowat) as usize
@@ -311,8 +322,12 @@ impl Connection {
         if self.snd.fin != Fin::None || !open {
             return 0;
         }
+        let raw = self.raw_room(config, usize::MAX);
         let queued = self.queued_memory();
         let low = self.snd.queue.len().saturating_mul(2) < self.notsent_lowat(config);
+        if config.tcp_sndbuf_raw > 0 {
+            return if low { raw } else { 0 };
+        }
         let free = self.snd.buf_limit.saturating_sub(queued);
         if low && memory::is_writable(queued, self.snd.buf_limit) { free } else { 0 }
     }
@@ -362,6 +377,16 @@ impl Connection {
             self.events.insert(Events::REPORT);
         }
     }
+}
+
+/// The first `room` bytes of `parts`, in parts that are not empty.
+fn bounded<'a>(parts: &'a [&'a [u8]], mut room: usize) -> impl Iterator<Item = &'a [u8]> {
+    let first = move |part: &&'a [u8]| {
+        let taken = &part[..part.len().min(room)];
+        room -= taken.len();
+        taken
+    };
+    parts.iter().map(first).filter(|part| !part.is_empty())
 }
 
 #[cfg(test)]

@@ -212,3 +212,28 @@ fn the_error_queue_is_bounded() {
     }
     assert_eq!(t.reports().len(), crate::limits::MAX_ERROR_QUEUE);
 }
+
+/// A buffer that counts data only, and the writer's low-water mark, as on BSD.
+#[test]
+fn a_raw_send_buffer() {
+    let mut setup = Setup::default();
+    setup.config.tcp_sndbuf_raw = 2048;
+    setup.options.sndbuf = Some(7000);
+    let mut t = Trace::established(setup);
+    assert_eq!(t.conn.sndbuf(), 7000, "not doubled");
+    let data: Vec<u8> = (0..6000).map(pattern).collect();
+    assert_eq!(t.call(|conn, cx| conn.write(cx, &data)), Ok(6000));
+    for start in [1, 1001, 2001, 3001, 4001] {
+        t.expect(&std::format!(". {start}:{} ack 1", start + 1000));
+    }
+    t.expect("P. 5001:6001 ack 1");
+    assert_eq!(t.call(|conn, cx| conn.write(cx, &data)), Err(WriteError::WouldBlock));
+    // What fits whole is taken below the mark.
+    assert_eq!(t.call(|conn, cx| conn.write(cx, &data[..900])), Ok(900));
+    assert!(!t.conn.snd.short_write, "a writer that waits forces nothing");
+    t.recv(". 1:1 ack 1001");
+    assert_eq!(t.conn.writable(&t.config), 0);
+    t.recv(". 1:1 ack 2001");
+    assert_eq!(t.conn.writable(&t.config), 2100);
+    assert_eq!(t.call(|conn, cx| conn.write(cx, &data)), Ok(2100), "a part");
+}
