@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use plimsoll_tcp::{Config, Connection, Events, Instant, Serial, State};
 
-use crate::completion::BelowUs;
+use crate::completion::{BelowUs, Completions};
 use crate::demux::FlowKey;
 use crate::demux::connection_table::ConnectionId;
 use crate::listener::ListenerInner;
@@ -25,6 +25,8 @@ pub(crate) struct Endpoint {
     pub(crate) id: ConnectionId,
     /// Bytes handed down and not completed.
     pub(crate) below: BelowUs,
+    /// Where it is put when it may go on after a completion.
+    completions: Arc<Completions>,
     /// The listener that it came from.
     pub(crate) listener: Option<Arc<ListenerInner>>,
     pub(crate) inner: Mutex<Inner>,
@@ -106,6 +108,7 @@ impl Endpoint {
         id: ConnectionId,
         (interface, flow_label): (u8, u32),
         listener: Option<Arc<ListenerInner>>,
+        completions: &Arc<Completions>,
         stage: Stage,
         conn: Connection,
     ) -> Arc<Endpoint> {
@@ -131,6 +134,7 @@ impl Endpoint {
             flow_label,
             id,
             below,
+            completions: completions.clone(),
             listener,
             inner: Mutex::new(inner),
         })
@@ -168,7 +172,9 @@ impl Endpoint {
 
 impl CompletionSink for Endpoint {
     fn complete(&self, bytes: u32, serial: Serial) {
-        self.below.release(bytes, serial.0);
+        if self.below.release(bytes, serial.0) {
+            self.completions.push(self.id);
+        }
     }
 }
 

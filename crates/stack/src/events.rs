@@ -2,18 +2,23 @@
 //!
 //! A piece of work begins with [`Work::begin`], works on one or more connections one after the
 //! other (never on two at once), and ends with [`Work::finish`], which drains the interfaces that
-//! packets were queued on and then fires the wakers. At that point the caller holds no lock.
+//! packets were queued on, goes on with the connections that waited for completions, and then fires
+//! the wakers. At that point the caller holds no lock.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arc_swap::Guard;
+use arrayvec::ArrayVec;
 use plimsoll_tcp::{
-    Below, ConnectionError, Context, Counter, Counters, Events, Instant, PathEvent, State,
+    Below, ConnectionError, Context, Counter, Counters, Events, Hold, Instant, PathEvent, Serial,
+    State,
 };
 
+use crate::demux::connection_table::ConnectionId;
 use crate::endpoint::{Endpoint, Inner, Stage};
 use crate::error::StackError;
+use crate::limits::COMPLETION_ROUNDS;
 use crate::snmp::{IpCounter, Shard};
 use crate::socket_lock::{WakeList, lock};
 use crate::stack::Stack;
@@ -80,7 +85,15 @@ impl<'a> Work<'a> {
     /// although threads read their clocks before they take the lock.
     pub(crate) fn context(&self, endpoint: &Endpoint, inner: &mut Inner) -> Context<'_> {
         inner.last = inner.last.max(self.now);
-        self.context_with(inner.last, endpoint.below.get())
+        let (bytes, completed) = endpoint.below.get();
+        let interface = &self.stack.interfaces[usize::from(endpoint.interface)];
+        let below = Below {
+            bytes,
+            completed: Serial(completed),
+            completions: interface.completions,
+            keeps_departures: interface.keeps_departures(),
+        };
+        self.context_with(inner.last, below)
     }
 
     fn context_with(&self, now: Instant, below: Below) -> Context<'_> {
@@ -94,7 +107,8 @@ impl<'a> Work<'a> {
             self.collect_wakers(inner, Events::NONE);
             return;
         }
-        self.transmit(endpoint, inner);
+        let seen = self.transmit(endpoint, inner);
+        self.throttle(endpoint, inner, seen);
         let events = inner.conn.poll_event();
         if let Some(news) = inner.conn.poll_fast_open_news() {
             self.learn_fast_open(endpoint, news);
@@ -111,13 +125,49 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Queues all that the engine wants sent.
-    fn transmit(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
+    /// Queues all that the engine wants sent. Returns how many bytes it was told are below it when
+    /// it wanted no more.
+    fn transmit(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) -> u32 {
         loop {
             let cx = self.context(endpoint, inner);
-            let Some(transmit) = inner.conn.poll_transmit(&cx) else { return };
+            let seen = cx.below.bytes;
+            let Some(transmit) = inner.conn.poll_transmit(&cx) else { return seen };
             self.send_tcp(endpoint, inner, transmit);
         }
+    }
+
+    /// Marks a connection that waits for a completion, so that a completion has it called. If one
+    /// has come before it saw the mark, the engine, which was told of `seen` bytes, is asked again.
+    fn throttle(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner, seen: u32) {
+        if is_throttled(inner) && endpoint.below.throttle(seen) {
+            let cx = self.context(endpoint, inner);
+            inner.conn.handle_completion(&cx);
+            self.transmit(endpoint, inner);
+        }
+        if !is_throttled(inner) {
+            endpoint.below.end_throttle();
+        }
+    }
+
+    /// Goes on with connections that have waited for a completion. The caller owns no socket.
+    /// Returns whether there was one.
+    pub(crate) fn run_completions(&mut self) -> bool {
+        let mut ready = ArrayVec::new();
+        self.stack.completions.take(&mut ready);
+        for &id in &ready {
+            self.go_on(id);
+        }
+        !ready.is_empty()
+    }
+
+    fn go_on(&mut self, id: ConnectionId) {
+        // The connection may have ended since.
+        let Some(endpoint) = self.stack.connections.get(id) else { return };
+        endpoint.below.take_up();
+        let mut inner = lock(&endpoint.inner);
+        let cx = self.context(&endpoint, &mut inner);
+        inner.conn.handle_completion(&cx);
+        self.settle(&endpoint, &mut inner);
     }
 
     /// Moves a connection whose handshake is complete to its listener's accept queue. This happens
@@ -218,17 +268,39 @@ impl<'a> Work<'a> {
     /// Ends the work: sends what was queued, wakes the poller if it would sleep too long, and fires
     /// the wakers.
     pub(crate) fn finish(mut self) {
-        self.stack.drain_set(self.take_queued(), self.now);
+        self.send_queued();
         if self.armed != Instant::FAR_FUTURE {
             self.stack.waiter.kick_before(self.armed);
         }
         self.wakers.fire();
     }
 
+    /// Sends what was queued, and what follows from its completion.
+    fn send_queued(&mut self) {
+        for _ in 0..COMPLETION_ROUNDS {
+            let queued = self.take_queued();
+            if queued != 0 {
+                let attending = self.stack.completions.attend();
+                self.stack.drain_set(queued, self.now);
+                drop(attending);
+            }
+            if !self.run_completions() {
+                return;
+            }
+        }
+        // The poller finds what is left.
+        self.stack.waiter.kick();
+    }
+
     /// Fires the wakers collected so far.
     pub(crate) fn fire_wakers(&mut self) {
         self.wakers.fire();
     }
+}
+
+/// Whether the engine waits for something below it to complete.
+fn is_throttled(inner: &Inner) -> bool {
+    matches!(inner.conn.hold(), Some(Hold::SmallQueue | Hold::Autocork))
 }
 
 impl Stack {

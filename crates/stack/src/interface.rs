@@ -54,6 +54,8 @@ pub(crate) struct Interface {
     pub(crate) max_super_segment: usize,
     pub(crate) addresses: Vec<(IpAddr, u8)>,
     pub(crate) loopback: bool,
+    /// The device really completes packets: bytes below us mean something.
+    pub(crate) completions: bool,
     pub(crate) wait: WaitSource,
     pub(crate) rx: Mutex<Box<dyn DeviceRx>>,
     qdisc: Mutex<Fifo>,
@@ -122,6 +124,7 @@ impl Interface {
             max_super_segment: if caps.tso4 || caps.tso6 { longest } else { 65_535 } - HEADROOM,
             addresses: config.addresses,
             loopback,
+            completions: caps.completions,
             wait,
             rx: Mutex::new(rx),
             qdisc: Mutex::new(Fifo::new(TX_QUEUE_LEN)),
@@ -136,6 +139,11 @@ impl Interface {
         // A refused packet is dropped after the lock was released.
         let refused = lock(&self.qdisc).enqueue(packet).err();
         refused.is_none()
+    }
+
+    /// Whether the queueing discipline holds packets until their departure times.
+    pub(crate) fn keeps_departures(&self) -> bool {
+        false
     }
 
     /// Whether the device waits for room.

@@ -42,16 +42,16 @@ const ASLEEP: u64 = 2;
 
 /// The hand-over itself: what the poller has announced.
 #[derive(Debug)]
-struct Sleep(AtomicU64);
+pub(crate) struct Sleep(AtomicU64);
 
 impl Sleep {
-    fn new() -> Sleep {
+    pub(crate) fn new() -> Sleep {
         Sleep(AtomicU64::new(AWAKE))
     }
 
     /// The poller is about to sleep until `until`. What it reads after this call is not older than
     /// what kickers wrote that found it awake.
-    fn announce(&self, until: Option<Instant>) {
+    pub(crate) fn announce(&self, until: Option<Instant>) {
         let until = until.unwrap_or(Instant::FAR_FUTURE).as_nanos().max(ASLEEP);
         let mut state = self.0.load(Ordering::Relaxed);
         // A kick that came after an earlier announcement must not be lost.
@@ -65,7 +65,7 @@ impl Sleep {
     }
 
     /// The poller runs again. Returns whether somebody has undertaken to wake it.
-    fn awake(&self) -> bool {
+    pub(crate) fn awake(&self) -> bool {
         let kicked = self.0.swap(AWAKE, Ordering::Relaxed) == KICKED;
         // Who found it asleep or kicked relies on its reading all work after this point.
         fence(Ordering::SeqCst);
@@ -74,7 +74,7 @@ impl Sleep {
 
     /// Whether the caller, who has made work visible that is due at `at`, must wake the poller.
     /// Only one of several callers is told so.
-    fn must_wake(&self, at: Instant) -> bool {
+    pub(crate) fn must_wake(&self, at: Instant) -> bool {
         fence(Ordering::SeqCst);
         let mut state = self.0.load(Ordering::Relaxed);
         while state >= ASLEEP && at.as_nanos() < state {

@@ -25,6 +25,10 @@ pub const LOOPBACK_QUEUE_LEN: usize = 16_384;
 /// is kicked to go on.
 pub const DRAIN_ROUNDS: usize = 64;
 
+/// Rounds in which a thread that has drained an interface goes on with the connections that waited
+/// for the completions of it, and drains again. Then the poller is kicked to go on.
+pub const COMPLETION_ROUNDS: usize = 8;
+
 /// Connections of one stack, open or closing. A connect fails with `EADDRNOTAVAIL` beyond it, a
 /// SYN is dropped (`TcpExtListenDrops`).
 pub const MAX_CONNECTIONS: usize = 4 << 20;

@@ -72,12 +72,15 @@ impl Stack {
         };
         let mut work = Work::begin(self, now);
         work.count(IpCounter::Polls);
-        let mut worked = self.run_timers(&mut work, &mut state);
+        let mut worked = work.run_completions();
+        worked |= self.run_timers(&mut work, &mut state);
+        // What completes from here on is looked at when the work ends.
+        let attending = self.completions.attend();
         for interface in &self.interfaces {
             worked |= self.receive(&mut work, &mut state, interface, budget, &mut turn);
         }
         worked |= self.pump_devices(now);
-        drop(state);
+        drop((state, attending));
         work.finish();
         match self.down.get() {
             Some(error) => Err(error.clone()),
@@ -169,7 +172,7 @@ impl Stack {
 
     /// Bytes below all connections: handed down and not completed. For tests and tools.
     pub fn bytes_below(&self) -> u64 {
-        let below = |endpoint: Arc<Endpoint>| u64::from(endpoint.below.get().bytes);
+        let below = |endpoint: Arc<Endpoint>| u64::from(endpoint.below.get().0);
         self.connections.all().into_iter().map(below).sum()
     }
 }

@@ -12,6 +12,7 @@ use plimsoll_tcp::{
 };
 
 use crate::clock::LatestTime;
+use crate::completion::Completions;
 use crate::demux::FlowKey;
 use crate::demux::connection_table::{ConnectionTable, InsertError};
 use crate::demux::listener_table::ListenerTable;
@@ -115,6 +116,7 @@ pub struct Stack {
     pub(crate) icmp_limits: IcmpLimits,
     pub(crate) poller: Mutex<PollState>,
     pub(crate) waiter: Waiter,
+    pub(crate) completions: Arc<Completions>,
     pub(crate) orphans: AtomicUsize,
     pub(crate) clock: LatestTime,
     pub(crate) down: OnceLock<StackError>,
@@ -156,6 +158,7 @@ impl Stack {
             interfaces,
             routes,
             sysctl,
+            completions: Arc::new(Completions::new(waiter.handle())),
             waiter,
             secrets,
         }))
@@ -276,7 +279,8 @@ impl Stack {
         let cx = work.context_idle();
         self.connections.insert(key, |id| {
             let conn = opener(&cx, params);
-            Endpoint::new(key, id, (interface, label), None, Stage::Owned, conn)
+            let ready = &self.completions;
+            Endpoint::new(key, id, (interface, label), None, ready, Stage::Owned, conn)
         })
     }
 

@@ -27,6 +27,11 @@ impl Waiter {
         Ok(Waiter { kick })
     }
 
+    /// Another handle of the kick.
+    pub(crate) fn handle(&self) -> Kick {
+        self.kick.clone()
+    }
+
     /// Wakes the poller if it sleeps; otherwise it looks at its work before it does.
     pub fn kick(&self) {
         self.kick.kick();
@@ -78,7 +83,8 @@ impl Stack {
         kick.announce(None);
         let deadline = self.next_deadline().into_iter().chain(limit).min();
         let due = deadline.is_some_and(|deadline| deadline <= now);
-        if due || self.down.get().is_some() || ready() {
+        let waits = !self.completions.is_empty();
+        if due || waits || self.down.get().is_some() || ready() {
             kick.awake(false);
             return Ok(());
         }

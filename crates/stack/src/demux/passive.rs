@@ -130,9 +130,9 @@ impl Stack {
         }
         let way = (self.route_of(key), work.flow_label(key));
         let parent = Some(listener.clone());
-        let inserted = self
-            .connections
-            .insert(*key, |id| Endpoint::new(*key, id, way, parent, Stage::HalfOpen, conn));
+        let inserted = self.connections.insert(*key, |id| {
+            Endpoint::new(*key, id, way, parent, &self.completions, Stage::HalfOpen, conn)
+        });
         match inserted {
             // The rest is as for any half-open connection.
             Ok(endpoint) => {
@@ -160,7 +160,8 @@ impl Stack {
         let stage = if answer.early { Stage::Queued } else { Stage::HalfOpen };
         self.connections.insert(*key, |id| {
             let conn = Connection::accept_with(&cx, params, syn, answer);
-            Endpoint::new(*key, id, way, Some(listener.clone()), stage, conn)
+            let parent = Some(listener.clone());
+            Endpoint::new(*key, id, way, parent, &self.completions, stage, conn)
         })
     }
 

@@ -88,7 +88,7 @@ pub fn open(config: TunConfig) -> Result<Device, DeviceError> {
         tso6: offloads & flags::TSO6 != 0,
         tx_checksum: offloads & flags::CSUM != 0,
         max_super_segment: super::MAX_PACKET,
-        completions: false,
+        completions: true,
         name,
     };
     let fd = Arc::new(fd);

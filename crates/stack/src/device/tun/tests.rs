@@ -66,7 +66,7 @@ fn caps(offloads: bool) -> Caps {
         tso6: offloads,
         tx_checksum: offloads,
         max_super_segment: MAX_PACKET,
-        completions: false,
+        completions: true,
     }
 }
 
