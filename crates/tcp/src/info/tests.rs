@@ -97,14 +97,14 @@ fn a_small_send_buffer_limits() {
     setup.options.sndbuf = Some(0);
     let mut t = Trace::established(setup);
     t.conn.snd.max_wnd = 4000;
-    // Three units fill the buffer, and all leave at once.
+    // Three packets fill the buffer, and all leave at once.
     let data = std::vec![0; 60_000];
-    assert_eq!(t.call(|conn, cx| conn.write(cx, &data)), Ok(4000));
+    assert_eq!(t.call(|conn, cx| conn.write(cx, &data)), Ok(3000));
     while t.call(|conn, cx| conn.poll_transmit(cx)).is_some() {}
     t.at(25);
     let info = t.conn.info_at(&t.config, t.now);
     assert_eq!(info.sndbuf_limited.as_millis(), 25);
-    t.recv(". 1:1 ack 4001");
+    t.recv(". 1:1 ack 3001");
     while t.call(|conn, cx| conn.poll_transmit(cx)).is_some() {}
     t.at(50);
     let info = t.conn.info_at(&t.config, t.now);

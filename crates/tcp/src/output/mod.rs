@@ -37,6 +37,7 @@ use crate::counters::Counter;
 use crate::segment::{SendKind, Transmit};
 use crate::send::Fin;
 use crate::send::limited::Limit;
+use crate::send::segmentation::most_whole;
 use crate::state::State;
 use crate::timer::Timer;
 use build::Parts;
@@ -95,6 +96,7 @@ impl Connection {
         }
         self.snd.was_idle = None;
         self.snd.short_write = false;
+        self.snd.units.settle();
         self.end_burst(cx);
         self.release_if_idle();
         self.wake_writer(cx);
@@ -176,7 +178,11 @@ impl Connection {
         }
         let idle = !self.has_unacked();
         self.snd.was_idle.get_or_insert(idle);
-        let now = self.situation(cx.config);
+        let largest = self.largest_packet(cx.config);
+        let quota =
+            most_whole(self.snd.effective_mss(), self.cwnd_bytes(), self.cwnd_quota(), largest);
+        self.snd.units.top_up(self.snd.nxt, quota);
+        let now = self.situation(cx.config, largest);
         let asked = gate::ask(&now);
         self.time_rwnd(cx, asked.err());
         match asked {
@@ -192,10 +198,9 @@ impl Connection {
     }
 
     /// Everything that the gate looks at.
-    fn situation(&self, config: &Config) -> Situation {
+    fn situation(&self, config: &Config, largest: u32) -> Situation {
         let snd = &self.snd;
         let mss = snd.effective_mss();
-        let largest = self.largest_packet(config);
         let queued = snd.queue.len();
         let unsent = snd.units.front().map_or(0, |unit| unit.end.since(snd.nxt)) as usize;
         let contiguous = snd.queue.contiguous((largest.max(mss) as usize).min(unsent));
@@ -276,7 +281,7 @@ impl Connection {
             if push {
                 self.snd.rtx.mark_pushed();
             }
-            if unit.is_some_and(|unit| unit.closed) {
+            if unit.is_some_and(|unit| unit.record) {
                 self.snd.rtx.mark_record();
             }
         }

@@ -140,15 +140,15 @@ fn small_writes_merge_into_one_range() {
 fn the_window_is_used_in_whole_segments() {
     let mut t = Trace::established(Setup::tso().win(4500));
     t.write(8000);
-    // At most half of the window goes into one packet.
+    // At most half of the window goes into one packet of a write that goes on.
     t.expect("P. 1:2001 ack 1 x2");
     t.expect("P. 2001:4001 ack 1 x2");
     t.expect_nothing();
     assert_eq!(t.conn.hold(), Some(Hold::SillyWindow));
     assert_eq!(t.conn.poll_timeout(), t.conn.timers.deadline(Timer::Retransmit));
     t.recv(". 1:1 ack 4001");
-    t.expect("P. 4001:6001 ack 1 x2");
-    t.expect("P. 6001:8001 ack 1 x2");
+    // By now the rest waits in one piece, but for the marks.
+    t.expect("P. 4001:8001 ack 1 x4");
 }
 
 #[test]
@@ -479,6 +479,46 @@ fn a_lower_mtu_changes_the_cut_of_what_waits() {
     t.call(|conn, cx| conn.handle_path_event(cx, PathEvent::Mtu(1000)));
     let resent = t.next().expect("what was too big leaves again");
     assert_eq!((resent.kind, resent.segment_size), (SendKind::Retransmit, 960));
+}
+
+#[test]
+fn an_odd_rest_is_filled_from_what_follows() {
+    let mut setup = Setup::tso().win(20_000);
+    setup.options.sndbuf = Some(1 << 20);
+    let mut t = Trace::established(setup);
+    // Half of the largest window is one unit.
+    t.write(50_000);
+    t.expect("P. 1:5001 ack 1 x5");
+    t.expect("P. 5001:10001 ack 1 x5");
+    t.expect_nothing();
+    // Half of cwnd, and what is left of it: an odd rest of the unit stays.
+    t.recv(". 1:1 ack 4001");
+    t.expect("P. 10001:17001 ack 1 x7");
+    t.expect(". 17001:18001 ack 1");
+    t.expect_nothing();
+    t.recv(". 1:1 ack 10001");
+    t.expect("P. 18001:28001 ack 1 x10");
+}
+
+#[test]
+fn a_change_of_the_mss_recuts_what_waits() {
+    let mut setup = Setup { mss: 1460, ..Setup::tso() };
+    setup.options.sndbuf = Some(1 << 20);
+    let mut t = Trace::established(setup);
+    t.write(90_000);
+    t.expect("P. 1:7301 ack 1 x5");
+    t.call(|conn, cx| conn.handle_path_event(cx, PathEvent::Mtu(1000)));
+    let _ = t.drain();
+    for _ in 0..40 {
+        let una = t.conn.snd.nxt.since(crate::testing::ISS);
+        t.recv(&std::format!(". 1:1 ack {una}"));
+        while let Some(packet) = t.next() {
+            let last = packet.repr.seq + packet.payload.len() as u32 == t.conn.snd.write_end();
+            let whole = packet.payload.len() % 960 == 0;
+            assert!(whole || last, "{}", crate::testing::show(&packet));
+        }
+    }
+    assert_eq!(t.conn.unsent_len(), 0);
 }
 
 #[test]

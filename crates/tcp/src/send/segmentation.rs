@@ -6,16 +6,23 @@
 
 use crate::output::situation::Situation;
 
+/// Bytes of the whole segments that a packet may have, whatever waits: what lies below takes
+/// `largest`, and `quota` of a congestion window of `cwnd` is free, both in bytes.
+pub(crate) fn most_whole(mss: u32, cwnd: u32, quota: u32, largest: u32) -> u32 {
+    // Two packets at least share the window, so that ACKs keep coming (Linux: `tcp_cwnd_test`).
+    let half_cwnd = (cwnd / 2).max(mss);
+    let most = largest.max(mss).min(half_cwnd).min(quota);
+    most - most % mss
+}
+
 /// The most that the next packet may hold. Unless it holds the rest of a unit, it is a whole number
 /// of segments; only a window smaller than one segment makes an exception.
 pub(crate) fn most_bytes(now: &Situation) -> u32 {
     let mss = now.mss;
-    // Two packets at least share the window, so that ACKs keep coming (Linux: `tcp_cwnd_test`).
-    let half_cwnd = (now.cwnd / 2).max(mss);
     // The urgent pointer is right for one wire segment only.
     let largest = if now.urgent { mss } else { now.largest };
-    let cap = largest.max(mss).min(half_cwnd).min(now.quota).min(now.contiguous);
-    let most = cap.min(now.usable).min(now.unsent);
+    let whole = most_whole(mss, now.cwnd, now.quota, largest);
+    let most = whole.min(now.contiguous).min(now.usable).min(now.unsent);
     if most == now.unsent || most < mss {
         return most;
     }

@@ -1,10 +1,14 @@
-//! Where packets of unsent data end at the latest.
+//! How the write queue is parted, and the marks at the ends of its parts.
 //!
-//! A unit is a stretch of the write queue that may leave as one packet (Linux: an `sk_buff` of the
-//! write queue). A write continues the last unit up to the goal of [`memory`](super::memory) and
-//! then begins a new one; a unit that a write ended with MSG_EOR is never continued. A packet
-//! never holds bytes of two units, so that these marks are seen on the wire, and each unit counts
-//! in the send buffer.
+//! A unit is a stretch of the write queue (Linux: an `sk_buff` of the write queue). A write
+//! continues the last unit up to the goal of [`memory`](super::memory) and then begins a new one.
+//! A packet begins with the first unit and never goes beyond its end, so that the marks there are
+//! seen on the wire; each unit counts in the send buffer.
+//!
+//! A limit that cuts a packet out of a unit leaves an odd rest. If that left by itself, every packet
+//! behind it would be odd as well, and so on for ever. Before a packet is cut, the first unit is
+//! therefore filled from the units behind it ([`Units::top_up`]; Linux since 6.10), but not across
+//! the end of a record, nor into or out of a zero-copy write. The marks go where the bytes go.
 
 use alloc::collections::VecDeque;
 
@@ -14,14 +18,33 @@ use plimsoll_wire::SeqNum;
 const KEPT: usize = 4;
 
 /// A stretch of unsent data, without its start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unit {
     /// One behind its last byte.
     pub(crate) end: SeqNum,
-    /// Nothing is appended to it: a write ended it with MSG_EOR, or it is about to leave.
-    pub(crate) closed: bool,
     /// A write ended in it: the packet with its end carries PSH.
     pub(crate) push: bool,
+    /// A write ended it with MSG_EOR: nothing joins it from behind, now or when it is sent again.
+    pub(crate) record: bool,
+    /// A zero-copy write has bytes in it: nothing else joins it when it leaves.
+    pub(crate) zerocopy: bool,
+    /// A zero-copy write has no room for further parts in it.
+    pub(crate) sealed: bool,
+    /// It leaves before the write that made it returns.
+    pub(crate) leaving: bool,
+}
+
+impl Unit {
+    /// Whether a write may continue it.
+    pub(crate) fn takes_more(&self) -> bool {
+        !(self.record || self.sealed || self.leaving)
+    }
+
+    /// Whether bytes of `next`, which follows it, may join it.
+    fn joins(&self, next: &Unit) -> bool {
+        // What follows one that is leaving had not been written when it left.
+        !(self.record || self.leaving || self.zerocopy || next.zerocopy)
+    }
 }
 
 /// The units of the write queue, in order.
@@ -61,15 +84,34 @@ impl Units {
 
     /// Begins a unit that ends at `end`.
     pub(crate) fn push(&mut self, end: SeqNum) {
-        self.0.push_back(Unit { end, closed: false, push: false });
+        self.0.push_back(Unit { end, ..Unit::default() });
     }
 
-    /// Cuts the last unit at `at`, which lies inside it: the marks stay with the last part.
+    /// Cuts the last unit at `at`, which lies inside it: the first part leaves, and the marks stay
+    /// with the other one.
     pub(crate) fn cut_back(&mut self, at: SeqNum) {
         if let Some(last) = self.0.back_mut() {
             let tail = *last;
-            *last = Unit { end: at, closed: false, push: false };
+            let zerocopy = tail.zerocopy;
+            *last = Unit { end: at, zerocopy, leaving: true, ..Unit::default() };
             self.0.push_back(tail);
+        }
+    }
+
+    /// Fills the first unit, which begins at `nxt`, up to `most` bytes from those behind it, as far
+    /// as they may join. A unit that joins as a whole brings its marks.
+    pub(crate) fn top_up(&mut self, nxt: SeqNum, most: u32) {
+        while let (Some(first), Some(next)) = (self.0.front().copied(), self.0.get(1).copied()) {
+            let room = most.saturating_sub(first.end.since(nxt));
+            if room == 0 || !first.joins(&next) {
+                return;
+            }
+            if next.end.since(first.end) <= room {
+                self.0.pop_front();
+                self.0[0].push |= first.push;
+            } else {
+                self.0[0].end = first.end + room;
+            }
         }
     }
 
@@ -78,6 +120,13 @@ impl Units {
         let first = self.front().filter(|first| first.end <= nxt)?;
         debug_assert_eq!(first.end, nxt, "a packet holds bytes of two units");
         self.0.pop_front()
+    }
+
+    /// Output is done: what has not left by now waits like everything else.
+    pub(crate) fn settle(&mut self) {
+        for unit in self.0.iter_mut().take_while(|unit| unit.leaving) {
+            unit.leaving = false;
+        }
     }
 
     /// Gives spare room back.
@@ -98,5 +147,60 @@ impl Units {
             at = unit.end;
         }
         assert_eq!(at, end, "the units end where the write queue ends");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Units from their lengths, behind `START`.
+    fn units(parts: &[(u32, Unit)]) -> Units {
+        let mut units = Units::new();
+        let mut end = START;
+        for (len, marks) in parts {
+            end += *len;
+            units.0.push_back(Unit { end, ..*marks });
+        }
+        units
+    }
+
+    const START: SeqNum = SeqNum(u32::MAX - 1000);
+
+    #[test]
+    fn the_first_unit_is_filled_from_those_behind_it() {
+        let plain = Unit::default();
+        let push = Unit { push: true, ..plain };
+        let record = Unit { record: true, push: true, ..plain };
+        let zerocopy = Unit { zerocopy: true, ..plain };
+        let leaving = Unit { leaving: true, ..plain };
+        // Before, up to how much, after.
+        type Parts<'a> = &'a [(u32, Unit)];
+        let cases: [(Parts, u32, Parts, &str); 9] = [
+            (&[(300, plain)], 5000, &[(300, plain)], "nothing behind it"),
+            (
+                &[(300, push), (9000, plain)],
+                5000,
+                &[(5000, push), (4300, plain)],
+                "PSH stays with its unit",
+            ),
+            (&[(300, plain), (700, push)], 1000, &[(1000, push)], "PSH comes along"),
+            (&[(300, push), (700, plain)], 5000, &[(1000, push)], "PSH is kept"),
+            (
+                &[(300, plain), (300, plain), (300, record), (300, plain)],
+                5000,
+                &[(900, record), (300, plain)],
+                "up to the end of a record",
+            ),
+            (&[(300, zerocopy), (300, plain)], 5000, &[(300, zerocopy), (300, plain)], "a report"),
+            (&[(300, plain), (300, zerocopy)], 5000, &[(300, plain), (300, zerocopy)], "the same"),
+            (&[(9000, plain), (300, plain)], 5000, &[(9000, plain), (300, plain)], "full"),
+            (&[(300, leaving), (300, plain)], 5000, &[(300, leaving), (300, plain)], "left"),
+        ];
+        for (before, most, after, name) in cases {
+            let mut all = units(before);
+            all.top_up(START, most);
+            assert_eq!(all.0, units(after).0, "{name}");
+        }
     }
 }

@@ -6,6 +6,7 @@
 //! that [`Connection::cut_sendable`] marks what will leave at once.
 
 use super::limited::Limit;
+use super::segmentation::most_whole;
 use super::{Fin, memory};
 use crate::config::Config;
 use crate::connection::{Connection, Context};
@@ -92,7 +93,7 @@ impl Connection {
                 in_unit = 0;
             }
             in_unit += 1;
-            let count = self.append_part(cx, part, taken + part.len() < asked);
+            let count = self.append_part(cx, part, zerocopy, taken + part.len() < asked);
             taken += count;
             if count < part.len() {
                 break;
@@ -116,7 +117,7 @@ impl Connection {
     fn seal_unit(&mut self) {
         if let Some(last) = self.snd.units.back_mut() {
             last.push = true;
-            last.closed = true;
+            last.sealed = true;
         }
     }
 
@@ -128,7 +129,7 @@ impl Connection {
         let push = !snd.more || snd.must_push();
         if let Some(last) = snd.units.back_mut() {
             last.push |= push;
-            last.closed |= flags.eor && complete;
+            last.record |= flags.eor && complete;
         }
         if push {
             snd.pushed = end;
@@ -140,7 +141,7 @@ impl Connection {
     }
 
     /// Queues what there is space for. `more` follows in the same write.
-    fn append_part(&mut self, cx: &Context, mut data: &[u8], more: bool) -> usize {
+    fn append_part(&mut self, cx: &Context, mut data: &[u8], zerocopy: bool, more: bool) -> usize {
         let len = data.len();
         let goal =
             memory::unit_goal(self.snd.effective_mss(), self.snd.max_wnd, MAX_SUPER_SEGMENT as u32)
@@ -156,11 +157,12 @@ impl Connection {
             let end = self.snd.write_end();
             if let Some(last) = self.snd.units.back_mut() {
                 last.end = end;
+                last.zerocopy |= zerocopy;
             }
             data = later;
             if now.len() == room && (more || !data.is_empty()) {
-                self.push_full_unit();
-                self.cut_sendable(cx.config);
+                let all = self.push_full_unit();
+                self.cut_sendable(cx.config, all);
             }
         }
         len - data.len()
@@ -169,7 +171,7 @@ impl Connection {
     /// Bytes that the last unit takes; begins a new one if it must and may. Zero: no space.
     fn unit_room(&mut self, config: &Config, goal: usize) -> usize {
         if let Some(last) = self.snd.units.back()
-            && !last.closed
+            && last.takes_more()
         {
             let room = goal.saturating_sub(self.last_unit_len());
             if room > 0 {
@@ -193,14 +195,16 @@ impl Connection {
     }
 
     /// The last unit is full: on a long stream, PSH goes on the end of one every half window.
-    fn push_full_unit(&mut self) {
+    /// Returns whether it does.
+    fn push_full_unit(&mut self) -> bool {
         if !self.snd.must_push() {
-            return;
+            return false;
         }
         self.snd.pushed = self.snd.write_end();
         if let Some(last) = self.snd.units.back_mut() {
             last.push = true;
         }
+        true
     }
 
     /// Bytes that the windows let go now.
@@ -215,29 +219,26 @@ impl Connection {
     }
 
     /// The last unit is full and the write goes on: cuts off what the windows let leave at once, as
-    /// the packets in which it will leave.
-    fn cut_sendable(&mut self, config: &Config) {
+    /// the packets in which it will leave. `all` that may leave does so, or one packet.
+    fn cut_sendable(&mut self, config: &Config, all: bool) {
         let mss = self.snd.effective_mss();
         let len = self.last_unit_len() as u32;
         let ahead = self.snd.queue.len() as u32 - len;
         let sendable = self.open_windows().saturating_sub(ahead).min(len);
-        let largest = self.largest_packet(config);
-        let packet = (self.cwnd_bytes() / 2).min(largest).max(mss);
-        let packet = packet - packet % mss;
+        let packet = most_whole(mss, self.cwnd_bytes(), u32::MAX, self.largest_packet(config));
         let start = self.snd.write_end() - len;
         let mut cut = 0;
-        while cut + mss <= sendable {
+        while cut + mss <= sendable && (all || cut == 0) {
             let whole = sendable - cut - (sendable - cut) % mss;
             cut += packet.min(whole);
             if cut < len {
                 self.snd.units.cut_back(start + cut);
             }
         }
-        // What leaves whole takes nothing more.
         if cut == len
             && let Some(last) = self.snd.units.back_mut()
         {
-            last.closed = true;
+            last.leaving = true;
         }
     }
 
