@@ -1,6 +1,7 @@
 //! Chunks: the memory behind slices, and the one writer that fills it.
 
 use alloc::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ptr::NonNull;
 
@@ -12,13 +13,19 @@ use crate::slice::Slice;
 pub(crate) struct Header {
     /// Slices plus writer.
     refs: RefCount,
-    /// Index into [`CLASS_SIZES`].
+    /// Where the bytes begin.
+    bytes: *mut u8,
+    /// How many there are.
+    capacity: usize,
+    /// Index into [`CLASS_SIZES`]; nothing for memory that is not the pool's.
     class: usize,
     /// Where the chunk goes when nobody refers to it; `None` while it is free.
     home: Option<Arc<PoolInner>>,
+    /// What to do instead when nobody refers to it, if the memory is not the pool's.
+    destroy: Option<unsafe fn(NonNull<Header>)>,
 }
 
-/// Where the bytes begin. Bytes need no alignment, so there is no gap.
+/// Where the bytes of a pool's chunk begin. Bytes need no alignment, so there is no gap.
 const BYTES_AT: usize = size_of::<Header>();
 
 fn layout(class: usize) -> Layout {
@@ -34,8 +41,17 @@ pub(crate) fn allocate(class: usize) -> NonNull<Header> {
     // SAFETY: the layout is never of size zero.
     let raw = unsafe { alloc_zeroed(layout) }.cast::<Header>();
     let Some(header) = NonNull::new(raw) else { handle_alloc_error(layout) };
-    // SAFETY: freshly allocated with room for a header at its start.
-    unsafe { header.as_ptr().write(Header { refs: RefCount::new(), class, home: None }) };
+    // SAFETY: freshly allocated with room for a header at its start and the bytes behind it.
+    unsafe {
+        header.as_ptr().write(Header {
+            refs: RefCount::new(),
+            bytes: raw.cast::<u8>().add(BYTES_AT),
+            capacity: CLASS_SIZES[class],
+            class,
+            home: None,
+            destroy: None,
+        });
+    }
     header
 }
 
@@ -52,29 +68,73 @@ pub(crate) unsafe fn deallocate(header: NonNull<Header>) {
     }
 }
 
+/// A chunk whose memory is somebody else's value.
+#[repr(C)]
+struct Owned<T> {
+    header: Header,
+    owner: T,
+}
+
+/// Ends a chunk whose memory is a `T`.
+///
+/// # Safety
+/// `header` is that of an `Owned<T>` in a box, and nobody else refers to it.
+unsafe fn destroy<T>(header: NonNull<Header>) {
+    // SAFETY: the header is the first field, so this is the box; the caller owns it.
+    drop(unsafe { Box::from_raw(header.as_ptr().cast::<Owned<T>>()) });
+}
+
 /// A counted reference to a chunk.
 pub(crate) struct ChunkRef(NonNull<Header>);
 
 // SAFETY: the header's shared part is atomic; bytes are written only by the one writer, behind all
-// frozen ranges, and frozen ranges reach other threads only through a `Send` hand-over.
+// frozen ranges, and frozen ranges reach other threads only through a `Send` hand-over. An owner of
+// foreign memory is `Send`, and all that others see of it are bytes that do not change.
 unsafe impl Send for ChunkRef {}
 // SAFETY: as above.
 unsafe impl Sync for ChunkRef {}
 
 impl ChunkRef {
-    /// The bytes of the chunk, from the front.
+    /// A chunk whose bytes are those of `owner`, which is dropped with the last reference.
+    pub(crate) fn from_owner<T: AsRef<[u8]> + Send + 'static>(owner: T) -> ChunkRef {
+        let header = Header {
+            refs: RefCount::new(),
+            bytes: NonNull::dangling().as_ptr(),
+            capacity: 0,
+            class: 0,
+            home: None,
+            destroy: Some(destroy::<T>),
+        };
+        header.refs.start();
+        let raw = Box::into_raw(Box::new(Owned { header, owner }));
+        // SAFETY: a box is never null.
+        let chunk = ChunkRef(unsafe { NonNull::new_unchecked(raw.cast::<Header>()) });
+        // SAFETY: the value stays where it is, alive and untouched, until `destroy`; nothing is
+        // shared yet. If `as_ref` panics, `chunk` ends it.
+        unsafe {
+            let bytes = (*raw).owner.as_ref();
+            let (at, len) = (bytes.as_ptr().cast_mut(), bytes.len());
+            (*raw).header.bytes = at;
+            (*raw).header.capacity = len;
+        }
+        chunk
+    }
+
+    /// The bytes of the chunk, from the front. Whoever writes them needs a [`ChunkWriter`], which
+    /// only a pool's chunk has.
     pub(crate) fn bytes(&self) -> *mut u8 {
-        // SAFETY: every chunk is longer than its header.
-        unsafe { self.0.as_ptr().cast::<u8>().add(BYTES_AT) }
+        // SAFETY: `self` keeps the header alive; the field never changes once it is shared.
+        unsafe { (*self.0.as_ptr()).bytes }
     }
 
     fn class(&self) -> usize {
-        // SAFETY: `self` keeps the header alive; the class never changes while it is in use.
+        // SAFETY: as in `bytes`.
         unsafe { (*self.0.as_ptr()).class }
     }
 
     pub(crate) fn capacity(&self) -> usize {
-        CLASS_SIZES[self.class()]
+        // SAFETY: as in `bytes`.
+        unsafe { (*self.0.as_ptr()).capacity }
     }
 
     /// Whether nobody else refers to the chunk.
@@ -103,6 +163,11 @@ impl Drop for ChunkRef {
     fn drop(&mut self) {
         if !self.refs().release() {
             return;
+        }
+        // SAFETY: `self` keeps the header alive; the field never changes.
+        if let Some(destroy) = unsafe { (*self.0.as_ptr()).destroy } {
+            // SAFETY: this was the last reference, and the field is set for a matching box only.
+            return unsafe { destroy(self.0) };
         }
         let class = self.class();
         // SAFETY: this was the last reference, so the header is exclusively ours.

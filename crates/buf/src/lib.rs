@@ -11,7 +11,9 @@
 //! into the write queue, into packets, over the memory link into the receive queue of the peer.
 //! When the last slice and the writer of a chunk are gone, the chunk returns to its [`Pool`].
 //!
-//! Limits: a chunk holds at most [`MAX_CHUNK`] bytes; a [`Slices`] list at most [`MAX_SLICES`]
+//! Memory that an application has already becomes a chunk without a writer: [`Slice::from_owner`].
+//!
+//! Limits: a chunk of a pool holds at most [`MAX_CHUNK`] bytes; a [`Slices`] list at most [`MAX_SLICES`]
 //! ranges; a pool keeps at most a fixed number of free chunks of each class, hands out the newest
 //! of them first, and gives the rest back to the allocator. In steady state no call allocates.
 //!

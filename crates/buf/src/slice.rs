@@ -3,6 +3,7 @@
 use core::ops::Deref;
 
 use crate::chunk::ChunkRef;
+use crate::pool::MAX_CHUNK;
 
 /// A frozen range of bytes. Cloning shares the bytes; it never copies them.
 #[derive(Clone)]
@@ -18,6 +19,22 @@ impl Slice {
         Slice { chunk, offset: offset as u32, len: len as u32 }
     }
 
+    /// The bytes of a value that the caller has already, without a copy: a `Vec<u8>`, a `Box<[u8]>`,
+    /// an `Arc<[u8]>` that others read as well, or a type of one's own over mapped memory. The
+    /// value is dropped when the last range of it is, on whatever thread that happens: that is
+    /// when the buffer is free.
+    ///
+    /// It costs one allocation, for the count. A slice of a pool's chunk costs none.
+    ///
+    /// # Panics
+    /// If there are more than `u32::MAX` bytes.
+    pub fn from_owner<T: AsRef<[u8]> + Send + 'static>(owner: T) -> Slice {
+        let chunk = ChunkRef::from_owner(owner);
+        let len = chunk.capacity();
+        assert!(u32::try_from(len).is_ok(), "a slice has less than 4 GiB");
+        Slice::new(chunk, 0, len)
+    }
+
     /// Length in bytes.
     pub fn len(&self) -> usize {
         self.len as usize
@@ -28,9 +45,10 @@ impl Slice {
         self.len == 0
     }
 
-    /// The size in bytes of the chunk that this range keeps alive.
+    /// The size in bytes of the chunk that this range keeps alive, or of the value; but a value
+    /// counts as one of the largest chunks at most, since nobody can take it apart.
     pub fn chunk_size(&self) -> usize {
-        self.chunk.capacity()
+        self.chunk.capacity().min(MAX_CHUNK)
     }
 
     /// Drops the first `count` bytes.

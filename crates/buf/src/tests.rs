@@ -1,7 +1,9 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::vec;
 use std::vec::Vec;
 
-use crate::{MAX_SLICES, Pool, Slices, TooManySlices};
+use crate::{MAX_SLICES, Pool, Slice, Slices, TooManySlices};
 
 #[test]
 fn a_chunk_returns_to_its_pool_when_the_last_reference_goes() {
@@ -79,7 +81,7 @@ fn slices_cross_threads_while_the_writer_goes_on() {
     let mut writer = pool.chunk(4096);
     let rounds: u8 = if cfg!(miri) { 20 } else { 200 };
     std::thread::scope(|scope| {
-        let (tx, rx) = std::sync::mpsc::channel::<(u8, crate::Slice)>();
+        let (tx, rx) = std::sync::mpsc::channel::<(u8, Slice)>();
         scope.spawn(move || {
             for (value, slice) in rx {
                 assert!(slice.iter().all(|&byte| byte == value));
@@ -183,7 +185,7 @@ fn chunks_are_used_again_only_when_every_thread_has_let_go() {
     let pool = Pool::new();
     std::thread::scope(|scope| {
         let senders: [_; THREADS] = core::array::from_fn(|_| {
-            let (tx, rx) = std::sync::mpsc::sync_channel::<(u8, crate::Slice)>(4);
+            let (tx, rx) = std::sync::mpsc::sync_channel::<(u8, Slice)>(4);
             scope.spawn(move || {
                 for (value, mut slice) in rx {
                     let head = slice.split_to(100);
@@ -222,4 +224,78 @@ fn a_writer_rewinds_only_when_nothing_is_held() {
     drop(held);
     assert!(writer.rewind());
     assert_eq!(&*writer.append(&[2; 512]), &[2; 512]);
+}
+
+/// A buffer that tells when it is dropped.
+struct Counted {
+    bytes: [u8; 5],
+    drops: Arc<AtomicUsize>,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.drops.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_value_is_dropped_once_with_the_last_range_of_it() {
+    let drops = Arc::new(AtomicUsize::new(0));
+    let mut whole = Slice::from_owner(Counted { bytes: *b"plank", drops: drops.clone() });
+    assert_eq!(whole.chunk_size(), 5);
+    let head = whole.split_to(2);
+    let mut payload = Slices::from(head.clone());
+    payload.push(whole.clone()).unwrap();
+    assert_eq!(payload.parts().len(), 1, "neighbours merge as those of a chunk do");
+    assert_eq!(&payload.parts()[0][..], b"plank");
+    drop(whole);
+    let reader = std::thread::spawn(move || assert_eq!(&*head, b"pl"));
+    reader.join().unwrap();
+    assert_eq!(drops.load(Ordering::Relaxed), 0);
+    drop(payload);
+    assert_eq!(drops.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn vectors_boxes_and_shared_arrays_are_buffers() {
+    let shared: Arc<[u8]> = Arc::from(&b"shared"[..]);
+    let slice = Slice::from_owner(shared.clone());
+    assert_eq!(slice.as_ptr(), shared.as_ptr(), "nothing is copied");
+    assert_eq!(Arc::strong_count(&shared), 2);
+    drop(slice);
+    assert_eq!(Arc::strong_count(&shared), 1);
+    assert_eq!(&*Slice::from_owner(vec![1, 2]), &[1, 2]);
+    assert_eq!(&*Slice::from_owner(Vec::new().into_boxed_slice()), &[] as &[u8]);
+    assert_eq!(&*Slice::from_owner("static"), b"static");
+}
+
+struct Refuses(Arc<AtomicUsize>);
+
+impl AsRef<[u8]> for Refuses {
+    fn as_ref(&self) -> &[u8] {
+        panic!("no bytes")
+    }
+}
+
+impl Drop for Refuses {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_value_that_panics_when_asked_is_dropped() {
+    let drops = Arc::new(AtomicUsize::new(0));
+    let refuses = Refuses(drops.clone());
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        Slice::from_owner(refuses);
+    }));
+    assert!(result.is_err());
+    assert_eq!(drops.load(Ordering::Relaxed), 1);
 }
