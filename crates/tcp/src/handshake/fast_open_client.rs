@@ -137,7 +137,7 @@ impl Connection {
     pub fn report_syn_data(&mut self) {
         let sent = self.fast_open.as_ref().map_or(0, |open| open.sent);
         if sent > 0 && self.options.zerocopy {
-            self.snd.note_written(self.snd.iss + 1 + u32::from(sent), true);
+            self.snd.note_written(self.snd.iss + 1 + u32::from(sent), Some(true));
         }
     }
 

@@ -5,8 +5,9 @@
 //! write was scheduled, left, and was acknowledged. Hardly any socket asks for either, so the queue
 //! is one box that only those have. It holds [`MAX_ERROR_QUEUE`] reports; more are dropped.
 //!
-//! Bytes of a zero-copy write are copied all the same, and its report says so. The report still
-//! waits for the acknowledgement, as programs expect that count on it.
+//! Bytes of a zero-copy write are copied all the same unless they were shared
+//! ([`Connection::write_shared`](crate::Connection::write_shared)), and its report says so. The
+//! report still waits for the acknowledgement, as programs expect that count on it.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -71,6 +72,17 @@ pub enum ErrorReport {
     },
 }
 
+/// Zero-copy writes that are reported together.
+#[derive(Clone, Copy, Debug)]
+struct ZeroCopy {
+    /// One behind the last byte.
+    end: SeqNum,
+    /// The numbers of the first and the last.
+    numbers: (u32, u32),
+    /// Bytes of theirs were copied.
+    copied: bool,
+}
+
 /// The last byte of a write whose way is followed.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
@@ -83,8 +95,8 @@ struct Mark {
 #[derive(Debug, Default)]
 pub(crate) struct ErrorQueue {
     ready: VecDeque<ErrorReport>,
-    /// Ends of zero-copy writes that are not acknowledged, with their first and last numbers.
-    zerocopy: VecDeque<(SeqNum, u32, u32)>,
+    /// Zero-copy writes that are not acknowledged.
+    zerocopy: VecDeque<ZeroCopy>,
     next_zerocopy: u32,
     stamps: TxTimestamps,
     /// Keys count from here.
@@ -122,13 +134,19 @@ impl ErrorQueue {
     }
 
     /// Numbers a zero-copy write. Beyond the bound it is reported together with the one before.
-    fn note_zerocopy(&mut self, end: SeqNum) {
+    fn note_zerocopy(&mut self, end: SeqNum, copied: bool) {
         let number = self.next_zerocopy;
         self.next_zerocopy = number.wrapping_add(1);
         let full = self.zerocopy.len() >= MAX_ERROR_QUEUE;
         match self.zerocopy.back_mut().filter(|_| full) {
-            Some(last) => (last.0, last.2) = (end, number),
-            None => self.zerocopy.push_back((end, number, number)),
+            Some(last) => {
+                last.end = end;
+                last.numbers.1 = number;
+                last.copied |= copied;
+            }
+            None => {
+                self.zerocopy.push_back(ZeroCopy { end, numbers: (number, number), copied });
+            }
         }
     }
 
@@ -153,11 +171,11 @@ impl ErrorQueue {
     /// Everything below `una` is acknowledged. Returns whether there is something to report.
     fn on_acked(&mut self, una: SeqNum, now: Instant) -> bool {
         let mut any = false;
-        while let Some(&(end, first, last)) = self.zerocopy.front()
+        while let Some(&ZeroCopy { end, numbers: (first, last), copied }) = self.zerocopy.front()
             && end <= una
         {
             self.zerocopy.pop_front();
-            self.push(ErrorReport::ZeroCopy { first, last, copied: true });
+            self.push(ErrorReport::ZeroCopy { first, last, copied });
             any = true;
         }
         while let Some(&Mark { end, .. }) = self.marks.front()
@@ -185,10 +203,10 @@ impl Sender {
         errors.stamps = stamps;
     }
 
-    /// A write that ends at `end` was taken.
-    pub(crate) fn note_written(&mut self, end: SeqNum, zerocopy: bool) {
-        if zerocopy {
-            self.errors.get_or_insert_with(Box::default).note_zerocopy(end);
+    /// A write that ends at `end` was taken; if it was a zero-copy write, it was copied or not.
+    pub(crate) fn note_written(&mut self, end: SeqNum, zerocopy: Option<bool>) {
+        if let Some(copied) = zerocopy {
+            self.errors.get_or_insert_with(Box::default).note_zerocopy(end, copied);
         }
         if let Some(errors) = &mut self.errors
             && errors.stamps.any()

@@ -5,8 +5,11 @@
 //! left by then no longer fills the unit. Here all of a call is taken first and sent afterwards, so
 //! that [`Connection::cut_sendable`] marks what will leave at once.
 
+use plimsoll_buf::{Pool, Slice};
+
 use super::limited::Limit;
 use super::segmentation::most_whole;
+use super::write_queue::WriteQueue;
 use super::{Fin, memory};
 use crate::config::Config;
 use crate::connection::{Connection, Context};
@@ -28,7 +31,8 @@ pub struct WriteFlags {
     /// MSG_OOB: the last byte is urgent.
     pub urgent: bool,
     /// MSG_ZEROCOPY: report to the error queue when the buffers are free again. Without effect
-    /// unless [`Options::zerocopy`](crate::Options::zerocopy) is set. The bytes are copied.
+    /// unless [`Options::zerocopy`](crate::Options::zerocopy) is set. The bytes are copied, unless
+    /// they come by [`Connection::write_shared`].
     pub zerocopy: bool,
 }
 
@@ -65,20 +69,44 @@ impl Connection {
         flags: WriteFlags,
     ) -> Result<usize, WriteError> {
         self.debug_invariants();
-        let taken = self.append(cx, parts, flags);
+        let asked = parts.iter().map(|part| part.len()).sum();
+        let taken = self.append(cx, parts.iter().copied(), asked, flags);
         self.debug_invariants();
         taken
     }
 
-    fn append(
+    /// As [`write_with`](Self::write_with), but the bytes are queued by reference: what the peer of
+    /// a link in memory reads is still the caller's buffer. The buffer is free when its last
+    /// [`Slice`] has been dropped; with [`WriteFlags::zerocopy`] the error queue tells as well when
+    /// the bytes are acknowledged, and that they were not copied.
+    ///
+    /// A packet consists of a few ranges at most, so a part of less than half a segment that does
+    /// not continue the one before is copied all the same, and the report says so.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_shared(
         &mut self,
         cx: &Context,
-        parts: &[&[u8]],
+        parts: &[Slice],
+        flags: WriteFlags,
+    ) -> Result<usize, WriteError> {
+        self.debug_invariants();
+        let asked = parts.iter().map(Slice::len).sum();
+        let taken = self.append(cx, parts.iter().cloned(), asked, flags);
+        self.debug_invariants();
+        taken
+    }
+
+    fn append<P: Piece>(
+        &mut self,
+        cx: &Context,
+        parts: impl Iterator<Item = P>,
+        asked: usize,
         flags: WriteFlags,
     ) -> Result<usize, WriteError> {
         self.may_write()?;
         self.snd.was_idle = None;
-        let asked = parts.iter().map(|part| part.len()).sum::<usize>();
         if asked == 0 {
             return Ok(0);
         }
@@ -87,15 +115,18 @@ impl Connection {
         let room = self.raw_room(cx.config, asked);
         let mut taken = 0;
         let mut in_unit = 0;
+        let mut copied = false;
         for part in bounded(parts, room) {
+            let len = part.len();
             if zerocopy && in_unit == MAX_PARTS {
                 self.seal_unit();
                 in_unit = 0;
             }
             in_unit += 1;
-            let count = self.append_part(cx, part, zerocopy, taken + part.len() < asked);
+            let more = taken + len < asked;
+            let count = self.append_part(cx, part, (zerocopy, more), &mut copied);
             taken += count;
-            if count < part.len() {
+            if count < len {
                 break;
             }
         }
@@ -109,7 +140,7 @@ impl Connection {
         }
         // A writer that waits for space needs what it has written to leave. BSD has no such rule.
         self.snd.short_write |= !complete && cx.config.tcp_sndbuf_raw == 0;
-        self.mark_write(flags, zerocopy, complete);
+        self.mark_write(flags, zerocopy.then_some(copied), complete);
         Ok(taken)
     }
 
@@ -121,8 +152,8 @@ impl Connection {
         }
     }
 
-    /// What the end of a write means for its last unit.
-    fn mark_write(&mut self, flags: WriteFlags, zerocopy: bool, complete: bool) {
+    /// What the end of a write means for its last unit. A zero-copy write was copied or not.
+    fn mark_write(&mut self, flags: WriteFlags, zerocopy: Option<bool>, complete: bool) {
         let snd = &mut self.snd;
         snd.more = flags.more && complete;
         let end = snd.write_end();
@@ -140,27 +171,36 @@ impl Connection {
         snd.note_written(end, zerocopy);
     }
 
-    /// Queues what there is space for. `more` follows in the same write.
-    fn append_part(&mut self, cx: &Context, mut data: &[u8], zerocopy: bool, more: bool) -> usize {
+    /// Queues what there is space for. `more` follows in the same write. Sets `copied` if bytes
+    /// were.
+    fn append_part<P: Piece>(
+        &mut self,
+        cx: &Context,
+        mut data: P,
+        (zerocopy, more): (bool, bool),
+        copied: &mut bool,
+    ) -> usize {
         let len = data.len();
         let goal =
             memory::unit_goal(self.snd.effective_mss(), self.snd.max_wnd, MAX_SUPER_SEGMENT as u32)
                 as usize;
-        while !data.is_empty() {
+        let least = self.snd.effective_mss() as usize / 2;
+        while data.len() > 0 {
             let room = self.unit_room(cx.config, goal);
             if room == 0 {
                 break;
             }
-            let (now, later) = data.split_at(data.len().min(room));
+            let (now, later) = data.part(room);
+            let now_len = now.len();
             let unacked = self.snd.rtx.bytes();
-            self.snd.queue.append(&self.pool, now, unacked);
+            *copied |= now.queue(&mut self.snd.queue, &self.pool, (unacked, least));
             let end = self.snd.write_end();
             if let Some(last) = self.snd.units.back_mut() {
                 last.end = end;
                 last.zerocopy |= zerocopy;
             }
             data = later;
-            if now.len() == room && (more || !data.is_empty()) {
+            if now_len == room && (more || data.len() > 0) {
                 let all = self.push_full_unit();
                 self.cut_sendable(cx.config, all);
             }
@@ -381,13 +421,59 @@ impl Connection {
 }
 
 /// The first `room` bytes of `parts`, in parts that are not empty.
-fn bounded<'a>(parts: &'a [&'a [u8]], mut room: usize) -> impl Iterator<Item = &'a [u8]> {
-    let first = move |part: &&'a [u8]| {
-        let taken = &part[..part.len().min(room)];
+fn bounded<P: Piece>(parts: impl Iterator<Item = P>, mut room: usize) -> impl Iterator<Item = P> {
+    let first = move |part: P| {
+        let (taken, _) = part.part(room);
         room -= taken.len();
         taken
     };
-    parts.iter().map(first).filter(|part| !part.is_empty())
+    parts.map(first).filter(|part| part.len() > 0)
+}
+
+/// Bytes of a write: to be copied, or to be referred to.
+trait Piece: Sized {
+    fn len(&self) -> usize;
+
+    /// The first bytes, `most` at most, and the rest.
+    fn part(self, most: usize) -> (Self, Self);
+
+    /// Puts the bytes into the queue. `unacked` bytes are outstanding beside it, and less than
+    /// `least` bytes are not worth a reference. Returns whether they were copied.
+    fn queue(self, queue: &mut WriteQueue, pool: &Pool, hints: (usize, usize)) -> bool;
+}
+
+impl Piece for &[u8] {
+    fn len(&self) -> usize {
+        <[u8]>::len(self)
+    }
+
+    fn part(self, most: usize) -> (Self, Self) {
+        self.split_at(most.min(<[u8]>::len(self)))
+    }
+
+    fn queue(self, queue: &mut WriteQueue, pool: &Pool, (unacked, _): (usize, usize)) -> bool {
+        queue.append(pool, self, unacked);
+        true
+    }
+}
+
+impl Piece for Slice {
+    fn len(&self) -> usize {
+        Slice::len(self)
+    }
+
+    fn part(mut self, most: usize) -> (Self, Self) {
+        let most = most.min(Slice::len(&self));
+        (self.split_to(most), self)
+    }
+
+    fn queue(self, queue: &mut WriteQueue, pool: &Pool, (unacked, least): (usize, usize)) -> bool {
+        let copied = !queue.share(&self, least);
+        if copied {
+            queue.append(pool, &self, unacked);
+        }
+        copied
+    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@
 //! small writes soon fills large chunks. This also bounds the number of slices per packet: all but
 //! the first and the last entry are whole chunks of growing size.
 //!
+//! A buffer that the application shares is put between these by reference, if it is not small.
+//!
 //! A connection with nothing outstanding gives its chunk back and keeps room for [`KEPT`] entries.
 
 use alloc::collections::VecDeque;
@@ -70,6 +72,20 @@ impl WriteQueue {
                 self.slices.push_back(slice);
             }
         }
+    }
+
+    /// Puts `slice` behind what waits, by reference. Returns false, and takes nothing, if it has
+    /// less than `least` bytes and does not continue what waits: packets have few ranges.
+    pub(crate) fn share(&mut self, slice: &Slice, least: usize) -> bool {
+        let merged = self.slices.back_mut().is_some_and(|last| last.try_merge(slice));
+        if !merged {
+            if slice.len() < least {
+                return false;
+            }
+            self.slices.push_back(slice.clone());
+        }
+        self.len += slice.len();
+        true
     }
 
     /// How many of the next `most` bytes one packet can hold as slices.

@@ -237,3 +237,63 @@ fn a_raw_send_buffer() {
     assert_eq!(t.conn.writable(&t.config), 2100);
     assert_eq!(t.call(|conn, cx| conn.write(cx, &data)), Ok(2100), "a part");
 }
+
+/// A buffer of the pattern's bytes from `start` on.
+fn shared(start: usize, len: usize) -> Slice {
+    Slice::from_owner((start..start + len).map(pattern).collect::<Vec<u8>>())
+}
+
+#[test]
+fn a_shared_buffer_leaves_by_reference() {
+    let mut t = Trace::established(Setup::default().nodelay());
+    let buffer = shared(0, 2500);
+    let at = buffer.as_ptr() as usize;
+    let parts = [buffer];
+    let taken = t.call(|conn, cx| conn.write_shared(cx, &parts, WriteFlags::default()));
+    assert_eq!(taken, Ok(2500));
+    let first = t.call(|conn, cx| conn.poll_transmit(cx)).unwrap();
+    let second = t.call(|conn, cx| conn.poll_transmit(cx)).unwrap();
+    assert_eq!(first.payload.parts()[0].as_ptr() as usize, at);
+    assert_eq!(second.payload.parts()[0].as_ptr() as usize, at + first.payload.len());
+}
+
+#[test]
+fn the_report_of_a_shared_buffer_says_that_nothing_was_copied() {
+    let mut t = Trace::established(Setup::default().nodelay());
+    t.set(SetOption::ZeroCopy(true));
+    let dropped = std::sync::Arc::new(());
+    struct Owner(Vec<u8>, #[allow(dead_code)] std::sync::Arc<()>);
+    impl AsRef<[u8]> for Owner {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    let owner = Owner((0..600).map(pattern).collect(), dropped.clone());
+    let parts = [Slice::from_owner(owner)];
+    let taken = t.call(|conn, cx| conn.write_shared(cx, &parts, ZEROCOPY));
+    assert_eq!(taken, Ok(600));
+    drop(parts);
+    t.expect("P. 1:601 ack 1");
+    assert_eq!(std::sync::Arc::strong_count(&dropped), 2, "it may have to leave again");
+    assert_eq!(t.reports(), []);
+    t.recv(". 1:1 ack 601");
+    assert_eq!(std::sync::Arc::strong_count(&dropped), 1, "free");
+    assert_eq!(t.reports(), [ErrorReport::ZeroCopy { first: 0, last: 0, copied: false }]);
+    // What is small is copied, and that is told.
+    let parts = [shared(600, 100)];
+    let taken = t.call(|conn, cx| conn.write_shared(cx, &parts, ZEROCOPY));
+    assert_eq!(taken, Ok(100));
+    t.expect("P. 601:701 ack 1");
+    t.recv(". 1:1 ack 701");
+    assert_eq!(t.reports(), [ErrorReport::ZeroCopy { first: 1, last: 1, copied: true }]);
+}
+
+#[test]
+fn small_pieces_do_not_make_small_packets() {
+    let mut t = Trace::established(Setup::default().nodelay());
+    let parts: Vec<Slice> = (0..40).map(|index| shared(index * 50, 50)).collect();
+    let taken = t.call(|conn, cx| conn.write_shared(cx, &parts, WriteFlags::default()));
+    assert_eq!(taken, Ok(2000));
+    t.expect(". 1:1001 ack 1");
+    t.expect("P. 1001:2001 ack 1");
+}
