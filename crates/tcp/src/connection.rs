@@ -248,7 +248,7 @@ impl Connection {
             match timer {
                 Timer::Retransmit => self.on_xmit_timeout(cx),
                 // What it held is asked about by the next poll.
-                Timer::Pacing => {}
+                Timer::Pacing | Timer::TsoDefer => {}
                 Timer::Persist => self.on_persist_timeout(cx),
                 Timer::DelayedAck => self.on_delayed_ack_timeout(cx),
                 Timer::Keepalive => self.on_keepalive_timeout(cx),

@@ -14,6 +14,8 @@ pub enum Timer {
     /// The departure time of the next packet of a paced connection, where no queueing discipline
     /// keeps it.
     Pacing,
+    /// The end of the wait for an ACK that would let a fuller packet go.
+    TsoDefer,
     /// Delayed ACK (RFC 9293, 3.8.6.3).
     DelayedAck,
     /// Keepalive (RFC 9293, 3.8.4).
@@ -28,10 +30,11 @@ pub enum Timer {
 
 impl Timer {
     /// All kinds.
-    pub const ALL: [Timer; 8] = [
+    pub const ALL: [Timer; 9] = [
         Timer::Retransmit,
         Timer::Persist,
         Timer::Pacing,
+        Timer::TsoDefer,
         Timer::DelayedAck,
         Timer::Keepalive,
         Timer::UserTimeout,

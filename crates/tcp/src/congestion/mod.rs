@@ -133,7 +133,7 @@ pub(crate) struct Controller {
     window: Window,
     kind: Kind,
     /// The window was full in the current round trip.
-    limited: bool,
+    pub(crate) limited: bool,
     /// The most that was in flight in the current round trip, if it was not full.
     most_out: u32,
     /// End of that round trip.

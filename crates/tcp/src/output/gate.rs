@@ -7,6 +7,7 @@ use super::cwnd::cwnd_holds;
 use super::rwnd::rwnd_holds;
 use super::silly_window::silly_window_holds;
 use super::situation::Situation;
+use super::tso_defer::tso_defer_holds;
 use super::tso_tail::cut_tail;
 use crate::counters::Counter;
 use crate::send::segmentation::most_bytes;
@@ -33,8 +34,8 @@ pub enum Hold {
     /// TCP_CORK or MSG_MORE: less than a segment waits for what the application will write. A
     /// write, an ACK (MSG_MORE), an option or the Persist timer ends it.
     Cork,
-    /// A super-segment that is not full waits for the ACK that will let it grow. An ACK or the
-    /// retransmission timer ends it.
+    /// A super-segment that is not full waits for the ACK that will let it grow. An ACK, a write or
+    /// the TsoDefer timer ends it.
     TsoDefer,
     /// Too much of the connection is below us already. A completion ends it.
     SmallQueue,
@@ -94,6 +95,9 @@ pub(crate) fn ask(now: &Situation) -> Result<u32, Hold> {
     }
     if silly_window_holds(now) {
         return Err(Hold::SillyWindow);
+    }
+    if now.unsent > now.mss && tso_defer_holds(now).is_some() {
+        return Err(Hold::TsoDefer);
     }
     cut_tail(now, most_bytes(now))
 }

@@ -25,13 +25,13 @@ mod nagle;
 mod rwnd;
 mod silly_window;
 pub(crate) mod situation;
+pub(crate) mod tso_defer;
 mod tso_size;
 pub(crate) mod tso_tail;
 
 use plimsoll_buf::Slices;
 use plimsoll_wire::tcp::TcpFlags;
 
-use crate::config::Config;
 use crate::connection::{Connection, Context};
 use crate::counters::Counter;
 use crate::segment::{SendKind, Transmit};
@@ -43,6 +43,7 @@ use crate::timer::Timer;
 use build::Parts;
 pub use gate::Hold;
 use situation::Situation;
+use tso_defer::{Deferral, LONGEST, Limiter, tso_defer_holds};
 
 impl Connection {
     /// The next packet that leaves now, if one does. Call until it returns `None`.
@@ -182,9 +183,13 @@ impl Connection {
         let quota =
             most_whole(self.snd.effective_mss(), self.cwnd_bytes(), self.cwnd_quota(), largest);
         self.snd.units.top_up(self.snd.nxt, quota);
-        let now = self.situation(cx.config, largest);
+        let now = self.situation(cx, largest);
         let asked = gate::ask(&now);
-        self.time_rwnd(cx, asked.err());
+        let deferred = asked.err().filter(|&hold| hold == Hold::TsoDefer);
+        let limiter = deferred.and_then(|_| tso_defer_holds(&now));
+        self.recovery.cwnd_limited |= limiter == Some(Limiter::Cwnd);
+        let rwnd = matches!(asked, Err(Hold::Rwnd | Hold::SillyWindow));
+        self.time_rwnd(cx, rwnd || limiter == Some(Limiter::Rwnd));
         match asked {
             Ok(len) => {
                 self.last_hold = None;
@@ -198,7 +203,7 @@ impl Connection {
     }
 
     /// Everything that the gate looks at.
-    fn situation(&self, config: &Config, largest: u32) -> Situation {
+    fn situation(&self, cx: &Context, largest: u32) -> Situation {
         let snd = &self.snd;
         let mss = snd.effective_mss();
         let queued = snd.queue.len();
@@ -220,9 +225,13 @@ impl Connection {
             corked: self.options.cork || snd.more,
             push_now: snd.push_now || self.is_probing_with_new_data(),
             short_write: snd.short_write,
-            policy: self.options.tso_tail.unwrap_or(config.tcp_tso_tail),
+            policy: self.options.tso_tail.unwrap_or(cx.config.tcp_tso_tail),
             was_idle: snd.was_idle.unwrap_or(true),
             small_unacked: snd.small_unacked(),
+            deferral: match unsent > mss as usize {
+                true => self.deferral(cx),
+                false => Deferral::default(),
+            },
         }
     }
 
@@ -236,6 +245,7 @@ impl Connection {
         self.last_hold = Some(hold);
         match hold {
             Hold::Rwnd | Hold::SillyWindow | Hold::Cork => self.arm_persist(cx),
+            Hold::TsoDefer => self.timers.arm(Timer::TsoDefer, self.recovery.last_sent + LONGEST),
             _ => {}
         }
         if self.snd.rtx.is_empty() && cx.below.bytes == 0 {
@@ -276,6 +286,7 @@ impl Connection {
         self.snd.nxt = end;
         self.snd.max = end;
         self.end_persist();
+        self.timers.stop(Timer::TsoDefer);
         if let Some(serial) = packet.serial {
             self.on_data_sent(cx, start, end, serial, &packet.payload);
             if push {
@@ -293,8 +304,8 @@ impl Connection {
     }
 
     /// Notes whether the peer's window is what holds new data.
-    fn time_rwnd(&mut self, cx: &Context, hold: Option<Hold>) {
-        if matches!(hold, Some(Hold::Rwnd | Hold::SillyWindow)) {
+    fn time_rwnd(&mut self, cx: &Context, holds: bool) {
+        if holds {
             self.snd.limited.start(Limit::Rwnd, cx.now);
         } else {
             self.snd.limited.stop(Limit::Rwnd, false, cx.now);

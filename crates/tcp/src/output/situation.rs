@@ -1,6 +1,7 @@
 //! What the predicates of the gate may look at.
 
 use super::nagle::{NagleRule, Tail};
+use super::tso_defer::Deferral;
 use crate::config::TsoTail;
 
 /// What the gate looks at: a sender with data or a FIN that was never sent. All figures are bytes.
@@ -14,7 +15,7 @@ pub(crate) struct Situation {
     pub(crate) behind: bool,
     /// Our FIN follows what waits.
     pub(crate) fin: bool,
-    /// The congestion window, and what of it is free.
+    /// The congestion window, and what of it is free. Whole segments.
     pub(crate) cwnd: u32,
     pub(crate) quota: u32,
     /// What the peer's window takes behind SND.NXT.
@@ -41,6 +42,8 @@ pub(crate) struct Situation {
     pub(crate) was_idle: bool,
     /// An earlier packet that was not a multiple of the MSS is unacknowledged.
     pub(crate) small_unacked: bool,
+    /// What only deferring asks about. Not filled in for less than a segment.
+    pub(crate) deferral: Deferral,
 }
 
 impl Situation {

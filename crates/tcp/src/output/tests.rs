@@ -482,6 +482,50 @@ fn a_lower_mtu_changes_the_cut_of_what_waits() {
 }
 
 #[test]
+fn what_ends_deferring() {
+    let mut t = Trace::deferring(Setup::tso());
+    assert_eq!(t.count(Counter::HoldTsoDefer), 1);
+    assert!(t.conn.cc.limited, "the window is what limits");
+    t.recv(". 1:1 ack 2001");
+    t.expect("P. 8001:13001 ack 1 x5");
+    assert!(!t.conn.timers.is_armed(Timer::TsoDefer));
+    // The ACK does not come.
+    let mut t = Trace::deferring(Setup::tso());
+    assert_eq!(t.sleep(), 2);
+    t.expect("P. 8001:10001 ack 1 x2");
+    t.expect_nothing();
+    assert_eq!(t.conn.hold(), Some(Hold::Cwnd));
+    // It is switched off, by the next call.
+    let mut t = Trace::deferring(Setup::tso());
+    t.config.tcp_tso_defer = false;
+    t.expect("P. 8001:10001 ack 1 x2");
+    // The end of the stream comes into reach of the window.
+    let mut t = Trace::deferring(Setup::tso());
+    t.call(|conn, cx| conn.shutdown(cx));
+    t.expect_nothing();
+    t.recv(". 1:1 ack 4001");
+    t.expect("FP. 8001:13001 ack 1 x5");
+}
+
+#[test]
+fn a_deferred_request_may_grow() {
+    let mut t = Trace::established(Setup::tso());
+    t.set_round_trip(2);
+    t.write(4000);
+    t.expect("P. 1:4001 ack 1 x4");
+    t.at(1);
+    t.write(3000);
+    t.expect("P. 4001:7001 ack 1 x3");
+    // Three segments are free, less than a third of the window of ten.
+    t.write(1500);
+    t.expect_nothing();
+    assert_eq!(t.conn.hold(), Some(Hold::TsoDefer));
+    assert!(!t.conn.cc.limited, "the application limits");
+    t.recv(". 1:1 ack 4001");
+    t.expect("P. 7001:8501 ack 1 x2");
+}
+
+#[test]
 fn an_odd_rest_is_filled_from_what_follows() {
     let mut setup = Setup::tso().win(20_000);
     setup.options.sndbuf = Some(1 << 20);
@@ -593,6 +637,7 @@ proptest! {
     fn at_most_one_small_segment_is_unacknowledged(steps in steps(), tso in any::<bool>()) {
         let mut setup = if tso { Setup::tso() } else { Setup::default() };
         setup.options.sndbuf = Some(1 << 20);
+        setup.config.tcp_tso_defer = false;
         let mut t = Trace::established(setup);
         let (mut written, mut una) = (0_usize, 1_u32);
         let mut small: Option<u32> = None;

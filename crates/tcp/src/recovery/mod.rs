@@ -111,6 +111,8 @@ pub(crate) struct Recovery {
     pub(crate) reordering: u16,
     /// Segments of new data that left since output last came to its end.
     burst: u16,
+    /// Data was held back because cwnd let too little of it go.
+    pub(crate) cwnd_limited: bool,
     /// How often something arrived late.
     pub(crate) reord_seen: u32,
     /// What of `rtx.relost_ever` the counters have.
@@ -148,6 +150,7 @@ impl Recovery {
             reno_sacked: 0,
             reordering: u16::from(config.tcp_reordering).max(1),
             burst: 0,
+            cwnd_limited: false,
             reord_seen: 0,
             relost_counted: 0,
             prr: Prr::default(),
@@ -254,7 +257,8 @@ impl Connection {
     pub(crate) fn end_burst(&mut self, cx: &Context) {
         let sent = u32::from(core::mem::take(&mut self.recovery.burst));
         self.recovery.tlp.due = None;
-        let full = self.pipe() >= self.cc.cwnd();
+        let full =
+            core::mem::take(&mut self.recovery.cwnd_limited) || self.pipe() >= self.cc.cwnd();
         if sent == 0 && !(full && self.snd.has_unsent()) {
             return;
         }
@@ -416,11 +420,9 @@ impl Connection {
         segs.max(u32::from(probe)).saturating_mul(self.snd.effective_mss())
     }
 
-    /// The congestion window in bytes, made even: two packets at least share it.
+    /// The congestion window in bytes.
     pub(crate) fn cwnd_bytes(&self) -> u32 {
-        let cwnd = self.cc.cwnd();
-        let even = if cwnd > 1 { cwnd & !1 } else { cwnd };
-        even.saturating_mul(self.snd.effective_mss())
+        self.cc.cwnd().saturating_mul(self.snd.effective_mss())
     }
 
     /// Whether what leaves now is a tail loss probe with new data.

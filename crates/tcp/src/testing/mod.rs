@@ -36,6 +36,7 @@ use crate::counters::{Counter, Counters};
 use crate::handshake::fast_open_client::FastOpen;
 use crate::handshake::fast_open_server::FastOpenAnswer;
 use crate::info::Info;
+use crate::output::Hold;
 use crate::recovery::rtt::Rtt;
 use crate::segment::{Below, Ecn, Segment, Serial, Transmit};
 use crate::state::State;
@@ -339,6 +340,23 @@ impl Trace {
         trace.expect_nothing();
         trace.sleep();
         trace.expect(". 1:1 ack 2");
+        trace
+    }
+
+    /// Eight segments of a window of ten are in flight; five more wait for the first ACK, so that
+    /// they leave together. It is one millisecond after the start, half a round trip.
+    pub(crate) fn deferring(setup: Setup) -> Trace {
+        let mut trace = Trace::established(setup);
+        trace.set_round_trip(2);
+        trace.write(4000);
+        trace.expect("P. 1:4001 ack 1 x4");
+        trace.expect_nothing();
+        trace.at(1);
+        trace.write(4000);
+        trace.expect("P. 4001:8001 ack 1 x4");
+        trace.write(5000);
+        trace.expect_nothing();
+        assert_eq!(trace.conn.hold(), Some(Hold::TsoDefer));
         trace
     }
 

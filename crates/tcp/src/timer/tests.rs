@@ -30,6 +30,7 @@ fn armed(timer: Timer) -> Trace {
             t.conn.timers.arm(Timer::Pacing, at);
             t
         }
+        Timer::TsoDefer => Trace::deferring(Setup::tso()),
         Timer::DelayedAck => {
             let mut t = Trace::established(setup);
             t.call(|conn, cx| conn.set_option(cx, SetOption::QuickAck(false)));
@@ -72,6 +73,7 @@ fn fired(timer: Timer, t: &mut Trace) {
         Timer::Retransmit => drop(t.expect("P. 1:11 ack 1")),
         Timer::Persist | Timer::Keepalive => drop(t.expect(". 0:0 ack 1")),
         Timer::Pacing => {}
+        Timer::TsoDefer => drop(t.expect("P. 8001:10001 ack 1 x2")),
         Timer::DelayedAck => drop(t.expect(". 1:1 ack 11")),
         Timer::UserTimeout => {
             assert_eq!(t.conn.error(), Some(ConnectionError::TimedOut));
