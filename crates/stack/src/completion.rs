@@ -184,10 +184,15 @@ impl Completions {
         Attending(ATTENDING.replace(self))
     }
 
+    /// Whether this thread has undertaken to look at the queue and has not done so yet.
+    pub(crate) fn is_attended_here(&self) -> bool {
+        std::ptr::eq(ATTENDING.get(), self)
+    }
+
     /// Puts a socket in. For who was told so by [`BelowUs::release`].
     pub(crate) fn push(&self, id: ConnectionId) {
         self.queue.push(id);
-        if !std::ptr::eq(ATTENDING.get(), self) {
+        if !self.is_attended_here() {
             self.kick.kick();
         }
     }

@@ -33,6 +33,8 @@ pub(crate) struct Work<'a> {
     wakers: WakeList,
     /// Bit `i`: packets were queued on interface `i`.
     queued_on: u16,
+    /// The poller sends what was queued.
+    leaves: bool,
     /// The earliest timer that was armed.
     armed: Instant,
 }
@@ -47,6 +49,7 @@ impl<'a> Work<'a> {
             counters: stack.snmp.shard(),
             wakers: WakeList::default(),
             queued_on: 0,
+            leaves: false,
             armed: Instant::FAR_FUTURE,
         }
     }
@@ -265,10 +268,16 @@ impl<'a> Work<'a> {
         self.armed = self.armed.min(deadline);
     }
 
-    /// Ends the work: sends what was queued, wakes the poller if it would sleep too long, and fires
+    /// Ends the work: sends what was queued or leaves it to the poller, wakes the poller if it would sleep too long, and fires
     /// the wakers.
     pub(crate) fn finish(mut self) {
-        self.send_queued();
+        if self.stack.completions.is_attended_here() {
+            // In the middle of a poll on this thread, which sends when it ends.
+        } else if !self.leaves {
+            self.send_queued();
+        } else if self.queued_on != 0 {
+            self.stack.waiter.kick();
+        }
         if self.armed != Instant::FAR_FUTURE {
             self.stack.waiter.kick_before(self.armed);
         }
@@ -311,7 +320,27 @@ impl Stack {
         endpoint: &Arc<Endpoint>,
         call: impl FnOnce(&mut Inner, &Context<'_>) -> T,
     ) -> T {
-        self.call(now, endpoint, |_| true, call)
+        self.call(now, endpoint, |_| (true, false), call)
+    }
+
+    /// As [`work_on`](Self::work_on), for a call that hands over bytes to be sent.
+    ///
+    /// If nothing of the connection was unacknowledged, this thread sends what the call has queued:
+    /// a lone small request leaves without waiting for another thread. Otherwise that is left to
+    /// the poller, who is woken if it sleeps: a thread that writes a little at a time pays no
+    /// system call for each write, and what is queued meanwhile is below us.
+    pub(crate) fn write_on<T>(
+        &self,
+        now: Instant,
+        endpoint: &Arc<Endpoint>,
+        call: impl FnOnce(&mut Inner, &Context<'_>) -> T,
+    ) -> T {
+        self.call(
+            now,
+            endpoint,
+            |inner| (true, inner.conn.send_queue_len() > inner.conn.unsent_len()),
+            call,
+        )
     }
 
     /// As [`work_on`](Self::work_on), for a call that asks for nothing but an ACK to be sent. While
@@ -323,21 +352,23 @@ impl Stack {
         endpoint: &Arc<Endpoint>,
         call: impl FnOnce(&mut Inner, &Context<'_>) -> T,
     ) -> T {
-        self.call(now, endpoint, |inner| !inner.touched, call)
+        self.call(now, endpoint, |inner| (!inner.touched, false), call)
     }
 
     fn call<T>(
         &self,
         now: Instant,
         endpoint: &Arc<Endpoint>,
-        settles: impl FnOnce(&Inner) -> bool,
+        how: impl FnOnce(&Inner) -> (bool, bool),
         call: impl FnOnce(&mut Inner, &Context<'_>) -> T,
     ) -> T {
         let mut work = Work::begin(self, now);
         let mut inner = lock(&endpoint.inner);
+        let (settles, leaves) = how(&inner);
+        work.leaves = leaves;
         let cx = work.context(endpoint, &mut inner);
         let result = call(&mut inner, &cx);
-        if settles(&inner) {
+        if settles {
             work.settle(endpoint, &mut inner);
         }
         drop(inner);

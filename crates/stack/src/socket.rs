@@ -39,7 +39,7 @@ impl TcpSocket {
     /// # Errors
     /// [`SocketError::WouldBlock`] if there is no space; others if the connection is not there.
     pub fn write(&self, now: Instant, data: &[u8]) -> Result<usize, SocketError> {
-        self.stack.work_on(now, &self.endpoint, |inner, cx| {
+        self.stack.write_on(now, &self.endpoint, |inner, cx| {
             self.write_or_open(inner, cx, &[data], WriteFlags::default())
         })
     }
@@ -49,7 +49,7 @@ impl TcpSocket {
     /// # Errors
     /// As [`write`](Self::write).
     pub fn write_urgent(&self, now: Instant, data: &[u8]) -> Result<usize, SocketError> {
-        self.stack.work_on(now, &self.endpoint, |inner, cx| {
+        self.stack.write_on(now, &self.endpoint, |inner, cx| {
             let flags = WriteFlags { urgent: true, ..WriteFlags::default() };
             self.write_or_open(inner, cx, &[data], flags)
         })
@@ -67,7 +67,7 @@ impl TcpSocket {
         flags: WriteFlags,
     ) -> Result<usize, SocketError> {
         self.stack
-            .work_on(now, &self.endpoint, |inner, cx| self.write_or_open(inner, cx, parts, flags))
+            .write_on(now, &self.endpoint, |inner, cx| self.write_or_open(inner, cx, parts, flags))
     }
 
     fn write_or_open(
