@@ -1,8 +1,8 @@
 //! The signatures of RFC 2385: which key is for whom, and the digest.
 //!
 //! A segment that should be signed and is not, one that is and should not be, and one whose digest
-//! is wrong are dropped and counted, as on Linux; nothing answers them. Resets that belong to no
-//! connection are not signed.
+//! is wrong are dropped and counted, as on Linux; nothing answers them. A reset that belongs to no
+//! connection is signed if a listener has a key for the peer.
 
 use std::net::IpAddr;
 
@@ -75,7 +75,11 @@ pub(crate) fn fault(
 pub(crate) fn sign(key: &Md5Key, ends: (IpAddr, IpAddr), header: &mut [u8], payload: &Slices) {
     let Some(fixed) = header.first_chunk() else { return };
     let digest = digest(key, ends, fixed, payload);
-    header[HEADER_LEN + MD5_DIGEST_AT..][..MD5_DIGEST_LEN].copy_from_slice(&digest);
+    let room = header.get_mut(HEADER_LEN + MD5_DIGEST_AT..).and_then(|rest| rest.first_chunk_mut());
+    debug_assert!(room.is_some(), "whoever has a key leaves room for the digest");
+    if let Some(room) = room {
+        *room = digest;
+    }
 }
 
 /// The digest of a segment from the first to the second of `ends` (RFC 2385, section 2.0).

@@ -51,6 +51,11 @@ impl Connection {
 
     /// Room for the digest, if segments are signed.
     pub(crate) fn md5_option(&self) -> Option<[u8; MD5_DIGEST_LEN]> {
-        self.md5_key().map(|_| [0; MD5_DIGEST_LEN])
+        room_for_digest(self.md5_key())
     }
+}
+
+/// Room for the digest in a segment that `key`, if there is one, signs.
+pub(crate) fn room_for_digest(key: Option<&Md5Key>) -> Option<[u8; MD5_DIGEST_LEN]> {
+    key.map(|_| [0; MD5_DIGEST_LEN])
 }

@@ -2,13 +2,13 @@
 //! to them (RFC 9293, section 3.10.7.4; RFC 6191; RFC 1337).
 
 use plimsoll_wire::SeqNum;
-use plimsoll_wire::tcp::{MD5_DIGEST_LEN, TcpFlags, TcpOptions, TcpRepr, Timestamps};
+use plimsoll_wire::tcp::{TcpFlags, TcpOptions, TcpRepr, Timestamps};
 
 use crate::connection::{Connection, Context};
 use crate::counters::Counter;
 use crate::handshake::TimestampState;
 use crate::segment::Segment;
-use crate::signature::Md5Key;
+use crate::signature::{Md5Key, room_for_digest};
 use crate::time::{Duration, Instant};
 
 /// A new connection in place of an old one begins at least so far behind the old one's end
@@ -144,7 +144,7 @@ impl TimeWait {
             urgent: 0,
             options: TcpOptions {
                 timestamps: self.ts.option(cx.now),
-                md5: self.md5_key().map(|_| [0; MD5_DIGEST_LEN]),
+                md5: room_for_digest(self.md5_key()),
                 ..TcpOptions::default()
             },
         })

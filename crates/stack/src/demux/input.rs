@@ -6,7 +6,7 @@ use plimsoll_tcp::time_wait::TimeWaitAction;
 use std::sync::atomic::Ordering;
 
 use plimsoll_tcp::{Counter, Md5Key, Segment};
-use plimsoll_wire::tcp::{TcpFlags, TcpRepr};
+use plimsoll_wire::tcp::{MD5_DIGEST_LEN, TcpFlags, TcpRepr};
 
 use crate::demux::{FlowKey, stray_rst};
 use crate::endpoint::{Endpoint, Stage};
@@ -137,8 +137,15 @@ impl Stack {
         if let Some(entry) = lock(&self.time_wait).find(key) {
             return fault(entry.md5_key());
         }
-        let listener = self.listeners.find(key.local, key.local_port);
-        fault(listener.and_then(|listener| listener.md5_key(key.remote)).as_ref())
+        fault(self.listening_key(key).as_ref())
+    }
+
+    /// The key with which a listener and its peer sign what belongs to no connection.
+    fn listening_key(&self, key: &FlowKey) -> Option<Md5Key> {
+        if !self.md5_in_use.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.listeners.find(key.local, key.local_port)?.md5_key(key.remote)
     }
 
     /// Gives a segment to its connection; returns it if the connection has left the tables.
@@ -173,13 +180,16 @@ impl Stack {
         None
     }
 
-    /// Answers a segment that nobody wants with a reset, within limits.
+    /// Answers a segment that nobody wants with a reset, within limits. Where a listener has a key
+    /// for the peer, the reset is signed, since the peer would not believe it otherwise.
     pub(crate) fn to_nobody(&self, work: &mut Work<'_>, key: &FlowKey, segment: &Segment) {
-        let Some(repr) = stray_rst::answer(key, &segment.repr, segment.payload.len()) else {
+        let Some(mut repr) = stray_rst::answer(key, &segment.repr, segment.payload.len()) else {
             return;
         };
         if work.allows(&self.icmp_limits.resets) {
-            work.send_segment(key, &repr, None);
+            let md5_key = self.listening_key(key);
+            repr.options.md5 = md5_key.as_ref().map(|_| [0; MD5_DIGEST_LEN]);
+            work.send_segment(key, &repr, md5_key.as_ref());
         } else {
             work.count(IpCounter::StrayRstLimited);
         }

@@ -88,3 +88,25 @@ fn resets_of_a_connection_are_signed() {
     assert_eq!(pair.counter("TcpExtTCPMD5NotFound"), (0, 0));
     assert_eq!(server.state(), State::Closed, "an unsigned one would be dropped");
 }
+
+#[test]
+fn cookies_and_the_resets_of_bad_ones_are_signed() {
+    for late in [false, true] {
+        let mut pair = Pair::with(LinkConfig::default(), &[("net.ipv4.tcp_syncookies", "2")]);
+        let listener = pair.listen(B4, 16);
+        listener.set_md5_keys(keys(A4, 32, key("secret")));
+        let client = connect(&pair, B4, key("secret"));
+        pair.b.poll(pair.now, 64).unwrap();
+        assert_eq!(pair.counter("TcpExtSyncookiesSent"), (0, 1));
+        if late {
+            // The cookie is not good any more when it comes back; the SYN that is sent again
+            // meanwhile keeps the listener looking.
+            pair.now += Duration::from_secs(125);
+            pair.a.poll(pair.now, 64).unwrap();
+        }
+        pair.run(LONG);
+        let opened = if late { (State::Closed, false) } else { (State::Established, true) };
+        assert_eq!((client.state(), accept(&pair, &listener).is_some()), opened);
+        assert_eq!(pair.counter("TcpExtTCPMD5NotFound"), (0, 0));
+    }
+}

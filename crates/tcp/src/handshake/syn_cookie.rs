@@ -17,6 +17,7 @@ use crate::ecn::{self, EcnState};
 use crate::mtu::Path;
 use crate::recv::window::{choose_shift, initial_buffer, initial_window};
 use crate::segment::{Ecn, Segment};
+use crate::signature::room_for_digest;
 use crate::time::Instant;
 
 /// The MSS values that a cookie can say, over IPv4 and over IPv6.
@@ -64,6 +65,7 @@ pub fn cookie_syn_ack(cx: &Context, params: &OpenParams, syn: &Segment) -> TcpRe
                 val: val_with(&ts, cx.now, offered.bits()),
                 ecr: stamps.val,
             }),
+            md5: room_for_digest(params.options.md5_key.as_ref()),
             ..TcpOptions::default()
         },
     }
