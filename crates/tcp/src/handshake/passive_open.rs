@@ -51,9 +51,12 @@ impl Connection {
         acceptable
     }
 
-    /// Whether the listener wants to see data first (TCP_DEFER_ACCEPT) and `seg` has none.
+    /// Whether the listener wants to see data first (TCP_DEFER_ACCEPT) and `seg` has none. A
+    /// connection that a SYN cookie opened does not wait: it has no SYN-ACK whose timer would end
+    /// it.
     fn defers(&self, seg: &Segment) -> bool {
         self.handshake.passive
+            && self.handshake.sent > 0
             && !self.is_early()
             && self.handshake.retries < self.options.defer_accept
             && seg.payload.is_empty()

@@ -166,3 +166,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_listener_that_waits_for_data_takes_a_bare_ack_with_a_cookie() {
+    let (config, counters) = (Config::default(), Counters::new());
+    let now = Instant::from_millis(1_000_000);
+    let cx = Context { now, below: Below::default(), config: &config, counters: &counters };
+    let options = Options { defer_accept: 3, ..Options::default() };
+    let params = OpenParams { options, ..params(20) };
+    let ack = segment(IRS + 1, (COOKIE + 1).0, TcpFlags::ACK, TcpOptions::default());
+    let mut conn = Connection::accept_cookie(&cx, params, &ack, 0).unwrap();
+    conn.handle_segment(&cx, ack);
+    // Nothing would ever end it otherwise: its SYN-ACK is not sent again, and has no timer.
+    assert_eq!(conn.state(), State::Established);
+}
