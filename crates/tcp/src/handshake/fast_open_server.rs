@@ -73,7 +73,7 @@ impl Connection {
         self.snd.max = first;
         self.snd.forget_old_marks();
         self.snd.max_wnd = self.snd.wnd;
-        self.on_handshake_done(cx, None);
+        self.on_handshake_done(cx, None, false);
         self.expand_sndbuf(cx.config);
         self.take_syn_data(cx, syn);
     }

@@ -183,7 +183,7 @@ impl Connection {
         self.snd.max_wnd = self.snd.max_wnd.max(self.snd.wnd);
         self.snd.wl1 = seg.repr.seq;
         self.snd.wl2 = seg.repr.ack;
-        self.on_handshake_done(cx, sample);
+        self.on_handshake_done(cx, sample, self.is_syn_lost(seg));
         self.expand_sndbuf(cx.config);
         self.report_acked(cx);
         self.snd.limited.stop(Limit::Busy, self.is_drained(), cx.now);
@@ -201,6 +201,16 @@ impl Connection {
         }
         let echo = seg.repr.options.timestamps.filter(|_| self.ts.enabled)?;
         Some(self.ts.elapsed(cx.now, echo.ecr))
+    }
+
+    /// Whether the timer has sent our SYN or SYN-ACK again more than once, and not for nothing: one
+    /// loss is forgiven (RFC 6298 made its timeout a short one), and so is any number if the peer
+    /// echoes the timestamp of the first copy (Linux: `tcp_try_undo_spurious_syn`).
+    fn is_syn_lost(&self, seg: &Segment) -> bool {
+        let echo = seg.repr.options.timestamps.filter(|stamps| self.ts.enabled && stamps.ecr != 0);
+        let again = self.ts.val(self.handshake.started + INITIAL_RTO);
+        let first = echo.is_some_and(|stamps| (stamps.ecr.wrapping_sub(again) as i32) < 0);
+        self.handshake.retries > 1 && !first
     }
 
     /// A reset or an error ends the open with `error`.

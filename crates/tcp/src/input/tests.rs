@@ -269,6 +269,25 @@ fn syn_is_sent_again_with_backoff_and_then_given_up() {
 }
 
 #[test]
+fn a_late_answer_to_the_first_syn_does_not_reduce_the_window() {
+    // The first SYN leaves at 1000 ms, the copies at 2000 and 3000 ms.
+    for (echo, expected) in [(Some(1000), 10), (Some(2000), 1), (Some(3000), 1), (None, 1)] {
+        let config = Config { tcp_timestamps: true, ..plain_config() };
+        let mut bench = Bench::make(config, Options::default(), Connection::connect);
+        assert_eq!(bench.flags(), [SYN]);
+        bench.sleep();
+        bench.sleep();
+        assert_eq!(bench.flags(), [SYN]);
+        let repr = TcpRepr { seq: IRS, ack: ISS + 1, flags: SYN | ACK, ..TcpRepr::default() };
+        let mut repr = TcpRepr { window: 60_000, ..repr };
+        repr.options.timestamps = echo.map(|ecr| Timestamps { val: 1, ecr });
+        bench.recv_repr(repr, b"");
+        bench.state(State::Established);
+        assert_eq!(bench.conn.info(&bench.config).snd_cwnd, expected, "{echo:?}");
+    }
+}
+
+#[test]
 fn a_listener_may_wait_for_data() {
     let options = Options { defer_accept: 3, ..Options::default() };
     let mut bench = Bench::syn_received(plain_config(), options.clone(), None);

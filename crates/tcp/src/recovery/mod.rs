@@ -172,9 +172,12 @@ impl Recovery {
 
 impl Connection {
     /// The handshake is complete and `snd.mss` known. `rtt` is its round trip, unless ambiguous.
-    pub(crate) fn on_handshake_done(&mut self, cx: &Context, rtt: Option<Duration>) {
-        // One lost SYN is forgiven (RFC 6298 made its timeout a short one).
-        let syn_lost = self.handshake.retries > 1;
+    pub(crate) fn on_handshake_done(
+        &mut self,
+        cx: &Context,
+        rtt: Option<Duration>,
+        syn_lost: bool,
+    ) {
         self.cc.on_established(cx.now, self.snd.nxt, syn_lost, cx.config);
         match rtt {
             Some(rtt) => {
