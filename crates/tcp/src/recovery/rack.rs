@@ -142,7 +142,15 @@ impl Connection {
         let mut longest = Duration::ZERO;
         for index in 0..self.snd.rtx.ranges.len() {
             let range = &self.snd.rtx.ranges[index];
-            if range.sacked || range.wants_retransmission() || !rack.overtook(range) {
+            if !rack.overtook(range) {
+                // What lies above something that left once left later than it: the walk ends where
+                // what has arrived ends, not at SND.MAX.
+                if range.retransmissions == 0 {
+                    break;
+                }
+                continue;
+            }
+            if range.sacked || range.wants_retransmission() {
                 continue;
             }
             let remaining = rack.remaining(range, cx.now, window);
