@@ -49,6 +49,8 @@ pub(crate) enum Command {
     Ss(SsArgs),
     /// Run packetdrill scripts on this stack and a virtual clock, and say which pass.
     Drill(crate::drill::DrillArgs),
+    /// Reproduce published experiments on this machine, before and after.
+    Lab(crate::lab::LabArgs),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.

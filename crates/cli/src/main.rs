@@ -11,6 +11,7 @@ mod control;
 mod drill;
 mod get;
 mod http;
+mod lab;
 mod manual;
 mod net;
 mod query;
@@ -53,6 +54,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Sysctl(args) => query::sysctl(args),
         Command::Ss(args) => query::ss(args),
         Command::Drill(args) => drill::run(args),
+        Command::Lab(args) => lab::run(args),
         Command::Completions { shell } => manual::completions(*shell),
         Command::Man { dir } => manual::pages(dir.as_deref()),
     }

@@ -53,6 +53,43 @@ fn has_figures(document: &Value) {
 }
 
 #[test]
+fn an_experiment_is_the_same_every_time() {
+    let run = || document("lab tso-trim --pairs 2 --json -");
+    let first = run();
+    assert_eq!(first, run());
+    let names = "experiment seed knob pinned published pairs before after best ratio verdict";
+    for name in names.split(' ') {
+        assert!(!first[name].is_null(), "{name} is missing");
+    }
+    assert_eq!(first.as_object().unwrap().len(), 11);
+    assert_eq!(first["pairs"].as_array().unwrap().len(), 8, "two of each case");
+    assert_eq!(first["before"]["data_segments"], 9055);
+    assert!(first["after"]["data_segments"].as_u64().unwrap() <= 7247);
+    assert!(first["before"]["cpu_seconds"].is_null(), "costs are not taken on a virtual clock");
+    assert_eq!(first["verdict"]["reached"], true, "{}", first["verdict"]);
+    for column in ["before", "after", "best"] {
+        for figure in FIGURES {
+            assert!(first[column].get(figure).is_some(), "{column}: {figure} is missing");
+        }
+    }
+}
+
+#[test]
+fn experiments_are_listed_and_captured() {
+    let list = String::from_utf8(plimsoll("lab").stdout).unwrap();
+    assert!(list.contains("tso-trim"), "{list}");
+    assert!(failure("lab tso-trimming", 2).contains("known: "));
+    let dir = tempfile::tempdir().unwrap();
+    let line = format!("lab tso-trim --pairs 1 --pcap-dir {}", dir.path().join("x").display());
+    let text = String::from_utf8(plimsoll(&line).stdout).unwrap();
+    for part in ["9055 -> 7246", "pinned: plimsoll.tcp_sndbuf_raw", "verdict: reached", "loses"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let capture = dir.path().join("x/tso-trim-bulk-empty-trim-after.pcapng");
+    assert!(std::fs::metadata(capture).unwrap().len() > 1 << 20);
+}
+
+#[test]
 fn usage_errors() {
     for (line, part) in [
         ("", "Usage"),

@@ -7,15 +7,46 @@
 //! blocking threads, and is measured between two moments by counters, CPU time and context switches
 //! ([`usage`]). What comes out has one vocabulary ([`figures`]) in every command of the program.
 //!
-//! Everything runs in real time on real threads. What it does not do: start other processes, or
-//! model a cost.
+//! On top of this stand the published experiments ([`experiments`]), each in the frame of
+//! [`experiment`]. They run in real time on real threads, except those that count packets only and
+//! run on a virtual clock ([`virtual_clock`]) to be exact.
+//!
+//! What it does not do: decide anything about TCP, or model a cost.
 #![forbid(unsafe_code)]
 
 pub mod event_loop;
+pub mod experiment;
+pub mod experiments;
 pub mod figures;
 pub mod progress;
 pub mod requester;
 pub mod show;
 pub mod tasks;
 pub mod usage;
+pub mod virtual_clock;
 pub mod workload;
+
+use std::path::Path;
+
+use experiment::{Plan, Report, Watch};
+use experiments::Experiment;
+
+/// Runs experiments one after the other.
+///
+/// # Errors
+/// If a run fails; an experiment that misses its bars does not.
+pub fn run(experiments: &[&Experiment], plan: &Plan) -> anyhow::Result<Vec<Report>> {
+    let run = |experiment: &&Experiment| (experiment.run)(plan, &mut Watch::new(experiment.name));
+    experiments.iter().map(run).collect()
+}
+
+/// Writes the JSON document: the experiment's object if there is one, else an array of objects.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn write_json(path: &Path, reports: &[Report]) -> anyhow::Result<()> {
+    match reports {
+        [report] => figures::write_json(path, report),
+        reports => figures::write_json(path, &reports),
+    }
+}

@@ -3,31 +3,37 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use plimsoll::Stack;
+use plimsoll_stack::Stack as Core;
 
 use super::{Kind, Workload};
 use crate::figures::{Counters, Figures, Latency, difference, octets_per_packet, packets_out, per};
 use crate::usage::Usage;
 
 /// The state of everything that is counted, at one moment.
-pub(super) struct Snapshot {
-    usage: Usage,
+pub(crate) struct Snapshot {
+    /// `None` on a virtual clock, where nothing costs anything.
+    usage: Option<Usage>,
     client: Counters,
     server: Option<Counters>,
 }
 
-fn counters(stack: &Stack) -> Counters {
+fn counters(stack: &Core) -> Counters {
     stack.counters().into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 impl Snapshot {
     /// Takes it.
-    pub(super) fn take(workload: &Workload) -> Snapshot {
+    pub(crate) fn take(workload: &Workload) -> Snapshot {
         Snapshot {
-            usage: Usage::now(),
-            client: counters(&workload.client),
-            server: workload.server.as_ref().map(counters),
+            usage: Some(Usage::now()),
+            client: counters(workload.client.core()),
+            server: workload.server.as_ref().map(|server| counters(server.core())),
         }
+    }
+
+    /// Takes it of two stacks on a virtual clock.
+    pub(crate) fn of_pair(client: &Core, server: &Core) -> Snapshot {
+        Snapshot { usage: None, client: counters(client), server: Some(counters(server)) }
     }
 }
 
@@ -41,14 +47,14 @@ pub struct Measured {
     pub transactions: u64,
     /// Their latencies in nanoseconds.
     pub latencies: Histogram<u64>,
-    usage: Usage,
+    usage: Option<Usage>,
     client: Counters,
     server: Option<Counters>,
 }
 
 impl Measured {
     /// What changed between two moments.
-    pub(super) fn between(
+    pub(crate) fn between(
         before: &Snapshot,
         after: &Snapshot,
         elapsed: Duration,
@@ -61,7 +67,7 @@ impl Measured {
             bytes: moved.0,
             transactions: moved.1,
             latencies,
-            usage: after.usage.since(before.usage),
+            usage: after.usage.zip(before.usage).map(|(after, before)| after.since(before)),
             client: difference(&after.client, &before.client),
             server: server.map(|(after, before)| difference(after, before)),
         }
@@ -82,14 +88,15 @@ impl Measured {
         };
         let get = |counters: &Counters, name: &str| counters.get(name).copied();
         let seconds = self.elapsed.as_secs_f64();
+        let switches = self.usage.and_then(|usage| usage.switches);
         let mut figures = Figures {
             wire_segments: get(measured, "TcpOutSegs")
                 .map(|first| first + get(measured, "TcpRetransSegs").unwrap_or(0)),
             super_segments: get(measured, "plimsoll.SuperSegs"),
             octets_per_packet: octets_per_packet(measured),
-            cpu_seconds: Some(self.usage.cpu_seconds),
-            voluntary_context_switches: self.usage.switches.map(|(voluntary, _)| voluntary),
-            involuntary_context_switches: self.usage.switches.map(|(_, involuntary)| involuntary),
+            cpu_seconds: self.usage.map(|usage| usage.cpu_seconds),
+            voluntary_context_switches: switches.map(|(voluntary, _)| voluntary),
+            involuntary_context_switches: switches.map(|(_, involuntary)| involuntary),
             counters: measured.clone(),
             ..Figures::default()
         };
@@ -118,10 +125,11 @@ impl Measured {
         figures.transactions_per_s = per(transactions, seconds);
         figures.packets_per_transaction =
             packets_out(&self.client).and_then(|packets| per(packets as f64, transactions));
-        figures.cpu_ns_per_transaction = per(self.usage.cpu_seconds * 1e9, transactions);
+        figures.cpu_ns_per_transaction =
+            self.usage.and_then(|usage| per(usage.cpu_seconds * 1e9, transactions));
         figures.context_switches_per_transaction = self
             .usage
-            .switches
+            .and_then(|usage| usage.switches)
             .and_then(|(voluntary, other)| per((voluntary + other) as f64, transactions));
         figures.latency_us = Latency::of(&self.latencies);
     }

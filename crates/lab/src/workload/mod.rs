@@ -20,6 +20,7 @@ use anyhow::Context;
 use plimsoll::{Options, Stack};
 
 pub use measure::Measured;
+pub(crate) use measure::Snapshot;
 
 /// The phases that tasks are told of.
 mod phase {

@@ -1,0 +1,28 @@
+//! The published experiments.
+
+pub mod tso_trim;
+
+use crate::experiment::{Plan, Report, Watch};
+
+/// One experiment.
+#[derive(Clone, Copy)]
+pub struct Experiment {
+    /// The name on the command line.
+    pub name: &'static str,
+    /// What it shows, in one line.
+    pub about: &'static str,
+    /// Runs it.
+    pub run: fn(&Plan, &mut Watch) -> anyhow::Result<Report>,
+}
+
+/// All of them, in the order in which they run.
+pub const ALL: &[Experiment] = &[Experiment {
+    name: tso_trim::NAME,
+    about: "fractional tails of super-segments in bulk and in transactions, four policies",
+    run: tso_trim::run,
+}];
+
+/// The experiment with the name `name`.
+pub fn find(name: &str) -> Option<&'static Experiment> {
+    ALL.iter().find(|experiment| experiment.name == name)
+}
