@@ -236,6 +236,7 @@ impl Connection {
     /// A segment for this connection arrived.
     pub fn handle_segment(&mut self, cx: &Context, seg: Segment) {
         self.debug_invariants();
+        self.snd.written = false;
         self.snd.was_idle = None;
         self.on_segment(cx, seg);
         self.debug_invariants();
@@ -244,6 +245,7 @@ impl Connection {
     /// A deadline of [`poll_timeout`](Self::poll_timeout) has passed.
     pub fn handle_timeout(&mut self, cx: &Context) {
         self.debug_invariants();
+        self.snd.written = false;
         while let Some(timer) = self.timers.pop_due(cx.now) {
             match timer {
                 Timer::Retransmit => self.on_xmit_timeout(cx),
@@ -263,6 +265,7 @@ impl Connection {
     /// The stack learnt something about the path.
     pub fn handle_path_event(&mut self, cx: &Context, event: PathEvent) {
         self.debug_invariants();
+        self.snd.written = false;
         self.on_path_event(cx, event);
         self.debug_invariants();
     }
@@ -424,6 +427,7 @@ impl Connection {
     /// Changes an option.
     pub fn set_option(&mut self, cx: &Context, option: SetOption) {
         self.debug_invariants();
+        self.snd.written = false;
         let options = &mut self.options;
         match option {
             SetOption::NoDelay(on) => options.nodelay = on,

@@ -9,6 +9,7 @@ use super::NOTHING;
 use crate::connection::{Connection, Context, PendingRst};
 use crate::counters::Counter;
 use crate::segment::{Ecn, SendKind, Serial, Transmit};
+use crate::time::Instant;
 
 /// SACK blocks beside the timestamp option.
 const SACK_BLOCKS_WITH_TIMESTAMPS: usize = 3;
@@ -36,8 +37,12 @@ impl Connection {
         let room = (mss as usize).saturating_sub(len);
         let most_blocks = room.saturating_sub(SACK_OPTION_LEN) / SACK_BLOCK_LEN;
         let (ecn, bits) = self.ecn.mark(kind == SendKind::New && len > 0);
-        let repr = self.build_repr(cx, seq, flags | bits, most_blocks);
         let segs = len.div_ceil(mss as usize).max(1);
+        if len > 0 {
+            self.stats.data_segs_out += segs as u64;
+        }
+        let departure = self.depart(cx, len);
+        let repr = self.build_repr(cx, departure, seq, flags | bits, most_blocks);
         let serial = self.next_serial;
         self.next_serial = Serial(serial.0 + 1);
         self.rcv.note_data_sent(cx.now);
@@ -49,15 +54,12 @@ impl Connection {
             cx.counters.bump(Counter::SuperSegs);
         }
         self.stats.segs_out += segs as u64;
-        if len > 0 {
-            self.stats.data_segs_out += segs as u64;
-        }
         Transmit {
             repr,
             payload,
             segment_size: u16::try_from(mss).unwrap_or(u16::MAX),
             segs: u16::try_from(segs).unwrap_or(u16::MAX),
-            departure: cx.now,
+            departure,
             kind,
             serial: Some(serial),
             ecn,
@@ -72,13 +74,14 @@ impl Connection {
     /// A segment with ACK and without data: an ACK or a probe.
     pub(super) fn build_bare(&mut self, cx: &Context, seq: SeqNum, kind: SendKind) -> Transmit {
         let (_, bits) = self.ecn.mark(false);
-        let repr = self.build_repr(cx, seq, TcpFlags::ACK | bits, MAX_SACK_BLOCKS);
+        let departure = self.depart(cx, 0);
+        let repr = self.build_repr(cx, departure, seq, TcpFlags::ACK | bits, MAX_SACK_BLOCKS);
         self.on_ack_sent(cx.now);
         if kind == SendKind::Ack {
             cx.counters.bump(Counter::AcksSent);
         }
         self.count_bare(cx);
-        self.bare(cx, repr, kind)
+        Transmit { departure, ..self.bare(cx, repr, kind) }
     }
 
     /// A reset. Its window is zero, since there is none any more.
@@ -133,10 +136,11 @@ impl Connection {
         }
     }
 
-    /// The header of a segment with ACK.
+    /// The header of a segment with ACK that leaves at `departure`.
     fn build_repr(
         &mut self,
         cx: &Context,
+        departure: Instant,
         seq: SeqNum,
         mut flags: TcpFlags,
         most_blocks: usize,
@@ -145,7 +149,7 @@ impl Connection {
         if urgent != 0 {
             flags |= TcpFlags::URG;
         }
-        let timestamps = self.ts.option(cx.now);
+        let timestamps = self.ts.option(departure);
         let most_blocks = match timestamps {
             Some(_) => most_blocks.min(SACK_BLOCKS_WITH_TIMESTAMPS),
             None => most_blocks,

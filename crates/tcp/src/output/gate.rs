@@ -3,10 +3,12 @@
 //! A [`Situation`] is everything that the predicates may look at. Each predicate is a pure function
 //! in a file of its own; the first that holds gives the answer.
 
+use super::autocork::autocork_holds;
 use super::cwnd::cwnd_holds;
 use super::rwnd::rwnd_holds;
 use super::silly_window::silly_window_holds;
 use super::situation::Situation;
+use super::small_queue::small_queue_holds;
 use super::tso_defer::tso_defer_holds;
 use super::tso_tail::cut_tail;
 use crate::counters::Counter;
@@ -87,6 +89,12 @@ impl Hold {
 
 /// How many bytes leave in the next packet (zero only for a FIN alone), or what holds them.
 pub(crate) fn ask(now: &Situation) -> Result<u32, Hold> {
+    if autocork_holds(now) {
+        return Err(Hold::Autocork);
+    }
+    if now.early {
+        return Err(Hold::Pacing);
+    }
     if cwnd_holds(now) {
         return Err(Hold::Cwnd);
     }
@@ -99,12 +107,18 @@ pub(crate) fn ask(now: &Situation) -> Result<u32, Hold> {
     if now.unsent > now.mss && tso_defer_holds(now).is_some() {
         return Err(Hold::TsoDefer);
     }
-    cut_tail(now, most_bytes(now))
+    let len = cut_tail(now, most_bytes(now))?;
+    // The packet as it would leave is what counts.
+    if small_queue_holds(&now.below, len, false) {
+        return Err(Hold::SmallQueue);
+    }
+    Ok(len)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::small_queue::HostQueue;
 
     #[test]
     fn all_is_in_gate_order() {
@@ -126,10 +140,20 @@ mod tests {
             contiguous: 500,
             small_unacked: true,
             corked: true,
+            early: true,
+            below: HostQueue { completions: true, bytes: 2000, in_flight: 2, ..Default::default() },
+            written: true,
+            autocork: true,
+            open: true,
+            goal: 5000,
             ..Situation::default()
         };
-        assert_eq!(ask(&all), Err(Hold::Cwnd));
-        let rwnd = Situation { quota: 1000, ..all };
+        assert_eq!(ask(&all), Err(Hold::Autocork));
+        let early = Situation { written: false, ..all };
+        assert_eq!(ask(&early), Err(Hold::Pacing));
+        let cwnd = Situation { early: false, ..early };
+        assert_eq!(ask(&cwnd), Err(Hold::Cwnd));
+        let rwnd = Situation { quota: 1000, ..cwnd };
         assert_eq!(ask(&rwnd), Err(Hold::Rwnd));
         let silly = Situation { usable: 400, ..rwnd };
         assert_eq!(ask(&silly), Err(Hold::SillyWindow));
@@ -138,6 +162,8 @@ mod tests {
         let cork = Situation { small_unacked: false, ..nagle };
         assert_eq!(ask(&cork), Err(Hold::Cork));
         let free = Situation { corked: false, ..cork };
-        assert_eq!(ask(&free), Ok(500));
+        assert_eq!(ask(&free), Err(Hold::SmallQueue));
+        let below = HostQueue { bytes: 1000, ..free.below };
+        assert_eq!(ask(&Situation { below, ..free }), Ok(500));
     }
 }

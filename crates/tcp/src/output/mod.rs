@@ -17,32 +17,39 @@
 //! receiver had recorded. A connection that is held says by what ([`Connection::hold`]); whatever
 //! ends the hold is an event after which the caller polls again.
 
+mod autocork;
 mod build;
 mod cork;
 mod cwnd;
 pub(crate) mod gate;
 mod nagle;
+mod pacing;
 mod rwnd;
 mod silly_window;
 pub(crate) mod situation;
+mod small_queue;
 pub(crate) mod tso_defer;
 mod tso_size;
 pub(crate) mod tso_tail;
 
 use plimsoll_buf::Slices;
+use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::TcpFlags;
 
 use crate::connection::{Connection, Context};
 use crate::counters::Counter;
+use crate::limits::MAX_SUPER_SEGMENT;
 use crate::segment::{SendKind, Transmit};
 use crate::send::Fin;
 use crate::send::limited::Limit;
+use crate::send::memory;
 use crate::send::segmentation::most_whole;
 use crate::state::State;
 use crate::timer::Timer;
 use build::Parts;
 pub use gate::Hold;
 use situation::Situation;
+use small_queue::{HostQueue, small_queue_holds};
 use tso_defer::{Deferral, LONGEST, Limiter, tso_defer_holds};
 
 impl Connection {
@@ -54,10 +61,24 @@ impl Connection {
         packet
     }
 
-    /// The device is done with something that was below us; `cx.below` says what is left. This ends
-    /// what waited for it. The caller polls.
+    /// The device is done with something that was below us; `cx.below` says what is left. What was
+    /// left to this moment is left no longer, but the gate decides about it as about anything else.
+    /// The caller polls.
     pub fn handle_completion(&mut self, cx: &Context) {
-        let _ = cx;
+        self.debug_invariants();
+        self.snd.written = false;
+        if cx.below.completions && self.awaits_completion() {
+            // MSG_MORE binds the push of its own write only.
+            self.snd.more = false;
+        }
+    }
+
+    /// Whether the connection waits for a completion, so that
+    /// [`handle_completion`](Self::handle_completion) must be called after one: data is held by
+    /// [`Hold::Autocork`] or [`Hold::SmallQueue`], or what shall be sent again is still below us.
+    pub fn awaits_completion(&self) -> bool {
+        let held = matches!(self.last_hold, Some(Hold::Autocork | Hold::SmallQueue));
+        held || (self.recovery.waits_below && !self.snd.rtx.is_empty())
     }
 
     /// What holds the data that waits, if anything does.
@@ -106,23 +127,30 @@ impl Connection {
 
     /// Steps 4 to 6.
     fn send_data(&mut self, cx: &Context) -> Option<Transmit> {
-        if !self.snd.rtx.is_empty()
-            && !self.is_early()
-            && let Some(packet) = self.retransmit(cx)
-        {
-            return Some(packet);
+        let mut held = None;
+        if !self.snd.rtx.is_empty() && !self.is_early() {
+            match self.retransmit(cx) {
+                Ok(None) => {}
+                Ok(packet) => return packet,
+                Err(hold) => held = Some(hold),
+            }
         }
-        if !self.snd.queue.is_empty() || self.fin_is_due() {
+        if let Some(hold) = held {
+            // New data does not overtake what is lost.
+            self.note_hold(cx, hold);
+        } else if !self.snd.queue.is_empty() || self.fin_is_due() {
             if let Some(packet) = self.send_new(cx) {
                 return Some(packet);
             }
         } else {
             self.last_hold = None;
         }
-        if self.end_new_first()
-            && let Some(packet) = self.retransmit(cx)
-        {
-            return Some(packet);
+        if self.end_new_first() {
+            match self.retransmit(cx) {
+                Ok(None) => {}
+                Ok(packet) => return packet,
+                Err(hold) => self.note_hold(cx, hold),
+            }
         }
         let before_window = self.snd.una - 1;
         if core::mem::take(&mut self.pending.window_probe) {
@@ -135,9 +163,28 @@ impl Connection {
         None
     }
 
-    /// Sends again what recovery asks for.
-    fn retransmit(&mut self, cx: &Context) -> Option<Transmit> {
-        let (start, mut end) = self.next_retransmit(cx)?;
+    /// Sends again what recovery asks for, unless something holds it.
+    fn retransmit(&mut self, cx: &Context) -> Result<Option<Transmit>, Hold> {
+        let Some((start, end)) = self.next_retransmit(cx) else { return Ok(None) };
+        match self.retransmission_held(cx, end.since(start)) {
+            Some(hold) => Err(hold),
+            None => Ok(Some(self.send_again(cx, start, end))),
+        }
+    }
+
+    /// What holds a packet of `len` bytes that is to be sent again. A tail loss probe is never held.
+    fn retransmission_held(&self, cx: &Context, len: u32) -> Option<Hold> {
+        if self.recovery.tlp.due.is_some() {
+            None
+        } else if self.pacing_holds(cx) {
+            Some(Hold::Pacing)
+        } else {
+            small_queue_holds(&self.host_queue(cx), len, true).then_some(Hold::SmallQueue)
+        }
+    }
+
+    /// Sends `[start, end)` again, or a front part of it.
+    fn send_again(&mut self, cx: &Context, start: SeqNum, mut end: SeqNum) -> Transmit {
         let mss = self.snd.effective_mss();
         if self.snd.urgent().is_some_and(|up| start < up) {
             // The urgent pointer is right for one wire segment only.
@@ -167,9 +214,9 @@ impl Connection {
         self.stats.bytes_retrans += u64::from(len);
         self.stats.total_retrans = self.stats.total_retrans.saturating_add(packet.segs.into());
         if let Some(serial) = packet.serial {
-            self.on_retransmitted(cx, start, end, serial);
+            self.on_retransmitted(cx, start, end, (serial, packet.departure));
         }
-        Some(packet)
+        packet
     }
 
     /// Sends new data, and the FIN behind the last of it, if the gate lets them go.
@@ -202,6 +249,17 @@ impl Connection {
         }
     }
 
+    /// What lies below, and how much may.
+    fn host_queue(&self, cx: &Context) -> HostQueue {
+        HostQueue {
+            completions: cx.below.completions,
+            bytes: cx.below.bytes,
+            in_flight: self.snd.rtx.ranges.len(),
+            rate: self.pacing_rate(cx.config),
+            cap: (!self.is_paced(cx)).then_some(cx.config.tcp_limit_output_bytes),
+        }
+    }
+
     /// Everything that the gate looks at.
     fn situation(&self, cx: &Context, largest: u32) -> Situation {
         let snd = &self.snd;
@@ -228,6 +286,12 @@ impl Connection {
             policy: self.options.tso_tail.unwrap_or(cx.config.tcp_tso_tail),
             was_idle: snd.was_idle.unwrap_or(true),
             small_unacked: snd.small_unacked(),
+            early: self.pacing_holds(cx),
+            below: self.host_queue(cx),
+            written: snd.written,
+            autocork: self.options.autocork.unwrap_or(cx.config.tcp_autocorking),
+            open: snd.units.front().is_some_and(|unit| unit.takes_more()),
+            goal: memory::unit_goal(mss, snd.max_wnd, MAX_SUPER_SEGMENT as u32),
             deferral: match unsent > mss as usize {
                 true => self.deferral(cx),
                 false => Deferral::default(),
@@ -245,13 +309,18 @@ impl Connection {
         self.last_hold = Some(hold);
         match hold {
             Hold::Rwnd | Hold::SillyWindow | Hold::Cork => self.arm_persist(cx),
+            Hold::Pacing => self.timers.arm(Timer::Pacing, self.snd.departure),
             Hold::TsoDefer => self.timers.arm(Timer::TsoDefer, self.recovery.last_sent + LONGEST),
             _ => {}
         }
         if self.snd.rtx.is_empty() && cx.below.bytes == 0 {
+            let timer = match hold {
+                Hold::Rwnd | Hold::SillyWindow | Hold::Cork => Some(Timer::Persist),
+                Hold::Pacing => Some(Timer::Pacing),
+                _ => None,
+            };
             debug_assert!(
-                matches!(hold, Hold::Rwnd | Hold::SillyWindow | Hold::Cork)
-                    && self.timers.is_armed(Timer::Persist),
+                timer.is_some_and(|timer| self.timers.is_armed(timer)),
                 "{hold:?} holds an idle sender and nothing will end it"
             );
         }
@@ -285,10 +354,12 @@ impl Connection {
         let end = data_end + u32::from(fin);
         self.snd.nxt = end;
         self.snd.max = end;
+        // One push asks once; a write that fills several packets, only about the last of them.
+        self.snd.written &= now.behind;
         self.end_persist();
         self.timers.stop(Timer::TsoDefer);
         if let Some(serial) = packet.serial {
-            self.on_data_sent(cx, start, end, serial, &packet.payload);
+            self.on_data_sent(cx, start, end, (serial, packet.departure), &packet.payload);
             if push {
                 self.snd.rtx.mark_pushed();
             }

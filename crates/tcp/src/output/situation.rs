@@ -1,6 +1,7 @@
 //! What the predicates of the gate may look at.
 
 use super::nagle::{NagleRule, Tail};
+use super::small_queue::HostQueue;
 use super::tso_defer::Deferral;
 use crate::config::TsoTail;
 
@@ -42,6 +43,18 @@ pub(crate) struct Situation {
     pub(crate) was_idle: bool,
     /// An earlier packet that was not a multiple of the MSS is unacknowledged.
     pub(crate) small_unacked: bool,
+    /// The departure time has not come.
+    pub(crate) early: bool,
+    /// What lies below us.
+    pub(crate) below: HostQueue,
+    /// Output follows a write that may be left to a completion.
+    pub(crate) written: bool,
+    /// Automatic corking is on.
+    pub(crate) autocork: bool,
+    /// A write may continue what waits.
+    pub(crate) open: bool,
+    /// How much of it one packet may be made of.
+    pub(crate) goal: u32,
     /// What only deferring asks about. Not filled in for less than a segment.
     pub(crate) deferral: Deferral,
 }

@@ -7,48 +7,38 @@ use crate::connection::Connection;
 use crate::limits::MAX_SUPER_SEGMENT;
 use crate::time::Duration;
 
-/// The rate that counts, in percent of one window per round trip: in slow start, and when it is
-/// near its end or over (Linux: `tcp_pacing_ss_ratio`, `tcp_pacing_ca_ratio`).
-const SLOW_START_PERCENT: u64 = 200;
-const AVOIDANCE_PERCENT: u64 = 120;
-
 /// A packet holds what is sent in a second divided by two to this power (Linux: `sk_pacing_shift`).
 const RATE_SHIFT: u32 = 10;
 
-/// The allowance for short round trips halves with every so many microseconds, a power of two
-/// (Linux: `tcp_tso_rtt_log`).
-const RTT_LOG: u32 = 9;
-
 /// What the size follows from.
 #[derive(Clone, Copy, Debug)]
-struct Pace {
+struct Size {
     mss: u32,
-    cwnd: u32,
-    ssthresh: u32,
-    in_flight: u32,
-    /// Zero before the first sample.
-    srtt: Duration,
+    /// The pacing rate in bytes per second.
+    rate: u64,
     min_rtt: Option<Duration>,
+    /// The allowance for short round trips halves with every so many microseconds, a power of two;
+    /// 0 is no allowance (`tcp_tso_rtt_log`).
+    rtt_log: u8,
     /// The largest packet that what lies below us takes.
     largest: u32,
     /// Wire segments that a super-segment may always have.
     least_segs: u32,
 }
 
-impl Pace {
+impl Size {
     /// Bytes, a multiple of the MSS unless it is the largest.
-    fn size(self) -> u32 {
-        if self.srtt.is_zero() {
-            return self.largest;
-        }
+    fn bytes(self) -> u32 {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
-        let percent =
-            if self.cwnd < self.ssthresh / 2 { SLOW_START_PERCENT } else { AVOIDANCE_PERCENT };
-        let window = u64::from(self.cwnd.max(self.in_flight));
-        let per_second = window * percent * 10_000 / micros(self.srtt);
-        let shift = self.min_rtt.map_or(u64::MAX, micros) >> RTT_LOG;
-        let allowance = u32::try_from(shift).ok().and_then(|shift| self.largest.checked_shr(shift));
-        let bytes = (per_second >> RATE_SHIFT) + u64::from(allowance.unwrap_or(0));
+        let allowance = match self.rtt_log {
+            0 => 0,
+            log => {
+                let shift = self.min_rtt.map_or(u64::MAX, micros) >> log.min(63);
+                let shift = u32::try_from(shift).unwrap_or(u32::MAX);
+                self.largest.checked_shr(shift).unwrap_or(0)
+            }
+        };
+        let bytes = (self.rate >> RATE_SHIFT).saturating_add(u64::from(allowance));
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.largest);
         let segs = (bytes / self.mss).max(self.least_segs);
         segs.saturating_mul(self.mss).min(self.largest)
@@ -58,19 +48,15 @@ impl Pace {
 impl Connection {
     /// Most bytes of one packet now.
     pub(crate) fn largest_packet(&self, config: &Config) -> u32 {
-        let rtt = &self.recovery.rtt;
-        let mss = self.snd.effective_mss();
-        let pace = Pace {
-            mss,
-            cwnd: self.cc.cwnd().saturating_mul(mss),
-            ssthresh: self.cc.ssthresh().saturating_mul(mss),
-            in_flight: self.snd.max.since(self.snd.una),
-            srtt: rtt.srtt().unwrap_or_default(),
-            min_rtt: rtt.min(),
+        let size = Size {
+            mss: self.snd.effective_mss(),
+            rate: self.pacing_rate(config),
+            min_rtt: self.recovery.rtt.min(),
+            rtt_log: config.tcp_tso_rtt_log,
             largest: self.path.max_super_segment.min(MAX_SUPER_SEGMENT) as u32,
             least_segs: config.tcp_min_tso_segs,
         };
-        pace.size()
+        size.bytes()
     }
 }
 
@@ -80,35 +66,29 @@ mod tests {
 
     #[test]
     fn sizes() {
-        let far = Pace {
+        let far = Size {
             mss: 1000,
-            cwnd: 10_000,
-            ssthresh: u32::MAX,
-            in_flight: 0,
-            srtt: Duration::from_millis(20),
+            rate: 1_000_000,
             min_rtt: Some(Duration::from_millis(20)),
+            rtt_log: 9,
             largest: 65_000,
             least_segs: 2,
         };
-        let millis = Duration::from_millis;
-        let near = |micros| {
-            let rtt = Duration::from_micros(micros);
-            Pace { srtt: millis(20), min_rtt: Some(rtt), ..far }
-        };
+        let near = |micros| Size { min_rtt: Some(Duration::from_micros(micros)), ..far };
         let cases = [
-            (far, 2000, "a small window over a long way: the least"),
-            (Pace { least_segs: 10, ..far }, 10_000, "more is always allowed"),
-            (Pace { cwnd: 1_000_000, ..far }, 65_000, "a large window"),
-            (Pace { cwnd: 200_000, ..far }, 19_000, "what leaves in a millisecond"),
-            (Pace { cwnd: 200_000, ssthresh: 300_000, ..far }, 11_000, "slower in avoidance"),
-            (Pace { in_flight: 200_000, ..far }, 19_000, "what is in flight counts"),
-            (Pace { srtt: Duration::ZERO, ..far }, 65_000, "nothing is known"),
+            (far, 2000, "slow over a long way: the least"),
+            (Size { least_segs: 10, ..far }, 10_000, "more is always allowed"),
+            (Size { rate: 100_000_000, ..far }, 65_000, "a high rate"),
+            (Size { rate: 20_000_000, ..far }, 19_000, "what leaves in a millisecond"),
+            (Size { rate: u64::MAX, min_rtt: None, ..far }, 65_000, "nothing is known"),
             (near(100), 65_000, "next door"),
             (near(1000), 33_000, "half of it"),
-            (Pace { largest: 1000, ..far }, 1000, "no super-segments"),
+            (Size { rtt_log: 0, ..near(100) }, 2000, "no allowance"),
+            (Size { rtt_log: 10, ..near(1000) }, 65_000, "a larger one"),
+            (Size { largest: 1000, ..far }, 1000, "no super-segments"),
         ];
-        for (pace, expected, name) in cases {
-            assert_eq!(pace.size(), expected, "{name}");
+        for (size, expected, name) in cases {
+            assert_eq!(size.bytes(), expected, "{name}");
         }
     }
 }

@@ -132,6 +132,8 @@ pub(crate) struct Recovery {
     /// The packet that was last found to be below us still when it was to be sent again, so that
     /// it is counted once.
     pub(crate) found_below: Serial,
+    /// What is to be sent again next is below us still.
+    pub(crate) waits_below: bool,
     /// When data last left.
     pub(crate) last_sent: Instant,
 }
@@ -160,6 +162,7 @@ impl Recovery {
             echo: None,
             retrying_since: None,
             found_below: Serial(0),
+            waits_below: false,
             last_sent: Instant::ZERO,
         }
     }
@@ -214,20 +217,20 @@ impl Connection {
         }
     }
 
-    /// New data or a FIN, `[start, end)`, has left in the packet `serial`. `end` is one beyond the
-    /// data if a FIN left with it.
+    /// New data or a FIN, `[start, end)`, has left in the packet `serial`, which departs at
+    /// `sent_at`. `end` is one beyond the data if a FIN left with it.
     pub(crate) fn on_data_sent(
         &mut self,
         cx: &Context,
         start: SeqNum,
         end: SeqNum,
-        serial: Serial,
+        (serial, sent_at): (Serial, Instant),
         data: &Slices,
     ) {
         let range = SentRange {
             start,
             end,
-            sent_at: cx.now,
+            sent_at,
             serial,
             mss: self.snd.segment_size(),
             retransmissions: 0,
@@ -290,19 +293,19 @@ impl Connection {
         cx: &Context,
         start: SeqNum,
         end: SeqNum,
-        serial: Serial,
+        (serial, sent_at): (Serial, Instant),
     ) {
         let mss = self.snd.segment_size();
         let delivered = self.stats.delivered;
         self.recovery.last_sent = cx.now;
         self.recovery.retrying_since.get_or_insert(cx.now);
         if matches!(self.recovery.tlp.due, Some(Probe::Last(_))) {
-            self.snd.rtx.on_resent((start, end), cx.now, (serial, delivered), mss, false);
+            self.snd.rtx.on_resent((start, end), sent_at, (serial, delivered), mss, false);
             self.on_probe_sent(cx, true);
             return;
         }
         let before = self.snd.rtx.packets;
-        let segs = self.snd.rtx.on_resent((start, end), cx.now, (serial, delivered), mss, true);
+        let segs = self.snd.rtx.on_resent((start, end), sent_at, (serial, delivered), mss, true);
         self.after_new_cut(before);
         self.recovery.undo.on_retransmitted(segs, cx.now);
         match self.recovery.phase {
@@ -322,6 +325,7 @@ impl Connection {
     /// The range to send again now, within cwnd and the peer's window. Its bytes are
     /// `snd.rtx.payload(start, end)`, which may be fewer.
     pub(crate) fn next_retransmit(&mut self, cx: &Context) -> Option<(SeqNum, SeqNum)> {
+        self.recovery.waits_below = false;
         let mss = self.snd.effective_mss();
         if let Some(Probe::Last(start)) = self.recovery.tlp.due {
             let end = self.snd.rtx.end();
@@ -396,7 +400,8 @@ impl Connection {
     }
 
     /// The last copy of what is to be sent again has not even left this machine.
-    fn note_below(&mut self, cx: &Context, serial: Serial) {
+    pub(crate) fn note_below(&mut self, cx: &Context, serial: Serial) {
+        self.recovery.waits_below = true;
         if self.recovery.found_below != serial {
             self.recovery.found_below = serial;
             cx.counters.bump(Counter::TcpSpuriousRtxHostQueues);

@@ -56,10 +56,11 @@ pub(crate) fn time_of_timeouts(first: Duration, retries: u8, config: &Config) ->
 }
 
 impl Connection {
-    /// (Re)starts the retransmission timer.
+    /// (Re)starts the retransmission timer, from when what is sent now departs.
     pub(crate) fn arm_retransmit(&mut self, cx: &Context) {
         self.recovery.xmit_timer = XmitTimer::Rto;
-        self.timers.arm(Timer::Retransmit, cx.now + self.recovery.rto(cx.config));
+        let wait = self.recovery.rto(cx.config) + self.pacing_delay(cx);
+        self.timers.arm(Timer::Retransmit, cx.now + wait);
     }
 
     /// Lets the timer wait for the retransmission timeout, or for nothing. Where another wait takes

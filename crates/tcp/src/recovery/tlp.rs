@@ -67,7 +67,7 @@ impl Connection {
         let rto_left = (start + rto).since(cx.now);
         let timeout = if rto_left.is_zero() { timeout } else { timeout.min(rto_left) };
         self.recovery.xmit_timer = XmitTimer::LossProbe;
-        self.timers.arm(Timer::Retransmit, cx.now + timeout);
+        self.timers.arm(Timer::Retransmit, cx.now + timeout + self.pacing_delay(cx));
         true
     }
 
@@ -84,15 +84,16 @@ impl Connection {
         self.rearm_rto(cx);
     }
 
-    fn choose_probe(&self, cx: &Context) -> Option<Probe> {
+    fn choose_probe(&mut self, cx: &Context) -> Option<Probe> {
         let mss = self.snd.effective_mss();
         // A FIN alone is new data as well.
         let first = (self.unsent_len() as u32).min(mss).max(1);
         if self.snd.has_unsent() && first <= self.snd.usable_window() {
             return Some(Probe::New);
         }
-        let last = self.snd.rtx.ranges.back()?;
+        let last = *self.snd.rtx.ranges.back()?;
         if cx.below.completed < last.serial {
+            self.note_below(cx, last.serial);
             return None;
         }
         let whole = (last.segs() - 1) * u32::from(last.mss.max(1));

@@ -14,6 +14,7 @@
 //! `snd.nxt` is always `snd.max`: what is sent again comes out of the retransmit queue by its own
 //! numbers and never moves `snd.nxt` back.
 
+mod corked;
 pub(crate) mod error_queue;
 pub(crate) mod limited;
 pub(crate) mod memory;
@@ -31,6 +32,7 @@ use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options};
 use crate::recv::window::MAX_BUFFER;
+use crate::time::Instant;
 use error_queue::ErrorQueue;
 use limited::Limited;
 use retransmit_queue::RetransmitQueue;
@@ -103,6 +105,11 @@ pub(crate) struct Sender {
     pub(crate) was_idle: Option<bool>,
     /// A writer met a full buffer and waits for space (Linux: `SOCK_NOSPACE`).
     pub(crate) nospace: bool,
+    /// Nothing has happened since the last write that ends automatic corking, and the write allows
+    /// it.
+    pub(crate) written: bool,
+    /// When the next packet may leave if the connection is paced.
+    pub(crate) departure: Instant,
     /// An ACK arrived: once output is done, see whether there is space for who waits.
     pub(crate) check_space: bool,
     /// How long it was busy, and what it waited for.
@@ -144,6 +151,8 @@ impl Sender {
             short_write: false,
             was_idle: None,
             nospace: false,
+            written: false,
+            departure: Instant::ZERO,
             check_space: false,
             limited: Limited::default(),
             errors: None,

@@ -153,9 +153,10 @@ impl Connection {
     }
 
     /// What the end of a write means for its last unit. A zero-copy write was copied or not.
-    fn mark_write(&mut self, flags: WriteFlags, zerocopy: Option<bool>, complete: bool) {
+    pub(super) fn mark_write(&mut self, flags: WriteFlags, zerocopy: Option<bool>, complete: bool) {
         let snd = &mut self.snd;
         snd.more = flags.more && complete;
+        snd.written = complete && !flags.eor && !flags.urgent;
         let end = snd.write_end();
         let push = !snd.more || snd.must_push();
         if let Some(last) = snd.units.back_mut() {

@@ -19,6 +19,7 @@
 //!
 //! [`pair::Pair`] joins two connections.
 
+mod below;
 pub(crate) mod pair;
 mod traces;
 

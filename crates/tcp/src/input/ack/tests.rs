@@ -170,7 +170,7 @@ impl Trace {
             let below = Below { bytes: 0, completed: Serial(self.completed), ..Below::default() };
             let cx =
                 Context { now: self.now, below, config: &self.config, counters: &self.counters };
-            self.conn.on_data_sent(&cx, start, end, serial, &data);
+            self.conn.on_data_sent(&cx, start, end, (serial, cx.now), &data);
             left -= part;
         }
         let below = Below { bytes: 0, completed: Serial(self.completed), ..Below::default() };
@@ -191,7 +191,7 @@ impl Trace {
             let payload = self.conn.snd.rtx.payload(start, end);
             assert_eq!(payload.len() as u32, end.since(start));
             self.serial += 1;
-            self.conn.on_retransmitted(&cx, start, end, Serial(self.serial));
+            self.conn.on_retransmitted(&cx, start, end, (Serial(self.serial), cx.now));
             sent.push((self.position(start), self.position(end)));
             assert!(sent.len() < 10_000, "retransmission does not end");
         }

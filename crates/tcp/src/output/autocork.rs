@@ -1,0 +1,73 @@
+//! `Hold::Autocork`: automatic corking.
+//!
+//! A write that has not filled its packet may leave it to the completion of what its connection has
+//! below it: that comes soon, needs no timer, and until then further writes fill the packet. It is
+//! asked before the gate and on a write only. What else ends the wait, an acknowledgement, a timer
+//! or an option, goes straight to the gate, and so does the completion: Nagle's rule and a cork hold
+//! then as ever.
+
+use super::situation::Situation;
+
+/// Whether the one unit that waits is left to the next completion. TCP_NODELAY does not matter, as
+/// on Linux.
+pub(crate) fn autocork_holds(now: &Situation) -> bool {
+    let below = &now.below;
+    now.written
+        && now.autocork
+        && below.completions
+        // The first packet of a burst never waits, and an acknowledgement below us is no reason.
+        && below.in_flight > 0
+        && below.bytes > 0
+        // What may still grow, up to many segments.
+        && now.open
+        && now.unsent < now.goal
+        && !now.behind
+        && !now.fin
+        && !now.urgent
+        && !now.short_write
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::small_queue::HostQueue;
+
+    #[test]
+    fn a_write_waits_for_the_packet_before_it() {
+        let below = HostQueue { completions: true, bytes: 128, in_flight: 1, ..Default::default() };
+        let all = Situation {
+            written: true,
+            autocork: true,
+            open: true,
+            unsent: 128,
+            goal: 64_000,
+            below,
+            ..Situation::default()
+        };
+        let cases = [
+            (all, true, "a small write"),
+            (Situation { nodelay: true, ..all }, true, "NODELAY does not matter"),
+            (Situation { corked: true, ..all }, true, "nor does a cork"),
+            (Situation { unsent: 63_999, ..all }, true, "many segments, but not all"),
+            (Situation { unsent: 64_000, ..all }, false, "a full packet"),
+            (Situation { written: false, ..all }, false, "an ACK, a timer, a completion"),
+            (Situation { autocork: false, ..all }, false, "switched off"),
+            (Situation { open: false, ..all }, false, "the end of a record"),
+            (Situation { behind: true, ..all }, false, "more behind it"),
+            (Situation { fin: true, ..all }, false, "a FIN"),
+            (Situation { urgent: true, ..all }, false, "urgent data"),
+            (Situation { short_write: true, ..all }, false, "a writer waits for space"),
+        ];
+        for (now, held, name) in cases {
+            assert_eq!(autocork_holds(&now), held, "{name}");
+        }
+        let cases = [
+            (HostQueue { completions: false, ..below }, "nothing completes"),
+            (HostQueue { bytes: 0, ..below }, "only ACKs are below"),
+            (HostQueue { in_flight: 0, ..below }, "the first packet"),
+        ];
+        for (below, name) in cases {
+            assert!(!autocork_holds(&Situation { below, ..all }), "{name}");
+        }
+    }
+}
