@@ -152,20 +152,19 @@ impl ErrorQueue {
 
     /// New data up to `nxt` has left. Returns whether there is something to report.
     fn on_sent(&mut self, nxt: SeqNum, now: Instant) -> bool {
-        let mut any = false;
-        for index in 0..self.marks.len() {
-            let Mark { end, sent } = self.marks[index];
-            if nxt < end {
-                break;
-            }
-            if !sent {
-                self.marks[index].sent = true;
-                self.stamp(TxStage::Sched, end, now);
-                self.stamp(TxStage::Sent, end, now);
-                any = true;
-            }
+        // Data leaves in order: what was sent stands before what was not.
+        let first = self.marks.partition_point(|mark| mark.sent);
+        let mut index = first;
+        while let Some(mark) = self.marks.get_mut(index)
+            && mark.end <= nxt
+        {
+            mark.sent = true;
+            let end = mark.end;
+            self.stamp(TxStage::Sched, end, now);
+            self.stamp(TxStage::Sent, end, now);
+            index += 1;
         }
-        any
+        index > first
     }
 
     /// Everything below `una` is acknowledged. Returns whether there is something to report.
