@@ -411,6 +411,9 @@ impl TcpStream {
 
     /// Writes all of `data`, unless the stream is non-blocking, the timeout comes, or it fails.
     fn write_from(&self, data: &[u8]) -> io::Result<usize> {
+        if self.socket().write_corked(data) {
+            return Ok(data.len());
+        }
         let mut deadline = None;
         let mut written = 0;
         let stopped = loop {

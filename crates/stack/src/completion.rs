@@ -104,6 +104,13 @@ impl BelowUs {
         bytes < seen || bytes == 0
     }
 
+    /// For the owner: whether the socket is marked, and something is below it that will complete
+    /// and see that.
+    pub(crate) fn will_complete(&self) -> bool {
+        self.marks.load(Ordering::Relaxed) & THROTTLED != 0
+            && self.bytes.load(Ordering::Relaxed) > 0
+    }
+
     /// For the owner: the engine waits for no completion.
     pub(crate) fn end_throttle(&self) {
         if self.marks.load(Ordering::Relaxed) & THROTTLED != 0 {

@@ -11,8 +11,7 @@ use std::sync::atomic::Ordering;
 use arc_swap::Guard;
 use arrayvec::ArrayVec;
 use plimsoll_tcp::{
-    Below, ConnectionError, Context, Counter, Counters, Events, Hold, Instant, PathEvent, Serial,
-    State,
+    Below, ConnectionError, Context, Counter, Counters, Events, Instant, PathEvent, Serial, State,
 };
 
 use crate::demux::connection_table::ConnectionId;
@@ -309,7 +308,7 @@ impl<'a> Work<'a> {
 
 /// Whether the engine waits for something below it to complete.
 fn is_throttled(inner: &Inner) -> bool {
-    matches!(inner.conn.hold(), Some(Hold::SmallQueue | Hold::Autocork))
+    inner.conn.awaits_completion()
 }
 
 impl Stack {

@@ -44,6 +44,19 @@ impl TcpSocket {
         })
     }
 
+    /// Hands over all of `data` behind what automatic corking holds. Returns `false`, and has done
+    /// nothing, unless that is all there is to do: then [`write`](Self::write) is the call to make.
+    /// It needs no time, wakes nobody and sends nothing, so that many small writes cost little.
+    pub fn write_corked(&self, data: &[u8]) -> bool {
+        // Asked first without the lock, for those that need it for the other call.
+        if !self.endpoint.below.will_complete() {
+            return false;
+        }
+        let settings = self.stack.sysctl.snapshot();
+        let mut inner = lock(&self.endpoint.inner);
+        self.endpoint.below.will_complete() && inner.conn.write_corked(&settings.tcp, data)
+    }
+
     /// Hands over bytes of which the last is urgent (MSG_OOB).
     ///
     /// # Errors
