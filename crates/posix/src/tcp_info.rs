@@ -89,8 +89,7 @@ pub(crate) fn bytes(info: &Info, state: State) -> Vec<u8> {
     fill.u32s(&[info.pmtu, info.rcv_ssthresh, micros(info.rtt), micros(info.rttvar)]);
     fill.u32s(&[info.snd_ssthresh, info.snd_cwnd, info.advmss, info.reordering]);
     fill.u32s(&[micros(info.rcv_rtt), info.rcv_space, info.total_retrans]);
-    // The pacing rate is not bounded.
-    fill.u64s(&[u64::MAX, u64::MAX, info.bytes_acked, info.bytes_received]);
+    fill.u64s(&[info.pacing_rate, info.max_pacing_rate, info.bytes_acked, info.bytes_received]);
     fill.u32s(&[low(info.segs_out), low(info.segs_in), info.notsent_bytes]);
     fill.u32s(&[info.min_rtt.map_or(u32::MAX, micros)]);
     fill.u32s(&[low(info.data_segs_in), low(info.data_segs_out)]);

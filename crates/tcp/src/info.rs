@@ -94,6 +94,10 @@ pub struct Info {
     /// Why Fast Open did not work out for who connects, as Linux numbers it: 0 unknown, 1 no
     /// cookie, 2 data not acknowledged, 3 SYN sent again.
     pub fastopen_client_fail: u8,
+    /// Bytes per second at which packets leave, if something paces them; `u64::MAX` is no limit.
+    pub pacing_rate: u64,
+    /// SO_MAX_PACING_RATE in bytes per second; `u64::MAX` is no limit.
+    pub max_pacing_rate: u64,
     /// SO_SNDBUF, as Linux counts.
     pub sndbuf: usize,
     /// Bytes of data that the receive buffer holds.
@@ -167,6 +171,8 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         ca_state: conn.recovery.phase as u8,
         options: option_bits(conn),
         fastopen_client_fail: conn.fast_open_failure(),
+        pacing_rate: conn.pacing_rate(config),
+        max_pacing_rate: conn.options.max_pacing_rate.unwrap_or(u64::MAX),
         sndbuf: conn.snd.buf_limit,
         rcvbuf: conn.rcv.buf_limit,
         hold: conn.last_hold,

@@ -99,7 +99,7 @@ impl Process {
         let (socket, _) = self.fds.socket(fd)?;
         let room = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
         let value = match level {
-            SOL_SOCKET => socket.get_socket_level(&stack, name)?,
+            SOL_SOCKET => socket.get_socket_level(&stack, name, room)?,
             SOL_TCP => socket.get_tcp_level(now, &stack, name)?,
             SOL_IP => socket.get_ip(now, &stack, name)?,
             SOL_IPV6 if socket.domain == AF_INET6 => socket.get_ipv6(now, name)?,

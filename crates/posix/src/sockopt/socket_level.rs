@@ -55,11 +55,14 @@ impl Socket {
             }
             SO_TIMESTAMPING => self.set_timestamping(now, value as u32)?,
             SO_MAX_PACING_RATE => {
-                let rate = if arg.len >= 8 { arg.long_at(0)? } else { i64::from(value) };
-                // Nothing paces yet, so only the rate without a bound can be had.
-                if rate != -1 {
-                    return Err(Errno::ENOPROTOOPT);
-                }
+                let rate = match value {
+                    _ if arg.len >= 8 => arg.long_at(0)? as u64,
+                    -1 => u64::MAX,
+                    rate => u64::from(rate as u32),
+                };
+                let bound = Some(rate).filter(|&rate| rate < u64::MAX);
+                let set = SetOption::MaxPacingRate(rate);
+                self.change_tcp(now, |tcp| tcp.max_pacing_rate = bound, set);
             }
             SO_BUSY_POLL if value < 0 => return Err(Errno::EINVAL),
             SO_PRIORITY | SO_MARK | SO_BUSY_POLL | SO_INCOMING_CPU => {
@@ -123,7 +126,13 @@ impl Socket {
         stream.set_option(now, SetOption::TxTimestamps(stamps));
     }
 
-    pub(super) fn get_socket_level(&mut self, stack: &Stack, name: i32) -> Result<Value, Errno> {
+    /// `room` is how many bytes the program has for it.
+    pub(super) fn get_socket_level(
+        &mut self,
+        stack: &Stack,
+        name: i32,
+        room: usize,
+    ) -> Result<Value, Errno> {
         let tcp = self.tcp_options();
         let value = match name {
             SO_REUSEADDR => i32::from(self.set.reuse_addr),
@@ -148,7 +157,12 @@ impl Socket {
             SO_SNDTIMEO => return Ok(timeval(self.set.sndtimeo)),
             SO_TIMESTAMPING => return Ok(pair(self.set.timestamping as i32, 0)),
             SO_MAX_PACING_RATE => {
-                return Ok(Value::Bytes(u64::MAX.to_ne_bytes().to_vec()));
+                let rate = tcp.max_pacing_rate.unwrap_or(u64::MAX);
+                let short = u32::try_from(rate).unwrap_or(u32::MAX);
+                return Ok(Value::Bytes(match room {
+                    0..8 => short.to_ne_bytes().to_vec(),
+                    _ => rate.to_ne_bytes().to_vec(),
+                }));
             }
             SO_INCOMING_CPU => return Ok(self.kept_int(SOL_SOCKET, name, -1)),
             SO_PRIORITY | SO_MARK | SO_BUSY_POLL | SO_BROADCAST | SO_DONTROUTE | SO_DEBUG => {

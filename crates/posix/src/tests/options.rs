@@ -180,3 +180,30 @@ fn what_a_listener_has_its_connections_get() {
     assert_eq!(w.get(B, listener, (SOL_TCP, TCP_MAXSEG)), Ok(1100));
     assert_eq!(w.get(B, server, (SOL_IP, IP_MTU)), Ok(1500));
 }
+
+#[test]
+fn the_pacing_rate_has_two_lengths() {
+    let mut w = World::new();
+    let fd = w.socket(A, AF_INET);
+    let option = (SOL_SOCKET, SO_MAX_PACING_RATE);
+    let unlimited = Ok(vec![255; 8]);
+    assert_eq!(get(&mut w, fd, option, 8), unlimited);
+    assert_eq!(get(&mut w, fd, option, 4), Ok(vec![255; 4]));
+    // What is set, and what both forms tell.
+    let long = |rate: u64| rate.to_ne_bytes().to_vec();
+    let short = |rate: u32| rate.to_ne_bytes().to_vec();
+    let cases = [
+        (short(70_000), long(70_000), short(70_000)),
+        (short(u32::MAX - 1), long(u64::from(u32::MAX) - 1), short(u32::MAX - 1)),
+        (short(u32::MAX), long(u64::MAX), short(u32::MAX)),
+        (long(1 << 40), long(1 << 40), short(u32::MAX)),
+        (short(0), long(0), short(0)),
+        (long(u64::MAX), long(u64::MAX), short(u32::MAX)),
+    ];
+    for (value, eight, four) in cases {
+        let len = value.len() as i32;
+        assert_eq!(w.call(A, set(fd, option, Some(value), len)), Ok(0));
+        assert_eq!(get(&mut w, fd, option, 8), Ok(eight));
+        assert_eq!(get(&mut w, fd, option, 4), Ok(four));
+    }
+}
