@@ -98,6 +98,7 @@ const UNREACHABLE_V6: &[(&str, u8)] = &[
     ("admin_prohibited", 1),
     ("not_neighbour", 2),
     ("address_unreachable", 3),
+    ("addr_unreachable", 3),
     ("port_unreachable", 4),
 ];
 
