@@ -7,17 +7,14 @@ use super::device::Shape;
 use crate::host::HostError;
 use crate::shell::{Command, Qdisc, RouteMetrics};
 
-/// Settings that the stack does not have yet and that most scripts set to what it does anyway.
-const ACCEPTED: &[&str] = &[
-    "net.ipv4.tcp_ecn_option",
-    "net.ipv4.tcp_fastopen_key",
-    "net.ipv4.tcp_mtu_probing",
-    "net.ipv4.tcp_base_mss",
-    "net.ipv4.tcp_pacing_ca_ratio",
-    "net.ipv4.tcp_pacing_ss_ratio",
-    "net.ipv4.tcp_syn_linear_timeouts",
-    "net.ipv4.tcp_syncookies",
-    "net.ipv4.tcp_tso_win_divisor",
+/// Settings that the stack does not have, each with the one value that asks for what it does
+/// anyway. Where there is none, the setting is about something that another one turns on.
+const ACCEPTED: &[(&str, Option<&str>)] = &[
+    // Only with AccECN, which `tcp_ecn` does not offer.
+    ("net.ipv4.tcp_ecn_option", None),
+    ("net.ipv4.tcp_mtu_probing", Some("0")),
+    // Only with probing.
+    ("net.ipv4.tcp_base_mss", None),
 ];
 
 fn refused(text: impl Into<String>) -> Result<(), HostError> {
@@ -63,8 +60,7 @@ impl EmbeddedHost {
                 self.settings.push((name.to_owned(), value.to_owned()));
                 Ok(())
             }
-            Err(SysctlError::Unknown { .. }) if ACCEPTED.contains(&name) => Ok(()),
-            Err(error) => refused(error.to_string()),
+            Err(error) => accept(name, value, &error),
         }
     }
 
@@ -113,6 +109,17 @@ impl EmbeddedHost {
             return Ok(());
         }
         refused(format!("nobody listens on port {port}"))
+    }
+}
+
+/// Takes a setting that the stack does not take, if it asks for what is so anyway.
+fn accept(name: &str, value: &str, error: &SysctlError) -> Result<(), HostError> {
+    match ACCEPTED.iter().find(|(known, _)| *known == name) {
+        None => refused(error.to_string()),
+        Some((_, Some(only))) if *only != value => {
+            refused(format!("{name}: this stack only does what the value {only} stands for"))
+        }
+        Some(_) => Ok(()),
     }
 }
 
