@@ -95,8 +95,6 @@ impl Config {
     /// # Errors
     /// If there is no such option or the value makes no sense; the text says so.
     pub fn apply(&mut self, name: &str, value: Option<&str>) -> Result<(), String> {
-        // Scripts may have a comment on the line.
-        let value = value.map(|text| text.split("//").next().unwrap_or(text).trim());
         let text = value.unwrap_or_default();
         match name.replace('-', "_").as_str() {
             "ip_version" => self.ip_version = ip_version(text)?,
@@ -136,7 +134,7 @@ impl Config {
     /// The network that these options describe.
     ///
     /// # Errors
-    /// If addresses are of the wrong family.
+    /// If addresses are of the wrong family or no host's, or the MTU is too small for it.
     pub fn network(&self) -> Result<Network, String> {
         let v6 = self.ip_version == IpVersion::V6;
         let pick = |given: Option<IpAddr>, v4: [u8; 4], low: [u16; 8]| {
@@ -151,7 +149,12 @@ impl Config {
             inbound_mss: self.mss,
             mapped: self.ip_version == IpVersion::Mapped,
         };
-        for (name, ip) in [("local_ip", network.local), ("remote_ip", network.remote)] {
+        let addresses = [
+            ("local_ip", network.local),
+            ("remote_ip", network.remote),
+            ("gateway_ip", network.gateway),
+        ];
+        for (name, ip) in addresses {
             if ip.is_ipv6() != v6 {
                 return Err(format!("--{name}={ip} is not of the family that --ip_version says"));
             }
@@ -159,9 +162,18 @@ impl Config {
                 return Err(format!("--{name}={ip} is not the address of a host"));
             }
         }
+        if network.local == network.remote {
+            return Err(format!("--local_ip and --remote_ip are both {}", network.local));
+        }
+        if v6 && self.mtu < MIN_MTU_V6 {
+            return Err(format!("--mtu: IPv6 needs {MIN_MTU_V6} bytes, not {}", self.mtu));
+        }
         Ok(network)
     }
 }
+
+/// The least MTU of a link that carries IPv6 (RFC 8200 section 5).
+const MIN_MTU_V6: u16 = 1280;
 
 fn bad(name: &str, text: &str) -> String {
     format!("--{name}: `{text}` makes no sense here")
@@ -204,7 +216,7 @@ mod tests {
         let mut config = Config::default();
         config.apply("local_ip", Some("192.0.2.7")).unwrap();
         config.apply("netmask-ip", Some("255.255.0.0")).unwrap();
-        config.apply("tcp_ts_ecr_scaled", Some(" // why")).unwrap();
+        config.apply("tcp_ts_ecr_scaled", None).unwrap();
         config.apply("tolerance_usecs", Some("7000")).unwrap();
         config.apply("D", Some("A=b")).unwrap();
         let network = config.network().unwrap();
@@ -212,6 +224,15 @@ mod tests {
         assert_eq!((network.prefix, config.tolerance_usecs), (16, 7000));
         config.apply("ip_version", Some("ipv6")).unwrap();
         assert!(config.network().unwrap_err().contains("local_ip"));
+        config.apply("local_ip", Some("2001:db8::7")).unwrap();
+        config.network().unwrap();
+        for (name, value) in
+            [("mtu", "1279"), ("gateway_ip", "192.0.2.2"), ("remote_ip", "2001:db8::7")]
+        {
+            let mut config = config.clone();
+            config.apply(name, Some(value)).unwrap();
+            assert!(config.network().unwrap_err().contains(name), "{name}={value}");
+        }
         for (name, value) in [("mtu", "3"), ("nonsense", "1"), ("netmask_ip", "255.0.255.0")] {
             assert!(config.apply(name, Some(value)).is_err(), "{name}={value}");
         }
