@@ -1,15 +1,16 @@
 //! `plimsoll drill`: run packetdrill scripts.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::{Args, ValueEnum};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use plimsoll_drill::config::Config;
 use plimsoll_drill::report::{self, Report, Status};
 use plimsoll_drill::suite::{self, Options, StackKind};
 
-use crate::UsageError;
+use crate::manual::print;
+use crate::net::is_stdout;
+use crate::{ToldAlready, UsageError};
 
 /// What scripts run on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -43,7 +44,7 @@ pub(crate) struct DrillArgs {
     /// Write an array of what became of each script; - is standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write the same as JUnit's XML
+    /// Write the same as JUnit's XML; - is standard output
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
     /// Options that scripts may give as well.
@@ -53,98 +54,145 @@ pub(crate) struct DrillArgs {
 
 /// Options that a script may give as well, under the original tool's names. What is given here
 /// wins.
-#[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Options of scripts (with - or _ in the names)")]
-pub(crate) struct ScriptArgs {
-    /// ipv4, ipv6 or ipv4-mapped-ipv6
-    #[arg(long = "ip_version", alias = "ip-version", value_name = "VERSION")]
-    pub ip_version: Option<String>,
-    /// Our address [default: 192.0.2.1 or 2001:db8::1]
-    #[arg(long = "local_ip", alias = "local-ip", value_name = "ADDR")]
-    pub local_ip: Option<String>,
-    /// The peer's address [default: 198.51.100.1 or 2001:db8:1::1]
-    #[arg(long = "remote_ip", alias = "remote-ip", value_name = "ADDR")]
-    pub remote_ip: Option<String>,
-    /// The address of the device's far end [default: 192.0.2.2 or 2001:db8::2]
-    #[arg(long = "gateway_ip", alias = "gateway-ip", value_name = "ADDR")]
-    pub gateway_ip: Option<String>,
-    /// The mask of our network [default: 255.255.255.0]
-    #[arg(long = "netmask_ip", alias = "netmask-ip", value_name = "MASK")]
-    pub netmask_ip: Option<String>,
-    /// The port that bind(...) takes [default: 8080]
-    #[arg(long = "bind_port", alias = "bind-port", value_name = "PORT")]
-    pub bind_port: Option<String>,
-    /// The port that connect(...) takes [default: 8080]
-    #[arg(long = "connect_port", alias = "connect-port", value_name = "PORT")]
-    pub connect_port: Option<String>,
-    /// MTU of the device [default: 1500]
-    #[arg(long, value_name = "BYTES")]
-    pub mtu: Option<String>,
-    /// Segment size of inbound super-segments
-    #[arg(long, value_name = "BYTES")]
-    pub mss: Option<String>,
-    /// How far events may be from their time, in microseconds [default: 4000]
-    #[arg(long = "tolerance_usecs", alias = "tolerance-usecs", value_name = "US")]
-    pub tolerance_usecs: Option<String>,
-    /// The same as a share of the time since the event before [default: 12.5]
-    #[arg(long = "tolerance_percent", alias = "tolerance-percent", value_name = "PERCENT")]
-    pub tolerance_percent: Option<String>,
-    /// Microseconds per tick of outbound timestamps; 0 does not check them [default: 0]
-    #[arg(long = "tcp_ts_tick_usecs", alias = "tcp-ts-tick-usecs", value_name = "US")]
-    pub tcp_ts_tick_usecs: Option<String>,
-    /// Inbound segments may echo timestamps that were not sent
-    #[arg(long = "tcp_ts_ecr_scaled", alias = "tcp-ts-ecr-scaled")]
-    pub tcp_ts_ecr_scaled: bool,
-    /// Every super-segment must appear as written, not in pieces
-    #[arg(long = "strict_segments", alias = "strict-segments")]
-    pub strict_segments: bool,
-    /// Accepted for the sake of command lines of the original tool
-    #[arg(long = "send_omit_free", alias = "send-omit-free", hide = true)]
-    pub send_omit_free: bool,
-    /// Give a word of scripts a value
-    #[arg(short = 'D', long = "define", value_name = "NAME=VALUE")]
-    pub defines: Vec<String>,
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ScriptArgs(Vec<(String, Option<String>)>);
+
+/// An option of scripts.
+struct ScriptOption {
+    name: &'static str,
+    /// The name with - for _, where that is another one.
+    alias: &'static str,
+    /// What the value is called; empty if there is none.
+    value: &'static str,
+    help: &'static str,
 }
 
-impl ScriptArgs {
-    /// The options that were given.
-    fn given(&self) -> Vec<(String, Option<String>)> {
-        let values = [
-            ("ip_version", &self.ip_version),
-            ("local_ip", &self.local_ip),
-            ("remote_ip", &self.remote_ip),
-            ("gateway_ip", &self.gateway_ip),
-            ("netmask_ip", &self.netmask_ip),
-            ("bind_port", &self.bind_port),
-            ("connect_port", &self.connect_port),
-            ("mtu", &self.mtu),
-            ("mss", &self.mss),
-            ("tolerance_usecs", &self.tolerance_usecs),
-            ("tolerance_percent", &self.tolerance_percent),
-            ("tcp_ts_tick_usecs", &self.tcp_ts_tick_usecs),
-        ];
-        let values = values
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), Some(value.clone()?))));
-        let flags = [
-            ("tcp_ts_ecr_scaled", self.tcp_ts_ecr_scaled),
-            ("strict_segments", self.strict_segments),
-        ];
-        let flags =
-            flags.into_iter().filter(|(_, set)| *set).map(|(name, _)| (name.to_owned(), None));
-        let defines = self.defines.iter().map(|define| ("define".to_owned(), Some(define.clone())));
-        values.chain(flags).chain(defines).collect()
+const fn option(
+    name: &'static str,
+    alias: &'static str,
+    value: &'static str,
+    help: &'static str,
+) -> ScriptOption {
+    ScriptOption { name, alias, value, help }
+}
+
+const SCRIPT_OPTIONS: &[ScriptOption] = &[
+    option("ip_version", "ip-version", "VERSION", "ipv4, ipv6 or ipv4-mapped-ipv6"),
+    option("local_ip", "local-ip", "ADDR", "Our address [default: 192.0.2.1 or 2001:db8::1]"),
+    option(
+        "remote_ip",
+        "remote-ip",
+        "ADDR",
+        "The peer's address [default: 198.51.100.1 or 2001:db8:1::1]",
+    ),
+    option(
+        "gateway_ip",
+        "gateway-ip",
+        "ADDR",
+        "The device's far end [default: 192.0.2.2 or 2001:db8::2]",
+    ),
+    option("netmask_ip", "netmask-ip", "MASK", "The mask of our network [default: 255.255.255.0]"),
+    option("bind_port", "bind-port", "PORT", "The port that bind(...) takes [default: 8080]"),
+    option(
+        "connect_port",
+        "connect-port",
+        "PORT",
+        "The port that connect(...) takes [default: 8080]",
+    ),
+    option("mtu", "", "BYTES", "MTU of the device [default: 1500]"),
+    option("mss", "", "BYTES", "Segment size of inbound super-segments"),
+    option(
+        "tolerance_usecs",
+        "tolerance-usecs",
+        "US",
+        "How far events may be from their time [default: 4000]",
+    ),
+    option(
+        "tolerance_percent",
+        "tolerance-percent",
+        "PERCENT",
+        "The same as a share of the time since the event before [default: 12.5]",
+    ),
+    option(
+        "tcp_ts_tick_usecs",
+        "tcp-ts-tick-usecs",
+        "US",
+        "Microseconds per tick of outbound timestamps; 0 does not check them [default: 0]",
+    ),
+    option(
+        "tcp_ts_ecr_scaled",
+        "tcp-ts-ecr-scaled",
+        "",
+        "Inbound segments may echo timestamps that were not sent",
+    ),
+    option(
+        "strict_segments",
+        "strict-segments",
+        "",
+        "Every super-segment must appear as written, not in pieces",
+    ),
+    option(
+        "send_omit_free",
+        "send-omit-free",
+        "",
+        "Accepted for the sake of command lines of the original tool",
+    ),
+];
+
+impl Args for ScriptArgs {
+    fn augment_args(command: Command) -> Command {
+        let option = |&ScriptOption { name, alias, value, help }: &ScriptOption| {
+            let arg = Arg::new(name).long(name).help(help).hide(name == "send_omit_free");
+            let arg = if alias.is_empty() { arg } else { arg.alias(alias) };
+            if value.is_empty() { arg.action(ArgAction::SetTrue) } else { arg.value_name(value) }
+        };
+        let define = Arg::new("define").short('D').long("define").value_name("NAME=VALUE");
+        command
+            .next_help_heading("Options of scripts (with - or _ in the names)")
+            .args(SCRIPT_OPTIONS.iter().map(option))
+            .arg(define.action(ArgAction::Append).help("Give a word of scripts a value"))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        ScriptArgs::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ScriptArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<ScriptArgs, clap::Error> {
+        let mut given = Vec::new();
+        for &ScriptOption { name, value, .. } in SCRIPT_OPTIONS {
+            if value.is_empty() {
+                given.extend(matches.get_flag(name).then(|| (name.to_owned(), None)));
+            } else if let Some(text) = matches.get_one::<String>(name) {
+                given.push((name.to_owned(), Some(text.clone())));
+            }
+        }
+        let defines = matches.get_many::<String>("define").into_iter().flatten();
+        given.extend(defines.map(|define| ("define".to_owned(), Some(define.clone()))));
+        Ok(ScriptArgs(given))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = ScriptArgs::from_arg_matches(matches)?;
+        Ok(())
     }
 }
 
 /// Runs it.
 pub(crate) fn run(args: &DrillArgs) -> anyhow::Result<()> {
-    let given = args.script.given();
+    let given = args.script.0.clone();
     let mut config = Config::default();
     for (name, value) in &given {
         config.apply(name, value.as_deref()).map_err(UsageError)?;
     }
     config.network().map_err(UsageError)?;
+    let on_stdout = [&args.json, &args.junit].map(|path| is_stdout(path.as_deref()));
+    if on_stdout == [true, true] {
+        let text = "--json and --junit cannot both be written to standard output";
+        return Err(UsageError(text.to_owned()).into());
+    }
+    let quiet = on_stdout.contains(&true);
     let files = suite::find(&args.paths).map_err(anyhow::Error::msg)?;
     let stack = match args.stack {
         StackArg::Embedded => StackKind::Embedded,
@@ -157,41 +205,35 @@ pub(crate) fn run(args: &DrillArgs) -> anyhow::Result<()> {
     };
     let jobs = args.jobs.map_or(usual, usize::from);
     let options = Options { stack, options: given };
-    let mut broken = None;
+    let mut told = Ok(());
     let reports = suite::run_all(&files, &options, jobs, &mut |report| {
-        if broken.is_none() {
-            broken = tell(args, report).err();
+        if !quiet && told.is_ok() {
+            told = print(words(args, report).as_bytes());
         }
     });
-    if let Some(error) = broken {
-        return Err(error.into());
-    }
+    told?;
     write(args.json.as_deref(), || Ok(report::json(&reports)?))?;
     write(args.junit.as_deref(), || Ok(report::junit(&reports)))?;
-    if args.json.as_deref() != Some(Path::new("-")) {
-        println!("{}", report::totals(&reports));
+    if !quiet {
+        print((report::totals(&reports) + "\n").as_bytes())?;
     }
-    let bad = reports.iter().filter(|report| report.status != Status::Passed).count();
-    anyhow::ensure!(bad == 0, "{bad} of {} scripts did not pass", reports.len());
-    Ok(())
+    let passed = reports.iter().all(|report| report.status == Status::Passed);
+    if passed { Ok(()) } else { Err(ToldAlready.into()) }
 }
 
-/// Prints what became of one script.
-fn tell(args: &DrillArgs, report: &Report) -> io::Result<()> {
-    if args.json.as_deref() == Some(Path::new("-")) {
-        return Ok(());
-    }
-    let mut out = io::stdout().lock();
-    writeln!(out, "{}", report.summary())?;
+/// What is printed of one script.
+fn words(args: &DrillArgs, report: &Report) -> String {
+    let mut text = report.summary() + "\n";
     if args.verbose {
         for line in report.packets.iter().chain(&report.printed) {
-            writeln!(out, "  {line}")?;
+            text.push_str(&format!("  {line}\n"));
         }
     }
     if args.segments {
-        out.write_all(report.segment_list().as_bytes())?;
+        text.push_str(&report.segment_list());
     }
-    out.write_all(report.text.as_bytes())
+    text.push_str(&report.text);
+    text
 }
 
 /// Writes a document, if one is wanted.
@@ -201,9 +243,42 @@ fn write(
 ) -> anyhow::Result<()> {
     let Some(path) = path else { return Ok(()) };
     let text = document()?;
-    if path == Path::new("-") {
-        print!("{text}");
-        return Ok(());
+    if is_stdout(Some(path)) {
+        return print(text.as_bytes());
     }
-    std::fs::write(path, text).with_context(|| path.display().to_string())
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(words: &[&str]) -> Vec<(String, Option<String>)> {
+        let command = ScriptArgs::augment_args(Command::new("drill").no_binary_name(true));
+        let matches = command.try_get_matches_from(words).unwrap();
+        ScriptArgs::from_arg_matches(&matches).unwrap().0
+    }
+
+    #[test]
+    fn every_option_is_one_of_scripts() {
+        for &ScriptOption { name, alias, value, .. } in SCRIPT_OPTIONS {
+            let text = match name {
+                "ip_version" => "ipv6",
+                "netmask_ip" => "255.255.0.0",
+                _ if name.ends_with("_ip") => "192.0.2.7",
+                _ => "1000",
+            };
+            let text = Some(text).filter(|_| !value.is_empty());
+            for name in [name, alias].into_iter().filter(|name| !name.is_empty()) {
+                let word = text.map_or(format!("--{name}"), |text| format!("--{name}={text}"));
+                let found = given(&[word.as_str()]);
+                assert_eq!(found.len(), 1, "{word}");
+                assert_eq!(found[0].1.as_deref(), text, "{word}");
+                Config::default().apply(&found[0].0, text).unwrap();
+            }
+        }
+        let defines = given(&["-D", "A=b", "--define=C=d", "--strict_segments"]);
+        let names: Vec<&str> = defines.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["strict_segments", "define", "define"]);
+    }
 }

@@ -19,6 +19,7 @@ mod serve;
 mod service;
 mod units;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -30,14 +31,21 @@ use args::{Cli, Command};
 #[error("{0}")]
 pub(crate) struct UsageError(pub String);
 
+/// Something failed, and what was printed has said so already.
+#[derive(Debug, thiserror::Error)]
+#[error("what was printed says what failed")]
+pub(crate) struct ToldAlready;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(&cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("plimsoll: {error:#}");
-            let usage = error.downcast_ref::<UsageError>().is_some();
-            ExitCode::from(if usage { 2 } else { 1 })
+            if !error.is::<ToldAlready>() {
+                // Nobody may be reading any more.
+                let _ = writeln!(io::stderr(), "plimsoll: {error:#}");
+            }
+            ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
         }
     }
 }

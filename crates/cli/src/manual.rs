@@ -29,7 +29,8 @@ pub(crate) fn pages(dir: Option<&Path>) -> anyhow::Result<()> {
 
 /// Writes to standard output. Whoever reads it may have enough and go: that is no error.
 pub(crate) fn print(text: &[u8]) -> anyhow::Result<()> {
-    match io::stdout().write_all(text) {
+    let mut out = io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other.context("cannot write to standard output"),
     }

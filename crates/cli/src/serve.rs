@@ -1,6 +1,5 @@
 //! `plimsoll serve`: services on a TUN device, all in one event loop on this thread.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -13,6 +12,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::args::ServeArgs;
 use crate::http::server::{Connection, Progress};
+use crate::manual::print;
 use crate::net;
 use crate::service::{Kind, Service};
 use plimsoll_lab::event_loop::{Around, EventLoop, Stopper, Task, Turn};
@@ -62,8 +62,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     stop_on_signal(&stopper)?;
     let before = Usage::now();
     let start = Instant::now();
-    println!("ready");
-    std::io::stdout().flush().context("cannot write to standard output")?;
+    print(b"ready\n")?;
     events.run(None, |_| stopper.is_stopped() || tally.has_failed());
     let result = tally.take_error();
     let document = Document {

@@ -263,14 +263,18 @@ fn drill_runs_files_and_folders() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.contains("passed  ") && text.contains("S. 0 0\nP. 1 1500\n"), "{text}");
-    assert!(text.ends_with("1 scripts: 1 passed, 0 failed, 0 skipped, 0 in error\n"), "{text}");
+    assert!(text.ends_with("\n1 script: 1 passed, 0 failed, 0 skipped, 0 in error\n"), "{text}");
 
     std::fs::write(inner.join("b.pkt"), format!("{SCRIPT}+0 > . 1:1501(1500) ack 1\n")).unwrap();
     std::fs::write(inner.join("c.pkt"), "0 nonsense\n").unwrap();
     let (json, junit) = (folder.path().join("j.json"), folder.path().join("j.xml"));
     let line =
         format!("drill {path} --jobs 3 --json {} --junit {}", json.display(), junit.display());
-    assert!(failure(&line, 1).contains("2 of 3 scripts did not pass"));
+    let output = plimsoll(&line);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stderr.is_empty(), "all has been said already");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.ends_with("3 scripts: 1 passed, 1 failed, 0 skipped, 1 in error\n"), "{text}");
     let list: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     let of = |at: usize, name: &str| list[at][name].clone();
     assert_eq!(["passed", "failed", "error"], [0, 1, 2].map(|at| of(at, "status")));
@@ -283,6 +287,13 @@ fn drill_runs_files_and_folders() {
     assert_eq!(once.stdout, again.stdout, "the same text every time");
     let text = String::from_utf8(once.stdout).unwrap();
     assert!(text.contains("^^^^") && text.contains("packets so far:"), "{text}");
+
+    // Whoever reads may have enough after the first line; the status says how it went anyway.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let output = command.arg("drill").arg(&inner).stdout(writer).output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(1), &b""[..]));
 }
 
 #[test]
@@ -291,4 +302,7 @@ fn drill_refuses_wrong_options() {
     assert!(failure("drill /nonexistent/x.pkt", 1).contains("/nonexistent/x.pkt"));
     assert!(failure("drill x.pkt --ip_version=ipv5", 2).contains("ipv5"));
     assert!(failure("drill x.pkt --local-ip=2001:db8::1", 2).contains("--local_ip"));
+    assert!(failure("drill x.pkt --json - --junit -", 2).contains("standard output"));
+    let empty = tempfile::tempdir().unwrap();
+    assert!(failure(&format!("drill {}", empty.path().display()), 1).contains("no script"));
 }

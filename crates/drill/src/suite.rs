@@ -1,5 +1,6 @@
 //! Running script files, one or many at a time.
 
+use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,15 +41,19 @@ pub struct Options {
 /// in order of their names.
 ///
 /// # Errors
-/// If a path cannot be read; the text names it.
+/// If a path cannot be read, or is a folder without scripts; the text names it.
 pub fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let mut files = Vec::new();
     for path in paths {
         let failed = |error: std::io::Error| format!("{}: {error}", path.display());
-        if std::fs::metadata(path).map_err(failed)?.is_dir() {
-            collect(path, &mut files, 0)?;
-        } else {
+        if !std::fs::metadata(path).map_err(failed)?.is_dir() {
             files.push(path.clone());
+            continue;
+        }
+        let before = files.len();
+        collect(path, &mut files, 0)?;
+        if files.len() == before {
+            return Err(format!("{}: no script (*.pkt) is in this folder", path.display()));
         }
     }
     Ok(files)
@@ -100,11 +105,15 @@ fn load_and_run(path: &Path, file: &str, options: &Options) -> Report {
 }
 
 fn read(path: &Path) -> Result<String, String> {
-    let info = std::fs::metadata(path).map_err(|error| error.to_string())?;
-    if info.len() > MAX_SCRIPT {
-        return Err("the file is too long for a script".to_owned());
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let mut text = String::new();
+    // What is no regular file has no length that could be looked at before.
+    let read = file.take(MAX_SCRIPT + 1).read_to_string(&mut text);
+    match read {
+        Err(error) => Err(error.to_string()),
+        Ok(len) if len as u64 > MAX_SCRIPT => Err("the file is too long for a script".to_owned()),
+        Ok(_) => Ok(text),
     }
-    std::fs::read_to_string(path).map_err(|error| error.to_string())
 }
 
 /// Runs the text of a script that is called `file`. `folder` is where its helpers are looked for.

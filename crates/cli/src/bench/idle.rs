@@ -15,6 +15,7 @@ use crate::args::IdleArgs;
 use plimsoll_lab::figures::{self, Row};
 use plimsoll_lab::{show, usage};
 
+use crate::manual::print;
 use crate::net;
 
 /// Connections to one port of the server: fewer than a client has ports.
@@ -75,7 +76,7 @@ pub(crate) fn run(args: &IdleArgs) -> anyhow::Result<()> {
         pool_bytes_in_use: pools.map(|stack| stack.core().pool().stats().in_use_bytes).iter().sum(),
     };
     if !net::is_stdout(args.json.as_deref()) {
-        print(&document);
+        print(table(&document).as_bytes())?;
     }
     match &args.json {
         Some(path) => figures::write_json(path, &document),
@@ -83,9 +84,9 @@ pub(crate) fn run(args: &IdleArgs) -> anyhow::Result<()> {
     }
 }
 
-fn print(document: &Document) {
-    println!(
-        "{} connections open at once, opened and used in {:.2} s",
+fn table(document: &Document) -> String {
+    let title = format!(
+        "{} connections open at once, opened and used in {:.2} s\n",
         document.connections, document.seconds
     );
     let resident = document.resident_bytes_per_connection_and_stack;
@@ -95,7 +96,7 @@ fn print(document: &Document) {
         ("resident, per stack", figures::decimal(resident, 0) + " B"),
         ("buffers in use", show::bytes(document.pool_bytes_in_use as f64)),
     ];
-    print!("{}", figures::table(&rows));
+    title + &figures::table(&rows)
 }
 
 impl Ends {

@@ -6,6 +6,7 @@ use plimsoll_lab::workload::Kind;
 
 use super::{measure, workload};
 use crate::args::RrArgs;
+use crate::manual::print;
 use crate::net;
 use plimsoll_lab::figures::{self, Counters, Figures};
 
@@ -33,11 +34,11 @@ pub(crate) fn run(args: &RrArgs, reconnect: bool) -> anyhow::Result<()> {
     let figures = measured.figures(&kind);
     let seconds = measured.elapsed.as_secs_f64();
     if !net::is_stdout(args.run.json.as_deref()) {
-        println!(
-            "{} transactions of {}/{} bytes in {seconds:.2} s over {} flow(s)",
+        let title = format!(
+            "{} transactions of {}/{} bytes in {seconds:.2} s over {} flow(s)\n",
             measured.transactions, sizes.request, sizes.response, args.run.flows
         );
-        print!("{}", figures::table(&figures.rows()));
+        print((title + &figures::table(&figures.rows())).as_bytes())?;
     }
     if let Some(path) = &args.run.json {
         let document = Document {

@@ -6,6 +6,7 @@ use plimsoll_lab::workload::Kind;
 
 use super::{measure, workload};
 use crate::args::StreamArgs;
+use crate::manual::print;
 use crate::net;
 use plimsoll_lab::figures::{self, Counters, Figures};
 use plimsoll_lab::show;
@@ -37,8 +38,8 @@ pub(crate) fn run(args: &StreamArgs) -> anyhow::Result<()> {
     if !net::is_stdout(args.run.json.as_deref()) {
         let verb = if args.reverse { "received" } else { "sent" };
         let total = show::bytes(measured.bytes as f64);
-        println!("{verb} {total} in {seconds:.2} s over {} flow(s)", args.run.flows);
-        print!("{}", figures::table(&figures.rows()));
+        let title = format!("{verb} {total} in {seconds:.2} s over {} flow(s)\n", args.run.flows);
+        print((title + &figures::table(&figures.rows())).as_bytes())?;
     }
     if let Some(path) = &args.run.json {
         let document = Document {

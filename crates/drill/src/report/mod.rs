@@ -76,7 +76,7 @@ impl Report {
         Report {
             file: file.to_owned(),
             status,
-            text: format!("error: {file}: {cause}\n"),
+            text: String::new(),
             cause: Some(cause),
             ms: 0.0,
             printed: Vec::new(),
@@ -178,8 +178,9 @@ pub fn json(reports: &[Report]) -> Result<String, serde_json::Error> {
 /// How many scripts came to what.
 pub fn totals(reports: &[Report]) -> String {
     let count = |status: Status| reports.iter().filter(|report| report.status == status).count();
+    let scripts = if reports.len() == 1 { "script" } else { "scripts" };
     format!(
-        "{} scripts: {} passed, {} failed, {} skipped, {} in error",
+        "{} {scripts}: {} passed, {} failed, {} skipped, {} in error",
         reports.len(),
         count(Status::Passed),
         count(Status::Failed),

@@ -267,7 +267,8 @@ impl Runner<'_> {
         let Some(merged) = compare::merge(&pieces) else { return Ok(()) };
         let Some(last) = pieces.pop() else { return Ok(()) };
         if total != tcp.len {
-            let text = format!("{total} bytes came instead of {}", tcp.len);
+            let whole = if self.config.strict_segments { " in one segment" } else { "" };
+            let text = format!("{total} bytes came{whole} instead of {}", tcp.len);
             return Err(mismatch(span, text, &wanted, &pieces, &last));
         }
         self.verify(at, packet, &wanted, merged, &whole, due).map_err(|(text, shown)| {
