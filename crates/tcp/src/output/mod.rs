@@ -403,4 +403,6 @@ impl Connection {
 const NOTHING: Slices = Slices::new();
 
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests;

@@ -1,7 +1,6 @@
 //! Traces of what leaves and when; whole transfers between two ends.
 
 use plimsoll_wire::tcp::TcpFlags;
-use proptest::prelude::*;
 use std::vec::Vec;
 
 use crate::config::{Config, Options, SetOption};
@@ -609,72 +608,6 @@ fn keepalive_probes() {
     let probe = t.expect(". 0:0 ack 1");
     assert_eq!(probe.kind, SendKind::Keepalive);
     t.expect_nothing();
-}
-
-/// Steps of the random walk below.
-#[derive(Clone, Debug)]
-enum Step {
-    Write(usize),
-    /// The peer acknowledges this share of what is in flight, in percent.
-    Ack(u32),
-    /// Time passes.
-    Wait(u64),
-}
-
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = prop_oneof![
-        4 => (1_usize..4000).prop_map(Step::Write),
-        3 => (0_u32..=100).prop_map(Step::Ack),
-        1 => (1_u64..50).prop_map(Step::Wait),
-    ];
-    prop::collection::vec(step, 1..60)
-}
-
-proptest! {
-    /// The property of the default tail policy: without NODELAY at most one segment that is not
-    /// full is unacknowledged, each ends where written data ended, and nothing waits when none is.
-    #[test]
-    fn at_most_one_small_segment_is_unacknowledged(steps in steps(), tso in any::<bool>()) {
-        let mut setup = if tso { Setup::tso() } else { Setup::default() };
-        setup.options.sndbuf = Some(1 << 20);
-        setup.config.tcp_tso_defer = false;
-        let mut t = Trace::established(setup);
-        let (mut written, mut una) = (0_usize, 1_u32);
-        let mut small: Option<u32> = None;
-        let mut millis = 0;
-        for step in steps {
-            match step {
-                Step::Write(len) => {
-                    t.write(len);
-                    written += len;
-                }
-                Step::Ack(percent) => {
-                    let flight = t.conn.snd.max.since(t.conn.snd.una);
-                    una += flight * percent / 100;
-                    t.recv(&std::format!(". 1:1 ack {una}"));
-                }
-                Step::Wait(more) => {
-                    millis += more;
-                    t.at(millis);
-                }
-            }
-            small = small.filter(|&end| una < end);
-            while let Some(packet) = t.next() {
-                if packet.kind != SendKind::New {
-                    continue;
-                }
-                let end = packet.repr.seq.since(crate::testing::ISS) + packet.payload.len() as u32;
-                if packet.payload.len() % 1000 != 0 {
-                    prop_assert_eq!(small, None, "two small segments in flight");
-                    prop_assert_eq!(end as usize, written + 1, "it ends where a write ended");
-                    small = Some(end);
-                }
-            }
-            if small.is_none() && t.conn.hold() != Some(Hold::Cwnd) {
-                prop_assert_eq!(t.conn.unsent_len(), 0, "held without a reason");
-            }
-        }
-    }
 }
 
 #[test]
