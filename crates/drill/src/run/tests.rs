@@ -189,7 +189,11 @@ fn merged_and_strict_segments() {
     passes(&cut);
     let strict = run_with(&[("strict_segments", None)], &cut);
     assert_eq!(strict.status, Status::Failed, "{}", strict.text);
-    assert!(strict.text.contains("1000 bytes came in one segment instead of 2000"), "{}", strict.text);
+    assert!(
+        strict.text.contains("1000 bytes came in one segment instead of 2000"),
+        "{}",
+        strict.text
+    );
     let whole = run_with(&[("strict_segments", None)], &text);
     assert_eq!(whole.status, Status::Passed, "{}", whole.text);
     assert_eq!(whole.segment_list(), "S. 0 0\nP. 1 2000\n");
