@@ -2,6 +2,7 @@
 
 pub(crate) mod harness;
 
+mod below;
 mod close;
 mod connect;
 mod icmp;
