@@ -20,11 +20,11 @@ struct World {
     step: Duration,
 }
 
-fn stack(device: Device, addr: Ipv4Addr) -> Arc<Stack> {
+fn stack(device: Device, addr: Ipv4Addr, sysctls: &[(&str, &str)]) -> Arc<Stack> {
     let addresses = vec![(IpAddr::V4(addr), 24)];
     Stack::new(StackConfig {
         interfaces: vec![InterfaceConfig { device, addresses, mtu: None }],
-        sysctls: Vec::new(),
+        sysctls: sysctls.iter().map(|&(name, value)| (name.into(), value.into())).collect(),
         secret: [addr.octets()[3]; 32],
         seed: 7,
         routes: Vec::new(),
@@ -38,9 +38,13 @@ fn settle(stacks: &[Arc<Stack>; 2], now: Instant) {
 
 impl World {
     fn open(link: LinkConfig) -> World {
+        World::open_with(link, &[])
+    }
+
+    fn open_with(link: LinkConfig, sysctls: &[(&str, &str)]) -> World {
         let step = link.delay.max(Duration::from_micros(100));
         let (left, right) = memory_link::pair(link);
-        let stacks = [stack(left, A), stack(right, B)];
+        let stacks = [stack(left, A, sysctls), stack(right, B, sysctls)];
         let mut now = Instant::from_millis(1000);
         let to = SocketAddr::new(IpAddr::V4(B), 80);
         let listener = stacks[1].listen(to, 16, Options::default()).expect("a listener");
@@ -147,6 +151,55 @@ fn small_writes() {
     // Not more packets than an idle connection keeps room for: see the engine's test of a burst.
     let (data, mut out) = (vec![7; 128 * 64], vec![0; 65_536]);
     world.assert_no_allocations(|world| world.send(0, &data, 128, &mut out));
+}
+
+/// The pipe never runs dry, so that writes wait for completions, by themselves and in the engine.
+fn corked_writes(sysctls: &[(&str, &str)]) {
+    let link = LinkConfig {
+        rate: Some(1_000_000_000),
+        delay: Duration::from_micros(100),
+        tx_ring: 4,
+        ..LinkConfig::default()
+    };
+    let mut world = World::open_with(link, sysctls);
+    let (data, mut out) = ([7; 128], vec![0; 65_536]);
+    let (mut written, mut corked, mut read) = (0, 0, 0);
+    world.assert_no_allocations(|world| {
+        let goal = read + 20_000;
+        while read < goal {
+            while written < goal + 20_000 {
+                if world.sockets[0].write_corked(&data) {
+                    (written, corked) = (written + data.len(), corked + 1);
+                    continue;
+                }
+                match world.sockets[0].write(world.now, &data) {
+                    Ok(count) => written += count,
+                    Err(_) => break,
+                }
+            }
+            world.tick();
+            while let Ok(count) = world.sockets[1].read(world.now, &mut out) {
+                read += count;
+            }
+        }
+    });
+    assert!(corked * data.len() > read / 4, "only {corked} writes were corked");
+    assert!(world.stacks[0].counter("TcpExtTCPAutoCorking").expect("a counter") > 100);
+}
+
+#[test]
+fn writes_that_wait_for_completions() {
+    corked_writes(&[]);
+}
+
+#[test]
+fn small_queues() {
+    let limit = ("net.ipv4.tcp_limit_output_bytes", "1");
+    corked_writes(&[limit]);
+    let link = LinkConfig { rate: Some(1_000_000_000), tx_ring: 2, ..LinkConfig::default() };
+    let mut world = World::open_with(link, &[limit]);
+    let (data, mut out) = (vec![7; 100_000], vec![0; 65_536]);
+    world.assert_no_allocations(|world| world.send(0, &data, 65_536, &mut out));
 }
 
 #[test]
