@@ -62,6 +62,7 @@ mod listener;
 mod options;
 mod park;
 mod ready;
+mod send;
 mod stack;
 mod stream;
 
@@ -69,9 +70,11 @@ pub use builder::{BuildError, StackBuilder};
 pub use clock::now;
 pub use listener::{DEFAULT_BACKLOG, Incoming, TcpListener};
 pub use options::Keepalive;
+pub use plimsoll_buf::{ChunkWriter, Slice};
 pub use plimsoll_stack::{SocketSummary, SysctlError, device};
 pub use plimsoll_tcp::{
-    CongestionAlgorithm, Hold, Info, Instant, Options, SetOption, State, TsoTail,
+    CongestionAlgorithm, ErrorReport, Hold, Info, Instant, Options, SetOption, State, TsoTail,
+    WriteFlags,
 };
 pub use ready::ReadyQueue;
 pub use stack::{Kicker, Polled, Stack};

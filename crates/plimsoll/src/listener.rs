@@ -130,6 +130,17 @@ impl TcpListener {
         Ok(())
     }
 
+    /// How many connections may wait for the end of their handshake that brought data in their SYN
+    /// (TCP_FASTOPEN); 0 takes no such data. It needs bit 2 of `net.ipv4.tcp_fastopen`.
+    pub fn set_fast_open_queue(&self, len: usize) {
+        self.shared.listener.set_fast_open_queue(len);
+    }
+
+    /// As it was set.
+    pub fn fast_open_queue(&self) -> usize {
+        self.shared.listener.fast_open_queue()
+    }
+
     /// Whether a connection waits to be accepted. If none does, `waker` is woken when to ask again.
     pub fn poll_acceptable(&self, waker: &Waker) -> bool {
         self.shared.listener.poll_acceptable(waker).is_ready()

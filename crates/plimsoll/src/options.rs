@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use plimsoll_tcp::{CongestionAlgorithm, Options, SetOption};
+use plimsoll_tcp::{CongestionAlgorithm, Options, SetOption, TsoTail};
 
 use crate::clock::now;
 use crate::stream::TcpStream;
@@ -49,6 +49,59 @@ impl TcpStream {
     /// None; the result is there because std's method has it.
     pub fn nodelay(&self) -> io::Result<bool> {
         Ok(self.options().nodelay)
+    }
+
+    /// Holds what is less than a segment until more is written or the cork is taken out (TCP_CORK),
+    /// 200 ms at most.
+    ///
+    /// # Errors
+    /// None so far.
+    pub fn set_cork(&self, cork: bool) -> io::Result<()> {
+        self.set_option(SetOption::Cork(cork))
+    }
+
+    /// Whether the cork is in.
+    ///
+    /// # Errors
+    /// None.
+    pub fn cork(&self) -> io::Result<bool> {
+        Ok(self.options().cork)
+    }
+
+    /// Switches automatic corking of this stream on or off, whatever `net.ipv4.tcp_autocorking`
+    /// says; `None` follows the setting.
+    ///
+    /// # Errors
+    /// None so far.
+    pub fn set_autocork(&self, autocork: Option<bool>) -> io::Result<()> {
+        self.set_option(SetOption::Autocork(autocork))
+    }
+
+    /// What happens to tails of this stream's super-segments, whatever `plimsoll.tcp_tso_tail`
+    /// says; `None` follows the setting.
+    ///
+    /// # Errors
+    /// None so far.
+    pub fn set_tso_tail(&self, policy: Option<TsoTail>) -> io::Result<()> {
+        self.set_option(SetOption::TsoTail(policy))
+    }
+
+    /// The most that this stream sends, in bytes per second (SO_MAX_PACING_RATE); `None` is no
+    /// limit.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is zero.
+    pub fn set_max_pacing_rate(&self, rate: Option<u64>) -> io::Result<()> {
+        self.set_option(SetOption::MaxPacingRate(rate.unwrap_or(u64::MAX)))
+    }
+
+    /// The stream is not writable while this many bytes were never sent (TCP_NOTSENT_LOWAT);
+    /// `None` follows `net.ipv4.tcp_notsent_lowat`.
+    ///
+    /// # Errors
+    /// None so far.
+    pub fn set_notsent_lowat(&self, bytes: Option<u32>) -> io::Result<()> {
+        self.set_option(SetOption::NotsentLowat(bytes.unwrap_or(0)))
     }
 
     /// Switches keepalive on with these parameters, or off (SO_KEEPALIVE).
@@ -133,6 +186,7 @@ fn check(option: &SetOption) -> io::Result<()> {
         SetOption::KeepIdle(time) | SetOption::KeepIntvl(time) => {
             !time.is_zero() && time.as_secs() <= 32_767
         }
+        SetOption::MaxPacingRate(rate) => *rate > 0,
         SetOption::KeepCnt(count) => (1..=127).contains(count),
         _ => true,
     };

@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use plimsoll_stack::{SocketError, TcpSocket};
-use plimsoll_tcp::{Info, Options, State};
+use plimsoll_tcp::{Info, Options, State, WriteFlags};
 
 use crate::clock::now;
 use crate::error::would_block;
@@ -114,11 +114,17 @@ impl Connector {
     /// # Errors
     /// As [`std::net::TcpStream::connect_timeout`].
     pub fn connect(&self, remote: SocketAddr) -> io::Result<TcpStream> {
+        let stream = self.start(remote)?;
+        self.wait(stream)
+    }
+
+    /// Waits until `stream`, which has just begun to open, is established.
+    fn wait(&self, stream: TcpStream) -> io::Result<TcpStream> {
         if self.timeout == Some(Duration::ZERO) {
+            stream.shared.socket.abort(now());
             return Err(zero_duration());
         }
         let deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let stream = self.start(remote)?;
         stream.shared.nonblocking.store(false, Ordering::Relaxed);
         match park::wait(deadline, |waker| stream.poll_connected(waker)) {
             Some(result) => result.map(|()| stream),
@@ -127,6 +133,43 @@ impl Connector {
                 Err(io::Error::new(ErrorKind::TimedOut, "connection timed out"))
             }
         }
+    }
+
+    /// Connects with `data` in the SYN if the peer has given out a cookie before (TCP Fast Open,
+    /// RFC 7413), waits until the connection is established, and writes what the SYN did not take.
+    /// Without a cookie the SYN asks for one. A request that arrives twice, because the SYN was
+    /// sent again, must do no harm.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect) and `write`; `Unsupported` unless `net.ipv4.tcp_fastopen` has
+    /// bit 1 set.
+    pub fn connect_with_data(&self, remote: SocketAddr, data: &[u8]) -> io::Result<TcpStream> {
+        let (stream, taken) = self.start_with_data(remote, data)?;
+        let rest = &data[taken..];
+        stream.shared.socket.set_write_pending(!rest.is_empty());
+        let stream = self.wait(stream)?;
+        (&stream).write_all(rest)?;
+        Ok(stream)
+    }
+
+    /// As [`connect_with_data`](Self::connect_with_data), but returns at once, with how many bytes
+    /// the SYN took along. The stream is non-blocking.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start), and `Unsupported` as
+    /// [`connect_with_data`](Self::connect_with_data).
+    pub fn start_with_data(
+        &self,
+        remote: SocketAddr,
+        data: &[u8],
+    ) -> io::Result<(TcpStream, usize)> {
+        let core = self.stack.core();
+        let options = self.options.clone();
+        let (socket, taken) =
+            core.connect_with_data(now(), remote, self.local, options, &[data])?;
+        let stream = TcpStream::from_socket(socket, self.stack.clone());
+        stream.shared.nonblocking.store(true, Ordering::Relaxed);
+        Ok((stream, taken))
     }
 
     /// Sends the SYN and returns at once. The stream is non-blocking;
@@ -364,7 +407,7 @@ impl TcpStream {
     }
 
     /// Keeps an error for the next call.
-    fn defer(&self, error: &io::Error) {
+    pub(crate) fn defer(&self, error: &io::Error) {
         self.shared.deferred.store(error.raw_os_error().unwrap_or(0), Ordering::Relaxed);
     }
 
@@ -414,13 +457,23 @@ impl TcpStream {
         if self.socket().write_corked(data) {
             return Ok(data.len());
         }
+        self.write_by(data.len(), |from| self.socket().write(now(), &data[from..]))
+    }
+
+    /// Writes `len` bytes with `attempt`, which gets how many of them were written before, unless
+    /// the stream is non-blocking, the timeout comes, or it fails.
+    pub(crate) fn write_by(
+        &self,
+        len: usize,
+        mut attempt: impl FnMut(usize) -> Result<usize, SocketError>,
+    ) -> io::Result<usize> {
         let mut deadline = None;
         let mut written = 0;
         let stopped = loop {
-            match self.socket().write(now(), &data[written..]) {
+            match attempt(written) {
                 Ok(count) => {
                     written += count;
-                    if written == data.len() {
+                    if written == len {
                         return Ok(written);
                     }
                     continue;
@@ -504,24 +557,7 @@ impl Write for &TcpStream {
     }
 
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        let mut total = 0;
-        for buf in bufs.iter().filter(|buf| !buf.is_empty()) {
-            match self.write_from(buf) {
-                Ok(count) => {
-                    total += count;
-                    if count < buf.len() {
-                        break;
-                    }
-                }
-                Err(error) if total == 0 => return Err(error),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => {
-                    self.defer(&error);
-                    break;
-                }
-            }
-        }
-        Ok(total)
+        self.write_with(bufs, WriteFlags::default())
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -4,6 +4,7 @@ use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use plimsoll_buf::Slice;
 use plimsoll_tcp::{
     ConnectionError, Context, ErrorReport, Info, Instant, Options, PathEvent, ReadError, SetOption,
     State, WriteError, WriteFlags,
@@ -81,6 +82,27 @@ impl TcpSocket {
     ) -> Result<usize, SocketError> {
         self.stack
             .write_on(now, &self.endpoint, |inner, cx| self.write_or_open(inner, cx, parts, flags))
+    }
+
+    /// As [`write_with`](Self::write_with), but the bytes are queued by reference (see
+    /// [`Connection::write_shared`](plimsoll_tcp::Connection::write_shared)).
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_shared(
+        &self,
+        now: Instant,
+        parts: &[Slice],
+        flags: WriteFlags,
+    ) -> Result<usize, SocketError> {
+        self.stack.write_on(now, &self.endpoint, |inner, cx| {
+            if inner.conn.is_deferred() {
+                // What a SYN carries is copied.
+                let bytes: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
+                return write_first(&self.stack, &self.endpoint.key, inner, cx, &bytes);
+            }
+            inner.conn.write_shared(cx, parts, flags).map_err(write_error)
+        })
     }
 
     fn write_or_open(
