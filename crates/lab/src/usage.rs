@@ -1,7 +1,10 @@
 //! What a run cost: CPU time and context switches of this process.
 //!
 //! CPU time comes from the process clock. Context switches are the sum over the threads that live
-//! when they are read, so a run reads them while its threads are still there.
+//! when they are read, so a run reads them while its threads are still there. So is the CPU time of
+//! each *role*: the threads whose names differ only in the number at their end.
+
+use std::collections::BTreeMap;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -17,11 +20,12 @@ pub struct Usage {
 impl Usage {
     /// Reads it.
     pub fn now() -> Usage {
-        let time = clock_gettime(ClockId::ProcessCPUTime);
-        Usage {
-            cpu_seconds: time.tv_sec as f64 + time.tv_nsec as f64 / 1e9,
-            switches: switches_of_all_threads(),
-        }
+        Usage { cpu_seconds: cpu_seconds(), switches: switches_of_all_threads() }
+    }
+
+    /// As [`now`](Self::now), at the beginning of a run: what the reading costs lies before it.
+    pub fn begin() -> Usage {
+        Usage { switches: switches_of_all_threads(), cpu_seconds: cpu_seconds() }
     }
 
     /// What was used since `earlier`.
@@ -31,6 +35,42 @@ impl Usage {
             .zip(earlier.switches)
             .map(|(now, then)| (now.0.saturating_sub(then.0), now.1.saturating_sub(then.1)));
         Usage { cpu_seconds: self.cpu_seconds - earlier.cpu_seconds, switches }
+    }
+}
+
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// CPU seconds of the threads that live, by role; `None` if the kernel does not tell.
+pub fn by_role() -> Option<BTreeMap<String, f64>> {
+    let mut roles = BTreeMap::new();
+    for task in std::fs::read_dir("/proc/self/task").ok()? {
+        let path = task.ok()?.path();
+        // A thread may end between the listing and the reading.
+        let Ok(name) = std::fs::read_to_string(path.join("comm")) else { continue };
+        let Ok(stat) = std::fs::read_to_string(path.join("schedstat")) else { continue };
+        let nanos: f64 = stat.split_whitespace().next()?.parse().ok()?;
+        *roles.entry(role(name.trim()).to_owned()).or_default() += nanos / 1e9;
+    }
+    Some(roles).filter(|roles: &BTreeMap<_, _>| !roles.is_empty())
+}
+
+/// What was used since `earlier`, by role.
+pub fn roles_since(
+    now: &BTreeMap<String, f64>,
+    earlier: &BTreeMap<String, f64>,
+) -> BTreeMap<String, f64> {
+    let before = |role| earlier.get(role).copied().unwrap_or(0.0);
+    now.iter().map(|(role, time)| (role.clone(), (time - before(role)).max(0.0))).collect()
+}
+
+/// The name of a thread without its number: `client` for `client-17`.
+fn role(name: &str) -> &str {
+    match name.rsplit_once('-') {
+        Some((role, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => role,
+        _ => name,
     }
 }
 
@@ -77,6 +117,24 @@ mod tests {
         assert_eq!(parse_switches(status), Some((7, 3)));
         assert_eq!(field(status, "VmRSS"), Some(12));
         assert_eq!(field(status, "Vm"), None);
+    }
+
+    #[test]
+    fn threads_have_roles() {
+        assert_eq!(role("client-17"), "client");
+        assert_eq!(role("client-softirq"), "client-softirq");
+        assert_eq!(role("main"), "main");
+        let spin = |_| std::hint::black_box((0..100_000).sum::<u64>());
+        let thread = std::thread::Builder::new().name("spinner-1".into()).spawn(move || {
+            let before = by_role();
+            (0..100).map(spin).sum::<u64>();
+            (before, by_role())
+        });
+        let (before, after) = thread.unwrap().join().unwrap();
+        // Not every kernel tells.
+        if let Some((before, after)) = before.zip(after) {
+            assert!(roles_since(&after, &before)["spinner"] >= 0.0);
+        }
     }
 
     #[test]

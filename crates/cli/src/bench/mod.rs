@@ -47,10 +47,13 @@ fn workload(
         flows: run.flows,
         options: Options { nodelay: run.nodelay, sndbuf: run.sndbuf, ..Options::default() },
         length: run.length.unwrap_or(DEFAULT_LENGTH),
+        warm_up: None,
+        cpus: None,
         threads: run.threads,
         busy_poll: net::busy_poll(stack),
         client,
         server,
+        peer: None,
         remote,
     })
 }

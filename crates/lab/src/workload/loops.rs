@@ -10,7 +10,7 @@ use super::measure::{Measured, Snapshot};
 use super::{Kind, Workload, phase};
 use crate::event_loop::{EventLoop, Stopper, Task};
 use crate::progress::Progress;
-use crate::requester::{Plan, Reconnecter, Requester, latencies, new_histogram};
+use crate::requester::{Latencies, Plan, Reconnecter, Requester, latencies, new_histogram};
 use crate::tasks::{Acceptor, Connecting, Responder, Sink, Source, Tally};
 use crate::workload::RequestResponse;
 
@@ -21,6 +21,7 @@ pub(super) fn run(workload: &Workload) -> anyhow::Result<Measured> {
     let listener = workload.listener(server)?;
     listener.set_nonblocking(true)?;
     let finish = Stopper::new(server);
+    let server_cpu = workload.on_cpu(1)?;
     let exit = Stopper::new(server);
     let (report, reported) = mpsc::channel();
     std::thread::scope(|scope| {
@@ -29,6 +30,7 @@ pub(super) fn run(workload: &Workload) -> anyhow::Result<Measured> {
             .name("server".into())
             .spawn_scoped(scope, move || serve(workload, server, listener, &stop, &end, &report))
             .context("cannot start the server's thread")?;
+        drop(server_cpu);
         let measured = client(workload, Some(&finish));
         exit.stop();
         let error = reported.recv().ok().flatten();
@@ -76,6 +78,7 @@ fn server_task(kind: Kind, stream: TcpStream, tally: Rc<Tally>) -> Box<dyn Task>
 
 /// The client side, on this thread. `finish` tells the other side that the time is over.
 fn client(workload: &Workload, finish: Option<&Stopper>) -> anyhow::Result<Measured> {
+    let _on = workload.on_cpu(0)?;
     let tally = Rc::new(Tally::default());
     let latencies = latencies();
     let mut events = EventLoop::new(&workload.client, workload.busy_poll);
@@ -117,9 +120,7 @@ fn client(workload: &Workload, finish: Option<&Stopper>) -> anyhow::Result<Measu
     if let Some(error) = tally.take_error() {
         return Err(error).with_context(failure);
     }
-    let mut measured = timed(workload, &mut events, &tally, finish)?;
-    measured.latencies = latencies.replace(new_histogram());
-    Ok(measured)
+    timed(workload, &mut events, (&tally, &latencies), finish)
 }
 
 fn client_task(kind: Kind, stream: TcpStream, stop_early: bool, tally: Rc<Tally>) -> Box<dyn Task> {
@@ -140,12 +141,13 @@ fn client_task(kind: Kind, stream: TcpStream, stop_early: bool, tally: Rc<Tally>
 fn timed(
     workload: &Workload,
     events: &mut EventLoop,
-    tally: &Tally,
+    (tally, latencies): (&Tally, &Latencies),
     finish: Option<&Stopper>,
 ) -> anyhow::Result<Measured> {
     let mut progress = Progress::new();
     let transactions = matches!(workload.kind, Kind::Rr { .. });
     let bulk = || tally.sent.get().max(tally.received.get());
+    let moved = || (bulk(), tally.transactions.get());
     let mut show = || {
         if transactions {
             progress.transactions(tally.transactions.get());
@@ -153,26 +155,36 @@ fn timed(
             progress.bytes(bulk(), None);
         }
     };
-    let before = Snapshot::take(workload);
-    let start = plimsoll::now();
-    events.set_phase(phase::RUN);
     let over = |events: &EventLoop| tally.has_failed() || events.tasks() == 0;
+    if let Some(warm_up) = workload.warm_up {
+        events.set_phase(phase::RUN);
+        events.run(Some(plimsoll::now() + warm_up), over);
+        latencies.replace(new_histogram());
+    }
+    let before = Snapshot::begin(workload);
+    let (start, first) = (plimsoll::now(), moved());
+    events.set_phase(phase::RUN);
     let limit = workload.limit().map(|length| start + length);
     events.run(limit, |events| {
         show();
         over(events)
     });
+    let mut measured = None;
+    if workload.warm_up.is_some() {
+        measured = Some((plimsoll::now().since(start), moved(), Snapshot::take(workload)));
+    }
     if let Some(finish) = finish {
         finish.stop();
     }
     events.set_phase(phase::STOP);
     events.run(None, over);
-    let elapsed = plimsoll::now().since(start);
-    let after = Snapshot::take(workload);
+    let (elapsed, last, after) = measured
+        .unwrap_or_else(|| (plimsoll::now().since(start), moved(), Snapshot::take(workload)));
     drop(progress);
     if let Some(error) = tally.take_error() {
         return Err(error).with_context(|| format!("the connection to {} failed", workload.remote));
     }
-    let moved = (bulk(), tally.transactions.get());
-    Ok(Measured::between(&before, &after, elapsed, moved, new_histogram()))
+    let moved = (last.0 - first.0, last.1 - first.1);
+    let latencies = latencies.replace(new_histogram());
+    Ok(Measured::between(&before, &after, elapsed, moved, latencies))
 }

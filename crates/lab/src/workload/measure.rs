@@ -1,5 +1,6 @@
 //! From what was counted to figures.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -7,12 +8,13 @@ use plimsoll_stack::Stack as Core;
 
 use super::{Kind, Workload};
 use crate::figures::{Counters, Figures, Latency, difference, octets_per_packet, packets_out, per};
-use crate::usage::Usage;
+use crate::usage::{Usage, by_role, roles_since};
 
 /// The state of everything that is counted, at one moment.
 pub(crate) struct Snapshot {
     /// `None` on a virtual clock, where nothing costs anything.
     usage: Option<Usage>,
+    roles: Option<BTreeMap<String, f64>>,
     client: Counters,
     server: Option<Counters>,
 }
@@ -26,14 +28,23 @@ impl Snapshot {
     pub(crate) fn take(workload: &Workload) -> Snapshot {
         Snapshot {
             usage: Some(Usage::now()),
+            roles: by_role(),
             client: counters(workload.client.core()),
             server: workload.server.as_ref().map(|server| counters(server.core())),
         }
     }
 
+    /// Takes it at the beginning of a run: what the taking costs lies before it.
+    pub(crate) fn begin(workload: &Workload) -> Snapshot {
+        let mut snapshot = Snapshot::take(workload);
+        snapshot.usage = Some(Usage::begin());
+        snapshot
+    }
+
     /// Takes it of two stacks on a virtual clock.
     pub(crate) fn of_pair(client: &Core, server: &Core) -> Snapshot {
-        Snapshot { usage: None, client: counters(client), server: Some(counters(server)) }
+        let server = Some(counters(server));
+        Snapshot { usage: None, roles: None, client: counters(client), server }
     }
 }
 
@@ -48,6 +59,7 @@ pub struct Measured {
     /// Their latencies in nanoseconds.
     pub latencies: Histogram<u64>,
     usage: Option<Usage>,
+    roles: Option<BTreeMap<String, f64>>,
     client: Counters,
     server: Option<Counters>,
 }
@@ -68,9 +80,15 @@ impl Measured {
             transactions: moved.1,
             latencies,
             usage: after.usage.zip(before.usage).map(|(after, before)| after.since(before)),
+            roles: after.roles.as_ref().zip(before.roles.as_ref()).map(|(a, b)| roles_since(a, b)),
             client: difference(&after.client, &before.client),
             server: server.map(|(after, before)| difference(after, before)),
         }
+    }
+
+    /// CPU seconds by role: threads whose names differ only in a number.
+    pub fn roles(&self) -> Option<&BTreeMap<String, f64>> {
+        self.roles.as_ref()
     }
 
     /// The counters of the other side, if it is in this process.

@@ -9,15 +9,20 @@
 //! the end of the stream from the other side. Setting up is not measured, except for transactions
 //! that reconnect, which measure nothing else.
 
+pub(crate) mod blocking;
 mod loops;
 mod measure;
 mod threads;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use plimsoll::{Options, Stack};
+
+use crate::experiment::pin::OnCpu;
+use crate::kernel::Peer;
 
 pub use measure::Measured;
 pub(crate) use measure::Snapshot;
@@ -77,6 +82,11 @@ pub struct Workload {
     pub options: Options,
     /// How long it runs, unless the flows end by themselves.
     pub length: Duration,
+    /// If set, only `length` after so much time is measured, while everything runs, and every call
+    /// on a socket ends in bounded time.
+    pub warm_up: Option<Duration>,
+    /// The processors of the client's threads and of the server's, as [`OnCpu`] counts them.
+    pub cpus: Option<[usize; 2]>,
     /// Blocking threads instead of event loops. The stacks must have been built accordingly.
     pub threads: bool,
     /// How long an event loop polls before it sleeps.
@@ -85,6 +95,8 @@ pub struct Workload {
     pub client: Stack,
     /// The server's stack, if it is in this process.
     pub server: Option<Stack>,
+    /// The server, if it is the kernel's side of a TUN device.
+    pub peer: Option<Arc<Peer>>,
     /// The server's address.
     pub remote: SocketAddr,
 }
@@ -105,6 +117,17 @@ impl Workload {
             Kind::Rr { transactions, .. } => transactions,
         };
         (limit == u64::MAX).then_some(self.length)
+    }
+
+    /// The calling thread runs on the processor of a side, 0 for the client's and 1 for the
+    /// server's, if the workload pins them.
+    fn on_cpu(&self, side: usize) -> anyhow::Result<Option<OnCpu>> {
+        self.cpus.map(|cpus| OnCpu::enter(cpus[side])).transpose()
+    }
+
+    /// Bytes that have arrived at the server, if this side has counted `moved` itself.
+    fn arrived(&self, moved: &blocking::Count) -> u64 {
+        self.peer.as_ref().map_or_else(|| moved.get(), |peer| peer.received())
     }
 
     /// A listener of the server side.

@@ -1,33 +1,44 @@
 //! Workloads on threads: every socket has a blocking thread, every stack a softirq thread.
 //!
 //! Threads stay alive until the run has been measured, so that what they cost can still be read.
-//! After a failure they are left behind; the process is about to end.
+//! After a failure they are left behind; their sockets have timeouts, so they end by themselves.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::Shutdown;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Instant;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use hdrhistogram::Histogram;
 use plimsoll::{Connector, TcpListener, TcpStream};
 
+use super::blocking::{Count, answer, exchange, receive, send};
 use super::measure::{Measured, Snapshot};
 use super::{Kind, Workload};
 use crate::event_loop::SCRATCH_BYTES;
 use crate::requester::new_histogram;
-use crate::workload::RequestResponse;
+
+/// How long a socket of a run with a window may do nothing.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What all threads of a run share.
 struct Run {
     kind: Kind,
     remote: std::net::SocketAddr,
     connector: Connector,
+    /// Whether only a part of the run is measured; its sockets have timeouts then.
+    windowed: bool,
     gate: Mutex<Gate>,
     changed: Condvar,
-    moved: AtomicU64,
-    transactions: AtomicU64,
+    /// The time is over.
+    over: AtomicBool,
+    /// Latencies count now.
+    measuring: AtomicBool,
+    /// Bytes that have arrived, and transactions that have completed.
+    moved: Count,
+    transactions: Count,
 }
 
 /// Where threads meet.
@@ -43,45 +54,84 @@ struct Gate {
 
 /// Runs the workload.
 pub(super) fn run(workload: &Workload) -> anyhow::Result<Measured> {
-    let options = workload.options.clone();
     let run = Arc::new(Run {
         kind: workload.kind,
         remote: workload.remote,
-        connector: Connector::new(&workload.client).options(options),
+        connector: Connector::new(&workload.client).options(workload.options.clone()),
+        windowed: workload.warm_up.is_some(),
         gate: Mutex::default(),
         changed: Condvar::new(),
-        moved: AtomicU64::new(0),
-        transactions: AtomicU64::new(0),
+        over: AtomicBool::new(false),
+        measuring: AtomicBool::new(workload.warm_up.is_none()),
+        moved: Count::default(),
+        transactions: Count::default(),
     });
-    let flows = workload.flows;
+    let threads = start(workload, &run)?;
+    run.wait(|gate| gate.connected == workload.flows)?;
+    let measured = match workload.warm_up {
+        Some(warm_up) => window(workload, &run, warm_up)?,
+        None => whole(workload, &run)?,
+    };
+    // Without a window the process ends soon, and servers may wait for a connection for ever.
+    for thread in threads.into_iter().filter(|_| run.windowed) {
+        // A panic of the thread has been reported by its hook.
+        let _ = thread.join();
+    }
+    Ok(measured)
+}
+
+/// Starts the threads of all flows, each side on its processor.
+fn start(workload: &Workload, run: &Arc<Run>) -> anyhow::Result<Vec<JoinHandle<()>>> {
+    let mut threads = Vec::new();
     if let Some(server) = &workload.server {
+        let _on = workload.on_cpu(1)?;
         let listener = workload.listener(server)?;
-        for index in 0..flows {
+        for index in 0..workload.flows {
             let (listener, run) = (listener.try_clone()?, run.clone());
-            spawn(format!("server-{index}"), move || run.serve(&listener))?;
+            threads.push(spawn(format!("server-{index}"), move || run.serve(&listener))?);
         }
     }
-    for index in 0..flows {
+    let _on = workload.on_cpu(0)?;
+    for index in 0..workload.flows {
         let run = run.clone();
-        spawn(format!("client-{index}"), move || run.ask())?;
+        threads.push(spawn(format!("client-{index}"), move || run.ask())?);
     }
-    run.wait(|gate| gate.connected == flows)?;
-    let before = Snapshot::take(workload);
+    Ok(threads)
+}
+
+fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> anyhow::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name).spawn(body).context("cannot start a thread")
+}
+
+/// Measures from the first byte until everything has arrived.
+fn whole(workload: &Workload, run: &Run) -> anyhow::Result<Measured> {
+    let before = Snapshot::begin(workload);
     let start = Instant::now();
     let deadline = workload.limit().and_then(|length| start.checked_add(length));
     run.change(|gate| gate.deadline = Some(deadline));
-    run.wait(|gate| gate.finished == flows)?;
+    run.wait(|gate| gate.finished == workload.flows)?;
     let elapsed = start.elapsed();
     let after = Snapshot::take(workload);
     run.change(|gate| gate.measured = true);
-    let latencies = run.lock().latencies.take().unwrap_or_else(new_histogram);
-    let moved = (run.moved.load(Ordering::Relaxed), run.transactions.load(Ordering::Relaxed));
-    Ok(Measured::between(&before, &after, elapsed, moved, latencies))
+    Ok(run.measured(&before, &after, elapsed, (run.moved.get(), run.transactions.get())))
 }
 
-fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
-    std::thread::Builder::new().name(name).spawn(body).context("cannot start a thread")?;
-    Ok(())
+/// Measures between two moments while everything runs.
+fn window(workload: &Workload, run: &Run, warm_up: Duration) -> anyhow::Result<Measured> {
+    let moved = || (workload.arrived(&run.moved), run.transactions.get());
+    run.change(|gate| gate.deadline = Some(None));
+    run.pause(warm_up)?;
+    let before = Snapshot::begin(workload);
+    run.measuring.store(true, Ordering::Relaxed);
+    let (start, first) = (Instant::now(), moved());
+    run.pause(workload.length)?;
+    let (elapsed, last) = (start.elapsed(), moved());
+    let after = Snapshot::take(workload);
+    run.measuring.store(false, Ordering::Relaxed);
+    run.over.store(true, Ordering::Relaxed);
+    run.wait(|gate| gate.finished == workload.flows)?;
+    run.change(|gate| gate.measured = true);
+    Ok(run.measured(&before, &after, elapsed, (last.0 - first.0, last.1 - first.1)))
 }
 
 impl Run {
@@ -102,6 +152,27 @@ impl Run {
             Some(error) => Err(anyhow!("{error}")),
             None => Ok(()),
         }
+    }
+
+    /// Waits for `time`, or for an error.
+    fn pause(&self, time: Duration) -> anyhow::Result<()> {
+        let waiting = |gate: &mut Gate| gate.error.is_none();
+        let (gate, _) = self
+            .changed
+            .wait_timeout_while(self.lock(), time, waiting)
+            .unwrap_or_else(PoisonError::into_inner);
+        gate.error.as_ref().map_or(Ok(()), |error| Err(anyhow!("{error}")))
+    }
+
+    fn measured(
+        &self,
+        before: &Snapshot,
+        after: &Snapshot,
+        elapsed: Duration,
+        moved: (u64, u64),
+    ) -> Measured {
+        let latencies = self.lock().latencies.take().unwrap_or_else(new_histogram);
+        Measured::between(before, after, elapsed, moved, latencies)
     }
 
     /// The client's side of one flow.
@@ -125,50 +196,88 @@ impl Run {
         let _ = self.wait(|gate| gate.measured);
     }
 
+    fn connect(&self) -> io::Result<TcpStream> {
+        let stream = self.connector.connect(self.remote)?;
+        self.bound(&stream)?;
+        Ok(stream)
+    }
+
+    /// Sees to it that a call on the stream ends.
+    fn bound(&self, stream: &TcpStream) -> io::Result<()> {
+        if self.windowed {
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+        }
+        Ok(())
+    }
+
     fn try_ask(&self, latencies: &mut Histogram<u64>) -> io::Result<()> {
         let reconnect = matches!(self.kind, Kind::Rr { reconnect: true, .. });
-        let stream = if reconnect { None } else { Some(self.connector.connect(self.remote)?) };
+        let stream = if reconnect { None } else { Some(self.connect()?) };
         self.change(|gate| gate.connected += 1);
         if self.wait(|gate| gate.deadline.is_some()).is_err() {
             return Ok(());
         }
-        let deadline = self.lock().deadline.flatten();
         let mut scratch = vec![0; SCRATCH_BYTES];
         match (self.kind, stream) {
             (Kind::Send { message, bytes }, Some(stream)) => {
-                let sent = send(&stream, &mut scratch, message, bytes, deadline)?;
-                self.moved.fetch_add(sent, Ordering::Relaxed);
-                receive(&stream, &mut scratch)?;
+                let sent = send(&stream, &mut scratch, message, bytes, self.stop())?;
+                stream.shutdown(Shutdown::Write)?;
+                if !self.windowed {
+                    self.moved.add(sent);
+                }
+                receive(&stream, &mut scratch, |_| ())?;
             }
             (Kind::Receive { .. }, Some(stream)) => {
-                let received = receive(&stream, &mut scratch)?;
-                self.moved.fetch_add(received, Ordering::Relaxed);
+                receive(&stream, &mut scratch, |count| self.moved.add(count))?;
             }
-            (Kind::Rr { sizes, transactions, .. }, stream) => {
-                let over = |done| {
-                    done == transactions || deadline.is_some_and(|end| Instant::now() >= end)
-                };
-                let mut done = 0;
-                while !over(done) {
-                    let started = Instant::now();
-                    match &stream {
-                        Some(stream) => exchange(stream, &mut scratch, sizes)?,
-                        None => {
-                            let stream = self.connector.connect(self.remote)?;
-                            exchange(&stream, &mut scratch, sizes)?;
-                            receive(&stream, &mut scratch)?;
-                        }
-                    }
-                    let nanos = started.elapsed().as_nanos() as u64;
-                    // A histogram that grows by itself takes every value.
-                    let _ = latencies.record(nanos.max(1));
-                    done += 1;
-                }
-                self.transactions.fetch_add(done, Ordering::Relaxed);
+            (Kind::Rr { transactions, .. }, stream) => {
+                self.ask_often(stream.as_ref(), &mut scratch, transactions, latencies)?;
             }
             (_, None) => {}
         }
         Ok(())
+    }
+
+    fn ask_often(
+        &self,
+        stream: Option<&TcpStream>,
+        scratch: &mut Vec<u8>,
+        transactions: u64,
+        latencies: &mut Histogram<u64>,
+    ) -> io::Result<()> {
+        let Kind::Rr { sizes, .. } = self.kind else { return Ok(()) };
+        let mut stop = self.stop();
+        for _ in 0..transactions {
+            if stop() {
+                break;
+            }
+            let started = Instant::now();
+            match stream {
+                Some(stream) => exchange(stream, scratch, sizes)?,
+                None => {
+                    let stream = self.connect()?;
+                    exchange(&stream, scratch, sizes)?;
+                    receive(&stream, scratch, |_| ())?;
+                }
+            }
+            self.transactions.add(1);
+            if self.measuring.load(Ordering::Relaxed) {
+                let nanos = started.elapsed().as_nanos() as u64;
+                // A histogram that grows by itself takes every value.
+                let _ = latencies.record(nanos.max(1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the time is over. Looking at the clock would weigh upon small writes, so a run with a
+    /// window looks at a flag.
+    fn stop(&self) -> impl FnMut() -> bool + '_ {
+        let deadline = self.lock().deadline.flatten();
+        move || {
+            self.over.load(Ordering::Relaxed) || deadline.is_some_and(|end| Instant::now() >= end)
+        }
     }
 
     /// The server's side: one connection, or one after the other.
@@ -178,6 +287,7 @@ impl Run {
         loop {
             // What goes wrong here shows at the client.
             let Ok((stream, _)) = listener.accept() else { return };
+            let _ = self.bound(&stream);
             let _ = self.serve_one(&stream, &mut scratch);
             if !reconnect {
                 break;
@@ -188,72 +298,22 @@ impl Run {
 
     fn serve_one(&self, stream: &TcpStream, scratch: &mut Vec<u8>) -> io::Result<()> {
         match self.kind {
-            Kind::Send { .. } => receive(stream, scratch).map(drop),
+            Kind::Send { .. } => receive(stream, scratch, |count| {
+                if self.windowed {
+                    self.moved.add(count);
+                }
+            }),
             Kind::Receive { message, bytes } => {
                 if self.wait(|gate| gate.deadline.is_some()).is_err() {
                     return Ok(());
                 }
-                let deadline = self.lock().deadline.flatten();
-                send(stream, scratch, message, bytes, deadline)?;
-                receive(stream, scratch).map(drop)
+                send(stream, scratch, message, bytes, self.stop())?;
+                stream.shutdown(Shutdown::Write)?;
+                receive(stream, scratch, |_| ())
             }
             Kind::Rr { sizes, reconnect, .. } => {
-                let RequestResponse { request, response } = sizes;
-                scratch.resize(request.max(response), 0);
-                let mut stream = stream;
-                loop {
-                    match stream.read_exact(&mut scratch[..request]) {
-                        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                            return Ok(());
-                        }
-                        other => other?,
-                    }
-                    stream.write_all(&scratch[..response])?;
-                    if reconnect {
-                        return Ok(());
-                    }
-                }
+                answer(stream, scratch, sizes, if reconnect { 1 } else { u64::MAX })
             }
         }
     }
-}
-
-/// Writes `bytes` bytes, or until the deadline, and ends the direction.
-fn send(
-    mut stream: &TcpStream,
-    scratch: &mut Vec<u8>,
-    message: usize,
-    bytes: u64,
-    deadline: Option<Instant>,
-) -> io::Result<u64> {
-    scratch.resize(message.max(scratch.len()), 0);
-    let mut sent = 0;
-    while sent < bytes && deadline.is_none_or(|end| Instant::now() < end) {
-        let want = (bytes - sent).min(message as u64) as usize;
-        stream.write_all(&scratch[..want])?;
-        sent += want as u64;
-    }
-    stream.shutdown(Shutdown::Write)?;
-    Ok(sent)
-}
-
-/// Reads to the end of the stream.
-fn receive(mut stream: &TcpStream, scratch: &mut [u8]) -> io::Result<u64> {
-    let mut received = 0;
-    loop {
-        match stream.read(scratch)? {
-            0 => return Ok(received),
-            count => received += count as u64,
-        }
-    }
-}
-
-fn exchange(
-    mut stream: &TcpStream,
-    scratch: &mut Vec<u8>,
-    sizes: RequestResponse,
-) -> io::Result<()> {
-    scratch.resize(sizes.request.max(sizes.response).max(scratch.len()), 0);
-    stream.write_all(&scratch[..sizes.request])?;
-    stream.read_exact(&mut scratch[..sizes.response])
 }
