@@ -17,12 +17,12 @@ use crate::device::{
 };
 use crate::error::StackError;
 use crate::ip::output::discards;
-use crate::limits::{DRAIN_ROUNDS, MAX_INTERFACES, TX_QUEUE_LEN};
+use crate::limits::{DRAIN_ROUNDS, MAX_INTERFACES};
 use crate::loopback;
 use crate::offload::{checksum, gso};
 use crate::packet::{ChecksumState, Packet};
-use crate::qdisc::Qdisc;
-use crate::qdisc::fifo::Fifo;
+use crate::qdisc::fq::FqStats;
+use crate::qdisc::{Kind, KindError, Qdisc, QdiscStats};
 use crate::snmp::IpCounter;
 use crate::socket_lock::lock;
 use crate::stack::Stack;
@@ -45,6 +45,19 @@ pub struct InterfaceConfig {
     pub mtu: Option<u16>,
 }
 
+/// The queueing discipline of one interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QdiscSummary {
+    /// The interface.
+    pub interface: String,
+    /// Which discipline, with its parameters.
+    pub kind: Kind,
+    /// What it has counted, and what it holds.
+    pub stats: QdiscStats,
+    /// What only fair queueing counts.
+    pub fq: Option<FqStats>,
+}
+
 /// A device in a stack.
 pub(crate) struct Interface {
     pub(crate) index: u8,
@@ -58,7 +71,11 @@ pub(crate) struct Interface {
     pub(crate) completions: bool,
     pub(crate) wait: WaitSource,
     pub(crate) rx: Mutex<Box<dyn DeviceRx>>,
-    qdisc: Mutex<Fifo>,
+    qdisc: Mutex<Box<dyn Qdisc>>,
+    /// The discipline keeps departure times, to be read without the lock.
+    departures: AtomicBool,
+    /// The discipline was chosen for this interface: the default does not concern it.
+    chosen: AtomicBool,
     token: TxToken,
     tx: Mutex<TxSide>,
     /// The device had no room for the rest of `TxSide::staged`.
@@ -127,7 +144,9 @@ impl Interface {
             completions: caps.completions,
             wait,
             rx: Mutex::new(rx),
-            qdisc: Mutex::new(Fifo::new(TX_QUEUE_LEN)),
+            qdisc: Mutex::new(Kind::PFIFO.build()),
+            departures: AtomicBool::new(false),
+            chosen: AtomicBool::new(loopback),
             token: TxToken::new(),
             tx: Mutex::new(TxSide { device: tx, staged: VecDeque::new(), raw: VecDeque::new() }),
             busy: AtomicBool::new(false),
@@ -135,15 +154,36 @@ impl Interface {
     }
 
     /// Queues a packet; `false` if there was no room and it is gone.
-    pub(crate) fn enqueue(&self, packet: Packet) -> bool {
+    pub(crate) fn enqueue(&self, now: Instant, packet: Packet) -> bool {
         // A refused packet is dropped after the lock was released.
-        let refused = lock(&self.qdisc).enqueue(packet).err();
+        let refused = lock(&self.qdisc).enqueue(now, packet).err();
         refused.is_none()
     }
 
     /// Whether the queueing discipline holds packets until their departure times.
     pub(crate) fn keeps_departures(&self) -> bool {
-        false
+        self.departures.load(Ordering::Relaxed)
+    }
+
+    /// Replaces the discipline. What is queued moves over; returns how many packets the new one has
+    /// no room for.
+    fn set_qdisc(&self, now: Instant, kind: Kind) -> usize {
+        let mut refused = Vec::new();
+        let mut qdisc = lock(&self.qdisc);
+        let mut other = kind.build();
+        while let Some(packet) = qdisc.take_any() {
+            refused.extend(other.enqueue(now, packet).err());
+        }
+        *qdisc = other;
+        self.departures.store(kind.keeps_departures(), Ordering::Relaxed);
+        // Packets complete when they are dropped, which may take other locks.
+        drop(qdisc);
+        refused.len()
+    }
+
+    /// When the first packet that is queued may leave, if the device has room.
+    pub(crate) fn next_departure(&self) -> Option<Instant> {
+        if self.is_busy() { None } else { lock(&self.qdisc).next_event() }
     }
 
     /// Whether the device waits for room.
@@ -165,9 +205,7 @@ impl Interface {
     pub(crate) fn next_event(&self) -> Option<Instant> {
         let sending = lock(&self.tx).device.next_event();
         let receiving = lock(&self.rx).next_event();
-        let queued = !self.is_busy() && !lock(&self.qdisc).is_empty();
-        let queued = queued.then_some(Instant::ZERO);
-        sending.into_iter().chain(receiving).chain(queued).min()
+        sending.into_iter().chain(receiving).chain(self.next_departure()).min()
     }
 
     /// Moves what is queued into the device, unless another thread is at it (which then goes on).
@@ -286,7 +324,14 @@ impl Stack {
 
     fn drain(&self, interface: &Interface, now: Instant) -> usize {
         match interface.drain(self, now) {
-            Ok(sent) => sent,
+            Ok(sent) => {
+                if interface.keeps_departures()
+                    && let Some(at) = interface.next_departure()
+                {
+                    self.waiter.kick_before(at);
+                }
+                sent
+            }
             Err(error) => {
                 self.device_failed(interface, now, &error);
                 0
@@ -294,8 +339,56 @@ impl Stack {
         }
     }
 
+    /// Gives the interface `name` another queueing discipline, as [`Kind::parse`] reads it. Packets
+    /// that are queued move over; those for which the new one has no room are dropped and counted
+    /// (IpOutDiscards).
+    ///
+    /// # Errors
+    /// If the text names no discipline; `None` if there is no such interface.
+    pub fn set_qdisc(&self, now: Instant, name: &str, text: &str) -> Option<Result<(), KindError>> {
+        let interface = self.interfaces.iter().find(|interface| interface.name == name)?;
+        let kind = match Kind::parse(text, interface.mtu) {
+            Ok(kind) => kind,
+            Err(error) => return Some(Err(error)),
+        };
+        interface.chosen.store(true, Ordering::Relaxed);
+        self.change_qdisc(interface, now, kind);
+        Some(Ok(()))
+    }
+
+    fn change_qdisc(&self, interface: &Interface, now: Instant, kind: Kind) {
+        for _ in 0..interface.set_qdisc(now, kind) {
+            self.count(discards(true));
+        }
+        self.waiter.kick();
+    }
+
+    /// Gives interfaces the default discipline if it has changed and they were given no other.
+    fn follow_default_qdisc(&self, now: Instant) {
+        let default = self.sysctl.snapshot().default_qdisc;
+        for interface in &self.interfaces {
+            let differs = interface.keeps_departures() != default.keeps_departures();
+            if differs && !interface.chosen.load(Ordering::Relaxed) {
+                let name = default.name();
+                let kind = Kind::parse(name, interface.mtu).unwrap_or(Kind::PFIFO);
+                self.change_qdisc(interface, now, kind);
+            }
+        }
+    }
+
+    /// The queueing discipline of every interface, and what it has counted.
+    pub fn qdiscs(&self) -> Vec<QdiscSummary> {
+        let summary = |interface: &Interface| {
+            let qdisc = lock(&interface.qdisc);
+            let (kind, stats, fq) = (qdisc.kind(), qdisc.stats(), qdisc.fq_stats());
+            QdiscSummary { interface: interface.name.clone(), kind, stats, fq }
+        };
+        self.interfaces.iter().map(summary).collect()
+    }
+
     /// Completes and drains every interface. Returns whether anything happened.
     pub(crate) fn pump_devices(&self, now: Instant) -> bool {
+        self.follow_default_qdisc(now);
         let mut worked = false;
         for interface in &self.interfaces {
             match interface.poll_completions(now) {

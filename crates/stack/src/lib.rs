@@ -61,7 +61,7 @@ mod wait;
 pub use endpoint::{Edges, Readiness};
 pub use error::{SocketError, StackError};
 pub use fast_open::FastOpenKeys;
-pub use interface::InterfaceConfig;
+pub use interface::{InterfaceConfig, QdiscSummary};
 pub use ip::route::RouteConfig;
 pub use listener::Listener;
 pub use md5::Md5Keys;

@@ -99,6 +99,9 @@ pub struct Packet {
     pub charge: Option<Charge>,
     /// Not to leave before this point.
     pub departure: Instant,
+    /// The connection that it is of, as a number that no other has; 0 is none: control, which fair
+    /// queueing lets pass.
+    pub flow: u64,
 }
 
 impl Packet {
@@ -164,6 +167,7 @@ impl Packet {
             csum: self.csum,
             charge: None,
             departure: self.departure,
+            flow: self.flow,
         }
     }
 

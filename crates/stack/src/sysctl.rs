@@ -12,6 +12,7 @@ use arc_swap::{ArcSwap, Guard};
 use plimsoll_tcp::{Config, Duration};
 
 use crate::fast_open::FastOpenKeys;
+use crate::qdisc::Kind;
 use crate::socket_lock::lock;
 
 /// Everything that can be set.
@@ -27,6 +28,9 @@ pub(crate) struct Settings {
     pub(crate) hop_limit: u8,
     /// Upper bound of a listener's backlog.
     pub(crate) somaxconn: u32,
+    /// The queueing discipline of interfaces that were given no other. Its parameters are taken
+    /// from the interface.
+    pub(crate) default_qdisc: Kind,
     /// Connections without an application; a further one is reset.
     pub(crate) tcp_max_orphans: u32,
     /// Entries in TIME-WAIT; a further one ends at once.
@@ -66,6 +70,7 @@ impl Default for Settings {
             ip_default_ttl: 64,
             hop_limit: 64,
             somaxconn: 4096,
+            default_qdisc: Kind::PFIFO,
             tcp_max_orphans: 16_384,
             tcp_max_tw_buckets: 65_536,
             tcp_tw_reuse: 1,

@@ -20,6 +20,13 @@ pub(crate) struct ConnectionId {
     pub(crate) generation: u32,
 }
 
+impl ConnectionId {
+    /// The number by which a queueing discipline knows the connection. Never 0.
+    pub(crate) fn flow(self) -> u64 {
+        (u64::from(self.generation) << 32 | u64::from(self.slot)).wrapping_add(1)
+    }
+}
+
 /// Why a connection was not inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InsertError {

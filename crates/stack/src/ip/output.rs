@@ -48,6 +48,7 @@ impl Work<'_> {
         *ident = ident.wrapping_add(out.segs);
         let mut packet = self.tcp_packet(&ip, &out.repr, out.payload, inner.conn.md5_key());
         packet.departure = out.departure;
+        packet.flow = endpoint.id.flow();
         if out.segs > 1 {
             packet.gso = Some(Gso { size: out.segment_size, segs: out.segs });
         }
@@ -170,7 +171,7 @@ impl Work<'_> {
         };
         self.count(requests);
         self.counters.add(octets, packet.len() as u64);
-        if self.stack.interfaces[usize::from(interface)].enqueue(packet) {
+        if self.stack.interfaces[usize::from(interface)].enqueue(self.now, packet) {
             self.note_queued(interface);
         } else {
             self.count(discards(is_v4));

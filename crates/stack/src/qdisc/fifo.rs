@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use plimsoll_tcp::Instant;
 
-use super::{Qdisc, QdiscStats};
+use super::{Kind, Qdisc, QdiscStats};
 use crate::packet::Packet;
 
 /// A bounded first-in-first-out queue.
@@ -25,13 +25,18 @@ impl Fifo {
 
     fn left(&mut self, packets: u64, bytes: usize) {
         self.stats.dequeued += packets;
+        self.stats.sent_bytes += bytes as u64;
         self.stats.len = self.packets.len();
         self.stats.bytes -= bytes;
     }
 }
 
 impl Qdisc for Fifo {
-    fn enqueue(&mut self, packet: Packet) -> Result<(), Packet> {
+    fn kind(&self) -> Kind {
+        Kind::Pfifo { limit: self.limit }
+    }
+
+    fn enqueue(&mut self, _now: Instant, packet: Packet) -> Result<(), Packet> {
         if self.packets.len() >= self.limit {
             self.stats.dropped += 1;
             return Err(packet);
@@ -48,6 +53,10 @@ impl Qdisc for Fifo {
         let packet = self.packets.pop_front()?;
         self.left(1, packet.len());
         Some(packet)
+    }
+
+    fn take_any(&mut self) -> Option<Packet> {
+        self.dequeue(Instant::ZERO)
     }
 
     fn dequeue_batch(&mut self, _now: Instant, max: usize, out: &mut VecDeque<Packet>) -> usize {

@@ -5,12 +5,16 @@
 //! drops it; dropping it completes it.
 
 pub mod fifo;
+pub mod fq;
+mod kind;
 
 use std::collections::VecDeque;
 
 use plimsoll_tcp::Instant;
 
 use crate::packet::Packet;
+use fq::FqStats;
+pub use kind::{Kind, KindError};
 
 /// What a discipline has counted, and what it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,13 +29,18 @@ pub struct QdiscStats {
     pub len: usize,
     /// Bytes held now.
     pub bytes: usize,
+    /// Bytes given out so far.
+    pub sent_bytes: u64,
     /// The most packets ever held.
     pub max_len: usize,
 }
 
 /// A queueing discipline.
 pub trait Qdisc: Send {
-    /// Takes a packet in.
+    /// What it is, with its parameters.
+    fn kind(&self) -> Kind;
+
+    /// Takes a packet in at `now`.
     ///
     /// # Errors
     /// The packet itself, if there is no room for it. It has been counted as dropped.
@@ -39,10 +48,14 @@ pub trait Qdisc: Send {
         clippy::result_large_err,
         reason = "the packet goes back to its owner, not up a stack"
     )]
-    fn enqueue(&mut self, packet: Packet) -> Result<(), Packet>;
+    fn enqueue(&mut self, now: Instant, packet: Packet) -> Result<(), Packet>;
 
     /// Gives out the packet that is to leave next, if one may leave by `now`.
     fn dequeue(&mut self, now: Instant) -> Option<Packet>;
+
+    /// Gives out a packet whenever it may leave, in an order that keeps that of each connection:
+    /// for a change to another discipline.
+    fn take_any(&mut self) -> Option<Packet>;
 
     /// Moves up to `max` packets that may leave by `now` to the end of `out`; returns how many.
     fn dequeue_batch(&mut self, now: Instant, max: usize, out: &mut VecDeque<Packet>) -> usize {
@@ -64,4 +77,9 @@ pub trait Qdisc: Send {
 
     /// What was counted so far.
     fn stats(&self) -> QdiscStats;
+
+    /// What only fair queueing counts.
+    fn fq_stats(&self) -> Option<FqStats> {
+        None
+    }
 }

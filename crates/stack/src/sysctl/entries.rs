@@ -5,6 +5,7 @@ use plimsoll_tcp::{CongestionAlgorithm, Duration, TsoTail};
 use super::value::{Outcome, bits, number, port_range, show_time, switch, three_sizes, time};
 use super::{Settings, SysctlError};
 use crate::fast_open::FastOpenKeys;
+use crate::qdisc::Kind;
 
 /// One setting.
 pub(super) struct Entry {
@@ -59,6 +60,16 @@ macro_rules! entry {
 
 pub(super) static ENTRIES: &[Entry] = &[
     entry!(number 0..=65_535, "net.core.somaxconn", somaxconn, "Upper bound of a listener's backlog."),
+    Entry {
+        name: "net.core.default_qdisc",
+        doc: "Queueing discipline of interfaces that were given no other: pfifo or fq.",
+        get: |settings| settings.default_qdisc.name().to_owned(),
+        set: |settings, text| {
+            let known = Kind::parse(text, u16::MAX).ok().filter(|_| !text.contains(' '));
+            settings.default_qdisc = known.ok_or("pfifo or fq")?;
+            Ok(())
+        },
+    },
     entry!(number 1..=255, "net.ipv4.ip_default_ttl", ip_default_ttl, "TTL of IPv4 packets."),
     entry!(number 1..=255, "net.ipv6.conf.all.hop_limit", hop_limit, "Hop limit of IPv6 packets."),
     Entry {

@@ -9,6 +9,7 @@ mod icmp;
 mod lifecycle;
 mod malformed;
 mod memory;
+mod qdisc;
 mod readiness;
 mod signed;
 mod transfer;

@@ -9,7 +9,7 @@ fn filled(limit: usize, count: u8) -> Fifo {
     let pool = Pool::new();
     let mut fifo = Fifo::new(limit);
     for n in 0..count {
-        fifo.enqueue(marked(&pool, n)).unwrap();
+        fifo.enqueue(Instant::ZERO, marked(&pool, n)).unwrap();
     }
     fifo
 }
@@ -34,7 +34,8 @@ fn order_is_kept_and_bytes_are_counted() {
 fn a_full_queue_refuses_and_counts() {
     let mut fifo = filled(2, 2);
     let done = Completions::new();
-    let refused = fifo.enqueue(charged(marked(&Pool::new(), 9), &done, 4)).unwrap_err();
+    let refused =
+        fifo.enqueue(Instant::ZERO, charged(marked(&Pool::new(), 9), &done, 4)).unwrap_err();
     assert_eq!(mark(&refused), 9);
     assert_eq!(done.take(), []);
     drop(refused);
