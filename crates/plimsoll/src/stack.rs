@@ -199,7 +199,7 @@ impl Stack {
     /// # Errors
     /// If there is no such setting, or it cannot have that value.
     pub fn set_sysctl(&self, name: &str, value: &str) -> Result<(), plimsoll_stack::SysctlError> {
-        self.core().sysctl().set(name, value)
+        self.core().set_sysctl(now(), name, value)
     }
 
     /// All settings by name.

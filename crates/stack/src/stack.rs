@@ -33,10 +33,21 @@ use crate::poll::PollState;
 use crate::snmp::{IpCounter, Snmp};
 use crate::socket::TcpSocket;
 use crate::socket_lock::lock;
-use crate::sysctl::SysctlTable;
+use crate::sysctl::{SysctlError, SysctlTable};
 use crate::tcp_metrics::Metrics;
 use crate::timer_wheel::TimerWheel;
 use crate::wait::Waiter;
+
+/// The settings that decide whether data waits.
+const HOLDING: [&str; 7] = [
+    "net.ipv4.tcp_autocorking",
+    "net.ipv4.tcp_limit_output_bytes",
+    "net.ipv4.tcp_pacing_ca_ratio",
+    "net.ipv4.tcp_pacing_ss_ratio",
+    "net.ipv4.tcp_tso_win_divisor",
+    "plimsoll.tcp_tso_defer",
+    "plimsoll.tcp_tso_tail",
+];
 
 /// What a stack is built from.
 #[derive(Default)]
@@ -424,6 +435,21 @@ impl Stack {
     /// The settings, to read and change.
     pub fn sysctl(&self) -> &SysctlTable {
         &self.sysctl
+    }
+
+    /// Changes a setting. If it is one that may hold data back, every connection is asked again, so
+    /// that nothing waits for what the old value waited for.
+    ///
+    /// # Errors
+    /// If there is no such setting, or it cannot have that value.
+    pub fn set_sysctl(&self, now: Instant, name: &str, value: &str) -> Result<(), SysctlError> {
+        self.sysctl.set(name, value)?;
+        if HOLDING.contains(&name) {
+            for endpoint in self.connections.all() {
+                self.work_on(now, &endpoint, |_, _| ());
+            }
+        }
+        Ok(())
     }
 
     /// All counters with their names, in `nstat`'s order.

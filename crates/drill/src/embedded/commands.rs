@@ -55,7 +55,7 @@ impl EmbeddedHost {
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), HostError> {
-        match self.stack.sysctl().set(name, value) {
+        match self.stack.set_sysctl(self.now, name, value) {
             Ok(()) => {
                 self.settings.push((name.to_owned(), value.to_owned()));
                 Ok(())
