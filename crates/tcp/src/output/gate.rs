@@ -141,7 +141,13 @@ mod tests {
             small_unacked: true,
             corked: true,
             early: true,
-            below: HostQueue { completions: true, bytes: 2000, in_flight: 2, ..Default::default() },
+            below: HostQueue {
+                completions: true,
+                bytes: 2000,
+                packets: 2,
+                in_flight: 2,
+                ..Default::default()
+            },
             written: true,
             autocork: true,
             open: true,
@@ -163,7 +169,7 @@ mod tests {
         assert_eq!(ask(&cork), Err(Hold::Cork));
         let free = Situation { corked: false, ..cork };
         assert_eq!(ask(&free), Err(Hold::SmallQueue));
-        let below = HostQueue { bytes: 1000, ..free.below };
+        let below = HostQueue { packets: 1, ..free.below };
         assert_eq!(ask(&Situation { below, ..free }), Ok(500));
     }
 }

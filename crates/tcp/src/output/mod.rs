@@ -254,6 +254,7 @@ impl Connection {
         HostQueue {
             completions: cx.below.completions,
             bytes: cx.below.bytes,
+            packets: (self.next_serial.0 - 1).saturating_sub(cx.below.completed.0),
             in_flight: self.snd.rtx.ranges.len(),
             rate: self.pacing_rate(cx.config),
             cap: (!self.is_paced(cx)).then_some(cx.config.tcp_limit_output_bytes),

@@ -2,7 +2,10 @@
 //!
 //! What waits in a queueing discipline or a device can no longer be merged, taken back or
 //! overtaken. So a connection keeps about a millisecond of its rate there, and two packets at least,
-//! as devices complete in batches. It is asked after the cut, as it is the packet that counts.
+//! as devices complete in batches. It is asked after the cut, as it is the packet that counts. All
+//! figures count a packet as Linux does, with its overhead, so that small ones do not pile up.
+
+use crate::send::memory::UNIT_OVERHEAD;
 
 /// A connection keeps what is sent in a second divided by two to this power below it (Linux:
 /// `sk_pacing_shift`).
@@ -15,23 +18,26 @@ pub(crate) struct HostQueue {
     pub(crate) completions: bool,
     /// Data bytes not yet completed.
     pub(crate) bytes: u32,
+    /// The packets that they are in.
+    pub(crate) packets: u64,
     /// Packets that are not acknowledged.
     pub(crate) in_flight: usize,
     /// The pacing rate in bytes per second.
     pub(crate) rate: u64,
-    /// Bound of the bytes below, if the connection is not paced (`tcp_limit_output_bytes`).
+    /// Bound of what is below, if the connection is not paced (`tcp_limit_output_bytes`).
     pub(crate) cap: Option<u32>,
 }
 
 /// Whether a packet of `len` bytes waits for a completion. What is sent `again` may have twice as
 /// much below it. One packet in flight is never a reason: its completion may be long in coming.
 pub(crate) fn small_queue_holds(below: &HostQueue, len: u32, again: bool) -> bool {
-    if !below.completions || below.in_flight <= 1 {
+    if !below.completions || below.in_flight <= 1 || below.bytes == 0 {
         return false;
     }
-    let limit = (below.rate >> RATE_SHIFT).max(2 * u64::from(len));
+    let charge = |bytes: u32, packets: u64| u64::from(bytes) + packets * UNIT_OVERHEAD as u64;
+    let limit = (below.rate >> RATE_SHIFT).max(2 * charge(len, 1));
     let limit = below.cap.map_or(limit, |cap| limit.min(u64::from(cap)));
-    u64::from(below.bytes) > limit << u32::from(again)
+    charge(below.bytes, below.packets) >= limit << u32::from(again)
 }
 
 #[cfg(test)]
@@ -42,25 +48,29 @@ mod tests {
     fn limits() {
         let base = HostQueue {
             completions: true,
-            bytes: 20_001,
+            bytes: 20_000,
+            packets: 2,
             in_flight: 2,
             rate: 0,
             cap: Some(1 << 20),
         };
+        let room = |packets: u64| HostQueue { packets, bytes: 10_000 * packets as u32, ..base };
         let fast = HostQueue { rate: 30_000 << 10, ..base };
         // What is below, the length of the packet, whether it is sent again, whether it waits.
         let cases = [
-            (base, 10_000, false, true, "more than two packets"),
-            (HostQueue { bytes: 20_000, ..base }, 10_000, false, false, "two packets"),
-            (base, 10_000, true, false, "twice as much for what is sent again"),
-            (HostQueue { bytes: 40_001, ..base }, 10_000, true, true, "but not more"),
+            (room(1), 10_000, false, false, "one packet like it"),
+            (base, 10_000, false, true, "two of them"),
+            (room(3), 10_000, true, false, "twice as much for what is sent again"),
+            (room(4), 10_000, true, true, "but not more"),
             (fast, 10_000, false, false, "a millisecond of the rate"),
-            (HostQueue { bytes: 30_001, ..fast }, 10_000, false, true, "more than that"),
+            (HostQueue { bytes: 30_000, ..fast }, 10_000, false, true, "more than that"),
             (HostQueue { cap: Some(10_000), ..fast }, 10_000, false, true, "the cap"),
             (HostQueue { cap: None, ..fast }, 10_000, false, false, "not if it is paced"),
             (HostQueue { in_flight: 1, ..base }, 100, false, false, "one packet in flight"),
             (HostQueue { completions: false, ..base }, 100, false, false, "nothing completes"),
             (base, 0, false, true, "a FIN alone"),
+            (HostQueue { bytes: 100, packets: 1, ..base }, 0, false, false, "little is below"),
+            (HostQueue { bytes: 0, packets: 0, ..base }, 0, false, false, "nothing is below"),
         ];
         for (below, len, again, held, name) in cases {
             assert_eq!(small_queue_holds(&below, len, again), held, "{name}");
