@@ -213,6 +213,20 @@ impl ChunkWriter {
         self.freeze(len)
     }
 
+    /// As [`append`](Self::append), into `slice`, which grows, if it ends where the chunk was
+    /// written to. Otherwise nothing is taken. Returns how many bytes were. It saves the counting of
+    /// a reference that would be given back at once.
+    pub fn extend(&mut self, slice: &mut Slice, data: &[u8]) -> usize {
+        let len = data.len().min(self.remaining());
+        if !slice.extends(&self.chunk, self.written) {
+            return 0;
+        }
+        self.spare_mut()[..len].copy_from_slice(&data[..len]);
+        self.written += len;
+        slice.grow(len);
+        len
+    }
+
     /// The bytes behind what was written, to be filled and then frozen with
     /// [`freeze`](Self::freeze). Their content is unspecified (but initialised).
     pub fn spare_mut(&mut self) -> &mut [u8] {

@@ -19,6 +19,17 @@ impl Slice {
         Slice { chunk, offset: offset as u32, len: len as u32 }
     }
 
+    /// Whether it ends at `end` in `chunk`.
+    pub(crate) fn extends(&self, chunk: &ChunkRef, end: usize) -> bool {
+        self.chunk.same(chunk) && (self.offset + self.len) as usize == end
+    }
+
+    /// Takes the `count` bytes behind its end in, which have just been frozen.
+    pub(crate) fn grow(&mut self, count: usize) {
+        self.len += count as u32;
+        debug_assert!((self.offset + self.len) as usize <= self.chunk.capacity());
+    }
+
     /// The bytes of a value that the caller has already, without a copy: a `Vec<u8>`, a `Box<[u8]>`,
     /// an `Arc<[u8]>` that others read as well, or a type of one's own over mapped memory. The
     /// value is dropped when the last range of it is, on whatever thread that happens: that is

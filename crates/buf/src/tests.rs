@@ -23,6 +23,25 @@ fn a_chunk_returns_to_its_pool_when_the_last_reference_goes() {
 }
 
 #[test]
+fn a_slice_grows_with_its_writer() {
+    let pool = Pool::new();
+    let mut writer = pool.chunk(512);
+    let mut text = writer.append(b"ahoy");
+    assert_eq!(writer.extend(&mut text, b", there"), 7);
+    assert_eq!(&text[..], b"ahoy, there");
+    let shared = text.clone();
+    assert_eq!(writer.extend(&mut text, b"!"), 1);
+    assert_eq!((&text[..], &shared[..]), (&b"ahoy, there!"[..], &b"ahoy, there"[..]));
+    let mut short = shared;
+    assert_eq!(writer.extend(&mut short, b"?"), 0, "others have the bytes behind it");
+    let mut foreign = pool.copy_from(b"elsewhere");
+    assert_eq!(writer.extend(&mut foreign, b"?"), 0);
+    assert_eq!(writer.extend(&mut text, &[b'.'; 600]), writer.capacity() - 12, "until it is full");
+    assert_eq!(text.len(), writer.capacity());
+    assert_eq!(writer.extend(&mut text, b"more"), 0);
+}
+
+#[test]
 fn append_stops_at_the_end_of_the_chunk() {
     let pool = Pool::new();
     let mut writer = pool.chunk(512);

@@ -53,9 +53,8 @@ impl TcpSocket {
         if !self.endpoint.below.will_complete() {
             return false;
         }
-        let settings = self.stack.sysctl.snapshot();
         let mut inner = lock(&self.endpoint.inner);
-        self.endpoint.below.will_complete() && inner.conn.write_corked(&settings.tcp, data)
+        self.endpoint.below.will_complete() && inner.conn.write_corked(data)
     }
 
     /// Hands over bytes of which the last is urgent (MSG_OOB).

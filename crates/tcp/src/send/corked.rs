@@ -5,7 +5,6 @@
 //! the answer is the same as for the write before.
 
 use super::{Fin, memory};
-use crate::config::Config;
 use crate::connection::Connection;
 use crate::limits::MAX_SUPER_SEGMENT;
 use crate::output::Hold;
@@ -20,8 +19,8 @@ impl Connection {
     ///
     /// To be called only if something is still below the connection, of which
     /// [`handle_completion`](Self::handle_completion) will tell.
-    pub fn write_corked(&mut self, config: &Config, data: &[u8]) -> bool {
-        if self.last_hold != Some(Hold::Autocork) || config.tcp_sndbuf_raw > 0 {
+    pub fn write_corked(&mut self, data: &[u8]) -> bool {
+        if self.last_hold != Some(Hold::Autocork) || self.snd.raw {
             return false;
         }
         let open = matches!(self.state, State::Established | State::CloseWait);

@@ -94,6 +94,8 @@ pub(crate) struct Sender {
     pub(crate) rtx: RetransmitQueue,
     /// The send buffer, as [`memory`] counts.
     pub(crate) buf_limit: usize,
+    /// At the last write it counted data only (`plimsoll.tcp_sndbuf_raw`).
+    pub(crate) raw: bool,
     /// The last write has more to come (MSG_MORE): its tail waits, until an ACK arrives.
     pub(crate) more: bool,
     /// The tail of what is written now leaves whatever Nagle's rule or a cork says.
@@ -146,6 +148,7 @@ impl Sender {
                 Some(asked) => memory::sndbuf(asked),
                 None => config.tcp_wmem[1].clamp(1, MAX_BUFFER),
             },
+            raw: false,
             more: false,
             push_now: false,
             short_write: false,

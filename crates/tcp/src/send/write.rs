@@ -107,6 +107,7 @@ impl Connection {
     ) -> Result<usize, WriteError> {
         self.may_write()?;
         self.snd.was_idle = None;
+        self.snd.raw = cx.config.tcp_sndbuf_raw > 0;
         if asked == 0 {
             return Ok(0);
         }

@@ -57,6 +57,11 @@ impl WriteQueue {
 
     /// Copies `data` behind what waits. `unacked` bytes are outstanding beside it.
     pub(crate) fn append(&mut self, pool: &Pool, mut data: &[u8], unacked: usize) {
+        if let (Some(writer), Some(last)) = (&mut self.writer, self.slices.back_mut()) {
+            let taken = writer.extend(last, data);
+            data = &data[taken..];
+            self.len += taken;
+        }
         while !data.is_empty() {
             let full = self.writer.as_ref().is_none_or(|writer| writer.remaining() == 0);
             if full {
