@@ -267,15 +267,15 @@ impl<'a> Work<'a> {
         self.armed = self.armed.min(deadline);
     }
 
-    /// Ends the work: sends what was queued or leaves it to the poller, wakes the poller if it would sleep too long, and fires
-    /// the wakers.
+    /// Ends the work: sends what was queued or leaves it to the poller, wakes the poller if it would
+    /// sleep too long, and fires the wakers.
     pub(crate) fn finish(mut self) {
         if self.stack.completions.is_attended_here() {
             // In the middle of a poll on this thread, which sends when it ends.
         } else if !self.leaves {
             self.send_queued();
-        } else if self.queued_on != 0 {
-            self.stack.waiter.kick();
+        } else if let Some(at) = self.stack.first_departure(self.queued_on) {
+            self.stack.waiter.kick_before(at);
         }
         if self.armed != Instant::FAR_FUTURE {
             self.stack.waiter.kick_before(self.armed);

@@ -322,6 +322,17 @@ impl Stack {
         sent
     }
 
+    /// When the poller has to look at the interfaces in the bit set `set`, to which packets were
+    /// queued: at once, or when the first of them may leave. A device without room tells by itself.
+    pub(crate) fn first_departure(&self, set: u16) -> Option<Instant> {
+        let queued = |interface: &&Interface| set & (1 << interface.index) != 0;
+        let departure = |interface: &Interface| match interface.keeps_departures() {
+            true => interface.next_departure(),
+            false => Some(Instant::ZERO),
+        };
+        self.interfaces.iter().filter(queued).filter_map(departure).min()
+    }
+
     fn drain(&self, interface: &Interface, now: Instant) -> usize {
         match interface.drain(self, now) {
             Ok(sent) => {

@@ -116,15 +116,33 @@ fn bulk_in_super_segments() {
     world.assert_no_allocations(|world| world.send(0, &data, 65_536, &mut out));
 }
 
-#[test]
-fn bulk_on_a_serialising_link_without_offloads() {
-    let link = LinkConfig {
+/// A link at a rate, without offloads.
+fn serialising() -> LinkConfig {
+    LinkConfig {
         rate: Some(100_000_000),
         delay: Duration::from_millis(1),
         offloads: false,
         ..LinkConfig::default()
-    };
-    let mut world = World::open(link);
+    }
+}
+
+#[test]
+fn bulk_on_a_serialising_link_without_offloads() {
+    bulk(World::open(serialising()));
+}
+
+#[test]
+fn bulk_that_fair_queueing_paces() {
+    let fq = &[("net.core.default_qdisc", "fq")];
+    bulk(World::open_with(serialising(), fq));
+    let world = World::open_with(LinkConfig { offloads: true, ..serialising() }, fq);
+    let stack = world.stacks[0].clone();
+    bulk(world);
+    let waits = stack.qdiscs()[0].fq.map(|fq| fq.throttled_events);
+    assert!(waits.is_some_and(|waits| waits > 10), "{waits:?}");
+}
+
+fn bulk(mut world: World) {
     let (data, mut out) = (vec![7; 100_000], vec![0; 65_536]);
     // The pipe never runs dry: each round ends when the bytes of the round before have come.
     let (mut written, mut read) = (0, 0);

@@ -175,6 +175,13 @@ impl Fq {
         }
     }
 
+    /// The flow waits for the departure time of its first packet.
+    fn throttle(&mut self, index: u32, departure: Instant) {
+        self.flows.move_to(index, Place::Throttled);
+        self.throttled.push(Reverse((departure, index)));
+        self.fq.throttled_events += 1;
+    }
+
     /// Lets the flows go on whose departure times have come.
     fn end_throttles(&mut self, now: Instant) {
         while let Some(&Reverse((at, index))) = self.throttled.peek() {
@@ -201,9 +208,7 @@ impl Fq {
                 continue;
             };
             if now < departure {
-                self.flows.move_to(index, Place::Throttled);
-                self.throttled.push(Reverse((departure, index)));
-                self.fq.throttled_events += 1;
+                self.throttle(index, departure);
                 continue;
             }
             let packet = self.packets.pop(&mut flow.chain)?;
@@ -253,9 +258,14 @@ impl Qdisc for Fq {
                 self.stats.dropped += 1;
                 return Err(packet);
             }
+            let departure = packet.departure;
             self.packets.push(&mut flow.chain, packet);
             if flow.place == Place::Inactive {
                 self.activate(now, index);
+                if now < departure {
+                    // Found out now, so that the next event is known without a turn.
+                    self.throttle(index, departure);
+                }
             }
         }
         self.stats.enqueued += 1;

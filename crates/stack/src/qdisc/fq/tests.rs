@@ -97,6 +97,20 @@ fn packets_wait_for_their_departure() {
 }
 
 #[test]
+fn a_wait_is_known_before_anybody_asks_for_packets() {
+    let mut fq = fq(|_| {});
+    fq.enqueue(at(0), packet(1, 0, 100, at(5))).unwrap();
+    fq.enqueue(at(0), packet(1, 1, 100, at(6))).unwrap();
+    assert_eq!(fq.next_event(), Some(at(5)));
+    fq.enqueue(at(0), packet(2, 2, 100, at(3))).unwrap();
+    assert_eq!((fq.next_event(), fq.fq_stats().throttled), (Some(at(3)), 2));
+    fq.enqueue(at(0), packet(2, 3, 100, at(0))).unwrap();
+    assert_eq!(fq.next_event(), Some(at(3)), "behind what waits");
+    fq.enqueue(at(0), packet(3, 4, 100, at(0))).unwrap();
+    assert_eq!(fq.next_event(), Some(Instant::ZERO));
+}
+
+#[test]
 fn limits() {
     let mut limited = fq(|config| (config.limit, config.flow_limit) = (3, 2));
     for flow in [1, 1, 2] {
