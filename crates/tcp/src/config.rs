@@ -234,7 +234,8 @@ impl Default for Config {
 pub struct Options {
     /// TCP_NODELAY: Nagle off.
     pub nodelay: bool,
-    /// TCP_CORK: less than a segment waits, one retransmission timeout at most.
+    /// TCP_CORK: less than a segment waits, but not longer than a retransmission timeout or 200 ms,
+    /// whichever is longer.
     pub cork: bool,
     /// SO_ZEROCOPY: writes may ask for a report when their buffers are free again.
     pub zerocopy: bool,

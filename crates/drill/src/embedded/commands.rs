@@ -41,7 +41,11 @@ impl EmbeddedHost {
             Command::Qdisc(qdisc) => {
                 let none = Qdisc::Fifo { limit: Some(0) };
                 self.wire.lock().drops = *qdisc == none;
-                Ok(())
+                let bucket = match qdisc {
+                    Qdisc::TokenBucket(bucket) => Some(*bucket),
+                    _ => None,
+                };
+                self.rebuild(Shape { bucket, ..self.shape })
             }
             Command::Counters { wanted } => self.counters(wanted.as_deref()),
             Command::Listening(port) => self.listening(*port),

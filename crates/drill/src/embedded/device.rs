@@ -1,4 +1,6 @@
 //! A device that is two queues: what the script sends in, and what leaves.
+//!
+//! A packet is complete when it leaves, which is at once, unless a token bucket holds it back.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,9 +10,10 @@ use plimsoll_stack::device::{
     Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, TxProgress, WaitSource,
 };
 use plimsoll_stack::packet::{ChecksumState, Gso, Packet};
-use plimsoll_tcp::Instant;
+use plimsoll_tcp::{Duration, Instant};
 
 use crate::packet::live::{self, Body};
+use crate::shell::TokenBucket;
 
 /// The most packets that wait to be looked at. More than that is a stack that has gone wild.
 const MOST: usize = 100_000;
@@ -46,6 +49,8 @@ pub(super) struct Shape {
     pub(super) offload: bool,
     /// Segments of inbound super-segments have this size.
     pub(super) inbound_mss: Option<u16>,
+    /// What leaves goes through this.
+    pub(super) bucket: Option<TokenBucket>,
 }
 
 /// A device on `wire`.
@@ -57,10 +62,16 @@ pub(super) fn device(wire: &SharedWire, shape: Shape) -> Device {
         tso6: shape.offload,
         tx_checksum: true,
         max_super_segment: 65_535,
-        completions: false,
+        completions: true,
     };
     Device {
-        tx: Box::new(Tx { wire: wire.clone(), caps, stats: DeviceStats::default() }),
+        tx: Box::new(Tx {
+            wire: wire.clone(),
+            caps,
+            stats: DeviceStats::default(),
+            bucket: shape.bucket.map(Bucket::new),
+            waiting: VecDeque::new(),
+        }),
         rx: Box::new(Rx {
             wire: wire.clone(),
             mss: shape.inbound_mss,
@@ -70,10 +81,67 @@ pub(super) fn device(wire: &SharedWire, shape: Shape) -> Device {
     }
 }
 
+/// A token bucket. Tokens are nanoseconds of its rate.
+#[derive(Clone, Copy)]
+struct Bucket {
+    shape: TokenBucket,
+    tokens: u64,
+    at: Instant,
+}
+
+impl Bucket {
+    fn new(shape: TokenBucket) -> Bucket {
+        let mut bucket = Bucket { shape, tokens: 0, at: Instant::ZERO };
+        bucket.tokens = bucket.cost(shape.burst);
+        bucket
+    }
+
+    fn cost(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(1_000_000_000) / self.shape.rate.max(1)
+    }
+
+    /// When `bytes` may leave. More than the bucket holds need it full.
+    fn ready(&self, bytes: usize) -> Instant {
+        let cost = self.cost((bytes as u64).min(self.shape.burst));
+        self.at + Duration::from_nanos(cost.saturating_sub(self.tokens))
+    }
+
+    /// Takes what `bytes` cost, if they may leave.
+    fn take(&mut self, now: Instant, bytes: usize) -> bool {
+        if now < self.ready(bytes) {
+            return false;
+        }
+        let passed = u64::try_from(now.since(self.at).as_nanos()).unwrap_or(u64::MAX);
+        let full = self.cost(self.shape.burst);
+        let tokens = self.tokens.saturating_add(passed).min(full);
+        self.tokens = tokens - self.cost((bytes as u64).min(self.shape.burst)).min(tokens);
+        self.at = now;
+        true
+    }
+}
+
 struct Tx {
     wire: SharedWire,
     caps: Caps,
     stats: DeviceStats,
+    bucket: Option<Bucket>,
+    /// What has no token yet.
+    waiting: VecDeque<Packet>,
+}
+
+impl Tx {
+    /// Lets one packet go, which completes it.
+    fn leave(&mut self, now: Instant, packet: &Packet) {
+        let mut wire = self.wire.lock();
+        if wire.drops {
+            self.stats.dropped += 1;
+        } else if wire.out.len() >= MOST {
+            wire.lost += 1;
+        } else {
+            self.stats.passed(packet);
+            wire.out.push_back((now, packet.to_vec()));
+        }
+    }
 }
 
 impl DeviceTx for Tx {
@@ -87,18 +155,32 @@ impl DeviceTx for Tx {
         queue: &mut VecDeque<Packet>,
     ) -> Result<TxProgress, DeviceError> {
         let count = queue.len();
-        let mut wire = self.wire.lock();
-        for packet in queue.drain(..) {
-            if wire.drops {
-                self.stats.dropped += 1;
-            } else if wire.out.len() >= MOST {
-                wire.lost += 1;
-            } else {
-                self.stats.passed(&packet);
-                wire.out.push_back((now, packet.to_vec()));
+        if self.bucket.is_some() {
+            self.waiting.append(queue);
+            self.poll_completions(now)?;
+        } else {
+            for packet in queue.drain(..) {
+                self.leave(now, &packet);
             }
         }
         Ok(TxProgress::done(count))
+    }
+
+    fn poll_completions(&mut self, now: Instant) -> Result<usize, DeviceError> {
+        let mut count = 0;
+        while let Some((first, bucket)) = self.waiting.front().zip(self.bucket.as_mut())
+            && bucket.take(now, first.len())
+            && let Some(packet) = self.waiting.pop_front()
+        {
+            self.leave(now, &packet);
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        let (first, bucket) = self.waiting.front().zip(self.bucket)?;
+        Some(bucket.ready(first.len()))
     }
 
     fn stats(&self) -> DeviceStats {

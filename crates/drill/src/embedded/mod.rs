@@ -66,7 +66,12 @@ impl EmbeddedHost {
     /// # Errors
     /// If the stack refuses the addresses.
     pub fn new(network: &Network) -> Result<EmbeddedHost, HostError> {
-        let shape = Shape { mtu: network.mtu, offload: true, inbound_mss: network.inbound_mss };
+        let shape = Shape {
+            mtu: network.mtu,
+            offload: true,
+            inbound_mss: network.inbound_mss,
+            bucket: None,
+        };
         let wire = SharedWire::default();
         let stack = build(network, shape, &wire)?;
         Ok(EmbeddedHost {

@@ -16,6 +16,15 @@ use std::path::Path;
 
 use crate::host::{Host, HostError};
 
+/// How fast a token bucket is emptied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenBucket {
+    /// Bytes per second.
+    pub rate: u64,
+    /// Bytes that leave at once after a pause.
+    pub burst: u64,
+}
+
 /// A queueing discipline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Qdisc {
@@ -28,6 +37,8 @@ pub enum Qdisc {
     },
     /// Fair queueing, which paces.
     Fq,
+    /// A token bucket: what has no token waits, below the connection that it is from.
+    TokenBucket(TokenBucket),
 }
 
 /// Attributes of the route to the peer; what is `None` is not said.

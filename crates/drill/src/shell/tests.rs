@@ -102,6 +102,11 @@ fn network_commands() {
         commands(text).unwrap(),
         [Command::Qdisc(Qdisc::Default), Command::Qdisc(Qdisc::Fifo { limit: Some(0) })]
     );
+    let bucket = TokenBucket { rate: 10_000, burst: 1600 };
+    assert_eq!(
+        commands("tc qdisc replace dev tun0 root tbf rate 80kbit burst 1600 latency 10s").unwrap(),
+        [Command::Qdisc(Qdisc::TokenBucket(bucket))]
+    );
     assert_eq!(
         commands("ethtool -K tun0 gso off tso off\nnstat | grep TcpExtTCPLoss > /dev/null")
             .unwrap(),
@@ -130,6 +135,8 @@ fn what_is_not_understood_is_named() {
         ("sysctl nonsense", "nonsense"),
         ("ip addr add 192.0.2.9 dev tun0", "ip route"),
         ("tc qdisc add dev tun0 root tbf rate 1mbit", "tbf"),
+        ("tc qdisc add dev tun0 root tbf rate 1gbit burst 1600", "1gbit"),
+        ("tc qdisc add dev tun0 root sfq", "sfq"),
         ("ethtool -K tun0 ntuple off", "ntuple"),
         ("echo 1 > /etc/passwd", "/etc/passwd"),
         ("dd if=/etc/passwd of=/tmp/x count=1", "/dev/zero"),

@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use super::words::{self, Link, Pipeline};
-use super::{Command, MEANINGLESS, Qdisc, RouteMetrics};
+use super::{Command, MEANINGLESS, Qdisc, RouteMetrics, TokenBucket};
 use crate::host::{Host, HostError};
 
 /// How deep helper files may call each other.
@@ -275,6 +275,10 @@ fn tc(words: &[&str]) -> Translation {
                     *slot = limit;
                 }
             }
+            "tbf" => kind = Some(Qdisc::TokenBucket(TokenBucket { rate: 0, burst: 0 })),
+            "rate" | "burst" | "latency" if matches!(kind, Some(Qdisc::TokenBucket(_))) => {
+                token_bucket(&mut kind, word, words.next())?;
+            }
             // Parameters of fq.
             _ if kind == Some(Qdisc::Fq) => {}
             other => return Err(format!("the queueing discipline {other} is not known")),
@@ -282,9 +286,33 @@ fn tc(words: &[&str]) -> Translation {
     }
     match (*verb, kind) {
         ("delete" | "del", _) => Ok(vec![Command::Qdisc(Qdisc::Default)]),
+        (
+            _,
+            Some(Qdisc::TokenBucket(TokenBucket { rate: 0, .. } | TokenBucket { burst: 0, .. })),
+        ) => Err("tbf needs a rate and a burst".to_owned()),
         ("add" | "replace" | "change", Some(kind)) => Ok(vec![Command::Qdisc(kind)]),
         _ => Err("it names no queueing discipline".to_owned()),
     }
+}
+
+/// A parameter of `tbf`.
+fn token_bucket(kind: &mut Option<Qdisc>, name: &str, value: Option<&str>) -> Result<(), String> {
+    let Some(Qdisc::TokenBucket(bucket)) = kind else { return Ok(()) };
+    let value = value.unwrap_or_default();
+    match name {
+        "rate" => {
+            let (digits, bits) = value
+                .strip_suffix("kbit")
+                .map(|digits| (digits, 1000))
+                .or(value.strip_suffix("mbit").map(|digits| (digits, 1_000_000)))
+                .ok_or_else(|| format!("`{value}` is no rate in kbit or mbit"))?;
+            bucket.rate = number::<u32>(name, Some(digits))? as u64 * bits / 8;
+        }
+        "burst" => bucket.burst = number::<u32>(name, Some(value))?.into(),
+        // The queue is long enough.
+        _ => {}
+    }
+    Ok(())
 }
 
 fn ethtool(words: &[&str]) -> Translation {

@@ -17,11 +17,15 @@
 
 use crate::connection::{Connection, Context};
 use crate::output::Hold;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::timer::Timer;
 
 /// Probes of an orphan (Linux: `tcp_orphan_retries` = 0 means 8).
 const DEFAULT_ORPHAN_PROBES: u8 = 8;
+
+/// The least wait for the first probe, and the least ceiling of a cork, however low `tcp_rto_min` is
+/// (Linux: `TCP_RTO_MIN`).
+const LEAST_WAIT: Duration = Duration::from_millis(200);
 
 /// What is known while the peer's window holds everything back.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,7 +47,8 @@ impl Connection {
             return;
         }
         self.snd.probing = Probing { since: cx.now, last: cx.now, unanswered: 0, force: false };
-        self.timers.arm(Timer::Persist, cx.now + self.recovery.rto(cx.config));
+        let wait = self.recovery.rto(cx.config).max(LEAST_WAIT);
+        self.timers.arm(Timer::Persist, cx.now + wait);
     }
 
     /// Data leaves: the window lets it go.

@@ -423,3 +423,17 @@ fn without_a_bound_or_departure_times_nothing_is_paced() {
     assert!(t.next().is_some());
     assert!(!t.conn.timers.is_armed(Timer::Pacing));
 }
+
+#[test]
+fn a_cork_holds_for_200_milliseconds_at_least() {
+    let mut setup = Setup::default();
+    setup.options.cork = true;
+    setup.config.tcp_rto_min = Duration::from_millis(5);
+    let mut t = Trace::established(setup);
+    t.set_round_trip(1);
+    t.write(600);
+    t.expect_nothing();
+    assert_eq!(t.conn.hold(), Some(Hold::Cork));
+    assert_eq!(t.sleep(), 200);
+    t.expect("P. 1:601 ack 1");
+}
