@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use plimsoll::{Info, Stack, State};
 
-use crate::control::protocol::{Answer, Request, SocketLine, StackSockets, StackValues};
+use crate::control::protocol::{
+    Answer, FqLine, QdiscLine, Request, SocketLine, StackQdiscs, StackSockets, StackValues,
+};
 use crate::control::server::Respond;
 
 /// The stacks of this process, with their names.
@@ -26,6 +28,8 @@ impl Respond for Stacks {
                 }
                 self.get(&[name])
             }
+            Request::Qdisc => Answer::Qdiscs(self.qdiscs()),
+            Request::QdiscSet { dev, qdisc } => self.set_qdisc(&dev, &qdisc),
             Request::Ss => Answer::Sockets(
                 self.0
                     .iter()
@@ -64,6 +68,63 @@ impl Stacks {
                 .filter_map(|name| stack.sysctl(name).map(|value| (name.clone(), value)))
                 .collect()
         }))
+    }
+}
+
+impl Stacks {
+    fn qdiscs(&self) -> Vec<StackQdiscs> {
+        let of = |(name, stack): &(String, Stack)| StackQdiscs {
+            stack: name.clone(),
+            qdiscs: stack.qdiscs().iter().map(qdisc_line).collect(),
+        };
+        self.0.iter().map(of).collect()
+    }
+
+    fn set_qdisc(&self, dev: &str, text: &str) -> Answer {
+        let mut found = false;
+        for (_, stack) in &self.0 {
+            for (index, summary) in stack.qdiscs().iter().enumerate() {
+                if summary.interface != dev {
+                    continue;
+                }
+                found = true;
+                if let Err(error) = stack.set_qdisc(index, text) {
+                    return Answer::Error(error.to_string());
+                }
+            }
+        }
+        match found {
+            true => Answer::Qdiscs(self.qdiscs()),
+            false => Answer::Error(format!(
+                "no interface is called {dev}; 'plimsoll qdisc' prints all of them"
+            )),
+        }
+    }
+}
+
+fn qdisc_line(summary: &plimsoll::QdiscSummary) -> QdiscLine {
+    let stats = &summary.stats;
+    let fq = summary.fq.as_ref().map(|fq| FqLine {
+        flows: fq.flows as u64,
+        inactive: fq.inactive as u64,
+        throttled: fq.throttled as u64,
+        gc: fq.gc,
+        highprio: fq.highprio,
+        throttled_events: fq.throttled_events,
+        flows_plimit: fq.flows_plimit,
+        horizon_drops: fq.horizon_drops,
+        horizon_caps: fq.horizon_caps,
+    });
+    QdiscLine {
+        kind: summary.kind.name().to_owned(),
+        dev: summary.interface.clone(),
+        options: summary.kind.to_string(),
+        bytes: stats.sent_bytes,
+        packets: stats.dequeued,
+        drops: stats.dropped,
+        backlog: stats.bytes as u64,
+        qlen: stats.len as u64,
+        fq,
     }
 }
 

@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Sysctl(SysctlArgs),
     /// Print the sockets of a running plimsoll.
     Ss(SsArgs),
+    /// Print or change the queueing disciplines of a running plimsoll.
+    Qdisc(QdiscArgs),
     /// Run packetdrill scripts on this stack and a virtual clock, and say which pass.
     Drill(crate::drill::DrillArgs),
     /// Reproduce published experiments on this machine, before and after.
@@ -310,6 +312,18 @@ pub(crate) struct SysctlArgs {
     /// Settings to print, or to change if a value is given [default: print all]
     #[arg(value_name = "NAME[=VALUE]")]
     pub settings: Vec<String>,
+    /// Whom to ask.
+    #[command(flatten)]
+    pub target: TargetArgs,
+}
+
+/// `plimsoll qdisc`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct QdiscArgs {
+    /// Only this interface
+    pub dev: Option<String>,
+    /// Give it this discipline, as in `fq` or `fq limit 1000 flow_limit 50` or `pfifo limit 500`
+    pub qdisc: Vec<String>,
     /// Whom to ask.
     #[command(flatten)]
     pub target: TargetArgs,

@@ -61,6 +61,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Nstat(args) => query::nstat(args),
         Command::Sysctl(args) => query::sysctl(args),
         Command::Ss(args) => query::ss(args),
+        Command::Qdisc(args) => query::qdisc(args),
         Command::Drill(args) => drill::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Completions { shell } => manual::completions(*shell),

@@ -1,10 +1,10 @@
-//! `plimsoll nstat`, `sysctl` and `ss`: ask a running process and print what it says.
+//! `plimsoll nstat`, `sysctl`, `ss` and `qdisc`: ask a running process and print what it says.
 
 use anyhow::bail;
 
-use crate::args::{NstatArgs, SsArgs, SysctlArgs, TargetArgs};
+use crate::args::{NstatArgs, QdiscArgs, SsArgs, SysctlArgs, TargetArgs};
 use crate::control::client::ask;
-use crate::control::protocol::{Answer, Request, SocketLine, StackValues};
+use crate::control::protocol::{Answer, QdiscLine, Request, SocketLine, StackValues};
 use crate::manual::print;
 
 /// `plimsoll nstat`.
@@ -91,6 +91,57 @@ pub(crate) fn ss(args: &SsArgs) -> anyhow::Result<()> {
     print(text.as_bytes())
 }
 
+/// `plimsoll qdisc`.
+pub(crate) fn qdisc(args: &QdiscArgs) -> anyhow::Result<()> {
+    let request = match (&args.dev, args.qdisc.is_empty()) {
+        (Some(dev), false) => Request::QdiscSet { dev: dev.clone(), qdisc: args.qdisc.join(" ") },
+        _ => Request::Qdisc,
+    };
+    let Answer::Qdiscs(mut stacks) = ask(args.target.pid, &request)? else {
+        bail!("the process gave an answer to another question");
+    };
+    if let Some(dev) = &args.dev {
+        stacks.iter_mut().for_each(|stack| stack.qdiscs.retain(|line| line.dev == *dev));
+        stacks.retain(|stack| !stack.qdiscs.is_empty());
+        if stacks.is_empty() {
+            bail!("no interface is called {dev}; 'plimsoll qdisc' prints all of them");
+        }
+    }
+    if args.target.json {
+        return json(&stacks);
+    }
+    let several = stacks.len() > 1;
+    let mut text = String::new();
+    for stack in &stacks {
+        if several {
+            text += &format!("#{}\n", stack.stack);
+        }
+        text.extend(stack.qdiscs.iter().map(qdisc_text));
+    }
+    print(text.as_bytes())
+}
+
+/// As `tc -s qdisc show` prints it.
+fn qdisc_text(line: &QdiscLine) -> String {
+    let QdiscLine { kind, dev, options, bytes, packets, drops, backlog, qlen, fq } = line;
+    let mut text = format!("qdisc {kind} dev {dev} root {options}\n");
+    text += &format!(" Sent {bytes} bytes {packets} pkt (dropped {drops})\n");
+    text += &format!(" backlog {backlog}b {qlen}p\n");
+    let Some(fq) = fq else { return text };
+    text +=
+        &format!("  flows {} (inactive {} throttled {})\n", fq.flows, fq.inactive, fq.throttled);
+    text += &format!("  gc {} highprio {} throttled {}", fq.gc, fq.highprio, fq.throttled_events);
+    let rare = [
+        ("flows_plimit", fq.flows_plimit),
+        ("horizon_drops", fq.horizon_drops),
+        ("horizon_caps", fq.horizon_caps),
+    ];
+    for (name, count) in rare.into_iter().filter(|&(_, count)| count > 0) {
+        text += &format!(" {name} {count}");
+    }
+    text + "\n"
+}
+
 fn socket_table(sockets: &[SocketLine], info: bool) -> String {
     let row = |state: &str, recv: &str, send: &str, local: &str, remote: &str| {
         let line = format!("{state:<11}{recv:>9} {send:>9} {local:>28} {remote:>28}");
@@ -123,6 +174,28 @@ fn json<T: serde::Serialize>(value: &T) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_of_qdiscs() {
+        use crate::control::protocol::FqLine;
+        let fq = FqLine { flows: 3, inactive: 1, flows_plimit: 2, ..FqLine::default() };
+        let line = QdiscLine {
+            kind: "fq".into(),
+            dev: "tun0".into(),
+            options: "limit 10000p".into(),
+            bytes: 70,
+            packets: 2,
+            fq: Some(fq),
+            ..QdiscLine::default()
+        };
+        let text = qdisc_text(&line);
+        assert_eq!(
+            text,
+            "qdisc fq dev tun0 root limit 10000p\n Sent 70 bytes 2 pkt (dropped 0)\n \
+             backlog 0b 0p\n  flows 3 (inactive 1 throttled 0)\n  gc 0 highprio 0 throttled 0 \
+             flows_plimit 2\n"
+        );
+    }
 
     #[test]
     fn table_of_sockets() {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use plimsoll_stack::device::{self, Device};
 use plimsoll_stack::{InterfaceConfig, Stack as Core, StackConfig, StackError};
 
+use crate::clock::now;
 use crate::stack::Stack;
 
 /// Builds a [`Stack`].
@@ -34,6 +35,7 @@ pub struct StackBuilder {
     sysctls: Vec<(String, String)>,
     seed: Option<u64>,
     busy_poll: Duration,
+    spin_while_sending: bool,
     name: Option<String>,
     misplaced: Option<&'static str>,
 }
@@ -44,6 +46,7 @@ struct Interface {
     mtu: Option<u16>,
     pcap: Option<PathBuf>,
     fault: Option<device::fault::FaultConfig>,
+    qdisc: Option<String>,
 }
 
 /// Why a stack could not be built.
@@ -62,6 +65,9 @@ pub enum BuildError {
     /// A setting is unknown, or cannot have that value.
     #[error("sysctl: {0}")]
     Sysctl(plimsoll_stack::SysctlError),
+    /// There is no such queueing discipline.
+    #[error("qdisc: {0}")]
+    Qdisc(plimsoll_stack::qdisc::KindError),
     /// The capture file cannot be written.
     #[error("pcap: cannot write {path}: {error}")]
     Pcap {
@@ -90,7 +96,8 @@ impl StackBuilder {
     /// Adds a device.
     pub fn device(mut self, device: Device) -> StackBuilder {
         let addresses = Vec::new();
-        self.interfaces.push(Interface { device, addresses, mtu: None, pcap: None, fault: None });
+        let (mtu, pcap, fault, qdisc) = (None, None, None, None);
+        self.interfaces.push(Interface { device, addresses, mtu, pcap, fault, qdisc });
         self
     }
 
@@ -115,6 +122,22 @@ impl StackBuilder {
     /// Hurts packets of the last device on their way.
     pub fn fault(self, fault: device::fault::FaultConfig) -> StackBuilder {
         self.interface("fault", |interface| interface.fault = Some(fault))
+    }
+
+    /// Gives the last device a queueing discipline, as `tc qdisc` takes it: `fq` or `pfifo`, and
+    /// then parameters, as in `fq limit 1000 flow_limit 50`. Without this the device has what the
+    /// setting `net.core.default_qdisc` says.
+    pub fn qdisc(self, qdisc: impl Into<String>) -> StackBuilder {
+        let qdisc = qdisc.into();
+        self.interface("qdisc", |interface| interface.qdisc = Some(qdisc))
+    }
+
+    /// Lets the stack's thread spin, not sleep, while a device is at sending and will complete a
+    /// packet soon. A sleep of microseconds takes much longer than asked for, so that a fast link
+    /// with a rate would run dry. It costs a CPU while data flows.
+    pub fn spin_while_sending(mut self, on: bool) -> StackBuilder {
+        self.spin_while_sending = on;
+        self
     }
 
     /// Changes a setting of the stack by Linux's name.
@@ -149,8 +172,8 @@ impl StackBuilder {
     /// If a field is wrong, or the device, the capture file or the thread cannot be had.
     pub fn build(self) -> Result<Stack, BuildError> {
         let name = self.name.clone().unwrap_or_else(|| "softirq".into());
-        let busy_poll = self.busy_poll;
-        Stack::run(self.core()?, busy_poll, Some(name)).map_err(BuildError::Thread)
+        let (busy_poll, spin) = (self.busy_poll, self.spin_while_sending);
+        Stack::run(self.core()?, (busy_poll, spin), Some(name)).map_err(BuildError::Thread)
     }
 
     /// Builds the stack; the caller's loop runs it with [`Stack::poll`] and [`Stack::wait`].
@@ -158,8 +181,8 @@ impl StackBuilder {
     /// # Errors
     /// If a field is wrong, or the device or the capture file cannot be had.
     pub fn build_without_thread(self) -> Result<Stack, BuildError> {
-        let busy_poll = self.busy_poll;
-        Stack::run(self.core()?, busy_poll, None).map_err(BuildError::Thread)
+        let (busy_poll, spin) = (self.busy_poll, self.spin_while_sending);
+        Stack::run(self.core()?, (busy_poll, spin), None).map_err(BuildError::Thread)
     }
 
     fn interface(mut self, field: &'static str, change: impl FnOnce(&mut Interface)) -> Self {
@@ -178,12 +201,18 @@ impl StackBuilder {
             return Err(BuildError::NoDevice);
         }
         let (secret, seed) = secrets(self.seed)?;
+        let qdiscs: Vec<_> = self.interfaces.iter().map(|each| each.qdisc.clone()).collect();
         let interfaces =
             self.interfaces.into_iter().map(Interface::config).collect::<Result<_, _>>()?;
         let config = StackConfig { interfaces, secret, seed, ..StackConfig::default() };
         let core = Core::new(config)?;
         for (name, value) in &self.sysctls {
             core.sysctl().set(name, value).map_err(BuildError::Sysctl)?;
+        }
+        for (index, qdisc) in qdiscs.iter().enumerate() {
+            if let Some(text) = qdisc {
+                core.set_qdisc(now(), index, text).map_err(BuildError::Qdisc)?;
+            }
         }
         Ok(core)
     }
@@ -211,7 +240,7 @@ impl Interface {
 /// Captures with the time of day.
 fn capture(device: Device, file: File) -> Device {
     let today = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let running = crate::clock::now().since(plimsoll_tcp::Instant::ZERO);
+    let running = now().since(plimsoll_tcp::Instant::ZERO);
     let epoch = today.unwrap_or_default().saturating_sub(running);
     let config = device::pcapng::CaptureConfig { epoch, ..Default::default() };
     device::pcapng::wrap_with(device, file, config).0

@@ -71,7 +71,7 @@ pub use clock::now;
 pub use listener::{DEFAULT_BACKLOG, Incoming, TcpListener};
 pub use options::Keepalive;
 pub use plimsoll_buf::{ChunkWriter, Slice};
-pub use plimsoll_stack::{SocketSummary, SysctlError, device};
+pub use plimsoll_stack::{QdiscSummary, SocketSummary, SysctlError, device, qdisc};
 pub use plimsoll_tcp::{
     CongestionAlgorithm, ErrorReport, Hold, Info, Instant, Options, SetOption, State, TsoTail,
     WriteFlags,

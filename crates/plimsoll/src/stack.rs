@@ -6,7 +6,8 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use plimsoll_stack::{SocketSummary, Stack as Core};
+use plimsoll_stack::qdisc::KindError;
+use plimsoll_stack::{QdiscSummary, SocketSummary, Stack as Core};
 use plimsoll_tcp::Instant;
 
 use crate::builder::StackBuilder;
@@ -31,6 +32,7 @@ struct Shared {
 struct Inner {
     core: Arc<Core>,
     busy_poll: Duration,
+    spin_while_sending: bool,
     stop: AtomicBool,
     /// Nanoseconds of the clock after which the thread need not wait for connections to close.
     grace: AtomicU64,
@@ -93,11 +95,11 @@ impl Stack {
 
     pub(crate) fn run(
         core: Arc<Core>,
-        busy_poll: Duration,
+        (busy_poll, spin_while_sending): (Duration, bool),
         thread: Option<String>,
     ) -> std::io::Result<Stack> {
         let (stop, grace) = (AtomicBool::new(false), AtomicU64::new(0));
-        let inner = Arc::new(Inner { core, busy_poll, stop, grace });
+        let inner = Arc::new(Inner { core, busy_poll, spin_while_sending, stop, grace });
         let thread = match thread {
             None => None,
             Some(name) => {
@@ -207,6 +209,29 @@ impl Stack {
         self.core().sysctl().list()
     }
 
+    /// The queueing discipline of every interface, the loopback last, and what it has counted.
+    pub fn qdiscs(&self) -> Vec<QdiscSummary> {
+        self.core().qdiscs()
+    }
+
+    /// Gives the interface with the place `index` in [`qdiscs`](Self::qdiscs) another queueing
+    /// discipline, as `tc qdisc` takes it. What is queued moves over.
+    ///
+    /// ```
+    /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let stack = plimsoll::Stack::builder().device(device).address("192.0.2.1/24").build()?;
+    /// stack.set_qdisc(0, "fq flow_limit 50").expect("a known discipline");
+    /// assert_eq!(stack.qdiscs()[0].kind.name(), "fq");
+    /// assert!(stack.set_qdisc(0, "sfq").is_err());
+    /// # Ok::<(), plimsoll::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such interface or discipline, or a parameter is wrong.
+    pub fn set_qdisc(&self, index: usize, text: &str) -> Result<(), KindError> {
+        self.core().set_qdisc(now(), index, text)
+    }
+
     /// All sockets, for `ss`.
     pub fn sockets(&self) -> Vec<SocketSummary> {
         self.core().sockets()
@@ -251,6 +276,10 @@ impl Inner {
                 continue;
             }
             if !self.busy_poll.is_zero() && now().since(last_work) < self.busy_poll {
+                std::hint::spin_loop();
+                continue;
+            }
+            if self.spin_while_sending && self.core.is_sending() {
                 std::hint::spin_loop();
                 continue;
             }

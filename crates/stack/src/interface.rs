@@ -350,21 +350,24 @@ impl Stack {
         }
     }
 
-    /// Gives the interface `name` another queueing discipline, as [`Kind::parse`] reads it. Packets
-    /// that are queued move over; those for which the new one has no room are dropped and counted
-    /// (IpOutDiscards).
+    /// Gives the interface with the place `index` in [`qdiscs`](Self::qdiscs) another queueing
+    /// discipline, as [`Kind::parse`] reads it. Packets that are queued move over; those for which
+    /// the new one has no room are dropped and counted (IpOutDiscards).
     ///
     /// # Errors
-    /// If the text names no discipline; `None` if there is no such interface.
-    pub fn set_qdisc(&self, now: Instant, name: &str, text: &str) -> Option<Result<(), KindError>> {
-        let interface = self.interfaces.iter().find(|interface| interface.name == name)?;
-        let kind = match Kind::parse(text, interface.mtu) {
-            Ok(kind) => kind,
-            Err(error) => return Some(Err(error)),
-        };
+    /// If there is no such interface, or the text names no discipline.
+    pub fn set_qdisc(&self, now: Instant, index: usize, text: &str) -> Result<(), KindError> {
+        let interface = self.interfaces.get(index).ok_or(KindError::Interface(index))?;
+        let kind = Kind::parse(text, interface.mtu)?;
         interface.chosen.store(true, Ordering::Relaxed);
         self.change_qdisc(interface, now, kind);
-        Some(Ok(()))
+        Ok(())
+    }
+
+    /// Whether a device is at sending: it will complete something by itself, at a time that it
+    /// knows. For a poller that would rather spin than sleep until then.
+    pub fn is_sending(&self) -> bool {
+        self.interfaces.iter().any(|interface| lock(&interface.tx).device.next_event().is_some())
     }
 
     fn change_qdisc(&self, interface: &Interface, now: Instant, kind: Kind) {

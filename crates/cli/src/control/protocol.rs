@@ -25,6 +25,15 @@ pub(crate) enum Request {
     },
     /// All sockets.
     Ss,
+    /// The queueing disciplines.
+    Qdisc,
+    /// Gives interfaces with a name another discipline, in every stack that has one.
+    QdiscSet {
+        /// The interface.
+        dev: String,
+        /// The discipline with its parameters, as in `fq limit 1000`.
+        qdisc: String,
+    },
 }
 
 /// What comes back.
@@ -35,6 +44,8 @@ pub(crate) enum Answer {
     Values(Vec<StackValues>),
     /// One list of sockets for each stack of the process.
     Sockets(Vec<StackSockets>),
+    /// One list of queueing disciplines for each stack of the process.
+    Qdiscs(Vec<StackQdiscs>),
     /// What went wrong.
     Error(String),
 }
@@ -72,6 +83,62 @@ pub(crate) struct SocketLine {
     pub remote: String,
     /// More, as `name:value`, for `ss -i`.
     pub info: Vec<(String, String)>,
+}
+
+/// Queueing disciplines of one stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StackQdiscs {
+    /// The name of the stack in its process.
+    pub stack: String,
+    /// One for each interface.
+    pub qdiscs: Vec<QdiscLine>,
+}
+
+/// One queueing discipline, with the names that `tc -s -j qdisc show` has for its figures.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct QdiscLine {
+    /// The discipline: `fq` or `pfifo`.
+    pub kind: String,
+    /// The interface.
+    pub dev: String,
+    /// The parameters as `tc` prints them.
+    pub options: String,
+    /// Bytes given to the device.
+    pub bytes: u64,
+    /// Packets given to the device.
+    pub packets: u64,
+    /// Packets dropped.
+    pub drops: u64,
+    /// Bytes queued now.
+    pub backlog: u64,
+    /// Packets queued now.
+    pub qlen: u64,
+    /// What fair queueing counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fq: Option<FqLine>,
+}
+
+/// What only fair queueing counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FqLine {
+    /// Flows that are known.
+    pub flows: u64,
+    /// Those that hold no packet.
+    pub inactive: u64,
+    /// Those that wait for a departure time.
+    pub throttled: u64,
+    /// Empty flows forgotten.
+    pub gc: u64,
+    /// Packets of no flow.
+    pub highprio: u64,
+    /// How often a flow began to wait for a departure time.
+    pub throttled_events: u64,
+    /// Packets dropped because their flow was full.
+    pub flows_plimit: u64,
+    /// Packets dropped because they were to leave too late.
+    pub horizon_drops: u64,
+    /// Packets moved to the horizon.
+    pub horizon_caps: u64,
 }
 
 #[cfg(test)]

@@ -21,9 +21,12 @@ pub enum Kind {
     Fq(FqConfig),
 }
 
-/// Why a text names no discipline.
+/// Why an interface was given no other discipline.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KindError {
+    /// There is no such interface.
+    #[error("there is no interface {0}")]
+    Interface(usize),
     /// There is no such discipline.
     #[error("`{0}` is no queueing discipline; give fq or pfifo")]
     Name(String),

@@ -52,12 +52,11 @@ fn fair_queueing_paces_and_a_fifo_does_not() {
 #[test]
 fn the_discipline_changes_while_data_flows() {
     let mut pair = Pair::with(far(), &[]);
-    let name = pair.a.qdiscs()[0].interface.clone();
     let mut changes = 0;
     send(&mut pair, 8 << 20, |pair, got| {
         if got >= (changes + 1) << 20 {
             let text = if changes % 2 == 0 { "fq" } else { "pfifo limit 500" };
-            pair.a.set_qdisc(pair.now, &name, text).unwrap().unwrap();
+            pair.a.set_qdisc(pair.now, 0, text).unwrap();
             changes += 1;
         }
     });
@@ -69,15 +68,14 @@ fn the_discipline_changes_while_data_flows() {
 #[test]
 fn an_interface_keeps_what_was_chosen_for_it() {
     let mut pair = Pair::new();
-    let name = pair.a.qdiscs()[0].interface.clone();
-    pair.a.set_qdisc(pair.now, &name, "fq limit 77").unwrap().unwrap();
+    pair.a.set_qdisc(pair.now, 0, "fq limit 77").unwrap();
     pair.a.sysctl().set("net.core.default_qdisc", "pfifo").unwrap();
     pair.b.sysctl().set("net.core.default_qdisc", "fq").unwrap();
     pair.settle();
     assert!(matches!(pair.a.qdiscs()[0].kind, Kind::Fq(config) if config.limit == 77));
     assert_eq!(pair.b.qdiscs()[0].kind.name(), "fq");
     assert_eq!(pair.b.qdiscs()[1].kind, Kind::PFIFO, "the loopback has no need of it");
-    assert!(pair.a.set_qdisc(pair.now, "eth9", "fq").is_none());
-    assert!(pair.a.set_qdisc(pair.now, &name, "sfq").unwrap().is_err());
+    assert!(pair.a.set_qdisc(pair.now, 9, "fq").is_err());
+    assert!(pair.a.set_qdisc(pair.now, 0, "sfq").is_err());
     assert!(pair.a.sysctl().set("net.core.default_qdisc", "fq limit 1").is_err());
 }
