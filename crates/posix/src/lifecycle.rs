@@ -146,11 +146,12 @@ impl Process {
             }
             Link::Stream(stream) => {
                 let (lingers, seconds) = socket.set.linger;
+                let seconds = seconds.cast_unsigned();
                 if lingers && seconds == 0 {
                     stream.abort(now);
                 }
                 stream.close(now);
-                let deadline = now + Duration::from_secs(u64::from(seconds.unsigned_abs()));
+                let deadline = now + Duration::from_secs(u64::from(seconds));
                 Ok((lingers && seconds > 0).then_some(Lingering { stream, deadline }))
             }
         }

@@ -53,11 +53,19 @@ impl Process {
         }
         let pipe = Pipe { readers: 1, writers: 1, ..Pipe::default() };
         let pipe = Arc::new(Mutex::new(pipe));
-        let mut fds = [0; 2];
+        let (mut fds, mut first) = ([0; 2], 0);
         for (fd, reads) in fds.iter_mut().zip([true, false]) {
             let end = File::Pipe(PipeEnd { pipe: pipe.clone(), reads });
-            let reply = self.open(end, flags & O_NONBLOCK != 0, flags & O_CLOEXEC != 0)?;
-            *fd = i32::try_from(reply.result?).unwrap_or(-1);
+            *fd = match self.fds.open(end, flags & O_NONBLOCK != 0) {
+                Ok(fd) => fd,
+                Err(errno) => {
+                    // One end alone is no use to anybody; 0 is no descriptor here.
+                    let _ = self.fds.close(first);
+                    return Err(errno);
+                }
+            };
+            first = *fd;
+            self.fds.get_mut(*fd)?.cloexec = flags & O_CLOEXEC != 0;
         }
         Ok(Reply { result: Ok(0), out: Out::Pipe(fds) })
     }

@@ -50,21 +50,31 @@ impl Process {
                 if end.is_reader());
             blocks &= reader || !nonblocking(fd);
         }
-        let moved = self.splice_once(now, (from, to), len - wait.sent.min(len), flags, wait);
-        let (more, stuck) = match moved {
-            Ok(count) => (count, None),
-            Err(stuck) => (0, Some(stuck)),
+        let timeout = self.splice_timeout(from.fd, to.fd);
+        blocks &= timeout != Some(Duration::ZERO);
+        let count = match self.splice_once(now, (from, to), len, flags, wait) {
+            Ok(count) => count,
+            Err(Stuck::End) => 0,
+            Err(Stuck::Failed(errno)) => return Step::error(errno),
+            Err(Stuck::Wait) if blocks && !wait.expired(now) => return wait.sleep(now, timeout),
+            Err(Stuck::Wait) => return Step::error(Errno::EAGAIN),
         };
-        wait.sent += more;
-        let offsets = self.offset_after(from, more);
-        match stuck {
-            Some(Stuck::Failed(errno)) if wait.sent == 0 => Step::error(errno),
-            Some(Stuck::Wait) if wait.sent == 0 && !blocks => Step::error(Errno::EAGAIN),
-            Some(Stuck::Wait) if wait.sent == 0 => wait.sleep(now, None),
-            _ => {
-                let out = Out::Offsets { from: offsets, to: to.offset };
-                Step::Done(Ok(Reply { result: Ok(as_value(wait.sent)), out }))
+        let out = Out::Offsets { from: offset_after(from.offset, count), to: to.offset };
+        Step::Done(Ok(Reply { result: Ok(as_value(count)), out }))
+    }
+
+    /// How long splice may sleep: a socket's own timeout counts where the socket is what it waits
+    /// for, and for a pipe it waits without end.
+    fn splice_timeout(&self, from: i32, to: i32) -> Option<Duration> {
+        let file = |fd| self.fds.get(fd).ok().map(|descriptor| &descriptor.file);
+        match (file(from), file(to)) {
+            (Some(File::Socket(socket)), Some(File::Pipe(end))) if end.free() > 0 => {
+                socket.set.rcvtimeo
             }
+            (Some(File::Pipe(end)), Some(File::Socket(socket))) if end.len() > 0 => {
+                socket.set.sndtimeo
+            }
+            _ => None,
         }
     }
 
@@ -162,10 +172,6 @@ impl Process {
         Ok(bytes.len())
     }
 
-    fn offset_after(&self, from: SpliceEnd, moved: usize) -> Option<i64> {
-        from.offset.map(|at| at.saturating_add(as_value(moved)))
-    }
-
     pub(crate) fn sendfile(
         &mut self,
         now: Instant,
@@ -195,8 +201,7 @@ impl Process {
         {
             file.position += wait.sent as u64;
         }
-        let from = offset.map(|at| at.saturating_add(as_value(wait.sent)));
-        let out = Out::Offsets { from, to: None };
+        let out = Out::Offsets { from: offset_after(offset, wait.sent), to: None };
         Step::Done(Ok(Reply { result: Ok(as_value(wait.sent)), out }))
     }
 
@@ -246,6 +251,11 @@ impl Process {
             }
         }
     }
+}
+
+/// Where reading goes on that began at `offset`.
+fn offset_after(offset: Option<i64>, moved: usize) -> Option<i64> {
+    offset.map(|at| at.saturating_add(as_value(moved)))
 }
 
 /// Writes to a socket what fits.
@@ -298,9 +308,6 @@ fn pull(socket: &mut Socket, now: Instant, most: usize) -> Result<Vec<u8>, Stuck
         Ok(count) => {
             bytes.truncate(count);
             Ok(bytes)
-        }
-        Err(SocketError::WouldBlock) if socket.set.rcvtimeo == Some(Duration::ZERO) => {
-            Err(Stuck::Failed(Errno::EAGAIN))
         }
         Err(SocketError::WouldBlock) => Err(Stuck::Wait),
         Err(SocketError::NotConnected) if socket.is_opening() => Err(Stuck::Wait),

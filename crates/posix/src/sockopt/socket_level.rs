@@ -93,7 +93,8 @@ impl Socket {
         }
         let on = arg.int_at(0)? != 0;
         let seconds = if on { arg.int_at(4)? } else { self.set.linger.1 };
-        self.set.linger = (on, seconds.max(0));
+        // As on Linux, a negative one is a large one.
+        self.set.linger = (on, seconds);
         Ok(())
     }
 

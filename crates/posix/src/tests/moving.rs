@@ -125,3 +125,27 @@ fn files_are_sent() {
     }
     assert_eq!(w.call(A, sendfile(None, 10)), Ok(0), "the end of the file");
 }
+
+/// Descriptors up to 4 only.
+struct Two(Vec<i32>);
+
+impl crate::descriptors::Numbers for Two {
+    fn take(&mut self) -> Result<i32, Errno> {
+        self.0.pop().ok_or(Errno::EMFILE)
+    }
+
+    fn give_back(&mut self, fd: i32) {
+        self.0.push(fd);
+    }
+}
+
+#[test]
+fn half_a_pipe_is_none() {
+    let mut w = World::new();
+    let stack = w.side(A).stack().clone();
+    *w.side(A) = crate::Process::with_numbers(stack, Box::new(Two(vec![4, 3])));
+    let socket = w.socket(A, 2);
+    assert_eq!(w.call(A, Call::Pipe { flags: 0 }), Err(Errno::EMFILE));
+    assert_eq!(w.call(A, Call::Close { fd: socket }), Ok(0));
+    pipe(&mut w, A, 0);
+}
