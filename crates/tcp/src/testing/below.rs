@@ -2,8 +2,11 @@
 
 use std::vec;
 
+use proptest::prelude::*;
+
+use super::pair::{Pair, Plan};
 use super::{Setup, Trace, pattern};
-use crate::config::{Options, SetOption};
+use crate::config::{Config, Options, SetOption};
 use crate::connection::Connection;
 use crate::counters::Counter;
 use crate::output::Hold;
@@ -436,4 +439,80 @@ fn a_cork_holds_for_200_milliseconds_at_least() {
     assert_eq!(t.conn.hold(), Some(Hold::Cork));
     assert_eq!(t.sleep(), 200);
     t.expect("P. 1:601 ack 1");
+}
+
+/// Any mixture of what lies below, of settings, of a path and of writes.
+fn plans() -> impl Strategy<Value = Plan> {
+    let below =
+        (any::<bool>(), any::<bool>(), 0..20_u64, proptest::option::of(20_000..5_000_000_u64));
+    let pace = proptest::option::of(50_000..5_000_000_u64);
+    let words = (any::<bool>(), any::<bool>(), any::<bool>());
+    let path = (0..4_u64, 0..4_u64, 0..30_u64, prop_oneof![Just(0), Just(65_000)]);
+    let work = (1..3_000_usize, 1..100_000_usize);
+    (below, pace, words, path, work, any::<u64>()).prop_map(
+        |(below, max_pacing_rate, words, path, work, seed)| Plan {
+            config: Config { tcp_autocorking: words.0, ..Config::default() },
+            options: Options {
+                nodelay: words.1,
+                cork: words.2,
+                max_pacing_rate,
+                ..Options::default()
+            },
+            completions: below.0,
+            keeps_departures: below.1,
+            below: Duration::from_millis(below.2),
+            rate: below.3,
+            loss: path.0,
+            reorder: path.1,
+            delay: Duration::from_millis(path.2),
+            largest: path.3,
+            write: work.0,
+            bytes: [work.1, work.1 / 3],
+            seed,
+            ..Plan::default()
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn every_byte_leaves_in_time_whatever_lies_below(plan in plans()) {
+        // A slow device, a low rate, and the timeouts of a lossy path.
+        Pair::open(plan).run(Duration::from_secs(120));
+    }
+}
+
+#[test]
+fn a_slow_device_meets_every_hold() {
+    let options = Options { nodelay: true, ..Options::default() };
+    let slow = Plan {
+        options,
+        completions: true,
+        rate: Some(500_000),
+        bytes: [200_000, 0],
+        write: 200,
+        ..Plan::default()
+    };
+    let run = |plan: &Plan| {
+        let mut pair = Pair::open(plan.clone());
+        pair.run(Duration::from_secs(10));
+        let count = |counter| pair.count(counter);
+        let corked = count(Counter::TcpAutoCorking);
+        (corked, count(Counter::HoldSmallQueue), count(Counter::HoldPacing))
+    };
+    let (corked, queued, paced) = run(&slow);
+    assert!(corked > 0 && queued > 0 && paced == 0, "{corked} {queued} {paced}");
+    let mut off = slow.clone();
+    off.config.tcp_autocorking = false;
+    let (corked, queued, _) = run(&off);
+    assert!(corked == 0 && queued > 0, "{corked} {queued}");
+    let mut paced = slow;
+    paced.options.max_pacing_rate = Some(300_000);
+    let (_, _, held) = run(&paced);
+    assert!(held > 0);
+    paced.keeps_departures = true;
+    let (_, _, held) = run(&paced);
+    assert_eq!(held, 0, "what lies below does it");
 }

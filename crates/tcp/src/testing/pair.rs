@@ -34,7 +34,7 @@ impl Dice {
 }
 
 /// The path, the ends, and the work.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) config: Config,
     pub(crate) options: Options,
@@ -47,6 +47,12 @@ pub(crate) struct Plan {
     pub(crate) delay: Duration,
     /// How long a packet stays below the sender.
     pub(crate) below: Duration,
+    /// The ends are told of completions.
+    pub(crate) completions: bool,
+    /// What lies below keeps departure times.
+    pub(crate) keeps_departures: bool,
+    /// The device sends so many bytes per second.
+    pub(crate) rate: Option<u64>,
     /// Bytes from client to server and back.
     pub(crate) bytes: [usize; 2],
     /// Most bytes of one write and of one read.
@@ -69,6 +75,9 @@ impl Default for Plan {
             duplicate: 0,
             delay: Duration::from_millis(5),
             below: Duration::ZERO,
+            completions: false,
+            keeps_departures: false,
+            rate: None,
             bytes: [1_000_000, 0],
             write: 65_536,
             read: 65_536,
@@ -167,7 +176,11 @@ impl Pair {
     ) -> T {
         let this = &mut self.ends[end];
         let bytes = this.below.iter().map(|entry| entry.2).sum();
-        let below = Below { bytes, completed: this.completed, ..Below::default() };
+        // Every packet below is charged once, and nothing else is.
+        let packets = this.conn.next_serial.0 - 1 - this.completed.0;
+        assert_eq!(packets, this.below.len() as u64, "the charge of a packet is lost");
+        let Plan { completions, keeps_departures, .. } = self.plan;
+        let below = Below { bytes, completed: this.completed, completions, keeps_departures };
         let (config, counters) = (&self.plan.config, &self.counters);
         call(&mut this.conn, &Context { now: self.now, below, config, counters })
     }
@@ -183,7 +196,7 @@ impl Pair {
             assert!(count < 10_000, "output never ends");
             self.check_packet(&packet);
             self.segments += u64::from(packet.segs);
-            let left = self.now + self.plan.below;
+            let left = self.leaves(end, &packet);
             if let Some(serial) = packet.serial {
                 self.ends[end].below.push_back((left, serial, packet.payload.len() as u32));
             }
@@ -206,6 +219,24 @@ impl Pair {
         }
     }
 
+    /// When the device is done with `packet`.
+    fn leaves(&self, end: usize, packet: &Transmit) -> Instant {
+        if self.plan.keeps_departures {
+            assert!(self.now <= packet.departure, "it departs in the past");
+        } else {
+            assert_eq!(packet.departure, self.now, "nothing below keeps its departure");
+        }
+        let free = self.ends[end].below.back().map_or(self.now, |last| last.0);
+        let takes = match self.plan.rate {
+            Some(rate) => {
+                let bytes = packet.payload.len() as u64 + 40;
+                Duration::from_nanos(bytes * 1_000_000_000 / rate)
+            }
+            None => Duration::ZERO,
+        };
+        (packet.departure + self.plan.below).max(free) + takes
+    }
+
     /// What every packet must be.
     fn check_packet(&self, packet: &Transmit) {
         let (len, size) = (packet.payload.len(), usize::from(packet.segment_size));
@@ -219,8 +250,12 @@ impl Pair {
     fn complete(&mut self, end: usize) {
         let now = self.now;
         let this = &mut self.ends[end];
+        let before = this.completed;
         while let Some((_, serial, _)) = this.below.pop_front_if(|entry| entry.0 <= now) {
             this.completed = serial;
+        }
+        if before < self.ends[end].completed && self.ends[end].conn.awaits_completion() {
+            self.call(end, Connection::handle_completion);
         }
     }
 
