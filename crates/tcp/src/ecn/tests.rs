@@ -56,3 +56,13 @@ fn a_mark_is_echoed_until_the_peer_has_reacted() {
     t.expect(". 1:1 ack 3001");
     assert_eq!(t.count(Counter::EcnMarksReceived), 1);
 }
+
+#[test]
+fn the_reaction_to_a_mark_is_told_by_the_first_packet_only() {
+    let mut t = Trace::established(Setup::tso());
+    t.conn.ecn.on = true;
+    t.conn.ecn.queue_cwr = true;
+    t.write(12_000);
+    t.expect("WP. 1:5001 ack 1 x5");
+    t.expect("P. 5001:10001 ack 1 x5");
+}

@@ -50,7 +50,7 @@ use build::Parts;
 pub use gate::Hold;
 use situation::Situation;
 use small_queue::{HostQueue, small_queue_holds};
-use tso_defer::{Deferral, LONGEST, Limiter, tso_defer_holds};
+use tso_defer::{Deferral, Limiter, tso_defer_holds};
 
 impl Connection {
     /// The next packet that leaves now, if one does. Call until it returns `None`.
@@ -311,7 +311,7 @@ impl Connection {
         match hold {
             Hold::Rwnd | Hold::SillyWindow | Hold::Cork => self.arm_persist(cx),
             Hold::Pacing => self.timers.arm(Timer::Pacing, self.snd.departure),
-            Hold::TsoDefer => self.timers.arm(Timer::TsoDefer, self.recovery.last_sent + LONGEST),
+            Hold::TsoDefer => self.timers.arm(Timer::TsoDefer, self.deferring_ends()),
             _ => {}
         }
         if self.snd.rtx.is_empty() && cx.below.bytes == 0 {

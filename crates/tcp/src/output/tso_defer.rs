@@ -10,13 +10,13 @@
 //! - if a good part of the window is free (`tcp_tso_win_divisor`);
 //! - in recovery, where every ACK counts;
 //! - if it is the end of a record or of the stream and all of it may leave: nothing will join it;
-//! - if nothing left for [`LONGEST`]: then the burst is over and the ACKs no longer come in a train;
+//! - if nothing left for [`LONGEST`]: then the burst is over, and the ACKs no longer come in a row;
 //! - if the next ACK is expected only after half a round trip, or more than [`LONGEST`] from now. A
 //!   flow over a long path would lose its turn again and again and its window would not grow;
 //! - with nothing in flight, since no ACK would come.
 //!
-//! Linux leaves it at that: an ACK restarts what was held. The ACK may not come when it is expected,
-//! though: it is lost, or the peer delays it, because it waits for a second segment or for its
+//! Linux leaves it at that: an ACK restarts what was held. But the ACK may not come when it is
+//! expected: it is lost, or the peer delays it, because it waits for a second segment or for its
 //! application, and then the data would wait for a delayed ACK, up to 200 ms, or for the timeout.
 //! [`Timer::TsoDefer`](crate::Timer) therefore ends the wait [`LONGEST`] after data last left. This
 //! is the point from which on Linux itself would no longer hold, if something made it look.
@@ -24,10 +24,10 @@
 use super::situation::Situation;
 use crate::connection::{Connection, Context};
 use crate::recovery::Phase;
-use crate::time::Duration;
+use crate::time::{Duration, Instant};
 
 /// Nothing is held longer than this after data last left, or for an ACK further away.
-pub(crate) const LONGEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_millis(1);
 
 /// Segments that a window must let go if `tcp_tso_win_divisor` is zero: the peer acknowledges every
 /// other one, so that more than three mean that an ACK is missing.
@@ -103,6 +103,16 @@ pub(crate) fn tso_defer_holds(now: &Situation) -> Option<Limiter> {
 }
 
 impl Connection {
+    /// When data last left; later than now if it waits for its departure time below us.
+    fn last_departure(&self) -> Instant {
+        self.recovery.last_sent.max(self.snd.departure)
+    }
+
+    /// When waiting is over.
+    pub(crate) fn deferring_ends(&self) -> Instant {
+        self.last_departure() + LONGEST
+    }
+
     /// What [`tso_defer_holds`] asks about.
     pub(crate) fn deferral(&self, cx: &Context) -> Deferral {
         let unit = self.snd.units.front();
@@ -115,7 +125,7 @@ impl Connection {
             divisor: cx.config.tcp_tso_win_divisor.into(),
             wnd: self.snd.wnd,
             record: unit.is_some_and(|unit| unit.record),
-            since_sent: cx.now.since(self.recovery.last_sent),
+            since_sent: cx.now.since(self.last_departure()),
             age: front.map(|range| cx.now.since(range.sent_at)),
             srtt: self.srtt(),
         }
