@@ -1,6 +1,7 @@
 //! What shell lines do to the embedded stack.
 
 use plimsoll_stack::SysctlError;
+use plimsoll_stack::qdisc::Kind;
 
 use super::EmbeddedHost;
 use super::device::Shape;
@@ -45,7 +46,14 @@ impl EmbeddedHost {
                     Qdisc::TokenBucket(bucket) => Some(*bucket),
                     _ => None,
                 };
-                self.rebuild(Shape { bucket, ..self.shape })
+                self.rebuild(Shape { bucket, ..self.shape })?;
+                self.queue_by(match *qdisc {
+                    Qdisc::Fq(config) => Kind::Fq(config),
+                    Qdisc::Fifo { limit: Some(limit @ 1..) } => {
+                        Kind::Pfifo { limit: limit as usize }
+                    }
+                    _ => Kind::PFIFO,
+                })
             }
             Command::Counters { wanted } => self.counters(wanted.as_deref()),
             Command::Listening(port) => self.listening(*port),

@@ -10,6 +10,7 @@ use plimsoll_stack::device::{
     Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, TxProgress, WaitSource,
 };
 use plimsoll_stack::packet::{ChecksumState, Gso, Packet};
+use plimsoll_stack::qdisc::Kind;
 use plimsoll_tcp::{Duration, Instant};
 
 use crate::packet::live::{self, Body};
@@ -51,6 +52,8 @@ pub(super) struct Shape {
     pub(super) inbound_mss: Option<u16>,
     /// What leaves goes through this.
     pub(super) bucket: Option<TokenBucket>,
+    /// How it is queued before, if a script has chosen that.
+    pub(super) qdisc: Option<Kind>,
 }
 
 /// A device on `wire`.

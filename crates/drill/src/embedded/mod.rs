@@ -11,6 +11,7 @@ mod files;
 use std::sync::Arc;
 
 use plimsoll_posix::{Call, Errno, Out, Pending, Process, Progress, Reply};
+use plimsoll_stack::qdisc::Kind;
 use plimsoll_stack::{InterfaceConfig, Stack, StackConfig};
 use plimsoll_tcp::{Duration, Instant};
 
@@ -71,6 +72,7 @@ impl EmbeddedHost {
             offload: true,
             inbound_mss: network.inbound_mss,
             bucket: None,
+            qdisc: None,
         };
         let wire = SharedWire::default();
         let stack = build(network, shape, &wire)?;
@@ -111,7 +113,14 @@ impl EmbeddedHost {
         for (name, value) in &self.settings {
             self.stack.sysctl().set(name, value).map_err(|error| HostError(error.to_string()))?;
         }
-        Ok(())
+        shape.qdisc.map_or(Ok(()), |kind| self.queue_by(kind))
+    }
+
+    /// Gives the device another queueing discipline, at any time.
+    fn queue_by(&mut self, kind: Kind) -> Result<(), HostError> {
+        self.shape.qdisc = Some(kind);
+        let text = format!("{} {kind}", kind.name());
+        self.stack.set_qdisc(self.now, 0, &text).map_err(|error| HostError(error.to_string()))
     }
 
     /// Does what is due at this moment: polls the stack and resumes the sleeping call until both

@@ -14,6 +14,8 @@ mod words;
 
 use std::path::Path;
 
+use plimsoll_stack::qdisc::fq::FqConfig;
+
 use crate::host::{Host, HostError};
 
 /// How fast a token bucket is emptied.
@@ -36,7 +38,7 @@ pub enum Qdisc {
         limit: Option<u32>,
     },
     /// Fair queueing, which paces.
-    Fq,
+    Fq(FqConfig),
     /// A token bucket: what has no token waits, below the connection that it is from.
     TokenBucket(TokenBucket),
 }

@@ -102,6 +102,10 @@ fn network_commands() {
         commands(text).unwrap(),
         [Command::Qdisc(Qdisc::Default), Command::Qdisc(Qdisc::Fifo { limit: Some(0) })]
     );
+    let fair = commands("tc qdisc replace dev tun0 root fq flow_limit 5").unwrap();
+    let [Command::Qdisc(Qdisc::Fq(config))] = fair[..] else { panic!("{fair:?}") };
+    assert_eq!((config.limit, config.flow_limit), (10_000, 5));
+    assert!(commands("tc qdisc replace dev tun0 root fq buckets 64").is_err());
     let bucket = TokenBucket { rate: 10_000, burst: 1600 };
     assert_eq!(
         commands("tc qdisc replace dev tun0 root tbf rate 80kbit burst 1600 latency 10s").unwrap(),

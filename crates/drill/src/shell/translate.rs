@@ -1,10 +1,16 @@
 //! What commands mean.
 
+use std::iter;
 use std::path::{Component, Path, PathBuf};
+
+use plimsoll_stack::qdisc::Kind;
 
 use super::words::{self, Link, Pipeline};
 use super::{Command, MEANINGLESS, Qdisc, RouteMetrics, TokenBucket};
 use crate::host::{Host, HostError};
+
+/// From this follow the parameters of fair queueing that are not given.
+const USUAL_MTU: u16 = 1500;
 
 /// How deep helper files may call each other.
 const MAX_DEPTH: u8 = 4;
@@ -267,7 +273,7 @@ fn tc(words: &[&str]) -> Translation {
             "dev" | "handle" | "parent" => drop(words.next()),
             "root" => {}
             "pfifo" | "bfifo" | "pfifo_fast" => kind = Some(Qdisc::Fifo { limit: None }),
-            "fq" => kind = Some(Qdisc::Fq),
+            "fq" => kind = Some(fair_queueing(words.by_ref())?),
             "noqueue" => kind = Some(Qdisc::Default),
             "limit" => {
                 let limit = Some(number(word, words.next())?);
@@ -279,8 +285,6 @@ fn tc(words: &[&str]) -> Translation {
             "rate" | "burst" | "latency" if matches!(kind, Some(Qdisc::TokenBucket(_))) => {
                 token_bucket(&mut kind, word, words.next())?;
             }
-            // Parameters of fq.
-            _ if kind == Some(Qdisc::Fq) => {}
             other => return Err(format!("the queueing discipline {other} is not known")),
         }
     }
@@ -292,6 +296,16 @@ fn tc(words: &[&str]) -> Translation {
         ) => Err("tbf needs a rate and a burst".to_owned()),
         ("add" | "replace" | "change", Some(kind)) => Ok(vec![Command::Qdisc(kind)]),
         _ => Err("it names no queueing discipline".to_owned()),
+    }
+}
+
+/// Fair queueing with the parameters that follow its name.
+fn fair_queueing<'a>(words: impl Iterator<Item = &'a str>) -> Result<Qdisc, String> {
+    let text = iter::once("fq").chain(words).collect::<Vec<_>>().join(" ");
+    match Kind::parse(&text, USUAL_MTU) {
+        Ok(Kind::Fq(config)) => Ok(Qdisc::Fq(config)),
+        Ok(Kind::Pfifo { .. }) => Err(format!("`{text}` is not fair queueing")),
+        Err(error) => Err(error.to_string()),
     }
 }
 
