@@ -320,10 +320,10 @@ pub(crate) struct SysctlArgs {
 /// `plimsoll qdisc`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct QdiscArgs {
-    /// Only this interface
-    pub dev: Option<String>,
-    /// Give it this discipline, as in `fq` or `fq limit 1000 flow_limit 50` or `pfifo limit 500`
-    pub qdisc: Vec<String>,
+    /// Print only this interface, or give it this discipline, as in `tun0 fq limit 1000` or
+    /// `set tun0 pfifo` [default: print all]
+    #[arg(value_name = "[show|set] DEV [KIND ...]")]
+    pub words: Vec<String>,
     /// Whom to ask.
     #[command(flatten)]
     pub target: TargetArgs,

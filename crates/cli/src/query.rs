@@ -93,15 +93,18 @@ pub(crate) fn ss(args: &SsArgs) -> anyhow::Result<()> {
 
 /// `plimsoll qdisc`.
 pub(crate) fn qdisc(args: &QdiscArgs) -> anyhow::Result<()> {
-    let request = match (&args.dev, args.qdisc.is_empty()) {
-        (Some(dev), false) => Request::QdiscSet { dev: dev.clone(), qdisc: args.qdisc.join(" ") },
+    let (dev, kind) = device_and_kind(&args.words);
+    let request = match dev {
+        Some(dev) if !kind.is_empty() => {
+            Request::QdiscSet { dev: dev.to_owned(), qdisc: kind.join(" ") }
+        }
         _ => Request::Qdisc,
     };
     let Answer::Qdiscs(mut stacks) = ask(args.target.pid, &request)? else {
         bail!("the process gave an answer to another question");
     };
-    if let Some(dev) = &args.dev {
-        stacks.iter_mut().for_each(|stack| stack.qdiscs.retain(|line| line.dev == *dev));
+    if let Some(dev) = dev {
+        stacks.iter_mut().for_each(|stack| stack.qdiscs.retain(|line| line.dev == dev));
         stacks.retain(|stack| !stack.qdiscs.is_empty());
         if stacks.is_empty() {
             bail!("no interface is called {dev}; 'plimsoll qdisc' prints all of them");
@@ -119,6 +122,16 @@ pub(crate) fn qdisc(args: &QdiscArgs) -> anyhow::Result<()> {
         text.extend(stack.qdiscs.iter().map(qdisc_text));
     }
     print(text.as_bytes())
+}
+
+/// The interface and its new discipline in `[show|set|replace] [dev] [DEV [KIND ...]] [root]`: the
+/// words of `tc qdisc` that say nothing here may be given or left out.
+fn device_and_kind(words: &[String]) -> (Option<&str>, Vec<&str>) {
+    let silent = |word: &&str| {
+        matches!(*word, "show" | "list" | "set" | "add" | "replace" | "change" | "dev" | "root")
+    };
+    let mut words = words.iter().map(String::as_str).filter(|word| !silent(word));
+    (words.next(), words.collect())
 }
 
 /// As `tc -s qdisc show` prints it.
@@ -174,6 +187,22 @@ fn json<T: serde::Serialize>(value: &T) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_of_qdisc() {
+        for (line, dev, kind) in [
+            ("", None, ""),
+            ("show", None, ""),
+            ("tun0", Some("tun0"), ""),
+            ("show dev tun0", Some("tun0"), ""),
+            ("set tun0 fq limit 9", Some("tun0"), "fq limit 9"),
+            ("replace dev tun0 root pfifo", Some("tun0"), "pfifo"),
+        ] {
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let (found, rest) = device_and_kind(&words);
+            assert_eq!((found, rest.join(" ").as_str()), (dev, kind), "{line}");
+        }
+    }
 
     #[test]
     fn text_of_qdiscs() {

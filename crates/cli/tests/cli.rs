@@ -197,7 +197,8 @@ fn manual_and_completions() {
         assert!(String::from_utf8(output.stdout).unwrap().contains("plimsoll"));
     }
     let help = String::from_utf8(plimsoll("--help").stdout).unwrap();
-    for command in ["stream", "rr", "crr", "idle", "serve", "get", "nstat", "sysctl", "ss"] {
+    for command in ["stream", "rr", "crr", "idle", "serve", "get", "nstat", "sysctl", "ss", "qdisc"]
+    {
         assert!(help.contains(&format!("  {command} ")), "{command}: {help}");
     }
 }
@@ -233,6 +234,11 @@ fn a_running_process_answers() {
     assert_eq!(status.code(), Some(0));
     assert!(text("sysctl net.ipv4.tcp_sack").contains("net.ipv4.tcp_sack = 1"));
     assert!(text("sysctl net.ipv4.tcp_sack=0").contains("net.ipv4.tcp_sack = 0"));
+    assert!(text("qdisc").contains("qdisc pfifo dev "));
+    assert!(text("qdisc set link0 fq limit 99").starts_with("qdisc fq dev link0 root limit 99p"));
+    let stacks: Value = serde_json::from_str(&text("qdisc show link0 --json")).unwrap();
+    assert_eq!(stacks[0]["qdiscs"][0]["kind"], "fq");
+    assert_eq!(ask("qdisc link0 sfq").status.code(), Some(1));
     let refused = ask("sysctl net.ipv4.tcp_sock");
     assert_eq!(refused.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("no such setting"));
