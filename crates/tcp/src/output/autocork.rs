@@ -3,7 +3,7 @@
 //! A write that has not filled its packet may leave it to the completion of what its connection has
 //! below it: that comes soon, needs no timer, and until then further writes fill the packet. It is
 //! asked before the gate and on a write only. What else ends the wait, an acknowledgement, a timer
-//! or an option, goes straight to the gate, and so does the completion: Nagle's rule and a cork hold
+//! or an option, goes straight to the gate. So does the completion: Nagle's rule and a cork hold
 //! then as ever.
 
 use super::situation::Situation;

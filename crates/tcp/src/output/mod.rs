@@ -172,14 +172,15 @@ impl Connection {
         }
     }
 
-    /// What holds a packet of `len` bytes that is to be sent again. A tail loss probe is never held.
+    /// What holds a packet of `len` bytes that is sent again. Nothing holds a tail loss probe.
     fn retransmission_held(&self, cx: &Context, len: u32) -> Option<Hold> {
         if self.recovery.tlp.due.is_some() {
             None
         } else if self.pacing_holds(cx) {
             Some(Hold::Pacing)
         } else {
-            small_queue_holds(&self.host_queue(cx), len, true).then_some(Hold::SmallQueue)
+            let below = self.host_queue(cx, self.pacing_rate(cx.config));
+            small_queue_holds(&below, len, true).then_some(Hold::SmallQueue)
         }
     }
 
@@ -226,11 +227,12 @@ impl Connection {
         }
         let idle = !self.has_unacked();
         self.snd.was_idle.get_or_insert(idle);
-        let largest = self.largest_packet(cx.config);
+        let rate = self.pacing_rate(cx.config);
+        let largest = self.largest_at(rate, cx.config);
         let quota =
             most_whole(self.snd.effective_mss(), self.cwnd_bytes(), self.cwnd_quota(), largest);
         self.snd.units.top_up(self.snd.nxt, quota);
-        let now = self.situation(cx, largest);
+        let now = self.situation(cx, largest, rate);
         let asked = gate::ask(&now);
         let deferred = asked.err().filter(|&hold| hold == Hold::TsoDefer);
         let limiter = deferred.and_then(|_| tso_defer_holds(&now));
@@ -250,19 +252,19 @@ impl Connection {
     }
 
     /// What lies below, and how much may.
-    fn host_queue(&self, cx: &Context) -> HostQueue {
+    fn host_queue(&self, cx: &Context, rate: u64) -> HostQueue {
         HostQueue {
             completions: cx.below.completions,
             bytes: cx.below.bytes,
             packets: (self.next_serial.0 - 1).saturating_sub(cx.below.completed.0),
             in_flight: self.snd.rtx.ranges.len(),
-            rate: self.pacing_rate(cx.config),
+            rate,
             cap: (!self.is_paced(cx)).then_some(cx.config.tcp_limit_output_bytes),
         }
     }
 
     /// Everything that the gate looks at.
-    fn situation(&self, cx: &Context, largest: u32) -> Situation {
+    fn situation(&self, cx: &Context, largest: u32, rate: u64) -> Situation {
         let snd = &self.snd;
         let mss = snd.effective_mss();
         let queued = snd.queue.len();
@@ -288,7 +290,7 @@ impl Connection {
             was_idle: snd.was_idle.unwrap_or(true),
             small_unacked: snd.small_unacked(),
             early: self.pacing_holds(cx),
-            below: self.host_queue(cx),
+            below: self.host_queue(cx, rate),
             written: snd.written,
             autocork: self.options.autocork.unwrap_or(cx.config.tcp_autocorking),
             open: snd.units.front().is_some_and(|unit| unit.takes_more()),

@@ -1,9 +1,10 @@
 //! `Hold::SmallQueue`: enough of the connection is below us already (TCP small queues).
 //!
 //! What waits in a queueing discipline or a device can no longer be merged, taken back or
-//! overtaken. So a connection keeps about a millisecond of its rate there, and two packets at least,
-//! as devices complete in batches. It is asked after the cut, as it is the packet that counts. All
-//! figures count a packet as Linux does, with its overhead, so that small ones do not pile up.
+//! overtaken. So a connection keeps about a millisecond of its rate there, and two packets at
+//! least, as devices complete in batches. It is asked after the cut, as it is the packet that
+//! counts. All figures count a packet as Linux does, with its overhead, so that small ones do not
+//! pile up.
 
 use crate::send::memory::UNIT_OVERHEAD;
 

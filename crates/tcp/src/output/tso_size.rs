@@ -48,9 +48,14 @@ impl Size {
 impl Connection {
     /// Most bytes of one packet now.
     pub(crate) fn largest_packet(&self, config: &Config) -> u32 {
+        self.largest_at(self.pacing_rate(config), config)
+    }
+
+    /// The same, at a pacing rate of `rate` bytes per second.
+    pub(crate) fn largest_at(&self, rate: u64, config: &Config) -> u32 {
         let size = Size {
             mss: self.snd.effective_mss(),
-            rate: self.pacing_rate(config),
+            rate,
             min_rtt: self.recovery.rtt.min(),
             rtt_log: config.tcp_tso_rtt_log,
             largest: self.path.max_super_segment.min(MAX_SUPER_SEGMENT) as u32,

@@ -23,8 +23,8 @@ use crate::timer::Timer;
 /// Probes of an orphan (Linux: `tcp_orphan_retries` = 0 means 8).
 const DEFAULT_ORPHAN_PROBES: u8 = 8;
 
-/// The least wait for the first probe, and the least ceiling of a cork, however low `tcp_rto_min` is
-/// (Linux: `TCP_RTO_MIN`).
+/// The least wait for the first probe, and the least ceiling of a cork, however low `tcp_rto_min`
+/// is (Linux: `TCP_RTO_MIN`).
 const LEAST_WAIT: Duration = Duration::from_millis(200);
 
 /// What is known while the peer's window holds everything back.
