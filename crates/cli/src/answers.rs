@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll::{Info, Stack, State};
+use plimsoll::{Hold, Info, Stack, State};
 
 use crate::control::protocol::{
     Answer, FqLine, QdiscLine, Request, SocketLine, StackQdiscs, StackSockets, StackValues,
@@ -128,12 +128,16 @@ fn qdisc_line(summary: &plimsoll::QdiscSummary) -> QdiscLine {
     }
 }
 
+/// Decisions that are told of one connection.
+const MOST_DECISIONS: usize = 100;
+
 fn line(socket: &plimsoll::SocketSummary) -> SocketLine {
     let mut info = Vec::new();
     if socket.orphan {
         info.push(("orphan".to_owned(), "yes".to_owned()));
     }
     info.extend(socket.info.iter().flat_map(|told| words(told)));
+    let last = &socket.decisions[socket.decisions.len().saturating_sub(MOST_DECISIONS)..];
     SocketLine {
         state: state_name(socket.state).to_owned(),
         recv_q: socket.recv_queue as u64,
@@ -141,13 +145,14 @@ fn line(socket: &plimsoll::SocketSummary) -> SocketLine {
         local: socket.local.to_string(),
         remote: socket.remote.map_or_else(|| "*".to_owned(), |remote| remote.to_string()),
         info,
+        why: last.iter().map(ToString::to_string).collect(),
     }
 }
 
 /// The words of `ss -i`: those of Linux's `ss`, and what holds the next send.
 fn words(told: &Info) -> Vec<(String, String)> {
     let millis = |time: Duration| format!("{:.3}", time.as_secs_f64() * 1e3);
-    let mut words = vec![
+    let words = vec![
         ("congestion", told.congestion.name().to_owned()),
         ("wscale", format!("{},{}", told.snd_wscale, told.rcv_wscale)),
         ("rto", millis(told.rto)),
@@ -168,8 +173,33 @@ fn words(told: &Info) -> Vec<(String, String)> {
         ("rcv_space", told.rcv_space.to_string()),
         ("notsent", told.notsent_bytes.to_string()),
     ];
-    words.extend(told.hold.map(|hold| ("hold", hold.name().to_owned())));
-    words.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    let mut words: Vec<(String, String)> =
+        words.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    words.extend(hold_words(told));
+    words
+}
+
+/// What holds the next send, since when, and what will end it; and for each reason that was ever
+/// met, how often and how long in all.
+fn hold_words(told: &Info) -> Vec<(String, String)> {
+    let mut words = Vec::new();
+    if let Some(hold) = told.hold {
+        let text = format!(
+            "{},{}us,until({})",
+            hold.name(),
+            told.held_for.as_micros(),
+            hold.restarted_by()
+        );
+        words.push(("hold".to_owned(), text));
+    }
+    for hold in Hold::ALL {
+        let (count, time) = (told.holds[hold as usize], told.hold_times[hold as usize]);
+        if count > 0 {
+            words
+                .push((format!("held_{}", hold.name()), format!("{count}/{}us", time.as_micros())));
+        }
+    }
+    words
 }
 
 /// The names that `ss` uses.

@@ -341,6 +341,10 @@ pub(crate) struct SsArgs {
     /// Print what each connection tells about itself
     #[arg(short = 'i', long)]
     pub info: bool,
+    /// Print the last decisions of each connection that keeps a log of them (see the setting
+    /// plimsoll.decision_log)
+    #[arg(short = 'w', long)]
+    pub why: bool,
     /// Whom to ask.
     #[command(flatten)]
     pub target: TargetArgs,

@@ -86,7 +86,7 @@ pub(crate) fn ss(args: &SsArgs) -> anyhow::Result<()> {
         if several {
             text += &format!("#{}\n", stack.stack);
         }
-        text += &socket_table(&stack.sockets, args.info);
+        text += &socket_table(&stack.sockets, args.info, args.why);
     }
     print(text.as_bytes())
 }
@@ -155,7 +155,7 @@ fn qdisc_text(line: &QdiscLine) -> String {
     text + "\n"
 }
 
-fn socket_table(sockets: &[SocketLine], info: bool) -> String {
+fn socket_table(sockets: &[SocketLine], info: bool, why: bool) -> String {
     let row = |state: &str, recv: &str, send: &str, local: &str, remote: &str| {
         let line = format!("{state:<11}{recv:>9} {send:>9} {local:>28} {remote:>28}");
         line.trim_end().to_owned() + "\n"
@@ -168,6 +168,9 @@ fn socket_table(sockets: &[SocketLine], info: bool) -> String {
             let items: Vec<String> =
                 socket.info.iter().map(|(name, value)| format!("{name}:{value}")).collect();
             text += &format!("\t {}\n", items.join(" "));
+        }
+        for decision in socket.why.iter().filter(|_| why) {
+            text += &format!("\t {decision}\n");
         }
     }
     text
@@ -235,12 +238,16 @@ mod tests {
             local: "192.0.2.2:7".into(),
             remote: "192.0.2.1:40000".into(),
             info: vec![("orphan".into(), "yes".into())],
+            why: vec!["0.000001 woke readers".into()],
         };
-        let text = socket_table(&[socket], true);
+        let text = socket_table(std::slice::from_ref(&socket), true, false);
+        assert_eq!(text.lines().count(), 3);
+        let text = socket_table(&[socket], true, true);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("State") && lines[0].ends_with("Peer Address:Port"));
         let words: Vec<&str> = lines[1].split_whitespace().collect();
         assert_eq!(words, ["ESTAB", "1", "2", "192.0.2.2:7", "192.0.2.1:40000"]);
         assert_eq!(lines[2].trim(), "orphan:yes");
+        assert_eq!(lines[3].trim(), "0.000001 woke readers");
     }
 }

@@ -73,8 +73,8 @@ pub use options::Keepalive;
 pub use plimsoll_buf::{ChunkWriter, Slice};
 pub use plimsoll_stack::{QdiscSummary, SocketSummary, SysctlError, device, qdisc};
 pub use plimsoll_tcp::{
-    CongestionAlgorithm, ErrorReport, Hold, Info, Instant, Options, SetOption, State, TsoTail,
-    WriteFlags,
+    AckReason, Bound, Causes, CongestionAlgorithm, Decision, ErrorReport, Hold, Info, Instant,
+    Note, Options, Record, Released, Resend, SetOption, State, Tail, TsoTail, WriteFlags,
 };
 pub use ready::ReadyQueue;
 pub use stack::{Kicker, Polled, Stack};

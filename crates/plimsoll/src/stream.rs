@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use plimsoll_stack::{SocketError, TcpSocket};
-use plimsoll_tcp::{Info, Options, State, WriteFlags};
+use plimsoll_tcp::{Info, Options, Record, State, WriteFlags};
 
 use crate::clock::now;
 use crate::error::would_block;
@@ -360,6 +360,30 @@ impl TcpStream {
         }
         self.shared.reset_on_close.store(linger.is_some(), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// The last decisions of the connection, the oldest first: what held data and for how long, how
+    /// packets were cut, why acknowledgements left or waited, what was sent again, who was woken.
+    /// There are none unless the log was switched on: for this stream by
+    /// [`SetOption::DecisionLog`](crate::SetOption::DecisionLog), or for all new ones by the setting
+    /// `plimsoll.decision_log`, with how many to keep.
+    ///
+    /// ```
+    /// # use std::io::Write;
+    /// # let (here, there) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let client = plimsoll::Stack::builder().device(here).address("192.0.2.1/24").build()?;
+    /// # let server = plimsoll::Stack::builder().device(there).address("192.0.2.2/24").build()?;
+    /// # let listener = plimsoll::TcpListener::bind(&server, "192.0.2.2:7")?;
+    /// let mut stream = plimsoll::TcpStream::connect(&client, "192.0.2.2:7")?;
+    /// stream.set_option(plimsoll::SetOption::DecisionLog(100))?;
+    /// stream.write_all(b"ahoy")?;
+    /// let words: Vec<String> =
+    ///     stream.decisions().iter().map(|record| record.decision.to_string()).collect();
+    /// assert!(words.contains(&"4 bytes, all that waits".to_owned()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn decisions(&self) -> Vec<Record> {
+        self.socket().decisions()
     }
 
     /// What the connection knows about itself: Linux's TCP_INFO.

@@ -156,7 +156,7 @@ impl Endpoint {
         own - size_of::<Connection>() + lock(&self.inner).conn.memory_bytes()
     }
 
-    pub(crate) fn summary(&self, config: &Config) -> SocketSummary {
+    pub(crate) fn summary(&self, config: &Config, now: Instant) -> SocketSummary {
         let inner = lock(&self.inner);
         SocketSummary {
             state: Some(inner.conn.state()),
@@ -165,7 +165,8 @@ impl Endpoint {
             recv_queue: inner.conn.readable(),
             send_queue: inner.conn.send_queue_len(),
             orphan: inner.stage == Stage::Orphan,
-            info: Some(Box::new(inner.conn.info(config))),
+            info: Some(Box::new(inner.conn.info_at(config, now.max(inner.last)))),
+            decisions: inner.conn.decisions(),
         }
     }
 }

@@ -14,6 +14,7 @@ use plimsoll_tcp::{
     Below, ConnectionError, Context, Counter, Counters, Events, Instant, PathEvent, Serial, State,
 };
 
+use crate::decision_log::log_wake;
 use crate::demux::connection_table::ConnectionId;
 use crate::endpoint::{Endpoint, Inner, Stage};
 use crate::error::StackError;
@@ -93,6 +94,7 @@ impl<'a> Work<'a> {
             bytes,
             completed: Serial(completed),
             completions: interface.completions,
+            takes_notes: interface.takes_notes,
             keeps_departures: interface.keeps_departures(),
         };
         self.context_with(inner.last, below)
@@ -212,6 +214,7 @@ impl<'a> Work<'a> {
                 || inner.is_readable())
         {
             inner.readers.take(&mut self.wakers);
+            log_wake(inner, (true, false));
         }
         if !inner.writers.is_empty()
             && (ended
@@ -221,6 +224,7 @@ impl<'a> Work<'a> {
                 || inner.is_writable(&self.settings.tcp))
         {
             inner.writers.take(&mut self.wakers);
+            log_wake(inner, (false, true));
         }
     }
 

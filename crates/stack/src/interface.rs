@@ -69,6 +69,8 @@ pub(crate) struct Interface {
     pub(crate) loopback: bool,
     /// The device really completes packets: bytes below us mean something.
     pub(crate) completions: bool,
+    /// The device writes down why packets leave.
+    pub(crate) takes_notes: bool,
     pub(crate) wait: WaitSource,
     pub(crate) rx: Mutex<Box<dyn DeviceRx>>,
     qdisc: Mutex<Box<dyn Qdisc>>,
@@ -142,6 +144,7 @@ impl Interface {
             addresses: config.addresses,
             loopback,
             completions: caps.completions,
+            takes_notes: tx.takes_notes(),
             wait,
             rx: Mutex::new(rx),
             qdisc: Mutex::new(Kind::PFIFO.build()),

@@ -30,6 +30,7 @@
 
 mod clock;
 mod completion;
+mod decision_log;
 mod demux;
 pub mod device;
 mod endpoint;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use plimsoll_buf::Slices;
-use plimsoll_tcp::{Instant, Serial};
+use plimsoll_tcp::{Instant, Note, Serial};
 
 /// The longest head: an IPv6 header and the longest TCP header are 100 bytes.
 pub const HEAD_CAPACITY: usize = 128;
@@ -97,6 +97,8 @@ pub struct Packet {
     pub csum: ChecksumState,
     /// The completion that is owed for it.
     pub charge: Option<Charge>,
+    /// Why it leaves, if the device takes notes.
+    pub note: Option<Box<Note>>,
     /// Not to leave before this point.
     pub departure: Instant,
     /// The connection that it is of, as a number that no other has; 0 is none: control, which fair
@@ -166,6 +168,7 @@ impl Packet {
             gso: self.gso,
             csum: self.csum,
             charge: None,
+            note: self.note.clone(),
             departure: self.departure,
             flow: self.flow,
         }

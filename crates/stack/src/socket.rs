@@ -6,8 +6,8 @@ use std::task::{Poll, Waker};
 
 use plimsoll_buf::Slice;
 use plimsoll_tcp::{
-    ConnectionError, Context, ErrorReport, Info, Instant, Options, PathEvent, ReadError, SetOption,
-    State, WriteError, WriteFlags,
+    ConnectionError, Context, ErrorReport, Info, Instant, Options, PathEvent, ReadError, Record,
+    SetOption, State, WriteError, WriteFlags,
 };
 
 use crate::endpoint::{Edges, Endpoint, Inner, Readiness, Stage};
@@ -240,6 +240,12 @@ impl TcpSocket {
     pub fn info(&self, now: Instant) -> Info {
         let settings = self.stack.sysctl.snapshot();
         lock(&self.endpoint.inner).conn.info_at(&settings.tcp, now)
+    }
+
+    /// The last decisions of the connection, the oldest first; none unless
+    /// [`SetOption::DecisionLog`] or `plimsoll.decision_log` has switched the log on.
+    pub fn decisions(&self) -> Vec<Record> {
+        lock(&self.endpoint.inner).conn.decisions()
     }
 
     /// The state of RFC 9293.

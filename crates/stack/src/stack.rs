@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use plimsoll_buf::Pool;
 use plimsoll_tcp::{
-    Connection, Context, Counter, Info, Instant, OpenParams, Options, SetOption, State,
+    Connection, Context, Counter, Info, Instant, OpenParams, Options, Record, SetOption, State,
 };
 
 use crate::clock::LatestTime;
@@ -103,6 +103,8 @@ pub struct SocketSummary {
     pub orphan: bool,
     /// What the connection tells about itself; `None` for a listener and in TIME-WAIT.
     pub info: Option<Box<Info>>,
+    /// Its last decisions, if it keeps a log of them.
+    pub decisions: Vec<Record>,
 }
 
 /// Makes the connection of an active open.
@@ -482,7 +484,7 @@ impl Stack {
         let settings = self.sysctl.snapshot();
         let mut list = self.listeners.summaries();
         for endpoint in self.connections.all() {
-            list.push(endpoint.summary(&settings.tcp));
+            list.push(endpoint.summary(&settings.tcp, self.clock.get()));
         }
         list.extend(lock(&self.time_wait).summaries());
         list

@@ -172,6 +172,8 @@ pub struct Config {
     pub tcp_abort_on_overflow: bool,
     /// SYNs that one listener keeps without a completed handshake.
     pub tcp_max_syn_backlog: u32,
+    /// Decisions that each new connection keeps to tell why it did what it did; 0 is off.
+    pub decision_log: u32,
     /// RFC 1337: ignore resets in TIME-WAIT.
     pub tcp_rfc1337: bool,
 }
@@ -224,6 +226,7 @@ impl Default for Config {
             tcp_notsent_lowat: u32::MAX,
             tcp_abort_on_overflow: false,
             tcp_max_syn_backlog: 1024,
+            decision_log: 0,
             tcp_rfc1337: false,
         }
     }
@@ -265,6 +268,9 @@ pub struct Options {
     pub maxseg: Option<u16>,
     /// TCP_CONGESTION.
     pub congestion: Option<CongestionAlgorithm>,
+    /// Decisions that the connection keeps to tell why it did what it did; 0 is off, `None` as
+    /// `decision_log` says.
+    pub decision_log: Option<u32>,
     /// TCP_NOTSENT_LOWAT in bytes; 0 is the same as `None`.
     pub notsent_lowat: Option<u32>,
     /// SO_RCVLOWAT in bytes; 0 and 1 are the same.
@@ -305,6 +311,9 @@ pub enum SetOption {
     TsoTail(Option<TsoTail>),
     /// SO_MAX_PACING_RATE in bytes per second; `u64::MAX` is no limit.
     MaxPacingRate(u64),
+    /// Decisions that the connection keeps to tell why it did what it did; 0 is off. What it kept
+    /// before is forgotten.
+    DecisionLog(u32),
     /// SO_TIMESTAMPING, as far as it asks for transmit timestamps.
     TxTimestamps(TxTimestamps),
     /// IP_TOS or IPV6_TCLASS.

@@ -40,6 +40,7 @@ use crate::send::{Fin, Sender, memory};
 use crate::state::State;
 use crate::time::{Duration, Instant};
 use crate::timer::{Timer, TimerTable};
+use crate::why::{Causes, Decisions, HoldTimes};
 
 /// What comes with every call: the time, what lies below, the settings, and where to count.
 #[derive(Clone, Copy)]
@@ -113,6 +114,10 @@ pub struct Connection {
     pub(crate) stats: Stats,
     /// What held the last attempt to send, if anything did.
     pub(crate) last_hold: Option<Hold>,
+    /// What has happened since output last came to its end.
+    pub(crate) causes: Causes,
+    /// Writes since new data last left.
+    pub(crate) writes: u32,
     // Read when a header is built.
     pub(crate) local_port: u16,
     pub(crate) remote_port: u16,
@@ -123,6 +128,10 @@ pub struct Connection {
     /// An open with Fast Open, on the side that connects; on the other, the cookie that the SYN-ACK
     /// gives out, until it leaves.
     pub(crate) fast_open: Option<Box<FastOpenClient>>,
+    /// What holds have cost, once there was one.
+    pub(crate) hold_times: Option<Box<HoldTimes>>,
+    /// The log, if it is on.
+    pub(crate) decisions: Option<Box<Decisions>>,
     pub(crate) keepalive: Keepalive,
     pub(crate) challenge: RateLimit,
     pub(crate) error: Option<ConnectionError>,
@@ -178,8 +187,6 @@ pub(crate) struct Stats {
     pub(crate) out_of_order: u32,
     /// When data last arrived; when the connection opened, if none did.
     pub(crate) last_data_recv: Instant,
-    /// How often each [`Hold`] was met.
-    pub(crate) holds: [u32; Hold::ALL.len()],
 }
 
 impl Connection {
@@ -217,12 +224,18 @@ impl Connection {
             cc: Controller::new(algorithm, cx.config),
             stats: Stats::default(),
             last_hold: None,
+            causes: Causes::NONE,
+            writes: 0,
             local_port: params.local_port,
             remote_port: params.remote_port,
             path,
             next_serial: Serial(1),
             handshake: Handshake::new(cx.now, shift),
             fast_open: None,
+            hold_times: None,
+            decisions: Decisions::new(
+                params.options.decision_log.unwrap_or(cx.config.decision_log),
+            ),
             keepalive: Keepalive::default(),
             challenge: RateLimit::default(),
             error: None,
@@ -238,6 +251,7 @@ impl Connection {
         self.debug_invariants();
         self.snd.written = false;
         self.snd.was_idle = None;
+        self.causes.add(Causes::ACK);
         self.on_segment(cx, seg);
         self.debug_invariants();
     }
@@ -247,6 +261,7 @@ impl Connection {
         self.debug_invariants();
         self.snd.written = false;
         while let Some(timer) = self.timers.pop_due(cx.now) {
+            self.causes.add(Causes::TIMER);
             match timer {
                 Timer::Retransmit => self.on_xmit_timeout(cx),
                 // What it held is asked about by the next poll.
@@ -365,6 +380,7 @@ impl Connection {
     /// The application writes no more: our FIN follows what is queued. Reading goes on.
     pub fn shutdown(&mut self, cx: &Context) {
         self.debug_invariants();
+        self.causes.add(Causes::OPTION);
         match self.state {
             State::SynSent | State::SynReceived => self.queue_fin(),
             State::Established | State::CloseWait => {
@@ -428,6 +444,7 @@ impl Connection {
     pub fn set_option(&mut self, cx: &Context, option: SetOption) {
         self.debug_invariants();
         self.snd.written = false;
+        self.causes.add(Causes::OPTION);
         let options = &mut self.options;
         match option {
             SetOption::NoDelay(on) => options.nodelay = on,
@@ -438,6 +455,7 @@ impl Connection {
             SetOption::MaxPacingRate(rate) => {
                 options.max_pacing_rate = Some(rate).filter(|&rate| rate < u64::MAX);
             }
+            SetOption::DecisionLog(entries) => options.decision_log = Some(entries),
             SetOption::TxTimestamps(_) => {}
             SetOption::Tos(tos) => options.tos = tos & !3,
             SetOption::Ttl(ttl) => options.ttl = ttl,
@@ -479,6 +497,7 @@ impl Connection {
                 self.after_read();
             }
             SetOption::Congestion(algorithm) => self.cc.switch(*algorithm),
+            SetOption::DecisionLog(entries) => self.decisions = Decisions::new(*entries),
             SetOption::RcvLowat(bytes) => {
                 debug_assert_eq!(self.options.rcvlowat, *bytes);
                 if self.is_readable() {
@@ -560,7 +579,9 @@ impl Connection {
     /// Bytes of memory of this connection, without the chunks that its queues refer to.
     pub fn memory_bytes(&self) -> usize {
         let heap = self.rcv.heap_bytes() + self.snd.heap_bytes() + self.recovery.heap_bytes();
-        size_of::<Connection>() + heap + self.fast_open_bytes()
+        let told = self.hold_times.as_ref().map_or(0, |_| size_of::<HoldTimes>())
+            + self.decisions.as_ref().map_or(0, |log| log.heap_bytes());
+        size_of::<Connection>() + heap + told + self.fast_open_bytes()
     }
 
     /// Data (or our FIN) is unacknowledged.

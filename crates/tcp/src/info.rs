@@ -104,14 +104,19 @@ pub struct Info {
     pub rcvbuf: usize,
     /// What holds the next send at the moment, if anything.
     pub hold: Option<crate::output::Hold>,
+    /// How long it has held.
+    pub held_for: Duration,
     /// How often each [`Hold`](crate::Hold) was met, in the order of
     /// [`Hold::ALL`](crate::Hold::ALL).
     pub holds: [u64; crate::output::Hold::ALL.len()],
+    /// How long each has held in all, in the same order.
+    pub hold_times: [Duration; crate::output::Hold::ALL.len()],
 }
 
 /// The figures of `conn`, whose settings are `config`.
 pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
     let times = conn.snd.limited.times(now);
+    let (held_for, hold_times) = conn.held(now);
     let mss = u32::from(conn.snd.mss).max(1);
     let rtt = &conn.recovery.rtt;
     let timestamps = if conn.ts.enabled { TIMESTAMP_OPTION_LEN } else { 0 };
@@ -176,7 +181,9 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         sndbuf: conn.snd.buf_limit,
         rcvbuf: conn.rcv.buf_limit,
         hold: conn.last_hold,
-        holds: conn.stats.holds.map(u64::from),
+        held_for,
+        holds: conn.hold_times.as_ref().map_or_else(Default::default, |all| all.met.map(u64::from)),
+        hold_times,
     }
 }
 

@@ -63,6 +63,7 @@ mod state;
 pub mod time;
 pub mod time_wait;
 mod timer;
+mod why;
 
 #[cfg(test)]
 mod testing;
@@ -86,3 +87,4 @@ pub use signature::{MAX_MD5_KEY_LEN, Md5Key};
 pub use state::State;
 pub use time::{Duration, Instant};
 pub use timer::Timer;
+pub use why::{Bound, Causes, Decision, Note, Record, Released, Resend, Tail};

@@ -1,9 +1,12 @@
 //! What crosses between the engine and what lies below it.
 
+use alloc::boxed::Box;
+
 use plimsoll_buf::Slices;
 use plimsoll_wire::tcp::TcpRepr;
 
 use crate::time::Instant;
+use crate::why::Note;
 
 /// The ECN field of the IP header (RFC 3168, section 5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,6 +61,8 @@ pub struct Below {
     /// Completions tell of the device, so that waiting for one means something. Otherwise small
     /// queues and automatic corking are off.
     pub completions: bool,
+    /// Somebody below writes down why packets leave ([`Transmit::note`]).
+    pub takes_notes: bool,
     /// The queueing discipline keeps departure times, so that paced packets need not be held.
     pub keeps_departures: bool,
 }
@@ -104,4 +109,6 @@ pub struct Transmit {
     pub serial: Option<Serial>,
     /// ECN field for the IP header.
     pub ecn: Ecn,
+    /// Why it leaves, in figures, for who takes notes ([`Below::takes_notes`]).
+    pub note: Option<Box<Note>>,
 }

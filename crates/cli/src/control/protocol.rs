@@ -83,6 +83,9 @@ pub(crate) struct SocketLine {
     pub remote: String,
     /// More, as `name:value`, for `ss -i`.
     pub info: Vec<(String, String)>,
+    /// The last decisions, for `ss --why`.
+    #[serde(default)]
+    pub why: Vec<String>,
 }
 
 /// Queueing disciplines of one stack.

@@ -76,6 +76,7 @@ impl ListenerTable {
                 send_queue: backlog,
                 orphan: false,
                 info: None,
+                decisions: Vec::new(),
             }
         };
         self.all().into_iter().map(summary).collect()

@@ -152,6 +152,7 @@ impl TimeWaitTable {
             send_queue: 0,
             orphan: true,
             info: None,
+            decisions: Vec::new(),
         };
         self.entries.iter().map(summary).collect()
     }

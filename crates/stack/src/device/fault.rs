@@ -239,6 +239,10 @@ impl DeviceTx for FaultTx {
         self.inner.caps()
     }
 
+    fn takes_notes(&self) -> bool {
+        self.inner.takes_notes()
+    }
+
     fn transmit(
         &mut self,
         now: Instant,

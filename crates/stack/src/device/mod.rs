@@ -150,6 +150,11 @@ pub trait DeviceTx: Send {
     /// What the device can do at present.
     fn caps(&self) -> &Caps;
 
+    /// Whether it does something with the [notes](Packet::note) of packets.
+    fn takes_notes(&self) -> bool {
+        false
+    }
+
     /// Takes packets from the front of `queue`, in order, as many as fit.
     ///
     /// # Errors

@@ -7,6 +7,10 @@
 //! the packet, because a tool would otherwise call the checksum wrong. Without offloads there are
 //! no such packets, and every checksum in the file is right.
 //!
+//! A packet of TCP that leaves has a comment that says why: what had held it and for how long, what
+//! bounds it and what became of its tail, why it acknowledges or is sent again. The engine makes
+//! these notes in figures, for captures only; they become words here.
+//!
 //! What the device drops on its own is in the file, too; what it leaves in the queue is not, until
 //! it takes it. The file is written in blocks and flushed once a second and at the end. If writing
 //! fails (the disk is full), the capture ends, packets go on, and [`Capture::error`] tells.
@@ -141,6 +145,11 @@ impl Writer {
         }
         self.pad();
         self.option(code::EPB_FLAGS, &(direction as u32).to_le_bytes());
+        // Two comments rather than one long one: first why it leaves, then what it is.
+        let note = packet.note.as_ref().filter(|_| direction == Direction::Outbound);
+        if let Some(note) = note {
+            self.option(code::COMMENT, note.to_string().as_bytes());
+        }
         if let Some(comment) = comment(packet) {
             self.option(code::COMMENT, comment.as_bytes());
         }
@@ -304,6 +313,10 @@ impl CaptureTx {
 impl DeviceTx for CaptureTx {
     fn caps(&self) -> &Caps {
         self.inner.caps()
+    }
+
+    fn takes_notes(&self) -> bool {
+        true
     }
 
     fn transmit(

@@ -48,6 +48,7 @@ impl Work<'_> {
         *ident = ident.wrapping_add(out.segs);
         let mut packet = self.tcp_packet(&ip, &out.repr, out.payload, inner.conn.md5_key());
         packet.departure = out.departure;
+        packet.note = out.note;
         packet.flow = endpoint.id.flow();
         if out.segs > 1 {
             packet.gso = Some(Gso { size: out.segment_size, segs: out.segs });

@@ -63,6 +63,7 @@ impl Connection {
             kind,
             serial: Some(serial),
             ecn,
+            note: None,
         }
     }
 
@@ -74,6 +75,7 @@ impl Connection {
     /// A segment with ACK and without data: an ACK or a probe.
     pub(super) fn build_bare(&mut self, cx: &Context, seq: SeqNum, kind: SendKind) -> Transmit {
         let (_, bits) = self.ecn.mark(false);
+        let reason = self.rcv.ack_due(cx.now);
         let departure = self.depart(cx, 0);
         let repr = self.build_repr(cx, departure, seq, TcpFlags::ACK | bits, MAX_SACK_BLOCKS);
         self.on_ack_sent(cx.now);
@@ -81,7 +83,11 @@ impl Connection {
             cx.counters.bump(Counter::AcksSent);
         }
         self.count_bare(cx);
-        Transmit { departure, ..self.bare(cx, repr, kind) }
+        let mut packet = Transmit { departure, ..self.bare(cx, repr, kind) };
+        if self.explains(cx) {
+            self.explain_bare(cx, reason, &mut packet);
+        }
+        packet
     }
 
     /// A reset. Its window is zero, since there is none any more.
@@ -133,6 +139,7 @@ impl Connection {
             kind,
             serial: None,
             ecn: Ecn::NotEct,
+            note: None,
         }
     }
 

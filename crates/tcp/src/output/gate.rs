@@ -72,6 +72,20 @@ impl Hold {
         }
     }
 
+    /// What ends it.
+    pub const fn restarted_by(self) -> &'static str {
+        match self {
+            Hold::Autocork => "a completion, an ACK or a timer",
+            Hold::Pacing => "the departure time",
+            Hold::Cwnd => "an ACK, or a timer that finds loss",
+            Hold::Rwnd | Hold::SillyWindow => "a window update, or a probe",
+            Hold::Nagle => "an ACK, a write or TCP_NODELAY",
+            Hold::Cork => "a write, an option or a timer",
+            Hold::TsoDefer => "an ACK, a write or a timer",
+            Hold::SmallQueue => "a completion",
+        }
+    }
+
     pub(crate) const fn counter(self) -> Counter {
         match self {
             Hold::Autocork => Counter::TcpAutoCorking,

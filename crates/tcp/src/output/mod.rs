@@ -21,6 +21,7 @@ mod autocork;
 mod build;
 mod cork;
 mod cwnd;
+mod explain;
 pub(crate) mod gate;
 mod nagle;
 mod pacing;
@@ -46,6 +47,7 @@ use crate::send::memory;
 use crate::send::segmentation::most_whole;
 use crate::state::State;
 use crate::timer::Timer;
+use crate::why::Causes;
 use build::Parts;
 pub use gate::Hold;
 use situation::Situation;
@@ -66,6 +68,7 @@ impl Connection {
     /// The caller polls.
     pub fn handle_completion(&mut self, cx: &Context) {
         self.debug_invariants();
+        self.causes.add(Causes::COMPLETION);
         self.snd.written = false;
         if cx.below.completions && self.awaits_completion() {
             // MSG_MORE binds the push of its own write only.
@@ -119,6 +122,7 @@ impl Connection {
         self.snd.was_idle = None;
         self.snd.short_write = false;
         self.snd.units.settle();
+        self.end_output(cx);
         self.end_burst(cx);
         self.release_if_idle();
         self.wake_writer(cx);
@@ -142,8 +146,8 @@ impl Connection {
             if let Some(packet) = self.send_new(cx) {
                 return Some(packet);
             }
-        } else {
-            self.last_hold = None;
+        } else if self.last_hold.is_some() {
+            self.end_hold(cx);
         }
         if self.end_new_first() {
             match self.retransmit(cx) {
@@ -166,10 +170,15 @@ impl Connection {
     /// Sends again what recovery asks for, unless something holds it.
     fn retransmit(&mut self, cx: &Context) -> Result<Option<Transmit>, Hold> {
         let Some((start, end)) = self.next_retransmit(cx) else { return Ok(None) };
-        match self.retransmission_held(cx, end.since(start)) {
-            Some(hold) => Err(hold),
-            None => Ok(Some(self.send_again(cx, start, end))),
+        if let Some(hold) = self.retransmission_held(cx, end.since(start)) {
+            return Err(hold);
         }
+        let probe = self.recovery.tlp.due.is_some();
+        let mut packet = self.send_again(cx, start, end);
+        if self.explains(cx) {
+            self.explain_again(cx, probe, &mut packet);
+        }
+        Ok(Some(packet))
     }
 
     /// What holds a packet of `len` bytes that is sent again. Nothing holds a tail loss probe.
@@ -241,8 +250,13 @@ impl Connection {
         self.time_rwnd(cx, rwnd || limiter == Some(Limiter::Rwnd));
         match asked {
             Ok(len) => {
-                self.last_hold = None;
-                Some(self.send_cut(cx, &now, len))
+                let released = self.end_hold(cx);
+                let mut packet = self.send_cut(cx, &now, len);
+                if self.explains(cx) {
+                    self.explain_new(cx, &now, released, &mut packet);
+                }
+                self.writes = 0;
+                Some(packet)
             }
             Err(hold) => {
                 self.note_hold(cx, hold);
@@ -306,10 +320,8 @@ impl Connection {
     fn note_hold(&mut self, cx: &Context, hold: Hold) {
         if self.last_hold != Some(hold) {
             cx.counters.bump(hold.counter());
-            let met = &mut self.stats.holds[hold as usize];
-            *met = met.saturating_add(1);
+            self.begin_hold(cx, hold);
         }
-        self.last_hold = Some(hold);
         match hold {
             Hold::Rwnd | Hold::SillyWindow | Hold::Cork => self.arm_persist(cx),
             Hold::Pacing => self.timers.arm(Timer::Pacing, self.snd.departure),

@@ -47,7 +47,7 @@ pub(crate) fn cut_tail(now: &Situation, most: u32) -> Result<u32, Hold> {
 }
 
 /// Who wants the tail to wait. It may be all there is.
-fn tail_holds(now: &Situation, alone: bool) -> Option<Hold> {
+pub(super) fn tail_holds(now: &Situation, alone: bool) -> Option<Hold> {
     let (rule, asked) = match now.policy {
         TsoTail::Nagle => (NagleRule::Minshall, true),
         TsoTail::Split => (NagleRule::Minshall, alone),

@@ -53,6 +53,24 @@ pub enum AckReason {
     Congestion,
 }
 
+impl AckReason {
+    /// In words.
+    pub const fn text(self) -> &'static str {
+        match self {
+            AckReason::SecondSegment => "more than one full segment is unacknowledged",
+            AckReason::Quick => "quick, the connection is young or asks for it",
+            AckReason::OutOfOrder => "out of order, or twice",
+            AckReason::HoleFilled => "a hole was filled",
+            AckReason::Fin => "the peer's FIN",
+            AckReason::Handshake => "the end of the handshake",
+            AckReason::WindowUpdate => "reading opened the window",
+            AckReason::Unacceptable => "the segment was outside of the window",
+            AckReason::Timer => "the delay has passed",
+            AckReason::Congestion => "the peer has reduced its congestion window",
+        }
+    }
+}
+
 /// Segments that are acknowledged at once when a connection is young (Linux: `TCP_MAX_QUICKACKS`).
 const MAX_QUICK_ACKS: u8 = 16;
 

@@ -43,6 +43,7 @@ impl Connection {
             last.end = end;
         }
         self.mark_write(WriteFlags::default(), None, true);
+        self.writes = self.writes.saturating_add(1);
         self.debug_invariants();
         true
     }

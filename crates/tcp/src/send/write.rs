@@ -17,6 +17,7 @@ use crate::event::{Events, WriteError};
 use crate::limits::MAX_SUPER_SEGMENT;
 use crate::recv::window::MAX_BUFFER;
 use crate::state::State;
+use crate::why::Causes;
 
 /// Parts of a zero-copy write that one unit takes (Linux: `MAX_SKB_FRAGS`).
 const MAX_PARTS: usize = 17;
@@ -136,6 +137,8 @@ impl Connection {
         if taken == 0 {
             return Err(WriteError::WouldBlock);
         }
+        self.causes.add(Causes::WRITE);
+        self.writes = self.writes.saturating_add(1);
         if was_empty {
             self.snd.limited.start(Limit::Busy, cx.now);
         }

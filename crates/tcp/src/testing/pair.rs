@@ -180,7 +180,8 @@ impl Pair {
         let packets = this.conn.next_serial.0 - 1 - this.completed.0;
         assert_eq!(packets, this.below.len() as u64, "the charge of a packet is lost");
         let Plan { completions, keeps_departures, .. } = self.plan;
-        let below = Below { bytes, completed: this.completed, completions, keeps_departures };
+        let completed = this.completed;
+        let below = Below { bytes, completed, completions, keeps_departures, ..Below::default() };
         let (config, counters) = (&self.plan.config, &self.counters);
         call(&mut this.conn, &Context { now: self.now, below, config, counters })
     }

@@ -197,3 +197,36 @@ fn wrappers_wrap_wrappers() {
     drop(a);
     assert_eq!(read(&sink.bytes()).len(), 1, "the capture shows what the stack sent");
 }
+
+#[test]
+fn a_packet_that_leaves_says_why() {
+    use plimsoll_tcp::{Bound, Causes, Decision, Hold, Note, Released, Tail};
+    let (a, mut b, pool) = link();
+    let sink = Sink::default();
+    let mut a = wrap(a, sink.clone());
+    assert!(a.tx.takes_notes() && !b.tx.takes_notes());
+    let after = Duration::from_micros(212);
+    let released = Released { hold: Hold::Autocork, after, by: Causes::COMPLETION, writes: 12 };
+    let decision = Decision::Cut { len: 1536, segs: 1, bound: Bound::Queue, tail: Tail::None };
+    let note = || Some(Box::new(Note { released: Some(released), decision }));
+    let mut out = marked(&pool, 1);
+    out.note = note();
+    // The note of another stack on the same link is not ours to tell.
+    let mut back = marked(&pool, 2);
+    checksum::fill(&mut back);
+    back.note = note();
+    a.tx.transmit(Instant::ZERO, &mut VecDeque::from([out])).unwrap();
+    b.tx.transmit(Instant::ZERO, &mut VecDeque::from([back])).unwrap();
+    let mut got = Vec::new();
+    a.rx.receive(Instant::ZERO, &pool, &mut got, 10).unwrap();
+    drop(a);
+    let packets = read(&sink.bytes());
+    assert_eq!(
+        packets[0].comment.as_deref(),
+        Some(
+            "held 212 us by autocork, released by completion, 12 writes merged; \
+             1536 bytes, all that waits"
+        )
+    );
+    assert_eq!(packets[1].comment, None);
+}
