@@ -158,6 +158,16 @@ fn without_offloads_every_segment_completes_by_itself() {
 }
 
 #[test]
+fn fair_queueing_over_a_ring_of_one() {
+    let load = Load { total: 500_000, largest: 10_000, ..Load::default() };
+    let fq = ("net.core.default_qdisc", "fq");
+    let (client, _server) = run(tiny_ring(), &[fq], &load);
+    assert!(client.core().completions()[0].1);
+    run(tiny_ring(), &[fq, ("net.ipv4.tcp_limit_output_bytes", "1")], &load);
+    run(LinkConfig { queue_limit: 1, ..LinkConfig::default() }, &[fq], &load);
+}
+
+#[test]
 fn a_link_that_loses() {
     let link = LinkConfig { loss: 0.002, ..tiny_ring() };
     run(link, &[], &Load { flows: 2, largest: 3000, ..Load::default() });

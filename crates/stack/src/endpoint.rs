@@ -3,7 +3,7 @@
 use std::mem::size_of;
 use std::sync::{Arc, Mutex};
 
-use plimsoll_tcp::{Config, Connection, Events, Instant, Serial, State};
+use plimsoll_tcp::{Config, Connection, Events, Info, Instant, Serial, State};
 
 use crate::completion::{BelowUs, Completions};
 use crate::demux::FlowKey;
@@ -11,7 +11,7 @@ use crate::demux::connection_table::ConnectionId;
 use crate::listener::ListenerInner;
 use crate::packet::CompletionSink;
 use crate::socket_lock::{WakerSet, lock};
-use crate::stack::SocketSummary;
+use crate::stack::{SocketSummary, Stack};
 
 /// A connection and its place in the stack.
 pub(crate) struct Endpoint {
@@ -156,8 +156,21 @@ impl Endpoint {
         own - size_of::<Connection>() + lock(&self.inner).conn.memory_bytes()
     }
 
-    pub(crate) fn summary(&self, config: &Config, now: Instant) -> SocketSummary {
+    /// Adds what the stack knows to what a connection tells about itself.
+    pub(crate) fn add_to_info(&self, stack: &Stack, info: &mut Info) {
+        (info.below, _) = self.below.get();
+        info.completions = stack.interfaces[usize::from(self.interface)].completions;
+    }
+
+    pub(crate) fn summary(
+        &self,
+        stack: &Stack,
+        config: &Config,
+        now: Instant,
+    ) -> SocketSummary {
         let inner = lock(&self.inner);
+        let mut info = Box::new(inner.conn.info_at(config, now.max(inner.last)));
+        self.add_to_info(stack, &mut info);
         SocketSummary {
             state: Some(inner.conn.state()),
             local: self.key.local_addr(),
@@ -165,7 +178,7 @@ impl Endpoint {
             recv_queue: inner.conn.readable(),
             send_queue: inner.conn.send_queue_len(),
             orphan: inner.stage == Stage::Orphan,
-            info: Some(Box::new(inner.conn.info_at(config, now.max(inner.last)))),
+            info: Some(info),
             decisions: inner.conn.decisions(),
         }
     }

@@ -239,7 +239,9 @@ impl TcpSocket {
     /// What the connection tells about itself (TCP_INFO).
     pub fn info(&self, now: Instant) -> Info {
         let settings = self.stack.sysctl.snapshot();
-        lock(&self.endpoint.inner).conn.info_at(&settings.tcp, now)
+        let mut info = lock(&self.endpoint.inner).conn.info_at(&settings.tcp, now);
+        self.endpoint.add_to_info(&self.stack, &mut info);
+        info
     }
 
     /// The last decisions of the connection, the oldest first; none unless

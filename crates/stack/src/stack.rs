@@ -484,7 +484,7 @@ impl Stack {
         let settings = self.sysctl.snapshot();
         let mut list = self.listeners.summaries();
         for endpoint in self.connections.all() {
-            list.push(endpoint.summary(&settings.tcp, self.clock.get()));
+            list.push(endpoint.summary(self, &settings.tcp, self.clock.get()));
         }
         list.extend(lock(&self.time_wait).summaries());
         list

@@ -211,6 +211,11 @@ fn writes_that_wait_for_completions() {
 }
 
 #[test]
+fn writes_that_wait_for_completions_with_fair_queueing() {
+    corked_writes(&[("net.core.default_qdisc", "fq")]);
+}
+
+#[test]
 fn small_queues() {
     let limit = ("net.ipv4.tcp_limit_output_bytes", "1");
     corked_writes(&[limit]);

@@ -111,6 +111,11 @@ pub struct Info {
     pub holds: [u64; crate::output::Hold::ALL.len()],
     /// How long each has held in all, in the same order.
     pub hold_times: [Duration; crate::output::Hold::ALL.len()],
+    /// Data bytes that were handed down and have not completed. The stack fills it in.
+    pub below: u32,
+    /// The device tells when it is done with a packet. Without that, automatic corking and small
+    /// queues are off. The stack fills it in.
+    pub completions: bool,
 }
 
 /// The figures of `conn`, whose settings are `config`.
@@ -184,6 +189,8 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         held_for,
         holds: conn.hold_times.as_ref().map_or_else(Default::default, |all| all.met.map(u64::from)),
         hold_times,
+        below: 0,
+        completions: false,
     }
 }
 

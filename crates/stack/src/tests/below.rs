@@ -231,8 +231,9 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn run(steps: &[Step], limit: &str) {
-    let mut world = World::new(3, &[("net.ipv4.tcp_limit_output_bytes", limit)]);
+fn run(steps: &[Step], limit: &str, qdisc: &str) {
+    let limit = ("net.ipv4.tcp_limit_output_bytes", limit);
+    let mut world = World::new(3, &[limit, ("net.core.default_qdisc", qdisc)]);
     for step in steps {
         world.step(step);
     }
@@ -250,8 +251,9 @@ proptest! {
     fn charges_are_what_lies_below(
         steps in prop::collection::vec(any_step(), 1..150),
         limit in prop::sample::select(vec!["1", "3000", "1048576"]),
+        qdisc in prop::sample::select(vec!["pfifo", "fq"]),
     ) {
-        run(&steps, limit);
+        run(&steps, limit, qdisc);
     }
 }
 
