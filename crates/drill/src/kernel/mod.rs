@@ -38,6 +38,11 @@ const SPIN: Duration = Duration::from_micros(30);
 /// With this flag the kernel sends from the caller's memory.
 const MSG_ZEROCOPY: i32 = 0x400_0000;
 
+/// `setsockopt(fd, SOL_SOCKET, SO_LINGER, ...)`, and the bytes of its `struct linger`.
+const SOL_SOCKET: i32 = 1;
+const SO_LINGER: i32 = 13;
+const LINGER_LEN: i32 = 8;
+
 /// `getsockopt(fd, SOL_TCP, TCP_INFO, ...)`.
 const SOL_TCP: i32 = 6;
 const TCP_INFO: i32 = 11;
@@ -315,6 +320,11 @@ impl Drop for KernelHost {
         // A call that still sleeps on one of these keeps its thread; both end with the process.
         for fd in std::mem::take(&mut self.open) {
             sys::perform(&Call::Shutdown { fd, how: 2 });
+            // Whatever SO_LINGER the script has set: close() does not wait for a peer that is gone.
+            let off = vec![0; LINGER_LEN as usize];
+            let value = Some(off);
+            let (level, name, len) = (SOL_SOCKET, SO_LINGER, LINGER_LEN);
+            sys::perform(&Call::Setsockopt { fd, level, name, value, len });
             sys::perform(&Call::Close { fd });
         }
     }
