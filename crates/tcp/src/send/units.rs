@@ -7,8 +7,8 @@
 //!
 //! A limit that cuts a packet out of a unit leaves an odd rest. If that left by itself, all packets
 //! behind it would be odd as well. Before a packet is cut, the first unit is therefore filled from
-//! the units behind it ([`Units::top_up`]; Linux since 6.10), but not across the end of a record, nor
-//! into or out of a zero-copy write. The marks go where the bytes go.
+//! the units behind it ([`Units::top_up`]; Linux since 6.10), but not across the end of a record,
+//! nor into or out of a zero-copy write. The marks go where the bytes go.
 
 use alloc::collections::VecDeque;
 
