@@ -305,3 +305,24 @@ fn a_completion_releases_a_cork() {
     assert_eq!((lock(&world.ring).packets.len(), world.pair.a.bytes_below()), (1, 19 * 128));
     world.finish();
 }
+
+/// A thread that writes a little at a time makes no system call for each write: the device is left
+/// alone, and a poller that sleeps is woken once.
+#[test]
+fn many_small_writes_cost_one_wake_up() {
+    for autocork in [false, true] {
+        let mut world = World::new(1, &[]);
+        let option = |option| Step::Option(0, option);
+        world.step(&option(SetOption::NoDelay(true)));
+        world.step(&option(SetOption::Autocork(Some(autocork))));
+        let wakes = world.pair.a.waiter.wakes();
+        world.pair.a.waiter.handle().announce(None);
+        for _ in 0..100 {
+            world.step(&Step::Write(0, 128));
+        }
+        assert_eq!(lock(&world.ring).packets.len(), 1, "the first one");
+        assert!(world.pair.a.waiter.wakes() - wakes <= 1);
+        world.pair.a.waiter.handle().awake(true);
+        world.finish();
+    }
+}
