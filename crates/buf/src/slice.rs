@@ -30,8 +30,8 @@ impl Slice {
         debug_assert!((self.offset + self.len) as usize <= self.chunk.capacity());
     }
 
-    /// The bytes of a value that the caller has already, without a copy: a `Vec<u8>`, a `Box<[u8]>`,
-    /// an `Arc<[u8]>` that others read as well, or a type of one's own over mapped memory. The
+    /// The bytes of a value that the caller has already, without a copy: a `Vec<u8>`, a
+    /// `Box<[u8]>`, an `Arc<[u8]>` that others read as well, or a type of one's own over mapped memory. The
     /// value is dropped when the last range of it is, on whatever thread that happens: that is
     /// when the buffer is free.
     ///

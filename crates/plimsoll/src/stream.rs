@@ -365,8 +365,8 @@ impl TcpStream {
     /// The last decisions of the connection, the oldest first: what held data and for how long, how
     /// packets were cut, why acknowledgements left or waited, what was sent again, who was woken.
     /// There are none unless the log was switched on: for this stream by
-    /// [`SetOption::DecisionLog`](crate::SetOption::DecisionLog), or for all new ones by the setting
-    /// `plimsoll.decision_log`, with how many to keep.
+    /// [`SetOption::DecisionLog`](crate::SetOption::DecisionLog), or for all new ones by the
+    /// setting `plimsoll.decision_log`, with how many to keep.
     ///
     /// ```
     /// # use std::io::Write;

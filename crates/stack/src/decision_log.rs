@@ -4,12 +4,10 @@
 //! waits. The log is read by [`TcpSocket::decisions`](crate::TcpSocket::decisions), and for all
 //! connections by [`Stack::sockets`](crate::Stack::sockets).
 
-use plimsoll_tcp::Decision;
-
 use crate::endpoint::Inner;
 
 /// Those that waited to read, or to write, are woken.
 pub(crate) fn log_wake(inner: &mut Inner, (readers, writers): (bool, bool)) {
     let at = inner.last;
-    inner.conn.log_decision(at, Decision::Woke { readers, writers });
+    inner.conn.handle_wake(at, readers, writers);
 }

@@ -162,12 +162,7 @@ impl Endpoint {
         info.completions = stack.interfaces[usize::from(self.interface)].completions;
     }
 
-    pub(crate) fn summary(
-        &self,
-        stack: &Stack,
-        config: &Config,
-        now: Instant,
-    ) -> SocketSummary {
+    pub(crate) fn summary(&self, stack: &Stack, config: &Config, now: Instant) -> SocketSummary {
         let inner = lock(&self.inner);
         let mut info = Box::new(inner.conn.info_at(config, now.max(inner.last)));
         self.add_to_info(stack, &mut info);

@@ -121,7 +121,7 @@ pub struct Info {
 /// The figures of `conn`, whose settings are `config`.
 pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
     let times = conn.snd.limited.times(now);
-    let (held_for, hold_times) = conn.held(now);
+    let (held_for, holds, hold_times) = conn.held(now);
     let mss = u32::from(conn.snd.mss).max(1);
     let rtt = &conn.recovery.rtt;
     let timestamps = if conn.ts.enabled { TIMESTAMP_OPTION_LEN } else { 0 };
@@ -187,7 +187,7 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         rcvbuf: conn.rcv.buf_limit,
         hold: conn.last_hold,
         held_for,
-        holds: conn.hold_times.as_ref().map_or_else(Default::default, |all| all.met.map(u64::from)),
+        holds,
         hold_times,
         below: 0,
         completions: false,

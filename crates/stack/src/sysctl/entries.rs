@@ -184,7 +184,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry!(switch "net.ipv4.tcp_abort_on_overflow", tcp.tcp_abort_on_overflow, "Reset on accept-queue overflow rather than drop."),
     entry!(number 1..=1_000_000, "net.ipv4.tcp_max_syn_backlog", tcp.tcp_max_syn_backlog, "Half-open without SYN cookies."),
     entry!(number 0..=2, "net.ipv4.tcp_syncookies", tcp_syncookies, "SYN cookies: 0 never, 1 while the SYN queue is full, 2 always."),
-    entry!(number 0..=65_536, "plimsoll.decision_log", tcp.decision_log, "Decisions that each new connection keeps for `ss --why`; 0 is off."),
+    entry!(number 0..=65_536, "plimsoll.decision_log", tcp.decision_log, "Decisions kept per new connection, for `ss --why`; 0 is off."),
     entry!(switch "net.ipv4.tcp_rfc1337", tcp.tcp_rfc1337, "Ignore resets in TIME-WAIT."),
     entry!(number 0..=4_000_000, "net.ipv4.tcp_max_orphans", tcp_max_orphans, "Connections without an application; one more is reset."),
     entry!(number 0..=4_000_000, "net.ipv4.tcp_max_tw_buckets", tcp_max_tw_buckets, "Entries in TIME-WAIT; one more ends at once."),

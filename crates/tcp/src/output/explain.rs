@@ -8,11 +8,14 @@ use super::situation::Situation;
 use super::tso_tail::tail_holds;
 use crate::connection::{Connection, Context};
 use crate::recovery::Phase;
-use crate::recv::{AckDecision, AckReason};
+use crate::recv::AckReason;
 use crate::segment::{SendKind, Transmit};
 use crate::send::segmentation::{most_bytes, most_whole};
 use crate::time::{Duration, Instant};
 use crate::why::{Bound, Causes, Decision, HoldTimes, Note, Record, Released, Resend, Tail};
+
+/// How many reasons there are.
+const HOLDS: usize = Hold::ALL.len();
 
 impl Connection {
     /// The last decisions, the oldest first: empty unless
@@ -21,9 +24,14 @@ impl Connection {
         self.decisions.iter().flat_map(|log| log.records().copied()).collect()
     }
 
-    /// Adds a decision that was not the engine's own to the log, if there is one.
+    /// Readers or writers that waited were woken: for the log, if there is one.
     #[inline]
-    pub fn log_decision(&mut self, at: Instant, decision: Decision) {
+    pub fn handle_wake(&mut self, at: Instant, readers: bool, writers: bool) {
+        self.log_decision(at, Decision::Woke { readers, writers });
+    }
+
+    #[inline]
+    fn log_decision(&mut self, at: Instant, decision: Decision) {
         if let Some(log) = &mut self.decisions {
             log.push(at, decision);
         }
@@ -42,7 +50,7 @@ impl Connection {
         }
         self.last_hold = Some(hold);
         let times = self.hold_times.get_or_insert_with(|| {
-            let (met, nanos) = ([0; Hold::ALL.len()], [0; Hold::ALL.len()]);
+            let (met, nanos) = ([0; HOLDS], [0; HOLDS]);
             Box::new(HoldTimes { since: cx.now, met, nanos })
         });
         times.since = cx.now;
@@ -64,25 +72,23 @@ impl Connection {
         Some(Released { hold, after, by: self.causes, writes: self.writes })
     }
 
-    /// How long the hold of now has lasted, and each hold in all.
-    pub(crate) fn held(&self, now: Instant) -> (Duration, [Duration; Hold::ALL.len()]) {
+    /// How long the hold of now has lasted; how often each was met, and how long in all.
+    pub(crate) fn held(&self, now: Instant) -> (Duration, [u64; HOLDS], [Duration; HOLDS]) {
         let Some(times) = &self.hold_times else {
-            return (Duration::ZERO, [Duration::ZERO; Hold::ALL.len()]);
+            return (Duration::ZERO, [0; HOLDS], [Duration::ZERO; HOLDS]);
         };
-        let mut all = times.nanos.map(Duration::from_nanos);
-        let Some(hold) = self.last_hold else { return (Duration::ZERO, all) };
+        let (met, mut all) = (times.met.map(u64::from), times.nanos.map(Duration::from_nanos));
+        let Some(hold) = self.last_hold else { return (Duration::ZERO, met, all) };
         let lasting = now.since(times.since);
         all[hold as usize] += lasting;
-        (lasting, all)
+        (lasting, met, all)
     }
 
     /// Output has come to its end.
     pub(super) fn end_output(&mut self, cx: &Context) {
         self.causes = Causes::NONE;
         let Some(log) = &mut self.decisions else { return };
-        let (AckDecision::Delay(at) | AckDecision::Compress(at)) = self.rcv.acks.decision() else {
-            return;
-        };
+        let Some(at) = self.rcv.acks.deferred() else { return };
         if log.deferred != at {
             log.deferred = at;
             log.push(cx.now, Decision::AckDeferred(at.since(cx.now)));

@@ -121,6 +121,14 @@ impl DelayedAck {
         self.decision
     }
 
+    /// Until when the ACK waits, if one does.
+    pub(crate) fn deferred(&self) -> Option<Instant> {
+        match self.decision {
+            AckDecision::Delay(at) | AckDecision::Compress(at) => Some(at),
+            AckDecision::Now(_) | AckDecision::None => None,
+        }
+    }
+
     /// The ACK timeout as it is now.
     pub(crate) fn ato(&self) -> Duration {
         self.ato
