@@ -271,8 +271,8 @@ impl<'a> Work<'a> {
         self.armed = self.armed.min(deadline);
     }
 
-    /// Ends the work: sends what was queued or leaves it to the poller, wakes the poller if it would
-    /// sleep too long, and fires the wakers.
+    /// Ends the work: sends what was queued or leaves it to the poller, wakes the poller if it
+    /// would sleep too long, and fires the wakers.
     pub(crate) fn finish(mut self) {
         if self.stack.completions.is_attended_here() {
             // In the middle of a poll on this thread, which sends when it ends.

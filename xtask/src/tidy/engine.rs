@@ -18,6 +18,7 @@ const APPLICATION: &[&str] = &[
     "take_error",
     "take_report",
     "write_with",
+    "write_corked",
     "write_shared",
     "begin_fast_open",
     "set_write_pending",

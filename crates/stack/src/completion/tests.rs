@@ -278,7 +278,7 @@ mod model {
     struct Order {
         /// The queue is read again after the poller has announced that it sleeps.
         reads_again: bool,
-        /// The socket stops being queued before the count is read, and not after it was marked again.
+        /// The socket stops being queued before the count is read, not after it is marked again.
         takes_up_first: bool,
     }
 

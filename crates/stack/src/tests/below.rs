@@ -290,7 +290,7 @@ fn the_caller_sends_a_lone_write_only() {
 
 /// Small writes behind a packet in the ring wait for its completion, and leave as one packet.
 #[test]
-fn a_completion_releases_a_cork() {
+fn a_device_that_is_done_releases_a_cork() {
     let mut world = World::new(1, &[]);
     world.sockets[0][0].set_option(world.pair.now, SetOption::NoDelay(true));
     for _ in 0..20 {

@@ -13,8 +13,8 @@ use crate::state::State;
 
 impl Connection {
     /// Takes all of `data` if that changes nothing but that more waits: the write before it is held
-    /// by [`Hold::Autocork`], and the packet stays below its goal. No time passes in it, and nothing
-    /// needs to be polled after it. Otherwise takes nothing and returns `false`;
+    /// by [`Hold::Autocork`], and the packet stays below its goal. No time passes in it, and there
+    /// is nothing to poll after it. Otherwise takes nothing and returns `false`;
     /// [`write`](Self::write) knows what to do then.
     ///
     /// To be called only if something is still below the connection, of which
