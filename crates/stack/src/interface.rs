@@ -423,8 +423,8 @@ impl Stack {
         self.bring_down(now, StackError::DeviceGone { name, reason: error.to_string() });
     }
 
-    /// Name of every interface, and whether its device tells when it is done with a packet. Over one
-    /// that does not, automatic corking and small queues are off.
+    /// Name of every interface, and whether its device tells when it is done with a packet. Over
+    /// one that does not, automatic corking and small queues are off.
     pub fn completions(&self) -> Vec<(String, bool)> {
         self.interfaces.iter().map(|i| (i.name.clone(), i.completions)).collect()
     }

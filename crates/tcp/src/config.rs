@@ -76,9 +76,9 @@ impl TsoTail {
 /// (options offered, first buffers, the algorithm), with the next connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// If not 0, a send buffer holds as many bytes of data as SO_SNDBUF says, as on BSD, and a writer
-    /// goes on only when this many are free or all that it has left fits (BSD: `sb_lowat`). 0 is
-    /// Linux's way of counting. An open socket keeps the buffer that it has.
+    /// If not 0, a send buffer holds as many bytes of data as SO_SNDBUF says, as on BSD, and a
+    /// writer goes on only when this many are free or all that it has left fits (BSD: `sb_lowat`).
+    /// 0 is Linux's way of counting. An open socket keeps the buffer that it has.
     pub tcp_sndbuf_raw: u32,
     /// Receive buffer in bytes: minimum, default, maximum that autotuning reaches.
     pub tcp_rmem: [usize; 3],

@@ -23,6 +23,9 @@ const APPLICATION: &[&str] = &[
     "begin_fast_open",
     "set_write_pending",
     "report_syn_data",
+    "write_shared",
+    "write_corked",
+    "log_decision",
     "adopt",
 ];
 

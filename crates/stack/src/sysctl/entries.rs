@@ -120,7 +120,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry!(time SECOND 1..=86_400, "net.ipv4.route.mtu_expires", mtu_expires, "Seconds that a learnt path MTU is believed."),
     entry!(number 552..=65_535, "net.ipv4.route.min_pmtu", min_pmtu, "Least path MTU that is believed for IPv4."),
     entry!(time SECOND 1..=600, "net.ipv4.ipfrag_time", ipfrag_time, "Seconds that a reassembly waits for its fragments."),
-    entry!(number 0..=1 << 20, "plimsoll.tcp_sndbuf_raw", tcp.tcp_sndbuf_raw, "If not 0, SO_SNDBUF counts data only, and a writer waits for so many free bytes."),
+    entry!(number 0..=1 << 20, "plimsoll.tcp_sndbuf_raw", tcp.tcp_sndbuf_raw, "Not 0: SO_SNDBUF counts data, writers wait for so much."),
     entry!(sizes "net.ipv4.tcp_rmem", tcp.tcp_rmem, "Receive buffer in bytes: least, default, most."),
     entry!(sizes "net.ipv4.tcp_wmem", tcp.tcp_wmem, "Send buffer in bytes: least, default, most."),
     entry!(switch "net.ipv4.tcp_moderate_rcvbuf", tcp.tcp_moderate_rcvbuf, "Grow receive buffers by what is read per round trip."),
