@@ -28,7 +28,7 @@ pub(crate) struct LabArgs {
           value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub pairs: u16,
     /// Seconds that each run is measured
-    #[arg(short = 'l', long, value_name = "SECONDS", default_value = "2",
+    #[arg(short = 'l', long, value_name = "SECONDS", default_value = "1",
           value_parser = units::run_time)]
     pub length: Duration,
     /// Write captures of one run before and one after into this directory

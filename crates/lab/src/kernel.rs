@@ -36,6 +36,9 @@ pub const OURS: &str = "192.0.2.2/24";
 const PORT: u16 = 5001;
 const DEVICE: &str = "plim0";
 
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 4096;
+
 /// How long a socket may do nothing before its thread ends.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -153,7 +156,8 @@ impl Namespace {
             bail!("ip addr add: {}", String::from_utf8_lossy(&out.stderr).trim());
         }
         let listener = TcpListener::bind((KERNEL, PORT)).context("the kernel cannot listen")?;
-        // The backlog of std is 128 at least; ours connects no faster than the kernel accepts.
+        // An event loop opens all of its connections at once.
+        rustix::net::listen(&listener, BACKLOG).context("the kernel cannot listen")?;
         rustix::net::sockopt::set_tcp_congestion(&listener, CONGESTION_CONTROL)
             .context("TCP_CONGESTION")?;
         listener.set_nonblocking(true).context("O_NONBLOCK")?;
@@ -188,6 +192,8 @@ fn serve(
         let body = move || {
             // What goes wrong here shows at the client.
             let _ = serve_one(&stream, kind, &shared);
+            // There is another handle of it, so closing this one would not end it.
+            let _ = stream.shutdown(Shutdown::Both);
         };
         threads.extend(std::thread::Builder::new().name(name).spawn(body));
     }

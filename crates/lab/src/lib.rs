@@ -22,6 +22,7 @@ pub mod kernel;
 pub mod progress;
 pub mod requester;
 pub mod show;
+pub mod stage;
 pub mod tasks;
 pub mod usage;
 pub mod virtual_clock;
@@ -37,8 +38,13 @@ use experiments::Experiment;
 /// # Errors
 /// If a run fails; an experiment that misses its bars does not.
 pub fn run(experiments: &[&Experiment], plan: &Plan) -> anyhow::Result<Vec<Report>> {
+    let priority = experiment::pin::first_in_line();
     let run = |experiment: &&Experiment| (experiment.run)(plan, &mut Watch::new(experiment.name));
-    experiments.iter().map(run).collect()
+    let mut reports = experiments.iter().map(run).collect::<anyhow::Result<Vec<_>>>()?;
+    for report in &mut reports {
+        report.pinned["priority"] = priority.into();
+    }
+    Ok(reports)
 }
 
 /// Writes the JSON document: the experiment's object if there is one, else an array of objects.

@@ -1,5 +1,7 @@
 //! The published experiments.
 
+pub mod autocork;
+pub mod tso_split;
 pub mod tso_trim;
 
 use crate::experiment::{Plan, Report, Watch};
@@ -16,11 +18,23 @@ pub struct Experiment {
 }
 
 /// All of them, in the order in which they run.
-pub const ALL: &[Experiment] = &[Experiment {
-    name: tso_trim::NAME,
-    about: "fractional tails of super-segments in bulk and in transactions, four policies",
-    run: tso_trim::run,
-}];
+pub const ALL: &[Experiment] = &[
+    Experiment {
+        name: tso_split::NAME,
+        about: "a request of three segments in one packet, not in two",
+        run: tso_split::run,
+    },
+    Experiment {
+        name: autocork::NAME,
+        about: "small writes wait for the completion of what is below them",
+        run: autocork::run,
+    },
+    Experiment {
+        name: tso_trim::NAME,
+        about: "fractional tails of super-segments in bulk and in transactions, four policies",
+        run: tso_trim::run,
+    },
+];
 
 /// The experiment with the name `name`.
 pub fn find(name: &str) -> Option<&'static Experiment> {

@@ -24,21 +24,21 @@ fn counters(stack: &Core) -> Counters {
 }
 
 impl Snapshot {
-    /// Takes it.
+    /// Takes it at the end of a run: first what goes on changing, then what takes long to read.
     pub(crate) fn take(workload: &Workload) -> Snapshot {
-        Snapshot {
-            usage: Some(Usage::now()),
-            roles: by_role(),
-            client: counters(workload.client.core()),
-            server: workload.server.as_ref().map(|server| counters(server.core())),
-        }
+        let client = counters(workload.client.core());
+        let server = workload.server.as_ref().map(|server| counters(server.core()));
+        let usage = Some(Usage::now());
+        Snapshot { usage, roles: by_role(), client, server }
     }
 
-    /// Takes it at the beginning of a run: what the taking costs lies before it.
+    /// Takes it at the beginning of a run, the other way round.
     pub(crate) fn begin(workload: &Workload) -> Snapshot {
-        let mut snapshot = Snapshot::take(workload);
-        snapshot.usage = Some(Usage::begin());
-        snapshot
+        let roles = by_role();
+        let usage = Some(Usage::begin());
+        let client = counters(workload.client.core());
+        let server = workload.server.as_ref().map(|server| counters(server.core()));
+        Snapshot { usage, roles, client, server }
     }
 
     /// Takes it of two stacks on a virtual clock.

@@ -1,0 +1,183 @@
+//! Where a run in real time happens: fresh stacks on a link in memory, or one that faces the
+//! kernel over TUN.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anyhow::Context;
+use plimsoll::device::memory_link::{self, LinkConfig};
+use plimsoll::{Options, Stack, StackBuilder};
+use serde_json::{Map, Value, json};
+
+use crate::experiment::pin::{OnCpu, Setting};
+use crate::experiment::{Column, Plan, Run};
+use crate::kernel::{self, Peer};
+use crate::workload::{Kind, Measured, Workload};
+
+const CLIENT: &str = "192.0.2.1/24";
+const SERVER: &str = "192.0.2.2/24";
+const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+const PORT: u16 = 5001;
+
+/// How long the other side of a run that is over may take.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// What lies between the two sides.
+#[derive(Clone, Debug)]
+pub enum Link {
+    /// A link in memory to a second stack.
+    Memory(LinkConfig),
+    /// A TUN device to the kernel.
+    Tun,
+}
+
+/// Everything that one run needs.
+#[derive(Clone, Debug)]
+pub struct Stage<'a> {
+    /// What lies between the sides.
+    pub link: Link,
+    /// Settings of our stacks. Those that this build does not have are left out.
+    pub settings: &'a [Setting],
+    /// The queueing discipline of the client's device, as `tc` takes it, if not the default.
+    pub qdisc: Option<&'a str>,
+    /// The softirq thread of the client spins while packets are in its device.
+    pub spin: bool,
+    /// Blocking threads and softirq threads, or event loops.
+    pub threads: bool,
+    /// Processors of the client's applications, of its softirq thread, and of the server's side.
+    pub cpus: [usize; 3],
+    /// Options of our sockets.
+    pub options: Options,
+    /// Where a capture of the client's device goes.
+    pub pcap: Option<PathBuf>,
+}
+
+/// Whether this build has a setting.
+pub fn is_known(name: &str) -> bool {
+    static NAMES: OnceLock<Vec<&'static str>> = OnceLock::new();
+    let names = || {
+        let (device, _) = memory_link::pair(LinkConfig::default());
+        let stack = Stack::builder().device(device).address(CLIENT).build_without_thread();
+        let sysctls = stack.map(|stack| stack.sysctls()).unwrap_or_default();
+        sysctls.into_iter().map(|(name, _)| name).collect()
+    };
+    NAMES.get_or_init(names).contains(&name)
+}
+
+/// Settings for a document, each with its value, or with a word about its absence.
+pub fn pinned(settings: &[Setting]) -> Map<String, Value> {
+    let value = |&(name, value): &Setting| {
+        let value = if is_known(name) { json!(value) } else { json!("not in this build: off") };
+        (name.to_owned(), value)
+    };
+    settings.iter().map(value).collect()
+}
+
+impl Stage<'_> {
+    /// Runs a workload for a time.
+    ///
+    /// # Errors
+    /// If the sides cannot be set up or a connection fails.
+    pub fn measure(&self, plan: &Plan, kind: Kind, flows: u32) -> anyhow::Result<Measured> {
+        let workload = self.workload(plan, kind, flows)?;
+        let measured = workload.measure();
+        // The last packets of closing connections leave before the devices go.
+        workload.client.drain(GRACE);
+        measured
+    }
+
+    fn workload(&self, plan: &Plan, kind: Kind, flows: u32) -> anyhow::Result<Workload> {
+        let (client, server, peer, remote) = match &self.link {
+            Link::Memory(config) => {
+                let (here, there) = memory_link::pair(config.clone());
+                let client = Stack::builder().device(here).address(CLIENT);
+                let server = Stack::builder().device(there).address(SERVER);
+                let client = self.finish(client, "client-softirq", self.cpus[1], true)?;
+                let server = self.finish(server, "server-softirq", self.cpus[2], false)?;
+                let remote = SocketAddr::from(SocketAddrV4::new(SERVER_ADDRESS, PORT));
+                (client, Some(server), None, remote)
+            }
+            Link::Tun => {
+                let (peer, device) = Peer::start(kind, self.cpus[2])?;
+                let client = Stack::builder().device(device).address(kernel::OURS);
+                let client = self.finish(client, "client-softirq", self.cpus[1], true)?;
+                let remote = peer.address();
+                (client, None, Some(Arc::new(peer)), remote)
+            }
+        };
+        Ok(Workload {
+            kind,
+            flows,
+            options: self.options.clone(),
+            length: plan.length,
+            warm_up: Some(plan.warm_up),
+            cpus: Some([self.cpus[0], self.cpus[2]]),
+            threads: self.threads,
+            busy_poll: Duration::ZERO,
+            client,
+            server,
+            peer,
+            remote,
+        })
+    }
+
+    /// Builds a stack; its softirq thread, if there is one, runs on `cpu`.
+    fn finish(
+        &self,
+        mut builder: StackBuilder,
+        name: &str,
+        cpu: usize,
+        client: bool,
+    ) -> anyhow::Result<Stack> {
+        let _on = OnCpu::enter(cpu)?;
+        for &(name, value) in self.settings.iter().filter(|(name, _)| is_known(name)) {
+            builder = builder.sysctl(name, value);
+        }
+        if let Some(path) = self.pcap.as_ref().filter(|_| client) {
+            builder = builder.pcap(path);
+        }
+        if let Some(qdisc) = self.qdisc.filter(|_| client) {
+            builder = builder.qdisc(qdisc);
+        }
+        let builder = builder.name(name).spin_while_sending(self.spin && client);
+        let built = if self.threads { builder.build() } else { builder.build_without_thread() };
+        built.context("cannot build a stack")
+    }
+}
+
+/// Leaves one capture of a column of a case, if captures are wanted: of a short run that counts for
+/// nothing, since capturing costs more than what is measured.
+///
+/// # Errors
+/// If that run fails or the file cannot be written.
+pub fn capture_once(
+    plan: &Plan,
+    experiment: &str,
+    case: &str,
+    column: Column,
+    run: impl FnOnce(&Plan, Option<PathBuf>) -> anyhow::Result<Run>,
+) -> anyhow::Result<()> {
+    let Some(path) = plan.capture(experiment, case, column)?.filter(|path| !path.exists()) else {
+        return Ok(());
+    };
+    let millis = Duration::from_millis;
+    let short = Plan { length: millis(50), warm_up: millis(20), ..plan.clone() };
+    run(&short, Some(path)).map(drop)
+}
+
+/// The figures of a run, with the processor time of each role beside them.
+pub fn figures(measured: &Measured, kind: &Kind) -> Run {
+    let mut more = Map::new();
+    more.insert("cpu_seconds_by_role".into(), json!(measured.roles()));
+    Run { figures: measured.figures(kind), more }
+}
+
+/// Why parts over TUN are left out; `None` if they are not.
+pub fn no_tun(plan: &Plan) -> Option<String> {
+    if !plan.tun {
+        return Some("the runs over TUN were left out: --no-tun".into());
+    }
+    kernel::unavailable().map(|why| format!("the runs over TUN were skipped: {why}"))
+}
