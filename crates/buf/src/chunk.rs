@@ -214,8 +214,8 @@ impl ChunkWriter {
     }
 
     /// As [`append`](Self::append), into `slice`, which grows, if it ends where the chunk was
-    /// written to. Otherwise nothing is taken. Returns how many bytes were. It saves the counting of
-    /// a reference that would be given back at once.
+    /// written to. Otherwise nothing is taken. Returns how many bytes were. It saves the counting
+    /// of a reference that would be given back at once.
     pub fn extend(&mut self, slice: &mut Slice, data: &[u8]) -> usize {
         let len = data.len().min(self.remaining());
         if !slice.extends(&self.chunk, self.written) {

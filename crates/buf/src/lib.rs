@@ -14,8 +14,9 @@
 //! Memory that an application has already becomes a chunk without a writer: [`Slice::from_owner`].
 //!
 //! Limits: a chunk of a pool holds at most [`MAX_CHUNK`] bytes; a [`Slices`] list at most
-//! [`MAX_SLICES`] ranges; a pool keeps at most a fixed number of free chunks of each class, hands out the newest
-//! of them first, and gives the rest back to the allocator. In steady state no call allocates.
+//! [`MAX_SLICES`] ranges; a pool keeps at most a fixed number of free chunks of each class, hands
+//! out the newest of them first, and gives the rest back to the allocator. In steady state no call
+//! allocates.
 //!
 //! What it does not do: it does not bound how many chunks are in use. The owners of queues do.
 #![no_std]

@@ -120,11 +120,7 @@ pub struct Info {
 
 /// The figures of `conn`, whose settings are `config`.
 pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
-    let times = conn.snd.limited.times(now);
-    let (held_for, holds, hold_times) = conn.held(now);
-    let mss = u32::from(conn.snd.mss).max(1);
-    let rtt = &conn.recovery.rtt;
-    let timestamps = if conn.ts.enabled { TIMESTAMP_OPTION_LEN } else { 0 };
+    let (times, rtt, held) = (conn.snd.limited.times(now), &conn.recovery.rtt, conn.held(now));
     Info {
         state: conn.state,
         congestion: conn.cc.algorithm(),
@@ -135,9 +131,9 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         window_scaling: conn.handshake.window_scaling,
         rto: conn.current_rto(config),
         ato: conn.rcv.acks.ato(),
-        snd_mss: mss,
+        snd_mss: u32::from(conn.snd.mss).max(1),
         rcv_mss: conn.rcv.rcv_mss,
-        advmss: u32::from(conn.path.advmss().saturating_sub(timestamps)),
+        advmss: advmss(conn),
         pmtu: u32::from(conn.path.mtu),
         unacked: unacked(conn),
         sacked: conn.sacked_out(),
@@ -186,12 +182,18 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         sndbuf: conn.snd.buf_limit,
         rcvbuf: conn.rcv.buf_limit,
         hold: conn.last_hold,
-        held_for,
-        holds,
-        hold_times,
+        held_for: held.0,
+        holds: held.1,
+        hold_times: held.2,
         below: 0,
         completions: false,
     }
+}
+
+/// The MSS that we announced, less the timestamp option if it is in use.
+fn advmss(conn: &Connection) -> u32 {
+    let timestamps = if conn.ts.enabled { TIMESTAMP_OPTION_LEN } else { 0 };
+    u32::from(conn.path.advmss().saturating_sub(timestamps))
 }
 
 /// Segments that are not acknowledged, a SYN counted.
