@@ -5,8 +5,8 @@
 //!
 //! A thread moves into a new network namespace, makes a TUN device there, gives the kernel's end an
 //! address and listens. Threads that it starts are in the same namespace: they serve one connection
-//! each. Nothing has a name outside, so when the last of these threads and the device have gone, the
-//! kernel takes the namespace down, however the process ended.
+//! each. Nothing has a name outside, so when the last of these threads and the device have gone,
+//! the kernel takes the namespace down, however the process ended.
 //!
 //! It needs root, and the program `ip`. Nothing of the host is changed.
 

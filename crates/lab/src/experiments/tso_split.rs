@@ -3,8 +3,8 @@
 //! Transactions of 4096 bytes both ways. Before, the last 1200 bytes of each message are cut off
 //! and sent in a packet of their own: with the ACK of the answer, three packets for a transaction.
 //! After, a message is one packet, and there are two. That holds as long as the ACK leaves before
-//! the responder writes; it is pinned by blocking threads, which are woken after the ACKs of a batch
-//! have left. The state with everything on is the event loop, whose answers carry the ACK.
+//! the responder writes; it is pinned by blocking threads, which are woken after the ACKs of a
+//! batch have left. The state with everything on is the event loop, whose answers carry the ACK.
 
 use std::path::PathBuf;
 

@@ -2,13 +2,13 @@
 //! tail?
 //!
 //! The workload is iperf's of the seed: 1811 writes of 5793 bytes into a send buffer of 7240 bytes,
-//! 10 491 123 bytes in all. Written as whole segments of 1448 bytes they are 7246 packets. FreeBSD's
-//! rule (`empty`) sends the tail of every write in a packet of its own.
+//! 10 491 123 bytes in all. Written as whole segments of 1448 bytes they are 7246 packets.
+//! FreeBSD's rule (`empty`) sends the tail of every write in a packet of its own.
 //!
 //! Beside it stands the workload of seed 000, transactions of 4096 bytes both ways, since no policy
-//! wins on both. Everything runs on a virtual clock, so packets are counted exactly and every run is
-//! the same. What the writer is like belongs to the result: it blocks while less than 2048 bytes are
-//! free, and runs 50 microseconds after there are more.
+//! wins on both. Everything runs on a virtual clock, so packets are counted exactly and every run
+//! is the same. What the writer is like belongs to the result: it blocks while less than 2048 bytes
+//! are free, and runs 50 microseconds after there are more.
 
 use std::time::Duration;
 

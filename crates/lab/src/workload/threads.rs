@@ -271,8 +271,8 @@ impl Run {
         Ok(())
     }
 
-    /// Whether the time is over. Looking at the clock would weigh upon small writes, so a run with a
-    /// window looks at a flag.
+    /// Whether the time is over. Looking at the clock would weigh upon small writes, so a run with
+    /// a window looks at a flag.
     fn stop(&self) -> impl FnMut() -> bool + '_ {
         let deadline = self.lock().deadline.flatten();
         move || {
