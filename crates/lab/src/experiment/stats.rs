@@ -127,7 +127,10 @@ mod tests {
 
     #[test]
     fn medians_of_every_figure() {
-        let run = |rate: f64, tps: Option<u64>, acks: u64| json!({"rate": rate, "tps": tps, "counters": {"acks": acks}, "mode": "x"});
+        let run = |rate: f64, tps: Option<u64>, acks: u64| {
+            let counters = json!({"acks": acks});
+            json!({"rate": rate, "tps": tps, "counters": counters, "mode": "x"})
+        };
         let runs = [run(1.5, Some(7), 3), run(2.5, None, 4), run(9.0, Some(8), 5)];
         let expected = json!({"rate": 2.5, "tps": null, "counters": {"acks": 4}, "mode": "x"});
         assert_eq!(medians(&runs), expected);
