@@ -121,7 +121,9 @@ impl Connection {
         }
         self.snd.was_idle = None;
         self.snd.short_write = false;
-        self.snd.units.settle();
+        if core::mem::take(&mut self.snd.cut_leaving) {
+            self.snd.units.settle();
+        }
         self.end_output(cx);
         self.end_burst(cx);
         self.release_if_idle();

@@ -12,8 +12,9 @@
 //! its own time at most, so that a late timer does not lower the rate. The first segments of a
 //! connection are not paced.
 //!
-//! Acknowledgements take no time. Under a queueing discipline that keeps departure times they leave
-//! no earlier than the data before them, since timestamps must not run backwards.
+//! Acknowledgements take no time, and the departure time of what follows stays as it is. Under a
+//! queueing discipline that keeps departure times they leave no earlier than the data before them,
+//! since timestamps must not run backwards.
 
 use crate::config::Config;
 use crate::connection::{Connection, Context};
@@ -95,9 +96,9 @@ impl Connection {
         }
         let prior = self.snd.departure;
         let at = prior.max(cx.now);
-        self.snd.departure = at;
-        if len > 0 && self.stats.data_segs_out >= UNPACED_SEGS {
-            let rate = self.pacing_rate(cx.config);
+        if len > 0 {
+            let paced = self.stats.data_segs_out >= UNPACED_SEGS;
+            let rate = if paced { self.pacing_rate(cx.config) } else { u64::MAX };
             self.snd.departure = next_departure(at, at.since(prior), len as u64, rate);
         }
         if cx.below.keeps_departures { at } else { cx.now }

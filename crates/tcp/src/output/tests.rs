@@ -507,6 +507,20 @@ fn what_ends_deferring() {
 }
 
 #[test]
+fn acknowledgements_do_not_prolong_deferring() {
+    let mut t = Trace::deferring(Setup::tso());
+    t.below.keeps_departures = true;
+    let began = t.now;
+    t.now += Duration::from_micros(500);
+    t.recv("P. 2001:2101 ack 1");
+    t.expect(". 8001:8001 ack 1 sack 2001:2101");
+    t.expect_nothing();
+    t.sleep();
+    assert_eq!(t.now - began, Duration::from_millis(1));
+    t.expect("P. 8001:10001 ack 1 x2");
+}
+
+#[test]
 fn a_deferred_request_may_grow() {
     let mut t = Trace::established(Setup::tso());
     t.set_round_trip(2);

@@ -20,13 +20,17 @@
 //! application, and then the data would wait for a delayed ACK, up to 200 ms, or for the timeout.
 //! [`Timer::TsoDefer`](crate::Timer) therefore ends the wait [`LONGEST`] after data last left. This
 //! is the point from which on Linux itself would no longer hold, if something made it look.
+//!
+//! Where departure times are kept below us, the time counts from when the next packet may depart,
+//! as on Linux: handed down before that, it would only wait there. So the wait lasts for the time
+//! that the packet before it takes at the pacing rate, and [`LONGEST`] more.
 
 use super::situation::Situation;
 use crate::connection::{Connection, Context};
 use crate::recovery::Phase;
 use crate::time::{Duration, Instant};
 
-/// Nothing is held longer than this after data last left, or for an ACK further away.
+/// Nothing is held longer than this after it may depart, or for an ACK further away.
 const LONGEST: Duration = Duration::from_millis(1);
 
 /// Segments that a window must let go if `tcp_tso_win_divisor` is zero: the peer acknowledges every
@@ -56,7 +60,7 @@ pub(crate) struct Deferral {
     pub(crate) wnd: u32,
     /// A record ends where the first unit ends.
     pub(crate) record: bool,
-    /// Since data last left.
+    /// Since data last left, or since the next packet may depart if that is later.
     pub(crate) since_sent: Duration,
     /// Since the oldest data in flight left; nothing is in flight if there is none.
     pub(crate) age: Option<Duration>,
@@ -103,7 +107,7 @@ pub(crate) fn tso_defer_holds(now: &Situation) -> Option<Limiter> {
 }
 
 impl Connection {
-    /// When data last left; later than now if it waits for its departure time below us.
+    /// When data last left; if it is paced, when what follows may depart, if that is later.
     fn last_departure(&self) -> Instant {
         self.recovery.last_sent.max(self.snd.departure)
     }

@@ -105,6 +105,8 @@ pub(crate) struct Sender {
     /// Whether nothing was unacknowledged when output began, until it is done or something
     /// happens.
     pub(crate) was_idle: Option<bool>,
+    /// Units may be marked as leaving.
+    pub(crate) cut_leaving: bool,
     /// A writer met a full buffer and waits for space (Linux: `SOCK_NOSPACE`).
     pub(crate) nospace: bool,
     /// Nothing has happened since the last write that ends automatic corking, and the write allows
@@ -153,6 +155,7 @@ impl Sender {
             push_now: false,
             short_write: false,
             was_idle: None,
+            cut_leaving: false,
             nospace: false,
             written: false,
             departure: Instant::ZERO,

@@ -122,11 +122,10 @@ impl Units {
         self.0.pop_front()
     }
 
-    /// Output is done: what has not left by now waits like everything else.
+    /// Output is done: what has not left by now waits like everything else. Those that were leaving
+    /// need not be the first, since what waited before them may be held.
     pub(crate) fn settle(&mut self) {
-        for unit in self.0.iter_mut().take_while(|unit| unit.leaving) {
-            unit.leaving = false;
-        }
+        self.0.iter_mut().for_each(|unit| unit.leaving = false);
     }
 
     /// Gives spare room back.

@@ -273,6 +273,7 @@ impl Connection {
         let packet = most_whole(mss, self.cwnd_bytes(), u32::MAX, self.largest_packet(config));
         let start = self.snd.write_end() - len;
         let mut cut = 0;
+        self.snd.cut_leaving = true;
         while cut + mss <= sendable && (all || cut == 0) {
             let whole = sendable - cut - (sendable - cut) % mss;
             cut += packet.min(whole);

@@ -239,6 +239,32 @@ fn two_packets_may_be_below() {
 }
 
 #[test]
+fn what_does_not_leave_with_its_write_is_cut_anew() {
+    let mut setup = Setup::tso();
+    setup.config.tcp_autocorking = false;
+    setup.config.initcwnd = 1000;
+    setup.largest = 30_000;
+    setup.config.tcp_limit_output_bytes = 8000;
+    setup.options.sndbuf = Some(1 << 20);
+    let mut t = Trace::queued(setup);
+    t.write(4000);
+    let first = t.leaves("P. 1:4001 ack 1 x4");
+    t.write(4000);
+    let second = t.leaves("P. 4001:8001 ack 1 x4");
+    t.write(30_000);
+    t.expect_nothing();
+    assert_eq!(t.conn.hold(), Some(Hold::SmallQueue));
+    // The windows would let the first 22,000 bytes of it go, but what waits before it does not go.
+    t.write(40_000);
+    t.expect_nothing();
+    t.completes(&first);
+    t.completes(&second);
+    t.recv(". 1:1 ack 8001");
+    t.leaves("P. 8001:38001 ack 1 x30");
+    t.leaves("P. 38001:68001 ack 1 x30");
+}
+
+#[test]
 fn the_limit_of_small_queues() {
     // A higher rate, up to the setting.
     let fast = |t: &mut Trace| {
