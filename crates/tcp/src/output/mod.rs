@@ -327,7 +327,7 @@ impl Connection {
         match hold {
             Hold::Rwnd | Hold::SillyWindow | Hold::Cork => self.arm_persist(cx),
             Hold::Pacing => self.timers.arm(Timer::Pacing, self.snd.departure),
-            Hold::TsoDefer => self.timers.arm(Timer::TsoDefer, self.deferring_ends()),
+            Hold::TsoDefer => self.timers.arm(Timer::TsoDefer, self.deferring_ends(cx)),
             _ => {}
         }
         if self.snd.rtx.is_empty() && cx.below.bytes == 0 {

@@ -84,9 +84,10 @@ impl Connection {
         cx.now < self.snd.departure && !cx.below.keeps_departures && self.is_paced(cx)
     }
 
-    /// How long what follows a packet that leaves now has to wait.
+    /// How long what follows a packet that leaves now has to wait: not at all if a departure time
+    /// is left from when the connection was paced.
     pub(crate) fn pacing_delay(&self, cx: &Context) -> Duration {
-        self.snd.departure.since(cx.now)
+        if self.is_paced(cx) { self.snd.departure.since(cx.now) } else { Duration::ZERO }
     }
 
     /// A packet with `len` bytes of data leaves. Returns when.

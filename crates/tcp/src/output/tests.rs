@@ -521,6 +521,23 @@ fn acknowledgements_do_not_prolong_deferring() {
 }
 
 #[test]
+fn a_departure_time_of_before_does_not_prolong_deferring() {
+    let mut t = Trace::deferring(Setup::tso());
+    t.conn.snd.departure = t.now + Duration::from_secs(3);
+    t.below.keeps_departures = true;
+    t.expect_nothing();
+    // Nothing paces it any longer.
+    t.below.keeps_departures = false;
+    t.expect_nothing();
+    let began = t.now;
+    t.sleep();
+    assert_eq!(t.now - began, Duration::from_millis(1));
+    t.expect("P. 8001:10001 ack 1 x2");
+    let rto = t.conn.recovery.rto(&t.config);
+    assert!(t.conn.poll_timeout().is_some_and(|at| at <= t.now + rto));
+}
+
+#[test]
 fn a_deferred_request_may_grow() {
     let mut t = Trace::established(Setup::tso());
     t.set_round_trip(2);

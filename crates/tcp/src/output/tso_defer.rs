@@ -108,13 +108,14 @@ pub(crate) fn tso_defer_holds(now: &Situation) -> Option<Limiter> {
 
 impl Connection {
     /// When data last left; if it is paced, when what follows may depart, if that is later.
-    fn last_departure(&self) -> Instant {
-        self.recovery.last_sent.max(self.snd.departure)
+    fn last_departure(&self, cx: &Context) -> Instant {
+        let last = self.recovery.last_sent;
+        if self.is_paced(cx) { last.max(self.snd.departure) } else { last }
     }
 
     /// When waiting is over.
-    pub(crate) fn deferring_ends(&self) -> Instant {
-        self.last_departure() + LONGEST
+    pub(crate) fn deferring_ends(&self, cx: &Context) -> Instant {
+        self.last_departure(cx) + LONGEST
     }
 
     /// What [`tso_defer_holds`] asks about.
@@ -129,7 +130,7 @@ impl Connection {
             divisor: cx.config.tcp_tso_win_divisor.into(),
             wnd: self.snd.wnd,
             record: unit.is_some_and(|unit| unit.record),
-            since_sent: cx.now.since(self.last_departure()),
+            since_sent: cx.now.since(self.last_departure(cx)),
             age: front.map(|range| cx.now.since(range.sent_at)),
             srtt: self.srtt(),
         }
