@@ -18,7 +18,7 @@ use crate::decision_log::log_wake;
 use crate::demux::connection_table::ConnectionId;
 use crate::endpoint::{Endpoint, Inner, Stage};
 use crate::error::StackError;
-use crate::limits::COMPLETION_ROUNDS;
+use crate::limits::{CALLS_PER_SEND, COMPLETION_ROUNDS};
 use crate::snmp::{IpCounter, Shard};
 use crate::socket_lock::{WakeList, lock};
 use crate::stack::Stack;
@@ -275,7 +275,11 @@ impl<'a> Work<'a> {
     /// would sleep too long, and fires the wakers.
     pub(crate) fn finish(mut self) {
         if self.stack.completions.is_attended_here() {
-            // In the middle of a poll on this thread, which sends when it ends.
+            // In the middle of a poll on this thread, which sends when it ends, or when there is
+            // enough to be worth it.
+            if self.queued_on != 0 && self.stack.has_enough_to_send() {
+                self.stack.drain_set(self.take_queued(), self.now);
+            }
         } else if !self.leaves {
             self.send_queued();
         } else if let Some(at) = self.stack.first_departure(self.queued_on) {
@@ -313,6 +317,15 @@ impl<'a> Work<'a> {
 /// Whether the engine waits for something below it to complete.
 fn is_throttled(inner: &Inner) -> bool {
     inner.conn.awaits_completion()
+}
+
+impl Stack {
+    /// Whether this call in the middle of a poll sends what it and those before it have queued. One
+    /// in so many does, so that the peer works while the poll goes on, and not in turn with it.
+    fn has_enough_to_send(&self) -> bool {
+        let left = self.left_in_poll.fetch_add(1, Ordering::Relaxed);
+        left % CALLS_PER_SEND == CALLS_PER_SEND - 1
+    }
 }
 
 impl Stack {

@@ -50,3 +50,6 @@ pub const MAX_REASSEMBLIES: usize = 64;
 /// Bytes that all unfinished reassemblies hold together. The oldest goes beyond it
 /// (`IpReasmFails`).
 pub const MAX_REASSEMBLY_BYTES: usize = 4 << 20;
+
+/// Calls of applications in the middle of a poll that queue packets before they are sent together.
+pub(crate) const CALLS_PER_SEND: usize = 2;

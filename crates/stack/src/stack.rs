@@ -131,6 +131,8 @@ pub struct Stack {
     pub(crate) waiter: Waiter,
     pub(crate) completions: Arc<Completions>,
     pub(crate) orphans: AtomicUsize,
+    /// Calls in the middle of a poll that have queued packets so far.
+    pub(crate) left_in_poll: AtomicUsize,
     pub(crate) clock: LatestTime,
     pub(crate) down: OnceLock<StackError>,
     /// A key of TCP_MD5SIG was set on some socket.
@@ -163,6 +165,7 @@ impl Stack {
             icmp_limits: IcmpLimits::default(),
             poller: Mutex::default(),
             orphans: AtomicUsize::new(0),
+            left_in_poll: AtomicUsize::new(0),
             clock: LatestTime::default(),
             md5_in_use: AtomicBool::new(false),
             down: OnceLock::new(),
