@@ -48,6 +48,18 @@ pub(crate) struct Settings {
     pub(crate) tcp_fastopen_blackhole_timeout: Duration,
     /// Counts how often that was written, since writing it ends the pause.
     pub(crate) tcp_fastopen_blackhole_generation: u32,
+    /// Who waits in a read is woken for every packet, which the poller has worked on; otherwise
+    /// that thread works on what arrives.
+    pub(crate) tcp_low_latency: bool,
+    /// A pure ACK enters an empty prequeue, too.
+    pub(crate) prequeue_pure_ack: bool,
+    /// Coalesce segments of one flow that arrive in one batch.
+    pub(crate) gro: bool,
+    /// Microseconds that a blocking read polls the devices before it sleeps.
+    pub(crate) busy_read: u32,
+    /// Memory of all connections, in pages of 4096 bytes: below the first there is no pressure,
+    /// above the second there is, the third is the limit.
+    pub(crate) tcp_mem: [u64; 3],
     /// Answer no echo requests.
     pub(crate) icmp_echo_ignore_all: bool,
     /// ICMP errors (and stray resets) per second, over all peers.
@@ -79,6 +91,11 @@ impl Default for Settings {
             tcp_fastopen_key: None,
             tcp_fastopen_blackhole_timeout: Duration::ZERO,
             tcp_fastopen_blackhole_generation: 0,
+            tcp_low_latency: true,
+            prequeue_pure_ack: false,
+            gro: true,
+            busy_read: 0,
+            tcp_mem: [196_608, 262_144, 393_216],
             icmp_echo_ignore_all: false,
             icmp_msgs_per_sec: 10_000,
             icmp_msgs_burst: 50,

@@ -166,6 +166,18 @@ pub struct Config {
     pub tcp_delack_min: Duration,
     /// Longest delayed ACK (Linux: `TCP_DELACK_MAX`).
     pub tcp_delack_max: Duration,
+    /// The ACKs that a batch of segments asks for become one at its end.
+    pub tcp_backlog_ack_defer: bool,
+    /// An application that answers what it receives has its answers carry the ACKs.
+    pub tcp_pingpong: bool,
+    /// Longest delay of compressed ACKs; zero is no compression.
+    pub tcp_comp_sack_delay: Duration,
+    /// Compressed ACKs that leave a little early, with a packet that leaves anyway.
+    pub tcp_comp_sack_slack: Duration,
+    /// Most ACKs that are compressed into one; 0 is no compression.
+    pub tcp_comp_sack_nr: u8,
+    /// Delay of compressed ACKs in percent of the round-trip time.
+    pub tcp_comp_sack_rtt_percent: u32,
     /// Unsent bytes above which a socket is not writable.
     pub tcp_notsent_lowat: u32,
     /// Reset on accept-queue overflow rather than drop.
@@ -223,6 +235,12 @@ impl Default for Config {
             tcp_invalid_ratelimit: Duration::from_millis(500),
             tcp_delack_min: Duration::from_millis(40),
             tcp_delack_max: Duration::from_millis(200),
+            tcp_backlog_ack_defer: true,
+            tcp_pingpong: true,
+            tcp_comp_sack_delay: Duration::from_millis(1),
+            tcp_comp_sack_slack: Duration::from_micros(100),
+            tcp_comp_sack_nr: 44,
+            tcp_comp_sack_rtt_percent: 5,
             tcp_notsent_lowat: u32::MAX,
             tcp_abort_on_overflow: false,
             tcp_max_syn_backlog: 1024,

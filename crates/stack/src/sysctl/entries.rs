@@ -2,7 +2,9 @@
 
 use plimsoll_tcp::{CongestionAlgorithm, Duration, TsoTail};
 
-use super::value::{Outcome, bits, number, port_range, show_time, switch, three_sizes, time};
+use super::value::{
+    Outcome, bits, number, port_range, show_time, switch, three_pages, three_sizes, time,
+};
 use super::{Settings, SysctlError};
 use crate::fast_open::FastOpenKeys;
 use crate::qdisc::Kind;
@@ -20,6 +22,7 @@ const NO_KEY: &str = "00000000-00000000-00000000-00000000";
 
 const SECOND: Duration = Duration::from_secs(1);
 const MILLI: Duration = Duration::from_millis(1);
+const NANO: Duration = Duration::from_nanos(1);
 const MICRO: Duration = Duration::from_micros(1);
 
 /// The entry `$name` for the field `$field`, which `$parse` reads and `$show` prints.
@@ -54,6 +57,14 @@ macro_rules! entry {
             doc: $doc,
             get: |settings| settings.$($field).+.map(|size| size.to_string()).join("\t"),
             set: |settings, text| three_sizes(&mut settings.$($field).+, text),
+        }
+    };
+    (pages $name:literal, $($field:ident).+, $doc:literal) => {
+        Entry {
+            name: $name,
+            doc: $doc,
+            get: |settings| settings.$($field).+.map(|pages| pages.to_string()).join("\t"),
+            set: |settings, text| three_pages(&mut settings.$($field).+, text),
         }
     };
 }
@@ -180,6 +191,17 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry!(time MILLI 0..=600_000, "net.ipv4.tcp_invalid_ratelimit", tcp.tcp_invalid_ratelimit, "Least time between challenge ACKs (ms)."),
     entry!(time MILLI 1..=1000, "plimsoll.tcp_delack_min", tcp.tcp_delack_min, "Shortest delayed ACK, in milliseconds."),
     entry!(time MILLI 1..=1000, "plimsoll.tcp_delack_max", tcp.tcp_delack_max, "Longest delayed ACK, in milliseconds."),
+    entry!(switch "net.ipv4.tcp_backlog_ack_defer", tcp.tcp_backlog_ack_defer, "The ACKs that a batch asks for become one."),
+    entry!(switch "plimsoll.tcp_pingpong", tcp.tcp_pingpong, "Answers of an application carry the ACKs."),
+    entry!(time NANO 0..=100_000_000, "net.ipv4.tcp_comp_sack_delay_ns", tcp.tcp_comp_sack_delay, "Longest delay of compressed ACKs."),
+    entry!(time NANO 0..=100_000_000, "net.ipv4.tcp_comp_sack_slack_ns", tcp.tcp_comp_sack_slack, "Slack of compressed ACKs."),
+    entry!(number 0..=255, "net.ipv4.tcp_comp_sack_nr", tcp.tcp_comp_sack_nr, "Most ACKs compressed into one."),
+    entry!(number 1..=1000, "net.ipv4.tcp_comp_sack_rtt_percent", tcp.tcp_comp_sack_rtt_percent, "Delay of compressed ACKs, in percent of the RTT."),
+    entry!(switch "net.ipv4.tcp_low_latency", tcp_low_latency, "0: who waits in a read works on what arrives (prequeue)."),
+    entry!(switch "plimsoll.tcp_prequeue_pure_ack", prequeue_pure_ack, "Pure ACKs enter an empty prequeue and wake its reader."),
+    entry!(switch "plimsoll.gro", gro, "Coalesce segments that arrive one behind the other."),
+    entry!(number 0..=1_000_000, "net.core.busy_read", busy_read, "Microseconds that a read spins before it sleeps."),
+    entry!(pages "net.ipv4.tcp_mem", tcp_mem, "Memory of all connections in pages: no pressure, pressure, limit."),
     entry!(number 1..=u32::MAX, "net.ipv4.tcp_notsent_lowat", tcp.tcp_notsent_lowat, "Unsent bytes above which a socket is not writable."),
     entry!(switch "net.ipv4.tcp_abort_on_overflow", tcp.tcp_abort_on_overflow, "Reset on accept-queue overflow rather than drop."),
     entry!(number 1..=1_000_000, "net.ipv4.tcp_max_syn_backlog", tcp.tcp_max_syn_backlog, "Half-open without SYN cookies."),

@@ -77,6 +77,21 @@ pub(super) fn three_sizes(field: &mut [usize; 3], text: &str) -> Outcome {
     }
 }
 
+/// Three numbers of pages of 4096 bytes, each not below the one before.
+pub(super) fn three_pages(field: &mut [u64; 3], text: &str) -> Outcome {
+    let pages = text
+        .split_ascii_whitespace()
+        .map(|word| word.parse().ok().filter(|pages| (1..=1 << 32).contains(pages)))
+        .collect::<Option<Vec<u64>>>();
+    match pages.as_deref() {
+        Some(&[low, middle, high]) if low <= middle && middle <= high => {
+            *field = [low, middle, high];
+            Ok(())
+        }
+        _ => Err("three numbers of pages, rising, from 1 to 4294967296".to_owned()),
+    }
+}
+
 /// Two ports, the second not below the first.
 pub(super) fn port_range(field: &mut (u16, u16), text: &str) -> Outcome {
     let ports: Option<Vec<u16>> =
