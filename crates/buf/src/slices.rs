@@ -53,6 +53,28 @@ impl Slices {
         Ok(())
     }
 
+    /// Moves all ranges of `other` behind those that are here, as by [`push`](Self::push).
+    ///
+    /// # Errors
+    /// [`TooManySlices`] if they do not all find room; both are unchanged then.
+    pub fn append(&mut self, other: &mut Slices) -> Result<(), TooManySlices> {
+        let room = MAX_SLICES - self.parts.len();
+        if other.parts.len() > room {
+            // One more has room only if it is the neighbour of our last.
+            let joins = other.parts.len() == room + 1
+                && match (self.parts.last_mut(), other.parts.first()) {
+                    (Some(last), Some(first)) => last.try_merge(first),
+                    _ => false,
+                };
+            if !joins {
+                return Err(TooManySlices);
+            }
+            self.len += other.parts[0].len();
+            other.advance(other.parts[0].len());
+        }
+        other.drain().try_for_each(|slice| self.push(slice))
+    }
+
     /// The ranges, in order.
     pub fn parts(&self) -> &[Slice] {
         &self.parts

@@ -318,3 +318,30 @@ fn a_value_that_panics_when_asked_is_dropped() {
     assert!(result.is_err());
     assert_eq!(drops.load(Ordering::Relaxed), 1);
 }
+
+#[test]
+fn a_list_is_appended_whole_or_not_at_all() {
+    let pool = Pool::new();
+    let list = |count: usize| {
+        let mut list = Slices::new();
+        (0..count).for_each(|_| list.push(Pool::new().copy_from(b"ab")).unwrap());
+        list
+    };
+    let mut first = list(MAX_SLICES - 2);
+    let mut second = list(3);
+    assert_eq!(first.append(&mut second), Err(TooManySlices));
+    assert_eq!((first.len(), first.parts().len()), (2 * MAX_SLICES - 4, MAX_SLICES - 2));
+    assert_eq!((second.len(), second.parts().len()), (6, 3));
+    second.truncate(4);
+    assert_eq!(first.append(&mut second), Ok(()));
+    assert_eq!((first.len(), second.len()), (2 * MAX_SLICES, 0));
+    // A full list takes what is the neighbour of its last range.
+    let whole = pool.copy_from(b"0123456789");
+    let (mut left, mut right) = (whole.clone(), whole);
+    left.truncate(4);
+    right.advance(4);
+    let mut first = list(MAX_SLICES - 1);
+    first.push(left).unwrap();
+    assert_eq!(first.append(&mut Slices::from(right)), Ok(()));
+    assert_eq!((first.len(), first.parts().len()), (2 * MAX_SLICES + 8, MAX_SLICES));
+}

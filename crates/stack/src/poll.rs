@@ -15,6 +15,7 @@ use crate::error::StackError;
 use crate::events::Work;
 use crate::interface::Interface;
 use crate::limits::{RX_BATCH, TIMER_BATCH};
+use crate::offload::gro::Gro;
 use crate::packet::Packet;
 use crate::snmp::IpCounter;
 use crate::socket_lock::lock;
@@ -24,6 +25,8 @@ use crate::stack::{Poll, Stack};
 #[derive(Default)]
 pub(crate) struct PollState {
     packets: Vec<Packet>,
+    /// Segments of this batch that may be merged with later ones.
+    pub(crate) gro: Gro,
     due: Vec<ConnectionId>,
     /// Connections that got a packet in this batch, each once.
     pub(crate) touched: Vec<Arc<Endpoint>>,
@@ -133,6 +136,7 @@ impl Stack {
             for packet in packets.drain(..) {
                 self.ip_input(work, state, interface, packet);
             }
+            self.flush_gro(work, state);
             state.packets = packets;
             if let Some(turn) = turn
                 && !state.touched.is_empty()

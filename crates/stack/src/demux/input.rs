@@ -29,7 +29,7 @@ impl Stack {
         packet: Packet,
         arrived: &Arrived,
     ) {
-        let segs = packet.segs();
+        let (segs, size) = (packet.segs(), packet.gso.map(|gso| gso.size));
         work.tcp().add(Counter::InSegs, segs as u64);
         if !checksum::verify(&packet) {
             work.tcp().bump(Counter::InCsumErrors);
@@ -60,7 +60,7 @@ impl Stack {
         {
             return work.tcp().bump(fault);
         }
-        self.tcp_demux(work, state, &key, segment);
+        self.tcp_gro(work, state, &key, segment, size);
     }
 
     /// Parses the TCP header of a packet and returns where the data begins. In the packet that is
@@ -77,7 +77,8 @@ impl Stack {
         Some((repr, self.linearised(packet), data_at))
     }
 
-    fn tcp_demux(
+    /// Takes a segment, maybe of several that arrived, to whom it is for.
+    pub(crate) fn tcp_demux(
         &self,
         work: &mut Work<'_>,
         state: &mut PollState,

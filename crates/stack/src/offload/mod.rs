@@ -1,9 +1,11 @@
 //! What a device may do for the stack, done in software when it cannot.
 //!
 //! [`gso`] cuts super-segments into wire segments, [`checksum`] fills in and verifies transport
-//! checksums. Both work on slices: payload bytes are read, never copied.
+//! checksums, `gro` makes one segment of several that arrived. All work on slices: payload bytes
+//! are read, never copied.
 
 pub mod checksum;
+pub(crate) mod gro;
 pub mod gso;
 
 use plimsoll_wire::{ipv4, ipv6, protocol, tcp, udp};

@@ -1,0 +1,230 @@
+//! Makes one segment of several that arrived one behind the other (generic receive offload).
+//!
+//! # Theory of operation
+//!
+//! [`coalesce`] is the one place where segments are merged. It is used here, within a batch of
+//! packets from a device, and by the backlog of a socket. Two segments become one only if nothing
+//! is lost by it:
+//!
+//! * The second begins where the first ends, and the first has no FIN.
+//! * Their IP headers say the same of ECN, and ECE, CWR and AE are the same in both, so that every
+//!   mark is counted for the segments that had it.
+//! * Both have ACK; neither has SYN, RST or URG, which concern one sequence number.
+//! * Their options are the same. A timestamp of another tick is a sample of its own. SACK blocks
+//!   never are merged: each list is news for the sender's scoreboard.
+//! * A segment without data is an ACK that the sender counts, or a window update. It is merged at
+//!   most with another one, and only if the later acknowledges more: a duplicate stays.
+//! * All together is no longer than an IP packet can be, in as many ranges as a packet can have.
+//!
+//! The merged segment has the sequence number of the first and PSH and FIN of both. It has the
+//! acknowledgement and the window of the later one, always both of the same, unless that
+//! acknowledgement is the older: a window only means something together with its acknowledgement.
+//! It counts as many wire segments as both. All is decided before anything is written, and bytes
+//! are never written at all: payload is shared with who sent it over a link in memory.
+//!
+//! [`Gro`] holds up to [`FLOWS`] segments, one of a flow, for the rest of the batch at most. Beyond
+//! the rules above, all segments of a train but the last have the same length and none has PSH, so
+//! that the receiver's estimate of the sender's segment size stays true, and nothing that the
+//! sender wanted delivered waits. What does not fit goes on at once, behind what is held of its
+//! flow. So the order within a flow never changes.
+//!
+//! Captures see packets as they arrive: those devices are below.
+
+use arrayvec::ArrayVec;
+use plimsoll_tcp::Segment;
+use plimsoll_wire::tcp::TcpFlags;
+
+use crate::demux::FlowKey;
+use crate::events::Work;
+use crate::poll::PollState;
+use crate::snmp::IpCounter;
+use crate::stack::Stack;
+
+/// Flows of which a batch holds a segment.
+const FLOWS: usize = 8;
+/// The longest payload that segments are merged to.
+const LONGEST: usize = 65_535;
+
+/// Flags that forbid merging.
+const ALONE: TcpFlags = TcpFlags(TcpFlags::SYN.0 | TcpFlags::RST.0 | TcpFlags::URG.0);
+/// Flags that both must have, or neither.
+const SAME: TcpFlags = TcpFlags(TcpFlags::ECE.0 | TcpFlags::CWR.0 | TcpFlags::AE.0);
+/// Flags that the merged segment has if either had it.
+const KEPT: TcpFlags = TcpFlags(TcpFlags::PSH.0 | TcpFlags::FIN.0);
+/// Flags of a segment that ends a train.
+const LAST: TcpFlags = KEPT;
+
+/// What becomes of segments without data and FIN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PureAcks {
+    /// Every one stays by itself.
+    Keep,
+    /// One takes the place of another that acknowledges less.
+    Merge,
+}
+
+/// Appends `next` to `tail`.
+///
+/// # Errors
+/// If the rules of the module forbid it. `next` comes back then, and `tail` is as it was.
+#[allow(clippy::result_large_err)] // It comes back by move, and allocating for it costs more.
+pub(crate) fn coalesce(
+    tail: &mut Segment,
+    mut next: Segment,
+    pure: PureAcks,
+) -> Result<(), Segment> {
+    if !may_follow(tail, &next, pure) || tail.payload.append(&mut next.payload).is_err() {
+        return Err(next);
+    }
+    tail.repr.flags |= TcpFlags(next.repr.flags.0 & KEPT.0);
+    if next.repr.ack >= tail.repr.ack {
+        tail.repr.ack = next.repr.ack;
+        tail.repr.window = next.repr.window;
+    }
+    tail.segs = tail.segs.saturating_add(next.segs);
+    Ok(())
+}
+
+fn may_follow(tail: &Segment, next: &Segment, pure: PureAcks) -> bool {
+    let (first, second) = (&tail.repr, &next.repr);
+    let (either, both) = (first.flags | second.flags, first.flags.0 & second.flags.0);
+    let len = tail.payload.len();
+    let allowed = match (is_pure(tail), is_pure(next)) {
+        (false, false) => true,
+        (true, true) => pure == PureAcks::Merge && second.ack > first.ack,
+        _ => false,
+    };
+    allowed
+        && second.seq == first.seq + len as u32
+        && !first.flags.contains(TcpFlags::FIN)
+        && tail.ecn == next.ecn
+        && !either.intersects(ALONE)
+        && TcpFlags(both).contains(TcpFlags::ACK)
+        && (first.flags.0 ^ second.flags.0) & SAME.0 == 0
+        && first.options == second.options
+        && first.options.sack.is_empty()
+        && len + next.payload.len() <= LONGEST
+}
+
+/// Whether it is nothing but an acknowledgement or a window update.
+fn is_pure(segment: &Segment) -> bool {
+    segment.payload.is_empty() && !segment.repr.flags.contains(TcpFlags::FIN)
+}
+
+/// A segment that waits for more of its flow.
+struct Held {
+    key: FlowKey,
+    segment: Segment,
+    /// Payload bytes of every wire segment but the last.
+    unit: usize,
+    /// Larger for what came later.
+    stamp: u64,
+}
+
+impl Held {
+    /// Appends a segment of the same flow. Returns whether the train goes on behind it.
+    #[allow(clippy::result_large_err)] // As for `coalesce`.
+    fn append(&mut self, next: Segment) -> Result<bool, Segment> {
+        let full = self.unit * usize::from(next.segs);
+        let len = next.payload.len();
+        if len > full || len + self.unit <= full {
+            return Err(next);
+        }
+        let ends = len < full || next.repr.flags.intersects(LAST);
+        coalesce(&mut self.segment, next, PureAcks::Keep)?;
+        Ok(!ends)
+    }
+}
+
+/// What is held in the current batch.
+#[derive(Default)]
+pub(crate) struct Gro {
+    held: ArrayVec<Held, FLOWS>,
+    stamps: u64,
+}
+
+impl Gro {
+    fn find(&self, key: &FlowKey) -> Option<usize> {
+        self.held.iter().position(|held| held.key == *key)
+    }
+
+    /// Holds a segment; there is room.
+    fn hold(&mut self, key: FlowKey, segment: Segment, unit: usize) {
+        self.stamps += 1;
+        self.held.push(Held { key, segment, unit, stamp: self.stamps });
+    }
+
+    /// Takes out what has been held longest.
+    fn take_oldest(&mut self) -> Option<Held> {
+        let ages = self.held.iter().enumerate().map(|(at, held)| (held.stamp, at));
+        let (_, at) = ages.min()?;
+        Some(self.held.swap_remove(at))
+    }
+}
+
+/// The length of the segments of a train that begins with `segment`, if one may. `size` is what the
+/// device says that a super-segment was cut into.
+fn train_unit(segment: &Segment, size: Option<u16>) -> Option<usize> {
+    let flags = segment.repr.flags;
+    let len = segment.payload.len();
+    let unit = if segment.segs == 1 { len } else { usize::from(size?) };
+    let begins = len > 0
+        && len < LONGEST
+        && len == unit * usize::from(segment.segs)
+        && flags.contains(TcpFlags::ACK)
+        && !flags.intersects(ALONE | LAST)
+        && segment.repr.options.sack.is_empty();
+    begins.then_some(unit)
+}
+
+impl Stack {
+    /// Takes a segment that has been checked, and passes on what cannot wait for more. `size` is
+    /// the length of the wire segments of a super-segment.
+    pub(crate) fn tcp_gro(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        key: &FlowKey,
+        segment: Segment,
+        size: Option<u16>,
+    ) {
+        if !work.settings.gro {
+            return self.tcp_demux(work, state, key, segment);
+        }
+        let mut segment = segment;
+        if let Some(at) = state.gro.find(key) {
+            let appended = state.gro.held[at].append(segment);
+            if appended.is_ok() {
+                work.count(IpCounter::GroMerged);
+            }
+            if let Ok(true) = appended {
+                return;
+            }
+            let held = state.gro.held.swap_remove(at);
+            self.tcp_demux(work, state, key, held.segment);
+            match appended {
+                Ok(_) => return,
+                Err(back) => segment = back,
+            }
+        }
+        let Some(unit) = train_unit(&segment, size) else {
+            return self.tcp_demux(work, state, key, segment);
+        };
+        if state.gro.held.is_full()
+            && let Some(oldest) = state.gro.take_oldest()
+        {
+            self.tcp_demux(work, state, &oldest.key, oldest.segment);
+        }
+        state.gro.hold(*key, segment, unit);
+    }
+
+    /// Passes on all that is held: the batch has ended.
+    pub(crate) fn flush_gro(&self, work: &mut Work<'_>, state: &mut PollState) {
+        while let Some(held) = state.gro.take_oldest() {
+            self.tcp_demux(work, state, &held.key, held.segment);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
