@@ -104,6 +104,16 @@ impl TcpStream {
         self.set_option(SetOption::NotsentLowat(bytes.unwrap_or(0)))
     }
 
+    /// A read that finds nothing waits until this many bytes can be read (SO_RCVLOWAT), and wakers
+    /// fire then; `None` is one byte. The end of the stream and errors come through at once. The
+    /// receive buffer grows to fit the mark; a mark above what it may become is capped.
+    ///
+    /// # Errors
+    /// None so far.
+    pub fn set_rcvlowat(&self, bytes: Option<u32>) -> io::Result<()> {
+        self.set_option(SetOption::RcvLowat(bytes.unwrap_or(1)))
+    }
+
     /// Switches keepalive on with these parameters, or off (SO_KEEPALIVE).
     ///
     /// # Errors

@@ -14,3 +14,4 @@ mod readiness;
 mod signed;
 mod transfer;
 mod turns;
+mod wakeups;
