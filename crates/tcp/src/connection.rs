@@ -34,7 +34,7 @@ use crate::mtu::{Path, PathEvent};
 use crate::output::Hold;
 use crate::recovery::Recovery;
 use crate::recv::Receiver;
-use crate::recv::window::{MAX_BUFFER, choose_shift, initial_buffer};
+use crate::recv::window::{MAX_BUFFER, choose_shift, default_buffer};
 use crate::segment::{Below, Segment, Serial};
 use crate::send::{Fin, Sender, memory};
 use crate::state::State;
@@ -498,12 +498,7 @@ impl Connection {
             }
             SetOption::Congestion(algorithm) => self.cc.switch(*algorithm),
             SetOption::DecisionLog(entries) => self.decisions = Decisions::new(*entries),
-            SetOption::RcvLowat(bytes) => {
-                debug_assert_eq!(self.options.rcvlowat, *bytes);
-                if self.is_readable() {
-                    self.events.insert(Events::READABLE);
-                }
-            }
+            SetOption::RcvLowat(_) => self.apply_low_water(cx),
             SetOption::QuickAck(on) => {
                 self.rcv.acks.set_quick(*on);
                 self.sync_ack_timer();
@@ -539,7 +534,7 @@ impl Connection {
     /// data.
     pub fn rcvbuf(&self, config: &Config) -> usize {
         let untouched = self.options.rcvbuf.is_none()
-            && self.rcv.buf_limit == initial_buffer(config, &self.options);
+            && self.rcv.buf_limit == default_buffer(config, &self.options);
         if untouched { config.tcp_rmem[1] } else { memory::rcvbuf(self.rcv.buf_limit) }
     }
 
@@ -551,14 +546,6 @@ impl Connection {
     /// Bytes that a read finds.
     pub fn readable(&self) -> usize {
         self.rcv.readable(self.options.oobinline)
-    }
-
-    /// Whether a reader that waits for data may go on: as many bytes as SO_RCVLOWAT asks for can be
-    /// read, or as many as the buffer lets arrive, since waiting for more would last for ever.
-    pub fn is_readable(&self) -> bool {
-        let low = (self.options.rcvlowat as usize).min(self.rcv.buf_limit / 2).max(1);
-        let count = self.readable();
-        count >= low || (count > 0 && self.rcv.is_full())
     }
 
     /// Whether the peer's FIN has come and nothing follows the bytes that can be read now.

@@ -56,6 +56,8 @@ counters! {
     TcpAckSkippedPaws => "TcpExtTCPACKSkippedPAWS", "Duplicate ACKs for PAWS failures left out because of the rate limit.";
     TcpChallengeAck => "TcpExtTCPChallengeACK", "Challenge ACKs sent (RFC 5961).";
     TcpSynChallenge => "TcpExtTCPSYNChallenge", "Challenge ACKs sent because of a SYN (RFC 5961).";
+    TcpBacklogDrop => "TcpExtTCPBacklogDrop", "Segments dropped because the backlog of their socket was full.";
+    TcpBacklogCoalesce => "TcpExtTCPBacklogCoalesce", "Segments merged with the one before in a backlog.";
     TcpOfoQueue => "TcpExtTCPOFOQueue", "Out-of-order segments queued.";
     TcpOfoDrop => "TcpExtTCPOFODrop", "Out-of-order segments dropped for want of memory.";
     TcpOfoMerge => "TcpExtTCPOFOMerge", "Out-of-order segments that overlapped others.";
@@ -136,6 +138,14 @@ counters! {
     HoldSmallQueue => "plimsoll.HoldSmallQueue", "Sends held because enough was below us (TSQ).";
     SuperSegs => "plimsoll.SuperSegs", "Packets of more than one wire segment handed down.";
     AcksSent => "plimsoll.AcksSent", "Pure ACKs sent.";
+    TcpAckCompressed => "TcpExtTCPAckCompressed", "ACKs of out-of-order data that one ACK stood for.";
+    AcksDeferred => "plimsoll.AcksDeferred", "Segments whose ACK was due and was left to the end of their batch.";
+    AckFlushDuplicate => "plimsoll.AckFlushDuplicate", "ACKs that left within a batch because the peer counts duplicates.";
+    AckFlushFin => "plimsoll.AckFlushFin", "ACKs that left within a batch because of the peer's FIN.";
+    AckFlushWindow => "plimsoll.AckFlushWindow", "ACKs that left within a batch because the window opened from zero.";
+    AckFlushCongestion => "plimsoll.AckFlushCongestion", "ACKs that left within a batch because what they say of congestion changed.";
+    AckFlushPush => "plimsoll.AckFlushPush", "ACKs that left within a batch because a write of one full segment ended.";
+    AckFlushQuarter => "plimsoll.AckFlushQuarter", "ACKs that left within a batch because a quarter of the window was unacknowledged.";
 }
 
 /// One set of counters.

@@ -32,6 +32,8 @@ pub(crate) struct EcnState {
     pub(crate) on: bool,
     /// A CE mark came, and no CWR since: what we send carries ECE.
     demand_cwr: bool,
+    /// Whether the last ACK that left carried ECE.
+    echo_sent: bool,
     /// The window was reduced: the next new data carries CWR.
     queue_cwr: bool,
     /// The peer has sent a packet with an ECN codepoint.
@@ -74,6 +76,11 @@ impl EcnState {
         self.on = self.asked && agrees;
     }
 
+    /// Whether the next ACK says something else of congestion than the last one said.
+    pub(crate) fn has_news(self) -> bool {
+        self.on && self.demand_cwr != self.echo_sent
+    }
+
     /// The codepoint and the bits of an outgoing segment. `news` if it carries data that was never
     /// sent before.
     pub(crate) fn mark(&mut self, news: bool) -> (Ecn, TcpFlags) {
@@ -81,6 +88,7 @@ impl EcnState {
         if !self.on {
             return (Ecn::NotEct, flags);
         }
+        self.echo_sent = self.demand_cwr;
         if self.demand_cwr {
             flags |= TcpFlags::ECE;
         }

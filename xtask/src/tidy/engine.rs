@@ -27,6 +27,7 @@ const APPLICATION: &[&str] = &[
     "write_corked",
     "log_decision",
     "adopt",
+    "set_reader_waiting",
 ];
 
 /// How many lines the documentation of a crate has at least: what it is for, its limits, its parts,

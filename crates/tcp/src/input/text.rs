@@ -12,6 +12,15 @@ use crate::recv::reassembly::Inserted;
 use crate::segment::Segment;
 use crate::state::State;
 
+/// What data in order was.
+#[derive(Clone, Copy)]
+struct Text {
+    /// Whether it filled a hole, wholly or in part.
+    hole: bool,
+    /// One segment, full and with PSH.
+    full_push: bool,
+}
+
 impl Connection {
     /// Takes data and FIN of an acceptable segment.
     pub(crate) fn on_text(&mut self, cx: &Context, mut seg: Segment) {
@@ -101,9 +110,11 @@ impl Connection {
         debug_assert_eq!(seg.repr.seq, self.rcv.nxt);
         let len = seg.payload.len();
         let flags = seg.repr.flags;
+        let push = flags.contains(TcpFlags::PSH);
+        let one = seg.segs == 1;
         if len > 0 {
             self.on_codepoint(cx, seg.ecn);
-            self.rcv.measure_mss(len, seg.segs, flags.contains(TcpFlags::PSH));
+            self.rcv.measure_mss(len, seg.segs, push);
             self.stats.data_segs_in += u64::from(seg.segs);
             self.stats.last_data_recv = cx.now;
             self.stats.bytes_received += len as u64;
@@ -123,7 +134,8 @@ impl Connection {
             self.rcv.acks.on_fin();
         }
         if len > 0 || hole {
-            self.after_data(cx, hole);
+            let full_push = push && one && len as u32 == self.rcv.rcv_mss;
+            self.after_data(cx, Text { hole, full_push });
         }
         self.take_fin(cx);
     }
@@ -136,7 +148,7 @@ impl Connection {
         self.stats.bytes_received += u64::from(self.rcv.nxt.since(before));
     }
 
-    fn after_data(&mut self, cx: &Context, hole: bool) {
+    fn after_data(&mut self, cx: &Context, text: Text) {
         self.rcv.compact_if_bloated(&self.pool);
         self.rcv.autotune.on_data(cx.now, self.rcv.nxt, self.rcv.adv);
         self.collect_urgent();
@@ -144,7 +156,8 @@ impl Connection {
             unacked: self.rcv.nxt.since(self.rcv.ack_sent),
             rcv_mss: self.rcv.rcv_mss,
             window: self.rcv.wnd(),
-            hole,
+            full_push: text.full_push,
+            hole: text.hole,
             rto: self.recovery.rtt.rto(cx.config),
         };
         self.rcv.acks.on_data(cx.now, cx.config, arrival);

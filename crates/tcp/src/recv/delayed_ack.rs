@@ -74,6 +74,9 @@ impl AckReason {
 /// Segments that are acknowledged at once when a connection is young (Linux: `TCP_MAX_QUICKACKS`).
 const MAX_QUICK_ACKS: u8 = 16;
 
+/// Duplicate ACKs after which a sender takes a segment for lost (RFC 5681, section 3.2).
+const FIRST_DUPLICATES: u16 = 3;
+
 /// How long the ACK of a FIN waits if no data came before it (Linux: until the next tick).
 const FIN_ALONE_DELAY: Duration = Duration::from_millis(1);
 
@@ -85,6 +88,8 @@ pub(crate) struct Arrival {
     pub(crate) rcv_mss: u32,
     /// The window that we offer, in bytes.
     pub(crate) window: u32,
+    /// It was one segment, full and with PSH: probably the end of a write.
+    pub(crate) full_push: bool,
     /// Whether the segment filled a hole, wholly or in part, or holes remain.
     pub(crate) hole: bool,
     /// Our retransmission timeout: a longer gap ends what was learnt of the peer's rhythm.
@@ -104,6 +109,10 @@ pub(crate) struct DelayedAck {
     /// Zero until the first data arrives.
     ato: Duration,
     last_data: Instant,
+    /// Duplicate ACKs since RCV.NXT last moved, as far as they matter.
+    dup_run: u8,
+    /// A full segment that ended a write came and was to be acknowledged at once.
+    pushed: bool,
 }
 
 impl DelayedAck {
@@ -119,6 +128,17 @@ impl DelayedAck {
     /// What was decided last.
     pub(crate) fn decision(&self) -> AckDecision {
         self.decision
+    }
+
+    /// Whether the peer waits for one of the duplicates that it needs to see a loss (RFC 5681,
+    /// section 3.2).
+    pub(crate) fn owes_first_duplicates(&self) -> bool {
+        self.dup_acks > 0 && u16::from(self.dup_run) < self.dup_acks + FIRST_DUPLICATES
+    }
+
+    /// Whether the ACK that is due is that of a full segment that ended a write.
+    pub(crate) fn owes_push(&self) -> bool {
+        self.pushed
     }
 
     /// Until when the ACK waits, if one does.
@@ -157,6 +177,8 @@ impl DelayedAck {
     /// An in-order data segment arrived.
     pub(crate) fn on_data(&mut self, now: Instant, config: &Config, arrival: Arrival) {
         self.measure(now, config, arrival);
+        self.dup_run = 0;
+        self.pushed = arrival.full_push && self.is_quick();
         let more_than_one = arrival.unacked > arrival.rcv_mss;
         if arrival.hole {
             self.now(AckReason::HoleFilled);
@@ -227,6 +249,7 @@ impl DelayedAck {
     /// A segment arrived out of order or twice: the peer must be able to count the answer.
     pub(crate) fn on_out_of_order(&mut self) {
         self.dup_acks = self.dup_acks.saturating_add(1).min(MAX_DUP_ACKS);
+        self.dup_run = self.dup_run.saturating_add(1);
         self.now(AckReason::OutOfOrder);
     }
 
@@ -268,6 +291,7 @@ impl DelayedAck {
     /// An acknowledgement left.
     pub(crate) fn on_sent(&mut self) {
         self.quick = self.quick.saturating_sub(1);
+        self.pushed = false;
         self.dup_acks = self.dup_acks.saturating_sub(1);
         // A waiting duplicate keeps its reason, so that the next one leaves too.
         if self.dup_acks == 0 {
@@ -323,6 +347,7 @@ mod tests {
             unacked,
             rcv_mss: MSS,
             window: 65_535,
+            full_push: false,
             hole: false,
             rto: Duration::from_millis(300),
         }

@@ -5,11 +5,14 @@
 //! In-order bytes go to the [`receive_queue`], others to [`reassembly`]; both hold slices of shared
 //! buffers. The application's read copies each byte out once. [`window`] offers the free part of
 //! the buffer and never takes an offer back. [`delayed_ack`] is the only place that decides when an
-//! acknowledgement leaves; it only records, and `output/` sends. [`autotune`] grows the buffer with
-//! what the application reads per round trip. [`sack_blocks`] reports the holes.
+//! acknowledgement leaves; it only records, and `output/` sends; [`ack_defer`] says which of them
+//! may not wait for the end of a batch of segments. [`autotune`] grows the buffer with what the
+//! application reads per round trip. [`sack_blocks`] reports the holes.
 
+pub(crate) mod ack_defer;
 pub(crate) mod autotune;
 pub(crate) mod delayed_ack;
+pub(crate) mod low_water;
 pub(crate) mod reassembly;
 pub(crate) mod receive_queue;
 mod sack_blocks;
@@ -26,6 +29,7 @@ use crate::segment::Segment;
 use crate::time::Instant;
 use crate::timer::Timer;
 
+pub use ack_defer::FlushReason;
 use autotune::Autotune;
 use delayed_ack::DelayedAck;
 pub use delayed_ack::{AckDecision, AckReason};
@@ -51,6 +55,8 @@ pub(crate) struct Receiver {
     pub(crate) sent_zero_window: bool,
     /// The application will not read any more.
     pub(crate) closed: bool,
+    /// Somebody waits for data to read.
+    pub(crate) reader_waiting: bool,
     /// The sequence number of the peer's FIN, once it is known.
     pub(crate) fin: Option<SeqNum>,
     /// What the peer seems to use as MSS.
@@ -81,6 +87,7 @@ impl Receiver {
             wscale: 0,
             sent_zero_window: false,
             closed: false,
+            reader_waiting: false,
             fin: None,
             rcv_mss: u32::from(advmss).min(536),
             last_seg_len: 0,
@@ -215,6 +222,12 @@ impl Receiver {
 }
 
 impl Connection {
+    /// Tells whether somebody waits for data to read: a blocked thread, or a task that has left a
+    /// waker. What arrives for such a reader may leave its acknowledgement to him.
+    pub fn set_reader_waiting(&mut self, waiting: bool) {
+        self.rcv.reader_waiting = waiting;
+    }
+
     /// An acknowledgement left, alone or with data (called by `output/`).
     pub(crate) fn on_ack_sent(&mut self, now: Instant) {
         self.rcv.on_ack_sent(now);

@@ -9,7 +9,7 @@ use crate::config::{Config, Options};
 use crate::connection::{Connection, Context};
 use crate::counters::Counter;
 use crate::limits::MAX_WINDOW_SHIFT;
-use crate::recv::{AckReason, Receiver};
+use crate::recv::{AckReason, Receiver, low_water};
 use crate::state::State;
 
 /// The largest buffer of either side: what a window can say at most (RFC 7323, section 2.3), so
@@ -21,8 +21,13 @@ pub(crate) fn data_share(bytes: usize) -> usize {
     (bytes / 2).min(MAX_BUFFER)
 }
 
-/// The buffer that a connection begins with.
+/// The buffer that a connection begins with: room for the low-water mark of its reader at least.
 pub(crate) fn initial_buffer(config: &Config, options: &Options) -> usize {
+    default_buffer(config, options).max(low_water::least_buffer(config, options))
+}
+
+/// The buffer that the options ask for, or the default.
+pub(crate) fn default_buffer(config: &Config, options: &Options) -> usize {
     let [least, default, _] = config.tcp_rmem.map(data_share);
     options.rcvbuf.unwrap_or(default).clamp(least.max(256), MAX_BUFFER)
 }
@@ -92,7 +97,7 @@ impl Receiver {
 
     /// Whether reading has opened the window enough to tell the peer unasked: from zero, or to
     /// twice of what it knows.
-    fn wants_update(&self) -> bool {
+    pub(crate) fn wants_update(&self) -> bool {
         let now = self.wnd();
         let next = self.next_edge().since(self.nxt);
         next > now

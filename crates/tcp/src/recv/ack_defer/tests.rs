@@ -1,0 +1,141 @@
+use super::*;
+use crate::config::{Options, SetOption};
+use crate::segment::Ecn;
+use crate::testing::{Setup, Trace};
+
+/// Established, with a buffer of `rcvbuf` bytes, and no longer young.
+fn settled(rcvbuf: usize) -> Trace {
+    let options = Options { rcvbuf: Some(rcvbuf), quickack: Some(false), ..Options::default() };
+    let mut t = Trace::established(Setup { options, ..Setup::default() });
+    t.recv(". 1:1001 ack 1");
+    t.expect_nothing();
+    t.sleep();
+    t.expect(". 1:1 ack 1001");
+    t.call(|conn, cx| conn.set_option(cx, SetOption::QuickAck(false)));
+    t
+}
+
+/// Whether the owner of a batch may go on after this segment.
+fn goes_on(t: &mut Trace, line: &str) -> bool {
+    t.recv(line);
+    t.call(|conn, cx| conn.may_defer_ack(cx))
+}
+
+#[test]
+fn what_is_due_on_the_way_leaves_once_at_the_end() {
+    let mut t = settled(60_000);
+    for segment in 1..=9 {
+        let start = segment * 1000 + 1;
+        assert!(goes_on(&mut t, &std::format!(". {start}:{} ack 1", start + 1000)));
+    }
+    assert_eq!(t.count(Counter::AcksDeferred), 8, "all but the first are due");
+    t.expect(". 1:1 ack 10001");
+    t.expect_nothing();
+}
+
+#[test]
+fn a_delayed_ack_is_not_deferred() {
+    let mut t = settled(60_000);
+    assert!(goes_on(&mut t, "P. 1001:1501 ack 1"));
+    assert_eq!(t.conn.ack_cannot_wait(), None);
+    assert_eq!(t.count(Counter::AcksDeferred), 0);
+    t.expect_nothing();
+}
+
+#[test]
+fn the_first_three_duplicates_leave_at_once() {
+    let mut t = settled(60_000);
+    for duplicate in 1..=3 {
+        let start = 1001 + duplicate * 1000;
+        assert!(!goes_on(&mut t, &std::format!(". {start}:{} ack 1", start + 1000)));
+        assert_eq!(t.conn.ack_cannot_wait(), Some(FlushReason::Duplicate));
+        t.call(|conn, cx| conn.poll_transmit(cx)).expect("a duplicate");
+    }
+    assert_eq!(t.count(Counter::AckFlushDuplicate), 3);
+    assert!(goes_on(&mut t, ". 5001:6001 ack 1"));
+}
+
+#[test]
+fn a_fin_is_not_left_to_the_end() {
+    let mut t = settled(60_000);
+    assert!(goes_on(&mut t, ". 1001:2001 ack 1"));
+    assert!(!goes_on(&mut t, "F. 2001:3001 ack 1"));
+    assert_eq!(t.conn.ack_cannot_wait(), Some(FlushReason::Fin));
+    assert_eq!(t.count(Counter::AckFlushFin), 1);
+    t.expect(". 1:1 ack 3002");
+    assert_eq!(t.conn.ack_cannot_wait(), None);
+}
+
+#[test]
+fn a_window_that_opens_is_told_at_once() {
+    let mut t = settled(3000);
+    t.recv(". 1001:3001 ack 1");
+    t.expect(". 1:1 ack 3001 win 0");
+    let mut out = [0; 3000];
+    t.call(|conn, cx| conn.read(cx, &mut out)).expect("data is there");
+    assert_eq!(t.conn.ack_cannot_wait(), Some(FlushReason::Window));
+    t.expect(". 1:1 ack 3001 win 3000");
+    assert_eq!(t.conn.ack_cannot_wait(), None);
+}
+
+#[test]
+fn a_mark_and_the_end_of_marks_are_told_at_once() {
+    let mut t = settled(60_000);
+    t.conn.ecn.on = true;
+    t.recv_marked("P. 1001:1501 ack 1", Ecn::Ce);
+    assert_eq!(t.conn.ack_cannot_wait(), Some(FlushReason::Congestion));
+    t.expect("E. 1:1 ack 1501");
+    t.recv_marked("P. 1501:2001 ack 1", Ecn::Ce);
+    assert_eq!(t.conn.ack_cannot_wait(), None, "no change");
+    t.recv_marked("WP. 2001:2501 ack 1", Ecn::Ect0);
+    assert_eq!(t.conn.ack_cannot_wait(), Some(FlushReason::Congestion));
+    t.expect(". 1:1 ack 2501");
+}
+
+#[test]
+fn a_write_of_one_full_segment_is_answered_at_once_while_acks_are_quick() {
+    let mut t = Trace::established(Setup::default());
+    assert!(!goes_on(&mut t, "P. 1:1001 ack 1"));
+    assert_eq!(t.conn.ack_cannot_wait(), Some(FlushReason::Push));
+    t.expect(". 1:1 ack 1001");
+    assert!(goes_on(&mut t, ". 1001:2001 ack 1"), "more follows");
+    assert!(goes_on(&mut t, "P. 2001:3001 ack 1"), "longer than a segment");
+    t.expect(". 1:1 ack 3001");
+}
+
+#[test]
+fn a_quarter_of_the_window_is_the_most() {
+    let mut t = settled(12_000);
+    assert!(goes_on(&mut t, ". 1001:2001 ack 1"));
+    assert!(goes_on(&mut t, ". 2001:3001 ack 1"));
+    assert!(!goes_on(&mut t, ". 3001:4001 ack 1"));
+    assert_eq!(t.conn.ack_cannot_wait(), Some(FlushReason::Quarter));
+    assert_eq!(t.count(Counter::AckFlushQuarter), 1);
+    t.expect(". 1:1 ack 4001");
+    assert_eq!(t.conn.ack_cannot_wait(), None);
+}
+
+#[test]
+fn data_that_leaves_settles_what_was_deferred() {
+    let mut t = settled(60_000);
+    t.recv(". 1001:2001 ack 1");
+    t.recv(". 2001:3001 ack 1");
+    t.write(10);
+    t.expect("P. 1:11 ack 3001");
+    t.expect_nothing();
+    t.recv(". 3001:4001 ack 11");
+    t.recv(". 4001:5001 ack 11");
+    // A packet that left before the last segment came has settled nothing of it.
+    assert!(matches!(t.conn.rcv.acks.decision(), AckDecision::Now(_)));
+    t.expect(". 11:11 ack 5001");
+}
+
+#[test]
+fn each_reason_has_a_counter_of_its_own() {
+    for (at, reason) in FlushReason::ALL.iter().enumerate() {
+        assert!(reason.counter().name().starts_with("plimsoll.AckFlush"));
+        for other in &FlushReason::ALL[..at] {
+            assert_ne!(reason.counter(), other.counter());
+        }
+    }
+}
