@@ -118,6 +118,13 @@ impl BelowUs {
         }
     }
 
+    /// For who has something for the next poll to do with the socket. Returns whether the caller
+    /// must put it into the queue.
+    #[must_use]
+    pub(crate) fn enqueue(&self) -> bool {
+        self.marks.fetch_or(QUEUED, Ordering::AcqRel) & QUEUED == 0
+    }
+
     /// For who has taken the socket from the queue, before it reads what lies below.
     pub(crate) fn take_up(&self) {
         self.marks.fetch_and(!QUEUED, Ordering::AcqRel);

@@ -1,16 +1,18 @@
 //! One connection in the stack: the engine's connection and what the stack keeps beside it.
 
 use std::mem::size_of;
-use std::sync::{Arc, Mutex};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use plimsoll_tcp::{Config, Connection, Events, Info, Instant, Serial, State};
 
+use crate::backlog::Backlog;
 use crate::completion::{BelowUs, Completions};
 use crate::demux::FlowKey;
 use crate::demux::connection_table::ConnectionId;
 use crate::listener::ListenerInner;
 use crate::packet::CompletionSink;
-use crate::socket_lock::{WakerSet, lock};
+use crate::socket_lock::{OwnedGuard, SocketLock, WakerSet};
 use crate::stack::{SocketSummary, Stack};
 
 /// A connection and its place in the stack.
@@ -29,7 +31,10 @@ pub(crate) struct Endpoint {
     completions: Arc<Completions>,
     /// The listener that it came from.
     pub(crate) listener: Option<Arc<ListenerInner>>,
-    pub(crate) inner: Mutex<Inner>,
+    /// What one thread at a time works on.
+    pub(crate) socket: SocketLock<Inner>,
+    /// What arrived while another thread did.
+    pub(crate) backlog: Backlog,
 }
 
 /// What the socket's lock guards.
@@ -136,13 +141,32 @@ impl Endpoint {
             below,
             completions: completions.clone(),
             listener,
-            inner: Mutex::new(inner),
+            socket: SocketLock::new(inner),
+            backlog: Backlog::default(),
         })
+    }
+
+    /// Waits until this thread owns the socket.
+    pub(crate) fn own(&self) -> Owned<'_> {
+        Owned { endpoint: self, guard: Some(self.socket.own()) }
+    }
+
+    /// Owns the socket unless somebody else does.
+    pub(crate) fn try_own(&self) -> Option<Owned<'_>> {
+        let guard = self.socket.try_own()?;
+        Some(Owned { endpoint: self, guard: Some(guard) })
+    }
+
+    /// Leaves marks; returns the socket if its owner has let go meanwhile.
+    #[must_use]
+    pub(crate) fn leave(&self, marks: u8) -> Option<Owned<'_>> {
+        let guard = self.socket.leave(marks)?;
+        Some(Owned { endpoint: self, guard: Some(guard) })
     }
 
     /// An application has taken it from the accept queue.
     pub(crate) fn adopt(&self) {
-        let mut inner = lock(&self.inner);
+        let mut inner = self.own();
         if inner.stage == Stage::Queued {
             inner.stage = Stage::Owned;
             inner.conn.adopt();
@@ -153,7 +177,7 @@ impl Endpoint {
     pub(crate) fn memory_bytes(&self) -> usize {
         // With the two reference counts.
         let own = size_of::<Endpoint>() + 2 * size_of::<usize>();
-        own - size_of::<Connection>() + lock(&self.inner).conn.memory_bytes()
+        own - size_of::<Connection>() + self.own().conn.memory_bytes()
     }
 
     /// Adds what the stack knows to what a connection tells about itself.
@@ -163,7 +187,7 @@ impl Endpoint {
     }
 
     pub(crate) fn summary(&self, stack: &Stack, config: &Config, now: Instant) -> SocketSummary {
-        let inner = lock(&self.inner);
+        let inner = self.own();
         let mut info = Box::new(inner.conn.info_at(config, now.max(inner.last)));
         self.add_to_info(stack, &mut info);
         SocketSummary {
@@ -176,6 +200,52 @@ impl Endpoint {
             info: Some(info),
             decisions: inner.conn.decisions(),
         }
+    }
+}
+
+/// A socket that this thread owns.
+///
+/// Who works on the connection lets go with [`Work::release`](crate::events::Work::release), which
+/// does what others have left. Who only looks may drop it; then the poller does that.
+pub(crate) struct Owned<'a> {
+    endpoint: &'a Endpoint,
+    /// Some until it is let go.
+    guard: Option<OwnedGuard<'a, Inner>>,
+}
+
+impl<'a> Owned<'a> {
+    /// Lets go. If something was left that nobody else looks after, the socket is back.
+    #[must_use]
+    pub(crate) fn release(mut self) -> Option<Owned<'a>> {
+        let guard = self.endpoint.socket.release(self.guard.take()?)?;
+        Some(Owned { endpoint: self.endpoint, guard: Some(guard) })
+    }
+}
+
+impl Drop for Owned<'_> {
+    fn drop(&mut self) {
+        let Some(guard) = self.guard.take() else { return };
+        let endpoint = self.endpoint;
+        if let Some(again) = endpoint.socket.release(guard) {
+            drop(again);
+            if endpoint.below.enqueue() {
+                endpoint.completions.push(endpoint.id);
+            }
+        }
+    }
+}
+
+impl Deref for Owned<'_> {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        self.guard.as_ref().expect("it is there until it is let go")
+    }
+}
+
+impl DerefMut for Owned<'_> {
+    fn deref_mut(&mut self) -> &mut Inner {
+        self.guard.as_mut().expect("it is there until it is let go")
     }
 }
 

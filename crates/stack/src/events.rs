@@ -11,16 +11,17 @@ use std::sync::atomic::Ordering;
 use arc_swap::Guard;
 use arrayvec::ArrayVec;
 use plimsoll_tcp::{
-    Below, ConnectionError, Context, Counter, Counters, Events, Instant, PathEvent, Serial, State,
+    Below, ConnectionError, Context, Counter, Counters, Events, Instant, PathEvent, ReadError,
+    Serial, State,
 };
 
 use crate::decision_log::log_wake;
 use crate::demux::connection_table::ConnectionId;
 use crate::endpoint::{Endpoint, Inner, Stage};
 use crate::error::StackError;
-use crate::limits::{CALLS_PER_SEND, COMPLETION_ROUNDS};
+use crate::limits::{CALLS_PER_SEND, COMPLETION_ROUNDS, READ_ROUNDS};
 use crate::snmp::{IpCounter, Shard};
-use crate::socket_lock::{WakeList, lock};
+use crate::socket_lock::{COMPLETION, WakeList, lock};
 use crate::stack::Stack;
 use crate::sysctl::Settings;
 
@@ -126,12 +127,14 @@ impl<'a> Work<'a> {
             self.remove(endpoint, inner);
         } else {
             self.arm_timer(endpoint, inner);
+            let rcvbuf = inner.conn.rcvbuf(&self.settings.tcp);
+            endpoint.backlog.set_limit(rcvbuf, inner.conn.sndbuf());
         }
     }
 
     /// Queues all that the engine wants sent. Returns how many bytes it was told are below it when
     /// it wanted no more.
-    fn transmit(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) -> u32 {
+    pub(crate) fn transmit(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) -> u32 {
         loop {
             let cx = self.context(endpoint, inner);
             let seen = cx.below.bytes;
@@ -168,10 +171,7 @@ impl<'a> Work<'a> {
         // The connection may have ended since.
         let Some(endpoint) = self.stack.connections.get(id) else { return };
         endpoint.below.take_up();
-        let mut inner = lock(&endpoint.inner);
-        let cx = self.context(&endpoint, &mut inner);
-        inner.conn.handle_completion(&cx);
-        self.settle(&endpoint, &mut inner);
+        self.leave(&endpoint, COMPLETION);
     }
 
     /// Moves a connection whose handshake is complete to its listener's accept queue. This happens
@@ -359,16 +359,40 @@ impl Stack {
         )
     }
 
-    /// As [`work_on`](Self::work_on), for a call that asks for nothing but an ACK to be sent. While
-    /// the poller works on a batch with packets of this connection, it sends that ACK at the end of
-    /// the batch, if no data has taken it along by then.
-    pub(crate) fn read_on<T>(
+    /// Reads into `buf`, with `read` as the way to read, until it is full or there is no more. What
+    /// arrives meanwhile is worked on and read, too.
+    ///
+    /// Such a call asks for nothing but an ACK to be sent. While the poller works on a batch with
+    /// packets of this connection, it sends that ACK at the end of the batch, if no data has taken
+    /// it along by then.
+    pub(crate) fn read_on(
         &self,
         now: Instant,
         endpoint: &Arc<Endpoint>,
-        call: impl FnOnce(&mut Inner, &Context<'_>) -> T,
-    ) -> T {
-        self.call(now, endpoint, |inner| (!inner.touched, false), call)
+        buf: &mut [u8],
+    ) -> Result<usize, ReadError> {
+        let mut work = Work::begin(self, now);
+        let mut owned = endpoint.own();
+        let mut settles = !owned.touched;
+        let mut count = 0;
+        let mut last = Ok(0);
+        for _ in 0..READ_ROUNDS {
+            let cx = work.context(endpoint, &mut owned);
+            last = owned.conn.read(&cx, &mut buf[count..]);
+            let read = *last.as_ref().unwrap_or(&0);
+            count += read;
+            let ended = read == 0 && !matches!(last, Err(ReadError::WouldBlock));
+            // A read ends before an urgent byte.
+            let ended = ended || owned.conn.readable() > 0 || owned.conn.at_urgent_mark();
+            if ended || count == buf.len() || !work.run_left(endpoint, &mut owned) {
+                break;
+            }
+            settles = true;
+        }
+        work.release(endpoint, owned, settles);
+        work.finish();
+        // An error or the end behind what was read shows up at the next call.
+        if count > 0 { Ok(count) } else { last }
     }
 
     fn call<T>(
@@ -379,15 +403,12 @@ impl Stack {
         call: impl FnOnce(&mut Inner, &Context<'_>) -> T,
     ) -> T {
         let mut work = Work::begin(self, now);
-        let mut inner = lock(&endpoint.inner);
+        let mut inner = endpoint.own();
         let (settles, leaves) = how(&inner);
         work.leaves = leaves;
         let cx = work.context(endpoint, &mut inner);
         let result = call(&mut inner, &cx);
-        if settles {
-            work.settle(endpoint, &mut inner);
-        }
-        drop(inner);
+        work.release(endpoint, inner, settles);
         work.finish();
         result
     }
@@ -395,7 +416,7 @@ impl Stack {
     /// The application lets go of a connection.
     pub(crate) fn close_endpoint(&self, now: Instant, endpoint: &Arc<Endpoint>) {
         let mut work = Work::begin(self, now);
-        let mut inner = lock(&endpoint.inner);
+        let mut inner = endpoint.own();
         if inner.stage != Stage::Owned {
             return;
         }
@@ -411,8 +432,7 @@ impl Stack {
                 inner.conn.abort(&cx);
             }
         }
-        work.settle(endpoint, &mut inner);
-        drop(inner);
+        work.release(endpoint, inner, true);
         work.finish();
     }
 
@@ -423,11 +443,11 @@ impl Stack {
         }
         let mut work = Work::begin(self, now);
         for endpoint in self.connections.all() {
-            let mut inner = lock(&endpoint.inner);
+            let mut inner = endpoint.own();
             let cx = work.context(&endpoint, &mut inner);
             let gone = ConnectionError::DeviceGone;
             inner.conn.handle_path_event(&cx, PathEvent::HardError(gone));
-            work.settle(&endpoint, &mut inner);
+            work.release(&endpoint, inner, true);
         }
         for listener in self.listeners.all() {
             listener.end(crate::error::SocketError::NetworkDown, &mut work.wakers);

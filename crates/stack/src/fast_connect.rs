@@ -22,7 +22,6 @@ use crate::endpoint::{Endpoint, Inner};
 use crate::error::SocketError;
 use crate::events::Work;
 use crate::socket::TcpSocket;
-use crate::socket_lock::lock;
 use crate::stack::Stack;
 
 impl Stack {
@@ -96,7 +95,7 @@ impl Stack {
 impl Work<'_> {
     /// Lets the SYN of `endpoint` go. Returns how many bytes of `parts` it carries.
     fn begin_fast_open(&mut self, endpoint: &Arc<Endpoint>, parts: &[&[u8]]) -> usize {
-        let mut inner = lock(&endpoint.inner);
+        let mut inner = endpoint.own();
         let known = self.fast_open(&endpoint.key, inner.conn.options());
         let cx = self.context(endpoint, &mut inner);
         inner.conn.begin_fast_open(&cx, known, parts)

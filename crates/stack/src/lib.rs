@@ -28,6 +28,7 @@
 //! | which settings exist | `sysctl.rs` |
 //! | what is counted | `snmp.rs` |
 
+mod backlog;
 mod clock;
 mod completion;
 mod decision_log;

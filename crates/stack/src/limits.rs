@@ -53,3 +53,14 @@ pub const MAX_REASSEMBLY_BYTES: usize = 4 << 20;
 
 /// Calls of applications in the middle of a poll that queue packets before they are sent together.
 pub(crate) const CALLS_PER_SEND: usize = 2;
+
+/// Rounds in which a thread that lets go of a socket does what others have left for it. Then the
+/// poller goes on.
+pub const RELEASE_ROUNDS: usize = 4;
+
+/// Empty backlog queues that are kept for sockets that need one. More are given back to the
+/// allocator.
+pub const MAX_SPARE_BACKLOGS: usize = 64;
+
+/// Rounds in which one read takes what arrived while it copied.
+pub const READ_ROUNDS: usize = 16;

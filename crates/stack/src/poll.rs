@@ -18,7 +18,7 @@ use crate::limits::{RX_BATCH, TIMER_BATCH};
 use crate::offload::gro::Gro;
 use crate::packet::Packet;
 use crate::snmp::IpCounter;
-use crate::socket_lock::lock;
+use crate::socket_lock::{SETTLE, TIMER, lock};
 use crate::stack::{Poll, Stack};
 
 /// What the holder of the poll token works with, kept so that nothing is allocated per poll.
@@ -110,11 +110,7 @@ impl Stack {
         for &id in &state.due {
             // A timer that outlived its connection finds nothing.
             let Some(endpoint) = self.connections.get(id) else { continue };
-            let mut inner = lock(&endpoint.inner);
-            inner.timer = Instant::FAR_FUTURE;
-            let cx = work.context(&endpoint, &mut inner);
-            inner.conn.handle_timeout(&cx);
-            work.settle(&endpoint, &mut inner);
+            work.leave(&endpoint, TIMER);
         }
         ended > 0 || !state.due.is_empty()
     }
@@ -168,9 +164,13 @@ impl Stack {
     /// Asks every connection that got a packet what it wants sent.
     pub(crate) fn settle_touched(&self, work: &mut Work<'_>, state: &mut PollState) {
         for endpoint in state.touched.drain(..) {
-            let mut inner = lock(&endpoint.inner);
-            inner.touched = false;
-            work.settle(&endpoint, &mut inner);
+            match endpoint.try_own() {
+                Some(mut owned) => {
+                    owned.touched = false;
+                    work.release(&endpoint, owned, true);
+                }
+                None => work.leave(&endpoint, SETTLE),
+            }
         }
     }
 
@@ -184,7 +184,8 @@ impl Stack {
 /// Wakes those who can read what the batch brought, before the batch is acknowledged.
 fn wake_readers(work: &mut Work<'_>, state: &PollState) {
     for endpoint in &state.touched {
-        let mut inner = lock(&endpoint.inner);
+        // Its owner wakes them otherwise.
+        let Some(mut inner) = endpoint.try_own() else { continue };
         if inner.is_readable() {
             inner.readers.take(work.wakers());
         }

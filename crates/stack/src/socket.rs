@@ -13,7 +13,6 @@ use plimsoll_tcp::{
 use crate::endpoint::{Edges, Endpoint, Inner, Readiness, Stage};
 use crate::error::SocketError;
 use crate::fast_connect::write_first;
-use crate::socket_lock::lock;
 use crate::stack::Stack;
 
 /// A TCP connection that an application holds. No call blocks.
@@ -53,7 +52,7 @@ impl TcpSocket {
         if !self.endpoint.below.will_complete() {
             return false;
         }
-        let mut inner = lock(&self.endpoint.inner);
+        let mut inner = self.endpoint.own();
         self.endpoint.below.will_complete() && inner.conn.write_corked(data)
     }
 
@@ -121,24 +120,24 @@ impl TcpSocket {
     /// and the socket is writable. That write takes what fits into the SYN, or fails with
     /// [`SocketError::InProgress`] if nothing does.
     pub fn is_connect_deferred(&self) -> bool {
-        lock(&self.endpoint.inner).conn.is_deferred()
+        self.endpoint.own().conn.is_deferred()
     }
 
     /// A writer sleeps until the connection is there and has more to write: the ACK that ends the
     /// handshake then waits for that data, as on Linux.
     pub fn set_write_pending(&self, pending: bool) {
-        lock(&self.endpoint.inner).conn.set_write_pending(pending);
+        self.endpoint.own().conn.set_write_pending(pending);
     }
 
     /// The data that the SYN carries was a write with MSG_ZEROCOPY. To be called right after it was
     /// taken.
     pub fn report_syn_data(&self) {
-        lock(&self.endpoint.inner).conn.report_syn_data();
+        self.endpoint.own().conn.report_syn_data();
     }
 
     /// The oldest report of the error queue, if one waits (MSG_ERRQUEUE).
     pub fn take_report(&self) -> Option<ErrorReport> {
-        lock(&self.endpoint.inner).conn.take_report()
+        self.endpoint.own().conn.take_report()
     }
 
     /// Reads bytes in order and returns how many; 0 is the end of the stream (or an empty `buf`).
@@ -146,10 +145,10 @@ impl TcpSocket {
     /// # Errors
     /// [`SocketError::WouldBlock`] if there are none; others if the connection is not there.
     pub fn read(&self, now: Instant, buf: &mut [u8]) -> Result<usize, SocketError> {
-        self.stack.read_on(now, &self.endpoint, |inner, cx| {
-            let read = inner.conn.read(cx, buf);
-            error_once(inner, read)
-        })
+        match self.stack.read_on(now, &self.endpoint, buf) {
+            Ok(count) => Ok(count),
+            failed => error_once(&mut self.endpoint.own(), failed),
+        }
     }
 
     /// Like [`read`](Self::read), but leaves the bytes where they are (MSG_PEEK).
@@ -157,35 +156,35 @@ impl TcpSocket {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn peek(&self, buf: &mut [u8]) -> Result<usize, SocketError> {
-        let mut inner = lock(&self.endpoint.inner);
+        let mut inner = self.endpoint.own();
         let read = inner.conn.peek(buf);
         error_once(&mut inner, read)
     }
 
     /// Takes the urgent byte, if one has arrived and is not in the stream.
     pub fn read_urgent(&self) -> Option<u8> {
-        lock(&self.endpoint.inner).conn.read_urgent()
+        self.endpoint.own().conn.read_urgent()
     }
 
     /// The urgent byte, which stays (MSG_OOB with MSG_PEEK, POLLPRI).
     pub fn peek_urgent(&self) -> Option<u8> {
-        lock(&self.endpoint.inner).conn.urgent_byte()
+        self.endpoint.own().conn.urgent_byte()
     }
 
     /// Whether the peer has announced an urgent byte that has not arrived.
     pub fn awaits_urgent(&self) -> bool {
-        lock(&self.endpoint.inner).conn.awaits_urgent()
+        self.endpoint.own().conn.awaits_urgent()
     }
 
     /// Whether the next byte in order is the urgent one (SIOCATMARK).
     pub fn at_urgent_mark(&self) -> bool {
-        lock(&self.endpoint.inner).conn.at_urgent_mark()
+        self.endpoint.own().conn.at_urgent_mark()
     }
 
     /// How often something woke a poller. Unlike [`readiness`](Self::readiness) this does not ask
     /// for more wake-ups.
     pub fn edges(&self) -> Edges {
-        lock(&self.endpoint.inner).edges
+        self.endpoint.own().edges
     }
 
     /// Shuts one or both directions down. A shut read side reads as ended once what had arrived is
@@ -233,13 +232,13 @@ impl TcpSocket {
 
     /// The options as they are now.
     pub fn options(&self) -> Options {
-        lock(&self.endpoint.inner).conn.options().clone()
+        self.endpoint.own().conn.options().clone()
     }
 
     /// What the connection tells about itself (TCP_INFO).
     pub fn info(&self, now: Instant) -> Info {
         let settings = self.stack.sysctl.snapshot();
-        let mut info = lock(&self.endpoint.inner).conn.info_at(&settings.tcp, now);
+        let mut info = self.endpoint.own().conn.info_at(&settings.tcp, now);
         self.endpoint.add_to_info(&self.stack, &mut info);
         info
     }
@@ -247,12 +246,12 @@ impl TcpSocket {
     /// The last decisions of the connection, the oldest first; none unless
     /// [`SetOption::DecisionLog`] or `plimsoll.decision_log` has switched the log on.
     pub fn decisions(&self) -> Vec<Record> {
-        lock(&self.endpoint.inner).conn.decisions()
+        self.endpoint.own().conn.decisions()
     }
 
     /// The state of RFC 9293.
     pub fn state(&self) -> State {
-        lock(&self.endpoint.inner).conn.state()
+        self.endpoint.own().conn.state()
     }
 
     /// Our address and port.
@@ -272,62 +271,62 @@ impl TcpSocket {
 
     /// SO_ERROR: the pending error, once.
     pub fn take_error(&self) -> Option<ConnectionError> {
-        lock(&self.endpoint.inner).conn.take_error()
+        self.endpoint.own().conn.take_error()
     }
 
     /// Bytes that a read would give now (SIOCINQ).
     pub fn readable_bytes(&self) -> usize {
-        lock(&self.endpoint.inner).conn.readable()
+        self.endpoint.own().conn.readable()
     }
 
     /// Bytes handed over and not yet acknowledged (SIOCOUTQ).
     pub fn send_queue_len(&self) -> usize {
-        lock(&self.endpoint.inner).conn.send_queue_len()
+        self.endpoint.own().conn.send_queue_len()
     }
 
     /// Bytes handed over and never sent (SIOCOUTQNSD).
     pub fn unsent_len(&self) -> usize {
-        lock(&self.endpoint.inner).conn.unsent_len()
+        self.endpoint.own().conn.unsent_len()
     }
 
     /// What TCP_INQ tells with a read: bytes that are left, and one more from the peer's FIN on
     /// until the end of the stream was read.
     pub fn inq_hint(&self) -> usize {
-        lock(&self.endpoint.inner).conn.inq_hint()
+        self.endpoint.own().conn.inq_hint()
     }
 
     /// Whether all that was handed over is acknowledged, the FIN too if there is one: what
     /// SO_LINGER waits for.
     pub fn is_drained(&self) -> bool {
-        lock(&self.endpoint.inner).conn.is_drained()
+        self.endpoint.own().conn.is_drained()
     }
 
     /// SO_SNDBUF as getsockopt tells it.
     pub fn sndbuf(&self) -> usize {
-        lock(&self.endpoint.inner).conn.sndbuf()
+        self.endpoint.own().conn.sndbuf()
     }
 
     /// SO_RCVBUF as getsockopt tells it.
     pub fn rcvbuf(&self) -> usize {
         let settings = self.stack.sysctl.snapshot();
-        lock(&self.endpoint.inner).conn.rcvbuf(&settings.tcp)
+        self.endpoint.own().conn.rcvbuf(&settings.tcp)
     }
 
     /// TCP_MAXSEG as getsockopt tells it.
     pub fn mss(&self) -> u16 {
-        lock(&self.endpoint.inner).conn.mss()
+        self.endpoint.own().conn.mss()
     }
 
     /// What poll(2) would tell now, and how often that may have become more. A socket that is not
     /// writable tells of it as soon as it is again (a waker, an edge), without a failed write.
     pub fn readiness(&self) -> Readiness {
         let settings = self.stack.sysctl.snapshot();
-        lock(&self.endpoint.inner).readiness(&settings.tcp)
+        self.endpoint.own().readiness(&settings.tcp)
     }
 
     /// Whether a read would not block; if it would, `waker` fires when that may have changed.
     pub fn poll_readable(&self, waker: &Waker) -> Poll<()> {
-        let mut inner = lock(&self.endpoint.inner);
+        let mut inner = self.endpoint.own();
         if inner.is_readable() {
             return Poll::Ready(());
         }
@@ -338,7 +337,7 @@ impl TcpSocket {
     /// Whether a write would not block; if it would, `waker` fires when that may have changed.
     pub fn poll_writable(&self, waker: &Waker) -> Poll<()> {
         let settings = self.stack.sysctl.snapshot();
-        let mut inner = lock(&self.endpoint.inner);
+        let mut inner = self.endpoint.own();
         if inner.is_writable(&settings.tcp) {
             return Poll::Ready(());
         }
@@ -349,7 +348,7 @@ impl TcpSocket {
 
     /// Whether the attempt to connect has ended, and how; if not, `waker` fires when it may have.
     pub fn poll_connected(&self, waker: &Waker) -> Poll<Result<(), SocketError>> {
-        let mut inner = lock(&self.endpoint.inner);
+        let mut inner = self.endpoint.own();
         match inner.conn.state() {
             State::SynSent | State::SynReceived => {
                 inner.writers.register(waker);

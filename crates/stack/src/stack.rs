@@ -11,6 +11,7 @@ use plimsoll_tcp::{
     Connection, Context, Counter, Info, Instant, OpenParams, Options, Record, SetOption, State,
 };
 
+use crate::backlog::SpareQueues;
 use crate::clock::LatestTime;
 use crate::completion::Completions;
 use crate::demux::FlowKey;
@@ -130,6 +131,7 @@ pub struct Stack {
     pub(crate) poller: Mutex<PollState>,
     pub(crate) waiter: Waiter,
     pub(crate) completions: Arc<Completions>,
+    pub(crate) spare_backlogs: SpareQueues,
     pub(crate) orphans: AtomicUsize,
     /// Calls in the middle of a poll that have queued packets so far.
     pub(crate) left_in_poll: AtomicUsize,
@@ -164,6 +166,7 @@ impl Stack {
             wheel: Mutex::default(),
             icmp_limits: IcmpLimits::default(),
             poller: Mutex::default(),
+            spare_backlogs: SpareQueues::default(),
             orphans: AtomicUsize::new(0),
             left_in_poll: AtomicUsize::new(0),
             clock: LatestTime::default(),
@@ -210,7 +213,7 @@ impl Stack {
         let mut work = Work::begin(self, now);
         let endpoint = self.open(&mut work, key, options, opener)?;
         begin(&mut work, &endpoint);
-        work.settle(&endpoint, &mut lock(&endpoint.inner));
+        work.release(&endpoint, endpoint.own(), true);
         work.finish();
         let socket = TcpSocket::new(self.clone(), endpoint);
         // A device that went away meanwhile may have told the others before this one was there.
@@ -401,7 +404,7 @@ impl Stack {
         let mut children = inner.end(SocketError::Invalid("the listener is closed"), work.wakers());
         children.extend(self.connections.children_of(inner));
         for child in children {
-            let mut guard = lock(&child.inner);
+            let mut guard = child.own();
             // What was accepted has nothing to do with its listener any more, also once the
             // application has closed it and data is still on its way.
             if matches!(guard.stage, Stage::Owned | Stage::Orphan) {
@@ -410,7 +413,7 @@ impl Stack {
             guard.stage = Stage::Orphan;
             let cx = work.context(&child, &mut guard);
             guard.conn.abort(&cx);
-            work.settle(&child, &mut guard);
+            work.release(&child, guard, true);
         }
         work.finish();
     }

@@ -6,10 +6,11 @@ use plimsoll_tcp::time_wait::TimeWaitAction;
 use std::sync::atomic::Ordering;
 
 use plimsoll_tcp::{Counter, Md5Key, Segment};
+use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{MD5_DIGEST_LEN, TcpFlags, TcpRepr};
 
 use crate::demux::{FlowKey, stray_rst};
-use crate::endpoint::{Endpoint, Stage};
+use crate::endpoint::Endpoint;
 use crate::events::Work;
 use crate::ip::Arrived;
 use crate::ip::output::ecn_of;
@@ -94,29 +95,42 @@ impl Stack {
             }
         }
         let listener = self.listeners.find(key.local, key.local_port);
-        let mut least_iss = None;
-        {
-            let mut table = lock(&self.time_wait);
-            if let Some(entry) = table.find(key) {
-                match entry.handle_segment(&work.context_idle(), &segment, listener.is_some()) {
-                    TimeWaitAction::Ignore => return,
-                    TimeWaitAction::Ack(repr) => {
-                        let md5_key = entry.md5_key().cloned();
-                        drop(table);
-                        return work.send_segment(key, &repr, md5_key.as_ref());
-                    }
-                    TimeWaitAction::Ended => return table.remove(key),
-                    TimeWaitAction::Reuse { iss } => {
-                        table.remove(key);
-                        least_iss = Some(iss);
-                    }
-                }
-            }
-        }
+        let Some(least_iss) = self.to_time_wait(work, key, &segment, listener.is_some()) else {
+            return;
+        };
         match listener {
             Some(listener) => self.to_listener(work, state, &listener, key, segment, least_iss),
             None => self.to_nobody(work, key, &segment),
         }
+    }
+
+    /// Gives a segment to the entry in TIME-WAIT, if there is one. `None` means that it is dealt
+    /// with; otherwise the least initial sequence number that a new connection may have, if the
+    /// segment opens one in place of the entry.
+    #[allow(clippy::option_option, reason = "the outer one is whether to go on")]
+    fn to_time_wait(
+        &self,
+        work: &mut Work<'_>,
+        key: &FlowKey,
+        segment: &Segment,
+        listening: bool,
+    ) -> Option<Option<SeqNum>> {
+        let mut table = lock(&self.time_wait);
+        let Some(entry) = table.find(key) else { return Some(None) };
+        match entry.handle_segment(&work.context_idle(), segment, listening) {
+            TimeWaitAction::Ignore => {}
+            TimeWaitAction::Ack(repr) => {
+                let md5_key = entry.md5_key().cloned();
+                drop(table);
+                work.send_segment(key, &repr, md5_key.as_ref());
+            }
+            TimeWaitAction::Ended => table.remove(key),
+            TimeWaitAction::Reuse { iss } => {
+                table.remove(key);
+                return Some(Some(iss));
+            }
+        }
+        None
     }
 
     /// What is wrong with the signature of a segment, if anything is.
@@ -130,7 +144,7 @@ impl Stack {
             md5::fault(md5_key, key, header, segment.repr.options.md5, &segment.payload)
         };
         if let Some(endpoint) = self.connections.find(key) {
-            let inner = lock(&endpoint.inner);
+            let inner = endpoint.own();
             if !inner.gone {
                 return fault(inner.conn.md5_key());
             }
@@ -157,28 +171,27 @@ impl Stack {
         endpoint: &Arc<Endpoint>,
         segment: Segment,
     ) -> Option<Segment> {
-        let mut inner = lock(&endpoint.inner);
-        if inner.gone {
-            return Some(segment);
-        }
-        let cx = work.context(endpoint, &mut inner);
-        if inner.stage == Stage::HalfOpen && completes_handshake(&segment) {
-            let full = endpoint.listener.as_ref().is_some_and(|l| l.accept_queue_is_full());
-            if full {
-                cx.counters.bump(Counter::ListenOverflows);
-                cx.counters.bump(Counter::ListenDrops);
-                if !cx.config.tcp_abort_on_overflow {
-                    return None;
-                }
-                inner.conn.abort(&cx);
-            }
-        }
-        inner.conn.handle_segment(&cx, segment);
-        work.promote(endpoint, &mut inner);
-        if !std::mem::replace(&mut inner.touched, true) {
+        let Some(mut inner) = endpoint.try_own() else {
+            work.leave_segment(endpoint, segment);
+            return None;
+        };
+        // What arrived before this segment goes first.
+        let left = work.run_left(endpoint, &mut inner);
+        let back = work.take_segment(endpoint, &mut inner, segment);
+        if (left || back.is_none()) && !std::mem::replace(&mut inner.touched, true) {
             state.touched.push(endpoint.clone());
         }
-        None
+        back
+    }
+
+    /// A segment that was left for a connection, which has ended before it was worked on.
+    pub(crate) fn to_the_rest(&self, work: &mut Work<'_>, key: &FlowKey, segment: &Segment) {
+        match self.to_time_wait(work, key, segment, false) {
+            // A SYN comes again.
+            Some(_) if segment.repr.flags.contains(TcpFlags::SYN) => {}
+            Some(_) => self.to_nobody(work, key, segment),
+            None => {}
+        }
     }
 
     /// Answers a segment that nobody wants with a reset, within limits. Where a listener has a key
@@ -200,10 +213,4 @@ impl Stack {
 /// The start of the TCP header of a packet whose header has been parsed.
 fn fixed_header(packet: &Packet, arrived: &Arrived) -> Option<FixedHeader> {
     packet.headers().get(arrived.transport_at..)?.first_chunk().copied()
-}
-
-/// Whether a segment may move a half-open connection to the accept queue.
-fn completes_handshake(segment: &Segment) -> bool {
-    let flags = segment.repr.flags;
-    flags.contains(TcpFlags::ACK) && !flags.intersects(TcpFlags::SYN | TcpFlags::RST)
 }

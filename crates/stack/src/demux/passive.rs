@@ -14,7 +14,6 @@ use crate::endpoint::{Endpoint, Stage};
 use crate::events::Work;
 use crate::listener::ListenerInner;
 use crate::poll::PollState;
-use crate::socket_lock::lock;
 use crate::stack::Stack;
 
 impl Stack {
@@ -72,7 +71,7 @@ impl Stack {
                 if answer.early {
                     self.queue_early(work, listener, &endpoint);
                 }
-                lock(&endpoint.inner).touched = true;
+                endpoint.own().touched = true;
                 state.touched.push(endpoint);
             }
             Err(_) => {
@@ -167,7 +166,7 @@ impl Stack {
 
     /// Hands a connection that opened at once to the listener.
     fn queue_early(&self, work: &mut Work<'_>, listener: &ListenerInner, endpoint: &Arc<Endpoint>) {
-        let mut inner = lock(&endpoint.inner);
+        let mut inner = endpoint.own();
         inner.early = listener.complete_early(endpoint.clone(), work.wakers());
         if !inner.early {
             inner.stage = Stage::Orphan;

@@ -7,6 +7,7 @@ use plimsoll_tcp::{ConnectionError, Duration, Options, State};
 use plimsoll_wire::tcp::{FastOpenCookie, FastOpenOption};
 
 use super::*;
+use crate::socket_lock::lock;
 use crate::tests::harness::*;
 
 /// A cookie for B, as if it had given one.

@@ -209,7 +209,8 @@ impl Stack {
             let errors = if v4 { IpCounter::IcmpInErrors } else { IpCounter::Icmp6InErrors };
             return work.count(errors);
         };
-        let mut inner = lock(&endpoint.inner);
+        // ICMP errors are rare: the poller may wait for one.
+        let mut inner = endpoint.own();
         if inner.gone || !inner.conn.is_in_flight(quote.seq) {
             work.count(IpCounter::OutOfWindowIcmps);
             return;

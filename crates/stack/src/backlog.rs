@@ -1,0 +1,249 @@
+//! The backlog of a socket: segments that arrived while it was owned, and what is done with them and
+//! with the other things that were left, when it is released.
+//!
+//! # Theory of operation
+//!
+//! A poller that finds a socket owned puts the segment here and goes on (see
+//! [`crate::socket_lock`]). The backlog is bounded like Linux's, by twice the receive buffer, half
+//! the send buffer and 64 KiB; what is above that is dropped and counted (`TcpExtTCPBacklogDrop`),
+//! and TCP takes it as loss. A segment that continues the last one is merged with it
+//! (`TcpExtTCPBacklogCoalesce`).
+//!
+//! [`Work::release`] is how an owner lets go. It takes the whole backlog at once, works on it as on
+//! a batch, does what was marked, sends what is due, lets go, and looks again. The ACKs that the
+//! segments of one batch ask for become one, which leaves when the batch is done
+//! (`net.ipv4.tcp_backlog_ack_defer`), except those that the peer must see at once. All ways out of
+//! here lead through sending, so a deferred ACK is never forgotten.
+//!
+//! A thread does not work for others without end: after some rounds, the poller takes over.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use plimsoll_tcp::{Counter, Instant, Segment};
+use plimsoll_wire::tcp::TcpFlags;
+
+use crate::endpoint::{Endpoint, Inner, Owned, Stage};
+use crate::events::Work;
+use crate::limits::{MAX_SPARE_BACKLOGS, RELEASE_ROUNDS};
+use crate::offload::gro::{PureAcks, coalesce};
+use crate::socket_lock::{BACKLOG, COMPLETION, SETTLE, TIMER, lock};
+
+/// What a segment takes besides its data.
+const OVERHEAD: u32 = size_of::<Segment>() as u32;
+/// What the backlog of every socket may hold besides its share of the buffers.
+const ALWAYS: usize = 64 * 1024;
+
+/// Segments in the order of their arrival.
+pub(crate) type Queue = VecDeque<Segment>;
+
+/// Empty queues that sockets take and give back, so that an idle one has none.
+#[derive(Default)]
+pub(crate) struct SpareQueues(
+    #[allow(clippy::vec_box, reason = "boxes move between here and the sockets")]
+    Mutex<Vec<Box<Queue>>>,
+);
+
+impl SpareQueues {
+    fn take(&self) -> Box<Queue> {
+        lock(&self.0).pop().unwrap_or_default()
+    }
+
+    fn give(&self, queue: Box<Queue>) {
+        debug_assert!(queue.is_empty());
+        let mut spare = lock(&self.0);
+        if spare.len() < MAX_SPARE_BACKLOGS {
+            spare.push(queue);
+        }
+    }
+}
+
+/// What arrived while the socket was owned.
+#[derive(Debug, Default)]
+pub(crate) struct Backlog {
+    #[allow(clippy::box_collection, reason = "a deque would add 24 bytes to every idle socket")]
+    queue: Mutex<Option<Box<Queue>>>,
+    /// Bytes that are in the queue or being worked on.
+    bytes: AtomicU32,
+    limit: AtomicU32,
+}
+
+/// What became of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pushed {
+    /// It waits.
+    Queued,
+    /// It was merged with the one before.
+    Coalesced,
+    /// There was no room for it.
+    Dropped,
+}
+
+impl Backlog {
+    /// Puts a segment in.
+    pub(crate) fn push(&self, spare: &SpareQueues, segment: Segment) -> Pushed {
+        let data = segment.payload.len() as u32;
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        if bytes.saturating_add(data) > self.limit.load(Ordering::Relaxed).max(ALWAYS as u32) {
+            return Pushed::Dropped;
+        }
+        let mut queue = lock(&self.queue);
+        let queue = queue.get_or_insert_with(|| spare.take());
+        let left = match queue.back_mut() {
+            Some(last) => match coalesce(last, segment, PureAcks::Merge) {
+                Ok(()) => {
+                    self.bytes.fetch_add(data, Ordering::Relaxed);
+                    return Pushed::Coalesced;
+                }
+                Err(segment) => segment,
+            },
+            None => segment,
+        };
+        self.bytes.fetch_add(data + OVERHEAD, Ordering::Relaxed);
+        queue.push_back(left);
+        Pushed::Queued
+    }
+
+    /// Takes all that is in.
+    fn take(&self) -> Option<Box<Queue>> {
+        lock(&self.queue).take()
+    }
+
+    /// What the segments of `queue` count for.
+    fn in_work(&self, queue: &Queue) -> u32 {
+        queue.iter().map(|segment| segment.payload.len() as u32 + OVERHEAD).sum()
+    }
+
+    /// Segments that counted for `bytes` have been worked on.
+    fn done(&self, bytes: u32) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that it holds, those included that are being worked on.
+    pub(crate) fn bytes(&self) -> u32 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Sets the limit by the buffers of the socket, in bytes as SO_RCVBUF and SO_SNDBUF count.
+    pub(crate) fn set_limit(&self, rcvbuf: usize, sndbuf: usize) {
+        let limit = rcvbuf.saturating_mul(2).saturating_add(sndbuf / 2).saturating_add(ALWAYS);
+        self.limit.store(u32::try_from(limit).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+}
+
+impl Work<'_> {
+    /// For a poller that found the socket of `endpoint` owned: leaves a segment.
+    pub(crate) fn leave_segment(&mut self, endpoint: &Arc<Endpoint>, segment: Segment) {
+        match endpoint.backlog.push(&self.stack.spare_backlogs, segment) {
+            Pushed::Queued => {}
+            Pushed::Coalesced => self.tcp().bump(Counter::TcpBacklogCoalesce),
+            Pushed::Dropped => self.tcp().bump(Counter::TcpBacklogDrop),
+        }
+        self.leave(endpoint, BACKLOG);
+    }
+
+    /// For a poller: leaves marks with the owner of `endpoint`. If there is none any more, the work
+    /// is done here.
+    pub(crate) fn leave(&mut self, endpoint: &Arc<Endpoint>, marks: u8) {
+        if let Some(owned) = endpoint.leave(marks) {
+            self.release(endpoint, owned, false);
+        }
+    }
+
+    /// Lets go of a socket, and does before that what others have left for it. `settles` says
+    /// whether the owner itself has worked on it.
+    pub(crate) fn release(&mut self, endpoint: &Arc<Endpoint>, owned: Owned<'_>, settles: bool) {
+        let (mut owned, mut settles) = (owned, settles);
+        for _ in 0..RELEASE_ROUNDS {
+            settles |= self.run_left(endpoint, &mut owned);
+            if std::mem::take(&mut settles) {
+                self.settle(endpoint, &mut owned);
+            }
+            match owned.release() {
+                Some(again) => owned = again,
+                None => return,
+            }
+        }
+        // Dropping it hands what is left now to the poller.
+    }
+
+    /// For an owner: does what others have left, but for sending. Returns whether there was any.
+    pub(crate) fn run_left(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) -> bool {
+        let left = endpoint.socket.take_left();
+        if left == 0 {
+            return false;
+        }
+        if left & BACKLOG != 0 {
+            self.run_backlog(endpoint, inner);
+        }
+        if left & COMPLETION != 0 && !inner.gone {
+            let cx = self.context(endpoint, inner);
+            inner.conn.handle_completion(&cx);
+        }
+        if left & TIMER != 0 && !inner.gone {
+            inner.timer = Instant::FAR_FUTURE;
+            let cx = self.context(endpoint, inner);
+            inner.conn.handle_timeout(&cx);
+        }
+        if left & SETTLE != 0 {
+            inner.touched = false;
+        }
+        true
+    }
+
+    fn run_backlog(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
+        let Some(mut queue) = endpoint.backlog.take() else { return };
+        let before = endpoint.backlog.in_work(&queue);
+        for segment in queue.drain(..) {
+            if let Some(segment) = self.take_segment(endpoint, inner, segment) {
+                // The connection has ended meanwhile.
+                self.stack.to_the_rest(self, &endpoint.key, &segment);
+            }
+        }
+        endpoint.backlog.done(before);
+        self.stack.spare_backlogs.give(queue);
+    }
+
+    /// For an owner: the connection gets a segment. What its ACK is about is left to the end of the
+    /// batch if possible. Returns the segment if the connection has left the tables.
+    pub(crate) fn take_segment(
+        &mut self,
+        endpoint: &Arc<Endpoint>,
+        inner: &mut Inner,
+        segment: Segment,
+    ) -> Option<Segment> {
+        if inner.gone {
+            return Some(segment);
+        }
+        let cx = self.context(endpoint, inner);
+        if inner.stage == Stage::HalfOpen && completes_handshake(&segment) {
+            let full = endpoint.listener.as_ref().is_some_and(|l| l.accept_queue_is_full());
+            if full {
+                cx.counters.bump(Counter::ListenOverflows);
+                cx.counters.bump(Counter::ListenDrops);
+                if !cx.config.tcp_abort_on_overflow {
+                    return None;
+                }
+                inner.conn.abort(&cx);
+            }
+        }
+        inner.conn.set_reader_waiting(!inner.readers.is_empty());
+        inner.conn.handle_segment(&cx, segment);
+        let waits = cx.config.tcp_backlog_ack_defer && inner.conn.may_defer_ack(&cx);
+        self.promote(endpoint, inner);
+        if !waits {
+            self.transmit(endpoint, inner);
+        }
+        None
+    }
+}
+
+/// Whether a segment may move a half-open connection to the accept queue.
+fn completes_handshake(segment: &Segment) -> bool {
+    let flags = segment.repr.flags;
+    flags.contains(TcpFlags::ACK) && !flags.intersects(TcpFlags::SYN | TcpFlags::RST)
+}
+
+#[cfg(test)]
+mod tests;
