@@ -13,6 +13,7 @@
 use std::io::PipeWriter;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -26,7 +27,7 @@ use rustix::thread::UnshareFlags;
 use crate::event_loop::SCRATCH_BYTES;
 use crate::experiment::pin::OnCpu;
 use crate::workload::Kind;
-use crate::workload::blocking::{Count, answer, receive};
+use crate::workload::blocking::{Count, answer, receive, send};
 
 /// The kernel's address.
 pub const KERNEL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -63,6 +64,8 @@ pub fn unavailable() -> Option<String> {
 #[derive(Default)]
 struct Shared {
     received: Count,
+    /// Who sends ends now.
+    over: AtomicBool,
     /// To end them when the run is over.
     streams: Mutex<Vec<TcpStream>>,
 }
@@ -108,6 +111,11 @@ impl Peer {
     /// Payload bytes that it has read so far.
     pub fn received(&self) -> u64 {
         self.shared.received.get()
+    }
+
+    /// Ends the stream of whoever sends without a limit.
+    pub fn finish(&self) {
+        self.shared.over.store(true, Ordering::Relaxed);
     }
 }
 
@@ -210,7 +218,12 @@ fn serve_one(stream: &TcpStream, kind: Kind, shared: &Shared) -> std::io::Result
     match kind {
         Kind::Send { .. } => receive(stream, &mut scratch, |count| shared.received.add(count)),
         Kind::Rr { sizes, .. } => answer(stream, &mut scratch, sizes, u64::MAX),
-        Kind::Receive { .. } => Ok(()),
+        Kind::Receive { message, bytes } => {
+            let over = || shared.over.load(Ordering::Relaxed);
+            send(stream, &mut scratch, message, bytes, over)?;
+            stream.shutdown(Shutdown::Write)?;
+            receive(stream, &mut scratch, |_| ())
+        }
     }
 }
 

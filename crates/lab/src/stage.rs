@@ -11,6 +11,7 @@ use plimsoll::device::memory_link::{self, LinkConfig};
 use plimsoll::{Options, Stack, StackBuilder};
 use serde_json::{Map, Value, json};
 
+use crate::event_loop::SCRATCH_BYTES;
 use crate::experiment::pin::{OnCpu, Setting};
 use crate::experiment::{Column, Plan, Run};
 use crate::kernel::{self, Peer};
@@ -40,6 +41,10 @@ pub struct Stage<'a> {
     pub link: Link,
     /// Settings of our stacks. Those that this build does not have are left out.
     pub settings: &'a [Setting],
+    /// Further ones, of the client's stack only.
+    pub client_settings: &'a [Setting],
+    /// Further ones, of the server's stack only.
+    pub server_settings: &'a [Setting],
     /// The queueing discipline of the client's device, as `tc` takes it, if not the default.
     pub qdisc: Option<&'a str>,
     /// The softirq thread of the client spins while packets are in its device.
@@ -48,8 +53,14 @@ pub struct Stage<'a> {
     pub threads: bool,
     /// Processors of the client's applications, of its softirq thread, and of the server's side.
     pub cpus: [usize; 3],
-    /// Options of our sockets.
+    /// Options of the client's sockets.
     pub options: Options,
+    /// Options of the server's sockets, if they differ.
+    pub server_options: Option<Options>,
+    /// What a thread reads of bulk data at once, in bytes.
+    pub read_bytes: usize,
+    /// A thread that sends bulk data copies nothing.
+    pub shared: bool,
     /// Where a capture of the client's device goes.
     pub pcap: Option<PathBuf>,
 }
@@ -73,6 +84,27 @@ pub fn pinned(settings: &[Setting]) -> Map<String, Value> {
         (name.to_owned(), value)
     };
     settings.iter().map(value).collect()
+}
+
+/// A plain link in memory between event loops, with the default settings, all on one processor.
+impl Default for Stage<'_> {
+    fn default() -> Self {
+        Stage {
+            link: Link::Memory(LinkConfig::default()),
+            settings: &[],
+            client_settings: &[],
+            server_settings: &[],
+            qdisc: None,
+            spin: false,
+            threads: false,
+            cpus: [0; 3],
+            options: Options::default(),
+            server_options: None,
+            read_bytes: SCRATCH_BYTES,
+            shared: false,
+            pcap: None,
+        }
+    }
 }
 
 impl Stage<'_> {
@@ -111,6 +143,9 @@ impl Stage<'_> {
             kind,
             flows,
             options: self.options.clone(),
+            server_options: self.server_options.as_ref().unwrap_or(&self.options).clone(),
+            read_bytes: self.read_bytes,
+            shared: self.shared,
             length: plan.length,
             warm_up: Some(plan.warm_up),
             cpus: Some([self.cpus[0], self.cpus[2]]),
@@ -132,7 +167,9 @@ impl Stage<'_> {
         client: bool,
     ) -> anyhow::Result<Stack> {
         let _on = OnCpu::enter(cpu)?;
-        for &(name, value) in self.settings.iter().filter(|(name, _)| is_known(name)) {
+        let own = if client { self.client_settings } else { self.server_settings };
+        let settings = self.settings.iter().chain(own);
+        for &(name, value) in settings.filter(|(name, _)| is_known(name)) {
             builder = builder.sysctl(name, value);
         }
         if let Some(path) = self.pcap.as_ref().filter(|_| client) {

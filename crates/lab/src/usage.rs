@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// What the process has used up to now.
+/// What the process, or a thread, has used up to now.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// CPU time of all threads, also of those that have ended.
@@ -28,6 +28,18 @@ impl Usage {
         Usage { switches: switches_of_all_threads(), cpu_seconds: cpu_seconds() }
     }
 
+    /// What the calling thread has used up to now: what RUSAGE_THREAD says.
+    pub fn of_thread() -> Usage {
+        let cpu_seconds = seconds(ClockId::ThreadCPUTime);
+        Usage { cpu_seconds, switches: switches_of_this_thread() }
+    }
+
+    /// As [`of_thread`](Self::of_thread), at the beginning: what the reading costs lies before it.
+    pub fn begin_thread() -> Usage {
+        let switches = switches_of_this_thread();
+        Usage { cpu_seconds: seconds(ClockId::ThreadCPUTime), switches }
+    }
+
     /// What was used since `earlier`.
     pub fn since(self, earlier: Usage) -> Usage {
         let switches = self
@@ -39,8 +51,16 @@ impl Usage {
 }
 
 fn cpu_seconds() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
+    seconds(ClockId::ProcessCPUTime)
+}
+
+fn seconds(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+fn switches_of_this_thread() -> Option<(u64, u64)> {
+    parse_switches(&std::fs::read_to_string("/proc/thread-self/status").ok()?)
 }
 
 /// CPU seconds of the threads that live, by role; `None` if the kernel does not tell.
@@ -135,6 +155,17 @@ mod tests {
         if let Some((before, after)) = before.zip(after) {
             assert!(roles_since(&after, &before)["spinner"] >= 0.0);
         }
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_has_switched() {
+        let sleep = || {
+            let before = Usage::begin_thread();
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            Usage::of_thread().since(before)
+        };
+        let used = std::thread::spawn(sleep).join().unwrap();
+        assert!(used.switches.unwrap().0 >= 1, "{used:?}");
     }
 
     #[test]

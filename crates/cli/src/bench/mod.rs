@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use plimsoll::Options;
+use plimsoll_lab::event_loop::SCRATCH_BYTES;
 use plimsoll_lab::workload::{Kind, Measured, Workload};
 
 use crate::args::{LinkArgs, RunArgs, StackArgs};
@@ -42,10 +43,14 @@ fn workload(
             (client, Some(server), SocketAddr::new(ip, PORT))
         }
     };
+    let options = Options { nodelay: run.nodelay, sndbuf: run.sndbuf, ..Options::default() };
     Ok(Workload {
         kind,
         flows: run.flows,
-        options: Options { nodelay: run.nodelay, sndbuf: run.sndbuf, ..Options::default() },
+        options: options.clone(),
+        server_options: options,
+        read_bytes: SCRATCH_BYTES,
+        shared: false,
         length: run.length.unwrap_or(DEFAULT_LENGTH),
         warm_up: None,
         cpus: None,

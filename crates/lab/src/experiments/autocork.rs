@@ -10,7 +10,6 @@
 
 use std::path::PathBuf;
 
-use plimsoll::Options;
 use plimsoll::device::memory_link::LinkConfig;
 use serde_json::json;
 
@@ -92,8 +91,8 @@ fn measure(
         spin: true,
         threads: true,
         cpus: [0, 1, 0],
-        options: Options::default(),
         pcap,
+        ..Stage::default()
     };
     let measured = stage.measure(plan, kind, flows)?;
     let mut run = stage::figures(&measured, &kind);

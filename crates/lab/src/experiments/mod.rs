@@ -1,6 +1,8 @@
 //! The published experiments.
 
+pub mod ack_defer;
 pub mod autocork;
+pub mod pure_ack;
 pub mod tso_split;
 pub mod tso_trim;
 
@@ -33,6 +35,16 @@ pub const ALL: &[Experiment] = &[
         name: tso_trim::NAME,
         about: "fractional tails of super-segments in bulk and in transactions, four policies",
         run: tso_trim::run,
+    },
+    Experiment {
+        name: pure_ack::NAME,
+        about: "a pure ACK does not wake the thread that waits for an answer",
+        run: pure_ack::run,
+    },
+    Experiment {
+        name: ack_defer::NAME,
+        about: "the ACKs of what arrived while a reader owned the socket become one",
+        run: ack_defer::run,
     },
 ];
 

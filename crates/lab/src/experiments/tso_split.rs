@@ -8,8 +8,8 @@
 
 use std::path::PathBuf;
 
+use plimsoll::TsoTail;
 use plimsoll::device::memory_link::LinkConfig;
-use plimsoll::{Options, TsoTail};
 use serde_json::json;
 
 use crate::experiment::pin::Setting;
@@ -66,12 +66,10 @@ fn measure(
     let stage = Stage {
         link: link.clone(),
         settings: &settings,
-        qdisc: None,
-        spin: false,
         threads: column != Column::Best,
         cpus: [0, 0, 1],
-        options: Options::default(),
         pcap,
+        ..Stage::default()
     };
     let measured = stage.measure(plan, kind, flows)?;
     Ok(stage::figures(&measured, &kind))

@@ -3,6 +3,8 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use plimsoll::{Slice, TcpStream, WriteFlags};
+
 use super::RequestResponse;
 
 /// Something that many threads count.
@@ -36,6 +38,25 @@ pub(crate) fn send(
         let want = (bytes - sent).min(message as u64) as usize;
         stream.write_all(&scratch[..want])?;
         sent += want as u64;
+    }
+    Ok(sent)
+}
+
+/// Bytes that a shared buffer holds at most: there is one, which all writes refer to.
+const SHARED_BYTES: usize = 1 << 20;
+
+/// As [`send`], but without a copy: every write refers to the same bytes.
+pub(crate) fn send_shared(
+    stream: &TcpStream,
+    message: usize,
+    bytes: u64,
+    mut stop: impl FnMut() -> bool,
+) -> io::Result<u64> {
+    let all = Slice::from_owner(vec![0; message.clamp(1, SHARED_BYTES)]);
+    let mut sent = 0;
+    while sent < bytes && !stop() {
+        let want = (bytes - sent).min(all.len() as u64) as usize;
+        sent += stream.write_shared(&[all.range(0, want)], WriteFlags::default())? as u64;
     }
     Ok(sent)
 }

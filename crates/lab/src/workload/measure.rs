@@ -60,8 +60,29 @@ pub struct Measured {
     pub latencies: Histogram<u64>,
     usage: Option<Usage>,
     roles: Option<BTreeMap<String, f64>>,
+    asking: Option<Asking>,
     client: Counters,
     server: Option<Counters>,
+}
+
+/// What the threads did that ask: each counts itself, from the end of one transaction to the end of
+/// another.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Asking {
+    /// Transactions.
+    pub transactions: u64,
+    /// CPU time and context switches.
+    pub usage: Usage,
+}
+
+impl Asking {
+    /// Adds what another thread did.
+    pub(crate) fn add(&mut self, other: Asking) {
+        self.transactions += other.transactions;
+        self.usage.cpu_seconds += other.usage.cpu_seconds;
+        let both = self.usage.switches.zip(other.usage.switches);
+        self.usage.switches = both.map(|(ours, theirs)| (ours.0 + theirs.0, ours.1 + theirs.1));
+    }
 }
 
 impl Measured {
@@ -80,15 +101,31 @@ impl Measured {
             transactions: moved.1,
             latencies,
             usage: after.usage.zip(before.usage).map(|(after, before)| after.since(before)),
+            asking: None,
             roles: after.roles.as_ref().zip(before.roles.as_ref()).map(|(a, b)| roles_since(a, b)),
             client: difference(&after.client, &before.client),
             server: server.map(|(after, before)| difference(after, before)),
         }
     }
 
+    /// The same with what the asking threads counted.
+    pub(crate) fn with_asking(self, asking: Option<Asking>) -> Measured {
+        Measured { asking, ..self }
+    }
+
+    /// What the asking threads did; `None` if nothing asked, or on event loops.
+    pub fn asking(&self) -> Option<Asking> {
+        self.asking
+    }
+
     /// CPU seconds by role: threads whose names differ only in a number.
     pub fn roles(&self) -> Option<&BTreeMap<String, f64>> {
         self.roles.as_ref()
+    }
+
+    /// The counters of the client's side.
+    pub fn client_counters(&self) -> &Counters {
+        &self.client
     }
 
     /// The counters of the other side, if it is in this process.
@@ -124,6 +161,7 @@ impl Measured {
             Some(server) => ours.zip(acks(server)).map(|(ours, theirs)| ours + theirs),
             None => ours,
         };
+        figures.backlog_drops = self.sum("TcpExtTCPBacklogDrop");
         figures.acks_per_s = all.and_then(|acks| per(acks as f64, seconds));
         match kind {
             Kind::Rr { .. } => self.transaction_figures(&mut figures, seconds),
@@ -136,6 +174,13 @@ impl Measured {
             }
         }
         figures
+    }
+
+    /// A counter of all our stacks; `None` if this build does not count it.
+    fn sum(&self, name: &str) -> Option<u64> {
+        let ours = *self.client.get(name)?;
+        let theirs = self.server.as_ref().and_then(|server| server.get(name));
+        Some(ours + theirs.copied().unwrap_or(0))
     }
 
     fn transaction_figures(&self, figures: &mut Figures, seconds: f64) {

@@ -78,8 +78,14 @@ pub struct Workload {
     pub kind: Kind,
     /// Connections at once.
     pub flows: u32,
-    /// The options of every socket of ours.
+    /// The options of the client's sockets.
     pub options: Options,
+    /// The options of the server's sockets.
+    pub server_options: Options,
+    /// What a thread reads of bulk data at once, in bytes.
+    pub read_bytes: usize,
+    /// A thread that sends bulk data writes shared buffers, which are not copied.
+    pub shared: bool,
     /// How long it runs, unless the flows end by themselves.
     pub length: Duration,
     /// If set, only `length` after so much time is measured, while everything runs, and every call
@@ -127,13 +133,16 @@ impl Workload {
 
     /// Bytes that have arrived at the server, if this side has counted `moved` itself.
     fn arrived(&self, moved: &blocking::Count) -> u64 {
-        self.peer.as_ref().map_or_else(|| moved.get(), |peer| peer.received())
+        match &self.peer {
+            Some(peer) if matches!(self.kind, Kind::Send { .. }) => peer.received(),
+            _ => moved.get(),
+        }
     }
 
     /// A listener of the server side.
     fn listener(&self, server: &Stack) -> anyhow::Result<plimsoll::TcpListener> {
         let backlog = self.flows.max(1024) as usize;
-        plimsoll::TcpListener::bind_with(server, self.remote, backlog, self.options.clone())
+        plimsoll::TcpListener::bind_with(server, self.remote, backlog, self.server_options.clone())
             .with_context(|| format!("cannot listen on {}", self.remote))
     }
 }

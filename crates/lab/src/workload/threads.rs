@@ -14,11 +14,12 @@ use anyhow::{Context, anyhow};
 use hdrhistogram::Histogram;
 use plimsoll::{Connector, TcpListener, TcpStream};
 
-use super::blocking::{Count, answer, exchange, receive, send};
-use super::measure::{Measured, Snapshot};
+use super::blocking::{Count, answer, exchange, receive, send, send_shared};
+use super::measure::{Asking, Measured, Snapshot};
 use super::{Kind, Workload};
 use crate::event_loop::SCRATCH_BYTES;
 use crate::requester::new_histogram;
+use crate::usage::Usage;
 
 /// How long a socket of a run with a window may do nothing.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -30,6 +31,10 @@ struct Run {
     connector: Connector,
     /// Whether only a part of the run is measured; its sockets have timeouts then.
     windowed: bool,
+    /// What a reader of bulk data reads at once.
+    read_bytes: usize,
+    /// A sender of bulk data copies nothing.
+    shared: bool,
     gate: Mutex<Gate>,
     changed: Condvar,
     /// The time is over.
@@ -50,6 +55,32 @@ struct Gate {
     measured: bool,
     error: Option<String>,
     latencies: Option<Histogram<u64>>,
+    asking: Option<Asking>,
+}
+
+/// One thread's count of itself: it begins and ends between two transactions.
+#[derive(Default)]
+struct Own {
+    begun: Option<Usage>,
+    transactions: u64,
+    done: Option<Asking>,
+}
+
+impl Own {
+    /// Looks whether everything is measured just now. What looking costs is not counted.
+    fn at(&mut self, measuring: bool) {
+        match self.begun {
+            None if measuring && self.done.is_none() => self.begun = Some(Usage::begin_thread()),
+            Some(_) if !measuring => self.end(),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self) {
+        let Some(begun) = self.begun.take() else { return };
+        let usage = Usage::of_thread().since(begun);
+        self.done = Some(Asking { transactions: self.transactions, usage });
+    }
 }
 
 /// Runs the workload.
@@ -59,6 +90,8 @@ pub(super) fn run(workload: &Workload) -> anyhow::Result<Measured> {
         remote: workload.remote,
         connector: Connector::new(&workload.client).options(workload.options.clone()),
         windowed: workload.warm_up.is_some(),
+        read_bytes: workload.read_bytes,
+        shared: workload.shared,
         gate: Mutex::default(),
         changed: Condvar::new(),
         over: AtomicBool::new(false),
@@ -129,6 +162,9 @@ fn window(workload: &Workload, run: &Run, warm_up: Duration) -> anyhow::Result<M
     let after = Snapshot::take(workload);
     run.measuring.store(false, Ordering::Relaxed);
     run.over.store(true, Ordering::Relaxed);
+    if let Some(peer) = &workload.peer {
+        peer.finish();
+    }
     run.wait(|gate| gate.finished == workload.flows)?;
     run.change(|gate| gate.measured = true);
     Ok(run.measured(&before, &after, elapsed, (last.0 - first.0, last.1 - first.1)))
@@ -171,14 +207,18 @@ impl Run {
         elapsed: Duration,
         moved: (u64, u64),
     ) -> Measured {
-        let latencies = self.lock().latencies.take().unwrap_or_else(new_histogram);
-        Measured::between(before, after, elapsed, moved, latencies)
+        let (latencies, asking) = {
+            let mut gate = self.lock();
+            (gate.latencies.take(), gate.asking.take())
+        };
+        let latencies = latencies.unwrap_or_else(new_histogram);
+        Measured::between(before, after, elapsed, moved, latencies).with_asking(asking)
     }
 
     /// The client's side of one flow.
     fn ask(&self) {
-        let mut latencies = new_histogram();
-        if let Err(error) = self.try_ask(&mut latencies) {
+        let (mut latencies, mut own) = (new_histogram(), Own::default());
+        if let Err(error) = self.try_ask(&mut latencies, &mut own) {
             let remote = self.remote;
             let message = format!("the connection to {remote} failed: {error}");
             self.change(|gate| gate.error = Some(message));
@@ -186,6 +226,10 @@ impl Run {
         }
         self.change(|gate| {
             gate.finished += 1;
+            match (&mut gate.asking, own.done) {
+                (Some(all), Some(done)) => all.add(done),
+                (none, done) => *none = done.or(*none),
+            }
             match &mut gate.latencies {
                 // Histograms with the same digits can always be added.
                 Some(all) => all.add(&latencies).unwrap_or_default(),
@@ -211,7 +255,7 @@ impl Run {
         Ok(())
     }
 
-    fn try_ask(&self, latencies: &mut Histogram<u64>) -> io::Result<()> {
+    fn try_ask(&self, latencies: &mut Histogram<u64>, own: &mut Own) -> io::Result<()> {
         let reconnect = matches!(self.kind, Kind::Rr { reconnect: true, .. });
         let stream = if reconnect { None } else { Some(self.connect()?) };
         self.change(|gate| gate.connected += 1);
@@ -229,10 +273,12 @@ impl Run {
                 receive(&stream, &mut scratch, |_| ())?;
             }
             (Kind::Receive { .. }, Some(stream)) => {
+                scratch.resize(self.read_bytes, 0);
                 receive(&stream, &mut scratch, |count| self.moved.add(count))?;
             }
             (Kind::Rr { transactions, .. }, stream) => {
-                self.ask_often(stream.as_ref(), &mut scratch, transactions, latencies)?;
+                let counts = (latencies, own);
+                self.ask_often(stream.as_ref(), &mut scratch, transactions, counts)?;
             }
             (_, None) => {}
         }
@@ -244,7 +290,7 @@ impl Run {
         stream: Option<&TcpStream>,
         scratch: &mut Vec<u8>,
         transactions: u64,
-        latencies: &mut Histogram<u64>,
+        (latencies, own): (&mut Histogram<u64>, &mut Own),
     ) -> io::Result<()> {
         let Kind::Rr { sizes, .. } = self.kind else { return Ok(()) };
         let mut stop = self.stop();
@@ -252,6 +298,7 @@ impl Run {
             if stop() {
                 break;
             }
+            own.at(self.measuring.load(Ordering::Relaxed));
             let started = Instant::now();
             match stream {
                 Some(stream) => exchange(stream, scratch, sizes)?,
@@ -262,12 +309,14 @@ impl Run {
                 }
             }
             self.transactions.add(1);
+            own.transactions += u64::from(own.begun.is_some());
             if self.measuring.load(Ordering::Relaxed) {
                 let nanos = started.elapsed().as_nanos() as u64;
                 // A histogram that grows by itself takes every value.
                 let _ = latencies.record(nanos.max(1));
             }
         }
+        own.end();
         Ok(())
     }
 
@@ -298,16 +347,23 @@ impl Run {
 
     fn serve_one(&self, stream: &TcpStream, scratch: &mut Vec<u8>) -> io::Result<()> {
         match self.kind {
-            Kind::Send { .. } => receive(stream, scratch, |count| {
-                if self.windowed {
-                    self.moved.add(count);
-                }
-            }),
+            Kind::Send { .. } => {
+                scratch.resize(self.read_bytes, 0);
+                receive(stream, scratch, |count| {
+                    if self.windowed {
+                        self.moved.add(count);
+                    }
+                })
+            }
             Kind::Receive { message, bytes } => {
                 if self.wait(|gate| gate.deadline.is_some()).is_err() {
                     return Ok(());
                 }
-                send(stream, scratch, message, bytes, self.stop())?;
+                if self.shared {
+                    send_shared(stream, message, bytes, self.stop())?;
+                } else {
+                    send(stream, scratch, message, bytes, self.stop())?;
+                }
                 stream.shutdown(Shutdown::Write)?;
                 receive(stream, scratch, |_| ())
             }
