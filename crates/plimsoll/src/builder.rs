@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use plimsoll_stack::device::{self, Device};
-use plimsoll_stack::{InterfaceConfig, Stack as Core, StackConfig, StackError};
+use plimsoll_stack::{InterfaceConfig, RouteConfig, Stack as Core, StackConfig, StackError};
 
 use crate::clock::now;
 use crate::stack::Stack;
@@ -47,6 +47,7 @@ struct Interface {
     pcap: Option<PathBuf>,
     fault: Option<device::fault::FaultConfig>,
     qdisc: Option<String>,
+    quickack: bool,
 }
 
 /// Why a stack could not be built.
@@ -97,7 +98,8 @@ impl StackBuilder {
     pub fn device(mut self, device: Device) -> StackBuilder {
         let addresses = Vec::new();
         let (mtu, pcap, fault, qdisc) = (None, None, None, None);
-        self.interfaces.push(Interface { device, addresses, mtu, pcap, fault, qdisc });
+        let quickack = false;
+        self.interfaces.push(Interface { device, addresses, mtu, pcap, fault, qdisc, quickack });
         self
     }
 
@@ -130,6 +132,13 @@ impl StackBuilder {
     pub fn qdisc(self, qdisc: impl Into<String>) -> StackBuilder {
         let qdisc = qdisc.into();
         self.interface("qdisc", |interface| interface.qdisc = Some(qdisc))
+    }
+
+    /// Lets connections over the last device acknowledge everything at once, as the attribute
+    /// `quickack` of `ip route` does on Linux. What is due within one batch of packets is one ACK
+    /// nevertheless, unless `plimsoll.tcp_backlog_ack_defer` is 0.
+    pub fn quickack(self, on: bool) -> StackBuilder {
+        self.interface("quickack", |interface| interface.quickack = on)
     }
 
     /// Lets the stack's thread spin, not sleep, while a device is at sending and will complete a
@@ -202,9 +211,11 @@ impl StackBuilder {
         }
         let (secret, seed) = secrets(self.seed)?;
         let qdiscs: Vec<_> = self.interfaces.iter().map(|each| each.qdisc.clone()).collect();
-        let interfaces =
+        let quick: Vec<bool> = self.interfaces.iter().map(|each| each.quickack).collect();
+        let interfaces: Vec<InterfaceConfig> =
             self.interfaces.into_iter().map(Interface::config).collect::<Result<_, _>>()?;
-        let config = StackConfig { interfaces, secret, seed, ..StackConfig::default() };
+        let routes = quick_routes(&interfaces, &quick);
+        let config = StackConfig { interfaces, routes, secret, seed, ..StackConfig::default() };
         let core = Core::new(config)?;
         for (name, value) in &self.sysctls {
             core.sysctl().set(name, value).map_err(BuildError::Sysctl)?;
@@ -235,6 +246,27 @@ impl Interface {
         }
         Ok(InterfaceConfig { device, addresses, mtu: self.mtu })
     }
+}
+
+/// The routes that lead out of the interfaces anyway, with the attribute for those that have it.
+fn quick_routes(interfaces: &[InterfaceConfig], quick: &[bool]) -> Vec<RouteConfig> {
+    let mut routes = Vec::new();
+    let mut known = Vec::new();
+    for (interface, (config, &quickack)) in interfaces.iter().zip(quick).enumerate() {
+        for &(prefix, prefix_len) in &config.addresses {
+            // The first interface of a family is the default route.
+            let default = !known.contains(&prefix.is_ipv4());
+            known.push(prefix.is_ipv4());
+            if !quickack {
+                continue;
+            }
+            routes.push(RouteConfig { prefix, prefix_len, interface, quickack });
+            if default {
+                routes.push(RouteConfig { prefix, prefix_len: 0, interface, quickack });
+            }
+        }
+    }
+    routes
 }
 
 /// Captures with the time of day.

@@ -308,8 +308,9 @@ impl Stack {
         &self,
         key: &FlowKey,
         iss: plimsoll_wire::SeqNum,
-        options: Options,
+        mut options: Options,
     ) -> OpenParams {
+        options.route_quickack |= self.routes.quickack(key.remote);
         let interface = &self.interfaces[usize::from(self.route_of(key))];
         let learnt = lock(&self.pmtu).get(key.remote, self.clock.get());
         let ip_header_len = if key.local.is_ipv4() { 20 } else { 40 };

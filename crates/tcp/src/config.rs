@@ -297,6 +297,9 @@ pub struct Options {
     pub oobinline: bool,
     /// TCP_QUICKACK as last set; `None` if never.
     pub quickack: Option<bool>,
+    /// Everything is acknowledged at once for as long as the connection lives (Linux: the route
+    /// attribute `quickack`).
+    pub route_quickack: bool,
     /// TCP_LINGER2: stay in FIN-WAIT-2.
     pub linger2: Option<Duration>,
     /// TCP_SYNCNT.

@@ -500,7 +500,7 @@ impl Connection {
             SetOption::DecisionLog(entries) => self.decisions = Decisions::new(*entries),
             SetOption::RcvLowat(_) => self.apply_low_water(cx),
             SetOption::QuickAck(on) => {
-                self.rcv.acks.set_quick(*on);
+                self.rcv.acks.set_quick(*on, cx.config);
                 self.sync_ack_timer();
             }
             _ => {}

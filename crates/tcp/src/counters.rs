@@ -58,6 +58,12 @@ counters! {
     TcpSynChallenge => "TcpExtTCPSYNChallenge", "Challenge ACKs sent because of a SYN (RFC 5961).";
     TcpBacklogDrop => "TcpExtTCPBacklogDrop", "Segments dropped because the backlog of their socket was full.";
     TcpBacklogCoalesce => "TcpExtTCPBacklogCoalesce", "Segments merged with the one before in a backlog.";
+    TcpMemoryPressures => "TcpExtTCPMemoryPressures", "Times that the memory of all connections came under pressure.";
+    TcpRcvCollapsed => "TcpExtTCPRcvCollapsed", "Ranges of a receive queue copied together for want of memory.";
+    TcpPruneCalled => "TcpExtPruneCalled", "Times that a receiver had to make room for data for want of memory.";
+    TcpRcvPruned => "TcpExtRcvPruned", "Times that a receiver could not make enough room, so that data was dropped.";
+    TcpOfoPruned => "TcpExtOfoPruned", "Times that out-of-order data was thrown away to make room.";
+    TcpRcvQDrop => "TcpExtTCPRcvQDrop", "In-order segments dropped for want of memory, wholly or in part.";
     TcpOfoQueue => "TcpExtTCPOFOQueue", "Out-of-order segments queued.";
     TcpOfoDrop => "TcpExtTCPOFODrop", "Out-of-order segments dropped for want of memory.";
     TcpOfoMerge => "TcpExtTCPOFOMerge", "Out-of-order segments that overlapped others.";

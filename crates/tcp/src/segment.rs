@@ -65,6 +65,27 @@ pub struct Below {
     pub takes_notes: bool,
     /// The queueing discipline keeps departure times, so that paced packets need not be held.
     pub keeps_departures: bool,
+    /// What memory is left for queues.
+    pub memory: MemoryRoom,
+}
+
+/// What memory the stack has left for the queues of this connection. Each direction of a connection
+/// is always given a little (the first number of `tcp_rmem` and of `tcp_wmem`), so that all of them
+/// go on, however little there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryRoom {
+    /// Memory is short: buffers do not grow, small windows are offered, and what is held is held
+    /// in as little as possible.
+    pub pressure: bool,
+    /// Bytes that the queues may still take.
+    pub bytes: u32,
+}
+
+impl Default for MemoryRoom {
+    /// No limit.
+    fn default() -> MemoryRoom {
+        MemoryRoom { pressure: false, bytes: u32::MAX }
+    }
 }
 
 /// Why a packet leaves.

@@ -18,6 +18,8 @@ pub struct RouteConfig {
     pub prefix_len: u8,
     /// The place of the interface in the configuration's list.
     pub interface: usize,
+    /// Connections over it acknowledge everything at once (Linux: the attribute `quickack`).
+    pub quickack: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -25,6 +27,7 @@ struct Route {
     prefix: IpAddr,
     len: u8,
     interface: u8,
+    quickack: bool,
 }
 
 pub(crate) struct RouteTable {
@@ -53,7 +56,8 @@ impl RouteTable {
             if route.prefix_len > if route.prefix.is_ipv4() { 32 } else { 128 } {
                 return Err(refuse("prefix_len", "it is longer than an address"));
             }
-            table.push(route.prefix, route.prefix_len, route.interface as u8);
+            let interface = route.interface as u8;
+            table.push(route.prefix, route.prefix_len, interface, route.quickack);
         }
         for interface in interfaces {
             if interface.loopback {
@@ -61,18 +65,19 @@ impl RouteTable {
             }
             for &(ip, len) in &interface.addresses {
                 table.ours.push((ip, len, interface.index));
-                table.push(ip, len, interface.index);
+                table.push(ip, len, interface.index, false);
             }
         }
         for unspecified in [IpAddr::from([0; 4]), IpAddr::from([0; 16])] {
             table.add_default(unspecified);
         }
+        // Of two that are equally long, the configured one comes first.
         table.routes.sort_by_key(|route| core::cmp::Reverse(route.len));
         Ok(table)
     }
 
-    fn push(&mut self, prefix: IpAddr, len: u8, interface: u8) {
-        self.routes.push(Route { prefix, len, interface });
+    fn push(&mut self, prefix: IpAddr, len: u8, interface: u8, quickack: bool) {
+        self.routes.push(Route { prefix, len, interface, quickack });
     }
 
     fn add_default(&mut self, unspecified: IpAddr) {
@@ -82,7 +87,7 @@ impl RouteTable {
         }
         let first = self.ours.iter().find(|&&(ip, _, at)| is_family(ip) && at != self.loopback);
         if let Some(&(_, _, interface)) = first {
-            self.push(unspecified, 0, interface);
+            self.push(unspecified, 0, interface, false);
         }
     }
 
@@ -101,10 +106,16 @@ impl RouteTable {
         if self.is_ours(remote) {
             return Some(self.loopback);
         }
-        self.routes
-            .iter()
-            .find(|route| matches_prefix(remote, route.prefix, route.len))
-            .map(|route| route.interface)
+        self.find(remote).map(|route| route.interface)
+    }
+
+    /// Whether connections to `remote` acknowledge everything at once.
+    pub(crate) fn quickack(&self, remote: IpAddr) -> bool {
+        !self.is_ours(remote) && self.find(remote).is_some_and(|route| route.quickack)
+    }
+
+    fn find(&self, remote: IpAddr) -> Option<&Route> {
+        self.routes.iter().find(|route| matches_prefix(remote, route.prefix, route.len))
     }
 
     /// Our address for packets to `remote`: one whose prefix holds `remote`, or else the first one
@@ -149,9 +160,9 @@ mod tests {
             [("10.0.0.1", 24, 0), ("10.9.0.1", 16, 1), ("fd00::1", 64, 1), ("127.0.0.1", 8, 2)]
         {
             table.ours.push((ip(address), len, interface));
-            table.push(ip(address), len, interface);
+            table.push(ip(address), len, interface, false);
         }
-        table.push(ip("10.9.5.0"), 24, 0);
+        table.push(ip("10.9.5.0"), 24, 0, true);
         table.add_default(ip("0.0.0.0"));
         table.add_default(ip("::"));
         table.routes.sort_by_key(|route| core::cmp::Reverse(route.len));
@@ -169,6 +180,14 @@ mod tests {
         assert_eq!(lookup("2001:db8::1"), Some(1));
         assert_eq!(lookup("10.9.0.1"), Some(2), "our own address is on loopback");
         assert_eq!(lookup("127.3.2.1"), Some(2));
+    }
+
+    #[test]
+    fn quickack_is_an_attribute_of_the_route_that_is_taken() {
+        let table = table();
+        assert!(table.quickack("10.9.5.7".parse().unwrap()));
+        assert!(!table.quickack("10.9.6.7".parse().unwrap()));
+        assert!(!table.quickack("10.9.0.1".parse().unwrap()), "loopback");
     }
 
     #[test]

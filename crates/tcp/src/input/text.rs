@@ -131,7 +131,7 @@ impl Connection {
             self.drain_reassembly();
         }
         if self.rcv.fin == Some(self.rcv.nxt) && self.state == State::Established {
-            self.rcv.acks.on_fin();
+            self.rcv.acks.on_fin(cx.config);
         }
         if len > 0 || hole {
             let full_push = push && one && len as u32 == self.rcv.rcv_mss;

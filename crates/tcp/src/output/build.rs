@@ -45,7 +45,7 @@ impl Connection {
         let repr = self.build_repr(cx, departure, seq, flags | bits, most_blocks);
         let serial = self.next_serial;
         self.next_serial = Serial(serial.0 + 1);
-        self.rcv.note_data_sent(cx.now);
+        self.rcv.note_data_sent(cx);
         self.on_ack_sent(cx.now);
         if kind != SendKind::Retransmit {
             cx.counters.add(Counter::OutSegs, segs as u64);

@@ -8,7 +8,7 @@
 //! while the connection is young (the peer is in slow start and counts on ACKs), else after the ACK
 //! timeout (ATO), which follows the gaps between arrivals within 40 ms to 200 ms.
 
-use crate::config::Config;
+use crate::config::{Config, Options};
 use crate::connection::Context;
 use crate::counters::Counter;
 use crate::limits::MAX_DUP_ACKS;
@@ -104,6 +104,8 @@ pub(crate) struct DelayedAck {
     pub(crate) dup_acks: u16,
     /// ACKs that leave at once before delaying begins.
     quick: u8,
+    /// Nothing is ever delayed: the route says so.
+    always: bool,
     /// The application answers what it receives: delaying pays.
     pingpong: bool,
     /// Zero until the first data arrives.
@@ -116,11 +118,11 @@ pub(crate) struct DelayedAck {
 }
 
 impl DelayedAck {
-    /// `quick` is TCP_QUICKACK as it was set before the open, if it was.
-    pub(crate) fn new(quick: Option<bool>) -> DelayedAck {
-        let mut acks = DelayedAck::default();
-        if let Some(quick) = quick {
-            acks.set_quick(quick);
+    /// TCP_QUICKACK may have been set before the open.
+    pub(crate) fn new(config: &Config, options: &Options) -> DelayedAck {
+        let mut acks = DelayedAck { always: options.route_quickack, ..DelayedAck::default() };
+        if let Some(quick) = options.quickack {
+            acks.set_quick(quick, config);
         }
         acks
     }
@@ -176,6 +178,7 @@ impl DelayedAck {
 
     /// An in-order data segment arrived.
     pub(crate) fn on_data(&mut self, now: Instant, config: &Config, arrival: Arrival) {
+        self.pingpong &= config.tcp_pingpong;
         self.measure(now, config, arrival);
         self.dup_run = 0;
         self.pushed = arrival.full_push && self.is_quick();
@@ -225,19 +228,21 @@ impl DelayedAck {
     }
 
     fn is_quick(&self) -> bool {
-        self.quick > 0 && !self.pingpong
+        self.always || (self.quick > 0 && !self.pingpong)
     }
 
     /// The peer's FIN is here and we have not sent ours: as on Linux its ACK waits a little,
     /// because most applications close when they see it, and our FIN then takes the ACK along.
-    pub(crate) fn on_fin(&mut self) {
-        self.pingpong = true;
+    pub(crate) fn on_fin(&mut self, config: &Config) {
+        self.pingpong = config.tcp_pingpong;
     }
 
     /// The FIN that [`on_fin`](Self::on_fin) told of has been taken. It counts as a byte.
     pub(crate) fn delay_fin(&mut self, now: Instant, config: &Config, more_than_one: bool) {
         if more_than_one {
             self.now(AckReason::SecondSegment);
+        } else if self.always {
+            self.now(AckReason::Quick);
         } else if self.ato.is_zero() && self.decision == AckDecision::None {
             // There was no data, whose rhythm would say how long.
             self.decision = AckDecision::Delay(now + FIN_ALONE_DELAY);
@@ -300,9 +305,9 @@ impl DelayedAck {
     }
 
     /// Data left.
-    pub(crate) fn on_data_sent(&mut self, now: Instant) {
+    pub(crate) fn on_data_sent(&mut self, now: Instant, config: &Config) {
         if !self.ato.is_zero() && now.since(self.last_data) < self.ato {
-            self.pingpong = true;
+            self.pingpong = config.tcp_pingpong;
         }
     }
 
@@ -323,8 +328,8 @@ impl DelayedAck {
     }
 
     /// TCP_QUICKACK.
-    pub(crate) fn set_quick(&mut self, quick: bool) {
-        self.pingpong = !quick;
+    pub(crate) fn set_quick(&mut self, quick: bool, config: &Config) {
+        self.pingpong = !quick && config.tcp_pingpong;
         if quick {
             self.quick = MAX_QUICK_ACKS;
             if matches!(self.decision, AckDecision::Delay(_)) {
@@ -418,11 +423,38 @@ mod tests {
     fn answering_makes_it_interactive_and_stops_quick_acks() {
         let mut acks = DelayedAck::default();
         acks.on_data(Instant::ZERO, &Config::default(), arrival(10));
-        acks.on_data_sent(Instant::ZERO);
+        acks.on_data_sent(Instant::ZERO, &Config::default());
         acks.on_sent();
         acks.on_data(Instant::from_millis(1), &Config::default(), arrival(10));
         assert!(matches!(acks.decision(), AckDecision::Delay(_)));
-        acks.set_quick(true);
+        acks.set_quick(true, &Config::default());
+        assert_eq!(acks.decision(), AckDecision::Now(AckReason::Quick));
+    }
+
+    #[test]
+    fn a_route_may_ask_for_quick_acks_for_ever() {
+        let options = Options { route_quickack: true, ..Options::default() };
+        let mut acks = DelayedAck::new(&Config::default(), &options);
+        acks.set_quick(false, &Config::default());
+        for _ in 0..100 {
+            acks.on_data(Instant::ZERO, &Config::default(), arrival(10));
+            assert_eq!(acks.decision(), AckDecision::Now(AckReason::Quick));
+            acks.on_data_sent(Instant::ZERO, &Config::default());
+            acks.on_sent();
+        }
+        acks.on_fin(&Config::default());
+        acks.delay_fin(Instant::ZERO, &Config::default(), false);
+        assert_eq!(acks.decision(), AckDecision::Now(AckReason::Quick));
+    }
+
+    #[test]
+    fn interactive_mode_can_be_switched_off() {
+        let config = Config { tcp_pingpong: false, ..Config::default() };
+        let mut acks = DelayedAck::default();
+        acks.on_data(Instant::ZERO, &config, arrival(10));
+        acks.on_data_sent(Instant::ZERO, &config);
+        acks.on_sent();
+        acks.on_data(Instant::ZERO, &config, arrival(10));
         assert_eq!(acks.decision(), AckDecision::Now(AckReason::Quick));
     }
 

@@ -94,7 +94,7 @@ impl Receiver {
             advmss: u32::from(advmss),
             buf_limit,
             queue: ReceiveQueue::new(),
-            acks: DelayedAck::new(options.quickack),
+            acks: DelayedAck::new(config, options),
             autotune: Autotune::new(buf_limit),
             urgent: Urgent::default(),
             reassembly: Reassembly::new(),
@@ -135,8 +135,8 @@ impl Receiver {
     }
 
     /// Data (not a pure ACK) leaves: an answer soon after input marks an interactive connection.
-    pub(crate) fn note_data_sent(&mut self, now: Instant) {
-        self.acks.on_data_sent(now);
+    pub(crate) fn note_data_sent(&mut self, cx: &Context) {
+        self.acks.on_data_sent(cx.now, cx.config);
     }
 
     /// An acknowledgement left, alone or with data.

@@ -10,7 +10,7 @@
 
 use alloc::collections::VecDeque;
 
-use plimsoll_buf::{MAX_CHUNK, Pool, Slice, Slices};
+use plimsoll_buf::{CLASS_SIZES, MAX_CHUNK, Pool, Slice, Slices};
 use plimsoll_wire::SeqNum;
 
 use super::store::{Store, charge_of};
@@ -25,12 +25,15 @@ pub(crate) struct ReceiveQueue {
     len: usize,
     /// The sequence number of the first byte.
     start: SeqNum,
+    /// Bytes that were taken from the first slice: its chunk still binds them.
+    taken: u32,
     store: Store,
 }
 
 impl ReceiveQueue {
     pub(crate) fn new() -> ReceiveQueue {
-        ReceiveQueue { slices: VecDeque::new(), len: 0, start: SeqNum(0), store: Store::default() }
+        let store = Store::default();
+        ReceiveQueue { slices: VecDeque::new(), len: 0, start: SeqNum(0), taken: 0, store }
     }
 
     /// Bytes in the queue.
@@ -58,6 +61,16 @@ impl ReceiveQueue {
         self.store.charge
     }
 
+    /// Bytes of memory that the queue binds: its charge, and what was taken from the first slice.
+    pub(crate) fn held(&self) -> usize {
+        self.store.charge + self.taken as usize
+    }
+
+    /// Whether copying the ranges together would free more memory than it copies.
+    pub(crate) fn is_wasteful(&self) -> bool {
+        self.held() > 2 * self.len + 2 * CLASS_SIZES[1]
+    }
+
     /// Bytes of heap, without the chunks.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.slices.capacity() * size_of::<Slice>()
@@ -81,24 +94,30 @@ impl ReceiveQueue {
         self.store.append(pool, &mut self.slices, slice);
     }
 
-    /// Copies all small ranges together (Linux: `tcp_collapse`).
-    pub(crate) fn compact(&mut self, pool: &Pool) {
+    /// Copies all small ranges together (Linux: `tcp_collapse`). Returns how many were copied.
+    pub(crate) fn compact(&mut self, pool: &Pool) -> usize {
         let old = core::mem::take(&mut self.slices);
         self.store.charge = 0;
         self.store.compact = None;
+        self.taken = 0;
         let mut left: usize = old.iter().map(Slice::len).sum();
+        let mut copied = 0;
         for slice in old {
             let full = self.store.compact.as_ref().is_none_or(|writer| writer.remaining() == 0);
             if full {
-                self.store.compact = Some(pool.chunk(left.min(MAX_CHUNK / 4)));
+                // A large chunk only for what fills half of it.
+                let size = if left >= MAX_CHUNK / 8 { MAX_CHUNK / 4 } else { CLASS_SIZES[1] };
+                self.store.compact = Some(pool.chunk(size));
             }
             left -= slice.len();
             if slice.len() * 4 >= slice.chunk_size() {
                 self.store.refer(&mut self.slices, slice);
             } else {
+                copied += 1;
                 self.store.copy_in(pool, &mut self.slices, &slice);
             }
         }
+        copied
     }
 
     /// Copies the bytes behind the first `skip` to `out` without taking them. Returns how many.
@@ -159,8 +178,10 @@ impl ReceiveQueue {
         self.store.charge -= charge_of(slice);
         if count == slice.len() {
             self.slices.pop_front();
+            self.taken = 0;
         } else {
             slice.advance(count);
+            self.taken += count as u32;
             self.store.charge += charge_of(slice);
         }
         self.len -= count;
@@ -179,6 +200,7 @@ impl ReceiveQueue {
         self.slices = VecDeque::new();
         self.store.compact = None;
         self.len = 0;
+        self.taken = 0;
         self.store.charge = 0;
     }
 
@@ -187,5 +209,6 @@ impl ReceiveQueue {
         assert_eq!(self.len, self.slices.iter().map(Slice::len).sum::<usize>());
         assert_eq!(self.store.charge, self.slices.iter().map(charge_of).sum::<usize>());
         assert!(self.len > 0 || self.store.compact.is_none(), "an empty queue holds a chunk");
+        assert!(self.len > 0 || self.taken == 0, "an empty queue binds memory");
     }
 }
