@@ -372,3 +372,40 @@ fn a_new_device_lasts_as_long_as_it_is_open() {
         assert!(tun::mtu(&name).is_err());
     });
 }
+
+#[test]
+fn several_queues_share_an_interface() {
+    isolated("several_queues_share_an_interface", || {
+        let mut queues = tun::open_queues(config(Offloads::Required), 3).unwrap();
+        ip("address add 192.0.2.1/24 dev tun0");
+        assert!(queues.iter().all(|queue| queue.tx.caps().name == NAME));
+        // The kernel answers by the queue by which a flow came.
+        let socket = UdpSocket::bind("192.0.2.1:9").unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        socket.send_to(b"hello", "192.0.2.9:9").unwrap();
+        let pool = Pool::new();
+        let mut first = loop {
+            let found = queues.iter_mut().find_map(|queue| {
+                let all = receive(queue, &pool).unwrap();
+                all.into_iter().find(|packet| is_protocol(packet, 4, 17))
+            });
+            if let Some(packet) = found {
+                break packet;
+            }
+            thread::yield_now();
+        };
+        assert!(first.pull_headers(28));
+        let (source, target) = first.head[12..20].split_at_mut(4);
+        source.swap_with_slice(target);
+        for queue in &mut queues {
+            assert_eq!(send(queue, first.share()).unwrap().packets, 1);
+            socket.recv(&mut [0; 16]).unwrap();
+            socket.send_to(b"again", "192.0.2.9:9").unwrap();
+            await_packet(queue, |packet| is_protocol(packet, 4, 17));
+        }
+        drop(queues);
+        ip("tuntap add dev tun0 mode tun");
+        let error = tun::open_queues(config(Offloads::Auto), 2).unwrap_err();
+        assert!(error.to_string().contains("multi_queue"), "{error}");
+    });
+}

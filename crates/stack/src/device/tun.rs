@@ -14,6 +14,9 @@
 //! ([`open`]). If it refuses a packet later because of an offload, the packet is cut and its
 //! checksum filled in software; if the kernel then takes it, the offload stays off.
 //!
+//! *Several queues.* Each is a file of its own ([`open_queues`]), and nothing is shared but the
+//! kernel's interface.
+//!
 //! *Interface down.* Writes fail with `EIO` and reads find nothing. Packets are dropped and counted
 //! until it is up again. *Interface deleted.* Calls fail with `EBADFD`: [`DeviceError::Gone`].
 //!
@@ -39,7 +42,7 @@ use crate::limits::RX_BATCH_BYTES;
 use crate::offload::{Layout, checksum, gso};
 use crate::packet::{ChecksumState, Packet};
 
-pub use self::setup::{Offloads, TunConfig, bring_up, is_up, mtu, open, set_mtu};
+pub use self::setup::{Offloads, TunConfig, bring_up, is_up, mtu, open, open_queues, set_mtu};
 
 /// The longest packet that a read can return.
 const MAX_PACKET: usize = 65_535;

@@ -59,44 +59,99 @@ impl Default for TunConfig {
 /// # Errors
 /// [`DeviceError::Setup`] says what is missing and what to do about it.
 pub fn open(config: TunConfig) -> Result<Device, DeviceError> {
-    check_name(&config.name)?;
-    let fd = open_file()?;
     let links = LinkWatch::new();
-    let offered = sys::tun_features(&fd).map_or(true, |all| all & u32::from(flags::VNET_HDR) != 0);
-    let mut vnet = config.offloads != Offloads::Off && offered;
-    let name = attach(&fd, &config.name, vnet)?;
-    // The default length is the one we use, but whoever had the interface before may have set
-    // another.
-    if vnet && sys::tun_set_header_len(&fd, vnet::LEN as i32).is_err() {
-        vnet = false;
-        attach(&fd, &name, vnet)?;
+    let queue = Queue::open(&config, false)?;
+    finish_setup(&config, &queue.name, &links)?;
+    queue.device()
+}
+
+/// Opens a TUN device with `count` queues (at least one), each of which is a device of its own that
+/// a thread may have to itself. The kernel hands every packet of a flow to one of them: to the one
+/// by which the last packet of the flow came from us.
+///
+/// # Errors
+/// As [`open`]. An interface that exists must have been made for several queues.
+pub fn open_queues(config: TunConfig, count: usize) -> Result<Vec<Device>, DeviceError> {
+    if count <= 1 {
+        return Ok(vec![open(config)?]);
     }
-    let offloads = if vnet { agree(&fd) } else { 0 };
-    if config.offloads == Offloads::Required && offloads & OFFLOAD_SETS[1] != OFFLOAD_SETS[1] {
-        return Err(setup(format!("{name}: the kernel does not offer TSO and checksum offload")));
+    let links = LinkWatch::new();
+    let first = Queue::open(&config, true)?;
+    // The name may have been a pattern; the others join the interface that it became.
+    let named = TunConfig { name: first.name.clone(), ..config };
+    let mut queues = vec![first];
+    for _ in 1..count {
+        queues.push(Queue::open(&named, true)?);
     }
+    let offloads = queues.iter().fold(u32::MAX, |all, queue| all & queue.offloads);
+    if queues.iter().any(|queue| queue.offloads != offloads) {
+        return Err(setup(format!("{}: its queues differ in what they can do", named.name)));
+    }
+    finish_setup(&named, &named.name, &links)?;
+    queues.into_iter().map(Queue::device).collect()
+}
+
+/// Sets the interface up as `config` says, and waits until it works.
+fn finish_setup(config: &TunConfig, name: &str, links: &LinkWatch) -> Result<(), DeviceError> {
     if let Some(mtu) = config.mtu {
-        set_mtu(&name, mtu)?;
+        set_mtu(name, mtu)?;
     }
     if config.up {
-        bring_up(&name)?;
+        bring_up(name)?;
     }
-    links.wait_until_running(&name);
-    let caps = Caps {
-        mtu: mtu(&name)?,
-        tso4: offloads & flags::TSO4 != 0,
-        tso6: offloads & flags::TSO6 != 0,
-        tx_checksum: offloads & flags::CSUM != 0,
-        max_super_segment: super::MAX_PACKET,
-        completions: true,
-        name,
-    };
-    let fd = Arc::new(fd);
-    Ok(Device {
-        rx: Box::new(TunRx::new(fd.clone(), caps.name.clone(), vnet)),
-        tx: Box::new(TunTx::new(fd.clone(), caps, vnet)),
-        wait: WaitSource::from_fd(fd),
-    })
+    links.wait_until_running(name);
+    Ok(())
+}
+
+/// An open file that is attached to an interface.
+struct Queue {
+    fd: OwnedFd,
+    name: String,
+    vnet: bool,
+    offloads: u32,
+}
+
+impl Queue {
+    /// Attaches to the interface, as one of several queues if `several`.
+    fn open(config: &TunConfig, several: bool) -> Result<Queue, DeviceError> {
+        check_name(&config.name)?;
+        let fd = open_file()?;
+        let offered =
+            sys::tun_features(&fd).map_or(true, |all| all & u32::from(flags::VNET_HDR) != 0);
+        let mut vnet = config.offloads != Offloads::Off && offered;
+        let name = attach(&fd, &config.name, vnet, several)?;
+        // The default length is the one we use, but whoever had the interface before may have set
+        // another.
+        if vnet && sys::tun_set_header_len(&fd, vnet::LEN as i32).is_err() {
+            vnet = false;
+            attach(&fd, &name, vnet, several)?;
+        }
+        let offloads = if vnet { agree(&fd) } else { 0 };
+        if config.offloads == Offloads::Required && offloads & OFFLOAD_SETS[1] != OFFLOAD_SETS[1] {
+            let message = format!("{name}: the kernel does not offer TSO and checksum offload");
+            return Err(setup(message));
+        }
+        Ok(Queue { fd, name, vnet, offloads })
+    }
+
+    fn device(self) -> Result<Device, DeviceError> {
+        let Queue { fd, name, vnet, offloads } = self;
+        let caps = Caps {
+            mtu: mtu(&name)?,
+            tso4: offloads & flags::TSO4 != 0,
+            tso6: offloads & flags::TSO6 != 0,
+            tx_checksum: offloads & flags::CSUM != 0,
+            max_super_segment: super::MAX_PACKET,
+            completions: true,
+            name,
+        };
+        let fd = Arc::new(fd);
+        Ok(Device {
+            rx: Box::new(TunRx::new(fd.clone(), caps.name.clone(), vnet)),
+            tx: Box::new(TunTx::new(fd.clone(), caps, vnet)),
+            wait: WaitSource::from_fd(fd),
+        })
+    }
 }
 
 /// The MTU of an interface; more than 65535 counts as that.
@@ -173,11 +228,12 @@ fn open_file() -> Result<OwnedFd, DeviceError> {
     })
 }
 
-fn attach(fd: &OwnedFd, name: &str, vnet: bool) -> Result<String, DeviceError> {
-    let wanted = flags::TUN_NO_PI | if vnet { flags::VNET_HDR } else { 0 };
+fn attach(fd: &OwnedFd, name: &str, vnet: bool, several: bool) -> Result<String, DeviceError> {
+    let queue = if several { flags::MULTI_QUEUE } else { 0 };
+    let wanted = flags::TUN_NO_PI | queue | if vnet { flags::VNET_HDR } else { 0 };
     let result = match sys::tun_attach(fd, name, wanted) {
         // An interface with several queues can only be attached to as one of them.
-        Err(Errno::INVAL) => sys::tun_attach(fd, name, wanted | flags::MULTI_QUEUE),
+        Err(Errno::INVAL) if !several => sys::tun_attach(fd, name, wanted | flags::MULTI_QUEUE),
         other => other,
     };
     result.map_err(|error| {
@@ -187,6 +243,10 @@ fn attach(fd: &OwnedFd, name: &str, vnet: bool) -> Result<String, DeviceError> {
                  'ip tuntap add dev {name} mode tun user $USER'"
             ),
             Errno::BUSY => "; another process has it, or it is no TUN device".into(),
+            Errno::INVAL if several => format!(
+                "; an interface that exists must have several queues: \
+                 'ip tuntap add dev {name} mode tun multi_queue'"
+            ),
             Errno::INVAL => "; is there an interface of that name that is no TUN device?".into(),
             _ => String::new(),
         };
