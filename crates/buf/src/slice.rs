@@ -62,6 +62,11 @@ impl Slice {
         self.chunk.capacity().min(MAX_CHUNK)
     }
 
+    /// Bytes of the chunk, or of the value, that lie before this range.
+    pub fn offset(&self) -> usize {
+        self.offset as usize
+    }
+
     /// Drops the first `count` bytes.
     ///
     /// # Panics

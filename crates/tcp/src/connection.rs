@@ -17,7 +17,7 @@
 
 use alloc::boxed::Box;
 
-use plimsoll_buf::Pool;
+use plimsoll_buf::{Pool, Slices};
 use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options, SetOption};
@@ -341,12 +341,41 @@ impl Connection {
         }
         let count = self.rcv.copy_out(out, self.options.oobinline);
         if count == 0 {
+            self.after_empty_read(cx);
             return self.nothing_to_read();
         }
+        self.taken(cx, count);
+        Ok(count)
+    }
+
+    /// As [`read`](Self::read), but nothing is copied: hands out the ranges that the receive queue
+    /// holds, `max` bytes of them and [`MAX_SLICES`](plimsoll_buf::MAX_SLICES) ranges at most. An
+    /// empty list is the end of the stream (or `max` is zero). The window opens as if the bytes had
+    /// been copied, so what the reader keeps is his own affair and no longer counts; but a range
+    /// keeps the whole chunk alive that it lies in.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_shared(&mut self, cx: &Context, max: usize) -> Result<Slices, ReadError> {
+        self.debug_invariants();
+        if max == 0 {
+            return Ok(Slices::new());
+        }
+        let slices = self.rcv.take_out(max, self.options.oobinline);
+        if slices.is_empty() {
+            self.after_empty_read(cx);
+            return self.nothing_to_read().map(|_| slices);
+        }
+        self.taken(cx, slices.len());
+        Ok(slices)
+    }
+
+    /// The application has taken `count` bytes: the buffer may grow, the window opens.
+    fn taken(&mut self, cx: &Context, count: usize) {
         self.autotune(cx, count);
+        self.bound_receive_memory(cx);
         self.after_read();
         self.debug_invariants();
-        Ok(count)
     }
 
     /// As [`read`](Self::read), but the bytes stay.

@@ -80,7 +80,7 @@ pub use info::Info;
 pub use mtu::PathEvent;
 pub use output::Hold;
 pub use recv::{AckDecision, AckReason, FlushReason};
-pub use segment::{Below, Ecn, Segment, SendKind, Serial, Transmit};
+pub use segment::{Below, Ecn, MemoryRoom, Segment, SendKind, Serial, Transmit};
 pub use send::WriteFlags;
 pub use send::error_queue::{ErrorReport, TxStage, TxTimestamps};
 pub use signature::{MAX_MD5_KEY_LEN, Md5Key};

@@ -7,16 +7,19 @@ use crate::connection::{Connection, Context};
 use crate::counters::Counter;
 use crate::event::{ConnectionError, Events};
 use crate::recv::AckReason;
-use crate::recv::delayed_ack::Arrival;
+use crate::recv::delayed_ack::{Arrival, Disorder};
 use crate::recv::reassembly::Inserted;
 use crate::segment::Segment;
 use crate::state::State;
+use crate::time::Duration;
 
 /// What data in order was.
 #[derive(Clone, Copy)]
 struct Text {
     /// Whether it filled a hole, wholly or in part.
     hole: bool,
+    /// With PSH.
+    push: bool,
     /// One segment, full and with PSH.
     full_push: bool,
 }
@@ -43,7 +46,7 @@ impl Connection {
         if seg.repr.seq == self.rcv.nxt {
             self.on_in_order(cx, seg);
         } else {
-            self.on_out_of_order(cx, &seg);
+            self.on_out_of_order(cx, &mut seg);
         }
     }
 
@@ -106,8 +109,11 @@ impl Connection {
     }
 
     /// Data (or a FIN) that begins at RCV.NXT and fits the window.
-    pub(crate) fn on_in_order(&mut self, cx: &Context, seg: Segment) {
+    pub(crate) fn on_in_order(&mut self, cx: &Context, mut seg: Segment) {
         debug_assert_eq!(seg.repr.seq, self.rcv.nxt);
+        if !self.admit(cx, &mut seg, true) {
+            return;
+        }
         let len = seg.payload.len();
         let flags = seg.repr.flags;
         let push = flags.contains(TcpFlags::PSH);
@@ -135,7 +141,7 @@ impl Connection {
         }
         if len > 0 || hole {
             let full_push = push && one && len as u32 == self.rcv.rcv_mss;
-            self.after_data(cx, Text { hole, full_push });
+            self.after_data(cx, Text { hole, push, full_push });
         }
         self.take_fin(cx);
     }
@@ -149,7 +155,7 @@ impl Connection {
     }
 
     fn after_data(&mut self, cx: &Context, text: Text) {
-        self.rcv.compact_if_bloated(&self.pool);
+        self.bound_receive_memory(cx);
         self.rcv.autotune.on_data(cx.now, self.rcv.nxt, self.rcv.adv);
         self.collect_urgent();
         let arrival = Arrival {
@@ -157,6 +163,7 @@ impl Connection {
             rcv_mss: self.rcv.rcv_mss,
             window: self.rcv.wnd(),
             full_push: text.full_push,
+            wakes_reader: text.push && self.rcv.reader_waiting && self.is_readable(),
             hole: text.hole,
             rto: self.recovery.rtt.rto(cx.config),
         };
@@ -166,11 +173,15 @@ impl Connection {
         }
     }
 
-    fn on_out_of_order(&mut self, cx: &Context, seg: &Segment) {
-        self.rcv.acks.on_out_of_order();
+    fn on_out_of_order(&mut self, cx: &Context, seg: &mut Segment) {
         let end = seg.repr.seq + seg.payload.len() as u32;
         if seg.payload.is_empty() {
+            self.rcv.acks.on_out_of_order();
             self.latch_fin(end);
+            return;
+        }
+        if !self.admit(cx, seg, false) {
+            self.rcv.acks.on_out_of_order();
             return;
         }
         self.on_codepoint(cx, seg.ecn);
@@ -187,9 +198,22 @@ impl Connection {
             Inserted::Duplicate => self.report_duplicate(cx, seg.repr.seq, end),
             Inserted::Full => cx.counters.bump(Counter::TcpOfoDrop),
         }
+        if matches!(inserted, Inserted::New | Inserted::Overlap) {
+            let disorder = Disorder { sack: self.handshake.sack, rtt: self.shorter_rtt() };
+            self.rcv.acks.on_disorder(cx.now, cx.config, disorder);
+        } else {
+            self.rcv.acks.on_out_of_order();
+        }
         if inserted != Inserted::Full && seg.repr.flags.contains(TcpFlags::FIN) {
             self.latch_fin(end);
         }
+    }
+
+    /// The shorter of the two round trips, that of the sender and that of the receiver, which is too
+    /// long if the peer does not always have data. Zero if neither is known.
+    fn shorter_rtt(&self) -> Duration {
+        let (ours, theirs) = (self.srtt(), self.rcv.autotune.rtt());
+        if ours.is_zero() || theirs.is_zero() { ours.max(theirs) } else { ours.min(theirs) }
     }
 
     /// Remembers where the peer's stream ends. The first word counts, unless data lies behind it.

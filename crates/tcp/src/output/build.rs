@@ -46,7 +46,7 @@ impl Connection {
         let serial = self.next_serial;
         self.next_serial = Serial(serial.0 + 1);
         self.rcv.note_data_sent(cx);
-        self.on_ack_sent(cx.now);
+        self.on_ack_sent(cx);
         if kind != SendKind::Retransmit {
             cx.counters.add(Counter::OutSegs, segs as u64);
         }
@@ -78,7 +78,7 @@ impl Connection {
         let reason = self.rcv.ack_due(cx.now);
         let departure = self.depart(cx, 0);
         let repr = self.build_repr(cx, departure, seq, TcpFlags::ACK | bits, MAX_SACK_BLOCKS);
-        self.on_ack_sent(cx.now);
+        self.on_ack_sent(cx);
         if kind == SendKind::Ack {
             cx.counters.bump(Counter::AcksSent);
         }

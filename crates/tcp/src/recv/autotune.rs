@@ -17,9 +17,9 @@ use crate::time::{Duration, Instant};
 #[derive(Clone, Debug)]
 pub(crate) struct Autotune {
     /// Bytes that the application read in the best round trip so far.
-    space: usize,
+    space: u32,
     /// Bytes read since `since`.
-    copied: usize,
+    copied: u32,
     since: Instant,
     /// The round trip as the receiver measures it; zero before the first sample.
     rtt: Duration,
@@ -31,7 +31,7 @@ pub(crate) struct Autotune {
 impl Autotune {
     pub(crate) fn new(buf_limit: usize) -> Autotune {
         Autotune {
-            space: buf_limit / 2,
+            space: u32::try_from(buf_limit / 2).unwrap_or(u32::MAX),
             copied: 0,
             since: Instant::ZERO,
             rtt: Duration::ZERO,
@@ -46,7 +46,7 @@ impl Autotune {
 
     /// What the application reads per round trip, in bytes.
     pub(crate) fn space(&self) -> usize {
-        self.space
+        self.space as usize
     }
 
     /// The round trip as the receiver measures it.
@@ -70,7 +70,7 @@ impl Autotune {
 
     /// The application read `count` bytes. Returns the buffer that it deserves, if it grew.
     fn on_read(&mut self, now: Instant, count: usize, srtt: Duration, mss: usize) -> Option<usize> {
-        self.copied += count;
+        self.copied = self.copied.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
         let rtt = match (self.rtt.is_zero(), srtt.is_zero()) {
             (true, _) => srtt,
             (false, true) => self.rtt,
@@ -85,8 +85,9 @@ impl Autotune {
             return None;
         }
         // Twice for slow start, some segments for the start itself, and the growth once more.
-        let growth = 2 * copied.saturating_sub(self.space);
+        let growth = 2 * (copied - self.space) as usize;
         self.space = copied;
+        let copied = copied as usize;
         Some(2 * copied + 16 * mss + growth)
     }
 }
@@ -100,6 +101,9 @@ impl Connection {
         let srtt = self.srtt();
         let mss = self.rcv.advmss as usize;
         if let Some(want) = self.rcv.autotune.on_read(cx.now, count, srtt, mss) {
+            if cx.below.memory.pressure {
+                return;
+            }
             let most = data_share(cx.config.tcp_rmem[2]);
             self.rcv.buf_limit = self.rcv.buf_limit.max(want.min(most));
         }

@@ -6,7 +6,13 @@
 //! The rules are those of RFC 9293, section 3.8.6.3, and RFC 5681, section 4.2, with Linux's
 //! figures: an ACK for every second full-sized segment, at once for anything out of order, at once
 //! while the connection is young (the peer is in slow start and counts on ACKs), else after the ACK
-//! timeout (ATO), which follows the gaps between arrivals within 40 ms to 200 ms.
+//! timeout (ATO), which follows the gaps between arrivals within 40 ms to 200 ms. The end of a write
+//! that was read is acknowledged without waiting, unless an answer may take the ACK along.
+//!
+//! One rule is our own: a request of several segments that wakes a blocked reader leaves its ACK to
+//! the answer, if answers came quickly before ([`READER_DELAY`]). And a reader that comes back and
+//! finds nothing has no answer yet: the rest of a request may be held by the peer until it has this
+//! ACK (Nagle), so that it does not wait for the ATO.
 
 use crate::config::{Config, Options};
 use crate::connection::Context;
@@ -51,6 +57,10 @@ pub enum AckReason {
     Timer,
     /// The peer says that it has reduced its congestion window.
     Congestion,
+    /// All that was pushed has been read.
+    Drained,
+    /// The reader who was to answer has come back for more.
+    NoAnswer,
 }
 
 impl AckReason {
@@ -67,12 +77,21 @@ impl AckReason {
             AckReason::Unacceptable => "the segment was outside of the window",
             AckReason::Timer => "the delay has passed",
             AckReason::Congestion => "the peer has reduced its congestion window",
+            AckReason::Drained => "all that was pushed has been read",
+            AckReason::NoAnswer => "the reader waits for more and has not answered",
         }
     }
 }
 
 /// Segments that are acknowledged at once when a connection is young (Linux: `TCP_MAX_QUICKACKS`).
 const MAX_QUICK_ACKS: u8 = 16;
+
+/// How long the answer of a reader may take that was woken by a whole request: much longer than a
+/// wake-up and a short computation, much shorter than what anybody would notice as a stall.
+pub(crate) const READER_DELAY: Duration = Duration::from_micros(500);
+
+/// ACKs that are left to readers who do not answer in time, before that is given up.
+const MAX_UNANSWERED: u8 = 2;
 
 /// Duplicate ACKs after which a sender takes a segment for lost (RFC 5681, section 3.2).
 const FIRST_DUPLICATES: u16 = 3;
@@ -90,6 +109,8 @@ pub(crate) struct Arrival {
     pub(crate) window: u32,
     /// It was one segment, full and with PSH: probably the end of a write.
     pub(crate) full_push: bool,
+    /// It had PSH, and satisfies a reader who waits.
+    pub(crate) wakes_reader: bool,
     /// Whether the segment filled a hole, wholly or in part, or holes remain.
     pub(crate) hole: bool,
     /// Our retransmission timeout: a longer gap ends what was learnt of the peer's rhythm.
@@ -108,13 +129,32 @@ pub(crate) struct DelayedAck {
     always: bool,
     /// The application answers what it receives: delaying pays.
     pingpong: bool,
-    /// Zero until the first data arrives.
-    ato: Duration,
+    /// The ACK timeout; zero until the first data arrives.
+    ato_micros: u32,
     last_data: Instant,
     /// Duplicate ACKs since RCV.NXT last moved, as far as they matter.
     dup_run: u8,
+    /// Out-of-order segments since the last ACK that asked for none of their own.
+    compressed: u8,
     /// A full segment that ended a write came and was to be acknowledged at once.
     pushed: bool,
+    /// Writes of the peer that ended since the last ACK, as far as they matter.
+    pushes: u8,
+    /// The ACK is left to a reader who was woken.
+    left: bool,
+    /// The ACK waits for `READER_DELAY`, not for the ATO.
+    short: bool,
+    /// ACKs in succession that were left to a reader who did not answer in time.
+    unanswered: u8,
+}
+
+/// What an out-of-order segment finds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Disorder {
+    /// SACK was agreed on: one ACK can tell of many segments.
+    pub(crate) sack: bool,
+    /// The shorter of the round trips that sender and receiver have measured; zero if neither has.
+    pub(crate) rtt: Duration,
 }
 
 impl DelayedAck {
@@ -153,7 +193,13 @@ impl DelayedAck {
 
     /// The ACK timeout as it is now.
     pub(crate) fn ato(&self) -> Duration {
-        self.ato
+        Duration::from_micros(self.ato_micros.into())
+    }
+
+    /// A timeout is only zero if it is exactly that.
+    fn set_ato(&mut self, ato: Duration) {
+        let micros = u32::try_from(ato.as_nanos().div_ceil(1000));
+        self.ato_micros = micros.unwrap_or(u32::MAX);
     }
 
     /// Nothing is to be acknowledged any more.
@@ -185,6 +231,8 @@ impl DelayedAck {
         let more_than_one = arrival.unacked > arrival.rcv_mss;
         if arrival.hole {
             self.now(AckReason::HoleFilled);
+        } else if self.may_leave(arrival) {
+            self.leave_to_reader(now, config, more_than_one);
         } else if more_than_one {
             self.now(AckReason::SecondSegment);
         } else if self.is_quick() {
@@ -194,18 +242,52 @@ impl DelayedAck {
         }
     }
 
+    /// Whether the ACK may be left to the answer of the reader who is woken. One who only ever
+    /// receives must not fall into this, nor a peer that needs the ACK to go on sending: up to a
+    /// quarter of the window may be left, and only while answers come in time.
+    fn may_leave(&self, arrival: Arrival) -> bool {
+        let offered = arrival.window.saturating_add(arrival.unacked);
+        arrival.wakes_reader
+            && self.pingpong
+            && !self.always
+            && self.unanswered < MAX_UNANSWERED
+            && arrival.unacked <= offered / 4
+    }
+
+    /// Whatever made an ACK due within this batch of segments did so because data arrived; other
+    /// reasons remain.
+    fn leave_to_reader(&mut self, now: Instant, config: &Config, more_than_one: bool) {
+        if matches!(self.decision, AckDecision::Now(AckReason::SecondSegment | AckReason::Quick)) {
+            self.decision = AckDecision::None;
+        }
+        // One segment waits for the answer as long as on Linux.
+        self.delay(now, config);
+        if more_than_one {
+            self.shorten(now);
+        }
+        self.left = true;
+    }
+
+    /// An ACK that waits does not wait for longer than `READER_DELAY`.
+    fn shorten(&mut self, now: Instant) {
+        if let AckDecision::Delay(at) = self.decision {
+            self.decision = AckDecision::Delay(at.min(now + READER_DELAY));
+            self.short = true;
+        }
+    }
+
     /// Adapts the ATO to the gap since the data before.
     fn measure(&mut self, now: Instant, config: &Config, arrival: Arrival) {
         let min = config.tcp_delack_min;
-        if self.ato.is_zero() {
+        if self.ato().is_zero() {
             self.enter_quick(arrival.window, arrival.rcv_mss);
-            self.ato = min;
+            self.set_ato(min);
         } else {
             let gap = now.since(self.last_data);
             if gap <= min / 2 {
-                self.ato = self.ato / 2 + min / 2;
-            } else if gap < self.ato {
-                self.ato = (self.ato / 2 + gap).min(arrival.rto);
+                self.set_ato(self.ato() / 2 + min / 2);
+            } else if gap < self.ato() {
+                self.set_ato((self.ato() / 2 + gap).min(arrival.rto));
             } else if gap > arrival.rto {
                 // The peer starts slowly again after such a pause, and counts on ACKs.
                 self.enter_quick(arrival.window, arrival.rcv_mss);
@@ -224,7 +306,7 @@ impl DelayedAck {
     pub(crate) fn at_least_quick(&mut self, segs: u8) {
         self.quick = self.quick.max(segs);
         self.pingpong = false;
-        self.ato = Duration::ZERO;
+        self.set_ato(Duration::ZERO);
     }
 
     fn is_quick(&self) -> bool {
@@ -243,7 +325,7 @@ impl DelayedAck {
             self.now(AckReason::SecondSegment);
         } else if self.always {
             self.now(AckReason::Quick);
-        } else if self.ato.is_zero() && self.decision == AckDecision::None {
+        } else if self.ato().is_zero() && self.decision == AckDecision::None {
             // There was no data, whose rhythm would say how long.
             self.decision = AckDecision::Delay(now + FIN_ALONE_DELAY);
         } else {
@@ -258,6 +340,29 @@ impl DelayedAck {
         self.now(AckReason::OutOfOrder);
     }
 
+    /// Data arrived that is not next: the peer counts duplicates until it sees a loss. Behind that,
+    /// with SACK, one ACK after a moment tells it as much as many (Linux: compressed ACKs).
+    pub(crate) fn on_disorder(&mut self, now: Instant, config: &Config, disorder: Disorder) {
+        let share = disorder.rtt * config.tcp_comp_sack_rtt_percent / 100;
+        let delay = share.min(config.tcp_comp_sack_delay);
+        let compresses = disorder.sack
+            && !self.is_quick()
+            && u16::from(self.dup_run) >= FIRST_DUPLICATES
+            && self.compressed < config.tcp_comp_sack_nr
+            && !delay.is_zero();
+        if !compresses {
+            return self.on_out_of_order();
+        }
+        self.dup_run = self.dup_run.saturating_add(1);
+        self.compressed += 1;
+        self.decision = match self.decision {
+            AckDecision::Now(reason) => AckDecision::Now(reason),
+            AckDecision::Compress(at) => AckDecision::Compress(at),
+            AckDecision::Delay(at) => AckDecision::Compress(at.min(now + delay)),
+            AckDecision::None => AckDecision::Compress(now + delay),
+        };
+    }
+
     /// Something else wants an answer at once.
     pub(crate) fn now(&mut self, reason: AckReason) {
         if !matches!(self.decision, AckDecision::Now(_)) {
@@ -267,7 +372,7 @@ impl DelayedAck {
 
     fn delay(&mut self, now: Instant, config: &Config) {
         // Not `clamp`: nobody keeps the two settings in order.
-        let timeout = self.ato.max(config.tcp_delack_min).min(config.tcp_delack_max);
+        let timeout = self.ato().max(config.tcp_delack_min).min(config.tcp_delack_max);
         let at = now + timeout;
         self.decision = match self.decision {
             AckDecision::Now(reason) => AckDecision::Now(reason),
@@ -280,7 +385,7 @@ impl DelayedAck {
     pub(crate) fn wait_for_data(&mut self, now: Instant, config: &Config) {
         self.quick = MAX_QUICK_ACKS;
         self.pingpong = false;
-        self.ato = config.tcp_delack_min;
+        self.set_ato(config.tcp_delack_min);
         self.last_data = now;
         self.decision = AckDecision::Delay(now + config.tcp_delack_max);
     }
@@ -288,15 +393,51 @@ impl DelayedAck {
     /// The application took data out.
     pub(crate) fn on_read(&mut self, unacked: u32, rcv_mss: u32, drained: bool) {
         let scheduled = matches!(self.decision, AckDecision::Delay(_));
-        if scheduled && (unacked > rcv_mss || (drained && unacked > 0 && self.is_quick())) {
+        if !scheduled || self.left {
+            return;
+        }
+        // The peer's writer may wait for the ACK of what it pushed; an answer would take it along.
+        let pushed = self.pushes > 1 || (self.pushes > 0 && !self.pingpong);
+        if unacked > rcv_mss {
             self.now(AckReason::SecondSegment);
+        } else if drained && unacked > 0 && pushed {
+            self.now(AckReason::Drained);
         }
     }
 
+    /// The application wanted to read and found nothing, while `unacked` bytes are unacknowledged.
+    /// A reader who was woken for them sleeps again, so there is no answer. Others may be in a loop
+    /// that reads until nothing is left and answers then; they get a little time for it.
+    pub(crate) fn on_empty_read(&mut self, now: Instant, unacked: u32) {
+        if !matches!(self.decision, AckDecision::Delay(_)) || unacked == 0 {
+            return;
+        }
+        if self.left {
+            self.unanswered = self.unanswered.saturating_add(u8::from(self.short));
+            self.now(AckReason::NoAnswer);
+        } else if self.pushes > 0 {
+            self.shorten(now);
+        }
+    }
+
+    /// A segment with data ended a write, as far as one can see (Linux: `tcp_measure_rcv_mss`): it
+    /// was short, or full and had PSH.
+    pub(crate) fn on_push(&mut self, short: bool) {
+        self.pushes = if short { self.pushes.saturating_add(1) } else { self.pushes.max(1) };
+    }
+
     /// An acknowledgement left.
-    pub(crate) fn on_sent(&mut self) {
-        self.quick = self.quick.saturating_sub(1);
-        self.pushed = false;
+    pub(crate) fn on_sent(&mut self, cx: &Context) {
+        // Only ACKs that say something new help a peer in slow start.
+        if self.decision != AckDecision::None {
+            self.quick = self.quick.saturating_sub(1);
+        }
+        if self.compressed > 0 {
+            cx.counters.add(Counter::TcpAckCompressed, self.compressed.into());
+        }
+        self.compressed = 0;
+        self.pushes = 0;
+        (self.pushed, self.left, self.short) = (false, false, false);
         self.dup_acks = self.dup_acks.saturating_sub(1);
         // A waiting duplicate keeps its reason, so that the next one leaves too.
         if self.dup_acks == 0 {
@@ -306,22 +447,38 @@ impl DelayedAck {
 
     /// Data left.
     pub(crate) fn on_data_sent(&mut self, now: Instant, config: &Config) {
-        if !self.ato.is_zero() && now.since(self.last_data) < self.ato {
+        let since = now.since(self.last_data);
+        if !self.ato().is_zero() && since < self.ato() {
             self.pingpong = config.tcp_pingpong;
+        }
+        if since <= READER_DELAY {
+            self.unanswered = 0;
         }
     }
 
     /// The delayed-ACK timer fired.
     pub(crate) fn on_timeout(&mut self, cx: &Context) {
-        if !matches!(self.decision, AckDecision::Delay(_) | AckDecision::Compress(_)) {
-            return;
+        match self.decision {
+            AckDecision::Delay(_) => {}
+            AckDecision::Compress(_) => {
+                // This ACK leaves after all.
+                self.compressed = self.compressed.saturating_sub(1);
+                self.decision = AckDecision::Now(AckReason::Timer);
+                return;
+            }
+            AckDecision::Now(_) | AckDecision::None => return,
         }
-        if self.pingpong {
+        if self.short {
+            // An application that computes for a millisecond is interactive all the same, and its
+            // rhythm says nothing about the ATO. If it often takes this long, nothing more is left
+            // to it until it is quicker again.
+            self.unanswered = self.unanswered.saturating_add(u8::from(self.left));
+        } else if self.pingpong {
             // The application did not answer in time: no longer interactive.
             self.pingpong = false;
-            self.ato = cx.config.tcp_delack_min;
+            self.set_ato(cx.config.tcp_delack_min);
         } else {
-            self.ato = (self.ato * 2).min(cx.config.tcp_delack_max);
+            self.set_ato((self.ato() * 2).min(cx.config.tcp_delack_max));
         }
         cx.counters.bump(Counter::DelayedAcks);
         self.decision = AckDecision::Now(AckReason::Timer);
@@ -342,143 +499,4 @@ impl DelayedAck {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MSS: u32 = 1000;
-
-    fn arrival(unacked: u32) -> Arrival {
-        Arrival {
-            unacked,
-            rcv_mss: MSS,
-            window: 65_535,
-            full_push: false,
-            hole: false,
-            rto: Duration::from_millis(300),
-        }
-    }
-
-    fn settled() -> DelayedAck {
-        DelayedAck { ato: Config::default().tcp_delack_min, ..DelayedAck::default() }
-    }
-
-    #[test]
-    fn young_connections_are_answered_at_once() {
-        let mut acks = DelayedAck::default();
-        for _ in 0..MAX_QUICK_ACKS {
-            acks.on_data(Instant::ZERO, &Config::default(), arrival(10));
-            assert_eq!(acks.decision(), AckDecision::Now(AckReason::Quick));
-            acks.on_sent();
-            assert_eq!(acks.decision(), AckDecision::None);
-        }
-        acks.on_data(Instant::ZERO, &Config::default(), arrival(10));
-        assert!(matches!(acks.decision(), AckDecision::Delay(_)));
-    }
-
-    #[test]
-    fn decisions_on_data() {
-        let cases = [
-            (arrival(10), "small: delayed", None),
-            (arrival(MSS), "one segment: delayed", None),
-            (arrival(MSS + 1), "more than one: now", Some(AckReason::SecondSegment)),
-            (Arrival { hole: true, ..arrival(1) }, "hole: now", Some(AckReason::HoleFilled)),
-        ];
-        for (arrival, name, expected) in cases {
-            let mut acks = settled();
-            acks.on_data(Instant::ZERO, &Config::default(), arrival);
-            assert_eq!(acks.due(Instant::ZERO), expected, "{name}");
-        }
-    }
-
-    #[test]
-    fn duplicates_are_counted_one_by_one() {
-        let mut acks = settled();
-        acks.on_out_of_order();
-        acks.on_out_of_order();
-        acks.on_sent();
-        assert_eq!(acks.due(Instant::ZERO), Some(AckReason::OutOfOrder));
-        acks.on_sent();
-        assert_eq!(acks.due(Instant::ZERO), None);
-    }
-
-    #[test]
-    fn a_delay_keeps_the_earlier_deadline() {
-        let mut acks = settled();
-        acks.on_data(Instant::ZERO, &Config::default(), arrival(10));
-        acks.on_data(Instant::from_millis(30), &Config::default(), arrival(20));
-        assert_eq!(acks.decision(), AckDecision::Delay(Instant::from_millis(40)));
-        assert_eq!(acks.due(Instant::from_millis(40)), Some(AckReason::Timer));
-    }
-
-    #[test]
-    fn a_changed_setting_counts_at_once() {
-        let mut acks = settled();
-        let millis = Duration::from_millis(5);
-        let config = Config { tcp_delack_min: millis, tcp_delack_max: millis, ..Config::default() };
-        acks.on_data(Instant::ZERO, &config, arrival(10));
-        assert_eq!(acks.decision(), AckDecision::Delay(Instant::from_millis(5)));
-    }
-
-    #[test]
-    fn answering_makes_it_interactive_and_stops_quick_acks() {
-        let mut acks = DelayedAck::default();
-        acks.on_data(Instant::ZERO, &Config::default(), arrival(10));
-        acks.on_data_sent(Instant::ZERO, &Config::default());
-        acks.on_sent();
-        acks.on_data(Instant::from_millis(1), &Config::default(), arrival(10));
-        assert!(matches!(acks.decision(), AckDecision::Delay(_)));
-        acks.set_quick(true, &Config::default());
-        assert_eq!(acks.decision(), AckDecision::Now(AckReason::Quick));
-    }
-
-    #[test]
-    fn a_route_may_ask_for_quick_acks_for_ever() {
-        let options = Options { route_quickack: true, ..Options::default() };
-        let mut acks = DelayedAck::new(&Config::default(), &options);
-        acks.set_quick(false, &Config::default());
-        for _ in 0..100 {
-            acks.on_data(Instant::ZERO, &Config::default(), arrival(10));
-            assert_eq!(acks.decision(), AckDecision::Now(AckReason::Quick));
-            acks.on_data_sent(Instant::ZERO, &Config::default());
-            acks.on_sent();
-        }
-        acks.on_fin(&Config::default());
-        acks.delay_fin(Instant::ZERO, &Config::default(), false);
-        assert_eq!(acks.decision(), AckDecision::Now(AckReason::Quick));
-    }
-
-    #[test]
-    fn interactive_mode_can_be_switched_off() {
-        let config = Config { tcp_pingpong: false, ..Config::default() };
-        let mut acks = DelayedAck::default();
-        acks.on_data(Instant::ZERO, &config, arrival(10));
-        acks.on_data_sent(Instant::ZERO, &config);
-        acks.on_sent();
-        acks.on_data(Instant::ZERO, &config, arrival(10));
-        assert_eq!(acks.decision(), AckDecision::Now(AckReason::Quick));
-    }
-
-    #[test]
-    fn reading_makes_a_waiting_ack_due() {
-        let mut acks = settled();
-        acks.on_data(Instant::ZERO, &Config::default(), arrival(10));
-        acks.on_read(10, MSS, true);
-        assert!(matches!(acks.decision(), AckDecision::Delay(_)));
-        acks.on_read(MSS + 1, MSS, false);
-        assert_eq!(acks.decision(), AckDecision::Now(AckReason::SecondSegment));
-    }
-
-    #[test]
-    fn after_a_pause_the_peer_is_answered_at_once_again() {
-        let config = Config::default();
-        let mut acks = settled();
-        acks.on_data(Instant::ZERO, &config, arrival(10));
-        assert!(matches!(acks.decision(), AckDecision::Delay(_)));
-        acks.on_sent();
-        acks.on_data(Instant::from_millis(299), &config, arrival(10));
-        assert!(matches!(acks.decision(), AckDecision::Delay(_)), "no pause");
-        acks.on_sent();
-        acks.on_data(Instant::from_millis(600), &config, arrival(10));
-        assert_eq!(acks.decision(), AckDecision::Now(AckReason::Quick));
-    }
-}
+mod tests;

@@ -13,6 +13,7 @@ pub(crate) mod ack_defer;
 pub(crate) mod autotune;
 pub(crate) mod delayed_ack;
 pub(crate) mod low_water;
+mod memory;
 pub(crate) mod reassembly;
 pub(crate) mod receive_queue;
 mod sack_blocks;
@@ -20,7 +21,7 @@ mod store;
 pub(crate) mod urgent;
 pub(crate) mod window;
 
-use plimsoll_buf::{MAX_CHUNK, Pool};
+use plimsoll_buf::{MAX_CHUNK, Pool, Slices};
 use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options};
@@ -67,6 +68,8 @@ pub(crate) struct Receiver {
     pub(crate) advmss: u32,
     /// SO_RCVBUF or what autotuning made of it: bytes that the queues may hold.
     pub(crate) buf_limit: usize,
+    /// What the queue may hold while memory is short, by the state of the last call.
+    pub(crate) memory_cap: u32,
     pub(crate) queue: ReceiveQueue,
     pub(crate) acks: DelayedAck,
     pub(crate) autotune: Autotune,
@@ -93,6 +96,7 @@ impl Receiver {
             last_seg_len: 0,
             advmss: u32::from(advmss),
             buf_limit,
+            memory_cap: u32::MAX,
             queue: ReceiveQueue::new(),
             acks: DelayedAck::new(config, options),
             autotune: Autotune::new(buf_limit),
@@ -140,9 +144,9 @@ impl Receiver {
     }
 
     /// An acknowledgement left, alone or with data.
-    pub(crate) fn on_ack_sent(&mut self, _now: Instant) {
+    pub(crate) fn on_ack_sent(&mut self, cx: &Context) {
         self.ack_sent = self.nxt;
-        self.acks.on_sent();
+        self.acks.on_sent(cx);
         self.sack.on_ack_sent();
     }
 
@@ -151,9 +155,14 @@ impl Receiver {
         let len = (len as u32).div_ceil(u32::from(segs.max(1)));
         if len >= self.rcv_mss {
             self.rcv_mss = len.min(self.advmss).max(1);
+            if pushed {
+                self.acks.on_push(false);
+            }
         } else if !pushed && len >= 88 && len == self.last_seg_len {
             // The same shorter length twice without a push: the path has become narrower.
             self.rcv_mss = len;
+        } else {
+            self.acks.on_push(true);
         }
         self.last_seg_len = len;
     }
@@ -171,15 +180,26 @@ impl Receiver {
     /// Copies what is in order to `out` and takes it from the queue. A read stops before the urgent
     /// byte; out of line, the next one goes on behind it.
     pub(crate) fn copy_out(&mut self, out: &mut [u8], oobinline: bool) -> usize {
+        let count = self.begin_read(out.len(), oobinline);
+        self.queue.read(&mut out[..count])
+    }
+
+    /// As [`copy_out`](Self::copy_out), but hands the queue's own slices out.
+    pub(crate) fn take_out(&mut self, max: usize, oobinline: bool) -> Slices {
+        let count = self.begin_read(max, oobinline);
+        self.queue.take(count)
+    }
+
+    /// Steps over the urgent byte if a read begins at it. Returns how many of `max` bytes a read
+    /// gets at most.
+    fn begin_read(&mut self, max: usize, oobinline: bool) -> usize {
         if self.urgent.mark == Some(self.queue.start()) && !self.queue.is_empty() {
             if !oobinline {
                 self.queue.skip(1);
             }
             self.urgent.mark = None;
         }
-        let limit = self.urgent.read_limit(self.queue.start(), self.queue.len());
-        let count = out.len().min(limit);
-        self.queue.read(&mut out[..count])
+        max.min(self.urgent.read_limit(self.queue.start(), self.queue.len()))
     }
 
     /// Bytes that reads find, without an urgent byte that is not part of the stream.
@@ -212,13 +232,6 @@ impl Receiver {
         }
         self.reassembly.insert(pool, seg.repr.seq, &seg.payload)
     }
-
-    /// Whether memory is wasted by small ranges of large chunks, and if so copies them together.
-    pub(crate) fn compact_if_bloated(&mut self, pool: &Pool) {
-        if self.queue.charge() > 2 * self.buf_limit {
-            self.queue.compact(pool);
-        }
-    }
 }
 
 impl Connection {
@@ -229,8 +242,8 @@ impl Connection {
     }
 
     /// An acknowledgement left, alone or with data (called by `output/`).
-    pub(crate) fn on_ack_sent(&mut self, now: Instant) {
-        self.rcv.on_ack_sent(now);
+    pub(crate) fn on_ack_sent(&mut self, cx: &Context) {
+        self.rcv.on_ack_sent(cx);
         self.sync_ack_timer();
     }
 
@@ -242,6 +255,12 @@ impl Connection {
             }
             AckDecision::Now(_) | AckDecision::None => self.timers.stop(Timer::DelayedAck),
         }
+    }
+
+    /// A read found nothing.
+    pub(crate) fn after_empty_read(&mut self, cx: &Context) {
+        self.rcv.acks.on_empty_read(cx.now, self.rcv.nxt.since(self.rcv.ack_sent));
+        self.sync_ack_timer();
     }
 
     pub(crate) fn on_delayed_ack_timeout(&mut self, cx: &Context) {

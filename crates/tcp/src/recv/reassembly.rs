@@ -85,6 +85,18 @@ impl Reassembly {
         self.store = Store::default();
     }
 
+    /// Throws the last range away if it begins at `keep` or behind. Returns whether it did.
+    pub(crate) fn drop_last(&mut self, keep: SeqNum) -> bool {
+        let Some(range) = self.ranges.pop_back_if(|range| keep <= range.start) else {
+            return false;
+        };
+        self.store.charge -= range.parts.iter().map(charge_of).sum::<usize>();
+        if self.ranges.is_empty() {
+            self.clear();
+        }
+        true
+    }
+
     /// Takes the bytes of `payload`, which begins at `start`.
     pub(crate) fn insert(&mut self, pool: &Pool, start: SeqNum, payload: &Slices) -> Inserted {
         debug_assert!(!payload.is_empty());

@@ -99,23 +99,25 @@ impl ReceiveQueue {
         let old = core::mem::take(&mut self.slices);
         self.store.charge = 0;
         self.store.compact = None;
-        self.taken = 0;
+        let taken = core::mem::take(&mut self.taken) as usize;
         let mut left: usize = old.iter().map(Slice::len).sum();
         let mut copied = 0;
-        for slice in old {
-            let full = self.store.compact.as_ref().is_none_or(|writer| writer.remaining() == 0);
-            if full {
-                // A large chunk only for what fills half of it.
-                let size = if left >= MAX_CHUNK / 8 { MAX_CHUNK / 4 } else { CLASS_SIZES[1] };
-                self.store.compact = Some(pool.chunk(size));
-            }
-            left -= slice.len();
-            if slice.len() * 4 >= slice.chunk_size() {
-                self.store.refer(&mut self.slices, slice);
-            } else {
+        for (index, slice) in old.into_iter().enumerate() {
+            let len = slice.len();
+            let small = len * 4 < slice.chunk_size() || (index == 0 && len < taken);
+            if small {
+                let full = self.store.compact.as_ref().is_none_or(|writer| writer.remaining() == 0);
+                if full {
+                    // A large chunk only for what fills half of it.
+                    let size = if left >= MAX_CHUNK / 8 { MAX_CHUNK / 4 } else { CLASS_SIZES[1] };
+                    self.store.compact = Some(pool.chunk(size));
+                }
                 copied += 1;
                 self.store.copy_in(pool, &mut self.slices, &slice);
+            } else {
+                self.store.refer(&mut self.slices, slice);
             }
+            left -= len;
         }
         copied
     }
@@ -147,6 +149,20 @@ impl ReceiveQueue {
             self.consume(count);
         }
         at
+    }
+
+    /// Takes up to `count` bytes from the front as they are held, in as many ranges as a list has.
+    pub(crate) fn take(&mut self, count: usize) -> Slices {
+        let mut taken = Slices::new();
+        while taken.len() < count {
+            let Some(slice) = self.slices.front() else { break };
+            let part = slice.len().min(count - taken.len());
+            if taken.push(slice.range(0, part)).is_err() {
+                break;
+            }
+            self.consume(part);
+        }
+        taken
     }
 
     /// Drops up to `count` bytes from the front. Returns how many.

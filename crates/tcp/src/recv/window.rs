@@ -48,7 +48,7 @@ impl Receiver {
     /// Bytes that may still arrive beyond RCV.NXT by the state of the buffer.
     fn free_space(&self) -> u32 {
         let used = self.queue.charge().max(self.queue.len());
-        let free = self.buf_limit.saturating_sub(used);
+        let free = self.buf_limit.min(self.memory_cap as usize).saturating_sub(used);
         u32::try_from(free).unwrap_or(u32::MAX).min(65_535 << self.wscale)
     }
 
@@ -70,6 +70,7 @@ impl Receiver {
 
     /// The window field of the next segment; remembers what was promised.
     pub(crate) fn select_window(&mut self, cx: &Context) -> u16 {
+        self.note_memory(cx);
         let edge = self.next_edge();
         debug_assert!(edge >= self.adv, "the window shrank");
         let window = edge.since(self.nxt);
@@ -108,6 +109,12 @@ impl Receiver {
 impl Connection {
     /// The window field of the next segment. That of a SYN is not scaled.
     pub(crate) fn select_window(&mut self, cx: &Context) -> u16 {
+        // Without SACK the peer counts ACKs that repeat the one before, the window included
+        // (RFC 5681, section 2): what has opened meanwhile is told by the next ACK.
+        let repeats = !self.handshake.sack && self.rcv.dup_ack_due() && self.rcv.wnd() > 0;
+        if repeats && self.rcv.nxt == self.rcv.ack_sent {
+            return (self.rcv.wnd().div_ceil(1 << self.rcv.wscale)).min(65_535) as u16;
+        }
         self.rcv.select_window(cx)
     }
 

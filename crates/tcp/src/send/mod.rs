@@ -28,6 +28,7 @@ mod zero_window_probe;
 
 use alloc::boxed::Box;
 
+use plimsoll_buf::MAX_CHUNK;
 use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options};
@@ -109,6 +110,10 @@ pub(crate) struct Sender {
     pub(crate) cut_leaving: bool,
     /// A writer met a full buffer and waits for space (Linux: `SOCK_NOSPACE`).
     pub(crate) nospace: bool,
+    /// A write was cut short for want of memory.
+    pub(crate) no_memory: bool,
+    /// Memory was short at the last write.
+    pub(crate) tight: bool,
     /// Nothing has happened since the last write that ends automatic corking, and the write allows
     /// it.
     pub(crate) written: bool,
@@ -157,6 +162,8 @@ impl Sender {
             was_idle: None,
             cut_leaving: false,
             nospace: false,
+            no_memory: false,
+            tight: false,
             written: false,
             departure: Instant::ZERO,
             check_space: false,
@@ -171,6 +178,14 @@ impl Sender {
     pub(crate) fn heap_bytes(&self) -> usize {
         let errors = self.errors.as_ref().map_or(0, |_| size_of::<ErrorQueue>());
         self.queue.heap_bytes() + self.units.heap_bytes() + self.rtx.heap_bytes() + errors
+    }
+
+    /// Bytes of memory that the queues bind: all that they hold, the front of the first chunk, of
+    /// which the peer has acknowledged a part, and what the last one still takes.
+    pub(crate) fn held(&self) -> usize {
+        let first = self.rtx.first_slice().or_else(|| self.queue.front());
+        let before = first.map_or(0, |slice| slice.offset().min(MAX_CHUNK));
+        self.rtx.bytes() + self.queue.len() + before + self.queue.spare()
     }
 
     /// Gives the memory back: the connection is CLOSED.

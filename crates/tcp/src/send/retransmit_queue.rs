@@ -238,6 +238,11 @@ impl RetransmitQueue {
         self.bytes
     }
 
+    /// The slice with the first bytes.
+    pub(crate) fn first_slice(&self) -> Option<&Slice> {
+        self.pieces.front().map(|piece| &piece.slice)
+    }
+
     /// Sequence numbers outstanding, a FIN counted.
     pub(crate) fn in_queue(&self) -> u32 {
         match (self.ranges.front(), self.ranges.back()) {

@@ -114,7 +114,8 @@ impl Connection {
         }
         let zerocopy = flags.zerocopy && self.options.zerocopy;
         let was_empty = self.snd.queue.is_empty();
-        let room = self.raw_room(cx.config, asked);
+        let (space, memory) = (self.raw_room(cx.config, asked), self.memory_room(cx, asked));
+        let room = space.min(memory);
         let mut taken = 0;
         let mut in_unit = 0;
         let mut copied = false;
@@ -134,6 +135,7 @@ impl Connection {
         }
         let complete = taken == asked;
         self.snd.nospace |= !complete;
+        self.snd.no_memory = !complete && taken == memory;
         if taken == 0 {
             return Err(WriteError::WouldBlock);
         }
@@ -146,6 +148,37 @@ impl Connection {
         self.snd.short_write |= !complete && cx.config.tcp_sndbuf_raw == 0;
         self.mark_write(flags, zerocopy.then_some(copied), complete);
         Ok(taken)
+    }
+
+    /// Bytes that a writer with `asked` bytes may add by the memory there is; no bound if there is
+    /// enough. What the current chunk still takes costs nothing, and the first number of `tcp_wmem`
+    /// is always there.
+    fn memory_room(&mut self, cx: &Context, asked: usize) -> usize {
+        let memory = cx.below.memory;
+        self.snd.tight = memory.pressure;
+        if asked <= memory.bytes as usize {
+            return usize::MAX;
+        }
+        let least = cx.config.tcp_wmem[0].saturating_sub(self.send_queue_len());
+        least.max(memory.bytes as usize).max(self.snd.queue.spare())
+    }
+
+    /// Whether a writer waits for memory, so that [`handle_memory`](Self::handle_memory) must be
+    /// called when there may be some: when others have given some back, and after every call, since
+    /// a connection that has nothing queued needs no more than its own.
+    pub fn awaits_memory(&self) -> bool {
+        self.snd.no_memory
+    }
+
+    /// There may be memory for the writer that waits for some.
+    pub fn handle_memory(&mut self, cx: &Context) {
+        let least = cx.config.tcp_wmem[0];
+        let enough = cx.below.memory.bytes as usize >= least || self.send_queue_len() <= least / 2;
+        if self.snd.no_memory && enough {
+            self.snd.no_memory = false;
+            self.snd.check_space = true;
+            self.wake_writer(cx);
+        }
     }
 
     /// A unit takes no more parts.
@@ -198,7 +231,8 @@ impl Connection {
             let (now, later) = data.part(room);
             let now_len = now.len();
             let unacked = self.snd.rtx.bytes();
-            *copied |= now.queue(&mut self.snd.queue, &self.pool, (unacked, least));
+            let hints = Hints { unacked, least, tight: self.snd.tight };
+            *copied |= now.queue(&mut self.snd.queue, &self.pool, hints);
             let end = self.snd.write_end();
             if let Some(last) = self.snd.units.back_mut() {
                 last.end = end;
@@ -347,7 +381,7 @@ impl Connection {
         if !core::mem::take(&mut self.snd.check_space) || !self.snd.nospace {
             return;
         }
-        if self.pipe() < self.cc.cwnd() {
+        if self.pipe() < self.cc.cwnd() && !cx.below.memory.pressure {
             self.expand_sndbuf(cx.config);
         }
         if self.writable(cx.config) > 0 {
@@ -366,7 +400,7 @@ impl Connection {
     /// less than half of TCP_NOTSENT_LOWAT is unsent, so that it is not woken for every ACK.
     pub fn writable(&self, config: &Config) -> usize {
         let open = matches!(self.state, State::Established | State::CloseWait) || self.is_early();
-        if self.snd.fin != Fin::None || !open {
+        if self.snd.fin != Fin::None || !open || self.snd.no_memory {
             return 0;
         }
         let raw = self.raw_room(config, usize::MAX);
@@ -443,9 +477,19 @@ trait Piece: Sized {
     /// The first bytes, `most` at most, and the rest.
     fn part(self, most: usize) -> (Self, Self);
 
-    /// Puts the bytes into the queue. `unacked` bytes are outstanding beside it, and less than
-    /// `least` bytes are not worth a reference. Returns whether they were copied.
-    fn queue(self, queue: &mut WriteQueue, pool: &Pool, hints: (usize, usize)) -> bool;
+    /// Puts the bytes into the queue. Returns whether they were copied.
+    fn queue(self, queue: &mut WriteQueue, pool: &Pool, hints: Hints) -> bool;
+}
+
+/// How bytes are queued.
+#[derive(Clone, Copy)]
+struct Hints {
+    /// Bytes that are outstanding beside those in the queue.
+    unacked: usize,
+    /// Less than this is not worth a reference.
+    least: usize,
+    /// Memory is short.
+    tight: bool,
 }
 
 impl Piece for &[u8] {
@@ -457,8 +501,12 @@ impl Piece for &[u8] {
         self.split_at(most.min(<[u8]>::len(self)))
     }
 
-    fn queue(self, queue: &mut WriteQueue, pool: &Pool, (unacked, _): (usize, usize)) -> bool {
-        queue.append(pool, self, unacked);
+    fn queue(self, queue: &mut WriteQueue, pool: &Pool, hints: Hints) -> bool {
+        if hints.tight {
+            queue.append_tightly(pool, self);
+        } else {
+            queue.append(pool, self, hints.unacked);
+        }
         true
     }
 }
@@ -473,12 +521,8 @@ impl Piece for Slice {
         (self.split_to(most), self)
     }
 
-    fn queue(self, queue: &mut WriteQueue, pool: &Pool, (unacked, least): (usize, usize)) -> bool {
-        let copied = !queue.share(&self, least);
-        if copied {
-            queue.append(pool, &self, unacked);
-        }
-        copied
+    fn queue(self, queue: &mut WriteQueue, pool: &Pool, hints: Hints) -> bool {
+        !queue.share(&self, hints.least) && self[..].queue(queue, pool, hints)
     }
 }
 

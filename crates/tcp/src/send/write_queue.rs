@@ -17,7 +17,7 @@
 
 use alloc::collections::VecDeque;
 
-use plimsoll_buf::{ChunkWriter, MAX_SLICES, Pool, Slice, Slices};
+use plimsoll_buf::{CLASS_SIZES, ChunkWriter, MAX_CHUNK, MAX_SLICES, Pool, Slice, Slices};
 
 /// Entries that an empty queue keeps room for.
 const KEPT: usize = 4;
@@ -50,13 +50,32 @@ impl WriteQueue {
         self.len == 0
     }
 
+    /// The first range.
+    pub(crate) fn front(&self) -> Option<&Slice> {
+        self.slices.front()
+    }
+
+    /// Bytes that the current chunk still takes.
+    pub(crate) fn spare(&self) -> usize {
+        self.writer.as_ref().map_or(0, ChunkWriter::remaining)
+    }
+
     /// Bytes of heap held, without the chunks.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.slices.capacity() * size_of::<Slice>()
     }
 
     /// Copies `data` behind what waits. `unacked` bytes are outstanding beside it.
-    pub(crate) fn append(&mut self, pool: &Pool, mut data: &[u8], unacked: usize) {
+    pub(crate) fn append(&mut self, pool: &Pool, data: &[u8], unacked: usize) {
+        self.append_in(pool, data, unacked, MAX_CHUNK);
+    }
+
+    /// As [`append`](Self::append), in chunks that are small, since memory is short.
+    pub(crate) fn append_tightly(&mut self, pool: &Pool, data: &[u8]) {
+        self.append_in(pool, data, 0, CLASS_SIZES[1]);
+    }
+
+    fn append_in(&mut self, pool: &Pool, mut data: &[u8], unacked: usize, most: usize) {
         if let (Some(writer), Some(last)) = (&mut self.writer, self.slices.back_mut()) {
             let taken = writer.extend(last, data);
             data = &data[taken..];
@@ -66,7 +85,8 @@ impl WriteQueue {
             let full = self.writer.as_ref().is_none_or(|writer| writer.remaining() == 0);
             if full {
                 let outstanding = self.len + unacked;
-                self.writer = Some(pool.chunk(data.len().max(GROWTH * outstanding)));
+                let size = data.len().max(GROWTH * outstanding);
+                self.writer = Some(pool.chunk(size.min(most)));
             }
             let Some(writer) = &mut self.writer else { return };
             let slice = writer.append(data);

@@ -1,0 +1,134 @@
+//! What the receiver does when memory is short.
+//!
+//! Under pressure the buffer does not grow, the window that is offered is small (but its right edge
+//! never moves back), and ranges that bind much more memory than they hold are copied together.
+//! Data for which there is no memory finds room in the same order as on Linux: first what is in
+//! order is copied together, then out-of-order data behind it is thrown away, then the data itself
+//! is dropped. The peer sends all of it again.
+//!
+//! A connection whose queues hold less than the first number of `tcp_rmem` takes data in order
+//! whatever there is, so that it goes on. What binds the receiver beyond that was in order, so a
+//! reader finds it, and reading it makes room.
+
+use plimsoll_wire::tcp::TcpFlags;
+
+use crate::connection::{Connection, Context};
+use crate::counters::Counter;
+use crate::recv::Receiver;
+use crate::segment::Segment;
+
+/// Full segments that a receiver offers at once under pressure (Linux: four, too).
+const OFFERED_SEGMENTS: u32 = 4;
+
+impl Receiver {
+    /// Bytes of memory that the queues bind.
+    pub(crate) fn held(&self) -> usize {
+        self.queue.held() + self.reassembly.charge()
+    }
+
+    /// Takes note of what memory there is for the windows to come.
+    pub(crate) fn note_memory(&mut self, cx: &Context) {
+        let memory = cx.below.memory;
+        if !memory.pressure {
+            self.memory_cap = u32::MAX;
+            return;
+        }
+        let used = self.queue.charge().max(self.queue.len());
+        let more = (OFFERED_SEGMENTS * self.rcv_mss).min(memory.bytes) as usize;
+        // Something always fits, and in a unit that the window field can say.
+        let least = cx.config.tcp_rmem[0].max(self.rcv_mss as usize).max(1 << self.wscale);
+        self.memory_cap = u32::try_from((used + more).max(least)).unwrap_or(u32::MAX - 1);
+    }
+
+    /// Whether memory is short, as far as is known.
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.memory_cap != u32::MAX
+    }
+}
+
+impl Connection {
+    /// Bytes of memory that the queues of the connection bind, which the stack's limit is for.
+    pub fn memory_held(&self) -> usize {
+        self.rcv.held() + self.snd.held()
+    }
+
+    /// Sees to it that there is memory for a segment that is next in order, or is not. Of data in
+    /// order perhaps only the front is left then. Returns whether there is any.
+    pub(crate) fn admit(&mut self, cx: &Context, seg: &mut Segment, in_order: bool) -> bool {
+        seg.payload.len() <= cx.below.memory.bytes as usize || self.make_room(cx, seg, in_order)
+    }
+
+    #[cold]
+    fn make_room(&mut self, cx: &Context, seg: &mut Segment, in_order: bool) -> bool {
+        cx.counters.bump(Counter::TcpPruneCalled);
+        let need = seg.payload.len();
+        let before = self.rcv.held();
+        if self.rcv.queue.is_wasteful() {
+            self.collapse(cx);
+        }
+        if self.room_for_more(cx, before, in_order) < need {
+            let keep = seg.repr.seq + need as u32;
+            let mut pruned = false;
+            while self.room_for_more(cx, before, in_order) < need
+                && self.rcv.reassembly.drop_last(keep)
+            {
+                pruned = true;
+            }
+            if pruned {
+                cx.counters.bump(Counter::TcpOfoPruned);
+            }
+        }
+        let room = self.room_for_more(cx, before, in_order);
+        if need <= room {
+            return true;
+        }
+        cx.counters.bump(Counter::TcpRcvPruned);
+        if !in_order {
+            cx.counters.bump(Counter::TcpOfoDrop);
+            return false;
+        }
+        cx.counters.bump(Counter::TcpRcvQDrop);
+        cut_to(seg, room, self.rcv.rcv_mss as usize)
+    }
+
+    /// Bytes for which there is memory, now that the queues no longer hold `before`.
+    fn room_for_more(&self, cx: &Context, before: usize, in_order: bool) -> usize {
+        let held = self.rcv.held();
+        let room = cx.below.memory.bytes as usize + before.saturating_sub(held);
+        let least = cx.config.tcp_rmem[0];
+        if in_order && held < least {
+            room.max(least - held).max(self.rcv.rcv_mss as usize)
+        } else {
+            room
+        }
+    }
+
+    /// Copies what is in order together (Linux: `tcp_collapse`).
+    fn collapse(&mut self, cx: &Context) {
+        let copied = self.rcv.queue.compact(&self.pool);
+        cx.counters.add(Counter::TcpRcvCollapsed, copied as u64);
+    }
+
+    /// The queue of data in order has changed: keeps the memory behind it within bounds.
+    pub(crate) fn bound_receive_memory(&mut self, cx: &Context) {
+        self.rcv.note_memory(cx);
+        if self.rcv.queue.charge() > 2 * self.rcv.buf_limit
+            || (self.rcv.is_pressed() && self.rcv.queue.is_wasteful())
+        {
+            self.collapse(cx);
+        }
+    }
+}
+
+/// Keeps so many whole segments of `seg` as `room` bytes hold. Returns whether there is one.
+fn cut_to(seg: &mut Segment, room: usize, mss: usize) -> bool {
+    let whole = room - room % mss.max(1);
+    if whole == 0 {
+        return false;
+    }
+    seg.payload.truncate(whole);
+    let flags = TcpFlags::FIN.0 | TcpFlags::PSH.0;
+    seg.repr.flags = TcpFlags(seg.repr.flags.0 & !flags);
+    seg.segs = u16::try_from(whole.div_ceil(mss.max(1))).unwrap_or(u16::MAX).min(seg.segs).max(1);
+    true
+}
