@@ -226,11 +226,8 @@ impl Drop for Owned<'_> {
     fn drop(&mut self) {
         let Some(guard) = self.guard.take() else { return };
         let endpoint = self.endpoint;
-        if let Some(again) = endpoint.socket.release(guard) {
-            drop(again);
-            if endpoint.below.enqueue() {
-                endpoint.completions.push(endpoint.id);
-            }
+        if endpoint.socket.abandon(guard) && endpoint.below.enqueue() {
+            endpoint.completions.push(endpoint.id);
         }
     }
 }
