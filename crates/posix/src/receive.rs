@@ -170,9 +170,16 @@ fn take_bytes(
         if mark {
             return Some(Stop::Mark);
         }
-        if there == 0 && !out.is_empty() && stream.readiness().error {
-            // What was taken is told first; the error waits for the next call.
-            return Some(Stop::Ended);
+        if there == 0 && !out.is_empty() {
+            let ready = stream.readiness();
+            if ready.error {
+                // What was taken is told first; the error waits for the next call.
+                return Some(Stop::Ended);
+            }
+            if !ready.read_closed && receiving.flags & MSG_WAITALL == 0 {
+                // A read that finds nothing would say that its caller waits for more.
+                return None;
+            }
         }
         let mut buf = vec![0; left.min(there).max(1)];
         let peeks = receiving.flags & MSG_PEEK != 0;
