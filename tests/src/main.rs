@@ -9,6 +9,7 @@ mod cases;
 mod client;
 mod harness;
 mod peer;
+mod talk;
 
 use std::env;
 use std::process::ExitCode;

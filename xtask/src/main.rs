@@ -30,6 +30,7 @@ commands:
   tidy                            check the habits that a script can check
   bench kernel [--quick] [--json FILE]
                                   compare with the host kernel's TCP; needs root
+  bench stalls                    conversations in small pieces with the host kernel; needs root
   interop [FILTER]...             only the tests against the host kernel; needs root
   drill [--update]                only the scripts of tests/drill; or write the list of those that
                                   pass

@@ -10,6 +10,7 @@
 mod memory;
 mod rows;
 mod stage;
+mod stalls;
 mod table;
 
 use std::path::PathBuf;
@@ -42,11 +43,13 @@ struct Request {
 
 /// Runs the comparison.
 pub(crate) fn run(words: &[String]) -> Result<()> {
-    let request = parse(words)?;
+    let stalls = words == ["stalls"];
+    let request = if stalls { None } else { Some(parse(words)?) };
     if !rustix::process::geteuid().is_root() {
         bail!("the comparison needs root: it makes network namespaces and TUN devices");
     }
     scope::sweep_stale();
+    let Some(request) = request else { return stalls::run() };
     let chosen: Vec<&Row> = rows::ALL
         .iter()
         .filter(|row| request.only.is_empty() || request.only.iter().any(|o| row.name.contains(o)))
@@ -94,7 +97,7 @@ fn parse(words: &[String]) -> Result<Request> {
     let mut request = Request { plan: FULL, json: None, only: Vec::new() };
     let mut rest = words.iter();
     if rest.next().map(String::as_str) != Some("kernel") {
-        bail!("usage: bench kernel [--quick] [--json FILE] [--only NAME]...");
+        bail!("usage: bench stalls | bench kernel [--quick] [--json FILE] [--only NAME]...");
     }
     while let Some(word) = rest.next() {
         let mut value = || rest.next().cloned().with_context(|| format!("{word} wants a value"));

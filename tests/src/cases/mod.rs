@@ -6,6 +6,7 @@ mod captures;
 mod http;
 mod many;
 mod program;
+pub(crate) mod stalls;
 
 pub(crate) use many::idle_bytes;
 
@@ -13,13 +14,14 @@ use crate::harness::runner::Case;
 
 /// Every test, in the order in which they are listed.
 pub(crate) fn all() -> Vec<Case> {
-    let groups: [&[Case]; 6] = [
+    let groups: [&[Case]; 7] = [
         http::CASES,
         captures::CASES,
         behaviour::CASES,
         many::CASES,
         bad_input::CASES,
         program::CASES,
+        stalls::CASES,
     ];
     groups.into_iter().flatten().copied().collect()
 }

@@ -7,6 +7,7 @@
 mod behaviour;
 mod malformed;
 pub(crate) mod options;
+mod talk;
 pub(crate) mod workload;
 
 use anyhow::{Context, Result, bail};
@@ -31,6 +32,8 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         "silent" => behaviour::silent(&options),
         "stalled-reader" => behaviour::stalled_reader(&options),
         "many" => behaviour::many(&options),
+        "talk" => talk::client(&options),
+        "talk-server" => talk::server(&options),
         "malformed" => malformed::run(&options),
         "full-queue" => behaviour::full_queue(&options),
         _ => bail!("no peer is called `{name}`"),

@@ -132,9 +132,9 @@ pub fn run(plan: &Plan, watch: &mut Watch) -> anyhow::Result<Report> {
     let most = flows.iter().copied().max().unwrap_or(1);
     let mut all: Vec<(String, Reading, u32)> = Vec::new();
     for &flows in &flows {
-        all.push((format!("prequeue, {flows} flows"), Reading::Prequeue, flows));
+        all.push((format!("prequeue, {}", word(flows)), Reading::Prequeue, flows));
     }
-    all.push((format!("prequeue off, {most} flows"), Reading::NoPrequeue, most));
+    all.push((format!("prequeue off, {}", word(most)), Reading::NoPrequeue, most));
     all.push(("spinning, 1 flow".into(), Reading::Spinning, 1));
     let mut cases = Vec::new();
     for (name, reading, flows) in all {
@@ -148,6 +148,10 @@ pub fn run(plan: &Plan, watch: &mut Watch) -> anyhow::Result<Report> {
     let verdict = verdict(&cases);
     let shown = shown(&cases);
     Ok(Report::new(subject(), cases, verdict, shown))
+}
+
+fn word(flows: u32) -> String {
+    if flows == 1 { "1 flow".into() } else { format!("{flows} flows") }
 }
 
 fn subject() -> Subject {

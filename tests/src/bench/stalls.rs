@@ -1,0 +1,37 @@
+//! `bench stalls`: how long conversations in small pieces take with the kernel on the other side.
+
+use anyhow::Result;
+
+use crate::cases::stalls::{Begins, TALKS, talk};
+
+const ROUNDS: usize = 1000;
+
+/// Has all conversations, each begun by us and by the kernel, and prints a table.
+pub(super) fn run() -> Result<()> {
+    println!(
+        "| conversation | begins | our Nagle | p50 | p99 | max | stalls | late ACKs, ours : kernel |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    for what in &TALKS {
+        for (begins, name) in [(Begins::Ours, "ours"), (Begins::Kernel, "kernel")] {
+            for nodelay in [true, false] {
+                let talked =
+                    talk(what, begins, if nodelay { ROUNDS } else { ROUNDS / 10 }, nodelay)?;
+                let at = |name: &str| talked.rounds[name].as_f64().unwrap_or(f64::NAN) / 1000.0;
+                println!(
+                    "| {} | {name} | {} | {:.3} ms | {:.3} ms | {:.1} ms | {} of {} | {} : {} |",
+                    what.name,
+                    if nodelay { "off" } else { "on" },
+                    at("p50"),
+                    at("p99"),
+                    at("max"),
+                    talked.rounds["stalls"],
+                    talked.rounds["rounds"],
+                    talked.ours,
+                    talked.kernel,
+                );
+            }
+        }
+    }
+    Ok(())
+}
