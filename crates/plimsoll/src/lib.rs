@@ -62,7 +62,9 @@ mod listener;
 mod options;
 mod park;
 mod ready;
+mod receive;
 mod send;
+mod spin;
 mod stack;
 mod stream;
 
@@ -70,7 +72,7 @@ pub use builder::{BuildError, StackBuilder};
 pub use clock::now;
 pub use listener::{DEFAULT_BACKLOG, Incoming, TcpListener};
 pub use options::Keepalive;
-pub use plimsoll_buf::{ChunkWriter, Slice};
+pub use plimsoll_buf::{ChunkWriter, MAX_SLICES, Slice, Slices};
 pub use plimsoll_stack::{QdiscSummary, SocketSummary, SysctlError, device, qdisc};
 pub use plimsoll_tcp::{
     AckReason, Bound, Causes, CongestionAlgorithm, Decision, ErrorReport, Hold, Info, Instant,

@@ -114,6 +114,19 @@ impl TcpStream {
         self.set_option(SetOption::RcvLowat(bytes.unwrap_or(1)))
     }
 
+    /// A read that finds nothing polls the devices itself for this long before it sleeps
+    /// (SO_BUSY_POLL); zero is not at all, `None` follows `net.core.busy_read`. It saves the time
+    /// of being woken and costs a CPU while it lasts: counters `plimsoll.BusyPolls`,
+    /// `plimsoll.BusyPollHits` and `plimsoll.BusyPollMicros` tell how much. One thread at a time
+    /// spins on one stack, and one that finds nothing spins for less the next time. For all clones.
+    ///
+    /// # Errors
+    /// None; the result is there because every setter has one.
+    pub fn set_busy_poll(&self, time: Option<Duration>) -> io::Result<()> {
+        self.spinning().set(time);
+        Ok(())
+    }
+
     /// Switches keepalive on with these parameters, or off (SO_KEEPALIVE).
     ///
     /// # Errors

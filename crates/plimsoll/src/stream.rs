@@ -14,6 +14,7 @@ use plimsoll_tcp::{Info, Options, Record, State, WriteFlags};
 use crate::clock::now;
 use crate::error::would_block;
 use crate::park;
+use crate::spin::Spinning;
 use crate::stack::Stack;
 
 /// A TCP connection of a [`Stack`]. It behaves as [`std::net::TcpStream`]: reads and writes block
@@ -52,6 +53,7 @@ struct Shared {
     /// The number of an error that came in the middle of a call that succeeded in part; 0 is none.
     /// The socket tells an error once, so it is kept here for the next call.
     deferred: AtomicI32,
+    spinning: Spinning,
 }
 
 impl Drop for Shared {
@@ -197,6 +199,7 @@ impl TcpStream {
                 write_timeout: AtomicU64::new(0),
                 reset_on_close: AtomicBool::new(false),
                 deferred: AtomicI32::new(0),
+                spinning: Spinning::default(),
             }),
         }
     }
@@ -441,12 +444,16 @@ impl TcpStream {
         (number != 0).then(|| io::Error::from_raw_os_error(number))
     }
 
+    pub(crate) fn spinning(&self) -> &Spinning {
+        &self.shared.spinning
+    }
+
     pub(crate) fn socket(&self) -> &TcpSocket {
         &self.shared.socket
     }
 
     /// Runs `attempt` until it does something else than block.
-    fn blocking_read(
+    pub(crate) fn blocking_read(
         &self,
         mut attempt: impl FnMut() -> Result<usize, SocketError>,
     ) -> io::Result<usize> {
@@ -462,8 +469,13 @@ impl TcpStream {
                 other => return Ok(other?),
             }
             let until = *deadline.get_or_insert_with(|| deadline_of(&self.shared.read_timeout));
-            let ready = park::wait(until, |waker| self.socket().poll_readable(waker));
+            let spins = &self.shared.spinning;
+            if spins.spin(self.shared.stack.core(), self.socket(), until) {
+                continue;
+            }
+            let ready = park::wait(until, |waker| self.socket().poll_readable_blocked(waker));
             if ready.is_none() {
+                self.socket().end_blocked_read(now());
                 return Err(would_block());
             }
         }

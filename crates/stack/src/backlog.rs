@@ -174,6 +174,8 @@ impl Work<'_> {
         if left == 0 {
             return false;
         }
+        // What waits for a reader arrived first.
+        self.run_prequeue(endpoint, inner, false);
         if left & BACKLOG != 0 {
             self.run_backlog(endpoint, inner);
         }
@@ -228,8 +230,10 @@ impl Work<'_> {
                 inner.conn.abort(&cx);
             }
         }
-        inner.conn.set_reader_waiting(!inner.readers.is_empty());
+        let read = inner.prequeue.as_ref().is_some_and(|prequeue| prequeue.is_read());
+        inner.conn.set_reader_waiting(read || !inner.readers.is_empty());
         inner.conn.handle_segment(&cx, segment);
+        self.account(endpoint, inner);
         let waits = cx.config.tcp_backlog_ack_defer && inner.conn.may_defer_ack(&cx);
         self.promote(endpoint, inner);
         if !waits {

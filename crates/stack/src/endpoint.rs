@@ -4,7 +4,7 @@ use std::mem::size_of;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use plimsoll_tcp::{Config, Connection, Events, Info, Instant, Serial, State};
+use plimsoll_tcp::{Config, Connection, Events, Info, Instant, Segment, Serial, State};
 
 use crate::backlog::Backlog;
 use crate::completion::{BelowUs, Completions};
@@ -12,6 +12,7 @@ use crate::demux::FlowKey;
 use crate::demux::connection_table::ConnectionId;
 use crate::listener::ListenerInner;
 use crate::packet::CompletionSink;
+use crate::prequeue::Prequeue;
 use crate::socket_lock::{OwnedGuard, SocketLock, WakerSet};
 use crate::stack::{SocketSummary, Stack};
 
@@ -60,8 +61,14 @@ pub(crate) struct Inner {
     pub(crate) counted_orphan: bool,
     /// It waits to be settled at the end of the batch.
     pub(crate) touched: bool,
+    /// What the account of memory has it for, in bytes.
+    pub(crate) charged: u32,
+    /// The round in which it entered the list of those who wait for memory.
+    pub(crate) memory_ticket: u32,
     /// IPv4 identification of the next packet.
     pub(crate) ident: u16,
+    /// Packets that wait for a thread that is blocked in a read.
+    pub(crate) prequeue: Option<Box<Prequeue<Segment>>>,
 }
 
 /// Who holds a connection.
@@ -130,7 +137,10 @@ impl Endpoint {
             gone: false,
             counted_orphan: false,
             touched: false,
+            charged: 0,
+            memory_ticket: 0,
             ident: id.slot as u16,
+            prequeue: None,
         };
         let below = BelowUs::default();
         Arc::new(Endpoint {

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 
 use arc_swap::Guard;
 use arrayvec::ArrayVec;
+use plimsoll_buf::Slices;
 use plimsoll_tcp::{
     Below, ConnectionError, Context, Counter, Counters, Events, Instant, PathEvent, ReadError,
     Serial, State,
@@ -97,6 +98,7 @@ impl<'a> Work<'a> {
             completions: interface.completions,
             takes_notes: interface.takes_notes,
             keeps_departures: interface.keeps_departures(),
+            memory: self.stack.memory.room(&self.settings.tcp_mem, inner.charged),
         };
         self.context_with(inner.last, below)
     }
@@ -109,11 +111,13 @@ impl<'a> Work<'a> {
     /// tables, arms its timer, collects wakers. The caller holds the lock that `inner` is from.
     pub(crate) fn settle(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
         if inner.gone {
+            self.account(endpoint, inner);
             self.collect_wakers(inner, Events::NONE);
             return;
         }
         let seen = self.transmit(endpoint, inner);
         self.throttle(endpoint, inner, seen);
+        self.settle_memory(endpoint, inner);
         let events = inner.conn.poll_event();
         if let Some(news) = inner.conn.poll_fast_open_news() {
             self.learn_fast_open(endpoint, news);
@@ -261,8 +265,11 @@ impl<'a> Work<'a> {
 
     /// Sees to it that the wheel calls no later than the engine's next deadline. A later deadline
     /// than the wheel's leaves the wheel alone: it calls early, and is armed again then.
-    fn arm_timer(&mut self, endpoint: &Endpoint, inner: &mut Inner) {
-        let Some(deadline) = inner.conn.poll_timeout() else { return };
+    pub(crate) fn arm_timer(&mut self, endpoint: &Endpoint, inner: &mut Inner) {
+        let waiting = inner.prequeue.as_ref().map(|prequeue| prequeue.due());
+        let Some(deadline) = inner.conn.poll_timeout().into_iter().chain(waiting).min() else {
+            return;
+        };
         if deadline >= inner.timer {
             return;
         }
@@ -373,7 +380,7 @@ impl Stack {
     ) -> Result<usize, ReadError> {
         let mut work = Work::begin(self, now);
         let mut owned = endpoint.own();
-        let mut settles = !owned.touched;
+        let mut settles = work.run_prequeue(endpoint, &mut owned, true) || !owned.touched;
         let mut count = 0;
         let mut last = Ok(0);
         for _ in 0..READ_ROUNDS {
@@ -388,11 +395,32 @@ impl Stack {
                 break;
             }
             settles = true;
+            if count > 0 && owned.conn.readable() == 0 {
+                // A read that finds nothing says that its caller waits for more.
+                break;
+            }
         }
         work.release(endpoint, owned, settles);
         work.finish();
         // An error or the end behind what was read shows up at the next call.
         if count > 0 { Ok(count) } else { last }
+    }
+
+    /// As [`read_on`](Self::read_on), by reference.
+    pub(crate) fn read_shared_on(
+        &self,
+        now: Instant,
+        endpoint: &Arc<Endpoint>,
+        max: usize,
+    ) -> Result<Slices, ReadError> {
+        let mut work = Work::begin(self, now);
+        let mut owned = endpoint.own();
+        let settles = work.run_prequeue(endpoint, &mut owned, true) || !owned.touched;
+        let cx = work.context(endpoint, &mut owned);
+        let result = owned.conn.read_shared(&cx, max);
+        work.release(endpoint, owned, settles);
+        work.finish();
+        result
     }
 
     fn call<T>(
@@ -404,6 +432,7 @@ impl Stack {
     ) -> T {
         let mut work = Work::begin(self, now);
         let mut inner = endpoint.own();
+        work.run_prequeue(endpoint, &mut inner, false);
         let (settles, leaves) = how(&inner);
         work.leaves = leaves;
         let cx = work.context(endpoint, &mut inner);
@@ -420,6 +449,7 @@ impl Stack {
         if inner.stage != Stage::Owned {
             return;
         }
+        work.run_prequeue(endpoint, &mut inner, false);
         inner.stage = Stage::Orphan;
         if !inner.gone {
             inner.counted_orphan = true;
@@ -444,6 +474,7 @@ impl Stack {
         let mut work = Work::begin(self, now);
         for endpoint in self.connections.all() {
             let mut inner = endpoint.own();
+            work.run_prequeue(&endpoint, &mut inner, false);
             let cx = work.context(&endpoint, &mut inner);
             let gone = ConnectionError::DeviceGone;
             inner.conn.handle_path_event(&cx, PathEvent::HardError(gone));

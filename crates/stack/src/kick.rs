@@ -26,9 +26,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 #[cfg(all(loom, test))]
-use loom::sync::atomic::{AtomicU64, Ordering, fence};
+use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 #[cfg(not(all(loom, test)))]
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use plimsoll_tcp::Instant;
 use rustix::event::{EventfdFlags, eventfd};
@@ -93,6 +93,8 @@ struct Inner {
     event: OwnedFd,
     /// Kicks that cost a system call.
     wakes: AtomicU64,
+    /// Another thread looks after arrivals.
+    quiet: AtomicBool,
 }
 
 /// Wakes a poller. Clones wake the same one.
@@ -107,12 +109,31 @@ impl Kick {
     pub fn new() -> io::Result<Kick> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let wakes = AtomicU64::new(0);
-        Ok(Kick(Arc::new(Inner { sleep: Sleep::new(), event, wakes })))
+        let quiet = AtomicBool::new(false);
+        Ok(Kick(Arc::new(Inner { sleep: Sleep::new(), event, wakes, quiet })))
     }
 
     /// Makes sure that the poller looks at work that the caller has made visible before.
     pub fn kick(&self) {
         self.kick_before(Instant::ZERO);
+    }
+
+    /// As [`kick`](Self::kick), for a device that something has arrived at: nothing needs to be done
+    /// while another thread looks after arrivals.
+    pub fn kick_for_arrival(&self) {
+        fence(Ordering::SeqCst);
+        if !self.0.quiet.load(Ordering::Relaxed) {
+            self.kick();
+        }
+    }
+
+    /// Says whether another thread looks after arrivals. When it says that none does any more, the
+    /// caller must look at all devices after that, or have the poller do so.
+    pub(crate) fn set_quiet(&self, quiet: bool) {
+        if self.0.quiet.load(Ordering::Relaxed) != quiet {
+            self.0.quiet.store(quiet, Ordering::Relaxed);
+        }
+        fence(Ordering::SeqCst);
     }
 
     /// Makes sure that the poller looks at its work by `at`: wakes it if it means to sleep longer.

@@ -29,6 +29,7 @@
 //! | what is counted | `snmp.rs` |
 
 mod backlog;
+mod busy_poll;
 mod clock;
 mod completion;
 mod decision_log;
@@ -46,9 +47,11 @@ pub mod limits;
 mod listener;
 mod loopback;
 mod md5;
+mod memory;
 pub mod offload;
 pub mod packet;
 mod poll;
+mod prequeue;
 pub mod qdisc;
 mod snmp;
 mod socket;
@@ -60,6 +63,7 @@ mod timer_wheel;
 mod tx_token;
 mod wait;
 
+pub use busy_poll::{Spin, Spun};
 pub use endpoint::{Edges, Readiness};
 pub use error::{SocketError, StackError};
 pub use fast_open::FastOpenKeys;
@@ -67,6 +71,7 @@ pub use interface::{InterfaceConfig, QdiscSummary};
 pub use ip::route::RouteConfig;
 pub use listener::Listener;
 pub use md5::Md5Keys;
+pub use memory::MemoryUse;
 pub use plimsoll_tcp::{Duration, Instant};
 pub use socket::TcpSocket;
 pub use stack::{ConnectionMemory, Poll, SocketSummary, Stack, StackConfig};

@@ -1,5 +1,7 @@
 //! Every limit of the stack, with what happens at it.
 
+use plimsoll_tcp::Duration;
+
 /// Interfaces of one stack, loopback included. A configuration with more is refused.
 pub const MAX_INTERFACES: usize = 16;
 
@@ -64,3 +66,14 @@ pub const MAX_SPARE_BACKLOGS: usize = 64;
 
 /// Rounds in which one read takes what arrived while it copied.
 pub const READ_ROUNDS: usize = 16;
+
+/// Packets that wait for a reader in the prequeue of a socket (Linux 3.13: the same). With one more,
+/// the poller works on all of them (`TcpExtTCPPrequeueDropped`).
+pub const PREQUEUE_LEN: usize = 32;
+
+/// Packets that an empty prequeue keeps room for between reads.
+pub(crate) const KEPT_PREQUEUE: usize = 8;
+
+/// How long the poller relies on a thread that spins, after its last poll. A packet that comes when
+/// that thread has stopped waits for so long at most.
+pub const SPIN_LEASE: Duration = Duration::from_micros(200);

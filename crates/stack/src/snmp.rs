@@ -94,6 +94,11 @@ ip_counters! {
     TxRingFull => "plimsoll.TxRingFull", "Times that a device took no more packets.";
     GroMerged => "plimsoll.GroMerged", "Segments that were merged into one before them on arrival.";
     Polls => "plimsoll.Polls", "Calls of poll.";
+    TcpPrequeued => "TcpExtTCPPrequeued", "Packets that a blocked reader has worked on itself.";
+    TcpPrequeueDropped => "TcpExtTCPPrequeueDropped", "Packets that a prequeue had no room for, or was emptied of for want of room.";
+    BusyPolls => "plimsoll.BusyPolls", "Polls of readers that spin before they sleep.";
+    BusyPollHits => "plimsoll.BusyPollHits", "Polls of spinning readers that found something.";
+    BusyPollMicros => "plimsoll.BusyPollMicros", "Microseconds that readers have spent spinning.";
 }
 
 /// The counters of one thread.

@@ -4,13 +4,13 @@ use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use plimsoll_buf::Slice;
+use plimsoll_buf::{Slice, Slices};
 use plimsoll_tcp::{
     ConnectionError, Context, ErrorReport, Info, Instant, Options, PathEvent, ReadError, Record,
     SetOption, State, WriteError, WriteFlags,
 };
 
-use crate::endpoint::{Edges, Endpoint, Inner, Readiness, Stage};
+use crate::endpoint::{Edges, Endpoint, Inner, Owned, Readiness, Stage};
 use crate::error::SocketError;
 use crate::fast_connect::write_first;
 use crate::stack::Stack;
@@ -34,6 +34,11 @@ impl TcpSocket {
         Arc::new(TcpSocket { stack, endpoint })
     }
 
+    /// Owns the connection, to look at it.
+    fn look(&self) -> Owned<'_> {
+        self.stack.look_at(&self.endpoint)
+    }
+
     /// Hands over bytes to be sent and returns how many were taken (perhaps fewer than given).
     ///
     /// # Errors
@@ -49,10 +54,10 @@ impl TcpSocket {
     /// It needs no time, wakes nobody and sends nothing, so that many small writes cost little.
     pub fn write_corked(&self, data: &[u8]) -> bool {
         // Asked first without the lock, for those that need it for the other call.
-        if !self.endpoint.below.will_complete() {
+        if self.stack.memory.is_pressed() || !self.endpoint.below.will_complete() {
             return false;
         }
-        let mut inner = self.endpoint.own();
+        let mut inner = self.look();
         self.endpoint.below.will_complete() && inner.conn.write_corked(data)
     }
 
@@ -120,24 +125,24 @@ impl TcpSocket {
     /// and the socket is writable. That write takes what fits into the SYN, or fails with
     /// [`SocketError::InProgress`] if nothing does.
     pub fn is_connect_deferred(&self) -> bool {
-        self.endpoint.own().conn.is_deferred()
+        self.look().conn.is_deferred()
     }
 
     /// A writer sleeps until the connection is there and has more to write: the ACK that ends the
     /// handshake then waits for that data, as on Linux.
     pub fn set_write_pending(&self, pending: bool) {
-        self.endpoint.own().conn.set_write_pending(pending);
+        self.look().conn.set_write_pending(pending);
     }
 
     /// The data that the SYN carries was a write with MSG_ZEROCOPY. To be called right after it was
     /// taken.
     pub fn report_syn_data(&self) {
-        self.endpoint.own().conn.report_syn_data();
+        self.look().conn.report_syn_data();
     }
 
     /// The oldest report of the error queue, if one waits (MSG_ERRQUEUE).
     pub fn take_report(&self) -> Option<ErrorReport> {
-        self.endpoint.own().conn.take_report()
+        self.look().conn.take_report()
     }
 
     /// Reads bytes in order and returns how many; 0 is the end of the stream (or an empty `buf`).
@@ -147,7 +152,19 @@ impl TcpSocket {
     pub fn read(&self, now: Instant, buf: &mut [u8]) -> Result<usize, SocketError> {
         match self.stack.read_on(now, &self.endpoint, buf) {
             Ok(count) => Ok(count),
-            failed => error_once(&mut self.endpoint.own(), failed),
+            failed => error_once(&mut self.look(), failed),
+        }
+    }
+
+    /// As [`read`](Self::read), but without a copy: hands out what the receive queue holds, `max`
+    /// bytes of it and a few ranges at most. An empty list is the end of the stream.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_shared(&self, now: Instant, max: usize) -> Result<Slices, SocketError> {
+        match self.stack.read_shared_on(now, &self.endpoint, max) {
+            Ok(slices) => Ok(slices),
+            Err(error) => error_once(&mut self.look(), Err(error)).map(|_| Slices::new()),
         }
     }
 
@@ -156,35 +173,35 @@ impl TcpSocket {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn peek(&self, buf: &mut [u8]) -> Result<usize, SocketError> {
-        let mut inner = self.endpoint.own();
+        let mut inner = self.look();
         let read = inner.conn.peek(buf);
         error_once(&mut inner, read)
     }
 
     /// Takes the urgent byte, if one has arrived and is not in the stream.
     pub fn read_urgent(&self) -> Option<u8> {
-        self.endpoint.own().conn.read_urgent()
+        self.look().conn.read_urgent()
     }
 
     /// The urgent byte, which stays (MSG_OOB with MSG_PEEK, POLLPRI).
     pub fn peek_urgent(&self) -> Option<u8> {
-        self.endpoint.own().conn.urgent_byte()
+        self.look().conn.urgent_byte()
     }
 
     /// Whether the peer has announced an urgent byte that has not arrived.
     pub fn awaits_urgent(&self) -> bool {
-        self.endpoint.own().conn.awaits_urgent()
+        self.look().conn.awaits_urgent()
     }
 
     /// Whether the next byte in order is the urgent one (SIOCATMARK).
     pub fn at_urgent_mark(&self) -> bool {
-        self.endpoint.own().conn.at_urgent_mark()
+        self.look().conn.at_urgent_mark()
     }
 
     /// How often something woke a poller. Unlike [`readiness`](Self::readiness) this does not ask
     /// for more wake-ups.
     pub fn edges(&self) -> Edges {
-        self.endpoint.own().edges
+        self.look().edges
     }
 
     /// Shuts one or both directions down. A shut read side reads as ended once what had arrived is
@@ -232,13 +249,13 @@ impl TcpSocket {
 
     /// The options as they are now.
     pub fn options(&self) -> Options {
-        self.endpoint.own().conn.options().clone()
+        self.look().conn.options().clone()
     }
 
     /// What the connection tells about itself (TCP_INFO).
     pub fn info(&self, now: Instant) -> Info {
         let settings = self.stack.sysctl.snapshot();
-        let mut info = self.endpoint.own().conn.info_at(&settings.tcp, now);
+        let mut info = self.look().conn.info_at(&settings.tcp, now);
         self.endpoint.add_to_info(&self.stack, &mut info);
         info
     }
@@ -246,12 +263,12 @@ impl TcpSocket {
     /// The last decisions of the connection, the oldest first; none unless
     /// [`SetOption::DecisionLog`] or `plimsoll.decision_log` has switched the log on.
     pub fn decisions(&self) -> Vec<Record> {
-        self.endpoint.own().conn.decisions()
+        self.look().conn.decisions()
     }
 
     /// The state of RFC 9293.
     pub fn state(&self) -> State {
-        self.endpoint.own().conn.state()
+        self.look().conn.state()
     }
 
     /// Our address and port.
@@ -271,62 +288,62 @@ impl TcpSocket {
 
     /// SO_ERROR: the pending error, once.
     pub fn take_error(&self) -> Option<ConnectionError> {
-        self.endpoint.own().conn.take_error()
+        self.look().conn.take_error()
     }
 
     /// Bytes that a read would give now (SIOCINQ).
     pub fn readable_bytes(&self) -> usize {
-        self.endpoint.own().conn.readable()
+        self.look().conn.readable()
     }
 
     /// Bytes handed over and not yet acknowledged (SIOCOUTQ).
     pub fn send_queue_len(&self) -> usize {
-        self.endpoint.own().conn.send_queue_len()
+        self.look().conn.send_queue_len()
     }
 
     /// Bytes handed over and never sent (SIOCOUTQNSD).
     pub fn unsent_len(&self) -> usize {
-        self.endpoint.own().conn.unsent_len()
+        self.look().conn.unsent_len()
     }
 
     /// What TCP_INQ tells with a read: bytes that are left, and one more from the peer's FIN on
     /// until the end of the stream was read.
     pub fn inq_hint(&self) -> usize {
-        self.endpoint.own().conn.inq_hint()
+        self.look().conn.inq_hint()
     }
 
     /// Whether all that was handed over is acknowledged, the FIN too if there is one: what
     /// SO_LINGER waits for.
     pub fn is_drained(&self) -> bool {
-        self.endpoint.own().conn.is_drained()
+        self.look().conn.is_drained()
     }
 
     /// SO_SNDBUF as getsockopt tells it.
     pub fn sndbuf(&self) -> usize {
-        self.endpoint.own().conn.sndbuf()
+        self.look().conn.sndbuf()
     }
 
     /// SO_RCVBUF as getsockopt tells it.
     pub fn rcvbuf(&self) -> usize {
         let settings = self.stack.sysctl.snapshot();
-        self.endpoint.own().conn.rcvbuf(&settings.tcp)
+        self.look().conn.rcvbuf(&settings.tcp)
     }
 
     /// TCP_MAXSEG as getsockopt tells it.
     pub fn mss(&self) -> u16 {
-        self.endpoint.own().conn.mss()
+        self.look().conn.mss()
     }
 
     /// What poll(2) would tell now, and how often that may have become more. A socket that is not
     /// writable tells of it as soon as it is again (a waker, an edge), without a failed write.
     pub fn readiness(&self) -> Readiness {
         let settings = self.stack.sysctl.snapshot();
-        self.endpoint.own().readiness(&settings.tcp)
+        self.look().readiness(&settings.tcp)
     }
 
     /// Whether a read would not block; if it would, `waker` fires when that may have changed.
     pub fn poll_readable(&self, waker: &Waker) -> Poll<()> {
-        let mut inner = self.endpoint.own();
+        let mut inner = self.look();
         if inner.is_readable() {
             return Poll::Ready(());
         }
@@ -334,10 +351,31 @@ impl TcpSocket {
         Poll::Pending
     }
 
+    /// As [`poll_readable`](Self::poll_readable), for a thread that does nothing but sleep until
+    /// `waker` fires, and then calls this or [`read`](Self::read) again. With
+    /// `net.ipv4.tcp_low_latency` = 0, data that arrives meanwhile waits for that thread: it is
+    /// worked on by the call that reads it. "Ready" says that a read is worth it, not that it finds
+    /// something. Who gives up, because of a timeout, calls
+    /// [`end_blocked_read`](Self::end_blocked_read).
+    pub fn poll_readable_blocked(&self, waker: &Waker) -> Poll<()> {
+        self.stack.block_in_read(&self.endpoint, waker)
+    }
+
+    /// A thread that was told "pending" by [`poll_readable_blocked`](Self::poll_readable_blocked)
+    /// does not wait any more.
+    pub fn end_blocked_read(&self, now: Instant) {
+        self.stack.end_blocked_read(now, &self.endpoint);
+    }
+
+    /// Whether a read would not block.
+    pub fn is_readable(&self) -> bool {
+        self.look().is_readable()
+    }
+
     /// Whether a write would not block; if it would, `waker` fires when that may have changed.
     pub fn poll_writable(&self, waker: &Waker) -> Poll<()> {
         let settings = self.stack.sysctl.snapshot();
-        let mut inner = self.endpoint.own();
+        let mut inner = self.look();
         if inner.is_writable(&settings.tcp) {
             return Poll::Ready(());
         }
@@ -348,7 +386,7 @@ impl TcpSocket {
 
     /// Whether the attempt to connect has ended, and how; if not, `waker` fires when it may have.
     pub fn poll_connected(&self, waker: &Waker) -> Poll<Result<(), SocketError>> {
-        let mut inner = self.endpoint.own();
+        let mut inner = self.look();
         match inner.conn.state() {
             State::SynSent | State::SynReceived => {
                 inner.writers.register(waker);

@@ -12,6 +12,7 @@ use plimsoll_tcp::{
 };
 
 use crate::backlog::SpareQueues;
+use crate::busy_poll::Spinner;
 use crate::clock::LatestTime;
 use crate::completion::Completions;
 use crate::demux::FlowKey;
@@ -30,6 +31,7 @@ use crate::ip::icmp::IcmpLimits;
 use crate::ip::pmtu::PmtuCache;
 use crate::ip::route::{RouteConfig, RouteTable};
 use crate::listener::{Listener, ListenerInner};
+use crate::memory::MemoryAccount;
 use crate::poll::PollState;
 use crate::snmp::{IpCounter, Snmp};
 use crate::socket::TcpSocket;
@@ -40,9 +42,10 @@ use crate::timer_wheel::TimerWheel;
 use crate::wait::Waiter;
 
 /// The settings that decide whether data waits.
-const HOLDING: [&str; 7] = [
+const HOLDING: [&str; 8] = [
     "net.ipv4.tcp_autocorking",
     "net.ipv4.tcp_limit_output_bytes",
+    "net.ipv4.tcp_mem",
     "net.ipv4.tcp_pacing_ca_ratio",
     "net.ipv4.tcp_pacing_ss_ratio",
     "net.ipv4.tcp_tso_win_divisor",
@@ -130,7 +133,9 @@ pub struct Stack {
     pub(crate) icmp_limits: IcmpLimits,
     pub(crate) poller: Mutex<PollState>,
     pub(crate) waiter: Waiter,
+    pub(crate) spinner: Spinner,
     pub(crate) completions: Arc<Completions>,
+    pub(crate) memory: MemoryAccount,
     pub(crate) spare_backlogs: SpareQueues,
     pub(crate) orphans: AtomicUsize,
     /// Calls in the middle of a poll that have queued packets so far.
@@ -155,6 +160,7 @@ impl Stack {
         let routes = RouteTable::build(&interfaces, &config.routes)?;
         let waiter = Waiter::new(&interfaces)?;
         let secrets = Secrets::new(config.secret, config.seed);
+        let completions = Arc::new(Completions::new(waiter.handle()));
         Ok(Arc::new(Stack {
             connections: ConnectionTable::new(secrets.table_key),
             ports: PortAllocator::new(),
@@ -177,8 +183,10 @@ impl Stack {
             interfaces,
             routes,
             sysctl,
-            completions: Arc::new(Completions::new(waiter.handle())),
+            memory: MemoryAccount::new(completions.clone()),
+            completions,
             waiter,
+            spinner: Spinner::default(),
             secrets,
         }))
     }

@@ -42,6 +42,11 @@ impl Waiter {
         self.kick.kick_before(at);
     }
 
+    /// Whether another thread looks after what arrives.
+    pub(crate) fn set_quiet(&self, quiet: bool) {
+        self.kick.set_quiet(quiet);
+    }
+
     /// Times that a sleeping poller was woken.
     pub fn wakes(&self) -> u64 {
         self.kick.wakes()
@@ -80,8 +85,13 @@ impl Stack {
         ready: impl FnOnce() -> bool,
     ) -> Result<(), StackError> {
         let kick = &self.waiter.kick;
+        if self.spinner.lease(now).is_none() {
+            kick.set_quiet(false);
+        }
         kick.announce(None);
-        let deadline = self.next_deadline().into_iter().chain(limit).min();
+        // A thread that spins looks after the devices, and is relied on for so long.
+        let lease = self.spinner.lease(now);
+        let deadline = self.next_deadline().into_iter().chain(limit).chain(lease).min();
         let due = deadline.is_some_and(|deadline| deadline <= now);
         let waits = !self.completions.is_empty();
         if due || waits || self.down.get().is_some() || ready() {
@@ -89,16 +99,22 @@ impl Stack {
             return Ok(());
         }
         kick.announce(deadline);
-        let readable = self.sleep(now, deadline);
+        let readable = self.sleep(now, deadline, lease.is_none());
         kick.awake(*readable.as_ref().unwrap_or(&false));
         readable.map(|_| ())
     }
 
-    /// Sleeps, and returns whether the kick ended it.
-    fn sleep(&self, now: Instant, deadline: Option<Instant>) -> Result<bool, StackError> {
+    /// Sleeps until the kick or, if `devices` says so, a device ends it, or the deadline. Returns
+    /// whether the kick did.
+    fn sleep(
+        &self,
+        now: Instant,
+        deadline: Option<Instant>,
+        devices: bool,
+    ) -> Result<bool, StackError> {
         let mut fds = arrayvec::ArrayVec::<PollFd<'_>, { MAX_INTERFACES + 1 }>::new();
         fds.push(PollFd::from_borrowed_fd(self.waiter.kick.fd(), PollFlags::IN));
-        for interface in &self.interfaces {
+        for interface in self.interfaces.iter().filter(|_| devices) {
             let Some(fd) = interface.wait.fd() else { continue };
             let mut flags = PollFlags::IN;
             if interface.is_busy() {

@@ -177,6 +177,12 @@ impl Stack {
         };
         // What arrived before this segment goes first.
         let left = work.run_left(endpoint, &mut inner);
+        let Some(segment) = work.prequeue(endpoint, &mut inner, segment) else {
+            if left && !std::mem::replace(&mut inner.touched, true) {
+                state.touched.push(endpoint.clone());
+            }
+            return None;
+        };
         let back = work.take_segment(endpoint, &mut inner, segment);
         if (left || back.is_none()) && !std::mem::replace(&mut inner.touched, true) {
             state.touched.push(endpoint.clone());

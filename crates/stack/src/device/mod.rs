@@ -259,10 +259,10 @@ impl KickSlot {
         let _ = self.0.set(kick);
     }
 
-    /// Kicks the poller if there is one.
+    /// Kicks the poller if there is one, unless another thread polls the device.
     pub fn kick(&self) {
         if let Some(kick) = self.0.get() {
-            kick.kick();
+            kick.kick_for_arrival();
         }
     }
 }

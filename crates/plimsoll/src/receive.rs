@@ -1,0 +1,55 @@
+//! Reads without a copy.
+
+use std::io;
+
+use plimsoll_buf::Slices;
+
+use crate::clock::now;
+use crate::stream::TcpStream;
+
+impl TcpStream {
+    /// As [`read`](std::io::Read::read), but nothing is copied: the buffers that the data arrived
+    /// in are handed out, at most `max` bytes in up to [`MAX_SLICES`](crate::MAX_SLICES) ranges. An
+    /// empty list is the end of the stream (or `max` is zero).
+    ///
+    /// Over a link in memory these are the very buffers that the peer has written. What the reader
+    /// holds does not count for the receive buffer any more, but keeps whole buffers of the stack
+    /// alive; who keeps a few bytes for long should copy them. An urgent byte ends a read, as ever.
+    ///
+    /// ```
+    /// # use std::io::Write;
+    /// # let (here, there) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let client = plimsoll::Stack::builder().device(here).address("192.0.2.1/24").build()?;
+    /// # let server = plimsoll::Stack::builder().device(there).address("192.0.2.2/24").build()?;
+    /// # let listener = plimsoll::TcpListener::bind(&server, "192.0.2.2:7")?;
+    /// # let mut peer = plimsoll::TcpStream::connect(&client, "192.0.2.2:7")?;
+    /// # let (stream, _) = listener.accept()?;
+    /// # peer.write_all(b"ahoy, ahoy!")?;
+    /// # drop(peer);
+    /// let mut vowels = 0;
+    /// loop {
+    ///     let data = stream.read_shared(65_536)?;
+    ///     if data.is_empty() {
+    ///         break;
+    ///     }
+    ///     for part in data.parts() {
+    ///         vowels += part.iter().filter(|byte| b"aeiou".contains(byte)).count();
+    ///     }
+    /// }
+    /// assert_eq!(vowels, 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn read_shared(&self, max: usize) -> io::Result<Slices> {
+        let mut slices = Slices::new();
+        if max > 0 {
+            self.blocking_read(|| {
+                slices = self.socket().read_shared(now(), max)?;
+                Ok(slices.len())
+            })?;
+        }
+        Ok(slices)
+    }
+}

@@ -1,0 +1,133 @@
+//! Spinning: a thread that would sleep in a read polls the devices itself for a while.
+//!
+//! # Theory of operation
+//!
+//! One thread at a time spins, the one that gets the spinner's token ([`Stack::try_spin`]); any
+//! other sleeps at once. The spinner takes the poll token for each poll, like the poller.
+//!
+//! While it spins, the poller need not be woken for every packet. So a spinner holds a *lease*: the
+//! poller sleeps without the file descriptors of the devices until the lease ends, and devices that
+//! kick do not. Every poll of the spinner prolongs the lease to [`SPIN_LEASE`] from then on. A
+//! spinner that has found what it waited for lets the lease run out, since its next read is likely
+//! to spin again; one that has found nothing ends it and wakes the poller. So a packet that comes
+//! when nobody spins any more waits for no longer than the lease, and neither does any packet if
+//! the spinner is kept from running.
+//!
+//! What it costs is counted: polls (`plimsoll.BusyPolls`), those that found something
+//! (`plimsoll.BusyPollHits`), and the time spent (`plimsoll.BusyPollMicros`).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use plimsoll_tcp::{Duration, Instant};
+
+use crate::limits::SPIN_LEASE;
+use crate::snmp::IpCounter;
+use crate::stack::Stack;
+
+/// Packets that a spinner takes from every device in one poll.
+const BUDGET: usize = 64;
+
+/// Who spins, and until when the poller relies on it.
+#[derive(Debug, Default)]
+pub(crate) struct Spinner {
+    taken: AtomicBool,
+    /// Nanoseconds of the clock; 0 is none.
+    lease: AtomicU64,
+}
+
+impl Spinner {
+    /// Until when the poller leaves the devices alone, if it does at `now`.
+    pub(crate) fn lease(&self, now: Instant) -> Option<Instant> {
+        let until = Instant::from_nanos(self.lease.load(Ordering::Relaxed));
+        (until > now).then_some(until)
+    }
+}
+
+/// What one poll of a spinner found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spun {
+    /// Something was done.
+    Worked,
+    /// There was nothing to do.
+    Idle,
+    /// Another thread polls.
+    Busy,
+    /// The stack has come to its end.
+    Ended,
+}
+
+/// The right to spin. Dropping it ends the lease.
+#[derive(Debug)]
+pub struct Spin<'a> {
+    stack: &'a Stack,
+    since: Instant,
+    last: Instant,
+    /// What it waited for has come.
+    found: bool,
+}
+
+impl Stack {
+    /// How long a read spins before it sleeps, by `net.core.busy_read`; zero is not at all.
+    pub fn busy_read(&self) -> Duration {
+        Duration::from_micros(u64::from(self.sysctl.snapshot().busy_read))
+    }
+
+    /// The right to spin, unless another thread has it.
+    pub fn try_spin(&self, now: Instant) -> Option<Spin<'_>> {
+        if self.spinner.taken.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        let spin = Spin { stack: self, since: now, last: now, found: false };
+        spin.prolong(now);
+        self.waiter.set_quiet(true);
+        Some(spin)
+    }
+}
+
+impl Spin<'_> {
+    /// Polls once.
+    pub fn poll(&mut self, now: Instant) -> Spun {
+        self.last = self.last.max(now);
+        self.prolong(now);
+        self.stack.count(IpCounter::BusyPolls);
+        match self.stack.poll(now, BUDGET) {
+            Err(_) => Spun::Ended,
+            Ok(poll) if poll.busy => Spun::Busy,
+            Ok(poll) if poll.worked => {
+                self.stack.count(IpCounter::BusyPollHits);
+                Spun::Worked
+            }
+            Ok(_) => Spun::Idle,
+        }
+    }
+
+    /// Ends spinning because what it waited for has come.
+    pub fn succeed(mut self, now: Instant) {
+        self.last = self.last.max(now);
+        self.found = true;
+    }
+
+    fn prolong(&self, now: Instant) {
+        let until = now + SPIN_LEASE;
+        self.stack.spinner.lease.store(until.as_nanos(), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Spin<'_> {
+    fn drop(&mut self) {
+        let (stack, spinner) = (self.stack, &self.stack.spinner);
+        let micros = self.last.since(self.since).as_micros() as u64;
+        stack.snmp.shard().add(IpCounter::BusyPollMicros, micros);
+        if self.found {
+            self.prolong(self.last);
+            spinner.taken.store(false, Ordering::Release);
+            // A poller that went to sleep before there was a lease looks after the devices then.
+            stack.waiter.kick_before(self.last + SPIN_LEASE);
+        } else {
+            spinner.lease.store(0, Ordering::Relaxed);
+            stack.waiter.set_quiet(false);
+            spinner.taken.store(false, Ordering::Release);
+            stack.waiter.kick();
+        }
+    }
+}

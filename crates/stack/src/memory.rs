@@ -1,0 +1,233 @@
+//! The memory of all connections, and the limit on it (`net.ipv4.tcp_mem`).
+//!
+//! # Theory of operation
+//!
+//! Whenever a connection has got a segment or is settled, what its queues bind is compared with
+//! what it was charged for, and the account changes by the difference, in units of [`QUANTUM`]
+//! bytes. A connection is never charged for less than it holds; it may be charged for a little
+//! more, so that the account, which all threads share, is not written for every packet.
+//!
+//! Above the second of the three numbers there is *pressure*, until no more than the first is in
+//! use. The engine is told with every call ([`MemoryRoom`]) whether there is pressure and how much
+//! more may be taken; what it does then is its business. Under pressure, that is what is missing to
+//! the limit, but no connection may take more than its share of the limit: what all would have if
+//! those that hold something held the same. So a few that are not read do not starve the others.
+//!
+//! *The limit is exceeded* only by what every connection may always have, the first numbers of
+//! `tcp_rmem` and `tcp_wmem` and one segment, and per thread by one chunk.
+//!
+//! *Waking.* A writer that finds no memory has something queued, so an acknowledgement has it asked
+//! again; but others may give memory back before. It enters a list, with a mark for all that are in
+//! it: how far the use must fall. Whoever charges less looks for the mark, and hands the whole list
+//! to the poller as sockets that may go on. Who still finds nothing enters the list again with a
+//! lower mark, so the list is not gone through for every packet. A writer enters, sets the mark and
+//! then looks at the use; the other side changes the use and then looks at the mark. So one of the
+//! two sees the other.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crossbeam_utils::CachePadded;
+use plimsoll_tcp::{Counter, Counters, MemoryRoom};
+
+use crate::completion::Completions;
+use crate::demux::connection_table::ConnectionId;
+use crate::endpoint::{Endpoint, Inner};
+use crate::events::Work;
+use crate::socket_lock::lock;
+use crate::stack::Stack;
+
+/// The unit of the account, and of `tcp_mem`: bytes.
+pub(crate) const QUANTUM: usize = 4096;
+
+/// What a connection may be charged for above what it holds while there is no pressure, in bytes.
+const SURPLUS: usize = 4 * QUANTUM;
+
+/// The list of those who wait is gone through again when so much of the limit has been given back.
+const WAKE_STEPS: usize = 64;
+
+/// What the queues of all connections of a stack hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// Bytes of memory that they bind: received and not read, out of order, written and not
+    /// acknowledged, and what of their buffers is free or outdated.
+    pub bytes: usize,
+    /// The most that it ever was.
+    pub peak: usize,
+    /// Connections that hold some of it.
+    pub holders: usize,
+    /// Whether memory is short.
+    pub pressure: bool,
+    /// `net.ipv4.tcp_mem` in bytes: where pressure ends, where it begins, and the limit.
+    pub thresholds: [usize; 3],
+}
+
+/// The account.
+pub(crate) struct MemoryAccount {
+    used: CachePadded<AtomicUsize>,
+    peak: AtomicUsize,
+    holders: AtomicUsize,
+    pressure: AtomicBool,
+    /// At this use or less those who wait are asked again; zero if nobody waits.
+    wake_at: AtomicUsize,
+    /// Counts how often the list was taken.
+    round: AtomicU32,
+    waiting: Mutex<Vec<ConnectionId>>,
+    ready: Arc<Completions>,
+}
+
+/// The numbers of `tcp_mem` in bytes.
+fn in_bytes(tcp_mem: &[u64; 3]) -> [usize; 3] {
+    tcp_mem.map(|pages| usize::try_from(pages).unwrap_or(usize::MAX).saturating_mul(QUANTUM))
+}
+
+impl MemoryAccount {
+    pub(crate) fn new(ready: Arc<Completions>) -> MemoryAccount {
+        MemoryAccount {
+            used: CachePadded::new(AtomicUsize::new(0)),
+            peak: AtomicUsize::new(0),
+            holders: AtomicUsize::new(0),
+            pressure: AtomicBool::new(false),
+            wake_at: AtomicUsize::new(0),
+            round: AtomicU32::new(1),
+            waiting: Mutex::default(),
+            ready,
+        }
+    }
+
+    /// Whether memory is short.
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.pressure.load(Ordering::Relaxed)
+    }
+
+    /// What the engine is told for a connection that was charged for `charged` bytes.
+    pub(crate) fn room(&self, tcp_mem: &[u64; 3], charged: u32) -> MemoryRoom {
+        let used = self.used.load(Ordering::Relaxed);
+        let [low, _, limit] = in_bytes(tcp_mem);
+        let pressure = self.is_pressed() && used > low;
+        let mut bytes = limit.saturating_sub(used);
+        if pressure {
+            let share = limit / self.holders.load(Ordering::Relaxed).max(1);
+            bytes = bytes.min(share.saturating_sub(charged as usize));
+        }
+        MemoryRoom { pressure, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) }
+    }
+
+    /// A connection that was charged for `charged` bytes holds `held`.
+    #[inline]
+    pub(crate) fn charge(
+        &self,
+        charged: &mut u32,
+        held: usize,
+        tcp_mem: &[u64; 3],
+        counters: &Counters,
+    ) {
+        let old = *charged as usize;
+        let most = held + if self.is_pressed() { QUANTUM } else { SURPLUS };
+        let exact = (held == 0) == (old == 0);
+        if !(exact && held <= old && old <= most) {
+            self.change(charged, held.next_multiple_of(QUANTUM), tcp_mem, counters);
+        }
+    }
+
+    fn change(&self, charged: &mut u32, new: usize, tcp_mem: &[u64; 3], counters: &Counters) {
+        let old = *charged as usize;
+        let new = new.min(u32::MAX as usize);
+        *charged = new as u32;
+        let [low, high, _] = in_bytes(tcp_mem);
+        if old == 0 && new > 0 {
+            self.holders.fetch_add(1, Ordering::Relaxed);
+        } else if old > 0 && new == 0 {
+            self.holders.fetch_sub(1, Ordering::Relaxed);
+        }
+        if new > old {
+            let used = self.used.fetch_add(new - old, Ordering::SeqCst) + (new - old);
+            if used > self.peak.load(Ordering::Relaxed) {
+                self.peak.fetch_max(used, Ordering::Relaxed);
+            }
+            if used > high && !self.is_pressed() && !self.pressure.swap(true, Ordering::Relaxed) {
+                counters.bump(Counter::TcpMemoryPressures);
+            }
+        } else {
+            let used = self.used.fetch_sub(old - new, Ordering::SeqCst) - (old - new);
+            if used <= low && self.is_pressed() {
+                self.pressure.store(false, Ordering::Relaxed);
+            }
+            if used <= self.wake_at.load(Ordering::SeqCst) {
+                self.wake();
+            }
+        }
+    }
+
+    /// Puts a connection on the list of those who wait, unless it is there by its `ticket`.
+    fn wait(&self, id: ConnectionId, ticket: &mut u32, tcp_mem: &[u64; 3]) {
+        {
+            let mut waiting = lock(&self.waiting);
+            let round = self.round.load(Ordering::Relaxed);
+            if *ticket == round {
+                return;
+            }
+            *ticket = round;
+            waiting.push(id);
+            let [low, _, limit] = in_bytes(tcp_mem);
+            let used = self.used.load(Ordering::SeqCst);
+            let mark = used.saturating_sub((limit / WAKE_STEPS).max(1)).max(low);
+            let mark = if mark < used { mark } else { used.saturating_sub(1) }.max(1);
+            self.wake_at.fetch_max(mark, Ordering::SeqCst);
+        }
+        if self.used.load(Ordering::SeqCst) <= self.wake_at.load(Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    /// Has all who wait asked again.
+    #[cold]
+    fn wake(&self) {
+        let list = {
+            let mut waiting = lock(&self.waiting);
+            self.wake_at.store(0, Ordering::SeqCst);
+            self.round.fetch_add(1, Ordering::Relaxed);
+            std::mem::take(&mut *waiting)
+        };
+        list.into_iter().for_each(|id| self.ready.push(id));
+    }
+}
+
+impl Work<'_> {
+    /// Charges a connection for what it holds now.
+    pub(crate) fn account(&self, endpoint: &Endpoint, inner: &mut Inner) {
+        let prequeued = inner.prequeue.as_ref().map_or(0, |prequeue| prequeue.bytes());
+        let held = inner.conn.memory_held() + prequeued + endpoint.backlog.bytes() as usize;
+        let tcp_mem = &self.settings.tcp_mem;
+        self.stack.memory.charge(&mut inner.charged, held, tcp_mem, self.tcp());
+    }
+
+    /// Charges a connection, and asks a writer that waits for memory again.
+    pub(crate) fn settle_memory(&self, endpoint: &Endpoint, inner: &mut Inner) {
+        self.account(endpoint, inner);
+        if !inner.conn.awaits_memory() || inner.gone {
+            return;
+        }
+        let cx = self.context(endpoint, inner);
+        inner.conn.handle_memory(&cx);
+        if inner.conn.awaits_memory() {
+            let tcp_mem = &self.settings.tcp_mem;
+            self.stack.memory.wait(endpoint.id, &mut inner.memory_ticket, tcp_mem);
+        }
+    }
+}
+
+impl Stack {
+    /// What the queues of all connections hold, as `net.ipv4.tcp_mem` counts it.
+    pub fn memory(&self) -> MemoryUse {
+        let thresholds = in_bytes(&self.sysctl.snapshot().tcp_mem);
+        let bytes = self.memory.used.load(Ordering::Relaxed);
+        MemoryUse {
+            bytes,
+            peak: self.memory.peak.load(Ordering::Relaxed),
+            holders: self.memory.holders.load(Ordering::Relaxed),
+            pressure: self.memory.is_pressed() && bytes > thresholds[0],
+            thresholds,
+        }
+    }
+}
