@@ -13,6 +13,10 @@
 //! [`Kick::kick_before`] and pays only if the timer is earlier. The announcement may be repeated
 //! with another time; a kick that came in between stays.
 //!
+//! While a thread spins (see `busy_poll.rs`), devices do not kick at all. Who ends that says so,
+//! fences, and looks at the devices; a device fences between arrival and asking. So either the
+//! device kicks, or the arrival is seen.
+//!
 //! The order for a poller:
 //!
 //! 1. [`announce(None)`](Kick::announce): any kick counts from here on.
@@ -87,14 +91,37 @@ impl Sleep {
     }
 }
 
+/// Whether another thread than the poller looks after arrivals, so that devices need not kick.
+#[derive(Debug)]
+pub(crate) struct Quiet(AtomicBool);
+
+impl Quiet {
+    fn new() -> Quiet {
+        Quiet(AtomicBool::new(false))
+    }
+
+    /// Whoever reads the devices after having said "no" finds what came while it held.
+    fn set(&self, quiet: bool) {
+        if self.0.load(Ordering::Relaxed) != quiet {
+            self.0.store(quiet, Ordering::Relaxed);
+        }
+        fence(Ordering::SeqCst);
+    }
+
+    /// For a device, after the arrival is visible.
+    fn holds(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 #[derive(Debug)]
 struct Inner {
     sleep: Sleep,
     event: OwnedFd,
     /// Kicks that cost a system call.
     wakes: AtomicU64,
-    /// Another thread looks after arrivals.
-    quiet: AtomicBool,
+    quiet: Quiet,
 }
 
 /// Wakes a poller. Clones wake the same one.
@@ -109,7 +136,7 @@ impl Kick {
     pub fn new() -> io::Result<Kick> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let wakes = AtomicU64::new(0);
-        let quiet = AtomicBool::new(false);
+        let quiet = Quiet::new();
         Ok(Kick(Arc::new(Inner { sleep: Sleep::new(), event, wakes, quiet })))
     }
 
@@ -121,8 +148,7 @@ impl Kick {
     /// As [`kick`](Self::kick), for a device that something has arrived at: nothing needs to be done
     /// while another thread looks after arrivals.
     pub fn kick_for_arrival(&self) {
-        fence(Ordering::SeqCst);
-        if !self.0.quiet.load(Ordering::Relaxed) {
+        if !self.0.quiet.holds() {
             self.kick();
         }
     }
@@ -130,10 +156,7 @@ impl Kick {
     /// Says whether another thread looks after arrivals. When it says that none does any more, the
     /// caller must look at all devices after that, or have the poller do so.
     pub(crate) fn set_quiet(&self, quiet: bool) {
-        if self.0.quiet.load(Ordering::Relaxed) != quiet {
-            self.0.quiet.store(quiet, Ordering::Relaxed);
-        }
-        fence(Ordering::SeqCst);
+        self.0.quiet.set(quiet);
     }
 
     /// Makes sure that the poller looks at its work by `at`: wakes it if it means to sleep longer.

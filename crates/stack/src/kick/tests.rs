@@ -56,6 +56,23 @@ mod system {
     }
 
     #[test]
+    fn arrivals_do_not_kick_while_another_thread_looks_after_them() {
+        let kick = Kick::new().unwrap();
+        kick.announce(None);
+        kick.set_quiet(true);
+        kick.kick_for_arrival();
+        assert!(!readable(&kick));
+        kick.set_quiet(false);
+        kick.kick_for_arrival();
+        assert!(readable(&kick));
+        kick.awake(true);
+        kick.announce(None);
+        kick.set_quiet(true);
+        kick.kick();
+        assert!(readable(&kick), "other kicks do");
+    }
+
+    #[test]
     fn a_wake_up_that_comes_late_only_ends_one_sleep_early() {
         let kick = Kick::new().unwrap();
         kick.announce(None);
@@ -241,6 +258,51 @@ mod model {
     #[should_panic(expected = "the wake-up is lost")]
     fn without_the_fence_after_waking_it_may_not() {
         second_kicker(Parts { awake_fence: false, ..WHOLE });
+    }
+
+    /// Something arrives while the time ends in which devices do not kick.
+    fn quiet_ends(device_fence: bool, poller_fence: bool) {
+        loom::model(move || {
+            let world = World::new();
+            let quiet = Arc::new(Quiet::new());
+            quiet.0.store(true, Ordering::Relaxed);
+            let device = {
+                let (world, quiet) = (world.clone(), quiet.clone());
+                thread::spawn(move || {
+                    world.work.store(1, Ordering::Relaxed);
+                    let holds =
+                        if device_fence { quiet.holds() } else { quiet.0.load(Ordering::Relaxed) };
+                    if !holds {
+                        world.ring();
+                    }
+                })
+            };
+            if poller_fence {
+                quiet.set(false);
+            } else {
+                quiet.0.store(false, Ordering::Relaxed);
+            }
+            let asleep = world.seen() == 0;
+            device.join().unwrap();
+            assert!(!asleep || world.rung(), "the wake-up is lost");
+        });
+    }
+
+    #[test]
+    fn what_arrives_while_quiet_ends_is_seen() {
+        quiet_ends(true, true);
+    }
+
+    #[test]
+    #[should_panic(expected = "the wake-up is lost")]
+    fn without_the_fence_of_the_device_it_is_not() {
+        quiet_ends(false, true);
+    }
+
+    #[test]
+    #[should_panic(expected = "the wake-up is lost")]
+    fn without_the_fence_after_quiet_it_is_not() {
+        quiet_ends(true, false);
     }
 
     /// A timer that is armed while the poller goes from its first announcement to one with a

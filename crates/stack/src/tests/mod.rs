@@ -13,6 +13,7 @@ mod prequeue;
 mod qdisc;
 mod readiness;
 mod signed;
+mod spinning;
 mod tcp_mem;
 mod transfer;
 mod turns;
