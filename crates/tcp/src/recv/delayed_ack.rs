@@ -492,7 +492,8 @@ impl DelayedAck {
             if matches!(self.decision, AckDecision::Delay(_)) {
                 self.decision = AckDecision::Now(AckReason::Quick);
             }
-        } else {
+        } else if !config.tcp_pingpong {
+            // Nothing else keeps ACKs from being quick.
             self.quick = 0;
         }
     }
