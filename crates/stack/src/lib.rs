@@ -22,6 +22,7 @@
 //! |---|---|
 //! | what happens in one poll | `stack.rs`, `poll.rs` |
 //! | what happens to a packet that arrives | `ip/input.rs`, `demux/mod.rs` |
+//! | what happens if its socket is owned | `socket_lock.rs`, `backlog.rs` |
 //! | what happens to a packet that leaves | `ip/output.rs`, `interface.rs`, `device/` |
 //! | when a connection's timer fires | `timer_wheel.rs` |
 //! | how a thread sleeps and is woken | `wait.rs`, `kick.rs` |
