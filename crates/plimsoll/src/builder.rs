@@ -37,11 +37,13 @@ pub struct StackBuilder {
     busy_poll: Duration,
     spin_while_sending: bool,
     name: Option<String>,
+    queues: usize,
     misplaced: Option<&'static str>,
 }
 
 struct Interface {
     device: Device,
+    more_queues: Vec<Device>,
     addresses: Vec<String>,
     mtu: Option<u16>,
     pcap: Option<PathBuf>,
@@ -96,11 +98,28 @@ impl StackBuilder {
 
     /// Adds a device.
     pub fn device(mut self, device: Device) -> StackBuilder {
-        let addresses = Vec::new();
+        let (addresses, more_queues) = (Vec::new(), Vec::new());
         let (mtu, pcap, fault, qdisc) = (None, None, None, None);
         let quickack = false;
-        self.interfaces.push(Interface { device, addresses, mtu, pcap, fault, qdisc, quickack });
+        self.interfaces.push(Interface {
+            device,
+            more_queues,
+            addresses,
+            mtu,
+            pcap,
+            fault,
+            qdisc,
+            quickack,
+        });
         self
+    }
+
+    /// Adds further queues to the last device, each a device of its own, as
+    /// [`tun::open_queues`](device::tun::open_queues) opens them. They are dealt out to the threads
+    /// that [`queues`](Self::queues) asks for. A capture has a file for each, whose name ends in
+    /// `.1` and so on.
+    pub fn more_queues(self, queues: impl IntoIterator<Item = Device>) -> StackBuilder {
+        self.interface("more_queues", |interface| interface.more_queues.extend(queues))
     }
 
     /// Gives the last device an address with its prefix length, as in `192.0.2.1/24`. A device may
@@ -175,7 +194,29 @@ impl StackBuilder {
         self
     }
 
-    /// Builds the stack and starts its softirq thread.
+    /// How many softirq threads there are; 1 unless set. Every connection belongs to one of them,
+    /// that of the queue of the device that its packets come by, so more threads than a device has
+    /// queues are of no use to it. A stack without a thread is polled as a whole and ignores this.
+    ///
+    /// ```no_run
+    /// use plimsoll::{Stack, device::tun};
+    /// let mut queues = tun::open_queues(tun::TunConfig::default(), 4)?.into_iter();
+    /// let first = queues.next().expect("as many as asked for");
+    /// let stack = Stack::builder()
+    ///     .device(first)
+    ///     .more_queues(queues)
+    ///     .address("192.0.2.1/24")
+    ///     .queues(4)
+    ///     .build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn queues(mut self, count: usize) -> StackBuilder {
+        self.queues = count;
+        self
+    }
+
+    /// Builds the stack and starts its softirq threads, one unless [`queues`](Self::queues) says
+    /// otherwise.
     ///
     /// # Errors
     /// If a field is wrong, or the device, the capture file or the thread cannot be had.
@@ -189,7 +230,8 @@ impl StackBuilder {
     ///
     /// # Errors
     /// If a field is wrong, or the device or the capture file cannot be had.
-    pub fn build_without_thread(self) -> Result<Stack, BuildError> {
+    pub fn build_without_thread(mut self) -> Result<Stack, BuildError> {
+        self.queues = 1;
         let (busy_poll, spin) = (self.busy_poll, self.spin_while_sending);
         Stack::run(self.core()?, (busy_poll, spin), None).map_err(BuildError::Thread)
     }
@@ -212,10 +254,24 @@ impl StackBuilder {
         let (secret, seed) = secrets(self.seed)?;
         let qdiscs: Vec<_> = self.interfaces.iter().map(|each| each.qdisc.clone()).collect();
         let quick: Vec<bool> = self.interfaces.iter().map(|each| each.quickack).collect();
-        let interfaces: Vec<InterfaceConfig> =
-            self.interfaces.into_iter().map(Interface::config).collect::<Result<_, _>>()?;
+        let mut more_queues = Vec::new();
+        let mut interfaces = Vec::new();
+        for (index, interface) in self.interfaces.into_iter().enumerate() {
+            let (config, more) = interface.config()?;
+            interfaces.push(config);
+            more_queues.extend(more.into_iter().map(|device| (index, device)));
+        }
         let routes = quick_routes(&interfaces, &quick);
-        let config = StackConfig { interfaces, routes, secret, seed, ..StackConfig::default() };
+        let pollers = self.queues;
+        let config = StackConfig {
+            interfaces,
+            more_queues,
+            pollers,
+            routes,
+            secret,
+            seed,
+            ..StackConfig::default()
+        };
         let core = Core::new(config)?;
         for (name, value) in &self.sysctls {
             core.sysctl().set(name, value).map_err(BuildError::Sysctl)?;
@@ -230,21 +286,39 @@ impl StackBuilder {
 }
 
 impl Interface {
-    fn config(self) -> Result<InterfaceConfig, BuildError> {
+    /// The interface, and the further queues of its device.
+    fn config(self) -> Result<(InterfaceConfig, Vec<Device>), BuildError> {
         let addresses =
             self.addresses.iter().map(|address| parse(address)).collect::<Result<_, _>>()?;
-        let mut device = self.device;
-        if let Some(fault) = self.fault {
-            device = device::fault::wrap(device, fault);
+        let (fault, pcap) = (self.fault, self.pcap);
+        let device = wrapped(self.device, fault.as_ref(), pcap.clone())?;
+        let mut more = Vec::new();
+        for (index, queue) in self.more_queues.into_iter().enumerate() {
+            let path = pcap.as_ref().map(|path| {
+                let mut path = path.clone().into_os_string();
+                path.push(format!(".{}", index + 1));
+                PathBuf::from(path)
+            });
+            more.push(wrapped(queue, fault.as_ref(), path)?);
         }
-        // Outermost, so that the capture shows what the stack sends and sees.
-        if let Some(path) = self.pcap {
-            device = match File::create(&path) {
-                Ok(file) => capture(device, file),
-                Err(error) => return Err(BuildError::Pcap { path, error }),
-            };
-        }
-        Ok(InterfaceConfig { device, addresses, mtu: self.mtu })
+        Ok((InterfaceConfig { device, addresses, mtu: self.mtu }, more))
+    }
+}
+
+/// The device with what is to be around it.
+fn wrapped(
+    mut device: Device,
+    fault: Option<&device::fault::FaultConfig>,
+    pcap: Option<PathBuf>,
+) -> Result<Device, BuildError> {
+    if let Some(fault) = fault {
+        device = device::fault::wrap(device, fault.clone());
+    }
+    // Outermost, so that the capture shows what the stack sends and sees.
+    let Some(path) = pcap else { return Ok(device) };
+    match File::create(&path) {
+        Ok(file) => Ok(capture(device, file)),
+        Err(error) => Err(BuildError::Pcap { path, error }),
     }
 }
 

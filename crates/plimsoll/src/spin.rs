@@ -68,7 +68,7 @@ impl Spinning {
         let left = limit.map(|limit| limit.saturating_duration_since(Instant::now()));
         let begin = now();
         let end = begin + left.map_or(time, |left| left.min(time));
-        let Some(mut spin) = stack.try_spin(begin) else { return false };
+        let Some(mut spin) = stack.try_spin_for(socket.queue(), begin) else { return false };
         let mut at = begin;
         loop {
             let spun = spin.poll(at);

@@ -1,4 +1,4 @@
-//! The handle of a running stack, and the thread that runs it.
+//! The handle of a running stack, and the threads that run it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,29 +25,35 @@ pub struct Stack {
 
 struct Shared {
     inner: Arc<Inner>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
-/// What the softirq thread holds: the stack, but not its handle, so that handles can run out.
+/// What a softirq thread holds: the stack, but not its handle, so that handles can run out.
 struct Inner {
     core: Arc<Core>,
     busy_poll: Duration,
     spin_while_sending: bool,
     stop: AtomicBool,
-    /// Nanoseconds of the clock after which the thread need not wait for connections to close.
+    /// Nanoseconds of the clock after which the threads need not wait for connections to close.
     grace: AtomicU64,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let Some(thread) = self.thread.take() else { return };
+        let threads = std::mem::take(&mut self.threads);
+        if threads.is_empty() {
+            return;
+        }
         self.inner.stop.store(true, Ordering::SeqCst);
-        self.inner.core.wait_handle().kick();
+        self.inner.core.kick_all();
         // A socket whose last handle went away inside a callback may end the stack on its own
-        // thread, which cannot wait for itself.
-        if thread.thread().id() != std::thread::current().id() {
-            // A panic of the thread has been reported by its hook.
-            let _ = thread.join();
+        // thread, which cannot wait for itself, nor for others that wait for its work.
+        let me = std::thread::current().id();
+        if threads.iter().all(|thread| thread.thread().id() != me) {
+            for thread in threads {
+                // A panic of the thread has been reported by its hook.
+                let _ = thread.join();
+            }
         }
     }
 }
@@ -100,14 +106,16 @@ impl Stack {
     ) -> std::io::Result<Stack> {
         let (stop, grace) = (AtomicBool::new(false), AtomicU64::new(0));
         let inner = Arc::new(Inner { core, busy_poll, spin_while_sending, stop, grace });
-        let thread = match thread {
-            None => None,
-            Some(name) => {
-                let inner = inner.clone();
-                Some(std::thread::Builder::new().name(name).spawn(move || inner.softirq())?)
-            }
-        };
-        Ok(Stack { shared: Arc::new(Shared { inner, thread }) })
+        let queues = inner.core.queue_count();
+        let mut shared = Shared { inner, threads: Vec::new() };
+        let Some(name) = thread else { return Ok(Stack { shared: Arc::new(shared) }) };
+        for queue in 0..queues {
+            let inner = shared.inner.clone();
+            let name = if queue == 0 { name.clone() } else { format!("{name}/{queue}") };
+            let thread = std::thread::Builder::new().name(name);
+            shared.threads.push(thread.spawn(move || inner.softirq(queue))?);
+        }
+        Ok(Stack { shared: Arc::new(shared) })
     }
 
     /// Does what is due: timers, packets that arrived, completions, packets to send. For the loop
@@ -123,7 +131,7 @@ impl Stack {
     /// # Ok::<(), plimsoll::BuildError>(())
     /// ```
     pub fn poll(&self) -> Polled {
-        self.shared.inner.poll()
+        self.shared.inner.poll(0)
     }
 
     /// As [`poll`](Self::poll), for a loop that also runs what uses the sockets. `turn` is called
@@ -139,7 +147,7 @@ impl Stack {
     /// at once if `ready` says so when asked after the stack has published that it sleeps: that is
     /// the place to look at a [`ReadyQueue`](crate::ReadyQueue).
     pub fn wait(&self, until: Option<Instant>, ready: impl Fn() -> bool) {
-        self.shared.inner.wait(until, &ready);
+        self.shared.inner.wait(0, until, &ready);
     }
 
     /// Ends a [`wait`](Self::wait), now or the next one. Costs a system call only if the loop
@@ -162,12 +170,12 @@ impl Stack {
     pub fn drain(self, grace: Duration) {
         let inner = &self.shared.inner;
         let limit = now() + grace;
-        if self.shared.thread.is_none() {
-            inner.run_until(|| inner.is_quiet() || now() >= limit, Some(limit));
+        if self.shared.threads.is_empty() {
+            inner.run_until(0, || inner.is_quiet() || now() >= limit, Some(limit));
             return;
         }
         inner.grace.store(limit.as_nanos(), Ordering::SeqCst);
-        inner.core.wait_handle().kick();
+        inner.core.kick_all();
     }
 
     /// All counters by Linux's names, in the order in which `nstat` prints them.
@@ -244,28 +252,30 @@ impl Stack {
 }
 
 impl Inner {
-    fn poll(&self) -> Polled {
-        Polled::of(self.core.poll(now(), BUDGET))
+    fn poll(&self, queue: usize) -> Polled {
+        Polled::of(self.core.poll_queue(queue, now(), BUDGET))
     }
 
-    fn wait(&self, until: Option<Instant>, ready: &dyn Fn() -> bool) {
-        if self.core.wait_unless(now(), until, ready).is_err() {
+    fn wait(&self, queue: usize, until: Option<Instant>, ready: &dyn Fn() -> bool) {
+        if self.core.wait_for_queue(queue, now(), until, ready).is_err() {
             // The system refuses to wait; what it takes is there again in a moment.
             std::thread::yield_now();
         }
     }
 
-    /// The life of the softirq thread.
-    fn softirq(&self) {
-        self.run_until(|| self.stop.load(Ordering::SeqCst), None);
+    /// The life of the softirq thread of one queue.
+    fn softirq(&self, queue: usize) {
+        self.run_until(queue, || self.stop.load(Ordering::SeqCst), None);
         let grace = Instant::from_nanos(self.grace.load(Ordering::SeqCst));
-        self.run_until(|| self.is_quiet() || now() >= grace, Some(grace));
+        self.run_until(queue, || self.is_quiet() || now() >= grace, Some(grace));
+        // The last connection may have been of this queue, and the others wait for it.
+        self.core.kick_all();
     }
 
-    fn run_until(&self, done: impl Fn() -> bool, limit: Option<Instant>) {
+    fn run_until(&self, queue: usize, done: impl Fn() -> bool, limit: Option<Instant>) {
         let mut last_work = now();
         while !done() {
-            let polled = self.poll();
+            let polled = self.poll(queue);
             if polled.ended {
                 return;
             }
@@ -287,7 +297,11 @@ impl Inner {
                 (Some(next), Some(limit)) => Some(next.min(limit)),
                 (next, limit) => next.or(limit),
             };
-            self.wait(until, &|| self.stop.load(Ordering::SeqCst) && limit.is_none());
+            let ends = || match limit {
+                None => self.stop.load(Ordering::SeqCst),
+                Some(_) => self.is_quiet(),
+            };
+            self.wait(queue, until, &ends);
         }
     }
 
@@ -300,7 +314,7 @@ impl Inner {
 impl fmt::Debug for Stack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stack")
-            .field("has_thread", &self.shared.thread.is_some())
+            .field("has_thread", &!self.shared.threads.is_empty())
             .finish_non_exhaustive()
     }
 }

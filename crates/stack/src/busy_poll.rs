@@ -2,8 +2,8 @@
 //!
 //! # Theory of operation
 //!
-//! One thread at a time spins, the one that gets the spinner's token ([`Stack::try_spin`]); any
-//! other sleeps at once. The spinner takes the poll token for each poll, like the poller.
+//! One thread at a time spins for a queue of the stack, the one that gets the spinner's token
+//! ([`Stack::try_spin_for`]); any other sleeps at once. It polls only that queue. The spinner takes the poll token for each poll, like the poller.
 //!
 //! While it spins, the poller need not be woken for every packet. So a spinner holds a *lease*: the
 //! poller sleeps without the file descriptors of the devices until the lease ends, and devices that
@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use plimsoll_tcp::{Duration, Instant};
 
 use crate::limits::SPIN_LEASE;
+use crate::queue::Queue;
 use crate::snmp::IpCounter;
 use crate::stack::Stack;
 
@@ -60,6 +61,7 @@ pub enum Spun {
 #[derive(Debug)]
 pub struct Spin<'a> {
     stack: &'a Stack,
+    queue: u8,
     since: Instant,
     last: Instant,
     /// What it waited for has come.
@@ -72,14 +74,24 @@ impl Stack {
         Duration::from_micros(u64::from(self.sysctl.snapshot().busy_read))
     }
 
-    /// The right to spin, unless another thread has it.
+    /// The right to spin for the first queue, unless another thread has it.
     pub fn try_spin(&self, now: Instant) -> Option<Spin<'_>> {
-        if self.spinner.taken.swap(true, Ordering::Acquire) {
+        self.try_spin_for(0, now)
+    }
+
+    /// The right to spin for one of the queues, that of a [socket](crate::TcpSocket::queue), unless
+    /// another thread has it.
+    ///
+    /// # Panics
+    /// If there is no such queue.
+    pub fn try_spin_for(&self, queue: usize, now: Instant) -> Option<Spin<'_>> {
+        let own = &self.queues[queue];
+        if own.spinner.taken.swap(true, Ordering::Acquire) {
             return None;
         }
-        let spin = Spin { stack: self, since: now, last: now, found: false };
+        let spin = Spin { stack: self, queue: queue as u8, since: now, last: now, found: false };
         spin.prolong(now);
-        self.waiter.set_quiet(true);
+        own.waiter.set_quiet(true);
         Some(spin)
     }
 }
@@ -90,7 +102,7 @@ impl Spin<'_> {
         self.last = self.last.max(now);
         self.prolong(now);
         self.stack.count(IpCounter::BusyPolls);
-        match self.stack.poll(now, BUDGET) {
+        match self.stack.poll_queue(usize::from(self.queue), now, BUDGET) {
             Err(_) => Spun::Ended,
             Ok(poll) if poll.busy => Spun::Busy,
             Ok(poll) if poll.worked => {
@@ -109,25 +121,26 @@ impl Spin<'_> {
 
     fn prolong(&self, now: Instant) {
         let until = now + SPIN_LEASE;
-        self.stack.spinner.lease.store(until.as_nanos(), Ordering::Relaxed);
+        self.stack.queue(self.queue).spinner.lease.store(until.as_nanos(), Ordering::Relaxed);
     }
 }
 
 impl Drop for Spin<'_> {
     fn drop(&mut self) {
-        let (stack, spinner) = (self.stack, &self.stack.spinner);
+        let stack = self.stack;
+        let Queue { spinner, waiter, .. } = stack.queue(self.queue);
         let micros = self.last.since(self.since).as_micros() as u64;
         stack.snmp.shard().add(IpCounter::BusyPollMicros, micros);
         if self.found {
             self.prolong(self.last);
             spinner.taken.store(false, Ordering::Release);
             // A poller that went to sleep before there was a lease looks after the devices then.
-            stack.waiter.kick_before(self.last + SPIN_LEASE);
+            waiter.kick_before(self.last + SPIN_LEASE);
         } else {
             spinner.lease.store(0, Ordering::Relaxed);
-            stack.waiter.set_quiet(false);
+            waiter.set_quiet(false);
             spinner.taken.store(false, Ordering::Release);
-            stack.waiter.kick();
+            waiter.kick();
         }
     }
 }

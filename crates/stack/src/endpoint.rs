@@ -22,6 +22,8 @@ pub(crate) struct Endpoint {
     pub(crate) key: FlowKey,
     /// The interface that its packets leave by.
     pub(crate) interface: u8,
+    /// The queue of that interface, which its timers and completions go to.
+    pub(crate) home: u8,
     /// The flow label of its packets (IPv6).
     pub(crate) flow_label: u32,
     /// Its place in the connection table.
@@ -118,9 +120,8 @@ impl Endpoint {
     pub(crate) fn new(
         key: FlowKey,
         id: ConnectionId,
-        (interface, flow_label): (u8, u32),
+        (stack, interface, flow_label): (&Stack, u8, u32),
         listener: Option<Arc<ListenerInner>>,
-        completions: &Arc<Completions>,
         stage: Stage,
         conn: Connection,
     ) -> Arc<Endpoint> {
@@ -143,13 +144,15 @@ impl Endpoint {
             prequeue: None,
         };
         let below = BelowUs::default();
+        let home = stack.interfaces[usize::from(interface)].queue;
         Arc::new(Endpoint {
             key,
             interface,
+            home,
             flow_label,
             id,
             below,
-            completions: completions.clone(),
+            completions: stack.queue(home).completions.clone(),
             listener,
             socket: SocketLock::new(inner),
             backlog: Backlog::default(),

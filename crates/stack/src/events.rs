@@ -39,6 +39,8 @@ pub(crate) struct Work<'a> {
     leaves: bool,
     /// The earliest timer that was armed.
     armed: Instant,
+    /// The queue that this work is of: the poller's, or the home of the application's connection.
+    home: u8,
 }
 
 impl<'a> Work<'a> {
@@ -53,7 +55,18 @@ impl<'a> Work<'a> {
             queued_on: 0,
             leaves: false,
             armed: Instant::FAR_FUTURE,
+            home: 0,
         }
+    }
+
+    /// The same work, of another queue than the first.
+    pub(crate) fn at_home(self, queue: u8) -> Work<'a> {
+        Work { home: queue, ..self }
+    }
+
+    /// The queue that this work is of.
+    pub(crate) fn home(&self) -> u8 {
+        self.home
     }
 
     /// Where the engine counts.
@@ -164,7 +177,7 @@ impl<'a> Work<'a> {
     /// Returns whether there was one.
     pub(crate) fn run_completions(&mut self) -> bool {
         let mut ready = ArrayVec::new();
-        self.stack.completions.take(&mut ready);
+        self.stack.queue(self.home).completions.take(&mut ready);
         for &id in &ready {
             self.go_on(id);
         }
@@ -240,6 +253,11 @@ impl<'a> Work<'a> {
         let kept = lock(&self.stack.time_wait).insert(endpoint.key, time_wait, limit);
         if !kept {
             self.tcp().bump(Counter::TcpTimeWaitOverflow);
+        } else if self.home != 0
+            && let Some(at) = lock(&self.stack.time_wait).next()
+        {
+            // The first queue looks after these.
+            self.stack.queue(0).waiter.kick_before(at);
         }
         self.remove(endpoint, inner);
     }
@@ -249,7 +267,7 @@ impl<'a> Work<'a> {
         inner.gone = true;
         if inner.timer != Instant::FAR_FUTURE {
             inner.timer = Instant::FAR_FUTURE;
-            lock(&self.stack.wheel).stop(endpoint.id);
+            lock(&self.stack.queue(endpoint.home).wheel).stop(endpoint.id);
         }
         if inner.stage == Stage::HalfOpen {
             inner.stage = Stage::Orphan;
@@ -274,14 +292,20 @@ impl<'a> Work<'a> {
             return;
         }
         inner.timer = deadline;
-        lock(&self.stack.wheel).arm(endpoint.id, deadline);
-        self.armed = self.armed.min(deadline);
+        let home = self.stack.queue(endpoint.home);
+        lock(&home.wheel).arm(endpoint.id, deadline);
+        if endpoint.home == self.home {
+            self.armed = self.armed.min(deadline);
+        } else {
+            home.waiter.kick_before(deadline);
+        }
     }
 
     /// Ends the work: sends what was queued or leaves it to the poller, wakes the poller if it
     /// would sleep too long, and fires the wakers.
     pub(crate) fn finish(mut self) {
-        if self.stack.completions.is_attended_here() {
+        let home = self.stack.queue(self.home);
+        if home.completions.is_attended_here() {
             // In the middle of a poll on this thread, which sends when it ends, or when there is
             // enough to be worth it.
             if self.queued_on != 0 && self.stack.has_enough_to_send() {
@@ -290,10 +314,10 @@ impl<'a> Work<'a> {
         } else if !self.leaves {
             self.send_queued();
         } else if let Some(at) = self.stack.first_departure(self.queued_on) {
-            self.stack.waiter.kick_before(at);
+            home.waiter.kick_before(at);
         }
         if self.armed != Instant::FAR_FUTURE {
-            self.stack.waiter.kick_before(self.armed);
+            home.waiter.kick_before(self.armed);
         }
         self.wakers.fire();
     }
@@ -303,7 +327,7 @@ impl<'a> Work<'a> {
         for _ in 0..COMPLETION_ROUNDS {
             let queued = self.take_queued();
             if queued != 0 {
-                let attending = self.stack.completions.attend();
+                let attending = self.stack.queue(self.home).completions.attend();
                 self.stack.drain_set(queued, self.now);
                 drop(attending);
             }
@@ -312,7 +336,7 @@ impl<'a> Work<'a> {
             }
         }
         // The poller finds what is left.
-        self.stack.waiter.kick();
+        self.stack.queue(self.home).waiter.kick();
     }
 
     /// Fires the wakers collected so far.
@@ -378,7 +402,7 @@ impl Stack {
         endpoint: &Arc<Endpoint>,
         buf: &mut [u8],
     ) -> Result<usize, ReadError> {
-        let mut work = Work::begin(self, now);
+        let mut work = Work::begin(self, now).at_home(endpoint.home);
         let mut owned = endpoint.own();
         let mut settles = work.run_prequeue(endpoint, &mut owned, true) || !owned.touched;
         let mut count = 0;
@@ -430,7 +454,7 @@ impl Stack {
         how: impl FnOnce(&Inner) -> (bool, bool),
         call: impl FnOnce(&mut Inner, &Context<'_>) -> T,
     ) -> T {
-        let mut work = Work::begin(self, now);
+        let mut work = Work::begin(self, now).at_home(endpoint.home);
         let mut inner = endpoint.own();
         work.run_prequeue(endpoint, &mut inner, false);
         let (settles, leaves) = how(&inner);
@@ -444,7 +468,7 @@ impl Stack {
 
     /// The application lets go of a connection.
     pub(crate) fn close_endpoint(&self, now: Instant, endpoint: &Arc<Endpoint>) {
-        let mut work = Work::begin(self, now);
+        let mut work = Work::begin(self, now).at_home(endpoint.home);
         let mut inner = endpoint.own();
         if inner.stage != Stage::Owned {
             return;
@@ -484,5 +508,6 @@ impl Stack {
             listener.end(crate::error::SocketError::NetworkDown, &mut work.wakers);
         }
         work.fire_wakers();
+        self.kick_all();
     }
 }

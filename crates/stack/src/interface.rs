@@ -61,6 +61,10 @@ pub struct QdiscSummary {
 /// A device in a stack.
 pub(crate) struct Interface {
     pub(crate) index: u8,
+    /// The queue that polls it.
+    pub(crate) queue: u8,
+    /// All interfaces of the same device, this first one included, if there are several.
+    pub(crate) ways: Vec<u8>,
     pub(crate) name: String,
     pub(crate) mtu: u16,
     /// Most payload bytes of one super-segment.
@@ -94,13 +98,23 @@ struct TxSide {
 }
 
 impl Interface {
-    /// Builds all interfaces of a stack; the last one is loopback.
-    pub(crate) fn build_all(configs: Vec<InterfaceConfig>) -> Result<Vec<Interface>, StackError> {
+    /// Builds all interfaces of a stack: those of the configuration, loopback, and one for each
+    /// further queue of a device. `queues` is how many there are to poll them.
+    pub(crate) fn build_all(
+        configs: Vec<InterfaceConfig>,
+        more: Vec<(usize, Device)>,
+        queues: usize,
+    ) -> Result<Vec<Interface>, StackError> {
         let refuse = |field: String, reason: String| Err(StackError::Config { field, reason });
-        if configs.len() >= MAX_INTERFACES {
+        if configs.len() + more.len() >= MAX_INTERFACES {
             let reason = format!("at most {} are possible", MAX_INTERFACES - 1);
             return refuse("interfaces".to_owned(), reason);
         }
+        if queues > MAX_INTERFACES {
+            let reason = format!("at most {MAX_INTERFACES} are possible");
+            return refuse("pollers".to_owned(), reason);
+        }
+        let known = configs.len();
         let mut interfaces = Vec::new();
         for (index, config) in configs.into_iter().enumerate() {
             let field = format!("interfaces[{index}]");
@@ -128,7 +142,29 @@ impl Interface {
         ];
         let config = InterfaceConfig { device: loopback::device(), addresses, mtu: None };
         interfaces.push(Interface::new(interfaces.len(), config, true));
+        for (index, (first, device)) in more.into_iter().enumerate() {
+            if first >= known {
+                let reason = "there is no such interface".to_owned();
+                return refuse(format!("more_queues[{index}]"), reason);
+            }
+            Interface::add_way(&mut interfaces, first, device, queues.max(1));
+        }
         Ok(interfaces)
+    }
+
+    /// Adds another queue of the device of the interface with the number `first`.
+    fn add_way(interfaces: &mut Vec<Interface>, first: usize, device: Device, queues: usize) {
+        let config = InterfaceConfig { device, addresses: Vec::new(), mtu: None };
+        let mut way = Interface::new(interfaces.len(), config, false);
+        let (index, original) = (way.index, &mut interfaces[first]);
+        if original.ways.is_empty() {
+            original.ways.push(original.index);
+        }
+        way.queue = (original.ways.len() % queues) as u8;
+        way.name = format!("{}#{}", original.name, original.ways.len());
+        way.mtu = original.mtu;
+        original.ways.push(index);
+        interfaces.push(way);
     }
 
     fn new(index: usize, config: InterfaceConfig, loopback: bool) -> Interface {
@@ -137,6 +173,8 @@ impl Interface {
         let longest = caps.max_super_segment.clamp(usize::from(caps.mtu), 65_535);
         Interface {
             index: index as u8,
+            queue: 0,
+            ways: Vec::new(),
             name: caps.name.clone(),
             mtu: config.mtu.map_or(caps.mtu, |mtu| mtu.min(caps.mtu)),
             // A device that takes none gets them cut in software.
@@ -233,7 +271,7 @@ impl Interface {
         }
         // The others go on queueing: the poller takes over.
         self.token.abandon();
-        stack.waiter.kick();
+        stack.queue(self.queue).waiter.kick();
         Ok(sent)
     }
 
@@ -260,7 +298,7 @@ impl Interface {
             if progress.status == TxStatus::Busy {
                 if !self.busy.swap(true, Ordering::Relaxed) {
                     // The poller may sleep without watching for room.
-                    stack.waiter.kick();
+                    stack.queue(self.queue).waiter.kick();
                 }
                 stack.count(IpCounter::TxRingFull);
                 return Ok(sent);
@@ -342,7 +380,7 @@ impl Stack {
                 if interface.keeps_departures()
                     && let Some(at) = interface.next_departure()
                 {
-                    self.waiter.kick_before(at);
+                    self.queue(interface.queue).waiter.kick_before(at);
                 }
                 sent
             }
@@ -354,7 +392,8 @@ impl Stack {
     }
 
     /// Gives the interface with the place `index` in [`qdiscs`](Self::qdiscs) another queueing
-    /// discipline, as [`Kind::parse`] reads it. Packets that are queued move over; those for which
+    /// discipline, as [`Kind::parse`] reads it, and all queues of its device if that is the first
+    /// of several. Packets that are queued move over; those for which
     /// the new one has no room are dropped and counted (IpOutDiscards).
     ///
     /// # Errors
@@ -362,8 +401,11 @@ impl Stack {
     pub fn set_qdisc(&self, now: Instant, index: usize, text: &str) -> Result<(), KindError> {
         let interface = self.interfaces.get(index).ok_or(KindError::Interface(index))?;
         let kind = Kind::parse(text, interface.mtu)?;
-        interface.chosen.store(true, Ordering::Relaxed);
-        self.change_qdisc(interface, now, kind);
+        let others = interface.ways.iter().map(|&way| &self.interfaces[usize::from(way)]);
+        for interface in others.skip(1).chain([interface]) {
+            interface.chosen.store(true, Ordering::Relaxed);
+            self.change_qdisc(interface, now, kind);
+        }
         Ok(())
     }
 
@@ -377,7 +419,7 @@ impl Stack {
         for _ in 0..interface.set_qdisc(now, kind) {
             self.count(discards(true));
         }
-        self.waiter.kick();
+        self.queue(interface.queue).waiter.kick();
     }
 
     /// Gives interfaces the default discipline if it has changed and they were given no other.
@@ -403,11 +445,11 @@ impl Stack {
         self.interfaces.iter().map(summary).collect()
     }
 
-    /// Completes and drains every interface. Returns whether anything happened.
-    pub(crate) fn pump_devices(&self, now: Instant) -> bool {
+    /// Completes and drains every interface of a queue. Returns whether anything happened.
+    pub(crate) fn pump_devices(&self, queue: u8, now: Instant) -> bool {
         self.follow_default_qdisc(now);
         let mut worked = false;
-        for interface in &self.interfaces {
+        for interface in self.interfaces_of(queue) {
             match interface.poll_completions(now) {
                 Ok(any) => worked |= any,
                 Err(error) => self.device_failed(interface, now, &error),

@@ -54,6 +54,7 @@ pub mod packet;
 mod poll;
 mod prequeue;
 pub mod qdisc;
+mod queue;
 mod snmp;
 mod socket;
 mod socket_lock;

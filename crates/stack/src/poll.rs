@@ -39,7 +39,7 @@ impl Stack {
     /// # Errors
     /// If a device has gone. Every socket has been told then.
     pub fn poll(&self, now: Instant, budget: usize) -> Result<Poll, StackError> {
-        self.poll_around(now, budget, None)
+        self.poll_all(now, budget, None)
     }
 
     /// As [`poll`](Self::poll), for a loop that runs the applications on the same thread. `turn` is
@@ -58,61 +58,75 @@ impl Stack {
         budget: usize,
         turn: &mut dyn FnMut(),
     ) -> Result<Poll, StackError> {
-        self.poll_around(now, budget, Some(turn))
+        self.poll_all(now, budget, Some(turn))
     }
 
-    fn poll_around(
+    /// One poll of one queue.
+    pub(crate) fn poll_around(
         &self,
+        queue: u8,
         now: Instant,
         budget: usize,
-        mut turn: Option<&mut dyn FnMut()>,
+        turn: &mut Option<&mut dyn FnMut()>,
     ) -> Result<Poll, StackError> {
         if let Some(error) = self.down.get() {
             return Err(error.clone());
         }
-        let Ok(mut state) = self.poller.try_lock() else {
+        let Ok(mut state) = self.queue(queue).poller.try_lock() else {
             return Ok(Poll { busy: true, ..Poll::default() });
         };
-        let mut work = Work::begin(self, now);
+        let mut work = Work::begin(self, now).at_home(queue);
         work.count(IpCounter::Polls);
         let mut worked = work.run_completions();
         worked |= self.run_timers(&mut work, &mut state);
         // What completes from here on is looked at when the work ends.
-        let attending = self.completions.attend();
-        for interface in &self.interfaces {
-            worked |= self.receive(&mut work, &mut state, interface, budget, &mut turn);
+        let attending = self.queue(queue).completions.attend();
+        for interface in self.interfaces_of(queue) {
+            worked |= self.receive(&mut work, &mut state, interface, budget, turn);
         }
-        worked |= self.pump_devices(now);
+        worked |= self.pump_devices(queue, now);
         drop((state, attending));
         work.finish();
         match self.down.get() {
             Some(error) => Err(error.clone()),
-            None => Ok(Poll { worked, busy: false, next: self.next_deadline() }),
+            None => Ok(Poll { worked, busy: false, next: self.deadline_of(queue) }),
         }
     }
 
-    /// When the next timer or device event is due.
+    /// When the next timer or device event of any queue is due.
+    #[cfg(test)]
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        let devices = self.interfaces.iter().filter_map(Interface::next_event).min();
-        let timers = lock(&self.wheel).next();
-        let time_wait = lock(&self.time_wait).next();
+        (0..self.queues.len()).filter_map(|queue| self.deadline_of(queue as u8)).min()
+    }
+
+    /// When the next timer or device event of one queue is due.
+    pub(crate) fn deadline_of(&self, queue: u8) -> Option<Instant> {
+        let devices = self.interfaces_of(queue).filter_map(Interface::next_event).min();
+        let timers = lock(&self.queue(queue).wheel).next();
+        let time_wait = if queue == 0 { lock(&self.time_wait).next() } else { None };
         devices.into_iter().chain(timers).chain(time_wait).min()
     }
 
-    fn run_timers(&self, work: &mut Work<'_>, state: &mut PollState) -> bool {
+    /// The timers that are not a connection's. Returns whether one was due.
+    fn run_common_timers(&self, work: &Work<'_>) -> bool {
         let ended = lock(&self.time_wait).expire(work.now, TIMER_BATCH);
         work.tcp().add(Counter::TimeWaitEntered, ended as u64);
         let expired = lock(&self.reassembler).expire(work.now, work.settings.ipfrag_time);
         work.counters.add(IpCounter::IpReasmTimeout, expired as u64);
         work.counters.add(IpCounter::IpReasmFails, expired as u64);
+        ended > 0
+    }
+
+    fn run_timers(&self, work: &mut Work<'_>, state: &mut PollState) -> bool {
+        let ended = work.home() == 0 && self.run_common_timers(work);
         state.due.clear();
-        lock(&self.wheel).expire(work.now, TIMER_BATCH, &mut state.due);
+        lock(&self.queue(work.home()).wheel).expire(work.now, TIMER_BATCH, &mut state.due);
         for &id in &state.due {
             // A timer that outlived its connection finds nothing.
             let Some(endpoint) = self.connections.get(id) else { continue };
             work.leave(&endpoint, TIMER);
         }
-        ended > 0 || !state.due.is_empty()
+        ended || !state.due.is_empty()
     }
 
     /// Takes up to `budget` packets from one device, in batches.

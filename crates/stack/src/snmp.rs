@@ -92,6 +92,7 @@ ip_counters! {
     StrayRstLimited => "plimsoll.StrayRstLimited", "Resets for stray segments left out because of the rate limit.";
     GsoSoftware => "plimsoll.GsoSoftware", "Super-segments cut up in software because the device cannot.";
     TxRingFull => "plimsoll.TxRingFull", "Times that a device took no more packets.";
+    QueueMisses => "plimsoll.QueueMisses", "Segments worked on elsewhere than at their connection's home.";
     GroMerged => "plimsoll.GroMerged", "Segments that were merged into one before them on arrival.";
     Polls => "plimsoll.Polls", "Calls of poll.";
     TcpPrequeued => "TcpExtTCPPrequeued", "Packets that a blocked reader has worked on itself.";

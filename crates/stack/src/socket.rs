@@ -39,6 +39,11 @@ impl TcpSocket {
         self.stack.look_at(&self.endpoint)
     }
 
+    /// The queue of the stack that works for it (see [`Stack::poll_queue`]).
+    pub fn queue(&self) -> usize {
+        usize::from(self.endpoint.home)
+    }
+
     /// Hands over bytes to be sent and returns how many were taken (perhaps fewer than given).
     ///
     /// # Errors

@@ -12,15 +12,14 @@ use plimsoll_tcp::{
 };
 
 use crate::backlog::SpareQueues;
-use crate::busy_poll::Spinner;
 use crate::clock::LatestTime;
-use crate::completion::Completions;
 use crate::demux::FlowKey;
 use crate::demux::connection_table::{ConnectionTable, InsertError};
 use crate::demux::listener_table::ListenerTable;
 use crate::demux::port_alloc::PortAllocator;
 use crate::demux::secrets::Secrets;
 use crate::demux::time_wait_table::TimeWaitTable;
+use crate::device::Device;
 use crate::endpoint::{Endpoint, Stage};
 use crate::error::{SocketError, StackError};
 use crate::events::Work;
@@ -32,13 +31,12 @@ use crate::ip::pmtu::PmtuCache;
 use crate::ip::route::{RouteConfig, RouteTable};
 use crate::listener::{Listener, ListenerInner};
 use crate::memory::MemoryAccount;
-use crate::poll::PollState;
+use crate::queue::Queue;
 use crate::snmp::{IpCounter, Snmp};
 use crate::socket::TcpSocket;
 use crate::socket_lock::lock;
 use crate::sysctl::{SysctlError, SysctlTable};
 use crate::tcp_metrics::Metrics;
-use crate::timer_wheel::TimerWheel;
 use crate::wait::Waiter;
 
 /// The settings that decide whether data waits.
@@ -58,6 +56,11 @@ const HOLDING: [&str; 8] = [
 pub struct StackConfig {
     /// The devices and our addresses on them.
     pub interfaces: Vec<InterfaceConfig>,
+    /// Further queues of the interfaces' devices: the place of the interface, and the queue as a
+    /// device of its own.
+    pub more_queues: Vec<(usize, Device)>,
+    /// How many threads poll; 0 counts as 1. The queues of a device are dealt out to them in turn.
+    pub pollers: usize,
     /// Routes beside those that the interfaces' prefixes imply.
     pub routes: Vec<RouteConfig>,
     /// Settings that differ from the defaults, by Linux's name.
@@ -129,12 +132,8 @@ pub struct Stack {
     pub(crate) pmtu: Mutex<PmtuCache>,
     pub(crate) metrics: Mutex<Metrics>,
     pub(crate) reassembler: Mutex<Reassembler>,
-    pub(crate) wheel: Mutex<TimerWheel>,
     pub(crate) icmp_limits: IcmpLimits,
-    pub(crate) poller: Mutex<PollState>,
-    pub(crate) waiter: Waiter,
-    pub(crate) spinner: Spinner,
-    pub(crate) completions: Arc<Completions>,
+    pub(crate) queues: Box<[Queue]>,
     pub(crate) memory: MemoryAccount,
     pub(crate) spare_backlogs: SpareQueues,
     pub(crate) orphans: AtomicUsize,
@@ -156,11 +155,11 @@ impl Stack {
         for (name, value) in &config.sysctls {
             sysctl.set(name, value)?;
         }
-        let interfaces = Interface::build_all(config.interfaces)?;
+        let interfaces =
+            Interface::build_all(config.interfaces, config.more_queues, config.pollers)?;
         let routes = RouteTable::build(&interfaces, &config.routes)?;
-        let waiter = Waiter::new(&interfaces)?;
+        let queues = Queue::build_all(config.pollers, &interfaces)?;
         let secrets = Secrets::new(config.secret, config.seed);
-        let completions = Arc::new(Completions::new(waiter.handle()));
         Ok(Arc::new(Stack {
             connections: ConnectionTable::new(secrets.table_key),
             ports: PortAllocator::new(),
@@ -169,9 +168,7 @@ impl Stack {
             pmtu: Mutex::default(),
             metrics: Mutex::default(),
             reassembler: Mutex::default(),
-            wheel: Mutex::default(),
             icmp_limits: IcmpLimits::default(),
-            poller: Mutex::default(),
             spare_backlogs: SpareQueues::default(),
             orphans: AtomicUsize::new(0),
             left_in_poll: AtomicUsize::new(0),
@@ -183,10 +180,8 @@ impl Stack {
             interfaces,
             routes,
             sysctl,
-            memory: MemoryAccount::new(completions.clone()),
-            completions,
-            waiter,
-            spinner: Spinner::default(),
+            memory: MemoryAccount::new(queues[0].completions.clone()),
+            queues,
             secrets,
         }))
     }
@@ -220,6 +215,7 @@ impl Stack {
     ) -> Result<Arc<TcpSocket>, SocketError> {
         let mut work = Work::begin(self, now);
         let endpoint = self.open(&mut work, key, options, opener)?;
+        work = work.at_home(endpoint.home);
         begin(&mut work, &endpoint);
         work.release(&endpoint, endpoint.own(), true);
         work.finish();
@@ -301,13 +297,12 @@ impl Stack {
             self.md5_in_use.store(true, Ordering::Relaxed);
         }
         let params = self.open_params(&key, iss, options.clone());
-        let interface = self.route_of(&key);
+        let interface = self.way(self.route_of(&key), self.spread(&key));
         let label = work.flow_label(&key);
         let cx = work.context_idle();
         self.connections.insert(key, |id| {
             let conn = opener(&cx, params);
-            let ready = &self.completions;
-            Endpoint::new(key, id, (interface, label), None, ready, Stage::Owned, conn)
+            Endpoint::new(key, id, (self, interface, label), None, Stage::Owned, conn)
         })
     }
 
@@ -486,7 +481,7 @@ impl Stack {
 
     /// Where the poller sleeps.
     pub fn wait_handle(&self) -> &Waiter {
-        &self.waiter
+        &self.queue(0).waiter
     }
 
     /// Our addresses.
@@ -519,7 +514,7 @@ impl Stack {
     pub fn connection_memory(&self) -> ConnectionMemory {
         let all = self.connections.all();
         let own: usize = all.iter().map(|endpoint| endpoint.memory_bytes()).sum();
-        let shared = self.connections.memory_bytes() + lock(&self.wheel).memory_bytes();
+        let shared = self.connections.memory_bytes() + self.wheel_bytes();
         ConnectionMemory { connections: all.len(), bytes: own + shared }
     }
 

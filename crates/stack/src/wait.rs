@@ -20,10 +20,12 @@ pub struct Waiter {
 
 impl Waiter {
     /// A waiter whose kick is installed in every device.
-    pub(crate) fn new(interfaces: &[Interface]) -> Result<Waiter, StackError> {
+    pub(crate) fn new<'a>(
+        interfaces: impl Iterator<Item = &'a Interface>,
+    ) -> Result<Waiter, StackError> {
         let kick = Kick::new()
             .map_err(|error| StackError::System { call: "eventfd", reason: error.to_string() })?;
-        interfaces.iter().for_each(|interface| interface.wait.install(&kick));
+        interfaces.for_each(|interface| interface.wait.install(&kick));
         Ok(Waiter { kick })
     }
 
@@ -84,22 +86,43 @@ impl Stack {
         limit: Option<Instant>,
         ready: impl FnOnce() -> bool,
     ) -> Result<(), StackError> {
-        let kick = &self.waiter.kick;
-        if self.spinner.lease(now).is_none() {
+        self.wait_for_queue(0, now, limit, ready)
+    }
+
+    /// As [`wait_unless`](Self::wait_unless), for one of the queues, whose number is less than
+    /// [`queue_count`](Self::queue_count). One thread at a time waits for it.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    ///
+    /// # Panics
+    /// If there is no such queue.
+    pub fn wait_for_queue(
+        &self,
+        queue: usize,
+        now: Instant,
+        limit: Option<Instant>,
+        ready: impl FnOnce() -> bool,
+    ) -> Result<(), StackError> {
+        assert!(queue < self.queues.len(), "there is no queue {queue}");
+        let queue = queue as u8;
+        let kick = &self.queue(queue).waiter.kick;
+        let spinner = &self.queue(queue).spinner;
+        if spinner.lease(now).is_none() {
             kick.set_quiet(false);
         }
         kick.announce(None);
         // A thread that spins looks after the devices, and is relied on for so long.
-        let lease = self.spinner.lease(now);
-        let deadline = self.next_deadline().into_iter().chain(limit).chain(lease).min();
+        let lease = spinner.lease(now);
+        let deadline = self.deadline_of(queue).into_iter().chain(limit).chain(lease).min();
         let due = deadline.is_some_and(|deadline| deadline <= now);
-        let waits = !self.completions.is_empty();
+        let waits = !self.queue(queue).completions.is_empty();
         if due || waits || self.down.get().is_some() || ready() {
             kick.awake(false);
             return Ok(());
         }
         kick.announce(deadline);
-        let readable = self.sleep(now, deadline, lease.is_none());
+        let readable = self.sleep(queue, now, deadline, lease.is_none());
         kick.awake(*readable.as_ref().unwrap_or(&false));
         readable.map(|_| ())
     }
@@ -108,13 +131,14 @@ impl Stack {
     /// whether the kick did.
     fn sleep(
         &self,
+        queue: u8,
         now: Instant,
         deadline: Option<Instant>,
         devices: bool,
     ) -> Result<bool, StackError> {
         let mut fds = arrayvec::ArrayVec::<PollFd<'_>, { MAX_INTERFACES + 1 }>::new();
-        fds.push(PollFd::from_borrowed_fd(self.waiter.kick.fd(), PollFlags::IN));
-        for interface in self.interfaces.iter().filter(|_| devices) {
+        fds.push(PollFd::from_borrowed_fd(self.queue(queue).waiter.kick.fd(), PollFlags::IN));
+        for interface in self.interfaces_of(queue).filter(|_| devices) {
             let Some(fd) = interface.wait.fd() else { continue };
             let mut flags = PollFlags::IN;
             if interface.is_busy() {

@@ -27,7 +27,7 @@ fn stack(device: Device, addr: Ipv4Addr, sysctls: &[(&str, &str)]) -> Arc<Stack>
         sysctls: sysctls.iter().map(|&(name, value)| (name.into(), value.into())).collect(),
         secret: [addr.octets()[3]; 32],
         seed: 7,
-        routes: Vec::new(),
+        ..StackConfig::default()
     })
     .expect("a stack")
 }

@@ -171,6 +171,9 @@ impl Stack {
         endpoint: &Arc<Endpoint>,
         segment: Segment,
     ) -> Option<Segment> {
+        if endpoint.home != work.home() {
+            work.count(IpCounter::QueueMisses);
+        }
         let Some(mut inner) = endpoint.try_own() else {
             work.leave_segment(endpoint, segment);
             return None;

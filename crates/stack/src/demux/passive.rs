@@ -127,11 +127,11 @@ impl Stack {
             work.tcp().bump(Counter::ListenOverflows);
             return work.tcp().bump(Counter::ListenDrops);
         }
-        let way = (self.route_of(key), work.flow_label(key));
+        let way = (self, self.way(self.route_of(key), work.home()), work.flow_label(key));
         let parent = Some(listener.clone());
-        let inserted = self.connections.insert(*key, |id| {
-            Endpoint::new(*key, id, way, parent, &self.completions, Stage::HalfOpen, conn)
-        });
+        let inserted = self
+            .connections
+            .insert(*key, |id| Endpoint::new(*key, id, way, parent, Stage::HalfOpen, conn));
         match inserted {
             // The rest is as for any half-open connection.
             Ok(endpoint) => {
@@ -154,13 +154,13 @@ impl Stack {
         (iss, answer): (SeqNum, FastOpenAnswer),
     ) -> Result<Arc<Endpoint>, InsertError> {
         let params = self.open_params(key, iss, listener.options_for(key.remote));
-        let way = (self.route_of(key), work.flow_label(key));
+        let way = (self, self.way(self.route_of(key), work.home()), work.flow_label(key));
         let cx = work.context_idle();
         let stage = if answer.early { Stage::Queued } else { Stage::HalfOpen };
         self.connections.insert(*key, |id| {
             let conn = Connection::accept_with(&cx, params, syn, answer);
             let parent = Some(listener.clone());
-            Endpoint::new(*key, id, way, parent, &self.completions, stage, conn)
+            Endpoint::new(*key, id, way, parent, stage, conn)
         })
     }
 

@@ -81,7 +81,7 @@ impl Work<'_> {
         if repr.flags.contains(TcpFlags::RST) {
             self.tcp().bump(Counter::OutRsts);
         }
-        self.enqueue(interface, packet);
+        self.enqueue(self.stack.way(interface, self.home()), packet);
     }
 
     /// The flow label of a connection: none for IPv4.
@@ -159,7 +159,7 @@ impl Work<'_> {
         let mut packet = Packet { payload, csum: ChecksumState::Verified, ..Packet::new() };
         let _ = packet.head.try_extend_from_slice(&header[..header_len]);
         packet.departure = Instant::ZERO;
-        self.enqueue(interface, packet);
+        self.enqueue(self.stack.way(interface, self.home()), packet);
         true
     }
 

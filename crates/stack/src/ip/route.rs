@@ -49,8 +49,8 @@ impl RouteTable {
                 field: format!("routes[{at}].{part}"),
                 reason: reason.to_owned(),
             };
-            // The last interface is loopback, which the configuration does not know.
-            if route.interface + 1 >= interfaces.len() {
+            // Loopback, which the configuration does not know, comes behind all that it knows.
+            if interfaces.iter().take(route.interface + 1).any(|interface| interface.loopback) {
                 return Err(refuse("interface", "there is no such interface"));
             }
             if route.prefix_len > if route.prefix.is_ipv4() { 32 } else { 128 } {

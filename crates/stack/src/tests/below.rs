@@ -315,14 +315,14 @@ fn many_small_writes_cost_one_wake_up() {
         let option = |option| Step::Option(0, option);
         world.step(&option(SetOption::NoDelay(true)));
         world.step(&option(SetOption::Autocork(Some(autocork))));
-        let wakes = world.pair.a.waiter.wakes();
-        world.pair.a.waiter.handle().announce(None);
+        let wakes = world.pair.a.wait_handle().wakes();
+        world.pair.a.wait_handle().handle().announce(None);
         for _ in 0..100 {
             world.step(&Step::Write(0, 128));
         }
         assert_eq!(lock(&world.ring).packets.len(), 1, "the first one");
-        assert!(world.pair.a.waiter.wakes() - wakes <= 1);
-        world.pair.a.waiter.handle().awake(true);
+        assert!(world.pair.a.wait_handle().wakes() - wakes <= 1);
+        world.pair.a.wait_handle().handle().awake(true);
         world.finish();
     }
 }

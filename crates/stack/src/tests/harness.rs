@@ -31,8 +31,13 @@ pub(crate) fn stack(device: Device, v4: &str, v6: &str, sysctls: &[(&str, &str)]
     let sysctls =
         sysctls.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
     let secret = [v4.as_bytes()[v4.len() - 1]; 32];
-    let config =
-        StackConfig { interfaces: vec![interface], sysctls, secret, seed: 7, routes: Vec::new() };
+    let config = StackConfig {
+        interfaces: vec![interface],
+        sysctls,
+        secret,
+        seed: 7,
+        ..StackConfig::default()
+    };
     Stack::new(config).unwrap()
 }
 

@@ -1,0 +1,147 @@
+//! A poller's own: what one thread polls, and how it sleeps.
+//!
+//! # Theory of operation
+//!
+//! A stack has one queue or several ([`StackConfig::pollers`](crate::StackConfig)), each polled by
+//! one thread at a time. A queue has a timer wheel, a list of connections that may go on after a
+//! completion, a kick, and the interfaces that it polls. A device with several queues is several
+//! interfaces, one for each, of which only the first has addresses and is known to the routes; the
+//! others are its *ways*.
+//!
+//! Every connection has a *home*: the queue of the interface that its packets leave by, for as long
+//! as it lives. One that was opened from outside stays with the queue that its SYN came by, others
+//! are spread by their hash. The host's kernel sends the packets of a flow by the queue by which the
+//! last one from us came, so they arrive at home, too, and all work of the stack for a connection
+//! is done by one thread. A packet that arrives elsewhere is worked on where it arrived, which is
+//! counted (`plimsoll.QueueMisses`); the socket lock makes that right. Timers and completions go to
+//! the home in any case.
+//!
+//! What all connections share is shared by all queues: the tables, TIME-WAIT and reassembly, whose
+//! timers are the first queue's.
+
+use std::sync::{Arc, Mutex};
+
+use plimsoll_tcp::Instant;
+
+use crate::busy_poll::Spinner;
+use crate::completion::Completions;
+use crate::demux::FlowKey;
+use crate::error::StackError;
+use crate::interface::Interface;
+use crate::poll::PollState;
+use crate::socket_lock::lock;
+use crate::stack::{Poll, Stack};
+use crate::timer_wheel::TimerWheel;
+use crate::wait::Waiter;
+
+/// One of the queues of a stack.
+pub(crate) struct Queue {
+    pub(crate) poller: Mutex<PollState>,
+    pub(crate) wheel: Mutex<TimerWheel>,
+    pub(crate) completions: Arc<Completions>,
+    pub(crate) waiter: Waiter,
+    pub(crate) spinner: Spinner,
+}
+
+impl Queue {
+    /// As many queues as there are to be, at least one. Every interface knows which is its own.
+    pub(crate) fn build_all(
+        count: usize,
+        interfaces: &[Interface],
+    ) -> Result<Box<[Queue]>, StackError> {
+        (0..count.max(1)).map(|index| Queue::new(index as u8, interfaces)).collect()
+    }
+
+    fn new(index: u8, interfaces: &[Interface]) -> Result<Queue, StackError> {
+        let waiter = Waiter::new(interfaces.iter().filter(|each| each.queue == index))?;
+        Ok(Queue {
+            poller: Mutex::default(),
+            wheel: Mutex::default(),
+            completions: Arc::new(Completions::new(waiter.handle())),
+            waiter,
+            spinner: Spinner::default(),
+        })
+    }
+}
+
+impl Stack {
+    /// How many queues there are.
+    pub fn queue_count(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// The queue with this number, which came from an interface or a connection.
+    pub(crate) fn queue(&self, index: u8) -> &Queue {
+        &self.queues[usize::from(index)]
+    }
+
+    /// The interfaces that a queue polls.
+    pub(crate) fn interfaces_of(&self, queue: u8) -> impl Iterator<Item = &Interface> {
+        self.interfaces.iter().filter(move |interface| interface.queue == queue)
+    }
+
+    /// The way by which `queue` sends what leaves by `interface`.
+    pub(crate) fn way(&self, interface: u8, queue: u8) -> u8 {
+        let ways = &self.interfaces[usize::from(interface)].ways;
+        match ways.len() {
+            0 => interface,
+            count => ways[usize::from(queue) % count],
+        }
+    }
+
+    /// The queue for a connection that we open.
+    pub(crate) fn spread(&self, key: &FlowKey) -> u8 {
+        match self.queues.len() as u64 {
+            1 => 0,
+            count => (key.hash(&self.secrets.table_key) % count) as u8,
+        }
+    }
+
+    /// As [`poll`](Self::poll), for one of the queues, whose number is less than
+    /// [`queue_count`](Self::queue_count). Several threads may do so for different queues.
+    ///
+    /// # Errors
+    /// As [`poll`](Self::poll).
+    ///
+    /// # Panics
+    /// If there is no such queue.
+    pub fn poll_queue(
+        &self,
+        queue: usize,
+        now: Instant,
+        budget: usize,
+    ) -> Result<Poll, StackError> {
+        assert!(queue < self.queues.len(), "there is no queue {queue}");
+        self.poll_around(queue as u8, now, budget, &mut None)
+    }
+
+    /// Polls all queues, one after the other.
+    pub(crate) fn poll_all(
+        &self,
+        now: Instant,
+        budget: usize,
+        mut turn: Option<&mut dyn FnMut()>,
+    ) -> Result<Poll, StackError> {
+        let mut all = self.poll_around(0, now, budget, &mut turn)?;
+        for queue in 1..self.queues.len() {
+            let other = self.poll_around(queue as u8, now, budget, &mut turn)?;
+            all.worked |= other.worked;
+            all.busy &= other.busy;
+            all.next = all.next.into_iter().chain(other.next).min();
+        }
+        Ok(all)
+    }
+
+    /// Makes sure that every queue looks at its work.
+    pub fn kick_all(&self) {
+        self.queues.iter().for_each(|queue| queue.waiter.kick());
+    }
+
+    /// Bytes that the timer wheels take.
+    pub(crate) fn wheel_bytes(&self) -> usize {
+        self.queues.iter().map(|queue| lock(&queue.wheel).memory_bytes()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests;
