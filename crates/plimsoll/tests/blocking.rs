@@ -1,4 +1,5 @@
 //! Threads that block in reads: with the prequeue, and with spinning.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -70,8 +71,7 @@ fn requests_and_answers_through_the_prequeue() {
         let knob = ("plimsoll.tcp_prequeue_pure_ack", pure_acks);
         let (client, server) = pair(&[("net.ipv4.tcp_low_latency", "0"), knob]);
         talk(&client, &server, 8, 100);
-        let both = ["TcpExtTCPPrequeued"].map(|name| counter(&client, name));
-        assert!(both[0] > 0, "readers have worked on what came");
+        assert!(counter(&client, "TcpExtTCPPrequeued") > 0, "readers have worked on what came");
     }
 }
 
