@@ -3,7 +3,8 @@
 //! # Theory of operation
 //!
 //! One thread at a time spins for a queue of the stack, the one that gets the spinner's token
-//! ([`Stack::try_spin_for`]); any other sleeps at once. It polls only that queue. The spinner takes the poll token for each poll, like the poller.
+//! ([`Stack::try_spin_for`]); any other sleeps at once. It polls only that queue, and takes the poll
+//! token for each poll, like the poller.
 //!
 //! While it spins, the poller need not be woken for every packet. So a spinner holds a *lease*: the
 //! poller sleeps without the file descriptors of the devices until the lease ends, and devices that

@@ -58,7 +58,7 @@ fn a_spinner_gives_way_to_a_poller_at_work() {
 #[test]
 fn the_poller_relies_on_a_spinner_for_a_bounded_time() {
     let pair = Pair::new();
-    let lease = |at| pair.a.spinner.lease(at);
+    let lease = |at| pair.a.queue(0).spinner.lease(at);
     let later = pair.now + SPIN_LEASE / 2;
     assert_eq!(lease(pair.now), None);
     let mut spin = pair.a.try_spin(pair.now).unwrap();
