@@ -10,7 +10,7 @@
 
 use crate::connection::{Connection, Context};
 use crate::counters::Counter;
-use crate::recv::AckDecision;
+use crate::recv::{AckDecision, Receiver};
 
 /// Why an ACK may not wait for the end of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,8 +25,9 @@ pub enum FlushReason {
     Congestion,
     /// A write of exactly one segment has ended, and ACKs are quick: its writer may wait for it.
     Push,
-    /// A quarter of what was offered has arrived and is unacknowledged: the peer clocks its sending
-    /// by our ACKs.
+    /// A quarter of the window has arrived and is unacknowledged: the peer clocks its sending by
+    /// our ACKs. While less than half is offered, because much waits to be read, it is half of what
+    /// is offered.
     Quarter,
 }
 
@@ -54,6 +55,15 @@ impl FlushReason {
     }
 }
 
+impl Receiver {
+    /// How much may be unacknowledged within a batch, see [`FlushReason::Quarter`].
+    fn most_unacked(&self) -> u32 {
+        let whole = u32::try_from(self.buf_limit).unwrap_or(u32::MAX);
+        let whole = whole.min(65_535 << self.wscale);
+        (whole / 4).min(self.adv.since(self.ack_sent) / 2)
+    }
+}
+
 impl Connection {
     /// Why the ACK that is due may not be left to the end of the batch, if one is due and it may
     /// not. Counts nothing, see [`may_defer_ack`](Self::may_defer_ack).
@@ -73,7 +83,7 @@ impl Connection {
             Some(FlushReason::Congestion)
         } else if rcv.acks.owes_push() && unacked <= rcv.rcv_mss {
             Some(FlushReason::Push)
-        } else if 4 * u64::from(unacked) >= u64::from(rcv.adv.since(rcv.ack_sent)) && unacked > 0 {
+        } else if unacked > 0 && unacked >= rcv.most_unacked() {
             Some(FlushReason::Quarter)
         } else {
             None

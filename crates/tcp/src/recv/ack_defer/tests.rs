@@ -116,6 +116,16 @@ fn a_quarter_of_the_window_is_the_most() {
 }
 
 #[test]
+fn of_a_small_window_half_is_the_most() {
+    let mut t = settled(12_000);
+    t.recv(". 1001:7001 ack 1");
+    t.expect(". 1:1 ack 7001 win 5000");
+    assert!(goes_on(&mut t, ". 7001:9001 ack 1"));
+    assert!(!goes_on(&mut t, ". 9001:9501 ack 1"));
+    assert_eq!(t.conn.ack_cannot_wait(), Some(FlushReason::Quarter));
+}
+
+#[test]
 fn data_that_leaves_settles_what_was_deferred() {
     let mut t = settled(60_000);
     t.recv(". 1001:2001 ack 1");
