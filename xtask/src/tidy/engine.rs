@@ -10,6 +10,7 @@ const APPLICATION: &[&str] = &[
     "write",
     "write_urgent",
     "read",
+    "read_shared",
     "read_urgent",
     "shutdown",
     "close",

@@ -12,6 +12,7 @@ mod memory;
 mod prequeue;
 mod qdisc;
 mod readiness;
+mod request_ack;
 mod signed;
 mod spinning;
 mod tcp_mem;

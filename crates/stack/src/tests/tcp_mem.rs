@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 
-use plimsoll_tcp::{Duration, Instant};
+use plimsoll_tcp::{Duration, Instant, Options, SetOption};
 
 use super::harness::*;
 use crate::device::memory_link::LinkConfig;
@@ -217,45 +217,80 @@ fn the_same_memory_gives_the_same_run() {
     assert_eq!(run(), run());
 }
 
-/// A connection whose peer reads nothing holds all memory; then another one writes. Returns both
-/// sockets, and the waker of the second one, which has met the limit.
+/// Two connections whose peers read nothing: one holds a lot, and the other one has met the limit,
+/// although its send buffer is not full. Returns the sockets, and the waker of the second writer.
 fn starved(pair: &mut Pair) -> ([Arc<TcpSocket>; 4], Arc<CountingWaker>) {
     let listener = pair.listen(B4, 16);
-    let (hog, reader) = pair.open(B4, &listener);
+    let (hog, hog_reader) = pair.open(B4, &listener);
     let (client, server) = pair.open(B4, &listener);
     let data = vec![7; 8 << 20];
     let (mut at, mut other) = (0, 0);
+    for socket in [&hog, &client] {
+        socket.set_option(pair.now, SetOption::SndBuf(2 * MIB));
+    }
     pair.run_until(Duration::from_secs(5), |pair| {
         feed(&hog, pair.now, &data, &mut at);
+        feed(&client, pair.now, &data[..MIB], &mut other);
         false
     });
-    assert!(at < data.len());
-    // All that is left goes to the hog as well.
-    pair.a.set_sysctl(pair.now, "net.ipv4.tcp_mem", "1 1 1").unwrap();
+    assert!(at < data.len() && other == MIB && client.unsent_len() > 0);
+    pair.a.set_sysctl(pair.now, "net.ipv4.tcp_mem", "512 768 1024").unwrap();
+    assert!(used(&pair.a) > 4 * MIB);
+    // What the buffer that is there already still takes costs nothing.
     feed(&client, pair.now, &data, &mut other);
-    assert_eq!(other, 4096, "no more than one minimum");
+    assert!(other < MIB + MIB / 4, "{other}");
     let (count, waker) = CountingWaker::new();
     assert!(client.poll_writable(&waker).is_pending());
-    (([hog, reader, client, server]), count)
+    pair.run(Duration::from_secs(5));
+    assert_eq!(count.count(), 0, "there is no memory");
+    ([hog, hog_reader, client, server], count)
 }
 
 #[test]
-fn a_writer_is_woken_when_there_is_memory_again() {
-    for how in ["others give it back", "the limit is raised", "its own is acknowledged"] {
-        let mut pair = Pair::with(LinkConfig::default(), &[]);
-        let ([hog, _reader, client, server], woken) = starved(&mut pair);
-        assert_eq!(woken.count(), 0, "{how}");
-        match how {
-            "others give it back" => hog.abort(pair.now),
-            "the limit is raised" => {
-                pair.a.set_sysctl(pair.now, "net.ipv4.tcp_mem", "99999 99999 99999").unwrap();
-            }
-            _ => {}
-        }
-        pair.settle();
-        assert!(woken.count() > 0, "{how}");
-        let mut got = Vec::new();
+fn a_writer_is_woken_when_others_give_memory_back() {
+    let mut pair = Pair::new();
+    let ([hog, _reader, client, server], woken) = starved(&mut pair);
+    let waits = client.unsent_len();
+    hog.abort(pair.now);
+    pair.settle();
+    assert_eq!(woken.count(), 1);
+    assert_eq!(client.unsent_len(), waits, "nothing of its own has moved");
+    assert!(client.write(pair.now, b"on it goes").is_ok());
+    drop(server);
+}
+
+#[test]
+fn a_writer_is_woken_when_the_limit_is_raised() {
+    let mut pair = Pair::new();
+    let ([_hog, _reader, client, _server], woken) = starved(&mut pair);
+    pair.a.set_sysctl(pair.now, "net.ipv4.tcp_mem", "99999 99999 99999").unwrap();
+    assert_eq!(woken.count(), 1);
+    assert!(client.write(pair.now, b"on it goes").is_ok());
+}
+
+#[test]
+fn one_minimum_is_always_there() {
+    let mut pair = Pair::new();
+    let ([hog, reader, ..], _) = starved(&mut pair);
+    pair.a.set_sysctl(pair.now, "net.ipv4.tcp_mem", "1 1 1").unwrap();
+    pair.b.set_sysctl(pair.now, "net.ipv4.tcp_mem", "1 1 1").unwrap();
+    let listener = pair.b.listen(addr(B4, 81), 4, Options::default()).unwrap();
+    let client = pair.a.connect(pair.now, addr(B4, 81), None, Options::default()).unwrap();
+    pair.settle();
+    let (server, _) = listener.accept(pair.now).unwrap().unwrap();
+    let data = pattern(MIB, 1);
+    let (mut at, mut got) = (0, Vec::new());
+    feed(&client, pair.now, &data, &mut at);
+    assert_eq!(at, 4096, "the first number of tcp_wmem");
+    let (woken, waker) = CountingWaker::new();
+    assert!(client.poll_writable(&waker).is_pending());
+    pair.settle();
+    assert_eq!(woken.count(), 1, "its own was acknowledged");
+    let done = pair.run_until(Duration::from_secs(600), |pair| {
+        feed(&client, pair.now, &data, &mut at);
         drain(&server, pair.now, &mut got);
-        assert!(client.write(pair.now, b"on it goes").is_ok(), "{how}");
-    }
+        got.len() == data.len()
+    });
+    assert!(done && got == data, "{} bytes", got.len());
+    drop((hog, reader));
 }

@@ -124,6 +124,7 @@ impl Connection {
             self.stats.data_segs_in += u64::from(seg.segs);
             self.stats.last_data_recv = cx.now;
             self.stats.bytes_received += len as u64;
+            self.measure_receive_rtt(cx, &seg);
             if self.rcv.queue.push(&self.pool, seg.payload) {
                 cx.counters.bump(Counter::TcpRcvCoalesce);
             }

@@ -1,17 +1,36 @@
 //! Receive autotuning (Linux: dynamic right-sizing).
 //!
 //! Once per round trip the buffer is made large enough for twice of what the application read in
-//! that time, so that a sender in slow start is never held by our window. It only grows, up to the
-//! part of `tcp_rmem[2]` that is for data.
+//! that time, and for up to twice of that again while the rate grows, so that a sender in slow
+//! start is never held by our window. What a reader leaves lying in the queue is taken off: a
+//! reader that is slower than the sender needs no larger buffer. The buffer only grows, up to the
+//! part of `tcp_rmem[2]` that is for data, and not while memory is short.
 //!
-//! The round trip as the receiver sees it is the time in which one window of data arrives; the
-//! sender's own measure is taken if it is shorter.
+//! The round trip as the receiver sees it is measured in two ways: by the time in which one window
+//! of data arrives, and by the timestamps that the peer echoes in full segments. Both are too long
+//! for a peer that does not always have data, or whose data waits for us to read and make room, so
+//! the first only ever shortens the estimate. The second may lengthen it, smoothed, but only by
+//! samples that found the queue empty. A round trip that is too long would make a large batch look
+//! like a fast stream. The sender's own measure is taken if it is shorter than both.
+//!
+//! Below [`LOW_RTT`] a batch is easily more than a round trip brings. There the extra room for a
+//! growing rate is given in proportion to the round trip.
 
 use plimsoll_wire::SeqNum;
 
 use crate::connection::{Connection, Context};
 use crate::recv::window::data_share;
+use crate::segment::Segment;
 use crate::time::{Duration, Instant};
+
+/// Segments that a sender may begin with: what counts as read in a round trip at first.
+const INITIAL_SEGMENTS: u32 = 10;
+
+/// Shorter round trips get less than the full room for growth (Linux: `tcp_rcvbuf_low_rtt`).
+const LOW_RTT: Duration = Duration::from_millis(1);
+
+/// The resolution of the timestamp clock: a sample may be too long by this.
+const RESOLUTION: Duration = Duration::from_millis(1);
 
 /// The state of autotuning.
 #[derive(Clone, Debug)]
@@ -25,23 +44,40 @@ pub(crate) struct Autotune {
     rtt: Duration,
     /// When all bytes before `rtt_seq` have arrived, one window has.
     rtt_seq: SeqNum,
+    /// The last timestamp that was echoed; each is a sample once.
+    echoed: u32,
     rtt_since: Instant,
+}
+
+/// What a reader has done, and what is left.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    now: Instant,
+    /// Bytes read.
+    count: usize,
+    /// Bytes that are left in the queue.
+    left: usize,
+    /// The sender's round trip; zero if unknown.
+    srtt: Duration,
 }
 
 impl Autotune {
     pub(crate) fn new(buf_limit: usize) -> Autotune {
         Autotune {
-            space: u32::try_from(buf_limit / 2).unwrap_or(u32::MAX),
+            space: u32::try_from(buf_limit / 2).unwrap_or(u32::MAX).max(1),
             copied: 0,
             since: Instant::ZERO,
             rtt: Duration::ZERO,
             rtt_seq: SeqNum(0),
+            echoed: 0,
             rtt_since: Instant::ZERO,
         }
     }
 
-    pub(crate) fn start(&mut self, nxt: SeqNum) {
+    /// The connection begins, with the peer's number and our MSS.
+    pub(crate) fn start(&mut self, nxt: SeqNum, advmss: u32) {
         self.rtt_seq = nxt;
+        self.space = self.space.min(INITIAL_SEGMENTS * advmss).max(1);
     }
 
     /// What the application reads per round trip, in bytes.
@@ -60,36 +96,63 @@ impl Autotune {
             return;
         }
         if self.rtt_since != Instant::ZERO {
-            let sample = now.since(self.rtt_since);
-            let shorter = self.rtt.is_zero() || sample < self.rtt;
-            self.rtt = if shorter { sample } else { (self.rtt * 7 + sample) / 8 };
+            self.shorten(now.since(self.rtt_since));
         }
         self.rtt_since = now;
         self.rtt_seq = adv;
     }
 
-    /// The application read `count` bytes. Returns the buffer that it deserves, if it grew.
-    fn on_read(&mut self, now: Instant, count: usize, srtt: Duration, mss: usize) -> Option<usize> {
-        self.copied = self.copied.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
-        let rtt = match (self.rtt.is_zero(), srtt.is_zero()) {
-            (true, _) => srtt,
-            (false, true) => self.rtt,
-            (false, false) => self.rtt.min(srtt),
-        };
-        if rtt.is_zero() || now.since(self.since) < rtt {
-            return None;
+    /// A full segment echoed a timestamp of ours, `sample` after we sent it. `idle` says whether
+    /// the reader has taken everything.
+    fn on_echo(&mut self, echoed: u32, sample: Duration, idle: bool) {
+        if core::mem::replace(&mut self.echoed, echoed) == echoed {
+            return;
         }
-        let copied = core::mem::take(&mut self.copied);
-        self.since = now;
-        if copied <= self.space {
-            return None;
+        if !self.rtt.is_zero() && idle && sample > self.rtt + RESOLUTION {
+            self.rtt = (self.rtt * 7 + sample) / 8;
+        } else {
+            self.shorten(sample);
         }
-        // Twice for slow start, some segments for the start itself, and the growth once more.
-        let growth = 2 * (copied - self.space) as usize;
-        self.space = copied;
-        let copied = copied as usize;
-        Some(2 * copied + 16 * mss + growth)
     }
+
+    fn shorten(&mut self, sample: Duration) {
+        if !sample.is_zero() && (self.rtt.is_zero() || sample < self.rtt) {
+            self.rtt = sample;
+        }
+    }
+
+    /// The application has read. Returns the buffer that it deserves, if that grew.
+    fn on_read(&mut self, taken: Taken) -> Option<usize> {
+        self.copied = self.copied.saturating_add(u32::try_from(taken.count).unwrap_or(u32::MAX));
+        let rtt = match (self.rtt.is_zero(), taken.srtt.is_zero()) {
+            (true, _) => taken.srtt,
+            (false, true) => self.rtt,
+            (false, false) => self.rtt.min(taken.srtt),
+        };
+        if rtt.is_zero() || taken.now.since(self.since) < rtt {
+            return None;
+        }
+        self.since = taken.now;
+        let left = u32::try_from(taken.left).unwrap_or(u32::MAX);
+        let copied = core::mem::take(&mut self.copied).saturating_sub(left);
+        let before = self.space;
+        self.space = before.max(copied);
+        (copied > before).then(|| wanted(u64::from(copied), u64::from(before), rtt))
+    }
+}
+
+/// The buffer for a reader that read `copied` bytes in the last round trip, after at most `before`.
+fn wanted(copied: u64, before: u64, rtt: Duration) -> usize {
+    // What we see is a round trip old.
+    let window = 2 * copied;
+    let growth = (2 * window).saturating_mul(copied - before) / before;
+    let most = if rtt < LOW_RTT {
+        let (part, whole) = (rtt.as_nanos() as u64, LOW_RTT.as_nanos() as u64);
+        window.saturating_mul(part) / whole
+    } else {
+        window
+    };
+    usize::try_from(window + growth.min(most)).unwrap_or(usize::MAX)
 }
 
 impl Connection {
@@ -98,29 +161,31 @@ impl Connection {
         if !cx.config.tcp_moderate_rcvbuf || self.options.rcvbuf.is_some() {
             return;
         }
-        let srtt = self.srtt();
-        let mss = self.rcv.advmss as usize;
-        if let Some(want) = self.rcv.autotune.on_read(cx.now, count, srtt, mss) {
-            if cx.below.memory.pressure {
-                return;
-            }
-            let most = data_share(cx.config.tcp_rmem[2]);
-            self.rcv.buf_limit = self.rcv.buf_limit.max(want.min(most));
+        let (left, srtt) = (self.rcv.queue.len(), self.srtt());
+        let taken = Taken { now: cx.now, count, left, srtt };
+        let Some(want) = self.rcv.autotune.on_read(taken) else { return };
+        if cx.below.memory.pressure {
+            return;
+        }
+        // What has arrived behind a hole takes room until the hole is filled.
+        let behind = self.rcv.reassembly.end().map_or(0, |end| end.since(self.rcv.nxt));
+        let most = data_share(cx.config.tcp_rmem[2]);
+        self.rcv.buf_limit = self.rcv.buf_limit.max((want + behind as usize).min(most));
+    }
+
+    /// Data is about to enter the queue: its timestamp may tell the round trip.
+    pub(crate) fn measure_receive_rtt(&mut self, cx: &Context, seg: &Segment) {
+        if let Some(stamps) = seg.repr.options.timestamps
+            && self.ts.enabled
+            && stamps.ecr != 0
+            && seg.payload.len() >= self.rcv.rcv_mss as usize
+        {
+            let sample = self.ts.elapsed(cx.now, stamps.ecr);
+            let idle = self.rcv.queue.is_empty();
+            self.rcv.autotune.on_echo(stamps.ecr, sample, idle);
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn grows_with_what_is_read_per_round_trip() {
-        let mut tune = Autotune::new(65_536);
-        let rtt = Duration::from_millis(10);
-        assert_eq!(tune.on_read(Instant::from_millis(5), 60_000, rtt, 1000), None, "too early");
-        let want = tune.on_read(Instant::from_millis(11), 1000, rtt, 1000);
-        assert!(want.is_some_and(|want| want >= 2 * 61_000));
-        assert_eq!(tune.on_read(Instant::from_millis(30), 30_000, rtt, 1000), None, "less");
-    }
-}
+mod tests;

@@ -112,7 +112,7 @@ impl Receiver {
         self.nxt = irs + 1;
         self.promise_first_window();
         self.ack_sent = self.nxt;
-        self.autotune.start(self.nxt);
+        self.autotune.start(self.nxt, self.advmss);
     }
 
     /// Sets the right edge that our SYN or SYN-ACK promises. As on Linux it counts as if the
