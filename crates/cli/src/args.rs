@@ -108,6 +108,10 @@ pub(crate) struct StackArgs {
     /// MTU in bytes [default: the device's; 1500 in memory]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..))]
     pub mtu: Option<u16>,
+    /// Queues of the TUN device, and threads of the stack: one for each
+    #[arg(long, value_name = "COUNT", default_value_t = 1,
+          value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub queues: u8,
     /// Segmentation and checksum offload
     #[arg(long, value_enum, default_value_t)]
     pub offload: Offload,

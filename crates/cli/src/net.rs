@@ -35,27 +35,30 @@ pub(crate) fn tun_stack(args: &StackArgs, thread: bool) -> anyhow::Result<Stack>
     if args.address.is_empty() {
         return Err(usage("--address is missing: give the stack one, as in 192.0.2.2/24"));
     }
-    let device = open_tun(&name.0, args)?;
-    let mut builder = Stack::builder().device(device);
+    let mut queues = open_tun(&name.0, args)?.into_iter();
+    let first = queues.next().ok_or_else(|| usage("--queues must not be 0"))?;
+    let count = usize::from(args.queues);
+    let mut builder = Stack::builder().device(first).more_queues(queues).queues(count);
     for cidr in &args.address {
         builder = builder.address(format!("{}/{}", cidr.address, cidr.prefix));
     }
     finish(builder, args, args.pcap.clone(), args.fault, thread)
 }
 
-/// Opens the device. Setting its MTU and bringing it up needs privilege; without it the device is
+/// Opens the device with its queues. Setting its MTU and bringing it up needs privilege; without it the device is
 /// taken as it is.
-fn open_tun(name: &str, args: &StackArgs) -> anyhow::Result<Device> {
+fn open_tun(name: &str, args: &StackArgs) -> anyhow::Result<Vec<Device>> {
     let offloads = match args.offload {
         Offload::Auto => device::tun::Offloads::Auto,
         Offload::Off => device::tun::Offloads::Off,
     };
     let config = |mtu, up| device::tun::TunConfig { name: name.to_owned(), offloads, mtu, up };
-    let refused = match device::tun::open(config(args.mtu, true)) {
-        Ok(device) => return Ok(device),
+    let count = usize::from(args.queues);
+    let refused = match device::tun::open_queues(config(args.mtu, true), count) {
+        Ok(queues) => return Ok(queues),
         Err(refused) => refused,
     };
-    let device = device::tun::open(config(None, false)).map_err(|error| {
+    let queues = device::tun::open_queues(config(None, false), count).map_err(|error| {
         let make = format!(
             "as root, 'ip tuntap add dev {name} mode tun vnet_hdr user $USER' and \
              'ip link set {name} up' make the device for a user"
@@ -65,7 +68,7 @@ fn open_tun(name: &str, args: &StackArgs) -> anyhow::Result<Device> {
     if !device::tun::is_up(name) {
         eprintln!("plimsoll: nothing will arrive yet: {refused}");
     }
-    Ok(device)
+    Ok(queues)
 }
 
 /// The two stacks of a workload in this process, client first.
