@@ -145,6 +145,7 @@ counters! {
     SuperSegs => "plimsoll.SuperSegs", "Packets of more than one wire segment handed down.";
     AcksSent => "plimsoll.AcksSent", "Pure ACKs sent.";
     TcpAckCompressed => "TcpExtTCPAckCompressed", "ACKs of out-of-order data that one ACK stood for.";
+    AckReaderLate => "plimsoll.AckReaderLate", "ACKs left to an answer that did not come in half a millisecond.";
     AcksDeferred => "plimsoll.AcksDeferred", "Segments whose ACK was due and was left to the end of their batch.";
     AckFlushDuplicate => "plimsoll.AckFlushDuplicate", "ACKs that left within a batch because the peer counts duplicates.";
     AckFlushFin => "plimsoll.AckFlushFin", "ACKs that left within a batch because of the peer's FIN.";

@@ -468,6 +468,10 @@ impl DelayedAck {
             }
             AckDecision::Now(_) | AckDecision::None => return,
         }
+        cx.counters.bump(match self.short {
+            true => Counter::AckReaderLate,
+            false => Counter::DelayedAcks,
+        });
         if self.short {
             // An application that computes for a millisecond is interactive all the same, and its
             // rhythm says nothing about the ATO. If it often takes this long, nothing more is left
@@ -480,7 +484,6 @@ impl DelayedAck {
         } else {
             self.set_ato((self.ato() * 2).min(cx.config.tcp_delack_max));
         }
-        cx.counters.bump(Counter::DelayedAcks);
         self.decision = AckDecision::Now(AckReason::Timer);
     }
 

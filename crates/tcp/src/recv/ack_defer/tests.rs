@@ -149,3 +149,65 @@ fn each_reason_has_a_counter_of_its_own() {
         }
     }
 }
+
+/// Has a request of three segments arrive for somebody who waits, after an answer.
+fn request_for_a_reader() -> Trace {
+    let mut t = Trace::established(Setup::default());
+    t.recv("P. 1:501 ack 1");
+    t.expect(". 1:1 ack 501");
+    let mut out = [0; 4000];
+    assert_eq!(t.call(|conn, cx| conn.read(cx, &mut out)), Ok(500));
+    t.write(10);
+    t.expect("P. 1:11 ack 501");
+    t.conn.set_reader_waiting(true);
+    assert!(goes_on(&mut t, ". 501:1501 ack 11"));
+    assert!(goes_on(&mut t, ". 1501:2501 ack 11"));
+    assert!(goes_on(&mut t, "P. 2501:3001 ack 11"));
+    t.expect_nothing();
+    assert_eq!(t.call(|conn, cx| conn.read(cx, &mut out)), Ok(2500));
+    t.expect_nothing();
+    t
+}
+
+#[test]
+fn the_answer_carries_the_ack_of_the_request() {
+    let mut t = request_for_a_reader();
+    t.write(10);
+    t.expect("P. 11:21 ack 3001");
+    let mut out = [0; 10];
+    assert!(t.call(|conn, cx| conn.read(cx, &mut out)).is_err());
+    t.expect_nothing();
+}
+
+#[test]
+fn without_an_answer_the_ack_leaves_when_the_reader_comes_back_or_soon() {
+    let mut t = request_for_a_reader();
+    let mut out = [0; 10];
+    assert!(t.call(|conn, cx| conn.read(cx, &mut out)).is_err());
+    t.expect(". 11:11 ack 3001");
+    let mut t = request_for_a_reader();
+    let before = t.now;
+    t.sleep();
+    assert_eq!(t.now.since(before), crate::recv::delayed_ack::READER_DELAY);
+    t.expect(". 11:11 ack 3001");
+    assert_eq!(t.count(Counter::AckReaderLate), 1);
+}
+
+#[test]
+fn duplicates_say_the_same_window_unless_there_is_sack() {
+    for sack in [false, true] {
+        let mut t = Trace::established(Setup::default());
+        t.conn.handshake.sack = sack;
+        t.recv("P. 1:10001 ack 1");
+        t.expect(". 1:1 ack 10001 win 55535");
+        t.recv(". 11001:12001 ack 1");
+        assert!(t.next().is_some_and(|packet| packet.repr.window == 55_535));
+        let mut out = [0; 10_000];
+        assert_eq!(t.call(|conn, cx| conn.read(cx, &mut out)), Ok(10_000));
+        t.recv(". 12001:13001 ack 1");
+        let window = t.next().map(|packet| packet.repr.window);
+        assert_eq!(window, Some(if sack { 65_535 } else { 55_535 }));
+        t.recv(". 10001:11001 ack 1");
+        assert!(t.next().is_some_and(|packet| packet.repr.window > 60_000), "told by the next");
+    }
+}

@@ -233,6 +233,8 @@ fn a_slow_reader_stays_interactive_but_nothing_more_is_left_to_him() {
         sent(&mut acks);
         acks.on_data_sent(Instant::from_millis(2), &config);
     }
+    assert_eq!(counters.get(Counter::AckReaderLate), 2);
+    assert_eq!(counters.get(Counter::DelayedAcks), 0);
     acks.on_data(Instant::ZERO, &config, leaving(2 * MSS));
     assert_eq!(acks.decision(), AckDecision::Now(AckReason::SecondSegment));
     acks.on_data_sent(Instant::ZERO, &config);
