@@ -155,3 +155,20 @@ fn requests_and_responses() {
         pair.send(1, &[2; 4096], &mut out);
     });
 }
+
+#[test]
+fn reads_without_a_copy() {
+    let mut pair = Pair::open(65_000);
+    let data = vec![7; 60_000];
+    assert_no_allocations(|| {
+        let (mut written, mut read) = (0, 0);
+        while read < data.len() {
+            written += pair.call(0, |conn, cx| conn.write(cx, &data[written..])).unwrap_or(0);
+            pair.settle();
+            while let Ok(slices) = pair.call(1, |conn, cx| conn.read_shared(cx, 65_536)) {
+                read += slices.len();
+            }
+            pair.tick();
+        }
+    });
+}

@@ -158,15 +158,13 @@ fn wanted(copied: u64, before: u64, rtt: Duration) -> usize {
 impl Connection {
     /// The application read `count` bytes: the buffer may grow.
     pub(crate) fn autotune(&mut self, cx: &Context, count: usize) {
-        if !cx.config.tcp_moderate_rcvbuf || self.options.rcvbuf.is_some() {
+        let fixed = !cx.config.tcp_moderate_rcvbuf || self.options.rcvbuf.is_some();
+        if fixed || cx.below.memory.pressure {
             return;
         }
         let (left, srtt) = (self.rcv.queue.len(), self.srtt());
         let taken = Taken { now: cx.now, count, left, srtt };
         let Some(want) = self.rcv.autotune.on_read(taken) else { return };
-        if cx.below.memory.pressure {
-            return;
-        }
         // What has arrived behind a hole takes room until the hole is filled.
         let behind = self.rcv.reassembly.end().map_or(0, |end| end.since(self.rcv.nxt));
         let most = data_share(cx.config.tcp_rmem[2]);

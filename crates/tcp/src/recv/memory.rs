@@ -132,3 +132,6 @@ fn cut_to(seg: &mut Segment, room: usize, mss: usize) -> bool {
     seg.segs = u16::try_from(whole.div_ceil(mss.max(1))).unwrap_or(u16::MAX).min(seg.segs).max(1);
     true
 }
+
+#[cfg(test)]
+mod tests;

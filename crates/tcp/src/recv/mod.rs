@@ -267,3 +267,6 @@ impl Connection {
         self.rcv.acks.on_timeout(cx);
     }
 }
+
+#[cfg(test)]
+mod shared_tests;

@@ -1,0 +1,171 @@
+//! Tests of what a receiver does when memory is short.
+
+use std::vec::Vec;
+use std::{format, vec};
+
+use crate::config::{Config, SetOption};
+use crate::counters::Counter;
+use crate::segment::MemoryRoom;
+use crate::testing::{Setup, Trace};
+
+/// An open connection, under pressure, with `bytes` left to take.
+fn pressed(bytes: u32) -> Trace {
+    let mut t = Trace::established(Setup::default());
+    t.below.memory = MemoryRoom { pressure: true, bytes };
+    t
+}
+
+/// Reads up to `most` bytes.
+fn read(t: &mut Trace, most: usize) -> usize {
+    let mut out = vec![0; most];
+    t.call(|conn, cx| conn.read(cx, &mut out)).unwrap_or(0)
+}
+
+#[test]
+fn windows_shrink_but_their_right_edges_stay() {
+    let mut t = Trace::established(Setup::default());
+    let edge = t.conn.rcv.adv;
+    t.below.memory = MemoryRoom { pressure: true, bytes: u32::MAX };
+    for start in [1, 1001, 2001, 3001] {
+        t.recv(&format!(". {start}:{} ack 1", start + 1000));
+        read(&mut t, 1000);
+        t.drain();
+        assert_eq!(t.conn.rcv.adv, edge);
+    }
+    // What was offered before is used up; then there is tcp_rmem[0] at a time.
+    let offered = edge.since(t.conn.rcv.nxt);
+    for _ in 0..offered / 1000 {
+        let start = t.conn.rcv.nxt.since(t.conn.rcv.irs);
+        t.recv(&format!(". {start}:{} ack 1", start + 1000));
+        read(&mut t, 1000);
+        t.drain();
+        assert!(t.conn.rcv.wnd() <= 4096.max(edge.since(t.conn.rcv.nxt)), "{}", t.conn.rcv.wnd());
+    }
+    assert!(t.conn.rcv.wnd() >= 1000);
+    // When there is memory again, the window opens.
+    t.below.memory = MemoryRoom::default();
+    let start = t.conn.rcv.nxt.since(t.conn.rcv.irs);
+    t.recv(&format!("P. {start}:{} ack 1", start + 500));
+    read(&mut t, 1000);
+    t.drain();
+    assert!(t.conn.rcv.wnd() > 30_000, "{}", t.conn.rcv.wnd());
+}
+
+#[test]
+fn the_first_bytes_are_always_taken() {
+    let mut t = pressed(0);
+    for start in [1, 1001, 2001, 3001, 4001] {
+        t.recv(&format!(". {start}:{} ack 1", start + 1000));
+    }
+    assert_eq!(t.conn.readable(), 5000, "below tcp_rmem[0] = 4096 one more is taken");
+    t.recv(". 5001:6001 ack 1");
+    assert_eq!(t.conn.readable(), 5000);
+    assert_eq!(t.count(Counter::TcpRcvQDrop), 1);
+    assert_eq!(t.count(Counter::TcpRcvPruned), 1);
+    // Reading makes room, and the segment that comes again is taken.
+    assert_eq!(read(&mut t, 5000), 5000);
+    t.recv(". 5001:6001 ack 1");
+    assert_eq!(t.conn.readable(), 1000);
+}
+
+#[test]
+fn of_a_large_segment_the_front_is_taken() {
+    let mut t = pressed(2500);
+    t.recv(". 1:1001 ack 1");
+    t.recv(". 1001:2001 ack 1");
+    t.recv(". 2001:3001 ack 1");
+    t.recv(". 3001:4001 ack 1");
+    assert_eq!(t.count(Counter::TcpRcvQDrop), 0, "each of them fits");
+    t.recv("P. 4001:9001 ack 1");
+    assert_eq!(t.conn.readable(), 6000, "two segments of five");
+    assert_eq!(t.count(Counter::TcpRcvQDrop), 1);
+    t.recv("FP. 6001:12001 ack 1");
+    assert_eq!(t.conn.readable(), 6000 + 1460, "one, as it now seems that they are longer");
+    assert!(!t.conn.read_closed(), "the FIN was cut off");
+}
+
+#[test]
+fn what_is_out_of_order_gives_way() {
+    let mut t = Trace::established(Setup::default());
+    for start in [5001, 3001, 9001] {
+        t.recv(&format!(". {start}:{} ack 1", start + 1000));
+    }
+    t.below.memory = MemoryRoom { pressure: true, bytes: 0 };
+    t.recv(". 11001:12001 ack 1");
+    assert_eq!(t.count(Counter::TcpOfoDrop), 1, "nothing gives way to what lies behind it");
+    assert_eq!(t.count(Counter::TcpOfoPruned), 0);
+    t.recv(". 7001:8001 ack 1");
+    assert_eq!(t.count(Counter::TcpOfoPruned), 1, "the last range goes");
+    assert_eq!(t.count(Counter::TcpOfoDrop), 1);
+    let held: Vec<u32> =
+        t.conn.rcv.reassembly.ranges().map(|range| range.start.since(t.conn.rcv.irs)).collect();
+    assert_eq!(held, [3001, 5001, 7001]);
+    // In order: as much goes as must.
+    for start in [1, 1001] {
+        t.recv(&format!(". {start}:{} ack 1", start + 1000));
+    }
+    t.recv(". 2001:3001 ack 1");
+    assert!(t.conn.readable() >= 4000, "{}", t.conn.readable());
+    t.drain();
+}
+
+#[test]
+fn any_bytes_wake_a_reader_with_a_low_water_mark() {
+    let mut t = pressed(0);
+    t.call(|conn, cx| conn.set_option(cx, SetOption::RcvLowat(20_000)));
+    t.recv("P. 1:1001 ack 1");
+    t.drain();
+    assert!(t.conn.is_readable());
+}
+
+#[test]
+fn buffers_do_not_grow() {
+    let mut t = Trace::established(Setup::default());
+    let limit = t.conn.rcv.buf_limit;
+    for (pressure, grows) in [(true, false), (false, true)] {
+        t.below.memory = MemoryRoom { pressure, bytes: u32::MAX };
+        t.set_round_trip(1);
+        for _ in 0..4 {
+            for _ in 0..40 {
+                let start = t.conn.rcv.nxt.since(t.conn.rcv.irs);
+                t.recv(&format!(". {start}:{} ack 1", start + 1000));
+                read(&mut t, 1000);
+                t.drain();
+            }
+            t.now += crate::time::Duration::from_millis(2);
+        }
+        assert_eq!(t.conn.rcv.buf_limit > limit, grows);
+    }
+}
+
+#[test]
+fn a_writer_gets_one_minimum() {
+    let mut t = pressed(0);
+    let least = Config::default().tcp_wmem[0];
+    let data = vec![1; 20_000];
+    assert_eq!(t.call(|conn, cx| conn.write(cx, &data)), Ok(least));
+    assert!(t.conn.awaits_memory());
+    assert!(t.call(|conn, cx| conn.write(cx, &data)).is_err());
+    assert_eq!(t.conn.writable(&t.config), 0);
+    t.call(|conn, cx| conn.handle_memory(cx));
+    assert!(t.conn.awaits_memory(), "still none");
+    t.below.memory.bytes = 1 << 20;
+    let _ = t.conn.poll_event();
+    t.call(|conn, cx| conn.handle_memory(cx));
+    assert!(!t.conn.awaits_memory());
+    assert!(t.conn.poll_event().contains(crate::Events::WRITABLE));
+    assert!(t.conn.writable(&t.config) > 0);
+}
+
+#[test]
+fn chunks_are_small_while_memory_is_short() {
+    for (pressure, most) in [(true, 24_576), (false, 65_536)] {
+        let mut t = Trace::established(Setup::default());
+        t.below.memory = MemoryRoom { pressure, bytes: u32::MAX };
+        let before = t.pool.stats().in_use_bytes;
+        t.write(20_000);
+        let bound = t.pool.stats().in_use_bytes - before;
+        assert!(bound <= most, "{bound}");
+        assert!(t.conn.memory_held() >= bound, "{} of {bound}", t.conn.memory_held());
+    }
+}
