@@ -1,8 +1,10 @@
 //! How long a read spins before it sleeps.
 //!
-//! The time is what SO_BUSY_POLL or `net.core.busy_read` says at most. A read that spins for nothing
-//! halves it for the next one, down to a small part; one that finds something doubles it again. So
-//! a connection on which little happens costs little.
+//! The time is what SO_BUSY_POLL or `net.core.busy_read` says at most. A read that spins for nothing,
+//! and sleeps for long then, halves it for the next one, down to a small part; one that finds
+//! something doubles it again. So a connection on which little happens costs little. Where spinning
+//! is what makes answers come soon, a short time would never find any. So now and then a read spins
+//! for all of the time, and if that finds something, so does the next one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,6 +17,10 @@ use crate::clock::now;
 const FOLLOW: u64 = u64::MAX;
 /// What is left at least of the time after spinning for nothing: this part.
 const LEAST: u64 = 32;
+/// One in so many reads that could spin for less spins for all of the time.
+const PROBE: u64 = 32;
+/// A sleep that ends within this many times the time was not long: spinning was almost of use.
+const SHORT: u32 = 2;
 
 /// What one socket knows about spinning.
 #[derive(Debug)]
@@ -23,11 +29,28 @@ pub(crate) struct Spinning {
     most: AtomicU64,
     /// By how much the next read divides the time.
     divisor: AtomicU64,
+    /// Reads since the last that spun for all of the time.
+    since_probe: AtomicU64,
+}
+
+/// What came of spinning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The socket is readable.
+    Found,
+    /// It was for nothing, since then.
+    Missed(plimsoll_tcp::Instant),
+    /// This read does not spin.
+    Not,
 }
 
 impl Default for Spinning {
     fn default() -> Spinning {
-        Spinning { most: AtomicU64::new(FOLLOW), divisor: AtomicU64::new(1) }
+        Spinning {
+            most: AtomicU64::new(FOLLOW),
+            divisor: AtomicU64::new(1),
+            since_probe: AtomicU64::new(0),
+        }
     }
 }
 
@@ -41,51 +64,76 @@ impl Spinning {
         self.divisor.store(1, Ordering::Relaxed);
     }
 
-    /// How long the next read spins.
-    fn time(&self, stack: &Stack) -> Duration {
-        let most = match self.most.load(Ordering::Relaxed) {
+    /// How long a read spins at most.
+    fn most(&self, stack: &Stack) -> Duration {
+        match self.most.load(Ordering::Relaxed) {
             FOLLOW => stack.busy_read(),
             nanos => Duration::from_nanos(nanos),
-        };
-        let divisor = self.divisor.load(Ordering::Relaxed).max(1) as u32;
-        most / divisor
+        }
     }
 
-    /// Learns whether spinning was of use.
-    fn learn(&self, found: bool) {
+    /// How long the next read spins.
+    fn time(&self, stack: &Stack) -> Duration {
+        let most = self.most(stack);
+        let divisor = self.divisor.load(Ordering::Relaxed).max(1);
+        if divisor == 1 || most.is_zero() {
+            return most;
+        }
+        let reads = self.since_probe.load(Ordering::Relaxed) + 1;
+        let probes = reads >= PROBE;
+        self.since_probe.store(if probes { 0 } else { reads }, Ordering::Relaxed);
+        if probes { most } else { most / divisor as u32 }
+    }
+
+    /// Spinning for `time` was of use.
+    fn found(&self, time: Duration, most: Duration) {
         let before = self.divisor.load(Ordering::Relaxed);
-        let after = if found { (before / 2).max(1) } else { (before * 2).min(LEAST) };
+        let after = if time == most { 1 } else { (before / 2).max(1) };
         self.divisor.store(after, Ordering::Relaxed);
     }
 
+    /// A read that has spun for nothing does not sleep any more: it has waited for `waited`.
+    pub(crate) fn slept(&self, stack: &Stack, waited: Duration) {
+        if waited > self.most(stack) * SHORT {
+            let before = self.divisor.load(Ordering::Relaxed);
+            self.divisor.store((before * 2).min(LEAST), Ordering::Relaxed);
+        }
+    }
+
     /// Polls the devices of `stack` until `socket` is readable, or for long enough, or until
-    /// `limit`. Returns whether it is readable.
-    pub(crate) fn spin(&self, stack: &Stack, socket: &TcpSocket, limit: Option<Instant>) -> bool {
+    /// `limit`. After having slept, one who has missed calls [`slept`](Self::slept).
+    pub(crate) fn spin(
+        &self,
+        stack: &Stack,
+        socket: &TcpSocket,
+        limit: Option<Instant>,
+    ) -> Outcome {
         let time = self.time(stack);
         if time.is_zero() {
-            return false;
+            return Outcome::Not;
         }
         let left = limit.map(|limit| limit.saturating_duration_since(Instant::now()));
         let begin = now();
         let end = begin + left.map_or(time, |left| left.min(time));
-        let Some(mut spin) = stack.try_spin_for(socket.queue(), begin) else { return false };
+        let Some(mut spin) = stack.try_spin_for(socket.queue(), begin) else {
+            return Outcome::Not;
+        };
         let mut at = begin;
         loop {
             let spun = spin.poll(at);
             if socket.is_readable() {
                 spin.succeed(now());
-                self.learn(true);
-                return true;
+                self.found(time, self.most(stack));
+                return Outcome::Found;
             }
             // A poller that is at work already, or that spins itself, does it as well.
             let other = spun == Spun::Busy && at == begin;
             if other || spun == Spun::Ended {
-                return false;
+                return Outcome::Not;
             }
             at = now();
             if at >= end {
-                self.learn(false);
-                return false;
+                return Outcome::Missed(begin);
             }
             std::hint::spin_loop();
         }
@@ -103,18 +151,28 @@ mod tests {
             crate::Stack::builder().device(device).address("192.0.2.1/24").build_without_thread();
         let stack = stack.unwrap();
         let spinning = Spinning::default();
-        assert_eq!(spinning.time(stack.core()), Duration::ZERO, "off by default");
+        let core = stack.core();
+        let time = || spinning.time(core).as_micros();
+        assert_eq!(time(), 0, "off by default");
         stack.set_sysctl("net.core.busy_read", "64").unwrap();
-        assert_eq!(spinning.time(stack.core()), Duration::from_micros(64));
-        spinning.learn(false);
-        assert_eq!(spinning.time(stack.core()), Duration::from_micros(32));
-        (0..20).for_each(|_| spinning.learn(false));
-        assert_eq!(spinning.time(stack.core()), Duration::from_micros(2), "never nothing");
-        (0..20).for_each(|_| spinning.learn(true));
-        assert_eq!(spinning.time(stack.core()), Duration::from_micros(64), "never more");
+        assert_eq!(time(), 64);
+        spinning.slept(core, Duration::from_micros(100));
+        assert_eq!(time(), 64, "that was almost soon enough");
+        let long = Duration::from_millis(1);
+        spinning.slept(core, long);
+        assert_eq!(time(), 32);
+        (0..20).for_each(|_| spinning.slept(core, long));
+        assert_eq!(time(), 2, "never nothing");
+        let probes = (0..2 * PROBE).filter(|_| time() == 64).count();
+        assert_eq!(probes, 2, "all of the time, now and then");
+        let most = spinning.most(core);
+        spinning.found(most / 32, most);
+        assert_eq!(time(), 4);
+        spinning.found(most, most);
+        assert_eq!(time(), 64);
         spinning.set(Some(Duration::from_micros(10)));
-        assert_eq!(spinning.time(stack.core()), Duration::from_micros(10));
+        assert_eq!(time(), 10);
         spinning.set(None);
-        assert_eq!(spinning.time(stack.core()), Duration::from_micros(64));
+        assert_eq!(time(), 64);
     }
 }

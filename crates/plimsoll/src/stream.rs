@@ -14,7 +14,7 @@ use plimsoll_tcp::{Info, Options, Record, State, WriteFlags};
 use crate::clock::now;
 use crate::error::would_block;
 use crate::park;
-use crate::spin::Spinning;
+use crate::spin::{Outcome, Spinning};
 use crate::stack::Stack;
 
 /// A TCP connection of a [`Stack`]. It behaves as [`std::net::TcpStream`]: reads and writes block
@@ -469,11 +469,15 @@ impl TcpStream {
                 other => return Ok(other?),
             }
             let until = *deadline.get_or_insert_with(|| deadline_of(&self.shared.read_timeout));
-            let spins = &self.shared.spinning;
-            if spins.spin(self.shared.stack.core(), self.socket(), until) {
+            let (spinning, core) = (self.spinning(), self.shared.stack.core());
+            let spun = spinning.spin(core, self.socket(), until);
+            if spun == Outcome::Found {
                 continue;
             }
             let ready = park::wait(until, |waker| self.socket().poll_readable_blocked(waker));
+            if let Outcome::Missed(since) = spun {
+                spinning.slept(core, now().since(since));
+            }
             if ready.is_none() {
                 self.socket().end_blocked_read(now());
                 return Err(would_block());

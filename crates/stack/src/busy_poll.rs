@@ -10,14 +10,17 @@
 //! poller sleeps without the file descriptors of the devices until the lease ends, and devices that
 //! kick do not. Every poll of the spinner prolongs the lease to [`SPIN_LEASE`] from then on. A
 //! spinner that has found what it waited for lets the lease run out, since its next read is likely
-//! to spin again; one that has found nothing ends it and wakes the poller. So a packet that comes
+//! to spin again; one that has found nothing ends it and wakes the poller if it relies on it. So a packet that comes
 //! when nobody spins any more waits for no longer than the lease, and neither does any packet if
 //! the spinner is kept from running.
 //!
 //! What it costs is counted: polls (`plimsoll.BusyPolls`), those that found something
 //! (`plimsoll.BusyPollHits`), and the time spent (`plimsoll.BusyPollMicros`).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+#[cfg(all(loom, test))]
+use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+#[cfg(not(all(loom, test)))]
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use plimsoll_tcp::{Duration, Instant};
 
@@ -35,6 +38,8 @@ pub(crate) struct Spinner {
     taken: AtomicBool,
     /// Nanoseconds of the clock; 0 is none.
     lease: AtomicU64,
+    /// The poller sleeps without the devices, or is about to.
+    relied_on: AtomicBool,
 }
 
 impl Spinner {
@@ -42,6 +47,20 @@ impl Spinner {
     pub(crate) fn lease(&self, now: Instant) -> Option<Instant> {
         let until = Instant::from_nanos(self.lease.load(Ordering::Relaxed));
         (until > now).then_some(until)
+    }
+
+    /// For the poller, before it announces that it sleeps and looks for a lease: it may rely on
+    /// one.
+    pub(crate) fn rely(&self, on: bool) {
+        self.relied_on.store(on, Ordering::Relaxed);
+    }
+
+    /// Ends the lease. Returns whether the poller relies on it and must be woken.
+    fn end(&self) -> bool {
+        self.lease.store(0, Ordering::Relaxed);
+        // The poller has said that it relies on a lease before it looked for one.
+        fence(Ordering::SeqCst);
+        self.relied_on.load(Ordering::Relaxed)
     }
 }
 
@@ -138,10 +157,17 @@ impl Drop for Spin<'_> {
             // A poller that went to sleep before there was a lease looks after the devices then.
             waiter.kick_before(self.last + SPIN_LEASE);
         } else {
-            spinner.lease.store(0, Ordering::Relaxed);
+            let relied_on = spinner.end();
             waiter.set_quiet(false);
+            // What a device has kept quiet about is looked at once more.
+            let looked = stack.poll_queue(usize::from(self.queue), self.last, BUDGET);
             spinner.taken.store(false, Ordering::Release);
-            waiter.kick();
+            if relied_on || looked.is_ok_and(|poll| poll.busy || poll.worked) {
+                waiter.kick();
+            }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

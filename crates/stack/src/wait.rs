@@ -111,6 +111,7 @@ impl Stack {
         if spinner.lease(now).is_none() {
             kick.set_quiet(false);
         }
+        spinner.rely(true);
         kick.announce(None);
         // A thread that spins looks after the devices, and is relied on for so long.
         let lease = spinner.lease(now);
@@ -118,11 +119,14 @@ impl Stack {
         let due = deadline.is_some_and(|deadline| deadline <= now);
         let waits = !self.queue(queue).completions.is_empty();
         if due || waits || self.down.get().is_some() || ready() {
+            spinner.rely(false);
             kick.awake(false);
             return Ok(());
         }
+        spinner.rely(lease.is_some());
         kick.announce(deadline);
         let readable = self.sleep(queue, now, deadline, lease.is_none());
+        spinner.rely(false);
         kick.awake(*readable.as_ref().unwrap_or(&false));
         readable.map(|_| ())
     }
