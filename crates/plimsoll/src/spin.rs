@@ -1,10 +1,10 @@
 //! How long a read spins before it sleeps.
 //!
-//! The time is what SO_BUSY_POLL or `net.core.busy_read` says at most. A read that spins for nothing,
-//! and sleeps for long then, halves it for the next one, down to a small part; one that finds
-//! something doubles it again. So a connection on which little happens costs little. Where spinning
-//! is what makes answers come soon, a short time would never find any. So now and then a read spins
-//! for all of the time, and if that finds something, so does the next one.
+//! The time is what SO_BUSY_POLL or `net.core.busy_read` says at most. A read that spins for
+//! nothing, and sleeps for long then, halves it for the next one, down to a small part; one that
+//! finds something doubles it again. So a connection on which little happens costs little. Where
+//! spinning is what makes answers come soon, a short time would never find any. So now and then a
+//! read spins for all of the time, and if that finds something, so does the next one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

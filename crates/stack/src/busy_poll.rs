@@ -3,16 +3,16 @@
 //! # Theory of operation
 //!
 //! One thread at a time spins for a queue of the stack, the one that gets the spinner's token
-//! ([`Stack::try_spin_for`]); any other sleeps at once. It polls only that queue, and takes the poll
-//! token for each poll, like the poller.
+//! ([`Stack::try_spin_for`]); any other sleeps at once. It polls only that queue, and takes the
+//! poll token for each poll, like the poller.
 //!
 //! While it spins, the poller need not be woken for every packet. So a spinner holds a *lease*: the
 //! poller sleeps without the file descriptors of the devices until the lease ends, and devices that
 //! kick do not. Every poll of the spinner prolongs the lease to [`SPIN_LEASE`] from then on. A
 //! spinner that has found what it waited for lets the lease run out, since its next read is likely
-//! to spin again; one that has found nothing ends it and wakes the poller if it relies on it. So a packet that comes
-//! when nobody spins any more waits for no longer than the lease, and neither does any packet if
-//! the spinner is kept from running.
+//! to spin again; one that has found nothing ends it, looks once more, and wakes the poller if that
+//! relies on it. So a packet that comes when nobody spins any more waits for no longer than the
+//! lease, and neither does any packet if the spinner is kept from running.
 //!
 //! What it costs is counted: polls (`plimsoll.BusyPolls`), those that found something
 //! (`plimsoll.BusyPollHits`), and the time spent (`plimsoll.BusyPollMicros`).

@@ -145,7 +145,7 @@ impl Kick {
         self.kick_before(Instant::ZERO);
     }
 
-    /// As [`kick`](Self::kick), for a device that something has arrived at: nothing needs to be done
+    /// As [`kick`](Self::kick), for a device that something has arrived at: nothing is to be done
     /// while another thread looks after arrivals.
     pub fn kick_for_arrival(&self) {
         if !self.0.quiet.holds() {
