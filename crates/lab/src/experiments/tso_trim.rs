@@ -40,7 +40,7 @@ const WAKE_LATENCY: Duration = Duration::from_micros(50);
 const SEED: u64 = 3;
 
 /// The state of the seed's machines, beside the policy.
-const PINNED: [Setting; 7] = [
+const PINNED: [Setting; 9] = [
     ("plimsoll.tcp_sndbuf_raw", "2048"),
     ("net.ipv4.tcp_timestamps", "1"),
     ("net.ipv4.tcp_autocorking", "0"),
@@ -48,6 +48,8 @@ const PINNED: [Setting; 7] = [
     ("net.ipv4.tcp_congestion_control", "reno"),
     ("net.ipv4.tcp_moderate_rcvbuf", "0"),
     ("net.ipv4.tcp_limit_output_bytes", "4194304"),
+    ("plimsoll.gro", "0"),
+    ("net.ipv4.tcp_backlog_ack_defer", "0"),
 ];
 
 /// The bars, which are those of the publication: 7246 is the floor of 10 491 123 / 1448.
@@ -169,9 +171,7 @@ fn subject() -> Subject {
         ("send_buffer", json!("7240 bytes of data, not doubled (bulk); grows by itself (rr)")),
         ("mss", json!(1448)),
         ("link", json!("1 Gbit/s, round trip 0.15 ms, super-segments are cut before it")),
-        ("gro", json!("off")),
         ("ack", json!("one for two wire segments, no quick ACKs")),
-        ("ack_deferral", json!("off")),
         ("best", json!("defaults: nagle, TSO defer, autocorking, whole super-segments received")),
         ("seed", json!(SEED)),
     ] {
