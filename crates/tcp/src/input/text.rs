@@ -210,8 +210,8 @@ impl Connection {
         }
     }
 
-    /// The shorter of the two round trips, that of the sender and that of the receiver, which is too
-    /// long if the peer does not always have data. Zero if neither is known.
+    /// The shorter of the two round trips, that of the sender and that of the receiver, which is
+    /// too long if the peer does not always have data. Zero if neither is known.
     fn shorter_rtt(&self) -> Duration {
         let (ours, theirs) = (self.srtt(), self.rcv.autotune.rtt());
         if ours.is_zero() || theirs.is_zero() { ours.max(theirs) } else { ours.min(theirs) }

@@ -6,8 +6,8 @@
 //! The rules are those of RFC 9293, section 3.8.6.3, and RFC 5681, section 4.2, with Linux's
 //! figures: an ACK for every second full-sized segment, at once for anything out of order, at once
 //! while the connection is young (the peer is in slow start and counts on ACKs), else after the ACK
-//! timeout (ATO), which follows the gaps between arrivals within 40 ms to 200 ms. The end of a write
-//! that was read is acknowledged without waiting, unless an answer may take the ACK along.
+//! timeout (ATO), which follows the gaps between arrivals within 40 ms to 200 ms. The end of a
+//! write that was read is acknowledged without waiting, unless an answer may take the ACK along.
 //!
 //! One rule is our own: a request of several segments that wakes a blocked reader leaves its ACK to
 //! the answer, if answers came quickly before ([`READER_DELAY`]). And a reader that comes back and

@@ -2,6 +2,7 @@ use super::*;
 use crate::config::{Options, SetOption};
 use crate::segment::Ecn;
 use crate::testing::{Setup, Trace};
+use crate::time::Duration;
 
 /// Established, with a buffer of `rcvbuf` bytes, and no longer young.
 fn settled(rcvbuf: usize) -> Trace {
@@ -209,5 +210,72 @@ fn duplicates_say_the_same_window_unless_there_is_sack() {
         assert_eq!(window, Some(if sack { 65_535 } else { 55_535 }));
         t.recv(". 10001:11001 ack 1");
         assert!(t.next().is_some_and(|packet| packet.repr.window > 60_000), "told by the next");
+    }
+}
+
+/// A sequence of numbers that only a seed decides.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// One batch of segments, some of them missing or late, with reads and writes in between.
+fn random_batch(t: &mut Trace, numbers: &mut Numbers, next: &mut u32, late: &mut Option<u32>) {
+    for _ in 0..numbers.below(8) {
+        let mut start = *next;
+        match numbers.below(8) {
+            0 if late.is_none() => *late = Some(start),
+            1 => start = late.take().unwrap_or(start),
+            _ => {}
+        }
+        *next = (*next).max(start + 1000);
+        t.conn.set_reader_waiting(numbers.below(2) == 0);
+        if *late != Some(start) {
+            let flags = if numbers.below(3) == 0 { "P." } else { "." };
+            let acked = t.conn.snd.nxt.since(crate::testing::ISS);
+            let line = std::format!("{flags} {start}:{} ack {acked}", start + 1000);
+            if !goes_on(t, &line) {
+                t.drain();
+            }
+        }
+        let mut out = [0; 3000];
+        match numbers.below(4) {
+            0 => drop(t.call(|conn, cx| conn.read(cx, &mut out))),
+            1 => t.write(numbers.below(300) as usize + 1),
+            _ => {}
+        }
+    }
+}
+
+/// After every batch, what has arrived is acknowledged, or a timer of at most 200 ms will have it
+/// acknowledged, whatever was deferred, left to a reader or compressed on the way.
+#[test]
+fn nothing_is_ever_forgotten() {
+    for seed in 0..200 {
+        let mut t = Trace::established(Setup::default());
+        let mut numbers = Numbers(seed);
+        let (mut next, mut late) = (1, None);
+        for _ in 0..60 {
+            random_batch(&mut t, &mut numbers, &mut next, &mut late);
+            t.drain();
+            let mut out = [0; 30_000];
+            if numbers.below(3) == 0 {
+                let _ = t.call(|conn, cx| conn.read(cx, &mut out));
+                t.drain();
+            }
+            if t.conn.rcv.nxt != t.conn.rcv.ack_sent {
+                let until = t.conn.rcv.acks.deferred().expect("a timer");
+                assert!(until.since(t.now) <= t.config.tcp_delack_max, "seed {seed}");
+                t.now = until;
+                t.call(|conn, cx| conn.handle_timeout(cx));
+                t.drain();
+                assert_eq!(t.conn.rcv.nxt, t.conn.rcv.ack_sent, "seed {seed}");
+            }
+            t.now += Duration::from_millis(numbers.below(100));
+        }
     }
 }
