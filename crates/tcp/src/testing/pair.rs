@@ -11,7 +11,7 @@ use crate::config::{Config, Options};
 use crate::connection::{Connection, Context, OpenParams};
 use crate::counters::{Counter, Counters};
 use crate::event::WriteError;
-use crate::segment::{Below, Ecn, Segment, Serial, Transmit};
+use crate::segment::{Below, Ecn, MemoryRoom, Segment, Serial, Transmit};
 use crate::send::WriteFlags;
 use crate::state::State;
 use crate::time::{Duration, Instant};
@@ -60,6 +60,8 @@ pub(crate) struct Plan {
     pub(crate) read: usize,
     /// Readers sleep this long between reads.
     pub(crate) read_pause: Duration,
+    /// Memory is short, of all calls in percent; how short differs from call to call.
+    pub(crate) short: u64,
     pub(crate) seed: u64,
 }
 
@@ -82,6 +84,7 @@ impl Default for Plan {
             write: 65_536,
             read: 65_536,
             read_pause: Duration::ZERO,
+            short: 0,
             seed: 1,
         }
     }
@@ -174,6 +177,7 @@ impl Pair {
         end: usize,
         call: impl FnOnce(&mut Connection, &Context) -> T,
     ) -> T {
+        let memory = self.memory();
         let this = &mut self.ends[end];
         let bytes = this.below.iter().map(|entry| entry.2).sum();
         // Every packet below is charged once, and nothing else is.
@@ -181,13 +185,23 @@ impl Pair {
         assert_eq!(packets, this.below.len() as u64, "the charge of a packet is lost");
         let Plan { completions, keeps_departures, .. } = self.plan;
         let completed = this.completed;
-        let below = Below { bytes, completed, completions, keeps_departures, ..Below::default() };
+        let below =
+            Below { bytes, completed, completions, keeps_departures, memory, ..Below::default() };
         let (config, counters) = (&self.plan.config, &self.counters);
         call(&mut this.conn, &Context { now: self.now, below, config, counters })
     }
 
     fn chance(&mut self, percent: u64) -> bool {
         self.dice.roll(100) < percent
+    }
+
+    /// What memory there is.
+    fn memory(&mut self) -> MemoryRoom {
+        if self.plan.short == 0 || !self.chance(self.plan.short) {
+            return MemoryRoom::default();
+        }
+        let bytes = [0, 0, 700, 5000, 100_000][self.dice.roll(5) as usize];
+        MemoryRoom { pressure: bytes == 0 || self.chance(80), bytes }
     }
 
     fn transmit(&mut self, end: usize) {
@@ -291,7 +305,14 @@ impl Pair {
     fn read(&mut self, end: usize) {
         let mut out = std::vec![0; 1 + self.dice.roll(self.plan.read as u64) as usize];
         while self.ends[end].next_read <= self.now && !self.ends[end].eof {
-            let Ok(count) = self.call(end, |conn, cx| conn.read(cx, &mut out)) else { return };
+            let shared = self.plan.short > 0 && self.chance(50);
+            let read = self.call(end, |conn, cx| {
+                if !shared {
+                    return conn.read(cx, &mut out);
+                }
+                conn.read_shared(cx, out.len()).map(|slices| slices.copy_to(&mut out))
+            });
+            let Ok(count) = read else { return };
             for &byte in &out[..count] {
                 assert_eq!(byte, pattern(self.ends[end].read), "byte {}", self.ends[end].read);
                 self.ends[end].read += 1;

@@ -6,7 +6,9 @@ use std::{format, vec};
 use crate::config::{Config, SetOption};
 use crate::counters::Counter;
 use crate::segment::MemoryRoom;
+use crate::testing::pair::{Pair, Plan};
 use crate::testing::{Setup, Trace};
+use crate::time::Duration;
 
 /// An open connection, under pressure, with `bytes` left to take.
 fn pressed(bytes: u32) -> Trace {
@@ -132,7 +134,7 @@ fn buffers_do_not_grow() {
                 read(&mut t, 1000);
                 t.drain();
             }
-            t.now += crate::time::Duration::from_millis(2);
+            t.now += Duration::from_millis(2);
         }
         assert_eq!(t.conn.rcv.buf_limit > limit, grows);
     }
@@ -167,5 +169,26 @@ fn chunks_are_small_while_memory_is_short() {
         let bound = t.pool.stats().in_use_bytes - before;
         assert!(bound <= most, "{bound}");
         assert!(t.conn.memory_held() >= bound, "{} of {bound}", t.conn.memory_held());
+    }
+}
+
+#[test]
+fn everything_arrives_however_short_memory_is() {
+    let hour = Duration::from_secs(3600);
+    for seed in 0..40 {
+        let plan = Plan {
+            loss: seed % 4,
+            reorder: seed % 7,
+            duplicate: seed % 2,
+            write: [60_000, 300, 5000][seed as usize % 3],
+            read: [65_536, 3000][seed as usize % 2],
+            read_pause: Duration::from_millis(seed % 5 * 10),
+            largest: [65_000, 0][seed as usize / 2 % 2],
+            bytes: [200_000, 50_000],
+            short: [100, 60, 20][seed as usize % 3],
+            seed,
+            ..Plan::default()
+        };
+        Pair::open(plan).run(hour * 24);
     }
 }
