@@ -437,7 +437,7 @@ impl Stack {
         endpoint: &Arc<Endpoint>,
         max: usize,
     ) -> Result<Slices, ReadError> {
-        let mut work = Work::begin(self, now);
+        let mut work = Work::begin(self, now).at_home(endpoint.home);
         let mut owned = endpoint.own();
         let settles = work.run_prequeue(endpoint, &mut owned, true) || !owned.touched;
         let cx = work.context(endpoint, &mut owned);
