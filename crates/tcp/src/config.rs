@@ -148,6 +148,9 @@ pub struct Config {
     pub tcp_tso_win_divisor: u8,
     /// Wait a little for an ACK that lets a fuller super-segment go.
     pub tcp_tso_defer: bool,
+    /// Nagle's rule holds for two round trips and a millisecond at most: an ACK that takes longer
+    /// is delayed by a peer that waits for what is held. Linux has no such bound.
+    pub tcp_nagle_bound: bool,
     /// Whether tails of super-segments travel with them.
     pub tcp_tso_tail: TsoTail,
     /// A small write waits for the completion of what its connection still has below it.
@@ -226,6 +229,7 @@ impl Default for Config {
             tcp_tso_rtt_log: 9,
             tcp_tso_win_divisor: 3,
             tcp_tso_defer: true,
+            tcp_nagle_bound: false,
             tcp_tso_tail: TsoTail::Nagle,
             tcp_autocorking: true,
             tcp_limit_output_bytes: 4_194_304,

@@ -171,6 +171,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry!(number 1..=65_535, "net.ipv4.tcp_min_tso_segs", tcp.tcp_min_tso_segs, "Wire segments that a packet of a slow sender may have."),
     entry!(number 0..=31, "net.ipv4.tcp_tso_rtt_log", tcp.tcp_tso_rtt_log, "Super-segments halve with every 2^n us of round trip."),
     entry!(number 0..=255, "net.ipv4.tcp_tso_win_divisor", tcp.tcp_tso_win_divisor, "A packet waits for 1/n of the window."),
+    entry!(switch "plimsoll.tcp_nagle_bound", tcp.tcp_nagle_bound, "Nagle's rule does not wait for an ACK that the peer delays."),
     entry!(switch "plimsoll.tcp_tso_defer", tcp.tcp_tso_defer, "Wait a little for a fuller super-segment."),
     Entry {
         name: "plimsoll.tcp_tso_tail",

@@ -304,7 +304,8 @@ impl Connection {
             short_write: snd.short_write,
             policy: self.options.tso_tail.unwrap_or(cx.config.tcp_tso_tail),
             was_idle: snd.was_idle.unwrap_or(true),
-            small_unacked: snd.small_unacked(),
+            small_unacked: snd.small_unacked()
+                && self.nagle_ends(cx).is_none_or(|end| cx.now < end),
             early: self.pacing_holds(cx),
             below: self.host_queue(cx, rate),
             written: snd.written,
@@ -327,6 +328,11 @@ impl Connection {
         match hold {
             Hold::Rwnd | Hold::SillyWindow | Hold::Cork => self.arm_persist(cx),
             Hold::Pacing => self.timers.arm(Timer::Pacing, self.snd.departure),
+            Hold::Nagle => {
+                if let Some(end) = self.nagle_ends(cx).filter(|&end| cx.now < end) {
+                    self.timers.arm(Timer::TsoDefer, end);
+                }
+            }
             Hold::TsoDefer => self.timers.arm(Timer::TsoDefer, self.deferring_ends(cx)),
             _ => {}
         }

@@ -1,4 +1,15 @@
 //! `Hold::Nagle`: Nagle's rule, in its two forms.
+//!
+//! It meets its match in delayed ACKs: a header leaves, the body waits for the ACK of the header,
+//! and the peer delays that ACK because it waits for the body. `plimsoll.tcp_nagle_bound` ends this
+//! after a time in which an ACK would have come that nobody delays. What leaves then is still less
+//! than one small packet for each round trip, and that is what the rule is for.
+
+use crate::connection::{Connection, Context};
+use crate::time::{Duration, Instant};
+
+/// What an ACK that nobody delays may take beyond two round trips.
+const SLACK: Duration = Duration::from_millis(1);
 
 /// Which form of Nagle's rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +42,14 @@ pub(crate) fn nagle_holds(rule: NagleRule, tail: &Tail) -> bool {
         NagleRule::Minshall => tail.small_unacked,
     };
     waits && !tail.bypass && !tail.nodelay
+}
+
+impl Connection {
+    /// When Nagle's rule holds no longer, if there is a bound and a round trip is known.
+    pub(super) fn nagle_ends(&self, cx: &Context) -> Option<Instant> {
+        let known = cx.config.tcp_nagle_bound && !self.srtt().is_zero();
+        known.then(|| self.last_departure(cx) + 2 * self.srtt() + SLACK)
+    }
 }
 
 #[cfg(test)]

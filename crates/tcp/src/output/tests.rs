@@ -739,3 +739,32 @@ fn settings_of_all_kinds() {
             .run(24 * HOUR);
     }
 }
+
+#[test]
+fn a_bound_ends_the_wait_for_an_ack_that_is_delayed() {
+    for bound in [false, true] {
+        let mut setup = Setup::default();
+        setup.config.tcp_nagle_bound = bound;
+        let mut t = Trace::established(setup);
+        t.set_round_trip(2);
+        t.write(100);
+        t.expect("P. 1:101 ack 1");
+        t.write(200);
+        t.expect_nothing();
+        assert_eq!(t.conn.hold(), Some(Hold::Nagle));
+        t.at(4);
+        t.expect_nothing();
+        t.at(5);
+        if !bound {
+            t.expect_nothing();
+            continue;
+        }
+        t.expect("P. 101:301 ack 1");
+        t.write(300);
+        t.at(9);
+        t.expect_nothing();
+        t.recv(". 1:1 ack 301");
+        t.expect("P. 301:601 ack 1");
+        assert!(!t.conn.timers.is_armed(Timer::TsoDefer));
+    }
+}

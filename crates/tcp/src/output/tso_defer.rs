@@ -108,7 +108,7 @@ pub(crate) fn tso_defer_holds(now: &Situation) -> Option<Limiter> {
 
 impl Connection {
     /// When data last left; if it is paced, when what follows may depart, if that is later.
-    fn last_departure(&self, cx: &Context) -> Instant {
+    pub(super) fn last_departure(&self, cx: &Context) -> Instant {
         let last = self.recovery.last_sent;
         if self.is_paced(cx) { last.max(self.snd.departure) } else { last }
     }
