@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use plimsoll_buf::{Pool, Slices};
 use plimsoll_tcp::{
     Below, Config, CongestionAlgorithm, Connection, ConnectionError, Context, Counters, Duration,
-    Ecn, Events, Instant, OpenParams, Options, PathEvent, Segment, State, Transmit,
+    Ecn, Events, Instant, MemoryRoom, OpenParams, Options, PathEvent, Segment, State, Transmit,
 };
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{TcpFlags, TcpRepr};
@@ -93,6 +93,8 @@ struct Side {
     /// Packets handed down and not completed, with their bytes.
     below: VecDeque<(plimsoll_tcp::Serial, u32)>,
     completed: plimsoll_tcp::Serial,
+    /// Memory is short at times.
+    short: bool,
     written: u64,
     read: u64,
     /// The application said that it sends no more.
@@ -177,6 +179,7 @@ impl Side {
             flight: VecDeque::new(),
             below: VecDeque::new(),
             completed: plimsoll_tcp::Serial(0),
+            short: bit(15),
             written: 0,
             read: 0,
             ended: false,
@@ -184,10 +187,17 @@ impl Side {
         }
     }
 
-    fn below(&self) -> Below {
+    fn below(&self, now: Instant) -> Below {
+        let memory = match now.as_millis() % 8 {
+            bytes @ 0..4 if self.short => {
+                MemoryRoom { pressure: bytes < 3, bytes: bytes as u32 * 900 }
+            }
+            _ => MemoryRoom::default(),
+        };
         Below {
             bytes: self.below.iter().map(|packet| packet.1).sum(),
             completed: self.completed,
+            memory,
             ..Below::default()
         }
     }
@@ -242,7 +252,7 @@ impl World {
     fn context(&self, index: usize) -> Context<'_> {
         Context {
             now: self.now,
-            below: self.sides[index].below(),
+            below: self.sides[index].below(self.now),
             config: &self.config,
             counters: &self.counters,
         }

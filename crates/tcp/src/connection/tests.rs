@@ -9,7 +9,7 @@ use plimsoll_wire::SeqNum;
 use super::*;
 use crate::config::CongestionAlgorithm;
 use crate::event::WriteError;
-use crate::segment::Ecn;
+use crate::segment::{Ecn, MemoryRoom};
 use crate::send::WriteFlags;
 use crate::send::error_queue::TxTimestamps;
 use crate::testing::pair::{Dice, to_segment};
@@ -366,7 +366,7 @@ fn strange_send_option(dice: &mut Dice, conn: &mut Connection, cx: &Context) {
 /// One call of any kind.
 fn strange_call(dice: &mut Dice, conn: &mut Connection, cx: &Context, pool: &Pool) {
     let mut out = [0; 700];
-    match dice.roll(41) {
+    match dice.roll(43) {
         0..20 => conn.handle_segment(cx, strange_segment(dice, conn, pool)),
         20..24 => drop(conn.write(cx, &out[..dice.roll(700) as usize])),
         24 => strange_write(dice, conn, cx),
@@ -381,6 +381,8 @@ fn strange_call(dice: &mut Dice, conn: &mut Connection, cx: &Context, pool: &Poo
         37 => conn.set_option(cx, SetOption::KeepAlive(dice.roll(2) == 0)),
         38 => conn.set_option(cx, SetOption::QuickAck(dice.roll(2) == 0)),
         39 => strange_send_option(dice, conn, cx),
+        40 => drop(conn.read_shared(cx, dice.roll(9000) as usize)),
+        41 => conn.handle_memory(cx),
         _ => conn.handle_timeout(cx),
     }
 }
@@ -405,7 +407,11 @@ fn nothing_breaks_the_invariants() {
         }
         for _ in 0..150 {
             now += Duration::from_millis([0, 1, 50, 3000][dice.roll(4) as usize]);
-            let below = Below { bytes: 0, completed: Serial(serial), ..Below::default() };
+            let memory = match dice.roll(3) {
+                0 => MemoryRoom { pressure: dice.roll(4) > 0, bytes: dice.roll(9000) as u32 },
+                _ => MemoryRoom::default(),
+            };
+            let below = Below { bytes: 0, completed: Serial(serial), memory, ..Below::default() };
             let cx = Context { now, below, config: &config, counters: &counters };
             strange_call(&mut dice, &mut conn, &cx, &pool);
             let mut count = 0;
