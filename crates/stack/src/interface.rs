@@ -222,9 +222,14 @@ impl Interface {
         refused.len()
     }
 
-    /// When the first packet that is queued may leave, if the device has room.
+    /// When the first packet that is queued may leave, if the device has room and nobody is at
+    /// draining: who is goes round once more, and sees to what has to wait.
     pub(crate) fn next_departure(&self) -> Option<Instant> {
-        if self.is_busy() { None } else { lock(&self.qdisc).next_event() }
+        if self.is_busy() {
+            return None;
+        }
+        let at = lock(&self.qdisc).next_event()?;
+        if self.token.leave_to_holder() { None } else { Some(at) }
     }
 
     /// Whether the device waits for room.

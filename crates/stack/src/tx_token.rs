@@ -28,12 +28,19 @@ impl TxToken {
             if self.0.compare_exchange(FREE, HELD, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 return true;
             }
-            // Also written if the mark is there already: the write is what publishes our packet.
-            let mark = |state| (state != FREE).then_some(MISSED);
-            if self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, mark).is_ok() {
+            if self.leave_to_holder() {
                 return false;
             }
         }
+    }
+
+    /// Has the thread that holds the token, if one does, go round once more. Who finds packets
+    /// queued can then sleep: a poller that looked at the queue again and again might well keep the
+    /// holder from its processor.
+    pub(crate) fn leave_to_holder(&self) -> bool {
+        // Also written if the mark is there already: the write is what publishes our packet.
+        let mark = |state| (state != FREE).then_some(MISSED);
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, mark).is_ok()
     }
 
     /// Lets go, unless somebody missed the token: then the caller still has it, gets `false`, and
@@ -68,7 +75,10 @@ mod tests {
         assert!(token.acquire());
         assert!(!token.acquire());
         token.abandon();
+        assert!(!token.leave_to_holder(), "nobody holds it");
         assert!(token.acquire());
+        assert!(token.leave_to_holder());
+        assert!(!token.release(), "one more round");
     }
 }
 
@@ -105,6 +115,38 @@ mod loom_tests {
             other.join().unwrap();
             assert_eq!(sent.load(Ordering::Relaxed), 2);
             assert!(token.acquire(), "the token is free again");
+        });
+    }
+
+    /// A thread queues a packet and goes; a poller that finds the token taken sleeps.
+    #[test]
+    fn a_poller_may_leave_what_is_queued_to_the_holder() {
+        loom::model(|| {
+            let token = Arc::new(TxToken::new());
+            let queued = Arc::new(AtomicUsize::new(0));
+            let sent = Arc::new(AtomicUsize::new(0));
+            let drain = |token: &TxToken, queued: &AtomicUsize, sent: &AtomicUsize| {
+                if !token.acquire() {
+                    return;
+                }
+                loop {
+                    sent.store(queued.load(Ordering::Relaxed), Ordering::Relaxed);
+                    if token.release() {
+                        return;
+                    }
+                }
+            };
+            let holder = {
+                let (token, queued, sent) = (token.clone(), queued.clone(), sent.clone());
+                loom::thread::spawn(move || drain(&token, &queued, &sent))
+            };
+            queued.fetch_add(1, Ordering::Relaxed);
+            // What the poller does before it sleeps; it would look again otherwise.
+            if !token.leave_to_holder() {
+                drain(&token, &queued, &sent);
+            }
+            holder.join().unwrap();
+            assert_eq!(sent.load(Ordering::Relaxed), 1);
         });
     }
 }
