@@ -12,7 +12,7 @@ use plimsoll::{Options, Stack, StackBuilder};
 use serde_json::{Map, Value, json};
 
 use crate::event_loop::SCRATCH_BYTES;
-use crate::experiment::pin::{OnCpu, Setting};
+use crate::experiment::pin::{InOrder, OnCpu, Rank, Setting};
 use crate::experiment::{Column, Plan, Run};
 use crate::kernel::{self, Peer};
 use crate::workload::{Kind, Measured, Workload};
@@ -49,16 +49,23 @@ pub struct Stage<'a> {
     pub qdisc: Option<&'a str>,
     /// The softirq thread of the client spins while packets are in its device.
     pub spin: bool,
+    /// Threads run in the order in which they are woken, softirq threads before all others, if
+    /// that is allowed.
+    pub in_order: bool,
     /// Blocking threads and softirq threads, or event loops.
     pub threads: bool,
     /// Processors of the client's applications, of its softirq thread, and of the server's side.
     pub cpus: [usize; 3],
+    /// The client's routes have the attribute quickack.
+    pub quickack: bool,
     /// Options of the client's sockets.
     pub options: Options,
     /// Options of the server's sockets, if they differ.
     pub server_options: Option<Options>,
     /// What a thread reads of bulk data at once, in bytes.
     pub read_bytes: usize,
+    /// How many buffers such a thread fills in turn.
+    pub read_buffers: usize,
     /// A thread that sends bulk data copies nothing.
     pub shared: bool,
     /// Where a capture of the client's device goes.
@@ -96,11 +103,14 @@ impl Default for Stage<'_> {
             server_settings: &[],
             qdisc: None,
             spin: false,
+            in_order: false,
             threads: false,
             cpus: [0; 3],
+            quickack: false,
             options: Options::default(),
             server_options: None,
             read_bytes: SCRATCH_BYTES,
+            read_buffers: 1,
             shared: false,
             pcap: None,
         }
@@ -113,6 +123,7 @@ impl Stage<'_> {
     /// # Errors
     /// If the sides cannot be set up or a connection fails.
     pub fn measure(&self, plan: &Plan, kind: Kind, flows: u32) -> anyhow::Result<Measured> {
+        let _first = self.in_order.then(|| InOrder::enter(Rank::Timekeeper));
         let workload = self.workload(plan, kind, flows)?;
         let measured = workload.measure();
         // The last packets of closing connections leave before the devices go.
@@ -145,10 +156,12 @@ impl Stage<'_> {
             options: self.options.clone(),
             server_options: self.server_options.as_ref().unwrap_or(&self.options).clone(),
             read_bytes: self.read_bytes,
+            read_buffers: self.read_buffers,
             shared: self.shared,
             length: plan.length,
             warm_up: Some(plan.warm_up),
             cpus: Some([self.cpus[0], self.cpus[2]]),
+            in_order: self.in_order,
             threads: self.threads,
             busy_poll: Duration::ZERO,
             client,
@@ -167,6 +180,7 @@ impl Stage<'_> {
         client: bool,
     ) -> anyhow::Result<Stack> {
         let _on = OnCpu::enter(cpu)?;
+        let _first = self.in_order.then(|| InOrder::enter(Rank::Softirq));
         let own = if client { self.client_settings } else { self.server_settings };
         let settings = self.settings.iter().chain(own);
         for &(name, value) in settings.filter(|(name, _)| is_known(name)) {
@@ -178,6 +192,7 @@ impl Stage<'_> {
         if let Some(qdisc) = self.qdisc.filter(|_| client) {
             builder = builder.qdisc(qdisc);
         }
+        let builder = builder.quickack(self.quickack && client);
         let builder = builder.name(name).spin_while_sending(self.spin && client);
         let built = if self.threads { builder.build() } else { builder.build_without_thread() };
         built.context("cannot build a stack")

@@ -155,7 +155,7 @@ impl StackBuilder {
 
     /// Lets connections over the last device acknowledge everything at once, as the attribute
     /// `quickack` of `ip route` does on Linux. What is due within one batch of packets is one ACK
-    /// nevertheless, unless `plimsoll.tcp_backlog_ack_defer` is 0.
+    /// nevertheless, unless `net.ipv4.tcp_backlog_ack_defer` is 0.
     pub fn quickack(self, on: bool) -> StackBuilder {
         self.interface("quickack", |interface| interface.quickack = on)
     }

@@ -204,7 +204,12 @@ impl Case {
 
 /// A value within a document, by its path.
 pub(crate) fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('.').try_fold(value, |value, name| value.get(name)).filter(|value| !value.is_null())
+    // The names of counters have dots themselves.
+    let found = value.get(path).or_else(|| {
+        let (name, rest) = path.split_once('.')?;
+        at(value.get(name)?, rest)
+    });
+    found.filter(|value| !value.is_null())
 }
 
 /// One bar, and whether it was reached.

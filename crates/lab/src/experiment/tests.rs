@@ -87,6 +87,14 @@ fn the_table_shows_published_and_measured() {
 }
 
 #[test]
+fn paths_may_end_in_names_with_dots() {
+    let document = json!({ "counters": { "plimsoll.AcksSent": 3 }, "latency_us": { "p50": 1 } });
+    assert_eq!(at(&document, "counters.plimsoll.AcksSent"), Some(&json!(3)));
+    assert_eq!(at(&document, "latency_us.p50"), Some(&json!(1)));
+    assert_eq!(at(&document, "counters.plimsoll"), None);
+}
+
+#[test]
 fn a_failed_run_says_which() {
     let failed = Case::measure("c", 1, &mut Watch::new("x"), |_| anyhow::bail!("no luck"));
     assert_eq!(format!("{:#}", failed.unwrap_err()), "c, before: no luck");

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use plimsoll::device::memory_link::LinkConfig;
 use serde_json::json;
 
-use crate::experiment::pin::Setting;
+use crate::experiment::pin::{InOrder, Setting};
 use crate::experiment::stats::Spread;
 use crate::experiment::table::Shown;
 use crate::experiment::{
@@ -93,6 +93,7 @@ fn measure(
         link: Link::Memory(LinkConfig::default()),
         threads: true,
         cpus: [0, 1, 1],
+        in_order: true,
         pcap,
         ..Stage::default()
     };
@@ -156,6 +157,11 @@ fn word(flows: u32) -> String {
 
 fn subject() -> Subject {
     let mut pinned = stage::pinned(&PINNED);
+    let order = if InOrder::is_allowed() {
+        "threads run in the order in which they are woken, softirq threads first (SCHED_FIFO)"
+    } else {
+        "the system's, since SCHED_FIFO needs root and the program chrt: ACKs and answers race"
+    };
     for (name, value) in [
         ("net.ipv4.tcp_low_latency", json!("client 0 (prequeue on), server 1")),
         ("net.core.busy_read", json!("0, and in the case that spins 50")),
@@ -170,6 +176,7 @@ fn subject() -> Subject {
             ),
         ),
         ("counted", json!("CPU and context switches: of the client's threads only, by themselves")),
+        ("order", json!(order)),
         ("mss", json!("1448, with timestamps (MTU 1500)")),
         ("nodelay", json!(false)),
         ("best", json!("defaults, with the client's prequeue or spinning as the case has it")),

@@ -75,6 +75,22 @@ pub(crate) fn receive(
     }
 }
 
+/// As [`receive`], into one buffer after the other.
+pub(crate) fn receive_into(
+    mut stream: impl Read,
+    buffers: &mut [Vec<u8>],
+    mut on_read: impl FnMut(u64),
+) -> io::Result<()> {
+    loop {
+        for buffer in &mut *buffers {
+            match stream.read(buffer)? {
+                0 => return Ok(()),
+                count => on_read(count as u64),
+            }
+        }
+    }
+}
+
 /// Asks once, and reads the answer.
 pub(crate) fn exchange(
     mut stream: impl Read + Write,

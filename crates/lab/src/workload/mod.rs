@@ -84,6 +84,9 @@ pub struct Workload {
     pub server_options: Options,
     /// What a thread reads of bulk data at once, in bytes.
     pub read_bytes: usize,
+    /// How many buffers of that size it fills in turn. One stays in the cache; many are what a
+    /// program has that keeps what it reads.
+    pub read_buffers: usize,
     /// A thread that sends bulk data writes shared buffers, which are not copied.
     pub shared: bool,
     /// How long it runs, unless the flows end by themselves.
@@ -93,6 +96,8 @@ pub struct Workload {
     pub warm_up: Option<Duration>,
     /// The processors of the client's threads and of the server's, as [`OnCpu`] counts them.
     pub cpus: Option<[usize; 2]>,
+    /// Blocking threads run in the order in which they are woken, if that is allowed.
+    pub in_order: bool,
     /// Blocking threads instead of event loops. The stacks must have been built accordingly.
     pub threads: bool,
     /// How long an event loop polls before it sleeps.

@@ -14,10 +14,11 @@ use anyhow::{Context, anyhow};
 use hdrhistogram::Histogram;
 use plimsoll::{Connector, TcpListener, TcpStream};
 
-use super::blocking::{Count, answer, exchange, receive, send, send_shared};
+use super::blocking::{Count, answer, exchange, receive, receive_into, send, send_shared};
 use super::measure::{Asking, Measured, Snapshot};
 use super::{Kind, Workload};
 use crate::event_loop::SCRATCH_BYTES;
+use crate::experiment::pin::{InOrder, Rank};
 use crate::requester::new_histogram;
 use crate::usage::Usage;
 
@@ -33,6 +34,8 @@ struct Run {
     windowed: bool,
     /// What a reader of bulk data reads at once.
     read_bytes: usize,
+    /// How many buffers of that size it fills in turn.
+    read_buffers: usize,
     /// A sender of bulk data copies nothing.
     shared: bool,
     gate: Mutex<Gate>,
@@ -91,6 +94,7 @@ pub(super) fn run(workload: &Workload) -> anyhow::Result<Measured> {
         connector: Connector::new(&workload.client).options(workload.options.clone()),
         windowed: workload.warm_up.is_some(),
         read_bytes: workload.read_bytes,
+        read_buffers: workload.read_buffers,
         shared: workload.shared,
         gate: Mutex::default(),
         changed: Condvar::new(),
@@ -116,6 +120,7 @@ pub(super) fn run(workload: &Workload) -> anyhow::Result<Measured> {
 /// Starts the threads of all flows, each side on its processor.
 fn start(workload: &Workload, run: &Arc<Run>) -> anyhow::Result<Vec<JoinHandle<()>>> {
     let mut threads = Vec::new();
+    let _order = workload.in_order.then(|| InOrder::enter(Rank::Application));
     if let Some(server) = &workload.server {
         let _on = workload.on_cpu(1)?;
         let listener = workload.listener(server)?;
@@ -273,8 +278,7 @@ impl Run {
                 receive(&stream, &mut scratch, |_| ())?;
             }
             (Kind::Receive { .. }, Some(stream)) => {
-                scratch.resize(self.read_bytes, 0);
-                receive(&stream, &mut scratch, |count| self.moved.add(count))?;
+                self.receive(&stream, |count| self.moved.add(count))?;
             }
             (Kind::Rr { transactions, .. }, stream) => {
                 let counts = (latencies, own);
@@ -329,6 +333,13 @@ impl Run {
         }
     }
 
+    /// Reads bulk data to its end.
+    fn receive(&self, stream: &TcpStream, on_read: impl FnMut(u64)) -> io::Result<()> {
+        let mut buffers: Vec<Vec<u8>> =
+            (0..self.read_buffers.max(1)).map(|_| vec![0; self.read_bytes]).collect();
+        receive_into(stream, &mut buffers, on_read)
+    }
+
     /// The server's side: one connection, or one after the other.
     fn serve(&self, listener: &TcpListener) {
         let reconnect = matches!(self.kind, Kind::Rr { reconnect: true, .. });
@@ -347,14 +358,11 @@ impl Run {
 
     fn serve_one(&self, stream: &TcpStream, scratch: &mut Vec<u8>) -> io::Result<()> {
         match self.kind {
-            Kind::Send { .. } => {
-                scratch.resize(self.read_bytes, 0);
-                receive(stream, scratch, |count| {
-                    if self.windowed {
-                        self.moved.add(count);
-                    }
-                })
-            }
+            Kind::Send { .. } => self.receive(stream, |count| {
+                if self.windowed {
+                    self.moved.add(count);
+                }
+            }),
             Kind::Receive { message, bytes } => {
                 if self.wait(|gate| gate.deadline.is_some()).is_err() {
                     return Ok(());
