@@ -12,9 +12,9 @@
 //! as it lives. One that was opened from outside stays with the queue that its SYN came by, others
 //! are spread by their hash. The host's kernel sends the packets of a flow by the queue by which
 //! the last one from us came, so they arrive at home, too, and all work of the stack for a
-//! connection is done by one thread. A packet that arrives elsewhere is worked on where it arrived, which is
-//! counted (`plimsoll.QueueMisses`); the socket lock makes that right. Timers and completions go to
-//! the home in any case.
+//! connection is done by one thread. A packet that arrives elsewhere is worked on where it arrived,
+//! which is counted (`plimsoll.QueueMisses`); the socket lock makes that right. Timers and
+//! completions go to the home in any case.
 //!
 //! What all connections share is shared by all queues: the tables, TIME-WAIT and reassembly, whose
 //! timers are the first queue's.
