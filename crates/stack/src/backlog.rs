@@ -35,6 +35,11 @@ const OVERHEAD: u32 = size_of::<Segment>() as u32;
 /// What the backlog of every socket may hold besides its share of the buffers.
 const ALWAYS: usize = 64 * 1024;
 
+/// What a segment counts for.
+fn counted(segment: &Segment) -> u32 {
+    segment.payload.len() as u32 + OVERHEAD
+}
+
 /// Segments in the order of their arrival.
 pub(crate) type Queue = VecDeque<Segment>;
 
@@ -64,7 +69,7 @@ impl SpareQueues {
 pub(crate) struct Backlog {
     #[allow(clippy::box_collection, reason = "a deque would add 24 bytes to every idle socket")]
     queue: Mutex<Option<Box<Queue>>>,
-    /// Bytes that are in the queue or being worked on.
+    /// Bytes that are in the queue or wait to be worked on.
     bytes: AtomicU32,
     limit: AtomicU32,
 }
@@ -110,17 +115,12 @@ impl Backlog {
         lock(&self.queue).take()
     }
 
-    /// What the segments of `queue` count for.
-    fn in_work(&self, queue: &Queue) -> u32 {
-        queue.iter().map(|segment| segment.payload.len() as u32 + OVERHEAD).sum()
-    }
-
-    /// Segments that counted for `bytes` have been worked on.
+    /// A segment that counted for `bytes` is being worked on.
     fn done(&self, bytes: u32) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes that it holds, those included that are being worked on.
+    /// Bytes that it holds, those included that an owner has taken and not worked on yet.
     pub(crate) fn bytes(&self) -> u32 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -196,14 +196,13 @@ impl Work<'_> {
 
     fn run_backlog(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
         let Some(mut queue) = endpoint.backlog.take() else { return };
-        let before = endpoint.backlog.in_work(&queue);
         for segment in queue.drain(..) {
+            endpoint.backlog.done(counted(&segment));
             if let Some(segment) = self.take_segment(endpoint, inner, segment) {
                 // The connection has ended meanwhile.
                 self.stack.to_the_rest(self, &endpoint.key, &segment);
             }
         }
-        endpoint.backlog.done(before);
         self.stack.spare_backlogs.give(queue);
     }
 

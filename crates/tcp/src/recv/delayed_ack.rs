@@ -226,7 +226,8 @@ impl DelayedAck {
     pub(crate) fn on_data(&mut self, now: Instant, config: &Config, arrival: Arrival) {
         self.pingpong &= config.tcp_pingpong;
         self.measure(now, config, arrival);
-        self.dup_run = 0;
+        // Duplicates that have not left would repeat an acknowledgement that is new.
+        (self.dup_acks, self.dup_run) = (0, 0);
         self.pushed = arrival.full_push && self.is_quick();
         let more_than_one = arrival.unacked > arrival.rcv_mss;
         if arrival.hole {
@@ -393,7 +394,8 @@ impl DelayedAck {
     /// The application took data out.
     pub(crate) fn on_read(&mut self, unacked: u32, rcv_mss: u32, drained: bool) {
         let scheduled = matches!(self.decision, AckDecision::Delay(_));
-        if !scheduled || self.left {
+        // A write that came after the reader was woken does not wait for the reader's answer.
+        if !scheduled || (self.left && self.pushes <= 1) {
             return;
         }
         // The peer's writer may wait for the ACK of what it pushed; an answer would take it along.

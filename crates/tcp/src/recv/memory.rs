@@ -14,6 +14,7 @@ use plimsoll_wire::tcp::TcpFlags;
 
 use crate::connection::{Connection, Context};
 use crate::counters::Counter;
+use crate::event::Events;
 use crate::recv::Receiver;
 use crate::segment::Segment;
 
@@ -67,7 +68,8 @@ impl Connection {
             self.collapse(cx);
         }
         if self.room_for_more(cx, before, in_order) < need {
-            let keep = seg.repr.seq + need as u32;
+            // What is next in order goes before everything else.
+            let keep = if in_order { seg.repr.seq } else { seg.repr.seq + need as u32 };
             let mut pruned = false;
             while self.room_for_more(cx, before, in_order) < need
                 && self.rcv.reassembly.drop_last(keep)
@@ -88,7 +90,21 @@ impl Connection {
             return false;
         }
         cx.counters.bump(Counter::TcpRcvQDrop);
-        cut_to(seg, room, self.rcv.rcv_mss as usize)
+        let some = cut_to(seg, room, self.rcv.rcv_mss as usize);
+        if !some {
+            self.tell_of_drop(cx);
+        }
+        some
+    }
+
+    /// Data that was next in order is dropped. The peer learns of it, and so does a reader who waits
+    /// for more: reading what is there is what makes room.
+    fn tell_of_drop(&mut self, cx: &Context) {
+        self.rcv.note_memory(cx);
+        self.rcv.acks.on_out_of_order();
+        if self.is_readable() {
+            self.events.insert(Events::READABLE);
+        }
     }
 
     /// Bytes for which there is memory, now that the queues no longer hold `before`.

@@ -62,7 +62,10 @@ impl Receiver {
         let free = self.free_space();
         let now = self.wnd();
         // Rounding down keeps the field exact; the edge must be one that the field can say.
-        let free = free >> self.wscale << self.wscale;
+        let whole = free >> self.wscale << self.wscale;
+        // A buffer that is smaller than the field can say is offered nevertheless.
+        let tiny = whole == 0 && free > 0 && self.queue.is_empty();
+        let free = if tiny { 1 << self.wscale } else { whole };
         let step = (self.buf_limit as u32 / 2).min(self.rcv_mss);
         let opens = free >= now.saturating_add(step.max(1));
         if opens { self.nxt + free } else { self.adv }
