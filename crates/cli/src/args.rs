@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Drill(crate::drill::DrillArgs),
     /// Reproduce published experiments on this machine, before and after.
     Lab(crate::lab::LabArgs),
+    /// Read a capture and say what held its flows up, and what to do about it.
+    Explain(crate::explain::ExplainArgs),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.

@@ -9,6 +9,7 @@ mod args;
 mod bench;
 mod control;
 mod drill;
+mod explain;
 mod get;
 mod http;
 mod lab;
@@ -64,6 +65,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Qdisc(args) => query::qdisc(args),
         Command::Drill(args) => drill::run(args),
         Command::Lab(args) => lab::run(args),
+        Command::Explain(args) => explain::run(args),
         Command::Completions { shell } => manual::completions(*shell),
         Command::Man { dir } => manual::pages(dir.as_deref()),
     }

@@ -4,7 +4,7 @@ use super::lexer::line_of;
 use super::{Finding, Tree};
 
 /// The crates in their order, each with the workspace crates that it may use.
-const MAY_USE: [(&str, &[&str]); 9] = [
+const MAY_USE: [(&str, &[&str]); 10] = [
     ("buf", &[]),
     ("wire", &[]),
     ("tcp", &["plimsoll-buf", "plimsoll-wire"]),
@@ -16,7 +16,8 @@ const MAY_USE: [(&str, &[&str]); 9] = [
         &["plimsoll-buf", "plimsoll-wire", "plimsoll-tcp", "plimsoll-stack", "plimsoll-posix"],
     ),
     ("lab", &["plimsoll", "plimsoll-stack", "plimsoll-tcp"]),
-    ("cli", &["plimsoll", "plimsoll-drill", "plimsoll-lab"]),
+    ("explain", &["plimsoll-wire"]),
+    ("cli", &["plimsoll", "plimsoll-drill", "plimsoll-lab", "plimsoll-explain"]),
 ];
 
 /// Directories at the root. A word in back-ticks that begins with one of them is a path.

@@ -1,0 +1,229 @@
+//! Frames of a capture, one after the other, in a buffer of bounded size.
+
+use std::io::Read;
+
+use anyhow::{Context, Result, anyhow, bail};
+use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
+
+/// Bytes of the buffer at first.
+const BUFFER: usize = 1 << 20;
+
+/// Bytes beyond which one record of a capture is no longer believed.
+const LARGEST_RECORD: usize = 16 << 20;
+
+/// Interfaces of one section that are remembered.
+const MOST_INTERFACES: usize = 4096;
+
+const NANOS: u64 = 1_000_000_000;
+
+/// One captured frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frame<'a> {
+    /// Its place in the capture; the first is 1.
+    pub(crate) number: u64,
+    /// Nanoseconds since 1970.
+    pub(crate) time: u64,
+    /// The link type, by its number in the registry of pcap.
+    pub(crate) link: i32,
+    /// What was captured of it.
+    pub(crate) data: &'a [u8],
+    /// Bytes that it had.
+    pub(crate) len: usize,
+}
+
+/// What an interface of a pcapng section, or the header of a pcap file, says of its frames.
+#[derive(Clone, Copy, Debug)]
+struct Interface {
+    link: i32,
+    /// Units of the time stamps per second.
+    per_second: u64,
+    /// Seconds to be added.
+    offset: i64,
+}
+
+/// How a capture ended.
+#[derive(Debug, Default)]
+pub(crate) struct Ended {
+    /// Whether it is a pcapng file.
+    pub(crate) ng: bool,
+    /// Frames in it.
+    pub(crate) frames: u64,
+    /// Why the rest could not be read.
+    pub(crate) note: Option<String>,
+}
+
+/// Calls `each` for every frame of `input`.
+///
+/// # Errors
+/// If `input` is not a capture or cannot be read. A capture that is cut off or goes bad in its
+/// middle is no error: what follows is left out, and [`Ended::note`] says so.
+pub(crate) fn read(
+    input: impl Read + Send,
+    mut each: impl FnMut(Frame<'_>) -> Result<()>,
+) -> Result<Ended> {
+    let mut reader = create_reader(BUFFER, Retrying(input)).map_err(|error| match error {
+        PcapError::Eof => anyhow!("the file is empty"),
+        PcapError::ReadError => anyhow!("it cannot be read"),
+        _ => anyhow!("this is not a capture: it begins neither as pcap nor as pcapng"),
+    })?;
+    let mut state = State::default();
+    let mut room = BUFFER;
+    loop {
+        let wanted = match reader.next() {
+            Ok((len, block)) => {
+                state.block(&block, &mut each)?;
+                reader.consume(len);
+                continue;
+            }
+            Err(PcapError::Eof) => break,
+            Err(PcapError::Incomplete(_)) => Wanted::More,
+            Err(PcapError::BufferTooSmall) => Wanted::Room,
+            Err(PcapError::UnexpectedEof) => {
+                state.ended.note = Some("the capture is cut off in its last packet".into());
+                break;
+            }
+            Err(PcapError::ReadError) => bail!("the capture cannot be read to its end"),
+            Err(_) => {
+                state.ended.note = Some(state.broken());
+                break;
+            }
+        };
+        let before = reader.data().len();
+        reader.refill().ok().context("the capture cannot be read to its end")?;
+        let stuck = reader.data().len() == before && !reader.reader_exhausted();
+        if stuck || matches!(wanted, Wanted::Room) {
+            room *= 2;
+            if room > LARGEST_RECORD || !reader.grow(room) {
+                state.ended.note = Some(state.broken());
+                break;
+            }
+        }
+    }
+    Ok(state.ended)
+}
+
+/// What the parser lacks.
+enum Wanted {
+    More,
+    Room,
+}
+
+/// Reads on after an interruption: the parser does not.
+struct Retrying<R>(R);
+
+impl<R: Read> Read for Retrying<R> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            match self.0.read(buf) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    interfaces: Vec<Interface>,
+    /// The time of the last frame, for frames without one.
+    last_time: u64,
+    ended: Ended,
+}
+
+impl State {
+    fn broken(&self) -> String {
+        format!("the capture is broken behind packet {}; the rest is left out", self.ended.frames)
+    }
+
+    fn block(
+        &mut self,
+        block: &PcapBlockOwned<'_>,
+        each: &mut impl FnMut(Frame<'_>) -> Result<()>,
+    ) -> Result<()> {
+        match block {
+            PcapBlockOwned::LegacyHeader(header) => {
+                let per_second = if header.is_nanosecond_precision() { NANOS } else { 1_000_000 };
+                // The upper bits of the field hold the length of a frame check sequence.
+                let link = header.network.0 & 0x0fff_ffff;
+                self.interfaces = vec![Interface { link, per_second, offset: 0 }];
+                Ok(())
+            }
+            PcapBlockOwned::Legacy(block) => {
+                let Some(&interface) = self.interfaces.first() else { return Ok(()) };
+                let stamp = u64::from(block.ts_sec)
+                    .saturating_mul(interface.per_second)
+                    .saturating_add(u64::from(block.ts_usec));
+                self.frame(interface, Some(stamp), block.data, block.origlen, each)
+            }
+            PcapBlockOwned::NG(block) => self.ng_block(block, each),
+        }
+    }
+
+    fn ng_block(
+        &mut self,
+        block: &Block<'_>,
+        each: &mut impl FnMut(Frame<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.ended.ng = true;
+        match block {
+            Block::SectionHeader(_) => self.interfaces.clear(),
+            Block::InterfaceDescription(block) if self.interfaces.len() < MOST_INTERFACES => {
+                let Linktype(link) = block.linktype;
+                let per_second = per_second(block.if_tsresol);
+                self.interfaces.push(Interface { link, per_second, offset: block.if_tsoffset });
+            }
+            Block::EnhancedPacket(block) => {
+                let kept = block.data.get(..block.caplen as usize).unwrap_or(block.data);
+                let stamp = u64::from(block.ts_high) << 32 | u64::from(block.ts_low);
+                match self.interfaces.get(block.if_id as usize) {
+                    Some(&interface) => {
+                        return self.frame(interface, Some(stamp), kept, block.origlen, each);
+                    }
+                    None => self.ended.frames += 1,
+                }
+            }
+            Block::SimplePacket(block) => {
+                let kept = block.data.get(..block.origlen as usize).unwrap_or(block.data);
+                match self.interfaces.first() {
+                    Some(&interface) => {
+                        return self.frame(interface, None, kept, block.origlen, each);
+                    }
+                    None => self.ended.frames += 1,
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn frame(
+        &mut self,
+        interface: Interface,
+        stamp: Option<u64>,
+        data: &[u8],
+        len: u32,
+        each: &mut impl FnMut(Frame<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.ended.frames += 1;
+        if let Some(stamp) = stamp {
+            self.last_time = nanos(stamp, interface.per_second, interface.offset);
+        }
+        let len = (len as usize).max(data.len());
+        let (number, time, link) = (self.ended.frames, self.last_time, interface.link);
+        each(Frame { number, time, link, data, len })
+    }
+}
+
+/// Units per second by the option `if_tsresol`: a power of 10, or with the highest bit of 2.
+fn per_second(resolution: u8) -> u64 {
+    let power = u32::from(resolution & 0x7f);
+    let base: u64 = if resolution & 0x80 != 0 { 2 } else { 10 };
+    base.checked_pow(power).unwrap_or(NANOS)
+}
+
+/// A time stamp in nanoseconds since 1970; 0 and the end of time for what lies beyond.
+fn nanos(stamp: u64, per_second: u64, offset: i64) -> u64 {
+    let nanos = i128::from(stamp) * i128::from(NANOS) / i128::from(per_second)
+        + i128::from(offset) * i128::from(NANOS);
+    u64::try_from(nanos.max(0)).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,358 @@
+//! What is kept of one direction of a flow. Constant room, whatever goes by.
+
+use plimsoll_wire::SeqNum;
+use plimsoll_wire::tcp::TcpFlags;
+
+use crate::Options;
+use crate::kinds::Kind;
+use crate::packet::Segment;
+use crate::sizes::{Sizes, WriteEnds};
+use crate::tally::{Mark, Tallies};
+
+/// The payload of a full segment, as long as nothing is known about it: Ethernet, timestamps.
+const USUAL_MSS: u32 = 1448;
+
+/// Bytes of the timestamps option with its padding.
+const TIMESTAMPS_LEN: u32 = 12;
+
+/// The longest payload that fits a super-segment with any headers.
+const LONGEST: u32 = 65_535 - 120;
+
+/// A message longer than this is bulk data.
+const LONGEST_MESSAGE: u64 = 256 * 1024;
+
+/// Segments of the initial congestion window (RFC 6928).
+const INITIAL_WINDOW: u32 = 10;
+
+/// The last data that was sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Last {
+    pub(crate) mark: Mark,
+    pub(crate) len: u32,
+    pub(crate) end: SeqNum,
+    /// It does not end with a full segment.
+    pub(crate) fractional: bool,
+    /// It began its message.
+    pub(crate) first: bool,
+}
+
+/// A segment that is not full and not acknowledged yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Small {
+    pub(crate) mark: Mark,
+    pub(crate) end: SeqNum,
+    pub(crate) first: bool,
+}
+
+/// A run of small packets.
+#[derive(Clone, Copy, Debug)]
+struct Train {
+    from: Mark,
+    packets: u64,
+    bytes: u64,
+}
+
+/// Data of one side between data of the other.
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    from: Mark,
+    packets: u64,
+    bytes: u64,
+    /// The other side spoke before.
+    answers: bool,
+}
+
+/// One direction.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Direction {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    pub(crate) data_packets: u64,
+    pub(crate) wire_segments: u64,
+    pub(crate) super_segments: u64,
+    pub(crate) retransmissions: u64,
+    pub(crate) duplicates: u64,
+    /// ACKs without data that acknowledge something new, and how much they do.
+    pub(crate) pure_acks: u64,
+    pub(crate) acked: u64,
+    /// ACKs that deferring would leave of them.
+    pub(crate) deferred: u64,
+    /// Packets that found the window of the other side closed.
+    pub(crate) probes: u64,
+    pub(crate) syn_mss: Option<u16>,
+    pub(crate) scale: Option<u8>,
+    pub(crate) syn: Option<SeqNum>,
+    pub(crate) timestamps: bool,
+    /// SND.NXT, once something has been seen.
+    pub(crate) next: Option<SeqNum>,
+    /// SND.UNA, once the other side has acknowledged something.
+    pub(crate) una: Option<SeqNum>,
+    pub(crate) largest: u32,
+    pub(crate) last: Option<Last>,
+    pub(crate) small: Option<Small>,
+    /// A small segment whose ACK has come, and when.
+    pub(crate) released: Option<(Small, u64)>,
+    /// The last packet, if it was an ACK without data.
+    pub(crate) last_ack: Option<(Mark, SeqNum)>,
+    /// When the current group of ACKs began, and what it had acknowledged.
+    pub(crate) ack_group: Option<(u64, SeqNum)>,
+    /// The other side has sent something since our last data; it has sent data.
+    pub(crate) heard: bool,
+    pub(crate) turn: bool,
+    /// The right edge and size of the window last announced.
+    pub(crate) window: Option<(SeqNum, u32)>,
+    /// Since when the window is closed.
+    pub(crate) closed: Option<Mark>,
+    /// Of the last packet: its time, identification and place.
+    pub(crate) previous: Option<(u64, u16, SeqNum, SeqNum, u32)>,
+    pub(crate) write_ends: WriteEnds,
+    pub(crate) found: Tallies,
+    /// Stalls in which the small segment began its message.
+    pub(crate) stalls_behind_first: u64,
+    sizes: Sizes,
+    train: Option<Train>,
+    message: Option<Message>,
+    last_fraction: Option<SeqNum>,
+}
+
+impl Direction {
+    /// The payload of a full segment that this side sends.
+    pub(crate) fn mss(&self, peer_mss: Option<u16>) -> u32 {
+        let options = if self.timestamps { TIMESTAMPS_LEN } else { 0 };
+        let said = match (self.syn_mss, peer_mss) {
+            (Some(ours), Some(theirs)) => Some(ours.min(theirs)),
+            (ours, theirs) => ours.or(theirs),
+        };
+        match said {
+            // Nobody may announce less than this and mean it.
+            Some(said) => u32::from(said).max(64 + TIMESTAMPS_LEN) - options,
+            None => self.sizes.full().unwrap_or(USUAL_MSS),
+        }
+    }
+
+    /// Whether the packet was captured before, on another interface.
+    pub(crate) fn is_copy(&mut self, segment: &Segment, options: &Options) -> bool {
+        let Some(ident) = segment.ident.filter(|&ident| ident != 0) else { return false };
+        let now = (segment.time, ident, segment.seq, segment.ack, segment.len);
+        let is_copy = self.previous.is_some_and(|before| {
+            (before.1, before.2, before.3, before.4) == (now.1, now.2, now.3, now.4)
+                && now.0.saturating_sub(before.0) <= options.soon
+        });
+        self.previous = Some(now);
+        self.duplicates += u64::from(is_copy);
+        is_copy
+    }
+
+    /// Data leaves that was not sent before.
+    pub(crate) fn data(&mut self, segment: &Segment, mss: u32, rtt: u64, options: &Options) {
+        let mark = Mark { number: segment.number, time: segment.time };
+        let (len, end) = (segment.len, segment.seq + segment.len);
+        if segment.seq != self.next.unwrap_or(segment.seq) {
+            // Something is missing in the capture: what came before says nothing about this.
+            self.forget(mss);
+        }
+        let first = self.turn || self.last.is_none();
+        if first {
+            self.end_train(mss);
+            self.end_message(mss, self.turn);
+            self.message = Some(Message { from: mark, packets: 0, bytes: 0, answers: self.turn });
+            self.released = None;
+            self.last_fraction = None;
+        }
+        let fractional = !segment.sack && !len.is_multiple_of(mss);
+        if let Some(last) = self.last.filter(|_| !first) {
+            self.judge(&last, segment, mss, rtt, options);
+        }
+        if let Some(message) = &mut self.message {
+            message.packets += 1;
+            message.bytes += u64::from(len);
+        }
+        if fractional {
+            if let Some(before) = self.last_fraction.replace(end) {
+                self.write_ends.distance(end.since(before));
+            }
+            self.small = Some(Small { mark, end, first });
+        }
+        self.count(len, mss);
+        self.last = Some(Last { mark, len, end, fractional, first });
+        (self.heard, self.turn) = (false, false);
+    }
+
+    fn count(&mut self, len: u32, mss: u32) {
+        self.data_packets += 1;
+        self.wire_segments += u64::from(len.div_ceil(mss));
+        self.super_segments += u64::from(len > mss);
+        self.largest = self.largest.max(len);
+        self.sizes.add(len);
+    }
+
+    /// What `segment` says about `last`, which was sent before it, without data of the other side
+    /// between them.
+    fn judge(&mut self, last: &Last, segment: &Segment, mss: u32, rtt: u64, options: &Options) {
+        let len = segment.len;
+        let gap = segment.time.saturating_sub(last.mark.time);
+        let soon = gap <= options.soon;
+        let is_tail = len < mss && !segment.sack;
+        let mark = Mark { number: segment.number, time: segment.time };
+        if let Some((small, acked)) = self.released.take()
+            && !len.is_multiple_of(mss)
+        {
+            self.stall(&small, acked, mark, rtt, options);
+        }
+        let whole = last.len >= mss && !last.fractional;
+        let fits = last.len + len <= LONGEST
+            && (last.first || last.len + len <= self.largest)
+            && self.super_segments > 0;
+        if whole && is_tail && soon && !self.heard && fits {
+            self.found.of(Kind::TailApart).add(mark, 1.0, 0);
+        }
+        let in_flight = self.una.is_none_or(|una| last.end > una);
+        let merges = soon && (in_flight || gap <= options.soon / 5);
+        if last.fractional && last.len < mss && is_tail && merges {
+            let begin = Train { from: last.mark, packets: 1, bytes: u64::from(last.len) };
+            let train = self.train.get_or_insert(begin);
+            train.packets += 1;
+            train.bytes += u64::from(len);
+            return;
+        }
+        self.end_train(mss);
+        // Bulk: at least one of the two is more than a small message.
+        if last.fractional && soon && (len >= mss || last.len > mss) {
+            let missing = mss - last.len % mss;
+            let saved = f64::from(missing.min(len)) / f64::from(mss);
+            self.found.of(Kind::Fractional).add(last.mark, saved, 0);
+        }
+    }
+
+    /// Data left at `mark` behind the ACK of a small segment: did it wait for that?
+    fn stall(&mut self, small: &Small, acked: u64, mark: Mark, rtt: u64, options: &Options) {
+        let waited = acked.saturating_sub(small.mark.time);
+        let prompt = mark.time.saturating_sub(acked) <= options.soon.saturating_add(rtt + rtt / 2);
+        let delayed = (options.stall_least..=options.stall_most).contains(&waited);
+        if prompt && delayed && waited >= 2 * rtt {
+            let lost = mark.time.saturating_sub(small.mark.time);
+            self.found.of(Kind::Stall).add(mark, 0.0, lost);
+            self.stalls_behind_first += u64::from(small.first);
+        }
+    }
+
+    fn end_train(&mut self, mss: u32) {
+        let Some(train) = self.train.take() else { return };
+        let needed = train.bytes.div_ceil(u64::from(mss));
+        let saved = train.packets.saturating_sub(needed);
+        if saved > 0 {
+            self.found.of(Kind::SmallWrites).add(train.from, saved as f64, 0);
+        }
+    }
+
+    /// The message ends; `answered` by data of the other side.
+    fn end_message(&mut self, mss: u32, answered: bool) {
+        let Some(message) = self.message.take() else { return };
+        let unit = if self.super_segments > 0 {
+            self.largest.max((INITIAL_WINDOW * mss).min(LONGEST))
+        } else {
+            mss
+        };
+        let needed = message.bytes.div_ceil(u64::from(unit));
+        let saved = message.packets.saturating_sub(needed);
+        let whole = answered && message.answers && message.bytes <= LONGEST_MESSAGE;
+        if saved > 0 && whole {
+            self.found.of(Kind::WakeUps).add(message.from, saved as f64, 0);
+        }
+    }
+
+    fn forget(&mut self, mss: u32) {
+        self.end_train(mss);
+        self.message = None;
+        (self.last, self.small, self.released) = (None, None, None);
+        (self.last_fraction, self.last_ack) = (None, None);
+    }
+
+    /// The other side acknowledges up to `ack`, without data if `pure`.
+    pub(crate) fn acknowledged(&mut self, ack: SeqNum, pure: bool, time: u64) -> u32 {
+        let before = self.una;
+        let new = match before {
+            Some(una) if ack > una => ack.since(una),
+            Some(_) => return 0,
+            None => 0,
+        };
+        self.una = Some(ack);
+        if let Some(small) = self.small.filter(|small| small.end <= ack) {
+            self.small = None;
+            self.released = pure.then_some((small, time));
+        }
+        new
+    }
+
+    /// This side sends an ACK without data that acknowledges `new` bytes.
+    pub(crate) fn pure_ack(&mut self, segment: &Segment, new: u32, options: &Options) {
+        if new == 0 {
+            self.last_ack = None;
+            return;
+        }
+        self.pure_acks += 1;
+        self.acked += u64::from(new);
+        let quarter = self.window.map_or(LONGEST, |(_, size)| (size / 4).max(LONGEST));
+        let joins = self.ack_group.is_some_and(|(time, ack)| {
+            segment.time.saturating_sub(time) <= options.batch && segment.ack.since(ack) <= quarter
+        });
+        if !joins {
+            self.ack_group = Some((segment.time, segment.ack));
+            self.deferred += 1;
+        }
+        let mark = Mark { number: segment.number, time: segment.time };
+        self.last_ack = Some((mark, segment.ack));
+    }
+
+    /// This side sends data: could it have carried the ACK before it?
+    pub(crate) fn carries(&mut self, segment: &Segment, options: &Options) {
+        if let Some((mark, ack)) = self.last_ack.take()
+            && ack == segment.ack
+            && segment.time.saturating_sub(mark.time) <= options.soon
+        {
+            self.found.of(Kind::AckAlone).add(mark, 1.0, 0);
+        }
+    }
+
+    /// This side announces a window. Without its scale only its being closed counts. `mss` is that
+    /// of the data that comes to it.
+    pub(crate) fn announces(&mut self, segment: &Segment, scale: Option<u8>, mss: u32) {
+        if segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST) {
+            return;
+        }
+        let size = u32::from(segment.window) << scale.unwrap_or(0);
+        let edge = segment.ack + size;
+        let mark = Mark { number: segment.number, time: segment.time };
+        if size == 0 {
+            self.closed.get_or_insert(mark);
+        } else {
+            self.opens(segment.time);
+        }
+        if let Some((before, room)) = self.window.filter(|_| scale.is_some()) {
+            let opened = if edge > before { edge.since(before) } else { 0 };
+            if room < mss && size < mss && (1..mss).contains(&opened) {
+                self.found.of(Kind::SillyWindow).add(mark, 1.0, 0);
+            }
+        }
+        self.window = Some((edge, size));
+    }
+
+    fn opens(&mut self, time: u64) {
+        if let Some(since) = self.closed.take() {
+            let nanos = time.saturating_sub(since.time);
+            self.found.of(Kind::ZeroWindow).add(since, 0.0, nanos);
+        }
+    }
+
+    /// The capture ends at `time`, or the flow is given up.
+    pub(crate) fn end(&mut self, mss: u32, time: u64) {
+        self.end_train(mss);
+        self.end_message(mss, false);
+        self.opens(time);
+        // Pieces inside bulk data come from small writes, or from the tails of large ones.
+        if self.write_ends.are_small(mss) {
+            let pieces = std::mem::take(self.found.of(Kind::Fractional));
+            self.found.of(Kind::SmallWrites).join(&pieces);
+        }
+    }
+}

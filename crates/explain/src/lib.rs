@@ -1,0 +1,192 @@
+//! Reads captures and says what held their TCP flows up.
+//!
+//! # Theory of operation
+//!
+//! [`explain`] reads a capture of any origin once, from front to end, in a buffer of bounded size.
+//! Each frame becomes a segment ([`packet`]: link header, IP, TCP) or is counted as skipped. Each
+//! segment goes to its flow in a table of bounded size ([`table`]): the flow seen least recently
+//! gives way when the table is full, and lives on as sums only. A flow has two directions
+//! ([`direction`]) of constant size, where every rule compares a segment with what was
+//! remembered of those before it: the last data, the last small segment that is not acknowledged,
+//! the last pure ACK, the window, the current run of small packets, the current message. What it
+//! finds is added up by [`Kind`] with a few examples.
+//!
+//! The rules see packets, not programs, so they are estimates; where two causes look alike (the
+//! tails of large writes and the ends of small ones) the distances between the ends of segments
+//! that are not full decide, because these are where writes ended.
+//!
+//! Nothing that a capture holds makes this crate panic.
+//!
+//! What it does not do: reassemble fragments, follow flows through address translation, verify
+//! checksums of TCP, look into payload.
+#![forbid(unsafe_code)]
+
+mod capture;
+mod direction;
+mod flow;
+pub mod html;
+mod html_report;
+mod kinds;
+mod packet;
+mod report;
+mod sizes;
+mod table;
+mod tally;
+mod text;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+pub use html_report::html_report;
+pub use kinds::{ALL as KINDS, Kind};
+pub use report::{DirectionReport, Evicted, Example, Finding, FlowReport, Report, Skipped, Sum};
+pub use text::text_report;
+
+use flow::Ends;
+use packet::Skip;
+use report::Sums;
+use table::Table;
+
+/// What counts as soon, late and many. Times are in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// What follows within this time could have come along.
+    pub soon: u64,
+    /// ACKs within this time could have been one, sent when their batch was worked off.
+    pub batch: u64,
+    /// The shortest and the longest time by which ACKs are delayed.
+    pub stall_least: u64,
+    /// See `stall_least`.
+    pub stall_most: u64,
+    /// Flows that are kept at once.
+    pub most_flows: usize,
+    /// What is found less often in a flow is not told, unless it cost much time.
+    pub least_count: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            soon: 1_000_000,
+            batch: 200_000,
+            stall_least: 30_000_000,
+            stall_most: 210_000_000,
+            most_flows: 16_384,
+            least_count: 2,
+        }
+    }
+}
+
+/// Explains the capture in a file.
+///
+/// # Errors
+/// If the file cannot be read or is not a capture.
+pub fn explain_file(path: &Path, options: &Options) -> Result<Report> {
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let mut report = explain(file, options).with_context(|| format!("{}", path.display()))?;
+    report.file = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    Ok(report)
+}
+
+/// Explains a capture.
+///
+/// # Errors
+/// If `input` cannot be read or is not a capture.
+pub fn explain(input: impl Read + Send, options: &Options) -> Result<Report> {
+    let mut pass = Pass {
+        table: Table::new(options.most_flows),
+        options,
+        report: Report::default(),
+        sums: Sums::default(),
+        evicted: Sums::default(),
+        start: None,
+        end: 0,
+    };
+    let ended = capture::read(input, |frame| {
+        pass.frame(&frame);
+        Ok(())
+    })?;
+    let mut report = pass.finish();
+    report.format = if ended.ng { "pcapng" } else { "pcap" };
+    report.packets = ended.frames;
+    report.note = ended.note;
+    Ok(report)
+}
+
+/// One pass over a capture.
+struct Pass<'a> {
+    table: Table,
+    options: &'a Options,
+    report: Report,
+    sums: Sums,
+    evicted: Sums,
+    /// When the capture began.
+    start: Option<u64>,
+    /// The latest time in it.
+    end: u64,
+}
+
+impl Pass<'_> {
+    fn frame(&mut self, frame: &capture::Frame<'_>) {
+        let start = *self.start.get_or_insert(frame.time);
+        // Stamps may go back a little where several queues were captured.
+        self.start = Some(start.min(frame.time));
+        self.end = self.end.max(frame.time);
+        let segment = match packet::segment(frame) {
+            Ok(segment) => segment,
+            Err(skip) => {
+                let skipped = &mut self.report.skipped;
+                *match skip {
+                    Skip::Other => &mut skipped.not_tcp,
+                    Skip::Fragment => &mut skipped.fragments,
+                    Skip::Broken => &mut skipped.broken,
+                    Skip::Link => &mut skipped.unknown_link,
+                } += 1;
+                return;
+            }
+        };
+        self.report.tcp_packets += 1;
+        let (ends, from) = Ends::of(&segment);
+        let is_other = |flow: &flow::Flow| flow.is_reused_by(&segment, from);
+        let (flow, gone) = self.table.flow(ends, segment.time, is_other);
+        flow.segment(&segment, from, self.options);
+        if let Some(gone) = gone {
+            self.evict(gone);
+        }
+    }
+
+    fn evict(&mut self, mut flow: flow::Flow) {
+        flow.end();
+        self.report.flows_seen += 1;
+        self.sums.add(&flow, self.options);
+        self.evicted.add(&flow, self.options);
+        let evicted = &mut self.report.evicted;
+        evicted.flows += 1;
+        for side in &flow.sides {
+            evicted.packets += side.packets;
+            evicted.bytes += side.bytes;
+        }
+    }
+
+    fn finish(mut self) -> Report {
+        let start = self.start.unwrap_or(0);
+        let mut report = self.report;
+        for mut flow in self.table.into_flows() {
+            flow.end();
+            report.flows_seen += 1;
+            self.sums.add(&flow, self.options);
+            report.flows.push(report::flow(&flow, start, self.options));
+        }
+        let bytes = |flow: &FlowReport| flow.directions.iter().map(|side| side.bytes).sum::<u64>();
+        report
+            .flows
+            .sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| bytes(b).cmp(&bytes(a))));
+        report.duration_ms = self.end.saturating_sub(start) as f64 / 1e6;
+        report.totals = self.sums.list();
+        report.evicted.findings = self.evicted.list();
+        report
+    }
+}

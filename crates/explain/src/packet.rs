@@ -1,0 +1,235 @@
+//! From a frame to a TCP segment: link headers, IP, TCP. Whatever the bytes hold, nothing panics.
+
+use std::net::{IpAddr, SocketAddr};
+
+use plimsoll_wire::ipv4::{self, Ipv4Repr};
+use plimsoll_wire::ipv6::{self, Ipv6Repr};
+use plimsoll_wire::tcp::{self, TcpFlags, TcpRepr};
+use plimsoll_wire::{SeqNum, checksum, protocol};
+
+use crate::capture::Frame;
+
+/// A TCP segment, or a super-segment.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    /// Its packet in the capture.
+    pub(crate) number: u64,
+    /// Nanoseconds since 1970.
+    pub(crate) time: u64,
+    pub(crate) src: SocketAddr,
+    pub(crate) dst: SocketAddr,
+    pub(crate) seq: SeqNum,
+    pub(crate) ack: SeqNum,
+    pub(crate) flags: TcpFlags,
+    /// SEG.WND as on the wire, unscaled.
+    pub(crate) window: u16,
+    /// Bytes of payload, by the lengths in the headers.
+    pub(crate) len: u32,
+    /// Options of a SYN.
+    pub(crate) mss: Option<u16>,
+    pub(crate) scale: Option<u8>,
+    /// Whether it has the timestamps option.
+    pub(crate) timestamps: bool,
+    /// Whether it has SACK blocks.
+    pub(crate) sack: bool,
+    /// The identification of the IPv4 packet, to tell packets that were captured twice.
+    pub(crate) ident: Option<u16>,
+}
+
+/// Why a frame is not a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Skip {
+    /// A link type that is not known here.
+    Link,
+    /// Not IP, or not TCP.
+    Other,
+    /// A fragment of an IP packet.
+    Fragment,
+    /// A header that contradicts itself, or of which too little was captured.
+    Broken,
+}
+
+/// Numbers of link types in the registry of pcap.
+mod link {
+    pub(super) const NULL: i32 = 0;
+    pub(super) const ETHERNET: i32 = 1;
+    /// What OpenBSD and some old Linux tools write for raw IP.
+    pub(super) const RAW_BSD: i32 = 12;
+    pub(super) const RAW_OPENBSD: i32 = 14;
+    pub(super) const RAW: i32 = 101;
+    pub(super) const LOOP: i32 = 108;
+    pub(super) const SLL: i32 = 113;
+    pub(super) const IPV4: i32 = 228;
+    pub(super) const IPV6: i32 = 229;
+    pub(super) const SLL2: i32 = 276;
+}
+
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86dd;
+/// Tags of IEEE 802.1Q, of 802.1ad, and what came before it.
+const ETHERTYPE_VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
+/// Tags that one frame may have.
+const MOST_TAGS: usize = 8;
+
+fn be16(data: &[u8], at: usize) -> Option<u16> {
+    let bytes = data.get(at..)?.first_chunk::<2>()?;
+    Some(u16::from_be_bytes(*bytes))
+}
+
+/// What one frame holds.
+///
+/// # Errors
+/// If it is not a TCP segment that can be read.
+pub(crate) fn segment(frame: &Frame<'_>) -> Result<Segment, Skip> {
+    let header = link_header(frame.link, frame.data)?;
+    let data = frame.data.get(header..).ok_or(Skip::Broken)?;
+    let len = frame.len.saturating_sub(header);
+    match data.first().map(|first| first >> 4) {
+        Some(4) => v4(frame, data, len),
+        Some(6) => v6(frame, data, len),
+        _ => Err(Skip::Broken),
+    }
+}
+
+/// Bytes in front of the IP header.
+fn link_header(link: i32, data: &[u8]) -> Result<usize, Skip> {
+    match link {
+        link::RAW | link::RAW_BSD | link::RAW_OPENBSD | link::IPV4 | link::IPV6 => Ok(0),
+        // The address family, in the byte order of whoever captured or of the network. Its
+        // numbers differ between systems; the version of IP tells enough.
+        link::NULL | link::LOOP => Ok(4),
+        link::ETHERNET => behind_tags(data, 12),
+        link::SLL => behind_tags(data, 14),
+        link::SLL2 => {
+            let header = 20;
+            match be16(data, 0).ok_or(Skip::Broken)? {
+                tag if ETHERTYPE_VLAN.contains(&tag) => behind_tags(data, header + 2),
+                ethertype => ip_at(ethertype, header),
+            }
+        }
+        _ => Err(Skip::Link),
+    }
+}
+
+/// The ethertype is at `at`; tags may stand before the one that counts.
+fn behind_tags(data: &[u8], mut at: usize) -> Result<usize, Skip> {
+    for _ in 0..=MOST_TAGS {
+        let ethertype = be16(data, at).ok_or(Skip::Broken)?;
+        if !ETHERTYPE_VLAN.contains(&ethertype) {
+            return ip_at(ethertype, at + 2);
+        }
+        at += 4;
+    }
+    Err(Skip::Broken)
+}
+
+fn ip_at(ethertype: u16, at: usize) -> Result<usize, Skip> {
+    match ethertype {
+        ETHERTYPE_IPV4 | ETHERTYPE_IPV6 => Ok(at),
+        _ => Err(Skip::Other),
+    }
+}
+
+fn v4(frame: &Frame<'_>, data: &[u8], len: usize) -> Result<Segment, Skip> {
+    let mut copy = [0; ipv4::MAX_HEADER_LEN];
+    let parsed = match Ipv4Repr::parse_front(data, usize::MAX) {
+        // Offloads leave checksums empty, and super-segments beyond 64 KB have no length.
+        Err(_) if be16(data, 2) == Some(0) || be16(data, 10) == Some(0) => {
+            let header = usize::from(data[0] & 0x0f) * 4;
+            let front = data.get(..header).ok_or(Skip::Broken)?;
+            let copy = copy.get_mut(..header).ok_or(Skip::Broken)?;
+            copy.copy_from_slice(front);
+            let total = match be16(data, 2) {
+                Some(0) => u16::try_from(len).unwrap_or(u16::MAX),
+                _ => be16(data, 2).unwrap_or(0),
+            };
+            copy[2..4].copy_from_slice(&total.to_be_bytes());
+            copy[10..12].fill(0);
+            let sum = checksum::sum(copy).finish();
+            copy[10..12].copy_from_slice(&sum.to_be_bytes());
+            Ipv4Repr::parse_front(copy, usize::MAX)
+        }
+        other => other,
+    };
+    let (ip, header) = parsed.map_err(|_| Skip::Broken)?;
+    if ip.is_fragment() {
+        return Err(Skip::Fragment);
+    }
+    if ip.protocol != protocol::TCP {
+        return Err(Skip::Other);
+    }
+    let payload_len =
+        if be16(data, 2) == Some(0) { len.saturating_sub(header) } else { ip.payload_len };
+    let payload = data.get(header..).ok_or(Skip::Broken)?;
+    let ends = (IpAddr::V4(ip.src), IpAddr::V4(ip.dst));
+    let mut segment = tcp(frame, ends, payload, payload_len)?;
+    segment.ident = Some(ip.ident);
+    Ok(segment)
+}
+
+fn v6(frame: &Frame<'_>, data: &[u8], len: usize) -> Result<Segment, Skip> {
+    let (ip, header) = Ipv6Repr::parse_front(data, usize::MAX).map_err(|_| Skip::Broken)?;
+    let payload = data.get(header..).ok_or(Skip::Broken)?;
+    let ends = (IpAddr::V6(ip.src), IpAddr::V6(ip.dst));
+    // A super-segment beyond 64 KB: its length is in a jumbo payload option, or nowhere.
+    if ip.payload_len == 0 {
+        let rest = len.saturating_sub(header);
+        return match payload {
+            [protocol::TCP, 0, 0xc2, 4, ..] if ip.next_header == protocol::HOP_BY_HOP => {
+                let payload = payload.get(8..).ok_or(Skip::Broken)?;
+                tcp(frame, ends, payload, rest.saturating_sub(8))
+            }
+            _ if ip.next_header == protocol::TCP => tcp(frame, ends, payload, rest),
+            _ => Err(Skip::Broken),
+        };
+    }
+    // Padding of the link is not part of the packet.
+    let payload = payload.get(..ip.payload_len).unwrap_or(payload);
+    let upper = ipv6::walk_extensions(ip.next_header, payload).map_err(|_| Skip::Broken)?;
+    if upper.fragment.is_some_and(|fragment| fragment.more || fragment.offset != 0) {
+        return Err(Skip::Fragment);
+    }
+    if upper.protocol != protocol::TCP {
+        return Err(Skip::Other);
+    }
+    let payload = payload.get(upper.offset..).ok_or(Skip::Broken)?;
+    tcp(frame, ends, payload, ip.payload_len.saturating_sub(upper.offset))
+}
+
+fn tcp(
+    frame: &Frame<'_>,
+    (src, dst): (IpAddr, IpAddr),
+    data: &[u8],
+    len: usize,
+) -> Result<Segment, Skip> {
+    let fixed = data.first_chunk::<{ tcp::HEADER_LEN }>().ok_or(Skip::Broken)?;
+    let said = usize::from(fixed[12] >> 4) * 4;
+    if said < tcp::HEADER_LEN || said > len {
+        return Err(Skip::Broken);
+    }
+    let tcp = match TcpRepr::parse(data) {
+        Ok((tcp, _)) => tcp,
+        // Too little was captured for the options: do without them.
+        Err(_) => {
+            let mut copy = *fixed;
+            copy[12] = 5 << 4 | copy[12] & 0x0f;
+            TcpRepr::parse(&copy).map_err(|_| Skip::Broken)?.0
+        }
+    };
+    Ok(Segment {
+        number: frame.number,
+        time: frame.time,
+        src: SocketAddr::new(src, tcp.src_port),
+        dst: SocketAddr::new(dst, tcp.dst_port),
+        seq: tcp.seq,
+        ack: tcp.ack,
+        flags: tcp.flags,
+        window: tcp.window,
+        len: u32::try_from(len - said).map_err(|_| Skip::Broken)?,
+        mss: tcp.options.mss,
+        scale: tcp.options.window_scale,
+        timestamps: tcp.options.timestamps.is_some(),
+        sack: !tcp.options.sack.is_empty(),
+        ident: None,
+    })
+}

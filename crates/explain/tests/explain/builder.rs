@@ -1,0 +1,259 @@
+//! Builds captures of one conversation, in the formats and link types that exist.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use plimsoll_explain::{Finding, Options, Report, explain};
+use plimsoll_wire::SeqNum;
+use plimsoll_wire::ipv4::Ipv4Repr;
+use plimsoll_wire::ipv6::Ipv6Repr;
+use plimsoll_wire::tcp::{TcpFlags, TcpRepr};
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Format {
+    pub(crate) ng: bool,
+    pub(crate) big_endian: bool,
+    pub(crate) nanos: bool,
+    pub(crate) link: u32,
+    pub(crate) v6: bool,
+    /// Bytes that are kept of a packet.
+    pub(crate) snaplen: usize,
+}
+
+impl Default for Format {
+    fn default() -> Format {
+        let (ng, big_endian, nanos, link, v6) = (false, false, false, 101, false);
+        Format { ng, big_endian, nanos, link, v6, snaplen: 96 }
+    }
+}
+
+pub(crate) const CLIENT: usize = 0;
+pub(crate) const SERVER: usize = 1;
+pub(crate) const MSS: u32 = 1460;
+
+/// A conversation between 192.0.2.1:40000, the client, and 192.0.2.2:80.
+pub(crate) struct Talk {
+    pub(crate) file: Vec<u8>,
+    format: Format,
+    ident: u16,
+    next: [u32; 2],
+    seen: [u32; 2],
+    pub(crate) windows: [u16; 2],
+    pub(crate) ports: [u16; 2],
+}
+
+impl Talk {
+    /// An empty file.
+    pub(crate) fn empty(format: Format) -> Talk {
+        let mut talk = Talk {
+            file: Vec::new(),
+            format,
+            ident: 1,
+            next: [1000, 9000],
+            seen: [9000, 1000],
+            windows: [60000; 2],
+            ports: [40000, 80],
+        };
+        talk.header();
+        talk
+    }
+
+    /// A conversation with its handshake done at time zero.
+    pub(crate) fn begin(format: Format) -> Talk {
+        let mut talk = Talk::empty(format);
+        talk.handshake(0);
+        talk
+    }
+
+    pub(crate) fn handshake(&mut self, at: u64) {
+        self.raw(at, CLIENT, TcpFlags::SYN, 0);
+        self.next[CLIENT] += 1;
+        self.seen[SERVER] += 1;
+        self.raw(at + 50, SERVER, TcpFlags::SYN | TcpFlags::ACK, 0);
+        self.next[SERVER] += 1;
+        self.seen[CLIENT] += 1;
+        self.ack(at + 100, CLIENT);
+    }
+
+    /// `from` sends `len` bytes at `at` microseconds, which the other side sees at once.
+    pub(crate) fn data(&mut self, at: u64, from: usize, len: u32) {
+        self.unseen(at, from, len);
+        self.see(1 - from);
+    }
+
+    /// The same, but the other side has not seen it yet.
+    pub(crate) fn unseen(&mut self, at: u64, from: usize, len: u32) {
+        self.raw(at, from, TcpFlags::ACK | TcpFlags::PSH, len);
+        self.next[from] += len;
+    }
+
+    /// `side` sees all that was sent to it.
+    pub(crate) fn see(&mut self, side: usize) {
+        self.seen[side] = self.next[1 - side];
+    }
+
+    /// `from` acknowledges all that was sent to it.
+    pub(crate) fn ack(&mut self, at: u64, from: usize) {
+        self.see(from);
+        self.raw(at, from, TcpFlags::ACK, 0);
+    }
+
+    /// `from` sends the last `len` bytes again.
+    pub(crate) fn again(&mut self, at: u64, from: usize, len: u32) {
+        self.next[from] -= len;
+        self.unseen(at, from, len);
+    }
+
+    pub(crate) fn raw(&mut self, at: u64, from: usize, flags: TcpFlags, len: u32) {
+        let mut tcp = TcpRepr {
+            src_port: self.ports[from],
+            dst_port: self.ports[1 - from],
+            seq: SeqNum(self.next[from]),
+            ack: SeqNum(if flags.contains(TcpFlags::ACK) { self.seen[from] } else { 0 }),
+            flags,
+            window: self.windows[from],
+            ..TcpRepr::default()
+        };
+        if flags.contains(TcpFlags::SYN) {
+            tcp.options.mss = Some(MSS as u16);
+            tcp.options.window_scale = Some(0);
+        }
+        let mut packet = self.ip(from, tcp.header_len() + len as usize);
+        let at_tcp = packet.len();
+        packet.resize(at_tcp + tcp.header_len(), 0);
+        tcp.emit(&mut packet[at_tcp..]);
+        packet.resize(packet.len() + len as usize, b'x');
+        self.frame(at * 1000, &self.framed(&packet));
+    }
+
+    fn ip(&mut self, from: usize, payload_len: usize) -> Vec<u8> {
+        let host = |side: usize| if side == CLIENT { 1 } else { 2 };
+        let mut out = vec![0; if self.format.v6 { 40 } else { 20 }];
+        if self.format.v6 {
+            let address = |side| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host(side));
+            Ipv6Repr {
+                src: address(from),
+                dst: address(1 - from),
+                next_header: 6,
+                hop_limit: 64,
+                traffic_class: 0,
+                flow_label: 0,
+                payload_len,
+            }
+            .emit(&mut out);
+            return out;
+        }
+        let address = |side| Ipv4Addr::new(192, 0, 2, host(side) as u8);
+        self.ident += 1;
+        Ipv4Repr {
+            src: address(from),
+            dst: address(1 - from),
+            protocol: 6,
+            ttl: 64,
+            tos: 0,
+            ident: self.ident,
+            dont_frag: true,
+            more_frags: false,
+            frag_offset: 0,
+            payload_len,
+        }
+        .emit(&mut out);
+        out
+    }
+
+    /// The packet behind its link header.
+    pub(crate) fn framed(&self, packet: &[u8]) -> Vec<u8> {
+        let ethertype: [u8; 2] = if self.format.v6 { [0x86, 0xdd] } else { [8, 0] };
+        let mut out = match self.format.link {
+            0 | 108 => vec![2, 0, 0, 0],
+            // With a tag.
+            1 => [&[2; 12][..], &[0x81, 0, 0, 7], &ethertype].concat(),
+            113 => [&[0; 14][..], &ethertype].concat(),
+            276 => [&ethertype[..], &[0; 18]].concat(),
+            _ => Vec::new(),
+        };
+        out.extend_from_slice(packet);
+        out
+    }
+
+    fn u32(&mut self, value: u32) {
+        let big = self.format.big_endian;
+        self.file.extend(if big { value.to_be_bytes() } else { value.to_le_bytes() });
+    }
+
+    fn u16(&mut self, value: u16) {
+        let big = self.format.big_endian;
+        self.file.extend(if big { value.to_be_bytes() } else { value.to_le_bytes() });
+    }
+
+    fn header(&mut self) {
+        let Format { ng, nanos, link, .. } = self.format;
+        if !ng {
+            self.u32(if nanos { 0xa1b2_3c4d } else { 0xa1b2_c3d4 });
+            self.u16(2);
+            self.u16(4);
+            for word in [0, 0, 262_144, link] {
+                self.u32(word);
+            }
+            return;
+        }
+        for word in [0x0a0d_0d0a, 28, 0x1a2b_3c4d] {
+            self.u32(word);
+        }
+        self.u16(1);
+        self.u16(0);
+        for word in [u32::MAX, u32::MAX, 28, 1, 32] {
+            self.u32(word);
+        }
+        self.u16(link as u16);
+        self.u16(0);
+        self.u32(0);
+        // The resolution of stamps: 10^-9 or 10^-6.
+        self.u16(9);
+        self.u16(1);
+        self.file.extend([if nanos { 9 } else { 6 }, 0, 0, 0]);
+        self.u32(0);
+        self.u32(32);
+    }
+
+    /// Writes a frame as it is.
+    pub(crate) fn frame(&mut self, nanos: u64, data: &[u8]) {
+        let kept = &data[..data.len().min(self.format.snaplen)];
+        let unit = if self.format.nanos { 1 } else { 1000 };
+        let stamp = (1_700_000_000_000_000_000 + nanos) / unit;
+        if !self.format.ng {
+            let per_second = 1_000_000_000 / unit;
+            self.u32((stamp / per_second) as u32);
+            self.u32((stamp % per_second) as u32);
+            self.u32(kept.len() as u32);
+            self.u32(data.len() as u32);
+            self.file.extend_from_slice(kept);
+            return;
+        }
+        let padded = kept.len().next_multiple_of(4);
+        let block = 32 + padded as u32;
+        for word in [6, block, 0, (stamp >> 32) as u32, stamp as u32] {
+            self.u32(word);
+        }
+        self.u32(kept.len() as u32);
+        self.u32(data.len() as u32);
+        self.file.extend_from_slice(kept);
+        self.file.resize(self.file.len() + padded - kept.len(), 0);
+        self.u32(block);
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        explain(&self.file[..], &Options::default()).expect("a capture")
+    }
+}
+
+/// The only flow's findings.
+pub(crate) fn findings(report: &Report) -> Vec<&Finding> {
+    assert_eq!(report.flows.len(), 1);
+    report.flows[0].findings.iter().collect()
+}
+
+/// The kinds that were found, the costliest first.
+pub(crate) fn kinds(report: &Report) -> Vec<&'static str> {
+    findings(report).iter().map(|finding| finding.kind).collect()
+}

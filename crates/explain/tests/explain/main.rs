@@ -1,0 +1,6 @@
+//! Captures, made here packet by packet, and what is found in them.
+
+mod builder;
+mod findings;
+mod formats;
+mod hostile;
