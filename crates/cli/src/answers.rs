@@ -16,8 +16,12 @@ impl Respond for Stacks {
     fn respond(&self, request: Request) -> Answer {
         match request {
             Request::Nstat => Answer::Values(self.each(|stack| {
+                let memory = stack.memory();
+                let held = [("MemoryUsed", memory.bytes), ("MemoryPeak", memory.peak)]
+                    .map(|(name, bytes)| (format!("plimsoll.{name}"), bytes.to_string()));
                 let counters = stack.counters().into_iter();
-                counters.map(|(name, value)| (name.to_owned(), value.to_string())).collect()
+                let counters = counters.map(|(name, value)| (name.to_owned(), value.to_string()));
+                counters.chain(held).collect()
             })),
             Request::SysctlGet { names } => self.get(&names),
             Request::SysctlSet { name, value } => {

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use plimsoll_stack::qdisc::KindError;
-use plimsoll_stack::{QdiscSummary, SocketSummary, Stack as Core};
+use plimsoll_stack::{MemoryUse, QdiscSummary, SocketSummary, Stack as Core};
 use plimsoll_tcp::Instant;
 
 use crate::builder::StackBuilder;
@@ -188,6 +188,11 @@ impl Stack {
     /// ```
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         self.core().counters()
+    }
+
+    /// What the queues of all connections hold, and the limits on it (`net.ipv4.tcp_mem`).
+    pub fn memory(&self) -> MemoryUse {
+        self.core().memory()
     }
 
     /// A setting by Linux's name, as text; `None` if there is no such setting.

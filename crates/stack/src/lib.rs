@@ -24,6 +24,7 @@
 //! | what happens to a packet that arrives | `ip/input.rs`, `demux/mod.rs` |
 //! | what happens if its socket is owned | `socket_lock.rs`, `backlog.rs` |
 //! | what happens to a packet that leaves | `ip/output.rs`, `interface.rs`, `device/` |
+//! | what all connections may hold, who waits for memory | `memory.rs` |
 //! | when a connection's timer fires | `timer_wheel.rs` |
 //! | how a thread sleeps and is woken | `wait.rs`, `kick.rs` |
 //! | which settings exist | `sysctl.rs` |
