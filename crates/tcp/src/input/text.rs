@@ -203,8 +203,8 @@ impl Connection {
             let disorder = Disorder { sack: self.handshake.sack, rtt: self.shorter_rtt() };
             self.rcv.acks.on_disorder(cx.now, cx.config, disorder);
             if !disorder.sack {
-                // Without SACK all that a peer can count is ACKs: it gets as many of merged segments
-                // as it needs to see the loss.
+                // Without SACK all that a peer can count is ACKs: it gets as many of merged
+                // segments as it needs to see the loss.
                 (1..seg.segs.min(3)).for_each(|_| self.rcv.acks.on_out_of_order());
             }
         } else {
