@@ -41,8 +41,8 @@ impl Connection {
     }
 
     /// Whether a reader that waits for data may go on: as many bytes as SO_RCVLOWAT asks for can be
-    /// read, or as many as the buffer lets arrive, since waiting for more would last for ever. While
-    /// memory is short, any will do.
+    /// read, or as many as the buffer lets arrive, since waiting for more would last for ever. Any
+    /// will do while memory is short.
     pub fn is_readable(&self) -> bool {
         let low = (self.options.rcvlowat as usize).min(self.rcv.buf_limit / 2).max(1);
         let count = self.readable();

@@ -97,8 +97,8 @@ impl Connection {
         some
     }
 
-    /// Data that was next in order is dropped. The peer learns of it, and so does a reader who waits
-    /// for more: reading what is there is what makes room.
+    /// Data that was next in order is dropped. The peer learns of it, and so does a reader who
+    /// waits for more: reading what is there is what makes room.
     fn tell_of_drop(&mut self, cx: &Context) {
         self.rcv.note_memory(cx);
         self.rcv.acks.on_out_of_order();
