@@ -137,6 +137,9 @@ fn v4(frame: &Frame<'_>, data: &[u8], len: usize) -> Result<Segment, Skip> {
         Err(_) if be16(data, 2) == Some(0) || be16(data, 10) == Some(0) => {
             let header = usize::from(data[0] & 0x0f) * 4;
             let front = data.get(..header).ok_or(Skip::Broken)?;
+            if front.len() < ipv4::HEADER_LEN {
+                return Err(Skip::Broken);
+            }
             let copy = copy.get_mut(..header).ok_or(Skip::Broken)?;
             copy.copy_from_slice(front);
             let total = match be16(data, 2) {

@@ -96,7 +96,8 @@ fn flow(out: &mut String, flow: &FlowReport, told: &mut Vec<&'static str>) -> st
     let FlowReport { client, server, duration_ms, rtt_ms, .. } = flow;
     writeln!(out, "\n{client} -> {server}  {duration_ms:.1} ms, round trip {rtt_ms:.3} ms")?;
     for side in &flow.directions {
-        writeln!(out, "  {:<7} {}", side.from, figures(side))?;
+        let line = format!("{}: {}", side.from, figures(side));
+        wrapped(out, &line)?;
     }
     for (n, finding) in flow.findings.iter().enumerate() {
         let Finding { title, from, detail, .. } = finding;
