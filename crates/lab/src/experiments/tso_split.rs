@@ -34,7 +34,8 @@ const PINNED: [Setting; 8] = [
     ("net.ipv4.tcp_autocorking", "0"),
     ("plimsoll.tcp_tso_defer", "0"),
     ("net.ipv4.tcp_low_latency", "1"),
-    ("net.ipv4.tcp_backlog_ack_defer", "0"),
+    // Both packets of a message that was split arrive in one batch, which is acknowledged once.
+    ("net.ipv4.tcp_backlog_ack_defer", "1"),
     ("plimsoll.tcp_pingpong", "0"),
     ("net.core.default_qdisc", "pfifo"),
 ];
