@@ -162,8 +162,13 @@ impl Drop for Spin<'_> {
             // What a device has kept quiet about is looked at once more.
             let looked = stack.poll_queue(usize::from(self.queue), self.last, BUDGET);
             spinner.taken.store(false, Ordering::Release);
-            if relied_on || looked.is_ok_and(|poll| poll.busy || poll.worked) {
-                waiter.kick();
+            match looked {
+                Ok(poll) if !relied_on && !poll.busy && !poll.worked => {
+                    if let Some(next) = poll.next {
+                        waiter.kick_before(next);
+                    }
+                }
+                _ => waiter.kick(),
             }
         }
     }

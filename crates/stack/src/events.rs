@@ -253,9 +253,7 @@ impl<'a> Work<'a> {
         let kept = lock(&self.stack.time_wait).insert(endpoint.key, time_wait, limit);
         if !kept {
             self.tcp().bump(Counter::TcpTimeWaitOverflow);
-        } else if self.home != 0
-            && let Some(at) = lock(&self.stack.time_wait).next()
-        {
+        } else if let Some(at) = lock(&self.stack.time_wait).next() {
             // The first queue looks after these.
             self.stack.queue(0).waiter.kick_before(at);
         }
@@ -279,6 +277,7 @@ impl<'a> Work<'a> {
             self.stack.orphans.fetch_sub(1, Ordering::Relaxed);
         }
         self.stack.connections.remove(endpoint);
+        self.account(endpoint, inner);
     }
 
     /// Sees to it that the wheel calls no later than the engine's next deadline. A later deadline

@@ -32,7 +32,7 @@ use plimsoll_tcp::{Counter, Counters, MemoryRoom};
 
 use crate::completion::Completions;
 use crate::demux::connection_table::ConnectionId;
-use crate::endpoint::{Endpoint, Inner};
+use crate::endpoint::{Endpoint, Inner, Stage};
 use crate::events::Work;
 use crate::socket_lock::lock;
 use crate::stack::Stack;
@@ -197,7 +197,10 @@ impl Work<'_> {
     /// Charges a connection for what it holds now.
     pub(crate) fn account(&self, endpoint: &Endpoint, inner: &mut Inner) {
         let prequeued = inner.prequeue.as_ref().map_or(0, |prequeue| prequeue.bytes());
-        let held = inner.conn.memory_held() + prequeued + endpoint.backlog.bytes() as usize;
+        // What nobody can read any more goes with the last handle, which is about to be dropped.
+        let ended = inner.gone && inner.stage == Stage::Orphan;
+        let left = prequeued + endpoint.backlog.bytes() as usize;
+        let held = if ended { 0 } else { inner.conn.memory_held() + left };
         let tcp_mem = &self.settings.tcp_mem;
         self.stack.memory.charge(&mut inner.charged, held, tcp_mem, self.tcp());
     }

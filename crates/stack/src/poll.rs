@@ -5,7 +5,7 @@
 //! touched by several packets of a batch is asked once, at the end of the batch, what it wants
 //! sent. So ACKs merge by themselves, and data carries them.
 
-use std::sync::Arc;
+use std::sync::{Arc, TryLockError};
 
 use plimsoll_tcp::{Counter, Instant};
 
@@ -72,8 +72,11 @@ impl Stack {
         if let Some(error) = self.down.get() {
             return Err(error.clone());
         }
-        let Ok(mut state) = self.queue(queue).poller.try_lock() else {
-            return Ok(Poll { busy: true, ..Poll::default() });
+        let mut state = match self.queue(queue).poller.try_lock() {
+            Ok(state) => state,
+            // A poll that panicked has reported it; the next one goes on.
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(Poll { busy: true, ..Poll::default() }),
         };
         let mut work = Work::begin(self, now).at_home(queue);
         work.count(IpCounter::Polls);

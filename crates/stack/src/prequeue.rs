@@ -192,6 +192,9 @@ impl Work<'_> {
         inner: &mut Inner,
         reads: bool,
     ) -> bool {
+        if reads {
+            inner.end_blocked_read();
+        }
         let Some(prequeue) = inner.prequeue.as_mut().filter(|prequeue| !prequeue.is_empty()) else {
             return false;
         };

@@ -161,6 +161,7 @@ fn direction(
         wire_free_at: Instant::ZERO,
         staged: VecDeque::new(),
         limit: if lossless { config.queue_limit.max(1) } else { usize::MAX },
+        refused: false,
         stats: DeviceStats::default(),
         config,
     };
@@ -227,6 +228,8 @@ struct LinkTx {
     staged: VecDeque<Arrival>,
     /// Packets in the queue that stop the sender.
     limit: usize,
+    /// The queue was full when something was sent last.
+    refused: bool,
     stats: DeviceStats,
 }
 
@@ -335,8 +338,10 @@ impl DeviceTx for LinkTx {
     ) -> Result<TxProgress, DeviceError> {
         self.poll_completions(now)?;
         let mut progress = TxProgress::done(0);
+        self.refused = false;
         while !queue.is_empty() {
             if self.is_full() {
+                self.refused = self.config.rate.is_none();
                 progress.status = TxStatus::Busy;
                 break;
             }
@@ -355,6 +360,10 @@ impl DeviceTx for LinkTx {
     }
 
     fn next_event(&self) -> Option<Instant> {
+        if self.refused && self.wire.room.used() < self.limit {
+            // The kick may have come before the poller meant to sleep.
+            return Some(Instant::ZERO);
+        }
         self.ring.front().map(|descriptor| descriptor.done)
     }
 
@@ -391,7 +400,7 @@ impl LinkRx {
 
     fn release(&self, count: usize) {
         if self.wire.room.release(count) {
-            self.wire.sender.kick();
+            self.wire.sender.kick_for_room();
         }
     }
 }

@@ -265,6 +265,13 @@ impl KickSlot {
             kick.kick_for_arrival();
         }
     }
+
+    /// Kicks the poller if there is one: there is room to send again.
+    pub fn kick_for_room(&self) {
+        if let Some(kick) = self.0.get() {
+            kick.kick();
+        }
+    }
 }
 
 /// A device: two halves and how to wait for them.

@@ -3,6 +3,7 @@
 use plimsoll_tcp::Duration;
 
 use super::harness::*;
+use crate::device::memory_link::LinkConfig;
 use crate::limits::SPIN_LEASE;
 use crate::{Spun, Stack};
 
@@ -87,4 +88,22 @@ fn a_poller_that_waits_during_a_lease_comes_back() {
     pair.a.wait(pair.now + SPIN_LEASE, None).unwrap();
     assert!(pair.a.poll(pair.now + SPIN_LEASE, 64).unwrap().worked);
     drop(listener);
+}
+
+#[test]
+fn a_packet_on_its_way_is_not_forgotten_when_a_spinner_misses() {
+    let link = LinkConfig { delay: Duration::from_millis(1), ..LinkConfig::default() };
+    let mut pair = Pair::with(link, &[]);
+    let listener = pair.listen(B4, 16);
+    let (_client, server) = pair.open(B4, &listener);
+    pair.run(Duration::from_secs(5));
+    let kick = pair.a.queue(0).waiter.handle();
+    assert_eq!(pair.a.next_deadline(), None, "the poller may sleep for ever");
+    kick.announce(None);
+    let wakes = kick.wakes();
+    let spin = pair.a.try_spin(pair.now).unwrap();
+    server.write(pair.now, b"ahoy").unwrap();
+    drop(spin);
+    assert!(pair.a.next_deadline().is_some());
+    assert_eq!(kick.wakes(), wakes + 1);
 }
