@@ -1,9 +1,9 @@
 //! Conversations of two programs over one connection, written down as who writes how much.
 //!
-//! `c100,c200,s1000` is a request in two writes and its answer. Each side writes its own pieces with
-//! one call each, and reads what the other side says up to its own next piece. What is looked for
-//! are stalls: somebody holds a small piece until an acknowledgement comes (Nagle), and the other
-//! side delays that acknowledgement, by 40 ms or more.
+//! `c100,c200,s1000` is a request in two writes and its answer. Each side writes its own pieces
+//! with one call each, and reads what the other side says up to its own next piece. What is looked
+//! for are stalls: somebody holds a small piece until an acknowledgement comes (Nagle), and the
+//! other side delays that acknowledgement, by 40 ms or more.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};

@@ -45,8 +45,8 @@ pub(crate) fn tun_stack(args: &StackArgs, thread: bool) -> anyhow::Result<Stack>
     finish(builder, args, args.pcap.clone(), args.fault, thread)
 }
 
-/// Opens the device with its queues. Setting its MTU and bringing it up needs privilege; without it the device is
-/// taken as it is.
+/// Opens the device with its queues. Setting its MTU and bringing it up needs privilege; without
+/// it the device is taken as it is.
 fn open_tun(name: &str, args: &StackArgs) -> anyhow::Result<Vec<Device>> {
     let offloads = match args.offload {
         Offload::Auto => device::tun::Offloads::Auto,

@@ -1,5 +1,5 @@
-//! The backlog of a socket: segments that arrived while it was owned, and what is done with them and
-//! with the other things that were left, when it is released.
+//! The backlog of a socket: segments that arrived while it was owned, and what is done with them
+//! and with the other things that were left, when it is released.
 //!
 //! # Theory of operation
 //!

@@ -67,8 +67,8 @@ pub const MAX_SPARE_BACKLOGS: usize = 64;
 /// Rounds in which one read takes what arrived while it copied.
 pub const READ_ROUNDS: usize = 16;
 
-/// Packets that wait for a reader in the prequeue of a socket (as in Linux 3.13). With one more, the
-/// poller works on all of them (`TcpExtTCPPrequeueDropped`).
+/// Packets that wait for a reader in the prequeue of a socket (as in Linux 3.13). With one more,
+/// the poller works on all of them (`TcpExtTCPPrequeueDropped`).
 pub const PREQUEUE_LEN: usize = 32;
 
 /// Packets that an empty prequeue keeps room for between reads.

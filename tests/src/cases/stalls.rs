@@ -1,9 +1,9 @@
 //! No conversation waits for a delayed acknowledgement of ours, whoever writes in small pieces.
 //!
 //! The kernel's Nagle is on, so a small piece behind a small piece waits for our ACK. What is
-//! counted are ACKs that were sent by a delayed-ACK timer, on both sides: a conversation that stalls
-//! has one in every round. Our own side sets TCP_NODELAY, as servers and TLS libraries do: the
-//! kernel delays its ACK of a first small piece, and only the sender can help that.
+//! counted are ACKs that were sent by a delayed-ACK timer, on both sides: a conversation that
+//! stalls has one in every round. Our own side sets TCP_NODELAY, as servers and TLS libraries do:
+//! the kernel delays its ACK of a first small piece, and only the sender can help that.
 
 use std::time::Duration;
 

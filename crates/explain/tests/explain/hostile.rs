@@ -62,7 +62,8 @@ proptest! {
 
     #[test]
     fn any_frames(format in formats(),
-                  frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..120), 1..20)) {
+                  frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..120), 1..20)
+    ) {
         let mut talk = Talk::empty(format);
         let count = frames.len() as u64;
         for (n, frame) in frames.into_iter().enumerate() {
@@ -89,7 +90,9 @@ proptest! {
 
     /// Behind the headers of the file and of the packets, so that most changes reach TCP.
     #[test]
-    fn mutated_headers(changes in prop::collection::vec((3..20usize, 0..40usize, any::<u8>()), 1..60)) {
+    fn mutated_headers(
+        changes in prop::collection::vec((3..20usize, 0..40usize, any::<u8>()), 1..60)
+    ) {
         let mut file = talk(Format { snaplen: 40, ..Format::default() }).file;
         for (packet, byte, value) in changes {
             // The checksum of IP is left empty, which offloads do too.

@@ -6,8 +6,8 @@
 //! covers them all.
 //!
 //! The reader has a processor to itself, and the sender copies nothing, so that the reader is the
-//! slower side. Over TUN the sender is the kernel, which has to copy; there the reader waits now and
-//! then, and less is deferred.
+//! slower side. Over TUN the sender is the kernel, which has to copy; there the reader waits now
+//! and then, and less is deferred.
 
 use std::path::PathBuf;
 

@@ -197,7 +197,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry!(time NANO 0..=100_000_000, "net.ipv4.tcp_comp_sack_delay_ns", tcp.tcp_comp_sack_delay, "Longest delay of compressed ACKs."),
     entry!(time NANO 0..=100_000_000, "net.ipv4.tcp_comp_sack_slack_ns", tcp.tcp_comp_sack_slack, "Slack of compressed ACKs."),
     entry!(number 0..=255, "net.ipv4.tcp_comp_sack_nr", tcp.tcp_comp_sack_nr, "Most ACKs compressed into one."),
-    entry!(number 1..=1000, "net.ipv4.tcp_comp_sack_rtt_percent", tcp.tcp_comp_sack_rtt_percent, "Delay of compressed ACKs, in percent of the RTT."),
+    entry!(number 1..=1000, "net.ipv4.tcp_comp_sack_rtt_percent", tcp.tcp_comp_sack_rtt_percent, "Their delay in percent of the RTT."),
     entry!(switch "net.ipv4.tcp_low_latency", tcp_low_latency, "0: who waits in a read works on what arrives (prequeue)."),
     entry!(switch "plimsoll.tcp_prequeue_pure_ack", prequeue_pure_ack, "Pure ACKs enter an empty prequeue and wake its reader."),
     entry!(switch "plimsoll.gro", gro, "Coalesce segments that arrive one behind the other."),
