@@ -3,6 +3,7 @@
 mod bad_input;
 mod behaviour;
 mod captures;
+mod explain;
 mod http;
 mod many;
 mod program;
@@ -14,9 +15,10 @@ use crate::harness::runner::Case;
 
 /// Every test, in the order in which they are listed.
 pub(crate) fn all() -> Vec<Case> {
-    let groups: [&[Case]; 7] = [
+    let groups: [&[Case]; 8] = [
         http::CASES,
         captures::CASES,
+        explain::CASES,
         behaviour::CASES,
         many::CASES,
         bad_input::CASES,
