@@ -100,7 +100,9 @@ fn time_wait_that_an_application_thread_enters_ends() {
     client.shutdown(pair.now, Shutdown::Write).unwrap();
     pair.run(Duration::from_secs(2));
     server.close(pair.now);
-    (0..4).for_each(|_| drop(pair.b.poll(pair.now, 64).unwrap()));
+    for _ in 0..4 {
+        pair.b.poll(pair.now, 64).unwrap();
+    }
     let owned = endpoint.own();
     pair.a.poll(pair.now, 64).unwrap();
     // The poller sleeps while the owner works on the FIN.
