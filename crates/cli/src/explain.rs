@@ -41,6 +41,9 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<()> {
         ..Options::default()
     };
     let report = explain_file(&args.file, &options)?;
+    if let Some(path) = &args.html {
+        write(path, &html_report(&report, args.top))?;
+    }
     if let Some(path) = &args.json {
         let mut text = serde_json::to_string_pretty(&report)?;
         text.push('\n');
@@ -48,9 +51,6 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<()> {
             return manual::print(text.as_bytes());
         }
         write(path, &text)?;
-    }
-    if let Some(path) = &args.html {
-        write(path, &html_report(&report, args.top))?;
     }
     manual::print(text_report(&report, args.top).as_bytes())
 }

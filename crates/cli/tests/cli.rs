@@ -362,3 +362,20 @@ fn drill_refuses_wrong_options() {
     let empty = tempfile::tempdir().unwrap();
     assert!(failure(&format!("drill {}", empty.path().display()), 1).contains("no script"));
 }
+
+/// What the rule for tails did is found in a capture of it, and the page and JSON are written.
+#[test]
+fn a_capture_is_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+    let (capture, page) = (path("split.pcapng"), path("split.html"));
+    let rr = "rr -r 4096,4096 -n 200 --sysctl plimsoll.tcp_tso_tail=split --json - --pcap";
+    document(&format!("{rr} {capture}"));
+    let report = document(&format!("explain {capture} --json - --html {page}"));
+    assert_eq!(report["flows"][0]["findings"][0]["kind"], "tail_sent_apart", "{report}");
+    assert_eq!((&report["format"], &report["skipped"]["broken"]), (&"pcapng".into(), &0.into()));
+    assert!(std::fs::read_to_string(page).unwrap().contains("sent apart"));
+    let text = String::from_utf8(plimsoll(&format!("explain {capture}")).stdout).unwrap();
+    assert!(text.contains("plimsoll.tcp_tso_tail = nagle"), "{text}");
+    assert!(failure("explain Cargo.toml", 1).contains("not a capture"));
+}
