@@ -160,7 +160,9 @@ pub(crate) struct Disorder {
 impl DelayedAck {
     /// TCP_QUICKACK may have been set before the open.
     pub(crate) fn new(config: &Config, options: &Options) -> DelayedAck {
-        let mut acks = DelayedAck { always: options.route_quickack, ..DelayedAck::default() };
+        // No reader is relied on before it has answered in time, whatever TCP_QUICKACK says.
+        let (always, unanswered) = (options.route_quickack, MAX_UNANSWERED);
+        let mut acks = DelayedAck { always, unanswered, ..DelayedAck::default() };
         if let Some(quick) = options.quickack {
             acks.set_quick(quick, config);
         }
