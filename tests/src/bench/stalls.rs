@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::cases::stalls::{Begins, TALKS, talk};
+use crate::cases::stalls::{Begins, Nagle, TALKS, talk};
 
 const ROUNDS: usize = 1000;
 
@@ -14,14 +14,17 @@ pub(super) fn run() -> Result<()> {
     println!("|---|---|---|---|---|---|---|---|");
     for what in &TALKS {
         for (begins, name) in [(Begins::Ours, "ours"), (Begins::Kernel, "kernel")] {
-            for nodelay in [true, false] {
-                let talked =
-                    talk(what, begins, if nodelay { ROUNDS } else { ROUNDS / 10 }, nodelay)?;
+            for (nagle, rounds, word) in [
+                (Nagle::Off, ROUNDS, "off"),
+                (Nagle::On, ROUNDS / 10, "on"),
+                (Nagle::Bounded, ROUNDS, "bounded"),
+            ] {
+                let talked = talk(what, begins, rounds, nagle)?;
                 let at = |name: &str| talked.rounds[name].as_f64().unwrap_or(f64::NAN) / 1000.0;
                 println!(
                     "| {} | {name} | {} | {:.3} ms | {:.3} ms | {:.1} ms | {} of {} | {} : {} |",
                     what.name,
-                    if nodelay { "off" } else { "on" },
+                    word,
                     at("p50"),
                     at("p99"),
                     at("max"),

@@ -2,8 +2,9 @@
 //!
 //! The kernel's Nagle is on, so a small piece behind a small piece waits for our ACK. What is
 //! counted are ACKs that were sent by a delayed-ACK timer, on both sides: a conversation that
-//! stalls has one in every round. Our own side sets TCP_NODELAY, as servers and TLS libraries do:
-//! the kernel delays its ACK of a first small piece, and only the sender can help that.
+//! stalls has one in every round. The kernel delays its ACK of a first small piece, and only the
+//! sender can help that: our own side sets TCP_NODELAY, as servers and TLS libraries do, or bounds
+//! the time for which Nagle's rule holds (`plimsoll.tcp_nagle_bound`).
 
 use std::time::Duration;
 
@@ -40,6 +41,17 @@ pub(crate) const TALKS: [Talk; 5] = [
     Talk { name: "TLS handshake sizes", script: "c517,s1400,s1400,s700,c80,c300,s255,s255,s2000" },
 ];
 
+/// Our Nagle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nagle {
+    /// TCP_NODELAY.
+    Off,
+    /// As RFC 896 and Minshall have it.
+    On,
+    /// On, but not for longer than an ACK takes that is not delayed.
+    Bounded,
+}
+
 /// Who connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begins {
@@ -64,17 +76,16 @@ const ROUNDS: usize = 200;
 /// ACKs that a delayed-ACK timer sent.
 const DELAYED: &str = "TcpExtDelayedACKs";
 
-/// Has one conversation. `nodelay` is ours; the kernel's Nagle is on.
-pub(crate) fn talk(talk: &Talk, begins: Begins, rounds: usize, nodelay: bool) -> Result<Talked> {
+/// Has one conversation. `nagle` is ours; the kernel's is on.
+pub(crate) fn talk(talk: &Talk, begins: Begins, rounds: usize, nagle: Nagle) -> Result<Talked> {
     let world = World::new()?;
     let rounds = rounds.to_string();
-    let (ip, nodelay) = (
-        if begins == Begins::Ours { KERNEL } else { OURS },
-        if nodelay { "true" } else { "false" },
-    );
+    let ip = if begins == Begins::Ours { KERNEL } else { OURS };
+    let switch = |on| if on { "true" } else { "false" };
+    let (nodelay, bound) = (switch(nagle == Nagle::Off), switch(nagle == Nagle::Bounded));
     let address = format!("{ip}:7");
     let common = [&address, "--script", talk.script];
-    let ours = [&common[..], &["--nodelay", nodelay]].concat();
+    let ours = [&common[..], &["--nodelay", nodelay, "--bound", bound]].concat();
     let started = world.ns.counter(DELAYED)?;
     let (rounds_said, ours_said) = match begins {
         Begins::Ours => {
@@ -107,19 +118,24 @@ fn line(process: Process) -> Result<Value> {
 
 /// Has the conversation both ways round, and wants no round to wait for a delayed ACK.
 fn check(what: &Talk) -> Result<()> {
-    for begins in [Begins::Ours, Begins::Kernel] {
-        let talked = talk(what, begins, ROUNDS, true)?;
+    let both = [Begins::Ours, Begins::Kernel];
+    let ways = both.iter().flat_map(|&begins| [(begins, Nagle::Off), (begins, Nagle::Bounded)]);
+    for (begins, nagle) in ways {
+        let talked = talk(what, begins, ROUNDS, nagle)?;
         // The last ACK may be a late one, and on a busy machine some more: a program that does not
         // run does not answer. A stall has one in every round.
         let most = ROUNDS as u64 / 10;
         let said = &talked.rounds;
         ensure!(
             talked.ours <= most,
-            "{begins:?} begins: {} late ACKs of ours, {said}",
+            "{begins:?} begins, Nagle {nagle:?}: {} late ACKs of ours, {said}",
             talked.ours
         );
         let kernel = talked.kernel;
-        ensure!(kernel <= most, "{begins:?} begins: {kernel} late ACKs of the kernel, {said}");
+        ensure!(
+            kernel <= most,
+            "{begins:?} begins, Nagle {nagle:?}: {kernel} late ACKs of the kernel, {said}"
+        );
     }
     Ok(())
 }

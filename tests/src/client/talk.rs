@@ -21,8 +21,15 @@ fn delayed(stack: &Stack) -> Result<u64> {
     Ok(found.context("there is no counter TcpExtDelayedACKs")?.1)
 }
 
+/// Whether our Nagle waits for ACKs that the peer delays.
+fn bound_nagle(stack: &Stack, options: &Options) -> Result<()> {
+    let bound: bool = options.get("bound", false)?;
+    Ok(stack.set_sysctl("plimsoll.tcp_nagle_bound", if bound { "1" } else { "0" })?)
+}
+
 /// Connects, talks some rounds, and says how long they took and how often an ACK of ours was late.
 pub(super) fn client(stack: &Stack, options: &Options) -> Result<()> {
+    bound_nagle(stack, options)?;
     let stream = TcpStream::connect(stack, options.address()).context("connecting")?;
     stream.set_nodelay(options.get("nodelay", false)?).context("TCP_NODELAY")?;
     let rounds = Rounds::run(&script(options)?, options.get("rounds", 200)?, &stream)?;
@@ -36,6 +43,7 @@ pub(super) fn client(stack: &Stack, options: &Options) -> Result<()> {
 /// Accepts one connection, answers until its end, and says how often an ACK of ours was late.
 pub(super) fn server(stack: &Stack, options: &Options) -> Result<()> {
     let script = script(options)?;
+    bound_nagle(stack, options)?;
     let listener = TcpListener::bind(stack, options.address()).context("listening")?;
     say("ready")?;
     let (stream, _) = listener.accept().context("accepting")?;

@@ -47,8 +47,9 @@ pub(crate) fn nagle_holds(rule: NagleRule, tail: &Tail) -> bool {
 impl Connection {
     /// When Nagle's rule holds no longer, if there is a bound and a round trip is known.
     pub(super) fn nagle_ends(&self, cx: &Context) -> Option<Instant> {
-        let known = cx.config.tcp_nagle_bound && !self.srtt().is_zero();
-        known.then(|| self.last_departure(cx) + 2 * self.srtt() + SLACK)
+        // Not the smoothed one: the delay of ACKs is what that measures here.
+        let rtt = self.recovery.rtt.min().filter(|_| cx.config.tcp_nagle_bound)?;
+        Some(self.last_departure(cx) + 2 * rtt + SLACK)
     }
 }
 
