@@ -186,8 +186,8 @@ impl Seen {
         if let Some(before) = self.edge.filter(|_| !syn) {
             // A SYN that is sent again says what its 16 bits can.
             let rounding = (1_u32 << shift) - 1;
-            // One input is known that draws the edge back, fuzz/known/engine-window-edge. Until that
-            // is understood it is told and does not end the run.
+            // One input is known that draws the edge back, fuzz/known/engine-window-edge. Until
+            // that is understood it is told and does not end the run.
             if edge + rounding < before {
                 eprintln!("the window's edge went from {before} to {edge}");
             }
