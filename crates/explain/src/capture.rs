@@ -1,9 +1,12 @@
 //! Frames of a capture, one after the other, in a buffer of bounded size.
 
-use std::io::Read;
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
+
+use crate::front;
 
 /// Bytes of the buffer at first.
 const BUFFER: usize = 1 << 20;
@@ -48,6 +51,8 @@ pub(crate) struct Ended {
     pub(crate) ng: bool,
     /// Frames in it.
     pub(crate) frames: u64,
+    /// Of these, frames of interfaces that are not described.
+    pub(crate) unknown: u64,
     /// Why the rest could not be read.
     pub(crate) note: Option<String>,
 }
@@ -61,10 +66,11 @@ pub(crate) fn read(
     input: impl Read + Send,
     mut each: impl FnMut(Frame<'_>) -> Result<()>,
 ) -> Result<Ended> {
-    let mut reader = create_reader(BUFFER, Retrying(input)).map_err(|error| match error {
-        PcapError::Eof => anyhow!("the file is empty"),
-        PcapError::ReadError => anyhow!("it cannot be read"),
-        _ => anyhow!("this is not a capture: it begins neither as pcap nor as pcapng"),
+    let failure = Failure::default();
+    let input = Noting { input: front::open(input)?, failure: failure.clone() };
+    let mut reader = create_reader(BUFFER, input).map_err(|error| match error {
+        PcapError::ReadError => failure.error(),
+        _ => anyhow!("this is not a capture: its header is broken"),
     })?;
     let mut state = State::default();
     let mut room = BUFFER;
@@ -82,14 +88,16 @@ pub(crate) fn read(
                 state.ended.note = Some("the capture is cut off in its last packet".into());
                 break;
             }
-            Err(PcapError::ReadError) => bail!("the capture cannot be read to its end"),
+            Err(PcapError::ReadError) => return Err(failure.error()),
             Err(_) => {
                 state.ended.note = Some(state.broken());
                 break;
             }
         };
         let before = reader.data().len();
-        reader.refill().ok().context("the capture cannot be read to its end")?;
+        if reader.refill().is_err() {
+            return Err(failure.error());
+        }
         let stuck = reader.data().len() == before && !reader.reader_exhausted();
         if stuck || matches!(wanted, Wanted::Room) {
             room *= 2;
@@ -108,15 +116,36 @@ enum Wanted {
     Room,
 }
 
-/// Reads on after an interruption: the parser does not.
-struct Retrying<R>(R);
+/// Why the input could not be read: the parser does not tell.
+#[derive(Clone, Default)]
+struct Failure(Arc<Mutex<Option<io::Error>>>);
 
-impl<R: Read> Read for Retrying<R> {
-    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+impl Failure {
+    fn error(&self) -> anyhow::Error {
+        let error = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let message = "the capture cannot be read to its end";
+        error.map_or_else(|| anyhow!(message), |error| anyhow!(error).context(message))
+    }
+}
+
+/// Reads on after an interruption, and notes a failure: the parser does neither.
+struct Noting<R> {
+    input: R,
+    failure: Failure,
+}
+
+impl<R: Read> Read for Noting<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         loop {
-            match self.0.read(buf) {
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                other => return other,
+            match self.input.read(buf) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let kind = error.kind();
+                    let mut failure = self.failure.0.lock().unwrap_or_else(PoisonError::into_inner);
+                    *failure = Some(error);
+                    return Err(kind.into());
+                }
+                Ok(len) => return Ok(len),
             }
         }
     }
@@ -125,6 +154,8 @@ impl<R: Read> Read for Retrying<R> {
 #[derive(Default)]
 struct State {
     interfaces: Vec<Interface>,
+    /// The byte order of the section.
+    big_endian: bool,
     /// The time of the last frame, for frames without one.
     last_time: u64,
     ended: Ended,
@@ -166,11 +197,17 @@ impl State {
     ) -> Result<()> {
         self.ended.ng = true;
         match block {
-            Block::SectionHeader(_) => self.interfaces.clear(),
+            Block::SectionHeader(header) => {
+                self.interfaces.clear();
+                self.big_endian = header.big_endian();
+            }
             Block::InterfaceDescription(block) if self.interfaces.len() < MOST_INTERFACES => {
                 let Linktype(link) = block.linktype;
                 let per_second = per_second(block.if_tsresol);
-                self.interfaces.push(Interface { link, per_second, offset: block.if_tsoffset });
+                // The parser takes this option for little-endian.
+                let offset = block.if_tsoffset;
+                let offset = if self.big_endian { offset.swap_bytes() } else { offset };
+                self.interfaces.push(Interface { link, per_second, offset });
             }
             Block::EnhancedPacket(block) => {
                 let kept = block.data.get(..block.caplen as usize).unwrap_or(block.data);
@@ -179,7 +216,7 @@ impl State {
                     Some(&interface) => {
                         return self.frame(interface, Some(stamp), kept, block.origlen, each);
                     }
-                    None => self.ended.frames += 1,
+                    None => self.unknown(),
                 }
             }
             Block::SimplePacket(block) => {
@@ -188,12 +225,18 @@ impl State {
                     Some(&interface) => {
                         return self.frame(interface, None, kept, block.origlen, each);
                     }
-                    None => self.ended.frames += 1,
+                    None => self.unknown(),
                 }
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// A frame of an interface that the capture does not describe.
+    fn unknown(&mut self) {
+        self.ended.frames += 1;
+        self.ended.unknown += 1;
     }
 
     fn frame(

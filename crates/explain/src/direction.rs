@@ -6,6 +6,7 @@ use plimsoll_wire::tcp::TcpFlags;
 use crate::Options;
 use crate::kinds::Kind;
 use crate::packet::Segment;
+use crate::recent::Recent;
 use crate::sizes::{Sizes, WriteEnds};
 use crate::tally::{Mark, Tallies};
 
@@ -103,8 +104,7 @@ pub(crate) struct Direction {
     pub(crate) window: Option<(SeqNum, u32)>,
     /// Since when the window is closed.
     pub(crate) closed: Option<Mark>,
-    /// Of the last packet: its time, identification and place.
-    pub(crate) previous: Option<(u64, u16, SeqNum, SeqNum, u32)>,
+    recent: Recent,
     pub(crate) write_ends: WriteEnds,
     pub(crate) found: Tallies,
     /// Stalls in which the small segment began its message.
@@ -132,13 +132,7 @@ impl Direction {
 
     /// Whether the packet was captured before, on another interface.
     pub(crate) fn is_copy(&mut self, segment: &Segment, options: &Options) -> bool {
-        let Some(ident) = segment.ident.filter(|&ident| ident != 0) else { return false };
-        let now = (segment.time, ident, segment.seq, segment.ack, segment.len);
-        let is_copy = self.previous.is_some_and(|before| {
-            (before.1, before.2, before.3, before.4) == (now.1, now.2, now.3, now.4)
-                && now.0.saturating_sub(before.0) <= options.soon
-        });
-        self.previous = Some(now);
+        let is_copy = self.recent.has(segment, options);
         self.duplicates += u64::from(is_copy);
         is_copy
     }

@@ -24,10 +24,12 @@
 mod capture;
 mod direction;
 mod flow;
+mod front;
 pub mod html;
 mod html_report;
 mod kinds;
 mod packet;
+mod recent;
 mod report;
 mod sizes;
 mod table;
@@ -112,6 +114,7 @@ pub fn explain(input: impl Read + Send, options: &Options) -> Result<Report> {
     let mut report = pass.finish();
     report.format = if ended.ng { "pcapng" } else { "pcap" };
     report.packets = ended.frames;
+    report.skipped.unknown_link += ended.unknown;
     report.note = ended.note;
     Ok(report)
 }

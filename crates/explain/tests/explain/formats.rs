@@ -1,5 +1,7 @@
 //! Formats, byte orders, stamps and link types: the same conversation gives the same report.
 
+use std::io::{self, ErrorKind, Read};
+
 use super::builder::*;
 use plimsoll_explain::{Options, explain};
 
@@ -78,12 +80,55 @@ fn other_frames_are_counted_and_passed_over() {
 fn what_is_no_capture_is_an_error() {
     for (bytes, says) in [
         (&b""[..], "empty"),
-        (b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", "not a capture"),
-        (&[0xd4, 0xc3, 0xb2], "not a capture"),
-        (&[0; 4096], "not a capture"),
+        (b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", "not a capture but text"),
+        ("Tag für Tag\n".as_bytes(), "not a capture but text"),
+        (&[0; 4096], "neither as pcap nor as pcapng"),
+        (&[0xd4, 0xc3, 0xb2], "cut off in its header"),
+        (&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0], "cut off in its header"),
+        (&[0x0a, 0x0d, 0x0d, 0x0a, 28, 0, 0, 0], "cut off in its header"),
+        (&[0x0a, 0x0d, 0x0d, 0x0a, 28, 0, 0, 0, 1, 2, 3, 4, 5], "like pcapng, but"),
+        (&[0x0a, 0x0d, 0x0d, 0x0a, 0, 0, 0, 99, 0x1a, 0x2b, 0x3c, 0x4d], "like pcapng, but"),
+        (&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0], "gzip -dc"),
+        (&[0x28, 0xb5, 0x2f, 0xfd, 4, 0, 0, 0], "zstd -dc"),
+        (&[0xfd, b'7', b'z', b'X', b'Z', 0, 0, 4], "xz -dc"),
+        (b"BZh91AY&SY", "bzip2 -dc"),
+        (b"snoop\0\0\0\0\0\0\x02", "snoop"),
     ] {
         let error = explain(bytes, &Options::default()).unwrap_err();
         assert!(format!("{error:#}").contains(says), "{error:#}");
+    }
+}
+
+/// A pipe gives one piece at a time, and may be broken in the end.
+struct Pieces<'a>(&'a [u8], usize, Option<ErrorKind>);
+
+impl Read for Pieces<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if let (true, Some(kind)) = (self.0.is_empty(), self.2) {
+            return Err(kind.into());
+        }
+        let len = self.1.min(buf.len());
+        self.0.read(&mut buf[..len])
+    }
+}
+
+#[test]
+fn pipes_give_little_at_a_time() {
+    for (ng, len) in [(false, 1), (false, 23), (true, 1), (true, 5), (true, 100)] {
+        let talk = stalls(Format { ng, ..Format::default() });
+        let whole = serde_json::to_string(&talk.report()).unwrap();
+        let report = explain(Pieces(&talk.file, len, None), &Options::default()).unwrap();
+        assert_eq!(serde_json::to_string(&report).unwrap(), whole, "{ng} {len}");
+    }
+}
+
+#[test]
+fn why_it_cannot_be_read_is_said() {
+    let file = stalls(Format::default()).file;
+    for len in [0, 10, file.len()] {
+        let input = Pieces(&file[..len], 1000, Some(ErrorKind::IsADirectory));
+        let error = format!("{:#}", explain(input, &Options::default()).unwrap_err());
+        assert!(error.contains("cannot be read") && error.contains("directory"), "{error}");
     }
 }
 
