@@ -3,40 +3,56 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::bail;
 use clap::Args;
-use plimsoll_lab::experiment::{Plan, table};
+use plimsoll_lab::experiment::{Captures, Plan, summary, table};
 use plimsoll_lab::experiments::{self, Experiment};
 
 use crate::{net, units};
 
 /// `plimsoll lab`.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = experiments())]
 pub(crate) struct LabArgs {
-    /// Experiments to run [default: print the list]
+    /// Experiments to run [default: all]
     #[arg(value_name = "NAME", value_parser = experiment)]
     pub names: Vec<&'static str>,
-    /// Also write the figures as JSON: one object for one experiment, else an array; - is standard
-    /// output
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    /// The same, as a list
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',', value_parser = experiment)]
+    pub only: Vec<&'static str>,
+    /// Three pairs of 0.6 s each: enough to see every effect
+    #[arg(long)]
+    pub quick: bool,
     /// Flows of each case, in place of the experiment's own
     #[arg(short = 'P', long, value_name = "N,N", value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub flows: Vec<u32>,
-    /// Pairs of runs, before and after in turn
-    #[arg(long, value_name = "COUNT", default_value_t = 5,
-          value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub pairs: u16,
-    /// Seconds that each run is measured
-    #[arg(short = 'l', long, value_name = "SECONDS", default_value = "1",
-          value_parser = units::run_time)]
-    pub length: Duration,
-    /// Write captures of one run before and one after into this directory
+    /// Pairs of runs, before and after in turn [default: 5]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub pairs: Option<u16>,
+    /// Seconds that each run is measured [default: 0.8]
+    #[arg(short = 'l', long, value_name = "SECONDS", value_parser = units::run_time)]
+    pub length: Option<Duration>,
+    /// Also run against the host's kernel over TUN, and its own TCP over veth beside ours; needs
+    /// root
+    #[arg(long)]
+    pub kernel: bool,
+    /// Print every figure of every case, not only the table
+    #[arg(long)]
+    pub details: bool,
+    /// Also write all figures as JSON, an array of the experiments' objects; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write captures of one short run of each case and column into this directory
     #[arg(long, value_name = "DIR")]
     pub pcap_dir: Option<PathBuf>,
-    /// Leave out what needs root: the runs over TUN against the kernel
-    #[arg(long)]
-    pub no_tun: bool,
+}
+
+/// The list of experiments, for the end of the help.
+fn experiments() -> String {
+    let line = |known: &Experiment| format!("\n  {:<12} {}", known.name, known.about);
+    let lines: String = experiments::ALL.iter().map(line).collect();
+    format!("Experiments:{lines}")
 }
 
 /// A name that is known, for clap.
@@ -47,27 +63,40 @@ fn experiment(text: &str) -> Result<&'static str, String> {
     })
 }
 
+impl LabArgs {
+    fn chosen(&self) -> Vec<&'static Experiment> {
+        let named = |known: &&Experiment| {
+            self.names.iter().chain(&self.only).any(|name| *name == known.name)
+        };
+        let all = self.names.is_empty() && self.only.is_empty();
+        experiments::ALL.iter().filter(|known| all || named(known)).collect()
+    }
+
+    fn plan(&self) -> Plan {
+        let base = if self.quick { Plan::quick() } else { Plan::default() };
+        Plan {
+            flows: (!self.flows.is_empty()).then(|| self.flows.clone()),
+            pairs: self.pairs.map_or(base.pairs, usize::from),
+            length: self.length.unwrap_or(base.length),
+            captures: self.pcap_dir.clone().map(|dir| Captures { dir, all: true }),
+            kernel: self.kernel,
+            ..base
+        }
+    }
+}
+
 /// Runs it.
 pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
-    if args.names.is_empty() {
-        for Experiment { name, about, .. } in experiments::ALL {
-            println!("{name:<12} {about}");
-        }
-        return Ok(());
+    if let Some(why) = plimsoll_lab::kernel::unavailable().filter(|_| args.kernel) {
+        bail!("--kernel cannot be had: {why}; without it, everything runs in this process");
     }
-    let chosen: Vec<&Experiment> =
-        args.names.iter().filter_map(|name| experiments::find(name)).collect();
-    let plan = Plan {
-        flows: (!args.flows.is_empty()).then(|| args.flows.clone()),
-        pairs: usize::from(args.pairs),
-        length: args.length,
-        pcap_dir: args.pcap_dir.clone(),
-        tun: !args.no_tun,
-        ..Plan::default()
-    };
-    let reports = plimsoll_lab::run(&chosen, &plan)?;
+    let chosen = args.chosen();
+    let reports = plimsoll_lab::run(&chosen, &args.plan())?;
     if !net::is_stdout(args.json.as_deref()) {
-        print!("{}", table::text(&reports));
+        if args.details || chosen.len() == 1 {
+            println!("{}", table::text(&reports));
+        }
+        print!("{}", summary::text(&reports));
     }
     args.json.as_deref().map_or(Ok(()), |path| plimsoll_lab::write_json(path, &reports))
 }

@@ -30,7 +30,7 @@ pub mod workload;
 
 use std::path::Path;
 
-use experiment::{Plan, Report, Watch};
+use experiment::{Plan, Report, RunInfo, Watch};
 use experiments::Experiment;
 
 /// Runs experiments one after the other.
@@ -39,21 +39,24 @@ use experiments::Experiment;
 /// If a run fails; an experiment that misses its bars does not.
 pub fn run(experiments: &[&Experiment], plan: &Plan) -> anyhow::Result<Vec<Report>> {
     let priority = experiment::pin::first_in_line();
-    let run = |experiment: &&Experiment| (experiment.run)(plan, &mut Watch::new(experiment.name));
-    let mut reports = experiments.iter().map(run).collect::<anyhow::Result<Vec<_>>>()?;
+    let count = experiments.len();
+    let run = |(index, experiment): (usize, &&Experiment)| {
+        let mut watch = Watch::new(&format!("{}/{count} {}", index + 1, experiment.name));
+        watch.begin();
+        (experiment.run)(plan, &mut watch)
+    };
+    let mut reports =
+        experiments.iter().enumerate().map(run).collect::<anyhow::Result<Vec<_>>>()?;
     for report in &mut reports {
-        report.pinned["priority"] = priority.into();
+        report.run = Some(RunInfo::new(plan, priority));
     }
     Ok(reports)
 }
 
-/// Writes the JSON document: the experiment's object if there is one, else an array of objects.
+/// Writes the JSON document: an array of the experiments' objects.
 ///
 /// # Errors
 /// If it cannot be written.
 pub fn write_json(path: &Path, reports: &[Report]) -> anyhow::Result<()> {
-    match reports {
-        [report] => figures::write_json(path, report),
-        reports => figures::write_json(path, &reports),
-    }
+    figures::write_json(path, &reports)
 }

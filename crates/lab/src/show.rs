@@ -23,6 +23,11 @@ pub fn rate(bits: f64) -> String {
     format!("{value:.2} {unit}")
 }
 
+/// A number of flows.
+pub fn flows(flows: u32) -> String {
+    if flows == 1 { "1 flow".into() } else { format!("{flows} flows") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

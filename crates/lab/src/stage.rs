@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::event_loop::SCRATCH_BYTES;
 use crate::experiment::pin::{InOrder, OnCpu, Rank, Setting};
-use crate::experiment::{Column, Plan, Run};
+use crate::experiment::{Plan, Run};
 use crate::kernel::{self, Peer};
 use crate::workload::{Kind, Measured, Workload};
 
@@ -199,37 +199,9 @@ impl Stage<'_> {
     }
 }
 
-/// Leaves one capture of a column of a case, if captures are wanted: of a short run that counts for
-/// nothing, since capturing costs more than what is measured.
-///
-/// # Errors
-/// If that run fails or the file cannot be written.
-pub fn capture_once(
-    plan: &Plan,
-    experiment: &str,
-    case: &str,
-    column: Column,
-    run: impl FnOnce(&Plan, Option<PathBuf>) -> anyhow::Result<Run>,
-) -> anyhow::Result<()> {
-    let Some(path) = plan.capture(experiment, case, column)?.filter(|path| !path.exists()) else {
-        return Ok(());
-    };
-    let millis = Duration::from_millis;
-    let short = Plan { length: millis(50), warm_up: millis(20), ..plan.clone() };
-    run(&short, Some(path)).map(drop)
-}
-
 /// The figures of a run, with the processor time of each role beside them.
 pub fn figures(measured: &Measured, kind: &Kind) -> Run {
     let mut more = Map::new();
     more.insert("cpu_seconds_by_role".into(), json!(measured.roles()));
     Run { figures: measured.figures(kind), more }
-}
-
-/// Why parts over TUN are left out; `None` if they are not.
-pub fn no_tun(plan: &Plan) -> Option<String> {
-    if !plan.tun {
-        return Some("the runs over TUN were left out: --no-tun".into());
-    }
-    kernel::unavailable().map(|why| format!("the runs over TUN were skipped: {why}"))
 }

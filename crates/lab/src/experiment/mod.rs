@@ -14,193 +14,26 @@
 //!
 //! An experiment that misses its bar is no error. Its verdict says so.
 
+mod bench;
+mod headline;
 pub mod pin;
+mod plan;
+mod run_info;
 pub mod stats;
+pub mod summary;
 pub mod table;
+mod verdict;
+mod watch;
 
-use std::path::PathBuf;
-use std::time::Duration;
-
-use anyhow::Context;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::figures::Figures;
-use stats::{medians, ratios, spreads};
-
-/// What the command line asks for.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// Flows of each case, in place of the experiment's own.
-    pub flows: Option<Vec<u32>>,
-    /// Pairs of each case.
-    pub pairs: usize,
-    /// How long one run is measured.
-    pub length: Duration,
-    /// How long it runs before that.
-    pub warm_up: Duration,
-    /// Where one run of each kind leaves a capture.
-    pub pcap_dir: Option<PathBuf>,
-    /// Also run against the kernel over TUN, if that is possible.
-    pub tun: bool,
-}
-
-impl Default for Plan {
-    fn default() -> Plan {
-        Plan {
-            flows: None,
-            pairs: 5,
-            length: Duration::from_secs(2),
-            warm_up: Duration::from_millis(300),
-            pcap_dir: None,
-            tun: true,
-        }
-    }
-}
-
-impl Plan {
-    /// The file that a capture of one run goes to, if captures are wanted. Its directory is made.
-    ///
-    /// # Errors
-    /// If the directory cannot be made.
-    pub fn capture(
-        &self,
-        experiment: &str,
-        case: &str,
-        column: Column,
-    ) -> anyhow::Result<Option<PathBuf>> {
-        let Some(dir) = &self.pcap_dir else { return Ok(None) };
-        std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-        let words: Vec<&str> =
-            case.split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| !w.is_empty()).collect();
-        let name = format!("{experiment}-{}-{}.pcapng", words.join("-"), column.name());
-        Ok(Some(dir.join(name)))
-    }
-}
-
-/// One of the three states that are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Column {
-    /// The knob as it was.
-    Before,
-    /// The knob as it is.
-    After,
-    /// Everything on.
-    Best,
-}
-
-impl Column {
-    /// All, in the order of tables.
-    pub const ALL: [Column; 3] = [Column::Before, Column::After, Column::Best];
-
-    /// The name in documents.
-    pub fn name(self) -> &'static str {
-        match self {
-            Column::Before => "before",
-            Column::After => "after",
-            Column::Best => "best",
-        }
-    }
-}
-
-/// What one run gave: the figures, and what else the experiment measures, by name.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Run {
-    /// The figures that all commands have.
-    #[serde(flatten)]
-    pub figures: Figures,
-    /// The others.
-    #[serde(flatten)]
-    pub more: Map<String, Value>,
-}
-
-/// Three runs, one right after the other.
-#[derive(Clone, Debug, Serialize)]
-pub struct Pair {
-    /// The case.
-    pub case: String,
-    /// With the knob as it was.
-    pub before: Value,
-    /// With the knob as it is.
-    pub after: Value,
-    /// With everything on.
-    pub best: Value,
-    /// After over before.
-    pub ratio: Value,
-}
-
-/// All pairs of one case.
-#[derive(Clone, Debug)]
-pub struct Case {
-    /// Its name, as in `memory, 200 flows`.
-    pub name: String,
-    /// At least one.
-    pub pairs: Vec<Pair>,
-}
-
-impl Case {
-    /// Runs `pairs` pairs.
-    ///
-    /// # Errors
-    /// If a run fails.
-    pub fn measure(
-        name: &str,
-        pairs: usize,
-        watch: &mut Watch,
-        mut run: impl FnMut(Column) -> anyhow::Result<Run>,
-    ) -> anyhow::Result<Case> {
-        let mut done = Vec::with_capacity(pairs);
-        for index in 0..pairs.max(1) {
-            let mut order = Column::ALL;
-            if index % 2 == 1 {
-                order.reverse();
-            }
-            let mut values = [Value::Null, Value::Null, Value::Null];
-            for column in order {
-                watch.show(&format!("{name}: pair {}/{pairs}, {}", index + 1, column.name()));
-                let run = run(column).with_context(|| format!("{name}, {}", column.name()))?;
-                values[column as usize] = serde_json::to_value(run)?;
-            }
-            let [before, after, best] = values;
-            let ratio = ratios(&before, &after);
-            done.push(Pair { case: name.to_owned(), before, after, best, ratio });
-        }
-        Ok(Case { name: name.to_owned(), pairs: done })
-    }
-
-    /// The median of a figure, by its path: `latency_us.p99`.
-    pub fn median(&self, column: Column, path: &str) -> Option<f64> {
-        let values: Option<Vec<f64>> =
-            self.runs(column).map(|run| at(run, path).and_then(Value::as_f64)).collect();
-        stats::Spread::of(&values?).map(|spread| spread.median)
-    }
-
-    /// The ratios of a figure, after over before, pair by pair; `None` if one could not be taken.
-    pub fn ratio(&self, path: &str) -> Option<stats::Spread> {
-        let ratio = |pair: &Pair| at(&pair.ratio, path).and_then(Value::as_f64);
-        let values: Option<Vec<f64>> = self.pairs.iter().map(ratio).collect();
-        stats::Spread::of(&values?)
-    }
-
-    /// The runs of one column.
-    pub fn runs(&self, column: Column) -> impl Iterator<Item = &Value> {
-        self.pairs.iter().map(move |pair| match column {
-            Column::Before => &pair.before,
-            Column::After => &pair.after,
-            Column::Best => &pair.best,
-        })
-    }
-
-    fn medians(&self, column: Column) -> Value {
-        medians(&self.runs(column).cloned().collect::<Vec<_>>())
-    }
-
-    fn ratios(&self) -> Value {
-        let all: Vec<Value> = self.pairs.iter().map(|pair| pair.ratio.clone()).collect();
-        spreads(&all)
-    }
-}
+pub use bench::{Bench, Beside, Capture, Case, Column, HostRun, KernelPair, Pair, Run};
+pub use headline::{Headline, Judged, Measured, Sides};
+pub use plan::{Captures, Plan};
+pub use run_info::RunInfo;
+pub use verdict::{Check, Verdict};
+pub use watch::Watch;
 
 /// A value within a document, by its path.
 pub(crate) fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
@@ -210,72 +43,6 @@ pub(crate) fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
         at(value.get(name)?, rest)
     });
     found.filter(|value| !value.is_null())
-}
-
-/// One bar, and whether it was reached.
-#[derive(Clone, Debug, Serialize)]
-pub struct Check {
-    /// What is compared.
-    pub what: String,
-    /// What it should be.
-    pub wanted: String,
-    /// What it is.
-    pub measured: String,
-    /// Whether it is as it should be.
-    pub reached: bool,
-}
-
-impl Check {
-    /// A check of a figure that may not have been taken.
-    pub fn new(
-        what: impl Into<String>,
-        wanted: impl Into<String>,
-        measured: Option<f64>,
-        places: usize,
-        reached: impl FnOnce(f64) -> bool,
-    ) -> Check {
-        Check {
-            what: what.into(),
-            wanted: wanted.into(),
-            measured: crate::figures::decimal(measured, places),
-            reached: measured.is_some_and(reached),
-        }
-    }
-
-    /// A check of something that is so or not.
-    pub fn so(what: impl Into<String>, reached: bool) -> Check {
-        let word = |is: bool| if is { "yes" } else { "no" };
-        Check { what: what.into(), wanted: "yes".into(), measured: word(reached).into(), reached }
-    }
-}
-
-/// What an experiment showed.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Verdict {
-    /// Whether every bar was reached.
-    pub reached: bool,
-    /// One sentence.
-    pub summary: String,
-    /// The bars.
-    pub checks: Vec<Check>,
-    /// What else is to be said: parts that were skipped and why, what loses where.
-    pub notes: Vec<String>,
-}
-
-impl Verdict {
-    /// The verdict of these checks.
-    pub fn of(checks: Vec<Check>, notes: Vec<String>) -> Verdict {
-        let missed: Vec<String> = checks
-            .iter()
-            .filter(|check| !check.reached)
-            .map(|check| format!("{} {} (wanted {})", check.what, check.measured, check.wanted))
-            .collect();
-        let summary = match missed.as_slice() {
-            [] => "reached".to_owned(),
-            missed => format!("not reached: {}", missed.join("; ")),
-        };
-        Verdict { reached: missed.is_empty(), summary, checks, notes }
-    }
 }
 
 /// A published figure, before and after.
@@ -302,6 +69,8 @@ pub struct Subject {
     pub pinned: Map<String, Value>,
     /// What was published.
     pub published: &'static [Published],
+    /// Which of these decides.
+    pub judged: Judged,
     /// The workload of the publication.
     pub workload: &'static str,
 }
@@ -329,11 +98,21 @@ pub struct Report {
     pub best: Value,
     /// After over before: median, least and greatest of the pairs.
     pub ratio: Value,
+    /// The host's own TCP on the same workloads, if it ran beside: medians before and after, and
+    /// spreads of the ratios; null if it did not. It has a before only if it has the knob.
+    pub kernel: Value,
+    /// The figure that decides, published and measured.
+    pub headline: Option<Headline>,
     /// What it shows.
     pub verdict: Verdict,
+    /// How it came about.
+    pub run: Option<RunInfo>,
     /// What tables show of it.
     #[serde(skip)]
     pub shown: Vec<table::Shown>,
+    /// Captures, if they were wanted.
+    #[serde(skip)]
+    pub captures: Vec<Capture>,
 }
 
 impl Report {
@@ -345,6 +124,9 @@ impl Report {
         shown: Vec<table::Shown>,
     ) -> Report {
         let column = |column| with_cases(&cases, |case| case.medians(column));
+        let headline = Headline::of(subject.judged, subject.published, &cases);
+        let first = headline.as_ref().map(Headline::check);
+        let checks = first.into_iter().chain(verdict.checks).collect();
         Report {
             experiment: subject.name,
             seed: subject.seed,
@@ -355,8 +137,12 @@ impl Report {
             after: column(Column::After),
             best: column(Column::Best),
             ratio: with_cases(&cases, Case::ratios),
+            kernel: with_cases(&cases, Case::kernel),
+            captures: cases.iter().flat_map(|case| case.captures.iter().cloned()).collect(),
             pairs: cases.into_iter().flat_map(|case| case.pairs).collect(),
-            verdict,
+            verdict: Verdict::of(checks, verdict.notes),
+            headline,
+            run: None,
             shown,
         }
     }
@@ -371,52 +157,17 @@ fn published(subject: &Subject) -> Value {
     json!({ "workload": workload, "before": side(|p| p.before), "after": side(|p| p.after) })
 }
 
-/// The headline's value with those of the other cases under `cases`.
+/// The headline's value with those of the other cases under `cases`; null if it has none.
 fn with_cases(cases: &[Case], of: impl Fn(&Case) -> Value) -> Value {
     let Some((first, others)) = cases.split_first() else { return Value::Null };
     let mut value = of(first);
     if let Some(fields) = value.as_object_mut() {
         fields.insert("case".into(), first.name.clone().into());
         let others = others.iter().map(|case| (case.name.clone(), of(case)));
+        let others = others.filter(|(_, value)| !value.is_null());
         fields.insert("cases".into(), Value::Object(others.collect()));
     }
     value
-}
-
-/// Where an experiment says how far it is: a line on a terminal, nothing elsewhere.
-pub struct Watch {
-    bar: Option<ProgressBar>,
-    experiment: String,
-}
-
-impl Watch {
-    /// For one experiment.
-    pub fn new(experiment: &str) -> Watch {
-        use std::io::IsTerminal;
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new_spinner();
-            let plain = ProgressStyle::with_template("{spinner} {elapsed} {msg}");
-            bar.set_style(plain.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-            bar.enable_steady_tick(Duration::from_millis(200));
-            bar
-        });
-        Watch { bar, experiment: experiment.to_owned() }
-    }
-
-    /// Says what runs now.
-    pub fn show(&mut self, what: &str) {
-        if let Some(bar) = &self.bar {
-            bar.set_message(format!("{}: {what}", self.experiment));
-        }
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::figures::Figures;
 
 fn subject() -> Subject {
     Subject {
@@ -11,6 +12,13 @@ fn subject() -> Subject {
         knob: "k = 0 / 1",
         pinned: Map::new(),
         published: &[Published { path: "packets_per_transaction", before: 3.0, after: 2.0 }],
+        judged: Judged {
+            label: "packets",
+            path: "packets_per_transaction",
+            places: 2,
+            scale: 1.0,
+            lower_is_better: true,
+        },
         workload: "w",
     }
 }
@@ -22,11 +30,16 @@ fn run(packets: f64) -> Run {
 
 fn case(name: &str, pairs: usize) -> (Case, Vec<Column>) {
     let mut order = Vec::new();
-    let case = Case::measure(name, pairs, &mut Watch::new("x"), |column| {
+    let once = |column| {
         order.push(column);
         Ok(run([3.0, 2.0, 1.0][column as usize]))
-    });
+    };
+    let case = Case::measure(name, pairs, &mut Watch::new("x"), once, None);
     (case.unwrap(), order)
+}
+
+fn report(shown: Vec<table::Shown>, verdict: Verdict) -> Report {
+    Report::new(subject(), vec![case("a", 5).0, case("b", 5).0], verdict, shown)
 }
 
 #[test]
@@ -44,7 +57,7 @@ fn before_and_after_take_turns() {
 #[test]
 fn the_document_has_these_fields() {
     let verdict = Verdict::of(vec![Check::so("all is well", false)], vec!["n".into()]);
-    let report = Report::new(subject(), vec![case("a", 5).0, case("b", 5).0], verdict, Vec::new());
+    let report = report(Vec::new(), verdict);
     let value = serde_json::to_value(&report).unwrap();
     let names: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
     let mut expected = [
@@ -59,6 +72,9 @@ fn the_document_has_these_fields() {
         "best",
         "ratio",
         "verdict",
+        "kernel",
+        "headline",
+        "run",
     ];
     expected.sort_unstable();
     let mut sorted = names.clone();
@@ -79,8 +95,7 @@ fn the_table_shows_published_and_measured() {
     let shown = vec![shown.clone(), shown.of("b")];
     let verdict =
         Verdict::of(vec![Check::new("packets", "<= 2", Some(2.0), 2, |v| v <= 2.0)], vec![]);
-    let report = Report::new(subject(), vec![case("a", 1).0, case("b", 1).0], verdict, shown);
-    let text = table::text(&[report]);
+    let text = table::text(&[report(shown, verdict)]);
     for part in ["3.00 -> 2.00", "0.67 (0.67-0.67)", "verdict: reached", "ok     packets: 2.00"] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -96,6 +111,92 @@ fn paths_may_end_in_names_with_dots() {
 
 #[test]
 fn a_failed_run_says_which() {
-    let failed = Case::measure("c", 1, &mut Watch::new("x"), |_| anyhow::bail!("no luck"));
+    let mut watch = Watch::new("x");
+    let failed = Case::measure("c", 1, &mut watch, |_| anyhow::bail!("no luck"), None);
     assert_eq!(format!("{:#}", failed.unwrap_err()), "c, before: no luck");
+}
+
+#[test]
+fn the_headline_is_held_against_the_publication() {
+    let report = report(Vec::new(), Verdict::of(Vec::new(), Vec::new()));
+    let headline = report.headline.clone().unwrap();
+    assert!(headline.reached);
+    assert_eq!(headline.words(), "the published gain");
+    assert_eq!(headline.measured.best, Some(1.0));
+    let beyond = |ratio: f64, lower_is_better| {
+        let published = [Published { path: "packets_per_transaction", before: 2.0, after: 3.0 }];
+        let judged = Judged { lower_is_better, ..subject().judged };
+        let mut case = case("c", 1).0;
+        case.pairs[0].ratio = json!({ "packets_per_transaction": ratio });
+        let headline = Headline::of(judged, &published, &[case]).unwrap();
+        (headline.reached, headline.words())
+    };
+    assert_eq!(beyond(1.5, false), (true, "the published gain".into()));
+    assert_eq!(beyond(1.8, false), (true, "20 % beyond".into()));
+    assert_eq!(beyond(1.2, false), (false, "20.0 % short".into()));
+    assert_eq!(beyond(3.0, true), (false, "50.0 % short".into()));
+    let text = summary::text(&[report]);
+    for part in ["3.00 -> 2.00", "0.67 (0.67-0.67)", "the published gain", "x: k = 0 / 1"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn the_kernel_runs_in_every_pair() {
+    let columns = |has_knob| {
+        let mut order = Vec::new();
+        let mut host = |column| {
+            order.push(column);
+            Ok(run(5.0))
+        };
+        let beside = Beside { has_knob, run: &mut host };
+        let plan = Plan { pairs: 2, ..Plan::default() };
+        let mut watch = Watch::new("x");
+        let mut bench = Bench::new("x", &plan, &mut watch);
+        bench.case_beside("a", |_, _, _| Ok(run(2.0)), Some(beside)).unwrap();
+        bench.case("b", |_, _, _| Ok(run(2.0))).unwrap();
+        let verdict = Verdict::of(Vec::new(), Vec::new());
+        let report = Report::new(subject(), bench.finish(), verdict, Vec::new());
+        (order, report)
+    };
+    let (order, report) = columns(true);
+    let (before, after) = (Column::Before, Column::After);
+    assert_eq!(order, [before, after, after, before]);
+    assert_eq!(report.kernel["before"]["packets_per_transaction"], json!(5));
+    assert_eq!(report.kernel["cases"], json!({}));
+    let (order, report) = columns(false);
+    assert_eq!(order, [after, after]);
+    assert_eq!(report.kernel["before"], Value::Null);
+    assert_eq!(report.kernel["ratio"], Value::Null);
+    assert!(summary::text(&[report]).contains(" kernel "));
+}
+
+#[test]
+fn captures_of_the_headline_or_of_all_cases() {
+    let wanted = |all| {
+        let dir = std::env::temp_dir().join(format!("plimsoll-captures-{}", std::process::id()));
+        let plan = Plan { captures: Some(Captures { dir, all }), pairs: 1, ..Plan::default() };
+        let mut watch = Watch::new("x");
+        let mut bench = Bench::new("x", &plan, &mut watch);
+        let mut captured = Vec::new();
+        for case in ["a, 1", "b"] {
+            bench
+                .case(case, |plan, _, path| {
+                    captured.extend(path.map(|path| (path, plan.length)));
+                    Ok(run(1.0))
+                })
+                .unwrap();
+        }
+        assert!(captured.iter().all(|(_, length)| *length < plan.length));
+        let cases = bench.finish();
+        let all = cases.iter().flat_map(|case| &case.captures);
+        let names = all.map(|capture| capture.path.file_name().unwrap().to_str().unwrap());
+        let names: Vec<String> = names.map(str::to_owned).collect();
+        assert_eq!(names.len(), captured.len());
+        // The directory was made, and nothing was written by these runs.
+        std::fs::remove_dir(&plan.captures.unwrap().dir).unwrap();
+        names
+    };
+    assert_eq!(wanted(false), ["x-a-1-before.pcapng", "x-a-1-after.pcapng", "x-a-1-best.pcapng"]);
+    assert_eq!(wanted(true).len(), 6);
 }

@@ -19,9 +19,10 @@ use crate::experiment::pin::Setting;
 use crate::experiment::stats::Spread;
 use crate::experiment::table::Shown;
 use crate::experiment::{
-    Case, Check, Column, Plan, Published, Report, Run, Subject, Verdict, Watch, at,
+    Bench, Case, Check, Column, Judged, Plan, Published, Report, Run, Subject, Verdict, Watch, at,
 };
 use crate::figures::per;
+use crate::show;
 use crate::stage::{self, Link, Stage};
 use crate::workload::Kind;
 
@@ -99,25 +100,19 @@ fn measure(
 /// If a run cannot be set up, or a connection fails.
 pub fn run(plan: &Plan, watch: &mut Watch) -> anyhow::Result<Report> {
     let flows = plan.flows.clone().unwrap_or_else(|| vec![1]);
-    let skipped = stage::no_tun(plan);
     let mut links = vec![("memory", Link::Memory(LinkConfig::default()))];
-    if skipped.is_none() {
+    if plan.kernel {
         links.push(("tun", Link::Tun));
     }
-    let mut cases = Vec::new();
+    let mut bench = Bench::new(NAME, plan, watch);
     for (link_name, link) in &links {
         for &flows in &flows {
-            let word = if flows == 1 { "flow" } else { "flows" };
-            let name = format!("{link_name}, {flows} {word}");
-            let run = |column| {
-                let run = |plan: &Plan, pcap| measure(plan, (link, flows), column, pcap);
-                stage::capture_once(plan, NAME, &name, column, run)?;
-                run(plan, None)
-            };
-            cases.push(Case::measure(&name, plan.pairs, watch, run)?);
+            let name = format!("{link_name}, {}", show::flows(flows));
+            bench.case(&name, |plan, column, pcap| measure(plan, (link, flows), column, pcap))?;
         }
     }
-    let verdict = verdict(&cases, skipped);
+    let cases = bench.finish();
+    let verdict = verdict(&cases);
     let shown = shown(&cases);
     Ok(Report::new(subject(), cases, verdict, shown))
 }
@@ -162,6 +157,13 @@ fn subject() -> Subject {
             Published { path: "throughput_bits_per_s", before: 100e9, after: 120e9 },
             Published { path: "backlog_drops", before: 230.0, after: 0.0 },
         ],
+        judged: Judged {
+            label: "ACKs per second",
+            path: "acks_per_s",
+            places: 0,
+            scale: 1.0,
+            lower_is_better: true,
+        },
         workload: "one flow, netperf TCP_STREAM, 200 Gbit/s NIC (drops are per second)",
     }
 }
@@ -190,7 +192,7 @@ fn most_drops(case: &Case, column: Column) -> Option<f64> {
     Spread::of(&values?).map(|spread| spread.max)
 }
 
-fn verdict(cases: &[Case], skipped: Option<String>) -> Verdict {
+fn verdict(cases: &[Case]) -> Verdict {
     let mut checks = Vec::new();
     let mut notes = Vec::new();
     for case in cases {
@@ -212,6 +214,5 @@ fn verdict(cases: &[Case], skipped: Option<String>) -> Verdict {
             Some(most) => format!("{name}: before, a run dropped up to {most:.0} from its backlog"),
         });
     }
-    notes.extend(skipped);
     Verdict::of(checks, notes)
 }

@@ -17,7 +17,7 @@ use crate::experiment::pin::Setting;
 use crate::experiment::stats::Spread;
 use crate::experiment::table::Shown;
 use crate::experiment::{
-    Case, Check, Column, Plan, Published, Report, Run, Subject, Verdict, Watch,
+    Bench, Case, Check, Column, Judged, Plan, Published, Report, Run, Subject, Verdict, Watch,
 };
 use crate::figures::per;
 use crate::show;
@@ -153,26 +153,20 @@ fn link(rate: u64) -> Link {
 /// If a run cannot be set up, or a connection fails.
 pub fn run(plan: &Plan, watch: &mut Watch) -> anyhow::Result<Report> {
     let flows = plan.flows.clone().unwrap_or_else(|| vec![FLOWS]);
-    let skipped = stage::no_tun(plan);
     let (memory, rate) = calibrate(plan, flows[0], watch)?;
-    let mut cases = Vec::new();
-    let mut add = |name: String, what: (What, u32), link: &Link| -> anyhow::Result<()> {
-        let run = |column| {
-            let run = |plan: &Plan, pcap| measure(plan, what, link, (column, pcap));
-            stage::capture_once(plan, NAME, &name, column, run)?;
-            run(plan, None)
-        };
-        cases.push(Case::measure(&name, plan.pairs, watch, run)?);
-        Ok(())
+    let mut bench = Bench::new(NAME, plan, watch);
+    let mut add = |name: String, what: (What, u32), link: &Link| {
+        bench.case(&name, |plan, column, pcap| measure(plan, what, link, (column, pcap)))
     };
     for &flows in &flows {
-        add(format!("memory, {flows} flows"), (What::Stream, flows), &memory)?;
+        add(format!("memory, {}", show::flows(flows)), (What::Stream, flows), &memory)?;
     }
-    add(format!("rr, {} flows", flows[0]), (What::Transactions, flows[0]), &memory)?;
-    if skipped.is_none() {
-        add(format!("tun, {} flows", flows[0]), (What::Stream, flows[0]), &Link::Tun)?;
+    add(format!("rr, {}", show::flows(flows[0])), (What::Transactions, flows[0]), &memory)?;
+    if plan.kernel {
+        add(format!("tun, {}", show::flows(flows[0])), (What::Stream, flows[0]), &Link::Tun)?;
     }
-    let verdict = verdict(&cases, flows.len(), rate, skipped);
+    let cases = bench.finish();
+    let verdict = verdict(&cases, flows.len(), rate);
     let shown = shown(&cases);
     Ok(Report::new(subject(rate), cases, verdict, shown))
 }
@@ -205,6 +199,13 @@ fn subject(rate: u64) -> Subject {
             Published { path: "throughput_bits_per_s", before: 6.625e9, after: 9.410e9 },
             Published { path: "cpu_seconds", before: 40.0, after: 35.2 },
         ],
+        judged: Judged {
+            label: "throughput, Mbit/s",
+            path: "throughput_bits_per_s",
+            places: 0,
+            scale: 1e6,
+            lower_is_better: false,
+        },
         workload: "TCP_STREAM, 128-byte writes, 4 flows, 10 Gbit/s",
     }
 }
@@ -232,7 +233,7 @@ fn shown(cases: &[Case]) -> Vec<Shown> {
     all
 }
 
-fn verdict(cases: &[Case], streams: usize, rate: u64, skipped: Option<String>) -> Verdict {
+fn verdict(cases: &[Case], streams: usize, rate: u64) -> Verdict {
     let (case, rr) = (&cases[0], &cases[streams]);
     let share = spread(case, Column::Before, "link_share").map(|spread| spread.max);
     let what = format!("share of {} that before fills at most", show::rate(rate as f64));
@@ -266,7 +267,7 @@ fn verdict(cases: &[Case], streams: usize, rate: u64, skipped: Option<String>) -
         let what = format!("{path} of transactions, after/before");
         checks.push(Check::new(what, "within the spread", ratio, 3, |_| same));
     }
-    Verdict::of(checks, skipped.into_iter().collect())
+    Verdict::of(checks, Vec::new())
 }
 
 fn spread(case: &Case, column: Column, path: &str) -> Option<Spread> {

@@ -19,9 +19,10 @@ use crate::experiment::pin::{InOrder, Setting};
 use crate::experiment::stats::Spread;
 use crate::experiment::table::Shown;
 use crate::experiment::{
-    Case, Check, Column, Plan, Published, Report, Run, Subject, Verdict, Watch,
+    Bench, Case, Check, Column, Judged, Plan, Published, Report, Run, Subject, Verdict, Watch,
 };
 use crate::figures::per;
+use crate::show;
 use crate::stage::{self, Link, Stage};
 use crate::workload::{Kind, RequestResponse};
 
@@ -133,26 +134,18 @@ pub fn run(plan: &Plan, watch: &mut Watch) -> anyhow::Result<Report> {
     let most = flows.iter().copied().max().unwrap_or(1);
     let mut all: Vec<(String, Reading, u32)> = Vec::new();
     for &flows in &flows {
-        all.push((format!("prequeue, {}", word(flows)), Reading::Prequeue, flows));
+        all.push((format!("prequeue, {}", show::flows(flows)), Reading::Prequeue, flows));
     }
-    all.push((format!("prequeue off, {}", word(most)), Reading::NoPrequeue, most));
+    all.push((format!("prequeue off, {}", show::flows(most)), Reading::NoPrequeue, most));
     all.push(("spinning, 1 flow".into(), Reading::Spinning, 1));
-    let mut cases = Vec::new();
+    let mut bench = Bench::new(NAME, plan, watch);
     for (name, reading, flows) in all {
-        let run = |column| {
-            let run = |plan: &Plan, pcap| measure(plan, (reading, flows), column, pcap);
-            stage::capture_once(plan, NAME, &name, column, run)?;
-            run(plan, None)
-        };
-        cases.push(Case::measure(&name, plan.pairs, watch, run)?);
+        bench.case(&name, |plan, column, pcap| measure(plan, (reading, flows), column, pcap))?;
     }
+    let cases = bench.finish();
     let verdict = verdict(&cases);
     let shown = shown(&cases);
     Ok(Report::new(subject(), cases, verdict, shown))
-}
-
-fn word(flows: u32) -> String {
-    if flows == 1 { "1 flow".into() } else { format!("{flows} flows") }
 }
 
 fn subject() -> Subject {
@@ -193,6 +186,13 @@ fn subject() -> Subject {
             Published { path: "cpu_seconds", before: 116.25, after: 91.08 },
             Published { path: "transactions_per_s", before: 231_676.0, after: 233_297.0 },
         ],
+        judged: Judged {
+            label: "context switches per transaction",
+            path: "context_switches_per_transaction",
+            places: 2,
+            scale: 1.0,
+            lower_is_better: true,
+        },
         workload: "TCP_RR 8K/8K, 300 flows, between two hosts",
     }
 }

@@ -15,8 +15,9 @@ use serde_json::json;
 use crate::experiment::pin::Setting;
 use crate::experiment::table::Shown;
 use crate::experiment::{
-    Case, Check, Column, Plan, Published, Report, Run, Subject, Verdict, Watch,
+    Bench, Case, Check, Column, Judged, Plan, Published, Report, Run, Subject, Verdict, Watch,
 };
+use crate::show;
 use crate::stage::{self, Link, Stage};
 use crate::workload::{Kind, RequestResponse};
 
@@ -82,24 +83,19 @@ fn measure(
 /// If a run cannot be set up, or a connection fails.
 pub fn run(plan: &Plan, watch: &mut Watch) -> anyhow::Result<Report> {
     let flows = plan.flows.clone().unwrap_or_else(|| FLOWS.to_vec());
-    let skipped = stage::no_tun(plan);
     let mut links = vec![("memory", Link::Memory(LinkConfig::default()))];
-    if skipped.is_none() {
+    if plan.kernel {
         links.push(("tun", Link::Tun));
     }
-    let mut cases = Vec::new();
+    let mut bench = Bench::new(NAME, plan, watch);
     for (link_name, link) in &links {
         for &flows in &flows {
-            let name = format!("{link_name}, {flows} flows");
-            let run = |column| {
-                let run = |plan: &Plan, pcap| measure(plan, (link, flows), column, pcap);
-                stage::capture_once(plan, NAME, &name, column, run)?;
-                run(plan, None)
-            };
-            cases.push(Case::measure(&name, plan.pairs, watch, run)?);
+            let name = format!("{link_name}, {}", show::flows(flows));
+            bench.case(&name, |plan, column, pcap| measure(plan, (link, flows), column, pcap))?;
         }
     }
-    let verdict = verdict(&cases, skipped);
+    let cases = bench.finish();
+    let verdict = verdict(&cases);
     let shown = shown(&cases);
     Ok(Report::new(subject(), cases, verdict, shown))
 }
@@ -126,6 +122,13 @@ fn subject() -> Subject {
             Published { path: "octets_per_packet", before: 1417.0, after: 2099.0 },
             Published { path: "cpu_seconds", before: 205.7, after: 107.5 },
         ],
+        judged: Judged {
+            label: "packets per transaction",
+            path: "packets_per_transaction",
+            places: 2,
+            scale: 1.0,
+            lower_is_better: true,
+        },
         workload: "TCP_RR 4K/4K, 200 flows, between two hosts",
     }
 }
@@ -145,7 +148,7 @@ fn shown(cases: &[Case]) -> Vec<Shown> {
     headline.iter().cloned().chain(others).collect()
 }
 
-fn verdict(cases: &[Case], skipped: Option<String>) -> Verdict {
+fn verdict(cases: &[Case]) -> Verdict {
     let mut checks = Vec::new();
     for case in cases {
         let packets = |column| case.median(column, "packets_per_transaction");
@@ -170,6 +173,5 @@ fn verdict(cases: &[Case], skipped: Option<String>) -> Verdict {
     };
     let best: Vec<String> = cases.iter().map(best).collect();
     let mut notes = vec![format!("packets/transaction with everything on: {}", best.join("; "))];
-    notes.extend(skipped);
     Verdict::of(checks, notes)
 }

@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use crate::experiment::pin::{Setting, to_map};
 use crate::experiment::table::Shown;
 use crate::experiment::{
-    Case, Check, Column, Plan, Published, Report, Run, Subject, Verdict, Watch,
+    Bench, Case, Check, Column, Judged, Plan, Published, Report, Run, Subject, Verdict, Watch,
 };
 use crate::virtual_clock::{self, World};
 use crate::workload::{Kind, RequestResponse};
@@ -147,18 +147,18 @@ fn measure(workload: Workload, world: &World) -> anyhow::Result<Run> {
 /// # Errors
 /// If a connection fails or gets stuck.
 pub fn run(plan: &Plan, watch: &mut Watch) -> anyhow::Result<Report> {
-    let mut cases = Vec::new();
+    let mut bench = Bench::new(NAME, plan, watch);
     for (name, workload, before, after) in CASES {
-        cases.push(Case::measure(name, plan.pairs, watch, |column| {
+        bench.case(name, |_, column, pcap| {
             let world = match column {
                 Column::Before => pinned(workload, before),
                 Column::After => pinned(workload, after),
                 Column::Best => best(workload),
             };
-            let pcap = plan.capture(NAME, name, column)?;
             measure(workload, &World { pcap, ..world })
-        })?);
+        })?;
     }
+    let cases = bench.finish();
     let verdict = verdict(&cases);
     Ok(Report::new(subject(), cases, verdict, shown()))
 }
@@ -186,6 +186,13 @@ fn subject() -> Subject {
             Published { path: "data_segments", before: 9055.0, after: 7246.0 },
             Published { path: "data_packets", before: 4498.0, after: 2185.0 },
         ],
+        judged: Judged {
+            label: "data segments",
+            path: "data_segments",
+            places: 0,
+            scale: 1.0,
+            lower_is_better: true,
+        },
         workload: "iperf, 1811 writes of 5793 bytes, send buffer 7240, MSS 1448, 1 Gbit/s",
     }
 }

@@ -161,7 +161,7 @@ fn timed(
         events.run(Some(plimsoll::now() + warm_up), over);
         latencies.replace(new_histogram());
     }
-    let before = Snapshot::begin(workload);
+    let before = Snapshot::begin(|| workload.counters());
     let (start, first) = (plimsoll::now(), moved());
     events.set_phase(phase::RUN);
     let limit = workload.limit().map(|length| start + length);
@@ -171,15 +171,17 @@ fn timed(
     });
     let mut measured = None;
     if workload.warm_up.is_some() {
-        measured = Some((plimsoll::now().since(start), moved(), Snapshot::take(workload)));
+        measured =
+            Some((plimsoll::now().since(start), moved(), Snapshot::take(|| workload.counters())));
     }
     if let Some(finish) = finish {
         finish.stop();
     }
     events.set_phase(phase::STOP);
     events.run(None, over);
-    let (elapsed, last, after) = measured
-        .unwrap_or_else(|| (plimsoll::now().since(start), moved(), Snapshot::take(workload)));
+    let (elapsed, last, after) = measured.unwrap_or_else(|| {
+        (plimsoll::now().since(start), moved(), Snapshot::take(|| workload.counters()))
+    });
     drop(progress);
     if let Some(error) = tally.take_error() {
         return Err(error).with_context(|| format!("the connection to {} failed", workload.remote));

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use plimsoll::Stack;
 use plimsoll_stack::Stack as Core;
 
-use super::{Kind, Workload};
+use super::Kind;
 use crate::figures::{Counters, Figures, Latency, difference, octets_per_packet, packets_out, per};
 use crate::usage::{Usage, by_role, roles_since};
 
@@ -15,8 +16,32 @@ pub(crate) struct Snapshot {
     /// `None` on a virtual clock, where nothing costs anything.
     usage: Option<Usage>,
     roles: Option<BTreeMap<String, f64>>,
-    client: Counters,
-    server: Option<Counters>,
+    sides: Sides,
+}
+
+/// The counters of both sides at one moment.
+pub(crate) struct Sides {
+    /// The client's.
+    pub(crate) client: Counters,
+    /// The server's, if they are known.
+    pub(crate) server: Option<Counters>,
+}
+
+impl Sides {
+    /// Of stacks in this process.
+    pub(crate) fn of(client: &Stack, server: Option<&Stack>) -> Sides {
+        let server = server.map(|server| counters(server.core()));
+        Sides { client: counters(client.core()), server }
+    }
+}
+
+/// Pure ACKs that a side sent. A kernel does not count them, but everything else: segments without
+/// retransmissions, and those with new data; in a run there is no third kind but a SYN or FIN for
+/// each connection that opens or closes.
+fn pure_acks(counters: &Counters) -> Option<u64> {
+    let get = |name: &str| counters.get(name).copied();
+    get("plimsoll.AcksSent")
+        .or_else(|| get("TcpOutSegs")?.checked_sub(get("TcpExtTCPOrigDataSent")?))
 }
 
 fn counters(stack: &Core) -> Counters {
@@ -25,26 +50,23 @@ fn counters(stack: &Core) -> Counters {
 
 impl Snapshot {
     /// Takes it at the end of a run: first what goes on changing, then what takes long to read.
-    pub(crate) fn take(workload: &Workload) -> Snapshot {
-        let client = counters(workload.client.core());
-        let server = workload.server.as_ref().map(|server| counters(server.core()));
+    pub(crate) fn take(sides: impl FnOnce() -> Sides) -> Snapshot {
+        let sides = sides();
         let usage = Some(Usage::now());
-        Snapshot { usage, roles: by_role(), client, server }
+        Snapshot { usage, roles: by_role(), sides }
     }
 
     /// Takes it at the beginning of a run, the other way round.
-    pub(crate) fn begin(workload: &Workload) -> Snapshot {
+    pub(crate) fn begin(sides: impl FnOnce() -> Sides) -> Snapshot {
         let roles = by_role();
         let usage = Some(Usage::begin());
-        let client = counters(workload.client.core());
-        let server = workload.server.as_ref().map(|server| counters(server.core()));
-        Snapshot { usage, roles, client, server }
+        Snapshot { usage, roles, sides: sides() }
     }
 
     /// Takes it of two stacks on a virtual clock.
     pub(crate) fn of_pair(client: &Core, server: &Core) -> Snapshot {
-        let server = Some(counters(server));
-        Snapshot { usage: None, roles: None, client: counters(client), server }
+        let sides = Sides { client: counters(client), server: Some(counters(server)) };
+        Snapshot { usage: None, roles: None, sides }
     }
 }
 
@@ -94,7 +116,8 @@ impl Measured {
         moved: (u64, u64),
         latencies: Histogram<u64>,
     ) -> Measured {
-        let server = after.server.as_ref().zip(before.server.as_ref());
+        let (before_sides, after_sides) = (&before.sides, &after.sides);
+        let server = after_sides.server.as_ref().zip(before_sides.server.as_ref());
         Measured {
             elapsed,
             bytes: moved.0,
@@ -103,7 +126,7 @@ impl Measured {
             usage: after.usage.zip(before.usage).map(|(after, before)| after.since(before)),
             asking: None,
             roles: after.roles.as_ref().zip(before.roles.as_ref()).map(|(a, b)| roles_since(a, b)),
-            client: difference(&after.client, &before.client),
+            client: difference(&after_sides.client, &before_sides.client),
             server: server.map(|(after, before)| difference(after, before)),
         }
     }
@@ -155,10 +178,9 @@ impl Measured {
             counters: measured.clone(),
             ..Figures::default()
         };
-        let acks = |counters: &Counters| get(counters, "plimsoll.AcksSent");
-        let ours = acks(&self.client);
+        let ours = pure_acks(&self.client);
         let all = match &self.server {
-            Some(server) => ours.zip(acks(server)).map(|(ours, theirs)| ours + theirs),
+            Some(server) => ours.zip(pure_acks(server)).map(|(ours, theirs)| ours + theirs),
             None => ours,
         };
         figures.backlog_drops = self.sum("TcpExtTCPBacklogDrop");
@@ -169,7 +191,7 @@ impl Measured {
                 figures.throughput_bits_per_s = per(self.bytes as f64 * 8.0, seconds);
                 let receiver = if receiving { Some(&self.client) } else { self.server.as_ref() };
                 figures.acks_per_gigabyte = receiver
-                    .and_then(acks)
+                    .and_then(pure_acks)
                     .and_then(|acks| per(acks as f64, self.bytes as f64 / 1e9));
             }
         }

@@ -12,20 +12,21 @@
 pub(crate) mod blocking;
 mod loops;
 mod measure;
-mod threads;
+pub(crate) mod network;
+pub(crate) mod threads;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use plimsoll::{Options, Stack};
+use plimsoll::{Connector, Options, Stack};
 
 use crate::experiment::pin::OnCpu;
 use crate::kernel::Peer;
 
 pub use measure::Measured;
-pub(crate) use measure::Snapshot;
+pub(crate) use measure::{Sides, Snapshot};
 
 /// The phases that tasks are told of.
 mod phase {
@@ -70,6 +71,17 @@ pub enum Kind {
         /// Each over a connection of its own.
         reconnect: bool,
     },
+}
+
+impl Kind {
+    /// Whether flows go on until they are told to stop.
+    fn is_endless(self) -> bool {
+        let limit = match self {
+            Kind::Send { bytes, .. } | Kind::Receive { bytes, .. } => bytes,
+            Kind::Rr { transactions, .. } => transactions,
+        };
+        limit == u64::MAX
+    }
 }
 
 /// A workload with its sides.
@@ -118,30 +130,54 @@ impl Workload {
     /// # Errors
     /// If a connection cannot be opened or fails.
     pub fn measure(&self) -> anyhow::Result<Measured> {
-        if self.threads { threads::run(self) } else { loops::run(self) }
+        if self.threads { threads::run(self.terms(), self.network()?) } else { loops::run(self) }
+    }
+
+    /// What threads are told of it.
+    fn terms(&self) -> threads::Terms {
+        threads::Terms {
+            kind: self.kind,
+            flows: self.flows,
+            read_bytes: self.read_bytes,
+            read_buffers: self.read_buffers,
+            shared: self.shared,
+            length: self.length,
+            warm_up: self.warm_up,
+            cpus: self.cpus,
+            in_order: self.in_order,
+        }
+    }
+
+    /// Where threads have their connections from.
+    fn network(&self) -> anyhow::Result<network::Ours> {
+        let server = match &self.server {
+            Some(server) => Some((server.clone(), self.listener(server)?)),
+            None => None,
+        };
+        Ok(network::Ours {
+            remote: self.remote,
+            connector: Connector::new(&self.client).options(self.options.clone()),
+            client: self.client.clone(),
+            server,
+            peer: self.peer.clone(),
+            sends: matches!(self.kind, Kind::Send { .. }),
+        })
+    }
+
+    /// The counters of both sides.
+    fn counters(&self) -> Sides {
+        Sides::of(&self.client, self.server.as_ref())
     }
 
     /// How long it runs; `None` if the flows end by themselves.
     fn limit(&self) -> Option<Duration> {
-        let limit = match self.kind {
-            Kind::Send { bytes, .. } | Kind::Receive { bytes, .. } => bytes,
-            Kind::Rr { transactions, .. } => transactions,
-        };
-        (limit == u64::MAX).then_some(self.length)
+        self.kind.is_endless().then_some(self.length)
     }
 
     /// The calling thread runs on the processor of a side, 0 for the client's and 1 for the
     /// server's, if the workload pins them.
     fn on_cpu(&self, side: usize) -> anyhow::Result<Option<OnCpu>> {
         self.cpus.map(|cpus| OnCpu::enter(cpus[side])).transpose()
-    }
-
-    /// Bytes that have arrived at the server, if this side has counted `moved` itself.
-    fn arrived(&self, moved: &blocking::Count) -> u64 {
-        match &self.peer {
-            Some(peer) if matches!(self.kind, Kind::Send { .. }) => peer.received(),
-            _ => moved.get(),
-        }
     }
 
     /// A listener of the server side.

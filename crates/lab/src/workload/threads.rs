@@ -2,6 +2,7 @@
 //!
 //! Threads stay alive until the run has been measured, so that what they cost can still be read.
 //! After a failure they are left behind; their sockets have timeouts, so they end by themselves.
+//! A [`Network`] that can end all calls at once has its threads end before the failure is told.
 
 use std::io;
 use std::net::Shutdown;
@@ -12,32 +13,58 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use hdrhistogram::Histogram;
-use plimsoll::{Connector, TcpListener, TcpStream};
 
-use super::blocking::{Count, answer, exchange, receive, receive_into, send, send_shared};
+use super::Kind;
+use super::blocking::{Count, answer, exchange, receive, receive_into, send};
 use super::measure::{Asking, Measured, Snapshot};
-use super::{Kind, Workload};
+use super::network::{Network, Socket};
 use crate::event_loop::SCRATCH_BYTES;
-use crate::experiment::pin::{InOrder, Rank};
+use crate::experiment::pin::{InOrder, OnCpu, Rank};
 use crate::requester::new_histogram;
 use crate::usage::Usage;
 
 /// How long a socket of a run with a window may do nothing.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What all threads of a run share.
-struct Run {
-    kind: Kind,
-    remote: std::net::SocketAddr,
-    connector: Connector,
-    /// Whether only a part of the run is measured; its sockets have timeouts then.
-    windowed: bool,
+/// What a run is, whatever its sockets are.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    /// What flows.
+    pub(crate) kind: Kind,
+    /// Connections at once.
+    pub(crate) flows: u32,
     /// What a reader of bulk data reads at once.
-    read_bytes: usize,
+    pub(crate) read_bytes: usize,
     /// How many buffers of that size it fills in turn.
-    read_buffers: usize,
+    pub(crate) read_buffers: usize,
     /// A sender of bulk data copies nothing.
-    shared: bool,
+    pub(crate) shared: bool,
+    /// How long it runs, unless the flows end by themselves.
+    pub(crate) length: Duration,
+    /// If set, only `length` after so much time is measured, and sockets have timeouts.
+    pub(crate) warm_up: Option<Duration>,
+    /// The processors of the client's threads and of the server's.
+    pub(crate) cpus: Option<[usize; 2]>,
+    /// Threads run in the order in which they are woken, if that is allowed.
+    pub(crate) in_order: bool,
+}
+
+impl Terms {
+    /// How long it runs; `None` if the flows end by themselves.
+    fn limit(&self) -> Option<Duration> {
+        self.kind.is_endless().then_some(self.length)
+    }
+
+    /// As [`Workload::on_cpu`](super::Workload::on_cpu).
+    fn on_cpu(&self, side: usize) -> anyhow::Result<Option<OnCpu>> {
+        self.cpus.map(|cpus| OnCpu::enter(cpus[side])).transpose()
+    }
+}
+
+/// What all threads of a run share.
+struct Run<N> {
+    terms: Terms,
+    network: N,
     gate: Mutex<Gate>,
     changed: Condvar,
     /// The time is over.
@@ -87,95 +114,107 @@ impl Own {
 }
 
 /// Runs the workload.
-pub(super) fn run(workload: &Workload) -> anyhow::Result<Measured> {
+///
+/// # Errors
+/// If a thread cannot be started or a connection fails.
+pub(crate) fn run<N: Network>(terms: Terms, network: N) -> anyhow::Result<Measured> {
     let run = Arc::new(Run {
-        kind: workload.kind,
-        remote: workload.remote,
-        connector: Connector::new(&workload.client).options(workload.options.clone()),
-        windowed: workload.warm_up.is_some(),
-        read_bytes: workload.read_bytes,
-        read_buffers: workload.read_buffers,
-        shared: workload.shared,
+        measuring: AtomicBool::new(terms.warm_up.is_none()),
+        terms,
+        network,
         gate: Mutex::default(),
         changed: Condvar::new(),
         over: AtomicBool::new(false),
-        measuring: AtomicBool::new(workload.warm_up.is_none()),
         moved: Count::default(),
         transactions: Count::default(),
     });
-    let threads = start(workload, &run)?;
-    run.wait(|gate| gate.connected == workload.flows)?;
-    let measured = match workload.warm_up {
-        Some(warm_up) => window(workload, &run, warm_up)?,
-        None => whole(workload, &run)?,
-    };
-    // Without a window the process ends soon, and servers may wait for a connection for ever.
-    for thread in threads.into_iter().filter(|_| run.windowed) {
-        // A panic of the thread has been reported by its hook.
-        let _ = thread.join();
+    let mut threads = Vec::new();
+    let measured = start(&run, &mut threads).and_then(|()| run.measure());
+    if let Err(error) = &measured {
+        let message = error.to_string();
+        run.change(|gate| gate.error = gate.error.take().or(Some(message)));
     }
-    Ok(measured)
+    // Without a window the process ends soon, and servers may wait for a connection for ever.
+    let will_end = measured.is_ok() && run.windowed();
+    if run.network.end() || will_end {
+        for thread in threads {
+            // A panic of the thread has been reported by its hook.
+            let _ = thread.join();
+        }
+    }
+    measured
 }
 
 /// Starts the threads of all flows, each side on its processor.
-fn start(workload: &Workload, run: &Arc<Run>) -> anyhow::Result<Vec<JoinHandle<()>>> {
-    let mut threads = Vec::new();
-    let _order = workload.in_order.then(|| InOrder::enter(Rank::Application));
-    if let Some(server) = &workload.server {
-        let _on = workload.on_cpu(1)?;
-        let listener = workload.listener(server)?;
-        for index in 0..workload.flows {
-            let (listener, run) = (listener.try_clone()?, run.clone());
-            threads.push(spawn(format!("server-{index}"), move || run.serve(&listener))?);
+fn start<N: Network>(run: &Arc<Run<N>>, threads: &mut Vec<JoinHandle<()>>) -> anyhow::Result<()> {
+    let _order = run.terms.in_order.then(|| InOrder::enter(Rank::Application));
+    if run.network.serves() {
+        let _on = run.terms.on_cpu(1)?;
+        for index in 0..run.terms.flows {
+            let run = run.clone();
+            threads.push(spawn(format!("server-{index}"), move || run.serve())?);
         }
     }
-    let _on = workload.on_cpu(0)?;
-    for index in 0..workload.flows {
+    let _on = run.terms.on_cpu(0)?;
+    for index in 0..run.terms.flows {
         let run = run.clone();
         threads.push(spawn(format!("client-{index}"), move || run.ask())?);
     }
-    Ok(threads)
+    Ok(())
 }
 
 fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> anyhow::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name).spawn(body).context("cannot start a thread")
 }
 
-/// Measures from the first byte until everything has arrived.
-fn whole(workload: &Workload, run: &Run) -> anyhow::Result<Measured> {
-    let before = Snapshot::begin(workload);
-    let start = Instant::now();
-    let deadline = workload.limit().and_then(|length| start.checked_add(length));
-    run.change(|gate| gate.deadline = Some(deadline));
-    run.wait(|gate| gate.finished == workload.flows)?;
-    let elapsed = start.elapsed();
-    let after = Snapshot::take(workload);
-    run.change(|gate| gate.measured = true);
-    Ok(run.measured(&before, &after, elapsed, (run.moved.get(), run.transactions.get())))
-}
-
-/// Measures between two moments while everything runs.
-fn window(workload: &Workload, run: &Run, warm_up: Duration) -> anyhow::Result<Measured> {
-    let moved = || (workload.arrived(&run.moved), run.transactions.get());
-    run.change(|gate| gate.deadline = Some(None));
-    run.pause(warm_up)?;
-    let before = Snapshot::begin(workload);
-    run.measuring.store(true, Ordering::Relaxed);
-    let (start, first) = (Instant::now(), moved());
-    run.pause(workload.length)?;
-    let (elapsed, last) = (start.elapsed(), moved());
-    let after = Snapshot::take(workload);
-    run.measuring.store(false, Ordering::Relaxed);
-    run.over.store(true, Ordering::Relaxed);
-    if let Some(peer) = &workload.peer {
-        peer.finish();
+impl<N: Network> Run<N> {
+    /// Waits for all connections, and measures.
+    fn measure(&self) -> anyhow::Result<Measured> {
+        self.wait(|gate| gate.connected == self.terms.flows)?;
+        match self.terms.warm_up {
+            Some(warm_up) => self.window(warm_up),
+            None => self.whole(),
+        }
     }
-    run.wait(|gate| gate.finished == workload.flows)?;
-    run.change(|gate| gate.measured = true);
-    Ok(run.measured(&before, &after, elapsed, (last.0 - first.0, last.1 - first.1)))
-}
 
-impl Run {
+    /// Measures from the first byte until everything has arrived.
+    fn whole(&self) -> anyhow::Result<Measured> {
+        let counters = || self.network.counters();
+        let before = Snapshot::begin(counters);
+        let start = Instant::now();
+        let deadline = self.terms.limit().and_then(|length| start.checked_add(length));
+        self.change(|gate| gate.deadline = Some(deadline));
+        self.wait(|gate| gate.finished == self.terms.flows)?;
+        let elapsed = start.elapsed();
+        let after = Snapshot::take(counters);
+        self.change(|gate| gate.measured = true);
+        let moved = (self.moved.get(), self.transactions.get());
+        Ok(self.measured(&before, &after, elapsed, moved))
+    }
+
+    /// Measures between two moments while everything runs.
+    fn window(&self, warm_up: Duration) -> anyhow::Result<Measured> {
+        let counters = || self.network.counters();
+        let moved = || {
+            let bytes = self.network.arrived().unwrap_or_else(|| self.moved.get());
+            (bytes, self.transactions.get())
+        };
+        self.change(|gate| gate.deadline = Some(None));
+        self.pause(warm_up)?;
+        let before = Snapshot::begin(counters);
+        self.measuring.store(true, Ordering::Relaxed);
+        let (start, first) = (Instant::now(), moved());
+        self.pause(self.terms.length)?;
+        let (elapsed, last) = (start.elapsed(), moved());
+        let after = Snapshot::take(counters);
+        self.measuring.store(false, Ordering::Relaxed);
+        self.over.store(true, Ordering::Relaxed);
+        self.network.finish();
+        self.wait(|gate| gate.finished == self.terms.flows)?;
+        self.change(|gate| gate.measured = true);
+        Ok(self.measured(&before, &after, elapsed, (last.0 - first.0, last.1 - first.1)))
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Gate> {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -224,7 +263,7 @@ impl Run {
     fn ask(&self) {
         let (mut latencies, mut own) = (new_histogram(), Own::default());
         if let Err(error) = self.try_ask(&mut latencies, &mut own) {
-            let remote = self.remote;
+            let remote = self.network.remote();
             let message = format!("the connection to {remote} failed: {error}");
             self.change(|gate| gate.error = Some(message));
             return;
@@ -245,37 +284,38 @@ impl Run {
         let _ = self.wait(|gate| gate.measured);
     }
 
-    fn connect(&self) -> io::Result<TcpStream> {
-        let stream = self.connector.connect(self.remote)?;
+    fn connect(&self) -> io::Result<N::Stream> {
+        let stream = self.network.connect()?;
         self.bound(&stream)?;
         Ok(stream)
     }
 
     /// Sees to it that a call on the stream ends.
-    fn bound(&self, stream: &TcpStream) -> io::Result<()> {
-        if self.windowed {
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
-        }
-        Ok(())
+    fn bound(&self, stream: &N::Stream) -> io::Result<()> {
+        if self.windowed() { stream.bound(PATIENCE) } else { Ok(()) }
+    }
+
+    /// Whether only a part of the run is measured.
+    fn windowed(&self) -> bool {
+        self.terms.warm_up.is_some()
     }
 
     fn try_ask(&self, latencies: &mut Histogram<u64>, own: &mut Own) -> io::Result<()> {
-        let reconnect = matches!(self.kind, Kind::Rr { reconnect: true, .. });
+        let reconnect = matches!(self.terms.kind, Kind::Rr { reconnect: true, .. });
         let stream = if reconnect { None } else { Some(self.connect()?) };
         self.change(|gate| gate.connected += 1);
         if self.wait(|gate| gate.deadline.is_some()).is_err() {
             return Ok(());
         }
         let mut scratch = vec![0; SCRATCH_BYTES];
-        match (self.kind, stream) {
+        match (self.terms.kind, stream) {
             (Kind::Send { message, bytes }, Some(stream)) => {
-                let sent = send(&stream, &mut scratch, message, bytes, self.stop())?;
+                let sent = send(stream.io(), &mut scratch, message, bytes, self.stop())?;
                 stream.shutdown(Shutdown::Write)?;
-                if !self.windowed {
+                if !self.windowed() {
                     self.moved.add(sent);
                 }
-                receive(&stream, &mut scratch, |_| ())?;
+                receive(stream.io(), &mut scratch, |_| ())?;
             }
             (Kind::Receive { .. }, Some(stream)) => {
                 self.receive(&stream, |count| self.moved.add(count))?;
@@ -291,12 +331,12 @@ impl Run {
 
     fn ask_often(
         &self,
-        stream: Option<&TcpStream>,
+        stream: Option<&N::Stream>,
         scratch: &mut Vec<u8>,
         transactions: u64,
         (latencies, own): (&mut Histogram<u64>, &mut Own),
     ) -> io::Result<()> {
-        let Kind::Rr { sizes, .. } = self.kind else { return Ok(()) };
+        let Kind::Rr { sizes, .. } = self.terms.kind else { return Ok(()) };
         let mut stop = self.stop();
         for _ in 0..transactions {
             if stop() {
@@ -305,11 +345,11 @@ impl Run {
             own.at(self.measuring.load(Ordering::Relaxed));
             let started = Instant::now();
             match stream {
-                Some(stream) => exchange(stream, scratch, sizes)?,
+                Some(stream) => exchange(stream.io(), scratch, sizes)?,
                 None => {
                     let stream = self.connect()?;
-                    exchange(&stream, scratch, sizes)?;
-                    receive(&stream, scratch, |_| ())?;
+                    exchange(stream.io(), scratch, sizes)?;
+                    receive(stream.io(), scratch, |_| ())?;
                 }
             }
             self.transactions.add(1);
@@ -334,19 +374,19 @@ impl Run {
     }
 
     /// Reads bulk data to its end.
-    fn receive(&self, stream: &TcpStream, on_read: impl FnMut(u64)) -> io::Result<()> {
+    fn receive(&self, stream: &N::Stream, on_read: impl FnMut(u64)) -> io::Result<()> {
         let mut buffers: Vec<Vec<u8>> =
-            (0..self.read_buffers.max(1)).map(|_| vec![0; self.read_bytes]).collect();
-        receive_into(stream, &mut buffers, on_read)
+            (0..self.terms.read_buffers.max(1)).map(|_| vec![0; self.terms.read_bytes]).collect();
+        receive_into(stream.io(), &mut buffers, on_read)
     }
 
     /// The server's side: one connection, or one after the other.
-    fn serve(&self, listener: &TcpListener) {
-        let reconnect = matches!(self.kind, Kind::Rr { reconnect: true, .. });
+    fn serve(&self) {
+        let reconnect = matches!(self.terms.kind, Kind::Rr { reconnect: true, .. });
         let mut scratch = vec![0; SCRATCH_BYTES];
         loop {
             // What goes wrong here shows at the client.
-            let Ok((stream, _)) = listener.accept() else { return };
+            let Ok(stream) = self.network.accept() else { return };
             let _ = self.bound(&stream);
             let _ = self.serve_one(&stream, &mut scratch);
             if !reconnect {
@@ -356,10 +396,10 @@ impl Run {
         let _ = self.wait(|gate| gate.measured);
     }
 
-    fn serve_one(&self, stream: &TcpStream, scratch: &mut Vec<u8>) -> io::Result<()> {
-        match self.kind {
+    fn serve_one(&self, stream: &N::Stream, scratch: &mut Vec<u8>) -> io::Result<()> {
+        match self.terms.kind {
             Kind::Send { .. } => self.receive(stream, |count| {
-                if self.windowed {
+                if self.windowed() {
                     self.moved.add(count);
                 }
             }),
@@ -367,16 +407,16 @@ impl Run {
                 if self.wait(|gate| gate.deadline.is_some()).is_err() {
                     return Ok(());
                 }
-                if self.shared {
-                    send_shared(stream, message, bytes, self.stop())?;
+                if self.terms.shared {
+                    stream.send_shared(message, bytes, self.stop())?;
                 } else {
-                    send(stream, scratch, message, bytes, self.stop())?;
+                    send(stream.io(), scratch, message, bytes, self.stop())?;
                 }
                 stream.shutdown(Shutdown::Write)?;
-                receive(stream, scratch, |_| ())
+                receive(stream.io(), scratch, |_| ())
             }
             Kind::Rr { sizes, reconnect, .. } => {
-                answer(stream, scratch, sizes, if reconnect { 1 } else { u64::MAX })
+                answer(stream.io(), scratch, sizes, if reconnect { 1 } else { u64::MAX })
             }
         }
     }

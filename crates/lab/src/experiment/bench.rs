@@ -1,0 +1,281 @@
+//! Runs in turn: pairs, cases, and the captures beside them.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::at;
+use super::plan::{self, Plan};
+use super::stats::{self, medians, ratios, spreads};
+use super::watch::Watch;
+use crate::figures::Figures;
+
+/// One of the three states that are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// The knob as it was.
+    Before,
+    /// The knob as it is.
+    After,
+    /// Everything on.
+    Best,
+}
+
+impl Column {
+    /// All, in the order of tables.
+    pub const ALL: [Column; 3] = [Column::Before, Column::After, Column::Best];
+
+    /// The name in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Column::Before => "before",
+            Column::After => "after",
+            Column::Best => "best",
+        }
+    }
+}
+
+/// What one run gave: the figures, and what else the experiment measures, by name.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Run {
+    /// The figures that all commands have.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// The others.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+/// Three runs, one right after the other.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pair {
+    /// The case.
+    pub case: String,
+    /// With the knob as it was.
+    pub before: Value,
+    /// With the knob as it is.
+    pub after: Value,
+    /// With everything on.
+    pub best: Value,
+    /// After over before.
+    pub ratio: Value,
+    /// The host's own TCP on the same workload, if it runs beside.
+    pub kernel: Option<KernelPair>,
+}
+
+/// The host's own TCP, in the same pair.
+#[derive(Clone, Debug, Serialize)]
+pub struct KernelPair {
+    /// With its knob as it was; null if it has none.
+    pub before: Value,
+    /// With its knob as it is, or just as it is.
+    pub after: Value,
+    /// After over before; null if it has no knob.
+    pub ratio: Value,
+}
+
+/// A run of the host's own TCP, for a column: [`Column::Before`] or [`Column::After`].
+pub type HostRun<'a> = &'a mut dyn FnMut(Column) -> anyhow::Result<Run>;
+
+/// The host's own TCP beside a case.
+pub struct Beside<'a> {
+    /// It has a knob, so there is a before.
+    pub has_knob: bool,
+    /// Runs it.
+    pub run: HostRun<'a>,
+}
+
+/// A capture of one column of a case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capture {
+    /// The case.
+    pub case: String,
+    /// The column.
+    pub column: Column,
+    /// The file: pcapng, as the client's device saw it.
+    pub path: PathBuf,
+}
+
+/// The cases of one experiment, while they run.
+pub struct Bench<'a> {
+    experiment: &'a str,
+    plan: &'a Plan,
+    watch: &'a mut Watch,
+    cases: Vec<Case>,
+}
+
+impl<'a> Bench<'a> {
+    /// Of `experiment`, without any case yet.
+    pub fn new(experiment: &'a str, plan: &'a Plan, watch: &'a mut Watch) -> Bench<'a> {
+        Bench { experiment, plan, watch, cases: Vec::new() }
+    }
+
+    /// Runs all pairs of a case, and one run of each column more if captures are wanted. The
+    /// closure gets how long to run and where to leave a capture.
+    ///
+    /// # Errors
+    /// If a run fails.
+    pub fn case(
+        &mut self,
+        name: &str,
+        run: impl FnMut(&Plan, Column, Option<PathBuf>) -> anyhow::Result<Run>,
+    ) -> anyhow::Result<()> {
+        self.case_beside(name, run, None)
+    }
+
+    /// The same with the host's own TCP in every pair.
+    ///
+    /// # Errors
+    /// If a run fails.
+    pub fn case_beside(
+        &mut self,
+        name: &str,
+        mut run: impl FnMut(&Plan, Column, Option<PathBuf>) -> anyhow::Result<Run>,
+        beside: Option<Beside<'_>>,
+    ) -> anyhow::Result<()> {
+        let captures = self.capture(name, &mut run)?;
+        let plan = self.plan;
+        let run = |column| run(plan, column, None);
+        let case = Case::measure(name, plan.pairs, self.watch, run, beside)?;
+        self.cases.push(Case { captures, ..case });
+        Ok(())
+    }
+
+    fn capture(
+        &mut self,
+        case: &str,
+        mut run: impl FnMut(&Plan, Column, Option<PathBuf>) -> anyhow::Result<Run>,
+    ) -> anyhow::Result<Vec<Capture>> {
+        let Some(dir) = self.plan.capture_dir(self.cases.is_empty())? else {
+            return Ok(Vec::new());
+        };
+        let plan = self.plan.captured();
+        let mut captures = Vec::new();
+        for column in Column::ALL {
+            let path = dir.join(plan::file_name(self.experiment, case, column));
+            self.watch.show(&format!("{case}: capture, {}", column.name()));
+            run(&plan, column, Some(path.clone()))
+                .with_context(|| format!("{case}, {}, with a capture", column.name()))?;
+            captures.push(Capture { case: case.to_owned(), column, path });
+        }
+        Ok(captures)
+    }
+
+    /// All cases that ran, the headline first.
+    pub fn finish(self) -> Vec<Case> {
+        self.cases
+    }
+}
+
+/// All pairs of one case.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Its name, as in `memory, 200 flows`.
+    pub name: String,
+    /// At least one.
+    pub pairs: Vec<Pair>,
+    /// One of each column, if they were wanted.
+    pub captures: Vec<Capture>,
+}
+
+impl Case {
+    /// Runs `pairs` pairs.
+    ///
+    /// # Errors
+    /// If a run fails.
+    pub fn measure(
+        name: &str,
+        pairs: usize,
+        watch: &mut Watch,
+        mut run: impl FnMut(Column) -> anyhow::Result<Run>,
+        mut beside: Option<Beside<'_>>,
+    ) -> anyhow::Result<Case> {
+        let mut done = Vec::with_capacity(pairs);
+        for index in 0..pairs.max(1) {
+            let mut order = Column::ALL;
+            if index % 2 == 1 {
+                order.reverse();
+            }
+            let mut values = [Value::Null, Value::Null, Value::Null];
+            for column in order {
+                watch.show(&format!("{name}: pair {}/{pairs}, {}", index + 1, column.name()));
+                let run = run(column).with_context(|| format!("{name}, {}", column.name()))?;
+                values[column as usize] = serde_json::to_value(run)?;
+            }
+            let kernel = match &mut beside {
+                Some(beside) => {
+                    watch.show(&format!("{name}: pair {}/{pairs}, the kernel", index + 1));
+                    Some(beside.pair(&order).with_context(|| format!("{name}, the kernel"))?)
+                }
+                None => None,
+            };
+            let [before, after, best] = values;
+            let ratio = ratios(&before, &after);
+            done.push(Pair { case: name.to_owned(), before, after, best, ratio, kernel });
+        }
+        Ok(Case { name: name.to_owned(), pairs: done, captures: Vec::new() })
+    }
+
+    /// The median of a figure, by its path: `latency_us.p99`.
+    pub fn median(&self, column: Column, path: &str) -> Option<f64> {
+        let values: Option<Vec<f64>> =
+            self.runs(column).map(|run| at(run, path).and_then(Value::as_f64)).collect();
+        stats::Spread::of(&values?).map(|spread| spread.median)
+    }
+
+    /// The ratios of a figure, after over before, pair by pair; `None` if one could not be taken.
+    pub fn ratio(&self, path: &str) -> Option<stats::Spread> {
+        let ratio = |pair: &Pair| at(&pair.ratio, path).and_then(Value::as_f64);
+        let values: Option<Vec<f64>> = self.pairs.iter().map(ratio).collect();
+        stats::Spread::of(&values?)
+    }
+
+    /// The runs of one column.
+    pub fn runs(&self, column: Column) -> impl Iterator<Item = &Value> {
+        self.pairs.iter().map(move |pair| match column {
+            Column::Before => &pair.before,
+            Column::After => &pair.after,
+            Column::Best => &pair.best,
+        })
+    }
+
+    pub(super) fn medians(&self, column: Column) -> Value {
+        medians(&self.runs(column).cloned().collect::<Vec<_>>())
+    }
+
+    pub(super) fn ratios(&self) -> Value {
+        let all: Vec<Value> = self.pairs.iter().map(|pair| pair.ratio.clone()).collect();
+        spreads(&all)
+    }
+
+    /// The host's own TCP: medians before, after, and the spreads of the ratios.
+    pub(super) fn kernel(&self) -> Value {
+        let pairs: Option<Vec<&KernelPair>> =
+            self.pairs.iter().map(|pair| pair.kernel.as_ref()).collect();
+        let Some(pairs) = pairs.filter(|pairs| !pairs.is_empty()) else { return Value::Null };
+        let all = |get: fn(&KernelPair) -> &Value| {
+            pairs.iter().map(|pair| get(pair).clone()).collect::<Vec<_>>()
+        };
+        json!({
+            "before": medians(&all(|pair| &pair.before)),
+            "after": medians(&all(|pair| &pair.after)),
+            "ratio": spreads(&all(|pair| &pair.ratio)),
+        })
+    }
+}
+
+impl Beside<'_> {
+    fn pair(&mut self, order: &[Column; 3]) -> anyhow::Result<KernelPair> {
+        let mut values = [Value::Null, Value::Null];
+        for &column in order {
+            if column == Column::After || (column == Column::Before && self.has_knob) {
+                values[column as usize] = serde_json::to_value((self.run)(column)?)?;
+            }
+        }
+        let [before, after] = values;
+        let ratio = ratios(&before, &after);
+        Ok(KernelPair { before, after, ratio })
+    }
+}

@@ -1,0 +1,134 @@
+//! The one figure by which an experiment is held against its publication.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::stats::Spread;
+use super::{Case, Check, Column, Published};
+
+/// How much less than the published gain still counts as the same: published figures have three
+/// digits.
+const SAME: f64 = 0.005;
+
+/// Which figure it is. It is one of those that were published.
+#[derive(Clone, Copy, Debug)]
+pub struct Judged {
+    /// What people call it.
+    pub label: &'static str,
+    /// Its path among the figures of a run.
+    pub path: &'static str,
+    /// Decimals in tables.
+    pub places: usize,
+    /// What it is divided by for people, as 1e6 for Mbit/s.
+    pub scale: f64,
+    /// Whether less of it is better.
+    pub lower_is_better: bool,
+}
+
+/// A figure before and after, and the second over the first.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Sides {
+    /// With the knob as it was.
+    pub before: f64,
+    /// With the knob as it is.
+    pub after: f64,
+    /// After over before.
+    pub ratio: f64,
+}
+
+/// What was measured of it: medians over the pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Measured {
+    /// With the knob as it was.
+    pub before: Option<f64>,
+    /// With the knob as it is.
+    pub after: Option<f64>,
+    /// With everything on.
+    pub best: Option<f64>,
+}
+
+/// The figure, published and measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Headline {
+    /// Its path among the figures.
+    pub figure: &'static str,
+    /// What people call it.
+    pub label: &'static str,
+    /// Whether less of it is better.
+    pub lower_is_better: bool,
+    /// What was published.
+    pub published: Sides,
+    /// What was measured.
+    pub measured: Measured,
+    /// After over before, over the pairs; null if it could not be taken.
+    pub ratio: Option<Spread>,
+    /// How far the measured gain is beyond the published one, as a part of it; less than 0 if it
+    /// falls short.
+    pub beyond: Option<f64>,
+    /// Whether it is the published gain or more.
+    pub reached: bool,
+    /// Decimals in tables.
+    #[serde(skip)]
+    pub places: usize,
+    /// What it is divided by for people.
+    #[serde(skip)]
+    pub scale: f64,
+}
+
+impl Headline {
+    /// Of the headline case. `None` if the figure was not published, or no case ran.
+    pub(super) fn of(judged: Judged, published: &[Published], cases: &[Case]) -> Option<Headline> {
+        let case = cases.first()?;
+        let published = published.iter().find(|published| published.path == judged.path)?;
+        let (before, after) = (published.before, published.after);
+        let published = Sides { before, after, ratio: after / before };
+        let [before, after, best] = Column::ALL.map(|column| case.median(column, judged.path));
+        let ratio = case.ratio(judged.path);
+        let gain = |ratio: f64| if judged.lower_is_better { 1.0 / ratio } else { ratio };
+        let beyond = ratio.map(|spread| gain(spread.median) / gain(published.ratio) - 1.0);
+        // Nothing left of it is as far beyond as can be, but no number in a document.
+        let beyond = beyond.map(|beyond| beyond.min(f64::from(u16::MAX)));
+        Some(Headline {
+            figure: judged.path,
+            label: judged.label,
+            lower_is_better: judged.lower_is_better,
+            published,
+            measured: Measured { before, after, best },
+            ratio,
+            beyond,
+            reached: beyond.is_some_and(|beyond| beyond >= -SAME),
+            places: judged.places,
+            scale: judged.scale,
+        })
+    }
+
+    /// A value of this figure for people.
+    pub fn show(&self, value: Option<f64>) -> String {
+        crate::figures::decimal(value.map(|value| value / self.scale), self.places)
+    }
+
+    /// The verdict in a few words: how the gain compares with the published one.
+    pub fn words(&self) -> String {
+        match self.beyond.map(|beyond| (beyond, (beyond * 100.0).round())) {
+            None => "not taken".into(),
+            Some((_, percent)) if self.reached && percent < 1.0 => "the published gain".into(),
+            Some((_, percent)) if self.reached => format!("{percent:.0} % beyond"),
+            Some((beyond, _)) => format!("{:.1} % short", -beyond * 100.0),
+        }
+    }
+
+    /// As a bar among the others.
+    pub(super) fn check(&self) -> Check {
+        Check {
+            what: format!("{}, after/before", self.label),
+            wanted: format!("published {:.3}", self.published.ratio),
+            measured: crate::figures::decimal(self.ratio.map(|ratio| ratio.median), 3),
+            reached: self.reached,
+        }
+    }
+
+    /// The kernel's own figure in a column of a report's `kernel`.
+    pub fn of_kernel(&self, kernel: &Value, column: Column) -> Option<f64> {
+        super::at(kernel.get(column.name())?, self.figure)?.as_f64()
+    }
+}

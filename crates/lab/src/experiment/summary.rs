@@ -1,0 +1,88 @@
+//! The table at the end: one line for each mechanism.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::{Column, Headline, Report};
+
+/// The table, and below it what was missed and what else is to be said.
+pub fn text(reports: &[Report]) -> String {
+    let with_kernel = reports.iter().any(|report| !report.kernel.is_null());
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let mut header =
+        vec!["mechanism", "figure", "published", "measured", "best", "after/before", "verdict"];
+    if with_kernel {
+        header.insert(5, "kernel");
+    }
+    table.set_header(header.iter().copied());
+    for report in reports {
+        table.add_row(row(report, with_kernel));
+    }
+    for (index, name) in header.iter().enumerate().skip(2) {
+        if let Some(column) = table.column_mut(index).filter(|_| *name != "verdict") {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let mut out: String = table.lines().map(|line| line.trim_end().to_owned() + "\n").collect();
+    out.push('\n');
+    for report in reports {
+        out.push_str(&format!("{}: {}\n", report.experiment, report.knob));
+    }
+    out.push_str(&words(reports));
+    out
+}
+
+fn row(report: &Report, with_kernel: bool) -> Vec<String> {
+    let mut row = vec![report.experiment.to_owned()];
+    let Some(headline) = &report.headline else { return row };
+    let Headline { published, measured, ratio, .. } = headline;
+    let show = |value| headline.show(value);
+    row.push(headline.label.to_owned());
+    row.push(format!("{} -> {}", show(Some(published.before)), show(Some(published.after))));
+    row.push(format!("{} -> {}", show(measured.before), show(measured.after)));
+    row.push(show(measured.best));
+    if with_kernel {
+        row.push(kernel(report, headline));
+    }
+    row.push(ratio.map_or_else(
+        || "-".to_owned(),
+        |ratio| format!("{:.2} ({:.2}-{:.2})", ratio.median, ratio.min, ratio.max),
+    ));
+    let missed = report.verdict.checks.iter().filter(|check| !check.reached).count();
+    let missed = missed - usize::from(!headline.reached);
+    let bars = match missed {
+        0 => String::new(),
+        1 => "; 1 bar missed".to_owned(),
+        many => format!("; {many} bars missed"),
+    };
+    row.push(headline.words() + &bars);
+    row
+}
+
+/// The host's own TCP: one figure, or two if it has the knob.
+fn kernel(report: &Report, headline: &Headline) -> String {
+    let [before, after] =
+        [Column::Before, Column::After].map(|column| headline.of_kernel(&report.kernel, column));
+    match before {
+        Some(_) => format!("{} -> {}", headline.show(before), headline.show(after)),
+        None => headline.show(after),
+    }
+}
+
+fn words(reports: &[Report]) -> String {
+    let mut out = String::new();
+    for report in reports {
+        for check in report.verdict.checks.iter().filter(|check| !check.reached) {
+            let (name, what) = (report.experiment, &check.what);
+            let line = format!("{name}: {what} {}, wanted {}\n", check.measured, check.wanted);
+            out.push_str(&format!("MISSED {line}"));
+        }
+        for note in &report.verdict.notes {
+            out.push_str(&format!("note   {}: {note}\n", report.experiment));
+        }
+    }
+    if !out.is_empty() {
+        out.insert(0, '\n');
+    }
+    out
+}
