@@ -78,7 +78,7 @@ pub use memory::MemoryUse;
 pub use plimsoll_tcp::{Duration, Instant};
 pub use socket::TcpSocket;
 pub use stack::{ConnectionMemory, Poll, SocketSummary, Stack, StackConfig};
-pub use sysctl::{SysctlError, SysctlTable};
+pub use sysctl::{SysctlError, SysctlInfo, SysctlTable};
 pub use tcp_metrics::PeerMetrics;
 pub use wait::Waiter;
 

@@ -129,6 +129,42 @@ pub enum SysctlError {
     },
 }
 
+/// What there is to know about a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SysctlInfo {
+    /// The name.
+    pub name: &'static str,
+    /// What it does, in one sentence with its unit.
+    pub doc: &'static str,
+    /// The value that a new stack has, as text.
+    pub default: String,
+    /// What may be given, in words.
+    pub allowed: String,
+    /// The option that overrules it for one socket; empty if none does.
+    pub socket: &'static str,
+    /// How it is unlike Linux's setting of that name, or where Linux has what only we name so;
+    /// empty if there is nothing to say.
+    pub linux: &'static str,
+}
+
+impl SysctlInfo {
+    /// All settings, by name.
+    pub fn all() -> Vec<SysctlInfo> {
+        let mut all: Vec<SysctlInfo> = entries::ENTRIES.iter().map(SysctlInfo::of).collect();
+        all.sort_unstable_by_key(|info| info.name);
+        all
+    }
+
+    fn of(entry: &entries::Entry) -> SysctlInfo {
+        let mut settings = Settings::default();
+        let default = (entry.get)(&settings);
+        // No setting takes this, and a refusal says what would be taken.
+        let allowed = (entry.set)(&mut settings, "?").err().unwrap_or_default();
+        let (socket, linux) = (entry.socket, entry.linux);
+        SysctlInfo { name: entry.name, doc: entry.doc, default, allowed, socket, linux }
+    }
+}
+
 fn hint(suggestion: &Option<&'static str>) -> String {
     suggestion.map_or_else(String::new, |name| format!("; did you mean {name}?"))
 }

@@ -15,6 +15,19 @@ fn every_setting_accepts_its_own_value() {
 }
 
 #[test]
+fn every_setting_is_described() {
+    let all = SysctlInfo::all();
+    assert_eq!(all.len(), SysctlTable::new().list().len());
+    for (info, (name, value)) in all.iter().zip(SysctlTable::new().list()) {
+        assert_eq!((info.name, &info.default), (name, &value));
+        assert!(!info.allowed.is_empty(), "{name}");
+        assert!(info.doc.ends_with('.') && !info.doc.contains('\n'), "{name}: {}", info.doc);
+        assert!(info.linux.is_empty() || info.linux.ends_with('.'), "{name}: {}", info.linux);
+        assert!(!name.starts_with("plimsoll.tcp_sndbuf") || info.allowed.contains("bytes"));
+    }
+}
+
+#[test]
 fn values_and_units() {
     let table = SysctlTable::new();
     assert_eq!(table.get("net.ipv4.tcp_sack").as_deref(), Ok("1"));
@@ -38,7 +51,7 @@ fn refusals_name_the_field_and_what_is_allowed() {
     );
     assert_eq!(
         refused("net.ipv4.ip_default_ttl", "256"),
-        "net.ipv4.ip_default_ttl: `256` is not allowed; give a whole number from 1 to 255"
+        "net.ipv4.ip_default_ttl: `256` is not allowed; give a whole number of hops from 1 to 255"
     );
     assert!(refused("net.ipv4.tcp_wmem", "5 4 3").contains("rising"));
     assert!(refused("net.ipv4.tcp_wmem", "4096 8192").contains("three"));

@@ -19,8 +19,8 @@ pub(super) fn switch(field: &mut bool, text: &str) -> Outcome {
     Ok(())
 }
 
-/// A whole number within `range`.
-pub(super) fn number<T>(field: &mut T, text: &str, range: RangeInclusive<T>) -> Outcome
+/// A whole number within `range`, of things called `unit` (which may be empty).
+pub(super) fn number<T>(field: &mut T, text: &str, range: RangeInclusive<T>, unit: &str) -> Outcome
 where
     T: FromStr + PartialOrd + Display,
 {
@@ -29,7 +29,10 @@ where
             *field = value;
             Ok(())
         }
-        _ => Err(format!("a whole number from {} to {}", range.start(), range.end())),
+        _ => {
+            let of = if unit.is_empty() { "" } else { " of " };
+            Err(format!("a whole number{of}{unit} from {} to {}", range.start(), range.end()))
+        }
     }
 }
 
@@ -43,22 +46,33 @@ pub(super) fn bits(field: &mut u32, text: &str) -> Outcome {
     Ok(())
 }
 
+/// What a time is counted in.
+pub(super) struct Unit {
+    name: &'static str,
+    span: Duration,
+}
+
+pub(super) const SECONDS: Unit = Unit { name: "seconds", span: Duration::from_secs(1) };
+pub(super) const MILLISECONDS: Unit = Unit { name: "milliseconds", span: Duration::from_millis(1) };
+pub(super) const MICROSECONDS: Unit = Unit { name: "microseconds", span: Duration::from_micros(1) };
+pub(super) const NANOSECONDS: Unit = Unit { name: "nanoseconds", span: Duration::from_nanos(1) };
+
 /// A time as a whole number of units of `unit`, within `range`.
 pub(super) fn time(
     field: &mut Duration,
     text: &str,
-    unit: Duration,
+    unit: &Unit,
     range: RangeInclusive<u32>,
 ) -> Outcome {
     let mut count = 0;
-    number(&mut count, text, range)?;
-    *field = unit * count;
+    number(&mut count, text, range, unit.name)?;
+    *field = unit.span * count;
     Ok(())
 }
 
 /// The number of units of `unit` in `time`, as text.
-pub(super) fn show_time(time: Duration, unit: Duration) -> String {
-    (time.as_nanos() / unit.as_nanos()).to_string()
+pub(super) fn show_time(time: Duration, unit: &Unit) -> String {
+    (time.as_nanos() / unit.span.as_nanos()).to_string()
 }
 
 /// Three sizes in bytes: minimum, default, maximum, each not below the one before.
