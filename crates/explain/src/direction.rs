@@ -7,6 +7,7 @@ use crate::Options;
 use crate::kinds::Kind;
 use crate::packet::Segment;
 use crate::recent::Recent;
+use crate::report::MssSource;
 use crate::sizes::{Sizes, WriteEnds};
 use crate::tally::{Mark, Tallies};
 
@@ -93,6 +94,9 @@ pub(crate) struct Direction {
     pub(crate) small: Option<Small>,
     /// A small segment whose ACK has come, and when.
     pub(crate) released: Option<(Small, u64)>,
+    /// The shortest time in nanoseconds that an ACK took: a bound of the round trip, where no
+    /// handshake was seen.
+    pub(crate) least_wait: Option<u64>,
     /// The last packet, if it was an ACK without data.
     pub(crate) last_ack: Option<(Mark, SeqNum)>,
     /// When the current group of ACKs began, and what it had acknowledged.
@@ -116,17 +120,20 @@ pub(crate) struct Direction {
 }
 
 impl Direction {
-    /// The payload of a full segment that this side sends.
-    pub(crate) fn mss(&self, peer_mss: Option<u16>) -> u32 {
+    /// The payload of a full segment that this side sends, and how it is known.
+    pub(crate) fn mss(&self, peer_mss: Option<u16>) -> (u32, MssSource) {
         let options = if self.timestamps { TIMESTAMPS_LEN } else { 0 };
         let said = match (self.syn_mss, peer_mss) {
             (Some(ours), Some(theirs)) => Some(ours.min(theirs)),
             (ours, theirs) => ours.or(theirs),
         };
-        match said {
+        if let Some(said) = said {
             // Nobody may announce less than this and mean it.
-            Some(said) => u32::from(said).max(64 + TIMESTAMPS_LEN) - options,
-            None => self.sizes.full().unwrap_or(USUAL_MSS),
+            return (u32::from(said).max(64 + TIMESTAMPS_LEN) - options, MssSource::Syn);
+        }
+        match self.sizes.full() {
+            Some(size) => (size, MssSource::Sizes),
+            None => (USUAL_MSS, MssSource::Assumed),
         }
     }
 
@@ -271,6 +278,10 @@ impl Direction {
             None => 0,
         };
         self.una = Some(ack);
+        if let Some(last) = self.last.filter(|last| last.end <= ack) {
+            let waited = time.saturating_sub(last.mark.time);
+            self.least_wait = Some(self.least_wait.map_or(waited, |least| least.min(waited)));
+        }
         if let Some(small) = self.small.filter(|small| small.end <= ack) {
             self.small = None;
             self.released = pure.then_some((small, time));

@@ -7,6 +7,7 @@ use plimsoll_wire::tcp::TcpFlags;
 use crate::Options;
 use crate::direction::Direction;
 use crate::packet::Segment;
+use crate::report::MssSource;
 
 /// A round trip beyond 10 s is not believed, in nanoseconds.
 const LONGEST_RTT: u64 = 10_000_000_000;
@@ -34,8 +35,8 @@ pub(crate) struct Flow {
     pub(crate) sides: [Direction; 2],
     /// The end that connected, if its SYN was seen.
     pub(crate) client: Option<usize>,
-    /// Nanoseconds from SYN to the ACK that ends the handshake; 0 if unknown.
-    pub(crate) rtt: u64,
+    /// Nanoseconds from SYN to the ACK that ends the handshake, if both were seen.
+    pub(crate) rtt: Option<u64>,
     /// Nanoseconds since 1970.
     pub(crate) first: u64,
     pub(crate) last: u64,
@@ -45,7 +46,7 @@ pub(crate) struct Flow {
 impl Flow {
     pub(crate) fn new(ends: Ends, time: u64) -> Flow {
         let sides = Default::default();
-        Flow { ends, sides, client: None, rtt: 0, first: time, last: time, syn_at: None }
+        Flow { ends, sides, client: None, rtt: None, first: time, last: time, syn_at: None }
     }
 
     /// Whether this SYN begins another connection between the same ends.
@@ -57,6 +58,11 @@ impl Flow {
 
     /// The payload of a full segment from the end `from`.
     pub(crate) fn mss(&self, from: usize) -> u32 {
+        self.mss_and_source(from).0
+    }
+
+    /// The same, and how it is known.
+    pub(crate) fn mss_and_source(&self, from: usize) -> (u32, MssSource) {
         self.sides[from].mss(self.sides[1 - from].syn_mss)
     }
 
@@ -98,7 +104,7 @@ impl Flow {
         if self.client == Some(from)
             && let Some(at) = self.syn_at.take()
         {
-            self.rtt = segment.time.saturating_sub(at).min(LONGEST_RTT);
+            self.rtt = Some(segment.time.saturating_sub(at)).filter(|&rtt| rtt <= LONGEST_RTT);
         }
         let shift = self.shift(from);
         let [low, high] = &mut self.sides;
@@ -131,7 +137,8 @@ impl Flow {
             return side.again(segment, peer);
         }
         side.carries(segment, options);
-        side.data(segment, mss, self.rtt, options);
+        let rtt = self.rtt.or(side.least_wait).unwrap_or(0);
+        side.data(segment, mss, rtt, options);
         side.next = Some(end + u32::from(segment.flags.intersects(TcpFlags::FIN)));
         peer.turn = true;
     }

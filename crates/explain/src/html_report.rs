@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use crate::html::page;
 use crate::report::{DirectionReport, Finding, FlowReport, Report};
-use crate::text::{cost, examples, skipped, title};
+use crate::text::{cost, examples, no_findings, round_trip, skipped};
 
 /// The report as one self-contained page, with the first `top` flows that have findings.
 pub fn html_report(report: &Report, top: usize) -> String {
@@ -14,7 +14,7 @@ pub fn html_report(report: &Report, top: usize) -> String {
         h1 { "What held " (report.file) " up" }
         p.dim {
             (report.packets) " packets, " (report.tcp_packets) " of TCP in " (report.flows_seen)
-            " flows, " (format!("{:.3}", report.duration_ms / 1e3)) " s"
+            " flows, " (format!("{:.3}", report.duration_ms.unwrap_or(0.0) / 1e3)) " s"
         }
         @if let Some(skipped) = skipped(report) { p.dim { (skipped) } }
         @if let Some(note) = &report.note { p.cost { (note) } }
@@ -27,15 +27,15 @@ pub fn html_report(report: &Report, top: usize) -> String {
 }
 
 fn totals(report: &Report) -> Markup {
-    if report.totals.is_empty() {
-        return html! { p.good { "Nothing to complain about." } };
+    if let Some(said) = no_findings(report) {
+        return html! { p.good { (said) } };
     }
     let most = report.totals.iter().map(|sum| sum.score).fold(f64::MIN_POSITIVE, f64::max);
     html! {
         h2 { "All flows, by cost" }
         @for sum in &report.totals {
             div.card {
-                h3 { (title(sum.kind)) }
+                h3 { (sum.kind.title()) }
                 p { (sum.count) " times, " span.cost { (cost(sum.packets, sum.ms)) } }
                 div.bar style=(format!("width:{:.1}%", sum.score / most * 100.0)) {}
             }
@@ -53,8 +53,7 @@ fn flow(flow: &FlowReport) -> Markup {
     html! {
         h2 { (flow.client) " → " (flow.server) }
         p.dim {
-            (format!("{:.1}", flow.duration_ms)) " ms, round trip "
-            (format!("{:.3}", flow.rtt_ms)) " ms"
+            (format!("{:.1}", flow.duration_ms)) " ms, " (round_trip(flow))
         }
         @for each in &flow.findings { (finding(each)) }
         details {
@@ -67,7 +66,7 @@ fn flow(flow: &FlowReport) -> Markup {
 fn finding(finding: &Finding) -> Markup {
     html! {
         div.card {
-            h3 { (finding.title) " (" (finding.from) ")" }
+            h3 { (finding.title) " (" (finding.from.name()) ")" }
             p { span.cost { (cost(finding.packets, finding.ms)) } ": " (finding.detail) "." }
             p { (finding.cause) }
             p { strong { "What to do: " } (finding.remedy) }
@@ -89,17 +88,22 @@ const ROWS: [Row; 12] = [
     ("sent again", |side| side.retransmissions.to_string()),
     ("captured twice", |side| side.duplicates.to_string()),
     ("ACKs alone", |side| side.pure_acks.to_string()),
-    ("ACKs per MB", |side| format!("{:.0}", side.acks_per_megabyte)),
-    ("segments per ACK", |side| format!("{:.1}", side.stretch)),
+    ("ACKs per MB", |side| known(side.acks_per_megabyte, 0)),
+    ("segments per ACK", |side| known(side.stretch, 1)),
     ("ACKs if deferred", |side| side.deferred_acks.to_string()),
 ];
+
+/// A figure with this many places, or a dash.
+fn known(figure: Option<f64>, places: usize) -> String {
+    figure.map_or("–".into(), |figure| format!("{figure:.places$}"))
+}
 
 fn figures(sides: &[DirectionReport; 2]) -> Markup {
     html! {
         table {
             tr {
                 th { "" }
-                @for side in sides { th { (side.from) } }
+                @for side in sides { th { (side.from.name()) } }
             }
             @for (name, value) in ROWS {
                 tr {

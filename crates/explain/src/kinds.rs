@@ -1,26 +1,38 @@
 //! The kinds of findings: their names, what they mean, and what to do about them.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 /// A kind of finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[repr(u8)]
 pub enum Kind {
     /// Segments below one MSS, or super-segments that end in one, with more data right behind.
+    #[serde(rename = "fractional_in_bulk")]
     Fractional,
     /// Whole segments, and at once the rest in a packet of its own.
+    #[serde(rename = "tail_sent_apart")]
     TailApart,
     /// Runs of small packets that corking would have merged.
+    #[serde(rename = "small_writes")]
     SmallWrites,
     /// ACKs without data right before data that could have carried them.
+    #[serde(rename = "ack_could_ride")]
     AckAlone,
     /// More ACKs than deferring would leave.
+    #[serde(rename = "acks_per_megabyte")]
     AckRate,
     /// A small piece waited for the ACK of the one before, and the ACK was delayed.
+    #[serde(rename = "nagle_delayed_ack_stall")]
     Stall,
     /// The receiver had no room.
+    #[serde(rename = "zero_window")]
     ZeroWindow,
     /// The receiver offered room in pieces below one MSS.
+    #[serde(rename = "silly_window")]
     SillyWindow,
     /// Requests or responses in more packets than their size needs.
+    #[serde(rename = "more_packets_than_needed")]
     WakeUps,
 }
 
@@ -157,6 +169,11 @@ impl Kind {
                  that knows the size can ask to be woken late (SO_RCVLOWAT)."
             }
         }
+    }
+
+    /// Whether it costs time; the others cost packets.
+    pub fn costs_time(self) -> bool {
+        matches!(self, Kind::Stall | Kind::ZeroWindow)
     }
 
     /// The weight of a packet that could have been saved, and of a millisecond lost, when findings

@@ -44,7 +44,10 @@ use anyhow::{Context, Result};
 
 pub use html_report::html_report;
 pub use kinds::{ALL as KINDS, Kind};
-pub use report::{DirectionReport, Evicted, Example, Finding, FlowReport, Report, Skipped, Sum};
+pub use report::{
+    DirectionReport, Evicted, Example, Finding, FlowReport, Format, MssSource, Report, Side,
+    Skipped, Sum,
+};
 pub use text::text_report;
 
 use flow::Ends;
@@ -112,7 +115,7 @@ pub fn explain(input: impl Read + Send, options: &Options) -> Result<Report> {
         Ok(())
     })?;
     let mut report = pass.finish();
-    report.format = if ended.ng { "pcapng" } else { "pcap" };
+    report.format = if ended.ng { Format::Pcapng } else { Format::Pcap };
     report.packets = ended.frames;
     report.skipped.unknown_link += ended.unknown;
     report.note = ended.note;
@@ -187,7 +190,8 @@ impl Pass<'_> {
         report
             .flows
             .sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| bytes(b).cmp(&bytes(a))));
-        report.duration_ms = self.end.saturating_sub(start) as f64 / 1e6;
+        let duration = |start: u64| self.end.saturating_sub(start) as f64 / 1e6;
+        report.duration_ms = self.start.map(duration);
         report.totals = self.sums.list();
         report.evicted.findings = self.evicted.list();
         report

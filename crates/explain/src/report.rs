@@ -1,10 +1,11 @@
 //! What a capture says, as figures: the object that is written as JSON.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::flow::Flow;
 use crate::kinds::{ALL, Kind};
-use crate::tally::{Mark, Tally};
+use crate::tally::{Shown, Tally};
 use crate::{Options, direction::Direction};
 
 /// A megabyte, as in ACKs per megabyte.
@@ -16,24 +17,29 @@ const ENOUGH_ACKED: u64 = 1_000_000;
 /// ACKs, the same.
 const ENOUGH_ACKS: u64 = 100;
 
-/// What a capture says.
-#[derive(Clone, Debug, Default, Serialize)]
+/// What a capture says. A figure that could not be taken is null.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Report {
-    /// The file.
+    /// The name of the file, or `standard input`.
     pub file: String,
-    /// `pcap` or `pcapng`.
-    pub format: &'static str,
+    /// The format of the capture.
+    pub format: Format,
     /// Why the end of the file could not be read, if it could not.
     pub note: Option<String>,
     /// Frames in the capture.
+    #[schemars(extend("x-unit" = "frames"))]
     pub packets: u64,
     /// TCP segments and super-segments among them.
+    #[schemars(extend("x-unit" = "packets"))]
     pub tcp_packets: u64,
     /// Frames that were passed over.
     pub skipped: Skipped,
-    /// Milliseconds from the first to the last segment.
-    pub duration_ms: f64,
+    /// From the first to the last frame; null if there is none.
+    #[schemars(extend("x-unit" = "ms"))]
+    pub duration_ms: Option<f64>,
     /// Flows in the capture.
+    #[schemars(extend("x-unit" = "flows"))]
     pub flows_seen: u64,
     /// The sums of all flows, those that are not kept as well, by kind, the costliest first.
     pub totals: Vec<Sum>,
@@ -43,138 +49,229 @@ pub struct Report {
     pub flows: Vec<FlowReport>,
 }
 
+/// The format of a capture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// The format of libpcap, with stamps in microseconds or nanoseconds, in either byte order.
+    #[default]
+    Pcap,
+    /// The newer one, in either byte order.
+    Pcapng,
+}
+
+/// An end of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// The end that connected, or the lower one if that is not known.
+    Client,
+    /// The other end.
+    Server,
+}
+
+impl Side {
+    /// Its name in JSON and for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Side::Client => "client",
+            Side::Server => "server",
+        }
+    }
+}
+
+/// Where the size of a full segment is known from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum MssSource {
+    /// The options of the SYNs.
+    Syn,
+    /// The sizes that occur most.
+    Sizes,
+    /// Nothing: it is the usual one of Ethernet.
+    Assumed,
+}
+
 /// Frames that were passed over, by reason.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Skipped {
     /// Neither IPv4 nor IPv6, or not TCP.
+    #[schemars(extend("x-unit" = "frames"))]
     pub not_tcp: u64,
-    /// Fragments.
+    /// Fragments of IP packets.
+    #[schemars(extend("x-unit" = "frames"))]
     pub fragments: u64,
     /// Broken headers, or too little of them captured.
+    #[schemars(extend("x-unit" = "frames"))]
     pub broken: u64,
-    /// Link types that are not known.
+    /// Link types that are not known, or interfaces that the capture does not describe.
+    #[schemars(extend("x-unit" = "frames"))]
     pub unknown_link: u64,
 }
 
-/// Flows that were given up.
-#[derive(Clone, Debug, Default, Serialize)]
+/// Flows that were given up because too many were open: their sums.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Evicted {
     /// How many.
+    #[schemars(extend("x-unit" = "flows"))]
     pub flows: u64,
     /// Their packets.
+    #[schemars(extend("x-unit" = "packets"))]
     pub packets: u64,
-    /// Their bytes of payload.
+    /// Their payload.
+    #[schemars(extend("x-unit" = "bytes"))]
     pub bytes: u64,
-    /// Their findings.
+    /// Their findings, which are in the totals as well.
     pub findings: Vec<Sum>,
 }
 
 /// Findings of one kind, added up.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Sum {
-    /// The name of the kind.
-    pub kind: &'static str,
+    /// The kind.
+    pub kind: Kind,
     /// How often.
+    #[schemars(extend("x-unit" = "occurrences"))]
     pub count: u64,
-    /// Packets that could have been saved.
-    pub packets: f64,
-    /// Milliseconds lost.
-    pub ms: f64,
-    /// The rank.
+    /// Packets that could have been saved; null for kinds that cost time.
+    #[schemars(extend("x-unit" = "packets"))]
+    pub packets: Option<f64>,
+    /// Time lost; null for kinds that cost packets.
+    #[schemars(extend("x-unit" = "ms"))]
+    pub ms: Option<f64>,
+    /// The rank: packets and time, weighted.
+    #[schemars(extend("x-unit" = "packets"))]
     pub score: f64,
 }
 
 /// One flow.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct FlowReport {
-    /// The end that connected, or the lower one if that is not known: address and port.
+    /// Address and port of the end that connected, or of the lower end if that is not known.
     pub client: String,
-    /// The other end.
+    /// Address and port of the other end.
     pub server: String,
     /// Whether the SYN was seen, so that it is known who connected.
     pub handshake_seen: bool,
-    /// Milliseconds from the start of the capture to the first packet.
+    /// From the start of the capture to the first packet.
+    #[schemars(extend("x-unit" = "ms"))]
     pub start_ms: f64,
-    /// Milliseconds from the first to the last packet.
+    /// From the first to the last packet.
+    #[schemars(extend("x-unit" = "ms"))]
     pub duration_ms: f64,
-    /// The handshake's round trip as captured, in milliseconds; 0 if unknown.
-    pub rtt_ms: f64,
+    /// The handshake's round trip as captured; null if the handshake is not in the capture.
+    #[schemars(extend("x-unit" = "ms"))]
+    pub rtt_ms: Option<f64>,
     /// What the client sent, and what the server sent.
     pub directions: [DirectionReport; 2],
     /// The sum of the findings' ranks.
+    #[schemars(extend("x-unit" = "packets"))]
     pub score: f64,
     /// What was found, the costliest first.
     pub findings: Vec<Finding>,
 }
 
 /// One direction of a flow.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct DirectionReport {
-    /// `client` or `server`: who sends.
-    pub from: &'static str,
+    /// Who sends.
+    pub from: Side,
     /// Packets, ACKs included.
+    #[schemars(extend("x-unit" = "packets"))]
     pub packets: u64,
-    /// Bytes of payload, those sent again included.
+    /// Payload, what was sent again included.
+    #[schemars(extend("x-unit" = "bytes"))]
     pub bytes: u64,
     /// Packets with new payload.
+    #[schemars(extend("x-unit" = "packets"))]
     pub data_packets: u64,
-    /// Payload of a full segment, from the SYNs or from the sizes seen.
+    /// Payload of a full segment.
+    #[schemars(extend("x-unit" = "bytes"))]
     pub mss: u32,
+    /// Where `mss` is known from.
+    pub mss_source: MssSource,
     /// Packets that carry more than one segment.
+    #[schemars(extend("x-unit" = "packets"))]
     pub super_segments: u64,
     /// Segments that the data packets are on the wire.
+    #[schemars(extend("x-unit" = "segments"))]
     pub wire_segments: u64,
     /// Packets with payload that was sent before.
+    #[schemars(extend("x-unit" = "packets"))]
     pub retransmissions: u64,
-    /// Packets that were captured twice.
+    /// Packets that were captured twice, which are in no other figure.
+    #[schemars(extend("x-unit" = "packets"))]
     pub duplicates: u64,
     /// Probes of a closed window.
+    #[schemars(extend("x-unit" = "packets"))]
     pub probes: u64,
     /// ACKs without data that acknowledge something new.
+    #[schemars(extend("x-unit" = "packets"))]
     pub pure_acks: u64,
-    /// Of these per megabyte that they acknowledge.
-    pub acks_per_megabyte: f64,
-    /// Segments that one of them acknowledges.
-    pub stretch: f64,
-    /// How many deferring would leave.
+    /// `pure_acks` per megabyte (10^6 bytes) that they acknowledge; null if there are none.
+    #[schemars(extend("x-unit" = "1/MB"))]
+    pub acks_per_megabyte: Option<f64>,
+    /// Segments that one of them acknowledges on average; null if there are none.
+    #[schemars(extend("x-unit" = "segments"))]
+    pub stretch: Option<f64>,
+    /// How many of `pure_acks` deferring would leave.
+    #[schemars(extend("x-unit" = "packets"))]
     pub deferred_acks: u64,
-    /// The size of the program's writes, if the ends of segments tell.
+    /// The size of the program's writes; null if the ends of segments do not tell.
+    #[schemars(extend("x-unit" = "bytes"))]
     pub write_size: Option<u32>,
 }
 
 /// A packet that shows a finding.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Example {
     /// Its number in the capture; the first is 1.
+    #[schemars(extend("x-unit" = "ordinal"))]
     pub packet: u64,
-    /// Milliseconds since the start of the capture.
+    /// From the start of the capture.
+    #[schemars(extend("x-unit" = "ms"))]
     pub ms: f64,
+    /// Time lost here; null for kinds that cost packets.
+    #[schemars(extend("x-unit" = "ms"))]
+    pub lost_ms: Option<f64>,
 }
 
 /// One finding in one direction of a flow.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Finding {
-    /// The name of the kind.
-    pub kind: &'static str,
-    /// `client` or `server`: whose packets.
-    pub from: &'static str,
+    /// The kind.
+    pub kind: Kind,
+    /// Whose packets.
+    pub from: Side,
     /// A headline.
     pub title: &'static str,
     /// How often.
+    #[schemars(extend("x-unit" = "occurrences"))]
     pub count: u64,
-    /// Packets that could have been saved.
-    pub packets: f64,
-    /// Milliseconds lost.
-    pub ms: f64,
-    /// The longest single loss in milliseconds.
-    pub longest_ms: f64,
-    /// The rank.
+    /// Packets that could have been saved; null for kinds that cost time.
+    #[schemars(extend("x-unit" = "packets"))]
+    pub packets: Option<f64>,
+    /// Time lost; null for kinds that cost packets.
+    #[schemars(extend("x-unit" = "ms"))]
+    pub ms: Option<f64>,
+    /// The longest single loss; null for kinds that cost packets.
+    #[schemars(extend("x-unit" = "ms"))]
+    pub longest_ms: Option<f64>,
+    /// The rank: packets and time, weighted.
+    #[schemars(extend("x-unit" = "packets"))]
     pub score: f64,
     /// The figures in a sentence.
     pub detail: String,
     /// What happened.
     pub cause: &'static str,
-    /// The knob or call.
+    /// The knob to turn or the call to make.
     pub remedy: &'static str,
     /// The first few.
     pub examples: Vec<Example>,
@@ -201,10 +298,10 @@ impl Sums {
             .map(|kind| (kind, self.0[kind as usize]))
             .filter(|(_, tally)| tally.count > 0)
             .map(|(kind, tally)| Sum {
-                kind: kind.name(),
+                kind,
                 count: tally.count,
-                packets: tally.packets,
-                ms: millis(tally.nanos),
+                packets: (!kind.costs_time()).then_some(tally.packets),
+                ms: kind.costs_time().then_some(millis(tally.nanos)),
                 score: tally.score(kind),
             })
             .collect();
@@ -253,24 +350,26 @@ pub(crate) fn flow(flow: &Flow, start: u64, options: &Options) -> FlowReport {
         handshake_seen: flow.client.is_some(),
         start_ms: millis(flow.first.saturating_sub(start)),
         duration_ms: millis(flow.last.saturating_sub(flow.first)),
-        rtt_ms: millis(flow.rtt),
+        rtt_ms: flow.rtt.map(millis),
         directions: [direction(flow, 0, client), direction(flow, 1, 1 - client)],
         score: findings.iter().map(|finding| finding.score).sum(),
         findings,
     }
 }
 
-const NAMES: [&str; 2] = ["client", "server"];
+const SIDES: [Side; 2] = [Side::Client, Side::Server];
 
 fn direction(flow: &Flow, n: usize, from: usize) -> DirectionReport {
     let side = &flow.sides[from];
-    let per = |a: f64, b: u64| if b == 0 { 0.0 } else { a / b as f64 };
+    let per = |a: f64, b: u64| (b > 0).then(|| a / b as f64);
+    let (mss, mss_source) = flow.mss_and_source(from);
     DirectionReport {
-        from: NAMES[n],
+        from: SIDES[n],
         packets: side.packets,
         bytes: side.bytes,
         data_packets: side.data_packets,
-        mss: flow.mss(from),
+        mss,
+        mss_source,
         super_segments: side.super_segments,
         wire_segments: side.wire_segments,
         retransmissions: side.retransmissions,
@@ -291,21 +390,25 @@ fn finding(
     tally: &Tally,
     start: u64,
 ) -> Finding {
-    let example =
-        |mark: Mark| Example { packet: mark.number, ms: millis(mark.time.saturating_sub(start)) };
+    let time = |nanos: u64| kind.costs_time().then_some(millis(nanos));
+    let example = |Shown { mark, nanos }: Shown| Example {
+        packet: mark.number,
+        ms: millis(mark.time.saturating_sub(start)),
+        lost_ms: time(nanos),
+    };
     Finding {
-        kind: kind.name(),
-        from: NAMES[n],
+        kind,
+        from: SIDES[n],
         title: kind.title(),
         count: tally.count,
-        packets: tally.packets,
-        ms: millis(tally.nanos),
-        longest_ms: millis(tally.longest),
+        packets: (!kind.costs_time()).then_some(tally.packets),
+        ms: time(tally.nanos),
+        longest_ms: time(tally.longest),
         score: tally.score(kind),
         detail: detail(flow, (n, from), kind, tally),
         cause: kind.cause(),
         remedy: kind.remedy(),
-        examples: tally.marks().map(example).collect(),
+        examples: tally.shown().map(example).collect(),
     }
 }
 

@@ -14,6 +14,14 @@ pub(crate) struct Mark {
     pub(crate) time: u64,
 }
 
+/// A packet that shows a finding.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown {
+    pub(crate) mark: Mark,
+    /// Nanoseconds that it cost.
+    pub(crate) nanos: u64,
+}
+
 /// One kind of finding in one direction of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
@@ -26,14 +34,14 @@ pub(crate) struct Tally {
     /// The longest single loss, in nanoseconds.
     pub(crate) longest: u64,
     /// The first few.
-    pub(crate) examples: [Option<Mark>; EXAMPLES],
+    pub(crate) examples: [Option<Shown>; EXAMPLES],
 }
 
 impl Tally {
     /// One more, at `mark`.
     pub(crate) fn add(&mut self, mark: Mark, packets: f64, nanos: u64) {
         if let Some(slot) = self.examples.iter_mut().find(|slot| slot.is_none()) {
-            *slot = Some(mark);
+            *slot = Some(Shown { mark, nanos });
         }
         self.count += 1;
         self.packets += packets;
@@ -43,9 +51,9 @@ impl Tally {
 
     /// Adds the sums of another, and its examples while there is room.
     pub(crate) fn join(&mut self, other: &Tally) {
-        for mark in other.marks() {
+        for shown in other.shown() {
             if let Some(slot) = self.examples.iter_mut().find(|slot| slot.is_none()) {
-                *slot = Some(mark);
+                *slot = Some(shown);
             }
         }
         self.count += other.count;
@@ -55,7 +63,7 @@ impl Tally {
     }
 
     /// The first few.
-    pub(crate) fn marks(&self) -> impl Iterator<Item = Mark> {
+    pub(crate) fn shown(&self) -> impl Iterator<Item = Shown> {
         self.examples.iter().flatten().copied()
     }
 

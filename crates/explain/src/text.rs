@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::kinds;
-use crate::report::{DirectionReport, Finding, FlowReport, Report, Sum};
+use crate::kinds::Kind;
+use crate::report::{DirectionReport, Example, Finding, FlowReport, Report, Sum};
 
 /// Lines of text are at most this long, in characters.
 const WIDTH: usize = 100;
@@ -16,21 +16,27 @@ pub fn text_report(report: &Report, top: usize) -> String {
     out
 }
 
-/// The headline of the kind of this name.
-pub(crate) fn title(name: &str) -> &'static str {
-    kinds::ALL.iter().find(|kind| kind.name() == name).map_or("", |kind| kind.title())
+/// What a sum or a finding costs.
+pub(crate) fn cost(packets: Option<f64>, ms: Option<f64>) -> String {
+    match (packets, ms) {
+        (_, Some(ms)) if ms >= 0.5 => format!("{ms:.0} ms"),
+        (Some(packets), _) if packets >= 0.5 => format!("{packets:.0} packets"),
+        _ => "little".into(),
+    }
 }
 
-/// What a sum or a finding costs.
-pub(crate) fn cost(packets: f64, ms: f64) -> String {
-    let mut parts = Vec::new();
-    if ms >= 0.5 {
-        parts.push(format!("{ms:.0} ms"));
+/// The round trip of a flow.
+pub(crate) fn round_trip(flow: &FlowReport) -> String {
+    flow.rtt_ms.map_or("round trip unknown".into(), |ms| format!("round trip {ms:.3} ms"))
+}
+
+/// What can be said instead of findings, if there are none.
+pub(crate) fn no_findings(report: &Report) -> Option<&'static str> {
+    match (report.totals.is_empty(), report.tcp_packets) {
+        (true, 0) => Some("no TCP in this capture"),
+        (true, _) => Some("nothing to complain about"),
+        _ => None,
     }
-    if packets >= 0.5 {
-        parts.push(format!("{packets:.0} packets"));
-    }
-    if parts.is_empty() { "little".into() } else { parts.join(", ") }
 }
 
 /// What was passed over, in a sentence, if anything was.
@@ -57,7 +63,7 @@ fn write(out: &mut String, report: &Report, top: usize) -> std::fmt::Result {
         report.packets,
         report.tcp_packets,
         report.flows_seen,
-        report.duration_ms / 1e3
+        report.duration_ms.unwrap_or(0.0) / 1e3
     )?;
     if let Some(skipped) = skipped(report) {
         writeln!(out, "{skipped}")?;
@@ -65,12 +71,12 @@ fn write(out: &mut String, report: &Report, top: usize) -> std::fmt::Result {
     if let Some(note) = &report.note {
         writeln!(out, "note: {note}")?;
     }
-    if report.totals.is_empty() {
-        return writeln!(out, "nothing to complain about");
+    if let Some(said) = no_findings(report) {
+        return writeln!(out, "{said}");
     }
     writeln!(out, "\nin all flows, by cost:")?;
     for Sum { kind, count, packets, ms, .. } in &report.totals {
-        writeln!(out, "  {:<52}{count:>9} x   {}", title(kind), cost(*packets, *ms))?;
+        writeln!(out, "  {:<52}{count:>9} x   {}", kind.title(), cost(*packets, *ms))?;
     }
     let evicted = &report.evicted;
     if evicted.flows > 0 {
@@ -80,7 +86,7 @@ fn write(out: &mut String, report: &Report, top: usize) -> std::fmt::Result {
             evicted.flows, evicted.packets
         )?;
     }
-    let mut told: Vec<&str> = Vec::new();
+    let mut told: Vec<Kind> = Vec::new();
     let with = report.flows.iter().filter(|flow| !flow.findings.is_empty());
     let count = with.clone().count();
     for each in with.take(top) {
@@ -92,17 +98,17 @@ fn write(out: &mut String, report: &Report, top: usize) -> std::fmt::Result {
     Ok(())
 }
 
-fn flow(out: &mut String, flow: &FlowReport, told: &mut Vec<&'static str>) -> std::fmt::Result {
-    let FlowReport { client, server, duration_ms, rtt_ms, .. } = flow;
-    writeln!(out, "\n{client} -> {server}  {duration_ms:.1} ms, round trip {rtt_ms:.3} ms")?;
+fn flow(out: &mut String, flow: &FlowReport, told: &mut Vec<Kind>) -> std::fmt::Result {
+    let FlowReport { client, server, duration_ms, .. } = flow;
+    writeln!(out, "\n{client} -> {server}  {duration_ms:.1} ms, {}", round_trip(flow))?;
     for side in &flow.directions {
-        let line = format!("{}: {}", side.from, figures(side));
+        let line = format!("{}: {}", side.from.name(), figures(side));
         wrapped(out, &line)?;
     }
     for (n, finding) in flow.findings.iter().enumerate() {
         let Finding { title, from, detail, .. } = finding;
         let cost = cost(finding.packets, finding.ms);
-        writeln!(out, "  {}. {title} ({from}): {cost}", n + 1)?;
+        writeln!(out, "  {}. {title} ({}): {cost}", n + 1, from.name())?;
         wrapped(out, detail)?;
         if let Some(examples) = examples(finding) {
             wrapped(out, &examples)?;
@@ -122,7 +128,10 @@ pub(crate) fn examples(finding: &Finding) -> Option<String> {
     let list: Vec<String> = finding
         .examples
         .iter()
-        .map(|example| format!("packet {} at {:.3} ms", example.packet, example.ms))
+        .map(|Example { packet, ms, lost_ms }| match lost_ms {
+            Some(lost) => format!("packet {packet} at {ms:.3} ms ({lost:.1} ms lost)"),
+            None => format!("packet {packet} at {ms:.3} ms"),
+        })
         .collect();
     (!list.is_empty()).then(|| format!("See {}.", list.join(", ")))
 }
@@ -141,11 +150,11 @@ pub(crate) fn figures(side: &DirectionReport) -> String {
     add(side.super_segments, "super-segments");
     add(side.retransmissions, "sent again");
     add(side.duplicates, "captured twice");
-    if side.pure_acks > 0 {
+    if let (Some(rate), Some(stretch)) = (side.acks_per_megabyte, side.stretch) {
         let _ = write!(
             line,
-            ", {} ACKs alone ({:.0} per MB, stretch {:.1})",
-            side.pure_acks, side.acks_per_megabyte, side.stretch
+            ", {} ACKs alone ({rate:.0} per MB, stretch {stretch:.1})",
+            side.pure_acks
         );
     }
     line

@@ -255,5 +255,5 @@ pub(crate) fn findings(report: &Report) -> Vec<&Finding> {
 
 /// The kinds that were found, the costliest first.
 pub(crate) fn kinds(report: &Report) -> Vec<&'static str> {
-    findings(report).iter().map(|finding| finding.kind).collect()
+    findings(report).iter().map(|finding| finding.kind.name()).collect()
 }
