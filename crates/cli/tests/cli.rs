@@ -1,6 +1,8 @@
 //! The program as people meet it: exit codes, messages, documents.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use std::fs::File;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -379,5 +381,26 @@ fn a_capture_is_explained() {
     assert!(std::fs::read_to_string(page).unwrap().contains("sent apart"));
     let text = String::from_utf8(plimsoll(&format!("explain {capture}")).stdout).unwrap();
     assert!(text.contains("plimsoll.tcp_tso_tail = nagle"), "{text}");
-    assert!(failure("explain Cargo.toml", 1).contains("not a capture"));
+    let piped = |input: &Path, words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        command.args(["explain", "-"]).args(words).stdin(File::open(input).unwrap());
+        command.output().expect("the program runs")
+    };
+    let out = piped(Path::new(&capture), &["--json", "-"]);
+    let mut same: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert_eq!(same["file"], "standard input");
+    same["file"] = report["file"].clone();
+    assert_eq!(same, report);
+    let says = |words: &str| failure(&format!("explain {words}"), 1);
+    assert!(says("Cargo.toml").contains("Cargo.toml: this is not a capture but text"));
+    assert!(says(&dir.path().to_string_lossy()).contains("Is a directory"));
+    let (zip, cut) = (path("split.gz"), path("cut.pcapng"));
+    std::fs::write(&zip, [0x1f, 0x8b, 8, 0]).unwrap();
+    assert!(says(&zip).contains("gzip -dc"));
+    let whole = std::fs::read(&capture).unwrap();
+    std::fs::write(&cut, &whole[..whole.len() - 3]).unwrap();
+    assert!(document(&format!("explain {cut} --json -"))["note"].is_string());
+    let out = piped(Path::new("/dev/null"), &[]);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("standard input: it is empty"));
 }
