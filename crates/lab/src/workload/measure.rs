@@ -35,13 +35,13 @@ impl Sides {
     }
 }
 
-/// Pure ACKs that a side sent. A kernel does not count them, but everything else: segments without
-/// retransmissions, and those with new data; in a run there is no third kind but a SYN or FIN for
-/// each connection that opens or closes.
+/// Pure ACKs that a side sent. A kernel does not count them, but all segments that it sent for the
+/// first time, and those of them with data. The rest are pure ACKs, but for the SYN and the FIN of
+/// each connection that opens or closes meanwhile. The two are not read at quite the same moment.
 fn pure_acks(counters: &Counters) -> Option<u64> {
     let get = |name: &str| counters.get(name).copied();
     get("plimsoll.AcksSent")
-        .or_else(|| get("TcpOutSegs")?.checked_sub(get("TcpExtTCPOrigDataSent")?))
+        .or_else(|| Some(get("TcpOutSegs")?.saturating_sub(get("TcpExtTCPOrigDataSent")?)))
 }
 
 fn counters(stack: &Core) -> Counters {

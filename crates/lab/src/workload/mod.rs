@@ -75,7 +75,7 @@ pub enum Kind {
 
 impl Kind {
     /// Whether flows go on until they are told to stop.
-    fn is_endless(self) -> bool {
+    pub(crate) fn is_endless(self) -> bool {
         let limit = match self {
             Kind::Send { bytes, .. } | Kind::Receive { bytes, .. } => bytes,
             Kind::Rr { transactions, .. } => transactions,

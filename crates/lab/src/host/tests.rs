@@ -1,0 +1,150 @@
+//! The host's own TCP, where that is possible.
+
+use std::time::Duration;
+
+use super::*;
+use crate::workload::RequestResponse;
+
+const BRIEF: Plan = Plan {
+    flows: None,
+    pairs: 1,
+    length: Duration::from_millis(50),
+    warm_up: Duration::from_millis(20),
+    captures: None,
+    kernel: true,
+};
+
+const SIZES: RequestResponse = RequestResponse { request: 4096, response: 4096 };
+
+/// Whether a test must be skipped; says why.
+fn is_skipped() -> bool {
+    let why = unavailable();
+    if let Some(why) = &why {
+        println!("skipped: {why}");
+    }
+    why.is_some()
+}
+
+/// What a run must not change: the namespace, the devices in it, and the settings used here.
+fn state() -> Vec<String> {
+    let namespace = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
+    let devices = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+    let devices = devices.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name);
+    let mut state: Vec<String> = devices.map(|name| name.trim().to_owned()).collect();
+    state.push(namespace.display().to_string());
+    for name in ["net.ipv4.tcp_autocorking", "net.ipv4.tcp_backlog_ack_defer"] {
+        state.extend(namespace::get(name));
+    }
+    state
+}
+
+#[test]
+fn transactions_have_figures() {
+    if is_skipped() {
+        return;
+    }
+    let before = state();
+    let kind = Kind::Rr { sizes: SIZES, transactions: u64::MAX, reconnect: false };
+    let stage = Stage { cpus: [0, 1], ..Stage::default() };
+    let measured = stage.measure(&BRIEF, kind, 3).unwrap();
+    let figures = measured.figures(&kind);
+    let packets = figures.packets_per_transaction.unwrap();
+    // A request and perhaps some ACKs; one that was under way at either end counts in part.
+    assert!((0.9..=4.0).contains(&packets), "{packets}");
+    assert!(figures.octets_per_packet.unwrap() > 1000.0);
+    assert!(figures.latency_us.is_some() && figures.cpu_seconds.is_some());
+    assert_eq!(figures.backlog_drops, Some(0));
+    assert_eq!(figures.super_segments, None, "the kernel does not tell");
+    assert!(figures.counters["TcpExtTCPOrigDataSent"] >= measured.transactions);
+    assert!(measured.asking().unwrap().transactions > 0);
+    assert_eq!(state(), before);
+}
+
+#[test]
+fn bulk_data_both_ways() {
+    if is_skipped() {
+        return;
+    }
+    let big = Buffers { sndbuf: Some(4 << 20), rcvbuf: Some(4 << 20) };
+    let endless = u64::MAX;
+    for (kind, shared) in [
+        (Kind::Send { message: 128, bytes: endless }, false),
+        (Kind::Receive { message: 256 << 10, bytes: endless }, false),
+        (Kind::Receive { message: 256 << 10, bytes: endless }, true),
+    ] {
+        let stage = Stage { shared, quickack: true, client: big, server: big, ..Stage::default() };
+        let measured = stage.measure(&BRIEF, kind, 2).unwrap();
+        let figures = measured.figures(&kind);
+        assert!(figures.throughput_bits_per_s.unwrap() > 0.0);
+        assert!(figures.acks_per_gigabyte.unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn a_stream_with_an_end_is_counted_from_beginning_to_end() {
+    if is_skipped() {
+        return;
+    }
+    let bytes = 100 * 5793;
+    let kind = Kind::Send { message: 5793, bytes };
+    let stage = Stage {
+        client: Buffers { sndbuf: Some(7240), rcvbuf: None },
+        rate: no_shaper().is_none().then_some(1_000_000_000),
+        ..Stage::default()
+    };
+    let measured = stage.measure(&BRIEF, kind, 1).unwrap();
+    assert_eq!(measured.bytes, bytes);
+    let segments = measured.client_counters()["TcpExtTCPOrigDataSent"];
+    assert!(segments >= bytes.div_ceil(1448), "{segments}");
+}
+
+#[test]
+fn settings_are_those_of_the_new_namespaces() {
+    if is_skipped() {
+        return;
+    }
+    let before = state();
+    let name = "net.ipv4.tcp_autocorking";
+    let other = if namespace::get(name).unwrap() == "0" { "1" } else { "0" };
+    assert!(has(name) && !has("net.ipv4.no_such_setting"));
+    let settings = [(name, other)];
+    let pair = Pair::new(&Stage { settings: &settings, ..Stage::default() }).unwrap();
+    for namespace in [&pair.client, &pair.server] {
+        assert_eq!(namespace.inside(|| namespace::get(name)).unwrap(), other);
+    }
+    assert_eq!(state(), before);
+    // Where setting up fails, nothing is left either.
+    let settings = [("net.ipv4.no_such_setting", "1")];
+    assert!(Pair::new(&Stage { settings: &settings, ..Stage::default() }).is_err());
+    assert_eq!(state(), before);
+}
+
+#[test]
+fn a_run_that_fails_ends_all_its_threads_and_sockets() {
+    if is_skipped() {
+        return;
+    }
+    let (threads, before) = (tasks(), state());
+    let pair = Pair::new(&Stage::default()).unwrap();
+    let listener = pair.server.inside(|| Buffers::default().listen(SERVER, PORT)).unwrap();
+    let counters = [pair.client.counters().unwrap(), pair.server.counters().unwrap()];
+    // Nobody listens there.
+    let nowhere = SocketAddrV4::new(SERVER, PORT + 1);
+    let network = Network::new(nowhere, Buffers::default(), listener, counters);
+    let kind = Kind::Rr { sizes: SIZES, transactions: u64::MAX, reconnect: false };
+    let terms = terms(&Stage::default(), &BRIEF, kind, 2);
+    let Err(error) = pair.client.inside(|| threads::run(terms, network)) else {
+        panic!("it should fail");
+    };
+    assert!(format!("{error:#}").contains("failed"), "{error:#}");
+    drop(pair);
+    assert_eq!((tasks(), state()), (threads, before));
+}
+
+/// The names of threads that only runs of this module have.
+fn tasks() -> Vec<String> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let names =
+        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("server-") || name.starts_with("client-")).collect()
+}
