@@ -4,7 +4,9 @@ use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, anyhow};
-use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
+use pcap_parser::{
+    Block, Linktype, OptionCode, PcapBlockOwned, PcapError, PcapNGOption, create_reader,
+};
 
 use crate::front;
 
@@ -16,6 +18,9 @@ const LARGEST_RECORD: usize = 16 << 20;
 
 /// Interfaces of one section that are remembered.
 const MOST_INTERFACES: usize = 4096;
+
+/// The option of a packet that holds its direction.
+const EPB_FLAGS: OptionCode = OptionCode(2);
 
 const NANOS: u64 = 1_000_000_000;
 
@@ -32,6 +37,10 @@ pub(crate) struct Frame<'a> {
     pub(crate) data: &'a [u8],
     /// Bytes that it had.
     pub(crate) len: usize,
+    /// Whether whoever captured had sent it, rather than received, if that is known.
+    pub(crate) sent: Option<bool>,
+    /// What the file says of it beside.
+    pub(crate) options: &'a [PcapNGOption<'a>],
 }
 
 /// What an interface of a pcapng section, or the header of a pcap file, says of its frames.
@@ -184,7 +193,7 @@ impl State {
                 let stamp = u64::from(block.ts_sec)
                     .saturating_mul(interface.per_second)
                     .saturating_add(u64::from(block.ts_usec));
-                self.frame(interface, Some(stamp), block.data, block.origlen, each)
+                self.frame(interface, Some(stamp), (block.data, block.origlen), &[], each)
             }
             PcapBlockOwned::NG(block) => self.ng_block(block, each),
         }
@@ -214,7 +223,8 @@ impl State {
                 let stamp = u64::from(block.ts_high) << 32 | u64::from(block.ts_low);
                 match self.interfaces.get(block.if_id as usize) {
                     Some(&interface) => {
-                        return self.frame(interface, Some(stamp), kept, block.origlen, each);
+                        let (data, options) = ((kept, block.origlen), &block.options);
+                        return self.frame(interface, Some(stamp), data, options, each);
                     }
                     None => self.unknown(),
                 }
@@ -223,7 +233,7 @@ impl State {
                 let kept = block.data.get(..block.origlen as usize).unwrap_or(block.data);
                 match self.interfaces.first() {
                     Some(&interface) => {
-                        return self.frame(interface, None, kept, block.origlen, each);
+                        return self.frame(interface, None, (kept, block.origlen), &[], each);
                     }
                     None => self.unknown(),
                 }
@@ -231,6 +241,17 @@ impl State {
             _ => {}
         }
         Ok(())
+    }
+
+    /// The direction in the flags of a packet.
+    fn sent(&self, options: &[PcapNGOption<'_>]) -> Option<bool> {
+        let flags = options.iter().find(|option| option.code == EPB_FLAGS)?;
+        let lowest = if self.big_endian { 3 } else { 0 };
+        match flags.value.get(lowest)? & 3 {
+            1 => Some(false),
+            2 => Some(true),
+            _ => None,
+        }
     }
 
     /// A frame of an interface that the capture does not describe.
@@ -243,8 +264,8 @@ impl State {
         &mut self,
         interface: Interface,
         stamp: Option<u64>,
-        data: &[u8],
-        len: u32,
+        (data, len): (&[u8], u32),
+        options: &[PcapNGOption<'_>],
         each: &mut impl FnMut(Frame<'_>) -> Result<()>,
     ) -> Result<()> {
         self.ended.frames += 1;
@@ -253,7 +274,8 @@ impl State {
         }
         let len = (len as usize).max(data.len());
         let (number, time, link) = (self.ended.frames, self.last_time, interface.link);
-        each(Frame { number, time, link, data, len })
+        let sent = self.sent(options);
+        each(Frame { number, time, link, data, len, sent, options })
     }
 }
 

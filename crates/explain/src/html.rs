@@ -26,6 +26,11 @@ summary{cursor:pointer;color:var(--accent)}code{font-size:.9em;overflow-wrap:any
 
 /// A whole page with `body` in its frame.
 pub fn page(title: &str, body: &Markup) -> String {
+    styled_page(title, "", body)
+}
+
+/// The same, with rules of its own behind those of the frame.
+pub fn styled_page(title: &str, style: &str, body: &Markup) -> String {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -35,7 +40,7 @@ pub fn page(title: &str, body: &Markup) -> String {
                 // Or browsers ask the server for an icon.
                 link rel="icon" href="data:,";
                 title { (title) }
-                style { (PreEscaped(STYLE)) }
+                style { (PreEscaped(STYLE)) (PreEscaped(style)) }
             }
             body { main { (body) } }
         }

@@ -31,6 +31,7 @@ mod kinds;
 mod packet;
 mod recent;
 mod report;
+mod segments;
 mod sizes;
 mod table;
 mod tally;
@@ -48,6 +49,7 @@ pub use report::{
     DirectionReport, Evicted, Example, Finding, FlowReport, Format, MssSource, Report, Side,
     Skipped, Sum,
 };
+pub use segments::{CapturedSegment, TcpFlags, segments};
 pub use text::text_report;
 
 use flow::Ends;

@@ -3,10 +3,13 @@
 use proptest::prelude::*;
 
 use super::builder::*;
-use plimsoll_explain::{Options, Report, explain, html_report, text_report};
+use plimsoll_explain::{Options, Report, explain, html_report, segments, text_report};
 
 /// Explains it in every form.
 fn all(bytes: &[u8]) -> Option<Report> {
+    let mut comments = 0;
+    let read = segments(bytes, |segment| comments += segment.comments().count());
+    assert_eq!(read.is_err(), explain(bytes, &Options::default()).is_err());
     let report = explain(bytes, &Options { most_flows: 3, ..Options::default() }).ok()?;
     text_report(&report, 3);
     html_report(&report, 3);
