@@ -1,10 +1,11 @@
-//! Project automation: `cargo xtask {test,ci,tidy,bench,drill,conformance}`.
+//! Project automation: `cargo xtask {test,ci,tidy,docs,bench,drill,conformance}`.
 //!
 //! One door for people and robots: the continuous integration runs `cargo xtask test` and nothing
 //! else, and what it runs can be run on any Linux machine. Steps that a machine cannot run are
 //! skipped and named at the end, never passed over in silence.
 
 mod conformance;
+mod docs;
 mod drills;
 mod fuzz;
 mod licences;
@@ -28,6 +29,7 @@ commands:
                                   as root also those against the host kernel and the fuzz targets
   ci [--fuzz] [--skip STEP]...    formatting, lints, documentation, licences, then `test`
   tidy                            check the habits that a script can check
+  docs                            write the pages of docs/ that are made from the code
   bench kernel [--quick] [--json FILE]
                                   compare with the host kernel's TCP; needs root
   bench stalls                    conversations in small pieces with the host kernel; needs root
@@ -58,6 +60,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         Some("test") => Session::new(root()?, rest)?.test(),
         Some("ci") => Session::new(root()?, rest)?.ci(),
         Some("tidy") => tidy::run(&root()?),
+        Some("docs") => docs::write(&root()?, rest),
         Some("bench") => steps::bench(&root()?, rest),
         Some("interop") => steps::interop_only(&root()?, rest),
         Some("drill") => drills::command(&root()?, rest),

@@ -73,7 +73,9 @@ pub use clock::now;
 pub use listener::{DEFAULT_BACKLOG, Incoming, TcpListener};
 pub use options::Keepalive;
 pub use plimsoll_buf::{ChunkWriter, MAX_SLICES, Slice, Slices};
-pub use plimsoll_stack::{MemoryUse, QdiscSummary, SocketSummary, SysctlError, device, qdisc};
+pub use plimsoll_stack::{
+    CounterInfo, MemoryUse, QdiscSummary, SocketSummary, SysctlError, SysctlInfo, device, qdisc,
+};
 pub use plimsoll_tcp::{
     AckReason, Bound, Causes, CongestionAlgorithm, Decision, ErrorReport, Hold, Info, Instant,
     Note, Options, Record, Released, Resend, SetOption, State, Tail, TsoTail, WriteFlags,

@@ -76,6 +76,7 @@ pub use listener::Listener;
 pub use md5::Md5Keys;
 pub use memory::MemoryUse;
 pub use plimsoll_tcp::{Duration, Instant};
+pub use snmp::CounterInfo;
 pub use socket::TcpSocket;
 pub use stack::{ConnectionMemory, Poll, SocketSummary, Stack, StackConfig};
 pub use sysctl::{SysctlError, SysctlInfo, SysctlTable};

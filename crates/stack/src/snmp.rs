@@ -28,6 +28,9 @@ macro_rules! ip_counters {
         /// Their names, in `nstat`'s order.
         const IP_NAMES: &[&str] = &[$($name),*];
 
+        /// What they count, in the same order.
+        const IP_DOCS: &[&str] = &[$($doc),*];
+
         /// How many there are.
         const IP_COUNT: usize = IP_NAMES.len();
     };
@@ -39,25 +42,25 @@ ip_counters! {
     IpInAddrErrors => "IpInAddrErrors", "IPv4 packets that are not for us.";
     IpInUnknownProtos => "IpInUnknownProtos", "IPv4 packets of a protocol that we do not have.";
     IpInDelivers => "IpInDelivers", "IPv4 packets handed to a protocol.";
-    IpOutRequests => "IpOutRequests", "IPv4 packets that we sent.";
+    IpOutRequests => "IpOutRequests", "IPv4 packets handed down; a super-segment is one.";
     IpOutDiscards => "IpOutDiscards", "IPv4 packets dropped on the way out for want of room.";
     IpOutNoRoutes => "IpOutNoRoutes", "IPv4 packets that no route leads to.";
     IpReasmTimeout => "IpReasmTimeout", "Reassemblies (of IPv6, too) given up because a fragment was missing.";
-    IpReasmReqds => "IpReasmReqds", "Fragments received.";
-    IpReasmOks => "IpReasmOKs", "Packets reassembled.";
-    IpReasmFails => "IpReasmFails", "Fragments or reassemblies dropped.";
+    IpReasmReqds => "IpReasmReqds", "IPv4 fragments received.";
+    IpReasmOks => "IpReasmOKs", "IPv4 packets put together from fragments.";
+    IpReasmFails => "IpReasmFails", "IPv4 fragments, or reassemblies of such, dropped.";
     IcmpInMsgs => "IcmpInMsgs", "ICMP messages received.";
     IcmpInErrors => "IcmpInErrors", "ICMP messages dropped because of an error in them.";
     IcmpInCsumErrors => "IcmpInCsumErrors", "ICMP messages with a bad checksum.";
-    IcmpInDestUnreachs => "IcmpInDestUnreachs", "Destination unreachable received.";
-    IcmpInTimeExcds => "IcmpInTimeExcds", "Time exceeded received.";
-    IcmpInParmProbs => "IcmpInParmProbs", "Parameter problem received.";
-    IcmpInEchos => "IcmpInEchos", "Echo requests received.";
-    IcmpInEchoReps => "IcmpInEchoReps", "Echo replies received.";
+    IcmpInDestUnreachs => "IcmpInDestUnreachs", "ICMP messages received: destination unreachable.";
+    IcmpInTimeExcds => "IcmpInTimeExcds", "ICMP messages received: time exceeded.";
+    IcmpInParmProbs => "IcmpInParmProbs", "ICMP messages received: parameter problem.";
+    IcmpInEchos => "IcmpInEchos", "ICMP echo requests received.";
+    IcmpInEchoReps => "IcmpInEchoReps", "ICMP echo replies received.";
     IcmpOutMsgs => "IcmpOutMsgs", "ICMP messages sent.";
     IcmpOutRateLimitHost => "IcmpOutRateLimitHost", "ICMP messages left out because of the rate limit.";
-    IcmpOutDestUnreachs => "IcmpOutDestUnreachs", "Destination unreachable sent.";
-    IcmpOutEchoReps => "IcmpOutEchoReps", "Echo replies sent.";
+    IcmpOutDestUnreachs => "IcmpOutDestUnreachs", "ICMP messages sent: destination unreachable.";
+    IcmpOutEchoReps => "IcmpOutEchoReps", "ICMP echo replies sent.";
     UdpNoPorts => "UdpNoPorts", "UDP datagrams to a port without a socket.";
     UdpInErrors => "UdpInErrors", "UDP datagrams with an error.";
     Ip6InReceives => "Ip6InReceives", "IPv6 packets received, also those in error.";
@@ -65,41 +68,82 @@ ip_counters! {
     Ip6InAddrErrors => "Ip6InAddrErrors", "IPv6 packets that are not for us.";
     Ip6InUnknownProtos => "Ip6InUnknownProtos", "IPv6 packets of a protocol that we do not have.";
     Ip6InDelivers => "Ip6InDelivers", "IPv6 packets handed to a protocol.";
-    Ip6OutRequests => "Ip6OutRequests", "IPv6 packets that we sent.";
+    Ip6OutRequests => "Ip6OutRequests", "IPv6 packets handed down; a super-segment is one.";
     Ip6OutDiscards => "Ip6OutDiscards", "IPv6 packets dropped on the way out for want of room.";
     Ip6OutNoRoutes => "Ip6OutNoRoutes", "IPv6 packets that no route leads to.";
-    Ip6ReasmReqds => "Ip6ReasmReqds", "Fragments received.";
-    Ip6ReasmOks => "Ip6ReasmOKs", "Packets reassembled.";
-    Ip6ReasmFails => "Ip6ReasmFails", "Fragments or reassemblies dropped.";
+    Ip6ReasmReqds => "Ip6ReasmReqds", "IPv6 fragments received.";
+    Ip6ReasmOks => "Ip6ReasmOKs", "IPv6 packets put together from fragments.";
+    Ip6ReasmFails => "Ip6ReasmFails", "IPv6 fragments, or reassemblies of such, dropped.";
     Ip6InOctets => "Ip6InOctets", "Bytes of IPv6 packets received.";
-    Ip6OutOctets => "Ip6OutOctets", "Bytes of IPv6 packets sent.";
+    Ip6OutOctets => "Ip6OutOctets", "Bytes of IPv6 packets handed down; a super-segment has one header.";
     Icmp6InMsgs => "Icmp6InMsgs", "ICMPv6 messages received.";
     Icmp6InErrors => "Icmp6InErrors", "ICMPv6 messages dropped because of an error in them.";
     Icmp6InCsumErrors => "Icmp6InCsumErrors", "ICMPv6 messages with a bad checksum.";
-    Icmp6InDestUnreachs => "Icmp6InDestUnreachs", "Destination unreachable received.";
-    Icmp6InPktTooBigs => "Icmp6InPktTooBigs", "Packet too big received.";
-    Icmp6InEchos => "Icmp6InEchos", "Echo requests received.";
-    Icmp6InEchoReplies => "Icmp6InEchoReplies", "Echo replies received.";
+    Icmp6InDestUnreachs => "Icmp6InDestUnreachs", "ICMPv6 messages received: destination unreachable.";
+    Icmp6InPktTooBigs => "Icmp6InPktTooBigs", "ICMPv6 messages received: packet too big.";
+    Icmp6InEchos => "Icmp6InEchos", "ICMPv6 echo requests received.";
+    Icmp6InEchoReplies => "Icmp6InEchoReplies", "ICMPv6 echo replies received.";
     Icmp6OutMsgs => "Icmp6OutMsgs", "ICMPv6 messages sent.";
     Icmp6OutRateLimitHost => "Icmp6OutRateLimitHost", "ICMPv6 messages left out because of the rate limit.";
-    Icmp6OutDestUnreachs => "Icmp6OutDestUnreachs", "Destination unreachable sent.";
-    Icmp6OutParmProblems => "Icmp6OutParmProblems", "Parameter problem sent.";
-    Icmp6OutEchoReplies => "Icmp6OutEchoReplies", "Echo replies sent.";
+    Icmp6OutDestUnreachs => "Icmp6OutDestUnreachs", "ICMPv6 messages sent: destination unreachable.";
+    Icmp6OutParmProblems => "Icmp6OutParmProblems", "ICMPv6 messages sent: parameter problem.";
+    Icmp6OutEchoReplies => "Icmp6OutEchoReplies", "ICMPv6 echo replies sent.";
     IpExtInOctets => "IpExtInOctets", "Bytes of IPv4 packets received.";
-    IpExtOutOctets => "IpExtOutOctets", "Bytes of IPv4 packets sent.";
+    IpExtOutOctets => "IpExtOutOctets", "Bytes of IPv4 packets handed down; a super-segment has one header.";
     IpExtInCsumErrors => "IpExtInCsumErrors", "IPv4 packets with a bad header checksum.";
     OutOfWindowIcmps => "TcpExtOutOfWindowIcmps", "ICMP errors ignored because they quote nothing in flight.";
     StrayRstLimited => "plimsoll.StrayRstLimited", "Resets for stray segments left out because of the rate limit.";
     GsoSoftware => "plimsoll.GsoSoftware", "Super-segments cut up in software because the device cannot.";
-    TxRingFull => "plimsoll.TxRingFull", "Times that a device took no more packets.";
+    TxRingFull => "plimsoll.TxRingFull", "Times that a device took no more packets for the moment.";
     QueueMisses => "plimsoll.QueueMisses", "Segments worked on elsewhere than at their connection's home.";
     GroMerged => "plimsoll.GroMerged", "Segments that were merged into one before them on arrival.";
-    Polls => "plimsoll.Polls", "Calls of poll.";
+    Polls => "plimsoll.Polls", "Turns of the loop that polls devices and runs timers.";
     TcpPrequeued => "TcpExtTCPPrequeued", "Packets that a blocked reader has worked on itself.";
     TcpPrequeueDropped => "TcpExtTCPPrequeueDropped", "Packets that a prequeue had no room for, or was emptied of for want of room.";
     BusyPolls => "plimsoll.BusyPolls", "Polls of readers that spin before they sleep.";
     BusyPollHits => "plimsoll.BusyPollHits", "Polls of spinning readers that found something.";
     BusyPollMicros => "plimsoll.BusyPollMicros", "Microseconds that readers have spent spinning.";
+}
+
+/// What `nstat` prints beside the counters, which goes up and down.
+const GAUGES: [(&str, &str); 2] = [
+    ("plimsoll.MemoryUsed", "Bytes that the queues of all connections hold now."),
+    ("plimsoll.MemoryPeak", "The most bytes that they have held."),
+];
+
+/// Names of Linux's that do not mean quite the same there.
+const UNLIKE_LINUX: [(&str, &str); 4] = [
+    ("IpReasmTimeout", "Linux counts those of IPv6 as Ip6ReasmTimeout."),
+    ("TcpExtTCPMTUPFail", "Linux counts probes of the path MTU that failed."),
+    ("TcpExtTCPPrequeued", "Linux removed it with the prequeue in 4.14."),
+    ("TcpExtTCPPrequeueDropped", "Linux removed it with the prequeue in 4.14."),
+];
+
+/// What there is to know about a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CounterInfo {
+    /// The name, as `nstat` prints it.
+    pub name: &'static str,
+    /// What it counts, in one sentence.
+    pub doc: &'static str,
+    /// How it is unlike Linux's counter of that name; empty if there is nothing to say.
+    pub linux: &'static str,
+}
+
+impl CounterInfo {
+    /// All counters in `nstat`'s order, and behind them the gauges that it prints as well.
+    pub fn all() -> Vec<CounterInfo> {
+        let ip = IP_NAMES.iter().copied().zip(IP_DOCS.iter().copied());
+        let tcp = Counter::ALL.iter().map(|counter| (counter.name(), counter.description()));
+        let mut all: Vec<CounterInfo> = ip.chain(tcp).chain(GAUGES).map(CounterInfo::of).collect();
+        all.sort_by_key(|info| group(info.name));
+        all
+    }
+
+    fn of((name, doc): (&'static str, &'static str)) -> CounterInfo {
+        let unlike = UNLIKE_LINUX.iter().find(|(known, _)| *known == name);
+        CounterInfo { name, doc, linux: unlike.map_or("", |&(_, how)| how) }
+    }
 }
 
 /// The counters of one thread.
@@ -188,6 +232,19 @@ fn group(name: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_counter_is_described() {
+        let (all, infos) = (Snmp::new().all(), CounterInfo::all());
+        assert_eq!(infos.len(), all.len() + GAUGES.len());
+        for (info, (name, _)) in infos.iter().zip(all) {
+            assert_eq!(info.name, name);
+            assert!(info.doc.ends_with('.'), "{name}: {}", info.doc);
+        }
+        for (name, how) in UNLIKE_LINUX {
+            assert!(infos.iter().any(|info| info.name == name && info.linux == how), "{name}");
+        }
+    }
 
     #[test]
     fn sums_and_names() {

@@ -196,7 +196,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.icmp_msgs_burst",
         number!(1..=1_000_000, "messages", icmp_msgs_burst),
-        "How many messages under that limit may leave in one burst.",
+        "How many of the messages that net.ipv4.icmp_msgs_per_sec limits may leave in one burst.",
     ),
     entry(
         "net.ipv4.route.mtu_expires",
@@ -285,7 +285,8 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.tcp_orphan_retries",
         number!(0..=255, "timeouts", tcp.tcp_orphan_retries),
-        "The same for a connection that its application has closed; 0 means 8.",
+        "Timeouts after which a connection that its application has closed is given up, as for \
+         net.ipv4.tcp_retries2; 0 means 8.",
     ),
     entry(
         "net.ipv4.tcp_keepalive_time",
@@ -350,7 +351,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.tcp_max_reordering",
         number!(1..=65_535, "segments", tcp.tcp_max_reordering),
-        "The most that a connection learns that number to be.",
+        "The most segments of reordering that a connection learns to expect.",
     ),
     entry(
         "net.ipv4.tcp_recovery",
@@ -443,13 +444,13 @@ pub(super) static ENTRIES: &[Entry] = &[
     ),
     entry(
         "net.ipv4.tcp_pacing_ss_ratio",
-        number!(0..=1000, "percent", tcp.tcp_pacing_ss_ratio),
+        number!(0..=1000, "", tcp.tcp_pacing_ss_ratio),
         "Pacing rate in slow start, in percent of a congestion window per round trip.",
     )
     .socket("SO_MAX_PACING_RATE (`TcpStream::set_max_pacing_rate`) bounds it"),
     entry(
         "net.ipv4.tcp_pacing_ca_ratio",
-        number!(0..=1000, "percent", tcp.tcp_pacing_ca_ratio),
+        number!(0..=1000, "", tcp.tcp_pacing_ca_ratio),
         "Pacing rate from half of the slow-start threshold on, in percent of a congestion window per \
          round trip.",
     )
@@ -506,17 +507,18 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.tcp_comp_sack_slack_ns",
         time!(0..=100_000_000, NANOSECONDS, tcp.tcp_comp_sack_slack),
-        "Nanoseconds by which such an ACK may leave early, with something that leaves anyway.",
+        "Nanoseconds by which an ACK of out-of-order data that waits may leave early, with something \
+         that leaves anyway.",
     ),
     entry(
         "net.ipv4.tcp_comp_sack_nr",
         number!(0..=255, "ACKs", tcp.tcp_comp_sack_nr),
-        "The most such ACKs that become one; 0 is none.",
+        "The most ACKs of out-of-order data that wait to become one; 0 is none.",
     ),
     entry(
         "net.ipv4.tcp_comp_sack_rtt_percent",
-        number!(1..=1000, "percent", tcp.tcp_comp_sack_rtt_percent),
-        "How long such ACKs wait, in percent of the round trip.",
+        number!(1..=1000, "", tcp.tcp_comp_sack_rtt_percent),
+        "Time for which ACKs of out-of-order data wait to become one, in percent of the round trip.",
     )
     .linux("Newer than Linux 6.18; there 33 is the default."),
     entry(

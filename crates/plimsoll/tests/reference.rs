@@ -1,0 +1,158 @@
+//! `docs/sysctls.md` and `docs/counters.md` are made from the tables in the code.
+//!
+//! `cargo xtask docs` writes them: it runs this test with `PLIMSOLL_WRITE_DOCS` set. Without that
+//! the test holds the pages to the tables, so that a setting or a counter cannot change without
+//! its page.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::{env, fs};
+
+use plimsoll::{CounterInfo, SysctlInfo};
+
+const SYSCTLS: &str = "\
+# Settings
+
+<!-- Made from the code by `cargo xtask docs`; edit crates/stack/src/sysctl/entries.rs instead. -->
+
+Settings are read and changed while the stack runs: `plimsoll sysctl NAME[=VALUE]` asks a running
+program, `--sysctl NAME=VALUE` begins with a value, and in a program of your own there are
+`StackBuilder::sysctl`, `Stack::sysctl` and `Stack::set_sysctl`. A change holds from the next call
+of the engine on, for open connections as well, except where a line says *new*. A value that is not
+allowed is refused with the words of the third column. `plimsoll sysctl --explain` prints this page
+without a running program.
+
+Names that begin with `net.` are Linux's, with Linux's meaning unless the line says otherwise; names
+that begin with `plimsoll.` are our own. Each holds for one stack; where a socket has an option that
+overrules it, the last column names it. [mechanisms.md](mechanisms.md) tells what the most important
+ones are about.
+";
+
+const COUNTERS: &str = "\
+# Counters
+
+<!-- Made from the code by `cargo xtask docs`; edit the tables in crates/tcp/src/counters.rs and
+crates/stack/src/snmp.rs instead. -->
+
+`plimsoll nstat` prints the counters of a running program (with `-z` also those that are zero, with
+words only those that contain one), `Stack::counters` those of a stack in your own. They begin at
+zero with the stack and never go down. `plimsoll nstat --explain` prints this page without a running
+program.
+
+Names are Linux's, with Linux's meaning unless the line says otherwise; those that begin with
+`plimsoll.` are our own. *Segments* are what is on the wire: a super-segment counts as many as it is
+cut into. *Packets* are what is handed over at IP: a super-segment is one. What one connection did is
+told by `plimsoll ss -i`: how often and how long each reason has held it is there under `held_*`.
+";
+
+/// Prefixes of names, of which the longest counts, each with the title of its group.
+const SYSCTL_GROUPS: [(&str, &str); 5] = [
+    ("net.ipv4.tcp_", "TCP"),
+    ("plimsoll.", "Plimsoll's own"),
+    ("net.core.", "Core"),
+    ("net.ipv4.", "IPv4 and ICMP"),
+    ("net.ipv6.", "IPv6"),
+];
+const COUNTER_GROUPS: [(&str, &str); 9] = [
+    ("plimsoll.", "Plimsoll's own"),
+    ("TcpExt", "TCP, extended"),
+    ("IpExt", "IPv4, extended"),
+    ("Ip6", "IPv6"),
+    ("Icmp6", "ICMPv6"),
+    ("Ip", "IPv4"),
+    ("Icmp", "ICMP"),
+    ("Tcp", "TCP"),
+    ("Udp", "UDP"),
+];
+
+fn title<'a>(groups: &[(&str, &'a str)], name: &str) -> &'a str {
+    let found = groups.iter().filter(|(prefix, _)| name.starts_with(prefix));
+    let found = found.max_by_key(|(prefix, _)| prefix.len());
+    found.unwrap_or_else(|| panic!("{name} belongs to no group")).1
+}
+
+/// A cell of a table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace(['\t', '\n'], " ")
+}
+
+/// A description, and behind it how Linux differs.
+fn described(doc: &str, linux: &str) -> String {
+    if linux.is_empty() { cell(doc) } else { cell(&format!("{doc} *{linux}*")) }
+}
+
+fn sysctls() -> String {
+    let mut page = SYSCTLS.to_owned();
+    let all = SysctlInfo::all();
+    for (_, group) in SYSCTL_GROUPS {
+        page += &format!("\n## {group}\n\n");
+        page += "| name | what it does | default; what may be given | for one socket |\n";
+        page += "|---|---|---|---|\n";
+        for info in all.iter().filter(|info| title(&SYSCTL_GROUPS, info.name) == group) {
+            let SysctlInfo { name, doc, default, allowed, socket, linux } = info;
+            let (doc, default) = (described(doc, linux), cell(default));
+            let socket = if socket.is_empty() { String::new() } else { cell(socket) };
+            writeln!(page, "| `{name}` | {doc} | `{default}`; {} | {socket} |", cell(allowed))
+                .expect("a string takes all");
+        }
+    }
+    page
+}
+
+fn counters() -> String {
+    let mut page = COUNTERS.to_owned();
+    let mut last = "";
+    for CounterInfo { name, doc, linux } in CounterInfo::all() {
+        let group = title(&COUNTER_GROUPS, name);
+        if group != last {
+            page += &format!("\n## {group}\n\n| name | what it counts |\n|---|---|\n");
+            last = group;
+        }
+        writeln!(page, "| `{name}` | {} |", described(doc, linux)).expect("a string takes all");
+    }
+    page
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn hold(path: &str, page: &str) {
+    let file = root().join(path);
+    if env::var_os("PLIMSOLL_WRITE_DOCS").is_some() {
+        fs::write(&file, page).unwrap_or_else(|error| panic!("{path}: {error}"));
+        return;
+    }
+    let there = fs::read_to_string(&file).unwrap_or_default();
+    assert!(there == page, "{path} is not what the code says; run: cargo xtask docs");
+}
+
+#[test]
+fn settings_are_documented() {
+    hold("docs/sysctls.md", &sysctls());
+}
+
+#[test]
+fn counters_are_documented() {
+    hold("docs/counters.md", &counters());
+}
+
+/// The methods and options that the settings name exist.
+#[test]
+fn options_of_sockets_exist() {
+    let sources = ["options", "stream", "listener"].map(|name| {
+        fs::read_to_string(root().join(format!("crates/plimsoll/src/{name}.rs"))).unwrap()
+    });
+    let config = fs::read_to_string(root().join("crates/tcp/src/config.rs")).unwrap();
+    for info in SysctlInfo::all() {
+        for word in info.socket.split('`').skip(1).step_by(2) {
+            let (owner, item) = word.split_once("::").unwrap_or_else(|| panic!("{word}"));
+            let there = match owner {
+                "SetOption" => config.contains(&format!("    {item}(")),
+                "Options" => config.contains(&format!("    pub {item}:")),
+                _ => sources.iter().any(|source| source.contains(&format!("pub fn {item}("))),
+            };
+            assert!(there, "{}: there is no {word}", info.name);
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! `cargo xtask docs`: the pages that are made from the code.
+//!
+//! The settings and the counters describe themselves in the tables of the crates. A test of the
+//! `plimsoll` crate holds `docs/sysctls.md` and `docs/counters.md` to these tables, and writes the
+//! pages when it is told to.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// Tells the test to write.
+const WRITE: &str = "PLIMSOLL_WRITE_DOCS";
+
+/// Writes the pages. Doing it again changes nothing.
+pub(crate) fn write(root: &Path, words: &[String]) -> Result<()> {
+    if !words.is_empty() {
+        bail!("usage: cargo xtask docs");
+    }
+    let mut command = Command::new("cargo");
+    command.args(["test", "--quiet", "-p", "plimsoll", "--test", "reference"]);
+    let status = command.current_dir(root).env(WRITE, "1").status().context("starting cargo")?;
+    if !status.success() {
+        bail!("the pages could not be written");
+    }
+    println!("docs/sysctls.md and docs/counters.md are what the code says");
+    Ok(())
+}
