@@ -79,9 +79,9 @@ impl Connection {
     }
 
     fn take_syn_data(&mut self, cx: &Context, syn: &Segment) {
-        let window = initial_window(self.rcv.buf_limit);
+        let window = initial_window(self.rcv.first_window() as usize);
         let mut data = syn.payload.clone();
-        data.truncate(window as usize);
+        data.truncate(usize::from(window));
         self.stats.last_data_recv = cx.now;
         let len = data.len() as u32;
         if len > 0 {

@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::connection::{Connection, Context};
 use crate::counters::Counter;
 use crate::event::ConnectionError;
+use crate::recv::window::initial_window;
 use crate::segment::{Segment, SendKind};
 use crate::send::limited::Limit;
 use crate::state::State;
@@ -97,7 +98,7 @@ impl Connection {
             seq: self.snd.iss,
             ack: self.rcv.nxt,
             flags,
-            window: crate::recv::window::initial_window(self.rcv.buf_limit) as u16,
+            window: initial_window(self.rcv.first_window() as usize),
             urgent: 0,
             options: self.syn_options(cx),
         };

@@ -55,7 +55,7 @@ pub fn cookie_syn_ack(cx: &Context, params: &OpenParams, syn: &Segment) -> TcpRe
         seq: params.iss,
         ack: syn.repr.seq + 1,
         flags: TcpFlags::SYN | TcpFlags::ACK | ecn,
-        window: initial_window(initial_buffer(cx.config, &params.options)) as u16,
+        window: initial_window(initial_buffer(cx.config, &params.options)),
         urgent: 0,
         options: TcpOptions {
             mss: Some(Path::new(params).advmss()),

@@ -48,6 +48,8 @@ pub(crate) struct Receiver {
     pub(crate) nxt: SeqNum,
     /// The right edge that we have advertised: RCV.NXT + RCV.WND.
     pub(crate) adv: SeqNum,
+    /// Bytes that our SYN or SYN-ACK offers, once that is chosen.
+    offered: Option<u32>,
     /// SEG.ACK of the last segment we sent (Linux: `rcv_wup`; RFC 7323: `Last.ACK.sent`).
     pub(crate) ack_sent: SeqNum,
     /// The shift of the windows that we send.
@@ -86,6 +88,7 @@ impl Receiver {
             irs: SeqNum(0),
             nxt: SeqNum(0),
             adv: SeqNum(0),
+            offered: None,
             ack_sent: SeqNum(0),
             wscale: 0,
             sent_zero_window: false,
@@ -115,12 +118,19 @@ impl Receiver {
         self.autotune.start(self.nxt, self.advmss);
     }
 
+    /// What our SYN or SYN-ACK offers: the buffer as it is when this is first asked. Each copy of
+    /// it says the same (Linux: `rsk_rcv_wnd`), or else one of them would promise more than is
+    /// remembered.
+    pub(crate) fn first_window(&mut self) -> u32 {
+        let all = u32::try_from(self.buf_limit).unwrap_or(u32::MAX);
+        *self.offered.get_or_insert(all)
+    }
+
     /// Sets the right edge that our SYN or SYN-ACK promises. As on Linux it counts as if the
     /// window had been scaled already: what the peer could not be told yet is not news for a
     /// segment of its own.
     pub(crate) fn promise_first_window(&mut self) {
-        let all = u32::try_from(self.buf_limit).unwrap_or(u32::MAX);
-        self.adv = self.nxt + all.min(65_535 << self.wscale);
+        self.adv = self.nxt + self.first_window().min(65_535 << self.wscale);
     }
 
     /// RCV.WND as the peer knows it.

@@ -1,7 +1,9 @@
 //! The window that we advertise.
 //!
 //! The right edge never moves left. It moves right only by at least a segment or half the buffer
-//! (receiver silly-window avoidance, RFC 9293, section 3.8.6.2.2).
+//! (receiver silly-window avoidance, RFC 9293, section 3.8.6.2.2). What a SYN offers is chosen when
+//! it first leaves and is the same however often it is sent again, whatever becomes of the buffer:
+//! the peer may have seen any of the copies.
 
 use plimsoll_wire::SeqNum;
 
@@ -32,9 +34,9 @@ pub(crate) fn default_buffer(config: &Config, options: &Options) -> usize {
     options.rcvbuf.unwrap_or(default).clamp(least.max(256), MAX_BUFFER)
 }
 
-/// The window of a SYN: it is never scaled.
-pub(crate) fn initial_window(buf_limit: usize) -> u32 {
-    u32::try_from(buf_limit).unwrap_or(u32::MAX).min(65_535)
+/// The window field of a SYN that offers `bytes`: it is never scaled.
+pub(crate) fn initial_window(bytes: usize) -> u16 {
+    u16::try_from(bytes).unwrap_or(u16::MAX)
 }
 
 /// The shift that lets the largest buffer be advertised (Linux: `tcp_select_initial_window`).
@@ -76,6 +78,13 @@ impl Receiver {
         self.note_memory(cx);
         let edge = self.next_edge();
         debug_assert!(edge >= self.adv, "the window shrank");
+        let field = self.promise(edge);
+        self.count_zero_window(cx, field == 0);
+        field
+    }
+
+    /// The window field that says `edge`; remembers what it promised.
+    fn promise(&mut self, edge: SeqNum) -> u16 {
         let window = edge.since(self.nxt);
         let unit = 1_u32 << self.wscale;
         // An edge that the field cannot say is rounded up, since it must not shrink. A peer that
@@ -86,7 +95,6 @@ impl Receiver {
         let fits = self.queue.len() + ((rounded as usize) << self.wscale) <= self.buf_limit + slack;
         let field = if fits { rounded } else { window >> self.wscale }.min(65_535);
         self.adv = edge.max(self.nxt + (field << self.wscale));
-        self.count_zero_window(cx, field == 0);
         field as u16
     }
 
@@ -116,7 +124,7 @@ impl Connection {
         // (RFC 5681, section 2): what has opened meanwhile is told by the next ACK.
         let repeats = !self.handshake.sack && self.rcv.dup_ack_due() && self.rcv.wnd() > 0;
         if repeats && self.rcv.nxt == self.rcv.ack_sent {
-            return (self.rcv.wnd().div_ceil(1 << self.rcv.wscale)).min(65_535) as u16;
+            return self.rcv.promise(self.rcv.adv);
         }
         self.rcv.select_window(cx)
     }
@@ -139,55 +147,4 @@ impl Connection {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::counters::Counters;
-    use crate::segment::Below;
-    use crate::time::Instant;
-
-    #[test]
-    fn shifts_follow_the_largest_buffer() {
-        let cases = [
-            (65_535, 0),
-            (65_536, 1),
-            (131_072, 2),
-            (6_291_456, 7),
-            (33_554_432, 10),
-            (usize::MAX, 14),
-        ];
-        for (rmem_max, shift) in cases {
-            let config = Config { tcp_rmem: [4096, 131_072, rmem_max], ..Config::default() };
-            assert_eq!(choose_shift(&config, &Options::default()), shift, "{rmem_max}");
-        }
-    }
-
-    #[test]
-    fn edge_moves_by_segments_only_and_never_left() {
-        let (config, counters) = (Config::default(), Counters::new());
-        let cx = Context {
-            now: Instant::ZERO,
-            below: Below::default(),
-            config: &config,
-            counters: &counters,
-        };
-        let options = Options { rcvbuf: Some(10_000), ..Options::default() };
-        let mut rcv = Receiver::new(&config, &options, 1000);
-        rcv.start(SeqNum(u32::MAX - 5000));
-        rcv.rcv_mss = 1000;
-        assert_eq!(rcv.select_window(&cx), 10_000);
-        let pool = plimsoll_buf::Pool::new();
-        for _ in 0..10 {
-            rcv.queue.push_slice(&pool, pool.copy_from(&[0; 1000]));
-            rcv.nxt += 1000;
-        }
-        assert_eq!(rcv.select_window(&cx), 0);
-        assert_eq!(counters.get(Counter::TcpToZeroWindowAdv), 1);
-        rcv.queue.skip(500);
-        assert_eq!(rcv.select_window(&cx), 0, "half a segment is silly");
-        assert!(!rcv.wants_update());
-        rcv.queue.skip(500);
-        assert!(rcv.wants_update());
-        assert_eq!(rcv.select_window(&cx), 1000);
-        assert_eq!(counters.get(Counter::TcpFromZeroWindowAdv), 1);
-    }
-}
+mod tests;

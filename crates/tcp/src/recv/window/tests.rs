@@ -1,0 +1,102 @@
+//! Tests of the windows that are told.
+
+use super::*;
+use crate::config::SetOption;
+use crate::counters::Counters;
+use crate::handshake::fast_open_server::FastOpenAnswer;
+use crate::segment::{Below, MemoryRoom};
+use crate::testing::{Setup, Trace};
+use crate::time::Instant;
+
+#[test]
+fn shifts_follow_the_largest_buffer() {
+    let cases = [
+        (65_535, 0),
+        (65_536, 1),
+        (131_072, 2),
+        (6_291_456, 7),
+        (33_554_432, 10),
+        (usize::MAX, 14),
+    ];
+    for (rmem_max, shift) in cases {
+        let config = Config { tcp_rmem: [4096, 131_072, rmem_max], ..Config::default() };
+        assert_eq!(choose_shift(&config, &Options::default()), shift, "{rmem_max}");
+    }
+}
+
+#[test]
+fn edge_moves_by_segments_only_and_never_left() {
+    let (config, counters) = (Config::default(), Counters::new());
+    let cx = Context {
+        now: Instant::ZERO,
+        below: Below::default(),
+        config: &config,
+        counters: &counters,
+    };
+    let options = Options { rcvbuf: Some(10_000), ..Options::default() };
+    let mut rcv = Receiver::new(&config, &options, 1000);
+    rcv.start(SeqNum(u32::MAX - 5000));
+    rcv.rcv_mss = 1000;
+    assert_eq!(rcv.select_window(&cx), 10_000);
+    let pool = plimsoll_buf::Pool::new();
+    for _ in 0..10 {
+        rcv.queue.push_slice(&pool, pool.copy_from(&[0; 1000]));
+        rcv.nxt += 1000;
+    }
+    assert_eq!(rcv.select_window(&cx), 0);
+    assert_eq!(counters.get(Counter::TcpToZeroWindowAdv), 1);
+    rcv.queue.skip(500);
+    assert_eq!(rcv.select_window(&cx), 0, "half a segment is silly");
+    assert!(!rcv.wants_update());
+    rcv.queue.skip(500);
+    assert!(rcv.wants_update());
+    assert_eq!(rcv.select_window(&cx), 1000);
+    assert_eq!(counters.get(Counter::TcpFromZeroWindowAdv), 1);
+}
+
+/// A trace's setup with a buffer of 4096 bytes for data, which nothing has fixed.
+fn small() -> Setup {
+    let mut setup = Setup::default();
+    setup.config.tcp_rmem = [512, 8192, 1 << 18];
+    setup
+}
+
+#[test]
+fn every_copy_of_a_syn_ack_offers_the_same() {
+    for option in [SetOption::RcvLowat(30_000), SetOption::RcvBuf(60_000), SetOption::RcvBuf(300)] {
+        let mut t = Trace::passive(small(), "S 0:0 win 60000", FastOpenAnswer::default());
+        t.expect("S. 0:0 ack 1 win 4096");
+        t.call(|conn, cx| conn.set_option(cx, option.clone()));
+        // The peer's SYN comes again, and then our timer fires.
+        t.recv("S 0:0");
+        t.expect("S. 0:0 ack 1 win 4096");
+        t.sleep();
+        t.expect("S. 0:0 ack 1 win 4096");
+        // Whatever the buffer is now, and though memory is short: the edge stays where it was.
+        t.below.memory = MemoryRoom { pressure: true, bytes: u32::MAX };
+        t.recv(". 1:1 ack 1");
+        t.recv("P. 1:101 ack 1");
+        t.at(2000);
+        let packet = t.expect(". 1:1 ack 101");
+        assert!(101 + u32::from(packet.repr.window) >= 4097, "{option:?}: {packet:?}");
+    }
+}
+
+#[test]
+fn what_the_syn_offered_is_taken_from_a_smaller_buffer() {
+    let mut t = Trace::syn_sent(small());
+    t.call(|conn, cx| conn.set_option(cx, SetOption::RcvBuf(500)));
+    t.sleep();
+    t.expect("S 0:0 win 4096");
+    t.recv_syn_ack("S. 0:0 ack 1 win 60000", None);
+    t.expect(". 1:1 ack 1 win 4096");
+    for start in [1, 1001, 2001, 3001] {
+        t.recv(&std::format!("P. {start}:{} ack 1", start + 1000));
+    }
+    let _ = t.drain();
+    assert_eq!(t.conn.readable(), 4000);
+    // From here on the buffer counts.
+    assert_eq!(t.call(|conn, cx| conn.read(cx, &mut [0; 5000])), Ok(4000));
+    let _ = t.drain();
+    assert!(t.conn.rcv.wnd() <= 500, "{}", t.conn.rcv.wnd());
+}
