@@ -87,7 +87,9 @@ impl LabArgs {
 
 /// Runs it.
 pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
-    if let Some(why) = plimsoll_lab::kernel::unavailable().filter(|_| args.kernel) {
+    let unavailable =
+        || plimsoll_lab::kernel::unavailable().or_else(plimsoll_lab::host::unavailable);
+    if let Some(why) = args.kernel.then(unavailable).flatten() {
         bail!("--kernel cannot be had: {why}; without it, everything runs in this process");
     }
     let chosen = args.chosen();

@@ -98,6 +98,15 @@ pub fn octets_per_packet(counters: &Counters) -> Option<f64> {
     per(octets as f64, packets_out(counters)? as f64)
 }
 
+/// Pure ACKs that a side sent. A kernel does not count them, but all segments that it sent for the
+/// first time, and those of them with data. The rest are pure ACKs, but for the SYN and the FIN of
+/// each connection that opens or closes meanwhile. The two are not read at quite the same moment.
+pub fn pure_acks(counters: &Counters) -> Option<u64> {
+    let get = |name: &str| counters.get(name).copied();
+    get("plimsoll.AcksSent")
+        .or_else(|| Some(get("TcpOutSegs")?.saturating_sub(get("TcpExtTCPOrigDataSent")?)))
+}
+
 fn both(counters: &Counters, names: [&str; 2]) -> Option<u64> {
     let [v4, v6] = names.map(|name| counters.get(name).copied());
     Some(v4? + v6.unwrap_or(0))
@@ -254,6 +263,17 @@ mod tests {
         assert_eq!(packets_out(&counters), Some(4));
         assert_eq!(octets_per_packet(&counters), Some(50.0));
         assert_eq!(octets_per_packet(&Counters::new()), None);
+    }
+
+    #[test]
+    fn pure_acks_of_either_kind_of_stack() {
+        let of = |all: &[(&str, u64)]| {
+            pure_acks(&all.iter().map(|&(name, value)| (name.to_owned(), value)).collect())
+        };
+        assert_eq!(of(&[("plimsoll.AcksSent", 3), ("TcpOutSegs", 9)]), Some(3));
+        assert_eq!(of(&[("TcpExtTCPOrigDataSent", 7), ("TcpOutSegs", 9)]), Some(2));
+        assert_eq!(of(&[("TcpExtTCPOrigDataSent", 10), ("TcpOutSegs", 9)]), Some(0));
+        assert_eq!(of(&[("TcpOutSegs", 9)]), None);
     }
 
     #[test]

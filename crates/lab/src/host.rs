@@ -36,7 +36,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::event_loop::SCRATCH_BYTES;
 use crate::experiment::Plan;
-use crate::experiment::pin::{InOrder, Rank, Setting};
+use crate::experiment::pin::Setting;
 use crate::workload::threads::{self, Terms};
 use crate::workload::{Kind, Measured};
 use namespace::Namespace;
@@ -51,6 +51,10 @@ const PORT: u16 = 5001;
 
 /// The client's end of the pair, and the server's.
 const DEVICES: [&str; 2] = ["veth0", "veth1"];
+
+/// A word about columns of the kernel in an experiment whose knob it does not have.
+pub const NO_KNOB: &str =
+    "the kernel's column: its own TCP as it is, over veth; it has no such knob";
 
 /// Why the host's own TCP cannot run beside ours, and what to do about it; `None` if it can.
 pub fn unavailable() -> Option<String> {
@@ -87,8 +91,8 @@ pub struct Stage<'a> {
     pub quickack: bool,
     /// The processors of the client's threads and of the server's.
     pub cpus: [usize; 2],
-    /// Threads run in the order in which they are woken, if that is allowed.
-    pub in_order: bool,
+    /// A thread that answers gives its processor away once before it does.
+    pub gives_way: bool,
     /// Buffers of the client's sockets.
     pub client: Buffers,
     /// Buffers of the server's sockets.
@@ -109,7 +113,7 @@ impl Default for Stage<'_> {
             rate: None,
             quickack: false,
             cpus: [0; 2],
-            in_order: false,
+            gives_way: false,
             client: Buffers::default(),
             server: Buffers::default(),
             read_bytes: SCRATCH_BYTES,
@@ -136,10 +140,7 @@ impl Stage<'_> {
         let remote = SocketAddrV4::new(SERVER, PORT);
         let network = Network::new(remote, self.client, listener, counters);
         // The threads are started from within the client's namespace, so they are in it as well.
-        client.inside(|| {
-            let _first = self.in_order.then(|| InOrder::enter(Rank::Timekeeper));
-            threads::run(terms, network)
-        })
+        client.inside(|| threads::run(terms, network))
     }
 }
 
@@ -154,7 +155,7 @@ fn terms(stage: &Stage, plan: &Plan, kind: Kind, flows: u32) -> Terms {
         length: plan.length,
         warm_up: kind.is_endless().then_some(plan.warm_up),
         cpus: Some(stage.cpus),
-        in_order: stage.in_order,
+        gives_way: stage.gives_way,
     }
 }
 

@@ -38,11 +38,15 @@ impl Shown {
     }
 
     fn find<'a>(&self, column: &'a Value) -> Option<&'a Value> {
-        let column = match &self.case {
-            Some(case) => column.get("cases")?.get(case)?,
-            None => column,
-        };
-        at(column, self.path)
+        at(self.columns(column)?, self.path)
+    }
+
+    /// The part of a document that is this case's.
+    fn columns<'a>(&self, document: &'a Value) -> Option<&'a Value> {
+        match &self.case {
+            Some(case) => document.get("cases")?.get(case),
+            None => Some(document),
+        }
     }
 
     fn show(&self, column: &Value) -> String {
@@ -50,10 +54,26 @@ impl Shown {
         crate::figures::decimal(value.map(|value| value / self.scale), self.places)
     }
 
-    fn ratio(&self, report: &Report) -> String {
-        let Some(spread) = self.find(&report.ratio) else { return "-".into() };
-        let get = |name| spread.get(name).and_then(Value::as_f64).unwrap_or(f64::NAN);
-        format!("{:.2} ({:.2}-{:.2})", get("median"), get("min"), get("max"))
+    /// The host's own TCP: one value, or two if it has the knob; nothing if it did not run.
+    fn kernel(&self, kernel: &Value) -> String {
+        let Some(columns) = self.columns(kernel) else { return String::new() };
+        let show = |column: &str| {
+            let value = columns.get(column).and_then(|run| at(run, self.path)?.as_f64());
+            crate::figures::decimal(value.map(|value| value / self.scale), self.places)
+        };
+        match columns.get("before").is_some_and(|before| !before.is_null()) {
+            true => format!("{} -> {}", show("before"), show("after")),
+            false => show("after"),
+        }
+    }
+
+    fn kernel_ratio(&self, kernel: &Value) -> String {
+        let ratios = self.columns(kernel).and_then(|columns| at(columns, "ratio"));
+        ratios.and_then(|ratios| at(ratios, self.path)).map_or_else(String::new, spread)
+    }
+
+    fn ratio(&self, ratios: &Value) -> String {
+        self.find(ratios).map_or_else(|| "-".to_owned(), spread)
     }
 
     fn published(&self, report: &Report) -> String {
@@ -67,6 +87,12 @@ impl Shown {
             None => String::new(),
         }
     }
+}
+
+/// Median, least and greatest.
+fn spread(spread: &Value) -> String {
+    let get = |name| spread.get(name).and_then(Value::as_f64).unwrap_or(f64::NAN);
+    format!("{:.2} ({:.2}-{:.2})", get("median"), get("min"), get("max"))
 }
 
 /// The table of some experiments, with their verdicts.
@@ -94,24 +120,34 @@ pub fn text(reports: &[Report]) -> String {
 fn rows(report: &Report) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["case", "figure", "published", "before", "after", "best", "after/before"]);
+    let with_kernel = !report.kernel.is_null();
+    let mut header = vec!["case", "figure", "published", "before", "after", "best", "after/before"];
+    if with_kernel {
+        header.extend(["kernel", "after/before"]);
+    }
+    table.set_header(header.iter().copied());
     let headline = report.before["case"].as_str().unwrap_or_default().to_owned();
     let mut last = String::new();
     for shown in &report.shown {
         let case = shown.case.clone().unwrap_or_else(|| headline.clone());
         let label = if case == last { String::new() } else { case.clone() };
         last = case;
-        table.add_row([
+        let mut row = vec![
             label,
             shown.label.to_owned(),
             shown.published(report),
             shown.show(&report.before),
             shown.show(&report.after),
             shown.show(&report.best),
-            shown.ratio(report),
-        ]);
+            shown.ratio(&report.ratio),
+        ];
+        if with_kernel {
+            row.push(shown.kernel(&report.kernel));
+            row.push(shown.kernel_ratio(&report.kernel));
+        }
+        table.add_row(row);
     }
-    for index in 2..7 {
+    for index in 2..header.len() {
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(CellAlignment::Right);
         }

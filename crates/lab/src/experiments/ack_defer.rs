@@ -19,12 +19,14 @@ use crate::experiment::pin::Setting;
 use crate::experiment::stats::Spread;
 use crate::experiment::table::Shown;
 use crate::experiment::{
-    Bench, Case, Check, Column, Judged, Plan, Published, Report, Run, Subject, Verdict, Watch, at,
+    Bench, Beside, Case, Check, Column, Judged, Plan, Published, Report, Run, Subject, Verdict,
+    Watch, at,
 };
 use crate::figures::per;
+use crate::host;
 use crate::show;
 use crate::stage::{self, Link, Stage};
-use crate::workload::Kind;
+use crate::workload::{Kind, Measured};
 
 /// The name.
 pub const NAME: &str = "ack-defer";
@@ -77,8 +79,36 @@ fn measure(
         pcap,
         ..Stage::default()
     };
-    let measured = stage.measure(plan, kind, flows)?;
-    let mut run = stage::figures(&measured, &kind);
+    Ok(figures(&stage.measure(plan, kind, flows)?, kind))
+}
+
+/// The same on the host's own TCP.
+fn measure_host(
+    plan: &Plan,
+    (flows, has_knob): (u32, bool),
+    column: Column,
+) -> anyhow::Result<Run> {
+    let kind = Kind::Receive { message: WRITE_BYTES, bytes: u64::MAX };
+    let on = if column == Column::Before { "0" } else { "1" };
+    let settings = [("net.ipv4.tcp_timestamps", "1"), (KNOB, on)];
+    // A kernel without the knob acknowledges as it did before there was one.
+    let settings = if has_knob { &settings[..] } else { &settings[..1] };
+    let stage = host::Stage {
+        settings,
+        quickack: true,
+        cpus: [0, 1],
+        client: host::Buffers { sndbuf: None, rcvbuf: Some(RECEIVE_BUFFER) },
+        server: host::Buffers { sndbuf: Some(SEND_BUFFER), rcvbuf: None },
+        read_bytes: READ_BYTES,
+        read_buffers: READ_BUFFERS,
+        shared: true,
+        ..host::Stage::default()
+    };
+    Ok(figures(&stage.measure(plan, kind, flows)?, kind))
+}
+
+fn figures(measured: &Measured, kind: Kind) -> Run {
+    let mut run = stage::figures(measured, &kind);
     // Deferring happens at the receiver.
     run.figures.counters = measured.client_counters().clone();
     let bytes = measured.bytes as f64;
@@ -91,7 +121,7 @@ fn measure(
     ] {
         run.more.insert(name.into(), json!(value));
     }
-    Ok(run)
+    run
 }
 
 /// Runs it.
@@ -104,17 +134,36 @@ pub fn run(plan: &Plan, watch: &mut Watch) -> anyhow::Result<Report> {
     if plan.kernel {
         links.push(("tun", Link::Tun));
     }
+    let has_knob = plan.kernel && host::has(KNOB);
     let mut bench = Bench::new(NAME, plan, watch);
     for (link_name, link) in &links {
         for &flows in &flows {
             let name = format!("{link_name}, {}", show::flows(flows));
-            bench.case(&name, |plan, column, pcap| measure(plan, (link, flows), column, pcap))?;
+            let mut host = |column| measure_host(plan, (flows, has_knob), column);
+            let beside = (plan.kernel && *link_name == "memory")
+                .then_some(Beside { has_knob, run: &mut host });
+            let run = |plan: &Plan, column, pcap| measure(plan, (link, flows), column, pcap);
+            bench.case_beside(&name, run, beside)?;
         }
     }
     let cases = bench.finish();
-    let verdict = verdict(&cases);
+    let mut verdict = verdict(&cases);
+    verdict.notes.extend(plan.kernel.then(|| about_the_host(has_knob)));
     let shown = shown(&cases);
     Ok(Report::new(subject(), cases, verdict, shown))
+}
+
+/// What the kernel's columns are.
+fn about_the_host(has_knob: bool) -> String {
+    let knob = if has_knob {
+        "tcp_backlog_ack_defer 0 and 1"
+    } else {
+        "one column, since this kernel has no tcp_backlog_ack_defer"
+    };
+    format!(
+        "the kernel's columns: {knob}, over veth, with the same buffers and route; the sender uses \
+         sendfile, and its thread does the receiving as well, except for the copy"
+    )
 }
 
 fn subject() -> Subject {

@@ -17,12 +17,14 @@ use crate::experiment::pin::Setting;
 use crate::experiment::stats::Spread;
 use crate::experiment::table::Shown;
 use crate::experiment::{
-    Bench, Case, Check, Column, Judged, Plan, Published, Report, Run, Subject, Verdict, Watch,
+    Bench, Beside, Case, Check, Column, Judged, Plan, Published, Report, Run, Subject, Verdict,
+    Watch,
 };
 use crate::figures::per;
+use crate::host;
 use crate::show;
 use crate::stage::{self, Link, Stage};
-use crate::workload::{Kind, RequestResponse};
+use crate::workload::{Kind, Measured, RequestResponse};
 
 /// The name.
 pub const NAME: &str = "autocork";
@@ -51,6 +53,8 @@ const PINNED: [Setting; 4] = [
     ("net.ipv4.tcp_backlog_ack_defer", "0"),
 ];
 
+const KNOB: &str = "net.ipv4.tcp_autocorking";
+
 /// Room for what small queues let a fast flow have below it in packets of one segment, so that
 /// `before` loses nothing to the limit of a flow.
 const QDISC: &str = "fq flow_limit 1000";
@@ -69,8 +73,19 @@ fn settings(column: Column) -> Vec<Setting> {
         Column::Best => return Vec::new(),
     };
     let mut settings = PINNED.to_vec();
-    settings.push(("net.ipv4.tcp_autocorking", on));
+    settings.push((KNOB, on));
     settings
+}
+
+impl What {
+    fn kind(self) -> Kind {
+        match self {
+            What::Stream => Kind::Send { message: WRITE_BYTES, bytes: u64::MAX },
+            What::Transactions => {
+                Kind::Rr { sizes: SIZES, transactions: u64::MAX, reconnect: false }
+            }
+        }
+    }
 }
 
 fn measure(
@@ -79,10 +94,7 @@ fn measure(
     link: &Link,
     (column, pcap): (Column, Option<PathBuf>),
 ) -> anyhow::Result<Run> {
-    let kind = match what {
-        What::Stream => Kind::Send { message: WRITE_BYTES, bytes: u64::MAX },
-        What::Transactions => Kind::Rr { sizes: SIZES, transactions: u64::MAX, reconnect: false },
-    };
+    let kind = what.kind();
     let settings = settings(column);
     let stage = Stage {
         link: link.clone(),
@@ -95,17 +107,35 @@ fn measure(
         ..Stage::default()
     };
     let measured = stage.measure(plan, kind, flows)?;
-    let mut run = stage::figures(&measured, &kind);
+    let rate = match link {
+        Link::Memory(config) => config.rate,
+        Link::Tun => None,
+    };
+    Ok(figures(&measured, kind, rate))
+}
+
+/// The same on the host's own TCP, behind a shaper with that rate if there is one.
+fn measure_host(
+    plan: &Plan,
+    (what, flows): (What, u32),
+    rate: Option<u64>,
+    column: Column,
+) -> anyhow::Result<Run> {
+    let kind = what.kind();
+    let on = if column == Column::Before { "0" } else { "1" };
+    let settings = [("net.ipv4.tcp_timestamps", "1"), (KNOB, on)];
+    let stage = host::Stage { settings: &settings, rate, cpus: [0, 1], ..host::Stage::default() };
+    Ok(figures(&stage.measure(plan, kind, flows)?, kind, rate))
+}
+
+fn figures(measured: &Measured, kind: Kind, rate: Option<u64>) -> Run {
+    let mut run = stage::figures(measured, &kind);
     let bytes = measured.bytes as f64;
     let role = |name: &str| measured.roles().and_then(|roles| roles.get(name).copied());
     let per_byte = |seconds: Option<f64>| seconds.and_then(|seconds| per(seconds * 1e9, bytes));
     let (writers, softirq) = (role("client"), role("client-softirq"));
-    let share = match link {
-        Link::Memory(LinkConfig { rate: Some(rate), .. }) => {
-            run.figures.throughput_bits_per_s.map(|bits| bits / *rate as f64)
-        }
-        _ => None,
-    };
+    let throughput = run.figures.throughput_bits_per_s;
+    let share = throughput.zip(rate).and_then(|(bits, rate)| per(bits, rate as f64));
     for (name, value) in [
         // The softirq thread spins while packets are in the device, so its time is shown apart.
         ("cpu_ns_per_byte", per_byte(writers)),
@@ -116,7 +146,7 @@ fn measure(
     ] {
         run.more.insert(name.into(), json!(value));
     }
-    Ok(run)
+    run
 }
 
 /// The link with a rate of which `before` fills as much as it should.
@@ -155,8 +185,14 @@ pub fn run(plan: &Plan, watch: &mut Watch) -> anyhow::Result<Report> {
     let flows = plan.flows.clone().unwrap_or_else(|| vec![FLOWS]);
     let (memory, rate) = calibrate(plan, flows[0], watch)?;
     let mut bench = Bench::new(NAME, plan, watch);
+    let no_shaper = if plan.kernel { host::no_shaper() } else { None };
+    let shaper = no_shaper.is_none().then_some(rate);
     let mut add = |name: String, what: (What, u32), link: &Link| {
-        bench.case(&name, |plan, column, pcap| measure(plan, what, link, (column, pcap)))
+        let mut host = |column| measure_host(plan, what, shaper, column);
+        let beside = (plan.kernel && matches!(link, Link::Memory(_)))
+            .then_some(Beside { has_knob: true, run: &mut host });
+        let run = |plan: &Plan, column, pcap| measure(plan, what, link, (column, pcap));
+        bench.case_beside(&name, run, beside)
     };
     for &flows in &flows {
         add(format!("memory, {}", show::flows(flows)), (What::Stream, flows), &memory)?;
@@ -166,9 +202,27 @@ pub fn run(plan: &Plan, watch: &mut Watch) -> anyhow::Result<Report> {
         add(format!("tun, {}", show::flows(flows[0])), (What::Stream, flows[0]), &Link::Tun)?;
     }
     let cases = bench.finish();
-    let verdict = verdict(&cases, flows.len(), rate);
+    let mut verdict = verdict(&cases, flows.len(), rate);
+    if plan.kernel {
+        verdict.notes.push(about_the_host(no_shaper));
+    }
     let shown = shown(&cases);
     Ok(Report::new(subject(rate), cases, verdict, shown))
+}
+
+/// What the kernel's columns are, and what they are not.
+fn about_the_host(no_shaper: Option<String>) -> String {
+    let shaper = match no_shaper {
+        None => "its device sends through a token bucket (tbf) of the same rate; without fair \
+                 queueing, and a packet is complete when it leaves the bucket, not an interrupt \
+                 later as on a network card, so that a write seldom finds one below it"
+            .to_owned(),
+        Some(why) => format!(
+            "nothing delays completions, so that a write hardly ever finds a packet below it: \
+             there is no token bucket ({why})"
+        ),
+    };
+    format!("the kernel's columns: tcp_autocorking 0 and 1 over veth; {shaper}")
 }
 
 fn subject(rate: u64) -> Subject {

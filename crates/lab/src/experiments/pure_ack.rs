@@ -7,7 +7,9 @@
 //!
 //! That is so only if the ACK comes well before the answer. The server's poller acknowledges before
 //! it wakes the reader, whose prequeue is off, and everything but the client's threads shares one
-//! processor. What is counted is what the client's threads use, as the seed counted the client's
+//! processor. There a softirq does not interrupt a thread, as it does in a kernel, but waits for its
+//! turn; so the server's threads give theirs away once before they answer, or ACK and answer would
+//! mostly come together. What is counted is what the client's threads use, as the seed counted the client's
 //! host: each counts itself, from the end of one transaction to the end of another.
 
 use std::path::PathBuf;
@@ -15,16 +17,18 @@ use std::path::PathBuf;
 use plimsoll::device::memory_link::LinkConfig;
 use serde_json::json;
 
-use crate::experiment::pin::{InOrder, Setting};
+use crate::experiment::pin::Setting;
 use crate::experiment::stats::Spread;
 use crate::experiment::table::Shown;
 use crate::experiment::{
-    Bench, Case, Check, Column, Judged, Plan, Published, Report, Run, Subject, Verdict, Watch,
+    Bench, Beside, Case, Check, Column, Judged, Plan, Published, Report, Run, Subject, Verdict,
+    Watch,
 };
 use crate::figures::per;
+use crate::host;
 use crate::show;
 use crate::stage::{self, Link, Stage};
-use crate::workload::{Kind, RequestResponse};
+use crate::workload::{Kind, Measured, RequestResponse};
 
 /// The name.
 pub const NAME: &str = "pure-ack";
@@ -36,7 +40,10 @@ const FLOWS: [u32; 3] = [300, 20, 1];
 const SPIN: &str = "50";
 
 /// The state of the seed's kernel on both sides, beside the knob.
-const PINNED: [Setting; 7] = [
+const PINNED: [Setting; 8] = [
+    // That kernel came before the refined splits: a message left in two packets, and the first was
+    // acknowledged by itself.
+    ("plimsoll.tcp_tso_tail", "split"),
     // The tail loss probes of that kernel waited 10 ms at least and never met a slow answer.
     ("net.ipv4.tcp_early_retrans", "0"),
     ("net.ipv4.tcp_timestamps", "1"),
@@ -49,6 +56,9 @@ const PINNED: [Setting; 7] = [
 
 /// The server's reader is woken after the ACK has left.
 const SERVER: [Setting; 1] = [("net.ipv4.tcp_low_latency", "1")];
+
+/// The host's, in the columns of its own TCP.
+const HOST: [Setting; 2] = [("net.ipv4.tcp_timestamps", "1"), ("net.ipv4.tcp_autocorking", "0")];
 
 const KNOB: &str = "plimsoll.tcp_prequeue_pure_ack";
 
@@ -94,12 +104,23 @@ fn measure(
         link: Link::Memory(LinkConfig::default()),
         threads: true,
         cpus: [0, 1, 1],
-        in_order: true,
+        gives_way: true,
         pcap,
         ..Stage::default()
     };
-    let measured = stage.measure(plan, kind, flows)?;
-    let mut run = stage::figures(&measured, &kind);
+    Ok(figures(&stage.measure(plan, kind, flows)?, kind))
+}
+
+/// The same transactions on the host's own TCP, which no longer has a prequeue.
+fn measure_host(plan: &Plan, flows: u32) -> anyhow::Result<Run> {
+    let kind = Kind::Rr { sizes: SIZES, transactions: u64::MAX, reconnect: false };
+    let stage =
+        host::Stage { settings: &HOST, cpus: [0, 1], gives_way: true, ..host::Stage::default() };
+    Ok(figures(&stage.measure(plan, kind, flows)?, kind))
+}
+
+fn figures(measured: &Measured, kind: Kind) -> Run {
+    let mut run = stage::figures(measured, &kind);
     let figures = &mut run.figures;
     // The figures are the client's threads'; what the whole process used stands beside them.
     let whole = (figures.cpu_ns_per_transaction, figures.context_switches_per_transaction);
@@ -122,7 +143,7 @@ fn measure(
     ] {
         run.more.insert(name.into(), json!(value));
     }
-    Ok(run)
+    run
 }
 
 /// Runs it.
@@ -140,21 +161,21 @@ pub fn run(plan: &Plan, watch: &mut Watch) -> anyhow::Result<Report> {
     all.push(("spinning, 1 flow".into(), Reading::Spinning, 1));
     let mut bench = Bench::new(NAME, plan, watch);
     for (name, reading, flows) in all {
-        bench.case(&name, |plan, column, pcap| measure(plan, (reading, flows), column, pcap))?;
+        let mut host = |_| measure_host(plan, flows);
+        let beside = (plan.kernel && reading == Reading::Prequeue)
+            .then_some(Beside { has_knob: false, run: &mut host });
+        let run = |plan: &Plan, column, pcap| measure(plan, (reading, flows), column, pcap);
+        bench.case_beside(&name, run, beside)?;
     }
     let cases = bench.finish();
-    let verdict = verdict(&cases);
+    let mut verdict = verdict(&cases);
+    verdict.notes.extend(plan.kernel.then(|| host::NO_KNOB.to_owned()));
     let shown = shown(&cases);
     Ok(Report::new(subject(), cases, verdict, shown))
 }
 
 fn subject() -> Subject {
     let mut pinned = stage::pinned(&PINNED);
-    let order = if InOrder::is_allowed() {
-        "threads run in the order in which they are woken, softirq threads first (SCHED_FIFO)"
-    } else {
-        "the system's, since SCHED_FIFO needs root and the program chrt: ACKs and answers race"
-    };
     for (name, value) in [
         ("net.ipv4.tcp_low_latency", json!("client 0 (prequeue on), server 1")),
         ("net.core.busy_read", json!("0, and in the case that spins 50")),
@@ -169,7 +190,10 @@ fn subject() -> Subject {
             ),
         ),
         ("counted", json!("CPU and context switches: of the client's threads only, by themselves")),
-        ("order", json!(order)),
+        (
+            "server",
+            json!("a thread gives its processor away once between the request and the answer"),
+        ),
         ("mss", json!("1448, with timestamps (MTU 1500)")),
         ("nodelay", json!(false)),
         ("best", json!("defaults, with the client's prequeue or spinning as the case has it")),

@@ -15,8 +15,10 @@ use serde_json::json;
 use crate::experiment::pin::Setting;
 use crate::experiment::table::Shown;
 use crate::experiment::{
-    Bench, Case, Check, Column, Judged, Plan, Published, Report, Run, Subject, Verdict, Watch,
+    Bench, Beside, Case, Check, Column, Judged, Plan, Published, Report, Run, Subject, Verdict,
+    Watch,
 };
+use crate::host;
 use crate::show;
 use crate::stage::{self, Link, Stage};
 use crate::workload::{Kind, RequestResponse};
@@ -40,6 +42,9 @@ const PINNED: [Setting; 8] = [
     ("plimsoll.tcp_pingpong", "0"),
     ("net.core.default_qdisc", "pfifo"),
 ];
+
+/// The host's, in the columns of its own TCP.
+const HOST: [Setting; 2] = [("net.ipv4.tcp_timestamps", "1"), ("net.ipv4.tcp_autocorking", "0")];
 
 /// How far packets per transaction may be from what was published.
 const TOLERANCE: f64 = 0.1;
@@ -77,6 +82,13 @@ fn measure(
     Ok(stage::figures(&measured, &kind))
 }
 
+/// The same transactions on the host's own TCP, which has no such knob.
+fn measure_host(plan: &Plan, flows: u32) -> anyhow::Result<Run> {
+    let kind = Kind::Rr { sizes: SIZES, transactions: u64::MAX, reconnect: false };
+    let stage = host::Stage { settings: &HOST, cpus: [0, 1], ..host::Stage::default() };
+    Ok(stage::figures(&stage.measure(plan, kind, flows)?, &kind))
+}
+
 /// Runs it.
 ///
 /// # Errors
@@ -91,11 +103,16 @@ pub fn run(plan: &Plan, watch: &mut Watch) -> anyhow::Result<Report> {
     for (link_name, link) in &links {
         for &flows in &flows {
             let name = format!("{link_name}, {}", show::flows(flows));
-            bench.case(&name, |plan, column, pcap| measure(plan, (link, flows), column, pcap))?;
+            let mut host = |_| measure_host(plan, flows);
+            let beside = (plan.kernel && *link_name == "memory")
+                .then_some(Beside { has_knob: false, run: &mut host });
+            let run = |plan: &Plan, column, pcap| measure(plan, (link, flows), column, pcap);
+            bench.case_beside(&name, run, beside)?;
         }
     }
     let cases = bench.finish();
-    let verdict = verdict(&cases);
+    let mut verdict = verdict(&cases);
+    verdict.notes.extend(plan.kernel.then(|| host::NO_KNOB.to_owned()));
     let shown = shown(&cases);
     Ok(Report::new(subject(), cases, verdict, shown))
 }
@@ -172,6 +189,6 @@ fn verdict(cases: &[Case]) -> Verdict {
         format!("{} {}", case.name, crate::figures::decimal(packets, 3))
     };
     let best: Vec<String> = cases.iter().map(best).collect();
-    let mut notes = vec![format!("packets/transaction with everything on: {}", best.join("; "))];
+    let notes = vec![format!("packets/transaction with everything on: {}", best.join("; "))];
     Verdict::of(checks, notes)
 }

@@ -19,10 +19,13 @@ use serde_json::{Map, Value, json};
 use crate::experiment::pin::{Setting, to_map};
 use crate::experiment::table::Shown;
 use crate::experiment::{
-    Bench, Case, Check, Column, Judged, Plan, Published, Report, Run, Subject, Verdict, Watch,
+    Bench, Beside, Case, Check, Column, Judged, Plan, Published, Report, Run, Subject, Verdict,
+    Watch,
 };
+use crate::figures::pure_acks;
+use crate::host;
 use crate::virtual_clock::{self, World};
-use crate::workload::{Kind, RequestResponse};
+use crate::workload::{Kind, Measured, RequestResponse};
 
 /// The name.
 pub const NAME: &str = "tso-trim";
@@ -51,6 +54,9 @@ const PINNED: [Setting; 9] = [
     ("plimsoll.gro", "0"),
     ("net.ipv4.tcp_backlog_ack_defer", "0"),
 ];
+
+/// The host's, in the columns of its own TCP.
+const HOST: [Setting; 2] = [("net.ipv4.tcp_timestamps", "1"), ("net.ipv4.tcp_autocorking", "0")];
 
 /// The bars, which are those of the publication: 7246 is the floor of 10 491 123 / 1448.
 const EMPTY_SEGMENTS: f64 = 9055.0;
@@ -128,18 +134,39 @@ fn pinned(workload: Workload, policy: TsoTail) -> World {
 fn measure(workload: Workload, world: &World) -> anyhow::Result<Run> {
     let kind = workload.kind();
     let measured = virtual_clock::run(world, &kind)?;
-    let figures = measured.figures(&kind);
+    let mut run = figures(&measured, workload);
+    run.more.insert("virtual_seconds".into(), json!(measured.elapsed.as_secs_f64()));
+    Ok(run)
+}
+
+/// The same on the host's own TCP, in real time.
+fn measure_host(plan: &Plan, workload: Workload, rate: Option<u64>) -> anyhow::Result<Run> {
+    let sndbuf = (workload == Workload::Bulk).then_some(SEND_BUFFER);
+    let stage = host::Stage {
+        settings: &HOST,
+        rate,
+        cpus: [0, 1],
+        client: host::Buffers { sndbuf, rcvbuf: None },
+        ..host::Stage::default()
+    };
+    let measured = stage.measure(plan, workload.kind(), 1)?;
+    let mut run = figures(&measured, workload);
+    run.more.insert("real_seconds".into(), json!(measured.elapsed.as_secs_f64()));
+    Ok(run)
+}
+
+fn figures(measured: &Measured, workload: Workload) -> Run {
+    let figures = measured.figures(&workload.kind());
     let get = |name: &str| figures.counters.get(name).copied();
     let data = get("TcpExtTCPOrigDataSent");
-    let acks = get("plimsoll.AcksSent");
-    let chunks = get("IpOutRequests").zip(acks).map(|(all, acks)| all - acks);
+    let acks = pure_acks(&figures.counters);
+    let chunks = get("IpOutRequests").zip(acks).and_then(|(all, acks)| all.checked_sub(acks));
     let per_unit = |count: Option<u64>| count.map(|count| count as f64 / workload.units());
     let mut more = Map::new();
     more.insert("data_segments".into(), json!(data));
     more.insert("data_segments_per_unit".into(), json!(per_unit(data)));
     more.insert("data_packets".into(), json!(chunks));
-    more.insert("virtual_seconds".into(), json!(measured.elapsed.as_secs_f64()));
-    Ok(Run { figures, more })
+    Run { figures, more }
 }
 
 /// Runs it.
@@ -148,19 +175,43 @@ fn measure(workload: Workload, world: &World) -> anyhow::Result<Run> {
 /// If a connection fails or gets stuck.
 pub fn run(plan: &Plan, watch: &mut Watch) -> anyhow::Result<Report> {
     let mut bench = Bench::new(NAME, plan, watch);
-    for (name, workload, before, after) in CASES {
-        bench.case(name, |_, column, pcap| {
+    let no_shaper = if plan.kernel { host::no_shaper() } else { None };
+    let rate = no_shaper.is_none().then_some(RATE);
+    for (index, (name, workload, before, after)) in CASES.into_iter().enumerate() {
+        // It has none of the policies, so it stands beside one case of each workload.
+        let mut host = |_| measure_host(plan, workload, rate);
+        let beside =
+            (plan.kernel && index % 2 == 0).then_some(Beside { has_knob: false, run: &mut host });
+        let run = |_: &Plan, column, pcap| {
             let world = match column {
                 Column::Before => pinned(workload, before),
                 Column::After => pinned(workload, after),
                 Column::Best => best(workload),
             };
             measure(workload, &World { pcap, ..world })
-        })?;
+        };
+        bench.case_beside(name, run, beside)?;
     }
     let cases = bench.finish();
-    let verdict = verdict(&cases);
+    let mut verdict = verdict(&cases);
+    if plan.kernel {
+        verdict.notes.push(about_the_host(no_shaper));
+    }
     Ok(Report::new(subject(), cases, verdict, shown()))
+}
+
+/// What the kernel's columns are.
+fn about_the_host(no_shaper: Option<String>) -> String {
+    let link = match no_shaper {
+        None => "through a token bucket of the same rate".to_owned(),
+        Some(why) => format!("at any rate, since there is no token bucket ({why})"),
+    };
+    format!(
+        "{}, in real time and without a delay, {link}; SO_SNDBUF is {SEND_BUFFER}, of which the \
+         kernel makes {} for data and what it needs beside it",
+        host::NO_KNOB,
+        2 * SEND_BUFFER,
+    )
 }
 
 fn subject() -> Subject {

@@ -8,7 +8,9 @@ use plimsoll::Stack;
 use plimsoll_stack::Stack as Core;
 
 use super::Kind;
-use crate::figures::{Counters, Figures, Latency, difference, octets_per_packet, packets_out, per};
+use crate::figures::{
+    Counters, Figures, Latency, difference, octets_per_packet, packets_out, per, pure_acks,
+};
 use crate::usage::{Usage, by_role, roles_since};
 
 /// The state of everything that is counted, at one moment.
@@ -33,15 +35,6 @@ impl Sides {
         let server = server.map(|server| counters(server.core()));
         Sides { client: counters(client.core()), server }
     }
-}
-
-/// Pure ACKs that a side sent. A kernel does not count them, but all segments that it sent for the
-/// first time, and those of them with data. The rest are pure ACKs, but for the SYN and the FIN of
-/// each connection that opens or closes meanwhile. The two are not read at quite the same moment.
-fn pure_acks(counters: &Counters) -> Option<u64> {
-    let get = |name: &str| counters.get(name).copied();
-    get("plimsoll.AcksSent")
-        .or_else(|| Some(get("TcpOutSegs")?.saturating_sub(get("TcpExtTCPOrigDataSent")?)))
 }
 
 fn counters(stack: &Core) -> Counters {
