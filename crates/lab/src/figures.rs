@@ -9,20 +9,25 @@ use std::path::Path;
 
 use anyhow::Context;
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::show;
 
 /// Latency percentiles in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Latency {
     /// Half of the transactions took no longer.
+    #[schemars(extend("x-unit" = "us"))]
     pub p50: f64,
     /// 90 %.
+    #[schemars(extend("x-unit" = "us"))]
     pub p90: f64,
     /// 99 %.
+    #[schemars(extend("x-unit" = "us"))]
     pub p99: f64,
     /// The slowest.
+    #[schemars(extend("x-unit" = "us"))]
     pub max: f64,
 }
 
@@ -43,7 +48,7 @@ impl Latency {
 }
 
 /// What a run measured. `None` is "not taken".
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Figures {
     /// Payload bits per second, as the receiver counts them.
     pub throughput_bits_per_s: Option<f64>,

@@ -217,7 +217,7 @@ fn serve_one(stream: &TcpStream, kind: Kind, shared: &Shared) -> std::io::Result
     let mut scratch = vec![0; SCRATCH_BYTES];
     match kind {
         Kind::Send { .. } => receive(stream, &mut scratch, |count| shared.received.add(count)),
-        Kind::Rr { sizes, .. } => answer(stream, &mut scratch, sizes, u64::MAX),
+        Kind::Rr { sizes, .. } => answer(stream, &mut scratch, sizes, u64::MAX, || ()),
         Kind::Receive { message, bytes } => {
             let over = || shared.over.load(Ordering::Relaxed);
             send(stream, &mut scratch, message, bytes, over)?;

@@ -12,7 +12,7 @@ use plimsoll::{Options, Stack, StackBuilder};
 use serde_json::{Map, Value, json};
 
 use crate::event_loop::SCRATCH_BYTES;
-use crate::experiment::pin::{InOrder, OnCpu, Rank, Setting};
+use crate::experiment::pin::{OnCpu, Setting};
 use crate::experiment::{Plan, Run};
 use crate::kernel::{self, Peer};
 use crate::workload::{Kind, Measured, Workload};
@@ -49,9 +49,8 @@ pub struct Stage<'a> {
     pub qdisc: Option<&'a str>,
     /// The softirq thread of the client spins while packets are in its device.
     pub spin: bool,
-    /// Threads run in the order in which they are woken, softirq threads before all others, if
-    /// that is allowed.
-    pub in_order: bool,
+    /// A thread that answers gives its processor away once before it does.
+    pub gives_way: bool,
     /// Blocking threads and softirq threads, or event loops.
     pub threads: bool,
     /// Processors of the client's applications, of its softirq thread, and of the server's side.
@@ -103,7 +102,7 @@ impl Default for Stage<'_> {
             server_settings: &[],
             qdisc: None,
             spin: false,
-            in_order: false,
+            gives_way: false,
             threads: false,
             cpus: [0; 3],
             quickack: false,
@@ -123,7 +122,6 @@ impl Stage<'_> {
     /// # Errors
     /// If the sides cannot be set up or a connection fails.
     pub fn measure(&self, plan: &Plan, kind: Kind, flows: u32) -> anyhow::Result<Measured> {
-        let _first = self.in_order.then(|| InOrder::enter(Rank::Timekeeper));
         let workload = self.workload(plan, kind, flows)?;
         let measured = workload.measure();
         // The last packets of closing connections leave before the devices go.
@@ -161,7 +159,7 @@ impl Stage<'_> {
             length: plan.length,
             warm_up: Some(plan.warm_up),
             cpus: Some([self.cpus[0], self.cpus[2]]),
-            in_order: self.in_order,
+            gives_way: self.gives_way,
             threads: self.threads,
             busy_poll: Duration::ZERO,
             client,
@@ -180,7 +178,6 @@ impl Stage<'_> {
         client: bool,
     ) -> anyhow::Result<Stack> {
         let _on = OnCpu::enter(cpu)?;
-        let _first = self.in_order.then(|| InOrder::enter(Rank::Softirq));
         let own = if client { self.client_settings } else { self.server_settings };
         let settings = self.settings.iter().chain(own);
         for &(name, value) in settings.filter(|(name, _)| is_known(name)) {

@@ -55,7 +55,7 @@ fn workload(
         length: run.length.unwrap_or(DEFAULT_LENGTH),
         warm_up: None,
         cpus: None,
-        in_order: false,
+        gives_way: false,
         threads: run.threads,
         busy_poll: net::busy_poll(stack),
         client,

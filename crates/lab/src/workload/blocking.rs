@@ -102,12 +102,13 @@ pub(crate) fn exchange(
     stream.read_exact(&mut scratch[..sizes.response])
 }
 
-/// Answers up to `times` requests, or until the stream ends.
+/// Answers up to `times` requests, or until the stream ends. Before each answer it calls `first`.
 pub(crate) fn answer(
     mut stream: impl Read + Write,
     scratch: &mut Vec<u8>,
     sizes: RequestResponse,
     times: u64,
+    mut first: impl FnMut(),
 ) -> io::Result<()> {
     scratch.resize(sizes.request.max(sizes.response).max(scratch.len()), 0);
     for _ in 0..times {
@@ -115,6 +116,7 @@ pub(crate) fn answer(
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
             other => other?,
         }
+        first();
         stream.write_all(&scratch[..sizes.response])?;
     }
     Ok(())

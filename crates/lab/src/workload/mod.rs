@@ -108,8 +108,8 @@ pub struct Workload {
     pub warm_up: Option<Duration>,
     /// The processors of the client's threads and of the server's, as [`OnCpu`] counts them.
     pub cpus: Option<[usize; 2]>,
-    /// Blocking threads run in the order in which they are woken, if that is allowed.
-    pub in_order: bool,
+    /// A thread that answers gives its processor away once before it does.
+    pub gives_way: bool,
     /// Blocking threads instead of event loops. The stacks must have been built accordingly.
     pub threads: bool,
     /// How long an event loop polls before it sleeps.
@@ -144,7 +144,7 @@ impl Workload {
             length: self.length,
             warm_up: self.warm_up,
             cpus: self.cpus,
-            in_order: self.in_order,
+            gives_way: self.gives_way,
         }
     }
 

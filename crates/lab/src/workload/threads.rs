@@ -19,7 +19,7 @@ use super::blocking::{Count, answer, exchange, receive, receive_into, send};
 use super::measure::{Asking, Measured, Snapshot};
 use super::network::{Network, Socket};
 use crate::event_loop::SCRATCH_BYTES;
-use crate::experiment::pin::{InOrder, OnCpu, Rank};
+use crate::experiment::pin::OnCpu;
 use crate::requester::new_histogram;
 use crate::usage::Usage;
 
@@ -45,8 +45,8 @@ pub(crate) struct Terms {
     pub(crate) warm_up: Option<Duration>,
     /// The processors of the client's threads and of the server's.
     pub(crate) cpus: Option<[usize; 2]>,
-    /// Threads run in the order in which they are woken, if that is allowed.
-    pub(crate) in_order: bool,
+    /// A thread that answers gives its processor away once before it does.
+    pub(crate) gives_way: bool,
 }
 
 impl Terms {
@@ -147,7 +147,6 @@ pub(crate) fn run<N: Network>(terms: Terms, network: N) -> anyhow::Result<Measur
 
 /// Starts the threads of all flows, each side on its processor.
 fn start<N: Network>(run: &Arc<Run<N>>, threads: &mut Vec<JoinHandle<()>>) -> anyhow::Result<()> {
-    let _order = run.terms.in_order.then(|| InOrder::enter(Rank::Application));
     if run.network.serves() {
         let _on = run.terms.on_cpu(1)?;
         for index in 0..run.terms.flows {
@@ -416,7 +415,13 @@ impl<N: Network> Run<N> {
                 receive(stream.io(), scratch, |_| ())
             }
             Kind::Rr { sizes, reconnect, .. } => {
-                answer(stream.io(), scratch, sizes, if reconnect { 1 } else { u64::MAX })
+                let times = if reconnect { 1 } else { u64::MAX };
+                let first = || {
+                    if self.terms.gives_way {
+                        std::thread::yield_now();
+                    }
+                };
+                answer(stream.io(), scratch, sizes, times, first)
             }
         }
     }
