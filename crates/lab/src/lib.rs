@@ -22,6 +22,7 @@ pub mod host;
 pub mod kernel;
 pub mod progress;
 pub mod requester;
+pub mod schema;
 pub mod show;
 pub mod stage;
 pub mod tasks;

@@ -1,5 +1,6 @@
 //! The one figure by which an experiment is held against its publication.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -26,7 +27,8 @@ pub struct Judged {
 }
 
 /// A figure before and after, and the second over the first.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Sides {
     /// With the knob as it was.
     pub before: f64,
@@ -37,7 +39,8 @@ pub struct Sides {
 }
 
 /// What was measured of it: medians over the pairs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Measured {
     /// With the knob as it was.
     pub before: Option<f64>,
@@ -48,7 +51,8 @@ pub struct Measured {
 }
 
 /// The figure, published and measured.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Headline {
     /// Its path among the figures.
     pub figure: &'static str,

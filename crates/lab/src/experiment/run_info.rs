@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Plan;
 
 /// What is needed to run it again, and to compare it with other runs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct RunInfo {
     /// The words of the command line.
     pub command: String,

@@ -3,11 +3,13 @@
 //! A run is a JSON object of figures, so that every figure is treated alike, counters and latencies
 //! included. Null is "not taken" and stays null.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// The middle of some values, and how far they lie apart.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Spread {
     /// The middle one; between the two middle ones if their number is even.
     pub median: f64,

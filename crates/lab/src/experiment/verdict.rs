@@ -1,9 +1,11 @@
 //! Bars, and whether they were reached.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// One bar, and whether it was reached.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Check {
     /// What is compared.
     pub what: String,
@@ -40,7 +42,8 @@ impl Check {
 }
 
 /// What an experiment showed.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Verdict {
     /// Whether every bar was reached.
     pub reached: bool,
