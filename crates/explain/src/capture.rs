@@ -84,15 +84,14 @@ pub(crate) fn read(
     let mut state = State::default();
     let mut room = BUFFER;
     loop {
-        let wanted = match reader.next() {
+        match reader.next() {
             Ok((len, block)) => {
                 state.block(&block, &mut each)?;
                 reader.consume(len);
                 continue;
             }
             Err(PcapError::Eof) => break,
-            Err(PcapError::Incomplete(_)) => Wanted::More,
-            Err(PcapError::BufferTooSmall) => Wanted::Room,
+            Err(PcapError::Incomplete(_) | PcapError::BufferTooSmall) => {}
             Err(PcapError::UnexpectedEof) => {
                 state.ended.note = Some("the capture is cut off in its last packet".into());
                 break;
@@ -102,13 +101,14 @@ pub(crate) fn read(
                 state.ended.note = Some(state.broken());
                 break;
             }
-        };
+        }
         let before = reader.data().len();
         if reader.refill().is_err() {
             return Err(failure.error());
         }
-        let stuck = reader.data().len() == before && !reader.reader_exhausted();
-        if stuck || matches!(wanted, Wanted::Room) {
+        // The parser asks for more room as soon as a record claims to be long, but a claim may be
+        // broken: the buffer grows when it is full.
+        if reader.data().len() == before && !reader.reader_exhausted() {
             room *= 2;
             if room > LARGEST_RECORD || !reader.grow(room) {
                 state.ended.note = Some(state.broken());
@@ -117,12 +117,6 @@ pub(crate) fn read(
         }
     }
     Ok(state.ended)
-}
-
-/// What the parser lacks.
-enum Wanted {
-    More,
-    Room,
 }
 
 /// Why the input could not be read: the parser does not tell.

@@ -352,7 +352,8 @@ pub(crate) fn flow(flow: &Flow, start: u64, options: &Options) -> FlowReport {
         duration_ms: millis(flow.last.saturating_sub(flow.first)),
         rtt_ms: flow.rtt.map(millis),
         directions: [direction(flow, 0, client), direction(flow, 1, 1 - client)],
-        score: findings.iter().map(|finding| finding.score).sum(),
+        // The sum of nothing is -0.
+        score: findings.iter().map(|finding| finding.score).fold(0.0, |sum, score| sum + score),
         findings,
     }
 }
