@@ -25,7 +25,7 @@
 //! It needs root and the programs `ip` and, for a rate, `tc`.
 
 mod counters;
-mod namespace;
+pub(crate) mod namespace;
 mod sockets;
 
 use std::net::{Ipv4Addr, SocketAddrV4};

@@ -25,7 +25,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::thread::UnshareFlags;
 
 use crate::event_loop::SCRATCH_BYTES;
-use crate::experiment::pin::OnCpu;
+use crate::experiment::pin::{OnCpu, Setting};
+use crate::host::namespace;
 use crate::workload::Kind;
 use crate::workload::blocking::{Count, answer, receive, send};
 
@@ -79,18 +80,22 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts a server of the workload `kind` whose threads run on the processor `cpu`. Returns it
-    /// with the device that leads to it.
+    /// Starts a server of the workload `kind` whose threads run on the processor `cpu`, in a
+    /// namespace with `settings`. Returns it with the device that leads to it.
     ///
     /// # Errors
-    /// If the namespace, the device or the socket cannot be had.
-    pub fn start(kind: Kind, cpu: usize) -> anyhow::Result<(Peer, Device)> {
+    /// If the namespace, the device or the socket cannot be had, or a setting.
+    pub fn start(
+        kind: Kind,
+        cpu: usize,
+        settings: &[Setting],
+    ) -> anyhow::Result<(Peer, Device)> {
         let shared = Arc::new(Shared::default());
         let (stopped, stop) = std::io::pipe().context("cannot make a pipe")?;
         let (tell, told) = mpsc::channel();
-        let in_thread = shared.clone();
+        let (in_thread, settings) = (shared.clone(), settings.to_vec());
         let body = move || {
-            let ready = match Namespace::enter(cpu) {
+            let ready = match Namespace::enter(cpu, &settings) {
                 Ok(namespace) => namespace,
                 Err(error) => return drop(tell.send(Err(error))),
             };
@@ -144,11 +149,14 @@ struct Namespace {
 
 impl Namespace {
     /// Moves the calling thread into a new one.
-    fn enter(cpu: usize) -> anyhow::Result<Namespace> {
+    fn enter(cpu: usize, settings: &[Setting]) -> anyhow::Result<Namespace> {
         let on = OnCpu::enter(cpu)?;
         // This flag leaves the descriptors shared, which is what the deprecation is about.
         #[allow(deprecated)]
         rustix::thread::unshare(UnshareFlags::NEWNET).context("cannot make a network namespace")?;
+        for (name, value) in settings {
+            namespace::set(name, value)?;
+        }
         let config = device::tun::TunConfig {
             name: DEVICE.into(),
             offloads: device::tun::Offloads::Auto,

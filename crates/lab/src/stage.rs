@@ -45,6 +45,8 @@ pub struct Stage<'a> {
     pub client_settings: &'a [Setting],
     /// Further ones, of the server's stack only.
     pub server_settings: &'a [Setting],
+    /// Settings of the kernel, where it is the peer.
+    pub peer_settings: &'a [Setting],
     /// The queueing discipline of the client's device, as `tc` takes it, if not the default.
     pub qdisc: Option<&'a str>,
     /// The softirq thread of the client spins while packets are in its device.
@@ -100,6 +102,7 @@ impl Default for Stage<'_> {
             settings: &[],
             client_settings: &[],
             server_settings: &[],
+            peer_settings: &[],
             qdisc: None,
             spin: false,
             gives_way: false,
@@ -141,7 +144,7 @@ impl Stage<'_> {
                 (client, Some(server), None, remote)
             }
             Link::Tun => {
-                let (peer, device) = Peer::start(kind, self.cpus[2])?;
+                let (peer, device) = Peer::start(kind, self.cpus[2], self.peer_settings)?;
                 let client = Stack::builder().device(device).address(kernel::OURS);
                 let client = self.finish(client, "client-softirq", self.cpus[1], true)?;
                 let remote = peer.address();

@@ -80,7 +80,7 @@ pub(super) fn get(name: &str) -> anyhow::Result<String> {
 }
 
 /// Changes a setting of the calling thread's namespace, and looks whether it has changed.
-pub(super) fn set(name: &str, value: &str) -> anyhow::Result<()> {
+pub(crate) fn set(name: &str, value: &str) -> anyhow::Result<()> {
     let path = path(name);
     std::fs::write(&path, value).with_context(|| format!("cannot write {}", path.display()))?;
     let now = get(name)?;

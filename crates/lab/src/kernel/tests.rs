@@ -16,7 +16,7 @@ fn the_kernel_answers_and_leaves_nothing_behind() {
     let before = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
     let sizes = RequestResponse { request: 3, response: 5 };
     let kind = Kind::Rr { sizes, transactions: u64::MAX, reconnect: false };
-    let (peer, device) = Peer::start(kind, 0).unwrap();
+    let (peer, device) = Peer::start(kind, 0, &[]).unwrap();
     let stack = Stack::builder().device(device).address(OURS).build().unwrap();
     let mut stream = OurStream::connect(&stack, peer.address()).unwrap();
     stream.write_all(b"ask").unwrap();
