@@ -41,8 +41,8 @@ program.
 
 Names are Linux's, with Linux's meaning unless the line says otherwise; those that begin with
 `plimsoll.` are our own. *Segments* are what is on the wire: a super-segment counts as many as it is
-cut into. *Packets* are what is handed over at IP: a super-segment is one. What one connection did is
-told by `plimsoll ss -i`: how often and how long each reason has held it is there under `held_*`.
+cut into. *Packets* are what is handed over at IP: a super-segment is one. What one connection did,
+and how often and how long each reason has held it, `plimsoll ss -i` tells under `held_*`.
 ";
 
 /// Prefixes of names, of which the longest counts, each with the title of its group.

@@ -178,6 +178,15 @@ fn documents_name_what_exists() {
 }
 
 #[test]
+fn linked_names_are_in_the_code() {
+    let text = "[`ask`](../a.rs), [`Gate::shut`](../a.rs), [the gate](../a.rs), [`x y`](../a.rs)";
+    let code = ("a.rs", "//! D.\nfn ask() {}\n");
+    let found = findings(&[("docs/b.md", text), code]);
+    assert_eq!(found.len(), 1);
+    assert!(found[0].contains("`shut` is in `../a.rs`"), "{}", found[0]);
+}
+
+#[test]
 fn crates_keep_their_order() {
     let manifest =
         "[package]\nname = \"plimsoll-wire\"\n[dependencies]\nplimsoll-buf.workspace = true\n";

@@ -1,6 +1,6 @@
 //! Rules that look at the tree as a whole: named paths, crate order, private words.
 
-use super::lexer::line_of;
+use super::lexer::{is_word, line_of, words};
 use super::{Finding, Tree};
 
 /// The crates in their order, each with the workspace crates that it may use.
@@ -62,7 +62,8 @@ fn named_paths(tree: &Tree, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Relative links in Markdown must lead somewhere.
+/// Relative links in Markdown must lead somewhere, and a name of code that links to a file of code
+/// must be in it.
 fn links(tree: &Tree, findings: &mut Vec<Finding>) {
     for (path, text) in tree.documents() {
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -75,9 +76,23 @@ fn links(tree: &Tree, findings: &mut Vec<Finding>) {
             if !tree.exists(&full) {
                 let what = format!("links to `{target}`, which does not exist");
                 findings.push(Finding::new(path, line_of(text, at), &what));
+            } else if let Some(name) = linked_name(&text[..at])
+                && full.ends_with(".rs")
+                && tree.text(&full).is_some_and(|code| words(code, name).next().is_none())
+            {
+                let what = format!("says that `{name}` is in `{target}`, where it is not");
+                findings.push(Finding::new(path, line_of(text, at), &what));
             }
         }
     }
+}
+
+/// The name in code that a link is about: the last part of a text in back-ticks, which ends where
+/// the link's text does.
+fn linked_name(before: &str) -> Option<&str> {
+    let (_, name) = before.strip_suffix('`')?.rsplit_once("[`")?;
+    let name = name.rsplit("::").next().unwrap_or(name);
+    (!name.is_empty() && name.bytes().all(is_word)).then_some(name)
 }
 
 fn normalise(folder: &str, target: &str) -> String {
