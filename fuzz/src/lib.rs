@@ -2,6 +2,7 @@
 
 pub mod drill;
 pub mod engine;
+pub mod explain;
 pub mod stack;
 
 /// Prints a step if `PLIMSOLL_FUZZ_TRACE` is set.
