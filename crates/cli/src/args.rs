@@ -307,6 +307,9 @@ pub(crate) struct NstatArgs {
     /// Print counters that are zero, too
     #[arg(short = 'z', long)]
     pub zeros: bool,
+    /// Say what each counter counts, without asking a running process
+    #[arg(long, conflicts_with_all = ["zeros", "json", "pid"])]
+    pub explain: bool,
     /// Whom to ask.
     #[command(flatten)]
     pub target: TargetArgs,
@@ -318,6 +321,10 @@ pub(crate) struct SysctlArgs {
     /// Settings to print, or to change if a value is given [default: print all]
     #[arg(value_name = "NAME[=VALUE]")]
     pub settings: Vec<String>,
+    /// Say what the settings with these words in their names do, what they take and what their
+    /// defaults are, without asking a running process
+    #[arg(long, conflicts_with_all = ["json", "pid"])]
+    pub explain: bool,
     /// Whom to ask.
     #[command(flatten)]
     pub target: TargetArgs,

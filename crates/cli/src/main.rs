@@ -16,6 +16,7 @@ mod lab;
 mod manual;
 mod net;
 mod query;
+mod reference;
 mod serve;
 mod service;
 mod units;

@@ -6,9 +6,13 @@ use crate::args::{NstatArgs, QdiscArgs, SsArgs, SysctlArgs, TargetArgs};
 use crate::control::client::ask;
 use crate::control::protocol::{Answer, QdiscLine, Request, SocketLine, StackValues};
 use crate::manual::print;
+use crate::reference;
 
 /// `plimsoll nstat`.
 pub(crate) fn nstat(args: &NstatArgs) -> anyhow::Result<()> {
+    if args.explain {
+        return reference::counters(&args.names);
+    }
     let mut stacks = values(&args.target, &Request::Nstat)?;
     for stack in &mut stacks {
         stack.values.retain(|(name, value)| {
@@ -32,6 +36,9 @@ pub(crate) fn nstat(args: &NstatArgs) -> anyhow::Result<()> {
 
 /// `plimsoll sysctl`.
 pub(crate) fn sysctl(args: &SysctlArgs) -> anyhow::Result<()> {
+    if args.explain {
+        return reference::sysctls(&args.settings);
+    }
     let mut stacks: Vec<StackValues> = Vec::new();
     if args.settings.is_empty() {
         stacks = values(&args.target, &Request::SysctlGet { names: Vec::new() })?;
