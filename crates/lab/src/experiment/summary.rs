@@ -1,10 +1,10 @@
-//! The table at the end: one line for each mechanism.
+//! The table at the end: one line for each mechanism, and what was missed.
 
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::{Column, Headline, Report};
 
-/// The table, and below it what was missed and what else is to be said.
+/// The table, and below it the knobs and what was missed.
 pub fn text(reports: &[Report]) -> String {
     let with_kernel = reports.iter().any(|report| !report.kernel.is_null());
     let mut table = Table::new();
@@ -28,7 +28,7 @@ pub fn text(reports: &[Report]) -> String {
     for report in reports {
         out.push_str(&format!("{}: {}\n", report.experiment, report.knob));
     }
-    out.push_str(&words(reports));
+    out.push_str(&missed(reports));
     out
 }
 
@@ -69,16 +69,13 @@ fn kernel(report: &Report, headline: &Headline) -> String {
     }
 }
 
-fn words(reports: &[Report]) -> String {
+fn missed(reports: &[Report]) -> String {
     let mut out = String::new();
     for report in reports {
         for check in report.verdict.checks.iter().filter(|check| !check.reached) {
             let (name, what) = (report.experiment, &check.what);
             let line = format!("{name}: {what} {}, wanted {}\n", check.measured, check.wanted);
             out.push_str(&format!("MISSED {line}"));
-        }
-        for note in &report.verdict.notes {
-            out.push_str(&format!("note   {}: {note}\n", report.experiment));
         }
     }
     if !out.is_empty() {
