@@ -83,3 +83,8 @@ pub use plimsoll_tcp::{
 pub use ready::ReadyQueue;
 pub use stack::{Kicker, Polled, Stack};
 pub use stream::{Connector, TcpStream};
+
+/// The code in the README of the repository compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;
