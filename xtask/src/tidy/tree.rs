@@ -15,8 +15,8 @@ const MAY_USE: [(&str, &[&str]); 10] = [
         "drill",
         &["plimsoll-buf", "plimsoll-wire", "plimsoll-tcp", "plimsoll-stack", "plimsoll-posix"],
     ),
-    ("lab", &["plimsoll", "plimsoll-stack", "plimsoll-tcp"]),
     ("explain", &["plimsoll-wire"]),
+    ("lab", &["plimsoll", "plimsoll-explain", "plimsoll-stack", "plimsoll-tcp"]),
     ("cli", &["plimsoll", "plimsoll-drill", "plimsoll-lab", "plimsoll-explain"]),
 ];
 
