@@ -1,12 +1,14 @@
 //! `plimsoll lab`: the published experiments, before and after.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::Args;
 use plimsoll_lab::experiment::{Captures, Plan, summary, table};
 use plimsoll_lab::experiments::{self, Experiment};
+use plimsoll_lab::report;
+use tempfile::TempDir;
 
 use crate::{net, units};
 
@@ -43,6 +45,12 @@ pub(crate) struct LabArgs {
     /// Also write all figures as JSON, an array of the experiments' objects; - is standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Also write a report with charts and the packets as one HTML file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Also write the chart of all gains as an SVG file
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
     /// Write captures of one short run of each case and column into this directory
     #[arg(long, value_name = "DIR")]
     pub pcap_dir: Option<PathBuf>,
@@ -72,13 +80,16 @@ impl LabArgs {
         experiments::ALL.iter().filter(|known| all || named(known)).collect()
     }
 
-    fn plan(&self) -> Plan {
+    /// The plan, with captures in `scratch` if only the report needs them.
+    fn plan(&self, scratch: Option<&Path>) -> Plan {
         let base = if self.quick { Plan::quick() } else { Plan::default() };
+        let wanted = self.pcap_dir.clone().map(|dir| Captures { dir, all: true });
+        let needed = scratch.map(|dir| Captures { dir: dir.to_owned(), all: false });
         Plan {
             flows: (!self.flows.is_empty()).then(|| self.flows.clone()),
             pairs: self.pairs.map_or(base.pairs, usize::from),
             length: self.length.unwrap_or(base.length),
-            captures: self.pcap_dir.clone().map(|dir| Captures { dir, all: true }),
+            captures: wanted.or(needed),
             kernel: self.kernel,
             ..base
         }
@@ -93,12 +104,20 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
         bail!("--kernel cannot be had: {why}; without it, everything runs in this process");
     }
     let chosen = args.chosen();
-    let reports = plimsoll_lab::run(&chosen, &args.plan())?;
+    let scratch = args.html.as_ref().map(|_| tempfile::tempdir()).transpose()?;
+    let plan = args.plan(scratch.as_ref().map(TempDir::path));
+    let reports = plimsoll_lab::run(&chosen, &plan)?;
     if !net::is_stdout(args.json.as_deref()) {
         if args.details || chosen.len() == 1 {
             println!("{}", table::text(&reports));
         }
         print!("{}", summary::text(&reports));
+    }
+    for (path, text) in [(&args.html, report::html as fn(&_) -> _), (&args.svg, report::svg)] {
+        if let Some(path) = path {
+            std::fs::write(path, text(&reports))
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
     }
     args.json.as_deref().map_or(Ok(()), |path| plimsoll_lab::write_json(path, &reports))
 }

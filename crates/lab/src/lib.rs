@@ -21,6 +21,7 @@ pub mod figures;
 pub mod host;
 pub mod kernel;
 pub mod progress;
+pub mod report;
 pub mod requester;
 pub mod schema;
 pub mod show;

@@ -1,0 +1,264 @@
+//! The section of one mechanism.
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::about::{About, about};
+use super::sequence::{self, picture};
+use super::values::{Shows, column, kernel, number, spread, spread_words};
+use super::{chart, summary};
+use crate::experiment::table::Shown;
+use crate::experiment::{Capture, Column, Report, at};
+
+/// All that is to be shown of it.
+pub(crate) fn section(report: &Report) -> Markup {
+    let about = about(report.experiment);
+    let title = if about.title.is_empty() { report.experiment } else { about.title };
+    html! {
+        section id=(report.experiment) {
+            h2 { (title) " " @if let Some(headline) = &report.headline { (summary::pill(headline)) } }
+            p.dim { code { (report.knob) } }
+            p { (about.what) }
+            @if !about.source.is_empty() { p.dim.small { (about.source) } }
+            (chart::figures(report, about))
+            (packets(report, about))
+            div.two {
+                div { h3 { "What it costs" } (costs(report, about.costs)) }
+                div { h3 { "What was checked" } (checks(report)) }
+            }
+            details {
+                summary { "All figures" }
+                (all_figures(report))
+            }
+            @if let Some(counters) = counters(report) {
+                details {
+                    summary { "All counters that moved, headline case" }
+                    (counters)
+                }
+            }
+        }
+    }
+}
+
+/// The pictures of packets, before and after, and with everything on.
+fn packets(report: &Report, about: &About) -> Markup {
+    let case = report.before.get("case").and_then(Value::as_str).unwrap_or_default();
+    let of = |column| {
+        let is_it = |capture: &&Capture| capture.column == column && capture.case == case;
+        report.captures.iter().find(is_it)
+    };
+    let [before, after, best] = Column::ALL.map(of);
+    if before.is_none() && after.is_none() {
+        return html! {};
+    }
+    html! {
+        h3 { "Packets, from the captures" }
+        @if !about.look_at.is_empty() { p { (about.look_at) } }
+        div.pair {
+            (scene(report, about, before, "Before"))
+            (scene(report, about, after, "After"))
+        }
+        (key())
+        @if best.is_some() {
+            details {
+                summary { "The same with everything on" }
+                div.pair { (scene(report, about, best, "Everything on")) }
+            }
+        }
+    }
+}
+
+fn scene(report: &Report, about: &About, capture: Option<&Capture>, name: &str) -> Markup {
+    let Some(capture) = capture else { return html! {} };
+    let kind = about.kind(column(report, capture.column));
+    match sequence::choose(&capture.path, kind) {
+        Ok(stretch) => {
+            let at = stretch.packets.first().map_or(0, |packet| packet.time);
+            html! {
+                figure {
+                    figcaption {
+                        b { (name) }
+                        (sequence::title(&stretch))
+                        span.dim {
+                            ", " (format!("{:.0}", at as f64 / 1e6)) " ms into the capture"
+                            @if let Some([client, _]) = stretch.ends { ", port " (client.port()) }
+                        }
+                    }
+                    (picture(&stretch, about.look(capture.column), name))
+                }
+            }
+        }
+        Err(error) => html! {
+            p.dim { (name) ": no picture, since " (format!("{error:#}")) "." }
+        },
+    }
+}
+
+/// What the colours mean.
+fn key() -> Markup {
+    html! {
+        ul.key {
+            li { i style="background:var(--full)" {} "full segments, divided where they are cut" }
+            li { i style="background:var(--tail)" {} "less than a full segment" }
+            li { i style="background:var(--dim);height:2px" {} "ACK without data" }
+            li { i style="background:var(--hold);width:.45rem;height:1rem" {} "held" }
+            li { "Times are those of the left side’s device; the slope of arrows is no time." }
+        }
+    }
+}
+
+fn costs(report: &Report, costs: &[Shows]) -> Markup {
+    let own = |shows: &Shows, c| shows.of(column(report, c));
+    let known: Vec<&Shows> =
+        costs.iter().filter(|shows| Column::ALL.iter().any(|&c| own(shows, c).is_some())).collect();
+    let with_kernel = !report.kernel.is_null();
+    let packets = Column::ALL.map(|c| packets_per_second(report, c));
+    html! {
+        div.scroll {
+            table.figures {
+                tr {
+                    th { "" }
+                    th { "before" }
+                    th { "after" }
+                    th { "all on" }
+                    @if with_kernel { th { "kernel before" } th { "kernel after" } }
+                    th { "after / before" }
+                }
+                @for shows in known {
+                    tr {
+                        td { (shows.label) }
+                        @for c in Column::ALL { td { (shows.show(own(shows, c))) } }
+                        @if with_kernel {
+                            @for c in [Column::Before, Column::After] {
+                                td { (shows.show(shows.of(kernel(report, c)))) }
+                            }
+                        }
+                        td { (ratio(&report.ratio, shows.path)) }
+                    }
+                }
+                @if packets.iter().any(Option::is_some) {
+                    tr {
+                        td { "packets sent per second" }
+                        @for value in packets { td { (number(value, 0)) } }
+                        @if with_kernel { td {} td {} }
+                        td {}
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Packets of IP that the measured side sent.
+fn packets_per_second(report: &Report, c: Column) -> Option<f64> {
+    let figures = column(report, c);
+    let seconds = match at(figures, "virtual_seconds").and_then(Value::as_f64) {
+        Some(seconds) => seconds,
+        None => report.run.as_ref()?.seconds,
+    };
+    let packets = at(figures, "counters.IpOutRequests")?.as_f64()?;
+    crate::figures::per(packets, seconds)
+}
+
+fn ratio(ratios: &Value, path: &str) -> String {
+    spread(at(ratios, path)).map(spread_words).unwrap_or_default()
+}
+
+fn checks(report: &Report) -> Markup {
+    html! {
+        ul.checks {
+            @for check in &report.verdict.checks {
+                li {
+                    @if check.reached { span.yes { "✓ ok" } } @else { span.no { "✗ missed" } }
+                    span {
+                        (check.what) ": " b { (check.measured) }
+                        span.dim { " (wanted " (check.wanted) ")" }
+                    }
+                }
+            }
+        }
+        @if !report.verdict.notes.is_empty() {
+            ul.notes { @for note in &report.verdict.notes { li { (note) } } }
+        }
+    }
+}
+
+/// A document of one case.
+fn case_of<'a>(document: &'a Value, case: Option<&str>) -> Option<&'a Value> {
+    match case {
+        Some(case) => document.get("cases")?.get(case),
+        None => Some(document),
+    }
+}
+
+fn all_figures(report: &Report) -> Markup {
+    let with_kernel = !report.kernel.is_null();
+    let headline = report.before.get("case").and_then(Value::as_str).unwrap_or_default();
+    let groups = report.shown.chunk_by(|a, b| a.case == b.case);
+    html! {
+        div.scroll {
+            table.figures {
+                tr {
+                    th { "" }
+                    th { "before" }
+                    th { "after" }
+                    th { "all on" }
+                    th { "after / before" }
+                    @if with_kernel { th { "kernel before" } th { "kernel after" } }
+                }
+                @for group in groups {
+                    @let case = group.first().and_then(|shown| shown.case.as_deref());
+                    tr { td.case colspan="7" { (case.unwrap_or(headline)) } }
+                    @for shown in group { (figure_row(report, shown, with_kernel)) }
+                }
+            }
+        }
+    }
+}
+
+fn figure_row(report: &Report, shown: &Shown, with_kernel: bool) -> Markup {
+    let case = shown.case.as_deref();
+    let Shown { label, path, places, scale, .. } = *shown;
+    let shows = Shows { scale, ..Shows::new(label, path, places) };
+    let own = |c| case_of(column(report, c), case).and_then(|figures| shows.of(figures));
+    let host = |c: Column| {
+        let kernel = case_of(&report.kernel, case)?;
+        shows.of(kernel.get(c.name())?)
+    };
+    html! {
+        tr {
+            td { (label) }
+            @for c in Column::ALL { td { (shows.show(own(c))) } }
+            td { (case_of(&report.ratio, case).map(|r| ratio(r, path)).unwrap_or_default()) }
+            @if with_kernel {
+                @for c in [Column::Before, Column::After] { td { (shows.show(host(c))) } }
+            }
+        }
+    }
+}
+
+/// Counters of the headline case that are not zero in every column.
+fn counters(report: &Report) -> Option<Markup> {
+    let of = |c, name: &str| {
+        column(report, c).get("counters").and_then(|all| all.get(name)).and_then(Value::as_f64)
+    };
+    let moved =
+        |name: &&String| Column::ALL.iter().any(|&c| of(c, name).is_some_and(|value| value > 0.0));
+    let all = report.before.get("counters")?.as_object()?;
+    let names: Vec<&String> = all.keys().filter(moved).collect();
+    (!names.is_empty()).then(|| {
+        html! {
+            div.scroll {
+                table.figures {
+                    tr { th { "" } @for c in Column::ALL { th { (c.name()) } } }
+                    @for name in names {
+                        tr {
+                            td { code { (name) } }
+                            @for c in Column::ALL { td { (number(of(c, name), 0)) } }
+                        }
+                    }
+                }
+            }
+        }
+    })
+}
