@@ -2,7 +2,7 @@
 //!
 //! The settings and the counters describe themselves in the tables of the crates. A test of the
 //! `plimsoll` crate holds `docs/sysctls.md` and `docs/counters.md` to these tables, and writes the
-//! pages when it is told to.
+//! pages when it is told to. So does a test of the program with the schemas of its documents.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,12 +17,15 @@ pub(crate) fn write(root: &Path, words: &[String]) -> Result<()> {
     if !words.is_empty() {
         bail!("usage: cargo xtask docs");
     }
-    let mut command = Command::new("cargo");
-    command.args(["test", "--quiet", "-p", "plimsoll", "--test", "reference"]);
-    let status = command.current_dir(root).env(WRITE, "1").status().context("starting cargo")?;
-    if !status.success() {
-        bail!("the pages could not be written");
+    for (package, test) in [("plimsoll", "reference"), ("plimsoll-cli", "schema")] {
+        let mut command = Command::new("cargo");
+        command.args(["test", "--quiet", "-p", package, "--test", test]);
+        let status =
+            command.current_dir(root).env(WRITE, "1").status().context("starting cargo")?;
+        if !status.success() {
+            bail!("the pages could not be written");
+        }
     }
-    println!("docs/sysctls.md and docs/counters.md are what the code says");
+    println!("docs/sysctls.md, docs/counters.md and docs/*.schema.json are what the code says");
     Ok(())
 }

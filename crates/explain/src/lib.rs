@@ -31,6 +31,7 @@ mod kinds;
 mod packet;
 mod recent;
 mod report;
+mod schema;
 mod segments;
 mod sizes;
 mod table;
@@ -49,6 +50,7 @@ pub use report::{
     DirectionReport, Evicted, Example, Finding, FlowReport, Format, MssSource, Report, Side,
     Skipped, Sum,
 };
+pub use schema::schema;
 pub use segments::{CapturedSegment, TcpFlags, segments};
 pub use text::text_report;
 
