@@ -53,8 +53,7 @@ const PORT: u16 = 5001;
 const DEVICES: [&str; 2] = ["veth0", "veth1"];
 
 /// A word about columns of the kernel in an experiment whose knob it does not have.
-pub const NO_KNOB: &str =
-    "the kernel's column: its own TCP as it is, over veth; it has no such knob";
+pub const NO_KNOB: &str = "the kernel's column: its own TCP, which has no such knob, over veth";
 
 /// Why the host's own TCP cannot run beside ours, and what to do about it; `None` if it can.
 pub fn unavailable() -> Option<String> {

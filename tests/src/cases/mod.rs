@@ -5,6 +5,7 @@ mod behaviour;
 mod captures;
 mod explain;
 mod http;
+mod lab;
 mod many;
 mod program;
 pub(crate) mod stalls;
@@ -15,7 +16,7 @@ use crate::harness::runner::Case;
 
 /// Every test, in the order in which they are listed.
 pub(crate) fn all() -> Vec<Case> {
-    let groups: [&[Case]; 8] = [
+    let groups: [&[Case]; 9] = [
         http::CASES,
         captures::CASES,
         explain::CASES,
@@ -24,6 +25,7 @@ pub(crate) fn all() -> Vec<Case> {
         bad_input::CASES,
         program::CASES,
         stalls::CASES,
+        lab::CASES,
     ];
     groups.into_iter().flatten().copied().collect()
 }

@@ -23,7 +23,7 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 /// A command of the program as nobody, who can do nothing but run it.
-fn as_nobody(scratch: &Scratch, words: &[&str]) -> Result<Command> {
+pub(super) fn as_nobody(scratch: &Scratch, words: &[&str]) -> Result<Command> {
     let copy = scratch.file("plimsoll");
     if !copy.exists() {
         std::fs::copy(plimsoll_program()?, &copy).context("copying the program")?;

@@ -58,7 +58,11 @@ const PINNED: [Setting; 8] = [
 const SERVER: [Setting; 1] = [("net.ipv4.tcp_low_latency", "1")];
 
 /// The host's, in the columns of its own TCP.
-const HOST: [Setting; 2] = [("net.ipv4.tcp_timestamps", "1"), ("net.ipv4.tcp_autocorking", "0")];
+const HOST: [Setting; 3] = [
+    ("net.ipv4.tcp_early_retrans", "0"),
+    ("net.ipv4.tcp_timestamps", "1"),
+    ("net.ipv4.tcp_autocorking", "0"),
+];
 
 const KNOB: &str = "plimsoll.tcp_prequeue_pure_ack";
 

@@ -44,7 +44,11 @@ const PINNED: [Setting; 8] = [
 ];
 
 /// The host's, in the columns of its own TCP.
-const HOST: [Setting; 2] = [("net.ipv4.tcp_timestamps", "1"), ("net.ipv4.tcp_autocorking", "0")];
+const HOST: [Setting; 3] = [
+    ("net.ipv4.tcp_early_retrans", "0"),
+    ("net.ipv4.tcp_timestamps", "1"),
+    ("net.ipv4.tcp_autocorking", "0"),
+];
 
 /// The kernel's, where it is the peer: its probes after two round trips are repeated packets, and
 /// each costs us an ACK.

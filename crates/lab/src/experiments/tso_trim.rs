@@ -207,7 +207,7 @@ fn about_the_host(no_shaper: Option<String>) -> String {
         Some(why) => format!("at any rate, since there is no token bucket ({why})"),
     };
     format!(
-        "{}, in real time and without a delay, {link}; SO_SNDBUF is {SEND_BUFFER}, of which the \
+        "{} in real time, without a delay, {link}; SO_SNDBUF is {SEND_BUFFER}, of which the \
          kernel makes {} for data and what it needs beside it",
         host::NO_KNOB,
         2 * SEND_BUFFER,
