@@ -258,6 +258,17 @@ fn manual_and_completions() {
 }
 
 #[test]
+fn settings_and_counters_are_explained() {
+    let text = |line: &str| String::from_utf8(plimsoll(line).stdout).unwrap();
+    let setting = text("sysctl --explain tcp_autocorking");
+    assert_eq!(setting.lines().next(), Some("net.ipv4.tcp_autocorking"));
+    assert!(setting.contains("default 1; takes 0 or 1") && setting.contains("set_autocork"));
+    assert!(text("nstat --explain AutoCork").starts_with("TcpExtTCPAutoCorking\n    Small writes"));
+    assert!(failure("sysctl --explain tcp_sack=0", 1).contains("changes nothing"));
+    assert!(failure("nstat --explain Nonsense", 1).contains("Nonsense"));
+}
+
+#[test]
 fn a_running_process_answers() {
     let runtime = tempfile::tempdir().unwrap();
     let run = |line: &str| {
@@ -279,6 +290,14 @@ fn a_running_process_answers() {
     let stacks: Value = serde_json::from_slice(&first.stdout).unwrap();
     assert_eq!(stacks[0]["stack"], "client");
     let text = |line: &str| String::from_utf8(ask(line).stdout).unwrap();
+    let explained = String::from_utf8(plimsoll("nstat --explain").stdout).unwrap();
+    let names = |stack: &Value| stack["values"].as_array().cloned().unwrap_or_default();
+    let all: Value = serde_json::from_str(&text("nstat -z --json")).unwrap();
+    assert!(names(&all[0]).len() > 100);
+    for pair in names(&all[0]) {
+        let name = pair[0].as_str().unwrap();
+        assert!(explained.lines().any(|line| line == name), "{name} is not explained");
+    }
     assert!(text("ss -a").contains("LISTEN"));
     // Whoever reads the answer may close the pipe before it comes.
     let (reader, writer) = std::io::pipe().unwrap();

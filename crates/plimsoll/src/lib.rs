@@ -22,6 +22,20 @@
 //! A stack lives as long as somebody holds a handle: a [`Stack`], a stream or a listener. When the
 //! last is dropped its thread ends. [`Stack::drain`] waits until what was written has arrived.
 //!
+//! # Where to look
+//!
+//! | to | use |
+//! |---|---|
+//! | connect with options, a timeout, or data in the SYN | [`Connector`] |
+//! | wait for many sockets in one loop | [`ReadyQueue`], [`Stack::poll_with`] |
+//! | wait in a future | [`TcpStream::poll_readable`], [`TcpStream::poll_writable`], with a waker |
+//! | read and write without a copy | [`TcpStream::read_shared`], [`TcpStream::write_shared`] |
+//! | change a setting, or see what there is | [`Stack::set_sysctl`], [`SysctlInfo`] |
+//! | overrule one for a socket | [`TcpStream::set_option`] and its neighbours |
+//! | count | [`Stack::counters`], [`CounterInfo`], [`TcpStream::info`] |
+//! | ask why | [`TcpStream::decisions`], a capture ([`StackBuilder::pcap`]) |
+//! | hurt packets on purpose | [`device::fault`], [`device::memory_link::LinkConfig`] |
+//!
 //! What it does not do: no UDP sockets, no name resolution through the stack, no async traits yet.
 //!
 //! # Example

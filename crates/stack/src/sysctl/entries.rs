@@ -266,13 +266,13 @@ pub(super) static ENTRIES: &[Entry] = &[
     ),
     entry(
         "net.ipv4.tcp_syn_retries",
-        number!(1..=127, "times", tcp.tcp_syn_retries),
+        number!(1..=127, "", tcp.tcp_syn_retries),
         "How many times a SYN is sent again before the connect fails.",
     )
     .socket("TCP_SYNCNT (`SetOption::SynRetries`)"),
     entry(
         "net.ipv4.tcp_synack_retries",
-        number!(0..=127, "times", tcp.tcp_synack_retries),
+        number!(0..=127, "", tcp.tcp_synack_retries),
         "How many times a SYN-ACK is sent again before the half-open connection is forgotten.",
     ),
     entry(
@@ -390,13 +390,13 @@ pub(super) static ENTRIES: &[Entry] = &[
         "net.ipv4.tcp_tso_rtt_log",
         number!(0..=31, "", tcp.tcp_tso_rtt_log),
         "Packets may be larger over short round trips, by an allowance that halves with every 2^n \
-         microseconds of the least round trip; 0 is no allowance.",
+         microseconds of the least round trip, where n is this setting; 0 is no allowance.",
     ),
     entry(
         "net.ipv4.tcp_tso_win_divisor",
         number!(0..=255, "", tcp.tcp_tso_win_divisor),
-        "A packet that the windows cut short does not wait for an ACK once this part of the window \
-         is free, a third by default; 0 is three segments.",
+        "A packet that the windows cut short does not wait for an ACK once 1/n of the window is free, \
+         where n is this setting; 0 is more than three segments.",
     ),
     entry(
         "plimsoll.tcp_tso_defer",
