@@ -162,7 +162,8 @@ fn about_the_host(has_knob: bool) -> String {
     };
     format!(
         "the kernel's columns: {knob}, over veth, with the same buffers and route; the sender uses \
-         sendfile, and its thread does the receiving as well, except for the copy"
+         sendfile, and all of receiving but the copy happens in its thread; where that makes it \
+         the slower side, the reader waits, owns the socket less, and less is deferred"
     )
 }
 
