@@ -9,8 +9,9 @@ use crate::experiment::Column;
 pub(crate) enum Scene {
     /// One request and its answer.
     Transaction,
-    /// So many packets of data, as long as they are on average by this figure.
-    Bulk(usize, Option<&'static str>),
+    /// So many packets of data, as long as they are on average by this figure; rather with a
+    /// comment in which these words are.
+    Bulk(usize, Option<(&'static str, &'static str)>),
 }
 
 /// A mechanism.
@@ -92,7 +93,7 @@ static ALL: [About; 5] = [
             WIRE,
             SUPER,
         ],
-        scene: Scene::Bulk(10, Some("octets_per_packet")),
+        scene: Scene::Bulk(10, Some(("octets_per_packet", " by autocork"))),
         ends: ["sender", "receiver"],
         look_at: "How much leaves at once, and how many writes of 128 bytes went into it.",
     },
@@ -160,7 +161,7 @@ static ALL: [About; 5] = [
     },
     About {
         name: "ack-defer",
-        title: "ACK deferral while a backlog is drained",
+        title: "ACK deferral in a backlog",
         what: "While a thread owns its socket, packets that arrive wait in a backlog, and the \
                thread has to process them before it lets go; each asked for an ACK of its own. \
                ACKs are cumulative, so those of one backlog become one, sent when the socket is \
@@ -220,9 +221,10 @@ impl About {
     pub(crate) fn kind(&self, figures: &serde_json::Value) -> Kind {
         match self.scene {
             Scene::Transaction => Kind::Transaction,
-            Scene::Bulk(data, octets) => {
-                let octets = octets.and_then(|path| figures.get(path)?.as_f64());
-                Kind::Bulk { data, octets }
+            Scene::Bulk(data, None) => Kind::Bulk { data, octets: None, words: "" },
+            Scene::Bulk(data, Some((path, words))) => {
+                let octets = figures.get(path).and_then(serde_json::Value::as_f64);
+                Kind::Bulk { data, octets, words }
             }
         }
     }

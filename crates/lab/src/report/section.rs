@@ -22,10 +22,10 @@ pub(crate) fn section(report: &Report) -> Markup {
             @if !about.source.is_empty() { p.dim.small { (about.source) } }
             (chart::figures(report, about))
             (packets(report, about))
-            div.two {
-                div { h3 { "What it costs" } (costs(report, about.costs)) }
-                div { h3 { "What was checked" } (checks(report)) }
-            }
+            h3 { "What it costs" }
+            (costs(report, about.costs))
+            h3 { "What was checked" }
+            (checks(report))
             details {
                 summary { "All figures" }
                 (all_figures(report))

@@ -16,8 +16,8 @@ margin:1.5rem 0}\
 .sum td{vertical-align:top}.sum td:first-child,.sum td:last-child,.sum th:last-child\
 {text-align:left}.sum a{color:var(--accent);font-weight:600;text-decoration:none}\
 .sum td{white-space:nowrap}.sum td:first-child{white-space:normal}.sum .sub{display:block;color:var(--dim);font-size:.85rem}\
-.two{display:grid;gap:0 3rem;grid-template-columns:repeat(auto-fit,\
-minmax(min(100%,30rem),1fr))}.two>*{min-width:0}\
+.figures{max-width:60rem}\
+@media(min-width:60rem){.checks{columns:2;column-gap:3rem}.checks li{break-inside:avoid}}\
 .figs{display:grid;gap:1rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,19rem),1fr));\
 margin:1rem 0}.fig{background:var(--card);border:1px solid var(--line);border-radius:.5rem;\
 padding:.7rem .9rem}\

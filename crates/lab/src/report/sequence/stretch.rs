@@ -34,6 +34,8 @@ pub(crate) enum Kind {
         /// Their average length in the runs that were measured, if it is known: a run that is
         /// captured is slower.
         octets: Option<f64>,
+        /// Stretches in which a comment has these words are better.
+        words: &'static str,
     },
 }
 
@@ -124,7 +126,7 @@ pub(crate) fn choose(path: &Path, kind: Kind) -> anyhow::Result<Stretch> {
     })?;
     let packets = match kind {
         Kind::Transaction => transaction(&middle),
-        Kind::Bulk { data, octets } => bulk(&middle, data, octets),
+        Kind::Bulk { data, octets, words } => bulk(&middle, data, octets, words),
     };
     let packets = packets.context("the flow has no steady stretch")?;
     Ok(Stretch { packets, mss: mss.unwrap_or(USUAL_MSS), ends: Some(flow) })
@@ -180,7 +182,7 @@ fn duration(packets: &[Packet]) -> u64 {
 }
 
 /// So many packets of data from the beginning of a chunk, and what comes before the next.
-fn bulk(packets: &[Packet], data: usize, octets: Option<f64>) -> Option<Vec<Packet>> {
+fn bulk(packets: &[Packet], data: usize, octets: Option<f64>, words: &str) -> Option<Vec<Packet>> {
     let sent: i64 = packets.iter().map(|packet| signed(packet)).sum();
     let is_data = |packet: &Packet| packet.len > 0 && packet.sent == (sent > 0);
     let wanted = Average::of(packets, is_data)?;
@@ -202,7 +204,9 @@ fn bulk(packets: &[Packet], data: usize, octets: Option<f64>) -> Option<Vec<Pack
         let Some(average) = Average::of(stretch, is_data) else { continue };
         // A longer one is no better picture.
         let surplus = (stretch.len() as f64 / (data as f64 * (1.0 + wanted.acks))).max(1.0);
-        let distance = average.distance(&wanted) + surplus.ln() / 2.0;
+        let telling = stretch.iter().any(|packet| packet.why.contains(words));
+        let distance =
+            average.distance(&wanted) + surplus.ln() / 2.0 + if telling { 0.0 } else { 0.5 };
         if best.is_none_or(|(least, _)| distance < least) {
             best = Some((distance, stretch));
         }

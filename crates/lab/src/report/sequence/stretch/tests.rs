@@ -108,7 +108,7 @@ fn bulk_like_the_average() {
             captured.packet(at + 50_000, 40_000, false, 0, "");
         }
     }
-    let stretch = captured.choose(Kind::Bulk { data: 6, octets: None }).unwrap();
+    let stretch = captured.choose(Kind::Bulk { data: 6, octets: None, words: "" }).unwrap();
     let data = stretch.packets.iter().filter(|packet| packet.len > 0).count();
     assert_eq!((data, stretch.packets.len()), (6, 8));
     assert_eq!(stretch.packets[0].why, stretch.packets[2].why);
@@ -122,7 +122,7 @@ fn what_cannot_be_shown() {
     assert!(says(empty.choose(Kind::Transaction)).contains("no flow"));
     let mut short = Captured::new();
     short.packet(0, 40_000, true, 10, "");
-    for kind in [Kind::Transaction, Kind::Bulk { data: 3, octets: Some(10.0) }] {
+    for kind in [Kind::Transaction, Kind::Bulk { data: 3, octets: Some(10.0), words: "x" }] {
         assert!(says(short.choose(kind)).contains("no steady stretch"));
     }
     assert!(says(choose(Path::new("/nowhere/x.pcapng"), Kind::Transaction)).contains("/nowhere"));
