@@ -28,12 +28,28 @@ const NEEDED: [(&str, &str); 11] = [
     ("tshark", "tshark"),
 ];
 
+/// The same for programs without which single tests are left out.
+const WISHED: [(&str, &str); 1] = [("chromium", "chromium")];
+
 /// Tells package scripts not to start services, while it exists.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
 /// Packages whose programs are missing on this machine.
 pub(crate) fn missing() -> Vec<&'static str> {
     missing_among(&NEEDED.map(|(program, _)| program))
+}
+
+/// Installs what is missing of the packages that only single tests need, if that is possible; those
+/// tests are left out otherwise, and named.
+pub(crate) fn wish() {
+    let missing: Vec<&str> =
+        WISHED.iter().filter(|(program, _)| !exists(program)).map(|(_, name)| *name).collect();
+    if missing.is_empty() {
+        return;
+    }
+    if let Err(error) = install(&missing) {
+        println!("some tests are left out: {error:#}");
+    }
 }
 
 /// Packages with those of these programs that are missing.

@@ -210,6 +210,7 @@ impl Session {
         if !missing.is_empty() {
             packages::install(&missing).map_err(|error| format!("{error:#}"))?;
         }
+        packages::wish();
         packages::tun_device()
     }
 
@@ -321,6 +322,7 @@ fn run_interop(root: &Path, words: &[&str]) -> Result<()> {
     if !missing.is_empty() {
         packages::install(&missing)?;
     }
+    packages::wish();
     if !build_interop(root)? {
         bail!("building failed");
     }

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod behaviour;
+mod browser;
 mod captures;
 mod explain;
 mod http;
@@ -16,7 +17,7 @@ use crate::harness::runner::Case;
 
 /// Every test, in the order in which they are listed.
 pub(crate) fn all() -> Vec<Case> {
-    let groups: [&[Case]; 9] = [
+    let groups: [&[Case]; 10] = [
         http::CASES,
         captures::CASES,
         explain::CASES,
@@ -26,6 +27,7 @@ pub(crate) fn all() -> Vec<Case> {
         program::CASES,
         stalls::CASES,
         lab::CASES,
+        browser::CASES,
     ];
     groups.into_iter().flatten().copied().collect()
 }

@@ -25,17 +25,30 @@ pub(crate) struct Case {
     pub(crate) limit: Duration,
     /// Whether it moves so much data that it should have the machine to itself.
     pub(crate) alone: bool,
+    /// A program without which it is left out.
+    pub(crate) needs: Option<&'static str>,
 }
 
 impl Case {
     /// A test that shares the machine with others.
     pub(crate) const fn light(name: &'static str, run: fn() -> Result<()>) -> Case {
-        Case { name, run, limit: Duration::from_secs(60), alone: false }
+        Case { name, run, limit: Duration::from_secs(60), alone: false, needs: None }
     }
 
     /// A test that runs alone.
     pub(crate) const fn heavy(name: &'static str, run: fn() -> Result<()>) -> Case {
-        Case { name, run, limit: Duration::from_secs(120), alone: true }
+        Case { name, run, limit: Duration::from_secs(120), alone: true, needs: None }
+    }
+
+    /// The same, left out where this program is not installed.
+    pub(crate) const fn needing(self, program: &'static str) -> Case {
+        Case { needs: Some(program), ..self }
+    }
+
+    /// The program that is missing.
+    fn lacks(&self) -> Option<&'static str> {
+        let path = env::var_os("PATH").unwrap_or_default();
+        self.needs.filter(|name| !env::split_paths(&path).any(|dir| dir.join(name).is_file()))
     }
 }
 
@@ -61,8 +74,13 @@ pub(crate) fn run(cases: &[Case], filters: &[String], jobs: usize) -> Result<boo
         .enumerate()
         .filter(|(_, case)| filters.is_empty() || filters.iter().any(|f| case.name.contains(f)))
         .collect();
-    let (alone, shared): (Vec<_>, Vec<_>) = chosen.iter().partition(|(_, case)| case.alone);
     println!("running {} tests", chosen.len());
+    let (ignored, chosen): (Vec<_>, Vec<_>) =
+        chosen.into_iter().partition(|(_, case)| case.lacks().is_some());
+    for (_, case) in &ignored {
+        println!("test {} ... ignored, it needs {}", case.name, case.lacks().unwrap_or_default());
+    }
+    let (alone, shared): (Vec<_>, Vec<_>) = chosen.iter().partition(|(_, case)| case.alone);
     let totals = Mutex::new(Totals::default());
     run_queue(alone, 1, &totals);
     run_queue(shared, jobs, &totals);
@@ -72,10 +90,11 @@ pub(crate) fn run(cases: &[Case], filters: &[String], jobs: usize) -> Result<boo
         println!("failed: {name}");
     }
     println!(
-        "\ntest result: {word}. {} passed; {} failed; 0 ignored; 0 measured; {} filtered out",
+        "\ntest result: {word}. {} passed; {} failed; {} ignored; 0 measured; {} filtered out",
         totals.passed,
         totals.failed.len(),
-        cases.len() - chosen.len()
+        ignored.len(),
+        cases.len() - chosen.len() - ignored.len()
     );
     Ok(totals.failed.is_empty())
 }
