@@ -17,7 +17,8 @@
 //! `tcp_rmem` and `tcp_wmem` and one segment, and per thread by one chunk.
 //!
 //! *Waking.* A writer that finds no memory has something queued, so an acknowledgement has it asked
-//! again; but others may give memory back before. It enters a list, with a mark for all that are in
+//! again; but others may give memory back before. So may they before the peer asks about a window
+//! that was closed because data was dropped. Both enter a list, with a mark for all that are in
 //! it: how far the use must fall. Whoever charges less looks for the mark, and hands the whole list
 //! to the poller as sockets that may go on. Who still finds nothing enters the list again with a
 //! lower mark, so the list is not gone through for every packet. A writer enters, sets the mark and
@@ -205,14 +206,16 @@ impl Work<'_> {
         self.stack.memory.charge(&mut inner.charged, held, tcp_mem, self.tcp());
     }
 
-    /// Charges a connection, and asks a writer that waits for memory again.
-    pub(crate) fn settle_memory(&self, endpoint: &Endpoint, inner: &mut Inner) {
+    /// Charges a connection, and asks a writer or a closed window that waits for memory again.
+    /// What the window has to say leaves.
+    pub(crate) fn settle_memory(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
         self.account(endpoint, inner);
         if !inner.conn.awaits_memory() || inner.gone {
             return;
         }
         let cx = self.context(endpoint, inner);
         inner.conn.handle_memory(&cx);
+        self.transmit(endpoint, inner);
         if inner.conn.awaits_memory() {
             let tcp_mem = &self.settings.tcp_mem;
             self.stack.memory.wait(endpoint.id, &mut inner.memory_ticket, tcp_mem);

@@ -19,6 +19,8 @@ pub struct Seen {
     pub ack: Option<SeqNum>,
     /// The right edge of the window that it last advertised.
     pub edge: Option<SeqNum>,
+    /// Memory is short at times: when data was dropped, a window may be closed.
+    pub short: bool,
     /// The window that its SYN offered, which is never scaled.
     offered: Option<u16>,
     /// The window scale that it announced, if it sent a SYN with one.
@@ -49,6 +51,7 @@ impl Seen {
             snd_end: iss,
             ack: None,
             edge: None,
+            short: false,
             offered: None,
             own_scale: None,
             peer_scale: None,
@@ -193,6 +196,10 @@ impl Seen {
         let shift = if syn { 0 } else { self.own_shift() };
         let edge = repr.ack + (u32::from(repr.window) << shift);
         if let Some(before) = self.edge.filter(|_| !syn) {
+            if self.short && repr.window == 0 {
+                self.edge = Some(edge);
+                return;
+            }
             // A SYN that is sent again says what its 16 bits can.
             let rounding = (1_u32 << shift) - 1;
             assert!(edge + rounding >= before, "the window's edge went from {before} to {edge}");

@@ -172,9 +172,11 @@ impl Side {
             options,
             pool: pool.clone(),
         };
+        let mut seen = Seen::new(mtu.into(), ip_header_len.into(), max_super_segment, iss);
+        seen.short = bit(15);
         Side {
             conn: None,
-            seen: Seen::new(mtu.into(), ip_header_len.into(), max_super_segment, iss),
+            seen,
             params,
             flight: VecDeque::new(),
             below: VecDeque::new(),

@@ -294,3 +294,60 @@ fn one_minimum_is_always_there() {
     assert!(done && got == data, "{} bytes", got.len());
     drop((hog, reader));
 }
+
+/// Connections that nobody reads, and which were offered more together than there may be.
+fn unread(pair: &mut Pair, data: &[u8]) -> Vec<(Arc<TcpSocket>, Arc<TcpSocket>, usize)> {
+    let listener = pair.listen(B4, 16);
+    let mut open = || {
+        let (client, server) = pair.open(B4, &listener);
+        (client, server, 0)
+    };
+    let mut flows: Vec<_> = (0..12).map(|_| open()).collect();
+    for (client, _, at) in &mut flows {
+        feed(client, pair.now, data, at);
+    }
+    pair.run(Duration::from_secs(10));
+    flows
+}
+
+#[test]
+fn a_connection_whose_reader_sleeps_outlives_the_shortage() {
+    let mut pair = Pair::new();
+    pair.b.set_sysctl(pair.now, "net.ipv4.tcp_mem", "64 96 128").unwrap();
+    let data = pattern(MIB, 1);
+    let mut flows = unread(&mut pair, &data);
+    assert!(pair.b.counter("TcpExtTCPRcvQDrop").unwrap() > 0, "more was offered than there is");
+    // Longer than what retransmissions without progress are allowed.
+    pair.run(Duration::from_secs(3 * 3600));
+    let mut got = vec![Vec::new(); flows.len()];
+    let done = pair.run_until(Duration::from_secs(3600), |pair| {
+        for ((client, server, at), got) in flows.iter_mut().zip(&mut got) {
+            feed(client, pair.now, &data, at);
+            drain(server, pair.now, got);
+        }
+        got.iter().all(|got| got.len() == data.len())
+    });
+    assert!(done && got.iter().all(|got| *got == data));
+}
+
+#[test]
+fn a_closed_window_opens_when_others_give_memory_back() {
+    let mut pair = Pair::new();
+    pair.b.set_sysctl(pair.now, "net.ipv4.tcp_mem", "64 96 128").unwrap();
+    let data = pattern(MIB, 1);
+    let mut flows = unread(&mut pair, &data);
+    pair.run(Duration::from_secs(1800));
+    let closed: Vec<_> = flows.iter().map(|flow| flow.1.info(pair.now).rcv_wnd == 0).collect();
+    assert!(closed.iter().filter(|closed| **closed).count() > 6, "{closed:?}");
+    let before: Vec<_> = flows.iter().map(|flow| flow.1.info(pair.now).bytes_received).collect();
+    // The first five end. The others are not read, and need not wait for probes, which are rare.
+    for (client, server, _) in flows.drain(..5) {
+        client.abort(pair.now);
+        server.abort(pair.now);
+    }
+    pair.run(Duration::from_secs(1));
+    for (flow, before) in flows.iter().zip(&before[5..]) {
+        let after = flow.1.info(pair.now).bytes_received;
+        assert!(after > *before, "{before} {after}");
+    }
+}

@@ -6,6 +6,11 @@
 //! order is copied together, then out-of-order data behind it is thrown away, then the data itself
 //! is dropped. The peer sends all of it again.
 //!
+//! When data in order has been dropped, and as long as there is not even memory for a segment, what
+//! was offered is taken back: the window is closed (Linux since 6.6, too). RFC 9293, section 3.8.6,
+//! advises against that, but the peer would otherwise lose each of its retransmissions and end the
+//! connection. A closed window it probes for as long as we answer, whatever the reader does.
+//!
 //! A connection whose queues hold less than the first number of `tcp_rmem` takes data in order
 //! whatever there is, so that it goes on. What binds the receiver beyond that was in order, so a
 //! reader finds it, and reading it makes room.
@@ -15,7 +20,7 @@ use plimsoll_wire::tcp::TcpFlags;
 use crate::connection::{Connection, Context};
 use crate::counters::Counter;
 use crate::event::Events;
-use crate::recv::Receiver;
+use crate::recv::{AckReason, Receiver};
 use crate::segment::Segment;
 
 /// Full segments that a receiver offers at once under pressure (Linux: four, too).
@@ -36,9 +41,22 @@ impl Receiver {
         }
         let used = self.queue.charge().max(self.queue.len());
         let more = (OFFERED_SEGMENTS * self.rcv_mss).min(memory.bytes) as usize;
-        // Something always fits, and in a unit that the window field can say.
-        let least = cx.config.tcp_rmem[0].max(self.rcv_mss as usize).max(1 << self.wscale);
-        self.memory_cap = u32::try_from((used + more).max(least)).unwrap_or(u32::MAX - 1);
+        // What is offered is taken (`room_for_more`).
+        let (least, held) = (cx.config.tcp_rmem[0], self.held());
+        let always = if held < least { (least - held).max(self.rcv_mss as usize) } else { 0 };
+        self.memory_cap = u32::try_from(used + more.max(always)).unwrap_or(u32::MAX - 1);
+    }
+
+    /// Takes back what was offered, if data was dropped for lack of memory and there is still none
+    /// for a segment. What has arrived behind a hole was within the window and stays so.
+    pub(super) fn withdraw_offer(&mut self) {
+        if !self.starved {
+            return;
+        }
+        self.starved = !self.has_room();
+        if self.starved && self.reassembly.is_empty() {
+            self.adv = self.nxt;
+        }
     }
 
     /// Whether memory is short, as far as is known.
@@ -101,6 +119,7 @@ impl Connection {
     /// waits for more: reading what is there is what makes room.
     fn tell_of_drop(&mut self, cx: &Context) {
         self.rcv.note_memory(cx);
+        self.rcv.starved = true;
         self.rcv.acks.on_out_of_order();
         if self.is_readable() {
             self.events.insert(Events::READABLE);
@@ -116,6 +135,24 @@ impl Connection {
             room.max(least - held).max(self.rcv.rcv_mss as usize)
         } else {
             room
+        }
+    }
+
+    /// Whether a window is closed for lack of memory, so that the peer should hear of it when there
+    /// is some.
+    pub(crate) fn window_awaits_memory(&self) -> bool {
+        self.rcv.starved && self.may_receive()
+    }
+
+    /// Opens a window that was closed for lack of memory, if there is some.
+    pub(crate) fn reopen_window(&mut self, cx: &Context) {
+        if !self.window_awaits_memory() {
+            return;
+        }
+        self.rcv.note_memory(cx);
+        if self.rcv.has_room() && self.rcv.sent_zero_window {
+            self.rcv.acks.now(AckReason::WindowUpdate);
+            self.sync_ack_timer();
         }
     }
 

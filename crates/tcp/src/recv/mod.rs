@@ -72,6 +72,8 @@ pub(crate) struct Receiver {
     pub(crate) buf_limit: usize,
     /// What the queue may hold while memory is short, by the state of the last call.
     pub(crate) memory_cap: u32,
+    /// Data in order was dropped for lack of memory, and there was none since.
+    starved: bool,
     pub(crate) queue: ReceiveQueue,
     pub(crate) acks: DelayedAck,
     pub(crate) autotune: Autotune,
@@ -100,6 +102,7 @@ impl Receiver {
             advmss: u32::from(advmss),
             buf_limit,
             memory_cap: u32::MAX,
+            starved: false,
             queue: ReceiveQueue::new(),
             acks: DelayedAck::new(config, options),
             autotune: Autotune::new(buf_limit),

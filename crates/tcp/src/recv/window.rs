@@ -1,6 +1,6 @@
 //! The window that we advertise.
 //!
-//! The right edge never moves left. It moves right only by at least a segment or half the buffer
+//! The right edge never moves left, unless data had to be dropped (`memory.rs`). It moves right only by at least a segment or half the buffer
 //! (receiver silly-window avoidance, RFC 9293, section 3.8.6.2.2). What a SYN offers is chosen when
 //! it first leaves and is the same however often it is sent again, whatever becomes of the buffer:
 //! the peer may have seen any of the copies.
@@ -59,23 +59,37 @@ impl Receiver {
         self.wnd() < self.rcv_mss && self.free_space() < self.rcv_mss
     }
 
-    /// The right edge that we would advertise now.
-    fn next_edge(&self) -> SeqNum {
+    /// Bytes that the buffer lets us offer, in a way that the window field can say.
+    fn offer(&self) -> u32 {
         let free = self.free_space();
-        let now = self.wnd();
         // Rounding down keeps the field exact; the edge must be one that the field can say.
         let whole = free >> self.wscale << self.wscale;
         // A buffer that is smaller than the field can say is offered nevertheless.
         let tiny = whole == 0 && free > 0 && self.queue.is_empty();
-        let free = if tiny { 1 << self.wscale } else { whole };
-        let step = (self.buf_limit as u32 / 2).min(self.rcv_mss);
-        let opens = free >= now.saturating_add(step.max(1));
-        if opens { self.nxt + free } else { self.adv }
+        if tiny { 1 << self.wscale } else { whole }
+    }
+
+    /// By how much the edge moves at least.
+    fn step(&self) -> u32 {
+        (self.buf_limit as u32 / 2).min(self.rcv_mss).max(1)
+    }
+
+    /// Whether a window that is closed would open.
+    pub(super) fn has_room(&self) -> bool {
+        self.offer() >= self.step()
+    }
+
+    /// The right edge that we would advertise now.
+    fn next_edge(&self) -> SeqNum {
+        let offer = self.offer();
+        let opens = offer >= self.wnd().saturating_add(self.step());
+        if opens { self.nxt + offer } else { self.adv }
     }
 
     /// The window field of the next segment; remembers what was promised.
     pub(crate) fn select_window(&mut self, cx: &Context) -> u16 {
         self.note_memory(cx);
+        self.withdraw_offer();
         let edge = self.next_edge();
         debug_assert!(edge >= self.adv, "the window shrank");
         let field = self.promise(edge);
@@ -123,17 +137,20 @@ impl Connection {
         // Without SACK the peer counts ACKs that repeat the one before, the window included
         // (RFC 5681, section 2): what has opened meanwhile is told by the next ACK.
         let repeats = !self.handshake.sack && self.rcv.dup_ack_due() && self.rcv.wnd() > 0;
-        if repeats && self.rcv.nxt == self.rcv.ack_sent {
+        if repeats && !self.rcv.starved && self.rcv.nxt == self.rcv.ack_sent {
             return self.rcv.promise(self.rcv.adv);
         }
         self.rcv.select_window(cx)
     }
 
+    /// Whether the peer may send more.
+    pub(crate) fn may_receive(&self) -> bool {
+        matches!(self.state, State::Established | State::FinWait1 | State::FinWait2)
+    }
+
     /// The application has read: perhaps an ACK or a window update is due.
     pub(crate) fn after_read(&mut self) {
-        let may_receive =
-            matches!(self.state, State::Established | State::FinWait1 | State::FinWait2);
-        if !may_receive {
+        if !self.may_receive() {
             return;
         }
         let unacked = self.rcv.nxt.since(self.rcv.ack_sent);

@@ -163,15 +163,17 @@ impl Connection {
         least.max(memory.bytes as usize).max(self.snd.queue.spare())
     }
 
-    /// Whether a writer waits for memory, so that [`handle_memory`](Self::handle_memory) must be
-    /// called when there may be some: when others have given some back, and after every call, since
-    /// a connection that has nothing queued needs no more than its own.
+    /// Whether a writer or a closed window waits for memory, so that
+    /// [`handle_memory`](Self::handle_memory) must be called when there may be some, and what leaves
+    /// then be sent: when others have given some back, and after every call, since a connection that
+    /// has nothing queued needs no more than its own.
     pub fn awaits_memory(&self) -> bool {
-        self.snd.no_memory
+        self.snd.no_memory || self.window_awaits_memory()
     }
 
-    /// There may be memory for the writer that waits for some.
+    /// There may be memory for the writer or the window that waits for some.
     pub fn handle_memory(&mut self, cx: &Context) {
+        self.reopen_window(cx);
         let least = cx.config.tcp_wmem[0];
         let enough = cx.below.memory.bytes as usize >= least || self.send_queue_len() <= least / 2;
         if self.snd.no_memory && enough {

@@ -70,6 +70,70 @@ fn the_first_bytes_are_always_taken() {
     assert_eq!(t.conn.readable(), 1000);
 }
 
+/// Data was dropped, and the window is closed.
+fn closed(setup: Setup) -> Trace {
+    let mut t = Trace::established(setup);
+    t.below.memory = MemoryRoom { pressure: true, bytes: 0 };
+    for start in [1, 1001, 2001, 3001, 4001] {
+        t.recv(&format!(". {start}:{} ack 1", start + 1000));
+        t.drain();
+    }
+    t.recv(". 5001:6001 ack 1");
+    t.expect(". 1:1 ack 5001 win 0");
+    // What is sent again is a probe, and is answered as one.
+    t.recv(". 5001:6001 ack 1");
+    t.expect(". 1:1 ack 5001 win 0");
+    t.expect_nothing();
+    assert_eq!((t.count(Counter::TcpRcvQDrop), t.count(Counter::TcpZeroWindowDrop)), (1, 1));
+    assert!(t.conn.awaits_memory());
+    t
+}
+
+#[test]
+fn a_window_is_closed_when_data_is_dropped() {
+    for sack in [true, false] {
+        let mut setup = Setup::default();
+        setup.config.tcp_sack = sack;
+        // The reader makes room.
+        let mut t = closed(setup.clone());
+        assert_eq!(read(&mut t, 5000), 5000);
+        t.expect(". 1:1 ack 5001 win 4096");
+        assert!(!t.conn.awaits_memory());
+        t.recv(". 5001:6001 ack 1");
+        assert_eq!(t.conn.readable(), 1000);
+        // Others give memory back; or the peer asks after they have.
+        for asks in [true, false] {
+            let mut t = closed(setup.clone());
+            t.call(|conn, cx| conn.handle_memory(cx));
+            t.expect_nothing();
+            t.below.memory.bytes = 2500;
+            if asks {
+                t.recv(". 5001:6001 ack 1");
+            } else {
+                t.call(|conn, cx| conn.handle_memory(cx));
+            }
+            t.expect(". 1:1 ack 5001 win 2500");
+            assert!(!t.conn.awaits_memory());
+            t.recv(". 5001:7501 ack 1");
+            assert_eq!(t.conn.readable(), 7500);
+        }
+    }
+}
+
+#[test]
+fn what_is_offered_stays_if_there_is_memory_again_before_the_answer() {
+    let mut t = pressed(0);
+    for start in [1, 1001, 2001, 3001, 4001] {
+        t.recv(&format!(". {start}:{} ack 1", start + 1000));
+        t.drain();
+    }
+    let edge = t.conn.rcv.adv;
+    t.recv(". 5001:6001 ack 1");
+    t.below.memory.bytes = 2000;
+    t.expect(". 1:1 ack 5001");
+    assert_eq!((t.conn.rcv.adv, t.conn.awaits_memory()), (edge, false));
+}
+
 #[test]
 fn of_a_large_segment_the_front_is_taken() {
     let mut t = pressed(2500);
