@@ -1,9 +1,10 @@
 //! The window that we advertise.
 //!
 //! The right edge never moves left, unless data had to be dropped (`memory.rs`). It moves right
-//! only by at least a segment or half the buffer (receiver silly-window avoidance, RFC 9293, section
-//! 3.8.6.2.2). What a SYN offers is chosen when it first leaves and is the same however often it is
-//! sent again, whatever becomes of the buffer: the peer may have seen any of the copies.
+//! only by at least a segment or half the buffer (receiver silly-window avoidance, RFC 9293,
+//! section 3.8.6.2.2). What a SYN offers is chosen when it first leaves and is the same however
+//! often it is sent again, whatever becomes of the buffer: the peer may have seen any of the
+//! copies.
 
 use plimsoll_wire::SeqNum;
 
