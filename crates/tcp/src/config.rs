@@ -175,7 +175,7 @@ pub struct Config {
     pub tcp_pingpong: bool,
     /// Longest delay of compressed ACKs; zero is no compression.
     pub tcp_comp_sack_delay: Duration,
-    /// Compressed ACKs that leave a little early, with a packet that leaves anyway.
+    /// How much later Linux lets the timer of compressed ACKs fire. It has no effect here.
     pub tcp_comp_sack_slack: Duration,
     /// Most ACKs that are compressed into one; 0 is no compression.
     pub tcp_comp_sack_nr: u8,

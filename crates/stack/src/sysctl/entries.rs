@@ -99,7 +99,8 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.core.somaxconn",
         number!(0..=65_535, "connections", somaxconn),
-        "The backlog of a listener, in connections that wait to be accepted, is cut to this.",
+        "The backlog of a new listener, in connections that wait to be accepted, is cut to this, and so \
+         is its queue of Fast Open.",
     )
     .socket("the backlog of `TcpListener::bind_with`, below this"),
     entry(
@@ -146,7 +147,7 @@ pub(super) static ENTRIES: &[Entry] = &[
             set: |settings, text| bits(&mut settings.tcp_fastopen, text),
         },
         "Fast Open, a sum of: 1 connect, 2 listen, 4 connect without cookies, \
-         512 listen without cookies, 1024 on every listener.",
+         512 listen without cookies, 1024 on every new listener.",
     )
     .socket("`TcpListener::set_fast_open_queue`, `Options::fastopen_no_cookie`"),
     entry(
@@ -201,7 +202,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.route.mtu_expires",
         time!(1..=86_400, SECONDS, mtu_expires),
-        "Seconds for which a path MTU learnt from ICMP is believed.",
+        "Seconds for which a path MTU newly learnt from ICMP is believed.",
     ),
     entry(
         "net.ipv4.route.min_pmtu",
@@ -223,13 +224,15 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.tcp_rmem",
         three!(three_sizes, tcp.tcp_rmem),
-        "Receive buffer of a socket in bytes: least, at first, and most that it grows to.",
+        "Receive buffer of a socket in bytes: least, at first, and most that it grows to; the second is \
+         for new connections, and so is the window scale, which follows from the third.",
     )
     .socket("SO_RCVBUF (`TcpStream::set_recv_buffer_size`)"),
     entry(
         "net.ipv4.tcp_wmem",
         three!(three_sizes, tcp.tcp_wmem),
-        "Send buffer of a socket in bytes: least, at first, and most that it grows to.",
+        "Send buffer of a socket in bytes: least, at first, and most that it grows to; the second is for \
+         new sockets.",
     )
     .socket("SO_SNDBUF (`TcpStream::set_send_buffer_size`)"),
     entry(
@@ -345,7 +348,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.tcp_reordering",
         number!(1..=127, "segments", tcp.tcp_reordering),
-        "Duplicate ACKs, or segments acknowledged behind a hole, that mean loss as long as a \
+        "Duplicate ACKs, or segments acknowledged behind a hole, that mean loss as long as a new \
          connection has seen no reordering.",
     ),
     entry(
@@ -372,8 +375,8 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.tcp_ecn",
         number!(0..=2, "", tcp.tcp_ecn),
-        "Explicit congestion notification (RFC 3168): 0 never, 1 asked for and agreed to, 2 agreed to \
-         if the peer asks.",
+        "Explicit congestion notification (RFC 3168) of new connections: 0 never, 1 asked for and agreed \
+         to, 2 agreed to if the peer asks.",
     )
     .linux("Linux takes further values, for accurate ECN."),
     entry(
@@ -458,7 +461,8 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.tcp_min_snd_mss",
         number!(1..=65_535, "bytes", tcp.tcp_min_snd_mss),
-        "The least MSS, in bytes with options, that is used whatever the peer or ICMP say.",
+        "The least MSS, in bytes with options, that is used whatever the peer or ICMP say; for new \
+         connections, and once ICMP says something new.",
     ),
     entry(
         "plimsoll.initcwnd",
@@ -507,8 +511,8 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.tcp_comp_sack_slack_ns",
         time!(0..=100_000_000, NANOSECONDS, tcp.tcp_comp_sack_slack),
-        "Nanoseconds by which an ACK of out-of-order data that waits may leave early, with something \
-         that leaves anyway.",
+        "No effect: kept for scripts that set it. Linux lets the timer of such ACKs fire so many \
+         nanoseconds later, to share an interrupt; here timers fire when they are due.",
     ),
     entry(
         "net.ipv4.tcp_comp_sack_nr",
