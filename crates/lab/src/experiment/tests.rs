@@ -156,7 +156,9 @@ fn the_kernel_runs_in_every_pair() {
         bench.case_beside("a", |_, _, _| Ok(run(2.0)), Some(beside)).unwrap();
         bench.case("b", |_, _, _| Ok(run(2.0))).unwrap();
         let verdict = Verdict::of(Vec::new(), Vec::new());
-        let report = Report::new(subject(), bench.finish(), verdict, Vec::new());
+        let packets = table::Shown::new("packets", "packets_per_transaction", 2);
+        let shown = vec![packets.clone(), packets.of("b")];
+        let report = Report::new(subject(), bench.finish(), verdict, shown);
         (order, report)
     };
     let (order, report) = columns(true);
@@ -164,10 +166,14 @@ fn the_kernel_runs_in_every_pair() {
     assert_eq!(order, [before, after, after, before]);
     assert_eq!(report.kernel["before"]["packets_per_transaction"], json!(5));
     assert_eq!(report.kernel["cases"], json!({}));
+    let text = table::text(std::slice::from_ref(&report));
+    // In the row of the first case only.
+    assert_eq!(text.matches("5.00 -> 5.00  1.00 (1.00-1.00)").count(), 1, "{text}");
     let (order, report) = columns(false);
     assert_eq!(order, [after, after]);
     assert_eq!(report.kernel["before"], Value::Null);
     assert_eq!(report.kernel["ratio"], Value::Null);
+    assert!(table::text(std::slice::from_ref(&report)).contains("  5.00\n"));
     assert!(summary::text(&[report]).contains(" kernel "));
 }
 
