@@ -25,7 +25,7 @@ struct Layout {
 
 /// For a page or a picture.
 const WIDE: Layout =
-    Layout { width: 860.0, left: 340.0, right: 160.0, row: 54.0, top: 80.0, stacked: false };
+    Layout { width: 860.0, left: 304.0, right: 164.0, row: 54.0, top: 80.0, stacked: false };
 /// For a phone.
 const NARROW: Layout =
     Layout { width: 360.0, left: 8.0, right: 140.0, row: 92.0, top: 74.0, stacked: true };
@@ -222,10 +222,10 @@ fn head(layout: Layout) -> Markup {
         text.name x=(px(left)) y="28" { "How many times better, after over before" }
         rect.was x=(px(x)) y=(px(y - 10.0)) width="12" height="12" rx="2" {}
         text.dim x=(px(x + 18.0)) y=(px(y)) { "published" }
-        rect.is x=(px(x + 92.0)) y=(px(y - 10.0)) width="12" height="12" rx="2" {}
-        text.dim x=(px(x + 110.0)) y=(px(y)) { "measured" }
-        line.spread x1=(px(x + 182.0)) y1=(px(y - 4.0)) x2=(px(x + 202.0)) y2=(px(y - 4.0)) {}
-        text.dim x=(px(x + 208.0)) y=(px(y)) { "spread of the pairs" }
+        rect.is x=(px(x + 98.0)) y=(px(y - 10.0)) width="12" height="12" rx="2" {}
+        text.dim x=(px(x + 116.0)) y=(px(y)) { "measured" }
+        line.spread x1=(px(x + 192.0)) y1=(px(y - 4.0)) x2=(px(x + 212.0)) y2=(px(y - 4.0)) {}
+        text.dim x=(px(x + 218.0)) y=(px(y)) { "spread of the pairs" }
     }
 }
 
@@ -249,7 +249,7 @@ fn row(gain: &Gain<'_>, layout: Layout, axis: &Axis, top: f64) -> Markup {
                 y2=(px(second + BAR / 2.0)) {}
             text x=(px(axis.x(median).max(axis.x(max)).max(axis.x(1.0)) + 7.0))
                 y=(px(second + 13.0)) {
-                (spread_words([median, min, max])) "×"
+                (number(Some(median), 2)) "× (" (number(Some(min), 2)) "–" (number(Some(max), 2)) ")"
             }
         } @else {
             text.dim x=(px(axis.x(1.0) + 7.0)) y=(px(second + 13.0)) { "not taken" }

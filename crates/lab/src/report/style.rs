@@ -44,7 +44,7 @@ font-size:12px;font-weight:600}.seq .end{font-weight:600;font-size:13px}\
 list-style:none;padding:0;margin:.5rem 0}.key i{display:inline-block;width:1.6rem;height:.55rem;\
 border-radius:2px;margin-right:.4rem;vertical-align:middle}\
 .checks{list-style:none;padding:0;margin:.4rem 0;font-size:.92rem}.checks li{display:grid;\
-grid-template-columns:5.4rem 1fr;gap:.5rem;padding:.15rem 0}.checks .yes{color:var(--good);\
+grid-template-columns:4.9rem 1fr;gap:.5rem;padding:.15rem 0}.checks .yes{color:var(--good);\
 font-weight:600}.checks .no{color:var(--bad);font-weight:600}\
 .notes{font-size:.92rem;padding-left:1.2rem;max-width:46rem}.notes li{margin:.2rem 0}\
 td.case{color:var(--dim);font-weight:600;padding-top:.8rem}details{margin:.6rem 0}\
@@ -58,4 +58,7 @@ padding:.6rem .9rem;margin:.8rem 0}.sum td{display:grid;grid-template-columns:8r
 border:0;padding:.12rem 0;text-align:left}.sum td:before{content:attr(data-label);\
 color:var(--dim)}.sum td:first-child{display:block;font-size:1.05rem}\
 .sum td:first-child:before{content:none}\
-dl{grid-template-columns:1fr}dd{margin-bottom:.4rem}}";
+dl{grid-template-columns:1fr}dd{margin-bottom:.4rem}\
+.figures td,.figures th{font-size:.8rem;padding:.3rem .25rem}\
+.figures td:first-child{white-space:normal;min-width:6.5rem;overflow-wrap:normal}\
+.checks li{grid-template-columns:4.2rem 1fr}}";
