@@ -1,5 +1,6 @@
 //! `plimsoll lab`: the published experiments, before and after.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use plimsoll_lab::experiments::{self, Experiment};
 use plimsoll_lab::report;
 use tempfile::TempDir;
 
-use crate::{net, units};
+use crate::output::Output;
+use crate::{manual, units};
 
 /// `plimsoll lab`.
 #[derive(Clone, Debug, Args)]
@@ -45,10 +47,10 @@ pub(crate) struct LabArgs {
     /// Also write all figures as JSON, an array of the experiments' objects; - is standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Also write a report with charts and the packets as one HTML file
+    /// Also write a report with charts and the packets as one HTML file; - is standard output
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Also write the chart of all gains as an SVG file
+    /// Also write the chart of all gains as an SVG file; - is standard output
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
     /// Write captures of one short run of each case and column into this directory
@@ -86,7 +88,7 @@ impl LabArgs {
         let wanted = self.pcap_dir.clone().map(|dir| Captures { dir, all: true });
         let needed = scratch.map(|dir| Captures { dir: dir.to_owned(), all: false });
         Plan {
-            flows: (!self.flows.is_empty()).then(|| self.flows.clone()),
+            flows: (!self.flows.is_empty()).then(|| unique(&self.flows)),
             pairs: self.pairs.map_or(base.pairs, usize::from),
             length: self.length.unwrap_or(base.length),
             captures: wanted.or(needed),
@@ -96,6 +98,12 @@ impl LabArgs {
     }
 }
 
+/// Each number once, in the order in which they were given.
+fn unique(flows: &[u32]) -> Vec<u32> {
+    let mut seen = BTreeSet::new();
+    flows.iter().copied().filter(|flows| seen.insert(*flows)).collect()
+}
+
 /// Runs it.
 pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
     let unavailable =
@@ -103,21 +111,34 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
     if let Some(why) = args.kernel.then(unavailable).flatten() {
         bail!("--kernel cannot be had: {why}; without it, everything runs in this process");
     }
+    // Opened now, so that nothing is in vain for a name that cannot be written.
+    let json = open(args.json.as_deref())?;
+    let html = open(args.html.as_deref())?;
+    let svg = open(args.svg.as_deref())?;
+    let documents = [&json, &html, &svg];
+    let on_stdout = documents.into_iter().flatten().filter(|output| output.is_stdout()).count();
+    if on_stdout > 1 {
+        bail!("only one of --json, --html and --svg can go to standard output");
+    }
+    let scratch = html.as_ref().map(|_| tempfile::tempdir()).transpose();
+    let scratch = scratch.context("cannot make a directory for captures")?;
     let chosen = args.chosen();
-    let scratch = args.html.as_ref().map(|_| tempfile::tempdir()).transpose()?;
     let plan = args.plan(scratch.as_ref().map(TempDir::path));
-    let reports = plimsoll_lab::run(&chosen, &plan)?;
-    if !net::is_stdout(args.json.as_deref()) {
-        if args.details || chosen.len() == 1 {
-            println!("{}", table::text(&reports));
-        }
-        print!("{}", summary::text(&reports));
+    let (reports, outcome) = plimsoll_lab::run(&chosen, &plan);
+    let written = [
+        json.map(|output| output.write(&plimsoll_lab::json(&reports))),
+        html.map(|output| output.write(&report::html(&reports))),
+        svg.map(|output| output.write(&report::svg(&reports))),
+    ];
+    if on_stdout == 0 && !reports.is_empty() {
+        let details = args.details || chosen.len() == 1;
+        let details = if details { table::text(&reports) + "\n" } else { String::new() };
+        manual::print((details + &summary::text(&reports)).as_bytes())?;
     }
-    for (path, text) in [(&args.html, report::html as fn(&_) -> _), (&args.svg, report::svg)] {
-        if let Some(path) = path {
-            std::fs::write(path, text(&reports))
-                .with_context(|| format!("cannot write {}", path.display()))?;
-        }
-    }
-    args.json.as_deref().map_or(Ok(()), |path| plimsoll_lab::write_json(path, &reports))
+    outcome?;
+    written.into_iter().flatten().collect()
+}
+
+fn open(path: Option<&Path>) -> anyhow::Result<Option<Output>> {
+    path.map(Output::open).transpose()
 }

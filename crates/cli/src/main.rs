@@ -15,6 +15,7 @@ mod http;
 mod lab;
 mod manual;
 mod net;
+mod output;
 mod query;
 mod reference;
 mod serve;

@@ -31,35 +31,30 @@ pub mod usage;
 pub mod virtual_clock;
 pub mod workload;
 
-use std::path::Path;
-
 use experiment::{Plan, Report, RunInfo, Watch};
 use experiments::Experiment;
 
-/// Runs experiments one after the other.
-///
-/// # Errors
-/// If a run fails; an experiment that misses its bars does not.
-pub fn run(experiments: &[&Experiment], plan: &Plan) -> anyhow::Result<Vec<Report>> {
+/// Runs experiments one after the other. Returns what they showed, and the error that ended the
+/// last if one did; an experiment that misses its bars is no error.
+pub fn run(experiments: &[&Experiment], plan: &Plan) -> (Vec<Report>, anyhow::Result<()>) {
     let priority = experiment::pin::first_in_line();
+    let about = RunInfo::new(plan, priority);
     let count = experiments.len();
-    let run = |(index, experiment): (usize, &&Experiment)| {
+    let mut reports = Vec::with_capacity(count);
+    for (index, experiment) in experiments.iter().enumerate() {
         let mut watch = Watch::new(&format!("{}/{count} {}", index + 1, experiment.name));
         watch.begin();
-        (experiment.run)(plan, &mut watch)
-    };
-    let mut reports =
-        experiments.iter().enumerate().map(run).collect::<anyhow::Result<Vec<_>>>()?;
-    for report in &mut reports {
-        report.run = Some(RunInfo::new(plan, priority));
+        match (experiment.run)(plan, &mut watch) {
+            Ok(report) => reports.push(Report { run: Some(about.clone()), ..report }),
+            Err(error) => return (reports, Err(error.context(experiment.name))),
+        }
     }
-    Ok(reports)
+    (reports, Ok(()))
 }
 
-/// Writes the JSON document: an array of the experiments' objects.
-///
-/// # Errors
-/// If it cannot be written.
-pub fn write_json(path: &Path, reports: &[Report]) -> anyhow::Result<()> {
-    figures::write_json(path, &reports)
+/// The JSON document: an array of the experiments' objects.
+pub fn json(reports: &[Report]) -> String {
+    // Maps have text as keys, and numbers that are none are null.
+    let text = serde_json::to_string_pretty(reports).expect("a report is a JSON document");
+    text + "\n"
 }

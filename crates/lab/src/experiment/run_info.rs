@@ -1,5 +1,6 @@
 //! How a document came about: the command, the machine, the version.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use schemars::JsonSchema;
@@ -38,7 +39,7 @@ impl RunInfo {
     pub fn new(plan: &Plan, priority: &'static str) -> RunInfo {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         RunInfo {
-            command: command(std::env::args()),
+            command: command(std::env::args_os()),
             version: env!("CARGO_PKG_VERSION"),
             pairs: plan.pairs,
             seconds: plan.length.as_secs_f64(),
@@ -52,13 +53,23 @@ impl RunInfo {
     }
 }
 
-/// The command line, with the program's name instead of its path.
-fn command(mut words: impl Iterator<Item = String>) -> String {
+/// The command line for a shell, with the program's name instead of its path.
+fn command(words: impl Iterator<Item = OsString>) -> String {
+    let mut words = words.map(|word| quoted(&word.to_string_lossy()));
     let program = words.next().unwrap_or_default();
     let name = Path::new(&program)
         .file_name()
         .map_or(program.clone(), |name| name.to_string_lossy().into_owned());
     std::iter::once(name).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,=:+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// The value of the first line `name : value`.
@@ -82,6 +93,9 @@ mod tests {
     #[test]
     fn the_command_has_no_path() {
         let words = ["/somewhere/target/release/plimsoll", "lab", "--quick"];
-        assert_eq!(command(words.into_iter().map(str::to_owned)), "plimsoll lab --quick");
+        assert_eq!(command(words.into_iter().map(OsString::from)), "plimsoll lab --quick");
+        let words = ["plimsoll", "lab", "--html", "it's here.html", ""];
+        let expected = "plimsoll lab --html 'it'\\''s here.html' ''";
+        assert_eq!(command(words.into_iter().map(OsString::from)), expected);
     }
 }

@@ -1,0 +1,74 @@
+//! Files that are written at the end of something long: opened at its beginning.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use crate::{manual, net};
+
+/// Where a document will go.
+#[derive(Debug)]
+pub(crate) struct Output {
+    path: PathBuf,
+    /// `None` is standard output.
+    file: Option<File>,
+}
+
+impl Output {
+    /// Opens `path`, or standard output for `-`. What the file holds stays until it is written.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn open(path: &Path) -> anyhow::Result<Output> {
+        let open = || {
+            let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+            file.with_context(|| format!("cannot write {}", path.display()))
+        };
+        let file = if net::is_stdout(Some(path)) { None } else { Some(open()?) };
+        Ok(Output { path: path.to_owned(), file })
+    }
+
+    /// Whether it is standard output.
+    pub(crate) fn is_stdout(&self) -> bool {
+        self.file.is_none()
+    }
+
+    /// Writes the document. Whoever reads standard output may have enough and go.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn write(self, text: &str) -> anyhow::Result<()> {
+        let Some(mut file) = self.file else { return manual::print(text.as_bytes()) };
+        file.set_len(0)
+            .and_then(|()| file.seek(SeekFrom::Start(0)))
+            .or_else(|error| {
+                // A pipe or a device has no length.
+                let is_file = file.metadata().is_ok_and(|about| about.is_file());
+                if is_file { Err(error) } else { Ok(0) }
+            })
+            .and_then(|_| file.write_all(text.as_bytes()))
+            .with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_takes_the_place_of_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        std::fs::write(&path, "a longer document").unwrap();
+        let output = Output::open(&path).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "a longer document");
+        output.write("short").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "short");
+        let error = Output::open(&dir.path().join("no/x")).unwrap_err();
+        assert!(format!("{error:#}").contains("cannot write"), "{error:#}");
+        assert!(Output::open(Path::new("-")).unwrap().is_stdout());
+        Output::open(Path::new("/dev/null")).unwrap().write("nothing").unwrap();
+    }
+}
