@@ -45,7 +45,7 @@ impl Recent {
         };
         let mut seen = self.seen.iter().flatten();
         let is_copy = within.is_some_and(|within| {
-            seen.any(|(other, at)| *other == print && time.saturating_sub(*at) <= within)
+            seen.any(|(other, at)| *other == print && time.abs_diff(*at) <= within)
         });
         if !is_copy {
             self.seen[self.next] = Some((print, time));

@@ -2,6 +2,7 @@
 //!
 //! Two namespaces joined by a veth pair talk; the right cause must come first.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ const LATER: Duration = Duration::from_secs(40);
 pub(crate) const CASES: &[Case] = &[
     Case::light("explain::small_writes_without_autocorking", small_writes),
     Case::light("explain::header_and_body_apart", header_and_body),
+    Case::light("explain::captures_of_all_kinds_say_the_same", all_kinds),
 ];
 
 /// Runs two programs on the kernel's sockets, with tcpdump where the first connects, and returns
@@ -48,11 +50,16 @@ fn explained(server: &[&str], client: &[&str]) -> Result<Value> {
     Process::spawn(client[0], &mut peer(&near, client))?.success(LATER)?;
     drop(serving);
     capture::stop(tcpdump)?;
+    Ok(report(&file)?["flows"][0].clone())
+}
+
+/// What is said about a capture.
+fn report(file: &Path) -> Result<Value> {
     let mut command = Command::new(plimsoll_program()?);
-    command.args(["explain", "--json", "-"]).arg(&file);
+    command.args(["explain", "--json", "-"]).arg(file);
     let report: Value = serde_json::from_str(&run(&mut command)?).context("explain says JSON")?;
     ensure!(report["note"].is_null() && report["skipped"]["broken"] == 0, "{report}");
-    Ok(report["flows"][0].clone())
+    Ok(report)
 }
 
 fn expect_first(flow: &Value, kind: &str, words: [&str; 2]) -> Result<()> {
@@ -83,4 +90,98 @@ fn header_and_body() -> Result<()> {
         &[&["talk", &address, "--rounds", "50"], &script[..]].concat(),
     )?;
     expect_first(&flow, "nagle_delayed_ack_stall", ["header and body apart", "writev"])
+}
+
+/// Two namespaces with addresses of both families on a VLAN, if the kernel has such; with them the
+/// device that has the addresses.
+fn tagged() -> Result<(Namespace, Namespace, &'static str)> {
+    let (near, far) = (Namespace::new()?, Namespace::new()?);
+    near.ip(&format!("link add v0 type veth peer name v1 netns {}", far.name()))?;
+    let mut device = "tagged";
+    for (ns, veth, v4, v6) in
+        [(&near, "v0", NEAR, "2001:db8:1::1"), (&far, "v1", FAR, "2001:db8:1::2")]
+    {
+        ns.ip(&format!("link set {veth} up"))?;
+        if ns.ip(&format!("link add link {veth} name tagged type vlan id 7")).is_err() {
+            device = "v0";
+        }
+        let with = if device == "v0" { veth } else { device };
+        ns.ip(&format!("addr add {v4}/24 dev {with}"))?;
+        ns.ip(&format!("addr add {v6}/64 dev {with} nodad"))?;
+        ns.ip(&format!("link set {with} up"))?;
+    }
+    Ok((near, far, device))
+}
+
+/// Two flows, of IPv4 and IPv6, captured at once in all ways that there are: behind headers of
+/// Ethernet with and without tags, behind those of both cooked formats, with stamps in
+/// nanoseconds, with little of each packet, through a pipe, and all of it merged into one file of
+/// several interfaces.
+fn all_kinds() -> Result<()> {
+    let (near, far, device) = tagged()?;
+    let scratch = Scratch::new()?;
+    let pipe = scratch.file("pipe");
+    run(Command::new("mkfifo").arg(&pipe))?;
+    let piped = scratch.file("piped.json");
+    let mut reader = Command::new("sh");
+    reader.args(["-c", "exec \"$0\" explain --json \"$1\" - < \"$2\""]);
+    let reader = reader.arg(plimsoll_program()?).arg(&piped).arg(&pipe);
+    let reader = Process::spawn("explain", reader)?;
+    let kinds: [(&str, &[&str]); 5] = [
+        ("tagged.pcap", &["-i", "v0"]),
+        ("plain.pcap", &["-i", device, "--time-stamp-precision=nano"]),
+        ("cooked.pcap", &["-i", "any", "-y", "LINUX_SLL"]),
+        ("cooked2.pcap", &["-i", "any", "-y", "LINUX_SLL2", "-s", "90"]),
+        ("pipe", &["-i", device, "-s", "96"]),
+    ];
+    let mut captures = Vec::new();
+    for (name, words) in kinds {
+        captures.push(capture::start_as(&near, words, &scratch.file(name))?);
+    }
+    talks(&near, &far)?;
+    // What was captured last may still be on its way.
+    std::thread::sleep(Duration::from_secs(1));
+    for each in captures {
+        capture::stop(each)?;
+    }
+    reader.success(LATER)?;
+    let files: Vec<_> = kinds[..4].iter().map(|(name, _)| scratch.file(name)).collect();
+    let merged = scratch.file("merged.pcapng");
+    run(Command::new("mergecap").arg("-w").arg(&merged).args(&files))?;
+    let mut reports: Vec<Value> = vec![serde_json::from_str(&std::fs::read_to_string(&piped)?)?];
+    for file in files.iter().chain([&merged]) {
+        reports.push(report(file).with_context(|| format!("{}", file.display()))?);
+    }
+    let mut first = None;
+    for report in &reports {
+        let flows = report["flows"].as_array().context("flows")?;
+        let mut stalls = Vec::new();
+        for flow in flows {
+            expect_first(flow, "nagle_delayed_ack_stall", ["header and body apart", "writev"])?;
+            stalls.push((flow["client"].to_string(), flow["findings"][0]["count"].clone()));
+        }
+        stalls.sort_by(|one, other| one.0.cmp(&other.0));
+        ensure!(stalls.len() == 2, "two flows: {report}");
+        let first = first.get_or_insert_with(|| stalls.clone());
+        ensure!(*first == stalls, "{first:?}, but then {stalls:?}: {report}");
+    }
+    Ok(())
+}
+
+/// Header and body apart, over both families.
+fn talks(near: &Namespace, far: &Namespace) -> Result<()> {
+    let script = ["--script", "c100,s150,s900"];
+    for address in [format!("{FAR}:7"), "[2001:db8:1::2]:7".to_owned()] {
+        let program = std::env::current_exe().context("finding this program")?;
+        let peer = |ns: &Namespace, words: &[&str]| -> Command {
+            let mut command = ns.command(&program.to_string_lossy());
+            command.arg("peer").args(words).args(script);
+            command
+        };
+        let mut serving = Process::spawn("server", &mut peer(far, &["talk-server", &address]))?;
+        serving.wait_line(START, |line| line == "ready")?;
+        let words = ["talk", &address, "--rounds", "20"];
+        Process::spawn("client", &mut peer(near, &words))?.success(LATER)?;
+    }
+    Ok(())
 }

@@ -20,9 +20,15 @@ pub(crate) struct Longest {
 
 /// Starts tcpdump on a device. It keeps the first bytes of each packet and stops after many.
 pub(crate) fn start(ns: &Namespace, device: &str, file: &Path) -> Result<Process> {
+    start_as(ns, &["-i", device, "-s", "96", "tcp"], file)
+}
+
+/// Starts tcpdump with these words. It stops after many packets.
+pub(crate) fn start_as(ns: &Namespace, words: &[&str], file: &Path) -> Result<Process> {
     let mut command = ns.command("tcpdump");
-    command.args(["-i", device, "-s", "96", "-c", "20000", "-U", "-n", "-Z", "root", "-w"]);
-    command.arg(file).arg("tcp");
+    // Immediately, or what the kernel has gathered is lost when tcpdump is told to end.
+    command.args(["--immediate-mode", "-c", "20000", "-U", "-n", "-Z", "root", "-w"]);
+    command.arg(file).args(words);
     let mut process = Process::spawn("tcpdump", &mut command)?;
     process.wait_line(Duration::from_secs(10), |line| line.contains("listening on"))?;
     Ok(process)

@@ -146,3 +146,49 @@ fn a_capture_that_is_cut_off_is_read_up_to_there() {
         assert!(report.note.unwrap().contains("cut off"));
     }
 }
+
+/// The buffer does not grow for a claim that nothing stands behind.
+#[test]
+fn a_record_that_claims_to_be_long_is_cut_off_whatever_the_pieces() {
+    let mut file = stalls(Format::default()).file;
+    for word in [1_700_000_000_u32, 0, 3 << 20, 3 << 20, 7] {
+        file.extend(word.to_le_bytes());
+    }
+    let whole = explain(&file[..], &Options::default()).unwrap();
+    let pieces = explain(Pieces(&file, 7, None), &Options::default()).unwrap();
+    assert_eq!(whole.note.as_deref(), Some("the capture is cut off in its last packet"));
+    assert_eq!((whole.tcp_packets, pieces.tcp_packets), (23, 23));
+    assert_eq!(whole.note, pieces.note);
+}
+
+#[test]
+fn several_interfaces_in_one_file_are_told_apart() {
+    let parts = [(1, false, false), (276, true, true), (101, false, true), (113, true, false)];
+    let mut file = Vec::new();
+    for (link, v6, big_endian) in parts {
+        file.extend(stalls(Format { ng: true, link, v6, big_endian, ..Format::default() }).file);
+    }
+    let report = explain(&file[..], &Options::default()).unwrap();
+    assert_eq!((report.tcp_packets, report.note), (4 * 23, None));
+    // One of IPv4 and one of IPv6, each seen twice.
+    let server = report.flows.iter().map(|flow| &flow.directions[1]);
+    let packets: u64 = server.map(|side| side.packets + side.duplicates).sum();
+    assert_eq!((report.flows.len(), packets), (2, 4 * 11));
+}
+
+#[test]
+fn packets_of_ipv6_that_were_captured_twice_are_told() {
+    let mut talk = Talk::begin(Format { v6: true, ..Format::default() });
+    for n in 0..10 {
+        let at = 1000 + n * 100_000;
+        talk.data(at, CLIENT, 100);
+        talk.data(at + 300, SERVER, 400);
+        // The next interface sees it a moment later.
+        talk.again(at + 310, SERVER, 400);
+        // Sent again by the sender, which waited.
+        talk.again(at + 50_000, SERVER, 400);
+    }
+    let report = talk.report();
+    let server = &report.flows[0].directions[1];
+    assert_eq!((server.duplicates, server.retransmissions, server.data_packets), (10, 10, 10));
+}
