@@ -4,7 +4,8 @@
 //! only by at least a segment or half the buffer (receiver silly-window avoidance, RFC 9293,
 //! section 3.8.6.2.2). What a SYN offers is chosen when it first leaves and is the same however
 //! often it is sent again, whatever becomes of the buffer: the peer may have seen any of the
-//! copies.
+//! copies. A SYN-ACK with a cookie is the exception, as on Linux: nothing is kept of it, so that
+//! each copy offers what a buffer begins with at that time, and so does the connection.
 
 use plimsoll_wire::SeqNum;
 
@@ -139,7 +140,10 @@ impl Connection {
         // (RFC 5681, section 2): what has opened meanwhile is told by the next ACK.
         let repeats = !self.handshake.sack && self.rcv.dup_ack_due() && self.rcv.wnd() > 0;
         if repeats && !self.rcv.starved && self.rcv.nxt == self.rcv.ack_sent {
-            return self.rcv.promise(self.rcv.adv);
+            let field = self.rcv.promise(self.rcv.adv);
+            // A field that was rounded down to zero before may be rounded up now.
+            self.rcv.count_zero_window(cx, field == 0);
+            return field;
         }
         self.rcv.select_window(cx)
     }

@@ -100,3 +100,31 @@ fn what_the_syn_offered_is_taken_from_a_smaller_buffer() {
     let _ = t.drain();
     assert!(t.conn.rcv.wnd() <= 500, "{}", t.conn.rcv.wnd());
 }
+
+/// Without SACK a duplicate ACK repeats the edge, but a field that was rounded down to zero may be
+/// rounded up now.
+#[test]
+fn a_duplicate_that_opens_the_window_counts() {
+    let mut t = Trace::established(small());
+    t.conn.handshake.sack = false;
+    t.conn.rcv.wscale = 10;
+    let told = |t: &mut Trace, (start, end): (u32, u32), window: u32| {
+        t.recv(&std::format!("P. {start}:{end} ack 1"));
+        t.at(u64::from(end));
+        assert_eq!(t.drain().last(), Some(&std::format!(". 1:1 ack {end} win {window}")));
+    };
+    told(&mut t, (1, 1001), 4);
+    told(&mut t, (1001, 2001), 3);
+    told(&mut t, (2001, 3001), 2);
+    // What is there is much more than the buffer now: the same edge is rounded down.
+    t.call(|conn, cx| conn.set_option(cx, SetOption::RcvBuf(256)));
+    told(&mut t, (3001, 4001), 1);
+    told(&mut t, (4001, 4501), 0);
+    assert_eq!(t.count(Counter::TcpToZeroWindowAdv), 1);
+    assert_eq!(t.call(|conn, cx| conn.read(cx, &mut [0; 5000])), Ok(4500));
+    t.expect_nothing();
+    t.recv(". 4601:4651 ack 1");
+    t.expect(". 1:1 ack 4501 win 1");
+    assert_eq!(t.count(Counter::TcpFromZeroWindowAdv), 1);
+    assert!(!t.conn.rcv.sent_zero_window);
+}
