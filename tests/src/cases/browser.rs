@@ -17,7 +17,7 @@ use crate::harness::runner::Case;
 use crate::harness::world::plimsoll_program;
 
 const PROGRAM: &str = "chromium";
-const WIDTHS: [u32; 2] = [400, 1400];
+const WIDTHS: [u32; 3] = [400, 1000, 1400];
 const LATER: Duration = Duration::from_secs(100);
 
 pub(crate) const CASES: &[Case] = &[
@@ -89,7 +89,7 @@ document.getElementById("f").onload = event => {{
     })
 }
 
-/// At both widths: it renders, without a word on the console, and nothing is too wide.
+/// At every width: it renders, without a word on the console, and nothing is too wide.
 fn expect_fine(scratch: &Scratch, page: &Path, heading: &str, pictures: u64) -> Result<()> {
     for width in WIDTHS {
         let seen = open(scratch, page, width)?;

@@ -249,7 +249,8 @@ fn row(gain: &Gain<'_>, layout: Layout, axis: &Axis, top: f64) -> Markup {
                 y2=(px(second + BAR / 2.0)) {}
             text x=(px(axis.x(median).max(axis.x(max)).max(axis.x(1.0)) + 7.0))
                 y=(px(second + 13.0)) {
-                (number(Some(median), 2)) "× (" (number(Some(min), 2)) "–" (number(Some(max), 2)) ")"
+                (number(Some(median), 2)) "× ("
+                (number(Some(min), 2)) "–" (number(Some(max), 2)) ")"
             }
         } @else {
             text.dim x=(px(axis.x(1.0) + 7.0)) y=(px(second + 13.0)) { "not taken" }

@@ -16,7 +16,10 @@ pub(crate) fn section(report: &Report) -> Markup {
     let title = if about.title.is_empty() { report.experiment } else { about.title };
     html! {
         section id=(report.experiment) {
-            h2 { (title) " " @if let Some(headline) = &report.headline { (summary::pill(headline)) } }
+            h2 {
+                (title) " "
+                @if let Some(headline) = &report.headline { (summary::pill(headline)) }
+            }
             p.dim { code { (report.knob) } }
             p { (about.what) }
             @if !about.source.is_empty() { p.dim.small { (about.source) } }

@@ -15,7 +15,8 @@ border:1px solid}.pill.yes{color:var(--good)}.pill.no{color:var(--bad)}\
 margin:1.5rem 0}\
 .sum td{vertical-align:top}.sum td:first-child,.sum td:last-child,.sum th:last-child\
 {text-align:left}.sum a{color:var(--accent);font-weight:600;text-decoration:none}\
-.sum td{white-space:nowrap}.sum td:first-child{white-space:normal}.sum .sub{display:block;color:var(--dim);font-size:.85rem}\
+.sum td,.sum th{white-space:nowrap}.sum td:first-child{white-space:normal}\
+.sum .sub{display:block;color:var(--dim);font-size:.85rem}\
 .figures{max-width:60rem}\
 @media(min-width:60rem){.checks{columns:2;column-gap:3rem}.checks li{break-inside:avoid}}\
 .figs{display:grid;gap:1rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,19rem),1fr));\
@@ -51,13 +52,14 @@ td.case{color:var(--dim);font-weight:600;padding-top:.8rem}details{margin:.6rem 
 .figures td,.figures th{white-space:nowrap;font-size:.9rem}\
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem;margin:.4rem 0}\
 dt{color:var(--dim)}dd{margin:0;overflow-wrap:anywhere}\
-@media(max-width:48rem){.wide{display:none}.narrow{display:block}h2{margin-top:2.2rem}\
-.sum thead{display:none}.sum,.sum tbody,.sum tr,.sum td{display:block;width:auto}\
+@media(max-width:60rem){.sum thead{display:none}\
+.sum,.sum tbody,.sum tr,.sum td{display:block;width:auto}\
 .sum tr{background:var(--card);border:1px solid var(--line);border-radius:.5rem;\
 padding:.6rem .9rem;margin:.8rem 0}.sum td{display:grid;grid-template-columns:8rem 1fr;\
 border:0;padding:.12rem 0;text-align:left}.sum td:before{content:attr(data-label);\
 color:var(--dim)}.sum td:first-child{display:block;font-size:1.05rem}\
-.sum td:first-child:before{content:none}\
+.sum td:first-child:before{content:none}}\
+@media(max-width:48rem){.wide{display:none}.narrow{display:block}h2{margin-top:2.2rem}\
 dl{grid-template-columns:1fr}dd{margin-bottom:.4rem}\
 .figures td,.figures th{font-size:.8rem;padding:.3rem .25rem}\
 .figures td:first-child{white-space:normal;min-width:6.5rem;overflow-wrap:normal}\

@@ -40,7 +40,7 @@ pub(crate) fn sentence(reports: &[Report]) -> Markup {
 pub(crate) fn table(reports: &[Report]) -> Markup {
     let with_kernel = reports.iter().any(|report| !report.kernel.is_null());
     html! {
-        table.sum {
+        div.scroll { table.sum {
             thead {
                 tr {
                     th { "mechanism" }
@@ -55,7 +55,7 @@ pub(crate) fn table(reports: &[Report]) -> Markup {
             tbody {
                 @for report in reports { (row(report, with_kernel)) }
             }
-        }
+        } }
     }
 }
 

@@ -183,7 +183,7 @@ fn duration(packets: &[Packet]) -> u64 {
 
 /// So many packets of data from the beginning of a chunk, and what comes before the next.
 fn bulk(packets: &[Packet], data: usize, octets: Option<f64>, words: &str) -> Option<Vec<Packet>> {
-    let sent: i64 = packets.iter().map(|packet| signed(packet)).sum();
+    let sent: i64 = packets.iter().map(signed).sum();
     let is_data = |packet: &Packet| packet.len > 0 && packet.sent == (sent > 0);
     let wanted = Average::of(packets, is_data)?;
     let wanted = Average { octets: octets.unwrap_or(wanted.octets), ..wanted };
