@@ -4,6 +4,7 @@ use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::TcpFlags;
 
 use crate::Options;
+use crate::flow::LONGEST_RTT;
 use crate::kinds::Kind;
 use crate::packet::Segment;
 use crate::recent::Recent;
@@ -201,9 +202,9 @@ impl Direction {
             self.stall(&small, acked, mark, rtt, options);
         }
         let whole = last.len >= mss && !last.fractional;
-        let fits = last.len + len <= LONGEST
-            && (last.first || last.len + len <= self.largest)
-            && self.super_segments > 0;
+        let both = last.len.saturating_add(len);
+        let fits =
+            both <= LONGEST && (last.first || both <= self.largest) && self.super_segments > 0;
         if whole && is_tail && soon && !self.heard && fits {
             self.found.of(Kind::TailApart).add(mark, 1.0, 0);
         }
@@ -228,9 +229,10 @@ impl Direction {
     /// Data left at `mark` behind the ACK of a small segment: did it wait for that?
     fn stall(&mut self, small: &Small, acked: u64, mark: Mark, rtt: u64, options: &Options) {
         let waited = acked.saturating_sub(small.mark.time);
-        let prompt = mark.time.saturating_sub(acked) <= options.soon.saturating_add(rtt + rtt / 2);
+        let gap = mark.time.saturating_sub(acked);
+        let prompt = gap <= options.soon.saturating_add(rtt.saturating_add(rtt / 2));
         let delayed = (options.stall_least..=options.stall_most).contains(&waited);
-        if prompt && delayed && waited >= 2 * rtt {
+        if prompt && delayed && waited >= rtt.saturating_mul(2) {
             let lost = mark.time.saturating_sub(small.mark.time);
             self.found.of(Kind::Stall).add(mark, 0.0, lost);
             self.stalls_behind_first += u64::from(small.first);
@@ -279,7 +281,7 @@ impl Direction {
         };
         self.una = Some(ack);
         if let Some(last) = self.last.filter(|last| last.end <= ack) {
-            let waited = time.saturating_sub(last.mark.time);
+            let waited = time.saturating_sub(last.mark.time).min(LONGEST_RTT);
             self.least_wait = Some(self.least_wait.map_or(waited, |least| least.min(waited)));
         }
         if let Some(small) = self.small.filter(|small| small.end <= ack) {

@@ -10,7 +10,7 @@ use crate::packet::Segment;
 use crate::report::MssSource;
 
 /// A round trip beyond 10 s is not believed, in nanoseconds.
-const LONGEST_RTT: u64 = 10_000_000_000;
+pub(crate) const LONGEST_RTT: u64 = 10_000_000_000;
 
 /// The two ends of a flow, the lower one first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

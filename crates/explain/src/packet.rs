@@ -71,6 +71,9 @@ const ETHERTYPE_VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 /// Tags that one frame may have.
 const MOST_TAGS: usize = 8;
 
+/// A payload of this length or more is not believed: no window is larger (RFC 7323, section 2.3).
+const TOO_LONG: u32 = 1 << 30;
+
 fn be16(data: &[u8], at: usize) -> Option<u16> {
     let bytes = data.get(at..)?.first_chunk::<2>()?;
     Some(u16::from_be_bytes(*bytes))
@@ -210,6 +213,10 @@ fn tcp(
     if said < tcp::HEADER_LEN || said > len {
         return Err(Skip::Broken);
     }
+    let len = u32::try_from(len - said).map_err(|_| Skip::Broken)?;
+    if len >= TOO_LONG {
+        return Err(Skip::Broken);
+    }
     let tcp = match TcpRepr::parse(data) {
         Ok((tcp, _)) => tcp,
         // Too little was captured for the options: do without them.
@@ -228,7 +235,7 @@ fn tcp(
         ack: tcp.ack,
         flags: tcp.flags,
         window: tcp.window,
-        len: u32::try_from(len - said).map_err(|_| Skip::Broken)?,
+        len,
         mss: tcp.options.mss,
         scale: tcp.options.window_scale,
         timestamps: tcp.options.timestamps.is_some(),

@@ -40,6 +40,8 @@ enum Wait {
     Long(u32),
     /// Stamps may go back.
     Back(u16),
+    /// They may be anything.
+    Stamp(u64),
 }
 
 #[derive(Debug, Arbitrary)]
@@ -57,6 +59,8 @@ enum What {
     Sack(u32, u32),
     Lost(u16),
     Acks(u16),
+    /// A super-segment whose length only the record tells, which may say anything.
+    Claim(u32),
     Wild {
         seq: u32,
         ack: u32,
@@ -92,6 +96,8 @@ struct Writer {
     ident: u16,
     time: u64,
     last: Vec<u8>,
+    /// Bytes that records claim beyond what the packet has.
+    claim: u32,
 }
 
 impl Talk {
@@ -110,6 +116,7 @@ impl Talk {
             ident: if choice & 64 != 0 { 1 } else { 0 },
             time: 1_700_000_000_000_000_000,
             last: Vec::new(),
+            claim: 0,
         };
         writer.header();
         let flow = Flow { next: [1000, u32::MAX - 5000], seen: [0, 0], window: [60000; 2] };
@@ -173,6 +180,12 @@ impl Talk {
             What::Reset => self.packet(writer, flow, at, from, TcpFlags::RST, 0),
             What::Sack(left, right) => self.sack(writer, flow, at, from, (left, right)),
             What::Lost(len) => flow.next[from] = flow.next[from].wrapping_add(u32::from(len)),
+            What::Claim(len) => {
+                writer.claim = len;
+                self.packet(writer, flow, at, from, usual, 0);
+                writer.claim = 0;
+                flow.next[from] = flow.next[from].wrapping_add(len);
+            }
             What::Wild { seq, ack, flags, len, window } => {
                 let mut wild = Flow { next: [seq; 2], seen: [ack; 2], window: [window; 2] };
                 let flags = TcpFlags(u16::from(flags));
@@ -276,10 +289,11 @@ impl Writer {
     fn wait(&mut self, wait: &Wait) {
         self.time = match *wait {
             Wait::None => self.time,
-            Wait::Micros(count) => self.time + u64::from(count) * 1000,
-            Wait::Millis(count) => self.time + u64::from(count) * 1_000_000,
+            Wait::Micros(count) => self.time.saturating_add(u64::from(count) * 1000),
+            Wait::Millis(count) => self.time.saturating_add(u64::from(count) * 1_000_000),
             Wait::Long(count) => self.time.saturating_add(u64::from(count) * 1_000_000),
             Wait::Back(count) => self.time.saturating_sub(u64::from(count) * 1000),
+            Wait::Stamp(time) => time,
         };
     }
 
@@ -287,7 +301,7 @@ impl Writer {
         let host = |side: usize| 1 + side as u8;
         let payload_len = tcp.header_len() + len;
         let mut data = self.link_header();
-        let at = data.len();
+        let (at, ip) = (data.len(), data.len());
         if self.v6 {
             data.resize(at + 40, 0);
             let address = |side| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(host(side)));
@@ -317,6 +331,10 @@ impl Writer {
         data.resize(at + tcp.header_len(), 0);
         tcp.emit(&mut data[at..]);
         data.resize(at + payload_len, b'x');
+        if self.claim > 0 {
+            let length = ip + if self.v6 { 4 } else { 2 };
+            data[length..length + 2].fill(0);
+        }
         self.frame(&data);
     }
 
@@ -336,7 +354,8 @@ impl Writer {
         self.last = data.to_vec();
         self.file.frames += 1;
         let kept = &data[..data.len().min(self.snaplen)];
-        let (kept_len, len) = (kept.len() as u32, data.len() as u32);
+        let kept_len = kept.len() as u32;
+        let len = (data.len() as u32).saturating_add(self.claim);
         let unit = if self.nanos { 1 } else { 1000 };
         let (stamp, per_second) = (self.time / unit, 1_000_000_000 / unit);
         if !self.ng {

@@ -4,3 +4,4 @@ mod builder;
 mod findings;
 mod formats;
 mod hostile;
+mod judgement;
