@@ -180,6 +180,9 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// How much figures may differ that are about the same.
+const ABOUT: f64 = 0.1;
+
 /// All pairs of one case.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -231,9 +234,25 @@ impl Case {
 
     /// The median of a figure, by its path: `latency_us.p99`.
     pub fn median(&self, column: Column, path: &str) -> Option<f64> {
+        self.spread(column, path).map(|spread| spread.median)
+    }
+
+    /// A figure over the runs of a column; `None` if one did not take it.
+    pub fn spread(&self, column: Column, path: &str) -> Option<stats::Spread> {
         let values: Option<Vec<f64>> =
             self.runs(column).map(|run| at(run, path).and_then(Value::as_f64)).collect();
-        stats::Spread::of(&values?).map(|spread| spread.median)
+        stats::Spread::of(&values?)
+    }
+
+    /// Whether a figure is about as low after as before, or lower: in one pair it is, or in the
+    /// middle it is higher by less than a tenth.
+    pub fn is_no_higher(&self, path: &str) -> bool {
+        self.ratio(path).is_some_and(|ratio| ratio.min <= 1.0 || ratio.median <= 1.0 + ABOUT)
+    }
+
+    /// Whether a figure is about as high after as before, or higher.
+    pub fn is_no_lower(&self, path: &str) -> bool {
+        self.ratio(path).is_some_and(|ratio| ratio.max >= 1.0 || ratio.median >= 1.0 - ABOUT)
     }
 
     /// The ratios of a figure, after over before, pair by pair; `None` if one could not be taken.

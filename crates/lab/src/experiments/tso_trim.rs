@@ -244,7 +244,9 @@ fn subject() -> Subject {
             scale: 1.0,
             lower_is_better: true,
         },
-        workload: "iperf, 1811 writes of 5793 bytes, send buffer 7240, MSS 1448, 1 Gbit/s",
+        workload: "iperf, 1811 writes of 5793 bytes, send buffer 7240, MSS 1448; 9060 -> 7251 \
+                   packets came, of which 5 carry no data; chunks of two runs: 4498, 4473 -> 2185, \
+                   1839",
     }
 }
 
