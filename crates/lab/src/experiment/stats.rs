@@ -1,11 +1,17 @@
 //! Medians and spreads over the runs of an experiment.
 //!
 //! A run is a JSON object of figures, so that every figure is treated alike, counters and latencies
-//! included. Null is "not taken" and stays null.
+//! included. Null is "not taken" and stays null. A counter that a run does not mention has not moved
+//! in it: it is zero.
+
+use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
+
+/// The object among a run's figures that has its counters.
+const COUNTERS: &str = "counters";
 
 /// The middle of some values, and how far they lie apart.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
@@ -40,15 +46,23 @@ impl Spread {
 
 /// The runs' medians, figure by figure. A figure that a run did not take is null.
 pub fn medians(runs: &[Value]) -> Value {
+    medians_or(runs, &Value::Null)
+}
+
+/// The same; what a run does not mention is `absent`.
+fn medians_or(runs: &[Value], absent: &Value) -> Value {
     let Some(first) = runs.first() else { return Value::Null };
     match first {
-        Value::Object(fields) => {
+        Value::Object(_) if runs.iter().all(Value::is_object) => {
+            let names: BTreeSet<&String> =
+                runs.iter().filter_map(Value::as_object).flat_map(Map::keys).collect();
             let of = |name: &String| {
-                let field: Vec<Value> =
-                    runs.iter().map(|run| run.get(name).cloned().unwrap_or_default()).collect();
-                (name.clone(), medians(&field))
+                let get = |run: &Value| run.get(name).unwrap_or(absent).clone();
+                let field: Vec<Value> = runs.iter().map(get).collect();
+                let absent = if name == COUNTERS { Value::from(0) } else { Value::Null };
+                (name.clone(), medians_or(&field, &absent))
             };
-            Value::Object(fields.keys().map(of).collect())
+            Value::Object(names.into_iter().map(of).collect())
         }
         Value::Number(_) => {
             let values: Option<Vec<f64>> = runs.iter().map(Value::as_f64).collect();
@@ -77,7 +91,7 @@ pub fn ratios(before: &Value, after: &Value) -> Value {
     };
     let mut all = Map::new();
     for (name, was) in before {
-        let Some(is) = after.get(name).filter(|_| name != "counters" && name != "cases") else {
+        let Some(is) = after.get(name).filter(|_| name != COUNTERS && name != "cases") else {
             continue;
         };
         let ratio = match (was.as_f64(), is.as_f64()) {
@@ -137,6 +151,23 @@ mod tests {
         let expected = json!({"rate": 2.5, "tps": null, "counters": {"acks": 4}, "mode": "x"});
         assert_eq!(medians(&runs), expected);
         assert_eq!(medians(&[]), Value::Null);
+    }
+
+    #[test]
+    fn what_a_run_does_not_mention() {
+        let counters = |counters: Value| json!({ "counters": counters });
+        let runs = [
+            counters(json!({"a": 4})),
+            counters(json!({"a": 2, "b": 3})),
+            counters(json!({"b": 5, "c": 1})),
+        ];
+        // A counter that has not moved is zero, whichever run it is.
+        assert_eq!(medians(&runs), counters(json!({"a": 2, "b": 3, "c": 0})));
+        // Any other figure was not taken then.
+        let runs = [json!({"x": 1}), json!({"x": 1, "y": 2}), json!({"x": 1, "y": 2})];
+        assert_eq!(medians(&runs), json!({"x": 1, "y": null}));
+        // Nor was a whole object.
+        assert_eq!(medians(&[json!({"l": {"p50": 1}}), json!({"l": null})]), json!({"l": null}));
     }
 
     #[test]
