@@ -27,6 +27,15 @@ const LONGEST_MESSAGE: u64 = 256 * 1024;
 /// Segments of the initial congestion window (RFC 6928).
 const INITIAL_WINDOW: u32 = 10;
 
+/// Nanoseconds that packets take from where they were captured to an end and back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Paths {
+    /// To the end that data goes to.
+    pub(crate) beyond: u64,
+    /// To the end that sends it.
+    pub(crate) behind: u64,
+}
+
 /// The last data that was sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Last {
@@ -146,7 +155,7 @@ impl Direction {
     }
 
     /// Data leaves that was not sent before.
-    pub(crate) fn data(&mut self, segment: &Segment, mss: u32, rtt: u64, options: &Options) {
+    pub(crate) fn data(&mut self, segment: &Segment, mss: u32, paths: Paths, options: &Options) {
         let mark = Mark { number: segment.number, time: segment.time };
         let (len, end) = (segment.len, segment.seq + segment.len);
         if segment.seq != self.next.unwrap_or(segment.seq) {
@@ -163,7 +172,7 @@ impl Direction {
         }
         let fractional = !segment.sack && !len.is_multiple_of(mss);
         if let Some(last) = self.last.filter(|_| !first) {
-            self.judge(&last, segment, mss, rtt, options);
+            self.judge(&last, segment, mss, paths, options);
         }
         if let Some(message) = &mut self.message {
             message.packets += 1;
@@ -190,7 +199,7 @@ impl Direction {
 
     /// What `segment` says about `last`, which was sent before it, without data of the other side
     /// between them.
-    fn judge(&mut self, last: &Last, segment: &Segment, mss: u32, rtt: u64, options: &Options) {
+    fn judge(&mut self, last: &Last, segment: &Segment, mss: u32, paths: Paths, options: &Options) {
         let len = segment.len;
         let gap = segment.time.saturating_sub(last.mark.time);
         let soon = gap <= options.soon;
@@ -199,7 +208,7 @@ impl Direction {
         if let Some((small, acked)) = self.released.take()
             && !len.is_multiple_of(mss)
         {
-            self.stall(&small, acked, mark, rtt, options);
+            self.stall(&small, acked, mark, paths, options);
         }
         let whole = last.len >= mss && !last.fractional;
         let both = last.len.saturating_add(len);
@@ -227,12 +236,16 @@ impl Direction {
     }
 
     /// Data left at `mark` behind the ACK of a small segment: did it wait for that?
-    fn stall(&mut self, small: &Small, acked: u64, mark: Mark, rtt: u64, options: &Options) {
+    ///
+    /// The ACK came from the one end, and the data from the other, each as soon as it could, but
+    /// for the time by which the ACK was delayed.
+    fn stall(&mut self, small: &Small, acked: u64, mark: Mark, paths: Paths, options: &Options) {
         let waited = acked.saturating_sub(small.mark.time);
         let gap = mark.time.saturating_sub(acked);
-        let prompt = gap <= options.soon.saturating_add(rtt.saturating_add(rtt / 2));
-        let delayed = (options.stall_least..=options.stall_most).contains(&waited);
-        if prompt && delayed && waited >= rtt.saturating_mul(2) {
+        let behind = paths.behind.saturating_add(paths.behind / 2);
+        let prompt = gap <= options.soon.saturating_add(behind);
+        let delay = waited.saturating_sub(paths.beyond);
+        if prompt && (options.stall_least..=options.stall_most).contains(&delay) {
             let lost = mark.time.saturating_sub(small.mark.time);
             self.found.of(Kind::Stall).add(mark, 0.0, lost);
             self.stalls_behind_first += u64::from(small.first);

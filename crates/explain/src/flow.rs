@@ -5,12 +5,16 @@ use std::net::SocketAddr;
 use plimsoll_wire::tcp::TcpFlags;
 
 use crate::Options;
-use crate::direction::Direction;
+use crate::direction::{Direction, Paths};
 use crate::packet::Segment;
 use crate::report::MssSource;
 
 /// A round trip beyond 10 s is not believed, in nanoseconds.
 pub(crate) const LONGEST_RTT: u64 = 10_000_000_000;
+
+fn believed(waited: Option<u64>) -> Option<u64> {
+    waited.filter(|&waited| waited <= LONGEST_RTT)
+}
 
 /// The two ends of a flow, the lower one first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,12 +45,17 @@ pub(crate) struct Flow {
     pub(crate) first: u64,
     pub(crate) last: u64,
     syn_at: Option<u64>,
+    syn_ack_at: Option<u64>,
+    /// Nanoseconds from where it was captured to each end and back, by the handshake.
+    reach: [Option<u64>; 2],
 }
 
 impl Flow {
     pub(crate) fn new(ends: Ends, time: u64) -> Flow {
         let sides = Default::default();
-        Flow { ends, sides, client: None, rtt: None, first: time, last: time, syn_at: None }
+        let (client, rtt, syn_at, syn_ack_at) = (None, None, None, None);
+        let (first, last, reach) = (time, time, [None; 2]);
+        Flow { ends, sides, client, rtt, first, last, syn_at, syn_ack_at, reach }
     }
 
     /// Whether this SYN begins another connection between the same ends.
@@ -93,6 +102,9 @@ impl Flow {
         side.una = Some(segment.seq);
         if segment.flags.intersects(TcpFlags::ACK) {
             self.sides[1 - from].una = Some(segment.ack);
+            let waited = self.syn_at.map(|at| segment.time.saturating_sub(at));
+            self.reach[from] = self.reach[from].or(believed(waited));
+            self.syn_ack_at = Some(segment.time);
         } else {
             self.client = Some(from);
             self.syn_at = Some(segment.time);
@@ -104,9 +116,12 @@ impl Flow {
         if self.client == Some(from)
             && let Some(at) = self.syn_at.take()
         {
-            self.rtt = Some(segment.time.saturating_sub(at)).filter(|&rtt| rtt <= LONGEST_RTT);
+            let since = |at: u64| segment.time.saturating_sub(at);
+            self.rtt = believed(Some(since(at)));
+            self.reach[from] = believed(self.syn_ack_at.map(since));
         }
         let shift = self.shift(from);
+        let paths = self.paths(from);
         let [low, high] = &mut self.sides;
         let (side, peer) = if from == 0 { (low, high) } else { (high, low) };
         peer.heard = true;
@@ -137,10 +152,19 @@ impl Flow {
             return side.again(segment, peer);
         }
         side.carries(segment, options);
-        let rtt = self.rtt.or(side.least_wait).unwrap_or(0);
-        side.data(segment, mss, rtt, options);
+        side.data(segment, mss, paths, options);
         side.next = Some(end + u32::from(segment.flags.intersects(TcpFlags::FIN)));
         peer.turn = true;
+    }
+
+    /// How long packets take from where it was captured to the peer of `from`, and to `from`
+    /// itself, and back. Without a handshake the shortest waits for ACKs are bounds of that.
+    fn paths(&self, from: usize) -> Paths {
+        let reach = |end: usize| {
+            let known = self.reach[end].or(self.sides[1 - end].least_wait);
+            known.unwrap_or(0)
+        };
+        Paths { beyond: reach(1 - from), behind: reach(from) }
     }
 
     /// The scale of the windows that the end `from` announces, if both SYNs told.

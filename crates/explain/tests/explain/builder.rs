@@ -66,13 +66,18 @@ impl Talk {
     }
 
     pub(crate) fn handshake(&mut self, at: u64) {
+        self.distant_handshake(at, 50, 50);
+    }
+
+    /// A handshake whose ends are so many microseconds away, there and back.
+    pub(crate) fn distant_handshake(&mut self, at: u64, server: u64, client: u64) {
         self.raw(at, CLIENT, TcpFlags::SYN, 0);
         self.next[CLIENT] += 1;
         self.seen[SERVER] += 1;
-        self.raw(at + 50, SERVER, TcpFlags::SYN | TcpFlags::ACK, 0);
+        self.raw(at + server, SERVER, TcpFlags::SYN | TcpFlags::ACK, 0);
         self.next[SERVER] += 1;
         self.seen[CLIENT] += 1;
-        self.ack(at + 100, CLIENT);
+        self.ack(at + server + client, CLIENT);
     }
 
     /// `from` sends `len` bytes at `at` microseconds, which the other side sees at once.

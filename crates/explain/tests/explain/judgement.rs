@@ -36,3 +36,50 @@ fn times_beyond_any_round_trip_are_not_believed() {
     let report = explain(&talk.file[..], &Options::default()).unwrap();
     assert_eq!(report.tcp_packets, 4);
 }
+
+/// Write, write, read with Nagle's rule on: the second piece waits for the ACK of the first, which
+/// comes `delay` late. It is captured at the end that is `beyond` away from the reader, and
+/// `behind` from the writer; all in milliseconds.
+fn write_write_read((behind, beyond): (u64, u64), delay: u64, handshake: bool) -> Talk {
+    let mut talk = Talk::empty(Format::default());
+    if handshake {
+        talk.distant_handshake(0, beyond * 1000, behind * 1000);
+    }
+    for n in 0..20 {
+        let at = 1_000_000 + n * 1_000_000;
+        talk.data(at, CLIENT, 200);
+        let at = at + (beyond + delay) * 1000;
+        talk.ack(at, SERVER);
+        let at = at + behind * 1000 + 30;
+        talk.data(at, CLIENT, 500);
+        talk.data(at + beyond * 1000 + 100, SERVER, 300);
+    }
+    talk
+}
+
+#[test]
+fn stalls_are_found_on_short_and_long_paths_from_both_sides() {
+    for rtt in [0, 1, 5, 15, 20, 50, 100] {
+        for paths in [(0, rtt), (rtt, 0), (rtt / 2, rtt - rtt / 2)] {
+            for (delay, handshake) in [(40, true), (200, true), (40, false), (200, false)] {
+                let report = write_write_read(paths, delay, handshake).report();
+                let what = format!("{paths:?} {delay} {handshake}: {:?}", kinds(&report));
+                assert_eq!(kinds(&report)[0], "nagle_delayed_ack_stall", "{what}");
+                assert!(findings(&report)[0].count >= 18, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_long_path_is_no_stall() {
+    for rtt in [0, 20, 50, 100, 300] {
+        for paths in [(0, rtt), (rtt, 0), (rtt / 2, rtt - rtt / 2)] {
+            for (delay, handshake) in [(0, true), (5, true), (0, false), (5, false)] {
+                let report = write_write_read(paths, delay, handshake).report();
+                let what = format!("{paths:?} {delay} {handshake}: {:?}", kinds(&report));
+                assert!(!kinds(&report).contains(&"nagle_delayed_ack_stall"), "{what}");
+            }
+        }
+    }
+}
