@@ -105,18 +105,22 @@ ip_counters! {
     BusyPollMicros => "plimsoll.BusyPollMicros", "Microseconds that readers have spent spinning.";
 }
 
-/// What `nstat` prints beside the counters, which goes up and down.
+/// What `nstat` prints beside the counters: a level, which goes up and down, and its peak.
 const GAUGES: [(&str, &str); 2] = [
     ("plimsoll.MemoryUsed", "Bytes that the queues of all connections hold now."),
     ("plimsoll.MemoryPeak", "The most bytes that they have held."),
 ];
 
 /// Names of Linux's that do not mean quite the same there.
-const UNLIKE_LINUX: [(&str, &str); 4] = [
+const UNLIKE_LINUX: [(&str, &str); 5] = [
     ("IpReasmTimeout", "Linux counts those of IPv6 as Ip6ReasmTimeout."),
     ("TcpExtTCPMTUPFail", "Linux counts probes of the path MTU that failed."),
     ("TcpExtTCPPrequeued", "Linux removed it with the prequeue in 4.14."),
     ("TcpExtTCPPrequeueDropped", "Linux removed it with the prequeue in 4.14."),
+    (
+        "TcpExtTCPAutoCorking",
+        "Linux counts one between two completions at most, and none while small queues wait already.",
+    ),
 ];
 
 /// What there is to know about a counter.

@@ -195,7 +195,8 @@ impl SysctlTable {
         Ok((entries::find(name)?.get)(&self.snapshot()))
     }
 
-    /// Sets `name` to `value`. New connections see it, and open ones where Linux's do.
+    /// Sets `name` to `value`. It holds from the next call of the engine on, for open connections
+    /// as well, except where the description says that it is for new ones.
     ///
     /// # Errors
     /// If there is no such setting or it does not allow the value; nothing has changed then.

@@ -133,7 +133,7 @@ counters! {
     TcpFastOpenBlackhole => "TcpExtTCPFastOpenBlackhole", "Times that active Fast Open was switched off because something swallowed it.";
     TimeWaitEntered => "TcpExtTW", "Connections that ended their TIME-WAIT by its timer.";
     TimeWaitRecycled => "TcpExtTWRecycled", "TIME-WAIT connections reused (RFC 6191).";
-    TcpAutoCorking => "TcpExtTCPAutoCorking", "Small writes that waited for a completion.";
+    TcpAutoCorking => "TcpExtTCPAutoCorking", "Packets that were held for a completion, however many writes joined them.";
     HoldPacing => "plimsoll.HoldPacing", "Sends held until their departure time.";
     HoldCwnd => "plimsoll.HoldCwnd", "Sends held by the congestion window.";
     HoldRwnd => "plimsoll.HoldRwnd", "Sends held by the peer's window.";

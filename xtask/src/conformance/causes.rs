@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 /// The file, read.
 #[derive(Default)]
 pub(super) struct Causes {
-    /// Causes by their short names: a sentence, which names the issue that owns it.
+    /// Causes by their short names: a sentence, as the page has it.
     causes: BTreeMap<String, String>,
     /// The short name of a script's cause.
     scripts: BTreeMap<String, String>,
@@ -81,9 +81,10 @@ mod tests {
 
     #[test]
     fn tables_are_read_and_checked() {
-        let text = "# why\n[causes]\npacing = \"Issue 4 owns pacing.\"\n[scripts]\n\"a/b.pkt\" = \"pacing\"\n";
+        let text =
+            "# why\n[causes]\npacing = \"It needs pacing.\"\n[scripts]\n\"a/b.pkt\" = \"pacing\"\n";
         let causes = Causes::parse(text).unwrap();
-        assert_eq!(causes.of("a/b.pkt"), Some(("pacing", "Issue 4 owns pacing.")));
+        assert_eq!(causes.of("a/b.pkt"), Some(("pacing", "It needs pacing.")));
         assert_eq!(causes.of("a/c.pkt"), None);
         assert!(Causes::parse("[scripts]\n\"a\" = \"b\"\n").is_err());
         assert!(Causes::parse("[other]\na = \"b\"\n").is_err());

@@ -99,8 +99,8 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.core.somaxconn",
         number!(0..=65_535, "connections", somaxconn),
-        "The backlog of a new listener, in connections that wait to be accepted, is cut to this, and so \
-         is its queue of Fast Open.",
+        "The backlog of a new listener, in connections that wait to be accepted, is cut to this, and \
+         so is its queue of Fast Open.",
     )
     .socket("the backlog of `TcpListener::bind_with`, below this"),
     entry(
@@ -224,15 +224,15 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.tcp_rmem",
         three!(three_sizes, tcp.tcp_rmem),
-        "Receive buffer of a socket in bytes: least, at first, and most that it grows to; the second is \
-         for new connections, and so is the window scale, which follows from the third.",
+        "Receive buffer of a socket in bytes: least, at first, and most that it grows to; the second \
+         is for new connections, and so is the window scale, which follows from the third.",
     )
     .socket("SO_RCVBUF (`TcpStream::set_recv_buffer_size`)"),
     entry(
         "net.ipv4.tcp_wmem",
         three!(three_sizes, tcp.tcp_wmem),
-        "Send buffer of a socket in bytes: least, at first, and most that it grows to; the second is for \
-         new sockets.",
+        "Send buffer of a socket in bytes: least, at first, and most that it grows to; the second is \
+         for new connections.",
     )
     .socket("SO_SNDBUF (`TcpStream::set_send_buffer_size`)"),
     entry(
@@ -375,8 +375,8 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.tcp_ecn",
         number!(0..=2, "", tcp.tcp_ecn),
-        "Explicit congestion notification (RFC 3168) of new connections: 0 never, 1 asked for and agreed \
-         to, 2 agreed to if the peer asks.",
+        "Explicit congestion notification (RFC 3168) of new connections: 0 never, 1 asked for and \
+         agreed to, 2 agreed to if the peer asks.",
     )
     .linux("Linux takes further values, for accurate ECN."),
     entry(

@@ -53,7 +53,7 @@ fn refusals_name_the_field_and_what_is_allowed() {
         refused("net.ipv4.ip_default_ttl", "256"),
         "net.ipv4.ip_default_ttl: `256` is not allowed; give a whole number of hops from 1 to 255"
     );
-    assert!(refused("net.ipv4.tcp_wmem", "5 4 3").contains("rising"));
+    assert!(refused("net.ipv4.tcp_wmem", "5 4 3").contains("none below the one before"));
     assert!(refused("net.ipv4.tcp_wmem", "4096 8192").contains("three"));
     assert!(refused("net.ipv4.ip_local_port_range", "9 3").contains("two ports"));
     assert_eq!(

@@ -77,7 +77,8 @@ pub(super) fn show_time(time: Duration, unit: &Unit) -> String {
 
 /// Three sizes in bytes: minimum, default, maximum, each not below the one before.
 pub(super) fn three_sizes(field: &mut [usize; 3], text: &str) -> Outcome {
-    let allowed = || "three sizes in bytes, rising, from 2048 to 1073741824".to_owned();
+    let allowed =
+        || "three sizes in bytes, none below the one before, from 2048 to 1073741824".to_owned();
     let sizes = text
         .split_ascii_whitespace()
         .map(|word| word.parse().ok().filter(|size| (2048..=1 << 30).contains(size)))
@@ -102,7 +103,10 @@ pub(super) fn three_pages(field: &mut [u64; 3], text: &str) -> Outcome {
             *field = [low, middle, high];
             Ok(())
         }
-        _ => Err("three numbers of pages, rising, from 1 to 4294967296".to_owned()),
+        _ => {
+            Err("three numbers of pages, none below the one before, from 1 to 4294967296"
+                .to_owned())
+        }
     }
 }
 
