@@ -2,7 +2,8 @@
 //!
 //! The settings and the counters describe themselves in the tables of the crates. A test of the
 //! `plimsoll` crate holds `docs/sysctls.md` and `docs/counters.md` to these tables, and writes the
-//! pages when it is told to. So does a test of the program with the schemas of its documents.
+//! pages when it is told to. So does a test of the program with the schemas of its documents. Told to
+//! write, both do nothing else.
 
 use std::path::Path;
 use std::process::Command;
@@ -23,7 +24,7 @@ pub(crate) fn write(root: &Path, words: &[String]) -> Result<()> {
         let status =
             command.current_dir(root).env(WRITE, "1").status().context("starting cargo")?;
         if !status.success() {
-            bail!("the pages could not be written");
+            bail!("the pages of the test {test} of {package} could not all be written");
         }
     }
     println!("docs/sysctls.md, docs/counters.md and docs/*.schema.json are what the code says");
