@@ -2,8 +2,8 @@
 //!
 //! The settings and the counters describe themselves in the tables of the crates. A test of the
 //! `plimsoll` crate holds `docs/sysctls.md` and `docs/counters.md` to these tables, and writes the
-//! pages when it is told to. So does a test of the program with the schemas of its documents. Told to
-//! write, both do nothing else.
+//! pages when it is told to. So does a test of the program with the schemas of its documents. Told
+//! to write, both do nothing else.
 
 use std::path::Path;
 use std::process::Command;

@@ -19,8 +19,9 @@ Settings are read and changed while the stack runs: `plimsoll sysctl NAME[=VALUE
 program, `--sysctl NAME=VALUE` begins with a value, and in a program of your own there are
 `StackBuilder::sysctl`, `Stack::sysctl` and `Stack::set_sysctl`. A change holds from the next call
 of the engine on, for open connections as well, except where a line says *new*: what that line names
-is chosen once. A timer that runs already keeps its time. A value that is not allowed is refused with
-the words of the third column. `plimsoll sysctl --explain` prints this page without a running program.
+is chosen once. A timer that runs already keeps its time. A value that is not allowed is refused
+with the words of the third column. `plimsoll sysctl --explain` prints this page without a running
+program.
 
 Names that begin with `net.` are Linux's, with Linux's meaning unless the line says otherwise; names
 that begin with `plimsoll.` are our own. Each holds for one stack; where a socket has an option that
