@@ -24,6 +24,13 @@ const LONGEST: u32 = 65_535 - 120;
 /// A message longer than this is bulk data.
 const LONGEST_MESSAGE: u64 = 256 * 1024;
 
+/// Data that lies so many bytes behind what was sent is not sent again: hardly any window is that
+/// large.
+const FAR: u32 = 1 << 26;
+
+/// Segments one behind the other that tell where a flow goes on.
+const ENOUGH_ELSEWHERE: u64 = 4;
+
 /// Segments of the initial congestion window (RFC 6928).
 const INITIAL_WINDOW: u32 = 10;
 
@@ -34,6 +41,15 @@ pub(crate) struct Paths {
     pub(crate) beyond: u64,
     /// To the end that sends it.
     pub(crate) behind: u64,
+    /// It was captured where it arrives: the host that captured may have merged packets.
+    pub(crate) arrives: bool,
+}
+
+/// Data that continues nothing, but itself.
+#[derive(Clone, Copy, Debug)]
+struct Elsewhere {
+    end: SeqNum,
+    segments: u64,
 }
 
 /// The last data that was sent.
@@ -127,6 +143,10 @@ pub(crate) struct Direction {
     train: Option<Train>,
     message: Option<Message>,
     last_fraction: Option<SeqNum>,
+    elsewhere: Option<Elsewhere>,
+    /// Data packets that whoever captured had received, less those that it had sent, as far as
+    /// the capture tells.
+    pub(crate) arrivals: i64,
 }
 
 impl Direction {
@@ -165,7 +185,7 @@ impl Direction {
         let first = self.turn || self.last.is_none();
         if first {
             self.end_train(mss);
-            self.end_message(mss, self.turn);
+            self.end_message(mss, self.turn, paths.arrives);
             self.message = Some(Message { from: mark, packets: 0, bytes: 0, answers: self.turn });
             self.released = None;
             self.last_fraction = None;
@@ -214,7 +234,7 @@ impl Direction {
         let both = last.len.saturating_add(len);
         let fits =
             both <= LONGEST && (last.first || both <= self.largest) && self.super_segments > 0;
-        if whole && is_tail && soon && !self.heard && fits {
+        if whole && is_tail && soon && !self.heard && fits && !paths.arrives {
             self.found.of(Kind::TailApart).add(mark, 1.0, 0);
         }
         let in_flight = self.una.is_none_or(|una| last.end > una);
@@ -261,8 +281,9 @@ impl Direction {
         }
     }
 
-    /// The message ends; `answered` by data of the other side.
-    fn end_message(&mut self, mss: u32, answered: bool) {
+    /// The message ends; `answered` by data of the other side. If it was captured where it
+    /// `arrives`, super-segments say how packets were merged, not how they were sent.
+    fn end_message(&mut self, mss: u32, answered: bool, arrives: bool) {
         let Some(message) = self.message.take() else { return };
         let unit = if self.super_segments > 0 {
             self.largest.max((INITIAL_WINDOW * mss).min(LONGEST))
@@ -272,9 +293,33 @@ impl Direction {
         let needed = message.bytes.div_ceil(u64::from(unit));
         let saved = message.packets.saturating_sub(needed);
         let whole = answered && message.answers && message.bytes <= LONGEST_MESSAGE;
-        if saved > 0 && whole {
+        let merged = arrives && self.super_segments > 0;
+        if saved > 0 && whole && !merged {
             self.found.of(Kind::WakeUps).add(message.from, saved as f64, 0);
         }
+    }
+
+    /// Whether data that seems to be old goes on somewhere else: the segment that led here was
+    /// none of this flow, or another connection has the same ports. What is known of the sequence
+    /// numbers is forgotten then.
+    pub(crate) fn goes_on_elsewhere(&mut self, segment: &Segment, mss: u32) -> bool {
+        let end = segment.seq + segment.len;
+        let far = self.next.is_some_and(|next| next > end && next.since(end) > FAR);
+        if !far {
+            self.elsewhere = None;
+            return false;
+        }
+        let before = self.elsewhere.filter(|before| before.end == segment.seq);
+        let segments = before.map_or(0, |before| before.segments) + 1;
+        if segments < ENOUGH_ELSEWHERE {
+            self.elsewhere = Some(Elsewhere { end, segments });
+            return false;
+        }
+        self.elsewhere = None;
+        self.retransmissions = self.retransmissions.saturating_sub(segments - 1);
+        self.forget(mss);
+        (self.next, self.una) = (Some(segment.seq), None);
+        true
     }
 
     fn forget(&mut self, mss: u32) {
@@ -367,7 +412,7 @@ impl Direction {
     /// The capture ends at `time`, or the flow is given up.
     pub(crate) fn end(&mut self, mss: u32, time: u64) {
         self.end_train(mss);
-        self.end_message(mss, false);
+        self.end_message(mss, false, false);
         self.opens(time);
         // Pieces inside bulk data come from small writes, or from the tails of large ones.
         if self.write_ends.are_small(mss) {

@@ -12,6 +12,10 @@ use crate::report::MssSource;
 /// A round trip beyond 10 s is not believed, in nanoseconds.
 pub(crate) const LONGEST_RTT: u64 = 10_000_000_000;
 
+/// A handshake that takes an end less than this, in nanoseconds, does not tell where it was
+/// captured: threads wait as long for a processor.
+const DISTANT: u64 = 1_000_000;
+
 fn believed(waited: Option<u64>) -> Option<u64> {
     waited.filter(|&waited| waited <= LONGEST_RTT)
 }
@@ -146,8 +150,11 @@ impl Flow {
             return;
         }
         side.timestamps = segment.timestamps;
+        side.arrivals += segment.sent.map_or(0, |sent| if sent { -1 } else { 1 });
         let end = segment.seq + segment.len;
-        if side.next.is_some_and(|next| end <= next) {
+        if side.goes_on_elsewhere(segment, mss) {
+            peer.window = None;
+        } else if side.next.is_some_and(|next| end <= next) {
             side.last_ack = None;
             return side.again(segment, peer);
         }
@@ -164,7 +171,16 @@ impl Flow {
             let known = self.reach[end].or(self.sides[1 - end].least_wait);
             known.unwrap_or(0)
         };
-        Paths { beyond: reach(1 - from), behind: reach(from) }
+        Paths { beyond: reach(1 - from), behind: reach(from), arrives: self.arrives(from) }
+    }
+
+    /// Whether what `from` sends was captured where it arrives, by what the capture says of the
+    /// packets or by the handshake; not, if neither tells.
+    fn arrives(&self, from: usize) -> bool {
+        match (self.sides[from].arrivals, self.reach[from], self.reach[1 - from]) {
+            (0, Some(sender), Some(receiver)) => sender >= DISTANT && receiver <= sender / 4,
+            (arrivals, ..) => arrivals > 0,
+        }
     }
 
     /// The scale of the windows that the end `from` announces, if both SYNs told.

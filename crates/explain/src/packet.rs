@@ -16,6 +16,8 @@ pub(crate) struct Segment {
     pub(crate) number: u64,
     /// Nanoseconds since 1970.
     pub(crate) time: u64,
+    /// Whether whoever captured had sent it, if that is known.
+    pub(crate) sent: Option<bool>,
     pub(crate) src: SocketAddr,
     pub(crate) dst: SocketAddr,
     pub(crate) seq: SeqNum,
@@ -229,6 +231,7 @@ fn tcp(
     Ok(Segment {
         number: frame.number,
         time: frame.time,
+        sent: frame.sent,
         src: SocketAddr::new(src, tcp.src_port),
         dst: SocketAddr::new(dst, tcp.dst_port),
         seq: tcp.seq,

@@ -89,7 +89,12 @@ impl Talk {
     /// The same, but the other side has not seen it yet.
     pub(crate) fn unseen(&mut self, at: u64, from: usize, len: u32) {
         self.raw(at, from, TcpFlags::ACK | TcpFlags::PSH, len);
-        self.next[from] += len;
+        self.skip(from, len);
+    }
+
+    /// What `from` sends next has numbers so many bytes further on.
+    pub(crate) fn skip(&mut self, from: usize, bytes: u32) {
+        self.next[from] = self.next[from].wrapping_add(bytes);
     }
 
     /// `side` sees all that was sent to it.

@@ -83,3 +83,64 @@ fn a_long_path_is_no_stall() {
         }
     }
 }
+
+#[test]
+fn one_segment_far_ahead_does_not_make_the_others_old() {
+    let mut talk = Talk::begin(Format::default());
+    talk.skip(CLIENT, 1 << 30);
+    talk.data(1000, CLIENT, 10);
+    talk.skip(CLIENT, (1 << 30) + 10);
+    talk.skip(CLIENT, 1 << 31);
+    for n in 0..500 {
+        talk.data(2000 + n * 10, CLIENT, 4 * MSS + 1);
+    }
+    let report = talk.report();
+    let client = &report.flows[0].directions[0];
+    assert_eq!((client.retransmissions, client.data_packets), (0, 498));
+    assert!(kinds(&report).contains(&"fractional_in_bulk"), "{:?}", kinds(&report));
+}
+
+/// The SYN of the second connection is not in the capture.
+#[test]
+fn ports_used_again_without_a_syn_go_on_elsewhere() {
+    let mut talk = Talk::empty(Format::default());
+    for part in 0..2 {
+        for n in 0..100 {
+            talk.data(part * 10_000_000 + n * 10, CLIENT, MSS);
+        }
+        talk.skip(CLIENT, 3_000_000_000);
+    }
+    let client = &talk.report().flows[0].directions[0];
+    assert_eq!((client.retransmissions, client.data_packets), (0, 197));
+}
+
+/// What is lost is sent again, from where it was lost.
+#[test]
+fn a_window_that_is_sent_again_is_told() {
+    let mut talk = Talk::begin(Format::default());
+    (0..100).for_each(|n| talk.unseen(1000 + n * 10, CLIENT, MSS));
+    talk.skip(CLIENT, 0_u32.wrapping_sub(100 * MSS));
+    (0..100).for_each(|n| talk.unseen(300_000 + n * 10, CLIENT, MSS));
+    let client = &talk.report().flows[0].directions[0];
+    assert_eq!((client.retransmissions, client.data_packets), (100, 100));
+}
+
+/// Responses that a host receives, merged as its GRO likes.
+#[test]
+fn packets_that_a_receiver_merged_do_not_blame_the_sender() {
+    for (server, client, merged) in [(10_000, 10, true), (10, 10_000, false), (50, 50, false)] {
+        let mut talk = Talk::empty(Format::default());
+        talk.distant_handshake(0, server, client);
+        for n in 0..30 {
+            let at = 100_000 + n * 100_000;
+            talk.data(at, CLIENT, 100);
+            talk.data(at + 11_000, SERVER, 2 * MSS);
+            talk.data(at + 11_020, SERVER, 1200);
+            talk.ack(at + 11_030, CLIENT);
+        }
+        let found = kinds(&talk.report()).contains(&"tail_sent_apart");
+        assert_eq!(found, !merged, "{server} {client}");
+        let woken = kinds(&talk.report()).contains(&"more_packets_than_needed");
+        assert_eq!(woken, !merged, "{server} {client}");
+    }
+}
