@@ -153,6 +153,7 @@ fn terms(stage: &Stage, plan: &Plan, kind: Kind, flows: u32) -> Terms {
         shared: stage.shared,
         length: plan.length,
         warm_up: kind.is_endless().then_some(plan.warm_up),
+        bounded: true,
         cpus: Some(stage.cpus),
         gives_way: stage.gives_way,
     }

@@ -117,9 +117,10 @@ impl network::Network for Network {
 
     fn connect(&self) -> io::Result<Stream> {
         let fd = self.client.socket()?;
-        // It bounds connecting as well.
+        // It bounds connecting as well; from then on calls are bounded by who makes them.
         sockopt::set_socket_timeout(&fd, Timeout::Send, Some(CONNECT))?;
         rustix::net::connect(&fd, &self.remote)?;
+        sockopt::set_socket_timeout(&fd, Timeout::Send, None)?;
         self.keep(fd.into())
     }
 

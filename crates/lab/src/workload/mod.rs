@@ -103,8 +103,8 @@ pub struct Workload {
     pub shared: bool,
     /// How long it runs, unless the flows end by themselves.
     pub length: Duration,
-    /// If set, only `length` after so much time is measured, while everything runs, and every call
-    /// on a socket ends in bounded time.
+    /// If set, only `length` after so much time is measured, while everything runs, and the run
+    /// and every call on a socket end in bounded time.
     pub warm_up: Option<Duration>,
     /// The processors of the client's threads and of the server's, as [`OnCpu`] counts them.
     pub cpus: Option<[usize; 2]>,
@@ -143,6 +143,7 @@ impl Workload {
             shared: self.shared,
             length: self.length,
             warm_up: self.warm_up,
+            bounded: self.warm_up.is_some(),
             cpus: self.cpus,
             gives_way: self.gives_way,
         }

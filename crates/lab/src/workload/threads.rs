@@ -3,6 +3,8 @@
 //! Threads stay alive until the run has been measured, so that what they cost can still be read.
 //! After a failure they are left behind; their sockets have timeouts, so they end by themselves.
 //! A [`Network`] that can end all calls at once has its threads end before the failure is told.
+//! What fails first, on whichever side, is what the run fails with: a thread tells it before it
+//! closes its socket, which the other side may take for the end of a stream.
 
 use std::io;
 use std::net::Shutdown;
@@ -23,8 +25,11 @@ use crate::experiment::pin::OnCpu;
 use crate::requester::new_histogram;
 use crate::usage::Usage;
 
-/// How long a socket of a run with a window may do nothing.
+/// How long a socket of a bounded run may do nothing.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long a bounded run may take to connect, and to end beyond the time that it is to run.
+const ALL: Duration = Duration::from_secs(60);
 
 /// What a run is, whatever its sockets are.
 #[derive(Clone, Debug)]
@@ -41,8 +46,10 @@ pub(crate) struct Terms {
     pub(crate) shared: bool,
     /// How long it runs, unless the flows end by themselves.
     pub(crate) length: Duration,
-    /// If set, only `length` after so much time is measured, and sockets have timeouts.
+    /// If set, only `length` after so much time is measured.
     pub(crate) warm_up: Option<Duration>,
+    /// The run ends in bounded time, and so does every call on a socket.
+    pub(crate) bounded: bool,
     /// The processors of the client's threads and of the server's.
     pub(crate) cpus: Option<[usize; 2]>,
     /// A thread that answers gives its processor away once before it does.
@@ -131,8 +138,7 @@ pub(crate) fn run<N: Network>(terms: Terms, network: N) -> anyhow::Result<Measur
     let mut threads = Vec::new();
     let measured = start(&run, &mut threads).and_then(|()| run.measure());
     if let Err(error) = &measured {
-        let message = error.to_string();
-        run.change(|gate| gate.error = gate.error.take().or(Some(message)));
+        run.fail(error.to_string());
     }
     // Without a window the process ends soon, and servers may wait for a connection for ever.
     let will_end = measured.is_ok() && run.windowed();
@@ -166,10 +172,21 @@ fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> anyhow::Result<J
     std::thread::Builder::new().name(name).spawn(body).context("cannot start a thread")
 }
 
+/// Tells of it if its thread panics, so that nobody waits for it.
+struct Alarm<'a, N: Network>(&'a Run<N>);
+
+impl<N: Network> Drop for Alarm<'_, N> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail("a thread of the workload has panicked".into());
+        }
+    }
+}
+
 impl<N: Network> Run<N> {
     /// Waits for all connections, and measures.
     fn measure(&self) -> anyhow::Result<Measured> {
-        self.wait(|gate| gate.connected == self.terms.flows)?;
+        self.wait_within(ALL, "connecting", |gate| gate.connected == self.terms.flows)?;
         match self.terms.warm_up {
             Some(warm_up) => self.window(warm_up),
             None => self.whole(),
@@ -183,7 +200,7 @@ impl<N: Network> Run<N> {
         let start = Instant::now();
         let deadline = self.terms.limit().and_then(|length| start.checked_add(length));
         self.change(|gate| gate.deadline = Some(deadline));
-        self.wait(|gate| gate.finished == self.terms.flows)?;
+        self.finished(self.terms.limit().unwrap_or_default())?;
         let elapsed = start.elapsed();
         let after = Snapshot::take(counters);
         self.change(|gate| gate.measured = true);
@@ -209,7 +226,7 @@ impl<N: Network> Run<N> {
         self.measuring.store(false, Ordering::Relaxed);
         self.over.store(true, Ordering::Relaxed);
         self.network.finish();
-        self.wait(|gate| gate.finished == self.terms.flows)?;
+        self.finished(Duration::ZERO)?;
         self.change(|gate| gate.measured = true);
         Ok(self.measured(&before, &after, elapsed, (last.0 - first.0, last.1 - first.1)))
     }
@@ -221,6 +238,43 @@ impl<N: Network> Run<N> {
     fn change(&self, change: impl FnOnce(&mut Gate)) {
         change(&mut self.lock());
         self.changed.notify_all();
+    }
+
+    /// Keeps the first error of all threads.
+    fn fail(&self, message: String) {
+        self.change(|gate| {
+            gate.error.get_or_insert(message);
+        });
+    }
+
+    /// Waits until all flows have ended, which they should after `time`.
+    fn finished(&self, time: Duration) -> anyhow::Result<()> {
+        let all = |gate: &Gate| gate.finished == self.terms.flows;
+        self.wait_within(time.saturating_add(ALL), "the run", all)
+    }
+
+    /// Waits until `done` or an error; no longer than `time`, if the run is bounded.
+    fn wait_within(
+        &self,
+        time: Duration,
+        what: &str,
+        done: impl Fn(&Gate) -> bool,
+    ) -> anyhow::Result<()> {
+        if !self.terms.bounded {
+            return self.wait(done);
+        }
+        let waiting = |gate: &mut Gate| !done(gate) && gate.error.is_none();
+        let (gate, waited) = self
+            .changed
+            .wait_timeout_while(self.lock(), time, waiting)
+            .unwrap_or_else(PoisonError::into_inner);
+        match &gate.error {
+            Some(error) => Err(anyhow!("{error}")),
+            None if waited.timed_out() && !done(&gate) => {
+                Err(anyhow!("{what} took more than {} s", time.as_secs()))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Waits until `done` or an error.
@@ -260,12 +314,17 @@ impl<N: Network> Run<N> {
 
     /// The client's side of one flow.
     fn ask(&self) {
+        let _alarm = Alarm(self);
         let (mut latencies, mut own) = (new_histogram(), Own::default());
-        if let Err(error) = self.try_ask(&mut latencies, &mut own) {
-            let remote = self.network.remote();
-            let message = format!("the connection to {remote} failed: {error}");
-            self.change(|gate| gate.error = Some(message));
-            return;
+        let asked = self.try_ask(&mut latencies, &mut own);
+        let remote = self.network.remote();
+        if let Err(error) = asked {
+            return self.fail(format!("the connection to {remote} failed: {error}"));
+        }
+        // Before, nobody had a reason to end it.
+        let is_over = self.over.load(Ordering::Relaxed);
+        if self.windowed() && self.terms.kind.is_endless() && !is_over {
+            return self.fail(format!("the connection to {remote} ended before its time"));
         }
         self.change(|gate| {
             gate.finished += 1;
@@ -289,9 +348,9 @@ impl<N: Network> Run<N> {
         Ok(stream)
     }
 
-    /// Sees to it that a call on the stream ends.
+    /// Sees to it that a call on the stream ends, if the run is to.
     fn bound(&self, stream: &N::Stream) -> io::Result<()> {
-        if self.windowed() { stream.bound(PATIENCE) } else { Ok(()) }
+        if self.terms.bounded { stream.bound(PATIENCE) } else { Ok(()) }
     }
 
     /// Whether only a part of the run is measured.
@@ -381,13 +440,18 @@ impl<N: Network> Run<N> {
 
     /// The server's side: one connection, or one after the other.
     fn serve(&self) {
+        let _alarm = Alarm(self);
         let reconnect = matches!(self.terms.kind, Kind::Rr { reconnect: true, .. });
         let mut scratch = vec![0; SCRATCH_BYTES];
         loop {
-            // What goes wrong here shows at the client.
-            let Ok(stream) = self.network.accept() else { return };
-            let _ = self.bound(&stream);
-            let _ = self.serve_one(&stream, &mut scratch);
+            let stream = match self.network.accept() {
+                Ok(stream) => stream,
+                Err(error) => return self.fail(format!("the server cannot accept: {error}")),
+            };
+            let served = self.bound(&stream).and_then(|()| self.serve_one(&stream, &mut scratch));
+            if let Err(error) = served {
+                return self.fail(format!("a connection of the server failed: {error}"));
+            }
             if !reconnect {
                 break;
             }
@@ -426,3 +490,6 @@ impl<N: Network> Run<N> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
