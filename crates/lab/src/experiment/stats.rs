@@ -1,8 +1,8 @@
 //! Medians and spreads over the runs of an experiment.
 //!
 //! A run is a JSON object of figures, so that every figure is treated alike, counters and latencies
-//! included. Null is "not taken" and stays null. A counter that a run does not mention has not moved
-//! in it: it is zero.
+//! included. Null is "not taken" and stays null. A counter that a run does not mention has not
+//! moved in it: it is zero.
 
 use std::collections::BTreeSet;
 

@@ -7,10 +7,11 @@
 //!
 //! That is so only if the ACK comes well before the answer. The server's poller acknowledges before
 //! it wakes the reader, whose prequeue is off, and everything but the client's threads shares one
-//! processor. There a softirq does not interrupt a thread, as it does in a kernel, but waits for its
-//! turn; so the server's threads give theirs away once before they answer, or ACK and answer would
-//! mostly come together. What is counted is what the client's threads use, as the seed counted the client's
-//! host: each counts itself, from the end of one transaction to the end of another.
+//! processor. There a softirq does not interrupt a thread, as it does in a kernel, but waits for
+//! its turn; so the server's threads give theirs away once before they answer, or ACK and answer
+//! would mostly come together. What is counted is what the client's threads use, as the seed
+//! counted the client's host: each counts itself, from the end of one transaction to the end of
+//! another.
 
 use std::path::PathBuf;
 

@@ -164,9 +164,9 @@ impl Connection {
     }
 
     /// Whether a writer or a closed window waits for memory, so that
-    /// [`handle_memory`](Self::handle_memory) must be called when there may be some, and what leaves
-    /// then be sent: when others have given some back, and after every call, since a connection that
-    /// has nothing queued needs no more than its own.
+    /// [`handle_memory`](Self::handle_memory) must be called when there may be some, and what
+    /// leaves then be sent: when others have given some back, and after every call, since a
+    /// connection that has nothing queued needs no more than its own.
     pub fn awaits_memory(&self) -> bool {
         self.snd.no_memory || self.window_awaits_memory()
     }
