@@ -9,8 +9,8 @@ use crate::kinds::Kind;
 use crate::packet::Segment;
 use crate::recent::Recent;
 use crate::report::MssSource;
-use crate::sizes::{Sizes, WriteEnds};
-use crate::tally::{Mark, Tallies};
+use crate::sizes::{Full, PathSize, Sizes, WriteEnds};
+use crate::tally::{Mark, Tallies, Tally};
 
 /// The payload of a full segment, as long as nothing is known about it: Ethernet, timestamps.
 const USUAL_MSS: u32 = 1448;
@@ -140,6 +140,7 @@ pub(crate) struct Direction {
     /// Stalls in which the small segment began its message.
     pub(crate) stalls_behind_first: u64,
     sizes: Sizes,
+    path_size: PathSize,
     train: Option<Train>,
     message: Option<Message>,
     last_fraction: Option<SeqNum>,
@@ -150,20 +151,38 @@ pub(crate) struct Direction {
 }
 
 impl Direction {
-    /// The payload of a full segment that this side sends, and how it is known.
-    pub(crate) fn mss(&self, peer_mss: Option<u16>) -> (u32, MssSource) {
+    /// The payload of a full segment that this side sends.
+    pub(crate) fn full(&self, peer_mss: Option<u16>) -> Full {
         let options = if self.timestamps { TIMESTAMPS_LEN } else { 0 };
         let said = match (self.syn_mss, peer_mss) {
             (Some(ours), Some(theirs)) => Some(ours.min(theirs)),
             (ours, theirs) => ours.or(theirs),
         };
-        if let Some(said) = said {
-            // Nobody may announce less than this and mean it.
-            return (u32::from(said).max(64 + TIMESTAMPS_LEN) - options, MssSource::Syn);
+        // Nobody may announce less than this and mean it.
+        let said = said.map(|said| u32::from(said).max(64 + TIMESTAMPS_LEN) - options);
+        let (size, source) = match (said, self.path_size.get(), self.sizes.full()) {
+            (Some(said), Some(size), _) if size < said => (size, MssSource::Path),
+            (Some(said), ..) => (said, MssSource::Syn),
+            (None, _, Some(size)) => (size, MssSource::Sizes),
+            (None, _, None) => (USUAL_MSS, MssSource::Assumed),
+        };
+        Full { size, said, source }
+    }
+
+    /// Takes `last` as a size that the path may have, as more data is right behind it. What was
+    /// found by a larger size is taken back once the path tells a smaller one.
+    fn learn(&mut self, last: &mut Last, full: &mut Full) {
+        let Some(said) = full.said else { return };
+        if !self.path_size.add(last.len, said) {
+            return;
         }
-        match self.sizes.full() {
-            Some(size) => (size, MssSource::Sizes),
-            None => (USUAL_MSS, MssSource::Assumed),
+        if let Some(size) = self.path_size.get() {
+            (full.size, full.source) = (size, MssSource::Path);
+        }
+        last.fractional = full.is_partial(last.len);
+        (self.train, self.last_fraction, self.write_ends) = (None, None, WriteEnds::default());
+        for kind in [Kind::Fractional, Kind::TailApart, Kind::SmallWrites] {
+            *self.found.of(kind) = Tally::default();
         }
     }
 
@@ -175,7 +194,14 @@ impl Direction {
     }
 
     /// Data leaves that was not sent before.
-    pub(crate) fn data(&mut self, segment: &Segment, mss: u32, paths: Paths, options: &Options) {
+    pub(crate) fn data(
+        &mut self,
+        segment: &Segment,
+        mut full: Full,
+        paths: Paths,
+        options: &Options,
+    ) {
+        let mss = full.size;
         let mark = Mark { number: segment.number, time: segment.time };
         let (len, end) = (segment.len, segment.seq + segment.len);
         if segment.seq != self.next.unwrap_or(segment.seq) {
@@ -190,10 +216,13 @@ impl Direction {
             self.released = None;
             self.last_fraction = None;
         }
-        let fractional = !segment.sack && !len.is_multiple_of(mss);
-        if let Some(last) = self.last.filter(|_| !first) {
-            self.judge(&last, segment, mss, paths, options);
+        if let Some(mut last) = self.last.filter(|_| !first) {
+            if segment.time.saturating_sub(last.mark.time) <= options.soon {
+                self.learn(&mut last, &mut full);
+            }
+            self.judge(&last, segment, full, paths, options);
         }
+        let fractional = !segment.sack && full.is_partial(len);
         if let Some(message) = &mut self.message {
             message.packets += 1;
             message.bytes += u64::from(len);
@@ -204,33 +233,41 @@ impl Direction {
             }
             self.small = Some(Small { mark, end, first });
         }
-        self.count(len, mss);
+        self.count(len, full);
         self.last = Some(Last { mark, len, end, fractional, first });
         (self.heard, self.turn) = (false, false);
     }
 
-    fn count(&mut self, len: u32, mss: u32) {
+    fn count(&mut self, len: u32, full: Full) {
+        let segments = full.segments(len);
         self.data_packets += 1;
-        self.wire_segments += u64::from(len.div_ceil(mss));
-        self.super_segments += u64::from(len > mss);
+        self.wire_segments += u64::from(segments);
+        self.super_segments += u64::from(segments > 1);
         self.largest = self.largest.max(len);
         self.sizes.add(len);
     }
 
     /// What `segment` says about `last`, which was sent before it, without data of the other side
     /// between them.
-    fn judge(&mut self, last: &Last, segment: &Segment, mss: u32, paths: Paths, options: &Options) {
-        let len = segment.len;
+    fn judge(
+        &mut self,
+        last: &Last,
+        segment: &Segment,
+        full: Full,
+        paths: Paths,
+        options: &Options,
+    ) {
+        let (len, mss) = (segment.len, full.size);
         let gap = segment.time.saturating_sub(last.mark.time);
         let soon = gap <= options.soon;
-        let is_tail = len < mss && !segment.sack;
+        let is_tail = full.is_less(len) && !segment.sack;
         let mark = Mark { number: segment.number, time: segment.time };
         if let Some((small, acked)) = self.released.take()
             && !len.is_multiple_of(mss)
         {
             self.stall(&small, acked, mark, paths, options);
         }
-        let whole = last.len >= mss && !last.fractional;
+        let whole = full.is_known() && last.len >= mss && !last.fractional;
         let both = last.len.saturating_add(len);
         let fits =
             both <= LONGEST && (last.first || both <= self.largest) && self.super_segments > 0;
@@ -248,7 +285,7 @@ impl Direction {
         }
         self.end_train(mss);
         // Bulk: at least one of the two is more than a small message.
-        if last.fractional && soon && (len >= mss || last.len > mss) {
+        if last.fractional && soon && full.is_known() && (len >= mss || last.len > mss) {
             let missing = mss - last.len % mss;
             let saved = f64::from(missing.min(len)) / f64::from(mss);
             self.found.of(Kind::Fractional).add(last.mark, saved, 0);

@@ -7,7 +7,7 @@ use plimsoll_wire::tcp::TcpFlags;
 use crate::Options;
 use crate::direction::{Direction, Paths};
 use crate::packet::Segment;
-use crate::report::MssSource;
+use crate::sizes::Full;
 
 /// A round trip beyond 10 s is not believed, in nanoseconds.
 pub(crate) const LONGEST_RTT: u64 = 10_000_000_000;
@@ -71,12 +71,12 @@ impl Flow {
 
     /// The payload of a full segment from the end `from`.
     pub(crate) fn mss(&self, from: usize) -> u32 {
-        self.mss_and_source(from).0
+        self.full(from).size
     }
 
     /// The same, and how it is known.
-    pub(crate) fn mss_and_source(&self, from: usize) -> (u32, MssSource) {
-        self.sides[from].mss(self.sides[1 - from].syn_mss)
+    pub(crate) fn full(&self, from: usize) -> Full {
+        self.sides[from].full(self.sides[1 - from].syn_mss)
     }
 
     /// Takes one segment in.
@@ -116,7 +116,7 @@ impl Flow {
     }
 
     fn established(&mut self, segment: &Segment, from: usize, options: &Options) {
-        let (mss, their_mss) = (self.mss(from), self.mss(1 - from));
+        let (full, their_mss) = (self.full(from), self.mss(1 - from));
         if self.client == Some(from)
             && let Some(at) = self.syn_at.take()
         {
@@ -152,14 +152,14 @@ impl Flow {
         side.timestamps = segment.timestamps;
         side.arrivals += segment.sent.map_or(0, |sent| if sent { -1 } else { 1 });
         let end = segment.seq + segment.len;
-        if side.goes_on_elsewhere(segment, mss) {
+        if side.goes_on_elsewhere(segment, full.size) {
             peer.window = None;
         } else if side.next.is_some_and(|next| end <= next) {
             side.last_ack = None;
             return side.again(segment, peer);
         }
         side.carries(segment, options);
-        side.data(segment, mss, paths, options);
+        side.data(segment, full, paths, options);
         side.next = Some(end + u32::from(segment.flags.intersects(TcpFlags::FIN)));
         peer.turn = true;
     }

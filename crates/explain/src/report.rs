@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::flow::Flow;
 use crate::kinds::{ALL, Kind};
+use crate::sizes::Full;
 use crate::tally::{Shown, Tally};
 use crate::{Options, direction::Direction};
 
@@ -88,6 +89,8 @@ pub enum MssSource {
     Syn,
     /// The sizes that occur most.
     Sizes,
+    /// The same, below what the SYNs said: the path takes less.
+    Path,
     /// Nothing: it is the usual one of Ethernet.
     Assumed,
 }
@@ -363,7 +366,7 @@ const SIDES: [Side; 2] = [Side::Client, Side::Server];
 fn direction(flow: &Flow, n: usize, from: usize) -> DirectionReport {
     let side = &flow.sides[from];
     let per = |a: f64, b: u64| (b > 0).then(|| a / b as f64);
-    let (mss, mss_source) = flow.mss_and_source(from);
+    let Full { size: mss, source: mss_source, .. } = flow.full(from);
     DirectionReport {
         from: SIDES[n],
         packets: side.packets,

@@ -1,5 +1,7 @@
 //! How large segments and writes are, learnt from what goes by.
 
+use crate::report::MssSource;
+
 /// Sizes that are counted at once.
 const SLOTS: usize = 8;
 
@@ -8,6 +10,82 @@ const LARGEST: u32 = 9216;
 
 /// Below this a common size is that of the program's writes, not of full segments.
 const SMALLEST: u32 = 1000;
+
+/// A path whose packets hold less than this is none (IPv6 needs packets of 1280 bytes).
+const SMALLEST_PATH: u32 = 1200;
+
+/// Segments that tell the size that a path takes.
+const ENOUGH: u32 = 8;
+
+/// The payload of a full segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Full {
+    pub(crate) size: u32,
+    /// What the SYNs said, less the options of each segment.
+    pub(crate) said: Option<u32>,
+    pub(crate) source: MssSource,
+}
+
+impl Full {
+    /// Whether `len` bytes end with a segment that is surely not full.
+    pub(crate) fn is_partial(&self, len: u32) -> bool {
+        !len.is_multiple_of(self.size) && self.may_judge(len)
+    }
+
+    /// Whether `len` bytes are surely less than a segment.
+    pub(crate) fn is_less(&self, len: u32) -> bool {
+        len < self.size && self.may_judge(len)
+    }
+
+    /// The size is known, not only assumed.
+    pub(crate) fn is_known(&self) -> bool {
+        self.source != MssSource::Assumed
+    }
+
+    /// Segments that `len` bytes take on the wire, as far as it is known.
+    pub(crate) fn segments(&self, len: u32) -> u32 {
+        if self.is_known() || len > LARGEST { len.div_ceil(self.size) } else { 1 }
+    }
+
+    fn may_judge(&self, len: u32) -> bool {
+        self.is_known() || len < SMALLEST
+    }
+}
+
+/// The size of segments on a path that takes less than the SYNs said (RFC 8201, RFC 4821): data
+/// that has more right behind it comes in this size or multiples of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PathSize {
+    size: u32,
+    /// Those that fit less those that do not.
+    fits: u32,
+    adopted: bool,
+}
+
+impl PathSize {
+    /// The size, if there is one below what the SYNs said.
+    pub(crate) fn get(&self) -> Option<u32> {
+        self.adopted.then_some(self.size)
+    }
+
+    /// Data of `len` bytes had more behind it, and the SYNs `said` so much; whether this makes the
+    /// size known.
+    pub(crate) fn add(&mut self, len: u32, said: u32) -> bool {
+        let segments = len.div_ceil(said).max(1);
+        if len.is_multiple_of(said) {
+            self.fits = self.fits.saturating_sub(ENOUGH / 2);
+        } else if self.size > 0 && len.is_multiple_of(self.size) {
+            self.fits = (self.fits + 1).min(8 * ENOUGH);
+        } else if self.fits > 0 {
+            self.fits -= 1;
+        } else if len.is_multiple_of(segments) && len / segments >= SMALLEST_PATH {
+            (self.size, self.fits) = (len / segments, 1);
+        }
+        let known = self.adopted;
+        self.adopted = self.fits >= ENOUGH || known && self.fits > 0;
+        self.adopted && !known
+    }
+}
 
 /// The payload sizes that occur most, in constant room.
 #[derive(Clone, Copy, Debug, Default)]

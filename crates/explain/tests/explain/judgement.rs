@@ -2,7 +2,7 @@
 //! nobody should believe.
 
 use super::builder::*;
-use plimsoll_explain::{Options, explain};
+use plimsoll_explain::{MssSource, Options, explain};
 use plimsoll_wire::tcp::TcpFlags;
 
 /// Super-segments beyond 64 KB have no length in IPv4, so that the record's counts, and it may say
@@ -142,5 +142,48 @@ fn packets_that_a_receiver_merged_do_not_blame_the_sender() {
         assert_eq!(found, !merged, "{server} {client}");
         let woken = kinds(&talk.report()).contains(&"more_packets_than_needed");
         assert_eq!(woken, !merged, "{server} {client}");
+    }
+}
+
+/// Segments of Ethernet without timestamps, and nothing says so until they have been seen.
+#[test]
+fn bulk_without_a_handshake_is_not_judged_by_a_size_that_is_assumed() {
+    for len in [MSS, 1388, 8948] {
+        let mut talk = Talk::empty(Format::default());
+        (0..100).for_each(|n| talk.data(1000 + n * 10, CLIENT, len));
+        let report = talk.report();
+        assert_eq!(kinds(&report), [""; 0], "{len}");
+        let client = &report.flows[0].directions[0];
+        assert_eq!((client.mss, client.mss_source), (len, MssSource::Sizes));
+        assert_eq!((client.super_segments, client.wire_segments), (0, 100));
+    }
+}
+
+#[test]
+fn small_writes_without_a_handshake_are_small_all_the_same() {
+    let mut talk = Talk::empty(Format::default());
+    (0..1000).for_each(|n| talk.unseen(1000 + n * 10, CLIENT, 128));
+    assert_eq!(kinds(&talk.report()), ["small_writes"]);
+}
+
+/// Bulk data on a path that takes less than the SYNs said, as it was on the wire and as it was
+/// handed to the device; with a few whole segments first, which were lost.
+#[test]
+fn segments_of_the_size_that_the_path_takes_are_full() {
+    for (segments, before) in [(1, 0), (10, 0), (1, 10), (40, 2)] {
+        let mut talk = Talk::begin(Format::default());
+        (0..before).for_each(|n| talk.unseen(1000 + n * 10, CLIENT, MSS));
+        for n in 0..200 {
+            let each = if n % 7 == 6 { 2.min(segments) } else { segments };
+            talk.data(300_000 + n * 12, CLIENT, 1400 * each);
+            if n % 40 == 39 {
+                talk.ack(300_000 + n * 12 + 1, SERVER);
+            }
+        }
+        talk.data(400_000, CLIENT, 99);
+        let report = talk.report();
+        assert_eq!(kinds(&report), [""; 0], "{segments} {before}");
+        let client = &report.flows[0].directions[0];
+        assert_eq!((client.mss, client.mss_source), (1400, MssSource::Path));
     }
 }
