@@ -18,7 +18,7 @@
 //! Nothing that a capture holds makes this crate panic.
 //!
 //! What it does not do: reassemble fragments, follow flows through address translation, verify
-//! checksums of TCP, look into payload.
+//! checksums, look into payload.
 #![forbid(unsafe_code)]
 
 mod capture;

@@ -138,8 +138,9 @@ fn ip_at(ethertype: u16, at: usize) -> Result<usize, Skip> {
 fn v4(frame: &Frame<'_>, data: &[u8], len: usize) -> Result<Segment, Skip> {
     let mut copy = [0; ipv4::MAX_HEADER_LEN];
     let parsed = match Ipv4Repr::parse_front(data, usize::MAX) {
-        // Offloads leave checksums empty, and super-segments beyond 64 KB have no length.
-        Err(_) if be16(data, 2) == Some(0) || be16(data, 10) == Some(0) => {
+        // Offloads leave checksums empty, whoever rewrote the addresses in a capture leaves wrong
+        // ones, and super-segments beyond 64 KB have no length.
+        Err(_) => {
             let header = usize::from(data[0] & 0x0f) * 4;
             let front = data.get(..header).ok_or(Skip::Broken)?;
             if front.len() < ipv4::HEADER_LEN {
