@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::{Column, Headline, Report};
+use super::{Check, Column, Headline, Report};
 
 /// The table, and below it the knobs and what was missed.
 pub fn text(reports: &[Report]) -> String {
@@ -42,30 +42,44 @@ fn row(report: &Report, with_kernel: bool) -> Vec<String> {
     row.push(format!("{} -> {}", show(measured.before), show(measured.after)));
     row.push(show(measured.best));
     if with_kernel {
-        row.push(kernel(report, headline));
+        row.push(kernel(report, headline, " -> ", |value| headline.show(value)));
     }
     row.push(ratio.map_or_else(
         || "-".to_owned(),
         |ratio| format!("{:.2} ({:.2}-{:.2})", ratio.median, ratio.min, ratio.max),
     ));
-    let missed = report.verdict.checks.iter().filter(|check| !check.reached).count();
-    let missed = missed - usize::from(!headline.reached);
-    let bars = match missed {
-        0 => String::new(),
-        1 => "; 1 bar missed".to_owned(),
-        many => format!("; {many} bars missed"),
-    };
+    let bars = missed_beside(report).map(|bars| format!("; {bars}")).unwrap_or_default();
     row.push(headline.words() + &bars);
     row
 }
 
-/// The host's own TCP: one figure, or two if it has the knob.
-fn kernel(report: &Report, headline: &Headline) -> String {
+/// The host's own TCP: one figure, or two if it has the knob, with `arrow` between them.
+pub(crate) fn kernel(
+    report: &Report,
+    headline: &Headline,
+    arrow: &str,
+    show: impl Fn(Option<f64>) -> String,
+) -> String {
     let [before, after] =
         [Column::Before, Column::After].map(|column| headline.of_kernel(&report.kernel, column));
     match before {
-        Some(_) => format!("{} -> {}", headline.show(before), headline.show(after)),
-        None => headline.show(after),
+        Some(_) => format!("{}{arrow}{}", show(before), show(after)),
+        None => show(after),
+    }
+}
+
+/// The bars that were missed, but for the headline itself, which is the first of the checks.
+pub(crate) fn others_missed(report: &Report) -> impl Iterator<Item = &Check> {
+    let first = usize::from(report.headline.is_some());
+    report.verdict.checks.iter().skip(first).filter(|check| !check.reached)
+}
+
+/// How many these are, in words; `None` if there are none.
+pub(crate) fn missed_beside(report: &Report) -> Option<String> {
+    match others_missed(report).count() {
+        0 => None,
+        1 => Some("1 other bar missed".to_owned()),
+        many => Some(format!("{many} other bars missed")),
     }
 }
 

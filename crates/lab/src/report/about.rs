@@ -43,7 +43,7 @@ const CPU_PER: Shows = Shows::new("CPU, ns per transaction", "cpu_ns_per_transac
 const SWITCHES_PER: Shows =
     Shows::new("context switches per transaction", "context_switches_per_transaction", 2).less();
 const TRANSACTIONS: Shows = Shows::new("transactions per second", "transactions_per_s", 0).more();
-const CPU: Shows = Shows::new("CPU, s", "cpu_seconds", 3).less();
+const CPU: Shows = Shows::new("CPU of the process, s", "cpu_seconds", 3).less();
 const VOLUNTARY: Shows = Shows::new("context switches, voluntary", "voluntary_context_switches", 0);
 const OTHERS: Shows = Shows::new("context switches, others", "involuntary_context_switches", 0);
 const ACKS: Shows = Shows::new("pure ACKs per second", "acks_per_s", 0).less();
@@ -63,7 +63,7 @@ static ALL: [About; 5] = [
                A request of 4 KiB is then one packet instead of two.",
         source: "Eric Dumazet, December 2013: “tcp: refine TSO splits” (Linux)",
         figures: &[PACKETS_PER, OCTETS, CPU_PER],
-        costs: &[CPU_PER, SWITCHES_PER, TRANSACTIONS, ACKS, WIRE, SUPER],
+        costs: &[CPU_PER, CPU, SWITCHES_PER, TRANSACTIONS, ACKS, WIRE, SUPER],
         scene: Scene::Transaction,
         ends: ["client", "server"],
         look_at: "The tail of 1200 bytes: a packet of its own before, the end of the \
@@ -86,6 +86,7 @@ static ALL: [About; 5] = [
         costs: &[
             Shows::new("writers' CPU, ns per byte", "cpu_ns_per_byte", 3).less(),
             Shows::new("whole process, ns per byte", "cpu_ns_per_byte_of_process", 3).less(),
+            CPU,
             VOLUNTARY,
             OTHERS,
             ACKS,
@@ -115,6 +116,7 @@ static ALL: [About; 5] = [
             Shows::new("client's CPU, ns per transaction", "cpu_ns_per_transaction", 0).less(),
             Shows::new("whole process, ns per transaction", "cpu_ns_per_transaction_of_process", 0)
                 .less(),
+            CPU,
             Shows::new(
                 "voluntary switches per transaction",
                 "voluntary_switches_per_transaction",

@@ -3,7 +3,7 @@
 use maud::{Markup, PreEscaped, html};
 
 use super::about::About;
-use super::values::{Better, Shows, column, kernel, number, spread, spread_words};
+use super::values::{Better, Shows, column, kernel, number, published_ratio, spread, spread_words};
 use crate::experiment::stats::Spread;
 use crate::experiment::{Column, Headline, Report, at};
 
@@ -327,7 +327,12 @@ fn figure(report: &Report, shows: &Shows) -> Markup {
                 }
             }
             @if let Some(ratio) = ratio {
-                p.dim.small { "after / before " (spread_words(ratio)) }
+                p.dim.small {
+                    "after / before " (spread_words(ratio))
+                    @if let Some(published) = published_ratio(report, shows.path) {
+                        ", published " (number(Some(published), 2))
+                    }
+                }
             }
         }
     }

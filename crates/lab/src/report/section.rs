@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::about::{About, about};
 use super::sequence::{self, picture};
-use super::values::{Shows, column, kernel, number, spread, spread_words};
+use super::values::{Shows, column, number, published_ratio, spread, spread_words};
 use super::{chart, summary};
 use crate::experiment::table::Shown;
 use crate::experiment::{Capture, Column, Report, at};
@@ -119,40 +119,73 @@ fn costs(report: &Report, costs: &[Shows]) -> Markup {
     html! {
         div.scroll {
             table.figures {
-                tr {
-                    th { "" }
-                    th { "before" }
-                    th { "after" }
-                    th { "all on" }
-                    @if with_kernel { th { "kernel before" } th { "kernel after" } }
-                    th { "after / before" }
-                }
-                @for shows in known {
-                    tr {
-                        td { (shows.label) }
-                        @for c in Column::ALL { td { (shows.show(own(shows, c))) } }
-                        @if with_kernel {
-                            @for c in [Column::Before, Column::After] {
-                                td { (shows.show(shows.of(kernel(report, c)))) }
-                            }
-                        }
-                        td { (ratio(&report.ratio, shows.path)) }
-                    }
-                }
+                (head(with_kernel))
+                @for shows in known { (row(report, shows, None)) }
                 @if packets.iter().any(Option::is_some) {
                     tr {
-                        td { "packets sent per second" }
+                        td {
+                            "packets sent per second"
+                            @if at(&report.before, "virtual_seconds").is_none() { ", about" }
+                        }
                         @for value in packets { td { (number(value, 0)) } }
-                        @if with_kernel { td {} td {} }
+                        @if with_kernel { td { "–" } td { "–" } }
                         td {}
                     }
                 }
             }
         }
+        @if published_ratio(report, "cpu_seconds").is_some() {
+            p.dim.small {
+                "Seconds of CPU depend on how much was done meanwhile. Here every run lasts equally \
+                 long and does what it can, so that the cost of a transaction or a byte tells more."
+            }
+        }
     }
 }
 
-/// Packets of IP that the measured side sent.
+/// The head of a table of figures.
+fn head(with_kernel: bool) -> Markup {
+    html! {
+        tr {
+            th { "" }
+            th { "before" }
+            th { "after" }
+            th { "all on" }
+            @if with_kernel { th { "kernel before" } th { "kernel after" } }
+            th { "after / before" }
+        }
+    }
+}
+
+/// How many columns it has.
+fn width(with_kernel: bool) -> usize {
+    if with_kernel { 7 } else { 5 }
+}
+
+/// A figure of one case, by default the headline case.
+fn row(report: &Report, shows: &Shows, case: Option<&str>) -> Markup {
+    let own = |c| case_of(column(report, c), case).and_then(|figures| shows.of(figures));
+    let host = |c: Column| {
+        let kernel = case_of(&report.kernel, case)?;
+        shows.of(kernel.get(c.name())?)
+    };
+    let published = case.is_none().then(|| published_ratio(report, shows.path)).flatten();
+    html! {
+        tr {
+            td { (shows.label) }
+            @for c in Column::ALL { td { (shows.show(own(c))) } }
+            @if !report.kernel.is_null() {
+                @for c in [Column::Before, Column::After] { td { (shows.show(host(c))) } }
+            }
+            td {
+                (case_of(&report.ratio, case).map(|r| ratio(r, shows.path)).unwrap_or_default())
+                @if published.is_some() { span.sub { "published " (number(published, 2)) } }
+            }
+        }
+    }
+}
+
+/// Packets of IP that the measured side sent. In real time a run lasts a little longer than planned.
 fn packets_per_second(report: &Report, c: Column) -> Option<f64> {
     let figures = column(report, c);
     let seconds = match at(figures, "virtual_seconds").and_then(Value::as_f64) {
@@ -201,43 +234,20 @@ fn all_figures(report: &Report) -> Markup {
     html! {
         div.scroll {
             table.figures {
-                tr {
-                    th { "" }
-                    th { "before" }
-                    th { "after" }
-                    th { "all on" }
-                    th { "after / before" }
-                    @if with_kernel { th { "kernel before" } th { "kernel after" } }
-                }
+                (head(with_kernel))
                 @for group in groups {
                     @let case = group.first().and_then(|shown| shown.case.as_deref());
-                    tr { td.case colspan="7" { (case.unwrap_or(headline)) } }
-                    @for shown in group { (figure_row(report, shown, with_kernel)) }
+                    tr { td.case colspan=(width(with_kernel)) { (case.unwrap_or(headline)) } }
+                    @for shown in group { (figure_row(report, shown)) }
                 }
             }
         }
     }
 }
 
-fn figure_row(report: &Report, shown: &Shown, with_kernel: bool) -> Markup {
-    let case = shown.case.as_deref();
+fn figure_row(report: &Report, shown: &Shown) -> Markup {
     let Shown { label, path, places, scale, .. } = *shown;
-    let shows = Shows { scale, ..Shows::new(label, path, places) };
-    let own = |c| case_of(column(report, c), case).and_then(|figures| shows.of(figures));
-    let host = |c: Column| {
-        let kernel = case_of(&report.kernel, case)?;
-        shows.of(kernel.get(c.name())?)
-    };
-    html! {
-        tr {
-            td { (label) }
-            @for c in Column::ALL { td { (shows.show(own(c))) } }
-            td { (case_of(&report.ratio, case).map(|r| ratio(r, path)).unwrap_or_default()) }
-            @if with_kernel {
-                @for c in [Column::Before, Column::After] { td { (shows.show(host(c))) } }
-            }
-        }
-    }
+    row(report, &Shows { scale, ..Shows::new(label, path, places) }, shown.case.as_deref())
 }
 
 /// Counters of the headline case that are not zero in every column.

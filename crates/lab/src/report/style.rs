@@ -17,7 +17,7 @@ margin:1.5rem 0}\
 {text-align:left}.sum a{color:var(--accent);font-weight:600;text-decoration:none}\
 .sum td,.sum th{white-space:nowrap}.sum td:first-child{white-space:normal}\
 .sum .sub{display:block;color:var(--dim);font-size:.85rem}\
-.figures{max-width:60rem}\
+.figures{max-width:60rem}.figures .sub{display:block;color:var(--dim);font-size:.85em}\
 @media(min-width:60rem){.checks{columns:2;column-gap:3rem}.checks li{break-inside:avoid}}\
 .figs{display:grid;gap:1rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,19rem),1fr));\
 margin:1rem 0}.fig{background:var(--card);border:1px solid var(--line);border-radius:.5rem;\

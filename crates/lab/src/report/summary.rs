@@ -4,31 +4,57 @@ use maud::{Markup, html};
 
 use super::about::about;
 use super::values::number;
-use crate::experiment::{Column, Headline, Report};
+use crate::experiment::summary::{kernel, missed_beside, others_missed};
+use crate::experiment::{Check, Headline, Report};
 
-/// How many of the published gains were reached.
+/// How many of the published gains the headline figures reach, and which bars were missed beside.
 pub(crate) fn sentence(reports: &[Report]) -> Markup {
     let known: Vec<&Report> = reports.iter().filter(|report| report.headline.is_some()).collect();
-    let reached = |report: &&Report| report.headline.as_ref().is_some_and(|h| h.reached);
-    let short: Vec<&Report> = known.iter().copied().filter(|report| !reached(report)).collect();
-    let cpus = reports.iter().find_map(|report| Some(report.run.as_ref()?.cpus));
-    let place = match cpus {
+    if known.is_empty() {
+        return html! { "Nothing was measured." };
+    }
+    let short = |report: &&Report| report.headline.as_ref().filter(|h| !h.reached).is_some();
+    let short: Vec<&Report> = known.iter().copied().filter(short).collect();
+    let reached = known.len() - short.len();
+    html! {
+        "In " (reached) " of " (known.len()) " the headline figure reaches the published gain or \
+         surpasses it, " (place(reports))
+        @for (index, report) in short.iter().enumerate() {
+            @if index == 0 { "; not in " } @else { ", " }
+            (report.experiment)
+            @if let Some(headline) = &report.headline { " (" (headline.words()) ")" }
+        }
+        ". "
+        (others(reports))
+    }
+}
+
+fn place(reports: &[Report]) -> String {
+    match reports.iter().find_map(|report| Some(report.run.as_ref()?.cpus)) {
         Some(1) => "on one processor of this machine".to_owned(),
         Some(cpus) => format!("on {cpus} processors of this machine"),
         None => "on this machine".to_owned(),
-    };
+    }
+}
+
+/// The bars beside the headlines that were missed, each by its name.
+fn others(reports: &[Report]) -> Markup {
+    let missed: Vec<(&str, &Check)> = reports
+        .iter()
+        .flat_map(|report| others_missed(report).map(|check| (report.experiment, check)))
+        .collect();
+    let all: usize = reports.iter().map(|report| report.verdict.checks.len()).sum();
+    let all = all - reports.iter().filter(|report| report.headline.is_some()).count();
     html! {
-        @match (known.len(), short.len()) {
-            (0, _) => "Nothing was measured.",
-            (1, 0) => { "The published result is reached or surpassed " (place) "." },
-            (all, 0) => { "All " (all) " published results are reached or surpassed " (place) "." },
-            (all, missed) => {
-                (all - missed) " of " (all) " published results are reached or surpassed "
-                (place) "; not reached: "
-                @for (index, report) in short.iter().enumerate() {
-                    @if index > 0 { ", " }
-                    (report.experiment)
-                    @if let Some(headline) = &report.headline { " (" (headline.words()) ")" }
+        @match missed.len() {
+            0 => { "No other bar was missed." },
+            count => {
+                "Of the " (all) " other bars " (count) @if count == 1 { " was" } @else { " were" }
+                " missed: "
+                @for (index, (name, check)) in missed.iter().enumerate() {
+                    @if index > 0 { "; " }
+                    a href=(format!("#{name}")) { (name) } ", " (check.what) " " (check.measured)
+                    " (wanted " (check.wanted) ")"
                 }
                 "."
             },
@@ -89,7 +115,7 @@ fn figures(report: &Report, headline: &Headline, with_kernel: bool) -> Markup {
         }
         td data-label="measured" { span { (show(measured.before)) " → " (show(measured.after)) } }
         td data-label="all on" { (show(measured.best)) }
-        @if with_kernel { td data-label="kernel" { (kernel(report, headline)) } }
+        @if with_kernel { td data-label="kernel" { (kernel(report, headline, " → ", show)) } }
         td data-label="after / before" {
             @match ratio {
                 Some(r) => span {
@@ -99,19 +125,12 @@ fn figures(report: &Report, headline: &Headline, with_kernel: bool) -> Markup {
                 None => "–",
             }
         }
-        td data-label="verdict" { span { (pill(headline)) (bars(report, headline)) } }
-    }
-}
-
-/// The host's own TCP: two figures if it has the knob.
-fn kernel(report: &Report, headline: &Headline) -> String {
-    let value = |column| headline.of_kernel(&report.kernel, column);
-    let show =
-        |value: Option<f64>| number(value.map(|value| value / headline.scale), headline.places);
-    let after = show(value(Column::After));
-    match value(Column::Before) {
-        Some(before) => format!("{} → {after}", show(Some(before))),
-        None => after,
+        td data-label="verdict" {
+            span {
+                (pill(headline))
+                @if let Some(bars) = missed_beside(report) { span.sub { (bars) } }
+            }
+        }
     }
 }
 
@@ -119,18 +138,5 @@ fn kernel(report: &Report, headline: &Headline) -> String {
 pub(crate) fn pill(headline: &Headline) -> Markup {
     html! {
         span.pill.yes[headline.reached].no[!headline.reached] { (headline.words()) }
-    }
-}
-
-/// Bars beside the headline that were missed.
-fn bars(report: &Report, headline: &Headline) -> Markup {
-    let missed = report.verdict.checks.iter().filter(|check| !check.reached).count();
-    let missed = missed.saturating_sub(usize::from(!headline.reached));
-    html! {
-        @match missed {
-            0 => {},
-            1 => span.sub { "1 other bar missed" },
-            many => span.sub { (many) " other bars missed" },
-        }
     }
 }

@@ -54,6 +54,8 @@ fn report(name: &'static str, after: f64) -> Report {
 fn reports() -> Vec<Report> {
     let mut reports = vec![report("tso-split", 2.0), report("unknown", 2.5)];
     let path = "/nowhere/x.pcapng".into();
+    let missed = Check::new("CPU after/before", "< 1", Some(1.25), 2, |ratio| ratio < 1.0);
+    reports[0].verdict.checks.push(missed);
     let case = "memory, 200 flows".to_owned();
     reports[0].captures.push(Capture { case, column: Column::Before, path });
     reports[0].run = Some(RunInfo {

@@ -75,7 +75,13 @@ pub(crate) fn spread(spread: Option<&Value>) -> Option<[f64; 3]> {
     Some([get("median")?, get("min")?, get("max")?])
 }
 
-/// The same in words.
+/// The published figure after over that before, if both were published.
+pub(crate) fn published_ratio(report: &Report, path: &str) -> Option<f64> {
+    let side = |name| at(report.published.get(name)?, path)?.as_f64();
+    crate::figures::per(side("after")?, side("before")?)
+}
+
+/// A spread in words.
 pub(crate) fn spread_words([median, min, max]: [f64; 3]) -> String {
     format!("{median:.2} ({min:.2}–{max:.2})")
 }
