@@ -18,11 +18,15 @@
 //!
 //! The pair is as the kernel makes it: an MTU of 1500, and super-segments go over it whole. What a
 //! thread sends is received by the other side's kernel in the same thread, before its write
-//! returns, unless a shaper lets it wait; so a packet is complete at once, and processor time of
-//! receiving is counted where the sending was. [`Stage::rate`] puts a token bucket before the
-//! client's device.
+//! returns; so a packet is complete at once, and processor time of receiving is counted where the
+//! sending was.
 //!
-//! It needs root and the programs `ip` and, for a rate, `tc`.
+//! The pair has no rate. A token bucket that lets through no more at once than a packet or two,
+//! so that packets wait as for a serialising link, wakes up for each of them and falls far short
+//! of rates of gigabits; one with room for more holds up nothing at all below its rate, which the
+//! kernel does not reach in small writes.
+//!
+//! It needs root and the program `ip`.
 
 mod counters;
 pub(crate) mod namespace;
@@ -53,7 +57,9 @@ const PORT: u16 = 5001;
 const DEVICES: [&str; 2] = ["veth0", "veth1"];
 
 /// A word about columns of the kernel in an experiment whose knob it does not have.
-pub const NO_KNOB: &str = "the kernel's column: its own TCP, which has no such knob, over veth";
+pub const NO_KNOB: &str = "the kernel's column: its own TCP, which has no such knob, over veth, \
+                           where all of receiving but the reader's copy happens in the thread that \
+                           sends, and counts as its CPU";
 
 /// Why the host's own TCP cannot run beside ours, and what to do about it; `None` if it can.
 pub fn unavailable() -> Option<String> {
@@ -68,15 +74,14 @@ pub fn unavailable() -> Option<String> {
 }
 
 /// Whether this kernel has a setting that each namespace has for itself.
-pub fn has(name: &str) -> bool {
-    let known = || Namespace::new()?.inside(|| Ok(namespace::path(name).exists()));
-    known().unwrap_or(false)
-}
-
-/// Why there can be no [rate](Stage::rate) here; `None` if there can.
-pub fn no_shaper() -> Option<String> {
-    let stage = Stage { rate: Some(1_000_000_000), ..Stage::default() };
-    Pair::new(&stage).err().map(|error| format!("{error:#}"))
+///
+/// # Errors
+/// If a namespace cannot be made, or its settings cannot be seen.
+pub fn has(name: &str) -> anyhow::Result<bool> {
+    Namespace::new()?.inside(|| {
+        let path = namespace::path(name);
+        path.try_exists().with_context(|| format!("cannot see {}", path.display()))
+    })
 }
 
 /// Everything that one run needs.
@@ -84,8 +89,6 @@ pub fn no_shaper() -> Option<String> {
 pub struct Stage<'a> {
     /// Settings of both namespaces, by name: `net.ipv4.tcp_autocorking`.
     pub settings: &'a [Setting],
-    /// What the client's device sends, in bits per second; a veth pair by itself has no limit.
-    pub rate: Option<u64>,
     /// The client's route has the attribute quickack.
     pub quickack: bool,
     /// The processors of the client's threads and of the server's.
@@ -109,7 +112,6 @@ impl Default for Stage<'_> {
     fn default() -> Self {
         Stage {
             settings: &[],
-            rate: None,
             quickack: false,
             cpus: [0; 2],
             gives_way: false,
@@ -189,25 +191,10 @@ impl Pair {
                 let quick = ["dev", here, "src", &address, "quickack", "1"];
                 run("ip", &[&["route", "change", SUBNET], &quick[..]].concat())?;
             }
-            stage.rate.map_or(Ok(()), |rate| shape(here, rate))
+            Ok(())
         })?;
         Ok(Pair { client, server })
     }
-}
-
-/// What a token bucket lets through at once, in bytes: one packet of the MTU with its link header.
-/// With more a packet would not wait for those before it, and its completion would not lag.
-const BURST_BYTES: u32 = 1540;
-
-/// What may wait for the bucket, in bytes: more than all flows together ever have below them.
-const QUEUE_BYTES: u32 = 32 << 20;
-
-/// Lets a device send at a rate.
-fn shape(device: &str, rate: u64) -> anyhow::Result<()> {
-    let rate = format!("{rate}bit");
-    let (burst, limit) = (BURST_BYTES.to_string(), QUEUE_BYTES.to_string());
-    let bucket = ["tbf", "rate", &rate, "burst", &burst, "limit", &limit];
-    run("tc", &[&["qdisc", "add", "dev", device, "root"], &bucket[..]].concat())
 }
 
 /// Runs a short program in the namespace of the calling thread.

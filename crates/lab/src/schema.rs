@@ -16,12 +16,11 @@ use crate::figures::Figures;
 const UNIT: &str = "x-unit";
 
 /// What experiments measure beside [`Figures`]: name, unit, what it is.
-pub const NAMED: [(&str, &str, &str); 16] = [
+pub const NAMED: [(&str, &str, &str); 15] = [
     ("data_segments", "segments", "Segments with data that was sent for the first time."),
     ("data_segments_per_unit", "segments", "The same per megabyte, or per transaction."),
     ("data_packets", "packets", "Packets with data that were handed to IP."),
     ("virtual_seconds", "s", "How long it took on the virtual clock."),
-    ("real_seconds", "s", "How long it took on the host's own TCP, where time is real."),
     ("cpu_ns_per_byte", "ns", "CPU time of the writing threads per byte."),
     ("cpu_ns_per_byte_with_softirq", "ns", "The same with the softirq thread of that side."),
     ("cpu_ns_per_byte_of_process", "ns", "CPU time of the whole process per byte."),
@@ -70,8 +69,8 @@ const UNITS: [(&str, &str); 29] = [
     ("max", "1"),
 ];
 
-/// Figures that a run of bulk data has, and those that transactions have. Of the others they are
-/// null.
+/// Figures that a run of bulk data has, and those that transactions have, if they were taken. Of the
+/// others they are null.
 const BULK: [&str; 2] = ["throughput_bits_per_s", "acks_per_gigabyte"];
 const TRANSACTIONS: [&str; 5] = [
     "transactions_per_s",
@@ -294,16 +293,17 @@ fn object(
 
 /// A run has either bulk data or transactions, and the figures of the other are null.
 fn either(schema: &mut Value) {
-    let kinds = |null: &[&str], number: &str| {
-        let null = null.iter().map(|name| ((*name).to_owned(), json!({ "type": "null" })));
-        let number = (number.to_owned(), json!({ "type": "number" }));
-        null.chain([number]).collect::<Map<String, Value>>()
+    let typed = |name: &str, word: &str| (name.to_owned(), json!({ "type": word }));
+    let kind = |title: &str, own: &[&str], others: &[&str]| {
+        let absent: Map<String, Value> = others.iter().map(|name| typed(name, "null")).collect();
+        // Where time is not told, counts are.
+        let some = own.iter().map(|name| Map::from_iter([typed(name, "number")]));
+        let some: Vec<Value> = some.map(|number| json!({ "properties": number })).collect();
+        json!({ "title": title, "properties": absent, "anyOf": some })
     };
-    let bulk = kinds(&TRANSACTIONS, BULK[0]);
-    let transactions = kinds(&BULK, TRANSACTIONS[0]);
     schema["oneOf"] = json!([
-        { "title": "bulk data", "properties": bulk },
-        { "title": "transactions", "properties": transactions },
+        kind("bulk data", &BULK, &TRANSACTIONS),
+        kind("transactions", &TRANSACTIONS, &BULK),
     ]);
 }
 

@@ -133,7 +133,7 @@ pub fn run(plan: &Plan, watch: &mut Watch) -> anyhow::Result<Report> {
     if plan.kernel {
         links.push(("tun", Link::Tun));
     }
-    let has_knob = plan.kernel && host::has(KNOB);
+    let has_knob = plan.kernel && host::has(KNOB)?;
     let mut bench = Bench::new(NAME, plan, watch);
     for (link_name, link) in &links {
         for &flows in &flows {

@@ -22,7 +22,7 @@ use crate::experiment::{
     Bench, Beside, Case, Check, Column, Judged, Plan, Published, Report, Run, Subject, Verdict,
     Watch,
 };
-use crate::figures::pure_acks;
+use crate::figures::{Figures, pure_acks};
 use crate::host;
 use crate::virtual_clock::{self, World};
 use crate::workload::{Kind, Measured, RequestResponse};
@@ -139,20 +139,29 @@ fn measure(workload: Workload, world: &World) -> anyhow::Result<Run> {
     Ok(run)
 }
 
-/// The same on the host's own TCP, in real time.
-fn measure_host(plan: &Plan, workload: Workload, rate: Option<u64>) -> anyhow::Result<Run> {
+/// The same on the host's own TCP. Its time is real and that of the others is not, so it has counts
+/// only.
+fn measure_host(plan: &Plan, workload: Workload) -> anyhow::Result<Run> {
     let sndbuf = (workload == Workload::Bulk).then_some(SEND_BUFFER);
     let stage = host::Stage {
         settings: &HOST,
-        rate,
         cpus: [0, 1],
         client: host::Buffers { sndbuf, rcvbuf: None },
         ..host::Stage::default()
     };
     let measured = stage.measure(plan, workload.kind(), 1)?;
-    let mut run = figures(&measured, workload);
-    run.more.insert("real_seconds".into(), json!(measured.elapsed.as_secs_f64()));
-    Ok(run)
+    let Run { figures, more } = figures(&measured, workload);
+    let figures = Figures {
+        packets_per_transaction: figures.packets_per_transaction,
+        octets_per_packet: figures.octets_per_packet,
+        wire_segments: figures.wire_segments,
+        super_segments: figures.super_segments,
+        acks_per_gigabyte: figures.acks_per_gigabyte,
+        backlog_drops: figures.backlog_drops,
+        counters: figures.counters,
+        ..Figures::default()
+    };
+    Ok(Run { figures, more })
 }
 
 fn figures(measured: &Measured, workload: Workload) -> Run {
@@ -175,11 +184,9 @@ fn figures(measured: &Measured, workload: Workload) -> Run {
 /// If a connection fails or gets stuck.
 pub fn run(plan: &Plan, watch: &mut Watch) -> anyhow::Result<Report> {
     let mut bench = Bench::new(NAME, plan, watch);
-    let no_shaper = if plan.kernel { host::no_shaper() } else { None };
-    let rate = no_shaper.is_none().then_some(RATE);
     for (index, (name, workload, before, after)) in CASES.into_iter().enumerate() {
         // It has none of the policies, so it stands beside one case of each workload.
-        let mut host = |_| measure_host(plan, workload, rate);
+        let mut host = |_| measure_host(plan, workload);
         let beside =
             (plan.kernel && index % 2 == 0).then_some(Beside { has_knob: false, run: &mut host });
         let run = |_: &Plan, column, pcap| {
@@ -195,20 +202,16 @@ pub fn run(plan: &Plan, watch: &mut Watch) -> anyhow::Result<Report> {
     let cases = bench.finish();
     let mut verdict = verdict(&cases);
     if plan.kernel {
-        verdict.notes.push(about_the_host(no_shaper));
+        verdict.notes.push(about_the_host());
     }
     Ok(Report::new(subject(), cases, verdict, shown()))
 }
 
 /// What the kernel's columns are.
-fn about_the_host(no_shaper: Option<String>) -> String {
-    let link = match no_shaper {
-        None => "through a token bucket of the same rate".to_owned(),
-        Some(why) => format!("at any rate, since there is no token bucket ({why})"),
-    };
+fn about_the_host() -> String {
     format!(
-        "{} in real time, without a delay, {link}; SO_SNDBUF is {SEND_BUFFER}, of which the \
-         kernel makes {} for data and what it needs beside it",
+        "{}; in real time, without a delay or a rate, so that only counts are told; SO_SNDBUF is \
+         {SEND_BUFFER}, of which the kernel makes {} for data and what it needs beside it",
         host::NO_KNOB,
         2 * SEND_BUFFER,
     )
