@@ -1,18 +1,22 @@
 //! `plimsoll explain`: what held the flows of a capture up.
 
 use std::fs::File;
-use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::io::{self, IsTerminal, Read};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use plimsoll_explain::{Options, Report, explain, explain_file, html_report, text_report};
+use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::SIGINT;
 
-use crate::{manual, net, units};
+use crate::output::Output;
+use crate::{manual, units};
 
 /// `plimsoll explain`.
 #[derive(Clone, Debug, Args)]
@@ -27,7 +31,7 @@ pub(crate) struct ExplainArgs {
     /// Also write everything as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Also write a page for a browser
+    /// Also write a page for a browser; - is standard output
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// What follows within this time could have come along; a bare number is milliseconds
@@ -46,31 +50,29 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<()> {
         most_flows: args.most_flows as usize,
         ..Options::default()
     };
+    // Opened now, so that nothing is in vain for a name that cannot be written.
+    let open = |path: &Option<PathBuf>| path.as_deref().map(Output::open).transpose();
+    let (json, html) = (open(&args.json)?, open(&args.html)?);
+    let on_stdout = [&json, &html].into_iter().flatten().filter(|output| output.is_stdout());
+    let on_stdout = on_stdout.count();
+    if on_stdout > 1 {
+        bail!("only one of --json and --html can go to standard output");
+    }
     let report = if args.file == Path::new("-") {
         explain_input(&options)?
     } else {
         explain_file(&args.file, &options)?
     };
-    if let Some(path) = &args.html {
-        write(path, |out| out.write_all(html_report(&report, args.top).as_bytes()))?;
+    if let Some(output) = html {
+        output.write(&html_report(&report, args.top))?;
     }
-    let json = |mut out: &mut dyn Write| -> io::Result<()> {
-        serde_json::to_writer_pretty(&mut out, &report)?;
-        out.write_all(b"\n")
-    };
-    match &args.json {
-        Some(path) if net::is_stdout(Some(path)) => {
-            let mut out = BufWriter::new(io::stdout().lock());
-            // Whoever reads it may have enough and go.
-            return match json(&mut out).and_then(|()| out.flush()) {
-                Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-                other => other.context("cannot write to standard output"),
-            };
-        }
-        Some(path) => write(path, |out| json(out))?,
-        None => {}
+    if let Some(output) = json {
+        output.write(&(serde_json::to_string_pretty(&report)? + "\n"))?;
     }
-    manual::print(text_report(&report, args.top).as_bytes())
+    if on_stdout == 0 {
+        manual::print(text_report(&report, args.top).as_bytes())?;
+    }
+    Ok(())
 }
 
 /// Explains what comes on standard input until it ends.
@@ -79,20 +81,60 @@ fn explain_input(options: &Options) -> anyhow::Result<Report> {
     if input.is_terminal() {
         bail!("standard input is a terminal; pipe a capture into it, as in tcpdump -w - | ...");
     }
-    // Ctrl-C ends the capture, not the report: who captures closes the pipe. The second one ends
-    // the report as well.
-    let interrupted = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&interrupted))
-        .and_then(|_| signal_hook::flag::register(SIGINT, interrupted))
-        .context("cannot wait for interrupts")?;
+    let input = Input::new().context("standard input")?;
     let mut report = explain(input, options).context("standard input")?;
     report.file = "standard input".into();
     Ok(report)
 }
 
-fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
-    File::create(path)
-        .map(BufWriter::new)
-        .and_then(|mut out| fill(&mut out).and_then(|()| out.flush()))
-        .with_context(|| format!("cannot write {}", path.display()))
+/// Standard input. Ctrl-C ends the capture, not the report: who captures closes the pipe. If
+/// nobody does, as Ctrl-C reaches only what runs in the foreground, the second one ends the
+/// reading; the third one ends the program.
+struct Input {
+    input: File,
+    /// A byte for each interrupt.
+    interrupts: UnixStream,
+    count: u64,
+    ended: Arc<AtomicBool>,
+}
+
+impl Input {
+    fn new() -> io::Result<Input> {
+        let (interrupts, writer) = UnixStream::pair()?;
+        let ended = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&ended))?;
+        signal_hook::low_level::pipe::register(SIGINT, writer)?;
+        // Without the buffer of the standard library, so that nothing waits there unseen.
+        let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+        Ok(Input { input, interrupts, count: 0, ended })
+    }
+
+    fn interrupted(&mut self) -> io::Result<()> {
+        self.count += self.interrupts.read(&mut [0])? as u64;
+        if self.count > 1 {
+            self.ended.store(true, Ordering::SeqCst);
+        } else {
+            eprintln!("waiting for the end of the capture; Ctrl-C once more reports what has come");
+        }
+        Ok(())
+    }
+}
+
+impl Read for Input {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        while !self.ended.load(Ordering::SeqCst) {
+            let mut ready = [
+                PollFd::new(&self.interrupts, PollFlags::IN),
+                PollFd::new(&self.input, PollFlags::IN),
+            ];
+            poll(&mut ready, None)?;
+            let [interrupt, data] = ready.map(|each| !each.revents().is_empty());
+            if interrupt {
+                self.interrupted()?;
+            } else if data {
+                return self.input.read(buf);
+            }
+        }
+        Ok(0)
+    }
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -385,6 +386,33 @@ fn drill_refuses_wrong_options() {
 }
 
 /// What the rule for tails did is found in a capture of it, and the page and JSON are written.
+/// Whoever writes the capture does not end, as it is not in the foreground.
+#[test]
+fn interrupts_end_a_capture_that_does_not_end() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.args(["explain", "-"]).stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Frames of an unknown link, more than a pipe holds: some of them are read when all are
+    // written, and interrupts are waited for by then.
+    let mut capture = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 147].to_vec();
+    (0..100_000).for_each(|_| capture.extend([1, 1, 4, 4, 0]));
+    let capture: Vec<u8> = capture.into_iter().flat_map(u32::to_le_bytes).collect();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&capture).unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    let interrupt = || rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    interrupt();
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("Ctrl-C once more"), "{line}");
+    interrupt();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("standard input"), "{text}");
+    drop(input);
+}
+
 #[test]
 fn a_capture_is_explained() {
     let dir = tempfile::tempdir().unwrap();
@@ -396,6 +424,9 @@ fn a_capture_is_explained() {
     assert_eq!(report["flows"][0]["findings"][0]["kind"], "tail_sent_apart", "{report}");
     assert_eq!((&report["format"], &report["skipped"]["broken"]), (&"pcapng".into(), &0.into()));
     assert!(std::fs::read_to_string(page).unwrap().contains("sent apart"));
+    let html = plimsoll(&format!("explain {capture} --html -")).stdout;
+    assert_eq!(html, std::fs::read(path("split.html")).unwrap());
+    assert!(failure(&format!("explain {capture} --html - --json -"), 1).contains("only one of"));
     let text = String::from_utf8(plimsoll(&format!("explain {capture}")).stdout).unwrap();
     assert!(text.contains("plimsoll.tcp_tso_tail = nagle"), "{text}");
     let piped = |input: &Path, words: &[&str]| {
