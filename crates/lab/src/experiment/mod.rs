@@ -33,6 +33,7 @@ use crate::schema;
 
 pub use bench::{Bench, Beside, Capture, Case, Column, HostRun, KernelPair, Pair, Run};
 pub use headline::{Headline, Judged, Measured, Sides};
+pub(crate) use plan::CAPTURED;
 pub use plan::{Captures, Plan};
 pub use run_info::RunInfo;
 pub use verdict::{Check, Verdict};

@@ -35,7 +35,7 @@ pub struct Captures {
 
 /// How long the runs are that are captured. They count for nothing, since capturing costs more than
 /// what is measured.
-const CAPTURED: Duration = Duration::from_millis(50);
+pub(crate) const CAPTURED: Duration = Duration::from_millis(50);
 const CAPTURED_WARM_UP: Duration = Duration::from_millis(20);
 
 impl Default for Plan {

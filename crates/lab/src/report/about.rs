@@ -129,9 +129,10 @@ static ALL: [About; 5] = [
         ],
         scene: Scene::Transaction,
         ends: ["client", "server"],
-        look_at: "The packets are the same; what differs is whom the ACK of the request wakes. \
-                  That is the rule of the knob and not in the capture, and the context switches \
-                  above count it.",
+        look_at: "The packets are the same; what differs is who works on an ACK without data. \
+                  What stands beside such an ACK is the rule of the knob for a reader that is \
+                  blocked and has nothing queued. It is not seen in the capture: whether the \
+                  reader was woken, the context switches above tell.",
     },
     About {
         name: "tso-trim",
@@ -212,8 +213,8 @@ impl About {
     /// How the packets of a column are drawn.
     pub(crate) fn look(&self, column: Column) -> Look {
         let remark: Option<fn(&Packet) -> Option<&'static str>> = match (self.name, column) {
-            ("pure-ack", Column::Before) => Some(wakes),
-            ("pure-ack", _) => Some(sleeps),
+            ("pure-ack", Column::Before) => Some(queued),
+            ("pure-ack", _) => Some(worked_on),
             _ => None,
         };
         Look { ends: self.ends, remark }
@@ -232,19 +233,15 @@ impl About {
     }
 }
 
-/// With the prequeue, whatever arrives wakes the reader.
-fn wakes(packet: &Packet) -> Option<&'static str> {
-    match (packet.sent, packet.len) {
-        (true, _) => None,
-        (false, 0) => Some("wakes the reader: no data, it sleeps again"),
-        (false, _) => Some("wakes the reader, who takes the answer"),
-    }
+/// What becomes of an ACK without data while the thread that reads is blocked.
+fn queued(packet: &Packet) -> Option<&'static str> {
+    is_pure_ack(packet).then_some("queued for the reader")
 }
 
-fn sleeps(packet: &Packet) -> Option<&'static str> {
-    match (packet.sent, packet.len) {
-        (true, _) => None,
-        (false, 0) => Some("wakes nobody: the stack's thread takes it"),
-        (false, _) => Some("wakes the reader, who takes the answer"),
-    }
+fn worked_on(packet: &Packet) -> Option<&'static str> {
+    is_pure_ack(packet).then_some("worked on by the stack's thread")
+}
+
+fn is_pure_ack(packet: &Packet) -> bool {
+    !packet.sent && packet.len == 0
 }

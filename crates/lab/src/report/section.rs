@@ -3,12 +3,12 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::about::{About, about};
+use super::about::{About, Scene, about};
 use super::sequence::{self, picture};
 use super::values::{Shows, column, number, published_ratio, spread, spread_words};
 use super::{chart, summary};
 use crate::experiment::table::Shown;
-use crate::experiment::{Capture, Column, Report, at};
+use crate::experiment::{CAPTURED, Capture, Column, Report, at};
 
 /// All that is to be shown of it.
 pub(crate) fn section(report: &Report) -> Markup {
@@ -56,12 +56,13 @@ fn packets(report: &Report, about: &About) -> Markup {
     }
     html! {
         h3 { "Packets, from the captures" }
+        p.dim.small { (origin(report, about)) }
         @if !about.look_at.is_empty() { p { (about.look_at) } }
         div.pair {
             (scene(report, about, before, "Before"))
             (scene(report, about, after, "After"))
         }
-        (key())
+        (key(about.look(Column::Before).remark.is_some()))
         @if best.is_some() {
             details {
                 summary { "The same with everything on" }
@@ -69,6 +70,31 @@ fn packets(report: &Report, about: &About) -> Markup {
             }
         }
     }
+}
+
+/// Where the pictures come from.
+fn origin(report: &Report, about: &About) -> String {
+    // On the virtual clock a run is as long as it is.
+    let length = match at(&report.before, "virtual_seconds") {
+        None => format!(" of {} ms", CAPTURED.as_millis()),
+        Some(_) => String::new(),
+    };
+    let chosen = match about.scene {
+        Scene::Transaction => {
+            "a transaction with the most common number of packets and of middling duration"
+        }
+        Scene::Bulk(_, None) => {
+            "the stretch whose packets are nearest to its average in length and in ACKs for each"
+        }
+        Scene::Bulk(_, Some(_)) => {
+            "the stretch nearest to the average, of the measured runs in the length of packets and \
+             of its own in ACKs, and rather one in which a packet was held"
+        }
+    };
+    format!(
+        "Each picture is of a separate run{length} that is captured and counts for none of the \
+         figures; it shows, of the flow with the most packets, {chosen}."
+    )
 }
 
 fn scene(report: &Report, about: &About, capture: Option<&Capture>, name: &str) -> Markup {
@@ -98,13 +124,16 @@ fn scene(report: &Report, about: &About, capture: Option<&Capture>, name: &str) 
 }
 
 /// What the colours mean.
-fn key() -> Markup {
+fn key(with_rule: bool) -> Markup {
     html! {
         ul.key {
             li { i style="background:var(--full)" {} "full segments, divided where they are cut" }
             li { i style="background:var(--tail)" {} "less than a full segment" }
             li { i style="background:var(--dim);height:2px" {} "ACK without data" }
             li { i style="background:var(--hold);width:.45rem;height:1rem" {} "held" }
+            @if with_rule {
+                li { i.rule {} "the rule of the knob, not seen in the capture" }
+            }
             li { "Times are those of the left side’s device; the slope of arrows is no time." }
         }
     }
@@ -185,7 +214,8 @@ fn row(report: &Report, shows: &Shows, case: Option<&str>) -> Markup {
     }
 }
 
-/// Packets of IP that the measured side sent. In real time a run lasts a little longer than planned.
+/// Packets of IP that the measured side sent. In real time a run lasts a little longer than was
+/// planned.
 fn packets_per_second(report: &Report, c: Column) -> Option<f64> {
     let figures = column(report, c);
     let seconds = match at(figures, "virtual_seconds").and_then(Value::as_f64) {

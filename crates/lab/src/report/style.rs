@@ -32,11 +32,11 @@ min-width:2px}.fill.was{background:var(--was)}.fill.before{background:var(--befo
 figure{margin:0}figcaption{font-size:.9rem;margin:.2rem 0 .4rem}figcaption b{display:block}\
 .seq{width:100%;max-width:30rem;height:auto;display:block}\
 .seq text{font-size:12.5px;fill:var(--ink)}.seq .when{fill:var(--dim);font-size:12px}\
-.seq .why{fill:var(--ink);font-size:12px;font-style:italic}.seq .woke{fill:var(--bad);\
+.seq .why{fill:var(--ink);font-size:12px;font-style:italic}.seq .rule{fill:var(--dim);\
 font-size:12px;font-weight:600}.seq .end{font-weight:600;font-size:13px}\
 .seq .lab{font-weight:500}.seq .life{stroke:var(--dim);stroke-width:1.5}\
 .seq .gap{stroke:var(--bg);stroke-width:4}.seq .break{stroke:var(--dim);fill:none}\
-.seq .hold{fill:var(--hold)}.seq .wake{fill:var(--bad)}\
+.seq .hold{fill:var(--hold)}.seq .mark{fill:var(--bg);stroke:var(--dim);stroke-width:2}\
 .seq .data .shaft{stroke:var(--full)}.seq .data polygon{fill:var(--full)}\
 .seq .ack .shaft{stroke:var(--dim)}.seq .ack polygon{fill:var(--dim)}\
 .seq .tail .shaft{stroke:var(--tail)}.seq .tail polygon{fill:var(--tail)}\
@@ -44,6 +44,8 @@ font-size:12px;font-weight:600}.seq .end{font-weight:600;font-size:13px}\
 .key{display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;font-size:.85rem;color:var(--dim);\
 list-style:none;padding:0;margin:.5rem 0}.key i{display:inline-block;width:1.6rem;height:.55rem;\
 border-radius:2px;margin-right:.4rem;vertical-align:middle}\
+.key .rule{width:.6rem;height:.6rem;border:2px solid var(--dim);border-radius:50%;\
+box-sizing:border-box}\
 .checks{list-style:none;padding:0;margin:.4rem 0;font-size:.92rem}.checks li{display:grid;\
 grid-template-columns:4.9rem 1fr;gap:.5rem;padding:.15rem 0}.checks .yes{color:var(--good);\
 font-weight:600}.checks .no{color:var(--bad);font-weight:600}\

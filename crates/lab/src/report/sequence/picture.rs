@@ -47,7 +47,7 @@ const LEAST_RUN: usize = 4;
 /// Packets that lie at most this far apart in time left together: nanoseconds.
 const TOGETHER: u64 = 2_000;
 
-/// A word about what a packet causes, which is not in the capture; `None` for nothing.
+/// The rule for a packet, which is not seen in the capture; `None` for nothing.
 pub(crate) type Remark = fn(&Packet) -> Option<&'static str>;
 
 /// How a stretch is drawn.
@@ -217,11 +217,11 @@ impl Pen<'_> {
         if let Some(remark) = remark {
             let y = self.y - 2.0;
             self.marks.push(html! {
-                circle.wake cx=(LEFT) cy=(px(y)) r="4.5" {}
+                circle.mark cx=(LEFT) cy=(px(y)) r="4.5" {}
             });
             for line in wrapped(remark, REMARK_WIDTH) {
                 self.y += LINE;
-                self.text("woke", LEFT + 12.0, "start", &line);
+                self.text("rule", LEFT + 12.0, "start", &line);
             }
         }
         self.y += 6.0;

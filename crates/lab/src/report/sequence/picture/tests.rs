@@ -44,9 +44,9 @@ fn packets_that_left_together_are_one_run() {
     assert!(svg.contains("60 × ACK"), "{svg}");
     // Not all of a long run are drawn.
     assert_eq!(svg.matches("<polygon").count(), 5 + MOST_OF_RUN);
-    let remark = Look { remark: Some(|_| Some("wakes nobody")), ..LOOK };
+    let remark = Look { remark: Some(|_| Some("as a rule")), ..LOOK };
     let svg = picture(&shown, remark, "Before").into_string();
-    assert_eq!(svg.matches("wakes nobody").count(), 2);
+    assert_eq!(svg.matches("as a rule").count(), 2);
 }
 
 #[test]
