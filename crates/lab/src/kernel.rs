@@ -85,11 +85,7 @@ impl Peer {
     ///
     /// # Errors
     /// If the namespace, the device or the socket cannot be had, or a setting.
-    pub fn start(
-        kind: Kind,
-        cpu: usize,
-        settings: &[Setting],
-    ) -> anyhow::Result<(Peer, Device)> {
+    pub fn start(kind: Kind, cpu: usize, settings: &[Setting]) -> anyhow::Result<(Peer, Device)> {
         let shared = Arc::new(Shared::default());
         let (stopped, stop) = std::io::pipe().context("cannot make a pipe")?;
         let (tell, told) = mpsc::channel();

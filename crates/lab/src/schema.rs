@@ -69,8 +69,8 @@ const UNITS: [(&str, &str); 29] = [
     ("max", "1"),
 ];
 
-/// Figures that a run of bulk data has, and those that transactions have, if they were taken. Of the
-/// others they are null.
+/// Figures that a run of bulk data has, and those that transactions have, if they were taken. Of
+/// the others they are null.
 const BULK: [&str; 2] = ["throughput_bits_per_s", "acks_per_gigabyte"];
 const TRANSACTIONS: [&str; 5] = [
     "transactions_per_s",
