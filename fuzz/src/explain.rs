@@ -5,6 +5,8 @@
 //! input comes.
 
 mod file;
+#[path = "../../crates/explain/tests/explain/writer.rs"]
+mod writer;
 
 use std::io::{self, Read};
 

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use super::writer::Writer;
 use arbitrary::Arbitrary;
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::ipv4::Ipv4Repr;
@@ -84,15 +85,11 @@ struct Flow {
     window: [u16; 2],
 }
 
-struct Writer {
+struct Maker {
     file: File,
-    ng: bool,
-    big: bool,
-    nanos: bool,
+    format: Writer,
     v6: bool,
     timestamps: bool,
-    link: u32,
-    snaplen: usize,
     ident: u16,
     time: u64,
     last: Vec<u8>,
@@ -104,21 +101,23 @@ impl Talk {
     /// The file, in the format that the bits of `choice` say.
     pub(super) fn file(&self, choice: u8) -> File {
         const LINKS: [u32; 8] = [0, 1, 12, 101, 108, 113, 228, 276];
-        let mut writer = Writer {
+        let mut writer = Maker {
             file: File { bytes: Vec::new(), frames: 0 },
-            ng: choice & 2 != 0,
-            big: choice & 4 != 0,
-            nanos: choice & 8 != 0,
+            format: Writer {
+                ng: choice & 2 != 0,
+                big_endian: choice & 4 != 0,
+                nanos: choice & 8 != 0,
+                link: LINKS[usize::from(self.link) % LINKS.len()],
+                snaplen: if self.snaplen & 1 == 0 { 200 } else { usize::from(self.snaplen) },
+            },
             v6: choice & 16 != 0,
             timestamps: choice & 32 != 0,
-            link: LINKS[usize::from(self.link) % LINKS.len()],
-            snaplen: if self.snaplen & 1 == 0 { 200 } else { usize::from(self.snaplen) },
             ident: if choice & 64 != 0 { 1 } else { 0 },
             time: 1_700_000_000_000_000_000,
             last: Vec::new(),
             claim: 0,
         };
-        writer.header();
+        writer.format.header(&mut writer.file.bytes);
         let flow = Flow { next: [1000, u32::MAX - 5000], seen: [0, 0], window: [60000; 2] };
         let mut flows = [flow; 4];
         for (at, flow) in flows.iter_mut().enumerate() {
@@ -146,7 +145,7 @@ impl Talk {
         writer.file
     }
 
-    fn step(&self, writer: &mut Writer, flow: &mut Flow, at: usize, from: usize, what: &What) {
+    fn step(&self, writer: &mut Maker, flow: &mut Flow, at: usize, from: usize, what: &What) {
         let usual = TcpFlags::ACK | TcpFlags::PSH;
         match *what {
             What::Data(len) => self.packet(writer, flow, at, from, usual, u32::from(len)),
@@ -197,7 +196,7 @@ impl Talk {
 
     fn packet(
         &self,
-        writer: &mut Writer,
+        writer: &mut Maker,
         flow: &mut Flow,
         at: usize,
         from: usize,
@@ -216,7 +215,7 @@ impl Talk {
         flow.next[from] = flow.next[from].wrapping_add(len + u32::from(more));
     }
 
-    fn sack(&self, writer: &mut Writer, flow: &Flow, at: usize, from: usize, block: (u32, u32)) {
+    fn sack(&self, writer: &mut Maker, flow: &Flow, at: usize, from: usize, block: (u32, u32)) {
         let mut tcp = self.header(writer, flow, at, from, TcpFlags::ACK);
         tcp.options.sack.push(SackBlock { left: SeqNum(block.0), right: SeqNum(block.1) });
         writer.packet(from, &tcp, 0);
@@ -224,7 +223,7 @@ impl Talk {
 
     fn header(
         &self,
-        writer: &Writer,
+        writer: &Maker,
         flow: &Flow,
         at: usize,
         from: usize,
@@ -247,45 +246,7 @@ impl Talk {
     }
 }
 
-impl Writer {
-    fn u16(&mut self, value: u16) {
-        let bytes = if self.big { value.to_be_bytes() } else { value.to_le_bytes() };
-        self.file.bytes.extend(bytes);
-    }
-
-    fn u32(&mut self, value: u32) {
-        let bytes = if self.big { value.to_be_bytes() } else { value.to_le_bytes() };
-        self.file.bytes.extend(bytes);
-    }
-
-    fn words(&mut self, words: &[u32]) {
-        for &word in words {
-            self.u32(word);
-        }
-    }
-
-    fn header(&mut self) {
-        if !self.ng {
-            self.u32(if self.nanos { 0xa1b2_3c4d } else { 0xa1b2_c3d4 });
-            self.u16(2);
-            self.u16(4);
-            self.words(&[0, 0, 262_144, self.link]);
-            return;
-        }
-        self.words(&[0x0a0d_0d0a, 28, 0x1a2b_3c4d]);
-        self.u16(1);
-        self.u16(0);
-        self.words(&[u32::MAX, u32::MAX, 28, 1, 32]);
-        self.u16(self.link as u16);
-        self.u16(0);
-        self.u32(0);
-        // The resolution of the stamps.
-        self.u16(9);
-        self.u16(1);
-        self.file.bytes.extend([if self.nanos { 9 } else { 6 }, 0, 0, 0]);
-        self.words(&[0, 32]);
-    }
-
+impl Maker {
     fn wait(&mut self, wait: &Wait) {
         self.time = match *wait {
             Wait::None => self.time,
@@ -340,7 +301,7 @@ impl Writer {
 
     fn link_header(&self) -> Vec<u8> {
         let ethertype: [u8; 2] = if self.v6 { [0x86, 0xdd] } else { [8, 0] };
-        match self.link {
+        match self.format.link {
             0 | 108 => vec![2, 0, 0, 0],
             1 => [&[2; 12][..], &ethertype].concat(),
             12 => Vec::new(),
@@ -353,22 +314,7 @@ impl Writer {
     fn frame(&mut self, data: &[u8]) {
         self.last = data.to_vec();
         self.file.frames += 1;
-        let kept = &data[..data.len().min(self.snaplen)];
-        let kept_len = kept.len() as u32;
         let len = (data.len() as u32).saturating_add(self.claim);
-        let unit = if self.nanos { 1 } else { 1000 };
-        let (stamp, per_second) = (self.time / unit, 1_000_000_000 / unit);
-        if !self.ng {
-            let (seconds, rest) = (stamp / per_second, stamp % per_second);
-            self.words(&[seconds as u32, rest as u32, kept_len, len]);
-            self.file.bytes.extend_from_slice(kept);
-            return;
-        }
-        let padded = kept.len().next_multiple_of(4);
-        let block = 32 + padded as u32;
-        self.words(&[6, block, 0, (stamp >> 32) as u32, stamp as u32, kept_len, len]);
-        self.file.bytes.extend_from_slice(kept);
-        self.file.bytes.resize(self.file.bytes.len() + padded - kept.len(), 0);
-        self.u32(block);
+        self.format.frame(&mut self.file.bytes, self.time, len, data);
     }
 }

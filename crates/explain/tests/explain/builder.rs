@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use super::writer::Writer;
 use plimsoll_explain::{Finding, Options, Report, explain};
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::ipv4::Ipv4Repr;
@@ -54,7 +55,7 @@ impl Talk {
             windows: [60000; 2],
             ports: [40000, 80],
         };
-        talk.header();
+        talk.writer().header(&mut talk.file);
         talk
     }
 
@@ -186,70 +187,15 @@ impl Talk {
         out
     }
 
-    fn u32(&mut self, value: u32) {
-        let big = self.format.big_endian;
-        self.file.extend(if big { value.to_be_bytes() } else { value.to_le_bytes() });
-    }
-
-    fn u16(&mut self, value: u16) {
-        let big = self.format.big_endian;
-        self.file.extend(if big { value.to_be_bytes() } else { value.to_le_bytes() });
-    }
-
-    fn header(&mut self) {
-        let Format { ng, nanos, link, .. } = self.format;
-        if !ng {
-            self.u32(if nanos { 0xa1b2_3c4d } else { 0xa1b2_c3d4 });
-            self.u16(2);
-            self.u16(4);
-            for word in [0, 0, 262_144, link] {
-                self.u32(word);
-            }
-            return;
-        }
-        for word in [0x0a0d_0d0a, 28, 0x1a2b_3c4d] {
-            self.u32(word);
-        }
-        self.u16(1);
-        self.u16(0);
-        for word in [u32::MAX, u32::MAX, 28, 1, 32] {
-            self.u32(word);
-        }
-        self.u16(link as u16);
-        self.u16(0);
-        self.u32(0);
-        // The resolution of stamps: 10^-9 or 10^-6.
-        self.u16(9);
-        self.u16(1);
-        self.file.extend([if nanos { 9 } else { 6 }, 0, 0, 0]);
-        self.u32(0);
-        self.u32(32);
+    fn writer(&self) -> Writer {
+        let Format { ng, big_endian, nanos, link, snaplen, .. } = self.format;
+        Writer { ng, big_endian, nanos, link, snaplen }
     }
 
     /// Writes a frame as it is.
     pub(crate) fn frame(&mut self, nanos: u64, data: &[u8]) {
-        let kept = &data[..data.len().min(self.format.snaplen)];
-        let unit = if self.format.nanos { 1 } else { 1000 };
-        let stamp = (1_700_000_000_000_000_000 + nanos) / unit;
-        if !self.format.ng {
-            let per_second = 1_000_000_000 / unit;
-            self.u32((stamp / per_second) as u32);
-            self.u32((stamp % per_second) as u32);
-            self.u32(kept.len() as u32);
-            self.u32(data.len() as u32);
-            self.file.extend_from_slice(kept);
-            return;
-        }
-        let padded = kept.len().next_multiple_of(4);
-        let block = 32 + padded as u32;
-        for word in [6, block, 0, (stamp >> 32) as u32, stamp as u32] {
-            self.u32(word);
-        }
-        self.u32(kept.len() as u32);
-        self.u32(data.len() as u32);
-        self.file.extend_from_slice(kept);
-        self.file.resize(self.file.len() + padded - kept.len(), 0);
-        self.u32(block);
+        let time = 1_700_000_000_000_000_000 + nanos;
+        self.writer().frame(&mut self.file, time, data.len() as u32, data);
     }
 
     pub(crate) fn report(&self) -> Report {

@@ -5,3 +5,4 @@ mod findings;
 mod formats;
 mod hostile;
 mod judgement;
+mod writer;
