@@ -129,7 +129,8 @@ static ALL: [About; 5] = [
         ],
         scene: Scene::Transaction,
         ends: ["client", "server"],
-        look_at: "The packets are the same; what differs is who works on an ACK without data. \
+        look_at: "A transaction takes as many packets; what differs is who works on an ACK \
+                  without data. \
                   What stands beside such an ACK is the rule of the knob for a reader that is \
                   blocked and has nothing queued. It is not seen in the capture: whether the \
                   reader was woken, the context switches above tell.",

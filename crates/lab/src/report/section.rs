@@ -207,7 +207,7 @@ fn row(report: &Report, shows: &Shows, case: Option<&str>) -> Markup {
                 @for c in [Column::Before, Column::After] { td { (shows.show(host(c))) } }
             }
             td {
-                (case_of(&report.ratio, case).map(|r| ratio(r, shows.path)).unwrap_or_default())
+                @if let Some(r) = case_of(&report.ratio, case) { (ratio(r, shows.path)) }
                 @if published.is_some() { span.sub { "published " (number(published, 2)) } }
             }
         }
@@ -226,8 +226,14 @@ fn packets_per_second(report: &Report, c: Column) -> Option<f64> {
     crate::figures::per(packets, seconds)
 }
 
-fn ratio(ratios: &Value, path: &str) -> String {
-    spread(at(ratios, path)).map(spread_words).unwrap_or_default()
+/// A ratio, which a phone breaks before its ends and not between them.
+fn ratio(ratios: &Value, path: &str) -> Markup {
+    let words = spread(at(ratios, path)).map(spread_words).unwrap_or_default();
+    html! {
+        @if let Some((median, ends)) = words.split_once(' ') {
+            (median) " " span.ends { (ends) }
+        }
+    }
 }
 
 fn checks(report: &Report) -> Markup {

@@ -8,7 +8,8 @@ pub(crate) const STYLE: &str = "\
 --kern:#b496e0;--tail:#f29b54;--hold:#c9992c;--full:#5cc1e0}}\
 main{max-width:72rem}h2{margin:3rem 0 .3rem;font-size:1.35rem}h3{margin:1.4rem 0 .4rem}\
 h4{font-size:.95rem;margin:0 0 .3rem}h4 .dim{font-weight:400}p{max-width:46rem}\
-.lead{font-size:1.15rem}.small{font-size:.85rem}pre{overflow-x:auto;margin:.4rem 0}\
+.lead{font-size:1.15rem}.lead a{color:var(--accent)}\
+.small{font-size:.85rem}pre{overflow-x:auto;margin:.4rem 0}\
 .pill{display:inline-block;border-radius:1rem;padding:0 .7rem;font-size:.9rem;font-weight:600;\
 border:1px solid}.pill.yes{color:var(--good)}.pill.no{color:var(--bad)}\
 .narrow{display:none}.over{width:100%;max-width:54rem;height:auto;display:block;\
@@ -64,5 +65,6 @@ color:var(--dim)}.sum td:first-child{display:block;font-size:1.05rem}\
 @media(max-width:48rem){.wide{display:none}.narrow{display:block}h2{margin-top:2.2rem}\
 dl{grid-template-columns:1fr}dd{margin-bottom:.4rem}\
 .figures td,.figures th{font-size:.8rem;padding:.3rem .25rem}\
-.figures td:first-child{white-space:normal;min-width:6.5rem;overflow-wrap:normal}\
+.figures td:first-child{white-space:normal;min-width:5.6rem;overflow-wrap:normal}\
+.figures td:last-child{white-space:normal}.ends{white-space:nowrap}\
 .checks li{grid-template-columns:4.2rem 1fr}}";
