@@ -75,23 +75,32 @@ fn beside() -> Result<()> {
     Process::spawn("lab", command.arg(&file))?.success(LATER)?;
     host.check()?;
     let text = std::fs::read_to_string(&file).context("reading the figures")?;
-    let reports: Vec<Value> = serde_json::from_str(&text).context("the figures are JSON")?;
+    let document = serde_json::from_str(&text).context("the figures are JSON")?;
+    is_as_described(&document)?;
+    let reports: Vec<Value> = serde_json::from_value(document)?;
     let kernel = |name: &str| -> Result<&Value> {
         let report = reports.iter().find(|report| report["experiment"] == name);
         Ok(&report.with_context(|| format!("no experiment {name}"))?["kernel"])
     };
     for name in ["tso-split", "autocork", "tso-trim", "pure-ack", "ack-defer"] {
         let after = &kernel(name)?["after"];
-        positive(after, "cpu_seconds").with_context(|| name.to_owned())?;
         positive(&after["counters"], "TcpOutSegs").with_context(|| name.to_owned())?;
         ensure!(after["super_segments"].is_null(), "{name}: the kernel does not count them");
+    }
+    for name in ["tso-split", "autocork", "pure-ack", "ack-defer"] {
+        positive(&kernel(name)?["after"], "cpu_seconds").with_context(|| name.to_owned())?;
     }
     transactions(kernel("tso-split")?)?;
     transactions(kernel("pure-ack")?)?;
     positive(&kernel("pure-ack")?["after"], "context_switches_per_transaction")?;
-    let segments = positive(&kernel("tso-trim")?["after"], "data_segments")?;
+    let trim = &kernel("tso-trim")?["after"];
+    let segments = positive(trim, "data_segments")?;
     // All bytes in segments of the greatest size, or each write in segments of its own.
     ensure!((7246.0..=9055.0).contains(&segments), "{segments} data segments");
+    // Its other columns are on a virtual clock.
+    for figure in ["throughput_bits_per_s", "acks_per_s", "cpu_seconds", "latency_us"] {
+        ensure!(trim[figure].is_null(), "tso-trim: {figure} is {}", trim[figure]);
+    }
     for (name, figure) in
         [("autocork", "throughput_bits_per_s"), ("ack-defer", "acks_per_gigabyte")]
     {
@@ -105,6 +114,20 @@ fn beside() -> Result<()> {
     ensure!(corked.as_f64() == Some(0.0), "corked {corked} times while it was off");
     let drops = &kernel("ack-defer")?["before"]["backlog_drops"];
     ensure!(drops.is_number(), "backlog drops were not taken");
+    Ok(())
+}
+
+/// Whether a document is what the schema says.
+fn is_as_described(document: &Value) -> Result<()> {
+    let schema = include_str!("../../../docs/lab.schema.json");
+    let schema = serde_json::from_str(schema).context("the schema is JSON")?;
+    let validator = jsonschema::draft202012::new(&schema).context("the schema is one")?;
+    let say = |error: jsonschema::ValidationError| {
+        let what = error.to_string().chars().take(300).collect::<String>();
+        format!("{}: {what}", error.instance_path())
+    };
+    let errors: Vec<String> = validator.iter_errors(document).map(say).collect();
+    ensure!(errors.is_empty(), "not as described: {}", errors.join("\n"));
     Ok(())
 }
 
