@@ -8,8 +8,8 @@ use plimsoll_drill::config::Config;
 use plimsoll_drill::report::{self, Report, Status};
 use plimsoll_drill::suite::{self, Options, StackKind};
 
-use crate::manual::print;
-use crate::net::is_stdout;
+use crate::output::is_stdout;
+use crate::output::print;
 use crate::{ToldAlready, UsageError};
 
 /// What scripts run on.

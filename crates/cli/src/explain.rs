@@ -15,8 +15,8 @@ use plimsoll_explain::{Options, Report, explain, explain_file, html_report, text
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::SIGINT;
 
-use crate::output::Output;
-use crate::{manual, units};
+use crate::output::{self, Output};
+use crate::units;
 
 /// `plimsoll explain`.
 #[derive(Clone, Debug, Args)]
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<()> {
         output.write(&(serde_json::to_string_pretty(&report)? + "\n"))?;
     }
     if on_stdout == 0 {
-        manual::print(text_report(&report, args.top).as_bytes())?;
+        output::print(text_report(&report, args.top).as_bytes())?;
     }
     Ok(())
 }

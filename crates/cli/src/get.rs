@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::args::GetArgs;
 use crate::http::client;
-use crate::net;
+use crate::{net, output};
 use plimsoll_lab::figures::{self, Counters, Figures, per};
 use plimsoll_lab::progress::Progress;
 use plimsoll_lab::usage::Usage;
@@ -73,7 +73,7 @@ fn fetch(args: &GetArgs, stack: &Stack) -> anyhow::Result<u64> {
     stream.set_write_timeout(Some(args.timeout))?;
     let mut progress = Progress::new();
     let mut show = |done, expected| progress.bytes(done, expected);
-    let stdout = net::is_stdout(args.output.as_deref()) || args.output.is_none();
+    let stdout = output::is_stdout(args.output.as_deref()) || args.output.is_none();
     let mut output: Box<dyn Write> = match &args.output {
         Some(path) if !stdout => {
             let file = File::create(path);

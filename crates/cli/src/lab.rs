@@ -11,8 +11,8 @@ use plimsoll_lab::experiments::{self, Experiment};
 use plimsoll_lab::report;
 use tempfile::TempDir;
 
-use crate::output::Output;
-use crate::{manual, units};
+use crate::output::{self, Output};
+use crate::units;
 
 /// `plimsoll lab`.
 #[derive(Clone, Debug, Args)]
@@ -133,7 +133,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
     if on_stdout == 0 && !reports.is_empty() {
         let details = args.details || chosen.len() == 1;
         let details = if details { table::text(&reports) + "\n" } else { String::new() };
-        manual::print((details + &summary::text(&reports)).as_bytes())?;
+        output::print((details + &summary::text(&reports)).as_bytes())?;
     }
     outcome?;
     written.into_iter().flatten().collect()

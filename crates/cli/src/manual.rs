@@ -1,12 +1,12 @@
 //! Man pages and shell completions, from the definitions of the command line.
 
-use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::Context;
 use clap::CommandFactory;
 
 use crate::args::Cli;
+use crate::output::print;
 
 /// Prints the completion script for `shell`.
 pub(crate) fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {
@@ -25,13 +25,4 @@ pub(crate) fn pages(dir: Option<&Path>) -> anyhow::Result<()> {
     let context = || format!("cannot write man pages into {}", dir.display());
     std::fs::create_dir_all(dir).with_context(context)?;
     clap_mangen::generate_to(Cli::command(), dir).with_context(context)
-}
-
-/// Writes to standard output. Whoever reads it may have enough and go: that is no error.
-pub(crate) fn print(text: &[u8]) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.context("cannot write to standard output"),
-    }
 }

@@ -1,6 +1,6 @@
 //! Stacks from flags: devices, addresses, capture, faults, settings.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -150,9 +150,4 @@ pub(crate) fn control(stacks: &[(&str, &Stack)]) -> Option<ControlSocket> {
             None
         }
     }
-}
-
-/// Whether `path` is standard output.
-pub(crate) fn is_stdout(path: Option<&Path>) -> bool {
-    path == Some(Path::new("-"))
 }

@@ -1,12 +1,11 @@
-//! Files that are written at the end of something long: opened at its beginning.
+//! Where documents go: standard output, and files that are written at the end of something long and
+//! opened at its beginning.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-
-use crate::{manual, net};
 
 /// Where a document will go.
 #[derive(Debug)]
@@ -26,7 +25,7 @@ impl Output {
             let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
             file.with_context(|| format!("cannot write {}", path.display()))
         };
-        let file = if net::is_stdout(Some(path)) { None } else { Some(open()?) };
+        let file = if is_stdout(Some(path)) { None } else { Some(open()?) };
         Ok(Output { path: path.to_owned(), file })
     }
 
@@ -40,7 +39,7 @@ impl Output {
     /// # Errors
     /// If it cannot be written.
     pub(crate) fn write(self, text: &str) -> anyhow::Result<()> {
-        let Some(mut file) = self.file else { return manual::print(text.as_bytes()) };
+        let Some(mut file) = self.file else { return print(text.as_bytes()) };
         file.set_len(0)
             .and_then(|()| file.seek(SeekFrom::Start(0)))
             .or_else(|error| {
@@ -50,6 +49,20 @@ impl Output {
             })
             .and_then(|_| file.write_all(text.as_bytes()))
             .with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+/// Whether `path` is standard output.
+pub(crate) fn is_stdout(path: Option<&Path>) -> bool {
+    path == Some(Path::new("-"))
+}
+
+/// Writes to standard output. Whoever reads it may have enough and go: that is no error.
+pub(crate) fn print(text: &[u8]) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("cannot write to standard output"),
     }
 }
 

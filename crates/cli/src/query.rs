@@ -5,7 +5,7 @@ use anyhow::bail;
 use crate::args::{NstatArgs, QdiscArgs, SsArgs, SysctlArgs, TargetArgs};
 use crate::control::client::ask;
 use crate::control::protocol::{Answer, QdiscLine, Request, SocketLine, StackValues};
-use crate::manual::print;
+use crate::output::print;
 use crate::reference;
 
 /// `plimsoll nstat`.

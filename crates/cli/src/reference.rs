@@ -4,7 +4,7 @@
 use anyhow::bail;
 use plimsoll::{CounterInfo, SysctlInfo};
 
-use crate::manual::print;
+use crate::output::print;
 
 /// Explains the settings whose names contain one of `words`, or all.
 pub(crate) fn sysctls(words: &[String]) -> anyhow::Result<()> {

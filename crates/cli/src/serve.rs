@@ -12,8 +12,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::args::ServeArgs;
 use crate::http::server::{Connection, Progress};
-use crate::manual::print;
 use crate::net;
+use crate::output::print;
 use crate::service::{Kind, Service};
 use plimsoll_lab::event_loop::{Around, EventLoop, Stopper, Task, Turn};
 use plimsoll_lab::figures::{self, Counters, Figures};

@@ -15,8 +15,8 @@ use crate::args::IdleArgs;
 use plimsoll_lab::figures::{self, Row};
 use plimsoll_lab::{show, usage};
 
-use crate::manual::print;
 use crate::net;
+use crate::output::{self, print};
 
 /// Connections to one port of the server: fewer than a client has ports.
 const PER_PORT: u32 = 20_000;
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &IdleArgs) -> anyhow::Result<()> {
         resident_bytes_per_connection_and_stack: resident.map(|bytes| bytes / count / 2.0),
         pool_bytes_in_use: pools.map(|stack| stack.core().pool().stats().in_use_bytes).iter().sum(),
     };
-    if !net::is_stdout(args.json.as_deref()) {
+    if !output::is_stdout(args.json.as_deref()) {
         print(table(&document).as_bytes())?;
     }
     match &args.json {

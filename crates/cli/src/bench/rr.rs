@@ -6,8 +6,7 @@ use plimsoll_lab::workload::Kind;
 
 use super::{measure, workload};
 use crate::args::RrArgs;
-use crate::manual::print;
-use crate::net;
+use crate::output::{self, print};
 use plimsoll_lab::figures::{self, Counters, Figures};
 
 /// The JSON document.
@@ -33,7 +32,7 @@ pub(crate) fn run(args: &RrArgs, reconnect: bool) -> anyhow::Result<()> {
     let measured = measure(&workload)?;
     let figures = measured.figures(&kind);
     let seconds = measured.elapsed.as_secs_f64();
-    if !net::is_stdout(args.run.json.as_deref()) {
+    if !output::is_stdout(args.run.json.as_deref()) {
         let title = format!(
             "{} transactions of {}/{} bytes in {seconds:.2} s over {} flow(s)\n",
             measured.transactions, sizes.request, sizes.response, args.run.flows

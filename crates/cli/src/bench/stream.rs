@@ -6,8 +6,7 @@ use plimsoll_lab::workload::Kind;
 
 use super::{measure, workload};
 use crate::args::StreamArgs;
-use crate::manual::print;
-use crate::net;
+use crate::output::{self, print};
 use plimsoll_lab::figures::{self, Counters, Figures};
 use plimsoll_lab::show;
 
@@ -35,7 +34,7 @@ pub(crate) fn run(args: &StreamArgs) -> anyhow::Result<()> {
     let measured = measure(&workload)?;
     let figures = measured.figures(&kind);
     let seconds = measured.elapsed.as_secs_f64();
-    if !net::is_stdout(args.run.json.as_deref()) {
+    if !output::is_stdout(args.run.json.as_deref()) {
         let verb = if args.reverse { "received" } else { "sent" };
         let total = show::bytes(measured.bytes as f64);
         let title = format!("{verb} {total} in {seconds:.2} s over {} flow(s)\n", args.run.flows);
