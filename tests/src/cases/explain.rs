@@ -155,18 +155,24 @@ fn all_kinds() -> Result<()> {
     let mut first = None;
     for report in &reports {
         let flows = report["flows"].as_array().context("flows")?;
-        let mut stalls = Vec::new();
+        let mut clients = Vec::new();
         for flow in flows {
             expect_first(flow, "nagle_delayed_ack_stall", ["header and body apart", "writev"])?;
-            stalls.push((flow["client"].to_string(), flow["findings"][0]["count"].clone()));
+            let stalls = flow["findings"][0]["count"].as_u64().context("a count")?;
+            // A busy machine loses packets of one capture or another, and with them a stall.
+            ensure!((TALK_ROUNDS / 2..=TALK_ROUNDS).contains(&stalls), "{stalls}: {report}");
+            clients.push(flow["client"].to_string());
         }
-        stalls.sort_by(|one, other| one.0.cmp(&other.0));
-        ensure!(stalls.len() == 2, "two flows: {report}");
-        let first = first.get_or_insert_with(|| stalls.clone());
-        ensure!(*first == stalls, "{first:?}, but then {stalls:?}: {report}");
+        clients.sort();
+        ensure!(clients.len() == 2, "two flows: {report}");
+        let first = first.get_or_insert_with(|| clients.clone());
+        ensure!(*first == clients, "{first:?}, but then {clients:?}: {report}");
     }
     Ok(())
 }
+
+/// Rounds of a talk, of which nearly every one stalls.
+const TALK_ROUNDS: u64 = 20;
 
 /// Header and body apart, over both families.
 fn talks(near: &Namespace, far: &Namespace) -> Result<()> {
@@ -180,7 +186,8 @@ fn talks(near: &Namespace, far: &Namespace) -> Result<()> {
         };
         let mut serving = Process::spawn("server", &mut peer(far, &["talk-server", &address]))?;
         serving.wait_line(START, |line| line == "ready")?;
-        let words = ["talk", &address, "--rounds", "20"];
+        let rounds = TALK_ROUNDS.to_string();
+        let words = ["talk", &address, "--rounds", &rounds];
         Process::spawn("client", &mut peer(near, &words))?.success(LATER)?;
     }
     Ok(())
