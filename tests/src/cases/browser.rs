@@ -85,8 +85,14 @@ document.getElementById("f").onload = event => {{
         heading: seen["heading"].as_str().unwrap_or_default().to_owned(),
         pictures: number("pictures")?,
         empty: number("empty")?,
-        console: ended.said.lines().filter(|l| l.contains("CONSOLE")).map(str::to_owned).collect(),
+        console: ended.said.lines().filter(|line| is_of_a_page(line)).map(str::to_owned).collect(),
     })
+}
+
+/// Whether the browser tells what a page said on the console. Its own pages speak there as well,
+/// as when it takes the network for slow.
+fn is_of_a_page(line: &str) -> bool {
+    line.contains("CONSOLE") && !line.contains("source: chrome://")
 }
 
 /// At every width: it renders, without a word on the console, and nothing is too wide.
