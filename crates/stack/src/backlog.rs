@@ -135,7 +135,7 @@ impl Backlog {
 impl Work<'_> {
     /// For a poller that found the socket of `endpoint` owned: leaves a segment.
     pub(crate) fn leave_segment(&mut self, endpoint: &Arc<Endpoint>, segment: Segment) {
-        match endpoint.backlog.push(&self.stack.spare_backlogs, segment) {
+        match endpoint.backlog.push(self.stack.pollers.spare_backlogs(), segment) {
             Pushed::Queued => {}
             Pushed::Coalesced => self.tcp().bump(Counter::TcpBacklogCoalesce),
             Pushed::Dropped => self.tcp().bump(Counter::TcpBacklogDrop),
@@ -203,7 +203,7 @@ impl Work<'_> {
                 self.stack.to_the_rest(self, &endpoint.key, &segment);
             }
         }
-        self.stack.spare_backlogs.give(queue);
+        self.stack.pollers.spare_backlogs().give(queue);
     }
 
     /// For an owner: the connection gets a segment. What its ACK is about is left to the end of the

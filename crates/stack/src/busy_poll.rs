@@ -91,7 +91,7 @@ pub struct Spin<'a> {
 impl Stack {
     /// How long a read spins before it sleeps, by `net.core.busy_read`; zero is not at all.
     pub fn busy_read(&self) -> Duration {
-        Duration::from_micros(u64::from(self.sysctl.snapshot().busy_read))
+        Duration::from_micros(u64::from(self.policies.sysctl().snapshot().busy_read))
     }
 
     /// The right to spin for the first queue, unless another thread has it.
@@ -105,7 +105,8 @@ impl Stack {
     /// # Panics
     /// If there is no such queue.
     pub fn try_spin_for(&self, queue: usize, now: Instant) -> Option<Spin<'_>> {
-        let own = &self.queues[queue];
+        assert!(queue < self.pollers.count(), "there is no queue {queue}");
+        let own = self.pollers.queue(queue as u8);
         if own.spinner.taken.swap(true, Ordering::Acquire) {
             return None;
         }
@@ -141,16 +142,21 @@ impl Spin<'_> {
 
     fn prolong(&self, now: Instant) {
         let until = now + SPIN_LEASE;
-        self.stack.queue(self.queue).spinner.lease.store(until.as_nanos(), Ordering::Relaxed);
+        self.stack
+            .pollers
+            .queue(self.queue)
+            .spinner
+            .lease
+            .store(until.as_nanos(), Ordering::Relaxed);
     }
 }
 
 impl Drop for Spin<'_> {
     fn drop(&mut self) {
         let stack = self.stack;
-        let Queue { spinner, waiter, .. } = stack.queue(self.queue);
+        let Queue { spinner, waiter, .. } = stack.pollers.queue(self.queue);
         let micros = self.last.since(self.since).as_micros() as u64;
-        stack.snmp.shard().add(IpCounter::BusyPollMicros, micros);
+        stack.pollers.snmp().shard().add(IpCounter::BusyPollMicros, micros);
         if self.found {
             self.prolong(self.last);
             spinner.taken.store(false, Ordering::Release);

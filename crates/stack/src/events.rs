@@ -6,7 +6,6 @@
 //! the wakers. At that point the caller holds no lock.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use arc_swap::Guard;
 use arrayvec::ArrayVec;
@@ -20,7 +19,7 @@ use crate::decision_log::log_wake;
 use crate::demux::connection_table::ConnectionId;
 use crate::endpoint::{Endpoint, Inner, Stage};
 use crate::error::StackError;
-use crate::limits::{CALLS_PER_SEND, COMPLETION_ROUNDS, READ_ROUNDS};
+use crate::limits::{COMPLETION_ROUNDS, READ_ROUNDS};
 use crate::snmp::{IpCounter, Shard};
 use crate::socket_lock::{COMPLETION, WakeList, lock};
 use crate::stack::Stack;
@@ -45,12 +44,12 @@ pub(crate) struct Work<'a> {
 
 impl<'a> Work<'a> {
     pub(crate) fn begin(stack: &'a Stack, now: Instant) -> Work<'a> {
-        stack.clock.advance(now);
+        stack.pollers.clock().advance(now);
         Work {
             stack,
             now,
-            settings: stack.sysctl.snapshot(),
-            counters: stack.snmp.shard(),
+            settings: stack.policies.sysctl().snapshot(),
+            counters: stack.pollers.snmp().shard(),
             wakers: WakeList::default(),
             queued_on: 0,
             leaves: false,
@@ -104,14 +103,14 @@ impl<'a> Work<'a> {
     pub(crate) fn context(&self, endpoint: &Endpoint, inner: &mut Inner) -> Context<'_> {
         inner.last = inner.last.max(self.now);
         let (bytes, completed) = endpoint.below.get();
-        let interface = &self.stack.interfaces[usize::from(endpoint.interface)];
+        let interface = &self.stack.interfaces.get(endpoint.interface);
         let below = Below {
             bytes,
             completed: Serial(completed),
             completions: interface.completions,
             takes_notes: interface.takes_notes,
             keeps_departures: interface.keeps_departures(),
-            memory: self.stack.memory.room(&self.settings.tcp_mem, inner.charged),
+            memory: self.stack.policies.memory().room(&self.settings.tcp_mem, inner.charged),
         };
         self.context_with(inner.last, below)
     }
@@ -177,7 +176,7 @@ impl<'a> Work<'a> {
     /// Returns whether there was one.
     pub(crate) fn run_completions(&mut self) -> bool {
         let mut ready = ArrayVec::new();
-        self.stack.queue(self.home).completions.take(&mut ready);
+        self.stack.pollers.queue(self.home).completions.take(&mut ready);
         for &id in &ready {
             self.go_on(id);
         }
@@ -186,7 +185,7 @@ impl<'a> Work<'a> {
 
     fn go_on(&mut self, id: ConnectionId) {
         // The connection may have ended since.
-        let Some(endpoint) = self.stack.connections.get(id) else { return };
+        let Some(endpoint) = self.stack.tables.connections().get(id) else { return };
         endpoint.below.take_up();
         self.leave(&endpoint, COMPLETION);
     }
@@ -250,12 +249,12 @@ impl<'a> Work<'a> {
     fn keep_in_time_wait(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
         let time_wait = inner.conn.time_wait();
         let limit = self.settings.tcp_max_tw_buckets as usize;
-        let kept = lock(&self.stack.time_wait).insert(endpoint.key, time_wait, limit);
+        let kept = self.stack.tables.time_wait().insert(endpoint.key, time_wait, limit);
         if !kept {
             self.tcp().bump(Counter::TcpTimeWaitOverflow);
-        } else if let Some(at) = lock(&self.stack.time_wait).next() {
+        } else if let Some(at) = self.stack.tables.time_wait().next() {
             // The first queue looks after these.
-            self.stack.queue(0).waiter.kick_before(at);
+            self.stack.pollers.queue(0).waiter.kick_before(at);
         }
         self.remove(endpoint, inner);
     }
@@ -265,7 +264,7 @@ impl<'a> Work<'a> {
         inner.gone = true;
         if inner.timer != Instant::FAR_FUTURE {
             inner.timer = Instant::FAR_FUTURE;
-            lock(&self.stack.queue(endpoint.home).wheel).stop(endpoint.id);
+            lock(&self.stack.pollers.queue(endpoint.home).wheel).stop(endpoint.id);
         }
         if inner.stage == Stage::HalfOpen {
             inner.stage = Stage::Orphan;
@@ -274,9 +273,9 @@ impl<'a> Work<'a> {
             }
         }
         if std::mem::take(&mut inner.counted_orphan) {
-            self.stack.orphans.fetch_sub(1, Ordering::Relaxed);
+            self.stack.tables.remove_orphan();
         }
-        self.stack.connections.remove(endpoint);
+        self.stack.tables.connections().remove(endpoint);
         self.account(endpoint, inner);
     }
 
@@ -291,7 +290,7 @@ impl<'a> Work<'a> {
             return;
         }
         inner.timer = deadline;
-        let home = self.stack.queue(endpoint.home);
+        let home = self.stack.pollers.queue(endpoint.home);
         lock(&home.wheel).arm(endpoint.id, deadline);
         if endpoint.home == self.home {
             self.armed = self.armed.min(deadline);
@@ -303,11 +302,11 @@ impl<'a> Work<'a> {
     /// Ends the work: sends what was queued or leaves it to the poller, wakes the poller if it
     /// would sleep too long, and fires the wakers.
     pub(crate) fn finish(mut self) {
-        let home = self.stack.queue(self.home);
+        let home = self.stack.pollers.queue(self.home);
         if home.completions.is_attended_here() {
             // In the middle of a poll on this thread, which sends when it ends, or when there is
             // enough to be worth it.
-            if self.queued_on != 0 && self.stack.has_enough_to_send() {
+            if self.queued_on != 0 && self.stack.pollers.has_enough_to_send() {
                 self.stack.drain_set(self.take_queued(), self.now);
             }
         } else if !self.leaves {
@@ -326,7 +325,7 @@ impl<'a> Work<'a> {
         for _ in 0..COMPLETION_ROUNDS {
             let queued = self.take_queued();
             if queued != 0 {
-                let attending = self.stack.queue(self.home).completions.attend();
+                let attending = self.stack.pollers.queue(self.home).completions.attend();
                 self.stack.drain_set(queued, self.now);
                 drop(attending);
             }
@@ -335,7 +334,7 @@ impl<'a> Work<'a> {
             }
         }
         // The poller finds what is left.
-        self.stack.queue(self.home).waiter.kick();
+        self.stack.pollers.queue(self.home).waiter.kick();
     }
 
     /// Fires the wakers collected so far.
@@ -347,15 +346,6 @@ impl<'a> Work<'a> {
 /// Whether the engine waits for something below it to complete.
 fn is_throttled(inner: &Inner) -> bool {
     inner.conn.awaits_completion()
-}
-
-impl Stack {
-    /// Whether this call in the middle of a poll sends what it and those before it have queued. One
-    /// in so many does, so that the peer works while the poll goes on, and not in turn with it.
-    fn has_enough_to_send(&self) -> bool {
-        let left = self.left_in_poll.fetch_add(1, Ordering::Relaxed);
-        left % CALLS_PER_SEND == CALLS_PER_SEND - 1
-    }
 }
 
 impl Stack {
@@ -476,7 +466,7 @@ impl Stack {
         inner.stage = Stage::Orphan;
         if !inner.gone {
             inner.counted_orphan = true;
-            let others = self.orphans.fetch_add(1, Ordering::Relaxed);
+            let others = self.tables.add_orphan();
             let cx = work.context(endpoint, &mut inner);
             inner.conn.close(&cx);
             let alive = inner.conn.state() != State::Closed;
@@ -491,11 +481,11 @@ impl Stack {
 
     /// Ends everything, because a device has gone: every socket gets an error.
     pub(crate) fn bring_down(&self, now: Instant, error: StackError) {
-        if self.down.set(error).is_err() {
+        if !self.pollers.end(error) {
             return;
         }
         let mut work = Work::begin(self, now);
-        for endpoint in self.connections.all() {
+        for endpoint in self.tables.connections().all() {
             let mut inner = endpoint.own();
             work.run_prequeue(&endpoint, &mut inner, false);
             let cx = work.context(&endpoint, &mut inner);
@@ -503,10 +493,10 @@ impl Stack {
             inner.conn.handle_path_event(&cx, PathEvent::HardError(gone));
             work.release(&endpoint, inner, true);
         }
-        for listener in self.listeners.all() {
+        for listener in self.tables.listeners().all() {
             listener.end(crate::error::SocketError::NetworkDown, &mut work.wakers);
         }
         work.fire_wakers();
-        self.kick_all();
+        self.pollers.kick_all();
     }
 }

@@ -178,7 +178,7 @@ pub(crate) fn default_queue(tcp_fastopen: u32, backlog: usize) -> usize {
 impl Stack {
     /// The keys that `net.ipv4.tcp_fastopen_key` was set to.
     pub fn fast_open_keys(&self) -> Option<FastOpenKeys> {
-        self.sysctl.snapshot().tcp_fastopen_key
+        self.policies.sysctl().snapshot().tcp_fastopen_key
     }
 }
 
@@ -239,7 +239,7 @@ impl Work<'_> {
     fn fast_open_keys(&self, listener: &ListenerInner) -> FastOpenKeys {
         let own = listener.fast_open(|queue| queue.keys);
         own.or(self.settings.tcp_fastopen_key).unwrap_or_else(|| {
-            let primary = self.stack.secrets.fast_open_key();
+            let primary = self.stack.policies.secrets().fast_open_key();
             FastOpenKeys { primary, backup: None }
         })
     }

@@ -276,7 +276,7 @@ impl Interface {
         }
         // The others go on queueing: the poller takes over.
         self.token.abandon();
-        stack.queue(self.queue).waiter.kick();
+        stack.pollers.queue(self.queue).waiter.kick();
         Ok(sent)
     }
 
@@ -303,7 +303,7 @@ impl Interface {
             if progress.status == TxStatus::Busy {
                 if !self.busy.swap(true, Ordering::Relaxed) {
                     // The poller may sleep without watching for room.
-                    stack.queue(self.queue).waiter.kick();
+                    stack.pollers.queue(self.queue).waiter.kick();
                 }
                 stack.count(IpCounter::TxRingFull);
                 return Ok(sent);
@@ -361,9 +361,9 @@ impl Stack {
     pub(crate) fn drain_set(&self, mut set: u16, now: Instant) -> usize {
         let mut sent = 0;
         while set != 0 {
-            let index = set.trailing_zeros() as usize;
+            let index = set.trailing_zeros() as u8;
             set &= set - 1;
-            sent += self.drain(&self.interfaces[index], now);
+            sent += self.drain(self.interfaces.get(index), now);
         }
         sent
     }
@@ -385,7 +385,7 @@ impl Stack {
                 if interface.keeps_departures()
                     && let Some(at) = interface.next_departure()
                 {
-                    self.queue(interface.queue).waiter.kick_before(at);
+                    self.pollers.queue(interface.queue).waiter.kick_before(at);
                 }
                 sent
             }
@@ -404,9 +404,9 @@ impl Stack {
     /// # Errors
     /// If there is no such interface, or the text names no discipline.
     pub fn set_qdisc(&self, now: Instant, index: usize, text: &str) -> Result<(), KindError> {
-        let interface = self.interfaces.get(index).ok_or(KindError::Interface(index))?;
+        let interface = self.interfaces.find(index).ok_or(KindError::Interface(index))?;
         let kind = Kind::parse(text, interface.mtu)?;
-        let others = interface.ways.iter().map(|&way| &self.interfaces[usize::from(way)]);
+        let others = interface.ways.iter().map(|&way| self.interfaces.get(way));
         for interface in others.skip(1).chain([interface]) {
             interface.chosen.store(true, Ordering::Relaxed);
             self.change_qdisc(interface, now, kind);
@@ -424,13 +424,13 @@ impl Stack {
         for _ in 0..interface.set_qdisc(now, kind) {
             self.count(discards(true));
         }
-        self.queue(interface.queue).waiter.kick();
+        self.pollers.queue(interface.queue).waiter.kick();
     }
 
     /// Gives interfaces the default discipline if it has changed and they were given no other.
     fn follow_default_qdisc(&self, now: Instant) {
-        let default = self.sysctl.snapshot().default_qdisc;
-        for interface in &self.interfaces {
+        let default = self.policies.sysctl().snapshot().default_qdisc;
+        for interface in self.interfaces.iter() {
             let differs = interface.keeps_departures() != default.keeps_departures();
             if differs && !interface.chosen.load(Ordering::Relaxed) {
                 let name = default.name();
@@ -454,7 +454,7 @@ impl Stack {
     pub(crate) fn pump_devices(&self, queue: u8, now: Instant) -> bool {
         self.follow_default_qdisc(now);
         let mut worked = false;
-        for interface in self.interfaces_of(queue) {
+        for interface in self.interfaces.of(queue) {
             match interface.poll_completions(now) {
                 Ok(any) => worked |= any,
                 Err(error) => self.device_failed(interface, now, &error),

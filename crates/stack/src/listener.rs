@@ -16,7 +16,7 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::Ordering;
+
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
@@ -184,7 +184,7 @@ impl Listener {
         &self,
         now: Instant,
     ) -> Result<Option<(Arc<TcpSocket>, SocketAddr)>, SocketError> {
-        self.stack.clock.advance(now);
+        self.stack.pollers.clock().advance(now);
         let endpoint = {
             let mut state = lock(&self.inner.state);
             match (state.accept_queue.pop_front(), state.end) {
@@ -231,13 +231,13 @@ impl Listener {
 
     /// Changes the backlog (as calling `listen` again does on Linux).
     pub fn set_backlog(&self, backlog: usize) {
-        let most = self.stack.sysctl.snapshot().somaxconn as usize;
+        let most = self.stack.policies.sysctl().snapshot().somaxconn as usize;
         lock(&self.inner.state).backlog = backlog.min(most);
     }
 
     /// Sets the keys that sign segments from and to peers, for connections to come (TCP_MD5SIG).
     pub fn set_md5_keys(&self, keys: Md5Keys) {
-        self.stack.md5_in_use.store(true, Ordering::Relaxed);
+        self.stack.policies.use_md5();
         lock(&self.inner.state).md5_keys = keys;
     }
 
@@ -249,7 +249,7 @@ impl Listener {
     /// TCP_FASTOPEN: how many connections may be open before their handshake is over; zero
     /// switches Fast Open off for this listener. At most `net.core.somaxconn`.
     pub fn set_fast_open_queue(&self, len: usize) {
-        let most = self.stack.sysctl.snapshot().somaxconn as usize;
+        let most = self.stack.policies.sysctl().snapshot().somaxconn as usize;
         self.inner.fast_open(|queue| queue.limit = len.min(most));
     }
 
@@ -271,7 +271,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.close(self.stack.clock.get());
+        self.close(self.stack.pollers.clock().get());
     }
 }
 

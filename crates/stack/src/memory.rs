@@ -203,7 +203,7 @@ impl Work<'_> {
         let left = prequeued + endpoint.backlog.bytes() as usize;
         let held = if ended { 0 } else { inner.conn.memory_held() + left };
         let tcp_mem = &self.settings.tcp_mem;
-        self.stack.memory.charge(&mut inner.charged, held, tcp_mem, self.tcp());
+        self.stack.policies.memory().charge(&mut inner.charged, held, tcp_mem, self.tcp());
     }
 
     /// Charges a connection, and asks a writer or a closed window that waits for memory again.
@@ -218,7 +218,22 @@ impl Work<'_> {
         self.transmit(endpoint, inner);
         if inner.conn.awaits_memory() {
             let tcp_mem = &self.settings.tcp_mem;
-            self.stack.memory.wait(endpoint.id, &mut inner.memory_ticket, tcp_mem);
+            self.stack.policies.memory().wait(endpoint.id, &mut inner.memory_ticket, tcp_mem);
+        }
+    }
+}
+
+impl MemoryAccount {
+    /// What the account says, with the limits of `tcp_mem` (pages).
+    fn usage(&self, tcp_mem: &[u64; 3]) -> MemoryUse {
+        let thresholds = in_bytes(tcp_mem);
+        let bytes = self.used.load(Ordering::Relaxed);
+        MemoryUse {
+            bytes,
+            peak: self.peak.load(Ordering::Relaxed),
+            holders: self.holders.load(Ordering::Relaxed),
+            pressure: self.is_pressed() && bytes > thresholds[0],
+            thresholds,
         }
     }
 }
@@ -226,14 +241,6 @@ impl Work<'_> {
 impl Stack {
     /// What the queues of all connections hold, as `net.ipv4.tcp_mem` counts it.
     pub fn memory(&self) -> MemoryUse {
-        let thresholds = in_bytes(&self.sysctl.snapshot().tcp_mem);
-        let bytes = self.memory.used.load(Ordering::Relaxed);
-        MemoryUse {
-            bytes,
-            peak: self.memory.peak.load(Ordering::Relaxed),
-            holders: self.memory.holders.load(Ordering::Relaxed),
-            pressure: self.memory.is_pressed() && bytes > thresholds[0],
-            thresholds,
-        }
+        self.policies.memory().usage(&self.policies.sysctl().snapshot().tcp_mem)
     }
 }

@@ -69,10 +69,10 @@ impl Stack {
         budget: usize,
         turn: &mut Option<&mut dyn FnMut()>,
     ) -> Result<Poll, StackError> {
-        if let Some(error) = self.down.get() {
+        if let Some(error) = self.pollers.ended() {
             return Err(error.clone());
         }
-        let mut state = match self.queue(queue).poller.try_lock() {
+        let mut state = match self.pollers.queue(queue).poller.try_lock() {
             Ok(state) => state,
             // A poll that panicked has reported it; the next one goes on.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -83,14 +83,14 @@ impl Stack {
         let mut worked = work.run_completions();
         worked |= self.run_timers(&mut work, &mut state);
         // What completes from here on is looked at when the work ends.
-        let attending = self.queue(queue).completions.attend();
-        for interface in self.interfaces_of(queue) {
+        let attending = self.pollers.queue(queue).completions.attend();
+        for interface in self.interfaces.of(queue) {
             worked |= self.receive(&mut work, &mut state, interface, budget, turn);
         }
         worked |= self.pump_devices(queue, now);
         drop((state, attending));
         work.finish();
-        match self.down.get() {
+        match self.pollers.ended() {
             Some(error) => Err(error.clone()),
             None => Ok(Poll { worked, busy: false, next: self.deadline_of(queue) }),
         }
@@ -99,22 +99,22 @@ impl Stack {
     /// When the next timer or device event of any queue is due.
     #[cfg(test)]
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        (0..self.queues.len()).filter_map(|queue| self.deadline_of(queue as u8)).min()
+        (0..self.pollers.count()).filter_map(|queue| self.deadline_of(queue as u8)).min()
     }
 
     /// When the next timer or device event of one queue is due.
     pub(crate) fn deadline_of(&self, queue: u8) -> Option<Instant> {
-        let devices = self.interfaces_of(queue).filter_map(Interface::next_event).min();
-        let timers = lock(&self.queue(queue).wheel).next();
-        let time_wait = if queue == 0 { lock(&self.time_wait).next() } else { None };
+        let devices = self.interfaces.of(queue).filter_map(Interface::next_event).min();
+        let timers = lock(&self.pollers.queue(queue).wheel).next();
+        let time_wait = if queue == 0 { self.tables.time_wait().next() } else { None };
         devices.into_iter().chain(timers).chain(time_wait).min()
     }
 
     /// The timers that are not a connection's. Returns whether one was due.
     fn run_common_timers(&self, work: &Work<'_>) -> bool {
-        let ended = lock(&self.time_wait).expire(work.now, TIMER_BATCH);
+        let ended = self.tables.time_wait().expire(work.now, TIMER_BATCH);
         work.tcp().add(Counter::TimeWaitEntered, ended as u64);
-        let expired = lock(&self.reassembler).expire(work.now, work.settings.ipfrag_time);
+        let expired = self.tables.reassembler().expire(work.now, work.settings.ipfrag_time);
         work.counters.add(IpCounter::IpReasmTimeout, expired as u64);
         work.counters.add(IpCounter::IpReasmFails, expired as u64);
         ended > 0
@@ -123,10 +123,10 @@ impl Stack {
     fn run_timers(&self, work: &mut Work<'_>, state: &mut PollState) -> bool {
         let ended = work.home() == 0 && self.run_common_timers(work);
         state.due.clear();
-        lock(&self.queue(work.home()).wheel).expire(work.now, TIMER_BATCH, &mut state.due);
+        lock(&self.pollers.queue(work.home()).wheel).expire(work.now, TIMER_BATCH, &mut state.due);
         for &id in &state.due {
             // A timer that outlived its connection finds nothing.
-            let Some(endpoint) = self.connections.get(id) else { continue };
+            let Some(endpoint) = self.tables.connections().get(id) else { continue };
             work.leave(&endpoint, TIMER);
         }
         ended || !state.due.is_empty()
@@ -145,7 +145,8 @@ impl Stack {
         while taken < budget {
             let most = RX_BATCH.min(budget - taken);
             let mut packets = std::mem::take(&mut state.packets);
-            let received = lock(&interface.rx).receive(work.now, &self.pool, &mut packets, most);
+            let received =
+                lock(&interface.rx).receive(work.now, self.pollers.pool(), &mut packets, most);
             for packet in packets.drain(..) {
                 self.ip_input(work, state, interface, packet);
             }
@@ -194,7 +195,7 @@ impl Stack {
     /// Bytes below all connections: handed down and not completed. For tests and tools.
     pub fn bytes_below(&self) -> u64 {
         let below = |endpoint: Arc<Endpoint>| u64::from(endpoint.below.get().0);
-        self.connections.all().into_iter().map(below).sum()
+        self.tables.connections().all().into_iter().map(below).sum()
     }
 }
 

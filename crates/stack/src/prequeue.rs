@@ -231,7 +231,7 @@ impl Stack {
             return owned;
         }
         drop(owned);
-        self.work_on(self.clock.get(), endpoint, |_, _| ());
+        self.work_on(self.pollers.clock().get(), endpoint, |_, _| ());
         endpoint.own()
     }
 
@@ -243,7 +243,8 @@ impl Stack {
             return Poll::Ready(());
         }
         // Only what has been worked on tells whether a low-water mark is reached.
-        let on = !self.sysctl.snapshot().tcp_low_latency && owned.conn.options().rcvlowat <= 1;
+        let on = !self.policies.sysctl().snapshot().tcp_low_latency
+            && owned.conn.options().rcvlowat <= 1;
         if on {
             owned.prequeue.get_or_insert_default().block();
         } else if owned.prequeue.is_some() {

@@ -27,9 +27,8 @@ use crate::busy_poll::Spinner;
 use crate::completion::Completions;
 use crate::demux::FlowKey;
 use crate::error::StackError;
-use crate::interface::Interface;
+use crate::interfaces::Interfaces;
 use crate::poll::PollState;
-use crate::socket_lock::lock;
 use crate::stack::{Poll, Stack};
 use crate::timer_wheel::TimerWheel;
 use crate::wait::Waiter;
@@ -47,13 +46,13 @@ impl Queue {
     /// As many queues as there are to be, at least one. Every interface knows which is its own.
     pub(crate) fn build_all(
         count: usize,
-        interfaces: &[Interface],
+        interfaces: &Interfaces,
     ) -> Result<Box<[Queue]>, StackError> {
         (0..count.max(1)).map(|index| Queue::new(index as u8, interfaces)).collect()
     }
 
-    fn new(index: u8, interfaces: &[Interface]) -> Result<Queue, StackError> {
-        let waiter = Waiter::new(interfaces.iter().filter(|each| each.queue == index))?;
+    fn new(index: u8, interfaces: &Interfaces) -> Result<Queue, StackError> {
+        let waiter = Waiter::new(interfaces.of(index))?;
         Ok(Queue {
             poller: Mutex::default(),
             wheel: Mutex::default(),
@@ -67,33 +66,14 @@ impl Queue {
 impl Stack {
     /// How many queues there are.
     pub fn queue_count(&self) -> usize {
-        self.queues.len()
-    }
-
-    /// The queue with this number, which came from an interface or a connection.
-    pub(crate) fn queue(&self, index: u8) -> &Queue {
-        &self.queues[usize::from(index)]
-    }
-
-    /// The interfaces that a queue polls.
-    pub(crate) fn interfaces_of(&self, queue: u8) -> impl Iterator<Item = &Interface> {
-        self.interfaces.iter().filter(move |interface| interface.queue == queue)
-    }
-
-    /// The way by which `queue` sends what leaves by `interface`.
-    pub(crate) fn way(&self, interface: u8, queue: u8) -> u8 {
-        let ways = &self.interfaces[usize::from(interface)].ways;
-        match ways.len() {
-            0 => interface,
-            count => ways[usize::from(queue) % count],
-        }
+        self.pollers.count()
     }
 
     /// The queue for a connection that we open.
     pub(crate) fn spread(&self, key: &FlowKey) -> u8 {
-        match self.queues.len() as u64 {
+        match self.pollers.count() as u64 {
             1 => 0,
-            count => (key.hash(&self.secrets.table_key) % count) as u8,
+            count => (key.hash(&self.policies.secrets().table_key) % count) as u8,
         }
     }
 
@@ -111,7 +91,7 @@ impl Stack {
         now: Instant,
         budget: usize,
     ) -> Result<Poll, StackError> {
-        assert!(queue < self.queues.len(), "there is no queue {queue}");
+        assert!(queue < self.pollers.count(), "there is no queue {queue}");
         self.poll_around(queue as u8, now, budget, &mut None)
     }
 
@@ -123,7 +103,7 @@ impl Stack {
         mut turn: Option<&mut dyn FnMut()>,
     ) -> Result<Poll, StackError> {
         let mut all = self.poll_around(0, now, budget, &mut turn)?;
-        for queue in 1..self.queues.len() {
+        for queue in 1..self.pollers.count() {
             let other = self.poll_around(queue as u8, now, budget, &mut turn)?;
             all.worked |= other.worked;
             all.busy &= other.busy;
@@ -134,12 +114,7 @@ impl Stack {
 
     /// Makes sure that every queue looks at its work.
     pub fn kick_all(&self) {
-        self.queues.iter().for_each(|queue| queue.waiter.kick());
-    }
-
-    /// Bytes that the timer wheels take.
-    pub(crate) fn wheel_bytes(&self) -> usize {
-        self.queues.iter().map(|queue| lock(&queue.wheel).memory_bytes()).sum()
+        self.pollers.kick_all();
     }
 }
 

@@ -3,40 +3,31 @@
 //! The loop is in `poll.rs`, what happens around each call of the engine in `events.rs`.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 
 use plimsoll_buf::Pool;
 use plimsoll_tcp::{
     Connection, Context, Counter, Info, Instant, OpenParams, Options, Record, SetOption, State,
 };
 
-use crate::backlog::SpareQueues;
-use crate::clock::LatestTime;
 use crate::demux::FlowKey;
-use crate::demux::connection_table::{ConnectionTable, InsertError};
-use crate::demux::listener_table::ListenerTable;
-use crate::demux::port_alloc::PortAllocator;
+use crate::demux::connection_table::InsertError;
 use crate::demux::secrets::Secrets;
-use crate::demux::time_wait_table::TimeWaitTable;
 use crate::device::Device;
 use crate::endpoint::{Endpoint, Stage};
 use crate::error::{SocketError, StackError};
 use crate::events::Work;
 use crate::fast_open;
-use crate::interface::{Interface, InterfaceConfig};
-use crate::ip::fragment::Reassembler;
-use crate::ip::icmp::IcmpLimits;
-use crate::ip::pmtu::PmtuCache;
-use crate::ip::route::{RouteConfig, RouteTable};
+use crate::interface::InterfaceConfig;
+use crate::interfaces::Interfaces;
+use crate::ip::route::RouteConfig;
 use crate::listener::{Listener, ListenerInner};
-use crate::memory::MemoryAccount;
-use crate::queue::Queue;
-use crate::snmp::{IpCounter, Snmp};
+use crate::policies::Policies;
+use crate::pollers::Pollers;
+use crate::snmp::IpCounter;
 use crate::socket::TcpSocket;
-use crate::socket_lock::lock;
 use crate::sysctl::{SysctlError, SysctlTable};
-use crate::tcp_metrics::Metrics;
+use crate::tables::Tables;
 use crate::wait::Waiter;
 
 /// The settings that decide whether data waits.
@@ -119,30 +110,14 @@ pub(crate) type Opener = fn(&Context<'_>, OpenParams) -> Connection;
 
 /// A TCP/IP stack. See the crate's documentation for how it works.
 pub struct Stack {
-    pub(crate) interfaces: Vec<Interface>,
-    pub(crate) routes: RouteTable,
-    pub(crate) sysctl: SysctlTable,
-    pub(crate) snmp: Snmp,
-    pub(crate) pool: Pool,
-    pub(crate) secrets: Secrets,
-    pub(crate) connections: ConnectionTable,
-    pub(crate) listeners: ListenerTable,
-    pub(crate) time_wait: Mutex<TimeWaitTable>,
-    pub(crate) ports: PortAllocator,
-    pub(crate) pmtu: Mutex<PmtuCache>,
-    pub(crate) metrics: Mutex<Metrics>,
-    pub(crate) reassembler: Mutex<Reassembler>,
-    pub(crate) icmp_limits: IcmpLimits,
-    pub(crate) queues: Box<[Queue]>,
-    pub(crate) memory: MemoryAccount,
-    pub(crate) spare_backlogs: SpareQueues,
-    pub(crate) orphans: AtomicUsize,
-    /// Calls in the middle of a poll that have queued packets so far.
-    pub(crate) left_in_poll: AtomicUsize,
-    pub(crate) clock: LatestTime,
-    pub(crate) down: OnceLock<StackError>,
-    /// A key of TCP_MD5SIG was set on some socket.
-    pub(crate) md5_in_use: AtomicBool,
+    /// Who talks with whom.
+    pub(crate) tables: Tables,
+    /// Where packets come and go.
+    pub(crate) interfaces: Interfaces,
+    /// Who polls.
+    pub(crate) pollers: Pollers,
+    /// By which rules.
+    pub(crate) policies: Policies,
 }
 
 impl Stack {
@@ -155,35 +130,17 @@ impl Stack {
         for (name, value) in &config.sysctls {
             sysctl.set(name, value)?;
         }
-        let interfaces =
-            Interface::build_all(config.interfaces, config.more_queues, config.pollers)?;
-        let routes = RouteTable::build(&interfaces, &config.routes)?;
-        let queues = Queue::build_all(config.pollers, &interfaces)?;
+        let interfaces = Interfaces::build(
+            config.interfaces,
+            config.more_queues,
+            &config.routes,
+            config.pollers,
+        )?;
+        let pollers = Pollers::build(config.pollers, &interfaces)?;
         let secrets = Secrets::new(config.secret, config.seed);
-        Ok(Arc::new(Stack {
-            connections: ConnectionTable::new(secrets.table_key),
-            ports: PortAllocator::new(),
-            listeners: ListenerTable::default(),
-            time_wait: Mutex::new(TimeWaitTable::new(secrets.table_key)),
-            pmtu: Mutex::default(),
-            metrics: Mutex::default(),
-            reassembler: Mutex::default(),
-            icmp_limits: IcmpLimits::default(),
-            spare_backlogs: SpareQueues::default(),
-            orphans: AtomicUsize::new(0),
-            left_in_poll: AtomicUsize::new(0),
-            clock: LatestTime::default(),
-            md5_in_use: AtomicBool::new(false),
-            down: OnceLock::new(),
-            pool: Pool::new(),
-            snmp: Snmp::new(),
-            interfaces,
-            routes,
-            sysctl,
-            memory: MemoryAccount::new(queues[0].completions.clone()),
-            queues,
-            secrets,
-        }))
+        let tables = Tables::new(secrets.table_key);
+        let policies = Policies::new(sysctl, secrets, pollers.queue(0).completions.clone());
+        Ok(Arc::new(Stack { tables, interfaces, pollers, policies }))
     }
 
     /// Begins to connect to `remote`. The socket is returned at once, in SYN-SENT.
@@ -255,7 +212,7 @@ impl Stack {
         opener: Opener,
     ) -> Result<Arc<Endpoint>, SocketError> {
         if key.local_port != 0 {
-            if self.listeners.find(key.local, key.local_port).is_some() {
+            if self.tables.listeners().find(key.local, key.local_port).is_some() {
                 return Err(SocketError::AddrInUse);
             }
             return self.try_open(work, key, &options, opener).map_err(|error| match error {
@@ -264,9 +221,9 @@ impl Stack {
             });
         }
         let range = work.settings.ip_local_port_range;
-        for port in self.ports.candidates(&self.secrets, &key, range) {
+        for port in self.tables.ports().candidates(self.policies.secrets(), &key, range) {
             let key = FlowKey { local_port: port, ..key };
-            if self.listeners.find(key.local, port).is_some() {
+            if self.tables.listeners().find(key.local, port).is_some() {
                 continue;
             }
             match self.try_open(work, key, &options, opener) {
@@ -286,21 +243,21 @@ impl Stack {
         opener: Opener,
     ) -> Result<Arc<Endpoint>, InsertError> {
         let reused = {
-            let mut table = lock(&self.time_wait);
+            let mut table = self.tables.time_wait();
             table.reuse_for_connect(&key, work.now, work.settings.tcp_tw_reuse)?
         };
         if reused.is_some() {
             work.tcp().bump(Counter::TimeWaitRecycled);
         }
-        let iss = reused.unwrap_or_else(|| self.secrets.isn(&key, work.now));
+        let iss = reused.unwrap_or_else(|| self.policies.secrets().isn(&key, work.now));
         if options.md5_key.is_some() {
-            self.md5_in_use.store(true, Ordering::Relaxed);
+            self.policies.use_md5();
         }
         let params = self.open_params(&key, iss, options.clone());
-        let interface = self.way(self.route_of(&key), self.spread(&key));
+        let interface = self.interfaces.way(self.interfaces.towards(key.remote), self.spread(&key));
         let label = work.flow_label(&key);
         let cx = work.context_idle();
-        self.connections.insert(key, |id| {
+        self.tables.connections().insert(key, |id| {
             let conn = opener(&cx, params);
             Endpoint::new(key, id, (self, interface, label), None, Stage::Owned, conn)
         })
@@ -313,27 +270,22 @@ impl Stack {
         iss: plimsoll_wire::SeqNum,
         mut options: Options,
     ) -> OpenParams {
-        options.route_quickack |= self.routes.quickack(key.remote);
-        let interface = &self.interfaces[usize::from(self.route_of(key))];
-        let learnt = lock(&self.pmtu).get(key.remote, self.clock.get());
+        options.route_quickack |= self.interfaces.routes().quickack(key.remote);
+        let interface = &self.interfaces.get(self.interfaces.towards(key.remote));
+        let learnt = self.policies.pmtu().get(key.remote, self.pollers.clock().get());
         let ip_header_len = if key.local.is_ipv4() { 20 } else { 40 };
         OpenParams {
             local_port: key.local_port,
             remote_port: key.remote_port,
             iss,
-            ts_offset: self.secrets.ts_offset(key),
-            seed: self.secrets.connection_seed(key),
+            ts_offset: self.policies.secrets().ts_offset(key),
+            seed: self.policies.secrets().connection_seed(key),
             mtu: learnt.map_or(interface.mtu, |mtu| mtu.min(interface.mtu)),
             ip_header_len,
             max_super_segment: interface.max_super_segment,
             options,
-            pool: self.pool.clone(),
+            pool: self.pollers.pool().clone(),
         }
-    }
-
-    /// The interface that packets of `key` leave by.
-    pub(crate) fn route_of(&self, key: &FlowKey) -> u8 {
-        self.routes.lookup(key.remote).unwrap_or(self.routes.loopback())
     }
 
     /// Begins to listen on `local`; port zero takes a free one.
@@ -370,10 +322,10 @@ impl Stack {
         only_v6: bool,
     ) -> Result<Arc<Listener>, SocketError> {
         self.check_up()?;
-        if !local.ip().is_unspecified() && !self.routes.is_ours(local.ip()) {
+        if !local.ip().is_unspecified() && !self.interfaces.routes().is_ours(local.ip()) {
             return Err(SocketError::AddrNotAvailable);
         }
-        let settings = self.sysctl.snapshot();
+        let settings = self.policies.sysctl().snapshot();
         let backlog = backlog.min(settings.somaxconn as usize);
         let make = |port| {
             let local = SocketAddr::new(local.ip(), port);
@@ -384,15 +336,19 @@ impl Stack {
             Arc::new(inner)
         };
         if local.port() != 0 {
-            let inner = self.listeners.insert(make(local.port()))?;
+            let inner = self.tables.listeners().insert(make(local.port()))?;
             return self.listening(inner);
         }
         let any = FlowKey { local: local.ip(), remote: local.ip(), local_port: 0, remote_port: 0 };
-        for port in self.ports.candidates(&self.secrets, &any, settings.ip_local_port_range) {
-            if self.connections.uses_port(port) {
+        for port in self.tables.ports().candidates(
+            self.policies.secrets(),
+            &any,
+            settings.ip_local_port_range,
+        ) {
+            if self.tables.connections().uses_port(port) {
                 continue;
             }
-            if let Ok(inner) = self.listeners.insert(make(port)) {
+            if let Ok(inner) = self.tables.listeners().insert(make(port)) {
                 return self.listening(inner);
             }
         }
@@ -401,12 +357,12 @@ impl Stack {
 
     /// Ends a listener and resets what it has not handed out.
     pub(crate) fn close_listener(&self, now: Instant, inner: &Arc<ListenerInner>) {
-        if !self.listeners.remove(inner) {
+        if !self.tables.listeners().remove(inner) {
             return;
         }
         let mut work = Work::begin(self, now);
         let mut children = inner.end(SocketError::Invalid("the listener is closed"), work.wakers());
-        children.extend(self.connections.children_of(inner));
+        children.extend(self.tables.connections().children_of(inner));
         for child in children {
             let mut guard = child.own();
             // What was accepted has nothing to do with its listener any more, also once the
@@ -424,7 +380,7 @@ impl Stack {
 
     /// Whether packets can flow.
     pub(crate) fn check_up(&self) -> Result<(), SocketError> {
-        match self.down.get() {
+        match self.pollers.ended() {
             None => Ok(()),
             Some(_) => Err(SocketError::NetworkDown),
         }
@@ -437,16 +393,18 @@ impl Stack {
             Some(ip) if ip.is_ipv4() != remote.is_ipv4() => {
                 Err(SocketError::Invalid("the two addresses are of different families"))
             }
-            Some(ip) if !self.routes.is_ours(ip) => Err(SocketError::AddrNotAvailable),
+            Some(ip) if !self.interfaces.routes().is_ours(ip) => Err(SocketError::AddrNotAvailable),
             Some(ip) => Ok(ip),
-            None if self.routes.is_ours(remote) => Ok(remote),
-            None => self.routes.source_for(remote).ok_or(SocketError::NetworkUnreachable),
+            None if self.interfaces.routes().is_ours(remote) => Ok(remote),
+            None => {
+                self.interfaces.routes().source_for(remote).ok_or(SocketError::NetworkUnreachable)
+            }
         }
     }
 
     /// The settings, to read and change.
     pub fn sysctl(&self) -> &SysctlTable {
-        &self.sysctl
+        self.policies.sysctl()
     }
 
     /// Changes a setting. If it is one that may hold data back, every connection is asked again, so
@@ -455,9 +413,9 @@ impl Stack {
     /// # Errors
     /// If there is no such setting, or it cannot have that value.
     pub fn set_sysctl(&self, now: Instant, name: &str, value: &str) -> Result<(), SysctlError> {
-        self.sysctl.set(name, value)?;
+        self.policies.sysctl().set(name, value)?;
         if HOLDING.contains(&name) {
-            for endpoint in self.connections.all() {
+            for endpoint in self.tables.connections().all() {
                 self.work_on(now, &endpoint, |_, _| ());
             }
         }
@@ -466,37 +424,37 @@ impl Stack {
 
     /// All counters with their names, in `nstat`'s order.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        self.snmp.all()
+        self.pollers.snmp().all()
     }
 
     /// One counter by its name, or `None` if there is no such counter.
     pub fn counter(&self, name: &str) -> Option<u64> {
-        self.snmp.by_name(name)
+        self.pollers.snmp().by_name(name)
     }
 
     /// The buffer pool that everything of this stack is made from.
     pub fn pool(&self) -> &Pool {
-        &self.pool
+        self.pollers.pool()
     }
 
     /// Where the poller sleeps.
     pub fn wait_handle(&self) -> &Waiter {
-        &self.queue(0).waiter
+        &self.pollers.queue(0).waiter
     }
 
     /// Our addresses.
     pub fn addresses(&self) -> Vec<IpAddr> {
-        self.interfaces.iter().flat_map(|i| i.addresses.iter().map(|&(ip, _)| ip)).collect()
+        self.interfaces.addresses()
     }
 
     /// All sockets: listeners first, then connections, then TIME-WAIT.
     pub fn sockets(&self) -> Vec<SocketSummary> {
-        let settings = self.sysctl.snapshot();
-        let mut list = self.listeners.summaries();
-        for endpoint in self.connections.all() {
-            list.push(endpoint.summary(self, &settings.tcp, self.clock.get()));
+        let settings = self.policies.sysctl().snapshot();
+        let mut list = self.tables.listeners().summaries();
+        for endpoint in self.tables.connections().all() {
+            list.push(endpoint.summary(self, &settings.tcp, self.pollers.clock().get()));
         }
-        list.extend(lock(&self.time_wait).summaries());
+        list.extend(self.tables.time_wait().summaries());
         list
     }
 
@@ -512,30 +470,30 @@ impl Stack {
 
     /// Memory that the open connections take now.
     pub fn connection_memory(&self) -> ConnectionMemory {
-        let all = self.connections.all();
+        let all = self.tables.connections().all();
         let own: usize = all.iter().map(|endpoint| endpoint.memory_bytes()).sum();
-        let shared = self.connections.memory_bytes() + self.wheel_bytes();
+        let shared = self.tables.connections().memory_bytes() + self.pollers.wheel_bytes();
         ConnectionMemory { connections: all.len(), bytes: own + shared }
     }
 
     /// Connections that no application holds.
     pub fn orphan_count(&self) -> usize {
-        self.orphans.load(Ordering::Relaxed)
+        self.tables.orphans()
     }
 
     /// Entries in TIME-WAIT.
     pub fn time_wait_count(&self) -> usize {
-        lock(&self.time_wait).len()
+        self.tables.time_wait().len()
     }
 
     /// Counts at IP, for parts without a [`Work`].
     pub(crate) fn count(&self, counter: IpCounter) {
-        self.snmp.shard().bump(counter);
+        self.pollers.snmp().shard().bump(counter);
     }
 
     /// Changes an option on every open connection (used by tests and by tools).
     pub fn set_option_everywhere(&self, now: Instant, option: &SetOption) {
-        for endpoint in self.connections.all() {
+        for endpoint in self.tables.connections().all() {
             self.work_on(now, &endpoint, |inner, cx| inner.conn.set_option(cx, option.clone()));
         }
     }

@@ -16,7 +16,6 @@ use crate::demux::FlowKey;
 use crate::endpoint::Endpoint;
 use crate::events::Work;
 use crate::limits::MAX_METRICS_ENTRIES;
-use crate::socket_lock::lock;
 use crate::stack::Stack;
 use crate::sysctl::Settings;
 
@@ -182,7 +181,7 @@ impl Work<'_> {
     /// What an open for `key` with Fast Open starts from.
     pub(crate) fn fast_open(&self, key: &FlowKey, options: &Options) -> FastOpen {
         let no_cookie = options.fastopen_no_cookie;
-        lock(&self.stack.metrics).fast_open(key, self.now, &self.settings, no_cookie)
+        self.stack.policies.metrics().fast_open(key, self.now, &self.settings, no_cookie)
     }
 
     /// Whether connections may open with Fast Open.
@@ -193,7 +192,7 @@ impl Work<'_> {
     /// Takes what an open with Fast Open taught.
     pub(crate) fn learn_fast_open(&self, endpoint: &Endpoint, news: FastOpenNews) {
         let now = self.now;
-        let mut metrics = lock(&self.stack.metrics);
+        let mut metrics = self.stack.policies.metrics();
         match news {
             FastOpenNews::SynAck { mss, cookie, syn_lost, refused } => {
                 metrics.learn(&endpoint.key, |entry| {
@@ -209,7 +208,8 @@ impl Work<'_> {
                 self.tcp().bump(Counter::TcpFastOpenBlackhole);
             }
             // On loopback nothing stands between, so that it says nothing.
-            FastOpenNews::Works if endpoint.interface == self.stack.routes.loopback() => {}
+            FastOpenNews::Works
+                if endpoint.interface == self.stack.interfaces.routes().loopback() => {}
             FastOpenNews::Works => metrics.pause.found = 0,
         }
     }
@@ -218,12 +218,12 @@ impl Work<'_> {
 impl Stack {
     /// Forgets everything that was learnt about peers (`ip tcp_metrics flush`).
     pub fn flush_metrics(&self) {
-        lock(&self.metrics).flush();
+        self.policies.metrics().flush();
     }
 
     /// What is known about peers (`ip tcp_metrics show`), by address.
     pub fn metrics(&self) -> Vec<PeerMetrics> {
-        let metrics = lock(&self.metrics);
+        let metrics = self.policies.metrics();
         let show = |(&(local, remote), entry): (&(IpAddr, IpAddr), &Entry)| PeerMetrics {
             local,
             remote,

@@ -104,10 +104,10 @@ impl Stack {
         limit: Option<Instant>,
         ready: impl FnOnce() -> bool,
     ) -> Result<(), StackError> {
-        assert!(queue < self.queues.len(), "there is no queue {queue}");
+        assert!(queue < self.pollers.count(), "there is no queue {queue}");
         let queue = queue as u8;
-        let kick = &self.queue(queue).waiter.kick;
-        let spinner = &self.queue(queue).spinner;
+        let kick = &self.pollers.queue(queue).waiter.kick;
+        let spinner = &self.pollers.queue(queue).spinner;
         if spinner.lease(now).is_none() {
             kick.set_quiet(false);
         }
@@ -117,8 +117,8 @@ impl Stack {
         let lease = spinner.lease(now);
         let deadline = self.deadline_of(queue).into_iter().chain(limit).chain(lease).min();
         let due = deadline.is_some_and(|deadline| deadline <= now);
-        let waits = !self.queue(queue).completions.is_empty();
-        if due || waits || self.down.get().is_some() || ready() {
+        let waits = !self.pollers.queue(queue).completions.is_empty();
+        if due || waits || self.pollers.ended().is_some() || ready() {
             spinner.rely(false);
             kick.awake(false);
             return Ok(());
@@ -141,8 +141,11 @@ impl Stack {
         devices: bool,
     ) -> Result<bool, StackError> {
         let mut fds = arrayvec::ArrayVec::<PollFd<'_>, { MAX_INTERFACES + 1 }>::new();
-        fds.push(PollFd::from_borrowed_fd(self.queue(queue).waiter.kick.fd(), PollFlags::IN));
-        for interface in self.interfaces_of(queue).filter(|_| devices) {
+        fds.push(PollFd::from_borrowed_fd(
+            self.pollers.queue(queue).waiter.kick.fd(),
+            PollFlags::IN,
+        ));
+        for interface in self.interfaces.of(queue).filter(|_| devices) {
             let Some(fd) = interface.wait.fd() else { continue };
             let mut flags = PollFlags::IN;
             if interface.is_busy() {

@@ -19,7 +19,7 @@ fn open(sysctls: &[(&str, &str)]) -> (Pair, Arc<TcpSocket>, Arc<TcpSocket>, Arc<
     let listener = pair.listen(B4, 16);
     let (client, server) = pair.open(B4, &listener);
     client.set_option(pair.now, SetOption::NoDelay(true));
-    let endpoint = pair.b.connections.all().remove(0);
+    let endpoint = pair.b.tables.connections().all().remove(0);
     (pair, client, server, endpoint)
 }
 

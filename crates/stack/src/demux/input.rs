@@ -3,8 +3,6 @@
 use std::sync::Arc;
 
 use plimsoll_tcp::time_wait::TimeWaitAction;
-use std::sync::atomic::Ordering;
-
 use plimsoll_tcp::{Counter, Md5Key, Segment};
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{MD5_DIGEST_LEN, TcpFlags, TcpRepr};
@@ -19,7 +17,6 @@ use crate::offload::checksum;
 use crate::packet::Packet;
 use crate::poll::PollState;
 use crate::snmp::IpCounter;
-use crate::socket_lock::lock;
 use crate::stack::Stack;
 
 impl Stack {
@@ -42,7 +39,7 @@ impl Stack {
             return;
         };
         // Signatures are rare: nobody pays for them who has none.
-        let signed = repr.options.md5.is_some() || self.md5_in_use.load(Ordering::Relaxed);
+        let signed = repr.options.md5.is_some() || self.policies.md5_in_use();
         let header = if signed { fixed_header(&packet, arrived) } else { None };
         let mut payload = packet.payload;
         if packet.head.is_empty() {
@@ -87,14 +84,14 @@ impl Stack {
         segment: Segment,
     ) {
         let mut segment = segment;
-        if let Some(endpoint) = self.connections.find(key) {
+        if let Some(endpoint) = self.tables.connections().find(key) {
             match self.to_connection(work, state, &endpoint, segment) {
                 None => return,
                 // It left the table between the look-up and the lock.
                 Some(back) => segment = back,
             }
         }
-        let listener = self.listeners.find(key.local, key.local_port);
+        let listener = self.tables.listeners().find(key.local, key.local_port);
         let Some(least_iss) = self.to_time_wait(work, key, &segment, listener.is_some()) else {
             return;
         };
@@ -115,7 +112,7 @@ impl Stack {
         segment: &Segment,
         listening: bool,
     ) -> Option<Option<SeqNum>> {
-        let mut table = lock(&self.time_wait);
+        let mut table = self.tables.time_wait();
         let Some(entry) = table.find(key) else { return Some(None) };
         match entry.handle_segment(&work.context_idle(), segment, listening) {
             TimeWaitAction::Ignore => {}
@@ -143,13 +140,13 @@ impl Stack {
         let fault = |md5_key: Option<&Md5Key>| {
             md5::fault(md5_key, key, header, segment.repr.options.md5, &segment.payload)
         };
-        if let Some(endpoint) = self.connections.find(key) {
+        if let Some(endpoint) = self.tables.connections().find(key) {
             let inner = endpoint.own();
             if !inner.gone {
                 return fault(inner.conn.md5_key());
             }
         }
-        if let Some(entry) = lock(&self.time_wait).find(key) {
+        if let Some(entry) = self.tables.time_wait().find(key) {
             return fault(entry.md5_key());
         }
         fault(self.listening_key(key).as_ref())
@@ -157,10 +154,10 @@ impl Stack {
 
     /// The key with which a listener and its peer sign what belongs to no connection.
     fn listening_key(&self, key: &FlowKey) -> Option<Md5Key> {
-        if !self.md5_in_use.load(Ordering::Relaxed) {
+        if !self.policies.md5_in_use() {
             return None;
         }
-        self.listeners.find(key.local, key.local_port)?.md5_key(key.remote)
+        self.tables.listeners().find(key.local, key.local_port)?.md5_key(key.remote)
     }
 
     /// Gives a segment to its connection; returns it if the connection has left the tables.
@@ -209,7 +206,7 @@ impl Stack {
         let Some(mut repr) = stray_rst::answer(key, &segment.repr, segment.payload.len()) else {
             return;
         };
-        if work.allows(&self.icmp_limits.resets) {
+        if work.allows(&self.policies.icmp_limits().resets) {
             let md5_key = self.listening_key(key);
             repr.options.md5 = md5_key.as_ref().map(|_| [0; MD5_DIGEST_LEN]);
             work.send_segment(key, &repr, md5_key.as_ref());

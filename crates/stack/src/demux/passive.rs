@@ -46,7 +46,7 @@ impl Stack {
             Admission::Dropped => work.tcp().bump(Counter::ListenDrops),
             Admission::Cookie => self.send_cookie(work, listener, key, &segment),
             Admission::Remembered => {
-                let iss = least_iss.unwrap_or_else(|| self.secrets.isn(key, work.now));
+                let iss = least_iss.unwrap_or_else(|| self.policies.secrets().isn(key, work.now));
                 self.remember(work, state, listener, key, &segment, iss);
             }
         }
@@ -95,7 +95,7 @@ impl Stack {
         let options = listener.options_for(key.remote);
         let mut params = self.open_params(key, SeqNum(0), options);
         let index = cookie_mss_index(params.ip_header_len, syn.repr.options.mss);
-        params.iss = syn_cookie::make(&self.secrets, key, work.now, syn.repr.seq, index);
+        params.iss = syn_cookie::make(self.policies.secrets(), key, work.now, syn.repr.seq, index);
         let repr = cookie_syn_ack(&work.context_idle(), &params, syn);
         work.tcp().bump(Counter::SyncookiesSent);
         work.send_segment(key, &repr, params.options.md5_key.as_ref());
@@ -114,7 +114,7 @@ impl Stack {
             return self.to_nobody(work, key, &ack);
         }
         let (irs, cookie) = (ack.repr.seq - 1, ack.repr.ack - 1);
-        let said = syn_cookie::check(&self.secrets, key, work.now, irs, cookie);
+        let said = syn_cookie::check(self.policies.secrets(), key, work.now, irs, cookie);
         let params = self.open_params(key, cookie, listener.options_for(key.remote));
         let opened = said
             .and_then(|index| Connection::accept_cookie(&work.context_idle(), params, &ack, index));
@@ -127,10 +127,15 @@ impl Stack {
             work.tcp().bump(Counter::ListenOverflows);
             return work.tcp().bump(Counter::ListenDrops);
         }
-        let way = (self, self.way(self.route_of(key), work.home()), work.flow_label(key));
+        let way = (
+            self,
+            self.interfaces.way(self.interfaces.towards(key.remote), work.home()),
+            work.flow_label(key),
+        );
         let parent = Some(listener.clone());
         let inserted = self
-            .connections
+            .tables
+            .connections()
             .insert(*key, |id| Endpoint::new(*key, id, way, parent, Stage::HalfOpen, conn));
         match inserted {
             // The rest is as for any half-open connection.
@@ -154,10 +159,14 @@ impl Stack {
         (iss, answer): (SeqNum, FastOpenAnswer),
     ) -> Result<Arc<Endpoint>, InsertError> {
         let params = self.open_params(key, iss, listener.options_for(key.remote));
-        let way = (self, self.way(self.route_of(key), work.home()), work.flow_label(key));
+        let way = (
+            self,
+            self.interfaces.way(self.interfaces.towards(key.remote), work.home()),
+            work.flow_label(key),
+        );
         let cx = work.context_idle();
         let stage = if answer.early { Stage::Queued } else { Stage::HalfOpen };
-        self.connections.insert(*key, |id| {
+        self.tables.connections().insert(*key, |id| {
             let conn = Connection::accept_with(&cx, params, syn, answer);
             let parent = Some(listener.clone());
             Endpoint::new(*key, id, way, parent, stage, conn)

@@ -7,7 +7,6 @@ use plimsoll_tcp::{ConnectionError, Duration, Options, State};
 use plimsoll_wire::tcp::{FastOpenCookie, FastOpenOption};
 
 use super::*;
-use crate::socket_lock::lock;
 use crate::tests::harness::*;
 
 /// A cookie for B, as if it had given one.
@@ -15,7 +14,7 @@ fn teach(pair: &Pair) {
     let cookie = FastOpenCookie::new(&[1, 2, 3, 4]).unwrap();
     let option = Some(FastOpenOption { cookie, experimental: false });
     let key = pair.a.flow_to(addr(B4, 80), None).unwrap();
-    lock(&pair.a.metrics).teach(&key, option);
+    pair.a.policies.metrics().teach(&key, option);
 }
 
 fn connect(pair: &Pair, data: &[u8]) -> (Arc<TcpSocket>, usize) {
@@ -49,7 +48,7 @@ fn without_a_cookie_nothing_is_taken_and_one_is_asked_for() {
         pair.settle();
         assert_eq!(connected(&socket), Poll::Ready(Ok(())));
         let key = pair.a.flow_to(addr(B4, 80), None).unwrap();
-        assert_eq!(lock(&pair.a.metrics).refusals(&key), refused);
+        assert_eq!(pair.a.policies.metrics().refusals(&key), refused);
         assert_eq!(pair.a.metrics()[0].cookie, None);
         drop(listener.accept(pair.now).unwrap());
     }

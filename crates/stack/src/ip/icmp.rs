@@ -197,13 +197,14 @@ impl Stack {
     fn may_echo(&self, work: &Work<'_>, data: &[u8]) -> bool {
         data.len() <= MAX_ECHO_DATA
             && !work.settings.icmp_echo_ignore_all
-            && work.allows(&self.icmp_limits.echoes)
+            && work.allows(&self.policies.icmp_limits().echoes)
     }
 
     /// Tells the connection that `packet` quotes, if it has that in flight.
     fn path_news(&self, work: &mut Work<'_>, state: &mut PollState, packet: &[u8], news: PathNews) {
         let quote = Quote::parse(packet);
-        let found = quote.and_then(|quote| Some((quote, self.connections.find(&quote.key)?)));
+        let found =
+            quote.and_then(|quote| Some((quote, self.tables.connections().find(&quote.key)?)));
         let Some((quote, endpoint)) = found else {
             let v4 = packet.first().is_some_and(|first| first >> 4 == 4);
             let errors = if v4 { IpCounter::IcmpInErrors } else { IpCounter::Icmp6InErrors };
@@ -236,8 +237,8 @@ impl Stack {
             told => u16::try_from(told).unwrap_or(u16::MAX),
         };
         let mtu = told.max(least);
-        let interface = &self.interfaces[usize::from(self.route_of(&quote.key))];
-        let mut cache = lock(&self.pmtu);
+        let interface = self.interfaces.get(self.interfaces.towards(quote.key.remote));
+        let mut cache = self.policies.pmtu();
         let known = cache.get(remote, work.now).unwrap_or(interface.mtu).min(interface.mtu);
         if mtu <= known {
             cache.learn(remote, mtu, work.now + work.settings.mtu_expires);
@@ -320,7 +321,7 @@ impl Work<'_> {
         if !is_unicast(arrived.src) || !is_unicast(arrived.dst) {
             return;
         }
-        if !self.allows(&self.stack.icmp_limits.errors) {
+        if !self.allows(&self.stack.policies.icmp_limits().errors) {
             return self.count(limited);
         }
         self.answer(arrived, message, all, this);

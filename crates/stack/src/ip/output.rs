@@ -74,19 +74,19 @@ impl Work<'_> {
             ident: 0,
         };
         let packet = self.tcp_packet(&ip, repr, Slices::new(), md5_key);
-        let Some(interface) = self.stack.routes.lookup(key.remote) else {
+        let Some(interface) = self.stack.interfaces.routes().lookup(key.remote) else {
             return self.count(no_routes(key.remote));
         };
         self.tcp().bump(Counter::OutSegs);
         if repr.flags.contains(TcpFlags::RST) {
             self.tcp().bump(Counter::OutRsts);
         }
-        self.enqueue(self.stack.way(interface, self.home()), packet);
+        self.enqueue(self.stack.interfaces.way(interface, self.home()), packet);
     }
 
     /// The flow label of a connection: none for IPv4.
     pub(crate) fn flow_label(&self, key: &FlowKey) -> u32 {
-        if key.local.is_ipv4() { 0 } else { self.stack.secrets.flow_label(key) }
+        if key.local.is_ipv4() { 0 } else { self.stack.policies.secrets().flow_label(key) }
     }
 
     fn tcp_packet(
@@ -143,23 +143,23 @@ impl Work<'_> {
     /// Queues an ICMP message, complete with its checksum, as one packet. One that is longer than
     /// the interface's MTU is dropped and counted: we do not fragment.
     pub(crate) fn send_message(&mut self, ip: &IpParams, message: &[u8]) -> bool {
-        let Some(interface) = self.stack.routes.lookup(ip.dst) else {
+        let Some(interface) = self.stack.interfaces.routes().lookup(ip.dst) else {
             self.count(no_routes(ip.dst));
             return false;
         };
         let mut header = [0; ipv6::HEADER_LEN];
         let header_len = if ip.src.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
-        let mtu = usize::from(self.stack.interfaces[usize::from(interface)].mtu);
+        let mtu = usize::from(self.stack.interfaces.get(interface).mtu);
         if header_len + message.len() > mtu {
             self.count(discards(ip.src.is_ipv4()));
             return false;
         }
         self.emit_ip(ip, message.len(), &mut header);
-        let payload = self.stack.pool.copy_from(message).into();
+        let payload = self.stack.pollers.pool().copy_from(message).into();
         let mut packet = Packet { payload, csum: ChecksumState::Verified, ..Packet::new() };
         let _ = packet.head.try_extend_from_slice(&header[..header_len]);
         packet.departure = Instant::ZERO;
-        self.enqueue(self.stack.way(interface, self.home()), packet);
+        self.enqueue(self.stack.interfaces.way(interface, self.home()), packet);
         true
     }
 
@@ -172,7 +172,7 @@ impl Work<'_> {
         };
         self.count(requests);
         self.counters.add(octets, packet.len() as u64);
-        if self.stack.interfaces[usize::from(interface)].enqueue(self.now, packet) {
+        if self.stack.interfaces.get(interface).enqueue(self.now, packet) {
             self.note_queued(interface);
         } else {
             self.count(discards(is_v4));

@@ -15,7 +15,6 @@ use crate::ip::fragment::{FragmentKey, Outcome};
 use crate::packet::{ChecksumState, Packet};
 use crate::poll::PollState;
 use crate::snmp::IpCounter;
-use crate::socket_lock::lock;
 use crate::stack::{Stack, is_unicast};
 
 impl Stack {
@@ -62,11 +61,11 @@ impl Stack {
 
     /// Whether a packet from `src` to `dst` that came in on `interface` is for us and can be true.
     pub(crate) fn accepts(&self, src: IpAddr, dst: IpAddr, interface: &Interface) -> bool {
-        let from_us = self.routes.is_ours(src);
+        let from_us = self.interfaces.routes().is_ours(src);
         let to_loopback = dst.is_loopback() || src.is_loopback();
         is_unicast(src)
             && is_unicast(dst)
-            && self.routes.is_ours(dst)
+            && self.interfaces.routes().is_ours(dst)
             // What claims to come from us, or belongs on loopback, must have come by loopback.
             && (interface.loopback || !(from_us || to_loopback))
     }
@@ -90,7 +89,7 @@ impl Stack {
             protocol: repr.protocol,
         };
         let place = (usize::from(repr.frag_offset), repr.more_frags);
-        let outcome = lock(&self.reassembler).insert(
+        let outcome = self.tables.reassembler().insert(
             work.now,
             key,
             repr.protocol,
@@ -112,7 +111,7 @@ impl Stack {
                 let mut bytes = vec![0; HEADER_LEN];
                 whole.emit(&mut bytes);
                 bytes.extend_from_slice(&payload);
-                let payload = self.pool.copy_from(&bytes).into();
+                let payload = self.pollers.pool().copy_from(&bytes).into();
                 let csum = ChecksumState::Unverified;
                 let packet = Packet { payload, csum, ..Packet::new() };
                 self.ipv4_input(work, state, interface, packet);

@@ -12,7 +12,6 @@ use crate::ip::fragment::{FragmentKey, Outcome};
 use crate::packet::{ChecksumState, Packet};
 use crate::poll::PollState;
 use crate::snmp::IpCounter;
-use crate::socket_lock::lock;
 use crate::stack::Stack;
 
 impl Stack {
@@ -93,7 +92,7 @@ impl Stack {
         };
         let place = (usize::from(fragment.offset), fragment.more);
         let outcome =
-            lock(&self.reassembler).insert(work.now, key, fragment.next_header, place, data);
+            self.tables.reassembler().insert(work.now, key, fragment.next_header, place, data);
         match outcome {
             Outcome::Kept => {}
             Outcome::Failed(count) => work.counters.add(IpCounter::Ip6ReasmFails, count as u64),
@@ -107,7 +106,7 @@ impl Stack {
                 let mut bytes = vec![0; HEADER_LEN];
                 whole.emit(&mut bytes);
                 bytes.extend_from_slice(&payload);
-                let payload = self.pool.copy_from(&bytes).into();
+                let payload = self.pollers.pool().copy_from(&bytes).into();
                 let csum = ChecksumState::Unverified;
                 let packet = Packet { payload, csum, ..Packet::new() };
                 self.ipv6_input(work, state, interface, packet);

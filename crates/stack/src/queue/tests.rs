@@ -62,7 +62,9 @@ fn exchange(pair: &mut Pair) {
     assert!(done, "all arrives");
     assert!(ends.iter().flatten().all(|(_, data, _, out)| data == out), "byte for byte");
     drop(ends);
-    let now = &|pair: &mut Pair| pair.a.connections.all().len() + pair.b.connections.all().len();
+    let now = &|pair: &mut Pair| {
+        pair.a.tables.connections().all().len() + pair.b.tables.connections().all().len()
+    };
     assert!(pair.run_until(Duration::from_secs(600), |pair| now(pair) == 0), "all close");
     pair.run(Duration::from_secs(120));
     assert_eq!((pair.a.time_wait_count(), pair.b.time_wait_count()), (0, 0));

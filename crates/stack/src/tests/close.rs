@@ -188,7 +188,7 @@ fn reusing_time_wait_again_and_again_takes_no_more_memory() {
         pair.run(Duration::from_millis(1100));
     }
     assert_eq!(pair.a.time_wait_count(), 1);
-    let places = pair.a.time_wait.lock().unwrap().places();
+    let places = pair.a.tables.time_wait().places();
     assert!(places <= 19, "{places} places for one entry");
     pair.run(Duration::from_secs(61));
     assert_eq!(pair.a.time_wait_count(), 0);

@@ -78,7 +78,7 @@ fn a_reader_that_reads_is_not_blocked_any_more() {
     let mut pair = Pair::with(LinkConfig::default(), &[("net.ipv4.tcp_low_latency", "0")]);
     let listener = pair.listen(B4, 4);
     let (client, server) = pair.open(B4, &listener);
-    let endpoint = pair.b.connections.all().remove(0);
+    let endpoint = pair.b.tables.connections().all().remove(0);
     let (_, waker) = CountingWaker::new();
     assert!(server.poll_readable_blocked(&waker).is_pending());
     client.write(pair.now, b"one").unwrap();
@@ -96,7 +96,7 @@ fn time_wait_that_an_application_thread_enters_ends() {
     let mut pair = Pair::new();
     let listener = pair.listen(B4, 4);
     let (client, server) = pair.open(B4, &listener);
-    let endpoint = pair.a.connections.all().remove(0);
+    let endpoint = pair.a.tables.connections().all().remove(0);
     client.shutdown(pair.now, Shutdown::Write).unwrap();
     pair.run(Duration::from_secs(2));
     server.close(pair.now);
@@ -106,7 +106,7 @@ fn time_wait_that_an_application_thread_enters_ends() {
     let owned = endpoint.own();
     pair.a.poll(pair.now, 64).unwrap();
     // The poller sleeps while the owner works on the FIN.
-    let kick = pair.a.queue(0).waiter.handle();
+    let kick = pair.a.pollers.queue(0).waiter.handle();
     let until = pair.a.next_deadline();
     kick.announce(until);
     let wakes = kick.wakes();
@@ -122,9 +122,9 @@ fn room_that_comes_back_before_the_poller_sleeps_is_seen() {
     let pair = Pair::with(LinkConfig { queue_limit: 2, ..LinkConfig::default() }, &[]);
     let _more: Vec<_> = (0..5).map(|_| pair.connect(B4)).collect();
     while pair.a.poll(pair.now, 64).unwrap().worked {}
-    assert!(pair.a.interfaces[0].is_busy());
+    assert!(pair.a.interfaces.get(0).is_busy());
     let mut packets = Vec::new();
-    let mut rx = crate::socket_lock::lock(&pair.b.interfaces[0].rx);
+    let mut rx = crate::socket_lock::lock(&pair.b.interfaces.get(0).rx);
     rx.receive(pair.now, pair.b.pool(), &mut packets, 64).unwrap();
     assert!(!packets.is_empty());
     let next = pair.a.next_deadline();

@@ -1,0 +1,78 @@
+//! The interfaces of a stack, and the routes over them.
+//!
+//! The list is fixed when the stack is built, so it is read without a lock. What changes is inside
+//! each [`Interface`], which says how it is guarded.
+
+use std::net::IpAddr;
+
+use crate::device::Device;
+use crate::error::StackError;
+use crate::interface::{Interface, InterfaceConfig};
+use crate::ip::route::{RouteConfig, RouteTable};
+
+/// The interfaces, loopback included, and the routes.
+pub(crate) struct Interfaces {
+    list: Vec<Interface>,
+    routes: RouteTable,
+}
+
+impl Interfaces {
+    /// The interfaces of a configuration, and loopback. `pollers` is how many queues poll them.
+    ///
+    /// # Errors
+    /// If the configuration is wrong; the error names the field.
+    pub(crate) fn build(
+        configs: Vec<InterfaceConfig>,
+        more_queues: Vec<(usize, Device)>,
+        routes: &[RouteConfig],
+        pollers: usize,
+    ) -> Result<Interfaces, StackError> {
+        let list = Interface::build_all(configs, more_queues, pollers)?;
+        let routes = RouteTable::build(&list, routes)?;
+        Ok(Interfaces { list, routes })
+    }
+
+    /// The interface with a number that came from a route or a connection.
+    pub(crate) fn get(&self, index: u8) -> &Interface {
+        &self.list[usize::from(index)]
+    }
+
+    /// The interface with a number that came from outside.
+    pub(crate) fn find(&self, index: usize) -> Option<&Interface> {
+        self.list.get(index)
+    }
+
+    /// All of them, loopback before further queues of devices.
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Interface> {
+        self.list.iter()
+    }
+
+    /// The interfaces that a queue polls.
+    pub(crate) fn of(&self, queue: u8) -> impl Iterator<Item = &Interface> {
+        self.list.iter().filter(move |interface| interface.queue == queue)
+    }
+
+    /// Where packets leave.
+    pub(crate) fn routes(&self) -> &RouteTable {
+        &self.routes
+    }
+
+    /// The interface that packets to `remote` leave by; loopback if no route leads there.
+    pub(crate) fn towards(&self, remote: IpAddr) -> u8 {
+        self.routes.lookup(remote).unwrap_or(self.routes.loopback())
+    }
+
+    /// The way by which `queue` sends what leaves by `interface`.
+    pub(crate) fn way(&self, interface: u8, queue: u8) -> u8 {
+        let ways = &self.get(interface).ways;
+        match ways.len() {
+            0 => interface,
+            count => ways[usize::from(queue) % count],
+        }
+    }
+
+    /// Our addresses.
+    pub(crate) fn addresses(&self) -> Vec<IpAddr> {
+        self.list.iter().flat_map(|i| i.addresses.iter().map(|&(ip, _)| ip)).collect()
+    }
+}

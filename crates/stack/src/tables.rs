@@ -1,0 +1,81 @@
+//! Who talks with whom: connections, listeners, TIME-WAIT, ports, and datagrams in pieces.
+//!
+//! # Locks
+//!
+//! Every table has a lock of its own, and all of them are leaves: nobody locks anything else, owns
+//! a socket or calls out while holding one. What is found is cloned and used after the lock is gone.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::demux::connection_table::ConnectionTable;
+use crate::demux::listener_table::ListenerTable;
+use crate::demux::port_alloc::PortAllocator;
+use crate::demux::time_wait_table::TimeWaitTable;
+use crate::ip::fragment::Reassembler;
+use crate::socket_lock::lock;
+
+/// The tables of a stack.
+pub(crate) struct Tables {
+    connections: ConnectionTable,
+    listeners: ListenerTable,
+    time_wait: Mutex<TimeWaitTable>,
+    ports: PortAllocator,
+    reassembler: Mutex<Reassembler>,
+    /// Connections that no application holds.
+    orphans: AtomicUsize,
+}
+
+impl Tables {
+    /// Empty tables whose hashes nobody outside can foresee.
+    pub(crate) fn new(table_key: [u8; 16]) -> Tables {
+        Tables {
+            connections: ConnectionTable::new(table_key),
+            listeners: ListenerTable::default(),
+            time_wait: Mutex::new(TimeWaitTable::new(table_key)),
+            ports: PortAllocator::new(),
+            reassembler: Mutex::default(),
+            orphans: AtomicUsize::new(0),
+        }
+    }
+
+    /// Open connections, by four-tuple and by place.
+    pub(crate) fn connections(&self) -> &ConnectionTable {
+        &self.connections
+    }
+
+    /// Listeners, by address and port.
+    pub(crate) fn listeners(&self) -> &ListenerTable {
+        &self.listeners
+    }
+
+    /// Connections in TIME-WAIT.
+    pub(crate) fn time_wait(&self) -> MutexGuard<'_, TimeWaitTable> {
+        lock(&self.time_wait)
+    }
+
+    /// Where the search for a free port begins.
+    pub(crate) fn ports(&self) -> &PortAllocator {
+        &self.ports
+    }
+
+    /// Fragments of datagrams that are not whole yet.
+    pub(crate) fn reassembler(&self) -> MutexGuard<'_, Reassembler> {
+        lock(&self.reassembler)
+    }
+
+    /// Counts a connection that its application has let go. Returns how many there were before.
+    pub(crate) fn add_orphan(&self) -> usize {
+        self.orphans.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A connection that counted as an orphan has ended.
+    pub(crate) fn remove_orphan(&self) {
+        self.orphans.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Connections that no application holds.
+    pub(crate) fn orphans(&self) -> usize {
+        self.orphans.load(Ordering::Relaxed)
+    }
+}
