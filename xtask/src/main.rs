@@ -9,6 +9,7 @@ mod docs;
 mod drills;
 mod fuzz;
 mod licences;
+mod modules;
 mod packages;
 mod shell;
 mod steps;
@@ -29,6 +30,8 @@ commands:
                                   as root also those against the host kernel and the fuzz targets
   ci [--fuzz] [--skip STEP]...    formatting, lints, documentation, licences, then `test`
   tidy                            check the habits that a script can check
+  modules [--root DIR] [--crate NAME] [--dot]
+                                  which module uses which, and which go round in a circle
   docs                            write the pages of docs/ that are made from the code
   bench kernel [--quick] [--json FILE]
                                   compare with the host kernel's TCP; needs root
@@ -60,6 +63,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         Some("test") => Session::new(root()?, rest)?.test(),
         Some("ci") => Session::new(root()?, rest)?.ci(),
         Some("tidy") => tidy::run(&root()?),
+        Some("modules") => modules::run(&root()?, rest),
         Some("docs") => docs::write(&root()?, rest),
         Some("bench") => steps::bench(&root()?, rest),
         Some("interop") => steps::interop_only(&root()?, rest),
