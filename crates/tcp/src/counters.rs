@@ -87,7 +87,7 @@ counters! {
     TcpSpuriousRtos => "TcpExtTCPSpuriousRTOs", "Timeouts that F-RTO found to be spurious.";
     TcpSackRecoveryFail => "TcpExtTCPSackRecoveryFail", "Timeouts in a recovery with SACK.";
     TcpRenoRecoveryFail => "TcpExtTCPRenoRecoveryFail", "Timeouts in a recovery without SACK.";
-    TcpLossFailures => "TcpExtTCPLossFailures", "Timeouts after a timeout that something was acknowledged of.";
+    TcpLossFailures => "TcpExtTCPLossFailures", "Timeouts while recovering from an earlier timeout.";
     TcpSackFailures => "TcpExtTCPSackFailures", "Timeouts with SACK before a recovery began.";
     TcpRenoFailures => "TcpExtTCPRenoFailures", "Timeouts without SACK before a recovery began.";
     TcpLossProbes => "TcpExtTCPLossProbes", "Tail loss probes sent.";

@@ -118,7 +118,7 @@ impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Bound::Queue => "all that waits",
-            Bound::Unit => "to the end of a stretch of the buffer",
+            Bound::Unit => "cut at the end of a buffer of the write queue",
             Bound::Tail => "all but the tail",
             Bound::Cwnd => "cut by the congestion window",
             Bound::PeerWindow => "cut by the peer's window",

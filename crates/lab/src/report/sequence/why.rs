@@ -54,7 +54,7 @@ fn part(part: &str) -> Option<String> {
         return Some(part.to_owned());
     }
     // How long it is, the label says; that it is all, or all but the tail, the other parts.
-    let is_told = bound.starts_with("all ") || bound.starts_with("to the end of a stretch");
+    let is_told = bound.starts_with("all ") || bound.starts_with("cut at the end of a buffer");
     (!is_told).then(|| bound.to_owned())
 }
 
