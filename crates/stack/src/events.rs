@@ -5,9 +5,9 @@
 //! packets were queued on, goes on with the connections that waited for completions, and then fires
 //! the wakers. At that point the caller holds no lock.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
-use arc_swap::Guard;
 use arrayvec::ArrayVec;
 use plimsoll_buf::Slices;
 use plimsoll_tcp::{
@@ -29,8 +29,9 @@ use crate::sysctl::Settings;
 pub(crate) struct Work<'a> {
     pub(crate) stack: &'a Stack,
     pub(crate) now: Instant,
-    pub(crate) settings: Guard<Arc<Settings>>,
-    pub(crate) counters: &'a Shard,
+    pub(crate) settings: Rc<Settings>,
+    /// This thread's shard, which makes a `Work` stay on its thread.
+    pub(crate) counters: Rc<Shard>,
     wakers: WakeList,
     /// Bit `i`: packets were queued on interface `i`.
     queued_on: u16,
@@ -45,11 +46,12 @@ pub(crate) struct Work<'a> {
 impl<'a> Work<'a> {
     pub(crate) fn begin(stack: &'a Stack, now: Instant) -> Work<'a> {
         stack.pollers.clock().advance(now);
+        let counters = stack.pollers.snmp().shard();
         Work {
             stack,
             now,
-            settings: stack.policies.sysctl().snapshot(),
-            counters: stack.pollers.snmp().shard(),
+            settings: stack.policies.sysctl().cached(&counters.settings),
+            counters,
             wakers: WakeList::default(),
             queued_on: 0,
             leaves: false,
@@ -69,8 +71,8 @@ impl<'a> Work<'a> {
     }
 
     /// Where the engine counts.
-    pub(crate) fn tcp(&self) -> &'a Counters {
-        &self.counters.tcp
+    pub(crate) fn tcp(&self) -> &Counters {
+        self.counters.tcp()
     }
 
     /// Counts at IP.

@@ -77,3 +77,7 @@ pub(crate) const KEPT_PREQUEUE: usize = 8;
 /// How long the poller relies on a thread that spins, after its last poll. A packet that comes when
 /// that thread has stopped waits for so long at most.
 pub const SPIN_LEASE: Duration = Duration::from_micros(200);
+
+/// Threads that count in a shard of their own at a time. A thread more counts in one that such
+/// threads share, which costs it a locked instruction per count.
+pub(crate) const MAX_SHARDS: usize = 64;

@@ -231,7 +231,7 @@ impl Listener {
 
     /// Changes the backlog (as calling `listen` again does on Linux).
     pub fn set_backlog(&self, backlog: usize) {
-        let most = self.stack.policies.sysctl().snapshot().somaxconn as usize;
+        let most = self.stack.settings().somaxconn as usize;
         lock(&self.inner.state).backlog = backlog.min(most);
     }
 
@@ -249,7 +249,7 @@ impl Listener {
     /// TCP_FASTOPEN: how many connections may be open before their handshake is over; zero
     /// switches Fast Open off for this listener. At most `net.core.somaxconn`.
     pub fn set_fast_open_queue(&self, len: usize) {
-        let most = self.stack.policies.sysctl().snapshot().somaxconn as usize;
+        let most = self.stack.settings().somaxconn as usize;
         self.inner.fast_open(|queue| queue.limit = len.min(most));
     }
 

@@ -241,6 +241,6 @@ impl MemoryAccount {
 impl Stack {
     /// What the queues of all connections hold, as `net.ipv4.tcp_mem` counts it.
     pub fn memory(&self) -> MemoryUse {
-        self.policies.memory().usage(&self.policies.sysctl().snapshot().tcp_mem)
+        self.policies.memory().usage(&self.settings().tcp_mem)
     }
 }
