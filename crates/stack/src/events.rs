@@ -17,11 +17,12 @@ use plimsoll_tcp::{
 
 use crate::decision_log::log_wake;
 use crate::demux::connection_table::ConnectionId;
+use crate::demux::time_wait_table::SWEEP;
 use crate::endpoint::{Endpoint, Inner, Stage};
 use crate::error::StackError;
 use crate::limits::{COMPLETION_ROUNDS, READ_ROUNDS};
 use crate::snmp::{IpCounter, Shard};
-use crate::socket_lock::{COMPLETION, WakeList, lock};
+use crate::socket_lock::{COMPLETION, WakeList};
 use crate::stack::Stack;
 use crate::sysctl::Settings;
 
@@ -189,6 +190,8 @@ impl<'a> Work<'a> {
         // The connection may have ended since.
         let Some(endpoint) = self.stack.tables.connections().get(id) else { return };
         endpoint.below.take_up();
+        #[cfg(test)]
+        self.stack.pollers.visit();
         self.leave(&endpoint, COMPLETION);
     }
 
@@ -254,9 +257,9 @@ impl<'a> Work<'a> {
         let kept = self.stack.tables.time_wait().insert(endpoint.key, time_wait, limit);
         if !kept {
             self.tcp().bump(Counter::TcpTimeWaitOverflow);
-        } else if let Some(at) = self.stack.tables.time_wait().next() {
+        } else if let Some(at) = self.stack.tables.time_wait_ends() {
             // The first queue looks after these.
-            self.stack.pollers.queue(0).waiter.kick_before(at);
+            self.stack.pollers.queue(0).waiter.kick_before(at + SWEEP);
         }
         self.remove(endpoint, inner);
     }
@@ -266,7 +269,7 @@ impl<'a> Work<'a> {
         inner.gone = true;
         if inner.timer != Instant::FAR_FUTURE {
             inner.timer = Instant::FAR_FUTURE;
-            lock(&self.stack.pollers.queue(endpoint.home).wheel).stop(endpoint.id);
+            self.stack.pollers.queue(endpoint.home).wheel.lock().stop(endpoint.id);
         }
         if inner.stage == Stage::HalfOpen {
             inner.stage = Stage::Orphan;
@@ -293,7 +296,7 @@ impl<'a> Work<'a> {
         }
         inner.timer = deadline;
         let home = self.stack.pollers.queue(endpoint.home);
-        lock(&home.wheel).arm(endpoint.id, deadline);
+        home.wheel.lock().arm(endpoint.id, deadline);
         if endpoint.home == self.home {
             self.armed = self.armed.min(deadline);
         } else {

@@ -14,8 +14,8 @@ use std::rc::Rc;
 
 use plimsoll_tcp::Counter;
 
-use self::shards::Shards;
 pub(crate) use self::shards::Shard;
+use self::shards::Shards;
 
 macro_rules! ip_counters {
     ($($variant:ident => $name:literal, $doc:literal;)*) => {
@@ -94,6 +94,7 @@ ip_counters! {
     IpExtInCsumErrors => "IpExtInCsumErrors", "IPv4 packets with a bad header checksum.";
     OutOfWindowIcmps => "TcpExtOutOfWindowIcmps", "ICMP errors ignored because they quote nothing in flight.";
     StrayRstLimited => "plimsoll.StrayRstLimited", "Resets for stray segments left out because of the rate limit.";
+    SynShed => "plimsoll.SynShed", "SYNs dropped unread because SYNs have had their share of a poller that cannot keep up.";
     GsoSoftware => "plimsoll.GsoSoftware", "Super-segments cut up in software because the device cannot.";
     TxRingFull => "plimsoll.TxRingFull", "Times that a device took no more packets for the moment.";
     QueueMisses => "plimsoll.QueueMisses", "Segments worked on elsewhere than at their connection's home.";

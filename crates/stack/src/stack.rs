@@ -273,7 +273,7 @@ impl Stack {
     ) -> OpenParams {
         options.route_quickack |= self.interfaces.routes().quickack(key.remote);
         let interface = &self.interfaces.get(self.interfaces.towards(key.remote));
-        let learnt = self.policies.pmtu().get(key.remote, self.pollers.clock().get());
+        let learnt = self.policies.learnt_mtu(key.remote, self.pollers.clock().get());
         let ip_header_len = if key.local.is_ipv4() { 20 } else { 40 };
         OpenParams {
             local_port: key.local_port,
