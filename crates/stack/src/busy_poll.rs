@@ -91,7 +91,7 @@ pub struct Spin<'a> {
 impl Stack {
     /// How long a read spins before it sleeps, by `net.core.busy_read`; zero is not at all.
     pub fn busy_read(&self) -> Duration {
-        Duration::from_micros(u64::from(self.policies.sysctl().snapshot().busy_read))
+        Duration::from_micros(u64::from(self.settings().busy_read))
     }
 
     /// The right to spin for the first queue, unless another thread has it.

@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use plimsoll_tcp::Instant;
 
 /// Remembers the latest `now`, for calls that cannot have one (dropping a socket).
+///
+/// Threads that note a time at once may leave the earlier one: they have read their clocks a moment
+/// apart, and a locked instruction for every call would buy no more than that moment.
 #[derive(Debug, Default)]
 pub(crate) struct LatestTime(AtomicU64);
 
@@ -12,9 +15,8 @@ impl LatestTime {
     /// Notes `now` if it is later than all before.
     pub(crate) fn advance(&self, now: Instant) {
         let nanos = now.as_nanos();
-        // A plain load first: most calls find that the poller was here already.
         if self.0.load(Ordering::Relaxed) < nanos {
-            self.0.fetch_max(nanos, Ordering::Relaxed);
+            self.0.store(nanos, Ordering::Relaxed);
         }
     }
 

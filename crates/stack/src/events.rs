@@ -5,9 +5,9 @@
 //! packets were queued on, goes on with the connections that waited for completions, and then fires
 //! the wakers. At that point the caller holds no lock.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
-use arc_swap::Guard;
 use arrayvec::ArrayVec;
 use plimsoll_buf::Slices;
 use plimsoll_tcp::{
@@ -17,11 +17,12 @@ use plimsoll_tcp::{
 
 use crate::decision_log::log_wake;
 use crate::demux::connection_table::ConnectionId;
+use crate::demux::time_wait_table::SWEEP;
 use crate::endpoint::{Endpoint, Inner, Stage};
 use crate::error::StackError;
 use crate::limits::{COMPLETION_ROUNDS, READ_ROUNDS};
 use crate::snmp::{IpCounter, Shard};
-use crate::socket_lock::{COMPLETION, WakeList, lock};
+use crate::socket_lock::{COMPLETION, WakeList};
 use crate::stack::Stack;
 use crate::sysctl::Settings;
 
@@ -29,8 +30,9 @@ use crate::sysctl::Settings;
 pub(crate) struct Work<'a> {
     pub(crate) stack: &'a Stack,
     pub(crate) now: Instant,
-    pub(crate) settings: Guard<Arc<Settings>>,
-    pub(crate) counters: &'a Shard,
+    pub(crate) settings: Rc<Settings>,
+    /// This thread's shard, which makes a `Work` stay on its thread.
+    pub(crate) counters: Rc<Shard>,
     wakers: WakeList,
     /// Bit `i`: packets were queued on interface `i`.
     queued_on: u16,
@@ -45,11 +47,12 @@ pub(crate) struct Work<'a> {
 impl<'a> Work<'a> {
     pub(crate) fn begin(stack: &'a Stack, now: Instant) -> Work<'a> {
         stack.pollers.clock().advance(now);
+        let counters = stack.pollers.snmp().shard();
         Work {
             stack,
             now,
-            settings: stack.policies.sysctl().snapshot(),
-            counters: stack.pollers.snmp().shard(),
+            settings: stack.policies.sysctl().cached(&counters.settings),
+            counters,
             wakers: WakeList::default(),
             queued_on: 0,
             leaves: false,
@@ -69,8 +72,8 @@ impl<'a> Work<'a> {
     }
 
     /// Where the engine counts.
-    pub(crate) fn tcp(&self) -> &'a Counters {
-        &self.counters.tcp
+    pub(crate) fn tcp(&self) -> &Counters {
+        self.counters.tcp()
     }
 
     /// Counts at IP.
@@ -187,6 +190,8 @@ impl<'a> Work<'a> {
         // The connection may have ended since.
         let Some(endpoint) = self.stack.tables.connections().get(id) else { return };
         endpoint.below.take_up();
+        #[cfg(test)]
+        self.stack.pollers.visit();
         self.leave(&endpoint, COMPLETION);
     }
 
@@ -252,9 +257,9 @@ impl<'a> Work<'a> {
         let kept = self.stack.tables.time_wait().insert(endpoint.key, time_wait, limit);
         if !kept {
             self.tcp().bump(Counter::TcpTimeWaitOverflow);
-        } else if let Some(at) = self.stack.tables.time_wait().next() {
+        } else if let Some(at) = self.stack.tables.time_wait_ends() {
             // The first queue looks after these.
-            self.stack.pollers.queue(0).waiter.kick_before(at);
+            self.stack.pollers.queue(0).waiter.kick_before(at + SWEEP);
         }
         self.remove(endpoint, inner);
     }
@@ -264,7 +269,7 @@ impl<'a> Work<'a> {
         inner.gone = true;
         if inner.timer != Instant::FAR_FUTURE {
             inner.timer = Instant::FAR_FUTURE;
-            lock(&self.stack.pollers.queue(endpoint.home).wheel).stop(endpoint.id);
+            self.stack.pollers.queue(endpoint.home).wheel.lock().stop(endpoint.id);
         }
         if inner.stage == Stage::HalfOpen {
             inner.stage = Stage::Orphan;
@@ -291,7 +296,7 @@ impl<'a> Work<'a> {
         }
         inner.timer = deadline;
         let home = self.stack.pollers.queue(endpoint.home);
-        lock(&home.wheel).arm(endpoint.id, deadline);
+        home.wheel.lock().arm(endpoint.id, deadline);
         if endpoint.home == self.home {
             self.armed = self.armed.min(deadline);
         } else {

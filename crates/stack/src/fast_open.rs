@@ -178,7 +178,7 @@ pub(crate) fn default_queue(tcp_fastopen: u32, backlog: usize) -> usize {
 impl Stack {
     /// The keys that `net.ipv4.tcp_fastopen_key` was set to.
     pub fn fast_open_keys(&self) -> Option<FastOpenKeys> {
-        self.policies.sysctl().snapshot().tcp_fastopen_key
+        self.settings().tcp_fastopen_key
     }
 }
 

@@ -429,7 +429,7 @@ impl Stack {
 
     /// Gives interfaces the default discipline if it has changed and they were given no other.
     fn follow_default_qdisc(&self, now: Instant) {
-        let default = self.policies.sysctl().snapshot().default_qdisc;
+        let default = self.settings().default_qdisc;
         for interface in self.interfaces.iter() {
             let differs = interface.keeps_departures() != default.keeps_departures();
             if differs && !interface.chosen.load(Ordering::Relaxed) {

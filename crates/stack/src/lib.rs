@@ -66,6 +66,7 @@ mod stack;
 mod sysctl;
 mod tables;
 pub(crate) mod tcp_metrics;
+mod timed;
 mod timer_wheel;
 mod tx_token;
 mod wait;

@@ -77,3 +77,15 @@ pub(crate) const KEPT_PREQUEUE: usize = 8;
 /// How long the poller relies on a thread that spins, after its last poll. A packet that comes when
 /// that thread has stopped waits for so long at most.
 pub const SPIN_LEASE: Duration = Duration::from_micros(200);
+
+/// Threads that count in a shard of their own at a time. A thread more counts in one that such
+/// threads share, which costs it a locked instruction per count.
+pub(crate) const MAX_SHARDS: usize = 64;
+
+/// SYNs that are answered with cookies one after the other by a poller that finds its device empty
+/// in between. A poller that does not keep up answers [`COOKIES_PER_BATCH`] more with every batch;
+/// further SYNs are dropped unread (`plimsoll.SynShed`).
+pub(crate) const COOKIE_BURST: u32 = 1024;
+
+/// What a batch of [`RX_BATCH`] packets adds to that, while the device is not empty.
+pub(crate) const COOKIES_PER_BATCH: u32 = 8;

@@ -87,6 +87,13 @@ impl ListenerInner {
         Options { md5_key: state.md5_keys.find(peer).cloned(), ..state.options.clone() }
     }
 
+    /// As [`options_for`](Self::options_for); notes that a SYN is answered with a cookie.
+    pub(crate) fn options_for_cookie(&self, now: Instant, peer: IpAddr) -> Options {
+        let mut state = lock(&self.state);
+        state.last_cookie = Some(now);
+        Options { md5_key: state.md5_keys.find(peer).cloned(), ..state.options.clone() }
+    }
+
     /// The key that signs segments from and to `peer`.
     pub(crate) fn md5_key(&self, peer: IpAddr) -> Option<Md5Key> {
         lock(&self.state).md5_keys.find(peer).cloned()
@@ -104,11 +111,6 @@ impl ListenerInner {
         let open = state.end.is_none();
         state.half_open += usize::from(open);
         open
-    }
-
-    /// Notes that a SYN is answered with a cookie.
-    pub(crate) fn note_cookie(&self, now: Instant) {
-        lock(&self.state).last_cookie = Some(now);
     }
 
     /// Whether a cookie may come back that is still good.
@@ -231,7 +233,7 @@ impl Listener {
 
     /// Changes the backlog (as calling `listen` again does on Linux).
     pub fn set_backlog(&self, backlog: usize) {
-        let most = self.stack.policies.sysctl().snapshot().somaxconn as usize;
+        let most = self.stack.settings().somaxconn as usize;
         lock(&self.inner.state).backlog = backlog.min(most);
     }
 
@@ -249,7 +251,7 @@ impl Listener {
     /// TCP_FASTOPEN: how many connections may be open before their handshake is over; zero
     /// switches Fast Open off for this listener. At most `net.core.somaxconn`.
     pub fn set_fast_open_queue(&self, len: usize) {
-        let most = self.stack.policies.sysctl().snapshot().somaxconn as usize;
+        let most = self.stack.settings().somaxconn as usize;
         self.inner.fast_open(|queue| queue.limit = len.min(most));
     }
 

@@ -25,7 +25,7 @@
 //! then looks at the use; the other side changes the use and then looks at the mark. So one of the
 //! two sees the other.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crossbeam_utils::CachePadded;
@@ -35,6 +35,7 @@ use crate::completion::Completions;
 use crate::demux::connection_table::ConnectionId;
 use crate::endpoint::{Endpoint, Inner, Stage};
 use crate::events::Work;
+use crate::limits::MAX_CONNECTIONS;
 use crate::socket_lock::lock;
 use crate::stack::Stack;
 
@@ -65,9 +66,9 @@ pub struct MemoryUse {
 
 /// The account.
 pub(crate) struct MemoryAccount {
-    used: CachePadded<AtomicUsize>,
+    /// What is used and by how many, in one word; see [`Level`].
+    level: CachePadded<AtomicU64>,
     peak: AtomicUsize,
-    holders: AtomicUsize,
     pressure: AtomicBool,
     /// At this use or less those who wait are asked again; zero if nobody waits.
     wake_at: AtomicUsize,
@@ -75,6 +76,30 @@ pub(crate) struct MemoryAccount {
     round: AtomicU32,
     waiting: Mutex<Vec<ConnectionId>>,
     ready: Arc<Completions>,
+}
+
+/// Bits of the word of [`Level`] that count holders.
+const HOLDER_BITS: u32 = 24;
+const _: () = assert!(MAX_CONNECTIONS < 1 << HOLDER_BITS);
+
+/// What is used, in bytes, and how many connections use it. Both change together, by one addition
+/// to one word: quanta above, holders below.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    used: usize,
+    holders: usize,
+}
+
+impl Level {
+    fn of(word: u64) -> Level {
+        let used = (word >> HOLDER_BITS) as usize * QUANTUM;
+        Level { used, holders: (word & ((1 << HOLDER_BITS) - 1)) as usize }
+    }
+
+    fn word(self) -> u64 {
+        debug_assert!(self.used.is_multiple_of(QUANTUM), "the account is in quanta");
+        ((self.used / QUANTUM) as u64) << HOLDER_BITS | self.holders as u64
+    }
 }
 
 /// The numbers of `tcp_mem` in bytes.
@@ -85,15 +110,18 @@ fn in_bytes(tcp_mem: &[u64; 3]) -> [usize; 3] {
 impl MemoryAccount {
     pub(crate) fn new(ready: Arc<Completions>) -> MemoryAccount {
         MemoryAccount {
-            used: CachePadded::new(AtomicUsize::new(0)),
+            level: CachePadded::new(AtomicU64::new(0)),
             peak: AtomicUsize::new(0),
-            holders: AtomicUsize::new(0),
             pressure: AtomicBool::new(false),
             wake_at: AtomicUsize::new(0),
             round: AtomicU32::new(1),
             waiting: Mutex::default(),
             ready,
         }
+    }
+
+    fn level(&self) -> Level {
+        Level::of(self.level.load(Ordering::SeqCst))
     }
 
     /// Whether memory is short.
@@ -103,12 +131,12 @@ impl MemoryAccount {
 
     /// What the engine is told for a connection that was charged for `charged` bytes.
     pub(crate) fn room(&self, tcp_mem: &[u64; 3], charged: u32) -> MemoryRoom {
-        let used = self.used.load(Ordering::Relaxed);
+        let Level { used, holders } = self.level();
         let [low, _, limit] = in_bytes(tcp_mem);
         let pressure = self.is_pressed() && used > low;
         let mut bytes = limit.saturating_sub(used);
         if pressure {
-            let share = limit / self.holders.load(Ordering::Relaxed).max(1);
+            let share = limit / holders.max(1);
             bytes = bytes.min(share.saturating_sub(charged as usize));
         }
         MemoryRoom { pressure, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) }
@@ -133,16 +161,14 @@ impl MemoryAccount {
 
     fn change(&self, charged: &mut u32, new: usize, tcp_mem: &[u64; 3], counters: &Counters) {
         let old = *charged as usize;
-        let new = new.min(u32::MAX as usize);
+        let new = new.min(u32::MAX as usize / QUANTUM * QUANTUM);
         *charged = new as u32;
         let [low, high, _] = in_bytes(tcp_mem);
-        if old == 0 && new > 0 {
-            self.holders.fetch_add(1, Ordering::Relaxed);
-        } else if old > 0 && new == 0 {
-            self.holders.fetch_sub(1, Ordering::Relaxed);
-        }
+        let word = |bytes: usize| Level { used: bytes, holders: usize::from(bytes > 0) }.word();
+        let change = word(new).wrapping_sub(word(old));
+        let before = self.level.fetch_add(change, Ordering::SeqCst);
+        let used = Level::of(before.wrapping_add(change)).used;
         if new > old {
-            let used = self.used.fetch_add(new - old, Ordering::SeqCst) + (new - old);
             if used > self.peak.load(Ordering::Relaxed) {
                 self.peak.fetch_max(used, Ordering::Relaxed);
             }
@@ -150,7 +176,6 @@ impl MemoryAccount {
                 counters.bump(Counter::TcpMemoryPressures);
             }
         } else {
-            let used = self.used.fetch_sub(old - new, Ordering::SeqCst) - (old - new);
             if used <= low && self.is_pressed() {
                 self.pressure.store(false, Ordering::Relaxed);
             }
@@ -171,12 +196,12 @@ impl MemoryAccount {
             *ticket = round;
             waiting.push(id);
             let [low, _, limit] = in_bytes(tcp_mem);
-            let used = self.used.load(Ordering::SeqCst);
+            let used = self.level().used;
             let mark = used.saturating_sub((limit / WAKE_STEPS).max(1)).max(low);
             let mark = if mark < used { mark } else { used.saturating_sub(1) }.max(1);
             self.wake_at.fetch_max(mark, Ordering::SeqCst);
         }
-        if self.used.load(Ordering::SeqCst) <= self.wake_at.load(Ordering::SeqCst) {
+        if self.level().used <= self.wake_at.load(Ordering::SeqCst) {
             self.wake();
         }
     }
@@ -227,11 +252,11 @@ impl MemoryAccount {
     /// What the account says, with the limits of `tcp_mem` (pages).
     fn usage(&self, tcp_mem: &[u64; 3]) -> MemoryUse {
         let thresholds = in_bytes(tcp_mem);
-        let bytes = self.used.load(Ordering::Relaxed);
+        let Level { used: bytes, holders } = self.level();
         MemoryUse {
             bytes,
             peak: self.peak.load(Ordering::Relaxed),
-            holders: self.holders.load(Ordering::Relaxed),
+            holders,
             pressure: self.is_pressed() && bytes > thresholds[0],
             thresholds,
         }
@@ -241,6 +266,6 @@ impl MemoryAccount {
 impl Stack {
     /// What the queues of all connections hold, as `net.ipv4.tcp_mem` counts it.
     pub fn memory(&self) -> MemoryUse {
-        self.policies.memory().usage(&self.policies.sysctl().snapshot().tcp_mem)
+        self.policies.memory().usage(&self.settings().tcp_mem)
     }
 }

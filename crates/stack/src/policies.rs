@@ -4,8 +4,11 @@
 //! Settings are read as a snapshot without a lock. The caches have locks of their own, which are
 //! leaves: nobody locks anything else while holding one.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+
+use plimsoll_tcp::Instant;
 
 use crate::completion::Completions;
 use crate::demux::secrets::Secrets;
@@ -26,6 +29,8 @@ pub(crate) struct Policies {
     icmp_limits: IcmpLimits,
     /// A key of TCP_MD5SIG was set on some socket.
     md5_in_use: AtomicBool,
+    /// A path MTU was learnt.
+    pmtu_in_use: AtomicBool,
 }
 
 impl Policies {
@@ -43,6 +48,7 @@ impl Policies {
             metrics: Mutex::default(),
             icmp_limits: IcmpLimits::default(),
             md5_in_use: AtomicBool::new(false),
+            pmtu_in_use: AtomicBool::new(false),
         }
     }
 
@@ -61,8 +67,18 @@ impl Policies {
         &self.memory
     }
 
-    /// Path MTUs that were learnt.
-    pub(crate) fn pmtu(&self) -> MutexGuard<'_, PmtuCache> {
+    /// The path MTU to `remote`, if one was learnt. The lock is not taken while none ever was.
+    pub(crate) fn learnt_mtu(&self, remote: IpAddr, now: Instant) -> Option<u16> {
+        if self.pmtu_in_use.load(Ordering::Relaxed) { self.pmtu().get(remote, now) } else { None }
+    }
+
+    /// Path MTUs that were learnt, to learn one.
+    pub(crate) fn learn_mtu(&self) -> MutexGuard<'_, PmtuCache> {
+        self.pmtu_in_use.store(true, Ordering::Relaxed);
+        self.pmtu()
+    }
+
+    fn pmtu(&self) -> MutexGuard<'_, PmtuCache> {
         lock(&self.pmtu)
     }
 

@@ -10,6 +10,8 @@ use std::sync::{Arc, TryLockError};
 use plimsoll_tcp::{Counter, Instant};
 
 use crate::demux::connection_table::ConnectionId;
+use crate::demux::syn_share::SynShare;
+use crate::demux::time_wait_table::SWEEP;
 use crate::endpoint::Endpoint;
 use crate::error::StackError;
 use crate::events::Work;
@@ -30,6 +32,8 @@ pub(crate) struct PollState {
     due: Vec<ConnectionId>,
     /// Connections that got a packet in this batch, each once.
     pub(crate) touched: Vec<Arc<Endpoint>>,
+    /// What SYNs that are answered with cookies may still take of the work.
+    pub(crate) syns: SynShare,
 }
 
 impl Stack {
@@ -105,25 +109,36 @@ impl Stack {
     /// When the next timer or device event of one queue is due.
     pub(crate) fn deadline_of(&self, queue: u8) -> Option<Instant> {
         let devices = self.interfaces.of(queue).filter_map(Interface::next_event).min();
-        let timers = lock(&self.pollers.queue(queue).wheel).next();
-        let time_wait = if queue == 0 { self.tables.time_wait().next() } else { None };
+        let timers = self.pollers.queue(queue).wheel.next();
+        let time_wait = if queue == 0 { self.tables.time_wait_ends() } else { None };
+        let time_wait = time_wait.map(|at| at + SWEEP);
         devices.into_iter().chain(timers).chain(time_wait).min()
     }
 
-    /// The timers that are not a connection's. Returns whether one was due.
+    /// The timers that are not a connection's. Returns whether one was due. No lock is taken while
+    /// none is.
     fn run_common_timers(&self, work: &Work<'_>) -> bool {
-        let ended = self.tables.time_wait().expire(work.now, TIMER_BATCH);
-        work.tcp().add(Counter::TimeWaitEntered, ended as u64);
-        let expired = self.tables.reassembler().expire(work.now, work.settings.ipfrag_time);
-        work.counters.add(IpCounter::IpReasmTimeout, expired as u64);
-        work.counters.add(IpCounter::IpReasmFails, expired as u64);
+        let mut ended = 0;
+        if self.tables.time_wait_ends().is_some_and(|at| at <= work.now) {
+            ended = self.tables.time_wait().expire(work.now, TIMER_BATCH);
+            work.tcp().add(Counter::TimeWaitEntered, ended as u64);
+        }
+        let patience = work.settings.ipfrag_time;
+        if self.tables.reassembles_since().is_some_and(|since| since + patience <= work.now) {
+            let expired = self.tables.reassembler().expire(work.now, patience);
+            work.counters.add(IpCounter::IpReasmTimeout, expired as u64);
+            work.counters.add(IpCounter::IpReasmFails, expired as u64);
+        }
         ended > 0
     }
 
     fn run_timers(&self, work: &mut Work<'_>, state: &mut PollState) -> bool {
         let ended = work.home() == 0 && self.run_common_timers(work);
         state.due.clear();
-        lock(&self.pollers.queue(work.home()).wheel).expire(work.now, TIMER_BATCH, &mut state.due);
+        let wheel = &self.pollers.queue(work.home()).wheel;
+        if wheel.is_due(work.now) {
+            wheel.lock().expire(work.now, TIMER_BATCH, &mut state.due);
+        }
         for &id in &state.due {
             // A timer that outlived its connection finds nothing.
             let Some(endpoint) = self.tables.connections().get(id) else { continue };
@@ -163,6 +178,7 @@ impl Stack {
             match received {
                 Ok(count) => {
                     taken += count;
+                    state.syns.end_batch(count < most);
                     if count < most {
                         break;
                     }

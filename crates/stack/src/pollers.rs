@@ -14,7 +14,6 @@ use crate::interfaces::Interfaces;
 use crate::limits::CALLS_PER_SEND;
 use crate::queue::Queue;
 use crate::snmp::Snmp;
-use crate::socket_lock::lock;
 
 /// The queues of a stack.
 pub(crate) struct Pollers {
@@ -25,6 +24,9 @@ pub(crate) struct Pollers {
     spare_backlogs: SpareQueues,
     /// Calls in the middle of a poll that have queued packets so far.
     left_in_poll: AtomicUsize,
+    /// Sockets that were gone on with because they were in a queue.
+    #[cfg(test)]
+    visited: std::sync::atomic::AtomicU64,
     /// Why the stack has come to its end.
     ended: OnceLock<StackError>,
 }
@@ -42,6 +44,8 @@ impl Pollers {
             pool: Pool::new(),
             spare_backlogs: SpareQueues::default(),
             left_in_poll: AtomicUsize::new(0),
+            #[cfg(test)]
+            visited: std::sync::atomic::AtomicU64::new(0),
             ended: OnceLock::new(),
         })
     }
@@ -93,6 +97,18 @@ impl Pollers {
         left % CALLS_PER_SEND == CALLS_PER_SEND - 1
     }
 
+    /// Counts a socket that is gone on with because it was in a queue.
+    #[cfg(test)]
+    pub(crate) fn visit(&self) {
+        self.visited.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many were so far.
+    #[cfg(test)]
+    pub(crate) fn visited(&self) -> u64 {
+        self.visited.load(Ordering::Relaxed)
+    }
+
     /// Makes sure that every queue looks at its work.
     pub(crate) fn kick_all(&self) {
         self.queues.iter().for_each(|queue| queue.waiter.kick());
@@ -100,6 +116,6 @@ impl Pollers {
 
     /// Bytes that the timer wheels take.
     pub(crate) fn wheel_bytes(&self) -> usize {
-        self.queues.iter().map(|queue| lock(&queue.wheel).memory_bytes()).sum()
+        self.queues.iter().map(|queue| queue.wheel.lock().memory_bytes()).sum()
     }
 }

@@ -243,8 +243,7 @@ impl Stack {
             return Poll::Ready(());
         }
         // Only what has been worked on tells whether a low-water mark is reached.
-        let on = !self.policies.sysctl().snapshot().tcp_low_latency
-            && owned.conn.options().rcvlowat <= 1;
+        let on = !self.settings().tcp_low_latency && owned.conn.options().rcvlowat <= 1;
         if on {
             owned.prequeue.get_or_insert_default().block();
         } else if owned.prequeue.is_some() {

@@ -30,13 +30,14 @@ use crate::error::StackError;
 use crate::interfaces::Interfaces;
 use crate::poll::PollState;
 use crate::stack::{Poll, Stack};
+use crate::timed::Timed;
 use crate::timer_wheel::TimerWheel;
 use crate::wait::Waiter;
 
 /// One of the queues of a stack.
 pub(crate) struct Queue {
     pub(crate) poller: Mutex<PollState>,
-    pub(crate) wheel: Mutex<TimerWheel>,
+    pub(crate) wheel: Timed<TimerWheel>,
     pub(crate) completions: Arc<Completions>,
     pub(crate) waiter: Waiter,
     pub(crate) spinner: Spinner,
@@ -55,7 +56,7 @@ impl Queue {
         let waiter = Waiter::new(interfaces.of(index))?;
         Ok(Queue {
             poller: Mutex::default(),
-            wheel: Mutex::default(),
+            wheel: Timed::default(),
             completions: Arc::new(Completions::new(waiter.handle())),
             waiter,
             spinner: Spinner::default(),

@@ -1,20 +1,21 @@
 //! SNMP counters: the engine's and those of IP and ICMP, under Linux's names.
 //!
-//! Every thread counts in a shard of its own (as long as there are no more threads than shards), so
-//! that counting is an uncontended atomic; reading adds the shards up.
+//! Where a thread counts is in `snmp/shards.rs`: in a shard of its own, without locked
+//! instructions. Reading adds the shards up.
 //!
 //! `IpOutRequests` counts IPv4 packets that we hand to IP, `Ip6OutRequests` IPv6 packets; figures
 //! add the two. A super-segment is one request, as on Linux, where the count is taken above the
 //! device. Octet counters count whole IP packets; those of a super-segment count its bytes as they
 //! are handed down, with one header.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+mod shards;
 
-use crossbeam_utils::CachePadded;
-use plimsoll_tcp::{Counter, Counters};
+use std::rc::Rc;
 
-/// Shards. A thread more than that shares one with another.
-const SHARDS: usize = 16;
+use plimsoll_tcp::Counter;
+
+pub(crate) use self::shards::Shard;
+use self::shards::Shards;
 
 macro_rules! ip_counters {
     ($($variant:ident => $name:literal, $doc:literal;)*) => {
@@ -93,6 +94,7 @@ ip_counters! {
     IpExtInCsumErrors => "IpExtInCsumErrors", "IPv4 packets with a bad header checksum.";
     OutOfWindowIcmps => "TcpExtOutOfWindowIcmps", "ICMP errors ignored because they quote nothing in flight.";
     StrayRstLimited => "plimsoll.StrayRstLimited", "Resets for stray segments left out because of the rate limit.";
+    SynShed => "plimsoll.SynShed", "SYNs dropped unread because SYNs have had their share of a poller that cannot keep up.";
     GsoSoftware => "plimsoll.GsoSoftware", "Super-segments cut up in software because the device cannot.";
     TxRingFull => "plimsoll.TxRingFull", "Times that a device took no more packets for the moment.";
     QueueMisses => "plimsoll.QueueMisses", "Segments worked on elsewhere than at their connection's home.";
@@ -150,65 +152,27 @@ impl CounterInfo {
     }
 }
 
-/// The counters of one thread.
-pub(crate) struct Shard {
-    pub(crate) tcp: Counters,
-    ip: [AtomicU64; IP_COUNT],
-}
-
-impl Shard {
-    const fn new() -> Shard {
-        Shard { tcp: Counters::new(), ip: [const { AtomicU64::new(0) }; IP_COUNT] }
-    }
-
-    /// Adds one.
-    pub(crate) fn bump(&self, counter: IpCounter) {
-        self.add(counter, 1);
-    }
-
-    /// Adds `count`.
-    pub(crate) fn add(&self, counter: IpCounter, count: u64) {
-        self.ip[counter as usize].fetch_add(count, Ordering::Relaxed);
-    }
-}
-
 /// All counters of a stack.
 pub(crate) struct Snmp {
-    shards: Box<[CachePadded<Shard>]>,
-}
-
-/// Numbers threads in the order in which they first count.
-static THREADS: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    static THREAD: usize = THREADS.fetch_add(1, Ordering::Relaxed);
+    shards: Shards,
 }
 
 impl Snmp {
     pub(crate) fn new() -> Snmp {
-        Snmp { shards: (0..SHARDS).map(|_| CachePadded::new(Shard::new())).collect() }
+        Snmp { shards: Shards::new() }
     }
 
     /// Where the calling thread counts.
-    pub(crate) fn shard(&self) -> &Shard {
-        // A thread whose locals are gone already counts with the first.
-        let thread = THREAD.try_with(|&thread| thread).unwrap_or(0);
-        &self.shards[thread % SHARDS]
-    }
-
-    fn ip_sum(&self, index: usize) -> u64 {
-        self.shards.iter().map(|shard| shard.ip[index].load(Ordering::Relaxed)).sum()
-    }
-
-    fn tcp_sum(&self, counter: Counter) -> u64 {
-        self.shards.iter().map(|shard| shard.tcp.get(counter)).sum()
+    pub(crate) fn shard(&self) -> Rc<Shard> {
+        self.shards.mine()
     }
 
     /// All names and values, in `nstat`'s order: Ip, Icmp, Tcp, Udp, Ip6, Icmp6, TcpExt, IpExt, and
     /// our own.
     pub(crate) fn all(&self) -> Vec<(&'static str, u64)> {
-        let ip = IP_NAMES.iter().enumerate().map(|(index, &name)| (name, self.ip_sum(index)));
-        let tcp = Counter::ALL.iter().map(|&counter| (counter.name(), self.tcp_sum(counter)));
+        let sums = self.shards.sums();
+        let ip = IP_NAMES.iter().copied().zip(sums.ip);
+        let tcp = Counter::ALL.iter().map(|counter| counter.name()).zip(sums.tcp);
         let mut all: Vec<(&'static str, u64)> = ip.chain(tcp).collect();
         all.sort_by_key(|&(name, _)| group(name));
         all
@@ -217,10 +181,10 @@ impl Snmp {
     /// The value of the counter with the name `name`.
     pub(crate) fn by_name(&self, name: &str) -> Option<u64> {
         if let Some(index) = IP_NAMES.iter().position(|&known| known == name) {
-            return Some(self.ip_sum(index));
+            return Some(self.shards.sum_of_ip(index));
         }
-        let counter = Counter::ALL.iter().find(|counter| counter.name() == name)?;
-        Some(self.tcp_sum(*counter))
+        let index = Counter::ALL.iter().position(|counter| counter.name() == name)?;
+        Some(self.shards.sum_of_tcp(index))
     }
 }
 
@@ -257,7 +221,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| snmp.shard().add(IpCounter::IpOutRequests, 2));
         });
-        snmp.shard().tcp.bump(Counter::OutSegs);
+        snmp.shard().tcp().bump(Counter::OutSegs);
         assert_eq!(snmp.by_name("IpOutRequests"), Some(3));
         assert_eq!(snmp.by_name("TcpOutSegs"), Some(1));
         assert_eq!(snmp.by_name("Nonsense"), None);

@@ -259,7 +259,7 @@ impl TcpSocket {
 
     /// What the connection tells about itself (TCP_INFO).
     pub fn info(&self, now: Instant) -> Info {
-        let settings = self.stack.policies.sysctl().snapshot();
+        let settings = self.stack.settings();
         let mut info = self.look().conn.info_at(&settings.tcp, now);
         self.endpoint.add_to_info(&self.stack, &mut info);
         info
@@ -330,7 +330,7 @@ impl TcpSocket {
 
     /// SO_RCVBUF as getsockopt tells it.
     pub fn rcvbuf(&self) -> usize {
-        let settings = self.stack.policies.sysctl().snapshot();
+        let settings = self.stack.settings();
         self.look().conn.rcvbuf(&settings.tcp)
     }
 
@@ -342,7 +342,7 @@ impl TcpSocket {
     /// What poll(2) would tell now, and how often that may have become more. A socket that is not
     /// writable tells of it as soon as it is again (a waker, an edge), without a failed write.
     pub fn readiness(&self) -> Readiness {
-        let settings = self.stack.policies.sysctl().snapshot();
+        let settings = self.stack.settings();
         self.look().readiness(&settings.tcp)
     }
 
@@ -379,7 +379,7 @@ impl TcpSocket {
 
     /// Whether a write would not block; if it would, `waker` fires when that may have changed.
     pub fn poll_writable(&self, waker: &Waker) -> Poll<()> {
-        let settings = self.stack.policies.sysctl().snapshot();
+        let settings = self.stack.settings();
         let mut inner = self.look();
         if inner.is_writable(&settings.tcp) {
             return Poll::Ready(());

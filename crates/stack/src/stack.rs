@@ -3,6 +3,7 @@
 //! The loop is in `poll.rs`, what happens around each call of the engine in `events.rs`.
 
 use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use plimsoll_buf::Pool;
@@ -26,7 +27,7 @@ use crate::policies::Policies;
 use crate::pollers::Pollers;
 use crate::snmp::IpCounter;
 use crate::socket::TcpSocket;
-use crate::sysctl::{SysctlError, SysctlTable};
+use crate::sysctl::{Settings, SysctlError, SysctlTable};
 use crate::tables::Tables;
 use crate::wait::Waiter;
 
@@ -272,7 +273,7 @@ impl Stack {
     ) -> OpenParams {
         options.route_quickack |= self.interfaces.routes().quickack(key.remote);
         let interface = &self.interfaces.get(self.interfaces.towards(key.remote));
-        let learnt = self.policies.pmtu().get(key.remote, self.pollers.clock().get());
+        let learnt = self.policies.learnt_mtu(key.remote, self.pollers.clock().get());
         let ip_header_len = if key.local.is_ipv4() { 20 } else { 40 };
         OpenParams {
             local_port: key.local_port,
@@ -325,7 +326,7 @@ impl Stack {
         if !local.ip().is_unspecified() && !self.interfaces.routes().is_ours(local.ip()) {
             return Err(SocketError::AddrNotAvailable);
         }
-        let settings = self.policies.sysctl().snapshot();
+        let settings = self.settings();
         let backlog = backlog.min(settings.somaxconn as usize);
         let make = |port| {
             let local = SocketAddr::new(local.ip(), port);
@@ -449,7 +450,7 @@ impl Stack {
 
     /// All sockets: listeners first, then connections, then TIME-WAIT.
     pub fn sockets(&self) -> Vec<SocketSummary> {
-        let settings = self.policies.sysctl().snapshot();
+        let settings = self.settings();
         let mut list = self.tables.listeners().summaries();
         for endpoint in self.tables.connections().all() {
             list.push(endpoint.summary(self, &settings.tcp, self.pollers.clock().get()));
@@ -484,6 +485,11 @@ impl Stack {
     /// Entries in TIME-WAIT.
     pub fn time_wait_count(&self) -> usize {
         self.tables.time_wait().len()
+    }
+
+    /// The settings as they are now, as the calling thread has them.
+    pub(crate) fn settings(&self) -> Rc<Settings> {
+        self.policies.sysctl().cached(&self.pollers.snmp().shard().settings)
     }
 
     /// Counts at IP, for parts without a [`Work`].

@@ -1,14 +1,17 @@
 //! Settings under Linux's names, read and changed at run time.
 //!
 //! The values are one immutable snapshot; a change makes a new one and swaps it in. Readers on the
-//! hot path take the snapshot without a lock.
+//! hot path have a copy per thread ([`SettingsCache`]), which they renew when a count of changes
+//! has moved: reading costs one load.
 
 mod entries;
 mod value;
 
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use arc_swap::{ArcSwap, Guard};
 use plimsoll_tcp::{Config, Duration};
 
 use crate::fast_open::FastOpenKeys;
@@ -169,22 +172,42 @@ fn hint(suggestion: &Option<&'static str>) -> String {
     suggestion.map_or_else(String::new, |name| format!("; did you mean {name}?"))
 }
 
-/// All settings of a stack.
+/// The settings as one thread saw them last, and the count of changes then.
+#[derive(Debug, Default)]
+pub(crate) struct SettingsCache(RefCell<Option<(u64, Rc<Settings>)>>);
+
+/// All settings of a stack. The lock is a leaf.
 pub struct SysctlTable {
-    current: ArcSwap<Settings>,
-    /// Held by whoever changes something.
-    change: Mutex<()>,
+    current: Mutex<Arc<Settings>>,
+    /// Counts the changes; written under the lock.
+    changes: AtomicU64,
 }
 
 impl SysctlTable {
     pub(crate) fn new() -> SysctlTable {
-        let current = ArcSwap::from_pointee(Settings::default());
-        SysctlTable { current, change: Mutex::new(()) }
+        let current = Mutex::new(Arc::new(Settings::default()));
+        SysctlTable { current, changes: AtomicU64::new(0) }
     }
 
     /// The settings as they are now.
-    pub(crate) fn snapshot(&self) -> Guard<Arc<Settings>> {
-        self.current.load()
+    pub(crate) fn snapshot(&self) -> Arc<Settings> {
+        lock(&self.current).clone()
+    }
+
+    /// The settings as they are now, from `cache` if nothing has changed since it was filled.
+    #[inline]
+    pub(crate) fn cached(&self, cache: &SettingsCache) -> Rc<Settings> {
+        // Read before the settings are: those in the cache are at least as new as their count.
+        let changes = self.changes.load(Ordering::Acquire);
+        let mut cache = cache.0.borrow_mut();
+        match &*cache {
+            Some((seen, settings)) if *seen == changes => settings.clone(),
+            _ => {
+                let settings = Rc::new(Settings::clone(&self.snapshot()));
+                *cache = Some((changes, settings.clone()));
+                settings
+            }
+        }
     }
 
     /// The value of the setting `name` as text, as `sysctl` prints it.
@@ -202,14 +225,15 @@ impl SysctlTable {
     /// If there is no such setting or it does not allow the value; nothing has changed then.
     pub fn set(&self, name: &str, value: &str) -> Result<(), SysctlError> {
         let entry = entries::find(name)?;
-        let _changing = lock(&self.change);
-        let mut settings = Settings::clone(&self.snapshot());
+        let mut current = lock(&self.current);
+        let mut settings = Settings::clone(&current);
         (entry.set)(&mut settings, value.trim()).map_err(|allowed| SysctlError::Value {
             name: entry.name,
             value: value.to_owned(),
             allowed,
         })?;
-        self.current.store(Arc::new(settings));
+        *current = Arc::new(settings);
+        self.changes.fetch_add(1, Ordering::Release);
         Ok(())
     }
 

@@ -6,22 +6,23 @@
 //! a socket or calls out while holding one. What is found is cloned and used after the lock is gone.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
+
+use plimsoll_tcp::Instant;
 
 use crate::demux::connection_table::ConnectionTable;
 use crate::demux::listener_table::ListenerTable;
 use crate::demux::port_alloc::PortAllocator;
 use crate::demux::time_wait_table::TimeWaitTable;
 use crate::ip::fragment::Reassembler;
-use crate::socket_lock::lock;
+use crate::timed::{Timed, TimedGuard};
 
 /// The tables of a stack.
 pub(crate) struct Tables {
     connections: ConnectionTable,
     listeners: ListenerTable,
-    time_wait: Mutex<TimeWaitTable>,
+    time_wait: Timed<TimeWaitTable>,
     ports: PortAllocator,
-    reassembler: Mutex<Reassembler>,
+    reassembler: Timed<Reassembler>,
     /// Connections that no application holds.
     orphans: AtomicUsize,
 }
@@ -32,9 +33,9 @@ impl Tables {
         Tables {
             connections: ConnectionTable::new(table_key),
             listeners: ListenerTable::default(),
-            time_wait: Mutex::new(TimeWaitTable::new(table_key)),
+            time_wait: Timed::new(TimeWaitTable::new(table_key)),
             ports: PortAllocator::new(),
-            reassembler: Mutex::default(),
+            reassembler: Timed::default(),
             orphans: AtomicUsize::new(0),
         }
     }
@@ -50,8 +51,18 @@ impl Tables {
     }
 
     /// Connections in TIME-WAIT.
-    pub(crate) fn time_wait(&self) -> MutexGuard<'_, TimeWaitTable> {
-        lock(&self.time_wait)
+    pub(crate) fn time_wait(&self) -> TimedGuard<'_, TimeWaitTable> {
+        self.time_wait.lock()
+    }
+
+    /// Connections in TIME-WAIT, if there are any; the lock is not taken otherwise.
+    pub(crate) fn any_time_wait(&self) -> Option<TimedGuard<'_, TimeWaitTable>> {
+        if self.time_wait.is_empty() { None } else { Some(self.time_wait()) }
+    }
+
+    /// When a connection in TIME-WAIT may have ended.
+    pub(crate) fn time_wait_ends(&self) -> Option<Instant> {
+        self.time_wait.next()
     }
 
     /// Where the search for a free port begins.
@@ -60,8 +71,13 @@ impl Tables {
     }
 
     /// Fragments of datagrams that are not whole yet.
-    pub(crate) fn reassembler(&self) -> MutexGuard<'_, Reassembler> {
-        lock(&self.reassembler)
+    pub(crate) fn reassembler(&self) -> TimedGuard<'_, Reassembler> {
+        self.reassembler.lock()
+    }
+
+    /// When the oldest fragment came that others of its datagram are missing to.
+    pub(crate) fn reassembles_since(&self) -> Option<Instant> {
+        self.reassembler.next()
     }
 
     /// Counts a connection that its application has let go. Returns how many there were before.

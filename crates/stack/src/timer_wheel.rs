@@ -3,19 +3,21 @@
 //! Level 0 has a bucket for each of the 64 microseconds around now, level 1 one for each of 64
 //! spans of 64 microseconds, and so on: seven levels reach 51 days. An entry sits on the level of
 //! the highest digit (base 64) in which its deadline differs from the wheel's time; when the time
-//! reaches its bucket it moves down. Buckets are doubly linked lists through one vector, indexed by
-//! the connection's place, so arming and stopping take constant time and allocate nothing once the
-//! vector has grown. A bitmap per level and the earliest deadline per bucket give the next deadline
+//! reaches its bucket it moves down. Buckets are doubly linked lists through nodes that are found by
+//! the connection's place, so arming and stopping take constant time and allocate nothing once there
+//! is a node. Nodes lie in segments that never move, so that growing copies nothing. A bitmap per level and the earliest deadline per bucket give the next deadline
 //! exactly, or (after a stop) a little early.
 //!
 //! Entries that are due at once come out in the order of their deadlines, and of arming for those
 //! of one microsecond. The same calls give the same order.
 
 use std::mem::size_of;
+use std::ops::{Index, IndexMut};
 
 use plimsoll_tcp::Instant;
 
 use crate::demux::connection_table::ConnectionId;
+use crate::timed::Deadlines;
 
 /// Bits of a digit.
 const BITS: u32 = 6;
@@ -60,7 +62,47 @@ pub(crate) struct TimerWheel {
     time: u64,
     occupied: [u64; LEVELS],
     buckets: Box<[Bucket; LEVELS * BUCKETS]>,
-    nodes: Vec<Node>,
+    nodes: Nodes,
+}
+
+/// Nodes in one segment.
+const SEGMENT: usize = 1024;
+
+/// The nodes of all places, in segments.
+#[derive(Default)]
+struct Nodes(Vec<Box<[Node; SEGMENT]>>);
+
+impl Nodes {
+    /// Makes a node for `slot`, and for all before it.
+    fn reserve(&mut self, slot: u32) {
+        while self.0.len() <= slot as usize / SEGMENT {
+            self.0.push(Box::new([IDLE; SEGMENT]));
+        }
+    }
+
+    fn get(&self, slot: u32) -> Option<&Node> {
+        Some(&self.0.get(slot as usize / SEGMENT)?[slot as usize % SEGMENT])
+    }
+}
+
+impl Index<u32> for Nodes {
+    type Output = Node;
+
+    fn index(&self, slot: u32) -> &Node {
+        &self.0[slot as usize / SEGMENT][slot as usize % SEGMENT]
+    }
+}
+
+impl IndexMut<u32> for Nodes {
+    fn index_mut(&mut self, slot: u32) -> &mut Node {
+        &mut self.0[slot as usize / SEGMENT][slot as usize % SEGMENT]
+    }
+}
+
+impl Deadlines for TimerWheel {
+    fn next(&self) -> Option<Instant> {
+        TimerWheel::next(self)
+    }
 }
 
 impl Default for TimerWheel {
@@ -69,7 +111,7 @@ impl Default for TimerWheel {
             time: 0,
             occupied: [0; LEVELS],
             buckets: Box::new([EMPTY; LEVELS * BUCKETS]),
-            nodes: Vec::new(),
+            nodes: Nodes::default(),
         }
     }
 }
@@ -83,20 +125,18 @@ impl TimerWheel {
     /// Arms the timer of `id`, in place of what was armed. It comes out at `at`, rounded up to a
     /// microsecond, or as soon as possible if that has passed.
     pub(crate) fn arm(&mut self, id: ConnectionId, at: Instant) {
-        let slot = id.slot as usize;
-        if self.nodes.len() <= slot {
-            self.nodes.resize(slot + 1, IDLE);
-        }
-        self.unlink(id.slot);
+        let slot = id.slot;
+        self.nodes.reserve(slot);
+        self.unlink(slot);
         let micros = at.as_nanos().div_ceil(1000);
         self.nodes[slot].generation = id.generation;
         self.nodes[slot].deadline = micros.clamp(self.time, self.time | SPAN);
-        self.link(id.slot);
+        self.link(slot);
     }
 
     /// Stops the timer of `id`, if it is armed.
     pub(crate) fn stop(&mut self, id: ConnectionId) {
-        let armed = self.nodes.get(id.slot as usize);
+        let armed = self.nodes.get(id.slot);
         if armed.is_some_and(|node| node.generation == id.generation) {
             self.unlink(id.slot);
         }
@@ -129,7 +169,7 @@ impl TimerWheel {
                 left -= 1;
                 let slot = self.bucket(level, bucket).first;
                 self.unlink(slot);
-                due.push(ConnectionId { slot, generation: self.nodes[slot as usize].generation });
+                due.push(ConnectionId { slot, generation: self.nodes[slot].generation });
             }
         }
         self.time = self.time.max(now);
@@ -147,7 +187,7 @@ impl TimerWheel {
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<TimerWheel>()
             + size_of::<[Bucket; LEVELS * BUCKETS]>()
-            + self.nodes.capacity() * size_of::<Node>()
+            + self.nodes.0.len() * size_of::<[Node; SEGMENT]>()
     }
 
     fn bucket(&self, level: usize, bucket: usize) -> &Bucket {
@@ -174,7 +214,7 @@ impl TimerWheel {
         self.buckets[level * BUCKETS + bucket] = EMPTY;
         self.occupied[level] &= !(1 << bucket);
         while slot != NIL {
-            let next = self.nodes[slot as usize].next;
+            let next = self.nodes[slot].next;
             self.link(slot);
             slot = next;
         }
@@ -182,7 +222,7 @@ impl TimerWheel {
 
     /// Puts the entry at `slot` into the bucket for its deadline.
     fn link(&mut self, slot: u32) {
-        let deadline = self.nodes[slot as usize].deadline;
+        let deadline = self.nodes[slot].deadline;
         let differing = (deadline ^ self.time).checked_ilog2().unwrap_or(0) / BITS;
         let level = differing as usize;
         let bucket = digit(deadline, level);
@@ -194,27 +234,27 @@ impl TimerWheel {
         if last == NIL {
             list.first = slot;
         } else {
-            self.nodes[last as usize].next = slot;
+            self.nodes[last].next = slot;
         }
         self.occupied[level] |= 1 << bucket;
-        let node = &mut self.nodes[slot as usize];
+        let node = &mut self.nodes[slot];
         (node.previous, node.next, node.bucket) = (last, NIL, index as u16);
     }
 
     /// Takes the entry at `slot` out of its bucket, if it is in one.
     fn unlink(&mut self, slot: u32) {
-        let Node { previous, next, bucket, .. } = self.nodes[slot as usize];
+        let Node { previous, next, bucket, .. } = self.nodes[slot];
         if bucket == NO_BUCKET {
             return;
         }
-        self.nodes[slot as usize].bucket = NO_BUCKET;
+        self.nodes[slot].bucket = NO_BUCKET;
         match previous {
             NIL => self.buckets[usize::from(bucket)].first = next,
-            previous => self.nodes[previous as usize].next = next,
+            previous => self.nodes[previous].next = next,
         }
         match next {
             NIL => self.buckets[usize::from(bucket)].last = previous,
-            next => self.nodes[next as usize].previous = previous,
+            next => self.nodes[next].previous = previous,
         }
         if self.buckets[usize::from(bucket)].first == NIL {
             self.buckets[usize::from(bucket)] = EMPTY;

@@ -1,8 +1,15 @@
 //! SNMP counters of the engine, under Linux's names.
 //!
-//! A counter is a relaxed atomic: cheap enough to be always on. A caller that polls from many
-//! threads keeps one [`Counters`] per thread and adds them up when somebody asks.
+//! A counter has one writer and any number of readers. [`Counters`] is the writer: it is not `Sync`
+//! and cannot be cloned, so that only one thread at a time can count with it, and counting is a
+//! load and a store without a locked instruction. [`Values`] are what it counts in, which any
+//! thread may read at any time. A caller that polls from many threads keeps one [`Counters`] for
+//! each and adds up the values when somebody asks. Only values that were made for it
+//! ([`Values::for_many`]) have several writers, which count with locked instructions.
 
+use alloc::sync::Arc;
+use core::cell::Cell;
+use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
@@ -155,33 +162,146 @@ counters! {
     AckFlushQuarter => "plimsoll.AckFlushQuarter", "ACKs that left within a batch because a quarter of the window was unacknowledged.";
 }
 
-/// One set of counters.
-pub struct Counters([AtomicU64; Counter::ALL.len()]);
+/// `N` numbers that others count in. Any thread may read them.
+#[derive(Debug)]
+pub struct Values<const N: usize> {
+    numbers: [AtomicU64; N],
+    /// There may be several writers.
+    many: bool,
+}
+
+impl<const N: usize> Values<N> {
+    fn new(many: bool) -> Arc<Values<N>> {
+        Arc::new(Values { numbers: [const { AtomicU64::new(0) }; N], many })
+    }
+
+    /// Numbers that several writers count in; see [`Writer::join`].
+    pub fn for_many() -> Arc<Values<N>> {
+        Values::new(true)
+    }
+
+    /// The number with this index now.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn get(&self, index: usize) -> u64 {
+        self.numbers[index].load(Ordering::Relaxed)
+    }
+}
+
+/// Counts in [`Values`]. One thread at a time has it: it may be sent, but not shared.
+#[derive(Debug)]
+pub struct Writer<const N: usize> {
+    values: Arc<Values<N>>,
+    not_sync: PhantomData<Cell<()>>,
+}
+
+impl<const N: usize> Writer<N> {
+    /// The only writer of new values, which are zero.
+    pub fn new() -> Writer<N> {
+        Writer { values: Values::new(false), not_sync: PhantomData }
+    }
+
+    /// One more writer of values that were made for several; `None` if these were not.
+    pub fn join(values: &Arc<Values<N>>) -> Option<Writer<N>> {
+        values.many.then(|| Writer { values: values.clone(), not_sync: PhantomData })
+    }
+
+    /// What it counts in.
+    pub fn values(&self) -> &Arc<Values<N>> {
+        &self.values
+    }
+
+    /// Adds `count` to the number with this index.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[inline]
+    pub fn add(&self, index: usize, count: u64) {
+        let number = &self.values.numbers[index];
+        if self.values.many {
+            number.fetch_add(count, Ordering::Relaxed);
+        } else {
+            // Nobody else writes: that is what the type is for.
+            number.store(number.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+        }
+    }
+}
+
+impl<const N: usize> Default for Writer<N> {
+    fn default() -> Writer<N> {
+        Writer::new()
+    }
+}
+
+/// What the engine's counters are called as a set of numbers.
+pub type CounterValues = Values<{ Counter::ALL.len() }>;
+
+/// One set of counters, and the right to count in it.
+#[derive(Debug, Default)]
+pub struct Counters(Writer<{ Counter::ALL.len() }>);
 
 impl Counters {
     /// All zero.
-    pub const fn new() -> Counters {
-        Counters([const { AtomicU64::new(0) }; Counter::ALL.len()])
+    pub fn new() -> Counters {
+        Counters::default()
+    }
+
+    /// Counts in values that several count in; `None` if these are not such.
+    pub fn join(values: &Arc<CounterValues>) -> Option<Counters> {
+        Writer::join(values).map(Counters)
+    }
+
+    /// What is counted, for readers.
+    pub fn values(&self) -> &Arc<CounterValues> {
+        self.0.values()
     }
 
     /// Adds one.
+    #[inline]
     pub fn bump(&self, counter: Counter) {
         self.add(counter, 1);
     }
 
     /// Adds `count`.
+    #[inline]
     pub fn add(&self, counter: Counter, count: u64) {
-        self.0[counter as usize].fetch_add(count, Ordering::Relaxed);
+        self.0.add(counter as usize, count);
     }
 
     /// The value now.
     pub fn get(&self, counter: Counter) -> u64 {
-        self.0[counter as usize].load(Ordering::Relaxed)
+        self.values().get(counter as usize)
     }
 }
 
-impl Default for Counters {
-    fn default() -> Counters {
-        Counters::new()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_values_made_for_it_have_several_writers() {
+        let alone = Writer::<2>::new();
+        assert!(Writer::join(alone.values()).is_none());
+        alone.add(1, 3);
+        let many = Values::<2>::for_many();
+        let writers = [Writer::join(&many), Writer::join(&many)];
+        writers.iter().flatten().for_each(|writer| writer.add(0, 2));
+        assert_eq!((many.get(0), alone.values().get(1)), (4, 3));
+    }
+
+    /// A writer may move to another thread, but two cannot have it at once. The test is that this
+    /// compiles: with `Writer: Sync` the name would stand for two implementations.
+    #[test]
+    fn a_writer_is_sent_and_not_shared() {
+        trait Shared<Marker> {
+            fn is_not() {}
+        }
+        struct IfSync;
+        impl<T> Shared<()> for T {}
+        impl<T: Sync> Shared<IfSync> for T {}
+        <Counters as Shared<_>>::is_not();
+        fn is_sent<T: Send>() {}
+        is_sent::<Counters>();
     }
 }

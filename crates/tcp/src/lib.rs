@@ -70,7 +70,7 @@ mod testing;
 
 pub use config::{Config, CongestionAlgorithm, Options, SetOption, TsoTail};
 pub use connection::{Connection, Context, OpenParams};
-pub use counters::{Counter, Counters};
+pub use counters::{Counter, CounterValues, Counters, Values, Writer};
 pub use event::{ConnectionError, Events, ReadError, WriteError};
 pub use handshake::fast_open_client::{FastOpen, FastOpenNews};
 pub use handshake::fast_open_server::FastOpenAnswer;

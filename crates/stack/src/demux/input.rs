@@ -19,6 +19,9 @@ use crate::poll::PollState;
 use crate::snmp::IpCounter;
 use crate::stack::Stack;
 
+/// Where the flags are in a TCP header.
+const FLAGS_OFFSET: usize = 13;
+
 impl Stack {
     pub(crate) fn tcp_input(
         &self,
@@ -29,6 +32,9 @@ impl Stack {
     ) {
         let (segs, size) = (packet.segs(), packet.gso.map(|gso| gso.size));
         work.tcp().add(Counter::InSegs, segs as u64);
+        if state.syns.is_spent() && is_syn(&packet, arrived) {
+            return work.count(IpCounter::SynShed);
+        }
         if !checksum::verify(&packet) {
             work.tcp().bump(Counter::InCsumErrors);
             work.tcp().bump(Counter::InErrs);
@@ -85,7 +91,7 @@ impl Stack {
     ) {
         let mut segment = segment;
         if let Some(endpoint) = self.tables.connections().find(key) {
-            match self.to_connection(work, state, &endpoint, segment) {
+            match self.to_connection(work, state, endpoint, segment) {
                 None => return,
                 // It left the table between the look-up and the lock.
                 Some(back) => segment = back,
@@ -112,7 +118,7 @@ impl Stack {
         segment: &Segment,
         listening: bool,
     ) -> Option<Option<SeqNum>> {
-        let mut table = self.tables.time_wait();
+        let Some(mut table) = self.tables.any_time_wait() else { return Some(None) };
         let Some(entry) = table.find(key) else { return Some(None) };
         match entry.handle_segment(&work.context_idle(), segment, listening) {
             TimeWaitAction::Ignore => {}
@@ -146,7 +152,9 @@ impl Stack {
                 return fault(inner.conn.md5_key());
             }
         }
-        if let Some(entry) = self.tables.time_wait().find(key) {
+        if let Some(mut table) = self.tables.any_time_wait()
+            && let Some(entry) = table.find(key)
+        {
             return fault(entry.md5_key());
         }
         fault(self.listening_key(key).as_ref())
@@ -165,27 +173,29 @@ impl Stack {
         &self,
         work: &mut Work<'_>,
         state: &mut PollState,
-        endpoint: &Arc<Endpoint>,
+        endpoint: Arc<Endpoint>,
         segment: Segment,
     ) -> Option<Segment> {
         if endpoint.home != work.home() {
             work.count(IpCounter::QueueMisses);
         }
         let Some(mut inner) = endpoint.try_own() else {
-            work.leave_segment(endpoint, segment);
+            work.leave_segment(&endpoint, segment);
             return None;
         };
         // What arrived before this segment goes first.
-        let left = work.run_left(endpoint, &mut inner);
-        let Some(segment) = work.prequeue(endpoint, &mut inner, segment) else {
+        let left = work.run_left(&endpoint, &mut inner);
+        let Some(segment) = work.prequeue(&endpoint, &mut inner, segment) else {
             if left && !std::mem::replace(&mut inner.touched, true) {
-                state.touched.push(endpoint.clone());
+                drop(inner);
+                state.touched.push(endpoint);
             }
             return None;
         };
-        let back = work.take_segment(endpoint, &mut inner, segment);
+        let back = work.take_segment(&endpoint, &mut inner, segment);
         if (left || back.is_none()) && !std::mem::replace(&mut inner.touched, true) {
-            state.touched.push(endpoint.clone());
+            drop(inner);
+            state.touched.push(endpoint);
         }
         back
     }
@@ -214,6 +224,15 @@ impl Stack {
             work.count(IpCounter::StrayRstLimited);
         }
     }
+}
+
+/// Whether it is a SYN that asks for a connection. Nothing is checked.
+fn is_syn(packet: &Packet, arrived: &Arrived) -> bool {
+    let flags = packet.headers().get(arrived.transport_at + FLAGS_OFFSET);
+    flags.is_some_and(|&flags| {
+        let flags = TcpFlags(u16::from(flags));
+        flags.contains(TcpFlags::SYN) && !flags.contains(TcpFlags::ACK)
+    })
 }
 
 /// The start of the TCP header of a packet whose header has been parsed.

@@ -9,6 +9,7 @@ pub(crate) mod port_alloc;
 pub(crate) mod secrets;
 pub(crate) mod stray_rst;
 pub(crate) mod syn_cookie;
+pub(crate) mod syn_share;
 pub(crate) mod time_wait_table;
 
 use std::hash::Hasher;

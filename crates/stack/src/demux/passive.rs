@@ -44,7 +44,10 @@ impl Stack {
         }
         match work.admit(listener, least_iss.is_some()) {
             Admission::Dropped => work.tcp().bump(Counter::ListenDrops),
-            Admission::Cookie => self.send_cookie(work, listener, key, &segment),
+            Admission::Cookie => {
+                state.syns.take();
+                self.send_cookie(work, listener, key, &segment);
+            }
             Admission::Remembered => {
                 let iss = least_iss.unwrap_or_else(|| self.policies.secrets().isn(key, work.now));
                 self.remember(work, state, listener, key, &segment, iss);
@@ -91,8 +94,7 @@ impl Stack {
         key: &FlowKey,
         syn: &Segment,
     ) {
-        listener.note_cookie(work.now);
-        let options = listener.options_for(key.remote);
+        let options = listener.options_for_cookie(work.now, key.remote);
         let mut params = self.open_params(key, SeqNum(0), options);
         let index = cookie_mss_index(params.ip_header_len, syn.repr.options.mss);
         params.iss = syn_cookie::make(self.policies.secrets(), key, work.now, syn.repr.seq, index);
@@ -140,7 +142,7 @@ impl Stack {
         match inserted {
             // The rest is as for any half-open connection.
             Ok(endpoint) => {
-                let _ = self.to_connection(work, state, &endpoint, ack);
+                let _ = self.to_connection(work, state, endpoint, ack);
             }
             Err(_) => {
                 listener.end_handshake();
@@ -201,7 +203,7 @@ impl Work<'_> {
     /// somebody real and takes no memory more, so that it is remembered.
     fn admit(&self, listener: &ListenerInner, replaces: bool) -> Admission {
         let settings = &self.settings;
-        let (_, half_open, backlog) = listener.lengths();
+        let (queued, half_open, backlog) = listener.lengths();
         let cookie = !replaces && (half_open > backlog || settings.tcp_syncookies == 2);
         if cookie && settings.tcp_syncookies == 0 {
             self.tcp().bump(Counter::TcpReqQFullDrop);
@@ -210,7 +212,7 @@ impl Work<'_> {
         if cookie {
             self.tcp().bump(Counter::TcpReqQFullDoCookies);
         }
-        if listener.accept_queue_is_full() {
+        if queued > backlog {
             self.tcp().bump(Counter::ListenOverflows);
             return Admission::Dropped;
         }

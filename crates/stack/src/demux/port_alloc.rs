@@ -4,6 +4,7 @@
 //! nobody off the path can guess it, plus one of a table of counters, so that connections to one
 //! peer take ports one after the other and come back to a port as late as possible.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::demux::FlowKey;
@@ -39,6 +40,50 @@ impl PortAllocator {
             // `place` is below the size of the range, which fits.
             low + place as u16
         })
+    }
+}
+
+/// Ports of one page of [`PortUse`].
+const PAGE: usize = 256;
+
+/// How many connections have each local port. Pages come with their first connection and stay.
+pub(crate) struct PortUse {
+    pages: Box<[OnceLock<Box<[AtomicU32; PAGE]>>]>,
+}
+
+impl Default for PortUse {
+    fn default() -> PortUse {
+        PortUse { pages: (0..65_536 / PAGE).map(|_| OnceLock::new()).collect() }
+    }
+}
+
+impl PortUse {
+    fn count_of(&self, port: u16) -> &AtomicU32 {
+        let page = self.pages[usize::from(port) / PAGE]
+            .get_or_init(|| Box::new([const { AtomicU32::new(0) }; PAGE]));
+        &page[usize::from(port) % PAGE]
+    }
+
+    /// One connection more has the port.
+    pub(crate) fn add(&self, port: u16) {
+        self.count_of(port).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One connection less has it.
+    pub(crate) fn remove(&self, port: u16) {
+        self.count_of(port).fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether some connection has it.
+    pub(crate) fn is_used(&self, port: u16) -> bool {
+        let page = self.pages[usize::from(port) / PAGE].get();
+        page.is_some_and(|page| page[usize::from(port) % PAGE].load(Ordering::Relaxed) > 0)
+    }
+
+    /// Bytes of memory that the pages take.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let pages = self.pages.iter().filter(|page| page.get().is_some()).count();
+        pages * PAGE * size_of::<AtomicU32>()
     }
 }
 

@@ -17,12 +17,21 @@ use plimsoll_wire::SeqNum;
 use crate::demux::FlowKey;
 use crate::demux::connection_table::InsertError;
 use crate::stack::SocketSummary;
+use crate::timed::Deadlines;
 
-/// Ends are looked for no more often than this, so that a thousand of them cost one wake-up.
-const SWEEP: Duration = Duration::from_millis(250);
+/// Nobody is woken for ends more often than this, so that a thousand of them cost one wake-up.
+pub(crate) const SWEEP: Duration = Duration::from_millis(250);
 
 /// Places of removed entries that the queue may hold beside as many as there are entries.
 const SPARE_PLACES: usize = 16;
+
+/// When the first place in the queue ends. An entry always has a place, so without a deadline there
+/// is no entry.
+impl Deadlines for TimeWaitTable {
+    fn next(&self) -> Option<Instant> {
+        self.order.front().map(|&(at, _)| at)
+    }
+}
 
 #[derive(Clone)]
 struct Entry {
@@ -136,11 +145,6 @@ impl TimeWaitTable {
             }
         }
         ended
-    }
-
-    /// When [`expire`](Self::expire) is worth calling again.
-    pub(crate) fn next(&self) -> Option<Instant> {
-        self.order.front().map(|&(at, _)| at + SWEEP)
     }
 
     pub(crate) fn summaries(&self) -> Vec<SocketSummary> {

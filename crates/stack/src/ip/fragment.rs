@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use plimsoll_tcp::{Duration, Instant};
 
 use crate::limits::{MAX_REASSEMBLIES, MAX_REASSEMBLY_BYTES};
+use crate::timed::Deadlines;
 
 /// What fragments of one packet have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,6 +118,11 @@ impl Reassembler {
         }
     }
 
+    /// When the oldest packet began that is not complete.
+    fn oldest(&self) -> Option<Instant> {
+        self.packets.values().map(|packet| packet.began).min()
+    }
+
     /// Drops what has waited for `patience` and returns how many packets.
     pub(crate) fn expire(&mut self, now: Instant, patience: Duration) -> usize {
         let before = self.packets.len();
@@ -132,6 +138,13 @@ impl Reassembler {
             waits
         });
         before - self.packets.len()
+    }
+}
+
+/// The published time is when the oldest began: how long that is waited for is a setting.
+impl Deadlines for Reassembler {
+    fn next(&self) -> Option<Instant> {
+        self.oldest()
     }
 }
 

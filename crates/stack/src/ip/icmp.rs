@@ -238,7 +238,7 @@ impl Stack {
         };
         let mtu = told.max(least);
         let interface = self.interfaces.get(self.interfaces.towards(quote.key.remote));
-        let mut cache = self.policies.pmtu();
+        let mut cache = self.policies.learn_mtu();
         let known = cache.get(remote, work.now).unwrap_or(interface.mtu).min(interface.mtu);
         if mtu <= known {
             cache.learn(remote, mtu, work.now + work.settings.mtu_expires);
