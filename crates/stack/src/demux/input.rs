@@ -143,11 +143,11 @@ impl Stack {
         let fault = |md5_key: Option<&Md5Key>| {
             md5::fault(md5_key, key, header, segment.repr.options.md5, &segment.payload)
         };
+        if !self.md5_in_use.load(Ordering::Relaxed) {
+            return fault(None);
+        }
         if let Some(endpoint) = self.connections.find(key) {
-            let inner = endpoint.own();
-            if !inner.gone {
-                return fault(inner.conn.md5_key());
-            }
+            return fault(endpoint.md5_key.as_ref());
         }
         if let Some(entry) = lock(&self.time_wait).find(key) {
             return fault(entry.md5_key());
@@ -174,6 +174,17 @@ impl Stack {
         if endpoint.home != work.home() {
             work.count(IpCounter::QueueMisses);
         }
+        work.contain(endpoint, |work| self.give(work, state, endpoint, segment)).flatten()
+    }
+
+    /// As [`to_connection`](Self::to_connection); a panic goes on.
+    fn give(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        endpoint: &Arc<Endpoint>,
+        segment: Segment,
+    ) -> Option<Segment> {
         let Some(mut inner) = endpoint.try_own() else {
             work.leave_segment(endpoint, segment);
             return None;
