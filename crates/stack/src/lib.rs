@@ -22,7 +22,8 @@
 //! |---|---|
 //! | what happens in one poll | `stack.rs`, `poll.rs` |
 //! | what happens to a packet that arrives | `ip/input.rs`, `demux/mod.rs` |
-//! | what happens if its socket is owned | `socket_lock.rs`, `backlog.rs` |
+//! | what happens if its socket is owned | `sync/socket_lock.rs`, `backlog.rs` |
+//! | what happens if a call of a connection panics | `panics.rs` |
 //! | what happens to a packet that leaves | `ip/output.rs`, `interface.rs`, `device/` |
 //! | what all connections may hold, who waits for memory | `memory.rs` |
 //! | when a connection's timer fires | `timer_wheel.rs` |
@@ -53,6 +54,8 @@ mod md5;
 mod memory;
 pub mod offload;
 pub mod packet;
+mod panics;
+mod path_news;
 mod policies;
 mod poll;
 mod pollers;
@@ -63,6 +66,7 @@ mod snmp;
 mod socket;
 mod socket_lock;
 mod stack;
+mod sync;
 mod sysctl;
 mod tables;
 pub(crate) mod tcp_metrics;

@@ -20,8 +20,9 @@ use crate::limits::{RX_BATCH, TIMER_BATCH};
 use crate::offload::gro::Gro;
 use crate::packet::Packet;
 use crate::snmp::IpCounter;
-use crate::socket_lock::{SETTLE, TIMER, lock};
+use crate::socket_lock::lock;
 use crate::stack::{Poll, Stack};
+use crate::sync::socket_lock::{SETTLE, TIMER};
 
 /// What the holder of the poll token works with, kept so that nothing is allocated per poll.
 #[derive(Default)]
@@ -198,13 +199,13 @@ impl Stack {
     /// Asks every connection that got a packet what it wants sent.
     pub(crate) fn settle_touched(&self, work: &mut Work<'_>, state: &mut PollState) {
         for endpoint in state.touched.drain(..) {
-            match endpoint.try_own() {
+            work.contain(&endpoint, |work| match endpoint.try_own() {
                 Some(mut owned) => {
                     owned.touched = false;
                     work.release(&endpoint, owned, true);
                 }
                 None => work.leave(&endpoint, SETTLE),
-            }
+            });
         }
     }
 
@@ -218,10 +219,12 @@ impl Stack {
 /// Wakes those who can read what the batch brought, before the batch is acknowledged.
 fn wake_readers(work: &mut Work<'_>, state: &PollState) {
     for endpoint in &state.touched {
-        // Its owner wakes them otherwise.
-        let Some(mut inner) = endpoint.try_own() else { continue };
-        if inner.is_readable() {
-            inner.readers.take(work.wakers());
-        }
+        work.contain(endpoint, |work| {
+            // Its owner wakes them otherwise.
+            let Some(mut inner) = endpoint.try_own() else { return };
+            if inner.is_readable() {
+                inner.readers.take(work.wakers());
+            }
+        });
     }
 }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use plimsoll_buf::Pool;
 use plimsoll_tcp::{
-    Connection, Context, Counter, Info, Instant, OpenParams, Options, Record, SetOption, State,
+    Connection, ConnectionError, Context, Counter, Info, Instant, OpenParams, Options, Record,
+    SetOption, State,
 };
 
 use crate::demux::FlowKey;
@@ -27,6 +28,7 @@ use crate::policies::Policies;
 use crate::pollers::Pollers;
 use crate::snmp::IpCounter;
 use crate::socket::TcpSocket;
+use crate::sync::socket_lock::{REFUSED, SETTLE};
 use crate::sysctl::{Settings, SysctlError, SysctlTable};
 use crate::tables::Tables;
 use crate::wait::Waiter;
@@ -172,10 +174,13 @@ impl Stack {
         begin: impl FnOnce(&mut Work<'_>, &Arc<Endpoint>),
     ) -> Result<Arc<TcpSocket>, SocketError> {
         let mut work = Work::begin(self, now);
-        let endpoint = self.open(&mut work, key, options, opener)?;
+        let opened = work.contain_making(|work| self.open(work, key, options, opener));
+        let endpoint = opened.unwrap_or(Err(ConnectionError::Panicked.into()))?;
         work = work.at_home(endpoint.home);
-        begin(&mut work, &endpoint);
-        work.release(&endpoint, endpoint.own(), true);
+        work.contain(&endpoint, |work| {
+            begin(work, &endpoint);
+            work.release(&endpoint, endpoint.own(), true);
+        });
         work.finish();
         let socket = TcpSocket::new(self.clone(), endpoint);
         // A device that went away meanwhile may have told the others before this one was there.
@@ -365,16 +370,7 @@ impl Stack {
         let mut children = inner.end(SocketError::Invalid("the listener is closed"), work.wakers());
         children.extend(self.tables.connections().children_of(inner));
         for child in children {
-            let mut guard = child.own();
-            // What was accepted has nothing to do with its listener any more, also once the
-            // application has closed it and data is still on its way.
-            if matches!(guard.stage, Stage::Owned | Stage::Orphan) {
-                continue;
-            }
-            guard.stage = Stage::Orphan;
-            let cx = work.context(&child, &mut guard);
-            guard.conn.abort(&cx);
-            work.release(&child, guard, true);
+            work.leave(&child, REFUSED);
         }
         work.finish();
     }
@@ -417,7 +413,9 @@ impl Stack {
         self.policies.sysctl().set(name, value)?;
         if HOLDING.contains(&name) {
             for endpoint in self.tables.connections().all() {
-                self.work_on(now, &endpoint, |_, _| ());
+                let mut work = Work::begin(self, now).at_home(endpoint.home);
+                work.leave(&endpoint, SETTLE);
+                work.finish();
             }
         }
         Ok(())
@@ -453,7 +451,7 @@ impl Stack {
         let settings = self.settings();
         let mut list = self.tables.listeners().summaries();
         for endpoint in self.tables.connections().all() {
-            list.push(endpoint.summary(self, &settings.tcp, self.pollers.clock().get()));
+            list.push(self.summary(&endpoint, &settings.tcp));
         }
         list.extend(self.tables.time_wait().summaries());
         list
@@ -472,7 +470,7 @@ impl Stack {
     /// Memory that the open connections take now.
     pub fn connection_memory(&self) -> ConnectionMemory {
         let all = self.tables.connections().all();
-        let own: usize = all.iter().map(|endpoint| endpoint.memory_bytes()).sum();
+        let own: usize = all.iter().map(|endpoint| self.bytes_of(endpoint)).sum();
         let shared = self.tables.connections().memory_bytes() + self.pollers.wheel_bytes();
         ConnectionMemory { connections: all.len(), bytes: own + shared }
     }

@@ -121,10 +121,11 @@ fn pure_crates_know_no_clock_and_no_chance() {
 }
 
 #[test]
-fn unsafe_has_two_homes() {
+fn unsafe_has_few_homes() {
     let text = "//! D.\n#![forbid(unsafe_code)]\nfn f() { unsafe { g() } }\n";
     assert_eq!(one("crates/stack/src/a.rs", text).len(), 1);
     assert!(one("crates/stack/src/device/sys/a.rs", text).is_empty());
+    assert!(one("crates/stack/src/sync/a.rs", text).is_empty());
     assert!(one("crates/buf/src/a.rs", text).is_empty());
 }
 

@@ -15,6 +15,7 @@ use crate::events::Work;
 use crate::listener::ListenerInner;
 use crate::poll::PollState;
 use crate::stack::Stack;
+use crate::sync::socket_lock::REFUSED;
 
 impl Stack {
     /// Takes a segment that fits no connection but a listener. `least_iss` is given if the SYN
@@ -66,24 +67,25 @@ impl Stack {
         iss: SeqNum,
     ) {
         let answer = work.answer_fast_open(listener, key, syn);
-        if !answer.early && !listener.begin_handshake() {
+        let begun = if answer.early { listener.begin_early() } else { listener.begin_handshake() };
+        if !begun {
             return work.tcp().bump(Counter::ListenDrops);
         }
-        match self.insert_child(work, listener, key, syn, (iss, answer)) {
-            Ok(endpoint) => {
-                if answer.early {
-                    self.queue_early(work, listener, &endpoint);
-                }
-                endpoint.own().touched = true;
-                state.touched.push(endpoint);
+        let made = work
+            .contain_making(|work| self.insert_child(work, listener, key, syn, (iss, answer)))
+            .and_then(Result::ok);
+        let Some(endpoint) = made else {
+            if answer.early {
+                listener.fast_open(|queue| queue.end(work.now, false));
+            } else {
+                listener.end_handshake();
             }
-            Err(_) => {
-                if !answer.early {
-                    listener.end_handshake();
-                }
-                work.tcp().bump(Counter::ListenDrops);
-            }
+            return work.tcp().bump(Counter::ListenDrops);
+        };
+        if answer.early && !listener.complete_early(endpoint.clone(), work.wakers()) {
+            work.leave(&endpoint, REFUSED);
         }
+        state.touched.push(endpoint);
     }
 
     /// Answers `syn` with a cookie.
@@ -173,17 +175,6 @@ impl Stack {
             let parent = Some(listener.clone());
             Endpoint::new(*key, id, way, parent, stage, conn)
         })
-    }
-
-    /// Hands a connection that opened at once to the listener.
-    fn queue_early(&self, work: &mut Work<'_>, listener: &ListenerInner, endpoint: &Arc<Endpoint>) {
-        let mut inner = endpoint.own();
-        inner.early = listener.complete_early(endpoint.clone(), work.wakers());
-        if !inner.early {
-            inner.stage = Stage::Orphan;
-            let cx = work.context(endpoint, &mut inner);
-            inner.conn.abort(&cx);
-        }
     }
 }
 

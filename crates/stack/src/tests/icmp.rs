@@ -57,7 +57,7 @@ impl Bare {
     }
 }
 
-fn v4(protocol: u8, payload: &[u8]) -> Vec<u8> {
+pub(super) fn v4(protocol: u8, payload: &[u8]) -> Vec<u8> {
     v4_fragment(protocol, payload, 0, false)
 }
 
@@ -96,7 +96,7 @@ fn v6(next_header: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn icmp4(message: &Icmpv4Repr<'_>) -> Vec<u8> {
+pub(super) fn icmp4(message: &Icmpv4Repr<'_>) -> Vec<u8> {
     let mut bytes = vec![0; message.len()];
     message.emit(&mut bytes);
     bytes

@@ -10,6 +10,8 @@ mod icmp;
 mod lifecycle;
 mod malformed;
 mod memory;
+mod owned;
+mod panics;
 mod prequeue;
 mod qdisc;
 mod readiness;
