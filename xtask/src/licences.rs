@@ -3,8 +3,8 @@
 //! It looks at what the packages say of themselves, at where they come from, at packages in more
 //! than one version and at requirements without one, with the same result on every machine and on
 //! every day. cargo-deny sees more: the texts of licences, advisories, and versions that were taken
-//! back. `cargo xtask nightly` runs it. A key of `deny.toml` that neither this check nor the list of
-//! what it leaves to cargo-deny knows is a finding, so that it cannot claim more than it does.
+//! back. `cargo xtask nightly` runs it. A key of `deny.toml` that neither this check nor the list
+//! of what it leaves to cargo-deny knows is a finding: it cannot claim more than it does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,7 +13,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::shell::quiet;
+use crate::shell::{self, quiet};
 
 /// How cargo-deny is installed. It takes some minutes.
 pub(crate) const INSTALL_DENY: [&str; 5] =
@@ -44,7 +44,8 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     let policy = std::fs::read_to_string(root.join("deny.toml")).context("reading deny.toml")?;
     let mut command = Command::new("cargo");
     command.args(["metadata", "--format-version", "1", "--locked", "--all-features"]);
-    let out = command.current_dir(root).output().context("starting cargo metadata")?;
+    let out = shell::output(command.current_dir(root), shell::FETCH_LIMIT)?
+        .context("cargo metadata did not end in time")?;
     if !out.status.success() {
         bail!("cargo metadata: {}", String::from_utf8_lossy(&out.stderr));
     }

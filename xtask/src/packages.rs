@@ -11,7 +11,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::shell::quiet;
+use crate::shell::{self, quiet};
 
 /// A program that must be there, and the Debian package that brings it.
 const NEEDED: [(&str, &str); 11] = [
@@ -85,9 +85,8 @@ pub(crate) fn install(packages: &[&str]) -> Result<()> {
 fn apt(words: &[&str]) -> Result<()> {
     let mut command = Command::new("apt-get");
     command.args(words).env("DEBIAN_FRONTEND", "noninteractive");
-    let status = command.status().context("starting apt-get")?;
-    if !status.success() {
-        bail!("apt-get {} ended with {status}", words.join(" "));
+    if !shell::run(&mut command, shell::FETCH_LIMIT, |_| {})?.success() {
+        bail!("apt-get {} failed", words.join(" "));
     }
     Ok(())
 }

@@ -14,6 +14,9 @@ use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+/// The longest that anything may take which is fetched from elsewhere.
+pub(crate) const FETCH_LIMIT: Duration = Duration::from_secs(900);
+
 /// The process groups of the commands that run now.
 static CURRENT: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
@@ -152,8 +155,8 @@ impl Drop for Group {
 /// Whether a command can be started and succeeds, without a word.
 pub(crate) fn quiet(program: &str, args: &[&str]) -> bool {
     let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
+    let out = output(command.args(args), FETCH_LIMIT);
+    out.is_ok_and(|out| out.is_some_and(|out| out.status.success()))
 }
 
 fn end_all(signal: Signal) {

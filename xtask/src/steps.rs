@@ -162,7 +162,7 @@ impl Session {
                 return Ok(());
             }
         };
-        let mut words = vec!["check", "--target", target];
+        let mut words = vec!["build", "--target", target];
         for package in NO_STD {
             words.extend(["-p", package]);
         }

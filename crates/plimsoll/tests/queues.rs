@@ -1,9 +1,9 @@
 //! Several softirq threads over a TUN device with as many queues, with the host's kernel as the
 //! peer, in a network namespace of its own.
 //!
-//! Needs root, `unshare`, `ip` and `/dev/net/tun`. Plain `cargo test` lists the tests that need them
-//! as ignored; `cargo xtask test` runs them where it can. Each of them starts this program once more
-//! in a fresh namespace, which ends with it.
+//! Needs root, `unshare`, `ip` and `/dev/net/tun`. Plain `cargo test` lists the tests that need
+//! them as ignored; `cargo xtask test` runs them where it can. Each of them starts this program
+//! once more in a fresh namespace, which ends with it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::io::{Read, Write};

@@ -1,8 +1,8 @@
 //! The TUN device against the host kernel, in a network namespace of its own.
 //!
-//! Needs root, `unshare` and `ip`. Plain `cargo test` lists the tests as ignored; `cargo xtask test`
-//! runs them where it can. Each test starts this program once more in a fresh namespace, which ends
-//! with it, so that the host's interfaces are never touched.
+//! Needs root, `unshare` and `ip`. Plain `cargo test` lists the tests as ignored; `cargo xtask
+//! test` runs them where it can. Each test starts this program once more in a fresh namespace,
+//! which ends with it, so that the host's interfaces are never touched.
 //!
 //! Bulk tests use a *reflector*: it exchanges the addresses of every packet that the kernel sends
 //! to 192.0.2.2 and hands it back, so that the kernel's own TCP talks to itself through the device,
