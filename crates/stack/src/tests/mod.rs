@@ -5,6 +5,8 @@ pub(crate) mod harness;
 mod below;
 mod close;
 mod connect;
+mod counters_ip;
+mod counters_work;
 mod ended;
 mod icmp;
 mod lifecycle;
