@@ -132,7 +132,7 @@ mod tests {
         let log = Arc::new(Mutex::new(String::new()));
         let slice = |name| Slice::from_owner(Told(name, log.clone()));
         let postponed = PostponedDrops::begin();
-        ["bad", "bad", "good"].map(|name| drop(slice(name)));
+        ["bad", "bad", "good"].into_iter().for_each(|name| drop(slice(name)));
         drop(postponed);
         drop(slice("bad"));
         assert_eq!(*log.lock().unwrap(), "badbadgoodbad");

@@ -144,7 +144,8 @@ impl Stack {
         match inserted {
             // The rest is as for any half-open connection.
             Ok(endpoint) => {
-                let _ = self.to_connection(work, state, endpoint, ack);
+                let _ = self.to_connection(work, state, endpoint.clone(), ack);
+                state.touched.push(endpoint);
             }
             Err(_) => {
                 listener.end_handshake();

@@ -121,19 +121,31 @@ mod model {
         }
 
         pub(in super::super) fn sleep(&self, still: impl FnOnce() -> bool) -> Woken {
+            let Some(me) = self.lie_down(still) else { return Woken::Again };
+            let mut threads = self.queue.threads.lock().unwrap();
+            loop {
+                if let Some(at) = threads.woken.iter().position(|&(thread, _)| thread == me) {
+                    return threads.woken.swap_remove(at).1;
+                }
+                threads = self.queue.woken.wait(threads).unwrap();
+            }
+        }
+
+        /// Enters the queue if `still` says so.
+        pub(in super::super) fn lie_down(&self, still: impl FnOnce() -> bool) -> Option<u32> {
             let mut threads = self.queue.threads.lock().unwrap();
             if !still() {
-                return Woken::Again;
+                return None;
             }
             let me = threads.next;
             threads.next += 1;
             threads.asleep.push_back(me);
-            loop {
-                threads = self.queue.woken.wait(threads).unwrap();
-                if let Some(at) = threads.woken.iter().position(|&(thread, _)| thread == me) {
-                    return threads.woken.swap_remove(at).1;
-                }
-            }
+            Some(me)
+        }
+
+        /// Whether a thread is in the queue.
+        pub(in super::super) fn is_in(&self, thread: u32) -> bool {
+            self.queue.threads.lock().unwrap().asleep.contains(&thread)
         }
 
         pub(in super::super) fn wake_one(&self, change: impl FnOnce(Option<Sleeper>) -> Woken) {
