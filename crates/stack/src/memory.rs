@@ -56,6 +56,9 @@ pub struct MemoryUse {
     pub bytes: usize,
     /// The most that it ever was.
     pub peak: usize,
+    /// Bytes of free buffers that are kept for later. With `bytes` they are never much more than
+    /// what begins the pressure.
+    pub pooled: usize,
     /// Connections that hold some of it.
     pub holders: usize,
     /// Whether memory is short.
@@ -140,6 +143,11 @@ impl MemoryAccount {
             bytes = bytes.min(share.saturating_sub(charged as usize));
         }
         MemoryRoom { pressure, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) }
+    }
+
+    /// Bytes that free buffers may have: what is missing to the pressure.
+    pub(crate) fn room_for_pools(&self, tcp_mem: &[u64; 3]) -> usize {
+        in_bytes(tcp_mem)[1].saturating_sub(self.level().used)
     }
 
     /// A connection that was charged for `charged` bytes holds `held`.
@@ -250,11 +258,12 @@ impl Work<'_> {
 
 impl MemoryAccount {
     /// What the account says, with the limits of `tcp_mem` (pages).
-    fn usage(&self, tcp_mem: &[u64; 3]) -> MemoryUse {
+    fn usage(&self, tcp_mem: &[u64; 3], pooled: usize) -> MemoryUse {
         let thresholds = in_bytes(tcp_mem);
         let Level { used: bytes, holders } = self.level();
         MemoryUse {
             bytes,
+            pooled,
             peak: self.peak.load(Ordering::Relaxed),
             holders,
             pressure: self.is_pressed() && bytes > thresholds[0],
@@ -266,6 +275,6 @@ impl MemoryAccount {
 impl Stack {
     /// What the queues of all connections hold, as `net.ipv4.tcp_mem` counts it.
     pub fn memory(&self) -> MemoryUse {
-        self.policies.memory().usage(&self.settings().tcp_mem)
+        self.policies.memory().usage(&self.settings().tcp_mem, self.pollers.pooled())
     }
 }

@@ -18,6 +18,7 @@ mod readiness;
 mod request_ack;
 mod signed;
 mod spinning;
+mod syn_flood;
 mod tcp_mem;
 mod transfer;
 mod turns;
