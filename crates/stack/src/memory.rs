@@ -10,8 +10,12 @@
 //! Above the second of the three numbers there is *pressure*, until no more than the first is in
 //! use. The engine is told with every call ([`MemoryRoom`]) whether there is pressure and how much
 //! more may be taken; what it does then is its business. Under pressure, that is what is missing to
-//! the limit, but no connection may take more than its share of the limit: what all would have if
+//! the second number, but no connection may take more than its share of it: what all would have if
 //! those that hold something held the same. So a few that are not read do not starve the others.
+//! What is left between the second number and the limit is kept for those who hold little: each may
+//! have its share of it, as long as it holds no more. Newcomers never use that up, however many are
+//! not read. At the limit a transfer would have the least that there is, and take ten times the
+//! packets.
 //!
 //! *The limit is exceeded* only by what every connection may always have, the first numbers of
 //! `tcp_rmem` and `tcp_wmem` and one segment, and per thread by one chunk.
@@ -135,12 +139,14 @@ impl MemoryAccount {
     /// What the engine is told for a connection that was charged for `charged` bytes.
     pub(crate) fn room(&self, tcp_mem: &[u64; 3], charged: u32) -> MemoryRoom {
         let Level { used, holders } = self.level();
-        let [low, _, limit] = in_bytes(tcp_mem);
+        let [low, high, limit] = in_bytes(tcp_mem);
         let pressure = self.is_pressed() && used > low;
         let mut bytes = limit.saturating_sub(used);
         if pressure {
-            let share = limit / holders.max(1);
-            bytes = bytes.min(share.saturating_sub(charged as usize));
+            let (holders, charged) = (holders.max(1), charged as usize);
+            let share = (high / holders).saturating_sub(charged).min(high.saturating_sub(used));
+            let kept = (limit.saturating_sub(used.max(high)) / holders).saturating_sub(charged);
+            bytes = bytes.min(share.max(kept));
         }
         MemoryRoom { pressure, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) }
     }

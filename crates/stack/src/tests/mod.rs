@@ -4,6 +4,7 @@ pub(crate) mod harness;
 
 mod below;
 mod close;
+mod closed_windows;
 mod connect;
 mod ended;
 mod icmp;
