@@ -4,9 +4,9 @@
 //!
 //! A stack has one queue or several ([`StackConfig::pollers`](crate::StackConfig)), each polled by
 //! one thread at a time. A queue has a timer wheel, a list of connections that may go on after a
-//! completion, a kick, a pool of buffers, and the interfaces that it polls. A device with several queues is several
-//! interfaces, one for each, of which only the first has addresses and is known to the routes; the
-//! others are its *ways*.
+//! completion, a kick, a pool of buffers, and the interfaces that it polls. A device with several
+//! queues is several interfaces, one for each, of which only the first has addresses and is known
+//! to the routes; the others are its *ways*.
 //!
 //! Every connection has a *home*: the queue of the interface that its packets leave by, for as long
 //! as it lives. One that was opened from outside stays with the queue that its SYN came by, others
