@@ -62,6 +62,7 @@ mod pollers;
 mod prequeue;
 pub mod qdisc;
 mod queue;
+mod queue_pool;
 mod snmp;
 mod socket;
 mod socket_lock;

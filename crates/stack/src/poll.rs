@@ -93,6 +93,8 @@ impl Stack {
             worked |= self.receive(&mut work, &mut state, interface, budget, turn);
         }
         worked |= self.pump_devices(queue, now);
+        let room = self.policies.memory().room_for_pools(&work.settings.tcp_mem);
+        self.pollers.queue(queue).buffers.tend(now, worked, room / self.pollers.count());
         drop((state, attending));
         work.finish();
         match self.pollers.ended() {
@@ -161,8 +163,12 @@ impl Stack {
         while taken < budget {
             let most = RX_BATCH.min(budget - taken);
             let mut packets = std::mem::take(&mut state.packets);
-            let received =
-                lock(&interface.rx).receive(work.now, self.pollers.pool(), &mut packets, most);
+            let received = lock(&interface.rx).receive(
+                work.now,
+                self.pollers.pool(work.home()),
+                &mut packets,
+                most,
+            );
             for packet in packets.drain(..) {
                 self.ip_input(work, state, interface, packet);
             }

@@ -64,6 +64,9 @@ pub struct StackConfig {
     pub secret: [u8; 32],
     /// Seed of what is random but need not be secret.
     pub seed: u64,
+    /// Bytes of memory of the machine, by which the default of `net.ipv4.tcp_mem` is computed as on
+    /// Linux. Without it, the default is that of a machine with 16 GiB.
+    pub memory: Option<u64>,
 }
 
 /// What one call of [`Stack::poll`] did.
@@ -129,7 +132,7 @@ impl Stack {
     /// # Errors
     /// If the configuration is wrong; the error names the field.
     pub fn new(config: StackConfig) -> Result<Arc<Stack>, StackError> {
-        let sysctl = SysctlTable::new();
+        let sysctl = SysctlTable::new(config.memory);
         for (name, value) in &config.sysctls {
             sysctl.set(name, value)?;
         }
@@ -259,7 +262,7 @@ impl Stack {
         if options.md5_key.is_some() {
             self.policies.use_md5();
         }
-        let params = self.open_params(&key, iss, options.clone());
+        let params = self.open_params(&key, iss, options.clone(), self.spread(&key));
         let interface = self.interfaces.way(self.interfaces.towards(key.remote), self.spread(&key));
         let label = work.flow_label(&key);
         let cx = work.context_idle();
@@ -269,12 +272,13 @@ impl Stack {
         })
     }
 
-    /// The parameters of a connection with the identity `key`.
+    /// The parameters of a connection with the identity `key`, which the queue `home` works for.
     pub(crate) fn open_params(
         &self,
         key: &FlowKey,
         iss: plimsoll_wire::SeqNum,
         mut options: Options,
+        home: u8,
     ) -> OpenParams {
         options.route_quickack |= self.interfaces.routes().quickack(key.remote);
         let interface = &self.interfaces.get(self.interfaces.towards(key.remote));
@@ -290,7 +294,7 @@ impl Stack {
             ip_header_len,
             max_super_segment: interface.max_super_segment,
             options,
-            pool: self.pollers.pool().clone(),
+            pool: self.pollers.pool(home).clone(),
         }
     }
 
@@ -431,9 +435,9 @@ impl Stack {
         self.pollers.snmp().by_name(name)
     }
 
-    /// The buffer pool that everything of this stack is made from.
+    /// The buffer pool of the first queue; every queue has one of its own.
     pub fn pool(&self) -> &Pool {
-        self.pollers.pool()
+        self.pollers.pool(0)
     }
 
     /// Where the poller sleeps.

@@ -97,7 +97,7 @@ impl Stack {
         syn: &Segment,
     ) {
         let options = listener.options_for_cookie(work.now, key.remote);
-        let mut params = self.open_params(key, SeqNum(0), options);
+        let mut params = self.open_params(key, SeqNum(0), options, work.home());
         let index = cookie_mss_index(params.ip_header_len, syn.repr.options.mss);
         params.iss = syn_cookie::make(self.policies.secrets(), key, work.now, syn.repr.seq, index);
         let repr = cookie_syn_ack(&work.context_idle(), &params, syn);
@@ -119,7 +119,7 @@ impl Stack {
         }
         let (irs, cookie) = (ack.repr.seq - 1, ack.repr.ack - 1);
         let said = syn_cookie::check(self.policies.secrets(), key, work.now, irs, cookie);
-        let params = self.open_params(key, cookie, listener.options_for(key.remote));
+        let params = self.open_params(key, cookie, listener.options_for(key.remote), work.home());
         let opened = said
             .and_then(|index| Connection::accept_cookie(&work.context_idle(), params, &ack, index));
         let Some(conn) = opened else {
@@ -163,7 +163,7 @@ impl Stack {
         syn: &Segment,
         (iss, answer): (SeqNum, FastOpenAnswer),
     ) -> Result<Arc<Endpoint>, InsertError> {
-        let params = self.open_params(key, iss, listener.options_for(key.remote));
+        let params = self.open_params(key, iss, listener.options_for(key.remote), work.home());
         let way = (
             self,
             self.interfaces.way(self.interfaces.towards(key.remote), work.home()),

@@ -151,7 +151,7 @@ impl Work<'_> {
             return false;
         }
         self.emit_ip(ip, message.len(), &mut header);
-        let payload = self.stack.pollers.pool().copy_from(message).into();
+        let payload = self.stack.pollers.pool(self.home()).copy_from(message).into();
         let mut packet = Packet { payload, csum: ChecksumState::Verified, ..Packet::new() };
         let _ = packet.head.try_extend_from_slice(&header[..header_len]);
         packet.departure = Instant::ZERO;

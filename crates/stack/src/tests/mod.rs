@@ -4,6 +4,7 @@ pub(crate) mod harness;
 
 mod below;
 mod close;
+mod closed_windows;
 mod connect;
 mod counters_ip;
 mod counters_work;
@@ -20,6 +21,7 @@ mod readiness;
 mod request_ack;
 mod signed;
 mod spinning;
+mod syn_flood;
 mod tcp_mem;
 mod transfer;
 mod turns;
