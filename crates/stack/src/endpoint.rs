@@ -17,9 +17,9 @@ use crate::listener::ListenerInner;
 use crate::packet::CompletionSink;
 use crate::path_news::LeftNews;
 use crate::prequeue::Prequeue;
-use crate::socket_lock::WakerSet;
 use crate::stack::{SocketSummary, Stack};
 use crate::sync::socket_lock::{self, Place, SocketLock};
+use crate::wakers::WakerSet;
 
 /// A connection and its place in the stack.
 pub(crate) struct Endpoint {

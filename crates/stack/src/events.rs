@@ -23,10 +23,10 @@ use crate::limits::{COMPLETION_ROUNDS, READ_ROUNDS};
 use crate::panics::Site;
 use crate::path_news::PathNews;
 use crate::snmp::{IpCounter, Shard};
-use crate::socket_lock::WakeList;
 use crate::stack::Stack;
 use crate::sync::socket_lock::COMPLETION;
 use crate::sysctl::Settings;
+use crate::wakers::WakeList;
 
 /// What a read gets that the stack has panicked in.
 const PANICKED: ReadError = ReadError::Failed(ConnectionError::Panicked);

@@ -75,6 +75,7 @@ mod timed;
 mod timer_wheel;
 mod tx_token;
 mod wait;
+mod wakers;
 
 pub use busy_poll::{Spin, Spun};
 pub use endpoint::{Edges, Readiness};

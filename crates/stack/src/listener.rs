@@ -28,8 +28,9 @@ use crate::error::SocketError;
 use crate::fast_open::{FastOpenKeys, FastOpenQueue};
 use crate::md5::Md5Keys;
 use crate::socket::TcpSocket;
-use crate::socket_lock::{WakeList, WakerSet, lock};
+use crate::socket_lock::lock;
 use crate::stack::Stack;
+use crate::wakers::{WakeList, WakerSet};
 
 /// A listening socket. Dropping it ends listening and resets what was not accepted.
 pub struct Listener {

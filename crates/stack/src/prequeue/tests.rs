@@ -76,7 +76,7 @@ mod model {
     use loom::thread;
 
     use super::super::*;
-    use crate::socket_lock::{WakeList, WakerSet};
+    use crate::wakers::{WakeList, WakerSet};
 
     /// A thread's token: set when it is unparked.
     struct Token(Mutex<bool>);
