@@ -293,6 +293,7 @@ impl<'a> Work<'a> {
         if std::mem::take(&mut inner.counted_orphan) {
             self.stack.tables.remove_orphan();
         }
+        self.stack.policies.memory().forget(std::mem::take(&mut inner.memory_ticket));
         self.stack.tables.connections().remove(endpoint);
         self.account(endpoint, inner);
     }

@@ -81,7 +81,7 @@ pub(crate) struct MemoryAccount {
     wake_at: AtomicUsize,
     /// Counts how often the list was taken.
     round: AtomicU32,
-    waiting: Mutex<Vec<ConnectionId>>,
+    waiting: Mutex<Waiting>,
     ready: Arc<Completions>,
 }
 
@@ -107,6 +107,14 @@ impl Level {
         debug_assert!(self.used.is_multiple_of(QUANTUM), "the account is in quanta");
         ((self.used / QUANTUM) as u64) << HOLDER_BITS | self.holders as u64
     }
+}
+
+/// Those who wait for memory.
+#[derive(Default)]
+struct Waiting {
+    ids: Vec<ConnectionId>,
+    /// So many of them have ended since.
+    ended: usize,
 }
 
 /// The numbers of `tcp_mem` in bytes.
@@ -208,7 +216,7 @@ impl MemoryAccount {
                 return;
             }
             *ticket = round;
-            waiting.push(id);
+            waiting.ids.push(id);
             let [low, _, limit] = in_bytes(tcp_mem);
             let used = self.level().used;
             let mark = used.saturating_sub((limit / WAKE_STEPS).max(1)).max(low);
@@ -216,6 +224,26 @@ impl MemoryAccount {
             self.wake_at.fetch_max(mark, Ordering::SeqCst);
         }
         if self.level().used <= self.wake_at.load(Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    /// A connection has ended that may be on the list, by its `ticket`. When most of the list have
+    /// ended, those who are left are asked again, so that it does not grow with connections that
+    /// come and go.
+    pub(crate) fn forget(&self, ticket: u32) {
+        if ticket != self.round.load(Ordering::Relaxed) {
+            return;
+        }
+        let mostly_ended = {
+            let mut waiting = lock(&self.waiting);
+            if ticket != self.round.load(Ordering::Relaxed) {
+                return;
+            }
+            waiting.ended += 1;
+            2 * waiting.ended > waiting.ids.len()
+        };
+        if mostly_ended {
             self.wake();
         }
     }
@@ -229,7 +257,7 @@ impl MemoryAccount {
             self.round.fetch_add(1, Ordering::Relaxed);
             std::mem::take(&mut *waiting)
         };
-        list.into_iter().for_each(|id| self.ready.push(id));
+        list.ids.into_iter().for_each(|id| self.ready.push(id));
     }
 }
 
@@ -282,5 +310,32 @@ impl Stack {
     /// What the queues of all connections hold, as `net.ipv4.tcp_mem` counts it.
     pub fn memory(&self) -> MemoryUse {
         self.policies.memory().usage(&self.settings().tcp_mem, self.pollers.pooled())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::kick::Kick;
+
+    #[test]
+    fn the_list_of_those_who_wait_does_not_grow_with_those_who_have_ended() {
+        let ready = Arc::new(Completions::new(Kick::new().expect("a descriptor")));
+        let account = MemoryAccount::new(ready);
+        let level = Level { used: 100 << 20, holders: 1 };
+        account.level.store(level.word(), Ordering::Relaxed);
+        let id = |slot| ConnectionId { slot, generation: 0 };
+        let mut alive = 0;
+        account.wait(id(0), &mut alive, &[1, 2, 3]);
+        for slot in 1..10_000 {
+            let mut ticket = 0;
+            account.wait(id(slot), &mut ticket, &[1, 2, 3]);
+            account.forget(ticket);
+            assert!(lock(&account.waiting).ids.len() <= 3);
+            // The one that lives is asked now and then, and enters again.
+            account.wait(id(0), &mut alive, &[1, 2, 3]);
+        }
+        account.forget(0);
+        assert!(lock(&account.waiting).ids.contains(&id(0)));
     }
 }
