@@ -39,7 +39,7 @@ pub(crate) fn run(args: &GetArgs) -> anyhow::Result<()> {
     let usage = Usage::now().since(before);
     let counters: Counters =
         stack.counters().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    stack.drain(GRACE);
+    stack.shutdown(GRACE);
     let get = |name: &str| counters.get(name).copied();
     let figures = Figures {
         throughput_bits_per_s: per(bytes as f64 * 8.0, elapsed),

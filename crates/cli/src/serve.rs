@@ -83,7 +83,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     match result {
         Some(error) => Err(error).context("the stack has ended"),
         None => {
-            stack.drain(GRACE);
+            stack.shutdown(GRACE);
             Ok(())
         }
     }

@@ -149,7 +149,7 @@ impl EventLoop {
                 idle_since = None;
                 continue;
             }
-            if polled.ended {
+            if polled.ended.is_some() {
                 return;
             }
             let since = *idle_since.get_or_insert(now);
@@ -161,7 +161,10 @@ impl EventLoop {
                 (Some(next), Some(limit)) => Some(next.min(limit)),
                 (next, limit) => next.or(limit),
             };
-            stack.wait(until, || !self.ready.is_empty());
+            if stack.wait(until, || !self.ready.is_empty()).is_err() {
+                // Somebody else waits for it; the loop goes on polling.
+                std::thread::yield_now();
+            }
             idle_since = None;
         }
     }

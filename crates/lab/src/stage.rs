@@ -128,7 +128,9 @@ impl Stage<'_> {
         let workload = self.workload(plan, kind, flows)?;
         let measured = workload.measure();
         // The last packets of closing connections leave before the devices go.
-        workload.client.drain(GRACE);
+        workload.client.shutdown(GRACE);
+        // Nothing of this run is at work in the next.
+        workload.server.map(|server| server.shutdown(Duration::ZERO));
         measured
     }
 

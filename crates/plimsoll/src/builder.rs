@@ -196,7 +196,8 @@ impl StackBuilder {
 
     /// How many softirq threads there are; 1 unless set. Every connection belongs to one of them,
     /// that of the queue of the device that its packets come by, so more threads than a device has
-    /// queues are of no use to it. A stack without a thread is polled as a whole and ignores this.
+    /// queues are of no use to it. A stack without a thread has so many queues, to be run by as many
+    /// loops ([`Stack::queue`]) or by one ([`Stack::poll`]).
     ///
     /// ```no_run
     /// use plimsoll::{Stack, device::tun};
@@ -223,17 +224,17 @@ impl StackBuilder {
     pub fn build(self) -> Result<Stack, BuildError> {
         let name = self.name.clone().unwrap_or_else(|| "softirq".into());
         let (busy_poll, spin) = (self.busy_poll, self.spin_while_sending);
-        Stack::run(self.core()?, (busy_poll, spin), Some(name)).map_err(BuildError::Thread)
+        Stack::run(self.core()?, (busy_poll, spin), Some(name))
     }
 
-    /// Builds the stack; the caller's loop runs it with [`Stack::poll`] and [`Stack::wait`].
+    /// Builds the stack; the caller's loop runs it with [`Stack::poll`] and [`Stack::wait`], or one
+    /// loop for each of its [`queues`](Self::queues) with a [`QueueLoop`](crate::QueueLoop).
     ///
     /// # Errors
     /// If a field is wrong, or the device or the capture file cannot be had.
-    pub fn build_without_thread(mut self) -> Result<Stack, BuildError> {
-        self.queues = 1;
+    pub fn build_without_thread(self) -> Result<Stack, BuildError> {
         let (busy_poll, spin) = (self.busy_poll, self.spin_while_sending);
-        Stack::run(self.core()?, (busy_poll, spin), None).map_err(BuildError::Thread)
+        Stack::run(self.core()?, (busy_poll, spin), None)
     }
 
     fn interface(mut self, field: &'static str, change: impl FnOnce(&mut Interface)) -> Self {

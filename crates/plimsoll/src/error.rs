@@ -1,13 +1,25 @@
 //! Errors of the sockets.
 //!
 //! The stack's errors carry Linux's error numbers, so [`std::io::Error`] gives them the kinds and
-//! the words that std's sockets give.
+//! the words that std's sockets give. When the stack has come to its end, the error says why.
 
-use std::io::Error;
+use std::io::{Error, ErrorKind};
 
-use plimsoll_stack::SocketError;
+use plimsoll_stack::{SocketError, Stack};
+use plimsoll_tcp::ConnectionError;
 
 /// A call that would block on a non-blocking socket, or whose timeout came.
 pub(crate) fn would_block() -> Error {
     SocketError::WouldBlock.into()
+}
+
+/// What a call on a socket of `stack` answers.
+pub(crate) fn io_error(stack: &Stack, error: SocketError) -> Error {
+    let down = SocketError::Connection(ConnectionError::DeviceGone);
+    match stack.error() {
+        Some(why) if error == SocketError::NetworkDown || error == down => {
+            Error::new(ErrorKind::NetworkDown, why.clone())
+        }
+        _ => error.into(),
+    }
 }

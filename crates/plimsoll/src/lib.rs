@@ -20,7 +20,18 @@
 //! socket can go on or its timeout comes. Nothing polls with sleeps.
 //!
 //! A stack lives as long as somebody holds a handle: a [`Stack`], a stream or a listener. When the
-//! last is dropped its thread ends. [`Stack::drain`] waits until what was written has arrived.
+//! last is dropped its threads end by themselves, soon after; dropping never waits for them. A
+//! program that is about to exit calls [`Stack::shutdown`], which waits until what was written has
+//! arrived, captures are written and the threads have ended; [`Stack::drain`] only waits.
+//!
+//! # Panics
+//!
+//! A panic of a waker is caught and counted (`plimsoll.WakerPanics`); the others are woken. A panic
+//! of whoever runs the stack (a softirq thread, or [`Stack::poll`] in a loop) ends the stack: every
+//! blocked call fails with an error that names the thread and the message, every waker is woken,
+//! and [`Stack::error`] tells it as well. What the application itself does within
+//! [`Stack::poll_with`] may panic without harm to the stack. With `panic = "abort"` any of these
+//! ends the process.
 //!
 //! # Panics
 //!
@@ -38,7 +49,8 @@
 //! |---|---|
 //! | connect with options, a timeout, or data in the SYN | [`Connector`] |
 //! | wait for many sockets in one loop | [`ReadyQueue`], [`Stack::poll_with`] |
-//! | wait in a future | [`TcpStream::poll_readable`], [`TcpStream::poll_writable`], with a waker |
+//! | run a device with several queues in as many loops | [`Stack::queue`], [`QueueLoop`] |
+//! | wait in a future | [`TcpStream::readable`], [`TcpStream::writable`], [`TcpListener::acceptable`] |
 //! | read and write without a copy | [`TcpStream::read_shared`], [`TcpStream::write_shared`] |
 //! | change a setting, or see what there is | [`Stack::set_sysctl`], [`SysctlInfo`] |
 //! | overrule one for a socket | [`TcpStream::set_option`] and its neighbours |
@@ -85,8 +97,10 @@ mod error;
 mod listener;
 mod options;
 mod park;
+mod queue_loop;
 mod ready;
 mod receive;
+mod registration;
 mod send;
 mod spin;
 mod stack;
@@ -98,13 +112,16 @@ pub use listener::{DEFAULT_BACKLOG, Incoming, TcpListener};
 pub use options::Keepalive;
 pub use plimsoll_buf::{ChunkWriter, MAX_SLICES, Slice, Slices};
 pub use plimsoll_stack::{
-    CounterInfo, MemoryUse, QdiscSummary, SocketSummary, SysctlError, SysctlInfo, device, qdisc,
+    CounterInfo, MemoryUse, QdiscSummary, SocketSummary, StackError, SysctlError, SysctlInfo,
+    device, qdisc,
 };
 pub use plimsoll_tcp::{
     AckReason, Bound, Causes, CongestionAlgorithm, Decision, ErrorReport, Hold, Info, Instant,
     Note, Options, Record, Released, Resend, SetOption, State, Tail, TsoTail, WriteFlags,
 };
+pub use queue_loop::QueueLoop;
 pub use ready::ReadyQueue;
+pub use registration::Registration;
 pub use stack::{Kicker, Polled, Stack};
 pub use stream::{Connector, TcpStream};
 

@@ -11,7 +11,7 @@ use plimsoll_stack::Listener;
 use plimsoll_tcp::Options;
 
 use crate::clock::now;
-use crate::error::would_block;
+use crate::error::{io_error, would_block};
 use crate::park;
 use crate::stack::Stack;
 use crate::stream::TcpStream;
@@ -76,7 +76,7 @@ impl TcpListener {
         options: Options,
     ) -> io::Result<TcpListener> {
         let core = stack.core();
-        let listener = core.listen(address, backlog, options)?;
+        let listener = core.listen(address, backlog, options).map_err(|e| io_error(core, e))?;
         let (stack, nonblocking) = (stack.clone(), AtomicBool::new(false));
         Ok(TcpListener { shared: Arc::new(Shared { listener, stack, nonblocking }) })
     }
@@ -88,14 +88,19 @@ impl TcpListener {
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let shared = &self.shared;
         loop {
-            match shared.listener.accept(now())? {
+            let accepted = shared.listener.accept(now());
+            match accepted.map_err(|error| io_error(shared.stack.core(), error))? {
                 Some((socket, peer)) => {
                     return Ok((TcpStream::from_socket(socket, shared.stack.clone()), peer));
                 }
                 None if shared.nonblocking.load(Ordering::Relaxed) => return Err(would_block()),
                 None => {}
             }
-            park::wait(None, |waker| shared.listener.poll_acceptable(waker));
+            park::wait(
+                None,
+                |key, waker| shared.listener.wait_acceptable(key, waker),
+                |key| shared.listener.cancel_wait(key),
+            );
         }
     }
 
@@ -142,8 +147,14 @@ impl TcpListener {
     }
 
     /// Whether a connection waits to be accepted. If none does, `waker` is woken when to ask again.
+    /// Only the waker of the latest call is kept; who shares a listener uses
+    /// [`acceptable`](Self::acceptable).
     pub fn poll_acceptable(&self, waker: &Waker) -> bool {
         self.shared.listener.poll_acceptable(waker).is_ready()
+    }
+
+    pub(crate) fn listener(&self) -> &Listener {
+        &self.shared.listener
     }
 }
 

@@ -79,8 +79,13 @@ impl Shared {
 impl ReadyQueue {
     /// An empty queue for the loop that runs `stack`.
     pub fn new(stack: &Stack) -> ReadyQueue {
+        ReadyQueue::with_kicker(stack.kicker())
+    }
+
+    /// An empty queue for a loop that `kicker` wakes, as that of a
+    /// [`QueueLoop`](crate::QueueLoop).
+    pub fn with_kicker(kicker: Kicker) -> ReadyQueue {
         let queue = Mutex::new(VecDeque::new());
-        let kicker = stack.kicker();
         ReadyQueue { shared: Arc::new(Shared { queue, filled: AtomicBool::new(false), kicker }) }
     }
 

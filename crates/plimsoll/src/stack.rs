@@ -1,23 +1,34 @@
 //! The handle of a running stack, and the threads that run it.
+//!
+//! A softirq thread holds the stack but no handle of it, so that handles can run out. It has the
+//! waiter's role of its queue for as long as it lives, so nobody else waits there. Nobody waits for
+//! the thread when the last handle is dropped: that may happen anywhere, on a thread of an executor
+//! or in a waker that the thread itself has woken.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant as StdInstant};
 
 use plimsoll_stack::qdisc::KindError;
-use plimsoll_stack::{MemoryUse, QdiscSummary, SocketSummary, Stack as Core};
+use plimsoll_stack::{
+    MemoryUse, QdiscSummary, QueueWaiter, SocketSummary, Stack as Core, StackError,
+};
 use plimsoll_tcp::Instant;
 
-use crate::builder::StackBuilder;
+use crate::builder::{BuildError, StackBuilder};
 use crate::clock::now;
+use crate::park;
+use crate::queue_loop::QueueLoop;
 
 /// Packets that one poll takes from each device at most, so that sockets get their turn.
-const BUDGET: usize = 256;
+pub(crate) const BUDGET: usize = 256;
 
 /// A stack. Clones are handles of the same stack; so is every socket. When the last handle is
-/// dropped the stack ends.
+/// dropped the stack ends: its threads end by themselves, and the drop does not wait for them.
+/// [`shutdown`](Self::shutdown) does.
 #[derive(Clone)]
 pub struct Stack {
     shared: Arc<Shared>,
@@ -25,7 +36,8 @@ pub struct Stack {
 
 struct Shared {
     inner: Arc<Inner>,
-    threads: Vec<JoinHandle<()>>,
+    has_threads: bool,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// What a softirq thread holds: the stack, but not its handle, so that handles can run out.
@@ -34,61 +46,55 @@ struct Inner {
     busy_poll: Duration,
     spin_while_sending: bool,
     stop: AtomicBool,
-    /// Nanoseconds of the clock after which the threads need not wait for connections to close.
-    grace: AtomicU64,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let threads = std::mem::take(&mut self.threads);
-        if threads.is_empty() {
-            return;
-        }
-        self.inner.stop.store(true, Ordering::SeqCst);
-        self.inner.core.kick_all();
-        // A socket whose last handle went away inside a callback may end the stack on its own
-        // thread, which cannot wait for itself, nor for others that wait for its work.
-        let me = std::thread::current().id();
-        if threads.iter().all(|thread| thread.thread().id() != me) {
-            for thread in threads {
-                // A panic of the thread has been reported by its hook.
-                let _ = thread.join();
-            }
-        }
+        self.inner.stop();
     }
 }
 
-/// Ends a [`Stack::wait`] from anywhere. It does not keep the stack alive; once the stack has
-/// ended, it does nothing.
+/// Ends a [`Stack::wait`] or a [`QueueLoop::wait`] from anywhere. It does not keep the stack alive;
+/// once the stack has ended, it does nothing.
 #[derive(Clone, Debug)]
-pub struct Kicker(Weak<Core>);
+pub struct Kicker {
+    core: Weak<Core>,
+    /// `None` is all of them.
+    queue: Option<usize>,
+}
 
 impl Kicker {
+    pub(crate) fn of(core: &Arc<Core>, queue: Option<usize>) -> Kicker {
+        Kicker { core: Arc::downgrade(core), queue }
+    }
+
     /// As [`Stack::kick`].
     pub fn kick(&self) {
-        if let Some(core) = self.0.upgrade() {
-            core.wait_handle().kick();
+        let Some(core) = self.core.upgrade() else { return };
+        match self.queue {
+            Some(queue) => core.kick(queue),
+            None => core.kick_all(),
         }
     }
 }
 
 /// What [`Stack::poll`] found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Polled {
     /// Whether anything was done; if so, polling again may find more.
     pub worked: bool,
     /// When the next timer is due.
     pub next: Option<Instant>,
-    /// The stack has come to its end, because a device has gone. Every socket has been told, and
-    /// polling again is of no use.
-    pub ended: bool,
+    /// Why the stack has come to its end, if it has: a device has gone, or a thread has panicked
+    /// that ran the stack. Every socket has been told, and polling again is of no use.
+    pub ended: Option<StackError>,
 }
 
 impl Polled {
-    fn of(outcome: Result<plimsoll_stack::Poll, plimsoll_stack::StackError>) -> Polled {
+    pub(crate) fn of(outcome: Result<plimsoll_stack::Poll, StackError>) -> Polled {
         match outcome {
-            Ok(poll) => Polled { worked: poll.worked, next: poll.next, ended: false },
-            Err(_) => Polled { worked: false, next: None, ended: true },
+            Ok(poll) => Polled { worked: poll.worked, next: poll.next, ended: None },
+            Err(error) => Polled { worked: false, next: None, ended: Some(error) },
         }
     }
 }
@@ -103,24 +109,31 @@ impl Stack {
         core: Arc<Core>,
         (busy_poll, spin_while_sending): (Duration, bool),
         thread: Option<String>,
-    ) -> std::io::Result<Stack> {
-        let (stop, grace) = (AtomicBool::new(false), AtomicU64::new(0));
-        let inner = Arc::new(Inner { core, busy_poll, spin_while_sending, stop, grace });
-        let queues = inner.core.queue_count();
-        let mut shared = Shared { inner, threads: Vec::new() };
-        let Some(name) = thread else { return Ok(Stack { shared: Arc::new(shared) }) };
+    ) -> Result<Stack, BuildError> {
+        let stop = AtomicBool::new(false);
+        let inner = Arc::new(Inner { core, busy_poll, spin_while_sending, stop });
+        let queues = if thread.is_some() { inner.core.queue_count() } else { 0 };
+        let (has_threads, threads) = (thread.is_some(), Mutex::default());
+        let name = thread.unwrap_or_default();
+        // If a thread cannot be had, dropping this stops those that run already.
+        let shared = Shared { inner, has_threads, threads };
         for queue in 0..queues {
             let inner = shared.inner.clone();
+            let waiter = inner.core.queue_waiter(queue)?;
             let name = if queue == 0 { name.clone() } else { format!("{name}/{queue}") };
             let thread = std::thread::Builder::new().name(name);
-            shared.threads.push(thread.spawn(move || inner.softirq(queue))?);
+            let thread = thread.spawn(move || inner.softirq(waiter)).map_err(BuildError::Thread)?;
+            shared.lock_threads().push(thread);
         }
         Ok(Stack { shared: Arc::new(shared) })
     }
 
-    /// Does what is due: timers, packets that arrived, completions, packets to send. For the loop
-    /// that runs a stack built [without a thread](StackBuilder::build_without_thread); with a
-    /// thread it does no harm.
+    /// Does what is due, in all queues: timers, packets that arrived, completions, packets to send.
+    /// For the loop that runs a stack built
+    /// [without a thread](StackBuilder::build_without_thread); with a thread it does no harm.
+    ///
+    /// If a device panics, this ends the stack, and [`Polled::ended`] says so; the panic goes no
+    /// further.
     ///
     /// ```
     /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
@@ -131,51 +144,128 @@ impl Stack {
     /// # Ok::<(), plimsoll::BuildError>(())
     /// ```
     pub fn poll(&self) -> Polled {
-        self.shared.inner.poll(0)
+        Polled::of(self.core().poll(now(), BUDGET))
     }
 
     /// As [`poll`](Self::poll), for a loop that also runs what uses the sockets. `turn` is called
     /// when packets have arrived, their readers have been woken, and nothing is acknowledged yet:
     /// an answer that it writes carries the ACK, so that a request and its response are one packet
-    /// each. It may use sockets, but must not poll.
+    /// each. It may use sockets, but must not poll. If it panics, the panic goes on when the poll
+    /// has come to its end, and the stack is none the worse for it.
     pub fn poll_with(&self, mut turn: impl FnMut()) -> Polled {
-        let core = &self.shared.inner.core;
-        Polled::of(core.poll_with(now(), BUDGET, &mut turn))
+        Polled::of(self.core().poll_with(now(), BUDGET, &mut turn))
     }
 
-    /// Sleeps until a device is readable, somebody [kicks](Self::kick), or `until` comes. Returns
-    /// at once if `ready` says so when asked after the stack has published that it sleeps: that is
-    /// the place to look at a [`ReadyQueue`](crate::ReadyQueue).
-    pub fn wait(&self, until: Option<Instant>, ready: impl Fn() -> bool) {
-        self.shared.inner.wait(0, until, &ready);
+    /// Sleeps until a device of any queue is readable, somebody [kicks](Self::kick), or `until`
+    /// comes. Returns at once if `ready` says so when asked after the stack has published that it
+    /// sleeps: that is the place to look at a [`ReadyQueue`](crate::ReadyQueue).
+    ///
+    /// One thread at a time waits for a stack. Another could take a wake-up away that the first
+    /// needs.
+    ///
+    /// ```
+    /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let builder = plimsoll::Stack::builder().device(device).address("192.0.2.1/24");
+    /// let stack = builder.build()?;
+    /// let refused = stack.wait(None, || false).expect_err("the stack's own thread waits");
+    /// assert!(refused.to_string().starts_with("another thread already waits for queue 0"));
+    /// # Ok::<(), plimsoll::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If another thread waits already, or the stack has threads or a [`QueueLoop`] of its own; if
+    /// the system refuses to wait; if a device panics, which ends the stack.
+    pub fn wait(&self, until: Option<Instant>, ready: impl Fn() -> bool) -> Result<(), StackError> {
+        self.core().wait_unless(now(), until, ready)
     }
 
     /// Ends a [`wait`](Self::wait), now or the next one. Costs a system call only if the loop
     /// sleeps.
     pub fn kick(&self) {
-        self.shared.inner.core.wait_handle().kick();
+        self.core().kick_all();
     }
 
     /// Something that can kick without keeping the stack alive.
     pub fn kicker(&self) -> Kicker {
-        Kicker(Arc::downgrade(&self.shared.inner.core))
+        Kicker::of(self.core(), None)
     }
 
-    /// Waits until all connections have delivered what was written to them and have closed, but no
-    /// longer than `grace`. Connections in TIME-WAIT count as closed.
+    /// How many queues there are, as [`StackBuilder::queues`] has asked for.
+    pub fn queue_count(&self) -> usize {
+        self.core().queue_count()
+    }
+
+    /// The loop of one of the queues, which are counted from 0.
     ///
-    /// Without a thread this polls the stack itself. With one, the wait is that of the last handle
-    /// that is dropped, and this handle is often the last: the thread ends only when streams,
-    /// listeners and clones are gone as well, and goes on for at most `grace` then.
-    pub fn drain(self, grace: Duration) {
-        let inner = &self.shared.inner;
-        let limit = now() + grace;
-        if self.shared.threads.is_empty() {
-            inner.run_until(0, || inner.is_quiet() || now() >= limit, Some(limit));
-            return;
+    /// # Errors
+    /// If there is no such queue, or it has a loop or a thread already.
+    pub fn queue(&self, index: usize) -> Result<QueueLoop, StackError> {
+        QueueLoop::new(self, index)
+    }
+
+    /// Why the stack has come to its end, if it has.
+    pub fn error(&self) -> Option<StackError> {
+        self.core().error().cloned()
+    }
+
+    /// Waits until every connection that was closed has delivered what was written to it and has
+    /// come to its end, but no longer than `grace`. Connections in TIME-WAIT count as closed;
+    /// streams that are open are not waited for. Returns whether all have ended.
+    ///
+    /// It blocks. Without a thread it polls the stack itself, unless another thread waits for it
+    /// already and so is the one that polls. It must not be called by a waker.
+    pub fn drain(&self, grace: Duration) -> bool {
+        let core = self.core();
+        let deadline = StdInstant::now().checked_add(grace);
+        if self.shared.has_threads || !self.poll_until_quiet(now() + grace) {
+            park::wait(
+                deadline,
+                |key, waker| core.wait_quiet(key, waker),
+                |key| core.cancel_quiet(key),
+            );
         }
-        inner.grace.store(limit.as_nanos(), Ordering::SeqCst);
-        inner.core.kick_all();
+        core.orphan_count() == 0
+    }
+
+    /// Polls until all is quiet, or until `limit`. Returns `false` if another thread does.
+    fn poll_until_quiet(&self, limit: Instant) -> bool {
+        let core = self.core();
+        let quiet = || core.orphan_count() == 0;
+        while !quiet() && now() < limit {
+            let polled = self.poll();
+            if polled.ended.is_some() {
+                return true;
+            }
+            if polled.worked {
+                continue;
+            }
+            let until = polled.next.map_or(limit, |next| next.min(limit));
+            if let Err(StackError::AlreadyWaited { .. }) = self.wait(Some(until), quiet) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// [Drains](Self::drain) the stack, and then ends it, also if other handles or sockets are left:
+    /// those get the error that the stack was shut down. Waits for its threads; and if this was the
+    /// last handle, its devices are closed and its captures written when this returns. Returns
+    /// whether all that was closed before has been delivered.
+    ///
+    /// It blocks for at most `grace`, and for what the threads are at. It must not be called by a
+    /// waker.
+    pub fn shutdown(self, grace: Duration) -> bool {
+        let delivered = self.drain(grace);
+        self.shared.inner.stop();
+        let threads = std::mem::take(&mut *self.shared.lock_threads());
+        let me = std::thread::current().id();
+        // A thread of the stack cannot wait for itself, nor for others that may wait for it.
+        if threads.iter().all(|thread| thread.thread().id() != me) {
+            // Their panics were caught, and have ended the stack.
+            threads.into_iter().for_each(|thread| drop(thread.join()));
+        }
+        self.core().end(now(), StackError::ShutDown);
+        delivered
     }
 
     /// All counters by Linux's names, in the order in which `nstat` prints them.
@@ -256,32 +346,37 @@ impl Stack {
     }
 }
 
+impl Shared {
+    fn lock_threads(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Inner {
-    fn poll(&self, queue: usize) -> Polled {
-        Polled::of(self.core.poll_queue(queue, now(), BUDGET))
-    }
-
-    fn wait(&self, queue: usize, until: Option<Instant>, ready: &dyn Fn() -> bool) {
-        if self.core.wait_for_queue(queue, now(), until, ready).is_err() {
-            // The system refuses to wait; what it takes is there again in a moment.
-            std::thread::yield_now();
-        }
-    }
-
-    /// The life of the softirq thread of one queue.
-    fn softirq(&self, queue: usize) {
-        self.run_until(queue, || self.stop.load(Ordering::SeqCst), None);
-        let grace = Instant::from_nanos(self.grace.load(Ordering::SeqCst));
-        self.run_until(queue, || self.is_quiet() || now() >= grace, Some(grace));
-        // The last connection may have been of this queue, and the others wait for it.
+    /// Has the threads end.
+    fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
         self.core.kick_all();
     }
 
-    fn run_until(&self, queue: usize, done: impl Fn() -> bool, limit: Option<Instant>) {
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    /// The life of the softirq thread of one queue. Nobody else would run the queue after it: a
+    /// panic that gets as far as this ends the stack.
+    fn softirq(&self, mut waiter: QueueWaiter) {
+        let run = catch_unwind(AssertUnwindSafe(|| self.run(&mut waiter)));
+        if let Err(thrown) = run {
+            self.core.end_by_panic(now(), thrown);
+        }
+    }
+
+    fn run(&self, waiter: &mut QueueWaiter) {
         let mut last_work = now();
-        while !done() {
-            let polled = self.poll(queue);
-            if polled.ended {
+        while !self.is_stopped() {
+            let polled = Polled::of(self.core.poll_queue(waiter.queue(), now(), BUDGET));
+            if polled.ended.is_some() {
                 return;
             }
             if polled.worked {
@@ -298,28 +393,18 @@ impl Inner {
                 std::hint::spin_loop();
                 continue;
             }
-            let until = match (polled.next, limit) {
-                (Some(next), Some(limit)) => Some(next.min(limit)),
-                (next, limit) => next.or(limit),
-            };
-            let ends = || match limit {
-                None => self.stop.load(Ordering::SeqCst),
-                Some(_) => self.is_quiet(),
-            };
-            self.wait(queue, until, &ends);
+            if waiter.wait(now(), polled.next, || self.is_stopped()).is_err() {
+                // The system refuses to wait; what it takes is there again in a moment.
+                std::thread::yield_now();
+            }
         }
-    }
-
-    /// Whether every connection has closed, or waits only for old packets to die.
-    fn is_quiet(&self) -> bool {
-        self.core.orphan_count() == 0
     }
 }
 
 impl fmt::Debug for Stack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stack")
-            .field("has_thread", &!self.shared.threads.is_empty())
+            .field("has_thread", &self.shared.has_threads)
             .finish_non_exhaustive()
     }
 }

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use plimsoll_stack::{SocketError, TcpSocket};
+use plimsoll_stack::{Interest, SocketError, TcpSocket};
 use plimsoll_tcp::{Info, Options, Record, State, WriteFlags};
 
 use crate::clock::now;
-use crate::error::would_block;
+use crate::error::{io_error, would_block};
 use crate::park;
 use crate::spin::{Outcome, Spinning};
 use crate::stack::Stack;
@@ -128,7 +128,7 @@ impl Connector {
         }
         let deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         stream.shared.nonblocking.store(false, Ordering::Relaxed);
-        match park::wait(deadline, |waker| stream.poll_connected(waker)) {
+        match park::wait(deadline, |_, waker| stream.poll_connected(waker), |_| ()) {
             Some(result) => result.map(|()| stream),
             None => {
                 stream.shared.socket.abort(now());
@@ -167,8 +167,8 @@ impl Connector {
     ) -> io::Result<(TcpStream, usize)> {
         let core = self.stack.core();
         let options = self.options.clone();
-        let (socket, taken) =
-            core.connect_with_data(now(), remote, self.local, options, &[data])?;
+        let opened = core.connect_with_data(now(), remote, self.local, options, &[data]);
+        let (socket, taken) = opened.map_err(|error| io_error(core, error))?;
         let stream = TcpStream::from_socket(socket, self.stack.clone());
         stream.shared.nonblocking.store(true, Ordering::Relaxed);
         Ok((stream, taken))
@@ -181,7 +181,8 @@ impl Connector {
     /// If there is no route, no address or no free port to connect from.
     pub fn start(&self, remote: SocketAddr) -> io::Result<TcpStream> {
         let core = self.stack.core();
-        let socket = core.connect(now(), remote, self.local, self.options.clone())?;
+        let opened = core.connect(now(), remote, self.local, self.options.clone());
+        let socket = opened.map_err(|error| io_error(core, error))?;
         let stream = TcpStream::from_socket(socket, self.stack.clone());
         stream.shared.nonblocking.store(true, Ordering::Relaxed);
         Ok(stream)
@@ -268,7 +269,7 @@ impl TcpStream {
     /// # Errors
     /// `NotConnected` if the connection is not established or has ended.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        Ok(self.socket().shutdown(now(), how)?)
+        self.socket().shutdown(now(), how).map_err(|error| self.told(error))
     }
 
     /// Reads without taking the bytes out.
@@ -287,7 +288,7 @@ impl TcpStream {
     /// # Errors
     /// As `write`, but it never blocks.
     pub fn send_urgent(&self, data: &[u8]) -> io::Result<usize> {
-        Ok(self.socket().write_urgent(now(), data)?)
+        self.socket().write_urgent(now(), data).map_err(|error| self.told(error))
     }
 
     /// Takes the peer's urgent byte, if one has arrived and is not read in line.
@@ -305,7 +306,7 @@ impl TcpStream {
     /// # Errors
     /// None; the result is there because std's method has it.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        let error = self.socket().take_error().map(|error| SocketError::from(error).into());
+        let error = self.socket().take_error().map(|error| self.told(error.into()));
         Ok(error.or_else(|| self.take_deferred()))
     }
 
@@ -394,6 +395,12 @@ impl TcpStream {
         self.socket().info(now())
     }
 
+    /// The queue of the stack that works for the connection, for as long as it lives. A program
+    /// with a [`QueueLoop`](crate::QueueLoop) for each runs what uses the stream in that loop.
+    pub fn queue(&self) -> usize {
+        self.socket().queue()
+    }
+
     /// The stack that the connection belongs to.
     pub fn stack(&self) -> &Stack {
         &self.shared.stack
@@ -420,28 +427,47 @@ impl TcpStream {
     /// # }
     /// ```
     pub fn poll_connected(&self, waker: &Waker) -> Poll<io::Result<()>> {
-        self.socket().poll_connected(waker).map_err(io::Error::from)
+        self.socket().poll_connected(waker).map_err(|error| self.told(error))
     }
 
-    /// Whether a read would not block. If it would, `waker` is woken when to ask again.
+    /// Whether a read would not block. If it would, `waker` is woken when to ask again. Only the
+    /// waker of the latest call is kept: if several wait for the stream, each uses
+    /// [`readable`](Self::readable).
     pub fn poll_readable(&self, waker: &Waker) -> bool {
         self.socket().poll_readable(waker).is_ready()
     }
 
     /// Whether a write would not block. If it would, `waker` is woken when enough space is free.
+    /// Only the waker of the latest call is kept, that of [`poll_connected`](Self::poll_connected)
+    /// included: if several wait for the stream, each uses [`writable`](Self::writable).
     pub fn poll_writable(&self, waker: &Waker) -> bool {
         self.socket().poll_writable(waker).is_ready()
     }
 
     /// Keeps an error for the next call.
     pub(crate) fn defer(&self, error: &io::Error) {
-        self.shared.deferred.store(error.raw_os_error().unwrap_or(0), Ordering::Relaxed);
+        let number = match error.kind() {
+            ErrorKind::NetworkDown => SocketError::NetworkDown.errno(),
+            _ => error.raw_os_error().unwrap_or(0),
+        };
+        self.shared.deferred.store(number, Ordering::Relaxed);
     }
 
     /// The error that was kept, once.
     fn take_deferred(&self) -> Option<io::Error> {
         let number = self.shared.deferred.swap(0, Ordering::Relaxed);
-        (number != 0).then(|| io::Error::from_raw_os_error(number))
+        match number {
+            0 => None,
+            number if number == SocketError::NetworkDown.errno() => {
+                Some(self.told(SocketError::NetworkDown))
+            }
+            number => Some(io::Error::from_raw_os_error(number)),
+        }
+    }
+
+    /// An error of the socket, with the reason if the stack has come to its end.
+    fn told(&self, error: SocketError) -> io::Error {
+        io_error(self.shared.stack.core(), error)
     }
 
     pub(crate) fn spinning(&self) -> &Spinning {
@@ -466,7 +492,7 @@ impl TcpStream {
                     }
                 }
                 Ok(0) => return self.take_deferred().map_or(Ok(0), Err),
-                other => return Ok(other?),
+                other => return other.map_err(|error| self.told(error)),
             }
             let until = *deadline.get_or_insert_with(|| deadline_of(&self.shared.read_timeout));
             let (spinning, core) = (self.spinning(), self.shared.stack.core());
@@ -474,12 +500,16 @@ impl TcpStream {
             if spun == Outcome::Found {
                 continue;
             }
-            let ready = park::wait(until, |waker| self.socket().poll_readable_blocked(waker));
+            let socket = self.socket();
+            let ready = park::wait(
+                until,
+                |key, waker| socket.poll_readable_blocked(key, waker),
+                |key| socket.end_blocked_read(now(), key),
+            );
             if let Outcome::Missed(since) = spun {
                 spinning.slept(core, now().since(since));
             }
             if ready.is_none() {
-                self.socket().end_blocked_read(now());
                 return Err(would_block());
             }
         }
@@ -524,7 +554,7 @@ impl TcpStream {
                     }
                 }
                 Err(error) => {
-                    let error = self.take_deferred().unwrap_or_else(|| error.into());
+                    let error = self.take_deferred().unwrap_or_else(|| self.told(error));
                     if written > 0 {
                         self.defer(&error);
                     }
@@ -532,7 +562,12 @@ impl TcpStream {
                 }
             }
             let until = *deadline.get_or_insert_with(|| deadline_of(&self.shared.write_timeout));
-            let ready = park::wait(until, |waker| self.socket().poll_writable(waker));
+            let socket = self.socket();
+            let ready = park::wait(
+                until,
+                |key, waker| socket.wait_writable(key, waker),
+                |key| socket.cancel_wait(Interest::Write, key),
+            );
             if ready.is_none() {
                 break would_block();
             }
@@ -582,7 +617,7 @@ impl Read for &TcpStream {
                 Ok(count) => return Ok(total + count),
                 Err(SocketError::WouldBlock) => break,
                 Err(error) => {
-                    self.defer(&error.into());
+                    self.defer(&self.told(error));
                     break;
                 }
             }

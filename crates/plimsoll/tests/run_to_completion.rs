@@ -66,7 +66,7 @@ impl Runner {
             while !flag.load(Ordering::SeqCst) {
                 let polled = inner.poll();
                 if !polled.worked {
-                    inner.wait(polled.next, || flag.load(Ordering::SeqCst));
+                    inner.wait(polled.next, || flag.load(Ordering::SeqCst)).unwrap();
                 }
             }
         });
@@ -114,7 +114,7 @@ fn a_wake_up_from_another_thread_ends_a_wait() {
     });
     sender.send(()).unwrap();
     while ready.is_empty() {
-        client.wait(None, || !ready.is_empty());
+        client.wait(None, || !ready.is_empty()).unwrap();
     }
     let mut tokens = Vec::new();
     ready.take(&mut tokens);
@@ -127,7 +127,7 @@ fn a_wait_ends_at_its_time() {
     let (client, _server) = stacks();
     let until = plimsoll::now() + Duration::from_millis(20);
     while plimsoll::now() < until {
-        client.wait(Some(until), || false);
+        client.wait(Some(until), || false).unwrap();
     }
 }
 

@@ -31,6 +31,7 @@ use crate::offload::gro::{PureAcks, coalesce};
 use crate::panics::Site;
 use crate::socket_lock::lock;
 use crate::sync::socket_lock::{BACKLOG, COMPLETION, PATH, REFUSED, SETTLE, TIMER};
+use crate::wakers::Interest;
 
 /// What a segment takes besides its data.
 const OVERHEAD: u32 = size_of::<Segment>() as u32;
@@ -258,7 +259,7 @@ impl Work<'_> {
             }
         }
         let read = inner.prequeue.as_ref().is_some_and(|prequeue| prequeue.is_read());
-        inner.conn.set_reader_waiting(read || !inner.readers.is_empty());
+        inner.conn.set_reader_waiting(read || inner.wakers.is_waiting(Interest::Read));
         inner.conn.handle_segment(&cx, segment);
         endpoint.at(Site::Segment);
         self.account(endpoint, inner);

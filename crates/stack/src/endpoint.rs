@@ -55,8 +55,7 @@ pub(crate) struct Endpoint {
 /// What the socket's lock guards.
 pub(crate) struct Inner {
     pub(crate) conn: Connection,
-    pub(crate) readers: WakerSet,
-    pub(crate) writers: WakerSet,
+    pub(crate) wakers: WakerSet,
     /// The latest time that the engine was told; its time never runs backwards.
     pub(crate) last: Instant,
     /// When the timer wheel calls for this connection. The engine's own deadline may be later: it
@@ -144,8 +143,7 @@ impl Endpoint {
     ) -> Arc<Endpoint> {
         let inner = Inner {
             conn,
-            readers: WakerSet::default(),
-            writers: WakerSet::default(),
+            wakers: WakerSet::default(),
             last: Instant::ZERO,
             timer: Instant::FAR_FUTURE,
             stage,

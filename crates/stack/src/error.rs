@@ -29,6 +29,34 @@ pub enum StackError {
         /// What the device said.
         reason: String,
     },
+    /// A thread that ran the stack has panicked. Every socket has been told.
+    #[error("thread '{thread}' panicked while it ran the stack: {message}")]
+    Panicked {
+        /// The thread's name.
+        thread: String,
+        /// What it said.
+        message: String,
+    },
+    /// The application has ended the stack while it still had sockets.
+    #[error("the stack was shut down")]
+    ShutDown,
+    /// Somebody else waits for a queue already: one thread at a time can be woken for it.
+    #[error(
+        "another thread already waits for queue {queue}: \
+         a stack with threads of its own, or with a loop for that queue, needs no other"
+    )]
+    AlreadyWaited {
+        /// The queue.
+        queue: usize,
+    },
+    /// There is no queue with that number.
+    #[error("there is no queue {queue}: the stack has {count}, counted from 0")]
+    NoSuchQueue {
+        /// The number that was asked for.
+        queue: usize,
+        /// How many there are.
+        count: usize,
+    },
     /// A system call of the stack failed.
     #[error("{call}: {reason}")]
     System {
@@ -37,6 +65,16 @@ pub enum StackError {
         /// What the system said.
         reason: String,
     },
+}
+
+impl StackError {
+    /// This thread has panicked, and `thrown` was caught.
+    pub(crate) fn panicked(thrown: &(dyn std::any::Any + Send)) -> StackError {
+        let text = thrown.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| thrown.downcast_ref::<String>().cloned());
+        let thread = std::thread::current().name().unwrap_or("without a name").to_owned();
+        StackError::Panicked { thread, message: text.unwrap_or_else(|| "no message".into()) }
+    }
 }
 
 /// Why a call on a socket or a listener failed. [`io::Error`] has a conversion from it that gives
@@ -74,7 +112,7 @@ pub enum SocketError {
     /// An argument makes no sense. `EINVAL`.
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
-    /// The stack has come to its end, because a device has gone. `ENETDOWN`.
+    /// The stack has come to its end; [`Stack::error`](crate::Stack::error) tells why. `ENETDOWN`.
     #[error("the network is down")]
     NetworkDown,
 }

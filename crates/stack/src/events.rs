@@ -26,7 +26,7 @@ use crate::snmp::{IpCounter, Shard};
 use crate::stack::Stack;
 use crate::sync::socket_lock::COMPLETION;
 use crate::sysctl::Settings;
-use crate::wakers::WakeList;
+use crate::wakers::{Interest, WakeList};
 
 /// What a read gets that the stack has panicked in.
 const PANICKED: ReadError = ReadError::Failed(ConnectionError::Panicked);
@@ -241,23 +241,23 @@ impl<'a> Work<'a> {
     /// Collects the wakers of those who can go on.
     fn collect_wakers(&mut self, inner: &mut Inner, events: Events) {
         let ended = inner.conn.state() == State::Closed;
-        if !inner.readers.is_empty()
+        if inner.wakers.is_waiting(Interest::Read)
             && (ended
                 || events.contains(Events::ERROR)
                 || events.contains(Events::REPORT)
                 || inner.is_readable())
         {
-            inner.readers.take(&mut self.wakers);
+            inner.wakers.take(Interest::Read, &mut self.wakers);
             log_wake(inner, (true, false));
         }
-        if !inner.writers.is_empty()
+        if inner.wakers.is_waiting(Interest::Write)
             && (ended
                 || events.contains(Events::ERROR)
                 || events.contains(Events::CONNECTED)
                 || events.contains(Events::REPORT)
                 || inner.is_writable(&self.settings.tcp))
         {
-            inner.writers.take(&mut self.wakers);
+            inner.wakers.take(Interest::Write, &mut self.wakers);
             log_wake(inner, (false, true));
         }
     }
@@ -291,7 +291,7 @@ impl<'a> Work<'a> {
             }
         }
         if std::mem::take(&mut inner.counted_orphan) {
-            self.stack.tables.remove_orphan();
+            self.stack.tables.orphans().remove(&mut self.wakers);
         }
         self.stack.policies.memory().forget(std::mem::take(&mut inner.memory_ticket));
         self.stack.tables.connections().remove(endpoint);
@@ -336,7 +336,7 @@ impl<'a> Work<'a> {
         if self.armed != Instant::FAR_FUTURE {
             home.waiter.kick_before(self.armed);
         }
-        self.wakers.fire();
+        self.fire_wakers();
     }
 
     /// Sends what was queued, and what follows from its completion.
@@ -356,9 +356,12 @@ impl<'a> Work<'a> {
         self.stack.pollers.queue(self.home).waiter.kick();
     }
 
-    /// Fires the wakers collected so far.
+    /// Fires the wakers collected so far. The caller holds no lock.
     pub(crate) fn fire_wakers(&mut self) {
-        self.wakers.fire();
+        let panics = self.wakers.fire();
+        if panics > 0 {
+            self.counters.add(IpCounter::WakerPanics, panics);
+        }
     }
 }
 
@@ -400,9 +403,11 @@ impl Work<'_> {
         }
         self.run_prequeue(endpoint, &mut inner, false);
         inner.stage = Stage::Orphan;
+        // Nobody waits for it any more; who does nevertheless is told at once.
+        inner.wakers.take_all(&mut self.wakers);
         if !inner.gone {
             inner.counted_orphan = true;
-            let others = self.stack.tables.add_orphan();
+            let others = self.stack.tables.orphans().add();
             let cx = self.context(endpoint, &mut inner);
             inner.conn.close(&cx);
             let alive = inner.conn.state() != State::Closed;
@@ -529,7 +534,7 @@ impl Stack {
         work.finish();
     }
 
-    /// Ends everything, because a device has gone: every socket gets an error.
+    /// Ends everything: every socket gets an error.
     pub(crate) fn bring_down(&self, now: Instant, error: StackError) {
         if !self.pollers.end(error) {
             return;
@@ -541,6 +546,7 @@ impl Stack {
         for listener in self.tables.listeners().all() {
             listener.end(crate::error::SocketError::NetworkDown, &mut work.wakers);
         }
+        self.tables.orphans().wake(&mut work.wakers);
         work.fire_wakers();
         self.pollers.kick_all();
     }

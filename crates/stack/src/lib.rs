@@ -28,6 +28,8 @@
 //! | what all connections may hold, who waits for memory | `memory.rs` |
 //! | when a connection's timer fires | `timer_wheel.rs` |
 //! | how a thread sleeps and is woken | `wait.rs`, `kick.rs` |
+//! | who waits for a socket | `wakers.rs` |
+//! | what ends a stack | `ending.rs` |
 //! | which settings exist | `sysctl.rs` |
 //! | what is counted | `snmp.rs` |
 
@@ -38,6 +40,7 @@ mod completion;
 mod decision_log;
 mod demux;
 pub mod device;
+mod ending;
 mod endpoint;
 mod error;
 mod events;
@@ -53,6 +56,7 @@ mod loopback;
 mod md5;
 mod memory;
 pub mod offload;
+mod orphans;
 pub mod packet;
 mod panics;
 mod path_news;
@@ -75,6 +79,7 @@ mod timed;
 mod timer_wheel;
 mod tx_token;
 mod wait;
+mod waiter_role;
 mod wakers;
 
 pub use busy_poll::{Spin, Spun};
@@ -92,7 +97,8 @@ pub use socket::TcpSocket;
 pub use stack::{ConnectionMemory, Poll, SocketSummary, Stack, StackConfig};
 pub use sysctl::{SysctlError, SysctlInfo, SysctlTable};
 pub use tcp_metrics::PeerMetrics;
-pub use wait::Waiter;
+pub use wait::{QueueWaiter, Waiter};
+pub use wakers::{Interest, WaitKey};
 
 #[cfg(test)]
 mod tests;

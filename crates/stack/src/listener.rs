@@ -30,7 +30,7 @@ use crate::md5::Md5Keys;
 use crate::socket::TcpSocket;
 use crate::socket_lock::lock;
 use crate::stack::Stack;
-use crate::wakers::{WakeList, WakerSet};
+use crate::wakers::{Interest, WaitKey, WakeList, WakerSet};
 
 /// A listening socket. Dropping it ends listening and resets what was not accepted.
 pub struct Listener {
@@ -57,7 +57,7 @@ struct ListenState {
     last_cookie: Option<Instant>,
     fast_open: FastOpenQueue,
     md5_keys: Md5Keys,
-    waiters: WakerSet,
+    wakers: WakerSet,
     /// Connections that have come so far.
     arrivals: u32,
     end: Option<SocketError>,
@@ -67,7 +67,7 @@ impl ListenState {
     fn enqueue(&mut self, endpoint: Arc<Endpoint>, wakers: &mut WakeList) {
         self.accept_queue.push_back(endpoint);
         self.arrivals = self.arrivals.wrapping_add(1);
-        self.waiters.take(wakers);
+        self.wakers.take(Interest::Read, wakers);
     }
 }
 
@@ -167,7 +167,7 @@ impl ListenerInner {
     pub(crate) fn end(&self, end: SocketError, wakers: &mut WakeList) -> VecDeque<Arc<Endpoint>> {
         let mut state = lock(&self.state);
         state.end.get_or_insert(end);
-        state.waiters.take(wakers);
+        state.wakers.take(Interest::Read, wakers);
         std::mem::take(&mut state.accept_queue)
     }
 
@@ -202,6 +202,9 @@ impl Listener {
             match (state.accept_queue.pop_front(), state.end) {
                 (Some(endpoint), _) => endpoint,
                 (None, Some(end)) => return Err(end),
+                (None, None) if self.stack.error().is_some() => {
+                    return Err(SocketError::NetworkDown);
+                }
                 (None, None) => return Ok(None),
             }
         };
@@ -211,13 +214,33 @@ impl Listener {
     }
 
     /// Whether [`accept`](Self::accept) has something to return; if not, `waker` fires when it may.
+    /// Only the waker of the latest call is kept: who shares a listener uses
+    /// [`wait_acceptable`](Self::wait_acceptable).
     pub fn poll_acceptable(&self, waker: &Waker) -> Poll<()> {
+        self.register(None, waker)
+    }
+
+    /// As [`poll_acceptable`](Self::poll_acceptable), for one of any number who wait, each under a
+    /// key of its own. Who gives up calls [`cancel_wait`](Self::cancel_wait).
+    pub fn wait_acceptable(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
+        self.register(Some(key), waker)
+    }
+
+    /// Takes the waker out that waits under `key`, if it has not fired.
+    pub fn cancel_wait(&self, key: WaitKey) {
+        let waker = lock(&self.inner.state).wakers.cancel(Interest::Read, key);
+        self.stack.discard(waker);
+    }
+
+    fn register(&self, key: Option<WaitKey>, waker: &Waker) -> Poll<()> {
+        let mut waker = Some(waker.clone());
         let mut state = lock(&self.inner.state);
-        if !state.accept_queue.is_empty() || state.end.is_some() {
-            return Poll::Ready(());
-        }
-        state.waiters.register(waker);
-        Poll::Pending
+        let ended = state.end.is_some() || self.stack.error().is_some();
+        let ready = ended || !state.accept_queue.is_empty();
+        let left = state.wakers.answer(ready, Interest::Read, key, &mut waker);
+        drop(state);
+        self.stack.discard(left);
+        if ready { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// Connections that have come to the accept queue so far: an edge-triggered poller compares.

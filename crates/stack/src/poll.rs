@@ -5,6 +5,7 @@
 //! touched by several packets of a batch is asked once, at the end of the batch, what it wants
 //! sent. So ACKs merge by themselves, and data carries them.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, TryLockError};
 
 use plimsoll_tcp::{Counter, Instant};
@@ -23,6 +24,7 @@ use crate::snmp::IpCounter;
 use crate::socket_lock::lock;
 use crate::stack::{Poll, Stack};
 use crate::sync::socket_lock::{SETTLE, TIMER};
+use crate::wakers::Interest;
 
 /// What the holder of the poll token works with, kept so that nothing is allocated per poll.
 #[derive(Default)]
@@ -42,7 +44,8 @@ impl Stack {
     /// device.
     ///
     /// # Errors
-    /// If a device has gone. Every socket has been told then.
+    /// If the stack has come to its end: a device has gone, or a thread that ran the stack, perhaps
+    /// this one, has panicked. Every socket has been told then.
     pub fn poll(&self, now: Instant, budget: usize) -> Result<Poll, StackError> {
         self.poll_all(now, budget, None)
     }
@@ -53,7 +56,8 @@ impl Stack {
     /// the ACK, and what it reads opens the window that the ACK advertises. Whatever `turn` does,
     /// all that the batch is owed leaves when it returns.
     ///
-    /// `turn` may use sockets, but a poll of the same stack finds it busy.
+    /// `turn` may use sockets, but a poll of the same stack finds it busy. If it panics, the panic
+    /// goes on when the poll has come to its end; it does not end the stack.
     ///
     /// # Errors
     /// As [`poll`](Self::poll).
@@ -63,7 +67,7 @@ impl Stack {
         budget: usize,
         turn: &mut dyn FnMut(),
     ) -> Result<Poll, StackError> {
-        self.poll_all(now, budget, Some(turn))
+        taking_turns(turn, |turn| self.poll_all(now, budget, Some(turn)))
     }
 
     /// One poll of one queue.
@@ -77,6 +81,16 @@ impl Stack {
         if let Some(error) = self.pollers.ended() {
             return Err(error.clone());
         }
+        self.guarded(now, || self.poll_once(queue, now, budget, turn))
+    }
+
+    fn poll_once(
+        &self,
+        queue: u8,
+        now: Instant,
+        budget: usize,
+        turn: &mut Option<&mut dyn FnMut()>,
+    ) -> Result<Poll, StackError> {
         let mut state = match self.pollers.queue(queue).poller.try_lock() {
             Ok(state) => state,
             // A poll that panicked has reported it; the next one goes on.
@@ -222,6 +236,24 @@ impl Stack {
     }
 }
 
+/// Polls with `turn`. A panic of it is the application's own: the poll comes to its end, then the
+/// panic goes on.
+pub(crate) fn taking_turns<T>(
+    turn: &mut dyn FnMut(),
+    poll: impl FnOnce(&mut dyn FnMut()) -> T,
+) -> T {
+    let mut thrown = None;
+    let polled = poll(&mut || {
+        if thrown.is_none() {
+            thrown = catch_unwind(AssertUnwindSafe(&mut *turn)).err();
+        }
+    });
+    match thrown {
+        Some(thrown) => resume_unwind(thrown),
+        None => polled,
+    }
+}
+
 /// Wakes those who can read what the batch brought, before the batch is acknowledged.
 fn wake_readers(work: &mut Work<'_>, state: &PollState) {
     for endpoint in &state.touched {
@@ -229,7 +261,7 @@ fn wake_readers(work: &mut Work<'_>, state: &PollState) {
             // Its owner wakes them otherwise.
             let Some(mut inner) = endpoint.try_own() else { return };
             if inner.is_readable() {
-                inner.readers.take(work.wakers());
+                inner.wakers.take(Interest::Read, work.wakers());
             }
         });
     }

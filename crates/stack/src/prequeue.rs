@@ -34,6 +34,7 @@ use crate::events::Work;
 use crate::limits::{KEPT_PREQUEUE, PREQUEUE_LEN};
 use crate::snmp::IpCounter;
 use crate::stack::Stack;
+use crate::wakers::{Interest, WaitKey};
 
 /// What waits for the reader of one socket.
 #[derive(Debug)]
@@ -170,7 +171,7 @@ impl Work<'_> {
         match prequeue.offer(segment, bytes, alone, limit, due) {
             Offer::Queued { first: false } => None,
             Offer::Queued { first: true } => {
-                inner.readers.take(self.wakers());
+                inner.wakers.take(Interest::Read, self.wakers());
                 log_wake(inner, (true, false));
                 self.arm_timer(endpoint, inner);
                 None
@@ -244,12 +245,19 @@ impl Stack {
     }
 
     /// See [`TcpSocket::poll_readable_blocked`](crate::TcpSocket::poll_readable_blocked).
-    pub(crate) fn block_in_read(&self, endpoint: &Arc<Endpoint>, waker: &Waker) -> Poll<()> {
+    pub(crate) fn block_in_read(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        key: WaitKey,
+        waker: &Waker,
+    ) -> Poll<()> {
         let low_latency = self.settings().tcp_low_latency;
-        self.inspect(endpoint, |inner| {
-            if inner.has_prequeued() || inner.is_readable() {
+        let mut waker = Some(waker.clone());
+        let (polled, left) = self.inspect(endpoint, |inner| {
+            if inner.has_prequeued() || inner.is_readable() || self.error().is_some() {
                 inner.end_blocked_read();
-                return Poll::Ready(());
+                let left = inner.wakers.cancel(Interest::Read, key);
+                return (Poll::Ready(()), left);
             }
             // Only what has been worked on tells whether a low-water mark is reached.
             let on = !low_latency && inner.conn.options().rcvlowat <= 1;
@@ -258,17 +266,20 @@ impl Stack {
             } else if inner.prequeue.is_some() {
                 inner.prequeue = None;
             }
-            inner.readers.register(waker);
-            Poll::Pending
-        })
+            let left = inner.wakers.answer(false, Interest::Read, Some(key), &mut waker);
+            (Poll::Pending, left)
+        });
+        self.discard(left);
+        polled
     }
 
     /// See [`TcpSocket::end_blocked_read`](crate::TcpSocket::end_blocked_read).
-    pub(crate) fn end_blocked_read(&self, now: Instant, endpoint: &Arc<Endpoint>) {
-        let waits = self.inspect(endpoint, |inner| {
+    pub(crate) fn end_blocked_read(&self, now: Instant, endpoint: &Arc<Endpoint>, key: WaitKey) {
+        let (waits, waker) = self.inspect(endpoint, |inner| {
             inner.end_blocked_read();
-            inner.has_prequeued()
+            (inner.has_prequeued(), inner.wakers.cancel(Interest::Read, key))
         });
+        self.discard(waker);
         if waits {
             self.work_on(now, endpoint, |_, _| ());
         }

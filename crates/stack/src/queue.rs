@@ -28,7 +28,7 @@ use crate::completion::Completions;
 use crate::demux::FlowKey;
 use crate::error::StackError;
 use crate::interfaces::Interfaces;
-use crate::poll::PollState;
+use crate::poll::{PollState, taking_turns};
 use crate::queue_pool::QueuePool;
 use crate::stack::{Poll, Stack};
 use crate::timed::Timed;
@@ -99,6 +99,25 @@ impl Stack {
         self.poll_around(queue as u8, now, budget, &mut None)
     }
 
+    /// As [`poll_queue`](Self::poll_queue), for a loop that runs the applications of that queue on
+    /// the same thread; see [`poll_with`](Self::poll_with).
+    ///
+    /// # Errors
+    /// As [`poll`](Self::poll).
+    ///
+    /// # Panics
+    /// If there is no such queue, and if `turn` does.
+    pub fn poll_queue_with(
+        &self,
+        queue: usize,
+        now: Instant,
+        budget: usize,
+        turn: &mut dyn FnMut(),
+    ) -> Result<Poll, StackError> {
+        assert!(queue < self.pollers.count(), "there is no queue {queue}");
+        taking_turns(turn, |turn| self.poll_around(queue as u8, now, budget, &mut Some(turn)))
+    }
+
     /// Polls all queues, one after the other.
     pub(crate) fn poll_all(
         &self,
@@ -119,6 +138,14 @@ impl Stack {
     /// Makes sure that every queue looks at its work.
     pub fn kick_all(&self) {
         self.pollers.kick_all();
+    }
+
+    /// Makes sure that one of the queues looks at its work. There is nothing to do for a queue that
+    /// does not exist.
+    pub fn kick(&self, queue: usize) {
+        if queue < self.pollers.count() {
+            self.pollers.queue(queue as u8).waiter.kick();
+        }
     }
 }
 

@@ -101,6 +101,7 @@ ip_counters! {
     Polls => "plimsoll.Polls", "Turns of the loop that polls devices and runs timers.";
     TcpPrequeued => "TcpExtTCPPrequeued", "Packets that a blocked reader has worked on itself.";
     TcpPrequeueDropped => "TcpExtTCPPrequeueDropped", "Packets that a prequeue had no room for, or was emptied of for want of room.";
+    WakerPanics => "plimsoll.WakerPanics", "Wakers of applications that panicked when they were woken or dropped.";
     BusyPolls => "plimsoll.BusyPolls", "Polls of readers that spin before they sleep.";
     BusyPollHits => "plimsoll.BusyPollHits", "Polls of spinning readers that found something.";
     BusyPollMicros => "plimsoll.BusyPollMicros", "Microseconds that readers have spent spinning.";

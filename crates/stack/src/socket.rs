@@ -14,12 +14,15 @@ use crate::endpoint::{Edges, Endpoint, Inner, Readiness, Stage};
 use crate::error::SocketError;
 use crate::fast_connect::write_first;
 use crate::stack::Stack;
+use crate::wakers::{Interest, WaitKey};
 
 /// A TCP connection that an application holds. No call blocks.
 ///
 /// Readiness: call one of the `poll_*` methods with a waker. It either says "ready" at once or has
 /// registered the waker and looked again while it held the lock, so that no wake-up is lost. A
-/// waker fires once; it may fire although nothing is ready.
+/// waker fires once; it may fire although nothing is ready. For each direction only the waker of
+/// the latest call is kept. Several who wait for one direction use the `wait_*` methods, each with
+/// a [`WaitKey`].
 ///
 /// Dropping the socket closes it: the connection lives on in the stack until all data and the FIN
 /// are acknowledged. Dropping uses the latest time that the stack was told; call
@@ -40,6 +43,14 @@ impl TcpSocket {
         self.stack.look_at(&self.endpoint, look)
     }
 
+    /// A call that would block fails when the stack has ended.
+    fn known<T>(&self, result: Result<T, SocketError>) -> Result<T, SocketError> {
+        match result {
+            Err(SocketError::WouldBlock) => Err(self.stack.would_block()),
+            other => other,
+        }
+    }
+
     /// The queue of the stack that works for it (see [`Stack::poll_queue`]).
     pub fn queue(&self) -> usize {
         usize::from(self.endpoint.home)
@@ -50,9 +61,9 @@ impl TcpSocket {
     /// # Errors
     /// [`SocketError::WouldBlock`] if there is no space; others if the connection is not there.
     pub fn write(&self, now: Instant, data: &[u8]) -> Result<usize, SocketError> {
-        self.stack.write_on(now, &self.endpoint, |inner, cx| {
+        self.known(self.stack.write_on(now, &self.endpoint, |inner, cx| {
             self.write_or_open(inner, cx, &[data], WriteFlags::default())
-        })
+        }))
     }
 
     /// Hands over all of `data` behind what automatic corking holds. Returns `false`, and has done
@@ -71,10 +82,10 @@ impl TcpSocket {
     /// # Errors
     /// As [`write`](Self::write).
     pub fn write_urgent(&self, now: Instant, data: &[u8]) -> Result<usize, SocketError> {
-        self.stack.write_on(now, &self.endpoint, |inner, cx| {
+        self.known(self.stack.write_on(now, &self.endpoint, |inner, cx| {
             let flags = WriteFlags { urgent: true, ..WriteFlags::default() };
             self.write_or_open(inner, cx, &[data], flags)
-        })
+        }))
     }
 
     /// As [`write`](Self::write), with flags, and with the bytes in any number of parts that
@@ -88,8 +99,11 @@ impl TcpSocket {
         parts: &[&[u8]],
         flags: WriteFlags,
     ) -> Result<usize, SocketError> {
-        self.stack
-            .write_on(now, &self.endpoint, |inner, cx| self.write_or_open(inner, cx, parts, flags))
+        self.known(
+            self.stack.write_on(now, &self.endpoint, |inner, cx| {
+                self.write_or_open(inner, cx, parts, flags)
+            }),
+        )
     }
 
     /// As [`write_with`](Self::write_with), but the bytes are queued by reference (see
@@ -103,14 +117,14 @@ impl TcpSocket {
         parts: &[Slice],
         flags: WriteFlags,
     ) -> Result<usize, SocketError> {
-        self.stack.write_on(now, &self.endpoint, |inner, cx| {
+        self.known(self.stack.write_on(now, &self.endpoint, |inner, cx| {
             if inner.conn.is_deferred() {
                 // What a SYN carries is copied.
                 let bytes: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
                 return write_first(&self.stack, &self.endpoint.key, inner, cx, &bytes);
             }
             inner.conn.write_shared(cx, parts, flags).map_err(write_error)
-        })
+        }))
     }
 
     fn write_or_open(
@@ -157,7 +171,7 @@ impl TcpSocket {
     pub fn read(&self, now: Instant, buf: &mut [u8]) -> Result<usize, SocketError> {
         match self.stack.read_on(now, &self.endpoint, buf) {
             Ok(count) => Ok(count),
-            failed => self.look(|inner| error_once(inner, failed)),
+            failed => self.known(self.look(|inner| error_once(inner, failed))),
         }
     }
 
@@ -169,7 +183,10 @@ impl TcpSocket {
     pub fn read_shared(&self, now: Instant, max: usize) -> Result<Slices, SocketError> {
         match self.stack.read_shared_on(now, &self.endpoint, max) {
             Ok(slices) => Ok(slices),
-            Err(error) => self.look(|inner| error_once(inner, Err(error)).map(|_| Slices::new())),
+            Err(error) => {
+                let read = self.look(|inner| error_once(inner, Err(error)));
+                self.known(read).map(|_| Slices::new())
+            }
         }
     }
 
@@ -178,10 +195,10 @@ impl TcpSocket {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn peek(&self, buf: &mut [u8]) -> Result<usize, SocketError> {
-        self.look(|inner| {
+        self.known(self.look(|inner| {
             let read = inner.conn.peek(buf);
             error_once(inner, read)
-        })
+        }))
     }
 
     /// Takes the urgent byte, if one has arrived and is not in the stream.
@@ -351,29 +368,45 @@ impl TcpSocket {
 
     /// Whether a read would not block; if it would, `waker` fires when that may have changed.
     pub fn poll_readable(&self, waker: &Waker) -> Poll<()> {
-        self.look(|inner| {
-            if inner.is_readable() {
-                return Poll::Ready(());
-            }
-            inner.readers.register(waker);
-            Poll::Pending
-        })
+        self.register_reader(None, waker)
     }
 
-    /// As [`poll_readable`](Self::poll_readable), for a thread that does nothing but sleep until
+    /// As [`poll_readable`](Self::poll_readable), for one of any number who wait, each under a key
+    /// of its own. Who gives up calls [`cancel_wait`](Self::cancel_wait).
+    pub fn wait_readable(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
+        self.register_reader(Some(key), waker)
+    }
+
+    fn register_reader(&self, key: Option<WaitKey>, waker: &Waker) -> Poll<()> {
+        let mut waker = Some(waker.clone());
+        let (ready, left) = self.look(|inner| {
+            let ready = inner.is_readable() || self.stack.error().is_some();
+            (ready, inner.wakers.answer(ready, Interest::Read, key, &mut waker))
+        });
+        self.stack.discard(left);
+        if ready { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Takes the waker out that waits under `key`, if it has not fired.
+    pub fn cancel_wait(&self, interest: Interest, key: WaitKey) {
+        let waker = self.look(|inner| inner.wakers.cancel(interest, key));
+        self.stack.discard(waker);
+    }
+
+    /// As [`wait_readable`](Self::wait_readable), for a thread that does nothing but sleep until
     /// `waker` fires, and then calls this or [`read`](Self::read) again. With
     /// `net.ipv4.tcp_low_latency` = 0, data that arrives meanwhile waits for that thread: it is
     /// worked on by the call that reads it. "Ready" says that a read is worth it, not that it finds
     /// something. Who gives up, because of a timeout, calls
     /// [`end_blocked_read`](Self::end_blocked_read).
-    pub fn poll_readable_blocked(&self, waker: &Waker) -> Poll<()> {
-        self.stack.block_in_read(&self.endpoint, waker)
+    pub fn poll_readable_blocked(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
+        self.stack.block_in_read(&self.endpoint, key, waker)
     }
 
     /// A thread that was told "pending" by [`poll_readable_blocked`](Self::poll_readable_blocked)
     /// does not wait any more.
-    pub fn end_blocked_read(&self, now: Instant) {
-        self.stack.end_blocked_read(now, &self.endpoint);
+    pub fn end_blocked_read(&self, now: Instant, key: WaitKey) {
+        self.stack.end_blocked_read(now, &self.endpoint, key);
     }
 
     /// Whether a read would not block.
@@ -383,30 +416,49 @@ impl TcpSocket {
 
     /// Whether a write would not block; if it would, `waker` fires when that may have changed.
     pub fn poll_writable(&self, waker: &Waker) -> Poll<()> {
+        self.register_writer(None, waker)
+    }
+
+    /// As [`poll_writable`](Self::poll_writable), for one of any number who wait, each under a key
+    /// of its own. Who gives up calls [`cancel_wait`](Self::cancel_wait).
+    pub fn wait_writable(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
+        self.register_writer(Some(key), waker)
+    }
+
+    fn register_writer(&self, key: Option<WaitKey>, waker: &Waker) -> Poll<()> {
         let settings = self.stack.settings();
-        self.look(|inner| {
-            if inner.is_writable(&settings.tcp) {
-                return Poll::Ready(());
+        let mut waker = Some(waker.clone());
+        let (ready, left) = self.look(|inner| {
+            let ready = inner.is_writable(&settings.tcp) || self.stack.error().is_some();
+            if !ready {
+                inner.conn.poll_writable(&settings.tcp);
             }
-            inner.conn.poll_writable(&settings.tcp);
-            inner.writers.register(waker);
-            Poll::Pending
-        })
+            (ready, inner.wakers.answer(ready, Interest::Write, key, &mut waker))
+        });
+        self.stack.discard(left);
+        if ready { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// Whether the attempt to connect has ended, and how; if not, `waker` fires when it may have.
     pub fn poll_connected(&self, waker: &Waker) -> Poll<Result<(), SocketError>> {
-        self.look(|inner| match inner.conn.state() {
-            State::SynSent | State::SynReceived => {
-                inner.writers.register(waker);
-                Poll::Pending
-            }
-            State::Closed => Poll::Ready(match inner.conn.take_error() {
-                Some(error) => Err(error.into()),
-                None => inner.conn.error().map_or(Ok(()), |error| Err(error.into())),
-            }),
-            _ => Poll::Ready(Ok(())),
-        })
+        let mut waker = Some(waker.clone());
+        let (polled, left) = self.look(|inner| {
+            let polled = match inner.conn.state() {
+                State::SynSent | State::SynReceived => match self.stack.error() {
+                    Some(_) => Poll::Ready(Err(SocketError::NetworkDown)),
+                    None => Poll::Pending,
+                },
+                State::Closed => Poll::Ready(match inner.conn.take_error() {
+                    Some(error) => Err(error.into()),
+                    None => inner.conn.error().map_or(Ok(()), |error| Err(error.into())),
+                }),
+                _ => Poll::Ready(Ok(())),
+            };
+            let ready = polled.is_ready();
+            (polled, inner.wakers.answer(ready, Interest::Write, None, &mut waker))
+        });
+        self.stack.discard(left);
+        polled
     }
 }
 

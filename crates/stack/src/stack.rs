@@ -479,11 +479,6 @@ impl Stack {
         ConnectionMemory { connections: all.len(), bytes: own + shared }
     }
 
-    /// Connections that no application holds.
-    pub fn orphan_count(&self) -> usize {
-        self.tables.orphans()
-    }
-
     /// Entries in TIME-WAIT.
     pub fn time_wait_count(&self) -> usize {
         self.tables.time_wait().len()

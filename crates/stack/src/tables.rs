@@ -5,8 +5,6 @@
 //! Every table has a lock of its own, and all of them are leaves: nobody locks anything else, owns
 //! a socket or calls out while holding one. What is found is cloned and used after the lock is gone.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use plimsoll_tcp::Instant;
 
 use crate::demux::connection_table::ConnectionTable;
@@ -14,6 +12,7 @@ use crate::demux::listener_table::ListenerTable;
 use crate::demux::port_alloc::PortAllocator;
 use crate::demux::time_wait_table::TimeWaitTable;
 use crate::ip::fragment::Reassembler;
+use crate::orphans::Orphans;
 use crate::timed::{Timed, TimedGuard};
 
 /// The tables of a stack.
@@ -23,8 +22,7 @@ pub(crate) struct Tables {
     time_wait: Timed<TimeWaitTable>,
     ports: PortAllocator,
     reassembler: Timed<Reassembler>,
-    /// Connections that no application holds.
-    orphans: AtomicUsize,
+    orphans: Orphans,
 }
 
 impl Tables {
@@ -36,7 +34,7 @@ impl Tables {
             time_wait: Timed::new(TimeWaitTable::new(table_key)),
             ports: PortAllocator::new(),
             reassembler: Timed::default(),
-            orphans: AtomicUsize::new(0),
+            orphans: Orphans::default(),
         }
     }
 
@@ -80,18 +78,8 @@ impl Tables {
         self.reassembler.next()
     }
 
-    /// Counts a connection that its application has let go. Returns how many there were before.
-    pub(crate) fn add_orphan(&self) -> usize {
-        self.orphans.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// A connection that counted as an orphan has ended.
-    pub(crate) fn remove_orphan(&self) {
-        self.orphans.fetch_sub(1, Ordering::Relaxed);
-    }
-
     /// Connections that no application holds.
-    pub(crate) fn orphans(&self) -> usize {
-        self.orphans.load(Ordering::Relaxed)
+    pub(crate) fn orphans(&self) -> &Orphans {
+        &self.orphans
     }
 }

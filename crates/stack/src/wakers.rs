@@ -1,53 +1,168 @@
-//! The wakers of those who wait for a socket.
+//! The wakers of those who wait for a socket or a listener.
 //!
-//! Wakers are collected while a socket is owned and fire after it was released, so that a woken
-//! thread does not run into it.
+//! # Theory of operation
+//!
+//! For each direction there is one waker of whoever asked last with a `poll_*` call: one task owns
+//! that direction. Beside it any number of *waiters* may wait, threads that block and futures, each
+//! under a key of its own ([`WaitKey`]). A waiter that asks again replaces its waker; one that gives
+//! up takes it out. So there are never more wakers than there are waiters at that moment.
+//!
+//! A waker is code of the application: cloning, waking and dropping it may do anything, and may
+//! panic. None of it happens while a lock is held. Wakers are cloned before the lock is taken; what
+//! leaves the set goes to a [`WakeList`], or back to the caller, who lets go of the lock first. Each
+//! call is caught by itself: a waker that panics is counted (`plimsoll.WakerPanics`), the panic
+//! hook has reported it, and the others are woken all the same. A program that is built with
+//! `panic = "abort"` ends at the first panic: then there is nothing to catch.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
 use arrayvec::ArrayVec;
 
-/// The wakers that wait for one kind of readiness: almost always none or one.
+/// Room for waiters that a socket keeps when none waits any more.
+const KEPT_WAITERS: usize = 4;
+
+/// The name of one who waits. No two are the same in one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WaitKey(u64);
+
+impl WaitKey {
+    /// A key that nobody else has.
+    #[allow(clippy::new_without_default, reason = "no two are the same")]
+    pub fn new() -> WaitKey {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        WaitKey(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// What somebody waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Interest {
+    /// To read, or to accept.
+    Read,
+    /// To write, or to be connected.
+    Write,
+}
+
+/// The wakers of those who wait under a key, for each [`Interest`].
+type Keyed = [Vec<(WaitKey, Waker)>; 2];
+
+/// Those who wait for one socket.
 #[derive(Debug, Default)]
 pub(crate) struct WakerSet {
-    first: Option<Waker>,
-    #[allow(clippy::box_collection, reason = "a vector would add 16 bytes to every idle socket")]
-    more: Option<Box<Vec<Waker>>>,
+    /// Of who asked last, for each [`Interest`].
+    latest: [Option<Waker>; 2],
+    /// Made when somebody waits under a key for the first time.
+    keyed: Option<Box<Keyed>>,
 }
 
 impl WakerSet {
-    /// Adds `waker`, unless it is in already. It stays until [`take`](Self::take).
-    pub(crate) fn register(&mut self, waker: &Waker) {
-        let Some(first) = &self.first else {
-            self.first = Some(waker.clone());
-            return;
+    /// Keeps `waker` for one who waits under `key`, or for the one who asks without a key. It stays
+    /// until [`take`](Self::take) or [`cancel`](Self::cancel). Returns the waker that it replaces;
+    /// the caller [discards](discard) that without a lock.
+    #[must_use]
+    pub(crate) fn register(
+        &mut self,
+        interest: Interest,
+        key: Option<WaitKey>,
+        waker: Waker,
+    ) -> Option<Waker> {
+        let Some(key) = key else {
+            return self.latest[interest as usize].replace(waker);
         };
-        if first.will_wake(waker) {
-            return;
-        }
-        let more = self.more.get_or_insert_default();
-        if !more.iter().any(|other| other.will_wake(waker)) {
-            more.push(waker.clone());
+        let list = &mut self.keyed.get_or_insert_default()[interest as usize];
+        match list.iter_mut().find(|(other, _)| *other == key) {
+            Some((_, kept)) => Some(std::mem::replace(kept, waker)),
+            None => {
+                list.push((key, waker));
+                None
+            }
         }
     }
 
-    /// Whether nobody waits.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.first.is_none()
+    /// For one who has asked: registers its waker unless it is `ready`, and otherwise takes out what
+    /// it has registered before under its key. `waker` is taken if it is kept. Returns a waker to be [discarded](discard).
+    #[must_use]
+    pub(crate) fn answer(
+        &mut self,
+        ready: bool,
+        interest: Interest,
+        key: Option<WaitKey>,
+        waker: &mut Option<Waker>,
+    ) -> Option<Waker> {
+        match key {
+            Some(key) if ready => self.cancel(interest, key),
+            None if ready => None,
+            key => waker.take().and_then(|waker| self.register(interest, key, waker)),
+        }
+    }
+
+    /// Who waited under `key` does not any more. Returns its waker, if it was not taken before.
+    #[must_use]
+    pub(crate) fn cancel(&mut self, interest: Interest, key: WaitKey) -> Option<Waker> {
+        let list = &mut self.keyed.as_mut()?[interest as usize];
+        let place = list.iter().position(|(other, _)| *other == key)?;
+        let (_, waker) = list.swap_remove(place);
+        self.give_room_back();
+        Some(waker)
+    }
+
+    /// Whether somebody waits for that.
+    pub(crate) fn is_waiting(&self, interest: Interest) -> bool {
+        let keyed = self.keyed.as_ref().is_some_and(|lists| !lists[interest as usize].is_empty());
+        keyed || self.latest[interest as usize].is_some()
+    }
+
+    /// Moves the wakers of all who wait for that to `list`.
+    pub(crate) fn take(&mut self, interest: Interest, list: &mut WakeList) {
+        if let Some(waker) = self.latest[interest as usize].take() {
+            list.push(waker);
+        }
+        if let Some(lists) = &mut self.keyed {
+            lists[interest as usize].drain(..).for_each(|(_, waker)| list.push(waker));
+            self.give_room_back();
+        }
     }
 
     /// Moves all wakers to `list`.
-    pub(crate) fn take(&mut self, list: &mut WakeList) {
-        if let Some(waker) = self.first.take() {
-            list.push(waker);
+    pub(crate) fn take_all(&mut self, list: &mut WakeList) {
+        self.take(Interest::Read, list);
+        self.take(Interest::Write, list);
+    }
+
+    /// After many have waited, their room does not stay.
+    fn give_room_back(&mut self) {
+        let idle = |list: &Vec<_>| list.is_empty() && list.capacity() > KEPT_WAITERS;
+        if let Some(lists) = &mut self.keyed {
+            lists.iter_mut().filter(|list| idle(list)).for_each(|list| *list = Vec::new());
         }
-        if let Some(more) = self.more.take() {
-            more.into_iter().for_each(|waker| list.push(waker));
+    }
+
+    /// How many wait, and for how many there is room.
+    #[cfg(test)]
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let latest = self.latest.iter().flatten().count();
+        let keyed = || self.keyed.iter().flat_map(|lists| lists.iter());
+        (latest + keyed().map(Vec::len).sum::<usize>(), keyed().map(Vec::capacity).sum())
+    }
+}
+
+impl Drop for WakerSet {
+    fn drop(&mut self) {
+        // Nobody is left who could be woken. Whoever drops the socket must not see their panics.
+        for latest in &mut self.latest {
+            let _ = discard(latest.take());
+        }
+        for (_, waker) in
+            self.keyed.take().into_iter().flat_map(|lists| lists.into_iter().flatten())
+        {
+            let _ = discard(Some(waker));
         }
     }
 }
 
-/// Wakers on their way to be fired, once no lock is held.
+/// Wakers on their way to be woken, once no lock is held.
 #[derive(Debug, Default)]
 pub(crate) struct WakeList {
     few: ArrayVec<Waker, 8>,
@@ -61,9 +176,37 @@ impl WakeList {
         }
     }
 
-    /// Fires all of them. The caller holds no lock.
-    pub(crate) fn fire(&mut self) {
-        self.few.drain(..).for_each(Waker::wake);
-        self.more.drain(..).for_each(Waker::wake);
+    /// Wakes all of them. The caller holds no lock. Returns how many have panicked.
+    #[must_use]
+    pub(crate) fn fire(&mut self) -> u64 {
+        let wakers = self.few.drain(..).chain(self.more.drain(..));
+        wakers.map(|waker| u64::from(!caught(|| waker.wake()))).sum()
     }
 }
+
+impl Drop for WakeList {
+    /// Who collected them may have panicked meanwhile; whoever waits must be woken all the same.
+    fn drop(&mut self) {
+        let _ = self.fire();
+    }
+}
+
+/// Drops a waker that is not needed any more. The caller holds no lock. Returns how many have
+/// panicked.
+#[must_use]
+pub(crate) fn discard(waker: Option<Waker>) -> u64 {
+    waker.map_or(0, |waker| u64::from(!caught(|| drop(waker))))
+}
+
+/// Calls code of the application. Returns whether it came to its end; its panic goes no further.
+fn caught(call: impl FnOnce()) -> bool {
+    let Err(thrown) = catch_unwind(AssertUnwindSafe(call)) else { return true };
+    // What was thrown is a value of the application, too.
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(thrown))) {
+        std::mem::forget(again);
+    }
+    false
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

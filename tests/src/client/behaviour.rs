@@ -178,7 +178,7 @@ pub(super) fn lazy_listener(stack: &Stack, options: &Options) -> Result<()> {
         bail!("there is no counter TcpExtListenOverflows");
     };
     say(&format!("overflows {overflows}"))?;
-    stack.clone().drain(Duration::from_secs(5));
+    stack.drain(Duration::from_secs(5));
     Ok(())
 }
 

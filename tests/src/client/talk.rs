@@ -36,8 +36,9 @@ pub(super) fn client(stack: &Stack, options: &Options) -> Result<()> {
     let mut said = rounds.json();
     said["delayed"] = json!(delayed(stack)?);
     drop(stream);
-    stack.clone().drain(Duration::from_secs(5));
-    say(&said.to_string())
+    say(&said.to_string())?;
+    stack.drain(Duration::from_secs(5));
+    Ok(())
 }
 
 /// Accepts one connection, answers until its end, and says how often an ACK of ours was late.
@@ -51,6 +52,7 @@ pub(super) fn server(stack: &Stack, options: &Options) -> Result<()> {
     while script.walk(Side::Server, &stream).is_ok() {}
     let said = json!({ "delayed": delayed(stack)? });
     drop((stream, listener));
-    stack.clone().drain(Duration::from_secs(5));
-    say(&said.to_string())
+    say(&said.to_string())?;
+    stack.drain(Duration::from_secs(5));
+    Ok(())
 }

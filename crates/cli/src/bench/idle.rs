@@ -199,7 +199,8 @@ impl Ends {
             let soon = now + Duration::from_millis(10);
             let until =
                 [client.next, server.next].into_iter().flatten().fold(soon, |a, b| a.min(b));
-            self.client.wait(Some(until), || false);
+            // No other thread waits for it.
+            let _ = self.client.wait(Some(until), || false);
         }
         Ok(())
     }

@@ -76,7 +76,7 @@ mod model {
     use loom::thread;
 
     use super::super::*;
-    use crate::wakers::{WakeList, WakerSet};
+    use crate::wakers::{Interest, WaitKey, WakeList, WakerSet};
 
     /// A thread's token: set when it is unparked.
     struct Token(Mutex<bool>);
@@ -155,15 +155,16 @@ mod model {
             Offer::Full(_) => unreachable!("few packets"),
         };
         if wake && parts.wakes {
-            socket.readers.take(&mut wakers);
+            socket.readers.take(Interest::Read, &mut wakers);
         }
         drop(guard);
-        wakers.fire();
+        assert_eq!(wakers.fire(), 0);
     }
 
     /// Reads until `all` pieces of data have come, or until it sleeps with no wake-up in sight.
     fn sleeps(world: &World, parts: Parts, all: usize) -> bool {
         let waker = Waker::from(world.token.clone());
+        let key = WaitKey::new();
         let mut got = 0;
         loop {
             let mut socket = world.socket.lock().unwrap();
@@ -185,8 +186,9 @@ mod model {
             if socket.prequeue.is_empty() {
                 socket.prequeue.block();
             }
-            socket.readers.register(&waker);
+            let replaced = socket.readers.register(Interest::Read, Some(key), waker.clone());
             drop(guard);
+            drop(replaced);
             if !std::mem::take(&mut *world.token.0.lock().unwrap()) {
                 return true;
             }

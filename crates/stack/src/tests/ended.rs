@@ -6,6 +6,7 @@ use plimsoll_tcp::{Duration, State};
 
 use super::harness::*;
 use crate::Stack;
+use crate::WaitKey;
 use crate::device::memory_link::LinkConfig;
 use crate::events::Work;
 
@@ -80,7 +81,7 @@ fn a_reader_that_reads_is_not_blocked_any_more() {
     let (client, server) = pair.open(B4, &listener);
     let endpoint = pair.b.tables.connections().all().remove(0);
     let (_, waker) = CountingWaker::new();
-    assert!(server.poll_readable_blocked(&waker).is_pending());
+    assert!(server.poll_readable_blocked(WaitKey::new(), &waker).is_pending());
     client.write(pair.now, b"one").unwrap();
     pair.settle();
     assert!(endpoint.own().has_prequeued());

@@ -25,4 +25,5 @@ mod syn_flood;
 mod tcp_mem;
 mod transfer;
 mod turns;
+mod waiting;
 mod wakeups;

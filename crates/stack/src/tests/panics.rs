@@ -12,7 +12,7 @@ use crate::events::Work;
 use crate::panics::Site;
 use crate::socket_lock::lock;
 use crate::sync::socket_lock::{COMPLETION, TIMER};
-use crate::{Listener, Md5Keys, SocketError, TcpSocket};
+use crate::{Interest, Listener, Md5Keys, SocketError, TcpSocket};
 
 const PANICKED: SocketError = SocketError::Connection(ConnectionError::Panicked);
 const RESET: SocketError = SocketError::Connection(ConnectionError::Reset);
@@ -49,7 +49,10 @@ impl Two {
         });
         let (writer, waker) = CountingWaker::new();
         let endpoint = &victim;
-        pair.b.inspect(endpoint, |inner| inner.writers.register(&waker));
+        let mut waker = Some(waker);
+        pair.b.inspect(endpoint, |inner| {
+            assert!(inner.wakers.answer(false, Interest::Write, None, &mut waker).is_none());
+        });
         Two {
             pair,
             _listener: listener,

@@ -6,6 +6,7 @@ use std::task::Waker;
 use plimsoll_tcp::{Duration, SetOption};
 
 use super::harness::*;
+use crate::WaitKey;
 use crate::device::memory_link::LinkConfig;
 use crate::limits::PREQUEUE_LEN;
 use crate::{SocketError, TcpSocket};
@@ -27,7 +28,7 @@ fn open(link: LinkConfig, sysctls: &[(&str, &str)]) -> (Pair, Arc<TcpSocket>, Ar
 /// A thread that has found nothing and sleeps in a read.
 fn blocked_reader(socket: &TcpSocket) -> Arc<CountingWaker> {
     let (count, waker) = CountingWaker::new();
-    assert!(socket.poll_readable_blocked(&waker).is_pending());
+    assert!(socket.poll_readable_blocked(WaitKey::new(), &waker).is_pending());
     count
 }
 
@@ -49,7 +50,7 @@ fn data_waits_for_the_reader() {
     pair.settle();
     assert_eq!(reader.count(), 1, "the first packet wakes it, once");
     assert_eq!(counted(&pair.a), (0, 0));
-    assert!(client.poll_readable_blocked(Waker::noop()).is_ready());
+    assert!(client.poll_readable_blocked(WaitKey::new(), Waker::noop()).is_ready());
     let mut buf = [0; 100];
     assert_eq!(client.read(pair.now, &mut buf), Ok(11));
     assert_eq!(&buf[..11], b"firstsecond");
@@ -74,10 +75,13 @@ fn a_pure_ack_wakes_nobody_unless_it_is_asked_for() {
         pair.settle();
         assert_eq!(reader.count(), woken);
         if woken > 0 {
-            assert!(client.poll_readable_blocked(Waker::noop()).is_ready());
+            assert!(client.poll_readable_blocked(WaitKey::new(), Waker::noop()).is_ready());
             assert_eq!(client.read(pair.now, &mut buf), Err(SocketError::WouldBlock));
             assert!(counted(&pair.a).0 > 0);
-            assert!(client.poll_readable_blocked(Waker::noop()).is_pending(), "it sleeps again");
+            assert!(
+                client.poll_readable_blocked(WaitKey::new(), Waker::noop()).is_pending(),
+                "it sleeps again"
+            );
         }
         assert_eq!(client.send_queue_len(), 0);
     }
@@ -174,7 +178,7 @@ fn an_error_ends_a_blocked_read() {
     server.abort(pair.now);
     pair.run(SHORT);
     assert_eq!(reader.count(), 1);
-    assert!(client.poll_readable_blocked(Waker::noop()).is_ready());
+    assert!(client.poll_readable_blocked(WaitKey::new(), Waker::noop()).is_ready());
     assert_eq!(client.read(pair.now, &mut [0; 10]), Err(RESET));
 }
 
@@ -182,7 +186,7 @@ fn an_error_ends_a_blocked_read() {
 fn giving_up_works_on_what_waits() {
     let (mut pair, client, server) = open(LinkConfig::default(), &[ON]);
     let _reader = blocked_reader(&client);
-    client.end_blocked_read(pair.now);
+    client.end_blocked_read(pair.now, WaitKey::new());
     server.write(pair.now, b"one").unwrap();
     pair.settle();
     let reader = blocked_reader_or_ready(&client);
@@ -191,14 +195,14 @@ fn giving_up_works_on_what_waits() {
     let _reader = blocked_reader(&client);
     server.write(pair.now, b"two").unwrap();
     pair.settle();
-    client.end_blocked_read(pair.now);
+    client.end_blocked_read(pair.now, WaitKey::new());
     assert_eq!(client.read(pair.now, &mut [0; 10]), Ok(3));
     assert_eq!(counted(&pair.a), (0, 0));
 }
 
 fn blocked_reader_or_ready(socket: &TcpSocket) -> Option<Arc<CountingWaker>> {
     let (count, waker) = CountingWaker::new();
-    socket.poll_readable_blocked(&waker).is_pending().then_some(count)
+    socket.poll_readable_blocked(WaitKey::new(), &waker).is_pending().then_some(count)
 }
 
 #[test]

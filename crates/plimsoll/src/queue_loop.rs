@@ -1,0 +1,88 @@
+//! The loop of one queue of a stack.
+
+use plimsoll_stack::{QueueWaiter, StackError};
+use plimsoll_tcp::Instant;
+
+use crate::clock::now;
+use crate::stack::{BUDGET, Kicker, Polled, Stack};
+
+/// Runs one of the queues of a stack that was built
+/// [without a thread](crate::StackBuilder::build_without_thread). There is one for each queue at a
+/// time; it may be sent to the thread that runs it. [`TcpStream::queue`](crate::TcpStream::queue)
+/// says which queue works for a connection: what uses the connection had best run in the loop of
+/// that queue.
+///
+/// ```
+/// use plimsoll::{ReadyQueue, Stack, device};
+/// let (device, _peer) = device::memory_link::pair(Default::default());
+/// let builder = Stack::builder().device(device).address("192.0.2.1/24").queues(2);
+/// let stack = builder.build_without_thread()?;
+/// let mut second = stack.queue(1)?;
+/// let ready = ReadyQueue::with_kicker(second.kicker());
+/// assert!(stack.queue(1).is_err(), "there is one loop for a queue");
+/// let runner = std::thread::spawn(move || {
+///     while ready.is_empty() {
+///         let polled = second.poll();
+///         if polled.ended.is_some() {
+///             break;
+///         }
+///         if !polled.worked {
+///             second.wait(polled.next, || !ready.is_empty())?;
+///         }
+/// #       break;
+///     }
+///     Ok::<(), plimsoll::StackError>(())
+/// });
+/// # runner.join().expect("no panic")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct QueueLoop {
+    waiter: QueueWaiter,
+    stack: Stack,
+}
+
+impl QueueLoop {
+    pub(crate) fn new(stack: &Stack, queue: usize) -> Result<QueueLoop, StackError> {
+        Ok(QueueLoop { waiter: stack.core().queue_waiter(queue)?, stack: stack.clone() })
+    }
+
+    /// The number of the queue.
+    pub fn queue(&self) -> usize {
+        self.waiter.queue()
+    }
+
+    /// The stack.
+    pub fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    /// As [`Stack::poll`], for this queue.
+    pub fn poll(&mut self) -> Polled {
+        Polled::of(self.stack.core().poll_queue(self.queue(), now(), BUDGET))
+    }
+
+    /// As [`Stack::poll_with`], for this queue.
+    pub fn poll_with(&mut self, mut turn: impl FnMut()) -> Polled {
+        let core = self.stack.core();
+        Polled::of(core.poll_queue_with(self.queue(), now(), BUDGET, &mut turn))
+    }
+
+    /// As [`Stack::wait`], for this queue.
+    ///
+    /// # Errors
+    /// If the system refuses to wait, or a device panics, which ends the stack.
+    pub fn wait(
+        &mut self,
+        until: Option<Instant>,
+        ready: impl Fn() -> bool,
+    ) -> Result<(), StackError> {
+        self.waiter.wait(now(), until, ready)
+    }
+
+    /// Something that ends a [`wait`](Self::wait) of this loop, now or the next one, and does not
+    /// keep the stack alive.
+    pub fn kicker(&self) -> Kicker {
+        Kicker::of(self.stack.core(), Some(self.queue()))
+    }
+}

@@ -1,0 +1,107 @@
+//! Waiting for a socket together with others.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use plimsoll_stack::{Interest, WaitKey};
+
+use crate::listener::TcpListener;
+use crate::stream::TcpStream;
+
+/// The place of one who waits among those who wait for a socket. Any number may wait, each with a
+/// `Registration` of its own; dropping it takes its waker out. It is a future as well, which ends
+/// when the socket is ready. A call on the socket may find it not ready all the same, because
+/// another was faster: then the same registration is asked again.
+///
+/// ```
+/// use std::task::{Poll, Waker};
+/// # use std::io::Write;
+/// # let (here, there) = plimsoll::device::memory_link::pair(Default::default());
+/// # let client = plimsoll::Stack::builder().device(here).address("192.0.2.1/24").build()?;
+/// # let server = plimsoll::Stack::builder().device(there).address("192.0.2.2/24").build()?;
+/// # let listener = plimsoll::TcpListener::bind(&server, "192.0.2.2:7")?;
+/// let stream = plimsoll::TcpStream::connect(&client, "192.0.2.2:7")?;
+/// assert_eq!(stream.writable().poll_ready(Waker::noop()), Poll::Ready(()));
+/// assert_eq!(stream.readable().poll_ready(Waker::noop()), Poll::Pending);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "it waits for nothing until it is polled"]
+pub struct Registration<'a> {
+    source: Source<'a>,
+    key: WaitKey,
+    /// Its waker was handed over, and may be there still.
+    waits: bool,
+}
+
+enum Source<'a> {
+    Stream(&'a TcpStream, Interest),
+    Listener(&'a TcpListener),
+}
+
+impl<'a> Registration<'a> {
+    fn new(source: Source<'a>) -> Registration<'a> {
+        Registration { source, key: WaitKey::new(), waits: false }
+    }
+
+    /// Whether the socket is ready. If it is not, `waker` is woken when to ask again, in place of
+    /// the one that was given before.
+    pub fn poll_ready(&mut self, waker: &Waker) -> Poll<()> {
+        let key = self.key;
+        // Also if a panic comes out of the call, the waker may have been handed over.
+        self.waits = true;
+        let polled = match self.source {
+            Source::Stream(stream, Interest::Read) => stream.socket().wait_readable(key, waker),
+            Source::Stream(stream, Interest::Write) => stream.socket().wait_writable(key, waker),
+            Source::Listener(listener) => listener.listener().wait_acceptable(key, waker),
+        };
+        self.waits = polled.is_pending();
+        polled
+    }
+}
+
+impl Future for Registration<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.poll_ready(context.waker())
+    }
+}
+
+impl Drop for Registration<'_> {
+    fn drop(&mut self) {
+        if !self.waits {
+            return;
+        }
+        match self.source {
+            Source::Stream(stream, interest) => stream.socket().cancel_wait(interest, self.key),
+            Source::Listener(listener) => listener.listener().cancel_wait(self.key),
+        }
+    }
+}
+
+impl fmt::Debug for Registration<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registration").field("waits", &self.waits).finish_non_exhaustive()
+    }
+}
+
+impl TcpStream {
+    /// Waits, beside any number of others, until a read would not block.
+    pub fn readable(&self) -> Registration<'_> {
+        Registration::new(Source::Stream(self, Interest::Read))
+    }
+
+    /// Waits, beside any number of others, until a write would not block.
+    pub fn writable(&self) -> Registration<'_> {
+        Registration::new(Source::Stream(self, Interest::Write))
+    }
+}
+
+impl TcpListener {
+    /// Waits, beside any number of others, until a connection waits to be accepted.
+    pub fn acceptable(&self) -> Registration<'_> {
+        Registration::new(Source::Listener(self))
+    }
+}
