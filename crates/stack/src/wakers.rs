@@ -179,6 +179,9 @@ impl WakeList {
     /// Wakes all of them. The caller holds no lock. Returns how many have panicked.
     #[must_use]
     pub(crate) fn fire(&mut self) -> u64 {
+        if self.few.is_empty() {
+            return 0;
+        }
         let wakers = self.few.drain(..).chain(self.more.drain(..));
         wakers.map(|waker| u64::from(!caught(|| waker.wake()))).sum()
     }
