@@ -140,7 +140,7 @@ impl WakerSet {
     }
 
     /// How many wait, and for how many there is room.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn counts(&self) -> (usize, usize) {
         let latest = self.latest.iter().flatten().count();
         let keyed = || self.keyed.iter().flat_map(|lists| lists.iter());
