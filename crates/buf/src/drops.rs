@@ -1,8 +1,8 @@
 //! Drops of values that applications have lent, at a time when nothing is locked.
 //!
-//! The last range of such a value ([`Slice::from_owner`](crate::Slice::from_owner)) may go anywhere:
-//! in the middle of an ACK, in a device, while sockets are owned and locks are held. Its drop is
-//! the application's code. It may take long, call the stack, or panic. So a thread that works for
+//! The last range of such a value ([`Slice::from_owner`](crate::Slice::from_owner)) may go
+//! anywhere: in the middle of an ACK, in a device, while sockets are owned and locks are held. Its
+//! drop is the application's code. It may take long, call the stack, or panic. So a thread that works for
 //! the stack says when it begins ([`PostponedDrops::begin`]); values that go meanwhile wait on the
 //! thread, and are dropped when it has let go of everything. A drop that panics is caught, with
 //! this feature of the crate: the message goes to the panic hook, and the next value is dropped.

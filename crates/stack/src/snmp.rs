@@ -97,7 +97,7 @@ ip_counters! {
     TxRingFull => "plimsoll.TxRingFull", "Times that a device took no more packets for the moment.";
     QueueMisses => "plimsoll.QueueMisses", "Segments worked on elsewhere than at their connection's home.";
     GroMerged => "plimsoll.GroMerged", "Segments that were merged into one before them on arrival.";
-    ConnectionPanics => "plimsoll.ConnectionPanics", "Connections aborted because the stack panicked while it worked on them, which is a defect.";
+    ConnectionPanics => "plimsoll.ConnectionPanics", "Connections aborted because the stack panicked in work on them: a defect.";
     Polls => "plimsoll.Polls", "Turns of the loop that polls devices and runs timers.";
     TcpPrequeued => "TcpExtTCPPrequeued", "Packets that a blocked reader has worked on itself.";
     TcpPrequeueDropped => "TcpExtTCPPrequeueDropped", "Packets that a prequeue had no room for, or was emptied of for want of room.";

@@ -54,9 +54,6 @@ const AWAITED: u32 = 1 << 30;
 /// All marks.
 const MARKS: u32 = AWAITED - 1;
 
-/// How often a thread that finds an owner looks again before it sleeps.
-const LOOKS: u32 = if cfg!(loom) { 0 } else { 64 };
-
 /// What one thread at a time works on, and the marks that others leave for it.
 #[derive(Debug)]
 pub(crate) struct SocketLock<T> {
@@ -120,25 +117,20 @@ impl<T> SocketLock<T> {
     /// Becomes the owner when there is none any more.
     #[cold]
     fn wait(&self) {
-        let mut looks = 0;
         loop {
             let state = self.word.state.load(Ordering::Relaxed);
             if state & OWNED == 0 {
                 if self.swap(state, state | OWNED, Ordering::Acquire).is_ok() {
                     return;
                 }
-            } else if state & AWAITED == 0 && looks < LOOKS {
-                looks += 1;
-                std::hint::spin_loop();
-            } else if state & AWAITED != 0
-                || self.swap(state, state | AWAITED, Ordering::Relaxed).is_ok()
-            {
-                if self.word.sleep(|| self.is_awaited()) == Woken::Handed {
-                    // What the last owner wrote is visible from here on.
-                    self.word.state.load(Ordering::Acquire);
-                    return;
-                }
-                looks = 0;
+                continue;
+            }
+            let marked = state & AWAITED != 0
+                || self.swap(state, state | AWAITED, Ordering::Relaxed).is_ok();
+            if marked && self.word.sleep(|| self.is_awaited()) == Woken::Handed {
+                // What the last owner wrote is visible from here on.
+                self.word.state.load(Ordering::Acquire);
+                return;
             }
         }
     }

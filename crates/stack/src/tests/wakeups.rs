@@ -215,3 +215,16 @@ fn reports_of_the_error_queue_wake_both() {
     pair.run(LONG);
     assert_eq!(reader.count(), 1, "a task that waits for anything learns of the report");
 }
+
+#[test]
+fn what_a_cookie_opened_wakes_its_reader() {
+    let mut pair = Pair::with(LinkConfig::default(), &[("net.ipv4.tcp_syncookies", "2")]);
+    let listener = pair.listen(B4, 16);
+    let (client, server) = pair.open(B4, &listener);
+    assert_eq!(pair.counter("TcpExtSyncookiesRecv"), (0, 1));
+    let (counting, waker) = CountingWaker::new();
+    assert!(server.poll_readable(&waker).is_pending());
+    client.write(pair.now, b"hello").unwrap();
+    pair.settle();
+    assert_eq!(counting.count(), 1);
+}
