@@ -144,7 +144,7 @@ impl Endpoint {
             prequeue: None,
         };
         let below = BelowUs::default();
-        let home = stack.interfaces.get(interface).queue;
+        let home = stack.interfaces.get(interface).queue();
         Arc::new(Endpoint {
             key,
             interface,
@@ -196,7 +196,7 @@ impl Endpoint {
     /// Adds what the stack knows to what a connection tells about itself.
     pub(crate) fn add_to_info(&self, stack: &Stack, info: &mut Info) {
         (info.below, _) = self.below.get();
-        info.completions = stack.interfaces.get(self.interface).completions;
+        info.completions = stack.interfaces.get(self.interface).completions();
     }
 
     pub(crate) fn summary(&self, stack: &Stack, config: &Config, now: Instant) -> SocketSummary {

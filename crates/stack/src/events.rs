@@ -11,8 +11,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use plimsoll_buf::Slices;
 use plimsoll_tcp::{
-    Below, ConnectionError, Context, Counter, Counters, Events, Instant, PathEvent, ReadError,
-    Serial, State,
+    Below, ConnectionError, Context, Counter, Counters, Events, Instant, ReadError, Serial, State,
 };
 
 use crate::decision_log::log_wake;
@@ -26,6 +25,15 @@ use crate::socket_lock::{COMPLETION, WakeList};
 use crate::stack::Stack;
 use crate::sysctl::Settings;
 
+/// Who sends what a piece of work has queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// The thread that did the work.
+    Here,
+    /// The poller, who is woken if it sleeps.
+    Poller,
+}
+
 /// One piece of work, on one thread, at one point in time.
 pub(crate) struct Work<'a> {
     pub(crate) stack: &'a Stack,
@@ -36,8 +44,8 @@ pub(crate) struct Work<'a> {
     wakers: WakeList,
     /// Bit `i`: packets were queued on interface `i`.
     queued_on: u16,
-    /// The poller sends what was queued.
-    leaves: bool,
+    /// Who sends what was queued.
+    departure: Departure,
     /// The earliest timer that was armed.
     armed: Instant,
     /// The queue that this work is of: the poller's, or the home of the application's connection.
@@ -55,7 +63,7 @@ impl<'a> Work<'a> {
             counters,
             wakers: WakeList::default(),
             queued_on: 0,
-            leaves: false,
+            departure: Departure::Here,
             armed: Instant::FAR_FUTURE,
             home: 0,
         }
@@ -110,9 +118,9 @@ impl<'a> Work<'a> {
         let below = Below {
             bytes,
             completed: Serial(completed),
-            completions: interface.completions,
-            takes_notes: interface.takes_notes,
-            keeps_departures: interface.keeps_departures(),
+            completions: interface.completions(),
+            takes_notes: interface.takes_notes(),
+            keeps_departures: interface.tx.keeps_departures(),
             memory: self.stack.policies.memory().room(&self.settings.tcp_mem, inner.charged),
         };
         self.context_with(inner.last, below)
@@ -314,7 +322,7 @@ impl<'a> Work<'a> {
             if self.queued_on != 0 && self.stack.pollers.has_enough_to_send() {
                 self.stack.drain_set(self.take_queued(), self.now);
             }
-        } else if !self.leaves {
+        } else if self.departure == Departure::Here {
             self.send_queued();
         } else if let Some(at) = self.stack.first_departure(self.queued_on) {
             home.waiter.kick_before(at);
@@ -361,7 +369,7 @@ impl Stack {
         endpoint: &Arc<Endpoint>,
         call: impl FnOnce(&mut Inner, &Context<'_>) -> T,
     ) -> T {
-        self.call(now, endpoint, |_| (true, false), call)
+        self.call(now, endpoint, |_| Departure::Here, call)
     }
 
     /// As [`work_on`](Self::work_on), for a call that hands over bytes to be sent.
@@ -376,12 +384,12 @@ impl Stack {
         endpoint: &Arc<Endpoint>,
         call: impl FnOnce(&mut Inner, &Context<'_>) -> T,
     ) -> T {
-        self.call(
-            now,
-            endpoint,
-            |inner| (true, inner.conn.send_queue_len() > inner.conn.unsent_len()),
-            call,
-        )
+        let departure = |inner: &Inner| match inner.conn.send_queue_len() > inner.conn.unsent_len()
+        {
+            true => Departure::Poller,
+            false => Departure::Here,
+        };
+        self.call(now, endpoint, departure, call)
     }
 
     /// Reads into `buf`, with `read` as the way to read, until it is full or there is no more. What
@@ -445,17 +453,16 @@ impl Stack {
         &self,
         now: Instant,
         endpoint: &Arc<Endpoint>,
-        how: impl FnOnce(&Inner) -> (bool, bool),
+        departure: impl FnOnce(&Inner) -> Departure,
         call: impl FnOnce(&mut Inner, &Context<'_>) -> T,
     ) -> T {
         let mut work = Work::begin(self, now).at_home(endpoint.home);
         let mut inner = endpoint.own();
         work.run_prequeue(endpoint, &mut inner, false);
-        let (settles, leaves) = how(&inner);
-        work.leaves = leaves;
+        work.departure = departure(&inner);
         let cx = work.context(endpoint, &mut inner);
         let result = call(&mut inner, &cx);
-        work.release(endpoint, inner, settles);
+        work.release(endpoint, inner, true);
         work.finish();
         result
     }
@@ -484,19 +491,14 @@ impl Stack {
         work.finish();
     }
 
-    /// Ends everything, because a device has gone: every socket gets an error.
+    /// Ends everything, because the only device has gone: every socket gets an error.
     pub(crate) fn bring_down(&self, now: Instant, error: StackError) {
         if !self.pollers.end(error) {
             return;
         }
         let mut work = Work::begin(self, now);
         for endpoint in self.tables.connections().all() {
-            let mut inner = endpoint.own();
-            work.run_prequeue(&endpoint, &mut inner, false);
-            let cx = work.context(&endpoint, &mut inner);
-            let gone = ConnectionError::DeviceGone;
-            inner.conn.handle_path_event(&cx, PathEvent::HardError(gone));
-            work.release(&endpoint, inner, true);
+            self.end_without_device(&mut work, &endpoint);
         }
         for listener in self.tables.listeners().all() {
             listener.end(crate::error::SocketError::NetworkDown, &mut work.wakers);

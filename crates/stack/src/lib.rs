@@ -23,7 +23,8 @@
 //! | what happens in one poll | `stack.rs`, `poll.rs` |
 //! | what happens to a packet that arrives | `ip/input.rs`, `demux/mod.rs` |
 //! | what happens if its socket is owned | `socket_lock.rs`, `backlog.rs` |
-//! | what happens to a packet that leaves | `ip/output.rs`, `interface.rs`, `device/` |
+//! | what happens to a packet that leaves | `ip/output.rs`, `tx_path.rs`, `device/` |
+//! | what happens when a device fails | `interface_health.rs` |
 //! | what all connections may hold, who waits for memory | `memory.rs` |
 //! | when a connection's timer fires | `timer_wheel.rs` |
 //! | how a thread sleeps and is woken | `wait.rs`, `kick.rs` |
@@ -43,6 +44,7 @@ mod events;
 mod fast_connect;
 mod fast_open;
 mod interface;
+mod interface_health;
 mod interfaces;
 mod ip;
 pub mod kick;
@@ -57,30 +59,35 @@ mod policies;
 mod poll;
 mod pollers;
 mod prequeue;
+mod published;
 pub mod qdisc;
 mod queue;
+mod rx_path;
+mod sending;
 mod snmp;
 mod socket;
 mod socket_lock;
 mod stack;
+mod sync;
 mod sysctl;
 mod tables;
 pub(crate) mod tcp_metrics;
 mod timed;
 mod timer_wheel;
-mod tx_token;
+mod tx_path;
 mod wait;
 
 pub use busy_poll::{Spin, Spun};
 pub use endpoint::{Edges, Readiness};
 pub use error::{SocketError, StackError};
 pub use fast_open::FastOpenKeys;
-pub use interface::{InterfaceConfig, QdiscSummary};
+pub use interface::{InterfaceConfig, InterfaceStatus};
 pub use ip::route::RouteConfig;
 pub use listener::Listener;
 pub use md5::Md5Keys;
 pub use memory::MemoryUse;
 pub use plimsoll_tcp::{Duration, Instant};
+pub use sending::QdiscSummary;
 pub use snmp::CounterInfo;
 pub use socket::TcpSocket;
 pub use stack::{ConnectionMemory, Poll, SocketSummary, Stack, StackConfig};

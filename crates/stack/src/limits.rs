@@ -23,9 +23,8 @@ pub const TX_QUEUE_LEN: usize = 16_384;
 /// and its queueing discipline holds them.
 pub const LOOPBACK_QUEUE_LEN: usize = 16_384;
 
-/// Rounds in which a thread drains an interface for others that missed the token. Then the poller
-/// is kicked to go on.
-pub const DRAIN_ROUNDS: usize = 64;
+/// Packets that a thread moves into a device before it hands over to the poller.
+pub const DRAIN_PACKETS: usize = 64;
 
 /// Rounds in which a thread that has drained an interface goes on with the connections that waited
 /// for the completions of it, and drains again. Then the poller is kicked to go on.

@@ -20,7 +20,7 @@ use crate::limits::{RX_BATCH, TIMER_BATCH};
 use crate::offload::gro::Gro;
 use crate::packet::Packet;
 use crate::snmp::IpCounter;
-use crate::socket_lock::{SETTLE, TIMER, lock};
+use crate::socket_lock::{SETTLE, TIMER};
 use crate::stack::{Poll, Stack};
 
 /// What the holder of the poll token works with, kept so that nothing is allocated per poll.
@@ -91,7 +91,7 @@ impl Stack {
         for interface in self.interfaces.of(queue) {
             worked |= self.receive(&mut work, &mut state, interface, budget, turn);
         }
-        worked |= self.pump_devices(queue, now);
+        worked |= self.pump_devices(queue, now, &work.settings);
         drop((state, attending));
         work.finish();
         match self.pollers.ended() {
@@ -108,7 +108,9 @@ impl Stack {
 
     /// When the next timer or device event of one queue is due.
     pub(crate) fn deadline_of(&self, queue: u8) -> Option<Instant> {
-        let devices = self.interfaces.of(queue).filter_map(Interface::next_event).min();
+        let devices = self.interfaces.of(queue);
+        let devices =
+            devices.filter_map(|interface| interface.next_event(self.kick_of(interface))).min();
         let timers = self.pollers.queue(queue).wheel.next();
         let time_wait = if queue == 0 { self.tables.time_wait_ends() } else { None };
         let time_wait = time_wait.map(|at| at + SWEEP);
@@ -160,8 +162,8 @@ impl Stack {
         while taken < budget {
             let most = RX_BATCH.min(budget - taken);
             let mut packets = std::mem::take(&mut state.packets);
-            let received =
-                lock(&interface.rx).receive(work.now, self.pollers.pool(), &mut packets, most);
+            let around = (work.now, self.kick_of(interface));
+            let received = interface.receive(around, self.pollers.pool(), &mut packets, most);
             for packet in packets.drain(..) {
                 self.ip_input(work, state, interface, packet);
             }
@@ -186,8 +188,8 @@ impl Stack {
                     let queued = work.take_queued();
                     self.drain_set(queued, work.now);
                 }
-                Err(error) => {
-                    self.device_failed(interface, work.now, &error);
+                Err(failure) => {
+                    self.device_failed(interface, work.now, &failure);
                     break;
                 }
             }

@@ -3,6 +3,7 @@
 //! The poller sleeps until a file descriptor of a device is ready, until it is kicked, or until the
 //! next deadline. The protocol that makes kicks cheap is [`Kick`]'s.
 
+use arrayvec::ArrayVec;
 use plimsoll_tcp::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -25,13 +26,18 @@ impl Waiter {
     ) -> Result<Waiter, StackError> {
         let kick = Kick::new()
             .map_err(|error| StackError::System { call: "eventfd", reason: error.to_string() })?;
-        interfaces.for_each(|interface| interface.wait.install(&kick));
+        interfaces.for_each(|interface| interface.install(&kick));
         Ok(Waiter { kick })
     }
 
     /// Another handle of the kick.
     pub(crate) fn handle(&self) -> Kick {
         self.kick.clone()
+    }
+
+    /// The kick itself.
+    pub(crate) fn kick_ref(&self) -> &Kick {
+        &self.kick
     }
 
     /// Wakes the poller if it sleeps; otherwise it looks at its work before it does.
@@ -140,15 +146,22 @@ impl Stack {
         deadline: Option<Instant>,
         devices: bool,
     ) -> Result<bool, StackError> {
-        let mut fds = arrayvec::ArrayVec::<PollFd<'_>, { MAX_INTERFACES + 1 }>::new();
+        // A device that is replaced meanwhile stays until this thread has woken.
+        let sources: ArrayVec<_, MAX_INTERFACES> = self
+            .interfaces
+            .of(queue)
+            .filter(|interface| devices && interface.is_up())
+            .map(|interface| (interface, interface.wait_source()))
+            .collect();
+        let mut fds = ArrayVec::<PollFd<'_>, { MAX_INTERFACES + 1 }>::new();
         fds.push(PollFd::from_borrowed_fd(
             self.pollers.queue(queue).waiter.kick.fd(),
             PollFlags::IN,
         ));
-        for interface in self.interfaces.of(queue).filter(|_| devices) {
-            let Some(fd) = interface.wait.fd() else { continue };
+        for (interface, source) in &sources {
+            let Some(fd) = source.fd() else { continue };
             let mut flags = PollFlags::IN;
-            if interface.is_busy() {
+            if interface.tx.is_busy() {
                 flags |= PollFlags::OUT;
             }
             fds.push(PollFd::from_borrowed_fd(fd, flags));

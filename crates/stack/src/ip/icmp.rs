@@ -15,6 +15,7 @@ use plimsoll_wire::{WireError, protocol};
 use crate::events::Work;
 use crate::ip::Arrived;
 use crate::ip::input::transport_bytes;
+use crate::ip::is_unicast;
 use crate::ip::output::IpParams;
 use crate::ip::pmtu::plateau_below;
 use crate::ip::quote::Quote;
@@ -24,7 +25,7 @@ use crate::packet::Packet;
 use crate::poll::PollState;
 use crate::snmp::IpCounter;
 use crate::socket_lock::lock;
-use crate::stack::{Stack, is_unicast};
+use crate::stack::Stack;
 
 /// The longest ICMP error, IP header included (RFC 1812, section 4.3.2.3).
 const MAX_ERROR_V4: usize = 576;
@@ -239,7 +240,7 @@ impl Stack {
         let mtu = told.max(least);
         let interface = self.interfaces.get(self.interfaces.towards(quote.key.remote));
         let mut cache = self.policies.learn_mtu();
-        let known = cache.get(remote, work.now).unwrap_or(interface.mtu).min(interface.mtu);
+        let known = cache.get(remote, work.now).unwrap_or(interface.mtu()).min(interface.mtu());
         if mtu <= known {
             cache.learn(remote, mtu, work.now + work.settings.mtu_expires);
         }

@@ -1,10 +1,12 @@
 //! Which interface a packet leaves by, and with which address of ours: longest prefix first.
 //!
-//! The table is fixed when the stack is built. Every address implies a route for its prefix. If a
+//! The table is fixed when the stack is built; routes over an interface that is down are skipped.
+//! Every address implies a route for its prefix. If a
 //! family has no default route, one leads out of the first interface with an address of that
 //! family, because a device that carries IP packets has only one neighbour to give them to.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use crate::error::StackError;
 use crate::interface::Interface;
@@ -36,6 +38,8 @@ pub(crate) struct RouteTable {
     /// Our addresses: prefix length and interface.
     ours: Vec<(IpAddr, u8, u8)>,
     loopback: u8,
+    /// The interfaces that are down, as a bit set.
+    down: AtomicU16,
 }
 
 impl RouteTable {
@@ -43,14 +47,14 @@ impl RouteTable {
         interfaces: &[Interface],
         configured: &[RouteConfig],
     ) -> Result<RouteTable, StackError> {
-        let mut table = RouteTable { routes: Vec::new(), ours: Vec::new(), loopback: 0 };
+        let mut table = RouteTable::empty(0);
         for (at, route) in configured.iter().enumerate() {
             let refuse = |part: &str, reason: &str| StackError::Config {
                 field: format!("routes[{at}].{part}"),
                 reason: reason.to_owned(),
             };
             // Loopback, which the configuration does not know, comes behind all that it knows.
-            if interfaces.iter().take(route.interface + 1).any(|interface| interface.loopback) {
+            if interfaces.iter().take(route.interface + 1).any(Interface::is_loopback) {
                 return Err(refuse("interface", "there is no such interface"));
             }
             if route.prefix_len > if route.prefix.is_ipv4() { 32 } else { 128 } {
@@ -60,12 +64,12 @@ impl RouteTable {
             table.push(route.prefix, route.prefix_len, interface, route.quickack);
         }
         for interface in interfaces {
-            if interface.loopback {
-                table.loopback = interface.index;
+            if interface.is_loopback() {
+                table.loopback = interface.index();
             }
-            for &(ip, len) in &interface.addresses {
-                table.ours.push((ip, len, interface.index));
-                table.push(ip, len, interface.index, false);
+            for &(ip, len) in interface.addresses() {
+                table.ours.push((ip, len, interface.index()));
+                table.push(ip, len, interface.index(), false);
             }
         }
         for unspecified in [IpAddr::from([0; 4]), IpAddr::from([0; 16])] {
@@ -74,6 +78,40 @@ impl RouteTable {
         // Of two that are equally long, the configured one comes first.
         table.routes.sort_by_key(|route| core::cmp::Reverse(route.len));
         Ok(table)
+    }
+
+    fn empty(loopback: u8) -> RouteTable {
+        RouteTable { routes: Vec::new(), ours: Vec::new(), loopback, down: AtomicU16::new(0) }
+    }
+
+    /// Says whether an interface can be used.
+    pub(crate) fn set_up(&self, interface: u8, up: bool) {
+        match up {
+            true => self.down.fetch_and(!(1 << interface), Ordering::Relaxed),
+            false => self.down.fetch_or(1 << interface, Ordering::Relaxed),
+        };
+    }
+
+    fn is_up(&self, interface: u8) -> bool {
+        self.down.load(Ordering::Relaxed) & (1 << interface) == 0
+    }
+
+    /// The interface that an address of ours belongs to.
+    pub(crate) fn interface_of(&self, ip: IpAddr) -> Option<u8> {
+        let ip = ip.to_canonical();
+        self.ours.iter().find(|&&(own, _, _)| own == ip).map(|&(_, _, interface)| interface)
+    }
+
+    /// Whether packets to `remote` would have a way if their interface were up.
+    pub(crate) fn is_cut_off(&self, remote: IpAddr) -> bool {
+        self.lookup(remote).is_none() && self.any_way(remote).is_some()
+    }
+
+    /// The interface for packets to `remote`, whether it is up or not.
+    pub(crate) fn any_way(&self, remote: IpAddr) -> Option<u8> {
+        let route =
+            self.routes.iter().find(|route| matches_prefix(remote, route.prefix, route.len));
+        route.map(|route| route.interface)
     }
 
     fn push(&mut self, prefix: IpAddr, len: u8, interface: u8, quickack: bool) {
@@ -115,7 +153,10 @@ impl RouteTable {
     }
 
     fn find(&self, remote: IpAddr) -> Option<&Route> {
-        self.routes.iter().find(|route| matches_prefix(remote, route.prefix, route.len))
+        let leads = |route: &&Route| {
+            matches_prefix(remote, route.prefix, route.len) && self.is_up(route.interface)
+        };
+        self.routes.iter().find(leads)
     }
 
     /// Our address for packets to `remote`: one whose prefix holds `remote`, or else the first one
@@ -155,7 +196,7 @@ mod tests {
 
     fn table() -> RouteTable {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
-        let mut table = RouteTable { routes: Vec::new(), ours: Vec::new(), loopback: 2 };
+        let mut table = RouteTable::empty(2);
         for (address, len, interface) in
             [("10.0.0.1", 24, 0), ("10.9.0.1", 16, 1), ("fd00::1", 64, 1), ("127.0.0.1", 8, 2)]
         {

@@ -12,10 +12,11 @@ use crate::events::Work;
 use crate::interface::Interface;
 use crate::ip::Arrived;
 use crate::ip::fragment::{FragmentKey, Outcome};
+use crate::ip::is_unicast;
 use crate::packet::{ChecksumState, Packet};
 use crate::poll::PollState;
 use crate::snmp::IpCounter;
-use crate::stack::{Stack, is_unicast};
+use crate::stack::Stack;
 
 impl Stack {
     pub(crate) fn ipv4_input(
@@ -67,7 +68,7 @@ impl Stack {
             && is_unicast(dst)
             && self.interfaces.routes().is_ours(dst)
             // What claims to come from us, or belongs on loopback, must have come by loopback.
-            && (interface.loopback || !(from_us || to_loopback))
+            && (interface.is_loopback() || !(from_us || to_loopback))
     }
 
     fn ipv4_fragment(

@@ -5,6 +5,7 @@ pub(crate) mod harness;
 mod below;
 mod close;
 mod connect;
+mod devices;
 mod ended;
 mod icmp;
 mod lifecycle;
