@@ -139,6 +139,20 @@ impl RouteTable {
         self.ours.iter().any(|&(own, _, _)| own == ip) || (ip.is_ipv4() && ip.is_loopback())
     }
 
+    /// Whether `src` cannot be the address of another host: it is ours, stands for all hosts of a
+    /// network of ours or for that network itself, or is of the network 0.
+    pub(crate) fn is_martian(&self, src: IpAddr) -> bool {
+        let IpAddr::V4(v4) = src else { return self.is_ours(src) };
+        let bits = v4.to_bits();
+        let of_prefix = |&(own, len, _): &(IpAddr, u8, u8)| {
+            let IpAddr::V4(own) = own else { return false };
+            // A network of two hosts, or of one, has neither (RFC 3021).
+            let hosts = if len < 31 { u32::MAX >> len } else { return false };
+            (own.to_bits() ^ bits) & !hosts == 0 && (bits & hosts == 0 || bits & hosts == hosts)
+        };
+        v4.octets()[0] == 0 || self.is_ours(src) || self.ours.iter().any(of_prefix)
+    }
+
     /// The interface for packets to `remote`.
     pub(crate) fn lookup(&self, remote: IpAddr) -> Option<u8> {
         if self.is_ours(remote) {
@@ -229,6 +243,31 @@ mod tests {
         assert!(table.quickack("10.9.5.7".parse().unwrap()));
         assert!(!table.quickack("10.9.6.7".parse().unwrap()));
         assert!(!table.quickack("10.9.0.1".parse().unwrap()), "loopback");
+    }
+
+    #[test]
+    fn martians() {
+        let table = table();
+        let martian = |text: &str| table.is_martian(text.parse().unwrap());
+        for source in ["10.0.0.1", "10.0.0.0", "10.0.0.255", "10.9.0.0", "10.9.255.255", "0.1.2.3"]
+        {
+            assert!(martian(source), "{source}");
+        }
+        assert!(martian("fd00::1") && martian("127.9.9.9"));
+        for source in ["10.0.0.2", "10.0.1.0", "10.0.1.255", "10.9.0.255", "10.9.9.0", "fd00::2"] {
+            assert!(!martian(source), "{source}");
+        }
+    }
+
+    #[test]
+    fn prefixes_of_one_and_two_hosts_have_no_broadcast() {
+        let mut table = RouteTable::empty(9);
+        for (n, len) in [(0_u8, 31), (16, 32), (32, 30)] {
+            table.ours.push((IpAddr::from([10, 0, 0, n + 1]), len, 0));
+        }
+        let martian = |n: u8| table.is_martian(IpAddr::from([10, 0, 0, n]));
+        assert_eq!([0, 2, 16, 18].map(martian), [false; 4]);
+        assert_eq!([32, 33, 34, 35].map(martian), [true, true, false, true]);
     }
 
     #[test]
