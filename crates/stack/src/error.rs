@@ -74,7 +74,8 @@ pub enum SocketError {
     /// An argument makes no sense. `EINVAL`.
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
-    /// The stack has come to its end, because a device has gone. `ENETDOWN`.
+    /// The device has gone: that of the interface, or the only one, and the stack has come to its
+    /// end. `ENETDOWN`.
     #[error("the network is down")]
     NetworkDown,
 }

@@ -41,7 +41,9 @@ impl Stack {
     /// device.
     ///
     /// # Errors
-    /// If a device has gone. Every socket has been told then.
+    /// If the only device has gone. Every socket has been told then. If there are others, what went
+    /// over the one ends with an error, and the stack goes on; see
+    /// [`interfaces`](Self::interfaces).
     pub fn poll(&self, now: Instant, budget: usize) -> Result<Poll, StackError> {
         self.poll_all(now, budget, None)
     }

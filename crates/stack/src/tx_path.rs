@@ -18,7 +18,8 @@
 //! # Locks
 //!
 //! The discipline's lock is a leaf, held for one call of the discipline. Packets that are dropped
-//! complete, which may take other locks: they are dropped outside of it, and without the token.
+//! complete, which may take other locks: they are dropped outside of it. The token is no lock, since
+//! nobody waits for it: a holder may take the lock and drop packets.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -121,6 +122,8 @@ struct Half {
 struct Successor {
     device: Box<dyn DeviceTx>,
     epoch: u32,
+    /// What was on its way into a device that had failed is of no use any more.
+    after_failure: bool,
 }
 
 impl TxPath {
@@ -294,10 +297,14 @@ impl TxPath {
 
     /// Another device takes the place of this one, as soon as nobody uses this one any more.
     pub(crate) fn replace(&self, device: Box<dyn DeviceTx>, epoch: u32, kick: &Kick) {
+        let after_failure = {
+            let _qdisc = lock(&self.qdisc);
+            self.closed.load(Ordering::Relaxed)
+        };
         let before = {
             let mut successor = lock(&self.successor);
             self.succeeded.store(true, Ordering::Relaxed);
-            successor.replace(Successor { device, epoch })
+            successor.replace(Successor { device, epoch, after_failure })
         };
         drop_device(before);
         {
@@ -384,7 +391,7 @@ impl Holding<'_> {
                 }
             }
             if done > 0 {
-                call_device(half.epoch, || Ok(path.figures.set(&half.device.stats())))?;
+                path.figures.set(&call_device(half.epoch, || Ok(half.device.stats()))?);
             }
         }
         self.publish()?;
@@ -414,10 +421,14 @@ impl Holding<'_> {
             path.succeeded.store(false, Ordering::Relaxed);
             successor.take()
         };
-        let Some(Successor { device, epoch }) = successor else { return };
+        let Some(Successor { device, epoch, after_failure }) = successor else { return };
         let before = std::mem::replace(&mut half.device, device);
         half.epoch = epoch;
         half.checks_length = true;
+        if after_failure {
+            half.staged.clear();
+            half.raw.clear();
+        }
         // What was ready for the old device is made ready once more.
         half.staged.append(&mut half.raw);
         std::mem::swap(&mut half.raw, &mut half.staged);
