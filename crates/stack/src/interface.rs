@@ -1,7 +1,7 @@
 //! An interface: a device, its addresses, and whether it is up.
 //!
-//! What sending needs is the [`TxPath`]'s, what receiving needs the [`RxPath`]'s; an interface holds
-//! the two together with what is known about the device. It knows nothing of connections and
+//! What sending needs is the [`TxPath`]'s, what receiving needs the [`RxPath`]'s; an interface
+//! holds the two together with what is known about the device. It knows nothing of connections and
 //! routes: `sending.rs` and `interface_health.rs` do.
 //!
 //! # A device that fails
@@ -12,9 +12,9 @@
 //!
 //! # Locks
 //!
-//! `health`, `name` and `wait` are leaves, held for a few instructions. `replacing` is held by who gives
-//! the interface another device, also while the old one is dropped; nobody else takes it. What is
-//! read for every packet is atomic.
+//! `health`, `name` and `wait` are leaves, held for a few instructions. `replacing` is held by who
+//! gives the interface another device, also while the old one is dropped; nobody else takes it.
+//! What is read for every packet is atomic.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};

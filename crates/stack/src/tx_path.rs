@@ -18,8 +18,8 @@
 //! # Locks
 //!
 //! The discipline's lock is a leaf, held for one call of the discipline. Packets that are dropped
-//! complete, which may take other locks: they are dropped outside of it. The token is no lock, since
-//! nobody waits for it: a holder may take the lock and drop packets.
+//! complete, which may take other locks: they are dropped outside of it. The token is no lock,
+//! since nobody waits for it: a holder may take the lock, and drop packets.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
