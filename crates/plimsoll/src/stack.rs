@@ -88,7 +88,7 @@ pub struct Polled {
 }
 
 impl Polled {
-    fn of(outcome: Result<plimsoll_stack::Poll, plimsoll_stack::StackError>) -> Polled {
+    fn of(outcome: Result<plimsoll_stack::Poll, StackError>) -> Polled {
         match outcome {
             Ok(poll) => Polled { worked: poll.worked, next: poll.next, ended: false },
             Err(_) => Polled { worked: false, next: None, ended: true },
