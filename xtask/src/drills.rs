@@ -31,7 +31,7 @@ const PASSED_HEAD: &str = "\
 pub(crate) fn command(root: &Path, words: &[String]) -> Result<()> {
     match words {
         [] => {
-            let mut tally = Tally::default();
+            let mut tally = Tally::new(crate::steps::in_ci());
             step(root, &mut tally)?;
             print!("\n{}", tally.report());
             if tally.failures() > 0 { bail!("not everything passed") } else { Ok(()) }
@@ -71,23 +71,11 @@ pub(crate) fn step(root: &Path, tally: &mut Tally) -> Result<()> {
     for gone in must.iter().filter(|name| !names.contains(name)) {
         tally.fail(&format!("{gone} is in {PASSED} and does not exist any more"));
     }
-    match ready_for_kernel() {
+    match packages::kernel_tests(&["ip", "tc", "sysctl"]) {
         Err(why) => tally.skip("drill scripts on the kernel", &why),
         Ok(()) => oracle(root, &runner, &names, tally)?,
     }
     Ok(())
-}
-
-/// Whether scripts can run on the kernel of this machine.
-fn ready_for_kernel() -> Result<(), String> {
-    if !rustix::process::geteuid().is_root() {
-        return Err("they need root, for a network namespace".into());
-    }
-    let missing = packages::missing_among(&["ip", "tc", "sysctl"]);
-    if !missing.is_empty() {
-        packages::install(&missing).map_err(|error| format!("{error:#}"))?;
-    }
-    packages::tun_device()
 }
 
 /// The scripts on the kernel: what they say must be true there, or the difference must be known.

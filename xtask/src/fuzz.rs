@@ -1,24 +1,21 @@
-//! Builds the fuzz targets and runs each for a minute.
+//! Builds the fuzz targets and runs each for a while.
 //!
 //! The targets stand in a workspace of their own, because they need a nightly compiler. They are
 //! built with the flags that cargo-fuzz would use, so that cargo-fuzz need not be installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::shell::{self, quiet};
+use crate::shell;
 use crate::steps::cargo_target;
 use crate::tally::Tally;
 
 const HOST: &str = "x86_64-unknown-linux-gnu";
-
-/// How long each target runs.
-const SECONDS: u32 = 60;
 
 /// Coverage for libFuzzer, an address sanitizer, and the assertions of the engine.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
@@ -45,20 +42,13 @@ fn names(manifest: &str) -> Vec<String> {
     found
 }
 
-/// Whether a nightly compiler is there. `install` says whether it may be fetched.
-pub(crate) fn nightly(install: bool) -> bool {
-    let there = || quiet("rustup", &["run", "nightly", "rustc", "--version"]);
-    let fetch = ["toolchain", "install", "nightly", "--profile", "minimal", "--no-self-update"];
-    there() || (install && quiet("rustup", &fetch) && there())
-}
-
-/// Builds and runs every target, two at a time.
-pub(crate) fn run(root: &Path, tally: &mut Tally) -> Result<()> {
+/// Builds every target with the compiler `nightly` and runs each for `seconds`, two at a time.
+pub(crate) fn run(root: &Path, nightly: &str, seconds: u32, tally: &mut Tally) -> Result<()> {
     let targets = targets(root);
     let folder = cargo_target(root).join("fuzz");
     let mut build = Command::new("rustup");
     build
-        .args(["run", "nightly", "cargo", "build", "--release", "--bins", "--target", HOST])
+        .args(["run", nightly, "cargo", "build", "--release", "--bins", "--target", HOST])
         .arg("--manifest-path")
         .arg(root.join("fuzz/Cargo.toml"))
         .arg("--target-dir")
@@ -77,14 +67,14 @@ pub(crate) fn run(root: &Path, tally: &mut Tally) -> Result<()> {
         let results: Vec<(String, Result<()>)> = thread::scope(|scope| {
             let threads: Vec<_> = pair
                 .iter()
-                .map(|name| scope.spawn(|| (name.clone(), one(root, &programs, name))))
+                .map(|name| scope.spawn(|| (name.clone(), one(root, &programs, name, seconds))))
                 .collect();
             threads.into_iter().map(|t| t.join().expect("a fuzz thread does not panic")).collect()
         });
         for (name, result) in results {
             match result {
                 Ok(()) => {
-                    println!("test fuzz {name} ... ok ({SECONDS}s)");
+                    println!("test fuzz {name} ... ok ({seconds}s)");
                     tally.pass();
                 }
                 Err(error) => {
@@ -98,23 +88,24 @@ pub(crate) fn run(root: &Path, tally: &mut Tally) -> Result<()> {
 }
 
 /// Runs one target from its seeds. What it finds is kept in `fuzz/artifacts`.
-fn one(root: &Path, programs: &Path, name: &str) -> Result<()> {
+fn one(root: &Path, programs: &Path, name: &str, seconds: u32) -> Result<()> {
     let corpus = root.join("fuzz/corpus").join(name);
     let artifacts = root.join("fuzz/artifacts").join(name);
     fs::create_dir_all(&corpus).context("making the folder of the corpus")?;
     fs::create_dir_all(&artifacts).context("making the folder of the findings")?;
     let mut command = Command::new(programs.join(name));
     command
-        .arg(format!("-max_total_time={SECONDS}"))
+        .arg(format!("-max_total_time={seconds}"))
         .args(["-timeout=10", "-rss_limit_mb=4096", "-print_final_stats=1", "-close_fd_mask=1"])
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
-        .arg(&corpus)
-        .stdin(Stdio::null());
+        .arg(&corpus);
     let seeds: PathBuf = root.join("fuzz/seeds").join(name);
     if seeds.is_dir() {
         command.arg(seeds);
     }
-    let out = command.output().with_context(|| format!("starting {name}"))?;
+    let limit = Duration::from_secs(u64::from(seconds) + 60);
+    let out = shell::output(&mut command, limit)?
+        .with_context(|| format!("{name} still ran {} s after it began", limit.as_secs()))?;
     if out.status.success() {
         return Ok(());
     }

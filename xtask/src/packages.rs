@@ -11,7 +11,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::shell::quiet;
+use crate::shell::{self, quiet};
 
 /// A program that must be there, and the Debian package that brings it.
 const NEEDED: [(&str, &str); 11] = [
@@ -34,11 +34,6 @@ const WISHED: [(&str, &str); 1] = [("chromium", "chromium")];
 /// Tells package scripts not to start services, while it exists.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
-/// Packages whose programs are missing on this machine.
-pub(crate) fn missing() -> Vec<&'static str> {
-    missing_among(&NEEDED.map(|(program, _)| program))
-}
-
 /// Installs what is missing of the packages that only single tests need, if that is possible; those
 /// tests are left out otherwise, and named.
 pub(crate) fn wish() {
@@ -53,7 +48,7 @@ pub(crate) fn wish() {
 }
 
 /// Packages with those of these programs that are missing.
-pub(crate) fn missing_among(programs: &[&str]) -> Vec<&'static str> {
+fn missing_among(programs: &[&str]) -> Vec<&'static str> {
     let mut packages: Vec<&str> = NEEDED
         .iter()
         .filter(|(program, _)| programs.contains(program) && !exists(program))
@@ -90,9 +85,8 @@ pub(crate) fn install(packages: &[&str]) -> Result<()> {
 fn apt(words: &[&str]) -> Result<()> {
     let mut command = Command::new("apt-get");
     command.args(words).env("DEBIAN_FRONTEND", "noninteractive");
-    let status = command.status().context("starting apt-get")?;
-    if !status.success() {
-        bail!("apt-get {} ended with {status}", words.join(" "));
+    if !shell::run(&mut command, shell::FETCH_LIMIT, |_| {})?.success() {
+        bail!("apt-get {} failed", words.join(" "));
     }
     Ok(())
 }
@@ -122,8 +116,28 @@ impl Drop for NoServices {
     }
 }
 
+/// Makes sure that tests with these programs can be run against the host's kernel. Says why not.
+pub(crate) fn kernel_tests(programs: &[&str]) -> Result<(), String> {
+    if !rustix::process::geteuid().is_root() {
+        return Err("they need root, for network namespaces".into());
+    }
+    let missing = missing_among(programs);
+    if !missing.is_empty() {
+        install(&missing).map_err(|error| format!("{error:#}"))?;
+    }
+    if !quiet("unshare", &["--net", "true"]) {
+        return Err("network namespaces cannot be made here: unshare --net fails".into());
+    }
+    tun_device()
+}
+
+/// The programs that tests against the host's kernel need.
+pub(crate) fn all_programs() -> [&'static str; NEEDED.len()] {
+    NEEDED.map(|(program, _)| program)
+}
+
 /// Makes sure that there is a TUN device to open. Says why not if there is none.
-pub(crate) fn tun_device() -> Result<(), String> {
+fn tun_device() -> Result<(), String> {
     let device = Path::new("/dev/net/tun");
     if !device.exists() {
         let _ = fs::create_dir_all("/dev/net");

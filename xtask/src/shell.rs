@@ -1,10 +1,12 @@
 //! Runs commands with a time limit, shows what they say, and takes them along when interrupted.
+//!
+//! A suite has a budget: after [`allow`] nothing that is run here runs longer than that.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::process::{Command, ExitStatus, Output, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,18 +14,35 @@ use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// The process group of the command that runs now, 0 if none does.
-static CURRENT: AtomicI32 = AtomicI32::new(0);
+/// The longest that anything may take which is fetched from elsewhere.
+pub(crate) const FETCH_LIMIT: Duration = Duration::from_secs(900);
+
+/// The process groups of the commands that run now.
+static CURRENT: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+
+/// When the budget of the suite that runs now is used up.
+static END: Mutex<Option<Instant>> = Mutex::new(None);
+
+/// From now on commands may run for `budget`, all together.
+pub(crate) fn allow(budget: Duration) {
+    *END.lock().expect("nothing panics with this lock") = Some(Instant::now() + budget);
+}
+
+/// When a command that starts now must have ended.
+fn end(limit: Duration) -> Instant {
+    let own = Instant::now() + limit;
+    END.lock().expect("nothing panics with this lock").map_or(own, |end| own.min(end))
+}
 
 /// Ends the running command when this program is interrupted.
 pub(crate) fn end_on_signals() -> Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     thread::spawn(move || {
         if signals.forever().next().is_some() {
-            end_group(CURRENT.load(Ordering::SeqCst), Signal::TERM);
+            end_all(Signal::TERM);
             // The runner of the tests in namespaces needs a moment to remove them.
             thread::sleep(Duration::from_secs(1));
-            end_group(CURRENT.load(Ordering::SeqCst), Signal::KILL);
+            end_all(Signal::KILL);
             std::process::exit(130);
         }
     });
@@ -50,8 +69,7 @@ pub(crate) fn run(
 ) -> Result<Outcome> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
     let mut child = command.spawn().with_context(|| format!("starting {command:?}"))?;
-    let group = child.id().cast_signed();
-    CURRENT.store(group, Ordering::SeqCst);
+    let group = Group::of(child.id());
     let stdout = child.stdout.take().context("standard output is piped")?;
     let (tx, lines) = channel();
     thread::spawn(move || {
@@ -59,7 +77,7 @@ pub(crate) fn run(
             let _ = tx.send(String::from_utf8_lossy(&line).into_owned());
         }
     });
-    let deadline = Instant::now() + limit;
+    let deadline = end(limit);
     let mut in_time = true;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -71,27 +89,109 @@ pub(crate) fn run(
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
                 in_time = false;
-                end_group(group, Signal::TERM);
-                thread::sleep(Duration::from_secs(2));
-                end_group(group, Signal::KILL);
+                group.end();
                 break;
             }
         }
     }
     let status = child.wait().with_context(|| format!("waiting for {command:?}"))?;
-    CURRENT.store(0, Ordering::SeqCst);
     Ok(if in_time { Outcome::Ended(status) } else { Outcome::OutOfTime })
+}
+
+/// Runs a command and keeps what it says. Nothing if it had to be ended, as its time was over.
+pub(crate) fn output(command: &mut Command, limit: Duration) -> Result<Option<Output>> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().with_context(|| format!("starting {command:?}"))?;
+    let group = Group::of(child.id());
+    let stdout = gather(child.stdout.take().context("standard output is piped")?);
+    let stderr = gather(child.stderr.take().context("standard error is piped")?);
+    let deadline = end(limit);
+    let in_time = |said: Receiver<Vec<u8>>| {
+        said.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
+    };
+    let said = in_time(stdout).zip(in_time(stderr));
+    if said.is_none() {
+        group.end();
+    }
+    let status = child.wait().with_context(|| format!("waiting for {command:?}"))?;
+    Ok(said.map(|(stdout, stderr)| Output { status, stdout, stderr }))
+}
+
+/// Reads all there is, on a thread of its own.
+fn gather(mut from: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+    let (tx, rx) = channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = from.read_to_end(&mut bytes);
+        let _ = tx.send(bytes);
+    });
+    rx
+}
+
+/// A command's process group, known to the handler of signals as long as this lives.
+struct Group(i32);
+
+impl Group {
+    fn of(child: u32) -> Group {
+        let group = child.cast_signed();
+        CURRENT.lock().expect("nothing panics with this lock").push(group);
+        Group(group)
+    }
+
+    /// Ends the command: first as a user would, then for certain.
+    fn end(&self) {
+        end_group(self.0, Signal::TERM);
+        thread::sleep(Duration::from_secs(2));
+        end_group(self.0, Signal::KILL);
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        CURRENT.lock().expect("nothing panics with this lock").retain(|group| *group != self.0);
+    }
 }
 
 /// Whether a command can be started and succeeds, without a word.
 pub(crate) fn quiet(program: &str, args: &[&str]) -> bool {
     let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
+    let out = output(command.args(args), FETCH_LIMIT);
+    out.is_ok_and(|out| out.is_some_and(|out| out.status.success()))
+}
+
+fn end_all(signal: Signal) {
+    let groups = CURRENT.lock().expect("nothing panics with this lock").clone();
+    groups.into_iter().for_each(|group| end_group(group, signal));
 }
 
 fn end_group(group: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(group) {
         let _ = kill_process_group(pid, signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    fn sleep() -> Command {
+        let mut command = Command::new("sleep");
+        command.arg("600");
+        command
+    }
+
+    /// One test, as the end of the budget holds for the whole process.
+    #[test]
+    fn commands_end_with_their_time_or_with_the_budget() {
+        let out = output(Command::new("sh").args(["-c", "echo a; echo b >&2"]), LONG);
+        let out = out.unwrap().expect("it ends by itself");
+        assert_eq!((&*out.stdout, &*out.stderr), (&b"a\n"[..], &b"b\n"[..]));
+        assert!(output(&mut sleep(), Duration::from_millis(10)).unwrap().is_none());
+        allow(Duration::from_millis(10));
+        assert!(output(&mut sleep(), LONG).unwrap().is_none());
+        assert!(matches!(run(&mut sleep(), LONG, |_| {}).unwrap(), Outcome::OutOfTime));
+        *END.lock().unwrap() = None;
     }
 }

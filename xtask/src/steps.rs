@@ -1,111 +1,94 @@
-//! The steps of `test` and `ci`, in the order in which they run: quick ones first.
+//! What each suite of `test` and `nightly` does.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 
+use crate::suites::Suite;
 use crate::tally::Tally;
-use crate::{drills, fuzz, licences, packages, shell, tidy};
+use crate::{fuzz, licences, packages, shell, tidy, toolchain};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Packages that must build without std, and the targets that prove it.
-const NO_STD: [&str; 3] = ["plimsoll-buf", "plimsoll-wire", "plimsoll-tcp"];
-const BARE_TARGETS: [&str; 2] = ["x86_64-unknown-none", "wasm32-unknown-unknown"];
+/// More than any suite's budget, which is what ends a command.
+const LONG: Duration = Duration::from_secs(24 * 3600);
 
-/// One run of `test` or `ci`.
+/// Packages that must build without std.
+const NO_STD: [&str; 3] = ["plimsoll-buf", "plimsoll-wire", "plimsoll-tcp"];
+
+/// One run of `test` or `nightly`.
 pub(crate) struct Session {
-    root: PathBuf,
-    tally: Tally,
+    pub(crate) root: PathBuf,
+    pub(crate) tally: Tally,
     skip: Vec<String>,
     fuzz: bool,
-    privileged: bool,
+    /// Whether suites take their long forms.
+    long: bool,
+}
+
+/// Whether this is a run of the continuous integration, in which nothing may be skipped.
+pub(crate) fn in_ci() -> bool {
+    env::var_os("CI").is_some_and(|value| !value.is_empty())
 }
 
 impl Session {
-    pub(crate) fn new(root: PathBuf, args: &[String]) -> Result<Session> {
-        let mut session = Session {
-            root,
-            tally: Tally::default(),
-            skip: Vec::new(),
-            fuzz: false,
-            privileged: rustix::process::geteuid().is_root(),
-        };
+    pub(crate) fn new(root: PathBuf, args: &[String], long: bool) -> Result<Session> {
+        let strict = in_ci();
+        let fuzz = long || strict || rustix::process::geteuid().is_root();
+        let mut session = Session { root, tally: Tally::new(strict), skip: Vec::new(), fuzz, long };
+        let known = |name: &str| crate::suites::SUITES.iter().any(|suite| suite.name == name);
         let mut words = args.iter();
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--fuzz" => session.fuzz = true,
-                "--skip" => session.skip.push(words.next().context("--skip STEP")?.clone()),
+                "--skip" => {
+                    let name = words.next().context("--skip STEP")?;
+                    if !known(name) {
+                        bail!("--skip {name}: there is no such step; see cargo xtask --help");
+                    }
+                    session.skip.push(name.clone());
+                }
                 other => bail!("unknown option {other}"),
             }
         }
-        session.fuzz |= session.privileged || env::var_os("CI").is_some();
         shell::end_on_signals()?;
         Ok(session)
     }
 
-    /// Everything that is a test.
-    pub(crate) fn test(mut self) -> Result<()> {
-        self.tests()?;
-        self.finish()
-    }
-
-    /// What a change must pass: the checks of the source, then the tests.
-    pub(crate) fn ci(mut self) -> Result<()> {
-        self.step("format", |s| {
-            s.pass_or_fail("cargo fmt --check", &["fmt", "--all", "--", "--check"], &[])
-        })?;
-        self.step("clippy", |s| {
-            let words = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-            s.pass_or_fail("cargo clippy", &words, &[])
-        })?;
-        self.step("rustdoc", |s| {
-            let words = ["doc", "--workspace", "--no-deps", "--document-private-items"];
-            s.pass_or_fail("cargo doc", &words, &[("RUSTDOCFLAGS", "-D warnings")])
-        })?;
-        self.step("licences", Session::licences)?;
-        self.tests()?;
-        self.finish()
-    }
-
-    fn tests(&mut self) -> Result<()> {
-        self.step("tidy", Session::tidy)?;
-        self.step("unit", Session::unit)?;
-        self.step("no-std", Session::no_std)?;
-        self.step("loom", Session::loom)?;
-        self.step("drill", |s| drills::step(&s.root, &mut s.tally))?;
-        self.step("interop", Session::interop)?;
-        self.step("fuzz", Session::fuzz)
-    }
-
-    fn step(&mut self, name: &str, run: fn(&mut Session) -> Result<()>) -> Result<()> {
-        if self.skip.iter().any(|skip| skip == name) {
-            self.tally.skip(name, "left out with --skip");
-            return Ok(());
+    /// Runs these suites and prints the closing report. Says whether nothing has failed.
+    pub(crate) fn run(mut self, suites: &[Suite]) -> bool {
+        for suite in suites {
+            self.suite(suite);
         }
-        println!("\n== {name}");
-        let start = Instant::now();
-        run(self)?;
-        println!("== {name}: {:.0?}", start.elapsed());
-        Ok(())
-    }
-
-    fn finish(self) -> Result<()> {
         print!("\n{}", self.tally.report());
-        if self.tally.failures() > 0 {
-            bail!("not everything passed");
+        self.tally.failures() == 0
+    }
+
+    fn suite(&mut self, suite: &Suite) {
+        self.tally.begin(suite.name);
+        if self.skip.iter().any(|skip| skip == suite.name) {
+            self.tally.skip(suite.name, "left out with --skip");
+            return;
         }
-        Ok(())
+        println!("\n== {}", suite.name);
+        let minutes = if self.long { suite.long_minutes } else { suite.minutes };
+        let budget = MINUTE * u32::try_from(minutes).unwrap_or(u32::MAX);
+        let start = Instant::now();
+        shell::allow(budget);
+        if let Err(error) = (suite.run)(self) {
+            self.tally.fail(&format!("{}: {error:#}", suite.name));
+        }
+        let took = start.elapsed();
+        self.tally.end(took, budget);
+        println!("== {}: {took:.0?}", suite.name);
     }
 
     /// Runs cargo as one test of its own.
-    fn pass_or_fail(&mut self, name: &str, words: &[&str], vars: &[(&str, &str)]) -> Result<()> {
-        let mut command = cargo(&self.root, words);
-        command.envs(vars.iter().copied());
-        if shell::run(&mut command, 15 * MINUTE, |_| {})?.success() {
+    fn pass_or_fail(&mut self, name: &str, command: &mut Command) -> Result<()> {
+        if shell::run(command, LONG, |_| {})?.success() {
             self.tally.pass();
         } else {
             self.tally.fail(name);
@@ -114,64 +97,86 @@ impl Session {
     }
 
     /// Runs a command that speaks like Rust's test harness and counts its tests.
-    fn counted(&mut self, name: &str, command: &mut Command, limit: Duration) -> Result<()> {
-        let failures = self.tally.failures();
-        let outcome = shell::run(command, limit, |line| self.tally.line(line))?;
+    fn counted(&mut self, name: &str, command: &mut Command) -> Result<()> {
+        let (passes, failures) = (self.tally.passes(), self.tally.failures());
+        let outcome = shell::run(command, LONG, |line| self.tally.line(line))?;
         if matches!(outcome, shell::Outcome::OutOfTime) {
-            self.tally.fail(&format!("{name} (still ran after {limit:?})"));
+            self.tally.fail(&format!("{name} (ended: the budget is used up)"));
         } else if !outcome.success() && self.tally.failures() == failures {
             // It failed without naming a test: it did not build, or it crashed.
             self.tally.fail(name);
+        } else if outcome.success() && self.tally.passes() == passes {
+            self.tally.fail(&format!("{name} (no test ran)"));
         }
         Ok(())
     }
 
-    fn tidy(&mut self) -> Result<()> {
-        match tidy::run(&self.root) {
-            Ok(()) => self.tally.pass(),
-            Err(error) => self.tally.fail(&format!("{error:#}")),
-        }
+    pub(crate) fn tidy(&mut self) -> Result<()> {
+        tidy::run(&self.root)?;
+        self.tally.pass();
         Ok(())
     }
 
-    fn unit(&mut self) -> Result<()> {
+    pub(crate) fn format(&mut self) -> Result<()> {
+        let mut command = cargo(&self.root, &["fmt", "--all", "--", "--check"]);
+        self.pass_or_fail("cargo fmt --check", &mut command)
+    }
+
+    pub(crate) fn clippy(&mut self) -> Result<()> {
+        let words = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+        self.pass_or_fail("cargo clippy", &mut cargo(&self.root, &words))
+    }
+
+    pub(crate) fn rustdoc(&mut self) -> Result<()> {
+        let words = ["doc", "--workspace", "--no-deps", "--document-private-items"];
+        let mut command = cargo(&self.root, &words);
+        self.pass_or_fail("cargo doc", command.env("RUSTDOCFLAGS", "-D warnings"))
+    }
+
+    /// The tests of all packages; where the machine can run them, also those that need root.
+    pub(crate) fn unit(&mut self) -> Result<()> {
+        let harness: &[&str] = match packages::kernel_tests(&["ip"]) {
+            Ok(()) => &["--", "--include-ignored"],
+            Err(why) => {
+                println!("tests that need root are ignored: {why}");
+                &[]
+            }
+        };
         let words = ["test", "--workspace", "--no-fail-fast"];
-        self.counted("cargo test --workspace", &mut cargo(&self.root, &words), 12 * MINUTE)
+        let mut command = cargo(&self.root, &words);
+        self.counted("cargo test --workspace", command.args(harness))?;
+        if self.long {
+            // The same with the optimiser, and with many more cases where a test makes them up.
+            let mut command = cargo(&self.root, &words);
+            command.args(["--release", "--lib"]).args(harness).env("PROPTEST_CASES", "5000");
+            self.counted("cargo test --workspace --release", &mut command)?;
+        }
+        Ok(())
     }
 
-    fn no_std(&mut self) -> Result<()> {
-        let Some(target) = self.bare_target() else {
-            let why = format!("no such target is installed: {}", BARE_TARGETS.join(", "));
-            self.tally.skip("build without std", &why);
-            return Ok(());
+    pub(crate) fn no_std(&mut self) -> Result<()> {
+        let target = match toolchain::bare_target(&self.root) {
+            Ok(target) => target,
+            Err(why) => {
+                self.tally.skip("build without std", &why);
+                return Ok(());
+            }
         };
         let mut words = vec!["build", "--target", target];
         for package in NO_STD {
             words.extend(["-p", package]);
         }
-        self.pass_or_fail(&format!("build without std for {target}"), &words, &[])
-    }
-
-    fn bare_target(&self) -> Option<&'static str> {
-        let there = |target: &str| {
-            let mut command = Command::new("rustc");
-            command.args(["--print", "target-libdir", "--target", target]);
-            let out = command.current_dir(&self.root).output();
-            out.is_ok_and(|out| Path::new(String::from_utf8_lossy(&out.stdout).trim()).is_dir())
-        };
-        if let Some(target) = BARE_TARGETS.into_iter().find(|target| there(target)) {
-            return Some(target);
-        }
-        let added = self.privileged && shell::quiet("rustup", &["target", "add", BARE_TARGETS[0]]);
-        (added && there(BARE_TARGETS[0])).then_some(BARE_TARGETS[0])
+        let name = format!("build without std for {target}");
+        self.pass_or_fail(&name, &mut cargo(&self.root, &words))
     }
 
     /// The models of everything that threads hand over to each other.
-    fn loom(&mut self) -> Result<()> {
+    pub(crate) fn loom(&mut self) -> Result<()> {
         let models = loom_models(&self.root);
         if models.is_empty() {
             self.tally.skip("loom models", "no crate has one");
         }
+        let preemptions = if self.long { "4" } else { "3" };
         for (package, modules) in models {
             let mut words = vec!["test", "--release", "--lib", "-p", &package, "--"];
             // Other tests would run outside of a model.
@@ -181,70 +186,103 @@ impl Session {
                 .env("RUSTFLAGS", "--cfg loom")
                 .env("CARGO_PROFILE_RELEASE_LTO", "off")
                 .env("CARGO_TARGET_DIR", cargo_target(&self.root).join("loom"))
-                .env("LOOM_MAX_PREEMPTIONS", "3");
-            let name = format!("loom models of {package}");
-            self.counted(&name, &mut command, 6 * MINUTE)?;
+                .env("LOOM_MAX_PREEMPTIONS", preemptions);
+            self.counted(&format!("loom models of {package}"), &mut command)?;
         }
         Ok(())
     }
 
-    fn interop(&mut self) -> Result<()> {
-        if let Err(why) = self.ready_for_interop() {
-            self.tally.skip("tests against the host kernel", &why);
+    /// Tests under Miri, which sees undefined behaviour.
+    pub(crate) fn miri(&mut self) -> Result<()> {
+        let nightly = match toolchain::nightly(&self.root, &["miri", "rust-src"]) {
+            Ok(nightly) => nightly,
+            Err(why) => {
+                self.tally.skip("tests under Miri", &why);
+                return Ok(());
+            }
+        };
+        let packages: &[&str] =
+            if self.long { &["plimsoll-buf", "plimsoll-wire"] } else { &["plimsoll-buf"] };
+        for package in packages {
+            let mut command = Command::new("rustup");
+            command
+                .args(["run", &nightly, "cargo", "miri", "test", "--lib", "-p", package])
+                .current_dir(&self.root)
+                .env_remove("RUSTUP_TOOLCHAIN")
+                .env_remove("CARGO");
+            if self.long {
+                // Orders of threads, addresses: another world for each seed.
+                command.env("MIRIFLAGS", "-Zmiri-many-seeds=0..16");
+            }
+            self.counted(&format!("{package} under Miri"), &mut command)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn interop(&mut self) -> Result<()> {
+        let what = "tests against the host kernel";
+        if let Err(why) = packages::kernel_tests(&packages::all_programs()) {
+            self.tally.skip(what, &why);
             return Ok(());
         }
+        packages::wish();
         if !build_interop(&self.root)? {
             self.tally.fail("building the tests against the host kernel");
             return Ok(());
         }
-        let mut command = Command::new(interop_program(&self.root));
-        command.current_dir(&self.root);
-        self.counted("tests against the host kernel", &mut command, 12 * MINUTE)
-    }
-
-    fn ready_for_interop(&self) -> Result<(), String> {
-        if !self.privileged {
-            return Err("they need root, for network namespaces".into());
-        }
-        let missing = packages::missing();
-        if !missing.is_empty() {
-            packages::install(&missing).map_err(|error| format!("{error:#}"))?;
-        }
-        packages::wish();
-        packages::tun_device()
-    }
-
-    fn fuzz(&mut self) -> Result<()> {
-        let why = if fuzz::targets(&self.root).is_empty() {
-            "there are none in fuzz/Cargo.toml"
-        } else if !self.fuzz {
-            "they run as root, in CI, or with --fuzz"
-        } else if !fuzz::nightly(self.privileged) {
-            "they need a nightly compiler: rustup toolchain install nightly"
-        } else if !self.cxx() {
-            "libFuzzer needs a C++ compiler"
-        } else {
-            return fuzz::run(&self.root, &mut self.tally);
-        };
-        self.tally.skip("fuzz targets", why);
-        Ok(())
-    }
-
-    /// Whether there is a C++ compiler, after an attempt to install one.
-    fn cxx(&self) -> bool {
-        packages::has_cxx() || (self.privileged && packages::install(&["g++"]).is_ok())
-    }
-
-    fn licences(&mut self) -> Result<()> {
-        if shell::quiet("cargo", &["deny", "--version"]) {
-            return self.pass_or_fail("cargo deny", &["deny", "check"], &[]);
-        }
-        println!("cargo-deny is not installed: the check of xtask runs in its place");
-        match licences::check(&self.root) {
-            Ok(()) => self.tally.pass(),
-            Err(error) => self.tally.fail(&format!("{error:#}")),
+        for _ in 0..if self.long { 5 } else { 1 } {
+            let mut command = Command::new(interop_program(&self.root));
+            self.counted(what, command.current_dir(&self.root))?;
         }
         Ok(())
+    }
+
+    pub(crate) fn fuzz(&mut self) -> Result<()> {
+        match self.ready_for_fuzz() {
+            Ok(nightly) => {
+                let seconds = if self.long { 1200 } else { 60 };
+                fuzz::run(&self.root, &nightly, seconds, &mut self.tally)
+            }
+            Err(why) => {
+                self.tally.skip("fuzz targets", &why);
+                Ok(())
+            }
+        }
+    }
+
+    /// The compiler for the fuzz targets, or why they cannot run.
+    fn ready_for_fuzz(&self) -> Result<String, String> {
+        if fuzz::targets(&self.root).is_empty() {
+            return Err("there are none in fuzz/Cargo.toml".into());
+        }
+        if !self.fuzz {
+            return Err("they run as root, in CI, or with --fuzz".into());
+        }
+        if !packages::has_cxx() {
+            packages::install(&["g++"])
+                .map_err(|error| format!("libFuzzer needs a C++ compiler: {error:#}"))?;
+        }
+        toolchain::nightly(&self.root, &[])
+    }
+
+    /// Licences and sources of the dependencies. What only cargo-deny sees, as advisories, is for
+    /// `nightly`: it changes while the tree does not.
+    pub(crate) fn licences(&mut self) -> Result<()> {
+        licences::check(&self.root)?;
+        self.tally.pass();
+        if !self.long {
+            return Ok(());
+        }
+        if !licences::deny_installed() {
+            let mut install = cargo(&self.root, &licences::INSTALL_DENY);
+            if !shell::run(&mut install, LONG, |_| {})?.success() {
+                let why =
+                    format!("it cannot be installed: cargo {}", licences::INSTALL_DENY.join(" "));
+                self.tally.skip("cargo deny", &why);
+                return Ok(());
+            }
+        }
+        self.pass_or_fail("cargo deny", &mut cargo(&self.root, &["deny", "check"]))
     }
 }
 
@@ -252,6 +290,10 @@ impl Session {
 fn cargo(root: &Path, words: &[&str]) -> Command {
     let mut command = Command::new("cargo");
     command.args(words).current_dir(root);
+    if in_ci() {
+        // Nothing is built twice there, so that what a second build could use is wasted time.
+        command.env("CARGO_INCREMENTAL", "0");
+    }
     command
 }
 
@@ -315,13 +357,7 @@ pub(crate) fn interop_only(root: &Path, args: &[String]) -> Result<()> {
 }
 
 fn run_interop(root: &Path, words: &[&str]) -> Result<()> {
-    if !rustix::process::geteuid().is_root() {
-        bail!("this needs root: it makes network namespaces and TUN devices");
-    }
-    let missing = packages::missing();
-    if !missing.is_empty() {
-        packages::install(&missing)?;
-    }
+    packages::kernel_tests(&packages::all_programs()).map_err(Error::msg)?;
     packages::wish();
     if !build_interop(root)? {
         bail!("building failed");
@@ -331,4 +367,76 @@ fn run_interop(root: &Path, words: &[&str]) -> Result<()> {
         bail!("plimsoll-interop failed");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suites::Suite;
+
+    fn session(strict: bool, skip: &[&str]) -> Session {
+        Session {
+            root: PathBuf::new(),
+            tally: Tally::new(strict),
+            skip: skip.iter().map(ToString::to_string).collect(),
+            fuzz: false,
+            long: false,
+        }
+    }
+
+    fn suite(name: &'static str, run: fn(&mut Session) -> Result<()>) -> Suite {
+        Suite { name, minutes: 60, long_minutes: 60, run }
+    }
+
+    /// A suite that passes, and one for which the machine lacks something.
+    fn suites() -> [Suite; 2] {
+        let pass = suite("good", |s| {
+            s.tally.pass();
+            Ok(())
+        });
+        let lack = suite("lacking", |s| {
+            s.tally.skip("its tests", "this machine has no compiler");
+            Ok(())
+        });
+        [pass, lack]
+    }
+
+    #[test]
+    fn what_a_machine_cannot_run_fails_where_ci_is_set_and_nowhere_else() {
+        assert!(session(false, &[]).run(&suites()));
+        assert!(!session(true, &[]).run(&suites()));
+    }
+
+    #[test]
+    fn leaving_out_a_suite_is_skipping_it() {
+        assert!(session(false, &["good"]).run(&suites()));
+        assert!(session(false, &["good", "lacking"]).run(&suites()));
+        assert!(!session(true, &["good"]).run(&suites()[..1]));
+        let unknown = ["--skip".to_string(), "units".to_string()];
+        assert!(Session::new(PathBuf::new(), &unknown, false).is_err());
+    }
+
+    #[test]
+    fn a_suite_that_cannot_be_run_fails_and_the_others_go_on() {
+        let broken = suite("broken", |_| bail!("there is no such program"));
+        let [good, _] = suites();
+        let mut session = session(false, &[]);
+        session.suite(&broken);
+        session.suite(&good);
+        let report = session.tally.report();
+        assert!(report.starts_with("failed: broken: there is no such program\n"), "{report}");
+        assert!(report.ends_with("\n1 passed, 1 failed, 0 skipped\n"), "{report}");
+    }
+
+    #[test]
+    fn a_command_without_a_test_has_not_passed() {
+        let say = |text: &str| {
+            let mut session = session(false, &[]);
+            let mut command = Command::new("echo");
+            session.counted("a filter", command.arg(text)).unwrap();
+            session.tally.report()
+        };
+        assert!(say("running 0 tests").starts_with("failed: a filter (no test ran)\n"));
+        assert!(say("test a ... ok").ends_with("\n1 passed, 0 failed, 0 skipped\n"));
+    }
 }

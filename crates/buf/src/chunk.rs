@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ptr::NonNull;
 
+use crate::drops;
 use crate::pool::{CLASS_SIZES, FreeChunk, PoolInner};
 use crate::ref_count::RefCount;
 use crate::slice::Slice;
@@ -82,6 +83,20 @@ struct Owned<T> {
 unsafe fn destroy<T>(header: NonNull<Header>) {
     // SAFETY: the header is the first field, so this is the box; the caller owns it.
     drop(unsafe { Box::from_raw(header.as_ptr().cast::<Owned<T>>()) });
+}
+
+/// A chunk whose memory is somebody else's value, and to which nobody refers any more. The value is
+/// dropped with it.
+pub(crate) struct Foreign {
+    header: NonNull<Header>,
+    destroy: unsafe fn(NonNull<Header>),
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        // SAFETY: it was made of the last reference, and with the function for a matching box.
+        unsafe { (self.destroy)(self.header) };
+    }
 }
 
 /// A counted reference to a chunk.
@@ -166,8 +181,7 @@ impl Drop for ChunkRef {
         }
         // SAFETY: `self` keeps the header alive; the field never changes.
         if let Some(destroy) = unsafe { (*self.0.as_ptr()).destroy } {
-            // SAFETY: this was the last reference, and the field is set for a matching box only.
-            return unsafe { destroy(self.0) };
+            return drops::end(Foreign { header: self.0, destroy });
         }
         let class = self.class();
         // SAFETY: this was the last reference, so the header is exclusively ours.

@@ -22,10 +22,11 @@
 #![no_std]
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, feature = "std"))]
 extern crate std;
 
 mod chunk;
+mod drops;
 mod pool;
 mod ref_count;
 mod slice;
@@ -33,6 +34,8 @@ mod slices;
 mod warm_stack;
 
 pub use chunk::ChunkWriter;
+#[cfg(feature = "std")]
+pub use drops::PostponedDrops;
 pub use pool::{CLASS_SIZES, MAX_CHUNK, Pool, PoolStats};
 pub use slice::Slice;
 pub use slices::{MAX_SLICES, Slices, TooManySlices};

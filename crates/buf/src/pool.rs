@@ -39,6 +39,8 @@ pub(crate) struct PoolInner {
     warm: [WarmStack<FreeChunk, WARM>; CLASS_SIZES.len()],
     cold: [ArrayQueue<FreeChunk>; CLASS_SIZES.len()],
     in_use_bytes: AtomicUsize,
+    /// Bytes of all chunks, in use or free. It changes only with the allocator.
+    total_bytes: AtomicUsize,
     allocations: AtomicUsize,
 }
 
@@ -47,9 +49,17 @@ impl PoolInner {
     pub(crate) fn recycle(&self, chunk: FreeChunk, class: usize) {
         self.in_use_bytes.fetch_sub(CLASS_SIZES[class], Ordering::Relaxed);
         if let Err(chunk) = self.warm[class].push(chunk) {
-            // A full free list gives the chunk back; dropping it frees the memory.
-            drop(self.cold[class].push(chunk));
+            // A full free list gives the chunk back.
+            if let Err(chunk) = self.cold[class].push(chunk) {
+                self.give_back(chunk, class);
+            }
         }
+    }
+
+    /// Frees the memory of a chunk.
+    fn give_back(&self, chunk: FreeChunk, class: usize) {
+        self.total_bytes.fetch_sub(CLASS_SIZES[class], Ordering::Relaxed);
+        drop(chunk);
     }
 
     fn reuse(&self, class: usize) -> Option<FreeChunk> {
@@ -77,6 +87,7 @@ impl Pool {
             warm: core::array::from_fn(|_| WarmStack::new()),
             cold: FREE_LIMIT.map(ArrayQueue::new),
             in_use_bytes: AtomicUsize::new(0),
+            total_bytes: AtomicUsize::new(0),
             allocations: AtomicUsize::new(0),
         }))
     }
@@ -96,6 +107,7 @@ impl Pool {
             }
             None => {
                 inner.allocations.fetch_add(1, Ordering::Relaxed);
+                inner.total_bytes.fetch_add(CLASS_SIZES[class], Ordering::Relaxed);
                 chunk::allocate(class)
             }
         };
@@ -106,6 +118,22 @@ impl Pool {
     pub fn copy_from(&self, data: &[u8]) -> crate::Slice {
         assert!(data.len() <= MAX_CHUNK, "a slice cannot exceed one chunk");
         self.chunk(data.len()).append(data)
+    }
+
+    /// Bytes of chunks that nobody uses and that are kept for later. While other threads use the
+    /// pool, it is as good as two figures that are read one after the other.
+    pub fn free_bytes(&self) -> usize {
+        let used = self.0.in_use_bytes.load(Ordering::Relaxed);
+        self.0.total_bytes.load(Ordering::Relaxed).saturating_sub(used)
+    }
+
+    /// Gives all free chunks back to the allocator. What other threads return meanwhile may stay.
+    pub fn trim(&self) {
+        for class in 0..CLASS_SIZES.len() {
+            while let Some(chunk) = self.0.reuse(class) {
+                self.0.give_back(chunk, class);
+            }
+        }
     }
 
     /// What the pool has handed out so far.

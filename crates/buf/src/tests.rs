@@ -345,3 +345,18 @@ fn a_list_is_appended_whole_or_not_at_all() {
     assert_eq!(first.append(&mut Slices::from(right)), Ok(()));
     assert_eq!((first.len(), first.parts().len()), (2 * MAX_SLICES + 8, MAX_SLICES));
 }
+
+#[test]
+fn free_chunks_are_counted_and_given_back() {
+    let pool = Pool::new();
+    let used: Vec<_> = (0..100).map(|_| pool.chunk(4096)).collect();
+    assert_eq!(pool.free_bytes(), 0);
+    drop(used);
+    assert_eq!((pool.free_bytes(), pool.stats().in_use_bytes), (100 * 4096, 0));
+    let held = pool.chunk(4096);
+    pool.trim();
+    assert_eq!((pool.free_bytes(), pool.stats().in_use_bytes), (0, 4096));
+    drop(held);
+    assert_eq!(pool.free_bytes(), 4096);
+    assert_eq!(pool.stats().allocations, 100);
+}

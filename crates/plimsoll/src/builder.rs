@@ -270,6 +270,7 @@ impl StackBuilder {
             routes,
             secret,
             seed,
+            memory: physical_memory(),
             ..StackConfig::default()
         };
         let core = Core::new(config)?;
@@ -283,6 +284,18 @@ impl StackBuilder {
         }
         Ok(core)
     }
+}
+
+/// Bytes of memory of this machine, if the system tells.
+fn physical_memory() -> Option<u64> {
+    total_of(&std::fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+/// What a text like that of /proc/meminfo says of all memory, in bytes.
+fn total_of(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
 }
 
 impl Interface {
@@ -376,5 +389,18 @@ fn secrets(seed: Option<u64>) -> Result<([u8; 32], u64), BuildError> {
             let seed = getrandom::u64().map_err(BuildError::Random)?;
             Ok((secret, seed))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::total_of;
+
+    #[test]
+    fn what_the_system_says_of_its_memory() {
+        let text = "MemTotal:        2048 kB\nMemFree:         1024 kB\n";
+        assert_eq!(total_of(text), Some(2 << 20));
+        assert_eq!(total_of("MemFree: 1 kB"), None);
+        assert_eq!(total_of("MemTotal: some kB"), None);
     }
 }

@@ -22,6 +22,16 @@
 //! A stack lives as long as somebody holds a handle: a [`Stack`], a stream or a listener. When the
 //! last is dropped its thread ends. [`Stack::drain`] waits until what was written has arrived.
 //!
+//! # Panics
+//!
+//! The stack should not panic. If it does while it works on a connection, that connection ends, and
+//! nothing else does: the peer is reset, whoever waits is woken, and calls fail with
+//! [`ConnectionAborted`](std::io::ErrorKind::ConnectionAborted) and a text that asks you to report
+//! it. The counter `plimsoll.ConnectionPanics` counts such connections; the message of the panic
+//! goes to the panic hook. Values that were written by reference may panic when they are dropped:
+//! that harms nobody. All this needs `panic = "unwind"`, which is the default. A program that is
+//! built with `panic = "abort"` ends at the first panic, on whatever thread.
+//!
 //! # Where to look
 //!
 //! | to | use |

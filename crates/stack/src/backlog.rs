@@ -4,7 +4,7 @@
 //! # Theory of operation
 //!
 //! A poller that finds a socket owned puts the segment here and goes on (see
-//! [`crate::socket_lock`]). The backlog is bounded like Linux's, by twice the receive buffer, half
+//! [`crate::sync::socket_lock`]). The backlog is bounded like Linux's, by twice the receive buffer, half
 //! the send buffer and 64 KiB; what is above that is dropped and counted (`TcpExtTCPBacklogDrop`),
 //! and TCP takes it as loss. A segment that continues the last one is merged with it
 //! (`TcpExtTCPBacklogCoalesce`).
@@ -28,7 +28,9 @@ use crate::endpoint::{Endpoint, Inner, Owned, Stage};
 use crate::events::Work;
 use crate::limits::{MAX_SPARE_BACKLOGS, RELEASE_ROUNDS};
 use crate::offload::gro::{PureAcks, coalesce};
-use crate::socket_lock::{BACKLOG, COMPLETION, SETTLE, TIMER, lock};
+use crate::panics::Site;
+use crate::socket_lock::lock;
+use crate::sync::socket_lock::{BACKLOG, COMPLETION, PATH, REFUSED, SETTLE, TIMER};
 
 /// What a segment takes besides its data.
 const OVERHEAD: u32 = size_of::<Segment>() as u32;
@@ -115,6 +117,13 @@ impl Backlog {
         lock(&self.queue).take()
     }
 
+    /// Takes all that is in, which will not be worked on, nor what was taken before.
+    pub(crate) fn clear(&self) -> Option<Box<Queue>> {
+        let mut queue = lock(&self.queue);
+        self.bytes.store(0, Ordering::Relaxed);
+        queue.take()
+    }
+
     /// A segment that counted for `bytes` is being worked on.
     fn done(&self, bytes: u32) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -145,9 +154,9 @@ impl Work<'_> {
 
     /// For a poller: leaves marks with the owner of `endpoint`. If there is none any more, the work
     /// is done here.
-    pub(crate) fn leave(&mut self, endpoint: &Arc<Endpoint>, marks: u8) {
+    pub(crate) fn leave(&mut self, endpoint: &Arc<Endpoint>, marks: u32) {
         if let Some(owned) = endpoint.leave(marks) {
-            self.release(endpoint, owned, false);
+            self.contain(endpoint, |work| work.release(endpoint, owned, false));
         }
     }
 
@@ -169,8 +178,8 @@ impl Work<'_> {
     }
 
     /// For an owner: does what others have left, but for sending. Returns whether there was any.
-    pub(crate) fn run_left(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) -> bool {
-        let left = endpoint.socket.take_left();
+    pub(crate) fn run_left(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Owned<'_>) -> bool {
+        let left = inner.take_left();
         if left == 0 {
             return false;
         }
@@ -180,18 +189,37 @@ impl Work<'_> {
             self.run_backlog(endpoint, inner);
         }
         if left & COMPLETION != 0 && !inner.gone {
+            endpoint.at(Site::Completion);
             let cx = self.context(endpoint, inner);
             inner.conn.handle_completion(&cx);
         }
         if left & TIMER != 0 && !inner.gone {
             inner.timer = Instant::FAR_FUTURE;
+            endpoint.at(Site::Timer);
             let cx = self.context(endpoint, inner);
             inner.conn.handle_timeout(&cx);
+        }
+        if left & PATH != 0 {
+            self.run_news(endpoint, inner);
+        }
+        if left & REFUSED != 0 {
+            self.refuse(endpoint, inner);
         }
         if left & SETTLE != 0 {
             inner.touched = false;
         }
         true
+    }
+
+    /// The listener of a connection has gone. What was accepted has nothing to do with it any more,
+    /// also once the application has closed it and data is still on its way.
+    fn refuse(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
+        if matches!(inner.stage, Stage::Owned | Stage::Orphan) {
+            return;
+        }
+        inner.stage = Stage::Orphan;
+        let cx = self.context(endpoint, inner);
+        inner.conn.abort(&cx);
     }
 
     fn run_backlog(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
@@ -232,6 +260,7 @@ impl Work<'_> {
         let read = inner.prequeue.as_ref().is_some_and(|prequeue| prequeue.is_read());
         inner.conn.set_reader_waiting(read || !inner.readers.is_empty());
         inner.conn.handle_segment(&cx, segment);
+        endpoint.at(Site::Segment);
         self.account(endpoint, inner);
         let waits = cx.config.tcp_backlog_ack_defer && inner.conn.may_defer_ack(&cx);
         self.promote(endpoint, inner);

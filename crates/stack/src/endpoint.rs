@@ -1,10 +1,13 @@
 //! One connection in the stack: the engine's connection and what the stack keeps beside it.
 
 use std::mem::size_of;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use plimsoll_tcp::{Config, Connection, Events, Info, Instant, Segment, Serial, State};
+use plimsoll_tcp::{
+    Config, Connection, Events, Info, Instant, Md5Key, Segment, Serial, State, Transmit,
+};
+use plimsoll_wire::SeqNum;
+use plimsoll_wire::tcp::TcpFlags;
 
 use crate::backlog::Backlog;
 use crate::completion::{BelowUs, Completions};
@@ -12,9 +15,11 @@ use crate::demux::FlowKey;
 use crate::demux::connection_table::ConnectionId;
 use crate::listener::ListenerInner;
 use crate::packet::CompletionSink;
+use crate::path_news::LeftNews;
 use crate::prequeue::Prequeue;
-use crate::socket_lock::{OwnedGuard, SocketLock, WakerSet};
+use crate::socket_lock::WakerSet;
 use crate::stack::{SocketSummary, Stack};
+use crate::sync::socket_lock::{self, Place, SocketLock};
 
 /// A connection and its place in the stack.
 pub(crate) struct Endpoint {
@@ -32,12 +37,19 @@ pub(crate) struct Endpoint {
     pub(crate) below: BelowUs,
     /// Where it is put when it may go on after a completion.
     completions: Arc<Completions>,
+    /// What signs its segments (TCP_MD5SIG), as long as it lives. Pollers ask without owning it.
+    pub(crate) md5_key: Option<Md5Key>,
     /// The listener that it came from.
     pub(crate) listener: Option<Arc<ListenerInner>>,
     /// What one thread at a time works on.
     pub(crate) socket: SocketLock<Inner>,
     /// What arrived while another thread did.
     pub(crate) backlog: Backlog,
+    /// News of the path that came while another thread did.
+    pub(crate) news: LeftNews,
+    /// Where the next panic shall be.
+    #[cfg(test)]
+    pub(crate) trap: std::sync::Mutex<Option<crate::panics::Site>>,
 }
 
 /// What the socket's lock guards.
@@ -69,6 +81,11 @@ pub(crate) struct Inner {
     pub(crate) memory_ticket: u32,
     /// IPv4 identification of the next packet.
     pub(crate) ident: u16,
+    /// The sequence number behind all that was sent, once something was.
+    pub(crate) sent_to: Option<SeqNum>,
+    /// Its connection has taken the place of one that a panic left half changed, and is not settled
+    /// yet.
+    pub(crate) panicked: bool,
     /// Packets that wait for a thread that is blocked in a read.
     pub(crate) prequeue: Option<Box<Prequeue<Segment>>>,
 }
@@ -132,17 +149,22 @@ impl Endpoint {
             last: Instant::ZERO,
             timer: Instant::FAR_FUTURE,
             stage,
-            early: false,
+            // Only what opens by Fast Open is in the accept queue from the start.
+            early: stage == Stage::Queued,
             read_shut: false,
             edges: Edges::default(),
             gone: false,
             counted_orphan: false,
-            touched: false,
+            // The packet that made it is of a batch.
+            touched: listener.is_some(),
             charged: 0,
             memory_ticket: 0,
             ident: id.slot as u16,
+            sent_to: None,
+            panicked: false,
             prequeue: None,
         };
+        let md5_key = inner.conn.md5_key().cloned();
         let below = BelowUs::default();
         let home = stack.interfaces.get(interface).queue();
         Arc::new(Endpoint {
@@ -153,44 +175,30 @@ impl Endpoint {
             id,
             below,
             completions: stack.pollers.queue(home).completions.clone(),
+            md5_key,
             listener,
             socket: SocketLock::new(inner),
             backlog: Backlog::default(),
+            news: LeftNews::default(),
+            #[cfg(test)]
+            trap: std::sync::Mutex::default(),
         })
     }
 
-    /// Waits until this thread owns the socket.
+    /// Waits until this thread owns the socket. For applications only.
     pub(crate) fn own(&self) -> Owned<'_> {
-        Owned { endpoint: self, guard: Some(self.socket.own()) }
+        Owned::wait(self)
     }
 
     /// Owns the socket unless somebody else does.
     pub(crate) fn try_own(&self) -> Option<Owned<'_>> {
-        let guard = self.socket.try_own()?;
-        Some(Owned { endpoint: self, guard: Some(guard) })
+        Owned::try_own(self)
     }
 
     /// Leaves marks; returns the socket if its owner has let go meanwhile.
     #[must_use]
-    pub(crate) fn leave(&self, marks: u8) -> Option<Owned<'_>> {
-        let guard = self.socket.leave(marks)?;
-        Some(Owned { endpoint: self, guard: Some(guard) })
-    }
-
-    /// An application has taken it from the accept queue.
-    pub(crate) fn adopt(&self) {
-        let mut inner = self.own();
-        if inner.stage == Stage::Queued {
-            inner.stage = Stage::Owned;
-            inner.conn.adopt();
-        }
-    }
-
-    /// Bytes of memory that it takes, without the tables.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        // With the two reference counts.
-        let own = size_of::<Endpoint>() + 2 * size_of::<usize>();
-        own - size_of::<Connection>() + self.own().conn.memory_bytes()
+    pub(crate) fn leave(&self, marks: u32) -> Option<Owned<'_>> {
+        Owned::leave(self, marks)
     }
 
     /// Adds what the stack knows to what a connection tells about itself.
@@ -199,8 +207,13 @@ impl Endpoint {
         info.completions = stack.interfaces.get(self.interface).completions();
     }
 
-    pub(crate) fn summary(&self, stack: &Stack, config: &Config, now: Instant) -> SocketSummary {
-        let inner = self.own();
+    fn summary(
+        &self,
+        stack: &Stack,
+        inner: &Inner,
+        config: &Config,
+        now: Instant,
+    ) -> SocketSummary {
         let mut info = Box::new(inner.conn.info_at(config, now.max(inner.last)));
         self.add_to_info(stack, &mut info);
         SocketSummary {
@@ -216,46 +229,52 @@ impl Endpoint {
     }
 }
 
+impl Stack {
+    /// An application has taken it from the accept queue.
+    pub(crate) fn adopt(&self, endpoint: &Arc<Endpoint>) {
+        self.inspect(endpoint, |inner| {
+            if inner.stage == Stage::Queued {
+                inner.stage = Stage::Owned;
+                inner.conn.adopt();
+            }
+        });
+    }
+
+    /// Bytes of memory that a connection takes, without the tables.
+    pub(crate) fn bytes_of(&self, endpoint: &Arc<Endpoint>) -> usize {
+        // With the two reference counts.
+        let own = size_of::<Endpoint>() + 2 * size_of::<usize>();
+        own - size_of::<Connection>() + self.inspect(endpoint, |inner| inner.conn.memory_bytes())
+    }
+
+    /// What `ss` tells of a connection.
+    pub(crate) fn summary(&self, endpoint: &Arc<Endpoint>, config: &Config) -> SocketSummary {
+        let now = self.pollers.clock().get();
+        self.inspect(endpoint, |inner| endpoint.summary(self, inner, config, now))
+    }
+}
+
 /// A socket that this thread owns.
 ///
 /// Who works on the connection lets go with [`Work::release`](crate::events::Work::release), which
 /// does what others have left. Who only looks may drop it; then the poller does that.
-pub(crate) struct Owned<'a> {
-    endpoint: &'a Endpoint,
-    /// Some until it is let go.
-    guard: Option<OwnedGuard<'a, Inner>>,
-}
+pub(crate) type Owned<'a> = socket_lock::Owned<'a, Endpoint>;
 
-impl<'a> Owned<'a> {
-    /// Lets go. If something was left that nobody else looks after, the socket is back.
-    #[must_use]
-    pub(crate) fn release(mut self) -> Option<Owned<'a>> {
-        let guard = self.endpoint.socket.release(self.guard.take()?)?;
-        Some(Owned { endpoint: self.endpoint, guard: Some(guard) })
+impl Place for Endpoint {
+    type Value = Inner;
+
+    fn socket(&self) -> &SocketLock<Inner> {
+        &self.socket
     }
-}
 
-impl Drop for Owned<'_> {
-    fn drop(&mut self) {
-        let Some(guard) = self.guard.take() else { return };
-        let endpoint = self.endpoint;
-        if endpoint.socket.abandon(guard) && endpoint.below.enqueue() {
-            endpoint.completions.push(endpoint.id);
+    fn hand_on(&self) {
+        if self.below.enqueue() {
+            self.completions.push(self.id);
         }
     }
-}
 
-impl Deref for Owned<'_> {
-    type Target = Inner;
-
-    fn deref(&self) -> &Inner {
-        self.guard.as_ref().expect("it is there until it is let go")
-    }
-}
-
-impl DerefMut for Owned<'_> {
-    fn deref_mut(&mut self) -> &mut Inner {
-        self.guard.as_mut().expect("it is there until it is let go")
+    fn owner_unwinds(&self, inner: &mut Inner) {
+        self.replace_connection(inner);
     }
 }
 
@@ -268,6 +287,14 @@ impl CompletionSink for Endpoint {
 }
 
 impl Inner {
+    /// Notes how far the stream that was sent reaches, the SYN and the FIN counted.
+    pub(crate) fn note_sent(&mut self, out: &Transmit) {
+        let flags = out.repr.flags;
+        let marks = [TcpFlags::SYN, TcpFlags::FIN].map(|flag| u32::from(flags.contains(flag)));
+        let end = out.repr.seq + (out.payload.len() as u32 + marks[0] + marks[1]);
+        self.sent_to = Some(self.sent_to.map_or(end, |before| before.max(end)));
+    }
+
     /// Counts what wakes a poller.
     pub(crate) fn note_edge(&mut self, events: Events) {
         let any = |of: &[Events]| u32::from(of.iter().any(|&event| events.contains(event)));

@@ -97,6 +97,10 @@ fn describe(error: ConnectionError) -> &'static str {
         ConnectionError::Prohibited => "the way there is prohibited",
         ConnectionError::ParameterProblem => "somebody on the way did not understand our header",
         ConnectionError::DeviceGone => "the network is down",
+        ConnectionError::Panicked => {
+            "the stack panicked while it worked on this connection and aborted it; this is a \
+             defect of the stack: please report it together with the message of the panic"
+        }
     }
 }
 
@@ -135,6 +139,7 @@ fn connection_errno(error: ConnectionError) -> i32 {
         ConnectionError::Prohibited => libc::EACCES,
         ConnectionError::ParameterProblem => libc::EPROTO,
         ConnectionError::DeviceGone => libc::ENETDOWN,
+        ConnectionError::Panicked => libc::ECONNABORTED,
     }
 }
 

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use plimsoll_buf::Slices;
+use plimsoll_buf::{PostponedDrops, Slices};
 use plimsoll_tcp::{
     Below, ConnectionError, Context, Counter, Counters, Events, Instant, ReadError, Serial, State,
 };
@@ -20,9 +20,12 @@ use crate::demux::time_wait_table::SWEEP;
 use crate::endpoint::{Endpoint, Inner, Stage};
 use crate::error::StackError;
 use crate::limits::{COMPLETION_ROUNDS, READ_ROUNDS};
+use crate::panics::Site;
+use crate::path_news::PathNews;
 use crate::snmp::{IpCounter, Shard};
-use crate::socket_lock::{COMPLETION, WakeList};
+use crate::socket_lock::WakeList;
 use crate::stack::Stack;
+use crate::sync::socket_lock::COMPLETION;
 use crate::sysctl::Settings;
 
 /// Who sends what a piece of work has queued.
@@ -33,6 +36,8 @@ pub(crate) enum Departure {
     /// The poller, who is woken if it sleeps.
     Poller,
 }
+/// What a read gets that the stack has panicked in.
+const PANICKED: ReadError = ReadError::Failed(ConnectionError::Panicked);
 
 /// One piece of work, on one thread, at one point in time.
 pub(crate) struct Work<'a> {
@@ -50,6 +55,9 @@ pub(crate) struct Work<'a> {
     armed: Instant,
     /// The queue that this work is of: the poller's, or the home of the application's connection.
     home: u8,
+    /// What applications have lent is dropped when nothing is owned or locked any more. This stands
+    /// last, since it goes last.
+    _drops: PostponedDrops,
 }
 
 impl<'a> Work<'a> {
@@ -66,6 +74,7 @@ impl<'a> Work<'a> {
             departure: Departure::Here,
             armed: Instant::FAR_FUTURE,
             home: 0,
+            _drops: PostponedDrops::begin(),
         }
     }
 
@@ -133,6 +142,10 @@ impl<'a> Work<'a> {
     /// Does what follows from calls of the engine: sends, moves the connection on between the
     /// tables, arms its timer, collects wakers. The caller holds the lock that `inner` is from.
     pub(crate) fn settle(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
+        endpoint.at(Site::Settle);
+        if std::mem::take(&mut inner.panicked) {
+            self.count(IpCounter::ConnectionPanics);
+        }
         if inner.gone {
             self.account(endpoint, inner);
             self.collect_wakers(inner, Events::NONE);
@@ -356,6 +369,59 @@ impl<'a> Work<'a> {
     }
 }
 
+impl Work<'_> {
+    /// See [`Stack::read_on`].
+    fn read_into(&mut self, endpoint: &Arc<Endpoint>, buf: &mut [u8]) -> Result<usize, ReadError> {
+        let mut owned = endpoint.own();
+        let mut settles = self.run_prequeue(endpoint, &mut owned, true) || !owned.touched;
+        let mut count = 0;
+        let mut last = Ok(0);
+        for _ in 0..READ_ROUNDS {
+            let cx = self.context(endpoint, &mut owned);
+            last = owned.conn.read(&cx, &mut buf[count..]);
+            endpoint.at(Site::Read);
+            let read = *last.as_ref().unwrap_or(&0);
+            count += read;
+            let ended = read == 0 && !matches!(last, Err(ReadError::WouldBlock));
+            // A read ends before an urgent byte.
+            let ended = ended || owned.conn.readable() > 0 || owned.conn.at_urgent_mark();
+            if ended || count == buf.len() || !self.run_left(endpoint, &mut owned) {
+                break;
+            }
+            settles = true;
+            if count > 0 && owned.conn.readable() == 0 {
+                // A read that finds nothing says that its caller waits for more.
+                break;
+            }
+        }
+        self.release(endpoint, owned, settles);
+        // An error or the end behind what was read shows up at the next call.
+        if count > 0 { Ok(count) } else { last }
+    }
+
+    /// See [`Stack::close_endpoint`].
+    fn close(&mut self, endpoint: &Arc<Endpoint>) {
+        let mut inner = endpoint.own();
+        if inner.stage != Stage::Owned {
+            return;
+        }
+        self.run_prequeue(endpoint, &mut inner, false);
+        inner.stage = Stage::Orphan;
+        if !inner.gone {
+            inner.counted_orphan = true;
+            let others = self.stack.tables.add_orphan();
+            let cx = self.context(endpoint, &mut inner);
+            inner.conn.close(&cx);
+            let alive = inner.conn.state() != State::Closed;
+            if alive && others >= self.settings.tcp_max_orphans as usize {
+                self.tcp().bump(Counter::TcpAbortOnMemory);
+                inner.conn.abort(&cx);
+            }
+        }
+        self.release(endpoint, inner, true);
+    }
+}
+
 /// Whether the engine waits for something below it to complete.
 fn is_throttled(inner: &Inner) -> bool {
     inner.conn.awaits_completion()
@@ -367,7 +433,7 @@ impl Stack {
         &self,
         now: Instant,
         endpoint: &Arc<Endpoint>,
-        call: impl FnOnce(&mut Inner, &Context<'_>) -> T,
+        call: impl FnMut(&mut Inner, &Context<'_>) -> T,
     ) -> T {
         self.call(now, endpoint, |_| Departure::Here, call)
     }
@@ -382,7 +448,7 @@ impl Stack {
         &self,
         now: Instant,
         endpoint: &Arc<Endpoint>,
-        call: impl FnOnce(&mut Inner, &Context<'_>) -> T,
+        call: impl FnMut(&mut Inner, &Context<'_>) -> T,
     ) -> T {
         let departure = |inner: &Inner| match inner.conn.send_queue_len() > inner.conn.unsent_len()
         {
@@ -405,31 +471,9 @@ impl Stack {
         buf: &mut [u8],
     ) -> Result<usize, ReadError> {
         let mut work = Work::begin(self, now).at_home(endpoint.home);
-        let mut owned = endpoint.own();
-        let mut settles = work.run_prequeue(endpoint, &mut owned, true) || !owned.touched;
-        let mut count = 0;
-        let mut last = Ok(0);
-        for _ in 0..READ_ROUNDS {
-            let cx = work.context(endpoint, &mut owned);
-            last = owned.conn.read(&cx, &mut buf[count..]);
-            let read = *last.as_ref().unwrap_or(&0);
-            count += read;
-            let ended = read == 0 && !matches!(last, Err(ReadError::WouldBlock));
-            // A read ends before an urgent byte.
-            let ended = ended || owned.conn.readable() > 0 || owned.conn.at_urgent_mark();
-            if ended || count == buf.len() || !work.run_left(endpoint, &mut owned) {
-                break;
-            }
-            settles = true;
-            if count > 0 && owned.conn.readable() == 0 {
-                // A read that finds nothing says that its caller waits for more.
-                break;
-            }
-        }
-        work.release(endpoint, owned, settles);
+        let read = work.contain(endpoint, |work| work.read_into(endpoint, buf));
         work.finish();
-        // An error or the end behind what was read shows up at the next call.
-        if count > 0 { Ok(count) } else { last }
+        read.unwrap_or(Err(PANICKED))
     }
 
     /// As [`read_on`](Self::read_on), by reference.
@@ -440,13 +484,17 @@ impl Stack {
         max: usize,
     ) -> Result<Slices, ReadError> {
         let mut work = Work::begin(self, now).at_home(endpoint.home);
-        let mut owned = endpoint.own();
-        let settles = work.run_prequeue(endpoint, &mut owned, true) || !owned.touched;
-        let cx = work.context(endpoint, &mut owned);
-        let result = owned.conn.read_shared(&cx, max);
-        work.release(endpoint, owned, settles);
+        let read = work.contain(endpoint, |work| {
+            let mut owned = endpoint.own();
+            let settles = work.run_prequeue(endpoint, &mut owned, true) || !owned.touched;
+            let cx = work.context(endpoint, &mut owned);
+            let result = owned.conn.read_shared(&cx, max);
+            endpoint.at(Site::Read);
+            work.release(endpoint, owned, settles);
+            result
+        });
         work.finish();
-        result
+        read.unwrap_or(Err(PANICKED))
     }
 
     fn call<T>(
@@ -454,40 +502,36 @@ impl Stack {
         now: Instant,
         endpoint: &Arc<Endpoint>,
         departure: impl FnOnce(&Inner) -> Departure,
-        call: impl FnOnce(&mut Inner, &Context<'_>) -> T,
+        mut call: impl FnMut(&mut Inner, &Context<'_>) -> T,
     ) -> T {
         let mut work = Work::begin(self, now).at_home(endpoint.home);
-        let mut inner = endpoint.own();
-        work.run_prequeue(endpoint, &mut inner, false);
-        work.departure = departure(&inner);
-        let cx = work.context(endpoint, &mut inner);
-        let result = call(&mut inner, &cx);
-        work.release(endpoint, inner, true);
+        let result = work.contain(endpoint, |work| {
+            let mut inner = endpoint.own();
+            work.run_prequeue(endpoint, &mut inner, false);
+            work.departure = departure(&inner);
+            let cx = work.context(endpoint, &mut inner);
+            let result = call(&mut inner, &cx);
+            endpoint.at(Site::Write);
+            work.release(endpoint, inner, true);
+            result
+        });
         work.finish();
-        result
+        result.unwrap_or_else(|| {
+            // The connection has been aborted, and says so.
+            let work = Work::begin(self, now);
+            let mut inner = endpoint.own();
+            let cx = work.context(endpoint, &mut inner);
+            call(&mut inner, &cx)
+        })
     }
 
     /// The application lets go of a connection.
     pub(crate) fn close_endpoint(&self, now: Instant, endpoint: &Arc<Endpoint>) {
         let mut work = Work::begin(self, now).at_home(endpoint.home);
-        let mut inner = endpoint.own();
-        if inner.stage != Stage::Owned {
-            return;
+        if work.contain(endpoint, |work| work.close(endpoint)).is_none() {
+            // It is aborted, but perhaps not let go yet.
+            work.contain(endpoint, |work| work.close(endpoint));
         }
-        work.run_prequeue(endpoint, &mut inner, false);
-        inner.stage = Stage::Orphan;
-        if !inner.gone {
-            inner.counted_orphan = true;
-            let others = self.tables.add_orphan();
-            let cx = work.context(endpoint, &mut inner);
-            inner.conn.close(&cx);
-            let alive = inner.conn.state() != State::Closed;
-            if alive && others >= work.settings.tcp_max_orphans as usize {
-                work.tcp().bump(Counter::TcpAbortOnMemory);
-                inner.conn.abort(&cx);
-            }
-        }
-        work.release(endpoint, inner, true);
         work.finish();
     }
 
@@ -498,7 +542,7 @@ impl Stack {
         }
         let mut work = Work::begin(self, now);
         for endpoint in self.tables.connections().all() {
-            self.end_without_device(&mut work, &endpoint);
+            work.leave_news(&endpoint, PathNews::Gone(ConnectionError::DeviceGone));
         }
         for listener in self.tables.listeners().all() {
             listener.end(crate::error::SocketError::NetworkDown, &mut work.wakers);

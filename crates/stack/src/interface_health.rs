@@ -18,6 +18,7 @@ use crate::endpoint::Endpoint;
 use crate::error::{SocketError, StackError};
 use crate::events::Work;
 use crate::interface::Interface;
+use crate::path_news::PathNews;
 use crate::stack::Stack;
 use crate::tx_path::Failure;
 
@@ -47,7 +48,7 @@ impl Stack {
         let mut work = Work::begin(self, now);
         for endpoint in self.tables.connections().all() {
             if ways & (1 << endpoint.interface) != 0 {
-                self.end_without_device(&mut work, &endpoint);
+                work.leave_news(&endpoint, PathNews::Gone(ConnectionError::DeviceGone));
             }
         }
         for listener in self.tables.listeners().all() {
@@ -58,16 +59,6 @@ impl Stack {
         work.finish();
         // They watch the device no longer.
         self.kick_all();
-    }
-
-    /// Ends a connection that has no device any more.
-    pub(crate) fn end_without_device(&self, work: &mut Work<'_>, endpoint: &Arc<Endpoint>) {
-        let mut inner = endpoint.own();
-        work.run_prequeue(endpoint, &mut inner, false);
-        let cx = work.context(endpoint, &mut inner);
-        let gone = ConnectionError::DeviceGone;
-        inner.conn.handle_path_event(&cx, PathEvent::HardError(gone));
-        work.release(endpoint, inner, true);
     }
 
     /// Gives an interface another device, whether the one that it has works or has failed. `index`
@@ -115,8 +106,9 @@ impl Stack {
     fn shrink_all_over(&self, now: Instant, interface: &Interface) {
         let over = |endpoint: &Arc<Endpoint>| endpoint.interface == interface.index();
         for endpoint in self.tables.connections().all().into_iter().filter(over) {
-            let news = PathEvent::Mtu(interface.mtu());
-            self.work_on(now, &endpoint, |inner, cx| inner.conn.handle_path_event(cx, news));
+            self.work_on(now, &endpoint, |inner, cx| {
+                inner.conn.handle_path_event(cx, PathEvent::Mtu(interface.mtu()));
+            });
         }
     }
 

@@ -22,7 +22,8 @@
 //! |---|---|
 //! | what happens in one poll | `stack.rs`, `poll.rs` |
 //! | what happens to a packet that arrives | `ip/input.rs`, `demux/mod.rs` |
-//! | what happens if its socket is owned | `socket_lock.rs`, `backlog.rs` |
+//! | what happens if its socket is owned | `sync/socket_lock.rs`, `backlog.rs` |
+//! | what happens if a call of a connection panics | `panics.rs` |
 //! | what happens to a packet that leaves | `ip/output.rs`, `tx_path.rs`, `device/` |
 //! | what happens when a device fails | `interface_health.rs` |
 //! | what all connections may hold, who waits for memory | `memory.rs` |
@@ -55,6 +56,8 @@ mod md5;
 mod memory;
 pub mod offload;
 pub mod packet;
+mod panics;
+mod path_news;
 mod policies;
 mod poll;
 mod pollers;
@@ -62,6 +65,7 @@ mod prequeue;
 mod published;
 pub mod qdisc;
 mod queue;
+mod queue_pool;
 mod rx_path;
 mod sending;
 mod snmp;

@@ -96,3 +96,6 @@ pub(crate) const COOKIE_BURST: u32 = 1024;
 
 /// What a batch of [`RX_BATCH`] packets adds to that, while the device is not empty.
 pub(crate) const COOKIES_PER_BATCH: u32 = 8;
+
+/// A queue that has had no work for so long gives its free buffers back to the allocator.
+pub const POOL_IDLE: Duration = Duration::from_secs(1);

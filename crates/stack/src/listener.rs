@@ -136,6 +136,16 @@ impl ListenerInner {
         true
     }
 
+    /// Takes a place in the Fast Open queue, unless the listener has gone.
+    pub(crate) fn begin_early(&self) -> bool {
+        let mut state = lock(&self.state);
+        let open = state.end.is_none();
+        if open {
+            state.fast_open.begin();
+        }
+        open
+    }
+
     /// Puts a connection that opened at once into the accept queue. Returns `false` if the listener
     /// has gone.
     pub(crate) fn complete_early(&self, endpoint: Arc<Endpoint>, wakers: &mut WakeList) -> bool {
@@ -143,7 +153,6 @@ impl ListenerInner {
         if state.end.is_some() {
             return false;
         }
-        state.fast_open.begin();
         state.enqueue(endpoint, wakers);
         true
     }
@@ -195,7 +204,7 @@ impl Listener {
                 (None, None) => return Ok(None),
             }
         };
-        endpoint.adopt();
+        self.stack.adopt(&endpoint);
         let peer = endpoint.key.remote_addr();
         Ok(Some((TcpSocket::new(self.stack.clone(), endpoint), peer)))
     }

@@ -10,8 +10,12 @@
 //! Above the second of the three numbers there is *pressure*, until no more than the first is in
 //! use. The engine is told with every call ([`MemoryRoom`]) whether there is pressure and how much
 //! more may be taken; what it does then is its business. Under pressure, that is what is missing to
-//! the limit, but no connection may take more than its share of the limit: what all would have if
+//! the second number, but no connection may take more than its share of it: what all would have if
 //! those that hold something held the same. So a few that are not read do not starve the others.
+//! What is left between the second number and the limit is kept for those who hold little: each may
+//! have its share of it, as long as it holds no more. Newcomers never use that up, however many are
+//! not read. At the limit a transfer would have the least that there is, and take ten times the
+//! packets.
 //!
 //! *The limit is exceeded* only by what every connection may always have, the first numbers of
 //! `tcp_rmem` and `tcp_wmem` and one segment, and per thread by one chunk.
@@ -56,6 +60,9 @@ pub struct MemoryUse {
     pub bytes: usize,
     /// The most that it ever was.
     pub peak: usize,
+    /// Bytes of free buffers that are kept for later. With `bytes` they are never much more than
+    /// what begins the pressure.
+    pub pooled: usize,
     /// Connections that hold some of it.
     pub holders: usize,
     /// Whether memory is short.
@@ -132,14 +139,21 @@ impl MemoryAccount {
     /// What the engine is told for a connection that was charged for `charged` bytes.
     pub(crate) fn room(&self, tcp_mem: &[u64; 3], charged: u32) -> MemoryRoom {
         let Level { used, holders } = self.level();
-        let [low, _, limit] = in_bytes(tcp_mem);
+        let [low, high, limit] = in_bytes(tcp_mem);
         let pressure = self.is_pressed() && used > low;
         let mut bytes = limit.saturating_sub(used);
         if pressure {
-            let share = limit / holders.max(1);
-            bytes = bytes.min(share.saturating_sub(charged as usize));
+            let (holders, charged) = (holders.max(1), charged as usize);
+            let share = (high / holders).saturating_sub(charged).min(high.saturating_sub(used));
+            let kept = (limit.saturating_sub(used.max(high)) / holders).saturating_sub(charged);
+            bytes = bytes.min(share.max(kept));
         }
         MemoryRoom { pressure, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) }
+    }
+
+    /// Bytes that free buffers may have: what is missing to the pressure.
+    pub(crate) fn room_for_pools(&self, tcp_mem: &[u64; 3]) -> usize {
+        in_bytes(tcp_mem)[1].saturating_sub(self.level().used)
     }
 
     /// A connection that was charged for `charged` bytes holds `held`.
@@ -250,11 +264,12 @@ impl Work<'_> {
 
 impl MemoryAccount {
     /// What the account says, with the limits of `tcp_mem` (pages).
-    fn usage(&self, tcp_mem: &[u64; 3]) -> MemoryUse {
+    fn usage(&self, tcp_mem: &[u64; 3], pooled: usize) -> MemoryUse {
         let thresholds = in_bytes(tcp_mem);
         let Level { used: bytes, holders } = self.level();
         MemoryUse {
             bytes,
+            pooled,
             peak: self.peak.load(Ordering::Relaxed),
             holders,
             pressure: self.is_pressed() && bytes > thresholds[0],
@@ -266,6 +281,6 @@ impl MemoryAccount {
 impl Stack {
     /// What the queues of all connections hold, as `net.ipv4.tcp_mem` counts it.
     pub fn memory(&self) -> MemoryUse {
-        self.policies.memory().usage(&self.settings().tcp_mem)
+        self.policies.memory().usage(&self.settings().tcp_mem, self.pollers.pooled())
     }
 }

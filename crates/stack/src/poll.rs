@@ -20,8 +20,8 @@ use crate::limits::{RX_BATCH, TIMER_BATCH};
 use crate::offload::gro::Gro;
 use crate::packet::Packet;
 use crate::snmp::IpCounter;
-use crate::socket_lock::{SETTLE, TIMER};
 use crate::stack::{Poll, Stack};
+use crate::sync::socket_lock::{SETTLE, TIMER};
 
 /// What the holder of the poll token works with, kept so that nothing is allocated per poll.
 #[derive(Default)]
@@ -94,6 +94,8 @@ impl Stack {
             worked |= self.receive(&mut work, &mut state, interface, budget, turn);
         }
         worked |= self.pump_devices(queue, now, &work.settings);
+        let room = self.policies.memory().room_for_pools(&work.settings.tcp_mem);
+        self.pollers.queue(queue).buffers.tend(now, worked, room / self.pollers.count());
         drop((state, attending));
         work.finish();
         match self.pollers.ended() {
@@ -164,8 +166,9 @@ impl Stack {
         while taken < budget {
             let most = RX_BATCH.min(budget - taken);
             let mut packets = std::mem::take(&mut state.packets);
-            let around = (work.now, self.kick_of(interface));
-            let received = interface.receive(around, self.pollers.pool(), &mut packets, most);
+            let (around, pool) =
+                ((work.now, self.kick_of(interface)), self.pollers.pool(work.home()));
+            let received = interface.receive(around, pool, &mut packets, most);
             for packet in packets.drain(..) {
                 self.ip_input(work, state, interface, packet);
             }
@@ -202,13 +205,13 @@ impl Stack {
     /// Asks every connection that got a packet what it wants sent.
     pub(crate) fn settle_touched(&self, work: &mut Work<'_>, state: &mut PollState) {
         for endpoint in state.touched.drain(..) {
-            match endpoint.try_own() {
+            work.contain(&endpoint, |work| match endpoint.try_own() {
                 Some(mut owned) => {
                     owned.touched = false;
                     work.release(&endpoint, owned, true);
                 }
                 None => work.leave(&endpoint, SETTLE),
-            }
+            });
         }
     }
 
@@ -222,10 +225,12 @@ impl Stack {
 /// Wakes those who can read what the batch brought, before the batch is acknowledged.
 fn wake_readers(work: &mut Work<'_>, state: &PollState) {
     for endpoint in &state.touched {
-        // Its owner wakes them otherwise.
-        let Some(mut inner) = endpoint.try_own() else { continue };
-        if inner.is_readable() {
-            inner.readers.take(work.wakers());
-        }
+        work.contain(endpoint, |work| {
+            // Its owner wakes them otherwise.
+            let Some(mut inner) = endpoint.try_own() else { return };
+            if inner.is_readable() {
+                inner.readers.take(work.wakers());
+            }
+        });
     }
 }

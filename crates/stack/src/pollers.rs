@@ -20,7 +20,6 @@ pub(crate) struct Pollers {
     queues: Box<[Queue]>,
     clock: LatestTime,
     snmp: Snmp,
-    pool: Pool,
     spare_backlogs: SpareQueues,
     /// Calls in the middle of a poll that have queued packets so far.
     left_in_poll: AtomicUsize,
@@ -41,7 +40,6 @@ impl Pollers {
             queues: Queue::build_all(count, interfaces)?,
             clock: LatestTime::default(),
             snmp: Snmp::new(),
-            pool: Pool::new(),
             spare_backlogs: SpareQueues::default(),
             left_in_poll: AtomicUsize::new(0),
             #[cfg(test)]
@@ -70,9 +68,14 @@ impl Pollers {
         &self.snmp
     }
 
-    /// Where the buffers of packets come from.
-    pub(crate) fn pool(&self) -> &Pool {
-        &self.pool
+    /// Where the buffers of what a queue works on come from.
+    pub(crate) fn pool(&self, queue: u8) -> &Pool {
+        self.queue(queue).buffers.pool()
+    }
+
+    /// Bytes of free buffers that all queues keep for later.
+    pub(crate) fn pooled(&self) -> usize {
+        self.queues.iter().map(|queue| queue.buffers.pool().free_bytes()).sum()
     }
 
     /// Empty backlogs to be used again.

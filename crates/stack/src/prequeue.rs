@@ -29,7 +29,7 @@ use std::task::{Poll, Waker};
 use plimsoll_tcp::{Instant, Segment, State};
 
 use crate::decision_log::log_wake;
-use crate::endpoint::{Endpoint, Inner, Owned};
+use crate::endpoint::{Endpoint, Inner};
 use crate::events::Work;
 use crate::limits::{KEPT_PREQUEUE, PREQUEUE_LEN};
 use crate::snmp::IpCounter;
@@ -224,41 +224,52 @@ impl Work<'_> {
 }
 
 impl Stack {
-    /// Owns a socket to look at it: what waits for a blocked reader has been worked on.
-    pub(crate) fn look_at<'a>(&self, endpoint: &'a Arc<Endpoint>) -> Owned<'a> {
-        let owned = endpoint.own();
-        if !owned.has_prequeued() {
-            return owned;
-        }
-        drop(owned);
-        self.work_on(self.pollers.clock().get(), endpoint, |_, _| ());
-        endpoint.own()
+    /// Looks at a socket: what waits for a blocked reader has been worked on.
+    pub(crate) fn look_at<T>(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        mut look: impl FnMut(&mut Inner) -> T,
+    ) -> T {
+        let seen =
+            self.inspect(
+                endpoint,
+                |inner| {
+                    if inner.has_prequeued() { None } else { Some(look(inner)) }
+                },
+            );
+        seen.unwrap_or_else(|| {
+            self.work_on(self.pollers.clock().get(), endpoint, |_, _| ());
+            self.inspect(endpoint, look)
+        })
     }
 
     /// See [`TcpSocket::poll_readable_blocked`](crate::TcpSocket::poll_readable_blocked).
     pub(crate) fn block_in_read(&self, endpoint: &Arc<Endpoint>, waker: &Waker) -> Poll<()> {
-        let mut owned = endpoint.own();
-        if owned.has_prequeued() || owned.is_readable() {
-            owned.end_blocked_read();
-            return Poll::Ready(());
-        }
-        // Only what has been worked on tells whether a low-water mark is reached.
-        let on = !self.settings().tcp_low_latency && owned.conn.options().rcvlowat <= 1;
-        if on {
-            owned.prequeue.get_or_insert_default().block();
-        } else if owned.prequeue.is_some() {
-            owned.prequeue = None;
-        }
-        owned.readers.register(waker);
-        Poll::Pending
+        let low_latency = self.settings().tcp_low_latency;
+        self.inspect(endpoint, |inner| {
+            if inner.has_prequeued() || inner.is_readable() {
+                inner.end_blocked_read();
+                return Poll::Ready(());
+            }
+            // Only what has been worked on tells whether a low-water mark is reached.
+            let on = !low_latency && inner.conn.options().rcvlowat <= 1;
+            if on {
+                inner.prequeue.get_or_insert_default().block();
+            } else if inner.prequeue.is_some() {
+                inner.prequeue = None;
+            }
+            inner.readers.register(waker);
+            Poll::Pending
+        })
     }
 
     /// See [`TcpSocket::end_blocked_read`](crate::TcpSocket::end_blocked_read).
     pub(crate) fn end_blocked_read(&self, now: Instant, endpoint: &Arc<Endpoint>) {
-        let mut owned = endpoint.own();
-        owned.end_blocked_read();
-        if owned.has_prequeued() {
-            drop(owned);
+        let waits = self.inspect(endpoint, |inner| {
+            inner.end_blocked_read();
+            inner.has_prequeued()
+        });
+        if waits {
             self.work_on(now, endpoint, |_, _| ());
         }
     }

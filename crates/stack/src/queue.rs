@@ -4,9 +4,9 @@
 //!
 //! A stack has one queue or several ([`StackConfig::pollers`](crate::StackConfig)), each polled by
 //! one thread at a time. A queue has a timer wheel, a list of connections that may go on after a
-//! completion, a kick, and the interfaces that it polls. A device with several queues is several
-//! interfaces, one for each, of which only the first has addresses and is known to the routes; the
-//! others are its *ways*.
+//! completion, a kick, a pool of buffers, and the interfaces that it polls. A device with several
+//! queues is several interfaces, one for each, of which only the first has addresses and is known
+//! to the routes; the others are its *ways*.
 //!
 //! Every connection has a *home*: the queue of the interface that its packets leave by, for as long
 //! as it lives. One that was opened from outside stays with the queue that its SYN came by, others
@@ -29,6 +29,7 @@ use crate::demux::FlowKey;
 use crate::error::StackError;
 use crate::interfaces::Interfaces;
 use crate::poll::PollState;
+use crate::queue_pool::QueuePool;
 use crate::stack::{Poll, Stack};
 use crate::timed::Timed;
 use crate::timer_wheel::TimerWheel;
@@ -40,6 +41,7 @@ pub(crate) struct Queue {
     pub(crate) wheel: Timed<TimerWheel>,
     pub(crate) completions: Arc<Completions>,
     pub(crate) waiter: Waiter,
+    pub(crate) buffers: QueuePool,
     pub(crate) spinner: Spinner,
 }
 
@@ -59,6 +61,7 @@ impl Queue {
             wheel: Timed::default(),
             completions: Arc::new(Completions::new(waiter.handle())),
             waiter,
+            buffers: QueuePool::default(),
             spinner: Spinner::default(),
         })
     }

@@ -45,7 +45,6 @@ ip_counters! {
     IpInDelivers => "IpInDelivers", "IPv4 packets handed to a protocol.";
     IpOutRequests => "IpOutRequests", "IPv4 packets handed down; a super-segment is one.";
     IpOutDiscards => "IpOutDiscards", "IPv4 packets dropped on the way out for want of room.";
-    IpOutNoRoutes => "IpOutNoRoutes", "IPv4 packets that no route leads to.";
     IpReasmTimeout => "IpReasmTimeout", "Reassemblies (of IPv6, too) given up because a fragment was missing.";
     IpReasmReqds => "IpReasmReqds", "IPv4 fragments received.";
     IpReasmOks => "IpReasmOKs", "IPv4 packets put together from fragments.";
@@ -71,7 +70,6 @@ ip_counters! {
     Ip6InDelivers => "Ip6InDelivers", "IPv6 packets handed to a protocol.";
     Ip6OutRequests => "Ip6OutRequests", "IPv6 packets handed down; a super-segment is one.";
     Ip6OutDiscards => "Ip6OutDiscards", "IPv6 packets dropped on the way out for want of room.";
-    Ip6OutNoRoutes => "Ip6OutNoRoutes", "IPv6 packets that no route leads to.";
     Ip6ReasmReqds => "Ip6ReasmReqds", "IPv6 fragments received.";
     Ip6ReasmOks => "Ip6ReasmOKs", "IPv6 packets put together from fragments.";
     Ip6ReasmFails => "Ip6ReasmFails", "IPv6 fragments, or reassemblies of such, dropped.";
@@ -99,6 +97,7 @@ ip_counters! {
     TxRingFull => "plimsoll.TxRingFull", "Times that a device took no more packets for the moment.";
     QueueMisses => "plimsoll.QueueMisses", "Segments worked on elsewhere than at their connection's home.";
     GroMerged => "plimsoll.GroMerged", "Segments that were merged into one before them on arrival.";
+    ConnectionPanics => "plimsoll.ConnectionPanics", "Connections aborted because the stack panicked while it worked on them, which is a defect.";
     Polls => "plimsoll.Polls", "Turns of the loop that polls devices and runs timers.";
     TcpPrequeued => "TcpExtTCPPrequeued", "Packets that a blocked reader has worked on itself.";
     TcpPrequeueDropped => "TcpExtTCPPrequeueDropped", "Packets that a prequeue had no room for, or was emptied of for want of room.";

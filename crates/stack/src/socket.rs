@@ -10,7 +10,7 @@ use plimsoll_tcp::{
     SetOption, State, WriteError, WriteFlags,
 };
 
-use crate::endpoint::{Edges, Endpoint, Inner, Owned, Readiness, Stage};
+use crate::endpoint::{Edges, Endpoint, Inner, Readiness, Stage};
 use crate::error::SocketError;
 use crate::fast_connect::write_first;
 use crate::stack::Stack;
@@ -34,9 +34,10 @@ impl TcpSocket {
         Arc::new(TcpSocket { stack, endpoint })
     }
 
-    /// Owns the connection, to look at it.
-    fn look(&self) -> Owned<'_> {
-        self.stack.look_at(&self.endpoint)
+    /// Owns the connection, and looks at it. After a panic `look` is called again, with what has
+    /// taken the place of the connection.
+    fn look<T>(&self, look: impl FnMut(&mut Inner) -> T) -> T {
+        self.stack.look_at(&self.endpoint, look)
     }
 
     /// The queue of the stack that works for it (see [`Stack::poll_queue`]).
@@ -62,8 +63,7 @@ impl TcpSocket {
         if self.stack.policies.memory().is_pressed() || !self.endpoint.below.will_complete() {
             return false;
         }
-        let mut inner = self.look();
-        self.endpoint.below.will_complete() && inner.conn.write_corked(data)
+        self.look(|inner| self.endpoint.below.will_complete() && inner.conn.write_corked(data))
     }
 
     /// Hands over bytes of which the last is urgent (MSG_OOB).
@@ -130,24 +130,24 @@ impl TcpSocket {
     /// and the socket is writable. That write takes what fits into the SYN, or fails with
     /// [`SocketError::InProgress`] if nothing does.
     pub fn is_connect_deferred(&self) -> bool {
-        self.look().conn.is_deferred()
+        self.look(|inner| inner.conn.is_deferred())
     }
 
     /// A writer sleeps until the connection is there and has more to write: the ACK that ends the
     /// handshake then waits for that data, as on Linux.
     pub fn set_write_pending(&self, pending: bool) {
-        self.look().conn.set_write_pending(pending);
+        self.look(|inner| inner.conn.set_write_pending(pending));
     }
 
     /// The data that the SYN carries was a write with MSG_ZEROCOPY. To be called right after it was
     /// taken.
     pub fn report_syn_data(&self) {
-        self.look().conn.report_syn_data();
+        self.look(|inner| inner.conn.report_syn_data());
     }
 
     /// The oldest report of the error queue, if one waits (MSG_ERRQUEUE).
     pub fn take_report(&self) -> Option<ErrorReport> {
-        self.look().conn.take_report()
+        self.look(|inner| inner.conn.take_report())
     }
 
     /// Reads bytes in order and returns how many; 0 is the end of the stream (or an empty `buf`).
@@ -157,7 +157,7 @@ impl TcpSocket {
     pub fn read(&self, now: Instant, buf: &mut [u8]) -> Result<usize, SocketError> {
         match self.stack.read_on(now, &self.endpoint, buf) {
             Ok(count) => Ok(count),
-            failed => error_once(&mut self.look(), failed),
+            failed => self.look(|inner| error_once(inner, failed)),
         }
     }
 
@@ -169,7 +169,7 @@ impl TcpSocket {
     pub fn read_shared(&self, now: Instant, max: usize) -> Result<Slices, SocketError> {
         match self.stack.read_shared_on(now, &self.endpoint, max) {
             Ok(slices) => Ok(slices),
-            Err(error) => error_once(&mut self.look(), Err(error)).map(|_| Slices::new()),
+            Err(error) => self.look(|inner| error_once(inner, Err(error)).map(|_| Slices::new())),
         }
     }
 
@@ -178,35 +178,36 @@ impl TcpSocket {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn peek(&self, buf: &mut [u8]) -> Result<usize, SocketError> {
-        let mut inner = self.look();
-        let read = inner.conn.peek(buf);
-        error_once(&mut inner, read)
+        self.look(|inner| {
+            let read = inner.conn.peek(buf);
+            error_once(inner, read)
+        })
     }
 
     /// Takes the urgent byte, if one has arrived and is not in the stream.
     pub fn read_urgent(&self) -> Option<u8> {
-        self.look().conn.read_urgent()
+        self.look(|inner| inner.conn.read_urgent())
     }
 
     /// The urgent byte, which stays (MSG_OOB with MSG_PEEK, POLLPRI).
     pub fn peek_urgent(&self) -> Option<u8> {
-        self.look().conn.urgent_byte()
+        self.look(|inner| inner.conn.urgent_byte())
     }
 
     /// Whether the peer has announced an urgent byte that has not arrived.
     pub fn awaits_urgent(&self) -> bool {
-        self.look().conn.awaits_urgent()
+        self.look(|inner| inner.conn.awaits_urgent())
     }
 
     /// Whether the next byte in order is the urgent one (SIOCATMARK).
     pub fn at_urgent_mark(&self) -> bool {
-        self.look().conn.at_urgent_mark()
+        self.look(|inner| inner.conn.at_urgent_mark())
     }
 
     /// How often something woke a poller. Unlike [`readiness`](Self::readiness) this does not ask
     /// for more wake-ups.
     pub fn edges(&self) -> Edges {
-        self.look().edges
+        self.look(|inner| inner.edges)
     }
 
     /// Shuts one or both directions down. A shut read side reads as ended once what had arrived is
@@ -249,18 +250,20 @@ impl TcpSocket {
 
     /// Changes an option.
     pub fn set_option(&self, now: Instant, option: SetOption) {
-        self.stack.work_on(now, &self.endpoint, |inner, cx| inner.conn.set_option(cx, option));
+        self.stack.work_on(now, &self.endpoint, |inner, cx| {
+            inner.conn.set_option(cx, option.clone());
+        });
     }
 
     /// The options as they are now.
     pub fn options(&self) -> Options {
-        self.look().conn.options().clone()
+        self.look(|inner| inner.conn.options().clone())
     }
 
     /// What the connection tells about itself (TCP_INFO).
     pub fn info(&self, now: Instant) -> Info {
         let settings = self.stack.settings();
-        let mut info = self.look().conn.info_at(&settings.tcp, now);
+        let mut info = self.look(|inner| inner.conn.info_at(&settings.tcp, now));
         self.endpoint.add_to_info(&self.stack, &mut info);
         info
     }
@@ -268,12 +271,12 @@ impl TcpSocket {
     /// The last decisions of the connection, the oldest first; none unless
     /// [`SetOption::DecisionLog`] or `plimsoll.decision_log` has switched the log on.
     pub fn decisions(&self) -> Vec<Record> {
-        self.look().conn.decisions()
+        self.look(|inner| inner.conn.decisions())
     }
 
     /// The state of RFC 9293.
     pub fn state(&self) -> State {
-        self.look().conn.state()
+        self.look(|inner| inner.conn.state())
     }
 
     /// Our address and port.
@@ -293,67 +296,68 @@ impl TcpSocket {
 
     /// SO_ERROR: the pending error, once.
     pub fn take_error(&self) -> Option<ConnectionError> {
-        self.look().conn.take_error()
+        self.look(|inner| inner.conn.take_error())
     }
 
     /// Bytes that a read would give now (SIOCINQ).
     pub fn readable_bytes(&self) -> usize {
-        self.look().conn.readable()
+        self.look(|inner| inner.conn.readable())
     }
 
     /// Bytes handed over and not yet acknowledged (SIOCOUTQ).
     pub fn send_queue_len(&self) -> usize {
-        self.look().conn.send_queue_len()
+        self.look(|inner| inner.conn.send_queue_len())
     }
 
     /// Bytes handed over and never sent (SIOCOUTQNSD).
     pub fn unsent_len(&self) -> usize {
-        self.look().conn.unsent_len()
+        self.look(|inner| inner.conn.unsent_len())
     }
 
     /// What TCP_INQ tells with a read: bytes that are left, and one more from the peer's FIN on
     /// until the end of the stream was read.
     pub fn inq_hint(&self) -> usize {
-        self.look().conn.inq_hint()
+        self.look(|inner| inner.conn.inq_hint())
     }
 
     /// Whether all that was handed over is acknowledged, the FIN too if there is one: what
     /// SO_LINGER waits for.
     pub fn is_drained(&self) -> bool {
-        self.look().conn.is_drained()
+        self.look(|inner| inner.conn.is_drained())
     }
 
     /// SO_SNDBUF as getsockopt tells it.
     pub fn sndbuf(&self) -> usize {
-        self.look().conn.sndbuf()
+        self.look(|inner| inner.conn.sndbuf())
     }
 
     /// SO_RCVBUF as getsockopt tells it.
     pub fn rcvbuf(&self) -> usize {
         let settings = self.stack.settings();
-        self.look().conn.rcvbuf(&settings.tcp)
+        self.look(|inner| inner.conn.rcvbuf(&settings.tcp))
     }
 
     /// TCP_MAXSEG as getsockopt tells it.
     pub fn mss(&self) -> u16 {
-        self.look().conn.mss()
+        self.look(|inner| inner.conn.mss())
     }
 
     /// What poll(2) would tell now, and how often that may have become more. A socket that is not
     /// writable tells of it as soon as it is again (a waker, an edge), without a failed write.
     pub fn readiness(&self) -> Readiness {
         let settings = self.stack.settings();
-        self.look().readiness(&settings.tcp)
+        self.look(|inner| inner.readiness(&settings.tcp))
     }
 
     /// Whether a read would not block; if it would, `waker` fires when that may have changed.
     pub fn poll_readable(&self, waker: &Waker) -> Poll<()> {
-        let mut inner = self.look();
-        if inner.is_readable() {
-            return Poll::Ready(());
-        }
-        inner.readers.register(waker);
-        Poll::Pending
+        self.look(|inner| {
+            if inner.is_readable() {
+                return Poll::Ready(());
+            }
+            inner.readers.register(waker);
+            Poll::Pending
+        })
     }
 
     /// As [`poll_readable`](Self::poll_readable), for a thread that does nothing but sleep until
@@ -374,25 +378,25 @@ impl TcpSocket {
 
     /// Whether a read would not block.
     pub fn is_readable(&self) -> bool {
-        self.look().is_readable()
+        self.look(|inner| inner.is_readable())
     }
 
     /// Whether a write would not block; if it would, `waker` fires when that may have changed.
     pub fn poll_writable(&self, waker: &Waker) -> Poll<()> {
         let settings = self.stack.settings();
-        let mut inner = self.look();
-        if inner.is_writable(&settings.tcp) {
-            return Poll::Ready(());
-        }
-        inner.conn.poll_writable(&settings.tcp);
-        inner.writers.register(waker);
-        Poll::Pending
+        self.look(|inner| {
+            if inner.is_writable(&settings.tcp) {
+                return Poll::Ready(());
+            }
+            inner.conn.poll_writable(&settings.tcp);
+            inner.writers.register(waker);
+            Poll::Pending
+        })
     }
 
     /// Whether the attempt to connect has ended, and how; if not, `waker` fires when it may have.
     pub fn poll_connected(&self, waker: &Waker) -> Poll<Result<(), SocketError>> {
-        let mut inner = self.look();
-        match inner.conn.state() {
+        self.look(|inner| match inner.conn.state() {
             State::SynSent | State::SynReceived => {
                 inner.writers.register(waker);
                 Poll::Pending
@@ -402,7 +406,7 @@ impl TcpSocket {
                 None => inner.conn.error().map_or(Ok(()), |error| Err(error.into())),
             }),
             _ => Poll::Ready(Ok(())),
-        }
+        })
     }
 }
 

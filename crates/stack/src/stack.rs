@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use plimsoll_buf::Pool;
 use plimsoll_tcp::{
-    Connection, Context, Counter, Info, Instant, OpenParams, Options, Record, SetOption, State,
+    Connection, ConnectionError, Context, Counter, Info, Instant, OpenParams, Options, Record,
+    SetOption, State,
 };
 
 use crate::demux::FlowKey;
@@ -28,6 +29,7 @@ use crate::policies::Policies;
 use crate::pollers::Pollers;
 use crate::snmp::IpCounter;
 use crate::socket::TcpSocket;
+use crate::sync::socket_lock::{REFUSED, SETTLE};
 use crate::sysctl::{Settings, SysctlError, SysctlTable};
 use crate::tables::Tables;
 use crate::wait::Waiter;
@@ -63,6 +65,9 @@ pub struct StackConfig {
     pub secret: [u8; 32],
     /// Seed of what is random but need not be secret.
     pub seed: u64,
+    /// Bytes of memory of the machine, by which the default of `net.ipv4.tcp_mem` is computed as on
+    /// Linux. Without it, the default is that of a machine with 16 GiB.
+    pub memory: Option<u64>,
 }
 
 /// What one call of [`Stack::poll`] did.
@@ -128,7 +133,7 @@ impl Stack {
     /// # Errors
     /// If the configuration is wrong; the error names the field.
     pub fn new(config: StackConfig) -> Result<Arc<Stack>, StackError> {
-        let sysctl = SysctlTable::new();
+        let sysctl = SysctlTable::new(config.memory);
         for (name, value) in &config.sysctls {
             sysctl.set(name, value)?;
         }
@@ -173,10 +178,13 @@ impl Stack {
         begin: impl FnOnce(&mut Work<'_>, &Arc<Endpoint>),
     ) -> Result<Arc<TcpSocket>, SocketError> {
         let mut work = Work::begin(self, now);
-        let endpoint = self.open(&mut work, key, options, opener)?;
+        let opened = work.contain_making(|work| self.open(work, key, options, opener));
+        let endpoint = opened.unwrap_or(Err(ConnectionError::Panicked.into()))?;
         work = work.at_home(endpoint.home);
-        begin(&mut work, &endpoint);
-        work.release(&endpoint, endpoint.own(), true);
+        work.contain(&endpoint, |work| {
+            begin(work, &endpoint);
+            work.release(&endpoint, endpoint.own(), true);
+        });
         work.finish();
         let interface = endpoint.interface;
         let socket = TcpSocket::new(self.clone(), endpoint);
@@ -260,7 +268,7 @@ impl Stack {
         if options.md5_key.is_some() {
             self.policies.use_md5();
         }
-        let params = self.open_params(&key, iss, options.clone());
+        let params = self.open_params(&key, iss, options.clone(), self.spread(&key));
         let interface = self.interfaces.way(self.interfaces.towards(key.remote), self.spread(&key));
         let label = work.flow_label(&key);
         let cx = work.context_idle();
@@ -270,12 +278,13 @@ impl Stack {
         })
     }
 
-    /// The parameters of a connection with the identity `key`.
+    /// The parameters of a connection with the identity `key`, which the queue `home` works for.
     pub(crate) fn open_params(
         &self,
         key: &FlowKey,
         iss: plimsoll_wire::SeqNum,
         mut options: Options,
+        home: u8,
     ) -> OpenParams {
         options.route_quickack |= self.interfaces.routes().quickack(key.remote);
         let interface = &self.interfaces.get(self.interfaces.towards(key.remote));
@@ -291,7 +300,7 @@ impl Stack {
             ip_header_len,
             max_super_segment: interface.max_super_segment(),
             options,
-            pool: self.pollers.pool().clone(),
+            pool: self.pollers.pool(home).clone(),
         }
     }
 
@@ -372,16 +381,7 @@ impl Stack {
         let mut children = inner.end(SocketError::Invalid("the listener is closed"), work.wakers());
         children.extend(self.tables.connections().children_of(inner));
         for child in children {
-            let mut guard = child.own();
-            // What was accepted has nothing to do with its listener any more, also once the
-            // application has closed it and data is still on its way.
-            if matches!(guard.stage, Stage::Owned | Stage::Orphan) {
-                continue;
-            }
-            guard.stage = Stage::Orphan;
-            let cx = work.context(&child, &mut guard);
-            guard.conn.abort(&cx);
-            work.release(&child, guard, true);
+            work.leave(&child, REFUSED);
         }
         work.finish();
     }
@@ -424,7 +424,9 @@ impl Stack {
         self.policies.sysctl().set(name, value)?;
         if HOLDING.contains(&name) {
             for endpoint in self.tables.connections().all() {
-                self.work_on(now, &endpoint, |_, _| ());
+                let mut work = Work::begin(self, now).at_home(endpoint.home);
+                work.leave(&endpoint, SETTLE);
+                work.finish();
             }
         }
         Ok(())
@@ -440,9 +442,9 @@ impl Stack {
         self.pollers.snmp().by_name(name)
     }
 
-    /// The buffer pool that everything of this stack is made from.
+    /// The buffer pool of the first queue; every queue has one of its own.
     pub fn pool(&self) -> &Pool {
-        self.pollers.pool()
+        self.pollers.pool(0)
     }
 
     /// Where the poller sleeps.
@@ -460,7 +462,7 @@ impl Stack {
         let settings = self.settings();
         let mut list = self.tables.listeners().summaries();
         for endpoint in self.tables.connections().all() {
-            list.push(endpoint.summary(self, &settings.tcp, self.pollers.clock().get()));
+            list.push(self.summary(&endpoint, &settings.tcp));
         }
         list.extend(self.tables.time_wait().summaries());
         list
@@ -481,7 +483,7 @@ impl Stack {
     /// Memory that the open connections take now.
     pub fn connection_memory(&self) -> ConnectionMemory {
         let all = self.tables.connections().all();
-        let own: usize = all.iter().map(|endpoint| endpoint.memory_bytes()).sum();
+        let own: usize = all.iter().map(|endpoint| self.bytes_of(endpoint)).sum();
         let shared = self.tables.connections().memory_bytes() + self.pollers.wheel_bytes();
         ConnectionMemory { connections: all.len(), bytes: own + shared }
     }

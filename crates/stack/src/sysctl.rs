@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use plimsoll_tcp::{Config, Duration};
 
 use crate::fast_open::FastOpenKeys;
+use crate::memory::QUANTUM;
 use crate::qdisc::Kind;
 use crate::socket_lock::lock;
 
@@ -172,6 +173,14 @@ fn hint(suggestion: &Option<&'static str>) -> String {
     suggestion.map_or_else(String::new, |name| format!("; did you mean {name}?"))
 }
 
+/// `tcp_mem` of a machine with `bytes` of memory, as Linux's `tcp_init_mem` computes it: pressure
+/// begins at a sixteenth of the pages, the limit is one and a half of that.
+fn tcp_mem_of(bytes: u64) -> [u64; 3] {
+    let begins = (bytes / QUANTUM as u64 / 16).max(128);
+    let ends = begins / 4 * 3;
+    [ends, begins, 2 * ends]
+}
+
 /// The settings as one thread saw them last, and the count of changes then.
 #[derive(Debug, Default)]
 pub(crate) struct SettingsCache(RefCell<Option<(u64, Rc<Settings>)>>);
@@ -184,8 +193,13 @@ pub struct SysctlTable {
 }
 
 impl SysctlTable {
-    pub(crate) fn new() -> SysctlTable {
-        let current = Mutex::new(Arc::new(Settings::default()));
+    /// The defaults of a machine with `memory` bytes, if that is known.
+    pub(crate) fn new(memory: Option<u64>) -> SysctlTable {
+        let mut settings = Settings::default();
+        if let Some(bytes) = memory {
+            settings.tcp_mem = tcp_mem_of(bytes);
+        }
+        let current = Mutex::new(Arc::new(settings));
         SysctlTable { current, changes: AtomicU64::new(0) }
     }
 

@@ -121,7 +121,9 @@ impl Stack {
         kick.announce(None);
         // A thread that spins looks after the devices, and is relied on for so long.
         let lease = spinner.lease(now);
-        let deadline = self.deadline_of(queue).into_iter().chain(limit).chain(lease).min();
+        let deadline = self.deadline_of(queue).into_iter().chain(limit).chain(lease);
+        let trim = self.pollers.queue(queue).buffers.trim_at();
+        let deadline = deadline.chain(trim).min();
         let due = deadline.is_some_and(|deadline| deadline <= now);
         let waits = !self.pollers.queue(queue).completions.is_empty();
         if due || waits || self.pollers.ended().is_some() || ready() {

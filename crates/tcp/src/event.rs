@@ -85,6 +85,9 @@ pub enum ConnectionError {
     ParameterProblem,
     /// The device below has gone. `ENETDOWN`.
     DeviceGone,
+    /// The stack panicked while it worked on the connection, which is a defect of the stack.
+    /// `ECONNABORTED`.
+    Panicked,
 }
 
 /// Why a write took nothing.

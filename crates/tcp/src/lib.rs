@@ -47,6 +47,7 @@ mod connection;
 mod counters;
 mod ecn;
 mod event;
+mod failed;
 mod handshake;
 mod info;
 mod input;

@@ -2,12 +2,17 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::{Verdict, Verdicts, options};
+use crate::shell;
+
+/// Longer than any suite of scripts takes.
+const LIMIT: Duration = Duration::from_secs(3600);
 
 /// Runs the scripts of a suite, each with the options that it wants.
 pub(super) fn run(
@@ -58,8 +63,8 @@ pub(crate) fn drill(
     if kernel {
         command.args(["--stack", "kernel"]);
     }
-    command.args(paths.iter().map(AsRef::as_ref)).stdin(Stdio::null());
-    let out = command.output().with_context(|| format!("starting {}", runner.display()))?;
+    command.args(paths.iter().map(AsRef::as_ref));
+    let out = shell::output(&mut command, LIMIT)?.context("the scripts did not end in time")?;
     let text = fs::read_to_string(&list);
     let _ = fs::remove_file(&list);
     let said = String::from_utf8_lossy(&out.stderr);

@@ -74,7 +74,7 @@ impl Source {
 }
 
 /// The brace that opens the body of the function whose `fn` stands at `at`.
-fn body_start(code: &str, at: usize) -> Option<usize> {
+pub(super) fn body_start(code: &str, at: usize) -> Option<usize> {
     let mut depth = 0;
     for (n, byte) in code.bytes().enumerate().skip(at) {
         match byte {

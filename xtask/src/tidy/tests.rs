@@ -121,10 +121,11 @@ fn pure_crates_know_no_clock_and_no_chance() {
 }
 
 #[test]
-fn unsafe_has_two_homes() {
+fn unsafe_has_few_homes() {
     let text = "//! D.\n#![forbid(unsafe_code)]\nfn f() { unsafe { g() } }\n";
     assert_eq!(one("crates/stack/src/a.rs", text).len(), 1);
     assert!(one("crates/stack/src/device/sys/a.rs", text).is_empty());
+    assert!(one("crates/stack/src/sync/a.rs", text).is_empty());
     assert!(one("crates/buf/src/a.rs", text).is_empty());
 }
 
@@ -199,4 +200,57 @@ fn machine_places_and_other_registries_are_found() {
     let text = format!("see {}", concat!("/wo", "rk/x"));
     assert_eq!(one("README.md", &text).len(), 1);
     assert_eq!(one("Cargo.lock", "source = \"registry+https://elsewhere\"\n").len(), 1);
+}
+
+const TABLE: &str = "crates/tcp/src/counters.rs";
+
+/// What is found of one counter, with this code of a test.
+fn counted(test: &str) -> Vec<String> {
+    let code = "//! D.\nfn f(c: &Counters) { c.bump(Counter::InSegs); }\n";
+    let test = format!("{code}#[cfg(test)]\nmod tests {{\n{test}\n}}\n");
+    let table = "//! D.\ncounters! {\n    InSegs => \"TcpInSegs\", \"Segments received.\";\n}\n";
+    findings(&[(TABLE, table), ("crates/tcp/src/a.rs", &test)])
+}
+
+#[test]
+fn a_counter_is_asserted() {
+    let no_test = ["crates/tcp/src/counters.rs:3: no test asserts the counter `TcpInSegs`"];
+    for test in [
+        "#[test]\nfn t() {}",
+        "#[test]\nfn t() { let all = [\"TcpInSegs\"]; assert!(true); }",
+        "#[test]\nfn t() { c.bump(Counter::InSegs); assert_eq!(c.get(other), 1); }",
+        "#[test]\nfn t() { for n in [\"TcpInSegs\"] { f(n); } assert!(true); }",
+        "fn helper() { c.count(Counter::InSegs); }\n#[test]\nfn t() { assert!(true); }",
+        "#[test]\nfn t() { assert_eq!(c.get(Counter::InSegsToo), 1); }",
+    ] {
+        assert_eq!(counted(test), no_test, "{test}");
+    }
+    for test in [
+        "#[test]\nfn t() { assert_eq!(c.get(Counter::InSegs), 1); }",
+        "#[test]\nfn t() { assert!(pair.counter(\"TcpInSegs\") > 1); }",
+        "#[test]\nfn t() { let (n, _) = pair.counter(\"TcpInSegs\"); assert_eq!(n, 1); }",
+        "#[test]\nfn t() { for (n, c) in [(\"TcpInSegs\", 1)] { assert_eq!(count(n), c); } }",
+        "fn helper() -> u64 { get(Counter::InSegs) }\n#[test]\nfn t() { assert!(helper() > 1); }",
+    ] {
+        assert_eq!(counted(test), [""; 0], "{test}");
+    }
+}
+
+#[test]
+fn a_counter_moves() {
+    let table = "//! D.\ncounters! {\n    A => \"TcpA\", \"Nothing.\";\n}\n";
+    let found = ["crates/tcp/src/counters.rs:3: nothing counts `TcpA`: delete it"];
+    assert_eq!(one(TABLE, table), found);
+    // The tests in the table's own file make it move by themselves.
+    let own = "#[cfg(test)]\nmod tests {\nfn t() { bump(Counter::A); assert!(\"TcpA\"); }\n}\n";
+    assert_eq!(one(TABLE, &format!("{table}{own}")), found);
+}
+
+#[test]
+fn tests_are_ignored_for_one_reason() {
+    let good = "//! D.\n#[ignore = \"needs root, network namespaces and /dev/net/tun\"]\n";
+    assert!(one("a.rs", good).is_empty());
+    for bad in ["//! D.\n#[ignore]\n", "//! D.\n#[ignore = \"slow\"]\n"] {
+        assert_eq!(one("a.rs", bad).len(), 1, "{bad}");
+    }
 }

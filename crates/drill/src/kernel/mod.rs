@@ -93,16 +93,19 @@ fn broken(what: &str) -> impl FnOnce(std::io::Error) -> HostError + '_ {
     move |error| HostError(format!("{what}: {error}"))
 }
 
+/// Nobody but root can make a namespace.
+fn refuse_unless(is_root: bool) -> Result<(), HostError> {
+    let why = "scripts run on the kernel only as root: they need a network namespace";
+    if is_root { Ok(()) } else { Err(HostError(why.into())) }
+}
+
 impl KernelHost {
     /// Sets up a namespace and a device, with the calling thread inside.
     ///
     /// # Errors
     /// If this process is not root, or the machine lacks something.
     pub fn new(network: Network) -> Result<KernelHost, HostError> {
-        if !sys::is_root() {
-            let why = "scripts run on the kernel only as root: they need a network namespace";
-            return Err(HostError(why.into()));
-        }
+        refuse_unless(sys::is_root())?;
         let namespace = Namespace::enter()?;
         let tun = sys::tun(DEVICE_C).map_err(broken("a TUN device"))?;
         set_up(&network)?;

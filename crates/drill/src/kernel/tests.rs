@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use plimsoll_posix::{Call, Dest, ReceiveVia, Reply};
 use plimsoll_tcp::Duration;
 
-use super::{KernelHost, source, sys};
+use super::{KernelHost, refuse_unless, source};
 use crate::host::{Host, Network, Started};
 use crate::shell::Command;
 
@@ -22,10 +22,8 @@ fn network() -> Network {
 
 #[test]
 fn without_root_the_error_says_so() {
-    if !sys::is_root() {
-        let error = KernelHost::new(network()).err().unwrap();
-        assert!(error.0.contains("root"), "{error}");
-    }
+    let error = refuse_unless(false).err().unwrap();
+    assert!(error.0.contains("root"), "{error}");
 }
 
 fn value(started: Started) -> i32 {
@@ -35,12 +33,9 @@ fn value(started: Started) -> i32 {
     }
 }
 
-/// Runs only where it can: as root on a machine with TUN devices.
 #[test]
+#[ignore = "needs root, network namespaces and /dev/net/tun"]
 fn a_syn_leaves_and_a_blocking_call_sleeps() {
-    if !sys::is_root() || !std::path::Path::new("/dev/net/tun").exists() {
-        return;
-    }
     let mut host = KernelHost::new(network()).unwrap();
     let name = "net.ipv4.tcp_syn_retries".to_string();
     host.command(&Command::Sysctl { name, value: "1".into() }).unwrap();

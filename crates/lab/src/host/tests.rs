@@ -1,4 +1,4 @@
-//! The host's own TCP, where that is possible.
+//! The host's own TCP.
 
 use std::time::Duration;
 
@@ -15,15 +15,6 @@ const BRIEF: Plan = Plan {
 };
 
 const SIZES: RequestResponse = RequestResponse { request: 4096, response: 4096 };
-
-/// Whether a test must be skipped; says why.
-fn is_skipped() -> bool {
-    let why = unavailable();
-    if let Some(why) = &why {
-        println!("skipped: {why}");
-    }
-    why.is_some()
-}
 
 /// A run in which something happened. On a busy machine a short one may see nothing.
 fn measure(stage: &Stage, kind: Kind, flows: u32) -> Measured {
@@ -51,10 +42,8 @@ fn state() -> Vec<String> {
 }
 
 #[test]
+#[ignore = "needs root, network namespaces and /dev/net/tun"]
 fn transactions_have_figures() {
-    if is_skipped() {
-        return;
-    }
     let before = state();
     let kind = Kind::Rr { sizes: SIZES, transactions: u64::MAX, reconnect: false };
     let stage = Stage { cpus: [0, 1], ..Stage::default() };
@@ -73,10 +62,8 @@ fn transactions_have_figures() {
 }
 
 #[test]
+#[ignore = "needs root, network namespaces and /dev/net/tun"]
 fn bulk_data_both_ways() {
-    if is_skipped() {
-        return;
-    }
     let big = Buffers { sndbuf: Some(4 << 20), rcvbuf: Some(4 << 20) };
     let endless = u64::MAX;
     for (kind, shared) in [
@@ -93,10 +80,8 @@ fn bulk_data_both_ways() {
 }
 
 #[test]
+#[ignore = "needs root, network namespaces and /dev/net/tun"]
 fn a_stream_with_an_end_is_counted_from_beginning_to_end() {
-    if is_skipped() {
-        return;
-    }
     let bytes = 100 * 5793;
     let kind = Kind::Send { message: 5793, bytes };
     let stage = Stage { client: Buffers { sndbuf: Some(7240), rcvbuf: None }, ..Stage::default() };
@@ -107,10 +92,8 @@ fn a_stream_with_an_end_is_counted_from_beginning_to_end() {
 }
 
 #[test]
+#[ignore = "needs root, network namespaces and /dev/net/tun"]
 fn settings_are_those_of_the_new_namespaces() {
-    if is_skipped() {
-        return;
-    }
     let before = state();
     let name = "net.ipv4.tcp_autocorking";
     let other = if namespace::get(name).unwrap() == "0" { "1" } else { "0" };
@@ -128,10 +111,8 @@ fn settings_are_those_of_the_new_namespaces() {
 }
 
 #[test]
+#[ignore = "needs root, network namespaces and /dev/net/tun"]
 fn a_run_that_fails_ends_all_its_threads_and_sockets() {
-    if is_skipped() {
-        return;
-    }
     let before = state();
     let pair = Pair::new(&Stage::default()).unwrap();
     let inside =

@@ -19,6 +19,14 @@ use crate::poll::PollState;
 use crate::snmp::IpCounter;
 use crate::stack::Stack;
 
+/// What became of a segment that was for a connection.
+struct Given {
+    /// The segment, if the connection has left the tables.
+    back: Option<Segment>,
+    /// The connection is to be settled at the end of the batch, and nobody has noted that yet.
+    touched: bool,
+}
+
 /// Where the flags are in a TCP header.
 const FLAGS_OFFSET: usize = 13;
 
@@ -146,11 +154,11 @@ impl Stack {
         let fault = |md5_key: Option<&Md5Key>| {
             md5::fault(md5_key, key, header, segment.repr.options.md5, &segment.payload)
         };
+        if !self.policies.md5_in_use() {
+            return fault(None);
+        }
         if let Some(endpoint) = self.tables.connections().find(key) {
-            let inner = endpoint.own();
-            if !inner.gone {
-                return fault(inner.conn.md5_key());
-            }
+            return fault(endpoint.md5_key.as_ref());
         }
         if let Some(mut table) = self.tables.any_time_wait()
             && let Some(entry) = table.find(key)
@@ -179,25 +187,32 @@ impl Stack {
         if endpoint.home != work.home() {
             work.count(IpCounter::QueueMisses);
         }
-        let Some(mut inner) = endpoint.try_own() else {
-            work.leave_segment(&endpoint, segment);
-            return None;
-        };
-        // What arrived before this segment goes first.
-        let left = work.run_left(&endpoint, &mut inner);
-        let Some(segment) = work.prequeue(&endpoint, &mut inner, segment) else {
-            if left && !std::mem::replace(&mut inner.touched, true) {
-                drop(inner);
-                state.touched.push(endpoint);
-            }
-            return None;
-        };
-        let back = work.take_segment(&endpoint, &mut inner, segment);
-        if (left || back.is_none()) && !std::mem::replace(&mut inner.touched, true) {
-            drop(inner);
+        let given = work.contain(&endpoint, |work| self.give(work, &endpoint, segment));
+        let Given { back, touched } = given?;
+        if touched {
             state.touched.push(endpoint);
         }
         back
+    }
+
+    /// As [`to_connection`](Self::to_connection); a panic goes on.
+    fn give(&self, work: &mut Work<'_>, endpoint: &Arc<Endpoint>, segment: Segment) -> Given {
+        let Some(mut inner) = endpoint.try_own() else {
+            work.leave_segment(endpoint, segment);
+            return Given { back: None, touched: false };
+        };
+        // What arrived before this segment goes first.
+        let left = work.run_left(endpoint, &mut inner);
+        let (back, worked) = match work.prequeue(endpoint, &mut inner, segment) {
+            None => (None, left),
+            Some(segment) => {
+                let back = work.take_segment(endpoint, &mut inner, segment);
+                let taken = back.is_none();
+                (back, left || taken)
+            }
+        };
+        let touched = worked && !std::mem::replace(&mut inner.touched, true);
+        Given { back, touched }
     }
 
     /// A segment that was left for a connection, which has ended before it was worked on.

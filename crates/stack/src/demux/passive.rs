@@ -15,6 +15,7 @@ use crate::events::Work;
 use crate::listener::ListenerInner;
 use crate::poll::PollState;
 use crate::stack::Stack;
+use crate::sync::socket_lock::REFUSED;
 
 impl Stack {
     /// Takes a segment that fits no connection but a listener. `least_iss` is given if the SYN
@@ -66,24 +67,25 @@ impl Stack {
         iss: SeqNum,
     ) {
         let answer = work.answer_fast_open(listener, key, syn);
-        if !answer.early && !listener.begin_handshake() {
+        let begun = if answer.early { listener.begin_early() } else { listener.begin_handshake() };
+        if !begun {
             return work.tcp().bump(Counter::ListenDrops);
         }
-        match self.insert_child(work, listener, key, syn, (iss, answer)) {
-            Ok(endpoint) => {
-                if answer.early {
-                    self.queue_early(work, listener, &endpoint);
-                }
-                endpoint.own().touched = true;
-                state.touched.push(endpoint);
+        let made = work
+            .contain_making(|work| self.insert_child(work, listener, key, syn, (iss, answer)))
+            .and_then(Result::ok);
+        let Some(endpoint) = made else {
+            if answer.early {
+                listener.fast_open(|queue| queue.end(work.now, false));
+            } else {
+                listener.end_handshake();
             }
-            Err(_) => {
-                if !answer.early {
-                    listener.end_handshake();
-                }
-                work.tcp().bump(Counter::ListenDrops);
-            }
+            return work.tcp().bump(Counter::ListenDrops);
+        };
+        if answer.early && !listener.complete_early(endpoint.clone(), work.wakers()) {
+            work.leave(&endpoint, REFUSED);
         }
+        state.touched.push(endpoint);
     }
 
     /// Answers `syn` with a cookie.
@@ -95,7 +97,7 @@ impl Stack {
         syn: &Segment,
     ) {
         let options = listener.options_for_cookie(work.now, key.remote);
-        let mut params = self.open_params(key, SeqNum(0), options);
+        let mut params = self.open_params(key, SeqNum(0), options, work.home());
         let index = cookie_mss_index(params.ip_header_len, syn.repr.options.mss);
         params.iss = syn_cookie::make(self.policies.secrets(), key, work.now, syn.repr.seq, index);
         let repr = cookie_syn_ack(&work.context_idle(), &params, syn);
@@ -117,7 +119,7 @@ impl Stack {
         }
         let (irs, cookie) = (ack.repr.seq - 1, ack.repr.ack - 1);
         let said = syn_cookie::check(self.policies.secrets(), key, work.now, irs, cookie);
-        let params = self.open_params(key, cookie, listener.options_for(key.remote));
+        let params = self.open_params(key, cookie, listener.options_for(key.remote), work.home());
         let opened = said
             .and_then(|index| Connection::accept_cookie(&work.context_idle(), params, &ack, index));
         let Some(conn) = opened else {
@@ -142,7 +144,8 @@ impl Stack {
         match inserted {
             // The rest is as for any half-open connection.
             Ok(endpoint) => {
-                let _ = self.to_connection(work, state, endpoint, ack);
+                let _ = self.to_connection(work, state, endpoint.clone(), ack);
+                state.touched.push(endpoint);
             }
             Err(_) => {
                 listener.end_handshake();
@@ -160,7 +163,7 @@ impl Stack {
         syn: &Segment,
         (iss, answer): (SeqNum, FastOpenAnswer),
     ) -> Result<Arc<Endpoint>, InsertError> {
-        let params = self.open_params(key, iss, listener.options_for(key.remote));
+        let params = self.open_params(key, iss, listener.options_for(key.remote), work.home());
         let way = (
             self,
             self.interfaces.way(self.interfaces.towards(key.remote), work.home()),
@@ -173,17 +176,6 @@ impl Stack {
             let parent = Some(listener.clone());
             Endpoint::new(*key, id, way, parent, stage, conn)
         })
-    }
-
-    /// Hands a connection that opened at once to the listener.
-    fn queue_early(&self, work: &mut Work<'_>, listener: &ListenerInner, endpoint: &Arc<Endpoint>) {
-        let mut inner = endpoint.own();
-        inner.early = listener.complete_early(endpoint.clone(), work.wakers());
-        if !inner.early {
-            inner.stage = Stage::Orphan;
-            let cx = work.context(endpoint, &mut inner);
-            inner.conn.abort(&cx);
-        }
     }
 }
 

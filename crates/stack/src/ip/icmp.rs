@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 use std::sync::Mutex;
 
-use plimsoll_tcp::{ConnectionError, Instant, PathEvent};
+use plimsoll_tcp::{ConnectionError, Instant};
 use plimsoll_wire::icmpv4::{self, Icmpv4Repr};
 use plimsoll_wire::icmpv6::{self, Icmpv6Repr};
 use plimsoll_wire::udp::UdpRepr;
@@ -23,6 +23,7 @@ use crate::ip::quote::Quote;
 use crate::limits::MAX_ECHO_DATA;
 use crate::offload::checksum;
 use crate::packet::Packet;
+use crate::path_news::PathNews;
 use crate::poll::PollState;
 use crate::snmp::IpCounter;
 use crate::socket_lock::lock;
@@ -86,7 +87,7 @@ impl Work<'_> {
 }
 
 /// What an error of the path says about a connection.
-enum PathNews {
+enum Told {
     Error(ConnectionError),
     /// The next hop's MTU; zero if the router does not tell.
     TooBig(u32),
@@ -131,12 +132,12 @@ impl Stack {
             }
             Icmpv4Repr::TimeExceeded { packet, .. } => {
                 work.count(IpCounter::IcmpInTimeExcds);
-                let news = PathNews::Error(ConnectionError::HostUnreachable);
+                let news = Told::Error(ConnectionError::HostUnreachable);
                 self.path_news(work, state, packet, news);
             }
             Icmpv4Repr::ParameterProblem { packet, .. } => {
                 work.count(IpCounter::IcmpInParmProbs);
-                let news = PathNews::Error(ConnectionError::ParameterProblem);
+                let news = Told::Error(ConnectionError::ParameterProblem);
                 self.path_news(work, state, packet, news);
             }
         }
@@ -177,18 +178,18 @@ impl Stack {
             Icmpv6Repr::EchoReply { .. } => work.count(IpCounter::Icmp6InEchoReplies),
             Icmpv6Repr::Unreachable { code, packet } => {
                 work.count(IpCounter::Icmp6InDestUnreachs);
-                self.path_news(work, state, packet, PathNews::Error(v6_error(code)));
+                self.path_news(work, state, packet, Told::Error(v6_error(code)));
             }
             Icmpv6Repr::PacketTooBig { mtu, packet } => {
                 work.count(IpCounter::Icmp6InPktTooBigs);
-                self.path_news(work, state, packet, PathNews::TooBig(mtu));
+                self.path_news(work, state, packet, Told::TooBig(mtu));
             }
             Icmpv6Repr::TimeExceeded { packet, .. } => {
-                let news = PathNews::Error(ConnectionError::HostUnreachable);
+                let news = Told::Error(ConnectionError::HostUnreachable);
                 self.path_news(work, state, packet, news);
             }
             Icmpv6Repr::ParameterProblem { packet, .. } => {
-                let news = PathNews::Error(ConnectionError::ParameterProblem);
+                let news = Told::Error(ConnectionError::ParameterProblem);
                 self.path_news(work, state, packet, news);
             }
             // Neighbours are a later room.
@@ -203,7 +204,7 @@ impl Stack {
     }
 
     /// Tells the connection that `packet` quotes, if it has that in flight.
-    fn path_news(&self, work: &mut Work<'_>, state: &mut PollState, packet: &[u8], news: PathNews) {
+    fn path_news(&self, work: &mut Work<'_>, state: &mut PollState, packet: &[u8], told: Told) {
         let quote = Quote::parse(packet);
         let found =
             quote.and_then(|quote| Some((quote, self.tables.connections().find(&quote.key)?)));
@@ -212,26 +213,24 @@ impl Stack {
             let errors = if v4 { IpCounter::IcmpInErrors } else { IpCounter::Icmp6InErrors };
             return work.count(errors);
         };
-        // ICMP errors are rare: the poller may wait for one.
-        let mut inner = endpoint.own();
-        if inner.gone || !inner.conn.is_in_flight(quote.seq) {
-            work.count(IpCounter::OutOfWindowIcmps);
-            return;
-        }
-        let event = match news {
-            PathNews::Error(error) => PathEvent::SoftError(error),
-            PathNews::TooBig(mtu) => PathEvent::Mtu(self.learn_mtu(work, &quote, mtu)),
+        let news = match told {
+            Told::Error(error) => PathNews::Error(quote, error),
+            Told::TooBig(mtu) => PathNews::TooBig(quote, mtu),
         };
-        let cx = work.context(&endpoint, &mut inner);
-        inner.conn.handle_path_event(&cx, event);
-        if !std::mem::replace(&mut inner.touched, true) {
-            state.touched.push(endpoint.clone());
-        }
+        work.contain(&endpoint, |work| {
+            let Some(mut inner) = endpoint.try_own() else {
+                return work.leave_news(&endpoint, news);
+            };
+            let heard = work.hear(&endpoint, &mut inner, news);
+            if heard && !std::mem::replace(&mut inner.touched, true) {
+                state.touched.push(endpoint.clone());
+            }
+        });
     }
 
     /// Returns the path MTU that a message tells, and remembers it if it is not above what we knew.
     /// The connection is told in any case: it may have begun before we knew, or take another path.
-    fn learn_mtu(&self, work: &Work<'_>, quote: &Quote, told: u32) -> u16 {
+    pub(crate) fn learn_mtu(&self, work: &Work<'_>, quote: &Quote, told: u32) -> u16 {
         let remote = quote.key.remote;
         let least = if remote.is_ipv4() { work.settings.min_pmtu } else { MIN_MTU_V6 };
         let told = match told {
@@ -355,9 +354,9 @@ impl Work<'_> {
 
 /// What an ICMP "destination unreachable" means (RFC 792, RFC 1122, section 3.2.2.1), by the
 /// numbers that Linux turns its codes into.
-fn v4_news(code: u8, next_hop_mtu: u16) -> PathNews {
-    PathNews::Error(match code {
-        icmpv4::CODE_FRAGMENTATION_NEEDED => return PathNews::TooBig(u32::from(next_hop_mtu)),
+fn v4_news(code: u8, next_hop_mtu: u16) -> Told {
+    Told::Error(match code {
+        icmpv4::CODE_FRAGMENTATION_NEEDED => return Told::TooBig(u32::from(next_hop_mtu)),
         icmpv4::CODE_PORT_UNREACHABLE => ConnectionError::Refused,
         icmpv4::CODE_PROTOCOL_UNREACHABLE => ConnectionError::ProtocolUnreachable,
         5 => ConnectionError::SourceRouteFailed,

@@ -83,7 +83,7 @@ impl Stack {
         if bytes.len() > plimsoll_buf::MAX_CHUNK {
             return Packet::new();
         }
-        let payload = self.pollers.pool().copy_from(&bytes).into();
+        let payload = self.pollers.pool(0).copy_from(&bytes).into();
         Packet { payload, gso: packet.gso, csum: packet.csum, ..Packet::new() }
     }
 }

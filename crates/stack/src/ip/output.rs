@@ -34,6 +34,7 @@ pub(crate) struct IpParams {
 impl Work<'_> {
     /// Queues a packet of a connection.
     pub(crate) fn send_tcp(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner, out: Transmit) {
+        inner.note_sent(&out);
         let ident = &mut inner.ident;
         let options = inner.conn.options();
         let ip = IpParams {
@@ -74,9 +75,7 @@ impl Work<'_> {
             ident: 0,
         };
         let packet = self.tcp_packet(&ip, repr, Slices::new(), md5_key);
-        let Some(interface) = self.stack.interfaces.routes().lookup(key.remote) else {
-            return self.count(no_routes(key.remote));
-        };
+        let Some(interface) = self.stack.interfaces.routes().lookup(key.remote) else { return };
         self.tcp().bump(Counter::OutSegs);
         if repr.flags.contains(TcpFlags::RST) {
             self.tcp().bump(Counter::OutRsts);
@@ -143,10 +142,7 @@ impl Work<'_> {
     /// Queues an ICMP message, complete with its checksum, as one packet. One that is longer than
     /// the interface's MTU is dropped and counted: we do not fragment.
     pub(crate) fn send_message(&mut self, ip: &IpParams, message: &[u8]) -> bool {
-        let Some(interface) = self.stack.interfaces.routes().lookup(ip.dst) else {
-            self.count(no_routes(ip.dst));
-            return false;
-        };
+        let Some(interface) = self.stack.interfaces.routes().lookup(ip.dst) else { return false };
         let mut header = [0; ipv6::HEADER_LEN];
         let header_len = if ip.src.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
         let mtu = usize::from(self.stack.interfaces.get(interface).mtu());
@@ -155,7 +151,7 @@ impl Work<'_> {
             return false;
         }
         self.emit_ip(ip, message.len(), &mut header);
-        let payload = self.stack.pollers.pool().copy_from(message).into();
+        let payload = self.stack.pollers.pool(self.home()).copy_from(message).into();
         let mut packet = Packet { payload, csum: ChecksumState::Verified, ..Packet::new() };
         let _ = packet.head.try_extend_from_slice(&header[..header_len]);
         packet.departure = Instant::ZERO;
@@ -178,11 +174,6 @@ impl Work<'_> {
             self.count(discards(is_v4));
         }
     }
-}
-
-/// Where a packet is counted that no route leads to.
-fn no_routes(ip: IpAddr) -> IpCounter {
-    if ip.is_ipv4() { IpCounter::IpOutNoRoutes } else { IpCounter::Ip6OutNoRoutes }
 }
 
 /// Where a packet is counted that is dropped on the way out.

@@ -111,7 +111,7 @@ impl Stack {
                 let mut bytes = vec![0; HEADER_LEN];
                 whole.emit(&mut bytes);
                 bytes.extend_from_slice(&payload);
-                let payload = self.pollers.pool().copy_from(&bytes).into();
+                let payload = self.pollers.pool(work.home()).copy_from(&bytes).into();
                 let csum = ChecksumState::Unverified;
                 let packet = Packet { payload, csum, ..Packet::new() };
                 self.ipv4_input(work, state, interface, packet);

@@ -1,8 +1,10 @@
-//! What threads hand to each other where the types of the standard library do not say enough. Each
-//! file is one hand-over, small, with models that loom runs.
+//! What threads hand to each other where a mutex would not do.
+//!
+//! Beside `device/sys` this is the only folder of the crate with `unsafe` code. Each type here is
+//! small, says why its `unsafe` is right, and is held by loom models.
 
-#![allow(unsafe_code, reason = "a thing is shared under a protocol that the compiler cannot check")]
-
+mod parking;
+pub(crate) mod socket_lock;
 mod token;
 
 pub(crate) use token::{Held, Token};

@@ -557,7 +557,7 @@ pub(super) static ENTRIES: &[Entry] = &[
         "Memory of the queues of all connections in pages of 4096 bytes: up to the first there is no \
          pressure, from the second on there is, the third is the limit.",
     )
-    .linux("Linux has a default that follows the memory of the machine."),
+    .linux("The default follows the memory of the machine, as on Linux; this is the one for 16 GiB."),
     entry(
         "net.ipv4.tcp_notsent_lowat",
         number!(1..=u32::MAX, "bytes", tcp.tcp_notsent_lowat),

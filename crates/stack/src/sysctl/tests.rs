@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn every_setting_accepts_its_own_value() {
-    let table = SysctlTable::new();
+    let table = SysctlTable::new(None);
     let list = table.list();
     assert!(list.len() > 40);
     for (name, value) in list {
@@ -17,8 +17,8 @@ fn every_setting_accepts_its_own_value() {
 #[test]
 fn every_setting_is_described() {
     let all = SysctlInfo::all();
-    assert_eq!(all.len(), SysctlTable::new().list().len());
-    for (info, (name, value)) in all.iter().zip(SysctlTable::new().list()) {
+    assert_eq!(all.len(), SysctlTable::new(None).list().len());
+    for (info, (name, value)) in all.iter().zip(SysctlTable::new(None).list()) {
         assert_eq!((info.name, &info.default), (name, &value));
         assert!(!info.allowed.is_empty(), "{name}");
         assert!(info.doc.ends_with('.') && !info.doc.contains('\n'), "{name}: {}", info.doc);
@@ -29,7 +29,7 @@ fn every_setting_is_described() {
 
 #[test]
 fn values_and_units() {
-    let table = SysctlTable::new();
+    let table = SysctlTable::new(None);
     assert_eq!(table.get("net.ipv4.tcp_sack").as_deref(), Ok("1"));
     assert_eq!(table.get("net.ipv4.tcp_keepalive_time").as_deref(), Ok("7200"));
     assert_eq!(table.get("net.ipv4.tcp_rto_min_us").as_deref(), Ok("200000"));
@@ -43,7 +43,7 @@ fn values_and_units() {
 
 #[test]
 fn refusals_name_the_field_and_what_is_allowed() {
-    let table = SysctlTable::new();
+    let table = SysctlTable::new(None);
     let refused = |name, value| table.set(name, value).unwrap_err().to_string();
     assert_eq!(
         refused("net.ipv4.tcp_sack", "2"),
@@ -61,4 +61,12 @@ fn refusals_name_the_field_and_what_is_allowed() {
         "tcp_sack: no such setting; did you mean net.ipv4.tcp_sack?"
     );
     assert_eq!(refused("net.foo", "1"), "net.foo: no such setting");
+}
+
+#[test]
+fn the_memory_of_connections_follows_the_machine() {
+    let get = |memory| SysctlTable::new(memory).get("net.ipv4.tcp_mem").unwrap();
+    assert_eq!(get(None), get(Some(16 << 30)));
+    assert_eq!(get(Some(1 << 30)), "12288\t16384\t24576");
+    assert_eq!(get(Some(0)), "96\t128\t192", "the least");
 }

@@ -52,16 +52,21 @@ impl Bare {
         out.iter().map(Packet::to_vec).collect()
     }
 
-    fn count(&self, name: &str) -> u64 {
+    pub(super) fn count(&self, name: &str) -> u64 {
         self.a.counter(name).unwrap()
     }
 }
 
-fn v4(protocol: u8, payload: &[u8]) -> Vec<u8> {
+pub(super) fn v4(protocol: u8, payload: &[u8]) -> Vec<u8> {
     v4_fragment(protocol, payload, 0, false)
 }
 
-fn v4_fragment(protocol: u8, payload: &[u8], frag_offset: u16, more_frags: bool) -> Vec<u8> {
+pub(super) fn v4_fragment(
+    protocol: u8,
+    payload: &[u8],
+    frag_offset: u16,
+    more_frags: bool,
+) -> Vec<u8> {
     let repr = Ipv4Repr {
         src: B4.parse::<Ipv4Addr>().unwrap(),
         dst: A4.parse().unwrap(),
@@ -80,7 +85,7 @@ fn v4_fragment(protocol: u8, payload: &[u8], frag_offset: u16, more_frags: bool)
     bytes
 }
 
-fn v6(next_header: u8, payload: &[u8]) -> Vec<u8> {
+pub(super) fn v6(next_header: u8, payload: &[u8]) -> Vec<u8> {
     let repr = Ipv6Repr {
         src: B6.parse::<Ipv6Addr>().unwrap(),
         dst: A6.parse().unwrap(),
@@ -96,13 +101,13 @@ fn v6(next_header: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn icmp4(message: &Icmpv4Repr<'_>) -> Vec<u8> {
+pub(super) fn icmp4(message: &Icmpv4Repr<'_>) -> Vec<u8> {
     let mut bytes = vec![0; message.len()];
     message.emit(&mut bytes);
     bytes
 }
 
-fn icmp6(message: &Icmpv6Repr<'_>) -> Vec<u8> {
+pub(super) fn icmp6(message: &Icmpv6Repr<'_>) -> Vec<u8> {
     let mut bytes = vec![0; message.len()];
     message.emit(B6.parse().unwrap(), A6.parse().unwrap(), &mut bytes);
     bytes

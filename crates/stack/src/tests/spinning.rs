@@ -9,8 +9,8 @@ use crate::{Spun, Stack};
 
 /// Polls of spinners, those that found something, and microseconds spent.
 fn counted(stack: &Stack) -> [u64; 3] {
-    ["Polls", "PollHits", "PollMicros"]
-        .map(|name| stack.counter(&format!("plimsoll.Busy{name}")).unwrap())
+    ["plimsoll.BusyPolls", "plimsoll.BusyPollHits", "plimsoll.BusyPollMicros"]
+        .map(|name| stack.counter(name).unwrap())
 }
 
 #[test]

@@ -20,6 +20,7 @@
 //! [`pair::Pair`] joins two connections.
 
 mod below;
+mod counters;
 pub(crate) mod pair;
 mod traces;
 

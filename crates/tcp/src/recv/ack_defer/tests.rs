@@ -75,6 +75,8 @@ fn a_window_that_opens_is_told_at_once() {
     let mut out = [0; 3000];
     t.call(|conn, cx| conn.read(cx, &mut out)).expect("data is there");
     assert_eq!(t.conn.ack_cannot_wait(), Some(FlushReason::Window));
+    assert!(!t.call(|conn, cx| conn.may_defer_ack(cx)));
+    assert_eq!(t.count(Counter::AckFlushWindow), 1);
     t.expect(". 1:1 ack 3001 win 3000");
     assert_eq!(t.conn.ack_cannot_wait(), None);
 }
@@ -85,6 +87,8 @@ fn a_mark_and_the_end_of_marks_are_told_at_once() {
     t.conn.ecn.on = true;
     t.recv_marked("P. 1001:1501 ack 1", Ecn::Ce);
     assert_eq!(t.conn.ack_cannot_wait(), Some(FlushReason::Congestion));
+    assert!(!t.call(|conn, cx| conn.may_defer_ack(cx)));
+    assert_eq!(t.count(Counter::AckFlushCongestion), 1);
     t.expect("E. 1:1 ack 1501");
     t.recv_marked("P. 1501:2001 ack 1", Ecn::Ce);
     assert_eq!(t.conn.ack_cannot_wait(), None, "no change");
@@ -98,6 +102,7 @@ fn a_write_of_one_full_segment_is_answered_at_once_while_acks_are_quick() {
     let mut t = Trace::established(Setup::default());
     assert!(!goes_on(&mut t, "P. 1:1001 ack 1"));
     assert_eq!(t.conn.ack_cannot_wait(), Some(FlushReason::Push));
+    assert_eq!(t.count(Counter::AckFlushPush), 1);
     t.expect(". 1:1 ack 1001");
     assert!(goes_on(&mut t, ". 1001:2001 ack 1"), "more follows");
     assert!(goes_on(&mut t, "P. 2001:3001 ack 1"), "longer than a segment");

@@ -64,10 +64,22 @@ fn the_first_bytes_are_always_taken() {
     assert_eq!(t.conn.readable(), 5000);
     assert_eq!(t.count(Counter::TcpRcvQDrop), 1);
     assert_eq!(t.count(Counter::TcpRcvPruned), 1);
+    assert_eq!(t.count(Counter::TcpPruneCalled), 6, "for each of them room was looked for");
     // Reading makes room, and the segment that comes again is taken.
     assert_eq!(read(&mut t, 5000), 5000);
     t.recv(". 5001:6001 ack 1");
     assert_eq!(t.conn.readable(), 1000);
+}
+
+#[test]
+fn what_binds_much_more_than_it_holds_is_copied_together() {
+    let mut t = pressed(u32::MAX);
+    t.recv("P. 1:16001 ack 1");
+    assert_eq!(t.count(Counter::TcpRcvCollapsed), 0);
+    // The rest would keep all of what has been read.
+    assert_eq!(read(&mut t, 15_990), 15_990);
+    assert_eq!(t.count(Counter::TcpRcvCollapsed), 1);
+    assert_eq!(read(&mut t, 1000), 10);
 }
 
 /// Data was dropped, and the window is closed.

@@ -1,0 +1,195 @@
+//! A panic while a connection is worked on ends that connection, and nothing else.
+//!
+//! # Theory of operation
+//!
+//! Whoever works on a connection owns it. An owner that unwinds has left the engine's connection
+//! half changed, so nobody may call it again. The guard of the owner sees that it is dropped by a
+//! panic, and puts a connection in its place that has ended with `ConnectionError::Panicked` and
+//! whose only wish is to reset the peer ([`Connection::panicked`]). What was in its prequeue and
+//! backlog goes with it. Such a connection is like any other that has ended: it is settled as ever,
+//! which gives its memory and its places in tables and queues back, takes its timer away, and wakes
+//! who waits. So nothing else in the stack need know of panics.
+//!
+//! The guard cannot settle, since its thread unwinds. [`Work::contain`] stops the panic, settles,
+//! and lets the caller go on: a poller with the next packet of its batch, a call of an application
+//! with the error that the connection has now. Where nobody stops the panic, the connection is
+//! handed to the poller, which settles it.
+//!
+//! The reset has the sequence number behind all that was sent, which the stack notes itself. If the
+//! peer has not received all of that, it answers the reset with an ACK (RFC 5961, section 3.2),
+//! which meets no connection and is answered with a reset that it believes.
+//!
+//! The message of the panic goes where the program's panic hook sends it. A panic outside of any
+//! connection is not stopped here. With `panic = "abort"` none is: the process ends.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use plimsoll_buf::Pool;
+use plimsoll_tcp::{Below, Config, Connection, Context, Counters, OpenParams};
+use plimsoll_wire::SeqNum;
+
+use crate::endpoint::{Endpoint, Inner, Owned};
+use crate::events::Work;
+use crate::snmp::IpCounter;
+use crate::stack::Stack;
+use crate::sync::socket_lock::SETTLE;
+
+thread_local! {
+    /// What the last owner on this thread that unwound has left. It is dropped when that thread
+    /// owns nothing any more, because the drop of what an application has written by reference is
+    /// the application's code.
+    static REMAINS: Cell<Option<Box<dyn Any>>> = const { Cell::new(None) };
+}
+
+/// Drops `value`, whose drop may panic.
+pub(crate) fn drop_caught<T>(value: T) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+        // This one, too, could panic when it is dropped.
+        std::mem::forget(panic);
+    }
+}
+
+/// For who has caught `panic`: ends what is left of the connection that it came from. If it came
+/// from none, it goes on.
+fn take_remains(panic: Box<dyn Any + Send>) {
+    match REMAINS.try_with(Cell::take) {
+        Ok(None) => resume_unwind(panic),
+        remains => {
+            drop_caught(remains);
+            drop_caught(panic);
+        }
+    }
+}
+
+/// Where tests have the stack panic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Site {
+    Segment,
+    Timer,
+    Completion,
+    Settle,
+    Write,
+    Read,
+    Look,
+}
+
+impl Endpoint {
+    /// Work on the connection has come to `site`.
+    #[cfg(test)]
+    pub(crate) fn at(&self, site: Site) {
+        let sprung = crate::socket_lock::lock(&self.trap).take_if(|trap| *trap == site);
+        assert!(sprung.is_none(), "the test wants a panic at {site:?}");
+    }
+
+    #[cfg(not(test))]
+    pub(crate) fn at(&self, _: Site) {}
+
+    /// For the owner, while it unwinds: puts a connection that has ended in the place of the one
+    /// that is half changed.
+    pub(crate) fn replace_connection(&self, inner: &mut Inner) {
+        let (config, counters) = (Config::default(), Counters::new());
+        let cx = Context {
+            now: inner.last,
+            below: Below::default(),
+            config: &config,
+            counters: &counters,
+        };
+        // The options are told on, and the key for signatures signs the reset. Nothing that the
+        // engine does changes them in between.
+        let options = inner.conn.options().clone();
+        let params = OpenParams {
+            local_port: self.key.local_port,
+            remote_port: self.key.remote_port,
+            iss: SeqNum(0),
+            ts_offset: 0,
+            seed: 0,
+            mtu: 1280,
+            ip_header_len: if self.key.local.is_ipv4() { 20 } else { 40 },
+            max_super_segment: 0,
+            options,
+            pool: Pool::new(),
+        };
+        let ended = Connection::panicked(&cx, params, inner.sent_to);
+        inner.panicked = true;
+        let broken = std::mem::replace(&mut inner.conn, ended);
+        let remains = Box::new((broken, inner.prequeue.take(), self.backlog.clear()));
+        let before = REMAINS.try_with(|cell| cell.replace(Some(remains)));
+        drop_caught(before);
+    }
+}
+
+impl Work<'_> {
+    /// Does some work on the connection of `endpoint`, which the caller does not own outside of it.
+    /// If it panics, that connection is aborted, and the answer is `None`.
+    pub(crate) fn contain<T>(
+        &mut self,
+        endpoint: &Arc<Endpoint>,
+        work: impl FnOnce(&mut Self) -> T,
+    ) -> Option<T> {
+        match catch_unwind(AssertUnwindSafe(|| work(self))) {
+            Ok(done) => Some(done),
+            Err(panic) => {
+                take_remains(panic);
+                self.leave(endpoint, SETTLE);
+                None
+            }
+        }
+    }
+}
+
+impl Work<'_> {
+    /// Does something that makes a connection. If it panics, none is made.
+    pub(crate) fn contain_making<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        match catch_unwind(AssertUnwindSafe(|| make(self))) {
+            Ok(made) => Some(made),
+            Err(panic) => {
+                drop_caught(panic);
+                self.count(IpCounter::ConnectionPanics);
+                None
+            }
+        }
+    }
+}
+
+impl Stack {
+    /// Something was left for a thread that only looks: it is for the poller. If nobody polls any
+    /// more, it is done here.
+    fn hand_over(&self, endpoint: &Arc<Endpoint>, owned: Owned<'_>) {
+        if self.pollers.ended().is_some() {
+            let mut work = Work::begin(self, self.pollers.clock().get()).at_home(endpoint.home);
+            work.release(endpoint, owned, false);
+            work.finish();
+        }
+    }
+
+    /// Owns a connection to look at it. If that panics, the connection is aborted, and `look` sees
+    /// what it is then.
+    pub(crate) fn inspect<T>(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        mut look: impl FnMut(&mut Inner) -> T,
+    ) -> T {
+        let seen = catch_unwind(AssertUnwindSafe(|| {
+            let mut owned = endpoint.own();
+            endpoint.at(Site::Look);
+            let seen = look(&mut owned);
+            if let Some(owned) = owned.release() {
+                self.hand_over(endpoint, owned);
+            }
+            seen
+        }));
+        match seen {
+            Ok(seen) => seen,
+            Err(panic) => {
+                take_remains(panic);
+                let mut work = Work::begin(self, self.pollers.clock().get()).at_home(endpoint.home);
+                work.leave(endpoint, SETTLE);
+                work.finish();
+                look(&mut endpoint.own())
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The suites of `cargo xtask test` and `cargo xtask nightly`, in the order in which they run, each
+//! with its budget.
+//!
+//! A suite that is over its budget fails by name. The budgets of `test` add up to what the whole
+//! may take at most, however slow the machine; on two processors it takes much less from a cold
+//! start. `docs/testing.md` holds this table, too, and a test compares the two.
+
+use anyhow::Result;
+
+use crate::drills;
+use crate::steps::Session;
+
+/// One part of the whole.
+pub(crate) struct Suite {
+    pub(crate) name: &'static str,
+    /// The minutes that it may take in `cargo xtask test`.
+    pub(crate) minutes: u64,
+    /// The minutes that its long form may take in `cargo xtask nightly`.
+    pub(crate) long_minutes: u64,
+    pub(crate) run: fn(&mut Session) -> Result<()>,
+}
+
+const fn suite(
+    name: &'static str,
+    minutes: u64,
+    long_minutes: u64,
+    run: fn(&mut Session) -> Result<()>,
+) -> Suite {
+    Suite { name, minutes, long_minutes, run }
+}
+
+/// Quick ones first. Those that build the same things stand together: `rustdoc` finds what `clippy`
+/// has checked, `drill` and `interop` share the release build.
+pub(crate) const SUITES: [Suite; 12] = [
+    suite("tidy", 1, 1, Session::tidy),
+    suite("format", 1, 1, Session::format),
+    suite("licences", 1, 20, Session::licences),
+    suite("clippy", 3, 3, Session::clippy),
+    suite("rustdoc", 2, 2, Session::rustdoc),
+    suite("unit", 9, 40, Session::unit),
+    suite("no-std", 2, 2, Session::no_std),
+    suite("loom", 4, 60, Session::loom),
+    suite("miri", 4, 60, Session::miri),
+    suite("drill", 4, 5, |s| drills::step(&s.root, &mut s.tally)),
+    suite("interop", 7, 35, Session::interop),
+    suite("fuzz", 7, 75, Session::fuzz),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_has_an_end() {
+        let all: u64 = SUITES.iter().map(|suite| suite.minutes).sum();
+        assert!(all <= 45, "{all} minutes");
+    }
+
+    #[test]
+    fn the_documentation_has_the_same_table() {
+        let text = include_str!("../../docs/testing.md");
+        let rows: Vec<[&str; 3]> = text
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .map(|line| {
+                let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+                let number = |cell: usize| cells.get(cell).copied().unwrap_or_default();
+                [number(1).trim_matches('`'), number(4), number(5)]
+            })
+            .collect();
+        let table: Vec<[String; 3]> = SUITES
+            .iter()
+            .map(|suite| {
+                [suite.name.into(), suite.minutes.to_string(), suite.long_minutes.to_string()]
+            })
+            .collect();
+        assert_eq!(rows, table);
+    }
+}

@@ -1,0 +1,96 @@
+//! Compilers beside the pinned stable one: the nightly of fuzzing and Miri, and a bare target.
+//!
+//! The nightly is pinned by its date, in `fuzz/rust-toolchain.toml` and nowhere else: a new one can
+//! neither break a run nor change what it finds. What is missing is fetched by rustup.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::shell::quiet;
+
+const PIN: &str = "fuzz/rust-toolchain.toml";
+
+/// Targets without an operating system. One of them is enough to prove that a crate builds there.
+const BARE_TARGETS: [&str; 2] = ["x86_64-unknown-none", "wasm32-unknown-unknown"];
+
+/// The name of the pinned nightly, with these components installed. Says what is missing if it
+/// cannot be had.
+pub(crate) fn nightly(root: &Path, components: &[&str]) -> Result<String, String> {
+    let text = fs::read_to_string(root.join(PIN)).map_err(|error| format!("{PIN}: {error}"))?;
+    let name = pinned(&text)
+        .ok_or_else(|| format!("{PIN} must pin a nightly by its date, as nightly-2026-05-20"))?;
+    if !installed(name, components) {
+        println!("fetching the compiler {name}");
+        let mut words = vec!["toolchain", "install", name, "--profile", "minimal"];
+        words.push("--no-self-update");
+        components.iter().for_each(|component| words.extend(["--component", *component]));
+        if !quiet("rustup", &words) {
+            return Err(format!("the compiler cannot be had: rustup {}", words.join(" ")));
+        }
+    }
+    Ok(name.to_string())
+}
+
+/// The dated nightly in the text of a `rust-toolchain.toml`.
+fn pinned(text: &str) -> Option<&str> {
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("channel"))?;
+    let name = line.split('"').nth(1)?;
+    let date: Vec<&str> = name.strip_prefix("nightly-")?.split('-').collect();
+    let digits = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let lengths: Vec<usize> = date.iter().map(|part| part.len()).collect();
+    (lengths == [4, 2, 2] && date.iter().all(digits)).then_some(name)
+}
+
+/// Whether a toolchain is there with all of these components.
+fn installed(name: &str, components: &[&str]) -> bool {
+    if !quiet("rustup", &["run", name, "rustc", "--version"]) {
+        return false;
+    }
+    let words = ["component", "list", "--toolchain", name, "--installed"];
+    let Ok(out) = Command::new("rustup").args(words).output() else { return false };
+    let text = String::from_utf8_lossy(&out.stdout);
+    components.iter().all(|component| text.lines().any(|line| line.starts_with(component)))
+}
+
+/// A bare target whose core library is installed.
+pub(crate) fn bare_target(root: &Path) -> Result<&'static str, String> {
+    let there = |target: &str| {
+        let mut command = Command::new("rustc");
+        command.args(["--print", "target-libdir", "--target", target]);
+        let out = command.current_dir(root).output();
+        out.is_ok_and(|out| Path::new(String::from_utf8_lossy(&out.stdout).trim()).is_dir())
+    };
+    if let Some(target) = BARE_TARGETS.into_iter().find(|target| there(target)) {
+        return Ok(target);
+    }
+    let first = BARE_TARGETS[0];
+    if quiet("rustup", &["target", "add", first]) && there(first) {
+        return Ok(first);
+    }
+    Err(format!("no target without a system can be had: rustup target add {first}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_dated_nightly_is_a_pin() {
+        for (text, expected) in [
+            ("[toolchain]\nchannel = \"nightly-2026-05-20\"\n", Some("nightly-2026-05-20")),
+            ("[toolchain]\nchannel = \"nightly\"\n", None),
+            ("[toolchain]\nchannel = \"nightly-2026-5-20\"\n", None),
+            ("[toolchain]\nchannel = \"1.95.0\"\n", None),
+            ("[toolchain]\n", None),
+        ] {
+            assert_eq!(pinned(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_repository_pins_one() {
+        let text = include_str!("../../fuzz/rust-toolchain.toml");
+        assert!(pinned(text).is_some(), "{text}");
+    }
+}
