@@ -112,8 +112,8 @@ pub use listener::{DEFAULT_BACKLOG, Incoming, TcpListener};
 pub use options::Keepalive;
 pub use plimsoll_buf::{ChunkWriter, MAX_SLICES, Slice, Slices};
 pub use plimsoll_stack::{
-    CounterInfo, MemoryUse, QdiscSummary, SocketSummary, StackError, SysctlError, SysctlInfo,
-    device, qdisc,
+    CounterInfo, InterfaceStatus, MemoryUse, QdiscSummary, SocketSummary, StackError, SysctlError,
+    SysctlInfo, device, qdisc,
 };
 pub use plimsoll_tcp::{
     AckReason, Bound, Causes, CongestionAlgorithm, Decision, ErrorReport, Hold, Info, Instant,

@@ -12,9 +12,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as StdInstant};
 
+use plimsoll_stack::device::Device;
 use plimsoll_stack::qdisc::KindError;
 use plimsoll_stack::{
-    MemoryUse, QdiscSummary, QueueWaiter, SocketSummary, Stack as Core, StackError,
+    InterfaceStatus, MemoryUse, QdiscSummary, QueueWaiter, SocketSummary, Stack as Core, StackError,
 };
 use plimsoll_tcp::Instant;
 
@@ -333,6 +334,32 @@ impl Stack {
     /// If there is no such interface or discipline, or a parameter is wrong.
     pub fn set_qdisc(&self, index: usize, text: &str) -> Result<(), KindError> {
         self.core().set_qdisc(now(), index, text)
+    }
+
+    /// All interfaces in the order of [`qdiscs`](Self::qdiscs), and why one is down if it is.
+    pub fn interfaces(&self) -> Vec<InterfaceStatus> {
+        self.core().interfaces()
+    }
+
+    /// Gives the interface with the place `index` in [`interfaces`](Self::interfaces) another
+    /// device, whether the one that it has works or has failed. Addresses and queueing discipline
+    /// stay. Connections over a device that still worked go on.
+    ///
+    /// ```
+    /// # use plimsoll::device::memory_link;
+    /// # let (device, _peer) = memory_link::pair(Default::default());
+    /// # let stack = plimsoll::Stack::builder().device(device).address("192.0.2.1/24").build()?;
+    /// let (another, _peer) = memory_link::pair(Default::default());
+    /// stack.replace_device(0, another).expect("an interface of the configuration");
+    /// assert!(stack.interfaces()[0].error.is_none());
+    /// # Ok::<(), plimsoll::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such interface, it is loopback, the device's MTU is too small, or the stack
+    /// has come to its end, as it does when its only device fails.
+    pub fn replace_device(&self, index: usize, device: Device) -> Result<(), StackError> {
+        self.core().replace_device(now(), index, device)
     }
 
     /// All sockets, for `ss`.

@@ -164,7 +164,7 @@ impl Endpoint {
         };
         let md5_key = inner.conn.md5_key().cloned();
         let below = BelowUs::default();
-        let home = stack.interfaces.get(interface).queue;
+        let home = stack.interfaces.get(interface).queue();
         Arc::new(Endpoint {
             key,
             interface,
@@ -202,7 +202,7 @@ impl Endpoint {
     /// Adds what the stack knows to what a connection tells about itself.
     pub(crate) fn add_to_info(&self, stack: &Stack, info: &mut Info) {
         (info.below, _) = self.below.get();
-        info.completions = stack.interfaces.get(self.interface).completions;
+        info.completions = stack.interfaces.get(self.interface).completions();
     }
 
     fn summary(

@@ -112,7 +112,8 @@ pub enum SocketError {
     /// An argument makes no sense. `EINVAL`.
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
-    /// The stack has come to its end; [`Stack::error`](crate::Stack::error) tells why. `ENETDOWN`.
+    /// The device of the interface has gone, or the stack has come to its end;
+    /// [`Stack::error`](crate::Stack::error) tells why. `ENETDOWN`.
     #[error("the network is down")]
     NetworkDown,
 }

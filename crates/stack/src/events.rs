@@ -28,6 +28,14 @@ use crate::sync::socket_lock::COMPLETION;
 use crate::sysctl::Settings;
 use crate::wakers::{Interest, WakeList};
 
+/// Who sends what a piece of work has queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// The thread that did the work.
+    Here,
+    /// The poller, who is woken if it sleeps.
+    Poller,
+}
 /// What a read gets that the stack has panicked in.
 const PANICKED: ReadError = ReadError::Failed(ConnectionError::Panicked);
 
@@ -41,8 +49,8 @@ pub(crate) struct Work<'a> {
     wakers: WakeList,
     /// Bit `i`: packets were queued on interface `i`.
     queued_on: u16,
-    /// The poller sends what was queued.
-    leaves: bool,
+    /// Who sends what was queued.
+    departure: Departure,
     /// The earliest timer that was armed.
     armed: Instant,
     /// The queue that this work is of: the poller's, or the home of the application's connection.
@@ -63,7 +71,7 @@ impl<'a> Work<'a> {
             counters,
             wakers: WakeList::default(),
             queued_on: 0,
-            leaves: false,
+            departure: Departure::Here,
             armed: Instant::FAR_FUTURE,
             home: 0,
             _drops: PostponedDrops::begin(),
@@ -119,9 +127,9 @@ impl<'a> Work<'a> {
         let below = Below {
             bytes,
             completed: Serial(completed),
-            completions: interface.completions,
-            takes_notes: interface.takes_notes,
-            keeps_departures: interface.keeps_departures(),
+            completions: interface.completions(),
+            takes_notes: interface.takes_notes(),
+            keeps_departures: interface.tx.keeps_departures(),
             memory: self.stack.policies.memory().room(&self.settings.tcp_mem, inner.charged),
         };
         self.context_with(inner.last, below)
@@ -328,7 +336,7 @@ impl<'a> Work<'a> {
             if self.queued_on != 0 && self.stack.pollers.has_enough_to_send() {
                 self.stack.drain_set(self.take_queued(), self.now);
             }
-        } else if !self.leaves {
+        } else if self.departure == Departure::Here {
             self.send_queued();
         } else if let Some(at) = self.stack.first_departure(self.queued_on) {
             home.waiter.kick_before(at);
@@ -433,7 +441,7 @@ impl Stack {
         endpoint: &Arc<Endpoint>,
         call: impl FnMut(&mut Inner, &Context<'_>) -> T,
     ) -> T {
-        self.call(now, endpoint, |_| (true, false), call)
+        self.call(now, endpoint, |_| Departure::Here, call)
     }
 
     /// As [`work_on`](Self::work_on), for a call that hands over bytes to be sent.
@@ -448,12 +456,12 @@ impl Stack {
         endpoint: &Arc<Endpoint>,
         call: impl FnMut(&mut Inner, &Context<'_>) -> T,
     ) -> T {
-        self.call(
-            now,
-            endpoint,
-            |inner| (true, inner.conn.send_queue_len() > inner.conn.unsent_len()),
-            call,
-        )
+        let departure = |inner: &Inner| match inner.conn.send_queue_len() > inner.conn.unsent_len()
+        {
+            true => Departure::Poller,
+            false => Departure::Here,
+        };
+        self.call(now, endpoint, departure, call)
     }
 
     /// Reads into `buf`, with `read` as the way to read, until it is full or there is no more. What
@@ -499,19 +507,18 @@ impl Stack {
         &self,
         now: Instant,
         endpoint: &Arc<Endpoint>,
-        how: impl FnOnce(&Inner) -> (bool, bool),
+        departure: impl FnOnce(&Inner) -> Departure,
         mut call: impl FnMut(&mut Inner, &Context<'_>) -> T,
     ) -> T {
         let mut work = Work::begin(self, now).at_home(endpoint.home);
         let result = work.contain(endpoint, |work| {
             let mut inner = endpoint.own();
             work.run_prequeue(endpoint, &mut inner, false);
-            let (settles, leaves) = how(&inner);
-            work.leaves = leaves;
+            work.departure = departure(&inner);
             let cx = work.context(endpoint, &mut inner);
             let result = call(&mut inner, &cx);
             endpoint.at(Site::Write);
-            work.release(endpoint, inner, settles);
+            work.release(endpoint, inner, true);
             result
         });
         work.finish();

@@ -1,35 +1,39 @@
-//! An interface: a device, its addresses, its queueing discipline, and the draining of one into the
-//! other.
+//! An interface: a device, its addresses, and whether it is up.
 //!
-//! Packets are queued while a socket is owned and drained after it was released. One thread at a
-//! time drains; see [`TxToken`]. What the device cannot do is done in software on the way: cutting
-//! super-segments, completing checksums.
+//! What sending needs is the [`TxPath`]'s, what receiving needs the [`RxPath`]'s; an interface
+//! holds the two together with what is known about the device. It knows nothing of connections and
+//! routes: `sending.rs` and `interface_health.rs` do.
+//!
+//! # A device that fails
+//!
+//! Only its interface goes down, and it can be given another device. Each device that an interface
+//! has had has a number, its *epoch*, so that a late error of one device does not bring down the
+//! next.
+//!
+//! # Locks
+//!
+//! `health`, `name` and `wait` are leaves, held for a few instructions. `replacing` is held by who
+//! gives the interface another device, also while the old one is dropped; nobody else takes it.
+//! What is read for every packet is atomic.
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
+use plimsoll_buf::Pool;
 use plimsoll_tcp::Instant;
 
-use crate::device::{
-    Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, TxStatus, WaitSource,
-};
+use crate::device::{Caps, Device, DeviceStats, WaitSource};
 use crate::error::StackError;
-use crate::ip::output::discards;
-use crate::limits::{DRAIN_ROUNDS, MAX_INTERFACES};
+use crate::ip::is_unicast;
+use crate::kick::Kick;
+use crate::limits::MAX_INTERFACES;
 use crate::loopback;
-use crate::offload::{checksum, gso};
-use crate::packet::{ChecksumState, Packet};
-use crate::qdisc::fq::FqStats;
-use crate::qdisc::{Kind, KindError, Qdisc, QdiscStats};
-use crate::snmp::IpCounter;
+use crate::packet::Packet;
+use crate::rx_path::RxPath;
 use crate::socket_lock::lock;
-use crate::stack::Stack;
-use crate::tx_token::TxToken;
+use crate::tx_path::{Failure, TxPath};
 
-/// Packets moved from the queueing discipline to the device at a time.
-const DRAIN_BATCH: usize = 64;
 /// Room for headers that a super-segment's payload leaves.
 const HEADROOM: usize = 120;
 /// Bytes of headers of the least packet that TCP can use.
@@ -45,56 +49,85 @@ pub struct InterfaceConfig {
     pub mtu: Option<u16>,
 }
 
-/// The queueing discipline of one interface.
+/// An interface as [`Stack::interfaces`](crate::Stack::interfaces) shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QdiscSummary {
-    /// The interface.
-    pub interface: String,
-    /// Which discipline, with its parameters.
-    pub kind: Kind,
-    /// What it has counted, and what it holds.
-    pub stats: QdiscStats,
-    /// What only fair queueing counts.
-    pub fq: Option<FqStats>,
+pub struct InterfaceStatus {
+    /// The device's name.
+    pub name: String,
+    /// Our addresses on it, each with the length of its prefix.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// MTU in bytes.
+    pub mtu: u16,
+    /// Why it is down; `None` while it is up.
+    pub error: Option<StackError>,
+}
+
+/// What a device says about itself, to be read without asking it.
+struct Traits {
+    mtu: AtomicU16,
+    /// Most payload bytes of one super-segment.
+    max_super_segment: AtomicUsize,
+    /// The device really completes packets: bytes below us mean something.
+    completions: AtomicBool,
+    /// The device writes down why packets leave.
+    takes_notes: AtomicBool,
+}
+
+/// Whether the device works.
+#[derive(Default)]
+struct Health {
+    epoch: u32,
+    error: Option<StackError>,
 }
 
 /// A device in a stack.
 pub(crate) struct Interface {
-    pub(crate) index: u8,
+    index: u8,
     /// The queue that polls it.
-    pub(crate) queue: u8,
+    queue: u8,
     /// All interfaces of the same device, this first one included, if there are several.
-    pub(crate) ways: Vec<u8>,
-    pub(crate) name: String,
-    pub(crate) mtu: u16,
-    /// Most payload bytes of one super-segment.
-    pub(crate) max_super_segment: usize,
-    pub(crate) addresses: Vec<(IpAddr, u8)>,
-    pub(crate) loopback: bool,
-    /// The device really completes packets: bytes below us mean something.
-    pub(crate) completions: bool,
-    /// The device writes down why packets leave.
-    pub(crate) takes_notes: bool,
-    pub(crate) wait: WaitSource,
-    pub(crate) rx: Mutex<Box<dyn DeviceRx>>,
-    qdisc: Mutex<Box<dyn Qdisc>>,
-    /// The discipline keeps departure times, to be read without the lock.
-    departures: AtomicBool,
+    ways: Vec<u8>,
+    addresses: Vec<(IpAddr, u8)>,
+    loopback: bool,
+    /// The MTU of the configuration.
+    mtu_limit: Option<u16>,
+    /// What stands behind the device's name if it is not the device's first queue.
+    suffix: String,
+    name: Mutex<String>,
+    traits: Traits,
+    wait: Mutex<WaitSource>,
     /// The discipline was chosen for this interface: the default does not concern it.
     chosen: AtomicBool,
-    token: TxToken,
-    tx: Mutex<TxSide>,
-    /// The device had no room for the rest of `TxSide::staged`.
-    busy: AtomicBool,
+    /// `health` has no error.
+    up: AtomicBool,
+    health: Mutex<Health>,
+    replacing: Mutex<()>,
+    pub(crate) rx: RxPath,
+    pub(crate) tx: TxPath,
 }
 
-/// What belongs to the holder of the token.
-struct TxSide {
-    device: Box<dyn DeviceTx>,
-    /// Taken from the queueing discipline, ready for the device.
-    staged: VecDeque<Packet>,
-    /// Packets to be made ready.
-    raw: VecDeque<Packet>,
+impl Traits {
+    fn new(caps: &Caps, takes_notes: bool, limit: Option<u16>) -> Traits {
+        let traits = Traits {
+            mtu: AtomicU16::new(0),
+            max_super_segment: AtomicUsize::new(0),
+            completions: AtomicBool::new(false),
+            takes_notes: AtomicBool::new(false),
+        };
+        traits.set(caps, takes_notes, limit);
+        traits
+    }
+
+    fn set(&self, caps: &Caps, takes_notes: bool, limit: Option<u16>) {
+        let longest = caps.max_super_segment.clamp(usize::from(caps.mtu), 65_535);
+        // A device that takes none gets them cut in software.
+        let longest = if caps.tso4 || caps.tso6 { longest } else { 65_535 } - HEADROOM;
+        let mtu = limit.map_or(caps.mtu, |limit| limit.min(caps.mtu));
+        self.mtu.store(mtu, Ordering::Relaxed);
+        self.max_super_segment.store(longest, Ordering::Relaxed);
+        self.completions.store(caps.completions, Ordering::Relaxed);
+        self.takes_notes.store(takes_notes, Ordering::Relaxed);
+    }
 }
 
 impl Interface {
@@ -123,7 +156,7 @@ impl Interface {
                     let reason = format!("the prefix length of {ip}/{prefix} is too large");
                     return refuse(format!("{field}.addresses"), reason);
                 }
-                if !crate::stack::is_unicast(ip) {
+                if !is_unicast(ip) {
                     return refuse(format!("{field}.addresses"), format!("{ip} is not a host's"));
                 }
             }
@@ -134,14 +167,15 @@ impl Interface {
                 let reason = format!("{mtu} is not between {MIN_MTU} and the device's {most}");
                 return refuse(format!("{field}.mtu"), reason);
             }
-            interfaces.push(Interface::new(index, config, false));
+            interfaces.push(Interface::new(index, config, None));
         }
         let addresses = vec![
             (IpAddr::from([127, 0, 0, 1]), 8),
             (IpAddr::from(std::net::Ipv6Addr::LOCALHOST), 128),
         ];
-        let config = InterfaceConfig { device: loopback::device(), addresses, mtu: None };
-        interfaces.push(Interface::new(interfaces.len(), config, true));
+        let (device, waiting) = loopback::device();
+        let config = InterfaceConfig { device, addresses, mtu: None };
+        interfaces.push(Interface::new(interfaces.len(), config, Some(waiting)));
         for (index, (first, device)) in more.into_iter().enumerate() {
             if first >= known {
                 let reason = "there is no such interface".to_owned();
@@ -154,331 +188,194 @@ impl Interface {
 
     /// Adds another queue of the device of the interface with the number `first`.
     fn add_way(interfaces: &mut Vec<Interface>, first: usize, device: Device, queues: usize) {
-        let config = InterfaceConfig { device, addresses: Vec::new(), mtu: None };
-        let mut way = Interface::new(interfaces.len(), config, false);
-        let (index, original) = (way.index, &mut interfaces[first]);
+        let index = interfaces.len();
+        let original = &mut interfaces[first];
         if original.ways.is_empty() {
             original.ways.push(original.index);
         }
+        let mtu = Some(original.mtu());
+        let config = InterfaceConfig { device, addresses: Vec::new(), mtu };
+        let mut way = Interface::new(index, config, None);
         way.queue = (original.ways.len() % queues) as u8;
-        way.name = format!("{}#{}", original.name, original.ways.len());
-        way.mtu = original.mtu;
-        original.ways.push(index);
+        way.suffix = format!("#{}", original.ways.len());
+        way.name = Mutex::new(format!("{}{}", original.name(), way.suffix));
+        original.ways.push(way.index);
         interfaces.push(way);
     }
 
-    fn new(index: usize, config: InterfaceConfig, loopback: bool) -> Interface {
+    /// `waiting` counts what has arrived at loopback.
+    fn new(index: usize, config: InterfaceConfig, waiting: Option<Arc<AtomicUsize>>) -> Interface {
         let Device { tx, rx, wait } = config.device;
         let caps = tx.caps();
-        let longest = caps.max_super_segment.clamp(usize::from(caps.mtu), 65_535);
+        let loopback = waiting.is_some();
         Interface {
             index: index as u8,
             queue: 0,
             ways: Vec::new(),
-            name: caps.name.clone(),
-            mtu: config.mtu.map_or(caps.mtu, |mtu| mtu.min(caps.mtu)),
-            // A device that takes none gets them cut in software.
-            max_super_segment: if caps.tso4 || caps.tso6 { longest } else { 65_535 } - HEADROOM,
             addresses: config.addresses,
             loopback,
-            completions: caps.completions,
-            takes_notes: tx.takes_notes(),
-            wait,
-            rx: Mutex::new(rx),
-            qdisc: Mutex::new(Kind::PFIFO.build()),
-            departures: AtomicBool::new(false),
+            mtu_limit: config.mtu,
+            suffix: String::new(),
+            name: Mutex::new(caps.name.clone()),
+            traits: Traits::new(caps, tx.takes_notes(), config.mtu),
+            rx: RxPath::new(rx, &wait, waiting),
+            wait: Mutex::new(wait),
             chosen: AtomicBool::new(loopback),
-            token: TxToken::new(),
-            tx: Mutex::new(TxSide { device: tx, staged: VecDeque::new(), raw: VecDeque::new() }),
-            busy: AtomicBool::new(false),
+            up: AtomicBool::new(true),
+            health: Mutex::default(),
+            replacing: Mutex::default(),
+            tx: TxPath::new(tx),
         }
     }
 
-    /// Queues a packet; `false` if there was no room and it is gone.
+    /// Its place among the interfaces.
+    pub(crate) fn index(&self) -> u8 {
+        self.index
+    }
+
+    /// The queue that polls it.
+    pub(crate) fn queue(&self) -> u8 {
+        self.queue
+    }
+
+    /// All interfaces of the same device, this first one included, if there are several and this is
+    /// the first one.
+    pub(crate) fn ways(&self) -> &[u8] {
+        &self.ways
+    }
+
+    /// Our addresses on it, each with the length of its prefix.
+    pub(crate) fn addresses(&self) -> &[(IpAddr, u8)] {
+        &self.addresses
+    }
+
+    pub(crate) fn is_loopback(&self) -> bool {
+        self.loopback
+    }
+
+    pub(crate) fn name(&self) -> String {
+        lock(&self.name).clone()
+    }
+
+    pub(crate) fn mtu(&self) -> u16 {
+        self.traits.mtu.load(Ordering::Relaxed)
+    }
+
+    /// Most payload bytes of one super-segment.
+    pub(crate) fn max_super_segment(&self) -> usize {
+        self.traits.max_super_segment.load(Ordering::Relaxed)
+    }
+
+    /// Whether the device really completes packets: bytes below us mean something.
+    pub(crate) fn completions(&self) -> bool {
+        self.traits.completions.load(Ordering::Relaxed)
+    }
+
+    /// Whether the device writes down why packets leave.
+    pub(crate) fn takes_notes(&self) -> bool {
+        self.traits.takes_notes.load(Ordering::Relaxed)
+    }
+
+    /// Whether the discipline was chosen for this interface, so that the default does not matter.
+    pub(crate) fn has_chosen_qdisc(&self) -> bool {
+        self.chosen.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn choose_qdisc(&self) {
+        self.chosen.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells the device whom to kick.
+    pub(crate) fn install(&self, kick: &Kick) {
+        lock(&self.wait).install(kick);
+    }
+
+    /// What the poller waits for. It lasts as long as the copy, also if the device is replaced.
+    pub(crate) fn wait_source(&self) -> WaitSource {
+        lock(&self.wait).clone()
+    }
+
+    /// Whether the device works.
+    pub(crate) fn is_up(&self) -> bool {
+        self.up.load(Ordering::Relaxed)
+    }
+
+    /// Queues a packet; `false` if there was no room, or the interface is down, and it is gone.
     pub(crate) fn enqueue(&self, now: Instant, packet: Packet) -> bool {
-        // A refused packet is dropped after the lock was released.
-        let refused = lock(&self.qdisc).enqueue(now, packet).err();
-        refused.is_none()
+        self.tx.enqueue(now, packet)
     }
 
-    /// Whether the queueing discipline holds packets until their departure times.
-    pub(crate) fn keeps_departures(&self) -> bool {
-        self.departures.load(Ordering::Relaxed)
+    /// Appends up to `max` packets that have arrived by `now` to `out`; returns how many.
+    pub(crate) fn receive(
+        &self,
+        around: (Instant, &Kick),
+        pool: &Pool,
+        out: &mut Vec<Packet>,
+        max: usize,
+    ) -> Result<usize, Failure> {
+        if self.is_up() { self.rx.receive(around, pool, out, max) } else { Ok(0) }
     }
 
-    /// Replaces the discipline. What is queued moves over; returns how many packets the new one has
-    /// no room for.
-    fn set_qdisc(&self, now: Instant, kind: Kind) -> usize {
-        let mut refused = Vec::new();
-        let mut qdisc = lock(&self.qdisc);
-        let mut other = kind.build();
-        while let Some(packet) = qdisc.take_any() {
-            refused.extend(other.enqueue(now, packet).err());
-        }
-        *qdisc = other;
-        self.departures.store(kind.keeps_departures(), Ordering::Relaxed);
-        // Packets complete when they are dropped, which may take other locks.
-        drop(qdisc);
-        refused.len()
-    }
-
-    /// When the first packet that is queued may leave, if the device has room and nobody is at
-    /// draining: who is goes round once more, and sees to what has to wait.
-    pub(crate) fn next_departure(&self) -> Option<Instant> {
-        if self.is_busy() {
+    /// When the device wants to be polled, or something that is queued may leave.
+    pub(crate) fn next_event(&self, kick: &Kick) -> Option<Instant> {
+        if !self.is_up() {
             return None;
         }
-        let at = lock(&self.qdisc).next_event()?;
-        if self.token.leave_to_holder() { None } else { Some(at) }
+        self.tx.next_event(kick).into_iter().chain(self.rx.next_event(kick)).min()
     }
 
-    /// Whether the device waits for room.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.busy.load(Ordering::Relaxed)
+    /// What the two halves have counted, the sending one first.
+    pub(crate) fn stats(&self, kick: &Kick) -> (DeviceStats, DeviceStats) {
+        (self.tx.stats(kick), self.rx.stats(kick))
     }
 
-    /// What the sending half has counted.
-    pub(crate) fn tx_stats(&self) -> DeviceStats {
-        lock(&self.tx).device.stats()
+    pub(crate) fn status(&self) -> InterfaceStatus {
+        let error = lock(&self.health).error.clone();
+        let (name, addresses, mtu) = (self.name(), self.addresses.clone(), self.mtu());
+        InterfaceStatus { name, addresses, mtu, error }
     }
 
-    /// What the receiving half has counted.
-    pub(crate) fn rx_stats(&self) -> DeviceStats {
-        lock(&self.rx).stats()
+    /// The number of the device that it has now.
+    pub(crate) fn epoch(&self) -> u32 {
+        lock(&self.health).epoch
     }
 
-    /// When the device wants to be polled.
-    pub(crate) fn next_event(&self) -> Option<Instant> {
-        let sending = lock(&self.tx).device.next_event();
-        let receiving = lock(&self.rx).next_event();
-        sending.into_iter().chain(receiving).chain(self.next_departure()).min()
-    }
-
-    /// Moves what is queued into the device, unless another thread is at it (which then goes on).
-    /// Returns how many packets went.
-    fn drain(&self, stack: &Stack, now: Instant) -> Result<usize, DeviceError> {
-        let mut sent = 0;
-        if !self.token.acquire() {
-            return Ok(sent);
+    /// The device with the number `epoch` has failed. Returns whether that brings the interface
+    /// down: it may be down already, or have another device.
+    pub(crate) fn fail(&self, epoch: u32, error: StackError) -> bool {
+        let mut health = lock(&self.health);
+        if health.epoch != epoch || health.error.is_some() {
+            return false;
         }
-        for _ in 0..DRAIN_ROUNDS {
-            let outcome = self.drain_once(stack, now);
-            match outcome {
-                Ok(count) => sent += count,
-                Err(error) => {
-                    self.token.abandon();
-                    return Err(error);
-                }
-            }
-            if self.token.release() {
-                return Ok(sent);
-            }
+        health.error = Some(error);
+        self.up.store(false, Ordering::Relaxed);
+        drop(health);
+        self.tx.close();
+        true
+    }
+
+    /// Takes another device in place of the one that it has. `kick` wakes its poller.
+    pub(crate) fn replace(&self, device: Device, kick: &Kick) -> Result<(), StackError> {
+        let Device { tx, rx, wait } = device;
+        let caps = tx.caps().clone();
+        if caps.mtu < MIN_MTU {
+            let reason = format!("the device's {} is less than {MIN_MTU}", caps.mtu);
+            return Err(StackError::Config { field: "mtu".to_owned(), reason });
         }
-        // The others go on queueing: the poller takes over.
-        self.token.abandon();
-        stack.pollers.queue(self.queue).waiter.kick();
-        Ok(sent)
-    }
-
-    fn drain_once(&self, stack: &Stack, now: Instant) -> Result<usize, DeviceError> {
-        let mut side = lock(&self.tx);
-        let side = &mut *side;
-        let mut sent = 0;
-        loop {
-            if side.staged.is_empty() {
-                lock(&self.qdisc).dequeue_batch(now, DRAIN_BATCH, &mut side.raw);
-                make_ready(stack, side.device.caps(), &mut side.raw, &mut side.staged);
-            }
-            if side.staged.is_empty() {
-                self.busy.store(false, Ordering::Relaxed);
-                return Ok(sent);
-            }
-            let progress = side.device.transmit(now, &mut side.staged)?;
-            sent += progress.packets;
-            if progress.caps_changed {
-                // What the device refuses from now on is made ready again, without it.
-                std::mem::swap(&mut side.raw, &mut side.staged);
-                make_ready(stack, side.device.caps(), &mut side.raw, &mut side.staged);
-            }
-            if progress.status == TxStatus::Busy {
-                if !self.busy.swap(true, Ordering::Relaxed) {
-                    // The poller may sleep without watching for room.
-                    stack.pollers.queue(self.queue).waiter.kick();
-                }
-                stack.count(IpCounter::TxRingFull);
-                return Ok(sent);
-            }
-        }
-    }
-
-    /// Lets the device complete what is done. Returns whether anything happened.
-    fn poll_completions(&self, now: Instant) -> Result<bool, DeviceError> {
-        Ok(lock(&self.tx).device.poll_completions(now)? > 0)
-    }
-}
-
-/// Moves packets from `raw` to `staged`, and does in software what the device cannot.
-fn make_ready(
-    stack: &Stack,
-    caps: &Caps,
-    raw: &mut VecDeque<Packet>,
-    staged: &mut VecDeque<Packet>,
-) {
-    if caps.tso4 && caps.tso6 && caps.tx_checksum {
-        staged.append(raw);
-        return;
-    }
-    for packet in raw.drain(..) {
-        let is_v4 = packet.headers().first().is_some_and(|first| first >> 4 == 4);
-        let whole = packet.gso.is_none() || if is_v4 { caps.tso4 } else { caps.tso6 };
-        if whole && (caps.tx_checksum || packet.csum != ChecksumState::Partial) {
-            staged.push_back(packet);
-        } else if whole {
-            stage_filled(stack, packet, staged);
-        } else {
-            stack.count(IpCounter::GsoSoftware);
-            for segment in gso::split(packet) {
-                if caps.tx_checksum {
-                    staged.push_back(segment);
-                } else {
-                    stage_filled(stack, segment, staged);
-                }
-            }
-        }
-    }
-}
-
-fn stage_filled(stack: &Stack, mut packet: Packet, staged: &mut VecDeque<Packet>) {
-    if checksum::fill(&mut packet) {
-        staged.push_back(packet);
-    } else {
-        stack.count(discards(packet.headers().first().is_some_and(|first| first >> 4 == 4)));
-    }
-}
-
-impl Stack {
-    /// Drains the interfaces in the bit set `set`.
-    pub(crate) fn drain_set(&self, mut set: u16, now: Instant) -> usize {
-        let mut sent = 0;
-        while set != 0 {
-            let index = set.trailing_zeros() as u8;
-            set &= set - 1;
-            sent += self.drain(self.interfaces.get(index), now);
-        }
-        sent
-    }
-
-    /// When the poller has to look at the interfaces in the bit set `set`, to which packets were
-    /// queued: at once, or when the first of them may leave. A device without room tells by itself.
-    pub(crate) fn first_departure(&self, set: u16) -> Option<Instant> {
-        let queued = |interface: &&Interface| set & (1 << interface.index) != 0;
-        let departure = |interface: &Interface| match interface.keeps_departures() {
-            true => interface.next_departure(),
-            false => Some(Instant::ZERO),
+        wait.install(kick);
+        let _replacing = lock(&self.replacing);
+        let epoch = {
+            let mut health = lock(&self.health);
+            health.epoch = health.epoch.wrapping_add(1);
+            health.epoch
         };
-        self.interfaces.iter().filter(queued).filter_map(departure).min()
-    }
-
-    fn drain(&self, interface: &Interface, now: Instant) -> usize {
-        match interface.drain(self, now) {
-            Ok(sent) => {
-                if interface.keeps_departures()
-                    && let Some(at) = interface.next_departure()
-                {
-                    self.pollers.queue(interface.queue).waiter.kick_before(at);
-                }
-                sent
-            }
-            Err(error) => {
-                self.device_failed(interface, now, &error);
-                0
-            }
-        }
-    }
-
-    /// Gives the interface with the place `index` in [`qdiscs`](Self::qdiscs) another queueing
-    /// discipline, as [`Kind::parse`] reads it, and all queues of its device if that is the first
-    /// of several. Packets that are queued move over; those for which
-    /// the new one has no room are dropped and counted (IpOutDiscards).
-    ///
-    /// # Errors
-    /// If there is no such interface, or the text names no discipline.
-    pub fn set_qdisc(&self, now: Instant, index: usize, text: &str) -> Result<(), KindError> {
-        let interface = self.interfaces.find(index).ok_or(KindError::Interface(index))?;
-        let kind = Kind::parse(text, interface.mtu)?;
-        let others = interface.ways.iter().map(|&way| self.interfaces.get(way));
-        for interface in others.skip(1).chain([interface]) {
-            interface.chosen.store(true, Ordering::Relaxed);
-            self.change_qdisc(interface, now, kind);
-        }
+        *lock(&self.name) = format!("{}{}", caps.name, self.suffix);
+        self.traits.set(&caps, tx.takes_notes(), self.mtu_limit);
+        self.rx.replace(rx, epoch, &wait, kick);
+        self.tx.replace(tx, epoch, kick);
+        *lock(&self.wait) = wait;
+        lock(&self.health).error = None;
+        self.up.store(true, Ordering::Relaxed);
         Ok(())
-    }
-
-    /// Whether a device is at sending: it will complete something by itself, at a time that it
-    /// knows. For a poller that would rather spin than sleep until then.
-    pub fn is_sending(&self) -> bool {
-        self.interfaces.iter().any(|interface| lock(&interface.tx).device.next_event().is_some())
-    }
-
-    fn change_qdisc(&self, interface: &Interface, now: Instant, kind: Kind) {
-        for _ in 0..interface.set_qdisc(now, kind) {
-            self.count(discards(true));
-        }
-        self.pollers.queue(interface.queue).waiter.kick();
-    }
-
-    /// Gives interfaces the default discipline if it has changed and they were given no other.
-    fn follow_default_qdisc(&self, now: Instant) {
-        let default = self.settings().default_qdisc;
-        for interface in self.interfaces.iter() {
-            let differs = interface.keeps_departures() != default.keeps_departures();
-            if differs && !interface.chosen.load(Ordering::Relaxed) {
-                let name = default.name();
-                let kind = Kind::parse(name, interface.mtu).unwrap_or(Kind::PFIFO);
-                self.change_qdisc(interface, now, kind);
-            }
-        }
-    }
-
-    /// The queueing discipline of every interface, and what it has counted.
-    pub fn qdiscs(&self) -> Vec<QdiscSummary> {
-        let summary = |interface: &Interface| {
-            let qdisc = lock(&interface.qdisc);
-            let (kind, stats, fq) = (qdisc.kind(), qdisc.stats(), qdisc.fq_stats());
-            QdiscSummary { interface: interface.name.clone(), kind, stats, fq }
-        };
-        self.interfaces.iter().map(summary).collect()
-    }
-
-    /// Completes and drains every interface of a queue. Returns whether anything happened.
-    pub(crate) fn pump_devices(&self, queue: u8, now: Instant) -> bool {
-        self.follow_default_qdisc(now);
-        let mut worked = false;
-        for interface in self.interfaces.of(queue) {
-            match interface.poll_completions(now) {
-                Ok(any) => worked |= any,
-                Err(error) => self.device_failed(interface, now, &error),
-            }
-            worked |= self.drain(interface, now) > 0;
-        }
-        worked
-    }
-
-    /// Ends the stack because a device failed.
-    pub(crate) fn device_failed(&self, interface: &Interface, now: Instant, error: &DeviceError) {
-        let name = interface.name.clone();
-        self.bring_down(now, StackError::DeviceGone { name, reason: error.to_string() });
-    }
-
-    /// Name of every interface, and whether its device tells when it is done with a packet. Over
-    /// one that does not, automatic corking and small queues are off.
-    pub fn completions(&self) -> Vec<(String, bool)> {
-        self.interfaces.iter().map(|i| (i.name.clone(), i.completions)).collect()
-    }
-
-    /// Name, and what the sending and the receiving half have counted, of every interface.
-    pub fn device_stats(&self) -> Vec<(String, DeviceStats, DeviceStats)> {
-        let stats = |i: &Interface| (i.name.clone(), i.tx_stats(), i.rx_stats());
-        self.interfaces.iter().map(stats).collect()
     }
 }

@@ -49,7 +49,7 @@ impl Interfaces {
 
     /// The interfaces that a queue polls.
     pub(crate) fn of(&self, queue: u8) -> impl Iterator<Item = &Interface> {
-        self.list.iter().filter(move |interface| interface.queue == queue)
+        self.list.iter().filter(move |interface| interface.queue() == queue)
     }
 
     /// Where packets leave.
@@ -57,22 +57,42 @@ impl Interfaces {
         &self.routes
     }
 
-    /// The interface that packets to `remote` leave by; loopback if no route leads there.
+    /// The interface that packets to `remote` leave by; loopback if no route leads there. If all
+    /// that lead there are down it is one of those, which drops the packets.
     pub(crate) fn towards(&self, remote: IpAddr) -> u8 {
-        self.routes.lookup(remote).unwrap_or(self.routes.loopback())
+        let way = self.routes.lookup(remote).or_else(|| self.routes.any_way(remote));
+        way.unwrap_or(self.routes.loopback())
     }
 
     /// The way by which `queue` sends what leaves by `interface`.
     pub(crate) fn way(&self, interface: u8, queue: u8) -> u8 {
-        let ways = &self.get(interface).ways;
+        let ways = self.get(interface).ways();
         match ways.len() {
             0 => interface,
             count => ways[usize::from(queue) % count],
         }
     }
 
+    /// The first queue of the device that an interface is a queue of.
+    pub(crate) fn first_way(&self, index: u8) -> u8 {
+        let first = self.list.iter().find(|first| first.ways().contains(&index));
+        first.map_or(index, Interface::index)
+    }
+
+    /// All queues of the device that `first` is the first queue of, as a bit set.
+    pub(crate) fn ways_of(&self, first: u8) -> u16 {
+        self.get(first).ways().iter().fold(1 << first, |set, way| set | 1 << way)
+    }
+
+    /// How many devices there are beside loopback.
+    pub(crate) fn devices(&self) -> usize {
+        let own =
+            |each: &&Interface| !each.is_loopback() && self.first_way(each.index()) == each.index();
+        self.list.iter().filter(own).count()
+    }
+
     /// Our addresses.
     pub(crate) fn addresses(&self) -> Vec<IpAddr> {
-        self.list.iter().flat_map(|i| i.addresses.iter().map(|&(ip, _)| ip)).collect()
+        self.list.iter().flat_map(|i| i.addresses().iter().map(|&(ip, _)| ip)).collect()
     }
 }

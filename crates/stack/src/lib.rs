@@ -24,7 +24,8 @@
 //! | what happens to a packet that arrives | `ip/input.rs`, `demux/mod.rs` |
 //! | what happens if its socket is owned | `sync/socket_lock.rs`, `backlog.rs` |
 //! | what happens if a call of a connection panics | `panics.rs` |
-//! | what happens to a packet that leaves | `ip/output.rs`, `interface.rs`, `device/` |
+//! | what happens to a packet that leaves | `ip/output.rs`, `tx_path.rs`, `device/` |
+//! | what happens when a device fails | `interface_health.rs` |
 //! | what all connections may hold, who waits for memory | `memory.rs` |
 //! | when a connection's timer fires | `timer_wheel.rs` |
 //! | how a thread sleeps and is woken | `wait.rs`, `kick.rs` |
@@ -47,6 +48,7 @@ mod events;
 mod fast_connect;
 mod fast_open;
 mod interface;
+mod interface_health;
 mod interfaces;
 mod ip;
 pub mod kick;
@@ -64,9 +66,12 @@ mod policies;
 mod poll;
 mod pollers;
 mod prequeue;
+mod published;
 pub mod qdisc;
 mod queue;
 mod queue_pool;
+mod rx_path;
+mod sending;
 mod snmp;
 mod socket;
 mod socket_lock;
@@ -77,7 +82,7 @@ mod tables;
 pub(crate) mod tcp_metrics;
 mod timed;
 mod timer_wheel;
-mod tx_token;
+mod tx_path;
 mod wait;
 mod waiter_role;
 mod wakers;
@@ -86,12 +91,13 @@ pub use busy_poll::{Spin, Spun};
 pub use endpoint::{Edges, Readiness};
 pub use error::{SocketError, StackError};
 pub use fast_open::FastOpenKeys;
-pub use interface::{InterfaceConfig, QdiscSummary};
+pub use interface::{InterfaceConfig, InterfaceStatus};
 pub use ip::route::RouteConfig;
 pub use listener::Listener;
 pub use md5::Md5Keys;
 pub use memory::MemoryUse;
 pub use plimsoll_tcp::{Duration, Instant};
+pub use sending::QdiscSummary;
 pub use snmp::CounterInfo;
 pub use socket::TcpSocket;
 pub use stack::{ConnectionMemory, Poll, SocketSummary, Stack, StackConfig};

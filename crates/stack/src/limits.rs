@@ -23,9 +23,8 @@ pub const TX_QUEUE_LEN: usize = 16_384;
 /// and its queueing discipline holds them.
 pub const LOOPBACK_QUEUE_LEN: usize = 16_384;
 
-/// Rounds in which a thread drains an interface for others that missed the token. Then the poller
-/// is kicked to go on.
-pub const DRAIN_ROUNDS: usize = 64;
+/// Packets that a thread moves into a device before it hands over to the poller.
+pub const DRAIN_PACKETS: usize = 64;
 
 /// Rounds in which a thread that has drained an interface goes on with the connections that waited
 /// for the completions of it, and drains again. Then the poller is kicked to go on.
@@ -45,13 +44,21 @@ pub const MAX_METRICS_ENTRIES: usize = 4096;
 /// Most bytes of an echo request that is answered. A longer one is dropped (`IcmpInErrors`).
 pub const MAX_ECHO_DATA: usize = 65_000;
 
-/// IP packets that reassembly works on at a time. The oldest goes when one more begins
-/// (`IpReasmFails`).
-pub const MAX_REASSEMBLIES: usize = 64;
+/// IP packets that reassembly works on at a time. With one more, the source that holds the most
+/// loses its oldest (`IpReasmFails`).
+pub const MAX_REASSEMBLIES: usize = 256;
 
-/// Bytes that all unfinished reassemblies hold together. The oldest goes beyond it
+/// IP packets of one source that reassembly works on at a time. Its oldest goes when one more
+/// begins (`IpReasmFails`).
+pub const MAX_REASSEMBLIES_PER_SOURCE: usize = 64;
+
+/// Bytes of memory that all unfinished reassemblies take (Linux: `ipfrag_high_thresh`). Beyond it
+/// the source that holds the most loses its oldest packet (`IpReasmFails`).
+pub const MAX_REASSEMBLY_MEMORY: usize = 4 << 20;
+
+/// Bytes of memory that unfinished reassemblies of one source take. Its oldest goes beyond it
 /// (`IpReasmFails`).
-pub const MAX_REASSEMBLY_BYTES: usize = 4 << 20;
+pub const MAX_REASSEMBLY_MEMORY_PER_SOURCE: usize = 1 << 20;
 
 /// Calls of applications in the middle of a poll that queue packets before they are sent together.
 pub(crate) const CALLS_PER_SEND: usize = 2;

@@ -21,7 +21,6 @@ use crate::limits::{RX_BATCH, TIMER_BATCH};
 use crate::offload::gro::Gro;
 use crate::packet::Packet;
 use crate::snmp::IpCounter;
-use crate::socket_lock::lock;
 use crate::stack::{Poll, Stack};
 use crate::sync::socket_lock::{SETTLE, TIMER};
 use crate::wakers::Interest;
@@ -44,8 +43,10 @@ impl Stack {
     /// device.
     ///
     /// # Errors
-    /// If the stack has come to its end: a device has gone, or a thread that ran the stack, perhaps
-    /// this one, has panicked. Every socket has been told then.
+    /// If the stack has come to its end: its only device has gone, or a thread that ran the stack,
+    /// perhaps this one, has panicked. Every socket has been told then. If there are other devices,
+    /// what went over the one ends with an error, and the stack goes on; see
+    /// [`interfaces`](Self::interfaces).
     pub fn poll(&self, now: Instant, budget: usize) -> Result<Poll, StackError> {
         self.poll_all(now, budget, None)
     }
@@ -106,7 +107,7 @@ impl Stack {
         for interface in self.interfaces.of(queue) {
             worked |= self.receive(&mut work, &mut state, interface, budget, turn);
         }
-        worked |= self.pump_devices(queue, now);
+        worked |= self.pump_devices(queue, now, &work.settings);
         let room = self.policies.memory().room_for_pools(&work.settings.tcp_mem);
         self.pollers.queue(queue).buffers.tend(now, worked, room / self.pollers.count());
         drop((state, attending));
@@ -125,7 +126,9 @@ impl Stack {
 
     /// When the next timer or device event of one queue is due.
     pub(crate) fn deadline_of(&self, queue: u8) -> Option<Instant> {
-        let devices = self.interfaces.of(queue).filter_map(Interface::next_event).min();
+        let devices = self.interfaces.of(queue);
+        let devices =
+            devices.filter_map(|interface| interface.next_event(self.kick_of(interface))).min();
         let timers = self.pollers.queue(queue).wheel.next();
         let time_wait = if queue == 0 { self.tables.time_wait_ends() } else { None };
         let time_wait = time_wait.map(|at| at + SWEEP);
@@ -177,12 +180,9 @@ impl Stack {
         while taken < budget {
             let most = RX_BATCH.min(budget - taken);
             let mut packets = std::mem::take(&mut state.packets);
-            let received = lock(&interface.rx).receive(
-                work.now,
-                self.pollers.pool(work.home()),
-                &mut packets,
-                most,
-            );
+            let (around, pool) =
+                ((work.now, self.kick_of(interface)), self.pollers.pool(work.home()));
+            let received = interface.receive(around, pool, &mut packets, most);
             for packet in packets.drain(..) {
                 self.ip_input(work, state, interface, packet);
             }
@@ -207,8 +207,8 @@ impl Stack {
                     let queued = work.take_queued();
                     self.drain_set(queued, work.now);
                 }
-                Err(error) => {
-                    self.device_failed(interface, work.now, &error);
+                Err(failure) => {
+                    self.device_failed(interface, work.now, &failure);
                     break;
                 }
             }

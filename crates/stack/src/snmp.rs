@@ -40,7 +40,7 @@ macro_rules! ip_counters {
 ip_counters! {
     IpInReceives => "IpInReceives", "IPv4 packets received, also those in error.";
     IpInHdrErrors => "IpInHdrErrors", "IPv4 packets with an error in the header.";
-    IpInAddrErrors => "IpInAddrErrors", "IPv4 packets that are not for us.";
+    IpInAddrErrors => "IpInAddrErrors", "IPv4 packets that are not for us, or whose source cannot be another host's.";
     IpInUnknownProtos => "IpInUnknownProtos", "IPv4 packets of a protocol that we do not have.";
     IpInDelivers => "IpInDelivers", "IPv4 packets handed to a protocol.";
     IpOutRequests => "IpOutRequests", "IPv4 packets handed down; a super-segment is one.";
@@ -64,8 +64,8 @@ ip_counters! {
     UdpNoPorts => "UdpNoPorts", "UDP datagrams to a port without a socket.";
     UdpInErrors => "UdpInErrors", "UDP datagrams with an error.";
     Ip6InReceives => "Ip6InReceives", "IPv6 packets received, also those in error.";
-    Ip6InHdrErrors => "Ip6InHdrErrors", "IPv6 packets with an error in the headers.";
-    Ip6InAddrErrors => "Ip6InAddrErrors", "IPv6 packets that are not for us.";
+    Ip6InHdrErrors => "Ip6InHdrErrors", "IPv6 packets with an error in the headers, or with an address of the form `::ffff:a.b.c.d`.";
+    Ip6InAddrErrors => "Ip6InAddrErrors", "IPv6 packets that are not for us, or whose source cannot be another host's.";
     Ip6InUnknownProtos => "Ip6InUnknownProtos", "IPv6 packets of a protocol that we do not have.";
     Ip6InDelivers => "Ip6InDelivers", "IPv6 packets handed to a protocol.";
     Ip6OutRequests => "Ip6OutRequests", "IPv6 packets handed down; a super-segment is one.";
@@ -114,7 +114,9 @@ const GAUGES: [(&str, &str); 2] = [
 ];
 
 /// Names of Linux's that do not mean quite the same there.
-const UNLIKE_LINUX: [(&str, &str); 5] = [
+const UNLIKE_LINUX: [(&str, &str); 7] = [
+    ("IpInAddrErrors", "Linux counts such sources as `in_martian_src` of `rt_cache`."),
+    ("Ip6InAddrErrors", "Linux counts loopback and multicast as source as Ip6InHdrErrors."),
     ("IpReasmTimeout", "Linux counts those of IPv6 as Ip6ReasmTimeout."),
     ("TcpExtTCPMTUPFail", "Linux counts probes of the path MTU that failed."),
     ("TcpExtTCPPrequeued", "Linux removed it with the prequeue in 4.14."),

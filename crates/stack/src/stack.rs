@@ -22,6 +22,7 @@ use crate::events::Work;
 use crate::fast_open;
 use crate::interface::InterfaceConfig;
 use crate::interfaces::Interfaces;
+use crate::ip::is_unicast;
 use crate::ip::route::RouteConfig;
 use crate::listener::{Listener, ListenerInner};
 use crate::policies::Policies;
@@ -185,9 +186,11 @@ impl Stack {
             work.release(&endpoint, endpoint.own(), true);
         });
         work.finish();
+        let interface = endpoint.interface;
         let socket = TcpSocket::new(self.clone(), endpoint);
         // A device that went away meanwhile may have told the others before this one was there.
-        self.check_up().inspect_err(|_| socket.abort(now))?;
+        let up = self.check_up().and_then(|()| self.check_way(interface));
+        up.inspect_err(|_| socket.abort(now))?;
         Ok(socket)
     }
 
@@ -203,6 +206,9 @@ impl Stack {
         }
         if !is_unicast(remote.ip()) {
             return Err(SocketError::NetworkUnreachable);
+        }
+        if self.interfaces.routes().is_cut_off(remote.ip().to_canonical()) {
+            return Err(SocketError::NetworkDown);
         }
         Ok(FlowKey {
             local: self.choose_source(remote.ip(), local.map(|addr| addr.ip()))?,
@@ -290,9 +296,9 @@ impl Stack {
             iss,
             ts_offset: self.policies.secrets().ts_offset(key),
             seed: self.policies.secrets().connection_seed(key),
-            mtu: learnt.map_or(interface.mtu, |mtu| mtu.min(interface.mtu)),
+            mtu: learnt.map_or(interface.mtu(), |mtu| mtu.min(interface.mtu())),
             ip_header_len,
-            max_super_segment: interface.max_super_segment,
+            max_super_segment: interface.max_super_segment(),
             options,
             pool: self.pollers.pool(home).clone(),
         }
@@ -335,6 +341,7 @@ impl Stack {
         if !local.ip().is_unspecified() && !self.interfaces.routes().is_ours(local.ip()) {
             return Err(SocketError::AddrNotAvailable);
         }
+        self.check_address(local.ip())?;
         let settings = self.settings();
         let backlog = backlog.min(settings.somaxconn as usize);
         let make = |port| {
@@ -466,8 +473,10 @@ impl Stack {
         self: &Arc<Stack>,
         inner: Arc<ListenerInner>,
     ) -> Result<Arc<Listener>, SocketError> {
+        let ip = inner.local.ip();
         let listener = Listener::new(self.clone(), inner);
         self.check_up()?;
+        self.check_address(ip)?;
         Ok(listener)
     }
 
@@ -505,13 +514,5 @@ impl Stack {
 impl std::fmt::Debug for Stack {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Stack").field("addresses", &self.addresses()).finish_non_exhaustive()
-    }
-}
-
-/// Whether a connection can be made to `ip`.
-pub(crate) fn is_unicast(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(ip) => !(ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast()),
-        IpAddr::V6(ip) => !(ip.is_unspecified() || ip.is_multicast()),
     }
 }

@@ -35,13 +35,18 @@ impl Waiter {
     ) -> Result<Waiter, StackError> {
         let kick = Kick::new()
             .map_err(|error| StackError::System { call: "eventfd", reason: error.to_string() })?;
-        interfaces.for_each(|interface| interface.wait.install(&kick));
+        interfaces.for_each(|interface| interface.install(&kick));
         Ok(Waiter { kick, role: WaiterRole::default() })
     }
 
     /// Another handle of the kick.
     pub(crate) fn handle(&self) -> Kick {
         self.kick.clone()
+    }
+
+    /// The kick itself.
+    pub(crate) fn kick_ref(&self) -> &Kick {
+        &self.kick
     }
 
     /// Wakes the poller if it sleeps; otherwise it looks at its work before it does.
@@ -209,6 +214,13 @@ impl Stack {
         deadline: Option<Instant>,
         leases: &[Option<Instant>],
     ) -> Result<u16, StackError> {
+        let unattended = queues.clone().zip(leases).filter(|(_, lease)| lease.is_none());
+        // A device that is replaced meanwhile stays until this thread has woken.
+        let sources: ArrayVec<_, MAX_INTERFACES> = unattended
+            .flat_map(|(queue, _)| self.interfaces.of(queue))
+            .filter(|interface| interface.is_up())
+            .map(|interface| (interface, interface.wait_source()))
+            .collect();
         let mut fds = ArrayVec::<PollFd<'_>, { 2 * MAX_INTERFACES }>::new();
         for queue in queues.clone() {
             fds.push(PollFd::from_borrowed_fd(
@@ -216,11 +228,10 @@ impl Stack {
                 PollFlags::IN,
             ));
         }
-        let unattended = queues.clone().zip(leases).filter(|(_, lease)| lease.is_none());
-        for interface in unattended.flat_map(|(queue, _)| self.interfaces.of(queue)) {
-            let Some(fd) = interface.wait.fd() else { continue };
+        for (interface, source) in &sources {
+            let Some(fd) = source.fd() else { continue };
             let mut flags = PollFlags::IN;
-            if interface.is_busy() {
+            if interface.tx.is_busy() {
                 flags |= PollFlags::OUT;
             }
             fds.push(PollFd::from_borrowed_fd(fd, flags));

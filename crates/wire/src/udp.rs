@@ -28,12 +28,21 @@ impl UdpRepr {
     /// # Errors
     /// If `data` is shorter than the datagram or the length field below 8.
     pub fn parse(data: &[u8]) -> Result<(UdpRepr, usize), WireError> {
-        let fixed = data.first_chunk::<HEADER_LEN>().ok_or(WireError::Truncated)?;
+        UdpRepr::parse_front(data, data.len())
+    }
+
+    /// As [`parse`](Self::parse), for a datagram of which only the start is at hand: `front`, with
+    /// the header at least. There are `total` bytes of it.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_front(front: &[u8], total: usize) -> Result<(UdpRepr, usize), WireError> {
+        let fixed = front.first_chunk::<HEADER_LEN>().ok_or(WireError::Truncated)?;
         let len = usize::from(be16(fixed, 4));
         if len < HEADER_LEN {
             return Err(WireError::BadLength);
         }
-        if data.len() < len {
+        if total < len {
             return Err(WireError::Truncated);
         }
         let repr = UdpRepr {

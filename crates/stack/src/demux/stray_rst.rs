@@ -6,7 +6,7 @@ use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{TcpFlags, TcpOptions, TcpRepr};
 
 use crate::demux::FlowKey;
-use crate::stack::is_unicast;
+use crate::ip::is_unicast;
 
 /// The header of the reset that answers `repr`, which has `payload_len` bytes of data, or `None` if
 /// there must be none.

@@ -70,6 +70,9 @@ pub enum DeviceError {
     /// The device could not be opened or set up.
     #[error("{0}")]
     Setup(String),
+    /// A call of the device panicked. It is not called any more.
+    #[error("it panicked: {0}")]
+    Panicked(String),
     /// A system call failed in a way that is not expected.
     #[error("{call}: {source}")]
     Io {
@@ -167,8 +170,9 @@ pub trait DeviceTx: Send {
     ) -> Result<TxProgress, DeviceError>;
 
     /// Does what is due by `now`: completes packets whose time has passed and passes on packets
-    /// that were held back. To be called at every poll. Returns how many packets it did something
-    /// with; if any, a busy device may have room again.
+    /// that were held back. Called by a poll when [`next_event`](Self::next_event) has come, when
+    /// the device is busy, and when there is something to send. Returns how many packets it did
+    /// something with; if any, a busy device may have room again.
     ///
     /// # Errors
     /// As [`transmit`](Self::transmit).
@@ -177,7 +181,9 @@ pub trait DeviceTx: Send {
         Ok(0)
     }
 
-    /// When [`poll_completions`](Self::poll_completions) has something to do next.
+    /// When [`poll_completions`](Self::poll_completions) has something to do next. While the device
+    /// is not busy, this changes only by calls of the device; while it is, the poller asks again
+    /// before it sleeps.
     fn next_event(&self) -> Option<Instant> {
         None
     }
@@ -201,7 +207,8 @@ pub trait DeviceRx: Send {
     ) -> Result<usize, DeviceError>;
 
     /// When a packet that is on its way will have arrived. Packets that nobody knows of yet are
-    /// announced by the wait source.
+    /// announced by the wait source. If that is a file descriptor, this changes only by calls of
+    /// the device.
     fn next_event(&self) -> Option<Instant> {
         None
     }

@@ -19,6 +19,8 @@
 //!
 //! *Interface down.* Writes fail with `EIO` and reads find nothing. Packets are dropped and counted
 //! until it is up again. *Interface deleted.* Calls fail with `EBADFD`: [`DeviceError::Gone`].
+//! *Anything else* costs the packet and is counted (`errors`). If it goes on for a while without a
+//! call that succeeds, the device has failed: [`DeviceError::Io`].
 //!
 //! Addresses and routes of the kernel's side are the user's business (`ip address add ...`).
 
@@ -33,7 +35,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use plimsoll_buf::{ChunkWriter, MAX_CHUNK, MAX_SLICES, Pool};
-use plimsoll_tcp::Instant;
+use plimsoll_tcp::{Duration, Instant};
 use rustix::io::Errno;
 
 use self::vnet::Header;
@@ -46,6 +48,10 @@ pub use self::setup::{Offloads, TunConfig, bring_up, is_up, mtu, open, open_queu
 
 /// The longest packet that a read can return.
 const MAX_PACKET: usize = 65_535;
+/// Calls in a row that fail for no known reason before the device counts as failed.
+const TROUBLE_CALLS: u32 = 64;
+/// How long they must have gone on for.
+const TROUBLE_TIME: Duration = Duration::from_secs(10);
 
 /// The system calls on a TUN file, so that tests can refuse what they like.
 trait Port: Send {
@@ -81,13 +87,41 @@ struct TunTx<P> {
     /// Wire segments of a packet that was cut, of which the kernel has not taken all.
     pending: VecDeque<Packet>,
     caps_changed: bool,
+    trouble: Trouble,
+    /// The time of this call.
+    now: Instant,
     stats: DeviceStats,
+}
+
+/// Failures in a row that say nothing definite about the device.
+#[derive(Debug, Default)]
+struct Trouble {
+    calls: u32,
+    since: Option<Instant>,
+}
+
+impl Trouble {
+    /// A call has succeeded.
+    fn end(&mut self) {
+        *self = Trouble::default();
+    }
+
+    /// A call has failed. The device has failed if none has succeeded for long.
+    fn note(&mut self, now: Instant, call: &'static str, error: Errno) -> Result<(), DeviceError> {
+        self.calls = self.calls.saturating_add(1);
+        let since = *self.since.get_or_insert(now);
+        if self.calls < TROUBLE_CALLS || now.since(since) < TROUBLE_TIME {
+            return Ok(());
+        }
+        Err(DeviceError::Io { call, source: error.into() })
+    }
 }
 
 impl<P: Port> TunTx<P> {
     fn new(port: P, caps: Caps, vnet: bool) -> TunTx<P> {
         let stats = DeviceStats::default();
-        TunTx { port, caps, vnet, pending: VecDeque::new(), caps_changed: false, stats }
+        let (pending, trouble) = (VecDeque::new(), Trouble::default());
+        TunTx { port, caps, vnet, pending, caps_changed: false, trouble, now: Instant::ZERO, stats }
     }
 
     /// Whether the device may be given the packet as it is.
@@ -133,6 +167,7 @@ impl<P: Port> TunTx<P> {
             Written::Full => return Ok(false),
             Written::Yes => {
                 self.stats.passed(packet);
+                self.trouble.end();
                 queue.pop_front();
                 return Ok(true);
             }
@@ -141,7 +176,7 @@ impl<P: Port> TunTx<P> {
         let Some(packet) = queue.pop_front() else { return Ok(true) };
         if packet.gso.is_none() && packet.csum != ChecksumState::Partial {
             // Nothing was asked of the device but to take it.
-            self.stats.errors += 1;
+            self.refuse(refused)?;
             return Ok(true);
         }
         let suspect = (whole && blames_offload(refused)).then(|| Suspect::of(&packet));
@@ -163,6 +198,7 @@ impl<P: Port> TunTx<P> {
                 Written::Full => return Ok(false),
                 Written::Yes => {
                     self.stats.passed(segment);
+                    self.trouble.end();
                     if let Some(suspect) = suspect.take() {
                         self.switch_off(suspect);
                     }
@@ -172,11 +208,20 @@ impl<P: Port> TunTx<P> {
                     self.stats.errors += self.pending.len() as u64;
                     self.pending.clear();
                 }
-                Written::Refused(_) => self.stats.errors += 1,
+                Written::Refused(error) => self.refuse(error)?,
             }
             self.pending.pop_front();
         }
         Ok(true)
+    }
+
+    /// Counts a packet that the kernel did not take.
+    fn refuse(&mut self, error: Errno) -> Result<(), DeviceError> {
+        self.stats.errors += 1;
+        if is_about_packet(error) {
+            return Ok(());
+        }
+        self.trouble.note(self.now, "writing a packet", error)
     }
 
     fn switch_off(&mut self, suspect: Suspect) {
@@ -223,6 +268,12 @@ fn blames_offload(error: Errno) -> bool {
     matches!(error, Errno::INVAL | Errno::IO | Errno::MSGSIZE | Errno::OPNOTSUPP)
 }
 
+/// Whether a write failed because of the packet, of an interface that is down, or for want of
+/// memory: nothing of which ends the device.
+fn is_about_packet(error: Errno) -> bool {
+    blames_offload(error) || matches!(error, Errno::NOBUFS | Errno::NOMEM)
+}
+
 fn is_gone(error: Errno) -> bool {
     matches!(error, Errno::BADFD | Errno::BADF | Errno::NODEV | Errno::NXIO)
 }
@@ -238,9 +289,10 @@ impl<P: Port> DeviceTx for TunTx<P> {
 
     fn transmit(
         &mut self,
-        _now: Instant,
+        now: Instant,
         queue: &mut VecDeque<Packet>,
     ) -> Result<TxProgress, DeviceError> {
+        self.now = now;
         let before = queue.len();
         let mut room = self.flush_pending(None)?;
         while room && !queue.is_empty() {
@@ -253,7 +305,8 @@ impl<P: Port> DeviceTx for TunTx<P> {
         })
     }
 
-    fn poll_completions(&mut self, _now: Instant) -> Result<usize, DeviceError> {
+    fn poll_completions(&mut self, now: Instant) -> Result<usize, DeviceError> {
+        self.now = now;
         let before = self.pending.len();
         self.flush_pending(None)?;
         Ok(before - self.pending.len())
@@ -270,16 +323,18 @@ struct TunRx<P> {
     vnet: bool,
     /// The chunk that packets are read into.
     chunk: Option<ChunkWriter>,
+    trouble: Trouble,
     stats: DeviceStats,
 }
 
 impl<P: Port> TunRx<P> {
     fn new(port: P, name: String, vnet: bool) -> TunRx<P> {
-        TunRx { port, name, vnet, chunk: None, stats: DeviceStats::default() }
+        let (trouble, stats) = (Trouble::default(), DeviceStats::default());
+        TunRx { port, name, vnet, chunk: None, trouble, stats }
     }
 
     /// Reads one packet. `None` if there is none at present.
-    fn read(&mut self, pool: &Pool) -> Result<Option<Packet>, DeviceError> {
+    fn read(&mut self, now: Instant, pool: &Pool) -> Result<Option<Packet>, DeviceError> {
         let header_len = if self.vnet { vnet::LEN } else { 0 };
         let longest = MAX_PACKET + header_len;
         if let Some(chunk) = &mut self.chunk {
@@ -293,16 +348,21 @@ impl<P: Port> TunRx<P> {
             match self.port.read(chunk.spare_mut()) {
                 Ok(len) => break len,
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Ok(None),
-                // EIO and EFAULT are what a queue gives that is being torn down.
-                Err(error) if is_gone(error) || matches!(error, Errno::IO | Errno::FAULT) => {
-                    return Err(gone(&self.name, error));
+                Err(Errno::AGAIN) => {
+                    self.trouble.end();
+                    return Ok(None);
                 }
+                Err(error) if is_gone(error) => return Err(gone(&self.name, error)),
+                // EFAULT is what a queue gives while it is being torn down, ENOMEM and ENOBUFS a
+                // kernel without memory. The poller comes again at once.
                 Err(error) => {
-                    return Err(DeviceError::Io { call: "reading a packet", source: error.into() });
+                    self.stats.errors += 1;
+                    self.trouble.note(now, "reading a packet", error)?;
+                    return Ok(None);
                 }
             }
         };
+        self.trouble.end();
         let mut slice = chunk.freeze(len);
         let mut packet = Packet::new();
         if len <= header_len {
@@ -324,7 +384,7 @@ impl<P: Port> TunRx<P> {
 impl<P: Port> DeviceRx for TunRx<P> {
     fn receive(
         &mut self,
-        _now: Instant,
+        now: Instant,
         pool: &Pool,
         out: &mut Vec<Packet>,
         max: usize,
@@ -334,7 +394,7 @@ impl<P: Port> DeviceRx for TunRx<P> {
             if bytes >= RX_BATCH_BYTES {
                 return Ok(count);
             }
-            match self.read(pool)? {
+            match self.read(now, pool)? {
                 Some(packet) => {
                     bytes += packet.len();
                     out.push(packet);

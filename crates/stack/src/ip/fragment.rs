@@ -1,20 +1,40 @@
 //! Reassembly of IP fragments (RFC 791, RFC 8200 section 4.5).
 //!
-//! It is bounded in packets, bytes and time. Fragments that overlap others end their reassembly
-//! (RFC 5722): nobody honest sends them. Exact duplicates are ignored. What is complete is handed
-//! back as one payload.
+//! It is bounded in packets, memory and time, for all sources together and for each source. What
+//! counts is the memory that a fragment takes, with all that is kept beside its bytes: tiny
+//! fragments cost more than they carry. A source beyond its share loses its own oldest packet. When
+//! all shares together are too much, the source that holds the most loses its oldest. So a source
+//! that floods displaces itself, and nobody who holds less.
+//!
+//! Fragments that overlap others end their reassembly (RFC 5722): nobody honest sends them. Exact
+//! duplicates are ignored. What is complete is handed back as one payload.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::mem::size_of;
+use std::net::{IpAddr, Ipv4Addr};
 
 use plimsoll_tcp::{Duration, Instant};
 
-use crate::limits::{MAX_REASSEMBLIES, MAX_REASSEMBLY_BYTES};
+use crate::limits::{
+    MAX_REASSEMBLIES, MAX_REASSEMBLIES_PER_SOURCE, MAX_REASSEMBLY_MEMORY,
+    MAX_REASSEMBLY_MEMORY_PER_SOURCE,
+};
 use crate::timed::Deadlines;
+
+/// Memory of a fragment beside its bytes: its place in a tree that is half full, and what the
+/// allocator adds.
+const PART_OVERHEAD: usize = 2 * size_of::<(usize, Vec<u8>)>() + 32;
+/// Memory of a packet beside its fragments: its place and its source's in trees that are half full,
+/// and the first node of its own tree.
+const PACKET_OVERHEAD: usize = 2 * size_of::<(FragmentKey, Reassembly)>()
+    + 2 * size_of::<(IpAddr, Share)>()
+    + 11 * size_of::<(usize, Vec<u8>)>()
+    + 64;
 
 /// What fragments of one packet have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FragmentKey {
+    /// First, so that the packets of a source are neighbours.
     pub(crate) src: IpAddr,
     pub(crate) dst: IpAddr,
     pub(crate) ident: u32,
@@ -44,10 +64,18 @@ struct Reassembly {
     protocol: u8,
 }
 
+/// What a source holds, or all together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Share {
+    packets: usize,
+    memory: usize,
+}
+
 #[derive(Default)]
 pub(crate) struct Reassembler {
     packets: BTreeMap<FragmentKey, Reassembly>,
-    bytes: usize,
+    sources: BTreeMap<IpAddr, Share>,
+    all: Share,
 }
 
 impl Reassembler {
@@ -64,21 +92,24 @@ impl Reassembler {
         if data.is_empty() || end > 65_535 || (more && !data.len().is_multiple_of(8)) {
             return Outcome::Failed(1);
         }
-        let failed = self.make_room(data.len(), &key);
-        let packet = self.packets.entry(key).or_insert_with(|| Reassembly {
-            began: now,
-            parts: BTreeMap::new(),
-            bytes: 0,
-            total: None,
-            protocol,
+        if let Some(packet) = self.packets.get(&key) {
+            if packet.parts.get(&offset).is_some_and(|there| there == data) {
+                return Outcome::Kept;
+            }
+            if !packet.fits(offset, end, more) {
+                self.drop_packet(&key);
+                return Outcome::Failed(1);
+            }
+        }
+        let failed = self.make_room(data.len() + PART_OVERHEAD, &key);
+        let source = self.sources.entry(key.src).or_default();
+        let packet = self.packets.entry(key).or_insert_with(|| {
+            for share in [&mut *source, &mut self.all] {
+                share.packets += 1;
+                share.memory += PACKET_OVERHEAD;
+            }
+            Reassembly { began: now, parts: BTreeMap::new(), bytes: 0, total: None, protocol }
         });
-        if packet.parts.get(&offset).is_some_and(|there| there == data) {
-            return Outcome::Kept;
-        }
-        if !packet.fits(offset, end, more) {
-            self.drop_packet(&key);
-            return Outcome::Failed(failed + 1);
-        }
         if !more {
             packet.total = Some(end);
         }
@@ -86,8 +117,9 @@ impl Reassembler {
             packet.protocol = protocol;
         }
         packet.bytes += data.len();
-        self.bytes += data.len();
         packet.parts.insert(offset, data.to_vec());
+        source.memory += data.len() + PART_OVERHEAD;
+        self.all.memory += data.len() + PART_OVERHEAD;
         if packet.total == Some(packet.bytes) {
             let protocol = packet.protocol;
             let payload = packet.parts.values().flatten().copied().collect();
@@ -97,24 +129,59 @@ impl Reassembler {
         if failed > 0 { Outcome::Failed(failed) } else { Outcome::Kept }
     }
 
-    /// Drops the oldest packets until there is room for `bytes` more of the packet `key`. Returns
-    /// how many went.
-    fn make_room(&mut self, bytes: usize, key: &FragmentKey) -> usize {
+    /// Drops packets until there is room for a fragment of the packet `key` that takes `memory`.
+    /// Returns how many went.
+    fn make_room(&mut self, memory: usize, key: &FragmentKey) -> usize {
         let mut dropped = 0;
-        while self.bytes + bytes > MAX_REASSEMBLY_BYTES
-            || (self.packets.len() >= MAX_REASSEMBLIES && !self.packets.contains_key(key))
-        {
-            let oldest = self.packets.iter().min_by_key(|(_, packet)| packet.began);
-            let Some((&oldest, _)) = oldest else { break };
+        loop {
+            let new = !self.packets.contains_key(key);
+            let more = Share {
+                packets: usize::from(new),
+                memory: memory + if new { PACKET_OVERHEAD } else { 0 },
+            };
+            let own = self.sources.get(&key.src).copied().unwrap_or_default();
+            let share = Share {
+                packets: MAX_REASSEMBLIES_PER_SOURCE,
+                memory: MAX_REASSEMBLY_MEMORY_PER_SOURCE,
+            };
+            let most = Share { packets: MAX_REASSEMBLIES, memory: MAX_REASSEMBLY_MEMORY };
+            let victim = if !own.has_room(more, share) {
+                Some(key.src)
+            } else if !self.all.has_room(more, most) {
+                // The new fragment counts as its source's.
+                let with = |(&src, held): (&IpAddr, &Share)| match src == key.src {
+                    true => (own.memory + more.memory, own.packets + more.packets, src),
+                    false => (held.memory, held.packets, src),
+                };
+                self.sources.iter().map(with).max().map(|(_, _, src)| src)
+            } else {
+                return dropped;
+            };
+            let Some(oldest) = victim.and_then(|src| self.oldest_of(src)) else { return dropped };
             self.drop_packet(&oldest);
             dropped += 1;
         }
-        dropped
+    }
+
+    fn oldest_of(&self, src: IpAddr) -> Option<FragmentKey> {
+        // The least address there is.
+        let dst = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let first = FragmentKey { src, dst, ident: 0, protocol: 0 };
+        let own = self.packets.range(first..).take_while(|(key, _)| key.src == src);
+        own.min_by_key(|(_, packet)| packet.began).map(|(&key, _)| key)
     }
 
     fn drop_packet(&mut self, key: &FragmentKey) {
-        if let Some(packet) = self.packets.remove(key) {
-            self.bytes -= packet.bytes;
+        let Some(packet) = self.packets.remove(key) else { return };
+        let memory = packet.memory();
+        self.all.packets -= 1;
+        self.all.memory -= memory;
+        if let Some(source) = self.sources.get_mut(&key.src) {
+            source.packets -= 1;
+            source.memory -= memory;
+            if source.packets == 0 {
+                self.sources.remove(&key.src);
+            }
         }
     }
 
@@ -125,19 +192,22 @@ impl Reassembler {
 
     /// Drops what has waited for `patience` and returns how many packets.
     pub(crate) fn expire(&mut self, now: Instant, patience: Duration) -> usize {
-        let before = self.packets.len();
-        if before == 0 {
+        if self.packets.is_empty() {
             return 0;
         }
-        let bytes = &mut self.bytes;
-        self.packets.retain(|_, packet| {
-            let waits = packet.began + patience > now;
-            if !waits {
-                *bytes -= packet.bytes;
-            }
-            waits
-        });
-        before - self.packets.len()
+        let waited = |(_, packet): &(&FragmentKey, &Reassembly)| packet.began + patience <= now;
+        let expired: Vec<_> = self.packets.iter().filter(waited).map(|(&key, _)| key).collect();
+        for key in &expired {
+            self.drop_packet(key);
+        }
+        expired.len()
+    }
+}
+
+impl Share {
+    /// Whether `more` fits below `most`.
+    fn has_room(self, more: Share, most: Share) -> bool {
+        self.packets + more.packets <= most.packets && self.memory + more.memory <= most.memory
     }
 }
 
@@ -149,6 +219,11 @@ impl Deadlines for Reassembler {
 }
 
 impl Reassembly {
+    /// Memory that it takes.
+    fn memory(&self) -> usize {
+        PACKET_OVERHEAD + self.bytes + self.parts.len() * PART_OVERHEAD
+    }
+
     /// Whether a fragment from `offset` to `end` overlaps none and contradicts no length.
     fn fits(&self, offset: usize, end: usize, more: bool) -> bool {
         let before = self.parts.range(..end).next_back();
@@ -167,8 +242,13 @@ mod tests {
     use super::*;
 
     fn key(ident: u32) -> FragmentKey {
-        let ip = IpAddr::from([10, 0, 0, 1]);
-        FragmentKey { src: ip, dst: ip, ident, protocol: 6 }
+        from(1, ident)
+    }
+
+    fn from(host: u16, ident: u32) -> FragmentKey {
+        let [high, low] = host.to_be_bytes();
+        let src = IpAddr::from([10, 0, high, low]);
+        FragmentKey { src, dst: IpAddr::from([10, 9, 0, 1]), ident, protocol: 6 }
     }
 
     #[test]
@@ -181,7 +261,8 @@ mod tests {
         assert_eq!(put((0, true), b"01234567"), Outcome::Kept, "a duplicate");
         let whole = b"01234567abcdefghend".to_vec();
         assert_eq!(put((8, true), b"abcdefgh"), Outcome::Complete(whole, 6));
-        assert_eq!(reassembler.bytes, 0);
+        assert_eq!(reassembler.all, Share::default());
+        assert!(reassembler.sources.is_empty());
     }
 
     #[test]
@@ -195,19 +276,73 @@ mod tests {
         assert_eq!(put((16, false), b"end"), Outcome::Failed(1));
         assert_eq!(put((0, true), b"012"), Outcome::Failed(1), "not a multiple of 8");
         assert_eq!(put((65_528, false), b"0123456789"), Outcome::Failed(1));
-        assert_eq!(reassembler.bytes, 0);
+        assert_eq!(reassembler.all, Share::default());
+        assert!(reassembler.sources.is_empty());
     }
 
     #[test]
     fn bounded_in_packets_and_time() {
         let mut reassembler = Reassembler::default();
-        for ident in 0..MAX_REASSEMBLIES as u32 {
+        let most = MAX_REASSEMBLIES_PER_SOURCE as u32;
+        for ident in 0..most {
             let now = Instant::from_millis(u64::from(ident));
             assert_eq!(reassembler.insert(now, key(ident), 6, (8, true), &[0; 8]), Outcome::Kept);
         }
         let now = Instant::from_millis(1000);
         assert_eq!(reassembler.insert(now, key(999), 6, (8, true), &[0; 8]), Outcome::Failed(1));
-        assert_eq!(reassembler.expire(now, Duration::from_millis(1)), MAX_REASSEMBLIES - 1);
-        assert_eq!((reassembler.packets.len(), reassembler.bytes), (1, 8));
+        assert!(!reassembler.packets.contains_key(&key(0)), "the oldest has gone");
+        let left = MAX_REASSEMBLIES_PER_SOURCE - 1;
+        assert_eq!(reassembler.expire(now, Duration::from_millis(1)), left);
+        let one = Share { packets: 1, memory: PACKET_OVERHEAD + PART_OVERHEAD + 8 };
+        assert_eq!((reassembler.packets.len(), reassembler.all), (1, one));
+    }
+
+    #[test]
+    fn who_floods_displaces_nobody_else() {
+        let mut reassembler = Reassembler::default();
+        let mut put =
+            |key, place, data: &[u8]| reassembler.insert(Instant::ZERO, key, 6, place, data);
+        assert_eq!(put(from(1, 7), (0, true), &[1; 8]), Outcome::Kept);
+        for ident in 0..10_000 {
+            put(from(2, ident), (0, true), &[2; 4000]);
+            put(from(3, ident), (8 * ident as usize % 4000, true), &[3; 8]);
+            put(from(4, ident / 1000), (8 * (ident as usize % 1000), true), &[4; 8]);
+        }
+        assert!(matches!(put(from(1, 7), (8, false), &[1; 8]), Outcome::Complete(..)));
+        assert!(reassembler.all.memory <= MAX_REASSEMBLY_MEMORY);
+        assert!(reassembler.sources.values().all(|share| {
+            share.memory <= MAX_REASSEMBLY_MEMORY_PER_SOURCE
+                && share.packets <= MAX_REASSEMBLIES_PER_SOURCE
+        }));
+    }
+
+    #[test]
+    fn many_sources_displace_those_that_hold_more() {
+        let mut reassembler = Reassembler::default();
+        let mut put =
+            |key, place, data: &[u8]| reassembler.insert(Instant::ZERO, key, 6, place, data);
+        assert_eq!(put(from(1, 7), (0, true), &[1; 8]), Outcome::Kept);
+        for ident in 0..20 {
+            for host in 2..12 {
+                put(from(host, ident), (0, true), &[2; 60_000]);
+            }
+        }
+        assert!(matches!(put(from(1, 7), (8, false), &[1; 8]), Outcome::Complete(..)));
+    }
+
+    #[test]
+    fn tiny_fragments_count_as_what_they_take() {
+        let mut reassembler = Reassembler::default();
+        let mut most = 0;
+        for ident in 0..MAX_REASSEMBLIES_PER_SOURCE as u32 {
+            for place in 0..4000 {
+                let place = (16 * place, true);
+                reassembler.insert(Instant::ZERO, key(ident), 6, place, &[0; 8]);
+                let parts = reassembler.packets.values().map(|packet| packet.parts.len());
+                most = most.max(parts.sum::<usize>());
+            }
+        }
+        assert!(most * (8 + PART_OVERHEAD) <= MAX_REASSEMBLY_MEMORY_PER_SOURCE);
+        assert!(most > 1000, "{most} parts");
     }
 }

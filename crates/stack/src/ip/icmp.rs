@@ -10,11 +10,13 @@ use std::sync::Mutex;
 use plimsoll_tcp::{ConnectionError, Instant};
 use plimsoll_wire::icmpv4::{self, Icmpv4Repr};
 use plimsoll_wire::icmpv6::{self, Icmpv6Repr};
+use plimsoll_wire::udp::UdpRepr;
 use plimsoll_wire::{WireError, protocol};
 
 use crate::events::Work;
 use crate::ip::Arrived;
-use crate::ip::input::transport_bytes;
+use crate::ip::input::{quoted, transport_bytes};
+use crate::ip::is_unicast;
 use crate::ip::output::IpParams;
 use crate::ip::pmtu::plateau_below;
 use crate::ip::quote::Quote;
@@ -25,7 +27,7 @@ use crate::path_news::PathNews;
 use crate::poll::PollState;
 use crate::snmp::IpCounter;
 use crate::socket_lock::lock;
-use crate::stack::{Stack, is_unicast};
+use crate::stack::Stack;
 
 /// The longest ICMP error, IP header included (RFC 1812, section 4.3.2.3).
 const MAX_ERROR_V4: usize = 576;
@@ -238,17 +240,19 @@ impl Stack {
         let mtu = told.max(least);
         let interface = self.interfaces.get(self.interfaces.towards(quote.key.remote));
         let mut cache = self.policies.learn_mtu();
-        let known = cache.get(remote, work.now).unwrap_or(interface.mtu).min(interface.mtu);
+        let known = cache.get(remote, work.now).unwrap_or(interface.mtu()).min(interface.mtu());
         if mtu <= known {
             cache.learn(remote, mtu, work.now + work.settings.mtu_expires);
         }
         mtu
     }
 
-    /// UDP: there are no UDP sockets, so every port is closed.
+    /// UDP: there are no UDP sockets, so every port is closed. Nothing is copied unless an answer
+    /// may leave.
     pub(crate) fn udp_input(&self, work: &mut Work<'_>, packet: &Packet, arrived: &Arrived) {
-        let bytes = transport_bytes(packet, arrived);
-        if plimsoll_wire::udp::UdpRepr::parse(&bytes).is_err() || !checksum::verify(packet) {
+        let header = packet.headers().get(arrived.transport_at..).unwrap_or_default();
+        let len = arrived.end.saturating_sub(arrived.transport_at);
+        if UdpRepr::parse_front(header, len).is_err() || !checksum::verify(packet) {
             return work.count(IpCounter::UdpInErrors);
         }
         work.count(IpCounter::UdpNoPorts);
@@ -256,7 +260,7 @@ impl Stack {
             true => icmpv4::CODE_PORT_UNREACHABLE,
             false => icmpv6::CODE_PORT_UNREACHABLE,
         };
-        self.send_unreachable(work, arrived, code, &packet.to_vec());
+        self.send_unreachable(work, arrived, code, packet);
     }
 
     /// Answers `packet` with "destination unreachable", within limits.
@@ -265,20 +269,23 @@ impl Stack {
         work: &mut Work<'_>,
         arrived: &Arrived,
         code: u8,
-        packet: &[u8],
+        packet: &Packet,
     ) {
+        if !work.may_send_error(arrived) {
+            return;
+        }
         match (arrived.src, arrived.dst) {
             (IpAddr::V4(_), _) => {
-                let quoted = &packet[..packet.len().min(MAX_ERROR_V4 - 20 - icmpv4::HEADER_LEN)];
-                let error = Icmpv4Repr::Unreachable { code, next_hop_mtu: 0, packet: quoted };
+                let quote = quoted(packet, arrived, MAX_ERROR_V4 - 20 - icmpv4::HEADER_LEN);
+                let error = Icmpv4Repr::Unreachable { code, next_hop_mtu: 0, packet: &quote };
                 let mut out = vec![0; error.len()];
                 error.emit(&mut out);
-                let (all, this) = (IpCounter::IcmpOutMsgs, IpCounter::IcmpOutDestUnreachs);
-                work.send_error(arrived, &out, all, this, IpCounter::IcmpOutRateLimitHost);
+                let this = IpCounter::IcmpOutDestUnreachs;
+                work.answer(arrived, &out, IpCounter::IcmpOutMsgs, this);
             }
             (IpAddr::V6(_), IpAddr::V6(_)) => {
-                let quoted = &packet[..packet.len().min(MAX_ERROR_V6 - 40 - icmpv6::HEADER_LEN)];
-                let error = Icmpv6Repr::Unreachable { code, packet: quoted };
+                let quote = quoted(packet, arrived, MAX_ERROR_V6 - 40 - icmpv6::HEADER_LEN);
+                let error = Icmpv6Repr::Unreachable { code, packet: &quote };
                 work.send_v6_error(arrived, &error, IpCounter::Icmp6OutDestUnreachs);
             }
             _ => {}
@@ -291,39 +298,39 @@ impl Stack {
         work: &mut Work<'_>,
         arrived: &Arrived,
         (code, pointer): (u8, u32),
-        packet: &[u8],
+        packet: &Packet,
     ) {
-        let quoted = &packet[..packet.len().min(MAX_ERROR_V6 - 40 - icmpv6::HEADER_LEN)];
-        let error = Icmpv6Repr::ParameterProblem { code, pointer, packet: quoted };
+        if !work.may_send_error(arrived) {
+            return;
+        }
+        let quote = quoted(packet, arrived, MAX_ERROR_V6 - 40 - icmpv6::HEADER_LEN);
+        let error = Icmpv6Repr::ParameterProblem { code, pointer, packet: &quote };
         work.send_v6_error(arrived, &error, IpCounter::Icmp6OutParmProblems);
     }
 }
 
 impl Work<'_> {
+    /// Whether an error may leave for where `arrived` came from: that is one host, and the limit
+    /// allows it. Asked before anything is copied; who gets a yes sends one.
+    fn may_send_error(&mut self, arrived: &Arrived) -> bool {
+        if !is_unicast(arrived.src) || !is_unicast(arrived.dst) {
+            return false;
+        }
+        let allowed = self.allows(&self.stack.policies.icmp_limits().errors);
+        if !allowed {
+            self.count(match arrived.src.is_ipv4() {
+                true => IpCounter::IcmpOutRateLimitHost,
+                false => IpCounter::Icmp6OutRateLimitHost,
+            });
+        }
+        allowed
+    }
+
     fn send_v6_error(&mut self, arrived: &Arrived, error: &Icmpv6Repr<'_>, counter: IpCounter) {
         let (IpAddr::V6(src), IpAddr::V6(dst)) = (arrived.src, arrived.dst) else { return };
         let mut out = vec![0; error.len()];
         error.emit(dst, src, &mut out);
-        let limited = IpCounter::Icmp6OutRateLimitHost;
-        self.send_error(arrived, &out, IpCounter::Icmp6OutMsgs, counter, limited);
-    }
-
-    /// Sends an error to where `arrived` came from, if that is one host and the limit allows it.
-    fn send_error(
-        &mut self,
-        arrived: &Arrived,
-        message: &[u8],
-        all: IpCounter,
-        this: IpCounter,
-        limited: IpCounter,
-    ) {
-        if !is_unicast(arrived.src) || !is_unicast(arrived.dst) {
-            return;
-        }
-        if !self.allows(&self.stack.policies.icmp_limits().errors) {
-            return self.count(limited);
-        }
-        self.answer(arrived, message, all, this);
+        self.answer(arrived, &out, IpCounter::Icmp6OutMsgs, counter);
     }
 
     /// Sends an ICMP message to where `arrived` came from.

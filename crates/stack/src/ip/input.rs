@@ -42,14 +42,14 @@ impl Stack {
         }
     }
 
-    /// Hands a checked packet to the protocol above. Returns `false` if there is none.
+    /// Hands a checked packet to the protocol above, which is TCP, UDP, or the version's ICMP.
     pub(crate) fn deliver(
         &self,
         work: &mut Work<'_>,
         state: &mut PollState,
         packet: Packet,
         arrived: &Arrived,
-    ) -> bool {
+    ) {
         let delivers = match arrived.src.is_ipv4() {
             true => IpCounter::IpInDelivers,
             false => IpCounter::Ip6InDelivers,
@@ -63,10 +63,9 @@ impl Stack {
             protocol::ICMPV6 if !arrived.src.is_ipv4() => {
                 self.icmpv6_input(work, state, &packet, arrived);
             }
-            _ => return false,
+            _ => return,
         }
         work.count(delivers);
-        true
     }
 
     /// The packet with its headers in one range. A device that cuts them up costs a copy.
@@ -87,6 +86,16 @@ impl Stack {
         let payload = self.pollers.pool(0).copy_from(&bytes).into();
         Packet { payload, gso: packet.gso, csum: packet.csum, ..Packet::new() }
     }
+}
+
+/// The first bytes of a packet, at most `most`: what an ICMP error quotes of it.
+pub(crate) fn quoted(packet: &Packet, arrived: &Arrived, most: usize) -> Vec<u8> {
+    let most = most.min(arrived.end);
+    let mut bytes = Vec::with_capacity(most.min(packet.len()));
+    for part in packet.parts() {
+        bytes.extend_from_slice(&part[..part.len().min(most - bytes.len())]);
+    }
+    bytes
 }
 
 /// The bytes of the packet from its transport header on, in one vector: for small messages.

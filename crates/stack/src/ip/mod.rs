@@ -29,3 +29,11 @@ pub(crate) struct Arrived {
     /// DSCP and ECN.
     pub(crate) tos: u8,
 }
+
+/// Whether `ip` can be one host's.
+pub(crate) fn is_unicast(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => !(ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast()),
+        IpAddr::V6(ip) => !(ip.is_unspecified() || ip.is_multicast()),
+    }
+}

@@ -145,7 +145,7 @@ impl Work<'_> {
         let Some(interface) = self.stack.interfaces.routes().lookup(ip.dst) else { return false };
         let mut header = [0; ipv6::HEADER_LEN];
         let header_len = if ip.src.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
-        let mtu = usize::from(self.stack.interfaces.get(interface).mtu);
+        let mtu = usize::from(self.stack.interfaces.get(interface).mtu());
         if header_len + message.len() > mtu {
             self.count(discards(ip.src.is_ipv4()));
             return false;

@@ -1,10 +1,12 @@
 //! Which interface a packet leaves by, and with which address of ours: longest prefix first.
 //!
-//! The table is fixed when the stack is built. Every address implies a route for its prefix. If a
+//! The table is fixed when the stack is built; routes over an interface that is down are skipped.
+//! Every address implies a route for its prefix. If a
 //! family has no default route, one leads out of the first interface with an address of that
 //! family, because a device that carries IP packets has only one neighbour to give them to.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use crate::error::StackError;
 use crate::interface::Interface;
@@ -36,6 +38,8 @@ pub(crate) struct RouteTable {
     /// Our addresses: prefix length and interface.
     ours: Vec<(IpAddr, u8, u8)>,
     loopback: u8,
+    /// The interfaces that are down, as a bit set.
+    down: AtomicU16,
 }
 
 impl RouteTable {
@@ -43,14 +47,14 @@ impl RouteTable {
         interfaces: &[Interface],
         configured: &[RouteConfig],
     ) -> Result<RouteTable, StackError> {
-        let mut table = RouteTable { routes: Vec::new(), ours: Vec::new(), loopback: 0 };
+        let mut table = RouteTable::empty(0);
         for (at, route) in configured.iter().enumerate() {
             let refuse = |part: &str, reason: &str| StackError::Config {
                 field: format!("routes[{at}].{part}"),
                 reason: reason.to_owned(),
             };
             // Loopback, which the configuration does not know, comes behind all that it knows.
-            if interfaces.iter().take(route.interface + 1).any(|interface| interface.loopback) {
+            if interfaces.iter().take(route.interface + 1).any(Interface::is_loopback) {
                 return Err(refuse("interface", "there is no such interface"));
             }
             if route.prefix_len > if route.prefix.is_ipv4() { 32 } else { 128 } {
@@ -60,12 +64,12 @@ impl RouteTable {
             table.push(route.prefix, route.prefix_len, interface, route.quickack);
         }
         for interface in interfaces {
-            if interface.loopback {
-                table.loopback = interface.index;
+            if interface.is_loopback() {
+                table.loopback = interface.index();
             }
-            for &(ip, len) in &interface.addresses {
-                table.ours.push((ip, len, interface.index));
-                table.push(ip, len, interface.index, false);
+            for &(ip, len) in interface.addresses() {
+                table.ours.push((ip, len, interface.index()));
+                table.push(ip, len, interface.index(), false);
             }
         }
         for unspecified in [IpAddr::from([0; 4]), IpAddr::from([0; 16])] {
@@ -74,6 +78,40 @@ impl RouteTable {
         // Of two that are equally long, the configured one comes first.
         table.routes.sort_by_key(|route| core::cmp::Reverse(route.len));
         Ok(table)
+    }
+
+    fn empty(loopback: u8) -> RouteTable {
+        RouteTable { routes: Vec::new(), ours: Vec::new(), loopback, down: AtomicU16::new(0) }
+    }
+
+    /// Says whether an interface can be used.
+    pub(crate) fn set_up(&self, interface: u8, up: bool) {
+        match up {
+            true => self.down.fetch_and(!(1 << interface), Ordering::Relaxed),
+            false => self.down.fetch_or(1 << interface, Ordering::Relaxed),
+        };
+    }
+
+    fn is_up(&self, interface: u8) -> bool {
+        self.down.load(Ordering::Relaxed) & (1 << interface) == 0
+    }
+
+    /// The interface that an address of ours belongs to.
+    pub(crate) fn interface_of(&self, ip: IpAddr) -> Option<u8> {
+        let ip = ip.to_canonical();
+        self.ours.iter().find(|&&(own, _, _)| own == ip).map(|&(_, _, interface)| interface)
+    }
+
+    /// Whether packets to `remote` would have a way if their interface were up.
+    pub(crate) fn is_cut_off(&self, remote: IpAddr) -> bool {
+        self.lookup(remote).is_none() && self.any_way(remote).is_some()
+    }
+
+    /// The interface for packets to `remote`, whether it is up or not.
+    pub(crate) fn any_way(&self, remote: IpAddr) -> Option<u8> {
+        let route =
+            self.routes.iter().find(|route| matches_prefix(remote, route.prefix, route.len));
+        route.map(|route| route.interface)
     }
 
     fn push(&mut self, prefix: IpAddr, len: u8, interface: u8, quickack: bool) {
@@ -101,6 +139,20 @@ impl RouteTable {
         self.ours.iter().any(|&(own, _, _)| own == ip) || (ip.is_ipv4() && ip.is_loopback())
     }
 
+    /// Whether `src` cannot be the address of another host: it is ours, stands for all hosts of a
+    /// network of ours or for that network itself, or is of the network 0.
+    pub(crate) fn is_martian(&self, src: IpAddr) -> bool {
+        let IpAddr::V4(v4) = src else { return self.is_ours(src) };
+        let bits = v4.to_bits();
+        let of_prefix = |&(own, len, _): &(IpAddr, u8, u8)| {
+            let IpAddr::V4(own) = own else { return false };
+            // A network of two hosts, or of one, has neither (RFC 3021).
+            let hosts = if len < 31 { u32::MAX >> len } else { return false };
+            (own.to_bits() ^ bits) & !hosts == 0 && (bits & hosts == 0 || bits & hosts == hosts)
+        };
+        v4.octets()[0] == 0 || self.is_ours(src) || self.ours.iter().any(of_prefix)
+    }
+
     /// The interface for packets to `remote`.
     pub(crate) fn lookup(&self, remote: IpAddr) -> Option<u8> {
         if self.is_ours(remote) {
@@ -115,7 +167,10 @@ impl RouteTable {
     }
 
     fn find(&self, remote: IpAddr) -> Option<&Route> {
-        self.routes.iter().find(|route| matches_prefix(remote, route.prefix, route.len))
+        let leads = |route: &&Route| {
+            matches_prefix(remote, route.prefix, route.len) && self.is_up(route.interface)
+        };
+        self.routes.iter().find(leads)
     }
 
     /// Our address for packets to `remote`: one whose prefix holds `remote`, or else the first one
@@ -155,7 +210,7 @@ mod tests {
 
     fn table() -> RouteTable {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
-        let mut table = RouteTable { routes: Vec::new(), ours: Vec::new(), loopback: 2 };
+        let mut table = RouteTable::empty(2);
         for (address, len, interface) in
             [("10.0.0.1", 24, 0), ("10.9.0.1", 16, 1), ("fd00::1", 64, 1), ("127.0.0.1", 8, 2)]
         {
@@ -188,6 +243,31 @@ mod tests {
         assert!(table.quickack("10.9.5.7".parse().unwrap()));
         assert!(!table.quickack("10.9.6.7".parse().unwrap()));
         assert!(!table.quickack("10.9.0.1".parse().unwrap()), "loopback");
+    }
+
+    #[test]
+    fn martians() {
+        let table = table();
+        let martian = |text: &str| table.is_martian(text.parse().unwrap());
+        for source in ["10.0.0.1", "10.0.0.0", "10.0.0.255", "10.9.0.0", "10.9.255.255", "0.1.2.3"]
+        {
+            assert!(martian(source), "{source}");
+        }
+        assert!(martian("fd00::1") && martian("127.9.9.9"));
+        for source in ["10.0.0.2", "10.0.1.0", "10.0.1.255", "10.9.0.255", "10.9.9.0", "fd00::2"] {
+            assert!(!martian(source), "{source}");
+        }
+    }
+
+    #[test]
+    fn prefixes_of_one_and_two_hosts_have_no_broadcast() {
+        let mut table = RouteTable::empty(9);
+        for (n, len) in [(0_u8, 31), (16, 32), (32, 30)] {
+            table.ours.push((IpAddr::from([10, 0, 0, n + 1]), len, 0));
+        }
+        let martian = |n: u8| table.is_martian(IpAddr::from([10, 0, 0, n]));
+        assert_eq!([0, 2, 16, 18].map(martian), [false; 4]);
+        assert_eq!([32, 33, 34, 35].map(martian), [true, true, false, true]);
     }
 
     #[test]

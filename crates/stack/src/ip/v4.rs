@@ -1,7 +1,7 @@
 //! IPv4 input (RFC 791, RFC 1122 section 3.2.1).
 //!
-//! Options are skipped. A packet that is not for us, or that comes from an address that cannot be a
-//! host's, is dropped without an answer.
+//! Options are skipped. A packet that is not for us, or that comes from an address that cannot be
+//! that of a host out there, is dropped without an answer. Linux calls such sources martians.
 
 use std::net::IpAddr;
 
@@ -12,10 +12,11 @@ use crate::events::Work;
 use crate::interface::Interface;
 use crate::ip::Arrived;
 use crate::ip::fragment::{FragmentKey, Outcome};
+use crate::ip::is_unicast;
 use crate::packet::{ChecksumState, Packet};
 use crate::poll::PollState;
 use crate::snmp::IpCounter;
-use crate::stack::{Stack, is_unicast};
+use crate::stack::Stack;
 
 impl Stack {
     pub(crate) fn ipv4_input(
@@ -51,23 +52,22 @@ impl Stack {
             end: header_len + repr.payload_len,
             tos: repr.tos,
         };
-        let quote = (!is_known(repr.protocol)).then(|| packet.to_vec());
-        if !self.deliver(work, state, packet, &arrived) {
+        if is_known(repr.protocol) {
+            self.deliver(work, state, packet, &arrived);
+        } else {
             work.count(IpCounter::IpInUnknownProtos);
             let code = icmpv4::CODE_PROTOCOL_UNREACHABLE;
-            self.send_unreachable(work, &arrived, code, &quote.unwrap_or_default());
+            self.send_unreachable(work, &arrived, code, &packet);
         }
     }
 
     /// Whether a packet from `src` to `dst` that came in on `interface` is for us and can be true.
     pub(crate) fn accepts(&self, src: IpAddr, dst: IpAddr, interface: &Interface) -> bool {
-        let from_us = self.interfaces.routes().is_ours(src);
+        let routes = self.interfaces.routes();
         let to_loopback = dst.is_loopback() || src.is_loopback();
-        is_unicast(src)
-            && is_unicast(dst)
-            && self.interfaces.routes().is_ours(dst)
-            // What claims to come from us, or belongs on loopback, must have come by loopback.
-            && (interface.loopback || !(from_us || to_loopback))
+        // What claims to come from us, or belongs on loopback, must have come by loopback.
+        let fits = interface.is_loopback() || !(to_loopback || routes.is_martian(src));
+        is_unicast(src) && is_unicast(dst) && routes.is_ours(dst) && fits
     }
 
     fn ipv4_fragment(

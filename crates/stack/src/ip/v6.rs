@@ -1,6 +1,10 @@
 //! IPv6 input (RFC 8200): the chain of extension headers, fragments, and what is answered.
+//!
+//! Addresses of the form `::ffff:a.b.c.d` stand for IPv4 within a program and have no business on
+//! the wire: a packet with one is dropped, lest a program take its sender for an IPv4 host or for
+//! loopback.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use plimsoll_wire::ipv6::{FRAGMENT_HEADER_LEN, FragmentHeader, HEADER_LEN, Ipv6Repr};
 use plimsoll_wire::{WireError, icmpv6, ipv6, protocol};
@@ -27,6 +31,10 @@ impl Stack {
             work.count(IpCounter::Ip6InHdrErrors);
             return;
         };
+        if is_mapped(&repr.src) || is_mapped(&repr.dst) {
+            work.count(IpCounter::Ip6InHdrErrors);
+            return;
+        }
         if !self.accepts(IpAddr::V6(repr.src), IpAddr::V6(repr.dst), interface) {
             work.count(IpCounter::Ip6InAddrErrors);
             return;
@@ -53,7 +61,7 @@ impl Stack {
             Err(error) => {
                 work.count(IpCounter::Ip6InHdrErrors);
                 if let WireError::ParameterProblem { code, pointer } = error {
-                    self.send_parameter_problem(work, &arrived, (code, pointer), &bytes);
+                    self.send_parameter_problem(work, &arrived, (code, pointer), &packet);
                 }
                 return;
             }
@@ -65,12 +73,17 @@ impl Stack {
             self.ipv6_fragment(work, state, interface, &repr, fragment, data);
             return;
         }
-        let packet = self.linearised(packet);
-        if !self.deliver(work, state, packet, &arrived) && upper.protocol != protocol::IPV6_NO_NEXT
-        {
-            work.count(IpCounter::Ip6InUnknownProtos);
-            let problem = (icmpv6::CODE_UNKNOWN_NEXT_HEADER, upper.named_at as u32);
-            self.send_parameter_problem(work, &arrived, problem, &bytes);
+        match upper.protocol {
+            protocol::TCP | protocol::ICMPV6 | protocol::UDP => {
+                let packet = self.linearised(packet);
+                self.deliver(work, state, packet, &arrived);
+            }
+            protocol::IPV6_NO_NEXT => {}
+            _ => {
+                work.count(IpCounter::Ip6InUnknownProtos);
+                let problem = (icmpv6::CODE_UNKNOWN_NEXT_HEADER, upper.named_at as u32);
+                self.send_parameter_problem(work, &arrived, problem, &packet);
+            }
         }
     }
 
@@ -114,4 +127,9 @@ impl Stack {
             Outcome::Complete(..) => work.count(IpCounter::Ip6ReasmFails),
         }
     }
+}
+
+/// Whether an address stands for one of IPv4.
+fn is_mapped(ip: &Ipv6Addr) -> bool {
+    ip.to_ipv4_mapped().is_some()
 }

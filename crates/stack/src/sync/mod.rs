@@ -5,3 +5,6 @@
 
 mod parking;
 pub(crate) mod socket_lock;
+mod token;
+
+pub(crate) use token::{Held, Token};

@@ -123,10 +123,10 @@ fn room_that_comes_back_before_the_poller_sleeps_is_seen() {
     let pair = Pair::with(LinkConfig { queue_limit: 2, ..LinkConfig::default() }, &[]);
     let _more: Vec<_> = (0..5).map(|_| pair.connect(B4)).collect();
     while pair.a.poll(pair.now, 64).unwrap().worked {}
-    assert!(pair.a.interfaces.get(0).is_busy());
+    assert!(pair.a.interfaces.get(0).tx.is_busy());
     let mut packets = Vec::new();
-    let mut rx = crate::socket_lock::lock(&pair.b.interfaces.get(0).rx);
-    rx.receive(pair.now, pair.b.pool(), &mut packets, 64).unwrap();
+    let kick = pair.b.pollers.queue(0).waiter.handle();
+    pair.b.interfaces.get(0).receive((pair.now, &kick), pair.b.pool(), &mut packets, 64).unwrap();
     assert!(!packets.is_empty());
     let next = pair.a.next_deadline();
     assert!(next.is_some_and(|next| next <= pair.now), "it is to be polled at once");

@@ -341,3 +341,44 @@ fn fragments_are_reassembled() {
     bare.take();
     assert_eq!((bare.count("IpReasmTimeout"), bare.count("IpReasmFails")), (1, 1));
 }
+
+/// Beyond the limit a datagram costs nothing but a look: it is neither copied nor allocated for.
+#[test]
+fn udp_beyond_the_limit_is_not_copied() {
+    let mut bare = Bare::new(&[("net.ipv4.icmp_msgs_burst", "1")]);
+    let repr = udp::UdpRepr { src_port: 5, dst_port: 6, payload_len: 1400 };
+    for version in [4, 6] {
+        let mut bytes = vec![0; 1408];
+        repr.emit(&mut bytes);
+        let len = bytes.len() as u32;
+        let packet = if version == 4 {
+            let (src, dst) = (B4.parse().unwrap(), A4.parse().unwrap());
+            let pseudo = plimsoll_wire::checksum::pseudo_header_v4(src, dst, protocol::UDP, len);
+            udp::fill_checksum(pseudo, &mut bytes);
+            v4(protocol::UDP, &bytes)
+        } else {
+            let (src, dst) = (B6.parse().unwrap(), A6.parse().unwrap());
+            let pseudo = plimsoll_wire::checksum::pseudo_header_v6(src, dst, protocol::UDP, len);
+            udp::fill_checksum(pseudo, &mut bytes);
+            v6(protocol::UDP, &bytes)
+        };
+        for _ in 0..3 {
+            bare.exchange(&packet);
+        }
+        let (no_ports, errors) = (bare.count("UdpNoPorts"), bare.count("UdpInErrors"));
+        let mut queue: VecDeque<_> = (0..50)
+            .map(|_| {
+                let payload = bare.pool.copy_from(&packet).into();
+                Packet { payload, ..Packet::new() }
+            })
+            .collect();
+        bare.device.tx.transmit(bare.now, &mut queue).unwrap();
+        let seen = allocation_counter::measure(|| {
+            bare.a.poll(bare.now, 64).unwrap();
+        });
+        assert_eq!(bare.count("UdpNoPorts"), no_ports + 50);
+        assert_eq!(bare.count("UdpInErrors"), errors);
+        // A batch of packets may grow a list once.
+        assert!(seen.count_total < 10, "IPv{version}: {seen:?}");
+    }
+}

@@ -33,6 +33,86 @@ fn malformed_packets_are_counted() {
     assert!(listener.accept(bare.now).unwrap().is_none());
 }
 
+/// A SYN from `source` to port 80 of `a`.
+fn syn_from(source: &str) -> Vec<u8> {
+    let syn = plimsoll_wire::tcp::TcpRepr {
+        src_port: 5000,
+        dst_port: 80,
+        flags: plimsoll_wire::tcp::TcpFlags::SYN,
+        window: 1000,
+        ..plimsoll_wire::tcp::TcpRepr::default()
+    };
+    let mut segment = vec![0; syn.header_len()];
+    syn.emit(&mut segment);
+    let len = segment.len();
+    let (mut bytes, pseudo) = match ip(source) {
+        std::net::IpAddr::V4(src) => {
+            let dst = A4.parse().unwrap();
+            let repr = plimsoll_wire::ipv4::Ipv4Repr {
+                src,
+                dst,
+                protocol: 6,
+                ttl: 64,
+                tos: 0,
+                ident: 1,
+                dont_frag: true,
+                more_frags: false,
+                frag_offset: 0,
+                payload_len: len,
+            };
+            let mut bytes = vec![0; 20];
+            repr.emit(&mut bytes);
+            (bytes, plimsoll_wire::checksum::pseudo_header_v4(src, dst, 6, len as u32))
+        }
+        std::net::IpAddr::V6(src) => {
+            let dst = A6.parse().unwrap();
+            let mut bytes = vec![0x60, 0, 0, 0, 0, len as u8, 6, 64];
+            bytes.extend(src.octets());
+            bytes.extend(std::net::Ipv6Addr::octets(&dst));
+            (bytes, plimsoll_wire::checksum::pseudo_header_v6(src, dst, 6, len as u32))
+        }
+    };
+    plimsoll_wire::checksum::fill(pseudo, &mut segment, 16);
+    bytes.extend(segment);
+    bytes
+}
+
+#[test]
+fn sources_that_cannot_be_are_dropped_and_counted() {
+    let mut bare = Bare::new(&[]);
+    let _listener = bare.a.listen(addr("::", 80), 16, Options::default()).unwrap();
+    let martians = [
+        ("192.0.2.0", "IpInAddrErrors"),
+        ("192.0.2.255", "IpInAddrErrors"),
+        (A4, "IpInAddrErrors"),
+        ("0.1.2.3", "IpInAddrErrors"),
+        ("127.0.0.1", "IpInAddrErrors"),
+        ("255.255.255.255", "IpInAddrErrors"),
+        ("224.0.0.1", "IpInAddrErrors"),
+        ("::ffff:127.0.0.1", "Ip6InHdrErrors"),
+        ("::ffff:192.0.2.2", "Ip6InHdrErrors"),
+        ("::ffff:198.51.100.7", "Ip6InHdrErrors"),
+        (A6, "Ip6InAddrErrors"),
+        ("::1", "Ip6InAddrErrors"),
+        ("ff02::1", "Ip6InAddrErrors"),
+    ];
+    for (source, counter) in martians {
+        let before = bare.a.counter(counter).unwrap();
+        assert!(bare.exchange(&syn_from(source)).is_empty(), "{source} is answered");
+        assert_eq!(bare.a.counter(counter).unwrap(), before + 1, "{source}");
+        assert_eq!(bare.a.sockets().len(), 1, "{source} opens nothing");
+    }
+    for source in [B4, "198.51.100.255", "192.0.3.0", B6] {
+        assert_eq!(bare.exchange(&syn_from(source)).len(), 1, "{source} is answered");
+    }
+    let mut to_mapped = syn_from(B6);
+    let mapped: std::net::Ipv6Addr = "::ffff:192.0.2.1".parse().unwrap();
+    to_mapped[24..40].copy_from_slice(&mapped.octets());
+    let before = bare.a.counter("Ip6InHdrErrors").unwrap();
+    assert!(bare.exchange(&to_mapped).is_empty());
+    assert_eq!(bare.a.counter("Ip6InHdrErrors").unwrap(), before + 1);
+}
+
 /// A packet that looks right in front: to us, from the peer, with a plausible protocol.
 fn plausible() -> impl Strategy<Value = Vec<u8>> {
     let body = prop::collection::vec(any::<u8>(), 0..200);

@@ -8,6 +8,7 @@ mod closed_windows;
 mod connect;
 mod counters_ip;
 mod counters_work;
+mod devices;
 mod ended;
 mod icmp;
 mod lifecycle;

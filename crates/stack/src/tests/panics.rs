@@ -331,9 +331,10 @@ fn data_that_is_in_flight_when_it_happens_ends_all_the_same() {
     // asks, and its question meets nobody.
     two.servers[0].write(two.pair.now, &[1; 500]).unwrap();
     {
-        let mut rx = lock(&two.pair.a.interfaces.get(0).rx);
+        let kick = two.pair.a.pollers.queue(0).waiter.handle();
         let mut lost = Vec::new();
-        rx.receive(two.pair.now, two.pair.a.pool(), &mut lost, 10).unwrap();
+        let (around, interface) = ((two.pair.now, &kick), two.pair.a.interfaces.get(0));
+        interface.receive(around, two.pair.a.pool(), &mut lost, 10).unwrap();
         assert_eq!(lost.len(), 1);
     }
     two.set(Site::Look);

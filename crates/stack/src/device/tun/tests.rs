@@ -207,10 +207,59 @@ fn a_deleted_interface_is_gone() {
     let mut queue = VecDeque::from([marked(&pool, 1)]);
     let error = kernel.tx().transmit(Instant::ZERO, &mut queue).unwrap_err();
     assert!(matches!(error, DeviceError::Gone(_)), "{error}");
-    for errno in [Errno::BADFD, Errno::NODEV, Errno::IO] {
+    for errno in [Errno::BADFD, Errno::NODEV, Errno::NXIO] {
         kernel.0.lock().unwrap().to_read.push_back(Err(errno));
         let error = kernel.rx(true).receive(Instant::ZERO, &pool, &mut Vec::new(), 1).unwrap_err();
         assert!(matches!(error, DeviceError::Gone(_)), "{error}");
+    }
+}
+
+/// A kernel that is short of memory, or says what nobody expects, costs packets, not the device.
+#[test]
+fn errors_that_pass_are_counted_and_survived() {
+    let pool = Pool::new();
+    let mut out = Vec::new();
+    let at = |seconds: u64| Instant::from_millis(1000 * seconds);
+    for errno in [Errno::NOBUFS, Errno::NOMEM, Errno::IO, Errno::FAULT, Errno::PERM] {
+        let kernel = Fake::new(move |_, _| Err(errno));
+        let (mut tx, mut rx) = (kernel.tx(), kernel.rx(true));
+        for round in 0..200 {
+            let mut queue = VecDeque::from([marked(&pool, 1)]);
+            tx.transmit(at(5), &mut queue).unwrap();
+            kernel.0.lock().unwrap().to_read.push_back(Err(errno));
+            assert_eq!(rx.receive(at(5), &pool, &mut out, 1).unwrap(), 0);
+            assert_eq!((tx.stats().errors, rx.stats().errors), (round + 1, round + 1));
+        }
+        kernel.0.lock().unwrap().verdict = Box::new(|_, _| Ok(()));
+        kernel.0.lock().unwrap().to_read.push_back(Ok(vec![0; 100]));
+        send(&mut tx, [marked(&pool, 1)]);
+        assert_eq!(rx.receive(at(100), &pool, &mut out, 1).unwrap(), 1, "{errno}");
+        assert_eq!(tx.stats().packets, 1);
+    }
+}
+
+/// What goes on and on ends the device, unless it is known to pass.
+#[test]
+fn errors_that_go_on_end_the_device() {
+    let pool = Pool::new();
+    let at = |round: u64| Instant::from_millis(1000 * round);
+    for (errno, ends) in [(Errno::PERM, true), (Errno::IO, false), (Errno::NOBUFS, false)] {
+        let kernel = Fake::new(move |_, _| Err(errno));
+        let mut tx = kernel.tx();
+        let ended = (0..200).find_map(|round| {
+            tx.transmit(at(round), &mut VecDeque::from([marked(&pool, 1)])).err()
+        });
+        assert_eq!(ended.is_some(), ends, "{errno}");
+        if let Some(error) = ended {
+            assert!(error.to_string().contains("writing a packet"), "{error}");
+            assert_eq!(tx.stats().errors, u64::from(TROUBLE_CALLS));
+        }
+        let mut rx = kernel.rx(true);
+        let ended = (0..200).find_map(|round| {
+            kernel.0.lock().unwrap().to_read.push_back(Err(errno));
+            rx.receive(at(round), &pool, &mut Vec::new(), 1).err()
+        });
+        assert!(ended.is_some_and(|error| error.to_string().contains("reading a packet")));
     }
 }
 

@@ -1,0 +1,128 @@
+//! What the holder of a device's half publishes, so that others read it without the token: when the
+//! device wants to be polled, and what it has counted.
+//!
+//! Only the holder writes, by plain stores. A reader may get figures of different packets; they are
+//! exact once the holder has let go.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use plimsoll_tcp::Instant;
+
+use crate::device::DeviceStats;
+
+/// A deadline, or none.
+#[derive(Debug)]
+pub(crate) struct Deadline(AtomicU64);
+
+impl Deadline {
+    pub(crate) fn none() -> Deadline {
+        Deadline(AtomicU64::new(Instant::FAR_FUTURE.as_nanos()))
+    }
+
+    pub(crate) fn get(&self) -> Option<Instant> {
+        let at = Instant::from_nanos(self.0.load(Ordering::Relaxed));
+        (at != Instant::FAR_FUTURE).then_some(at)
+    }
+
+    /// Publishes another deadline. Returns it if it is earlier than the one before: a poller that
+    /// sleeps does not know of it.
+    pub(crate) fn set(&self, at: Option<Instant>) -> Option<Instant> {
+        let before = self.0.load(Ordering::Relaxed);
+        let nanos = at.unwrap_or(Instant::FAR_FUTURE).as_nanos();
+        if nanos != before {
+            self.0.store(nanos, Ordering::Relaxed);
+        }
+        at.filter(|_| nanos < before)
+    }
+}
+
+/// What a half has counted.
+#[derive(Debug, Default)]
+pub(crate) struct Figures([AtomicU64; 11]);
+
+impl Figures {
+    pub(crate) fn get(&self) -> DeviceStats {
+        let [
+            packets,
+            bytes,
+            super_segments,
+            wire_segments,
+            dropped,
+            errors,
+            duplicated,
+            reordered,
+            corrupted,
+            software_gso,
+            offloads_refused,
+        ] = self.0.each_ref().map(|figure| figure.load(Ordering::Relaxed));
+        DeviceStats {
+            packets,
+            bytes,
+            super_segments,
+            wire_segments,
+            dropped,
+            errors,
+            duplicated,
+            reordered,
+            corrupted,
+            software_gso,
+            offloads_refused,
+        }
+    }
+
+    pub(crate) fn set(&self, stats: &DeviceStats) {
+        let all = [
+            stats.packets,
+            stats.bytes,
+            stats.super_segments,
+            stats.wire_segments,
+            stats.dropped,
+            stats.errors,
+            stats.duplicated,
+            stats.reordered,
+            stats.corrupted,
+            stats.software_gso,
+            stats.offloads_refused,
+        ];
+        for (figure, value) in self.0.iter().zip(all) {
+            figure.store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_earlier_deadline_is_news() {
+        let deadline = Deadline::none();
+        let at = |millis| Some(Instant::from_millis(millis));
+        assert_eq!(deadline.set(at(5)), at(5));
+        assert_eq!(deadline.set(at(6)), None);
+        assert_eq!(deadline.get(), at(6));
+        assert_eq!(deadline.set(at(4)), at(4));
+        assert_eq!(deadline.set(None), None);
+        assert_eq!(deadline.get(), None);
+    }
+
+    #[test]
+    fn figures_keep_their_places() {
+        let stats = DeviceStats {
+            packets: 1,
+            bytes: 2,
+            super_segments: 3,
+            wire_segments: 4,
+            dropped: 5,
+            errors: 6,
+            duplicated: 7,
+            reordered: 8,
+            corrupted: 9,
+            software_gso: 10,
+            offloads_refused: 11,
+        };
+        let figures = Figures::default();
+        figures.set(&stats);
+        assert_eq!(figures.get(), stats);
+    }
+}
