@@ -133,8 +133,12 @@ impl EventLoop {
         self.runnable.extend(live.map(|(token, _)| token));
     }
 
-    /// Runs until `done`, which is asked in every round, says so, or until `limit`.
-    pub fn run(&mut self, limit: Option<Instant>, mut done: impl FnMut(&EventLoop) -> bool) {
+    /// Runs until `done` says so, or until `limit`.
+    ///
+    /// `done` is asked in every round, and once more after the loop has announced that it is about
+    /// to sleep. A change that another thread makes is therefore seen if that thread kicks the
+    /// stack after it; [`Stopper::stop`] does.
+    pub fn run(&mut self, limit: Option<Instant>, done: impl Fn(&EventLoop) -> bool) {
         let stack = self.stack.clone();
         let mut idle_since = None;
         while !done(self) {
@@ -161,7 +165,7 @@ impl EventLoop {
                 (Some(next), Some(limit)) => Some(next.min(limit)),
                 (next, limit) => next.or(limit),
             };
-            stack.wait(until, || !self.ready.is_empty());
+            stack.wait(until, || !self.ready.is_empty() || done(self));
             idle_since = None;
         }
     }
@@ -198,3 +202,6 @@ impl EventLoop {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

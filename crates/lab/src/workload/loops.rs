@@ -1,5 +1,6 @@
 //! Workloads on event loops: one thread for each side, which runs its stack and all its sockets.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::mpsc;
 
@@ -144,15 +145,15 @@ fn timed(
     (tally, latencies): (&Tally, &Latencies),
     finish: Option<&Stopper>,
 ) -> anyhow::Result<Measured> {
-    let mut progress = Progress::new();
+    let progress = RefCell::new(Progress::new());
     let transactions = matches!(workload.kind, Kind::Rr { .. });
     let bulk = || tally.sent.get().max(tally.received.get());
     let moved = || (bulk(), tally.transactions.get());
-    let mut show = || {
+    let show = || {
         if transactions {
-            progress.transactions(tally.transactions.get());
+            progress.borrow_mut().transactions(tally.transactions.get());
         } else {
-            progress.bytes(bulk(), None);
+            progress.borrow_mut().bytes(bulk(), None);
         }
     };
     let over = |events: &EventLoop| tally.has_failed() || events.tasks() == 0;
