@@ -9,6 +9,8 @@
 //! Limits: a task that has much to do returns [`Turn::Again`] after about [`TURN_BYTES`], so that
 //! the stack and the other tasks get their turn.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
@@ -41,6 +43,9 @@ pub struct Around<'a> {
     pub scratch: &'a mut [u8],
     /// Tasks to start.
     pub spawn: &'a mut Vec<Box<dyn Task>>,
+    /// When this task is called at the latest, woken or not. It stays as the task left it until
+    /// the time has come; `None` is never.
+    pub deadline: &'a mut Option<Instant>,
     /// What the loop has been told by its owner.
     pub phase: u32,
 }
@@ -54,6 +59,9 @@ pub trait Task {
 struct Slot {
     task: Box<dyn Task>,
     waker: Waker,
+    deadline: Option<Instant>,
+    /// The earliest time at which `deadlines` has this slot.
+    noted: Option<Instant>,
 }
 
 /// The loop.
@@ -64,6 +72,9 @@ pub struct EventLoop {
     free: Vec<usize>,
     /// Tokens to run in the next round.
     runnable: Vec<usize>,
+    /// Times and tokens of tasks with a deadline, the earliest on top. A task that has moved its
+    /// deadline is looked up when the old time comes.
+    deadlines: BinaryHeap<Reverse<(Instant, usize)>>,
     scratch: Vec<u8>,
     busy_poll: Duration,
     phase: u32,
@@ -103,6 +114,7 @@ impl EventLoop {
             slots: Vec::new(),
             free: Vec::new(),
             runnable: Vec::new(),
+            deadlines: BinaryHeap::new(),
             scratch: vec![0; SCRATCH_BYTES],
             busy_poll,
             phase: 0,
@@ -117,7 +129,8 @@ impl EventLoop {
         });
         // A waker of the token's former task may still be queued; being called once too often is
         // harmless.
-        self.slots[token] = Some(Slot { task, waker: self.ready.waker(token) });
+        let waker = self.ready.waker(token);
+        self.slots[token] = Some(Slot { task, waker, deadline: None, noted: None });
         self.runnable.push(token);
     }
 
@@ -146,6 +159,7 @@ impl EventLoop {
             if limit.is_some_and(|limit| now >= limit) {
                 return;
             }
+            self.expire(now);
             let polled = stack.poll_with(|| {
                 self.run_tasks();
             });
@@ -161,12 +175,31 @@ impl EventLoop {
                 std::hint::spin_loop();
                 continue;
             }
-            let until = match (polled.next, limit) {
-                (Some(next), Some(limit)) => Some(next.min(limit)),
-                (next, limit) => next.or(limit),
-            };
+            let deadline = self.deadlines.peek().map(|Reverse((at, _))| *at);
+            let until = [polled.next, limit, deadline].into_iter().flatten().min();
             stack.wait(until, || !self.ready.is_empty() || done(self));
             idle_since = None;
+        }
+    }
+
+    /// Makes every task runnable whose deadline has come.
+    fn expire(&mut self, now: Instant) {
+        while let Some(&Reverse((at, token))) = self.deadlines.peek()
+            && at <= now
+        {
+            self.deadlines.pop();
+            // The slot may have another task since, or a later deadline.
+            let Some(Some(slot)) = self.slots.get_mut(token) else { continue };
+            if slot.noted != Some(at) {
+                continue;
+            }
+            slot.noted = None;
+            if slot.deadline.is_some_and(|deadline| deadline <= now) {
+                slot.deadline = None;
+                self.runnable.push(token);
+            } else {
+                note(&mut self.deadlines, slot, token);
+            }
         }
     }
 
@@ -184,10 +217,11 @@ impl EventLoop {
                 waker: &slot.waker,
                 scratch: &mut self.scratch,
                 spawn: &mut spawn,
+                deadline: &mut slot.deadline,
                 phase: self.phase,
             };
             match slot.task.run(&mut around) {
-                Turn::Sleep => {}
+                Turn::Sleep => note(&mut self.deadlines, slot, token),
                 Turn::Again => slot.waker.wake_by_ref(),
                 Turn::Done => {
                     self.slots[token] = None;
@@ -200,6 +234,15 @@ impl EventLoop {
         self.runnable = tokens;
         spawn.into_iter().for_each(|task| self.spawn(task));
         true
+    }
+}
+
+/// Sees to it that the loop wakes for the deadline of a slot.
+fn note(deadlines: &mut BinaryHeap<Reverse<(Instant, usize)>>, slot: &mut Slot, token: usize) {
+    let Some(at) = slot.deadline else { return };
+    if slot.noted.is_none_or(|noted| at < noted) {
+        slot.noted = Some(at);
+        deadlines.push(Reverse((at, token)));
     }
 }
 
