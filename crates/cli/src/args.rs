@@ -177,7 +177,8 @@ pub(crate) struct RunArgs {
     pub length: Option<Duration>,
     /// Flows at once
     #[arg(short = 'P', long, value_name = "FLOWS", default_value_t = 1,
-          allow_hyphen_values = true, value_parser = |text: &str| units::whole(text, 1_u32, 16_384))]
+          allow_hyphen_values = true,
+          value_parser = |text: &str| units::whole(text, 1_u32, 16_384))]
     pub flows: u32,
     /// Send buffer of a socket in bytes [default: grows by itself]
     #[arg(short = 'w', long, value_name = "SNDBUF", allow_hyphen_values = true,

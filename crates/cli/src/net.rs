@@ -67,14 +67,17 @@ impl Captures {
     }
 }
 
-/// What is missing or said twice among the flags of a stack on a TUN device.
+/// What is missing among the flags of a stack on a TUN device.
 pub(crate) fn missing(args: &StackArgs) -> Vec<String> {
     let mut missing = Vec::new();
     if args.device.is_none() {
-        missing.push("--device, what to talk through, as in --device tun:plimsoll0".to_owned());
+        missing.push(
+            "--device is missing: say what to talk through, as in --device tun:plimsoll0".into(),
+        );
     }
     if args.address.is_empty() {
-        missing.push("--address, one for the stack, as in --address 192.0.2.2/24".to_owned());
+        missing
+            .push("--address is missing: give the stack one, as in --address 192.0.2.2/24".into());
     }
     missing
 }
@@ -87,7 +90,7 @@ pub(crate) fn tun_stack(
 ) -> anyhow::Result<Stack> {
     let missing = missing(args);
     let (Some(name), []) = (&args.device, missing.as_slice()) else {
-        return Err(usage(&format!("missing: {}", missing.join("; "))));
+        return Err(usage(&missing.join("; ")));
     };
     let mut seen = BTreeSet::new();
     if let Some(twice) = args.address.iter().find(|cidr| !seen.insert(cidr.address)) {

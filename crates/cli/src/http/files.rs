@@ -2,9 +2,9 @@
 //! files open.
 //!
 //! A response does not hold a file open: it holds a [`Known`] file and reads through [`Files`],
-//! which has at most [`MOST_OPEN`] files open at a time and opens a file again when a response needs
-//! it that had to give its place to others. So a client that does not read its response holds no
-//! descriptor, however many such clients there are.
+//! which has at most [`MOST_OPEN`] files open at a time. A file that had to give its place to
+//! another is opened again when its response goes on. So a client that does not read its response
+//! holds no descriptor, however many such clients there are.
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
