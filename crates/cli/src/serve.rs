@@ -1,8 +1,14 @@
-//! `plimsoll serve`: services on a TUN device, all in one event loop on this thread.
+//! `plimsoll serve`: services on a TUN device, in event loops.
+//!
+//! Each loop has a thread and works for the connections of one queue of the stack; the first has
+//! the thread of the command. A connection that another loop has accepted is handed over.
+
+mod doors;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -15,7 +21,8 @@ use crate::http::service::{Limits, Site, Web};
 use crate::net::{self, Captures};
 use crate::output::{self, print};
 use crate::service::{Kind, Service};
-use plimsoll_lab::event_loop::{EventLoop, Stopper, Task};
+use doors::Door;
+use plimsoll_lab::event_loop::{Around, EventLoop, Stopper, Task, Turn};
 use plimsoll_lab::figures::{self, Counters, Figures};
 use plimsoll_lab::tasks::{Acceptor, Echo, Responder, Sink, Source, Tally};
 use plimsoll_lab::usage::Usage;
@@ -72,6 +79,20 @@ impl Served {
     }
 }
 
+impl Served {
+    fn add(&mut self, other: &Served) {
+        self.connections += other.connections;
+        self.bytes_received += other.bytes_received;
+        self.bytes_sent += other.bytes_sent;
+        self.transactions += other.transactions;
+        self.http_requests += other.http_requests;
+        self.http_refused += other.http_refused;
+        self.http_slow_requests += other.http_slow_requests;
+        self.http_slow_responses += other.http_slow_responses;
+        self.http_no_descriptor += other.http_no_descriptor;
+    }
+}
+
 /// Runs it until a signal comes.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     check_words(args)?;
@@ -86,7 +107,17 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let before = Usage::now();
     let start = Instant::now();
     print(b"ready\n")?;
-    let (served, result) = serve(&stack, args, &roots, listeners, &stopper);
+    let server = Arc::new(Server {
+        stack: stack.clone(),
+        args: args.clone(),
+        roots,
+        listeners,
+        stopper,
+        // A stack that is built without threads has one queue.
+        doors: vec![Door::new()],
+    });
+    let (served, result) = server.run();
+    drop(server);
     let document = Document {
         command: "serve",
         seconds: start.elapsed().as_secs_f64(),
@@ -103,26 +134,142 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     captures.finish()
 }
 
-/// Serves in an event loop on this thread until it is stopped, or the stack ends.
-fn serve(
-    stack: &Stack,
-    args: &ServeArgs,
-    roots: &[Rc<PathBuf>],
+/// How serving has ended: well, or because the stack has.
+type Ended = std::io::Result<()>;
+
+/// What all loops have in common.
+struct Server {
+    stack: Stack,
+    args: ServeArgs,
+    /// The directories of the services.
+    roots: Vec<PathBuf>,
+    /// Every listener with the place of its service.
     listeners: Vec<(usize, TcpListener)>,
-    stopper: &Stopper,
-) -> (Served, std::io::Result<()>) {
-    let tally = Rc::new(Tally::tolerant());
-    let limits = Limits { connections: args.http_connections, ..Limits::default() };
-    let site = Rc::new(Site::new(limits));
-    let mut events = EventLoop::new(stack, net::busy_poll(&args.stack));
-    for (index, listener) in listeners {
-        let (kind, root) = (args.services[index].kind.clone(), roots[index].clone());
-        let (count, site) = (tally.clone(), site.clone());
-        let start = move |stream| task(&kind, &root, &site, stream, count.clone());
-        events.spawn(Box::new(Acceptor { listener, start, tally: tally.clone() }));
+    stopper: Stopper,
+    /// One for each loop: connections with the place of their service.
+    doors: Vec<Door<(usize, TcpStream)>>,
+}
+
+impl Server {
+    /// Serves until it is stopped, or the stack ends.
+    fn run(self: &Arc<Server>) -> (Served, Ended) {
+        let start = |queue| {
+            let server = self.clone();
+            let thread = std::thread::Builder::new().name(format!("loop/{queue}"));
+            thread.spawn(move || server.serve(queue))
+        };
+        let others: Result<Vec<_>, _> = (1..self.doors.len()).map(start).collect();
+        let others = match others {
+            Ok(others) => others,
+            Err(error) => {
+                self.stopper.stop();
+                return (Served::default(), Err(error));
+            }
+        };
+        let (mut served, mut ended) = self.serve(0);
+        for other in others {
+            match other.join() {
+                Ok((more, end)) => {
+                    served.add(&more);
+                    ended = ended.and(end);
+                }
+                // Its hook has said why.
+                Err(_) => ended = ended.and(Err(std::io::Error::other("a loop has panicked"))),
+            }
+        }
+        (served, ended)
     }
-    events.run(None, |_| stopper.is_stopped() || tally.has_failed());
-    (Served::of(&tally, &site), tally.take_error().map_or(Ok(()), Err))
+
+    /// Runs the loop of one queue.
+    fn serve(self: &Arc<Server>, queue: usize) -> (Served, Ended) {
+        let _all = StopAll(&self.stopper);
+        let tally = Rc::new(Tally::tolerant());
+        let connections = self.args.http_connections.div_ceil(self.doors.len());
+        let limits = Limits { connections, ..Limits::default() };
+        let starter = Rc::new(Starter {
+            server: self.clone(),
+            queue,
+            roots: self.roots.iter().cloned().map(Rc::new).collect(),
+            site: Rc::new(Site::new(limits)),
+            tally: tally.clone(),
+        });
+        let mut events = EventLoop::new(&self.stack, net::busy_poll(&self.args.stack));
+        for (index, listener) in &self.listeners {
+            let listener = match listener.try_clone() {
+                Ok(listener) => listener,
+                Err(error) => return (Served::default(), Err(error)),
+            };
+            let (index, starter) = (*index, starter.clone());
+            let start = move |stream| starter.accepted(index, stream);
+            events.spawn(Box::new(Acceptor { listener, start, tally: tally.clone() }));
+        }
+        if self.doors.len() > 1 {
+            events.spawn(Box::new(AtTheDoor { starter: starter.clone() }));
+        }
+        events.run(None, |_| self.stopper.is_stopped() || tally.has_failed());
+        (Served::of(&tally, &starter.site), tally.take_error().map_or(Ok(()), Err))
+    }
+}
+
+/// Whatever ends one loop, be it a panic, ends all.
+struct StopAll<'a>(&'a Stopper);
+
+impl Drop for StopAll<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// Starts the tasks of one loop.
+struct Starter {
+    server: Arc<Server>,
+    queue: usize,
+    roots: Vec<Rc<PathBuf>>,
+    site: Rc<Site>,
+    tally: Rc<Tally>,
+}
+
+impl Starter {
+    /// The task of a connection that this loop has accepted for a service. If it belongs to another
+    /// loop, that one gets it.
+    fn accepted(&self, index: usize, stream: TcpStream) -> Box<dyn Task> {
+        match self.server.doors.get(stream.queue()) {
+            Some(door) if stream.queue() != self.queue => {
+                door.leave((index, stream));
+                Box::new(Elsewhere)
+            }
+            _ => self.start(index, stream),
+        }
+    }
+
+    fn start(&self, index: usize, stream: TcpStream) -> Box<dyn Task> {
+        let kind = &self.server.args.services[index].kind;
+        task(kind, &self.roots[index], &self.site, stream, self.tally.clone())
+    }
+}
+
+/// The connection is at another loop.
+struct Elsewhere;
+
+impl Task for Elsewhere {
+    fn run(&mut self, _around: &mut Around<'_>) -> Turn {
+        Turn::Done
+    }
+}
+
+/// Takes the connections that other loops have accepted for this one.
+struct AtTheDoor {
+    starter: Rc<Starter>,
+}
+
+impl Task for AtTheDoor {
+    fn run(&mut self, around: &mut Around<'_>) -> Turn {
+        let door = &self.starter.server.doors[self.starter.queue];
+        while let Some((index, stream)) = door.take(around.waker) {
+            around.spawn.push(self.starter.start(index, stream));
+        }
+        Turn::Sleep
+    }
 }
 
 /// Whether all is there that a server needs, and nothing twice. Everything that is missing is named
@@ -130,10 +277,10 @@ fn serve(
 fn check_words(args: &ServeArgs) -> anyhow::Result<()> {
     let mut missing = net::missing(&args.stack);
     if args.services.is_empty() {
-        missing.push("what to serve, as in echo:7 or http:80:/srv/www".to_owned());
+        missing.push("SERVICE is missing: say what to offer, as in echo:7 or http:80:/srv".into());
     }
     if !missing.is_empty() {
-        return Err(net::usage(&format!("missing: {}", missing.join("; "))));
+        return Err(net::usage(&missing.join("; ")));
     }
     for (index, service) in args.services.iter().enumerate() {
         let same = |earlier: &&Service| earlier.port == service.port;
@@ -150,16 +297,16 @@ fn check_words(args: &ServeArgs) -> anyhow::Result<()> {
 }
 
 /// The directories of the http services, canonical; an empty path for the others.
-fn check_directories(services: &[Service]) -> anyhow::Result<Vec<Rc<PathBuf>>> {
+fn check_directories(services: &[Service]) -> anyhow::Result<Vec<PathBuf>> {
     let check = |service: &Service| match &service.kind {
         Kind::Http { root } => {
             let full = root
                 .canonicalize()
                 .with_context(|| format!("cannot serve directory {}", root.display()))?;
             anyhow::ensure!(full.is_dir(), "cannot serve {}: not a directory", root.display());
-            Ok(Rc::new(full))
+            Ok(full)
         }
-        _ => Ok(Rc::default()),
+        _ => Ok(PathBuf::new()),
     };
     services.iter().map(check).collect()
 }

@@ -399,6 +399,12 @@ impl TcpStream {
         &self.shared.stack
     }
 
+    /// The queue of the stack that works for the connection: the loop that polls it finds the
+    /// packets of the connection first.
+    pub fn queue(&self) -> usize {
+        self.socket().queue()
+    }
+
     /// Bytes that have arrived and can be read now (SIOCINQ).
     pub fn readable_bytes(&self) -> usize {
         self.socket().readable_bytes()
