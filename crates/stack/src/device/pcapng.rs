@@ -13,8 +13,8 @@
 //!
 //! What the device drops on its own is in the file, too; what it leaves in the queue is not, until
 //! it takes it. Blocks are gathered and written once a second and at the end. If writing fails (the
-//! disk is full), the capture ends and packets go on. A file is then cut behind its last whole block,
-//! so that it can be read, and [`Capture::error`] and [`Capture::on_error`] tell.
+//! disk is full), the capture ends and packets go on. A file is then cut behind its last whole
+//! block, so that it can be read, and [`Capture::error`] and [`Capture::on_error`] tell.
 //!
 //! The format is that of the IETF draft "PCAP Next Generation": a section header, an interface
 //! description (raw IP, nanoseconds), and enhanced packet blocks with direction flags.
