@@ -108,11 +108,12 @@ pub(crate) struct StackArgs {
     #[arg(long, value_name = "CIDR[,CIDR6]", value_delimiter = ',')]
     pub address: Vec<Cidr>,
     /// MTU in bytes [default: the device's; 1500 in memory]
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..))]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true,
+          value_parser = |text: &str| units::whole(text, 576_u16, u16::MAX))]
     pub mtu: Option<u16>,
     /// Queues of the TUN device, and threads of the stack: one for each
-    #[arg(long, value_name = "COUNT", default_value_t = 1,
-          value_parser = clap::value_parser!(u8).range(1..=8))]
+    #[arg(long, value_name = "COUNT", default_value_t = 1, allow_hyphen_values = true,
+          value_parser = |text: &str| units::whole(text, 1_u8, 8))]
     pub queues: u8,
     /// Segmentation and checksum offload
     #[arg(long, value_enum, default_value_t)]
@@ -127,7 +128,8 @@ pub(crate) struct StackArgs {
     #[arg(long, value_name = "SPEC")]
     pub fault: Option<FaultSpec>,
     /// Microseconds to poll the device before sleeping; costs CPU, saves latency
-    #[arg(long, value_name = "US", default_value_t = 0)]
+    #[arg(long, value_name = "US", default_value_t = 0, allow_hyphen_values = true,
+          value_parser = |text: &str| units::whole(text, 0_u32, 1_000_000))]
     pub busy_poll: u32,
 }
 
@@ -136,25 +138,32 @@ pub(crate) struct StackArgs {
 #[command(next_help_heading = "Link in memory")]
 pub(crate) struct LinkArgs {
     /// Rate of the link in each direction, as in 10gbit [default: no limit]
-    #[arg(long, value_name = "RATE", value_parser = units::rate)]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true,
+          value_parser = units::link_rate)]
     pub link_rate: Option<u64>,
     /// One-way delay; a bare number is milliseconds
-    #[arg(long, value_name = "TIME", value_parser = units::delay)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true,
+          value_parser = units::link_delay)]
     pub delay: Option<Duration>,
     /// Share of packets lost, as in 0.01 or 1%
-    #[arg(long, value_name = "SHARE", value_parser = units::fraction, default_value = "0")]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true,
+          value_parser = units::link_loss, default_value = "0")]
     pub loss: f64,
     /// Share of packets that later ones overtake
-    #[arg(long, value_name = "SHARE", value_parser = units::fraction, default_value = "0")]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true,
+          value_parser = units::fraction, default_value = "0")]
     pub reorder: f64,
     /// Share of packets that arrive twice
-    #[arg(long, value_name = "SHARE", value_parser = units::fraction, default_value = "0")]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true,
+          value_parser = units::fraction, default_value = "0")]
     pub duplicate: f64,
     /// Packets that the link queues in each direction
-    #[arg(long, value_name = "PACKETS")]
+    #[arg(long, value_name = "PACKETS", allow_hyphen_values = true,
+          value_parser = |text: &str| units::whole(text, 1_usize, 1 << 24))]
     pub queue: Option<usize>,
     /// Seed of the link's dice
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, allow_hyphen_values = true,
+          value_parser = |text: &str| units::whole(text, 0, u64::MAX))]
     pub link_seed: u64,
 }
 
@@ -163,20 +172,24 @@ pub(crate) struct LinkArgs {
 #[command(next_help_heading = "Workload")]
 pub(crate) struct RunArgs {
     /// Seconds to run [default: 10]
-    #[arg(short = 'l', long = "length", value_name = "SECONDS", value_parser = units::run_time)]
+    #[arg(short = 'l', long = "length", value_name = "SECONDS", allow_hyphen_values = true,
+          value_parser = units::run_time)]
     pub length: Option<Duration>,
     /// Flows at once
     #[arg(short = 'P', long, value_name = "FLOWS", default_value_t = 1,
-          value_parser = clap::value_parser!(u32).range(1..=16_384))]
+          allow_hyphen_values = true,
+          value_parser = |text: &str| units::whole(text, 1_u32, 16_384))]
     pub flows: u32,
     /// Send buffer of a socket in bytes [default: grows by itself]
-    #[arg(short = 'w', long, value_name = "SNDBUF", value_parser = units::buffer_size)]
+    #[arg(short = 'w', long, value_name = "SNDBUF", allow_hyphen_values = true,
+          value_parser = units::buffer_size)]
     pub sndbuf: Option<usize>,
     /// Set TCP_NODELAY
     #[arg(short = 'D', long)]
     pub nodelay: bool,
     /// Talk to this address instead of a second stack in this process; needs --device
-    #[arg(long, value_name = "ADDR:PORT", requires = "device", requires = "address")]
+    #[arg(long, value_name = "ADDR:PORT", requires = "device", requires = "address",
+          value_parser = units::address_and_port)]
     pub to: Option<SocketAddr>,
     /// Give every socket a thread with blocking calls, instead of one event loop per stack
     #[arg(long)]
@@ -191,11 +204,11 @@ pub(crate) struct RunArgs {
 pub(crate) struct StreamArgs {
     /// Bytes of one write
     #[arg(short = 'm', long, value_name = "SIZE", default_value = "16384",
-          value_parser = units::buffer_size)]
+          allow_hyphen_values = true, value_parser = units::buffer_size)]
     pub message: usize,
     /// Stop after this many bytes of each flow, as in 1GiB, instead of after a time
     #[arg(short = 'n', long, value_name = "BYTES", value_parser = units::size,
-          conflicts_with = "length")]
+          allow_hyphen_values = true, conflicts_with = "length")]
     pub bytes: Option<u64>,
     /// Receive instead of send; with --to the peer must be a chargen service
     #[arg(short = 'R', long)]
@@ -216,10 +229,12 @@ pub(crate) struct StreamArgs {
 pub(crate) struct RrArgs {
     /// Bytes of a request and of a response
     #[arg(short = 'r', long, value_name = "REQ,RESP", default_value = "1,1",
-          value_parser = units::request_response)]
+          allow_hyphen_values = true, value_parser = units::request_response)]
     pub request: RequestResponse,
     /// Stop after this many transactions of each flow instead of after a time
-    #[arg(short = 'n', long, value_name = "COUNT", conflicts_with = "length")]
+    #[arg(short = 'n', long, value_name = "COUNT", conflicts_with = "length",
+          allow_hyphen_values = true,
+          value_parser = |text: &str| units::whole(text, 1, u64::MAX - 1))]
     pub transactions: Option<u64>,
     /// The rest of the workload.
     #[command(flatten)]
@@ -237,7 +252,8 @@ pub(crate) struct RrArgs {
 pub(crate) struct IdleArgs {
     /// Connections to open
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 10_000,
-          value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
+          allow_hyphen_values = true,
+          value_parser = |text: &str| units::whole(text, 1_u32, 4_000_000))]
     pub connections: u32,
     /// Also write the figures as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
@@ -252,14 +268,19 @@ pub(crate) struct IdleArgs {
 pub(crate) struct ServeArgs {
     /// Services: discard:PORT, chargen:PORT[:WRITE_SIZE], echo:PORT, rr:PORT:REQ[:RESP],
     /// http:PORT:DIR
-    #[arg(required = true, value_name = "SERVICE")]
+    #[arg(value_name = "SERVICE")]
     pub services: Vec<Service>,
     /// Connections that may wait to be accepted, per service
-    #[arg(long, value_name = "COUNT", default_value_t = 4096,
-          value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    #[arg(long, value_name = "COUNT", default_value_t = 4096, allow_hyphen_values = true,
+          value_parser = |text: &str| units::whole(text, 1_u32, 65_535))]
     pub backlog: u32,
+    /// Connections that all http services together have at once; further ones are told 503
+    #[arg(long, value_name = "COUNT", default_value_t = 8192, allow_hyphen_values = true,
+          value_parser = |text: &str| units::whole(text, 1_usize, 1_000_000))]
+    pub http_connections: usize,
     /// Send buffer of a socket in bytes [default: grows by itself]
-    #[arg(short = 'w', long, value_name = "SNDBUF", value_parser = units::buffer_size)]
+    #[arg(short = 'w', long, value_name = "SNDBUF", allow_hyphen_values = true,
+          value_parser = units::buffer_size)]
     pub sndbuf: Option<usize>,
     /// Write figures as JSON at the end; - is standard output
     #[arg(long, value_name = "FILE")]
@@ -278,7 +299,8 @@ pub(crate) struct GetArgs {
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Give up when connecting or the next byte takes longer
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::run_time)]
+    #[arg(long, value_name = "TIME", default_value = "60s", allow_hyphen_values = true,
+          value_parser = units::run_time)]
     pub timeout: Duration,
     /// Also write the figures as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
@@ -292,7 +314,7 @@ pub(crate) struct GetArgs {
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct TargetArgs {
     /// Process to ask [default: the only one that runs]
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true, value_parser = units::pid)]
     pub pid: Option<u32>,
     /// Print the answer as JSON
     #[arg(long)]
@@ -402,7 +424,17 @@ mod tests {
             ("plimsoll stream --to 192.0.2.1:9", "--device"),
             ("plimsoll stream -l 3 -n 1G", "cannot be used with"),
             ("plimsoll get ftp://x/", "http://"),
-            ("plimsoll stream --mtu 100", "576"),
+            ("plimsoll stream --mtu 20", "not a whole number from 576 to 65535"),
+            ("plimsoll serve --queues 0", "not a whole number from 1 to 8"),
+            ("plimsoll stream -l -1", "below zero"),
+            ("plimsoll stream --delay -5", "below zero"),
+            ("plimsoll stream --delay 1h", "at most 20 s"),
+            ("plimsoll stream --link-rate 10 -l 2", "10kbit or more"),
+            ("plimsoll stream --loss 1 -l 2", "nothing would arrive"),
+            ("plimsoll rr -n -3", "not a whole number"),
+            ("plimsoll nstat --pid abc", "not the number of a process"),
+            ("plimsoll stream --to 192.0.2.1", "has no port; add one, as in 192.0.2.1:5001"),
+            ("plimsoll serve --address 127.0.0.1/8", "loopback"),
         ] {
             let message = error(line);
             assert!(message.contains(part), "{line}: {message}");

@@ -10,7 +10,7 @@ use plimsoll_drill::suite::{self, Options, StackKind};
 
 use crate::output::is_stdout;
 use crate::output::print;
-use crate::{ToldAlready, UsageError};
+use crate::{ToldAlready, UsageError, units};
 
 /// What scripts run on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -33,7 +33,7 @@ pub(crate) struct DrillArgs {
     pub stack: StackArg,
     /// Scripts that run at the same time [default: one per CPU; 1 on the kernel]
     #[arg(short = 'j', long, value_name = "COUNT",
-          value_parser = clap::value_parser!(u16).range(1..=1024))]
+          value_parser = |text: &str| units::whole(text, 1_u16, 1024))]
     pub jobs: Option<u16>,
     /// Also print the packets of every script, and what its code blocks print
     #[arg(short = 'v', long)]

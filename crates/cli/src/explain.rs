@@ -39,7 +39,7 @@ pub(crate) struct ExplainArgs {
     pub soon: Duration,
     /// Flows that are kept at once; of others only sums are
     #[arg(long, value_name = "COUNT", default_value_t = 16384,
-          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+          value_parser = |text: &str| units::whole(text, 1_u32, 1_000_000))]
     pub most_flows: u32,
 }
 

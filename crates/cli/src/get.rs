@@ -1,7 +1,7 @@
 //! `plimsoll get`: fetch a URL through the stack.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -9,8 +9,9 @@ use plimsoll::{Connector, Stack};
 use serde::Serialize;
 
 use crate::args::GetArgs;
-use crate::http::client;
-use crate::{net, output};
+use crate::http::client::{self, GetError};
+use crate::net::{self, Captures};
+use crate::output;
 use plimsoll_lab::figures::{self, Counters, Figures, per};
 use plimsoll_lab::progress::Progress;
 use plimsoll_lab::usage::Usage;
@@ -30,11 +31,13 @@ struct Document<'a> {
 
 /// Runs it.
 pub(crate) fn run(args: &GetArgs) -> anyhow::Result<()> {
-    let stack = net::tun_stack(&args.stack, true)?;
+    let json = output::open(args.json.as_deref())?;
+    let mut captures = Captures::default();
+    let stack = net::tun_stack(&args.stack, true, &mut captures)?;
     let _control = net::control(&[("stack", &stack)]);
     let before = Usage::now();
     let start = Instant::now();
-    let bytes = fetch(args, &stack)?;
+    let bytes = net::name_device(&args.stack, fetch(args, &stack))?;
     let elapsed = start.elapsed().as_secs_f64();
     let usage = Usage::now().since(before);
     let counters: Counters =
@@ -55,13 +58,9 @@ pub(crate) fn run(args: &GetArgs) -> anyhow::Result<()> {
         counters,
         ..Figures::default()
     };
-    match &args.json {
-        Some(path) => {
-            let document = Document { command: "get", seconds: elapsed, bytes, figures: &figures };
-            figures::write_json(path, &document)
-        }
-        None => Ok(()),
-    }
+    let document = Document { command: "get", seconds: elapsed, bytes, figures: &figures };
+    output::write_json(json, &document)?;
+    captures.finish()
 }
 
 fn fetch(args: &GetArgs, stack: &Stack) -> anyhow::Result<u64> {
@@ -81,6 +80,9 @@ fn fetch(args: &GetArgs, stack: &Stack) -> anyhow::Result<u64> {
         }
         _ => Box::new(BufWriter::new(std::io::stdout().lock())),
     };
-    client::get(stream, &args.url, &mut output, &mut show)
-        .with_context(|| format!("cannot fetch {}", args.url.target))
+    match client::get(stream, &args.url, &mut output, &mut show) {
+        // Whoever reads standard output may have enough and go.
+        Err(GetError::Output(error)) if stdout && error.kind() == ErrorKind::BrokenPipe => Ok(0),
+        other => other.with_context(|| format!("cannot fetch {}", args.url.target)),
+    }
 }

@@ -11,7 +11,7 @@ use plimsoll_lab::experiments::{self, Experiment};
 use plimsoll_lab::report;
 use tempfile::TempDir;
 
-use crate::output::{self, Output};
+use crate::output;
 use crate::units;
 
 /// `plimsoll lab`.
@@ -29,10 +29,11 @@ pub(crate) struct LabArgs {
     pub quick: bool,
     /// Flows of each case, in place of the experiment's own
     #[arg(short = 'P', long, value_name = "N,N", value_delimiter = ',',
-          value_parser = clap::value_parser!(u32).range(1..=4096))]
+          value_parser = |text: &str| units::whole(text, 1_u32, 4096))]
     pub flows: Vec<u32>,
     /// Pairs of runs, before and after in turn [default: 5]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "COUNT",
+          value_parser = |text: &str| units::whole(text, 1_u16, 1000))]
     pub pairs: Option<u16>,
     /// Seconds that each run is measured [default: 0.8]
     #[arg(short = 'l', long, value_name = "SECONDS", value_parser = units::run_time)]
@@ -112,9 +113,9 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
         bail!("--kernel cannot be had: {why}; without it, everything runs in this process");
     }
     // Opened now, so that nothing is in vain for a name that cannot be written.
-    let json = open(args.json.as_deref())?;
-    let html = open(args.html.as_deref())?;
-    let svg = open(args.svg.as_deref())?;
+    let json = output::open(args.json.as_deref())?;
+    let html = output::open(args.html.as_deref())?;
+    let svg = output::open(args.svg.as_deref())?;
     let documents = [&json, &html, &svg];
     let on_stdout = documents.into_iter().flatten().filter(|output| output.is_stdout()).count();
     if on_stdout > 1 {
@@ -137,8 +138,4 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
     }
     outcome?;
     written.into_iter().flatten().collect()
-}
-
-fn open(path: Option<&Path>) -> anyhow::Result<Option<Output>> {
-    path.map(Output::open).transpose()
 }

@@ -1,15 +1,19 @@
 //! Stacks from flags: devices, addresses, capture, faults, settings.
 
+use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::anyhow;
-use plimsoll::device::{self, Device};
-use plimsoll::{BuildError, Stack, StackBuilder};
+use anyhow::{Context, anyhow};
+use plimsoll::device::{self, Device, pcapng};
+use plimsoll::{BuildError, Instant, Stack, StackBuilder, SysctlError};
 
+use crate::ToldAlready;
 use crate::args::{LinkArgs, Offload, StackArgs};
 use crate::control::server::{self, ControlSocket, Respond};
+use crate::output;
 use crate::units::FaultSpec;
 
 /// Addresses of the two stacks in one process.
@@ -27,22 +31,115 @@ pub(crate) fn usage(message: &str) -> anyhow::Error {
     crate::UsageError(message.to_owned()).into()
 }
 
-/// A stack on the TUN device that the flags name.
-pub(crate) fn tun_stack(args: &StackArgs, thread: bool) -> anyhow::Result<Stack> {
-    let Some(name) = &args.device else {
-        return Err(usage("--device is missing: say what to talk through, as in tun:plimsoll0"));
-    };
-    if args.address.is_empty() {
-        return Err(usage("--address is missing: give the stack one, as in 192.0.2.2/24"));
+/// The captures of a command.
+#[derive(Default)]
+pub(crate) struct Captures(Vec<pcapng::Capture>);
+
+impl Captures {
+    /// Writes a capture of `device` to `path`. If that ends early, it is said at once.
+    fn wrap(&mut self, device: Device, path: PathBuf) -> anyhow::Result<Device> {
+        let file = File::create(&path);
+        let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+        let today = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let epoch = today.saturating_sub(plimsoll::now().since(Instant::ZERO));
+        let config = pcapng::CaptureConfig { epoch, ..Default::default() };
+        let (device, capture) = pcapng::wrap_file(device, file, config);
+        capture.on_error(move |error| {
+            output::warn(&format!(
+                "the capture {} ends early, with its last whole packet: {error}",
+                path.display()
+            ));
+        });
+        self.0.push(capture);
+        Ok(device)
     }
-    let mut queues = open_tun(&name.0, args)?.into_iter();
+
+    /// Writes out what is left of them.
+    ///
+    /// # Errors
+    /// If one of them is not complete, which has been said by then.
+    pub(crate) fn finish(self) -> anyhow::Result<()> {
+        self.0.iter().for_each(pcapng::Capture::flush);
+        match self.0.iter().any(|capture| capture.error().is_some()) {
+            true => Err(ToldAlready.into()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// What is missing among the flags of a stack on a TUN device.
+pub(crate) fn missing(args: &StackArgs) -> Vec<String> {
+    let mut missing = Vec::new();
+    if args.device.is_none() {
+        missing.push(
+            "--device is missing: say what to talk through, as in --device tun:plimsoll0".into(),
+        );
+    }
+    if args.address.is_empty() {
+        missing
+            .push("--address is missing: give the stack one, as in --address 192.0.2.2/24".into());
+    }
+    missing
+}
+
+/// A stack on the TUN device that the flags name.
+pub(crate) fn tun_stack(
+    args: &StackArgs,
+    thread: bool,
+    captures: &mut Captures,
+) -> anyhow::Result<Stack> {
+    let missing = missing(args);
+    let (Some(name), []) = (&args.device, missing.as_slice()) else {
+        return Err(usage(&missing.join("; ")));
+    };
+    let mut seen = BTreeSet::new();
+    if let Some(twice) = args.address.iter().find(|cidr| !seen.insert(cidr.address)) {
+        return Err(usage(&format!("--address has {} twice; once is enough", twice.address)));
+    }
+    let mut queues = Vec::new();
+    for (index, device) in open_tun(&name.0, args)?.into_iter().enumerate() {
+        queues.push(wrapped(device, args, index, captures)?);
+    }
+    let mut queues = queues.into_iter();
     let first = queues.next().ok_or_else(|| usage("--queues must not be 0"))?;
     let count = usize::from(args.queues);
     let mut builder = Stack::builder().device(first).more_queues(queues).queues(count);
     for cidr in &args.address {
         builder = builder.address(format!("{}/{}", cidr.address, cidr.prefix));
     }
-    finish(builder, args, args.pcap.clone(), args.fault, thread)
+    finish(builder, args, thread)
+}
+
+/// The device with what the flags put around it. A capture of a further queue has its number behind
+/// its name. It is outermost, so that it shows what the stack sends and sees.
+fn wrapped(
+    mut device: Device,
+    args: &StackArgs,
+    queue: usize,
+    captures: &mut Captures,
+) -> anyhow::Result<Device> {
+    if let Some(spec) = args.fault {
+        device = device::fault::wrap(device, fault_config(spec));
+    }
+    let Some(path) = &args.pcap else { return Ok(device) };
+    let mut path = path.clone().into_os_string();
+    if queue > 0 {
+        path.push(format!(".{queue}"));
+    }
+    captures.wrap(device, path.into())
+}
+
+/// Names the device in an error that says that it has gone.
+pub(crate) fn name_device<T>(args: &StackArgs, result: anyhow::Result<T>) -> anyhow::Result<T> {
+    let Some(name) = &args.device else { return result };
+    result.map_err(|error| {
+        let gone = std::io::Error::from(std::io::ErrorKind::NetworkDown).to_string();
+        let text = format!("{error:#}").to_lowercase();
+        match text.contains("network is down") || text.contains(&gone) {
+            true => error.context(format!("tun device {} has failed or is gone", name.0)),
+            false => error,
+        }
+    })
 }
 
 /// Opens the device with its queues. Setting its MTU and bringing it up needs privilege; without
@@ -66,7 +163,7 @@ fn open_tun(name: &str, args: &StackArgs) -> anyhow::Result<Vec<Device>> {
         anyhow!("cannot open tun device {name}: {error} ({make})")
     })?;
     if !device::tun::is_up(name) {
-        eprintln!("plimsoll: nothing will arrive yet: {refused}");
+        output::warn(&format!("nothing will arrive yet: {refused}"));
     }
     Ok(queues)
 }
@@ -76,6 +173,7 @@ pub(crate) fn memory_stacks(
     args: &StackArgs,
     link: &LinkArgs,
     thread: bool,
+    captures: &mut Captures,
 ) -> anyhow::Result<(Stack, Stack)> {
     let defaults = device::memory_link::LinkConfig::default();
     let config = device::memory_link::LinkConfig {
@@ -91,29 +189,18 @@ pub(crate) fn memory_stacks(
         ..defaults
     };
     let (here, there) = device::memory_link::pair(config);
+    // The capture shows both directions at one end; faults hit both directions at one end, too.
+    let here = wrapped(here, args, 0, captures)?;
     let client = Stack::builder().device(here).address(format!("{CLIENT}/24")).name("client");
     let server = Stack::builder().device(there).address(format!("{SERVER}/24")).name("server");
-    // The capture shows both directions at one end; faults hit both directions at one end, too.
-    let client = finish(client, args, args.pcap.clone(), args.fault, thread)?;
-    let server = finish(server, args, None, None, thread)?;
+    let client = finish(client, args, thread)?;
+    let server = finish(server, args, thread)?;
     Ok((client, server))
 }
 
-fn finish(
-    mut builder: StackBuilder,
-    args: &StackArgs,
-    pcap: Option<PathBuf>,
-    fault: Option<FaultSpec>,
-    thread: bool,
-) -> anyhow::Result<Stack> {
+fn finish(mut builder: StackBuilder, args: &StackArgs, thread: bool) -> anyhow::Result<Stack> {
     if let Some(mtu) = args.mtu {
         builder = builder.mtu(mtu);
-    }
-    if let Some(path) = pcap {
-        builder = builder.pcap(path);
-    }
-    if let Some(spec) = fault {
-        builder = builder.fault(fault_config(spec));
     }
     for (name, value) in &args.sysctls {
         builder = builder.sysctl(name, value);
@@ -121,9 +208,18 @@ fn finish(
     builder = builder.busy_poll(busy_poll(args));
     let built = if thread { builder.build() } else { builder.build_without_thread() };
     built.map_err(|error| match error {
-        BuildError::Sysctl(_) => usage(&error.to_string()),
+        BuildError::Sysctl(error) => setting_error(&error),
         other => anyhow::Error::from(other).context("cannot build the stack"),
     })
+}
+
+/// That a setting of --sysctl was refused.
+pub(crate) fn setting_error(error: &SysctlError) -> anyhow::Error {
+    let help = match error {
+        SysctlError::Unknown { .. } => "; 'plimsoll sysctl --explain' prints all settings",
+        _ => "",
+    };
+    usage(&format!("--sysctl: {error}{help}"))
 }
 
 fn fault_config(spec: FaultSpec) -> device::fault::FaultConfig {
@@ -146,7 +242,9 @@ pub(crate) fn control(stacks: &[(&str, &Stack)]) -> Option<ControlSocket> {
     match server::open(respond) {
         Ok(socket) => Some(socket),
         Err(error) => {
-            eprintln!("plimsoll: no control socket, so nstat, sysctl and ss cannot ask: {error}");
+            output::warn(&format!(
+                "no control socket, so nstat, sysctl and ss cannot ask: {error}"
+            ));
             None
         }
     }

@@ -6,6 +6,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use serde::Serialize;
 
 /// Where a document will go.
 #[derive(Debug)]
@@ -50,6 +51,30 @@ impl Output {
             .and_then(|_| file.write_all(text.as_bytes()))
             .with_context(|| format!("cannot write {}", self.path.display()))
     }
+}
+
+/// Opens `path`, if one is given: before anything is measured that could not be written later.
+///
+/// # Errors
+/// If it cannot be written.
+pub(crate) fn open(path: Option<&Path>) -> anyhow::Result<Option<Output>> {
+    path.map(Output::open).transpose()
+}
+
+/// Writes a document as JSON, if there is somewhere to write it.
+///
+/// # Errors
+/// If it cannot be written.
+pub(crate) fn write_json<T: Serialize>(to: Option<Output>, document: &T) -> anyhow::Result<()> {
+    match to {
+        Some(output) => output.write(&(serde_json::to_string_pretty(document)? + "\n")),
+        None => Ok(()),
+    }
+}
+
+/// Says something on standard error. Nobody may be reading any more.
+pub(crate) fn warn(text: &str) {
+    let _ = writeln!(io::stderr(), "plimsoll: {text}");
 }
 
 /// Whether `path` is standard output.

@@ -14,6 +14,9 @@ pub(crate) fn nstat(args: &NstatArgs) -> anyhow::Result<()> {
         return reference::counters(&args.names);
     }
     let mut stacks = values(&args.target, &Request::Nstat)?;
+    if let Some(name) = args.names.iter().find(|name| !is_counter(&stacks, name)) {
+        bail!("no counter has {name} in its name; 'plimsoll nstat --explain' prints all of them");
+    }
     for stack in &mut stacks {
         stack.values.retain(|(name, value)| {
             let wanted =
@@ -32,6 +35,12 @@ pub(crate) fn nstat(args: &NstatArgs) -> anyhow::Result<()> {
         }
     }
     print(text.as_bytes())
+}
+
+/// Whether a counter has `part` in its name.
+fn is_counter(stacks: &[StackValues], part: &str) -> bool {
+    let values = stacks.iter().flat_map(|stack| &stack.values);
+    values.into_iter().any(|(name, _)| name.contains(part))
 }
 
 /// `plimsoll sysctl`.

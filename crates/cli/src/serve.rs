@@ -1,8 +1,14 @@
-//! `plimsoll serve`: services on a TUN device, all in one event loop on this thread.
+//! `plimsoll serve`: services on a TUN device, in event loops.
+//!
+//! Each loop has a thread and works for the connections of one queue of the stack; the first has
+//! the thread of the command. A connection that another loop has accepted is handed over.
+
+mod doors;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -11,13 +17,14 @@ use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::args::ServeArgs;
-use crate::http::server::{Connection, Progress};
-use crate::net;
-use crate::output::print;
+use crate::http::service::{Limits, Site, Web};
+use crate::net::{self, Captures};
+use crate::output::{self, print};
 use crate::service::{Kind, Service};
+use doors::Door;
 use plimsoll_lab::event_loop::{Around, EventLoop, Stopper, Task, Turn};
 use plimsoll_lab::figures::{self, Counters, Figures};
-use plimsoll_lab::tasks::{Acceptor, Echo, Responder, Sink, Source, Tally, add};
+use plimsoll_lab::tasks::{Acceptor, Echo, Responder, Sink, Source, Tally};
 use plimsoll_lab::usage::Usage;
 
 /// How long the last packets may take after a signal.
@@ -32,61 +39,269 @@ const KEEP_INTVL: Duration = Duration::from_secs(10);
 struct Document<'a> {
     command: &'static str,
     seconds: f64,
+    #[serde(flatten)]
+    served: Served,
+    #[serde(flatten)]
+    figures: &'a Figures,
+}
+
+/// What clients were given, and what they were refused.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Served {
     connections: u64,
     bytes_received: u64,
     bytes_sent: u64,
     transactions: u64,
     http_requests: u64,
-    #[serde(flatten)]
-    figures: &'a Figures,
+    /// Connections that found no room.
+    http_refused: u64,
+    /// Clients that took too long for a request.
+    http_slow_requests: u64,
+    /// Clients that did not take their response.
+    http_slow_responses: u64,
+    /// Files that could not be opened for want of descriptors.
+    http_no_descriptor: u64,
+}
+
+impl Served {
+    fn of(tally: &Tally, site: &Site) -> Served {
+        Served {
+            connections: tally.accepted.get(),
+            bytes_received: tally.received.get(),
+            bytes_sent: tally.sent.get(),
+            transactions: tally.transactions.get(),
+            http_requests: tally.requests.get(),
+            http_refused: site.refused.count(),
+            http_slow_requests: site.slow_requests.count(),
+            http_slow_responses: site.slow_responses.count(),
+            http_no_descriptor: site.no_descriptor.count(),
+        }
+    }
+}
+
+impl Served {
+    fn add(&mut self, other: &Served) {
+        self.connections += other.connections;
+        self.bytes_received += other.bytes_received;
+        self.bytes_sent += other.bytes_sent;
+        self.transactions += other.transactions;
+        self.http_requests += other.http_requests;
+        self.http_refused += other.http_refused;
+        self.http_slow_requests += other.http_slow_requests;
+        self.http_slow_responses += other.http_slow_responses;
+        self.http_no_descriptor += other.http_no_descriptor;
+    }
 }
 
 /// Runs it until a signal comes.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
+    check_words(args)?;
     let roots = check_directories(&args.services)?;
-    let stack = net::tun_stack(&args.stack, false)?;
+    let json = output::open(args.json.as_deref())?;
+    let mut captures = Captures::default();
+    let stack = net::tun_stack(&args.stack, false, &mut captures)?;
     let control = net::control(&[("stack", &stack)]);
-    let tally = Rc::new(Tally::tolerant());
-    let mut events = EventLoop::new(&stack, net::busy_poll(&args.stack));
-    for (service, root) in args.services.iter().zip(roots) {
-        for cidr in &args.stack.address {
-            let address = SocketAddr::new(cidr.address, service.port);
-            let listener = listen(&stack, args, service, address)?;
-            let (kind, count) = (service.kind.clone(), tally.clone());
-            let root = root.clone();
-            let start = move |stream| task(&kind, &root, stream, count.clone());
-            events.spawn(Box::new(Acceptor { listener, start, tally: tally.clone() }));
-        }
-    }
+    let listeners = listen_all(&stack, args)?;
     let stopper = Stopper::new(&stack);
     stop_on_signal(&stopper)?;
     let before = Usage::now();
     let start = Instant::now();
     print(b"ready\n")?;
-    events.run(None, |_| stopper.is_stopped() || tally.has_failed());
-    let result = tally.take_error();
+    let server = Arc::new(Server {
+        stack: stack.clone(),
+        args: args.clone(),
+        roots,
+        listeners,
+        stopper,
+        doors: (0..stack.queue_count()).map(|_| Door::new()).collect(),
+    });
+    let (served, result) = server.run();
+    drop(server);
     let document = Document {
         command: "serve",
         seconds: start.elapsed().as_secs_f64(),
-        connections: tally.accepted.get(),
-        bytes_received: tally.received.get(),
-        bytes_sent: tally.sent.get(),
-        transactions: tally.transactions.get(),
-        http_requests: tally.requests.get(),
+        served,
         figures: &figures(&stack, Usage::now().since(before)),
     };
     drop(control);
-    if let Some(path) = &args.json {
-        figures::write_json(path, &document)?;
+    output::write_json(json, &document)?;
+    let ended = result.context("the stack has ended");
+    if ended.is_ok() {
+        stack.drain(GRACE);
     }
-    drop(events);
-    match result {
-        Some(error) => Err(error).context("the stack has ended"),
-        None => {
-            stack.shutdown(GRACE);
-            Ok(())
+    net::name_device(&args.stack, ended)?;
+    captures.finish()
+}
+
+/// How serving has ended: well, or because the stack has.
+type Ended = std::io::Result<()>;
+
+/// What all loops have in common.
+struct Server {
+    stack: Stack,
+    args: ServeArgs,
+    /// The directories of the services.
+    roots: Vec<PathBuf>,
+    /// Every listener with the place of its service.
+    listeners: Vec<(usize, TcpListener)>,
+    stopper: Stopper,
+    /// One for each loop: connections with the place of their service.
+    doors: Vec<Door<(usize, TcpStream)>>,
+}
+
+impl Server {
+    /// Serves until it is stopped, or the stack ends.
+    fn run(self: &Arc<Server>) -> (Served, Ended) {
+        let start = |queue| {
+            let server = self.clone();
+            let thread = std::thread::Builder::new().name(format!("loop/{queue}"));
+            thread.spawn(move || server.serve(queue))
+        };
+        let others: Result<Vec<_>, _> = (1..self.doors.len()).map(start).collect();
+        let others = match others {
+            Ok(others) => others,
+            Err(error) => {
+                self.stopper.stop();
+                return (Served::default(), Err(error));
+            }
+        };
+        let (mut served, mut ended) = self.serve(0);
+        for other in others {
+            match other.join() {
+                Ok((more, end)) => {
+                    served.add(&more);
+                    ended = ended.and(end);
+                }
+                // Its hook has said why.
+                Err(_) => ended = ended.and(Err(std::io::Error::other("a loop has panicked"))),
+            }
+        }
+        (served, ended)
+    }
+
+    /// Runs the loop of one queue.
+    fn serve(self: &Arc<Server>, queue: usize) -> (Served, Ended) {
+        let _all = StopAll(&self.stopper);
+        let tally = Rc::new(Tally::tolerant());
+        let connections = self.args.http_connections.div_ceil(self.doors.len());
+        let limits = Limits { connections, ..Limits::default() };
+        let starter = Rc::new(Starter {
+            server: self.clone(),
+            queue,
+            roots: self.roots.iter().cloned().map(Rc::new).collect(),
+            site: Rc::new(Site::new(limits)),
+            tally: tally.clone(),
+        });
+        let own = match self.stack.queue(queue) {
+            Ok(own) => own,
+            Err(error) => return (Served::default(), Err(std::io::Error::other(error))),
+        };
+        let mut events = EventLoop::of_queue(own, net::busy_poll(&self.args.stack));
+        for (index, listener) in &self.listeners {
+            let listener = match listener.try_clone() {
+                Ok(listener) => listener,
+                Err(error) => return (Served::default(), Err(error)),
+            };
+            let (index, starter) = (*index, starter.clone());
+            let start = move |stream| starter.accepted(index, stream);
+            events.spawn(Box::new(Acceptor { listener, start, tally: tally.clone() }));
+        }
+        if self.doors.len() > 1 {
+            events.spawn(Box::new(AtTheDoor { starter: starter.clone() }));
+        }
+        events.run(None, |_| self.stopper.is_stopped() || tally.has_failed());
+        let ended = match (events.ended(), tally.take_error()) {
+            (Some(error), _) => Err(std::io::Error::other(error.clone())),
+            (None, Some(error)) => Err(error),
+            (None, None) => Ok(()),
+        };
+        (Served::of(&tally, &starter.site), ended)
+    }
+}
+
+/// Whatever ends one loop, be it a panic, ends all.
+struct StopAll<'a>(&'a Stopper);
+
+impl Drop for StopAll<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// Starts the tasks of one loop.
+struct Starter {
+    server: Arc<Server>,
+    queue: usize,
+    roots: Vec<Rc<PathBuf>>,
+    site: Rc<Site>,
+    tally: Rc<Tally>,
+}
+
+impl Starter {
+    /// The task of a connection that this loop has accepted for a service. If it belongs to another
+    /// loop, that one gets it.
+    fn accepted(&self, index: usize, stream: TcpStream) -> Box<dyn Task> {
+        match self.server.doors.get(stream.queue()) {
+            Some(door) if stream.queue() != self.queue => {
+                door.leave((index, stream));
+                Box::new(Elsewhere)
+            }
+            _ => self.start(index, stream),
         }
     }
+
+    fn start(&self, index: usize, stream: TcpStream) -> Box<dyn Task> {
+        let kind = &self.server.args.services[index].kind;
+        task(kind, &self.roots[index], &self.site, stream, self.tally.clone())
+    }
+}
+
+/// The connection is at another loop.
+struct Elsewhere;
+
+impl Task for Elsewhere {
+    fn run(&mut self, _around: &mut Around<'_>) -> Turn {
+        Turn::Done
+    }
+}
+
+/// Takes the connections that other loops have accepted for this one.
+struct AtTheDoor {
+    starter: Rc<Starter>,
+}
+
+impl Task for AtTheDoor {
+    fn run(&mut self, around: &mut Around<'_>) -> Turn {
+        let door = &self.starter.server.doors[self.starter.queue];
+        while let Some((index, stream)) = door.take(around.waker) {
+            around.spawn.push(self.starter.start(index, stream));
+        }
+        Turn::Sleep
+    }
+}
+
+/// Whether all is there that a server needs, and nothing twice. Everything that is missing is named
+/// at once.
+fn check_words(args: &ServeArgs) -> anyhow::Result<()> {
+    let mut missing = net::missing(&args.stack);
+    if args.services.is_empty() {
+        missing.push("SERVICE is missing: say what to offer, as in echo:7 or http:80:/srv".into());
+    }
+    if !missing.is_empty() {
+        return Err(net::usage(&missing.join("; ")));
+    }
+    for (index, service) in args.services.iter().enumerate() {
+        let same = |earlier: &&Service| earlier.port == service.port;
+        if let Some(earlier) = args.services[..index].iter().find(same) {
+            return Err(net::usage(&format!(
+                "port {} is given to two services, {} and {}; give each a port of its own",
+                service.port,
+                earlier.kind.name(),
+                service.kind.name()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The directories of the http services, canonical; an empty path for the others.
@@ -102,6 +317,18 @@ fn check_directories(services: &[Service]) -> anyhow::Result<Vec<PathBuf>> {
         _ => Ok(PathBuf::new()),
     };
     services.iter().map(check).collect()
+}
+
+/// A listener for every service on every address, with the place of its service.
+fn listen_all(stack: &Stack, args: &ServeArgs) -> anyhow::Result<Vec<(usize, TcpListener)>> {
+    let mut listeners = Vec::new();
+    for (index, service) in args.services.iter().enumerate() {
+        for cidr in &args.stack.address {
+            let address = SocketAddr::new(cidr.address, service.port);
+            listeners.push((index, listen(stack, args, service, address)?));
+        }
+    }
+    Ok(listeners)
 }
 
 fn listen(
@@ -126,7 +353,13 @@ fn listen(
     Ok(listener)
 }
 
-fn task(kind: &Kind, root: &Path, stream: TcpStream, tally: Rc<Tally>) -> Box<dyn Task> {
+fn task(
+    kind: &Kind,
+    root: &Rc<PathBuf>,
+    site: &Rc<Site>,
+    stream: TcpStream,
+    tally: Rc<Tally>,
+) -> Box<dyn Task> {
     match *kind {
         Kind::Discard => Box::new(Sink { stream, stop_phase: u32::MAX, tally }),
         Kind::Chargen { write_size } => Box::new(Source::endless(stream, write_size, tally)),
@@ -134,9 +367,7 @@ fn task(kind: &Kind, root: &Path, stream: TcpStream, tally: Rc<Tally>) -> Box<dy
         Kind::RequestResponse { request, response } => {
             Box::new(Responder::new(stream, (request, response), false, tally))
         }
-        Kind::Http { .. } => {
-            Box::new(Web { connection: Connection::new(stream), root: root.to_owned(), tally })
-        }
+        Kind::Http { .. } => Box::new(Web::new(stream, root.clone(), site.clone(), tally)),
     }
 }
 
@@ -154,32 +385,6 @@ fn stop_on_signal(stopper: &Stopper) -> anyhow::Result<()> {
         })
         .context("cannot start a thread")?;
     Ok(())
-}
-
-/// One HTTP connection.
-struct Web {
-    connection: Connection<TcpStream>,
-    root: PathBuf,
-    tally: Rc<Tally>,
-}
-
-impl Task for Web {
-    fn run(&mut self, around: &mut Around<'_>) -> Turn {
-        loop {
-            let before = self.connection.requests;
-            let progress = self.connection.run(&self.root, around.scratch);
-            add(&self.tally.requests, self.connection.requests - before);
-            let stream = self.connection.stream();
-            match progress {
-                Ok(Progress::WantsRead) if stream.poll_readable(around.waker) => {}
-                Ok(Progress::WantsWrite) if stream.poll_writable(around.waker) => {}
-                Ok(Progress::WantsRead | Progress::WantsWrite) => return Turn::Sleep,
-                Ok(Progress::Yield) => return Turn::Again,
-                // A client that goes away is its own loss.
-                Ok(Progress::Done) | Err(_) => return Turn::Done,
-            }
-        }
-    }
 }
 
 fn figures(stack: &Stack, usage: Usage) -> Figures {

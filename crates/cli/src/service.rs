@@ -39,6 +39,19 @@ pub(crate) enum Kind {
     },
 }
 
+impl Kind {
+    /// The name on the command line.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Kind::Discard => "discard",
+            Kind::Chargen { .. } => "chargen",
+            Kind::Echo => "echo",
+            Kind::RequestResponse { .. } => "rr",
+            Kind::Http { .. } => "http",
+        }
+    }
+}
+
 /// Bytes of one chargen write unless the service says otherwise.
 const CHARGEN_WRITE_SIZE: usize = 16384;
 

@@ -3,7 +3,9 @@
 //! Every parser names what it did not understand and shows one example that it would take. They
 //! are used by clap as value parsers, so their messages end up behind the name of the flag.
 
-use std::net::IpAddr;
+use std::fmt::Display;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::str::FromStr;
 use std::time::Duration;
 
 use plimsoll_lab::workload::RequestResponse;
@@ -11,6 +13,9 @@ use plimsoll_lab::workload::RequestResponse;
 /// Splits `text` into a number and the letters behind it.
 fn split_number(text: &str) -> Result<(f64, &str), String> {
     let text = text.trim();
+    if text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+        return Err(format!("'{text}' is below zero, where nothing can be"));
+    }
     let end =
         text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
@@ -19,6 +24,39 @@ fn split_number(text: &str) -> Result<(f64, &str), String> {
         .parse()
         .map_err(|_| format!("'{text}' does not begin with a number"))?;
     Ok((number, unit.trim()))
+}
+
+/// A whole number from `low` to `high`.
+pub(crate) fn whole<T>(text: &str, low: T, high: T) -> Result<T, String>
+where
+    T: FromStr + Display + PartialOrd,
+{
+    text.trim()
+        .parse()
+        .ok()
+        .filter(|number| (&low..=&high).contains(&number))
+        .ok_or_else(|| format!("'{text}' is not a whole number from {low} to {high}"))
+}
+
+/// The number of a process.
+pub(crate) fn pid(text: &str) -> Result<u32, String> {
+    whole(text, 1, i32::MAX as u32)
+        .map_err(|_| format!("'{text}' is not the number of a process, as in --pid 1234"))
+}
+
+/// An address with a port: `192.0.2.1:5001`, `[2001:db8::1]:5001`.
+pub(crate) fn address_and_port(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
+        let whole = SocketAddr::new(address, 5001);
+        return Err(format!("'{text}' has no port; add one, as in {whole}"));
+    }
+    match text.parse::<SocketAddr>() {
+        Ok(address) if address.port() == 0 => Err("the port must not be 0".into()),
+        Ok(address) => Ok(address),
+        Err(_) => Err(format!(
+            "'{text}' is not an address with a port; try 192.0.2.1:5001 or [2001:db8::1]:5001"
+        )),
+    }
 }
 
 /// A number of bytes: `16384`, `16k`, `16KiB`, `1.5M`, `1GiB`, `10GB`.
@@ -70,6 +108,40 @@ pub(crate) fn rate(text: &str) -> Result<u64, String> {
     }
     Ok(bits as u64)
 }
+
+/// The rate of a link in memory. At less than this, a run would seem to hang.
+pub(crate) fn link_rate(text: &str) -> Result<u64, String> {
+    match rate(text)? {
+        bits if bits < 10_000 => Err(format!(
+            "at {bits} bits per second a packet of 1500 bytes takes {} s; give 10kbit or more",
+            12_000 / bits
+        )),
+        bits => Ok(bits),
+    }
+}
+
+/// The share of packets that a link in memory loses.
+pub(crate) fn link_loss(text: &str) -> Result<f64, String> {
+    match fraction(text)? {
+        1.0 => Err("nothing would arrive, and no connection could be opened; try 0.01".into()),
+        share => Ok(share),
+    }
+}
+
+/// The one-way delay of a link in memory.
+pub(crate) fn link_delay(text: &str) -> Result<Duration, String> {
+    match delay(text)? {
+        time if time > LONGEST_DELAY => Err(format!(
+            "with a delay of {text} no connection would be open before it is given up; give at \
+             most {} s",
+            LONGEST_DELAY.as_secs()
+        )),
+        time => Ok(time),
+    }
+}
+
+/// See [`link_delay`].
+const LONGEST_DELAY: Duration = Duration::from_secs(20);
 
 /// A length of time: `3`, `3s`, `250ms`, `50us`, `2m`. A bare number is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
@@ -130,7 +202,7 @@ pub(crate) struct Cidr {
     pub prefix: u8,
 }
 
-impl std::str::FromStr for Cidr {
+impl FromStr for Cidr {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Cidr, String> {
@@ -146,7 +218,37 @@ impl std::str::FromStr for Cidr {
             .ok()
             .filter(|&prefix| prefix <= longest)
             .ok_or_else(|| format!("'/{prefix}' is not a prefix length from 0 to {longest}"))?;
-        Ok(Cidr { address, prefix })
+        match unusable(address, prefix) {
+            Some(why) => Err(format!(
+                "{address} {why}; give the stack an address of its own, as in 192.0.2.2/24"
+            )),
+            None => Ok(Cidr { address, prefix }),
+        }
+    }
+}
+
+/// Why no stack can have an address.
+fn unusable(address: IpAddr, prefix: u8) -> Option<&'static str> {
+    if address.is_loopback() {
+        return Some("is a loopback address, which no packet on a device can have");
+    }
+    if address.is_unspecified() {
+        return Some("stands for no address");
+    }
+    if address.is_multicast() || address == IpAddr::V4(Ipv4Addr::BROADCAST) {
+        return Some("stands for many hosts");
+    }
+    match address {
+        IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => Some("is no IPv6 address on the wire"),
+        IpAddr::V4(v4) if prefix <= 30 => {
+            let host = u32::MAX >> prefix;
+            match v4.to_bits() & host {
+                0 => Some("is the name of the network itself"),
+                bits if bits == host => Some("is the broadcast address of its network"),
+                _ => None,
+            }
+        }
+        _ => None,
     }
 }
 
@@ -183,7 +285,7 @@ pub(crate) struct FaultSpec {
     pub seed: u64,
 }
 
-impl std::str::FromStr for FaultSpec {
+impl FromStr for FaultSpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<FaultSpec, String> {
@@ -258,6 +360,59 @@ mod tests {
         assert!("192.0.2.2/33".parse::<Cidr>().is_err());
         assert!("2001:db8::2/64".parse::<Cidr>().is_ok());
         assert!("host/24".parse::<Cidr>().is_err());
+        for (text, part) in [
+            ("127.0.0.1/8", "loopback"),
+            ("::1/128", "loopback"),
+            ("0.0.0.0/0", "no address"),
+            ("224.0.0.1/4", "many hosts"),
+            ("255.255.255.255/32", "many hosts"),
+            ("192.0.2.0/24", "network itself"),
+            ("192.0.2.255/24", "broadcast"),
+            ("::ffff:192.0.2.1/96", "no IPv6 address"),
+        ] {
+            let error = text.parse::<Cidr>().unwrap_err();
+            assert!(error.contains(part) && error.contains("192.0.2.2/24"), "{text}: {error}");
+        }
+        assert!("192.0.2.0/31".parse::<Cidr>().is_ok(), "two hosts and nothing else");
+    }
+
+    #[test]
+    fn ports() {
+        assert_eq!(address_and_port("192.0.2.1:9").unwrap().port(), 9);
+        assert_eq!(address_and_port("[2001:db8::1]:9").unwrap().port(), 9);
+        for (text, part) in [
+            ("192.0.2.1", "has no port; add one, as in 192.0.2.1:5001"),
+            ("2001:db8::1", "as in [2001:db8::1]:5001"),
+            ("[2001:db8::1]", "as in [2001:db8::1]:5001"),
+            ("host:9", "try 192.0.2.1:5001"),
+            ("192.0.2.1:0", "must not be 0"),
+            ("192.0.2.1:99999", "try 192.0.2.1:5001"),
+        ] {
+            let error = address_and_port(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers() {
+        assert_eq!(whole("8", 1_u8, 8), Ok(8));
+        for text in ["0", "9", "-1", "1.5", "x", "", "300"] {
+            let error = whole(text, 1_u8, 8).unwrap_err();
+            assert!(error.ends_with("is not a whole number from 1 to 8"), "{error}");
+        }
+        assert!(pid("abc").unwrap_err().contains("--pid 1234"));
+        assert!(duration("-1").unwrap_err().contains("below zero"));
+        assert!(delay("-5ms").unwrap_err().contains("below zero"));
+    }
+
+    #[test]
+    fn links_that_would_seem_to_hang() {
+        assert!(link_rate("10").unwrap_err().contains("1200 s"));
+        assert_eq!(link_rate("10kbit"), Ok(10_000));
+        assert!(link_delay("1h").unwrap_err().contains("at most 20 s"));
+        assert_eq!(link_delay("20s"), Ok(Duration::from_secs(20)));
+        assert!(link_loss("100%").unwrap_err().contains("try 0.01"));
+        assert_eq!(link_loss("0.99"), Ok(0.99));
     }
 
     #[test]

@@ -166,7 +166,9 @@ fn usage_errors() {
 fn run_time_errors() {
     let line = "serve --device tun:t --address 192.0.2.2/24 http:80:/does/not/exist";
     assert!(failure(line, 1).contains("/does/not/exist"));
-    assert!(failure("nstat --pid 4294967295", 1).contains("not a plimsoll"));
+    assert!(failure("nstat --pid 2147483647", 1).contains("there is no process 2147483647"));
+    let other = failure(&format!("nstat --pid {}", std::process::id()), 1);
+    assert!(other.contains("is not a plimsoll that runs a stack"), "{other}");
     let text = failure("stream -n 1 --sysctl net.ipv4.tcp_sock=1", 2);
     assert_eq!(text.matches("net.ipv4.tcp_sock: no such setting").count(), 1, "{text}");
     assert!(failure("stream -n 1 --pcap /does/not/exist.pcapng", 1).contains("exist.pcapng"));
@@ -299,6 +301,9 @@ fn a_running_process_answers() {
         assert!(explained.lines().any(|line| line == name), "{name} is not explained");
     }
     assert!(text("ss -a").contains("LISTEN"));
+    let unknown = ask("nstat nosuch");
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("no counter has nosuch"));
     // Whoever reads the answer may close the pipe before it comes.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -452,4 +457,110 @@ fn a_capture_is_explained() {
     let out = piped(Path::new("/dev/null"), &[]);
     assert_eq!(out.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&out.stderr).contains("standard input: it is empty"));
+}
+
+/// Runs a command that must end by itself. One that hangs is killed.
+fn bounded(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    let (tell, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || tell.send(child.wait_with_output()));
+    match ended.recv_timeout(std::time::Duration::from_secs(100)) {
+        Ok(output) => output.unwrap(),
+        Err(_) => {
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+            panic!("{words:?} hangs");
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_cannot_be_opened_ends_the_run() {
+    let ports = "net.ipv4.ip_local_port_range=40000 40003";
+    for more in [&["rr", "-n", "10"][..], &["stream", "-n", "10"], &["crr", "-n", "10"]] {
+        for threads in [&[][..], &["--threads"]] {
+            let words = [more, &["-P", "8", "--sysctl", ports], threads].concat();
+            let output = bounded(&words);
+            let text = String::from_utf8(output.stderr).unwrap();
+            // Connections of crr come one after the other, so that there may be ports enough.
+            if words[0] == "crr" && output.status.success() {
+                continue;
+            }
+            assert_eq!(output.status.code(), Some(1), "{words:?}: {text}");
+            assert!(text.contains("widen net.ipv4.ip_local_port_range"), "{words:?}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_link_that_loses_everything_ends_the_run() {
+    let retries = "net.ipv4.tcp_syn_retries=1";
+    let lost = ["--loss", "0.9999999", "--sysctl", retries];
+    for more in [&["stream", "-l", "1"][..], &["rr", "-l", "1"], &["crr", "-l", "1"]] {
+        for threads in [&[][..], &["--threads"]] {
+            let words = [more, &lost, threads].concat();
+            let output = bounded(&words);
+            let text = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{words:?}: {text}");
+            assert!(text.contains("nothing answered"), "{words:?}: {text}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_said_before_the_run() {
+    for command in ["stream -l 600", "rr -l 600", "crr -l 600", "idle -n 1000000"] {
+        let text = failure(&format!("{command} --json /nonexistent/x.json"), 1);
+        assert!(text.contains("cannot write /nonexistent/x.json"), "{command}: {text}");
+    }
+    let text = failure("stream -l 600 --pcap /nonexistent/x.pcapng", 1);
+    assert!(text.contains("cannot write /nonexistent/x.pcapng"), "{text}");
+}
+
+/// Whoever reads a document may have enough and go.
+#[test]
+fn a_closed_pipe_is_no_failure() {
+    for line in ["stream -n 1", "rr -n 1", "crr -n 1", "idle -n 10"] {
+        for json in [&[][..], &["--json", "-"]] {
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+            let output = command.args(line.split(' ')).args(json).stdout(writer).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(0), "{line} {json:?}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_capture_that_cannot_be_written_is_told_of() {
+    let text = failure("stream -n 64KiB --pcap /dev/full", 1);
+    assert!(text.contains("the capture /dev/full ends early"), "{text}");
+    assert!(text.contains("No space left on device"), "{text}");
+    assert_eq!(text.lines().count(), 1, "it is told of once: {text}");
+}
+
+#[test]
+fn a_server_names_all_that_is_missing_and_what_is_there_twice() {
+    let text = failure("serve", 2);
+    for part in ["--device tun:plimsoll0", "--address 192.0.2.2/24", "echo:7"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let tun = "serve --device tun:nothing0 --address 192.0.2.2/24";
+    let text = failure(&format!("{tun} echo:7 rr:7:1"), 2);
+    assert!(text.contains("port 7 is given to two services, echo and rr"), "{text}");
+    let text = failure(&format!("{tun},192.0.2.2/25 echo:7"), 2);
+    assert!(text.contains("--address has 192.0.2.2 twice"), "{text}");
+}
+
+#[test]
+fn settings_that_cannot_be_are_explained() {
+    let text = failure("stream -n 1 --sysctl net.ipv4.tcp_sak=1", 2);
+    assert!(text.contains("tcp_sak") && text.contains("plimsoll sysctl --explain"), "{text}");
+    let text = failure("idle -n 10 --sysctl net.ipv4.tcp_sak=1", 2);
+    assert!(text.contains("plimsoll sysctl --explain"), "{text}");
+    let text = failure("idle -n 1000 --sysctl net.core.somaxconn=10", 2);
+    assert!(text.contains("net.core.somaxconn is 10") && text.contains("256 or more"), "{text}");
 }

@@ -9,12 +9,14 @@
 //! Limits: a task that has much to do returns [`Turn::Again`] after about [`TURN_BYTES`], so that
 //! the stack and the other tasks get their turn.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
-use plimsoll::{Instant, Kicker, ReadyQueue, Stack};
+use plimsoll::{Instant, Kicker, Polled, QueueLoop, ReadyQueue, Stack, StackError};
 
 /// Bytes that a task moves in one turn, about.
 pub const TURN_BYTES: usize = 512 * 1024;
@@ -41,6 +43,9 @@ pub struct Around<'a> {
     pub scratch: &'a mut [u8],
     /// Tasks to start.
     pub spawn: &'a mut Vec<Box<dyn Task>>,
+    /// When this task is called at the latest, woken or not. It stays as the task left it until
+    /// the time has come; `None` is never.
+    pub deadline: &'a mut Option<Instant>,
     /// What the loop has been told by its owner.
     pub phase: u32,
 }
@@ -54,22 +59,55 @@ pub trait Task {
 struct Slot {
     task: Box<dyn Task>,
     waker: Waker,
+    deadline: Option<Instant>,
+    /// The earliest time at which `deadlines` has this slot.
+    noted: Option<Instant>,
 }
 
 /// The loop.
 pub struct EventLoop {
-    stack: Stack,
+    /// What it polls; gone while it runs.
+    runner: Option<Runner>,
+    /// Why the stack has come to its end, if the loop has seen that.
+    ended: Option<StackError>,
     ready: ReadyQueue,
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
     /// Tokens to run in the next round.
     runnable: Vec<usize>,
+    /// Times and tokens of tasks with a deadline, the earliest on top. A task that has moved its
+    /// deadline is looked up when the old time comes.
+    deadlines: BinaryHeap<Reverse<(Instant, usize)>>,
     scratch: Vec<u8>,
     busy_poll: Duration,
     phase: u32,
 }
 
-/// Asks a loop to stop, from any thread.
+/// What a loop polls and waits for.
+enum Runner {
+    /// All queues of a stack.
+    Stack(Stack),
+    /// One of them.
+    Queue(QueueLoop),
+}
+
+impl Runner {
+    fn poll_with(&mut self, turn: impl FnMut()) -> Polled {
+        match self {
+            Runner::Stack(stack) => stack.poll_with(turn),
+            Runner::Queue(queue) => queue.poll_with(turn),
+        }
+    }
+
+    fn wait(&mut self, until: Option<Instant>, ready: impl Fn() -> bool) -> Result<(), StackError> {
+        match self {
+            Runner::Stack(stack) => stack.wait(until, ready),
+            Runner::Queue(queue) => queue.wait(until, ready),
+        }
+    }
+}
+
+/// Asks a loop, or all loops of a stack, to stop, from any thread.
 #[derive(Clone)]
 pub struct Stopper {
     stop: Arc<AtomicBool>,
@@ -95,14 +133,27 @@ impl Stopper {
 }
 
 impl EventLoop {
-    /// A loop that runs `stack`, and polls it for `busy_poll` before it sleeps.
+    /// A loop that runs `stack`, all its queues, and polls it for `busy_poll` before it sleeps.
     pub fn new(stack: &Stack, busy_poll: Duration) -> EventLoop {
+        EventLoop::with(Runner::Stack(stack.clone()), ReadyQueue::new(stack), busy_poll)
+    }
+
+    /// A loop that runs one queue of a stack. Others run the others, and what uses a connection
+    /// runs in the loop of its queue ([`TcpStream::queue`](plimsoll::TcpStream::queue)).
+    pub fn of_queue(queue: QueueLoop, busy_poll: Duration) -> EventLoop {
+        let ready = ReadyQueue::with_kicker(queue.kicker());
+        EventLoop::with(Runner::Queue(queue), ready, busy_poll)
+    }
+
+    fn with(runner: Runner, ready: ReadyQueue, busy_poll: Duration) -> EventLoop {
         EventLoop {
-            stack: stack.clone(),
-            ready: ReadyQueue::new(stack),
+            runner: Some(runner),
+            ended: None,
+            ready,
             slots: Vec::new(),
             free: Vec::new(),
             runnable: Vec::new(),
+            deadlines: BinaryHeap::new(),
             scratch: vec![0; SCRATCH_BYTES],
             busy_poll,
             phase: 0,
@@ -117,7 +168,8 @@ impl EventLoop {
         });
         // A waker of the token's former task may still be queued; being called once too often is
         // harmless.
-        self.slots[token] = Some(Slot { task, waker: self.ready.waker(token) });
+        let waker = self.ready.waker(token);
+        self.slots[token] = Some(Slot { task, waker, deadline: None, noted: None });
         self.runnable.push(token);
     }
 
@@ -133,16 +185,37 @@ impl EventLoop {
         self.runnable.extend(live.map(|(token, _)| token));
     }
 
-    /// Runs until `done`, which is asked in every round, says so, or until `limit`.
-    pub fn run(&mut self, limit: Option<Instant>, mut done: impl FnMut(&EventLoop) -> bool) {
-        let stack = self.stack.clone();
+    /// Why the stack has come to its end, if the loop has seen that.
+    pub fn ended(&self) -> Option<&StackError> {
+        self.ended.as_ref()
+    }
+
+    /// Runs until `done` says so, until `limit`, or until the stack has come to its
+    /// [end](Self::ended).
+    ///
+    /// `done` is asked in every round, and once more after the loop has announced that it is about
+    /// to sleep. A change that another thread makes is therefore seen if that thread kicks the
+    /// stack after it; [`Stopper::stop`] does.
+    pub fn run(&mut self, limit: Option<Instant>, done: impl Fn(&EventLoop) -> bool) {
+        let Some(mut runner) = self.runner.take() else { return };
+        self.run_with(&mut runner, limit, &done);
+        self.runner = Some(runner);
+    }
+
+    fn run_with(
+        &mut self,
+        runner: &mut Runner,
+        limit: Option<Instant>,
+        done: &impl Fn(&EventLoop) -> bool,
+    ) {
         let mut idle_since = None;
         while !done(self) {
             let now = plimsoll::now();
             if limit.is_some_and(|limit| now >= limit) {
                 return;
             }
-            let polled = stack.poll_with(|| {
+            self.expire(now);
+            let polled = runner.poll_with(|| {
                 self.run_tasks();
             });
             if self.run_tasks() || polled.worked {
@@ -150,6 +223,7 @@ impl EventLoop {
                 continue;
             }
             if polled.ended.is_some() {
+                self.ended = polled.ended;
                 return;
             }
             let since = *idle_since.get_or_insert(now);
@@ -157,15 +231,36 @@ impl EventLoop {
                 std::hint::spin_loop();
                 continue;
             }
-            let until = match (polled.next, limit) {
-                (Some(next), Some(limit)) => Some(next.min(limit)),
-                (next, limit) => next.or(limit),
-            };
-            if stack.wait(until, || !self.ready.is_empty()).is_err() {
-                // Somebody else waits for it; the loop goes on polling.
-                std::thread::yield_now();
+            let deadline = self.deadlines.peek().map(|Reverse((at, _))| *at);
+            let until = [polled.next, limit, deadline].into_iter().flatten().min();
+            let waited = runner.wait(until, || !self.ready.is_empty() || done(self));
+            if let Err(error) = waited {
+                // Only a panic or a second waiter makes it fail, and polling on would spin.
+                self.ended = Some(error);
+                return;
             }
             idle_since = None;
+        }
+    }
+
+    /// Makes every task runnable whose deadline has come.
+    fn expire(&mut self, now: Instant) {
+        while let Some(&Reverse((at, token))) = self.deadlines.peek()
+            && at <= now
+        {
+            self.deadlines.pop();
+            // The slot may have another task since, or a later deadline.
+            let Some(Some(slot)) = self.slots.get_mut(token) else { continue };
+            if slot.noted != Some(at) {
+                continue;
+            }
+            slot.noted = None;
+            if slot.deadline.is_some_and(|deadline| deadline <= now) {
+                slot.deadline = None;
+                self.runnable.push(token);
+            } else {
+                note(&mut self.deadlines, slot, token);
+            }
         }
     }
 
@@ -183,10 +278,11 @@ impl EventLoop {
                 waker: &slot.waker,
                 scratch: &mut self.scratch,
                 spawn: &mut spawn,
+                deadline: &mut slot.deadline,
                 phase: self.phase,
             };
             match slot.task.run(&mut around) {
-                Turn::Sleep => {}
+                Turn::Sleep => note(&mut self.deadlines, slot, token),
                 Turn::Again => slot.waker.wake_by_ref(),
                 Turn::Done => {
                     self.slots[token] = None;
@@ -201,3 +297,15 @@ impl EventLoop {
         true
     }
 }
+
+/// Sees to it that the loop wakes for the deadline of a slot.
+fn note(deadlines: &mut BinaryHeap<Reverse<(Instant, usize)>>, slot: &mut Slot, token: usize) {
+    let Some(at) = slot.deadline else { return };
+    if slot.noted.is_none_or(|noted| at < noted) {
+        slot.noted = Some(at);
+        deadlines.push(Reverse((at, token)));
+    }
+}
+
+#[cfg(test)]
+mod tests;

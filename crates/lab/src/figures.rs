@@ -4,10 +4,7 @@
 //! null in JSON and a dash in a table, never zero.
 
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::path::Path;
 
-use anyhow::Context;
 use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -197,17 +194,6 @@ impl Figures {
         rows.push(("switches, voluntary", count(self.voluntary_context_switches)));
         rows.push(("switches, involuntary", count(self.involuntary_context_switches)));
         rows
-    }
-}
-
-/// Writes a document to `path`, or to standard output for `-`.
-pub fn write_json<T: Serialize>(path: &Path, document: &T) -> anyhow::Result<()> {
-    let mut text = serde_json::to_string_pretty(document)?;
-    text.push('\n');
-    if path == Path::new("-") {
-        std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
-    } else {
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 }
 

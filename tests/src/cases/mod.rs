@@ -9,6 +9,7 @@ mod http;
 mod lab;
 mod many;
 mod program;
+mod serve;
 pub(crate) mod stalls;
 
 pub(crate) use many::idle_bytes;
@@ -17,8 +18,9 @@ use crate::harness::runner::Case;
 
 /// Every test, in the order in which they are listed.
 pub(crate) fn all() -> Vec<Case> {
-    let groups: [&[Case]; 10] = [
+    let groups: [&[Case]; 11] = [
         http::CASES,
+        serve::CASES,
         captures::CASES,
         explain::CASES,
         behaviour::CASES,

@@ -145,6 +145,27 @@ pub(crate) fn many(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Opens many connections to an HTTP server and holds them. A third says nothing, a third sends a
+/// part of a request, a third asks for a large file and does not read it.
+pub(crate) fn slow_http(options: &Options) -> Result<()> {
+    let count: usize = options.get("count", 3000)?;
+    raise_descriptor_limit(count as u64 + 100)?;
+    let request = b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n";
+    let mut streams = Vec::with_capacity(count);
+    for n in 0..count {
+        let stream = TcpStream::connect(options.address());
+        let mut stream = stream.with_context(|| format!("opening connection {n}"))?;
+        rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 4096).context("SO_RCVBUF")?;
+        let part = [0, 10, request.len()][n % 3];
+        stream.write_all(&request[..part]).context("writing")?;
+        streams.push(stream);
+    }
+    say("open")?;
+    loop {
+        thread::park();
+    }
+}
+
 /// Sets the soft limit of open files high enough.
 pub(crate) fn raise_descriptor_limit(wanted: u64) -> Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

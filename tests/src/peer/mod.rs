@@ -32,6 +32,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         "silent" => behaviour::silent(&options),
         "stalled-reader" => behaviour::stalled_reader(&options),
         "many" => behaviour::many(&options),
+        "slow-http" => behaviour::slow_http(&options),
         "talk" => talk::client(&options),
         "talk-server" => talk::server(&options),
         "malformed" => malformed::run(&options),

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use plimsoll::{Connector, Options, Stack, TcpListener, TcpStream, device};
+use plimsoll::{BuildError, Connector, Options, Stack, TcpListener, TcpStream, device};
 use serde::Serialize;
 
 use crate::args::IdleArgs;
@@ -23,6 +23,9 @@ const PER_PORT: u32 = 20_000;
 
 /// Connections that are opened before the stacks are polled.
 const BATCH: u32 = 256;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: usize = 2 * BATCH as usize;
 
 /// Polls without anything to do after which the connections cannot be completed any more.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -49,7 +52,9 @@ struct Ends {
 
 /// Runs it.
 pub(crate) fn run(args: &IdleArgs) -> anyhow::Result<()> {
+    let json = output::open(args.json.as_deref())?;
     let mut ends = Ends::new(args)?;
+    ends.check_backlog()?;
     let listeners = ends.listen(args.connections)?;
     ends.opened.reserve(args.connections as usize);
     ends.accepted.reserve(args.connections as usize);
@@ -78,10 +83,7 @@ pub(crate) fn run(args: &IdleArgs) -> anyhow::Result<()> {
     if !output::is_stdout(args.json.as_deref()) {
         print(table(&document).as_bytes())?;
     }
-    match &args.json {
-        Some(path) => figures::write_json(path, &document),
-        None => Ok(()),
-    }
+    output::write_json(json, &document)
 }
 
 fn table(document: &Document) -> String {
@@ -110,7 +112,10 @@ impl Ends {
             for (name, value) in &args.sysctls {
                 builder = builder.sysctl(name, value);
             }
-            builder.build_without_thread().context("cannot build the stack")
+            builder.build_without_thread().map_err(|error| match error {
+                BuildError::Sysctl(error) => net::setting_error(&error),
+                other => anyhow::Error::from(other).context("cannot build the stack"),
+            })
         };
         Ok(Ends {
             client: build(here, net::CLIENT)?,
@@ -120,6 +125,19 @@ impl Ends {
         })
     }
 
+    /// Whether a batch of connections finds room before it is accepted.
+    fn check_backlog(&self) -> anyhow::Result<()> {
+        let name = "net.core.somaxconn";
+        let most = self.server.sysctl(name).and_then(|text| text.parse::<u32>().ok());
+        match most {
+            Some(most) if most < BATCH => Err(net::usage(&format!(
+                "{name} is {most}, but {BATCH} connections are opened at a time and wait to be \
+                 accepted; set it to {BATCH} or more"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     fn listen(&self, connections: u32) -> anyhow::Result<Vec<TcpListener>> {
         let ip: IpAddr = net::SERVER.parse().context("a literal address")?;
         let ports =
@@ -127,9 +145,8 @@ impl Ends {
         (0..ports)
             .map(|index| {
                 let address = SocketAddr::new(ip, 5001 + index);
-                let backlog = 2 * BATCH as usize;
                 let listener =
-                    TcpListener::bind_with(&self.server, address, backlog, Options::default())?;
+                    TcpListener::bind_with(&self.server, address, BACKLOG, Options::default())?;
                 listener.set_nonblocking(true)?;
                 Ok(listener)
             })

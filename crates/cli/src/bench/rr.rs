@@ -28,8 +28,9 @@ struct Document<'a> {
 pub(crate) fn run(args: &RrArgs, reconnect: bool) -> anyhow::Result<()> {
     let (sizes, transactions) = (args.request, args.transactions.unwrap_or(u64::MAX));
     let kind = Kind::Rr { sizes, transactions, reconnect };
-    let workload = workload(kind, &args.run, &args.link, &args.stack)?;
-    let measured = measure(&workload)?;
+    let json = output::open(args.run.json.as_deref())?;
+    let (workload, captures) = workload(kind, &args.run, &args.link, &args.stack)?;
+    let measured = measure(&workload, &args.stack)?;
     let figures = measured.figures(&kind);
     let seconds = measured.elapsed.as_secs_f64();
     if !output::is_stdout(args.run.json.as_deref()) {
@@ -39,19 +40,17 @@ pub(crate) fn run(args: &RrArgs, reconnect: bool) -> anyhow::Result<()> {
         );
         print((title + &figures::table(&figures.rows())).as_bytes())?;
     }
-    if let Some(path) = &args.run.json {
-        let document = Document {
-            command: if reconnect { "crr" } else { "rr" },
-            in_process: args.run.to.is_none(),
-            flows: args.run.flows,
-            request_bytes: sizes.request,
-            response_bytes: sizes.response,
-            seconds,
-            transactions: measured.transactions,
-            figures: &figures,
-            server_counters: measured.server_counters(),
-        };
-        figures::write_json(path, &document)?;
-    }
-    Ok(())
+    let document = Document {
+        command: if reconnect { "crr" } else { "rr" },
+        in_process: args.run.to.is_none(),
+        flows: args.run.flows,
+        request_bytes: sizes.request,
+        response_bytes: sizes.response,
+        seconds,
+        transactions: measured.transactions,
+        figures: &figures,
+        server_counters: measured.server_counters(),
+    };
+    output::write_json(json, &document)?;
+    captures.finish()
 }

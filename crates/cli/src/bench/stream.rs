@@ -30,8 +30,9 @@ pub(crate) fn run(args: &StreamArgs) -> anyhow::Result<()> {
     let (message, bytes) = (args.message, args.bytes.unwrap_or(u64::MAX));
     let kind =
         if args.reverse { Kind::Receive { message, bytes } } else { Kind::Send { message, bytes } };
-    let workload = workload(kind, &args.run, &args.link, &args.stack)?;
-    let measured = measure(&workload)?;
+    let json = output::open(args.run.json.as_deref())?;
+    let (workload, captures) = workload(kind, &args.run, &args.link, &args.stack)?;
+    let measured = measure(&workload, &args.stack)?;
     let figures = measured.figures(&kind);
     let seconds = measured.elapsed.as_secs_f64();
     if !output::is_stdout(args.run.json.as_deref()) {
@@ -40,19 +41,17 @@ pub(crate) fn run(args: &StreamArgs) -> anyhow::Result<()> {
         let title = format!("{verb} {total} in {seconds:.2} s over {} flow(s)\n", args.run.flows);
         print((title + &figures::table(&figures.rows())).as_bytes())?;
     }
-    if let Some(path) = &args.run.json {
-        let document = Document {
-            command: "stream",
-            in_process: args.run.to.is_none(),
-            reverse: args.reverse,
-            flows: args.run.flows,
-            message_bytes: message,
-            seconds,
-            bytes: measured.bytes,
-            figures: &figures,
-            server_counters: measured.server_counters(),
-        };
-        figures::write_json(path, &document)?;
-    }
-    Ok(())
+    let document = Document {
+        command: "stream",
+        in_process: args.run.to.is_none(),
+        reverse: args.reverse,
+        flows: args.run.flows,
+        message_bytes: message,
+        seconds,
+        bytes: measured.bytes,
+        figures: &figures,
+        server_counters: measured.server_counters(),
+    };
+    output::write_json(json, &document)?;
+    captures.finish()
 }

@@ -1,11 +1,17 @@
 //! The side of the control socket that asks.
+//!
+//! It asks only sockets in directories that belong to this user or to root and that nobody else may
+//! write to: whoever could put a socket there could answer in the place of the process.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::process::getuid;
 
 use super::protocol::{Answer, Request};
 
@@ -14,13 +20,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Asks the process `pid`, or the only one that runs.
 pub(crate) fn ask(pid: Option<u32>, request: &Request) -> anyhow::Result<Answer> {
+    let directories = trusted(super::directories())?;
     let path = match pid {
-        Some(pid) => super::directories()
+        Some(pid) => directories
             .into_iter()
             .map(|directory| directory.join(format!("{pid}.sock")))
             .find(|path| path.exists())
-            .ok_or_else(|| anyhow!("process {pid} is not a plimsoll that runs a stack"))?,
-        None => only_one(&running(&super::directories()))?,
+            .ok_or_else(|| anyhow!("{}", no_socket(pid)))?,
+        None => only_one(&running(&directories))?,
     };
     match ask_at(&path, request)? {
         Answer::Error(message) => bail!("{message}"),
@@ -28,17 +35,81 @@ pub(crate) fn ask(pid: Option<u32>, request: &Request) -> anyhow::Result<Answer>
     }
 }
 
+/// Why a process has no socket that this user could ask.
+fn no_socket(pid: u32) -> String {
+    let ours = getuid().as_raw();
+    match std::fs::metadata(format!("/proc/{pid}")).map(|data| data.uid()) {
+        Err(_) => format!("there is no process {pid}"),
+        Ok(owner) if owner != ours => format!(
+            "process {pid} belongs to another user; ask as that user, as in \
+             'sudo -u \\#{owner} plimsoll ... --pid {pid}'"
+        ),
+        Ok(_) => format!(
+            "process {pid} is not a plimsoll that runs a stack, or it was started with another \
+             XDG_RUNTIME_DIR"
+        ),
+    }
+}
+
+/// Those of `directories` that are there. Anybody's could be in `/tmp`.
+fn trusted(directories: Vec<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
+    let mut trusted = Vec::new();
+    for directory in directories {
+        let Ok(data) = std::fs::symlink_metadata(&directory) else { continue };
+        let ours = data.uid() == getuid().as_raw() || data.uid() == 0;
+        if !data.is_dir() || !ours || data.mode() & 0o022 != 0 {
+            bail!(
+                "{} is not asked: it must be a directory of this user or of root that nobody else \
+                 may write to, and it belongs to user {} with mode {:o}; remove it, or name \
+                 another place in XDG_RUNTIME_DIR",
+                directory.display(),
+                data.uid(),
+                data.mode() & 0o7777
+            );
+        }
+        trusted.push(directory);
+    }
+    Ok(trusted)
+}
+
+/// Connects without waiting: a process that accepts nobody has a full queue.
+fn connect_now(path: &Path) -> std::io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
 /// Sends one request to the socket at `path`.
 pub(crate) fn ask_at(path: &Path, request: &Request) -> anyhow::Result<Answer> {
-    let context = || format!("cannot talk to {}", path.display());
-    let mut stream = UnixStream::connect(path).with_context(context)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    ask_within(path, request, PATIENCE)
+}
+
+fn ask_within(path: &Path, request: &Request, patience: Duration) -> anyhow::Result<Answer> {
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let explain = |error: std::io::Error| match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => anyhow!(
+            "process {name} does not answer: it is stopped, or busy with other questions; ask \
+             again later"
+        ),
+        ErrorKind::ConnectionRefused => anyhow!("process {name} has ended"),
+        _ => anyhow::Error::from(error).context(format!("cannot talk to {}", path.display())),
+    };
+    let stream = connect_now(path).map_err(explain)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
     let mut line = serde_json::to_string(request)?;
     line.push('\n');
-    stream.write_all(line.as_bytes()).with_context(context)?;
+    (&stream).write_all(line.as_bytes()).map_err(explain)?;
     let mut answer = String::new();
-    BufReader::new(&stream).read_line(&mut answer).with_context(context)?;
-    serde_json::from_str(&answer).with_context(context)
+    if BufReader::new(&stream).read_line(&mut answer).map_err(explain)? == 0 {
+        bail!("process {name} has closed the connection without an answer; ask again");
+    }
+    serde_json::from_str(&answer).with_context(|| {
+        format!("process {name} gave an answer that this version does not understand")
+    })
 }
 
 /// The sockets in `directories` that somebody listens on. Files that dead processes left behind
@@ -50,9 +121,11 @@ fn running(directories: &[PathBuf]) -> Vec<PathBuf> {
         if path.extension().is_none_or(|extension| extension != "sock") {
             continue;
         }
-        match UnixStream::connect(&path) {
+        match connect_now(&path) {
             Ok(_) => found.push(path),
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            // It is there, but has no time for us.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => found.push(path),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
                 let _ = std::fs::remove_file(&path);
             }
             Err(_) => {}
@@ -102,5 +175,39 @@ mod tests {
         assert_eq!(only_one(&[path("/x/1.sock")]).unwrap(), path("/x/1.sock"));
         let error = only_one(&[path("/x/1.sock"), path("/x/2.sock")]).unwrap_err().to_string();
         assert!(error.contains("--pid: 1, 2"), "{error}");
+    }
+
+    #[test]
+    fn directories_of_others_are_not_asked() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let (fine, open) = (dir.path().join("fine"), dir.path().join("open"));
+        for (path, mode) in [(&fine, 0o700), (&open, 0o777)] {
+            std::fs::create_dir(path).unwrap();
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let none = dir.path().join("none");
+        assert_eq!(trusted(vec![fine.clone(), none]).unwrap(), std::slice::from_ref(&fine));
+        let error = trusted(vec![fine.clone(), open]).unwrap_err().to_string();
+        assert!(error.contains("open is not asked") && error.contains("777"), "{error}");
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&fine, &link).unwrap();
+        assert!(trusted(vec![link]).is_err(), "a link may lead anywhere");
+    }
+
+    #[test]
+    fn processes_without_a_socket() {
+        assert!(no_socket(std::process::id()).contains("is not a plimsoll that runs a stack"));
+        assert!(no_socket(u32::MAX).contains("no process 4294967295"));
+    }
+
+    #[test]
+    fn a_process_that_does_not_answer_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("77.sock");
+        let _listener = UnixListener::bind(&path).unwrap();
+        let error = ask_within(&path, &Request::Ss, Duration::from_millis(1)).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("process 77 does not answer"), "{error}");
     }
 }

@@ -4,7 +4,7 @@
 //! directory that only its user may enter. A client connects, sends one line of JSON and gets one
 //! line of JSON back; then it may send the next. See [`protocol`] for the lines.
 //!
-//! Limits: a line holds at most [`protocol::MAX_LINE`] bytes, and one client is served at a time.
+//! Limits: a line holds about [`protocol::MAX_LINE`] bytes at most.
 
 pub(crate) mod client;
 pub(crate) mod protocol;

@@ -1,18 +1,33 @@
 //! The side of the control socket that answers.
+//!
+//! One thread serves all clients: it waits until the socket, or any client, has something, and
+//! never for one of them. A client that says nothing costs the others nothing, and is let go after
+//! [`PATIENCE`]. The thread ends when the [`ControlSocket`] is dropped, which does not wait for it.
+//!
+//! Limits: [`MOST_CLIENTS`] clients at a time; more wait in the socket's queue. Without a free
+//! descriptor no client is accepted, and the next try comes after [`PAUSE`].
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::getuid;
 
 use super::protocol::{Answer, MAX_LINE, Request};
 
-/// How long a client may take for a line before it is let go.
+/// How long a client may take for a line, or for an answer, before it is let go.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long nobody is accepted after that has failed.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Clients at a time.
+const MOST_CLIENTS: usize = 32;
 
 /// Answers requests; the stacks of the process, in practice.
 pub(crate) trait Respond: Send + Sync + 'static {
@@ -20,23 +35,29 @@ pub(crate) trait Respond: Send + Sync + 'static {
     fn respond(&self, request: Request) -> Answer;
 }
 
-/// An open control socket. Dropping it removes the socket's file.
+/// An open control socket. Dropping it removes the socket's file and ends the thread that answers.
 pub(crate) struct ControlSocket {
     path: PathBuf,
-    /// Held here and not by the thread, which nobody ends: the stacks go when this goes.
+    /// Held here and not by the thread: the stacks go when this goes.
     _respond: Arc<dyn Respond>,
+    /// Readable once the thread is to end.
+    end: Arc<OwnedFd>,
+    #[cfg(test)]
+    thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
         // The file may have been removed by hand; there is nobody to tell.
         let _ = std::fs::remove_file(&self.path);
+        // It is written to once, so it cannot be full.
+        let _ = rustix::io::write(&*self.end, &1_u64.to_ne_bytes());
     }
 }
 
 /// Opens the control socket of this process and answers in a thread of its own.
 pub(crate) fn open(respond: Arc<dyn Respond>) -> io::Result<ControlSocket> {
-    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    let mut last = io::Error::from(ErrorKind::NotFound);
     for directory in super::directories() {
         match open_in(&directory, respond.clone()) {
             Ok(socket) => return Ok(socket),
@@ -53,22 +74,28 @@ fn open_in(directory: &Path, respond: Arc<dyn Respond>) -> io::Result<ControlSoc
     let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700))?;
-    let weak = Arc::downgrade(&respond);
-    let socket = ControlSocket { path, _respond: respond };
-    std::thread::Builder::new().name("control".into()).spawn(move || {
-        for client in listener.incoming().flatten() {
-            let Some(respond) = weak.upgrade() else { return };
-            // A client that misbehaves or goes away is its own loss.
-            let _ = serve(&client, &*respond);
-        }
-    })?;
-    Ok(socket)
+    listener.set_nonblocking(true)?;
+    let end = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+    let mut server = Server::new(Arc::downgrade(&respond));
+    let stop = end.clone();
+    let thread = std::thread::Builder::new().name("control".into());
+    let thread = thread.spawn(move || server.run(&listener, &stop))?;
+    // Nobody waits for the thread but a test.
+    #[cfg(not(test))]
+    drop(thread);
+    Ok(ControlSocket {
+        path,
+        _respond: respond,
+        end,
+        #[cfg(test)]
+        thread: Some(thread),
+    })
 }
 
 /// Makes the directory, or checks that it is ours alone: `/tmp` is open to everybody.
 fn private_directory(directory: &Path) -> io::Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(directory) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
     let data = std::fs::symlink_metadata(directory)?;
@@ -76,35 +103,180 @@ fn private_directory(directory: &Path) -> io::Result<()> {
     if ours {
         Ok(())
     } else {
-        let message = format!("{} is not a private directory of this user", directory.display());
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
+        let message = format!(
+            "{} is not a directory that belongs to this user and that nobody else may enter; \
+             remove it, or name another place in XDG_RUNTIME_DIR",
+            directory.display()
+        );
+        Err(io::Error::new(ErrorKind::PermissionDenied, message))
     }
 }
 
-fn serve(client: &UnixStream, respond: &dyn Respond) -> io::Result<()> {
-    client.set_read_timeout(Some(PATIENCE))?;
-    client.set_write_timeout(Some(PATIENCE))?;
-    let mut reader = BufReader::new(client);
-    loop {
-        let mut line = String::new();
-        if reader.by_ref().take(MAX_LINE).read_line(&mut line)? == 0 {
-            return Ok(());
-        }
-        let answer = match serde_json::from_str(&line) {
-            Ok(request) => respond.respond(request),
-            Err(error) => Answer::Error(format!("not a request: {error}")),
-        };
-        let mut text = serde_json::to_string(&answer)?;
-        text.push('\n');
-        let mut writer = client;
-        writer.write_all(text.as_bytes())?;
+/// What the thread works with.
+struct Server {
+    respond: Weak<dyn Respond>,
+    clients: Vec<Client>,
+    /// Until when nobody is accepted.
+    pause: Option<Instant>,
+}
+
+/// A client, and what was read of it or is to be written to it.
+struct Client {
+    stream: UnixStream,
+    line: Vec<u8>,
+    answer: Vec<u8>,
+    deadline: Instant,
+}
+
+impl Server {
+    fn new(respond: Weak<dyn Respond>) -> Server {
+        Server { respond, clients: Vec::new(), pause: None }
     }
+
+    /// Serves until `end` is readable, or the stacks have gone.
+    fn run(&mut self, listener: &UnixListener, end: &OwnedFd) {
+        loop {
+            match self.wait(listener, end, Instant::now()) {
+                Ok((true, _)) => return,
+                Ok((false, true)) => self.accept(|| Ok(listener.accept()?.0), Instant::now()),
+                Ok((false, false)) => {}
+                // The system cannot wait for want of memory: later.
+                Err(_) => std::thread::park_timeout(PAUSE),
+            }
+            if !self.serve(Instant::now()) {
+                return;
+            }
+        }
+    }
+
+    /// Whether somebody may be accepted.
+    fn accepts(&self, now: Instant) -> bool {
+        self.clients.len() < MOST_CLIENTS && self.pause.is_none_or(|pause| pause <= now)
+    }
+
+    /// Waits for something to do. Says whether it is the end, and whether somebody comes.
+    fn wait(
+        &self,
+        listener: &UnixListener,
+        end: &OwnedFd,
+        now: Instant,
+    ) -> io::Result<(bool, bool)> {
+        let accepts = self.accepts(now);
+        let mut fds = vec![PollFd::from_borrowed_fd(end.as_fd(), PollFlags::IN)];
+        if accepts {
+            fds.push(PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN));
+        }
+        for client in &self.clients {
+            let flags = if client.answer.is_empty() { PollFlags::IN } else { PollFlags::OUT };
+            fds.push(PollFd::from_borrowed_fd(client.stream.as_fd(), flags));
+        }
+        let pause = self.pause.filter(|_| !accepts && self.clients.len() < MOST_CLIENTS);
+        let deadlines = self.clients.iter().map(|client| client.deadline);
+        let next = deadlines.chain(pause).min().map(|at| at.saturating_duration_since(now));
+        let timeout = next.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut fds, timeout.as_ref()) {
+            Err(rustix::io::Errno::INTR) => return Ok((false, false)),
+            other => other?,
+        };
+        let has = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
+        Ok((has(0), accepts && has(1)))
+    }
+
+    /// Takes one client from `accept`. If there is none to be had, nobody is asked for a while.
+    fn accept(&mut self, accept: impl FnOnce() -> io::Result<UnixStream>, now: Instant) {
+        match accept().and_then(|stream| stream.set_nonblocking(true).map(|()| stream)) {
+            Ok(stream) => {
+                let (line, answer) = (Vec::new(), Vec::new());
+                let deadline = now + PATIENCE;
+                self.clients.push(Client { stream, line, answer, deadline });
+            }
+            // It went before it was accepted.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => self.pause = Some(now + PAUSE),
+        }
+    }
+
+    /// Goes on with every client as far as that goes at once. Whether there is still somebody to
+    /// answer.
+    fn serve(&mut self, now: Instant) -> bool {
+        let mut alive = self.respond.strong_count() > 0;
+        let respond = &self.respond;
+        self.clients.retain_mut(|client| {
+            // A client that misbehaves or goes away is its own loss.
+            client.deadline > now && client.go_on(respond, now, &mut alive).is_ok()
+        });
+        alive
+    }
+}
+
+impl Client {
+    /// Reads, answers and writes until it would block.
+    fn go_on(
+        &mut self,
+        respond: &Weak<dyn Respond>,
+        now: Instant,
+        alive: &mut bool,
+    ) -> io::Result<()> {
+        loop {
+            let stepped = if !self.answer.is_empty() {
+                self.write(now)
+            } else if let Some(end) = self.line.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = self.line.drain(..=end).collect();
+                let Some(respond) = respond.upgrade() else {
+                    *alive = false;
+                    return Err(ErrorKind::ConnectionAborted.into());
+                };
+                self.answer = answer(&*respond, &line)?;
+                self.deadline = now + PATIENCE;
+                continue;
+            } else {
+                self.read()
+            };
+            match stepped {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                other => other?,
+            }
+        }
+    }
+
+    fn read(&mut self) -> io::Result<()> {
+        let mut buffer = [0; 4096];
+        match self.stream.read(&mut buffer)? {
+            0 => Err(ErrorKind::UnexpectedEof.into()),
+            _ if self.line.len() as u64 >= MAX_LINE => Err(ErrorKind::InvalidData.into()),
+            count => {
+                self.line.extend_from_slice(&buffer[..count]);
+                Ok(())
+            }
+        }
+    }
+
+    fn write(&mut self, now: Instant) -> io::Result<()> {
+        let count = self.stream.write(&self.answer)?;
+        self.answer.drain(..count);
+        self.deadline = now + PATIENCE;
+        Ok(())
+    }
+}
+
+/// The line that answers a line.
+fn answer(respond: &dyn Respond, line: &[u8]) -> io::Result<Vec<u8>> {
+    let answer = match serde_json::from_slice(line) {
+        Ok(request) => respond.respond(request),
+        Err(error) => Answer::Error(format!("not a request: {error}")),
+    };
+    let mut text = serde_json::to_vec(&answer)?;
+    text.push(b'\n');
+    Ok(text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::client::ask_at;
     use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::sync::mpsc;
 
     struct Fixed;
 
@@ -137,6 +309,62 @@ mod tests {
         let mode = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(dir.path(), mode).unwrap();
         let error = private_directory(dir.path()).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+    }
+
+    /// Those who say nothing, as many as may be there but one, cost nobody anything.
+    #[test]
+    fn silent_clients_do_not_keep_others_waiting() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = open_in(&dir.path().join("private"), Arc::new(Fixed)).unwrap();
+        let connect = || UnixStream::connect(&socket.path).unwrap();
+        let silent: Vec<UnixStream> = (1..MOST_CLIENTS).map(|_| connect()).collect();
+        let mut asking = connect();
+        asking.write_all(b"{\"op\":\"ss\"}\n{\"op\":\"nstat\"}\n").unwrap();
+        let mut lines = BufReader::new(&asking).lines();
+        assert!(lines.next().unwrap().unwrap().contains("no answer to Ss"));
+        assert!(lines.next().unwrap().unwrap().contains("no answer to Nstat"));
+        // None of them was let go to make that possible.
+        for client in &silent {
+            client.set_nonblocking(true).unwrap();
+            let error = (&mut &*client).read(&mut [0]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        }
+    }
+
+    #[test]
+    fn the_thread_ends_with_the_socket() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut socket = open_in(&dir.path().join("private"), Arc::new(Fixed)).unwrap();
+        let _silent = UnixStream::connect(&socket.path).unwrap();
+        let thread = socket.thread.take().unwrap();
+        drop(socket);
+        let (ended, end) = mpsc::channel();
+        std::thread::spawn(move || ended.send(thread.join().is_ok()));
+        assert_eq!(end.recv_timeout(Duration::from_secs(30)), Ok(true));
+    }
+
+    #[test]
+    fn without_descriptors_nobody_is_accepted_for_a_while() {
+        let respond: Arc<dyn Respond> = Arc::new(Fixed);
+        let mut server = Server::new(Arc::downgrade(&respond));
+        let now = Instant::now();
+        assert!(server.accepts(now));
+        server.accept(|| Err(rustix::io::Errno::MFILE.into()), now);
+        assert!(!server.accepts(now), "it would be asked again and again");
+        assert!(server.accepts(now + PAUSE));
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = open_in(&dir.path().join("private"), Arc::new(Fixed)).unwrap();
+        let mut client = UnixStream::connect(&socket.path).unwrap();
+        let long = vec![b'x'; 2 * MAX_LINE as usize];
+        // It may be let go before all of it was written.
+        let _ = client.write_all(&long);
+        let mut answer = Vec::new();
+        let _ = client.read_to_end(&mut answer);
+        assert!(answer.is_empty());
     }
 }

@@ -1,50 +1,194 @@
-//! Finds the file that a path names, and never one outside the directory that is served.
+//! Finds the file that a path names, never one outside the directory that is served, and keeps few
+//! files open.
+//!
+//! A response does not hold a file open: it holds a [`Known`] file and reads through [`Files`],
+//! which has at most [`MOST_OPEN`] files open at a time. A file that had to give its place to
+//! another is opened again when its response goes on. So a client that does not read its response
+//! holds no descriptor, however many such clients there are.
 
-use std::fs::File;
-use std::io;
+use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
+
+use rustix::io::Errno;
+
+/// Files that are open at a time.
+pub(crate) const MOST_OPEN: usize = 64;
 
 /// What a request's path leads to.
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// The open file.
-    pub file: File,
+    /// The file.
+    pub file: Known,
     /// Its size in bytes.
     pub size: u64,
     /// Its media type, from its name.
     pub media_type: &'static str,
     /// Its modification time, if the file system knows.
-    pub modified: Option<std::time::SystemTime>,
+    pub modified: Option<SystemTime>,
 }
 
-/// Opens what `path` (decoded, with a slash at the front) names below `root`, which must be
-/// canonical. `None` means that there is nothing to serve: 404.
-///
-/// A component `..`, a link that leads out of `root`, and anything but a regular file are refused.
-pub(crate) fn open(root: &Path, path: &str) -> Option<Found> {
-    let relative = safe_relative(path)?;
-    let mut full = root.join(relative).canonicalize().ok()?;
-    if full.is_dir() {
-        full = full.join("index.html").canonicalize().ok()?;
-    }
-    // Links were resolved above, so the prefix tells where the file really is.
-    if !full.starts_with(root) {
-        return None;
-    }
-    let (file, size, modified) = open_regular(&full).ok()??;
-    Some(Found { file, size, media_type: media_type(&full), modified })
+/// A file that a response reads.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    path: PathBuf,
+    identity: Identity,
 }
 
-type Regular = (File, u64, Option<std::time::SystemTime>);
+/// What tells a file from another that has taken its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    /// A number of a deleted file may be given to a new one.
+    created: Option<SystemTime>,
+}
 
-fn open_regular(path: &Path) -> io::Result<Option<Regular>> {
-    // The kind is looked at before the file is opened: opening a pipe would wait for a writer.
-    if !std::fs::metadata(path)?.is_file() {
-        return Ok(None);
+impl Identity {
+    fn of(data: &Metadata) -> Identity {
+        Identity { device: data.dev(), inode: data.ino(), created: data.created().ok() }
     }
-    let file = File::open(path)?;
-    let data = file.metadata()?;
-    Ok(data.is_file().then(|| (file, data.len(), data.modified().ok())))
+}
+
+/// The open files of a server.
+pub(crate) struct Files {
+    open: Vec<Open>,
+    /// Counts reads, so that the file which was not read for longest is known.
+    clock: u64,
+    /// How often the system had no descriptor left for a file.
+    pub(crate) short: u64,
+    /// How a file is opened; tests have it fail.
+    opener: fn(&Path) -> io::Result<File>,
+}
+
+struct Open {
+    file: File,
+    identity: Identity,
+    used: u64,
+}
+
+impl Files {
+    /// None is open.
+    pub(crate) fn new() -> Files {
+        Files::with_opener(|path| File::open(path))
+    }
+
+    /// As [`new`](Self::new), with files opened by `opener`.
+    pub(crate) fn with_opener(opener: fn(&Path) -> io::Result<File>) -> Files {
+        Files { open: Vec::new(), clock: 0, short: 0, opener }
+    }
+
+    /// What `path` (decoded, with a slash at the front) names below `root`, which must be
+    /// canonical. `None` means that there is nothing to serve: 404.
+    ///
+    /// A component `..`, a link that leads out of `root`, and anything but a regular file are
+    /// refused.
+    ///
+    /// # Errors
+    /// If the file cannot be had at the moment; [`is_short`] says whether for want of descriptors.
+    pub(crate) fn find(&mut self, root: &Path, path: &str) -> io::Result<Option<Found>> {
+        match self.look(root, path) {
+            Err(error) if is_absent(&error) => Ok(None),
+            other => other,
+        }
+    }
+
+    fn look(&mut self, root: &Path, path: &str) -> io::Result<Option<Found>> {
+        let Some(relative) = safe_relative(path) else { return Ok(None) };
+        let mut path = root.join(relative).canonicalize()?;
+        if path.is_dir() {
+            path = path.join("index.html").canonicalize()?;
+        }
+        // Links were resolved above, so the prefix tells where the file really is.
+        if !path.starts_with(root) {
+            return Ok(None);
+        }
+        // The kind is looked at before the file is opened: opening a pipe would wait for a writer.
+        let data = std::fs::metadata(&path)?;
+        if !data.is_file() {
+            return Ok(None);
+        }
+        let (media_type, identity) = (media_type(&path), Identity::of(&data));
+        let file = Known { path, identity };
+        // Opened now, so that a file that may not be read is no promise of a body.
+        self.opened(&file)?;
+        Ok(Some(Found { file, size: data.len(), media_type, modified: data.modified().ok() }))
+    }
+
+    /// Reads from `at` on.
+    ///
+    /// # Errors
+    /// If the file is another one by now, or cannot be had; [`is_short`] says whether for want of
+    /// descriptors.
+    pub(crate) fn read_at(&mut self, file: &Known, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        self.opened(file)?.read_at(buf, at)
+    }
+
+    /// A response needs the file no more.
+    pub(crate) fn release(&mut self, file: &Known) {
+        self.open.retain(|open| open.identity != file.identity);
+    }
+
+    /// Files that are open now.
+    #[cfg(test)]
+    pub(crate) fn open_count(&self) -> usize {
+        self.open.len()
+    }
+
+    fn opened(&mut self, known: &Known) -> io::Result<&File> {
+        self.clock += 1;
+        let at = match self.open.iter().position(|open| open.identity == known.identity) {
+            Some(at) => at,
+            None => {
+                if self.open.len() >= MOST_OPEN {
+                    self.close_oldest();
+                }
+                let file = self.open_file(&known.path)?;
+                if Identity::of(&file.metadata()?) != known.identity {
+                    return Err(io::Error::other("another file has taken its name"));
+                }
+                self.open.push(Open { file, identity: known.identity, used: 0 });
+                self.open.len() - 1
+            }
+        };
+        let open = &mut self.open[at];
+        open.used = self.clock;
+        Ok(&open.file)
+    }
+
+    /// Opens a file, with the descriptor of another if there is no other way.
+    fn open_file(&mut self, path: &Path) -> io::Result<File> {
+        match (self.opener)(path) {
+            Err(error) if is_short(&error) => {
+                self.close_oldest();
+                (self.opener)(path).inspect_err(|error| self.short += u64::from(is_short(error)))
+            }
+            other => other,
+        }
+    }
+
+    fn close_oldest(&mut self) {
+        let oldest = self.open.iter().enumerate().min_by_key(|(_, open)| open.used);
+        if let Some((at, _)) = oldest {
+            self.open.swap_remove(at);
+        }
+    }
+}
+
+/// Whether an error says that there is nothing that could be served.
+fn is_absent(error: &io::Error) -> bool {
+    let kinds = [ErrorKind::NotFound, ErrorKind::NotADirectory, ErrorKind::PermissionDenied];
+    let numbers = [Errno::LOOP, Errno::NAMETOOLONG];
+    kinds.contains(&error.kind())
+        || Errno::from_io_error(error).is_some_and(|n| numbers.contains(&n))
+}
+
+/// Whether an error says that descriptors, or memory for them, have run out. They come back.
+pub(crate) fn is_short(error: &io::Error) -> bool {
+    let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+    Errno::from_io_error(error).is_some_and(|number| short.contains(&number))
 }
 
 /// `path` without its leading slashes, if it only goes down.
@@ -89,12 +233,63 @@ mod tests {
         std::fs::write(root.join("sub/index.html"), "index").unwrap();
         std::os::unix::fs::symlink(outer.join("secret"), root.join("link")).unwrap();
         std::os::unix::fs::symlink(root.join("a.txt"), root.join("inside")).unwrap();
-        assert_eq!(open(&root, "/a.txt").unwrap().size, 3);
-        assert_eq!(open(&root, "//./a.txt").unwrap().media_type, "text/plain; charset=utf-8");
-        assert_eq!(open(&root, "/sub/").unwrap().size, 5);
-        assert!(open(&root, "/inside").is_some());
-        for path in ["/../secret", "/sub/../../secret", "/link", "/none", "/", "/a.txt/x"] {
-            assert!(open(&root, path).is_none(), "{path}");
+        let mut files = Files::new();
+        let mut find = |path: &str| files.find(&root, path).unwrap();
+        assert_eq!(find("/a.txt").unwrap().size, 3);
+        assert_eq!(find("//./a.txt").unwrap().media_type, "text/plain; charset=utf-8");
+        assert_eq!(find("/sub/").unwrap().size, 5);
+        assert!(find("/inside").is_some());
+        let long = format!("/{}", "x".repeat(300));
+        for path in ["/../secret", "/sub/../../secret", "/link", "/none", "/", "/a.txt/x", &long] {
+            assert!(find(path).is_none(), "{path}");
         }
+    }
+
+    #[test]
+    fn few_files_are_open_however_many_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let mut files = Files::new();
+        let known: Vec<Known> = (0..3 * MOST_OPEN)
+            .map(|number| {
+                std::fs::write(root.join(number.to_string()), number.to_string()).unwrap();
+                files.find(&root, &format!("/{number}")).unwrap().unwrap().file
+            })
+            .collect();
+        for (number, file) in known.iter().enumerate() {
+            let mut text = [0; 8];
+            let len = files.read_at(file, &mut text, 0).unwrap();
+            assert_eq!(&text[..len], number.to_string().as_bytes());
+            assert!(files.open_count() <= MOST_OPEN);
+        }
+        known.iter().for_each(|file| files.release(file));
+        assert_eq!(files.open_count(), 0);
+    }
+
+    #[test]
+    fn another_file_with_the_name_is_not_taken_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::write(root.join("a"), "old").unwrap();
+        let mut files = Files::new();
+        let file = files.find(&root, "/a").unwrap().unwrap().file;
+        std::fs::write(root.join("b"), "new").unwrap();
+        std::fs::rename(root.join("b"), root.join("a")).unwrap();
+        let mut text = [0; 3];
+        assert_eq!(files.read_at(&file, &mut text, 0).unwrap(), 3);
+        assert_eq!(&text, b"old", "it is open still");
+        files.release(&file);
+        assert!(files.read_at(&file, &mut text, 0).is_err());
+    }
+
+    #[test]
+    fn a_shortage_is_not_absence() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::write(root.join("a"), "text").unwrap();
+        let mut files = Files::with_opener(|_| Err(Errno::MFILE.into()));
+        let error = files.find(&root, "/a").unwrap_err();
+        assert!(is_short(&error), "{error}");
+        assert_eq!(files.short, 1);
     }
 }

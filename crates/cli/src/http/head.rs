@@ -126,6 +126,11 @@ impl<R: Read> HeadReader<R> {
         result
     }
 
+    /// Whether nothing of a head has arrived. Empty lines before it are nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.buffer[self.start..].iter().all(|byte| matches!(byte, b'\r' | b'\n'))
+    }
+
     /// The connection itself.
     pub(crate) fn inner(&mut self) -> &mut R {
         &mut self.inner

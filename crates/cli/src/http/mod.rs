@@ -15,6 +15,7 @@ pub(crate) mod head;
 pub(crate) mod range;
 pub(crate) mod request;
 pub(crate) mod server;
+pub(crate) mod service;
 pub(crate) mod url;
 
 /// Most bytes of a request or response head.

@@ -24,6 +24,8 @@ pub(crate) struct Request {
     pub range: Option<String>,
     /// Whether the connection stays open after the response.
     pub keep_alive: bool,
+    /// Whether a body follows, which is not read.
+    pub has_body: bool,
 }
 
 /// Understands a head as a request.
@@ -59,6 +61,7 @@ pub(crate) fn parse(head: &Head) -> Result<Request, HeadError> {
         range: head.get("range").map(str::to_owned),
         // A body is not read, so nothing behind this request can be understood.
         keep_alive: keep_alive && !has_body,
+        has_body,
     })
 }
 

@@ -2,20 +2,31 @@
 //!
 //! A connection holds no body buffer of its own: bytes are read from the file into a scratch buffer
 //! that all connections of a loop share, and what the stream did not take is read again later. The
-//! page cache has it still.
+//! page cache has it still. Nor does it hold a file open (see [`files`]).
+//!
+//! It knows no time. How long a client may take for what it is at ([`Connection::stage`]) is
+//! decided by whoever runs it.
 
-use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use super::date;
+use super::files::{self, Files, Known};
 use super::head::{HeadError, HeadReader};
 use super::range::{self, Wanted};
 use super::request::{self, Method, Request};
-use super::{date, files};
 
 /// Pipelined requests that are answered before the other connections get their turn.
 const REQUESTS_PER_TURN: u64 = 16;
+
+/// Bytes that are read and thrown away of a client whose request was not understood.
+const LINGER_BYTES: usize = 256 * 1024;
+
+/// What a connection is over.
+pub(crate) trait Stream: Read + Write {
+    /// Ends our direction when all that was written has gone; the peer may still send.
+    fn end(&mut self) -> io::Result<()>;
+}
 
 /// What a connection waits for after [`Connection::run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,33 +35,84 @@ pub(crate) enum Progress {
     WantsRead,
     /// Until the stream is writable.
     WantsWrite,
+    /// For a descriptor, which nobody announces: run it again in a moment.
+    WantsFile,
     /// For its turn: others may go first.
     Yield,
     /// Nothing: all was sent and the connection may be closed.
     Done,
 }
 
+/// What a client is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It has nothing to do: its last request was answered, and no other has begun.
+    Idle,
+    /// It sends a request.
+    Request,
+    /// It takes a response.
+    Response,
+    /// It was told of its mistake, and what it still sends is thrown away. If the connection were
+    /// closed now, the reset that answers these bytes would make the client's stack forget the
+    /// response.
+    Lingering,
+}
+
 /// One connection of a client.
 pub(crate) struct Connection<S> {
     reader: HeadReader<S>,
-    response: Option<Response>,
+    state: State,
     /// Requests answered.
     pub(crate) requests: u64,
+}
+
+enum State {
+    Reading,
+    Answering(Response),
+    /// Bytes that may still be thrown away.
+    Lingering(usize),
 }
 
 /// A response on its way out.
 struct Response {
     head: Vec<u8>,
     head_sent: usize,
-    /// The file and the part that is still to be sent.
-    body: Option<(File, u64, u64)>,
-    keep_alive: bool,
+    body: Option<Body>,
+    after: After,
 }
 
-impl<S: Read + Write> Connection<S> {
+/// What follows a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    NextRequest,
+    Close,
+    /// The client may not have sent everything yet.
+    Linger,
+}
+
+/// The part of a file that is still to be sent.
+struct Body {
+    file: Known,
+    at: u64,
+    end: u64,
+}
+
+impl<S: Stream> Connection<S> {
     /// A connection over `stream`.
     pub(crate) fn new(stream: S) -> Connection<S> {
-        Connection { reader: HeadReader::new(stream), response: None, requests: 0 }
+        Connection { reader: HeadReader::new(stream), state: State::Reading, requests: 0 }
+    }
+
+    /// A connection over `stream` that is told that there is no room for it.
+    pub(crate) fn refused(stream: S) -> Connection<S> {
+        let mut connection = Connection::new(stream);
+        connection.refuse("503 Service Unavailable", "Retry-After: 10\r\n");
+        connection
+    }
+
+    /// Answers `status`, whatever the client has sent, and ends the connection.
+    pub(crate) fn refuse(&mut self, status: &str, fields: &str) {
+        self.state = State::Answering(plain(status, fields, After::Linger, true));
     }
 
     /// The stream below.
@@ -58,46 +120,104 @@ impl<S: Read + Write> Connection<S> {
         self.reader.inner()
     }
 
+    /// What the client is at.
+    pub(crate) fn stage(&self) -> Stage {
+        match &self.state {
+            State::Reading if self.requests > 0 && self.reader.is_empty() => Stage::Idle,
+            State::Reading => Stage::Request,
+            State::Answering(_) => Stage::Response,
+            State::Lingering(_) => Stage::Lingering,
+        }
+    }
+
+    /// Whether the client has begun to send a request, and not ended it.
+    pub(crate) fn has_begun(&self) -> bool {
+        !self.reader.is_empty()
+    }
+
+    /// Lets go of the file of a response that will not be sent to its end.
+    pub(crate) fn release(&mut self, files: &mut Files) {
+        if let State::Answering(Response { body: Some(body), .. }) = &self.state {
+            files.release(&body.file);
+        }
+    }
+
     /// Answers requests with files below `root` until the stream would block. `scratch` is where
     /// bodies pass through.
-    pub(crate) fn run(&mut self, root: &Path, scratch: &mut [u8]) -> io::Result<Progress> {
+    pub(crate) fn run(
+        &mut self,
+        root: &Path,
+        files: &mut Files,
+        scratch: &mut [u8],
+    ) -> io::Result<Progress> {
         loop {
-            if let Some(response) = &mut self.response {
-                match response.send(self.reader.inner(), scratch)? {
-                    Progress::Done => {
-                        let keep_alive = response.keep_alive;
-                        self.response = None;
-                        self.requests += 1;
-                        if !keep_alive {
-                            return Ok(Progress::Done);
-                        }
-                        if self.requests.is_multiple_of(REQUESTS_PER_TURN) {
-                            return Ok(Progress::Yield);
+            match &mut self.state {
+                State::Reading => match self.next_response(root, files)? {
+                    Ok(response) => self.state = State::Answering(response),
+                    Err(progress) => return Ok(progress),
+                },
+                State::Answering(response) => {
+                    match response.send(self.reader.inner(), files, scratch)? {
+                        Progress::Done => {}
+                        other => return Ok(other),
+                    }
+                    let after = response.after;
+                    self.release(files);
+                    self.requests += 1;
+                    match after {
+                        After::NextRequest => self.state = State::Reading,
+                        After::Close => return Ok(Progress::Done),
+                        After::Linger => {
+                            self.stream().end()?;
+                            self.state = State::Lingering(LINGER_BYTES);
                         }
                     }
-                    other => return Ok(other),
+                    if self.requests.is_multiple_of(REQUESTS_PER_TURN) {
+                        return Ok(Progress::Yield);
+                    }
                 }
-            }
-            self.response = Some(match self.reader.head() {
-                Ok(None) => return Ok(Progress::Done),
-                Ok(Some(head)) => match request::parse(&head) {
-                    Ok(request) => answer(root, &request),
-                    Err(error) => refuse(&error),
+                State::Lingering(left) => match self.reader.inner().read(scratch) {
+                    Ok(count) if count > 0 && count < *left => *left -= count,
+                    Ok(_) => return Ok(Progress::Done),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        return Ok(Progress::WantsRead);
+                    }
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
                 },
-                Err(HeadError::Io(error)) if error.kind() == ErrorKind::WouldBlock => {
-                    return Ok(Progress::WantsRead);
-                }
-                Err(HeadError::Io(error)) => return Err(error),
-                Err(HeadError::Truncated) => return Ok(Progress::Done),
-                Err(error) => refuse(&error),
-            });
+            }
         }
+    }
+
+    /// The response to the next request, or what to wait for.
+    fn next_response(
+        &mut self,
+        root: &Path,
+        files: &mut Files,
+    ) -> io::Result<Result<Response, Progress>> {
+        Ok(match self.reader.head() {
+            Ok(None) | Err(HeadError::Truncated) => Err(Progress::Done),
+            Ok(Some(head)) => Ok(match request::parse(&head) {
+                Ok(request) => answer(root, files, &request),
+                Err(error) => refusal(&error),
+            }),
+            Err(HeadError::Io(error)) if error.kind() == ErrorKind::WouldBlock => {
+                Err(Progress::WantsRead)
+            }
+            Err(HeadError::Io(error)) => return Err(error),
+            Err(error) => Ok(refusal(&error)),
+        })
     }
 }
 
 impl Response {
     /// Sends on; `Done` when all of it was taken.
-    fn send<S: Write>(&mut self, stream: &mut S, scratch: &mut [u8]) -> io::Result<Progress> {
+    fn send<S: Write>(
+        &mut self,
+        stream: &mut S,
+        files: &mut Files,
+        scratch: &mut [u8],
+    ) -> io::Result<Progress> {
         while self.head_sent < self.head.len() {
             match stream.write(&self.head[self.head_sent..]) {
                 Ok(count) => self.head_sent += count,
@@ -108,14 +228,18 @@ impl Response {
                 Err(error) => return Err(error),
             }
         }
-        let Some((file, at, end)) = &mut self.body else { return Ok(Progress::Done) };
+        let Some(Body { file, at, end }) = &mut self.body else { return Ok(Progress::Done) };
         // A few chunks in one turn, then the next connection.
         for _ in 0..4 {
             if at == end {
                 return Ok(Progress::Done);
             }
             let want = (*end - *at).min(scratch.len() as u64) as usize;
-            let got = file.read_at(&mut scratch[..want], *at)?;
+            let got = match files.read_at(file, &mut scratch[..want], *at) {
+                Ok(got) => got,
+                Err(error) if files::is_short(&error) => return Ok(Progress::WantsFile),
+                Err(error) => return Err(error),
+            };
             if got == 0 {
                 // The promised length cannot be kept; only closing tells the client.
                 return Err(io::Error::new(
@@ -137,24 +261,35 @@ impl Response {
 }
 
 /// The response to a request.
-fn answer(root: &Path, request: &Request) -> Response {
+fn answer(root: &Path, files: &mut Files, request: &Request) -> Response {
+    let after = match request {
+        Request { has_body: true, .. } => After::Linger,
+        Request { keep_alive: true, .. } => After::NextRequest,
+        _ => After::Close,
+    };
     let with_body = match request.method {
         Method::Get => true,
         Method::Head => false,
         Method::Other => {
-            let fields = "Allow: GET, HEAD\r\n";
-            return plain("405 Method Not Allowed", fields, request.keep_alive, true);
+            return plain("405 Method Not Allowed", "Allow: GET, HEAD\r\n", after, true);
         }
     };
-    let Some(found) = files::open(root, &request.path) else {
-        return plain("404 Not Found", "", request.keep_alive, with_body);
+    let found = match files.find(root, &request.path) {
+        Ok(Some(found)) => found,
+        Ok(None) => return plain("404 Not Found", "", after, with_body),
+        Err(error) if files::is_short(&error) => {
+            let after = if after == After::Linger { after } else { After::Close };
+            return plain("503 Service Unavailable", "Retry-After: 1\r\n", after, with_body);
+        }
+        Err(_) => return plain("500 Internal Server Error", "", after, with_body),
     };
     let (status, start, end) = match range::wanted(request.range.as_deref(), found.size) {
         Wanted::Whole => ("200 OK", 0, found.size),
         Wanted::Part { start, end } => ("206 Partial Content", start, end),
         Wanted::Unsatisfiable => {
+            files.release(&found.file);
             let fields = format!("Content-Range: bytes */{}\r\n", found.size);
-            return plain("416 Range Not Satisfiable", &fields, request.keep_alive, with_body);
+            return plain("416 Range Not Satisfiable", &fields, after, with_body);
         }
     };
     let mut fields = format!("Content-Type: {}\r\nAccept-Ranges: bytes\r\n", found.media_type);
@@ -164,33 +299,34 @@ fn answer(root: &Path, request: &Request) -> Response {
     if let Some(modified) = found.modified {
         fields += &format!("Last-Modified: {}\r\n", date::http_date(modified));
     }
-    let body = with_body.then_some((found.file, start, end));
-    let head = head(status, &fields, end - start, request.keep_alive);
-    Response { head, head_sent: 0, body, keep_alive: request.keep_alive }
+    // Without a body, what is left of it is nothing; the file is let go of with the response.
+    let at = if with_body { start } else { end };
+    let head = head(status, &fields, end - start, after);
+    Response { head, head_sent: 0, body: Some(Body { file: found.file, at, end }), after }
 }
 
 /// The response to something that was not a request.
-fn refuse(error: &HeadError) -> Response {
+fn refusal(error: &HeadError) -> Response {
     let status = match error {
         HeadError::TooLarge => "431 Request Header Fields Too Large",
         _ => "400 Bad Request",
     };
-    plain(status, "", false, true)
+    plain(status, "", After::Linger, true)
 }
 
 /// A response whose body repeats its status.
-fn plain(status: &str, fields: &str, keep_alive: bool, with_body: bool) -> Response {
+fn plain(status: &str, fields: &str, after: After, with_body: bool) -> Response {
     let body = format!("{status}\n");
     let fields = format!("Content-Type: text/plain\r\n{fields}");
-    let mut head = head(status, &fields, body.len() as u64, keep_alive);
+    let mut head = head(status, &fields, body.len() as u64, after);
     if with_body {
         head.extend_from_slice(body.as_bytes());
     }
-    Response { head, head_sent: 0, body: None, keep_alive }
+    Response { head, head_sent: 0, body: None, after }
 }
 
-fn head(status: &str, fields: &str, length: u64, keep_alive: bool) -> Vec<u8> {
-    let connection = if keep_alive { "keep-alive" } else { "close" };
+fn head(status: &str, fields: &str, length: u64, after: After) -> Vec<u8> {
+    let connection = if after == After::NextRequest { "keep-alive" } else { "close" };
     let date = date::http_date(std::time::SystemTime::now());
     format!(
         "HTTP/1.1 {status}\r\nServer: plimsoll\r\nDate: {date}\r\n{fields}\

@@ -1,9 +1,12 @@
 //! Workloads on event loops: one thread for each side, which runs its stack and all its sockets.
 
+use std::cell::RefCell;
+use std::io::Write;
 use std::rc::Rc;
 use std::sync::mpsc;
+use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use plimsoll::{Connector, Stack, TcpStream};
 
 use super::measure::{Measured, Snapshot};
@@ -32,6 +35,8 @@ pub(super) fn run(workload: &Workload) -> anyhow::Result<Measured> {
             .context("cannot start the server's thread")?;
         drop(server_cpu);
         let measured = client(workload, Some(&finish));
+        // If the client has failed, nobody has told the server that the time is over.
+        finish.stop();
         exit.stop();
         let error = reported.recv().ok().flatten();
         match (measured, error) {
@@ -90,7 +95,6 @@ fn client(workload: &Workload, finish: Option<&Stopper>) -> anyhow::Result<Measu
         tally: tally.clone(),
     };
     let connector = Connector::new(&workload.client).options(workload.options.clone());
-    let failure = || format!("cannot connect to {}", workload.remote);
     let mut to_connect = u64::from(workload.flows);
     for _ in 0..workload.flows {
         if let Kind::Rr { sizes, transactions, reconnect: true } = workload.kind {
@@ -100,7 +104,8 @@ fn client(workload: &Workload, finish: Option<&Stopper>) -> anyhow::Result<Measu
             to_connect = 0;
             continue;
         }
-        let stream = Some(connector.start(workload.remote).with_context(failure)?);
+        let started = connector.start(workload.remote);
+        let stream = Some(started.map_err(|error| workload.connect_error(&error))?);
         let tally = tally.clone();
         let (count, kind, stop_early) = (tally.clone(), workload.kind, finish.is_none());
         let mut plan = match kind {
@@ -116,10 +121,16 @@ fn client(workload: &Workload, finish: Option<&Stopper>) -> anyhow::Result<Measu
         let start_phase = phase::RUN;
         events.spawn(Box::new(Connecting { stream, then, next: None, start_phase, tally }));
     }
-    events.run(None, |_| tally.connected.get() >= to_connect || tally.has_failed());
+    let what = || {
+        let left = to_connect.saturating_sub(tally.connected.get());
+        format!("{left} of {to_connect} connections to {} to open", workload.remote)
+    };
+    let connected = |_: &EventLoop| tally.connected.get() >= to_connect || tally.has_failed();
+    let waited = patiently(workload, &mut events, what, connected);
     if let Some(error) = tally.take_error() {
-        return Err(error).with_context(failure);
+        return Err(workload.connect_error(&error));
     }
+    waited?;
     timed(workload, &mut events, (&tally, &latencies), finish)
 }
 
@@ -144,15 +155,15 @@ fn timed(
     (tally, latencies): (&Tally, &Latencies),
     finish: Option<&Stopper>,
 ) -> anyhow::Result<Measured> {
-    let mut progress = Progress::new();
+    let progress = RefCell::new(Progress::new());
     let transactions = matches!(workload.kind, Kind::Rr { .. });
     let bulk = || tally.sent.get().max(tally.received.get());
     let moved = || (bulk(), tally.transactions.get());
-    let mut show = || {
+    let show = || {
         if transactions {
-            progress.transactions(tally.transactions.get());
+            progress.borrow_mut().transactions(tally.transactions.get());
         } else {
-            progress.bytes(bulk(), None);
+            progress.borrow_mut().bytes(bulk(), None);
         }
     };
     let over = |events: &EventLoop| tally.has_failed() || events.tasks() == 0;
@@ -178,15 +189,63 @@ fn timed(
         finish.stop();
     }
     events.set_phase(phase::STOP);
-    events.run(None, over);
+    let flows = events.tasks();
+    let what = || format!("what is under way on {flows} flows to arrive");
+    let waited = patiently(workload, events, what, over);
     let (elapsed, last, after) = measured.unwrap_or_else(|| {
         (plimsoll::now().since(start), moved(), Snapshot::take(|| workload.counters()))
     });
     drop(progress);
     if let Some(error) = tally.take_error() {
-        return Err(error).with_context(|| format!("the connection to {} failed", workload.remote));
+        let reconnects = matches!(workload.kind, Kind::Rr { reconnect: true, .. });
+        return Err(match reconnects {
+            true => workload.connect_error(&error),
+            false => anyhow!("the connection to {} failed: {error}", workload.remote),
+        });
     }
+    waited?;
     let moved = (last.0 - first.0, last.1 - first.1);
     let latencies = latencies.replace(new_histogram());
     Ok(Measured::between(&before, &after, elapsed, moved, latencies))
+}
+
+/// After how long it is said what is waited for.
+const SAY_AFTER: Duration = Duration::from_secs(2);
+
+/// How long no segment may arrive while something is waited for.
+const SILENCE: Duration = Duration::from_secs(45);
+
+/// Runs until `done`. Says on standard error `what` it waits for, if that takes long, and gives up
+/// when nothing arrives any more.
+fn patiently(
+    workload: &Workload,
+    events: &mut EventLoop,
+    what: impl Fn() -> String,
+    done: impl Fn(&EventLoop) -> bool,
+) -> anyhow::Result<()> {
+    let arrived = || workload.client.core().counter("TcpInSegs");
+    let mut before = arrived();
+    let mut time = SAY_AFTER;
+    loop {
+        events.run(Some(plimsoll::now() + time), &done);
+        if done(events) {
+            return Ok(());
+        }
+        if time == SAY_AFTER {
+            // Nobody may be reading any more.
+            let _ = writeln!(std::io::stderr(), "plimsoll: waiting for {}", what());
+            time = SILENCE;
+            continue;
+        }
+        let now = arrived();
+        if now == before {
+            bail!(
+                "waited for {}, but nothing has arrived for {} s: the link may lose or delay \
+                 everything, or there is nobody at that address",
+                what(),
+                SILENCE.as_secs()
+            );
+        }
+        before = now;
+    }
 }

@@ -165,6 +165,12 @@ impl Workload {
         })
     }
 
+    /// That a connection could not be opened, and what to do about it.
+    fn connect_error(&self, error: &std::io::Error) -> anyhow::Error {
+        let remedy = remedy(error, self.flows);
+        anyhow::anyhow!("cannot connect to {}: {error}{remedy}", self.remote)
+    }
+
     /// The counters of both sides.
     fn counters(&self) -> Sides {
         Sides::of(&self.client, self.server.as_ref())
@@ -186,5 +192,26 @@ impl Workload {
         let backlog = self.flows.max(1024) as usize;
         plimsoll::TcpListener::bind_with(server, self.remote, backlog, self.server_options.clone())
             .with_context(|| format!("cannot listen on {}", self.remote))
+    }
+}
+
+/// What to do when one of `flows` connections could not be opened.
+pub(crate) fn remedy(error: &std::io::Error, flows: u32) -> String {
+    use std::io::ErrorKind;
+    match error.kind() {
+        ErrorKind::AddrNotAvailable | ErrorKind::AddrInUse => format!(
+            "; no local port is free for all of {flows} flows: widen \
+             net.ipv4.ip_local_port_range, as in '1024 65535', or ask for fewer flows"
+        ),
+        ErrorKind::ConnectionRefused => {
+            "; nobody listens on that port: start the service there first".into()
+        }
+        ErrorKind::TimedOut => {
+            "; nothing answered: nobody is at that address, or everything is lost on the way".into()
+        }
+        ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable => {
+            "; the stack has no address from which it can reach that one".into()
+        }
+        _ => String::new(),
     }
 }

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use hdrhistogram::Histogram;
 
-use super::Kind;
 use super::blocking::{Count, answer, exchange, receive, receive_into, send};
 use super::measure::{Asking, Measured, Snapshot};
 use super::network::{Network, Socket};
+use super::{Kind, remedy};
 use crate::event_loop::SCRATCH_BYTES;
 use crate::experiment::pin::OnCpu;
 use crate::requester::new_histogram;
@@ -319,7 +319,8 @@ impl<N: Network> Run<N> {
         let asked = self.try_ask(&mut latencies, &mut own);
         let remote = self.network.remote();
         if let Err(error) = asked {
-            return self.fail(format!("the connection to {remote} failed: {error}"));
+            let remedy = remedy(&error, self.terms.flows);
+            return self.fail(format!("the connection to {remote} failed: {error}{remedy}"));
         }
         // Before, nobody had a reason to end it.
         let is_over = self.over.load(Ordering::Relaxed);

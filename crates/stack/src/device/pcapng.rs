@@ -12,14 +12,16 @@
 //! these notes in figures, for captures only; they become words here.
 //!
 //! What the device drops on its own is in the file, too; what it leaves in the queue is not, until
-//! it takes it. The file is written in blocks and flushed once a second and at the end. If writing
-//! fails (the disk is full), the capture ends, packets go on, and [`Capture::error`] tells.
+//! it takes it. Blocks are gathered and written once a second and at the end. If writing fails (the
+//! disk is full), the capture ends and packets go on. A file is then cut behind its last whole
+//! block, so that it can be read, and [`Capture::error`] and [`Capture::on_error`] tell.
 //!
 //! The format is that of the IETF draft "PCAP Next Generation": a section header, an interface
 //! description (raw IP, nanoseconds), and enhanced packet blocks with direction flags.
 
 use std::collections::VecDeque;
-use std::io::{self, BufWriter, Write};
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plimsoll_buf::Pool;
@@ -74,27 +76,68 @@ pub enum Direction {
     Outbound = 2,
 }
 
+/// Where blocks go.
+enum Out {
+    /// It can be cut.
+    File(File),
+    Other(Box<dyn Write + Send>),
+}
+
+impl Out {
+    /// Writes all of `bytes`. An error comes with how many of them were written before it.
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
+        let out: &mut dyn Write = match self {
+            Out::File(file) => file,
+            Out::Other(other) => other,
+        };
+        let mut written = 0;
+        while written < bytes.len() {
+            match out.write(&bytes[written..]) {
+                Ok(0) => return Err((written, ErrorKind::WriteZero.into())),
+                Ok(count) => written += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err((written, error)),
+            }
+        }
+        out.flush().map_err(|error| (written, error))
+    }
+}
+
+/// Is told why a capture has ended.
+type Tell = Box<dyn FnOnce(&str) + Send>;
+
 /// Writes pcapng blocks for one interface.
 struct Writer {
-    out: BufWriter<Box<dyn Write + Send>>,
+    out: Out,
     config: CaptureConfig,
     /// One block, while it is put together.
     block: Vec<u8>,
+    /// Blocks that are to be written.
+    gathered: Vec<u8>,
+    /// Where each of them ends.
+    ends: Vec<usize>,
+    /// Bytes of all blocks that were written.
+    written: u64,
     /// When bytes that are gathered must be flushed.
     flush_at: Option<Instant>,
     packets: u64,
     error: Option<String>,
+    tell: Option<Tell>,
 }
 
 impl Writer {
-    fn new(out: Box<dyn Write + Send>, config: CaptureConfig, name: &str) -> Writer {
+    fn new(out: Out, config: CaptureConfig, name: &str) -> Writer {
         let mut writer = Writer {
-            out: BufWriter::with_capacity(BUFFER, out),
+            out,
             config,
             block: Vec::new(),
+            gathered: Vec::new(),
+            ends: Vec::new(),
+            written: 0,
             flush_at: None,
             packets: 0,
             error: None,
+            tell: None,
         };
         writer.section_header();
         writer.interface(name);
@@ -185,14 +228,24 @@ impl Writer {
         let len = (self.block.len() as u32 + 4).to_le_bytes();
         self.put(&len);
         self.block[4..8].copy_from_slice(&len);
-        let written = self.out.write_all(&self.block);
-        self.note(written);
+        self.gathered.extend_from_slice(&self.block);
+        self.ends.push(self.gathered.len());
+        if self.gathered.len() >= BUFFER {
+            self.flush();
+        }
     }
 
+    /// Writes what was gathered. The capture ends at the first error.
     fn flush(&mut self) {
         self.flush_at = None;
-        let flushed = self.out.flush();
-        self.note(flushed);
+        if self.error.is_none() {
+            match self.out.write_all(&self.gathered) {
+                Ok(()) => self.written += self.gathered.len() as u64,
+                Err((count, error)) => self.end_with(count, &error),
+            }
+        }
+        self.gathered.clear();
+        self.ends.clear();
     }
 
     fn flush_if_due(&mut self, now: Instant) {
@@ -201,14 +254,24 @@ impl Writer {
         }
     }
 
-    /// Ends the capture at the first error.
-    fn note(&mut self, result: io::Result<()>) {
-        if let Err(error) = result {
-            self.error.get_or_insert_with(|| error.to_string());
-            // What is in the buffer goes nowhere.
-            self.out = BufWriter::with_capacity(0, Box::new(io::sink()));
-            self.flush_at = None;
+    /// Ends the capture, after `count` bytes of what was gathered were written.
+    fn end_with(&mut self, count: usize, error: &io::Error) {
+        let whole = self.ends.iter().take_while(|&&end| end <= count).last().copied().unwrap_or(0);
+        self.written += whole as u64;
+        if let Out::File(file) = &self.out {
+            // A pipe or a device cannot be cut. Its reader sees that the last block is not whole.
+            let _ = file.set_len(self.written);
         }
+        let error = self.error.insert(error.to_string());
+        if let Some(tell) = self.tell.take() {
+            tell(error);
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.flush();
     }
 }
 
@@ -245,6 +308,16 @@ impl Capture {
         self.writer().error.clone()
     }
 
+    /// Has `tell` called when the capture ends by an error, at once if it has already. It is called
+    /// on the thread that captures and must not ask the capture.
+    pub fn on_error(&self, tell: impl FnOnce(&str) + Send + 'static) {
+        let mut writer = self.writer();
+        match &writer.error {
+            Some(error) => tell(error),
+            None => writer.tell = Some(Box::new(tell)),
+        }
+    }
+
     /// Writes out what was gathered.
     pub fn flush(&self) {
         self.writer().flush();
@@ -262,7 +335,17 @@ pub fn wrap_with(
     out: impl Write + Send + 'static,
     config: CaptureConfig,
 ) -> (Device, Capture) {
-    let writer = Writer::new(Box::new(out), config, &device.tx.caps().name);
+    wrap_out(device, Out::Other(Box::new(out)), config)
+}
+
+/// As [`wrap_with`], for a file, which is cut behind the last whole block if it cannot be written
+/// any further.
+pub fn wrap_file(device: Device, file: File, config: CaptureConfig) -> (Device, Capture) {
+    wrap_out(device, Out::File(file), config)
+}
+
+fn wrap_out(device: Device, out: Out, config: CaptureConfig) -> (Device, Capture) {
+    let writer = Writer::new(out, config, &device.tx.caps().name);
     let capture = Capture(Arc::new(Mutex::new(writer)));
     let tx = CaptureTx {
         inner: device.tx,

@@ -10,6 +10,14 @@ struct Fake {
     output: Vec<u8>,
     step: usize,
     block: bool,
+    ended: bool,
+}
+
+impl Stream for Fake {
+    fn end(&mut self) -> io::Result<()> {
+        self.ended = true;
+        Ok(())
+    }
 }
 
 impl Fake {
@@ -45,10 +53,11 @@ impl Write for Fake {
 
 fn exchange(root: &Path, requests: &str, step: usize) -> String {
     let input = requests.as_bytes().to_vec();
-    let fake = Fake { input, read: 0, output: Vec::new(), step, block: false };
-    let mut connection = Connection::new(fake);
+    let fake = Fake { input, read: 0, output: Vec::new(), step, block: false, ended: false };
+    let (mut connection, mut files) = (Connection::new(fake), Files::new());
     let mut scratch = vec![0; 64];
-    while connection.run(root, &mut scratch).unwrap() != Progress::Done {}
+    while connection.run(root, &mut files, &mut scratch).unwrap() != Progress::Done {}
+    assert_eq!(files.open_count(), 0);
     String::from_utf8(std::mem::take(&mut connection.stream().output)).unwrap()
 }
 
@@ -125,6 +134,12 @@ impl Read for Eager {
     }
 }
 
+impl Stream for Eager {
+    fn end(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl Write for Eager {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         self.output.write(buf)
@@ -140,12 +155,81 @@ fn pipelined_requests_leave_others_their_turn() {
     let (_dir, root) = site();
     let requests = "HEAD /a.txt HTTP/1.1\r\nHost: a\r\n\r\n".repeat(40);
     let eager = Eager { input: io::Cursor::new(requests.into_bytes()), output: Vec::new() };
-    let mut connection = Connection::new(eager);
+    let (mut connection, mut files) = (Connection::new(eager), Files::new());
     let mut scratch = vec![0; 64];
+    let mut run = |connection: &mut Connection<Eager>| {
+        connection.run(&root, &mut files, &mut scratch).unwrap()
+    };
     for answered in [16, 32] {
-        assert_eq!(connection.run(&root, &mut scratch).unwrap(), Progress::Yield);
+        assert_eq!(run(&mut connection), Progress::Yield);
         assert_eq!(connection.requests, answered);
     }
-    assert_eq!(connection.run(&root, &mut scratch).unwrap(), Progress::Done);
+    assert_eq!(run(&mut connection), Progress::Done);
     assert_eq!(connection.requests, 40);
+}
+
+/// A client that sends more than a head may have is not cut off: it gets its answer and the end of
+/// the stream, and only then is what it still sends thrown away.
+#[test]
+fn what_follows_a_refused_head_is_read() {
+    let (_dir, root) = site();
+    let long = format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", "x".repeat(100_000));
+    let input = long.into_bytes();
+    let fake = Fake { input, read: 0, output: Vec::new(), step: 4096, block: false, ended: false };
+    let (mut connection, mut files) = (Connection::new(fake), Files::new());
+    let mut scratch = vec![0; 4096];
+    while connection.stage() != Stage::Lingering {
+        let progress = connection.run(&root, &mut files, &mut scratch).unwrap();
+        assert_ne!(progress, Progress::Done);
+    }
+    let fake = connection.stream();
+    assert!(fake.ended && fake.read < fake.input.len());
+    assert!(fake.output.starts_with(b"HTTP/1.1 431"));
+    while connection.run(&root, &mut files, &mut scratch).unwrap() != Progress::Done {}
+    let fake = connection.stream();
+    assert_eq!(fake.read, fake.input.len());
+}
+
+#[test]
+fn without_descriptors_a_file_is_not_absent() {
+    let (_dir, root) = site();
+    let requests = "GET /a.txt HTTP/1.1\r\nHost: x\r\n\r\n".repeat(2);
+    let input = requests.into_bytes();
+    let fake = Fake { input, read: 0, output: Vec::new(), step: 4096, block: false, ended: false };
+    let mut connection = Connection::new(fake);
+    let mut files = Files::with_opener(|_| Err(rustix::io::Errno::MFILE.into()));
+    let mut scratch = vec![0; 4096];
+    while connection.run(&root, &mut files, &mut scratch).unwrap() != Progress::Done {}
+    let response = String::from_utf8(connection.stream().output.clone()).unwrap();
+    assert!(response.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{response}");
+    assert!(response.contains("Connection: close\r\n"), "{response}");
+    assert_eq!(connection.requests, 1, "the connection ends with it");
+}
+
+#[test]
+fn stages() {
+    let (_dir, root) = site();
+    let input = b"\r\nGET /a.txt HTTP/1.1\r\nHost: x\r\n\r\nGET".to_vec();
+    let fake = Fake { input, read: 0, output: Vec::new(), step: 1, block: false, ended: false };
+    let (mut connection, mut files) = (Connection::new(fake), Files::new());
+    let mut scratch = vec![0; 4096];
+    let mut seen = vec![(connection.stage(), connection.has_begun())];
+    loop {
+        let progress = connection.run(&root, &mut files, &mut scratch).unwrap();
+        let now = (connection.stage(), connection.has_begun());
+        if seen.last() != Some(&now) {
+            seen.push(now);
+        }
+        if progress == Progress::Done {
+            break;
+        }
+    }
+    let expected = [
+        (Stage::Request, false),
+        (Stage::Request, true),
+        (Stage::Response, false),
+        (Stage::Idle, false),
+        (Stage::Request, true),
+    ];
+    assert_eq!(seen, expected);
 }

@@ -4,6 +4,8 @@
 use pcap_parser::pcapng::EnhancedPacketBlock;
 use pcap_parser::{Block, PcapBlockOwned, PcapNGReader, traits::PcapReaderIterator};
 
+use std::io::{Read, Seek};
+
 use super::*;
 use crate::device::memory_link::{LinkConfig, pair};
 use crate::device::{TxStatus, fault};
@@ -24,7 +26,7 @@ impl Write for Sink {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         let (bytes, limit) = &mut *self.0.lock().unwrap();
         if limit.is_some_and(|limit| bytes.len() + data.len() > limit) {
-            return Err(io::Error::from(io::ErrorKind::StorageFull));
+            return Err(io::Error::from(ErrorKind::StorageFull));
         }
         bytes.extend_from_slice(data);
         Ok(data.len())
@@ -164,6 +166,79 @@ fn gathered_packets_are_flushed_after_a_second() {
     a.tx.poll_completions(Instant::from_millis(1500)).unwrap();
     assert_eq!(read(&sink.bytes()).len(), 1);
     assert_eq!(a.tx.next_event(), None);
+}
+
+/// A sink that takes a number of bytes and then fails, in the middle of a write if need be.
+struct Small(Sink, usize);
+
+impl Write for Small {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        let room = self.1.saturating_sub(self.0.bytes().len()).min(data.len());
+        if room == 0 {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        self.0.write(&data[..room])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_of_once() {
+    let (a, _b, pool) = link();
+    let (mut a, capture) = wrap_with(a, Small(Sink::default(), 300), CaptureConfig::default());
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let words = told.clone();
+    capture.on_error(move |error| words.lock().unwrap().push(error.to_owned()));
+    for n in 0..3 {
+        a.tx.transmit(Instant::ZERO, &mut VecDeque::from([marked(&pool, n)])).unwrap();
+        capture.flush();
+    }
+    let error = capture.error().expect("it is full");
+    assert_eq!(*told.lock().unwrap(), [error.as_str()]);
+    // Who asks afterwards is told as well.
+    let words = told.clone();
+    capture.on_error(move |error| words.lock().unwrap().push(error.to_owned()));
+    assert_eq!(told.lock().unwrap().len(), 2);
+}
+
+/// Whatever part of what was gathered is written before the disk is full, the file ends with a
+/// whole block.
+#[test]
+fn a_file_is_cut_behind_its_last_whole_block() {
+    let whole = |packets: u8, tail: usize| {
+        let (a, _b, pool) = link();
+        let memory = rustix::fs::memfd_create("capture", rustix::fs::MemfdFlags::CLOEXEC);
+        let file = File::from(memory.unwrap());
+        let mut disk = file.try_clone().unwrap();
+        let (mut a, capture) = wrap_file(a, file, CaptureConfig::default());
+        capture.flush();
+        for n in 0..packets {
+            a.tx.transmit(Instant::ZERO, &mut VecDeque::from([marked(&pool, n)])).unwrap();
+        }
+        {
+            let mut writer = capture.writer();
+            let count = writer.gathered.len() - tail;
+            disk.write_all(&writer.gathered[..count]).unwrap();
+            writer.end_with(count, &ErrorKind::StorageFull.into());
+        }
+        capture.flush();
+        drop(capture);
+        drop(a);
+        let mut bytes = Vec::new();
+        disk.rewind().unwrap();
+        disk.read_to_end(&mut bytes).unwrap();
+        bytes
+    };
+    assert_eq!(read(&whole(3, 0)).len(), 3);
+    for tail in 1..40 {
+        let bytes = whole(3, tail);
+        assert_eq!(read(&bytes).len(), 2, "{tail} bytes are missing");
+        assert_eq!(bytes, whole(2, 0));
+    }
+    assert_eq!(read(&whole(1, 1)).len(), 0);
 }
 
 #[test]

@@ -1,0 +1,290 @@
+//! The http service of `serve`: how many clients it has at once, and how long each may take.
+//!
+//! A client holds memory as long as its connection is open, so none may stay for ever without using
+//! it. Each of the things that a client can be at has a time of its own (see [`Limits`]). The time
+//! for a request counts from its beginning, so that a client which sends a byte now and then gains
+//! nothing; that for a response begins anew only when the client has acknowledged something worth
+//! mentioning. Beyond the number of connections a client is told 503, and beyond a further number
+//! it is reset.
+//!
+//! Whatever is refused or ended is counted, and said on standard error, at most once in
+//! [`SAY_EVERY`] for each kind.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::Shutdown;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use plimsoll::{Instant, TcpStream};
+
+use super::files::Files;
+use super::server::{Connection, Progress, Stage, Stream};
+use crate::output;
+use plimsoll_lab::event_loop::{Around, Task, Turn};
+use plimsoll_lab::tasks::{Tally, add};
+
+/// How often the same kind of trouble is spoken of.
+const SAY_EVERY: Duration = Duration::from_secs(10);
+
+/// After how long a descriptor is asked for again.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// What clients may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Connections that are served at once.
+    pub connections: usize,
+    /// Connections that are told at once that there is no room.
+    pub refusals: usize,
+    /// Time for a whole request, from the opening of the connection or from its first byte.
+    pub request: Duration,
+    /// Time between a response and the next request.
+    pub idle: Duration,
+    /// Time in which a client must take at least `send_bytes` of a response.
+    pub send: Duration,
+    /// See `send`.
+    pub send_bytes: u64,
+    /// Time for what a client still sends after it was told of its mistake.
+    pub linger: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 8192,
+            refusals: 256,
+            request: Duration::from_secs(20),
+            idle: Duration::from_secs(60),
+            send: Duration::from_secs(30),
+            send_bytes: 4096,
+            linger: Duration::from_secs(5),
+        }
+    }
+}
+
+/// A kind of trouble, counted.
+pub(crate) struct Trouble {
+    what: &'static str,
+    count: Cell<u64>,
+    said: Cell<u64>,
+    next: Cell<Instant>,
+}
+
+impl Trouble {
+    fn new(what: &'static str) -> Trouble {
+        let (count, said) = (Cell::new(0), Cell::new(0));
+        Trouble { what, count, said, next: Cell::new(Instant::ZERO) }
+    }
+
+    /// How often it was met.
+    pub(crate) fn count(&self) -> u64 {
+        self.count.get()
+    }
+
+    fn met(&self, times: u64, now: Instant) {
+        add(&self.count, times);
+        if times == 0 || now < self.next.get() {
+            return;
+        }
+        self.next.set(now + SAY_EVERY);
+        let fresh = self.count.get() - self.said.replace(self.count.get());
+        output::warn(&format!("http: {} ({fresh} since last said)", self.what));
+    }
+}
+
+/// What the connections of a loop to http services have in common.
+pub(crate) struct Site {
+    limits: Limits,
+    files: RefCell<Files>,
+    open: Cell<usize>,
+    /// Connections that found no room.
+    pub(crate) refused: Trouble,
+    /// Requests that took too long.
+    pub(crate) slow_requests: Trouble,
+    /// Responses that were not taken.
+    pub(crate) slow_responses: Trouble,
+    /// Files that could not be opened for want of descriptors.
+    pub(crate) no_descriptor: Trouble,
+}
+
+impl Site {
+    /// Nobody is connected.
+    pub(crate) fn new(limits: Limits) -> Site {
+        Site {
+            limits,
+            files: RefCell::new(Files::new()),
+            open: Cell::new(0),
+            refused: Trouble::new(
+                "too many connections; new ones get 503 (--http-connections sets how many \
+                 there may be)",
+            ),
+            slow_requests: Trouble::new("a client took too long for its request"),
+            slow_responses: Trouble::new("a client did not take its response"),
+            no_descriptor: Trouble::new(
+                "a file could not be opened, as no descriptor was left (ulimit -n sets how many \
+                 there are)",
+            ),
+        }
+    }
+
+    /// Connections that are open.
+    #[cfg(test)]
+    pub(crate) fn open(&self) -> usize {
+        self.open.get()
+    }
+}
+
+impl Stream for TcpStream {
+    fn end(&mut self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
+    }
+}
+
+/// One connection.
+pub(crate) struct Web {
+    connection: Connection<TcpStream>,
+    root: Rc<PathBuf>,
+    site: Rc<Site>,
+    tally: Rc<Tally>,
+    timer: Timer,
+    /// There is no room even to refuse it.
+    hopeless: bool,
+}
+
+/// Until when the client must be done with what it is at.
+struct Timer {
+    stage: Stage,
+    /// Requests that were answered when it began.
+    requests: u64,
+    /// Bytes that the client had acknowledged then.
+    acked: u64,
+    at: Instant,
+}
+
+impl Web {
+    /// Serves files below `root`, which is canonical, over `stream`.
+    pub(crate) fn new(
+        stream: TcpStream,
+        root: Rc<PathBuf>,
+        site: Rc<Site>,
+        tally: Rc<Tally>,
+    ) -> Web {
+        let (limits, now) = (site.limits, plimsoll::now());
+        let others = site.open.replace(site.open.get() + 1);
+        let full = others >= limits.connections;
+        let hopeless = others >= limits.connections + limits.refusals;
+        site.refused.met(u64::from(full), now);
+        if hopeless {
+            // With a reset; the connection keeps nothing.
+            let _ = stream.set_linger(Some(Duration::ZERO));
+        }
+        let connection = if full { Connection::refused(stream) } else { Connection::new(stream) };
+        let (stage, at) = (connection.stage(), now + limits.request);
+        let timer = Timer { stage, requests: 0, acked: 0, at };
+        Web { connection, root, site, tally, timer, hopeless }
+    }
+
+    /// Gives the client time for what it is at, if that is new.
+    fn set_timer(&mut self, now: Instant) {
+        let (stage, requests) = (self.connection.stage(), self.connection.requests);
+        let same = self.timer.stage == stage && self.timer.requests == requests;
+        if same {
+            return;
+        }
+        let limits = &self.site.limits;
+        let time = match stage {
+            Stage::Idle => limits.idle,
+            Stage::Request => limits.request,
+            Stage::Response => limits.send,
+            Stage::Lingering => limits.linger,
+        };
+        let acked = match stage {
+            Stage::Response => self.connection.stream().info().bytes_acked,
+            _ => 0,
+        };
+        self.timer = Timer { stage, requests, acked, at: now + time };
+    }
+
+    /// The client's time is over. Whether the connection goes on.
+    fn late(&mut self, now: Instant) -> bool {
+        match self.timer.stage {
+            Stage::Idle | Stage::Lingering => false,
+            Stage::Request => {
+                self.site.slow_requests.met(1, now);
+                // Who has said nothing expects no answer.
+                let begun = self.connection.has_begun();
+                if begun {
+                    self.connection.refuse("408 Request Timeout", "");
+                }
+                begun
+            }
+            Stage::Response => {
+                let stream = self.connection.stream();
+                let acked = stream.info().bytes_acked;
+                if acked.saturating_sub(self.timer.acked) >= self.site.limits.send_bytes {
+                    (self.timer.acked, self.timer.at) = (acked, now + self.site.limits.send);
+                    return true;
+                }
+                self.site.slow_responses.met(1, now);
+                // What is queued for it goes now, and not when it has vanished at last.
+                let _ = stream.set_linger(Some(Duration::ZERO));
+                false
+            }
+        }
+    }
+
+    /// Runs the connection until it would block.
+    fn advance(&mut self, around: &mut Around<'_>, now: Instant) -> Turn {
+        let site = self.site.clone();
+        let mut files = site.files.borrow_mut();
+        loop {
+            let (before, short) = (self.connection.requests, files.short);
+            let progress = self.connection.run(&self.root, &mut files, around.scratch);
+            add(&self.tally.requests, self.connection.requests - before);
+            site.no_descriptor.met(files.short - short, now);
+            let stream = self.connection.stream();
+            match progress {
+                Ok(Progress::WantsRead) if stream.poll_readable(around.waker) => {}
+                Ok(Progress::WantsWrite) if stream.poll_writable(around.waker) => {}
+                Ok(Progress::WantsRead | Progress::WantsWrite) => {
+                    self.set_timer(now);
+                    *around.deadline = Some(self.timer.at);
+                    return Turn::Sleep;
+                }
+                Ok(Progress::WantsFile) => {
+                    self.set_timer(now);
+                    *around.deadline = Some(self.timer.at.min(now + RETRY));
+                    return Turn::Sleep;
+                }
+                Ok(Progress::Yield) => {
+                    self.set_timer(now);
+                    return Turn::Again;
+                }
+                // A client that goes away is its own loss.
+                Ok(Progress::Done) | Err(_) => return Turn::Done,
+            }
+        }
+    }
+}
+
+impl Task for Web {
+    fn run(&mut self, around: &mut Around<'_>) -> Turn {
+        let now = plimsoll::now();
+        if self.hopeless || (now >= self.timer.at && !self.late(now)) {
+            return Turn::Done;
+        }
+        self.advance(around, now)
+    }
+}
+
+impl Drop for Web {
+    fn drop(&mut self) {
+        self.site.open.set(self.site.open.get() - 1);
+        self.connection.release(&mut self.site.files.borrow_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests;

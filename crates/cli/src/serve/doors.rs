@@ -1,0 +1,85 @@
+//! Hands connections over between the loops of a server.
+//!
+//! Any loop may accept a connection, but the loop whose queue the connection belongs to works for
+//! it: its packets come there. So a loop that accepts a connection of another puts it before the
+//! *door* of that loop, and wakes the task that looks there.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+/// The door of one loop.
+pub(super) struct Door<T> {
+    inner: Mutex<Inner<T>>,
+}
+
+struct Inner<T> {
+    waiting: VecDeque<T>,
+    /// Of the task that looks here, if it found nothing.
+    waker: Option<Waker>,
+}
+
+impl<T> Door<T> {
+    /// Nothing waits.
+    pub(super) fn new() -> Door<T> {
+        Door { inner: Mutex::new(Inner { waiting: VecDeque::new(), waker: None }) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
+        // The queue is whole at every point where a thread could panic.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves something for the loop.
+    pub(super) fn leave(&self, thing: T) {
+        let mut inner = self.lock();
+        inner.waiting.push_back(thing);
+        let waker = inner.waker.take();
+        drop(inner);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Takes what waits. If nothing does, `waker` is woken when something comes.
+    pub(super) fn take(&self, waker: &Waker) -> Option<T> {
+        let mut inner = self.lock();
+        let thing = inner.waiting.pop_front();
+        if thing.is_none() {
+            inner.waker = Some(waker.clone());
+        }
+        thing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn who_found_nothing_is_woken_once() {
+        let (door, woken) = (Door::new(), Arc::new(Woken::default()));
+        let waker = Waker::from(woken.clone());
+        let times = || woken.0.load(Ordering::Relaxed);
+        door.leave(1);
+        assert_eq!((door.take(&waker), times()), (Some(1), 0));
+        assert_eq!(door.take(&waker), None);
+        door.leave(2);
+        door.leave(3);
+        assert_eq!(times(), 1);
+        assert_eq!((door.take(&waker), door.take(&waker)), (Some(2), Some(3)));
+        assert_eq!((door.take(&waker), times()), (None, 1));
+    }
+}

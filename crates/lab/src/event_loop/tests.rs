@@ -1,0 +1,91 @@
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::mpsc;
+
+use plimsoll::device::memory_link;
+
+use super::*;
+
+/// What a test waits for at most. Nothing takes so long unless it hangs.
+const BOUND: Duration = Duration::from_secs(30);
+
+fn quiet_stack() -> (Stack, plimsoll::device::Device) {
+    let (device, peer) = memory_link::pair(memory_link::LinkConfig::default());
+    let builder = Stack::builder().device(device).address("192.0.2.1/24");
+    (builder.build_without_thread().unwrap(), peer)
+}
+
+/// Somebody stops the loop right after it has looked, and before it sleeps.
+#[test]
+fn a_stop_between_looking_and_sleeping_is_seen() {
+    let (ended, end) = mpsc::channel();
+    std::thread::spawn(move || {
+        let (stack, _peer) = quiet_stack();
+        let stopper = Stopper::new(&stack);
+        let mut events = EventLoop::new(&stack, Duration::ZERO);
+        events.run(None, |_| {
+            let stopped = stopper.is_stopped();
+            stopper.stop();
+            stopped
+        });
+        ended.send(()).unwrap();
+    });
+    end.recv_timeout(BOUND).expect("the loop sleeps although it was stopped");
+}
+
+/// Sets its deadline again and again, and counts how often it is called.
+struct Alarm {
+    calls: Rc<Cell<u32>>,
+    next: Vec<Option<Instant>>,
+}
+
+impl Task for Alarm {
+    fn run(&mut self, around: &mut Around<'_>) -> Turn {
+        self.calls.set(self.calls.get() + 1);
+        match self.next.pop() {
+            Some(deadline) => *around.deadline = deadline,
+            None => return Turn::Done,
+        }
+        Turn::Sleep
+    }
+}
+
+/// Nobody wakes the task but its deadlines.
+#[test]
+fn a_task_is_called_at_its_deadline() {
+    let (stack, _peer) = quiet_stack();
+    let mut events = EventLoop::new(&stack, Duration::ZERO);
+    let calls = Rc::new(Cell::new(0));
+    let soon = |millis| Some(plimsoll::now() + Duration::from_millis(millis));
+    // Taken from the end. The first is called for as it is in the past.
+    let next = vec![soon(3), soon(1), Some(Instant::ZERO)];
+    events.spawn(Box::new(Alarm { calls: calls.clone(), next }));
+    events.run(soon(BOUND.as_millis() as u64), |events| events.tasks() == 0);
+    assert_eq!((events.tasks(), calls.get()), (0, 4));
+}
+
+/// A deadline that was moved or taken back does not call the task at its old time, and one that was
+/// brought forward does not come at the later.
+#[test]
+fn deadlines_can_be_moved() {
+    let (stack, _peer) = quiet_stack();
+    let mut events = EventLoop::new(&stack, Duration::ZERO);
+    let calls = Rc::new(Cell::new(0));
+    let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+    let next = vec![None, Some(at(30)), Some(at(20)), Some(at(10))];
+    events.spawn(Box::new(Alarm { calls: calls.clone(), next }));
+    events.run_tasks();
+    assert_eq!(calls.get(), 1);
+    let mut call = |now, wanted| {
+        events.expire(at(now));
+        events.run_tasks();
+        assert_eq!(calls.get(), wanted, "at {now}");
+    };
+    call(9, 1);
+    call(10, 2);
+    call(19, 2);
+    call(25, 3);
+    call(31, 4);
+    // The last call has set none.
+    call(1000, 4);
+}
