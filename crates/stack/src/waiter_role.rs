@@ -31,7 +31,7 @@ impl WaiterRole {
     /// Takes the role until [`give_back`](Self::give_back); `false` if another thread has it.
     #[must_use]
     pub(crate) fn take(&self) -> bool {
-        !self.0.swap(true, Ordering::Acquire)
+        self.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// For the holder, who is awake: lets go.
