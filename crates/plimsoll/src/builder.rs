@@ -196,8 +196,8 @@ impl StackBuilder {
 
     /// How many softirq threads there are; 1 unless set. Every connection belongs to one of them,
     /// that of the queue of the device that its packets come by, so more threads than a device has
-    /// queues are of no use to it. A stack without a thread has so many queues, to be run by as many
-    /// loops ([`Stack::queue`]) or by one ([`Stack::poll`]).
+    /// queues are of no use to it. A stack without a thread has so many queues, to be run by as
+    /// many loops ([`Stack::queue`]) or by one ([`Stack::poll`]).
     ///
     /// ```no_run
     /// use plimsoll::{Stack, device::tun};

@@ -50,7 +50,7 @@
 //! | connect with options, a timeout, or data in the SYN | [`Connector`] |
 //! | wait for many sockets in one loop | [`ReadyQueue`], [`Stack::poll_with`] |
 //! | run a device with several queues in as many loops | [`Stack::queue`], [`QueueLoop`] |
-//! | wait in a future | [`TcpStream::readable`], [`TcpStream::writable`], [`TcpListener::acceptable`] |
+//! | wait in a future | [`Registration`], from [`TcpStream::readable`] and its neighbours |
 //! | read and write without a copy | [`TcpStream::read_shared`], [`TcpStream::write_shared`] |
 //! | change a setting, or see what there is | [`Stack::set_sysctl`], [`SysctlInfo`] |
 //! | overrule one for a socket | [`TcpStream::set_option`] and its neighbours |

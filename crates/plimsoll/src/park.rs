@@ -30,8 +30,9 @@ thread_local! {
     static WAITER: OnceCell<(WaitKey, Waker)> = const { OnceCell::new() };
 }
 
-/// Calls `attempt` with the key and the waker of this thread until it is ready, sleeping in between.
-/// If `deadline` comes first, `give_up` takes the waker out again, and the result is `None`.
+/// Calls `attempt` with the key and the waker of this thread until it is ready, sleeping in
+/// between. If `deadline` comes first, `give_up` takes the waker out again, and the result is
+/// `None`.
 pub(crate) fn wait<T>(
     deadline: Option<Instant>,
     mut attempt: impl FnMut(WaitKey, &Waker) -> Poll<T>,

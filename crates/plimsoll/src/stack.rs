@@ -248,10 +248,10 @@ impl Stack {
         true
     }
 
-    /// [Drains](Self::drain) the stack, and then ends it, also if other handles or sockets are left:
-    /// those get the error that the stack was shut down. Waits for its threads; and if this was the
-    /// last handle, its devices are closed and its captures written when this returns. Returns
-    /// whether all that was closed before has been delivered.
+    /// [Drains](Self::drain) the stack, and then ends it, also if other handles or sockets are
+    /// left: those get the error that the stack was shut down. Waits for its threads; and if this
+    /// was the last handle, its devices are closed and its captures written when this returns.
+    /// Returns whether all that was closed before has been delivered.
     ///
     /// It blocks for at most `grace`, and for what the threads are at. It must not be called by a
     /// waker.

@@ -5,8 +5,8 @@
 //! stack, so it ends the stack with an error that names the thread and the message
 //! ([`StackError::Panicked`]). From then on every call that would block fails, and whoever waits is
 //! woken: the error is published first, then each connection is told, here or by its owner, and its
-//! wakers are taken. Whoever registers looks for the error while it owns the connection. So either it sees the
-//! error, or its waker is found.
+//! wakers are taken. Whoever registers looks for the error while it owns the connection. So either
+//! it sees the error, or its waker is found.
 //!
 //! With `panic = "abort"` a panic ends the process.
 

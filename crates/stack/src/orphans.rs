@@ -2,7 +2,7 @@
 //! who wait until there are none.
 //!
 //! Who waits registers and then looks at the number; who ends the last one lowers the number and
-//! then looks whether anybody waits. Both in sequentially consistent order, so one of the two sees
+//! then looks whether anybody waits. Between the two steps each has a fence, so one of the two sees
 //! the other. The lock is a leaf, and is taken only while somebody waits.
 
 use std::sync::PoisonError;
@@ -11,12 +11,12 @@ use std::task::{Poll, Waker};
 #[cfg(all(loom, test))]
 use loom::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering, fence},
 };
 #[cfg(not(all(loom, test)))]
 use std::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering, fence},
 };
 
 use crate::stack::Stack;
@@ -34,12 +34,16 @@ pub(crate) struct Orphans {
 impl Orphans {
     /// One more. Returns how many there were before.
     pub(crate) fn add(&self) -> usize {
-        self.count.fetch_add(1, Ordering::SeqCst)
+        self.count.fetch_add(1, Ordering::Relaxed)
     }
 
     /// One has ended. If it was the last, those who wait for that go to `wakers`.
     pub(crate) fn remove(&self, wakers: &mut WakeList) {
-        if self.count.fetch_sub(1, Ordering::SeqCst) == 1 && self.watched.load(Ordering::SeqCst) {
+        if self.count.fetch_sub(1, Ordering::Release) > 1 {
+            return;
+        }
+        fence(Ordering::SeqCst);
+        if self.watched.load(Ordering::Relaxed) {
             self.wake(wakers);
         }
     }
@@ -47,20 +51,23 @@ impl Orphans {
     /// Has all who wait asked again.
     pub(crate) fn wake(&self, wakers: &mut WakeList) {
         let mut waiters = self.lock();
-        self.watched.store(false, Ordering::SeqCst);
+        self.watched.store(false, Ordering::Relaxed);
         waiters.take(Interest::Read, wakers);
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.count.load(Ordering::SeqCst)
+        self.count.load(Ordering::Acquire)
     }
 
     /// Registers `waker` under `key`. The caller looks after that whether it has to wait. Returns a
     /// waker to be dropped without a lock.
     fn register(&self, key: WaitKey, waker: Waker) -> Option<Waker> {
         let mut waiters = self.lock();
-        self.watched.store(true, Ordering::SeqCst);
-        waiters.register(Interest::Read, Some(key), waker)
+        let replaced = waiters.register(Interest::Read, Some(key), waker);
+        self.watched.store(true, Ordering::Relaxed);
+        drop(waiters);
+        fence(Ordering::SeqCst);
+        replaced
     }
 
     fn cancel(&self, key: WaitKey) -> Option<Waker> {

@@ -2,10 +2,10 @@
 //!
 //! # Theory of operation
 //!
-//! A [kick](crate::kick) has one state, which says whether the poller sleeps. Were there two threads
-//! that wait, the first to wake would say that the poller is awake while the second still sleeps,
-//! and the next kick would wake nobody. So a thread takes this role before it announces that it
-//! sleeps, and gives it back when it is awake again.
+//! A [kick](crate::kick) has one state, which says whether the poller sleeps. Were there two
+//! threads that wait, the first to wake would say that the poller is awake while the second still
+//! sleeps, and the next kick would wake nobody. So a thread takes this role before it announces
+//! that it sleeps, and gives it back when it is awake again.
 //!
 //! The role may go from one thread to another at any time at which its holder is awake: with the
 //! value that holds it, or by being given back and taken. What a kick was about is not lost then,
@@ -31,7 +31,7 @@ impl WaiterRole {
     /// Takes the role until [`give_back`](Self::give_back); `false` if another thread has it.
     #[must_use]
     pub(crate) fn take(&self) -> bool {
-        !self.0.swap(true, Ordering::Acquire)
+        self.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// For the holder, who is awake: lets go.

@@ -4,14 +4,14 @@
 //!
 //! For each direction there is one waker of whoever asked last with a `poll_*` call: one task owns
 //! that direction. Beside it any number of *waiters* may wait, threads that block and futures, each
-//! under a key of its own ([`WaitKey`]). A waiter that asks again replaces its waker; one that gives
-//! up takes it out. So there are never more wakers than there are waiters at that moment.
+//! under a key of its own ([`WaitKey`]). A waiter that asks again replaces its waker; one that
+//! gives up takes it out. So there are never more wakers than there are waiters at that moment.
 //!
 //! A waker is code of the application: cloning, waking and dropping it may do anything, and may
 //! panic. None of it happens while a lock is held. Wakers are cloned before the lock is taken; what
-//! leaves the set goes to a [`WakeList`], or back to the caller, who lets go of the lock first. Each
-//! call is caught by itself: a waker that panics is counted (`plimsoll.WakerPanics`), the panic
-//! hook has reported it, and the others are woken all the same. A program that is built with
+//! leaves the set goes to a [`WakeList`], or back to the caller, who lets go of the lock first.
+//! Each call is caught by itself: a waker that panics is counted (`plimsoll.WakerPanics`), the
+//! panic hook has reported it, and the others are woken all the same. A program that is built with
 //! `panic = "abort"` ends at the first panic: then there is nothing to catch.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -81,8 +81,9 @@ impl WakerSet {
         }
     }
 
-    /// For one who has asked: registers its waker unless it is `ready`, and otherwise takes out what
-    /// it has registered before under its key. `waker` is taken if it is kept. Returns a waker to be [discarded](discard).
+    /// For one who has asked: registers its waker unless it is `ready`, and otherwise takes out
+    /// what it has registered before under its key. `waker` is taken if it is kept. Returns a waker
+    /// to be [discarded](discard).
     #[must_use]
     pub(crate) fn answer(
         &mut self,
