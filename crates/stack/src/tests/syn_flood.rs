@@ -50,7 +50,8 @@ fn a_segment_behind_ten_thousand_syns_is_served_by_the_same_poll() {
     let (client, server) = pair.open(B4, &listener);
     flood(&pair, 0, SYNS);
     client.write(pair.now, b"still here").unwrap();
-    pair.a.poll(pair.now, 64).unwrap();
+    // A poll moves a part of what is queued into the device.
+    while pair.a.poll(pair.now, 64).unwrap().worked {}
     pair.b.poll(pair.now, 2 * SYNS as usize).unwrap();
     assert_eq!(server.read(pair.now, &mut [0; 20]), Ok(10));
     let (cookies, shed) = (count(&pair, "TcpExtSyncookiesSent"), count(&pair, "plimsoll.SynShed"));
