@@ -4,6 +4,7 @@
 //! else, and what it runs can be run on any Linux machine. What a machine cannot run is skipped and
 //! named at the end, never passed over in silence; where `CI` is set, it fails.
 
+mod bench;
 mod conformance;
 mod docs;
 mod drills;
@@ -41,6 +42,12 @@ commands:
   bench kernel [--quick] [--json FILE]
                                   compare with the host kernel's TCP; needs root
   bench stalls                    conversations in small pieces with the host kernel; needs root
+  bench versions --old PATH --new PATH
+                                  two programs on the same work, by turns; needs root
+  bench attacks --old PATH --new PATH
+                                  two programs under the same attacks, by turns; needs root
+  bench atomics [--at COMMIT]...  atomic operations for a poll, a packet, a response; valgrind
+  bench flood [--at COMMIT]...    a flood of SYNs on a link in memory
   interop [FILTER]...             only the tests against the host kernel; needs root
   drill [--update]                only the scripts of tests/drill; or write the list of those that
                                   pass
@@ -70,7 +77,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode> {
         Some("tidy") => tidy::run(&root()?),
         Some("modules") => modules::run(&root()?, rest),
         Some("docs") => docs::write(&root()?, rest),
-        Some("bench") => steps::bench(&root()?, rest),
+        Some("bench") => bench::run(&root()?, rest),
         Some("interop") => steps::interop_only(&root()?, rest),
         Some("drill") => drills::command(&root()?, rest),
         Some("conformance") => conformance::run(&root()?, rest),

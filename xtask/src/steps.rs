@@ -341,11 +341,8 @@ fn interop_program(root: &Path) -> PathBuf {
     cargo_target(root).join("release/plimsoll-interop")
 }
 
-/// `cargo xtask bench`: the measurements against the kernel run in the program of the tests.
+/// The measurements of `cargo xtask bench` that run in the program of the tests.
 pub(crate) fn bench(root: &Path, args: &[String]) -> Result<()> {
-    if !matches!(args.first().map(String::as_str), Some("kernel" | "stalls")) {
-        bail!("usage: cargo xtask bench stalls | bench kernel [--quick] [--json FILE]");
-    }
     let words: Vec<&str> =
         std::iter::once("bench").chain(args.iter().map(String::as_str)).collect();
     run_interop(root, &words)

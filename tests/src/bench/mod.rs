@@ -7,11 +7,13 @@
 //! The kernel's sockets use CUBIC, set on each socket, whatever the host prefers. Nothing of the
 //! host is changed: all happens in namespaces that are removed at the end.
 
+mod attacks;
 mod memory;
 mod rows;
 mod stage;
 mod stalls;
 mod table;
+mod versions;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,6 +46,13 @@ struct Request {
 /// Runs the comparison.
 pub(crate) fn run(words: &[String]) -> Result<()> {
     let stalls = words == ["stalls"];
+    if let [what, rest @ ..] = words {
+        match what.as_str() {
+            "attacks" => return as_root(|| attacks::run(rest)),
+            "versions" => return as_root(|| versions::run(rest)),
+            _ => {}
+        }
+    }
     let request = if stalls { None } else { Some(parse(words)?) };
     if !rustix::process::geteuid().is_root() {
         bail!("the comparison needs root: it makes network namespaces and TUN devices");
@@ -68,6 +77,15 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         std::fs::write(path, text + "\n").with_context(|| format!("writing {}", path.display()))?;
     }
     Ok(())
+}
+
+/// Runs a measurement that makes namespaces, after those are gone that killed ones left behind.
+fn as_root(measure: impl FnOnce() -> Result<()>) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        bail!("this needs root: it makes network namespaces and TUN devices");
+    }
+    scope::sweep_stale();
+    measure()
 }
 
 /// One pair of runs. Who goes first changes with each repetition.

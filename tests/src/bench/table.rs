@@ -59,7 +59,7 @@ fn cpu(samples: &[Sample]) -> Option<f64> {
 }
 
 /// The middle of a list, or of its two middles.
-fn median(values: &[f64]) -> Option<f64> {
+pub(super) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
@@ -68,7 +68,7 @@ fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// The smallest and the largest.
-fn spread(values: &[f64]) -> Option<(f64, f64)> {
+pub(super) fn spread(values: &[f64]) -> Option<(f64, f64)> {
     let smallest = values.iter().copied().min_by(f64::total_cmp)?;
     let largest = values.iter().copied().max_by(f64::total_cmp)?;
     Some((smallest, largest))

@@ -3,8 +3,9 @@
 //! The kernel is 192.0.2.1 and 2001:db8::1, Plimsoll is 192.0.2.2 and 2001:db8::2.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -32,21 +33,26 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Result<World> {
-        World::build(1500, true)
+        World::build(1500, true, "")
+    }
+
+    /// A world whose TUN device can have several queues.
+    pub(crate) fn with_queues() -> Result<World> {
+        World::build(1500, true, "multi_queue")
     }
 
     pub(crate) fn with_mtu(mtu: u16) -> Result<World> {
-        World::build(mtu, true)
+        World::build(mtu, true, "")
     }
 
     /// A world whose TUN device carries one segment at a time, checksums filled in, both ways.
     pub(crate) fn without_offloads() -> Result<World> {
-        World::build(1500, false)
+        World::build(1500, false, "")
     }
 
-    fn build(mtu: u16, offloads: bool) -> Result<World> {
+    fn build(mtu: u16, offloads: bool, kind: &str) -> Result<World> {
         let ns = Namespace::new()?;
-        ns.ip(&format!("tuntap add dev {DEVICE} mode tun"))?;
+        ns.ip(&format!("tuntap add dev {DEVICE} mode tun {kind}"))?;
         ns.ip(&format!("link set {DEVICE} mtu {mtu}"))?;
         ns.ip(&format!("addr add {KERNEL}/24 dev {DEVICE}"))?;
         ns.ip(&format!("-6 addr add {KERNEL6}/64 dev {DEVICE} nodad"))?;
@@ -163,10 +169,19 @@ fn nginx_config(folder: &str) -> String {
     )
 }
 
-/// The `plimsoll` program: named by `PLIMSOLL_BIN`, or beside this program.
+/// The program of a measurement that compares several.
+static PROGRAM: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// Chooses the `plimsoll` that [`plimsoll_program`] returns from now on.
+pub(crate) fn set_program(path: &Path) {
+    *PROGRAM.lock().expect("nothing panics that holds it") = Some(path.into());
+}
+
+/// The `plimsoll` program: the chosen one, or named by `PLIMSOLL_BIN`, or beside this program.
 pub(crate) fn plimsoll_program() -> Result<PathBuf> {
-    let path = match env::var_os("PLIMSOLL_BIN") {
-        Some(path) => PathBuf::from(path),
+    let chosen = PROGRAM.lock().expect("nothing panics that holds it").clone();
+    let path = match chosen.or_else(|| env::var_os("PLIMSOLL_BIN").map(PathBuf::from)) {
+        Some(path) => path,
         None => env::current_exe().context("finding this program")?.with_file_name("plimsoll"),
     };
     let path = std::path::absolute(&path)?;

@@ -4,6 +4,7 @@
 //! the kernel's part is identical in both. Each prints `ready` when it accepts connections, and
 //! its figures as one line of JSON.
 
+mod attack;
 mod behaviour;
 mod malformed;
 pub(crate) mod options;
@@ -36,6 +37,10 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         "talk" => talk::client(&options),
         "talk-server" => talk::server(&options),
         "malformed" => malformed::run(&options),
+        "bystander" => attack::bystander(&options),
+        "crowd" => attack::crowd(&options),
+        "holes" => attack::holes(&options),
+        "spray" => attack::spray(&options),
         "full-queue" => behaviour::full_queue(&options),
         _ => bail!("no peer is called `{name}`"),
     }

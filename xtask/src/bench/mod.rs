@@ -1,0 +1,42 @@
+//! `cargo xtask bench`: measurements, each a program of its own.
+//!
+//! Those that need the host kernel are commands of `plimsoll-interop`. Those that only need the
+//! library are programs of the package `bench`, which keep to the public interface, so that they
+//! can be built with an older version of the stack (see `at.rs`) and compared.
+
+mod at;
+mod atomics;
+mod callgrind;
+mod flood;
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+use crate::steps;
+
+const USAGE: &str = "usage: cargo xtask bench WHAT
+  kernel [--quick] [--json FILE]
+  stalls
+  versions --old PATH --new PATH [--pairs N] [--seconds S] [--only NAME]... [--json FILE]
+  attacks --old PATH --new PATH [--only NAME]... [--quick] [--json FILE]
+  atomics [--at COMMIT]... [--rounds N] [--places] [--json FILE]
+  flood [--at COMMIT]... [--rate N] [--seconds S] [--json FILE]";
+
+/// Runs one measurement.
+pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
+    match args.first().map(String::as_str) {
+        Some("kernel" | "stalls" | "versions" | "attacks") => steps::bench(root, args),
+        Some("atomics") => atomics::run(root, &args[1..]),
+        Some("flood") => flood::run(root, &args[1..]),
+        _ => bail!("{USAGE}"),
+    }
+}
+
+/// The value that follows an option.
+fn value<'a>(word: &str, rest: &mut impl Iterator<Item = &'a String>) -> Result<&'a String> {
+    match rest.next() {
+        Some(value) => Ok(value),
+        None => bail!("{word} wants a value\n\n{USAGE}"),
+    }
+}
