@@ -19,6 +19,7 @@ use crate::stack::{BUDGET, Kicker, Polled, Stack};
 /// let stack = builder.build_without_thread()?;
 /// let mut second = stack.queue(1)?;
 /// let ready = ReadyQueue::with_kicker(second.kicker());
+/// let stop = ready.waker(0);
 /// assert!(stack.queue(1).is_err(), "there is one loop for a queue");
 /// let runner = std::thread::spawn(move || {
 ///     while ready.is_empty() {
@@ -29,11 +30,11 @@ use crate::stack::{BUDGET, Kicker, Polled, Stack};
 ///         if !polled.worked {
 ///             second.wait(polled.next, || !ready.is_empty())?;
 ///         }
-/// #       break;
 ///     }
 ///     Ok::<(), plimsoll::StackError>(())
 /// });
-/// # runner.join().expect("no panic")?;
+/// stop.wake();
+/// runner.join().expect("no panic")?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]

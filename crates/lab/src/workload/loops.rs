@@ -1,4 +1,5 @@
-//! Workloads on event loops: one thread for each side, which runs its stack and all its sockets.
+//! Workloads on event loops: one thread for each side, which runs its stack and all its sockets. If
+//! the client's stack has several queues, its side has a thread for each.
 
 use std::cell::RefCell;
 use std::io::Write;
@@ -81,12 +82,92 @@ fn server_task(kind: Kind, stream: TcpStream, tally: Rc<Tally>) -> Box<dyn Task>
     }
 }
 
-/// The client side, on this thread. `finish` tells the other side that the time is over.
+/// The client side. `finish` tells the other side that the time is over.
 fn client(workload: &Workload, finish: Option<&Stopper>) -> anyhow::Result<Measured> {
     let _on = workload.on_cpu(0)?;
+    let stack = &workload.client;
+    let mut shares: Vec<Share> = (0..stack.queue_count()).map(|_| Share::default()).collect();
+    let connector = Connector::new(stack).options(workload.options.clone());
+    for flow in 0..workload.flows as usize {
+        if matches!(workload.kind, Kind::Rr { reconnect: true, .. }) {
+            let count = shares.len();
+            shares[flow % count].reconnecters += 1;
+            continue;
+        }
+        let stream = connector.start(workload.remote);
+        let stream = stream.map_err(|error| workload.connect_error(&error))?;
+        shares[stream.queue()].streams.push(stream);
+    }
+    if let [share] = shares.as_mut_slice() {
+        let events = EventLoop::new(stack, workload.busy_poll);
+        return one_client(workload, events, std::mem::take(share), finish);
+    }
+    several_clients(workload, shares, finish)
+}
+
+/// The flows of one loop of the client's side.
+#[derive(Default)]
+struct Share {
+    /// Connections that are being opened.
+    streams: Vec<TcpStream>,
+    /// Flows that open a connection for each transaction.
+    reconnecters: u32,
+}
+
+/// The client side with a loop, and a thread, for each queue of its stack.
+fn several_clients(
+    workload: &Workload,
+    shares: Vec<Share>,
+    finish: Option<&Stopper>,
+) -> anyhow::Result<Measured> {
+    let mut loops = Vec::new();
+    for queue in 0..shares.len() {
+        loops.push(workload.client.queue(queue)?);
+    }
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (share, own) in shares.into_iter().zip(loops) {
+            let name = format!("client/{}", own.queue());
+            let run = move || {
+                let events = EventLoop::of_queue(own, workload.busy_poll);
+                one_client(workload, events, share, finish)
+            };
+            let thread = std::thread::Builder::new().name(name).spawn_scoped(scope, run);
+            threads.push(thread.context("cannot start the thread of a loop")?);
+        }
+        let mut all: Option<Measured> = None;
+        for thread in threads {
+            let measured = thread.join().map_err(|_| anyhow!("a loop has panicked"))??;
+            match &mut all {
+                None => all = Some(measured),
+                Some(first) => first.add_flows_of(&measured)?,
+            }
+        }
+        all.context("there is no queue")
+    })
+}
+
+/// The client side, or its `share` of one queue, on this thread.
+fn one_client(
+    workload: &Workload,
+    mut events: EventLoop,
+    share: Share,
+    finish: Option<&Stopper>,
+) -> anyhow::Result<Measured> {
     let tally = Rc::new(Tally::default());
     let latencies = latencies();
-    let mut events = EventLoop::new(&workload.client, workload.busy_poll);
+    open(workload, &mut events, share, (&tally, &latencies), finish.is_none())?;
+    timed(workload, &mut events, (&tally, &latencies), finish)
+}
+
+/// Starts the tasks of a loop, and waits until their connections are open.
+fn open(
+    workload: &Workload,
+    events: &mut EventLoop,
+    share: Share,
+    (tally, latencies): (&Rc<Tally>, &Latencies),
+    stop_early: bool,
+) -> anyhow::Result<()> {
     let plan = |sizes, transactions| Plan {
         sizes,
         transactions,
@@ -95,19 +176,16 @@ fn client(workload: &Workload, finish: Option<&Stopper>) -> anyhow::Result<Measu
         tally: tally.clone(),
     };
     let connector = Connector::new(&workload.client).options(workload.options.clone());
-    let mut to_connect = u64::from(workload.flows);
-    for _ in 0..workload.flows {
-        if let Kind::Rr { sizes, transactions, reconnect: true } = workload.kind {
-            let plan = plan(sizes, transactions);
-            let (connector, remote) = (connector.clone(), workload.remote);
-            events.spawn(Box::new(Reconnecter::new(connector, remote, plan, phase::RUN)));
-            to_connect = 0;
-            continue;
+    if let Kind::Rr { sizes, transactions, .. } = workload.kind {
+        for _ in 0..share.reconnecters {
+            let (connector, plan) = (connector.clone(), plan(sizes, transactions));
+            let reconnecter = Reconnecter::new(connector, workload.remote, plan, phase::RUN);
+            events.spawn(Box::new(reconnecter));
         }
-        let started = connector.start(workload.remote);
-        let stream = Some(started.map_err(|error| workload.connect_error(&error))?);
-        let tally = tally.clone();
-        let (count, kind, stop_early) = (tally.clone(), workload.kind, finish.is_none());
+    }
+    let to_connect = share.streams.len() as u64;
+    for stream in share.streams {
+        let (tally, count, kind) = (tally.clone(), tally.clone(), workload.kind);
         let mut plan = match kind {
             Kind::Rr { sizes, transactions, .. } => Some(plan(sizes, transactions)),
             _ => None,
@@ -118,7 +196,7 @@ fn client(workload: &Workload, finish: Option<&Stopper>) -> anyhow::Result<Measu
                 None => client_task(kind, stream, stop_early, count.clone()),
             }
         };
-        let start_phase = phase::RUN;
+        let (stream, start_phase) = (Some(stream), phase::RUN);
         events.spawn(Box::new(Connecting { stream, then, next: None, start_phase, tally }));
     }
     let what = || {
@@ -126,12 +204,11 @@ fn client(workload: &Workload, finish: Option<&Stopper>) -> anyhow::Result<Measu
         format!("{left} of {to_connect} connections to {} to open", workload.remote)
     };
     let connected = |_: &EventLoop| tally.connected.get() >= to_connect || tally.has_failed();
-    let waited = patiently(workload, &mut events, what, connected);
+    let waited = patiently(workload, events, what, connected);
     if let Some(error) = tally.take_error() {
         return Err(workload.connect_error(&error));
     }
-    waited?;
-    timed(workload, &mut events, (&tally, &latencies), finish)
+    waited
 }
 
 fn client_task(kind: Kind, stream: TcpStream, stop_early: bool, tally: Rc<Tally>) -> Box<dyn Task> {

@@ -124,6 +124,16 @@ impl Measured {
         }
     }
 
+    /// Adds the flows of another loop of the same stack, which ran at the same time. What was counted
+    /// for the whole process, or the whole stack, is in this one already.
+    pub(crate) fn add_flows_of(&mut self, other: &Measured) -> anyhow::Result<()> {
+        self.bytes += other.bytes;
+        self.transactions += other.transactions;
+        self.elapsed = self.elapsed.max(other.elapsed);
+        self.latencies.add(&other.latencies)?;
+        Ok(())
+    }
+
     /// The same with what the asking threads counted.
     pub(crate) fn with_asking(self, asking: Option<Asking>) -> Measured {
         Measured { asking, ..self }
