@@ -22,8 +22,8 @@ use plimsoll_tcp::{Counter, CounterValues, Counters, Values, Writer};
 
 use super::{IP_COUNT, IpCounter};
 use crate::limits::MAX_SHARDS;
-use crate::socket_lock::lock;
-use crate::sysctl::SettingsCache;
+use crate::policies::sysctl::SettingsCache;
+use crate::sync::lock;
 
 /// The right to write one shard, whoever has it.
 #[derive(Debug)]
