@@ -102,8 +102,8 @@ pub(crate) struct Interface {
     up: AtomicBool,
     health: Mutex<Health>,
     replacing: Mutex<()>,
-    pub(crate) rx: RxPath,
-    pub(crate) tx: TxPath,
+    rx: RxPath,
+    tx: TxPath,
 }
 
 impl Traits {
@@ -131,6 +131,11 @@ impl Traits {
 }
 
 impl Interface {
+    /// The way out.
+    pub(crate) fn tx(&self) -> &TxPath {
+        &self.tx
+    }
+
     /// Builds all interfaces of a stack: those of the configuration, loopback, and one for each
     /// further queue of a device. `queues` is how many there are to poll them.
     pub(crate) fn build_all(

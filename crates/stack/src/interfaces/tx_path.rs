@@ -43,18 +43,37 @@ use crate::sync::{Held, Token};
 /// What a thread brings along that works on an interface.
 #[derive(Clone, Copy)]
 pub(crate) struct Around<'a> {
-    pub(crate) now: Instant,
-    pub(crate) counters: &'a Shard,
+    now: Instant,
+    counters: &'a Shard,
     /// Wakes the poller of the interface.
-    pub(crate) kick: &'a Kick,
+    kick: &'a Kick,
+}
+
+impl<'a> Around<'a> {
+    /// At `now`, with the counters of this thread.
+    pub(crate) fn new(now: Instant, counters: &'a Shard, kick: &'a Kick) -> Around<'a> {
+        Around { now, counters, kick }
+    }
 }
 
 /// A device's half failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    pub(crate) error: DeviceError,
+    error: DeviceError,
     /// Which of the devices that the interface has had.
-    pub(crate) epoch: u32,
+    epoch: u32,
+}
+
+impl Failure {
+    /// What the device said.
+    pub(crate) fn error(&self) -> &DeviceError {
+        &self.error
+    }
+
+    /// Which of the devices it was.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch
+    }
 }
 
 /// Calls a device; a panic of it is an error.

@@ -43,9 +43,26 @@ impl Bucket {
 /// The buckets of a stack.
 #[derive(Debug, Default)]
 pub(crate) struct IcmpLimits {
-    pub(crate) errors: Bucket,
-    pub(crate) echoes: Bucket,
-    pub(crate) resets: Bucket,
+    errors: Bucket,
+    echoes: Bucket,
+    resets: Bucket,
+}
+
+impl IcmpLimits {
+    /// For ICMP errors.
+    pub(crate) fn errors(&self) -> &Bucket {
+        &self.errors
+    }
+
+    /// For answers to echo requests.
+    pub(crate) fn echoes(&self) -> &Bucket {
+        &self.echoes
+    }
+
+    /// For resets that answer segments of no connection.
+    pub(crate) fn resets(&self) -> &Bucket {
+        &self.resets
+    }
 }
 
 #[cfg(test)]

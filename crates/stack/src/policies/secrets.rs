@@ -26,13 +26,18 @@ enum Purpose {
 /// The stack's secret, divided up.
 pub(crate) struct Secrets {
     /// Key of the tables' hashes.
-    pub(crate) table_key: [u8; 16],
+    table_key: [u8; 16],
     /// Key of everything that peers get to see.
     value_key: [u8; 16],
     seed: u64,
 }
 
 impl Secrets {
+    /// What hashes of tables are keyed with.
+    pub(crate) fn table_key(&self) -> &[u8; 16] {
+        &self.table_key
+    }
+
     pub(crate) fn new(secret: [u8; 32], seed: u64) -> Secrets {
         let mut table_key = [0; 16];
         let mut value_key = [0; 16];

@@ -81,12 +81,12 @@ impl Pollers {
 
     /// Where the buffers of what a queue works on come from.
     pub(crate) fn pool(&self, queue: u8) -> &Pool {
-        self.queue(queue).buffers.pool()
+        self.queue(queue).buffers().pool()
     }
 
     /// Bytes of free buffers that all queues keep for later.
     pub(crate) fn pooled(&self) -> usize {
-        self.queues.iter().map(|queue| queue.buffers.pool().free_bytes()).sum()
+        self.queues.iter().map(|queue| queue.buffers().pool().free_bytes()).sum()
     }
 
     /// Empty backlogs to be used again.
@@ -125,11 +125,11 @@ impl Pollers {
 
     /// Makes sure that every queue looks at its work.
     pub(crate) fn kick_all(&self) {
-        self.queues.iter().for_each(|queue| queue.waiter.kick());
+        self.queues.iter().for_each(|queue| queue.waiter().kick());
     }
 
     /// Bytes that the timer wheels take.
     pub(crate) fn wheel_bytes(&self) -> usize {
-        self.queues.iter().map(|queue| queue.wheel.lock().memory_bytes()).sum()
+        self.queues.iter().map(|queue| queue.wheel().lock().memory_bytes()).sum()
     }
 }

@@ -14,12 +14,12 @@ use crate::sync::timed::Timed;
 
 /// One of the queues of a stack.
 pub(crate) struct Queue {
-    pub(crate) poller: Mutex<PollState>,
-    pub(crate) wheel: Timed<TimerWheel>,
-    pub(crate) completions: Arc<Completions>,
-    pub(crate) waiter: Waiter,
-    pub(crate) buffers: QueuePool,
-    pub(crate) spinner: Spinner,
+    poller: Mutex<PollState>,
+    wheel: Timed<TimerWheel>,
+    completions: Arc<Completions>,
+    waiter: Waiter,
+    buffers: QueuePool,
+    spinner: Spinner,
 }
 
 impl Queue {
@@ -41,5 +41,35 @@ impl Queue {
             buffers: QueuePool::default(),
             spinner: Spinner::default(),
         })
+    }
+
+    /// What its poller works with; who holds the lock is the poller.
+    pub(crate) fn poller(&self) -> &Mutex<PollState> {
+        &self.poller
+    }
+
+    /// The timers of its connections.
+    pub(crate) fn wheel(&self) -> &Timed<TimerWheel> {
+        &self.wheel
+    }
+
+    /// Connections that may go on after a completion.
+    pub(crate) fn completions(&self) -> &Arc<Completions> {
+        &self.completions
+    }
+
+    /// Where its poller sleeps.
+    pub(crate) fn waiter(&self) -> &Waiter {
+        &self.waiter
+    }
+
+    /// Where its buffers come from.
+    pub(crate) fn buffers(&self) -> &QueuePool {
+        &self.buffers
+    }
+
+    /// Who spins for it.
+    pub(crate) fn spinner(&self) -> &Spinner {
+        &self.spinner
     }
 }

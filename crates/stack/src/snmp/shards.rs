@@ -45,10 +45,15 @@ pub(crate) struct Shard {
     /// Some until it is dropped.
     writers: Option<Writers>,
     home: Weak<List>,
-    pub(crate) settings: SettingsCache,
+    settings: SettingsCache,
 }
 
 impl Shard {
+    /// The settings as the thread saw them last.
+    pub(crate) fn settings(&self) -> &SettingsCache {
+        &self.settings
+    }
+
     fn writers(&self) -> &Writers {
         self.writers.as_ref().expect("they are there until it is dropped")
     }

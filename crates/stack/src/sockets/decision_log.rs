@@ -8,6 +8,6 @@ use crate::sockets::endpoint::Inner;
 
 /// Those that waited to read, or to write, are woken.
 pub(crate) fn log_wake(inner: &mut Inner, (readers, writers): (bool, bool)) {
-    let at = inner.last;
+    let at = inner.last();
     inner.conn.handle_wake(at, readers, writers);
 }

@@ -26,23 +26,23 @@ pub(crate) struct Endpoint {
     /// The queue of that interface, which its timers and completions go to.
     pub(crate) home: u8,
     /// The flow label of its packets (IPv6).
-    pub(crate) flow_label: u32,
+    flow_label: u32,
     /// Its place in the connection table.
     pub(crate) id: ConnectionId,
     /// Bytes handed down and not completed.
-    pub(crate) below: BelowUs,
+    below: BelowUs,
     /// Where it is put when it may go on after a completion.
     completions: Arc<Completions>,
     /// What signs its segments (TCP_MD5SIG), as long as it lives. Pollers ask without owning it.
-    pub(crate) md5_key: Option<Md5Key>,
+    md5_key: Option<Md5Key>,
     /// The listener that it came from.
     pub(crate) listener: Option<Arc<ListenerInner>>,
     /// What one thread at a time works on.
-    pub(crate) socket: SocketLock<Inner>,
+    socket: SocketLock<Inner>,
     /// What arrived while another thread did.
-    pub(crate) backlog: Backlog,
+    backlog: Backlog,
     /// News of the path that came while another thread did.
-    pub(crate) news: LeftNews,
+    news: LeftNews,
     /// Where the next panic shall be.
     #[cfg(test)]
     pub(crate) trap: std::sync::Mutex<Option<Site>>,
@@ -77,23 +77,23 @@ pub(crate) struct Inner {
     pub(crate) conn: Connection,
     pub(crate) wakers: WakerSet,
     /// The latest time that the engine was told; its time never runs backwards.
-    pub(crate) last: Instant,
+    last: Instant,
     /// When the timer wheel calls for this connection. The engine's own deadline may be later: it
     /// moves with almost every ACK, and an early call is harmless.
     pub(crate) timer: Instant,
     pub(crate) stage: Stage,
     /// It has a place in its listener's Fast Open queue.
-    pub(crate) early: bool,
+    early: bool,
     /// The application does not want to read any more.
-    pub(crate) read_shut: bool,
+    read_shut: bool,
     /// How often something woke a poller.
-    pub(crate) edges: Edges,
+    edges: Edges,
     /// It has left the connection table: CLOSED, or in TIME-WAIT, which the table of those keeps.
-    pub(crate) gone: bool,
+    gone: bool,
     /// It counts as an orphan.
-    pub(crate) counted_orphan: bool,
+    counted_orphan: bool,
     /// It waits to be settled at the end of the batch.
-    pub(crate) touched: bool,
+    touched: bool,
     /// What the account of memory has it for, in bytes.
     pub(crate) charged: u32,
     /// The round in which it entered the list of those who wait for memory.
@@ -101,10 +101,10 @@ pub(crate) struct Inner {
     /// IPv4 identification of the next packet.
     pub(crate) ident: u16,
     /// The sequence number behind all that was sent, once something was.
-    pub(crate) sent_to: Option<SeqNum>,
+    sent_to: Option<SeqNum>,
     /// Its connection has taken the place of one that a panic left half changed, and is not settled
     /// yet.
-    pub(crate) panicked: bool,
+    panicked: bool,
     /// Packets that wait for a thread that is blocked in a read.
     pub(crate) prequeue: Option<Box<Prequeue<Segment>>>,
 }
@@ -153,6 +153,31 @@ pub struct Edges {
 }
 
 impl Endpoint {
+    /// The flow label of its packets (IPv6).
+    pub(crate) fn flow_label(&self) -> u32 {
+        self.flow_label
+    }
+
+    /// Bytes handed down and not completed.
+    pub(crate) fn below(&self) -> &BelowUs {
+        &self.below
+    }
+
+    /// What arrived while another thread worked on it.
+    pub(crate) fn backlog(&self) -> &Backlog {
+        &self.backlog
+    }
+
+    /// News of the path that came while another thread worked on it.
+    pub(crate) fn news(&self) -> &LeftNews {
+        &self.news
+    }
+
+    /// What signs its segments.
+    pub(crate) fn md5_key(&self) -> Option<&Md5Key> {
+        self.md5_key.as_ref()
+    }
+
     pub(crate) fn new(
         key: FlowKey,
         id: ConnectionId,
@@ -253,6 +278,93 @@ impl CompletionSink for Endpoint {
 }
 
 impl Inner {
+    /// The engine is told `now`, or a later time that it was told before, which is returned.
+    pub(crate) fn advance(&mut self, now: Instant) -> Instant {
+        self.last = self.last.max(now);
+        self.last
+    }
+
+    /// The latest time that the engine was told.
+    pub(crate) fn last(&self) -> Instant {
+        self.last
+    }
+
+    /// Whether it has a place in its listener's Fast Open queue.
+    pub(crate) fn is_early(&self) -> bool {
+        self.early
+    }
+
+    /// Its place in the Fast Open queue is given back.
+    pub(crate) fn end_early(&mut self) {
+        self.early = false;
+    }
+
+    /// The application does not want to read any more.
+    pub(crate) fn shut_read(&mut self) {
+        self.read_shut = true;
+    }
+
+    /// Whether the application does not want to read any more.
+    pub(crate) fn is_read_shut(&self) -> bool {
+        self.read_shut
+    }
+
+    /// How often something woke a poller.
+    pub(crate) fn edges(&self) -> Edges {
+        self.edges
+    }
+
+    /// It leaves the connection table.
+    pub(crate) fn leave_table(&mut self) {
+        self.gone = true;
+    }
+
+    /// Whether it has left the connection table.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// It counts as an orphan from now on.
+    pub(crate) fn count_orphan(&mut self) {
+        self.counted_orphan = true;
+    }
+
+    /// Whether it has counted as an orphan, which ends here.
+    pub(crate) fn uncount_orphan(&mut self) -> bool {
+        std::mem::take(&mut self.counted_orphan)
+    }
+
+    /// It waits to be settled at the end of the batch. Returns whether it did not before.
+    pub(crate) fn touch(&mut self) -> bool {
+        !std::mem::replace(&mut self.touched, true)
+    }
+
+    /// Whether it waits to be settled at the end of the batch.
+    pub(crate) fn is_touched(&self) -> bool {
+        self.touched
+    }
+
+    /// It is about to be settled.
+    pub(crate) fn untouch(&mut self) {
+        self.touched = false;
+    }
+
+    /// The sequence number behind all that was sent, once something was.
+    pub(crate) fn sent_to(&self) -> Option<SeqNum> {
+        self.sent_to
+    }
+
+    /// Puts the connection `ended` in the place of one that a panic left half changed.
+    pub(crate) fn replace(&mut self, ended: Connection) -> Connection {
+        self.panicked = true;
+        std::mem::replace(&mut self.conn, ended)
+    }
+
+    /// Whether its connection has replaced another since the last call.
+    pub(crate) fn take_panicked(&mut self) -> bool {
+        std::mem::take(&mut self.panicked)
+    }
+
     /// Notes how far the stream that was sent reaches, the SYN and the FIN counted.
     pub(crate) fn note_sent(&mut self, out: &Transmit) {
         let flags = out.repr.flags;

@@ -124,9 +124,9 @@ fn cookie(key: &[u8; KEY_LEN], remote: IpAddr, local: IpAddr) -> FastOpenCookie 
 #[derive(Debug, Default)]
 pub(crate) struct FastOpenQueue {
     /// TCP_FASTOPEN: how many there may be.
-    pub(crate) limit: usize,
+    limit: usize,
     /// TCP_FASTOPEN_KEY.
-    pub(crate) keys: Option<FastOpenKeys>,
+    keys: Option<FastOpenKeys>,
     /// How many there are, those counted that a reset ended lately.
     taken: usize,
     /// When their places are free again.
@@ -134,6 +134,26 @@ pub(crate) struct FastOpenQueue {
 }
 
 impl FastOpenQueue {
+    /// How many connections there may be.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Changes how many connections there may be.
+    pub(crate) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// The keys of the listener itself.
+    pub(crate) fn keys(&self) -> Option<FastOpenKeys> {
+        self.keys
+    }
+
+    /// Changes the keys of the listener itself.
+    pub(crate) fn set_keys(&mut self, keys: Option<FastOpenKeys>) {
+        self.keys = keys;
+    }
+
     /// Whether there is a place. `Err` if Fast Open is on and there is none.
     pub(crate) fn check(&mut self, now: Instant) -> Result<bool, ()> {
         if self.taken >= self.limit && self.limit > 0 {

@@ -19,9 +19,9 @@ use crate::sync::lock;
 
 /// What the tables refer to.
 pub(crate) struct Listening<E> {
-    pub(crate) local: SocketAddr,
+    local: SocketAddr,
     /// For `[::]`: IPv4 connections are not taken (IPV6_V6ONLY).
-    pub(crate) only_v6: bool,
+    only_v6: bool,
     state: Mutex<ListenState<E>>,
 }
 
@@ -50,7 +50,12 @@ impl<E> ListenState<E> {
 }
 
 impl<E> Listening<E> {
-    pub(crate) fn new(local: SocketAddr, backlog: usize, options: Options) -> Listening<E> {
+    pub(crate) fn new(
+        local: SocketAddr,
+        only_v6: bool,
+        backlog: usize,
+        options: Options,
+    ) -> Listening<E> {
         let state = ListenState {
             options,
             backlog,
@@ -63,7 +68,17 @@ impl<E> Listening<E> {
             arrivals: 0,
             end: None,
         };
-        Listening { local, only_v6: false, state: Mutex::new(state) }
+        Listening { local, only_v6, state: Mutex::new(state) }
+    }
+
+    /// The address and port.
+    pub(crate) fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// For `[::]`: whether IPv4 connections are not taken (IPV6_V6ONLY).
+    pub(crate) fn is_only_v6(&self) -> bool {
+        self.only_v6
     }
 
     /// The options of a connection that comes now.

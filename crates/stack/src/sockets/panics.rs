@@ -57,7 +57,7 @@ impl Endpoint {
     pub(crate) fn replace_connection(&self, inner: &mut Inner) {
         let (config, counters) = (Config::default(), Counters::new());
         let cx = Context {
-            now: inner.last,
+            now: inner.last(),
             below: Below::default(),
             config: &config,
             counters: &counters,
@@ -77,10 +77,9 @@ impl Endpoint {
             options,
             pool: Pool::new(),
         };
-        let ended = Connection::panicked(&cx, params, inner.sent_to);
-        inner.panicked = true;
-        let broken = std::mem::replace(&mut inner.conn, ended);
-        let remains = Box::new((broken, inner.prequeue.take(), self.backlog.clear()));
+        let ended = Connection::panicked(&cx, params, inner.sent_to());
+        let broken = inner.replace(ended);
+        let remains = Box::new((broken, inner.prequeue.take(), self.backlog().clear()));
         let before = REMAINS.try_with(|cell| cell.replace(Some(remains)));
         drop_caught(before);
     }

@@ -12,11 +12,11 @@ use crate::flow::FlowKey;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quote {
     /// The connection, from our point of view.
-    pub(crate) key: FlowKey,
+    key: FlowKey,
     /// The sequence number.
-    pub(crate) seq: SeqNum,
+    seq: SeqNum,
     /// Bytes of the packet as its header says.
-    pub(crate) total_len: u16,
+    total_len: u16,
 }
 
 fn be16(data: &[u8], at: usize) -> u16 {
@@ -24,6 +24,21 @@ fn be16(data: &[u8], at: usize) -> u16 {
 }
 
 impl Quote {
+    /// The connection, from our point of view.
+    pub(crate) fn key(&self) -> &FlowKey {
+        &self.key
+    }
+
+    /// The sequence number.
+    pub(crate) fn seq(&self) -> SeqNum {
+        self.seq
+    }
+
+    /// Bytes of the packet as its header says.
+    pub(crate) fn total_len(&self) -> u16 {
+        self.total_len
+    }
+
     /// Reads a quoted TCP packet; `None` if it is none or cut too short.
     pub(crate) fn parse(packet: &[u8]) -> Option<Quote> {
         let (src, dst, transport, total_len) = match packet.first()? >> 4 {

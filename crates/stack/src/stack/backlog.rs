@@ -33,7 +33,7 @@ use crate::sync::socket_lock::{BACKLOG, COMPLETION, PATH, REFUSED, SETTLE, TIMER
 impl Work<'_> {
     /// For a poller that found the socket of `endpoint` owned: leaves a segment.
     pub(crate) fn leave_segment(&mut self, endpoint: &Arc<Endpoint>, segment: Segment) {
-        match endpoint.backlog.push(self.stack.pollers.spare_backlogs(), segment) {
+        match endpoint.backlog().push(self.stack.pollers.spare_backlogs(), segment) {
             Pushed::Queued => {}
             Pushed::Coalesced => self.tcp().bump(Counter::TcpBacklogCoalesce),
             Pushed::Dropped => self.tcp().bump(Counter::TcpBacklogDrop),
@@ -77,12 +77,12 @@ impl Work<'_> {
         if left & BACKLOG != 0 {
             self.run_backlog(endpoint, inner);
         }
-        if left & COMPLETION != 0 && !inner.gone {
+        if left & COMPLETION != 0 && !inner.is_gone() {
             endpoint.at(Site::Completion);
             let cx = self.context(endpoint, inner);
             inner.conn.handle_completion(&cx);
         }
-        if left & TIMER != 0 && !inner.gone {
+        if left & TIMER != 0 && !inner.is_gone() {
             inner.timer = Instant::FAR_FUTURE;
             endpoint.at(Site::Timer);
             let cx = self.context(endpoint, inner);
@@ -95,7 +95,7 @@ impl Work<'_> {
             self.refuse(endpoint, inner);
         }
         if left & SETTLE != 0 {
-            inner.touched = false;
+            inner.untouch();
         }
         true
     }
@@ -112,9 +112,9 @@ impl Work<'_> {
     }
 
     fn run_backlog(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
-        let Some(mut queue) = endpoint.backlog.take() else { return };
+        let Some(mut queue) = endpoint.backlog().take() else { return };
         for segment in queue.drain(..) {
-            endpoint.backlog.done(counted(&segment));
+            endpoint.backlog().done(counted(&segment));
             if let Some(segment) = self.take_segment(endpoint, inner, segment) {
                 // The connection has ended meanwhile.
                 self.stack.to_the_rest(self, &endpoint.key, &segment);
@@ -131,7 +131,7 @@ impl Work<'_> {
         inner: &mut Inner,
         segment: Segment,
     ) -> Option<Segment> {
-        if inner.gone {
+        if inner.is_gone() {
             return Some(segment);
         }
         let cx = self.context(endpoint, inner);

@@ -20,7 +20,6 @@
 use plimsoll_tcp::{Duration, Instant};
 
 use crate::limits::SPIN_LEASE;
-use crate::pollers::queue::Queue;
 use crate::snmp::IpCounter;
 use crate::stack::Stack;
 
@@ -70,12 +69,12 @@ impl Stack {
     pub fn try_spin_for(&self, queue: usize, now: Instant) -> Option<Spin<'_>> {
         assert!(queue < self.pollers.count(), "there is no queue {queue}");
         let own = self.pollers.queue(queue as u8);
-        if !own.spinner.take() {
+        if !own.spinner().take() {
             return None;
         }
         let spin = Spin { stack: self, queue: queue as u8, since: now, last: now, found: false };
         spin.prolong(now);
-        own.waiter.set_quiet(true);
+        own.waiter().set_quiet(true);
         Some(spin)
     }
 }
@@ -105,14 +104,15 @@ impl Spin<'_> {
 
     fn prolong(&self, now: Instant) {
         let until = now + SPIN_LEASE;
-        self.stack.pollers.queue(self.queue).spinner.prolong(until);
+        self.stack.pollers.queue(self.queue).spinner().prolong(until);
     }
 }
 
 impl Drop for Spin<'_> {
     fn drop(&mut self) {
         let stack = self.stack;
-        let Queue { spinner, waiter, .. } = stack.pollers.queue(self.queue);
+        let own = stack.pollers.queue(self.queue);
+        let (spinner, waiter) = (own.spinner(), own.waiter());
         let micros = self.last.since(self.since).as_micros() as u64;
         stack.pollers.snmp().shard().add(IpCounter::BusyPollMicros, micros);
         if self.found {

@@ -85,7 +85,7 @@ impl Work<'_> {
 
     /// The keys that count for `listener`.
     fn fast_open_keys(&self, listener: &ListenerInner) -> FastOpenKeys {
-        let own = listener.fast_open(|queue| queue.keys);
+        let own = listener.fast_open(|queue| queue.keys());
         own.or(self.settings.tcp_fastopen_key)
             .unwrap_or_else(|| FastOpenKeys::one(self.stack.policies.secrets().fast_open_key()))
     }

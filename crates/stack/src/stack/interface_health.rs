@@ -25,9 +25,9 @@ use crate::stack::work::Work;
 impl Stack {
     /// Takes an interface down because its device failed.
     pub(crate) fn device_failed(&self, interface: &Interface, now: Instant, failure: &Failure) {
-        let reason = failure.error.to_string();
+        let reason = failure.error().to_string();
         let error = StackError::DeviceGone { name: interface.name(), reason };
-        if !interface.fail(failure.epoch, error.clone()) {
+        if !interface.fail(failure.epoch(), error.clone()) {
             return;
         }
         let first = self.interfaces.first_way(interface.index());
@@ -52,7 +52,7 @@ impl Stack {
             }
         }
         for listener in self.tables.listeners().all() {
-            if self.interfaces.routes().interface_of(listener.local.ip()) == Some(first) {
+            if self.interfaces.routes().interface_of(listener.local().ip()) == Some(first) {
                 listener.end(SocketError::NetworkDown, work.wakers());
             }
         }

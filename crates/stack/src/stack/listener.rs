@@ -102,7 +102,7 @@ impl Listener {
 
     /// The address and port that we listen on.
     pub fn local_addr(&self) -> SocketAddr {
-        self.inner.local
+        self.inner.local()
     }
 
     /// The stack that listens.
@@ -131,17 +131,17 @@ impl Listener {
     /// switches Fast Open off for this listener. At most `net.core.somaxconn`.
     pub fn set_fast_open_queue(&self, len: usize) {
         let most = self.stack.settings().somaxconn as usize;
-        self.inner.fast_open(|queue| queue.limit = len.min(most));
+        self.inner.fast_open(|queue| queue.set_limit(len.min(most)));
     }
 
     /// How many connections may be open before their handshake is over.
     pub fn fast_open_queue(&self) -> usize {
-        self.inner.fast_open(|queue| queue.limit)
+        self.inner.fast_open(|queue| queue.limit())
     }
 
     /// TCP_FASTOPEN_KEY: the keys of this listener's cookies; `None` are the setting's.
     pub fn set_fast_open_keys(&self, keys: Option<FastOpenKeys>) {
-        self.inner.fast_open(|queue| queue.keys = keys);
+        self.inner.fast_open(|queue| queue.set_keys(keys));
     }
 
     /// Ends listening; connections that were not accepted are reset.
@@ -158,6 +158,6 @@ impl Drop for Listener {
 
 impl std::fmt::Debug for Listener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Listener({})", self.inner.local)
+        write!(f, "Listener({})", self.inner.local())
     }
 }

@@ -12,8 +12,8 @@ impl Work<'_> {
     pub(crate) fn account(&self, endpoint: &Endpoint, inner: &mut Inner) {
         let prequeued = inner.prequeue.as_ref().map_or(0, |prequeue| prequeue.bytes());
         // What nobody can read any more goes with the last handle, which is about to be dropped.
-        let ended = inner.gone && inner.stage == Stage::Orphan;
-        let left = prequeued + endpoint.backlog.bytes() as usize;
+        let ended = inner.is_gone() && inner.stage == Stage::Orphan;
+        let left = prequeued + endpoint.backlog().bytes() as usize;
         let held = if ended { 0 } else { inner.conn.memory_held() + left };
         let tcp_mem = &self.settings.tcp_mem;
         self.stack.policies.memory().charge(&mut inner.charged, held, tcp_mem, self.tcp());
@@ -23,7 +23,7 @@ impl Work<'_> {
     /// What the window has to say leaves.
     pub(crate) fn settle_memory(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
         self.account(endpoint, inner);
-        if !inner.conn.awaits_memory() || inner.gone {
+        if !inner.conn.awaits_memory() || inner.is_gone() {
             return;
         }
         let cx = self.context(endpoint, inner);

@@ -152,8 +152,8 @@ impl Stack {
         )?;
         let pollers = Pollers::build(config.pollers, &interfaces)?;
         let secrets = Secrets::new(config.secret, config.seed);
-        let tables = Tables::new(secrets.table_key);
-        let policies = Policies::new(sysctl, secrets, pollers.queue(0).completions.clone());
+        let tables = Tables::new(*secrets.table_key());
+        let policies = Policies::new(sysctl, secrets, pollers.queue(0).completions().clone());
         Ok(Arc::new(Stack { tables, interfaces, pollers, policies }))
     }
 
@@ -289,7 +289,7 @@ impl Stack {
     /// The way of packets that leave by `interface`.
     fn way_of(&self, interface: u8, flow_label: u32) -> Way {
         let home = self.interfaces.get(interface).queue();
-        Way::new(interface, flow_label, home, self.pollers.queue(home).completions.clone())
+        Way::new(interface, flow_label, home, self.pollers.queue(home).completions().clone())
     }
 
     /// The parameters of a connection with the identity `key`, which the queue `home` works for.
@@ -360,10 +360,9 @@ impl Stack {
         let backlog = backlog.min(settings.somaxconn as usize);
         let make = |port| {
             let local = SocketAddr::new(local.ip(), port);
-            let mut inner = ListenerInner::new(local, backlog, options.clone());
-            inner.only_v6 = only_v6;
+            let inner = ListenerInner::new(local, only_v6, backlog, options.clone());
             let early = default_queue(settings.tcp_fastopen, backlog);
-            inner.fast_open(|queue| queue.limit = early);
+            inner.fast_open(|queue| queue.set_limit(early));
             Arc::new(inner)
         };
         if local.port() != 0 {
@@ -463,7 +462,7 @@ impl Stack {
 
     /// Where the poller sleeps.
     pub fn wait_handle(&self) -> &Waiter {
-        &self.pollers.queue(0).waiter
+        self.pollers.queue(0).waiter()
     }
 
     /// Our addresses.
@@ -487,7 +486,7 @@ impl Stack {
         self: &Arc<Stack>,
         inner: Arc<ListenerInner>,
     ) -> Result<Arc<Listener>, SocketError> {
-        let ip = inner.local.ip();
+        let ip = inner.local().ip();
         let listener = Listener::new(self.clone(), inner);
         self.check_up()?;
         self.check_address(ip)?;
@@ -509,7 +508,7 @@ impl Stack {
 
     /// The settings as they are now, as the calling thread has them.
     pub(crate) fn settings(&self) -> Rc<Settings> {
-        self.policies.sysctl().cached(&self.pollers.snmp().shard().settings)
+        self.policies.sysctl().cached(self.pollers.snmp().shard().settings())
     }
 
     /// Counts at IP, for parts without a [`Work`].

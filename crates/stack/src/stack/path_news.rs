@@ -19,13 +19,13 @@ use crate::sync::socket_lock::PATH;
 impl Work<'_> {
     /// Tells a connection news. If it has an owner, that one does.
     pub(crate) fn leave_news(&mut self, endpoint: &Arc<Endpoint>, news: PathNews) {
-        endpoint.news.put(news);
+        endpoint.news().put(news);
         self.leave(endpoint, PATH);
     }
 
     /// For the owner: hears the news that were left.
     pub(crate) fn run_news(&mut self, endpoint: &Endpoint, inner: &mut Inner) {
-        for news in endpoint.news.take().into_iter().flat_map(|news| *news).flatten() {
+        for news in endpoint.news().take().into_iter().flat_map(|news| *news).flatten() {
             self.hear(endpoint, inner, news);
         }
     }
@@ -34,7 +34,7 @@ impl Work<'_> {
     /// be in flight (RFC 5927, section 4.1). Returns whether they are.
     pub(crate) fn hear(&self, endpoint: &Endpoint, inner: &mut Inner, news: PathNews) -> bool {
         if let PathNews::Error(quote, _) | PathNews::TooBig(quote, _) = &news
-            && (inner.gone || !inner.conn.is_in_flight(quote.seq))
+            && (inner.is_gone() || !inner.conn.is_in_flight(quote.seq()))
         {
             self.count(IpCounter::OutOfWindowIcmps);
             return false;

@@ -76,7 +76,7 @@ impl Stack {
         budget: usize,
         turn: &mut Option<&mut dyn FnMut()>,
     ) -> Result<Poll, StackError> {
-        let mut state = match self.pollers.queue(queue).poller.try_lock() {
+        let mut state = match self.pollers.queue(queue).poller().try_lock() {
             Ok(state) => state,
             // A poll that panicked has reported it; the next one goes on.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -87,13 +87,13 @@ impl Stack {
         let mut worked = work.run_completions();
         worked |= self.run_timers(&mut work, &mut state);
         // What completes from here on is looked at when the work ends.
-        let attending = self.pollers.queue(queue).completions.attend();
+        let attending = self.pollers.queue(queue).completions().attend();
         for interface in self.interfaces.of(queue) {
             worked |= self.receive(&mut work, &mut state, interface, budget, turn);
         }
         worked |= self.pump_devices(queue, now, &work.settings);
         let room = self.policies.memory().room_for_pools(&work.settings.tcp_mem);
-        self.pollers.queue(queue).buffers.tend(now, worked, room / self.pollers.count());
+        self.pollers.queue(queue).buffers().tend(now, worked, room / self.pollers.count());
         drop((state, attending));
         work.finish();
         match self.pollers.ended() {
@@ -113,7 +113,7 @@ impl Stack {
         let devices = self.interfaces.of(queue);
         let devices =
             devices.filter_map(|interface| interface.next_event(self.kick_of(interface))).min();
-        let timers = self.pollers.queue(queue).wheel.next();
+        let timers = self.pollers.queue(queue).wheel().next();
         let time_wait = if queue == 0 { self.tables.time_wait_ends() } else { None };
         let time_wait = time_wait.map(|at| at + SWEEP);
         devices.into_iter().chain(timers).chain(time_wait).min()
@@ -139,7 +139,7 @@ impl Stack {
     fn run_timers(&self, work: &mut Work<'_>, state: &mut PollState) -> bool {
         let ended = work.home() == 0 && self.run_common_timers(work);
         state.due.clear();
-        let wheel = &self.pollers.queue(work.home()).wheel;
+        let wheel = self.pollers.queue(work.home()).wheel();
         if wheel.is_due(work.now) {
             wheel.lock().expire(work.now, TIMER_BATCH, &mut state.due);
         }
@@ -205,7 +205,7 @@ impl Stack {
         for endpoint in state.touched.drain(..) {
             work.contain(&endpoint, |work| match endpoint.try_own() {
                 Some(mut owned) => {
-                    owned.touched = false;
+                    owned.untouch();
                     work.release(&endpoint, owned, true);
                 }
                 None => work.leave(&endpoint, SETTLE),
@@ -215,7 +215,7 @@ impl Stack {
 
     /// Bytes below all connections: handed down and not completed. For tests and tools.
     pub fn bytes_below(&self) -> u64 {
-        let below = |endpoint: Arc<Endpoint>| u64::from(endpoint.below.get().0);
+        let below = |endpoint: Arc<Endpoint>| u64::from(endpoint.below().get().0);
         self.tables.connections().all().into_iter().map(below).sum()
     }
 }

@@ -36,7 +36,7 @@ impl Stack {
     pub(crate) fn spread(&self, key: &FlowKey) -> u8 {
         match self.pollers.count() as u64 {
             1 => 0,
-            count => (key.hash(&self.policies.secrets().table_key) % count) as u8,
+            count => (key.hash(self.policies.secrets().table_key()) % count) as u8,
         }
     }
 
@@ -103,7 +103,7 @@ impl Stack {
     /// does not exist.
     pub fn kick(&self, queue: usize) {
         if queue < self.pollers.count() {
-            self.pollers.queue(queue as u8).waiter.kick();
+            self.pollers.queue(queue as u8).waiter().kick();
         }
     }
 }

@@ -42,8 +42,8 @@ impl Stack {
     /// queued: at once, or when the first of them may leave. A device without room tells by itself.
     pub(crate) fn first_departure(&self, set: u16) -> Option<Instant> {
         let queued = |interface: &&Interface| set & (1 << interface.index()) != 0;
-        let departure = |interface: &Interface| match interface.tx.keeps_departures() {
-            true => interface.tx.next_departure(),
+        let departure = |interface: &Interface| match interface.tx().keeps_departures() {
+            true => interface.tx().next_departure(),
             false => Some(Instant::ZERO),
         };
         self.interfaces.iter().filter(queued).filter_map(departure).min()
@@ -59,8 +59,8 @@ impl Stack {
             return 0;
         }
         let counters = &*self.pollers.snmp().shard();
-        let around = Around { now, counters, kick: self.kick_of(interface) };
-        interface.tx.work(&around, turn).unwrap_or_else(|failure| {
+        let around = Around::new(now, counters, self.kick_of(interface));
+        interface.tx().work(&around, turn).unwrap_or_else(|failure| {
             self.device_failed(interface, now, &failure);
             0
         })
@@ -68,7 +68,7 @@ impl Stack {
 
     /// What wakes the poller of an interface.
     pub(crate) fn kick_of(&self, interface: &Interface) -> &Kick {
-        self.pollers.queue(interface.queue()).waiter.kick_ref()
+        self.pollers.queue(interface.queue()).waiter().kick_ref()
     }
 
     /// Gives the interface with the place `index` in [`qdiscs`](Self::qdiscs) another queueing
@@ -92,11 +92,11 @@ impl Stack {
     /// Whether a device is at sending: it will complete something by itself, at a time that it
     /// knows. For a poller that would rather spin than sleep until then.
     pub fn is_sending(&self) -> bool {
-        self.interfaces.iter().any(|interface| interface.is_up() && interface.tx.is_sending())
+        self.interfaces.iter().any(|interface| interface.is_up() && interface.tx().is_sending())
     }
 
     fn change_qdisc(&self, interface: &Interface, now: Instant, kind: Kind) {
-        for _ in 0..interface.tx.set_qdisc(now, kind) {
+        for _ in 0..interface.tx().set_qdisc(now, kind) {
             self.count(discards(true));
         }
         self.kick_of(interface).kick();
@@ -106,7 +106,7 @@ impl Stack {
     fn follow_default_qdisc(&self, now: Instant, settings: &Settings) {
         let default = settings.default_qdisc;
         for interface in self.interfaces.iter() {
-            let differs = interface.tx.keeps_departures() != default.keeps_departures();
+            let differs = interface.tx().keeps_departures() != default.keeps_departures();
             if differs && !interface.has_chosen_qdisc() {
                 let name = default.name();
                 let kind = Kind::parse(name, interface.mtu()).unwrap_or(Kind::PFIFO);
@@ -118,7 +118,7 @@ impl Stack {
     /// The queueing discipline of every interface, and what it has counted.
     pub fn qdiscs(&self) -> Vec<QdiscSummary> {
         let summary = |interface: &Interface| {
-            let (kind, stats, fq) = interface.tx.qdisc();
+            let (kind, stats, fq) = interface.tx().qdisc();
             QdiscSummary { interface: interface.name(), kind, stats, fq }
         };
         self.interfaces.iter().map(summary).collect()

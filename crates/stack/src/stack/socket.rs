@@ -70,10 +70,10 @@ impl TcpSocket {
     /// It needs no time, wakes nobody and sends nothing, so that many small writes cost little.
     pub fn write_corked(&self, data: &[u8]) -> bool {
         // Asked first without the lock, for those that need it for the other call.
-        if self.stack.policies.memory().is_pressed() || !self.endpoint.below.will_complete() {
+        if self.stack.policies.memory().is_pressed() || !self.endpoint.below().will_complete() {
             return false;
         }
-        self.look(|inner| self.endpoint.below.will_complete() && inner.conn.write_corked(data))
+        self.look(|inner| self.endpoint.below().will_complete() && inner.conn.write_corked(data))
     }
 
     /// Hands over bytes of which the last is urgent (MSG_OOB).
@@ -223,7 +223,7 @@ impl TcpSocket {
     /// How often something woke a poller. Unlike [`readiness`](Self::readiness) this does not ask
     /// for more wake-ups.
     pub fn edges(&self) -> Edges {
-        self.look(|inner| inner.edges)
+        self.look(|inner| inner.edges())
     }
 
     /// Shuts one or both directions down. A shut read side reads as ended once what had arrived is
@@ -245,7 +245,7 @@ impl TcpSocket {
                 _ => {}
             }
             if how != Shutdown::Write {
-                inner.read_shut = true;
+                inner.shut_read();
             }
             if how != Shutdown::Read {
                 inner.conn.shutdown(cx);
@@ -492,7 +492,7 @@ fn error_once(inner: &mut Inner, read: Result<usize, ReadError>) -> Result<usize
 fn end_if_shut(inner: &Inner, read: Result<usize, ReadError>) -> Result<usize, SocketError> {
     match read {
         Ok(count) => Ok(count),
-        Err(ReadError::WouldBlock) if inner.read_shut || inner.stage == Stage::Orphan => Ok(0),
+        Err(ReadError::WouldBlock) if inner.is_read_shut() || inner.stage == Stage::Orphan => Ok(0),
         Err(ReadError::WouldBlock) => Err(SocketError::WouldBlock),
         Err(ReadError::Failed(error)) => Err(error.into()),
     }

@@ -35,7 +35,7 @@ impl Stack {
 
     /// Adds what the stack knows to what a connection tells about itself.
     pub(crate) fn add_to_info(&self, endpoint: &Endpoint, info: &mut Info) {
-        (info.below, _) = endpoint.below.get();
+        (info.below, _) = endpoint.below().get();
         info.completions = self.interfaces.get(endpoint.interface).completions();
     }
 
@@ -46,7 +46,7 @@ impl Stack {
         config: &Config,
         now: Instant,
     ) -> SocketSummary {
-        let mut info = Box::new(inner.conn.info_at(config, now.max(inner.last)));
+        let mut info = Box::new(inner.conn.info_at(config, now.max(inner.last())));
         self.add_to_info(endpoint, &mut info);
         SocketSummary {
             state: Some(inner.conn.state()),

@@ -159,7 +159,7 @@ impl Stack {
             return fault(None);
         }
         if let Some(endpoint) = self.tables.connections().find(key) {
-            return fault(endpoint.md5_key.as_ref());
+            return fault(endpoint.md5_key());
         }
         if let Some(mut table) = self.tables.any_time_wait()
             && let Some(entry) = table.find(key)
@@ -212,7 +212,7 @@ impl Stack {
                 (back, left || taken)
             }
         };
-        let touched = worked && !std::mem::replace(&mut inner.touched, true);
+        let touched = worked && inner.touch();
         Given { back, touched }
     }
 
@@ -232,7 +232,7 @@ impl Stack {
         let Some(mut repr) = stray_rst::answer(key, &segment.repr, segment.payload.len()) else {
             return;
         };
-        if work.allows(&self.policies.icmp_limits().resets) {
+        if work.allows(self.policies.icmp_limits().resets()) {
             let md5_key = self.listening_key(key);
             repr.options.md5 = md5_key.as_ref().map(|_| [0; MD5_DIGEST_LEN]);
             work.send_segment(key, &repr, md5_key.as_ref());

@@ -16,7 +16,6 @@ use rustix::io::Errno;
 
 use crate::error::StackError;
 use crate::limits::MAX_INTERFACES;
-use crate::pollers::queue::Queue;
 use crate::pollers::waiter_role::Held;
 use crate::stack::Stack;
 
@@ -50,7 +49,7 @@ impl QueueWaiter {
 
 impl Drop for QueueWaiter {
     fn drop(&mut self) {
-        self.stack.pollers.queue(self.queue).waiter.role().give_back();
+        self.stack.pollers.queue(self.queue).waiter().role().give_back();
     }
 }
 
@@ -70,7 +69,7 @@ impl Stack {
         if queue >= count {
             return Err(StackError::NoSuchQueue { queue, count });
         }
-        if !self.pollers.queue(queue as u8).waiter.role().take() {
+        if !self.pollers.queue(queue as u8).waiter().role().take() {
             return Err(StackError::AlreadyWaited { queue });
         }
         Ok(QueueWaiter { stack: self.clone(), queue: queue as u8 })
@@ -103,7 +102,7 @@ impl Stack {
     ) -> Result<(), StackError> {
         let mut held = ArrayVec::<Held<'_>, MAX_INTERFACES>::new();
         for queue in 0..self.pollers.count() {
-            let role = self.pollers.queue(queue as u8).waiter.role();
+            let role = self.pollers.queue(queue as u8).waiter().role();
             held.push(role.hold().ok_or(StackError::AlreadyWaited { queue })?);
         }
         let queues = 0..held.len() as u8;
@@ -123,7 +122,8 @@ impl Stack {
         let mut deadline = limit;
         let mut waits = false;
         for queue in queues.clone() {
-            let Queue { waiter, spinner, .. } = self.pollers.queue(queue);
+            let own = self.pollers.queue(queue);
+            let (waiter, spinner) = (own.waiter(), own.spinner());
             if spinner.lease(now).is_none() {
                 waiter.kick_ref().set_quiet(false);
             }
@@ -132,18 +132,18 @@ impl Stack {
             // A thread that spins looks after the devices, and is relied on for so long.
             let lease = spinner.lease(now);
             leases.push(lease);
-            let trim = self.pollers.queue(queue).buffers.trim_at();
+            let trim = self.pollers.queue(queue).buffers().trim_at();
             let due = self.deadline_of(queue).into_iter().chain(lease).chain(trim);
             deadline = deadline.into_iter().chain(due).min();
-            waits |= !self.pollers.queue(queue).completions.is_empty();
+            waits |= !self.pollers.queue(queue).completions().is_empty();
         }
         let due = deadline.is_some_and(|deadline| deadline <= now);
         if due || waits || self.error().is_some() || ready() {
             return Ok(());
         }
         for (queue, lease) in queues.zip(&leases) {
-            self.pollers.queue(queue).spinner.rely(lease.is_some());
-            self.pollers.queue(queue).waiter.kick_ref().announce(deadline);
+            self.pollers.queue(queue).spinner().rely(lease.is_some());
+            self.pollers.queue(queue).waiter().kick_ref().announce(deadline);
         }
         asleep.kicked = self.sleep(asleep.queues.clone(), now, deadline, &leases)?;
         Ok(())
@@ -168,14 +168,14 @@ impl Stack {
         let mut fds = ArrayVec::<PollFd<'_>, { 2 * MAX_INTERFACES }>::new();
         for queue in queues.clone() {
             fds.push(PollFd::from_borrowed_fd(
-                self.pollers.queue(queue).waiter.kick_ref().fd(),
+                self.pollers.queue(queue).waiter().kick_ref().fd(),
                 PollFlags::IN,
             ));
         }
         for (interface, source) in &sources {
             let Some(fd) = source.fd() else { continue };
             let mut flags = PollFlags::IN;
-            if interface.tx.is_busy() {
+            if interface.tx().is_busy() {
                 flags |= PollFlags::OUT;
             }
             fds.push(PollFd::from_borrowed_fd(fd, flags));
@@ -207,7 +207,8 @@ struct Asleep<'a> {
 impl Drop for Asleep<'_> {
     fn drop(&mut self) {
         for queue in self.queues.clone() {
-            let Queue { waiter, spinner, .. } = self.stack.pollers.queue(queue);
+            let own = self.stack.pollers.queue(queue);
+            let (waiter, spinner) = (own.waiter(), own.spinner());
             spinner.rely(false);
             waiter.kick_ref().awake(self.kicked & 1 << queue != 0);
         }

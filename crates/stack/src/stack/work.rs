@@ -67,7 +67,7 @@ impl<'a> Work<'a> {
         Work {
             stack,
             now,
-            settings: stack.policies.sysctl().cached(&counters.settings),
+            settings: stack.policies.sysctl().cached(counters.settings()),
             counters,
             wakers: WakeList::default(),
             queued_on: 0,
@@ -121,18 +121,18 @@ impl<'a> Work<'a> {
     /// The context of a call of the engine for `endpoint`. The engine's time never runs backwards,
     /// although threads read their clocks before they take the lock.
     pub(crate) fn context(&self, endpoint: &Endpoint, inner: &mut Inner) -> Context<'_> {
-        inner.last = inner.last.max(self.now);
-        let (bytes, completed) = endpoint.below.get();
+        let now = inner.advance(self.now);
+        let (bytes, completed) = endpoint.below().get();
         let interface = &self.stack.interfaces.get(endpoint.interface);
         let below = Below {
             bytes,
             completed: Serial(completed),
             completions: interface.completions(),
             takes_notes: interface.takes_notes(),
-            keeps_departures: interface.tx.keeps_departures(),
+            keeps_departures: interface.tx().keeps_departures(),
             memory: self.stack.policies.memory().room(&self.settings.tcp_mem, inner.charged),
         };
-        self.context_with(inner.last, below)
+        self.context_with(now, below)
     }
 
     fn context_with(&self, now: Instant, below: Below) -> Context<'_> {
@@ -143,10 +143,10 @@ impl<'a> Work<'a> {
     /// tables, arms its timer, collects wakers. The caller holds the lock that `inner` is from.
     pub(crate) fn settle(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
         endpoint.at(Site::Settle);
-        if std::mem::take(&mut inner.panicked) {
+        if inner.take_panicked() {
             self.count(IpCounter::ConnectionPanics);
         }
-        if inner.gone {
+        if inner.is_gone() {
             self.account(endpoint, inner);
             self.collect_wakers(inner, Events::NONE);
             return;
@@ -168,7 +168,7 @@ impl<'a> Work<'a> {
         } else {
             self.arm_timer(endpoint, inner);
             let rcvbuf = inner.conn.rcvbuf(&self.settings.tcp);
-            endpoint.backlog.set_limit(rcvbuf, inner.conn.sndbuf());
+            endpoint.backlog().set_limit(rcvbuf, inner.conn.sndbuf());
         }
     }
 
@@ -186,13 +186,13 @@ impl<'a> Work<'a> {
     /// Marks a connection that waits for a completion, so that a completion has it called. If one
     /// has come before it saw the mark, the engine, which was told of `seen` bytes, is asked again.
     fn throttle(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner, seen: u32) {
-        if is_throttled(inner) && endpoint.below.throttle(seen) {
+        if is_throttled(inner) && endpoint.below().throttle(seen) {
             let cx = self.context(endpoint, inner);
             inner.conn.handle_completion(&cx);
             self.transmit(endpoint, inner);
         }
         if !is_throttled(inner) {
-            endpoint.below.end_throttle();
+            endpoint.below().end_throttle();
         }
     }
 
@@ -200,7 +200,7 @@ impl<'a> Work<'a> {
     /// Returns whether there was one.
     pub(crate) fn run_completions(&mut self) -> bool {
         let mut ready = ArrayVec::new();
-        self.stack.pollers.queue(self.home).completions.take(&mut ready);
+        self.stack.pollers.queue(self.home).completions().take(&mut ready);
         for &id in &ready {
             self.go_on(id);
         }
@@ -210,7 +210,7 @@ impl<'a> Work<'a> {
     fn go_on(&mut self, id: ConnectionId) {
         // The connection may have ended since.
         let Some(endpoint) = self.stack.tables.connections().get(id) else { return };
-        endpoint.below.take_up();
+        endpoint.below().take_up();
         #[cfg(test)]
         self.stack.pollers.visit();
         self.leave(&endpoint, COMPLETION);
@@ -236,10 +236,10 @@ impl<'a> Work<'a> {
 
     /// Gives the place in the Fast Open queue back once the handshake has ended.
     fn end_early(&self, endpoint: &Endpoint, inner: &mut Inner) {
-        if !inner.early || inner.conn.is_early() {
+        if !inner.is_early() || inner.conn.is_early() {
             return;
         }
-        inner.early = false;
+        inner.end_early();
         let Some(listener) = &endpoint.listener else { return };
         let reset = inner.conn.error() == Some(ConnectionError::Reset);
         let accepted = inner.stage != Stage::Queued;
@@ -280,17 +280,17 @@ impl<'a> Work<'a> {
             self.tcp().bump(Counter::TcpTimeWaitOverflow);
         } else if let Some(at) = self.stack.tables.time_wait_ends() {
             // The first queue looks after these.
-            self.stack.pollers.queue(0).waiter.kick_before(at + SWEEP);
+            self.stack.pollers.queue(0).waiter().kick_before(at + SWEEP);
         }
         self.remove(endpoint, inner);
     }
 
     /// Takes a connection out of the tables.
     fn remove(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
-        inner.gone = true;
+        inner.leave_table();
         if inner.timer != Instant::FAR_FUTURE {
             inner.timer = Instant::FAR_FUTURE;
-            self.stack.pollers.queue(endpoint.home).wheel.lock().stop(endpoint.id);
+            self.stack.pollers.queue(endpoint.home).wheel().lock().stop(endpoint.id);
         }
         if inner.stage == Stage::HalfOpen {
             inner.stage = Stage::Orphan;
@@ -298,7 +298,7 @@ impl<'a> Work<'a> {
                 listener.end_handshake();
             }
         }
-        if std::mem::take(&mut inner.counted_orphan) {
+        if inner.uncount_orphan() {
             self.stack.tables.orphans().remove(&mut self.wakers);
         }
         self.stack.policies.memory().forget(std::mem::take(&mut inner.memory_ticket));
@@ -318,11 +318,11 @@ impl<'a> Work<'a> {
         }
         inner.timer = deadline;
         let home = self.stack.pollers.queue(endpoint.home);
-        home.wheel.lock().arm(endpoint.id, deadline);
+        home.wheel().lock().arm(endpoint.id, deadline);
         if endpoint.home == self.home {
             self.armed = self.armed.min(deadline);
         } else {
-            home.waiter.kick_before(deadline);
+            home.waiter().kick_before(deadline);
         }
     }
 
@@ -330,7 +330,7 @@ impl<'a> Work<'a> {
     /// would sleep too long, and fires the wakers.
     pub(crate) fn finish(mut self) {
         let home = self.stack.pollers.queue(self.home);
-        if home.completions.is_attended_here() {
+        if home.completions().is_attended_here() {
             // In the middle of a poll on this thread, which sends when it ends, or when there is
             // enough to be worth it.
             if self.queued_on != 0 && self.stack.pollers.has_enough_to_send() {
@@ -339,10 +339,10 @@ impl<'a> Work<'a> {
         } else if self.departure == Departure::Here {
             self.send_queued();
         } else if let Some(at) = self.stack.first_departure(self.queued_on) {
-            home.waiter.kick_before(at);
+            home.waiter().kick_before(at);
         }
         if self.armed != Instant::FAR_FUTURE {
-            home.waiter.kick_before(self.armed);
+            home.waiter().kick_before(self.armed);
         }
         self.fire_wakers();
     }
@@ -352,7 +352,7 @@ impl<'a> Work<'a> {
         for _ in 0..COMPLETION_ROUNDS {
             let queued = self.take_queued();
             if queued != 0 {
-                let attending = self.stack.pollers.queue(self.home).completions.attend();
+                let attending = self.stack.pollers.queue(self.home).completions().attend();
                 self.stack.drain_set(queued, self.now);
                 drop(attending);
             }
@@ -361,7 +361,7 @@ impl<'a> Work<'a> {
             }
         }
         // The poller finds what is left.
-        self.stack.pollers.queue(self.home).waiter.kick();
+        self.stack.pollers.queue(self.home).waiter().kick();
     }
 
     /// Fires the wakers collected so far. The caller holds no lock.
@@ -377,7 +377,7 @@ impl Work<'_> {
     /// See [`Stack::read_on`].
     fn read_into(&mut self, endpoint: &Arc<Endpoint>, buf: &mut [u8]) -> Result<usize, ReadError> {
         let mut owned = endpoint.own();
-        let mut settles = self.run_prequeue(endpoint, &mut owned, true) || !owned.touched;
+        let mut settles = self.run_prequeue(endpoint, &mut owned, true) || !owned.is_touched();
         let mut count = 0;
         let mut last = Ok(0);
         for _ in 0..READ_ROUNDS {
@@ -413,8 +413,8 @@ impl Work<'_> {
         inner.stage = Stage::Orphan;
         // Nobody waits for it any more; who does nevertheless is told at once.
         inner.wakers.take_all(&mut self.wakers);
-        if !inner.gone {
-            inner.counted_orphan = true;
+        if !inner.is_gone() {
+            inner.count_orphan();
             let others = self.stack.tables.orphans().add();
             let cx = self.context(endpoint, &mut inner);
             inner.conn.close(&cx);
@@ -492,7 +492,7 @@ impl Stack {
         let mut work = Work::begin(self, now).at_home(endpoint.home);
         let read = work.contain(endpoint, |work| {
             let mut owned = endpoint.own();
-            let settles = work.run_prequeue(endpoint, &mut owned, true) || !owned.touched;
+            let settles = work.run_prequeue(endpoint, &mut owned, true) || !owned.is_touched();
             let cx = work.context(endpoint, &mut owned);
             let result = owned.conn.read_shared(&cx, max);
             endpoint.at(Site::Read);

@@ -38,7 +38,7 @@ impl ListenerTable {
         listener: Arc<ListenerInner>,
     ) -> Result<Arc<ListenerInner>, SocketError> {
         let mut table = self.by_port.write().unwrap_or_else(PoisonError::into_inner);
-        let there = table.entry(listener.local.port()).or_default();
+        let there = table.entry(listener.local().port()).or_default();
         if there.iter().any(|other| overlap(other, &listener)) {
             return Err(SocketError::AddrInUse);
         }
@@ -49,7 +49,7 @@ impl ListenerTable {
     /// Takes a listener out; `false` if it was out already.
     pub(crate) fn remove(&self, listener: &Arc<ListenerInner>) -> bool {
         let mut table = self.by_port.write().unwrap_or_else(PoisonError::into_inner);
-        let port = listener.local.port();
+        let port = listener.local().port();
         let Some(there) = table.get_mut(&port) else { return false };
         let before = there.len();
         there.retain(|other| !Arc::ptr_eq(other, listener));
@@ -70,7 +70,7 @@ impl ListenerTable {
             let (queued, _, backlog) = listener.lengths();
             SocketSummary {
                 state: None,
-                local: listener.local,
+                local: listener.local(),
                 remote: None,
                 recv_queue: queued,
                 send_queue: backlog,
@@ -85,14 +85,16 @@ impl ListenerTable {
 
 /// How well `listener` fits a packet to `ip`, or `None` if it does not.
 fn preference(listener: &ListenerInner, ip: IpAddr) -> Option<u8> {
-    let own = listener.local.ip();
+    let own = listener.local().ip();
     if own == ip {
         return Some(2);
     }
     match (own, ip) {
         (IpAddr::V4(own), IpAddr::V4(_)) if own.is_unspecified() => Some(1),
         (IpAddr::V6(own), IpAddr::V6(_)) if own.is_unspecified() => Some(1),
-        (IpAddr::V6(own), IpAddr::V4(_)) if own.is_unspecified() && !listener.only_v6 => Some(0),
+        (IpAddr::V6(own), IpAddr::V4(_)) if own.is_unspecified() && !listener.is_only_v6() => {
+            Some(0)
+        }
         _ => None,
     }
 }
@@ -101,11 +103,12 @@ fn preference(listener: &ListenerInner, ip: IpAddr) -> Option<u8> {
 /// without SO_REUSEPORT, an address and the wildcard that covers it.
 fn overlap(a: &ListenerInner, b: &ListenerInner) -> bool {
     let covers =
-        |wild: &ListenerInner, other: &ListenerInner| match (wild.local.ip(), other.local.ip()) {
-            (IpAddr::V6(ip), IpAddr::V4(_)) => ip.is_unspecified() && !wild.only_v6,
+        |wild: &ListenerInner, other: &ListenerInner| match (wild.local().ip(), other.local().ip())
+        {
+            (IpAddr::V6(ip), IpAddr::V4(_)) => ip.is_unspecified() && !wild.is_only_v6(),
             (wild, other) => wild.is_unspecified() && wild.is_ipv4() == other.is_ipv4(),
         };
-    a.local.ip() == b.local.ip() || covers(a, b) || covers(b, a)
+    a.local().ip() == b.local().ip() || covers(a, b) || covers(b, a)
 }
 
 #[cfg(test)]
@@ -114,7 +117,7 @@ mod tests {
     use plimsoll_tcp::Options;
 
     fn listener(addr: &str) -> Arc<ListenerInner> {
-        Arc::new(ListenerInner::new(addr.parse().unwrap(), 1, Options::default()))
+        Arc::new(ListenerInner::new(addr.parse().unwrap(), false, 1, Options::default()))
     }
 
     #[test]
@@ -124,7 +127,7 @@ mod tests {
         table.insert(listener("192.0.2.1:81")).unwrap();
         table.insert(listener("192.0.2.2:81")).unwrap();
         let found = |ip: &str, port| {
-            table.find(ip.parse().unwrap(), port).map(|found| found.local.to_string())
+            table.find(ip.parse().unwrap(), port).map(|found| found.local().to_string())
         };
         assert_eq!(found("192.0.2.1", 80).as_deref(), Some("[::]:80"), "dual stack");
         assert_eq!(found("2001:db8::1", 80).as_deref(), Some("[::]:80"));

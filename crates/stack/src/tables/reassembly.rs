@@ -14,6 +14,8 @@ use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr};
 
 use plimsoll_tcp::{Duration, Instant};
+use plimsoll_wire::ipv4::Ipv4Repr;
+use plimsoll_wire::ipv6::Ipv6Repr;
 
 use crate::limits::{
     MAX_REASSEMBLIES, MAX_REASSEMBLIES_PER_SOURCE, MAX_REASSEMBLY_MEMORY,
@@ -35,11 +37,28 @@ const PACKET_OVERHEAD: usize = 2 * size_of::<(FragmentKey, Reassembly)>()
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FragmentKey {
     /// First, so that the packets of a source are neighbours.
-    pub(crate) src: IpAddr,
-    pub(crate) dst: IpAddr,
-    pub(crate) ident: u32,
+    src: IpAddr,
+    dst: IpAddr,
+    ident: u32,
     /// The protocol field of IPv4; zero for IPv6, where it is not part of the identity.
-    pub(crate) protocol: u8,
+    protocol: u8,
+}
+
+impl FragmentKey {
+    /// Of IPv4.
+    pub(crate) fn v4(repr: &Ipv4Repr) -> FragmentKey {
+        FragmentKey {
+            src: IpAddr::V4(repr.src),
+            dst: IpAddr::V4(repr.dst),
+            ident: u32::from(repr.ident),
+            protocol: repr.protocol,
+        }
+    }
+
+    /// Of IPv6, whose identification comes from the fragment header.
+    pub(crate) fn v6(repr: &Ipv6Repr, ident: u32) -> FragmentKey {
+        FragmentKey { src: IpAddr::V6(repr.src), dst: IpAddr::V6(repr.dst), ident, protocol: 0 }
+    }
 }
 
 /// What became of a fragment.

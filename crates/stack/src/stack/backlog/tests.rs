@@ -53,10 +53,10 @@ fn what_arrives_for_an_owned_socket_waits_and_is_acknowledged_once() {
     let owned = endpoint.own();
     let before = pair.b.counter("plimsoll.AcksSent").unwrap();
     write_apart(&mut pair, &client, &data);
-    assert!(endpoint.backlog.bytes() > 9_000);
+    assert!(endpoint.backlog().bytes() > 9_000);
     assert_eq!(pair.b.counter("plimsoll.AcksSent"), Some(before));
     release(&pair, &endpoint, owned);
-    assert_eq!(endpoint.backlog.bytes(), 0);
+    assert_eq!(endpoint.backlog().bytes(), 0);
     assert_eq!(pair.b.counter("plimsoll.AcksSent"), Some(before + 1));
     assert!(pair.b.counter("plimsoll.AcksDeferred").unwrap() > 0);
     assert!(read_all(&pair, &server) == data);
@@ -86,7 +86,7 @@ fn segments_that_continue_each_other_become_one() {
         pair.settle();
     }
     assert_eq!(pair.b.counter("TcpExtTCPBacklogCoalesce"), Some(4));
-    assert_eq!(endpoint.backlog.bytes(), 500 + OVERHEAD);
+    assert_eq!(endpoint.backlog().bytes(), 500 + OVERHEAD);
     let in_segs = owned.conn.info(&pair.b.sysctl().snapshot().tcp).segs_in;
     let mut work = Work::begin(&pair.b, pair.now);
     work.release(&endpoint, owned, false);

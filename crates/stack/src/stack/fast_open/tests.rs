@@ -55,7 +55,7 @@ fn places_are_bounded_and_a_reset_holds_one() {
     let mut queue = FastOpenQueue::default();
     let at = |secs: u64| Instant::from_millis(1000 * secs);
     assert_eq!(queue.check(at(0)), Ok(false), "off");
-    queue.limit = 2;
+    queue.set_limit(2);
     for _ in 0..2 {
         assert_eq!(queue.check(at(0)), Ok(true));
         queue.begin();

@@ -157,14 +157,14 @@ impl Stack {
     fn may_echo(&self, work: &Work<'_>, data: &[u8]) -> bool {
         data.len() <= MAX_ECHO_DATA
             && !work.settings.icmp_echo_ignore_all
-            && work.allows(&self.policies.icmp_limits().echoes)
+            && work.allows(self.policies.icmp_limits().echoes())
     }
 
     /// Tells the connection that `packet` quotes, if it has that in flight.
     fn path_news(&self, work: &mut Work<'_>, state: &mut PollState, packet: &[u8], told: Told) {
         let quote = Quote::parse(packet);
         let found =
-            quote.and_then(|quote| Some((quote, self.tables.connections().find(&quote.key)?)));
+            quote.and_then(|quote| Some((quote, self.tables.connections().find(quote.key())?)));
         let Some((quote, endpoint)) = found else {
             let v4 = packet.first().is_some_and(|first| first >> 4 == 4);
             let errors = if v4 { IpCounter::IcmpInErrors } else { IpCounter::Icmp6InErrors };
@@ -179,7 +179,7 @@ impl Stack {
                 return work.leave_news(&endpoint, news);
             };
             let heard = work.hear(&endpoint, &mut inner, news);
-            if heard && !std::mem::replace(&mut inner.touched, true) {
+            if heard && inner.touch() {
                 state.touched.push(endpoint.clone());
             }
         });
@@ -188,14 +188,14 @@ impl Stack {
     /// Returns the path MTU that a message tells, and remembers it if it is not above what we knew.
     /// The connection is told in any case: it may have begun before we knew, or take another path.
     pub(crate) fn learn_mtu(&self, work: &Work<'_>, quote: &Quote, told: u32) -> u16 {
-        let remote = quote.key.remote;
+        let remote = quote.key().remote;
         let least = if remote.is_ipv4() { work.settings.min_pmtu } else { MIN_MTU_V6 };
         let told = match told {
-            0 => plateau_below(quote.total_len),
+            0 => plateau_below(quote.total_len()),
             told => u16::try_from(told).unwrap_or(u16::MAX),
         };
         let mtu = told.max(least);
-        let interface = self.interfaces.get(self.interfaces.towards(quote.key.remote));
+        let interface = self.interfaces.get(self.interfaces.towards(quote.key().remote));
         let mut cache = self.policies.learn_mtu();
         let known = cache.get(remote, work.now).unwrap_or(interface.mtu()).min(interface.mtu());
         if mtu <= known {
@@ -273,7 +273,7 @@ impl Work<'_> {
         if !is_unicast(arrived.src) || !is_unicast(arrived.dst) {
             return false;
         }
-        let allowed = self.allows(&self.stack.policies.icmp_limits().errors);
+        let allowed = self.allows(self.stack.policies.icmp_limits().errors());
         if !allowed {
             self.count(match arrived.src.is_ipv4() {
                 true => IpCounter::IcmpOutRateLimitHost,

@@ -44,7 +44,7 @@ impl Work<'_> {
             protocol: protocol::TCP,
             tos: options.tos | ecn_bits(out.ecn),
             ttl: options.ttl,
-            flow_label: endpoint.flow_label,
+            flow_label: endpoint.flow_label(),
             ident: *ident,
         };
         *ident = ident.wrapping_add(out.segs);
@@ -57,7 +57,7 @@ impl Work<'_> {
         }
         if let Some(serial) = out.serial {
             let bytes = packet.payload.len() as u32;
-            endpoint.below.charge(bytes);
+            endpoint.below().charge(bytes);
             let sink: Arc<dyn CompletionSink> = endpoint.clone();
             packet.charge = Some(Charge::new(sink, bytes, serial));
         }

@@ -82,12 +82,7 @@ impl Stack {
         work.count(IpCounter::IpReasmReqds);
         let mut bytes = packet.to_vec();
         bytes.truncate(header_len + repr.payload_len);
-        let key = FragmentKey {
-            src: IpAddr::V4(repr.src),
-            dst: IpAddr::V4(repr.dst),
-            ident: u32::from(repr.ident),
-            protocol: repr.protocol,
-        };
+        let key = FragmentKey::v4(repr);
         let place = (usize::from(repr.frag_offset), repr.more_frags);
         let outcome = self.tables.reassembler().insert(
             work.now,

@@ -97,12 +97,7 @@ impl Stack {
         data: &[u8],
     ) {
         work.count(IpCounter::Ip6ReasmReqds);
-        let key = FragmentKey {
-            src: IpAddr::V6(repr.src),
-            dst: IpAddr::V6(repr.dst),
-            ident: fragment.ident,
-            protocol: 0,
-        };
+        let key = FragmentKey::v6(repr, fragment.ident);
         let place = (usize::from(fragment.offset), fragment.more);
         let outcome =
             self.tables.reassembler().insert(work.now, key, fragment.next_header, place, data);

@@ -414,7 +414,7 @@ fn who_drains_hands_over_to_the_poller() {
     let (go_on, may_go_on) = mpsc::channel();
     *lock(&star.remotes[0].gate) = Some((entered, may_go_on));
     let before = sent(&star);
-    star.a.pollers.queue(0).waiter.handle().announce(None);
+    star.a.pollers.queue(0).waiter().handle().announce(None);
     let wakes = star.a.wait_handle().wakes();
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| flows[0].0.write(star.now, b"x").unwrap());
@@ -428,7 +428,7 @@ fn who_drains_hands_over_to_the_poller() {
     let left = sent(&star) - before;
     assert!(left <= DRAIN_PACKETS as u64, "{left} packets left by one application's thread");
     assert_eq!(star.a.wait_handle().wakes(), wakes + 1, "the poller is woken");
-    star.a.pollers.queue(0).waiter.handle().awake(true);
+    star.a.pollers.queue(0).waiter().handle().awake(true);
     star.settle();
     assert_eq!(sent(&star) - before, flows.len() as u64);
 }

@@ -107,7 +107,7 @@ fn time_wait_that_an_application_thread_enters_ends() {
     let owned = endpoint.own();
     pair.a.poll(pair.now, 64).unwrap();
     // The poller sleeps while the owner works on the FIN.
-    let kick = pair.a.pollers.queue(0).waiter.handle();
+    let kick = pair.a.pollers.queue(0).waiter().handle();
     let until = pair.a.next_deadline();
     kick.announce(until);
     let wakes = kick.wakes();
@@ -123,9 +123,9 @@ fn room_that_comes_back_before_the_poller_sleeps_is_seen() {
     let pair = Pair::with(LinkConfig { queue_limit: 2, ..LinkConfig::default() }, &[]);
     let _more: Vec<_> = (0..5).map(|_| pair.connect(B4)).collect();
     while pair.a.poll(pair.now, 64).unwrap().worked {}
-    assert!(pair.a.interfaces.get(0).tx.is_busy());
+    assert!(pair.a.interfaces.get(0).tx().is_busy());
     let mut packets = Vec::new();
-    let kick = pair.b.pollers.queue(0).waiter.handle();
+    let kick = pair.b.pollers.queue(0).waiter().handle();
     pair.b.interfaces.get(0).receive((pair.now, &kick), pair.b.pool(), &mut packets, 64).unwrap();
     assert!(!packets.is_empty());
     let next = pair.a.next_deadline();

@@ -38,7 +38,7 @@ fn signed_segments_wait_in_the_backlog() {
     let owned = endpoint.own();
     client.write(pair.now, b"signed").unwrap();
     pair.settle();
-    assert!(endpoint.backlog.bytes() > 0, "it waits");
+    assert!(endpoint.backlog().bytes() > 0, "it waits");
     drop(owned);
     pair.settle();
     let mut got = Vec::new();

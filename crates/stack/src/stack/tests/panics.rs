@@ -101,7 +101,7 @@ impl Two {
         server.info(now);
         server.readiness();
         server.set_option(now, plimsoll_tcp::SetOption::NoDelay(true));
-        assert_eq!(self.victim.backlog.bytes(), 0);
+        assert_eq!(self.victim.backlog().bytes(), 0);
         // The other connection carries data in both directions.
         other.write(now, b"ping").unwrap();
         bystander.write(now, b"pong").unwrap();
@@ -331,7 +331,7 @@ fn data_that_is_in_flight_when_it_happens_ends_all_the_same() {
     // asks, and its question meets nobody.
     two.servers[0].write(two.pair.now, &[1; 500]).unwrap();
     {
-        let kick = two.pair.a.pollers.queue(0).waiter.handle();
+        let kick = two.pair.a.pollers.queue(0).waiter().handle();
         let mut lost = Vec::new();
         let (around, interface) = ((two.pair.now, &kick), two.pair.a.interfaces.get(0));
         interface.receive(around, two.pair.a.pool(), &mut lost, 10).unwrap();

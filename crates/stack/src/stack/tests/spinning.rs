@@ -59,7 +59,7 @@ fn a_spinner_gives_way_to_a_poller_at_work() {
 #[test]
 fn the_poller_relies_on_a_spinner_for_a_bounded_time() {
     let pair = Pair::new();
-    let lease = |at| pair.a.pollers.queue(0).spinner.lease(at);
+    let lease = |at| pair.a.pollers.queue(0).spinner().lease(at);
     let later = pair.now + SPIN_LEASE / 2;
     assert_eq!(lease(pair.now), None);
     let mut spin = pair.a.try_spin(pair.now).unwrap();
@@ -97,7 +97,7 @@ fn a_packet_on_its_way_is_not_forgotten_when_a_spinner_misses() {
     let listener = pair.listen(B4, 16);
     let (_client, server) = pair.open(B4, &listener);
     pair.run(Duration::from_secs(5));
-    let kick = pair.a.pollers.queue(0).waiter.handle();
+    let kick = pair.a.pollers.queue(0).waiter().handle();
     assert_eq!(pair.a.next_deadline(), None, "the poller may sleep for ever");
     kick.announce(None);
     let wakes = kick.wakes();
