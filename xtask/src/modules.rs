@@ -121,6 +121,13 @@ impl Modules {
         circles
     }
 
+    /// The modules outside of `inner` that use it or what is in it, the root apart.
+    pub(crate) fn users_of(&self, inner: &str) -> Vec<&str> {
+        let outside = self.by_path.keys().map(String::as_str);
+        let outside = outside.filter(|path| !path.is_empty() && !contains(inner, path));
+        outside.filter(|path| self.neighbours(path).any(|used| contains(inner, used))).collect()
+    }
+
     fn reachable<'a>(&'a self, from: &'a str) -> BTreeSet<&'a str> {
         let mut found = BTreeSet::new();
         let mut open: Vec<&str> = self.neighbours(from).collect();

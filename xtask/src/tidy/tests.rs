@@ -267,3 +267,14 @@ fn modules_of_the_stack_use_each_other_in_no_circle() {
     let for_tests = ("crates/stack/src/b/tests.rs", "//! D.\nuse crate::a::A;\n");
     assert!(findings(&[circle[0], for_tests]).is_empty());
 }
+
+#[test]
+fn who_is_owned_by_the_stack_does_not_know_it() {
+    let files = [
+        ("crates/stack/src/a.rs", "//! D.\nuse crate::stack::work::Work;\n"),
+        ("crates/stack/src/stack/mod.rs", "//! D.\npub struct Stack;\n"),
+        ("crates/stack/src/stack/work.rs", "//! D.\nuse crate::stack::Stack;\n"),
+    ];
+    assert_eq!(findings(&files), ["crates/stack/src:1: `a` uses `stack`, which owns it"]);
+    assert!(findings(&files[1..]).is_empty());
+}
