@@ -60,6 +60,22 @@ impl Modules {
         Modules::of(texts.iter().map(|(path, text)| (path.as_str(), text.as_str())))
     }
 
+    /// The modules below the folder `src`, which ends in a slash, among files with their texts.
+    pub(crate) fn below<'a>(
+        src: &str,
+        files: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Modules> {
+        let mut texts = Vec::new();
+        for (path, text) in files {
+            let Some(file) = path.strip_prefix(src).map(Path::new) else { continue };
+            let for_tests = file.with_extension("").iter().any(|part| part == "tests");
+            if !for_tests && path.ends_with(".rs") {
+                texts.push((module_path(file), text));
+            }
+        }
+        Modules::of(texts.iter().map(|(path, text)| (path.as_str(), *text)))
+    }
+
     /// The modules with these paths and texts.
     fn of<'a>(texts: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> Result<Modules> {
         let known: BTreeSet<String> = texts.clone().map(|(path, _)| path.to_owned()).collect();
@@ -103,6 +119,13 @@ impl Modules {
             circles.push(circle);
         }
         circles
+    }
+
+    /// The modules outside of `inner` that use it or what is in it, the root apart.
+    pub(crate) fn users_of(&self, inner: &str) -> Vec<&str> {
+        let outside = self.by_path.keys().map(String::as_str);
+        let outside = outside.filter(|path| !path.is_empty() && !contains(inner, path));
+        outside.filter(|path| self.neighbours(path).any(|used| contains(inner, used))).collect()
     }
 
     fn reachable<'a>(&'a self, from: &'a str) -> BTreeSet<&'a str> {

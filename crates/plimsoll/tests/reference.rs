@@ -13,7 +13,8 @@ use plimsoll::{CounterInfo, SysctlInfo};
 const SYSCTLS: &str = "\
 # Settings
 
-<!-- Made from the code by `cargo xtask docs`; edit crates/stack/src/sysctl/entries.rs instead. -->
+<!-- Made from the code by `cargo xtask docs`; edit
+crates/stack/src/policies/sysctl/entries.rs instead. -->
 
 Settings are read and changed while the stack runs: `plimsoll sysctl NAME[=VALUE]` asks a running
 program, `--sysctl NAME=VALUE` begins with a value, and in a program of your own there are

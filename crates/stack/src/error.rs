@@ -4,7 +4,7 @@ use std::io;
 
 use plimsoll_tcp::ConnectionError;
 
-use crate::sysctl::SysctlError;
+use crate::policies::sysctl::SysctlError;
 
 /// Why a stack could not be built, or cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -13,8 +13,8 @@
 //! [`Kick::kick_before`] and pays only if the timer is earlier. The announcement may be repeated
 //! with another time; a kick that came in between stays.
 //!
-//! While a thread spins (see `busy_poll.rs`), devices do not kick at all. Who ends that says so,
-//! fences, and looks at the devices; a device fences between arrival and asking. So either the
+//! While a thread spins (see `pollers/spinner.rs`), devices do not kick at all. Who ends that says
+//! so, fences, and looks at the devices; a device fences between arrival and asking. So either the
 //! device kicks, or the arrival is seen.
 //!
 //! The order for a poller:

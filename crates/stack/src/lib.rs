@@ -16,95 +16,67 @@
 //!
 //! Limits are in [`limits`], each with what happens at it.
 //!
+//! # Who owns what
+//!
+//! A stack is four owners: `tables` (who talks with whom), `interfaces` (where packets come and
+//! go), `pollers` (who polls) and `policies` (by which rules). None of them knows the stack, nor do
+//! the connections in `sockets`. What needs more than one of them stands in a file below `stack`.
+//! No modules use each other in a circle, but for a module and what is in it; `cargo xtask modules`
+//! shows who uses whom.
+//!
 //! # Where to look
 //!
 //! | question | file |
 //! |---|---|
-//! | what happens in one poll | `stack.rs`, `poll.rs` |
-//! | what happens to a packet that arrives | `ip/input.rs`, `demux/mod.rs` |
-//! | what happens if its socket is owned | `sync/socket_lock.rs`, `backlog.rs` |
-//! | what happens if a call of a connection panics | `panics.rs` |
-//! | what happens to a packet that leaves | `ip/output.rs`, `tx_path.rs`, `device/` |
-//! | what happens when a device fails | `interface_health.rs` |
-//! | what all connections may hold, who waits for memory | `memory.rs` |
-//! | when a connection's timer fires | `timer_wheel.rs` |
-//! | how a thread sleeps and is woken | `wait.rs`, `kick.rs` |
-//! | who waits for a socket | `wakers.rs` |
-//! | what ends a stack | `ending.rs` |
-//! | which settings exist | `sysctl.rs` |
+//! | what happens in one poll | `stack/poll.rs` |
+//! | what happens to a packet that arrives | `stack/ip/input.rs`, `stack/tcp_input.rs` |
+//! | what happens if its socket is owned | `sync/socket_lock.rs`, `stack/backlog.rs` |
+//! | what happens if a call of a connection panics | `stack/panics.rs` |
+//! | what happens to a packet that leaves | `stack/ip/output.rs`, `interfaces/tx_path.rs` |
+//! | what happens when a device fails | `stack/interface_health.rs` |
+//! | what all connections may hold, who waits for memory | `policies/memory.rs` |
+//! | when a connection's timer fires | `pollers/timer_wheel.rs` |
+//! | how a thread sleeps and is woken | `stack/wait.rs`, `kick.rs` |
+//! | who waits for a socket | `sockets/wakers.rs` |
+//! | what ends a stack | `stack/ending.rs` |
+//! | which settings exist | `policies/sysctl.rs` |
 //! | what is counted | `snmp.rs` |
 
-mod backlog;
-mod busy_poll;
-mod clock;
-mod completion;
-mod decision_log;
-mod demux;
+mod connection_id;
 pub mod device;
-mod ending;
-mod endpoint;
 mod error;
-mod events;
-mod fast_connect;
-mod fast_open;
-mod interface;
-mod interface_health;
+mod flow;
 mod interfaces;
-mod ip;
 pub mod kick;
 pub mod limits;
-mod listener;
-mod loopback;
-mod md5;
-mod memory;
 pub mod offload;
-mod orphans;
 pub mod packet;
-mod panics;
-mod path_news;
 mod policies;
-mod poll;
 mod pollers;
-mod prequeue;
-mod published;
 pub mod qdisc;
-mod queue;
-mod queue_pool;
-mod rx_path;
-mod sending;
 mod snmp;
-mod socket;
-mod socket_lock;
+mod sockets;
 mod stack;
 mod sync;
-mod sysctl;
 mod tables;
-pub(crate) mod tcp_metrics;
-mod timed;
-mod timer_wheel;
-mod tx_path;
-mod wait;
-mod waiter_role;
-mod wakers;
 
-pub use busy_poll::{Spin, Spun};
-pub use endpoint::{Edges, Readiness};
 pub use error::{SocketError, StackError};
-pub use fast_open::FastOpenKeys;
-pub use interface::{InterfaceConfig, InterfaceStatus};
-pub use ip::route::RouteConfig;
-pub use listener::Listener;
-pub use md5::Md5Keys;
-pub use memory::MemoryUse;
+pub use interfaces::interface::{InterfaceConfig, InterfaceStatus};
+pub use interfaces::route::RouteConfig;
 pub use plimsoll_tcp::{Duration, Instant};
-pub use sending::QdiscSummary;
+pub use policies::memory::MemoryUse;
+pub use policies::metrics::PeerMetrics;
+pub use policies::sysctl::{SysctlError, SysctlInfo, SysctlTable};
+pub use pollers::waiter::Waiter;
 pub use snmp::CounterInfo;
-pub use socket::TcpSocket;
-pub use stack::{ConnectionMemory, Poll, SocketSummary, Stack, StackConfig};
-pub use sysctl::{SysctlError, SysctlInfo, SysctlTable};
-pub use tcp_metrics::PeerMetrics;
-pub use wait::{QueueWaiter, Waiter};
-pub use wakers::{Interest, WaitKey};
-
-#[cfg(test)]
-mod tests;
+pub use sockets::endpoint::{Edges, Readiness};
+pub use sockets::fast_open::FastOpenKeys;
+pub use sockets::md5::Md5Keys;
+pub use sockets::summary::SocketSummary;
+pub use sockets::wakers::{Interest, WaitKey};
+pub use stack::busy_poll::{Spin, Spun};
+pub use stack::listener::Listener;
+pub use stack::sending::QdiscSummary;
+pub use stack::socket::TcpSocket;
+pub use stack::wait::QueueWaiter;
+pub use stack::{ConnectionMemory, Poll, Stack, StackConfig};

@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn frames_are_short() {
-        let place = "/a/b/crates/stack/src/poll.rs:12 (discriminator 3)";
-        assert_eq!(frame("lock<alloc::Box<T>>", place), "crates/stack/src/poll.rs:12 lock");
+        let place = "/a/b/crates/stack/src/stack/poll.rs:12 (discriminator 3)";
+        assert_eq!(frame("lock<alloc::Box<T>>", place), "crates/stack/src/stack/poll.rs:12 lock");
     }
 }

@@ -4,7 +4,8 @@
 //! and files, the width of lines, a module doc at the top, no clock and no ambient randomness in
 //! the crates that must replay byte for byte, `unsafe` only where it is audited, one home for the
 //! decision on ACKs, three families of calls that change a connection, counters that tests assert,
-//! one reason to ignore a test, the order of the crates, and documents whose paths and links exist.
+//! one reason to ignore a test, the order of the crates, no circle of modules
+//! in `crates/stack`, and documents whose paths and links exist.
 //!
 //! Exceptions for long functions stand in `xtask/tidy-allow.txt`, each with a reason.
 
@@ -24,6 +25,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use source::Source;
+
+use crate::modules::Modules;
 
 const ALLOW_FILE: &str = "xtask/tidy-allow.txt";
 const MAX_ALLOWED: usize = 130;
@@ -161,8 +164,30 @@ fn check(tree: &Tree) -> Result<Vec<Finding>> {
     counters::check(&sources, &mut findings);
     allowed.stale(&sources, &mut findings);
     tree::check(tree, &mut findings);
+    check_circles(tree, &mut findings)?;
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     Ok(findings)
+}
+
+/// The folder whose modules use each other in no circle.
+const NO_CIRCLES: &str = "crates/stack/src/";
+
+/// The module that may use all others, and that only the root may use.
+const WIRING: &str = "stack";
+
+/// A circle of modules can only be understood, and changed, as a whole. One that goes by way of a
+/// parent and its child is not seen as one, so who uses the wiring is asked for by itself.
+fn check_circles(tree: &Tree, findings: &mut Vec<Finding>) -> Result<()> {
+    let modules = Modules::below(NO_CIRCLES, tree.texts())?;
+    for user in modules.users_of(WIRING) {
+        let what = format!("`{user}` uses `{WIRING}`, which owns it");
+        findings.push(Finding::new(NO_CIRCLES.trim_end_matches('/'), 1, &what));
+    }
+    for circle in modules.circles() {
+        let what = format!("modules use each other in a circle: {}", circle.join(", "));
+        findings.push(Finding::new(NO_CIRCLES.trim_end_matches('/'), 1, &what));
+    }
+    Ok(())
 }
 
 /// Checks the repository at `root` and prints every finding. An error means there were some.

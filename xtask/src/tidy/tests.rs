@@ -254,3 +254,27 @@ fn tests_are_ignored_for_one_reason() {
         assert_eq!(one("a.rs", bad).len(), 1, "{bad}");
     }
 }
+
+#[test]
+fn modules_of_the_stack_use_each_other_in_no_circle() {
+    let circle = [
+        ("crates/stack/src/a.rs", "//! D.\nuse crate::b::B;\n"),
+        ("crates/stack/src/b.rs", "//! D.\nuse crate::a::A;\n"),
+    ];
+    let found = "crates/stack/src:1: modules use each other in a circle: a, b";
+    assert_eq!(findings(&circle), [found]);
+    assert!(findings(&circle[..1]).is_empty());
+    let for_tests = ("crates/stack/src/b/tests.rs", "//! D.\nuse crate::a::A;\n");
+    assert!(findings(&[circle[0], for_tests]).is_empty());
+}
+
+#[test]
+fn who_is_owned_by_the_stack_does_not_know_it() {
+    let files = [
+        ("crates/stack/src/a.rs", "//! D.\nuse crate::stack::work::Work;\n"),
+        ("crates/stack/src/stack/mod.rs", "//! D.\npub struct Stack;\n"),
+        ("crates/stack/src/stack/work.rs", "//! D.\nuse crate::stack::Stack;\n"),
+    ];
+    assert_eq!(findings(&files), ["crates/stack/src:1: `a` uses `stack`, which owns it"]);
+    assert!(findings(&files[1..]).is_empty());
+}

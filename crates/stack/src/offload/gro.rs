@@ -34,11 +34,7 @@ use arrayvec::ArrayVec;
 use plimsoll_tcp::Segment;
 use plimsoll_wire::tcp::TcpFlags;
 
-use crate::demux::FlowKey;
-use crate::events::Work;
-use crate::poll::PollState;
-use crate::snmp::IpCounter;
-use crate::stack::Stack;
+use crate::flow::FlowKey;
 
 /// Flows of which a batch holds a segment.
 const FLOWS: usize = 8;
@@ -112,7 +108,7 @@ fn is_pure(segment: &Segment) -> bool {
 }
 
 /// A segment that waits for more of its flow.
-struct Held {
+pub(crate) struct Held {
     key: FlowKey,
     segment: Segment,
     /// Payload bytes of every wire segment but the last.
@@ -122,6 +118,11 @@ struct Held {
 }
 
 impl Held {
+    /// Whose segment it is, and the segment.
+    pub(crate) fn into_parts(self) -> (FlowKey, Segment) {
+        (self.key, self.segment)
+    }
+
     /// Appends a segment of the same flow. Returns whether the train goes on behind it.
     #[allow(clippy::result_large_err)] // As for `coalesce`.
     fn append(&mut self, next: Segment) -> Result<bool, Segment> {
@@ -144,18 +145,34 @@ pub(crate) struct Gro {
 }
 
 impl Gro {
-    fn find(&self, key: &FlowKey) -> Option<usize> {
+    pub(crate) fn find(&self, key: &FlowKey) -> Option<usize> {
         self.held.iter().position(|held| held.key == *key)
     }
 
     /// Holds a segment; there is room.
-    fn hold(&mut self, key: FlowKey, segment: Segment, unit: usize) {
+    pub(crate) fn hold(&mut self, key: FlowKey, segment: Segment, unit: usize) {
         self.stamps += 1;
         self.held.push(Held { key, segment, unit, stamp: self.stamps });
     }
 
+    /// Appends a segment to what is held at `at`. Returns whether the train goes on behind it.
+    #[allow(clippy::result_large_err)] // As for `coalesce`.
+    pub(crate) fn append(&mut self, at: usize, next: Segment) -> Result<bool, Segment> {
+        self.held[at].append(next)
+    }
+
+    /// Takes out what is held at `at`.
+    pub(crate) fn take(&mut self, at: usize) -> Held {
+        self.held.swap_remove(at)
+    }
+
+    /// Whether there is no room for one more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.held.is_full()
+    }
+
     /// Takes out what has been held longest.
-    fn take_oldest(&mut self) -> Option<Held> {
+    pub(crate) fn take_oldest(&mut self) -> Option<Held> {
         let ages = self.held.iter().enumerate().map(|(at, held)| (held.stamp, at));
         let (_, at) = ages.min()?;
         Some(self.held.swap_remove(at))
@@ -164,7 +181,7 @@ impl Gro {
 
 /// The length of the segments of a train that begins with `segment`, if one may. `size` is what the
 /// device says that a super-segment was cut into.
-fn train_unit(segment: &Segment, size: Option<u16>) -> Option<usize> {
+pub(crate) fn train_unit(segment: &Segment, size: Option<u16>) -> Option<usize> {
     let flags = segment.repr.flags;
     let len = segment.payload.len();
     let unit = if segment.segs == 1 { len } else { usize::from(size?) };
@@ -175,55 +192,6 @@ fn train_unit(segment: &Segment, size: Option<u16>) -> Option<usize> {
         && !flags.intersects(ALONE | LAST)
         && segment.repr.options.sack.is_empty();
     begins.then_some(unit)
-}
-
-impl Stack {
-    /// Takes a segment that has been checked, and passes on what cannot wait for more. `size` is
-    /// the length of the wire segments of a super-segment.
-    pub(crate) fn tcp_gro(
-        &self,
-        work: &mut Work<'_>,
-        state: &mut PollState,
-        key: &FlowKey,
-        segment: Segment,
-        size: Option<u16>,
-    ) {
-        if !work.settings.gro {
-            return self.tcp_demux(work, state, key, segment);
-        }
-        let mut segment = segment;
-        if let Some(at) = state.gro.find(key) {
-            let appended = state.gro.held[at].append(segment);
-            if appended.is_ok() {
-                work.count(IpCounter::GroMerged);
-            }
-            if let Ok(true) = appended {
-                return;
-            }
-            let held = state.gro.held.swap_remove(at);
-            self.tcp_demux(work, state, key, held.segment);
-            match appended {
-                Ok(_) => return,
-                Err(back) => segment = back,
-            }
-        }
-        let Some(unit) = train_unit(&segment, size) else {
-            return self.tcp_demux(work, state, key, segment);
-        };
-        if state.gro.held.is_full()
-            && let Some(oldest) = state.gro.take_oldest()
-        {
-            self.tcp_demux(work, state, &oldest.key, oldest.segment);
-        }
-        state.gro.hold(*key, segment, unit);
-    }
-
-    /// Passes on all that is held: the batch has ended.
-    pub(crate) fn flush_gro(&self, work: &mut Work<'_>, state: &mut PollState) {
-        while let Some(held) = state.gro.take_oldest() {
-            self.tcp_demux(work, state, &held.key, held.segment);
-        }
-    }
 }
 
 #[cfg(test)]

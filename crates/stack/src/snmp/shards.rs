@@ -22,8 +22,8 @@ use plimsoll_tcp::{Counter, CounterValues, Counters, Values, Writer};
 
 use super::{IP_COUNT, IpCounter};
 use crate::limits::MAX_SHARDS;
-use crate::socket_lock::lock;
-use crate::sysctl::SettingsCache;
+use crate::policies::sysctl::SettingsCache;
+use crate::sync::lock;
 
 /// The right to write one shard, whoever has it.
 #[derive(Debug)]
@@ -45,10 +45,15 @@ pub(crate) struct Shard {
     /// Some until it is dropped.
     writers: Option<Writers>,
     home: Weak<List>,
-    pub(crate) settings: SettingsCache,
+    settings: SettingsCache,
 }
 
 impl Shard {
+    /// The settings as the thread saw them last.
+    pub(crate) fn settings(&self) -> &SettingsCache {
+        &self.settings
+    }
+
     fn writers(&self) -> &Writers {
         self.writers.as_ref().expect("they are there until it is dropped")
     }

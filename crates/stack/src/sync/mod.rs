@@ -5,6 +5,15 @@
 
 mod parking;
 pub(crate) mod socket_lock;
+pub(crate) mod timed;
 mod token;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 pub(crate) use token::{Held, Token};
+
+/// Locks `mutex`. A thread that panicked while it held the lock has reported its panic already;
+/// the data is as good as the last completed step.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -6,9 +6,9 @@ use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{SackBlock, TcpFlags, TcpRepr, Timestamps};
 
 use super::{Gro, Held, PureAcks, coalesce, train_unit};
-use crate::demux::FlowKey;
 use crate::device::memory_link::LinkConfig;
-use crate::tests::harness::{A4, B4, Pair, drain, feed, ip, pattern};
+use crate::flow::FlowKey;
+use crate::stack::tests::harness::{A4, B4, Pair, drain, feed, ip, pattern};
 
 const ACK: TcpFlags = TcpFlags::ACK;
 

@@ -1,0 +1,30 @@
+//! The place of a connection in the table of connections, by which everybody else knows it.
+
+/// Bits of the number of shards.
+pub(crate) const SHARD_BITS: u32 = 6;
+/// Shards of the table.
+pub(crate) const SHARDS: usize = 1 << SHARD_BITS;
+
+/// A place in the table, as long as one connection has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ConnectionId {
+    /// The low bits are the shard.
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+}
+
+impl ConnectionId {
+    /// The number by which a queueing discipline knows the connection. Never 0.
+    pub(crate) fn flow(self) -> u64 {
+        (u64::from(self.generation) << 32 | u64::from(self.slot)).wrapping_add(1)
+    }
+
+    pub(crate) fn shard(self) -> usize {
+        self.slot as usize % SHARDS
+    }
+
+    /// The index within the shard.
+    pub(crate) fn index(self) -> usize {
+        (self.slot >> SHARD_BITS) as usize
+    }
+}

@@ -1,0 +1,55 @@
+//! The four-tuple by which a connection is known.
+
+use std::hash::Hasher;
+use std::net::{IpAddr, SocketAddr};
+
+use siphasher::sip::SipHasher13;
+
+/// The identity of a connection, from our point of view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FlowKey {
+    pub(crate) local: IpAddr,
+    pub(crate) remote: IpAddr,
+    pub(crate) local_port: u16,
+    pub(crate) remote_port: u16,
+}
+
+impl FlowKey {
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        SocketAddr::new(self.local, self.local_port)
+    }
+
+    pub(crate) fn remote_addr(&self) -> SocketAddr {
+        SocketAddr::new(self.remote, self.remote_port)
+    }
+
+    /// The hash of all four, keyed against peers that choose their ports to collide.
+    pub(crate) fn hash(&self, key: &[u8; 16]) -> u64 {
+        let mut hasher = SipHasher13::new_with_key(key);
+        self.write_to(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Feeds all four to `hasher`.
+    pub(crate) fn write_to(&self, hasher: &mut impl Hasher) {
+        write_ip(self.local, hasher);
+        write_ip(self.remote, hasher);
+        hasher.write_u32(u32::from(self.local_port) << 16 | u32::from(self.remote_port));
+    }
+}
+
+/// Feeds an address to `hasher`.
+pub(crate) fn write_ip(ip: IpAddr, hasher: &mut impl Hasher) {
+    match ip {
+        IpAddr::V4(ip) => hasher.write_u32(ip.to_bits()),
+        IpAddr::V6(ip) => hasher.write_u128(ip.to_bits()),
+    }
+}
+
+/// Whether `ip` can be one host's.
+pub(crate) fn is_unicast(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => !(ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast()),
+        IpAddr::V6(ip) => !(ip.is_unspecified() || ip.is_multicast()),
+    }
+}

@@ -1,0 +1,386 @@
+//! An interface: a device, its addresses, and whether it is up.
+//!
+//! What sending needs is the [`TxPath`]'s, what receiving needs the [`RxPath`]'s; an interface
+//! holds the two together with what is known about the device. It knows nothing of connections and
+//! routes: `stack/sending.rs` and `stack/interface_health.rs` do.
+//!
+//! # A device that fails
+//!
+//! Only its interface goes down, and it can be given another device. Each device that an interface
+//! has had has a number, its *epoch*, so that a late error of one device does not bring down the
+//! next.
+//!
+//! # Locks
+//!
+//! `health`, `name` and `wait` are leaves, held for a few instructions. `replacing` is held by who
+//! gives the interface another device, also while the old one is dropped; nobody else takes it.
+//! What is read for every packet is atomic.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use plimsoll_buf::Pool;
+use plimsoll_tcp::Instant;
+
+use crate::device::{Caps, Device, DeviceStats, WaitSource};
+use crate::error::StackError;
+use crate::flow::is_unicast;
+use crate::interfaces::loopback;
+use crate::interfaces::rx_path::RxPath;
+use crate::interfaces::tx_path::{Failure, TxPath};
+use crate::kick::Kick;
+use crate::limits::MAX_INTERFACES;
+use crate::packet::Packet;
+use crate::sync::lock;
+
+/// Room for headers that a super-segment's payload leaves.
+const HEADROOM: usize = 120;
+/// Bytes of headers of the least packet that TCP can use.
+const MIN_MTU: u16 = 576;
+
+/// What an interface is built from.
+pub struct InterfaceConfig {
+    /// The device.
+    pub device: Device,
+    /// Our addresses on it, each with the length of the prefix that is reached directly.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// MTU in bytes, if it is to be less than the device's.
+    pub mtu: Option<u16>,
+}
+
+/// An interface as [`Stack::interfaces`](crate::Stack::interfaces) shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterfaceStatus {
+    /// The device's name.
+    pub name: String,
+    /// Our addresses on it, each with the length of its prefix.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// MTU in bytes.
+    pub mtu: u16,
+    /// Why it is down; `None` while it is up.
+    pub error: Option<StackError>,
+}
+
+/// What a device says about itself, to be read without asking it.
+struct Traits {
+    mtu: AtomicU16,
+    /// Most payload bytes of one super-segment.
+    max_super_segment: AtomicUsize,
+    /// The device really completes packets: bytes below us mean something.
+    completions: AtomicBool,
+    /// The device writes down why packets leave.
+    takes_notes: AtomicBool,
+}
+
+/// Whether the device works.
+#[derive(Default)]
+struct Health {
+    epoch: u32,
+    error: Option<StackError>,
+}
+
+/// A device in a stack.
+pub(crate) struct Interface {
+    index: u8,
+    /// The queue that polls it.
+    queue: u8,
+    /// All interfaces of the same device, this first one included, if there are several.
+    ways: Vec<u8>,
+    addresses: Vec<(IpAddr, u8)>,
+    loopback: bool,
+    /// The MTU of the configuration.
+    mtu_limit: Option<u16>,
+    /// What stands behind the device's name if it is not the device's first queue.
+    suffix: String,
+    name: Mutex<String>,
+    traits: Traits,
+    wait: Mutex<WaitSource>,
+    /// The discipline was chosen for this interface: the default does not concern it.
+    chosen: AtomicBool,
+    /// `health` has no error.
+    up: AtomicBool,
+    health: Mutex<Health>,
+    replacing: Mutex<()>,
+    rx: RxPath,
+    tx: TxPath,
+}
+
+impl Traits {
+    fn new(caps: &Caps, takes_notes: bool, limit: Option<u16>) -> Traits {
+        let traits = Traits {
+            mtu: AtomicU16::new(0),
+            max_super_segment: AtomicUsize::new(0),
+            completions: AtomicBool::new(false),
+            takes_notes: AtomicBool::new(false),
+        };
+        traits.set(caps, takes_notes, limit);
+        traits
+    }
+
+    fn set(&self, caps: &Caps, takes_notes: bool, limit: Option<u16>) {
+        let longest = caps.max_super_segment.clamp(usize::from(caps.mtu), 65_535);
+        // A device that takes none gets them cut in software.
+        let longest = if caps.tso4 || caps.tso6 { longest } else { 65_535 } - HEADROOM;
+        let mtu = limit.map_or(caps.mtu, |limit| limit.min(caps.mtu));
+        self.mtu.store(mtu, Ordering::Relaxed);
+        self.max_super_segment.store(longest, Ordering::Relaxed);
+        self.completions.store(caps.completions, Ordering::Relaxed);
+        self.takes_notes.store(takes_notes, Ordering::Relaxed);
+    }
+}
+
+impl Interface {
+    /// The way out.
+    pub(crate) fn tx(&self) -> &TxPath {
+        &self.tx
+    }
+
+    /// Builds all interfaces of a stack: those of the configuration, loopback, and one for each
+    /// further queue of a device. `queues` is how many there are to poll them.
+    pub(crate) fn build_all(
+        configs: Vec<InterfaceConfig>,
+        more: Vec<(usize, Device)>,
+        queues: usize,
+    ) -> Result<Vec<Interface>, StackError> {
+        let refuse = |field: String, reason: String| Err(StackError::Config { field, reason });
+        if configs.len() + more.len() >= MAX_INTERFACES {
+            let reason = format!("at most {} are possible", MAX_INTERFACES - 1);
+            return refuse("interfaces".to_owned(), reason);
+        }
+        if queues > MAX_INTERFACES {
+            let reason = format!("at most {MAX_INTERFACES} are possible");
+            return refuse("pollers".to_owned(), reason);
+        }
+        let known = configs.len();
+        let mut interfaces = Vec::new();
+        for (index, config) in configs.into_iter().enumerate() {
+            let field = format!("interfaces[{index}]");
+            for &(ip, prefix) in &config.addresses {
+                if prefix > if ip.is_ipv4() { 32 } else { 128 } {
+                    let reason = format!("the prefix length of {ip}/{prefix} is too large");
+                    return refuse(format!("{field}.addresses"), reason);
+                }
+                if !is_unicast(ip) {
+                    return refuse(format!("{field}.addresses"), format!("{ip} is not a host's"));
+                }
+            }
+            let most = config.device.tx.caps().mtu;
+            if let Some(mtu) = config.mtu
+                && !(MIN_MTU..=most).contains(&mtu)
+            {
+                let reason = format!("{mtu} is not between {MIN_MTU} and the device's {most}");
+                return refuse(format!("{field}.mtu"), reason);
+            }
+            interfaces.push(Interface::new(index, config, None));
+        }
+        let addresses = vec![
+            (IpAddr::from([127, 0, 0, 1]), 8),
+            (IpAddr::from(std::net::Ipv6Addr::LOCALHOST), 128),
+        ];
+        let (device, waiting) = loopback::device();
+        let config = InterfaceConfig { device, addresses, mtu: None };
+        interfaces.push(Interface::new(interfaces.len(), config, Some(waiting)));
+        for (index, (first, device)) in more.into_iter().enumerate() {
+            if first >= known {
+                let reason = "there is no such interface".to_owned();
+                return refuse(format!("more_queues[{index}]"), reason);
+            }
+            Interface::add_way(&mut interfaces, first, device, queues.max(1));
+        }
+        Ok(interfaces)
+    }
+
+    /// Adds another queue of the device of the interface with the number `first`.
+    fn add_way(interfaces: &mut Vec<Interface>, first: usize, device: Device, queues: usize) {
+        let index = interfaces.len();
+        let original = &mut interfaces[first];
+        if original.ways.is_empty() {
+            original.ways.push(original.index);
+        }
+        let mtu = Some(original.mtu());
+        let config = InterfaceConfig { device, addresses: Vec::new(), mtu };
+        let mut way = Interface::new(index, config, None);
+        way.queue = (original.ways.len() % queues) as u8;
+        way.suffix = format!("#{}", original.ways.len());
+        way.name = Mutex::new(format!("{}{}", original.name(), way.suffix));
+        original.ways.push(way.index);
+        interfaces.push(way);
+    }
+
+    /// `waiting` counts what has arrived at loopback.
+    fn new(index: usize, config: InterfaceConfig, waiting: Option<Arc<AtomicUsize>>) -> Interface {
+        let Device { tx, rx, wait } = config.device;
+        let caps = tx.caps();
+        let loopback = waiting.is_some();
+        Interface {
+            index: index as u8,
+            queue: 0,
+            ways: Vec::new(),
+            addresses: config.addresses,
+            loopback,
+            mtu_limit: config.mtu,
+            suffix: String::new(),
+            name: Mutex::new(caps.name.clone()),
+            traits: Traits::new(caps, tx.takes_notes(), config.mtu),
+            rx: RxPath::new(rx, &wait, waiting),
+            wait: Mutex::new(wait),
+            chosen: AtomicBool::new(loopback),
+            up: AtomicBool::new(true),
+            health: Mutex::default(),
+            replacing: Mutex::default(),
+            tx: TxPath::new(tx),
+        }
+    }
+
+    /// Its place among the interfaces.
+    pub(crate) fn index(&self) -> u8 {
+        self.index
+    }
+
+    /// The queue that polls it.
+    pub(crate) fn queue(&self) -> u8 {
+        self.queue
+    }
+
+    /// All interfaces of the same device, this first one included, if there are several and this is
+    /// the first one.
+    pub(crate) fn ways(&self) -> &[u8] {
+        &self.ways
+    }
+
+    /// Our addresses on it, each with the length of its prefix.
+    pub(crate) fn addresses(&self) -> &[(IpAddr, u8)] {
+        &self.addresses
+    }
+
+    pub(crate) fn is_loopback(&self) -> bool {
+        self.loopback
+    }
+
+    pub(crate) fn name(&self) -> String {
+        lock(&self.name).clone()
+    }
+
+    pub(crate) fn mtu(&self) -> u16 {
+        self.traits.mtu.load(Ordering::Relaxed)
+    }
+
+    /// Most payload bytes of one super-segment.
+    pub(crate) fn max_super_segment(&self) -> usize {
+        self.traits.max_super_segment.load(Ordering::Relaxed)
+    }
+
+    /// Whether the device really completes packets: bytes below us mean something.
+    pub(crate) fn completions(&self) -> bool {
+        self.traits.completions.load(Ordering::Relaxed)
+    }
+
+    /// Whether the device writes down why packets leave.
+    pub(crate) fn takes_notes(&self) -> bool {
+        self.traits.takes_notes.load(Ordering::Relaxed)
+    }
+
+    /// Whether the discipline was chosen for this interface, so that the default does not matter.
+    pub(crate) fn has_chosen_qdisc(&self) -> bool {
+        self.chosen.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn choose_qdisc(&self) {
+        self.chosen.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells the device whom to kick.
+    pub(crate) fn install(&self, kick: &Kick) {
+        lock(&self.wait).install(kick);
+    }
+
+    /// What the poller waits for. It lasts as long as the copy, also if the device is replaced.
+    pub(crate) fn wait_source(&self) -> WaitSource {
+        lock(&self.wait).clone()
+    }
+
+    /// Whether the device works.
+    pub(crate) fn is_up(&self) -> bool {
+        self.up.load(Ordering::Relaxed)
+    }
+
+    /// Queues a packet; `false` if there was no room, or the interface is down, and it is gone.
+    pub(crate) fn enqueue(&self, now: Instant, packet: Packet) -> bool {
+        self.tx.enqueue(now, packet)
+    }
+
+    /// Appends up to `max` packets that have arrived by `now` to `out`; returns how many.
+    pub(crate) fn receive(
+        &self,
+        around: (Instant, &Kick),
+        pool: &Pool,
+        out: &mut Vec<Packet>,
+        max: usize,
+    ) -> Result<usize, Failure> {
+        if self.is_up() { self.rx.receive(around, pool, out, max) } else { Ok(0) }
+    }
+
+    /// When the device wants to be polled, or something that is queued may leave.
+    pub(crate) fn next_event(&self, kick: &Kick) -> Option<Instant> {
+        if !self.is_up() {
+            return None;
+        }
+        self.tx.next_event(kick).into_iter().chain(self.rx.next_event(kick)).min()
+    }
+
+    /// What the two halves have counted, the sending one first.
+    pub(crate) fn stats(&self, kick: &Kick) -> (DeviceStats, DeviceStats) {
+        (self.tx.stats(kick), self.rx.stats(kick))
+    }
+
+    pub(crate) fn status(&self) -> InterfaceStatus {
+        let error = lock(&self.health).error.clone();
+        let (name, addresses, mtu) = (self.name(), self.addresses.clone(), self.mtu());
+        InterfaceStatus { name, addresses, mtu, error }
+    }
+
+    /// The number of the device that it has now.
+    pub(crate) fn epoch(&self) -> u32 {
+        lock(&self.health).epoch
+    }
+
+    /// The device with the number `epoch` has failed. Returns whether that brings the interface
+    /// down: it may be down already, or have another device.
+    pub(crate) fn fail(&self, epoch: u32, error: StackError) -> bool {
+        let mut health = lock(&self.health);
+        if health.epoch != epoch || health.error.is_some() {
+            return false;
+        }
+        health.error = Some(error);
+        self.up.store(false, Ordering::Relaxed);
+        drop(health);
+        self.tx.close();
+        true
+    }
+
+    /// Takes another device in place of the one that it has. `kick` wakes its poller.
+    pub(crate) fn replace(&self, device: Device, kick: &Kick) -> Result<(), StackError> {
+        let Device { tx, rx, wait } = device;
+        let caps = tx.caps().clone();
+        if caps.mtu < MIN_MTU {
+            let reason = format!("the device's {} is less than {MIN_MTU}", caps.mtu);
+            return Err(StackError::Config { field: "mtu".to_owned(), reason });
+        }
+        wait.install(kick);
+        let _replacing = lock(&self.replacing);
+        let epoch = {
+            let mut health = lock(&self.health);
+            health.epoch = health.epoch.wrapping_add(1);
+            health.epoch
+        };
+        *lock(&self.name) = format!("{}{}", caps.name, self.suffix);
+        self.traits.set(&caps, tx.takes_notes(), self.mtu_limit);
+        self.rx.replace(rx, epoch, &wait, kick);
+        self.tx.replace(tx, epoch, kick);
+        *lock(&self.wait) = wait;
+        lock(&self.health).error = None;
+        self.up.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! The interfaces of a stack, and the routes over them.
+//!
+//! The list is fixed when the stack is built, so it is read without a lock. What changes is inside
+//! each [`Interface`], which says how it is guarded.
+
+pub(crate) mod interface;
+pub(crate) mod loopback;
+pub(crate) mod published;
+pub(crate) mod route;
+pub(crate) mod rx_path;
+pub(crate) mod tx_path;
+
+use std::net::IpAddr;
+
+use crate::device::Device;
+use crate::error::StackError;
+use crate::interfaces::interface::{Interface, InterfaceConfig};
+use crate::interfaces::route::{RouteConfig, RouteTable};
+
+/// The interfaces, loopback included, and the routes.
+pub(crate) struct Interfaces {
+    list: Vec<Interface>,
+    routes: RouteTable,
+}
+
+impl Interfaces {
+    /// The interfaces of a configuration, and loopback. `pollers` is how many queues poll them.
+    ///
+    /// # Errors
+    /// If the configuration is wrong; the error names the field.
+    pub(crate) fn build(
+        configs: Vec<InterfaceConfig>,
+        more_queues: Vec<(usize, Device)>,
+        routes: &[RouteConfig],
+        pollers: usize,
+    ) -> Result<Interfaces, StackError> {
+        let list = Interface::build_all(configs, more_queues, pollers)?;
+        let routes = RouteTable::build(&list, routes)?;
+        Ok(Interfaces { list, routes })
+    }
+
+    /// The interface with a number that came from a route or a connection.
+    pub(crate) fn get(&self, index: u8) -> &Interface {
+        &self.list[usize::from(index)]
+    }
+
+    /// The interface with a number that came from outside.
+    pub(crate) fn find(&self, index: usize) -> Option<&Interface> {
+        self.list.get(index)
+    }
+
+    /// All of them, loopback before further queues of devices.
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Interface> {
+        self.list.iter()
+    }
+
+    /// The interfaces that a queue polls.
+    pub(crate) fn of(&self, queue: u8) -> impl Iterator<Item = &Interface> {
+        self.list.iter().filter(move |interface| interface.queue() == queue)
+    }
+
+    /// Where packets leave.
+    pub(crate) fn routes(&self) -> &RouteTable {
+        &self.routes
+    }
+
+    /// The interface that packets to `remote` leave by; loopback if no route leads there. If all
+    /// that lead there are down it is one of those, which drops the packets.
+    pub(crate) fn towards(&self, remote: IpAddr) -> u8 {
+        let way = self.routes.lookup(remote).or_else(|| self.routes.any_way(remote));
+        way.unwrap_or(self.routes.loopback())
+    }
+
+    /// The way by which `queue` sends what leaves by `interface`.
+    pub(crate) fn way(&self, interface: u8, queue: u8) -> u8 {
+        let ways = self.get(interface).ways();
+        match ways.len() {
+            0 => interface,
+            count => ways[usize::from(queue) % count],
+        }
+    }
+
+    /// The first queue of the device that an interface is a queue of.
+    pub(crate) fn first_way(&self, index: u8) -> u8 {
+        let first = self.list.iter().find(|first| first.ways().contains(&index));
+        first.map_or(index, Interface::index)
+    }
+
+    /// All queues of the device that `first` is the first queue of, as a bit set.
+    pub(crate) fn ways_of(&self, first: u8) -> u16 {
+        self.get(first).ways().iter().fold(1 << first, |set, way| set | 1 << way)
+    }
+
+    /// How many devices there are beside loopback.
+    pub(crate) fn devices(&self) -> usize {
+        let own =
+            |each: &&Interface| !each.is_loopback() && self.first_way(each.index()) == each.index();
+        self.list.iter().filter(own).count()
+    }
+
+    /// Our addresses.
+    pub(crate) fn addresses(&self) -> Vec<IpAddr> {
+        self.list.iter().flat_map(|i| i.addresses().iter().map(|&(ip, _)| ip)).collect()
+    }
+}

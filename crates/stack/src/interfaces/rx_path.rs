@@ -1,0 +1,180 @@
+//! The receiving side of an interface.
+//!
+//! The half belongs to the holder of its token: as a rule the poller, which receives. Who reads
+//! figures takes it for a moment. Nobody waits for it. Who finds it taken leaves a mark, and the
+//! holder wakes the poller when it lets go.
+//!
+//! An interface that is known to hold nothing is not touched at all; loopback tells.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use plimsoll_buf::Pool;
+use plimsoll_tcp::Instant;
+
+use crate::device::{DeviceRx, DeviceStats, WaitSource};
+use crate::interfaces::published::{Deadline, Figures};
+use crate::interfaces::tx_path::{Failure, call_device, drop_device};
+use crate::kick::Kick;
+use crate::packet::Packet;
+use crate::sync::lock;
+use crate::sync::{Held, Token};
+
+/// The receiving side.
+pub(crate) struct RxPath {
+    half: Token<Half>,
+    /// The device that takes the place of the one in `half`.
+    successor: Mutex<Option<Half>>,
+    /// There is one.
+    succeeded: AtomicBool,
+    /// Arrivals come by a file descriptor: between two calls of the device nothing changes that it
+    /// knows. Otherwise it is asked before the poller sleeps.
+    by_descriptor: AtomicBool,
+    /// Packets that wait, if somebody counts them.
+    waiting: Option<Arc<AtomicUsize>>,
+    next: Deadline,
+    figures: Figures,
+}
+
+struct Half {
+    device: Box<dyn DeviceRx>,
+    epoch: u32,
+}
+
+impl RxPath {
+    /// The receiving side of a device. `waiting` counts what has arrived, if the device does so.
+    pub(crate) fn new(
+        device: Box<dyn DeviceRx>,
+        wait: &WaitSource,
+        waiting: Option<Arc<AtomicUsize>>,
+    ) -> RxPath {
+        RxPath {
+            half: Token::new(Half { device, epoch: 0 }),
+            successor: Mutex::new(None),
+            succeeded: AtomicBool::new(false),
+            by_descriptor: AtomicBool::new(wait.fd().is_some()),
+            waiting,
+            next: Deadline::none(),
+            figures: Figures::default(),
+        }
+    }
+
+    /// Appends up to `max` packets that have arrived by `now` to `out`; returns how many.
+    pub(crate) fn receive(
+        &self,
+        (now, kick): (Instant, &Kick),
+        pool: &Pool,
+        out: &mut Vec<Packet>,
+        max: usize,
+    ) -> Result<usize, Failure> {
+        if self.is_empty() {
+            return Ok(0);
+        }
+        let Some(mut holding) = self.hold(kick) else { return Ok(0) };
+        holding.succeed();
+        let Some(Half { device, epoch }) = holding.held.as_deref_mut() else { return Ok(0) };
+        call_device(*epoch, || {
+            let count = device.receive(now, pool, out, max)?;
+            if count > 0 {
+                self.figures.set(&device.stats());
+            }
+            if self.by_descriptor.load(Ordering::Relaxed) {
+                self.next.set(device.next_event());
+            }
+            Ok(count)
+        })
+    }
+
+    /// When the poller has to look here. A holder of the token wakes the poller if it missed it.
+    pub(crate) fn next_event(&self, kick: &Kick) -> Option<Instant> {
+        if self.succeeded.load(Ordering::Relaxed) {
+            return Some(Instant::ZERO);
+        }
+        if let Some(waiting) = &self.waiting {
+            return (waiting.load(Ordering::Relaxed) > 0).then_some(Instant::ZERO);
+        }
+        if self.by_descriptor.load(Ordering::Relaxed) {
+            return self.next.get();
+        }
+        let mut holding = self.hold(kick)?;
+        let Half { device, epoch } = holding.held.as_deref_mut()?;
+        // A device that fails here does so again when it is polled.
+        call_device(*epoch, || Ok(device.next_event())).unwrap_or(Some(Instant::ZERO))
+    }
+
+    /// What the receiving half has counted: up to now, or until its holder took it.
+    pub(crate) fn stats(&self, kick: &Kick) -> DeviceStats {
+        let holding = self.hold(kick);
+        let held = holding.as_ref().and_then(|holding| holding.held.as_deref());
+        held.map_or_else(|| self.figures.get(), |half| half.device.stats())
+    }
+
+    /// Another device takes the place of this one, as soon as nobody uses this one any more.
+    pub(crate) fn replace(
+        &self,
+        device: Box<dyn DeviceRx>,
+        epoch: u32,
+        wait: &WaitSource,
+        kick: &Kick,
+    ) {
+        let before = {
+            let mut successor = lock(&self.successor);
+            self.succeeded.store(true, Ordering::Relaxed);
+            successor.replace(Half { device, epoch })
+        };
+        drop_device(before);
+        self.by_descriptor.store(wait.fd().is_some(), Ordering::Relaxed);
+        if let Some(mut holding) = self.hold(kick) {
+            holding.succeed();
+        }
+    }
+
+    /// Whether there is nothing, for all that is known without the device.
+    fn is_empty(&self) -> bool {
+        self.waiting.as_ref().is_some_and(|waiting| waiting.load(Ordering::Relaxed) == 0)
+    }
+
+    fn hold<'a>(&'a self, kick: &'a Kick) -> Option<Holding<'a>> {
+        let held = Some(self.half.take()?);
+        Some(Holding { path: self, kick, held })
+    }
+}
+
+/// The token of a path, taken. Dropping it lets go, and wakes the poller if that missed it.
+struct Holding<'a> {
+    path: &'a RxPath,
+    kick: &'a Kick,
+    /// Some until it is let go.
+    held: Option<Held<'a, Half>>,
+}
+
+impl Holding<'_> {
+    /// Puts the successor into the place of the device, if there is one.
+    fn succeed(&mut self) {
+        let path = self.path;
+        if !path.succeeded.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(half) = self.held.as_deref_mut() else { return };
+        let successor = {
+            let mut successor = lock(&path.successor);
+            path.succeeded.store(false, Ordering::Relaxed);
+            successor.take()
+        };
+        let Some(successor) = successor else { return };
+        let before = std::mem::replace(half, successor);
+        path.next.set(None);
+        path.figures.set(&half.device.stats());
+        drop_device(before);
+    }
+}
+
+impl Drop for Holding<'_> {
+    fn drop(&mut self) {
+        if let Some(held) = self.held.take()
+            && held.abandon()
+        {
+            self.kick.kick();
+        }
+    }
+}

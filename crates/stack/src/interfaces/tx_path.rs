@@ -1,0 +1,567 @@
+//! All that sending on an interface goes through: queueing discipline, token, sending half.
+//!
+//! # Theory of operation
+//!
+//! Packets are queued while a socket is owned and drained after it was released. The sending half
+//! and what is on its way into it belong to the holder of the token. Nobody waits for the token: an
+//! application's `writev` may take its time. Who finds the token taken leaves a mark and goes; the
+//! holder goes round once more when it sees it, and does what the poller came for as well. A holder
+//! hands over to the poller after [`DRAIN_PACKETS`], so that no application works for all others.
+//!
+//! What the poller has to know about the device without the token is published by the holder before
+//! it lets go: when the device wants to be polled, and whether it has room. If the device wants to
+//! be polled earlier than was known, the holder tells the poller, after it has let go.
+//!
+//! The holder lets go on every way out. A device that panics has failed, as if it had returned an
+//! error.
+//!
+//! # Locks
+//!
+//! The discipline's lock is a leaf, held for one call of the discipline. Packets that are dropped
+//! complete, which may take other locks: they are dropped outside of it. The token is no lock,
+//! since nobody waits for it: a holder may take the lock, and drop packets.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use plimsoll_tcp::Instant;
+
+use crate::device::{Caps, DeviceError, DeviceStats, DeviceTx, TxProgress, TxStatus};
+use crate::interfaces::published::{Deadline, Figures};
+use crate::kick::Kick;
+use crate::limits::DRAIN_PACKETS;
+use crate::offload::{checksum, gso};
+use crate::packet::{ChecksumState, Packet};
+use crate::qdisc::fq::FqStats;
+use crate::qdisc::{Kind, Qdisc, QdiscStats};
+use crate::snmp::{IpCounter, Shard};
+use crate::sync::lock;
+use crate::sync::{Held, Token};
+
+/// What a thread brings along that works on an interface.
+#[derive(Clone, Copy)]
+pub(crate) struct Around<'a> {
+    now: Instant,
+    counters: &'a Shard,
+    /// Wakes the poller of the interface.
+    kick: &'a Kick,
+}
+
+impl<'a> Around<'a> {
+    /// At `now`, with the counters of this thread.
+    pub(crate) fn new(now: Instant, counters: &'a Shard, kick: &'a Kick) -> Around<'a> {
+        Around { now, counters, kick }
+    }
+}
+
+/// A device's half failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    error: DeviceError,
+    /// Which of the devices that the interface has had.
+    epoch: u32,
+}
+
+impl Failure {
+    /// What the device said.
+    pub(crate) fn error(&self) -> &DeviceError {
+        &self.error
+    }
+
+    /// Which of the devices it was.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+}
+
+/// Calls a device; a panic of it is an error.
+pub(crate) fn call_device<T>(
+    epoch: u32,
+    call: impl FnOnce() -> Result<T, DeviceError>,
+) -> Result<T, Failure> {
+    // What a device leaves half done is not used again.
+    let outcome = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Err(DeviceError::Panicked(text.unwrap_or_else(|| "no message".to_owned())))
+    });
+    outcome.map_err(|error| Failure { error, epoch })
+}
+
+/// Drops a device that was replaced.
+pub(crate) fn drop_device<T>(device: T) {
+    // Nobody is left who could be told of a panic.
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(device)));
+}
+
+/// What the holder of the token does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Moves what is queued into the device.
+    Drain,
+    /// Does what the poller does: has the device do what is due, before it drains.
+    Poll,
+}
+
+/// The sending side of an interface.
+pub(crate) struct TxPath {
+    qdisc: Mutex<Box<dyn Qdisc>>,
+    /// Packets in the discipline. Written under its lock.
+    queued: AtomicUsize,
+    /// The discipline keeps departure times. Written under its lock.
+    departures: AtomicBool,
+    /// The interface is down: nothing is queued. Written under the discipline's lock.
+    closed: AtomicBool,
+    half: Token<Half>,
+    /// The device that takes the place of the one in `half`.
+    successor: Mutex<Option<Successor>>,
+    /// There is one.
+    succeeded: AtomicBool,
+    /// The device had no room for the rest of `Half::staged`.
+    busy: AtomicBool,
+    next: Deadline,
+    figures: Figures,
+}
+
+/// What belongs to the holder of the token.
+struct Half {
+    device: Box<dyn DeviceTx>,
+    epoch: u32,
+    /// Ready for the device.
+    staged: VecDeque<Packet>,
+    /// Packets to be made ready.
+    raw: VecDeque<Packet>,
+    /// Some were cut to fit an earlier device.
+    checks_length: bool,
+}
+
+struct Successor {
+    device: Box<dyn DeviceTx>,
+    epoch: u32,
+    /// What was on its way into a device that had failed is of no use any more.
+    after_failure: bool,
+}
+
+impl TxPath {
+    pub(crate) fn new(device: Box<dyn DeviceTx>) -> TxPath {
+        let (staged, raw) = (VecDeque::new(), VecDeque::new());
+        let half = Half { device, epoch: 0, staged, raw, checks_length: false };
+        TxPath {
+            qdisc: Mutex::new(Kind::PFIFO.build()),
+            queued: AtomicUsize::new(0),
+            departures: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            half: Token::new(half),
+            successor: Mutex::new(None),
+            succeeded: AtomicBool::new(false),
+            busy: AtomicBool::new(false),
+            next: Deadline::none(),
+            figures: Figures::default(),
+        }
+    }
+
+    /// Queues a packet; `false` if there was no room and it is gone.
+    pub(crate) fn enqueue(&self, now: Instant, packet: Packet) -> bool {
+        let mut qdisc = lock(&self.qdisc);
+        let refused = match self.closed.load(Ordering::Relaxed) {
+            true => Some(packet),
+            false => qdisc.enqueue(now, packet).err(),
+        };
+        self.queued.store(qdisc.len(), Ordering::Relaxed);
+        drop(qdisc);
+        refused.is_none()
+    }
+
+    /// Whether the queueing discipline holds packets until their departure times.
+    pub(crate) fn keeps_departures(&self) -> bool {
+        self.departures.load(Ordering::Relaxed)
+    }
+
+    /// Replaces the discipline. What is queued moves over; returns how many packets the new one has
+    /// no room for.
+    pub(crate) fn set_qdisc(&self, now: Instant, kind: Kind) -> usize {
+        let mut refused = Vec::new();
+        let mut qdisc = lock(&self.qdisc);
+        let mut other = kind.build();
+        while let Some(packet) = qdisc.take_any() {
+            refused.extend(other.enqueue(now, packet).err());
+        }
+        *qdisc = other;
+        self.queued.store(qdisc.len(), Ordering::Relaxed);
+        self.departures.store(kind.keeps_departures(), Ordering::Relaxed);
+        drop(qdisc);
+        refused.len()
+    }
+
+    /// The discipline, and what it has counted.
+    pub(crate) fn qdisc(&self) -> (Kind, QdiscStats, Option<FqStats>) {
+        let qdisc = lock(&self.qdisc);
+        (qdisc.kind(), qdisc.stats(), qdisc.fq_stats())
+    }
+
+    /// What the sending half has counted: up to now, or until its holder took it.
+    pub(crate) fn stats(&self, kick: &Kick) -> DeviceStats {
+        let Some(holding) = self.hold(kick) else { return self.figures.get() };
+        holding.stats()
+    }
+
+    /// Whether the device waits for room.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::Relaxed)
+    }
+
+    /// Whether the device is at sending and will complete something at a time that it knows.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.next.get().is_some()
+    }
+
+    /// Whether a poller has anything to do here.
+    fn has_work(&self, now: Instant) -> bool {
+        self.queued.load(Ordering::Relaxed) > 0
+            || self.is_busy()
+            || self.next.get().is_some_and(|at| at <= now)
+            || self.succeeded.load(Ordering::Relaxed)
+    }
+
+    /// When the first packet that is queued may leave, if the device has room and nobody is at
+    /// draining: who is goes round once more, and sees to what has to wait.
+    pub(crate) fn next_departure(&self) -> Option<Instant> {
+        if self.queued.load(Ordering::Relaxed) == 0 || self.is_busy() {
+            return None;
+        }
+        let at = lock(&self.qdisc).next_event()?;
+        if self.half.leave_to_holder() { None } else { Some(at) }
+    }
+
+    /// When the poller has to look here, as far as that is known. A holder of the token tells the
+    /// poller itself.
+    pub(crate) fn next_event(&self, kick: &Kick) -> Option<Instant> {
+        if self.succeeded.load(Ordering::Relaxed) && !self.half.leave_to_holder() {
+            return Some(Instant::ZERO);
+        }
+        if self.is_busy() {
+            // Room may have come before the poller meant to sleep, without the device being called.
+            let mut holding = self.hold(kick)?;
+            let published = holding.publish();
+            // It is the poller that asks.
+            holding.tell = None;
+            // A device that fails here does so again when it is polled.
+            return published.map_or(Some(Instant::ZERO), |()| self.next.get());
+        }
+        let device = match self.next.get() {
+            Some(_) if self.half.leave_to_holder() => None,
+            next => next,
+        };
+        device.into_iter().chain(self.next_departure()).min()
+    }
+
+    /// Moves what is queued into the device, unless another thread is at it (which then goes on),
+    /// and does what the poller does if it is the poller's `turn`. Returns how many packets
+    /// something was done with.
+    pub(crate) fn work(&self, around: &Around<'_>, turn: Turn) -> Result<usize, Failure> {
+        if turn == Turn::Poll && !self.has_work(around.now) {
+            return Ok(0);
+        }
+        let mut turn = turn;
+        let Some(mut holding) = self.hold(around.kick) else { return Ok(0) };
+        let mut done = 0;
+        loop {
+            match holding.round(around, turn) {
+                Ok(count) => done += count,
+                Err(failure) => {
+                    holding.give_up();
+                    return Err(failure);
+                }
+            }
+            if holding.is_exhausted() {
+                holding.hands_over = true;
+                drop(holding);
+                break;
+            }
+            match holding.let_go() {
+                None => break,
+                Some(again) => holding = again,
+            }
+            // Who missed the token may have been the poller.
+            turn = Turn::Poll;
+        }
+        if self.keeps_departures()
+            && let Some(at) = self.next_departure()
+        {
+            around.kick.kick_before(at);
+        }
+        Ok(done)
+    }
+
+    fn hold<'a>(&'a self, kick: &'a Kick) -> Option<Holding<'a>> {
+        let held = Some(self.half.take()?);
+        let (left, tell) = (DRAIN_PACKETS, None);
+        Some(Holding { path: self, kick, held, left, tell, missed: false, hands_over: false })
+    }
+
+    /// The interface is down: what is queued is dropped, and nothing more is taken.
+    pub(crate) fn close(&self) {
+        let mut dropped = Vec::new();
+        let mut qdisc = lock(&self.qdisc);
+        self.closed.store(true, Ordering::Relaxed);
+        while let Some(packet) = qdisc.take_any() {
+            dropped.push(packet);
+        }
+        self.queued.store(qdisc.len(), Ordering::Relaxed);
+        drop(qdisc);
+    }
+
+    /// Another device takes the place of this one, as soon as nobody uses this one any more.
+    pub(crate) fn replace(&self, device: Box<dyn DeviceTx>, epoch: u32, kick: &Kick) {
+        let after_failure = {
+            let _qdisc = lock(&self.qdisc);
+            self.closed.load(Ordering::Relaxed)
+        };
+        let before = {
+            let mut successor = lock(&self.successor);
+            self.succeeded.store(true, Ordering::Relaxed);
+            successor.replace(Successor { device, epoch, after_failure })
+        };
+        drop_device(before);
+        {
+            let _qdisc = lock(&self.qdisc);
+            self.closed.store(false, Ordering::Relaxed);
+        }
+        // At once, or by the holder, which sees it when it goes round.
+        if let Some(mut holding) = self.hold(kick) {
+            holding.succeed();
+        }
+    }
+
+    fn dequeue(&self, now: Instant, max: usize, out: &mut VecDeque<Packet>) {
+        if self.queued.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut qdisc = lock(&self.qdisc);
+        qdisc.dequeue_batch(now, max, out);
+        self.queued.store(qdisc.len(), Ordering::Relaxed);
+    }
+}
+
+/// The token of a path, taken. Dropping it lets go, and has the poller look if there is a reason.
+struct Holding<'a> {
+    path: &'a TxPath,
+    kick: &'a Kick,
+    /// Some until it is let go.
+    held: Option<Held<'a, Half>>,
+    /// Packets that may still leave before this thread hands over.
+    left: usize,
+    /// A deadline of which the poller is to hear.
+    tell: Option<Instant>,
+    /// Somebody found the token taken.
+    missed: bool,
+    /// The poller is to go on.
+    hands_over: bool,
+}
+
+impl Drop for Holding<'_> {
+    fn drop(&mut self) {
+        let Some(held) = self.held.take() else { return };
+        if held.abandon() || self.hands_over || std::thread::panicking() {
+            self.kick.kick();
+        } else if let Some(at) = self.tell {
+            self.kick.kick_before(at);
+        }
+    }
+}
+
+impl Holding<'_> {
+    /// One round. Returns how many packets something was done with.
+    fn round(&mut self, around: &Around<'_>, turn: Turn) -> Result<usize, Failure> {
+        self.succeed();
+        let path = self.path;
+        let mut done = 0;
+        if let Some(half) = self.held.as_deref_mut() {
+            if turn == Turn::Poll {
+                let Half { device, epoch, .. } = half;
+                done += call_device(*epoch, || device.poll_completions(around.now))?;
+            }
+            while self.left > 0 {
+                if half.staged.is_empty() {
+                    path.dequeue(around.now, self.left, &mut half.raw);
+                    half.make_ready(around.counters);
+                }
+                if half.staged.is_empty() {
+                    path.busy.store(false, Ordering::Relaxed);
+                    break;
+                }
+                let progress = half.transmit(around)?;
+                done += progress.packets;
+                self.left = self.left.saturating_sub(progress.packets);
+                if progress.status == TxStatus::Busy {
+                    if !path.is_busy() {
+                        path.busy.store(true, Ordering::Relaxed);
+                        // The poller may sleep without watching for room.
+                        around.kick.kick();
+                    }
+                    around.counters.bump(IpCounter::TxRingFull);
+                    break;
+                }
+                if half.staged.is_empty() {
+                    path.busy.store(false, Ordering::Relaxed);
+                }
+            }
+            if done > 0 {
+                path.figures.set(&call_device(half.epoch, || Ok(half.device.stats()))?);
+            }
+        }
+        self.publish()?;
+        Ok(done)
+    }
+
+    /// Publishes when the device wants to be polled.
+    fn publish(&mut self) -> Result<(), Failure> {
+        let Some(half) = self.held.as_deref_mut() else { return Ok(()) };
+        let next = call_device(half.epoch, || Ok(half.device.next_event()))?;
+        let news = self.path.next.set(next);
+        // A poller that missed the token relies on hearing of any deadline.
+        let news = if self.missed { next } else { news };
+        self.tell = self.tell.into_iter().chain(news).min();
+        Ok(())
+    }
+
+    /// Puts the successor into the place of the device, if there is one.
+    fn succeed(&mut self) {
+        let path = self.path;
+        if !path.succeeded.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(half) = self.held.as_deref_mut() else { return };
+        let successor = {
+            let mut successor = lock(&path.successor);
+            path.succeeded.store(false, Ordering::Relaxed);
+            successor.take()
+        };
+        let Some(Successor { device, epoch, after_failure }) = successor else { return };
+        let before = std::mem::replace(&mut half.device, device);
+        half.epoch = epoch;
+        half.checks_length = true;
+        if after_failure {
+            half.staged.clear();
+            half.raw.clear();
+        }
+        // What was ready for the old device is made ready once more.
+        half.staged.append(&mut half.raw);
+        std::mem::swap(&mut half.raw, &mut half.staged);
+        path.busy.store(false, Ordering::Relaxed);
+        path.next.set(None);
+        path.figures.set(&half.device.stats());
+        drop_device(before);
+    }
+
+    /// Whether this thread has done its share, and there is more.
+    fn is_exhausted(&self) -> bool {
+        let more = |held: &Held<'_, Half>| {
+            !held.staged.is_empty() || self.path.queued.load(Ordering::Relaxed) > 0
+        };
+        // A device without room says when it has some.
+        self.left == 0 && !self.path.is_busy() && self.held.as_ref().is_some_and(more)
+    }
+
+    /// Lets go. If somebody has missed the token meanwhile, it is back, for another round.
+    fn let_go(mut self) -> Option<Self> {
+        self.held = self.held.take()?.let_go();
+        if self.held.is_none() {
+            if let Some(at) = self.tell {
+                self.kick.kick_before(at);
+            }
+            return None;
+        }
+        self.missed = true;
+        self.left = self.left.saturating_sub(1);
+        Some(self)
+    }
+
+    /// Lets go of a device that has failed. What was on its way into it is dropped.
+    fn give_up(mut self) {
+        let Some(mut held) = self.held.take() else { return };
+        let dropped = (std::mem::take(&mut held.staged), std::mem::take(&mut held.raw));
+        self.path.busy.store(false, Ordering::Relaxed);
+        self.path.next.set(None);
+        if held.abandon() {
+            self.kick.kick();
+        }
+        drop(dropped);
+    }
+
+    fn stats(mut self) -> DeviceStats {
+        let path = self.path;
+        let Some(held) = self.held.take() else { return path.figures.get() };
+        let stats = held.device.stats();
+        if held.abandon() {
+            self.kick.kick();
+        }
+        stats
+    }
+}
+
+impl Half {
+    fn transmit(&mut self, around: &Around<'_>) -> Result<TxProgress, Failure> {
+        let Half { device, epoch, staged, .. } = self;
+        let mut progress = call_device(*epoch, || device.transmit(around.now, staged))?;
+        if progress.packets == 0 && !progress.caps_changed {
+            // Whatever it says: it took nothing.
+            progress.status = TxStatus::Busy;
+        }
+        if progress.caps_changed {
+            // What the device refuses from now on is made ready again, without it.
+            std::mem::swap(&mut self.raw, &mut self.staged);
+            self.make_ready(around.counters);
+        }
+        Ok(progress)
+    }
+
+    /// Moves packets from `raw` to `staged`, and does in software what the device cannot.
+    fn make_ready(&mut self, counters: &Shard) {
+        let Half { device, staged, raw, checks_length, .. } = self;
+        let caps = device.caps();
+        if caps.tso4 && caps.tso6 && caps.tx_checksum && !*checks_length {
+            staged.append(raw);
+            return;
+        }
+        for packet in raw.drain(..) {
+            let whole = takes_whole(caps, &packet);
+            if whole && (caps.tx_checksum || packet.csum != ChecksumState::Partial) {
+                staged.push_back(packet);
+            } else if whole {
+                stage_filled(counters, packet, staged);
+            } else {
+                counters.bump(IpCounter::GsoSoftware);
+                for segment in gso::split(packet) {
+                    if caps.tx_checksum {
+                        staged.push_back(segment);
+                    } else {
+                        stage_filled(counters, segment, staged);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether a device takes a packet without its being cut.
+fn takes_whole(caps: &Caps, packet: &Packet) -> bool {
+    let is_v4 = packet.headers().first().is_some_and(|first| first >> 4 == 4);
+    let takes = if is_v4 { caps.tso4 } else { caps.tso6 };
+    packet.gso.is_none() || (takes && packet.len() <= caps.max_super_segment)
+}
+
+fn stage_filled(counters: &Shard, mut packet: Packet, staged: &mut VecDeque<Packet>) {
+    if checksum::fill(&mut packet) {
+        staged.push_back(packet);
+    } else {
+        counters.bump(discards(packet.headers().first().is_some_and(|first| first >> 4 == 4)));
+    }
+}
+
+/// Where a packet is counted that is dropped on the way out.
+pub(crate) fn discards(is_v4: bool) -> IpCounter {
+    if is_v4 { IpCounter::IpOutDiscards } else { IpCounter::Ip6OutDiscards }
+}

@@ -1,0 +1,203 @@
+//! What connections taught about their peers, for the connections that follow (Linux:
+//! `tcp_metrics`).
+//!
+//! Kept per pair of addresses: the Fast Open cookie, the MSS that the peer announced with it, and
+//! how Fast Open fared. The oldest entry goes when one more is learnt than
+//! [`MAX_METRICS_ENTRIES`]. Whether something on the way swallows Fast Open is kept for the whole
+//! stack.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+
+use plimsoll_tcp::{Duration, FastOpen, Instant};
+use plimsoll_wire::tcp::FastOpenOption;
+
+use crate::flow::FlowKey;
+use crate::limits::MAX_METRICS_ENTRIES;
+use crate::policies::sysctl::Settings;
+
+/// Bits of `net.ipv4.tcp_fastopen`.
+pub(crate) const CLIENT_ENABLE: u32 = 1;
+const CLIENT_NO_COOKIE: u32 = 4;
+
+/// The pause doubles with every black hole that is found, this often.
+const MOST_DOUBLINGS: u32 = 6;
+
+/// What is known of one peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// The cookie that it gave last.
+    cookie: Option<FastOpenOption>,
+    /// The MSS that it announced when it last answered a Fast Open.
+    mss: Option<u16>,
+    /// The form in which it refused a cookie: 1 that of RFC 7413, 2 both.
+    refused: u8,
+    /// SYNs with data in a row that seem to have been dropped.
+    syn_losses: u16,
+    /// When the last of them was noticed.
+    last_syn_loss: Option<Instant>,
+}
+
+/// What the stack knows of one peer, as `ip tcp_metrics show` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerMetrics {
+    /// Our address.
+    pub local: IpAddr,
+    /// The peer's.
+    pub remote: IpAddr,
+    /// The MSS that it announced when it last answered a Fast Open.
+    pub mss: Option<u16>,
+    /// The Fast Open cookie that it gave last.
+    pub cookie: Option<FastOpenOption>,
+    /// SYNs with data in a row that seem to have been dropped.
+    pub syn_losses: u16,
+    /// When the last of them was noticed.
+    pub last_syn_loss: Option<Instant>,
+}
+
+/// What is known of all peers.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    entries: BTreeMap<(IpAddr, IpAddr), Entry>,
+    /// Pairs in the order in which they were learnt first.
+    order: VecDeque<(IpAddr, IpAddr)>,
+    pause: Pause,
+}
+
+/// How long Fast Open pauses because something swallows it.
+#[derive(Debug, Default)]
+struct Pause {
+    /// Black holes found since Fast Open last worked.
+    found: u32,
+    /// When the last one was found.
+    since: Instant,
+    /// Of the setting: what was found before it was written last does not count.
+    generation: u32,
+}
+
+impl Pause {
+    fn end(&self, timeout: Duration) -> Instant {
+        self.since + timeout * (1 << (self.found.max(1) - 1).min(MOST_DOUBLINGS))
+    }
+
+    /// The setting was written: what was found before is forgotten.
+    fn follow(&mut self, generation: u32) {
+        if self.generation != generation {
+            *self = Pause { generation, ..Pause::default() };
+        }
+    }
+}
+
+impl Metrics {
+    fn entry(&self, key: &FlowKey) -> Entry {
+        self.entries.get(&(key.local, key.remote)).copied().unwrap_or_default()
+    }
+
+    /// Changes an entry, which is made if there is none.
+    pub(crate) fn learn(&mut self, key: &FlowKey, change: impl FnOnce(&mut Entry)) {
+        let pair = (key.local, key.remote);
+        if !self.entries.contains_key(&pair) {
+            self.order.push_back(pair);
+            if self.order.len() > MAX_METRICS_ENTRIES
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.entries.remove(&oldest);
+            }
+        }
+        change(self.entries.entry(pair).or_default());
+    }
+
+    /// As if the peer had given `cookie`.
+    #[cfg(test)]
+    pub(crate) fn teach(&mut self, key: &FlowKey, cookie: Option<FastOpenOption>) {
+        self.learn(key, |entry| entry.on_syn_ack(Instant::ZERO, (1460, cookie), false, 0));
+    }
+
+    /// In which forms the peer refused a cookie.
+    #[cfg(test)]
+    pub(crate) fn refusals(&self, key: &FlowKey) -> u8 {
+        self.entry(key).refused
+    }
+
+    pub(crate) fn flush(&mut self) {
+        self.entries.clear();
+        self.order.clear();
+    }
+
+    /// All that is known, by address.
+    pub(crate) fn show(&self) -> Vec<PeerMetrics> {
+        let show = |(&(local, remote), entry): (&(IpAddr, IpAddr), &Entry)| PeerMetrics {
+            local,
+            remote,
+            mss: entry.mss,
+            cookie: entry.cookie,
+            syn_losses: entry.syn_losses,
+            last_syn_loss: entry.last_syn_loss,
+        };
+        self.entries.iter().map(show).collect()
+    }
+
+    /// Something has swallowed a Fast Open.
+    pub(crate) fn note_black_hole(&mut self, now: Instant, generation: u32) {
+        self.pause.follow(generation);
+        self.pause.found = self.pause.found.saturating_add(1);
+        self.pause.since = now;
+    }
+
+    /// Fast Open works.
+    pub(crate) fn note_no_black_hole(&mut self) {
+        self.pause.found = 0;
+    }
+
+    /// What an open for `key` starts from.
+    pub(crate) fn fast_open(
+        &mut self,
+        key: &FlowKey,
+        now: Instant,
+        settings: &Settings,
+        no_cookie: bool,
+    ) -> FastOpen {
+        self.pause.follow(settings.tcp_fastopen_blackhole_generation);
+        let timeout = settings.tcp_fastopen_blackhole_timeout;
+        let found = self.pause.found > 0;
+        let entry = self.entry(key);
+        if found && now < self.pause.end(timeout) {
+            return FastOpen { mss: entry.mss, ..FastOpen::default() };
+        }
+        let known = if no_cookie || settings.tcp_fastopen & CLIENT_NO_COOKIE != 0 {
+            FastOpen { data: true, ..FastOpen::default() }
+        } else if entry.cookie.is_some() {
+            FastOpen { option: entry.cookie, data: true, ..FastOpen::default() }
+        } else {
+            FastOpen::request(entry.refused == 1)
+        };
+        FastOpen { mss: entry.mss, probing: found, ..known }
+    }
+}
+
+impl Entry {
+    /// Takes what a SYN-ACK told.
+    pub(crate) fn on_syn_ack(
+        &mut self,
+        now: Instant,
+        (mss, cookie): (u16, Option<FastOpenOption>),
+        syn_lost: bool,
+        refused: u8,
+    ) {
+        self.mss = Some(mss);
+        if cookie.is_some() {
+            self.cookie = cookie;
+        } else if refused > self.refused && self.cookie.is_none() {
+            self.refused = refused;
+        }
+        if syn_lost {
+            self.syn_losses = self.syn_losses.saturating_add(1);
+            self.last_syn_loss = Some(now);
+        } else {
+            self.syn_losses = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

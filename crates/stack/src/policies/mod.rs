@@ -1,0 +1,112 @@
+//! By which rules a stack works: settings, memory, what is known of peers and paths, secrets,
+//! limits on answers to strangers.
+//!
+//! Settings are read as a snapshot without a lock. The caches have locks of their own, which are
+//! leaves: nobody locks anything else while holding one.
+
+pub(crate) mod icmp_limits;
+pub(crate) mod memory;
+pub(crate) mod metrics;
+pub(crate) mod pmtu;
+pub(crate) mod secrets;
+pub(crate) mod syn_cookie;
+pub(crate) mod sysctl;
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use plimsoll_tcp::Instant;
+
+use crate::policies::icmp_limits::IcmpLimits;
+use crate::policies::memory::MemoryAccount;
+use crate::policies::metrics::Metrics;
+use crate::policies::pmtu::PmtuCache;
+use crate::policies::secrets::Secrets;
+use crate::policies::sysctl::SysctlTable;
+use crate::pollers::completion::Completions;
+use crate::sync::lock;
+
+/// The rules of a stack.
+pub(crate) struct Policies {
+    sysctl: SysctlTable,
+    secrets: Secrets,
+    memory: MemoryAccount,
+    pmtu: Mutex<PmtuCache>,
+    metrics: Mutex<Metrics>,
+    icmp_limits: IcmpLimits,
+    /// A key of TCP_MD5SIG was set on some socket.
+    md5_in_use: AtomicBool,
+    /// A path MTU was learnt.
+    pmtu_in_use: AtomicBool,
+}
+
+impl Policies {
+    /// The rules of a new stack. Who waited for memory goes on by way of `completions`.
+    pub(crate) fn new(
+        sysctl: SysctlTable,
+        secrets: Secrets,
+        completions: Arc<Completions>,
+    ) -> Policies {
+        Policies {
+            sysctl,
+            secrets,
+            memory: MemoryAccount::new(completions),
+            pmtu: Mutex::default(),
+            metrics: Mutex::default(),
+            icmp_limits: IcmpLimits::default(),
+            md5_in_use: AtomicBool::new(false),
+            pmtu_in_use: AtomicBool::new(false),
+        }
+    }
+
+    /// The settings.
+    pub(crate) fn sysctl(&self) -> &SysctlTable {
+        &self.sysctl
+    }
+
+    /// What sequence numbers, ports, cookies and hashes are made from.
+    pub(crate) fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
+    /// The account of what the queues of all connections bind.
+    pub(crate) fn memory(&self) -> &MemoryAccount {
+        &self.memory
+    }
+
+    /// The path MTU to `remote`, if one was learnt. The lock is not taken while none ever was.
+    pub(crate) fn learnt_mtu(&self, remote: IpAddr, now: Instant) -> Option<u16> {
+        if self.pmtu_in_use.load(Ordering::Relaxed) { self.pmtu().get(remote, now) } else { None }
+    }
+
+    /// Path MTUs that were learnt, to learn one.
+    pub(crate) fn learn_mtu(&self) -> MutexGuard<'_, PmtuCache> {
+        self.pmtu_in_use.store(true, Ordering::Relaxed);
+        self.pmtu()
+    }
+
+    fn pmtu(&self) -> MutexGuard<'_, PmtuCache> {
+        lock(&self.pmtu)
+    }
+
+    /// What is remembered about peers.
+    pub(crate) fn metrics(&self) -> MutexGuard<'_, Metrics> {
+        lock(&self.metrics)
+    }
+
+    /// How often strangers are answered.
+    pub(crate) fn icmp_limits(&self) -> &IcmpLimits {
+        &self.icmp_limits
+    }
+
+    /// A key of TCP_MD5SIG is set on some socket from now on.
+    pub(crate) fn use_md5(&self) {
+        self.md5_in_use.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a key of TCP_MD5SIG was set on some socket.
+    pub(crate) fn md5_in_use(&self) -> bool {
+        self.md5_in_use.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,622 @@
+//! The list of all settings: the only place where one is named, described and given its range.
+//!
+//! `docs/sysctls.md` is made from it by `cargo xtask docs`, and so is what `plimsoll sysctl
+//! --explain` prints. A description is one sentence with its unit. What may be given, and the
+//! default, are asked of the entry itself, so they cannot differ from the code.
+
+use plimsoll_tcp::{CongestionAlgorithm, TsoTail};
+
+use super::value::{
+    MICROSECONDS, MILLISECONDS, NANOSECONDS, Outcome, SECONDS, bits, number, port_range, show_time,
+    switch, three_pages, three_sizes, time,
+};
+use super::{Settings, SysctlError};
+use crate::qdisc::Kind;
+use crate::sockets::fast_open::FastOpenKeys;
+
+/// One setting.
+pub(super) struct Entry {
+    pub(super) name: &'static str,
+    /// What it does, in one sentence.
+    pub(super) doc: &'static str,
+    /// What overrules it for one socket, or nothing.
+    pub(super) socket: &'static str,
+    /// How it is unlike Linux's setting of that name, or where Linux has what only we name so.
+    pub(super) linux: &'static str,
+    pub(super) get: fn(&Settings) -> String,
+    pub(super) set: fn(&mut Settings, &str) -> Outcome,
+}
+
+/// How a value is read and written as text.
+struct Access {
+    get: fn(&Settings) -> String,
+    set: fn(&mut Settings, &str) -> Outcome,
+}
+
+/// A setting of the whole stack.
+const fn entry(name: &'static str, access: Access, doc: &'static str) -> Entry {
+    Entry { name, doc, socket: "", linux: "", get: access.get, set: access.set }
+}
+
+impl Entry {
+    /// What overrules it for one socket.
+    const fn socket(mut self, what: &'static str) -> Entry {
+        self.socket = what;
+        self
+    }
+
+    /// How it is unlike Linux's.
+    const fn linux(mut self, how: &'static str) -> Entry {
+        self.linux = how;
+        self
+    }
+}
+
+/// What the key is shown as while none is set.
+const NO_KEY: &str = "00000000-00000000-00000000-00000000";
+
+/// 0 or 1.
+macro_rules! switch {
+    ($($field:ident).+) => {
+        Access {
+            get: |settings| u8::from(settings.$($field).+).to_string(),
+            set: |settings, text| switch(&mut settings.$($field).+, text),
+        }
+    };
+}
+
+/// A whole number within a range, of something or of nothing in particular.
+macro_rules! number {
+    ($range:expr, $unit:literal, $($field:ident).+) => {
+        Access {
+            get: |settings| settings.$($field).+.to_string(),
+            set: |settings, text| number(&mut settings.$($field).+, text, $range, $unit),
+        }
+    };
+}
+
+/// A time, as a whole number of units.
+macro_rules! time {
+    ($range:expr, $unit:ident, $($field:ident).+) => {
+        Access {
+            get: |settings| show_time(settings.$($field).+, &$unit),
+            set: |settings, text| time(&mut settings.$($field).+, text, &$unit, $range),
+        }
+    };
+}
+
+/// Three numbers that `$parse` reads.
+macro_rules! three {
+    ($parse:ident, $($field:ident).+) => {
+        Access {
+            get: |settings| settings.$($field).+.map(|number| number.to_string()).join("\t"),
+            set: |settings, text| $parse(&mut settings.$($field).+, text),
+        }
+    };
+}
+
+pub(super) static ENTRIES: &[Entry] = &[
+    entry(
+        "net.core.somaxconn",
+        number!(0..=65_535, "connections", somaxconn),
+        "The backlog of a new listener, in connections that wait to be accepted, is cut to this, and \
+         so is its queue of Fast Open.",
+    )
+    .socket("the backlog of `TcpListener::bind_with`, below this"),
+    entry(
+        "net.core.default_qdisc",
+        Access {
+            get: |settings| settings.default_qdisc.name().to_owned(),
+            set: |settings, text| {
+                let known = Kind::parse(text, u16::MAX).ok().filter(|_| !text.contains(' '));
+                settings.default_qdisc = known.ok_or("pfifo or fq")?;
+                Ok(())
+            },
+        },
+        "Queueing discipline of the interfaces that were given no other, open ones as well.",
+    )
+    .linux("Linux has more of them, its default is pfifo_fast, and interfaces that exist keep theirs."),
+    entry(
+        "net.ipv4.ip_default_ttl",
+        number!(1..=255, "hops", ip_default_ttl),
+        "TTL of the IPv4 packets that are sent.",
+    )
+    .socket("IP_TTL (`SetOption::Ttl`)"),
+    entry(
+        "net.ipv6.conf.all.hop_limit",
+        number!(1..=255, "hops", hop_limit),
+        "Hop limit of the IPv6 packets that are sent.",
+    )
+    .socket("IPV6_UNICAST_HOPS (`SetOption::Ttl`)"),
+    entry(
+        "net.ipv4.ip_local_port_range",
+        Access {
+            get: |settings| {
+                let (low, high) = settings.ip_local_port_range;
+                format!("{low}\t{high}")
+            },
+            set: |settings, text| port_range(&mut settings.ip_local_port_range, text),
+        },
+        "First and last port among those that a connect without a port of its own may take.",
+    )
+    .socket("a local port (`Connector::local`)"),
+    entry(
+        "net.ipv4.tcp_fastopen",
+        Access {
+            get: |settings| settings.tcp_fastopen.to_string(),
+            set: |settings, text| bits(&mut settings.tcp_fastopen, text),
+        },
+        "Fast Open, a sum of: 1 connect, 2 listen, 4 connect without cookies, \
+         512 listen without cookies, 1024 on every new listener.",
+    )
+    .socket("`TcpListener::set_fast_open_queue`, `Options::fastopen_no_cookie`"),
+    entry(
+        "net.ipv4.tcp_fastopen_key",
+        Access {
+            get: |settings| match settings.tcp_fastopen_key {
+                Some(keys) => keys.to_string(),
+                None => NO_KEY.to_owned(),
+            },
+            set: |settings, text| {
+                let keys = FastOpenKeys::parse(text);
+                settings.tcp_fastopen_key = Some(keys.ok_or(
+                    "one or two keys like \
+                    00112233-44556677-8899aabb-ccddeeff, with a comma between them",
+                )?);
+                Ok(())
+            },
+        },
+        "Key of Fast Open cookies, and behind a comma an older one whose cookies are still good; \
+         while none is set, one that follows from the secret of the stack.",
+    ),
+    entry(
+        "net.ipv4.tcp_fastopen_blackhole_timeout_sec",
+        Access {
+            get: |settings| show_time(settings.tcp_fastopen_blackhole_timeout, &SECONDS),
+            set: |settings, text| {
+                time(&mut settings.tcp_fastopen_blackhole_timeout, text, &SECONDS, 0..=1 << 20)?;
+                let generation = &mut settings.tcp_fastopen_blackhole_generation;
+                *generation = generation.wrapping_add(1);
+                Ok(())
+            },
+        },
+        "Seconds of the first pause of connects with Fast Open after something on the way \
+         swallowed one; 0 is no pause, and writing it ends one.",
+    ),
+    entry(
+        "net.ipv4.icmp_echo_ignore_all",
+        switch!(icmp_echo_ignore_all),
+        "1: echo requests (ping) are not answered.",
+    ),
+    entry(
+        "net.ipv4.icmp_msgs_per_sec",
+        number!(0..=1_000_000, "messages", icmp_msgs_per_sec),
+        "ICMP errors, echo replies, and resets for stray segments that leave per second, each.",
+    )
+    .linux("Linux limits only ICMP messages by it."),
+    entry(
+        "net.ipv4.icmp_msgs_burst",
+        number!(1..=1_000_000, "messages", icmp_msgs_burst),
+        "How many of the messages that net.ipv4.icmp_msgs_per_sec limits may leave in one burst.",
+    ),
+    entry(
+        "net.ipv4.route.mtu_expires",
+        time!(1..=86_400, SECONDS, mtu_expires),
+        "Seconds for which a path MTU newly learnt from ICMP is believed.",
+    ),
+    entry(
+        "net.ipv4.route.min_pmtu",
+        number!(552..=65_535, "bytes", min_pmtu),
+        "The least path MTU, in bytes, that ICMP is believed about on IPv4.",
+    ),
+    entry(
+        "net.ipv4.ipfrag_time",
+        time!(1..=600, SECONDS, ipfrag_time),
+        "Seconds for which a reassembly of fragments, also of IPv6, waits for those it lacks.",
+    ),
+    entry(
+        "plimsoll.tcp_sndbuf_raw",
+        number!(0..=1 << 20, "bytes", tcp.tcp_sndbuf_raw),
+        "If not 0, send buffers count bytes of data and nothing else, and a blocked writer goes on \
+         when this many bytes are free; for new sockets.",
+    )
+    .linux("Linux has only what 0 means: overhead counts, and a writer waits for a third of the buffer."),
+    entry(
+        "net.ipv4.tcp_rmem",
+        three!(three_sizes, tcp.tcp_rmem),
+        "Receive buffer of a socket in bytes: least, at first, and most that it grows to; the second \
+         is for new connections, and so is the window scale, which follows from the third.",
+    )
+    .socket("SO_RCVBUF (`TcpStream::set_recv_buffer_size`)"),
+    entry(
+        "net.ipv4.tcp_wmem",
+        three!(three_sizes, tcp.tcp_wmem),
+        "Send buffer of a socket in bytes: least, at first, and most that it grows to; the second is \
+         for new connections.",
+    )
+    .socket("SO_SNDBUF (`TcpStream::set_send_buffer_size`)"),
+    entry(
+        "net.ipv4.tcp_moderate_rcvbuf",
+        switch!(tcp.tcp_moderate_rcvbuf),
+        "1: receive buffers grow by what is read in a round trip.",
+    )
+    .socket("off with SO_RCVBUF (`TcpStream::set_recv_buffer_size`)"),
+    entry(
+        "net.ipv4.tcp_sack",
+        switch!(tcp.tcp_sack),
+        "1: new connections offer and accept selective acknowledgements (RFC 2018).",
+    ),
+    entry(
+        "net.ipv4.tcp_dsack",
+        switch!(tcp.tcp_dsack),
+        "1: what arrives twice is told in DSACK blocks (RFC 2883).",
+    ),
+    entry(
+        "net.ipv4.tcp_timestamps",
+        switch!(tcp.tcp_timestamps),
+        "1: new connections offer and accept timestamps (RFC 7323), with an offset of their own.",
+    )
+    .linux("Linux also takes 2, timestamps without an offset."),
+    entry(
+        "net.ipv4.tcp_window_scaling",
+        switch!(tcp.tcp_window_scaling),
+        "1: new connections offer and accept window scaling (RFC 7323).",
+    ),
+    entry(
+        "net.ipv4.tcp_syn_linear_timeouts",
+        number!(0..=127, "timeouts", tcp.tcp_syn_linear_timeouts),
+        "Timeouts of a SYN before their distance begins to double; they do not count as retries.",
+    ),
+    entry(
+        "net.ipv4.tcp_syn_retries",
+        number!(1..=127, "", tcp.tcp_syn_retries),
+        "How many times a SYN is sent again before the connect fails.",
+    )
+    .socket("TCP_SYNCNT (`SetOption::SynRetries`)"),
+    entry(
+        "net.ipv4.tcp_synack_retries",
+        number!(0..=127, "", tcp.tcp_synack_retries),
+        "How many times a SYN-ACK is sent again before the half-open connection is forgotten.",
+    ),
+    entry(
+        "net.ipv4.tcp_retries2",
+        number!(0..=255, "timeouts", tcp.tcp_retries2),
+        "A connection without an answer is given up after the time that this many timeouts take, \
+         counted from the least retransmission timeout.",
+    )
+    .socket("TCP_USER_TIMEOUT (`TcpStream::set_user_timeout`)"),
+    entry(
+        "net.ipv4.tcp_orphan_retries",
+        number!(0..=255, "timeouts", tcp.tcp_orphan_retries),
+        "Timeouts after which a connection that its application has closed is given up, as for \
+         net.ipv4.tcp_retries2; 0 means 8.",
+    ),
+    entry(
+        "net.ipv4.tcp_keepalive_time",
+        time!(1..=32_767, SECONDS, tcp.tcp_keepalive_time),
+        "Seconds without traffic before the first keepalive probe of a socket with SO_KEEPALIVE.",
+    )
+    .socket("TCP_KEEPIDLE (`TcpStream::set_keepalive`)"),
+    entry(
+        "net.ipv4.tcp_keepalive_intvl",
+        time!(1..=32_767, SECONDS, tcp.tcp_keepalive_intvl),
+        "Seconds between keepalive probes.",
+    )
+    .socket("TCP_KEEPINTVL (`TcpStream::set_keepalive`)"),
+    entry(
+        "net.ipv4.tcp_keepalive_probes",
+        number!(1..=127, "probes", tcp.tcp_keepalive_probes),
+        "Keepalive probes without an answer after which a connection is given up.",
+    )
+    .socket("TCP_KEEPCNT (`TcpStream::set_keepalive`)"),
+    entry(
+        "net.ipv4.tcp_fin_timeout",
+        time!(1..=3600, SECONDS, tcp.tcp_fin_timeout),
+        "Seconds that FIN-WAIT-2 of a closed socket, and TIME-WAIT, last.",
+    )
+    .socket("TCP_LINGER2 (`SetOption::Linger2`), for FIN-WAIT-2")
+    .linux("Linux's TIME-WAIT lasts 60 seconds whatever this says."),
+    entry(
+        "net.ipv4.tcp_rto_min_us",
+        time!(1..=120_000_000, MICROSECONDS, tcp.tcp_rto_min),
+        "Least retransmission timeout in microseconds.",
+    ),
+    entry(
+        "net.ipv4.tcp_rto_max_ms",
+        time!(1000..=120_000, MILLISECONDS, tcp.tcp_rto_max),
+        "Greatest retransmission timeout in milliseconds.",
+    ),
+    entry(
+        "net.ipv4.tcp_congestion_control",
+        Access {
+            get: |settings| settings.tcp.tcp_congestion_control.name().to_owned(),
+            set: |settings, text| {
+                let found = CongestionAlgorithm::from_name(text);
+                settings.tcp.tcp_congestion_control = found.ok_or("reno or cubic")?;
+                Ok(())
+            },
+        },
+        "Congestion control algorithm of new connections.",
+    )
+    .socket("TCP_CONGESTION (`TcpStream::set_congestion`)"),
+    entry(
+        "net.ipv4.tcp_slow_start_after_idle",
+        switch!(tcp.tcp_slow_start_after_idle),
+        "1: a connection that sent nothing for a retransmission timeout begins again from its \
+         initial window.",
+    ),
+    entry(
+        "net.ipv4.tcp_reordering",
+        number!(1..=127, "segments", tcp.tcp_reordering),
+        "Duplicate ACKs, or segments acknowledged behind a hole, that mean loss as long as a new \
+         connection has seen no reordering.",
+    ),
+    entry(
+        "net.ipv4.tcp_max_reordering",
+        number!(1..=65_535, "segments", tcp.tcp_max_reordering),
+        "The most segments of reordering that a connection learns to expect.",
+    ),
+    entry(
+        "net.ipv4.tcp_recovery",
+        number!(0..=255, "", tcp.tcp_recovery),
+        "RACK, a sum of: 1 on, 2 a reordering window that does not grow, 4 no threshold of \
+         duplicates; loss detection by time cannot be switched off.",
+    ),
+    entry(
+        "net.ipv4.tcp_early_retrans",
+        number!(0..=4, "", tcp.tcp_early_retrans),
+        "Tail loss probes: on with 3 and 4, else off.",
+    ),
+    entry(
+        "net.ipv4.tcp_frto",
+        number!(0..=255, "", tcp.tcp_frto),
+        "Detection of spurious retransmission timeouts (F-RTO, RFC 5682): off with 0, else on.",
+    ),
+    entry(
+        "net.ipv4.tcp_ecn",
+        number!(0..=2, "", tcp.tcp_ecn),
+        "Explicit congestion notification (RFC 3168) of new connections: 0 never, 1 asked for and \
+         agreed to, 2 agreed to if the peer asks.",
+    )
+    .linux("Linux takes further values, for accurate ECN."),
+    entry(
+        "net.ipv4.tcp_ecn_fallback",
+        switch!(tcp.tcp_ecn_fallback),
+        "1: a SYN that is sent again does not ask for ECN.",
+    ),
+    entry(
+        "net.ipv4.tcp_min_tso_segs",
+        number!(1..=65_535, "segments", tcp.tcp_min_tso_segs),
+        "Wire segments that one packet may have however low the sending rate is.",
+    ),
+    entry(
+        "net.ipv4.tcp_tso_rtt_log",
+        number!(0..=31, "", tcp.tcp_tso_rtt_log),
+        "Packets may be larger over short round trips, by an allowance that halves with every 2^n \
+         microseconds of the least round trip, where n is this setting; 0 is no allowance.",
+    ),
+    entry(
+        "net.ipv4.tcp_tso_win_divisor",
+        number!(0..=255, "", tcp.tcp_tso_win_divisor),
+        "A packet that the windows cut short does not wait for an ACK once 1/n of the window is free, \
+         where n is this setting; 0 is more than three segments.",
+    ),
+    entry(
+        "plimsoll.tcp_tso_defer",
+        switch!(tcp.tcp_tso_defer),
+        "1: a packet that the windows cut short waits, a millisecond at most, for the ACK that opens \
+         them.",
+    )
+    .linux("Linux always does, and has no timer that ends the wait."),
+    entry(
+        "plimsoll.tcp_nagle_bound",
+        switch!(tcp.tcp_nagle_bound),
+        "1: Nagle's rule holds for two of the least round trips and a millisecond at most, which an \
+         ACK that nobody delays does not take.",
+    )
+    .socket("TCP_NODELAY (`TcpStream::set_nodelay`) ends the rule altogether")
+    .linux("Linux has no such bound."),
+    entry(
+        "plimsoll.tcp_tso_tail",
+        Access {
+            get: |settings| settings.tcp.tcp_tso_tail.name().to_owned(),
+            set: |settings, text| {
+                let found = TsoTail::from_name(text);
+                settings.tcp.tcp_tso_tail = found.ok_or("split, empty, trim or nagle")?;
+                Ok(())
+            },
+        },
+        "What becomes of the last part of a packet that is less than a segment: cut off (split), sent \
+         along (empty), kept for more data (trim), or as Nagle's rule says (nagle).",
+    )
+    .socket("`TcpStream::set_tso_tail`")
+    .linux("Linux is nagle, and was split before 3.14; FreeBSD is empty."),
+    entry(
+        "net.ipv4.tcp_autocorking",
+        switch!(tcp.tcp_autocorking),
+        "1: a small write waits for the completion of what its connection still has in the queue \
+         or in the device.",
+    )
+    .socket("`TcpStream::set_autocork`")
+    .linux("Linux has no option for one socket."),
+    entry(
+        "net.ipv4.tcp_limit_output_bytes",
+        number!(1..=u32::MAX, "bytes", tcp.tcp_limit_output_bytes),
+        "The most that a connection without pacing has in the queue and in the device, in bytes with \
+         an overhead for each packet.",
+    ),
+    entry(
+        "net.ipv4.tcp_pacing_ss_ratio",
+        number!(0..=1000, "", tcp.tcp_pacing_ss_ratio),
+        "Pacing rate in slow start, in percent of a congestion window per round trip.",
+    )
+    .socket("SO_MAX_PACING_RATE (`TcpStream::set_max_pacing_rate`) bounds it"),
+    entry(
+        "net.ipv4.tcp_pacing_ca_ratio",
+        number!(0..=1000, "", tcp.tcp_pacing_ca_ratio),
+        "Pacing rate from half of the slow-start threshold on, in percent of a congestion window per \
+         round trip.",
+    )
+    .socket("SO_MAX_PACING_RATE (`TcpStream::set_max_pacing_rate`) bounds it"),
+    entry(
+        "net.ipv4.tcp_min_snd_mss",
+        number!(1..=65_535, "bytes", tcp.tcp_min_snd_mss),
+        "The least MSS, in bytes with options, that is used whatever the peer or ICMP say; for new \
+         connections, and once ICMP says something new.",
+    ),
+    entry(
+        "plimsoll.initcwnd",
+        number!(1..=1024, "segments", tcp.initcwnd),
+        "Initial congestion window of new connections in segments (RFC 6928).",
+    )
+    .linux("Linux: the attribute initcwnd of a route."),
+    entry(
+        "net.ipv4.tcp_invalid_ratelimit",
+        time!(0..=600_000, MILLISECONDS, tcp.tcp_invalid_ratelimit),
+        "Least time in milliseconds between two ACKs of one connection that answer invalid segments.",
+    ),
+    entry(
+        "plimsoll.tcp_delack_min",
+        time!(1..=1000, MILLISECONDS, tcp.tcp_delack_min),
+        "Shortest time in milliseconds that an ACK is delayed for.",
+    )
+    .socket("TCP_QUICKACK (`SetOption::QuickAck`), for a while")
+    .linux("Linux: the constant TCP_DELACK_MIN."),
+    entry(
+        "plimsoll.tcp_delack_max",
+        time!(1..=1000, MILLISECONDS, tcp.tcp_delack_max),
+        "Longest time in milliseconds that an ACK is delayed for.",
+    )
+    .socket("TCP_QUICKACK (`SetOption::QuickAck`), for a while")
+    .linux("Linux: the constant TCP_DELACK_MAX."),
+    entry(
+        "net.ipv4.tcp_backlog_ack_defer",
+        switch!(tcp.tcp_backlog_ack_defer),
+        "1: the ACKs that the segments of one batch ask for, from a device or a backlog, become one.",
+    )
+    .linux("Linux does so for backlogs only."),
+    entry(
+        "plimsoll.tcp_pingpong",
+        switch!(tcp.tcp_pingpong),
+        "1: a connection whose application answers what it receives has the answers carry the ACKs.",
+    )
+    .socket("TCP_QUICKACK (`SetOption::QuickAck`), for a while")
+    .linux("Linux always does, for requests of one segment."),
+    entry(
+        "net.ipv4.tcp_comp_sack_delay_ns",
+        time!(0..=100_000_000, NANOSECONDS, tcp.tcp_comp_sack_delay),
+        "Longest time in nanoseconds for which ACKs of out-of-order data wait to become one; 0 is not \
+         at all.",
+    ),
+    entry(
+        "net.ipv4.tcp_comp_sack_slack_ns",
+        time!(0..=100_000_000, NANOSECONDS, tcp.tcp_comp_sack_slack),
+        "No effect: kept for scripts that set it. Linux lets the timer of such ACKs fire so many \
+         nanoseconds later, to share an interrupt; here timers fire when they are due.",
+    ),
+    entry(
+        "net.ipv4.tcp_comp_sack_nr",
+        number!(0..=255, "ACKs", tcp.tcp_comp_sack_nr),
+        "The most ACKs of out-of-order data that wait to become one; 0 is none.",
+    ),
+    entry(
+        "net.ipv4.tcp_comp_sack_rtt_percent",
+        number!(1..=1000, "", tcp.tcp_comp_sack_rtt_percent),
+        "Time for which ACKs of out-of-order data wait to become one, in percent of the round trip.",
+    )
+    .linux("Newer than Linux 6.18; there 33 is the default."),
+    entry(
+        "net.ipv4.tcp_low_latency",
+        switch!(tcp_low_latency),
+        "0: what arrives for a thread that is blocked in a read waits in a prequeue for that thread to \
+         work on it; 1: the stack works on it at once.",
+    )
+    .linux("Linux had 0 as its default until it removed the prequeue in 4.14; since then it does nothing."),
+    entry(
+        "plimsoll.tcp_prequeue_pure_ack",
+        switch!(prequeue_pure_ack),
+        "1: an ACK without data enters an empty prequeue and wakes the reader; 0: the stack works on \
+         it and wakes nobody.",
+    )
+    .linux("Linux behaved as with 1 until a change of 2013, and as with 0 from then on."),
+    entry(
+        "plimsoll.gro",
+        switch!(gro),
+        "1: segments of one connection that arrive one behind the other in a batch become one.",
+    )
+    .linux("Linux: ethtool -K DEV gro."),
+    entry(
+        "net.core.busy_read",
+        number!(0..=1_000_000, "microseconds", busy_read),
+        "Microseconds for which a read that finds nothing polls the devices before it sleeps.",
+    )
+    .socket("SO_BUSY_POLL (`TcpStream::set_busy_poll`)"),
+    entry(
+        "net.ipv4.tcp_mem",
+        three!(three_pages, tcp_mem),
+        "Memory of the queues of all connections in pages of 4096 bytes: up to the first there is no \
+         pressure, from the second on there is, the third is the limit.",
+    )
+    .linux("The default follows the memory of the machine, as on Linux; this is the one for 16 GiB."),
+    entry(
+        "net.ipv4.tcp_notsent_lowat",
+        number!(1..=u32::MAX, "bytes", tcp.tcp_notsent_lowat),
+        "A write takes no more while this many bytes were never sent, and a blocked writer goes on \
+         below half of it.",
+    )
+    .socket("TCP_NOTSENT_LOWAT (`TcpStream::set_notsent_lowat`)"),
+    entry(
+        "net.ipv4.tcp_abort_on_overflow",
+        switch!(tcp.tcp_abort_on_overflow),
+        "1: a handshake that ends while the accept queue is full is reset; 0: its last ACK is dropped.",
+    ),
+    entry(
+        "net.ipv4.tcp_max_syn_backlog",
+        number!(1..=1_000_000, "connections", tcp.tcp_max_syn_backlog),
+        "Without SYN cookies, half-open connections of a listener, of which the last quarter is not \
+         given out.",
+    ),
+    entry(
+        "net.ipv4.tcp_syncookies",
+        number!(0..=2, "", tcp_syncookies),
+        "SYN cookies: 0 never, 1 while the SYN queue of a listener is full, 2 always.",
+    ),
+    entry(
+        "plimsoll.decision_log",
+        number!(0..=65_536, "decisions", tcp.decision_log),
+        "Decisions that each new connection keeps, for `plimsoll ss --why`; 0 is none.",
+    )
+    .socket("`SetOption::DecisionLog`"),
+    entry(
+        "net.ipv4.tcp_rfc1337",
+        switch!(tcp.tcp_rfc1337),
+        "1: resets do not end TIME-WAIT (RFC 1337).",
+    ),
+    entry(
+        "net.ipv4.tcp_max_orphans",
+        number!(0..=4_000_000, "connections", tcp_max_orphans),
+        "Connections that their applications have closed and that still live; one more is reset.",
+    ),
+    entry(
+        "net.ipv4.tcp_max_tw_buckets",
+        number!(0..=4_000_000, "connections", tcp_max_tw_buckets),
+        "Connections in TIME-WAIT; one more ends at once.",
+    ),
+    entry(
+        "net.ipv4.tcp_tw_reuse",
+        number!(0..=2, "", tcp_tw_reuse),
+        "Whether a connect may take the place of a connection in TIME-WAIT after a second (RFC 6191): \
+         0 never, 1 always, 2 on loopback addresses.",
+    )
+    .linux("Linux's default is 2; the link in memory is such a loopback, without the addresses."),
+];
+
+/// The entry with the name `name`.
+pub(super) fn find(name: &str) -> Result<&'static Entry, SysctlError> {
+    ENTRIES.iter().find(|entry| entry.name == name).ok_or_else(|| {
+        let last = name.rsplit('.').next().unwrap_or(name);
+        let alike = |entry: &&Entry| entry.name.rsplit('.').next() == Some(last);
+        let suggestion = ENTRIES.iter().find(alike).map(|entry| entry.name);
+        SysctlError::Unknown { name: name.to_owned(), suggestion }
+    })
+}

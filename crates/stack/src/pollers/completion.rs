@@ -1,0 +1,226 @@
+//! Bytes below us: what a connection has handed down and the device has not completed, and how a
+//! connection that waits for completions goes on.
+//!
+//! # Theory of operation
+//!
+//! A data packet is charged once, when it enters the queueing discipline, and released once, when
+//! the device is done with it or it was dropped. Completions come from whatever thread drains the
+//! device or takes packets from the other end of a link, so the count is an atomic, and a
+//! completion never touches the connection.
+//!
+//! A connection that the engine holds until something completes is *throttled*. Its owner marks
+//! it, fences, and reads the count once more. A completion lowers the count, fences, and looks for
+//! the mark. So at least one of the two sees the other: the owner sees that the count has fallen
+//! and asks the engine again, or the completion takes the mark and puts the socket's number into
+//! the queue of the [`Completions`]. A mark that stays from one call to the next needs no second
+//! fence: it is older than every count that the later call reads.
+//!
+//! A thread that owns no socket takes numbers out of the queue, one socket at a time: a thread that
+//! has drained a device does so when it has let go of everything, and the poller in every poll. So
+//! nobody ever owns a second socket because it completed that socket's packet. A completion by a
+//! thread that will look at the queue itself wakes nobody; any other kicks the poller, which costs
+//! a system call only if it sleeps.
+//!
+//! A number is in the queue once at most: it enters only if the socket was not *queued*, and stops
+//! being queued before its taker reads the count.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::PoisonError;
+
+#[cfg(all(loom, test))]
+use loom::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
+};
+#[cfg(not(all(loom, test)))]
+use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
+};
+
+use arrayvec::ArrayVec;
+
+use crate::connection_id::ConnectionId;
+use crate::kick::Kick;
+
+/// The socket waits for a completion.
+const THROTTLED: u8 = 1;
+/// The socket is in the queue of those that may go on.
+const QUEUED: u8 = 2;
+
+/// Sockets that are taken from the queue under one lock.
+pub(crate) const BATCH: usize = 32;
+
+/// What lies below one connection.
+#[derive(Debug, Default)]
+pub(crate) struct BelowUs {
+    completed: AtomicU64,
+    bytes: AtomicU32,
+    marks: AtomicU8,
+}
+
+impl BelowUs {
+    /// Adds a packet with `bytes` of data.
+    pub(crate) fn charge(&self, bytes: u32) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Takes a packet off. Returns whether the caller must put the socket into the queue of those
+    /// that may go on.
+    #[must_use]
+    pub(crate) fn release(&self, bytes: u32, serial: u64) -> bool {
+        // The serial is published before the bytes go, so that whoever sees nothing below also sees
+        // the last packet completed.
+        self.completed.fetch_max(serial, Ordering::Release);
+        self.bytes.fetch_sub(bytes, Ordering::Release);
+        fence(Ordering::SeqCst);
+        if self.marks.load(Ordering::Relaxed) & THROTTLED == 0 {
+            return false;
+        }
+        let take = |marks| (marks & THROTTLED != 0).then_some(QUEUED);
+        // Acquire and release: who takes the socket up sees the count as we leave it.
+        let before = self.marks.fetch_update(Ordering::AcqRel, Ordering::Relaxed, take);
+        before.is_ok_and(|marks| marks & QUEUED == 0)
+    }
+
+    /// Bytes below, and the number of the last packet completed.
+    pub(crate) fn get(&self) -> (u32, u64) {
+        let bytes = self.bytes.load(Ordering::Acquire);
+        (bytes, self.completed.load(Ordering::Acquire))
+    }
+
+    /// For the owner: the engine, told of `seen` bytes, waits for a completion. Marks the socket,
+    /// and returns whether something has completed in the meantime, so that the engine must be
+    /// asked again. Whatever it answers then, the mark stays until a completion takes it.
+    #[must_use]
+    pub(crate) fn throttle(&self, seen: u32) -> bool {
+        if self.marks.load(Ordering::Relaxed) & THROTTLED != 0 {
+            return false;
+        }
+        self.marks.fetch_or(THROTTLED, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        bytes < seen || bytes == 0
+    }
+
+    /// For the owner: whether the socket is marked, and something is below it that will complete
+    /// and see that.
+    pub(crate) fn will_complete(&self) -> bool {
+        self.marks.load(Ordering::Relaxed) & THROTTLED != 0
+            && self.bytes.load(Ordering::Relaxed) > 0
+    }
+
+    /// For the owner: the engine waits for no completion.
+    pub(crate) fn end_throttle(&self) {
+        if self.marks.load(Ordering::Relaxed) & THROTTLED != 0 {
+            self.marks.fetch_and(!THROTTLED, Ordering::Relaxed);
+        }
+    }
+
+    /// For who has something for the next poll to do with the socket. Returns whether the caller
+    /// must put it into the queue.
+    #[must_use]
+    pub(crate) fn enqueue(&self) -> bool {
+        self.marks.fetch_or(QUEUED, Ordering::AcqRel) & QUEUED == 0
+    }
+
+    /// For who has taken the socket from the queue, before it reads what lies below.
+    pub(crate) fn take_up(&self) {
+        self.marks.fetch_and(!QUEUED, Ordering::AcqRel);
+    }
+}
+
+/// The sockets that waited for a completion and may go on.
+#[derive(Default)]
+struct Queue {
+    ids: Mutex<VecDeque<ConnectionId>>,
+    /// Whether there is anything, to be read without the lock.
+    filled: AtomicBool,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<ConnectionId>> {
+        // It is whole at every point where a thread could panic.
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, id: ConnectionId) {
+        let mut ids = self.lock();
+        ids.push_back(id);
+        self.filled.store(true, Ordering::Release);
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.filled.load(Ordering::Acquire)
+    }
+
+    fn take(&self, out: &mut ArrayVec<ConnectionId, BATCH>) {
+        if self.is_empty() {
+            return;
+        }
+        let mut ids = self.lock();
+        let count = out.remaining_capacity().min(ids.len());
+        out.extend(ids.drain(..count));
+        self.filled.store(!ids.is_empty(), Ordering::Release);
+    }
+}
+
+/// The queue of a stack, and whom to kick when something has entered it.
+pub(crate) struct Completions {
+    queue: Queue,
+    kick: Kick,
+}
+
+thread_local! {
+    /// Whose queue this thread is about to look at.
+    static ATTENDING: Cell<*const Completions> = const { Cell::new(std::ptr::null()) };
+}
+
+/// As long as it lives, this thread will look at the queue once more.
+pub(crate) struct Attending(*const Completions);
+
+impl Drop for Attending {
+    fn drop(&mut self) {
+        ATTENDING.set(self.0);
+    }
+}
+
+impl Completions {
+    /// An empty queue, with the kick of the poller.
+    pub(crate) fn new(kick: Kick) -> Completions {
+        Completions { queue: Queue::default(), kick }
+    }
+
+    /// This thread undertakes to take what is in the queue after it has dropped the result.
+    #[must_use]
+    pub(crate) fn attend(&self) -> Attending {
+        Attending(ATTENDING.replace(self))
+    }
+
+    /// Whether this thread has undertaken to look at the queue and has not done so yet.
+    pub(crate) fn is_attended_here(&self) -> bool {
+        std::ptr::eq(ATTENDING.get(), self)
+    }
+
+    /// Puts a socket in. For who was told so by [`BelowUs::release`].
+    pub(crate) fn push(&self, id: ConnectionId) {
+        self.queue.push(id);
+        if !self.is_attended_here() {
+            self.kick.kick();
+        }
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Takes some sockets out.
+    pub(crate) fn take(&self, out: &mut ArrayVec<ConnectionId, BATCH>) {
+        self.queue.take(out);
+    }
+}
+
+#[cfg(test)]
+mod tests;

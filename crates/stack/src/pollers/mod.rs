@@ -1,0 +1,135 @@
+//! Who polls: the queues, the clock that they share, and what they count.
+//!
+//! Each [`Queue`] says what guards it. What all share here are single atomics.
+
+pub(crate) mod clock;
+pub(crate) mod completion;
+pub(crate) mod poll_state;
+pub(crate) mod queue;
+pub(crate) mod queue_pool;
+pub(crate) mod spinner;
+pub(crate) mod syn_share;
+pub(crate) mod timer_wheel;
+pub(crate) mod waiter;
+pub(crate) mod waiter_role;
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use plimsoll_buf::Pool;
+
+use crate::error::StackError;
+use crate::interfaces::Interfaces;
+use crate::limits::CALLS_PER_SEND;
+use crate::pollers::clock::LatestTime;
+use crate::pollers::queue::Queue;
+use crate::snmp::Snmp;
+use crate::sockets::backlog::SpareQueues;
+
+/// The queues of a stack.
+pub(crate) struct Pollers {
+    queues: Box<[Queue]>,
+    clock: LatestTime,
+    snmp: Snmp,
+    spare_backlogs: SpareQueues,
+    /// Calls in the middle of a poll that have queued packets so far.
+    left_in_poll: AtomicUsize,
+    /// Sockets that were gone on with because they were in a queue.
+    #[cfg(test)]
+    visited: std::sync::atomic::AtomicU64,
+    /// Why the stack has come to its end.
+    ended: OnceLock<StackError>,
+}
+
+impl Pollers {
+    /// `count` queues, at least one, each with its interfaces.
+    ///
+    /// # Errors
+    /// If the system has no descriptor left for them to sleep on.
+    pub(crate) fn build(count: usize, interfaces: &Interfaces) -> Result<Pollers, StackError> {
+        Ok(Pollers {
+            queues: Queue::build_all(count, interfaces)?,
+            clock: LatestTime::default(),
+            snmp: Snmp::new(),
+            spare_backlogs: SpareQueues::default(),
+            left_in_poll: AtomicUsize::new(0),
+            #[cfg(test)]
+            visited: std::sync::atomic::AtomicU64::new(0),
+            ended: OnceLock::new(),
+        })
+    }
+
+    /// The queue with this number, which came from an interface or a connection.
+    pub(crate) fn queue(&self, index: u8) -> &Queue {
+        &self.queues[usize::from(index)]
+    }
+
+    /// How many queues there are.
+    pub(crate) fn count(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// The latest time that anybody has told the stack.
+    pub(crate) fn clock(&self) -> &LatestTime {
+        &self.clock
+    }
+
+    /// The counters.
+    pub(crate) fn snmp(&self) -> &Snmp {
+        &self.snmp
+    }
+
+    /// Where the buffers of what a queue works on come from.
+    pub(crate) fn pool(&self, queue: u8) -> &Pool {
+        self.queue(queue).buffers().pool()
+    }
+
+    /// Bytes of free buffers that all queues keep for later.
+    pub(crate) fn pooled(&self) -> usize {
+        self.queues.iter().map(|queue| queue.buffers().pool().free_bytes()).sum()
+    }
+
+    /// Empty backlogs to be used again.
+    pub(crate) fn spare_backlogs(&self) -> &SpareQueues {
+        &self.spare_backlogs
+    }
+
+    /// Why the stack has come to its end, if it has.
+    pub(crate) fn ended(&self) -> Option<&StackError> {
+        self.ended.get()
+    }
+
+    /// Ends the stack. `false` if it had ended before.
+    pub(crate) fn end(&self, error: StackError) -> bool {
+        self.ended.set(error).is_ok()
+    }
+
+    /// Whether this call in the middle of a poll sends what it and those before it have queued. One
+    /// in so many does, so that the peer works while the poll goes on, and not in turn with it.
+    pub(crate) fn has_enough_to_send(&self) -> bool {
+        let left = self.left_in_poll.fetch_add(1, Ordering::Relaxed);
+        left % CALLS_PER_SEND == CALLS_PER_SEND - 1
+    }
+
+    /// Counts a socket that is gone on with because it was in a queue.
+    #[cfg(test)]
+    pub(crate) fn visit(&self) {
+        self.visited.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many were so far.
+    #[cfg(test)]
+    pub(crate) fn visited(&self) -> u64 {
+        self.visited.load(Ordering::Relaxed)
+    }
+
+    /// Makes sure that every queue looks at its work.
+    pub(crate) fn kick_all(&self) {
+        self.queues.iter().for_each(|queue| queue.waiter().kick());
+    }
+
+    /// Bytes that the timer wheels take.
+    pub(crate) fn wheel_bytes(&self) -> usize {
+        self.queues.iter().map(|queue| queue.wheel().lock().memory_bytes()).sum()
+    }
+}

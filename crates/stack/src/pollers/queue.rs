@@ -1,0 +1,75 @@
+//! One of the queues of a stack: what it polls with, and what waits for it.
+
+use std::sync::{Arc, Mutex};
+
+use crate::error::StackError;
+use crate::interfaces::Interfaces;
+use crate::pollers::completion::Completions;
+use crate::pollers::poll_state::PollState;
+use crate::pollers::queue_pool::QueuePool;
+use crate::pollers::spinner::Spinner;
+use crate::pollers::timer_wheel::TimerWheel;
+use crate::pollers::waiter::Waiter;
+use crate::sync::timed::Timed;
+
+/// One of the queues of a stack.
+pub(crate) struct Queue {
+    poller: Mutex<PollState>,
+    wheel: Timed<TimerWheel>,
+    completions: Arc<Completions>,
+    waiter: Waiter,
+    buffers: QueuePool,
+    spinner: Spinner,
+}
+
+impl Queue {
+    /// As many queues as there are to be, at least one. Every interface knows which is its own.
+    pub(crate) fn build_all(
+        count: usize,
+        interfaces: &Interfaces,
+    ) -> Result<Box<[Queue]>, StackError> {
+        (0..count.max(1)).map(|index| Queue::new(index as u8, interfaces)).collect()
+    }
+
+    fn new(index: u8, interfaces: &Interfaces) -> Result<Queue, StackError> {
+        let waiter = Waiter::new(interfaces.of(index))?;
+        Ok(Queue {
+            poller: Mutex::default(),
+            wheel: Timed::default(),
+            completions: Arc::new(Completions::new(waiter.handle())),
+            waiter,
+            buffers: QueuePool::default(),
+            spinner: Spinner::default(),
+        })
+    }
+
+    /// What its poller works with; who holds the lock is the poller.
+    pub(crate) fn poller(&self) -> &Mutex<PollState> {
+        &self.poller
+    }
+
+    /// The timers of its connections.
+    pub(crate) fn wheel(&self) -> &Timed<TimerWheel> {
+        &self.wheel
+    }
+
+    /// Connections that may go on after a completion.
+    pub(crate) fn completions(&self) -> &Arc<Completions> {
+        &self.completions
+    }
+
+    /// Where its poller sleeps.
+    pub(crate) fn waiter(&self) -> &Waiter {
+        &self.waiter
+    }
+
+    /// Where its buffers come from.
+    pub(crate) fn buffers(&self) -> &QueuePool {
+        &self.buffers
+    }
+
+    /// Who spins for it.
+    pub(crate) fn spinner(&self) -> &Spinner {
+        &self.spinner
+    }
+}

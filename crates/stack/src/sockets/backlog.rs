@@ -1,0 +1,122 @@
+//! The backlog of a socket: segments that arrived while a thread owned it.
+//!
+//! Who fills and empties it is in `stack/backlog.rs`.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use plimsoll_tcp::Segment;
+
+use crate::limits::MAX_SPARE_BACKLOGS;
+use crate::offload::gro::{PureAcks, coalesce};
+use crate::sync::lock;
+
+/// What a segment takes besides its data.
+pub(crate) const OVERHEAD: u32 = size_of::<Segment>() as u32;
+/// What the backlog of every socket may hold besides its share of the buffers.
+const ALWAYS: usize = 64 * 1024;
+
+/// What a segment counts for.
+pub(crate) fn counted(segment: &Segment) -> u32 {
+    segment.payload.len() as u32 + OVERHEAD
+}
+
+/// Segments in the order of their arrival.
+pub(crate) type Queue = VecDeque<Segment>;
+
+/// Empty queues that sockets take and give back, so that an idle one has none.
+#[derive(Default)]
+pub(crate) struct SpareQueues(
+    #[allow(clippy::vec_box, reason = "boxes move between here and the sockets")]
+    Mutex<Vec<Box<Queue>>>,
+);
+
+impl SpareQueues {
+    pub(crate) fn take(&self) -> Box<Queue> {
+        lock(&self.0).pop().unwrap_or_default()
+    }
+
+    pub(crate) fn give(&self, queue: Box<Queue>) {
+        debug_assert!(queue.is_empty());
+        let mut spare = lock(&self.0);
+        if spare.len() < MAX_SPARE_BACKLOGS {
+            spare.push(queue);
+        }
+    }
+}
+
+/// What arrived while the socket was owned.
+#[derive(Debug, Default)]
+pub(crate) struct Backlog {
+    #[allow(clippy::box_collection, reason = "a deque would add 24 bytes to every idle socket")]
+    queue: Mutex<Option<Box<Queue>>>,
+    /// Bytes that are in the queue or wait to be worked on.
+    bytes: AtomicU32,
+    limit: AtomicU32,
+}
+
+/// What became of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pushed {
+    /// It waits.
+    Queued,
+    /// It was merged with the one before.
+    Coalesced,
+    /// There was no room for it.
+    Dropped,
+}
+
+impl Backlog {
+    /// Puts a segment in.
+    pub(crate) fn push(&self, spare: &SpareQueues, segment: Segment) -> Pushed {
+        let data = segment.payload.len() as u32;
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        if bytes.saturating_add(data) > self.limit.load(Ordering::Relaxed).max(ALWAYS as u32) {
+            return Pushed::Dropped;
+        }
+        let mut queue = lock(&self.queue);
+        let queue = queue.get_or_insert_with(|| spare.take());
+        let left = match queue.back_mut() {
+            Some(last) => match coalesce(last, segment, PureAcks::Merge) {
+                Ok(()) => {
+                    self.bytes.fetch_add(data, Ordering::Relaxed);
+                    return Pushed::Coalesced;
+                }
+                Err(segment) => segment,
+            },
+            None => segment,
+        };
+        self.bytes.fetch_add(data + OVERHEAD, Ordering::Relaxed);
+        queue.push_back(left);
+        Pushed::Queued
+    }
+
+    /// Takes all that is in.
+    pub(crate) fn take(&self) -> Option<Box<Queue>> {
+        lock(&self.queue).take()
+    }
+
+    /// Takes all that is in, which will not be worked on, nor what was taken before.
+    pub(crate) fn clear(&self) -> Option<Box<Queue>> {
+        let mut queue = lock(&self.queue);
+        self.bytes.store(0, Ordering::Relaxed);
+        queue.take()
+    }
+
+    /// A segment that counted for `bytes` is being worked on.
+    pub(crate) fn done(&self, bytes: u32) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that it holds, those included that an owner has taken and not worked on yet.
+    pub(crate) fn bytes(&self) -> u32 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Sets the limit by the buffers of the socket, in bytes as SO_RCVBUF and SO_SNDBUF count.
+    pub(crate) fn set_limit(&self, rcvbuf: usize, sndbuf: usize) {
+        let limit = rcvbuf.saturating_mul(2).saturating_add(sndbuf / 2).saturating_add(ALWAYS);
+        self.limit.store(u32::try_from(limit).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,441 @@
+//! One connection in the stack: the engine's connection and what the stack keeps beside it.
+
+use std::sync::Arc;
+
+use plimsoll_tcp::{Config, Connection, Events, Instant, Md5Key, Segment, Serial, State, Transmit};
+use plimsoll_wire::SeqNum;
+use plimsoll_wire::tcp::TcpFlags;
+
+use crate::connection_id::ConnectionId;
+use crate::flow::FlowKey;
+use crate::packet::CompletionSink;
+use crate::pollers::completion::{BelowUs, Completions};
+use crate::sockets::backlog::Backlog;
+use crate::sockets::listening::Listening;
+use crate::sockets::path_news::LeftNews;
+use crate::sockets::prequeue::Prequeue;
+use crate::sockets::wakers::WakerSet;
+use crate::sync::socket_lock::{self, Place, SocketLock};
+
+/// A connection and its place in the stack.
+pub(crate) struct Endpoint {
+    /// Who talks with whom.
+    pub(crate) key: FlowKey,
+    /// The interface that its packets leave by.
+    pub(crate) interface: u8,
+    /// The queue of that interface, which its timers and completions go to.
+    pub(crate) home: u8,
+    /// The flow label of its packets (IPv6).
+    flow_label: u32,
+    /// Its place in the connection table.
+    pub(crate) id: ConnectionId,
+    /// Bytes handed down and not completed.
+    below: BelowUs,
+    /// Where it is put when it may go on after a completion.
+    completions: Arc<Completions>,
+    /// What signs its segments (TCP_MD5SIG), as long as it lives. Pollers ask without owning it.
+    md5_key: Option<Md5Key>,
+    /// The listener that it came from.
+    pub(crate) listener: Option<Arc<ListenerInner>>,
+    /// What one thread at a time works on.
+    socket: SocketLock<Inner>,
+    /// What arrived while another thread did.
+    backlog: Backlog,
+    /// News of the path that came while another thread did.
+    news: LeftNews,
+    /// Where the next panic shall be.
+    #[cfg(test)]
+    pub(crate) trap: std::sync::Mutex<Option<Site>>,
+}
+
+/// By which way the packets of a connection leave, and where it hears of them.
+#[derive(Clone)]
+pub(crate) struct Way {
+    interface: u8,
+    home: u8,
+    flow_label: u32,
+    completions: Arc<Completions>,
+}
+
+impl Way {
+    /// By `interface`, which is one of the queue `home` with these `completions`.
+    pub(crate) fn new(
+        interface: u8,
+        flow_label: u32,
+        home: u8,
+        completions: Arc<Completions>,
+    ) -> Way {
+        Way { interface, home, flow_label, completions }
+    }
+}
+
+/// A listener in the tables, whose queue is of connections.
+pub(crate) type ListenerInner = Listening<Endpoint>;
+
+/// What the socket's lock guards.
+pub(crate) struct Inner {
+    pub(crate) conn: Connection,
+    pub(crate) wakers: WakerSet,
+    /// The latest time that the engine was told; its time never runs backwards.
+    last: Instant,
+    /// When the timer wheel calls for this connection. The engine's own deadline may be later: it
+    /// moves with almost every ACK, and an early call is harmless.
+    pub(crate) timer: Instant,
+    pub(crate) stage: Stage,
+    /// It has a place in its listener's Fast Open queue.
+    early: bool,
+    /// The application does not want to read any more.
+    read_shut: bool,
+    /// How often something woke a poller.
+    edges: Edges,
+    /// It has left the connection table: CLOSED, or in TIME-WAIT, which the table of those keeps.
+    gone: bool,
+    /// It counts as an orphan.
+    counted_orphan: bool,
+    /// It waits to be settled at the end of the batch.
+    touched: bool,
+    /// What the account of memory has it for, in bytes.
+    pub(crate) charged: u32,
+    /// The round in which it entered the list of those who wait for memory.
+    pub(crate) memory_ticket: u32,
+    /// IPv4 identification of the next packet.
+    pub(crate) ident: u16,
+    /// The sequence number behind all that was sent, once something was.
+    sent_to: Option<SeqNum>,
+    /// Its connection has taken the place of one that a panic left half changed, and is not settled
+    /// yet.
+    panicked: bool,
+    /// Packets that wait for a thread that is blocked in a read.
+    pub(crate) prequeue: Option<Box<Prequeue<Segment>>>,
+}
+
+/// Who holds a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It belongs to a listener's SYN queue.
+    HalfOpen,
+    /// It is in a listener's accept queue.
+    Queued,
+    /// An application holds it.
+    Owned,
+    /// Nobody does any more.
+    Orphan,
+}
+
+/// What poll(2) tells of a socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// A read would return at once (POLLIN).
+    pub readable: bool,
+    /// A write would return at once (POLLOUT).
+    pub writable: bool,
+    /// The peer's stream has ended, or our read side is shut (POLLRDHUP).
+    pub read_closed: bool,
+    /// Both directions have ended (POLLHUP).
+    pub hung_up: bool,
+    /// An error is pending (POLLERR).
+    pub error: bool,
+    /// The error queue holds a report (POLLERR).
+    pub report: bool,
+    /// How often something woke a poller: an edge-triggered one compares.
+    pub edges: Edges,
+}
+
+/// How often something happened that wakes a poller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Edges {
+    /// Data arrived, or the stream ended (wakes who waits for POLLIN).
+    pub input: u32,
+    /// The connection opened, or there is space again for one who found none (POLLOUT).
+    pub output: u32,
+    /// An error, a report of the error queue, or the end (wakes everybody).
+    pub error: u32,
+}
+
+impl Endpoint {
+    /// The flow label of its packets (IPv6).
+    pub(crate) fn flow_label(&self) -> u32 {
+        self.flow_label
+    }
+
+    /// Bytes handed down and not completed.
+    pub(crate) fn below(&self) -> &BelowUs {
+        &self.below
+    }
+
+    /// What arrived while another thread worked on it.
+    pub(crate) fn backlog(&self) -> &Backlog {
+        &self.backlog
+    }
+
+    /// News of the path that came while another thread worked on it.
+    pub(crate) fn news(&self) -> &LeftNews {
+        &self.news
+    }
+
+    /// What signs its segments.
+    pub(crate) fn md5_key(&self) -> Option<&Md5Key> {
+        self.md5_key.as_ref()
+    }
+
+    pub(crate) fn new(
+        key: FlowKey,
+        id: ConnectionId,
+        way: Way,
+        listener: Option<Arc<ListenerInner>>,
+        stage: Stage,
+        conn: Connection,
+    ) -> Arc<Endpoint> {
+        let inner = Inner {
+            conn,
+            wakers: WakerSet::default(),
+            last: Instant::ZERO,
+            timer: Instant::FAR_FUTURE,
+            stage,
+            // Only what opens by Fast Open is in the accept queue from the start.
+            early: stage == Stage::Queued,
+            read_shut: false,
+            edges: Edges::default(),
+            gone: false,
+            counted_orphan: false,
+            // The packet that made it is of a batch.
+            touched: listener.is_some(),
+            charged: 0,
+            memory_ticket: 0,
+            ident: id.slot as u16,
+            sent_to: None,
+            panicked: false,
+            prequeue: None,
+        };
+        let md5_key = inner.conn.md5_key().cloned();
+        let below = BelowUs::default();
+        let Way { interface, home, flow_label, completions } = way;
+        Arc::new(Endpoint {
+            key,
+            interface,
+            home,
+            flow_label,
+            id,
+            below,
+            completions,
+            md5_key,
+            listener,
+            socket: SocketLock::new(inner),
+            backlog: Backlog::default(),
+            news: LeftNews::default(),
+            #[cfg(test)]
+            trap: std::sync::Mutex::default(),
+        })
+    }
+
+    /// Waits until this thread owns the socket. For applications only.
+    pub(crate) fn own(&self) -> Owned<'_> {
+        Owned::wait(self)
+    }
+
+    /// Owns the socket unless somebody else does.
+    pub(crate) fn try_own(&self) -> Option<Owned<'_>> {
+        Owned::try_own(self)
+    }
+
+    /// Leaves marks; returns the socket if its owner has let go meanwhile.
+    #[must_use]
+    pub(crate) fn leave(&self, marks: u32) -> Option<Owned<'_>> {
+        Owned::leave(self, marks)
+    }
+}
+
+/// A socket that this thread owns.
+///
+/// Who works on the connection lets go with `Work::release`, which
+/// does what others have left. Who only looks may drop it; then the poller does that.
+pub(crate) type Owned<'a> = socket_lock::Owned<'a, Endpoint>;
+
+impl Place for Endpoint {
+    type Value = Inner;
+
+    fn socket(&self) -> &SocketLock<Inner> {
+        &self.socket
+    }
+
+    fn hand_on(&self) {
+        if self.below.enqueue() {
+            self.completions.push(self.id);
+        }
+    }
+
+    fn owner_unwinds(&self, inner: &mut Inner) {
+        self.replace_connection(inner);
+    }
+}
+
+impl CompletionSink for Endpoint {
+    fn complete(&self, bytes: u32, serial: Serial) {
+        if self.below.release(bytes, serial.0) {
+            self.completions.push(self.id);
+        }
+    }
+}
+
+impl Inner {
+    /// The engine is told `now`, or a later time that it was told before, which is returned.
+    pub(crate) fn advance(&mut self, now: Instant) -> Instant {
+        self.last = self.last.max(now);
+        self.last
+    }
+
+    /// The latest time that the engine was told.
+    pub(crate) fn last(&self) -> Instant {
+        self.last
+    }
+
+    /// Whether it has a place in its listener's Fast Open queue.
+    pub(crate) fn is_early(&self) -> bool {
+        self.early
+    }
+
+    /// Its place in the Fast Open queue is given back.
+    pub(crate) fn end_early(&mut self) {
+        self.early = false;
+    }
+
+    /// The application does not want to read any more.
+    pub(crate) fn shut_read(&mut self) {
+        self.read_shut = true;
+    }
+
+    /// Whether the application does not want to read any more.
+    pub(crate) fn is_read_shut(&self) -> bool {
+        self.read_shut
+    }
+
+    /// How often something woke a poller.
+    pub(crate) fn edges(&self) -> Edges {
+        self.edges
+    }
+
+    /// It leaves the connection table.
+    pub(crate) fn leave_table(&mut self) {
+        self.gone = true;
+    }
+
+    /// Whether it has left the connection table.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// It counts as an orphan from now on.
+    pub(crate) fn count_orphan(&mut self) {
+        self.counted_orphan = true;
+    }
+
+    /// Whether it has counted as an orphan, which ends here.
+    pub(crate) fn uncount_orphan(&mut self) -> bool {
+        std::mem::take(&mut self.counted_orphan)
+    }
+
+    /// It waits to be settled at the end of the batch. Returns whether it did not before.
+    pub(crate) fn touch(&mut self) -> bool {
+        !std::mem::replace(&mut self.touched, true)
+    }
+
+    /// Whether it waits to be settled at the end of the batch.
+    pub(crate) fn is_touched(&self) -> bool {
+        self.touched
+    }
+
+    /// It is about to be settled.
+    pub(crate) fn untouch(&mut self) {
+        self.touched = false;
+    }
+
+    /// The sequence number behind all that was sent, once something was.
+    pub(crate) fn sent_to(&self) -> Option<SeqNum> {
+        self.sent_to
+    }
+
+    /// Puts the connection `ended` in the place of one that a panic left half changed.
+    pub(crate) fn replace(&mut self, ended: Connection) -> Connection {
+        self.panicked = true;
+        std::mem::replace(&mut self.conn, ended)
+    }
+
+    /// Whether its connection has replaced another since the last call.
+    pub(crate) fn take_panicked(&mut self) -> bool {
+        std::mem::take(&mut self.panicked)
+    }
+
+    /// Notes how far the stream that was sent reaches, the SYN and the FIN counted.
+    pub(crate) fn note_sent(&mut self, out: &Transmit) {
+        let flags = out.repr.flags;
+        let marks = [TcpFlags::SYN, TcpFlags::FIN].map(|flag| u32::from(flags.contains(flag)));
+        let end = out.repr.seq + (out.payload.len() as u32 + marks[0] + marks[1]);
+        self.sent_to = Some(self.sent_to.map_or(end, |before| before.max(end)));
+    }
+
+    /// Counts what wakes a poller.
+    pub(crate) fn note_edge(&mut self, events: Events) {
+        let any = |of: &[Events]| u32::from(of.iter().any(|&event| events.contains(event)));
+        let edges = &mut self.edges;
+        edges.input = edges.input.wrapping_add(any(&[Events::READABLE]));
+        edges.output = edges.output.wrapping_add(any(&[Events::CONNECTED, Events::WRITABLE]));
+        let ended = any(&[Events::ERROR, Events::REPORT, Events::CLOSED]);
+        edges.error = edges.error.wrapping_add(ended);
+    }
+
+    /// Whether a read would return at once.
+    pub(crate) fn is_readable(&self) -> bool {
+        let conn = &self.conn;
+        conn.is_readable()
+            || conn.read_closed()
+            || self.read_shut
+            || conn.error().is_some()
+            || conn.state() == State::Closed
+    }
+
+    /// See [`TcpSocket::readiness`](crate::TcpSocket::readiness).
+    pub(crate) fn readiness(&mut self, config: &Config) -> Readiness {
+        let writable = self.is_writable(config);
+        if !writable {
+            self.conn.poll_writable(config);
+        }
+        let read_closed = self.conn.read_closed() || self.read_shut;
+        let closed = self.conn.state() == State::Closed;
+        Readiness {
+            readable: self.is_readable(),
+            writable,
+            read_closed: read_closed || closed,
+            hung_up: closed || (read_closed && self.conn.state().sent_fin()),
+            error: self.conn.has_error(),
+            report: self.conn.has_report(),
+            edges: self.edges,
+        }
+    }
+
+    /// Whether a write would return at once.
+    pub(crate) fn is_writable(&self, config: &Config) -> bool {
+        let conn = &self.conn;
+        let ended = matches!(
+            conn.state(),
+            State::FinWait1
+                | State::FinWait2
+                | State::Closing
+                | State::LastAck
+                | State::TimeWait
+                | State::Closed
+        );
+        ended || conn.error().is_some() || conn.is_deferred() || conn.writable(config) > 0
+    }
+}
+
+/// Where tests have the stack panic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Site {
+    Segment,
+    Timer,
+    Completion,
+    Settle,
+    Write,
+    Read,
+    Look,
+}

@@ -1,0 +1,236 @@
+//! What a listener keeps: its options, its queues, and who waits to accept.
+//!
+//! The socket that applications hold is in `stack/listener.rs`.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+
+use plimsoll_tcp::{Instant, Md5Key, Options};
+
+use crate::error::SocketError;
+use crate::policies::syn_cookie::VALIDITY;
+use crate::sockets::fast_open::FastOpenQueue;
+use crate::sockets::md5::Md5Keys;
+use crate::sockets::wakers::{Interest, WaitKey, WakeList, WakerSet};
+use crate::sync::lock;
+
+/// What the tables refer to.
+pub(crate) struct Listening<E> {
+    local: SocketAddr,
+    /// For `[::]`: IPv4 connections are not taken (IPV6_V6ONLY).
+    only_v6: bool,
+    state: Mutex<ListenState<E>>,
+}
+
+struct ListenState<E> {
+    /// The options of connections that come from here.
+    options: Options,
+    backlog: usize,
+    accept_queue: VecDeque<Arc<E>>,
+    half_open: usize,
+    /// When a SYN was last answered with a cookie.
+    last_cookie: Option<Instant>,
+    fast_open: FastOpenQueue,
+    md5_keys: Md5Keys,
+    wakers: WakerSet,
+    /// Connections that have come so far.
+    arrivals: u32,
+    end: Option<SocketError>,
+}
+
+impl<E> ListenState<E> {
+    fn enqueue(&mut self, endpoint: Arc<E>, wakers: &mut WakeList) {
+        self.accept_queue.push_back(endpoint);
+        self.arrivals = self.arrivals.wrapping_add(1);
+        self.wakers.take(Interest::Read, wakers);
+    }
+}
+
+impl<E> Listening<E> {
+    pub(crate) fn new(
+        local: SocketAddr,
+        only_v6: bool,
+        backlog: usize,
+        options: Options,
+    ) -> Listening<E> {
+        let state = ListenState {
+            options,
+            backlog,
+            accept_queue: VecDeque::new(),
+            half_open: 0,
+            last_cookie: None,
+            fast_open: FastOpenQueue::default(),
+            md5_keys: Md5Keys::default(),
+            wakers: WakerSet::default(),
+            arrivals: 0,
+            end: None,
+        };
+        Listening { local, only_v6, state: Mutex::new(state) }
+    }
+
+    /// The address and port.
+    pub(crate) fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// For `[::]`: whether IPv4 connections are not taken (IPV6_V6ONLY).
+    pub(crate) fn is_only_v6(&self) -> bool {
+        self.only_v6
+    }
+
+    /// The options of a connection that comes now.
+    pub(crate) fn options(&self) -> Options {
+        lock(&self.state).options.clone()
+    }
+
+    /// The options of a connection that comes now from `peer`.
+    pub(crate) fn options_for(&self, peer: IpAddr) -> Options {
+        let state = lock(&self.state);
+        Options { md5_key: state.md5_keys.find(peer).cloned(), ..state.options.clone() }
+    }
+
+    /// As [`options_for`](Self::options_for); notes that a SYN is answered with a cookie.
+    pub(crate) fn options_for_cookie(&self, now: Instant, peer: IpAddr) -> Options {
+        let mut state = lock(&self.state);
+        state.last_cookie = Some(now);
+        Options { md5_key: state.md5_keys.find(peer).cloned(), ..state.options.clone() }
+    }
+
+    /// The key that signs segments from and to `peer`.
+    pub(crate) fn md5_key(&self, peer: IpAddr) -> Option<Md5Key> {
+        lock(&self.state).md5_keys.find(peer).cloned()
+    }
+
+    /// Whether one more connection may not complete its handshake now.
+    pub(crate) fn accept_queue_is_full(&self) -> bool {
+        let state = lock(&self.state);
+        state.accept_queue.len() > state.backlog
+    }
+
+    /// Takes a place in the SYN queue, unless the listener has gone.
+    pub(crate) fn begin_handshake(&self) -> bool {
+        let mut state = lock(&self.state);
+        let open = state.end.is_none();
+        state.half_open += usize::from(open);
+        open
+    }
+
+    /// Whether a cookie may come back that is still good.
+    pub(crate) fn awaits_cookies(&self, now: Instant) -> bool {
+        lock(&self.state).last_cookie.is_some_and(|sent| now.since(sent) <= VALIDITY)
+    }
+
+    /// Gives a place in the SYN queue back.
+    pub(crate) fn end_handshake(&self) {
+        let mut state = lock(&self.state);
+        state.half_open = state.half_open.saturating_sub(1);
+    }
+
+    /// Moves a connection whose handshake is complete to the accept queue. Returns `false` if the
+    /// listener has gone; the connection must be reset then.
+    pub(crate) fn complete(&self, endpoint: Arc<E>, wakers: &mut WakeList) -> bool {
+        let mut state = lock(&self.state);
+        state.half_open = state.half_open.saturating_sub(1);
+        if state.end.is_some() {
+            return false;
+        }
+        state.enqueue(endpoint, wakers);
+        true
+    }
+
+    /// Takes a place in the Fast Open queue, unless the listener has gone.
+    pub(crate) fn begin_early(&self) -> bool {
+        let mut state = lock(&self.state);
+        let open = state.end.is_none();
+        if open {
+            state.fast_open.begin();
+        }
+        open
+    }
+
+    /// Puts a connection that opened at once into the accept queue. Returns `false` if the listener
+    /// has gone.
+    pub(crate) fn complete_early(&self, endpoint: Arc<E>, wakers: &mut WakeList) -> bool {
+        let mut state = lock(&self.state);
+        if state.end.is_some() {
+            return false;
+        }
+        state.enqueue(endpoint, wakers);
+        true
+    }
+
+    /// Looks at the Fast Open queue.
+    pub(crate) fn fast_open<T>(&self, look: impl FnOnce(&mut FastOpenQueue) -> T) -> T {
+        look(&mut lock(&self.state).fast_open)
+    }
+
+    /// Takes the next connection out of the accept queue, if there is one.
+    ///
+    /// # Errors
+    /// If there is none and the listener has ended.
+    pub(crate) fn accept(&self) -> Result<Option<Arc<E>>, SocketError> {
+        let mut state = lock(&self.state);
+        match (state.accept_queue.pop_front(), state.end) {
+            (Some(endpoint), _) => Ok(Some(endpoint)),
+            (None, Some(end)) => Err(end),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Whether there is something to accept, or the listener or the stack has `ended`; if not,
+    /// `waker` waits. Returns a waker to be dropped without a lock as well.
+    pub(crate) fn register(
+        &self,
+        key: Option<WaitKey>,
+        waker: &Waker,
+        ended: impl FnOnce() -> bool,
+    ) -> (bool, Option<Waker>) {
+        let mut waker = Some(waker.clone());
+        let mut state = lock(&self.state);
+        let ready = state.end.is_some() || ended() || !state.accept_queue.is_empty();
+        let left = state.wakers.answer(ready, Interest::Read, key, &mut waker);
+        (ready, left)
+    }
+
+    /// Takes the waker out that waits under `key`.
+    pub(crate) fn cancel(&self, key: WaitKey) -> Option<Waker> {
+        lock(&self.state).wakers.cancel(Interest::Read, key)
+    }
+
+    /// Connections that have come so far.
+    pub(crate) fn arrivals(&self) -> u32 {
+        lock(&self.state).arrivals
+    }
+
+    /// Changes the backlog.
+    pub(crate) fn set_backlog(&self, backlog: usize) {
+        lock(&self.state).backlog = backlog;
+    }
+
+    /// Changes the keys that sign segments from and to peers.
+    pub(crate) fn set_md5_keys(&self, keys: Md5Keys) {
+        lock(&self.state).md5_keys = keys;
+    }
+
+    /// Changes the options of connections to come.
+    pub(crate) fn set_options(&self, options: Options) {
+        lock(&self.state).options = options;
+    }
+
+    /// Ends listening, for the reason `end`, and returns what was not accepted.
+    pub(crate) fn end(&self, end: SocketError, wakers: &mut WakeList) -> VecDeque<Arc<E>> {
+        let mut state = lock(&self.state);
+        state.end.get_or_insert(end);
+        state.wakers.take(Interest::Read, wakers);
+        std::mem::take(&mut state.accept_queue)
+    }
+
+    /// Connections in the accept queue and in the SYN queue, and the backlog.
+    pub(crate) fn lengths(&self) -> (usize, usize, usize) {
+        let state = lock(&self.state);
+        (state.accept_queue.len(), state.half_open, state.backlog)
+    }
+}

@@ -1,0 +1,17 @@
+//! What the stack keeps for each socket: the connection, who owns it, what was left for its owner,
+//! and who waits.
+//!
+//! Nothing here knows the stack. What is done with it is in `stack/`.
+
+pub(crate) mod backlog;
+pub(crate) mod decision_log;
+pub(crate) mod endpoint;
+pub(crate) mod fast_open;
+pub(crate) mod listening;
+pub(crate) mod md5;
+pub(crate) mod panics;
+pub(crate) mod path_news;
+pub(crate) mod prequeue;
+pub(crate) mod quote;
+pub(crate) mod summary;
+pub(crate) mod wakers;

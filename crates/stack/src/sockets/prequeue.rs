@@ -1,0 +1,139 @@
+//! The prequeue of a socket: packets that wait for the thread that is blocked in a read on it.
+//!
+//! # Theory of operation
+//!
+//! `net.ipv4.tcp_low_latency` = 0 switches it on. A thread that blocks in a read says so when it
+//! registers its waker (`TcpSocket::poll_readable_blocked`). From then on a segment with payload is
+//! not worked on by the poller, but left here, and the first one wakes the reader. It owns the
+//! socket, works on what has gathered as on one batch, and goes on reading, or sleeps again. So the
+//! work is done where the data is needed, and one ACK answers the batch.
+//!
+//! A segment without payload that finds the prequeue empty is worked on by the poller and wakes
+//! nobody: an acknowledgement is nothing that a reader waits for. If something waits already, it is
+//! queued behind it, since the order must stay. `plimsoll.tcp_prequeue_pure_ack` = 1 queues it in
+//! both cases and wakes the reader.
+//!
+//! What waits here is bounded in number and in time. When the prequeue is full, the poller works on
+//! all of it. The first packet arms the socket's timer, which has the poller work on it if the
+//! reader does not come. Whoever else works on the socket (a write, an option, a timer) first works
+//! on the prequeue, and so does a reader that leaves, whatever the reason.
+//!
+//! The prequeue belongs to what the owner of the socket owns. A reader registers and looks whether
+//! something has arrived in one ownership, and a poller queues and takes the waker in one; so
+//! either the reader sees the packet, or the poller sees the waker.
+
+use std::collections::VecDeque;
+
+use plimsoll_tcp::Instant;
+
+use crate::limits::{KEPT_PREQUEUE, PREQUEUE_LEN};
+
+/// What waits for the reader of one socket.
+#[derive(Debug)]
+pub(crate) struct Prequeue<T> {
+    /// A thread is blocked in a read.
+    reader: bool,
+    /// A reader works on what has waited.
+    read: bool,
+    packets: VecDeque<T>,
+    /// Bytes of payload that wait.
+    bytes: usize,
+    /// When the first packet has waited for long enough.
+    due: Instant,
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offer<T> {
+    /// It waits. The reader must be woken if it is the first one, and the timer armed.
+    Queued { first: bool },
+    /// Nothing waits, and this one shall not: the caller works on it.
+    Refused(T),
+    /// The prequeue is full: the caller works on what waits, and then on this one.
+    Full(T),
+}
+
+impl<T> Default for Prequeue<T> {
+    fn default() -> Prequeue<T> {
+        let packets = VecDeque::new();
+        Prequeue { reader: false, read: false, packets, bytes: 0, due: Instant::FAR_FUTURE }
+    }
+}
+
+impl<T> Prequeue<T> {
+    /// A reader begins to work on what has waited, or has done so.
+    pub(crate) fn set_read(&mut self, read: bool) {
+        self.read = read;
+    }
+
+    /// A packet with `bytes` of payload has arrived. `alone` says whether it may be the first one
+    /// to wait, `limit` how many bytes may, and `due` until when it may wait.
+    pub(crate) fn offer(
+        &mut self,
+        packet: T,
+        bytes: usize,
+        alone: bool,
+        limit: usize,
+        due: Instant,
+    ) -> Offer<T> {
+        let first = self.packets.is_empty();
+        if first && !(self.reader && alone) {
+            return Offer::Refused(packet);
+        }
+        if self.packets.len() >= PREQUEUE_LEN || self.bytes + bytes > limit {
+            return if first { Offer::Refused(packet) } else { Offer::Full(packet) };
+        }
+        if first {
+            self.due = due;
+        }
+        self.bytes += bytes;
+        self.packets.push_back(packet);
+        Offer::Queued { first }
+    }
+
+    /// For a thread that has found nothing to read, and nothing waiting here: it sleeps.
+    pub(crate) fn block(&mut self) {
+        debug_assert!(self.packets.is_empty(), "it has looked");
+        self.reader = true;
+    }
+
+    /// The reader does not sleep any more.
+    pub(crate) fn unblock(&mut self) {
+        self.reader = false;
+        if self.packets.is_empty() {
+            self.packets.shrink_to(KEPT_PREQUEUE);
+        }
+    }
+
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// Bytes of payload that wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether a reader works on what has waited here.
+    pub(crate) fn is_read(&self) -> bool {
+        self.read
+    }
+
+    /// When the poller must work on what waits; far in the future if nothing does.
+    pub(crate) fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// Takes the oldest packet.
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        let packet = self.packets.pop_front();
+        if self.packets.is_empty() {
+            (self.bytes, self.due) = (0, Instant::FAR_FUTURE);
+        }
+        packet
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! The front of a packet of ours that an ICMP error quotes.
+//!
+//! Routers may have changed or cut it: nothing but the fields that are needed is looked at.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use plimsoll_wire::{SeqNum, ipv4, ipv6, protocol};
+
+use crate::flow::FlowKey;
+
+/// What is needed of a quoted packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Quote {
+    /// The connection, from our point of view.
+    key: FlowKey,
+    /// The sequence number.
+    seq: SeqNum,
+    /// Bytes of the packet as its header says.
+    total_len: u16,
+}
+
+fn be16(data: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([data[at], data[at + 1]])
+}
+
+impl Quote {
+    /// The connection, from our point of view.
+    pub(crate) fn key(&self) -> &FlowKey {
+        &self.key
+    }
+
+    /// The sequence number.
+    pub(crate) fn seq(&self) -> SeqNum {
+        self.seq
+    }
+
+    /// Bytes of the packet as its header says.
+    pub(crate) fn total_len(&self) -> u16 {
+        self.total_len
+    }
+
+    /// Reads a quoted TCP packet; `None` if it is none or cut too short.
+    pub(crate) fn parse(packet: &[u8]) -> Option<Quote> {
+        let (src, dst, transport, total_len) = match packet.first()? >> 4 {
+            4 => {
+                let fixed = packet.first_chunk::<{ ipv4::HEADER_LEN }>()?;
+                let header_len = usize::from(fixed[0] & 0x0f) * 4;
+                // A later fragment holds no ports.
+                if fixed[9] != protocol::TCP || be16(fixed, 6) & 0x1fff != 0 {
+                    return None;
+                }
+                let addr = |at: usize| {
+                    Ipv4Addr::new(fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3])
+                };
+                let transport = packet.get(header_len.max(ipv4::HEADER_LEN)..)?;
+                (IpAddr::V4(addr(12)), IpAddr::V4(addr(16)), transport, be16(fixed, 2))
+            }
+            6 => {
+                let fixed = packet.first_chunk::<{ ipv6::HEADER_LEN }>()?;
+                // What we send has no extension headers.
+                if fixed[6] != protocol::TCP {
+                    return None;
+                }
+                let addr = |at: usize| {
+                    let mut octets = [0; 16];
+                    octets.copy_from_slice(&fixed[at..at + 16]);
+                    Ipv6Addr::from(octets)
+                };
+                let total_len = be16(fixed, 4).saturating_add(ipv6::HEADER_LEN as u16);
+                let transport = &packet[ipv6::HEADER_LEN..];
+                (IpAddr::V6(addr(8)), IpAddr::V6(addr(24)), transport, total_len)
+            }
+            _ => return None,
+        };
+        let ports = transport.first_chunk::<8>()?;
+        let key = FlowKey {
+            local: src,
+            remote: dst,
+            local_port: be16(ports, 0),
+            remote_port: be16(ports, 2),
+        };
+        let seq = SeqNum(u32::from_be_bytes([ports[4], ports[5], ports[6], ports[7]]));
+        Some(Quote { key, seq, total_len })
+    }
+}

@@ -1,0 +1,26 @@
+//! What `ss` shows of a socket.
+
+use std::net::SocketAddr;
+
+use plimsoll_tcp::{Info, Record, State};
+
+/// One socket, as `ss` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketSummary {
+    /// The state; `None` is LISTEN.
+    pub state: Option<State>,
+    /// Our address and port.
+    pub local: SocketAddr,
+    /// The peer's; `None` for a listener.
+    pub remote: Option<SocketAddr>,
+    /// Bytes received and not read; for a listener, connections not accepted.
+    pub recv_queue: usize,
+    /// Bytes written and not acknowledged; for a listener, the backlog.
+    pub send_queue: usize,
+    /// No application holds it any more.
+    pub orphan: bool,
+    /// What the connection tells about itself; `None` for a listener and in TIME-WAIT.
+    pub info: Option<Box<Info>>,
+    /// Its last decisions, if it keeps a log of them.
+    pub decisions: Vec<Record>,
+}

@@ -1,0 +1,170 @@
+//! The backlog of a socket: segments that arrived while it was owned, and what is done with them
+//! and with the other things that were left, when it is released.
+//!
+//! # Theory of operation
+//!
+//! A poller that finds a socket owned puts the segment here and goes on (see
+//! [`crate::sync::socket_lock`]). The backlog is bounded like Linux's, by twice the receive buffer,
+//! half the send buffer and 64 KiB; what is above that is dropped and counted
+//! (`TcpExtTCPBacklogDrop`), and TCP takes it as loss. A segment that continues the last one is merged with it
+//! (`TcpExtTCPBacklogCoalesce`).
+//!
+//! [`Work::release`] is how an owner lets go. It takes the whole backlog at once, works on it as on
+//! a batch, does what was marked, sends what is due, lets go, and looks again. The ACKs that the
+//! segments of one batch ask for become one, which leaves when the batch is done
+//! (`net.ipv4.tcp_backlog_ack_defer`), except those that the peer must see at once. All ways out of
+//! here lead through sending, so a deferred ACK is never forgotten.
+//!
+//! A thread does not work for others without end: after some rounds, the poller takes over.
+
+use std::sync::Arc;
+
+use plimsoll_tcp::{Counter, Instant, Segment};
+use plimsoll_wire::tcp::TcpFlags;
+
+use crate::limits::RELEASE_ROUNDS;
+use crate::sockets::backlog::{Pushed, counted};
+use crate::sockets::endpoint::Site;
+use crate::sockets::endpoint::{Endpoint, Inner, Owned, Stage};
+use crate::sockets::wakers::Interest;
+use crate::stack::work::Work;
+use crate::sync::socket_lock::{BACKLOG, COMPLETION, PATH, REFUSED, SETTLE, TIMER};
+
+impl Work<'_> {
+    /// For a poller that found the socket of `endpoint` owned: leaves a segment.
+    pub(crate) fn leave_segment(&mut self, endpoint: &Arc<Endpoint>, segment: Segment) {
+        match endpoint.backlog().push(self.stack.pollers.spare_backlogs(), segment) {
+            Pushed::Queued => {}
+            Pushed::Coalesced => self.tcp().bump(Counter::TcpBacklogCoalesce),
+            Pushed::Dropped => self.tcp().bump(Counter::TcpBacklogDrop),
+        }
+        self.leave(endpoint, BACKLOG);
+    }
+
+    /// For a poller: leaves marks with the owner of `endpoint`. If there is none any more, the work
+    /// is done here.
+    pub(crate) fn leave(&mut self, endpoint: &Arc<Endpoint>, marks: u32) {
+        if let Some(owned) = endpoint.leave(marks) {
+            self.contain(endpoint, |work| work.release(endpoint, owned, false));
+        }
+    }
+
+    /// Lets go of a socket, and does before that what others have left for it. `settles` says
+    /// whether the owner itself has worked on it.
+    pub(crate) fn release(&mut self, endpoint: &Arc<Endpoint>, owned: Owned<'_>, settles: bool) {
+        let (mut owned, mut settles) = (owned, settles);
+        for _ in 0..RELEASE_ROUNDS {
+            settles |= self.run_left(endpoint, &mut owned);
+            if std::mem::take(&mut settles) {
+                self.settle(endpoint, &mut owned);
+            }
+            match owned.release() {
+                Some(again) => owned = again,
+                None => return,
+            }
+        }
+        // Dropping it hands what is left now to the poller.
+    }
+
+    /// For an owner: does what others have left, but for sending. Returns whether there was any.
+    pub(crate) fn run_left(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Owned<'_>) -> bool {
+        let left = inner.take_left();
+        if left == 0 {
+            return false;
+        }
+        // What waits for a reader arrived first.
+        self.run_prequeue(endpoint, inner, false);
+        if left & BACKLOG != 0 {
+            self.run_backlog(endpoint, inner);
+        }
+        if left & COMPLETION != 0 && !inner.is_gone() {
+            endpoint.at(Site::Completion);
+            let cx = self.context(endpoint, inner);
+            inner.conn.handle_completion(&cx);
+        }
+        if left & TIMER != 0 && !inner.is_gone() {
+            inner.timer = Instant::FAR_FUTURE;
+            endpoint.at(Site::Timer);
+            let cx = self.context(endpoint, inner);
+            inner.conn.handle_timeout(&cx);
+        }
+        if left & PATH != 0 {
+            self.run_news(endpoint, inner);
+        }
+        if left & REFUSED != 0 {
+            self.refuse(endpoint, inner);
+        }
+        if left & SETTLE != 0 {
+            inner.untouch();
+        }
+        true
+    }
+
+    /// The listener of a connection has gone. What was accepted has nothing to do with it any more,
+    /// also once the application has closed it and data is still on its way.
+    fn refuse(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
+        if matches!(inner.stage, Stage::Owned | Stage::Orphan) {
+            return;
+        }
+        inner.stage = Stage::Orphan;
+        let cx = self.context(endpoint, inner);
+        inner.conn.abort(&cx);
+    }
+
+    fn run_backlog(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
+        let Some(mut queue) = endpoint.backlog().take() else { return };
+        for segment in queue.drain(..) {
+            endpoint.backlog().done(counted(&segment));
+            if let Some(segment) = self.take_segment(endpoint, inner, segment) {
+                // The connection has ended meanwhile.
+                self.stack.to_the_rest(self, &endpoint.key, &segment);
+            }
+        }
+        self.stack.pollers.spare_backlogs().give(queue);
+    }
+
+    /// For an owner: the connection gets a segment. What its ACK is about is left to the end of the
+    /// batch if possible. Returns the segment if the connection has left the tables.
+    pub(crate) fn take_segment(
+        &mut self,
+        endpoint: &Arc<Endpoint>,
+        inner: &mut Inner,
+        segment: Segment,
+    ) -> Option<Segment> {
+        if inner.is_gone() {
+            return Some(segment);
+        }
+        let cx = self.context(endpoint, inner);
+        if inner.stage == Stage::HalfOpen && completes_handshake(&segment) {
+            let full = endpoint.listener.as_ref().is_some_and(|l| l.accept_queue_is_full());
+            if full {
+                cx.counters.bump(Counter::ListenOverflows);
+                cx.counters.bump(Counter::ListenDrops);
+                if !cx.config.tcp_abort_on_overflow {
+                    return None;
+                }
+                inner.conn.abort(&cx);
+            }
+        }
+        let read = inner.prequeue.as_ref().is_some_and(|prequeue| prequeue.is_read());
+        inner.conn.set_reader_waiting(read || inner.wakers.is_waiting(Interest::Read));
+        inner.conn.handle_segment(&cx, segment);
+        endpoint.at(Site::Segment);
+        self.account(endpoint, inner);
+        let waits = cx.config.tcp_backlog_ack_defer && inner.conn.may_defer_ack(&cx);
+        self.promote(endpoint, inner);
+        if !waits {
+            self.transmit(endpoint, inner);
+        }
+        None
+    }
+}
+
+/// Whether a segment may move a half-open connection to the accept queue.
+fn completes_handshake(segment: &Segment) -> bool {
+    let flags = segment.repr.flags;
+    flags.contains(TcpFlags::ACK) && !flags.intersects(TcpFlags::SYN | TcpFlags::RST)
+}
+
+#[cfg(test)]
+mod tests;

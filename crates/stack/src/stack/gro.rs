@@ -1,0 +1,61 @@
+//! Segments of a batch are merged (`offload/gro.rs`) before a connection gets them.
+
+use plimsoll_tcp::Segment;
+
+use crate::flow::FlowKey;
+use crate::offload::gro::train_unit;
+use crate::pollers::poll_state::PollState;
+use crate::snmp::IpCounter;
+use crate::stack::Stack;
+use crate::stack::work::Work;
+
+impl Stack {
+    /// Takes a segment that has been checked, and passes on what cannot wait for more. `size` is
+    /// the length of the wire segments of a super-segment.
+    pub(crate) fn tcp_gro(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        key: &FlowKey,
+        segment: Segment,
+        size: Option<u16>,
+    ) {
+        if !work.settings.gro {
+            return self.tcp_demux(work, state, key, segment);
+        }
+        let mut segment = segment;
+        if let Some(at) = state.gro.find(key) {
+            let appended = state.gro.append(at, segment);
+            if appended.is_ok() {
+                work.count(IpCounter::GroMerged);
+            }
+            if let Ok(true) = appended {
+                return;
+            }
+            let (_, held) = state.gro.take(at).into_parts();
+            self.tcp_demux(work, state, key, held);
+            match appended {
+                Ok(_) => return,
+                Err(back) => segment = back,
+            }
+        }
+        let Some(unit) = train_unit(&segment, size) else {
+            return self.tcp_demux(work, state, key, segment);
+        };
+        if state.gro.is_full()
+            && let Some(oldest) = state.gro.take_oldest()
+        {
+            let (key, segment) = oldest.into_parts();
+            self.tcp_demux(work, state, &key, segment);
+        }
+        state.gro.hold(*key, segment, unit);
+    }
+
+    /// Passes on all that is held: the batch has ended.
+    pub(crate) fn flush_gro(&self, work: &mut Work<'_>, state: &mut PollState) {
+        while let Some(held) = state.gro.take_oldest() {
+            let (key, segment) = held.into_parts();
+            self.tcp_demux(work, state, &key, segment);
+        }
+    }
+}

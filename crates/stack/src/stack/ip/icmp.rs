@@ -1,0 +1,336 @@
+//! ICMP and ICMPv6: echo replies, errors from the path, errors that we send.
+//!
+//! An error from the path is believed only if it quotes a segment that is in flight (RFC 5927,
+//! section 4.1); what it then says reaches the connection as a path event. Errors that we send, and
+//! echo replies, are bounded by token buckets.
+
+use std::net::IpAddr;
+
+use plimsoll_tcp::ConnectionError;
+use plimsoll_wire::icmpv4::{self, Icmpv4Repr};
+use plimsoll_wire::icmpv6::{self, Icmpv6Repr};
+use plimsoll_wire::udp::UdpRepr;
+use plimsoll_wire::{WireError, protocol};
+
+use crate::flow::is_unicast;
+use crate::limits::MAX_ECHO_DATA;
+use crate::offload::checksum;
+use crate::packet::Packet;
+use crate::policies::icmp_limits::Bucket;
+use crate::policies::pmtu::plateau_below;
+use crate::pollers::poll_state::PollState;
+use crate::snmp::IpCounter;
+use crate::sockets::path_news::PathNews;
+use crate::sockets::quote::Quote;
+use crate::stack::Stack;
+use crate::stack::ip::Arrived;
+use crate::stack::ip::input::{quoted, transport_bytes};
+use crate::stack::ip::output::IpParams;
+use crate::stack::work::Work;
+
+/// The longest ICMP error, IP header included (RFC 1812, section 4.3.2.3).
+const MAX_ERROR_V4: usize = 576;
+/// The longest ICMPv6 error, IP header included (RFC 4443, section 2.4).
+const MAX_ERROR_V6: usize = 1280;
+/// The least MTU of IPv6 (RFC 8200, section 5).
+const MIN_MTU_V6: u16 = 1280;
+
+impl Work<'_> {
+    /// Whether `bucket` lets one more message out.
+    pub(crate) fn allows(&self, bucket: &Bucket) -> bool {
+        let settings = &self.settings;
+        bucket.take(self.now, settings.icmp_msgs_per_sec, settings.icmp_msgs_burst)
+    }
+}
+
+/// What an error of the path says about a connection.
+enum Told {
+    Error(ConnectionError),
+    /// The next hop's MTU; zero if the router does not tell.
+    TooBig(u32),
+}
+
+impl Stack {
+    pub(crate) fn icmpv4_input(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        packet: &Packet,
+        arrived: &Arrived,
+    ) {
+        work.count(IpCounter::IcmpInMsgs);
+        let bytes = transport_bytes(packet, arrived);
+        let message = match Icmpv4Repr::parse(&bytes) {
+            Ok(message) => message,
+            // Many types are not for us; that is no error.
+            Err(WireError::Unknown) => return,
+            Err(error) => {
+                if error == WireError::BadChecksum {
+                    work.count(IpCounter::IcmpInCsumErrors);
+                }
+                work.count(IpCounter::IcmpInErrors);
+                return;
+            }
+        };
+        match message {
+            Icmpv4Repr::EchoRequest { ident, seq, data } => {
+                work.count(IpCounter::IcmpInEchos);
+                let reply = Icmpv4Repr::EchoReply { ident, seq, data };
+                if self.may_echo(work, data) {
+                    let mut out = vec![0; reply.len()];
+                    reply.emit(&mut out);
+                    work.answer(arrived, &out, IpCounter::IcmpOutMsgs, IpCounter::IcmpOutEchoReps);
+                }
+            }
+            Icmpv4Repr::EchoReply { .. } => work.count(IpCounter::IcmpInEchoReps),
+            Icmpv4Repr::Unreachable { code, next_hop_mtu, packet } => {
+                work.count(IpCounter::IcmpInDestUnreachs);
+                self.path_news(work, state, packet, v4_news(code, next_hop_mtu));
+            }
+            Icmpv4Repr::TimeExceeded { packet, .. } => {
+                work.count(IpCounter::IcmpInTimeExcds);
+                let news = Told::Error(ConnectionError::HostUnreachable);
+                self.path_news(work, state, packet, news);
+            }
+            Icmpv4Repr::ParameterProblem { packet, .. } => {
+                work.count(IpCounter::IcmpInParmProbs);
+                let news = Told::Error(ConnectionError::ParameterProblem);
+                self.path_news(work, state, packet, news);
+            }
+        }
+    }
+
+    pub(crate) fn icmpv6_input(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        packet: &Packet,
+        arrived: &Arrived,
+    ) {
+        work.count(IpCounter::Icmp6InMsgs);
+        let (IpAddr::V6(src), IpAddr::V6(dst)) = (arrived.src, arrived.dst) else { return };
+        let bytes = transport_bytes(packet, arrived);
+        let message = match Icmpv6Repr::parse(src, dst, &bytes) {
+            Ok(message) => message,
+            Err(WireError::Unknown) => return,
+            Err(error) => {
+                if error == WireError::BadChecksum {
+                    work.count(IpCounter::Icmp6InCsumErrors);
+                }
+                work.count(IpCounter::Icmp6InErrors);
+                return;
+            }
+        };
+        match message {
+            Icmpv6Repr::EchoRequest { ident, seq, data } => {
+                work.count(IpCounter::Icmp6InEchos);
+                let reply = Icmpv6Repr::EchoReply { ident, seq, data };
+                if self.may_echo(work, data) {
+                    let mut out = vec![0; reply.len()];
+                    reply.emit(dst, src, &mut out);
+                    let counter = IpCounter::Icmp6OutEchoReplies;
+                    work.answer(arrived, &out, IpCounter::Icmp6OutMsgs, counter);
+                }
+            }
+            Icmpv6Repr::EchoReply { .. } => work.count(IpCounter::Icmp6InEchoReplies),
+            Icmpv6Repr::Unreachable { code, packet } => {
+                work.count(IpCounter::Icmp6InDestUnreachs);
+                self.path_news(work, state, packet, Told::Error(v6_error(code)));
+            }
+            Icmpv6Repr::PacketTooBig { mtu, packet } => {
+                work.count(IpCounter::Icmp6InPktTooBigs);
+                self.path_news(work, state, packet, Told::TooBig(mtu));
+            }
+            Icmpv6Repr::TimeExceeded { packet, .. } => {
+                let news = Told::Error(ConnectionError::HostUnreachable);
+                self.path_news(work, state, packet, news);
+            }
+            Icmpv6Repr::ParameterProblem { packet, .. } => {
+                let news = Told::Error(ConnectionError::ParameterProblem);
+                self.path_news(work, state, packet, news);
+            }
+            // Neighbours are a later room.
+            Icmpv6Repr::Ndp(_) => {}
+        }
+    }
+
+    fn may_echo(&self, work: &Work<'_>, data: &[u8]) -> bool {
+        data.len() <= MAX_ECHO_DATA
+            && !work.settings.icmp_echo_ignore_all
+            && work.allows(self.policies.icmp_limits().echoes())
+    }
+
+    /// Tells the connection that `packet` quotes, if it has that in flight.
+    fn path_news(&self, work: &mut Work<'_>, state: &mut PollState, packet: &[u8], told: Told) {
+        let quote = Quote::parse(packet);
+        let found =
+            quote.and_then(|quote| Some((quote, self.tables.connections().find(quote.key())?)));
+        let Some((quote, endpoint)) = found else {
+            let v4 = packet.first().is_some_and(|first| first >> 4 == 4);
+            let errors = if v4 { IpCounter::IcmpInErrors } else { IpCounter::Icmp6InErrors };
+            return work.count(errors);
+        };
+        let news = match told {
+            Told::Error(error) => PathNews::Error(quote, error),
+            Told::TooBig(mtu) => PathNews::TooBig(quote, mtu),
+        };
+        work.contain(&endpoint, |work| {
+            let Some(mut inner) = endpoint.try_own() else {
+                return work.leave_news(&endpoint, news);
+            };
+            let heard = work.hear(&endpoint, &mut inner, news);
+            if heard && inner.touch() {
+                state.touched.push(endpoint.clone());
+            }
+        });
+    }
+
+    /// Returns the path MTU that a message tells, and remembers it if it is not above what we knew.
+    /// The connection is told in any case: it may have begun before we knew, or take another path.
+    pub(crate) fn learn_mtu(&self, work: &Work<'_>, quote: &Quote, told: u32) -> u16 {
+        let remote = quote.key().remote;
+        let least = if remote.is_ipv4() { work.settings.min_pmtu } else { MIN_MTU_V6 };
+        let told = match told {
+            0 => plateau_below(quote.total_len()),
+            told => u16::try_from(told).unwrap_or(u16::MAX),
+        };
+        let mtu = told.max(least);
+        let interface = self.interfaces.get(self.interfaces.towards(quote.key().remote));
+        let mut cache = self.policies.learn_mtu();
+        let known = cache.get(remote, work.now).unwrap_or(interface.mtu()).min(interface.mtu());
+        if mtu <= known {
+            cache.learn(remote, mtu, work.now + work.settings.mtu_expires);
+        }
+        mtu
+    }
+
+    /// UDP: there are no UDP sockets, so every port is closed. Nothing is copied unless an answer
+    /// may leave.
+    pub(crate) fn udp_input(&self, work: &mut Work<'_>, packet: &Packet, arrived: &Arrived) {
+        let header = packet.headers().get(arrived.transport_at..).unwrap_or_default();
+        let len = arrived.end.saturating_sub(arrived.transport_at);
+        if UdpRepr::parse_front(header, len).is_err() || !checksum::verify(packet) {
+            return work.count(IpCounter::UdpInErrors);
+        }
+        work.count(IpCounter::UdpNoPorts);
+        let code = match arrived.src.is_ipv4() {
+            true => icmpv4::CODE_PORT_UNREACHABLE,
+            false => icmpv6::CODE_PORT_UNREACHABLE,
+        };
+        self.send_unreachable(work, arrived, code, packet);
+    }
+
+    /// Answers `packet` with "destination unreachable", within limits.
+    pub(crate) fn send_unreachable(
+        &self,
+        work: &mut Work<'_>,
+        arrived: &Arrived,
+        code: u8,
+        packet: &Packet,
+    ) {
+        if !work.may_send_error(arrived) {
+            return;
+        }
+        match (arrived.src, arrived.dst) {
+            (IpAddr::V4(_), _) => {
+                let quote = quoted(packet, arrived, MAX_ERROR_V4 - 20 - icmpv4::HEADER_LEN);
+                let error = Icmpv4Repr::Unreachable { code, next_hop_mtu: 0, packet: &quote };
+                let mut out = vec![0; error.len()];
+                error.emit(&mut out);
+                let this = IpCounter::IcmpOutDestUnreachs;
+                work.answer(arrived, &out, IpCounter::IcmpOutMsgs, this);
+            }
+            (IpAddr::V6(_), IpAddr::V6(_)) => {
+                let quote = quoted(packet, arrived, MAX_ERROR_V6 - 40 - icmpv6::HEADER_LEN);
+                let error = Icmpv6Repr::Unreachable { code, packet: &quote };
+                work.send_v6_error(arrived, &error, IpCounter::Icmp6OutDestUnreachs);
+            }
+            _ => {}
+        }
+    }
+
+    /// Answers `packet` with an ICMPv6 parameter problem, within limits.
+    pub(crate) fn send_parameter_problem(
+        &self,
+        work: &mut Work<'_>,
+        arrived: &Arrived,
+        (code, pointer): (u8, u32),
+        packet: &Packet,
+    ) {
+        if !work.may_send_error(arrived) {
+            return;
+        }
+        let quote = quoted(packet, arrived, MAX_ERROR_V6 - 40 - icmpv6::HEADER_LEN);
+        let error = Icmpv6Repr::ParameterProblem { code, pointer, packet: &quote };
+        work.send_v6_error(arrived, &error, IpCounter::Icmp6OutParmProblems);
+    }
+}
+
+impl Work<'_> {
+    /// Whether an error may leave for where `arrived` came from: that is one host, and the limit
+    /// allows it. Asked before anything is copied; who gets a yes sends one.
+    fn may_send_error(&mut self, arrived: &Arrived) -> bool {
+        if !is_unicast(arrived.src) || !is_unicast(arrived.dst) {
+            return false;
+        }
+        let allowed = self.allows(self.stack.policies.icmp_limits().errors());
+        if !allowed {
+            self.count(match arrived.src.is_ipv4() {
+                true => IpCounter::IcmpOutRateLimitHost,
+                false => IpCounter::Icmp6OutRateLimitHost,
+            });
+        }
+        allowed
+    }
+
+    fn send_v6_error(&mut self, arrived: &Arrived, error: &Icmpv6Repr<'_>, counter: IpCounter) {
+        let (IpAddr::V6(src), IpAddr::V6(dst)) = (arrived.src, arrived.dst) else { return };
+        let mut out = vec![0; error.len()];
+        error.emit(dst, src, &mut out);
+        self.answer(arrived, &out, IpCounter::Icmp6OutMsgs, counter);
+    }
+
+    /// Sends an ICMP message to where `arrived` came from.
+    fn answer(&mut self, arrived: &Arrived, message: &[u8], all: IpCounter, this: IpCounter) {
+        let v4 = arrived.src.is_ipv4();
+        let ip = IpParams {
+            src: arrived.dst,
+            dst: arrived.src,
+            protocol: if v4 { protocol::ICMP } else { protocol::ICMPV6 },
+            tos: 0,
+            ttl: 0,
+            flow_label: 0,
+            ident: 0,
+        };
+        if self.send_message(&ip, message) {
+            self.count(all);
+            self.count(this);
+        }
+    }
+}
+
+/// What an ICMP "destination unreachable" means (RFC 792, RFC 1122, section 3.2.2.1), by the
+/// numbers that Linux turns its codes into.
+fn v4_news(code: u8, next_hop_mtu: u16) -> Told {
+    Told::Error(match code {
+        icmpv4::CODE_FRAGMENTATION_NEEDED => return Told::TooBig(u32::from(next_hop_mtu)),
+        icmpv4::CODE_PORT_UNREACHABLE => ConnectionError::Refused,
+        icmpv4::CODE_PROTOCOL_UNREACHABLE => ConnectionError::ProtocolUnreachable,
+        5 => ConnectionError::SourceRouteFailed,
+        // Network: unreachable, unknown, prohibited, unreachable for this type of service.
+        icmpv4::CODE_NETWORK_UNREACHABLE | 6 | 9 | 11 => ConnectionError::NetworkUnreachable,
+        7 => ConnectionError::HostDown,
+        8 => ConnectionError::HostIsolated,
+        _ => ConnectionError::HostUnreachable,
+    })
+}
+
+fn v6_error(code: u8) -> ConnectionError {
+    match code {
+        icmpv6::CODE_NO_ROUTE => ConnectionError::NetworkUnreachable,
+        icmpv6::CODE_PORT_UNREACHABLE => ConnectionError::Refused,
+        // Prohibited, against the policy for the source, a route that rejects.
+        icmpv6::CODE_PROHIBITED | 5 | 6 => ConnectionError::Prohibited,
+        _ => ConnectionError::HostUnreachable,
+    }
+}

@@ -1,0 +1,211 @@
+//! Packets that leave: the IP header, the counters, the queue of the interface.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use plimsoll_buf::Slices;
+use plimsoll_tcp::{Counter, Ecn, Instant, Md5Key, Transmit};
+use plimsoll_wire::checksum::{Sum, pseudo_header_v4, pseudo_header_v6};
+use plimsoll_wire::ipv4::{self, Ipv4Repr};
+use plimsoll_wire::ipv6::{self, Ipv6Repr};
+use plimsoll_wire::protocol;
+use plimsoll_wire::tcp::{CHECKSUM_OFFSET, MAX_HEADER_LEN, TcpFlags, TcpRepr};
+
+use crate::flow::FlowKey;
+use crate::interfaces::tx_path::discards;
+use crate::packet::{Charge, ChecksumState, CompletionSink, Gso, Packet};
+use crate::snmp::IpCounter;
+use crate::sockets::endpoint::{Endpoint, Inner};
+use crate::sockets::md5;
+use crate::stack::work::Work;
+
+/// What goes into an IP header beside lengths and identification.
+#[derive(Clone, Copy)]
+pub(crate) struct IpParams {
+    pub(crate) src: IpAddr,
+    pub(crate) dst: IpAddr,
+    pub(crate) protocol: u8,
+    pub(crate) tos: u8,
+    /// 0 is as the settings say.
+    pub(crate) ttl: u8,
+    pub(crate) flow_label: u32,
+    pub(crate) ident: u16,
+}
+
+impl Work<'_> {
+    /// Queues a packet of a connection.
+    pub(crate) fn send_tcp(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner, out: Transmit) {
+        inner.note_sent(&out);
+        let ident = &mut inner.ident;
+        let options = inner.conn.options();
+        let ip = IpParams {
+            src: endpoint.key.local,
+            dst: endpoint.key.remote,
+            protocol: protocol::TCP,
+            tos: options.tos | ecn_bits(out.ecn),
+            ttl: options.ttl,
+            flow_label: endpoint.flow_label(),
+            ident: *ident,
+        };
+        *ident = ident.wrapping_add(out.segs);
+        let mut packet = self.tcp_packet(&ip, &out.repr, out.payload, inner.conn.md5_key());
+        packet.departure = out.departure;
+        packet.note = out.note;
+        packet.flow = endpoint.id.flow();
+        if out.segs > 1 {
+            packet.gso = Some(Gso { size: out.segment_size, segs: out.segs });
+        }
+        if let Some(serial) = out.serial {
+            let bytes = packet.payload.len() as u32;
+            endpoint.below().charge(bytes);
+            let sink: Arc<dyn CompletionSink> = endpoint.clone();
+            packet.charge = Some(Charge::new(sink, bytes, serial));
+        }
+        self.enqueue(endpoint.interface, packet);
+    }
+
+    /// Queues a segment that belongs to no connection.
+    pub(crate) fn send_segment(&mut self, key: &FlowKey, repr: &TcpRepr, md5_key: Option<&Md5Key>) {
+        let ip = IpParams {
+            src: key.local,
+            dst: key.remote,
+            protocol: protocol::TCP,
+            tos: 0,
+            ttl: 0,
+            flow_label: self.flow_label(key),
+            ident: 0,
+        };
+        let packet = self.tcp_packet(&ip, repr, Slices::new(), md5_key);
+        let Some(interface) = self.stack.interfaces.routes().lookup(key.remote) else { return };
+        self.tcp().bump(Counter::OutSegs);
+        if repr.flags.contains(TcpFlags::RST) {
+            self.tcp().bump(Counter::OutRsts);
+        }
+        self.enqueue(self.stack.interfaces.way(interface, self.home()), packet);
+    }
+
+    /// The flow label of a connection: none for IPv4.
+    pub(crate) fn flow_label(&self, key: &FlowKey) -> u32 {
+        if key.local.is_ipv4() { 0 } else { self.stack.policies.secrets().flow_label(key) }
+    }
+
+    fn tcp_packet(
+        &self,
+        ip: &IpParams,
+        repr: &TcpRepr,
+        payload: Slices,
+        md5_key: Option<&Md5Key>,
+    ) -> Packet {
+        let mut header = [0; ipv6::HEADER_LEN + MAX_HEADER_LEN];
+        let tcp_len = repr.header_len() + payload.len();
+        let at = self.emit_ip(ip, tcp_len, &mut header);
+        let end = at + repr.emit(&mut header[at..]);
+        if let Some(key) = md5_key {
+            md5::sign(key, (ip.src, ip.dst), &mut header[at..end], &payload);
+        }
+        let sum = pseudo_header(ip, tcp_len).folded();
+        header[at + CHECKSUM_OFFSET..][..2].copy_from_slice(&sum.to_be_bytes());
+        let mut packet = Packet { payload, csum: ChecksumState::Partial, ..Packet::new() };
+        // The longest header is shorter than the head.
+        let _ = packet.head.try_extend_from_slice(&header[..end]);
+        packet
+    }
+
+    /// Writes an IP header for `payload_len` bytes and returns its length.
+    fn emit_ip(&self, ip: &IpParams, payload_len: usize, out: &mut [u8]) -> usize {
+        match (ip.src, ip.dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => Ipv4Repr {
+                src,
+                dst,
+                protocol: ip.protocol,
+                ttl: if ip.ttl == 0 { self.settings.ip_default_ttl } else { ip.ttl },
+                tos: ip.tos,
+                ident: ip.ident,
+                dont_frag: true,
+                more_frags: false,
+                frag_offset: 0,
+                payload_len,
+            }
+            .emit(out),
+            (src, dst) => Ipv6Repr {
+                src: to_v6(src),
+                dst: to_v6(dst),
+                next_header: ip.protocol,
+                hop_limit: if ip.ttl == 0 { self.settings.hop_limit } else { ip.ttl },
+                traffic_class: ip.tos,
+                flow_label: ip.flow_label,
+                payload_len,
+            }
+            .emit(out),
+        }
+    }
+
+    /// Queues an ICMP message, complete with its checksum, as one packet. One that is longer than
+    /// the interface's MTU is dropped and counted: we do not fragment.
+    pub(crate) fn send_message(&mut self, ip: &IpParams, message: &[u8]) -> bool {
+        let Some(interface) = self.stack.interfaces.routes().lookup(ip.dst) else { return false };
+        let mut header = [0; ipv6::HEADER_LEN];
+        let header_len = if ip.src.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
+        let mtu = usize::from(self.stack.interfaces.get(interface).mtu());
+        if header_len + message.len() > mtu {
+            self.count(discards(ip.src.is_ipv4()));
+            return false;
+        }
+        self.emit_ip(ip, message.len(), &mut header);
+        let payload = self.stack.pollers.pool(self.home()).copy_from(message).into();
+        let mut packet = Packet { payload, csum: ChecksumState::Verified, ..Packet::new() };
+        let _ = packet.head.try_extend_from_slice(&header[..header_len]);
+        packet.departure = Instant::ZERO;
+        self.enqueue(self.stack.interfaces.way(interface, self.home()), packet);
+        true
+    }
+
+    /// Counts a packet and gives it to the interface.
+    fn enqueue(&mut self, interface: u8, packet: Packet) {
+        let is_v4 = packet.head.first().is_some_and(|first| first >> 4 == 4);
+        let (requests, octets) = match is_v4 {
+            true => (IpCounter::IpOutRequests, IpCounter::IpExtOutOctets),
+            false => (IpCounter::Ip6OutRequests, IpCounter::Ip6OutOctets),
+        };
+        self.count(requests);
+        self.counters.add(octets, packet.len() as u64);
+        if self.stack.interfaces.get(interface).enqueue(self.now, packet) {
+            self.note_queued(interface);
+        } else {
+            self.count(discards(is_v4));
+        }
+    }
+}
+
+fn to_v6(ip: IpAddr) -> std::net::Ipv6Addr {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    }
+}
+
+fn ecn_bits(ecn: Ecn) -> u8 {
+    match ecn {
+        Ecn::NotEct => 0,
+        Ecn::Ect1 => 1,
+        Ecn::Ect0 => 2,
+        Ecn::Ce => 3,
+    }
+}
+
+/// The ECN field of a byte that also holds the DSCP.
+pub(crate) fn ecn_of(tos: u8) -> Ecn {
+    match tos & 3 {
+        0 => Ecn::NotEct,
+        1 => Ecn::Ect1,
+        2 => Ecn::Ect0,
+        _ => Ecn::Ce,
+    }
+}
+
+fn pseudo_header(ip: &IpParams, len: usize) -> Sum {
+    match (ip.src, ip.dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => pseudo_header_v4(src, dst, ip.protocol, len as u32),
+        (src, dst) => pseudo_header_v6(to_v6(src), to_v6(dst), ip.protocol, len as u32),
+    }
+}

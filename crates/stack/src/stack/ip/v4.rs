@@ -1,0 +1,123 @@
+//! IPv4 input (RFC 791, RFC 1122 section 3.2.1).
+//!
+//! Options are skipped. A packet that is not for us, or that comes from an address that cannot be
+//! that of a host out there, is dropped without an answer. Linux calls such sources martians.
+
+use std::net::IpAddr;
+
+use plimsoll_wire::ipv4::{HEADER_LEN, Ipv4Repr};
+use plimsoll_wire::{WireError, icmpv4};
+
+use crate::flow::is_unicast;
+use crate::interfaces::interface::Interface;
+use crate::packet::{ChecksumState, Packet};
+use crate::pollers::poll_state::PollState;
+use crate::snmp::IpCounter;
+use crate::stack::Stack;
+use crate::stack::ip::Arrived;
+use crate::stack::work::Work;
+use crate::tables::reassembly::{FragmentKey, Outcome};
+
+impl Stack {
+    pub(crate) fn ipv4_input(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        interface: &Interface,
+        packet: Packet,
+    ) {
+        let (repr, header_len) = match Ipv4Repr::parse_front(packet.headers(), packet.len()) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                if error == WireError::BadChecksum {
+                    work.count(IpCounter::IpExtInCsumErrors);
+                }
+                work.count(IpCounter::IpInHdrErrors);
+                return;
+            }
+        };
+        if !self.accepts(IpAddr::V4(repr.src), IpAddr::V4(repr.dst), interface) {
+            work.count(IpCounter::IpInAddrErrors);
+            return;
+        }
+        if repr.is_fragment() {
+            self.ipv4_fragment(work, state, interface, &packet, &repr, header_len);
+            return;
+        }
+        let arrived = Arrived {
+            src: IpAddr::V4(repr.src),
+            dst: IpAddr::V4(repr.dst),
+            protocol: repr.protocol,
+            transport_at: header_len,
+            end: header_len + repr.payload_len,
+            tos: repr.tos,
+        };
+        if is_known(repr.protocol) {
+            self.deliver(work, state, packet, &arrived);
+        } else {
+            work.count(IpCounter::IpInUnknownProtos);
+            let code = icmpv4::CODE_PROTOCOL_UNREACHABLE;
+            self.send_unreachable(work, &arrived, code, &packet);
+        }
+    }
+
+    /// Whether a packet from `src` to `dst` that came in on `interface` is for us and can be true.
+    pub(crate) fn accepts(&self, src: IpAddr, dst: IpAddr, interface: &Interface) -> bool {
+        let routes = self.interfaces.routes();
+        let to_loopback = dst.is_loopback() || src.is_loopback();
+        // What claims to come from us, or belongs on loopback, must have come by loopback.
+        let fits = interface.is_loopback() || !(to_loopback || routes.is_martian(src));
+        is_unicast(src) && is_unicast(dst) && routes.is_ours(dst) && fits
+    }
+
+    fn ipv4_fragment(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        interface: &Interface,
+        packet: &Packet,
+        repr: &Ipv4Repr,
+        header_len: usize,
+    ) {
+        work.count(IpCounter::IpReasmReqds);
+        let mut bytes = packet.to_vec();
+        bytes.truncate(header_len + repr.payload_len);
+        let key = FragmentKey::v4(repr);
+        let place = (usize::from(repr.frag_offset), repr.more_frags);
+        let outcome = self.tables.reassembler().insert(
+            work.now,
+            key,
+            repr.protocol,
+            place,
+            &bytes[header_len..],
+        );
+        match outcome {
+            Outcome::Kept => {}
+            Outcome::Failed(count) => work.counters.add(IpCounter::IpReasmFails, count as u64),
+            Outcome::Complete(payload, protocol) if HEADER_LEN + payload.len() <= 65_535 => {
+                work.count(IpCounter::IpReasmOks);
+                let whole = Ipv4Repr {
+                    protocol,
+                    more_frags: false,
+                    frag_offset: 0,
+                    payload_len: payload.len(),
+                    ..*repr
+                };
+                let mut bytes = vec![0; HEADER_LEN];
+                whole.emit(&mut bytes);
+                bytes.extend_from_slice(&payload);
+                let payload = self.pollers.pool(work.home()).copy_from(&bytes).into();
+                let csum = ChecksumState::Unverified;
+                let packet = Packet { payload, csum, ..Packet::new() };
+                self.ipv4_input(work, state, interface, packet);
+            }
+            Outcome::Complete(..) => work.count(IpCounter::IpReasmFails),
+        }
+    }
+}
+
+/// Whether [`Stack::deliver`] takes the protocol.
+fn is_known(number: u8) -> bool {
+    use plimsoll_wire::protocol::{ICMP, TCP, UDP};
+    matches!(number, ICMP | TCP | UDP)
+}

@@ -1,0 +1,130 @@
+//! IPv6 input (RFC 8200): the chain of extension headers, fragments, and what is answered.
+//!
+//! Addresses of the form `::ffff:a.b.c.d` stand for IPv4 within a program and have no business on
+//! the wire: a packet with one is dropped, lest a program take its sender for an IPv4 host or for
+//! loopback.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use plimsoll_wire::ipv6::{FRAGMENT_HEADER_LEN, FragmentHeader, HEADER_LEN, Ipv6Repr};
+use plimsoll_wire::{WireError, icmpv6, ipv6, protocol};
+
+use crate::interfaces::interface::Interface;
+use crate::packet::{ChecksumState, Packet};
+use crate::pollers::poll_state::PollState;
+use crate::snmp::IpCounter;
+use crate::stack::Stack;
+use crate::stack::ip::Arrived;
+use crate::stack::work::Work;
+use crate::tables::reassembly::{FragmentKey, Outcome};
+
+impl Stack {
+    pub(crate) fn ipv6_input(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        interface: &Interface,
+        packet: Packet,
+    ) {
+        let front = packet.headers();
+        let Ok((repr, _)) = Ipv6Repr::parse_front(front, packet.len()) else {
+            work.count(IpCounter::Ip6InHdrErrors);
+            return;
+        };
+        if is_mapped(&repr.src) || is_mapped(&repr.dst) {
+            work.count(IpCounter::Ip6InHdrErrors);
+            return;
+        }
+        if !self.accepts(IpAddr::V6(repr.src), IpAddr::V6(repr.dst), interface) {
+            work.count(IpCounter::Ip6InAddrErrors);
+            return;
+        }
+        let end = HEADER_LEN + repr.payload_len;
+        let mut arrived = Arrived {
+            src: IpAddr::V6(repr.src),
+            dst: IpAddr::V6(repr.dst),
+            protocol: repr.next_header,
+            transport_at: HEADER_LEN,
+            end,
+            tos: repr.traffic_class,
+        };
+        let simple = matches!(repr.next_header, protocol::TCP | protocol::ICMPV6 | protocol::UDP);
+        if simple {
+            self.deliver(work, state, packet, &arrived);
+            return;
+        }
+        // The chain may be long: all of it is put into one range.
+        let mut bytes = packet.to_vec();
+        bytes.truncate(end);
+        let upper = match ipv6::walk_extensions(repr.next_header, &bytes[HEADER_LEN..]) {
+            Ok(upper) => upper,
+            Err(error) => {
+                work.count(IpCounter::Ip6InHdrErrors);
+                if let WireError::ParameterProblem { code, pointer } = error {
+                    self.send_parameter_problem(work, &arrived, (code, pointer), &packet);
+                }
+                return;
+            }
+        };
+        arrived.protocol = upper.protocol;
+        arrived.transport_at = HEADER_LEN + upper.offset;
+        if let Some(fragment) = upper.fragment.filter(|part| part.more || part.offset != 0) {
+            let data = &bytes[arrived.transport_at..];
+            self.ipv6_fragment(work, state, interface, &repr, fragment, data);
+            return;
+        }
+        match upper.protocol {
+            protocol::TCP | protocol::ICMPV6 | protocol::UDP => {
+                let packet = self.linearised(packet);
+                self.deliver(work, state, packet, &arrived);
+            }
+            protocol::IPV6_NO_NEXT => {}
+            _ => {
+                work.count(IpCounter::Ip6InUnknownProtos);
+                let problem = (icmpv6::CODE_UNKNOWN_NEXT_HEADER, upper.named_at as u32);
+                self.send_parameter_problem(work, &arrived, problem, &packet);
+            }
+        }
+    }
+
+    fn ipv6_fragment(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        interface: &Interface,
+        repr: &Ipv6Repr,
+        fragment: FragmentHeader,
+        data: &[u8],
+    ) {
+        work.count(IpCounter::Ip6ReasmReqds);
+        let key = FragmentKey::v6(repr, fragment.ident);
+        let place = (usize::from(fragment.offset), fragment.more);
+        let outcome =
+            self.tables.reassembler().insert(work.now, key, fragment.next_header, place, data);
+        match outcome {
+            Outcome::Kept => {}
+            Outcome::Failed(count) => work.counters.add(IpCounter::Ip6ReasmFails, count as u64),
+            // A fragment header within a reassembled packet makes no sense.
+            Outcome::Complete(payload, next_header)
+                if payload.len() + FRAGMENT_HEADER_LEN <= 65_535
+                    && next_header != protocol::IPV6_FRAGMENT =>
+            {
+                work.count(IpCounter::Ip6ReasmOks);
+                let whole = Ipv6Repr { next_header, payload_len: payload.len(), ..*repr };
+                let mut bytes = vec![0; HEADER_LEN];
+                whole.emit(&mut bytes);
+                bytes.extend_from_slice(&payload);
+                let payload = self.pollers.pool(work.home()).copy_from(&bytes).into();
+                let csum = ChecksumState::Unverified;
+                let packet = Packet { payload, csum, ..Packet::new() };
+                self.ipv6_input(work, state, interface, packet);
+            }
+            Outcome::Complete(..) => work.count(IpCounter::Ip6ReasmFails),
+        }
+    }
+}
+
+/// Whether an address stands for one of IPv4.
+fn is_mapped(ip: &Ipv6Addr) -> bool {
+    ip.to_ipv4_mapped().is_some()
+}

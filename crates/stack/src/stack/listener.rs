@@ -1,0 +1,163 @@
+//! Listening sockets: the SYN queue, the accept queue, and what happens when one is full.
+//!
+//! A SYN for a listener makes a connection in SYN-RECEIVED at once; it sits in the connection
+//! table like any other and counts towards the listener's SYN queue. When its handshake completes
+//! it moves to the accept queue. Both are bounded by the backlog (and that by
+//! `net.core.somaxconn`).
+//!
+//! With a full SYN queue, a SYN is answered with a cookie and not remembered (`tcp_syncookies` 1;
+//! 2 does so always), or dropped (0). Without cookies the last quarter of `tcp_max_syn_backlog` is
+//! not used either.
+//!
+//! With a full accept queue, Linux's behaviour: a SYN is dropped; the ACK that would complete a
+//! handshake is dropped, so that the client sends its data again; both are counted
+//! (`TcpExtListenOverflows`, `TcpExtListenDrops`). `tcp_abort_on_overflow` resets the client.
+//! As on Linux both queues hold one connection more than the backlog says.
+
+use std::net::SocketAddr;
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use plimsoll_tcp::{Instant, Options};
+
+use crate::error::SocketError;
+use crate::sockets::endpoint::ListenerInner;
+use crate::sockets::fast_open::FastOpenKeys;
+use crate::sockets::md5::Md5Keys;
+use crate::sockets::wakers::WaitKey;
+use crate::stack::Stack;
+use crate::stack::socket::TcpSocket;
+
+/// A listening socket. Dropping it ends listening and resets what was not accepted.
+pub struct Listener {
+    stack: Arc<Stack>,
+    inner: Arc<ListenerInner>,
+}
+
+impl Listener {
+    pub(crate) fn new(stack: Arc<Stack>, inner: Arc<ListenerInner>) -> Arc<Listener> {
+        Arc::new(Listener { stack, inner })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn inner(&self) -> &ListenerInner {
+        &self.inner
+    }
+
+    /// Takes the next connection, if there is one, with the peer's address.
+    ///
+    /// # Errors
+    /// If the listener was closed or the stack has come to its end.
+    pub fn accept(
+        &self,
+        now: Instant,
+    ) -> Result<Option<(Arc<TcpSocket>, SocketAddr)>, SocketError> {
+        self.stack.pollers.clock().advance(now);
+        let endpoint = match self.inner.accept()? {
+            Some(endpoint) => endpoint,
+            None if self.stack.error().is_some() => return Err(SocketError::NetworkDown),
+            None => return Ok(None),
+        };
+        self.stack.adopt(&endpoint);
+        let peer = endpoint.key.remote_addr();
+        Ok(Some((TcpSocket::new(self.stack.clone(), endpoint), peer)))
+    }
+
+    /// Whether [`accept`](Self::accept) has something to return; if not, `waker` fires when it may.
+    /// Only the waker of the latest call is kept: who shares a listener uses
+    /// [`wait_acceptable`](Self::wait_acceptable).
+    pub fn poll_acceptable(&self, waker: &Waker) -> Poll<()> {
+        self.register(None, waker)
+    }
+
+    /// As [`poll_acceptable`](Self::poll_acceptable), for one of any number who wait, each under a
+    /// key of its own. Who gives up calls [`cancel_wait`](Self::cancel_wait).
+    pub fn wait_acceptable(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
+        self.register(Some(key), waker)
+    }
+
+    /// Takes the waker out that waits under `key`, if it has not fired.
+    pub fn cancel_wait(&self, key: WaitKey) {
+        let waker = self.inner.cancel(key);
+        self.stack.discard(waker);
+    }
+
+    fn register(&self, key: Option<WaitKey>, waker: &Waker) -> Poll<()> {
+        let (ready, left) = self.inner.register(key, waker, || self.stack.error().is_some());
+        self.stack.discard(left);
+        if ready { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Connections that have come to the accept queue so far: an edge-triggered poller compares.
+    pub fn arrivals(&self) -> u32 {
+        self.inner.arrivals()
+    }
+
+    /// Connections that wait to be accepted, and the backlog.
+    pub fn queue_lengths(&self) -> (usize, usize) {
+        let (queued, _, backlog) = self.inner.lengths();
+        (queued, backlog)
+    }
+
+    /// The address and port that we listen on.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.inner.local()
+    }
+
+    /// The stack that listens.
+    pub fn stack(&self) -> &Arc<Stack> {
+        &self.stack
+    }
+
+    /// Changes the backlog (as calling `listen` again does on Linux).
+    pub fn set_backlog(&self, backlog: usize) {
+        let most = self.stack.settings().somaxconn as usize;
+        self.inner.set_backlog(backlog.min(most));
+    }
+
+    /// Sets the keys that sign segments from and to peers, for connections to come (TCP_MD5SIG).
+    pub fn set_md5_keys(&self, keys: Md5Keys) {
+        self.stack.policies.use_md5();
+        self.inner.set_md5_keys(keys);
+    }
+
+    /// Changes the options of connections that come from now on.
+    pub fn set_options(&self, options: Options) {
+        self.inner.set_options(options);
+    }
+
+    /// TCP_FASTOPEN: how many connections may be open before their handshake is over; zero
+    /// switches Fast Open off for this listener. At most `net.core.somaxconn`.
+    pub fn set_fast_open_queue(&self, len: usize) {
+        let most = self.stack.settings().somaxconn as usize;
+        self.inner.fast_open(|queue| queue.set_limit(len.min(most)));
+    }
+
+    /// How many connections may be open before their handshake is over.
+    pub fn fast_open_queue(&self) -> usize {
+        self.inner.fast_open(|queue| queue.limit())
+    }
+
+    /// TCP_FASTOPEN_KEY: the keys of this listener's cookies; `None` are the setting's.
+    pub fn set_fast_open_keys(&self, keys: Option<FastOpenKeys>) {
+        self.inner.fast_open(|queue| queue.set_keys(keys));
+    }
+
+    /// Ends listening; connections that were not accepted are reset.
+    pub fn close(&self, now: Instant) {
+        self.stack.close_listener(now, &self.inner);
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.close(self.stack.pollers.clock().get());
+    }
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Listener({})", self.inner.local())
+    }
+}

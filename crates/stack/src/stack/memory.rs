@@ -1,0 +1,44 @@
+//! Charging connections to the account of memory (`policies/memory.rs`).
+
+use std::sync::Arc;
+
+use crate::policies::memory::MemoryUse;
+use crate::sockets::endpoint::{Endpoint, Inner, Stage};
+use crate::stack::Stack;
+use crate::stack::work::Work;
+
+impl Work<'_> {
+    /// Charges a connection for what it holds now.
+    pub(crate) fn account(&self, endpoint: &Endpoint, inner: &mut Inner) {
+        let prequeued = inner.prequeue.as_ref().map_or(0, |prequeue| prequeue.bytes());
+        // What nobody can read any more goes with the last handle, which is about to be dropped.
+        let ended = inner.is_gone() && inner.stage == Stage::Orphan;
+        let left = prequeued + endpoint.backlog().bytes() as usize;
+        let held = if ended { 0 } else { inner.conn.memory_held() + left };
+        let tcp_mem = &self.settings.tcp_mem;
+        self.stack.policies.memory().charge(&mut inner.charged, held, tcp_mem, self.tcp());
+    }
+
+    /// Charges a connection, and asks a writer or a closed window that waits for memory again.
+    /// What the window has to say leaves.
+    pub(crate) fn settle_memory(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
+        self.account(endpoint, inner);
+        if !inner.conn.awaits_memory() || inner.is_gone() {
+            return;
+        }
+        let cx = self.context(endpoint, inner);
+        inner.conn.handle_memory(&cx);
+        self.transmit(endpoint, inner);
+        if inner.conn.awaits_memory() {
+            let tcp_mem = &self.settings.tcp_mem;
+            self.stack.policies.memory().wait(endpoint.id, &mut inner.memory_ticket, tcp_mem);
+        }
+    }
+}
+
+impl Stack {
+    /// What the queues of all connections hold, as `net.ipv4.tcp_mem` counts it.
+    pub fn memory(&self) -> MemoryUse {
+        self.policies.memory().usage(&self.settings().tcp_mem, self.pollers.pooled())
+    }
+}

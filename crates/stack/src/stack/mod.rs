@@ -1,0 +1,534 @@
+//! The stack: what it owns, how it is built, and the calls that open sockets.
+//!
+//! The loop is in `poll.rs`, what happens around each call of the engine in `work.rs`.
+
+pub(crate) mod backlog;
+pub(crate) mod busy_poll;
+pub(crate) mod ending;
+pub(crate) mod fast_connect;
+pub(crate) mod fast_open;
+pub(crate) mod gro;
+pub(crate) mod interface_health;
+pub(crate) mod ip;
+pub(crate) mod listener;
+pub(crate) mod memory;
+pub(crate) mod orphans;
+pub(crate) mod panics;
+pub(crate) mod passive_open;
+pub(crate) mod path_news;
+pub(crate) mod peer_metrics;
+pub(crate) mod poll;
+pub(crate) mod prequeue;
+pub(crate) mod queues;
+pub(crate) mod sending;
+pub(crate) mod socket;
+pub(crate) mod stray_rst;
+pub(crate) mod summaries;
+pub(crate) mod tcp_input;
+pub(crate) mod wait;
+pub(crate) mod work;
+
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use plimsoll_buf::Pool;
+use plimsoll_tcp::{
+    Connection, ConnectionError, Context, Counter, Instant, OpenParams, Options, SetOption,
+};
+
+use crate::device::Device;
+use crate::error::{SocketError, StackError};
+use crate::flow::FlowKey;
+use crate::flow::is_unicast;
+use crate::interfaces::Interfaces;
+use crate::interfaces::interface::InterfaceConfig;
+use crate::interfaces::route::RouteConfig;
+use crate::policies::Policies;
+use crate::policies::secrets::Secrets;
+use crate::policies::sysctl::{Settings, SysctlError, SysctlTable};
+use crate::pollers::Pollers;
+use crate::pollers::waiter::Waiter;
+use crate::snmp::IpCounter;
+use crate::sockets::endpoint::ListenerInner;
+use crate::sockets::endpoint::Way;
+use crate::sockets::endpoint::{Endpoint, Stage};
+use crate::sockets::fast_open::default_queue;
+use crate::sockets::summary::SocketSummary;
+use crate::stack::listener::Listener;
+use crate::stack::socket::TcpSocket;
+use crate::stack::work::Work;
+use crate::sync::socket_lock::{REFUSED, SETTLE};
+use crate::tables::Tables;
+use crate::tables::connections::InsertError;
+
+/// The settings that decide whether data waits.
+const HOLDING: [&str; 8] = [
+    "net.ipv4.tcp_autocorking",
+    "net.ipv4.tcp_limit_output_bytes",
+    "net.ipv4.tcp_mem",
+    "net.ipv4.tcp_pacing_ca_ratio",
+    "net.ipv4.tcp_pacing_ss_ratio",
+    "net.ipv4.tcp_tso_win_divisor",
+    "plimsoll.tcp_tso_defer",
+    "plimsoll.tcp_tso_tail",
+];
+
+/// What a stack is built from.
+#[derive(Default)]
+pub struct StackConfig {
+    /// The devices and our addresses on them.
+    pub interfaces: Vec<InterfaceConfig>,
+    /// Further queues of the interfaces' devices: the place of the interface, and the queue as a
+    /// device of its own.
+    pub more_queues: Vec<(usize, Device)>,
+    /// How many threads poll; 0 counts as 1. The queues of a device are dealt out to them in turn.
+    pub pollers: usize,
+    /// Routes beside those that the interfaces' prefixes imply.
+    pub routes: Vec<RouteConfig>,
+    /// Settings that differ from the defaults, by Linux's name.
+    pub sysctls: Vec<(String, String)>,
+    /// The secret that initial sequence numbers, ports, timestamps and table hashes come from. From
+    /// the system's random numbers, unless a run is to be repeated.
+    pub secret: [u8; 32],
+    /// Seed of what is random but need not be secret.
+    pub seed: u64,
+    /// Bytes of memory of the machine, by which the default of `net.ipv4.tcp_mem` is computed as on
+    /// Linux. Without it, the default is that of a machine with 16 GiB.
+    pub memory: Option<u64>,
+}
+
+/// What one call of [`Stack::poll`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Poll {
+    /// Something was done, and perhaps more waits: poll again before sleeping.
+    pub worked: bool,
+    /// Another thread is polling; this one did nothing.
+    pub busy: bool,
+    /// When the next timer or device event is due, if any is. A packet or an application call may
+    /// come before.
+    pub next: Option<Instant>,
+}
+
+/// Memory that connections take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionMemory {
+    /// Connections, of any state but TIME-WAIT and LISTEN.
+    pub connections: usize,
+    /// Bytes of all of them: their own size, what their queues hold, and their share of the tables.
+    pub bytes: usize,
+}
+
+/// Makes the connection of an active open.
+pub(crate) type Opener = fn(&Context<'_>, OpenParams) -> Connection;
+
+/// A TCP/IP stack. See the crate's documentation for how it works.
+pub struct Stack {
+    /// Who talks with whom.
+    tables: Tables,
+    /// Where packets come and go.
+    interfaces: Interfaces,
+    /// Who polls.
+    pollers: Pollers,
+    /// By which rules.
+    policies: Policies,
+}
+
+impl Stack {
+    /// Builds a stack. Nothing happens until it is polled.
+    ///
+    /// # Errors
+    /// If the configuration is wrong; the error names the field.
+    pub fn new(config: StackConfig) -> Result<Arc<Stack>, StackError> {
+        let sysctl = SysctlTable::new(config.memory);
+        for (name, value) in &config.sysctls {
+            sysctl.set(name, value)?;
+        }
+        let interfaces = Interfaces::build(
+            config.interfaces,
+            config.more_queues,
+            &config.routes,
+            config.pollers,
+        )?;
+        let pollers = Pollers::build(config.pollers, &interfaces)?;
+        let secrets = Secrets::new(config.secret, config.seed);
+        let tables = Tables::new(*secrets.table_key());
+        let policies = Policies::new(sysctl, secrets, pollers.queue(0).completions().clone());
+        Ok(Arc::new(Stack { tables, interfaces, pollers, policies }))
+    }
+
+    /// Begins to connect to `remote`. The socket is returned at once, in SYN-SENT.
+    ///
+    /// `local` may give an address of ours, a port, both, or (with an unspecified address and port
+    /// zero) neither.
+    ///
+    /// # Errors
+    /// If no route leads there, the local address is not ours or taken, or no port is left.
+    pub fn connect(
+        self: &Arc<Stack>,
+        now: Instant,
+        remote: SocketAddr,
+        local: Option<SocketAddr>,
+        options: Options,
+    ) -> Result<Arc<TcpSocket>, SocketError> {
+        let key = self.flow_to(remote, local)?;
+        self.connect_by(now, key, options, Connection::connect, |_, _| ())
+    }
+
+    /// Opens a connection, and lets `begin` work on it before anything leaves.
+    pub(crate) fn connect_by(
+        self: &Arc<Stack>,
+        now: Instant,
+        key: FlowKey,
+        options: Options,
+        opener: Opener,
+        begin: impl FnOnce(&mut Work<'_>, &Arc<Endpoint>),
+    ) -> Result<Arc<TcpSocket>, SocketError> {
+        let mut work = Work::begin(self, now);
+        let opened = work.contain_making(|work| self.open(work, key, options, opener));
+        let endpoint = opened.unwrap_or(Err(ConnectionError::Panicked.into()))?;
+        work = work.at_home(endpoint.home);
+        work.contain(&endpoint, |work| {
+            begin(work, &endpoint);
+            work.release(&endpoint, endpoint.own(), true);
+        });
+        work.finish();
+        let interface = endpoint.interface;
+        let socket = TcpSocket::new(self.clone(), endpoint);
+        // A device that went away meanwhile may have told the others before this one was there.
+        let up = self.check_up().and_then(|()| self.check_way(interface));
+        up.inspect_err(|_| socket.abort(now))?;
+        Ok(socket)
+    }
+
+    /// Who would talk with whom if we connected to `remote`. The local port may be zero.
+    pub(crate) fn flow_to(
+        &self,
+        remote: SocketAddr,
+        local: Option<SocketAddr>,
+    ) -> Result<FlowKey, SocketError> {
+        self.check_up()?;
+        if remote.port() == 0 {
+            return Err(SocketError::AddrNotAvailable);
+        }
+        if !is_unicast(remote.ip()) {
+            return Err(SocketError::NetworkUnreachable);
+        }
+        if self.interfaces.routes().is_cut_off(remote.ip().to_canonical()) {
+            return Err(SocketError::NetworkDown);
+        }
+        Ok(FlowKey {
+            local: self.choose_source(remote.ip(), local.map(|addr| addr.ip()))?,
+            remote: remote.ip().to_canonical(),
+            local_port: local.map_or(0, |addr| addr.port()),
+            remote_port: remote.port(),
+        })
+    }
+
+    /// Inserts a connection in SYN-SENT; finds a port if `key` has none.
+    fn open(
+        &self,
+        work: &mut Work<'_>,
+        key: FlowKey,
+        options: Options,
+        opener: Opener,
+    ) -> Result<Arc<Endpoint>, SocketError> {
+        if key.local_port != 0 {
+            if self.tables.listeners().find(key.local, key.local_port).is_some() {
+                return Err(SocketError::AddrInUse);
+            }
+            return self.try_open(work, key, &options, opener).map_err(|error| match error {
+                InsertError::Taken => SocketError::AddrInUse,
+                InsertError::Full => SocketError::AddrNotAvailable,
+            });
+        }
+        let range = work.settings.ip_local_port_range;
+        for port in self.tables.ports().candidates(self.policies.secrets(), &key, range) {
+            let key = FlowKey { local_port: port, ..key };
+            if self.tables.listeners().find(key.local, port).is_some() {
+                continue;
+            }
+            match self.try_open(work, key, &options, opener) {
+                Ok(endpoint) => return Ok(endpoint),
+                Err(InsertError::Taken) => {}
+                Err(InsertError::Full) => break,
+            }
+        }
+        Err(SocketError::AddrNotAvailable)
+    }
+
+    fn try_open(
+        &self,
+        work: &mut Work<'_>,
+        key: FlowKey,
+        options: &Options,
+        opener: Opener,
+    ) -> Result<Arc<Endpoint>, InsertError> {
+        let reused = {
+            let mut table = self.tables.time_wait();
+            table.reuse_for_connect(&key, work.now, work.settings.tcp_tw_reuse)?
+        };
+        if reused.is_some() {
+            work.tcp().bump(Counter::TimeWaitRecycled);
+        }
+        let iss = reused.unwrap_or_else(|| self.policies.secrets().isn(&key, work.now));
+        if options.md5_key.is_some() {
+            self.policies.use_md5();
+        }
+        let params = self.open_params(&key, iss, options.clone(), self.spread(&key));
+        let interface = self.interfaces.way(self.interfaces.towards(key.remote), self.spread(&key));
+        let label = work.flow_label(&key);
+        let way = self.way_of(interface, label);
+        let cx = work.context_idle();
+        self.tables.connections().insert(key, |id| {
+            let conn = opener(&cx, params);
+            Endpoint::new(key, id, way, None, Stage::Owned, conn)
+        })
+    }
+
+    /// The way of packets that leave by `interface`.
+    fn way_of(&self, interface: u8, flow_label: u32) -> Way {
+        let home = self.interfaces.get(interface).queue();
+        Way::new(interface, flow_label, home, self.pollers.queue(home).completions().clone())
+    }
+
+    /// The parameters of a connection with the identity `key`, which the queue `home` works for.
+    pub(crate) fn open_params(
+        &self,
+        key: &FlowKey,
+        iss: plimsoll_wire::SeqNum,
+        mut options: Options,
+        home: u8,
+    ) -> OpenParams {
+        options.route_quickack |= self.interfaces.routes().quickack(key.remote);
+        let interface = &self.interfaces.get(self.interfaces.towards(key.remote));
+        let learnt = self.policies.learnt_mtu(key.remote, self.pollers.clock().get());
+        let ip_header_len = if key.local.is_ipv4() { 20 } else { 40 };
+        OpenParams {
+            local_port: key.local_port,
+            remote_port: key.remote_port,
+            iss,
+            ts_offset: self.policies.secrets().ts_offset(key),
+            seed: self.policies.secrets().connection_seed(key),
+            mtu: learnt.map_or(interface.mtu(), |mtu| mtu.min(interface.mtu())),
+            ip_header_len,
+            max_super_segment: interface.max_super_segment(),
+            options,
+            pool: self.pollers.pool(home).clone(),
+        }
+    }
+
+    /// Begins to listen on `local`; port zero takes a free one.
+    ///
+    /// # Errors
+    /// If the address is not ours or taken.
+    pub fn listen(
+        self: &Arc<Stack>,
+        local: SocketAddr,
+        backlog: usize,
+        options: Options,
+    ) -> Result<Arc<Listener>, SocketError> {
+        self.listen_with(local, backlog, options, false)
+    }
+
+    /// As [`listen`](Self::listen); on `[::]`, IPv4 connections are not taken (IPV6_V6ONLY).
+    ///
+    /// # Errors
+    /// As [`listen`](Self::listen).
+    pub fn listen_only_v6(
+        self: &Arc<Stack>,
+        local: SocketAddr,
+        backlog: usize,
+        options: Options,
+    ) -> Result<Arc<Listener>, SocketError> {
+        self.listen_with(local, backlog, options, true)
+    }
+
+    fn listen_with(
+        self: &Arc<Stack>,
+        local: SocketAddr,
+        backlog: usize,
+        options: Options,
+        only_v6: bool,
+    ) -> Result<Arc<Listener>, SocketError> {
+        self.check_up()?;
+        if !local.ip().is_unspecified() && !self.interfaces.routes().is_ours(local.ip()) {
+            return Err(SocketError::AddrNotAvailable);
+        }
+        self.check_address(local.ip())?;
+        let settings = self.settings();
+        let backlog = backlog.min(settings.somaxconn as usize);
+        let make = |port| {
+            let local = SocketAddr::new(local.ip(), port);
+            let inner = ListenerInner::new(local, only_v6, backlog, options.clone());
+            let early = default_queue(settings.tcp_fastopen, backlog);
+            inner.fast_open(|queue| queue.set_limit(early));
+            Arc::new(inner)
+        };
+        if local.port() != 0 {
+            let inner = self.tables.listeners().insert(make(local.port()))?;
+            return self.listening(inner);
+        }
+        let any = FlowKey { local: local.ip(), remote: local.ip(), local_port: 0, remote_port: 0 };
+        for port in self.tables.ports().candidates(
+            self.policies.secrets(),
+            &any,
+            settings.ip_local_port_range,
+        ) {
+            if self.tables.connections().uses_port(port) {
+                continue;
+            }
+            if let Ok(inner) = self.tables.listeners().insert(make(port)) {
+                return self.listening(inner);
+            }
+        }
+        Err(SocketError::AddrInUse)
+    }
+
+    /// Ends a listener and resets what it has not handed out.
+    pub(crate) fn close_listener(&self, now: Instant, inner: &Arc<ListenerInner>) {
+        if !self.tables.listeners().remove(inner) {
+            return;
+        }
+        let mut work = Work::begin(self, now);
+        let mut children = inner.end(SocketError::Invalid("the listener is closed"), work.wakers());
+        children.extend(self.tables.connections().children_of(inner));
+        for child in children {
+            work.leave(&child, REFUSED);
+        }
+        work.finish();
+    }
+
+    /// Whether packets can flow.
+    pub(crate) fn check_up(&self) -> Result<(), SocketError> {
+        match self.pollers.ended() {
+            None => Ok(()),
+            Some(_) => Err(SocketError::NetworkDown),
+        }
+    }
+
+    /// Our address for packets to `remote`.
+    fn choose_source(&self, remote: IpAddr, wanted: Option<IpAddr>) -> Result<IpAddr, SocketError> {
+        let remote = remote.to_canonical();
+        match wanted.filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_canonical()) {
+            Some(ip) if ip.is_ipv4() != remote.is_ipv4() => {
+                Err(SocketError::Invalid("the two addresses are of different families"))
+            }
+            Some(ip) if !self.interfaces.routes().is_ours(ip) => Err(SocketError::AddrNotAvailable),
+            Some(ip) => Ok(ip),
+            None if self.interfaces.routes().is_ours(remote) => Ok(remote),
+            None => {
+                self.interfaces.routes().source_for(remote).ok_or(SocketError::NetworkUnreachable)
+            }
+        }
+    }
+
+    /// The settings, to read and change.
+    pub fn sysctl(&self) -> &SysctlTable {
+        self.policies.sysctl()
+    }
+
+    /// Changes a setting. If it is one that may hold data back, every connection is asked again, so
+    /// that nothing waits for what the old value waited for.
+    ///
+    /// # Errors
+    /// If there is no such setting, or it cannot have that value.
+    pub fn set_sysctl(&self, now: Instant, name: &str, value: &str) -> Result<(), SysctlError> {
+        self.policies.sysctl().set(name, value)?;
+        if HOLDING.contains(&name) {
+            for endpoint in self.tables.connections().all() {
+                let mut work = Work::begin(self, now).at_home(endpoint.home);
+                work.leave(&endpoint, SETTLE);
+                work.finish();
+            }
+        }
+        Ok(())
+    }
+
+    /// All counters with their names, in `nstat`'s order.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.pollers.snmp().all()
+    }
+
+    /// One counter by its name, or `None` if there is no such counter.
+    pub fn counter(&self, name: &str) -> Option<u64> {
+        self.pollers.snmp().by_name(name)
+    }
+
+    /// The buffer pool of the first queue; every queue has one of its own.
+    pub fn pool(&self) -> &Pool {
+        self.pollers.pool(0)
+    }
+
+    /// Where the poller sleeps.
+    pub fn wait_handle(&self) -> &Waiter {
+        self.pollers.queue(0).waiter()
+    }
+
+    /// Our addresses.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        self.interfaces.addresses()
+    }
+
+    /// All sockets: listeners first, then connections, then TIME-WAIT.
+    pub fn sockets(&self) -> Vec<SocketSummary> {
+        let settings = self.settings();
+        let mut list = self.tables.listeners().summaries();
+        for endpoint in self.tables.connections().all() {
+            list.push(self.summary(&endpoint, &settings.tcp));
+        }
+        list.extend(self.tables.time_wait().summaries());
+        list
+    }
+
+    /// A listener that is in the table. As for a connection, a device may have gone meanwhile.
+    fn listening(
+        self: &Arc<Stack>,
+        inner: Arc<ListenerInner>,
+    ) -> Result<Arc<Listener>, SocketError> {
+        let ip = inner.local().ip();
+        let listener = Listener::new(self.clone(), inner);
+        self.check_up()?;
+        self.check_address(ip)?;
+        Ok(listener)
+    }
+
+    /// Memory that the open connections take now.
+    pub fn connection_memory(&self) -> ConnectionMemory {
+        let all = self.tables.connections().all();
+        let own: usize = all.iter().map(|endpoint| self.bytes_of(endpoint)).sum();
+        let shared = self.tables.connections().memory_bytes() + self.pollers.wheel_bytes();
+        ConnectionMemory { connections: all.len(), bytes: own + shared }
+    }
+
+    /// Entries in TIME-WAIT.
+    pub fn time_wait_count(&self) -> usize {
+        self.tables.time_wait().len()
+    }
+
+    /// The settings as they are now, as the calling thread has them.
+    pub(crate) fn settings(&self) -> Rc<Settings> {
+        self.policies.sysctl().cached(self.pollers.snmp().shard().settings())
+    }
+
+    /// Counts at IP, for parts without a [`Work`].
+    pub(crate) fn count(&self, counter: IpCounter) {
+        self.pollers.snmp().shard().bump(counter);
+    }
+
+    /// Changes an option on every open connection (used by tests and by tools).
+    pub fn set_option_everywhere(&self, now: Instant, option: &SetOption) {
+        for endpoint in self.tables.connections().all() {
+            self.work_on(now, &endpoint, |inner, cx| inner.conn.set_option(cx, option.clone()));
+        }
+    }
+}
+
+impl std::fmt::Debug for Stack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stack").field("addresses", &self.addresses()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,221 @@
+//! Segments for a listener: SYNs that open connections, and what else comes.
+
+use std::sync::Arc;
+
+use plimsoll_tcp::{
+    Connection, Counter, FastOpenAnswer, Segment, cookie_mss_index, cookie_syn_ack,
+};
+use plimsoll_wire::SeqNum;
+use plimsoll_wire::tcp::TcpFlags;
+
+use crate::flow::FlowKey;
+use crate::policies::syn_cookie;
+use crate::pollers::poll_state::PollState;
+use crate::sockets::endpoint::ListenerInner;
+use crate::sockets::endpoint::{Endpoint, Stage};
+use crate::stack::Stack;
+use crate::stack::work::Work;
+use crate::sync::socket_lock::REFUSED;
+use crate::tables::connections::InsertError;
+
+impl Stack {
+    /// Takes a segment that fits no connection but a listener. `least_iss` is given if the SYN
+    /// takes the place of a TIME-WAIT.
+    pub(crate) fn to_listener(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        listener: &Arc<ListenerInner>,
+        key: &FlowKey,
+        segment: Segment,
+        least_iss: Option<SeqNum>,
+    ) {
+        let flags = segment.repr.flags;
+        if flags.contains(TcpFlags::RST) {
+            return;
+        }
+        if flags.contains(TcpFlags::ACK) {
+            if flags.contains(TcpFlags::SYN) {
+                return self.to_nobody(work, key, &segment);
+            }
+            return self.ack_to_listener(work, state, listener, key, segment);
+        }
+        // Like Linux: a SYN with a FIN opens nothing.
+        if !flags.contains(TcpFlags::SYN) || flags.contains(TcpFlags::FIN) {
+            return;
+        }
+        match work.admit(listener, least_iss.is_some()) {
+            Admission::Dropped => work.tcp().bump(Counter::ListenDrops),
+            Admission::Cookie => {
+                state.syns.take();
+                self.send_cookie(work, listener, key, &segment);
+            }
+            Admission::Remembered => {
+                let iss = least_iss.unwrap_or_else(|| self.policies.secrets().isn(key, work.now));
+                self.remember(work, state, listener, key, &segment, iss);
+            }
+        }
+    }
+
+    /// Opens a connection by `syn`.
+    fn remember(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        listener: &Arc<ListenerInner>,
+        key: &FlowKey,
+        syn: &Segment,
+        iss: SeqNum,
+    ) {
+        let answer = work.answer_fast_open(listener, key, syn);
+        let begun = if answer.early { listener.begin_early() } else { listener.begin_handshake() };
+        if !begun {
+            return work.tcp().bump(Counter::ListenDrops);
+        }
+        let made = work
+            .contain_making(|work| self.insert_child(work, listener, key, syn, (iss, answer)))
+            .and_then(Result::ok);
+        let Some(endpoint) = made else {
+            if answer.early {
+                listener.fast_open(|queue| queue.end(work.now, false));
+            } else {
+                listener.end_handshake();
+            }
+            return work.tcp().bump(Counter::ListenDrops);
+        };
+        if answer.early && !listener.complete_early(endpoint.clone(), work.wakers()) {
+            work.leave(&endpoint, REFUSED);
+        }
+        state.touched.push(endpoint);
+    }
+
+    /// Answers `syn` with a cookie.
+    fn send_cookie(
+        &self,
+        work: &mut Work<'_>,
+        listener: &ListenerInner,
+        key: &FlowKey,
+        syn: &Segment,
+    ) {
+        let options = listener.options_for_cookie(work.now, key.remote);
+        let mut params = self.open_params(key, SeqNum(0), options, work.home());
+        let index = cookie_mss_index(params.ip_header_len, syn.repr.options.mss);
+        params.iss = syn_cookie::make(self.policies.secrets(), key, work.now, syn.repr.seq, index);
+        let repr = cookie_syn_ack(&work.context_idle(), &params, syn);
+        work.tcp().bump(Counter::SyncookiesSent);
+        work.send_segment(key, &repr, params.options.md5_key.as_ref());
+    }
+
+    /// An ACK that fits no connection: it may bring a cookie back, and then it opens one.
+    fn ack_to_listener(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        listener: &Arc<ListenerInner>,
+        key: &FlowKey,
+        ack: Segment,
+    ) {
+        if work.settings.tcp_syncookies == 0 || !listener.awaits_cookies(work.now) {
+            return self.to_nobody(work, key, &ack);
+        }
+        let (irs, cookie) = (ack.repr.seq - 1, ack.repr.ack - 1);
+        let said = syn_cookie::check(self.policies.secrets(), key, work.now, irs, cookie);
+        let params = self.open_params(key, cookie, listener.options_for(key.remote), work.home());
+        let opened = said
+            .and_then(|index| Connection::accept_cookie(&work.context_idle(), params, &ack, index));
+        let Some(conn) = opened else {
+            work.tcp().bump(Counter::SyncookiesFailed);
+            return self.to_nobody(work, key, &ack);
+        };
+        work.tcp().bump(Counter::SyncookiesRecv);
+        if listener.accept_queue_is_full() || !listener.begin_handshake() {
+            work.tcp().bump(Counter::ListenOverflows);
+            return work.tcp().bump(Counter::ListenDrops);
+        }
+        let way = self.way_of(
+            self.interfaces.way(self.interfaces.towards(key.remote), work.home()),
+            work.flow_label(key),
+        );
+        let parent = Some(listener.clone());
+        let inserted = self
+            .tables
+            .connections()
+            .insert(*key, |id| Endpoint::new(*key, id, way, parent, Stage::HalfOpen, conn));
+        match inserted {
+            // The rest is as for any half-open connection.
+            Ok(endpoint) => {
+                let _ = self.to_connection(work, state, endpoint.clone(), ack);
+                state.touched.push(endpoint);
+            }
+            Err(_) => {
+                listener.end_handshake();
+                work.tcp().bump(Counter::ListenDrops);
+            }
+        }
+    }
+
+    /// Inserts the connection that `syn` opens.
+    fn insert_child(
+        &self,
+        work: &Work<'_>,
+        listener: &Arc<ListenerInner>,
+        key: &FlowKey,
+        syn: &Segment,
+        (iss, answer): (SeqNum, FastOpenAnswer),
+    ) -> Result<Arc<Endpoint>, InsertError> {
+        let params = self.open_params(key, iss, listener.options_for(key.remote), work.home());
+        let way = self.way_of(
+            self.interfaces.way(self.interfaces.towards(key.remote), work.home()),
+            work.flow_label(key),
+        );
+        let cx = work.context_idle();
+        let stage = if answer.early { Stage::Queued } else { Stage::HalfOpen };
+        self.tables.connections().insert(*key, |id| {
+            let conn = Connection::accept_with(&cx, params, syn, answer);
+            let parent = Some(listener.clone());
+            Endpoint::new(*key, id, way, parent, stage, conn)
+        })
+    }
+}
+
+/// What becomes of a SYN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Admission {
+    /// A connection.
+    Remembered,
+    /// An answer with a cookie.
+    Cookie,
+    /// Nothing.
+    Dropped,
+}
+
+impl Work<'_> {
+    /// What becomes of a SYN for `listener`. One that takes the place of a TIME-WAIT comes from
+    /// somebody real and takes no memory more, so that it is remembered.
+    fn admit(&self, listener: &ListenerInner, replaces: bool) -> Admission {
+        let settings = &self.settings;
+        let (queued, half_open, backlog) = listener.lengths();
+        let cookie = !replaces && (half_open > backlog || settings.tcp_syncookies == 2);
+        if cookie && settings.tcp_syncookies == 0 {
+            self.tcp().bump(Counter::TcpReqQFullDrop);
+            return Admission::Dropped;
+        }
+        if cookie {
+            self.tcp().bump(Counter::TcpReqQFullDoCookies);
+        }
+        if queued > backlog {
+            self.tcp().bump(Counter::ListenOverflows);
+            return Admission::Dropped;
+        }
+        let most = settings.tcp.tcp_max_syn_backlog as usize;
+        let few = half_open > most || most - half_open < most / 4;
+        match (cookie, settings.tcp_syncookies) {
+            (true, _) => Admission::Cookie,
+            (false, 0) if few && !replaces => Admission::Dropped,
+            (false, _) => Admission::Remembered,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! Listeners that answer with cookies, over a link.
+
+use std::sync::Arc;
+
+use plimsoll_tcp::{Duration, State};
+
+use crate::device::memory_link::LinkConfig;
+use crate::stack::tests::harness::*;
+use crate::{Listener, TcpSocket};
+
+const COOKIES: &str = "net.ipv4.tcp_syncookies";
+
+fn always(sysctls: &[(&str, &str)]) -> Pair {
+    let pair = Pair::with(LinkConfig::default(), sysctls);
+    pair.b.sysctl().set(COOKIES, "2").unwrap();
+    pair
+}
+
+fn count(pair: &Pair, name: &str) -> u64 {
+    pair.counter(name).1
+}
+
+fn exchange(pair: &mut Pair, client: &TcpSocket, listener: &Listener) -> Arc<TcpSocket> {
+    assert_eq!(client.write(pair.now, b"question"), Ok(8));
+    pair.settle();
+    let (server, _) = listener.accept(pair.now).unwrap().unwrap();
+    let mut read = [0; 20];
+    assert_eq!(server.read(pair.now, &mut read), Ok(8));
+    assert_eq!(server.write(pair.now, b"answer"), Ok(6));
+    pair.settle();
+    assert_eq!(client.read(pair.now, &mut read), Ok(6));
+    server
+}
+
+#[test]
+fn a_cookie_opens_what_a_syn_would_have() {
+    for (stamps, sack) in [("1", true), ("0", false)] {
+        for ip in [B4, B6] {
+            let mut pair = always(&[("net.ipv4.tcp_timestamps", stamps)]);
+            let listener = pair.listen(ip, 4);
+            let client = pair.connect(ip);
+            pair.b.poll(pair.now, 64).unwrap();
+            assert_eq!(pair.b.connection_memory().connections, 0, "nothing is remembered");
+            pair.run(Duration::from_millis(1));
+            assert_eq!(client.state(), State::Established);
+            let server = exchange(&mut pair, &client, &listener);
+            let info = server.info(pair.now);
+            assert_eq!((info.sack, info.timestamps, info.window_scaling), (sack, sack, sack));
+            let counters = ["Sent", "Recv", "Failed"]
+                .map(|end| count(&pair, &format!("TcpExtSyncookies{end}")));
+            assert_eq!(counters, [1, 1, 0]);
+            assert_eq!(count(&pair, "TcpExtTCPReqQFullDoCookies"), 1);
+        }
+    }
+}
+
+#[test]
+fn cookies_help_out_while_the_queue_is_full() {
+    let mut pair = Pair::new();
+    let listener = pair.listen(B4, 2);
+    let clients: Vec<_> = (0..5).map(|_| pair.connect(B4)).collect();
+    pair.b.poll(pair.now, 64).unwrap();
+    assert_eq!(pair.b.connection_memory().connections, 3);
+    assert_eq!(count(&pair, "TcpExtSyncookiesSent"), 2);
+    let mut servers = Vec::new();
+    for _ in 0..20 {
+        pair.run(Duration::from_millis(100));
+        while let Some((server, _)) = listener.accept(pair.now).unwrap() {
+            servers.push(server);
+        }
+        for client in &clients {
+            let _ = client.write(pair.now, b"x");
+        }
+    }
+    // The ACKs of two cookies met a full accept queue; data came later and brought them again.
+    assert_eq!(servers.len(), 5);
+    assert!(clients.iter().all(|client| client.state() == State::Established));
+}
+
+#[test]
+fn an_old_cookie_is_reset() {
+    let mut pair = always(&[]);
+    let listener = pair.listen(B4, 4);
+    let client = pair.connect(B4);
+    // The answer is on its way for too long. The SYN that is sent again meanwhile keeps the
+    // listener looking.
+    pair.b.poll(pair.now, 64).unwrap();
+    pair.now += Duration::from_secs(125);
+    pair.a.poll(pair.now, 64).unwrap();
+    assert_eq!(client.state(), State::Established);
+    pair.settle();
+    assert_eq!(client.state(), State::Closed, "reset");
+    assert!(listener.accept(pair.now).unwrap().is_none());
+    assert_eq!(count(&pair, "TcpExtSyncookiesFailed"), 1);
+}
+
+#[test]
+fn nobody_looks_for_cookies_unless_some_were_sent() {
+    let mut pair = always(&[]);
+    let _listener = pair.listen(B4, 4);
+    let client = pair.connect(B4);
+    pair.b.poll(pair.now, 64).unwrap();
+    pair.b.sysctl().set(COOKIES, "0").unwrap();
+    pair.settle();
+    assert_eq!(client.state(), State::Closed, "reset");
+    assert_eq!(count(&pair, "TcpExtSyncookiesFailed"), 0);
+}

@@ -1,0 +1,56 @@
+//! What connections learn about their peers and take from what is known (`policies/metrics.rs`).
+
+use plimsoll_tcp::{Counter, FastOpen, FastOpenNews, Options};
+
+use crate::flow::FlowKey;
+use crate::policies::metrics::{CLIENT_ENABLE, PeerMetrics};
+use crate::sockets::endpoint::Endpoint;
+use crate::stack::Stack;
+use crate::stack::work::Work;
+
+impl Work<'_> {
+    /// What an open for `key` with Fast Open starts from.
+    pub(crate) fn fast_open(&self, key: &FlowKey, options: &Options) -> FastOpen {
+        let no_cookie = options.fastopen_no_cookie;
+        self.stack.policies.metrics().fast_open(key, self.now, &self.settings, no_cookie)
+    }
+
+    /// Whether connections may open with Fast Open.
+    pub(crate) fn fast_open_enabled(&self) -> bool {
+        self.settings.tcp_fastopen & CLIENT_ENABLE != 0
+    }
+
+    /// Takes what an open with Fast Open taught.
+    pub(crate) fn learn_fast_open(&self, endpoint: &Endpoint, news: FastOpenNews) {
+        let now = self.now;
+        let mut metrics = self.stack.policies.metrics();
+        match news {
+            FastOpenNews::SynAck { mss, cookie, syn_lost, refused } => {
+                metrics.learn(&endpoint.key, |entry| {
+                    entry.on_syn_ack(now, (mss, cookie), syn_lost, refused);
+                });
+            }
+            FastOpenNews::Blackhole if self.settings.tcp_fastopen_blackhole_timeout.is_zero() => {}
+            FastOpenNews::Blackhole => {
+                metrics.note_black_hole(now, self.settings.tcp_fastopen_blackhole_generation);
+                self.tcp().bump(Counter::TcpFastOpenBlackhole);
+            }
+            // On loopback nothing stands between, so that it says nothing.
+            FastOpenNews::Works
+                if endpoint.interface == self.stack.interfaces.routes().loopback() => {}
+            FastOpenNews::Works => metrics.note_no_black_hole(),
+        }
+    }
+}
+
+impl Stack {
+    /// Forgets everything that was learnt about peers (`ip tcp_metrics flush`).
+    pub fn flush_metrics(&self) {
+        self.policies.metrics().flush();
+    }
+
+    /// What is known about peers (`ip tcp_metrics show`), by address.
+    pub fn metrics(&self) -> Vec<PeerMetrics> {
+        self.policies.metrics().show()
+    }
+}

@@ -1,0 +1,252 @@
+//! The only loop: timers that are due, packets that have arrived, then everything that leaves.
+//!
+//! One thread polls at a time, the one that gets the poll token. A poll is bounded: it takes a
+//! limited number of packets and timers, and says whether more may wait. A connection that is
+//! touched by several packets of a batch is asked once, at the end of the batch, what it wants
+//! sent. So ACKs merge by themselves, and data carries them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, TryLockError};
+
+use plimsoll_tcp::{Counter, Instant};
+
+use crate::error::StackError;
+use crate::interfaces::interface::Interface;
+use crate::limits::{RX_BATCH, TIMER_BATCH};
+use crate::pollers::poll_state::PollState;
+use crate::snmp::IpCounter;
+use crate::sockets::endpoint::Endpoint;
+use crate::sockets::wakers::Interest;
+use crate::stack::work::Work;
+use crate::stack::{Poll, Stack};
+use crate::sync::socket_lock::{SETTLE, TIMER};
+use crate::tables::time_wait::SWEEP;
+
+impl Stack {
+    /// Does what is due: timers, arrivals, departures. Takes about `budget` packets from every
+    /// device.
+    ///
+    /// # Errors
+    /// If the stack has come to its end: its only device has gone, or a thread that ran the stack,
+    /// perhaps this one, has panicked. Every socket has been told then. If there are other devices,
+    /// what went over the one ends with an error, and the stack goes on; see
+    /// [`interfaces`](Self::interfaces).
+    pub fn poll(&self, now: Instant, budget: usize) -> Result<Poll, StackError> {
+        self.poll_all(now, budget, None)
+    }
+
+    /// As [`poll`](Self::poll), for a loop that runs the applications on the same thread. `turn` is
+    /// called after every batch that brought something for a connection, when the readers of that
+    /// batch have been woken and the batch is not acknowledged yet. An answer written by it carries
+    /// the ACK, and what it reads opens the window that the ACK advertises. Whatever `turn` does,
+    /// all that the batch is owed leaves when it returns.
+    ///
+    /// `turn` may use sockets, but a poll of the same stack finds it busy. If it panics, the panic
+    /// goes on when the poll has come to its end; it does not end the stack.
+    ///
+    /// # Errors
+    /// As [`poll`](Self::poll).
+    pub fn poll_with(
+        &self,
+        now: Instant,
+        budget: usize,
+        turn: &mut dyn FnMut(),
+    ) -> Result<Poll, StackError> {
+        taking_turns(turn, |turn| self.poll_all(now, budget, Some(turn)))
+    }
+
+    /// One poll of one queue.
+    pub(crate) fn poll_around(
+        &self,
+        queue: u8,
+        now: Instant,
+        budget: usize,
+        turn: &mut Option<&mut dyn FnMut()>,
+    ) -> Result<Poll, StackError> {
+        if let Some(error) = self.pollers.ended() {
+            return Err(error.clone());
+        }
+        self.guarded(now, || self.poll_once(queue, now, budget, turn))
+    }
+
+    fn poll_once(
+        &self,
+        queue: u8,
+        now: Instant,
+        budget: usize,
+        turn: &mut Option<&mut dyn FnMut()>,
+    ) -> Result<Poll, StackError> {
+        let mut state = match self.pollers.queue(queue).poller().try_lock() {
+            Ok(state) => state,
+            // A poll that panicked has reported it; the next one goes on.
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(Poll { busy: true, ..Poll::default() }),
+        };
+        let mut work = Work::begin(self, now).at_home(queue);
+        work.count(IpCounter::Polls);
+        let mut worked = work.run_completions();
+        worked |= self.run_timers(&mut work, &mut state);
+        // What completes from here on is looked at when the work ends.
+        let attending = self.pollers.queue(queue).completions().attend();
+        for interface in self.interfaces.of(queue) {
+            worked |= self.receive(&mut work, &mut state, interface, budget, turn);
+        }
+        worked |= self.pump_devices(queue, now, &work.settings);
+        let room = self.policies.memory().room_for_pools(&work.settings.tcp_mem);
+        self.pollers.queue(queue).buffers().tend(now, worked, room / self.pollers.count());
+        drop((state, attending));
+        work.finish();
+        match self.pollers.ended() {
+            Some(error) => Err(error.clone()),
+            None => Ok(Poll { worked, busy: false, next: self.deadline_of(queue) }),
+        }
+    }
+
+    /// When the next timer or device event of any queue is due.
+    #[cfg(test)]
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        (0..self.pollers.count()).filter_map(|queue| self.deadline_of(queue as u8)).min()
+    }
+
+    /// When the next timer or device event of one queue is due.
+    pub(crate) fn deadline_of(&self, queue: u8) -> Option<Instant> {
+        let devices = self.interfaces.of(queue);
+        let devices =
+            devices.filter_map(|interface| interface.next_event(self.kick_of(interface))).min();
+        let timers = self.pollers.queue(queue).wheel().next();
+        let time_wait = if queue == 0 { self.tables.time_wait_ends() } else { None };
+        let time_wait = time_wait.map(|at| at + SWEEP);
+        devices.into_iter().chain(timers).chain(time_wait).min()
+    }
+
+    /// The timers that are not a connection's. Returns whether one was due. No lock is taken while
+    /// none is.
+    fn run_common_timers(&self, work: &Work<'_>) -> bool {
+        let mut ended = 0;
+        if self.tables.time_wait_ends().is_some_and(|at| at <= work.now) {
+            ended = self.tables.time_wait().expire(work.now, TIMER_BATCH);
+            work.tcp().add(Counter::TimeWaitEntered, ended as u64);
+        }
+        let patience = work.settings.ipfrag_time;
+        if self.tables.reassembles_since().is_some_and(|since| since + patience <= work.now) {
+            let expired = self.tables.reassembler().expire(work.now, patience);
+            work.counters.add(IpCounter::IpReasmTimeout, expired as u64);
+            work.counters.add(IpCounter::IpReasmFails, expired as u64);
+        }
+        ended > 0
+    }
+
+    fn run_timers(&self, work: &mut Work<'_>, state: &mut PollState) -> bool {
+        let ended = work.home() == 0 && self.run_common_timers(work);
+        state.due.clear();
+        let wheel = self.pollers.queue(work.home()).wheel();
+        if wheel.is_due(work.now) {
+            wheel.lock().expire(work.now, TIMER_BATCH, &mut state.due);
+        }
+        for &id in &state.due {
+            // A timer that outlived its connection finds nothing.
+            let Some(endpoint) = self.tables.connections().get(id) else { continue };
+            work.leave(&endpoint, TIMER);
+        }
+        ended || !state.due.is_empty()
+    }
+
+    /// Takes up to `budget` packets from one device, in batches.
+    fn receive(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        interface: &Interface,
+        budget: usize,
+        turn: &mut Option<&mut dyn FnMut()>,
+    ) -> bool {
+        let mut taken = 0;
+        while taken < budget {
+            let most = RX_BATCH.min(budget - taken);
+            let mut packets = std::mem::take(&mut state.packets);
+            let (around, pool) =
+                ((work.now, self.kick_of(interface)), self.pollers.pool(work.home()));
+            let received = interface.receive(around, pool, &mut packets, most);
+            for packet in packets.drain(..) {
+                self.ip_input(work, state, interface, packet);
+            }
+            self.flush_gro(work, state);
+            state.packets = packets;
+            if let Some(turn) = turn
+                && !state.touched.is_empty()
+            {
+                wake_readers(work, state);
+                work.fire_wakers();
+                turn();
+            }
+            self.settle_touched(work, state);
+            match received {
+                Ok(count) => {
+                    taken += count;
+                    state.syns.end_batch(count < most);
+                    if count < most {
+                        break;
+                    }
+                    // Answers leave between batches, so that the peer does not wait for the last.
+                    let queued = work.take_queued();
+                    self.drain_set(queued, work.now);
+                }
+                Err(failure) => {
+                    self.device_failed(interface, work.now, &failure);
+                    break;
+                }
+            }
+        }
+        taken > 0
+    }
+
+    /// Asks every connection that got a packet what it wants sent.
+    pub(crate) fn settle_touched(&self, work: &mut Work<'_>, state: &mut PollState) {
+        for endpoint in state.touched.drain(..) {
+            work.contain(&endpoint, |work| match endpoint.try_own() {
+                Some(mut owned) => {
+                    owned.untouch();
+                    work.release(&endpoint, owned, true);
+                }
+                None => work.leave(&endpoint, SETTLE),
+            });
+        }
+    }
+
+    /// Bytes below all connections: handed down and not completed. For tests and tools.
+    pub fn bytes_below(&self) -> u64 {
+        let below = |endpoint: Arc<Endpoint>| u64::from(endpoint.below().get().0);
+        self.tables.connections().all().into_iter().map(below).sum()
+    }
+}
+
+/// Polls with `turn`. A panic of it is the application's own: the poll comes to its end, then the
+/// panic goes on.
+pub(crate) fn taking_turns<T>(
+    turn: &mut dyn FnMut(),
+    poll: impl FnOnce(&mut dyn FnMut()) -> T,
+) -> T {
+    let mut thrown = None;
+    let polled = poll(&mut || {
+        if thrown.is_none() {
+            thrown = catch_unwind(AssertUnwindSafe(&mut *turn)).err();
+        }
+    });
+    match thrown {
+        Some(thrown) => resume_unwind(thrown),
+        None => polled,
+    }
+}
+
+/// Wakes those who can read what the batch brought, before the batch is acknowledged.
+fn wake_readers(work: &mut Work<'_>, state: &PollState) {
+    for endpoint in &state.touched {
+        work.contain(endpoint, |work| {
+            // Its owner wakes them otherwise.
+            let Some(mut inner) = endpoint.try_own() else { return };
+            if inner.is_readable() {
+                inner.wakers.take(Interest::Read, work.wakers());
+            }
+        });
+    }
+}

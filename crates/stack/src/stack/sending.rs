@@ -1,0 +1,158 @@
+//! What a stack does with its interfaces: it drains them, wakes their pollers, changes their
+//! queueing disciplines, and shows them.
+
+use plimsoll_tcp::Instant;
+
+use crate::device::DeviceStats;
+use crate::interfaces::interface::{Interface, InterfaceStatus};
+use crate::interfaces::tx_path::discards;
+use crate::interfaces::tx_path::{Around, Turn};
+use crate::kick::Kick;
+use crate::policies::sysctl::Settings;
+use crate::qdisc::fq::FqStats;
+use crate::qdisc::{Kind, KindError, QdiscStats};
+use crate::stack::Stack;
+
+/// The queueing discipline of one interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QdiscSummary {
+    /// The interface.
+    pub interface: String,
+    /// Which discipline, with its parameters.
+    pub kind: Kind,
+    /// What it has counted, and what it holds.
+    pub stats: QdiscStats,
+    /// What only fair queueing counts.
+    pub fq: Option<FqStats>,
+}
+
+impl Stack {
+    /// Drains the interfaces in the bit set `set`.
+    pub(crate) fn drain_set(&self, mut set: u16, now: Instant) -> usize {
+        let mut sent = 0;
+        while set != 0 {
+            let index = set.trailing_zeros() as u8;
+            set &= set - 1;
+            sent += self.drain(self.interfaces.get(index), now);
+        }
+        sent
+    }
+
+    /// When the poller has to look at the interfaces in the bit set `set`, to which packets were
+    /// queued: at once, or when the first of them may leave. A device without room tells by itself.
+    pub(crate) fn first_departure(&self, set: u16) -> Option<Instant> {
+        let queued = |interface: &&Interface| set & (1 << interface.index()) != 0;
+        let departure = |interface: &Interface| match interface.tx().keeps_departures() {
+            true => interface.tx().next_departure(),
+            false => Some(Instant::ZERO),
+        };
+        self.interfaces.iter().filter(queued).filter_map(departure).min()
+    }
+
+    fn drain(&self, interface: &Interface, now: Instant) -> usize {
+        self.work_at(interface, now, Turn::Drain)
+    }
+
+    /// Takes a turn at sending on an interface. Returns how many packets something was done with.
+    fn work_at(&self, interface: &Interface, now: Instant, turn: Turn) -> usize {
+        if !interface.is_up() {
+            return 0;
+        }
+        let counters = &*self.pollers.snmp().shard();
+        let around = Around::new(now, counters, self.kick_of(interface));
+        interface.tx().work(&around, turn).unwrap_or_else(|failure| {
+            self.device_failed(interface, now, &failure);
+            0
+        })
+    }
+
+    /// What wakes the poller of an interface.
+    pub(crate) fn kick_of(&self, interface: &Interface) -> &Kick {
+        self.pollers.queue(interface.queue()).waiter().kick_ref()
+    }
+
+    /// Gives the interface with the place `index` in [`qdiscs`](Self::qdiscs) another queueing
+    /// discipline, as [`Kind::parse`] reads it, and all queues of its device if that is the first
+    /// of several. Packets that are queued move over; those for which
+    /// the new one has no room are dropped and counted (IpOutDiscards).
+    ///
+    /// # Errors
+    /// If there is no such interface, or the text names no discipline.
+    pub fn set_qdisc(&self, now: Instant, index: usize, text: &str) -> Result<(), KindError> {
+        let interface = self.interfaces.find(index).ok_or(KindError::Interface(index))?;
+        let kind = Kind::parse(text, interface.mtu())?;
+        let others = interface.ways().iter().map(|&way| self.interfaces.get(way));
+        for interface in others.skip(1).chain([interface]) {
+            interface.choose_qdisc();
+            self.change_qdisc(interface, now, kind);
+        }
+        Ok(())
+    }
+
+    /// Whether a device is at sending: it will complete something by itself, at a time that it
+    /// knows. For a poller that would rather spin than sleep until then.
+    pub fn is_sending(&self) -> bool {
+        self.interfaces.iter().any(|interface| interface.is_up() && interface.tx().is_sending())
+    }
+
+    fn change_qdisc(&self, interface: &Interface, now: Instant, kind: Kind) {
+        for _ in 0..interface.tx().set_qdisc(now, kind) {
+            self.count(discards(true));
+        }
+        self.kick_of(interface).kick();
+    }
+
+    /// Gives interfaces the default discipline if it has changed and they were given no other.
+    fn follow_default_qdisc(&self, now: Instant, settings: &Settings) {
+        let default = settings.default_qdisc;
+        for interface in self.interfaces.iter() {
+            let differs = interface.tx().keeps_departures() != default.keeps_departures();
+            if differs && !interface.has_chosen_qdisc() {
+                let name = default.name();
+                let kind = Kind::parse(name, interface.mtu()).unwrap_or(Kind::PFIFO);
+                self.change_qdisc(interface, now, kind);
+            }
+        }
+    }
+
+    /// The queueing discipline of every interface, and what it has counted.
+    pub fn qdiscs(&self) -> Vec<QdiscSummary> {
+        let summary = |interface: &Interface| {
+            let (kind, stats, fq) = interface.tx().qdisc();
+            QdiscSummary { interface: interface.name(), kind, stats, fq }
+        };
+        self.interfaces.iter().map(summary).collect()
+    }
+
+    /// Completes and drains every interface of a queue. Returns whether anything happened.
+    pub(crate) fn pump_devices(&self, queue: u8, now: Instant, settings: &Settings) -> bool {
+        self.follow_default_qdisc(now, settings);
+        let mut worked = false;
+        for interface in self.interfaces.of(queue) {
+            worked |= self.work_at(interface, now, Turn::Poll) > 0;
+        }
+        worked
+    }
+
+    /// Name of every interface, and whether its device tells when it is done with a packet. Over
+    /// one that does not, automatic corking and small queues are off.
+    pub fn completions(&self) -> Vec<(String, bool)> {
+        self.interfaces.iter().map(|i| (i.name(), i.completions())).collect()
+    }
+
+    /// Name, and what the sending and the receiving half have counted, of every interface. While a
+    /// half is used by another thread, its figures are those of a moment ago.
+    pub fn device_stats(&self) -> Vec<(String, DeviceStats, DeviceStats)> {
+        let stats = |interface: &Interface| {
+            let (tx, rx) = interface.stats(self.kick_of(interface));
+            (interface.name(), tx, rx)
+        };
+        self.interfaces.iter().map(stats).collect()
+    }
+
+    /// All interfaces, in the order of [`qdiscs`](Self::qdiscs): those of the configuration, then
+    /// loopback, then the further queues of devices.
+    pub fn interfaces(&self) -> Vec<InterfaceStatus> {
+        self.interfaces.iter().map(Interface::status).collect()
+    }
+}

@@ -1,0 +1,257 @@
+//! TCP segments that have arrived: to a connection, a TIME-WAIT entry, a listener, or nobody.
+
+use std::sync::Arc;
+
+use plimsoll_tcp::time_wait::TimeWaitAction;
+use plimsoll_tcp::{Counter, Md5Key, Segment};
+use plimsoll_wire::SeqNum;
+use plimsoll_wire::tcp::{MD5_DIGEST_LEN, TcpFlags, TcpRepr};
+
+use crate::flow::FlowKey;
+use crate::offload::checksum;
+use crate::packet::Packet;
+use crate::pollers::poll_state::PollState;
+use crate::snmp::IpCounter;
+use crate::sockets::endpoint::Endpoint;
+use crate::sockets::md5::{self, FixedHeader};
+use crate::stack::Stack;
+use crate::stack::ip::Arrived;
+use crate::stack::ip::output::ecn_of;
+use crate::stack::stray_rst;
+use crate::stack::work::Work;
+
+/// What became of a segment that was for a connection.
+struct Given {
+    /// The segment, if the connection has left the tables.
+    back: Option<Segment>,
+    /// The connection is to be settled at the end of the batch, and nobody has noted that yet.
+    touched: bool,
+}
+
+/// Where the flags are in a TCP header.
+const FLAGS_OFFSET: usize = 13;
+
+impl Stack {
+    pub(crate) fn tcp_input(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        packet: Packet,
+        arrived: &Arrived,
+    ) {
+        let (segs, size) = (packet.segs(), packet.gso.map(|gso| gso.size));
+        work.tcp().add(Counter::InSegs, segs as u64);
+        if state.syns.is_spent() && is_syn(&packet, arrived) {
+            return work.count(IpCounter::SynShed);
+        }
+        if !checksum::verify(&packet) {
+            work.tcp().bump(Counter::InCsumErrors);
+            work.tcp().bump(Counter::InErrs);
+            return;
+        }
+        let Some((repr, packet, data_at)) = self.tcp_header(packet, arrived) else {
+            work.tcp().bump(Counter::InErrs);
+            return;
+        };
+        // Signatures are rare: nobody pays for them who has none.
+        let signed = repr.options.md5.is_some() || self.policies.md5_in_use();
+        let header = if signed { fixed_header(&packet, arrived) } else { None };
+        let mut payload = packet.payload;
+        if packet.head.is_empty() {
+            payload.advance(data_at);
+        }
+        payload.truncate(arrived.end - data_at);
+        let key = FlowKey {
+            local: arrived.dst,
+            remote: arrived.src,
+            local_port: repr.dst_port,
+            remote_port: repr.src_port,
+        };
+        let segs = u16::try_from(segs).unwrap_or(u16::MAX);
+        let segment = Segment { repr, payload, segs, ecn: ecn_of(arrived.tos) };
+        if let Some(fault) = header.and_then(|header| self.signature_fault(&key, &header, &segment))
+        {
+            return work.tcp().bump(fault);
+        }
+        self.tcp_gro(work, state, &key, segment, size);
+    }
+
+    /// Parses the TCP header of a packet and returns where the data begins. In the packet that is
+    /// returned, the head is empty or ends there.
+    fn tcp_header(&self, packet: Packet, arrived: &Arrived) -> Option<(TcpRepr, Packet, usize)> {
+        let front = packet.headers();
+        let header = front.get(arrived.transport_at..arrived.end.min(front.len()))?;
+        let (repr, header_len) = TcpRepr::parse(header).ok()?;
+        let data_at = arrived.transport_at + header_len;
+        if packet.head.is_empty() || packet.head.len() == data_at {
+            return Some((repr, packet, data_at));
+        }
+        // A head with data in it: a copy, which no device of ours makes necessary.
+        Some((repr, self.linearised(packet), data_at))
+    }
+
+    /// Takes a segment, maybe of several that arrived, to whom it is for.
+    pub(crate) fn tcp_demux(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        key: &FlowKey,
+        segment: Segment,
+    ) {
+        let mut segment = segment;
+        if let Some(endpoint) = self.tables.connections().find(key) {
+            match self.to_connection(work, state, endpoint, segment) {
+                None => return,
+                // It left the table between the look-up and the lock.
+                Some(back) => segment = back,
+            }
+        }
+        let listener = self.tables.listeners().find(key.local, key.local_port);
+        let Some(least_iss) = self.to_time_wait(work, key, &segment, listener.is_some()) else {
+            return;
+        };
+        match listener {
+            Some(listener) => self.to_listener(work, state, &listener, key, segment, least_iss),
+            None => self.to_nobody(work, key, &segment),
+        }
+    }
+
+    /// Gives a segment to the entry in TIME-WAIT, if there is one. `None` means that it is dealt
+    /// with; otherwise the least initial sequence number that a new connection may have, if the
+    /// segment opens one in place of the entry.
+    #[allow(clippy::option_option, reason = "the outer one is whether to go on")]
+    fn to_time_wait(
+        &self,
+        work: &mut Work<'_>,
+        key: &FlowKey,
+        segment: &Segment,
+        listening: bool,
+    ) -> Option<Option<SeqNum>> {
+        let Some(mut table) = self.tables.any_time_wait() else { return Some(None) };
+        let Some(entry) = table.find(key) else { return Some(None) };
+        match entry.handle_segment(&work.context_idle(), segment, listening) {
+            TimeWaitAction::Ignore => {}
+            TimeWaitAction::Ack(repr) => {
+                let md5_key = entry.md5_key().cloned();
+                drop(table);
+                work.send_segment(key, &repr, md5_key.as_ref());
+            }
+            TimeWaitAction::Ended => table.remove(key),
+            TimeWaitAction::Reuse { iss } => {
+                table.remove(key);
+                return Some(Some(iss));
+            }
+        }
+        None
+    }
+
+    /// What is wrong with the signature of a segment, if anything is.
+    fn signature_fault(
+        &self,
+        key: &FlowKey,
+        header: &FixedHeader,
+        segment: &Segment,
+    ) -> Option<Counter> {
+        let fault = |md5_key: Option<&Md5Key>| {
+            md5::fault(md5_key, key, header, segment.repr.options.md5, &segment.payload)
+        };
+        if !self.policies.md5_in_use() {
+            return fault(None);
+        }
+        if let Some(endpoint) = self.tables.connections().find(key) {
+            return fault(endpoint.md5_key());
+        }
+        if let Some(mut table) = self.tables.any_time_wait()
+            && let Some(entry) = table.find(key)
+        {
+            return fault(entry.md5_key());
+        }
+        fault(self.listening_key(key).as_ref())
+    }
+
+    /// The key with which a listener and its peer sign what belongs to no connection.
+    fn listening_key(&self, key: &FlowKey) -> Option<Md5Key> {
+        if !self.policies.md5_in_use() {
+            return None;
+        }
+        self.tables.listeners().find(key.local, key.local_port)?.md5_key(key.remote)
+    }
+
+    /// Gives a segment to its connection; returns it if the connection has left the tables.
+    pub(super) fn to_connection(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        endpoint: Arc<Endpoint>,
+        segment: Segment,
+    ) -> Option<Segment> {
+        if endpoint.home != work.home() {
+            work.count(IpCounter::QueueMisses);
+        }
+        let given = work.contain(&endpoint, |work| self.give(work, &endpoint, segment));
+        let Given { back, touched } = given?;
+        if touched {
+            state.touched.push(endpoint);
+        }
+        back
+    }
+
+    /// As [`to_connection`](Self::to_connection); a panic goes on.
+    fn give(&self, work: &mut Work<'_>, endpoint: &Arc<Endpoint>, segment: Segment) -> Given {
+        let Some(mut inner) = endpoint.try_own() else {
+            work.leave_segment(endpoint, segment);
+            return Given { back: None, touched: false };
+        };
+        // What arrived before this segment goes first.
+        let left = work.run_left(endpoint, &mut inner);
+        let (back, worked) = match work.prequeue(endpoint, &mut inner, segment) {
+            None => (None, left),
+            Some(segment) => {
+                let back = work.take_segment(endpoint, &mut inner, segment);
+                let taken = back.is_none();
+                (back, left || taken)
+            }
+        };
+        let touched = worked && inner.touch();
+        Given { back, touched }
+    }
+
+    /// A segment that was left for a connection, which has ended before it was worked on.
+    pub(crate) fn to_the_rest(&self, work: &mut Work<'_>, key: &FlowKey, segment: &Segment) {
+        match self.to_time_wait(work, key, segment, false) {
+            // A SYN comes again.
+            Some(_) if segment.repr.flags.contains(TcpFlags::SYN) => {}
+            Some(_) => self.to_nobody(work, key, segment),
+            None => {}
+        }
+    }
+
+    /// Answers a segment that nobody wants with a reset, within limits. Where a listener has a key
+    /// for the peer, the reset is signed, since the peer would not believe it otherwise.
+    pub(crate) fn to_nobody(&self, work: &mut Work<'_>, key: &FlowKey, segment: &Segment) {
+        let Some(mut repr) = stray_rst::answer(key, &segment.repr, segment.payload.len()) else {
+            return;
+        };
+        if work.allows(self.policies.icmp_limits().resets()) {
+            let md5_key = self.listening_key(key);
+            repr.options.md5 = md5_key.as_ref().map(|_| [0; MD5_DIGEST_LEN]);
+            work.send_segment(key, &repr, md5_key.as_ref());
+        } else {
+            work.count(IpCounter::StrayRstLimited);
+        }
+    }
+}
+
+/// Whether it is a SYN that asks for a connection. Nothing is checked.
+fn is_syn(packet: &Packet, arrived: &Arrived) -> bool {
+    let flags = packet.headers().get(arrived.transport_at + FLAGS_OFFSET);
+    flags.is_some_and(|&flags| {
+        let flags = TcpFlags(u16::from(flags));
+        flags.contains(TcpFlags::SYN) && !flags.contains(TcpFlags::ACK)
+    })
+}
+
+/// The start of the TCP header of a packet whose header has been parsed.
+fn fixed_header(packet: &Packet, arrived: &Arrived) -> Option<FixedHeader> {
+    packet.headers().get(arrived.transport_at..)?.first_chunk().copied()
+}

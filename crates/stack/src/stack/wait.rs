@@ -1,0 +1,216 @@
+//! How the poller sleeps, and how others wake it.
+//!
+//! The poller sleeps until a file descriptor of a device is ready, until it is kicked, or until the
+//! next deadline. The protocol that makes kicks cheap is [`Kick`]'s. It wakes one thread, so one
+//! thread at a time waits for a queue: the one that has its [`WaiterRole`]. A loop that runs a
+//! queue keeps the role for as long as it lives ([`QueueWaiter`]), and hands it over with itself;
+//! [`Stack::wait`] takes the roles of all queues for one call.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use plimsoll_tcp::Instant;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::error::StackError;
+use crate::limits::MAX_INTERFACES;
+use crate::pollers::waiter_role::Held;
+use crate::stack::Stack;
+
+/// The right to wait for one queue of a stack. Nobody else can wait for it as long as this lives.
+/// It may be sent to another thread, which then is the one that waits.
+pub struct QueueWaiter {
+    stack: Arc<Stack>,
+    queue: u8,
+}
+
+impl QueueWaiter {
+    /// The queue.
+    pub fn queue(&self) -> usize {
+        usize::from(self.queue)
+    }
+
+    /// As [`Stack::wait_unless`], for this queue alone.
+    ///
+    /// # Errors
+    /// If the system refuses to wait, or a device has panicked.
+    pub fn wait(
+        &mut self,
+        now: Instant,
+        limit: Option<Instant>,
+        ready: impl FnOnce() -> bool,
+    ) -> Result<(), StackError> {
+        let queues = self.queue..self.queue + 1;
+        self.stack.guarded(now, || self.stack.wait_as_holder(queues, now, limit, ready))
+    }
+}
+
+impl Drop for QueueWaiter {
+    fn drop(&mut self) {
+        self.stack.pollers.queue(self.queue).waiter().role().give_back();
+    }
+}
+
+impl std::fmt::Debug for QueueWaiter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "QueueWaiter(queue {})", self.queue)
+    }
+}
+
+impl Stack {
+    /// The right to wait for one of the queues.
+    ///
+    /// # Errors
+    /// If there is no such queue, or another thread or another `QueueWaiter` has it.
+    pub fn queue_waiter(self: &Arc<Stack>, queue: usize) -> Result<QueueWaiter, StackError> {
+        let count = self.queue_count();
+        if queue >= count {
+            return Err(StackError::NoSuchQueue { queue, count });
+        }
+        if !self.pollers.queue(queue as u8).waiter().role().take() {
+            return Err(StackError::AlreadyWaited { queue });
+        }
+        Ok(QueueWaiter { stack: self.clone(), queue: queue as u8 })
+    }
+
+    /// Sleeps until there may be something to poll for, in any of the queues, or until `limit` if
+    /// one is given. `now` is the time now.
+    ///
+    /// Nothing is missed: the poller announces that it will sleep, looks at all its work once more,
+    /// and only then sleeps. It may return although there is nothing to do.
+    ///
+    /// # Errors
+    /// If another thread waits for one of the queues already, the system refuses to wait, or a
+    /// device has panicked.
+    pub fn wait(&self, now: Instant, limit: Option<Instant>) -> Result<(), StackError> {
+        self.wait_unless(now, limit, || false)
+    }
+
+    /// As [`wait`](Self::wait), but does not sleep if `ready` says so. It is asked after the poller
+    /// has announced that it will sleep, so a kick that follows a change of what `ready` reads is
+    /// never lost.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_unless(
+        &self,
+        now: Instant,
+        limit: Option<Instant>,
+        ready: impl FnOnce() -> bool,
+    ) -> Result<(), StackError> {
+        let mut held = ArrayVec::<Held<'_>, MAX_INTERFACES>::new();
+        for queue in 0..self.pollers.count() {
+            let role = self.pollers.queue(queue as u8).waiter().role();
+            held.push(role.hold().ok_or(StackError::AlreadyWaited { queue })?);
+        }
+        let queues = 0..held.len() as u8;
+        self.guarded(now, || self.wait_as_holder(queues, now, limit, ready))
+    }
+
+    /// Waits for all of `queues`. The caller has their roles.
+    fn wait_as_holder(
+        &self,
+        queues: Range<u8>,
+        now: Instant,
+        limit: Option<Instant>,
+        ready: impl FnOnce() -> bool,
+    ) -> Result<(), StackError> {
+        let mut asleep = Asleep { stack: self, queues: queues.clone(), kicked: 0 };
+        let mut leases = ArrayVec::<Option<Instant>, MAX_INTERFACES>::new();
+        let mut deadline = limit;
+        let mut waits = false;
+        for queue in queues.clone() {
+            let own = self.pollers.queue(queue);
+            let (waiter, spinner) = (own.waiter(), own.spinner());
+            if spinner.lease(now).is_none() {
+                waiter.kick_ref().set_quiet(false);
+            }
+            spinner.rely(true);
+            waiter.kick_ref().announce(None);
+            // A thread that spins looks after the devices, and is relied on for so long.
+            let lease = spinner.lease(now);
+            leases.push(lease);
+            let trim = self.pollers.queue(queue).buffers().trim_at();
+            let due = self.deadline_of(queue).into_iter().chain(lease).chain(trim);
+            deadline = deadline.into_iter().chain(due).min();
+            waits |= !self.pollers.queue(queue).completions().is_empty();
+        }
+        let due = deadline.is_some_and(|deadline| deadline <= now);
+        if due || waits || self.error().is_some() || ready() {
+            return Ok(());
+        }
+        for (queue, lease) in queues.zip(&leases) {
+            self.pollers.queue(queue).spinner().rely(lease.is_some());
+            self.pollers.queue(queue).waiter().kick_ref().announce(deadline);
+        }
+        asleep.kicked = self.sleep(asleep.queues.clone(), now, deadline, &leases)?;
+        Ok(())
+    }
+
+    /// Sleeps until a kick ends it, a device of a queue on which nobody has a lease, or the
+    /// deadline. Returns the set of queues whose kick did.
+    fn sleep(
+        &self,
+        queues: Range<u8>,
+        now: Instant,
+        deadline: Option<Instant>,
+        leases: &[Option<Instant>],
+    ) -> Result<u16, StackError> {
+        let unattended = queues.clone().zip(leases).filter(|(_, lease)| lease.is_none());
+        // A device that is replaced meanwhile stays until this thread has woken.
+        let sources: ArrayVec<_, MAX_INTERFACES> = unattended
+            .flat_map(|(queue, _)| self.interfaces.of(queue))
+            .filter(|interface| interface.is_up())
+            .map(|interface| (interface, interface.wait_source()))
+            .collect();
+        let mut fds = ArrayVec::<PollFd<'_>, { 2 * MAX_INTERFACES }>::new();
+        for queue in queues.clone() {
+            fds.push(PollFd::from_borrowed_fd(
+                self.pollers.queue(queue).waiter().kick_ref().fd(),
+                PollFlags::IN,
+            ));
+        }
+        for (interface, source) in &sources {
+            let Some(fd) = source.fd() else { continue };
+            let mut flags = PollFlags::IN;
+            if interface.tx().is_busy() {
+                flags |= PollFlags::OUT;
+            }
+            fds.push(PollFd::from_borrowed_fd(fd, flags));
+        }
+        let timeout = deadline.map(|deadline| {
+            let left = deadline.since(now);
+            let tv_sec = i64::try_from(left.as_secs()).unwrap_or(i64::MAX);
+            Timespec { tv_sec, tv_nsec: i64::from(left.subsec_nanos()) }
+        });
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {
+                let kicked = |fd: &PollFd<'_>| fd.revents().contains(PollFlags::IN);
+                let kicks = queues.zip(&fds).filter(|(_, fd)| kicked(fd));
+                Ok(kicks.fold(0, |set, (queue, _)| set | 1 << queue))
+            }
+            Err(error) => Err(StackError::System { call: "ppoll", reason: error.to_string() }),
+        }
+    }
+}
+
+/// The poller has announced that it sleeps. However that ends, it is awake again when this goes.
+struct Asleep<'a> {
+    stack: &'a Stack,
+    queues: Range<u8>,
+    /// The queues whose kick is to be emptied.
+    kicked: u16,
+}
+
+impl Drop for Asleep<'_> {
+    fn drop(&mut self) {
+        for queue in self.queues.clone() {
+            let own = self.stack.pollers.queue(queue);
+            let (waiter, spinner) = (own.waiter(), own.spinner());
+            spinner.rely(false);
+            waiter.kick_ref().awake(self.kicked & 1 << queue != 0);
+        }
+    }
+}

@@ -1,0 +1,560 @@
+//! What happens around a call of the engine: the context it gets, and what follows from it.
+//!
+//! A piece of work begins with [`Work::begin`], works on one or more connections one after the
+//! other (never on two at once), and ends with [`Work::finish`], which drains the interfaces that
+//! packets were queued on, goes on with the connections that waited for completions, and then fires
+//! the wakers. At that point the caller holds no lock.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use plimsoll_buf::{PostponedDrops, Slices};
+use plimsoll_tcp::{
+    Below, ConnectionError, Context, Counter, Counters, Events, Instant, ReadError, Serial, State,
+};
+
+use crate::connection_id::ConnectionId;
+use crate::error::StackError;
+use crate::limits::{COMPLETION_ROUNDS, READ_ROUNDS};
+use crate::policies::sysctl::Settings;
+use crate::snmp::{IpCounter, Shard};
+use crate::sockets::decision_log::log_wake;
+use crate::sockets::endpoint::Site;
+use crate::sockets::endpoint::{Endpoint, Inner, Stage};
+use crate::sockets::path_news::PathNews;
+use crate::sockets::wakers::{Interest, WakeList};
+use crate::stack::Stack;
+use crate::sync::socket_lock::COMPLETION;
+use crate::tables::time_wait::SWEEP;
+
+/// Who sends what a piece of work has queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// The thread that did the work.
+    Here,
+    /// The poller, who is woken if it sleeps.
+    Poller,
+}
+/// What a read gets that the stack has panicked in.
+const PANICKED: ReadError = ReadError::Failed(ConnectionError::Panicked);
+
+/// One piece of work, on one thread, at one point in time.
+pub(crate) struct Work<'a> {
+    pub(crate) stack: &'a Stack,
+    pub(crate) now: Instant,
+    pub(crate) settings: Rc<Settings>,
+    /// This thread's shard, which makes a `Work` stay on its thread.
+    pub(crate) counters: Rc<Shard>,
+    wakers: WakeList,
+    /// Bit `i`: packets were queued on interface `i`.
+    queued_on: u16,
+    /// Who sends what was queued.
+    departure: Departure,
+    /// The earliest timer that was armed.
+    armed: Instant,
+    /// The queue that this work is of: the poller's, or the home of the application's connection.
+    home: u8,
+    /// What applications have lent is dropped when nothing is owned or locked any more. This stands
+    /// last, since it goes last.
+    _drops: PostponedDrops,
+}
+
+impl<'a> Work<'a> {
+    pub(crate) fn begin(stack: &'a Stack, now: Instant) -> Work<'a> {
+        stack.pollers.clock().advance(now);
+        let counters = stack.pollers.snmp().shard();
+        Work {
+            stack,
+            now,
+            settings: stack.policies.sysctl().cached(counters.settings()),
+            counters,
+            wakers: WakeList::default(),
+            queued_on: 0,
+            departure: Departure::Here,
+            armed: Instant::FAR_FUTURE,
+            home: 0,
+            _drops: PostponedDrops::begin(),
+        }
+    }
+
+    /// The same work, of another queue than the first.
+    pub(crate) fn at_home(self, queue: u8) -> Work<'a> {
+        Work { home: queue, ..self }
+    }
+
+    /// The queue that this work is of.
+    pub(crate) fn home(&self) -> u8 {
+        self.home
+    }
+
+    /// Where the engine counts.
+    pub(crate) fn tcp(&self) -> &Counters {
+        self.counters.tcp()
+    }
+
+    /// Counts at IP.
+    pub(crate) fn count(&self, counter: IpCounter) {
+        self.counters.bump(counter);
+    }
+
+    /// Where wakers wait until the work is finished.
+    pub(crate) fn wakers(&mut self) -> &mut WakeList {
+        &mut self.wakers
+    }
+
+    /// Notes that a packet was queued on an interface.
+    pub(crate) fn note_queued(&mut self, interface: u8) {
+        self.queued_on |= 1 << interface;
+    }
+
+    /// The interfaces that packets were queued on since the last call, as a bit set.
+    pub(crate) fn take_queued(&mut self) -> u16 {
+        std::mem::take(&mut self.queued_on)
+    }
+
+    /// The context of a connection that has nothing below it.
+    pub(crate) fn context_idle(&self) -> Context<'_> {
+        self.context_with(self.now, Below::default())
+    }
+
+    /// The context of a call of the engine for `endpoint`. The engine's time never runs backwards,
+    /// although threads read their clocks before they take the lock.
+    pub(crate) fn context(&self, endpoint: &Endpoint, inner: &mut Inner) -> Context<'_> {
+        let now = inner.advance(self.now);
+        let (bytes, completed) = endpoint.below().get();
+        let interface = &self.stack.interfaces.get(endpoint.interface);
+        let below = Below {
+            bytes,
+            completed: Serial(completed),
+            completions: interface.completions(),
+            takes_notes: interface.takes_notes(),
+            keeps_departures: interface.tx().keeps_departures(),
+            memory: self.stack.policies.memory().room(&self.settings.tcp_mem, inner.charged),
+        };
+        self.context_with(now, below)
+    }
+
+    fn context_with(&self, now: Instant, below: Below) -> Context<'_> {
+        Context { now, below, config: &self.settings.tcp, counters: self.tcp() }
+    }
+
+    /// Does what follows from calls of the engine: sends, moves the connection on between the
+    /// tables, arms its timer, collects wakers. The caller holds the lock that `inner` is from.
+    pub(crate) fn settle(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
+        endpoint.at(Site::Settle);
+        if inner.take_panicked() {
+            self.count(IpCounter::ConnectionPanics);
+        }
+        if inner.is_gone() {
+            self.account(endpoint, inner);
+            self.collect_wakers(inner, Events::NONE);
+            return;
+        }
+        let seen = self.transmit(endpoint, inner);
+        self.throttle(endpoint, inner, seen);
+        self.settle_memory(endpoint, inner);
+        let events = inner.conn.poll_event();
+        if let Some(news) = inner.conn.poll_fast_open_news() {
+            self.learn_fast_open(endpoint, news);
+        }
+        inner.note_edge(events);
+        self.promote(endpoint, inner);
+        self.collect_wakers(inner, events);
+        if events.contains(Events::TIME_WAIT) && inner.conn.state() == State::TimeWait {
+            self.keep_in_time_wait(endpoint, inner);
+        } else if inner.conn.state() == State::Closed {
+            self.remove(endpoint, inner);
+        } else {
+            self.arm_timer(endpoint, inner);
+            let rcvbuf = inner.conn.rcvbuf(&self.settings.tcp);
+            endpoint.backlog().set_limit(rcvbuf, inner.conn.sndbuf());
+        }
+    }
+
+    /// Queues all that the engine wants sent. Returns how many bytes it was told are below it when
+    /// it wanted no more.
+    pub(crate) fn transmit(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) -> u32 {
+        loop {
+            let cx = self.context(endpoint, inner);
+            let seen = cx.below.bytes;
+            let Some(transmit) = inner.conn.poll_transmit(&cx) else { return seen };
+            self.send_tcp(endpoint, inner, transmit);
+        }
+    }
+
+    /// Marks a connection that waits for a completion, so that a completion has it called. If one
+    /// has come before it saw the mark, the engine, which was told of `seen` bytes, is asked again.
+    fn throttle(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner, seen: u32) {
+        if is_throttled(inner) && endpoint.below().throttle(seen) {
+            let cx = self.context(endpoint, inner);
+            inner.conn.handle_completion(&cx);
+            self.transmit(endpoint, inner);
+        }
+        if !is_throttled(inner) {
+            endpoint.below().end_throttle();
+        }
+    }
+
+    /// Goes on with connections that have waited for a completion. The caller owns no socket.
+    /// Returns whether there was one.
+    pub(crate) fn run_completions(&mut self) -> bool {
+        let mut ready = ArrayVec::new();
+        self.stack.pollers.queue(self.home).completions().take(&mut ready);
+        for &id in &ready {
+            self.go_on(id);
+        }
+        !ready.is_empty()
+    }
+
+    fn go_on(&mut self, id: ConnectionId) {
+        // The connection may have ended since.
+        let Some(endpoint) = self.stack.tables.connections().get(id) else { return };
+        endpoint.below().take_up();
+        #[cfg(test)]
+        self.stack.pollers.visit();
+        self.leave(&endpoint, COMPLETION);
+    }
+
+    /// Moves a connection whose handshake is complete to its listener's accept queue. This happens
+    /// at once, not at the end of a batch, so that the queue's bound holds within a batch.
+    pub(crate) fn promote(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
+        self.end_early(endpoint, inner);
+        let opening = matches!(inner.conn.state(), State::SynReceived | State::Closed);
+        if inner.stage != Stage::HalfOpen || opening {
+            return;
+        }
+        let Some(listener) = &endpoint.listener else { return };
+        inner.stage = Stage::Queued;
+        if !listener.complete(endpoint.clone(), &mut self.wakers) {
+            inner.stage = Stage::Orphan;
+            let cx = self.context(endpoint, inner);
+            inner.conn.abort(&cx);
+            self.transmit(endpoint, inner);
+        }
+    }
+
+    /// Gives the place in the Fast Open queue back once the handshake has ended.
+    fn end_early(&self, endpoint: &Endpoint, inner: &mut Inner) {
+        if !inner.is_early() || inner.conn.is_early() {
+            return;
+        }
+        inner.end_early();
+        let Some(listener) = &endpoint.listener else { return };
+        let reset = inner.conn.error() == Some(ConnectionError::Reset);
+        let accepted = inner.stage != Stage::Queued;
+        listener.fast_open(|queue| queue.end(self.now, reset && accepted));
+    }
+
+    /// Collects the wakers of those who can go on.
+    fn collect_wakers(&mut self, inner: &mut Inner, events: Events) {
+        let ended = inner.conn.state() == State::Closed;
+        if inner.wakers.is_waiting(Interest::Read)
+            && (ended
+                || events.contains(Events::ERROR)
+                || events.contains(Events::REPORT)
+                || inner.is_readable())
+        {
+            inner.wakers.take(Interest::Read, &mut self.wakers);
+            log_wake(inner, (true, false));
+        }
+        if inner.wakers.is_waiting(Interest::Write)
+            && (ended
+                || events.contains(Events::ERROR)
+                || events.contains(Events::CONNECTED)
+                || events.contains(Events::REPORT)
+                || inner.is_writable(&self.settings.tcp))
+        {
+            inner.wakers.take(Interest::Write, &mut self.wakers);
+            log_wake(inner, (false, true));
+        }
+    }
+
+    /// Replaces a connection in TIME-WAIT by its entry in the table of those. An application that
+    /// still holds the socket reads what has arrived; nothing else can happen to it.
+    fn keep_in_time_wait(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
+        let time_wait = inner.conn.time_wait();
+        let limit = self.settings.tcp_max_tw_buckets as usize;
+        let kept = self.stack.tables.time_wait().insert(endpoint.key, time_wait, limit);
+        if !kept {
+            self.tcp().bump(Counter::TcpTimeWaitOverflow);
+        } else if let Some(at) = self.stack.tables.time_wait_ends() {
+            // The first queue looks after these.
+            self.stack.pollers.queue(0).waiter().kick_before(at + SWEEP);
+        }
+        self.remove(endpoint, inner);
+    }
+
+    /// Takes a connection out of the tables.
+    fn remove(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
+        inner.leave_table();
+        if inner.timer != Instant::FAR_FUTURE {
+            inner.timer = Instant::FAR_FUTURE;
+            self.stack.pollers.queue(endpoint.home).wheel().lock().stop(endpoint.id);
+        }
+        if inner.stage == Stage::HalfOpen {
+            inner.stage = Stage::Orphan;
+            if let Some(listener) = &endpoint.listener {
+                listener.end_handshake();
+            }
+        }
+        if inner.uncount_orphan() {
+            self.stack.tables.orphans().remove(&mut self.wakers);
+        }
+        self.stack.policies.memory().forget(std::mem::take(&mut inner.memory_ticket));
+        self.stack.tables.connections().remove(endpoint);
+        self.account(endpoint, inner);
+    }
+
+    /// Sees to it that the wheel calls no later than the engine's next deadline. A later deadline
+    /// than the wheel's leaves the wheel alone: it calls early, and is armed again then.
+    pub(crate) fn arm_timer(&mut self, endpoint: &Endpoint, inner: &mut Inner) {
+        let waiting = inner.prequeue.as_ref().map(|prequeue| prequeue.due());
+        let Some(deadline) = inner.conn.poll_timeout().into_iter().chain(waiting).min() else {
+            return;
+        };
+        if deadline >= inner.timer {
+            return;
+        }
+        inner.timer = deadline;
+        let home = self.stack.pollers.queue(endpoint.home);
+        home.wheel().lock().arm(endpoint.id, deadline);
+        if endpoint.home == self.home {
+            self.armed = self.armed.min(deadline);
+        } else {
+            home.waiter().kick_before(deadline);
+        }
+    }
+
+    /// Ends the work: sends what was queued or leaves it to the poller, wakes the poller if it
+    /// would sleep too long, and fires the wakers.
+    pub(crate) fn finish(mut self) {
+        let home = self.stack.pollers.queue(self.home);
+        if home.completions().is_attended_here() {
+            // In the middle of a poll on this thread, which sends when it ends, or when there is
+            // enough to be worth it.
+            if self.queued_on != 0 && self.stack.pollers.has_enough_to_send() {
+                self.stack.drain_set(self.take_queued(), self.now);
+            }
+        } else if self.departure == Departure::Here {
+            self.send_queued();
+        } else if let Some(at) = self.stack.first_departure(self.queued_on) {
+            home.waiter().kick_before(at);
+        }
+        if self.armed != Instant::FAR_FUTURE {
+            home.waiter().kick_before(self.armed);
+        }
+        self.fire_wakers();
+    }
+
+    /// Sends what was queued, and what follows from its completion.
+    fn send_queued(&mut self) {
+        for _ in 0..COMPLETION_ROUNDS {
+            let queued = self.take_queued();
+            if queued != 0 {
+                let attending = self.stack.pollers.queue(self.home).completions().attend();
+                self.stack.drain_set(queued, self.now);
+                drop(attending);
+            }
+            if !self.run_completions() {
+                return;
+            }
+        }
+        // The poller finds what is left.
+        self.stack.pollers.queue(self.home).waiter().kick();
+    }
+
+    /// Fires the wakers collected so far. The caller holds no lock.
+    pub(crate) fn fire_wakers(&mut self) {
+        let panics = self.wakers.fire();
+        if panics > 0 {
+            self.counters.add(IpCounter::WakerPanics, panics);
+        }
+    }
+}
+
+impl Work<'_> {
+    /// See [`Stack::read_on`].
+    fn read_into(&mut self, endpoint: &Arc<Endpoint>, buf: &mut [u8]) -> Result<usize, ReadError> {
+        let mut owned = endpoint.own();
+        let mut settles = self.run_prequeue(endpoint, &mut owned, true) || !owned.is_touched();
+        let mut count = 0;
+        let mut last = Ok(0);
+        for _ in 0..READ_ROUNDS {
+            let cx = self.context(endpoint, &mut owned);
+            last = owned.conn.read(&cx, &mut buf[count..]);
+            endpoint.at(Site::Read);
+            let read = *last.as_ref().unwrap_or(&0);
+            count += read;
+            let ended = read == 0 && !matches!(last, Err(ReadError::WouldBlock));
+            // A read ends before an urgent byte.
+            let ended = ended || owned.conn.readable() > 0 || owned.conn.at_urgent_mark();
+            if ended || count == buf.len() || !self.run_left(endpoint, &mut owned) {
+                break;
+            }
+            settles = true;
+            if count > 0 && owned.conn.readable() == 0 {
+                // A read that finds nothing says that its caller waits for more.
+                break;
+            }
+        }
+        self.release(endpoint, owned, settles);
+        // An error or the end behind what was read shows up at the next call.
+        if count > 0 { Ok(count) } else { last }
+    }
+
+    /// See [`Stack::close_endpoint`].
+    fn close(&mut self, endpoint: &Arc<Endpoint>) {
+        let mut inner = endpoint.own();
+        if inner.stage != Stage::Owned {
+            return;
+        }
+        self.run_prequeue(endpoint, &mut inner, false);
+        inner.stage = Stage::Orphan;
+        // Nobody waits for it any more; who does nevertheless is told at once.
+        inner.wakers.take_all(&mut self.wakers);
+        if !inner.is_gone() {
+            inner.count_orphan();
+            let others = self.stack.tables.orphans().add();
+            let cx = self.context(endpoint, &mut inner);
+            inner.conn.close(&cx);
+            let alive = inner.conn.state() != State::Closed;
+            if alive && others >= self.settings.tcp_max_orphans as usize {
+                self.tcp().bump(Counter::TcpAbortOnMemory);
+                inner.conn.abort(&cx);
+            }
+        }
+        self.release(endpoint, inner, true);
+    }
+}
+
+/// Whether the engine waits for something below it to complete.
+fn is_throttled(inner: &Inner) -> bool {
+    inner.conn.awaits_completion()
+}
+
+impl Stack {
+    /// One call of an application on one connection.
+    pub(crate) fn work_on<T>(
+        &self,
+        now: Instant,
+        endpoint: &Arc<Endpoint>,
+        call: impl FnMut(&mut Inner, &Context<'_>) -> T,
+    ) -> T {
+        self.call(now, endpoint, |_| Departure::Here, call)
+    }
+
+    /// As [`work_on`](Self::work_on), for a call that hands over bytes to be sent.
+    ///
+    /// If nothing of the connection was unacknowledged, this thread sends what the call has queued:
+    /// a lone small request leaves without waiting for another thread. Otherwise that is left to
+    /// the poller, who is woken if it sleeps: a thread that writes a little at a time pays no
+    /// system call for each write, and what is queued meanwhile is below us.
+    pub(crate) fn write_on<T>(
+        &self,
+        now: Instant,
+        endpoint: &Arc<Endpoint>,
+        call: impl FnMut(&mut Inner, &Context<'_>) -> T,
+    ) -> T {
+        let departure = |inner: &Inner| match inner.conn.send_queue_len() > inner.conn.unsent_len()
+        {
+            true => Departure::Poller,
+            false => Departure::Here,
+        };
+        self.call(now, endpoint, departure, call)
+    }
+
+    /// Reads into `buf`, with `read` as the way to read, until it is full or there is no more. What
+    /// arrives meanwhile is worked on and read, too.
+    ///
+    /// Such a call asks for nothing but an ACK to be sent. While the poller works on a batch with
+    /// packets of this connection, it sends that ACK at the end of the batch, if no data has taken
+    /// it along by then.
+    pub(crate) fn read_on(
+        &self,
+        now: Instant,
+        endpoint: &Arc<Endpoint>,
+        buf: &mut [u8],
+    ) -> Result<usize, ReadError> {
+        let mut work = Work::begin(self, now).at_home(endpoint.home);
+        let read = work.contain(endpoint, |work| work.read_into(endpoint, buf));
+        work.finish();
+        read.unwrap_or(Err(PANICKED))
+    }
+
+    /// As [`read_on`](Self::read_on), by reference.
+    pub(crate) fn read_shared_on(
+        &self,
+        now: Instant,
+        endpoint: &Arc<Endpoint>,
+        max: usize,
+    ) -> Result<Slices, ReadError> {
+        let mut work = Work::begin(self, now).at_home(endpoint.home);
+        let read = work.contain(endpoint, |work| {
+            let mut owned = endpoint.own();
+            let settles = work.run_prequeue(endpoint, &mut owned, true) || !owned.is_touched();
+            let cx = work.context(endpoint, &mut owned);
+            let result = owned.conn.read_shared(&cx, max);
+            endpoint.at(Site::Read);
+            work.release(endpoint, owned, settles);
+            result
+        });
+        work.finish();
+        read.unwrap_or(Err(PANICKED))
+    }
+
+    fn call<T>(
+        &self,
+        now: Instant,
+        endpoint: &Arc<Endpoint>,
+        departure: impl FnOnce(&Inner) -> Departure,
+        mut call: impl FnMut(&mut Inner, &Context<'_>) -> T,
+    ) -> T {
+        let mut work = Work::begin(self, now).at_home(endpoint.home);
+        let result = work.contain(endpoint, |work| {
+            let mut inner = endpoint.own();
+            work.run_prequeue(endpoint, &mut inner, false);
+            work.departure = departure(&inner);
+            let cx = work.context(endpoint, &mut inner);
+            let result = call(&mut inner, &cx);
+            endpoint.at(Site::Write);
+            work.release(endpoint, inner, true);
+            result
+        });
+        work.finish();
+        result.unwrap_or_else(|| {
+            // The connection has been aborted, and says so.
+            let work = Work::begin(self, now);
+            let mut inner = endpoint.own();
+            let cx = work.context(endpoint, &mut inner);
+            call(&mut inner, &cx)
+        })
+    }
+
+    /// The application lets go of a connection.
+    pub(crate) fn close_endpoint(&self, now: Instant, endpoint: &Arc<Endpoint>) {
+        let mut work = Work::begin(self, now).at_home(endpoint.home);
+        if work.contain(endpoint, |work| work.close(endpoint)).is_none() {
+            // It is aborted, but perhaps not let go yet.
+            work.contain(endpoint, |work| work.close(endpoint));
+        }
+        work.finish();
+    }
+
+    /// Ends everything: every socket gets an error.
+    pub(crate) fn bring_down(&self, now: Instant, error: StackError) {
+        if !self.pollers.end(error) {
+            return;
+        }
+        let mut work = Work::begin(self, now);
+        for endpoint in self.tables.connections().all() {
+            work.leave_news(&endpoint, PathNews::Gone(ConnectionError::DeviceGone));
+        }
+        for listener in self.tables.listeners().all() {
+            listener.end(crate::error::SocketError::NetworkDown, &mut work.wakers);
+        }
+        self.tables.orphans().wake(&mut work.wakers);
+        work.fire_wakers();
+        self.pollers.kick_all();
+    }
+}

@@ -1,0 +1,367 @@
+//! Reassembly of IP fragments (RFC 791, RFC 8200 section 4.5).
+//!
+//! It is bounded in packets, memory and time, for all sources together and for each source. What
+//! counts is the memory that a fragment takes, with all that is kept beside its bytes: tiny
+//! fragments cost more than they carry. A source beyond its share loses its own oldest packet. When
+//! all shares together are too much, the source that holds the most loses its oldest. So a source
+//! that floods displaces itself, and nobody who holds less.
+//!
+//! Fragments that overlap others end their reassembly (RFC 5722): nobody honest sends them. Exact
+//! duplicates are ignored. What is complete is handed back as one payload.
+
+use std::collections::BTreeMap;
+use std::mem::size_of;
+use std::net::{IpAddr, Ipv4Addr};
+
+use plimsoll_tcp::{Duration, Instant};
+use plimsoll_wire::ipv4::Ipv4Repr;
+use plimsoll_wire::ipv6::Ipv6Repr;
+
+use crate::limits::{
+    MAX_REASSEMBLIES, MAX_REASSEMBLIES_PER_SOURCE, MAX_REASSEMBLY_MEMORY,
+    MAX_REASSEMBLY_MEMORY_PER_SOURCE,
+};
+use crate::sync::timed::Deadlines;
+
+/// Memory of a fragment beside its bytes: its place in a tree that is half full, and what the
+/// allocator adds.
+const PART_OVERHEAD: usize = 2 * size_of::<(usize, Vec<u8>)>() + 32;
+/// Memory of a packet beside its fragments: its place and its source's in trees that are half full,
+/// and the first node of its own tree.
+const PACKET_OVERHEAD: usize = 2 * size_of::<(FragmentKey, Reassembly)>()
+    + 2 * size_of::<(IpAddr, Share)>()
+    + 11 * size_of::<(usize, Vec<u8>)>()
+    + 64;
+
+/// What fragments of one packet have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FragmentKey {
+    /// First, so that the packets of a source are neighbours.
+    src: IpAddr,
+    dst: IpAddr,
+    ident: u32,
+    /// The protocol field of IPv4; zero for IPv6, where it is not part of the identity.
+    protocol: u8,
+}
+
+impl FragmentKey {
+    /// Of IPv4.
+    pub(crate) fn v4(repr: &Ipv4Repr) -> FragmentKey {
+        FragmentKey {
+            src: IpAddr::V4(repr.src),
+            dst: IpAddr::V4(repr.dst),
+            ident: u32::from(repr.ident),
+            protocol: repr.protocol,
+        }
+    }
+
+    /// Of IPv6, whose identification comes from the fragment header.
+    pub(crate) fn v6(repr: &Ipv6Repr, ident: u32) -> FragmentKey {
+        FragmentKey { src: IpAddr::V6(repr.src), dst: IpAddr::V6(repr.dst), ident, protocol: 0 }
+    }
+}
+
+/// What became of a fragment.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It is kept; more are missing.
+    Kept,
+    /// It was dropped, perhaps with others of its packet; how many reassemblies failed.
+    Failed(usize),
+    /// The packet is complete: its payload, and the protocol that its first fragment names.
+    Complete(Vec<u8>, u8),
+}
+
+struct Reassembly {
+    began: Instant,
+    /// By offset.
+    parts: BTreeMap<usize, Vec<u8>>,
+    bytes: usize,
+    /// The length of the whole payload, known from the last fragment.
+    total: Option<usize>,
+    /// Named by the first fragment.
+    protocol: u8,
+}
+
+/// What a source holds, or all together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Share {
+    packets: usize,
+    memory: usize,
+}
+
+#[derive(Default)]
+pub(crate) struct Reassembler {
+    packets: BTreeMap<FragmentKey, Reassembly>,
+    sources: BTreeMap<IpAddr, Share>,
+    all: Share,
+}
+
+impl Reassembler {
+    /// Takes a fragment: `data` belongs at `offset`; `more` says whether others follow it.
+    pub(crate) fn insert(
+        &mut self,
+        now: Instant,
+        key: FragmentKey,
+        protocol: u8,
+        (offset, more): (usize, bool),
+        data: &[u8],
+    ) -> Outcome {
+        let end = offset + data.len();
+        if data.is_empty() || end > 65_535 || (more && !data.len().is_multiple_of(8)) {
+            return Outcome::Failed(1);
+        }
+        if let Some(packet) = self.packets.get(&key) {
+            if packet.parts.get(&offset).is_some_and(|there| there == data) {
+                return Outcome::Kept;
+            }
+            if !packet.fits(offset, end, more) {
+                self.drop_packet(&key);
+                return Outcome::Failed(1);
+            }
+        }
+        let failed = self.make_room(data.len() + PART_OVERHEAD, &key);
+        let source = self.sources.entry(key.src).or_default();
+        let packet = self.packets.entry(key).or_insert_with(|| {
+            for share in [&mut *source, &mut self.all] {
+                share.packets += 1;
+                share.memory += PACKET_OVERHEAD;
+            }
+            Reassembly { began: now, parts: BTreeMap::new(), bytes: 0, total: None, protocol }
+        });
+        if !more {
+            packet.total = Some(end);
+        }
+        if offset == 0 {
+            packet.protocol = protocol;
+        }
+        packet.bytes += data.len();
+        packet.parts.insert(offset, data.to_vec());
+        source.memory += data.len() + PART_OVERHEAD;
+        self.all.memory += data.len() + PART_OVERHEAD;
+        if packet.total == Some(packet.bytes) {
+            let protocol = packet.protocol;
+            let payload = packet.parts.values().flatten().copied().collect();
+            self.drop_packet(&key);
+            return Outcome::Complete(payload, protocol);
+        }
+        if failed > 0 { Outcome::Failed(failed) } else { Outcome::Kept }
+    }
+
+    /// Drops packets until there is room for a fragment of the packet `key` that takes `memory`.
+    /// Returns how many went.
+    fn make_room(&mut self, memory: usize, key: &FragmentKey) -> usize {
+        let mut dropped = 0;
+        loop {
+            let new = !self.packets.contains_key(key);
+            let more = Share {
+                packets: usize::from(new),
+                memory: memory + if new { PACKET_OVERHEAD } else { 0 },
+            };
+            let own = self.sources.get(&key.src).copied().unwrap_or_default();
+            let share = Share {
+                packets: MAX_REASSEMBLIES_PER_SOURCE,
+                memory: MAX_REASSEMBLY_MEMORY_PER_SOURCE,
+            };
+            let most = Share { packets: MAX_REASSEMBLIES, memory: MAX_REASSEMBLY_MEMORY };
+            let victim = if !own.has_room(more, share) {
+                Some(key.src)
+            } else if !self.all.has_room(more, most) {
+                // The new fragment counts as its source's.
+                let with = |(&src, held): (&IpAddr, &Share)| match src == key.src {
+                    true => (own.memory + more.memory, own.packets + more.packets, src),
+                    false => (held.memory, held.packets, src),
+                };
+                self.sources.iter().map(with).max().map(|(_, _, src)| src)
+            } else {
+                return dropped;
+            };
+            let Some(oldest) = victim.and_then(|src| self.oldest_of(src)) else { return dropped };
+            self.drop_packet(&oldest);
+            dropped += 1;
+        }
+    }
+
+    fn oldest_of(&self, src: IpAddr) -> Option<FragmentKey> {
+        // The least address there is.
+        let dst = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let first = FragmentKey { src, dst, ident: 0, protocol: 0 };
+        let own = self.packets.range(first..).take_while(|(key, _)| key.src == src);
+        own.min_by_key(|(_, packet)| packet.began).map(|(&key, _)| key)
+    }
+
+    fn drop_packet(&mut self, key: &FragmentKey) {
+        let Some(packet) = self.packets.remove(key) else { return };
+        let memory = packet.memory();
+        self.all.packets -= 1;
+        self.all.memory -= memory;
+        if let Some(source) = self.sources.get_mut(&key.src) {
+            source.packets -= 1;
+            source.memory -= memory;
+            if source.packets == 0 {
+                self.sources.remove(&key.src);
+            }
+        }
+    }
+
+    /// When the oldest packet began that is not complete.
+    fn oldest(&self) -> Option<Instant> {
+        self.packets.values().map(|packet| packet.began).min()
+    }
+
+    /// Drops what has waited for `patience` and returns how many packets.
+    pub(crate) fn expire(&mut self, now: Instant, patience: Duration) -> usize {
+        if self.packets.is_empty() {
+            return 0;
+        }
+        let waited = |(_, packet): &(&FragmentKey, &Reassembly)| packet.began + patience <= now;
+        let expired: Vec<_> = self.packets.iter().filter(waited).map(|(&key, _)| key).collect();
+        for key in &expired {
+            self.drop_packet(key);
+        }
+        expired.len()
+    }
+}
+
+impl Share {
+    /// Whether `more` fits below `most`.
+    fn has_room(self, more: Share, most: Share) -> bool {
+        self.packets + more.packets <= most.packets && self.memory + more.memory <= most.memory
+    }
+}
+
+/// The published time is when the oldest began: how long that is waited for is a setting.
+impl Deadlines for Reassembler {
+    fn next(&self) -> Option<Instant> {
+        self.oldest()
+    }
+}
+
+impl Reassembly {
+    /// Memory that it takes.
+    fn memory(&self) -> usize {
+        PACKET_OVERHEAD + self.bytes + self.parts.len() * PART_OVERHEAD
+    }
+
+    /// Whether a fragment from `offset` to `end` overlaps none and contradicts no length.
+    fn fits(&self, offset: usize, end: usize, more: bool) -> bool {
+        let before = self.parts.range(..end).next_back();
+        let free = before.is_none_or(|(&at, part)| at + part.len() <= offset);
+        let known_end = self.parts.last_key_value().map_or(0, |(&at, part)| at + part.len());
+        let consistent = match self.total {
+            Some(total) => end <= total && (more || end == total),
+            None => more || end >= known_end,
+        };
+        free && consistent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(ident: u32) -> FragmentKey {
+        from(1, ident)
+    }
+
+    fn from(host: u16, ident: u32) -> FragmentKey {
+        let [high, low] = host.to_be_bytes();
+        let src = IpAddr::from([10, 0, high, low]);
+        FragmentKey { src, dst: IpAddr::from([10, 9, 0, 1]), ident, protocol: 6 }
+    }
+
+    #[test]
+    fn any_order() {
+        let mut reassembler = Reassembler::default();
+        let now = Instant::ZERO;
+        let mut put = |place, data: &[u8]| reassembler.insert(now, key(1), 6, place, data);
+        assert_eq!(put((16, false), b"end"), Outcome::Kept);
+        assert_eq!(put((0, true), b"01234567"), Outcome::Kept);
+        assert_eq!(put((0, true), b"01234567"), Outcome::Kept, "a duplicate");
+        let whole = b"01234567abcdefghend".to_vec();
+        assert_eq!(put((8, true), b"abcdefgh"), Outcome::Complete(whole, 6));
+        assert_eq!(reassembler.all, Share::default());
+        assert!(reassembler.sources.is_empty());
+    }
+
+    #[test]
+    fn overlaps_and_lies_fail() {
+        let mut reassembler = Reassembler::default();
+        let now = Instant::ZERO;
+        let mut put = |place, data: &[u8]| reassembler.insert(now, key(1), 6, place, data);
+        assert_eq!(put((0, true), b"0123456789abcdef"), Outcome::Kept);
+        assert_eq!(put((8, true), b"XXXXXXXX"), Outcome::Failed(1));
+        assert_eq!(put((8, false), b"end"), Outcome::Kept);
+        assert_eq!(put((16, false), b"end"), Outcome::Failed(1));
+        assert_eq!(put((0, true), b"012"), Outcome::Failed(1), "not a multiple of 8");
+        assert_eq!(put((65_528, false), b"0123456789"), Outcome::Failed(1));
+        assert_eq!(reassembler.all, Share::default());
+        assert!(reassembler.sources.is_empty());
+    }
+
+    #[test]
+    fn bounded_in_packets_and_time() {
+        let mut reassembler = Reassembler::default();
+        let most = MAX_REASSEMBLIES_PER_SOURCE as u32;
+        for ident in 0..most {
+            let now = Instant::from_millis(u64::from(ident));
+            assert_eq!(reassembler.insert(now, key(ident), 6, (8, true), &[0; 8]), Outcome::Kept);
+        }
+        let now = Instant::from_millis(1000);
+        assert_eq!(reassembler.insert(now, key(999), 6, (8, true), &[0; 8]), Outcome::Failed(1));
+        assert!(!reassembler.packets.contains_key(&key(0)), "the oldest has gone");
+        let left = MAX_REASSEMBLIES_PER_SOURCE - 1;
+        assert_eq!(reassembler.expire(now, Duration::from_millis(1)), left);
+        let one = Share { packets: 1, memory: PACKET_OVERHEAD + PART_OVERHEAD + 8 };
+        assert_eq!((reassembler.packets.len(), reassembler.all), (1, one));
+    }
+
+    #[test]
+    fn who_floods_displaces_nobody_else() {
+        let mut reassembler = Reassembler::default();
+        let mut put =
+            |key, place, data: &[u8]| reassembler.insert(Instant::ZERO, key, 6, place, data);
+        assert_eq!(put(from(1, 7), (0, true), &[1; 8]), Outcome::Kept);
+        for ident in 0..10_000 {
+            put(from(2, ident), (0, true), &[2; 4000]);
+            put(from(3, ident), (8 * ident as usize % 4000, true), &[3; 8]);
+            put(from(4, ident / 1000), (8 * (ident as usize % 1000), true), &[4; 8]);
+        }
+        assert!(matches!(put(from(1, 7), (8, false), &[1; 8]), Outcome::Complete(..)));
+        assert!(reassembler.all.memory <= MAX_REASSEMBLY_MEMORY);
+        assert!(reassembler.sources.values().all(|share| {
+            share.memory <= MAX_REASSEMBLY_MEMORY_PER_SOURCE
+                && share.packets <= MAX_REASSEMBLIES_PER_SOURCE
+        }));
+    }
+
+    #[test]
+    fn many_sources_displace_those_that_hold_more() {
+        let mut reassembler = Reassembler::default();
+        let mut put =
+            |key, place, data: &[u8]| reassembler.insert(Instant::ZERO, key, 6, place, data);
+        assert_eq!(put(from(1, 7), (0, true), &[1; 8]), Outcome::Kept);
+        for ident in 0..20 {
+            for host in 2..12 {
+                put(from(host, ident), (0, true), &[2; 60_000]);
+            }
+        }
+        assert!(matches!(put(from(1, 7), (8, false), &[1; 8]), Outcome::Complete(..)));
+    }
+
+    #[test]
+    fn tiny_fragments_count_as_what_they_take() {
+        let mut reassembler = Reassembler::default();
+        let mut most = 0;
+        for ident in 0..MAX_REASSEMBLIES_PER_SOURCE as u32 {
+            for place in 0..4000 {
+                let place = (16 * place, true);
+                reassembler.insert(Instant::ZERO, key(ident), 6, place, &[0; 8]);
+                let parts = reassembler.packets.values().map(|packet| packet.parts.len());
+                most = most.max(parts.sum::<usize>());
+            }
+        }
+        assert!(most * (8 + PART_OVERHEAD) <= MAX_REASSEMBLY_MEMORY_PER_SOURCE);
+        assert!(most > 1000, "{most} parts");
+    }
+}
