@@ -4,7 +4,7 @@
 //!
 //! The first time that a thread counts for a stack it *claims* a shard: it takes the writers of one
 //! that an ended thread has left, or makes one. The claim stays in a thread-local list, so that the
-//! next call finds it with a comparison. A [`Writer`](plimsoll_tcp::Writer) is not `Sync` and a
+//! next call finds it with a comparison. A [`Writer`] is not `Sync` and a
 //! claim is an `Rc`, which is not `Send`: two threads cannot write one shard. A thread may have it
 //! several times (a call in the middle of a poll), which is one writer all the same.
 //!
