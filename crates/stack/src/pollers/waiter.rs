@@ -9,7 +9,7 @@ use crate::interfaces::interface::Interface;
 use crate::kick::Kick;
 use crate::pollers::waiter_role::WaiterRole;
 
-/// Where the poller of a stack sleeps; see [`Stack::wait`].
+/// Where the poller of a stack sleeps; see [`Stack::wait`](crate::Stack::wait).
 pub struct Waiter {
     kick: Kick,
     role: WaiterRole,

@@ -1,8 +1,8 @@
 //! How the poller sleeps, and how others wake it.
 //!
 //! The poller sleeps until a file descriptor of a device is ready, until it is kicked, or until the
-//! next deadline. The protocol that makes kicks cheap is [`Kick`]'s. It wakes one thread, so one
-//! thread at a time waits for a queue: the one that has its [`WaiterRole`]. A loop that runs a
+//! next deadline. The protocol that makes kicks cheap is `Kick`'s. It wakes one thread, so one
+//! thread at a time waits for a queue: the one that has its `WaiterRole`. A loop that runs a
 //! queue keeps the role for as long as it lives ([`QueueWaiter`]), and hands it over with itself;
 //! [`Stack::wait`] takes the roles of all queues for one call.
 
