@@ -11,7 +11,7 @@ use std::sync::{Arc, TryLockError};
 use plimsoll_tcp::{Counter, Instant};
 
 use crate::demux::connection_table::ConnectionId;
-use crate::demux::syn_share::SynShare;
+use crate::demux::syn_share::SynShares;
 use crate::demux::time_wait_table::SWEEP;
 use crate::endpoint::Endpoint;
 use crate::error::StackError;
@@ -35,7 +35,7 @@ pub(crate) struct PollState {
     /// Connections that got a packet in this batch, each once.
     pub(crate) touched: Vec<Arc<Endpoint>>,
     /// What SYNs that are answered with cookies may still take of the work.
-    pub(crate) syns: SynShare,
+    pub(crate) syns: SynShares,
 }
 
 impl Stack {
@@ -177,6 +177,7 @@ impl Stack {
         turn: &mut Option<&mut dyn FnMut()>,
     ) -> bool {
         let mut taken = 0;
+        state.syns.begin(interface.index());
         while taken < budget {
             let most = RX_BATCH.min(budget - taken);
             let mut packets = std::mem::take(&mut state.packets);
@@ -199,7 +200,7 @@ impl Stack {
             match received {
                 Ok(count) => {
                     taken += count;
-                    state.syns.end_batch(count < most);
+                    state.syns.current().end_batch(count < most);
                     if count < most {
                         break;
                     }
