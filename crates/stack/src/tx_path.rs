@@ -103,6 +103,8 @@ pub(crate) struct TxPath {
     succeeded: AtomicBool,
     /// The device had no room for the rest of `Half::staged`.
     busy: AtomicBool,
+    /// `Half::staged` or `Half::raw` held packets when the token was let go.
+    loaded: AtomicBool,
     next: Deadline,
     figures: Figures,
 }
@@ -139,6 +141,7 @@ impl TxPath {
             successor: Mutex::new(None),
             succeeded: AtomicBool::new(false),
             busy: AtomicBool::new(false),
+            loaded: AtomicBool::new(false),
             next: Deadline::none(),
             figures: Figures::default(),
         }
@@ -203,17 +206,23 @@ impl TxPath {
     fn has_work(&self, now: Instant) -> bool {
         self.queued.load(Ordering::Relaxed) > 0
             || self.is_busy()
+            || self.loaded.load(Ordering::Relaxed)
             || self.next.get().is_some_and(|at| at <= now)
             || self.succeeded.load(Ordering::Relaxed)
     }
 
-    /// When the first packet that is queued may leave, if the device has room and nobody is at
+    /// When the first packet that waits here may leave, if the device has room and nobody is at
     /// draining: who is goes round once more, and sees to what has to wait.
     pub(crate) fn next_departure(&self) -> Option<Instant> {
-        if self.queued.load(Ordering::Relaxed) == 0 || self.is_busy() {
+        if self.is_busy() {
             return None;
         }
-        let at = lock(&self.qdisc).next_event()?;
+        // What has left the discipline may leave at once.
+        let at = match self.loaded.load(Ordering::Relaxed) {
+            true => Instant::ZERO,
+            false if self.queued.load(Ordering::Relaxed) == 0 => return None,
+            false => lock(&self.qdisc).next_event()?,
+        };
         if self.half.leave_to_holder() { None } else { Some(at) }
     }
 
@@ -314,6 +323,10 @@ impl TxPath {
         // At once, or by the holder, which sees it when it goes round.
         if let Some(mut holding) = self.hold(kick) {
             holding.succeed();
+            // A device that fails here does so again when it is polled.
+            let _ = holding.publish();
+            // What the old one had no room for leaves by the new one.
+            holding.hands_over = true;
         }
     }
 
@@ -345,6 +358,7 @@ struct Holding<'a> {
 
 impl Drop for Holding<'_> {
     fn drop(&mut self) {
+        self.publish_load();
         let Some(held) = self.held.take() else { return };
         if held.abandon() || self.hands_over || std::thread::panicking() {
             self.kick.kick();
@@ -398,8 +412,16 @@ impl Holding<'_> {
         Ok(done)
     }
 
-    /// Publishes when the device wants to be polled.
+    /// Publishes whether packets are on their way into the device.
+    fn publish_load(&self) {
+        let Some(half) = self.held.as_deref() else { return };
+        let loaded = !half.staged.is_empty() || !half.raw.is_empty();
+        self.path.loaded.store(loaded, Ordering::Relaxed);
+    }
+
+    /// Publishes when the device wants to be polled, and whether packets wait for it.
     fn publish(&mut self) -> Result<(), Failure> {
+        self.publish_load();
         let Some(half) = self.held.as_deref_mut() else { return Ok(()) };
         let next = call_device(half.epoch, || Ok(half.device.next_event()))?;
         let news = self.path.next.set(next);
@@ -441,7 +463,9 @@ impl Holding<'_> {
     /// Whether this thread has done its share, and there is more.
     fn is_exhausted(&self) -> bool {
         let more = |held: &Held<'_, Half>| {
-            !held.staged.is_empty() || self.path.queued.load(Ordering::Relaxed) > 0
+            !held.staged.is_empty()
+                || !held.raw.is_empty()
+                || self.path.queued.load(Ordering::Relaxed) > 0
         };
         // A device without room says when it has some.
         self.left == 0 && !self.path.is_busy() && self.held.as_ref().is_some_and(more)
@@ -466,6 +490,7 @@ impl Holding<'_> {
         let Some(mut held) = self.held.take() else { return };
         let dropped = (std::mem::take(&mut held.staged), std::mem::take(&mut held.raw));
         self.path.busy.store(false, Ordering::Relaxed);
+        self.path.loaded.store(false, Ordering::Relaxed);
         self.path.next.set(None);
         if held.abandon() {
             self.kick.kick();

@@ -351,6 +351,29 @@ fn connections_outlive_a_device_that_works_and_is_replaced() {
     assert!(longest <= 1300 - 40, "segments of {longest} bytes");
 }
 
+/// The old device had no room for what is on its way into it, and nothing else is queued.
+#[test]
+fn what_a_busy_device_had_no_room_for_leaves_by_the_next() {
+    let (near, far, _remote) = cable(LinkConfig { queue_limit: 1, ..LinkConfig::default() });
+    let (a, b) = (host(vec![(near, NEAR[0])]), host(vec![(far, FAR[0])]));
+    let mut pair = Pair { a, b, now: Instant::from_millis(1) };
+    let listener = pair.listen(FAR[0], 16);
+    let open = [pair.open(FAR[0], &listener), pair.open(FAR[0], &listener)];
+    for (client, _) in &open {
+        assert_eq!(client.write(pair.now, b"data").unwrap(), 4);
+    }
+    assert!(pair.a.interfaces.get(0).tx.is_busy());
+    assert_eq!(pair.a.qdiscs()[0].stats.len, 0, "all is on its way into the device");
+    let (near, far, _remote) = cable(LinkConfig::default());
+    pair.b.replace_device(pair.now, 0, far).unwrap();
+    pair.a.replace_device(pair.now, 0, near).unwrap();
+    assert_eq!(pair.a.next_deadline(), Some(Instant::ZERO), "there is something to do");
+    let arrived = pair.run_until(Duration::from_secs(5), |_| {
+        open.iter().all(|(_, server)| server.readable_bytes() == 4)
+    });
+    assert!(arrived, "what was on the old cable is sent again, and what was not leaves");
+}
+
 #[test]
 fn loopback_and_places_without_an_interface_take_no_device() {
     let star = Star::new();
