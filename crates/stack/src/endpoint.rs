@@ -85,6 +85,8 @@ pub(crate) struct Inner {
     /// Its connection has taken the place of one that a panic left half changed, and is not settled
     /// yet.
     pub(crate) panicked: bool,
+    /// How often that has happened.
+    pub(crate) panics: u8,
     /// Packets that wait for a thread that is blocked in a read.
     pub(crate) prequeue: Option<Box<Prequeue<Segment>>>,
 }
@@ -160,6 +162,7 @@ impl Endpoint {
             ident: id.slot as u16,
             sent_to: None,
             panicked: false,
+            panics: 0,
             prequeue: None,
         };
         let md5_key = inner.conn.md5_key().cloned();

@@ -10,6 +10,9 @@
 //! which gives its memory and its places in tables and queues back, takes its timer away, and wakes
 //! who waits. So nothing else in the stack need know of panics.
 //!
+//! If settling panics as well, nothing is sent for that connection: what is left to do is its
+//! removal, which does each of its steps once, however often it begins.
+//!
 //! The guard cannot settle, since its thread unwinds. [`Work::contain`] stops the panic, settles,
 //! and lets the caller go on: a poller with the next packet of its batch, a call of an application
 //! with the error that the connection has now. Where nobody stops the panic, the connection is
@@ -26,6 +29,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 use plimsoll_buf::Pool;
 use plimsoll_tcp::{Below, Config, Connection, Context, Counters, OpenParams};
@@ -41,7 +45,19 @@ thread_local! {
     /// What the last owner on this thread that unwound has left. It is dropped when that thread
     /// owns nothing any more, because the drop of what an application has written by reference is
     /// the application's code.
-    static REMAINS: Cell<Option<Box<dyn Any>>> = const { Cell::new(None) };
+    static REMAINS: Cell<Option<Remains>> = const { Cell::new(None) };
+}
+
+/// What a panic has left.
+struct Remains {
+    /// Where the endpoint is, by which it is known.
+    of: usize,
+    _parts: Box<dyn Any>,
+}
+
+/// What to know an endpoint by as long as it lives. Its number may be another stack's as well.
+fn known_by(endpoint: &Endpoint) -> usize {
+    std::ptr::from_ref(endpoint).addr()
 }
 
 /// Drops `value`, whose drop may panic.
@@ -52,17 +68,30 @@ pub(crate) fn drop_caught<T>(value: T) {
     }
 }
 
-/// For who has caught `panic`: ends what is left of the connection that it came from. If it came
-/// from none, it goes on.
-fn take_remains(panic: Box<dyn Any + Send>) {
-    match REMAINS.try_with(Cell::take) {
-        Ok(None) => resume_unwind(panic),
-        remains => {
-            drop_caught(remains);
-            drop_caught(panic);
-        }
-    }
+/// For who is about to catch panics: those before have nothing to do with it.
+fn clear_remains() {
+    drop_caught(REMAINS.try_with(Cell::take));
 }
+
+/// For who has caught `panic` while `endpoint` was worked on: ends what is left of its connection.
+/// If the panic did not come from there, it goes on.
+fn take_remains(endpoint: &Endpoint, panic: Box<dyn Any + Send>) {
+    let remains = REMAINS.try_with(Cell::take);
+    let elsewhere = match &remains {
+        Ok(Some(remains)) => remains.of != known_by(endpoint),
+        Ok(None) => true,
+        // The thread ends, and has nowhere to keep them.
+        Err(_) => false,
+    };
+    drop_caught(remains);
+    if elsewhere {
+        resume_unwind(panic);
+    }
+    drop_caught(panic);
+}
+
+/// Panics of one connection after which nobody touches it any more.
+const MOST_PANICS: u8 = 4;
 
 /// Where tests have the stack panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +103,10 @@ pub(crate) enum Site {
     Write,
     Read,
     Look,
+    /// Whenever it is settled.
+    EverySettle,
+    /// In the middle of the removal from the tables.
+    Remove,
 }
 
 impl Endpoint {
@@ -82,6 +115,8 @@ impl Endpoint {
     pub(crate) fn at(&self, site: Site) {
         let sprung = crate::socket_lock::lock(&self.trap).take_if(|trap| *trap == site);
         assert!(sprung.is_none(), "the test wants a panic at {site:?}");
+        let every = *crate::socket_lock::lock(&self.trap) == Some(Site::EverySettle);
+        assert!(site != Site::Settle || !every, "the test wants a panic at every {site:?}");
     }
 
     #[cfg(not(test))]
@@ -114,8 +149,14 @@ impl Endpoint {
         };
         let ended = Connection::panicked(&cx, params, inner.sent_to);
         inner.panicked = true;
+        inner.panics = inner.panics.saturating_add(1);
+        if inner.panics > MOST_PANICS {
+            // Not even its removal works. It stays where it is, and nobody touches it any more.
+            inner.gone = true;
+        }
         let broken = std::mem::replace(&mut inner.conn, ended);
-        let remains = Box::new((broken, inner.prequeue.take(), self.backlog.clear()));
+        let parts = Box::new((broken, inner.prequeue.take(), self.backlog.clear()));
+        let remains = Remains { of: known_by(self), _parts: parts };
         let before = REMAINS.try_with(|cell| cell.replace(Some(remains)));
         drop_caught(before);
     }
@@ -129,12 +170,39 @@ impl Work<'_> {
         endpoint: &Arc<Endpoint>,
         work: impl FnOnce(&mut Self) -> T,
     ) -> Option<T> {
+        clear_remains();
         match catch_unwind(AssertUnwindSafe(|| work(self))) {
             Ok(done) => Some(done),
             Err(panic) => {
-                take_remains(panic);
-                self.leave(endpoint, SETTLE);
+                take_remains(endpoint, panic);
+                self.settle_panicked(endpoint);
                 None
+            }
+        }
+    }
+
+    /// For who has let go of a socket for which something may have been left: it was handed to the
+    /// poller. If that has gone meanwhile, it is done here.
+    pub(crate) fn look_again(&mut self, endpoint: &Arc<Endpoint>) {
+        // Who ends the stack does so before it leaves the news of that.
+        fence(Ordering::SeqCst);
+        if self.stack.pollers.ended().is_some() {
+            self.leave(endpoint, SETTLE);
+        }
+    }
+
+    /// Settles a connection that has panicked. If that panics as well, all that is left to do is
+    /// its removal, which goes on where it was.
+    fn settle_panicked(&mut self, endpoint: &Arc<Endpoint>) {
+        for _ in 0..=MOST_PANICS {
+            let settled = catch_unwind(AssertUnwindSafe(|| {
+                if let Some(owned) = endpoint.leave(SETTLE) {
+                    self.release(endpoint, owned, false);
+                }
+            }));
+            match settled {
+                Ok(()) => return,
+                Err(panic) => take_remains(endpoint, panic),
             }
         }
     }
@@ -143,6 +211,7 @@ impl Work<'_> {
 impl Work<'_> {
     /// Does something that makes a connection. If it panics, none is made.
     pub(crate) fn contain_making<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        clear_remains();
         match catch_unwind(AssertUnwindSafe(|| make(self))) {
             Ok(made) => Some(made),
             Err(panic) => {
@@ -162,7 +231,17 @@ impl Stack {
             let mut work = Work::begin(self, self.pollers.clock().get()).at_home(endpoint.home);
             work.release(endpoint, owned, false);
             work.finish();
+        } else {
+            drop(owned);
+            self.look_again(endpoint);
         }
+    }
+
+    /// See [`Work::look_again`].
+    pub(crate) fn look_again(&self, endpoint: &Arc<Endpoint>) {
+        let mut work = Work::begin(self, self.pollers.clock().get()).at_home(endpoint.home);
+        work.look_again(endpoint);
+        work.finish();
     }
 
     /// Owns a connection to look at it. If that panics, the connection is aborted, and `look` sees
@@ -172,6 +251,7 @@ impl Stack {
         endpoint: &Arc<Endpoint>,
         mut look: impl FnMut(&mut Inner) -> T,
     ) -> T {
+        clear_remains();
         let seen = catch_unwind(AssertUnwindSafe(|| {
             let mut owned = endpoint.own();
             endpoint.at(Site::Look);
@@ -184,11 +264,13 @@ impl Stack {
         match seen {
             Ok(seen) => seen,
             Err(panic) => {
-                take_remains(panic);
+                take_remains(endpoint, panic);
                 let mut work = Work::begin(self, self.pollers.clock().get()).at_home(endpoint.home);
-                work.leave(endpoint, SETTLE);
+                work.settle_panicked(endpoint);
                 work.finish();
-                look(&mut endpoint.own())
+                let seen = look(&mut endpoint.own());
+                self.look_again(endpoint);
+                seen
             }
         }
     }
