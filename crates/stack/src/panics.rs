@@ -109,6 +109,24 @@ pub(crate) enum Site {
     Remove,
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How many sites this thread comes to that answer a cookie or make a cookie's connection,
+    /// until the one at which the stack is to panic. Zero is none.
+    pub(crate) static COOKIE_TRAP: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Work on a cookie has come to a place where tests have the stack panic.
+#[cfg(test)]
+pub(crate) fn at_cookie() {
+    let left = COOKIE_TRAP.get();
+    COOKIE_TRAP.set(left.saturating_sub(1));
+    assert!(left != 1, "the test wants a panic at this cookie");
+}
+
+#[cfg(not(test))]
+pub(crate) fn at_cookie() {}
+
 impl Endpoint {
     /// Work on the connection has come to `site`.
     #[cfg(test)]

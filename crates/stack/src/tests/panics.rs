@@ -453,6 +453,29 @@ fn of_a_half_open_connection_and_its_end() {
     assert_eq!(pair.b.connection_memory().connections, 0);
 }
 
+/// The answer to a SYN, what a cookie brings back, and its place in the table.
+#[test]
+fn of_a_cookie() {
+    for site in 1..=3 {
+        let mut pair = Pair::new();
+        pair.b.set_sysctl(pair.now, "net.ipv4.tcp_syncookies", "2").unwrap();
+        let listener = pair.listen(B4, 16);
+        crate::panics::COOKIE_TRAP.set(site);
+        let client = pair.connect(B4);
+        pair.settle();
+        assert_eq!(crate::panics::COOKIE_TRAP.get(), 0, "the stack has panicked");
+        assert_eq!(pair.counter("plimsoll.ConnectionPanics"), (0, 1), "site {site}");
+        assert_eq!(listener.inner().lengths(), (0, 0, 16), "site {site}");
+        assert_eq!(pair.b.connection_memory().connections, 0);
+        // The client asks again.
+        pair.run(Duration::from_secs(2));
+        client.write(pair.now, b"again").unwrap();
+        pair.settle();
+        let (server, _) = listener.accept(pair.now).unwrap().expect("it is open");
+        assert_eq!(server.readable_bytes(), 5, "site {site}");
+    }
+}
+
 /// Remains that an earlier panic has left do not make another one a connection's.
 #[test]
 fn other_than_of_this_connection_goes_on() {
