@@ -112,6 +112,8 @@ pub(crate) struct TxPath {
 /// What belongs to the holder of the token.
 struct Half {
     device: Box<dyn DeviceTx>,
+    /// What the device can do, as it said last.
+    caps: Caps,
     epoch: u32,
     /// Ready for the device.
     staged: VecDeque<Packet>,
@@ -123,6 +125,7 @@ struct Half {
 
 struct Successor {
     device: Box<dyn DeviceTx>,
+    caps: Caps,
     epoch: u32,
     /// What was on its way into a device that had failed is of no use any more.
     after_failure: bool,
@@ -131,7 +134,8 @@ struct Successor {
 impl TxPath {
     pub(crate) fn new(device: Box<dyn DeviceTx>) -> TxPath {
         let (staged, raw) = (VecDeque::new(), VecDeque::new());
-        let half = Half { device, epoch: 0, staged, raw, checks_length: false };
+        let caps = device.caps().clone();
+        let half = Half { device, caps, epoch: 0, staged, raw, checks_length: false };
         TxPath {
             qdisc: Mutex::new(Kind::PFIFO.build()),
             queued: AtomicUsize::new(0),
@@ -306,6 +310,7 @@ impl TxPath {
 
     /// Another device takes the place of this one, as soon as nobody uses this one any more.
     pub(crate) fn replace(&self, device: Box<dyn DeviceTx>, epoch: u32, kick: &Kick) {
+        let caps = device.caps().clone();
         let after_failure = {
             let _qdisc = lock(&self.qdisc);
             self.closed.load(Ordering::Relaxed)
@@ -313,7 +318,7 @@ impl TxPath {
         let before = {
             let mut successor = lock(&self.successor);
             self.succeeded.store(true, Ordering::Relaxed);
-            successor.replace(Successor { device, epoch, after_failure })
+            successor.replace(Successor { device, caps, epoch, after_failure })
         };
         drop_device(before);
         {
@@ -443,8 +448,9 @@ impl Holding<'_> {
             path.succeeded.store(false, Ordering::Relaxed);
             successor.take()
         };
-        let Some(Successor { device, epoch, after_failure }) = successor else { return };
+        let Some(Successor { device, caps, epoch, after_failure }) = successor else { return };
         let before = std::mem::replace(&mut half.device, device);
+        half.caps = caps;
         half.epoch = epoch;
         half.checks_length = true;
         if after_failure {
@@ -456,7 +462,10 @@ impl Holding<'_> {
         std::mem::swap(&mut half.raw, &mut half.staged);
         path.busy.store(false, Ordering::Relaxed);
         path.next.set(None);
-        path.figures.set(&half.device.stats());
+        // A device that fails here does so again when it has sent.
+        if let Ok(stats) = call_device(epoch, || Ok(half.device.stats())) {
+            path.figures.set(&stats);
+        }
         drop_device(before);
     }
 
@@ -498,14 +507,13 @@ impl Holding<'_> {
         drop(dropped);
     }
 
-    fn stats(mut self) -> DeviceStats {
-        let path = self.path;
-        let Some(held) = self.held.take() else { return path.figures.get() };
-        let stats = held.device.stats();
-        if held.abandon() {
-            self.kick.kick();
-        }
-        stats
+    /// What the device has counted; if it does not say, what it had counted before.
+    fn stats(&self) -> DeviceStats {
+        let said = self.held.as_deref().map(|half| {
+            // A device that fails here does so again when it has sent.
+            call_device(half.epoch, || Ok(half.device.stats()))
+        });
+        said.and_then(Result::ok).unwrap_or_else(|| self.path.figures.get())
     }
 }
 
@@ -518,6 +526,7 @@ impl Half {
             progress.status = TxStatus::Busy;
         }
         if progress.caps_changed {
+            self.caps = call_device(self.epoch, || Ok(self.device.caps().clone()))?;
             // What the device refuses from now on is made ready again, without it.
             std::mem::swap(&mut self.raw, &mut self.staged);
             self.make_ready(around.counters);
@@ -527,8 +536,7 @@ impl Half {
 
     /// Moves packets from `raw` to `staged`, and does in software what the device cannot.
     fn make_ready(&mut self, counters: &Shard) {
-        let Half { device, staged, raw, checks_length, .. } = self;
-        let caps = device.caps();
+        let Half { caps, staged, raw, checks_length, .. } = self;
         if caps.tso4 && caps.tso6 && caps.tx_checksum && !*checks_length {
             staged.append(raw);
             return;
