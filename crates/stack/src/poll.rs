@@ -43,9 +43,9 @@ impl Stack {
     /// device.
     ///
     /// # Errors
-    /// If the stack has come to its end: its only device has gone, or a thread that ran the stack,
-    /// perhaps this one, has panicked. Every socket has been told then. If there are other devices,
-    /// what went over the one ends with an error, and the stack goes on; see
+    /// If the stack has come to its end: its last device has gone, or a thread that ran the stack,
+    /// perhaps this one, has panicked. Every socket has been told then. If other devices work, what
+    /// went over the one ends with an error, and the stack goes on; see
     /// [`interfaces`](Self::interfaces).
     pub fn poll(&self, now: Instant, budget: usize) -> Result<Poll, StackError> {
         self.poll_all(now, budget, None)

@@ -86,6 +86,7 @@ impl Stack {
         if answer.early && !listener.complete_early(endpoint.clone(), work.wakers()) {
             work.leave(&endpoint, REFUSED);
         }
+        self.tell_if_down(work, &endpoint);
         state.touched.push(endpoint);
     }
 
@@ -146,6 +147,7 @@ impl Stack {
             // The rest is as for any half-open connection.
             Some(endpoint) => {
                 let _ = self.to_connection(work, state, endpoint.clone(), ack);
+                self.tell_if_down(work, &endpoint);
                 state.touched.push(endpoint);
             }
             None => {
