@@ -77,7 +77,8 @@ struct Traits {
 #[derive(Default)]
 struct Health {
     epoch: u32,
-    error: Option<StackError>,
+    /// Why a device failed, and the number of that one.
+    error: Option<(u32, StackError)>,
 }
 
 /// A device in a stack.
@@ -98,7 +99,7 @@ pub(crate) struct Interface {
     wait: Mutex<WaitSource>,
     /// The discipline was chosen for this interface: the default does not concern it.
     chosen: AtomicBool,
-    /// `health` has no error.
+    /// `health` has no error. Written under its lock.
     up: AtomicBool,
     health: Mutex<Health>,
     replacing: Mutex<()>,
@@ -335,7 +336,7 @@ impl Interface {
     }
 
     pub(crate) fn status(&self) -> InterfaceStatus {
-        let error = lock(&self.health).error.clone();
+        let error = lock(&self.health).error.clone().map(|(_, error)| error);
         let (name, addresses, mtu) = (self.name(), self.addresses.clone(), self.mtu());
         InterfaceStatus { name, addresses, mtu, error }
     }
@@ -349,10 +350,11 @@ impl Interface {
     /// down: it may be down already, or have another device.
     pub(crate) fn fail(&self, epoch: u32, error: StackError) -> bool {
         let mut health = lock(&self.health);
-        if health.epoch != epoch || health.error.is_some() {
+        let known = health.error.as_ref().is_some_and(|&(of, _)| of == epoch);
+        if health.epoch != epoch || known {
             return false;
         }
-        health.error = Some(error);
+        health.error = Some((epoch, error));
         self.up.store(false, Ordering::Relaxed);
         drop(health);
         self.tx.close();
@@ -362,7 +364,7 @@ impl Interface {
     /// Takes another device in place of the one that it has. `kick` wakes its poller.
     pub(crate) fn replace(&self, device: Device, kick: &Kick) -> Result<(), StackError> {
         let Device { tx, rx, wait } = device;
-        let caps = tx.caps().clone();
+        let (caps, takes_notes) = (tx.caps().clone(), tx.takes_notes());
         if caps.mtu < MIN_MTU {
             let reason = format!("the device's {} is less than {MIN_MTU}", caps.mtu);
             return Err(StackError::Config { field: "mtu".to_owned(), reason });
@@ -375,12 +377,26 @@ impl Interface {
             health.epoch
         };
         *lock(&self.name) = format!("{}{}", caps.name, self.suffix);
-        self.traits.set(&caps, tx.takes_notes(), self.mtu_limit);
+        self.traits.set(&caps, takes_notes, self.mtu_limit);
         self.rx.replace(rx, epoch, &wait, kick);
         self.tx.replace(tx, epoch, kick);
         *lock(&self.wait) = wait;
-        lock(&self.health).error = None;
-        self.up.store(true, Ordering::Relaxed);
+        self.come_up(epoch);
         Ok(())
+    }
+
+    /// The device with the number `epoch` is in its place. It may have failed already.
+    fn come_up(&self, epoch: u32) {
+        let mut health = lock(&self.health);
+        let failed = health.error.as_ref().is_some_and(|&(of, _)| of == epoch);
+        if !failed {
+            health.error = None;
+            self.up.store(true, Ordering::Relaxed);
+        }
+        drop(health);
+        if failed {
+            // The path was opened for it.
+            self.tx.close();
+        }
     }
 }

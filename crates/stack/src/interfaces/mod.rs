@@ -91,13 +91,6 @@ impl Interfaces {
         self.get(first).ways().iter().fold(1 << first, |set, way| set | 1 << way)
     }
 
-    /// How many devices there are beside loopback.
-    pub(crate) fn devices(&self) -> usize {
-        let own =
-            |each: &&Interface| !each.is_loopback() && self.first_way(each.index()) == each.index();
-        self.list.iter().filter(own).count()
-    }
-
     /// Our addresses.
     pub(crate) fn addresses(&self) -> Vec<IpAddr> {
         self.list.iter().flat_map(|i| i.addresses().iter().map(|&(ip, _)| ip)).collect()

@@ -106,7 +106,9 @@ impl RxPath {
     pub(crate) fn stats(&self, kick: &Kick) -> DeviceStats {
         let holding = self.hold(kick);
         let held = holding.as_ref().and_then(|holding| holding.held.as_deref());
-        held.map_or_else(|| self.figures.get(), |half| half.device.stats())
+        // A device that fails here does so again when it has received.
+        let said = held.map(|half| call_device(half.epoch, || Ok(half.device.stats())));
+        said.and_then(Result::ok).unwrap_or_else(|| self.figures.get())
     }
 
     /// Another device takes the place of this one, as soon as nobody uses this one any more.
@@ -164,7 +166,9 @@ impl Holding<'_> {
         let Some(successor) = successor else { return };
         let before = std::mem::replace(half, successor);
         path.next.set(None);
-        path.figures.set(&half.device.stats());
+        if let Ok(stats) = call_device(half.epoch, || Ok(half.device.stats())) {
+            path.figures.set(&stats);
+        }
         drop_device(before);
     }
 }

@@ -121,6 +121,8 @@ pub(crate) struct TxPath {
     succeeded: AtomicBool,
     /// The device had no room for the rest of `Half::staged`.
     busy: AtomicBool,
+    /// `Half::staged` or `Half::raw` held packets when the token was let go.
+    loaded: AtomicBool,
     next: Deadline,
     figures: Figures,
 }
@@ -128,6 +130,8 @@ pub(crate) struct TxPath {
 /// What belongs to the holder of the token.
 struct Half {
     device: Box<dyn DeviceTx>,
+    /// What the device can do, as it said last.
+    caps: Caps,
     epoch: u32,
     /// Ready for the device.
     staged: VecDeque<Packet>,
@@ -139,6 +143,7 @@ struct Half {
 
 struct Successor {
     device: Box<dyn DeviceTx>,
+    caps: Caps,
     epoch: u32,
     /// What was on its way into a device that had failed is of no use any more.
     after_failure: bool,
@@ -147,7 +152,8 @@ struct Successor {
 impl TxPath {
     pub(crate) fn new(device: Box<dyn DeviceTx>) -> TxPath {
         let (staged, raw) = (VecDeque::new(), VecDeque::new());
-        let half = Half { device, epoch: 0, staged, raw, checks_length: false };
+        let caps = device.caps().clone();
+        let half = Half { device, caps, epoch: 0, staged, raw, checks_length: false };
         TxPath {
             qdisc: Mutex::new(Kind::PFIFO.build()),
             queued: AtomicUsize::new(0),
@@ -157,6 +163,7 @@ impl TxPath {
             successor: Mutex::new(None),
             succeeded: AtomicBool::new(false),
             busy: AtomicBool::new(false),
+            loaded: AtomicBool::new(false),
             next: Deadline::none(),
             figures: Figures::default(),
         }
@@ -221,17 +228,23 @@ impl TxPath {
     fn has_work(&self, now: Instant) -> bool {
         self.queued.load(Ordering::Relaxed) > 0
             || self.is_busy()
+            || self.loaded.load(Ordering::Relaxed)
             || self.next.get().is_some_and(|at| at <= now)
             || self.succeeded.load(Ordering::Relaxed)
     }
 
-    /// When the first packet that is queued may leave, if the device has room and nobody is at
+    /// When the first packet that waits here may leave, if the device has room and nobody is at
     /// draining: who is goes round once more, and sees to what has to wait.
     pub(crate) fn next_departure(&self) -> Option<Instant> {
-        if self.queued.load(Ordering::Relaxed) == 0 || self.is_busy() {
+        if self.is_busy() {
             return None;
         }
-        let at = lock(&self.qdisc).next_event()?;
+        // What has left the discipline may leave at once.
+        let at = match self.loaded.load(Ordering::Relaxed) {
+            true => Instant::ZERO,
+            false if self.queued.load(Ordering::Relaxed) == 0 => return None,
+            false => lock(&self.qdisc).next_event()?,
+        };
         if self.half.leave_to_holder() { None } else { Some(at) }
     }
 
@@ -315,6 +328,7 @@ impl TxPath {
 
     /// Another device takes the place of this one, as soon as nobody uses this one any more.
     pub(crate) fn replace(&self, device: Box<dyn DeviceTx>, epoch: u32, kick: &Kick) {
+        let caps = device.caps().clone();
         let after_failure = {
             let _qdisc = lock(&self.qdisc);
             self.closed.load(Ordering::Relaxed)
@@ -322,7 +336,7 @@ impl TxPath {
         let before = {
             let mut successor = lock(&self.successor);
             self.succeeded.store(true, Ordering::Relaxed);
-            successor.replace(Successor { device, epoch, after_failure })
+            successor.replace(Successor { device, caps, epoch, after_failure })
         };
         drop_device(before);
         {
@@ -332,6 +346,10 @@ impl TxPath {
         // At once, or by the holder, which sees it when it goes round.
         if let Some(mut holding) = self.hold(kick) {
             holding.succeed();
+            // A device that fails here does so again when it is polled.
+            let _ = holding.publish();
+            // What the old one had no room for leaves by the new one.
+            holding.hands_over = true;
         }
     }
 
@@ -363,6 +381,7 @@ struct Holding<'a> {
 
 impl Drop for Holding<'_> {
     fn drop(&mut self) {
+        self.publish_load();
         let Some(held) = self.held.take() else { return };
         if held.abandon() || self.hands_over || std::thread::panicking() {
             self.kick.kick();
@@ -416,8 +435,16 @@ impl Holding<'_> {
         Ok(done)
     }
 
-    /// Publishes when the device wants to be polled.
+    /// Publishes whether packets are on their way into the device.
+    fn publish_load(&self) {
+        let Some(half) = self.held.as_deref() else { return };
+        let loaded = !half.staged.is_empty() || !half.raw.is_empty();
+        self.path.loaded.store(loaded, Ordering::Relaxed);
+    }
+
+    /// Publishes when the device wants to be polled, and whether packets wait for it.
     fn publish(&mut self) -> Result<(), Failure> {
+        self.publish_load();
         let Some(half) = self.held.as_deref_mut() else { return Ok(()) };
         let next = call_device(half.epoch, || Ok(half.device.next_event()))?;
         let news = self.path.next.set(next);
@@ -439,8 +466,9 @@ impl Holding<'_> {
             path.succeeded.store(false, Ordering::Relaxed);
             successor.take()
         };
-        let Some(Successor { device, epoch, after_failure }) = successor else { return };
+        let Some(Successor { device, caps, epoch, after_failure }) = successor else { return };
         let before = std::mem::replace(&mut half.device, device);
+        half.caps = caps;
         half.epoch = epoch;
         half.checks_length = true;
         if after_failure {
@@ -452,14 +480,19 @@ impl Holding<'_> {
         std::mem::swap(&mut half.raw, &mut half.staged);
         path.busy.store(false, Ordering::Relaxed);
         path.next.set(None);
-        path.figures.set(&half.device.stats());
+        // A device that fails here does so again when it has sent.
+        if let Ok(stats) = call_device(epoch, || Ok(half.device.stats())) {
+            path.figures.set(&stats);
+        }
         drop_device(before);
     }
 
     /// Whether this thread has done its share, and there is more.
     fn is_exhausted(&self) -> bool {
         let more = |held: &Held<'_, Half>| {
-            !held.staged.is_empty() || self.path.queued.load(Ordering::Relaxed) > 0
+            !held.staged.is_empty()
+                || !held.raw.is_empty()
+                || self.path.queued.load(Ordering::Relaxed) > 0
         };
         // A device without room says when it has some.
         self.left == 0 && !self.path.is_busy() && self.held.as_ref().is_some_and(more)
@@ -484,6 +517,7 @@ impl Holding<'_> {
         let Some(mut held) = self.held.take() else { return };
         let dropped = (std::mem::take(&mut held.staged), std::mem::take(&mut held.raw));
         self.path.busy.store(false, Ordering::Relaxed);
+        self.path.loaded.store(false, Ordering::Relaxed);
         self.path.next.set(None);
         if held.abandon() {
             self.kick.kick();
@@ -491,14 +525,13 @@ impl Holding<'_> {
         drop(dropped);
     }
 
-    fn stats(mut self) -> DeviceStats {
-        let path = self.path;
-        let Some(held) = self.held.take() else { return path.figures.get() };
-        let stats = held.device.stats();
-        if held.abandon() {
-            self.kick.kick();
-        }
-        stats
+    /// What the device has counted; if it does not say, what it had counted before.
+    fn stats(&self) -> DeviceStats {
+        let said = self.held.as_deref().map(|half| {
+            // A device that fails here does so again when it has sent.
+            call_device(half.epoch, || Ok(half.device.stats()))
+        });
+        said.and_then(Result::ok).unwrap_or_else(|| self.path.figures.get())
     }
 }
 
@@ -511,6 +544,7 @@ impl Half {
             progress.status = TxStatus::Busy;
         }
         if progress.caps_changed {
+            self.caps = call_device(self.epoch, || Ok(self.device.caps().clone()))?;
             // What the device refuses from now on is made ready again, without it.
             std::mem::swap(&mut self.raw, &mut self.staged);
             self.make_ready(around.counters);
@@ -520,8 +554,7 @@ impl Half {
 
     /// Moves packets from `raw` to `staged`, and does in software what the device cannot.
     fn make_ready(&mut self, counters: &Shard) {
-        let Half { device, staged, raw, checks_length, .. } = self;
-        let caps = device.caps();
+        let Half { caps, staged, raw, checks_length, .. } = self;
         if caps.tso4 && caps.tso6 && caps.tx_checksum && !*checks_length {
             staged.append(raw);
             return;

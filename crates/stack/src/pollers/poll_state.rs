@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::connection_id::ConnectionId;
 use crate::offload::gro::Gro;
 use crate::packet::Packet;
-use crate::pollers::syn_share::SynShare;
+use crate::pollers::syn_share::SynShares;
 use crate::sockets::endpoint::Endpoint;
 
 /// What the holder of the poll token works with, kept so that nothing is allocated per poll.
@@ -18,5 +18,5 @@ pub(crate) struct PollState {
     /// Connections that got a packet in this batch, each once.
     pub(crate) touched: Vec<Arc<Endpoint>>,
     /// What SYNs that are answered with cookies may still take of the work.
-    pub(crate) syns: SynShare,
+    pub(crate) syns: SynShares,
 }

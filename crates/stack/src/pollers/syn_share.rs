@@ -10,12 +10,15 @@
 //! and to the segments of connections in it. Which SYNs are answered follows from their place in
 //! the queue alone; an honest client that was dropped asks again.
 //!
+//! Every interface has a share of its own: that one of them is empty, loopback as a rule, says
+//! nothing about another.
+//!
 //! SYNs that are remembered are bounded by the backlog and do not count.
 
-use crate::limits::{COOKIE_BURST, COOKIES_PER_BATCH};
+use crate::limits::{COOKIE_BURST, COOKIES_PER_BATCH, MAX_INTERFACES};
 
-/// What is left of the share of one poller.
-#[derive(Debug)]
+/// What is left of the share of one interface.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct SynShare(u32);
 
 impl Default for SynShare {
@@ -39,5 +42,31 @@ impl SynShare {
     pub(crate) fn end_batch(&mut self, drained: bool) {
         let left = self.0.saturating_add(COOKIES_PER_BATCH).min(COOKIE_BURST);
         self.0 = if drained { COOKIE_BURST } else { left };
+    }
+}
+
+/// The shares of all interfaces, for the one poller that receives from them in turn.
+#[derive(Debug)]
+pub(crate) struct SynShares {
+    shares: [SynShare; MAX_INTERFACES],
+    /// Whose batch it is.
+    at: u8,
+}
+
+impl Default for SynShares {
+    fn default() -> SynShares {
+        SynShares { shares: [SynShare::default(); MAX_INTERFACES], at: 0 }
+    }
+}
+
+impl SynShares {
+    /// What comes next is of this interface.
+    pub(crate) fn begin(&mut self, interface: u8) {
+        self.at = interface;
+    }
+
+    /// The share of the interface whose batch it is.
+    pub(crate) fn current(&mut self) -> &mut SynShare {
+        &mut self.shares[usize::from(self.at)]
     }
 }

@@ -105,6 +105,8 @@ pub(crate) struct Inner {
     /// Its connection has taken the place of one that a panic left half changed, and is not settled
     /// yet.
     panicked: bool,
+    /// How often that has happened.
+    panics: u8,
     /// Packets that wait for a thread that is blocked in a read.
     pub(crate) prequeue: Option<Box<Prequeue<Segment>>>,
 }
@@ -205,6 +207,7 @@ impl Endpoint {
             ident: id.slot as u16,
             sent_to: None,
             panicked: false,
+            panics: 0,
             prequeue: None,
         };
         let md5_key = inner.conn.md5_key().cloned();
@@ -357,12 +360,22 @@ impl Inner {
     /// Puts the connection `ended` in the place of one that a panic left half changed.
     pub(crate) fn replace(&mut self, ended: Connection) -> Connection {
         self.panicked = true;
+        self.panics = self.panics.saturating_add(1);
+        if self.panics > MOST_PANICS {
+            // Not even its removal works. It stays where it is, and nobody touches it any more.
+            self.gone = true;
+        }
         std::mem::replace(&mut self.conn, ended)
     }
 
     /// Whether its connection has replaced another since the last call.
     pub(crate) fn take_panicked(&mut self) -> bool {
         std::mem::take(&mut self.panicked)
+    }
+
+    /// How often a panic has left its connection half changed.
+    pub(crate) fn panics(&self) -> u8 {
+        self.panics
     }
 
     /// Notes how far the stream that was sent reaches, the SYN and the FIN counted.
@@ -428,6 +441,9 @@ impl Inner {
     }
 }
 
+/// Panics of one connection after which nobody touches it any more.
+pub(crate) const MOST_PANICS: u8 = 4;
+
 /// Where tests have the stack panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Site {
@@ -438,4 +454,9 @@ pub(crate) enum Site {
     Write,
     Read,
     Look,
+    /// Whenever it is settled.
+    #[cfg_attr(not(test), allow(dead_code, reason = "only tests set it"))]
+    EverySettle,
+    /// In the middle of the removal from the tables.
+    Remove,
 }

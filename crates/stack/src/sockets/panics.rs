@@ -18,7 +18,19 @@ thread_local! {
     /// What the last owner on this thread that unwound has left. It is dropped when that thread
     /// owns nothing any more, because the drop of what an application has written by reference is
     /// the application's code.
-    static REMAINS: Cell<Option<Box<dyn Any>>> = const { Cell::new(None) };
+    static REMAINS: Cell<Option<Remains>> = const { Cell::new(None) };
+}
+
+/// What a panic has left.
+struct Remains {
+    /// Where the endpoint is, by which it is known.
+    of: usize,
+    _parts: Box<dyn Any>,
+}
+
+/// What to know an endpoint by as long as it lives. Its number may be another stack's as well.
+fn known_by(endpoint: &Endpoint) -> usize {
+    std::ptr::from_ref(endpoint).addr()
 }
 
 /// Drops `value`, whose drop may panic.
@@ -29,17 +41,45 @@ pub(crate) fn drop_caught<T>(value: T) {
     }
 }
 
-/// For who has caught `panic`: ends what is left of the connection that it came from. If it came
-/// from none, it goes on.
-pub(crate) fn take_remains(panic: Box<dyn Any + Send>) {
-    match REMAINS.try_with(Cell::take) {
-        Ok(None) => resume_unwind(panic),
-        remains => {
-            drop_caught(remains);
-            drop_caught(panic);
-        }
-    }
+/// For who is about to catch panics: those before have nothing to do with it.
+pub(crate) fn clear_remains() {
+    drop_caught(REMAINS.try_with(Cell::take));
 }
+
+/// For who has caught `panic` while `endpoint` was worked on: ends what is left of its connection.
+/// If the panic did not come from there, it goes on.
+pub(crate) fn take_remains(endpoint: &Endpoint, panic: Box<dyn Any + Send>) {
+    let remains = REMAINS.try_with(Cell::take);
+    let elsewhere = match &remains {
+        Ok(Some(remains)) => remains.of != known_by(endpoint),
+        Ok(None) => true,
+        // The thread ends, and has nowhere to keep them.
+        Err(_) => false,
+    };
+    drop_caught(remains);
+    if elsewhere {
+        resume_unwind(panic);
+    }
+    drop_caught(panic);
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How many sites this thread comes to that answer a cookie or make a cookie's connection,
+    /// until the one at which the stack is to panic. Zero is none.
+    pub(crate) static COOKIE_TRAP: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Work on a cookie has come to a place where tests have the stack panic.
+#[cfg(test)]
+pub(crate) fn at_cookie() {
+    let left = COOKIE_TRAP.get();
+    COOKIE_TRAP.set(left.saturating_sub(1));
+    assert!(left != 1, "the test wants a panic at this cookie");
+}
+
+#[cfg(not(test))]
+pub(crate) fn at_cookie() {}
 
 impl Endpoint {
     /// Work on the connection has come to `site`.
@@ -47,6 +87,8 @@ impl Endpoint {
     pub(crate) fn at(&self, site: Site) {
         let sprung = crate::sync::lock(&self.trap).take_if(|trap| *trap == site);
         assert!(sprung.is_none(), "the test wants a panic at {site:?}");
+        let every = *crate::sync::lock(&self.trap) == Some(Site::EverySettle);
+        assert!(site != Site::Settle || !every, "the test wants a panic at every {site:?}");
     }
 
     #[cfg(not(test))]
@@ -79,7 +121,8 @@ impl Endpoint {
         };
         let ended = Connection::panicked(&cx, params, inner.sent_to());
         let broken = inner.replace(ended);
-        let remains = Box::new((broken, inner.prequeue.take(), self.backlog().clear()));
+        let parts = Box::new((broken, inner.prequeue.take(), self.backlog().clear()));
+        let remains = Remains { of: known_by(self), _parts: parts };
         let before = REMAINS.try_with(|cell| cell.replace(Some(remains)));
         drop_caught(before);
     }

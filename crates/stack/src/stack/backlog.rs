@@ -53,7 +53,10 @@ impl Work<'_> {
     /// whether the owner itself has worked on it.
     pub(crate) fn release(&mut self, endpoint: &Arc<Endpoint>, owned: Owned<'_>, settles: bool) {
         let (mut owned, mut settles) = (owned, settles);
-        for _ in 0..RELEASE_ROUNDS {
+        let mut rounds = 0;
+        // Once the stack has come to its end, there is no poller to hand over to.
+        while rounds < RELEASE_ROUNDS || self.stack.pollers.ended().is_some() {
+            rounds += 1;
             settles |= self.run_left(endpoint, &mut owned);
             if std::mem::take(&mut settles) {
                 self.settle(endpoint, &mut owned);
@@ -64,6 +67,8 @@ impl Work<'_> {
             }
         }
         // Dropping it hands what is left now to the poller.
+        drop(owned);
+        self.look_again(endpoint);
     }
 
     /// For an owner: does what others have left, but for sending. Returns whether there was any.
@@ -71,6 +76,10 @@ impl Work<'_> {
         let left = inner.take_left();
         if left == 0 {
             return false;
+        }
+        if inner.panics() > 1 {
+            // It is only settled, which takes it away.
+            return true;
         }
         // What waits for a reader arrived first.
         self.run_prequeue(endpoint, inner, false);

@@ -2,14 +2,15 @@
 //!
 //! A device that fails takes its interface down, with all queues of the device: the connections
 //! over it and the listeners on its addresses end with an error, the routes over it are skipped.
-//! Everything else goes on. A stack whose only device fails has nothing left to do and comes to its
-//! end, so that programs that wait for it end.
+//! Everything else goes on. A stack whose last device that works fails has nothing left to do and
+//! comes to its end, so that programs that wait for it end.
 //!
 //! The order is: the interface is marked, then the tables are read. Who opens a connection enters
 //! it into the table, then looks at the interface. So one of the two sees the other.
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 use plimsoll_tcp::{ConnectionError, Instant, PathEvent};
 
@@ -31,12 +32,15 @@ impl Stack {
             return;
         }
         let first = self.interfaces.first_way(interface.index());
-        if interface.is_loopback() || self.interfaces.devices() == 1 {
-            return self.bring_down(now, error);
-        }
         let ways = self.interfaces.ways_of(first);
         for way in self.interfaces.iter().filter(|way| ways & (1 << way.index()) != 0) {
             way.fail(way.epoch(), error.clone());
+        }
+        // Of two threads whose devices fail at the same time, one sees both.
+        fence(Ordering::SeqCst);
+        let works = |each: &Interface| !each.is_loopback() && each.is_up();
+        if interface.is_loopback() || !self.interfaces.iter().any(works) {
+            return self.bring_down(now, error);
         }
         self.interfaces.routes().set_up(first, false);
         self.end_all_over(now, first, ways);
@@ -109,6 +113,14 @@ impl Stack {
             self.work_on(now, &endpoint, |inner, cx| {
                 inner.conn.handle_path_event(cx, PathEvent::Mtu(interface.mtu()));
             });
+        }
+    }
+
+    /// For who has entered a connection into the table that nobody has heard of: tells it if its
+    /// interface is down, or the stack has come to its end.
+    pub(crate) fn tell_if_down(&self, work: &mut Work<'_>, endpoint: &Arc<Endpoint>) {
+        if self.check_up().and_then(|()| self.check_way(endpoint.interface)).is_err() {
+            work.leave_news(endpoint, PathNews::Gone(ConnectionError::DeviceGone));
         }
     }
 

@@ -10,6 +10,9 @@
 //! which gives its memory and its places in tables and queues back, takes its timer away, and wakes
 //! who waits. So nothing else in the stack need know of panics.
 //!
+//! If settling panics as well, nothing is sent for that connection: what is left to do is its
+//! removal, which does each of its steps once, however often it begins.
+//!
 //! The guard cannot settle, since its thread unwinds. [`Work::contain`] stops the panic, settles,
 //! and lets the caller go on: a poller with the next packet of its batch, a call of an application
 //! with the error that the connection has now. Where nobody stops the panic, the connection is
@@ -24,11 +27,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 use crate::snmp::IpCounter;
-use crate::sockets::endpoint::Site;
-use crate::sockets::endpoint::{Endpoint, Inner, Owned};
-use crate::sockets::panics::{drop_caught, take_remains};
+use crate::sockets::endpoint::{Endpoint, Inner, MOST_PANICS, Owned, Site};
+use crate::sockets::panics::{clear_remains, drop_caught, take_remains};
 use crate::stack::Stack;
 use crate::stack::work::Work;
 use crate::sync::socket_lock::SETTLE;
@@ -41,12 +44,39 @@ impl Work<'_> {
         endpoint: &Arc<Endpoint>,
         work: impl FnOnce(&mut Self) -> T,
     ) -> Option<T> {
+        clear_remains();
         match catch_unwind(AssertUnwindSafe(|| work(self))) {
             Ok(done) => Some(done),
             Err(panic) => {
-                take_remains(panic);
-                self.leave(endpoint, SETTLE);
+                take_remains(endpoint, panic);
+                self.settle_panicked(endpoint);
                 None
+            }
+        }
+    }
+
+    /// For who has let go of a socket for which something may have been left: it was handed to the
+    /// poller. If that has gone meanwhile, it is done here.
+    pub(crate) fn look_again(&mut self, endpoint: &Arc<Endpoint>) {
+        // Who ends the stack does so before it leaves the news of that.
+        fence(Ordering::SeqCst);
+        if self.stack.pollers.ended().is_some() {
+            self.leave(endpoint, SETTLE);
+        }
+    }
+
+    /// Settles a connection that has panicked. If that panics as well, all that is left to do is
+    /// its removal, which goes on where it was.
+    fn settle_panicked(&mut self, endpoint: &Arc<Endpoint>) {
+        for _ in 0..=MOST_PANICS {
+            let settled = catch_unwind(AssertUnwindSafe(|| {
+                if let Some(owned) = endpoint.leave(SETTLE) {
+                    self.release(endpoint, owned, false);
+                }
+            }));
+            match settled {
+                Ok(()) => return,
+                Err(panic) => take_remains(endpoint, panic),
             }
         }
     }
@@ -55,6 +85,7 @@ impl Work<'_> {
 impl Work<'_> {
     /// Does something that makes a connection. If it panics, none is made.
     pub(crate) fn contain_making<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        clear_remains();
         match catch_unwind(AssertUnwindSafe(|| make(self))) {
             Ok(made) => Some(made),
             Err(panic) => {
@@ -74,7 +105,17 @@ impl Stack {
             let mut work = Work::begin(self, self.pollers.clock().get()).at_home(endpoint.home);
             work.release(endpoint, owned, false);
             work.finish();
+        } else {
+            drop(owned);
+            self.look_again(endpoint);
         }
+    }
+
+    /// See [`Work::look_again`].
+    pub(crate) fn look_again(&self, endpoint: &Arc<Endpoint>) {
+        let mut work = Work::begin(self, self.pollers.clock().get()).at_home(endpoint.home);
+        work.look_again(endpoint);
+        work.finish();
     }
 
     /// Owns a connection to look at it. If that panics, the connection is aborted, and `look` sees
@@ -84,6 +125,7 @@ impl Stack {
         endpoint: &Arc<Endpoint>,
         mut look: impl FnMut(&mut Inner) -> T,
     ) -> T {
+        clear_remains();
         let seen = catch_unwind(AssertUnwindSafe(|| {
             let mut owned = endpoint.own();
             endpoint.at(Site::Look);
@@ -96,11 +138,13 @@ impl Stack {
         match seen {
             Ok(seen) => seen,
             Err(panic) => {
-                take_remains(panic);
+                take_remains(endpoint, panic);
                 let mut work = Work::begin(self, self.pollers.clock().get()).at_home(endpoint.home);
-                work.leave(endpoint, SETTLE);
+                work.settle_panicked(endpoint);
                 work.finish();
-                look(&mut endpoint.own())
+                let seen = look(&mut endpoint.own());
+                self.look_again(endpoint);
+                seen
             }
         }
     }

@@ -11,8 +11,8 @@ use plimsoll_wire::tcp::TcpFlags;
 use crate::flow::FlowKey;
 use crate::policies::syn_cookie;
 use crate::pollers::poll_state::PollState;
-use crate::sockets::endpoint::ListenerInner;
-use crate::sockets::endpoint::{Endpoint, Stage};
+use crate::sockets::endpoint::{Endpoint, ListenerInner, Stage};
+use crate::sockets::panics::at_cookie;
 use crate::stack::Stack;
 use crate::stack::work::Work;
 use crate::sync::socket_lock::REFUSED;
@@ -47,7 +47,7 @@ impl Stack {
         match work.admit(listener, least_iss.is_some()) {
             Admission::Dropped => work.tcp().bump(Counter::ListenDrops),
             Admission::Cookie => {
-                state.syns.take();
+                state.syns.current().take();
                 self.send_cookie(work, listener, key, &segment);
             }
             Admission::Remembered => {
@@ -86,6 +86,7 @@ impl Stack {
         if answer.early && !listener.complete_early(endpoint.clone(), work.wakers()) {
             work.leave(&endpoint, REFUSED);
         }
+        self.tell_if_down(work, &endpoint);
         state.touched.push(endpoint);
     }
 
@@ -101,7 +102,11 @@ impl Stack {
         let mut params = self.open_params(key, SeqNum(0), options, work.home());
         let index = cookie_mss_index(params.ip_header_len, syn.repr.options.mss);
         params.iss = syn_cookie::make(self.policies.secrets(), key, work.now, syn.repr.seq, index);
-        let repr = cookie_syn_ack(&work.context_idle(), &params, syn);
+        let made = work.contain_making(|work| {
+            at_cookie();
+            cookie_syn_ack(&work.context_idle(), &params, syn)
+        });
+        let Some(repr) = made else { return work.tcp().bump(Counter::ListenDrops) };
         work.tcp().bump(Counter::SyncookiesSent);
         work.send_segment(key, &repr, params.options.md5_key.as_ref());
     }
@@ -121,8 +126,13 @@ impl Stack {
         let (irs, cookie) = (ack.repr.seq - 1, ack.repr.ack - 1);
         let said = syn_cookie::check(self.policies.secrets(), key, work.now, irs, cookie);
         let params = self.open_params(key, cookie, listener.options_for(key.remote), work.home());
-        let opened = said
-            .and_then(|index| Connection::accept_cookie(&work.context_idle(), params, &ack, index));
+        let opened = work.contain_making(|work| {
+            at_cookie();
+            said.and_then(|index| {
+                Connection::accept_cookie(&work.context_idle(), params, &ack, index)
+            })
+        });
+        let Some(opened) = opened else { return work.tcp().bump(Counter::ListenDrops) };
         let Some(conn) = opened else {
             work.tcp().bump(Counter::SyncookiesFailed);
             return self.to_nobody(work, key, &ack);
@@ -132,26 +142,38 @@ impl Stack {
             work.tcp().bump(Counter::ListenOverflows);
             return work.tcp().bump(Counter::ListenDrops);
         }
-        let way = self.way_of(
-            self.interfaces.way(self.interfaces.towards(key.remote), work.home()),
-            work.flow_label(key),
-        );
-        let parent = Some(listener.clone());
-        let inserted = self
-            .tables
-            .connections()
-            .insert(*key, |id| Endpoint::new(*key, id, way, parent, Stage::HalfOpen, conn));
-        match inserted {
+        let made = work.contain_making(|work| self.insert_by_cookie(work, listener, key, conn));
+        match made.and_then(Result::ok) {
             // The rest is as for any half-open connection.
-            Ok(endpoint) => {
+            Some(endpoint) => {
                 let _ = self.to_connection(work, state, endpoint.clone(), ack);
+                self.tell_if_down(work, &endpoint);
                 state.touched.push(endpoint);
             }
-            Err(_) => {
+            None => {
                 listener.end_handshake();
                 work.tcp().bump(Counter::ListenDrops);
             }
         }
+    }
+
+    /// Inserts the connection that a cookie has brought back.
+    fn insert_by_cookie(
+        &self,
+        work: &Work<'_>,
+        listener: &Arc<ListenerInner>,
+        key: &FlowKey,
+        conn: Connection,
+    ) -> Result<Arc<Endpoint>, InsertError> {
+        let way = self.way_of(
+            self.interfaces.way(self.interfaces.towards(key.remote), work.home()),
+            work.flow_label(key),
+        );
+        self.tables.connections().insert(*key, |id| {
+            at_cookie();
+            let parent = Some(listener.clone());
+            Endpoint::new(*key, id, way, parent, Stage::HalfOpen, conn)
+        })
     }
 
     /// Inserts the connection that `syn` opens.

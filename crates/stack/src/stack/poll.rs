@@ -27,9 +27,9 @@ impl Stack {
     /// device.
     ///
     /// # Errors
-    /// If the stack has come to its end: its only device has gone, or a thread that ran the stack,
-    /// perhaps this one, has panicked. Every socket has been told then. If there are other devices,
-    /// what went over the one ends with an error, and the stack goes on; see
+    /// If the stack has come to its end: its last device has gone, or a thread that ran the stack,
+    /// perhaps this one, has panicked. Every socket has been told then. If other devices work, what
+    /// went over the one ends with an error, and the stack goes on; see
     /// [`interfaces`](Self::interfaces).
     pub fn poll(&self, now: Instant, budget: usize) -> Result<Poll, StackError> {
         self.poll_all(now, budget, None)
@@ -161,6 +161,7 @@ impl Stack {
         turn: &mut Option<&mut dyn FnMut()>,
     ) -> bool {
         let mut taken = 0;
+        state.syns.begin(interface.index());
         while taken < budget {
             let most = RX_BATCH.min(budget - taken);
             let mut packets = std::mem::take(&mut state.packets);
@@ -183,7 +184,7 @@ impl Stack {
             match received {
                 Ok(count) => {
                     taken += count;
-                    state.syns.end_batch(count < most);
+                    state.syns.current().end_batch(count < most);
                     if count < most {
                         break;
                     }

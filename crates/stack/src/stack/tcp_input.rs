@@ -41,7 +41,7 @@ impl Stack {
     ) {
         let (segs, size) = (packet.segs(), packet.gso.map(|gso| gso.size));
         work.tcp().add(Counter::InSegs, segs as u64);
-        if state.syns.is_spent() && is_syn(&packet, arrived) {
+        if state.syns.current().is_spent() && is_syn(&packet, arrived) {
             return work.count(IpCounter::SynShed);
         }
         if !checksum::verify(&packet) {

@@ -7,6 +7,7 @@
 //! [`Stack::wait`] takes the roles of all queues for one call.
 
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
@@ -35,7 +36,7 @@ impl QueueWaiter {
     /// As [`Stack::wait_unless`], for this queue alone.
     ///
     /// # Errors
-    /// If the system refuses to wait, or a device has panicked.
+    /// If the system refuses to wait.
     pub fn wait(
         &mut self,
         now: Instant,
@@ -43,7 +44,7 @@ impl QueueWaiter {
         ready: impl FnOnce() -> bool,
     ) -> Result<(), StackError> {
         let queues = self.queue..self.queue + 1;
-        self.stack.guarded(now, || self.stack.wait_as_holder(queues, now, limit, ready))
+        self.stack.wait_asking(queues, now, limit, ready)
     }
 }
 
@@ -82,15 +83,15 @@ impl Stack {
     /// and only then sleeps. It may return although there is nothing to do.
     ///
     /// # Errors
-    /// If another thread waits for one of the queues already, the system refuses to wait, or a
-    /// device has panicked.
+    /// If another thread waits for one of the queues already, or the system refuses to wait.
     pub fn wait(&self, now: Instant, limit: Option<Instant>) -> Result<(), StackError> {
         self.wait_unless(now, limit, || false)
     }
 
     /// As [`wait`](Self::wait), but does not sleep if `ready` says so. It is asked after the poller
     /// has announced that it will sleep, so a kick that follows a change of what `ready` reads is
-    /// never lost.
+    /// never lost. If it panics, the panic goes on when the wait has come to its end; it does not
+    /// end the stack.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
@@ -106,7 +107,30 @@ impl Stack {
             held.push(role.hold().ok_or(StackError::AlreadyWaited { queue })?);
         }
         let queues = 0..held.len() as u8;
-        self.guarded(now, || self.wait_as_holder(queues, now, limit, ready))
+        self.wait_asking(queues, now, limit, ready)
+    }
+
+    /// Waits for all of `queues`. A panic of `ready` is the application's own: the wait comes to
+    /// its end, then the panic goes on. The caller has the roles of the queues.
+    fn wait_asking(
+        &self,
+        queues: Range<u8>,
+        now: Instant,
+        limit: Option<Instant>,
+        ready: impl FnOnce() -> bool,
+    ) -> Result<(), StackError> {
+        let mut thrown = None;
+        let asked = || {
+            catch_unwind(AssertUnwindSafe(ready)).unwrap_or_else(|panic| {
+                thrown = Some(panic);
+                true
+            })
+        };
+        let waited = self.guarded(now, || self.wait_as_holder(queues, now, limit, asked));
+        match thrown {
+            Some(thrown) => resume_unwind(thrown),
+            None => waited,
+        }
     }
 
     /// Waits for all of `queues`. The caller has their roles.

@@ -20,8 +20,8 @@ use crate::limits::{COMPLETION_ROUNDS, READ_ROUNDS};
 use crate::policies::sysctl::Settings;
 use crate::snmp::{IpCounter, Shard};
 use crate::sockets::decision_log::log_wake;
-use crate::sockets::endpoint::Site;
-use crate::sockets::endpoint::{Endpoint, Inner, Stage};
+use crate::sockets::endpoint::{Endpoint, Inner, Site, Stage};
+use crate::sockets::panics::drop_caught;
 use crate::sockets::path_news::PathNews;
 use crate::sockets::wakers::{Interest, WakeList};
 use crate::stack::Stack;
@@ -142,6 +142,9 @@ impl<'a> Work<'a> {
     /// Does what follows from calls of the engine: sends, moves the connection on between the
     /// tables, arms its timer, collects wakers. The caller holds the lock that `inner` is from.
     pub(crate) fn settle(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
+        if inner.panics() > 1 {
+            return self.bury(endpoint, inner);
+        }
         endpoint.at(Site::Settle);
         if inner.take_panicked() {
             self.count(IpCounter::ConnectionPanics);
@@ -285,9 +288,24 @@ impl<'a> Work<'a> {
         self.remove(endpoint, inner);
     }
 
-    /// Takes a connection out of the tables.
+    /// Removes a connection whose end has panicked as well. Nothing is sent.
+    fn bury(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
+        if inner.take_panicked() {
+            self.count(IpCounter::ConnectionPanics);
+        }
+        drop_caught(endpoint.backlog().clear());
+        self.end_early(endpoint, inner);
+        if inner.is_gone() {
+            self.account(endpoint, inner);
+        } else {
+            self.remove(endpoint, inner);
+        }
+        self.collect_wakers(inner, Events::NONE);
+    }
+
+    /// Takes a connection out of the tables. If it panics, it may be begun again: no step is done
+    /// twice.
     fn remove(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
-        inner.leave_table();
         if inner.timer != Instant::FAR_FUTURE {
             inner.timer = Instant::FAR_FUTURE;
             self.stack.pollers.queue(endpoint.home).wheel().lock().stop(endpoint.id);
@@ -301,8 +319,10 @@ impl<'a> Work<'a> {
         if inner.uncount_orphan() {
             self.stack.tables.orphans().remove(&mut self.wakers);
         }
+        endpoint.at(Site::Remove);
         self.stack.policies.memory().forget(std::mem::take(&mut inner.memory_ticket));
         self.stack.tables.connections().remove(endpoint);
+        inner.leave_table();
         self.account(endpoint, inner);
     }
 
@@ -527,7 +547,10 @@ impl Stack {
             let work = Work::begin(self, now);
             let mut inner = endpoint.own();
             let cx = work.context(endpoint, &mut inner);
-            call(&mut inner, &cx)
+            let result = call(&mut inner, &cx);
+            drop(inner);
+            self.look_again(endpoint);
+            result
         })
     }
 

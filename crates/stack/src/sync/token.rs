@@ -16,6 +16,7 @@ use loom::{
     cell::UnsafeCell,
     sync::atomic::{AtomicU8, Ordering},
 };
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 #[cfg(not(all(loom, test)))]
 use std::{
@@ -41,7 +42,21 @@ unsafe impl<T: Send> Sync for Token<T> {}
 /// The token, taken. Dropping it lets go whatever others have missed.
 pub(crate) struct Held<'a, T> {
     token: &'a Token<T>,
+    /// It may go to other threads, and be shared by them, as a reference to the value may.
+    value: PhantomData<&'a mut T>,
 }
+
+/// Two threads that share a `Held` reach the value at once: this does not compile if they can
+/// although the value is not `Sync`.
+const _: () = {
+    trait NotSync<A> {
+        fn holds() {}
+    }
+    impl<T> NotSync<()> for T {}
+    struct IsSync;
+    impl<T: Sync> NotSync<IsSync> for T {}
+    let _ = <Held<'static, std::cell::Cell<u8>> as NotSync<_>>::holds;
+};
 
 impl<T> Token<T> {
     pub(crate) fn new(value: T) -> Token<T> {
@@ -53,7 +68,7 @@ impl<T> Token<T> {
         loop {
             let free = self.state.compare_exchange(FREE, HELD, Ordering::AcqRel, Ordering::Relaxed);
             if free.is_ok() {
-                return Some(Held { token: self });
+                return Some(Held { token: self, value: PhantomData });
             }
             if self.leave_to_holder() {
                 return None;

@@ -3,12 +3,15 @@
 //! It is bounded in packets, memory and time, for all sources together and for each source. What
 //! counts is the memory that a fragment takes, with all that is kept beside its bytes: tiny
 //! fragments cost more than they carry. A source beyond its share loses its own oldest packet. When
-//! all shares together are too much, the source that holds the most loses its oldest. So a source
-//! that floods displaces itself, and nobody who holds less.
+//! all shares together are too much, the source that holds the most loses its oldest: the most
+//! memory if memory is short, the most packets, among equals the oldest one, if there are too many
+//! packets. So a source that floods displaces itself, and nobody who holds less; and many sources
+//! that hold next to nothing do not displace one large datagram.
 //!
 //! Fragments that overlap others end their reassembly (RFC 5722): nobody honest sends them. Exact
 //! duplicates are ignored. What is complete is handed back as one payload.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr};
@@ -165,21 +168,35 @@ impl Reassembler {
             };
             let most = Share { packets: MAX_REASSEMBLIES, memory: MAX_REASSEMBLY_MEMORY };
             let victim = if !own.has_room(more, share) {
-                Some(key.src)
+                self.oldest_of(key.src)
+            } else if self.all.packets + more.packets > most.packets {
+                self.oldest_of_the_most(key.src)
             } else if !self.all.has_room(more, most) {
                 // The new fragment counts as its source's.
                 let with = |(&src, held): (&IpAddr, &Share)| match src == key.src {
                     true => (own.memory + more.memory, own.packets + more.packets, src),
                     false => (held.memory, held.packets, src),
                 };
-                self.sources.iter().map(with).max().map(|(_, _, src)| src)
+                self.sources.iter().map(with).max().and_then(|(_, _, src)| self.oldest_of(src))
             } else {
                 return dropped;
             };
-            let Some(oldest) = victim.and_then(|src| self.oldest_of(src)) else { return dropped };
+            let Some(oldest) = victim else { return dropped };
             self.drop_packet(&oldest);
             dropped += 1;
         }
+    }
+
+    /// The oldest packet of the sources with the most packets. The one that is to come counts as
+    /// `src`'s.
+    fn oldest_of_the_most(&self, src: IpAddr) -> Option<FragmentKey> {
+        let packets = |of: IpAddr| {
+            let held = self.sources.get(&of).map_or(0, |share| share.packets);
+            held + usize::from(of == src)
+        };
+        let rank =
+            |(key, packet): &(&FragmentKey, &Reassembly)| (packets(key.src), Reverse(packet.began));
+        self.packets.iter().max_by_key(rank).map(|(&key, _)| key)
     }
 
     fn oldest_of(&self, src: IpAddr) -> Option<FragmentKey> {
@@ -347,6 +364,25 @@ mod tests {
             }
         }
         assert!(matches!(put(from(1, 7), (8, false), &[1; 8]), Outcome::Complete(..)));
+    }
+
+    /// The large datagram holds the most memory. That is not what is short.
+    #[test]
+    fn many_sources_of_tiny_fragments_do_not_displace_a_large_datagram() {
+        let mut reassembler = Reassembler::default();
+        let mut put = |ms, key, place, data: &[u8]| {
+            reassembler.insert(Instant::from_millis(ms), key, 6, place, data)
+        };
+        for host in 2..=301 {
+            put(u64::from(host), from(host, 1), (0, true), &[2; 8]);
+            match host {
+                100 => put(100, from(1, 7), (0, true), &[1; 30_000]),
+                200 => put(200, from(1, 7), (30_000, true), &[1; 8_000]),
+                _ => Outcome::Kept,
+            };
+        }
+        let whole = put(400, from(1, 7), (38_000, false), &[1; 100]);
+        assert!(matches!(whole, Outcome::Complete(..)), "{whole:?}");
     }
 
     #[test]

@@ -26,6 +26,7 @@ enum Fault {
     ReceivePanics,
     TransmitFails,
     TransmitPanics,
+    StatsPanic,
 }
 
 const FAULTS: [Fault; 4] =
@@ -90,6 +91,7 @@ impl DeviceTx for Half<Box<dyn DeviceTx>> {
     }
 
     fn stats(&self) -> DeviceStats {
+        assert!(self.1.fault.load(Ordering::Relaxed) != Fault::StatsPanic as u8, "no figures");
         self.0.stats()
     }
 }
@@ -111,6 +113,7 @@ impl DeviceRx for Half<Box<dyn DeviceRx>> {
     }
 
     fn stats(&self) -> DeviceStats {
+        assert!(self.1.fault.load(Ordering::Relaxed) != Fault::StatsPanic as u8, "no figures");
         self.0.stats()
     }
 }
@@ -351,6 +354,29 @@ fn connections_outlive_a_device_that_works_and_is_replaced() {
     assert!(longest <= 1300 - 40, "segments of {longest} bytes");
 }
 
+/// The old device had no room for what is on its way into it, and nothing else is queued.
+#[test]
+fn what_a_busy_device_had_no_room_for_leaves_by_the_next() {
+    let (near, far, _remote) = cable(LinkConfig { queue_limit: 1, ..LinkConfig::default() });
+    let (a, b) = (host(vec![(near, NEAR[0])]), host(vec![(far, FAR[0])]));
+    let mut pair = Pair { a, b, now: Instant::from_millis(1) };
+    let listener = pair.listen(FAR[0], 16);
+    let open = [pair.open(FAR[0], &listener), pair.open(FAR[0], &listener)];
+    for (client, _) in &open {
+        assert_eq!(client.write(pair.now, b"data").unwrap(), 4);
+    }
+    assert!(pair.a.interfaces.get(0).tx().is_busy());
+    assert_eq!(pair.a.qdiscs()[0].stats.len, 0, "all is on its way into the device");
+    let (near, far, _remote) = cable(LinkConfig::default());
+    pair.b.replace_device(pair.now, 0, far).unwrap();
+    pair.a.replace_device(pair.now, 0, near).unwrap();
+    assert_eq!(pair.a.next_deadline(), Some(Instant::ZERO), "there is something to do");
+    let arrived = pair.run_until(Duration::from_secs(5), |_| {
+        open.iter().all(|(_, server)| server.readable_bytes() == 4)
+    });
+    assert!(arrived, "what was on the old cable is sent again, and what was not leaves");
+}
+
 #[test]
 fn loopback_and_places_without_an_interface_take_no_device() {
     let star = Star::new();
@@ -372,6 +398,116 @@ fn the_old_device_does_not_bring_down_the_new_one() {
     let error = StackError::DeviceGone { name: "old".to_owned(), reason: "late".to_owned() };
     assert!(!interface.fail(epoch, error.clone()) && interface.is_up());
     assert!(interface.fail(interface.epoch(), error) && !interface.is_up());
+}
+
+/// The device in its place fails before it is known to be there.
+#[test]
+fn a_replacement_that_fails_at_once_stays_down() {
+    for down in [false, true] {
+        let star = Star::new();
+        let interface = star.a.interfaces.get(0);
+        let error = |reason: &str| {
+            let (name, reason) = ("cable".to_owned(), reason.to_owned());
+            StackError::DeviceGone { name, reason }
+        };
+        if down {
+            assert!(interface.fail(interface.epoch(), error("old")));
+        }
+        let (near, _far, remote) = cable(LinkConfig::default());
+        let Device { tx, rx, wait } = near;
+        // It is asked for its figures when it is put in.
+        let fails = Fails { tx, epoch: interface.epoch() + 1, stack: star.a.clone() };
+        let near = Device { tx: Box::new(fails), rx, wait };
+        star.a.replace_device(star.now, 0, near).unwrap();
+        assert!(!interface.is_up(), "down before: {down}");
+        assert_eq!(interface.status().error, Some(error("new")));
+        drop(remote);
+        let (near, _far, _remote) = cable(LinkConfig::default());
+        star.a.replace_device(star.now, 0, near).unwrap();
+        assert!(interface.is_up() && interface.status().error.is_none());
+    }
+}
+
+/// A device whose failure is found by somebody else while it is put in.
+struct Fails {
+    tx: Box<dyn DeviceTx>,
+    epoch: u32,
+    stack: Arc<Stack>,
+}
+
+impl DeviceTx for Fails {
+    fn caps(&self) -> &Caps {
+        self.tx.caps()
+    }
+
+    fn transmit(
+        &mut self,
+        now: Instant,
+        queue: &mut VecDeque<Packet>,
+    ) -> Result<TxProgress, DeviceError> {
+        self.tx.transmit(now, queue)
+    }
+
+    fn stats(&self) -> DeviceStats {
+        let error = StackError::DeviceGone { name: "cable".to_owned(), reason: "new".to_owned() };
+        self.stack.interfaces.get(0).fail(self.epoch, error);
+        self.tx.stats()
+    }
+}
+
+#[test]
+fn the_last_of_several_devices_ends_the_stack() {
+    let star = Star::new();
+    let within = star.open(&star.a, (&star.a, addr("127.0.0.1", 80)));
+    star.remotes[0].set(Fault::ReceiveFails);
+    star.settle();
+    assert!(star.passes(&within));
+    star.remotes[1].set(Fault::ReceivePanics);
+    let error = star.a.poll(star.now, 64).unwrap_err();
+    assert!(matches!(&error, StackError::DeviceGone { .. }), "{error}");
+    assert_eq!(within.0.read(star.now, &mut [0; 8]), Err(DOWN));
+}
+
+/// Whoever fails the devices reads the table before the SYN's connection is in it.
+#[test]
+fn a_connection_from_a_peer_behind_a_failed_device_is_not_kept() {
+    let star = Star::new();
+    let _listener = star.a.listen(addr("0.0.0.0", 80), 16, Options::default()).unwrap();
+    let interface = star.a.interfaces.get(0);
+    let error = StackError::DeviceGone { name: "cable".to_owned(), reason: "gone".to_owned() };
+    assert!(interface.fail(interface.epoch(), error));
+    let key = crate::flow::FlowKey {
+        local: ip(FAR[0]),
+        remote: ip(NEAR[1]),
+        local_port: 1024,
+        remote_port: 80,
+    };
+    let syn = plimsoll_wire::tcp::TcpRepr {
+        src_port: 1024,
+        dst_port: 80,
+        seq: plimsoll_wire::SeqNum(1),
+        ack: plimsoll_wire::SeqNum(0),
+        flags: plimsoll_wire::tcp::TcpFlags::SYN,
+        window: 1000,
+        urgent: 0,
+        options: plimsoll_wire::tcp::TcpOptions::default(),
+    };
+    let mut work = crate::stack::work::Work::begin(&star.far[1], star.now);
+    work.send_segment(&key, &syn, None);
+    work.finish();
+    star.settle();
+    assert_eq!(star.a.counter("TcpPassiveOpens"), Some(1));
+    assert_eq!(star.a.connection_memory().connections, 0);
+}
+
+#[test]
+fn a_device_that_panics_when_it_is_asked_for_figures_is_asked_in_vain() {
+    let star = Star::new();
+    let before = star.a.device_stats();
+    star.remotes[0].set(Fault::StatsPanic);
+    assert_eq!(star.a.device_stats(), before);
+    star.settle();
+    assert!(star.a.interfaces()[0].error.is_none());
 }
 
 /// An application's thread is in the middle of a system call. The poller goes on, and what others

@@ -399,3 +399,113 @@ fn of_a_buffer_that_is_dropped() {
     two.servers[0].state();
     two.check_polled();
 }
+
+/// Settling panics again and again: the second time nothing is sent, but everything is given back.
+#[test]
+fn that_repeats_at_every_end() {
+    for orphan in [false, true] {
+        let mut two = Two::open();
+        if orphan {
+            two.servers[0].close(two.pair.now);
+        }
+        two.set(Site::EverySettle);
+        two.clients[0].write(two.pair.now, b"first").unwrap();
+        two.pair.settle();
+        if !orphan {
+            assert_eq!(two.servers[0].read(two.pair.now, &mut [0; 8]), Err(PANICKED));
+            assert_eq!(two.readers[0].count(), 1, "the reader was woken");
+        }
+        let b = &two.pair.b;
+        assert_eq!(b.connection_memory().connections, 1);
+        assert_eq!((b.orphan_count(), b.memory().holders), (0, 0));
+        assert_eq!(two.pair.counter("plimsoll.ConnectionPanics"), (0, 1));
+        two.clients[1].write(two.pair.now, b"ping").unwrap();
+        two.pair.settle();
+        assert_eq!(two.servers[1].readable_bytes(), 4);
+    }
+}
+
+#[test]
+fn of_its_removal() {
+    let mut two = Two::open();
+    two.servers[0].close(two.pair.now);
+    two.set(Site::Remove);
+    two.clients[0].abort(two.pair.now);
+    two.pair.settle();
+    assert_eq!(*lock(&two.victim.trap), None, "the stack has panicked");
+    assert_eq!((two.pair.b.orphan_count(), two.pair.b.memory().holders), (0, 0));
+    assert_eq!(two.pair.b.connection_memory().connections, 1);
+}
+
+#[test]
+fn of_a_half_open_connection_and_its_end() {
+    let pair = Pair::new();
+    let listener = pair.listen(B4, 16);
+    let _client = pair.connect(B4);
+    pair.b.poll(pair.now, 64).unwrap();
+    let endpoint = pair.b.tables.connections().all().remove(0);
+    *lock(&endpoint.trap) = Some(Site::EverySettle);
+    let owned = endpoint.own();
+    assert!(endpoint.leave(TIMER).is_none());
+    drop(owned);
+    pair.b.poll(pair.now, 64).unwrap();
+    assert_eq!(listener.inner().lengths(), (0, 0, 16));
+    assert_eq!(pair.b.connection_memory().connections, 0);
+}
+
+/// The answer to a SYN, what a cookie brings back, and its place in the table.
+#[test]
+fn of_a_cookie() {
+    for site in 1..=3 {
+        let mut pair = Pair::new();
+        pair.b.set_sysctl(pair.now, "net.ipv4.tcp_syncookies", "2").unwrap();
+        let listener = pair.listen(B4, 16);
+        crate::sockets::panics::COOKIE_TRAP.set(site);
+        let client = pair.connect(B4);
+        pair.settle();
+        assert_eq!(crate::sockets::panics::COOKIE_TRAP.get(), 0, "the stack has panicked");
+        assert_eq!(pair.counter("plimsoll.ConnectionPanics"), (0, 1), "site {site}");
+        assert_eq!(listener.inner().lengths(), (0, 0, 16), "site {site}");
+        assert_eq!(pair.b.connection_memory().connections, 0);
+        // The client asks again.
+        pair.run(Duration::from_secs(2));
+        client.write(pair.now, b"again").unwrap();
+        pair.settle();
+        let (server, _) = listener.accept(pair.now).unwrap().expect("it is open");
+        assert_eq!(server.readable_bytes(), 5, "site {site}");
+    }
+}
+
+/// Remains that an earlier panic has left do not make another one a connection's.
+#[test]
+fn other_than_of_this_connection_goes_on() {
+    let two = Two::open();
+    let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _owned = two.victim.own();
+        panic!("nobody contains this");
+    }));
+    assert!(unwound.is_err());
+    let other = two.pair.b.tables.connections().all().remove(1);
+    let mut work = Work::begin(&two.pair.b, two.pair.now);
+    let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        work.contain(&other, |_| panic!("nobody owns anything"));
+    }));
+    assert!(unwound.is_err());
+    work.finish();
+    assert_eq!(two.servers[1].state(), State::Established);
+    two.check_polled();
+}
+
+/// The stack ends while somebody looks: nobody polls any more, and the news are heard all the same.
+#[test]
+fn who_lets_go_of_a_stack_that_has_ended_sees_to_what_was_left() {
+    let two = Two::open();
+    let owned = two.victim.own();
+    let error = crate::StackError::ShutDown;
+    two.pair.b.end(two.pair.now, error);
+    assert_eq!(two.readers[0].count(), 0);
+    drop(owned);
+    two.pair.b.look_again(&two.victim);
+    assert_eq!(two.readers[0].count(), 1, "the reader hears of the end");
+    assert_eq!(two.servers[0].state(), State::Closed);
+}

@@ -77,3 +77,31 @@ fn a_poller_that_keeps_up_answers_every_syn() {
     let answered = count(&pair, "TcpExtSyncookiesSent") + 5;
     assert_eq!((answered, count(&pair, "plimsoll.SynShed")), (5000, 0));
 }
+
+/// Queue 0 polls loopback as well, which is empty: that says nothing about the device.
+#[test]
+fn polls_with_a_small_budget_shed_what_they_cannot_keep_up_with() {
+    const SYNS: u32 = 10_000;
+    const BUDGET: usize = 256;
+    let mut pair = Pair::with(LinkConfig { queue_limit: 20_000, ..LinkConfig::default() }, &[]);
+    let listener = pair.listen(B4, 4);
+    let (client, server) = pair.open(B4, &listener);
+    let arrive = |pair: &Pair| while pair.a.poll(pair.now, 64).unwrap().worked {};
+    let round = 500;
+    for first in (0..SYNS).step_by(round) {
+        flood(&pair, first, round as u32);
+        if first == SYNS / 2 {
+            client.write(pair.now, b"still here").unwrap();
+        }
+        arrive(&pair);
+        pair.b.poll(pair.now, BUDGET).unwrap();
+    }
+    for _ in 0..SYNS as usize / BUDGET {
+        pair.b.poll(pair.now, BUDGET).unwrap();
+    }
+    assert_eq!(server.read(pair.now, &mut [0; 20]), Ok(10));
+    let (cookies, shed) = (count(&pair, "TcpExtSyncookiesSent"), count(&pair, "plimsoll.SynShed"));
+    assert_eq!(cookies + shed + 5, u64::from(SYNS));
+    let most = 2 * COOKIE_BURST + SYNS.div_ceil(RX_BATCH as u32) * COOKIES_PER_BATCH;
+    assert!(shed > 0 && cookies <= u64::from(most), "{cookies} answered, {shed} shed");
+}

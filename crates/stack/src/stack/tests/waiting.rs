@@ -143,3 +143,22 @@ fn one_thread_at_a_time_waits() {
     pair.a.wait_unless(pair.now, None, inside).expect("nobody else waits");
     pair.a.wait(pair.now, Some(pair.now)).expect("nor any more");
 }
+
+/// What is asked before the poller sleeps is the application's own.
+#[test]
+fn a_panic_of_what_is_asked_ends_the_wait_and_not_the_stack() {
+    let pair = Pair::new();
+    for own_queue in [false, true] {
+        let thrown = catch_unwind(AssertUnwindSafe(|| {
+            let ready = || panic!("the application's own");
+            match own_queue {
+                true => pair.a.queue_waiter(0).unwrap().wait(pair.now, None, ready),
+                false => pair.a.wait_unless(pair.now, None, ready),
+            }
+        }));
+        assert!(thrown.is_err());
+        assert!(pair.a.error().is_none());
+        let limit = Some(pair.now);
+        pair.a.wait(pair.now, limit).expect("the roles were given back");
+    }
+}
