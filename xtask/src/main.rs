@@ -70,6 +70,7 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(args: &[String]) -> Result<ExitCode> {
+    shell::end_on_signals()?;
     let rest = args.get(1..).unwrap_or(&[]);
     match args.first().map(String::as_str) {
         Some("test" | "ci") => return suites(rest, false),

@@ -170,6 +170,16 @@ fn end_group(group: i32, signal: Signal) {
     }
 }
 
+/// The end of the budget holds for the whole process. Tests that set it, or run commands under it,
+/// go one after the other.
+#[cfg(test)]
+pub(crate) fn one_at_a_time() -> std::sync::MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    let guard = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    *END.lock().expect("nothing panics with this lock") = None;
+    guard
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,9 +192,9 @@ mod tests {
         command
     }
 
-    /// One test, as the end of the budget holds for the whole process.
     #[test]
     fn commands_end_with_their_time_or_with_the_budget() {
+        let _one = one_at_a_time();
         let out = output(Command::new("sh").args(["-c", "echo a; echo b >&2"]), LONG);
         let out = out.unwrap().expect("it ends by itself");
         assert_eq!((&*out.stdout, &*out.stderr), (&b"a\n"[..], &b"b\n"[..]));
@@ -192,6 +202,5 @@ mod tests {
         allow(Duration::from_millis(10));
         assert!(output(&mut sleep(), LONG).unwrap().is_none());
         assert!(matches!(run(&mut sleep(), LONG, |_| {}).unwrap(), Outcome::OutOfTime));
-        *END.lock().unwrap() = None;
     }
 }
