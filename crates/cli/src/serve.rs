@@ -17,7 +17,8 @@ use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::args::ServeArgs;
-use crate::http::service::{Limits, Site, Web};
+use crate::http::files::MOST_OPEN;
+use crate::http::service::{Limits, Places, Site, Web};
 use crate::net::{self, Captures};
 use crate::output::{self, print};
 use crate::service::{Kind, Service};
@@ -113,6 +114,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         roots,
         listeners,
         stopper,
+        places: Arc::default(),
         doors: (0..stack.queue_count()).map(|_| Door::new()).collect(),
     });
     let (served, result) = server.run();
@@ -145,6 +147,7 @@ struct Server {
     /// Every listener with the place of its service.
     listeners: Vec<(usize, TcpListener)>,
     stopper: Stopper,
+    places: Arc<Places>,
     /// One for each loop: connections with the place of their service.
     doors: Vec<Door<(usize, TcpStream)>>,
 }
@@ -183,13 +186,14 @@ impl Server {
     fn serve(self: &Arc<Server>, queue: usize) -> (Served, Ended) {
         let _all = StopAll(&self.stopper);
         let tally = Rc::new(Tally::tolerant());
-        let connections = self.args.http_connections.div_ceil(self.doors.len());
-        let limits = Limits { connections, ..Limits::default() };
+        let files = (MOST_OPEN / self.doors.len()).max(1);
+        let connections = self.args.http_connections;
+        let limits = Limits { connections, files, ..Limits::default() };
         let starter = Rc::new(Starter {
             server: self.clone(),
             queue,
             roots: self.roots.iter().cloned().map(Rc::new).collect(),
-            site: Rc::new(Site::new(limits)),
+            site: Rc::new(Site::new(limits, self.places.clone())),
             tally: tally.clone(),
         });
         let own = match self.stack.queue(queue) {

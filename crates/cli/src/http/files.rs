@@ -2,7 +2,7 @@
 //! files open.
 //!
 //! A response does not hold a file open: it holds a [`Known`] file and reads through [`Files`],
-//! which has at most [`MOST_OPEN`] files open at a time. A file that had to give its place to
+//! which has few files open at a time, [`MOST_OPEN`] unless it is told otherwise. A file that had to give its place to
 //! another is opened again when its response goes on. So a client that does not read its response
 //! holds no descriptor, however many such clients there are.
 
@@ -14,7 +14,7 @@ use std::time::SystemTime;
 
 use rustix::io::Errno;
 
-/// Files that are open at a time.
+/// Files that a server has open at a time, over all its loops.
 pub(crate) const MOST_OPEN: usize = 64;
 
 /// What a request's path leads to.
@@ -55,6 +55,8 @@ impl Identity {
 /// The open files of a server.
 pub(crate) struct Files {
     open: Vec<Open>,
+    /// Files that may be open at a time.
+    most: usize,
     /// Counts reads, so that the file which was not read for longest is known.
     clock: u64,
     /// How often the system had no descriptor left for a file.
@@ -70,14 +72,14 @@ struct Open {
 }
 
 impl Files {
-    /// None is open.
-    pub(crate) fn new() -> Files {
-        Files::with_opener(|path| File::open(path))
+    /// At most `most` files are open at a time.
+    pub(crate) fn new(most: usize) -> Files {
+        Files::with_opener(most, |path| File::open(path))
     }
 
     /// As [`new`](Self::new), with files opened by `opener`.
-    pub(crate) fn with_opener(opener: fn(&Path) -> io::Result<File>) -> Files {
-        Files { open: Vec::new(), clock: 0, short: 0, opener }
+    pub(crate) fn with_opener(most: usize, opener: fn(&Path) -> io::Result<File>) -> Files {
+        Files { open: Vec::new(), most, clock: 0, short: 0, opener }
     }
 
     /// What `path` (decoded, with a slash at the front) names below `root`, which must be
@@ -142,7 +144,7 @@ impl Files {
         let at = match self.open.iter().position(|open| open.identity == known.identity) {
             Some(at) => at,
             None => {
-                if self.open.len() >= MOST_OPEN {
+                if self.open.len() >= self.most {
                     self.close_oldest();
                 }
                 let file = self.open_file(&known.path)?;
@@ -233,7 +235,7 @@ mod tests {
         std::fs::write(root.join("sub/index.html"), "index").unwrap();
         std::os::unix::fs::symlink(outer.join("secret"), root.join("link")).unwrap();
         std::os::unix::fs::symlink(root.join("a.txt"), root.join("inside")).unwrap();
-        let mut files = Files::new();
+        let mut files = Files::new(MOST_OPEN);
         let mut find = |path: &str| files.find(&root, path).unwrap();
         assert_eq!(find("/a.txt").unwrap().size, 3);
         assert_eq!(find("//./a.txt").unwrap().media_type, "text/plain; charset=utf-8");
@@ -249,7 +251,7 @@ mod tests {
     fn few_files_are_open_however_many_are_read() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
-        let mut files = Files::new();
+        let mut files = Files::new(MOST_OPEN);
         let known: Vec<Known> = (0..3 * MOST_OPEN)
             .map(|number| {
                 std::fs::write(root.join(number.to_string()), number.to_string()).unwrap();
@@ -271,7 +273,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         std::fs::write(root.join("a"), "old").unwrap();
-        let mut files = Files::new();
+        let mut files = Files::new(MOST_OPEN);
         let file = files.find(&root, "/a").unwrap().unwrap().file;
         std::fs::write(root.join("b"), "new").unwrap();
         std::fs::rename(root.join("b"), root.join("a")).unwrap();
@@ -287,7 +289,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         std::fs::write(root.join("a"), "text").unwrap();
-        let mut files = Files::with_opener(|_| Err(Errno::MFILE.into()));
+        let mut files = Files::with_opener(MOST_OPEN, |_| Err(Errno::MFILE.into()));
         let error = files.find(&root, "/a").unwrap_err();
         assert!(is_short(&error), "{error}");
         assert_eq!(files.short, 1);

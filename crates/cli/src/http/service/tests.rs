@@ -24,7 +24,7 @@ struct Seen {
     refused: u64,
     slow_requests: u64,
     slow_responses: u64,
-    open: usize,
+    served: usize,
 }
 
 struct Server {
@@ -51,7 +51,7 @@ impl Server {
         let (stop, shown) = (stopper.clone(), root.clone());
         std::thread::spawn(move || {
             let tally = Rc::new(Tally::tolerant());
-            let (site, root) = (Rc::new(Site::new(limits)), Rc::new(shown));
+            let (site, root) = (Rc::new(Site::new(limits, Arc::default())), Rc::new(shown));
             let address: SocketAddr = SERVER.parse().unwrap();
             let options = Options::default();
             let listener = TcpListener::bind_with(&server, address, 4096, options).unwrap();
@@ -67,7 +67,7 @@ impl Server {
                 refused: site.refused.count(),
                 slow_requests: site.slow_requests.count(),
                 slow_responses: site.slow_responses.count(),
-                open: site.open(),
+                served: site.served(),
             })
             .unwrap();
         });
@@ -92,6 +92,12 @@ impl Server {
         self.stopper.stop();
         self.seen.recv_timeout(BOUND).expect("the server hangs")
     }
+}
+
+/// Limits under which no client is late in a test.
+fn patient() -> Limits {
+    let hour = Duration::from_secs(3600);
+    Limits { request: hour, idle: hour, send: hour, linger: hour, ..Limits::default() }
 }
 
 fn all(mut stream: TcpStream) -> String {
@@ -141,7 +147,8 @@ fn slow_clients_leave_others_served() {
     let open = descriptors(&server.root);
     assert!(open <= MOST_OPEN, "{open} files are open for clients that do not read");
     let seen = server.stop();
-    assert_eq!((seen.refused, seen.open), (0, silent.len() + slow.len() + deaf.len()), "{seen:?}");
+    let served = silent.len() + slow.len() + deaf.len();
+    assert_eq!((seen.refused, seen.served), (0, served), "{seen:?}");
 }
 
 /// None of them stays for ever.
@@ -189,6 +196,24 @@ fn beyond_the_limit_clients_are_told() {
     drop(told);
     let seen = server.stop();
     assert_eq!(seen.refused, 3, "{seen:?}");
+}
+
+/// Refused clients that linger keep nobody from a place that has become free.
+#[test]
+fn a_place_that_is_free_again_is_given() {
+    let limits = Limits { connections: 1, refusals: 2, ..patient() };
+    let server = Server::start(limits);
+    let mut served = server.connect();
+    let told: Vec<TcpStream> = (0..2).map(|_| server.connect()).collect();
+    for mut stream in &told {
+        stream.read_exact(&mut [0; 12]).unwrap();
+    }
+    served.write_all(get("short").as_bytes()).unwrap();
+    // The place is given back before the end of the connection is sent.
+    assert!(all(served).ends_with("short"));
+    assert!(all(server.ask(&get("short"))).ends_with("short"));
+    drop(told);
+    assert_eq!(server.stop().refused, 2);
 }
 
 /// A head that is far too long gets its answer, although most of it was not read when that left.
