@@ -6,6 +6,7 @@
 //! another is opened again when its response goes on. So a client that does not read its response
 //! holds no descriptor, however many such clients there are.
 
+use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -31,14 +32,14 @@ pub(crate) struct Found {
 }
 
 /// A file that a response reads.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Known {
     path: PathBuf,
     identity: Identity,
 }
 
 /// What tells a file from another that has taken its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Identity {
     device: u64,
     inode: u64,
@@ -55,6 +56,8 @@ impl Identity {
 /// The open files of a server.
 pub(crate) struct Files {
     open: Vec<Open>,
+    /// Responses that read a file, open or not.
+    users: HashMap<Identity, usize>,
     /// Files that may be open at a time.
     most: usize,
     /// Counts reads, so that the file which was not read for longest is known.
@@ -79,7 +82,7 @@ impl Files {
 
     /// As [`new`](Self::new), with files opened by `opener`.
     pub(crate) fn with_opener(most: usize, opener: fn(&Path) -> io::Result<File>) -> Files {
-        Files { open: Vec::new(), most, clock: 0, short: 0, opener }
+        Files { open: Vec::new(), users: HashMap::new(), most, clock: 0, short: 0, opener }
     }
 
     /// What `path` (decoded, with a slash at the front) names below `root`, which must be
@@ -116,6 +119,7 @@ impl Files {
         let file = Known { path, identity };
         // Opened now, so that a file that may not be read is no promise of a body.
         self.opened(&file)?;
+        *self.users.entry(file.identity).or_default() += 1;
         Ok(Some(Found { file, size: data.len(), media_type, modified: data.modified().ok() }))
     }
 
@@ -128,8 +132,16 @@ impl Files {
         self.opened(file)?.read_at(buf, at)
     }
 
-    /// A response needs the file no more.
+    /// A response needs the file no more. It stays open for the others that read it: under its
+    /// name there may be another one by now.
     pub(crate) fn release(&mut self, file: &Known) {
+        if let Some(users) = self.users.get_mut(&file.identity)
+            && *users > 1
+        {
+            *users -= 1;
+            return;
+        }
+        self.users.remove(&file.identity);
         self.open.retain(|open| open.identity != file.identity);
     }
 
@@ -282,6 +294,24 @@ mod tests {
         assert_eq!(&text, b"old", "it is open still");
         files.release(&file);
         assert!(files.read_at(&file, &mut text, 0).is_err());
+    }
+
+    #[test]
+    fn a_file_stays_open_for_those_who_still_read_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::write(root.join("a"), "old").unwrap();
+        let mut files = Files::new(MOST_OPEN);
+        let mut find = || files.find(&root, "/a").unwrap().unwrap().file;
+        let (first, second) = (find(), find());
+        std::fs::write(root.join("b"), "new").unwrap();
+        std::fs::rename(root.join("b"), root.join("a")).unwrap();
+        files.release(&first);
+        let mut text = [0; 3];
+        assert_eq!(files.read_at(&second, &mut text, 0).unwrap(), 3);
+        assert_eq!(&text, b"old");
+        files.release(&second);
+        assert_eq!((files.open_count(), files.users.len()), (0, 0));
     }
 
     #[test]
