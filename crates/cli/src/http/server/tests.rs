@@ -190,6 +190,25 @@ fn what_follows_a_refused_head_is_read() {
     assert_eq!(fake.read, fake.input.len());
 }
 
+/// What a client sends behind its last request does not cost it the answer.
+#[test]
+fn what_follows_the_last_request_is_read() {
+    let (_dir, root) = site();
+    let last = "GET /a.txt HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    for (more, lingers) in [(String::new(), false), ("x".into(), true), ("x".repeat(9000), true)] {
+        let input = format!("{last}{more}").into_bytes();
+        let (output, block, ended) = (Vec::new(), false, false);
+        let fake = Fake { input, read: 0, output, step: 4096, block, ended };
+        let (mut connection, mut files) = (Connection::new(fake), Files::new(files::MOST_OPEN));
+        let mut scratch = vec![0; 4096];
+        while connection.run(&root, &mut files, &mut scratch).unwrap() != Progress::Done {}
+        assert_eq!(connection.requests, 1);
+        let fake = connection.stream();
+        assert!(fake.output.starts_with(b"HTTP/1.1 200"));
+        assert_eq!((fake.ended, fake.read), (lingers, fake.input.len()), "{} more", more.len());
+    }
+}
+
 #[test]
 fn without_descriptors_a_file_is_not_absent() {
     let (_dir, root) = site();
