@@ -208,7 +208,7 @@ impl Server {
             };
             let (index, starter) = (*index, starter.clone());
             let start = move |stream| starter.accepted(index, stream);
-            events.spawn(Box::new(Acceptor { listener, start, tally: tally.clone() }));
+            events.spawn(Box::new(Acceptor::new(listener, start, tally.clone())));
         }
         if self.doors.len() > 1 {
             events.spawn(Box::new(AtTheDoor { starter: starter.clone() }));

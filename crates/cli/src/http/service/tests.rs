@@ -61,7 +61,7 @@ impl Server {
             let start = move |stream| -> Box<dyn Task> {
                 Box::new(Web::new(stream, root.clone(), all.clone(), count.clone()))
             };
-            events.spawn(Box::new(Acceptor { listener, start, tally }));
+            events.spawn(Box::new(Acceptor::new(listener, start, tally)));
             events.run(None, |_| stop.is_stopped());
             tell.send(Seen {
                 refused: site.refused.count(),
