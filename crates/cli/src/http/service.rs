@@ -199,6 +199,8 @@ pub(crate) struct Web {
     tally: Rc<Tally>,
     timer: Timer,
     place: Place,
+    /// The server has no descriptor for the file; meanwhile the client's time stands still.
+    waits_for_file: bool,
 }
 
 /// Until when the client must be done with what it is at.
@@ -231,7 +233,7 @@ impl Web {
         let connection = if full { Connection::refused(stream) } else { Connection::new(stream) };
         let (stage, at) = (connection.stage(), now + limits.request);
         let timer = Timer { stage, requests: 0, acked: 0, at };
-        Web { connection, root, site, tally, timer, place }
+        Web { connection, root, site, tally, timer, place, waits_for_file: false }
     }
 
     /// Gives the client time for what it is at, if that is new.
@@ -303,7 +305,8 @@ impl Web {
                 }
                 Ok(Progress::WantsFile) => {
                     self.set_timer(now);
-                    *around.deadline = Some(self.timer.at.min(now + RETRY));
+                    self.waits_for_file = true;
+                    *around.deadline = Some(now + RETRY);
                     return Turn::Sleep;
                 }
                 Ok(Progress::Yield) => {
@@ -320,6 +323,9 @@ impl Web {
 impl Task for Web {
     fn run(&mut self, around: &mut Around<'_>) -> Turn {
         let now = plimsoll::now();
+        if std::mem::take(&mut self.waits_for_file) {
+            self.timer.at = now + self.site.limits.send;
+        }
         let reset_at_once = self.place == Place::None;
         if reset_at_once || (now >= self.timer.at && !self.late(now)) {
             return Turn::Done;
