@@ -13,9 +13,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Finding, Tree};
 use super::lexer::{is_word, line_of, matching, words};
 use super::source::{Source, body_start};
+use super::{Finding, Tree};
 
 /// The tables of all counters.
 const TABLES: [&str; 2] = ["crates/tcp/src/counters.rs", "crates/stack/src/snmp.rs"];

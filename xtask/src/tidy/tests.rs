@@ -245,7 +245,8 @@ fn tables_of_counters_are_found_and_understood() {
     assert_eq!(found.len(), 1);
     assert!(found[0].starts_with("crates/stack/src/snmp.rs:0: there is no such file"), "{found:?}");
     assert_eq!(one(TABLE, "//! D.\n"), [format!("{TABLE}:0: no counter is in this table")]);
-    let odd = "//! D.\ncounters! {\n    A => \"TcpA\", \"X.\";\n    B => \"TcpB\",\n    \"Y.\";\n}\n";
+    let odd =
+        "//! D.\ncounters! {\n    A => \"TcpA\", \"X.\";\n    B => \"TcpB\",\n    \"Y.\";\n}\n";
     let lost = format!("{TABLE}:0: 2 lines have ` => \"`, but 1 are rows of counters");
     assert!(one(TABLE, odd).contains(&lost));
 }
