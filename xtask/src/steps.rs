@@ -110,6 +110,12 @@ impl Session {
         Ok(())
     }
 
+    /// Installs what the suites need, so that none of them spends its own time on that.
+    pub(crate) fn prepare(&mut self) -> Result<()> {
+        packages::prepare(self.fuzz);
+        Ok(())
+    }
+
     pub(crate) fn tidy(&mut self) -> Result<()> {
         tidy::run(&self.root)?;
         self.tally.pass();
