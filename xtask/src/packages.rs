@@ -112,7 +112,7 @@ pub(crate) fn install(packages: &[&str]) -> Result<()> {
     // What was fetched is unpacked in a moment. Ending that half-way would leave a system in which
     // nothing can be installed, so neither the budget nor an interrupt does.
     let words = [&words[..], &["--no-download"], packages].concat();
-    let installed = shell::to_its_end(&mut apt(&words), || NoServices::begin());
+    let installed = shell::to_its_end(&mut apt(&words), NoServices::begin);
     if !installed?.success() {
         bail!("apt-get {} failed", words.join(" "));
     }

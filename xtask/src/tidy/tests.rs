@@ -240,7 +240,7 @@ fn a_counter_is_asserted() {
 #[test]
 fn tables_of_counters_are_found_and_understood() {
     let mut found = Vec::new();
-    super::counters::check_places(&tree(&[(TABLE, "")]), &mut found);
+    counters::check_places(&tree(&[(TABLE, "")]), &mut found);
     let found: Vec<String> = found.iter().map(ToString::to_string).collect();
     assert_eq!(found.len(), 1);
     assert!(found[0].starts_with("crates/stack/src/snmp.rs:0: there is no such file"), "{found:?}");
