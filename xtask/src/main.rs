@@ -45,7 +45,7 @@ commands:
   bench versions --old PATH --new PATH
                                   two programs on the same work, by turns; needs root
   bench attacks --old PATH --new PATH
-                                  two programs under the same attacks, by turns; needs root
+                                  two programs under the same attacks; needs root
   bench atomics [--at COMMIT]...  atomic operations for a poll, a packet, a response; valgrind
   bench flood [--at COMMIT]...    a flood of SYNs on a link in memory
   interop [FILTER]...             only the tests against the host kernel; needs root
@@ -70,6 +70,7 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(args: &[String]) -> Result<ExitCode> {
+    shell::end_on_signals()?;
     let rest = args.get(1..).unwrap_or(&[]);
     match args.first().map(String::as_str) {
         Some("test" | "ci") => return suites(rest, false),

@@ -1,13 +1,14 @@
 //! System packages that the tests against the host kernel need.
 //!
-//! As root on a system with apt they are installed when they are missing; elsewhere they are
-//! named. No service that comes with a package is left running.
+//! As root on a system with apt they are installed when they are missing, by the suite `prepare` for
+//! all that follow; elsewhere they are named. No service that comes with a package is left running.
 
 use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
 
@@ -33,6 +34,29 @@ const WISHED: [(&str, &str); 1] = [("chromium", "chromium")];
 
 /// Tells package scripts not to start services, while it exists.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+/// Whether all was tried: nothing is installed any more, on the time of another suite.
+static PREPARED: AtomicBool = AtomicBool::new(false);
+
+/// Installs what is missing for any suite, if this is root and there is apt-get. What cannot be had
+/// is named here; the suites that need it are left out, or have failed where `CI` is set.
+pub(crate) fn prepare(fuzz: bool) {
+    let mut packages = missing_among(&all_programs());
+    packages.extend(WISHED.iter().filter(|(program, _)| !exists(program)).map(|(_, name)| *name));
+    packages.extend((fuzz && !has_cxx()).then_some("g++"));
+    if rustix::process::geteuid().is_root() && !packages.is_empty() {
+        let all = install(&packages);
+        // One that is not to be had must not keep the others away.
+        if all.is_err() && packages.len() > 1 {
+            for package in packages {
+                if let Err(error) = install(&[package]) {
+                    println!("{package} is missing: {error:#}");
+                }
+            }
+        }
+    }
+    PREPARED.store(true, Ordering::Relaxed);
+}
 
 /// Installs what is missing of the packages that only single tests need, if that is possible; those
 /// tests are left out otherwise, and named.
@@ -75,20 +99,30 @@ pub(crate) fn install(packages: &[&str]) -> Result<()> {
     if !exists("apt-get") {
         bail!("this system has no apt-get; install by hand: {}", packages.join(" "));
     }
-    let _policy = NoServices::begin()?;
-    apt(&["update", "-q"])?;
-    let mut words = vec!["install", "-y", "-q", "--no-install-recommends"];
-    words.extend(packages);
-    apt(&words)
-}
-
-fn apt(words: &[&str]) -> Result<()> {
-    let mut command = Command::new("apt-get");
-    command.args(words).env("DEBIAN_FRONTEND", "noninteractive");
-    if !shell::run(&mut command, shell::FETCH_LIMIT, |_| {})?.success() {
+    if PREPARED.load(Ordering::Relaxed) {
+        bail!("these could not be installed: {}", packages.join(", "));
+    }
+    let words = ["install", "-y", "-q", "--no-install-recommends"];
+    let download = [&words[..], &["--download-only"], packages].concat();
+    for words in [&["update", "-q"][..], &download] {
+        if !shell::run(&mut apt(words), shell::FETCH_LIMIT, |_| {})?.success() {
+            bail!("apt-get {} failed", words.join(" "));
+        }
+    }
+    // What was fetched is unpacked in a moment. Ending that half-way would leave a system in which
+    // nothing can be installed, so neither the budget nor an interrupt does.
+    let words = [&words[..], &["--no-download"], packages].concat();
+    let installed = shell::to_its_end(&mut apt(&words), NoServices::begin);
+    if !installed?.success() {
         bail!("apt-get {} failed", words.join(" "));
     }
     Ok(())
+}
+
+fn apt(words: &[&str]) -> Command {
+    let mut command = Command::new("apt-get");
+    command.args(words).env("DEBIAN_FRONTEND", "noninteractive");
+    command
 }
 
 /// While it lives, an installation starts no service.

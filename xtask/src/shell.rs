@@ -5,8 +5,8 @@
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Output, Stdio};
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,9 @@ static CURRENT: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
 /// When the budget of the suite that runs now is used up.
 static END: Mutex<Option<Instant>> = Mutex::new(None);
+
+/// Held while something runs that must not be ended half-way.
+static WHOLE: Mutex<()> = Mutex::new(());
 
 /// From now on commands may run for `budget`, all together.
 pub(crate) fn allow(budget: Duration) {
@@ -43,6 +46,7 @@ pub(crate) fn end_on_signals() -> Result<()> {
             // The runner of the tests in namespaces needs a moment to remove them.
             thread::sleep(Duration::from_secs(1));
             end_all(Signal::KILL);
+            let _whole = WHOLE.lock();
             std::process::exit(130);
         }
     });
@@ -96,6 +100,19 @@ pub(crate) fn run(
     }
     let status = child.wait().with_context(|| format!("waiting for {command:?}"))?;
     Ok(if in_time { Outcome::Ended(status) } else { Outcome::OutOfTime })
+}
+
+/// Runs a command that neither the budget nor an interrupt ends: this program waits for it. What
+/// `before` makes is dropped when the command has ended, and before this program does.
+pub(crate) fn to_its_end<T>(
+    command: &mut Command,
+    before: impl FnOnce() -> Result<T>,
+) -> Result<ExitStatus> {
+    let _whole = WHOLE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _kept = before()?;
+    // A terminal's interrupt goes to all processes of a group.
+    command.stdin(Stdio::null()).process_group(0);
+    command.status().with_context(|| format!("starting {command:?}"))
 }
 
 /// Runs a command and keeps what it says. Nothing if it had to be ended, as its time was over.
@@ -170,6 +187,16 @@ fn end_group(group: i32, signal: Signal) {
     }
 }
 
+/// The end of the budget holds for the whole process. Tests that set it, or run commands under it,
+/// go one after the other.
+#[cfg(test)]
+pub(crate) fn one_at_a_time() -> std::sync::MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    *END.lock().expect("nothing panics with this lock") = None;
+    guard
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,9 +209,9 @@ mod tests {
         command
     }
 
-    /// One test, as the end of the budget holds for the whole process.
     #[test]
     fn commands_end_with_their_time_or_with_the_budget() {
+        let _one = one_at_a_time();
         let out = output(Command::new("sh").args(["-c", "echo a; echo b >&2"]), LONG);
         let out = out.unwrap().expect("it ends by itself");
         assert_eq!((&*out.stdout, &*out.stderr), (&b"a\n"[..], &b"b\n"[..]));
@@ -192,6 +219,5 @@ mod tests {
         allow(Duration::from_millis(10));
         assert!(output(&mut sleep(), LONG).unwrap().is_none());
         assert!(matches!(run(&mut sleep(), LONG, |_| {}).unwrap(), Outcome::OutOfTime));
-        *END.lock().unwrap() = None;
     }
 }

@@ -54,7 +54,6 @@ impl Session {
                 other => bail!("unknown option {other}"),
             }
         }
-        shell::end_on_signals()?;
         Ok(session)
     }
 
@@ -108,6 +107,12 @@ impl Session {
         } else if outcome.success() && self.tally.passes() == passes {
             self.tally.fail(&format!("{name} (no test ran)"));
         }
+        Ok(())
+    }
+
+    /// Installs what the suites need, so that none of them spends its own time on that.
+    pub(crate) fn prepare(&mut self) -> Result<()> {
+        packages::prepare(self.fuzz);
         Ok(())
     }
 
@@ -359,8 +364,9 @@ fn run_interop(root: &Path, words: &[&str]) -> Result<()> {
     if !build_interop(root)? {
         bail!("building failed");
     }
-    let status = Command::new(interop_program(root)).args(words).status();
-    if !status.context("starting plimsoll-interop")?.success() {
+    // In a group of its own, which is ended when this program is interrupted.
+    let mut command = Command::new(interop_program(root));
+    if !shell::run(command.args(words), LONG, |_| {})?.success() {
         bail!("plimsoll-interop failed");
     }
     Ok(())
@@ -400,12 +406,14 @@ mod tests {
 
     #[test]
     fn what_a_machine_cannot_run_fails_where_ci_is_set_and_nowhere_else() {
+        let _one = shell::one_at_a_time();
         assert!(session(false, &[]).run(&suites()));
         assert!(!session(true, &[]).run(&suites()));
     }
 
     #[test]
     fn leaving_out_a_suite_is_skipping_it() {
+        let _one = shell::one_at_a_time();
         assert!(session(false, &["good"]).run(&suites()));
         assert!(session(false, &["good", "lacking"]).run(&suites()));
         assert!(!session(true, &["good"]).run(&suites()[..1]));
@@ -415,6 +423,7 @@ mod tests {
 
     #[test]
     fn a_suite_that_cannot_be_run_fails_and_the_others_go_on() {
+        let _one = shell::one_at_a_time();
         let broken = suite("broken", |_| bail!("there is no such program"));
         let [good, _] = suites();
         let mut session = session(false, &[]);
@@ -427,6 +436,7 @@ mod tests {
 
     #[test]
     fn a_command_without_a_test_has_not_passed() {
+        let _one = shell::one_at_a_time();
         let say = |text: &str| {
             let mut session = session(false, &[]);
             let mut command = Command::new("echo");

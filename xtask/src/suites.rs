@@ -31,19 +31,20 @@ const fn suite(
 
 /// Quick ones first. Those that build the same things stand together: `rustdoc` finds what `clippy`
 /// has checked, `drill` and `interop` share the release build.
-pub(crate) const SUITES: [Suite; 12] = [
+pub(crate) const SUITES: [Suite; 13] = [
+    suite("prepare", 7, 20, Session::prepare),
     suite("tidy", 1, 1, Session::tidy),
     suite("format", 1, 1, Session::format),
     suite("licences", 1, 20, Session::licences),
     suite("clippy", 3, 3, Session::clippy),
     suite("rustdoc", 2, 2, Session::rustdoc),
-    suite("unit", 9, 40, Session::unit),
+    suite("unit", 8, 40, Session::unit),
     suite("no-std", 2, 2, Session::no_std),
-    suite("loom", 4, 60, Session::loom),
-    suite("miri", 4, 60, Session::miri),
-    suite("drill", 4, 5, |s| drills::step(&s.root, &mut s.tally)),
-    suite("interop", 7, 35, Session::interop),
-    suite("fuzz", 7, 75, Session::fuzz),
+    suite("loom", 3, 60, Session::loom),
+    suite("miri", 3, 60, Session::miri),
+    suite("drill", 3, 5, |s| drills::step(&s.root, &mut s.tally)),
+    suite("interop", 5, 35, Session::interop),
+    suite("fuzz", 6, 75, Session::fuzz),
 ];
 
 #[cfg(test)]

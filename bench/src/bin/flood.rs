@@ -86,20 +86,32 @@ impl World {
         let received = self.received.load(Ordering::Relaxed);
         let answers = self.answers.load(Ordering::Relaxed);
         let start = Instant::now();
-        let (offered, refused, connects) = thread::scope(|scope| {
-            let flood = rate.map(|rate| scope.spawn(move || self.end.flood(rate, time)));
+        // A connect may take longer than the flood. What happens after the flood does not count.
+        let flood = move || {
+            let (offered, refused) = match rate {
+                Some(rate) => self.end.flood(rate, time),
+                None => {
+                    thread::sleep(time);
+                    (0, 0)
+                }
+            };
+            let received = self.received.load(Ordering::Relaxed) - received;
+            let answered = self.answers.load(Ordering::Relaxed) - answers;
+            let elapsed = start.elapsed().as_secs_f64();
+            [offered, refused, answered, received].map(|count| count as f64 / elapsed)
+        };
+        let (rates, connects) = thread::scope(|scope| {
+            let flood = scope.spawn(flood);
             let connects = connect_often(&self.client, time);
-            let (offered, refused) =
-                flood.map_or((0, 0), |flood| flood.join().expect("the flood does not panic"));
-            (offered, refused, connects)
+            (flood.join().expect("the flood does not panic"), connects)
         });
-        let per_second = |count: u64| count as f64 / start.elapsed().as_secs_f64();
+        let [offered, refused, answered, received] = rates;
         let (tried, failed, longest) = connects;
         Ok(json!({
-            "syns_offered_per_s": per_second(offered),
-            "syns_refused_by_link_per_s": per_second(refused),
-            "syns_answered_per_s": per_second(self.answers.load(Ordering::Relaxed) - answers),
-            "bystander_bytes_per_s": per_second(self.received.load(Ordering::Relaxed) - received),
+            "syns_offered_per_s": offered,
+            "syns_refused_by_link_per_s": refused,
+            "syns_answered_per_s": answered,
+            "bystander_bytes_per_s": received,
             "connects": tried,
             "connects_failed": failed,
             "longest_connect_s": longest.as_secs_f64(),

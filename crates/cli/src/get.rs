@@ -24,7 +24,8 @@ const GRACE: Duration = Duration::from_secs(2);
 struct Document<'a> {
     command: &'static str,
     seconds: f64,
-    bytes: u64,
+    /// Unknown if whoever reads standard output has gone before the end.
+    bytes: Option<u64>,
     #[serde(flatten)]
     figures: &'a Figures,
 }
@@ -45,12 +46,13 @@ pub(crate) fn run(args: &GetArgs) -> anyhow::Result<()> {
     stack.shutdown(GRACE);
     let get = |name: &str| counters.get(name).copied();
     let figures = Figures {
-        throughput_bits_per_s: per(bytes as f64 * 8.0, elapsed),
+        throughput_bits_per_s: bytes.and_then(|bytes| per(bytes as f64 * 8.0, elapsed)),
         octets_per_packet: figures::octets_per_packet(&counters),
         wire_segments: get("TcpOutSegs").map(|segs| segs + get("TcpRetransSegs").unwrap_or(0)),
         super_segments: get("plimsoll.SuperSegs"),
         acks_per_gigabyte: get("plimsoll.AcksSent")
-            .and_then(|acks| per(acks as f64, bytes as f64 / 1e9)),
+            .zip(bytes)
+            .and_then(|(acks, bytes)| per(acks as f64, bytes as f64 / 1e9)),
         acks_per_s: get("plimsoll.AcksSent").and_then(|acks| per(acks as f64, elapsed)),
         cpu_seconds: Some(usage.cpu_seconds),
         voluntary_context_switches: usage.switches.map(|(voluntary, _)| voluntary),
@@ -63,7 +65,7 @@ pub(crate) fn run(args: &GetArgs) -> anyhow::Result<()> {
     captures.finish()
 }
 
-fn fetch(args: &GetArgs, stack: &Stack) -> anyhow::Result<u64> {
+fn fetch(args: &GetArgs, stack: &Stack) -> anyhow::Result<Option<u64>> {
     let stream = Connector::new(stack)
         .timeout(args.timeout)
         .connect(args.url.addr)
@@ -82,7 +84,7 @@ fn fetch(args: &GetArgs, stack: &Stack) -> anyhow::Result<u64> {
     };
     match client::get(stream, &args.url, &mut output, &mut show) {
         // Whoever reads standard output may have enough and go.
-        Err(GetError::Output(error)) if stdout && error.kind() == ErrorKind::BrokenPipe => Ok(0),
-        other => other.with_context(|| format!("cannot fetch {}", args.url.target)),
+        Err(GetError::Output(error)) if stdout && error.kind() == ErrorKind::BrokenPipe => Ok(None),
+        other => other.map(Some).with_context(|| format!("cannot fetch {}", args.url.target)),
     }
 }

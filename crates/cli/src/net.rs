@@ -156,8 +156,9 @@ fn open_tun(name: &str, args: &StackArgs) -> anyhow::Result<Vec<Device>> {
         Err(refused) => refused,
     };
     let queues = device::tun::open_queues(config(None, false), count).map_err(|error| {
+        let kind = if count > 1 { " multi_queue" } else { "" };
         let make = format!(
-            "as root, 'ip tuntap add dev {name} mode tun vnet_hdr user $USER' and \
+            "as root, 'ip tuntap add dev {name} mode tun vnet_hdr{kind} user $USER' and \
              'ip link set {name} up' make the device for a user"
         );
         anyhow!("cannot open tun device {name}: {error} ({make})")

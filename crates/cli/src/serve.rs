@@ -3,7 +3,7 @@
 //! Each loop has a thread and works for the connections of one queue of the stack; the first has
 //! the thread of the command. A connection that another loop has accepted is handed over.
 
-mod doors;
+mod hand_over;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,11 +17,12 @@ use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::args::ServeArgs;
-use crate::http::service::{Limits, Site, Web};
+use crate::http::files::MOST_OPEN;
+use crate::http::service::{Limits, Places, Site, Web};
 use crate::net::{self, Captures};
 use crate::output::{self, print};
 use crate::service::{Kind, Service};
-use doors::Door;
+use hand_over::HandOver;
 use plimsoll_lab::event_loop::{Around, EventLoop, Stopper, Task, Turn};
 use plimsoll_lab::figures::{self, Counters, Figures};
 use plimsoll_lab::tasks::{Acceptor, Echo, Responder, Sink, Source, Tally};
@@ -113,7 +114,8 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         roots,
         listeners,
         stopper,
-        doors: (0..stack.queue_count()).map(|_| Door::new()).collect(),
+        places: Arc::default(),
+        hand_overs: (0..stack.queue_count()).map(|_| HandOver::new()).collect(),
     });
     let (served, result) = server.run();
     drop(server);
@@ -145,8 +147,9 @@ struct Server {
     /// Every listener with the place of its service.
     listeners: Vec<(usize, TcpListener)>,
     stopper: Stopper,
+    places: Arc<Places>,
     /// One for each loop: connections with the place of their service.
-    doors: Vec<Door<(usize, TcpStream)>>,
+    hand_overs: Vec<HandOver<(usize, TcpStream)>>,
 }
 
 impl Server {
@@ -157,7 +160,7 @@ impl Server {
             let thread = std::thread::Builder::new().name(format!("loop/{queue}"));
             thread.spawn(move || server.serve(queue))
         };
-        let others: Result<Vec<_>, _> = (1..self.doors.len()).map(start).collect();
+        let others: Result<Vec<_>, _> = (1..self.hand_overs.len()).map(start).collect();
         let others = match others {
             Ok(others) => others,
             Err(error) => {
@@ -183,13 +186,14 @@ impl Server {
     fn serve(self: &Arc<Server>, queue: usize) -> (Served, Ended) {
         let _all = StopAll(&self.stopper);
         let tally = Rc::new(Tally::tolerant());
-        let connections = self.args.http_connections.div_ceil(self.doors.len());
-        let limits = Limits { connections, ..Limits::default() };
+        let files = (MOST_OPEN / self.hand_overs.len()).max(1);
+        let connections = self.args.http_connections;
+        let limits = Limits { connections, files, ..Limits::default() };
         let starter = Rc::new(Starter {
             server: self.clone(),
             queue,
             roots: self.roots.iter().cloned().map(Rc::new).collect(),
-            site: Rc::new(Site::new(limits)),
+            site: Rc::new(Site::new(limits, self.places.clone())),
             tally: tally.clone(),
         });
         let own = match self.stack.queue(queue) {
@@ -204,10 +208,10 @@ impl Server {
             };
             let (index, starter) = (*index, starter.clone());
             let start = move |stream| starter.accepted(index, stream);
-            events.spawn(Box::new(Acceptor { listener, start, tally: tally.clone() }));
+            events.spawn(Box::new(Acceptor::new(listener, start, tally.clone())));
         }
-        if self.doors.len() > 1 {
-            events.spawn(Box::new(AtTheDoor { starter: starter.clone() }));
+        if self.hand_overs.len() > 1 {
+            events.spawn(Box::new(TakeHandedOver { starter: starter.clone() }));
         }
         events.run(None, |_| self.stopper.is_stopped() || tally.has_failed());
         let ended = match (events.ended(), tally.take_error()) {
@@ -241,10 +245,10 @@ impl Starter {
     /// The task of a connection that this loop has accepted for a service. If it belongs to another
     /// loop, that one gets it.
     fn accepted(&self, index: usize, stream: TcpStream) -> Box<dyn Task> {
-        match self.server.doors.get(stream.queue()) {
-            Some(door) if stream.queue() != self.queue => {
-                door.leave((index, stream));
-                Box::new(Elsewhere)
+        match self.server.hand_overs.get(stream.queue()) {
+            Some(hand_over) if stream.queue() != self.queue => {
+                hand_over.leave((index, stream));
+                Box::new(HandedOver)
             }
             _ => self.start(index, stream),
         }
@@ -257,23 +261,23 @@ impl Starter {
 }
 
 /// The connection is at another loop.
-struct Elsewhere;
+struct HandedOver;
 
-impl Task for Elsewhere {
+impl Task for HandedOver {
     fn run(&mut self, _around: &mut Around<'_>) -> Turn {
         Turn::Done
     }
 }
 
 /// Takes the connections that other loops have accepted for this one.
-struct AtTheDoor {
+struct TakeHandedOver {
     starter: Rc<Starter>,
 }
 
-impl Task for AtTheDoor {
+impl Task for TakeHandedOver {
     fn run(&mut self, around: &mut Around<'_>) -> Turn {
-        let door = &self.starter.server.doors[self.starter.queue];
-        while let Some((index, stream)) = door.take(around.waker) {
+        let hand_over = &self.starter.server.hand_overs[self.starter.queue];
+        while let Some((index, stream)) = hand_over.take(around.waker) {
             around.spawn.push(self.starter.start(index, stream));
         }
         Turn::Sleep
@@ -371,7 +375,7 @@ fn task(
     }
 }
 
-/// Stops the loop at SIGINT or SIGTERM.
+/// Stops the loops at SIGINT or SIGTERM; a second one ends the process.
 fn stop_on_signal(stopper: &Stopper) -> anyhow::Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])
         .context("cannot listen for signals")?;
@@ -379,8 +383,13 @@ fn stop_on_signal(stopper: &Stopper) -> anyhow::Result<()> {
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
-            if signals.forever().next().is_some() {
+            let mut signals = signals.forever();
+            if signals.next().is_some() {
                 stopper.stop();
+            }
+            // Whoever asks again does not want to wait for an orderly end.
+            if signals.next().is_some() {
+                std::process::exit(130);
             }
         })
         .context("cannot start a thread")?;

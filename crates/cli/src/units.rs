@@ -14,7 +14,7 @@ use plimsoll_lab::workload::RequestResponse;
 fn split_number(text: &str) -> Result<(f64, &str), String> {
     let text = text.trim();
     if text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
-        return Err(format!("'{text}' is below zero, where nothing can be"));
+        return Err(format!("'{text}' must not be negative"));
     }
     let end =
         text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(text.len());
@@ -401,8 +401,8 @@ mod tests {
             assert!(error.ends_with("is not a whole number from 1 to 8"), "{error}");
         }
         assert!(pid("abc").unwrap_err().contains("--pid 1234"));
-        assert!(duration("-1").unwrap_err().contains("below zero"));
-        assert!(delay("-5ms").unwrap_err().contains("below zero"));
+        assert!(duration("-1").unwrap_err().contains("must not be negative"));
+        assert!(delay("-5ms").unwrap_err().contains("must not be negative"));
     }
 
     #[test]

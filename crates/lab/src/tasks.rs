@@ -5,8 +5,9 @@
 use std::cell::Cell;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
+use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 
 use plimsoll::{TcpListener, TcpStream};
 
@@ -116,12 +117,33 @@ pub fn write(stream: &TcpStream, around: &mut Around<'_>, count: usize) -> Step<
 
 /// Accepts connections and starts a task for each.
 pub struct Acceptor<F> {
-    /// The listener, non-blocking.
-    pub listener: TcpListener,
-    /// Makes the task of a connection.
-    pub start: F,
-    /// Where to count.
-    pub tally: Rc<Tally>,
+    listener: Rc<TcpListener>,
+    start: F,
+    tally: Rc<Tally>,
+    /// Its place among those who wait for the listener: other loops may have acceptors as well, and
+    /// whoever is woken must not take the wake-up from the others.
+    waiting: Option<Pin<Box<dyn Future<Output = ()>>>>,
+}
+
+impl<F> Acceptor<F> {
+    /// Accepts from `listener`, which must be non-blocking; `start` makes the task of a connection.
+    pub fn new(listener: TcpListener, start: F, tally: Rc<Tally>) -> Acceptor<F> {
+        Acceptor { listener: Rc::new(listener), start, tally, waiting: None }
+    }
+
+    /// Whether to accept now. If not, the task is woken.
+    fn is_acceptable(&mut self, waker: &Waker) -> bool {
+        let listener = &self.listener;
+        let waiting = self.waiting.get_or_insert_with(|| {
+            let listener = listener.clone();
+            Box::pin(async move { listener.acceptable().await })
+        });
+        let ready = waiting.as_mut().poll(&mut Context::from_waker(waker)).is_ready();
+        if ready {
+            self.waiting = None;
+        }
+        ready
+    }
 }
 
 impl<F: FnMut(TcpStream) -> Box<dyn Task>> Task for Acceptor<F> {
@@ -135,7 +157,7 @@ impl<F: FnMut(TcpStream) -> Box<dyn Task>> Task for Acceptor<F> {
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if !self.listener.poll_acceptable(around.waker) {
+                    if !self.is_acceptable(around.waker) {
                         return Turn::Sleep;
                     }
                 }
@@ -416,3 +438,6 @@ impl<F: FnMut(TcpStream) -> Box<dyn Task>> Task for Connecting<F> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

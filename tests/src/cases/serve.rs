@@ -9,12 +9,13 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use super::http::curl_expects;
 use crate::harness::process::Process;
 use crate::harness::runner::Case;
-use crate::harness::world::{OURS, World, curl, our_url};
+use crate::harness::world::{DEVICE, OURS, World, curl, our_url};
 
 const SOON: Duration = Duration::from_secs(30);
 
 pub(crate) const CASES: &[Case] = &[
     Case::heavy("serve::150_servers_end_at_a_signal", ends_at_a_signal),
+    Case::heavy("serve::two_queues_serve_and_end", two_queues),
     Case::heavy("serve::3000_slow_http_clients_leave_others_served", slow_clients),
     Case::light("serve::a_capture_on_a_full_disk_is_whole_and_told_of", full_disk),
 ];
@@ -27,6 +28,32 @@ fn ends_at_a_signal() -> Result<()> {
         let server = world.serve(&["echo:7"])?;
         server.end_cleanly(signal, SOON).with_context(|| format!("server {round}"))?;
     }
+    Ok(())
+}
+
+/// Two loops, each for one queue of the device: files arrive whole, a signal ends a server at which
+/// nothing happens, and so does the loss of the device, which is named.
+fn two_queues() -> Result<()> {
+    let world = World::with_queues()?;
+    let queues = ["--queues", "2"];
+    let expected = world.scratch.generate("file", 300_000, 3)?;
+    let server = world.serve_http(&queues)?;
+    let url = our_url("file");
+    std::thread::scope(|scope| {
+        let fetch = || curl_expects(&world, &url, &expected);
+        let curls: Vec<_> = (0..64).map(|_| scope.spawn(fetch)).collect();
+        curls.into_iter().try_for_each(|curl| curl.join().expect("a fetch does not panic"))
+    })?;
+    server.end_cleanly(Signal::TERM, SOON)?;
+    for round in 0..20 {
+        let server = world.serve(&[&queues[..], &["echo:7"]].concat())?;
+        server.end_cleanly(Signal::TERM, SOON).with_context(|| format!("server {round}"))?;
+    }
+    let server = world.serve(&[&queues[..], &["echo:7"]].concat())?;
+    world.ns.ip(&format!("link delete {DEVICE}"))?;
+    let ended = server.wait(SOON)?;
+    ensure!(ended.status.code() == Some(1), "it ended with {}:\n{}", ended.status, ended.said);
+    ensure!(ended.said.contains(DEVICE), "the device is not named:\n{}", ended.said);
     Ok(())
 }
 

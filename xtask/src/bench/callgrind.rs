@@ -7,8 +7,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+
+use crate::shell;
+
+/// The longest that one run, under callgrind or of a tool, may take.
+const LIMIT: Duration = Duration::from_secs(1200);
 
 /// An atomic instruction that was executed.
 pub(super) struct Place {
@@ -41,8 +47,9 @@ pub(super) fn atomics(
     command.args(["--compress-pos=no", "--compress-strings=no"]);
     command.arg(format!("--toggle-collect={toggle}"));
     command.arg(format!("--callgrind-out-file={}", out.display()));
-    let run = command.arg(program).args(words).output();
-    let run = run.context("starting valgrind (apt-get install valgrind binutils)")?;
+    let run = shell::output(command.arg(program).args(words), LIMIT);
+    let run = run.context("valgrind is needed (apt-get install valgrind binutils)")?;
+    let run = run.with_context(|| format!("{} did not end in time", program.display()))?;
     let said = String::from_utf8_lossy(&run.stderr);
     ensure!(run.status.success(), "{} under callgrind: {said}", program.display());
     let text = std::fs::read_to_string(out).context("reading what callgrind wrote")?;
@@ -87,8 +94,9 @@ fn in_object(object: &str, counts: &HashMap<u64, u64>) -> Result<Vec<Place>> {
         return Ok(Vec::new());
     }
     let words = ["--disassemble", "--no-show-raw-insn", object];
-    let out = Command::new("objdump").args(words).output();
-    let out = out.context("starting objdump (apt-get install binutils)")?;
+    let out = shell::output(Command::new("objdump").args(words), LIMIT);
+    let out = out.context("objdump is needed (apt-get install binutils)")?;
+    let out = out.context("objdump did not end in time")?;
     let mut found = Vec::new();
     for line in String::from_utf8_lossy(&out.stdout).lines() {
         let Some((address, instruction)) = line.split_once(":\t") else { continue };
@@ -122,7 +130,9 @@ fn frames(object: &str, addresses: impl Iterator<Item = u64>) -> Result<HashMap<
     let mut command = Command::new("addr2line");
     command.args(["-a", "-i", "-f", "-C", "-e", object]);
     command.args(addresses.map(|address| format!("{address:#x}")));
-    let out = command.output().context("starting addr2line (apt-get install binutils)")?;
+    let out = shell::output(&mut command, LIMIT);
+    let out = out.context("addr2line is needed (apt-get install binutils)")?;
+    let out = out.context("addr2line did not end in time")?;
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     let mut found: HashMap<u64, Vec<String>> = HashMap::new();
     let mut current = None;

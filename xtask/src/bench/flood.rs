@@ -2,12 +2,17 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::at::Version;
 use super::value;
+use crate::shell;
+
+/// The longest that one run may take.
+const LIMIT: Duration = Duration::from_secs(600);
 
 struct Request {
     commits: Vec<String>,
@@ -75,7 +80,8 @@ fn parse(args: &[String]) -> Result<Request> {
 
 fn flood(version: &Version, request: &Request) -> Result<Value> {
     let mut command = Command::new(version.program("flood"));
-    let out = command.args([&request.rate, &request.seconds]).output().context("starting flood")?;
+    let out = shell::output(command.args([&request.rate, &request.seconds]), LIMIT)?;
+    let out = out.with_context(|| format!("flood with {} did not end in time", version.name))?;
     let said = String::from_utf8_lossy(&out.stderr);
     ensure!(out.status.success(), "flood with {}: {said}", version.name);
     serde_json::from_slice(&out.stdout).context("flood prints JSON")

@@ -6,14 +6,16 @@
 //! - in a `let`, or in a function of the test's file, whose name stands in an assertion, or
 //! - in the head of a `for` whose body asserts.
 //!
+//! The tables must be there, and every line in them that looks like a row must be one.
+//!
 //! To name it elsewhere, as in a list, is not enough. The tables themselves and the tests in their
 //! files do not count: what they bump, they bump themselves.
 
 use std::collections::BTreeSet;
 
-use super::Finding;
 use super::lexer::{is_word, line_of, matching, words};
 use super::source::{Source, body_start};
+use super::{Finding, Tree};
 
 /// The tables of all counters.
 const TABLES: [&str; 2] = ["crates/tcp/src/counters.rs", "crates/stack/src/snmp.rs"];
@@ -52,6 +54,7 @@ pub(crate) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
             asserted.push('\n');
         }
     }
+    check_tables(&tables, findings);
     for row in tables.iter().flat_map(|table| rows(table)) {
         if !row.variant_is_in(&code) {
             let what = format!("nothing counts `{}`: delete it", row.name);
@@ -59,6 +62,29 @@ pub(crate) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
         } else if !row.is_in(&asserted) {
             let what = format!("no test asserts the counter `{}`", row.name);
             findings.push(Finding::new(row.path, row.line, &what));
+        }
+    }
+}
+
+/// Finds the tables that are not where this rule looks for them: it would hold for nothing.
+pub(crate) fn check_places(tree: &Tree, findings: &mut Vec<Finding>) {
+    for path in TABLES.into_iter().filter(|path| tree.text(path).is_none()) {
+        let what = "there is no such file; TABLES in xtask/src/tidy/counters.rs names the tables \
+                    of counters";
+        findings.push(Finding::new(path, 0, what));
+    }
+}
+
+/// Finds a table without a counter, and rows that are not understood.
+fn check_tables(tables: &[&Source], findings: &mut Vec<Finding>) {
+    for table in tables {
+        let path = &table.path;
+        let (understood, all) = (rows(table).len(), table.text.matches(" => \"").count());
+        if understood == 0 {
+            findings.push(Finding::new(path, 0, "no counter is in this table"));
+        } else if understood != all {
+            let what = format!("{all} lines have ` => \"`, but {understood} are rows of counters");
+            findings.push(Finding::new(path, 0, &what));
         }
     }
 }

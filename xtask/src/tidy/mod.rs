@@ -192,7 +192,9 @@ fn check_circles(tree: &Tree, findings: &mut Vec<Finding>) -> Result<()> {
 
 /// Checks the repository at `root` and prints every finding. An error means there were some.
 pub(crate) fn run(root: &Path) -> Result<()> {
-    let findings = check(&Tree::read(root)?)?;
+    let tree = Tree::read(root)?;
+    let mut findings = check(&tree)?;
+    counters::check_places(&tree, &mut findings);
     for finding in &findings {
         println!("{finding}");
     }

@@ -236,6 +236,21 @@ fn a_counter_is_asserted() {
     }
 }
 
+/// A rule that sees no table, or not all of its rows, must not pass.
+#[test]
+fn tables_of_counters_are_found_and_understood() {
+    let mut found = Vec::new();
+    counters::check_places(&tree(&[(TABLE, "")]), &mut found);
+    let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(found.len(), 1);
+    assert!(found[0].starts_with("crates/stack/src/snmp.rs:0: there is no such file"), "{found:?}");
+    assert_eq!(one(TABLE, "//! D.\n"), [format!("{TABLE}:0: no counter is in this table")]);
+    let odd =
+        "//! D.\ncounters! {\n    A => \"TcpA\", \"X.\";\n    B => \"TcpB\",\n    \"Y.\";\n}\n";
+    let lost = format!("{TABLE}:0: 2 lines have ` => \"`, but 1 are rows of counters");
+    assert!(one(TABLE, odd).contains(&lost));
+}
+
 #[test]
 fn a_counter_moves() {
     let table = "//! D.\ncounters! {\n    A => \"TcpA\", \"Nothing.\";\n}\n";

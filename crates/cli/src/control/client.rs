@@ -20,18 +20,26 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Asks the process `pid`, or the only one that runs.
 pub(crate) fn ask(pid: Option<u32>, request: &Request) -> anyhow::Result<Answer> {
-    let directories = trusted(super::directories())?;
-    let path = match pid {
-        Some(pid) => directories
-            .into_iter()
-            .map(|directory| directory.join(format!("{pid}.sock")))
-            .find(|path| path.exists())
-            .ok_or_else(|| anyhow!("{}", no_socket(pid)))?,
-        None => only_one(&running(&directories))?,
-    };
+    let (directories, refused) = trusted(super::directories());
+    let path = find(pid, &directories).map_err(|error| match refused.is_empty() {
+        true => error,
+        false => anyhow!("{error}; {}", refused.join("; ")),
+    })?;
     match ask_at(&path, request)? {
         Answer::Error(message) => bail!("{message}"),
         answer => Ok(answer),
+    }
+}
+
+/// The socket of the process `pid`, or of the only one that runs.
+fn find(pid: Option<u32>, directories: &[PathBuf]) -> anyhow::Result<PathBuf> {
+    match pid {
+        Some(pid) => directories
+            .iter()
+            .map(|directory| directory.join(format!("{pid}.sock")))
+            .find(|path| path.exists())
+            .ok_or_else(|| anyhow!("{}", no_socket(pid))),
+        None => only_one(&running(directories)),
     }
 }
 
@@ -51,25 +59,31 @@ fn no_socket(pid: u32) -> String {
     }
 }
 
-/// Those of `directories` that are there. Anybody's could be in `/tmp`.
-fn trusted(directories: Vec<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
-    let mut trusted = Vec::new();
+/// Those of `directories` that are there and may be asked, and why others may not. Anybody can make
+/// one in `/tmp`, which must not keep this user from asking in the other place.
+fn trusted(directories: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
+    let (mut trusted, mut refused) = (Vec::new(), Vec::new());
     for directory in directories {
         let Ok(data) = std::fs::symlink_metadata(&directory) else { continue };
         let ours = data.uid() == getuid().as_raw() || data.uid() == 0;
         if !data.is_dir() || !ours || data.mode() & 0o022 != 0 {
-            bail!(
-                "{} is not asked: it must be a directory of this user or of root that nobody else \
-                 may write to, and it belongs to user {} with mode {:o}; remove it, or name \
-                 another place in XDG_RUNTIME_DIR",
+            // What XDG_RUNTIME_DIR says does not change the one in /tmp.
+            let or = match directory.starts_with("/tmp") {
+                true => "",
+                false => ", or name another place in XDG_RUNTIME_DIR",
+            };
+            refused.push(format!(
+                "{} was not asked: it must be a directory of this user or of root that nobody else \
+                 may write to, and it belongs to user {} with mode {:o}; remove it{or}",
                 directory.display(),
                 data.uid(),
                 data.mode() & 0o7777
-            );
+            ));
+            continue;
         }
         trusted.push(directory);
     }
-    Ok(trusted)
+    (trusted, refused)
 }
 
 /// Connects without waiting: a process that accepts nobody has a full queue.
@@ -187,12 +201,13 @@ mod tests {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
         }
         let none = dir.path().join("none");
-        assert_eq!(trusted(vec![fine.clone(), none]).unwrap(), std::slice::from_ref(&fine));
-        let error = trusted(vec![fine.clone(), open]).unwrap_err().to_string();
-        assert!(error.contains("open is not asked") && error.contains("777"), "{error}");
+        assert_eq!(trusted(vec![fine.clone(), none]), (vec![fine.clone()], Vec::new()));
+        let (asked, refused) = trusted(vec![open, fine.clone()]);
+        assert_eq!(asked, std::slice::from_ref(&fine), "the other place is asked still");
+        assert!(refused[0].contains("open was not asked") && refused[0].contains("777"));
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&fine, &link).unwrap();
-        assert!(trusted(vec![link]).is_err(), "a link may lead anywhere");
+        assert_eq!(trusted(vec![link]).0, [""; 0].map(PathBuf::from), "a link may lead anywhere");
     }
 
     #[test]

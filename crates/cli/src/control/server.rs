@@ -20,7 +20,7 @@ use rustix::process::getuid;
 
 use super::protocol::{Answer, MAX_LINE, Request};
 
-/// How long a client may take for a line, or for an answer, before it is let go.
+/// How long a client may take for a line, or for a whole answer, before it is let go.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long nobody is accepted after that has failed.
@@ -59,7 +59,7 @@ impl Drop for ControlSocket {
 pub(crate) fn open(respond: Arc<dyn Respond>) -> io::Result<ControlSocket> {
     let mut last = io::Error::from(ErrorKind::NotFound);
     for directory in super::directories() {
-        match open_in(&directory, respond.clone()) {
+        match open_in(&directory, respond.clone(), PATIENCE) {
             Ok(socket) => return Ok(socket),
             Err(error) => last = error,
         }
@@ -67,7 +67,11 @@ pub(crate) fn open(respond: Arc<dyn Respond>) -> io::Result<ControlSocket> {
     Err(last)
 }
 
-fn open_in(directory: &Path, respond: Arc<dyn Respond>) -> io::Result<ControlSocket> {
+fn open_in(
+    directory: &Path,
+    respond: Arc<dyn Respond>,
+    patience: Duration,
+) -> io::Result<ControlSocket> {
     private_directory(directory)?;
     let path = directory.join(format!("{}.sock", std::process::id()));
     // A process that died may have had our number.
@@ -76,7 +80,7 @@ fn open_in(directory: &Path, respond: Arc<dyn Respond>) -> io::Result<ControlSoc
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700))?;
     listener.set_nonblocking(true)?;
     let end = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-    let mut server = Server::new(Arc::downgrade(&respond));
+    let mut server = Server::new(Arc::downgrade(&respond), patience);
     let stop = end.clone();
     let thread = std::thread::Builder::new().name("control".into());
     let thread = thread.spawn(move || server.run(&listener, &stop))?;
@@ -116,6 +120,8 @@ fn private_directory(directory: &Path) -> io::Result<()> {
 struct Server {
     respond: Weak<dyn Respond>,
     clients: Vec<Client>,
+    /// See [`PATIENCE`].
+    patience: Duration,
     /// Until when nobody is accepted.
     pause: Option<Instant>,
 }
@@ -125,12 +131,15 @@ struct Client {
     stream: UnixStream,
     line: Vec<u8>,
     answer: Vec<u8>,
+    /// Bytes of the answer that were taken.
+    sent: usize,
     deadline: Instant,
+    patience: Duration,
 }
 
 impl Server {
-    fn new(respond: Weak<dyn Respond>) -> Server {
-        Server { respond, clients: Vec::new(), pause: None }
+    fn new(respond: Weak<dyn Respond>, patience: Duration) -> Server {
+        Server { respond, clients: Vec::new(), patience, pause: None }
     }
 
     /// Serves until `end` is readable, or the stacks have gone.
@@ -186,9 +195,7 @@ impl Server {
     fn accept(&mut self, accept: impl FnOnce() -> io::Result<UnixStream>, now: Instant) {
         match accept().and_then(|stream| stream.set_nonblocking(true).map(|()| stream)) {
             Ok(stream) => {
-                let (line, answer) = (Vec::new(), Vec::new());
-                let deadline = now + PATIENCE;
-                self.clients.push(Client { stream, line, answer, deadline });
+                self.clients.push(Client::new(stream, now, self.patience));
             }
             // It went before it was accepted.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -210,6 +217,11 @@ impl Server {
 }
 
 impl Client {
+    fn new(stream: UnixStream, now: Instant, patience: Duration) -> Client {
+        let (line, answer, deadline) = (Vec::new(), Vec::new(), now + patience);
+        Client { stream, line, answer, sent: 0, deadline, patience }
+    }
+
     /// Reads, answers and writes until it would block.
     fn go_on(
         &mut self,
@@ -227,7 +239,7 @@ impl Client {
                     return Err(ErrorKind::ConnectionAborted.into());
                 };
                 self.answer = answer(&*respond, &line)?;
-                self.deadline = now + PATIENCE;
+                self.deadline = now + self.patience;
                 continue;
             } else {
                 self.read()
@@ -253,9 +265,11 @@ impl Client {
     }
 
     fn write(&mut self, now: Instant) -> io::Result<()> {
-        let count = self.stream.write(&self.answer)?;
-        self.answer.drain(..count);
-        self.deadline = now + PATIENCE;
+        self.sent += self.stream.write(&self.answer[self.sent..])?;
+        if self.sent == self.answer.len() {
+            (self.answer, self.sent) = (Vec::new(), 0);
+            self.deadline = now + self.patience;
+        }
         Ok(())
     }
 }
@@ -278,6 +292,9 @@ mod tests {
     use std::io::{BufRead, BufReader};
     use std::sync::mpsc;
 
+    /// No client is late in a test.
+    const HOUR: Duration = Duration::from_secs(3600);
+
     struct Fixed;
 
     impl Respond for Fixed {
@@ -290,7 +307,7 @@ mod tests {
     fn question_and_answer() {
         let dir = tempfile::tempdir().unwrap();
         let directory = dir.path().join("private");
-        let socket = open_in(&directory, Arc::new(Fixed)).unwrap();
+        let socket = open_in(&directory, Arc::new(Fixed), HOUR).unwrap();
         let answer = ask_at(&socket.path, &Request::Ss).unwrap();
         assert_eq!(answer, Answer::Error("no answer to Ss".into()));
         let mut raw = UnixStream::connect(&socket.path).unwrap();
@@ -316,7 +333,7 @@ mod tests {
     #[test]
     fn silent_clients_do_not_keep_others_waiting() {
         let dir = tempfile::tempdir().unwrap();
-        let socket = open_in(&dir.path().join("private"), Arc::new(Fixed)).unwrap();
+        let socket = open_in(&dir.path().join("private"), Arc::new(Fixed), HOUR).unwrap();
         let connect = || UnixStream::connect(&socket.path).unwrap();
         let silent: Vec<UnixStream> = (1..MOST_CLIENTS).map(|_| connect()).collect();
         let mut asking = connect();
@@ -335,7 +352,7 @@ mod tests {
     #[test]
     fn the_thread_ends_with_the_socket() {
         let dir = tempfile::tempdir().unwrap();
-        let mut socket = open_in(&dir.path().join("private"), Arc::new(Fixed)).unwrap();
+        let mut socket = open_in(&dir.path().join("private"), Arc::new(Fixed), HOUR).unwrap();
         let _silent = UnixStream::connect(&socket.path).unwrap();
         let thread = socket.thread.take().unwrap();
         drop(socket);
@@ -347,7 +364,7 @@ mod tests {
     #[test]
     fn without_descriptors_nobody_is_accepted_for_a_while() {
         let respond: Arc<dyn Respond> = Arc::new(Fixed);
-        let mut server = Server::new(Arc::downgrade(&respond));
+        let mut server = Server::new(Arc::downgrade(&respond), PATIENCE);
         let now = Instant::now();
         assert!(server.accepts(now));
         server.accept(|| Err(rustix::io::Errno::MFILE.into()), now);
@@ -355,10 +372,34 @@ mod tests {
         assert!(server.accepts(now + PAUSE));
     }
 
+    /// Who takes a byte now and then gets no more time for it.
+    #[test]
+    fn the_whole_answer_has_a_deadline() {
+        let respond: Arc<dyn Respond> = Arc::new(Fixed);
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let start = Instant::now();
+        let mut client = Client::new(ours, start, HOUR);
+        client.answer = vec![b'x'; 4 << 20];
+        let mut taken = 0;
+        let mut alive = true;
+        let mut go_on = |client: &mut Client, now| {
+            client.go_on(&Arc::downgrade(&respond), now, &mut alive).unwrap();
+        };
+        go_on(&mut client, start);
+        while !client.answer.is_empty() {
+            assert_eq!(client.deadline, start + HOUR);
+            taken += theirs.read(&mut [0; 1 << 16]).unwrap();
+            go_on(&mut client, start + HOUR / 2);
+        }
+        assert!(taken > 0);
+        assert_eq!(client.deadline, start + HOUR / 2 + HOUR, "the next line has its own time");
+    }
+
     #[test]
     fn a_line_without_an_end_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let socket = open_in(&dir.path().join("private"), Arc::new(Fixed)).unwrap();
+        let socket = open_in(&dir.path().join("private"), Arc::new(Fixed), HOUR).unwrap();
         let mut client = UnixStream::connect(&socket.path).unwrap();
         let long = vec![b'x'; 2 * MAX_LINE as usize];
         // It may be let go before all of it was written.

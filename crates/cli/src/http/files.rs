@@ -2,10 +2,11 @@
 //! files open.
 //!
 //! A response does not hold a file open: it holds a [`Known`] file and reads through [`Files`],
-//! which has at most [`MOST_OPEN`] files open at a time. A file that had to give its place to
+//! which has few files open at a time, [`MOST_OPEN`] unless it is told otherwise. A file that had to give its place to
 //! another is opened again when its response goes on. So a client that does not read its response
 //! holds no descriptor, however many such clients there are.
 
+use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -14,7 +15,7 @@ use std::time::SystemTime;
 
 use rustix::io::Errno;
 
-/// Files that are open at a time.
+/// Files that a server has open at a time, over all its loops.
 pub(crate) const MOST_OPEN: usize = 64;
 
 /// What a request's path leads to.
@@ -31,14 +32,14 @@ pub(crate) struct Found {
 }
 
 /// A file that a response reads.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Known {
     path: PathBuf,
     identity: Identity,
 }
 
 /// What tells a file from another that has taken its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Identity {
     device: u64,
     inode: u64,
@@ -55,6 +56,10 @@ impl Identity {
 /// The open files of a server.
 pub(crate) struct Files {
     open: Vec<Open>,
+    /// Responses that read a file, open or not.
+    users: HashMap<Identity, usize>,
+    /// Files that may be open at a time.
+    most: usize,
     /// Counts reads, so that the file which was not read for longest is known.
     clock: u64,
     /// How often the system had no descriptor left for a file.
@@ -70,14 +75,14 @@ struct Open {
 }
 
 impl Files {
-    /// None is open.
-    pub(crate) fn new() -> Files {
-        Files::with_opener(|path| File::open(path))
+    /// At most `most` files are open at a time.
+    pub(crate) fn new(most: usize) -> Files {
+        Files::with_opener(most, |path| File::open(path))
     }
 
     /// As [`new`](Self::new), with files opened by `opener`.
-    pub(crate) fn with_opener(opener: fn(&Path) -> io::Result<File>) -> Files {
-        Files { open: Vec::new(), clock: 0, short: 0, opener }
+    pub(crate) fn with_opener(most: usize, opener: fn(&Path) -> io::Result<File>) -> Files {
+        Files { open: Vec::new(), users: HashMap::new(), most, clock: 0, short: 0, opener }
     }
 
     /// What `path` (decoded, with a slash at the front) names below `root`, which must be
@@ -114,6 +119,7 @@ impl Files {
         let file = Known { path, identity };
         // Opened now, so that a file that may not be read is no promise of a body.
         self.opened(&file)?;
+        *self.users.entry(file.identity).or_default() += 1;
         Ok(Some(Found { file, size: data.len(), media_type, modified: data.modified().ok() }))
     }
 
@@ -126,8 +132,16 @@ impl Files {
         self.opened(file)?.read_at(buf, at)
     }
 
-    /// A response needs the file no more.
+    /// A response needs the file no more. It stays open for the others that read it: under its
+    /// name there may be another one by now.
     pub(crate) fn release(&mut self, file: &Known) {
+        if let Some(users) = self.users.get_mut(&file.identity)
+            && *users > 1
+        {
+            *users -= 1;
+            return;
+        }
+        self.users.remove(&file.identity);
         self.open.retain(|open| open.identity != file.identity);
     }
 
@@ -142,7 +156,7 @@ impl Files {
         let at = match self.open.iter().position(|open| open.identity == known.identity) {
             Some(at) => at,
             None => {
-                if self.open.len() >= MOST_OPEN {
+                if self.open.len() >= self.most {
                     self.close_oldest();
                 }
                 let file = self.open_file(&known.path)?;
@@ -233,7 +247,7 @@ mod tests {
         std::fs::write(root.join("sub/index.html"), "index").unwrap();
         std::os::unix::fs::symlink(outer.join("secret"), root.join("link")).unwrap();
         std::os::unix::fs::symlink(root.join("a.txt"), root.join("inside")).unwrap();
-        let mut files = Files::new();
+        let mut files = Files::new(MOST_OPEN);
         let mut find = |path: &str| files.find(&root, path).unwrap();
         assert_eq!(find("/a.txt").unwrap().size, 3);
         assert_eq!(find("//./a.txt").unwrap().media_type, "text/plain; charset=utf-8");
@@ -249,7 +263,7 @@ mod tests {
     fn few_files_are_open_however_many_are_read() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
-        let mut files = Files::new();
+        let mut files = Files::new(MOST_OPEN);
         let known: Vec<Known> = (0..3 * MOST_OPEN)
             .map(|number| {
                 std::fs::write(root.join(number.to_string()), number.to_string()).unwrap();
@@ -271,7 +285,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         std::fs::write(root.join("a"), "old").unwrap();
-        let mut files = Files::new();
+        let mut files = Files::new(MOST_OPEN);
         let file = files.find(&root, "/a").unwrap().unwrap().file;
         std::fs::write(root.join("b"), "new").unwrap();
         std::fs::rename(root.join("b"), root.join("a")).unwrap();
@@ -283,11 +297,29 @@ mod tests {
     }
 
     #[test]
+    fn a_file_stays_open_for_those_who_still_read_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::write(root.join("a"), "old").unwrap();
+        let mut files = Files::new(MOST_OPEN);
+        let mut find = || files.find(&root, "/a").unwrap().unwrap().file;
+        let (first, second) = (find(), find());
+        std::fs::write(root.join("b"), "new").unwrap();
+        std::fs::rename(root.join("b"), root.join("a")).unwrap();
+        files.release(&first);
+        let mut text = [0; 3];
+        assert_eq!(files.read_at(&second, &mut text, 0).unwrap(), 3);
+        assert_eq!(&text, b"old");
+        files.release(&second);
+        assert_eq!((files.open_count(), files.users.len()), (0, 0));
+    }
+
+    #[test]
     fn a_shortage_is_not_absence() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         std::fs::write(root.join("a"), "text").unwrap();
-        let mut files = Files::with_opener(|_| Err(Errno::MFILE.into()));
+        let mut files = Files::with_opener(MOST_OPEN, |_| Err(Errno::MFILE.into()));
         let error = files.find(&root, "/a").unwrap_err();
         assert!(is_short(&error), "{error}");
         assert_eq!(files.short, 1);

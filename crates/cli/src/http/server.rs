@@ -166,8 +166,8 @@ impl<S: Stream> Connection<S> {
                     self.requests += 1;
                     match after {
                         After::NextRequest => self.state = State::Reading,
-                        After::Close => return Ok(Progress::Done),
-                        After::Linger => {
+                        After::Close if !self.has_unread(scratch) => return Ok(Progress::Done),
+                        After::Close | After::Linger => {
                             self.stream().end()?;
                             self.state = State::Lingering(LINGER_BYTES);
                         }
@@ -187,6 +187,12 @@ impl<S: Stream> Connection<S> {
                 },
             }
         }
+    }
+
+    /// Whether the client has sent more than its last request. Closing now would answer that with
+    /// a reset.
+    fn has_unread(&mut self, scratch: &mut [u8]) -> bool {
+        !self.reader.is_empty() || self.reader.inner().read(scratch).is_ok_and(|count| count > 0)
     }
 
     /// The response to the next request, or what to wait for.
@@ -278,8 +284,12 @@ fn answer(root: &Path, files: &mut Files, request: &Request) -> Response {
         Ok(Some(found)) => found,
         Ok(None) => return plain("404 Not Found", "", after, with_body),
         Err(error) if files::is_short(&error) => {
-            let after = if after == After::Linger { after } else { After::Close };
-            return plain("503 Service Unavailable", "Retry-After: 1\r\n", after, with_body);
+            return plain(
+                "503 Service Unavailable",
+                "Retry-After: 1\r\n",
+                After::Linger,
+                with_body,
+            );
         }
         Err(_) => return plain("500 Internal Server Error", "", after, with_body),
     };

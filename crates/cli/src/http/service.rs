@@ -15,11 +15,13 @@ use std::io;
 use std::net::Shutdown;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use plimsoll::{Instant, TcpStream};
 
-use super::files::Files;
+use super::files::{Files, MOST_OPEN};
 use super::server::{Connection, Progress, Stage, Stream};
 use crate::output;
 use plimsoll_lab::event_loop::{Around, Task, Turn};
@@ -38,6 +40,8 @@ pub(crate) struct Limits {
     pub connections: usize,
     /// Connections that are told at once that there is no room.
     pub refusals: usize,
+    /// Files that a loop has open at once.
+    pub files: usize,
     /// Time for a whole request, from the opening of the connection or from its first byte.
     pub request: Duration,
     /// Time between a response and the next request.
@@ -55,6 +59,7 @@ impl Default for Limits {
         Limits {
             connections: 8192,
             refusals: 256,
+            files: MOST_OPEN,
             request: Duration::from_secs(20),
             idle: Duration::from_secs(60),
             send: Duration::from_secs(30),
@@ -94,11 +99,55 @@ impl Trouble {
     }
 }
 
+/// The connections of all loops to http services. Those that are refused do not count against
+/// those that are served: otherwise clients that come again and again could keep a server that has
+/// become idle from serving anybody.
+#[derive(Default)]
+pub(crate) struct Places {
+    served: AtomicUsize,
+    refused: AtomicUsize,
+}
+
+impl Places {
+    fn take(&self, limits: &Limits) -> Place {
+        let take = |count: &AtomicUsize, most: usize| {
+            let more = |taken| (taken < most).then_some(taken + 1);
+            count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+        };
+        if take(&self.served, limits.connections) {
+            Place::Served
+        } else if take(&self.refused, limits.refusals) {
+            Place::Refused
+        } else {
+            Place::None
+        }
+    }
+
+    fn give_back(&self, place: Place) {
+        let count = match place {
+            Place::Served => &self.served,
+            Place::Refused => &self.refused,
+            Place::None => return,
+        };
+        count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What a connection counts as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Served,
+    /// It is told 503.
+    Refused,
+    /// There is no room even to refuse it.
+    None,
+}
+
 /// What the connections of a loop to http services have in common.
 pub(crate) struct Site {
     limits: Limits,
     files: RefCell<Files>,
-    open: Cell<usize>,
+    places: Arc<Places>,
     /// Connections that found no room.
     pub(crate) refused: Trouble,
     /// Requests that took too long.
@@ -110,12 +159,12 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Nobody is connected.
-    pub(crate) fn new(limits: Limits) -> Site {
+    /// A site whose connections take `places`.
+    pub(crate) fn new(limits: Limits, places: Arc<Places>) -> Site {
         Site {
             limits,
-            files: RefCell::new(Files::new()),
-            open: Cell::new(0),
+            files: RefCell::new(Files::new(limits.files)),
+            places,
             refused: Trouble::new(
                 "too many connections; new ones get 503 (--http-connections sets how many \
                  there may be)",
@@ -129,10 +178,10 @@ impl Site {
         }
     }
 
-    /// Connections that are open.
+    /// Connections that are served.
     #[cfg(test)]
-    pub(crate) fn open(&self) -> usize {
-        self.open.get()
+    pub(crate) fn served(&self) -> usize {
+        self.places.served.load(Ordering::Relaxed)
     }
 }
 
@@ -149,8 +198,9 @@ pub(crate) struct Web {
     site: Rc<Site>,
     tally: Rc<Tally>,
     timer: Timer,
-    /// There is no room even to refuse it.
-    hopeless: bool,
+    place: Place,
+    /// The server has no descriptor for the file; meanwhile the client's time stands still.
+    waits_for_file: bool,
 }
 
 /// Until when the client must be done with what it is at.
@@ -172,18 +222,18 @@ impl Web {
         tally: Rc<Tally>,
     ) -> Web {
         let (limits, now) = (site.limits, plimsoll::now());
-        let others = site.open.replace(site.open.get() + 1);
-        let full = others >= limits.connections;
-        let hopeless = others >= limits.connections + limits.refusals;
+        let place = site.places.take(&limits);
+        let full = place != Place::Served;
         site.refused.met(u64::from(full), now);
-        if hopeless {
+        let reset_at_once = place == Place::None;
+        if reset_at_once {
             // With a reset; the connection keeps nothing.
             let _ = stream.set_linger(Some(Duration::ZERO));
         }
         let connection = if full { Connection::refused(stream) } else { Connection::new(stream) };
         let (stage, at) = (connection.stage(), now + limits.request);
         let timer = Timer { stage, requests: 0, acked: 0, at };
-        Web { connection, root, site, tally, timer, hopeless }
+        Web { connection, root, site, tally, timer, place, waits_for_file: false }
     }
 
     /// Gives the client time for what it is at, if that is new.
@@ -255,7 +305,8 @@ impl Web {
                 }
                 Ok(Progress::WantsFile) => {
                     self.set_timer(now);
-                    *around.deadline = Some(self.timer.at.min(now + RETRY));
+                    self.waits_for_file = true;
+                    *around.deadline = Some(now + RETRY);
                     return Turn::Sleep;
                 }
                 Ok(Progress::Yield) => {
@@ -272,7 +323,11 @@ impl Web {
 impl Task for Web {
     fn run(&mut self, around: &mut Around<'_>) -> Turn {
         let now = plimsoll::now();
-        if self.hopeless || (now >= self.timer.at && !self.late(now)) {
+        if std::mem::take(&mut self.waits_for_file) {
+            self.timer.at = now + self.site.limits.send;
+        }
+        let reset_at_once = self.place == Place::None;
+        if reset_at_once || (now >= self.timer.at && !self.late(now)) {
             return Turn::Done;
         }
         self.advance(around, now)
@@ -281,7 +336,7 @@ impl Task for Web {
 
 impl Drop for Web {
     fn drop(&mut self) {
-        self.site.open.set(self.site.open.get() - 1);
+        self.site.places.give_back(self.place);
         self.connection.release(&mut self.site.files.borrow_mut());
     }
 }

@@ -61,7 +61,7 @@ fn serve(
     let kind = workload.kind;
     let count = tally.clone();
     let start = move |stream: TcpStream| server_task(kind, stream, count.clone());
-    events.spawn(Box::new(Acceptor { listener, start, tally: tally.clone() }));
+    events.spawn(Box::new(Acceptor::new(listener, start, tally.clone())));
     events.run(None, |_| finish.is_stopped());
     events.set_phase(phase::STOP);
     events.run(None, |_| exit.is_stopped());

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::{Effort, Outcome};
@@ -14,8 +14,9 @@ use crate::peer::workload::cpu_seconds_of;
 /// Megabytes a second that a bystander takes unless it takes what it gets.
 const LIMITED: &str = "64";
 
-/// How much longer than the bystander an attack lasts that builds up, or that is looked at.
-const BUILD_UP: f64 = 8.0;
+/// How much longer than the bystander an attack lasts, in seconds. The bystander waits ten seconds
+/// for its last answer.
+const LONGER: f64 = 12.0;
 
 /// What is different from attack to attack.
 #[derive(Default)]
@@ -99,6 +100,8 @@ fn beside(effort: Effort, plan: &Plan<'_>) -> Result<Outcome> {
     let (cpu, dropped) = (cpu_seconds_of(&pid), dropped(&world)?);
     let mut attacker = attack(&world, plan, effort)?;
     let during = bystander(&world, plan, effort)?;
+    let goes_on = attacker.as_mut().is_none_or(Process::alive);
+    ensure!(goes_on, "the attack was over before the bystander had finished");
     let mut notes = vec![plan.note.map_or(Ok(String::new()), |note| note(&world, &pid))?];
     if let Some(attacker) = attacker.take() {
         notes.push(said(&attacker.success(Duration::from_secs(60))?.stdout));
@@ -145,12 +148,16 @@ fn attack(world: &World, plan: &Plan<'_>, effort: Effort) -> Result<Option<Proce
     if plan.attacker.is_empty() {
         return Ok(None);
     }
-    let more = if plan.builds_up || plan.note.is_some() { BUILD_UP } else { 2.0 };
-    let seconds = (effort.seconds + more).to_string();
+    let seconds = (effort.seconds + LONGER).to_string();
     let words = [plan.attacker, &["--seconds", &seconds]].concat();
     let mut process = Process::spawn("attacker", &mut world.peer(&words)?)?;
     if plan.builds_up {
-        process.wait_line(Duration::from_secs(60), |line| line.contains("ready"))?;
+        let ready = process.wait_line(Duration::from_secs(60), |line| line.contains("ready"))?;
+        let ready: Value = serde_json::from_str(&ready).context("an attacker prints JSON")?;
+        let count = plan.attacker.iter().skip_while(|word| **word != "--count").nth(1);
+        let count: u64 = count.context("an attack that builds up has a count")?.parse()?;
+        let peers = ready["peers"].as_u64().unwrap_or(0);
+        ensure!(peers >= count, "only {peers} of {count} attackers could connect");
     }
     Ok(Some(process))
 }

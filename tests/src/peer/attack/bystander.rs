@@ -1,6 +1,6 @@
 //! Downloads, and asks for a small file anew every 100 ms.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,13 +23,13 @@ pub(crate) fn bystander(options: &Options) -> Result<()> {
     let limit: f64 = options.get("limit", 0.0)?;
     let time = options.seconds("seconds", 3.0)?;
     let start = Instant::now();
-    let (bytes, asked) = thread::scope(|scope| {
+    let ((bytes, took), asked) = thread::scope(|scope| {
         let download = scope.spawn(|| download(bulk, limit * 1e6, start, time));
         let asked = ask_often(http, start, time);
         (download.join().expect("the download does not panic"), asked)
     });
     say(&json!({
-        "bytes_per_s": bytes as f64 / start.elapsed().as_secs_f64(),
+        "bytes_per_s": bytes as f64 / took.as_secs_f64(),
         "asked": asked.count,
         "answered": asked.answered,
         "longest_connect_s": asked.longest_connect.as_secs_f64(),
@@ -38,24 +38,30 @@ pub(crate) fn bystander(options: &Options) -> Result<()> {
     .to_string())
 }
 
-/// Reads for some time, at most `limit` bytes a second unless that is 0; returns how many came.
-fn download(from: SocketAddr, limit: f64, start: Instant, time: Duration) -> u64 {
+/// Reads for some time, at most `limit` bytes a second unless that is 0; returns how many came, and
+/// in what time. If the connection ends early, nothing comes in the rest of the time.
+fn download(from: SocketAddr, limit: f64, start: Instant, time: Duration) -> (u64, Duration) {
     let mut bytes = 0;
-    let Ok(mut stream) = TcpStream::connect_timeout(&from, time) else { return 0 };
+    let Ok(mut stream) = TcpStream::connect_timeout(&from, time) else { return (0, time) };
     if stream.set_read_timeout(Some(Duration::from_millis(100))).is_err() {
-        return 0;
+        return (0, time);
     }
     let mut room = vec![0; 64 * 1024];
     while start.elapsed() < time {
-        if let Ok(taken) = stream.read(&mut room) {
-            bytes += taken as u64;
+        match stream.read(&mut room) {
+            Ok(0) => break,
+            Ok(taken) => bytes += taken as u64,
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
+                _ => break,
+            },
         }
         if limit > 0.0 {
             let due = Duration::from_secs_f64(bytes as f64 / limit);
             thread::sleep(due.saturating_sub(start.elapsed()).min(time));
         }
     }
-    bytes
+    (bytes, start.elapsed().max(time))
 }
 
 #[derive(Default)]

@@ -13,10 +13,15 @@ use super::super::options::Options;
 use super::super::workload::say;
 use super::many_descriptors;
 
+/// How long it may take until all have connected.
+const BUILD_UP: Duration = Duration::from_secs(50);
+
 /// `crowd ADDRESS --kind KIND --count N --seconds S`, where the kind is
 /// - `closed`: ask for the file `large`, and never read,
 /// - `silent`: connect, and never read what comes,
 /// - `drip`: send a header that never ends, one byte a second.
+///
+/// The time counts from when all have connected, or no more could in [`BUILD_UP`].
 pub(crate) fn crowd(options: &Options) -> Result<()> {
     many_descriptors()?;
     let count: usize = options.get("count", 100)?;
@@ -28,10 +33,10 @@ pub(crate) fn crowd(options: &Options) -> Result<()> {
         "drip" => b"GET /small HTTP/1.1\r\nHost: x\r\nX: ",
         other => bail!("no crowd is called `{other}`"),
     };
-    let start = Instant::now();
+    let begun = Instant::now();
     let mut peers = Vec::new();
     for _ in 0..count {
-        if start.elapsed() > time {
+        if begun.elapsed() > BUILD_UP {
             break;
         }
         let Ok(mut stream) = join(options.address()) else { continue };
@@ -40,6 +45,7 @@ pub(crate) fn crowd(options: &Options) -> Result<()> {
         }
     }
     say(&json!({ "ready": true, "peers": peers.len() }).to_string())?;
+    let start = Instant::now();
     while start.elapsed() < time {
         if kind == "drip" {
             // A full socket or a closed one: the others go on.

@@ -14,9 +14,12 @@ use super::super::options::Options;
 use super::super::workload::say;
 use super::spray::{Part, ipv4, segment};
 
+/// How long it may take until all have connected.
+const BUILD_UP: Duration = Duration::from_secs(50);
+
 /// `holes ADDRESS --count N --bytes M --seconds S`: on each of N connections, M single bytes, every
 /// other of a stretch. The kernel opens the connections; the bytes come from a raw socket. The
-/// namespace must have timestamps off, since the raw segments have none.
+/// namespace must have timestamps off, since the raw segments have none. The time counts from when all was sent.
 pub(crate) fn holes(options: &Options) -> Result<()> {
     let to = options.address();
     let count: usize = options.get("count", 20)?;
@@ -32,7 +35,7 @@ pub(crate) fn holes(options: &Options) -> Result<()> {
     let mut peers = Vec::new();
     for _ in 0..count {
         let stream = TcpStream::connect_timeout(&to, Duration::from_secs(2))?;
-        let numbers = first_numbers(&listen, stream.local_addr()?.port(), start + time)?;
+        let numbers = first_numbers(&listen, stream.local_addr()?.port(), start + BUILD_UP)?;
         peers.push((stream, numbers));
     }
     let mut sent = 0_u64;
@@ -48,8 +51,8 @@ pub(crate) fn holes(options: &Options) -> Result<()> {
             sent += u64::from(send(&raw, &packet, SendFlags::empty()).is_ok());
         }
     }
-    say(&json!({ "ready": true }).to_string())?;
-    thread::sleep(time.saturating_sub(start.elapsed()));
+    say(&json!({ "ready": true, "peers": peers.len() }).to_string())?;
+    thread::sleep(time);
     say(&json!({ "connections": peers.len(), "sent": sent }).to_string())
 }
 

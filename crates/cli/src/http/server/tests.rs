@@ -54,7 +54,7 @@ impl Write for Fake {
 fn exchange(root: &Path, requests: &str, step: usize) -> String {
     let input = requests.as_bytes().to_vec();
     let fake = Fake { input, read: 0, output: Vec::new(), step, block: false, ended: false };
-    let (mut connection, mut files) = (Connection::new(fake), Files::new());
+    let (mut connection, mut files) = (Connection::new(fake), Files::new(files::MOST_OPEN));
     let mut scratch = vec![0; 64];
     while connection.run(root, &mut files, &mut scratch).unwrap() != Progress::Done {}
     assert_eq!(files.open_count(), 0);
@@ -155,7 +155,7 @@ fn pipelined_requests_leave_others_their_turn() {
     let (_dir, root) = site();
     let requests = "HEAD /a.txt HTTP/1.1\r\nHost: a\r\n\r\n".repeat(40);
     let eager = Eager { input: io::Cursor::new(requests.into_bytes()), output: Vec::new() };
-    let (mut connection, mut files) = (Connection::new(eager), Files::new());
+    let (mut connection, mut files) = (Connection::new(eager), Files::new(files::MOST_OPEN));
     let mut scratch = vec![0; 64];
     let mut run = |connection: &mut Connection<Eager>| {
         connection.run(&root, &mut files, &mut scratch).unwrap()
@@ -176,7 +176,7 @@ fn what_follows_a_refused_head_is_read() {
     let long = format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", "x".repeat(100_000));
     let input = long.into_bytes();
     let fake = Fake { input, read: 0, output: Vec::new(), step: 4096, block: false, ended: false };
-    let (mut connection, mut files) = (Connection::new(fake), Files::new());
+    let (mut connection, mut files) = (Connection::new(fake), Files::new(files::MOST_OPEN));
     let mut scratch = vec![0; 4096];
     while connection.stage() != Stage::Lingering {
         let progress = connection.run(&root, &mut files, &mut scratch).unwrap();
@@ -190,6 +190,25 @@ fn what_follows_a_refused_head_is_read() {
     assert_eq!(fake.read, fake.input.len());
 }
 
+/// What a client sends behind its last request does not cost it the answer.
+#[test]
+fn what_follows_the_last_request_is_read() {
+    let (_dir, root) = site();
+    let last = "GET /a.txt HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    for (more, lingers) in [(String::new(), false), ("x".into(), true), ("x".repeat(9000), true)] {
+        let input = format!("{last}{more}").into_bytes();
+        let (output, block, ended) = (Vec::new(), false, false);
+        let fake = Fake { input, read: 0, output, step: 4096, block, ended };
+        let (mut connection, mut files) = (Connection::new(fake), Files::new(files::MOST_OPEN));
+        let mut scratch = vec![0; 4096];
+        while connection.run(&root, &mut files, &mut scratch).unwrap() != Progress::Done {}
+        assert_eq!(connection.requests, 1);
+        let fake = connection.stream();
+        assert!(fake.output.starts_with(b"HTTP/1.1 200"));
+        assert_eq!((fake.ended, fake.read), (lingers, fake.input.len()), "{} more", more.len());
+    }
+}
+
 #[test]
 fn without_descriptors_a_file_is_not_absent() {
     let (_dir, root) = site();
@@ -197,7 +216,7 @@ fn without_descriptors_a_file_is_not_absent() {
     let input = requests.into_bytes();
     let fake = Fake { input, read: 0, output: Vec::new(), step: 4096, block: false, ended: false };
     let mut connection = Connection::new(fake);
-    let mut files = Files::with_opener(|_| Err(rustix::io::Errno::MFILE.into()));
+    let mut files = Files::with_opener(files::MOST_OPEN, |_| Err(rustix::io::Errno::MFILE.into()));
     let mut scratch = vec![0; 4096];
     while connection.run(&root, &mut files, &mut scratch).unwrap() != Progress::Done {}
     let response = String::from_utf8(connection.stream().output.clone()).unwrap();
@@ -211,7 +230,7 @@ fn stages() {
     let (_dir, root) = site();
     let input = b"\r\nGET /a.txt HTTP/1.1\r\nHost: x\r\n\r\nGET".to_vec();
     let fake = Fake { input, read: 0, output: Vec::new(), step: 1, block: false, ended: false };
-    let (mut connection, mut files) = (Connection::new(fake), Files::new());
+    let (mut connection, mut files) = (Connection::new(fake), Files::new(files::MOST_OPEN));
     let mut scratch = vec![0; 4096];
     let mut seen = vec![(connection.stage(), connection.has_begun())];
     loop {

@@ -3,7 +3,8 @@
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
+use std::task::Wake;
 
 use plimsoll::device::memory_link;
 use plimsoll::{Connector, Options, Stack, TcpListener};
@@ -24,7 +25,7 @@ struct Seen {
     refused: u64,
     slow_requests: u64,
     slow_responses: u64,
-    open: usize,
+    served: usize,
 }
 
 struct Server {
@@ -51,7 +52,7 @@ impl Server {
         let (stop, shown) = (stopper.clone(), root.clone());
         std::thread::spawn(move || {
             let tally = Rc::new(Tally::tolerant());
-            let (site, root) = (Rc::new(Site::new(limits)), Rc::new(shown));
+            let (site, root) = (Rc::new(Site::new(limits, Arc::default())), Rc::new(shown));
             let address: SocketAddr = SERVER.parse().unwrap();
             let options = Options::default();
             let listener = TcpListener::bind_with(&server, address, 4096, options).unwrap();
@@ -61,13 +62,13 @@ impl Server {
             let start = move |stream| -> Box<dyn Task> {
                 Box::new(Web::new(stream, root.clone(), all.clone(), count.clone()))
             };
-            events.spawn(Box::new(Acceptor { listener, start, tally }));
+            events.spawn(Box::new(Acceptor::new(listener, start, tally)));
             events.run(None, |_| stop.is_stopped());
             tell.send(Seen {
                 refused: site.refused.count(),
                 slow_requests: site.slow_requests.count(),
                 slow_responses: site.slow_responses.count(),
-                open: site.open(),
+                served: site.served(),
             })
             .unwrap();
         });
@@ -92,6 +93,12 @@ impl Server {
         self.stopper.stop();
         self.seen.recv_timeout(BOUND).expect("the server hangs")
     }
+}
+
+/// Limits under which no client is late in a test.
+fn patient() -> Limits {
+    let hour = Duration::from_secs(3600);
+    Limits { request: hour, idle: hour, send: hour, linger: hour, ..Limits::default() }
 }
 
 fn all(mut stream: TcpStream) -> String {
@@ -129,7 +136,7 @@ fn gone(mut stream: &TcpStream) -> bool {
 /// thousand that ask for a long file and do not read it.
 #[test]
 fn slow_clients_leave_others_served() {
-    let server = Server::start(Limits::default());
+    let server = Server::start(patient());
     let silent: Vec<TcpStream> = (0..1000).map(|_| server.connect()).collect();
     let mut slow: Vec<TcpStream> = (0..1000).map(|_| server.ask("G")).collect();
     let deaf: Vec<TcpStream> = (0..1000).map(|_| server.ask(&get("long"))).collect();
@@ -141,7 +148,8 @@ fn slow_clients_leave_others_served() {
     let open = descriptors(&server.root);
     assert!(open <= MOST_OPEN, "{open} files are open for clients that do not read");
     let seen = server.stop();
-    assert_eq!((seen.refused, seen.open), (0, silent.len() + slow.len() + deaf.len()), "{seen:?}");
+    let served = silent.len() + slow.len() + deaf.len();
+    assert_eq!((seen.refused, seen.served), (0, served), "{seen:?}");
 }
 
 /// None of them stays for ever.
@@ -169,7 +177,7 @@ fn slow_clients_are_ended() {
 
 #[test]
 fn beyond_the_limit_clients_are_told() {
-    let limits = Limits { connections: 3, refusals: 2, ..Limits::default() };
+    let limits = Limits { connections: 3, refusals: 2, ..patient() };
     let server = Server::start(limits);
     let served: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
     // These keep their place as long as they do not read to the end.
@@ -191,10 +199,89 @@ fn beyond_the_limit_clients_are_told() {
     assert_eq!(seen.refused, 3, "{seen:?}");
 }
 
+/// Refused clients that linger keep nobody from a place that has become free.
+#[test]
+fn a_place_that_is_free_again_is_given() {
+    let limits = Limits { connections: 1, refusals: 2, ..patient() };
+    let server = Server::start(limits);
+    let mut served = server.connect();
+    let told: Vec<TcpStream> = (0..2).map(|_| server.connect()).collect();
+    for mut stream in &told {
+        stream.read_exact(&mut [0; 12]).unwrap();
+    }
+    served.write_all(get("short").as_bytes()).unwrap();
+    // The place is given back before the end of the connection is sent.
+    assert!(all(served).ends_with("short"));
+    assert!(all(server.ask(&get("short"))).ends_with("short"));
+    drop(told);
+    assert_eq!(server.stop().refused, 2);
+}
+
+/// Says that it was woken.
+struct Tell(Mutex<mpsc::Sender<()>>);
+
+impl Wake for Tell {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.lock().unwrap().send(());
+    }
+}
+
+/// A client is not ended because the server cannot open the file.
+#[test]
+fn a_client_does_not_pay_for_a_lack_of_descriptors() {
+    let (here, there) = memory_link::pair(memory_link::LinkConfig::default());
+    let client = Stack::builder().device(here).address("192.0.2.1/24").build().unwrap();
+    let server = Stack::builder().device(there).address("192.0.2.2/24").build().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let root = Rc::new(dir.path().canonicalize().unwrap());
+    std::fs::File::create(root.join("long")).unwrap().set_len(64 << 20).unwrap();
+    let listener = TcpListener::bind(&server, SERVER).unwrap();
+    let mut asking = TcpStream::connect(&client, SERVER).unwrap();
+    asking.write_all(get("long").as_bytes()).unwrap();
+    let (stream, _) = listener.accept().unwrap();
+    stream.set_nonblocking(true).unwrap();
+    // No answer to how much was taken would be enough.
+    let limits = Limits { send_bytes: u64::MAX, ..patient() };
+    let site = Rc::new(Site::new(limits, Arc::default()));
+    let mut web = Web::new(stream, root, site.clone(), Rc::new(Tally::tolerant()));
+    let (tell, told) = mpsc::channel();
+    let waker = std::task::Waker::from(Arc::new(Tell(Mutex::new(tell))));
+    let mut scratch = vec![0; 1 << 16];
+    let mut run = |web: &mut Web| {
+        let (mut spawn, mut deadline) = (Vec::new(), None);
+        web.run(&mut Around {
+            waker: &waker,
+            scratch: &mut scratch,
+            spawn: &mut spawn,
+            deadline: &mut deadline,
+            phase: 0,
+        })
+    };
+    let wait = |turn| match turn {
+        Turn::Sleep => told.recv_timeout(BOUND).expect("nobody wakes it"),
+        other => assert_eq!(other, Turn::Again),
+    };
+    while web.timer.stage != Stage::Response {
+        wait(run(&mut web));
+    }
+    site.files.replace(Files::with_opener(MOST_OPEN, |_| Err(rustix::io::Errno::MFILE.into())));
+    std::thread::spawn(move || io::copy(&mut asking, &mut io::sink()));
+    loop {
+        let turn = run(&mut web);
+        if web.waits_for_file {
+            break;
+        }
+        wait(turn);
+    }
+    web.timer.at = Instant::ZERO;
+    assert_eq!(run(&mut web), Turn::Sleep, "it is ended");
+    assert_eq!(site.slow_responses.count(), 0);
+}
+
 /// A head that is far too long gets its answer, although most of it was not read when that left.
 #[test]
 fn a_head_that_is_too_long_is_answered() {
-    let server = Server::start(Limits::default());
+    let server = Server::start(patient());
     let long = format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", "x".repeat(200_000));
     let stream = server.ask(&long);
     stream.shutdown(Shutdown::Write).unwrap();

@@ -1,15 +1,15 @@
 //! Hands connections over between the loops of a server.
 //!
 //! Any loop may accept a connection, but the loop whose queue the connection belongs to works for
-//! it: its packets come there. So a loop that accepts a connection of another puts it before the
-//! *door* of that loop, and wakes the task that looks there.
+//! it: its packets come there. So a loop that accepts a connection of another puts it into the
+//! [`HandOver`] of that loop, and wakes the task that looks there.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-/// The door of one loop.
-pub(super) struct Door<T> {
+/// Where one loop takes connections from the others.
+pub(super) struct HandOver<T> {
     inner: Mutex<Inner<T>>,
 }
 
@@ -19,10 +19,10 @@ struct Inner<T> {
     waker: Option<Waker>,
 }
 
-impl<T> Door<T> {
+impl<T> HandOver<T> {
     /// Nothing waits.
-    pub(super) fn new() -> Door<T> {
-        Door { inner: Mutex::new(Inner { waiting: VecDeque::new(), waker: None }) }
+    pub(super) fn new() -> HandOver<T> {
+        HandOver { inner: Mutex::new(Inner { waiting: VecDeque::new(), waker: None }) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<T>> {
@@ -70,16 +70,16 @@ mod tests {
 
     #[test]
     fn who_found_nothing_is_woken_once() {
-        let (door, woken) = (Door::new(), Arc::new(Woken::default()));
+        let (hand_over, woken) = (HandOver::new(), Arc::new(Woken::default()));
         let waker = Waker::from(woken.clone());
         let times = || woken.0.load(Ordering::Relaxed);
-        door.leave(1);
-        assert_eq!((door.take(&waker), times()), (Some(1), 0));
-        assert_eq!(door.take(&waker), None);
-        door.leave(2);
-        door.leave(3);
+        hand_over.leave(1);
+        assert_eq!((hand_over.take(&waker), times()), (Some(1), 0));
+        assert_eq!(hand_over.take(&waker), None);
+        hand_over.leave(2);
+        hand_over.leave(3);
         assert_eq!(times(), 1);
-        assert_eq!((door.take(&waker), door.take(&waker)), (Some(2), Some(3)));
-        assert_eq!((door.take(&waker), times()), (None, 1));
+        assert_eq!((hand_over.take(&waker), hand_over.take(&waker)), (Some(2), Some(3)));
+        assert_eq!((hand_over.take(&waker), times()), (None, 1));
     }
 }
