@@ -232,6 +232,32 @@ fn draining_waits_for_what_was_closed_and_shutting_down_for_the_threads() {
     assert_eq!(error.to_string(), "the stack was shut down");
 }
 
+/// Nobody polls but the call itself, although somebody has the right to wait.
+#[test]
+fn a_drain_beside_a_loop_of_the_same_thread_polls() {
+    let (here, there) = memory_link::pair(LinkConfig::default());
+    let client = Stack::builder().device(here).address("192.0.2.1/24");
+    let client = client.build_without_thread().unwrap();
+    let server = build(there, "192.0.2.2/24");
+    let listener = TcpListener::bind(&server, "192.0.2.2:7").unwrap();
+    let mut own = client.queue(0).unwrap();
+    let near = Connector::new(&client).start("192.0.2.2:7".parse().unwrap()).unwrap();
+    while near.poll_connected(Waker::noop()).is_pending() {
+        own.poll();
+    }
+    (&near).write_all(b"last words").unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    drop(near);
+    let reader = thread::spawn(move || {
+        let mut text = String::new();
+        far.read_to_string(&mut text).unwrap();
+        text
+    });
+    assert!(client.drain(GUARD));
+    assert_eq!(reader.join().unwrap(), "last words");
+    drop(own);
+}
+
 /// Two stacks with two queues each, joined by a link for each pair of queues.
 fn two_queues() -> (Stack, Stack) {
     let links = [0; 2].map(|_| memory_link::pair(LinkConfig::default()));
