@@ -16,7 +16,6 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
-
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
