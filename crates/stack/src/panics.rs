@@ -104,6 +104,7 @@ pub(crate) enum Site {
     Read,
     Look,
     /// Whenever it is settled.
+    #[cfg(test)]
     EverySettle,
     /// In the middle of the removal from the tables.
     Remove,

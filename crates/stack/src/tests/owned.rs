@@ -138,7 +138,7 @@ fn a_device_that_goes_is_heard_of_by_the_owner() {
     let error = StackError::DeviceGone { name: "link".into(), reason: "test".into() };
     pair.b.bring_down(pair.now, error);
     assert_eq!(owned.conn.state(), State::Established);
-    let mut work = crate::events::Work::begin(&pair.b, pair.now);
+    let mut work = Work::begin(&pair.b, pair.now);
     work.release(&endpoint, owned, false);
     work.finish();
     assert_eq!(counting.count(), 1);

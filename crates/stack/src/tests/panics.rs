@@ -439,7 +439,7 @@ fn of_its_removal() {
 
 #[test]
 fn of_a_half_open_connection_and_its_end() {
-    let mut pair = Pair::new();
+    let pair = Pair::new();
     let listener = pair.listen(B4, 16);
     let _client = pair.connect(B4);
     pair.b.poll(pair.now, 64).unwrap();

@@ -150,7 +150,7 @@ fn one_thread_at_a_time_waits() {
 fn a_panic_of_what_is_asked_ends_the_wait_and_not_the_stack() {
     let pair = Pair::new();
     for own_queue in [false, true] {
-        let thrown = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let thrown = catch_unwind(AssertUnwindSafe(|| {
             let ready = || panic!("the application's own");
             match own_queue {
                 true => pair.a.queue_waiter(0).unwrap().wait(pair.now, None, ready),
