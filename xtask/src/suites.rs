@@ -1,9 +1,9 @@
 //! The suites of `cargo xtask test` and `cargo xtask nightly`, in the order in which they run, each
 //! with its budget.
 //!
-//! A suite that is over its budget fails by name. The budgets of `test` add up to what the whole
-//! may take at most, however slow the machine; on two processors it takes much less from a cold
-//! start. `docs/testing.md` holds this table, too, and a test compares the two.
+//! A suite that is over its budget fails by name. A budget is about twice what two processors take
+//! from a cold start, so that it ends what hangs and not what is slow; the budgets of `test` add up
+//! to less than the ninety minutes that continuous integration has. `docs/testing.md` holds this table, too, and a test compares the two.
 
 use anyhow::Result;
 
@@ -32,19 +32,19 @@ const fn suite(
 /// Quick ones first. Those that build the same things stand together: `rustdoc` finds what `clippy`
 /// has checked, `drill` and `interop` share the release build.
 pub(crate) const SUITES: [Suite; 13] = [
-    suite("prepare", 7, 20, Session::prepare),
+    suite("prepare", 10, 20, Session::prepare),
     suite("tidy", 1, 1, Session::tidy),
     suite("format", 1, 1, Session::format),
-    suite("licences", 1, 20, Session::licences),
-    suite("clippy", 3, 3, Session::clippy),
-    suite("rustdoc", 2, 2, Session::rustdoc),
-    suite("unit", 8, 40, Session::unit),
+    suite("licences", 3, 20, Session::licences),
+    suite("clippy", 5, 3, Session::clippy),
+    suite("rustdoc", 3, 2, Session::rustdoc),
+    suite("unit", 14, 40, Session::unit),
     suite("no-std", 2, 2, Session::no_std),
-    suite("loom", 3, 60, Session::loom),
-    suite("miri", 3, 60, Session::miri),
-    suite("drill", 3, 5, |s| drills::step(&s.root, &mut s.tally)),
-    suite("interop", 5, 35, Session::interop),
-    suite("fuzz", 6, 75, Session::fuzz),
+    suite("loom", 8, 60, Session::loom),
+    suite("miri", 5, 60, Session::miri),
+    suite("drill", 7, 5, |s| drills::step(&s.root, &mut s.tally)),
+    suite("interop", 12, 35, Session::interop),
+    suite("fuzz", 12, 75, Session::fuzz),
 ];
 
 #[cfg(test)]
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn the_whole_has_an_end() {
         let all: u64 = SUITES.iter().map(|suite| suite.minutes).sum();
-        assert!(all <= 45, "{all} minutes");
+        assert!(all <= 85, "{all} minutes");
     }
 
     #[test]

@@ -2,10 +2,11 @@
 //!
 //! The last range of such a value ([`Slice::from_owner`](crate::Slice::from_owner)) may go
 //! anywhere: in the middle of an ACK, in a device, while sockets are owned and locks are held. Its
-//! drop is the application's code. It may take long, call the stack, or panic. So a thread that works for
-//! the stack says when it begins ([`PostponedDrops::begin`]); values that go meanwhile wait on the
-//! thread, and are dropped when it has let go of everything. A drop that panics is caught, with
-//! this feature of the crate: the message goes to the panic hook, and the next value is dropped.
+//! drop is the application's code. It may take long, call the stack, or panic. So a thread that
+//! works for the stack says when it begins ([`PostponedDrops::begin`]); values that go meanwhile
+//! wait on the thread, and are dropped when it has let go of everything. A drop that panics is
+//! caught, with this feature of the crate: the message goes to the panic hook, and the next value
+//! is dropped.
 //!
 //! Without the feature `std` values are dropped where the last range goes.
 
@@ -22,6 +23,10 @@ use crate::chunk::Foreign;
 pub(crate) fn end(value: Foreign) {
     drop(value);
 }
+
+/// Values for which a thread keeps room that waits for the next.
+#[cfg(feature = "std")]
+const MAX_KEPT: usize = 256;
 
 #[cfg(feature = "std")]
 std::thread_local! {
@@ -55,10 +60,26 @@ impl Drop for PostponedDrops {
         let (postponers, waiting) = STATE.get();
         STATE.set((postponers - 1, waiting && postponers > 1));
         if postponers == 1 && waiting {
-            let values = WAITING.try_with(RefCell::take).unwrap_or_default();
-            values.into_iter().for_each(drop_caught);
+            let mut values = WAITING.try_with(RefCell::take).unwrap_or_default();
+            values.drain(..).for_each(drop_caught);
+            keep(values);
         }
     }
+}
+
+/// Keeps an empty vector for the values that wait next, unless it is large or there is another.
+#[cfg(feature = "std")]
+fn keep(values: alloc::vec::Vec<Foreign>) {
+    if values.capacity() > MAX_KEPT {
+        return;
+    }
+    // A thread that comes to its end has no place for it any more.
+    let _ = WAITING.try_with(|waiting| {
+        let mut waiting = waiting.borrow_mut();
+        if waiting.capacity() == 0 {
+            *waiting = values;
+        }
+    });
 }
 
 /// The last range of `value` is gone.

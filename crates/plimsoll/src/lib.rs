@@ -24,16 +24,17 @@
 //! program that is about to exit calls [`Stack::shutdown`], which waits until what was written has
 //! arrived, captures are written and the threads have ended; [`Stack::drain`] only waits.
 //!
-//! # Panics
+//! # Panics of the application, and of whoever runs the stack
 //!
 //! A panic of a waker is caught and counted (`plimsoll.WakerPanics`); the others are woken. A panic
 //! of whoever runs the stack (a softirq thread, or [`Stack::poll`] in a loop) ends the stack: every
 //! blocked call fails with an error that names the thread and the message, every waker is woken,
 //! and [`Stack::error`] tells it as well. What the application itself does within
-//! [`Stack::poll_with`] may panic without harm to the stack. With `panic = "abort"` any of these
-//! ends the process.
+//! [`Stack::poll_with`], and what [`Stack::wait`] asks, may panic without harm to the stack. A
+//! device that panics has failed, which ends the stack only when no device is left. With
+//! `panic = "abort"` any of these ends the process.
 //!
-//! # Panics
+//! # Panics of the stack
 //!
 //! The stack should not panic. If it does while it works on a connection, that connection ends, and
 //! nothing else does: the peer is reset, whoever waits is woken, and calls fail with

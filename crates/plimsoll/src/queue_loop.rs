@@ -72,7 +72,7 @@ impl QueueLoop {
     /// As [`Stack::wait`], for this queue.
     ///
     /// # Errors
-    /// If the system refuses to wait, or a device panics, which ends the stack.
+    /// If the system refuses to wait.
     pub fn wait(
         &mut self,
         until: Option<Instant>,

@@ -26,6 +26,8 @@ use crate::queue_loop::QueueLoop;
 
 /// Packets that one poll takes from each device at most, so that sockets get their turn.
 pub(crate) const BUDGET: usize = 256;
+/// How long a drain of a stack that a loop runs leaves it to that.
+const BESIDE_A_LOOP: Duration = Duration::from_millis(5);
 
 /// A stack. Clones are handles of the same stack; so is every socket. When the last handle is
 /// dropped the stack ends: its threads end by themselves, and the drop does not wait for them.
@@ -133,8 +135,8 @@ impl Stack {
     /// For the loop that runs a stack built
     /// [without a thread](StackBuilder::build_without_thread); with a thread it does no harm.
     ///
-    /// If a device panics, this ends the stack, and [`Polled::ended`] says so; the panic goes no
-    /// further.
+    /// If the last device that works fails or panics, this ends the stack, and [`Polled::ended`]
+    /// says so; a panic of a device goes no further.
     ///
     /// ```
     /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
@@ -175,7 +177,7 @@ impl Stack {
     ///
     /// # Errors
     /// If another thread waits already, or the stack has threads or a [`QueueLoop`] of its own; if
-    /// the system refuses to wait; if a device panics, which ends the stack.
+    /// the system refuses to wait.
     pub fn wait(&self, until: Option<Instant>, ready: impl Fn() -> bool) -> Result<(), StackError> {
         self.core().wait_unless(now(), until, ready)
     }
@@ -213,39 +215,46 @@ impl Stack {
     /// come to its end, but no longer than `grace`. Connections in TIME-WAIT count as closed;
     /// streams that are open are not waited for. Returns whether all have ended.
     ///
-    /// It blocks. Without a thread it polls the stack itself, unless another thread waits for it
-    /// already and so is the one that polls. It must not be called by a waker.
+    /// It blocks. Without a thread it polls the stack itself, also beside the loops that run it. It
+    /// must not be called by a waker.
     pub fn drain(&self, grace: Duration) -> bool {
-        let core = self.core();
-        let deadline = StdInstant::now().checked_add(grace);
-        if self.shared.has_threads || !self.poll_until_quiet(now() + grace) {
-            park::wait(
-                deadline,
-                |key, waker| core.wait_quiet(key, waker),
-                |key| core.cancel_quiet(key),
-            );
+        if self.shared.has_threads {
+            self.park_until_quiet(grace);
+        } else {
+            self.poll_until_quiet(now() + grace);
         }
-        core.orphan_count() == 0
+        self.core().orphan_count() == 0
     }
 
-    /// Polls until all is quiet, or until `limit`. Returns `false` if another thread does.
-    fn poll_until_quiet(&self, limit: Instant) -> bool {
+    /// Sleeps until all is quiet, or for `patience`.
+    fn park_until_quiet(&self, patience: Duration) {
+        let core = self.core();
+        park::wait(
+            StdInstant::now().checked_add(patience),
+            |key, waker| core.wait_quiet(key, waker),
+            |key| core.cancel_quiet(key),
+        );
+    }
+
+    /// Polls until all is quiet, or until `limit`.
+    fn poll_until_quiet(&self, limit: Instant) {
         let core = self.core();
         let quiet = || core.orphan_count() == 0;
         while !quiet() && now() < limit {
             let polled = self.poll();
             if polled.ended.is_some() {
-                return true;
+                return;
             }
             if polled.worked {
                 continue;
             }
             let until = polled.next.map_or(limit, |next| next.min(limit));
             if let Err(StackError::AlreadyWaited { .. }) = self.wait(Some(until), quiet) {
-                return false;
+                // A loop of this very thread may have the role, and then nobody polls meanwhile.
+                let now = now();
+                self.park_until_quiet(until.min(now + BESIDE_A_LOOP).since(now));
             }
         }
-        true
     }
 
     /// [Drains](Self::drain) the stack, and then ends it, also if other handles or sockets are
@@ -357,7 +366,7 @@ impl Stack {
     ///
     /// # Errors
     /// If there is no such interface, it is loopback, the device's MTU is too small, or the stack
-    /// has come to its end, as it does when its only device fails.
+    /// has come to its end, as it does when its last device fails.
     pub fn replace_device(&self, index: usize, device: Device) -> Result<(), StackError> {
         self.core().replace_device(now(), index, device)
     }

@@ -97,5 +97,9 @@ pub(crate) const COOKIE_BURST: u32 = 1024;
 /// What a batch of [`RX_BATCH`] packets adds to that, while the device is not empty.
 pub(crate) const COOKIES_PER_BATCH: u32 = 8;
 
+/// Bytes of free buffers that a queue which works keeps in any case: with less it would go to the
+/// allocator and back for every batch.
+pub(crate) const POOL_FLOOR: usize = 256 * 1024;
+
 /// A queue that has had no work for so long gives its free buffers back to the allocator.
 pub const POOL_IDLE: Duration = Duration::from_secs(1);

@@ -1,10 +1,11 @@
-//! The latest time that any caller has passed in.
+//! About the latest time that a caller has passed in.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_tcp::Instant;
 
-/// Remembers the latest `now`, for calls that cannot have one (dropping a socket).
+/// Remembers about the latest `now`, for calls that are given none: those that look at a socket or
+/// drop one, for example.
 ///
 /// Threads that note a time at once may leave the earlier one: they have read their clocks a moment
 /// apart, and a locked instruction for every call would buy no more than that moment.
@@ -12,7 +13,7 @@ use plimsoll_tcp::Instant;
 pub(crate) struct LatestTime(AtomicU64);
 
 impl LatestTime {
-    /// Notes `now` if it is later than all before.
+    /// Notes `now` if it is later than what is noted.
     pub(crate) fn advance(&self, now: Instant) {
         let nanos = now.as_nanos();
         if self.0.load(Ordering::Relaxed) < nanos {

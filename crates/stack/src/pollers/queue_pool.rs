@@ -2,8 +2,8 @@
 //!
 //! Chunks that nobody uses are kept for later. They count as memory of connections
 //! (`net.ipv4.tcp_mem`): after every poll, all of them go back to the allocator if they and what
-//! connections bind are more than what begins the pressure. So they do as well when the queue has
-//! had nothing to do for [`POOL_IDLE`].
+//! connections bind are more than what begins the pressure, and more than [`POOL_FLOOR`]. So they
+//! do as well when the queue has had nothing to do for [`POOL_IDLE`].
 //!
 //! There is no lock but those of the pool. The time is written by who polls.
 
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use plimsoll_buf::Pool;
 use plimsoll_tcp::Instant;
 
-use crate::limits::POOL_IDLE;
+use crate::limits::{POOL_FLOOR, POOL_IDLE};
 
 /// The pool of a queue.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl QueuePool {
         if worked {
             self.trim_at.store((now + POOL_IDLE).as_nanos(), Ordering::Relaxed);
         }
-        if free > room || (!worked && free > 0 && now >= self.idle_at()) {
+        if free > room.max(POOL_FLOOR) || (!worked && free > 0 && now >= self.idle_at()) {
             self.pool.trim();
         }
     }
@@ -67,7 +67,11 @@ mod tests {
         assert_eq!(queue.pool().free_bytes(), 3 * 4096);
         queue.tend(start + POOL_IDLE, false, 1 << 20);
         assert_eq!((queue.pool().free_bytes(), queue.trim_at()), (0, None));
-        used(3);
+        let floor = POOL_FLOOR / 4096;
+        used(floor);
+        queue.tend(start + POOL_IDLE, true, 2 * 4096);
+        assert_eq!(queue.pool().free_bytes(), POOL_FLOOR, "it would be back at once");
+        used(floor + 1);
         queue.tend(start + POOL_IDLE, true, 2 * 4096);
         assert_eq!(queue.pool().free_bytes(), 0, "connections need the room");
     }

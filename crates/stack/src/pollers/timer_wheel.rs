@@ -3,10 +3,11 @@
 //! Level 0 has a bucket for each of the 64 microseconds around now, level 1 one for each of 64
 //! spans of 64 microseconds, and so on: seven levels reach 51 days. An entry sits on the level of
 //! the highest digit (base 64) in which its deadline differs from the wheel's time; when the time
-//! reaches its bucket it moves down. Buckets are doubly linked lists through nodes that are found by
-//! the connection's place, so arming and stopping take constant time and allocate nothing once there
-//! is a node. Nodes lie in segments that never move, so that growing copies nothing. A bitmap per level and the earliest deadline per bucket give the next deadline
-//! exactly, or (after a stop) a little early.
+//! reaches its bucket it moves down. Buckets are doubly linked lists through nodes that are found
+//! by the connection's place, so arming and stopping take constant time and allocate nothing once
+//! there is a node. Nodes lie in segments that never move, so that growing copies nothing. A bitmap
+//! per level and the earliest deadline per bucket give the next deadline exactly, or (after a stop)
+//! a little early.
 //!
 //! Entries that are due at once come out in the order of their deadlines, and of arming for those
 //! of one microsecond. The same calls give the same order.

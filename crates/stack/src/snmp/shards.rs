@@ -12,7 +12,8 @@
 //! there are never more shards than threads that counted at the same time, and at most
 //! [`MAX_SHARDS`]. Threads beyond that count together, with locked instructions.
 //!
-//! The lock of the list is a leaf. It is taken when a thread claims a shard or ends, and by readers.
+//! The lock of the list is a leaf. It is taken when a thread claims a shard or ends, and by
+//! readers.
 
 use std::cell::RefCell;
 use std::rc::Rc;

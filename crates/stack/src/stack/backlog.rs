@@ -6,8 +6,8 @@
 //! A poller that finds a socket owned puts the segment here and goes on (see
 //! [`crate::sync::socket_lock`]). The backlog is bounded like Linux's, by twice the receive buffer,
 //! half the send buffer and 64 KiB; what is above that is dropped and counted
-//! (`TcpExtTCPBacklogDrop`), and TCP takes it as loss. A segment that continues the last one is merged with it
-//! (`TcpExtTCPBacklogCoalesce`).
+//! (`TcpExtTCPBacklogDrop`), and TCP takes it as loss. A segment that continues the last one is
+//! merged with it (`TcpExtTCPBacklogCoalesce`).
 //!
 //! [`Work::release`] is how an owner lets go. It takes the whole backlog at once, works on it as on
 //! a batch, does what was marked, sends what is due, lets go, and looks again. The ACKs that the

@@ -36,6 +36,7 @@ pub(crate) enum Departure {
     /// The poller, who is woken if it sleeps.
     Poller,
 }
+
 /// What a read gets that the stack has panicked in.
 const PANICKED: ReadError = ReadError::Failed(ConnectionError::Panicked);
 

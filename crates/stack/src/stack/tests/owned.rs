@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use plimsoll_tcp::{ConnectionError, Duration, Md5Key, Options, State};
 use plimsoll_wire::icmpv4::{self, Icmpv4Repr};
-use plimsoll_wire::protocol;
+use plimsoll_wire::tcp::{TcpFlags, TcpOptions, TcpRepr};
+use plimsoll_wire::{SeqNum, protocol};
 
 use super::harness::*;
 use super::icmp::{Bare, icmp4, v4};
 use crate::device::memory_link::LinkConfig;
 use crate::sockets::endpoint::Endpoint;
+use crate::stack::work::Work;
 use crate::{Md5Keys, SocketError, StackError, TcpSocket};
 
 fn first(stack: &crate::Stack) -> Arc<Endpoint> {
@@ -49,6 +51,32 @@ fn signed_segments_wait_in_the_backlog() {
 
 #[test]
 fn segments_without_the_signature_are_dropped_also_while_it_is_owned() {
+    let (mut pair, _client, server, endpoint) = open(Md5Key::new(b"secret"));
+    let key = first(&pair.a).key;
+    let unsigned = TcpRepr {
+        src_port: key.local_port,
+        dst_port: key.remote_port,
+        seq: SeqNum(1),
+        ack: SeqNum(1),
+        flags: TcpFlags::ACK,
+        window: 1000,
+        urgent: 0,
+        options: TcpOptions::default(),
+    };
+    let owned = endpoint.own();
+    let mut work = Work::begin(&pair.a, pair.now);
+    work.send_segment(&key, &unsigned, None);
+    work.finish();
+    pair.settle();
+    assert_eq!(endpoint.backlog().bytes(), 0, "it does not wait");
+    assert_eq!(pair.counter("TcpExtTCPMD5NotFound"), (0, 1));
+    drop(owned);
+    pair.settle();
+    assert_eq!(server.state(), State::Established);
+}
+
+#[test]
+fn segments_without_a_signature_are_taken_where_only_others_sign() {
     let (mut pair, client, server, endpoint) = open(None);
     // A key for somebody else makes the stack look at every segment.
     let listener = pair.b.listen(addr(B4, 81), 1, Options::default()).unwrap();
@@ -110,7 +138,7 @@ fn a_device_that_goes_is_heard_of_by_the_owner() {
     let error = StackError::DeviceGone { name: "link".into(), reason: "test".into() };
     pair.b.bring_down(pair.now, error);
     assert_eq!(owned.conn.state(), State::Established);
-    let mut work = crate::stack::work::Work::begin(&pair.b, pair.now);
+    let mut work = Work::begin(&pair.b, pair.now);
     work.release(&endpoint, owned, false);
     work.finish();
     assert_eq!(counting.count(), 1);
