@@ -1,7 +1,8 @@
 //! System packages that the tests against the host kernel need.
 //!
-//! As root on a system with apt they are installed when they are missing, by the suite `prepare` for
-//! all that follow; elsewhere they are named. No service that comes with a package is left running.
+//! As root on a system with apt they are installed when they are missing, by the suite `prepare`
+//! for all that follow; elsewhere they are named. No service that comes with a package is left
+//! running.
 
 use std::env;
 use std::fs;

@@ -3,7 +3,8 @@
 //!
 //! A suite that is over its budget fails by name. A budget is about twice what two processors take
 //! from a cold start, so that it ends what hangs and not what is slow; the budgets of `test` add up
-//! to less than the ninety minutes that continuous integration has. `docs/testing.md` holds this table, too, and a test compares the two.
+//! to less than the ninety minutes that continuous integration has. `docs/testing.md` holds this
+//! table, too, and a test compares the two.
 
 use anyhow::Result;
 

@@ -124,8 +124,8 @@ impl Measured {
         }
     }
 
-    /// Adds the flows of another loop of the same stack, which ran at the same time. What was counted
-    /// for the whole process, or the whole stack, is in this one already.
+    /// Adds the flows of another loop of the same stack, which ran at the same time. What was
+    /// counted for the whole process, or the whole stack, is in this one already.
     pub(crate) fn add_flows_of(&mut self, other: &Measured) -> anyhow::Result<()> {
         self.bytes += other.bytes;
         self.transactions += other.transactions;

@@ -65,7 +65,7 @@ pub struct Caps {
 #[non_exhaustive]
 pub enum DeviceError {
     /// The device has gone for good.
-    #[error("the device has gone: {0}")]
+    #[error("{0}")]
     Gone(String),
     /// The device could not be opened or set up.
     #[error("{0}")]

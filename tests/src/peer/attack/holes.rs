@@ -19,7 +19,8 @@ const BUILD_UP: Duration = Duration::from_secs(50);
 
 /// `holes ADDRESS --count N --bytes M --seconds S`: on each of N connections, M single bytes, every
 /// other of a stretch. The kernel opens the connections; the bytes come from a raw socket. The
-/// namespace must have timestamps off, since the raw segments have none. The time counts from when all was sent.
+/// namespace must have timestamps off, since the raw segments have none. The time counts from when
+/// all was sent.
 pub(crate) fn holes(options: &Options) -> Result<()> {
     let to = options.address();
     let count: usize = options.get("count", 20)?;

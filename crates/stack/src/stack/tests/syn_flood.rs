@@ -12,7 +12,7 @@ use crate::flow::FlowKey;
 use crate::limits::{COOKIE_BURST, COOKIES_PER_BATCH, RX_BATCH};
 use crate::stack::work::Work;
 
-/// Sends `count` SYNs from `a` to port 80 of `b`, from sources that `first` and those after it make.
+/// Sends `count` SYNs from `a` to port 80 of `b`, from sources numbered from `first` on.
 fn flood(pair: &Pair, first: u32, count: u32) {
     let mut work = Work::begin(&pair.a, pair.now);
     for number in first..first + count {
