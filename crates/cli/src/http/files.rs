@@ -3,8 +3,8 @@
 //!
 //! A response does not hold a file open: it holds a [`Known`] file and reads through [`Files`],
 //! which has few files open at a time, [`MOST_OPEN`] unless it is told otherwise. A file that had
-//! to give its place to another is opened again when its response goes on. So a client that does not
-//! read its response holds no descriptor, however many such clients there are.
+//! to give its place to another is opened again when its response goes on. So a client that does
+//! not read its response holds no descriptor, however many such clients there are.
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
