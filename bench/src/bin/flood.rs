@@ -126,7 +126,7 @@ fn accept(server: &Stack) -> Result<()> {
     Ok(())
 }
 
-/// Sends without end to whoever connects to the other port.
+/// Sends without end to every peer that connects to the other port.
 fn bulk(server: &Stack, limit: u64) -> Result<()> {
     let listener = TcpListener::bind(server, (std::net::Ipv4Addr::from(SERVER), BULK))?;
     thread::spawn(move || -> Result<()> {

@@ -24,7 +24,7 @@ pub(crate) fn end(value: Foreign) {
     drop(value);
 }
 
-/// Values for which a thread keeps room that waits for the next.
+/// Capacity, in values, that a thread keeps for the next drops.
 #[cfg(feature = "std")]
 const MAX_KEPT: usize = 256;
 

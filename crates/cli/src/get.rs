@@ -24,7 +24,7 @@ const GRACE: Duration = Duration::from_secs(2);
 struct Document<'a> {
     command: &'static str,
     seconds: f64,
-    /// Unknown if whoever reads standard output has gone before the end.
+    /// Unknown if the reader of standard output closed it before the end.
     bytes: Option<u64>,
     #[serde(flatten)]
     figures: &'a Figures,
@@ -83,7 +83,7 @@ fn fetch(args: &GetArgs, stack: &Stack) -> anyhow::Result<Option<u64>> {
         _ => Box::new(BufWriter::new(std::io::stdout().lock())),
     };
     match client::get(stream, &args.url, &mut output, &mut show) {
-        // Whoever reads standard output may have enough and go.
+        // The reader of standard output may close it early.
         Err(GetError::Output(error)) if stdout && error.kind() == ErrorKind::BrokenPipe => Ok(None),
         other => other.map(Some).with_context(|| format!("cannot fetch {}", args.url.target)),
     }

@@ -35,7 +35,7 @@ impl Output {
         self.file.is_none()
     }
 
-    /// Writes the document. Whoever reads standard output may have enough and go.
+    /// Writes the document. The reader of standard output may close it early.
     ///
     /// # Errors
     /// If it cannot be written.

@@ -54,7 +54,7 @@ struct Served {
     bytes_sent: u64,
     transactions: u64,
     http_requests: u64,
-    /// Connections that found no room.
+    /// Connections that were refused.
     http_refused: u64,
     /// Clients that took too long for a request.
     http_slow_requests: u64,
@@ -260,7 +260,7 @@ impl Starter {
     }
 }
 
-/// The connection is at another loop.
+/// The connection was handed to another loop.
 struct HandedOver;
 
 impl Task for HandedOver {
@@ -387,7 +387,7 @@ fn stop_on_signal(stopper: &Stopper) -> anyhow::Result<()> {
             if signals.next().is_some() {
                 stopper.stop();
             }
-            // Whoever asks again does not want to wait for an orderly end.
+            // A second signal asks for an immediate end.
             if signals.next().is_some() {
                 std::process::exit(130);
             }

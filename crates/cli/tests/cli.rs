@@ -520,7 +520,7 @@ fn what_cannot_be_written_is_said_before_the_run() {
     assert!(text.contains("cannot write /nonexistent/x.pcapng"), "{text}");
 }
 
-/// Whoever reads a document may have enough and go.
+/// The reader of a document may close it early.
 #[test]
 fn a_closed_pipe_is_no_failure() {
     for line in ["stream -n 1", "rr -n 1", "crr -n 1", "idle -n 10"] {

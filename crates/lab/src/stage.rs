@@ -129,7 +129,7 @@ impl Stage<'_> {
         let measured = workload.measure();
         // The last packets of closing connections leave before the devices go.
         workload.client.shutdown(GRACE);
-        // Nothing of this run is at work in the next.
+        // No thread of this run is still running in the next.
         workload.server.map(|server| server.shutdown(Duration::ZERO));
         measured
     }

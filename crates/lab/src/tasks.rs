@@ -121,7 +121,7 @@ pub struct Acceptor<F> {
     start: F,
     tally: Rc<Tally>,
     /// Its place among those who wait for the listener: other loops may have acceptors as well, and
-    /// whoever is woken must not take the wake-up from the others.
+    /// the thread that is woken must not take the wake-up from the others.
     waiting: Option<Pin<Box<dyn Future<Output = ()>>>>,
 }
 

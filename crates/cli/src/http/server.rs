@@ -4,8 +4,8 @@
 //! that all connections of a loop share, and what the stream did not take is read again later. The
 //! page cache has it still. Nor does it hold a file open (see [`files`]).
 //!
-//! It knows no time. How long a client may take for what it is at ([`Connection::stage`]) is
-//! decided by whoever runs it.
+//! It has no clock. Its caller decides how long a client may take for a stage
+//! ([`Connection::stage`]).
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
@@ -43,7 +43,7 @@ pub(crate) enum Progress {
     Done,
 }
 
-/// What a client is at.
+/// What a client is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// It has nothing to do: its last request was answered, and no other has begun.
@@ -103,7 +103,7 @@ impl<S: Stream> Connection<S> {
         Connection { reader: HeadReader::new(stream), state: State::Reading, requests: 0 }
     }
 
-    /// A connection over `stream` that is told that there is no room for it.
+    /// A connection over `stream` that is refused with 503.
     pub(crate) fn refused(stream: S) -> Connection<S> {
         let mut connection = Connection::new(stream);
         connection.refuse("503 Service Unavailable", "Retry-After: 10\r\n");
@@ -120,7 +120,7 @@ impl<S: Stream> Connection<S> {
         self.reader.inner()
     }
 
-    /// What the client is at.
+    /// What the client is doing.
     pub(crate) fn stage(&self) -> Stage {
         match &self.state {
             State::Reading if self.requests > 0 && self.reader.is_empty() => Stage::Idle,

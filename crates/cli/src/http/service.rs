@@ -38,7 +38,7 @@ const RETRY: Duration = Duration::from_millis(50);
 pub(crate) struct Limits {
     /// Connections that are served at once.
     pub connections: usize,
-    /// Connections that are told at once that there is no room.
+    /// Connections that are refused at once.
     pub refusals: usize,
     /// Files that a loop has open at once.
     pub files: usize,
@@ -139,7 +139,7 @@ enum Place {
     Served,
     /// It is told 503.
     Refused,
-    /// There is no room even to refuse it.
+    /// Even refusing it would exceed the limit.
     None,
 }
 
@@ -148,7 +148,7 @@ pub(crate) struct Site {
     limits: Limits,
     files: RefCell<Files>,
     places: Arc<Places>,
-    /// Connections that found no room.
+    /// Connections that were refused.
     pub(crate) refused: Trouble,
     /// Requests that took too long.
     pub(crate) slow_requests: Trouble,
@@ -203,7 +203,7 @@ pub(crate) struct Web {
     waits_for_file: bool,
 }
 
-/// Until when the client must be done with what it is at.
+/// When the client must have finished its present stage.
 struct Timer {
     stage: Stage,
     /// Requests that were answered when it began.
@@ -236,7 +236,7 @@ impl Web {
         Web { connection, root, site, tally, timer, place, waits_for_file: false }
     }
 
-    /// Gives the client time for what it is at, if that is new.
+    /// Gives the client time for its stage, if that is new.
     fn set_timer(&mut self, now: Instant) {
         let (stage, requests) = (self.connection.stage(), self.connection.requests);
         let same = self.timer.stage == stage && self.timer.requests == requests;
@@ -263,7 +263,7 @@ impl Web {
             Stage::Idle | Stage::Lingering => false,
             Stage::Request => {
                 self.site.slow_requests.met(1, now);
-                // Who has said nothing expects no answer.
+                // A client that sent nothing expects no answer.
                 let begun = self.connection.has_begun();
                 if begun {
                     self.connection.refuse("408 Request Timeout", "");

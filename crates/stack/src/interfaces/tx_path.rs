@@ -119,7 +119,7 @@ pub(crate) struct TxPath {
     successor: Mutex<Option<Successor>>,
     /// There is one.
     succeeded: AtomicBool,
-    /// The device had no room for the rest of `Half::staged`.
+    /// The device did not accept the rest of `Half::staged`.
     busy: AtomicBool,
     /// `Half::staged` or `Half::raw` held packets when the token was let go.
     loaded: AtomicBool,
@@ -214,12 +214,12 @@ impl TxPath {
         holding.stats()
     }
 
-    /// Whether the device waits for room.
+    /// Whether the device is full.
     pub(crate) fn is_busy(&self) -> bool {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// Whether the device is at sending and will complete something at a time that it knows.
+    /// Whether the device is sending, and will complete a packet at a known time.
     pub(crate) fn is_sending(&self) -> bool {
         self.next.get().is_some()
     }
@@ -233,8 +233,8 @@ impl TxPath {
             || self.succeeded.load(Ordering::Relaxed)
     }
 
-    /// When the first packet that waits here may leave, if the device has room and nobody is at
-    /// draining: who is goes round once more, and sees to what has to wait.
+    /// When the first packet that waits here may leave, if the device accepts packets and no thread
+    /// drains it. A thread that does makes another round, and then takes care of what must wait.
     pub(crate) fn next_departure(&self) -> Option<Instant> {
         if self.is_busy() {
             return None;
@@ -255,7 +255,7 @@ impl TxPath {
             return Some(Instant::ZERO);
         }
         if self.is_busy() {
-            // Room may have come before the poller meant to sleep, without the device being called.
+            // The device may have become writable before the poller announced its sleep.
             let mut holding = self.hold(kick)?;
             let published = holding.publish();
             // It is the poller that asks.
@@ -270,9 +270,9 @@ impl TxPath {
         device.into_iter().chain(self.next_departure()).min()
     }
 
-    /// Moves what is queued into the device, unless another thread is at it (which then goes on),
-    /// and does what the poller does if it is the poller's `turn`. Returns how many packets
-    /// something was done with.
+    /// Moves what is queued into the device, unless another thread does so (that thread then makes
+    /// another round), and does what the poller does if it is the poller's `turn`. Returns how many
+    /// packets were sent or completed.
     pub(crate) fn work(&self, around: &Around<'_>, turn: Turn) -> Result<usize, Failure> {
         if turn == Turn::Poll && !self.has_work(around.now) {
             return Ok(0);
@@ -343,12 +343,12 @@ impl TxPath {
             let _qdisc = lock(&self.qdisc);
             self.closed.store(false, Ordering::Relaxed);
         }
-        // At once, or by the holder, which sees it when it goes round.
+        // At once, or by the holder in its next round.
         if let Some(mut holding) = self.hold(kick) {
             holding.succeed();
             // A device that fails here does so again when it is polled.
             let _ = holding.publish();
-            // What the old one had no room for leaves by the new one.
+            // Packets that the old device did not accept leave by the new one.
             holding.hands_over = true;
         }
     }
@@ -417,7 +417,7 @@ impl Holding<'_> {
                 if progress.status == TxStatus::Busy {
                     if !path.is_busy() {
                         path.busy.store(true, Ordering::Relaxed);
-                        // The poller may sleep without watching for room.
+                        // The poller may sleep without watching for writability.
                         around.kick.kick();
                     }
                     around.counters.bump(IpCounter::TxRingFull);
@@ -494,7 +494,7 @@ impl Holding<'_> {
                 || !held.raw.is_empty()
                 || self.path.queued.load(Ordering::Relaxed) > 0
         };
-        // A device without room says when it has some.
+        // A full device tells when it accepts packets again.
         self.left == 0 && !self.path.is_busy() && self.held.as_ref().is_some_and(more)
     }
 

@@ -36,7 +36,7 @@ impl Waiter {
         &self.kick
     }
 
-    /// Who waits.
+    /// The waiters.
     pub(crate) fn role(&self) -> &WaiterRole {
         &self.role
     }

@@ -1,4 +1,4 @@
-//! Who waits for a queue: one thread at a time.
+//! The role of waiting for a queue: one thread at a time has it.
 //!
 //! # Theory of operation
 //!

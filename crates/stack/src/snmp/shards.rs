@@ -26,7 +26,7 @@ use crate::limits::MAX_SHARDS;
 use crate::policies::sysctl::SettingsCache;
 use crate::sync::lock;
 
-/// The right to write one shard, whoever has it.
+/// The right to write one shard.
 #[derive(Debug)]
 struct Writers {
     tcp: Counters,
@@ -173,7 +173,7 @@ impl Shards {
     #[cold]
     fn enter(&self) -> Rc<Shard> {
         let shard = self.shard(self.0.claim());
-        // Those of stacks that have gone make room. They are dropped here, not under the borrow.
+        // Claims on stacks that no longer exist are dropped here, not under the borrow.
         let gone = MINE.try_with(|mine| {
             let mut mine = mine.borrow_mut();
             let is_gone = |shard: &mut Rc<Shard>| shard.home.strong_count() == 0;

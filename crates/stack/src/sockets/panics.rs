@@ -41,7 +41,7 @@ pub(crate) fn drop_caught<T>(value: T) {
     }
 }
 
-/// For who is about to catch panics: those before have nothing to do with it.
+/// Call before catching panics: what an earlier panic left does not belong to the next.
 pub(crate) fn clear_remains() {
     drop_caught(REMAINS.try_with(Cell::take));
 }

@@ -2,8 +2,8 @@
 //!
 //! # Theory of operation
 //!
-//! For each direction there is one waker of whoever asked last with a `poll_*` call: one task owns
-//! that direction. Beside it any number of *waiters* may wait, threads that block and futures, each
+//! For each direction there is one waker, that of the latest `poll_*` call: one task owns that
+//! direction. Beside it any number of *waiters* may wait, threads that block and futures, each
 //! under a key of its own ([`WaitKey`]). A waiter that asks again replaces its waker; one that
 //! gives up takes it out. So there are never more wakers than there are waiters at that moment.
 //!
@@ -23,7 +23,7 @@ use arrayvec::ArrayVec;
 /// Room for waiters that a socket keeps when none waits any more.
 const KEPT_WAITERS: usize = 4;
 
-/// The name of one who waits. No two are the same in one process.
+/// Identifies a waiter. Unique within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WaitKey(u64);
 
@@ -132,7 +132,7 @@ impl WakerSet {
         self.take(Interest::Write, list);
     }
 
-    /// After many have waited, their room does not stay.
+    /// Frees the capacity that many waiters have left.
     fn give_room_back(&mut self) {
         let idle = |list: &Vec<_>| list.is_empty() && list.capacity() > KEPT_WAITERS;
         if let Some(lists) = &mut self.keyed {
@@ -140,7 +140,7 @@ impl WakerSet {
         }
     }
 
-    /// How many wait, and for how many there is room.
+    /// How many wait, and the capacity.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn counts(&self) -> (usize, usize) {
         let latest = self.latest.iter().flatten().count();
@@ -151,7 +151,7 @@ impl WakerSet {
 
 impl Drop for WakerSet {
     fn drop(&mut self) {
-        // Nobody is left who could be woken. Whoever drops the socket must not see their panics.
+        // Nobody is left to be woken. The thread that drops the socket must not see their panics.
         for latest in &mut self.latest {
             let _ = discard(latest.take());
         }
@@ -189,7 +189,7 @@ impl WakeList {
 }
 
 impl Drop for WakeList {
-    /// Who collected them may have panicked meanwhile; whoever waits must be woken all the same.
+    /// The thread that collected them may have panicked; the waiters must still be woken.
     fn drop(&mut self) {
         let _ = self.fire();
     }

@@ -35,7 +35,7 @@ impl Stack {
     /// Ends the stack because this thread, which ran it, has panicked; `thrown` is what was caught.
     pub fn end_by_panic(&self, now: Instant, thrown: Box<dyn Any + Send>) -> StackError {
         let error = StackError::panicked(thrown.as_ref());
-        // It is a value of whoever panicked, and may panic when it is dropped.
+        // The value belongs to the code that panicked, and its drop may panic.
         if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(thrown))) {
             std::mem::forget(again);
         }

@@ -2,11 +2,11 @@
 //!
 //! # Theory of operation
 //!
-//! Whoever works on a connection owns it. An owner that unwinds has left the engine's connection
-//! half changed, so nobody may call it again. The guard of the owner sees that it is dropped by a
-//! panic, and puts a connection in its place that has ended with `ConnectionError::Panicked` and
-//! whose only wish is to reset the peer (`Connection::panicked`). What was in its prequeue and
-//! backlog goes with it. Such a connection is like any other that has ended: it is settled as ever,
+//! The thread that works on a connection owns it. An owner that unwinds has left the engine's
+//! connection half changed, so nobody may call it again. The guard of the owner sees that it is
+//! dropped by a panic. It puts a connection in its place that has ended with
+//! `ConnectionError::Panicked` and only resets the peer (`Connection::panicked`). The prequeue and
+//! the backlog are dropped with it. Such a connection is settled like any other that has ended,
 //! which gives its memory and its places in tables and queues back, takes its timer away, and wakes
 //! who waits. So nothing else in the stack need know of panics.
 //!

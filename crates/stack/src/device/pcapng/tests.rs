@@ -198,7 +198,7 @@ fn a_full_disk_is_told_of_once() {
     }
     let error = capture.error().expect("it is full");
     assert_eq!(*told.lock().unwrap(), [error.as_str()]);
-    // Who asks afterwards is told as well.
+    // A later call gets the error as well.
     let words = told.clone();
     capture.on_error(move |error| words.lock().unwrap().push(error.to_owned()));
     assert_eq!(told.lock().unwrap().len(), 2);
