@@ -8,6 +8,7 @@ pub(crate) mod loopback;
 pub(crate) mod published;
 pub(crate) mod route;
 pub(crate) mod rx_path;
+pub(crate) mod succession;
 pub(crate) mod tx_path;
 
 use std::net::IpAddr;

@@ -6,27 +6,25 @@
 //!
 //! An interface that is known to hold nothing is not touched at all; loopback tells.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use plimsoll_buf::Pool;
 use plimsoll_tcp::Instant;
 
 use crate::device::{DeviceRx, DeviceStats, WaitSource};
 use crate::interfaces::published::{Deadline, Figures};
+use crate::interfaces::succession::Succession;
 use crate::interfaces::tx_path::{Failure, call_device, drop_device};
 use crate::kick::Kick;
 use crate::packet::Packet;
-use crate::sync::lock;
 use crate::sync::{Held, Token};
 
 /// The receiving side.
 pub(crate) struct RxPath {
     half: Token<Half>,
-    /// The device that takes the place of the one in `half`.
-    successor: Mutex<Option<Half>>,
-    /// There is one.
-    succeeded: AtomicBool,
+    /// What takes the place of `half`.
+    succession: Succession<Half>,
     /// Arrivals come by a file descriptor: between two calls of the device nothing changes that it
     /// knows. Otherwise it is asked before the poller sleeps.
     by_descriptor: AtomicBool,
@@ -50,8 +48,7 @@ impl RxPath {
     ) -> RxPath {
         RxPath {
             half: Token::new(Half { device, epoch: 0 }),
-            successor: Mutex::new(None),
-            succeeded: AtomicBool::new(false),
+            succession: Succession::none(),
             by_descriptor: AtomicBool::new(wait.fd().is_some()),
             waiting,
             next: Deadline::none(),
@@ -87,7 +84,7 @@ impl RxPath {
 
     /// When the poller has to look here. A holder of the token wakes the poller if it missed it.
     pub(crate) fn next_event(&self, kick: &Kick) -> Option<Instant> {
-        if self.succeeded.load(Ordering::Relaxed) {
+        if self.succession.is_waiting() {
             return Some(Instant::ZERO);
         }
         if let Some(waiting) = &self.waiting {
@@ -119,12 +116,7 @@ impl RxPath {
         wait: &WaitSource,
         kick: &Kick,
     ) {
-        let before = {
-            let mut successor = lock(&self.successor);
-            self.succeeded.store(true, Ordering::Relaxed);
-            successor.replace(Half { device, epoch })
-        };
-        drop_device(before);
+        drop_device(self.succession.leave(Half { device, epoch }));
         self.by_descriptor.store(wait.fd().is_some(), Ordering::Relaxed);
         if let Some(mut holding) = self.hold(kick) {
             holding.succeed();
@@ -154,16 +146,8 @@ impl Holding<'_> {
     /// Puts the successor into the place of the device, if there is one.
     fn succeed(&mut self) {
         let path = self.path;
-        if !path.succeeded.load(Ordering::Relaxed) {
-            return;
-        }
         let Some(half) = self.held.as_deref_mut() else { return };
-        let successor = {
-            let mut successor = lock(&path.successor);
-            path.succeeded.store(false, Ordering::Relaxed);
-            successor.take()
-        };
-        let Some(successor) = successor else { return };
+        let Some(successor) = path.succession.take() else { return };
         let before = std::mem::replace(half, successor);
         path.next.set(None);
         if let Ok(stats) = call_device(half.epoch, || Ok(half.device.stats())) {

@@ -30,6 +30,7 @@ use plimsoll_tcp::Instant;
 
 use crate::device::{Caps, DeviceError, DeviceStats, DeviceTx, TxProgress, TxStatus};
 use crate::interfaces::published::{Deadline, Figures};
+use crate::interfaces::succession::Succession;
 use crate::kick::Kick;
 use crate::limits::DRAIN_PACKETS;
 use crate::offload::{checksum, gso};
@@ -115,10 +116,8 @@ pub(crate) struct TxPath {
     /// The interface is down: nothing is queued. Written under the discipline's lock.
     closed: AtomicBool,
     half: Token<Half>,
-    /// The device that takes the place of the one in `half`.
-    successor: Mutex<Option<Successor>>,
-    /// There is one.
-    succeeded: AtomicBool,
+    /// What takes the place of the device in `half`.
+    succession: Succession<Successor>,
     /// The device did not accept the rest of `Half::staged`.
     busy: AtomicBool,
     /// `Half::staged` or `Half::raw` held packets when the token was let go.
@@ -160,8 +159,7 @@ impl TxPath {
             departures: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             half: Token::new(half),
-            successor: Mutex::new(None),
-            succeeded: AtomicBool::new(false),
+            succession: Succession::none(),
             busy: AtomicBool::new(false),
             loaded: AtomicBool::new(false),
             next: Deadline::none(),
@@ -230,7 +228,7 @@ impl TxPath {
             || self.is_busy()
             || self.loaded.load(Ordering::Relaxed)
             || self.next.get().is_some_and(|at| at <= now)
-            || self.succeeded.load(Ordering::Relaxed)
+            || self.succession.is_waiting()
     }
 
     /// When the first packet that waits here may leave, if the device accepts packets and no thread
@@ -251,7 +249,7 @@ impl TxPath {
     /// When the poller has to look here, as far as that is known. A holder of the token tells the
     /// poller itself.
     pub(crate) fn next_event(&self, kick: &Kick) -> Option<Instant> {
-        if self.succeeded.load(Ordering::Relaxed) && !self.half.leave_to_holder() {
+        if self.succession.is_waiting() && !self.half.leave_to_holder() {
             return Some(Instant::ZERO);
         }
         if self.is_busy() {
@@ -333,12 +331,8 @@ impl TxPath {
             let _qdisc = lock(&self.qdisc);
             self.closed.load(Ordering::Relaxed)
         };
-        let before = {
-            let mut successor = lock(&self.successor);
-            self.succeeded.store(true, Ordering::Relaxed);
-            successor.replace(Successor { device, caps, epoch, after_failure })
-        };
-        drop_device(before);
+        let successor = Successor { device, caps, epoch, after_failure };
+        drop_device(self.succession.leave(successor));
         {
             let _qdisc = lock(&self.qdisc);
             self.closed.store(false, Ordering::Relaxed);
@@ -457,16 +451,9 @@ impl Holding<'_> {
     /// Puts the successor into the place of the device, if there is one.
     fn succeed(&mut self) {
         let path = self.path;
-        if !path.succeeded.load(Ordering::Relaxed) {
-            return;
-        }
         let Some(half) = self.held.as_deref_mut() else { return };
-        let successor = {
-            let mut successor = lock(&path.successor);
-            path.succeeded.store(false, Ordering::Relaxed);
-            successor.take()
-        };
-        let Some(Successor { device, caps, epoch, after_failure }) = successor else { return };
+        let Some(successor) = path.succession.take() else { return };
+        let Successor { device, caps, epoch, after_failure } = successor;
         let before = std::mem::replace(&mut half.device, device);
         half.caps = caps;
         half.epoch = epoch;

@@ -1,0 +1,62 @@
+//! A device's half that is to take the place of another one, until the holder of the token puts it
+//! there.
+//!
+//! The lock is a leaf. The flag beside it lets the holder ask without the lock.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::sync::lock;
+
+/// The successor, if there is one.
+#[derive(Debug)]
+pub(crate) struct Succession<T> {
+    successor: Mutex<Option<T>>,
+    /// There is one. Written under the lock.
+    waiting: AtomicBool,
+}
+
+impl<T> Succession<T> {
+    pub(crate) fn none() -> Succession<T> {
+        Succession { successor: Mutex::new(None), waiting: AtomicBool::new(false) }
+    }
+
+    /// Leaves a successor. Returns the one that was to come before, to be dropped by the caller.
+    pub(crate) fn leave(&self, successor: T) -> Option<T> {
+        let mut slot = lock(&self.successor);
+        self.waiting.store(true, Ordering::Relaxed);
+        slot.replace(successor)
+    }
+
+    /// Whether there is one.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// For the holder of the token: takes it.
+    pub(crate) fn take(&self) -> Option<T> {
+        if !self.is_waiting() {
+            return None;
+        }
+        let mut slot = lock(&self.successor);
+        self.waiting.store(false, Ordering::Relaxed);
+        slot.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_successor_is_taken_once() {
+        let succession = Succession::none();
+        assert_eq!(succession.take(), None);
+        assert_eq!(succession.leave(1), None);
+        assert_eq!(succession.leave(2), Some(1));
+        assert!(succession.is_waiting());
+        assert_eq!(succession.take(), Some(2));
+        assert!(!succession.is_waiting());
+        assert_eq!(succession.take(), None);
+    }
+}
