@@ -36,58 +36,29 @@ impl Deadline {
     }
 }
 
-/// What a half has counted.
-#[derive(Debug, Default)]
-pub(crate) struct Figures([AtomicU64; 11]);
-
-impl Figures {
-    pub(crate) fn get(&self) -> DeviceStats {
-        let [
-            packets,
-            bytes,
-            super_segments,
-            wire_segments,
-            dropped,
-            errors,
-            duplicated,
-            reordered,
-            corrupted,
-            software_gso,
-            offloads_refused,
-        ] = self.0.each_ref().map(|figure| figure.load(Ordering::Relaxed));
-        DeviceStats {
-            packets,
-            bytes,
-            super_segments,
-            wire_segments,
-            dropped,
-            errors,
-            duplicated,
-            reordered,
-            corrupted,
-            software_gso,
-            offloads_refused,
+macro_rules! figures {
+    ($($field:ident)*) => {
+        /// What a half has counted.
+        #[derive(Debug, Default)]
+        pub(crate) struct Figures {
+            $($field: AtomicU64,)*
         }
-    }
 
-    pub(crate) fn set(&self, stats: &DeviceStats) {
-        let all = [
-            stats.packets,
-            stats.bytes,
-            stats.super_segments,
-            stats.wire_segments,
-            stats.dropped,
-            stats.errors,
-            stats.duplicated,
-            stats.reordered,
-            stats.corrupted,
-            stats.software_gso,
-            stats.offloads_refused,
-        ];
-        for (figure, value) in self.0.iter().zip(all) {
-            figure.store(value, Ordering::Relaxed);
+        impl Figures {
+            pub(crate) fn get(&self) -> DeviceStats {
+                DeviceStats { $($field: self.$field.load(Ordering::Relaxed),)* }
+            }
+
+            pub(crate) fn set(&self, stats: &DeviceStats) {
+                $(self.$field.store(stats.$field, Ordering::Relaxed);)*
+            }
         }
-    }
+    };
+}
+
+figures! {
+    packets bytes super_segments wire_segments dropped errors duplicated reordered corrupted
+    software_gso offloads_refused
 }
 
 #[cfg(test)]
