@@ -81,7 +81,9 @@ struct Health {
     error: Option<(u32, StackError)>,
 }
 
-/// A device in a stack.
+/// A device in a stack. Queues of one device stand side by side in a list, and each is written by a
+/// thread of its own, so none shares a pair of cache lines with another.
+#[repr(align(128))]
 pub(crate) struct Interface {
     index: u8,
     /// The queue that polls it.

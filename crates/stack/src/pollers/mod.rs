@@ -1,6 +1,6 @@
-//! Who polls: the queues, the clock that they share, and what they count.
+//! The queues that are polled, and what they count.
 //!
-//! Each [`Queue`] says what guards it. What all share here are single atomics.
+//! Each [`Queue`] says what guards it.
 
 pub(crate) mod clock;
 pub(crate) mod completion;
@@ -14,26 +14,25 @@ pub(crate) mod waiter;
 pub(crate) mod waiter_role;
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+#[cfg(test)]
+use std::sync::atomic::Ordering;
 
+use crossbeam_utils::CachePadded;
 use plimsoll_buf::Pool;
+use plimsoll_tcp::Instant;
 
 use crate::error::StackError;
 use crate::interfaces::Interfaces;
-use crate::limits::CALLS_PER_SEND;
-use crate::pollers::clock::LatestTime;
 use crate::pollers::queue::Queue;
 use crate::snmp::Snmp;
 use crate::sockets::backlog::SpareQueues;
 
 /// The queues of a stack.
 pub(crate) struct Pollers {
-    queues: Box<[Queue]>,
-    clock: LatestTime,
+    /// Apart from one another in memory, so that pollers do not share cache lines.
+    queues: Box<[CachePadded<Queue>]>,
     snmp: Snmp,
     spare_backlogs: SpareQueues,
-    /// Calls in the middle of a poll that have queued packets so far.
-    left_in_poll: AtomicUsize,
     /// Sockets that were gone on with because they were in a queue.
     #[cfg(test)]
     visited: std::sync::atomic::AtomicU64,
@@ -49,10 +48,8 @@ impl Pollers {
     pub(crate) fn build(count: usize, interfaces: &Interfaces) -> Result<Pollers, StackError> {
         Ok(Pollers {
             queues: Queue::build_all(count, interfaces)?,
-            clock: LatestTime::default(),
             snmp: Snmp::new(),
             spare_backlogs: SpareQueues::default(),
-            left_in_poll: AtomicUsize::new(0),
             #[cfg(test)]
             visited: std::sync::atomic::AtomicU64::new(0),
             ended: OnceLock::new(),
@@ -69,9 +66,14 @@ impl Pollers {
         self.queues.len()
     }
 
-    /// The latest time that anybody has told the stack.
-    pub(crate) fn clock(&self) -> &LatestTime {
-        &self.clock
+    /// Notes a time that came with a call which concerns no queue in particular.
+    pub(crate) fn tell(&self, now: Instant) {
+        self.queues[0].clock().advance(now);
+    }
+
+    /// About the latest time that a caller has told the stack, on whatever queue.
+    pub(crate) fn latest_time(&self) -> Instant {
+        self.queues.iter().map(|queue| queue.clock().get()).max().unwrap_or_default()
     }
 
     /// The counters.
@@ -102,13 +104,6 @@ impl Pollers {
     /// Ends the stack. `false` if it had ended before.
     pub(crate) fn end(&self, error: StackError) -> bool {
         self.ended.set(error).is_ok()
-    }
-
-    /// Whether this call in the middle of a poll sends what it and those before it have queued. One
-    /// in so many does, so that the peer works while the poll goes on, and not in turn with it.
-    pub(crate) fn has_enough_to_send(&self) -> bool {
-        let left = self.left_in_poll.fetch_add(1, Ordering::Relaxed);
-        left % CALLS_PER_SEND == CALLS_PER_SEND - 1
     }
 
     /// Counts a socket that is gone on with because it was in a queue.

@@ -1,9 +1,14 @@
 //! One of the queues of a stack: what it polls with, and what waits for it.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+
+use crossbeam_utils::CachePadded;
 
 use crate::error::StackError;
 use crate::interfaces::Interfaces;
+use crate::limits::CALLS_PER_SEND;
+use crate::pollers::clock::LatestTime;
 use crate::pollers::completion::Completions;
 use crate::pollers::poll_state::PollState;
 use crate::pollers::queue_pool::QueuePool;
@@ -20,6 +25,9 @@ pub(crate) struct Queue {
     waiter: Waiter,
     buffers: QueuePool,
     spinner: Spinner,
+    clock: LatestTime,
+    /// Calls in the middle of a poll that have queued packets so far.
+    left_in_poll: AtomicUsize,
 }
 
 impl Queue {
@@ -27,8 +35,9 @@ impl Queue {
     pub(crate) fn build_all(
         count: usize,
         interfaces: &Interfaces,
-    ) -> Result<Box<[Queue]>, StackError> {
-        (0..count.max(1)).map(|index| Queue::new(index as u8, interfaces)).collect()
+    ) -> Result<Box<[CachePadded<Queue>]>, StackError> {
+        let queue = |index| Queue::new(index as u8, interfaces).map(CachePadded::new);
+        (0..count.max(1)).map(queue).collect()
     }
 
     fn new(index: u8, interfaces: &Interfaces) -> Result<Queue, StackError> {
@@ -40,6 +49,8 @@ impl Queue {
             waiter,
             buffers: QueuePool::default(),
             spinner: Spinner::default(),
+            clock: LatestTime::default(),
+            left_in_poll: AtomicUsize::new(0),
         })
     }
 
@@ -71,5 +82,19 @@ impl Queue {
     /// Who spins for it.
     pub(crate) fn spinner(&self) -> &Spinner {
         &self.spinner
+    }
+
+    /// The latest time that it was told.
+    pub(crate) fn clock(&self) -> &LatestTime {
+        &self.clock
+    }
+
+    /// Whether this call in the middle of a poll sends what it and those before it have queued. One
+    /// in so many does, so that the peer works while the poll goes on, and not in turn with it.
+    pub(crate) fn has_enough_to_send(&self) -> bool {
+        // A call from another thread may be miscounted, which does no harm.
+        let left = self.left_in_poll.load(Ordering::Relaxed);
+        self.left_in_poll.store(left.wrapping_add(1), Ordering::Relaxed);
+        left % CALLS_PER_SEND == CALLS_PER_SEND - 1
     }
 }

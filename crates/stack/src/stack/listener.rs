@@ -53,7 +53,7 @@ impl Listener {
         &self,
         now: Instant,
     ) -> Result<Option<(Arc<TcpSocket>, SocketAddr)>, SocketError> {
-        self.stack.pollers.clock().advance(now);
+        self.stack.pollers.tell(now);
         let endpoint = match self.inner.accept()? {
             Some(endpoint) => endpoint,
             None if self.stack.error().is_some() => return Err(SocketError::NetworkDown),
@@ -152,7 +152,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.close(self.stack.pollers.clock().get());
+        self.close(self.stack.pollers.latest_time());
     }
 }
 

@@ -187,7 +187,7 @@ impl Stack {
         let mut work = Work::begin(self, now);
         let opened = work.contain_making(|work| self.open(work, key, options, opener));
         let endpoint = opened.unwrap_or(Err(ConnectionError::Panicked.into()))?;
-        work = work.at_home(endpoint.home);
+        work.move_to(endpoint.home);
         work.contain(&endpoint, |work| {
             begin(work, &endpoint);
             work.release(&endpoint, endpoint.own(), true);
@@ -302,7 +302,7 @@ impl Stack {
     ) -> OpenParams {
         options.route_quickack |= self.interfaces.routes().quickack(key.remote);
         let interface = &self.interfaces.get(self.interfaces.towards(key.remote));
-        let learnt = self.policies.learnt_mtu(key.remote, self.pollers.clock().get());
+        let learnt = self.policies.learnt_mtu(key.remote, self.pollers.latest_time());
         let ip_header_len = if key.local.is_ipv4() { 20 } else { 40 };
         OpenParams {
             local_port: key.local_port,
@@ -437,7 +437,7 @@ impl Stack {
         self.policies.sysctl().set(name, value)?;
         if HOLDING.contains(&name) {
             for endpoint in self.tables.connections().all() {
-                let mut work = Work::begin(self, now).at_home(endpoint.home);
+                let mut work = Work::begin_at(self, now, endpoint.home);
                 work.leave(&endpoint, SETTLE);
                 work.finish();
             }

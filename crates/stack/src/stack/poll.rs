@@ -82,7 +82,7 @@ impl Stack {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(Poll { busy: true, ..Poll::default() }),
         };
-        let mut work = Work::begin(self, now).at_home(queue);
+        let mut work = Work::begin_at(self, now, queue);
         work.count(IpCounter::Polls);
         let mut worked = work.run_completions();
         worked |= self.run_timers(&mut work, &mut state);

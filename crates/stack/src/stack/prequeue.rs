@@ -101,7 +101,7 @@ impl Stack {
                 },
             );
         seen.unwrap_or_else(|| {
-            self.work_on(self.pollers.clock().get(), endpoint, |_, _| ());
+            self.work_on(self.pollers.latest_time(), endpoint, |_, _| ());
             self.inspect(endpoint, look)
         })
     }

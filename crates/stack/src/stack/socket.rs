@@ -463,7 +463,7 @@ impl TcpSocket {
 
 impl Drop for TcpSocket {
     fn drop(&mut self) {
-        self.close(self.stack.pollers.clock().get());
+        self.close(self.stack.pollers.latest_time());
     }
 }
 

@@ -29,7 +29,7 @@ impl Stack {
 
     /// What `ss` tells of a connection.
     pub(crate) fn summary(&self, endpoint: &Arc<Endpoint>, config: &Config) -> SocketSummary {
-        let now = self.pollers.clock().get();
+        let now = self.pollers.latest_time();
         self.inspect(endpoint, |inner| self.summary_of(endpoint, inner, config, now))
     }
 

@@ -62,8 +62,14 @@ pub(crate) struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
+    /// Work of no queue in particular counts as the first one's.
     pub(crate) fn begin(stack: &'a Stack, now: Instant) -> Work<'a> {
-        stack.pollers.clock().advance(now);
+        Work::begin_at(stack, now, 0)
+    }
+
+    /// Work of the queue `home`.
+    pub(crate) fn begin_at(stack: &'a Stack, now: Instant, home: u8) -> Work<'a> {
+        stack.pollers.queue(home).clock().advance(now);
         let counters = stack.pollers.snmp().shard();
         Work {
             stack,
@@ -74,14 +80,14 @@ impl<'a> Work<'a> {
             queued_on: 0,
             departure: Departure::Here,
             armed: Instant::FAR_FUTURE,
-            home: 0,
+            home,
             _drops: PostponedDrops::begin(),
         }
     }
 
-    /// The same work, of another queue than the first.
-    pub(crate) fn at_home(self, queue: u8) -> Work<'a> {
-        Work { home: queue, ..self }
+    /// Makes it work of another queue: that of a connection which has just been made.
+    pub(crate) fn move_to(&mut self, home: u8) {
+        self.home = home;
     }
 
     /// The queue that this work is of.
@@ -354,7 +360,7 @@ impl<'a> Work<'a> {
         if home.completions().is_attended_here() {
             // In the middle of a poll on this thread, which sends when it ends, or when there is
             // enough to be worth it.
-            if self.queued_on != 0 && self.stack.pollers.has_enough_to_send() {
+            if self.queued_on != 0 && home.has_enough_to_send() {
                 self.stack.drain_set(self.take_queued(), self.now);
             }
         } else if self.departure == Departure::Here {
@@ -497,7 +503,7 @@ impl Stack {
         endpoint: &Arc<Endpoint>,
         buf: &mut [u8],
     ) -> Result<usize, ReadError> {
-        let mut work = Work::begin(self, now).at_home(endpoint.home);
+        let mut work = Work::begin_at(self, now, endpoint.home);
         let read = work.contain(endpoint, |work| work.read_into(endpoint, buf));
         work.finish();
         read.unwrap_or(Err(PANICKED))
@@ -510,7 +516,7 @@ impl Stack {
         endpoint: &Arc<Endpoint>,
         max: usize,
     ) -> Result<Slices, ReadError> {
-        let mut work = Work::begin(self, now).at_home(endpoint.home);
+        let mut work = Work::begin_at(self, now, endpoint.home);
         let read = work.contain(endpoint, |work| {
             let mut owned = endpoint.own();
             let settles = work.run_prequeue(endpoint, &mut owned, true) || !owned.is_touched();
@@ -531,7 +537,7 @@ impl Stack {
         departure: impl FnOnce(&Inner) -> Departure,
         mut call: impl FnMut(&mut Inner, &Context<'_>) -> T,
     ) -> T {
-        let mut work = Work::begin(self, now).at_home(endpoint.home);
+        let mut work = Work::begin_at(self, now, endpoint.home);
         let result = work.contain(endpoint, |work| {
             let mut inner = endpoint.own();
             work.run_prequeue(endpoint, &mut inner, false);
@@ -557,7 +563,7 @@ impl Stack {
 
     /// The application lets go of a connection.
     pub(crate) fn close_endpoint(&self, now: Instant, endpoint: &Arc<Endpoint>) {
-        let mut work = Work::begin(self, now).at_home(endpoint.home);
+        let mut work = Work::begin_at(self, now, endpoint.home);
         if work.contain(endpoint, |work| work.close(endpoint)).is_none() {
             // It is aborted, but perhaps not let go yet.
             work.contain(endpoint, |work| work.close(endpoint));
