@@ -14,8 +14,7 @@ pub(crate) mod waiter;
 pub(crate) mod waiter_role;
 
 use std::sync::OnceLock;
-#[cfg(test)]
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 use plimsoll_buf::Pool;
@@ -33,6 +32,8 @@ pub(crate) struct Pollers {
     queues: Box<[CachePadded<Queue>]>,
     snmp: Snmp,
     spare_backlogs: SpareQueues,
+    /// Connections that were opened so far.
+    opened: AtomicUsize,
     /// Sockets that were gone on with because they were in a queue.
     #[cfg(test)]
     visited: std::sync::atomic::AtomicU64,
@@ -50,6 +51,7 @@ impl Pollers {
             queues: Queue::build_all(count, interfaces)?,
             snmp: Snmp::new(),
             spare_backlogs: SpareQueues::default(),
+            opened: AtomicUsize::new(0),
             #[cfg(test)]
             visited: std::sync::atomic::AtomicU64::new(0),
             ended: OnceLock::new(),
@@ -64,6 +66,12 @@ impl Pollers {
     /// How many queues there are.
     pub(crate) fn count(&self) -> usize {
         self.queues.len()
+    }
+
+    /// The queue for a connection that we open: each in turn, since a hash would give one queue half
+    /// as many again of a few. What the peer sends comes back on the queue that we sent on.
+    pub(crate) fn next_home(&self) -> u8 {
+        (self.opened.fetch_add(1, Ordering::Relaxed) % self.queues.len()) as u8
     }
 
     /// Notes a time that came with a call which concerns no queue in particular.

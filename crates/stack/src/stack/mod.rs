@@ -275,8 +275,9 @@ impl Stack {
         if options.md5_key.is_some() {
             self.policies.use_md5();
         }
-        let params = self.open_params(&key, iss, options.clone(), self.spread(&key));
-        let interface = self.interfaces.way(self.interfaces.towards(key.remote), self.spread(&key));
+        let home = self.pollers.next_home();
+        let params = self.open_params(&key, iss, options.clone(), home);
+        let interface = self.interfaces.way(self.interfaces.towards(key.remote), home);
         let label = work.flow_label(&key);
         let way = self.way_of(interface, label);
         let cx = work.context_idle();

@@ -22,7 +22,6 @@
 use plimsoll_tcp::Instant;
 
 use crate::error::StackError;
-use crate::flow::FlowKey;
 use crate::stack::poll::taking_turns;
 use crate::stack::{Poll, Stack};
 
@@ -32,13 +31,6 @@ impl Stack {
         self.pollers.count()
     }
 
-    /// The queue for a connection that we open.
-    pub(crate) fn spread(&self, key: &FlowKey) -> u8 {
-        match self.pollers.count() as u64 {
-            1 => 0,
-            count => (key.hash(self.policies.secrets().table_key()) % count) as u8,
-        }
-    }
 
     /// As [`poll`](Self::poll), for one of the queues, whose number is less than
     /// [`queue_count`](Self::queue_count). Several threads may do so for different queues.
