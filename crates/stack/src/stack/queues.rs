@@ -31,7 +31,6 @@ impl Stack {
         self.pollers.count()
     }
 
-
     /// As [`poll`](Self::poll), for one of the queues, whose number is less than
     /// [`queue_count`](Self::queue_count). Several threads may do so for different queues.
     ///
