@@ -68,8 +68,8 @@ impl Pollers {
         self.queues.len()
     }
 
-    /// The queue for a connection that we open: each in turn, since a hash would give one queue half
-    /// as many again of a few. What the peer sends comes back on the queue that we sent on.
+    /// The queue for a connection that we open: each in turn, since a hash would give one queue far
+    /// more of a few than another. What the peer sends comes back on the queue that we sent on.
     pub(crate) fn next_home(&self) -> u8 {
         (self.opened.fetch_add(1, Ordering::Relaxed) % self.queues.len()) as u8
     }
