@@ -360,3 +360,24 @@ fn free_chunks_are_counted_and_given_back() {
     assert_eq!(pool.free_bytes(), 4096);
     assert_eq!(pool.stats().allocations, 100);
 }
+
+#[test]
+fn a_list_holds_as_many_ranges_as_it_says_and_takes_them_apart_in_order() {
+    let separate = |at: u8| Slice::from_owner(vec![at; 2]);
+    let mut list = Slices::new();
+    for at in 0..MAX_SLICES as u8 {
+        list.push(separate(at)).unwrap();
+    }
+    assert_eq!(list.push(separate(9)), Err(TooManySlices));
+    assert_eq!((list.parts().len(), list.len()), (MAX_SLICES, 2 * MAX_SLICES));
+    list.advance(3);
+    list.truncate(4);
+    assert_eq!(list.parts().iter().map(|part| part[0]).collect::<Vec<_>>(), [1, 2, 3]);
+    let copy = list.clone();
+    assert_eq!(list.drain().map(|part| part.len()).collect::<Vec<_>>(), [1, 2, 1]);
+    assert!(list.is_empty() && list.parts().is_empty());
+    list.push(separate(7)).unwrap();
+    let mut both = copy;
+    both.append(&mut list).unwrap();
+    assert_eq!((both.len(), both.parts().len(), list.len()), (6, 4, 0));
+}

@@ -11,8 +11,8 @@ use arrayvec::ArrayVec;
 use plimsoll_buf::Slices;
 use plimsoll_tcp::{Instant, Note, Serial};
 
-/// The longest head: an IPv6 header and the longest TCP header are 100 bytes.
-pub const HEAD_CAPACITY: usize = 128;
+/// The longest head, and a little: an IPv6 header and the longest TCP header are 100 bytes.
+pub const HEAD_CAPACITY: usize = 104;
 
 /// Headers, inline.
 pub type Head = ArrayVec<u8, HEAD_CAPACITY>;
