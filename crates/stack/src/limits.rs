@@ -97,6 +97,22 @@ pub(crate) const COOKIE_BURST: u32 = 1024;
 /// What a batch of [`RX_BATCH`] packets adds to that, while the device is not empty.
 pub(crate) const COOKIES_PER_BATCH: u32 = 8;
 
+/// SYNs of proven peers that are worked on one after the other although SYNs are shed
+/// (`plimsoll.SynSpared`), in a share of their own. A batch that does not find the device empty adds
+/// [`PROVEN_SYNS_PER_BATCH`]. Further ones are shed like any other.
+pub(crate) const PROVEN_SYN_BURST: u32 = 64;
+
+/// What a batch of [`RX_BATCH`] packets adds to that, while the device is not empty.
+pub(crate) const PROVEN_SYNS_PER_BATCH: u32 = 8;
+
+/// Addresses of peers that have completed a handshake, as a stack remembers them: 32 KiB. With one
+/// more, an older one is forgotten.
+pub(crate) const MAX_PROVEN_PEERS: usize = 4096;
+
+/// How long such an address is remembered after the last handshake, or, while SYNs are shed, after
+/// the last segment of an established connection.
+pub(crate) const PROVEN_FOR: Duration = Duration::from_secs(3600);
+
 /// Bytes of free buffers that a queue which works keeps in any case: with less it would go to the
 /// allocator and back for every batch.
 pub(crate) const POOL_FLOOR: usize = 256 * 1024;

@@ -184,7 +184,7 @@ impl Stack {
             match received {
                 Ok(count) => {
                     taken += count;
-                    state.syns.current().end_batch(count < most);
+                    state.syns.end_batch(count < most);
                     if count < most {
                         break;
                     }
