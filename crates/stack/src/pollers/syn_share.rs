@@ -17,7 +17,8 @@
 //! costs that address its place, and nobody else.
 //!
 //! Every interface has shares of its own: that one of them is empty, loopback as a rule, says
-//! nothing about another.
+//! nothing about another. A poll that could not ask a device, which another thread had, says
+//! nothing about it either.
 //!
 //! SYNs that are remembered are bounded by the backlog and do not count.
 

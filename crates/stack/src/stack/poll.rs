@@ -182,7 +182,9 @@ impl Stack {
             }
             self.settle_touched(work, state);
             match received {
-                Ok(count) => {
+                // Its holder has this poller woken when it lets go.
+                Ok(None) => break,
+                Ok(Some(count)) => {
                     taken += count;
                     state.syns.end_batch(count < most);
                     if count < most {

@@ -227,3 +227,24 @@ fn a_flood_in_the_name_of_a_proven_peer_is_bounded_and_leaves_room_for_others() 
     pair.a.poll(pair.now, 2 * SYNS as usize).unwrap();
     assert_eq!(honest.state(), State::Established);
 }
+
+#[test]
+fn a_device_that_another_thread_has_does_not_count_as_empty() {
+    let pair = wide_pair();
+    let _listener = pair.listen(B4, 4);
+    flood(&pair, 0, SYNS);
+    arrive(&pair);
+    // The share is spent, and more waits.
+    for _ in 0..SYNS as usize / RX_BATCH / 2 {
+        pair.b.poll(pair.now, RX_BATCH).unwrap();
+    }
+    let interface = pair.b.interfaces.get(0);
+    let held = interface.rx().hold(pair.b.kick_of(interface));
+    assert!(held.is_some());
+    pair.b.poll(pair.now, RX_BATCH).unwrap();
+    drop(held);
+    pair.b.poll(pair.now, 2 * SYNS as usize).unwrap();
+    let (cookies, shed) = (count(&pair, "TcpExtSyncookiesSent"), count(&pair, "plimsoll.SynShed"));
+    assert_eq!(cookies + shed + 5, u64::from(SYNS));
+    assert!(cookies <= most_cookies(SYNS), "{cookies}");
+}
