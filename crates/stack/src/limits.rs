@@ -19,6 +19,11 @@ pub const TIMER_BATCH: usize = 256;
 /// dropped and counted (`IpOutDiscards`); TCP takes that as loss.
 pub const TX_QUEUE_LEN: usize = 16_384;
 
+/// Packets that the kernel is asked to let wait for us at a TUN device (its `txqueuelen`). What
+/// finds no place is dropped, and counted there. Super-segments of 64 KiB may so bind 128 MiB of
+/// the kernel's memory, but a peer sends no more of them than our windows allow.
+pub(crate) const RX_QUEUE_LEN: i32 = 2048;
+
 /// Packets on the way from one of our addresses to another. With more, the loopback device is busy
 /// and its queueing discipline holds them.
 pub const LOOPBACK_QUEUE_LEN: usize = 16_384;
@@ -91,11 +96,28 @@ pub(crate) const MAX_SHARDS: usize = 64;
 
 /// SYNs that are answered with cookies one after the other by a poller that finds its device empty
 /// in between. A poller that does not keep up answers [`COOKIES_PER_BATCH`] more with every batch;
-/// further SYNs are dropped unread (`plimsoll.SynShed`).
-pub(crate) const COOKIE_BURST: u32 = 1024;
+/// further SYNs are dropped unread (`plimsoll.SynShed`). It is less than a device may hold, 500 at
+/// TUN: with more, the device is full and drops whatever comes before anything is shed.
+pub(crate) const COOKIE_BURST: u32 = 256;
 
 /// What a batch of [`RX_BATCH`] packets adds to that, while the device is not empty.
 pub(crate) const COOKIES_PER_BATCH: u32 = 8;
+
+/// SYNs of proven peers that are worked on one after the other although SYNs are shed
+/// (`plimsoll.SynSpared`), in a share of their own. A batch that does not find the device empty
+/// adds [`PROVEN_SYNS_PER_BATCH`]. Further ones are shed like any other.
+pub(crate) const PROVEN_SYN_BURST: u32 = 64;
+
+/// What a batch of [`RX_BATCH`] packets adds to that, while the device is not empty.
+pub(crate) const PROVEN_SYNS_PER_BATCH: u32 = 8;
+
+/// Addresses of peers that have completed a handshake, as a stack remembers them: 32 KiB. With one
+/// more, an older one is forgotten.
+pub(crate) const MAX_PROVEN_PEERS: usize = 4096;
+
+/// How long such an address is remembered after the last handshake, or, while SYNs are shed, after
+/// the last segment of an established connection.
+pub(crate) const PROVEN_FOR: Duration = Duration::from_secs(3600);
 
 /// Bytes of free buffers that a queue which works keeps in any case: with less it would go to the
 /// allocator and back for every batch.

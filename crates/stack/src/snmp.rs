@@ -93,6 +93,7 @@ ip_counters! {
     OutOfWindowIcmps => "TcpExtOutOfWindowIcmps", "ICMP errors ignored because they quote nothing in flight.";
     StrayRstLimited => "plimsoll.StrayRstLimited", "Resets for stray segments left out because of the rate limit.";
     SynShed => "plimsoll.SynShed", "SYNs dropped unread because SYNs have had their share of a poller that cannot keep up.";
+    SynSpared => "plimsoll.SynSpared", "SYNs worked on while others are shed because their source has completed a handshake before.";
     GsoSoftware => "plimsoll.GsoSoftware", "Super-segments cut up in software because the device cannot.";
     TxRingFull => "plimsoll.TxRingFull", "Times that a device took no more packets for the moment.";
     QueueMisses => "plimsoll.QueueMisses", "Segments worked on elsewhere than at their connection's home.";

@@ -380,6 +380,21 @@ fn a_new_device_lasts_as_long_as_it_is_open() {
 
 #[test]
 #[ignore = "needs root, network namespaces and /dev/net/tun"]
+fn the_queue_is_lengthened_unless_somebody_chose_its_length() {
+    isolated("the_queue_is_lengthened_unless_somebody_chose_its_length", || {
+        let device = open(config(Offloads::Auto));
+        assert_eq!(tun::queue_len(NAME).unwrap(), 2048);
+        drop(device);
+        ip("tuntap add dev tun0 mode tun");
+        ip("link set tun0 txqueuelen 700");
+        let _device = open(config(Offloads::Auto));
+        assert_eq!(tun::queue_len(NAME).unwrap(), 700);
+        assert!(tun::queue_len("none").is_err());
+    });
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and /dev/net/tun"]
 fn several_queues_share_an_interface() {
     isolated("several_queues_share_an_interface", || {
         let mut queues = tun::open_queues(config(Offloads::Required), 3).unwrap();

@@ -17,6 +17,9 @@
 //! *Several queues.* Each is a file of its own ([`open_queues`]), and nothing is shared but the
 //! kernel's interface.
 //!
+//! *Queue.* What the kernel has for us waits in a queue of `txqueuelen` packets, and what finds it
+//! full is dropped there. Opening asks for a longer one than by default ([`queue_len`]).
+//!
 //! *Interface down.* Writes fail with `EIO` and reads find nothing. Packets are dropped and counted
 //! until it is up again. *Interface deleted.* Calls fail with `EBADFD`: [`DeviceError::Gone`].
 //! *Anything else* costs the packet and is counted (`errors`). If it goes on for a while without a
@@ -44,7 +47,9 @@ use crate::limits::RX_BATCH_BYTES;
 use crate::offload::{Layout, checksum, gso};
 use crate::packet::{ChecksumState, Packet};
 
-pub use self::setup::{Offloads, TunConfig, bring_up, is_up, mtu, open, open_queues, set_mtu};
+pub use self::setup::{
+    Offloads, TunConfig, bring_up, is_up, mtu, open, open_queues, queue_len, set_mtu,
+};
 
 /// The longest packet that a read can return.
 const MAX_PACKET: usize = 65_535;

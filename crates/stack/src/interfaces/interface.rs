@@ -139,6 +139,12 @@ impl Interface {
         &self.tx
     }
 
+    /// The way in.
+    #[cfg(test)]
+    pub(crate) fn rx(&self) -> &RxPath {
+        &self.rx
+    }
+
     /// Builds all interfaces of a stack: those of the configuration, loopback, and one for each
     /// further queue of a device. `queues` is how many there are to poll them.
     pub(crate) fn build_all(
@@ -313,15 +319,16 @@ impl Interface {
         self.tx.enqueue(now, packet)
     }
 
-    /// Appends up to `max` packets that have arrived by `now` to `out`; returns how many.
+    /// Appends up to `max` packets that have arrived by `now` to `out`; returns how many, or `None`
+    /// if somebody else has the device.
     pub(crate) fn receive(
         &self,
         around: (Instant, &Kick),
         pool: &Pool,
         out: &mut Vec<Packet>,
         max: usize,
-    ) -> Result<usize, Failure> {
-        if self.is_up() { self.rx.receive(around, pool, out, max) } else { Ok(0) }
+    ) -> Result<Option<usize>, Failure> {
+        if self.is_up() { self.rx.receive(around, pool, out, max) } else { Ok(Some(0)) }
     }
 
     /// When the device wants to be polled, or something that is queued may leave.

@@ -56,20 +56,21 @@ impl RxPath {
         }
     }
 
-    /// Appends up to `max` packets that have arrived by `now` to `out`; returns how many.
+    /// Appends up to `max` packets that have arrived by `now` to `out`; returns how many. `None` is
+    /// that somebody else has the device, so that nothing is known about what has arrived.
     pub(crate) fn receive(
         &self,
         (now, kick): (Instant, &Kick),
         pool: &Pool,
         out: &mut Vec<Packet>,
         max: usize,
-    ) -> Result<usize, Failure> {
+    ) -> Result<Option<usize>, Failure> {
         if self.is_empty() {
-            return Ok(0);
+            return Ok(Some(0));
         }
-        let Some(mut holding) = self.hold(kick) else { return Ok(0) };
+        let Some(mut holding) = self.hold(kick) else { return Ok(None) };
         holding.succeed();
-        let Some(Half { device, epoch }) = holding.held.as_deref_mut() else { return Ok(0) };
+        let Some(Half { device, epoch }) = holding.held.as_deref_mut() else { return Ok(None) };
         call_device(*epoch, || {
             let count = device.receive(now, pool, out, max)?;
             if count > 0 {
@@ -78,7 +79,7 @@ impl RxPath {
             if self.by_descriptor.load(Ordering::Relaxed) {
                 self.next.set(device.next_event());
             }
-            Ok(count)
+            Ok(Some(count))
         })
     }
 
@@ -128,14 +129,15 @@ impl RxPath {
         self.waiting.as_ref().is_some_and(|waiting| waiting.load(Ordering::Relaxed) == 0)
     }
 
-    fn hold<'a>(&'a self, kick: &'a Kick) -> Option<Holding<'a>> {
+    /// Takes the token, if nobody has it.
+    pub(crate) fn hold<'a>(&'a self, kick: &'a Kick) -> Option<Holding<'a>> {
         let held = Some(self.half.take()?);
         Some(Holding { path: self, kick, held })
     }
 }
 
 /// The token of a path, taken. Dropping it lets go, and wakes the poller if that missed it.
-struct Holding<'a> {
+pub(crate) struct Holding<'a> {
     path: &'a RxPath,
     kick: &'a Kick,
     /// Some until it is let go.

@@ -8,6 +8,7 @@ pub(crate) mod icmp_limits;
 pub(crate) mod memory;
 pub(crate) mod metrics;
 pub(crate) mod pmtu;
+pub(crate) mod proven_peers;
 pub(crate) mod secrets;
 pub(crate) mod syn_cookie;
 pub(crate) mod sysctl;
@@ -22,6 +23,7 @@ use crate::policies::icmp_limits::IcmpLimits;
 use crate::policies::memory::MemoryAccount;
 use crate::policies::metrics::Metrics;
 use crate::policies::pmtu::PmtuCache;
+use crate::policies::proven_peers::ProvenPeers;
 use crate::policies::secrets::Secrets;
 use crate::policies::sysctl::SysctlTable;
 use crate::pollers::completion::Completions;
@@ -34,6 +36,7 @@ pub(crate) struct Policies {
     memory: MemoryAccount,
     pmtu: Mutex<PmtuCache>,
     metrics: Mutex<Metrics>,
+    proven_peers: ProvenPeers,
     icmp_limits: IcmpLimits,
     /// A key of TCP_MD5SIG was set on some socket.
     md5_in_use: AtomicBool,
@@ -48,12 +51,14 @@ impl Policies {
         secrets: Secrets,
         completions: Arc<Completions>,
     ) -> Policies {
+        let proven_peers = ProvenPeers::new(*secrets.table_key());
         Policies {
             sysctl,
             secrets,
             memory: MemoryAccount::new(completions),
             pmtu: Mutex::default(),
             metrics: Mutex::default(),
+            proven_peers,
             icmp_limits: IcmpLimits::default(),
             md5_in_use: AtomicBool::new(false),
             pmtu_in_use: AtomicBool::new(false),
@@ -93,6 +98,11 @@ impl Policies {
     /// What is remembered about peers.
     pub(crate) fn metrics(&self) -> MutexGuard<'_, Metrics> {
         lock(&self.metrics)
+    }
+
+    /// Peers that are where they say they are.
+    pub(crate) fn proven_peers(&self) -> &ProvenPeers {
+        &self.proven_peers
     }
 
     /// How often strangers are answered.

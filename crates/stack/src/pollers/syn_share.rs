@@ -10,63 +10,102 @@
 //! and to the segments of connections in it. Which SYNs are answered follows from their place in
 //! the queue alone; an honest client that was dropped asks again.
 //!
-//! Every interface has a share of its own: that one of them is empty, loopback as a rule, says
-//! nothing about another.
+//! *Proven peers.* Whose address has completed a handshake is not to wait behind sources that
+//! nobody stands behind (`policies/proven_peers.rs`): once the share is spent, there is another for
+//! SYNs of such peers. Their addresses may be forged too, so it is bounded likewise. No peer gets
+//! more of it in one batch than it leaves for the others: what a single address is flooded with
+//! costs that address its place, and nobody else.
+//!
+//! Every interface has shares of its own: that one of them is empty, loopback as a rule, says
+//! nothing about another. A poll that could not ask a device, which another thread had, says
+//! nothing about it either.
 //!
 //! SYNs that are remembered are bounded by the backlog and do not count.
 
-use crate::limits::{COOKIE_BURST, COOKIES_PER_BATCH, MAX_INTERFACES};
+use arrayvec::ArrayVec;
 
-/// What is left of the share of one interface.
+use crate::limits::{
+    COOKIE_BURST, COOKIES_PER_BATCH, MAX_INTERFACES, PROVEN_SYN_BURST, PROVEN_SYNS_PER_BATCH,
+};
+use crate::policies::proven_peers::ProvenPeer;
+
+/// What is left of the shares of one interface.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SynShare(u32);
+struct SynShare {
+    /// SYNs that may be answered with cookies.
+    cookies: u32,
+    /// SYNs of proven peers that may be worked on beyond that.
+    proven: u32,
+}
 
 impl Default for SynShare {
     fn default() -> SynShare {
-        SynShare(COOKIE_BURST)
-    }
-}
-
-impl SynShare {
-    /// A SYN is answered with a cookie.
-    pub(crate) fn take(&mut self) {
-        self.0 = self.0.saturating_sub(1);
-    }
-
-    /// Whether nothing is left.
-    pub(crate) fn is_spent(&self) -> bool {
-        self.0 == 0
-    }
-
-    /// A batch has ended; `drained` says whether the device was empty behind it.
-    pub(crate) fn end_batch(&mut self, drained: bool) {
-        let left = self.0.saturating_add(COOKIES_PER_BATCH).min(COOKIE_BURST);
-        self.0 = if drained { COOKIE_BURST } else { left };
+        SynShare { cookies: COOKIE_BURST, proven: PROVEN_SYN_BURST }
     }
 }
 
 /// The shares of all interfaces, for the one poller that receives from them in turn.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SynShares {
     shares: [SynShare; MAX_INTERFACES],
     /// Whose batch it is.
     at: u8,
-}
-
-impl Default for SynShares {
-    fn default() -> SynShares {
-        SynShares { shares: [SynShare::default(); MAX_INTERFACES], at: 0 }
-    }
+    /// Whose SYNs were spared in this batch.
+    spared: ArrayVec<ProvenPeer, { PROVEN_SYN_BURST as usize }>,
 }
 
 impl SynShares {
     /// What comes next is of this interface.
     pub(crate) fn begin(&mut self, interface: u8) {
         self.at = interface;
+        self.spared.clear();
     }
 
-    /// The share of the interface whose batch it is.
-    pub(crate) fn current(&mut self) -> &mut SynShare {
+    /// A SYN is answered with a cookie.
+    pub(crate) fn take(&mut self) {
+        let share = self.current();
+        share.cookies = share.cookies.saturating_sub(1);
+    }
+
+    /// Whether SYNs have had their share.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.shares[usize::from(self.at)].cookies == 0
+    }
+
+    /// Whether SYNs are shed in this batch, or would be if there were more of them.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.shares[usize::from(self.at)].cookies <= COOKIES_PER_BATCH
+    }
+
+    /// Whether a proven peer might be spared if a SYN is of one.
+    pub(crate) fn may_spare(&self) -> bool {
+        self.shares[usize::from(self.at)].proven > 0
+    }
+
+    /// Takes a SYN of a proven peer out of the share of those. `false` if it has had its part of
+    /// it, so that the SYN is shed.
+    pub(crate) fn spare(&mut self, peer: ProvenPeer) -> bool {
+        let had = self.spared.iter().filter(|&&other| other == peer).count();
+        let share = &mut self.shares[usize::from(self.at)];
+        let spares = (had as u32) < share.proven && self.spared.try_push(peer).is_ok();
+        share.proven -= u32::from(spares);
+        spares
+    }
+
+    /// A batch has ended; `drained` says whether the device was empty behind it.
+    pub(crate) fn end_batch(&mut self, drained: bool) {
+        self.spared.clear();
+        let SynShare { cookies, proven } = *self.current();
+        *self.current() = match drained {
+            true => SynShare::default(),
+            false => SynShare {
+                cookies: (cookies + COOKIES_PER_BATCH).min(COOKIE_BURST),
+                proven: (proven + PROVEN_SYNS_PER_BATCH).min(PROVEN_SYN_BURST),
+            },
+        };
+    }
+
+    fn current(&mut self) -> &mut SynShare {
         &mut self.shares[usize::from(self.at)]
     }
 }

@@ -47,7 +47,7 @@ impl Stack {
         match work.admit(listener, least_iss.is_some()) {
             Admission::Dropped => work.tcp().bump(Counter::ListenDrops),
             Admission::Cookie => {
-                state.syns.current().take();
+                state.syns.take();
                 self.send_cookie(work, listener, key, &segment);
             }
             Admission::Remembered => {

@@ -182,9 +182,11 @@ impl Stack {
             }
             self.settle_touched(work, state);
             match received {
-                Ok(count) => {
+                // Its holder has this poller woken when it lets go.
+                Ok(None) => break,
+                Ok(Some(count)) => {
                     taken += count;
-                    state.syns.current().end_batch(count < most);
+                    state.syns.end_batch(count < most);
                     if count < most {
                         break;
                     }

@@ -1,5 +1,6 @@
 //! TCP segments that have arrived: to a connection, a TIME-WAIT entry, a listener, or nobody.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use plimsoll_tcp::time_wait::TimeWaitAction;
@@ -41,8 +42,11 @@ impl Stack {
     ) {
         let (segs, size) = (packet.segs(), packet.gso.map(|gso| gso.size));
         work.tcp().add(Counter::InSegs, segs as u64);
-        if state.syns.current().is_spent() && is_syn(&packet, arrived) {
-            return work.count(IpCounter::SynShed);
+        if state.syns.is_spent() && is_syn(&packet, arrived) {
+            if !work.spares(state, arrived.src) {
+                return work.count(IpCounter::SynShed);
+            }
+            work.count(IpCounter::SynSpared);
         }
         if !checksum::verify(&packet) {
             work.tcp().bump(Counter::InCsumErrors);
@@ -188,7 +192,8 @@ impl Stack {
         if endpoint.home != work.home() {
             work.count(IpCounter::QueueMisses);
         }
-        let given = work.contain(&endpoint, |work| self.give(work, &endpoint, segment));
+        let renews = state.syns.is_scarce();
+        let given = work.contain(&endpoint, |work| self.give(work, &endpoint, segment, renews));
         let Given { back, touched } = given?;
         if touched {
             state.touched.push(endpoint);
@@ -196,12 +201,22 @@ impl Stack {
         back
     }
 
-    /// As [`to_connection`](Self::to_connection); a panic goes on.
-    fn give(&self, work: &mut Work<'_>, endpoint: &Arc<Endpoint>, segment: Segment) -> Given {
+    /// As [`to_connection`](Self::to_connection); a panic goes on. `renews` is whether the peer is
+    /// proven anew by it.
+    fn give(
+        &self,
+        work: &mut Work<'_>,
+        endpoint: &Arc<Endpoint>,
+        segment: Segment,
+        renews: bool,
+    ) -> Given {
         let Some(mut inner) = endpoint.try_own() else {
             work.leave_segment(endpoint, segment);
             return Given { back: None, touched: false };
         };
+        if renews && inner.conn.state().is_synchronized() {
+            work.prove(endpoint);
+        }
         // What arrived before this segment goes first.
         let left = work.run_left(endpoint, &mut inner);
         let (back, worked) = match work.prequeue(endpoint, &mut inner, segment) {
@@ -239,6 +254,20 @@ impl Stack {
         } else {
             work.count(IpCounter::StrayRstLimited);
         }
+    }
+}
+
+impl Work<'_> {
+    /// Whether a SYN from `source` is worked on although SYNs have had their share.
+    fn spares(&self, state: &mut PollState, source: IpAddr) -> bool {
+        let peers = self.stack.policies.proven_peers();
+        state.syns.may_spare()
+            && peers.find(source, self.now).is_some_and(|peer| state.syns.spare(peer))
+    }
+
+    /// The peer of an established connection is where it says it is.
+    pub(crate) fn prove(&self, endpoint: &Endpoint) {
+        self.stack.policies.proven_peers().note(endpoint.key.remote, self.now);
     }
 }
 

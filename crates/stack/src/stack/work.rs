@@ -168,6 +168,9 @@ impl<'a> Work<'a> {
         if let Some(news) = inner.conn.poll_fast_open_news() {
             self.learn_fast_open(endpoint, news);
         }
+        if events.contains(Events::CONNECTED) {
+            self.prove(endpoint);
+        }
         inner.note_edge(events);
         self.promote(endpoint, inner);
         self.collect_wakers(inner, events);

@@ -142,6 +142,21 @@ pub(super) fn set_interface_mtu(name: &str, mtu: u16) -> io::Result<()> {
     Ok(())
 }
 
+/// How many packets may wait for an interface (`txqueuelen`).
+pub(super) fn interface_queue_len(name: &str) -> io::Result<i32> {
+    let mut request = InterfaceRequest::new(name)?;
+    update::<{ op::SIOCGIFTXQLEN as Opcode }>(any_socket()?, &mut request)?;
+    Ok(request.i32())
+}
+
+/// Sets how many packets may wait for an interface.
+pub(super) fn set_interface_queue_len(name: &str, packets: i32) -> io::Result<()> {
+    let mut request = InterfaceRequest::new(name)?;
+    request.set_i32(packets);
+    update::<{ op::SIOCSIFTXQLEN as Opcode }>(any_socket()?, &mut request)?;
+    Ok(())
+}
+
 /// Whether an interface may be used, and whether it is.
 pub(super) struct InterfaceState {
     /// It was set up (`IFF_UP`).

@@ -10,6 +10,7 @@ use super::carrier::LinkWatch;
 use super::{TunRx, TunTx, vnet};
 use crate::device::sys::{self, flags};
 use crate::device::{Caps, Device, DeviceError, WaitSource};
+use crate::limits::RX_QUEUE_LEN;
 
 const PATH: &str = "/dev/net/tun";
 
@@ -21,6 +22,9 @@ const OFFLOAD_SETS: [u32; 5] = [
     flags::CSUM,
     0,
 ];
+
+/// What the kernel gives a TUN device for `txqueuelen`, the packets that wait to be read.
+const KERNEL_QUEUE_LEN: i32 = 500;
 
 /// Whether to hand super-segments and partial checksums to the kernel and take them from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,8 +103,19 @@ fn finish_setup(config: &TunConfig, name: &str, links: &LinkWatch) -> Result<(),
     if config.up {
         bring_up(name)?;
     }
+    lengthen_queue(name);
     links.wait_until_running(name);
     Ok(())
+}
+
+/// Sees to it that more packets may wait to be read than by default, if nobody has chosen and we
+/// have the right. At 300,000 packets a second, 500 places are taken after 1.7 ms: less than the
+/// poller may have to wait for a processor. What finds none is lost before we can tell an honest
+/// SYN from a flood.
+fn lengthen_queue(name: &str) {
+    if queue_len(name).is_ok_and(|packets| packets == KERNEL_QUEUE_LEN) {
+        let _ = sys::set_interface_queue_len(name, RX_QUEUE_LEN);
+    }
 }
 
 /// An open file that is attached to an interface.
@@ -162,6 +177,17 @@ pub fn mtu(name: &str) -> Result<u16, DeviceError> {
     let mtu = sys::interface_mtu(name)
         .map_err(|error| setup(format!("cannot read the MTU of interface {name}: {error}")))?;
     Ok(u16::try_from(mtu).unwrap_or(u16::MAX))
+}
+
+/// How many packets the kernel lets wait to be read from an interface (`txqueuelen`). Opening a
+/// device that has the kernel's 500 asks for 2048; where the right to that is missing, it stays,
+/// and `ip link set NAME txqueuelen 2048` as root does the same. Any other length is left alone.
+///
+/// # Errors
+/// If there is no such interface.
+pub fn queue_len(name: &str) -> Result<i32, DeviceError> {
+    sys::interface_queue_len(name)
+        .map_err(|error| setup(format!("cannot read txqueuelen of interface {name}: {error}")))
 }
 
 /// Sets the MTU of an interface.
