@@ -1,0 +1,119 @@
+//! Runs scripts, and makes one that differs shorter.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, Once};
+
+use crate::duel::{Difference, Duel, Stop, called};
+use crate::reach::Reach;
+use crate::script::Script;
+
+/// Runs that shortening a script may take.
+const MAX_TRIES: usize = 3000;
+
+static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
+
+/// Panics are differences, so that they are kept instead of printed.
+fn keep_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        std::panic::set_hook(Box::new(|info| {
+            if let Ok(mut last) = LAST_PANIC.lock() {
+                *last = info.to_string();
+            }
+        }));
+    });
+}
+
+/// Runs a script on both engines. Returns how they differ, if they do and should not.
+pub fn run(
+    script: &Script,
+    reach: &mut Reach,
+    trace: Option<&mut Vec<String>>,
+) -> Option<Difference> {
+    keep_panics();
+    let run = || Duel::new(&script.setup, reach, trace).run(script);
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(()) | Err(Stop::Known(_))) => None,
+        Ok(Err(Stop::Differ(difference))) => Some(*difference),
+        Err(_) => {
+            let text = LAST_PANIC.lock().map(|last| last.clone()).unwrap_or_default();
+            let (old, new) = match called() {
+                "old" => (text, String::new()),
+                _ => (String::new(), text),
+            };
+            Some(Difference { step: usize::MAX, what: format!("panic {}", called()), old, new })
+        }
+    }
+}
+
+/// The shortest script found that still differs, and how it does.
+pub fn shrink(script: &Script) -> (Script, Difference) {
+    let mut best = script.clone();
+    let mut reach = Reach::default();
+    let Some(mut difference) = run(&best, &mut reach, None) else {
+        unreachable!("only a script that differs is made shorter");
+    };
+    let kind = difference.what.starts_with("panic");
+    let mut tries = 0;
+    let mut differs = |script: &Script| {
+        tries += 1;
+        let found = (tries < MAX_TRIES).then(|| run(script, &mut reach, None)).flatten();
+        found.filter(|found| found.what.starts_with("panic") == kind)
+    };
+    if difference.step < best.steps.len() {
+        best.steps.truncate(difference.step + 1);
+    }
+    loop {
+        let before = best.clone();
+        let mut size = best.steps.len().div_ceil(2);
+        while size > 0 {
+            drop_each(&mut best, &mut difference, size, |s| &mut s.steps, &mut differs);
+            size /= 2;
+        }
+        drop_each(&mut best, &mut difference, 1, |s| &mut s.setup.settings, &mut differs);
+        drop_each(&mut best, &mut difference, 1, |s| &mut s.setup.options, &mut differs);
+        if best == before {
+            return (best, difference);
+        }
+    }
+}
+
+/// Leaves out every stretch of `size` items of a list without which the script still differs.
+fn drop_each<T: Clone>(
+    best: &mut Script,
+    difference: &mut Difference,
+    size: usize,
+    list: fn(&mut Script) -> &mut Vec<T>,
+    differs: &mut impl FnMut(&Script) -> Option<Difference>,
+) {
+    let mut at = list(best).len();
+    while at > 0 {
+        let start = at.saturating_sub(size);
+        let mut shorter = best.clone();
+        list(&mut shorter).drain(start..at);
+        if let Some(found) = differs(&shorter) {
+            *best = shorter;
+            *difference = found;
+        }
+        at = start;
+    }
+}
+
+/// What a reader needs to see of a script that differs.
+pub fn report(script: &Script) -> String {
+    let (script, difference) = shrink(script);
+    format!("{}\n{}", listing(&script), said(&difference))
+}
+
+/// A script with everything that happens in it.
+pub fn listing(script: &Script) -> String {
+    let mut lines = vec![format!("{:#?}", script.setup)];
+    run(script, &mut Reach::default(), Some(&mut lines));
+    lines.join("\n")
+}
+
+/// A difference in words.
+pub fn said(difference: &Difference) -> String {
+    let Difference { what, old, new, .. } = difference;
+    format!("difference: {what}\n  old: {old}\n  new: {new}")
+}
