@@ -258,11 +258,14 @@ impl Session {
 
     /// The engine against the one that it replaces, under scripts that have numbers.
     fn seeds(&mut self) -> Result<()> {
+        let target = cargo_target(&self.root).join("differential");
+        let package = ["--manifest-path", "fuzz/Cargo.toml", "-p", "plimsoll-differential"];
+        let mut tests = cargo(&self.root, &["test", "--release"]);
+        tests.args(package).env("CARGO_TARGET_DIR", &target);
+        self.counted("tests of the comparison of engines", &mut tests)?;
         let seeds = if self.long { "0..300000" } else { "0..30000" };
-        let mut words = vec!["run", "--quiet", "--release", "--manifest-path", "fuzz/Cargo.toml"];
-        words.extend(["-p", "plimsoll-differential", "--", "--seeds", seeds]);
-        let mut command = cargo(&self.root, &words);
-        command.env("CARGO_TARGET_DIR", cargo_target(&self.root).join("differential"));
+        let mut command = cargo(&self.root, &["run", "--quiet", "--release"]);
+        command.args(package).args(["--", "--seeds", seeds]).env("CARGO_TARGET_DIR", &target);
         self.pass_or_fail(&format!("two engines under scripts {seeds}"), &mut command)
     }
 

@@ -32,9 +32,17 @@ pub fn run(
 
 /// The shortest script found that still differs, and how it does.
 pub fn shrink(script: &Script, looking: Looking) -> (Script, Difference) {
-    let mut best = script.clone();
     let mut reach = Reach::default();
-    let Some(mut difference) = run(&best, looking, &mut reach, None) else {
+    shrink_by(script, &mut |script| run(script, looking, &mut reach, None))
+}
+
+/// As [`shrink`], with another idea of what it is to differ.
+fn shrink_by(
+    script: &Script,
+    differs: &mut dyn FnMut(&Script) -> Option<Difference>,
+) -> (Script, Difference) {
+    let mut best = script.clone();
+    let Some(mut difference) = differs(&best) else {
         unreachable!("only a script that differs is made shorter");
     };
     let kind = |found: &Difference| found.what.starts_with("panic") || found.old == found.new;
@@ -42,7 +50,7 @@ pub fn shrink(script: &Script, looking: Looking) -> (Script, Difference) {
     let mut tries = 0;
     let mut differs = |script: &Script| {
         tries += 1;
-        let found = (tries < MAX_TRIES).then(|| run(script, looking, &mut reach, None)).flatten();
+        let found = (tries < MAX_TRIES).then(|| differs(script)).flatten();
         found.filter(|found| kind(found) == wanted)
     };
     if difference.step < best.steps.len() {
@@ -118,3 +126,6 @@ pub fn said(difference: &Difference) -> String {
     let Difference { what, old, new, .. } = difference;
     format!("difference: {what}\n  old: {old}\n  new: {new}")
 }
+
+#[cfg(test)]
+mod tests;

@@ -152,6 +152,13 @@ impl<'a> Duel<'a> {
         }
     }
 
+    /// As if the new engine had been changed: a setting of it alone.
+    #[cfg(test)]
+    pub(crate) fn skewed(mut self, setting: crate::engine::Setting, value: u64) -> Self {
+        self.sides[1].configure(setting, value);
+        self
+    }
+
     /// Runs a script.
     ///
     /// # Errors
