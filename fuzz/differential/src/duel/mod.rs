@@ -100,7 +100,7 @@ pub struct Duel<'a> {
     /// Bytes that the application has written.
     written: u64,
     /// Segments that still belong to the batch.
-    batch: u8,
+    batch: u16,
     /// Output is left to the end of the batch.
     waits: bool,
     config_defers: bool,

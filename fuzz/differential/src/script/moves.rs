@@ -54,7 +54,8 @@ pub(super) fn step(source: &mut Source, kind: Kind, theme: Theme, setup: &Setup)
         Kind::Flood => flood(source),
         Kind::End => end(source),
         Kind::Path => Step::Path(path(source)),
-        Kind::Batch => Step::Batch(source.range(2, 12) as u8),
+        Kind::Batch if theme == Theme::Flood => Step::Batch(source.pick(&[100, 600, 2000])),
+        Kind::Batch => Step::Batch(source.range(2, 12) as u16),
         Kind::Configure => {
             let (setting, value) = setting(source);
             Step::Configure(setting, value)

@@ -27,7 +27,7 @@ pub enum Step {
     /// News of the path.
     Path(News),
     /// The next so many segments arrive in one batch.
-    Batch(u8),
+    Batch(u16),
     /// A setting of the stack changes.
     Configure(Setting, u64),
 }
