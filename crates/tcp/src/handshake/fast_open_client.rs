@@ -15,9 +15,10 @@ use plimsoll_wire::tcp::FastOpenOption;
 
 use crate::connection::{Connection, Context, OpenParams};
 use crate::counters::Counter;
-use crate::segment::{Segment, Serial};
+use crate::segment::Segment;
 use crate::send::limited::Limit;
 use crate::send::retransmit_queue::SentRange;
+use crate::serial::Serial;
 use crate::state::State;
 use crate::time::Duration;
 use crate::timer::Timer;

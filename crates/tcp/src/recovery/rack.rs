@@ -199,7 +199,7 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::Serial;
+    use crate::serial::Serial;
 
     fn range(start: u32, ms: u64, retransmissions: u8) -> SentRange {
         SentRange {

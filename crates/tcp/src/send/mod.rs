@@ -19,6 +19,8 @@ pub(crate) mod error_queue;
 pub(crate) mod limited;
 pub(crate) mod memory;
 pub(crate) mod retransmit_queue;
+#[allow(dead_code, unused_imports, reason = "not used yet")]
+pub(crate) mod scoreboard;
 pub(crate) mod segmentation;
 pub(crate) mod units;
 pub(crate) mod window;

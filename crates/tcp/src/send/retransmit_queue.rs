@@ -25,7 +25,7 @@ use crate::handshake::TimestampState;
 use crate::limits::MAX_SENT_RANGES;
 use crate::recovery::rack::Rack;
 use crate::recovery::spurious::Undo;
-use crate::segment::Serial;
+use crate::serial::Serial;
 use crate::time::{Duration, Instant};
 
 /// Entries that an empty queue keeps room for.

@@ -10,8 +10,9 @@ use crate::config::{Config, Options, SetOption};
 use crate::connection::Connection;
 use crate::counters::Counter;
 use crate::output::Hold;
-use crate::segment::{Below, SendKind, Serial, Transmit};
+use crate::segment::{Below, SendKind, Transmit};
 use crate::send::WriteFlags;
+use crate::serial::Serial;
 use crate::time::{Duration, Instant};
 use crate::timer::Timer;
 

@@ -15,7 +15,8 @@ use crate::config::{Config, CongestionAlgorithm, Options};
 use crate::connection::OpenParams;
 use crate::counters::Counters;
 use crate::event::ConnectionError;
-use crate::segment::{Below, Ecn, Serial};
+use crate::segment::{Below, Ecn};
+use crate::serial::Serial;
 use crate::state::State;
 use crate::time::Instant;
 

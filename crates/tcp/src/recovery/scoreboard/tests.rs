@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::recovery::rack::Rack;
 use crate::recovery::spurious::Undo;
-use crate::segment::Serial;
+use crate::serial::Serial;
 use crate::time::{Duration, Instant};
 
 const MSS: u32 = 10;
