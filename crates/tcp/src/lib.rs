@@ -27,7 +27,8 @@
 //! | may data leave, and if not, why | `output/gate.rs` |
 //! | does the tail of a super-segment leave | `output/tso_tail.rs`, `output/nagle.rs` |
 //! | when is an ACK due | `recv/delayed_ack.rs` |
-//! | what is lost and sent again | `recovery/mod.rs`, `recovery/scoreboard.rs` |
+//! | what was sent, and what has become of it | `send/scoreboard/mod.rs` |
+//! | what is lost and sent again | `recovery/mod.rs`, `recovery/states.rs` |
 //! | Fast Open | `handshake/fast_open_client.rs`, `handshake/fast_open_server.rs` |
 //! | SYN cookies | `handshake/syn_cookie.rs` |
 //! | explicit congestion notification | `ecn.rs` |

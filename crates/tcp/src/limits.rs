@@ -11,7 +11,7 @@ pub const MAX_SUPER_SEGMENT_SEGS: usize = 65_535;
 /// (`TcpExtTCPOFODrop`); the peer sends it again.
 pub const MAX_REASSEMBLY_RANGES: usize = 1024;
 
-/// Ranges that the retransmit queue is cut into at most by SACK. Beyond that a SACK block is taken
+/// Ranges that the scoreboard is cut into at most by SACK. Beyond that a SACK block is taken
 /// only as far as it covers whole ranges.
 pub const MAX_SENT_RANGES: usize = 16_384;
 

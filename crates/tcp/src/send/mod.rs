@@ -4,9 +4,9 @@
 //!
 //! A written byte is copied once, into a chunk of the pool, and waits in the [`write_queue`]. It is
 //! cut into packets only when it leaves ([`segmentation`]), at [`units`] at the latest; from then
-//! on it lies in the [`retransmit_queue`] until it is acknowledged. Both queues together are
-//! bounded by the send buffer ([`memory`]), which grows with the congestion window unless SO_SNDBUF
-//! was set.
+//! on it lies in the [`retransmit_queue`] until it is acknowledged, and the [`scoreboard`] knows
+//! what has become of it. Both queues together are bounded by the send buffer ([`memory`]), which
+//! grows with the congestion window unless SO_SNDBUF was set.
 //!
 //! [`window`] answers what the peer's window lets go, [`zero_window_probe`] asks a peer again that
 //! closed it.
@@ -19,7 +19,6 @@ pub(crate) mod error_queue;
 pub(crate) mod limited;
 pub(crate) mod memory;
 pub(crate) mod retransmit_queue;
-#[allow(dead_code, unused_imports, reason = "not used yet")]
 pub(crate) mod scoreboard;
 pub(crate) mod segmentation;
 pub(crate) mod units;
@@ -39,6 +38,7 @@ use crate::time::Instant;
 use error_queue::ErrorQueue;
 use limited::Limited;
 use retransmit_queue::RetransmitQueue;
+use scoreboard::{Arrivals, Delivered, Scoreboard};
 use units::Units;
 pub use write::WriteFlags;
 use write_queue::WriteQueue;
@@ -93,8 +93,10 @@ pub(crate) struct Sender {
     pub(crate) queue: WriteQueue,
     /// Where packets of it end at the latest.
     pub(crate) units: Units,
-    /// Sent, not acknowledged.
+    /// Sent, not acknowledged: the bytes.
     pub(crate) rtx: RetransmitQueue,
+    /// The same: what has become of them.
+    pub(crate) scoreboard: Scoreboard,
     /// The send buffer, as [`memory`] counts.
     pub(crate) buf_limit: usize,
     /// At the last write it counted data only (`plimsoll.tcp_sndbuf_raw`).
@@ -152,6 +154,7 @@ impl Sender {
             queue: WriteQueue::new(),
             units: Units::new(),
             rtx: RetransmitQueue::new(),
+            scoreboard: Scoreboard::new(),
             buf_limit: match options.sndbuf {
                 Some(asked) if config.tcp_sndbuf_raw > 0 => memory::raw_sndbuf(asked),
                 Some(asked) => memory::sndbuf(asked),
@@ -179,7 +182,8 @@ impl Sender {
     /// Bytes of heap that the queues hold, without the chunks themselves.
     pub(crate) fn heap_bytes(&self) -> usize {
         let errors = self.errors.as_ref().map_or(0, |_| size_of::<ErrorQueue>());
-        self.queue.heap_bytes() + self.units.heap_bytes() + self.rtx.heap_bytes() + errors
+        let sent = self.rtx.heap_bytes() + self.scoreboard.heap_bytes();
+        self.queue.heap_bytes() + self.units.heap_bytes() + sent + errors
     }
 
     /// Bytes of memory that the queues bind: all that they hold, the front of the first chunk, of
@@ -190,11 +194,18 @@ impl Sender {
         self.rtx.bytes() + self.queue.len() + before + self.queue.spare()
     }
 
+    /// Everything below `ack` is acknowledged.
+    pub(crate) fn take_acked(&mut self, ack: SeqNum, arrivals: &mut impl Arrivals) -> Delivered {
+        self.rtx.release(ack);
+        self.scoreboard.on_cumulative_ack(ack, arrivals)
+    }
+
     /// Gives the memory back: the connection is CLOSED.
     pub(crate) fn clear(&mut self) {
         self.queue = WriteQueue::new();
         self.units = Units::new();
         self.rtx = RetransmitQueue::new();
+        self.scoreboard = Scoreboard::new();
     }
 
     /// One behind the last byte that was written.
@@ -233,6 +244,10 @@ impl Sender {
     /// Checks what must hold between two calls.
     pub(crate) fn check_invariants(&self) {
         self.queue.check_invariants();
+        self.rtx.check_invariants();
+        self.scoreboard.check_invariants();
+        let (numbers, fin) = self.scoreboard.outstanding();
+        assert_eq!(numbers as usize, self.rtx.bytes() + usize::from(fin), "bytes and ranges");
         assert_eq!(self.nxt, self.max, "nothing moves snd.nxt back");
         self.units.check_invariants(self.nxt, self.write_end());
         assert!(self.una <= self.sml && self.sml <= self.nxt, "Minshall's mark is outdated");

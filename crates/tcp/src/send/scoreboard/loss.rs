@@ -18,7 +18,7 @@ impl Scoreboard {
             if newest <= range.xmit_order() || !is_late(range.sent_at) {
                 break;
             }
-            // One that was sent again and not taken for lost stays unresolved, and is not met twice.
+            // One that was sent again and not taken for lost stays unresolved: not met twice.
             after = Some(range.xmit_order());
             self.mark_lost(range);
         }

@@ -40,10 +40,11 @@ mod range;
 mod ranges;
 mod sack;
 
-pub(crate) use delivered::{Arrivals, Delivered, SackOutcome, dsack};
+pub(crate) use delivered::{Arrivals, Delivered, dsack};
 use plimsoll_wire::SeqNum;
 pub(crate) use range::{SentRange, XmitOrder};
 use ranges::Ranges;
+pub(crate) use sack::RenoSacks;
 
 use crate::serial::Serial;
 use crate::time::Instant;
@@ -168,11 +169,6 @@ impl Scoreboard {
     /// Bytes of heap held, about.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.ranges.heap_bytes()
-    }
-
-    /// Bytes of heap held beyond what every connection may keep.
-    pub(crate) fn charge(&self) -> usize {
-        self.ranges.charge()
     }
 
     /// Appends what has just left for the first time. `range.end` is one beyond the data if a FIN

@@ -5,7 +5,8 @@ use std::vec::Vec;
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::SackBlock;
 
-use super::{Arrivals, Delivered, Resent, SackOutcome, SentRange, XmitOrder};
+use super::delivered::SackOutcome;
+use super::{Arrivals, Delivered, Resent, SentRange, XmitOrder};
 use crate::serial::Serial;
 use crate::time::Instant;
 

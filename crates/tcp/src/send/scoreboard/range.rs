@@ -138,3 +138,8 @@ pub(crate) struct XmitOrder {
     /// One behind its last number.
     pub(crate) end: End,
 }
+
+impl XmitOrder {
+    /// Before everything that is sent.
+    pub(crate) const FIRST: XmitOrder = XmitOrder { sent_at: Instant::ZERO, end: End(SeqNum(0)) };
+}

@@ -7,8 +7,8 @@ use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::SackBlock;
 use proptest::prelude::*;
 
+use super::delivered::SackOutcome;
 use super::model::Model;
-use super::sack::RenoSacks;
 use super::*;
 use crate::time::Duration;
 
@@ -245,12 +245,18 @@ enum Step {
     Collapse(u32, u64),
 }
 
+impl Step {
+    fn whole(segs: u32, tick: u64) -> Step {
+        Step::Send(segs * MSS, tick, false, false)
+    }
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let block = (0_u32..250, 0_u32..80);
     prop_oneof![
         8 => (1_u32..56, 0_u64..3, prop::bool::weighted(0.2), prop::bool::weighted(0.1))
             .prop_map(|(len, tick, push, eor)| Step::Send(len, tick, push, eor)),
-        4 => (1_u32..5, 0_u64..3).prop_map(|(segs, tick)| Step::Send(segs * MSS, tick, false, false)),
+        4 => (1_u32..5, 0_u64..3).prop_map(|(segs, tick)| Step::whole(segs, tick)),
         1 => (0_u32..30).prop_map(Step::SendFin),
         1 => (0_u64..20).prop_map(Step::TurnBack),
         1 => (4_u16..14).prop_map(Step::Mss),
@@ -521,15 +527,12 @@ fn an_empty_scoreboard_keeps_little() {
     for index in 0..1000 {
         board.on_sent(sent(ISS + index * MSS, MSS, 1));
     }
-    assert!(board.charge() >= 984 * size_of::<SentRange>());
     for index in (1..1000).step_by(2) {
         take(&mut board, &[block(index * MSS, (index + 1) * MSS)]);
     }
-    assert!(board.charge() >= 1000 * size_of::<SentRange>());
     board.on_cumulative_ack(ISS + 10_000, &mut Told::new());
     board.check_invariants();
     assert!(board.heap_bytes() <= 16 * size_of::<SentRange>(), "{}", board.heap_bytes());
-    assert_eq!(board.charge(), 0);
 }
 
 #[test]
