@@ -14,4 +14,4 @@ pub mod script;
 mod shrink;
 
 pub use program::{judge, program};
-pub use shrink::{listing, report, run, said, shrink};
+pub use shrink::{Looking, listing, report, run, said, shrink};

@@ -1,11 +1,11 @@
-//! The program: `--seeds A..B [--seconds N]` compares by the number of the script, `--show SEED`
-//! prints what happens in one.
+//! The program: `--seeds A..B [--seconds N]` compares by the number of the script, with `--failures`
+//! it also ends where both engines panic; `--show SEED` prints what happens in one script.
 
 use std::time::Instant;
 
 use crate::reach::Reach;
 use crate::script::Script;
-use crate::shrink::{listing, report, run};
+use crate::shrink::{Looking, listing, report, run};
 
 /// Runs the program with these words. The exit status is 0 if the engines do the same, 1 at the
 /// first difference and 2 if the words make no sense.
@@ -13,7 +13,7 @@ pub fn program(words: &[String]) -> u8 {
     match Ask::parse(words) {
         Ok(ask) => ask.run(),
         Err(error) => {
-            eprintln!("{error}\nusage: --seeds A..B [--seconds N] | --show SEED");
+            eprintln!("{error}\nusage: --seeds A..B [--seconds N] [--failures] | --show SEED");
             2
         }
     }
@@ -22,8 +22,8 @@ pub fn program(words: &[String]) -> u8 {
 /// For a fuzzer: ends the process if the engines differ on the script that these bytes say.
 pub fn judge(bytes: &[u8]) {
     let script = Script::from_bytes(bytes);
-    if run(&script, &mut Reach::default(), None).is_some() {
-        eprintln!("ERROR: the engines differ\n{}", report(&script));
+    if run(&script, Looking::Differences, &mut Reach::default(), None).is_some() {
+        eprintln!("ERROR: the engines differ\n{}", report(&script, Looking::Differences));
         std::process::abort();
     }
 }
@@ -32,13 +32,19 @@ struct Ask {
     seeds: std::ops::Range<u64>,
     seconds: Option<u64>,
     show: Option<u64>,
+    looking: Looking,
 }
 
 impl Ask {
     fn parse(words: &[String]) -> Result<Ask, String> {
-        let mut ask = Ask { seeds: 0..10_000, seconds: None, show: None };
+        let mut ask =
+            Ask { seeds: 0..10_000, seconds: None, show: None, looking: Looking::Differences };
         let mut words = words.iter();
         while let Some(word) = words.next() {
+            if word == "--failures" {
+                ask.looking = Looking::Failures;
+                continue;
+            }
             let value = words.next().ok_or(format!("{word} needs a value"))?;
             let number = |text: &str| text.parse().map_err(|_| format!("not a number: {text}"));
             match word.as_str() {
@@ -66,9 +72,9 @@ impl Ask {
                 break;
             }
             let script = Script::from_seed(seed);
-            if run(&script, &mut reach, None).is_some() {
+            if run(&script, self.looking, &mut reach, None).is_some() {
                 println!("{}", reach.report());
-                println!("seed {seed} differs:\n{}", report(&script));
+                println!("seed {seed} differs:\n{}", report(&script, self.looking));
                 return 1;
             }
         }

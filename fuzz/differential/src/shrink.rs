@@ -1,64 +1,49 @@
 //! Runs scripts, and makes one that differs shorter.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, Once};
-
-use crate::duel::{Difference, Duel, Stop, called};
+use crate::duel::{Difference, Duel, Stop};
 use crate::reach::Reach;
 use crate::script::Script;
 
 /// Runs that shortening a script may take.
 const MAX_TRIES: usize = 3000;
 
-static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
-
-/// Panics are differences, so that they are kept instead of printed.
-fn keep_panics() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        std::panic::set_hook(Box::new(|info| {
-            if let Ok(mut last) = LAST_PANIC.lock() {
-                *last = info.to_string();
-            }
-        }));
-    });
+/// What a run looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looking {
+    /// Differences that are not meant.
+    Differences,
+    /// Panics that both engines share, too.
+    Failures,
 }
 
 /// Runs a script on both engines. Returns how they differ, if they do and should not.
 pub fn run(
     script: &Script,
+    looking: Looking,
     reach: &mut Reach,
     trace: Option<&mut Vec<String>>,
 ) -> Option<Difference> {
-    keep_panics();
-    let run = || Duel::new(&script.setup, reach, trace).run(script);
-    match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(Ok(()) | Err(Stop::Known(_))) => None,
-        Ok(Err(Stop::Differ(difference))) => Some(*difference),
-        Err(_) => {
-            let text = LAST_PANIC.lock().map(|last| last.clone()).unwrap_or_default();
-            let (old, new) = match called() {
-                "old" => (text, String::new()),
-                _ => (String::new(), text),
-            };
-            Some(Difference { step: usize::MAX, what: format!("panic {}", called()), old, new })
-        }
+    match Duel::new(&script.setup, reach, trace).run(script) {
+        Err(Stop::Differ(difference)) => Some(*difference),
+        Err(Stop::Fail(failure)) if looking == Looking::Failures => Some(*failure),
+        _ => None,
     }
 }
 
 /// The shortest script found that still differs, and how it does.
-pub fn shrink(script: &Script) -> (Script, Difference) {
+pub fn shrink(script: &Script, looking: Looking) -> (Script, Difference) {
     let mut best = script.clone();
     let mut reach = Reach::default();
-    let Some(mut difference) = run(&best, &mut reach, None) else {
+    let Some(mut difference) = run(&best, looking, &mut reach, None) else {
         unreachable!("only a script that differs is made shorter");
     };
-    let kind = difference.what.starts_with("panic");
+    let kind = |found: &Difference| found.what.starts_with("panic") || found.old == found.new;
+    let wanted = kind(&difference);
     let mut tries = 0;
     let mut differs = |script: &Script| {
         tries += 1;
-        let found = (tries < MAX_TRIES).then(|| run(script, &mut reach, None)).flatten();
-        found.filter(|found| found.what.starts_with("panic") == kind)
+        let found = (tries < MAX_TRIES).then(|| run(script, looking, &mut reach, None)).flatten();
+        found.filter(|found| kind(found) == wanted)
     };
     if difference.step < best.steps.len() {
         best.steps.truncate(difference.step + 1);
@@ -100,15 +85,15 @@ fn drop_each<T: Clone>(
 }
 
 /// What a reader needs to see of a script that differs.
-pub fn report(script: &Script) -> String {
-    let (script, difference) = shrink(script);
+pub fn report(script: &Script, looking: Looking) -> String {
+    let (script, difference) = shrink(script, looking);
     format!("{}\n{}", listing(&script), said(&difference))
 }
 
 /// A script with everything that happens in it.
 pub fn listing(script: &Script) -> String {
     let mut lines = vec![format!("{:#?}", script.setup)];
-    run(script, &mut Reach::default(), Some(&mut lines));
+    run(script, Looking::Failures, &mut Reach::default(), Some(&mut lines));
     lines.join("\n")
 }
 

@@ -5,9 +5,11 @@ mod show;
 mod steps;
 mod writes;
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt::Debug;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
 
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::TcpFlags;
@@ -41,19 +43,37 @@ pub enum Stop {
     Differ(Box<Difference>),
     /// They differ as they should, because of this finding.
     Known(&'static str),
+    /// Both panicked with the same words, or did something else that neither may do.
+    Fail(Box<Difference>),
 }
 
 /// The result of a step.
 pub type Outcome<T> = Result<T, Stop>;
 
 thread_local! {
-    /// The engine that is being called, for the report of a panic.
-    static CALLED: Cell<&'static str> = const { Cell::new("") };
+    /// What the last panic of this thread said.
+    static LAST_PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// The engine that was called last.
-pub fn called() -> &'static str {
-    CALLED.get()
+/// Panics are results here, so that they are kept instead of printed.
+fn keep_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let print = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let place = info.location().map_or("", |at| at.file());
+            if place.contains("differential") {
+                // A defect of what compares.
+                print(info);
+            }
+            LAST_PANIC.set(info.payload_as_str().unwrap_or("no words").to_string());
+        }));
+    });
+}
+
+/// What `call` returns, or the words with which it panicked.
+fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|_| LAST_PANIC.take())
 }
 
 /// A packet below the connection.
@@ -93,6 +113,7 @@ pub struct Duel<'a> {
 impl<'a> Duel<'a> {
     /// Both engines before the open.
     pub fn new(setup: &'a Setup, reach: &'a mut Reach, trace: Option<&'a mut Vec<String>>) -> Self {
+        keep_panics();
         let mut sides: [Box<dyn Engine>; 2] =
             [Box::<old::Side>::default(), Box::<new::Side>::default()];
         for side in &mut sides {
@@ -232,12 +253,29 @@ impl<'a> Duel<'a> {
         mut call: impl FnMut(&mut dyn Engine, At) -> T,
     ) -> Outcome<T> {
         let at = self.at();
-        CALLED.set("old");
-        let old = call(&mut *self.sides[0], at);
-        CALLED.set("new");
-        let new = call(&mut *self.sides[1], at);
-        CALLED.set("");
-        self.same(what, old, new)
+        let [old, new] = &mut self.sides;
+        let old = guarded(|| call(&mut **old, at));
+        let new = guarded(|| call(&mut **new, at));
+        match (old, new) {
+            (Ok(old), Ok(new)) => self.same(what, old, new),
+            (Err(old), Err(new)) if old == new => Err(self.both_fail(what, &new)),
+            (old, new) => {
+                let said = |side: Result<T, String>| side.map_or_else(|text| text, |_| "ok".into());
+                let (old, new) = (said(old), said(new));
+                let what = format!("panic in {what}");
+                self.judge(Difference { step: self.step, what, old, new })?;
+                // The one that panicked cannot go on, whatever the list says.
+                Err(Stop::Known("panic"))
+            }
+        }
+    }
+
+    /// Both did what neither may do.
+    fn both_fail(&mut self, what: &str, text: &str) -> Stop {
+        self.reach.hit_named("both fail", text.to_string());
+        let step = self.step;
+        let (old, new) = (text.to_string(), text.to_string());
+        Stop::Fail(Box::new(Difference { step, what: what.into(), old, new }))
     }
 
     fn open(&mut self, how: &How) -> Outcome<()> {
@@ -259,7 +297,9 @@ impl<'a> Duel<'a> {
     fn flush(&mut self) -> Outcome<()> {
         self.waits = false;
         for burst in 0.. {
-            assert!(burst < MAX_BURST, "the connection does not stop sending");
+            if burst == MAX_BURST {
+                return Err(self.both_fail("packet", "the connection does not stop sending"));
+            }
             let mut notes = Vec::new();
             let packet = self.both("packet", |side, at| {
                 let mut packet = side.poll_transmit(at);

@@ -185,6 +185,6 @@ impl Duel<'_> {
             self.both("timeout", |side, at| side.timeout(at))?;
             self.flush()?;
         }
-        panic!("a timer is due again and again");
+        Err(self.both_fail("timeout", "a timer is due again and again"))
     }
 }
