@@ -1,5 +1,5 @@
-//! The program: `--seeds A..B [--seconds N]` compares by the number of the script, with `--failures`
-//! it also ends where both engines panic; `--show SEED` prints what happens in one script.
+//! The program: `--seeds A..B [--seconds N]` compares by the number of the script, and with
+//! `--failures` ends where both engines panic, too; `--show SEED` prints what happens in a script.
 
 use std::time::Instant;
 

@@ -94,7 +94,23 @@ pub fn report(script: &Script, looking: Looking) -> String {
 pub fn listing(script: &Script) -> String {
     let mut lines = vec![format!("{:#?}", script.setup)];
     run(script, Looking::Failures, &mut Reach::default(), Some(&mut lines));
-    lines.join("\n")
+    shortened(&lines).join("\n")
+}
+
+/// Of many packets in a row the first few.
+fn shortened(lines: &[String]) -> Vec<String> {
+    const SHOWN: usize = 6;
+    let mut out = Vec::new();
+    let mut in_row = 0;
+    for line in lines {
+        in_row = if line.contains("  > ") { in_row + 1 } else { 0 };
+        if in_row <= SHOWN {
+            out.push(line.clone());
+        } else if in_row == SHOWN + 1 {
+            out.push("               ...".to_string());
+        }
+    }
+    out
 }
 
 /// A difference in words.

@@ -12,7 +12,13 @@ impl Duel<'_> {
     pub(super) fn take(&mut self, step: &Step) -> Outcome<()> {
         let arrives = matches!(
             step,
-            Step::Batch(_) | Step::Ack(_) | Step::Data(_) | Step::Odd(_) | Step::Arrive(_)
+            Step::Batch(_)
+                | Step::Ack(_)
+                | Step::Data(_)
+                | Step::Odd(_)
+                | Step::Arrive(_)
+                | Step::Scatter(..)
+                | Step::App(App::Read(_))
         );
         if !arrives {
             self.finish_batch()?;
@@ -41,6 +47,10 @@ impl Duel<'_> {
             Step::Odd(odd) => {
                 let segment = self.peer.odd(self.now, *odd);
                 self.deliver(&segment)
+            }
+            Step::Scatter(count, gap, len) => {
+                let segments = self.peer.scatter(self.now, *count, *gap, *len);
+                self.deliver_all(&segments)
             }
             Step::Path(news) => self.path(*news),
             Step::Batch(count) => {
@@ -71,7 +81,15 @@ impl Duel<'_> {
             App::Write(len, parts, flags) => return self.write(len, parts, flags),
             App::WriteShared(len, parts, flags) => return self.write_shared(len, parts, flags),
             App::WriteSmall(count, len) => return self.write_small(count, len),
-            App::Read(len) => self.read(len)?,
+            App::WriteReported(count) => return self.write_reported(count),
+            App::Read(len) => {
+                self.read(len)?;
+                if self.batch > 0 {
+                    // A reader that owns the connection takes the batch before anything leaves.
+                    self.waits = true;
+                    return Ok(());
+                }
+            }
             App::ReadShared(max) => {
                 let read = self.both("read_shared", |side, at| {
                     side.read_shared(at, max as usize).map(show::Read)
@@ -155,6 +173,9 @@ impl Duel<'_> {
                 self.now = self.now.max(deadline) + u64::from(micros) * 1000;
                 self.depart()?;
                 self.fire()
+            }
+            (Time::Deadlines(count), Some(_)) => {
+                (0..count).try_for_each(|_| self.time(Time::Deadline))
             }
             _ => Ok(()),
         }

@@ -3,7 +3,7 @@
 use plimsoll_buf::Slice;
 
 use super::{Duel, Outcome};
-use crate::engine::{Known, WriteFlags};
+use crate::engine::{Known, Opt, WriteFlags};
 use crate::peer::pattern;
 
 impl Duel<'_> {
@@ -28,11 +28,14 @@ impl Duel<'_> {
         self.count_write(flags);
         self.reach.hit("writes", "shared");
         let data = pattern(self.written, len as usize).to_vec();
-        let whole = Slice::from_owner(data);
         let size = (len as usize).div_ceil(usize::from(parts.max(1))).max(1);
+        let whole = Slice::from_owner(data);
+        let apart = parts.is_multiple_of(5);
         let pieces: Vec<Slice> = (0..len as usize)
             .step_by(size)
             .map(|start| whole.range(start, (start + size).min(len as usize)))
+            // What lies in different buffers cannot be merged.
+            .map(|piece| if apart { Slice::from_owner(piece.to_vec()) } else { piece })
             .collect();
         let taken = self.both("write_shared", |side, at| side.write_shared(at, &pieces, flags))?;
         self.written(taken)
@@ -94,6 +97,13 @@ impl Duel<'_> {
             self.write(len.into(), 1, WriteFlags::default())?;
         }
         Ok(())
+    }
+
+    /// Many writes that ask for reports, of which nobody takes any.
+    pub(super) fn write_reported(&mut self, count: u16) -> Outcome<()> {
+        self.both("set_option", |side, at| side.set_option(at, Opt::ZeroCopy, 1))?;
+        let flags = WriteFlags { zerocopy: true, ..WriteFlags::default() };
+        (0..count).try_for_each(|_| self.write(1, 1, flags))
     }
 
     /// The application reads.

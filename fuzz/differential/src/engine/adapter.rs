@@ -302,11 +302,12 @@ macro_rules! adapter {
         }
 
         /// The numbers of `TCP_INFO`, in the order of the names.
-        fn info_figures(info: &tcp::Info) -> [u64; 63] {
-            let mut figures = [0; 63];
-            let (state, sums) = figures.split_at_mut(32);
-            state.copy_from_slice(&info_state(info));
-            sums.copy_from_slice(&info_sums(info));
+        fn info_figures(info: &tcp::Info) -> [u64; 79] {
+            let mut figures = [0; 79];
+            figures[..32].copy_from_slice(&info_state(info));
+            figures[32..61].copy_from_slice(&info_sums(info));
+            figures[61..70].copy_from_slice(&info.holds);
+            figures[70..].copy_from_slice(&info.hold_times.map(number));
             figures
         }
 
@@ -347,8 +348,7 @@ macro_rules! adapter {
             ]
         }
 
-        fn info_sums(info: &tcp::Info) -> [u64; 31] {
-            let mix = |sum: u64, next: u64| sum.wrapping_mul(31).wrapping_add(next);
+        fn info_sums(info: &tcp::Info) -> [u64; 29] {
             [
                 info.bytes_acked,
                 info.bytes_received,
@@ -379,8 +379,6 @@ macro_rules! adapter {
                 info.rcvbuf as u64,
                 info.hold.map_or(0, |hold| hold as u64 + 1),
                 number(info.held_for),
-                info.holds.iter().fold(0, |sum, &held| mix(sum, held)),
-                info.hold_times.iter().fold(0, |sum, &time| mix(sum, number(time))),
             ]
         }
 
@@ -477,7 +475,8 @@ macro_rules! adapter {
                 if let Some(time_wait) = &mut self.time_wait {
                     let cx = context(at, &self.config, &self.counters);
                     let action = time_wait.handle_segment(&cx, &segment(arrived), true);
-                    return format!("{action:?} {:?}", time_wait.expires());
+                    let again = time_wait.may_connect_again(cx.now);
+                    return format!("{action:?} {:?} {again:?}", time_wait.expires());
                 }
                 self.with(at, (), |conn, cx| conn.handle_segment(cx, segment(arrived)));
                 String::new()

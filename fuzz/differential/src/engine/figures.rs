@@ -1,7 +1,7 @@
 //! The numbers that a connection tells about itself, in one array for both engines.
 
 /// The names of the numbers.
-pub const FIGURES: [&str; 88] = [
+pub const FIGURES: [&str; 104] = [
     "state",
     "congestion",
     "timestamps",
@@ -63,8 +63,24 @@ pub const FIGURES: [&str; 88] = [
     "rcvbuf",
     "hold",
     "held_for",
-    "holds",
-    "hold_times",
+    "holds.autocork",
+    "holds.pacing",
+    "holds.cwnd",
+    "holds.rwnd",
+    "holds.silly_window",
+    "holds.nagle",
+    "holds.cork",
+    "holds.tso_defer",
+    "holds.small_queue",
+    "hold_times.autocork",
+    "hold_times.pacing",
+    "hold_times.cwnd",
+    "hold_times.rwnd",
+    "hold_times.silly_window",
+    "hold_times.nagle",
+    "hold_times.cork",
+    "hold_times.tso_defer",
+    "hold_times.small_queue",
     "readable",
     "is_readable",
     "read_closed",

@@ -152,17 +152,17 @@ impl Peer {
         self.wire.retain(|segment| segment.end > to);
     }
 
-    /// The starts and ends of segments that are outstanding, at most 64.
-    fn outstanding(&self) -> Vec<(SeqNum, SeqNum)> {
+    /// The starts and ends of segments that are outstanding, `most` at most.
+    fn outstanding(&self, most: usize) -> Vec<(SeqNum, SeqNum)> {
         let first = self.ends.partition_point(|&end| end <= self.rcv_nxt);
         let mut start = self.rcv_nxt;
-        let ends = self.ends.iter().skip(first).take(64);
+        let ends = self.ends.iter().skip(first).take(most);
         ends.map(|&end| (std::mem::replace(&mut start, end), end)).collect()
     }
 
     fn sack(&mut self, now: u64, segments: u32, stepwise: bool, order: u8) -> Vec<Segment> {
         let mut out = Vec::new();
-        for (index, (left, right)) in self.outstanding().into_iter().enumerate().skip(1) {
+        for (index, (left, right)) in self.outstanding(34).into_iter().enumerate().skip(1) {
             if index <= 32 && segments >> (index - 1) & 1 != 0 {
                 self.take(left, right);
                 if stepwise && out.len() < 16 {
@@ -180,9 +180,10 @@ impl Peer {
         out
     }
 
-    fn alternate(&mut self, now: u64, most: u8) -> Vec<Segment> {
+    fn alternate(&mut self, now: u64, most: u16) -> Vec<Segment> {
         let mut out = Vec::new();
-        for (left, right) in self.outstanding().into_iter().skip(1).step_by(2).take(most.into()) {
+        for (left, right) in self.outstanding(2 * usize::from(most)).into_iter().skip(1).step_by(2)
+        {
             self.take(left, right);
             out.push(self.plain_ack(now));
         }

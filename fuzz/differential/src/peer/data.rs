@@ -47,6 +47,18 @@ impl Peer {
         segment
     }
 
+    /// Small segments with gaps between them.
+    pub fn scatter(&mut self, now: u64, count: u16, gap: u8, len: u8) -> Vec<Segment> {
+        let mut segments = Vec::new();
+        for _ in 0..count {
+            let mut repr = self.header(now);
+            repr.seq = self.nxt + u32::from(gap);
+            self.nxt = repr.seq + u32::from(len);
+            segments.push(self.segment(repr, len.into()));
+        }
+        segments
+    }
+
     /// The segment of a step that no honest peer takes.
     pub fn odd(&mut self, now: u64, odd: Odd) -> Segment {
         let una = self.una;

@@ -19,7 +19,7 @@ use crate::script::PeerSetup;
 pub const PORTS: (u16, u16) = (1000, 2000);
 
 /// Ends of segments that the peer remembers.
-const MAX_ENDS: usize = 4096;
+const MAX_ENDS: usize = 16_384;
 
 /// The bytes of both streams repeat with this period.
 const PERIOD: usize = 65_536;

@@ -5,6 +5,7 @@ use super::moves::{option, setting, step, write};
 use super::source::Source;
 use super::step::{App, Step, Time};
 use super::{Opening, PeerSetup, Script, Setup};
+use crate::engine::Setting;
 
 /// What a script is about.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,17 +18,19 @@ pub(super) enum Theme {
     Disorder,
     Ends,
     Chaos,
+    Flood,
 }
 
-const THEMES: [(u32, Theme); 8] = [
-    (4, Theme::Bulk),
-    (6, Theme::Lossy),
-    (5, Theme::Small),
-    (4, Theme::Requests),
-    (4, Theme::Receive),
-    (4, Theme::Disorder),
-    (3, Theme::Ends),
-    (3, Theme::Chaos),
+const THEMES: [(u32, Theme); 9] = [
+    (40, Theme::Bulk),
+    (60, Theme::Lossy),
+    (50, Theme::Small),
+    (40, Theme::Requests),
+    (40, Theme::Receive),
+    (40, Theme::Disorder),
+    (40, Theme::Ends),
+    (30, Theme::Chaos),
+    (1, Theme::Flood),
 ];
 
 /// Kinds of steps.
@@ -52,9 +55,11 @@ pub(super) enum Kind {
     Path,
     Batch,
     Configure,
+    Flood,
+    End,
 }
 
-const KINDS: [Kind; 19] = [
+const KINDS: [Kind; 21] = [
     Kind::Write,
     Kind::WriteSmall,
     Kind::Read,
@@ -74,20 +79,23 @@ const KINDS: [Kind; 19] = [
     Kind::Path,
     Kind::Batch,
     Kind::Configure,
+    Kind::Flood,
+    Kind::End,
 ];
 
 impl Theme {
     /// How often each kind of step is taken, in the order of [`KINDS`].
     fn weights(self) -> [u32; KINDS.len()] {
         match self {
-            Theme::Bulk => [14, 0, 3, 0, 2, 3, 14, 1, 10, 4, 30, 8, 2, 1, 0, 0, 1, 0, 1],
-            Theme::Lossy => [12, 0, 1, 0, 1, 1, 6, 1, 10, 10, 36, 6, 14, 1, 0, 0, 1, 0, 1],
-            Theme::Small => [8, 26, 2, 0, 5, 3, 12, 1, 8, 5, 16, 6, 1, 2, 0, 0, 0, 1, 1],
-            Theme::Requests => [16, 4, 14, 0, 3, 3, 8, 1, 10, 4, 14, 4, 0, 22, 1, 0, 0, 3, 1],
-            Theme::Receive => [3, 1, 22, 0, 2, 3, 3, 3, 8, 5, 4, 2, 0, 44, 3, 0, 0, 8, 1],
-            Theme::Disorder => [3, 1, 14, 0, 1, 3, 3, 3, 8, 6, 4, 2, 0, 22, 34, 1, 0, 8, 1],
-            Theme::Ends => [6, 1, 6, 14, 3, 4, 4, 1, 6, 12, 12, 6, 1, 10, 4, 6, 3, 1, 1],
-            Theme::Chaos => [8, 5, 6, 3, 8, 6, 6, 4, 8, 8, 10, 8, 8, 8, 8, 8, 4, 3, 4],
+            Theme::Bulk => [14, 0, 3, 0, 2, 3, 14, 1, 10, 4, 30, 8, 2, 1, 0, 0, 1, 0, 1, 0, 0],
+            Theme::Lossy => [12, 0, 1, 0, 1, 1, 6, 1, 10, 10, 36, 6, 14, 1, 0, 0, 1, 0, 1, 0, 0],
+            Theme::Small => [8, 26, 2, 0, 5, 3, 12, 1, 8, 5, 16, 6, 1, 2, 0, 0, 0, 1, 1, 0, 0],
+            Theme::Requests => [16, 4, 14, 0, 3, 3, 8, 1, 10, 4, 14, 4, 0, 22, 1, 0, 0, 3, 1, 0, 0],
+            Theme::Receive => [3, 1, 22, 0, 2, 3, 3, 3, 8, 5, 4, 2, 0, 44, 3, 0, 0, 8, 1, 0, 0],
+            Theme::Disorder => [3, 1, 14, 0, 1, 3, 3, 3, 8, 6, 4, 2, 0, 22, 34, 1, 0, 8, 1, 0, 0],
+            Theme::Ends => [5, 1, 6, 10, 2, 4, 4, 1, 6, 12, 16, 8, 1, 6, 2, 4, 2, 1, 1, 0, 14],
+            Theme::Chaos => [8, 5, 6, 3, 8, 6, 6, 4, 8, 8, 10, 8, 8, 8, 8, 8, 4, 3, 4, 0, 2],
+            Theme::Flood => [10, 2, 4, 0, 1, 2, 6, 1, 6, 4, 20, 6, 6, 2, 4, 1, 1, 1, 2, 24, 0],
         }
     }
 }
@@ -118,7 +126,12 @@ fn setup(source: &mut Source, theme: Theme) -> Setup {
         (2, Opening::FastOpenPassive),
     ]);
     let changed = source.weighted(&[(4, 0), (3, 2), (2, 6), (1, 20)]);
-    let settings = (0..changed).map(|_| setting(source)).collect();
+    let mut settings: Vec<_> = (0..changed).map(|_| setting(source)).collect();
+    if theme == Theme::Flood {
+        // Enough in flight for the limits of queues.
+        settings.push((Setting::Initcwnd, source.pick(&[100, 1000, 5000])));
+        settings.push((Setting::WmemDefault, 4_000_000));
+    }
     let given = source.weighted(&[(5, 0), (4, 1), (3, 3), (1, 8)]);
     let options = (0..given).map(|_| option(source)).collect();
     let near_end = |source: &mut Source| {
@@ -138,17 +151,18 @@ fn setup(source: &mut Source, theme: Theme) -> Setup {
         completions,
         keeps_departures: source.once_in(3),
         takes_notes: source.once_in(8),
-        peer: peer(source),
+        peer: peer(source, theme),
         start: source.pick(&[0, 1, 5_000, 1_000_000, 4_000_000_000]),
         rtt: source.pick(&[100, 1_000, 10_000, 10_000, 50_000, 200_000]),
     }
 }
 
-fn peer(source: &mut Source) -> PeerSetup {
+fn peer(source: &mut Source, theme: Theme) -> PeerSetup {
+    let flood = theme == Theme::Flood;
     let mss = source.pick(&[1460, 1460, 1460, 1000, 536, 48, 100, 8960, 1, 0]);
     PeerSetup {
         iss: if source.once_in(3) { source.word() | 0xffff_0000 } else { source.word() },
-        mss: Some(mss).filter(|&mss| mss > 0),
+        mss: if flood { Some(100) } else { Some(mss).filter(|&mss| mss > 0) },
         wscale: match source.below(8) {
             0 => None,
             1 => Some(0),
@@ -160,7 +174,10 @@ fn peer(source: &mut Source) -> PeerSetup {
         timestamps: !source.once_in(3),
         clock: if source.once_in(4) { u32::MAX - 1000 } else { source.word() },
         ecn: source.once_in(4),
-        window: source.pick(&[65_535, 65_535, 1_000_000, 20_000, 4_000, 500, 0, 300_000]),
+        window: match source.pick(&[65_535, 65_535, 1_000_000, 20_000, 4_000, 500, 0, 300_000]) {
+            _ if flood => 8_000_000,
+            window => window,
+        },
         syn_data: source.pick(&[0, 0, 100, 1400]),
         cookie: source.below(3) as u8,
         refuses_syn_data: source.once_in(3),
@@ -176,7 +193,16 @@ fn handshake(source: &mut Source, setup: &Setup, steps: &mut Vec<Step>) {
     for _ in 0..3 {
         if trouble {
             for _ in 0..source.below(3) {
-                let kind = source.pick(&[Kind::Deadline, Kind::Write, Kind::Odd, Kind::Pass]);
+                let kind = source.pick(&[
+                    Kind::Deadline,
+                    Kind::Deadline,
+                    Kind::Pass,
+                    Kind::Write,
+                    Kind::Odd,
+                    Kind::OtherCall,
+                    Kind::Path,
+                    Kind::Shut,
+                ]);
                 steps.push(step(source, kind, Theme::Chaos, setup));
             }
         }

@@ -38,6 +38,8 @@ pub(super) fn step(source: &mut Source, kind: Kind, theme: Theme, setup: &Setup)
             (2, Time::Late(5_000)),
             (1, Time::Late(1_000_000)),
             (1, Time::Early),
+            (1, Time::Deadlines(4)),
+            (1, Time::Deadlines(20)),
             (2, Time::Fraction(255)),
         ])),
         Kind::Arrive => Step::Arrive(arrive(source, theme)),
@@ -49,6 +51,8 @@ pub(super) fn step(source: &mut Source, kind: Kind, theme: Theme, setup: &Setup)
         Kind::Data => Step::Data(data(source, true)),
         Kind::DataOdd => Step::Data(data(source, false)),
         Kind::Odd => Step::Odd(odd(source)),
+        Kind::Flood => flood(source),
+        Kind::End => end(source),
         Kind::Path => Step::Path(path(source)),
         Kind::Batch => Step::Batch(source.range(2, 12) as u8),
         Kind::Configure => {
@@ -75,7 +79,7 @@ pub(super) fn option(source: &mut Source) -> (Opt, u64) {
 /// A write of at most so many bytes.
 pub(super) fn write(source: &mut Source, most: u64) -> App {
     let len = match source.below(4) {
-        0 => source.range(1, 200),
+        0 => source.range(0, 200),
         1 => source.pick(&[1, 536, 1000, 1447, 1448, 1449, 1460, 2896, 4096, 5793, 14_480, 65_536]),
         2 => source.range(1, most.min(20_000)),
         _ => source.range(1, most),
@@ -97,7 +101,7 @@ pub(super) fn write(source: &mut Source, most: u64) -> App {
 
 fn read(source: &mut Source) -> App {
     let len = match source.below(4) {
-        0 => source.range(1, 100) as u32,
+        0 => source.range(0, 100) as u32,
         1 => source.range(1, 5000) as u32,
         _ => 1_000_000,
     };
@@ -199,7 +203,7 @@ fn sack(source: &mut Source) -> Shape {
             order: source.below(4) as u8,
         },
         4 => Shape::Sack { segments: u32::MAX << source.below(32), stepwise: false, order: 0 },
-        5 | 6 => Shape::Alternate(source.range(1, 60) as u8),
+        5 | 6 => Shape::Alternate(source.range(1, 60) as u16),
         7 => Shape::Dsack(source.range(1, 5000) as u16, source.range(1, 3000) as u16),
         8 => Shape::DsackWithin(source.range(1, 3000) as u16),
         9 => Shape::Renege,
@@ -253,6 +257,34 @@ fn odd(source: &mut Source) -> Odd {
         12 => Odd::WrongEcho(source.word() as u16),
         13 | 14 => Odd::Probe,
         _ => Odd::Flags(source.word() as u16 & 0x1ff, source.range(0, 1500) as u16),
+    }
+}
+
+/// A great many of something small.
+fn flood(source: &mut Source) -> Step {
+    match source.below(6) {
+        0 => Step::App(App::WriteReported(source.pick(&[100, 1100]))),
+        1 | 2 => {
+            let shape = Shape::Alternate(source.pick(&[200, 1000, 3000]));
+            Step::Ack(Ack { shape, window: None, ece: false })
+        }
+        3 => Step::Ack(Ack { shape: Shape::All, window: None, ece: false }),
+        _ => {
+            let len = source.range(1, 40) as u8;
+            Step::Scatter(source.pick(&[50, 600, 1100]), source.range(1, 10) as u8, len)
+        }
+    }
+}
+
+/// What brings a connection to its end in order.
+fn end(source: &mut Source) -> Step {
+    let ack = |shape| Step::Ack(Ack { shape, window: None, ece: false });
+    match source.below(8) {
+        0 | 1 => Step::App(App::Shutdown),
+        2 => Step::App(App::KeepTimeWait),
+        3 | 4 => Step::Odd(Odd::Fin(0)),
+        5 => Step::App(App::Read(1_000_000)),
+        _ => ack(Shape::All),
     }
 }
 

@@ -22,6 +22,8 @@ pub enum Step {
     Data(Data),
     /// The peer sends something that it should not.
     Odd(Odd),
+    /// So many small segments of the peer, with gaps of so many bytes between them.
+    Scatter(u16, u8, u8),
     /// News of the path.
     Path(News),
     /// The next so many segments arrive in one batch.
@@ -39,6 +41,8 @@ pub enum App {
     WriteShared(u32, u8, WriteFlags),
     /// So many writes of so many bytes, each as a thread would that writes behind a cork.
     WriteSmall(u8, u16),
+    /// So many writes of one byte each, which ask for reports.
+    WriteReported(u16),
     /// A read of at most so many bytes.
     Read(u32),
     /// A read by reference.
@@ -99,6 +103,8 @@ pub enum Time {
     Late(u32),
     /// A timeout is told of before its time.
     Early,
+    /// So many deadlines, one after the other.
+    Deadlines(u8),
 }
 
 /// What the connection sent arrives at the peer.
@@ -161,7 +167,7 @@ pub enum Shape {
         order: u8,
     },
     /// Every other segment that is outstanding arrives, an ACK for each; so many at most.
-    Alternate(u8),
+    Alternate(u16),
     /// A block that names what was acknowledged before: so many bytes back, so long.
     Dsack(u16, u16),
     /// A block within a block (RFC 2883, section 4.2).
