@@ -243,6 +243,7 @@ impl Session {
     }
 
     pub(crate) fn fuzz(&mut self) -> Result<()> {
+        self.seeds()?;
         match self.ready_for_fuzz() {
             Ok(nightly) => {
                 let seconds = if self.long { 1200 } else { 60 };
@@ -253,6 +254,16 @@ impl Session {
                 Ok(())
             }
         }
+    }
+
+    /// The engine against the one that it replaces, under scripts that have numbers.
+    fn seeds(&mut self) -> Result<()> {
+        let seeds = if self.long { "0..300000" } else { "0..30000" };
+        let mut words = vec!["run", "--quiet", "--release", "--manifest-path", "fuzz/Cargo.toml"];
+        words.extend(["-p", "plimsoll-differential", "--", "--seeds", seeds]);
+        let mut command = cargo(&self.root, &words);
+        command.env("CARGO_TARGET_DIR", cargo_target(&self.root).join("differential"));
+        self.pass_or_fail(&format!("two engines under scripts {seeds}"), &mut command)
     }
 
     /// The compiler for the fuzz targets, or why they cannot run.
