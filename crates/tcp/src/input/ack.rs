@@ -10,7 +10,7 @@ use crate::congestion::AckSample;
 use crate::connection::{Connection, Context};
 use crate::counters::Counter;
 use crate::event::Events;
-use crate::limits::{MAX_SENT_RANGES, MAX_SUPER_SEGMENT};
+use crate::limits::MAX_SUPER_SEGMENT;
 use crate::recovery::judge::Judge;
 use crate::recovery::states::Alert;
 use crate::recovery::tlp::ProbeAck;
@@ -222,7 +222,7 @@ impl Connection {
             blocks,
             dsack,
             (una, self.snd.max),
-            MAX_SENT_RANGES,
+            self.snd.most_ranges(),
             &mut judge,
         );
         self.recovery.rack = judge.rack;

@@ -33,12 +33,13 @@ use plimsoll_buf::MAX_CHUNK;
 use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options};
+use crate::limits::MIN_SENT_RANGES;
 use crate::recv::window::MAX_BUFFER;
 use crate::time::Instant;
 use error_queue::ErrorQueue;
 use limited::Limited;
 use retransmit_queue::RetransmitQueue;
-use scoreboard::{Arrivals, Delivered, Scoreboard};
+use scoreboard::{Arrivals, Delivered, KNOWN_RANGE_BYTES, Scoreboard};
 use units::Units;
 pub use write::WriteFlags;
 use write_queue::WriteQueue;
@@ -187,11 +188,19 @@ impl Sender {
     }
 
     /// Bytes of memory that the queues bind: all that they hold, the front of the first chunk, of
-    /// which the peer has acknowledged a part, and what the last one still takes.
+    /// which the peer has acknowledged a part, what the last one still takes, and what is known of
+    /// that many ranges in flight.
     pub(crate) fn held(&self) -> usize {
         let first = self.rtx.first_slice().or_else(|| self.queue.front());
         let before = first.map_or(0, |slice| slice.offset().min(MAX_CHUNK));
-        self.rtx.bytes() + self.queue.len() + before + self.queue.spare()
+        let ranges = self.rtx.charge() + self.scoreboard.charge();
+        self.rtx.bytes() + self.queue.len() + before + self.queue.spare() + ranges
+    }
+
+    /// Ranges that SACK may cut the scoreboard to.
+    pub(crate) fn most_ranges(&self) -> usize {
+        let each = usize::from(self.mss).max(KNOWN_RANGE_BYTES);
+        (self.buf_limit / each).max(MIN_SENT_RANGES)
     }
 
     /// Everything below `ack` is acknowledged.

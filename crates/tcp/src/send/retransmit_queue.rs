@@ -53,6 +53,11 @@ impl RetransmitQueue {
         self.pieces.capacity() * size_of::<Piece>()
     }
 
+    /// The same beyond what an empty queue may keep.
+    pub(crate) fn charge(&self) -> usize {
+        self.pieces.capacity().saturating_sub(KEPT) * size_of::<Piece>()
+    }
+
     /// Appends what has just left for the first time, from `start` on.
     pub(crate) fn on_sent(&mut self, mut start: SeqNum, data: &Slices) {
         for slice in data.parts() {

@@ -58,7 +58,9 @@ fn an_empty_queue_keeps_little() {
     for index in 0..1000 {
         queue.on_sent(SeqNum(index * 1000), &bytes(&pool, 1000));
     }
+    assert!(queue.charge() >= 984 * size_of::<Piece>());
     queue.release(SeqNum(1_000_000));
+    assert_eq!(queue.charge(), 0);
     queue.check_invariants();
     assert!(queue.heap_bytes() <= 16 * size_of::<Piece>(), "{}", queue.heap_bytes());
     assert_eq!(pool.stats().in_use_bytes, 0);

@@ -43,6 +43,7 @@ mod sack;
 pub(crate) use delivered::{Arrivals, Delivered, dsack};
 use plimsoll_wire::SeqNum;
 pub(crate) use range::{SentRange, XmitOrder};
+pub(crate) use ranges::KNOWN_RANGE_BYTES;
 use ranges::Ranges;
 pub(crate) use sack::RenoSacks;
 
@@ -169,6 +170,11 @@ impl Scoreboard {
     /// Bytes of heap held, about.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.ranges.heap_bytes()
+    }
+
+    /// Bytes of heap held beyond what every connection may keep.
+    pub(crate) fn charge(&self) -> usize {
+        self.ranges.charge()
     }
 
     /// Appends what has just left for the first time. `range.end` is one beyond the data if a FIN

@@ -29,6 +29,10 @@ const KEPT: usize = 16;
 /// ascending order are half full.
 const TREE_FACTOR: usize = 2;
 
+/// Heap that a range takes at most: it is in one tree by sequence, and in one index.
+pub(crate) const KNOWN_RANGE_BYTES: usize =
+    TREE_FACTOR * (size_of::<(End, SentRange)>() + size_of::<XmitOrder>());
+
 /// Wire segments by what is known of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
@@ -385,6 +389,12 @@ impl Ranges {
     /// Bytes of heap held.
     pub(super) fn heap_bytes(&self) -> usize {
         self.fresh.capacity() * size_of::<SentRange>()
+            + self.known.as_ref().map_or(0, |known| known.heap_bytes())
+    }
+
+    /// The same beyond what an empty store may keep.
+    pub(super) fn charge(&self) -> usize {
+        self.fresh.capacity().saturating_sub(KEPT) * size_of::<SentRange>()
             + self.known.as_ref().map_or(0, |known| known.heap_bytes())
     }
 

@@ -527,10 +527,13 @@ fn an_empty_scoreboard_keeps_little() {
     for index in 0..1000 {
         board.on_sent(sent(ISS + index * MSS, MSS, 1));
     }
+    assert!(board.charge() >= 984 * size_of::<SentRange>());
     for index in (1..1000).step_by(2) {
         take(&mut board, &[block(index * MSS, (index + 1) * MSS)]);
     }
+    assert!(board.charge() >= 1000 * KNOWN_RANGE_BYTES);
     board.on_cumulative_ack(ISS + 10_000, &mut Told::new());
+    assert_eq!(board.charge(), 0);
     board.check_invariants();
     assert!(board.heap_bytes() <= 16 * size_of::<SentRange>(), "{}", board.heap_bytes());
 }
