@@ -284,30 +284,39 @@ impl Ranges {
 
     /// Takes off what lies below `ack` of the first range. Returns the range as it was, and how
     /// many wire segments have gone.
+    #[inline]
     pub(super) fn pop_below(&mut self, ack: SeqNum) -> Option<(SentRange, u32)> {
-        let first = *self.front()?;
-        if ack <= first.start {
-            return None;
+        if self.known.is_some() {
+            return self.pop_known_below(ack);
         }
+        self.visit();
+        let first = self.fresh.front_mut().filter(|first| first.start < ack)?;
+        let (whole, mut segs) = (*first, first.segs());
+        if whole.end <= ack {
+            self.fresh.pop_front();
+        } else {
+            first.start = ack;
+            segs -= first.segs();
+        }
+        // No mark is set on what is fresh.
+        self.sums.packets_out -= segs;
+        Some((whole, segs))
+    }
+
+    fn pop_known_below(&mut self, ack: SeqNum) -> Option<(SentRange, u32)> {
+        self.visit();
+        let known = self.known.as_deref_mut()?;
+        let first = *known.front().filter(|first| first.start < ack)?;
         let mut segs = first.segs();
-        if ack < first.end {
-            let rest = SentRange { start: ack, ..first };
-            segs -= rest.segs();
-            let place = match &mut self.known {
-                // Neither its key nor its place in time changes.
-                Some(known) => known.tree(first.sacked).get_mut(&End(first.end)),
-                None => self.fresh.front_mut(),
-            };
-            if let Some(place) = place {
-                *place = rest;
-            }
-        } else if let Some(known) = &mut self.known {
+        if first.end <= ack {
             known.remove(&first);
             if known.len() == 0 {
                 self.known = None;
             }
-        } else {
-            self.fresh.pop_front();
+        } else if let Some(place) = known.tree(first.sacked).get_mut(&End(first.end)) {
+            // Neither its key nor its place in time changes.
+            place.start = ack;
+            segs -= place.segs();
         }
         self.sums.sub(&first, segs);
         Some((first, segs))
