@@ -30,7 +30,7 @@ pub const KNOWN: &[Known] = &[
     Known { finding: "28ca18c", covers: reworded, then: Then::GoOn },
     // What is kept for each range in flight is charged.
     Known { finding: "E9", covers: ranges_charged, then: Then::GoOn },
-    // Duplicates without SACK were told of after the connection had closed.
+    // What duplicate ACKs stood for was still told when the connection had closed.
     Known { finding: "E1", covers: forgets_duplicates, then: Then::GoOn },
 ];
 

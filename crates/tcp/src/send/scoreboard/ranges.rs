@@ -196,7 +196,8 @@ impl Ranges {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.fresh.is_empty() && self.known.is_none()
+        // A range is one segment at least.
+        self.sums.packets_out == 0
     }
 
     pub(super) fn front(&self) -> Option<&SentRange> {
@@ -452,6 +453,7 @@ impl Ranges {
             end = Some(range.end);
         }
         assert_eq!(self.sums, sums, "sums of the ranges");
+        assert_eq!(self.is_empty(), self.front().is_none());
         let fresh = |range: &SentRange| range.is_unresolved() && range.retransmissions == 0;
         assert!(self.fresh.iter().all(fresh), "something is known of a fresh range");
         assert!(self.fresh.iter().is_sorted_by_key(SentRange::xmit_order), "fresh ranges by time");
