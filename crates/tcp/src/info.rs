@@ -137,8 +137,8 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         pmtu: u32::from(conn.path.mtu),
         unacked: unacked(conn),
         sacked: conn.sacked_out(),
-        lost: conn.snd.rtx.lost(),
-        retrans: conn.snd.rtx.retransmitted(),
+        lost: conn.snd.scoreboard.lost_out(),
+        retrans: conn.snd.scoreboard.retrans_out(),
         total_retrans: conn.stats.total_retrans,
         backoff: u32::from(conn.recovery.backoff),
         retransmits: u32::from(conn.current_retries()),
@@ -198,7 +198,7 @@ fn advmss(conn: &Connection) -> u32 {
 
 /// Segments that are not acknowledged, a SYN counted.
 fn unacked(conn: &Connection) -> u32 {
-    let packets = conn.snd.rtx.packets;
+    let packets = conn.snd.scoreboard.packets_out();
     packets + u32::from(conn.snd.una == conn.snd.iss && conn.snd.iss < conn.snd.max)
 }
 

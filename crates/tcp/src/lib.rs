@@ -27,7 +27,8 @@
 //! | may data leave, and if not, why | `output/gate.rs` |
 //! | does the tail of a super-segment leave | `output/tso_tail.rs`, `output/nagle.rs` |
 //! | when is an ACK due | `recv/delayed_ack.rs` |
-//! | what is lost and sent again | `recovery/mod.rs`, `recovery/scoreboard.rs` |
+//! | what was sent, and what has become of it | `send/scoreboard/mod.rs` |
+//! | what is lost and sent again | `recovery/mod.rs`, `recovery/states.rs` |
 //! | Fast Open | `handshake/fast_open_client.rs`, `handshake/fast_open_server.rs` |
 //! | SYN cookies | `handshake/syn_cookie.rs` |
 //! | explicit congestion notification | `ecn.rs` |
@@ -59,6 +60,7 @@ mod recovery;
 mod recv;
 mod segment;
 mod send;
+mod serial;
 mod signature;
 mod state;
 pub mod time;
@@ -81,9 +83,10 @@ pub use info::Info;
 pub use mtu::PathEvent;
 pub use output::Hold;
 pub use recv::{AckDecision, AckReason, FlushReason};
-pub use segment::{Below, Ecn, MemoryRoom, Segment, SendKind, Serial, Transmit};
+pub use segment::{Below, Ecn, MemoryRoom, Segment, SendKind, Transmit};
 pub use send::WriteFlags;
 pub use send::error_queue::{ErrorReport, TxStage, TxTimestamps};
+pub use serial::Serial;
 pub use signature::{MAX_MD5_KEY_LEN, Md5Key};
 pub use state::State;
 pub use time::{Duration, Instant};

@@ -11,9 +11,10 @@ pub const MAX_SUPER_SEGMENT_SEGS: usize = 65_535;
 /// (`TcpExtTCPOFODrop`); the peer sends it again.
 pub const MAX_REASSEMBLY_RANGES: usize = 1024;
 
-/// Ranges that the retransmit queue is cut into at most by SACK. Beyond that a SACK block is taken
-/// only as far as it covers whole ranges.
-pub const MAX_SENT_RANGES: usize = 16_384;
+/// Ranges that SACK may cut the scoreboard to, whatever the send buffer. A larger buffer allows as
+/// many as it holds segments, but no more than would take as much memory as the buffer itself.
+/// Beyond that a SACK block is taken only as far as it covers whole ranges.
+pub const MIN_SENT_RANGES: usize = 1024;
 
 /// Largest window shift (RFC 7323, section 2.3).
 pub const MAX_WINDOW_SHIFT: u8 = 14;

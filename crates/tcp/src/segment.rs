@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use plimsoll_buf::Slices;
 use plimsoll_wire::tcp::TcpRepr;
 
+use crate::serial::Serial;
 use crate::time::Instant;
 use crate::why::Note;
 
@@ -46,10 +47,6 @@ impl Segment {
             + u32::from(self.repr.flags.contains(TcpFlags::FIN))
     }
 }
-
-/// Numbers the data packets that a connection hands down, from 1. Zero is "none yet".
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Serial(pub u64);
 
 /// What lies below the engine: handed to qdisc or device and not yet completed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

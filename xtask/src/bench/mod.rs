@@ -8,6 +8,7 @@ mod at;
 mod atomics;
 mod callgrind;
 mod flood;
+mod sacked;
 
 use std::path::Path;
 
@@ -21,7 +22,8 @@ const USAGE: &str = "usage: cargo xtask bench WHAT
   versions --old PATH --new PATH [--pairs N] [--seconds S] [--only NAME]... [--json FILE]
   attacks --old PATH --new PATH [--only NAME]... [--quick] [--json FILE]
   atomics [--at COMMIT]... [--rounds N] [--places] [--json FILE]
-  flood [--at COMMIT]... [--rate N] [--seconds S] [--json FILE]";
+  flood [--at COMMIT]... [--rate N] [--seconds S] [--json FILE]
+  sacked [--at COMMIT]... [--rounds N] [--json FILE]";
 
 /// Runs one measurement.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
@@ -29,6 +31,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
         Some("kernel" | "stalls" | "versions" | "attacks") => steps::bench(root, args),
         Some("atomics") => atomics::run(root, &args[1..]),
         Some("flood") => flood::run(root, &args[1..]),
+        Some("sacked") => sacked::run(root, &args[1..]),
         _ => bail!("{USAGE}"),
     }
 }

@@ -15,9 +15,10 @@ use plimsoll_wire::tcp::FastOpenOption;
 
 use crate::connection::{Connection, Context, OpenParams};
 use crate::counters::Counter;
-use crate::segment::{Segment, Serial};
+use crate::segment::Segment;
 use crate::send::limited::Limit;
-use crate::send::retransmit_queue::SentRange;
+use crate::send::scoreboard::SentRange;
+use crate::serial::Serial;
 use crate::state::State;
 use crate::time::Duration;
 use crate::timer::Timer;
@@ -208,7 +209,8 @@ impl Connection {
             eor: false,
             delivered: self.stats.delivered,
         };
-        self.snd.rtx.on_sent(range, &payload);
+        self.snd.scoreboard.on_sent(range);
+        self.snd.rtx.on_sent(start, &payload);
         self.snd.nxt = end;
         self.snd.max = end;
         self.snd.limited.start(Limit::Busy, cx.now);
@@ -222,7 +224,7 @@ impl Connection {
     pub(crate) fn take_handshake_ack(&mut self, cx: &Context, ack: SeqNum) {
         let first = self.snd.iss + 1;
         let mut judge = self.judge(cx);
-        let delivered = self.snd.rtx.on_cumulative_ack(ack, &mut judge);
+        let delivered = self.snd.take_acked(ack, &mut judge);
         self.snd.una = ack.max(first);
         self.stats.bytes_acked += u64::from(delivered.acked);
         self.stats.delivered = self.stats.delivered.wrapping_add(1);
@@ -232,7 +234,7 @@ impl Connection {
     /// again, in which case what the SYN-ACK itself carries is not taken.
     pub(crate) fn on_fast_open_syn_ack(&mut self, cx: &Context, seg: &Segment) -> bool {
         let again = self.stats.total_retrans > 0;
-        let unacked = !self.snd.rtx.is_empty();
+        let unacked = !self.snd.scoreboard.is_empty();
         let mss = self.path.peer_mss;
         let Some(open) = &mut self.fast_open else { return false };
         if !open.offered && open.sent == 0 {
@@ -262,7 +264,7 @@ impl Connection {
 
     /// The data of the SYN is lost, which says nothing about congestion.
     fn resend_syn_data(&mut self, cx: &Context) {
-        self.snd.rtx.mark_all_lost();
+        self.snd.scoreboard.mark_all_lost();
         self.enter_loss_without_congestion(cx);
         self.arm_retransmit(cx);
     }

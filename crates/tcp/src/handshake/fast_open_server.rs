@@ -115,7 +115,7 @@ impl Connection {
     /// The SYN-ACK leaves for the third time: what followed it is taken for lost, and is sent again
     /// when the handshake has ended.
     pub(crate) fn lose_early_data(&mut self, cx: &Context) {
-        if self.is_early() && self.handshake.retries == 1 && !self.snd.rtx.is_empty() {
+        if self.is_early() && self.handshake.retries == 1 && !self.snd.scoreboard.is_empty() {
             self.enter_loss(cx);
         }
     }
@@ -166,7 +166,7 @@ impl Connection {
     }
 
     fn arm_retransmit_if_needed(&mut self, cx: &Context) {
-        if !self.snd.rtx.is_empty() {
+        if !self.snd.scoreboard.is_empty() {
             self.arm_retransmit(cx);
         }
     }

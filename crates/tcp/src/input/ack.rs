@@ -11,13 +11,14 @@ use crate::connection::{Connection, Context};
 use crate::counters::Counter;
 use crate::event::Events;
 use crate::limits::MAX_SUPER_SEGMENT;
+use crate::recovery::judge::Judge;
 use crate::recovery::states::Alert;
 use crate::recovery::tlp::ProbeAck;
-use crate::recovery::{Phase, Rexmit, scoreboard};
+use crate::recovery::{Phase, Rexmit};
 use crate::segment::Segment;
 use crate::send::Fin;
 use crate::send::limited::Limit;
-use crate::send::retransmit_queue::{Delivered, Judge};
+use crate::send::scoreboard::{self, Delivered};
 use crate::time::{Duration, Instant};
 use crate::timer::Timer;
 
@@ -99,7 +100,7 @@ impl Connection {
             self.recovery.retries = 0;
             self.recovery.retrying_since = None;
         }
-        if self.snd.rtx.is_empty() {
+        if self.snd.scoreboard.is_empty() {
             // Nothing is outstanding: only the window and a DSACK can be news.
             self.snd.una = self.snd.una.max(ack);
             self.take_dsack(cx, seg, &mut news);
@@ -109,7 +110,7 @@ impl Connection {
             self.ask_probe(cx, &news);
             return AckOutcome::Ok;
         }
-        let (delivered, lost) = (self.stats.delivered, self.snd.rtx.lost_ever);
+        let (delivered, lost) = (self.stats.delivered, self.snd.scoreboard.lost_ever());
         self.take_delivered(cx, seg, &mut news);
         let rtt = self.sample_rtt(cx, seg, &news.delivered);
         self.update_recovery(cx, &news, rtt);
@@ -118,7 +119,7 @@ impl Connection {
         }
         self.sample_congestion(cx, rtt);
         let delivered = self.stats.delivered.wrapping_sub(delivered);
-        let lost = self.snd.rtx.lost_ever.wrapping_sub(lost);
+        let lost = self.snd.scoreboard.lost_ever().wrapping_sub(lost);
         self.update_congestion_window(cx, &news, delivered, lost);
         self.after_ack(cx, news.delivered.acked);
         if cfg!(debug_assertions) {
@@ -129,7 +130,10 @@ impl Connection {
 
     /// An ACK that a later one has overtaken: what it SACKs is still news.
     fn on_old_ack(&mut self, cx: &Context, seg: &Segment) {
-        if seg.repr.options.sack.is_empty() || !self.handshake.sack || self.snd.rtx.is_empty() {
+        if seg.repr.options.sack.is_empty()
+            || !self.handshake.sack
+            || self.snd.scoreboard.is_empty()
+        {
             return;
         }
         let mut news = self.begin_news(seg);
@@ -214,7 +218,13 @@ impl Connection {
         let dsack = self.take_dsack(cx, seg, news);
         let una = self.snd.una.max(seg.repr.ack);
         let mut judge = self.judge(cx);
-        let outcome = self.snd.rtx.on_sack(blocks, dsack, (una, self.snd.max), &mut judge);
+        let outcome = self.snd.scoreboard.on_sack(
+            blocks,
+            dsack,
+            (una, self.snd.max),
+            self.snd.most_ranges(),
+            &mut judge,
+        );
         self.recovery.rack = judge.rack;
         self.recovery.undo = judge.undo;
         news.newest = judge.newest;
@@ -242,7 +252,7 @@ impl Connection {
         let ack = seg.repr.ack;
         self.take_sack(cx, seg, news);
         let mut judge = Judge { newest: news.newest, ..self.judge(cx) };
-        let mut acked = self.snd.rtx.on_cumulative_ack(ack, &mut judge);
+        let mut acked = self.snd.take_acked(ack, &mut judge);
         self.recovery.rack = judge.rack;
         news.newest = judge.newest;
         self.snd.una = ack;
@@ -337,7 +347,7 @@ impl Connection {
         self.recovery.rack.update_window(cx.config.tcp_recovery, prior, delivered);
         self.ask_probe(cx, news);
         let sack_is_news = news.delivered.sacked
-            && self.snd.rtx.front().is_some_and(|front| {
+            && self.snd.scoreboard.front().is_some_and(|front| {
                 let front_age = cx.now.since(front.sent_at);
                 news.delivered.sacked_sent.is_some_and(|(sent, _)| cx.now.since(sent) > front_age)
             });
@@ -360,7 +370,7 @@ impl Connection {
     fn resend_into_reopened_window(&mut self, cx: &Context) {
         let rested = cx.now.since(self.recovery.last_sent) >= self.srtt();
         if self.recovery.phase == Phase::Loss && rested {
-            self.snd.rtx.mark_all_lost();
+            self.snd.scoreboard.mark_all_lost();
             self.count_lost_again(cx);
             self.recovery.rexmit = Rexmit::Lost;
         }
@@ -402,7 +412,7 @@ impl Connection {
         self.report_acked(cx);
         self.snd.limited.stop(Limit::Busy, self.is_drained(), cx.now);
         let finished = !matches!(self.snd.fin, Fin::Queued | Fin::Sent { .. });
-        if self.snd.rtx.is_empty() && self.unsent_len() == 0 && finished {
+        if self.snd.scoreboard.is_empty() && self.unsent_len() == 0 && finished {
             self.events.insert(Events::DRAINED);
         }
     }

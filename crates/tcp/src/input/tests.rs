@@ -11,7 +11,8 @@ use crate::connection::{Connection, Context, OpenParams};
 use crate::counters::{Counter, Counters};
 use crate::event::{ConnectionError, Events, ReadError};
 use crate::mtu::PathEvent;
-use crate::segment::{Below, Ecn, Segment, SendKind, Serial, Transmit};
+use crate::segment::{Below, Ecn, Segment, SendKind, Transmit};
+use crate::serial::Serial;
 use crate::state::State;
 use crate::time::{Duration, Instant};
 

@@ -8,7 +8,8 @@ use plimsoll_wire::tcp::{MAX_SACK_BLOCKS, SackBlock, TcpFlags, TcpOptions, TcpRe
 use super::NOTHING;
 use crate::connection::{Connection, Context, PendingRst};
 use crate::counters::Counter;
-use crate::segment::{Ecn, SendKind, Serial, Transmit};
+use crate::segment::{Ecn, SendKind, Transmit};
+use crate::serial::Serial;
 use crate::time::Instant;
 
 /// SACK blocks beside the timestamp option.

@@ -81,7 +81,7 @@ impl Connection {
     /// [`Hold::Autocork`] or [`Hold::SmallQueue`], or what shall be sent again is still below us.
     pub fn awaits_completion(&self) -> bool {
         let held = matches!(self.last_hold, Some(Hold::Autocork | Hold::SmallQueue));
-        held || (self.recovery.waits_below && !self.snd.rtx.is_empty())
+        held || (self.recovery.waits_below && !self.snd.scoreboard.is_empty())
     }
 
     /// What holds the data that waits, if anything does.
@@ -134,7 +134,7 @@ impl Connection {
     /// Steps 4 to 6.
     fn send_data(&mut self, cx: &Context) -> Option<Transmit> {
         let mut held = None;
-        if !self.snd.rtx.is_empty() && !self.is_early() {
+        if !self.snd.scoreboard.is_empty() && !self.is_early() {
             match self.retransmit(cx) {
                 Ok(None) => {}
                 Ok(packet) => return packet,
@@ -202,7 +202,7 @@ impl Connection {
             // The urgent pointer is right for one wire segment only.
             end = end.min(start + mss);
         }
-        let data_end = self.snd.rtx.data_end();
+        let data_end = self.snd.scoreboard.data_end();
         let wanted = end.min(data_end).max(start).since(start);
         let mut payload = self.snd.rtx.payload(start, start + wanted);
         let held = payload.len() as u32;
@@ -217,7 +217,7 @@ impl Connection {
         debug_assert!(len > 0 || fin, "an empty retransmission");
         end = start + len + u32::from(fin);
         let flags = if fin { TcpFlags::ACK | TcpFlags::FIN } else { TcpFlags::ACK };
-        let pushed = self.snd.rtx.is_pushed(end - u32::from(fin));
+        let pushed = self.snd.scoreboard.is_pushed(end - u32::from(fin));
         let flags = if len > mss || pushed { flags | TcpFlags::PSH } else { flags };
         let parts = Parts { seq: start, flags, payload, mss, kind: SendKind::Retransmit };
         let packet = self.build_data(cx, parts);
@@ -273,7 +273,7 @@ impl Connection {
             completions: cx.below.completions,
             bytes: cx.below.bytes,
             packets: (self.next_serial.0 - 1).saturating_sub(cx.below.completed.0),
-            in_flight: self.snd.rtx.ranges.len(),
+            in_flight: self.snd.scoreboard.len(),
             rate,
             cap: (!self.is_paced(cx)).then_some(cx.config.tcp_limit_output_bytes),
         }
@@ -336,7 +336,7 @@ impl Connection {
             Hold::TsoDefer => self.timers.arm(Timer::TsoDefer, self.deferring_ends(cx)),
             _ => {}
         }
-        if self.snd.rtx.is_empty() && cx.below.bytes == 0 {
+        if self.snd.scoreboard.is_empty() && cx.below.bytes == 0 {
             let timer = match hold {
                 Hold::Rwnd | Hold::SillyWindow | Hold::Cork => Some(Timer::Persist),
                 Hold::Pacing => Some(Timer::Pacing),
@@ -384,10 +384,10 @@ impl Connection {
         if let Some(serial) = packet.serial {
             self.on_data_sent(cx, start, end, (serial, packet.departure), &packet.payload);
             if push {
-                self.snd.rtx.mark_pushed();
+                self.snd.scoreboard.mark_pushed();
             }
             if unit.is_some_and(|unit| unit.record) {
-                self.snd.rtx.mark_record();
+                self.snd.scoreboard.mark_record();
             }
         }
         self.report_sent(cx);
@@ -415,7 +415,7 @@ impl Connection {
 
     /// An idle connection holds no chunk.
     fn release_if_idle(&mut self) {
-        if self.snd.queue.is_empty() && self.snd.rtx.is_empty() {
+        if self.snd.queue.is_empty() && self.snd.scoreboard.is_empty() {
             self.snd.queue.release();
             self.snd.units.release();
         }

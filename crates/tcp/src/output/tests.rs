@@ -9,7 +9,8 @@ use crate::event::{ConnectionError, Events, WriteError};
 use crate::limits::MAX_SUPER_SEGMENT;
 use crate::mtu::PathEvent;
 use crate::output::Hold;
-use crate::segment::{Below, SendKind, Serial};
+use crate::segment::{Below, SendKind};
+use crate::serial::Serial;
 use crate::state::State;
 use crate::testing::pair::{Pair, Plan};
 use crate::testing::{Setup, Trace};
@@ -434,7 +435,7 @@ fn segments_towards_a_small_window_are_sacked_and_sent_again_as_they_were_cut() 
     assert_eq!(t.expect(". 1:301 ack 1").segment_size, 300);
     assert_eq!(t.expect("P. 301:601 ack 1").segment_size, 300);
     t.recv(". 1:1 ack 1 sack 301:601");
-    assert_eq!(t.conn.snd.rtx.sacked(), 1);
+    assert_eq!(t.conn.snd.scoreboard.sacked_out(), 1);
     t.sleep();
     assert_eq!(t.expect(". 1:301 ack 1").kind, SendKind::Retransmit);
     t.recv(". 1:1 ack 601");

@@ -121,7 +121,7 @@ impl Connection {
     /// What [`tso_defer_holds`] asks about.
     pub(crate) fn deferral(&self, cx: &Context) -> Deferral {
         let unit = self.snd.units.front();
-        let front = self.snd.rtx.front().filter(|_| self.pipe() > 0);
+        let front = self.snd.scoreboard.front().filter(|_| self.pipe() > 0);
         Deferral {
             allowed: cx.config.tcp_tso_defer
                 && self.recovery.phase < Phase::Recovery

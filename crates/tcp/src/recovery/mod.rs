@@ -2,15 +2,16 @@
 //!
 //! # Theory of operation
 //!
-//! Sent data lies in the retransmit queue, each range with its marks: SACKed, lost, sent again. An
-//! ACK changes the marks (`input/ack.rs`, [`scoreboard`]); time says what is lost ([`rack`]), or a
-//! timeout does ([`rto`]). Nothing is sent from here: output asks [`Connection::next_retransmit`]
-//! before it looks at new data, and reports what left by [`Connection::on_retransmitted`].
+//! What was sent is in the scoreboard (`send/scoreboard/`), each range with its marks: SACKed,
+//! lost, sent again. An ACK changes the marks (`input/ack.rs`); time says what is lost ([`rack`]),
+//! or a timeout does ([`rto`]). Nothing is sent from here: output asks
+//! [`Connection::next_retransmit`] before it looks at new data, and reports what left by
+//! [`Connection::on_retransmitted`].
 //!
 //! [`pipe`](Connection::pipe) is the number of segments in flight. Everything that counts against
 //! the congestion window counts segments, as on Linux. Without SACK each duplicate ACK stands for
-//! one delivered segment (`reno_sacked`), which is what the window inflation of RFC 5681 and
-//! RFC 6582 amounts to, and gives limited transmit (RFC 3042) for nothing.
+//! one delivered segment, which is what the window inflation of RFC 5681 and RFC 6582 amounts to,
+//! and gives limited transmit (RFC 3042) for nothing.
 //!
 //! [`states`] holds the phases. *Open*: all is well. *Disorder*: something is out of order, and it
 //! is not known whether anything is lost. *Cwr*: the window is reduced, because ECN or a tail loss
@@ -21,12 +22,12 @@
 //! One timer waits for the retransmission timeout, the tail loss probe, or the reordering window,
 //! whichever is due: [`XmitTimer`] tells which.
 
+pub(crate) mod judge;
 pub(crate) mod prr;
 pub(crate) mod rack;
 mod reordering;
 pub(crate) mod rto;
 pub(crate) mod rtt;
-pub(crate) mod scoreboard;
 pub(crate) mod spurious;
 pub(crate) mod states;
 pub(crate) mod tlp;
@@ -37,8 +38,8 @@ use plimsoll_wire::SeqNum;
 use crate::config::Config;
 use crate::connection::{Connection, Context};
 use crate::counters::Counter;
-use crate::segment::Serial;
-use crate::send::retransmit_queue::SentRange;
+use crate::send::scoreboard::{Resent, SentRange};
+use crate::serial::Serial;
 use crate::state::State;
 use crate::time::{Duration, Instant};
 use crate::timer::Timer;
@@ -105,8 +106,6 @@ pub(crate) struct Recovery {
     pub(crate) retries: u8,
     /// SND.NXT when the phase began (RFC 6582: `recover`, RFC 6675: RecoveryPoint).
     pub(crate) high_seq: SeqNum,
-    /// Without SACK: segments that duplicate ACKs say have arrived.
-    pub(crate) reno_sacked: u32,
     /// As many segments as may overtake another one without its being lost.
     pub(crate) reordering: u16,
     /// Segments of new data that left since output last came to its end.
@@ -115,7 +114,7 @@ pub(crate) struct Recovery {
     pub(crate) cwnd_limited: bool,
     /// How often something arrived late.
     pub(crate) reord_seen: u32,
-    /// What of `rtx.relost_ever` the counters have.
+    /// What of the scoreboard's `relost_ever` the counters have.
     relost_counted: u32,
     /// The proportional rate reduction.
     pub(crate) prr: Prr,
@@ -149,7 +148,6 @@ impl Recovery {
             backoff: 0,
             retries: 0,
             high_seq: SeqNum(0),
-            reno_sacked: 0,
             reordering: u16::from(config.tcp_reordering).max(1),
             burst: 0,
             cwnd_limited: false,
@@ -198,7 +196,7 @@ impl Connection {
     /// arrive: they are sent again at once, and this says nothing about congestion (Linux:
     /// `tcp_simple_retransmit`).
     pub(crate) fn on_mss_changed(&mut self, cx: &Context, too_big: bool) {
-        if !too_big || !self.snd.rtx.mark_lost_above_mss(self.snd.mss) {
+        if !too_big || !self.snd.scoreboard.mark_lost_above_mss(self.snd.mss) {
             return;
         }
         self.enter_loss_without_congestion(cx);
@@ -206,7 +204,7 @@ impl Connection {
 
     /// To be asked before new data is gated: slow start after idle (RFC 5681, section 4.1).
     pub(crate) fn restart_after_idle(&mut self, cx: &Context) {
-        if !self.snd.rtx.is_empty() || !cx.config.tcp_slow_start_after_idle {
+        if !self.snd.scoreboard.is_empty() || !cx.config.tcp_slow_start_after_idle {
             return;
         }
         let idle = cx.now.since(self.recovery.last_sent);
@@ -245,9 +243,10 @@ impl Connection {
         if self.pipe() == 0 {
             self.cc.on_start(cx.now, self.recovery.last_sent);
         }
-        let first = self.snd.rtx.is_empty();
+        let first = self.snd.scoreboard.is_empty();
         self.recovery.burst = self.recovery.burst.saturating_add(range.segs() as u16);
-        self.snd.rtx.on_sent(range, data);
+        self.snd.scoreboard.on_sent(range);
+        self.snd.rtx.on_sent(start, data);
         self.recovery.last_sent = cx.now;
         if self.recovery.tlp.due == Some(Probe::New) {
             self.on_probe_sent(cx, false);
@@ -269,7 +268,7 @@ impl Connection {
             return;
         }
         let bounds = (self.snd.una, self.snd.nxt);
-        self.cc.validate(full, self.snd.rtx.packets, bounds);
+        self.cc.validate(full, self.snd.scoreboard.packets_out(), bounds);
         if self.cc.is_starving(cx.now, self.recovery.rto(cx.config)) {
             let may_shrink = cx.config.tcp_slow_start_after_idle
                 && self.recovery.phase == Phase::Open
@@ -295,18 +294,22 @@ impl Connection {
         end: SeqNum,
         (serial, sent_at): (Serial, Instant),
     ) {
-        let mss = self.snd.segment_size();
-        let delivered = self.stats.delivered;
         self.recovery.last_sent = cx.now;
         self.recovery.retrying_since.get_or_insert(cx.now);
-        if matches!(self.recovery.tlp.due, Some(Probe::Last(_))) {
-            self.snd.rtx.on_resent((start, end), sent_at, (serial, delivered), mss, false);
+        let probe = matches!(self.recovery.tlp.due, Some(Probe::Last(_)));
+        let segs = self.snd.scoreboard.on_resent(&Resent {
+            start,
+            end,
+            sent_at,
+            serial,
+            mss: self.snd.segment_size(),
+            delivered: self.stats.delivered,
+            counted: !probe,
+        });
+        if probe {
             self.on_probe_sent(cx, true);
             return;
         }
-        let before = self.snd.rtx.packets;
-        let segs = self.snd.rtx.on_resent((start, end), sent_at, (serial, delivered), mss, true);
-        self.after_new_cut(before);
         self.recovery.undo.on_retransmitted(segs, cx.now);
         match self.recovery.phase {
             Phase::Loss => cx.counters.add(Counter::TcpSlowStartRetrans, segs.into()),
@@ -328,13 +331,13 @@ impl Connection {
         self.recovery.waits_below = false;
         let mss = self.snd.effective_mss();
         if let Some(Probe::Last(start)) = self.recovery.tlp.due {
-            let end = self.snd.rtx.end();
+            let end = self.snd.max;
             return (self.snd.una <= start && start < end).then_some((start, end));
         }
         if self.recovery.rexmit != Rexmit::Lost {
             return None;
         }
-        let mut range = self.snd.rtx.first_lost()?;
+        let mut range = self.snd.scoreboard.first_lost()?;
         if cx.below.completed < range.serial {
             self.note_below(cx, range.serial);
             return None;
@@ -371,21 +374,12 @@ impl Connection {
 
     /// What is less than a segment leaves again together with what follows it.
     fn join_small(&mut self, cx: &Context, range: SentRange, mss: u32) -> SentRange {
-        let index = self.snd.rtx.index_of(range.start);
-        let window = (self.snd.una + self.snd.wnd).since(range.start);
-        if range.start < self.snd.una + self.snd.wnd {
-            let before = self.snd.rtx.packets;
-            self.snd.rtx.collapse(index, mss.min(window), cx.below.completed);
-            self.after_new_cut(before);
+        let edge = self.snd.una + self.snd.wnd;
+        if edge <= range.start {
+            return range;
         }
-        self.snd.rtx.ranges.get(index).copied().unwrap_or(range)
-    }
-
-    /// What is outstanding is cut into fewer segments than `before`: without SACK, duplicates stand
-    /// for that many fewer.
-    fn after_new_cut(&mut self, before: u32) {
-        let fewer = before.saturating_sub(self.snd.rtx.packets);
-        self.recovery.reno_sacked = self.recovery.reno_sacked.saturating_sub(fewer);
+        let room = mss.min(edge.since(range.start));
+        self.snd.scoreboard.collapse(range.start, room, cx.below.completed).unwrap_or(range)
     }
 
     /// F-RTO let new data go first. Returns whether there was none, so that what is lost leaves.
@@ -415,9 +409,7 @@ impl Connection {
 
     /// Segments taken to be in flight.
     pub(crate) fn pipe(&self) -> u32 {
-        let rtx = &self.snd.rtx;
-        let gone = self.sacked_out() + rtx.lost();
-        (rtx.packets + rtx.retransmitted()).saturating_sub(gone)
+        self.snd.scoreboard.pipe()
     }
 
     /// Bytes that cwnd lets go now: whole segments. Limited transmit (RFC 3042) is part of it: what
@@ -440,17 +432,20 @@ impl Connection {
 
     /// Checks what must hold between two calls.
     pub(crate) fn check_recovery_invariants(&self) {
-        self.snd.rtx.check_invariants();
+        self.snd.scoreboard.check_invariants();
         self.cc.check_invariants();
-        let rtx = &self.snd.rtx;
-        if let Some(first) = rtx.front() {
+        let scoreboard = &self.snd.scoreboard;
+        if let Some(first) = scoreboard.front() {
             // While our SYN is not acknowledged, it stands before the data.
             let opening = matches!(self.state, State::SynSent | State::SynReceived);
             let una = self.snd.una + u32::from(opening && self.snd.una == self.snd.iss);
-            assert_eq!(first.start, una, "the retransmit queue begins at SND.UNA");
-            assert_eq!(rtx.end(), self.snd.max, "the retransmit queue ends at SND.MAX");
+            assert_eq!(first.start, una, "the scoreboard begins at SND.UNA");
+            assert_eq!(
+                first.start + scoreboard.outstanding().0,
+                self.snd.max,
+                "and ends at SND.MAX"
+            );
             assert!(self.timers.is_armed(Timer::Retransmit), "data in flight has a timer");
         }
-        assert!(self.recovery.reno_sacked <= rtx.packets, "more arrived than was sent");
     }
 }

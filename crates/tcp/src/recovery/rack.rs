@@ -5,11 +5,9 @@
 //! on the connection. From then on it is a quarter of the least round trip, and grows by another
 //! quarter with every round trip in which a DSACK says that something was sent again for nothing.
 
-use plimsoll_wire::SeqNum;
-
 use super::{Phase, XmitTimer};
 use crate::connection::{Connection, Context};
-use crate::send::retransmit_queue::SentRange;
+use crate::send::scoreboard::{SentRange, XmitOrder};
 use crate::time::{Duration, Instant};
 use crate::timer::Timer;
 
@@ -28,10 +26,8 @@ pub(crate) const TIMER_SLACK: Duration = Duration::from_millis(2);
 /// The state of RACK.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rack {
-    /// When the delivered segment that was sent last was sent (`RACK.xmit_ts`).
-    sent_at: Instant,
-    /// Its end (`RACK.end_seq`).
-    end: SeqNum,
+    /// The delivered segment that was sent last (`RACK.xmit_ts`, `RACK.end_seq`).
+    newest: XmitOrder,
     /// How long the last delivered segment took, in nanoseconds (`RACK.rtt`).
     rtt: u64,
     /// Something was delivered since the last look.
@@ -48,8 +44,7 @@ pub(crate) struct Rack {
 impl Rack {
     pub(crate) const fn new() -> Rack {
         Rack {
-            sent_at: Instant::ZERO,
-            end: SeqNum(0),
+            newest: XmitOrder::FIRST,
             rtt: 0,
             advanced: false,
             dsack_seen: false,
@@ -68,25 +63,12 @@ impl Rack {
         }
         self.advanced = true;
         self.rtt = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
-        if self.is_older(range) {
-            self.sent_at = range.sent_at;
-            self.end = range.end;
-        }
+        self.newest = self.newest.max(range.xmit_order());
     }
 
-    /// Whether what RACK knows was sent before `range`.
-    fn is_older(&self, range: &SentRange) -> bool {
-        self.sent_at < range.sent_at || (self.sent_at == range.sent_at && self.end < range.end)
-    }
-
-    /// Whether something that was sent after `range` has arrived.
-    fn overtook(&self, range: &SentRange) -> bool {
-        range.sent_at < self.sent_at || (range.sent_at == self.sent_at && range.end < self.end)
-    }
-
-    /// How long `range` may still be on its way; zero if it is lost.
-    pub(crate) fn remaining(&self, range: &SentRange, now: Instant, window: Duration) -> Duration {
-        (Duration::from_nanos(self.rtt) + window).saturating_sub(now.since(range.sent_at))
+    /// How long what left at `sent_at` may still be on its way; zero if it is lost.
+    pub(crate) fn remaining(&self, sent_at: Instant, now: Instant, window: Duration) -> Duration {
+        (Duration::from_nanos(self.rtt) + window).saturating_sub(now.since(sent_at))
     }
 
     /// A recovery was undone because of a DSACK.
@@ -139,28 +121,9 @@ impl Connection {
     fn detect_loss(&mut self, cx: &Context) -> Duration {
         let window = self.reordering_window(cx);
         let rack = self.recovery.rack;
-        let mut longest = Duration::ZERO;
-        for index in 0..self.snd.rtx.ranges.len() {
-            let range = &self.snd.rtx.ranges[index];
-            if !rack.overtook(range) {
-                // What lies above something that left once left later than it: the walk ends where
-                // what has arrived ends, not at SND.MAX.
-                if range.retransmissions == 0 {
-                    break;
-                }
-                continue;
-            }
-            if range.sacked || range.wants_retransmission() {
-                continue;
-            }
-            let remaining = rack.remaining(range, cx.now, window);
-            if remaining.is_zero() {
-                self.snd.rtx.mark_lost(index);
-            } else {
-                longest = longest.max(remaining);
-            }
-        }
-        longest
+        let remaining = |sent_at| rack.remaining(sent_at, cx.now, window);
+        let is_late = |sent_at| remaining(sent_at).is_zero();
+        self.snd.scoreboard.detect_loss(rack.newest, is_late).map_or(Duration::ZERO, remaining)
     }
 
     /// After an ACK. Returns whether the reordering timer runs now.
@@ -180,14 +143,14 @@ impl Connection {
     /// The reordering timer fired.
     pub(crate) fn on_reordering_timeout(&mut self, cx: &Context) {
         let before = self.pipe();
-        let lost = self.snd.rtx.lost_ever;
+        let lost = self.snd.scoreboard.lost_ever();
         self.recovery.xmit_timer = XmitTimer::Reordering;
         self.detect_loss(cx);
         self.count_lost_again(cx);
         if self.pipe() != before {
             if self.recovery.phase != Phase::Recovery {
                 self.enter_recovery(cx, false);
-                let lost = self.snd.rtx.lost_ever.wrapping_sub(lost);
+                let lost = self.snd.scoreboard.lost_ever().wrapping_sub(lost);
                 self.reduce_window(1, lost, false);
             }
             self.recovery.rexmit = super::Rexmit::Lost;
@@ -198,8 +161,10 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_wire::SeqNum;
+
     use super::*;
-    use crate::segment::Serial;
+    use crate::serial::Serial;
 
     fn range(start: u32, ms: u64, retransmissions: u8) -> SentRange {
         SentRange {
@@ -231,12 +196,11 @@ mod tests {
             (range(0, 101, 1), false, "it left again later"),
         ];
         for (other, late, name) in cases {
-            assert_eq!(rack.overtook(&other), late, "{name}");
+            assert_eq!(other.xmit_order() < rack.newest, late, "{name}");
         }
-        let window = Duration::from_millis(10);
-        let late = range(0, 95, 0);
-        assert_eq!(rack.remaining(&late, now, window), Duration::from_millis(5));
-        assert!(rack.remaining(&late, now, Duration::ZERO).is_zero());
+        let (window, late) = (Duration::from_millis(10), Instant::from_millis(95));
+        assert_eq!(rack.remaining(late, now, window), Duration::from_millis(5));
+        assert!(rack.remaining(late, now, Duration::ZERO).is_zero());
     }
 
     #[test]

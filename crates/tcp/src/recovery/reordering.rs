@@ -10,6 +10,7 @@ use super::{Phase, Recovery};
 use crate::config::Config;
 use crate::connection::{Connection, Context};
 use crate::counters::Counter;
+use crate::send::scoreboard::RenoSacks;
 
 impl Recovery {
     /// Segments are overtaken by as many as `distance` others.
@@ -22,12 +23,12 @@ impl Recovery {
 impl Connection {
     /// Segments that the peer is known to hold beyond SND.UNA.
     pub(crate) fn sacked_out(&self) -> u32 {
-        if self.handshake.sack { self.snd.rtx.sacked() } else { self.recovery.reno_sacked }
+        self.snd.scoreboard.sacked_out()
     }
 
     /// One behind the highest number that the peer is known to hold.
     pub(crate) fn highest_sacked(&self) -> SeqNum {
-        if self.snd.rtx.sacked() == 0 { self.snd.una } else { self.snd.rtx.highest_sacked }
+        self.snd.scoreboard.highest_sacked().unwrap_or(self.snd.una)
     }
 
     /// What begins at `low` arrived late. `by_timestamp`: a timestamp tells.
@@ -53,32 +54,24 @@ impl Connection {
         if dupacks == 0 {
             return;
         }
-        let before = self.recovery.reno_sacked;
-        self.recovery.reno_sacked = before.saturating_add(dupacks);
-        self.check_reno_reordering(cx, 0);
-        self.count_delivered(cx, self.recovery.reno_sacked.saturating_sub(before), ece);
+        let told = self.snd.scoreboard.add_reno_sacks(dupacks);
+        self.check_reno_reordering(cx, told, 0);
+        self.count_delivered(cx, told.delivered, ece);
     }
 
-    /// Without SACK: `acked` segments are acknowledged. One filled the hole, and the others are
-    /// those that duplicates had told of.
+    /// Without SACK: `acked` segments are acknowledged, some of which duplicates had told of.
     pub(crate) fn remove_reno_sacks(&mut self, cx: &Context, acked: u32, ece: bool) {
-        if acked > 0 {
-            let sacked = self.recovery.reno_sacked;
-            self.count_delivered(cx, acked.saturating_sub(sacked).max(1), ece);
-            self.recovery.reno_sacked = sacked.saturating_sub(acked - 1);
-        }
-        self.check_reno_reordering(cx, acked);
+        let told = self.snd.scoreboard.remove_reno_sacks(acked);
+        self.count_delivered(cx, told.delivered, ece);
+        self.check_reno_reordering(cx, told, acked);
     }
 
     /// More duplicates than segments that can have arrived: some were reordered.
-    fn check_reno_reordering(&mut self, cx: &Context, acked: u32) {
-        let packets = self.snd.rtx.packets;
-        let holes = self.snd.rtx.lost().max(1).min(packets);
-        if self.recovery.reno_sacked + holes <= packets {
+    fn check_reno_reordering(&mut self, cx: &Context, told: RenoSacks, acked: u32) {
+        if !told.reordered {
             return;
         }
-        self.recovery.reno_sacked = packets - holes;
-        self.recovery.learn_reordering(packets + acked, cx.config);
+        self.recovery.learn_reordering(self.snd.scoreboard.packets_out() + acked, cx.config);
         self.recovery.reord_seen = self.recovery.reord_seen.saturating_add(1);
         cx.counters.bump(Counter::TcpRenoReorder);
     }

@@ -66,7 +66,7 @@ impl Connection {
     /// Lets the timer wait for the retransmission timeout, or for nothing. Where another wait takes
     /// its place, the time that has passed since the front left counts.
     pub(crate) fn rearm_rto(&mut self, cx: &Context) {
-        let Some(front) = self.snd.rtx.front() else {
+        let Some(front) = self.snd.scoreboard.front() else {
             self.timers.stop(Timer::Retransmit);
             self.recovery.xmit_timer = XmitTimer::Rto;
             return;
@@ -93,7 +93,7 @@ impl Connection {
 
     /// The timer that retransmission shares fired.
     pub(crate) fn on_xmit_timeout(&mut self, cx: &Context) {
-        if self.snd.rtx.is_empty() || !self.state.is_synchronized() {
+        if self.snd.scoreboard.is_empty() || !self.state.is_synchronized() {
             self.on_retransmit_timeout(cx);
             return;
         }
@@ -110,7 +110,7 @@ impl Connection {
             self.on_syn_timeout(cx);
             return;
         }
-        let Some(front) = self.snd.rtx.front().copied() else { return };
+        let Some(front) = self.snd.scoreboard.front().copied() else { return };
         if cx.below.completed < front.serial {
             // It cannot have been lost on the way: it has not left yet.
             cx.counters.bump(Counter::TcpSpuriousRtxHostQueues);
@@ -182,17 +182,13 @@ impl Connection {
     }
 
     fn mark_lost_by_timeout(&mut self, cx: &Context) {
-        let reneged = self.snd.rtx.has_reneged();
-        if reneged {
-            cx.counters.bump(Counter::TcpSackReneging);
-            self.snd.rtx.forget_sacks();
-        } else if !self.handshake.sack {
-            self.recovery.reno_sacked = 0;
-        }
         let rack = self.recovery.rack;
-        self.snd.rtx.mark_lost_if(|index, range| {
-            reneged || index == 0 || rack.remaining(range, cx.now, Duration::ZERO).is_zero()
-        });
+        let is_late = |sent_at| rack.remaining(sent_at, cx.now, Duration::ZERO).is_zero();
+        let scoreboard = &mut self.snd.scoreboard;
+        scoreboard.clear_reno_sacks();
+        if scoreboard.on_timeout(is_late) {
+            cx.counters.bump(Counter::TcpSackReneging);
+        }
         self.count_lost_again(cx);
     }
 

@@ -42,6 +42,11 @@ impl Undo {
         }
     }
 
+    /// Whether retransmissions remain that no DSACK has named.
+    pub(crate) fn awaits_dsack(&self) -> bool {
+        self.marker.is_some() && self.retrans.is_some_and(|left| left > 0)
+    }
+
     /// Everything that was sent again was received twice.
     fn all_named(&self) -> bool {
         self.marker.is_some() && self.retrans == Some(0)
@@ -51,7 +56,7 @@ impl Undo {
 impl Connection {
     /// A reduction begins that may be undone later.
     pub(crate) fn init_undo(&mut self) {
-        let resent = self.snd.rtx.retransmitted();
+        let resent = self.snd.scoreboard.retrans_out();
         let probe = self.recovery.tlp.end.is_some() && self.recovery.tlp.retrans;
         let count = resent + u32::from(probe);
         self.recovery.undo.marker = Some(self.snd.una);
@@ -75,7 +80,7 @@ impl Connection {
 
     fn undo_reduction(&mut self, unmark: bool) {
         if unmark {
-            self.snd.rtx.unmark_lost();
+            self.snd.scoreboard.unmark_lost();
         }
         let undo = &mut self.recovery.undo;
         undo.marker = None;
@@ -151,7 +156,7 @@ impl Connection {
             return false;
         }
         self.check_reordering(cx, prior_una, true);
-        if self.snd.rtx.retransmitted() > 0 {
+        if self.snd.scoreboard.retrans_out() > 0 {
             self.recovery.rexmit = Rexmit::Nothing;
             return true;
         }

@@ -79,13 +79,13 @@ impl Connection {
 
     /// Whether anything outstanding was ever sent again.
     pub(crate) fn any_retrans_done(&self) -> bool {
-        let rtx = &self.snd.rtx;
-        rtx.retransmitted() > 0 || rtx.front().is_some_and(|front| front.retransmissions > 0)
+        self.snd.scoreboard.any_retrans_done()
     }
 
     /// Open, or Disorder while something is out of order.
     pub(crate) fn keep_open(&mut self, cx: &Context) {
-        let disorder = self.sacked_out() > 0 || self.snd.rtx.lost() > 0 || self.any_retrans_done();
+        let disorder =
+            self.sacked_out() > 0 || self.snd.scoreboard.lost_out() > 0 || self.any_retrans_done();
         let phase = if disorder { Phase::Disorder } else { Phase::Open };
         if self.recovery.phase != phase {
             self.set_phase(cx, phase);
@@ -151,12 +151,12 @@ impl Connection {
     /// An ACK that is not plain, or any ACK outside of Open. Returns whether the reordering timer
     /// runs and must not be replaced.
     pub(crate) fn on_alert(&mut self, cx: &Context, alert: Alert) -> bool {
-        let lost_again = self.snd.rtx.relost_ever;
+        let lost_again = self.snd.scoreboard.relost_ever();
         self.recovery.rexmit = Rexmit::Nothing;
         if alert.ece {
             self.recovery.undo.prior_ssthresh = 0;
         }
-        if alert.advanced && self.snd.rtx.has_reneged() {
+        if alert.advanced && self.snd.scoreboard.has_reneged() {
             self.watch_reneging(cx);
             return true;
         }
@@ -170,7 +170,7 @@ impl Connection {
             Phase::Loss => self.on_alert_in_loss(cx, &alert),
             _ => self.on_alert_in_order(cx, &alert),
         };
-        debug_assert!(lost_again <= self.snd.rtx.relost_ever);
+        debug_assert!(lost_again <= self.snd.scoreboard.relost_ever());
         self.count_lost_again(cx);
         waits
     }
@@ -184,7 +184,7 @@ impl Connection {
                 self.set_phase(cx, Phase::Open);
             }
             Phase::Recovery => {
-                self.recovery.reno_sacked = 0;
+                self.snd.scoreboard.clear_reno_sacks();
                 if self.try_undo_recovery(cx) {
                     return true;
                 }
@@ -208,7 +208,7 @@ impl Connection {
         }
         let waits = self.identify_loss(cx, alert.advanced);
         if self.recovery.phase != Phase::Recovery {
-            if self.snd.rtx.lost() == 0 {
+            if self.snd.scoreboard.lost_out() == 0 {
                 return waits;
             }
             self.enter_recovery(cx, alert.ece);
@@ -219,9 +219,9 @@ impl Connection {
 
     fn on_alert_in_loss(&mut self, cx: &Context, alert: &Alert) -> bool {
         self.process_loss(cx, alert);
-        let resent = self.snd.rtx.retransmitted();
+        let resent = self.snd.scoreboard.retrans_out();
         let waits = self.identify_loss(cx, alert.advanced);
-        let lost_again = self.snd.rtx.retransmitted() < resent;
+        let lost_again = self.snd.scoreboard.retrans_out() < resent;
         if self.recovery.phase == Phase::Open || lost_again {
             return self.on_alert_in_order(cx, alert) || waits;
         }
@@ -232,7 +232,7 @@ impl Connection {
     fn on_alert_in_order(&mut self, cx: &Context, alert: &Alert) -> bool {
         if !self.handshake.sack {
             if alert.advanced {
-                self.recovery.reno_sacked = 0;
+                self.snd.scoreboard.clear_reno_sacks();
             }
             self.add_reno_sacks(cx, alert.dupacks, alert.ece);
         }
@@ -240,7 +240,7 @@ impl Connection {
             self.try_undo_dsack(cx);
         }
         let waits = self.identify_loss(cx, alert.advanced);
-        if self.snd.rtx.lost() == 0 {
+        if self.snd.scoreboard.lost_out() == 0 {
             self.try_to_open(cx, alert.ece);
             return waits;
         }
@@ -279,7 +279,7 @@ impl Connection {
             if self.recovery.high_seq < self.snd.nxt {
                 self.add_reno_sacks(cx, alert.dupacks, alert.ece);
             } else if alert.advanced {
-                self.recovery.reno_sacked = 0;
+                self.snd.scoreboard.clear_reno_sacks();
             }
         }
         self.recovery.rexmit = Rexmit::Lost;
@@ -287,24 +287,24 @@ impl Connection {
 
     /// Marks what this ACK shows to be lost. Returns whether the reordering timer runs.
     fn identify_loss(&mut self, cx: &Context, advanced: bool) -> bool {
-        if self.snd.rtx.is_empty() {
+        if self.snd.scoreboard.is_empty() {
             return false;
         }
         if self.handshake.sack {
             return self.mark_lost_by_rack(cx);
         }
         let phase = self.recovery.phase;
-        let enough = self.recovery.reno_sacked >= u32::from(self.recovery.reordering);
+        let enough = self.sacked_out() >= u32::from(self.recovery.reordering);
         if (phase < Phase::Recovery && enough) || (phase == Phase::Recovery && advanced) {
-            self.snd.rtx.mark_front_lost();
+            self.snd.scoreboard.mark_front_lost();
         }
         false
     }
 
     /// Counts what was found lost although it had been sent again.
     pub(crate) fn count_lost_again(&mut self, cx: &Context) {
-        let again = self.snd.rtx.relost_ever.wrapping_sub(self.recovery.relost_counted);
-        self.recovery.relost_counted = self.snd.rtx.relost_ever;
+        let again = self.snd.scoreboard.relost_ever().wrapping_sub(self.recovery.relost_counted);
+        self.recovery.relost_counted = self.snd.scoreboard.relost_ever();
         cx.counters.add(Counter::TcpLostRetransmit, u64::from(again));
     }
 }

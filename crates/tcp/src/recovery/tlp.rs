@@ -52,14 +52,16 @@ impl Connection {
     pub(crate) fn schedule_loss_probe(&mut self, cx: &Context, from_now: bool) -> bool {
         let calm = matches!(self.recovery.phase, Phase::Open | Phase::Cwr);
         let on = ON.contains(&cx.config.tcp_early_retrans);
-        let Some(front) = self.snd.rtx.front() else { return false };
+        let Some(front) = self.snd.scoreboard.front() else { return false };
         if !on || !calm || !self.handshake.sack || !self.state.is_synchronized() {
             return false;
         }
         let rto = self.recovery.rto(cx.config);
         let timeout = match self.recovery.rtt.srtt() {
             // A lone segment may meet a delayed ACK.
-            Some(srtt) if self.snd.rtx.packets == 1 => srtt * 2 + cx.config.tcp_rto_min,
+            Some(srtt) if self.snd.scoreboard.packets_out() == 1 => {
+                srtt * 2 + cx.config.tcp_rto_min
+            }
             Some(srtt) => srtt * 2 + TIMER_SLACK,
             None => INITIAL_RTO,
         };
@@ -91,7 +93,7 @@ impl Connection {
         if self.snd.has_unsent() && first <= self.snd.usable_window() {
             return Some(Probe::New);
         }
-        let last = *self.snd.rtx.ranges.back()?;
+        let last = *self.snd.scoreboard.back()?;
         if cx.below.completed < last.serial {
             self.note_below(cx, last.serial);
             return None;

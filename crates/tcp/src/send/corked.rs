@@ -24,7 +24,11 @@ impl Connection {
             return false;
         }
         let open = matches!(self.state, State::Established | State::CloseWait);
-        if !open || self.error.is_some() || self.snd.fin != Fin::None || self.snd.rtx.is_empty() {
+        if !open
+            || self.error.is_some()
+            || self.snd.fin != Fin::None
+            || self.snd.scoreboard.is_empty()
+        {
             return false;
         }
         let mss = self.snd.effective_mss();

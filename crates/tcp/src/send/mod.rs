@@ -4,9 +4,9 @@
 //!
 //! A written byte is copied once, into a chunk of the pool, and waits in the [`write_queue`]. It is
 //! cut into packets only when it leaves ([`segmentation`]), at [`units`] at the latest; from then
-//! on it lies in the [`retransmit_queue`] until it is acknowledged. Both queues together are
-//! bounded by the send buffer ([`memory`]), which grows with the congestion window unless SO_SNDBUF
-//! was set.
+//! on it lies in the [`retransmit_queue`] until it is acknowledged, and the [`scoreboard`] knows
+//! what has become of it. Both queues together are bounded by the send buffer ([`memory`]), which
+//! grows with the congestion window unless SO_SNDBUF was set.
 //!
 //! [`window`] answers what the peer's window lets go, [`zero_window_probe`] asks a peer again that
 //! closed it.
@@ -19,6 +19,7 @@ pub(crate) mod error_queue;
 pub(crate) mod limited;
 pub(crate) mod memory;
 pub(crate) mod retransmit_queue;
+pub(crate) mod scoreboard;
 pub(crate) mod segmentation;
 pub(crate) mod units;
 pub(crate) mod window;
@@ -32,11 +33,13 @@ use plimsoll_buf::MAX_CHUNK;
 use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options};
+use crate::limits::MIN_SENT_RANGES;
 use crate::recv::window::MAX_BUFFER;
 use crate::time::Instant;
 use error_queue::ErrorQueue;
 use limited::Limited;
 use retransmit_queue::RetransmitQueue;
+use scoreboard::{Arrivals, Delivered, KNOWN_RANGE_BYTES, Scoreboard};
 use units::Units;
 pub use write::WriteFlags;
 use write_queue::WriteQueue;
@@ -91,8 +94,10 @@ pub(crate) struct Sender {
     pub(crate) queue: WriteQueue,
     /// Where packets of it end at the latest.
     pub(crate) units: Units,
-    /// Sent, not acknowledged.
+    /// Sent, not acknowledged: the bytes.
     pub(crate) rtx: RetransmitQueue,
+    /// The same: what has become of them.
+    pub(crate) scoreboard: Scoreboard,
     /// The send buffer, as [`memory`] counts.
     pub(crate) buf_limit: usize,
     /// At the last write it counted data only (`plimsoll.tcp_sndbuf_raw`).
@@ -150,6 +155,7 @@ impl Sender {
             queue: WriteQueue::new(),
             units: Units::new(),
             rtx: RetransmitQueue::new(),
+            scoreboard: Scoreboard::new(),
             buf_limit: match options.sndbuf {
                 Some(asked) if config.tcp_sndbuf_raw > 0 => memory::raw_sndbuf(asked),
                 Some(asked) => memory::sndbuf(asked),
@@ -177,15 +183,30 @@ impl Sender {
     /// Bytes of heap that the queues hold, without the chunks themselves.
     pub(crate) fn heap_bytes(&self) -> usize {
         let errors = self.errors.as_ref().map_or(0, |_| size_of::<ErrorQueue>());
-        self.queue.heap_bytes() + self.units.heap_bytes() + self.rtx.heap_bytes() + errors
+        let sent = self.rtx.heap_bytes() + self.scoreboard.heap_bytes();
+        self.queue.heap_bytes() + self.units.heap_bytes() + sent + errors
     }
 
     /// Bytes of memory that the queues bind: all that they hold, the front of the first chunk, of
-    /// which the peer has acknowledged a part, and what the last one still takes.
+    /// which the peer has acknowledged a part, what the last one still takes, and what is known of
+    /// that many ranges in flight.
     pub(crate) fn held(&self) -> usize {
         let first = self.rtx.first_slice().or_else(|| self.queue.front());
         let before = first.map_or(0, |slice| slice.offset().min(MAX_CHUNK));
-        self.rtx.bytes() + self.queue.len() + before + self.queue.spare()
+        let ranges = self.rtx.charge() + self.scoreboard.charge();
+        self.rtx.bytes() + self.queue.len() + before + self.queue.spare() + ranges
+    }
+
+    /// Ranges that SACK may cut the scoreboard to.
+    pub(crate) fn most_ranges(&self) -> usize {
+        let each = usize::from(self.mss).max(KNOWN_RANGE_BYTES);
+        (self.buf_limit / each).max(MIN_SENT_RANGES)
+    }
+
+    /// Everything below `ack` is acknowledged.
+    pub(crate) fn take_acked(&mut self, ack: SeqNum, arrivals: &mut impl Arrivals) -> Delivered {
+        self.rtx.release(ack);
+        self.scoreboard.on_cumulative_ack(ack, arrivals)
     }
 
     /// Gives the memory back: the connection is CLOSED.
@@ -193,6 +214,7 @@ impl Sender {
         self.queue = WriteQueue::new();
         self.units = Units::new();
         self.rtx = RetransmitQueue::new();
+        self.scoreboard = Scoreboard::new();
     }
 
     /// One behind the last byte that was written.
@@ -231,6 +253,10 @@ impl Sender {
     /// Checks what must hold between two calls.
     pub(crate) fn check_invariants(&self) {
         self.queue.check_invariants();
+        self.rtx.check_invariants();
+        self.scoreboard.check_invariants();
+        let (numbers, fin) = self.scoreboard.outstanding();
+        assert_eq!(numbers as usize, self.rtx.bytes() + usize::from(fin), "bytes and ranges");
         assert_eq!(self.nxt, self.max, "nothing moves snd.nxt back");
         self.units.check_invariants(self.nxt, self.write_end());
         assert!(self.una <= self.sml && self.sml <= self.nxt, "Minshall's mark is outdated");

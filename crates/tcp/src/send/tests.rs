@@ -1,7 +1,8 @@
 //! What writers see.
 
-use crate::config::SetOption;
+use crate::config::{Config, SetOption};
 use crate::event::{ConnectionError, Events, WriteError};
+use crate::send::scoreboard::{KNOWN_RANGE_BYTES, SentRange};
 use crate::testing::{Setup, Trace};
 
 fn write(t: &mut Trace, len: usize) -> Result<usize, WriteError> {
@@ -132,4 +133,41 @@ fn an_idle_connection_holds_no_chunk() {
     }
     assert!(t.pool.stats().allocations < 5, "chunks are used again");
     assert!(t.conn.memory_bytes() < 4096, "{}", t.conn.memory_bytes());
+}
+
+#[test]
+fn ranges_in_flight_are_charged() {
+    let setup = Setup { mss: 100, ..Setup::default().nodelay() };
+    let mut t =
+        Trace::established(Setup { config: Config { initcwnd: 200, ..setup.config }, ..setup });
+    t.write(10_000);
+    let _ = t.drain();
+    let (before, ranges) = (t.conn.memory_held(), t.conn.snd.scoreboard.charge());
+    assert!(ranges >= 84 * size_of::<SentRange>(), "{ranges}");
+    // Every second segment is known to have arrived: that takes more than it gives back.
+    for index in (1..100).step_by(2) {
+        let (left, right) = (index * 100 + 1, (index + 1) * 100 + 1);
+        t.recv(&std::format!(". 1:1 ack 1 sack {left}:{right}"));
+        let _ = t.drain();
+    }
+    let more = t.conn.snd.scoreboard.charge() - ranges;
+    assert!(more > 0 && t.conn.memory_held() >= before + more, "{more}");
+    t.recv(". 1:1 ack 10001");
+    assert_eq!(t.conn.snd.scoreboard.charge(), 0);
+}
+
+#[test]
+fn sack_may_cut_to_as_many_ranges_as_the_buffer_has_segments() {
+    let mut t = Trace::established(Setup::default());
+    let least = crate::limits::MIN_SENT_RANGES;
+    // Send buffer, MSS, ranges.
+    for (buffer, mss, ranges) in [
+        (100_000, 1000, least),
+        (10_000_000, 1000, 10_000),
+        (10_000_000, 48, 10_000_000 / KNOWN_RANGE_BYTES),
+        (100_000_000, 1000, 100_000),
+    ] {
+        (t.conn.snd.buf_limit, t.conn.snd.mss) = (buffer, mss);
+        assert_eq!(t.conn.snd.most_ranges(), ranges, "{buffer} bytes, {mss}");
+    }
 }

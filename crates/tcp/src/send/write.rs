@@ -346,7 +346,7 @@ impl Connection {
 
     /// What the send buffer holds, as [`memory`] counts.
     pub(crate) fn queued_memory(&self) -> usize {
-        let units = self.snd.units.count() + self.snd.rtx.ranges.len();
+        let units = self.snd.units.count() + self.snd.scoreboard.len();
         memory::queued(self.send_queue_len(), units)
     }
 
@@ -395,7 +395,7 @@ impl Connection {
 
     /// Whether everything written is acknowledged, and the FIN too if there is one.
     pub fn is_drained(&self) -> bool {
-        self.snd.queue.is_empty() && self.snd.rtx.is_empty() && self.snd.fin != Fin::Queued
+        self.snd.queue.is_empty() && self.snd.scoreboard.is_empty() && self.snd.fin != Fin::Queued
     }
 
     /// Free send space as a waiting writer sees it: zero until a third of the buffer is free and

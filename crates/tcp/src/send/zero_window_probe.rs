@@ -43,7 +43,7 @@ pub(crate) struct Probing {
 impl Connection {
     /// The peer's window holds an idle sender: makes sure that somebody asks again.
     pub(crate) fn arm_persist(&mut self, cx: &Context) {
-        if self.timers.is_armed(Timer::Persist) || !self.snd.rtx.is_empty() {
+        if self.timers.is_armed(Timer::Persist) || !self.snd.scoreboard.is_empty() {
             return;
         }
         self.snd.probing = Probing { since: cx.now, last: cx.now, unanswered: 0, force: false };
@@ -66,7 +66,7 @@ impl Connection {
 
     /// The Persist timer fired.
     pub(crate) fn on_persist_timeout(&mut self, cx: &Context) {
-        if !self.snd.rtx.is_empty() || !self.snd.has_unsent() {
+        if !self.snd.scoreboard.is_empty() || !self.snd.has_unsent() {
             return;
         }
         if self.last_hold == Some(Hold::Cork) {

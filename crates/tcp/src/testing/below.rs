@@ -10,8 +10,9 @@ use crate::config::{Config, Options, SetOption};
 use crate::connection::Connection;
 use crate::counters::Counter;
 use crate::output::Hold;
-use crate::segment::{Below, SendKind, Serial, Transmit};
+use crate::segment::{Below, SendKind, Transmit};
 use crate::send::WriteFlags;
+use crate::serial::Serial;
 use crate::time::{Duration, Instant};
 use crate::timer::Timer;
 
@@ -418,7 +419,7 @@ fn departure_times_go_down_with_the_packets() {
         t.below.completed = packet.serial.expect("it was charged");
     }
     // The round trip and the timeout are counted from when it departs.
-    let sent: vec::Vec<Instant> = t.conn.snd.rtx.ranges.iter().map(|range| range.sent_at).collect();
+    let sent: vec::Vec<Instant> = t.conn.snd.scoreboard.iter().map(|range| range.sent_at).collect();
     assert_eq!(sent, [ms(5), ms(15), ms(25)]);
     let rto = t.conn.recovery.rto(&t.config);
     assert_eq!(t.conn.timers.deadline(Timer::Retransmit), Some(ms(15) + rto));

@@ -40,7 +40,8 @@ use crate::handshake::fast_open_server::FastOpenAnswer;
 use crate::info::Info;
 use crate::output::Hold;
 use crate::recovery::rtt::Rtt;
-use crate::segment::{Below, Ecn, Segment, Serial, Transmit};
+use crate::segment::{Below, Ecn, Segment, Transmit};
+use crate::serial::Serial;
 use crate::state::State;
 use crate::time::{Duration, Instant};
 

@@ -11,8 +11,9 @@ use crate::config::{Config, Options};
 use crate::connection::{Connection, Context, OpenParams};
 use crate::counters::{Counter, Counters};
 use crate::event::WriteError;
-use crate::segment::{Below, Ecn, MemoryRoom, Segment, Serial, Transmit};
+use crate::segment::{Below, Ecn, MemoryRoom, Segment, Transmit};
 use crate::send::WriteFlags;
+use crate::serial::Serial;
 use crate::state::State;
 use crate::time::{Duration, Instant};
 

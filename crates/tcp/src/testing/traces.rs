@@ -276,7 +276,7 @@ fn the_path_gets_narrower_under_data_in_flight() {
     assert_eq!(t.conn.cc.cwnd(), cwnd, "this says nothing about congestion");
     // SACK speaks of the new segments.
     t.recv(". 1:1 ack 1 sack 961:1921");
-    assert_eq!(t.conn.snd.rtx.sacked(), 1);
+    assert_eq!(t.conn.snd.scoreboard.sacked_out(), 1);
     t.recv(". 1:1 ack 4381");
     assert_eq!((t.conn.send_queue_len(), t.conn.poll_timeout()), (0, None));
     assert_eq!(t.count(Counter::TcpTimeouts), 0);

@@ -15,7 +15,8 @@ use crate::config::{Config, CongestionAlgorithm, Options};
 use crate::connection::OpenParams;
 use crate::counters::Counters;
 use crate::event::ConnectionError;
-use crate::segment::{Below, Ecn, Serial};
+use crate::segment::{Below, Ecn};
+use crate::serial::Serial;
 use crate::state::State;
 use crate::time::Instant;
 
@@ -361,7 +362,7 @@ fn a_lost_retransmission_is_found_by_what_left_after_it() {
     trace.wait(100);
     trace.ack(11 * MSS, &[]);
     assert_eq!(trace.phase(), Phase::Open);
-    assert!(trace.conn.snd.rtx.is_empty());
+    assert!(trace.conn.snd.scoreboard.is_empty());
     assert_eq!(trace.count(Counter::TcpTimeouts), 0);
 }
 
@@ -375,7 +376,7 @@ fn without_three_duplicates_a_quarter_of_the_round_trip_tells() {
     assert_eq!(trace.phase(), Phase::Disorder);
     trace.timeout();
     assert_eq!(trace.now.since(begun), Duration::from_millis(127));
-    assert_eq!((trace.phase(), trace.conn.snd.rtx.lost()), (Phase::Recovery, 3));
+    assert_eq!((trace.phase(), trace.conn.snd.scoreboard.lost_out()), (Phase::Recovery, 3));
     assert_eq!(trace.resend(), [(0, MSS)]);
     assert_eq!(trace.count(Counter::TcpTimeouts), 0);
 }
@@ -411,10 +412,10 @@ fn a_timeout_with_reneging_sends_everything_again() {
     trace.wait(100);
     trace.ack(0, &[(MSS, 3 * MSS)]);
     trace.ack(MSS, &[]);
-    assert_eq!(trace.conn.snd.rtx.sacked(), 2);
+    assert_eq!(trace.conn.snd.scoreboard.sacked_out(), 2);
     trace.timeout();
     assert_eq!(trace.count(Counter::TcpSackReneging), 1);
-    assert_eq!(trace.conn.snd.rtx.lost(), 9);
+    assert_eq!(trace.conn.snd.scoreboard.lost_out(), 9);
     assert_eq!(trace.resend(), [(MSS, 2 * MSS)]);
 }
 
@@ -455,7 +456,7 @@ fn a_window_update_is_not_a_duplicate() {
         trace.window = 60_000 + step;
         trace.ack(0, &[]);
     }
-    assert_eq!(trace.conn.recovery.reno_sacked, 0);
+    assert_eq!(trace.conn.sacked_out(), 0);
     assert_eq!(trace.conn.snd.wnd, 60_004 << 7);
 }
 
@@ -597,7 +598,7 @@ fn a_window_closed_over_sent_data_is_asked_with_one_segment() {
     }
     trace.window = 60_000;
     trace.ack(10 * MSS, &[]);
-    assert!(trace.conn.snd.rtx.is_empty());
+    assert!(trace.conn.snd.scoreboard.is_empty());
 }
 
 #[test]
@@ -749,7 +750,7 @@ fn lossy_transfer(peer: Peer, algorithm: CongestionAlgorithm, loss: u64, seed: u
             trace.timeout();
         }
         assert!(trace.cwnd() >= 1);
-        assert!(trace.conn.pipe() <= trace.conn.snd.rtx.packets * 2);
+        assert!(trace.conn.pipe() <= trace.conn.snd.scoreboard.packets_out() * 2);
     }
     assert_eq!(sink.next, total);
     trace.now.since(begun)
@@ -855,7 +856,7 @@ fn f_rto_finds_a_spurious_timeout() {
     assert_eq!(trace.phase(), Phase::Open);
     assert_eq!(trace.count(Counter::TcpSpuriousRtos), 1);
     assert!(trace.cwnd() >= 10, "{}", trace.cwnd());
-    assert_eq!(trace.conn.snd.rtx.lost(), 0);
+    assert_eq!(trace.conn.snd.scoreboard.lost_out(), 0);
 }
 
 #[test]

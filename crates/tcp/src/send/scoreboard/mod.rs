@@ -1,0 +1,330 @@
+//! The scoreboard: every range that was sent and is not cumulatively acknowledged, and what has
+//! become of it (RFC 6675, RFC 8985).
+//!
+//! # Theory of operation
+//!
+//! There is one [`SentRange`] for every packet that left: when, under which serial, and its marks:
+//! SACKed, lost, sent again. A range is cut in two where a SACK block or a retransmission ends
+//! inside it, always at a multiple of the MSS from its start, so the number of ranges never exceeds
+//! the number of wire segments; SACKed neighbours are joined again, and so are small segments that
+//! leave again together. The FIN, if sent, is the last number of the last range.
+//!
+//! What leaves is appended ([`on_sent`](Scoreboard::on_sent)). A cumulative ACK takes ranges off
+//! the front ([`on_cumulative_ack`](Scoreboard::on_cumulative_ack)), a SACK block marks ranges
+//! ([`on_sack`](Scoreboard::on_sack)). Time or a timeout marks ranges as lost; the rules are those
+//! of `recovery/`, the marks are set here. What is lost waits for
+//! [`first_lost`](Scoreboard::first_lost) to find it, and [`on_resent`](Scoreboard::on_resent)
+//! says that it has left again. Without SACK, duplicate ACKs are counted in place of marks
+//! ([`add_reno_sacks`](Scoreboard::add_reno_sacks)).
+//!
+//! All sums are segments, as on Linux, and are kept as the marks change.
+//!
+//! # Costs
+//!
+//! As long as nothing is lost or out of order, this is a deque: a packet is pushed, an ACK pops.
+//! Otherwise an ACK costs for each SACK block, and for each range that is marked, cut, joined or
+//! taken off, a few look-ups in trees, however many ranges there are ([`ranges`]). What a block
+//! covers that was SACKed before is not looked at, nor is what is in flight and was not overtaken.
+//! A range that was sent costs once more when a mark reaches it or what lies above it.
+//!
+//! Three things look at more: an undo at what lies below the last lost range; a smaller MTU at all;
+//! a DSACK above SND.UNA at what it covers, as long as retransmissions remain that no DSACK has
+//! named.
+//!
+//! The number of ranges that SACK may cut to is bounded by whoever calls, since it follows from the
+//! send buffer.
+
+mod delivered;
+mod loss;
+mod range;
+mod ranges;
+mod sack;
+
+pub(crate) use delivered::{Arrivals, Delivered, dsack};
+use plimsoll_wire::SeqNum;
+pub(crate) use range::{SentRange, XmitOrder};
+pub(crate) use ranges::KNOWN_RANGE_BYTES;
+use ranges::Ranges;
+pub(crate) use sack::RenoSacks;
+
+use crate::serial::Serial;
+use crate::time::Instant;
+
+/// A range that leaves again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resent {
+    /// First sequence number.
+    pub(crate) start: SeqNum,
+    /// One behind the last.
+    pub(crate) end: SeqNum,
+    /// When it leaves.
+    pub(crate) sent_at: Instant,
+    /// The packet that carries it.
+    pub(crate) serial: Serial,
+    /// Payload bytes per wire segment.
+    pub(crate) mss: u16,
+    /// Wire segments that have been delivered so far.
+    pub(crate) delivered: u32,
+    /// It is not a probe: probes are not taken to be in flight twice.
+    pub(crate) counted: bool,
+}
+
+/// Sent and not yet acknowledged ranges, and what is known of each.
+#[derive(Debug)]
+pub(crate) struct Scoreboard {
+    ranges: Ranges,
+    /// Without SACK: segments that duplicate ACKs say have arrived.
+    reno_sacked: u32,
+    /// Wire segments ever marked lost, those that were sent again included.
+    lost_ever: u32,
+    /// Wire segments ever marked lost after they had been sent again.
+    relost_ever: u32,
+}
+
+impl Scoreboard {
+    pub(crate) const fn new() -> Scoreboard {
+        Scoreboard { ranges: Ranges::new(), reno_sacked: 0, lost_ever: 0, relost_ever: 0 }
+    }
+
+    /// Whether nothing is outstanding.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// How many ranges there are.
+    pub(crate) fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// Wire segments that were sent and not cumulatively acknowledged.
+    pub(crate) fn packets_out(&self) -> u32 {
+        self.ranges.sums().packets_out
+    }
+
+    /// Those that the peer is known to hold beyond SND.UNA: by SACK, or without it by duplicates.
+    pub(crate) fn sacked_out(&self) -> u32 {
+        self.ranges.sums().sacked_out + self.reno_sacked
+    }
+
+    /// Those that are marked lost, sent again or not.
+    pub(crate) fn lost_out(&self) -> u32 {
+        self.ranges.sums().lost_out
+    }
+
+    /// Those that were sent again and are in flight.
+    pub(crate) fn retrans_out(&self) -> u32 {
+        self.ranges.sums().retrans_out
+    }
+
+    /// Segments taken to be in flight (RFC 6675: `pipe`).
+    pub(crate) fn pipe(&self) -> u32 {
+        let sums = self.ranges.sums();
+        (sums.packets_out + sums.retrans_out).saturating_sub(self.sacked_out() + sums.lost_out)
+    }
+
+    /// Wire segments ever marked lost, those that were sent again included. Wraps.
+    pub(crate) fn lost_ever(&self) -> u32 {
+        self.lost_ever
+    }
+
+    /// Wire segments ever marked lost after they had been sent again. Wraps.
+    pub(crate) fn relost_ever(&self) -> u32 {
+        self.relost_ever
+    }
+
+    /// The range that begins at SND.UNA.
+    pub(crate) fn front(&self) -> Option<&SentRange> {
+        self.ranges.front()
+    }
+
+    /// The range that ends at SND.MAX.
+    pub(crate) fn back(&self) -> Option<&SentRange> {
+        self.ranges.back()
+    }
+
+    /// The lowest range that waits to be sent again (RFC 6675: `NextSeg`, rule 1).
+    pub(crate) fn first_lost(&self) -> Option<SentRange> {
+        self.ranges.first_lost().copied()
+    }
+
+    /// One behind the highest SACKed number (RFC 6675: `HighData` of the peer), if there is one.
+    pub(crate) fn highest_sacked(&self) -> Option<SeqNum> {
+        self.ranges.last_sacked().map(|range| range.end)
+    }
+
+    /// One behind the last outstanding byte of data, a FIN not counted.
+    pub(crate) fn data_end(&self) -> SeqNum {
+        self.back().map_or(SeqNum(0), |last| last.end - u32::from(last.fin))
+    }
+
+    /// Whether anything outstanding was ever sent again.
+    pub(crate) fn any_retrans_done(&self) -> bool {
+        self.retrans_out() > 0 || self.front().is_some_and(|front| front.retransmissions > 0)
+    }
+
+    /// Whether a segment that ends at `end` carries PSH when it is sent again.
+    pub(crate) fn is_pushed(&self, end: SeqNum) -> bool {
+        self.ranges.find(end - 1).is_some_and(|range| range.push && range.end == end)
+    }
+
+    /// Bytes of heap held, about.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.ranges.heap_bytes()
+    }
+
+    /// Bytes of heap held beyond what every connection may keep.
+    pub(crate) fn charge(&self) -> usize {
+        self.ranges.charge()
+    }
+
+    /// Appends what has just left for the first time. `range.end` is one beyond the data if a FIN
+    /// left with it.
+    pub(crate) fn on_sent(&mut self, range: SentRange) {
+        debug_assert!(self.back().is_none_or(|last| last.end == range.start && !last.fin));
+        self.ranges.push(range);
+    }
+
+    /// What has just left for the first time ended with a MSG_EOR.
+    pub(crate) fn mark_record(&mut self) {
+        if let Some(last) = self.ranges.last_fresh() {
+            last.eor = true;
+        }
+    }
+
+    /// What has just left for the first time carried PSH.
+    pub(crate) fn mark_pushed(&mut self) {
+        if let Some(last) = self.ranges.last_fresh() {
+            last.push = true;
+        }
+    }
+
+    /// Takes off everything below `ack`.
+    pub(crate) fn on_cumulative_ack(
+        &mut self,
+        ack: SeqNum,
+        arrivals: &mut impl Arrivals,
+    ) -> Delivered {
+        let mut delivered = Delivered::default();
+        while let Some((first, segs)) = self.ranges.pop_below(ack) {
+            delivered.acked += ack.min(first.end).since(first.start);
+            delivered.acked_segs += segs;
+            if segs > 0 {
+                delivered.note_acked(&first, segs, arrivals);
+            }
+        }
+        if self.ranges.is_empty() {
+            self.ranges.shrink();
+        }
+        delivered
+    }
+
+    /// Notes that a range has left again. It lies within one that
+    /// [`first_lost`](Self::first_lost) returned, or it is the last one again. Returns how many
+    /// wire segments it is.
+    pub(crate) fn on_resent(&mut self, resent: &Resent) -> u32 {
+        let before = self.packets_out();
+        self.ranges.cut(resent.start);
+        self.ranges.cut(resent.end);
+        let (mut from, mut segs) = (resent.start, 0);
+        while let Some(range) = self.ranges.find(from).copied() {
+            if resent.end <= range.start {
+                break;
+            }
+            self.ranges.take(&range);
+            let again = SentRange {
+                sent_at: resent.sent_at,
+                serial: resent.serial,
+                delivered: resent.delivered,
+                mss: resent.mss,
+                retransmissions: range.retransmissions.saturating_add(1),
+                resent: range.resent || (resent.counted && !range.sacked),
+                ..range
+            };
+            self.ranges.put(again);
+            segs += again.segs();
+            from = range.end;
+        }
+        if resent.counted {
+            self.after_new_cut(before);
+        }
+        segs
+    }
+
+    /// Lets what follows the range that begins at `start` join it, up to `room` bytes, as long as
+    /// nothing of it is SACKed or still below us, which is what is later than `completed` (Linux:
+    /// `tcp_retrans_try_collapse`). Returns the range.
+    pub(crate) fn collapse(
+        &mut self,
+        start: SeqNum,
+        room: u32,
+        completed: Serial,
+    ) -> Option<SentRange> {
+        let before = self.packets_out();
+        let mut range = *self.ranges.find(start)?;
+        while let Some(next) = self.ranges.find(range.end).copied() {
+            let len = range.data_len() + next.data_len();
+            let single = range.segs() == 1 && next.segs() == 1;
+            let stuck = next.sacked || completed < next.serial;
+            if range.eor || range.fin || stuck || !single || room < len {
+                break;
+            }
+            self.ranges.take(&range);
+            self.ranges.take(&next);
+            range = SentRange {
+                end: next.end,
+                serial: range.serial.max(next.serial),
+                mss: u16::try_from(room).unwrap_or(u16::MAX),
+                retransmissions: range.retransmissions.max(next.retransmissions),
+                push: range.push || next.push,
+                fin: next.fin,
+                eor: next.eor,
+                ..range
+            };
+            self.ranges.put(range);
+        }
+        self.after_new_cut(before);
+        Some(range)
+    }
+
+    /// What is outstanding is cut into fewer segments than `before`: without SACK, duplicates stand
+    /// for that many fewer.
+    fn after_new_cut(&mut self, before: u32) {
+        let fewer = before.saturating_sub(self.packets_out());
+        self.reno_sacked = self.reno_sacked.saturating_sub(fewer);
+    }
+
+    /// Sequence numbers outstanding, a FIN counted, and whether there is one.
+    pub(crate) fn outstanding(&self) -> (u32, bool) {
+        match (self.front(), self.back()) {
+            (Some(first), Some(last)) => (last.end.since(first.start), last.fin),
+            _ => (0, false),
+        }
+    }
+
+    /// Checks that everything that is kept agrees.
+    pub(crate) fn check_invariants(&self) {
+        self.ranges.check_invariants();
+        assert!(self.reno_sacked <= self.packets_out(), "more arrived than was sent");
+        assert!(self.reno_sacked == 0 || self.ranges.last_sacked().is_none(), "SACK or no SACK");
+    }
+}
+
+#[cfg(test)]
+impl Scoreboard {
+    /// All ranges in the order of sequence.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &SentRange> {
+        self.ranges.iter()
+    }
+
+    /// How many ranges were looked at.
+    pub(crate) fn visited(&self) -> u64 {
+        self.ranges.visited()
+    }
+}
+
+#[cfg(test)]
+mod adversary;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;

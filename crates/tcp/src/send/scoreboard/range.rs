@@ -1,0 +1,145 @@
+//! What is known of one stretch that left in one packet.
+
+use core::cmp::Ordering;
+
+use plimsoll_wire::SeqNum;
+
+use crate::serial::Serial;
+use crate::time::Instant;
+
+/// Numbers that left in one packet, or a part of them of which the same is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SentRange {
+    /// First sequence number.
+    pub(crate) start: SeqNum,
+    /// One behind the last.
+    pub(crate) end: SeqNum,
+    /// When it left last (RFC 8985: `Segment.xmit_ts`).
+    pub(crate) sent_at: Instant,
+    /// The packet that carried it last.
+    pub(crate) serial: Serial,
+    /// Payload bytes per wire segment when it left last.
+    pub(crate) mss: u16,
+    /// How often it was sent again.
+    pub(crate) retransmissions: u8,
+    /// The peer has it (SACK).
+    pub(crate) sacked: bool,
+    /// It is taken for lost. Stays set when it is sent again.
+    pub(crate) lost: bool,
+    /// It was sent again since it was last taken for lost; that copy is in flight.
+    pub(crate) resent: bool,
+    /// Its last segment carried PSH.
+    pub(crate) push: bool,
+    /// Its last number is our FIN.
+    pub(crate) fin: bool,
+    /// A write ended with MSG_EOR here: nothing joins it when it is sent again.
+    pub(crate) eor: bool,
+    /// Wire segments that had been delivered when it left last.
+    pub(crate) delivered: u32,
+}
+
+const _: () = assert!(size_of::<SentRange>() <= 40);
+
+impl SentRange {
+    /// Length in sequence numbers.
+    pub(crate) fn len(&self) -> u32 {
+        self.end.since(self.start)
+    }
+
+    /// Bytes of data.
+    pub(crate) fn data_len(&self) -> u32 {
+        self.len() - u32::from(self.fin)
+    }
+
+    /// Wire segments. A FIN alone is one; behind data it takes none of its own.
+    pub(crate) fn segs(&self) -> u32 {
+        self.data_len().div_ceil(u32::from(self.mss.max(1))).max(1)
+    }
+
+    /// Whether it waits to be sent again.
+    pub(crate) fn wants_retransmission(&self) -> bool {
+        self.lost && !self.resent
+    }
+
+    /// Whether it is in flight as far as is known: neither SACKed nor waiting to be sent again.
+    pub(super) fn is_unresolved(&self) -> bool {
+        !self.sacked && !self.wants_retransmission()
+    }
+
+    /// Its place among all in the order of leaving.
+    pub(crate) fn xmit_order(&self) -> XmitOrder {
+        XmitOrder { sent_at: self.sent_at, end: End(self.end) }
+    }
+
+    /// Cuts it in two at `seq`, which lies inside.
+    pub(super) fn split(&self, seq: SeqNum) -> (SentRange, SentRange) {
+        debug_assert!(self.start < seq && seq < self.end, "nothing to cut");
+        let head = SentRange { end: seq, push: false, fin: false, eor: false, ..*self };
+        (head, SentRange { start: seq, ..*self })
+    }
+
+    /// The part within `[left, right)`, rounded inwards to whole wire segments.
+    pub(super) fn covered(&self, left: SeqNum, right: SeqNum) -> Option<(SeqNum, SeqNum)> {
+        let mss = u32::from(self.mss.max(1));
+        let from = if left <= self.start {
+            self.start
+        } else {
+            self.start + left.since(self.start).div_ceil(mss) * mss
+        };
+        let to = if self.end <= right {
+            self.end
+        } else {
+            self.start + right.since(self.start) / mss * mss
+        };
+        (from < to && from < self.end).then_some((from, to))
+    }
+
+    /// It and `next`, which follows it, as one SACKed range, unless the number of wire segments
+    /// would change by that.
+    pub(super) fn joined(&self, next: &SentRange) -> Option<SentRange> {
+        let alike = self.mss == next.mss
+            && self.resent == next.resent
+            && self.len().is_multiple_of(u32::from(self.mss.max(1)))
+            && next.data_len() > 0;
+        alike.then(|| SentRange {
+            end: next.end,
+            sent_at: self.sent_at.max(next.sent_at),
+            serial: self.serial.max(next.serial),
+            retransmissions: self.retransmissions.max(next.retransmissions),
+            push: next.push,
+            fin: next.fin,
+            ..*self
+        })
+    }
+}
+
+/// The end of a range as a key. Numbers are compared modulo 2^32, which orders those of one
+/// connection: they lie within a window of less than 2^31.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct End(pub(crate) SeqNum);
+
+impl Ord for End {
+    fn cmp(&self, other: &End) -> Ordering {
+        (self.0.0.wrapping_sub(other.0.0) as i32).cmp(&0)
+    }
+}
+
+impl PartialOrd for End {
+    fn partial_cmp(&self, other: &End) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The order in which segments left (RFC 8985, section 6.2: `RACK_sent_after`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct XmitOrder {
+    /// When it left.
+    pub(crate) sent_at: Instant,
+    /// One behind its last number.
+    pub(crate) end: End,
+}
+
+impl XmitOrder {
+    /// Before everything that is sent.
+    pub(crate) const FIRST: XmitOrder = XmitOrder { sent_at: Instant::ZERO, end: End(SeqNum(0)) };
+}

@@ -1,0 +1,164 @@
+//! Marks of what has arrived: SACK blocks, reneging, and duplicates in place of SACK.
+
+use plimsoll_wire::SeqNum;
+use plimsoll_wire::tcp::SackBlock;
+
+use super::delivered::{Arrivals, Delivered, SackOutcome};
+use super::{Scoreboard, SentRange};
+
+impl Scoreboard {
+    /// Takes the blocks of an ACK (RFC 6675: `Update`). Everything below `una` is acknowledged, and
+    /// numbers from `max` on were never sent. `dsack` is the first block, if it may be believed to
+    /// report data received twice. Where there are `limit` ranges or more, a block is taken only as
+    /// far as it covers whole ones.
+    pub(crate) fn on_sack(
+        &mut self,
+        blocks: &[SackBlock],
+        dsack: Option<SackBlock>,
+        (una, max): (SeqNum, SeqNum),
+        limit: usize,
+        arrivals: &mut impl Arrivals,
+    ) -> SackOutcome {
+        let mut outcome = SackOutcome { dsack, ..SackOutcome::default() };
+        let twice = usize::from(dsack.is_some());
+        if let Some(block) = dsack.filter(|block| una < block.left && block.right <= max) {
+            outcome.dsack_out_of_order = true;
+            self.count_dsack(block, arrivals);
+        }
+        for block in &blocks[twice.min(blocks.len())..] {
+            if block.right <= una && block.left < block.right {
+                // Old news: a cumulative ACK has overtaken it.
+                continue;
+            }
+            if block.left < una || block.right <= block.left || max < block.right {
+                outcome.bad_blocks += 1;
+                continue;
+            }
+            self.sack(*block, limit, arrivals, &mut outcome.delivered);
+        }
+        outcome
+    }
+
+    /// A DSACK within what is outstanding: whatever of it was sent again was so for nothing.
+    fn count_dsack(&mut self, block: SackBlock, arrivals: &mut impl Arrivals) {
+        let mut from = block.left;
+        while arrivals.awaits_dsack()
+            && let Some(range) = self.ranges.find(from).filter(|range| range.start < block.right)
+        {
+            if range.retransmissions > 0 {
+                arrivals.on_dsack(range);
+            }
+            from = range.end;
+        }
+    }
+
+    /// Marks what the block covers, whole wire segments only.
+    fn sack(
+        &mut self,
+        block: SackBlock,
+        limit: usize,
+        arrivals: &mut impl Arrivals,
+        delivered: &mut Delivered,
+    ) {
+        let mut from = block.left;
+        while let Some(&range) = self.ranges.find_pending(from) {
+            if block.right <= range.start {
+                break;
+            }
+            from = range.end;
+            let Some((left, right)) = range.covered(block.left, block.right) else { continue };
+            let whole = left == range.start && right == range.end;
+            if whole || self.ranges.len() < limit {
+                self.sack_within(range, left, right, arrivals, delivered);
+            }
+        }
+    }
+
+    /// Marks `[left, right)` of `range`.
+    fn sack_within(
+        &mut self,
+        range: SentRange,
+        left: SeqNum,
+        right: SeqNum,
+        arrivals: &mut impl Arrivals,
+        delivered: &mut Delivered,
+    ) {
+        self.ranges.take(&range);
+        let mut marked = range;
+        if left != marked.start {
+            let (head, tail) = marked.split(left);
+            self.ranges.put(head);
+            marked = tail;
+        }
+        if right != marked.end {
+            let (head, tail) = marked.split(right);
+            self.ranges.put(tail);
+            marked = head;
+        }
+        arrivals.on_delivered(&marked);
+        delivered.sacked = true;
+        delivered.segs += marked.segs();
+        if marked.retransmissions == 0 {
+            if self.highest_sacked().is_some_and(|highest| marked.start < highest) {
+                delivered.note_late(marked.start);
+            }
+            delivered.note_sacked_original(&marked, arrivals.high_seq());
+        }
+        marked.sacked = true;
+        // A retransmission of what was not taken for lost stays in flight.
+        marked.resent &= !marked.lost;
+        marked.lost = false;
+        self.ranges.put_sacked(marked);
+    }
+
+    /// Whether the peer has taken back what it SACKed: the front is SACKed and not acknowledged.
+    pub(crate) fn has_reneged(&self) -> bool {
+        self.front().is_some_and(|first| first.sacked)
+    }
+
+    /// Without SACK: so many more duplicates, each of which stands for a segment that arrived
+    /// (Linux: `tcp_add_reno_sack`).
+    pub(crate) fn add_reno_sacks(&mut self, dupacks: u32) -> RenoSacks {
+        let before = self.reno_sacked;
+        self.reno_sacked = before.saturating_add(dupacks);
+        let reordered = self.bound_reno_sacks();
+        RenoSacks { delivered: self.reno_sacked.saturating_sub(before), reordered }
+    }
+
+    /// Without SACK: `acked` segments are acknowledged. One filled the hole, and the others are
+    /// those that duplicates had told of (Linux: `tcp_remove_reno_sacks`).
+    pub(crate) fn remove_reno_sacks(&mut self, acked: u32) -> RenoSacks {
+        let mut delivered = 0;
+        if acked > 0 {
+            delivered = acked.saturating_sub(self.reno_sacked).max(1);
+            self.reno_sacked = self.reno_sacked.saturating_sub(acked - 1);
+        }
+        RenoSacks { delivered, reordered: self.bound_reno_sacks() }
+    }
+
+    /// Forgets what duplicates told.
+    pub(crate) fn clear_reno_sacks(&mut self) {
+        self.reno_sacked = 0;
+    }
+
+    /// More duplicates than segments that can have arrived: some were reordered (Linux:
+    /// `tcp_limit_reno_sacked`). Returns whether there were.
+    fn bound_reno_sacks(&mut self) -> bool {
+        let packets = self.packets_out();
+        let holes = self.lost_out().max(1).min(packets);
+        let reordered = packets < self.reno_sacked + holes;
+        if reordered {
+            self.reno_sacked = packets - holes;
+        }
+        reordered
+    }
+}
+
+/// What duplicates, or the end of them, tell without SACK.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RenoSacks {
+    /// Segments that are now known to be delivered and were not before.
+    pub(crate) delivered: u32,
+    /// There were more duplicates than segments that can have arrived.
+    pub(crate) reordered: bool,
+}
