@@ -662,14 +662,14 @@ fn fin_that_acks_our_fin() {
 }
 
 #[test]
-fn resets_in_closing_states_are_no_error() {
+fn resets_in_closing_states_are_errors() {
     let mut bench = Bench::established();
     bench.recv(FIN | ACK, IRS + 1, ISS + 1, b"");
     bench.call(|conn, cx| conn.close(cx));
     bench.send();
     bench.recv(RST, IRS + 2, ISS + 1, b"");
     bench.state(State::Closed);
-    assert_eq!(bench.conn.error(), None);
+    assert_eq!(bench.conn.error(), Some(ConnectionError::Reset));
 }
 
 #[test]
