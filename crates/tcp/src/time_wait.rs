@@ -95,9 +95,7 @@ impl TimeWait {
             self.expires = cx.now + cx.config.tcp_fin_timeout;
             self.remember(cx, stamps);
         }
-        if !flags.contains(TcpFlags::ACK) {
-            return TimeWaitAction::Ignore;
-        }
+        // With or without an ACK bit, as on Linux.
         self.ack(cx, paws_rejects)
     }
 
