@@ -30,6 +30,8 @@ pub struct TimeWait {
     expires: Instant,
     last_ack: Option<Instant>,
     md5_key: Option<Md5Key>,
+    /// IP_TOS or IPV6_TCLASS of the socket that was.
+    tos: u8,
 }
 
 /// What to do about a segment that met a [`TimeWait`].
@@ -53,6 +55,11 @@ impl TimeWait {
     /// The key with which segments of the connection are signed, if they are.
     pub fn md5_key(&self) -> Option<&Md5Key> {
         self.md5_key.as_ref()
+    }
+
+    /// IP_TOS or IPV6_TCLASS of the socket that was: our answers have it too.
+    pub fn tos(&self) -> u8 {
+        self.tos
     }
 
     /// When the entry ends by itself.
@@ -163,6 +170,7 @@ impl Connection {
             expires: expires.unwrap_or(Instant::ZERO),
             last_ack: None,
             md5_key: self.md5_key().cloned(),
+            tos: self.options.tos,
         }
     }
 }

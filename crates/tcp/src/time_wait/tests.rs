@@ -22,6 +22,7 @@ fn entry(timestamps: bool) -> TimeWait {
         expires: Instant::from_millis(60_000),
         last_ack: None,
         md5_key: None,
+        tos: 0x48,
     }
 }
 

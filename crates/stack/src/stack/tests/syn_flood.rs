@@ -33,7 +33,7 @@ fn flood(pair: &Pair, first: u32, count: u32) {
             urgent: 0,
             options: TcpOptions::default(),
         };
-        work.send_segment(&key, &syn, None);
+        work.send_segment(&key, &syn, None, 0);
     }
     work.finish();
 }
