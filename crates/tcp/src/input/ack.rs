@@ -63,6 +63,14 @@ struct News {
     segs: u16,
 }
 
+/// How far apart the ACKs of one burst may come: the time that two of the largest packets take at
+/// one `window` of bytes per round trip (Linux: `hystart_ack_delay`).
+fn spread_of_burst(srtt: Duration, window: u64) -> Duration {
+    let nanos = srtt.as_nanos().saturating_mul(2 * MAX_SUPER_SEGMENT as u128);
+    let nanos = u64::try_from(nanos / u128::from(window.max(1))).unwrap_or(u64::MAX);
+    Duration::from_nanos(nanos).min(MAX_SPREAD)
+}
+
 impl News {
     fn advanced(&self) -> bool {
         self.delivered.acked > 0
@@ -369,14 +377,12 @@ impl Connection {
     /// Samples for the algorithm, also of ACKs that do not open the window.
     fn sample_congestion(&mut self, cx: &Context, rtt: Option<Duration>) {
         let window = u64::from(self.cc.cwnd()) * u64::from(self.snd.mss);
-        let srtt = u64::try_from(self.srtt().as_nanos()).unwrap_or(u64::MAX);
-        let spread = (srtt / window.max(1)).saturating_mul(2 * MAX_SUPER_SEGMENT as u64);
         let sample = AckSample {
             now: cx.now,
             rtt: rtt.filter(|rtt| *rtt > Duration::ZERO),
             una: self.snd.una,
             nxt: self.snd.nxt,
-            spread: Duration::from_nanos(spread).min(MAX_SPREAD),
+            spread: spread_of_burst(self.srtt(), window),
         };
         self.cc.on_sample(&sample);
     }
