@@ -383,8 +383,18 @@ impl Connection {
             una: self.snd.una,
             nxt: self.snd.nxt,
             spread: spread_of_burst(self.srtt(), window),
+            paced: self.is_paced(cx),
         };
-        self.cc.on_sample(&sample);
+        let signs = self.cc.on_sample(&sample);
+        let cwnd = u64::from(self.cc.cwnd());
+        if signs.train {
+            cx.counters.bump(Counter::TcpHystartTrainDetect);
+            cx.counters.add(Counter::TcpHystartTrainCwnd, cwnd);
+        }
+        if signs.delay {
+            cx.counters.bump(Counter::TcpHystartDelayDetect);
+            cx.counters.add(Counter::TcpHystartDelayCwnd, cwnd);
+        }
     }
 
     fn update_congestion_window(&mut self, cx: &Context, news: &News, delivered: u32, lost: u32) {
