@@ -168,18 +168,23 @@ impl Connection {
     /// taken as it is: what lies beyond it stays in flight and is not sent again until the window
     /// covers it.
     fn take_window(&mut self, seg: &Segment) -> bool {
-        let wnd = u32::from(seg.repr.window) << self.snd.wscale;
-        let newer = self.snd.una < seg.repr.ack
-            || self.snd.wl1 < seg.repr.seq
-            || (self.snd.wl1 == seg.repr.seq && (wnd > self.snd.wnd || wnd == 0));
-        if !newer {
+        if !self.is_window_news(seg) {
             return false;
         }
+        let wnd = u32::from(seg.repr.window) << self.snd.wscale;
         self.snd.wnd = wnd;
         self.snd.wl1 = seg.repr.seq;
         self.snd.wl2 = seg.repr.ack;
         self.snd.max_wnd = self.snd.max_wnd.max(wnd);
         true
+    }
+
+    /// Whether a segment brings the peer's window, see [`take_window`](Self::take_window).
+    pub(super) fn is_window_news(&self, seg: &Segment) -> bool {
+        let wnd = u32::from(seg.repr.window) << self.snd.wscale;
+        self.snd.una < seg.repr.ack
+            || self.snd.wl1 < seg.repr.seq
+            || (self.snd.wl1 == seg.repr.seq && (wnd > self.snd.wnd || wnd == 0))
     }
 
     /// The first SACK block, if it reports data received twice and may be believed: no more of them
