@@ -30,6 +30,7 @@ pub(crate) mod scoreboard;
 pub(crate) mod spurious;
 pub(crate) mod states;
 pub(crate) mod tlp;
+mod windowed_min;
 
 use plimsoll_buf::Slices;
 use plimsoll_wire::SeqNum;
