@@ -165,7 +165,7 @@ impl Connection {
             remote_port: self.remote_port,
             snd_nxt: self.snd.nxt,
             rcv_nxt: self.rcv.nxt,
-            window: (self.rcv.wnd() >> self.rcv.wscale).min(65_535) as u16,
+            window: self.rcv.promised(),
             ts: self.ts,
             expires: expires.unwrap_or(Instant::ZERO),
             last_ack: None,

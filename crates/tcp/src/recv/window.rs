@@ -93,6 +93,11 @@ impl Receiver {
         if opens { self.nxt + offer } else { self.adv }
     }
 
+    /// The window field that says what was promised already, rounded down.
+    pub(crate) fn promised(&self) -> u16 {
+        (self.wnd() >> self.wscale).min(65_535) as u16
+    }
+
     /// The window field of the next segment; remembers what was promised.
     pub(crate) fn select_window(&mut self, cx: &Context) -> u16 {
         self.note_memory(cx);
