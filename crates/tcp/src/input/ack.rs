@@ -90,8 +90,7 @@ impl Connection {
             return AckOutcome::TooNew;
         }
         if ack < self.snd.una {
-            let too_old = self.snd.una.since(ack) > self.snd.max_wnd;
-            if too_old {
+            if u64::from(self.snd.una.since(ack)) > self.oldest_ack() {
                 return AckOutcome::TooOld;
             }
             self.on_old_ack(cx, seg);
@@ -133,6 +132,13 @@ impl Connection {
             self.check_recovery_invariants();
         }
         AckOutcome::Ok
+    }
+
+    /// How far an ACK may lie before SND.UNA: by the largest window that the peer has offered
+    /// (RFC 5961, section 5.2: MAX.SND.WND), and not before the first byte, for what was never sent.
+    fn oldest_ack(&self) -> u64 {
+        let fin = u64::from(self.snd.fin == Fin::Acked);
+        u64::from(self.snd.max_wnd).min(self.stats.bytes_acked + fin)
     }
 
     /// An ACK that a later one has overtaken: what it SACKs is still news.
