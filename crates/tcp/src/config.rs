@@ -118,6 +118,8 @@ pub struct Config {
     pub tcp_rto_min: Duration,
     /// Upper bound of the retransmission timeout (Linux: `tcp_rto_max_ms`).
     pub tcp_rto_max: Duration,
+    /// How long a round trip counts as the least.
+    pub tcp_min_rtt_wlen: Duration,
     /// The algorithm of new connections.
     pub tcp_congestion_control: CongestionAlgorithm,
     /// Start again from the initial window after an idle time of one RTO.
@@ -215,6 +217,7 @@ impl Default for Config {
             tcp_fin_timeout: Duration::from_secs(60),
             tcp_rto_min: Duration::from_millis(200),
             tcp_rto_max: Duration::from_secs(120),
+            tcp_min_rtt_wlen: Duration::from_secs(300),
             tcp_congestion_control: CongestionAlgorithm::Cubic,
             tcp_slow_start_after_idle: true,
             tcp_reordering: 3,

@@ -106,6 +106,10 @@ counters! {
     TcpSlowStartRetrans => "TcpExtTCPSlowStartRetrans", "Segments retransmitted after a timeout.";
     TcpLostRetransmit => "TcpExtTCPLostRetransmit", "Retransmissions that were lost again.";
     TcpTimeouts => "TcpExtTCPTimeouts", "Retransmission timeouts.";
+    TcpHystartTrainDetect => "TcpExtTCPHystartTrainDetect", "Slow starts ended because a train of ACKs filled the path.";
+    TcpHystartTrainCwnd => "TcpExtTCPHystartTrainCwnd", "Congestion windows of these, in segments, added up.";
+    TcpHystartDelayDetect => "TcpExtTCPHystartDelayDetect", "Slow starts ended because the round trip rose.";
+    TcpHystartDelayCwnd => "TcpExtTCPHystartDelayCwnd", "Congestion windows of these, in segments, added up.";
     TcpSpuriousRtxHostQueues => "TcpExtTCPSpuriousRtxHostQueues", "Retransmissions left out because the packet was still below us.";
     TcpDeferAcceptDrop => "TcpExtTCPDeferAcceptDrop", "Last ACKs of a handshake that did not count, as data is awaited.";
     TcpAbortOnData => "TcpExtTCPAbortOnData", "Resets because data arrived after close.";

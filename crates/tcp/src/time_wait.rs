@@ -30,6 +30,8 @@ pub struct TimeWait {
     expires: Instant,
     last_ack: Option<Instant>,
     md5_key: Option<Md5Key>,
+    /// IP_TOS or IPV6_TCLASS of the socket that was.
+    tos: u8,
 }
 
 /// What to do about a segment that met a [`TimeWait`].
@@ -53,6 +55,11 @@ impl TimeWait {
     /// The key with which segments of the connection are signed, if they are.
     pub fn md5_key(&self) -> Option<&Md5Key> {
         self.md5_key.as_ref()
+    }
+
+    /// IP_TOS or IPV6_TCLASS of the socket that was: our answers have it too.
+    pub fn tos(&self) -> u8 {
+        self.tos
     }
 
     /// When the entry ends by itself.
@@ -95,9 +102,7 @@ impl TimeWait {
             self.expires = cx.now + cx.config.tcp_fin_timeout;
             self.remember(cx, stamps);
         }
-        if !flags.contains(TcpFlags::ACK) {
-            return TimeWaitAction::Ignore;
-        }
+        // With or without an ACK bit, as on Linux.
         self.ack(cx, paws_rejects)
     }
 
@@ -160,11 +165,12 @@ impl Connection {
             remote_port: self.remote_port,
             snd_nxt: self.snd.nxt,
             rcv_nxt: self.rcv.nxt,
-            window: (self.rcv.wnd() >> self.rcv.wscale).min(65_535) as u16,
+            window: self.rcv.promised(),
             ts: self.ts,
             expires: expires.unwrap_or(Instant::ZERO),
             last_ack: None,
             md5_key: self.md5_key().cloned(),
+            tos: self.options.tos,
         }
     }
 }

@@ -16,6 +16,8 @@ pub const CODE_PROTOCOL_UNREACHABLE: u8 = 2;
 pub const CODE_PORT_UNREACHABLE: u8 = 3;
 /// Code of "destination unreachable": fragmentation needed and DF set.
 pub const CODE_FRAGMENTATION_NEEDED: u8 = 4;
+/// Code of "time exceeded": while reassembling.
+pub const CODE_REASSEMBLY_TIME: u8 = 1;
 
 const ECHO_REPLY: u8 = 0;
 const UNREACHABLE: u8 = 3;

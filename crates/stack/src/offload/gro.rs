@@ -111,6 +111,8 @@ fn is_pure(segment: &Segment) -> bool {
 pub(crate) struct Held {
     key: FlowKey,
     segment: Segment,
+    /// DSCP and ECN of the first packet.
+    tos: u8,
     /// Payload bytes of every wire segment but the last.
     unit: usize,
     /// Larger for what came later.
@@ -118,9 +120,9 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Whose segment it is, and the segment.
-    pub(crate) fn into_parts(self) -> (FlowKey, Segment) {
-        (self.key, self.segment)
+    /// Whose segment it is, the segment, and DSCP and ECN of its first packet.
+    pub(crate) fn into_parts(self) -> (FlowKey, Segment, u8) {
+        (self.key, self.segment, self.tos)
     }
 
     /// Appends a segment of the same flow. Returns whether the train goes on behind it.
@@ -150,9 +152,9 @@ impl Gro {
     }
 
     /// Holds a segment; there is room.
-    pub(crate) fn hold(&mut self, key: FlowKey, segment: Segment, unit: usize) {
+    pub(crate) fn hold(&mut self, key: FlowKey, (segment, tos): (Segment, u8), unit: usize) {
         self.stamps += 1;
-        self.held.push(Held { key, segment, unit, stamp: self.stamps });
+        self.held.push(Held { key, segment, tos, unit, stamp: self.stamps });
     }
 
     /// Appends a segment to what is held at `at`. Returns whether the train goes on behind it.

@@ -11,17 +11,17 @@ use crate::stack::work::Work;
 
 impl Stack {
     /// Takes a segment that has been checked, and passes on what cannot wait for more. `size` is
-    /// the length of the wire segments of a super-segment.
+    /// the length of the wire segments of a super-segment, `tos` DSCP and ECN of the packet.
     pub(crate) fn tcp_gro(
         &self,
         work: &mut Work<'_>,
         state: &mut PollState,
         key: &FlowKey,
-        segment: Segment,
+        (segment, tos): (Segment, u8),
         size: Option<u16>,
     ) {
         if !work.settings.gro {
-            return self.tcp_demux(work, state, key, segment);
+            return self.tcp_demux(work, state, key, (segment, tos));
         }
         let mut segment = segment;
         if let Some(at) = state.gro.find(key) {
@@ -32,30 +32,30 @@ impl Stack {
             if let Ok(true) = appended {
                 return;
             }
-            let (_, held) = state.gro.take(at).into_parts();
-            self.tcp_demux(work, state, key, held);
+            let (_, held, held_tos) = state.gro.take(at).into_parts();
+            self.tcp_demux(work, state, key, (held, held_tos));
             match appended {
                 Ok(_) => return,
                 Err(back) => segment = back,
             }
         }
         let Some(unit) = train_unit(&segment, size) else {
-            return self.tcp_demux(work, state, key, segment);
+            return self.tcp_demux(work, state, key, (segment, tos));
         };
         if state.gro.is_full()
             && let Some(oldest) = state.gro.take_oldest()
         {
-            let (key, segment) = oldest.into_parts();
-            self.tcp_demux(work, state, &key, segment);
+            let (key, segment, tos) = oldest.into_parts();
+            self.tcp_demux(work, state, &key, (segment, tos));
         }
-        state.gro.hold(*key, segment, unit);
+        state.gro.hold(*key, (segment, tos), unit);
     }
 
     /// Passes on all that is held: the batch has ended.
     pub(crate) fn flush_gro(&self, work: &mut Work<'_>, state: &mut PollState) {
         while let Some(held) = state.gro.take_oldest() {
-            let (key, segment) = held.into_parts();
-            self.tcp_demux(work, state, &key, segment);
+            let (key, segment, tos) = held.into_parts();
+            self.tcp_demux(work, state, &key, (segment, tos));
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::tables::connections::InsertError;
 
 impl Stack {
     /// Takes a segment that fits no connection but a listener. `least_iss` is given if the SYN
-    /// takes the place of a TIME-WAIT.
+    /// takes the place of a TIME-WAIT. Returns the segment if nobody wants it.
     pub(crate) fn to_listener(
         &self,
         work: &mut Work<'_>,
@@ -29,20 +29,20 @@ impl Stack {
         key: &FlowKey,
         segment: Segment,
         least_iss: Option<SeqNum>,
-    ) {
+    ) -> Option<Segment> {
         let flags = segment.repr.flags;
         if flags.contains(TcpFlags::RST) {
-            return;
+            return None;
         }
         if flags.contains(TcpFlags::ACK) {
             if flags.contains(TcpFlags::SYN) {
-                return self.to_nobody(work, key, &segment);
+                return Some(segment);
             }
             return self.ack_to_listener(work, state, listener, key, segment);
         }
         // Like Linux: a SYN with a FIN opens nothing.
         if !flags.contains(TcpFlags::SYN) || flags.contains(TcpFlags::FIN) {
-            return;
+            return None;
         }
         match work.admit(listener, least_iss.is_some()) {
             Admission::Dropped => work.tcp().bump(Counter::ListenDrops),
@@ -55,6 +55,7 @@ impl Stack {
                 self.remember(work, state, listener, key, &segment, iss);
             }
         }
+        None
     }
 
     /// Opens a connection by `syn`.
@@ -108,10 +109,11 @@ impl Stack {
         });
         let Some(repr) = made else { return work.tcp().bump(Counter::ListenDrops) };
         work.tcp().bump(Counter::SyncookiesSent);
-        work.send_segment(key, &repr, params.options.md5_key.as_ref());
+        work.send_segment(key, &repr, params.options.md5_key.as_ref(), params.options.tos);
     }
 
     /// An ACK that fits no connection: it may bring a cookie back, and then it opens one.
+    /// Returns it if it does not.
     fn ack_to_listener(
         &self,
         work: &mut Work<'_>,
@@ -119,9 +121,9 @@ impl Stack {
         listener: &Arc<ListenerInner>,
         key: &FlowKey,
         ack: Segment,
-    ) {
+    ) -> Option<Segment> {
         if work.settings.tcp_syncookies == 0 || !listener.awaits_cookies(work.now) {
-            return self.to_nobody(work, key, &ack);
+            return Some(ack);
         }
         let (irs, cookie) = (ack.repr.seq - 1, ack.repr.ack - 1);
         let said = syn_cookie::check(self.policies.secrets(), key, work.now, irs, cookie);
@@ -132,15 +134,19 @@ impl Stack {
                 Connection::accept_cookie(&work.context_idle(), params, &ack, index)
             })
         });
-        let Some(opened) = opened else { return work.tcp().bump(Counter::ListenDrops) };
+        let Some(opened) = opened else {
+            work.tcp().bump(Counter::ListenDrops);
+            return None;
+        };
         let Some(conn) = opened else {
             work.tcp().bump(Counter::SyncookiesFailed);
-            return self.to_nobody(work, key, &ack);
+            return Some(ack);
         };
         work.tcp().bump(Counter::SyncookiesRecv);
         if listener.accept_queue_is_full() || !listener.begin_handshake() {
             work.tcp().bump(Counter::ListenOverflows);
-            return work.tcp().bump(Counter::ListenDrops);
+            work.tcp().bump(Counter::ListenDrops);
+            return None;
         }
         let made = work.contain_making(|work| self.insert_by_cookie(work, listener, key, conn));
         match made.and_then(Result::ok) {
@@ -155,6 +161,7 @@ impl Stack {
                 work.tcp().bump(Counter::ListenDrops);
             }
         }
+        None
     }
 
     /// Inserts the connection that a cookie has brought back.

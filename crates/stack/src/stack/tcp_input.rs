@@ -77,7 +77,7 @@ impl Stack {
         {
             return work.tcp().bump(fault);
         }
-        self.tcp_gro(work, state, &key, segment, size);
+        self.tcp_gro(work, state, &key, (segment, arrived.tos), size);
     }
 
     /// Parses the TCP header of a packet and returns where the data begins. In the packet that is
@@ -94,13 +94,14 @@ impl Stack {
         Some((repr, self.linearised(packet), data_at))
     }
 
-    /// Takes a segment, maybe of several that arrived, to whom it is for.
+    /// Takes a segment, maybe of several that arrived, to whom it is for. `tos` is DSCP and ECN of
+    /// the packet that it came in.
     pub(crate) fn tcp_demux(
         &self,
         work: &mut Work<'_>,
         state: &mut PollState,
         key: &FlowKey,
-        segment: Segment,
+        (segment, tos): (Segment, u8),
     ) {
         let mut segment = segment;
         if let Some(endpoint) = self.tables.connections().find(key) {
@@ -114,9 +115,12 @@ impl Stack {
         let Some(least_iss) = self.to_time_wait(work, key, &segment, listener.is_some()) else {
             return;
         };
-        match listener {
+        let stray = match listener {
             Some(listener) => self.to_listener(work, state, &listener, key, segment, least_iss),
-            None => self.to_nobody(work, key, &segment),
+            None => Some(segment),
+        };
+        if let Some(stray) = stray {
+            self.to_nobody(work, key, &stray, tos);
         }
     }
 
@@ -136,9 +140,9 @@ impl Stack {
         match entry.handle_segment(&work.context_idle(), segment, listening) {
             TimeWaitAction::Ignore => {}
             TimeWaitAction::Ack(repr) => {
-                let md5_key = entry.md5_key().cloned();
+                let (md5_key, tos) = (entry.md5_key().cloned(), entry.tos());
                 drop(table);
-                work.send_segment(key, &repr, md5_key.as_ref());
+                work.send_segment(key, &repr, md5_key.as_ref(), tos);
             }
             TimeWaitAction::Ended => table.remove(key),
             TimeWaitAction::Reuse { iss } => {
@@ -236,21 +240,23 @@ impl Stack {
         match self.to_time_wait(work, key, segment, false) {
             // A SYN comes again.
             Some(_) if segment.repr.flags.contains(TcpFlags::SYN) => {}
-            Some(_) => self.to_nobody(work, key, segment),
+            // Its TOS was not kept.
+            Some(_) => self.to_nobody(work, key, segment, 0),
             None => {}
         }
     }
 
     /// Answers a segment that nobody wants with a reset, within limits. Where a listener has a key
-    /// for the peer, the reset is signed, since the peer would not believe it otherwise.
-    pub(crate) fn to_nobody(&self, work: &mut Work<'_>, key: &FlowKey, segment: &Segment) {
+    /// for the peer, the reset is signed, since the peer would not believe it otherwise. It leaves
+    /// with the DSCP of `tos`, which the segment came with, as on Linux.
+    fn to_nobody(&self, work: &mut Work<'_>, key: &FlowKey, segment: &Segment, tos: u8) {
         let Some(mut repr) = stray_rst::answer(key, &segment.repr, segment.payload.len()) else {
             return;
         };
         if work.allows(self.policies.icmp_limits().resets()) {
             let md5_key = self.listening_key(key);
             repr.options.md5 = md5_key.as_ref().map(|_| [0; MD5_DIGEST_LEN]);
-            work.send_segment(key, &repr, md5_key.as_ref());
+            work.send_segment(key, &repr, md5_key.as_ref(), tos & !3);
         } else {
             work.count(IpCounter::StrayRstLimited);
         }

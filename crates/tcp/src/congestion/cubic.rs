@@ -16,7 +16,7 @@
 
 use plimsoll_wire::SeqNum;
 
-use super::hystart::HyStart;
+use super::hystart::{HyStart, Signs};
 use super::{AckSample, Algorithm, Window};
 use crate::time::Instant;
 
@@ -77,16 +77,19 @@ impl Algorithm for Cubic {
         }
     }
 
-    fn on_sample(&mut self, window: &mut Window, sample: &AckSample) {
+    fn on_sample(&mut self, window: &mut Window, sample: &AckSample) -> Signs {
         let now = millis(sample.now);
-        if self.epoch.is_some_and(|epoch| now.wrapping_sub(epoch) < AFTER_RECOVERY) {
-            return;
-        }
-        let Some(rtt) = sample.rtt else { return };
+        let soon = self.epoch.is_some_and(|epoch| now.wrapping_sub(epoch) < AFTER_RECOVERY);
+        let Some(rtt) = sample.rtt.filter(|_| !soon) else { return Signs::default() };
         self.hystart.on_rtt(rtt);
-        if window.in_slow_start() && self.hystart.is_over(window.cwnd, rtt, sample) {
+        if !window.in_slow_start() {
+            return Signs::default();
+        }
+        let signs = self.hystart.signs(window.cwnd, rtt, sample);
+        if signs.any() {
             window.ssthresh = window.cwnd;
         }
+        signs
     }
 
     fn on_congestion(&mut self, window: &mut Window) {

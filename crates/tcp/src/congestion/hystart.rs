@@ -1,8 +1,10 @@
 //! HyStart (Ha and Rhee, 2011), as Linux has it: leaves slow start before loss says so.
 //!
 //! Two signs tell that the path is full. *ACK train*: ACKs that follow each other closely span more
-//! than half of the least round trip, so that what is in flight fills the path. *Delay*: the least
-//! of the first round trips of a window is an eighth above the least ever.
+//! than half of the least round trip, so that what is in flight fills the path. Pacing alone spreads
+//! a window over half of a round trip in slow start, so that a paced connection needs a train of a
+//! whole one. *Delay*: the least of the first round trips of a window is an eighth above the least
+//! ever.
 
 use plimsoll_wire::SeqNum;
 
@@ -37,6 +39,22 @@ pub(crate) struct HyStart {
     found: bool,
 }
 
+/// Which signs said that slow start is over; mostly none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Signs {
+    /// The ACK train.
+    pub(crate) train: bool,
+    /// The delay.
+    pub(crate) delay: bool,
+}
+
+impl Signs {
+    /// Whether there was one.
+    pub(crate) fn any(self) -> bool {
+        self.train || self.delay
+    }
+}
+
 fn micros(duration: Duration) -> u32 {
     u32::try_from(duration.as_micros()).unwrap_or(u32::MAX).max(1)
 }
@@ -62,20 +80,20 @@ impl HyStart {
         u64::from(self.least.div_ceil(1000))
     }
 
-    /// Whether slow start is over, after a sample in it.
-    pub(crate) fn is_over(&mut self, cwnd: u32, rtt: Duration, sample: &AckSample) -> bool {
+    /// What says that slow start is over, after a sample in it.
+    pub(crate) fn signs(&mut self, cwnd: u32, rtt: Duration, sample: &AckSample) -> Signs {
         if self.found {
-            return false;
+            return Signs::default();
         }
         if self.round_end < sample.una {
             self.start_round(sample.now, sample.nxt);
         }
         if cwnd < LOW_WINDOW {
-            return false;
+            return Signs::default();
         }
-        self.found = self.train_is_long(sample);
-        self.found |= self.delay_has_risen(rtt);
-        self.found
+        let signs = Signs { train: self.train_is_long(sample), delay: self.delay_has_risen(rtt) };
+        self.found = signs.any();
+        signs
     }
 
     fn train_is_long(&mut self, sample: &AckSample) -> bool {
@@ -84,7 +102,8 @@ impl HyStart {
         }
         self.last_ack = sample.now;
         let span = Duration::from_micros(self.least.into()) + sample.spread;
-        sample.now.since(self.round_start) > span / 2
+        let limit = if sample.paced { span } else { span / 2 };
+        sample.now.since(self.round_start) > limit
     }
 
     fn delay_has_risen(&mut self, rtt: Duration) -> bool {

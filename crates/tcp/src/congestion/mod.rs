@@ -19,6 +19,7 @@ use plimsoll_wire::SeqNum;
 use crate::config::{Config, CongestionAlgorithm};
 use crate::time::{Duration, Instant};
 use cubic::Cubic;
+use hystart::Signs;
 use newreno::NewReno;
 
 /// ssthresh before anything is known of the path (Linux: `TCP_INFINITE_SSTHRESH`).
@@ -41,6 +42,8 @@ pub(crate) struct AckSample {
     /// How long what is sent at the present rate takes to fill the largest packets: how far apart
     /// the ACKs of one burst may come.
     pub(crate) spread: Duration,
+    /// The connection is paced: what left was spread over time already.
+    pub(crate) paced: bool,
 }
 
 /// What all algorithms share. Everything counts segments.
@@ -92,8 +95,10 @@ trait Algorithm {
     /// Segments were delivered outside of a reduction and the sender was limited by cwnd.
     fn on_ack(&mut self, window: &mut Window, delivered: u32, now: Instant);
 
-    /// Every ACK, limited or not: samples for the end of slow start.
-    fn on_sample(&mut self, _window: &mut Window, _sample: &AckSample) {}
+    /// Every ACK, limited or not: samples for the end of slow start. Returns what ended it.
+    fn on_sample(&mut self, _window: &mut Window, _sample: &AckSample) -> Signs {
+        Signs::default()
+    }
 
     /// A congestion event. Sets ssthresh, not cwnd.
     fn on_congestion(&mut self, window: &mut Window);
@@ -219,9 +224,10 @@ impl Controller {
         self.kind.as_mut().on_established(now, nxt);
     }
 
-    /// Every ACK that took something off the retransmit queue, or SACKed something.
-    pub(crate) fn on_sample(&mut self, sample: &AckSample) {
-        self.kind.as_mut().on_sample(&mut self.window, sample);
+    /// Every ACK that took something off the retransmit queue, or SACKed something. Returns what
+    /// told that slow start is over, if it has ended by that.
+    pub(crate) fn on_sample(&mut self, sample: &AckSample) -> Signs {
+        self.kind.as_mut().on_sample(&mut self.window, sample)
     }
 
     /// Segments were delivered, and nothing is being reduced.

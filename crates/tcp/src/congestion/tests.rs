@@ -139,14 +139,46 @@ fn switching_the_algorithm_keeps_the_window() {
 }
 
 /// A sample of `rtt_ms` at `ms` for what lies below `una`, while `nxt` is sent next.
-fn sample(controller: &mut Controller, ms: u64, rtt_ms: u64, (una, nxt): (u32, u32)) {
+fn sample(controller: &mut Controller, ms: u64, rtt_ms: u64, bounds: (u32, u32)) -> Signs {
+    train_sample(controller, ms, rtt_ms, bounds, false)
+}
+
+/// As [`sample`], of a connection that is paced or not.
+fn train_sample(
+    controller: &mut Controller,
+    ms: u64,
+    rtt_ms: u64,
+    (una, nxt): (u32, u32),
+    paced: bool,
+) -> Signs {
     controller.on_sample(&AckSample {
         now: Instant::from_millis(ms),
         rtt: Some(Duration::from_millis(rtt_ms)),
         una: SeqNum(una),
         nxt: SeqNum(nxt),
         spread: Duration::ZERO,
-    });
+        paced,
+    })
+}
+
+#[test]
+fn a_train_of_half_a_round_trip_ends_slow_start_unless_the_connection_is_paced() {
+    for (paced, longest) in [(false, 50), (true, 100)] {
+        let mut controller = controller(CongestionAlgorithm::Cubic);
+        sample(&mut controller, 100, 100, (10, 20));
+        controller.set_cwnd(20);
+        // The first ACK begins the round; the others follow it by a millisecond.
+        for ms in 0..=longest {
+            let signs = train_sample(&mut controller, 200 + ms, 100, (21, 100), paced);
+            assert_eq!(signs, Signs::default(), "paced: {paced}, {ms} ms");
+            assert!(!controller.is_threshold_known());
+        }
+        let signs = train_sample(&mut controller, 201 + longest, 100, (21, 100), paced);
+        assert_eq!(signs, Signs { train: true, delay: false }, "paced: {paced}");
+        assert_eq!(controller.ssthresh(), 20, "paced: {paced}");
+        let again = train_sample(&mut controller, 202 + longest, 100, (21, 100), paced);
+        assert_eq!(again, Signs::default(), "it is told once");
+    }
 }
 
 #[test]
@@ -155,10 +187,12 @@ fn a_risen_round_trip_ends_cubics_slow_start_without_a_loss() {
     sample(&mut controller, 200, 200, (10, 20));
     controller.set_cwnd(20);
     for index in 0..8 {
-        sample(&mut controller, 600 + index * 10, 220, (21, 100));
+        let signs = sample(&mut controller, 600 + index * 10, 220, (21, 100));
+        assert!(!signs.any());
         assert!(!controller.is_threshold_known(), "{index}");
     }
-    sample(&mut controller, 680, 217, (21, 100));
+    let signs = sample(&mut controller, 680, 217, (21, 100));
+    assert_eq!(signs, Signs { train: false, delay: true });
     assert_eq!(controller.ssthresh(), 20, "more than an eighth, which is bounded by 16 ms");
 }
 

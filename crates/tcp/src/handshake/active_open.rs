@@ -49,6 +49,8 @@ impl Connection {
         self.rcv.queue.set_start(self.rcv.nxt);
         self.on_syn_options(cx, &seg.repr.options);
         if has_ack {
+            // Keepalive counts silence from here, not from a time before the open.
+            self.on_peer_heard(cx.now);
             self.ecn.on_syn_ack(flags);
             self.acknowledge_syn_ack(cx);
             self.establish(cx, &seg);

@@ -50,6 +50,12 @@ impl TimestampState {
         older && now.since(self.recent_at) < PAWS_IDLE
     }
 
+    /// How much older than TS.Recent `option` is, if the peer's clock ticks in milliseconds.
+    pub(crate) fn age(&self, option: Option<Timestamps>) -> Duration {
+        let ticks = option.map_or(0, |option| self.recent.wrapping_sub(option.val) as i32);
+        Duration::from_millis(u64::try_from(ticks).unwrap_or(0))
+    }
+
     /// Remembers the timestamp of an accepted segment (R3).
     pub(crate) fn remember(&mut self, now: Instant, option: Timestamps) {
         self.recent = option.val;

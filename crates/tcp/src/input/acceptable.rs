@@ -20,7 +20,8 @@ impl Connection {
     /// Returns whether the segment is acceptable; if not, the answer is recorded.
     pub(crate) fn check_acceptable(&mut self, cx: &Context, seg: &Segment) -> bool {
         let rst = seg.repr.flags.contains(TcpFlags::RST);
-        if !rst && self.ts.paws_rejects(cx.now, seg.repr.options.timestamps) {
+        let old = self.ts.paws_rejects(cx.now, seg.repr.options.timestamps);
+        if old && !rst && !self.is_overtaken_ack(cx, seg) {
             cx.counters.bump(Counter::PawsEstab);
             self.answer_unacceptable(cx, seg, Counter::TcpAckSkippedPaws);
             return false;
@@ -35,6 +36,20 @@ impl Connection {
         }
         self.answer_unacceptable(cx, seg, Counter::TcpAckSkippedSeq);
         false
+    }
+
+    /// Whether a segment with an old timestamp is a duplicate ACK that data or a later ACK has
+    /// overtaken on the way. PAWS guards data and the window, and it has neither; but its SACK blocks
+    /// are news. As on Linux, it must not be older than somewhat more than an RTO.
+    fn is_overtaken_ack(&self, cx: &Context, seg: &Segment) -> bool {
+        let rto = self.current_rto(cx.config);
+        let age = self.ts.age(seg.repr.options.timestamps);
+        seg.repr.flags.contains(TcpFlags::ACK)
+            && seg.seq_len() == 0
+            && seg.repr.seq == self.rcv.nxt
+            && seg.repr.ack == self.snd.una
+            && !self.is_window_news(seg)
+            && age <= rto + rto / 5
     }
 
     /// The ACK for an unacceptable segment. Those without data are rate-limited, because two ends
@@ -70,7 +85,9 @@ impl Connection {
     /// TS.Recent follows segments that begin at or before the last ACK we sent (RFC 7323, 4.3).
     pub(crate) fn update_ts_recent(&mut self, cx: &Context, seg: &Segment) {
         let Some(stamps) = seg.repr.options.timestamps.filter(|_| self.ts.enabled) else { return };
-        if seg.repr.seq <= self.rcv.ack_sent {
+        // What was let pass with an old one does not turn the clock back.
+        let old = self.ts.paws_rejects(cx.now, Some(stamps));
+        if seg.repr.seq <= self.rcv.ack_sent && !old {
             self.ts.remember(cx.now, stamps);
         }
     }

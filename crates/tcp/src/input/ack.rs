@@ -64,6 +64,14 @@ struct News {
     segs: u16,
 }
 
+/// How far apart the ACKs of one burst may come: the time that two of the largest packets take at
+/// one `window` of bytes per round trip (Linux: `hystart_ack_delay`).
+fn spread_of_burst(srtt: Duration, window: u64) -> Duration {
+    let nanos = srtt.as_nanos().saturating_mul(2 * MAX_SUPER_SEGMENT as u128);
+    let nanos = u64::try_from(nanos / u128::from(window.max(1))).unwrap_or(u64::MAX);
+    Duration::from_nanos(nanos).min(MAX_SPREAD)
+}
+
 impl News {
     fn advanced(&self) -> bool {
         self.delivered.acked > 0
@@ -83,8 +91,7 @@ impl Connection {
             return AckOutcome::TooNew;
         }
         if ack < self.snd.una {
-            let too_old = self.snd.una.since(ack) > self.snd.max_wnd;
-            if too_old {
+            if u64::from(self.snd.una.since(ack)) > self.oldest_ack() {
                 return AckOutcome::TooOld;
             }
             self.on_old_ack(cx, seg);
@@ -128,6 +135,13 @@ impl Connection {
         AckOutcome::Ok
     }
 
+    /// How far an ACK may lie before SND.UNA: by the largest window that the peer has offered
+    /// (RFC 5961, section 5.2: MAX.SND.WND), and not before the first byte, for what was never sent.
+    fn oldest_ack(&self) -> u64 {
+        let fin = u64::from(self.snd.fin == Fin::Acked);
+        u64::from(self.snd.max_wnd).min(self.stats.bytes_acked + fin)
+    }
+
     /// An ACK that a later one has overtaken: what it SACKs is still news.
     fn on_old_ack(&mut self, cx: &Context, seg: &Segment) {
         if seg.repr.options.sack.is_empty()
@@ -164,18 +178,23 @@ impl Connection {
     /// taken as it is: what lies beyond it stays in flight and is not sent again until the window
     /// covers it.
     fn take_window(&mut self, seg: &Segment) -> bool {
-        let wnd = u32::from(seg.repr.window) << self.snd.wscale;
-        let newer = self.snd.una < seg.repr.ack
-            || self.snd.wl1 < seg.repr.seq
-            || (self.snd.wl1 == seg.repr.seq && (wnd > self.snd.wnd || wnd == 0));
-        if !newer {
+        if !self.is_window_news(seg) {
             return false;
         }
+        let wnd = u32::from(seg.repr.window) << self.snd.wscale;
         self.snd.wnd = wnd;
         self.snd.wl1 = seg.repr.seq;
         self.snd.wl2 = seg.repr.ack;
         self.snd.max_wnd = self.snd.max_wnd.max(wnd);
         true
+    }
+
+    /// Whether a segment brings the peer's window, see [`take_window`](Self::take_window).
+    pub(super) fn is_window_news(&self, seg: &Segment) -> bool {
+        let wnd = u32::from(seg.repr.window) << self.snd.wscale;
+        self.snd.una < seg.repr.ack
+            || self.snd.wl1 < seg.repr.seq
+            || (self.snd.wl1 == seg.repr.seq && (wnd > self.snd.wnd || wnd == 0))
     }
 
     /// The first SACK block, if it reports data received twice and may be believed: no more of them
@@ -379,16 +398,24 @@ impl Connection {
     /// Samples for the algorithm, also of ACKs that do not open the window.
     fn sample_congestion(&mut self, cx: &Context, rtt: Option<Duration>) {
         let window = u64::from(self.cc.cwnd()) * u64::from(self.snd.mss);
-        let srtt = u64::try_from(self.srtt().as_nanos()).unwrap_or(u64::MAX);
-        let spread = (srtt / window.max(1)).saturating_mul(2 * MAX_SUPER_SEGMENT as u64);
         let sample = AckSample {
             now: cx.now,
             rtt: rtt.filter(|rtt| *rtt > Duration::ZERO),
             una: self.snd.una,
             nxt: self.snd.nxt,
-            spread: Duration::from_nanos(spread).min(MAX_SPREAD),
+            spread: spread_of_burst(self.srtt(), window),
+            paced: self.is_paced(cx),
         };
-        self.cc.on_sample(&sample);
+        let signs = self.cc.on_sample(&sample);
+        let cwnd = u64::from(self.cc.cwnd());
+        if signs.train {
+            cx.counters.bump(Counter::TcpHystartTrainDetect);
+            cx.counters.add(Counter::TcpHystartTrainCwnd, cwnd);
+        }
+        if signs.delay {
+            cx.counters.bump(Counter::TcpHystartDelayDetect);
+            cx.counters.add(Counter::TcpHystartDelayCwnd, cwnd);
+        }
     }
 
     fn update_congestion_window(&mut self, cx: &Context, news: &News, delivered: u32, lost: u32) {

@@ -39,15 +39,10 @@ impl Connection {
             State::SynReceived if !self.is_passive() => ConnectionError::Refused,
             // As on Linux: reads have met the end of the stream, only writes can fail.
             State::CloseWait => ConnectionError::BrokenPipe,
+            // Also in CLOSING and LAST-ACK, for what we sent last may not have arrived.
             _ => ConnectionError::Reset,
         };
-        match self.state {
-            // Everything has been said; nobody misses anything (RFC 9293, 3.10.7.4).
-            State::Closing | State::LastAck | State::TimeWait => {
-                self.set_state(cx, State::Closed);
-            }
-            _ => self.fail(cx, error),
-        }
+        self.fail(cx, error);
     }
 
     pub(crate) fn rst_is_exact(&self, seq: SeqNum) -> bool {

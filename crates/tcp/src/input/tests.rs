@@ -457,8 +457,15 @@ fn acks_outside_of_what_was_sent() {
     bench.recv(ACK, IRS + 1, ISS + 1 - 70_000, b"data");
     bench.expect_ack(IRS + 1);
     assert_eq!(bench.count(Counter::TcpChallengeAck), 2, "RFC 5961, section 5.2");
-    bench.recv(ACK, IRS + 1, ISS, b"data");
+    let _ = bench.call(|conn, cx| conn.write(cx, b"answer"));
+    bench.send();
+    bench.recv(ACK, IRS + 1, ISS + 7, b"");
+    bench.recv(ACK, IRS + 1, ISS + 1, b"data");
     assert_eq!(bench.read().as_deref(), Ok(&b"data"[..]), "an old ACK does not spoil the data");
+    bench.wait(Duration::from_millis(500));
+    bench.recv(ACK, IRS + 5, ISS, b"more");
+    assert_eq!(bench.count(Counter::TcpChallengeAck), 3, "our SYN was acknowledged long ago");
+    assert_eq!(bench.read(), Err(ReadError::WouldBlock));
 }
 
 #[test]
@@ -663,14 +670,14 @@ fn fin_that_acks_our_fin() {
 }
 
 #[test]
-fn resets_in_closing_states_are_no_error() {
+fn resets_in_closing_states_are_errors() {
     let mut bench = Bench::established();
     bench.recv(FIN | ACK, IRS + 1, ISS + 1, b"");
     bench.call(|conn, cx| conn.close(cx));
     bench.send();
     bench.recv(RST, IRS + 2, ISS + 1, b"");
     bench.state(State::Closed);
-    assert_eq!(bench.conn.error(), None);
+    assert_eq!(bench.conn.error(), Some(ConnectionError::Reset));
 }
 
 #[test]

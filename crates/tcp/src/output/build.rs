@@ -100,7 +100,8 @@ impl Connection {
             seq: rst.seq,
             ack: rst.ack.unwrap_or_default(),
             flags: if known { TcpFlags::RST | TcpFlags::ACK } else { TcpFlags::RST },
-            window: 0,
+            // As on Linux, one that is not asked for says what the last segment said.
+            window: if known { self.rcv.promised() } else { 0 },
             urgent: 0,
             options: TcpOptions {
                 timestamps: if known { self.ts.option(cx.now) } else { None },

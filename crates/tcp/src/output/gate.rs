@@ -30,15 +30,15 @@ pub enum Hold {
     /// The peer's window takes too little to be worth a segment (RFC 9293, section 3.8.6.2.1). A
     /// window update or the Persist timer ends it.
     SillyWindow,
+    /// A super-segment that is not full waits for the ACK that will let it grow. An ACK, a write or
+    /// the TsoDefer timer ends it.
+    TsoDefer,
     /// Nagle's rule: less than a segment waits while an earlier one like that is unacknowledged. An
     /// ACK, a write or TCP_NODELAY ends it.
     Nagle,
     /// TCP_CORK or MSG_MORE: less than a segment waits for what the application will write. A
     /// write, an ACK (MSG_MORE), an option or the Persist timer ends it.
     Cork,
-    /// A super-segment that is not full waits for the ACK that will let it grow. An ACK, a write or
-    /// the TsoDefer timer ends it.
-    TsoDefer,
     /// Too much of the connection is below us already. A completion ends it.
     SmallQueue,
 }
@@ -51,9 +51,9 @@ impl Hold {
         Hold::Cwnd,
         Hold::Rwnd,
         Hold::SillyWindow,
+        Hold::TsoDefer,
         Hold::Nagle,
         Hold::Cork,
-        Hold::TsoDefer,
         Hold::SmallQueue,
     ];
 
@@ -65,9 +65,9 @@ impl Hold {
             Hold::Cwnd => "cwnd",
             Hold::Rwnd => "rwnd",
             Hold::SillyWindow => "silly_window",
+            Hold::TsoDefer => "tso_defer",
             Hold::Nagle => "nagle",
             Hold::Cork => "cork",
-            Hold::TsoDefer => "tso_defer",
             Hold::SmallQueue => "small_queue",
         }
     }
@@ -79,9 +79,9 @@ impl Hold {
             Hold::Pacing => "the departure time",
             Hold::Cwnd => "an ACK, or a timer that finds loss",
             Hold::Rwnd | Hold::SillyWindow => "a window update, or a probe",
+            Hold::TsoDefer => "an ACK, a write or a timer",
             Hold::Nagle => "an ACK, a write or TCP_NODELAY",
             Hold::Cork => "a write, an option or a timer",
-            Hold::TsoDefer => "an ACK, a write or a timer",
             Hold::SmallQueue => "a completion",
         }
     }
@@ -93,9 +93,9 @@ impl Hold {
             Hold::Cwnd => Counter::HoldCwnd,
             Hold::Rwnd => Counter::HoldRwnd,
             Hold::SillyWindow => Counter::HoldSillyWindow,
+            Hold::TsoDefer => Counter::HoldTsoDefer,
             Hold::Nagle => Counter::HoldNagle,
             Hold::Cork => Counter::HoldCork,
-            Hold::TsoDefer => Counter::HoldTsoDefer,
             Hold::SmallQueue => Counter::HoldSmallQueue,
         }
     }
@@ -133,25 +133,36 @@ pub(crate) fn ask(now: &Situation) -> Result<u32, Hold> {
 mod tests {
     use super::*;
     use crate::output::small_queue::HostQueue;
+    use crate::output::tso_defer::Deferral;
+    use crate::time::Duration;
 
-    #[test]
-    fn all_is_in_gate_order() {
-        for (index, hold) in Hold::ALL.into_iter().enumerate() {
-            assert_eq!(hold as usize, index);
+    /// Takes away what holds first, and nothing else.
+    fn let_go(now: &mut Situation, hold: Hold) {
+        match hold {
+            Hold::Autocork => now.written = false,
+            Hold::Pacing => now.early = false,
+            Hold::Cwnd => now.quota = 1000,
+            Hold::Rwnd => now.usable = 400,
+            Hold::SillyWindow => now.usable = 1000,
+            // Less than a segment is left, for which nothing defers.
+            Hold::TsoDefer => now.unsent = 500,
+            Hold::Nagle => now.small_unacked = false,
+            Hold::Cork => now.corked = false,
+            Hold::SmallQueue => now.below.packets = 1,
         }
     }
 
     #[test]
-    fn the_first_reason_in_order_answers() {
-        // Every reason holds at once; each line removes the first one.
-        let all = Situation {
+    fn reasons_are_asked_in_the_order_of_their_declaration() {
+        // Every reason holds at once.
+        let mut now = Situation {
             mss: 1000,
-            unsent: 500,
-            cwnd: 1000,
+            unsent: 1500,
+            cwnd: 10_000,
             quota: 0,
             usable: 0,
-            largest: 1000,
-            contiguous: 500,
+            largest: 65_000,
+            contiguous: 1500,
             small_unacked: true,
             corked: true,
             early: true,
@@ -166,24 +177,21 @@ mod tests {
             autocork: true,
             open: true,
             goal: 5000,
+            deferral: Deferral {
+                allowed: true,
+                divisor: 3,
+                wnd: 60_000,
+                age: Some(Duration::from_micros(400)),
+                srtt: Duration::from_micros(500),
+                ..Deferral::default()
+            },
             ..Situation::default()
         };
-        assert_eq!(ask(&all), Err(Hold::Autocork));
-        let early = Situation { written: false, ..all };
-        assert_eq!(ask(&early), Err(Hold::Pacing));
-        let cwnd = Situation { early: false, ..early };
-        assert_eq!(ask(&cwnd), Err(Hold::Cwnd));
-        let rwnd = Situation { quota: 1000, ..cwnd };
-        assert_eq!(ask(&rwnd), Err(Hold::Rwnd));
-        let silly = Situation { usable: 400, ..rwnd };
-        assert_eq!(ask(&silly), Err(Hold::SillyWindow));
-        let nagle = Situation { usable: 500, ..silly };
-        assert_eq!(ask(&nagle), Err(Hold::Nagle));
-        let cork = Situation { small_unacked: false, ..nagle };
-        assert_eq!(ask(&cork), Err(Hold::Cork));
-        let free = Situation { corked: false, ..cork };
-        assert_eq!(ask(&free), Err(Hold::SmallQueue));
-        let below = HostQueue { packets: 1, ..free.below };
-        assert_eq!(ask(&Situation { below, ..free }), Ok(500));
+        for (index, expected) in Hold::ALL.into_iter().enumerate() {
+            assert_eq!(expected as usize, index, "figures are found by it");
+            assert_eq!(ask(&now), Err(expected));
+            let_go(&mut now, expected);
+        }
+        assert_eq!(ask(&now), Ok(500));
     }
 }

@@ -31,6 +31,7 @@ pub(crate) mod rtt;
 pub(crate) mod spurious;
 pub(crate) mod states;
 pub(crate) mod tlp;
+mod windowed_min;
 
 use plimsoll_buf::Slices;
 use plimsoll_wire::SeqNum;

@@ -7,6 +7,7 @@
 
 use plimsoll_wire::SeqNum;
 
+use super::windowed_min::WindowedMin;
 use crate::config::Config;
 use crate::time::{Duration, Instant};
 
@@ -15,9 +16,6 @@ pub(crate) const INITIAL_RTO: Duration = Duration::from_secs(1);
 
 /// The same if the SYN was lost (RFC 6298, section 5.7).
 const INITIAL_RTO_AFTER_SYN_LOSS: Duration = Duration::from_secs(3);
-
-/// How long a minimum stands before a larger sample replaces it (Linux: `tcp_min_rtt_wlen`).
-const MIN_RTT_WINDOW: Duration = Duration::from_secs(300);
 
 /// The estimator. All times in nanoseconds.
 #[derive(Clone, Debug)]
@@ -32,8 +30,8 @@ pub(crate) struct Rtt {
     rttvar_x4: u64,
     /// End of the current round trip: RTTVAR may fall when this is acknowledged.
     round_end: SeqNum,
-    min: u64,
-    min_at: Instant,
+    /// The least RTT of the last `tcp_min_rtt_wlen`.
+    min: WindowedMin,
     /// The timeout before the first sample.
     initial: Duration,
 }
@@ -50,8 +48,7 @@ impl Rtt {
             mdev_max: 0,
             rttvar_x4: 0,
             round_end: SeqNum(0),
-            min: u64::MAX,
-            min_at: Instant::ZERO,
+            min: WindowedMin::new(),
             initial: INITIAL_RTO,
         }
     }
@@ -76,9 +73,9 @@ impl Rtt {
         Duration::from_nanos(self.mdev_x4 / 4)
     }
 
-    /// The least RTT of the last minutes.
+    /// The least RTT of the last minutes (`tcp_min_rtt_wlen`).
     pub(crate) fn min(&self) -> Option<Duration> {
-        (self.min != u64::MAX).then(|| Duration::from_nanos(self.min))
+        self.min.get().map(Duration::from_nanos)
     }
 
     /// Takes a sample, when everything below `una` is acknowledged and `nxt` is sent next. `newest`
@@ -93,10 +90,7 @@ impl Rtt {
     ) {
         let sample = nanos(sample).clamp(1, 1 << 50);
         let newest = nanos(newest).clamp(1, 1 << 50);
-        if newest <= self.min || now.since(self.min_at) > MIN_RTT_WINDOW {
-            self.min = newest;
-            self.min_at = now;
-        }
+        self.min.on_sample(newest, now, config.tcp_min_rtt_wlen);
         let floor = nanos(config.tcp_rto_min);
         if !self.has_sample() {
             self.srtt_x8 = sample * 8;

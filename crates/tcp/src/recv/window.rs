@@ -41,9 +41,14 @@ pub(crate) fn initial_window(bytes: usize) -> u16 {
     u16::try_from(bytes).unwrap_or(u16::MAX)
 }
 
-/// The shift that lets the largest buffer be advertised (Linux: `tcp_select_initial_window`).
+/// The shift that lets the largest buffer be advertised: as large as `tcp_rmem` lets it grow, or as
+/// SO_RCVBUF has fixed it (Linux: `tcp_select_initial_window`).
 pub(crate) fn choose_shift(config: &Config, options: &Options) -> u8 {
-    let space = options.rcvbuf.unwrap_or(0).max(config.tcp_rmem[2]).max(1);
+    let space = match options.rcvbuf {
+        Some(_) => initial_buffer(config, options),
+        None => config.tcp_rmem[2],
+    }
+    .max(1);
     let bits = usize::BITS - 1 - space.leading_zeros();
     (bits.saturating_sub(15) as u8).min(MAX_WINDOW_SHIFT)
 }
@@ -86,6 +91,11 @@ impl Receiver {
         let offer = self.offer();
         let opens = offer >= self.wnd().saturating_add(self.step());
         if opens { self.nxt + offer } else { self.adv }
+    }
+
+    /// The window field that says what was promised already, rounded down.
+    pub(crate) fn promised(&self) -> u16 {
+        (self.wnd() >> self.wscale).min(65_535) as u16
     }
 
     /// The window field of the next segment; remembers what was promised.

@@ -94,12 +94,46 @@ fn of_two_segments_outside_the_window_one_is_answered() {
 fn of_two_segments_from_the_past_one_is_answered() {
     let mut t = stamped();
     for skipped in [0, 1] {
-        t.recv_stamped(". 1:1 ack 1", 99, 1);
+        t.recv_stamped(". 1:1 ack 1", 99_u32.wrapping_sub(2000), 1);
         assert_eq!(t.count(Counter::TcpAckSkippedPaws), skipped);
     }
     assert_eq!(t.count(Counter::PawsEstab), 2);
     t.expect(". 1:1 ack 1");
     t.expect_nothing();
+}
+
+#[test]
+fn slow_starts_that_end_without_a_loss_are_counted_with_their_windows() {
+    let setup = || with(|config| config.initcwnd = 20);
+    let counts = |t: &Trace| {
+        let train = (Counter::TcpHystartTrainDetect, Counter::TcpHystartTrainCwnd);
+        let delay = (Counter::TcpHystartDelayDetect, Counter::TcpHystartDelayCwnd);
+        [train, delay].map(|(times, windows)| (t.count(times), t.count(windows)))
+    };
+    // The ACKs of one window come a millisecond apart, for more than half of 20 ms.
+    let mut t = Trace::established(setup());
+    t.fill(20);
+    for ms in 0..20_u64 {
+        t.at(20 + ms);
+        t.recv(&std::format!(". 1:1 ack {}", ms * 1000 + 1001));
+    }
+    let train = u64::from(t.conn.cc.ssthresh());
+    assert_eq!(counts(&t), [(1, train), (0, 0)]);
+    assert!((20..40).contains(&train), "{train}");
+    // The round trip doubles.
+    let mut t = Trace::established(setup());
+    t.fill(20);
+    t.at(20);
+    t.recv(". 1:1 ack 20001");
+    t.fill(20);
+    t.at(60);
+    for segment in 0..9 {
+        assert_eq!(counts(&t), [(0, 0); 2]);
+        t.recv(&std::format!(". 1:1 ack {}", segment * 1000 + 21_001));
+    }
+    let delay = u64::from(t.conn.cc.ssthresh());
+    assert_eq!(counts(&t), [(0, 0), (1, delay)]);
+    assert!((20..50).contains(&delay), "{delay}");
 }
 
 #[test]

@@ -22,6 +22,7 @@ fn entry(timestamps: bool) -> TimeWait {
         expires: Instant::from_millis(60_000),
         last_ack: None,
         md5_key: None,
+        tos: 0x48,
     }
 }
 
@@ -68,7 +69,8 @@ fn segments_and_answers() {
         (ack, RCV_NXT, Some(99), "ack", "PAWS"),
         (rst, RCV_NXT, None, "ended", "a reset"),
         (rst, RCV_NXT + 1, None, "ignore", "a reset beside the expected number"),
-        (fin, RCV_NXT - 1, None, "ignore", "no ACK bit"),
+        (fin, RCV_NXT - 1, None, "ack", "no ACK bit"),
+        (TcpFlags(0), RCV_NXT, None, "ignore", "the last ACK without its bit"),
     ];
     for (flags, seq, val, expected, name) in cases {
         let mut entry = entry(val.is_some());

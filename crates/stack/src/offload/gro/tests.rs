@@ -197,7 +197,7 @@ fn lengths_ranges_and_counts_are_bounded() {
 fn held(segment: Segment) -> Held {
     let unit = train_unit(&segment, None).expect("a train may begin with it");
     let key = FlowKey { local: ip(A4), remote: ip(B4), local_port: 1, remote_port: 2 };
-    Held { key, segment, unit, stamp: 0 }
+    Held { key, segment, tos: 0, unit, stamp: 0 }
 }
 
 #[test]
@@ -240,10 +240,10 @@ fn the_oldest_comes_out_first() {
     let mut gro = Gro::default();
     for port in 0..3 {
         let Held { key, segment, unit, .. } = held(segment(0, 9));
-        gro.hold(FlowKey { local_port: port, ..key }, segment, unit);
+        gro.hold(FlowKey { local_port: port, ..key }, (segment, 0), unit);
     }
     let first = gro.take_oldest().unwrap();
-    gro.hold(FlowKey { local_port: 9, ..first.key }, first.segment, first.unit);
+    gro.hold(FlowKey { local_port: 9, ..first.key }, (first.segment, 0), first.unit);
     let order = std::iter::from_fn(|| gro.take_oldest()).map(|held| held.key.local_port);
     assert_eq!(order.collect::<Vec<_>>(), [1, 2, 9]);
 }

@@ -327,6 +327,11 @@ pub(super) static ENTRIES: &[Entry] = &[
         "Greatest retransmission timeout in milliseconds.",
     ),
     entry(
+        "net.ipv4.tcp_min_rtt_wlen",
+        time!(0..=86_400, SECONDS, tcp.tcp_min_rtt_wlen),
+        "Seconds for which a round trip counts as the least of its connection.",
+    ),
+    entry(
         "net.ipv4.tcp_congestion_control",
         Access {
             get: |settings| settings.tcp.tcp_congestion_control.name().to_owned(),

@@ -87,6 +87,10 @@ impl Stack {
                 work.count(IpCounter::IcmpInDestUnreachs);
                 self.path_news(work, state, packet, v4_news(code, next_hop_mtu));
             }
+            // A fragment was lost, which says nothing of the path (RFC 1122, section 4.2.3.9).
+            Icmpv4Repr::TimeExceeded { code: icmpv4::CODE_REASSEMBLY_TIME, .. } => {
+                work.count(IpCounter::IcmpInTimeExcds);
+            }
             Icmpv4Repr::TimeExceeded { packet, .. } => {
                 work.count(IpCounter::IcmpInTimeExcds);
                 let news = Told::Error(ConnectionError::HostUnreachable);

@@ -64,13 +64,19 @@ impl Work<'_> {
         self.enqueue(endpoint.interface, packet);
     }
 
-    /// Queues a segment that belongs to no connection.
-    pub(crate) fn send_segment(&mut self, key: &FlowKey, repr: &TcpRepr, md5_key: Option<&Md5Key>) {
+    /// Queues a segment that belongs to no connection. `tos` is without the ECN bits.
+    pub(crate) fn send_segment(
+        &mut self,
+        key: &FlowKey,
+        repr: &TcpRepr,
+        md5_key: Option<&Md5Key>,
+        tos: u8,
+    ) {
         let ip = IpParams {
             src: key.local,
             dst: key.remote,
             protocol: protocol::TCP,
-            tos: 0,
+            tos,
             ttl: 0,
             flow_label: self.flow_label(key),
             ident: 0,

@@ -493,7 +493,7 @@ fn a_connection_from_a_peer_behind_a_failed_device_is_not_kept() {
         options: plimsoll_wire::tcp::TcpOptions::default(),
     };
     let mut work = crate::stack::work::Work::begin(&star.far[1], star.now);
-    work.send_segment(&key, &syn, None);
+    work.send_segment(&key, &syn, None, 0);
     work.finish();
     star.settle();
     assert_eq!(star.a.counter("TcpPassiveOpens"), Some(1));

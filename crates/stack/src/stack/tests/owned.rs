@@ -65,7 +65,7 @@ fn segments_without_the_signature_are_dropped_also_while_it_is_owned() {
     };
     let owned = endpoint.own();
     let mut work = Work::begin(&pair.a, pair.now);
-    work.send_segment(&key, &unsigned, None);
+    work.send_segment(&key, &unsigned, None, 0);
     work.finish();
     pair.settle();
     assert_eq!(endpoint.backlog().bytes(), 0, "it does not wait");

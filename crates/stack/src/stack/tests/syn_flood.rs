@@ -42,7 +42,7 @@ fn send(pair: &Pair, flags: TcpFlags, sources: impl Iterator<Item = (IpAddr, u16
             urgent: 0,
             options: TcpOptions::default(),
         };
-        work.send_segment(&key, &segment, None);
+        work.send_segment(&key, &segment, None, 0);
     }
     work.finish();
 }

@@ -45,6 +45,22 @@ struct Trace {
     peer: Peer,
 }
 
+#[test]
+fn a_burst_spreads_by_two_packets_on_fast_paths_too() {
+    let cases = [
+        (100, 146_000, 89, "a fast path"),
+        (10, 1_460_000, 0, "less than a microsecond"),
+        (1000, 1_000_000, 130, "a millisecond"),
+        (100_000, 14_600, 1000, "a slow path: bounded"),
+        (u64::MAX, 1, 1000, "no overflow"),
+        (0, 0, 0, "nothing is known"),
+    ];
+    for (srtt, window, micros, name) in cases {
+        let spread = spread_of_burst(Duration::from_micros(srtt), window);
+        assert_eq!(spread.as_micros(), micros, "{name}");
+    }
+}
+
 impl Trace {
     fn new(peer: Peer) -> Trace {
         // Most tests are about something else than tail loss probes.
@@ -217,13 +233,18 @@ fn an_ack_of_the_future_and_one_too_old_are_refused() {
     trace.send(5 * MSS, MSS);
     let (max, max_wnd) = (trace.conn.snd.max, trace.conn.snd.max_wnd);
     let base = trace.header(0, TcpFlags::ACK);
+    let all = 5 * MSS;
     let table = [
-        (max + 1, AckOutcome::TooNew),
-        (max, AckOutcome::Ok),
-        (max - max_wnd, AckOutcome::Ok),
-        (max - max_wnd - 1, AckOutcome::TooOld),
+        (0, max + 1, AckOutcome::TooNew),
+        (0, max, AckOutcome::Ok),
+        (0, max - all, AckOutcome::Ok),
+        (0, max - all - 1, AckOutcome::TooOld),
+        // Once more was acknowledged than a window, that is the limit.
+        (1_u64 << 33, max - max_wnd, AckOutcome::Ok),
+        (1 << 33, max - max_wnd - 1, AckOutcome::TooOld),
     ];
-    for (ack, outcome) in table {
+    for (before, ack, outcome) in table {
+        trace.conn.stats.bytes_acked = trace.conn.stats.bytes_acked.max(before);
         let repr = TcpRepr { ack, ..base.clone() };
         let seg = Segment { repr, payload: Slices::new(), segs: 1, ecn: Ecn::NotEct };
         let below = Below { bytes: 0, completed: Serial(u64::MAX), ..Below::default() };

@@ -57,15 +57,21 @@ fn a_falling_rtt_does_not_inflate_the_variance() {
 }
 
 #[test]
-fn the_minimum_is_forgotten_after_some_minutes() {
-    let config = Config::default();
-    let mut rtt = Rtt::new();
-    let bounds = (SeqNum(0), SeqNum(1));
-    rtt.on_sample(millis(10), millis(10), Instant::from_millis(0), bounds, &config);
-    rtt.on_sample(millis(30), millis(30), Instant::from_millis(299_000), bounds, &config);
-    assert_eq!(rtt.min(), Some(millis(10)));
-    rtt.on_sample(millis(30), millis(30), Instant::from_millis(300_001), bounds, &config);
-    assert_eq!(rtt.min(), Some(millis(30)));
+fn a_minimum_that_is_forgotten_gives_way_to_the_next_least() {
+    let mut config = Config::default();
+    for minutes in [5, 1] {
+        config.tcp_min_rtt_wlen = Duration::from_secs(minutes * 60);
+        let mut rtt = Rtt::new();
+        let mut sample = |ms, second: u64| {
+            let now = Instant::from_millis(second * 1000 * minutes / 5);
+            rtt.on_sample(millis(ms), millis(ms), now, (SeqNum(0), SeqNum(1)), &config);
+            rtt.min()
+        };
+        assert_eq!(sample(10, 0), Some(millis(10)));
+        assert_eq!(sample(30, 100), Some(millis(10)));
+        assert_eq!(sample(90, 300), Some(millis(10)));
+        assert_eq!(sample(90, 301), Some(millis(30)), "not what came last");
+    }
 }
 
 #[test]
