@@ -7,11 +7,11 @@ use crate::connection::{Connection, Context};
 use crate::counters::Counter;
 use crate::event::{ConnectionError, Events};
 use crate::recv::AckReason;
+use crate::recv::autotune::Echo;
 use crate::recv::delayed_ack::{Arrival, Disorder};
 use crate::recv::reassembly::Inserted;
 use crate::segment::Segment;
 use crate::state::State;
-use crate::time::Duration;
 
 /// What data in order was.
 #[derive(Clone, Copy)]
@@ -124,7 +124,8 @@ impl Connection {
             self.stats.data_segs_in += u64::from(seg.segs);
             self.stats.last_data_recv = cx.now;
             self.stats.bytes_received += len as u64;
-            self.measure_receive_rtt(cx, &seg);
+            let echo = self.echo(cx, &seg);
+            self.rcv.measure_rtt(len, echo);
             if self.rcv.queue.push(&self.pool, seg.payload) {
                 cx.counters.bump(Counter::TcpRcvCoalesce);
             }
@@ -158,7 +159,9 @@ impl Connection {
     fn after_data(&mut self, cx: &Context, text: Text) {
         self.bound_receive_memory(cx);
         self.rcv.autotune.on_data(cx.now, self.rcv.nxt, self.rcv.adv);
-        self.collect_urgent();
+        if self.rcv.collect_urgent() {
+            self.events.insert(Events::READABLE);
+        }
         let arrival = Arrival {
             unacked: self.rcv.nxt.since(self.rcv.ack_sent),
             rcv_mss: self.rcv.rcv_mss,
@@ -200,7 +203,8 @@ impl Connection {
             Inserted::Full => cx.counters.bump(Counter::TcpOfoDrop),
         }
         if matches!(inserted, Inserted::New | Inserted::Overlap) {
-            let disorder = Disorder { sack: self.handshake.sack, rtt: self.shorter_rtt() };
+            let disorder =
+                Disorder { sack: self.handshake.sack, rtt: self.rcv.shorter_rtt(self.srtt()) };
             self.rcv.acks.on_disorder(cx.now, cx.config, disorder);
             if !disorder.sack {
                 // Without SACK all that a peer can count is ACKs: it gets as many of merged
@@ -215,11 +219,11 @@ impl Connection {
         }
     }
 
-    /// The shorter of the two round trips, that of the sender and that of the receiver, which is
-    /// too long if the peer does not always have data. Zero if neither is known.
-    fn shorter_rtt(&self) -> Duration {
-        let (ours, theirs) = (self.srtt(), self.rcv.autotune.rtt());
-        if ours.is_zero() || theirs.is_zero() { ours.max(theirs) } else { ours.min(theirs) }
+    /// The timestamp of ours that `seg` echoes, if it does.
+    fn echo(&self, cx: &Context, seg: &Segment) -> Option<Echo> {
+        let stamps = seg.repr.options.timestamps.filter(|_| self.ts.enabled)?;
+        let age = || self.ts.elapsed(cx.now, stamps.ecr);
+        (stamps.ecr != 0).then(|| Echo::new(stamps.ecr, age()))
     }
 
     /// Remembers where the peer's stream ends. The first word counts, unless data lies behind it.

@@ -167,7 +167,7 @@ impl Connection {
             seq,
             ack: self.rcv.nxt,
             flags,
-            window: self.select_window(cx),
+            window: self.rcv.select_window(cx),
             urgent,
             options: TcpOptions {
                 timestamps,

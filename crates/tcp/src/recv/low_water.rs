@@ -6,8 +6,7 @@
 //! not grow; half of it is what a reader waits for at most.
 
 use crate::config::{Config, Options};
-use crate::connection::{Connection, Context};
-use crate::event::Events;
+use crate::recv::RecvSide;
 use crate::recv::window::{MAX_BUFFER, data_share};
 
 /// The mark that is kept of `bytes`: no more than the buffer may become.
@@ -25,27 +24,23 @@ pub(crate) fn least_buffer(config: &Config, options: &Options) -> usize {
     (2 * mark).min(data_share(config.tcp_rmem[2])).min(MAX_BUFFER)
 }
 
-impl Connection {
-    /// SO_RCVLOWAT was set: what of it is kept, room for it, and whether it is reached.
-    pub(crate) fn apply_low_water(&mut self, cx: &Context) {
-        self.options.rcvlowat = capped(cx.config, &self.options, self.options.rcvlowat);
-        let least = least_buffer(cx.config, &self.options);
-        if least > self.rcv.buf_limit {
-            self.rcv.buf_limit = least;
-            // The peer may have filled what it knew of; nothing would tell it otherwise.
-            self.after_read();
-        }
-        if self.is_readable() {
-            self.events.insert(Events::READABLE);
-        }
+impl RecvSide {
+    /// SO_RCVLOWAT was set: what of it is kept, and room for it. Returns whether the buffer has
+    /// grown.
+    pub(crate) fn make_room_for_mark(&mut self, config: &Config, options: &mut Options) -> bool {
+        options.rcvlowat = capped(config, options, options.rcvlowat);
+        let least = least_buffer(config, options);
+        let grows = least > self.buf_limit;
+        self.buf_limit = self.buf_limit.max(least);
+        grows
     }
 
     /// Whether a reader that waits for data may go on: as many bytes as SO_RCVLOWAT asks for can be
     /// read, or as many as the buffer lets arrive, since waiting for more would last for ever. Any
     /// will do while memory is short.
-    pub fn is_readable(&self) -> bool {
-        let low = (self.options.rcvlowat as usize).min(self.rcv.buf_limit / 2).max(1);
-        let count = self.readable();
-        count >= low || (count > 0 && (self.rcv.is_full() || self.rcv.is_pressed()))
+    pub(crate) fn is_readable(&self, options: &Options) -> bool {
+        let low = (options.rcvlowat as usize).min(self.buf_limit / 2).max(1);
+        let count = self.readable(options.oobinline);
+        count >= low || (count > 0 && (self.is_full() || self.is_pressed()))
     }
 }

@@ -20,13 +20,13 @@ use plimsoll_wire::tcp::TcpFlags;
 use crate::connection::{Connection, Context};
 use crate::counters::Counter;
 use crate::event::Events;
-use crate::recv::{AckReason, Receiver};
+use crate::recv::{AckReason, RecvSide};
 use crate::segment::Segment;
 
 /// Full segments that a receiver offers at once under pressure (Linux: four, too).
 const OFFERED_SEGMENTS: u32 = 4;
 
-impl Receiver {
+impl RecvSide {
     /// Bytes of memory that the queues bind.
     pub(crate) fn held(&self) -> usize {
         self.queue.held() + self.reassembly.charge()
@@ -59,6 +59,20 @@ impl Receiver {
         }
     }
 
+    /// Whether a window was closed for lack of memory, so that the peer should hear of it when
+    /// there is some.
+    pub(crate) fn is_starved(&self) -> bool {
+        self.starved
+    }
+
+    /// There may be memory again for a window that was closed for want of it.
+    pub(crate) fn reopen_window(&mut self, cx: &Context) {
+        self.note_memory(cx);
+        if self.has_room() && self.sent_zero_window {
+            self.acks.now(AckReason::WindowUpdate);
+        }
+    }
+
     /// Whether memory is short, as far as is known.
     pub(crate) fn is_pressed(&self) -> bool {
         self.memory_cap != u32::MAX
@@ -66,11 +80,6 @@ impl Receiver {
 }
 
 impl Connection {
-    /// Bytes of memory that the queues of the connection bind, which the stack's limit is for.
-    pub fn memory_held(&self) -> usize {
-        self.rcv.held() + self.snd.held()
-    }
-
     /// Sees to it that there is memory for a segment that is next in order, or is not. Of data in
     /// order perhaps only the front is left then. Returns whether there is any.
     pub(crate) fn admit(&mut self, cx: &Context, seg: &mut Segment, in_order: bool) -> bool {
@@ -135,24 +144,6 @@ impl Connection {
             room.max(least - held).max(self.rcv.rcv_mss as usize)
         } else {
             room
-        }
-    }
-
-    /// Whether a window is closed for lack of memory, so that the peer should hear of it when there
-    /// is some.
-    pub(crate) fn window_awaits_memory(&self) -> bool {
-        self.rcv.starved && self.may_receive()
-    }
-
-    /// Opens a window that was closed for lack of memory, if there is some.
-    pub(crate) fn reopen_window(&mut self, cx: &Context) {
-        if !self.window_awaits_memory() {
-            return;
-        }
-        self.rcv.note_memory(cx);
-        if self.rcv.has_room() && self.rcv.sent_zero_window {
-            self.rcv.acks.now(AckReason::WindowUpdate);
-            self.sync_ack_timer();
         }
     }
 

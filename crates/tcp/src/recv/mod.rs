@@ -1,4 +1,4 @@
-//! The receiver: everything that RFC 9293 calls `RCV.*`.
+//! The receive half: everything that RFC 9293 calls `RCV.*`.
 //!
 //! # Theory of operation
 //!
@@ -25,10 +25,9 @@ use plimsoll_buf::{MAX_CHUNK, Pool, Slices};
 use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options};
-use crate::connection::{Connection, Context};
+use crate::connection::Context;
 use crate::segment::Segment;
 use crate::time::Instant;
-use crate::timer::Timer;
 
 pub use ack_defer::FlushReason;
 use autotune::Autotune;
@@ -41,7 +40,7 @@ use urgent::Urgent;
 
 /// The receive sequence space and the queues behind it.
 #[derive(Debug)]
-pub(crate) struct Receiver {
+pub(crate) struct RecvSide {
     /// IRS.
     pub(crate) irs: SeqNum,
     /// RCV.NXT.
@@ -54,6 +53,8 @@ pub(crate) struct Receiver {
     pub(crate) ack_sent: SeqNum,
     /// The shift of the windows that we send.
     pub(crate) wscale: u8,
+    /// SACK is in use.
+    pub(crate) sack_ok: bool,
     /// Whether the last window we sent was zero.
     pub(crate) sent_zero_window: bool,
     /// The application will not read any more.
@@ -83,16 +84,17 @@ pub(crate) struct Receiver {
     pub(crate) sack: SackHistory,
 }
 
-impl Receiver {
-    pub(crate) fn new(config: &Config, options: &Options, advmss: u16) -> Receiver {
+impl RecvSide {
+    pub(crate) fn new(config: &Config, options: &Options, advmss: u16) -> RecvSide {
         let buf_limit = window::initial_buffer(config, options).min(window::MAX_BUFFER);
-        Receiver {
+        RecvSide {
             irs: SeqNum(0),
             nxt: SeqNum(0),
             adv: SeqNum(0),
             offered: None,
             ack_sent: SeqNum(0),
             wscale: 0,
+            sack_ok: false,
             sent_zero_window: false,
             closed: false,
             reader_waiting: false,
@@ -141,6 +143,16 @@ impl Receiver {
         self.adv.since(self.nxt)
     }
 
+    /// Bytes that are received and not acknowledged.
+    pub(crate) fn unacked(&self) -> u32 {
+        self.nxt.since(self.ack_sent)
+    }
+
+    /// When the next acknowledgement leaves if no data takes it along.
+    pub(crate) fn ack_decision(&self) -> AckDecision {
+        self.acks.decision()
+    }
+
     /// Why a pure ACK should leave now, if it should.
     pub(crate) fn ack_due(&self, now: Instant) -> Option<AckReason> {
         self.acks.due(now)
@@ -161,6 +173,29 @@ impl Receiver {
         self.ack_sent = self.nxt;
         self.acks.on_sent(cx);
         self.sack.on_ack_sent();
+    }
+
+    /// A read found nothing.
+    pub(crate) fn after_empty_read(&mut self, now: Instant) {
+        self.acks.on_empty_read(now, self.unacked());
+    }
+
+    /// The delayed-ACK timer fired.
+    pub(crate) fn on_ack_timeout(&mut self, cx: &Context) {
+        self.acks.on_timeout(cx);
+    }
+
+    /// Tells whether somebody waits for data to read.
+    pub(crate) fn set_reader_waiting(&mut self, waiting: bool) {
+        self.reader_waiting = waiting;
+    }
+
+    /// Takes what the SYNs have negotiated: the shift of the windows that we send, and whether SACK
+    /// is in use.
+    pub(crate) fn negotiate(&mut self, wscale: u8, sack_ok: bool) {
+        self.wscale = wscale;
+        self.sack_ok = sack_ok;
+        self.promise_first_window();
     }
 
     /// Learns the peer's MSS from a data segment that consisted of `segs` on the wire.
@@ -244,40 +279,6 @@ impl Receiver {
             return Inserted::Full;
         }
         self.reassembly.insert(pool, seg.repr.seq, &seg.payload)
-    }
-}
-
-impl Connection {
-    /// Tells whether somebody waits for data to read: a blocked thread, or a task that has left a
-    /// waker. What arrives for such a reader may leave its acknowledgement to him.
-    pub fn set_reader_waiting(&mut self, waiting: bool) {
-        self.rcv.reader_waiting = waiting;
-    }
-
-    /// An acknowledgement left, alone or with data (called by `output/`).
-    pub(crate) fn on_ack_sent(&mut self, cx: &Context) {
-        self.rcv.on_ack_sent(cx);
-        self.sync_ack_timer();
-    }
-
-    /// Makes the delayed-ACK timer follow the recorded decision.
-    pub(crate) fn sync_ack_timer(&mut self) {
-        match self.rcv.acks.decision() {
-            AckDecision::Delay(at) | AckDecision::Compress(at) => {
-                self.timers.arm(Timer::DelayedAck, at);
-            }
-            AckDecision::Now(_) | AckDecision::None => self.timers.stop(Timer::DelayedAck),
-        }
-    }
-
-    /// A read found nothing.
-    pub(crate) fn after_empty_read(&mut self, cx: &Context) {
-        self.rcv.acks.on_empty_read(cx.now, self.rcv.nxt.since(self.rcv.ack_sent));
-        self.sync_ack_timer();
-    }
-
-    pub(crate) fn on_delayed_ack_timeout(&mut self, cx: &Context) {
-        self.rcv.acks.on_timeout(cx);
     }
 }
 

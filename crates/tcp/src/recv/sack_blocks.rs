@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{MAX_SACK_BLOCKS, SackBlock};
 
-use crate::recv::Receiver;
+use crate::recv::RecvSide;
 
 /// What is reported beside the ranges of reassembly.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,7 +29,7 @@ impl SackHistory {
     }
 }
 
-impl Receiver {
+impl RecvSide {
     /// The blocks for the next ACK; the caller may cut the list to what fits.
     pub(crate) fn sack_blocks(&self) -> ArrayVec<SackBlock, MAX_SACK_BLOCKS> {
         let mut blocks = ArrayVec::new();
