@@ -173,13 +173,11 @@ pub(crate) struct PendingRst {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stats {
     pub(crate) bytes_acked: u64,
-    pub(crate) bytes_received: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_retrans: u64,
     pub(crate) segs_out: u64,
     pub(crate) segs_in: u64,
     pub(crate) data_segs_out: u64,
-    pub(crate) data_segs_in: u64,
     pub(crate) total_retrans: u32,
     /// Wire segments delivered, by ACK or SACK.
     pub(crate) delivered: u32,
@@ -187,10 +185,6 @@ pub(crate) struct Stats {
     pub(crate) delivered_ce: u32,
     /// Wire segments that DSACKs named.
     pub(crate) dsacks: u32,
-    /// Wire segments that arrived out of order.
-    pub(crate) out_of_order: u32,
-    /// When data last arrived; when the connection opened, if none did.
-    pub(crate) last_data_recv: Instant,
 }
 
 impl Connection {

@@ -59,7 +59,7 @@ impl Connection {
     fn taken(&mut self, cx: &Context, count: usize) {
         let fixed = self.options.rcvbuf.is_some();
         self.rcv.autotune(cx, count, self.srtt(), fixed);
-        self.bound_receive_memory(cx);
+        self.rcv.bound_memory(cx, &self.pool);
         self.after_read();
         self.debug_invariants();
     }

@@ -25,14 +25,14 @@ impl Connection {
         if has_ack && !self.acks_our_syn(&seg) {
             self.hurry_syn(cx);
             if !flags.contains(TcpFlags::RST) {
-                self.queue_rst_for(&seg);
+                self.queue_rst_for(seg.repr.ack);
             }
             return;
         }
         if has_ack && self.paws_rejects_syn_ack(cx, &seg) {
             cx.counters.bump(Counter::PawsActive);
             if !flags.contains(TcpFlags::RST) {
-                self.queue_rst_for(&seg);
+                self.queue_rst_for(seg.repr.ack);
             }
             return;
         }
@@ -110,8 +110,7 @@ impl Connection {
     /// that brings nothing new.
     pub(crate) fn acknowledge_crossing(&mut self, cx: &Context, seg: &Segment) {
         if seg.payload.is_empty() && !seg.repr.flags.contains(TcpFlags::FIN) {
-            self.report_duplicate(cx, self.rcv.irs, self.rcv.irs + 1);
-            self.rcv.acks.on_out_of_order();
+            self.rcv.on_repeated_syn(cx);
         }
     }
 

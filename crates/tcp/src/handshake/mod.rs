@@ -188,7 +188,7 @@ impl Connection {
         self.expand_sndbuf(cx.config);
         self.report_acked(cx);
         self.snd.limited.stop(Limit::Busy, self.is_drained(), cx.now);
-        self.stats.last_data_recv = cx.now;
+        self.rcv.on_open(cx.now);
         self.set_state(cx, State::Established);
         self.resume_shutdown(cx);
     }

@@ -46,7 +46,7 @@ impl Connection {
         if acceptable {
             self.finish_open(cx, seg);
         } else {
-            self.queue_rst_for(seg);
+            self.queue_rst_for(seg.repr.ack);
         }
         acceptable
     }

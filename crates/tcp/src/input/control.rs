@@ -73,9 +73,9 @@ impl Connection {
         self.pending.rst = Some(PendingRst { seq: self.snd.nxt, ack: Some(self.rcv.nxt) });
     }
 
-    /// The reset that answers `seg`: its ACK is for something we never sent, or its data is for
-    /// somebody who has left.
-    pub(crate) fn queue_rst_for(&mut self, seg: &Segment) {
-        self.pending.rst = Some(PendingRst { seq: seg.repr.ack, ack: None });
+    /// The reset that answers a segment with this SEG.ACK, which is for something we never sent, or
+    /// whose data is for somebody who has left.
+    pub(crate) fn queue_rst_for(&mut self, ack: SeqNum) {
+        self.pending.rst = Some(PendingRst { seq: ack, ack: None });
     }
 }

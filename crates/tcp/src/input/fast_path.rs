@@ -38,7 +38,7 @@ impl Connection {
         self.snd.wl2 = seg.repr.ack;
         if self.state == State::Established {
             cx.counters.bump(Counter::TcpHpHits);
-            self.on_in_order(cx, seg);
+            self.on_text(cx, seg);
         }
         None
     }

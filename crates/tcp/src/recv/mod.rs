@@ -18,6 +18,7 @@ pub(crate) mod reassembly;
 pub(crate) mod receive_queue;
 mod sack_blocks;
 mod store;
+mod text;
 pub(crate) mod urgent;
 pub(crate) mod window;
 
@@ -31,12 +32,34 @@ use crate::time::Instant;
 
 pub use ack_defer::FlushReason;
 use autotune::Autotune;
+pub(crate) use autotune::Echo;
 use delayed_ack::DelayedAck;
 pub use delayed_ack::{AckDecision, AckReason};
 use reassembly::{Inserted, Reassembly};
 use receive_queue::ReceiveQueue;
 use sack_blocks::SackHistory;
+pub(crate) use text::{Text, TextEffects, TextView};
 use urgent::Urgent;
+
+/// What has arrived in the life of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RecvStats {
+    /// Segments with data.
+    pub(crate) segs: u64,
+    /// Bytes that RCV.NXT has moved over.
+    pub(crate) bytes: u64,
+    /// Segments that arrived out of order.
+    pub(crate) out_of_order: u32,
+    /// When data last arrived; when the connection opened, if none did.
+    pub(crate) last_data: Instant,
+}
+
+impl RecvStats {
+    fn on_segments(&mut self, now: Instant, segs: u16) {
+        self.segs += u64::from(segs);
+        self.last_data = now;
+    }
+}
 
 /// The receive sequence space and the queues behind it.
 #[derive(Debug)]
@@ -82,6 +105,7 @@ pub(crate) struct RecvSide {
     /// Out-of-order data.
     pub(crate) reassembly: Reassembly,
     pub(crate) sack: SackHistory,
+    stats: RecvStats,
 }
 
 impl RecvSide {
@@ -111,6 +135,7 @@ impl RecvSide {
             urgent: Urgent::default(),
             reassembly: Reassembly::new(),
             sack: SackHistory::default(),
+            stats: RecvStats::default(),
         }
     }
 
@@ -138,9 +163,42 @@ impl RecvSide {
         self.adv = self.nxt + self.first_window().min(65_535 << self.wscale);
     }
 
+    /// The connection is open.
+    pub(crate) fn on_open(&mut self, now: Instant) {
+        self.stats.last_data = now;
+    }
+
+    /// Takes data that came with a SYN. The SYN-ACK acknowledges it and promises the first window
+    /// behind it. Returns whether there was any.
+    pub(crate) fn take_syn_data(&mut self, now: Instant, pool: &Pool, syn: &Segment) -> bool {
+        self.on_open(now);
+        let mut data = syn.payload.clone();
+        data.truncate(usize::from(window::initial_window(self.first_window() as usize)));
+        let len = data.len() as u32;
+        if len > 0 {
+            self.queue.push(pool, data);
+            self.nxt += len;
+            self.stats.on_segments(now, syn.segs);
+            self.stats.bytes += u64::from(len);
+        }
+        self.promise_first_window();
+        self.ack_sent = self.nxt;
+        len > 0
+    }
+
+    /// What has arrived in all.
+    pub(crate) fn stats(&self) -> &RecvStats {
+        &self.stats
+    }
+
     /// RCV.WND as the peer knows it.
     pub(crate) fn wnd(&self) -> u32 {
         self.adv.since(self.nxt)
+    }
+
+    /// Something else than text wants an acknowledgement at once.
+    pub(crate) fn acknowledge_now(&mut self, reason: AckReason) {
+        self.acks.now(reason);
     }
 
     /// Bytes that are received and not acknowledged.
@@ -274,11 +332,11 @@ impl RecvSide {
     /// Takes the data of a segment that is not next in order. What would bind much more memory than
     /// the buffer is dropped (Linux: `tcp_prune_ofo_queue`); the segment that fills the hole is in
     /// order and always gets through.
-    pub(crate) fn insert_out_of_order(&mut self, pool: &Pool, seg: &Segment) -> Inserted {
+    fn insert_out_of_order(&mut self, pool: &Pool, text: &Text) -> Inserted {
         if self.reassembly.charge() >= 2 * self.buf_limit.max(MAX_CHUNK / 16) {
             return Inserted::Full;
         }
-        self.reassembly.insert(pool, seg.repr.seq, &seg.payload)
+        self.reassembly.insert(pool, text.seq, &text.payload)
     }
 }
 
