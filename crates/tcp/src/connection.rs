@@ -38,7 +38,7 @@ use crate::mtu::{Path, PathEvent};
 use crate::output::Hold;
 use crate::recovery::Recovery;
 use crate::recv::RecvSide;
-use crate::recv::window::{MAX_BUFFER, choose_shift};
+use crate::recv::window::choose_shift;
 use crate::segment::{Below, Segment, Serial};
 use crate::send::{Fin, Sender, memory};
 use crate::state::State;
@@ -360,9 +360,7 @@ impl Connection {
     pub fn close(&mut self, cx: &Context) {
         self.debug_invariants();
         self.orphan = true;
-        self.rcv.closed = true;
-        let unread = !self.rcv.queue.is_empty();
-        self.rcv.queue.clear();
+        let unread = self.rcv.close();
         match self.state {
             State::Closed | State::TimeWait => {}
             State::SynSent => self.set_state(cx, State::Closed),
@@ -385,7 +383,7 @@ impl Connection {
             State::SynSent | State::TimeWait => {}
             _ => self.queue_rst(),
         }
-        self.rcv.queue.clear();
+        self.rcv.discard();
         self.fail(cx, ConnectionError::Aborted);
         self.debug_invariants();
     }
@@ -443,14 +441,14 @@ impl Connection {
             SetOption::Cork(false) if self.options.nodelay => self.push_tail(),
             SetOption::TxTimestamps(stamps) => self.snd.set_tx_timestamps(*stamps),
             SetOption::RcvBuf(bytes) => {
-                self.rcv.buf_limit = (*bytes).clamp(256, MAX_BUFFER);
+                self.rcv.set_buffer(*bytes);
                 self.after_read();
             }
             SetOption::Congestion(algorithm) => self.cc.switch(*algorithm),
             SetOption::DecisionLog(entries) => self.decisions = Decisions::new(*entries),
             SetOption::RcvLowat(_) => self.apply_low_water(cx),
             SetOption::QuickAck(on) => {
-                self.rcv.acks.set_quick(*on, cx.config);
+                self.rcv.set_quick(*on, cx.config);
                 self.sync_ack_timer();
             }
             _ => {}

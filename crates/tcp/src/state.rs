@@ -116,9 +116,8 @@ impl Connection {
         self.pending.challenge_ack = false;
         self.pending.keepalive = false;
         self.pending.window_probe = false;
-        self.rcv.acks.reset();
+        self.rcv.end();
         self.snd.clear();
-        self.rcv.reassembly.clear();
         match was {
             State::SynSent | State::SynReceived => cx.counters.bump(Counter::AttemptFails),
             State::Established | State::CloseWait => cx.counters.bump(Counter::EstabResets),

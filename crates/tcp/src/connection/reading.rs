@@ -1,5 +1,5 @@
-//! The wiring of the receive half: what readers call, what the owner of a batch of segments asks, and
-//! the timer of an ACK that waits. The rules are in [`crate::recv`].
+//! The wiring of the receive half: what readers call, what the owner of a batch of segments asks,
+//! and the timer of an ACK that waits. The rules are in [`crate::recv`].
 
 use plimsoll_buf::Slices;
 
@@ -7,8 +7,8 @@ use crate::config::Config;
 use crate::connection::{Connection, Context};
 use crate::counters::Counter;
 use crate::event::{Events, ReadError};
+use crate::recv::FlushReason;
 use crate::recv::window::default_buffer;
-use crate::recv::{AckDecision, FlushReason};
 use crate::send::memory;
 use crate::state::State;
 use crate::timer::Timer;
@@ -80,7 +80,7 @@ impl Connection {
     fn nothing_to_read(&self) -> Result<usize, ReadError> {
         let ended = matches!(self.state, State::Closed | State::TimeWait);
         match self.error {
-            _ if self.rcv.fin_taken() || self.rcv.closed => Ok(0),
+            _ if self.rcv.has_ended() => Ok(0),
             Some(error) => Err(ReadError::Failed(error)),
             None if ended => Ok(0),
             None => Err(ReadError::WouldBlock),
@@ -102,8 +102,8 @@ impl Connection {
     /// data.
     pub fn rcvbuf(&self, config: &Config) -> usize {
         let untouched = self.options.rcvbuf.is_none()
-            && self.rcv.buf_limit == default_buffer(config, &self.options);
-        if untouched { config.tcp_rmem[1] } else { memory::rcvbuf(self.rcv.buf_limit) }
+            && self.rcv.buffer() == default_buffer(config, &self.options);
+        if untouched { config.tcp_rmem[1] } else { memory::rcvbuf(self.rcv.buffer()) }
     }
 
     /// Bytes that a read finds.
@@ -113,7 +113,7 @@ impl Connection {
 
     /// Whether the peer's FIN has come and nothing follows the bytes that can be read now.
     pub fn read_closed(&self) -> bool {
-        self.rcv.fin_taken() || self.rcv.closed
+        self.rcv.has_ended()
     }
 
     /// Whether a reader that waits for data may go on: as many bytes as SO_RCVLOWAT asks for can be
@@ -200,11 +200,9 @@ impl Connection {
 
     /// Makes the delayed-ACK timer follow the recorded decision.
     pub(crate) fn sync_ack_timer(&mut self) {
-        match self.rcv.ack_decision() {
-            AckDecision::Delay(at) | AckDecision::Compress(at) => {
-                self.timers.arm(Timer::DelayedAck, at);
-            }
-            AckDecision::Now(_) | AckDecision::None => self.timers.stop(Timer::DelayedAck),
+        match self.rcv.ack_waits_until() {
+            Some(at) => self.timers.arm(Timer::DelayedAck, at),
+            None => self.timers.stop(Timer::DelayedAck),
         }
     }
 

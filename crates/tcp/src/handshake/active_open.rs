@@ -46,7 +46,6 @@ impl Connection {
             return;
         }
         self.rcv.start(seg.repr.seq);
-        self.rcv.queue.set_start(self.rcv.nxt);
         self.on_syn_options(cx, &seg.repr.options);
         if has_ack {
             self.ecn.on_syn_ack(flags);
@@ -77,9 +76,9 @@ impl Connection {
     /// The ACK that ends the handshake leaves at once, unless data is about to take it along.
     fn acknowledge_syn_ack(&mut self, cx: &Context) {
         if self.handshake.write_pending {
-            self.rcv.acks.wait_for_data(cx.now, cx.config);
+            self.rcv.leave_ack_to_data(cx);
         } else {
-            self.rcv.acks.now(AckReason::Handshake);
+            self.rcv.acknowledge_now(AckReason::Handshake);
         }
     }
 

@@ -297,9 +297,7 @@ impl Connection {
     /// middlebox that swallowed that data.
     pub(crate) fn judge_fast_open(&mut self) {
         let arrived = self.rcv.stats().segs > 0;
-        let lone_fin = self.rcv.fin.is_some_and(|fin| fin != self.rcv.nxt)
-            && !self.rcv.fin_taken()
-            && !arrived;
+        let lone_fin = self.rcv.awaits_data_before_fin() && !arrived;
         let Some(open) = self.fast_open.as_mut().filter(|open| open.offered) else { return };
         if lone_fin {
             open.news = Some(FastOpenNews::Blackhole);

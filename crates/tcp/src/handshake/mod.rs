@@ -96,7 +96,7 @@ impl Connection {
             src_port: self.local_port,
             dst_port: self.remote_port,
             seq: self.snd.iss,
-            ack: self.rcv.nxt,
+            ack: self.rcv.nxt(),
             flags,
             window: initial_window(self.rcv.first_window() as usize),
             urgent: 0,

@@ -26,7 +26,7 @@ impl Connection {
             return false;
         }
         let end = seg.repr.seq + seg.seq_len();
-        if in_window(seg.repr.seq, end, self.rcv.ack_sent, self.rcv.adv) {
+        if in_window(seg.repr.seq, end, self.rcv.ack_sent(), self.rcv.adv()) {
             return true;
         }
         if rst {
@@ -46,13 +46,13 @@ impl Connection {
             cx.counters.bump(skipped);
             return;
         }
-        self.rcv.acks.now(AckReason::Unacceptable);
+        self.rcv.acknowledge_now(AckReason::Unacceptable);
     }
 
     /// TS.Recent follows segments that begin at or before the last ACK we sent (RFC 7323, 4.3).
     pub(crate) fn update_ts_recent(&mut self, cx: &Context, seg: &Segment) {
         let Some(stamps) = seg.repr.options.timestamps.filter(|_| self.ts.enabled) else { return };
-        if seg.repr.seq <= self.rcv.ack_sent {
+        if seg.repr.seq <= self.rcv.ack_sent() {
             self.ts.remember(cx.now, stamps);
         }
     }

@@ -51,11 +51,11 @@ impl Connection {
     }
 
     pub(crate) fn rst_is_exact(&self, seq: SeqNum) -> bool {
-        if seq == self.rcv.nxt {
+        if seq == self.rcv.nxt() {
             return true;
         }
         // Some peers give a reset after their FIN the number of the FIN (Linux: `tcp_reset_check`).
-        self.state.received_fin() && seq + 1 == self.rcv.nxt
+        self.state.received_fin() && seq + 1 == self.rcv.nxt()
     }
 
     /// Asks the peer whether it meant it. Rate-limited.
@@ -70,7 +70,7 @@ impl Connection {
 
     /// A reset of our own connection leaves with the next `poll_transmit`.
     pub(crate) fn queue_rst(&mut self) {
-        self.pending.rst = Some(PendingRst { seq: self.snd.nxt, ack: Some(self.rcv.nxt) });
+        self.pending.rst = Some(PendingRst { seq: self.snd.nxt, ack: Some(self.rcv.nxt()) });
     }
 
     /// The reset that answers a segment with this SEG.ACK, which is for something we never sent, or

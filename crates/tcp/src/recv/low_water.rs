@@ -44,3 +44,40 @@ impl RecvSide {
         count >= low || (count > 0 && (self.is_full() || self.is_pressed()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_buf::MAX_CHUNK;
+
+    use super::*;
+    use crate::recv::alone::Alone;
+
+    #[test]
+    fn a_full_buffer_is_readable_whatever_the_mark_says() {
+        let options = Options { rcvbuf: Some(65_536), rcvlowat: 32_768, ..Options::default() };
+        let mut alone = Alone::new(Config::default(), options);
+        for _ in 0..4 {
+            // Each segment keeps a large chunk of its own alive, which the window accounts for.
+            let slice = alone.pool.chunk(MAX_CHUNK).append(&[1; 2048]);
+            let text = alone.text_of(alone.next(), slice.into());
+            alone.take(text);
+            alone.acknowledge();
+        }
+        assert!(!alone.rcv.is_readable(&alone.options), "the peer may still use what it was told");
+        alone.rcv.adv = alone.rcv.nxt;
+        assert!(alone.rcv.is_readable(&alone.options), "nothing more would arrive");
+    }
+
+    #[test]
+    fn a_mark_above_the_buffer_makes_room_unless_the_buffer_is_fixed() {
+        let config = Config::default();
+        for (rcvbuf, grows) in [(None, true), (Some(10_000), false)] {
+            let mut options = Options { rcvbuf, rcvlowat: 1 << 20, ..Options::default() };
+            let mut rcv = RecvSide::new(&config, &Options { rcvlowat: 1, ..options.clone() }, 1000);
+            let before = rcv.buffer();
+            assert_eq!(rcv.make_room_for_mark(&config, &mut options), grows);
+            assert_eq!(rcv.buffer() > before, grows);
+            assert_eq!(options.rcvlowat, rcvbuf.map_or(1 << 20, |bytes| bytes as u32));
+        }
+    }
+}

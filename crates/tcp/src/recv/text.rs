@@ -321,3 +321,6 @@ impl RecvSide {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

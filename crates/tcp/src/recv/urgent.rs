@@ -12,14 +12,29 @@ use crate::recv::RecvSide;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Urgent {
     /// The sequence number of the urgent byte, until the reader has passed it.
-    pub(crate) mark: Option<SeqNum>,
+    mark: Option<SeqNum>,
     /// The byte, once it has arrived and until it is taken.
-    pub(crate) byte: Option<u8>,
+    byte: Option<u8>,
     /// Whether the byte was collected or taken already.
-    pub(crate) seen: bool,
+    seen: bool,
 }
 
 impl Urgent {
+    /// Whether the urgent byte is the one at `seq`, and the reader has not passed it.
+    pub(super) fn is_at(&self, seq: SeqNum) -> bool {
+        self.mark == Some(seq)
+    }
+
+    /// Whether the urgent byte lies in `start..end`.
+    pub(super) fn is_between(&self, start: SeqNum, end: SeqNum) -> bool {
+        self.mark.is_some_and(|mark| mark.is_within(start, end))
+    }
+
+    /// The reader has passed the mark.
+    pub(super) fn pass(&mut self) {
+        self.mark = None;
+    }
+
     /// A new mark.
     pub(crate) fn announce(&mut self, seq: SeqNum) {
         *self = Urgent { mark: Some(seq), byte: None, seen: false };

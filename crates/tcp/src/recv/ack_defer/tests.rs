@@ -274,7 +274,7 @@ fn nothing_is_ever_forgotten() {
                 t.drain();
             }
             if t.conn.rcv.nxt != t.conn.rcv.ack_sent {
-                let until = t.conn.rcv.acks.deferred().expect("a timer");
+                let until = t.conn.rcv.ack_waits_until().expect("a timer");
                 assert!(until.since(t.now) <= t.config.tcp_delack_max, "seed {seed}");
                 t.now = until;
                 t.call(|conn, cx| conn.handle_timeout(cx));
