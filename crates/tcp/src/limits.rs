@@ -7,9 +7,9 @@ pub const MAX_SUPER_SEGMENT: usize = 65_535 - 120;
 /// Wire segments of one super-segment (Linux: `GSO_MAX_SEGS`).
 pub const MAX_SUPER_SEGMENT_SEGS: usize = 65_535;
 
-/// Holes that reassembly remembers. A segment that would open one more is dropped and counted
+/// Ranges that reassembly keeps apart, if the buffer is large enough for what they cost. A segment that would open one more is dropped and counted
 /// (`TcpExtTCPOFODrop`); the peer sends it again.
-pub const MAX_REASSEMBLY_RANGES: usize = 1024;
+pub const MAX_REASSEMBLY_RANGES: usize = 16_384;
 
 /// Ranges that the retransmit queue is cut into at most by SACK. Beyond that a SACK block is taken
 /// only as far as it covers whole ranges.
@@ -21,6 +21,9 @@ pub const MAX_WINDOW_SHIFT: u8 = 14;
 /// Slices shorter than this are copied into a compact chunk when they would keep a much larger
 /// chunk alive; see `recv/store.rs`.
 pub const COPY_BREAK: usize = 2048;
+
+/// Slices of any length are copied if this many of them would not fill their chunk.
+pub const COPY_SHARE: usize = 16;
 
 /// Reports that wait in an error queue. Further ones are dropped, as on Linux, where they fill the
 /// receive buffer.

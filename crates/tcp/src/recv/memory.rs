@@ -28,7 +28,12 @@ const OFFERED_SEGMENTS: u32 = 4;
 impl RecvSide {
     /// Bytes of memory that the queues bind.
     pub(crate) fn held(&self) -> usize {
-        self.queue.held() + self.reassembly.charge()
+        self.queue.held() + self.reassembly.held()
+    }
+
+    /// Bytes that count against what a connection may always hold.
+    fn charged(&self) -> usize {
+        self.queue.charge() + self.reassembly.charge()
     }
 
     /// Takes note of what memory there is for the windows to come.
@@ -41,7 +46,7 @@ impl RecvSide {
         let used = self.queue.charge().max(self.queue.len());
         let more = (OFFERED_SEGMENTS * self.rcv_mss).min(memory.bytes) as usize;
         // What is offered is taken (`room_for_more`).
-        let (least, held) = (cx.config.tcp_rmem[0], self.held());
+        let (least, held) = (cx.config.tcp_rmem[0], self.charged());
         let always = if held < least { (least - held).max(self.rcv_mss as usize) } else { 0 };
         self.memory_cap = u32::try_from(used + more.max(always)).unwrap_or(u32::MAX - 1);
     }
@@ -94,7 +99,7 @@ impl RecvSide {
     fn make_room(&mut self, cx: &Context, pool: &Pool, text: &mut Text, in_order: bool) -> bool {
         cx.counters.bump(Counter::TcpPruneCalled);
         let need = text.payload.len();
-        let before = self.held();
+        let before = self.charged();
         if self.queue.is_wasteful() {
             self.collapse(cx, pool);
         }
@@ -135,11 +140,10 @@ impl RecvSide {
         self.acks.on_out_of_order();
     }
 
-    /// Bytes for which there is memory, now that the queues no longer hold `before`.
+    /// Bytes for which there is memory, now that the queues are no longer charged with `before`.
     fn room_for_more(&self, cx: &Context, before: usize, in_order: bool) -> usize {
-        let held = self.held();
+        let (least, held) = (cx.config.tcp_rmem[0], self.charged());
         let room = cx.below.memory.bytes as usize + before.saturating_sub(held);
-        let least = cx.config.tcp_rmem[0];
         if in_order && held < least {
             room.max(least - held).max(self.rcv_mss as usize)
         } else {

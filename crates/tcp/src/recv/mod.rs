@@ -14,6 +14,7 @@ mod autotune;
 mod delayed_ack;
 mod low_water;
 mod memory;
+mod position;
 mod read;
 mod reassembly;
 mod receive_queue;

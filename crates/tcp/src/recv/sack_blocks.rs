@@ -36,20 +36,9 @@ impl RecvSide {
         if let Some((left, right)) = self.sack.dsack {
             blocks.push(SackBlock { left, right });
         }
-        if self.reassembly.is_empty() {
-            return blocks;
-        }
-        let mut newer_than = None;
-        while !blocks.is_full() {
-            let next = self
-                .reassembly
-                .ranges()
-                .filter(|range| newer_than.is_none_or(|stamp| range.stamp < stamp))
-                .max_by_key(|range| range.stamp);
-            let Some(range) = next else { break };
-            newer_than = Some(range.stamp);
-            blocks.push(SackBlock { left: range.start, right: range.end });
-        }
+        let room = blocks.remaining_capacity();
+        let ranges = self.reassembly.recent().take(room);
+        blocks.extend(ranges.map(|(left, right)| SackBlock { left, right }));
         blocks
     }
 }
