@@ -24,7 +24,7 @@ mod text;
 mod urgent;
 pub(crate) mod window;
 
-use plimsoll_buf::{MAX_CHUNK, Pool};
+use plimsoll_buf::Pool;
 use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options};
@@ -37,7 +37,7 @@ use autotune::Autotune;
 pub(crate) use autotune::Echo;
 use delayed_ack::DelayedAck;
 pub use delayed_ack::{AckDecision, AckReason};
-use reassembly::{Inserted, Reassembly};
+use reassembly::Reassembly;
 use receive_queue::ReceiveQueue;
 use sack_blocks::SackHistory;
 pub(crate) use text::{Text, TextEffects, TextView};
@@ -403,16 +403,6 @@ impl RecvSide {
         self.reassembly.check(self.nxt);
         let end = self.queue.start() + self.queue.len() as u32 + u32::from(self.fin_taken());
         assert_eq!(end, self.nxt, "the receive queue ends at rcv.nxt");
-    }
-
-    /// Takes the data of a segment that is not next in order. What would bind much more memory than
-    /// the buffer is dropped (Linux: `tcp_prune_ofo_queue`); the segment that fills the hole is in
-    /// order and always gets through.
-    fn insert_out_of_order(&mut self, pool: &Pool, text: &Text) -> Inserted {
-        if self.reassembly.charge() >= 2 * self.buf_limit.max(MAX_CHUNK / 16) {
-            return Inserted::Full;
-        }
-        self.reassembly.insert(pool, text.seq, &text.payload)
     }
 }
 

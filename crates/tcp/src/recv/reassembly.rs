@@ -121,9 +121,24 @@ impl Reassembly {
         dropped
     }
 
-    /// Takes the bytes of `payload`, which begins at `start`.
-    pub(crate) fn insert(&mut self, pool: &Pool, start: SeqNum, payload: &Slices) -> Inserted {
+    /// Takes the bytes of `payload`, which begins at `start`. Tells also the first bytes of it that
+    /// were there already, if any were.
+    pub(crate) fn insert(
+        &mut self,
+        pool: &Pool,
+        start: SeqNum,
+        payload: &Slices,
+    ) -> (Inserted, Option<(SeqNum, SeqNum)>) {
         self.held.get_or_insert_default().insert(pool, start, payload)
+    }
+
+    /// The first bytes held before `nxt`, where what arrived in order has come to: they arrived
+    /// twice.
+    pub(crate) fn first_before(&self, nxt: SeqNum) -> Option<(SeqNum, SeqNum)> {
+        let held = self.held.as_ref()?;
+        let (&at, range) = held.ranges.first_key_value()?;
+        let end = range.end.min(held.origin.position(nxt));
+        (at < end).then(|| (held.origin.seq(at), held.origin.seq(end)))
     }
 
     /// Takes out the bytes that begin at `nxt` now, handing each slice to `sink`. Bytes before
@@ -173,18 +188,28 @@ impl Held {
         true
     }
 
-    fn insert(&mut self, pool: &Pool, start: SeqNum, payload: &Slices) -> Inserted {
+    fn insert(
+        &mut self,
+        pool: &Pool,
+        start: SeqNum,
+        payload: &Slices,
+    ) -> (Inserted, Option<(SeqNum, SeqNum)>) {
         debug_assert!(!payload.is_empty());
         let from = self.origin.follow(start);
         let to = from + payload.len() as u64;
         let mut next = self.first_touching(from, to);
         if next.is_none() && self.ranges.len() >= MAX_REASSEMBLY_RANGES {
-            return Inserted::Full;
+            return (Inserted::Full, None);
         }
         let begin = next.map_or(from, |(first, _)| first.min(from));
         // What is new lies between the ranges that `payload` overlaps or touches.
         let (mut at, mut end, mut added) = (from, to, 0);
+        let mut twice = None;
         while let Some((range_at, range_end)) = next {
+            let (left, right) = (range_at.max(from), range_end.min(to));
+            if left < right && twice.is_none() {
+                twice = Some((self.origin.seq(left), self.origin.seq(right)));
+            }
             added += self.fill(pool, (from, payload), at, range_at);
             at = at.max(range_end);
             end = end.max(range_end);
@@ -195,11 +220,12 @@ impl Held {
         self.stamp += 1;
         self.ranges.insert(begin, Range { end, stamp: self.stamp });
         self.recent.insert(self.stamp, begin);
-        match added {
+        let inserted = match added {
             0 => Inserted::Duplicate,
             all if all == payload.len() => Inserted::New,
             _ => Inserted::Overlap,
-        }
+        };
+        (inserted, twice)
     }
 
     /// The first range that overlaps or touches what lies between `from` and `to`, if that is not

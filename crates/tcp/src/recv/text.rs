@@ -4,7 +4,7 @@
 //! What arrives is a [`Text`], what the rest of the connection knows about it a [`TextView`], and
 //! what follows for it are [`TextEffects`]: the connection changes its state and tells its reader.
 
-use plimsoll_buf::{Pool, Slices};
+use plimsoll_buf::{MAX_CHUNK, Pool, Slices};
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::TcpFlags;
 
@@ -130,7 +130,8 @@ impl RecvSide {
     /// Puts a DSACK block into the next ACK, if it is allowed (RFC 2883).
     fn report_duplicate(&mut self, cx: &Context, left: SeqNum, right: SeqNum) {
         if self.sack_ok && cx.config.tcp_dsack && left < right {
-            cx.counters.bump(Counter::TcpDsackOldSent);
+            let old = left < self.nxt;
+            cx.counters.bump(if old { Counter::TcpDsackOldSent } else { Counter::TcpDsackOfoSent });
             self.sack.report_duplicate(left, right);
         }
     }
@@ -194,7 +195,7 @@ impl RecvSide {
         }
         let hole = !self.reassembly.is_empty();
         if hole {
-            self.drain_reassembly(view.pool);
+            self.drain_reassembly(cx, view.pool);
         }
         if self.fin == Some(self.nxt) && view.fin_may_wait {
             self.acks.on_fin(cx.config);
@@ -226,7 +227,12 @@ impl RecvSide {
         self.nxt += len as u32;
     }
 
-    fn drain_reassembly(&mut self, pool: &Pool) {
+    fn drain_reassembly(&mut self, cx: &Context, pool: &Pool) {
+        if let Some((left, right)) = self.reassembly.first_before(self.nxt)
+            && self.sack.dsack.is_none()
+        {
+            self.report_duplicate(cx, left, right);
+        }
         let queue = &mut self.queue;
         let before = self.nxt;
         self.nxt = self.reassembly.take_contiguous(before, |slice| queue.push_slice(pool, slice));
@@ -268,15 +274,18 @@ impl RecvSide {
         }
         self.stats.on_segments(cx.now, text.segs);
         self.stats.out_of_order += u32::from(text.segs);
-        let inserted = self.insert_out_of_order(view.pool, &text);
+        let (inserted, twice) = self.insert_out_of_order(view.pool, &text);
         match inserted {
             Inserted::New => cx.counters.bump(Counter::TcpOfoQueue),
             Inserted::Overlap => {
                 cx.counters.bump(Counter::TcpOfoQueue);
                 cx.counters.bump(Counter::TcpOfoMerge);
             }
-            Inserted::Duplicate => self.report_duplicate(cx, text.seq, end),
+            Inserted::Duplicate => {}
             Inserted::Full => cx.counters.bump(Counter::TcpOfoDrop),
+        }
+        if let Some((left, right)) = twice {
+            self.report_duplicate(cx, left, right);
         }
         if matches!(inserted, Inserted::New | Inserted::Overlap) {
             self.acknowledge_disorder(cx, view, text.segs);
@@ -287,6 +296,20 @@ impl RecvSide {
             self.latch_fin(end);
         }
         TextEffects { taken: true, ..TextEffects::default() }
+    }
+
+    /// Takes the data of a segment that is not next in order. What would bind much more memory than
+    /// the buffer is dropped (Linux: `tcp_prune_ofo_queue`); the segment that fills the hole is in
+    /// order and always gets through.
+    fn insert_out_of_order(
+        &mut self,
+        pool: &Pool,
+        text: &Text,
+    ) -> (Inserted, Option<(SeqNum, SeqNum)>) {
+        if self.reassembly.charge() >= 2 * self.buf_limit.max(MAX_CHUNK / 16) {
+            return (Inserted::Full, None);
+        }
+        self.reassembly.insert(pool, text.seq, &text.payload)
     }
 
     /// `segs` segments of new data have arrived behind a hole.

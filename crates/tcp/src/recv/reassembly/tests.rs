@@ -26,7 +26,7 @@ fn len(queue: &Reassembly) -> usize {
 
 fn insert(queue: &mut Reassembly, start: u32, len: usize) -> Inserted {
     let pool = Pool::new();
-    queue.insert(&pool, SeqNum(start), &payload(&pool, &std::vec![7; len]))
+    queue.insert(&pool, SeqNum(start), &payload(&pool, &std::vec![7; len])).0
 }
 
 #[test]
@@ -81,6 +81,13 @@ proptest! {
             let offset = offset + nxt;
             let bytes: Vec<u8> = (0..len).map(|at| fill.wrapping_add(at as u8)).collect();
             let before = model.len();
+            let at = |at: usize| offset + at as u32;
+            let first = (0..len).find(|&byte| model.contains_key(&at(byte)));
+            let twice = first.map(|first| {
+                let new = |&byte: &usize| !model.contains_key(&at(byte));
+                let end = (first..len).find(new).unwrap_or(len);
+                (SeqNum(base) + at(first), SeqNum(base) + at(end))
+            });
             for (at, &byte) in bytes.iter().enumerate() {
                 model.entry(offset + at as u32).or_insert(byte);
             }
@@ -91,7 +98,7 @@ proptest! {
                 added if added == len => Inserted::New,
                 _ => Inserted::Overlap,
             };
-            prop_assert_eq!(outcome, expected);
+            prop_assert_eq!(outcome, (expected, twice));
             queue.check(SeqNum(base) + nxt);
             if takes.contains(&index) {
                 // The byte before the first range arrives.
@@ -152,7 +159,7 @@ fn what_a_segment_costs_does_not_grow_with_the_ranges() {
             let bytes = payload(&pool, &std::vec![7; len as usize]);
             visits::take();
             let cost = |what: &str, queue: &mut Reassembly, at: u32| {
-                let inserted = queue.insert(&pool, SeqNum(at * len), &bytes);
+                let (inserted, _) = queue.insert(&pool, SeqNum(at * len), &bytes);
                 assert_ne!(inserted, Inserted::Full);
                 assert_eq!(
                     queue.recent().take(4).next().map(|range| range.0 <= SeqNum(at * len)),

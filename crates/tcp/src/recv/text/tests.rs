@@ -118,3 +118,22 @@ fn nobody_reads_what_comes_after_close() {
     assert!(alone.rcv.is_for_nobody(&alone.text(1, 502)));
     assert!(!alone.rcv.is_for_nobody(&alone.text(501, 501)));
 }
+
+#[test]
+fn the_first_bytes_that_came_twice_are_told() {
+    let mut alone = Alone::open();
+    for at in [201, 401, 601] {
+        alone.recv(at, at + 100);
+        alone.ack();
+    }
+    alone.recv(251, 601);
+    assert_eq!(alone.ack(), (1, std::vec![(251, 301), (201, 701)]));
+    alone.recv(1, 226);
+    assert_eq!(alone.ack(), (701, std::vec![(201, 226)]), "of data in order as well");
+    alone.recv(901, 1001);
+    alone.ack();
+    alone.recv(601, 951);
+    assert_eq!(alone.ack(), (1001, std::vec![(601, 701)]), "what is old comes first");
+    assert_eq!(alone.count(Counter::TcpDsackOfoSent), 1);
+    assert_eq!(alone.count(Counter::TcpDsackOldSent), 2);
+}
