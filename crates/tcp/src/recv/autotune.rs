@@ -11,7 +11,8 @@
 //! for a peer that does not always have data, or whose data waits for us to read and make room, so
 //! the first only ever shortens the estimate. The second may lengthen it, smoothed, but only by
 //! samples that found the queue empty. A round trip that is too long would make a large batch look
-//! like a fast stream. The sender's own measure is taken if it is shorter than both.
+//! like a fast stream. The sender's own measure is taken only as long as there is no other: where
+//! data only arrives it is that of the handshake, and says nothing of a queue that has grown since.
 //!
 //! Below [`LOW_RTT`] a batch is easily more than a round trip brings. There the extra room for a
 //! growing rate is given in proportion to the round trip.
@@ -138,11 +139,7 @@ impl Autotune {
     /// The application has read. Returns the buffer that it deserves, if that grew.
     fn on_read(&mut self, taken: Taken) -> Option<usize> {
         self.copied = self.copied.saturating_add(u32::try_from(taken.count).unwrap_or(u32::MAX));
-        let rtt = match (self.rtt.is_zero(), taken.srtt.is_zero()) {
-            (true, _) => taken.srtt,
-            (false, true) => self.rtt,
-            (false, false) => self.rtt.min(taken.srtt),
-        };
+        let rtt = if self.rtt.is_zero() { taken.srtt } else { self.rtt };
         if rtt.is_zero() || taken.now.since(self.since) < rtt {
             return None;
         }
