@@ -272,6 +272,7 @@ impl RecvSide {
         if view.quick_acks {
             self.acks.at_least_quick(2);
         }
+        self.measure_mss(text.payload.len(), text.segs, text.push);
         self.stats.on_segments(cx.now, text.segs);
         self.stats.out_of_order += u32::from(text.segs);
         let (inserted, twice) = self.insert_out_of_order(view.pool, &text);

@@ -137,3 +137,15 @@ fn the_first_bytes_that_came_twice_are_told() {
     assert_eq!(alone.count(Counter::TcpDsackOfoSent), 1);
     assert_eq!(alone.count(Counter::TcpDsackOldSent), 2);
 }
+
+#[test]
+fn the_mss_is_learnt_behind_a_hole_as_well() {
+    let mut alone = Alone::open();
+    assert_eq!(alone.rcv.rcv_mss(), 536);
+    alone.recv(1001, 1901);
+    assert_eq!(alone.rcv.rcv_mss(), 900);
+    alone.recv(1901, 2501);
+    assert_eq!(alone.rcv.rcv_mss(), 900, "one shorter segment says nothing");
+    alone.recv(2501, 3101);
+    assert_eq!(alone.rcv.rcv_mss(), 600);
+}
