@@ -145,6 +145,7 @@ impl Connection {
 
     /// An orphan waits in FIN-WAIT-2 for the peer's FIN, but not for ever.
     pub(crate) fn arm_fin_wait_2(&mut self, cx: &Context) {
+        self.rcv.forget_out_of_order();
         let time = self.fin_wait_2_time(cx);
         if time.is_zero() {
             cx.counters.bump(Counter::TcpAbortOnLinger);

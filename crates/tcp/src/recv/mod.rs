@@ -277,6 +277,13 @@ impl RecvSide {
         self.queue.clear();
     }
 
+    /// The application has let go and our FIN is acknowledged: what waits behind a hole is for
+    /// nobody, and no ACK tells of it.
+    pub(crate) fn forget_out_of_order(&mut self) {
+        self.reassembly.clear();
+        self.sack = SackHistory::default();
+    }
+
     /// The connection is closed: nothing arrives and nothing is acknowledged any more.
     pub(crate) fn end(&mut self) {
         self.acks.reset();
