@@ -174,6 +174,11 @@ impl DelayedAck {
         self.decision
     }
 
+    /// Duplicate ACKs that wait to leave one by one.
+    pub(super) fn duplicates(&self) -> u16 {
+        self.dup_acks
+    }
+
     /// Whether a duplicate ACK waits that the peer must be able to count.
     pub(super) fn owes_duplicate(&self) -> bool {
         self.dup_acks > 0

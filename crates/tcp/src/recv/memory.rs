@@ -137,7 +137,7 @@ impl RecvSide {
     fn note_drop(&mut self, cx: &Context) {
         self.note_memory(cx);
         self.starved = true;
-        self.acks.on_out_of_order();
+        self.acknowledge_by_itself();
     }
 
     /// Bytes for which there is memory, now that the queues are no longer charged with `before`.

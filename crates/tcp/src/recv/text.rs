@@ -109,7 +109,7 @@ impl RecvSide {
     /// Text of a segment that came after the peer's FIN was taken: it is a repetition.
     pub(crate) fn on_text_after_fin(&mut self, cx: &Context, text: &Text) {
         self.report_duplicate(cx, text.seq, text.end().min(self.nxt));
-        self.acks.on_out_of_order();
+        self.acknowledge_by_itself();
     }
 
     /// A segment before the window has `len` bytes at `seq`: the ACK says if they came again.
@@ -124,7 +124,13 @@ impl RecvSide {
     /// The SYN-ACK of a simultaneous open has crossed ours: it repeats the peer's SYN.
     pub(crate) fn on_repeated_syn(&mut self, cx: &Context) {
         self.report_duplicate(cx, self.irs, self.irs + 1);
+        self.acknowledge_by_itself();
+    }
+
+    /// A segment arrived out of order or twice: the peer must be able to count the answer.
+    pub(super) fn acknowledge_by_itself(&mut self) {
         self.acks.on_out_of_order();
+        self.sack.on_own_ack();
     }
 
     /// Puts a DSACK block into the next ACK, if it is allowed (RFC 2883).
@@ -132,7 +138,7 @@ impl RecvSide {
         if self.sack_ok && cx.config.tcp_dsack && left < right {
             let old = left < self.nxt;
             cx.counters.bump(if old { Counter::TcpDsackOldSent } else { Counter::TcpDsackOfoSent });
-            self.sack.report_duplicate(left, right);
+            self.sack.report_duplicate(left, right, self.acks.duplicates());
         }
     }
 
@@ -157,7 +163,7 @@ impl RecvSide {
             if self.wnd() == 0 {
                 cx.counters.bump(Counter::TcpZeroWindowDrop);
             }
-            self.acks.on_out_of_order();
+            self.acknowledge_by_itself();
             return false;
         }
         !text.payload.is_empty() || text.fin
@@ -169,7 +175,7 @@ impl RecvSide {
         self.report_duplicate(cx, text.seq, text.seq + len.min(old));
         if len + u32::from(text.fin) <= old {
             cx.counters.bump(Counter::DelayedAckLost);
-            self.acks.on_out_of_order();
+            self.acknowledge_by_itself();
             return false;
         }
         text.payload.advance(len.min(old) as usize);
@@ -229,7 +235,7 @@ impl RecvSide {
 
     fn drain_reassembly(&mut self, cx: &Context, pool: &Pool) {
         if let Some((left, right)) = self.reassembly.first_before(self.nxt)
-            && self.sack.dsack.is_none()
+            && !self.sack.has_shared()
         {
             self.report_duplicate(cx, left, right);
         }
@@ -255,18 +261,19 @@ impl RecvSide {
             rto: view.rto,
         };
         self.acks.on_data(cx.now, cx.config, arrival);
+        self.sack.join();
         urgent || readable
     }
 
     fn on_out_of_order(&mut self, cx: &Context, view: &TextView, mut text: Text) -> TextEffects {
         let end = text.end();
         if text.payload.is_empty() {
-            self.acks.on_out_of_order();
+            self.acknowledge_by_itself();
             self.latch_fin(end);
             return TextEffects::default();
         }
         if !self.admit(cx, view.pool, &mut text, false) {
-            self.acks.on_out_of_order();
+            self.acknowledge_by_itself();
             return TextEffects::default();
         }
         if view.quick_acks {
@@ -291,7 +298,7 @@ impl RecvSide {
         if matches!(inserted, Inserted::New | Inserted::Overlap) {
             self.acknowledge_disorder(cx, view, text.segs);
         } else {
-            self.acks.on_out_of_order();
+            self.acknowledge_by_itself();
         }
         if inserted != Inserted::Full && text.fin {
             self.latch_fin(end);
@@ -320,7 +327,7 @@ impl RecvSide {
         if !self.sack_ok {
             // Without SACK all that a peer can count is ACKs: it gets as many of merged segments
             // as it needs to see the loss.
-            (1..segs.min(3)).for_each(|_| self.acks.on_out_of_order());
+            (1..segs.min(3)).for_each(|_| self.acknowledge_by_itself());
         }
     }
 

@@ -149,3 +149,34 @@ fn the_mss_is_learnt_behind_a_hole_as_well() {
     alone.recv(2501, 3101);
     assert_eq!(alone.rcv.rcv_mss(), 600);
 }
+
+#[test]
+fn each_duplicate_of_a_batch_is_told_by_an_ack_of_its_own() {
+    let mut alone = Alone::open();
+    alone.recv(1, 1001);
+    alone.ack();
+    alone.recv(1, 201);
+    alone.recv(1501, 1601);
+    alone.recv(401, 601);
+    alone.recv(601, 801);
+    let held = (1501, 1601);
+    assert_eq!(alone.ack().1, [(1, 201), held]);
+    assert_eq!(alone.ack().1, [held], "that of the new segment");
+    assert_eq!(alone.ack().1, [(401, 601), held]);
+    assert_eq!(alone.ack().1, [(601, 801), held]);
+    assert!(!alone.rcv.dup_ack_due());
+    assert_eq!(alone.ack().1, [held]);
+}
+
+#[test]
+fn what_one_ack_answers_has_one_dsack() {
+    let mut alone = Alone::open();
+    alone.recv(1, 1001);
+    alone.ack();
+    alone.recv(1, 201);
+    alone.recv(401, 601);
+    assert_eq!(alone.recv(901, 1101), READABLE);
+    assert!(!alone.rcv.dup_ack_due(), "the acknowledgement is new");
+    assert_eq!(alone.ack(), (1101, std::vec![(901, 1001)]));
+    assert_eq!(alone.ack(), (1101, std::vec![]));
+}
