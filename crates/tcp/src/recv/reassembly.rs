@@ -10,6 +10,9 @@
 //! The number of ranges is bounded ([`MAX_REASSEMBLY_RANGES`]); the bytes are bounded by the window
 //! that we advertised, and the memory behind them by the receive half, which asks for
 //! [`Reassembly::charge`] and [`Reassembly::held`].
+//!
+//! A FIN behind a hole is the last place of the last range. It has no bytes, and taking out stops
+//! before it.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -121,15 +124,16 @@ impl Reassembly {
         dropped
     }
 
-    /// Takes the bytes of `payload`, which begins at `start`. Tells also the first bytes of it that
-    /// were there already, if any were.
+    /// Takes the bytes of `payload`, which begins at `start`, and the FIN behind them if there is
+    /// one: it counts as a byte. Tells also what of them came first that was there already.
     pub(crate) fn insert(
         &mut self,
         pool: &Pool,
         start: SeqNum,
         payload: &Slices,
+        fin: bool,
     ) -> (Inserted, Option<(SeqNum, SeqNum)>) {
-        self.held.get_or_insert_default().insert(pool, start, payload)
+        self.held.get_or_insert_default().insert(pool, start, payload, fin)
     }
 
     /// The first bytes held before `nxt`, where what arrived in order has come to: they arrived
@@ -193,10 +197,12 @@ impl Held {
         pool: &Pool,
         start: SeqNum,
         payload: &Slices,
+        fin: bool,
     ) -> (Inserted, Option<(SeqNum, SeqNum)>) {
-        debug_assert!(!payload.is_empty());
+        let len = payload.len() + usize::from(fin);
+        debug_assert!(len > 0);
         let from = self.origin.follow(start);
-        let to = from + payload.len() as u64;
+        let to = from + len as u64;
         let mut next = self.first_touching(from, to);
         if next.is_none() && self.ranges.len() >= MAX_REASSEMBLY_RANGES {
             return (Inserted::Full, None);
@@ -222,7 +228,7 @@ impl Held {
         self.recent.insert(self.stamp, begin);
         let inserted = match added {
             0 => Inserted::Duplicate,
-            all if all == payload.len() => Inserted::New,
+            all if all == len => Inserted::New,
             _ => Inserted::Overlap,
         };
         (inserted, twice)
@@ -246,8 +252,8 @@ impl Held {
         }
     }
 
-    /// Takes the bytes from `at` to `limit` out of `payload`, which begins at `from`, if there are
-    /// any. Returns how many.
+    /// Takes what lies from `at` to `limit` out of `payload`, which begins at `from`; a FIN behind
+    /// it has no bytes. Returns how much that is.
     fn fill(
         &mut self,
         pool: &Pool,
@@ -258,8 +264,9 @@ impl Held {
         if at >= limit {
             return 0;
         }
-        let mut gap = payload.range((at - from) as usize, (limit - from) as usize);
-        let count = gap.len();
+        let count = (limit - at) as usize;
+        let end = payload.len().min((limit - from) as usize);
+        let mut gap = payload.range(end.min((at - from) as usize), end);
         for slice in gap.drain() {
             let end = at + slice.len() as u64;
             self.add_slice(pool, at, slice);
@@ -340,7 +347,10 @@ impl Held {
                 assert_eq!(part_at, at, "a hole in a range");
                 at = part_at + part.len() as u64;
             }
-            assert_eq!(at, range.end, "a range without bytes");
+            // Only a FIN has no bytes, and nothing is behind it.
+            let fin = range.end - at;
+            assert!(fin == 0 || (fin == 1 && Some(&begin) == self.ranges.keys().next_back()));
+            at = range.end;
         }
         assert!(parts.next().is_none(), "bytes without a range");
         assert_eq!(self.ranges.len(), self.recent.len());

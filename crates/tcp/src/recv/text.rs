@@ -196,8 +196,8 @@ impl RecvSide {
             self.take_in_order(cx, view, &mut text);
             effects.taken = true;
         }
-        if text.fin {
-            self.latch_fin(self.nxt);
+        if text.fin && self.may_end_at(self.nxt) {
+            self.fin = Some(self.nxt);
         }
         let hole = !self.reassembly.is_empty();
         if hole {
@@ -266,21 +266,22 @@ impl RecvSide {
     }
 
     fn on_out_of_order(&mut self, cx: &Context, view: &TextView, mut text: Text) -> TextEffects {
-        let end = text.end();
-        if text.payload.is_empty() {
-            self.acknowledge_by_itself();
-            self.latch_fin(end);
-            return TextEffects::default();
-        }
         if !self.admit(cx, view.pool, &mut text, false) {
             self.acknowledge_by_itself();
             return TextEffects::default();
         }
-        if view.quick_acks {
-            self.acks.at_least_quick(2);
+        text.fin &= self.may_end_at(text.end());
+        let taken = !text.payload.is_empty();
+        if taken {
+            if view.quick_acks {
+                self.acks.at_least_quick(2);
+            }
+            self.measure_mss(text.payload.len(), text.segs, text.push);
+            self.stats.on_segments(cx.now, text.segs);
+        } else if !text.fin {
+            self.acknowledge_by_itself();
+            return TextEffects::default();
         }
-        self.measure_mss(text.payload.len(), text.segs, text.push);
-        self.stats.on_segments(cx.now, text.segs);
         self.stats.out_of_order += u32::from(text.segs);
         let (inserted, twice) = self.insert_out_of_order(view.pool, &text);
         match inserted {
@@ -292,6 +293,9 @@ impl RecvSide {
             Inserted::Duplicate => {}
             Inserted::Full => cx.counters.bump(Counter::TcpOfoDrop),
         }
+        if text.fin && inserted != Inserted::Full {
+            self.fin = Some(text.end());
+        }
         if let Some((left, right)) = twice {
             self.report_duplicate(cx, left, right);
         }
@@ -300,10 +304,7 @@ impl RecvSide {
         } else {
             self.acknowledge_by_itself();
         }
-        if inserted != Inserted::Full && text.fin {
-            self.latch_fin(end);
-        }
-        TextEffects { taken: true, ..TextEffects::default() }
+        TextEffects { taken, ..TextEffects::default() }
     }
 
     /// Takes the data of a segment that is not next in order. What would bind much more memory than
@@ -317,7 +318,7 @@ impl RecvSide {
         if self.reassembly.charge() >= 2 * self.buf_limit.max(MAX_CHUNK / 16) {
             return (Inserted::Full, None);
         }
-        self.reassembly.insert(pool, text.seq, &text.payload)
+        self.reassembly.insert(pool, text.seq, &text.payload, text.fin)
     }
 
     /// `segs` segments of new data have arrived behind a hole.
@@ -331,11 +332,12 @@ impl RecvSide {
         }
     }
 
-    /// Remembers where the peer's stream ends. The first word counts, unless data lies behind it.
-    fn latch_fin(&mut self, seq: SeqNum) {
-        let data_end = self.reassembly.end().unwrap_or(self.nxt);
-        if self.fin.is_none() && data_end <= seq {
-            self.fin = Some(seq);
+    /// Whether the peer's stream may end at `seq`. The first word counts, unless data lies behind
+    /// it.
+    fn may_end_at(&self, seq: SeqNum) -> bool {
+        match self.fin {
+            Some(fin) => fin == seq,
+            None => self.reassembly.end().is_none_or(|end| end <= seq),
         }
     }
 

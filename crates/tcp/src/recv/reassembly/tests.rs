@@ -26,7 +26,7 @@ fn len(queue: &Reassembly) -> usize {
 
 fn insert(queue: &mut Reassembly, start: u32, len: usize) -> Inserted {
     let pool = Pool::new();
-    queue.insert(&pool, SeqNum(start), &payload(&pool, &std::vec![7; len])).0
+    queue.insert(&pool, SeqNum(start), &payload(&pool, &std::vec![7; len]), false).0
 }
 
 #[test]
@@ -57,12 +57,30 @@ fn bounded_number_of_ranges() {
 fn the_first_copy_wins() {
     let pool = Pool::new();
     let mut queue = Reassembly::new();
-    queue.insert(&pool, SeqNum(2), &payload(&pool, b"cd"));
-    queue.insert(&pool, SeqNum(1), &payload(&pool, b"XXXXX"));
+    queue.insert(&pool, SeqNum(2), &payload(&pool, b"cd"), false);
+    queue.insert(&pool, SeqNum(1), &payload(&pool, b"XXXXX"), false);
     let mut out = Vec::new();
     let nxt = queue.take_contiguous(SeqNum(1), |slice| out.extend_from_slice(&slice));
     assert_eq!((nxt, &out[..]), (SeqNum(6), &b"XcdXX"[..]));
     assert!(queue.is_empty());
+}
+
+#[test]
+fn a_fin_counts_as_a_byte() {
+    let pool = Pool::new();
+    let mut queue = Reassembly::new();
+    let nothing = Slices::new();
+    assert_eq!(queue.insert(&pool, SeqNum(20), &nothing, true), (Inserted::New, None));
+    assert_eq!(ranges(&queue), [(20, 21)]);
+    assert_eq!(insert(&mut queue, 10, 5), Inserted::New);
+    let twice = Some((SeqNum(20), SeqNum(21)));
+    let rest = payload(&pool, b"12345");
+    assert_eq!(queue.insert(&pool, SeqNum(15), &rest, true), (Inserted::Overlap, twice));
+    assert_eq!(ranges(&queue), [(10, 21)]);
+    queue.check(SeqNum(5));
+    let mut count = 0;
+    assert_eq!(queue.take_contiguous(SeqNum(10), |slice| count += slice.len()), SeqNum(20));
+    assert_eq!((count, queue.is_empty()), (10, true));
 }
 
 proptest! {
@@ -92,7 +110,7 @@ proptest! {
                 model.entry(offset + at as u32).or_insert(byte);
             }
             let outcome =
-                queue.insert(&pool, SeqNum(base) + offset, &payload(&pool, &bytes));
+                queue.insert(&pool, SeqNum(base) + offset, &payload(&pool, &bytes), false);
             let expected = match model.len() - before {
                 0 => Inserted::Duplicate,
                 added if added == len => Inserted::New,
@@ -159,7 +177,7 @@ fn what_a_segment_costs_does_not_grow_with_the_ranges() {
             let bytes = payload(&pool, &std::vec![7; len as usize]);
             visits::take();
             let cost = |what: &str, queue: &mut Reassembly, at: u32| {
-                let (inserted, _) = queue.insert(&pool, SeqNum(at * len), &bytes);
+                let (inserted, _) = queue.insert(&pool, SeqNum(at * len), &bytes, false);
                 assert_ne!(inserted, Inserted::Full);
                 assert_eq!(
                     queue.recent().take(4).next().map(|range| range.0 <= SeqNum(at * len)),
@@ -206,7 +224,7 @@ fn memory_is_counted_for_each_range() {
     let pool = Pool::new();
     let mut queue = Reassembly::new();
     for at in 0..1000 {
-        queue.insert(&pool, SeqNum(10 + 2 * at), &payload(&pool, b"x"));
+        queue.insert(&pool, SeqNum(10 + 2 * at), &payload(&pool, b"x"), false);
     }
     let chunks = pool.stats().in_use_bytes;
     let maps = 1000 * size_of::<(Position, Slice, Position, Range, u64, Position)>();
@@ -224,13 +242,13 @@ fn a_slice_is_counted_with_the_chunk_that_it_keeps() {
         writer.append(&std::vec![7; len])
     };
     let mut queue = Reassembly::new();
-    queue.insert(&pool, SeqNum(100), &large(2048).into());
+    queue.insert(&pool, SeqNum(100), &large(2048).into(), false);
     assert!(queue.held() <= 4096 + 1024, "copied: {}", queue.held());
     assert!(pool.stats().in_use_bytes <= 4096);
     let chunk = large(40_000);
-    queue.insert(&pool, SeqNum(10_000), &chunk.range(0, 20_000).into());
+    queue.insert(&pool, SeqNum(10_000), &chunk.range(0, 20_000).into(), false);
     assert!(queue.held() >= plimsoll_buf::MAX_CHUNK, "kept: {}", queue.held());
-    queue.insert(&pool, SeqNum(40_000), &chunk.range(20_000, 40_000).into());
+    queue.insert(&pool, SeqNum(40_000), &chunk.range(20_000, 40_000).into(), false);
     assert!(queue.held() < 2 * plimsoll_buf::MAX_CHUNK, "neighbours share it");
     queue.check(SeqNum(0));
     assert!(queue.drop_last(SeqNum(50)));

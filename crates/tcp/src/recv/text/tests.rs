@@ -67,6 +67,7 @@ fn what_lies_behind_the_window_is_cut_off() {
 fn a_fin_waits_for_the_data_before_it() {
     let mut alone = Alone::open();
     assert_eq!(alone.recv_fin(501, 601), TAKEN);
+    assert_eq!(alone.ack(), (1, std::vec![(501, 602)]), "it counts as a byte");
     assert!(alone.rcv.awaits_data_before_fin());
     assert_eq!(alone.recv(601, 701), NOTHING, "nothing follows a FIN");
     let effects = alone.recv(1, 501);
@@ -179,4 +180,18 @@ fn what_one_ack_answers_has_one_dsack() {
     assert!(!alone.rcv.dup_ack_due(), "the acknowledgement is new");
     assert_eq!(alone.ack(), (1101, std::vec![(901, 1001)]));
     assert_eq!(alone.ack(), (1101, std::vec![]));
+}
+
+#[test]
+fn a_fin_alone_behind_a_hole_is_told() {
+    let mut alone = Alone::open();
+    assert_eq!(alone.recv_fin(501, 501), NOTHING);
+    assert_eq!(alone.ack(), (1, std::vec![(501, 502)]));
+    assert_eq!(alone.recv_fin(501, 501), NOTHING);
+    assert_eq!(alone.ack(), (1, std::vec![(501, 502), (501, 502)]), "and once more");
+    assert_eq!(alone.recv_fin(301, 301), NOTHING, "the first word counts");
+    assert_eq!(alone.ack(), (1, std::vec![(501, 502)]));
+    let effects = alone.recv(1, 501);
+    assert_eq!(effects, TextEffects { taken: true, readable: true, fin: true });
+    assert_eq!(alone.ack(), (502, std::vec![]));
 }
