@@ -33,7 +33,7 @@ impl RecvSide {
 
     /// Bytes that count against what a connection may always hold.
     fn charged(&self) -> usize {
-        self.queue.charge() + self.reassembly.charge()
+        self.queue.charge() + self.queue.taken() + self.reassembly.charge()
     }
 
     /// Takes note of what memory there is for the windows to come.

@@ -78,7 +78,7 @@ impl Reassembly {
 
     /// Bytes of memory that reassembly answers for, as far as the window is concerned.
     pub(crate) fn charge(&self) -> usize {
-        self.held.as_ref().map_or(0, |held| held.store.charge() + held.heap_bytes())
+        self.held.as_ref().map_or(0, |held| held.store.charge())
     }
 
     /// Bytes of memory that reassembly binds.

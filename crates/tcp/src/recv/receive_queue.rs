@@ -29,13 +29,15 @@ pub(crate) struct ReceiveQueue {
     len: usize,
     /// The sequence number of the first byte.
     start: SeqNum,
+    /// Bytes that were taken from the first slice.
+    taken: u32,
     store: Store,
 }
 
 impl ReceiveQueue {
     pub(crate) fn new() -> ReceiveQueue {
         let store = Store::default();
-        ReceiveQueue { slices: VecDeque::new(), len: 0, start: SeqNum(0), store }
+        ReceiveQueue { slices: VecDeque::new(), len: 0, start: SeqNum(0), taken: 0, store }
     }
 
     /// Bytes in the queue.
@@ -61,6 +63,11 @@ impl ReceiveQueue {
     /// Bytes of memory that the queue answers for, as far as the window is concerned.
     pub(crate) fn charge(&self) -> usize {
         self.store.charge()
+    }
+
+    /// Bytes that were taken from the first range, and that it keeps nevertheless.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken as usize
     }
 
     /// Bytes of memory that the queue binds.
@@ -125,6 +132,7 @@ impl ReceiveQueue {
     pub(crate) fn compact(&mut self, pool: &Pool) -> usize {
         let old = core::mem::take(&mut self.slices);
         self.store.clear();
+        self.taken = 0;
         let mut left = self.len;
         let mut copied = 0;
         // Neighbours in one chunk pin it together.
@@ -228,8 +236,10 @@ impl ReceiveQueue {
         let Some(slice) = self.slices.front_mut() else { return };
         if count < slice.len() {
             self.store.advance(slice, count);
+            self.taken += count as u32;
         } else if let Some(slice) = self.slices.pop_front() {
             self.store.remove(&slice, None, self.slices.front());
+            self.taken = 0;
         }
         self.len -= count;
         self.start += count as u32;
@@ -247,6 +257,7 @@ impl ReceiveQueue {
         self.slices = VecDeque::new();
         self.store.clear();
         self.len = 0;
+        self.taken = 0;
     }
 
     /// Checks the sums.
@@ -254,5 +265,6 @@ impl ReceiveQueue {
         assert_eq!(self.len, self.slices.iter().map(Slice::len).sum::<usize>());
         self.store.check(self.slices.iter());
         assert!(self.len > 0 || !self.store.has_compact(), "an empty queue holds a chunk");
+        assert!(self.len > 0 || self.taken == 0, "an empty queue keeps bytes");
     }
 }

@@ -315,7 +315,8 @@ impl RecvSide {
         pool: &Pool,
         text: &Text,
     ) -> (Inserted, Option<(SeqNum, SeqNum)>) {
-        if self.reassembly.charge() >= 2 * self.buf_limit.max(MAX_CHUNK / 16) {
+        let bound = self.reassembly.charge() + self.reassembly.heap_bytes();
+        if bound >= 2 * self.buf_limit.max(MAX_CHUNK / 16) {
             return (Inserted::Full, None);
         }
         self.reassembly.insert(pool, text.seq, &text.payload, text.fin)
