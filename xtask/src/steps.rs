@@ -243,6 +243,7 @@ impl Session {
     }
 
     pub(crate) fn fuzz(&mut self) -> Result<()> {
+        self.seeds()?;
         match self.ready_for_fuzz() {
             Ok(nightly) => {
                 let seconds = if self.long { 1200 } else { 60 };
@@ -253,6 +254,19 @@ impl Session {
                 Ok(())
             }
         }
+    }
+
+    /// The engine against the one that it replaces, under scripts that have numbers.
+    fn seeds(&mut self) -> Result<()> {
+        let target = cargo_target(&self.root).join("differential");
+        let package = ["--manifest-path", "fuzz/Cargo.toml", "-p", "plimsoll-differential"];
+        let mut tests = cargo(&self.root, &["test", "--release"]);
+        tests.args(package).env("CARGO_TARGET_DIR", &target);
+        self.counted("tests of the comparison of engines", &mut tests)?;
+        let seeds = if self.long { "0..300000" } else { "0..30000" };
+        let mut command = cargo(&self.root, &["run", "--quiet", "--release"]);
+        command.args(package).args(["--", "--seeds", seeds]).env("CARGO_TARGET_DIR", &target);
+        self.pass_or_fail(&format!("two engines under scripts {seeds}"), &mut command)
     }
 
     /// The compiler for the fuzz targets, or why they cannot run.

@@ -45,7 +45,7 @@ pub(crate) const SUITES: [Suite; 13] = [
     suite("miri", 5, 60, Session::miri),
     suite("drill", 7, 5, |s| drills::step(&s.root, &mut s.tally)),
     suite("interop", 12, 35, Session::interop),
-    suite("fuzz", 12, 75, Session::fuzz),
+    suite("fuzz", 14, 100, Session::fuzz),
 ];
 
 #[cfg(test)]
