@@ -7,8 +7,8 @@ pub const MAX_SUPER_SEGMENT: usize = 65_535 - 120;
 /// Wire segments of one super-segment (Linux: `GSO_MAX_SEGS`).
 pub const MAX_SUPER_SEGMENT_SEGS: usize = 65_535;
 
-/// Ranges that reassembly keeps apart, if the buffer is large enough for what they cost. A segment that would open one more is dropped and counted
-/// (`TcpExtTCPOFODrop`); the peer sends it again.
+/// Ranges that reassembly keeps apart, if the buffer is large enough for what they cost. A segment
+/// that would open one more is dropped and counted (`TcpExtTCPOFODrop`); the peer sends it again.
 pub const MAX_REASSEMBLY_RANGES: usize = 16_384;
 
 /// Ranges that the retransmit queue is cut into at most by SACK. Beyond that a SACK block is taken
