@@ -68,6 +68,11 @@ impl Slice {
         self.offset as usize
     }
 
+    /// Whether both keep the same chunk, or value, alive.
+    pub fn shares_chunk(&self, other: &Slice) -> bool {
+        self.chunk.same(&other.chunk)
+    }
+
     /// Drops the first `count` bytes.
     ///
     /// # Panics

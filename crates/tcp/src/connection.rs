@@ -13,18 +13,22 @@
 //!
 //! Timers: all in one table, see [`Timer`].
 //!
+//! [`reading`] has the calls of readers, and what else is wired to the receive half.
+//!
 //! What it does not do: listening, demultiplexing, ports, IP, checksums. The stack does.
+
+mod reading;
 
 use alloc::boxed::Box;
 
-use plimsoll_buf::{Pool, Slices};
+use plimsoll_buf::Pool;
 use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options, SetOption};
 use crate::congestion::Controller;
 use crate::counters::{Counter, Counters};
 use crate::ecn::EcnState;
-use crate::event::{ConnectionError, Events, ReadError};
+use crate::event::{ConnectionError, Events};
 use crate::handshake::fast_open_client::FastOpenClient;
 use crate::handshake::{Handshake, TimestampState};
 use crate::info::Info;
@@ -33,8 +37,8 @@ use crate::limits::RateLimit;
 use crate::mtu::{Path, PathEvent};
 use crate::output::Hold;
 use crate::recovery::Recovery;
-use crate::recv::Receiver;
-use crate::recv::window::{MAX_BUFFER, choose_shift, default_buffer};
+use crate::recv::RecvSide;
+use crate::recv::window::choose_shift;
 use crate::segment::{Below, Segment};
 use crate::send::{Fin, Sender, memory};
 use crate::serial::Serial;
@@ -105,7 +109,7 @@ pub struct Connection {
     pub(crate) orphan: bool,
     pub(crate) events: Events,
     pub(crate) pending: Pending,
-    pub(crate) rcv: Receiver,
+    pub(crate) rcv: RecvSide,
     pub(crate) snd: Sender,
     pub(crate) ts: TimestampState,
     pub(crate) ecn: EcnState,
@@ -170,13 +174,11 @@ pub(crate) struct PendingRst {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stats {
     pub(crate) bytes_acked: u64,
-    pub(crate) bytes_received: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_retrans: u64,
     pub(crate) segs_out: u64,
     pub(crate) segs_in: u64,
     pub(crate) data_segs_out: u64,
-    pub(crate) data_segs_in: u64,
     pub(crate) total_retrans: u32,
     /// Wire segments delivered, by ACK or SACK.
     pub(crate) delivered: u32,
@@ -184,10 +186,6 @@ pub(crate) struct Stats {
     pub(crate) delivered_ce: u32,
     /// Wire segments that DSACKs named.
     pub(crate) dsacks: u32,
-    /// Wire segments that arrived out of order.
-    pub(crate) out_of_order: u32,
-    /// When data last arrived; when the connection opened, if none did.
-    pub(crate) last_data_recv: Instant,
 }
 
 impl Connection {
@@ -216,7 +214,7 @@ impl Connection {
             orphan: false,
             events: Events::NONE,
             pending: Pending::default(),
-            rcv: Receiver::new(cx.config, &params.options, mss),
+            rcv: RecvSide::new(cx.config, &params.options, mss),
             snd: Sender::new(params.iss, mss, cx.config, &params.options),
             ts: TimestampState::new(params.ts_offset),
             ecn: EcnState::default(),
@@ -268,7 +266,7 @@ impl Connection {
                 // What it held is asked about by the next poll.
                 Timer::Pacing | Timer::TsoDefer => {}
                 Timer::Persist => self.on_persist_timeout(cx),
-                Timer::DelayedAck => self.on_delayed_ack_timeout(cx),
+                Timer::DelayedAck => self.rcv.on_ack_timeout(cx),
                 Timer::Keepalive => self.on_keepalive_timeout(cx),
                 Timer::UserTimeout => self.on_user_timeout(cx),
                 Timer::FinWait2 => self.on_fin_wait_2_timeout(cx),
@@ -330,83 +328,6 @@ impl Connection {
         self.orphan
     }
 
-    /// Copies received bytes to `out`. `Ok(0)` is the end of the stream (or `out` is empty).
-    ///
-    /// # Errors
-    /// [`ReadError::WouldBlock`] if nothing is there yet; [`ReadError::Failed`] if the connection
-    /// has ended with an error and everything that had arrived was read.
-    pub fn read(&mut self, cx: &Context, out: &mut [u8]) -> Result<usize, ReadError> {
-        self.debug_invariants();
-        if out.is_empty() {
-            return Ok(0);
-        }
-        let count = self.rcv.copy_out(out, self.options.oobinline);
-        if count == 0 {
-            self.after_empty_read(cx);
-            return self.nothing_to_read();
-        }
-        self.taken(cx, count);
-        Ok(count)
-    }
-
-    /// As [`read`](Self::read), but nothing is copied: hands out the ranges that the receive queue
-    /// holds, `max` bytes of them and [`MAX_SLICES`](plimsoll_buf::MAX_SLICES) ranges at most. An
-    /// empty list is the end of the stream (or `max` is zero). The window opens as if the bytes had
-    /// been copied, so what the reader keeps is his own affair and no longer counts; but a range
-    /// keeps the whole chunk alive that it lies in.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    pub fn read_shared(&mut self, cx: &Context, max: usize) -> Result<Slices, ReadError> {
-        self.debug_invariants();
-        if max == 0 {
-            return Ok(Slices::new());
-        }
-        let slices = self.rcv.take_out(max, self.options.oobinline);
-        if slices.is_empty() {
-            self.after_empty_read(cx);
-            return self.nothing_to_read().map(|_| slices);
-        }
-        self.taken(cx, slices.len());
-        Ok(slices)
-    }
-
-    /// The application has taken `count` bytes: the buffer may grow, the window opens.
-    fn taken(&mut self, cx: &Context, count: usize) {
-        self.autotune(cx, count);
-        self.bound_receive_memory(cx);
-        self.after_read();
-        self.debug_invariants();
-    }
-
-    /// As [`read`](Self::read), but the bytes stay.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    pub fn peek(&self, out: &mut [u8]) -> Result<usize, ReadError> {
-        if out.is_empty() {
-            return Ok(0);
-        }
-        let count = self.rcv.peek(out, self.options.oobinline);
-        if count == 0 { self.nothing_to_read() } else { Ok(count) }
-    }
-
-    /// Why a read finds nothing.
-    fn nothing_to_read(&self) -> Result<usize, ReadError> {
-        let ended = matches!(self.state, State::Closed | State::TimeWait);
-        match self.error {
-            _ if self.rcv.fin_taken() || self.rcv.closed => Ok(0),
-            Some(error) => Err(ReadError::Failed(error)),
-            None if ended => Ok(0),
-            None => Err(ReadError::WouldBlock),
-        }
-    }
-
-    /// Takes the urgent byte, if it has arrived and SO_OOBINLINE is off.
-    pub fn read_urgent(&mut self) -> Option<u8> {
-        if self.options.oobinline { None } else { self.rcv.urgent.take() }
-    }
-
     /// The application writes no more: our FIN follows what is queued. Reading goes on.
     pub fn shutdown(&mut self, cx: &Context) {
         self.debug_invariants();
@@ -440,9 +361,7 @@ impl Connection {
     pub fn close(&mut self, cx: &Context) {
         self.debug_invariants();
         self.orphan = true;
-        self.rcv.closed = true;
-        let unread = !self.rcv.queue.is_empty();
-        self.rcv.queue.clear();
+        let unread = self.rcv.close();
         match self.state {
             State::Closed | State::TimeWait => {}
             State::SynSent => self.set_state(cx, State::Closed),
@@ -465,7 +384,7 @@ impl Connection {
             State::SynSent | State::TimeWait => {}
             _ => self.queue_rst(),
         }
-        self.rcv.queue.clear();
+        self.rcv.discard();
         self.fail(cx, ConnectionError::Aborted);
         self.debug_invariants();
     }
@@ -523,14 +442,14 @@ impl Connection {
             SetOption::Cork(false) if self.options.nodelay => self.push_tail(),
             SetOption::TxTimestamps(stamps) => self.snd.set_tx_timestamps(*stamps),
             SetOption::RcvBuf(bytes) => {
-                self.rcv.buf_limit = (*bytes).clamp(256, MAX_BUFFER);
+                self.rcv.set_buffer(*bytes);
                 self.after_read();
             }
             SetOption::Congestion(algorithm) => self.cc.switch(*algorithm),
             SetOption::DecisionLog(entries) => self.decisions = Decisions::new(*entries),
             SetOption::RcvLowat(_) => self.apply_low_water(cx),
             SetOption::QuickAck(on) => {
-                self.rcv.acks.set_quick(*on, cx.config);
+                self.rcv.set_quick(*on, cx.config);
                 self.sync_ack_timer();
             }
             _ => {}
@@ -554,33 +473,9 @@ impl Connection {
         crate::info::info(self, config, now)
     }
 
-    /// What TCP_INQ tells with a read: bytes that are left (SIOCINQ), and one more from the peer's
-    /// FIN on until the end of the stream was read, so that a program reads on.
-    pub fn inq_hint(&self) -> usize {
-        self.readable() + usize::from(self.rcv.fin_taken())
-    }
-
-    /// SO_RCVBUF as getsockopt tells it: what Linux would show for the buffer, of which half is for
-    /// data.
-    pub fn rcvbuf(&self, config: &Config) -> usize {
-        let untouched = self.options.rcvbuf.is_none()
-            && self.rcv.buf_limit == default_buffer(config, &self.options);
-        if untouched { config.tcp_rmem[1] } else { memory::rcvbuf(self.rcv.buf_limit) }
-    }
-
     /// Whether SO_ERROR has something to tell.
     pub fn has_error(&self) -> bool {
         (self.error.is_some() && !self.error_taken) || self.soft_error.is_some()
-    }
-
-    /// Bytes that a read finds.
-    pub fn readable(&self) -> usize {
-        self.rcv.readable(self.options.oobinline)
-    }
-
-    /// Whether the peer's FIN has come and nothing follows the bytes that can be read now.
-    pub fn read_closed(&self) -> bool {
-        self.rcv.fin_taken() || self.rcv.closed
     }
 
     /// Bytes that the peer has not acknowledged, sent or not (SIOCOUTQ).

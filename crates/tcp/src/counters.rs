@@ -79,6 +79,7 @@ counters! {
     TcpFromZeroWindowAdv => "TcpExtTCPFromZeroWindowAdv", "Our window opened from zero.";
     TcpToZeroWindowAdv => "TcpExtTCPToZeroWindowAdv", "Our window closed to zero.";
     TcpDsackOldSent => "TcpExtTCPDSACKOldSent", "DSACKs sent for segments received again.";
+    TcpDsackOfoSent => "TcpExtTCPDSACKOfoSent", "DSACKs sent for segments that were held behind a hole already.";
     TcpDsackRecv => "TcpExtTCPDSACKRecv", "DSACKs received.";
     TcpSackDiscard => "TcpExtTCPSACKDiscard", "SACK blocks received that no receiver of our data can have sent.";
     TcpDsackOfoRecv => "TcpExtTCPDSACKOfoRecv", "DSACKs received for segments above the acknowledgement.";

@@ -41,6 +41,18 @@ pub(crate) struct EcnState {
 }
 
 impl EcnState {
+    /// Whether a segment with `codepoint`, if its data is taken, and the next get their ACKs at
+    /// once.
+    pub(crate) fn wants_quick_acks(&self, codepoint: Ecn) -> bool {
+        self.on
+            && match codepoint {
+                // The peer marks everything but what it sends again: it has lost something.
+                Ecn::NotEct => self.seen,
+                Ecn::Ect0 | Ecn::Ect1 => false,
+                Ecn::Ce => !self.demand_cwr,
+            }
+    }
+
     /// The window was reduced, or the timer fired.
     pub(crate) fn queue_cwr(&mut self) {
         self.queue_cwr = self.on;
@@ -115,28 +127,23 @@ impl Connection {
         if seg.repr.flags.contains(TcpFlags::CWR) {
             self.ecn.demand_cwr = false;
             if seg.seq_len() > 0 {
-                self.rcv.acks.now(AckReason::Congestion);
+                self.rcv.acknowledge_now(AckReason::Congestion);
             }
         }
     }
 
-    /// Looks at the codepoint of a segment whose data is taken.
+    /// Data of a segment with this codepoint was taken.
     pub(crate) fn on_codepoint(&mut self, cx: &Context, ecn: Ecn) {
         if !self.ecn.on {
             return;
         }
         match ecn {
-            // The peer marks everything but what it sends again: it has lost something.
-            Ecn::NotEct if self.ecn.seen => self.rcv.acks.at_least_quick(2),
             Ecn::NotEct => {}
             Ecn::Ect0 | Ecn::Ect1 => self.ecn.seen = true,
             Ecn::Ce => {
                 cx.counters.bump(Counter::EcnMarksReceived);
                 self.ecn.seen = true;
-                if !self.ecn.demand_cwr {
-                    self.rcv.acks.at_least_quick(2);
-                    self.ecn.demand_cwr = true;
-                }
+                self.ecn.demand_cwr = true;
             }
         }
     }

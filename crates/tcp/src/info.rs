@@ -3,7 +3,6 @@
 use crate::config::{Config, CongestionAlgorithm};
 use crate::connection::Connection;
 use crate::mtu::TIMESTAMP_OPTION_LEN;
-use crate::recv::AckDecision;
 use crate::state::State;
 use crate::time::{Duration, Instant};
 use crate::timer::Timer;
@@ -128,12 +127,12 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         timestamps: conn.ts.enabled,
         sack: conn.handshake.sack,
         snd_wscale: conn.snd.wscale,
-        rcv_wscale: conn.rcv.wscale,
+        rcv_wscale: conn.rcv.wscale(),
         window_scaling: conn.handshake.window_scaling,
         rto: conn.current_rto(config),
-        ato: conn.rcv.acks.ato(),
+        ato: conn.rcv.ato(),
         snd_mss: u32::from(conn.snd.mss).max(1),
-        rcv_mss: conn.rcv.rcv_mss,
+        rcv_mss: conn.rcv.rcv_mss(),
         advmss: advmss(conn),
         pmtu: u32::from(conn.path.mtu),
         unacked: unacked(conn),
@@ -153,27 +152,27 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         reord_seen: conn.recovery.reord_seen,
         snd_wnd: conn.snd.wnd,
         rcv_wnd: conn.rcv.wnd(),
-        rcv_ssthresh: u32::try_from(conn.rcv.buf_limit).unwrap_or(u32::MAX),
-        rcv_space: u32::try_from(conn.rcv.autotune.space()).unwrap_or(u32::MAX),
+        rcv_ssthresh: u32::try_from(conn.rcv.buffer()).unwrap_or(u32::MAX),
+        rcv_space: u32::try_from(conn.rcv.space()).unwrap_or(u32::MAX),
         bytes_acked: conn.stats.bytes_acked,
-        bytes_received: conn.stats.bytes_received,
+        bytes_received: conn.rcv.stats().bytes,
         bytes_sent: conn.stats.bytes_sent,
         bytes_retrans: conn.stats.bytes_retrans,
         segs_out: conn.stats.segs_out,
         segs_in: conn.stats.segs_in,
         data_segs_out: conn.stats.data_segs_out,
-        data_segs_in: conn.stats.data_segs_in,
+        data_segs_in: conn.rcv.stats().segs,
         notsent_bytes: conn.unsent_len() as u32,
         delivered: conn.stats.delivered,
         delivered_ce: conn.stats.delivered_ce,
         dsack_dups: conn.stats.dsacks,
-        rcv_ooopack: conn.stats.out_of_order,
-        rcv_rtt: conn.rcv.autotune.rtt(),
+        rcv_ooopack: conn.rcv.stats().out_of_order,
+        rcv_rtt: conn.rcv.rtt(),
         busy_time: times.busy,
         rwnd_limited: times.rwnd,
         sndbuf_limited: times.sndbuf,
         last_data_sent: now.since(conn.recovery.last_sent),
-        last_data_recv: now.since(conn.stats.last_data_recv),
+        last_data_recv: now.since(conn.rcv.stats().last_data),
         last_ack_recv: now.since(conn.keepalive.last_rx),
         ca_state: conn.recovery.phase as u8,
         options: option_bits(conn),
@@ -181,7 +180,7 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         pacing_rate: conn.pacing_rate(config),
         max_pacing_rate: conn.options.max_pacing_rate.unwrap_or(u64::MAX),
         sndbuf: conn.snd.buf_limit,
-        rcvbuf: conn.rcv.buf_limit,
+        rcvbuf: conn.rcv.buffer(),
         hold: conn.last_hold,
         held_for: held.0,
         holds: held.1,
@@ -216,36 +215,21 @@ fn option_bits(conn: &Connection) -> u8 {
 
 /// Panics if something does not hold that must hold between two calls.
 pub(crate) fn check_invariants(conn: &Connection) {
-    let (snd, rcv) = (&conn.snd, &conn.rcv);
-    rcv.queue.check();
+    let snd = &conn.snd;
+    conn.rcv.check_invariants(!matches!(conn.state, State::Closed | State::SynSent));
     if conn.state == State::Closed {
         assert_eq!(conn.timers.next(), None, "a closed connection waits for a timer");
         return;
     }
     assert!(snd.una <= snd.nxt && snd.nxt <= snd.max, "snd.una <= snd.nxt <= snd.max");
-    assert!(rcv.nxt <= rcv.adv, "the window has a negative size");
-    assert!(rcv.ack_sent <= rcv.nxt, "we acknowledged what we do not have");
-    assert!(rcv.fin.is_none_or(|fin| rcv.nxt <= fin + 1), "bytes behind the FIN");
-    rcv.reassembly.check(rcv.nxt);
-    check_receive_stream(conn);
+    assert_eq!(conn.rcv.fin_taken(), conn.state.received_fin(), "the FIN was taken");
     check_timers(conn);
     conn.snd.check_invariants();
     conn.check_recovery_invariants();
 }
 
-fn check_receive_stream(conn: &Connection) {
-    let rcv = &conn.rcv;
-    if conn.state == State::SynSent {
-        return;
-    }
-    let end = rcv.queue.start() + rcv.queue.len() as u32 + u32::from(rcv.fin_taken());
-    assert_eq!(end, rcv.nxt, "the receive queue ends at rcv.nxt");
-    assert_eq!(rcv.fin_taken(), conn.state.received_fin(), "the FIN was taken");
-}
-
 fn check_timers(conn: &Connection) {
-    use AckDecision::{Compress, Delay};
-    let delayed = matches!(conn.rcv.acks.decision(), Delay(_) | Compress(_));
+    let delayed = conn.rcv.ack_waits_until().is_some();
     assert_eq!(delayed, conn.timers.is_armed(Timer::DelayedAck), "delayed ACK and its timer");
     let waits = conn.state == State::TimeWait;
     assert_eq!(waits, conn.timers.is_armed(Timer::TimeWait), "TIME-WAIT and its timer");

@@ -7,9 +7,9 @@ pub const MAX_SUPER_SEGMENT: usize = 65_535 - 120;
 /// Wire segments of one super-segment (Linux: `GSO_MAX_SEGS`).
 pub const MAX_SUPER_SEGMENT_SEGS: usize = 65_535;
 
-/// Holes that reassembly remembers. A segment that would open one more is dropped and counted
-/// (`TcpExtTCPOFODrop`); the peer sends it again.
-pub const MAX_REASSEMBLY_RANGES: usize = 1024;
+/// Ranges that reassembly keeps apart, if the buffer is large enough for what they cost. A segment
+/// that would open one more is dropped and counted (`TcpExtTCPOFODrop`); the peer sends it again.
+pub const MAX_REASSEMBLY_RANGES: usize = 16_384;
 
 /// Ranges that SACK may cut the scoreboard to, whatever the send buffer. A larger buffer allows as
 /// many as it holds segments, but no more than would take as much memory as the buffer itself.
@@ -22,6 +22,9 @@ pub const MAX_WINDOW_SHIFT: u8 = 14;
 /// Slices shorter than this are copied into a compact chunk when they would keep a much larger
 /// chunk alive; see `recv/store.rs`.
 pub const COPY_BREAK: usize = 2048;
+
+/// Slices of any length are copied if this many of them would not fill their chunk.
+pub const COPY_SHARE: usize = 16;
 
 /// Reports that wait in an error queue. Further ones are dropped, as on Linux, where they fill the
 /// receive buffer.

@@ -116,9 +116,8 @@ impl Connection {
         self.pending.challenge_ack = false;
         self.pending.keepalive = false;
         self.pending.window_probe = false;
-        self.rcv.acks.reset();
+        self.rcv.end();
         self.snd.clear();
-        self.rcv.reassembly.clear();
         match was {
             State::SynSent | State::SynReceived => cx.counters.bump(Counter::AttemptFails),
             State::Established | State::CloseWait => cx.counters.bump(Counter::EstabResets),
@@ -146,6 +145,7 @@ impl Connection {
 
     /// An orphan waits in FIN-WAIT-2 for the peer's FIN, but not for ever.
     pub(crate) fn arm_fin_wait_2(&mut self, cx: &Context) {
+        self.rcv.forget_out_of_order();
         let time = self.fin_wait_2_time(cx);
         if time.is_zero() {
             cx.counters.bump(Counter::TcpAbortOnLinger);

@@ -164,7 +164,7 @@ impl Connection {
             local_port: self.local_port,
             remote_port: self.remote_port,
             snd_nxt: self.snd.nxt,
-            rcv_nxt: self.rcv.nxt,
+            rcv_nxt: self.rcv.nxt(),
             window: self.rcv.promised(),
             ts: self.ts,
             expires: expires.unwrap_or(Instant::ZERO),

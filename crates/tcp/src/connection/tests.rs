@@ -294,7 +294,7 @@ fn strange_segment(dice: &mut Dice, conn: &Connection, pool: &Pool) -> Segment {
         let offsets = [0, 0, 0, 0, 1, 2, 1000, 70_000, u32::MAX, u32::MAX - 1000];
         point + offsets[dice.roll(offsets.len() as u64) as usize]
     };
-    let rcv = [conn.rcv.nxt, conn.rcv.adv, conn.rcv.irs, conn.rcv.ack_sent];
+    let rcv = [conn.rcv.nxt(), conn.rcv.adv(), conn.rcv.irs(), conn.rcv.ack_sent()];
     let snd = [conn.snd.una, conn.snd.nxt, conn.snd.max, conn.snd.iss];
     let mut flags = TcpFlags::default();
     for (flag, odds) in [

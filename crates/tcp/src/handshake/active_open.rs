@@ -25,14 +25,14 @@ impl Connection {
         if has_ack && !self.acks_our_syn(&seg) {
             self.hurry_syn(cx);
             if !flags.contains(TcpFlags::RST) {
-                self.queue_rst_for(&seg);
+                self.queue_rst_for(seg.repr.ack);
             }
             return;
         }
         if has_ack && self.paws_rejects_syn_ack(cx, &seg) {
             cx.counters.bump(Counter::PawsActive);
             if !flags.contains(TcpFlags::RST) {
-                self.queue_rst_for(&seg);
+                self.queue_rst_for(seg.repr.ack);
             }
             return;
         }
@@ -46,7 +46,6 @@ impl Connection {
             return;
         }
         self.rcv.start(seg.repr.seq);
-        self.rcv.queue.set_start(self.rcv.nxt);
         self.on_syn_options(cx, &seg.repr.options);
         if has_ack {
             // Keepalive counts silence from here, not from a time before the open.
@@ -79,9 +78,9 @@ impl Connection {
     /// The ACK that ends the handshake leaves at once, unless data is about to take it along.
     fn acknowledge_syn_ack(&mut self, cx: &Context) {
         if self.handshake.write_pending {
-            self.rcv.acks.wait_for_data(cx.now, cx.config);
+            self.rcv.leave_ack_to_data(cx);
         } else {
-            self.rcv.acks.now(AckReason::Handshake);
+            self.rcv.acknowledge_now(AckReason::Handshake);
         }
     }
 
@@ -112,8 +111,7 @@ impl Connection {
     /// that brings nothing new.
     pub(crate) fn acknowledge_crossing(&mut self, cx: &Context, seg: &Segment) {
         if seg.payload.is_empty() && !seg.repr.flags.contains(TcpFlags::FIN) {
-            self.report_duplicate(cx, self.rcv.irs, self.rcv.irs + 1);
-            self.rcv.acks.on_out_of_order();
+            self.rcv.on_repeated_syn(cx);
         }
     }
 

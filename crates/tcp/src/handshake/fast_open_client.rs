@@ -298,10 +298,8 @@ impl Connection {
     /// The connection has come to its end: a lone FIN without the data before it looks like a
     /// middlebox that swallowed that data.
     pub(crate) fn judge_fast_open(&mut self) {
-        let arrived = self.stats.data_segs_in > 0;
-        let lone_fin = self.rcv.fin.is_some_and(|fin| fin != self.rcv.nxt)
-            && !self.rcv.fin_taken()
-            && !arrived;
+        let arrived = self.rcv.stats().segs > 0;
+        let lone_fin = self.rcv.awaits_data_before_fin() && !arrived;
         let Some(open) = self.fast_open.as_mut().filter(|open| open.offered) else { return };
         if lone_fin {
             open.news = Some(FastOpenNews::Blackhole);

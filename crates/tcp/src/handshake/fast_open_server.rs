@@ -17,7 +17,6 @@ use plimsoll_wire::tcp::FastOpenOption;
 use crate::connection::{Connection, Context, OpenParams};
 use crate::event::Events;
 use crate::handshake::fast_open_client::FastOpenClient;
-use crate::recv::window::initial_window;
 use crate::segment::Segment;
 use crate::send::Fin;
 use crate::state::State;
@@ -79,22 +78,11 @@ impl Connection {
     }
 
     fn take_syn_data(&mut self, cx: &Context, syn: &Segment) {
-        let window = initial_window(self.rcv.first_window() as usize);
-        let mut data = syn.payload.clone();
-        data.truncate(usize::from(window));
-        self.stats.last_data_recv = cx.now;
-        let len = data.len() as u32;
-        if len > 0 {
-            self.rcv.queue.push(&self.pool, data);
-            self.rcv.nxt += len;
+        if self.rcv.take_syn_data(cx.now, &self.pool, syn) {
             self.stats.segs_in += u64::from(syn.segs);
-            self.stats.data_segs_in += u64::from(syn.segs);
-            self.stats.bytes_received += u64::from(len);
             self.handshake.syn_data_acked = true;
             self.events.insert(Events::READABLE);
         }
-        self.rcv.promise_first_window();
-        self.rcv.ack_sent = self.rcv.nxt;
         self.events.insert(Events::WRITABLE);
     }
 

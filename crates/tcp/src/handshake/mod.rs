@@ -96,7 +96,7 @@ impl Connection {
             src_port: self.local_port,
             dst_port: self.remote_port,
             seq: self.snd.iss,
-            ack: self.rcv.nxt,
+            ack: self.rcv.nxt(),
             flags,
             window: initial_window(self.rcv.first_window() as usize),
             urgent: 0,
@@ -188,7 +188,7 @@ impl Connection {
         self.expand_sndbuf(cx.config);
         self.report_acked(cx);
         self.snd.limited.stop(Limit::Busy, self.is_drained(), cx.now);
-        self.stats.last_data_recv = cx.now;
+        self.rcv.on_open(cx.now);
         self.set_state(cx, State::Established);
         self.resume_shutdown(cx);
     }

@@ -37,8 +37,8 @@ impl Connection {
         let scale = options.window_scale.filter(|_| config.tcp_window_scaling);
         self.handshake.window_scaling = scale.is_some();
         self.snd.wscale = scale.map_or(0, |shift| shift.min(MAX_WINDOW_SHIFT));
-        self.rcv.wscale = scale.map_or(0, |_| self.handshake.shift);
-        self.rcv.promise_first_window();
+        let shift = scale.map_or(0, |_| self.handshake.shift);
+        self.rcv.negotiate(shift, self.handshake.sack);
         if let Some(stamps) =
             options.timestamps.filter(|_| config.tcp_timestamps && !self.is_signed())
         {

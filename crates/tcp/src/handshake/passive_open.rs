@@ -11,7 +11,6 @@ impl Connection {
         cx.counters.bump(Counter::PassiveOpens);
         self.handshake.passive = true;
         self.rcv.start(syn.repr.seq);
-        self.rcv.queue.set_start(self.rcv.nxt);
         self.on_syn_options(cx, &syn.repr.options);
         self.ecn.on_syn(syn, cx.config);
         self.snd.wnd = u32::from(syn.repr.window);
@@ -23,7 +22,7 @@ impl Connection {
     /// The peer sent its SYN again: our SYN-ACK was lost or is late.
     pub(crate) fn is_repeated_syn(&self, seg: &Segment) -> bool {
         let control = TcpFlags::SYN | TcpFlags::ACK | TcpFlags::RST;
-        seg.repr.flags.0 & control.0 == TcpFlags::SYN.0 && seg.repr.seq == self.rcv.irs
+        seg.repr.flags.0 & control.0 == TcpFlags::SYN.0 && seg.repr.seq == self.rcv.irs()
     }
 
     /// The SYN-ACK of the peer in a simultaneous open: only its ACK is news.
@@ -31,7 +30,7 @@ impl Connection {
         let both = TcpFlags::SYN | TcpFlags::ACK;
         seg.repr.flags.contains(both)
             && !seg.repr.flags.contains(TcpFlags::RST)
-            && seg.repr.seq == self.rcv.irs
+            && seg.repr.seq == self.rcv.irs()
             && seg.repr.ack == self.snd.nxt
     }
 
@@ -46,7 +45,7 @@ impl Connection {
         if acceptable {
             self.finish_open(cx, seg);
         } else {
-            self.queue_rst_for(seg);
+            self.queue_rst_for(seg.repr.ack);
         }
         acceptable
     }

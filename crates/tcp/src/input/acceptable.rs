@@ -27,7 +27,7 @@ impl Connection {
             return false;
         }
         let end = seg.repr.seq + seg.seq_len();
-        if in_window(seg.repr.seq, end, self.rcv.ack_sent, self.rcv.adv) {
+        if in_window(seg.repr.seq, end, self.rcv.ack_sent(), self.rcv.adv()) {
             return true;
         }
         if rst {
@@ -46,7 +46,7 @@ impl Connection {
         let age = self.ts.age(seg.repr.options.timestamps);
         seg.repr.flags.contains(TcpFlags::ACK)
             && seg.seq_len() == 0
-            && seg.repr.seq == self.rcv.nxt
+            && seg.repr.seq == self.rcv.nxt()
             && seg.repr.ack == self.snd.una
             && !self.is_window_news(seg)
             && age <= rto + rto / 5
@@ -55,31 +55,13 @@ impl Connection {
     /// The ACK for an unacceptable segment. Those without data are rate-limited, because two ends
     /// that disagree would answer each other for ever.
     fn answer_unacceptable(&mut self, cx: &Context, seg: &Segment, skipped: Counter) {
-        self.report_old_data(cx, seg);
+        self.rcv.on_old_data(cx, seg.repr.seq, seg.payload.len());
         let bare = seg.payload.is_empty() || seg.repr.flags.contains(TcpFlags::SYN);
         if bare && !self.challenge.allow(cx.now, cx.config.tcp_invalid_ratelimit) {
             cx.counters.bump(skipped);
             return;
         }
-        self.rcv.acks.now(AckReason::Unacceptable);
-    }
-
-    /// Old data came again: the ACK says so (RFC 2883).
-    fn report_old_data(&mut self, cx: &Context, seg: &Segment) {
-        if seg.payload.is_empty() || seg.repr.seq >= self.rcv.nxt {
-            return;
-        }
-        let end = (seg.repr.seq + seg.payload.len() as u32).min(self.rcv.nxt);
-        cx.counters.bump(Counter::DelayedAckLost);
-        self.report_duplicate(cx, seg.repr.seq, end);
-    }
-
-    /// Puts a DSACK block into the next ACK, if it is allowed.
-    pub(crate) fn report_duplicate(&mut self, cx: &Context, left: SeqNum, right: SeqNum) {
-        if self.handshake.sack && cx.config.tcp_dsack && left < right {
-            cx.counters.bump(Counter::TcpDsackOldSent);
-            self.rcv.sack.report_duplicate(left, right);
-        }
+        self.rcv.acknowledge_now(AckReason::Unacceptable);
     }
 
     /// TS.Recent follows segments that begin at or before the last ACK we sent (RFC 7323, 4.3).
@@ -87,7 +69,7 @@ impl Connection {
         let Some(stamps) = seg.repr.options.timestamps.filter(|_| self.ts.enabled) else { return };
         // What was let pass with an old one does not turn the clock back.
         let old = self.ts.paws_rejects(cx.now, Some(stamps));
-        if seg.repr.seq <= self.rcv.ack_sent && !old {
+        if seg.repr.seq <= self.rcv.ack_sent() && !old {
             self.ts.remember(cx.now, stamps);
         }
     }

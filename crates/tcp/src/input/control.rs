@@ -46,11 +46,11 @@ impl Connection {
     }
 
     pub(crate) fn rst_is_exact(&self, seq: SeqNum) -> bool {
-        if seq == self.rcv.nxt {
+        if seq == self.rcv.nxt() {
             return true;
         }
         // Some peers give a reset after their FIN the number of the FIN (Linux: `tcp_reset_check`).
-        self.state.received_fin() && seq + 1 == self.rcv.nxt
+        self.state.received_fin() && seq + 1 == self.rcv.nxt()
     }
 
     /// Asks the peer whether it meant it. Rate-limited.
@@ -65,12 +65,12 @@ impl Connection {
 
     /// A reset of our own connection leaves with the next `poll_transmit`.
     pub(crate) fn queue_rst(&mut self) {
-        self.pending.rst = Some(PendingRst { seq: self.snd.nxt, ack: Some(self.rcv.nxt) });
+        self.pending.rst = Some(PendingRst { seq: self.snd.nxt, ack: Some(self.rcv.nxt()) });
     }
 
-    /// The reset that answers `seg`: its ACK is for something we never sent, or its data is for
-    /// somebody who has left.
-    pub(crate) fn queue_rst_for(&mut self, seg: &Segment) {
-        self.pending.rst = Some(PendingRst { seq: seg.repr.ack, ack: None });
+    /// The reset that answers a segment with this SEG.ACK, which is for something we never sent, or
+    /// whose data is for somebody who has left.
+    pub(crate) fn queue_rst_for(&mut self, ack: SeqNum) {
+        self.pending.rst = Some(PendingRst { seq: ack, ack: None });
     }
 }

@@ -18,7 +18,7 @@ impl Connection {
         }
         if let Some(stamps) = seg.repr.options.timestamps
             && self.ts.enabled
-            && seg.repr.seq <= self.rcv.ack_sent
+            && seg.repr.seq <= self.rcv.ack_sent()
         {
             self.ts.remember(cx.now, stamps);
         }
@@ -38,7 +38,7 @@ impl Connection {
         self.snd.wl2 = seg.repr.ack;
         if self.state == State::Established {
             cx.counters.bump(Counter::TcpHpHits);
-            self.on_in_order(cx, seg);
+            self.on_text(cx, seg);
         }
         None
     }
@@ -47,10 +47,9 @@ impl Connection {
         let relevant = seg.repr.flags.0 & !TcpFlags::PSH.0;
         relevant == TcpFlags::ACK.0
             && self.state == State::Established
-            && seg.repr.seq == self.rcv.nxt
+            && seg.repr.seq == self.rcv.nxt()
             && seg.payload.len() as u32 <= self.rcv.wnd()
-            && self.rcv.reassembly.is_empty()
-            && self.rcv.fin.is_none()
+            && self.rcv.is_plain()
             && seg.repr.options.sack.is_empty()
             && seg.repr.ack >= self.snd.una
             && seg.repr.ack <= self.snd.max

@@ -128,7 +128,7 @@ impl Connection {
             // Nobody can take the place while this connection has it.
             TimeWaitAction::Ignore | TimeWaitAction::Reuse { .. } => {}
             TimeWaitAction::Ack(_) => {
-                self.rcv.acks.now(AckReason::Unacceptable);
+                self.rcv.acknowledge_now(AckReason::Unacceptable);
                 self.timers.arm(crate::timer::Timer::TimeWait, entry.expires());
             }
             TimeWaitAction::Ended => self.set_state(cx, State::Closed),

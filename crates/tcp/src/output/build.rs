@@ -167,9 +167,9 @@ impl Connection {
             src_port: self.local_port,
             dst_port: self.remote_port,
             seq,
-            ack: self.rcv.nxt,
+            ack: self.rcv.nxt(),
             flags,
-            window: self.select_window(cx),
+            window: self.rcv.select_window(cx),
             urgent,
             options: TcpOptions {
                 timestamps,

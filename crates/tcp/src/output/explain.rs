@@ -88,7 +88,7 @@ impl Connection {
     pub(super) fn end_output(&mut self, cx: &Context) {
         self.causes = Causes::NONE;
         let Some(log) = &mut self.decisions else { return };
-        let Some(at) = self.rcv.acks.deferred() else { return };
+        let Some(at) = self.rcv.ack_waits_until() else { return };
         if log.deferred != at {
             log.deferred = at;
             log.push(cx.now, Decision::AckDeferred(at.since(cx.now)));

@@ -8,9 +8,8 @@
 //! An ACK that was deferred is settled by a packet that leaves with the acknowledgement and the
 //! window as they are then, and by nothing else.
 
-use crate::connection::{Connection, Context};
 use crate::counters::Counter;
-use crate::recv::{AckDecision, Receiver};
+use crate::recv::{AckDecision, RecvSide};
 
 /// Why an ACK may not wait for the end of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,55 +54,41 @@ impl FlushReason {
     }
 }
 
-impl Receiver {
+impl RecvSide {
     /// How much may be unacknowledged within a batch, see [`FlushReason::Quarter`].
     fn most_unacked(&self) -> u32 {
         let whole = u32::try_from(self.buf_limit).unwrap_or(u32::MAX);
         let whole = whole.min(65_535 << self.wscale);
         (whole / 4).min(self.adv.since(self.ack_sent) / 2)
     }
-}
 
-impl Connection {
     /// Why the ACK that is due may not be left to the end of the batch, if one is due and it may
-    /// not. Counts nothing, see [`may_defer_ack`](Self::may_defer_ack).
-    pub fn ack_cannot_wait(&self) -> Option<FlushReason> {
-        let rcv = &self.rcv;
+    /// not. `marks_changed` says that packets are marked now and were not before, or no longer.
+    pub(crate) fn ack_cannot_wait(&self, marks_changed: bool) -> Option<FlushReason> {
         if !self.owes_ack_now() {
             return None;
         }
-        let unacked = rcv.nxt.since(rcv.ack_sent);
-        if rcv.acks.owes_first_duplicates() {
+        let unacked = self.unacked();
+        if self.acks.owes_first_duplicates() {
             Some(FlushReason::Duplicate)
-        } else if rcv.fin_taken() && unacked > 0 {
+        } else if self.fin_taken() && unacked > 0 {
             Some(FlushReason::Fin)
-        } else if rcv.sent_zero_window && rcv.wants_update() {
+        } else if self.sent_zero_window && self.wants_update() {
             Some(FlushReason::Window)
-        } else if self.ecn.has_news() {
+        } else if marks_changed {
             Some(FlushReason::Congestion)
-        } else if rcv.acks.owes_push() && unacked <= rcv.rcv_mss {
+        } else if self.acks.owes_push() && unacked <= self.rcv_mss {
             Some(FlushReason::Push)
-        } else if unacked > 0 && unacked >= rcv.most_unacked() {
+        } else if unacked > 0 && unacked >= self.most_unacked() {
             Some(FlushReason::Quarter)
         } else {
             None
         }
     }
 
-    /// After a segment of a batch: whether the owner may go on with the next one. If not, he polls
-    /// at once. Counts what is deferred, and why something was not.
-    pub fn may_defer_ack(&self, cx: &Context) -> bool {
-        let reason = self.ack_cannot_wait();
-        match reason {
-            Some(reason) => cx.counters.bump(reason.counter()),
-            None if self.owes_ack_now() => cx.counters.bump(Counter::AcksDeferred),
-            None => {}
-        }
-        reason.is_none()
-    }
-
-    fn owes_ack_now(&self) -> bool {
-        self.rcv.dup_ack_due() || matches!(self.rcv.acks.decision(), AckDecision::Now(_))
+    /// Whether an ACK is due that no timer waits for.
+    pub(crate) fn owes_ack_now(&self) -> bool {
+        self.dup_ack_due() || matches!(self.ack_decision(), AckDecision::Now(_))
     }
 }
 

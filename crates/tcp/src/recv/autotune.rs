@@ -11,16 +11,17 @@
 //! for a peer that does not always have data, or whose data waits for us to read and make room, so
 //! the first only ever shortens the estimate. The second may lengthen it, smoothed, but only by
 //! samples that found the queue empty. A round trip that is too long would make a large batch look
-//! like a fast stream. The sender's own measure is taken if it is shorter than both.
+//! like a fast stream. The sender's own measure is taken only as long as there is no other: where
+//! data only arrives it is that of the handshake, and says nothing of a queue that has grown since.
 //!
 //! Below [`LOW_RTT`] a batch is easily more than a round trip brings. There the extra room for a
 //! growing rate is given in proportion to the round trip.
 
 use plimsoll_wire::SeqNum;
 
-use crate::connection::{Connection, Context};
+use crate::connection::Context;
+use crate::recv::RecvSide;
 use crate::recv::window::data_share;
-use crate::segment::Segment;
 use crate::time::{Duration, Instant};
 
 /// Segments that a sender may begin with: what counts as read in a round trip at first.
@@ -47,6 +48,20 @@ pub(crate) struct Autotune {
     /// The last timestamp that was echoed; each is a sample once.
     echoed: u32,
     rtt_since: Instant,
+}
+
+/// A timestamp of ours that a segment echoes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Echo {
+    value: u32,
+    age: Duration,
+}
+
+impl Echo {
+    /// The timestamp `value`, which left `age` ago.
+    pub(crate) fn new(value: u32, age: Duration) -> Echo {
+        Echo { value, age }
+    }
 }
 
 /// What a reader has done, and what is left.
@@ -124,11 +139,7 @@ impl Autotune {
     /// The application has read. Returns the buffer that it deserves, if that grew.
     fn on_read(&mut self, taken: Taken) -> Option<usize> {
         self.copied = self.copied.saturating_add(u32::try_from(taken.count).unwrap_or(u32::MAX));
-        let rtt = match (self.rtt.is_zero(), taken.srtt.is_zero()) {
-            (true, _) => taken.srtt,
-            (false, true) => self.rtt,
-            (false, false) => self.rtt.min(taken.srtt),
-        };
+        let rtt = if self.rtt.is_zero() { taken.srtt } else { self.rtt };
         if rtt.is_zero() || taken.now.since(self.since) < rtt {
             return None;
         }
@@ -155,33 +166,36 @@ fn wanted(copied: u64, before: u64, rtt: Duration) -> usize {
     usize::try_from(window + growth.min(most)).unwrap_or(usize::MAX)
 }
 
-impl Connection {
-    /// The application read `count` bytes: the buffer may grow.
-    pub(crate) fn autotune(&mut self, cx: &Context, count: usize) {
-        let fixed = !cx.config.tcp_moderate_rcvbuf || self.options.rcvbuf.is_some();
-        if fixed || cx.below.memory.pressure {
+impl RecvSide {
+    /// The application read `count` bytes: the buffer may grow, unless SO_RCVBUF has `fixed` it.
+    /// `srtt` is the round trip as the sender measures it; zero if unknown.
+    pub(crate) fn autotune(&mut self, cx: &Context, count: usize, srtt: Duration, fixed: bool) {
+        if fixed || !cx.config.tcp_moderate_rcvbuf || cx.below.memory.pressure {
             return;
         }
-        let (left, srtt) = (self.rcv.queue.len(), self.srtt());
-        let taken = Taken { now: cx.now, count, left, srtt };
-        let Some(want) = self.rcv.autotune.on_read(taken) else { return };
+        let taken = Taken { now: cx.now, count, left: self.queue.len(), srtt };
+        let Some(want) = self.autotune.on_read(taken) else { return };
         // What has arrived behind a hole takes room until the hole is filled.
-        let behind = self.rcv.reassembly.end().map_or(0, |end| end.since(self.rcv.nxt));
+        let behind = self.reassembly.end().map_or(0, |end| end.since(self.nxt));
         let most = data_share(cx.config.tcp_rmem[2]);
-        self.rcv.buf_limit = self.rcv.buf_limit.max((want + behind as usize).min(most));
+        self.buf_limit = self.buf_limit.max((want + behind as usize).min(most));
     }
 
-    /// Data is about to enter the queue: its timestamp may tell the round trip.
-    pub(crate) fn measure_receive_rtt(&mut self, cx: &Context, seg: &Segment) {
-        if let Some(stamps) = seg.repr.options.timestamps
-            && self.ts.enabled
-            && stamps.ecr != 0
-            && seg.payload.len() >= self.rcv.rcv_mss as usize
+    /// `len` bytes of data are about to enter the queue: the timestamp that they echo may tell the
+    /// round trip.
+    pub(crate) fn measure_rtt(&mut self, len: usize, echo: Option<Echo>) {
+        if let Some(echo) = echo
+            && len >= self.rcv_mss as usize
         {
-            let sample = self.ts.elapsed(cx.now, stamps.ecr);
-            let idle = self.rcv.queue.is_empty();
-            self.rcv.autotune.on_echo(stamps.ecr, sample, idle);
+            self.autotune.on_echo(echo.value, echo.age, self.queue.is_empty());
         }
+    }
+
+    /// The shorter of the round trips of sender and receiver: that of the receiver is too long if
+    /// the peer does not always have data. Zero if neither is known.
+    pub(crate) fn shorter_rtt(&self, srtt: Duration) -> Duration {
+        let ours = self.autotune.rtt();
+        if srtt.is_zero() || ours.is_zero() { srtt.max(ours) } else { srtt.min(ours) }
     }
 }
 

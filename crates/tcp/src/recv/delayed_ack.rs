@@ -101,20 +101,20 @@ const FIN_ALONE_DELAY: Duration = Duration::from_millis(1);
 
 /// What an arrived in-order data segment means for the decision.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival {
+pub(super) struct Arrival {
     /// Bytes that are received and not acknowledged.
-    pub(crate) unacked: u32,
-    pub(crate) rcv_mss: u32,
+    pub(super) unacked: u32,
+    pub(super) rcv_mss: u32,
     /// The window that we offer, in bytes.
-    pub(crate) window: u32,
+    pub(super) window: u32,
     /// It was one segment, full and with PSH: probably the end of a write.
-    pub(crate) full_push: bool,
+    pub(super) full_push: bool,
     /// It had PSH, and satisfies a reader who waits.
-    pub(crate) wakes_reader: bool,
+    pub(super) wakes_reader: bool,
     /// Whether the segment filled a hole, wholly or in part, or holes remain.
-    pub(crate) hole: bool,
+    pub(super) hole: bool,
     /// Our retransmission timeout: a longer gap ends what was learnt of the peer's rhythm.
-    pub(crate) rto: Duration,
+    pub(super) rto: Duration,
 }
 
 /// The state behind the decision.
@@ -122,7 +122,7 @@ pub(crate) struct Arrival {
 pub(crate) struct DelayedAck {
     decision: AckDecision,
     /// Duplicate ACKs to be sent one by one.
-    pub(crate) dup_acks: u16,
+    dup_acks: u16,
     /// ACKs that leave at once before delaying begins.
     quick: u8,
     /// Nothing is ever delayed: the route says so.
@@ -150,11 +150,11 @@ pub(crate) struct DelayedAck {
 
 /// What an out-of-order segment finds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Disorder {
+pub(super) struct Disorder {
     /// SACK was agreed on: one ACK can tell of many segments.
-    pub(crate) sack: bool,
+    pub(super) sack: bool,
     /// The shorter of the round trips that sender and receiver have measured; zero if neither has.
-    pub(crate) rtt: Duration,
+    pub(super) rtt: Duration,
 }
 
 impl DelayedAck {
@@ -174,6 +174,16 @@ impl DelayedAck {
         self.decision
     }
 
+    /// Duplicate ACKs that wait to leave one by one.
+    pub(super) fn duplicates(&self) -> u16 {
+        self.dup_acks
+    }
+
+    /// Whether a duplicate ACK waits that the peer must be able to count.
+    pub(super) fn owes_duplicate(&self) -> bool {
+        self.dup_acks > 0
+    }
+
     /// Whether the peer waits for one of the duplicates that it needs to see a loss (RFC 5681,
     /// section 3.2).
     pub(crate) fn owes_first_duplicates(&self) -> bool {
@@ -186,7 +196,7 @@ impl DelayedAck {
     }
 
     /// Until when the ACK waits, if one does.
-    pub(crate) fn deferred(&self) -> Option<Instant> {
+    pub(super) fn waits_until(&self) -> Option<Instant> {
         match self.decision {
             AckDecision::Delay(at) | AckDecision::Compress(at) => Some(at),
             AckDecision::Now(_) | AckDecision::None => None,

@@ -6,8 +6,7 @@
 //! not grow; half of it is what a reader waits for at most.
 
 use crate::config::{Config, Options};
-use crate::connection::{Connection, Context};
-use crate::event::Events;
+use crate::recv::RecvSide;
 use crate::recv::window::{MAX_BUFFER, data_share};
 
 /// The mark that is kept of `bytes`: no more than the buffer may become.
@@ -25,27 +24,54 @@ pub(crate) fn least_buffer(config: &Config, options: &Options) -> usize {
     (2 * mark).min(data_share(config.tcp_rmem[2])).min(MAX_BUFFER)
 }
 
-impl Connection {
-    /// SO_RCVLOWAT was set: what of it is kept, room for it, and whether it is reached.
-    pub(crate) fn apply_low_water(&mut self, cx: &Context) {
-        self.options.rcvlowat = capped(cx.config, &self.options, self.options.rcvlowat);
-        let least = least_buffer(cx.config, &self.options);
-        if least > self.rcv.buf_limit {
-            self.rcv.buf_limit = least;
-            // The peer may have filled what it knew of; nothing would tell it otherwise.
-            self.after_read();
-        }
-        if self.is_readable() {
-            self.events.insert(Events::READABLE);
-        }
+impl RecvSide {
+    /// SO_RCVLOWAT was set: what of it is kept, and room for it. Returns whether the buffer has
+    /// grown.
+    pub(crate) fn make_room_for_mark(&mut self, config: &Config, options: &mut Options) -> bool {
+        options.rcvlowat = capped(config, options, options.rcvlowat);
+        let least = least_buffer(config, options);
+        let grows = least > self.buf_limit;
+        self.buf_limit = self.buf_limit.max(least);
+        grows
     }
 
     /// Whether a reader that waits for data may go on: as many bytes as SO_RCVLOWAT asks for can be
     /// read, or as many as the buffer lets arrive, since waiting for more would last for ever. Any
     /// will do while memory is short.
-    pub fn is_readable(&self) -> bool {
-        let low = (self.options.rcvlowat as usize).min(self.rcv.buf_limit / 2).max(1);
-        let count = self.readable();
-        count >= low || (count > 0 && (self.rcv.is_full() || self.rcv.is_pressed()))
+    pub(crate) fn is_readable(&self, options: &Options) -> bool {
+        let low = (options.rcvlowat as usize).min(self.buf_limit / 2).max(1);
+        let count = self.readable(options.oobinline);
+        count >= low || (count > 0 && (self.is_full() || self.is_pressed()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recv::alone::Alone;
+
+    #[test]
+    fn a_full_buffer_is_readable_whatever_the_mark_says() {
+        let options = Options { rcvlowat: 32_768, ..Options::default() };
+        let mut alone = Alone::new(Config::default(), options);
+        // Half of it is 400 bytes, and what is left is less than a segment.
+        alone.rcv.set_buffer(800);
+        alone.recv(1, 301);
+        assert!(!alone.rcv.is_readable(&alone.options), "the peer may still use what it was told");
+        alone.rcv.adv = alone.rcv.nxt;
+        assert!(alone.rcv.is_readable(&alone.options), "nothing more would arrive");
+    }
+
+    #[test]
+    fn a_mark_above_the_buffer_makes_room_unless_the_buffer_is_fixed() {
+        let config = Config::default();
+        for (rcvbuf, grows) in [(None, true), (Some(10_000), false)] {
+            let mut options = Options { rcvbuf, rcvlowat: 1 << 20, ..Options::default() };
+            let mut rcv = RecvSide::new(&config, &Options { rcvlowat: 1, ..options.clone() }, 1000);
+            let before = rcv.buffer();
+            assert_eq!(rcv.make_room_for_mark(&config, &mut options), grows);
+            assert_eq!(rcv.buffer() > before, grows);
+            assert_eq!(options.rcvlowat, rcvbuf.map_or(1 << 20, |bytes| bytes as u32));
+        }
     }
 }

@@ -15,21 +15,25 @@
 //! whatever there is, so that it goes on. What binds the receiver beyond that was in order, so a
 //! reader finds it, and reading it makes room.
 
-use plimsoll_wire::tcp::TcpFlags;
+use plimsoll_buf::Pool;
 
-use crate::connection::{Connection, Context};
+use crate::connection::Context;
 use crate::counters::Counter;
-use crate::event::Events;
-use crate::recv::{AckReason, Receiver};
-use crate::segment::Segment;
+use crate::recv::text::Text;
+use crate::recv::{AckReason, RecvSide};
 
 /// Full segments that a receiver offers at once under pressure (Linux: four, too).
 const OFFERED_SEGMENTS: u32 = 4;
 
-impl Receiver {
+impl RecvSide {
     /// Bytes of memory that the queues bind.
     pub(crate) fn held(&self) -> usize {
-        self.queue.held() + self.reassembly.charge()
+        self.queue.held() + self.reassembly.held()
+    }
+
+    /// Bytes that count against what a connection may always hold.
+    fn charged(&self) -> usize {
+        self.queue.charge() + self.queue.taken() + self.reassembly.charge()
     }
 
     /// Takes note of what memory there is for the windows to come.
@@ -42,7 +46,7 @@ impl Receiver {
         let used = self.queue.charge().max(self.queue.len());
         let more = (OFFERED_SEGMENTS * self.rcv_mss).min(memory.bytes) as usize;
         // What is offered is taken (`room_for_more`).
-        let (least, held) = (cx.config.tcp_rmem[0], self.held());
+        let (least, held) = (cx.config.tcp_rmem[0], self.charged());
         let always = if held < least { (least - held).max(self.rcv_mss as usize) } else { 0 };
         self.memory_cap = u32::try_from(used + more.max(always)).unwrap_or(u32::MAX - 1);
     }
@@ -59,38 +63,51 @@ impl Receiver {
         }
     }
 
+    /// Whether a window was closed for lack of memory, so that the peer should hear of it when
+    /// there is some.
+    pub(crate) fn is_starved(&self) -> bool {
+        self.starved
+    }
+
+    /// There may be memory again for a window that was closed for want of it.
+    pub(crate) fn reopen_window(&mut self, cx: &Context) {
+        self.note_memory(cx);
+        if self.has_room() && self.sent_zero_window {
+            self.acks.now(AckReason::WindowUpdate);
+        }
+    }
+
     /// Whether memory is short, as far as is known.
     pub(crate) fn is_pressed(&self) -> bool {
         self.memory_cap != u32::MAX
     }
-}
-
-impl Connection {
-    /// Bytes of memory that the queues of the connection bind, which the stack's limit is for.
-    pub fn memory_held(&self) -> usize {
-        self.rcv.held() + self.snd.held()
-    }
 
     /// Sees to it that there is memory for a segment that is next in order, or is not. Of data in
     /// order perhaps only the front is left then. Returns whether there is any.
-    pub(crate) fn admit(&mut self, cx: &Context, seg: &mut Segment, in_order: bool) -> bool {
-        seg.payload.len() <= cx.below.memory.bytes as usize || self.make_room(cx, seg, in_order)
+    pub(super) fn admit(
+        &mut self,
+        cx: &Context,
+        pool: &Pool,
+        text: &mut Text,
+        in_order: bool,
+    ) -> bool {
+        text.payload.len() <= cx.below.memory.bytes as usize
+            || self.make_room(cx, pool, text, in_order)
     }
 
     #[cold]
-    fn make_room(&mut self, cx: &Context, seg: &mut Segment, in_order: bool) -> bool {
+    fn make_room(&mut self, cx: &Context, pool: &Pool, text: &mut Text, in_order: bool) -> bool {
         cx.counters.bump(Counter::TcpPruneCalled);
-        let need = seg.payload.len();
-        let before = self.rcv.held();
-        if self.rcv.queue.is_wasteful() {
-            self.collapse(cx);
+        let need = text.payload.len();
+        let before = self.charged();
+        if self.queue.is_wasteful() {
+            self.collapse(cx, pool);
         }
         if self.room_for_more(cx, before, in_order) < need {
             // What is next in order goes before everything else.
-            let keep = if in_order { seg.repr.seq } else { seg.repr.seq + need as u32 };
+            let keep = if in_order { text.seq } else { text.seq + need as u32 };
             let mut pruned = false;
-            while self.room_for_more(cx, before, in_order) < need
-                && self.rcv.reassembly.drop_last(keep)
+            while self.room_for_more(cx, before, in_order) < need && self.reassembly.drop_last(keep)
             {
                 pruned = true;
             }
@@ -108,81 +125,59 @@ impl Connection {
             return false;
         }
         cx.counters.bump(Counter::TcpRcvQDrop);
-        let some = cut_to(seg, room, self.rcv.rcv_mss as usize);
+        let some = cut_to(text, room, self.rcv_mss as usize);
         if !some {
-            self.tell_of_drop(cx);
+            self.note_drop(cx);
         }
         some
     }
 
-    /// Data that was next in order is dropped. The peer learns of it, and so does a reader who
-    /// waits for more: reading what is there is what makes room.
-    fn tell_of_drop(&mut self, cx: &Context) {
-        self.rcv.note_memory(cx);
-        self.rcv.starved = true;
-        self.rcv.acks.on_out_of_order();
-        if self.is_readable() {
-            self.events.insert(Events::READABLE);
-        }
+    /// Data that was next in order is dropped. The peer learns of it; so should a reader who waits
+    /// for more: reading what is there is what makes room.
+    fn note_drop(&mut self, cx: &Context) {
+        self.note_memory(cx);
+        self.starved = true;
+        self.acknowledge_by_itself();
     }
 
-    /// Bytes for which there is memory, now that the queues no longer hold `before`.
+    /// Bytes for which there is memory, now that the queues are no longer charged with `before`.
     fn room_for_more(&self, cx: &Context, before: usize, in_order: bool) -> usize {
-        let held = self.rcv.held();
+        let (least, held) = (cx.config.tcp_rmem[0], self.charged());
         let room = cx.below.memory.bytes as usize + before.saturating_sub(held);
-        let least = cx.config.tcp_rmem[0];
         if in_order && held < least {
-            room.max(least - held).max(self.rcv.rcv_mss as usize)
+            room.max(least - held).max(self.rcv_mss as usize)
         } else {
             room
         }
     }
 
-    /// Whether a window is closed for lack of memory, so that the peer should hear of it when there
-    /// is some.
-    pub(crate) fn window_awaits_memory(&self) -> bool {
-        self.rcv.starved && self.may_receive()
-    }
-
-    /// Opens a window that was closed for lack of memory, if there is some.
-    pub(crate) fn reopen_window(&mut self, cx: &Context) {
-        if !self.window_awaits_memory() {
-            return;
-        }
-        self.rcv.note_memory(cx);
-        if self.rcv.has_room() && self.rcv.sent_zero_window {
-            self.rcv.acks.now(AckReason::WindowUpdate);
-            self.sync_ack_timer();
-        }
-    }
-
     /// Copies what is in order together (Linux: `tcp_collapse`).
-    fn collapse(&mut self, cx: &Context) {
-        let copied = self.rcv.queue.compact(&self.pool);
+    fn collapse(&mut self, cx: &Context, pool: &Pool) {
+        let copied = self.queue.compact(pool);
         cx.counters.add(Counter::TcpRcvCollapsed, copied as u64);
     }
 
     /// The queue of data in order has changed: keeps the memory behind it within bounds.
-    pub(crate) fn bound_receive_memory(&mut self, cx: &Context) {
-        self.rcv.note_memory(cx);
-        if self.rcv.queue.charge() > 2 * self.rcv.buf_limit
-            || (self.rcv.is_pressed() && self.rcv.queue.is_wasteful())
+    pub(crate) fn bound_memory(&mut self, cx: &Context, pool: &Pool) {
+        self.note_memory(cx);
+        if self.queue.charge() > 2 * self.buf_limit
+            || (self.is_pressed() && self.queue.is_wasteful())
         {
-            self.collapse(cx);
+            self.collapse(cx, pool);
         }
     }
 }
 
-/// Keeps so many whole segments of `seg` as `room` bytes hold. Returns whether there is one.
-fn cut_to(seg: &mut Segment, room: usize, mss: usize) -> bool {
+/// Keeps so many whole segments of `text` as `room` bytes hold. Returns whether there is one.
+fn cut_to(text: &mut Text, room: usize, mss: usize) -> bool {
     let whole = room - room % mss.max(1);
     if whole == 0 {
         return false;
     }
-    seg.payload.truncate(whole);
-    let flags = TcpFlags::FIN.0 | TcpFlags::PSH.0;
-    seg.repr.flags = TcpFlags(seg.repr.flags.0 & !flags);
-    seg.segs = u16::try_from(whole.div_ceil(mss.max(1))).unwrap_or(u16::MAX).min(seg.segs).max(1);
+    text.payload.truncate(whole);
+    (text.fin, text.push) = (false, false);
+    let segs = u16::try_from(whole.div_ceil(mss.max(1))).unwrap_or(u16::MAX);
+    text.segs = segs.min(text.segs).max(1);
     true
 }
 

@@ -1,4 +1,4 @@
-//! The receiver: everything that RFC 9293 calls `RCV.*`.
+//! The receive half: everything that RFC 9293 calls `RCV.*`.
 //!
 //! # Theory of operation
 //!
@@ -9,90 +9,118 @@
 //! may not wait for the end of a batch of segments. [`autotune`] grows the buffer with what the
 //! application reads per round trip. [`sack_blocks`] reports the holes.
 
-pub(crate) mod ack_defer;
-pub(crate) mod autotune;
-pub(crate) mod delayed_ack;
-pub(crate) mod low_water;
+mod ack_defer;
+mod autotune;
+mod delayed_ack;
+mod low_water;
 mod memory;
-pub(crate) mod reassembly;
-pub(crate) mod receive_queue;
+mod position;
+mod read;
+mod reassembly;
+mod receive_queue;
 mod sack_blocks;
 mod store;
-pub(crate) mod urgent;
+mod text;
+mod urgent;
 pub(crate) mod window;
 
-use plimsoll_buf::{MAX_CHUNK, Pool, Slices};
+use plimsoll_buf::Pool;
 use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options};
-use crate::connection::{Connection, Context};
+use crate::connection::Context;
 use crate::segment::Segment;
-use crate::time::Instant;
-use crate::timer::Timer;
+use crate::time::{Duration, Instant};
 
 pub use ack_defer::FlushReason;
 use autotune::Autotune;
+pub(crate) use autotune::Echo;
 use delayed_ack::DelayedAck;
 pub use delayed_ack::{AckDecision, AckReason};
-use reassembly::{Inserted, Reassembly};
+use reassembly::Reassembly;
 use receive_queue::ReceiveQueue;
 use sack_blocks::SackHistory;
+pub(crate) use text::{Text, TextEffects, TextView};
 use urgent::Urgent;
+
+/// What has arrived in the life of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RecvStats {
+    /// Segments with data.
+    pub(crate) segs: u64,
+    /// Bytes that RCV.NXT has moved over.
+    pub(crate) bytes: u64,
+    /// Segments that arrived out of order.
+    pub(crate) out_of_order: u32,
+    /// When data last arrived; when the connection opened, if none did.
+    pub(crate) last_data: Instant,
+}
+
+impl RecvStats {
+    fn on_segments(&mut self, now: Instant, segs: u16) {
+        self.segs += u64::from(segs);
+        self.last_data = now;
+    }
+}
 
 /// The receive sequence space and the queues behind it.
 #[derive(Debug)]
-pub(crate) struct Receiver {
+pub(crate) struct RecvSide {
     /// IRS.
-    pub(crate) irs: SeqNum,
+    irs: SeqNum,
     /// RCV.NXT.
-    pub(crate) nxt: SeqNum,
+    nxt: SeqNum,
     /// The right edge that we have advertised: RCV.NXT + RCV.WND.
-    pub(crate) adv: SeqNum,
+    adv: SeqNum,
     /// Bytes that our SYN or SYN-ACK offers, once that is chosen.
     offered: Option<u32>,
     /// SEG.ACK of the last segment we sent (Linux: `rcv_wup`; RFC 7323: `Last.ACK.sent`).
-    pub(crate) ack_sent: SeqNum,
+    ack_sent: SeqNum,
     /// The shift of the windows that we send.
-    pub(crate) wscale: u8,
+    wscale: u8,
+    /// SACK is in use.
+    sack_ok: bool,
     /// Whether the last window we sent was zero.
-    pub(crate) sent_zero_window: bool,
+    sent_zero_window: bool,
     /// The application will not read any more.
-    pub(crate) closed: bool,
+    closed: bool,
     /// Somebody waits for data to read.
-    pub(crate) reader_waiting: bool,
+    reader_waiting: bool,
     /// The sequence number of the peer's FIN, once it is known.
-    pub(crate) fin: Option<SeqNum>,
+    fin: Option<SeqNum>,
     /// What the peer seems to use as MSS.
-    pub(crate) rcv_mss: u32,
+    rcv_mss: u32,
     /// The length of the last full-looking segment.
-    pub(crate) last_seg_len: u32,
+    last_seg_len: u32,
     /// The MSS that we announced.
-    pub(crate) advmss: u32,
+    advmss: u32,
     /// SO_RCVBUF or what autotuning made of it: bytes that the queues may hold.
-    pub(crate) buf_limit: usize,
+    buf_limit: usize,
     /// What the queue may hold while memory is short, by the state of the last call.
-    pub(crate) memory_cap: u32,
+    memory_cap: u32,
     /// Data in order was dropped for lack of memory, and there was none since.
     starved: bool,
-    pub(crate) queue: ReceiveQueue,
-    pub(crate) acks: DelayedAck,
-    pub(crate) autotune: Autotune,
-    pub(crate) urgent: Urgent,
+    queue: ReceiveQueue,
+    acks: DelayedAck,
+    autotune: Autotune,
+    urgent: Urgent,
     /// Out-of-order data.
-    pub(crate) reassembly: Reassembly,
-    pub(crate) sack: SackHistory,
+    reassembly: Reassembly,
+    sack: SackHistory,
+    stats: RecvStats,
 }
 
-impl Receiver {
-    pub(crate) fn new(config: &Config, options: &Options, advmss: u16) -> Receiver {
+impl RecvSide {
+    pub(crate) fn new(config: &Config, options: &Options, advmss: u16) -> RecvSide {
         let buf_limit = window::initial_buffer(config, options).min(window::MAX_BUFFER);
-        Receiver {
+        RecvSide {
             irs: SeqNum(0),
             nxt: SeqNum(0),
             adv: SeqNum(0),
             offered: None,
             ack_sent: SeqNum(0),
             wscale: 0,
+            sack_ok: false,
             sent_zero_window: false,
             closed: false,
             reader_waiting: false,
@@ -109,6 +137,7 @@ impl Receiver {
             urgent: Urgent::default(),
             reassembly: Reassembly::new(),
             sack: SackHistory::default(),
+            stats: RecvStats::default(),
         }
     }
 
@@ -116,6 +145,7 @@ impl Receiver {
     pub(crate) fn start(&mut self, irs: SeqNum) {
         self.irs = irs;
         self.nxt = irs + 1;
+        self.queue.set_start(self.nxt);
         self.promise_first_window();
         self.ack_sent = self.nxt;
         self.autotune.start(self.nxt, self.advmss);
@@ -132,13 +162,167 @@ impl Receiver {
     /// Sets the right edge that our SYN or SYN-ACK promises. As on Linux it counts as if the
     /// window had been scaled already: what the peer could not be told yet is not news for a
     /// segment of its own.
-    pub(crate) fn promise_first_window(&mut self) {
+    fn promise_first_window(&mut self) {
         self.adv = self.nxt + self.first_window().min(65_535 << self.wscale);
+    }
+
+    /// The connection is open.
+    pub(crate) fn on_open(&mut self, now: Instant) {
+        self.stats.last_data = now;
+    }
+
+    /// Takes data that came with a SYN. The SYN-ACK acknowledges it and promises the first window
+    /// behind it. Returns whether there was any.
+    pub(crate) fn take_syn_data(&mut self, now: Instant, pool: &Pool, syn: &Segment) -> bool {
+        self.on_open(now);
+        let mut data = syn.payload.clone();
+        data.truncate(usize::from(window::initial_window(self.first_window() as usize)));
+        let len = data.len() as u32;
+        if len > 0 {
+            self.queue.push(pool, data);
+            self.nxt += len;
+            self.stats.on_segments(now, syn.segs);
+            self.stats.bytes += u64::from(len);
+        }
+        self.promise_first_window();
+        self.ack_sent = self.nxt;
+        len > 0
+    }
+
+    /// What has arrived in all.
+    pub(crate) fn stats(&self) -> &RecvStats {
+        &self.stats
+    }
+
+    /// IRS.
+    pub(crate) fn irs(&self) -> SeqNum {
+        self.irs
+    }
+
+    /// RCV.NXT.
+    pub(crate) fn nxt(&self) -> SeqNum {
+        self.nxt
+    }
+
+    /// The right edge that we have advertised: RCV.NXT + RCV.WND.
+    pub(crate) fn adv(&self) -> SeqNum {
+        self.adv
+    }
+
+    /// SEG.ACK of the last segment we sent (RFC 7323: `Last.ACK.sent`).
+    pub(crate) fn ack_sent(&self) -> SeqNum {
+        self.ack_sent
+    }
+
+    /// The shift of the windows that we send.
+    pub(crate) fn wscale(&self) -> u8 {
+        self.wscale
+    }
+
+    /// What the peer seems to use as MSS, in bytes.
+    pub(crate) fn rcv_mss(&self) -> u32 {
+        self.rcv_mss
+    }
+
+    /// SO_RCVBUF or what autotuning made of it: bytes of data that the queues may hold.
+    pub(crate) fn buffer(&self) -> usize {
+        self.buf_limit
+    }
+
+    /// The ACK timeout as it is now.
+    pub(crate) fn ato(&self) -> Duration {
+        self.acks.ato()
+    }
+
+    /// The round trip as the receiver measures it; zero before the first sample.
+    pub(crate) fn rtt(&self) -> Duration {
+        self.autotune.rtt()
+    }
+
+    /// What the application reads per round trip, in bytes.
+    pub(crate) fn space(&self) -> usize {
+        self.autotune.space()
+    }
+
+    /// Whether nothing is out of the ordinary: no hole, and no FIN is known.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.reassembly.is_empty() && self.fin.is_none()
+    }
+
+    /// Whether the peer's FIN is known and was not taken, for want of the data before it.
+    pub(crate) fn awaits_data_before_fin(&self) -> bool {
+        self.fin.is_some_and(|fin| fin != self.nxt) && !self.fin_taken()
+    }
+
+    /// Whether the application will not read any more, or nothing follows what it can read.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.fin_taken() || self.closed
     }
 
     /// RCV.WND as the peer knows it.
     pub(crate) fn wnd(&self) -> u32 {
         self.adv.since(self.nxt)
+    }
+
+    /// The application will not read any more. Returns whether something was left unread.
+    pub(crate) fn close(&mut self) -> bool {
+        self.closed = true;
+        let unread = !self.queue.is_empty();
+        self.queue.clear();
+        unread
+    }
+
+    /// The connection is aborted: nothing is left to read.
+    pub(crate) fn discard(&mut self) {
+        self.queue.clear();
+    }
+
+    /// The application has let go and our FIN is acknowledged: what waits behind a hole is for
+    /// nobody, and no ACK tells of it.
+    pub(crate) fn forget_out_of_order(&mut self) {
+        self.reassembly.clear();
+        self.sack = SackHistory::default();
+    }
+
+    /// The connection is closed: nothing arrives and nothing is acknowledged any more.
+    pub(crate) fn end(&mut self) {
+        self.acks.reset();
+        self.reassembly.clear();
+    }
+
+    /// SO_RCVBUF: `bytes` of data.
+    pub(crate) fn set_buffer(&mut self, bytes: usize) {
+        self.buf_limit = bytes.clamp(256, window::MAX_BUFFER);
+    }
+
+    /// TCP_QUICKACK.
+    pub(crate) fn set_quick(&mut self, quick: bool, config: &Config) {
+        self.acks.set_quick(quick, config);
+    }
+
+    /// The handshake is complete, and data that is about to leave takes its ACK along.
+    pub(crate) fn leave_ack_to_data(&mut self, cx: &Context) {
+        self.acks.wait_for_data(cx.now, cx.config);
+    }
+
+    /// Something else than text wants an acknowledgement at once.
+    pub(crate) fn acknowledge_now(&mut self, reason: AckReason) {
+        self.acks.now(reason);
+    }
+
+    /// Bytes that are received and not acknowledged.
+    pub(crate) fn unacked(&self) -> u32 {
+        self.nxt.since(self.ack_sent)
+    }
+
+    /// When the next acknowledgement leaves if no data takes it along.
+    pub(crate) fn ack_decision(&self) -> AckDecision {
+        self.acks.decision()
+    }
+
+    /// Until when the ACK that is due waits, if it does.
+    pub(crate) fn ack_waits_until(&self) -> Option<Instant> {
+        self.acks.waits_until()
     }
 
     /// Why a pure ACK should leave now, if it should.
@@ -148,7 +332,7 @@ impl Receiver {
 
     /// Whether a duplicate ACK waits that the peer must be able to count.
     pub(crate) fn dup_ack_due(&self) -> bool {
-        self.acks.dup_acks > 0
+        self.acks.owes_duplicate()
     }
 
     /// Data (not a pure ACK) leaves: an answer soon after input marks an interactive connection.
@@ -161,6 +345,29 @@ impl Receiver {
         self.ack_sent = self.nxt;
         self.acks.on_sent(cx);
         self.sack.on_ack_sent();
+    }
+
+    /// A read found nothing.
+    pub(crate) fn after_empty_read(&mut self, now: Instant) {
+        self.acks.on_empty_read(now, self.unacked());
+    }
+
+    /// The delayed-ACK timer fired.
+    pub(crate) fn on_ack_timeout(&mut self, cx: &Context) {
+        self.acks.on_timeout(cx);
+    }
+
+    /// Tells whether somebody waits for data to read.
+    pub(crate) fn set_reader_waiting(&mut self, waiting: bool) {
+        self.reader_waiting = waiting;
+    }
+
+    /// Takes what the SYNs have negotiated: the shift of the windows that we send, and whether SACK
+    /// is in use.
+    pub(crate) fn negotiate(&mut self, wscale: u8, sack_ok: bool) {
+        self.wscale = wscale;
+        self.sack_ok = sack_ok;
+        self.promise_first_window();
     }
 
     /// Learns the peer's MSS from a data segment that consisted of `segs` on the wire.
@@ -190,96 +397,23 @@ impl Receiver {
         self.fin.is_some_and(|fin| self.nxt == fin + 1)
     }
 
-    /// Copies what is in order to `out` and takes it from the queue. A read stops before the urgent
-    /// byte; out of line, the next one goes on behind it.
-    pub(crate) fn copy_out(&mut self, out: &mut [u8], oobinline: bool) -> usize {
-        let count = self.begin_read(out.len(), oobinline);
-        self.queue.read(&mut out[..count])
-    }
-
-    /// As [`copy_out`](Self::copy_out), but hands the queue's own slices out.
-    pub(crate) fn take_out(&mut self, max: usize, oobinline: bool) -> Slices {
-        let count = self.begin_read(max, oobinline);
-        self.queue.take(count)
-    }
-
-    /// Steps over the urgent byte if a read begins at it. Returns how many of `max` bytes a read
-    /// gets at most.
-    fn begin_read(&mut self, max: usize, oobinline: bool) -> usize {
-        if self.urgent.mark == Some(self.queue.start()) && !self.queue.is_empty() {
-            if !oobinline {
-                self.queue.skip(1);
-            }
-            self.urgent.mark = None;
+    /// Panics if something does not hold that must hold between two calls. Before the peer's SYN
+    /// came, and after the end of the connection, there is only the queue.
+    pub(crate) fn check_invariants(&self, open: bool) {
+        self.queue.check();
+        if !open {
+            return;
         }
-        max.min(self.urgent.read_limit(self.queue.start(), self.queue.len()))
-    }
-
-    /// Bytes that reads find, without an urgent byte that is not part of the stream.
-    pub(crate) fn readable(&self, oobinline: bool) -> usize {
-        let (start, len) = (self.queue.start(), self.queue.len());
-        let apart = !oobinline
-            && self.urgent.mark.is_some_and(|mark| mark.is_within(start, start + len as u32));
-        len - usize::from(apart)
-    }
-
-    /// As [`copy_out`](Self::copy_out), but the bytes stay.
-    pub(crate) fn peek(&self, out: &mut [u8], oobinline: bool) -> usize {
-        let at_mark = self.urgent.mark == Some(self.queue.start()) && !self.queue.is_empty();
-        let skip = usize::from(at_mark && !oobinline);
-        let limit = if at_mark {
-            self.queue.len() - skip
-        } else {
-            self.urgent.read_limit(self.queue.start(), self.queue.len())
-        };
-        let count = out.len().min(limit);
-        self.queue.peek(skip, &mut out[..count])
-    }
-
-    /// Takes the data of a segment that is not next in order. What would bind much more memory than
-    /// the buffer is dropped (Linux: `tcp_prune_ofo_queue`); the segment that fills the hole is in
-    /// order and always gets through.
-    pub(crate) fn insert_out_of_order(&mut self, pool: &Pool, seg: &Segment) -> Inserted {
-        if self.reassembly.charge() >= 2 * self.buf_limit.max(MAX_CHUNK / 16) {
-            return Inserted::Full;
-        }
-        self.reassembly.insert(pool, seg.repr.seq, &seg.payload)
+        assert!(self.nxt <= self.adv, "the window has a negative size");
+        assert!(self.ack_sent <= self.nxt, "we acknowledged what we do not have");
+        assert!(self.fin.is_none_or(|fin| self.nxt <= fin + 1), "bytes behind the FIN");
+        self.reassembly.check(self.nxt);
+        let end = self.queue.start() + self.queue.len() as u32 + u32::from(self.fin_taken());
+        assert_eq!(end, self.nxt, "the receive queue ends at rcv.nxt");
     }
 }
 
-impl Connection {
-    /// Tells whether somebody waits for data to read: a blocked thread, or a task that has left a
-    /// waker. What arrives for such a reader may leave its acknowledgement to him.
-    pub fn set_reader_waiting(&mut self, waiting: bool) {
-        self.rcv.reader_waiting = waiting;
-    }
-
-    /// An acknowledgement left, alone or with data (called by `output/`).
-    pub(crate) fn on_ack_sent(&mut self, cx: &Context) {
-        self.rcv.on_ack_sent(cx);
-        self.sync_ack_timer();
-    }
-
-    /// Makes the delayed-ACK timer follow the recorded decision.
-    pub(crate) fn sync_ack_timer(&mut self) {
-        match self.rcv.acks.decision() {
-            AckDecision::Delay(at) | AckDecision::Compress(at) => {
-                self.timers.arm(Timer::DelayedAck, at);
-            }
-            AckDecision::Now(_) | AckDecision::None => self.timers.stop(Timer::DelayedAck),
-        }
-    }
-
-    /// A read found nothing.
-    pub(crate) fn after_empty_read(&mut self, cx: &Context) {
-        self.rcv.acks.on_empty_read(cx.now, self.rcv.nxt.since(self.rcv.ack_sent));
-        self.sync_ack_timer();
-    }
-
-    pub(crate) fn on_delayed_ack_timeout(&mut self, cx: &Context) {
-        self.rcv.acks.on_timeout(cx);
-    }
-}
-
+#[cfg(test)]
+mod alone;
 #[cfg(test)]
 mod shared_tests;

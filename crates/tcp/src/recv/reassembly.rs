@@ -1,26 +1,40 @@
 //! Out-of-order bytes, waiting for the hole before them to fill.
 //!
-//! Ranges are kept in order, never overlap and never touch: touching ranges are merged. Bytes that
-//! arrive twice keep their first copy. The number of ranges is bounded
-//! ([`MAX_REASSEMBLY_RANGES`]); the bytes are bounded by the window that we advertised, and the
-//! memory behind them by the receiver, which asks for [`Reassembly::charge`].
+//! Three ordered maps, so that a peer that chooses where and in which order its segments lie cannot
+//! make any of them expensive. `parts` has the bytes, by where they begin; they never overlap, and
+//! of bytes that arrive twice the first copy stays. `ranges` has the runs of parts without a hole;
+//! runs that touch are one. `recent` has the same ranges by when they last grew, which is the order
+//! of SACK blocks. A segment costs a few searches, and one more for each range that it closes up
+//! with another; taking out costs what is taken.
+//!
+//! The number of ranges is bounded ([`MAX_REASSEMBLY_RANGES`]); the bytes are bounded by the window
+//! that we advertised, and the memory behind them by the receive half, which asks for
+//! [`Reassembly::charge`] and [`Reassembly::held`].
+//!
+//! A FIN behind a hole is the last place of the last range. It has no bytes, and taking out stops
+//! before it.
 
-use alloc::collections::VecDeque;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 
 use plimsoll_buf::{Pool, Slice, Slices};
 use plimsoll_wire::SeqNum;
 
-use super::store::{Store, charge_of};
+use super::position::{Origin, Position};
+use super::store::{Store, is_copied};
 use crate::limits::MAX_REASSEMBLY_RANGES;
 
-/// A run of bytes without a hole.
-#[derive(Debug)]
-pub(crate) struct Range {
-    pub(crate) start: SeqNum,
-    pub(crate) end: SeqNum,
-    /// When it last grew, for the order of SACK blocks.
-    pub(crate) stamp: u32,
-    parts: VecDeque<Slice>,
+/// Bytes of heap for one range, in both maps, and for one part. A node of a map is at least half
+/// full, but for the last one.
+const RANGE_BYTES: usize = 2 * (size_of::<(Position, Range)>() + size_of::<(u64, Position)>());
+const PART_BYTES: usize = 2 * size_of::<(Position, Slice)>();
+
+/// A run of bytes without a hole. Where it begins is its key.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    end: Position,
+    /// When it last grew: its key in `recent`.
+    stamp: u64,
 }
 
 /// What became of an inserted segment.
@@ -36,192 +50,313 @@ pub(crate) enum Inserted {
     Full,
 }
 
-/// See the module.
-#[derive(Debug)]
+/// See the module. Without a hole there is nothing but a null pointer.
+#[derive(Debug, Default)]
 pub(crate) struct Reassembly {
-    ranges: VecDeque<Range>,
-    stamp: u32,
+    held: Option<Box<Held>>,
+}
+
+/// What is held while there is a hole.
+#[derive(Debug, Default)]
+struct Held {
+    parts: BTreeMap<Position, Slice>,
+    ranges: BTreeMap<Position, Range>,
+    recent: BTreeMap<u64, Position>,
+    stamp: u64,
+    origin: Origin,
     store: Store,
 }
 
 impl Reassembly {
     pub(crate) fn new() -> Reassembly {
-        Reassembly { ranges: VecDeque::new(), stamp: 0, store: Store::default() }
+        Reassembly::default()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
+        self.held.is_none()
     }
 
-    /// Bytes held.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.ranges.iter().map(|range| range.end.since(range.start) as usize).sum()
-    }
-
-    /// Bytes of memory that reassembly answers for.
+    /// Bytes of memory that reassembly answers for, as far as the window is concerned.
     pub(crate) fn charge(&self) -> usize {
-        self.store.charge
+        self.held.as_ref().map_or(0, |held| held.store.charge())
     }
 
-    /// The sequence number behind the last byte held.
-    pub(crate) fn end(&self) -> Option<SeqNum> {
-        self.ranges.back().map(|range| range.end)
-    }
-
-    pub(crate) fn ranges(&self) -> impl Iterator<Item = &Range> {
-        self.ranges.iter()
+    /// Bytes of memory that reassembly binds.
+    pub(crate) fn held(&self) -> usize {
+        self.held.as_ref().map_or(0, |held| held.store.pinned() + held.heap_bytes())
     }
 
     /// Bytes of heap, without the chunks.
     pub(crate) fn heap_bytes(&self) -> usize {
-        let parts: usize = self.ranges.iter().map(|range| range.parts.capacity()).sum();
-        self.ranges.capacity() * size_of::<Range>() + parts * size_of::<Slice>()
+        self.held.as_ref().map_or(0, |held| held.heap_bytes())
+    }
+
+    /// The sequence number behind the last byte held.
+    pub(crate) fn end(&self) -> Option<SeqNum> {
+        let held = self.held.as_ref()?;
+        held.ranges.last_key_value().map(|(_, range)| held.origin.seq(range.end))
+    }
+
+    /// The ranges, in order.
+    #[cfg(test)]
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (SeqNum, SeqNum)> {
+        self.held.iter().flat_map(|held| {
+            let bounds = |(&at, range): (&Position, &Range)| (at, range.end);
+            let seqs = |(at, end)| (held.origin.seq(at), held.origin.seq(end));
+            held.ranges.iter().map(bounds).map(seqs)
+        })
+    }
+
+    /// The ranges by when they last grew, the last one first.
+    pub(crate) fn recent(&self) -> impl Iterator<Item = (SeqNum, SeqNum)> {
+        self.held.iter().flat_map(|held| held.recent())
     }
 
     /// Drops everything.
     pub(crate) fn clear(&mut self) {
-        self.ranges = VecDeque::new();
-        self.store = Store::default();
+        self.held = None;
     }
 
     /// Throws the last range away if it begins at `keep` or behind. Returns whether it did.
     pub(crate) fn drop_last(&mut self, keep: SeqNum) -> bool {
-        let Some(range) = self.ranges.pop_back_if(|range| keep <= range.start) else {
-            return false;
-        };
-        self.store.charge -= range.parts.iter().map(charge_of).sum::<usize>();
-        if self.ranges.is_empty() {
-            self.clear();
-        }
-        true
+        let dropped = self.held.as_mut().is_some_and(|held| held.drop_last(keep));
+        self.release_if_empty();
+        dropped
     }
 
-    /// Takes the bytes of `payload`, which begins at `start`.
-    pub(crate) fn insert(&mut self, pool: &Pool, start: SeqNum, payload: &Slices) -> Inserted {
-        debug_assert!(!payload.is_empty());
-        let end = start + payload.len() as u32;
-        // The ranges in `first..last` overlap or touch the new one.
-        let first = self.ranges.partition_point(|range| range.end < start);
-        let last = self.ranges.partition_point(|range| range.start <= end);
-        if first == last && self.ranges.len() >= MAX_REASSEMBLY_RANGES {
-            return Inserted::Full;
-        }
-        self.stamp = self.stamp.wrapping_add(1);
-        let mut added = 0;
-        let fresh = Range { start, end: start, stamp: self.stamp, parts: VecDeque::new() };
-        let mut merged = if first < last && self.ranges[first].start <= start {
-            core::mem::replace(&mut self.ranges[first], fresh)
-        } else {
-            fresh
-        };
-        merged.stamp = self.stamp;
-        let skip = usize::from(!merged.parts.is_empty());
-        for index in first + skip..last {
-            let next_start = self.ranges[index].start;
-            let parts = core::mem::take(&mut self.ranges[index].parts);
-            let next_end = self.ranges[index].end;
-            added += merged.extend_from(pool, &mut self.store, (start, payload), next_start);
-            merged.parts = joined(merged.parts, parts);
-            merged.end = next_end;
-        }
-        added += merged.extend_from(pool, &mut self.store, (start, payload), end);
-        self.replace(first, last, merged);
-        match added {
-            0 => Inserted::Duplicate,
-            all if all == payload.len() => Inserted::New,
-            _ => Inserted::Overlap,
-        }
+    /// Takes the bytes of `payload`, which begins at `start`, and the FIN behind them if there is
+    /// one: it counts as a byte. Tells also what of them came first that was there already.
+    pub(crate) fn insert(
+        &mut self,
+        pool: &Pool,
+        start: SeqNum,
+        payload: &Slices,
+        fin: bool,
+    ) -> (Inserted, Option<(SeqNum, SeqNum)>) {
+        self.held.get_or_insert_default().insert(pool, start, payload, fin)
     }
 
-    fn replace(&mut self, first: usize, last: usize, merged: Range) {
-        if first == last {
-            self.ranges.insert(first, merged);
-        } else {
-            self.ranges[first] = merged;
-            self.ranges.drain(first + 1..last);
-        }
+    /// The first bytes held before `nxt`, where what arrived in order has come to: they arrived
+    /// twice.
+    pub(crate) fn first_before(&self, nxt: SeqNum) -> Option<(SeqNum, SeqNum)> {
+        let held = self.held.as_ref()?;
+        let (&at, range) = held.ranges.first_key_value()?;
+        let end = range.end.min(held.origin.position(nxt));
+        (at < end).then(|| (held.origin.seq(at), held.origin.seq(end)))
     }
 
     /// Takes out the bytes that begin at `nxt` now, handing each slice to `sink`. Bytes before
     /// `nxt` are dropped. Returns where the stream goes on.
-    pub(crate) fn take_contiguous(&mut self, nxt: SeqNum, mut sink: impl FnMut(Slice)) -> SeqNum {
-        let mut nxt = nxt;
-        while self.ranges.front().is_some_and(|range| range.start <= nxt) {
-            let Some(range) = self.ranges.pop_front() else { break };
-            self.store.charge -= range.parts.iter().map(charge_of).sum::<usize>();
-            if range.end <= nxt {
-                continue;
-            }
-            let mut old = nxt.since(range.start) as usize;
-            for mut slice in range.parts {
-                let drop = old.min(slice.len());
-                old -= drop;
-                slice.advance(drop);
-                if !slice.is_empty() {
-                    sink(slice);
-                }
-            }
-            nxt = range.end;
-        }
-        if self.ranges.is_empty() {
-            self.clear();
-        }
+    pub(crate) fn take_contiguous(&mut self, nxt: SeqNum, sink: impl FnMut(Slice)) -> SeqNum {
+        let Some(held) = &mut self.held else { return nxt };
+        let nxt = held.take_contiguous(nxt, sink);
+        self.release_if_empty();
         nxt
     }
 
     /// Checks order and sums.
     pub(crate) fn check(&self, nxt: SeqNum) {
-        let mut at = nxt;
-        let mut charge = 0;
-        for range in &self.ranges {
-            assert!(at < range.start, "ranges touch or are out of order");
-            assert!(range.start < range.end, "a range is empty");
-            let bytes: usize = range.parts.iter().map(Slice::len).sum();
-            assert_eq!(bytes, range.end.since(range.start) as usize);
-            charge += range.parts.iter().map(charge_of).sum::<usize>();
-            at = range.end;
+        if let Some(held) = &self.held {
+            assert!(!held.ranges.is_empty(), "memory is held for nothing");
+            held.check(nxt);
         }
-        assert_eq!(charge, self.store.charge);
-        assert!(self.ranges.len() <= MAX_REASSEMBLY_RANGES);
+    }
+
+    fn release_if_empty(&mut self) {
+        self.held.take_if(|held| held.ranges.is_empty());
     }
 }
 
-impl Range {
-    /// Appends the bytes from the end of the range up to `limit` out of `payload`, which begins at
-    /// `base`. Returns how many.
-    fn extend_from(
+impl Held {
+    fn heap_bytes(&self) -> usize {
+        size_of::<Held>() + self.ranges.len() * RANGE_BYTES + self.parts.len() * PART_BYTES
+    }
+
+    fn recent(&self) -> impl Iterator<Item = (SeqNum, SeqNum)> {
+        self.recent.values().rev().map(|&at| {
+            let end = self.ranges.get(&at).map_or(at, |range| range.end);
+            (self.origin.seq(at), self.origin.seq(end))
+        })
+    }
+
+    fn drop_last(&mut self, keep: SeqNum) -> bool {
+        let Some((&at, _)) = self.ranges.last_key_value() else { return false };
+        if at < self.origin.position(keep) {
+            return false;
+        }
+        self.remove(at);
+        while let Some(part) = self.parts.last_entry().filter(|part| *part.key() >= at) {
+            let slice = part.remove();
+            self.store.remove(&slice, self.parts.values().next_back(), None);
+        }
+        true
+    }
+
+    fn insert(
         &mut self,
         pool: &Pool,
-        store: &mut Store,
-        (base, payload): (SeqNum, &Slices),
-        limit: SeqNum,
+        start: SeqNum,
+        payload: &Slices,
+        fin: bool,
+    ) -> (Inserted, Option<(SeqNum, SeqNum)>) {
+        let len = payload.len() + usize::from(fin);
+        debug_assert!(len > 0);
+        let from = self.origin.follow(start);
+        let to = from + len as u64;
+        let mut next = self.first_touching(from, to);
+        if next.is_none() && self.ranges.len() >= MAX_REASSEMBLY_RANGES {
+            return (Inserted::Full, None);
+        }
+        let begin = next.map_or(from, |(first, _)| first.min(from));
+        // What is new lies between the ranges that `payload` overlaps or touches.
+        let (mut at, mut end, mut added) = (from, to, 0);
+        let mut twice = None;
+        while let Some((range_at, range_end)) = next {
+            let (left, right) = (range_at.max(from), range_end.min(to));
+            if left < right && twice.is_none() {
+                twice = Some((self.origin.seq(left), self.origin.seq(right)));
+            }
+            added += self.fill(pool, (from, payload), at, range_at);
+            at = at.max(range_end);
+            end = end.max(range_end);
+            self.remove(range_at);
+            next = self.first_touching(at, to);
+        }
+        added += self.fill(pool, (from, payload), at, to);
+        self.stamp += 1;
+        self.ranges.insert(begin, Range { end, stamp: self.stamp });
+        self.recent.insert(self.stamp, begin);
+        let inserted = match added {
+            0 => Inserted::Duplicate,
+            all if all == len => Inserted::New,
+            _ => Inserted::Overlap,
+        };
+        (inserted, twice)
+    }
+
+    /// The first range that overlaps or touches what lies between `from` and `to`, if that is not
+    /// behind.
+    fn first_touching(&self, from: Position, to: Position) -> Option<(Position, Position)> {
+        if from > to {
+            return None;
+        }
+        let before = self.ranges.range(..=from).next_back().filter(|(_, range)| range.end >= from);
+        let first = before.or_else(|| self.ranges.range(from..=to).next());
+        first.map(|(&at, range)| (at, range.end))
+    }
+
+    /// Takes a range out of both maps; its parts stay.
+    fn remove(&mut self, at: Position) {
+        if let Some(range) = self.ranges.remove(&at) {
+            self.recent.remove(&range.stamp);
+        }
+    }
+
+    /// Takes what lies from `at` to `limit` out of `payload`, which begins at `from`; a FIN behind
+    /// it has no bytes. Returns how much that is.
+    fn fill(
+        &mut self,
+        pool: &Pool,
+        (from, payload): (Position, &Slices),
+        mut at: Position,
+        limit: Position,
     ) -> usize {
-        if self.end >= limit {
+        if at >= limit {
             return 0;
         }
-        let from = self.end.since(base) as usize;
-        let to = (limit.since(base) as usize).min(payload.len());
-        let mut part = payload.range(from, to);
-        for slice in part.drain() {
-            store.append(pool, &mut self.parts, slice);
+        let count = (limit - at) as usize;
+        let end = payload.len().min((limit - from) as usize);
+        let mut gap = payload.range(end.min((at - from) as usize), end);
+        for slice in gap.drain() {
+            let end = at + slice.len() as u64;
+            self.add_slice(pool, at, slice);
+            at = end;
         }
-        self.end += (to - from) as u32;
-        to - from
+        count
     }
-}
 
-/// `back` behind `front`. The shorter list is moved, so that a peer that sends small segments from
-/// the end backwards does not have the whole list moved for each of them.
-fn joined(mut front: VecDeque<Slice>, mut back: VecDeque<Slice>) -> VecDeque<Slice> {
-    if front.len() < back.len() {
-        for slice in front.into_iter().rev() {
-            back.push_front(slice);
+    /// Takes a slice whose place is free: joined to the part before it, as it is, or copied.
+    fn add_slice(&mut self, pool: &Pool, mut at: Position, slice: Slice) {
+        if self.try_merge(at, &slice) {
+            return;
         }
-        return back;
+        if !is_copied(&slice) {
+            self.add_part(at, slice);
+            return;
+        }
+        let mut data = &slice[..];
+        while !data.is_empty() {
+            let alone = self.part_before(at).is_none();
+            let copy = self.store.copy(pool, data, alone);
+            data = &data[copy.len()..];
+            let end = at + copy.len() as u64;
+            if !self.try_merge(at, &copy) {
+                self.add_part(at, copy);
+            }
+            at = end;
+        }
     }
-    front.append(&mut back);
-    front
+
+    /// The part that ends where something at `at` begins.
+    fn part_before(&mut self, at: Position) -> Option<&mut Slice> {
+        let (&begin, part) = self.parts.range_mut(..at).next_back()?;
+        (begin + part.len() as u64 == at).then_some(part)
+    }
+
+    fn try_merge(&mut self, at: Position, slice: &Slice) -> bool {
+        let Some((&begin, last)) = self.parts.range_mut(..at).next_back() else { return false };
+        begin + last.len() as u64 == at && self.store.try_merge(last, slice)
+    }
+
+    fn add_part(&mut self, at: Position, slice: Slice) {
+        let before = self.parts.range(..at).next_back().map(|(_, part)| part);
+        let behind = self.parts.range(at..).next().map(|(_, part)| part);
+        self.store.add(&slice, before, behind);
+        self.parts.insert(at, slice);
+    }
+
+    fn take_contiguous(&mut self, nxt: SeqNum, mut sink: impl FnMut(Slice)) -> SeqNum {
+        let mut at = self.origin.follow(nxt);
+        while let Some((&begin, &Range { end, .. })) = self.ranges.first_key_value() {
+            if begin > at {
+                break;
+            }
+            self.remove(begin);
+            while let Some(part) = self.parts.first_entry().filter(|part| *part.key() < end) {
+                let (part_at, mut slice) = part.remove_entry();
+                self.store.remove(&slice, None, self.parts.values().next());
+                slice.advance(((at - part_at) as usize).min(slice.len()));
+                at = at + slice.len() as u64;
+                if !slice.is_empty() {
+                    sink(slice);
+                }
+            }
+        }
+        self.origin.seq(at)
+    }
+
+    fn check(&self, nxt: SeqNum) {
+        let mut at = self.origin.position(nxt);
+        let mut parts = self.parts.iter().peekable();
+        for (&begin, range) in &self.ranges {
+            assert!(at < begin, "ranges touch or are out of order");
+            assert!(begin < range.end, "a range is empty");
+            assert_eq!(self.recent.get(&range.stamp), Some(&begin), "by age");
+            at = begin;
+            while let Some((&part_at, part)) = parts.next_if(|&(&part, _)| part < range.end) {
+                assert_eq!(part_at, at, "a hole in a range");
+                at = part_at + part.len() as u64;
+            }
+            // Only a FIN has no bytes, and nothing is behind it.
+            let fin = range.end - at;
+            assert!(fin == 0 || (fin == 1 && Some(&begin) == self.ranges.keys().next_back()));
+            at = range.end;
+        }
+        assert!(parts.next().is_none(), "bytes without a range");
+        assert_eq!(self.ranges.len(), self.recent.len());
+        assert!(self.ranges.len() <= MAX_REASSEMBLY_RANGES);
+        self.store.check(self.parts.values());
+    }
 }
 
 #[cfg(test)]

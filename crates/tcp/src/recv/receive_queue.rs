@@ -3,20 +3,24 @@
 //! The queue holds slices of the chunks that the segments arrived in; neighbours are merged. A
 //! small segment that would keep a large chunk alive is copied into a compact chunk instead
 //! (copy-break), so that the memory behind the queue stays within a small multiple of the bytes in
-//! it. Each slice is charged with at least 1/16 of its chunk; when the charges outgrow the buffer
-//! the whole queue is copied together.
+//! it (`store.rs`). When what the window counts outgrows the buffer, or memory is short, what pins
+//! much more than it holds is copied together.
 //!
 //! An empty queue holds no chunk.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use plimsoll_buf::{CLASS_SIZES, MAX_CHUNK, Pool, Slice, Slices};
 use plimsoll_wire::SeqNum;
 
-use super::store::{Store, charge_of};
+use super::store::{Store, is_copied};
 
 /// An empty queue gives its list back if it is longer than this.
 const KEEP_CAPACITY: usize = 64;
+
+/// What pins more than so many times its bytes is worth copying.
+const WASTE: usize = 4;
 
 /// See the module.
 #[derive(Debug)]
@@ -25,7 +29,7 @@ pub(crate) struct ReceiveQueue {
     len: usize,
     /// The sequence number of the first byte.
     start: SeqNum,
-    /// Bytes that were taken from the first slice: its chunk still binds them.
+    /// Bytes that were taken from the first slice.
     taken: u32,
     store: Store,
 }
@@ -56,19 +60,24 @@ impl ReceiveQueue {
         self.start = start;
     }
 
-    /// Bytes of memory that the queue answers for.
+    /// Bytes of memory that the queue answers for, as far as the window is concerned.
     pub(crate) fn charge(&self) -> usize {
-        self.store.charge
+        self.store.charge()
     }
 
-    /// Bytes of memory that the queue binds: its charge, and what was taken from the first slice.
+    /// Bytes that were taken from the first range, and that it keeps nevertheless.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken as usize
+    }
+
+    /// Bytes of memory that the queue binds.
     pub(crate) fn held(&self) -> usize {
-        self.store.charge + self.taken as usize
+        self.store.pinned() + self.slices.len() * size_of::<Slice>()
     }
 
-    /// Whether copying the ranges together would free more memory than it copies.
+    /// Whether copying ranges together would free much more memory than it copies.
     pub(crate) fn is_wasteful(&self) -> bool {
-        self.held() > 2 * self.len + 2 * CLASS_SIZES[1]
+        self.store.pinned() > WASTE * self.len + 2 * CLASS_SIZES[1]
     }
 
     /// Bytes of heap, without the chunks.
@@ -85,41 +94,75 @@ impl ReceiveQueue {
         entries > 0 && self.slices.len() == entries
     }
 
-    /// Appends one range.
+    /// Appends one range: joined to the last one, as it is, or copied.
     pub(crate) fn push_slice(&mut self, pool: &Pool, slice: Slice) {
         if slice.is_empty() {
             return;
         }
         self.len += slice.len();
-        self.store.append(pool, &mut self.slices, slice);
+        if self.try_merge(&slice) {
+            return;
+        }
+        if !is_copied(&slice) {
+            self.refer(slice);
+            return;
+        }
+        let mut data = &slice[..];
+        while !data.is_empty() {
+            let copy = self.store.copy(pool, data, self.slices.is_empty());
+            data = &data[copy.len()..];
+            if !self.try_merge(&copy) {
+                self.refer(copy);
+            }
+        }
     }
 
-    /// Copies all small ranges together (Linux: `tcp_collapse`). Returns how many were copied.
+    fn try_merge(&mut self, slice: &Slice) -> bool {
+        self.slices.back_mut().is_some_and(|last| self.store.try_merge(last, slice))
+    }
+
+    /// Appends `slice` as it is.
+    fn refer(&mut self, slice: Slice) {
+        self.store.add(&slice, self.slices.back(), None);
+        self.slices.push_back(slice);
+    }
+
+    /// Copies together what pins much more than it holds (Linux: `tcp_collapse`). Returns how many
+    /// ranges were copied.
     pub(crate) fn compact(&mut self, pool: &Pool) -> usize {
         let old = core::mem::take(&mut self.slices);
-        self.store.charge = 0;
-        self.store.compact = None;
-        let taken = core::mem::take(&mut self.taken) as usize;
-        let mut left: usize = old.iter().map(Slice::len).sum();
+        self.store.clear();
+        self.taken = 0;
+        let mut left = self.len;
         let mut copied = 0;
-        for (index, slice) in old.into_iter().enumerate() {
-            let len = slice.len();
-            let small = len * 4 < slice.chunk_size() || (index == 0 && len < taken);
-            if small {
-                let full = self.store.compact.as_ref().is_none_or(|writer| writer.remaining() == 0);
-                if full {
-                    // A large chunk only for what fills half of it.
-                    let size = if left >= MAX_CHUNK / 8 { MAX_CHUNK / 4 } else { CLASS_SIZES[1] };
-                    self.store.compact = Some(pool.chunk(size));
+        // Neighbours in one chunk pin it together.
+        for run in old.into_iter().collect::<Vec<_>>().chunk_by(Slice::shares_chunk) {
+            let len: usize = run.iter().map(Slice::len).sum();
+            let small = run.first().is_some_and(|slice| len * WASTE < slice.chunk_size());
+            for slice in run {
+                if small {
+                    copied += 1;
+                    self.copy_together(pool, slice, left);
+                } else {
+                    self.refer(slice.clone());
                 }
-                copied += 1;
-                self.store.copy_in(pool, &mut self.slices, &slice);
-            } else {
-                self.store.refer(&mut self.slices, slice);
+                left -= slice.len();
             }
-            left -= len;
         }
         copied
+    }
+
+    /// Appends a copy of `data`, of which `left` bytes are about to follow.
+    fn copy_together(&mut self, pool: &Pool, mut data: &[u8], left: usize) {
+        // A large chunk only for what fills half of it.
+        let size = if left >= MAX_CHUNK / 8 { MAX_CHUNK / 4 } else { CLASS_SIZES[1] };
+        while !data.is_empty() {
+            let copy = self.store.writer(pool, size).append(data);
+            data = &data[copy.len()..];
+            if !self.try_merge(&copy) {
+                self.refer(copy);
+            }
+        }
     }
 
     /// Copies the bytes behind the first `skip` to `out` without taking them. Returns how many.
@@ -191,19 +234,17 @@ impl ReceiveQueue {
     /// Drops `count` bytes, all of them from the first slice.
     fn consume(&mut self, count: usize) {
         let Some(slice) = self.slices.front_mut() else { return };
-        self.store.charge -= charge_of(slice);
-        if count == slice.len() {
-            self.slices.pop_front();
-            self.taken = 0;
-        } else {
-            slice.advance(count);
+        if count < slice.len() {
+            self.store.advance(slice, count);
             self.taken += count as u32;
-            self.store.charge += charge_of(slice);
+        } else if let Some(slice) = self.slices.pop_front() {
+            self.store.remove(&slice, None, self.slices.front());
+            self.taken = 0;
         }
         self.len -= count;
         self.start += count as u32;
         if self.len == 0 {
-            self.store.compact = None;
+            self.store.clear();
             if self.slices.capacity() > KEEP_CAPACITY {
                 self.slices = VecDeque::new();
             }
@@ -214,17 +255,16 @@ impl ReceiveQueue {
     pub(crate) fn clear(&mut self) {
         self.start += self.len as u32;
         self.slices = VecDeque::new();
-        self.store.compact = None;
+        self.store.clear();
         self.len = 0;
         self.taken = 0;
-        self.store.charge = 0;
     }
 
     /// Checks the sums.
     pub(crate) fn check(&self) {
         assert_eq!(self.len, self.slices.iter().map(Slice::len).sum::<usize>());
-        assert_eq!(self.store.charge, self.slices.iter().map(charge_of).sum::<usize>());
-        assert!(self.len > 0 || self.store.compact.is_none(), "an empty queue holds a chunk");
-        assert!(self.len > 0 || self.taken == 0, "an empty queue binds memory");
+        self.store.check(self.slices.iter());
+        assert!(self.len > 0 || !self.store.has_compact(), "an empty queue holds a chunk");
+        assert!(self.len > 0 || self.taken == 0, "an empty queue keeps bytes");
     }
 }

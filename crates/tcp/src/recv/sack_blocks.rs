@@ -2,54 +2,93 @@
 //!
 //! A DSACK block comes first; then the range with the most recent segment, then the others by how
 //! recently they grew.
+//!
+//! An ACK has room for one DSACK. Several segments of a batch may have come twice, and each then
+//! has an ACK of its own that waits to leave: each of these takes its own DSACK along.
+
+use alloc::collections::VecDeque;
 
 use arrayvec::ArrayVec;
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{MAX_SACK_BLOCKS, SackBlock};
 
-use crate::recv::Receiver;
+use crate::limits::MAX_DUP_ACKS;
+use crate::recv::RecvSide;
+
+/// Bytes that arrived twice.
+#[derive(Clone, Copy, Debug)]
+struct Duplicate {
+    left: SeqNum,
+    right: SeqNum,
+    /// ACKs that leave before the one that tells of it.
+    ahead: u16,
+    /// An ACK leaves for this segment alone.
+    own_ack: bool,
+}
 
 /// What is reported beside the ranges of reassembly.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct SackHistory {
-    /// The DSACK of the next ACK: a segment that arrived twice.
-    pub(crate) dsack: Option<(SeqNum, SeqNum)>,
+    duplicates: VecDeque<Duplicate>,
 }
 
 impl SackHistory {
-    /// The next ACK reports the bytes from `left` to `right` as received twice.
-    pub(crate) fn report_duplicate(&mut self, left: SeqNum, right: SeqNum) {
+    /// The bytes from `left` to `right` were received twice. `ahead` ACKs leave before the next one
+    /// that is called for. What was to be told by the same ACK is forgotten.
+    pub(super) fn report_duplicate(&mut self, left: SeqNum, right: SeqNum, ahead: u16) {
         debug_assert!(left < right);
-        self.dsack = Some((left, right));
+        let full = self.duplicates.len() >= usize::from(MAX_DUP_ACKS);
+        self.duplicates.pop_back_if(|last| full || !last.own_ack);
+        self.duplicates.push_back(Duplicate { left, right, ahead, own_ack: false });
     }
 
-    /// A DSACK is sent once.
-    pub(crate) fn on_ack_sent(&mut self) {
-        self.dsack = None;
+    /// Whether the segment that is being taken, or one without an ACK of its own before it, is
+    /// reported already.
+    pub(super) fn has_shared(&self) -> bool {
+        self.duplicates.back().is_some_and(|last| !last.own_ack)
+    }
+
+    /// The segment that was reported last has an ACK of its own.
+    pub(super) fn on_own_ack(&mut self) {
+        if let Some(last) = self.duplicates.back_mut() {
+            last.own_ack = true;
+        }
+    }
+
+    /// The ACKs that waited do not leave one by one: the next one tells what was reported last.
+    pub(super) fn join(&mut self) {
+        if let Some(last) = self.duplicates.pop_back() {
+            self.duplicates.clear();
+            self.duplicates.push_back(Duplicate { ahead: 0, own_ack: false, ..last });
+        }
+    }
+
+    /// An ACK left. A DSACK is sent once.
+    pub(super) fn on_ack_sent(&mut self) {
+        self.duplicates.pop_front_if(|first| first.ahead == 0);
+        if self.duplicates.is_empty() {
+            self.duplicates = VecDeque::new();
+        }
+        for duplicate in &mut self.duplicates {
+            duplicate.ahead = duplicate.ahead.saturating_sub(1);
+        }
+    }
+
+    /// The DSACK of the next ACK.
+    fn next(&self) -> Option<SackBlock> {
+        let first = self.duplicates.front().filter(|first| first.ahead == 0)?;
+        Some(SackBlock { left: first.left, right: first.right })
     }
 }
 
-impl Receiver {
+impl RecvSide {
     /// The blocks for the next ACK; the caller may cut the list to what fits.
     pub(crate) fn sack_blocks(&self) -> ArrayVec<SackBlock, MAX_SACK_BLOCKS> {
         let mut blocks = ArrayVec::new();
-        if let Some((left, right)) = self.sack.dsack {
-            blocks.push(SackBlock { left, right });
-        }
-        if self.reassembly.is_empty() {
-            return blocks;
-        }
-        let mut newer_than = None;
-        while !blocks.is_full() {
-            let next = self
-                .reassembly
-                .ranges()
-                .filter(|range| newer_than.is_none_or(|stamp| range.stamp < stamp))
-                .max_by_key(|range| range.stamp);
-            let Some(range) = next else { break };
-            newer_than = Some(range.stamp);
-            blocks.push(SackBlock { left: range.start, right: range.end });
-        }
+        blocks.extend(self.sack.next());
+        let room = blocks.remaining_capacity();
+        let ranges = self.reassembly.recent().take(room);
+        blocks.extend(ranges.map(|(left, right)| SackBlock { left, right }));
         blocks
     }
 }

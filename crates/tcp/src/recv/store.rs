@@ -2,74 +2,124 @@
 //! segment would keep a large chunk alive, copied together with others into a compact chunk
 //! (copy-break).
 //!
-//! Each slice is charged with its bytes, but no less than a sixteenth of its chunk, so that the
-//! memory behind a list stays within a small multiple of the charge.
-
-use alloc::collections::VecDeque;
+//! Two sums are kept of what a list of slices costs. The *charge* is what counts against the
+//! window: the bytes of each slice, but no less than a sixteenth of its chunk. What is *pinned*
+//! is the memory itself: the chunks that the slices keep alive, each counted once for neighbours
+//! that share it. A chunk that lists of several connections share is counted for each of them,
+//! since each may be the last to let go.
 
 use plimsoll_buf::{CLASS_SIZES, ChunkWriter, Pool, Slice};
 
-use crate::limits::COPY_BREAK;
+use crate::limits::{COPY_BREAK, COPY_SHARE};
 
-/// What a slice costs: its bytes, but no less than a sixteenth of the chunk that it keeps alive.
-pub(super) fn charge_of(slice: &Slice) -> usize {
+/// What a slice is charged with: its bytes, but no less than a sixteenth of the chunk that it keeps
+/// alive.
+fn charge_of(slice: &Slice) -> usize {
     slice.len().max(slice.chunk_size() / 16)
 }
 
-/// The charge of a list of slices (or of several), and the chunk for small segments.
+/// Whether a slice is copied, because its chunk is much larger.
+pub(super) fn is_copied(slice: &Slice) -> bool {
+    let (len, chunk) = (slice.len(), slice.chunk_size());
+    (len < COPY_BREAK && len * 4 < chunk) || len * COPY_SHARE < chunk
+}
+
+/// What `slice` keeps alive that `before`, the slice before it, does not.
+fn pins(slice: &Slice, before: Option<&Slice>) -> usize {
+    if before.is_some_and(|before| before.shares_chunk(slice)) { 0 } else { slice.chunk_size() }
+}
+
+/// The sums of a list of slices, and the chunk for small segments.
 #[derive(Debug, Default)]
 pub(super) struct Store {
-    /// Sum of all charges.
-    pub(super) charge: usize,
+    charge: usize,
+    pinned: usize,
     /// Where small segments are copied together.
-    pub(super) compact: Option<ChunkWriter>,
+    compact: Option<ChunkWriter>,
 }
 
 impl Store {
-    /// Appends `slice` to `list`: joined to the last one, as it is, or copied.
-    pub(super) fn append(&mut self, pool: &Pool, list: &mut VecDeque<Slice>, slice: Slice) {
-        if self.try_merge(list, &slice) {
-            return;
-        }
-        if slice.len() < COPY_BREAK && slice.len() * 4 < slice.chunk_size() {
-            self.copy_in(pool, list, &slice);
-        } else {
-            self.refer(list, slice);
+    /// What counts against the window, in bytes.
+    pub(super) fn charge(&self) -> usize {
+        self.charge
+    }
+
+    /// The chunks that are kept alive, in bytes.
+    pub(super) fn pinned(&self) -> usize {
+        self.pinned
+    }
+
+    /// Whether a chunk for small segments is held.
+    pub(super) fn has_compact(&self) -> bool {
+        self.compact.is_some()
+    }
+
+    /// The list is empty: nothing is held.
+    pub(super) fn clear(&mut self) {
+        *self = Store::default();
+    }
+
+    /// `slice` has come between its neighbours.
+    pub(super) fn add(&mut self, slice: &Slice, before: Option<&Slice>, behind: Option<&Slice>) {
+        self.charge += charge_of(slice);
+        self.pinned += pins(slice, before);
+        if let Some(behind) = behind {
+            self.pinned += pins(behind, Some(slice));
+            self.pinned -= pins(behind, before);
         }
     }
 
-    /// Appends `slice` as it is.
-    pub(super) fn refer(&mut self, list: &mut VecDeque<Slice>, slice: Slice) {
-        self.charge += charge_of(&slice);
-        list.push_back(slice);
+    /// `slice` has gone from between its neighbours.
+    pub(super) fn remove(&mut self, slice: &Slice, before: Option<&Slice>, behind: Option<&Slice>) {
+        self.charge -= charge_of(slice);
+        self.pinned -= pins(slice, before);
+        if let Some(behind) = behind {
+            self.pinned += pins(behind, before);
+            self.pinned -= pins(behind, Some(slice));
+        }
     }
 
-    fn try_merge(&mut self, list: &mut VecDeque<Slice>, slice: &Slice) -> bool {
-        let Some(last) = list.back_mut() else { return false };
+    /// Joins `next` to `last`, the slice of the list before it, if both lie in one chunk without a
+    /// gap. Returns whether it did.
+    pub(super) fn try_merge(&mut self, last: &mut Slice, next: &Slice) -> bool {
         let before = charge_of(last);
-        let merged = last.try_merge(slice);
+        let merged = last.try_merge(next);
         if merged {
             self.charge += charge_of(last) - before;
         }
         merged
     }
 
-    /// Appends a copy of `data`.
-    pub(super) fn copy_in(&mut self, pool: &Pool, list: &mut VecDeque<Slice>, mut data: &[u8]) {
-        while !data.is_empty() {
-            let full = self.compact.as_ref().is_none_or(|writer| writer.remaining() == 0);
-            if full {
-                // The first small segment in an empty list is often the only one.
-                let alone = list.is_empty() && data.len() <= CLASS_SIZES[0];
-                let size = if alone { CLASS_SIZES[0] } else { CLASS_SIZES[1].max(data.len()) };
-                self.compact = Some(pool.chunk(size));
-            }
-            let Some(writer) = self.compact.as_mut() else { return };
-            let copy = writer.append(data);
-            data = &data[copy.len()..];
-            if !self.try_merge(list, &copy) {
-                self.refer(list, copy);
-            }
+    /// The first `count` bytes of the first slice are taken; its chunk stays.
+    pub(super) fn advance(&mut self, slice: &mut Slice, count: usize) {
+        self.charge -= charge_of(slice);
+        slice.advance(count);
+        self.charge += charge_of(slice);
+    }
+
+    /// Copies the front of `data` to where small segments are collected. A small segment that is
+    /// `alone` is often the only one.
+    pub(super) fn copy(&mut self, pool: &Pool, data: &[u8], alone: bool) -> Slice {
+        let alone = alone && data.len() <= CLASS_SIZES[0];
+        self.writer(pool, CLASS_SIZES[usize::from(!alone)]).append(data)
+    }
+
+    /// The chunk for small segments, if it is not full, or one of `size` bytes.
+    pub(super) fn writer(&mut self, pool: &Pool, size: usize) -> &mut ChunkWriter {
+        if self.compact.as_ref().is_some_and(|writer| writer.remaining() == 0) {
+            self.compact = None;
         }
+        self.compact.get_or_insert_with(|| pool.chunk(size))
+    }
+
+    /// Checks the sums against the list.
+    pub(super) fn check<'a>(&self, list: impl Iterator<Item = &'a Slice>) {
+        let (mut charge, mut pinned, mut before) = (0, 0, None);
+        for slice in list {
+            charge += charge_of(slice);
+            pinned += pins(slice, before);
+            before = Some(slice);
+        }
+        assert_eq!((self.charge, self.pinned), (charge, pinned), "what the slices cost");
     }
 }

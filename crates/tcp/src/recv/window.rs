@@ -10,11 +10,10 @@
 use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options};
-use crate::connection::{Connection, Context};
+use crate::connection::Context;
 use crate::counters::Counter;
 use crate::limits::MAX_WINDOW_SHIFT;
-use crate::recv::{AckReason, Receiver, low_water};
-use crate::state::State;
+use crate::recv::{AckReason, RecvSide, low_water};
 
 /// The largest buffer of either side: what a window can say at most (RFC 7323, section 2.3), so
 /// that numbers on both ends of it compare.
@@ -53,7 +52,7 @@ pub(crate) fn choose_shift(config: &Config, options: &Options) -> u8 {
     (bits.saturating_sub(15) as u8).min(MAX_WINDOW_SHIFT)
 }
 
-impl Receiver {
+impl RecvSide {
     /// Bytes that may still arrive beyond RCV.NXT by the state of the buffer.
     fn free_space(&self) -> u32 {
         let used = self.queue.charge().max(self.queue.len());
@@ -98,8 +97,18 @@ impl Receiver {
         (self.wnd() >> self.wscale).min(65_535) as u16
     }
 
-    /// The window field of the next segment; remembers what was promised.
+    /// The window field of the next segment; remembers what was promised. That of a SYN is not
+    /// scaled, see [`first_window`](RecvSide::first_window).
     pub(crate) fn select_window(&mut self, cx: &Context) -> u16 {
+        // Without SACK the peer counts ACKs that repeat the one before, the window included
+        // (RFC 5681, section 2): what has opened meanwhile is told by the next ACK.
+        let repeats = !self.sack_ok && self.dup_ack_due() && self.wnd() > 0;
+        if repeats && !self.starved && self.nxt == self.ack_sent {
+            let field = self.promise(self.adv);
+            // A field that was rounded down to zero before may be rounded up now.
+            self.count_zero_window(cx, field == 0);
+            return field;
+        }
         self.note_memory(cx);
         self.withdraw_offer();
         let edge = self.next_edge();
@@ -133,6 +142,16 @@ impl Receiver {
         }
     }
 
+    /// The application has read: perhaps an ACK or a window update is due.
+    pub(crate) fn after_read(&mut self) {
+        let unacked = self.unacked();
+        let drained = self.queue.is_empty();
+        self.acks.on_read(unacked, self.rcv_mss, drained);
+        if self.wants_update() {
+            self.acks.now(AckReason::WindowUpdate);
+        }
+    }
+
     /// Whether reading has opened the window enough to tell the peer unasked: from zero, or to
     /// twice of what it knows.
     pub(crate) fn wants_update(&self) -> bool {
@@ -140,41 +159,6 @@ impl Receiver {
         let next = self.next_edge().since(self.nxt);
         next > now
             && (now < self.rcv_mss.min(self.buf_limit as u32 / 2) || next >= now.saturating_mul(2))
-    }
-}
-
-impl Connection {
-    /// The window field of the next segment. That of a SYN is not scaled.
-    pub(crate) fn select_window(&mut self, cx: &Context) -> u16 {
-        // Without SACK the peer counts ACKs that repeat the one before, the window included
-        // (RFC 5681, section 2): what has opened meanwhile is told by the next ACK.
-        let repeats = !self.handshake.sack && self.rcv.dup_ack_due() && self.rcv.wnd() > 0;
-        if repeats && !self.rcv.starved && self.rcv.nxt == self.rcv.ack_sent {
-            let field = self.rcv.promise(self.rcv.adv);
-            // A field that was rounded down to zero before may be rounded up now.
-            self.rcv.count_zero_window(cx, field == 0);
-            return field;
-        }
-        self.rcv.select_window(cx)
-    }
-
-    /// Whether the peer may send more.
-    pub(crate) fn may_receive(&self) -> bool {
-        matches!(self.state, State::Established | State::FinWait1 | State::FinWait2)
-    }
-
-    /// The application has read: perhaps an ACK or a window update is due.
-    pub(crate) fn after_read(&mut self) {
-        if !self.may_receive() {
-            return;
-        }
-        let unacked = self.rcv.nxt.since(self.rcv.ack_sent);
-        let drained = self.rcv.queue.is_empty();
-        self.rcv.acks.on_read(unacked, self.rcv.rcv_mss, drained);
-        if self.rcv.wants_update() {
-            self.rcv.acks.now(AckReason::WindowUpdate);
-        }
-        self.sync_ack_timer();
     }
 }
 

@@ -144,6 +144,7 @@ impl Duel<'_> {
                 self.below.pressure = pressure;
                 self.below.room = room;
                 self.reach.hit("below", "memory");
+                self.short = true;
                 if self.both("awaits_memory", |side, _| side.awaits_memory())? {
                     self.reach.hit("below", "memory was awaited");
                     self.both("memory", |side, at| side.memory(at))?;

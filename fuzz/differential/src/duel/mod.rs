@@ -34,6 +34,8 @@ pub struct Difference {
     pub old: String,
     /// What the new engine did.
     pub new: String,
+    /// Memory has been short in this script.
+    pub short: bool,
 }
 
 /// Why a script ends before its last step.
@@ -92,10 +94,14 @@ pub struct Duel<'a> {
     peer: Peer,
     now: u64,
     below: Below,
+    /// Memory has been short.
+    short: bool,
     queued: VecDeque<Queued>,
     figures: Box<[Figures; 2]>,
     counters: [Vec<u64>; 2],
     counter_names: Vec<&'static str>,
+    /// Where the old engine has the counter of the same name, if it has.
+    old_counters: Vec<Option<usize>>,
     opened: bool,
     /// Bytes that the application has written.
     written: u64,
@@ -122,6 +128,9 @@ impl<'a> Duel<'a> {
             }
         }
         let counter_names = sides[1].counter_names();
+        let old_names = sides[0].counter_names();
+        let old_counters =
+            counter_names.iter().map(|name| old_names.iter().position(|old| old == name)).collect();
         let deferring = crate::engine::Setting::BacklogAckDefer;
         let last = setup.settings.iter().rev().find(|(setting, _)| *setting == deferring);
         let below = Below {
@@ -136,10 +145,12 @@ impl<'a> Duel<'a> {
             peer: Peer::new(setup.peer),
             now: u64::from(setup.start) * 1000,
             below,
+            short: false,
             queued: VecDeque::new(),
             figures: Box::new([[0; FIGURES.len()]; 2]),
             counters: [Vec::new(), Vec::new()],
             counter_names,
+            old_counters,
             opened: false,
             written: 0,
             batch: 0,
@@ -233,6 +244,7 @@ impl<'a> Duel<'a> {
             what: what.to_string(),
             old: format!("{old:?}"),
             new: format!("{new:?}"),
+            short: self.short,
         };
         self.judge(difference).map(|()| new)
     }
@@ -270,7 +282,7 @@ impl<'a> Duel<'a> {
                 let said = |side: Result<T, String>| side.map_or_else(|text| text, |_| "ok".into());
                 let (old, new) = (said(old), said(new));
                 let what = format!("panic in {what}");
-                self.judge(Difference { step: self.step, what, old, new })?;
+                self.judge(Difference { step: self.step, what, old, new, short: self.short })?;
                 // The one that panicked cannot go on, whatever the list says.
                 Err(Stop::Known("panic"))
             }
@@ -282,7 +294,7 @@ impl<'a> Duel<'a> {
         self.reach.hit_named("both fail", text.to_string());
         let step = self.step;
         let (old, new) = (text.to_string(), text.to_string());
-        Stop::Fail(Box::new(Difference { step, what: what.into(), old, new }))
+        Stop::Fail(Box::new(Difference { step, what: what.into(), old, new, short: self.short }))
     }
 
     fn open(&mut self, how: &How) -> Outcome<()> {
@@ -446,11 +458,9 @@ impl<'a> Duel<'a> {
         for (side, counters) in self.sides.iter().zip(&mut self.counters) {
             side.counters(counters);
         }
-        if self.counters[0] == self.counters[1] {
-            return Ok(());
-        }
         for n in 0..self.counter_names.len() {
-            let (old, new) = (self.counters[0].get(n).copied(), self.counters[1].get(n).copied());
+            let Some(at) = self.old_counters[n] else { continue };
+            let (old, new) = (self.counters[0].get(at).copied(), self.counters[1].get(n).copied());
             self.same(self.counter_names[n], old, new)?;
         }
         Ok(())

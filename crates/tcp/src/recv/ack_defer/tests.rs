@@ -204,6 +204,7 @@ fn duplicates_say_the_same_window_unless_there_is_sack() {
     for sack in [false, true] {
         let mut t = Trace::established(Setup::default());
         t.conn.handshake.sack = sack;
+        t.conn.rcv.sack_ok = sack;
         t.recv("P. 1:10001 ack 1");
         t.expect(". 1:1 ack 10001 win 55535");
         t.recv(". 11001:12001 ack 1");
@@ -273,7 +274,7 @@ fn nothing_is_ever_forgotten() {
                 t.drain();
             }
             if t.conn.rcv.nxt != t.conn.rcv.ack_sent {
-                let until = t.conn.rcv.acks.deferred().expect("a timer");
+                let until = t.conn.rcv.ack_waits_until().expect("a timer");
                 assert!(until.since(t.now) <= t.config.tcp_delack_max, "seed {seed}");
                 t.now = until;
                 t.call(|conn, cx| conn.handle_timeout(cx));

@@ -78,3 +78,13 @@ fn echoes_lengthen_it_only_if_the_reader_keeps_up() {
         assert_eq!(tune.rtt(), Duration::from_micros(rtt), "{name}");
     }
 }
+
+/// The sender's round trip is that of the handshake if data only ever arrives. Behind a queue that
+/// has grown to ten times of it, a round trip's worth of data is ten times as much, too.
+#[test]
+fn what_the_receiver_measures_counts_more_than_the_handshake() {
+    let mut tune = tuned();
+    tune.on_echo(1, RTT * 10, true);
+    assert_eq!(tune.on_read(taken(20, 20_000, 0)), None, "a fifth of a round trip");
+    assert_eq!(tune.on_read(taken(101, 80_000, 0)), Some(400_000), "all of it");
+}

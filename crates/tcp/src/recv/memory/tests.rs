@@ -176,7 +176,7 @@ fn what_is_out_of_order_gives_way() {
     assert_eq!(t.count(Counter::TcpOfoPruned), 1, "the last range goes");
     assert_eq!(t.count(Counter::TcpOfoDrop), 1);
     let held: Vec<u32> =
-        t.conn.rcv.reassembly.ranges().map(|range| range.start.since(t.conn.rcv.irs)).collect();
+        t.conn.rcv.reassembly.ranges().map(|(start, _)| start.since(t.conn.rcv.irs)).collect();
     assert_eq!(held, [3001, 5001, 7001]);
     // In order: as much goes as must.
     for start in [1, 1001] {

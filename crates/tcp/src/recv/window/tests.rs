@@ -34,7 +34,7 @@ fn edge_moves_by_segments_only_and_never_left() {
         counters: &counters,
     };
     let options = Options { rcvbuf: Some(10_000), ..Options::default() };
-    let mut rcv = Receiver::new(&config, &options, 1000);
+    let mut rcv = RecvSide::new(&config, &options, 1000);
     rcv.start(SeqNum(u32::MAX - 5000));
     rcv.rcv_mss = 1000;
     assert_eq!(rcv.select_window(&cx), 10_000);
@@ -107,6 +107,7 @@ fn what_the_syn_offered_is_taken_from_a_smaller_buffer() {
 fn a_duplicate_that_opens_the_window_counts() {
     let mut t = Trace::established(small());
     t.conn.handshake.sack = false;
+    t.conn.rcv.sack_ok = false;
     t.conn.rcv.wscale = 10;
     let told = |t: &mut Trace, (start, end): (u32, u32), window: u32| {
         t.recv(&std::format!("P. {start}:{end} ack 1"));

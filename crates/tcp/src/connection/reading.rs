@@ -1,0 +1,227 @@
+//! The wiring of the receive half: what readers call, what the owner of a batch of segments asks,
+//! and the timer of an ACK that waits. The rules are in [`crate::recv`].
+
+use plimsoll_buf::Slices;
+
+use crate::config::Config;
+use crate::connection::{Connection, Context};
+use crate::counters::Counter;
+use crate::event::{Events, ReadError};
+use crate::recv::FlushReason;
+use crate::recv::window::default_buffer;
+use crate::send::memory;
+use crate::state::State;
+use crate::timer::Timer;
+
+impl Connection {
+    /// Copies received bytes to `out`. `Ok(0)` is the end of the stream (or `out` is empty).
+    ///
+    /// # Errors
+    /// [`ReadError::WouldBlock`] if nothing is there yet; [`ReadError::Failed`] if the connection
+    /// has ended with an error and everything that had arrived was read.
+    pub fn read(&mut self, cx: &Context, out: &mut [u8]) -> Result<usize, ReadError> {
+        self.debug_invariants();
+        if out.is_empty() {
+            return Ok(0);
+        }
+        let count = self.rcv.copy_out(out, self.options.oobinline);
+        if count == 0 {
+            self.after_empty_read(cx);
+            return self.nothing_to_read();
+        }
+        self.taken(cx, count);
+        Ok(count)
+    }
+
+    /// As [`read`](Self::read), but nothing is copied: hands out the ranges that the receive queue
+    /// holds, `max` bytes of them and [`MAX_SLICES`](plimsoll_buf::MAX_SLICES) ranges at most. An
+    /// empty list is the end of the stream (or `max` is zero). The window opens as if the bytes had
+    /// been copied, so what the reader keeps is his own affair and no longer counts; but a range
+    /// keeps the whole chunk alive that it lies in.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_shared(&mut self, cx: &Context, max: usize) -> Result<Slices, ReadError> {
+        self.debug_invariants();
+        if max == 0 {
+            return Ok(Slices::new());
+        }
+        let slices = self.rcv.take_out(max, self.options.oobinline);
+        if slices.is_empty() {
+            self.after_empty_read(cx);
+            return self.nothing_to_read().map(|_| slices);
+        }
+        self.taken(cx, slices.len());
+        Ok(slices)
+    }
+
+    /// The application has taken `count` bytes: the buffer may grow, the window opens.
+    fn taken(&mut self, cx: &Context, count: usize) {
+        let fixed = self.options.rcvbuf.is_some();
+        self.rcv.autotune(cx, count, self.srtt(), fixed);
+        self.rcv.bound_memory(cx, &self.pool);
+        self.after_read();
+        self.debug_invariants();
+    }
+
+    /// As [`read`](Self::read), but the bytes stay.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn peek(&self, out: &mut [u8]) -> Result<usize, ReadError> {
+        if out.is_empty() {
+            return Ok(0);
+        }
+        let count = self.rcv.peek(out, self.options.oobinline);
+        if count == 0 { self.nothing_to_read() } else { Ok(count) }
+    }
+
+    /// Why a read finds nothing.
+    fn nothing_to_read(&self) -> Result<usize, ReadError> {
+        let ended = matches!(self.state, State::Closed | State::TimeWait);
+        match self.error {
+            _ if self.rcv.has_ended() => Ok(0),
+            Some(error) => Err(ReadError::Failed(error)),
+            None if ended => Ok(0),
+            None => Err(ReadError::WouldBlock),
+        }
+    }
+
+    /// Takes the urgent byte, if it has arrived and SO_OOBINLINE is off.
+    pub fn read_urgent(&mut self) -> Option<u8> {
+        if self.options.oobinline { None } else { self.rcv.take_urgent() }
+    }
+
+    /// What TCP_INQ tells with a read: bytes that are left (SIOCINQ), and one more from the peer's
+    /// FIN on until the end of the stream was read, so that a program reads on.
+    pub fn inq_hint(&self) -> usize {
+        self.readable() + usize::from(self.rcv.fin_taken())
+    }
+
+    /// SO_RCVBUF as getsockopt tells it: what Linux would show for the buffer, of which half is for
+    /// data.
+    pub fn rcvbuf(&self, config: &Config) -> usize {
+        let untouched = self.options.rcvbuf.is_none()
+            && self.rcv.buffer() == default_buffer(config, &self.options);
+        if untouched { config.tcp_rmem[1] } else { memory::rcvbuf(self.rcv.buffer()) }
+    }
+
+    /// Bytes that a read finds.
+    pub fn readable(&self) -> usize {
+        self.rcv.readable(self.options.oobinline)
+    }
+
+    /// Whether the peer's FIN has come and nothing follows the bytes that can be read now.
+    pub fn read_closed(&self) -> bool {
+        self.rcv.has_ended()
+    }
+
+    /// Whether a reader that waits for data may go on: as many bytes as SO_RCVLOWAT asks for can be
+    /// read, or as many as the buffer lets arrive, since waiting for more would last for ever. Any
+    /// will do while memory is short.
+    pub fn is_readable(&self) -> bool {
+        self.rcv.is_readable(&self.options)
+    }
+
+    /// The urgent byte, if it has arrived, is not in the stream and was not taken (POLLPRI).
+    pub fn urgent_byte(&self) -> Option<u8> {
+        self.rcv.urgent_byte()
+    }
+
+    /// Whether the peer has announced an urgent byte that has not arrived.
+    pub fn awaits_urgent(&self) -> bool {
+        self.rcv.awaits_urgent()
+    }
+
+    /// Whether the next byte in order is the urgent one (SIOCATMARK).
+    pub fn at_urgent_mark(&self) -> bool {
+        self.rcv.at_urgent_mark()
+    }
+
+    /// Tells whether somebody waits for data to read: a blocked thread, or a task that has left a
+    /// waker. What arrives for such a reader may leave its acknowledgement to him.
+    pub fn set_reader_waiting(&mut self, waiting: bool) {
+        self.rcv.set_reader_waiting(waiting);
+    }
+
+    /// Whether the peer may send more.
+    pub(crate) fn may_receive(&self) -> bool {
+        matches!(self.state, State::Established | State::FinWait1 | State::FinWait2)
+    }
+
+    /// The application has read: perhaps an ACK or a window update is due.
+    pub(super) fn after_read(&mut self) {
+        if self.may_receive() {
+            self.rcv.after_read();
+            self.sync_ack_timer();
+        }
+    }
+
+    /// A read found nothing.
+    fn after_empty_read(&mut self, cx: &Context) {
+        self.rcv.after_empty_read(cx.now);
+        self.sync_ack_timer();
+    }
+
+    /// SO_RCVLOWAT was set.
+    pub(super) fn apply_low_water(&mut self, cx: &Context) {
+        if self.rcv.make_room_for_mark(cx.config, &mut self.options) {
+            // The peer may have filled what it knew of; nothing would tell it otherwise.
+            self.after_read();
+        }
+        if self.is_readable() {
+            self.events.insert(Events::READABLE);
+        }
+    }
+
+    /// Why the ACK that is due may not be left to the end of the batch, if one is due and it may
+    /// not. Counts nothing, see [`may_defer_ack`](Self::may_defer_ack).
+    pub fn ack_cannot_wait(&self) -> Option<FlushReason> {
+        self.rcv.ack_cannot_wait(self.ecn.has_news())
+    }
+
+    /// After a segment of a batch: whether the owner may go on with the next one. If not, he polls
+    /// at once. Counts what is deferred, and why something was not.
+    pub fn may_defer_ack(&self, cx: &Context) -> bool {
+        let reason = self.ack_cannot_wait();
+        match reason {
+            Some(reason) => cx.counters.bump(reason.counter()),
+            None if self.rcv.owes_ack_now() => cx.counters.bump(Counter::AcksDeferred),
+            None => {}
+        }
+        reason.is_none()
+    }
+
+    /// An acknowledgement left, alone or with data (called by `output/`).
+    pub(crate) fn on_ack_sent(&mut self, cx: &Context) {
+        self.rcv.on_ack_sent(cx);
+        self.sync_ack_timer();
+    }
+
+    /// Makes the delayed-ACK timer follow the recorded decision.
+    pub(crate) fn sync_ack_timer(&mut self) {
+        match self.rcv.ack_waits_until() {
+            Some(at) => self.timers.arm(Timer::DelayedAck, at),
+            None => self.timers.stop(Timer::DelayedAck),
+        }
+    }
+
+    /// Bytes of memory that the queues of the connection bind, which the stack's limit is for.
+    pub fn memory_held(&self) -> usize {
+        self.rcv.held() + self.snd.held()
+    }
+
+    /// Whether a window is closed for lack of memory, so that the peer should hear of it when there
+    /// is some.
+    pub(crate) fn window_awaits_memory(&self) -> bool {
+        self.rcv.is_starved() && self.may_receive()
+    }
+
+    /// Opens a window that was closed for lack of memory, if there is some.
+    pub(crate) fn reopen_window(&mut self, cx: &Context) {
+        if self.window_awaits_memory() {
+            self.rcv.reopen_window(cx);
+            self.sync_ack_timer();
+        }
+    }
+}
