@@ -1,8 +1,8 @@
 //! A short list of slices: the payload of one packet.
 //!
-//! Nearly every payload is one range, or two where it crosses from one chunk into the next. A list
-//! has room for those itself. One that gets longer moves to the heap: a packet is passed on by
-//! value many times on its way, and the others would all pay for its room.
+//! Nearly every payload is one range, or two or three where it crosses from one chunk into the next.
+//! A list has room for those itself. One that gets longer moves to the heap: a packet is passed on
+//! by value many times on its way, and the others would all pay for its room.
 
 use alloc::boxed::Box;
 
@@ -19,9 +19,9 @@ pub const MAX_SLICES: usize = 8;
 pub struct TooManySlices;
 
 /// Ranges that a list holds without an allocation.
-const INLINE: usize = 2;
+const INLINE: usize = 3;
 
-/// The payload of one packet: up to [`MAX_SLICES`] ranges in order. One or two cost no allocation.
+/// The payload of one packet: up to [`MAX_SLICES`] ranges in order. Three cost no allocation.
 #[derive(Clone, Default, Debug)]
 pub struct Slices {
     parts: Parts,
