@@ -1,10 +1,10 @@
 //! HyStart (Ha and Rhee, 2011), as Linux has it: leaves slow start before loss says so.
 //!
 //! Two signs tell that the path is full. *ACK train*: ACKs that follow each other closely span more
-//! than half of the least round trip, so that what is in flight fills the path. Pacing alone spreads
-//! a window over half of a round trip in slow start, so that a paced connection needs a train of a
-//! whole one. *Delay*: the least of the first round trips of a window is an eighth above the least
-//! ever.
+//! than half of the least round trip, so that what is in flight fills the path. Pacing alone
+//! spreads a window over half of a round trip in slow start, so that a paced connection needs a
+//! train of a whole one. *Delay*: the least of the first round trips of a window is an eighth above
+//! the least ever.
 
 use plimsoll_wire::SeqNum;
 

@@ -39,8 +39,8 @@ impl Connection {
     }
 
     /// Whether a segment with an old timestamp is a duplicate ACK that data or a later ACK has
-    /// overtaken on the way. PAWS guards data and the window, and it has neither; but its SACK blocks
-    /// are news. As on Linux, it must not be older than somewhat more than an RTO.
+    /// overtaken on the way. PAWS guards data and the window, and it has neither; but its SACK
+    /// blocks are news. As on Linux, it must not be older than somewhat more than an RTO.
     fn is_overtaken_ack(&self, cx: &Context, seg: &Segment) -> bool {
         let rto = self.current_rto(cx.config);
         let age = self.ts.age(seg.repr.options.timestamps);

@@ -136,7 +136,8 @@ impl Connection {
     }
 
     /// How far an ACK may lie before SND.UNA: by the largest window that the peer has offered
-    /// (RFC 5961, section 5.2: MAX.SND.WND), and not before the first byte, for what was never sent.
+    /// (RFC 5961, section 5.2: MAX.SND.WND), and not before the first byte: what lies there was
+    /// never sent.
     fn oldest_ack(&self) -> u64 {
         let fin = u64::from(self.snd.fin == Fin::Acked);
         u64::from(self.snd.max_wnd).min(self.stats.bytes_acked + fin)

@@ -1,10 +1,10 @@
 //! The least of the samples of a time window, in constant memory.
 //!
-//! The algorithm is Kathleen Nichols': the best sample is kept together with two that would take its
-//! place, each as good as or worse than the one before and no older. A sample replaces all that it is
-//! no worse than. When the best has become too old, the next one moves up. So that there is a next one
-//! worth having, the second is taken anew once the best is a quarter of the window old, the third once
-//! it is half of it old, as long as they are the same sample as the one before them.
+//! The algorithm is Kathleen Nichols': the best sample is kept together with two that would take
+//! its place, each as good as or worse than the one before and no older. A sample replaces all that
+//! it is no worse than. When the best has become too old, the next one moves up. So that there is a
+//! next one worth having, the second is taken anew once the best is a quarter of the window old,
+//! the third once it is half of it old, as long as they are the same sample as the one before them.
 //!
 //! The answer is a sample from within the window, and no sample of its last quarter is less. It may
 //! miss one before that: an exact answer needs memory without a bound.
