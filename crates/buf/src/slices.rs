@@ -1,8 +1,8 @@
 //! A short list of slices: the payload of one packet.
 //!
-//! Nearly every payload is one range, or two or three where it crosses from one chunk into the next.
-//! A list has room for those itself. One that gets longer moves to the heap: a packet is passed on
-//! by value many times on its way, and the others would all pay for its room.
+//! Nearly every payload is one range, or two or three where it crosses from one chunk into the
+//! next. A list has room for those itself. One that gets longer moves to the heap: a packet is
+//! passed on by value many times on its way, and the others would all pay for its room.
 
 use alloc::boxed::Box;
 
