@@ -96,6 +96,8 @@ pub struct Duel<'a> {
     figures: Box<[Figures; 2]>,
     counters: [Vec<u64>; 2],
     counter_names: Vec<&'static str>,
+    /// For each of them, where the old engine has it. What only the new one counts is not compared.
+    old_counters: Vec<Option<usize>>,
     opened: bool,
     /// Bytes that the application has written.
     written: u64,
@@ -122,6 +124,9 @@ impl<'a> Duel<'a> {
             }
         }
         let counter_names = sides[1].counter_names();
+        let old_names = sides[0].counter_names();
+        let place = |name| old_names.iter().position(|old| old == name);
+        let old_counters = counter_names.iter().map(place).collect();
         let deferring = crate::engine::Setting::BacklogAckDefer;
         let last = setup.settings.iter().rev().find(|(setting, _)| *setting == deferring);
         let below = Below {
@@ -140,6 +145,7 @@ impl<'a> Duel<'a> {
             figures: Box::new([[0; FIGURES.len()]; 2]),
             counters: [Vec::new(), Vec::new()],
             counter_names,
+            old_counters,
             opened: false,
             written: 0,
             batch: 0,
@@ -446,12 +452,12 @@ impl<'a> Duel<'a> {
         for (side, counters) in self.sides.iter().zip(&mut self.counters) {
             side.counters(counters);
         }
-        if self.counters[0] == self.counters[1] {
-            return Ok(());
-        }
         for n in 0..self.counter_names.len() {
-            let (old, new) = (self.counters[0].get(n).copied(), self.counters[1].get(n).copied());
-            self.same(self.counter_names[n], old, new)?;
+            let Some(place) = self.old_counters[n] else { continue };
+            let (old, new) = (self.counters[0][place], self.counters[1][n]);
+            if old != new {
+                self.same(self.counter_names[n], old, new)?;
+            }
         }
         Ok(())
     }
