@@ -47,6 +47,24 @@ pub const KNOWN: &[Known] = &[
     Known { finding: "B15", covers: hole_filled, then: Then::End },
     Known { finding: "B10", covers: mss_learnt, then: Then::End },
     Known { finding: "W2", covers: buffer_grew, then: Then::End },
+    // The peer was heard with its SYN-ACK. Keepalive may probe later by that.
+    Known { finding: "B1", covers: heard_later, then: Then::GoOn },
+    Known { finding: "B1", covers: later_probe, then: Then::End },
+    // A reset in CLOSING or LAST-ACK is an error.
+    Known { finding: "B3", covers: reset_is_told, then: Then::End },
+    // SO_RCVBUF sets the window scale.
+    Known { finding: "B8", covers: smaller_shift, then: Then::End },
+    // A reset has a window.
+    Known { finding: "B14", covers: window_of_a_reset, then: Then::GoOn },
+    // TIME-WAIT answers what has no ACK bit.
+    Known { finding: "B16", covers: answer_of_time_wait, then: Then::End },
+    // An ACK of what was never sent is not an old one.
+    Known { finding: "E10", covers: challenged, then: Then::End },
+    Known { finding: "E10", covers: no_old_ack, then: Then::End },
+    // Slow start goes on, and with it the window and the rate of pacing.
+    Known { finding: "E2, E4", covers: longer_slow_start, then: Then::End },
+    Known { finding: "E7", covers: no_old_duplicate, then: Then::End },
+    Known { finding: "E8", covers: other_least_round_trip, then: Then::End },
 ];
 
 fn ranges_charged(difference: &Difference) -> bool {
@@ -56,6 +74,142 @@ fn ranges_charged(difference: &Difference) -> bool {
 
 fn forgets_duplicates(difference: &Difference) -> bool {
     difference.what == "sacked" && difference.new == "0"
+}
+
+/// Both sides of a difference in a number.
+fn numbers(difference: &Difference) -> Option<(u64, u64)> {
+    Some((difference.old.parse().ok()?, difference.new.parse().ok()?))
+}
+
+/// Whether two packets differ in the field `name` only. Returns both values.
+fn one_field<'a>(difference: &'a Difference, name: &str) -> Option<(&'a str, &'a str)> {
+    let (old, before) = without(&difference.old, name, ",")?;
+    let (new, after) = without(&difference.new, name, ",")?;
+    (difference.what == "packet" && old == new).then_some((before, after))
+}
+
+fn heard_later(difference: &Difference) -> bool {
+    difference.what == "last_ack_recv" && numbers(difference).is_some_and(|(old, new)| new < old)
+}
+
+/// Both deadlines, in nanoseconds.
+fn timeouts(difference: &Difference) -> Option<(u64, u64)> {
+    let parse = |text: &str| text.strip_prefix("Some(")?.strip_suffix(')')?.parse().ok();
+    let both = Some((parse(&difference.old)?, parse(&difference.new)?));
+    both.filter(|_| difference.what == "timeout")
+}
+
+fn later_probe(difference: &Difference) -> bool {
+    // The idle time was counted from the start of the clock, so that the probe was due before
+    // whatever else is.
+    let (second, least) = (1_000_000_000, 100_000_000);
+    timeouts(difference)
+        .is_some_and(|(old, new)| new >= old + least || (new > old && old % second == 0))
+}
+
+fn reset_is_told(difference: &Difference) -> bool {
+    // CLOSED alone; with READABLE, WRITABLE and ERROR.
+    difference.what == "events"
+        && numbers(difference).is_some_and(|(old, new)| old & 0b10_1110 == 32 && new == old | 14)
+}
+
+fn smaller_shift(difference: &Difference) -> bool {
+    let figure = difference.what == "rcv_wscale";
+    let packet = one_field(difference, "window_scale: ").is_some();
+    (figure && numbers(difference).is_some_and(|(old, new)| new < old)) || packet
+}
+
+fn window_of_a_reset(difference: &Difference) -> bool {
+    difference.new.contains("flags: RST|ACK")
+        && one_field(difference, "window: ").is_some_and(|(old, _)| old == " 0" || old == "0")
+}
+
+fn answer_of_time_wait(difference: &Difference) -> bool {
+    let entry = difference.what == "segment"
+        && difference.old.contains("Ignore")
+        && difference.new.contains("Ack(");
+    // The connection itself, while its owner keeps it; the state is not told here.
+    let packet = difference.what == "packet"
+        && difference.old == "None"
+        && difference.new.contains("flags: ACK,")
+        && difference.new.contains("kind: \"ack\"");
+    entry || packet
+}
+
+fn challenged(difference: &Difference) -> bool {
+    const KIND: &str = "kind: \"challenge-ack\"";
+    if difference.what != "packet" {
+        return false;
+    }
+    let answered = difference.new.contains(KIND) && !difference.old.contains(KIND);
+    // Neither its SACK blocks nor its timestamp are taken.
+    answered
+        || one_field(difference, "ecr: ").is_some()
+        || (difference.old.contains("kind: \"retransmit\"") && difference.new == "None")
+}
+
+fn no_old_ack(difference: &Difference) -> bool {
+    difference.what == "TcpExtTCPPureAcks"
+        && numbers(difference).is_some_and(|(old, new)| old > new)
+}
+
+fn longer_slow_start(difference: &Difference) -> bool {
+    // A paced packet leaves sooner, and a writer is woken sooner.
+    let most = 20_000_000;
+    let sooner = timeouts(difference).is_some_and(|(old, new)| new < old && old - new < most);
+    let woken = difference.what == "events"
+        && numbers(difference).is_some_and(|(old, new)| old & 4 == 0 && new == old | 4);
+    let segs = |text: &str| without(text, " segs: ", ",")?.1.parse::<u32>().ok();
+    let larger = difference.what == "packet"
+        && ["new", "retransmit"]
+            .iter()
+            .any(|kind| difference.new.contains(&format!("kind: {kind:?}")))
+        && segs(&difference.new) > segs(&difference.old);
+    if sooner || woken || larger || departs_sooner(difference) {
+        return true;
+    }
+    let figure = matches!(difference.what.as_str(), "snd_ssthresh" | "snd_cwnd" | "pacing_rate");
+    figure && numbers(difference).is_some_and(|(old, new)| new > old)
+}
+
+/// The same packet, with an earlier departure and the timestamp of that.
+fn departs_sooner(difference: &Difference) -> bool {
+    let parts = |text: &str| {
+        let (text, at) = without(text, " departure: ", ",")?;
+        // A packet without the option differs in nothing else.
+        let stamp = without(&text, " val: ", ",").map(|(text, _)| text);
+        Some((stamp.unwrap_or(text), at.parse::<u64>().ok()?))
+    };
+    match (parts(&difference.old), parts(&difference.new)) {
+        (Some((old, before)), Some((new, after))) => {
+            difference.what == "packet" && old == new && after < before
+        }
+        _ => false,
+    }
+}
+
+fn no_old_duplicate(difference: &Difference) -> bool {
+    let counter = matches!(difference.what.as_str(), "TcpExtPAWSEstab" | "TcpExtTCPACKSkippedPAWS");
+    counter && numbers(difference).is_some_and(|(old, new)| old == new + 1)
+}
+
+fn other_least_round_trip(difference: &Difference) -> bool {
+    // The least is forgotten after 300 s at the soonest. Clocks begin near zero or at 4000 s.
+    let late = |at: u64| at % 4_000_000_000_000 > 300_000_000_000;
+    let is_late = |text: &str| {
+        let at = without(text, " departure: ", ",").and_then(|(_, at)| at.parse::<u64>().ok());
+        at.is_some_and(late)
+    };
+    // The keepalive timer is later still.
+    if timeouts(difference).is_some_and(|(old, new)| late(old.min(new)) && old.max(new) < 6 << 40) {
+        return true;
+    }
+    // What is deferred for how long follows from it, and when RACK takes something for lost.
+    let deferred = difference.old.contains("kind: \"new\"")
+        && difference.new == "None"
+        && is_late(&difference.old);
+    let sent_again = difference.new.contains("kind: \"retransmit\"") && is_late(&difference.new);
+    difference.what == "min_rtt" || (difference.what == "packet" && (deferred || sent_again))
 }
 
 fn reworded(difference: &Difference) -> bool {

@@ -301,13 +301,31 @@ macro_rules! adapter {
             tcp::Context { now: tcp::Instant::from_nanos(at.now), below, config, counters }
         }
 
+        /// The place of a hold among the names, which is that of the old engine.
+        fn hold_at(hold: tcp::Hold) -> usize {
+            match hold {
+                tcp::Hold::Autocork => 0,
+                tcp::Hold::Pacing => 1,
+                tcp::Hold::Cwnd => 2,
+                tcp::Hold::Rwnd => 3,
+                tcp::Hold::SillyWindow => 4,
+                tcp::Hold::Nagle => 5,
+                tcp::Hold::Cork => 6,
+                tcp::Hold::TsoDefer => 7,
+                tcp::Hold::SmallQueue => 8,
+            }
+        }
+
         /// The numbers of `TCP_INFO`, in the order of the names.
         fn info_figures(info: &tcp::Info) -> [u64; 79] {
             let mut figures = [0; 79];
             figures[..32].copy_from_slice(&info_state(info));
             figures[32..61].copy_from_slice(&info_sums(info));
-            figures[61..70].copy_from_slice(&info.holds);
-            figures[70..].copy_from_slice(&info.hold_times.map(number));
+            for (hold, (&count, &time)) in info.holds.iter().zip(&info.hold_times).enumerate() {
+                let at = hold_at(tcp::Hold::ALL[hold]);
+                figures[61 + at] = count;
+                figures[70 + at] = number(time);
+            }
             figures
         }
 
@@ -377,7 +395,7 @@ macro_rules! adapter {
                 info.max_pacing_rate,
                 info.sndbuf as u64,
                 info.rcvbuf as u64,
-                info.hold.map_or(0, |hold| hold as u64 + 1),
+                info.hold.map_or(0, |hold| hold_at(hold) as u64 + 1),
                 number(info.held_for),
             ]
         }
