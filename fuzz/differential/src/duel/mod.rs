@@ -459,9 +459,11 @@ impl<'a> Duel<'a> {
             side.counters(counters);
         }
         for n in 0..self.counter_names.len() {
-            let Some(at) = self.old_counters[n] else { continue };
-            let (old, new) = (self.counters[0].get(at).copied(), self.counters[1].get(n).copied());
-            self.same(self.counter_names[n], old, new)?;
+            let Some(place) = self.old_counters[n] else { continue };
+            let (old, new) = (self.counters[0][place], self.counters[1][n]);
+            if old != new {
+                self.same(self.counter_names[n], old, new)?;
+            }
         }
         Ok(())
     }
