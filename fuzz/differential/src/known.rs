@@ -65,6 +65,8 @@ pub const KNOWN: &[Known] = &[
     Known { finding: "E2, E4", covers: longer_slow_start, then: Then::End },
     Known { finding: "E7", covers: no_old_duplicate, then: Then::End },
     Known { finding: "E8", covers: other_least_round_trip, then: Then::End },
+    // Of two new SACK blocks in one segment the lower one is not late.
+    Known { finding: "W1", covers: blocks_in_order, then: Then::End },
 ];
 
 fn ranges_charged(difference: &Difference) -> bool {
@@ -261,7 +263,7 @@ fn ack_alone(difference: &Difference) -> bool {
 }
 
 fn memory_was_short(difference: &Difference) -> bool {
-    difference.short
+    difference.past.short
 }
 
 fn ranges_differ(difference: &Difference) -> bool {
@@ -301,4 +303,22 @@ fn dropped_behind_holes(difference: &Difference) -> bool {
 fn hole_filled(difference: &Difference) -> bool {
     matches!(difference.what.as_str(), "note" | "decisions")
         && difference.new.contains("a hole was filled")
+}
+
+fn blocks_in_order(difference: &Difference) -> bool {
+    // What was reordered, which round trip was measured, and what follows from both: when
+    // something is lost, and when something leaves.
+    difference.past.descending
+        && matches!(
+            difference.what.as_str(),
+            "packet"
+                | "timeout"
+                | "rto"
+                | "rtt"
+                | "rttvar"
+                | "min_rtt"
+                | "snd_cwnd"
+                | "reordering"
+                | "reord_seen"
+        )
 }

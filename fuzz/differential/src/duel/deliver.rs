@@ -1,5 +1,7 @@
 //! Segments that arrive at both engines, and what completes below them.
 
+use plimsoll_wire::tcp::SackBlock;
+
 use super::{Duel, Outcome, show};
 use crate::engine::{How, Segment};
 use crate::script::{Arrive, BelowStep, Opening};
@@ -11,6 +13,7 @@ impl Duel<'_> {
             return Ok(());
         }
         self.reach.segments += 1;
+        self.note_blocks(segment);
         self.say(|duel| format!("  < {}", show::segment(segment, &duel.peer)));
         self.both("segment", |side, at| side.segment(at, segment))?;
         if self.batch == 0 {
@@ -24,6 +27,18 @@ impl Duel<'_> {
         }
         self.waits = true;
         Ok(())
+    }
+
+    /// Notes the SACK blocks that the peer tells of.
+    fn note_blocks(&mut self, segment: &Segment) {
+        let within = |block: &SackBlock, told: &SackBlock| {
+            told.left <= block.left && block.right <= told.right
+        };
+        let blocks = &segment.repr.options.sack;
+        let new = |block: &&SackBlock| !self.told.iter().any(|told| within(block, told));
+        let lefts = blocks.iter().filter(new).map(|block| block.left);
+        self.past.descending |= !lefts.is_sorted();
+        self.told.extend(blocks.iter().copied());
     }
 
     pub(super) fn deliver_all(&mut self, segments: &[Segment]) -> Outcome<()> {
@@ -144,7 +159,7 @@ impl Duel<'_> {
                 self.below.pressure = pressure;
                 self.below.room = room;
                 self.reach.hit("below", "memory");
-                self.short = true;
+                self.past.short = true;
                 if self.both("awaits_memory", |side, _| side.awaits_memory())? {
                     self.reach.hit("below", "memory was awaited");
                     self.both("memory", |side, at| side.memory(at))?;

@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 use plimsoll_wire::SeqNum;
-use plimsoll_wire::tcp::TcpFlags;
+use plimsoll_wire::tcp::{SackBlock, TcpFlags};
 
 use crate::engine::{At, Below, EVENTS, Engine, FIGURES, Figures, How, Open, Packet, new, old};
 use crate::known::{KNOWN, Then};
@@ -34,8 +34,17 @@ pub struct Difference {
     pub old: String,
     /// What the new engine did.
     pub new: String,
-    /// Memory has been short in this script.
+    /// What has happened in this script so far.
+    pub past: Past,
+}
+
+/// What a difference may be the consequence of, also if it shows late.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Past {
+    /// Memory has been short.
     pub short: bool,
+    /// A segment told of two new SACK blocks, the higher one first.
+    pub descending: bool,
 }
 
 /// Why a script ends before its last step.
@@ -94,8 +103,9 @@ pub struct Duel<'a> {
     peer: Peer,
     now: u64,
     below: Below,
-    /// Memory has been short.
-    short: bool,
+    past: Past,
+    /// SACK blocks that the peer has told of.
+    told: Vec<SackBlock>,
     queued: VecDeque<Queued>,
     figures: Box<[Figures; 2]>,
     counters: [Vec<u64>; 2],
@@ -145,7 +155,8 @@ impl<'a> Duel<'a> {
             peer: Peer::new(setup.peer),
             now: u64::from(setup.start) * 1000,
             below,
-            short: false,
+            past: Past::default(),
+            told: Vec::new(),
             queued: VecDeque::new(),
             figures: Box::new([[0; FIGURES.len()]; 2]),
             counters: [Vec::new(), Vec::new()],
@@ -244,7 +255,7 @@ impl<'a> Duel<'a> {
             what: what.to_string(),
             old: format!("{old:?}"),
             new: format!("{new:?}"),
-            short: self.short,
+            past: self.past,
         };
         self.judge(difference).map(|()| new)
     }
@@ -282,7 +293,7 @@ impl<'a> Duel<'a> {
                 let said = |side: Result<T, String>| side.map_or_else(|text| text, |_| "ok".into());
                 let (old, new) = (said(old), said(new));
                 let what = format!("panic in {what}");
-                self.judge(Difference { step: self.step, what, old, new, short: self.short })?;
+                self.judge(Difference { step: self.step, what, old, new, past: self.past })?;
                 // The one that panicked cannot go on, whatever the list says.
                 Err(Stop::Known("panic"))
             }
@@ -294,7 +305,7 @@ impl<'a> Duel<'a> {
         self.reach.hit_named("both fail", text.to_string());
         let step = self.step;
         let (old, new) = (text.to_string(), text.to_string());
-        Stop::Fail(Box::new(Difference { step, what: what.into(), old, new, short: self.short }))
+        Stop::Fail(Box::new(Difference { step, what: what.into(), old, new, past: self.past }))
     }
 
     fn open(&mut self, how: &How) -> Outcome<()> {
@@ -428,6 +439,10 @@ impl<'a> Duel<'a> {
             let at = FIGURES.iter().position(|figure| *figure == name).unwrap_or(0);
             self.figures[1][at]
         };
+        if figure("sacked") == 0 {
+            // Also after reneging: what is told again then is new again.
+            self.told.clear();
+        }
         let hold = figure("hold");
         let recovery = figure("ca_state");
         self.peer.agreed = Agreed {

@@ -92,7 +92,9 @@ impl Model {
                 }
             }
         }
-        for block in &blocks[usize::from(dsack.is_some()).min(blocks.len())..] {
+        let mut blocks = blocks[usize::from(dsack.is_some()).min(blocks.len())..].to_vec();
+        blocks.sort_by_key(|block| block.left.since(una) as i32);
+        for block in blocks {
             if block.right <= una && block.left < block.right {
                 continue;
             }
@@ -100,7 +102,7 @@ impl Model {
                 outcome.bad_blocks += 1;
                 continue;
             }
-            self.sack(*block, limit, told, &mut outcome.delivered);
+            self.sack(block, limit, told, &mut outcome.delivered);
         }
         outcome
     }

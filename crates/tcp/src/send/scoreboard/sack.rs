@@ -1,16 +1,18 @@
 //! Marks of what has arrived: SACK blocks, reneging, and duplicates in place of SACK.
 
+use arrayvec::ArrayVec;
 use plimsoll_wire::SeqNum;
-use plimsoll_wire::tcp::SackBlock;
+use plimsoll_wire::tcp::{MAX_SACK_BLOCKS, SackBlock};
 
 use super::delivered::{Arrivals, Delivered, SackOutcome};
 use super::{Scoreboard, SentRange};
 
 impl Scoreboard {
-    /// Takes the blocks of an ACK (RFC 6675: `Update`). Everything below `una` is acknowledged, and
-    /// numbers from `max` on were never sent. `dsack` is the first block, if it may be believed to
-    /// report data received twice. Where there are `limit` ranges or more, a block is taken only as
-    /// far as it covers whole ones.
+    /// Takes the blocks of an ACK (RFC 6675: `Update`), the lowest one first: in the option the
+    /// newest is the first (RFC 2018, section 4), and what one ACK tells of at once is not out of
+    /// order. Everything below `una` is acknowledged, and numbers from `max` on were never sent.
+    /// `dsack` is the first block, if it may be believed to report data received twice. Where there
+    /// are `limit` ranges or more, a block is taken only as far as it covers whole ones.
     pub(crate) fn on_sack(
         &mut self,
         blocks: &[SackBlock],
@@ -25,7 +27,8 @@ impl Scoreboard {
             outcome.dsack_out_of_order = true;
             self.count_dsack(block, arrivals);
         }
-        for block in &blocks[twice.min(blocks.len())..] {
+        let mut news = ArrayVec::<SackBlock, MAX_SACK_BLOCKS>::new();
+        for block in blocks.iter().skip(twice).take(MAX_SACK_BLOCKS) {
             if block.right <= una && block.left < block.right {
                 // Old news: a cumulative ACK has overtaken it.
                 continue;
@@ -34,7 +37,11 @@ impl Scoreboard {
                 outcome.bad_blocks += 1;
                 continue;
             }
-            self.sack(*block, limit, arrivals, &mut outcome.delivered);
+            news.push(*block);
+        }
+        news.sort_unstable_by_key(|block| block.left.since(una));
+        for block in news {
+            self.sack(block, limit, arrivals, &mut outcome.delivered);
         }
         outcome
     }

@@ -363,6 +363,17 @@ fn sacked_neighbours_are_joined() {
 }
 
 #[test]
+fn blocks_of_one_ack_are_not_out_of_order_among_themselves() {
+    let mut board = ten().board;
+    let outcome = take(&mut board, &[block(60, 70), block(20, 40)]);
+    assert_eq!((outcome.delivered.segs, outcome.delivered.late), (3, None));
+    let at = |ms| Instant::from_millis(ms);
+    assert_eq!(outcome.delivered.sacked_sent, Some((at(4), at(8))), "the lowest and the highest");
+    let outcome = take(&mut board, &[block(80, 90), block(40, 50)]);
+    assert_eq!(outcome.delivered.late, Some(ISS + 40), "below what an earlier ACK told of");
+}
+
+#[test]
 fn dsack_is_told_from_news() {
     let mut pair = ten();
     pair.ack(40);
