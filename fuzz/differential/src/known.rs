@@ -67,6 +67,8 @@ pub const KNOWN: &[Known] = &[
     Known { finding: "E8", covers: other_least_round_trip, then: Then::End },
     // Of two new SACK blocks in one segment the lower one is not late.
     Known { finding: "W1", covers: blocks_in_order, then: Then::End },
+    // What left behind something else at the same time is not lost when that arrives.
+    Known { finding: "W3", covers: left_later, then: Then::End },
 ];
 
 fn ranges_charged(difference: &Difference) -> bool {
@@ -320,5 +322,19 @@ fn blocks_in_order(difference: &Difference) -> bool {
                 | "snd_cwnd"
                 | "reordering"
                 | "reord_seen"
+        )
+}
+
+fn left_later(difference: &Difference) -> bool {
+    // In a batch, the end of which is all that is seen, a loss may be found and undone.
+    difference.past.lower_behind
+        && matches!(
+            difference.what.as_str(),
+            "packet"
+                | "timeout"
+                | "lost"
+                | "retrans"
+                | "TcpExtTCPFullUndo"
+                | "TcpExtTCPLostRetransmit"
         )
 }

@@ -18,8 +18,8 @@ use crate::recovery::{Phase, Rexmit};
 use crate::segment::Segment;
 use crate::send::Fin;
 use crate::send::limited::Limit;
-use crate::send::scoreboard::{self, Delivered};
-use crate::time::{Duration, Instant};
+use crate::send::scoreboard::{self, Delivered, XmitOrder};
+use crate::time::Duration;
 use crate::timer::Timer;
 
 /// Flags that make a segment more than an acknowledgement.
@@ -49,7 +49,7 @@ struct News {
     /// By the cumulative ACK and by SACK.
     delivered: Delivered,
     /// What was sent last of that, as [`Judge::newest`].
-    newest: Option<(Instant, SeqNum, u32)>,
+    newest: Option<(XmitOrder, u32)>,
     /// The segment carries data.
     data: bool,
     /// It brought the peer's window.
@@ -363,7 +363,7 @@ impl Connection {
 
     fn update_recovery(&mut self, cx: &Context, news: &News, rtt: Option<Duration>) {
         let delivered = self.stats.delivered;
-        let prior = news.newest.map_or(0, |(_, _, delivered)| delivered);
+        let prior = news.newest.map_or(0, |(_, delivered)| delivered);
         self.recovery.rack.update_window(cx.config.tcp_recovery, prior, delivered);
         self.ask_probe(cx, news);
         let sack_is_news = news.delivered.sacked

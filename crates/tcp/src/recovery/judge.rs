@@ -5,7 +5,7 @@ use plimsoll_wire::SeqNum;
 use super::rack::Rack;
 use super::spurious::Undo;
 use crate::handshake::TimestampState;
-use crate::send::scoreboard::{Arrivals, SentRange};
+use crate::send::scoreboard::{Arrivals, SentRange, XmitOrder};
 use crate::time::{Duration, Instant};
 
 /// What is needed to judge what an ACK says about a range.
@@ -23,9 +23,9 @@ pub(crate) struct Judge {
     pub(crate) rack: Rack,
     /// What an undo needs to know.
     pub(crate) undo: Undo,
-    /// What was sent last of all that the ACK delivers: when, where it ends, and how much had been
-    /// delivered then.
-    pub(crate) newest: Option<(Instant, SeqNum, u32)>,
+    /// What was sent last of all that the ACK delivers: its place in the order of leaving, and how
+    /// much had been delivered then.
+    pub(crate) newest: Option<(XmitOrder, u32)>,
 }
 
 impl Arrivals for Judge {
@@ -41,11 +41,9 @@ impl Arrivals for Judge {
     }
 
     fn on_delivered(&mut self, range: &SentRange) {
-        let newer = self.newest.is_none_or(|(sent_at, end, _)| {
-            sent_at < range.sent_at || (sent_at == range.sent_at && end < range.end)
-        });
-        if newer {
-            self.newest = Some((range.sent_at, range.end, range.delivered));
+        let order = range.xmit_order();
+        if self.newest.is_none_or(|(newest, _)| newest < order) {
+            self.newest = Some((order, range.delivered));
         }
         self.rack.advance(range, self.now, self.min_rtt);
     }

@@ -167,11 +167,15 @@ mod tests {
     use crate::serial::Serial;
 
     fn range(start: u32, ms: u64, retransmissions: u8) -> SentRange {
+        packet(start, ms, retransmissions, 1)
+    }
+
+    fn packet(start: u32, ms: u64, retransmissions: u8, serial: u64) -> SentRange {
         SentRange {
             start: SeqNum(start),
             end: SeqNum(start + 1000),
             sent_at: Instant::from_millis(ms),
-            serial: Serial(1),
+            serial: Serial(serial),
             mss: 1000,
             retransmissions,
             sacked: false,
@@ -188,12 +192,15 @@ mod tests {
     fn what_left_before_something_that_arrived_is_late() {
         let mut rack = Rack::new();
         let (now, least) = (Instant::from_millis(150), Duration::from_millis(40));
-        rack.advance(&range(3000, 100, 0), now, least);
+        rack.advance(&packet(3000, 100, 0, 5), now, least);
         let cases = [
-            (range(0, 90, 0), true, "it left earlier"),
-            (range(0, 100, 0), true, "in the same burst, before it"),
-            (range(9000, 100, 0), false, "in the same burst, after it"),
-            (range(0, 101, 1), false, "it left again later"),
+            (packet(0, 90, 0, 1), true, "it left earlier"),
+            (packet(0, 100, 0, 4), true, "in the same burst, before it"),
+            (packet(9000, 100, 0, 6), false, "in the same burst, after it"),
+            (packet(0, 100, 1, 6), false, "it left again behind it, in the same burst"),
+            (packet(0, 100, 0, 5), true, "in the same packet, before it"),
+            (packet(9000, 100, 0, 5), false, "in the same packet, after it"),
+            (packet(0, 101, 1, 6), false, "it left again later"),
         ];
         for (other, late, name) in cases {
             assert_eq!(other.xmit_order() < rack.newest, late, "{name}");

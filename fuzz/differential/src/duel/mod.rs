@@ -45,6 +45,8 @@ pub struct Past {
     pub short: bool,
     /// A segment told of two new SACK blocks, the higher one first.
     pub descending: bool,
+    /// Something lower left behind something higher, at the same time.
+    pub lower_behind: bool,
 }
 
 /// Why a script ends before its last step.
@@ -106,6 +108,8 @@ pub struct Duel<'a> {
     past: Past,
     /// SACK blocks that the peer has told of.
     told: Vec<SackBlock>,
+    /// When the last packet with data left, and the highest end of those that left then.
+    left: (u64, SeqNum),
     queued: VecDeque<Queued>,
     figures: Box<[Figures; 2]>,
     counters: [Vec<u64>; 2],
@@ -157,6 +161,7 @@ impl<'a> Duel<'a> {
             below,
             past: Past::default(),
             told: Vec::new(),
+            left: (0, SeqNum(setup.iss)),
             queued: VecDeque::new(),
             figures: Box::new([[0; FIGURES.len()]; 2]),
             counters: [Vec::new(), Vec::new()],
@@ -360,6 +365,10 @@ impl<'a> Duel<'a> {
             return Ok(());
         };
         let (len, departure) = (packet.payload.len() as u32, packet.departure);
+        let end = packet.repr.seq + len;
+        let (before, highest) = self.left;
+        self.past.lower_behind |= departure == before && end < highest;
+        self.left = (departure, if departure == before { end.max(highest) } else { end });
         let held = self.below.keeps_departures && departure > self.now;
         if !self.setup.completions && !held {
             self.below.completed = serial;

@@ -50,7 +50,7 @@ impl Measured {
         let bounds = (self.board.front().map_or(ISS, |front| front.start), self.end());
         let mut told = Told { unnamed: 0, ..Told::new() };
         let outcome = self.board.on_sack(blocks, None, bounds, usize::MAX, &mut told);
-        let all = XmitOrder { sent_at: Instant::FAR_FUTURE, end: range::End(ISS) };
+        let all = XmitOrder { sent_at: Instant::FAR_FUTURE, ..XmitOrder::FIRST };
         let late = Instant::from_millis(self.clock.saturating_sub(late));
         self.board.detect_loss(all, |sent_at| sent_at < late);
         let lost = self.board.lost_ever() - lost;

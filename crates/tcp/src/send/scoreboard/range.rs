@@ -68,7 +68,7 @@ impl SentRange {
 
     /// Its place among all in the order of leaving.
     pub(crate) fn xmit_order(&self) -> XmitOrder {
-        XmitOrder { sent_at: self.sent_at, end: End(self.end) }
+        XmitOrder { sent_at: self.sent_at, serial: self.serial, end: End(self.end) }
     }
 
     /// Cuts it in two at `seq`, which lies inside.
@@ -130,16 +130,21 @@ impl PartialOrd for End {
     }
 }
 
-/// The order in which segments left (RFC 8985, section 6.2: `RACK_sent_after`).
+/// The order in which segments left (RFC 8985, section 6.2: `RACK_sent_after`). What leaves at the
+/// same time leaves in some order still, and a retransmission may follow new data: the packet tells
+/// which, and within one packet it is the order of sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct XmitOrder {
     /// When it left.
     pub(crate) sent_at: Instant,
+    /// The packet that carried it.
+    pub(crate) serial: Serial,
     /// One behind its last number.
     pub(crate) end: End,
 }
 
 impl XmitOrder {
     /// Before everything that is sent.
-    pub(crate) const FIRST: XmitOrder = XmitOrder { sent_at: Instant::ZERO, end: End(SeqNum(0)) };
+    pub(crate) const FIRST: XmitOrder =
+        XmitOrder { sent_at: Instant::ZERO, serial: Serial(0), end: End(SeqNum(0)) };
 }

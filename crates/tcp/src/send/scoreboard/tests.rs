@@ -162,7 +162,8 @@ impl Pair {
 
     fn detect_loss(&mut self, ago: u64, end: u32, late: u64) {
         let newest = Instant::from_millis(self.clock.saturating_sub(ago));
-        let newest = XmitOrder { sent_at: newest, end: range::End(self.una + end) };
+        let serial = Serial(self.clock.saturating_sub(ago));
+        let newest = XmitOrder { sent_at: newest, serial, end: range::End(self.una + end) };
         let late = Instant::from_millis(self.clock.saturating_sub(late));
         let left = self.board.detect_loss(newest, |sent_at| sent_at <= late);
         assert_eq!(left, self.model.detect_loss(newest, |sent_at| sent_at <= late));
@@ -552,7 +553,7 @@ fn an_empty_scoreboard_keeps_little() {
 #[test]
 fn what_left_earlier_than_what_arrived_is_lost_once_it_is_late() {
     let mut pair = ten();
-    let newest = XmitOrder { sent_at: Instant::from_millis(8), end: range::End(ISS + 70) };
+    let newest = sent(ISS + 60, MSS, 8).xmit_order();
     let rtt = Duration::from_millis(4);
     let late = |sent_at| Instant::from_millis(8).since(sent_at) >= rtt;
     let left = pair.board.detect_loss(newest, late);
