@@ -69,6 +69,8 @@ pub const KNOWN: &[Known] = &[
     Known { finding: "W1", covers: blocks_in_order, then: Then::End },
     // What left behind something else at the same time is not lost when that arrives.
     Known { finding: "W3", covers: left_later, then: Then::End },
+    // Data of the SYN that the end of a simultaneous open leaves out is sent again.
+    Known { finding: "RFC 7413", covers: syn_data_waits, then: Then::End },
 ];
 
 fn ranges_charged(difference: &Difference) -> bool {
@@ -337,4 +339,10 @@ fn left_later(difference: &Difference) -> bool {
                 | "TcpExtTCPFullUndo"
                 | "TcpExtTCPLostRetransmit"
         )
+}
+
+fn syn_data_waits(difference: &Difference) -> bool {
+    difference.what.starts_with("panic in")
+        && difference.old == "data in flight has a timer"
+        && difference.new == "ok"
 }

@@ -262,6 +262,14 @@ impl Connection {
         unacked
     }
 
+    /// The ACK that ends a simultaneous open may leave the data of our SYN out, as a SYN-ACK may:
+    /// the peer has not taken it.
+    pub(crate) fn resend_syn_data_if_unacked(&mut self, cx: &Context) {
+        if !self.snd.scoreboard.is_empty() {
+            self.resend_syn_data(cx);
+        }
+    }
+
     /// The data of the SYN is lost, which says nothing about congestion.
     fn resend_syn_data(&mut self, cx: &Context) {
         self.snd.scoreboard.mark_all_lost();

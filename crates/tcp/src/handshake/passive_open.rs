@@ -74,6 +74,7 @@ impl Connection {
             self.finish_early(cx, seg);
         } else {
             self.establish(cx, seg);
+            self.resend_syn_data_if_unacked(cx);
         }
     }
 

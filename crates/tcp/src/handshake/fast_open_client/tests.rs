@@ -204,6 +204,26 @@ fn two_syns_with_data_cross() {
 }
 
 #[test]
+fn data_that_the_end_of_a_simultaneous_open_leaves_out_is_sent_again() {
+    for (ack, again) in [(1, "P. 1:1001 ack 1"), (401, "P. 401:1001 ack 1")] {
+        let mut t = deferred();
+        t.begin(known(), 1000);
+        t.expect("S 0:1000");
+        t.recv_syn_ack("S 0:0", None);
+        t.expect("S. 0:0 ack 1");
+        t.recv(&std::format!(". 1:1 ack {ack}"));
+        assert_eq!(t.conn.state(), State::Established);
+        t.expect(again);
+        t.expect_nothing();
+        assert!(t.conn.poll_timeout().is_some(), "the data is in flight");
+        assert_eq!((t.info().delivered, t.info().snd_cwnd), (1, 10), "this is no congestion");
+        t.recv(". 1:1 ack 1001");
+        assert_eq!((t.info().delivered, t.info().unacked), (2, 0));
+        t.expect_nothing();
+    }
+}
+
+#[test]
 fn a_writer_that_waits_takes_the_ack_along() {
     let mut t = deferred();
     assert_eq!(t.begin(known(), 1000), 1000);
