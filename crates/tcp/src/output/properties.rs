@@ -201,9 +201,12 @@ impl Walk {
         Ok(())
     }
 
-    /// The peer takes everything from now on: all must leave within `bound`.
+    /// The peer takes everything from now on: all must leave within `bound`, or within twice the
+    /// RTO if that is longer. A cork and a silly window hold an idle sender for one RTO, which is
+    /// whatever was measured before, and may still grow while old data is acknowledged.
     fn finish(&mut self, bound: Duration) -> Checked {
         let began = self.t.now;
+        let mut bound = bound;
         loop {
             self.drain(|_, _, _| Ok(()))?;
             self.check_awaited()?;
@@ -216,6 +219,7 @@ impl Walk {
             if self.t.conn.has_unacked() || !self.below.is_empty() {
                 continue;
             }
+            bound = bound.max(self.t.info().rto * 2);
             self.t.sleep();
             prop_assert!(self.t.now.since(began) <= bound, "{:?} too long", self.t.conn.hold());
         }
@@ -229,8 +233,8 @@ fn setup(policy: TsoTail, tso: bool, defer: bool) -> Setup {
     setup
 }
 
-/// The longest time for which anything holds data that the peer would take, and what else a walk
-/// needs to come to its end.
+/// The longest time for which anything but the RTO holds data that the peer would take, and what
+/// else a walk needs to come to its end.
 const BOUND: Duration = Duration::from_secs(2);
 
 proptest! {
@@ -324,4 +328,27 @@ proptest! {
         walk.finish(BOUND)?;
         prop_assert_eq!(walk.t.conn.snd.nxt, end + 1);
     }
+}
+
+/// The first round trips take a second, so that the RTO is more than two: this is the ceiling of
+/// the cork.
+#[test]
+fn a_corked_tail_leaves_after_one_timeout_also_if_that_is_long() {
+    let mut walk = Walk::new(setup(TsoTail::Split, false, false), 2);
+    let completed = Serial(walk.t.conn.next_serial.0 - 1);
+    walk.t.below = Below { completed, completions: true, ..Below::default() };
+    let write = [Step::Write(1852), Step::Cork(true), Step::Write(1)];
+    let wait = [343_346, 375_663, 356_336].map(Step::Wait);
+    for step in write.iter().chain(&wait).chain(&[Step::Ack(54)]) {
+        walk.step(step);
+        walk.drain(|_, _, _| Ok(())).expect("nothing is checked");
+        walk.check_awaited().expect("something ends the wait");
+    }
+    walk.acknowledge(100, Some(60_000));
+    walk.drain(|_, _, _| Ok(())).expect("nothing is checked");
+    assert_eq!(walk.t.conn.hold(), Some(Hold::Cork));
+    let (began, rto) = (walk.t.now, walk.t.info().rto);
+    assert!(BOUND < rto, "{rto:?}");
+    walk.finish(BOUND).expect("all leaves");
+    assert_eq!(walk.t.now.since(began), rto);
 }
