@@ -89,7 +89,7 @@ impl World {
     /// `round` allocates nothing after some repetitions.
     #[track_caller]
     fn assert_no_allocations(&mut self, mut round: impl FnMut(&mut World)) {
-        for _ in 0..300 {
+        for _ in 0..600 {
             round(self);
         }
         let before = self.segments();
