@@ -12,7 +12,7 @@ use super::stage::{
 };
 use crate::cases::idle_bytes;
 use crate::harness::process::Process;
-use crate::harness::world::{KERNEL, OURS};
+use crate::harness::world::{KERNEL, OURS, World};
 use crate::peer::workload::cpu_seconds_of;
 
 /// What the table compares in one line.
@@ -111,7 +111,7 @@ pub(crate) const ALL: &[Row] = &[
         against: VETH,
         floor: 0.8,
         aim: 1.5,
-        ours: |stage| rate(stage, "4096", 20, &["--queues", "2"]),
+        ours: rate_of_two_loops,
         kernel: |stage| kernel_rate(stage, "4096", 20),
     },
     Row {
@@ -207,7 +207,16 @@ fn busy(stage: &Stage, document: &Value) -> Option<f64> {
 
 /// Runs `plimsoll rr` against the kernel and returns its figures.
 fn our_transactions(stage: &Stage, size: &str, flows: u32, more: &[&str]) -> Result<Value> {
-    let world = stage.tun()?;
+    transactions_in(stage, &stage.tun()?, (size, flows), more)
+}
+
+/// As [`our_transactions`], over the device of `world`.
+fn transactions_in(
+    stage: &Stage,
+    world: &World,
+    (size, flows): (&str, u32),
+    more: &[&str],
+) -> Result<Value> {
     let address = format!("{KERNEL}:5002");
     let _server = rr_server(&world.ns, &address, size)?;
     let (seconds, flows) = (stage.seconds(), flows.to_string());
@@ -215,7 +224,7 @@ fn our_transactions(stage: &Stage, size: &str, flows: u32, more: &[&str]) -> Res
     let mut words =
         vec!["rr", "-r", &sizes, "-P", &flows, "-l", &seconds, "--to", &address, "--nodelay"];
     words.extend(more);
-    plimsoll(&world, &words, stage.limit())
+    plimsoll(world, &words, stage.limit())
 }
 
 fn rr_server(ns: &crate::harness::netns::Namespace, address: &str, size: &str) -> Result<Process> {
@@ -223,8 +232,17 @@ fn rr_server(ns: &crate::harness::netns::Namespace, address: &str, size: &str) -
 }
 
 fn rate(stage: &Stage, size: &str, flows: u32, more: &[&str]) -> Result<Sample> {
-    let document = our_transactions(stage, size, flows, more)?;
-    Ok(Sample { value: number(&document, "transactions_per_s")?, cpu: busy(stage, &document) })
+    rate_of(stage, &our_transactions(stage, size, flows, more)?)
+}
+
+/// With a loop for each of two queues.
+fn rate_of_two_loops(stage: &Stage) -> Result<Sample> {
+    let world = stage.tun_queues()?;
+    rate_of(stage, &transactions_in(stage, &world, ("4096", 20), &["--queues", "2"])?)
+}
+
+fn rate_of(stage: &Stage, document: &Value) -> Result<Sample> {
+    Ok(Sample { value: number(document, "transactions_per_s")?, cpu: busy(stage, document) })
 }
 
 /// Runs something, and all programs that it starts, on the first processor that there is. What it

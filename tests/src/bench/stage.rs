@@ -64,6 +64,11 @@ impl Stage {
     pub(super) fn tun(&self) -> Result<World> {
         World::new()
     }
+
+    /// As [`tun`](Self::tun), with a device of several queues.
+    pub(super) fn tun_queues(&self) -> Result<World> {
+        World::with_queues()
+    }
 }
 
 /// Starts a kernel program in a namespace and waits until it is ready.
