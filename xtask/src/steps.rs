@@ -247,7 +247,7 @@ impl Session {
         match self.ready_for_fuzz() {
             Ok(nightly) => {
                 let seconds = if self.long { 1200 } else { 60 };
-                fuzz::run(&self.root, &nightly, seconds, &mut self.tally)
+                fuzz::run(&self.root, &nightly, (seconds, self.long), &mut self.tally)
             }
             Err(why) => {
                 self.tally.skip("fuzz targets", &why);

@@ -328,12 +328,14 @@ fn blocks_in_order(difference: &Difference) -> bool {
 }
 
 fn left_later(difference: &Difference) -> bool {
-    // In a batch, the end of which is all that is seen, a loss may be found and undone.
+    // In a batch, the end of which is all that is seen, a loss may be found and undone. What was
+    // cut for it stays cut, and counts as a segment more.
     difference.past.lower_behind
         && matches!(
             difference.what.as_str(),
             "packet"
                 | "timeout"
+                | "unacked"
                 | "lost"
                 | "retrans"
                 | "TcpExtTCPFullUndo"
