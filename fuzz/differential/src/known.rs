@@ -155,7 +155,8 @@ fn challenged(difference: &Difference) -> bool {
 }
 
 fn no_old_ack(difference: &Difference) -> bool {
-    difference.what == "TcpExtTCPPureAcks"
+    // Its SACK blocks are not looked at either.
+    matches!(difference.what.as_str(), "TcpExtTCPPureAcks" | "sacked")
         && numbers(difference).is_some_and(|(old, new)| old > new)
 }
 
@@ -324,17 +325,23 @@ fn blocks_in_order(difference: &Difference) -> bool {
                 | "snd_cwnd"
                 | "reordering"
                 | "reord_seen"
+                | "lost"
+                | "retrans"
+                | "unacked"
+                | "events"
         )
 }
 
 fn left_later(difference: &Difference) -> bool {
     // In a batch, the end of which is all that is seen, a loss may be found and undone. What was
-    // cut for it stays cut, and counts as a segment more.
+    // cut for it stays cut, and counts as a segment more. What is lost is not in flight, so the
+    // send buffer may grow.
     difference.past.lower_behind
         && matches!(
             difference.what.as_str(),
             "packet"
                 | "timeout"
+                | "events"
                 | "unacked"
                 | "lost"
                 | "retrans"
