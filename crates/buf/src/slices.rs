@@ -4,9 +4,7 @@
 //! next. A list has room for those itself. One that gets longer moves to the heap: a packet is
 //! passed on by value many times on its way, and the others would all pay for its room.
 
-use alloc::boxed::Box;
-
-use arrayvec::ArrayVec;
+use smallvec::SmallVec;
 
 use crate::slice::Slice;
 
@@ -24,86 +22,14 @@ const INLINE: usize = 3;
 /// The payload of one packet: up to [`MAX_SLICES`] ranges in order. Three cost no allocation.
 #[derive(Clone, Default, Debug)]
 pub struct Slices {
-    parts: Parts,
+    parts: SmallVec<[Slice; INLINE]>,
     len: usize,
-}
-
-#[derive(Clone, Debug)]
-enum Parts {
-    Few(ArrayVec<Slice, INLINE>),
-    Many(Box<ArrayVec<Slice, MAX_SLICES>>),
-}
-
-impl Default for Parts {
-    fn default() -> Parts {
-        Parts::Few(ArrayVec::new_const())
-    }
-}
-
-impl Parts {
-    fn as_slice(&self) -> &[Slice] {
-        match self {
-            Parts::Few(few) => few,
-            Parts::Many(many) => many,
-        }
-    }
-
-    fn as_mut_slice(&mut self) -> &mut [Slice] {
-        match self {
-            Parts::Few(few) => few,
-            Parts::Many(many) => many,
-        }
-    }
-
-    fn push(&mut self, slice: Slice) -> Result<(), TooManySlices> {
-        match self {
-            Parts::Few(few) if few.is_full() => {
-                let mut many: ArrayVec<Slice, MAX_SLICES> = few.drain(..).collect();
-                many.push(slice);
-                *self = Parts::Many(Box::new(many));
-            }
-            Parts::Few(few) => few.push(slice),
-            Parts::Many(many) => many.try_push(slice).map_err(|_| TooManySlices)?,
-        }
-        Ok(())
-    }
-
-    fn pop(&mut self) {
-        match self {
-            Parts::Few(few) => drop(few.pop()),
-            Parts::Many(many) => drop(many.pop()),
-        }
-    }
-
-    fn drop_front(&mut self, count: usize) {
-        match self {
-            Parts::Few(few) => drop(few.drain(..count)),
-            Parts::Many(many) => drop(many.drain(..count)),
-        }
-    }
-}
-
-/// The ranges of a list that was taken apart.
-enum IntoParts {
-    Few(arrayvec::IntoIter<Slice, INLINE>),
-    Many(arrayvec::IntoIter<Slice, MAX_SLICES>),
-}
-
-impl Iterator for IntoParts {
-    type Item = Slice;
-
-    fn next(&mut self) -> Option<Slice> {
-        match self {
-            IntoParts::Few(few) => few.next(),
-            IntoParts::Many(many) => many.next(),
-        }
-    }
 }
 
 impl Slices {
     /// An empty payload.
     pub const fn new() -> Slices {
-        Slices { parts: Parts::Few(ArrayVec::new_const()), len: 0 }
+        Slices { parts: SmallVec::new_const(), len: 0 }
     }
 
     /// Length in bytes of all ranges together.
@@ -126,9 +52,15 @@ impl Slices {
             return Ok(());
         }
         let len = slice.len();
-        let last = self.parts.as_mut_slice().last_mut();
-        if !last.is_some_and(|last| last.try_merge(&slice)) {
-            self.parts.push(slice)?;
+        let merged = self.parts.last_mut().is_some_and(|last| last.try_merge(&slice));
+        if !merged {
+            match self.parts.len() {
+                MAX_SLICES => return Err(TooManySlices),
+                // One allocation, and not one for each doubling.
+                INLINE => self.parts.reserve_exact(MAX_SLICES - INLINE),
+                _ => {}
+            }
+            self.parts.push(slice);
         }
         self.len += len;
         Ok(())
@@ -139,27 +71,26 @@ impl Slices {
     /// # Errors
     /// [`TooManySlices`] if they do not all find room; both are unchanged then.
     pub fn append(&mut self, other: &mut Slices) -> Result<(), TooManySlices> {
-        let room = MAX_SLICES - self.parts().len();
-        if other.parts().len() > room {
+        let room = MAX_SLICES - self.parts.len();
+        if other.parts.len() > room {
             // One more has room only if it is the neighbour of our last.
-            let joins = other.parts().len() == room + 1
-                && match (self.parts.as_mut_slice().last_mut(), other.parts().first()) {
+            let joins = other.parts.len() == room + 1
+                && match (self.parts.last_mut(), other.parts.first()) {
                     (Some(last), Some(first)) => last.try_merge(first),
                     _ => false,
                 };
             if !joins {
                 return Err(TooManySlices);
             }
-            let joined = other.parts()[0].len();
-            self.len += joined;
-            other.advance(joined);
+            self.len += other.parts[0].len();
+            other.advance(other.parts[0].len());
         }
         other.drain().try_for_each(|slice| self.push(slice))
     }
 
     /// The ranges, in order.
     pub fn parts(&self) -> &[Slice] {
-        self.parts.as_slice()
+        &self.parts
     }
 
     /// Drops the first `count` bytes.
@@ -167,10 +98,10 @@ impl Slices {
     /// # Panics
     /// If `count` exceeds the length.
     pub fn advance(&mut self, mut count: usize) {
-        assert!(count <= self.len(), "cannot advance past the end of a payload");
+        assert!(count <= self.len, "cannot advance past the end of a payload");
         self.len -= count;
         let whole = self
-            .parts()
+            .parts
             .iter()
             .take_while(|part| {
                 let drop = part.len() <= count;
@@ -180,20 +111,17 @@ impl Slices {
                 drop
             })
             .count();
-        if whole > 0 {
-            self.parts.drop_front(whole);
-        }
+        self.parts.drain(..whole);
         if count > 0 {
-            self.parts.as_mut_slice()[0].advance(count);
+            self.parts[0].advance(count);
         }
     }
 
     /// Keeps the first `len` bytes; no effect if it is shorter already.
     pub fn truncate(&mut self, len: usize) {
-        while self.len() > len {
-            let excess = self.len() - len;
-            let last = self.parts.as_mut_slice().last_mut();
-            let last = last.expect("a payload of positive length has a range");
+        while self.len > len {
+            let excess = self.len - len;
+            let last = self.parts.last_mut().expect("a payload of positive length has a range");
             if last.len() <= excess {
                 self.len -= last.len();
                 self.parts.pop();
@@ -209,7 +137,7 @@ impl Slices {
     /// # Panics
     /// If the range is not within the payload.
     pub fn range(&self, start: usize, end: usize) -> Slices {
-        assert!(start <= end && end <= self.len(), "range outside of the payload");
+        assert!(start <= end && end <= self.len, "range outside of the payload");
         let mut part = self.clone();
         part.truncate(end);
         part.advance(start);
@@ -222,7 +150,7 @@ impl Slices {
     /// If `out` is shorter than the payload.
     pub fn copy_to(&self, out: &mut [u8]) -> usize {
         let mut at = 0;
-        for part in self.parts() {
+        for part in &self.parts {
             out[at..at + part.len()].copy_from_slice(part);
             at += part.len();
         }
@@ -230,12 +158,9 @@ impl Slices {
     }
 
     /// Takes the ranges out, in order, and leaves the list empty.
-    pub fn drain(&mut self) -> impl Iterator<Item = Slice> + use<> {
+    pub fn drain(&mut self) -> impl Iterator<Item = Slice> + '_ {
         self.len = 0;
-        match core::mem::take(&mut self.parts) {
-            Parts::Few(few) => IntoParts::Few(few.into_iter()),
-            Parts::Many(many) => IntoParts::Many(many.into_iter()),
-        }
+        self.parts.drain(..)
     }
 }
 
