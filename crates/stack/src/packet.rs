@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 use plimsoll_buf::Slices;
 use plimsoll_tcp::{Instant, Note, Serial};
 
-/// The longest head, and a little: an IPv6 header and the longest TCP header are 100 bytes.
+/// Bytes of a head, at most: an IPv6 header and the longest TCP header are 100 bytes.
 pub const HEAD_CAPACITY: usize = 104;
 
 /// Headers, inline.

@@ -71,7 +71,7 @@ fn shrink_by(
     }
 }
 
-/// Leaves out every stretch of `size` items of a list without which the script still differs.
+/// Leaves out every `size` items in a row of a list without which the script still differs.
 fn drop_each<T: Clone>(
     best: &mut Script,
     difference: &mut Difference,

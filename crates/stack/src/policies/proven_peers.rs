@@ -7,14 +7,14 @@
 //! queue that is three quarters full without cookies.
 //!
 //! The table has a fixed size and sits in sets of [`WAYS`]. An entry is one atomic word: a part of
-//! the hash of the address, and the second in which the peer was proven last. Nobody locks or
+//! the hash of the address, and the second in which the peer was proven last. No call locks or
 //! allocates. Two threads that write to one set at once may lose an entry, which the next segment
-//! of that peer brings back. In a full set, the entry that is oldest gives way.
+//! of that peer brings back. In a full set, the oldest entry is replaced.
 //!
-//! The hash is keyed with the stack's secret, so that nobody can aim at the entry of another. What
+//! The hash is keyed with the stack's secret, so that no peer can aim at the entry of another. What
 //! is left to an attacker is to complete handshakes from very many addresses; for IPv6 these count
-//! by their first 64 bits, of which a host has all the rest. Two addresses whose hashes agree pass
-//! for one another: one in 2^30, and it costs no more than the share.
+//! by their first 64 bits, since one host may use any of the other 64. Two addresses whose hashes
+//! agree count as one: one pair in 2^30, and it costs no more than the share.
 //!
 //! An entry counts for [`PROVEN_FOR`]. It is made when a handshake completes, by whichever side it
 //! was begun, and while SYNs are shed it is renewed by segments of established connections.
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_noted_is_known_for_a_while() {
+    fn a_noted_peer_is_known_for_a_while() {
         let peers = ProvenPeers::new([7; 16]);
         assert_eq!(peers.find(host(1), NOW), None);
         peers.note(host(1), NOW);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_known_at_first_at_any_time() {
+    fn no_peer_is_known_at_first_at_any_time() {
         let peers = ProvenPeers::new([7; 16]);
         for now in [Instant::ZERO, NOW, NOW + PROVEN_FOR] {
             assert!((0..10_000).all(|number| peers.find(host(number), now).is_none()));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_gives_way() {
+    fn the_oldest_is_replaced() {
         let peers = ProvenPeers::new([7; 16]);
         let many = 10 * MAX_PROVEN_PEERS as u32;
         for number in 0..many {
@@ -176,7 +176,7 @@ mod tests {
 
     /// With another secret, other addresses share a set.
     #[test]
-    fn nobody_can_tell_who_shares_a_set() {
+    fn which_peers_share_a_set_depends_on_the_secret() {
         let places = |key| {
             let peers = ProvenPeers::new([key; 16]);
             let first = peers.place(host(0)).1.as_ptr();

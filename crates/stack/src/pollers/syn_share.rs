@@ -10,11 +10,11 @@
 //! and to the segments of connections in it. Which SYNs are answered follows from their place in
 //! the queue alone; an honest client that was dropped asks again.
 //!
-//! *Proven peers.* Whose address has completed a handshake is not to wait behind sources that
-//! nobody stands behind (`policies/proven_peers.rs`): once the share is spent, there is another for
+//! *Proven peers.* A peer whose address has completed a handshake must not wait behind forged
+//! sources (`policies/proven_peers.rs`): once the share is spent, there is another for
 //! SYNs of such peers. Their addresses may be forged too, so it is bounded likewise. No peer gets
-//! more of it in one batch than it leaves for the others: what a single address is flooded with
-//! costs that address its place, and nobody else.
+//! more of it in one batch than it leaves for the others: a flood from one address
+//! takes the place of that address only.
 //!
 //! Every interface has shares of its own: that one of them is empty, loopback as a rule, says
 //! nothing about another. A poll that could not ask a device, which another thread had, says

@@ -69,7 +69,7 @@ impl Connection {
     }
 
     /// The reset that answers a segment with this SEG.ACK, which is for something we never sent, or
-    /// whose data is for somebody who has left.
+    /// whose data the application will not read any more.
     pub(crate) fn queue_rst_for(&mut self, ack: SeqNum) {
         self.pending.rst = Some(PendingRst { seq: ack, ack: None });
     }

@@ -11,7 +11,7 @@
 //! [`pipe`](Connection::pipe) is the number of segments in flight. Everything that counts against
 //! the congestion window counts segments, as on Linux. Without SACK each duplicate ACK stands for
 //! one delivered segment, which is what the window inflation of RFC 5681 and RFC 6582 amounts to,
-//! and gives limited transmit (RFC 3042) for nothing.
+//! and needs no rule of its own for limited transmit (RFC 3042).
 //!
 //! [`states`] holds the phases. *Open*: all is well. *Disorder*: something is out of order, and it
 //! is not known whether anything is lost. *Cwr*: the window is reduced, because ECN or a tail loss

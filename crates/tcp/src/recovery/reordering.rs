@@ -59,7 +59,7 @@ impl Connection {
         self.count_delivered(cx, told.delivered, ece);
     }
 
-    /// Without SACK: `acked` segments are acknowledged, some of which duplicates had told of.
+    /// Without SACK: `acked` segments are acknowledged, some of which duplicate ACKs stood for.
     pub(crate) fn remove_reno_sacks(&mut self, cx: &Context, acked: u32, ece: bool) {
         let told = self.snd.scoreboard.remove_reno_sacks(acked);
         self.count_delivered(cx, told.delivered, ece);

@@ -277,8 +277,8 @@ impl RecvSide {
         self.queue.clear();
     }
 
-    /// The application has let go and our FIN is acknowledged: what waits behind a hole is for
-    /// nobody, and no ACK tells of it.
+    /// The application has closed and our FIN is acknowledged: what waits behind a hole will not be
+    /// read, and no ACK reports it.
     pub(crate) fn forget_out_of_order(&mut self) {
         self.reassembly.clear();
         self.sack = SackHistory::default();

@@ -3,7 +3,7 @@
 //! A DSACK block comes first; then the range with the most recent segment, then the others by how
 //! recently they grew.
 //!
-//! An ACK has room for one DSACK. Several segments of a batch may have come twice, and each then
+//! An ACK carries one DSACK at most. Several segments of a batch may have come twice, and each then
 //! has an ACK of its own that waits to leave: each of these takes its own DSACK along.
 
 use alloc::collections::VecDeque;
@@ -20,7 +20,7 @@ use crate::recv::RecvSide;
 struct Duplicate {
     left: SeqNum,
     right: SeqNum,
-    /// ACKs that leave before the one that tells of it.
+    /// ACKs that leave before the one that reports it.
     ahead: u16,
     /// An ACK leaves for this segment alone.
     own_ack: bool,

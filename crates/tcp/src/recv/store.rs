@@ -6,7 +6,7 @@
 //! window: the bytes of each slice, but no less than a sixteenth of its chunk. What is *pinned*
 //! is the memory itself: the chunks that the slices keep alive, each counted once for neighbours
 //! that share it. A chunk that lists of several connections share is counted for each of them,
-//! since each may be the last to let go.
+//! since each may be the last reference.
 
 use plimsoll_buf::{CLASS_SIZES, ChunkWriter, Pool, Slice};
 

@@ -90,7 +90,7 @@ struct InOrder {
 }
 
 impl RecvSide {
-    /// Whether `text` has new data, and the application has let go and will never read it.
+    /// Whether `text` has new data, and the application has closed and will never read it.
     pub(crate) fn is_for_nobody(&self, text: &Text) -> bool {
         self.closed && !text.payload.is_empty() && text.end() > self.nxt
     }

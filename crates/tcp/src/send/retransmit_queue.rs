@@ -1,15 +1,15 @@
 //! The retransmit queue: the bytes that were sent and are not yet acknowledged.
 //!
 //! They lie in order as shared slices, from SND.UNA to SND.MAX; slices that follow one another in
-//! memory are one. What is known of each stretch is in [`scoreboard`](super::scoreboard), and no
-//! byte stands for a FIN. An empty queue keeps room for [`KEPT`] slices.
+//! memory are one. What is known of each range is in [`scoreboard`](super::scoreboard), and no
+//! byte stands for a FIN. An empty queue keeps capacity for [`KEPT`] slices.
 
 use alloc::collections::VecDeque;
 
 use plimsoll_buf::{Slice, Slices};
 use plimsoll_wire::SeqNum;
 
-/// Entries that an empty queue keeps room for.
+/// Capacity, in entries, that an empty queue keeps.
 const KEPT: usize = 16;
 
 /// A slice and the sequence number of its first byte.

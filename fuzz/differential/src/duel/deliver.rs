@@ -29,7 +29,7 @@ impl Duel<'_> {
         Ok(())
     }
 
-    /// Notes the SACK blocks that the peer tells of.
+    /// Notes the SACK blocks that the peer sends.
     fn note_blocks(&mut self, segment: &Segment) {
         let within = |block: &SackBlock, told: &SackBlock| {
             told.left <= block.left && block.right <= told.right

@@ -43,7 +43,7 @@ pub struct Difference {
 pub struct Past {
     /// Memory has been short.
     pub short: bool,
-    /// A segment told of two new SACK blocks, the higher one first.
+    /// A segment carried two new SACK blocks, the higher one first.
     pub descending: bool,
     /// Something lower left behind something higher, at the same time.
     pub lower_behind: bool,
@@ -106,7 +106,7 @@ pub struct Duel<'a> {
     now: u64,
     below: Below,
     past: Past,
-    /// SACK blocks that the peer has told of.
+    /// SACK blocks that the peer has sent.
     told: Vec<SackBlock>,
     /// When the last packet with data left, and the highest end of those that left then.
     left: (u64, SeqNum),

@@ -4,7 +4,7 @@ use super::{Duel, Outcome, show};
 use crate::engine::{News, Setting};
 use crate::script::{App, Step, Time};
 
-/// Deadlines that are met while a stretch of time passes, at most.
+/// Deadlines that are met while time passes, at most.
 const MAX_FIRINGS: usize = 64;
 
 impl Duel<'_> {

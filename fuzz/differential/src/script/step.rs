@@ -86,7 +86,7 @@ pub enum BelowStep {
     Drop(u8),
     /// Memory: pressure, and the bytes that are left.
     Memory(bool, u32),
-    /// The connection is told of a completion that was none.
+    /// A completion is reported that did not happen.
     Spurious,
 }
 
@@ -101,7 +101,7 @@ pub enum Time {
     Deadline,
     /// Beyond the next deadline by so many microseconds, then it fires.
     Late(u32),
-    /// A timeout is told of before its time.
+    /// A timeout is reported before its time.
     Early,
     /// So many deadlines, one after the other.
     Deadlines(u8),

@@ -108,8 +108,8 @@ fn finish_setup(config: &TunConfig, name: &str, links: &LinkWatch) -> Result<(),
     Ok(())
 }
 
-/// Sees to it that more packets may wait to be read than by default, if nobody has chosen and we
-/// have the right. At 300,000 packets a second, 500 places are taken after 1.7 ms: less than the
+/// Asks for a longer queue of packets that wait to be read, unless another length was chosen or we
+/// lack the right. At 300,000 packets a second, 500 places are taken after 1.7 ms: less than the
 /// poller may have to wait for a processor. What finds none is lost before we can tell an honest
 /// SYN from a flood.
 fn lengthen_queue(name: &str) {

@@ -1,4 +1,5 @@
-//! What became of ranges that an ACK covers for the first time, and who is told of them.
+//! What became of ranges that an ACK covers for the first time, and the trait through which
+//! recovery learns it.
 
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::SackBlock;
@@ -16,7 +17,7 @@ pub(crate) trait Arrivals {
     fn on_delivered(&mut self, range: &SentRange);
     /// Whether retransmissions remain that no DSACK has named.
     fn awaits_dsack(&self) -> bool;
-    /// A DSACK above SND.UNA names a range that was sent again: for nothing.
+    /// A DSACK above SND.UNA names a retransmitted range: the retransmission was spurious.
     fn on_dsack(&mut self, range: &SentRange);
 }
 

@@ -31,7 +31,7 @@
 //! a DSACK above SND.UNA at what it covers, as long as retransmissions remain that no DSACK has
 //! named.
 //!
-//! The number of ranges that SACK may cut to is bounded by whoever calls, since it follows from the
+//! The number of ranges that SACK may cut to is bounded by the caller, since it follows from the
 //! send buffer.
 
 mod delivered;

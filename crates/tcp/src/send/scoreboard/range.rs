@@ -1,4 +1,4 @@
-//! What is known of one stretch that left in one packet.
+//! What is known of one range of bytes that left in one packet.
 
 use core::cmp::Ordering;
 

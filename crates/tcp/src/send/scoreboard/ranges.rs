@@ -22,7 +22,7 @@ use plimsoll_wire::SeqNum;
 
 use super::range::{End, SentRange, XmitOrder};
 
-/// Entries that an empty store keeps room for.
+/// Capacity, in entries, that an empty store keeps.
 const KEPT: usize = 16;
 
 /// What a node of a tree takes for each entry, in terms of the entry: nodes that were filled in
@@ -458,7 +458,7 @@ impl Ranges {
         assert!(self.fresh.iter().all(fresh), "something is known of a fresh range");
         assert!(self.fresh.iter().is_sorted_by_key(SentRange::xmit_order), "fresh ranges by time");
         let Some(known) = &self.known else { return };
-        assert!(0 < known.len(), "the known part is there for nothing");
+        assert!(0 < known.len(), "the known part is dropped when it is empty");
         let lost = known.pending.values().filter(|range| range.wants_retransmission());
         assert!(lost.map(|range| End(range.end)).eq(known.lost.iter().copied()));
         let unresolved = known.pending.values().filter(|range| range.is_unresolved());

@@ -9,7 +9,7 @@ use super::{Scoreboard, SentRange};
 
 impl Scoreboard {
     /// Takes the blocks of an ACK (RFC 6675: `Update`), the lowest one first: in the option the
-    /// newest is the first (RFC 2018, section 4), and what one ACK tells of at once is not out of
+    /// newest is the first (RFC 2018, section 4), and blocks of one ACK are not out of
     /// order. Everything below `una` is acknowledged, and numbers from `max` on were never sent.
     /// `dsack` is the first block, if it may be believed to report data received twice. Where there
     /// are `limit` ranges or more, a block is taken only as far as it covers whole ones.
@@ -46,7 +46,7 @@ impl Scoreboard {
         outcome
     }
 
-    /// A DSACK within what is outstanding: whatever of it was sent again was so for nothing.
+    /// A DSACK within what is outstanding: what was retransmitted of it was so spuriously.
     fn count_dsack(&mut self, block: SackBlock, arrivals: &mut impl Arrivals) {
         let mut from = block.left;
         while arrivals.awaits_dsack()
@@ -133,7 +133,7 @@ impl Scoreboard {
     }
 
     /// Without SACK: `acked` segments are acknowledged. One filled the hole, and the others are
-    /// those that duplicates had told of (Linux: `tcp_remove_reno_sacks`).
+    /// those that duplicate ACKs stood for (Linux: `tcp_remove_reno_sacks`).
     pub(crate) fn remove_reno_sacks(&mut self, acked: u32) -> RenoSacks {
         let mut delivered = 0;
         if acked > 0 {
