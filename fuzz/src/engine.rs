@@ -9,8 +9,10 @@
 //! (`oracle.rs`); the bytes that are read are those that were written; and, unless somebody forged
 //! or aborted, once the network behaves again everything written arrives and every FIN is seen.
 
+mod device;
 mod forge;
 mod oracle;
+mod settings;
 mod step;
 mod world;
 
@@ -44,12 +46,14 @@ pub struct Setup {
     pub opening: Opening,
     /// Whether forged segments are let in.
     pub hostile: bool,
-    /// Switches of the configuration, one bit each.
+    /// Switches of the sides, one bit each.
     pub switches: u16,
+    /// The stack's settings.
+    pub settings: settings::Fixed,
+    /// The device of each side.
+    pub devices: [device::Kind; 2],
     /// Index into a table of MTUs for each side.
     pub mtu: [u8; 2],
-    /// Index into a table of buffer sizes.
-    pub buffers: [u8; 2],
     /// Initial sequence numbers, as distances from 2^32.
     pub iss: [u16; 2],
     /// Timestamp offsets, as distances from 2^32.

@@ -1,9 +1,12 @@
 //! What can happen, as an input spells it.
 
 use arbitrary::Arbitrary;
-use plimsoll_tcp::{CongestionAlgorithm, Duration, SetOption};
+use plimsoll_tcp::{
+    CongestionAlgorithm, Duration, SetOption, TsoTail, TxTimestamps, WriteFlags,
+};
 
 use super::forge::Forgery;
+use super::settings::Setting;
 
 /// One side of the world.
 #[derive(Arbitrary, Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +26,26 @@ impl Host {
     /// Index of the other side.
     pub fn other(self) -> usize {
         1 - self as usize
+    }
+}
+
+/// How the application writes.
+#[derive(Arbitrary, Clone, Copy, Debug, Default)]
+pub struct Writing {
+    more: bool,
+    eor: bool,
+    zerocopy: bool,
+    /// By reference.
+    pub shared: bool,
+    /// By the short way behind a write that automatic corking holds, if it is open.
+    pub corked: bool,
+}
+
+impl Writing {
+    /// The flags of the call.
+    pub fn flags(self) -> WriteFlags {
+        let Writing { more, eor, zerocopy, .. } = self;
+        WriteFlags { more, eor, urgent: false, zerocopy }
     }
 }
 
@@ -51,6 +74,36 @@ pub enum OptionChoice {
     Linger2(u8),
     /// TCP_CONGESTION.
     Cubic(bool),
+    /// TCP_CORK.
+    Cork(bool),
+    /// SO_ZEROCOPY.
+    ZeroCopy(bool),
+    /// Automatic corking of this socket.
+    Autocork(Option<bool>),
+    /// The policy for tails of this socket.
+    TsoTail(Option<u8>),
+    /// SO_MAX_PACING_RATE as a power of two; 0 is no limit.
+    MaxPacingRate(u8),
+    /// The log of decisions.
+    DecisionLog(u8),
+    /// SO_TIMESTAMPING, a bit for each field.
+    TxTimestamps(u8),
+    /// IP_TOS.
+    Tos(u8),
+    /// IP_TTL.
+    Ttl(u8),
+    /// TCP_SYNCNT.
+    SynRetries(u8),
+    /// TCP_DEFER_ACCEPT.
+    DeferAccept(u8),
+    /// TCP_MAXSEG.
+    MaxSeg(u16),
+    /// TCP_KEEPIDLE in seconds.
+    KeepIdle(u8),
+    /// TCP_KEEPINTVL in seconds.
+    KeepIntvl(u8),
+    /// TCP_KEEPCNT.
+    KeepCnt(u8),
 }
 
 impl From<OptionChoice> for SetOption {
@@ -70,8 +123,43 @@ impl From<OptionChoice> for SetOption {
             OptionChoice::Linger2(seconds) => {
                 SetOption::Linger2(Duration::from_secs(seconds.into()))
             }
+            OptionChoice::Cork(on) => SetOption::Cork(on),
+            OptionChoice::ZeroCopy(on) => SetOption::ZeroCopy(on),
+            OptionChoice::Autocork(on) => SetOption::Autocork(on),
+            OptionChoice::TsoTail(which) => SetOption::TsoTail(
+                which.map(|which| TsoTail::ALL[usize::from(which) % TsoTail::ALL.len()]),
+            ),
+            OptionChoice::MaxPacingRate(0) => SetOption::MaxPacingRate(u64::MAX),
+            // From about a kilobyte per second on, so that everything comes to its end.
+            OptionChoice::MaxPacingRate(power) => SetOption::MaxPacingRate(1 << (10 + power % 28)),
+            OptionChoice::DecisionLog(entries) => SetOption::DecisionLog(entries.into()),
+            OptionChoice::TxTimestamps(bits) => SetOption::TxTimestamps(TxTimestamps {
+                sched: bits & 1 != 0,
+                software: bits & 2 != 0,
+                ack: bits & 4 != 0,
+                opt_id: bits & 8 != 0,
+            }),
             OptionChoice::Cubic(true) => SetOption::Congestion(CongestionAlgorithm::Cubic),
             OptionChoice::Cubic(false) => SetOption::Congestion(CongestionAlgorithm::NewReno),
+            _ => choice.of_the_socket(),
+        }
+    }
+}
+
+impl OptionChoice {
+    /// The options that say little about data: retries, probes, headers.
+    fn of_the_socket(self) -> SetOption {
+        let seconds = |count: u8| Duration::from_secs(count.into());
+        match self {
+            OptionChoice::Tos(tos) => SetOption::Tos(tos & !3),
+            OptionChoice::Ttl(ttl) => SetOption::Ttl(ttl),
+            OptionChoice::SynRetries(count) => SetOption::SynRetries(count),
+            OptionChoice::DeferAccept(timeouts) => SetOption::DeferAccept(timeouts),
+            OptionChoice::MaxSeg(bytes) => SetOption::MaxSeg(bytes),
+            OptionChoice::KeepIdle(count) => SetOption::KeepIdle(seconds(count.max(1))),
+            OptionChoice::KeepIntvl(count) => SetOption::KeepIntvl(seconds(count.max(1))),
+            OptionChoice::KeepCnt(count) => SetOption::KeepCnt(count.max(1)),
+            other => unreachable!("{other:?} is taken above"),
         }
     }
 }
@@ -92,10 +180,20 @@ pub enum PathChoice {
 pub enum Step {
     /// The application writes so many bytes.
     Write(Host, u16),
+    /// The application writes so many bytes in two parts, with flags.
+    WriteWith(Host, u16, Writing),
     /// The application writes one urgent byte.
     WriteUrgent(Host),
     /// The application reads up to so many bytes.
     Read(Host, u16),
+    /// The same, by reference.
+    ReadShared(Host, u16),
+    /// Somebody waits for data to read, or does not any more.
+    Waiting(Host, bool),
+    /// Who waited was woken.
+    Woken(Host),
+    /// There is memory again.
+    Memory(Host),
     /// The application peeks.
     Peek(Host, u16),
     /// The application asks for the urgent byte.
@@ -112,12 +210,20 @@ pub enum Step {
     Deliver(Host, u8, bool),
     /// Everything from this side arrives, in order.
     DeliverAll(Host),
+    /// So many packets from this side arrive in order, as one batch.
+    DeliverBatch(Host, u8),
+    /// A router marks a packet from this side, if it may (ECN).
+    Mark(Host, u8),
     /// A packet from this side is lost.
     Lose(Host, u8),
     /// A packet from this side will arrive twice.
     Repeat(Host, u8),
     /// The device of this side completes so many packets.
     Complete(Host, u8),
+    /// The queue of this side drops a packet that has not left.
+    Drop(Host, u8),
+    /// A setting of the stack changes.
+    Set(Setting),
     /// Time passes; an index into a table of durations.
     Advance(u8),
     /// Time passes until the next deadline of this side.

@@ -2,17 +2,18 @@
 
 use std::collections::VecDeque;
 
-use plimsoll_buf::{Pool, Slices};
+use plimsoll_buf::{Pool, Slice, Slices};
 use plimsoll_tcp::{
-    Below, Config, CongestionAlgorithm, Connection, ConnectionError, Context, Counters, Duration,
-    Ecn, Events, Instant, MemoryRoom, OpenParams, Options, PathEvent, Segment, State, Transmit,
+    Below, Config, Connection, ConnectionError, Context, Counters, Duration, Ecn, Events, Hold,
+    Instant, Md5Key, MemoryRoom, OpenParams, Options, PathEvent, Segment, State,
 };
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{TcpFlags, TcpRepr};
 
+use super::device::{Device, Flight};
 use super::forge::Forgery;
 use super::oracle::Seen;
-use super::step::{Host, OptionChoice, PathChoice, Step};
+use super::step::{Host, OptionChoice, PathChoice, Step, Writing};
 use super::{Opening, Setup};
 use crate::trace;
 
@@ -29,7 +30,6 @@ const MAX_FLIGHT: usize = 4096;
 
 const PORTS: [u16; 2] = [4000, 80];
 const MTUS: [u16; 6] = [1500, 576, 9000, 1280, 128, 65_535];
-const BUFFERS: [usize; 6] = [1 << 17, 1 << 12, 1 << 14, 1 << 20, 2000, 1 << 16];
 const DURATIONS_US: [u64; 12] = [
     1,
     100,
@@ -45,44 +45,6 @@ const DURATIONS_US: [u64; 12] = [
     7_200_000_000,
 ];
 
-/// A packet on its way.
-#[derive(Clone, Debug)]
-struct Flight {
-    repr: TcpRepr,
-    payload: Slices,
-    segment_size: u16,
-}
-
-impl Flight {
-    fn segs(&self) -> u16 {
-        match self.segment_size {
-            0 => 1,
-            size => (self.payload.len().div_ceil(usize::from(size))).max(1) as u16,
-        }
-    }
-
-    /// The whole as one segment, as a coalescing receiver sees it.
-    fn whole(self) -> Segment {
-        let segs = self.segs();
-        Segment { repr: self.repr, payload: self.payload, segs, ecn: Ecn::NotEct }
-    }
-
-    /// Cuts off the first wire segment, if there is more than one.
-    fn split_first(&mut self) -> Option<Segment> {
-        if self.segs() < 2 {
-            return None;
-        }
-        let size = usize::from(self.segment_size);
-        let mut repr = self.repr.clone();
-        // FIN and PSH belong to the last wire segment.
-        repr.flags.0 &= !(TcpFlags::FIN | TcpFlags::PSH).0;
-        let payload = self.payload.range(0, size);
-        self.payload.advance(size);
-        self.repr.seq += size as u32;
-        Some(Segment { repr, payload, segs: 1, ecn: Ecn::NotEct })
-    }
-}
-
 /// One side.
 struct Side {
     conn: Option<Connection>,
@@ -90,9 +52,8 @@ struct Side {
     seen: Seen,
     /// Packets on their way from here.
     flight: VecDeque<Flight>,
-    /// Packets handed down and not completed, with their bytes.
-    below: VecDeque<(plimsoll_tcp::Serial, u32)>,
-    completed: plimsoll_tcp::Serial,
+    /// What was handed down and has not completed.
+    device: Device,
     /// Memory is short at times.
     short: bool,
     written: u64,
@@ -124,28 +85,6 @@ fn pattern(side: usize, offset: u64) -> u8 {
     (offset ^ (offset >> 8).wrapping_mul(31) ^ (offset >> 16)) as u8 ^ (side as u8 * 0x55)
 }
 
-fn config(setup: &Setup) -> Config {
-    let bit = |bit: u16| setup.switches & (1 << bit) != 0;
-    let buffers = setup.buffers.map(|index| BUFFERS[usize::from(index) % BUFFERS.len()]);
-    Config {
-        tcp_sack: !bit(0),
-        tcp_timestamps: !bit(1),
-        tcp_window_scaling: !bit(2),
-        tcp_dsack: !bit(3),
-        tcp_moderate_rcvbuf: !bit(4),
-        tcp_congestion_control: if bit(5) {
-            CongestionAlgorithm::NewReno
-        } else {
-            CongestionAlgorithm::Cubic
-        },
-        tcp_slow_start_after_idle: !bit(6),
-        tcp_rfc1337: bit(7),
-        tcp_wmem: [4096, buffers[0], buffers[0].max(1 << 18)],
-        tcp_rmem: [2304, buffers[1], buffers[1].max(1 << 18)],
-        ..Config::default()
-    }
-}
-
 impl Side {
     fn new(setup: &Setup, index: usize, pool: &Pool) -> Side {
         let bit = |bit: u16| setup.switches & (1 << bit) != 0;
@@ -158,6 +97,8 @@ impl Side {
             oobinline: bit(13),
             keepalive: bit(14),
             keep_idle: Some(Duration::from_secs(5)),
+            zerocopy: true,
+            md5_key: if bit(7) { Md5Key::new(b"fuzz") } else { None },
             ..Options::default()
         };
         let params = OpenParams {
@@ -179,8 +120,7 @@ impl Side {
             seen,
             params,
             flight: VecDeque::new(),
-            below: VecDeque::new(),
-            completed: plimsoll_tcp::Serial(0),
+            device: Device::new(setup.devices[index], bit(index as u16)),
             short: bit(15),
             written: 0,
             read: 0,
@@ -196,19 +136,13 @@ impl Side {
             }
             _ => MemoryRoom::default(),
         };
-        Below {
-            bytes: self.below.iter().map(|packet| packet.1).sum(),
-            completed: self.completed,
-            memory,
-            ..Below::default()
-        }
+        self.device.below(memory)
     }
 
-    fn complete(&mut self, count: usize) {
-        for _ in 0..count {
-            let Some((serial, _)) = self.below.pop_front() else { return };
-            self.completed = serial;
-        }
+    /// Packets leave this side.
+    fn depart(&mut self, flights: impl IntoIterator<Item = Flight>) {
+        let room = MAX_FLIGHT.saturating_sub(self.flight.len());
+        self.flight.extend(flights.into_iter().take(room));
     }
 }
 
@@ -219,7 +153,7 @@ impl World {
         let alone = matches!(setup.opening, Opening::Alone | Opening::AlonePassive);
         let mut world = World {
             now: Instant::from_millis(1),
-            config: config(setup),
+            config: setup.settings.config(),
             counters: Counters::default(),
             sides: [Side::new(setup, 0, &pool), Side::new(setup, 1, &pool)],
             pool,
@@ -298,13 +232,8 @@ impl World {
             if transmit.repr.flags.contains(TcpFlags::RST) {
                 self.excused = true;
             }
-            if let Some(serial) = transmit.serial {
-                side.below.push_back((serial, transmit.payload.len() as u32));
-            }
-            if side.flight.len() < MAX_FLIGHT {
-                let Transmit { repr, payload, segment_size, .. } = transmit;
-                side.flight.push_back(Flight { repr, payload, segment_size });
-            }
+            let at_once = side.device.push(transmit, self.now);
+            side.depart(at_once);
         }
         conn.check_invariants();
         let events = conn.poll_event();
@@ -315,8 +244,37 @@ impl World {
             assert_eq!(conn.poll_timeout(), None, "a closed connection has a timer");
         }
         self.excused |= conn.error().is_some();
+        self.judge_hold(index, &conn);
+        while conn.take_report().is_some() {}
         let _ = (conn.info(&self.config), conn.memory_bytes(), conn.writable(&self.config));
         self.sides[index].conn = Some(conn);
+    }
+
+    /// What holds data back is ended by something that will come.
+    fn judge_hold(&self, index: usize, conn: &Connection) {
+        let Some(hold) = conn.hold() else { return };
+        let side = &self.sides[index];
+        let comes = match hold {
+            Hold::Autocork | Hold::SmallQueue => {
+                conn.awaits_completion() && !side.device.is_empty()
+            }
+            _ => conn.poll_timeout().is_some(),
+        };
+        assert!(comes || conn.state() == State::Closed, "nothing will end {hold:?}");
+    }
+
+    /// The device of a side takes up to `count` packets.
+    fn complete(&mut self, index: usize, count: usize) {
+        let side = &mut self.sides[index];
+        let leaves = side.device.complete(self.now, count);
+        side.depart(leaves);
+        // A completion may let something go that was held.
+        let waits = side.conn.as_ref().is_some_and(Connection::awaits_completion);
+        if waits {
+            self.with(index, |conn, cx| conn.handle_completion(cx));
+        } else {
+            self.pump(index);
+        }
     }
 
     /// Hands a segment to a side.
@@ -360,14 +318,25 @@ impl World {
             flags: if with_ack { TcpFlags::RST } else { TcpFlags::RST | TcpFlags::ACK },
             ..TcpRepr::default()
         };
-        let flight = Flight { repr, payload: Slices::new(), segment_size: 0 };
+        let flight = Flight { repr, payload: Slices::new(), segment_size: 0, ecn: Ecn::NotEct };
         self.sides[index].flight.push_back(flight);
     }
 
     /// Runs one step.
     pub fn step(&mut self, step: &Step) {
         match *step {
-            Step::Write(host, len) => self.write(host.index(), usize::from(len)),
+            Step::Write(host, len) => self.write(host.index(), len.into(), Writing::default()),
+            Step::WriteWith(host, len, how) => self.write(host.index(), len.into(), how),
+            Step::ReadShared(host, len) => self.read_shared(host.index(), len.into()),
+            Step::Waiting(host, waits) => {
+                self.with(host.index(), |conn, _| conn.set_reader_waiting(waits));
+            }
+            Step::Woken(host) => {
+                self.with(host.index(), |conn, cx| conn.handle_wake(cx.now, true, true));
+            }
+            Step::Memory(host) => {
+                self.with(host.index(), |conn, cx| conn.handle_memory(cx));
+            }
             Step::WriteUrgent(host) => {
                 self.tainted = true;
                 let written = self.with(host.index(), |conn, cx| conn.write_urgent(cx, b"!"));
@@ -410,10 +379,20 @@ impl World {
                     flight.push_back(again);
                 }
             }
-            Step::Complete(host, count) => {
-                self.sides[host.index()].complete(count.into());
-                // A completion may let something go that was held.
-                self.pump(host.index());
+            Step::Mark(host, which) => {
+                let flight = &mut self.sides[host.index()].flight;
+                if !flight.is_empty() {
+                    let at = usize::from(which) % flight.len();
+                    flight[at].mark();
+                }
+            }
+            Step::DeliverBatch(host, count) => self.arrive_as_batch(host, count.into()),
+            Step::Complete(host, count) => self.complete(host.index(), count.into()),
+            Step::Drop(host, which) => self.sides[host.index()].device.lose(which),
+            Step::Set(setting) => {
+                setting.apply(&mut self.config);
+                // A stack asks its connections again.
+                (0..2).for_each(|index| self.pump(index));
             }
             Step::Advance(which) => {
                 let micros = DURATIONS_US[usize::from(which) % DURATIONS_US.len()];
@@ -429,14 +408,31 @@ impl World {
         }
     }
 
-    fn write(&mut self, index: usize, len: usize) {
+    fn write(&mut self, index: usize, len: usize, how: Writing) {
         let start = self.sides[index].written;
         let len = (len as u64).min(MAX_WRITTEN - start.min(MAX_WRITTEN));
         let data: Vec<u8> = (start..start + len).map(|offset| pattern(index, offset)).collect();
-        if let Some(Ok(count)) = self.with(index, |conn, cx| conn.write(cx, &data)) {
-            assert!(count <= data.len());
-            self.sides[index].written += count as u64;
-        }
+        let below = !self.sides[index].device.below(MemoryRoom::default()).completions
+            || self.sides[index].device.is_empty();
+        let flags = how.flags();
+        let taken = self.with(index, |conn, cx| {
+            if how.corked && !below && conn.write_corked(&data) {
+                return data.len();
+            }
+            let middle = data.len() / 2;
+            let taken = match how.shared {
+                true => {
+                    let whole = Slice::from_owner(data.clone());
+                    let (front, back) = (whole.range(0, middle), whole.range(middle, data.len()));
+                    conn.write_shared(cx, &[front, back], flags)
+                }
+                false => conn.write_with(cx, &[&data[..middle], &data[middle..]], flags),
+            };
+            taken.unwrap_or(0)
+        });
+        let Some(count) = taken else { return };
+        assert!(count <= data.len());
+        self.sides[index].written += count as u64;
     }
 
     fn read(&mut self, index: usize, len: usize) {
@@ -454,6 +450,16 @@ impl World {
         let Some(Ok(count)) = result else { return };
         self.check_bytes(index, &buffer[..count]);
         self.sides[index].read += count as u64;
+    }
+
+    fn read_shared(&mut self, index: usize, len: usize) {
+        let result = self.with(index, |conn, cx| conn.read_shared(cx, len));
+        let Some(Ok(slices)) = result else { return };
+        assert!(slices.len() <= len, "more was read than was asked for");
+        let mut bytes = vec![0; slices.len()];
+        slices.copy_to(&mut bytes);
+        self.check_bytes(index, &bytes);
+        self.sides[index].read += bytes.len() as u64;
     }
 
     fn read_all(&mut self, index: usize) {
@@ -542,6 +548,32 @@ impl World {
         }
     }
 
+    /// Up to `count` packets arrive as one batch: the owner asks for output at its end, or when an
+    /// ACK cannot wait.
+    fn arrive_as_batch(&mut self, from: Host, count: usize) {
+        let to = from.other();
+        for _ in 0..count {
+            let Some(packet) = self.sides[from.index()].flight.pop_front() else { break };
+            let segment = packet.whole();
+            let open = |conn: &Connection| conn.state() != State::Closed;
+            if !self.sides[to].conn.as_ref().is_some_and(open) {
+                self.deliver(to, segment);
+                continue;
+            }
+            self.sides[to].seen.deliver(&segment.repr);
+            let Some(mut conn) = self.sides[to].conn.take() else { return };
+            let cx = self.context(to);
+            conn.handle_segment(&cx, segment);
+            conn.check_invariants();
+            let waits = self.config.tcp_backlog_ack_defer && conn.may_defer_ack(&cx);
+            self.sides[to].conn = Some(conn);
+            if !waits {
+                self.pump(to);
+            }
+        }
+        self.pump(to);
+    }
+
     /// Lets time pass, and every deadline on the way.
     fn advance_to(&mut self, until: Instant) {
         for _ in 0..MAX_FIRINGS {
@@ -583,8 +615,7 @@ impl World {
         }
         for _ in 0..MAX_ROUNDS {
             for host in [Host::A, Host::B] {
-                self.sides[host.index()].complete(usize::MAX);
-                self.pump(host.index());
+                self.complete(host.index(), usize::MAX);
                 self.read_all(host.index());
                 self.arrive_all(host);
             }
@@ -592,14 +623,25 @@ impl World {
                 return;
             }
             if self.sides.iter().all(|side| side.flight.is_empty()) {
-                let Some((deadline, index)) = self.next_deadline() else {
-                    panic!("deadlock: {}", self.state_of_affairs());
-                };
-                self.now = self.now.max(deadline);
-                self.fire(index);
+                self.pass_time();
             }
         }
         panic!("does not come to an end: {}", self.state_of_affairs());
+    }
+
+    /// Nothing is on its way: time passes until the next departure or deadline.
+    fn pass_time(&mut self) {
+        let departures = self.sides.iter().filter_map(|side| side.device.next_departure(self.now));
+        let departure = departures.min();
+        match (self.next_deadline(), departure) {
+            (Some((deadline, _)), Some(departure)) if departure <= deadline => self.now = departure,
+            (None, Some(departure)) => self.now = departure,
+            (Some((deadline, index)), _) => {
+                self.now = self.now.max(deadline);
+                self.fire(index);
+            }
+            (None, None) => panic!("deadlock: {}", self.state_of_affairs()),
+        }
     }
 
     fn is_settled(&self) -> bool {
