@@ -1,9 +1,7 @@
 //! What can happen, as an input spells it.
 
 use arbitrary::Arbitrary;
-use plimsoll_tcp::{
-    CongestionAlgorithm, Duration, SetOption, TsoTail, TxTimestamps, WriteFlags,
-};
+use plimsoll_tcp::{CongestionAlgorithm, Duration, SetOption, TsoTail, TxTimestamps, WriteFlags};
 
 use super::forge::Forgery;
 use super::settings::Setting;
