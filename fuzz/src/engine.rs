@@ -20,7 +20,7 @@ use arbitrary::Arbitrary;
 
 pub use forge::Forgery;
 pub use oracle::Seen;
-pub use step::{Host, OptionChoice, Step};
+pub use step::{Host, OptionChoice, Step, Writing};
 pub use world::World;
 
 /// Steps of one input that are run; the rest is ignored.

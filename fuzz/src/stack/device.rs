@@ -54,6 +54,9 @@ pub struct Line {
     pub sent: VecDeque<Vec<u8>>,
     pub room: usize,
     pub gone: bool,
+    /// Packets that left and have not completed.
+    held: VecDeque<Packet>,
+    holds: bool,
     stats: DeviceStats,
 }
 
@@ -70,6 +73,8 @@ impl SharedLine {
             sent: VecDeque::new(),
             room: usize::MAX,
             gone: false,
+            held: VecDeque::new(),
+            holds: false,
             stats: DeviceStats::default(),
         })))
     }
@@ -114,6 +119,9 @@ impl DeviceTx for Sender {
             let Some(packet) = queue.pop_front() else { return Ok(TxProgress::done(packets)) };
             line.judge(&packet);
             line.stats.passed(&packet);
+            if line.holds {
+                line.held.push_back(packet);
+            }
             line.room = line.room.saturating_sub(1);
             packets += 1;
         }
@@ -162,6 +170,20 @@ impl DeviceRx for Receiver {
 }
 
 impl Line {
+    /// Whether packets complete only when they are asked for. What was kept completes otherwise.
+    pub fn hold(&mut self, holds: bool) {
+        self.holds = holds;
+        if !holds {
+            self.held.clear();
+        }
+    }
+
+    /// Up to `count` packets complete when they are dropped, in order.
+    pub fn complete(&mut self, count: usize) -> Vec<Packet> {
+        let count = count.min(self.held.len());
+        self.held.drain(..count).collect()
+    }
+
     /// Panics unless the packet is one that may leave this device.
     fn judge(&mut self, packet: &Packet) {
         let bytes = packet.to_vec();

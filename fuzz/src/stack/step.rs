@@ -2,7 +2,7 @@
 
 use arbitrary::Arbitrary;
 
-use crate::engine::{Forgery, OptionChoice};
+use crate::engine::{Forgery, OptionChoice, Writing};
 
 /// How the packet around a forged segment looks.
 #[derive(Arbitrary, Clone, Copy, Debug)]
@@ -42,6 +42,8 @@ pub enum Step {
     DropListener(u8),
     /// A socket writes.
     Write(u8, u16),
+    /// A socket writes in two parts, with flags.
+    WriteWith(u8, u16, Writing),
     /// A socket writes an urgent byte.
     WriteUrgent(u8),
     /// A socket reads.
@@ -62,6 +64,10 @@ pub enum Step {
     Ask,
     /// The device has room for so many packets from now on.
     Room(u8),
+    /// So many packets complete that the device has kept.
+    Complete(u8),
+    /// The queueing discipline becomes fq, or pfifo.
+    Qdisc(bool),
     /// Time passes; an index into a table of durations.
     Advance(u8),
     /// Time passes until the next event of the stack.

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::task::Waker;
 
-use plimsoll_buf::Pool;
+use plimsoll_buf::{Pool, Slice};
 use plimsoll_stack::device::Caps;
 use plimsoll_stack::{Duration, Instant, InterfaceConfig, Listener, Stack, StackConfig, TcpSocket};
 use plimsoll_tcp::Options;
@@ -40,7 +40,7 @@ const DURATIONS_US: [u64; 10] = [
 ];
 
 /// Settings that are changed, with two values each.
-const SETTINGS: [(&str, [&str; 2]); 16] = [
+const SETTINGS: [(&str, [&str; 2]); 29] = [
     ("net.ipv4.tcp_rto_min_us", ["120000000", "200000"]),
     ("net.ipv4.tcp_rto_max_ms", ["1000", "120000"]),
     ("plimsoll.tcp_delack_min", ["1000", "40"]),
@@ -56,6 +56,19 @@ const SETTINGS: [(&str, [&str; 2]); 16] = [
     ("net.ipv4.tcp_congestion_control", ["reno", "cubic"]),
     ("net.ipv4.ip_local_port_range", ["40000 40003", "32768 60999"]),
     ("net.core.somaxconn", ["1", "4096"]),
+    ("net.ipv4.tcp_autocorking", ["0", "1"]),
+    ("net.ipv4.tcp_limit_output_bytes", ["2048", "4194304"]),
+    ("net.ipv4.tcp_min_tso_segs", ["1", "8"]),
+    ("net.ipv4.tcp_tso_win_divisor", ["0", "3"]),
+    ("net.ipv4.tcp_tso_rtt_log", ["0", "9"]),
+    ("net.ipv4.tcp_pacing_ss_ratio", ["1", "200"]),
+    ("net.ipv4.tcp_pacing_ca_ratio", ["1", "120"]),
+    ("net.ipv4.tcp_backlog_ack_defer", ["0", "1"]),
+    ("net.ipv4.tcp_low_latency", ["0", "1"]),
+    ("net.ipv4.tcp_notsent_lowat", ["1", "4294967295"]),
+    ("net.ipv4.tcp_comp_sack_nr", ["0", "44"]),
+    ("plimsoll.tcp_tso_tail", ["split", "trim"]),
+    ("plimsoll.tcp_tso_tail", ["empty", "nagle"]),
     ("no.such.setting", ["0", "x"]),
 ];
 
@@ -97,6 +110,8 @@ impl World {
             max_super_segment: 65_535,
             completions: bit(3),
         });
+        // What completes by being dropped may be kept for a while.
+        line.lock().hold(bit(3) && bit(6));
         let interface = InterfaceConfig {
             device: line.device(),
             addresses: vec![(OURS[0], 24), (OURS[1], 64)],
@@ -186,6 +201,14 @@ impl World {
             Step::Room(room) => {
                 self.line.lock().room = if room > 200 { usize::MAX } else { room.into() };
             }
+            Step::Complete(count) => {
+                let held = self.line.lock().complete(count.into());
+                drop(held);
+            }
+            Step::Qdisc(fq) => {
+                let kind = if fq { "fq" } else { "pfifo" };
+                self.stack.set_qdisc(self.now, 0, kind).expect("a discipline that exists");
+            }
             Step::Advance(which) => {
                 let micros = DURATIONS_US[usize::from(which) % DURATIONS_US.len()];
                 self.advance_to(self.now + Duration::from_micros(micros));
@@ -269,6 +292,25 @@ impl World {
                 let _ = socket.write(now, &vec![0x77; usize::from(len)]);
                 let _ = socket.poll_writable(Waker::noop());
             }
+            Step::WriteWith(which, len, how) => {
+                let Some(socket) = socket(which) else { return };
+                let data = vec![0x78; usize::from(len)];
+                let middle = data.len() / 2;
+                if how.corked && socket.write_corked(&data) {
+                    return;
+                }
+                let _ = match how.shared {
+                    true => {
+                        let whole = Slice::from_owner(data.clone());
+                        let parts = [whole.range(0, middle), whole.range(middle, data.len())];
+                        socket.write_shared(now, &parts, how.flags())
+                    }
+                    false => {
+                        socket.write_with(now, &[&data[..middle], &data[middle..]], how.flags())
+                    }
+                };
+                while socket.take_report().is_some() {}
+            }
             Step::WriteUrgent(which) => {
                 let _ = socket(which).map(|socket| socket.write_urgent(now, b"!"));
             }
@@ -331,6 +373,7 @@ impl World {
         self.sockets.clear();
         self.listeners.clear();
         self.line.lock().room = usize::MAX;
+        self.line.lock().hold(false);
         let mut next = self.poll();
         if self.gone {
             return;
