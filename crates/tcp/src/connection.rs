@@ -25,7 +25,6 @@ use plimsoll_buf::Pool;
 use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options, SetOption};
-use crate::congestion::Controller;
 use crate::counters::{Counter, Counters};
 use crate::ecn::EcnState;
 use crate::event::{ConnectionError, Events};
@@ -36,12 +35,10 @@ use crate::keepalive::Keepalive;
 use crate::limits::RateLimit;
 use crate::mtu::{Path, PathEvent};
 use crate::output::Hold;
-use crate::recovery::Recovery;
 use crate::recv::RecvSide;
 use crate::recv::window::choose_shift;
 use crate::segment::{Below, Segment};
-use crate::send::{Fin, Sender, memory};
-use crate::serial::Serial;
+use crate::send::{Fin, SendSide, memory};
 use crate::state::State;
 use crate::time::{Duration, Instant};
 use crate::timer::{Timer, TimerTable};
@@ -110,12 +107,10 @@ pub struct Connection {
     pub(crate) events: Events,
     pub(crate) pending: Pending,
     pub(crate) rcv: RecvSide,
-    pub(crate) snd: Sender,
+    pub(crate) snd: SendSide,
     pub(crate) ts: TimestampState,
     pub(crate) ecn: EcnState,
     pub(crate) timers: TimerTable,
-    pub(crate) recovery: Recovery,
-    pub(crate) cc: Controller,
     pub(crate) stats: Stats,
     /// What held the last attempt to send, if anything did.
     pub(crate) last_hold: Option<Hold>,
@@ -127,7 +122,6 @@ pub struct Connection {
     pub(crate) local_port: u16,
     pub(crate) remote_port: u16,
     pub(crate) path: Path,
-    pub(crate) next_serial: Serial,
     // Rarely touched.
     pub(crate) handshake: Handshake,
     /// An open with Fast Open, on the side that connects; on the other, the cookie that the SYN-ACK
@@ -206,7 +200,6 @@ impl Connection {
 
     pub(crate) fn new(cx: &Context, params: OpenParams, state: State) -> Connection {
         let path = Path::new(&params);
-        let algorithm = params.options.congestion.unwrap_or(cx.config.tcp_congestion_control);
         let mss = path.advmss();
         let shift = choose_shift(cx.config, &params.options);
         Connection {
@@ -215,12 +208,10 @@ impl Connection {
             events: Events::NONE,
             pending: Pending::default(),
             rcv: RecvSide::new(cx.config, &params.options, mss),
-            snd: Sender::new(params.iss, mss, cx.config, &params.options),
+            snd: SendSide::new(params.iss, mss, cx.config, &params.options),
             ts: TimestampState::new(params.ts_offset),
             ecn: EcnState::default(),
             timers: TimerTable::new(),
-            recovery: Recovery::new(cx.config),
-            cc: Controller::new(algorithm, cx.config),
             stats: Stats::default(),
             last_hold: None,
             causes: Causes::NONE,
@@ -228,7 +219,6 @@ impl Connection {
             local_port: params.local_port,
             remote_port: params.remote_port,
             path,
-            next_serial: Serial(1),
             handshake: Handshake::new(cx.now, shift),
             fast_open: None,
             hold_times: None,
@@ -445,7 +435,7 @@ impl Connection {
                 self.rcv.set_buffer(*bytes);
                 self.after_read();
             }
-            SetOption::Congestion(algorithm) => self.cc.switch(*algorithm),
+            SetOption::Congestion(algorithm) => self.snd.cc.switch(*algorithm),
             SetOption::DecisionLog(entries) => self.decisions = Decisions::new(*entries),
             SetOption::RcvLowat(_) => self.apply_low_water(cx),
             SetOption::QuickAck(on) => {
@@ -490,7 +480,7 @@ impl Connection {
 
     /// Bytes of memory of this connection, without the chunks that its queues refer to.
     pub fn memory_bytes(&self) -> usize {
-        let heap = self.rcv.heap_bytes() + self.snd.heap_bytes() + self.recovery.heap_bytes();
+        let heap = self.rcv.heap_bytes() + self.snd.heap_bytes() + self.snd.recovery.heap_bytes();
         let told = self.hold_times.as_ref().map_or(0, |_| size_of::<HoldTimes>())
             + self.decisions.as_ref().map_or(0, |log| log.heap_bytes());
         size_of::<Connection>() + heap + told + self.fast_open_bytes()
@@ -503,7 +493,7 @@ impl Connection {
 
     /// The smoothed round trip; zero before the first sample.
     pub(crate) fn srtt(&self) -> Duration {
-        self.recovery.rtt.srtt().unwrap_or_default()
+        self.snd.recovery.rtt.srtt().unwrap_or_default()
     }
 
     /// Checks everything that must hold between two calls.

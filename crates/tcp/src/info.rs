@@ -120,10 +120,10 @@ pub struct Info {
 
 /// The figures of `conn`, whose settings are `config`.
 pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
-    let (times, rtt, held) = (conn.snd.limited.times(now), &conn.recovery.rtt, conn.held(now));
+    let (times, rtt, held) = (conn.snd.limited.times(now), &conn.snd.recovery.rtt, conn.held(now));
     Info {
         state: conn.state,
-        congestion: conn.cc.algorithm(),
+        congestion: conn.snd.cc.algorithm(),
         timestamps: conn.ts.enabled,
         sack: conn.handshake.sack,
         snd_wscale: conn.snd.wscale,
@@ -140,16 +140,16 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         lost: conn.snd.scoreboard.lost_out(),
         retrans: conn.snd.scoreboard.retrans_out(),
         total_retrans: conn.stats.total_retrans,
-        backoff: u32::from(conn.recovery.backoff),
+        backoff: u32::from(conn.snd.recovery.backoff),
         retransmits: u32::from(conn.current_retries()),
         probes: u32::from(conn.keepalive.probes.max(conn.unanswered_window_probes())),
         rtt: rtt.srtt().unwrap_or_default(),
         rttvar: rtt.rttvar(),
         min_rtt: rtt.min(),
-        snd_cwnd: conn.cc.cwnd(),
-        snd_ssthresh: conn.cc.ssthresh(),
-        reordering: u32::from(conn.recovery.reordering),
-        reord_seen: conn.recovery.reord_seen,
+        snd_cwnd: conn.snd.cc.cwnd(),
+        snd_ssthresh: conn.snd.cc.ssthresh(),
+        reordering: u32::from(conn.snd.recovery.reordering),
+        reord_seen: conn.snd.recovery.reord_seen,
         snd_wnd: conn.snd.wnd,
         rcv_wnd: conn.rcv.wnd(),
         rcv_ssthresh: u32::try_from(conn.rcv.buffer()).unwrap_or(u32::MAX),
@@ -171,10 +171,10 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         busy_time: times.busy,
         rwnd_limited: times.rwnd,
         sndbuf_limited: times.sndbuf,
-        last_data_sent: now.since(conn.recovery.last_sent),
+        last_data_sent: now.since(conn.snd.recovery.last_sent),
         last_data_recv: now.since(conn.rcv.stats().last_data),
         last_ack_recv: now.since(conn.keepalive.last_rx),
-        ca_state: conn.recovery.phase as u8,
+        ca_state: conn.snd.recovery.phase as u8,
         options: option_bits(conn),
         fastopen_client_fail: conn.fast_open_failure(),
         pacing_rate: conn.pacing_rate(config),

@@ -12,6 +12,7 @@ use crate::event::WriteError;
 use crate::segment::{Ecn, MemoryRoom};
 use crate::send::WriteFlags;
 use crate::send::error_queue::TxTimestamps;
+use crate::serial::Serial;
 use crate::testing::pair::{Dice, to_segment};
 
 /// What the path does, in percent.

@@ -189,8 +189,8 @@ impl Connection {
             return (payload, None);
         }
         open.sent = len;
-        let serial = self.next_serial;
-        self.next_serial = Serial(serial.0 + 1);
+        let serial = self.snd.next_serial;
+        self.snd.next_serial = Serial(serial.0 + 1);
         let start = self.snd.iss + 1;
         let end = start + u32::from(len);
         let range = SentRange {

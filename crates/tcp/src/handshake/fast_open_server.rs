@@ -122,11 +122,11 @@ impl Connection {
         self.timers.stop(Timer::Retransmit);
         self.pending.syn = false;
         self.stats.delivered = self.stats.delivered.wrapping_add(1);
-        self.recovery.retries = 0;
-        self.recovery.retrying_since = None;
+        self.snd.recovery.retries = 0;
+        self.snd.recovery.retrying_since = None;
         if self.handshake.retries > 1 && !self.has_unacked() {
             let syn_lost = true;
-            self.cc.on_established(cx.now, self.snd.nxt, syn_lost, cx.config);
+            self.snd.cc.on_established(cx.now, self.snd.nxt, syn_lost, cx.config);
         }
         self.set_state(cx, State::Established);
         if self.snd.fin != Fin::None {
@@ -143,11 +143,11 @@ impl Connection {
             self.snd.wl1 = seg.repr.seq;
             self.snd.wl2 = seg.repr.ack;
         }
-        if self.recovery.rtt.srtt().is_none()
+        if self.snd.recovery.rtt.srtt().is_none()
             && let Some(rtt) = sample
         {
             let bounds = (self.snd.una, self.snd.nxt);
-            self.recovery.rtt.on_sample(rtt, rtt, cx.now, bounds, cx.config);
+            self.snd.recovery.rtt.on_sample(rtt, rtt, cx.now, bounds, cx.config);
         }
         // With the round trip that is known now.
         self.arm_retransmit_if_needed(cx);

@@ -133,12 +133,12 @@ impl Connection {
 
     /// The retransmission timeout of now: of the SYN, or of data.
     pub(crate) fn current_rto(&self, config: &Config) -> Duration {
-        if self.is_opening() { self.syn_rto(config) } else { self.recovery.rto(config) }
+        if self.is_opening() { self.syn_rto(config) } else { self.snd.recovery.rto(config) }
     }
 
     /// Timeouts since the peer last acknowledged something.
     pub(crate) fn current_retries(&self) -> u8 {
-        if self.is_opening() { self.handshake.retries } else { self.recovery.retries }
+        if self.is_opening() { self.handshake.retries } else { self.snd.recovery.retries }
     }
 
     fn is_opening(&self) -> bool {

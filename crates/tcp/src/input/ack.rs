@@ -104,8 +104,8 @@ impl Connection {
         let mut news = self.begin_news(seg);
         news.window = self.take_window(seg);
         if self.snd.una < ack {
-            self.recovery.retries = 0;
-            self.recovery.retrying_since = None;
+            self.snd.recovery.retries = 0;
+            self.snd.recovery.retrying_since = None;
         }
         if self.snd.scoreboard.is_empty() {
             // Nothing is outstanding: only the window and a DSACK can be news.
@@ -161,7 +161,7 @@ impl Connection {
 
     fn begin_news(&mut self, seg: &Segment) -> News {
         let stamps = seg.repr.options.timestamps.filter(|_| self.ts.enabled);
-        self.recovery.echo = stamps.map(|stamps| stamps.ecr).filter(|&ecr| ecr != 0);
+        self.snd.recovery.echo = stamps.map(|stamps| stamps.ecr).filter(|&ecr| ecr != 0);
         News {
             prior_una: self.snd.una,
             prior_high: self.highest_sacked(),
@@ -209,7 +209,7 @@ impl Connection {
         let len = block.right.since(block.left);
         let sane = block.left < block.right && len <= self.snd.max_wnd;
         let segs = len.div_ceil(mss).max(1);
-        let probe = len <= mss && self.recovery.tlp.end == Some(block.right);
+        let probe = len <= mss && self.snd.recovery.tlp.end == Some(block.right);
         if sane {
             self.stats.dsacks = self.stats.dsacks.saturating_add(segs);
         }
@@ -220,11 +220,11 @@ impl Connection {
         cx.counters.add(Counter::TcpDsackRecvSegs, segs.into());
         // A copy that was sent for nothing has been delivered, too.
         self.count_delivered(cx, segs, news.ece);
-        self.recovery.rack.dsack_seen |= self.recovery.reord_seen > 0 && !probe;
+        self.snd.recovery.rack.dsack_seen |= self.snd.recovery.reord_seen > 0 && !probe;
         news.dsack = true;
         news.dsack_of_probe = probe;
         if block.right <= news.prior_una {
-            self.recovery.undo.on_dsack(block.right, segs);
+            self.snd.recovery.undo.on_dsack(block.right, segs);
         }
         Some(block)
     }
@@ -245,8 +245,8 @@ impl Connection {
             self.snd.most_ranges(),
             &mut judge,
         );
-        self.recovery.rack = judge.rack;
-        self.recovery.undo = judge.undo;
+        self.snd.recovery.rack = judge.rack;
+        self.snd.recovery.undo = judge.undo;
         news.newest = judge.newest;
         cx.counters.add(Counter::TcpSackDiscard, u64::from(outcome.bad_blocks));
         news.delivered = outcome.delivered;
@@ -258,11 +258,11 @@ impl Connection {
     pub(crate) fn judge(&self, cx: &Context) -> Judge {
         Judge {
             now: cx.now,
-            high_seq: self.recovery.high_seq,
-            min_rtt: self.recovery.rtt.min().unwrap_or(Duration::MAX),
-            echo: self.recovery.echo.map(|ecr| (ecr, self.ts)),
-            rack: self.recovery.rack,
-            undo: self.recovery.undo,
+            high_seq: self.snd.recovery.high_seq,
+            min_rtt: self.snd.recovery.rtt.min().unwrap_or(Duration::MAX),
+            echo: self.snd.recovery.echo.map(|ecr| (ecr, self.ts)),
+            rack: self.snd.recovery.rack,
+            undo: self.snd.recovery.undo,
             newest: None,
         }
     }
@@ -273,7 +273,7 @@ impl Connection {
         self.take_sack(cx, seg, news);
         let mut judge = Judge { newest: news.newest, ..self.judge(cx) };
         let mut acked = self.snd.take_acked(ack, &mut judge);
-        self.recovery.rack = judge.rack;
+        self.snd.recovery.rack = judge.rack;
         news.newest = judge.newest;
         self.snd.una = ack;
         self.snd.forget_old_marks();
@@ -333,8 +333,8 @@ impl Connection {
 
     fn take_rtt(&mut self, cx: &Context, sample: Duration, newest: Duration) {
         let bounds = (self.snd.una, self.snd.nxt);
-        self.recovery.rtt.on_sample(sample, newest, cx.now, bounds, cx.config);
-        self.recovery.backoff = 0;
+        self.snd.recovery.rtt.on_sample(sample, newest, cx.now, bounds, cx.config);
+        self.snd.recovery.backoff = 0;
     }
 
     fn alert_of(&self, news: &News) -> Alert {
@@ -354,7 +354,7 @@ impl Connection {
 
     /// What the ACK says about a tail loss probe.
     fn ask_probe(&mut self, cx: &Context, news: &News) {
-        if self.recovery.tlp.end.is_some() {
+        if self.snd.recovery.tlp.end.is_some() {
             let duplicate = news.is_duplicate() && !news.delivered.sacked;
             let dsack = news.dsack_of_probe;
             self.on_probe_ack(cx, ProbeAck { ack: self.snd.una, dsack, duplicate });
@@ -364,7 +364,7 @@ impl Connection {
     fn update_recovery(&mut self, cx: &Context, news: &News, rtt: Option<Duration>) {
         let delivered = self.stats.delivered;
         let prior = news.newest.map_or(0, |(_, delivered)| delivered);
-        self.recovery.rack.update_window(cx.config.tcp_recovery, prior, delivered);
+        self.snd.recovery.rack.update_window(cx.config.tcp_recovery, prior, delivered);
         self.ask_probe(cx, news);
         let sack_is_news = news.delivered.sacked
             && self.snd.scoreboard.front().is_some_and(|front| {
@@ -374,7 +374,7 @@ impl Connection {
         let mut set_timer =
             news.advanced() || (self.handshake.sack && rtt.is_some() && sack_is_news);
         let alarming = news.delivered.sacked || news.ece || news.dsack;
-        if news.is_duplicate() || alarming || self.recovery.phase != Phase::Open {
+        if news.is_duplicate() || alarming || self.snd.recovery.phase != Phase::Open {
             let alert = self.alert_of(news);
             set_timer &= !self.on_alert(cx, alert);
         }
@@ -388,17 +388,17 @@ impl Connection {
     /// the next one leaves now. Once per round trip: a peer that opens and closes its window in
     /// turn must not draw a segment with every ACK.
     fn resend_into_reopened_window(&mut self, cx: &Context) {
-        let rested = cx.now.since(self.recovery.last_sent) >= self.srtt();
-        if self.recovery.phase == Phase::Loss && rested {
+        let rested = cx.now.since(self.snd.recovery.last_sent) >= self.srtt();
+        if self.snd.recovery.phase == Phase::Loss && rested {
             self.snd.scoreboard.mark_all_lost();
             self.count_lost_again(cx);
-            self.recovery.rexmit = Rexmit::Lost;
+            self.snd.recovery.rexmit = Rexmit::Lost;
         }
     }
 
     /// Samples for the algorithm, also of ACKs that do not open the window.
     fn sample_congestion(&mut self, cx: &Context, rtt: Option<Duration>) {
-        let window = u64::from(self.cc.cwnd()) * u64::from(self.snd.mss);
+        let window = u64::from(self.snd.cc.cwnd()) * u64::from(self.snd.mss);
         let sample = AckSample {
             now: cx.now,
             rtt: rtt.filter(|rtt| *rtt > Duration::ZERO),
@@ -407,8 +407,8 @@ impl Connection {
             spread: spread_of_burst(self.srtt(), window),
             paced: self.is_paced(cx),
         };
-        let signs = self.cc.on_sample(&sample);
-        let cwnd = u64::from(self.cc.cwnd());
+        let signs = self.snd.cc.on_sample(&sample);
+        let cwnd = u64::from(self.snd.cc.cwnd());
         if signs.train {
             cx.counters.bump(Counter::TcpHystartTrainDetect);
             cx.counters.add(Counter::TcpHystartTrainCwnd, cwnd);
@@ -425,9 +425,9 @@ impl Connection {
             return;
         }
         // Where much reordering is known, what SACK delivers opens the window too.
-        let known = self.recovery.reordering > u16::from(cx.config.tcp_reordering);
+        let known = self.snd.recovery.reordering > u16::from(cx.config.tcp_reordering);
         if news.advanced() || (known && news.delivered.sacked) {
-            self.cc.on_ack(delivered, cx.now);
+            self.snd.cc.on_ack(delivered, cx.now);
         }
     }
 

@@ -35,7 +35,7 @@ impl Connection {
             pool: &self.pool,
             echo,
             srtt: self.srtt(),
-            rto: self.recovery.rtt.rto(cx.config),
+            rto: self.snd.recovery.rtt.rto(cx.config),
             quick_acks: self.ecn.wants_quick_acks(ecn),
             fin_may_wait: self.state == State::Established,
         };

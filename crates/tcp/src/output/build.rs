@@ -44,8 +44,8 @@ impl Connection {
         }
         let departure = self.depart(cx, len);
         let repr = self.build_repr(cx, departure, seq, flags | bits, most_blocks);
-        let serial = self.next_serial;
-        self.next_serial = Serial(serial.0 + 1);
+        let serial = self.snd.next_serial;
+        self.snd.next_serial = Serial(serial.0 + 1);
         self.rcv.note_data_sent(cx);
         self.on_ack_sent(cx);
         if kind != SendKind::Retransmit {

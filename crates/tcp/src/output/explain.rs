@@ -129,7 +129,7 @@ impl Connection {
 
     /// Data leaves again.
     pub(super) fn explain_again(&mut self, cx: &Context, probe: bool, packet: &mut Transmit) {
-        let reason = match self.recovery.phase {
+        let reason = match self.snd.recovery.phase {
             _ if probe => Resend::LossProbe,
             Phase::Loss => Resend::Timeout,
             _ if self.handshake.sack => Resend::Lost,

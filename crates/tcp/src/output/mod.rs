@@ -81,7 +81,7 @@ impl Connection {
     /// [`Hold::Autocork`] or [`Hold::SmallQueue`], or what shall be sent again is still below us.
     pub fn awaits_completion(&self) -> bool {
         let held = matches!(self.last_hold, Some(Hold::Autocork | Hold::SmallQueue));
-        held || (self.recovery.waits_below && !self.snd.scoreboard.is_empty())
+        held || (self.snd.recovery.waits_below && !self.snd.scoreboard.is_empty())
     }
 
     /// What holds the data that waits, if anything does.
@@ -175,7 +175,7 @@ impl Connection {
         if let Some(hold) = self.retransmission_held(cx, end.since(start)) {
             return Err(hold);
         }
-        let probe = self.recovery.tlp.due.is_some();
+        let probe = self.snd.recovery.tlp.due.is_some();
         let mut packet = self.send_again(cx, start, end);
         if self.explains(cx) {
             self.explain_again(cx, probe, &mut packet);
@@ -185,7 +185,7 @@ impl Connection {
 
     /// What holds a packet of `len` bytes that is sent again. Nothing holds a tail loss probe.
     fn retransmission_held(&self, cx: &Context, len: u32) -> Option<Hold> {
-        if self.recovery.tlp.due.is_some() {
+        if self.snd.recovery.tlp.due.is_some() {
             None
         } else if self.pacing_holds(cx) {
             Some(Hold::Pacing)
@@ -247,7 +247,7 @@ impl Connection {
         let asked = gate::ask(&now);
         let deferred = asked.err().filter(|&hold| hold == Hold::TsoDefer);
         let limiter = deferred.and_then(|_| tso_defer_holds(&now));
-        self.recovery.cwnd_limited |= limiter == Some(Limiter::Cwnd);
+        self.snd.recovery.cwnd_limited |= limiter == Some(Limiter::Cwnd);
         let rwnd = matches!(asked, Err(Hold::Rwnd | Hold::SillyWindow));
         self.time_rwnd(cx, rwnd || limiter == Some(Limiter::Rwnd));
         match asked {
@@ -272,7 +272,7 @@ impl Connection {
         HostQueue {
             completions: cx.below.completions,
             bytes: cx.below.bytes,
-            packets: (self.next_serial.0 - 1).saturating_sub(cx.below.completed.0),
+            packets: (self.snd.next_serial.0 - 1).saturating_sub(cx.below.completed.0),
             in_flight: self.snd.scoreboard.len(),
             rate,
             cap: (!self.is_paced(cx)).then_some(cx.config.tcp_limit_output_bytes),
@@ -408,7 +408,7 @@ impl Connection {
 
     /// New data has left: a writer that waits for space could have sent more.
     fn time_sndbuf(&mut self, cx: &Context) {
-        if self.snd.nospace && self.snd.queue.is_empty() && self.pipe() < self.cc.cwnd() {
+        if self.snd.nospace && self.snd.queue.is_empty() && self.pipe() < self.snd.cc.cwnd() {
             self.snd.limited.start(Limit::Sndbuf, cx.now);
         }
     }

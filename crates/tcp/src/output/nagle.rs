@@ -48,7 +48,7 @@ impl Connection {
     /// When Nagle's rule holds no longer, if there is a bound and a round trip is known.
     pub(super) fn nagle_ends(&self, cx: &Context) -> Option<Instant> {
         // Not the smoothed one: the delay of ACKs is what that measures here.
-        let rtt = self.recovery.rtt.min().filter(|_| cx.config.tcp_nagle_bound)?;
+        let rtt = self.snd.recovery.rtt.min().filter(|_| cx.config.tcp_nagle_bound)?;
         Some(self.last_departure(cx) + 2 * rtt + SLACK)
     }
 }

@@ -65,8 +65,8 @@ impl Connection {
     pub(crate) fn pacing_rate(&self, config: &Config) -> u64 {
         let mss = self.snd.effective_mss();
         let pace = Pace {
-            cwnd: self.cc.cwnd().saturating_mul(mss),
-            ssthresh: self.cc.ssthresh().saturating_mul(mss),
+            cwnd: self.snd.cc.cwnd().saturating_mul(mss),
+            ssthresh: self.snd.cc.ssthresh().saturating_mul(mss),
             in_flight: self.snd.max.since(self.snd.una),
             srtt: self.srtt(),
             ratios: (config.tcp_pacing_ss_ratio, config.tcp_pacing_ca_ratio),

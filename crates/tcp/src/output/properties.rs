@@ -299,7 +299,7 @@ proptest! {
         rtt in 0_u64..3,
     ) {
         let mut walk = Walk::new(setup(policy, tso, defer), rtt);
-        let completed = Serial(walk.t.conn.next_serial.0 - 1);
+        let completed = Serial(walk.t.conn.snd.next_serial.0 - 1);
         if completions {
             walk.t.below = Below { completed, completions, ..Below::default() };
         }
@@ -335,7 +335,7 @@ proptest! {
 #[test]
 fn a_corked_tail_leaves_after_one_timeout_also_if_that_is_long() {
     let mut walk = Walk::new(setup(TsoTail::Split, false, false), 2);
-    let completed = Serial(walk.t.conn.next_serial.0 - 1);
+    let completed = Serial(walk.t.conn.snd.next_serial.0 - 1);
     walk.t.below = Below { completed, completions: true, ..Below::default() };
     let write = [Step::Write(1852), Step::Cork(true), Step::Write(1)];
     let wait = [343_346, 375_663, 356_336].map(Step::Wait);

@@ -109,7 +109,7 @@ pub(crate) fn tso_defer_holds(now: &Situation) -> Option<Limiter> {
 impl Connection {
     /// When data last left; if it is paced, when what follows may depart, if that is later.
     pub(super) fn last_departure(&self, cx: &Context) -> Instant {
-        let last = self.recovery.last_sent;
+        let last = self.snd.recovery.last_sent;
         if self.is_paced(cx) { last.max(self.snd.departure) } else { last }
     }
 
@@ -124,7 +124,7 @@ impl Connection {
         let front = self.snd.scoreboard.front().filter(|_| self.pipe() > 0);
         Deferral {
             allowed: cx.config.tcp_tso_defer
-                && self.recovery.phase < Phase::Recovery
+                && self.snd.recovery.phase < Phase::Recovery
                 && !self.is_probing_with_new_data()
                 && unit.is_some_and(|unit| !unit.leaving),
             divisor: cx.config.tcp_tso_win_divisor.into(),

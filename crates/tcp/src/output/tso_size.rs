@@ -56,7 +56,7 @@ impl Connection {
         let size = Size {
             mss: self.snd.effective_mss(),
             rate,
-            min_rtt: self.recovery.rtt.min(),
+            min_rtt: self.snd.recovery.rtt.min(),
             rtt_log: config.tcp_tso_rtt_log,
             largest: self.path.max_super_segment.min(MAX_SUPER_SEGMENT) as u32,
             least_segs: config.tcp_min_tso_segs,

@@ -180,17 +180,17 @@ impl Connection {
         rtt: Option<Duration>,
         syn_lost: bool,
     ) {
-        self.cc.on_established(cx.now, self.snd.nxt, syn_lost, cx.config);
+        self.snd.cc.on_established(cx.now, self.snd.nxt, syn_lost, cx.config);
         match rtt {
             Some(rtt) => {
                 let bounds = (self.snd.una, self.snd.nxt);
-                self.recovery.rtt.on_sample(rtt, rtt, cx.now, bounds, cx.config);
+                self.snd.recovery.rtt.on_sample(rtt, rtt, cx.now, bounds, cx.config);
             }
             // Also if nobody knows how long it took: data starts as carefully then.
-            None => self.recovery.rtt.on_syn_lost(),
+            None => self.snd.recovery.rtt.on_syn_lost(),
         }
-        self.recovery.high_seq = self.snd.una;
-        self.recovery.last_sent = cx.now;
+        self.snd.recovery.high_seq = self.snd.una;
+        self.snd.recovery.last_sent = cx.now;
     }
 
     /// `snd.mss` has changed. If packets in flight are too big for the path now, they will not
@@ -208,11 +208,11 @@ impl Connection {
         if !self.snd.scoreboard.is_empty() || !cx.config.tcp_slow_start_after_idle {
             return;
         }
-        let idle = cx.now.since(self.recovery.last_sent);
-        let rto = self.recovery.rtt.rto(cx.config);
+        let idle = cx.now.since(self.snd.recovery.last_sent);
+        let rto = self.snd.recovery.rtt.rto(cx.config);
         if idle > rto {
-            self.cc.on_idle_restart(idle, rto, cx.now);
-            self.recovery.last_sent = cx.now;
+            self.snd.cc.on_idle_restart(idle, rto, cx.now);
+            self.snd.recovery.last_sent = cx.now;
         }
     }
 
@@ -242,17 +242,17 @@ impl Connection {
             delivered: self.stats.delivered,
         };
         if self.pipe() == 0 {
-            self.cc.on_start(cx.now, self.recovery.last_sent);
+            self.snd.cc.on_start(cx.now, self.snd.recovery.last_sent);
         }
         let first = self.snd.scoreboard.is_empty();
-        self.recovery.burst = self.recovery.burst.saturating_add(range.segs() as u16);
+        self.snd.recovery.burst = self.snd.recovery.burst.saturating_add(range.segs() as u16);
         self.snd.scoreboard.on_sent(range);
         self.snd.rtx.on_sent(start, data);
-        self.recovery.last_sent = cx.now;
-        if self.recovery.tlp.due == Some(Probe::New) {
+        self.snd.recovery.last_sent = cx.now;
+        if self.snd.recovery.tlp.due == Some(Probe::New) {
             self.on_probe_sent(cx, false);
         }
-        let probing = self.recovery.xmit_timer == XmitTimer::LossProbe;
+        let probing = self.snd.recovery.xmit_timer == XmitTimer::LossProbe;
         if first || probing || !self.timers.is_armed(Timer::Retransmit) {
             self.rearm_rto(cx);
         }
@@ -261,26 +261,26 @@ impl Connection {
     /// Nothing more leaves now: what this burst says about the use of the window, and a probe in
     /// case that nothing comes back.
     pub(crate) fn end_burst(&mut self, cx: &Context) {
-        let sent = u32::from(core::mem::take(&mut self.recovery.burst));
-        self.recovery.tlp.due = None;
-        let full =
-            core::mem::take(&mut self.recovery.cwnd_limited) || self.pipe() >= self.cc.cwnd();
+        let sent = u32::from(core::mem::take(&mut self.snd.recovery.burst));
+        self.snd.recovery.tlp.due = None;
+        let full = core::mem::take(&mut self.snd.recovery.cwnd_limited)
+            || self.pipe() >= self.snd.cc.cwnd();
         if sent == 0 && !(full && self.snd.has_unsent()) {
             return;
         }
         let bounds = (self.snd.una, self.snd.nxt);
-        self.cc.validate(full, self.snd.scoreboard.packets_out(), bounds);
-        if self.cc.is_starving(cx.now, self.recovery.rto(cx.config)) {
+        self.snd.cc.validate(full, self.snd.scoreboard.packets_out(), bounds);
+        if self.snd.cc.is_starving(cx.now, self.snd.recovery.rto(cx.config)) {
             let may_shrink = cx.config.tcp_slow_start_after_idle
-                && self.recovery.phase == Phase::Open
+                && self.snd.recovery.phase == Phase::Open
                 && !self.snd.nospace;
-            self.cc.on_application_limited(may_shrink, cx.now);
+            self.snd.cc.on_application_limited(may_shrink, cx.now);
         }
         if sent > 0 {
             if self.in_reduction() {
-                self.recovery.prr.on_sent(sent);
+                self.snd.recovery.prr.on_sent(sent);
             }
-            if self.recovery.tlp.end != Some(self.snd.nxt) {
+            if self.snd.recovery.tlp.end != Some(self.snd.nxt) {
                 self.schedule_loss_probe(cx, false);
             }
         }
@@ -295,9 +295,9 @@ impl Connection {
         end: SeqNum,
         (serial, sent_at): (Serial, Instant),
     ) {
-        self.recovery.last_sent = cx.now;
-        self.recovery.retrying_since.get_or_insert(cx.now);
-        let probe = matches!(self.recovery.tlp.due, Some(Probe::Last(_)));
+        self.snd.recovery.last_sent = cx.now;
+        self.snd.recovery.retrying_since.get_or_insert(cx.now);
+        let probe = matches!(self.snd.recovery.tlp.due, Some(Probe::Last(_)));
         let segs = self.snd.scoreboard.on_resent(&Resent {
             start,
             end,
@@ -311,15 +311,15 @@ impl Connection {
             self.on_probe_sent(cx, true);
             return;
         }
-        self.recovery.undo.on_retransmitted(segs, cx.now);
-        match self.recovery.phase {
+        self.snd.recovery.undo.on_retransmitted(segs, cx.now);
+        match self.snd.recovery.phase {
             Phase::Loss => cx.counters.add(Counter::TcpSlowStartRetrans, segs.into()),
             _ => cx.counters.add(Counter::TcpFastRetrans, segs.into()),
         }
         if self.in_reduction() {
-            self.recovery.prr.on_sent(segs);
+            self.snd.recovery.prr.on_sent(segs);
         }
-        let reordering = self.recovery.xmit_timer == XmitTimer::Reordering;
+        let reordering = self.snd.recovery.xmit_timer == XmitTimer::Reordering;
         let armed = self.timers.is_armed(Timer::Retransmit);
         if (start == self.snd.una && !reordering) || !armed {
             self.arm_retransmit(cx);
@@ -329,13 +329,13 @@ impl Connection {
     /// The range to send again now, within cwnd and the peer's window. Its bytes are
     /// `snd.rtx.payload(start, end)`, which may be fewer.
     pub(crate) fn next_retransmit(&mut self, cx: &Context) -> Option<(SeqNum, SeqNum)> {
-        self.recovery.waits_below = false;
+        self.snd.recovery.waits_below = false;
         let mss = self.snd.effective_mss();
-        if let Some(Probe::Last(start)) = self.recovery.tlp.due {
+        if let Some(Probe::Last(start)) = self.snd.recovery.tlp.due {
             let end = self.snd.max;
             return (self.snd.una <= start && start < end).then_some((start, end));
         }
-        if self.recovery.rexmit != Rexmit::Lost {
+        if self.snd.recovery.rexmit != Rexmit::Lost {
             return None;
         }
         let mut range = self.snd.scoreboard.first_lost()?;
@@ -385,20 +385,20 @@ impl Connection {
 
     /// F-RTO let new data go first. Returns whether there was none, so that what is lost leaves.
     pub(crate) fn end_new_first(&mut self) -> bool {
-        if self.recovery.rexmit != Rexmit::New {
+        if self.snd.recovery.rexmit != Rexmit::New {
             return false;
         }
-        let none = self.snd.nxt <= self.recovery.high_seq;
-        self.recovery.frto &= !none;
-        self.recovery.rexmit = if none { Rexmit::Lost } else { Rexmit::Nothing };
+        let none = self.snd.nxt <= self.snd.recovery.high_seq;
+        self.snd.recovery.frto &= !none;
+        self.snd.recovery.rexmit = if none { Rexmit::Lost } else { Rexmit::Nothing };
         none
     }
 
     /// The last copy of what is to be sent again has not even left this machine.
     pub(crate) fn note_below(&mut self, cx: &Context, serial: Serial) {
-        self.recovery.waits_below = true;
-        if self.recovery.found_below != serial {
-            self.recovery.found_below = serial;
+        self.snd.recovery.waits_below = true;
+        if self.snd.recovery.found_below != serial {
+            self.snd.recovery.found_below = serial;
             cx.counters.bump(Counter::TcpSpuriousRtxHostQueues);
         }
     }
@@ -416,25 +416,25 @@ impl Connection {
     /// Bytes that cwnd lets go now: whole segments. Limited transmit (RFC 3042) is part of it: what
     /// duplicate ACKs say has arrived is not in the pipe.
     pub(crate) fn cwnd_quota(&self) -> u32 {
-        let segs = self.cc.cwnd().saturating_sub(self.pipe());
-        let probe = self.recovery.tlp.due == Some(Probe::New);
+        let segs = self.snd.cc.cwnd().saturating_sub(self.pipe());
+        let probe = self.snd.recovery.tlp.due == Some(Probe::New);
         segs.max(u32::from(probe)).saturating_mul(self.snd.effective_mss())
     }
 
     /// The congestion window in bytes.
     pub(crate) fn cwnd_bytes(&self) -> u32 {
-        self.cc.cwnd().saturating_mul(self.snd.effective_mss())
+        self.snd.cc.cwnd().saturating_mul(self.snd.effective_mss())
     }
 
     /// Whether what leaves now is a tail loss probe with new data.
     pub(crate) fn is_probing_with_new_data(&self) -> bool {
-        self.recovery.tlp.due == Some(Probe::New) || self.recovery.rexmit == Rexmit::New
+        self.snd.recovery.tlp.due == Some(Probe::New) || self.snd.recovery.rexmit == Rexmit::New
     }
 
     /// Checks what must hold between two calls.
     pub(crate) fn check_recovery_invariants(&self) {
         self.snd.scoreboard.check_invariants();
-        self.cc.check_invariants();
+        self.snd.cc.check_invariants();
         let scoreboard = &self.snd.scoreboard;
         if let Some(first) = scoreboard.front() {
             // While our SYN is not acknowledged, it stands before the data.

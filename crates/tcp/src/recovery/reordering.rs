@@ -39,10 +39,10 @@ impl Connection {
         }
         let mss = u32::from(self.snd.mss.max(1));
         let distance = high.since(low);
-        if distance > u32::from(self.recovery.reordering) * mss {
-            self.recovery.learn_reordering(distance.div_ceil(mss), cx.config);
+        if distance > u32::from(self.snd.recovery.reordering) * mss {
+            self.snd.recovery.learn_reordering(distance.div_ceil(mss), cx.config);
         }
-        self.recovery.reord_seen = self.recovery.reord_seen.saturating_add(1);
+        self.snd.recovery.reord_seen = self.snd.recovery.reord_seen.saturating_add(1);
         cx.counters.bump(match by_timestamp {
             true => Counter::TcpTsReorder,
             false => Counter::TcpSackReorder,
@@ -71,8 +71,8 @@ impl Connection {
         if !told.reordered {
             return;
         }
-        self.recovery.learn_reordering(self.snd.scoreboard.packets_out() + acked, cx.config);
-        self.recovery.reord_seen = self.recovery.reord_seen.saturating_add(1);
+        self.snd.recovery.learn_reordering(self.snd.scoreboard.packets_out() + acked, cx.config);
+        self.snd.recovery.reord_seen = self.snd.recovery.reord_seen.saturating_add(1);
         cx.counters.bump(Counter::TcpRenoReorder);
     }
 
@@ -88,6 +88,6 @@ impl Connection {
 
     /// Whether a late arrival may be told from the order of the SACK blocks.
     pub(crate) fn may_learn_from_sack(&self) -> bool {
-        self.recovery.phase != Phase::Loss || self.recovery.undo.marker.is_some()
+        self.snd.recovery.phase != Phase::Loss || self.snd.recovery.undo.marker.is_some()
     }
 }

@@ -33,8 +33,11 @@ use plimsoll_buf::MAX_CHUNK;
 use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options};
+use crate::congestion::Controller;
 use crate::limits::MIN_SENT_RANGES;
+use crate::recovery::Recovery;
 use crate::recv::window::MAX_BUFFER;
+use crate::serial::Serial;
 use crate::time::Instant;
 use error_queue::ErrorQueue;
 use limited::Limited;
@@ -61,9 +64,10 @@ pub(crate) enum Fin {
     Acked,
 }
 
-/// The send sequence space and the queues behind it.
+/// The send half of a connection: the send sequence space, the queues behind it, and what decides
+/// when they leave.
 #[derive(Debug)]
-pub(crate) struct Sender {
+pub(crate) struct SendSide {
     /// ISS.
     pub(crate) iss: SeqNum,
     /// SND.UNA.
@@ -134,11 +138,18 @@ pub(crate) struct Sender {
     pub(crate) fin: Fin,
     /// What is known while the peer's window holds everything back.
     pub(crate) probing: Probing,
+    /// Round trips, loss and what is sent again.
+    pub(crate) recovery: Recovery,
+    /// Congestion control.
+    pub(crate) cc: Controller,
+    /// The number of the next packet that is charged to what lies below.
+    pub(crate) next_serial: Serial,
 }
 
-impl Sender {
-    pub(crate) fn new(iss: SeqNum, mss: u16, config: &Config, options: &Options) -> Sender {
-        Sender {
+impl SendSide {
+    pub(crate) fn new(iss: SeqNum, mss: u16, config: &Config, options: &Options) -> SendSide {
+        let algorithm = options.congestion.unwrap_or(config.tcp_congestion_control);
+        SendSide {
             iss,
             una: iss,
             nxt: iss,
@@ -177,6 +188,9 @@ impl Sender {
             errors: None,
             fin: Fin::None,
             probing: Probing::default(),
+            recovery: Recovery::new(config),
+            cc: Controller::new(algorithm, config),
+            next_serial: Serial(1),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use plimsoll_wire::SeqNum;
 
-use super::Sender;
+use super::SendSide;
 
 /// Windows up to this size are used whole; of larger ones at most half goes into one segment.
 const SMALL_WINDOW: u32 = 536;
@@ -10,7 +10,7 @@ const SMALL_WINDOW: u32 = 536;
 /// The least that a small window cuts a segment down to.
 const LEAST_SEGMENT: u32 = 48;
 
-impl Sender {
+impl SendSide {
     /// The right edge of the peer's window.
     pub(crate) fn window_end(&self) -> SeqNum {
         self.una + self.wnd
@@ -54,8 +54,8 @@ mod tests {
     use super::*;
     use crate::config::{Config, Options};
 
-    fn sender(wnd: u32, in_flight: u32) -> Sender {
-        let mut snd = Sender::new(SeqNum(0), 1000, &Config::default(), &Options::default());
+    fn sender(wnd: u32, in_flight: u32) -> SendSide {
+        let mut snd = SendSide::new(SeqNum(0), 1000, &Config::default(), &Options::default());
         snd.una = SeqNum(u32::MAX - 99);
         snd.nxt = snd.una + in_flight;
         snd.wnd = wnd;

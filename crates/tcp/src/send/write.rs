@@ -356,7 +356,7 @@ impl Connection {
             return;
         }
         let mss = usize::from(self.snd.mss).max(1);
-        let segs = (self.cc.cwnd() as usize)
+        let segs = (self.snd.cc.cwnd() as usize)
             .max(config.initcwnd as usize)
             .max(usize::from(config.tcp_reordering) + 1);
         let wanted = memory::expanded(mss, segs).min(config.tcp_wmem[2]).min(MAX_BUFFER);
@@ -383,7 +383,7 @@ impl Connection {
         if !core::mem::take(&mut self.snd.check_space) || !self.snd.nospace {
             return;
         }
-        if self.pipe() < self.cc.cwnd() && !cx.below.memory.pressure {
+        if self.pipe() < self.snd.cc.cwnd() && !cx.below.memory.pressure {
             self.expand_sndbuf(cx.config);
         }
         if self.writable(cx.config) > 0 {

@@ -47,7 +47,7 @@ impl Connection {
             return;
         }
         self.snd.probing = Probing { since: cx.now, last: cx.now, unanswered: 0, force: false };
-        let wait = self.recovery.rto(cx.config).max(LEAST_WAIT);
+        let wait = self.snd.recovery.rto(cx.config).max(LEAST_WAIT);
         self.timers.arm(Timer::Persist, cx.now + wait);
     }
 
@@ -57,7 +57,7 @@ impl Connection {
             self.timers.stop(Timer::Persist);
             self.timers.stop(Timer::UserTimeout);
             // The backoff was the probes'; the data that leaves now has its own.
-            self.recovery.backoff = 0;
+            self.snd.recovery.backoff = 0;
         }
         self.snd.probing.force = false;
         self.snd.probing.unanswered = 0;
@@ -91,8 +91,8 @@ impl Connection {
         } else {
             self.pending.window_probe = true;
         }
-        self.recovery.back_off();
-        self.timers.arm(Timer::Persist, cx.now + self.recovery.rto(cx.config));
+        self.snd.recovery.back_off();
+        self.timers.arm(Timer::Persist, cx.now + self.snd.recovery.rto(cx.config));
     }
 
     /// A cork has held for long enough: what it held leaves, with PSH.
@@ -119,7 +119,7 @@ impl Connection {
             0 => DEFAULT_ORPHAN_PROBES,
             limit => limit,
         };
-        let slowest = self.recovery.rto(config) >= config.tcp_rto_max;
-        self.snd.probing.unanswered >= limit || (slowest && self.recovery.backoff >= limit)
+        let slowest = self.snd.recovery.rto(config) >= config.tcp_rto_max;
+        self.snd.probing.unanswered >= limit || (slowest && self.snd.recovery.backoff >= limit)
     }
 }

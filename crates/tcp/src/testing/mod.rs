@@ -305,8 +305,8 @@ impl Trace {
     pub(crate) fn set_round_trip(&mut self, millis: u64) {
         let rtt = Duration::from_millis(millis);
         let bounds = (self.conn.snd.una, self.conn.snd.nxt);
-        self.conn.recovery.rtt = Rtt::new();
-        self.conn.recovery.rtt.on_sample(rtt, rtt, self.now, bounds, &self.config);
+        self.conn.snd.recovery.rtt = Rtt::new();
+        self.conn.snd.recovery.rtt.on_sample(rtt, rtt, self.now, bounds, &self.config);
     }
 
     /// TCP_INFO.

@@ -219,11 +219,11 @@ impl Trace {
     }
 
     fn cwnd(&self) -> u32 {
-        self.conn.cc.cwnd()
+        self.conn.snd.cc.cwnd()
     }
 
     fn phase(&self) -> Phase {
-        self.conn.recovery.phase
+        self.conn.snd.recovery.phase
     }
 }
 
@@ -284,7 +284,7 @@ fn an_ack_gives_a_sample_and_stops_the_timer() {
     trace.send(2 * MSS, MSS);
     trace.wait(50);
     trace.ack(MSS, &[]);
-    let srtt = trace.conn.recovery.rtt.srtt().expect("a sample");
+    let srtt = trace.conn.snd.recovery.rtt.srtt().expect("a sample");
     assert_eq!(srtt, Duration::from_micros(100_000 - 50_000 / 8));
     assert!(trace.conn.timers.is_armed(Timer::Retransmit));
     trace.ack(2 * MSS, &[]);
@@ -316,7 +316,7 @@ fn a_single_loss_is_sent_again_after_three_duplicates() {
         assert_eq!(trace.count(Counter::TcpFastRetrans), 1);
         assert_eq!(trace.count(Counter::TcpTimeouts), 0);
         // The ACK that ends it already counts for congestion avoidance.
-        assert_eq!((trace.cwnd(), trace.conn.cc.ssthresh()), (8, 7));
+        assert_eq!((trace.cwnd(), trace.conn.snd.cc.ssthresh()), (8, 7));
     }
 }
 
@@ -628,7 +628,7 @@ fn a_smaller_path_sends_the_long_segments_again_without_a_smaller_window() {
     trace.send(4 * MSS, MSS);
     let below = Below { bytes: 0, completed: Serial(u64::MAX), ..Below::default() };
     let cx = Context { now: trace.now, below, config: &trace.config, counters: &trace.counters };
-    let cwnd = trace.conn.cc.cwnd();
+    let cwnd = trace.conn.snd.cc.cwnd();
     trace.conn.handle_path_event(&cx, crate::mtu::PathEvent::Mtu(540));
     assert_eq!(trace.conn.snd.mss, 500);
     assert_eq!(trace.cwnd(), cwnd);
@@ -643,17 +643,17 @@ fn a_second_timeout_holds_ssthresh() {
     let mut trace = Trace::new(Peer::Sack);
     trace.send(10 * MSS, MSS);
     trace.timeout();
-    let ssthresh = trace.conn.cc.ssthresh();
+    let ssthresh = trace.conn.snd.cc.ssthresh();
     assert_eq!(ssthresh, 7);
     trace.resend();
     let first = trace.now;
     trace.timeout();
-    assert_eq!(trace.conn.cc.ssthresh(), ssthresh);
+    assert_eq!(trace.conn.snd.cc.ssthresh(), ssthresh);
     assert_eq!(trace.now.since(first), Duration::from_millis(600), "the timeout has doubled");
     trace.resend();
     trace.wait(100);
     trace.ack(MSS, &[]);
-    assert_eq!(trace.conn.recovery.backoff, 1 + 1, "Karn: no sample, no shorter timeout");
+    assert_eq!(trace.conn.snd.recovery.backoff, 1 + 1, "Karn: no sample, no shorter timeout");
 }
 
 #[test]
@@ -664,7 +664,7 @@ fn timestamps_end_the_backoff_after_a_retransmission() {
     trace.resend();
     trace.wait(100);
     trace.ack(MSS, &[]);
-    assert_eq!(trace.conn.recovery.backoff, 0);
+    assert_eq!(trace.conn.snd.recovery.backoff, 0);
 }
 
 /// SACK blocks as pairs of positions.
@@ -841,7 +841,7 @@ fn a_timestamp_undoes_a_recovery_that_reordering_caused() {
     trace.ack(10 * MSS, &[]);
     assert_eq!((trace.phase(), trace.cwnd() >= 10), (Phase::Open, true));
     assert_eq!(trace.count(Counter::TcpFullUndo), 1);
-    assert!(!trace.conn.cc.is_threshold_known());
+    assert!(!trace.conn.snd.cc.is_threshold_known());
 }
 
 #[test]
@@ -869,8 +869,8 @@ fn f_rto_finds_a_spurious_timeout() {
     trace.ack(MSS, &[]);
     assert_eq!(trace.phase(), Phase::Loss);
     // There is new data for it.
-    trace.conn.recovery.frto = true;
-    trace.conn.recovery.rexmit = Rexmit::New;
+    trace.conn.snd.recovery.frto = true;
+    trace.conn.snd.recovery.rexmit = Rexmit::New;
     assert_eq!(trace.send(2 * MSS, MSS), 2 * MSS);
     assert!(trace.resend().is_empty());
     trace.ack(2 * MSS, &[]);
@@ -888,9 +888,9 @@ fn an_echoed_mark_reduces_the_window_once() {
     trace.wait(100);
     let mut repr = trace.header(MSS, TcpFlags::ACK | TcpFlags::ECE);
     trace.deliver(repr.clone());
-    assert_eq!((trace.phase(), trace.cwnd(), trace.conn.cc.ssthresh()), (Phase::Cwr, 5, 7));
+    assert_eq!((trace.phase(), trace.cwnd(), trace.conn.snd.cc.ssthresh()), (Phase::Cwr, 5, 7));
     repr.ack = trace.seq(2 * MSS);
     trace.deliver(repr);
-    assert_eq!((trace.phase(), trace.conn.cc.ssthresh()), (Phase::Cwr, 7));
+    assert_eq!((trace.phase(), trace.conn.snd.cc.ssthresh()), (Phase::Cwr, 7));
     assert_eq!(trace.conn.stats.delivered_ce, 2);
 }
