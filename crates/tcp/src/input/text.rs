@@ -3,7 +3,8 @@
 
 use plimsoll_wire::tcp::TcpFlags;
 
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::event::{ConnectionError, Events};
 use crate::recv::{Echo, Text, TextEffects, TextView};

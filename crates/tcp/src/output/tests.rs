@@ -113,7 +113,7 @@ fn the_largest_packet() {
     setup.largest = usize::MAX;
     let mut t = Trace::established(setup.win(65_535));
     // The largest packet is half of the largest window. (This one was offered and is gone again.)
-    t.conn.snd.max_wnd = 1 << 20;
+    t.conn.snd.set_max_wnd(1 << 20);
     t.write(200_000);
     let packet = t.expect("P. 1:65001 ack 1 x65");
     assert!(packet.payload.len() <= MAX_SUPER_SEGMENT);
@@ -524,7 +524,7 @@ fn acknowledgements_do_not_prolong_deferring() {
 #[test]
 fn a_departure_time_of_before_does_not_prolong_deferring() {
     let mut t = Trace::deferring(Setup::tso());
-    t.conn.snd.departure = t.now + Duration::from_secs(3);
+    t.conn.snd.set_departure(t.now + Duration::from_secs(3));
     t.below.keeps_departures = true;
     t.expect_nothing();
     // Nothing paces it any longer.
@@ -585,7 +585,7 @@ fn a_change_of_the_mss_recuts_what_waits() {
     t.call(|conn, cx| conn.handle_path_event(cx, PathEvent::Mtu(1000)));
     let _ = t.drain();
     for _ in 0..40 {
-        let una = t.conn.snd.nxt.since(crate::testing::ISS);
+        let una = t.conn.snd.nxt().since(crate::testing::ISS);
         t.recv(&std::format!(". 1:1 ack {una}"));
         while let Some(packet) = t.next() {
             let last = packet.repr.seq + packet.payload.len() as u32 == t.conn.snd.write_end();

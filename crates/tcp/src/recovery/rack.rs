@@ -6,7 +6,8 @@
 //! quarter with every round trip in which a DSACK says that something was sent again for nothing.
 
 use super::{Phase, XmitTimer};
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::send::scoreboard::{SentRange, XmitOrder};
 use crate::time::{Duration, Instant};
 use crate::timer::Timer;
@@ -142,12 +143,12 @@ impl Connection {
 
     /// The reordering timer fired.
     pub(crate) fn on_reordering_timeout(&mut self, cx: &Context) {
-        let before = self.pipe();
+        let before = self.snd.pipe();
         let lost = self.snd.scoreboard.lost_ever();
         self.snd.recovery.xmit_timer = XmitTimer::Reordering;
         self.detect_loss(cx);
         self.count_lost_again(cx);
-        if self.pipe() != before {
+        if self.snd.pipe() != before {
             if self.snd.recovery.phase != Phase::Recovery {
                 self.enter_recovery(cx, false);
                 let lost = self.snd.scoreboard.lost_ever().wrapping_sub(lost);

@@ -8,7 +8,8 @@ use plimsoll_wire::SeqNum;
 
 use super::{Phase, Recovery};
 use crate::config::Config;
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::send::scoreboard::RenoSacks;
 
@@ -28,7 +29,7 @@ impl Connection {
 
     /// One behind the highest number that the peer is known to hold.
     pub(crate) fn highest_sacked(&self) -> SeqNum {
-        self.snd.scoreboard.highest_sacked().unwrap_or(self.snd.una)
+        self.snd.scoreboard.highest_sacked().unwrap_or(self.snd.una())
     }
 
     /// What begins at `low` arrived late. `by_timestamp`: a timestamp tells.
@@ -37,7 +38,7 @@ impl Connection {
         if high <= low {
             return;
         }
-        let mss = u32::from(self.snd.mss.max(1));
+        let mss = u32::from(self.snd.mss().max(1));
         let distance = high.since(low);
         if distance > u32::from(self.snd.recovery.reordering) * mss {
             self.snd.recovery.learn_reordering(distance.div_ceil(mss), cx.config);
@@ -78,10 +79,10 @@ impl Connection {
 
     /// So many segments have arrived for the first time.
     pub(crate) fn count_delivered(&mut self, cx: &Context, segs: u32, ece: bool) {
-        self.stats.delivered = self.stats.delivered.wrapping_add(segs);
+        self.snd.stats.delivered = self.snd.stats.delivered.wrapping_add(segs);
         cx.counters.add(Counter::TcpDelivered, u64::from(segs));
         if ece {
-            self.stats.delivered_ce = self.stats.delivered_ce.wrapping_add(segs);
+            self.snd.stats.delivered_ce = self.snd.stats.delivered_ce.wrapping_add(segs);
             cx.counters.add(Counter::TcpDeliveredCe, u64::from(segs));
         }
     }

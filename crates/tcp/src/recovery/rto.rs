@@ -1,7 +1,8 @@
 //! The retransmission timeout (RFC 6298): arming, backoff, what it marks, and when to give up.
 
 use crate::config::Config;
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::state::State;
 use crate::time::Duration;
@@ -139,7 +140,7 @@ impl Connection {
         self.mark_lost_by_timeout(cx);
         let recovery = &self.snd.recovery;
         let first = before <= Phase::Disorder
-            || recovery.high_seq <= self.snd.una
+            || recovery.high_seq <= self.snd.una()
             || (before == Phase::Loss && !repeated);
         if first {
             self.snd.recovery.undo.prior_ssthresh = self.current_ssthresh();
@@ -147,14 +148,15 @@ impl Connection {
             self.snd.cc.reduce();
             self.init_undo();
         }
-        self.snd.cc.set_cwnd(self.pipe() + 1);
+        self.snd.cc.set_cwnd(self.snd.pipe() + 1);
         let default = u16::from(cx.config.tcp_reordering).max(1);
         if before <= Phase::Disorder && self.sacked_out() >= u32::from(default) {
             self.snd.recovery.reordering = self.snd.recovery.reordering.min(default);
         }
         self.set_phase(cx, Phase::Loss);
+        let nxt = self.snd.nxt();
         let recovery = &mut self.snd.recovery;
-        recovery.high_seq = self.snd.nxt;
+        recovery.high_seq = nxt;
         recovery.tlp.end = None;
         recovery.tlp.due = None;
         recovery.frto = cx.config.tcp_frto != 0 && (before < Phase::Recovery || repeated);
@@ -222,7 +224,7 @@ impl Connection {
         if self.snd.recovery.retries == 0 {
             return false;
         }
-        if self.snd.wnd == 0 && !self.orphan && self.recovery_heard_lately(cx) {
+        if self.snd.wnd() == 0 && !self.orphan && self.recovery_heard_lately(cx) {
             // The peer answers and keeps its window closed: that may last (RFC 9293, 3.8.6.1), but
             // nobody can make us keep an orphan.
             return false;

@@ -9,7 +9,8 @@
 use plimsoll_wire::SeqNum;
 
 use super::{Phase, Rexmit};
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::time::Instant;
 
@@ -59,7 +60,7 @@ impl Connection {
         let resent = self.snd.scoreboard.retrans_out();
         let probe = self.snd.recovery.tlp.end.is_some() && self.snd.recovery.tlp.retrans;
         let count = resent + u32::from(probe);
-        self.snd.recovery.undo.marker = Some(self.snd.una);
+        self.snd.recovery.undo.marker = Some(self.snd.una());
         self.snd.recovery.undo.retrans = (count > 0).then_some(count);
     }
 
@@ -68,7 +69,7 @@ impl Connection {
     fn packet_delayed(&self) -> bool {
         let stamp = self.snd.recovery.undo.retrans_stamp;
         if stamp == Instant::ZERO {
-            return self.handshake.sack || self.snd.una < self.snd.recovery.high_seq;
+            return self.handshake.sack || self.snd.una() < self.snd.recovery.high_seq;
         }
         self.snd.recovery.echo.is_some_and(|ecr| (ecr.wrapping_sub(self.ts.val(stamp)) as i32) < 0)
     }
@@ -98,7 +99,7 @@ impl Connection {
     /// Without SACK the old state is kept until something above `high_seq` is acknowledged, since
     /// duplicates below it are of our own making (RFC 6582).
     fn stays_for_duplicates(&mut self) -> bool {
-        let stays = !self.handshake.sack && self.snd.una == self.snd.recovery.high_seq;
+        let stays = !self.handshake.sack && self.snd.una() == self.snd.recovery.high_seq;
         if stays && !self.any_retrans_done() {
             self.snd.recovery.undo.retrans_stamp = Instant::ZERO;
         }

@@ -7,7 +7,8 @@ use plimsoll_wire::SeqNum;
 
 use super::prr::PrrAck;
 use super::{Phase, Rexmit};
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::time::Instant;
 
@@ -32,7 +33,7 @@ impl Connection {
     /// Begins a phase.
     pub(crate) fn set_phase(&mut self, cx: &Context, phase: Phase) {
         if phase == Phase::Loss {
-            self.snd.cc.on_loss(cx.now, self.snd.nxt);
+            self.snd.cc.on_loss(cx.now, self.snd.nxt());
         }
         self.snd.recovery.phase = phase;
     }
@@ -49,7 +50,7 @@ impl Connection {
 
     /// A reduction begins (Linux: `tcp_init_cwnd_reduction`).
     pub(crate) fn start_reduction(&mut self, _cx: &Context) {
-        self.snd.recovery.high_seq = self.snd.nxt;
+        self.snd.recovery.high_seq = self.snd.nxt();
         self.snd.recovery.tlp.end = None;
         self.snd.recovery.prr.start(self.snd.cc.cwnd());
         self.snd.cc.reduce();
@@ -69,7 +70,7 @@ impl Connection {
     pub(crate) fn reduce_window(&mut self, delivered: u32, lost: u32, advanced: bool) {
         let ack = PrrAck {
             ssthresh: self.snd.cc.ssthresh(),
-            in_flight: self.pipe(),
+            in_flight: self.snd.pipe(),
             delivered,
             progress: advanced && lost == 0,
         };
@@ -90,7 +91,7 @@ impl Connection {
         let phase = if disorder { Phase::Disorder } else { Phase::Open };
         if self.snd.recovery.phase != phase {
             self.set_phase(cx, phase);
-            self.snd.recovery.high_seq = self.snd.nxt;
+            self.snd.recovery.high_seq = self.snd.nxt();
         }
     }
 
@@ -138,7 +139,7 @@ impl Connection {
     /// What was sent has to be sent again, and this says nothing about congestion.
     pub(crate) fn enter_loss_without_congestion(&mut self, cx: &Context) {
         if self.snd.recovery.phase != Phase::Loss {
-            self.snd.recovery.high_seq = self.snd.nxt;
+            self.snd.recovery.high_seq = self.snd.nxt();
             let ssthresh = self.current_ssthresh();
             self.snd.cc.set_ssthresh(ssthresh);
             self.snd.recovery.undo.prior_ssthresh = 0;
@@ -163,7 +164,7 @@ impl Connection {
         }
         if self.snd.recovery.phase == Phase::Open {
             self.snd.recovery.undo.retrans_stamp = Instant::ZERO;
-        } else if self.snd.recovery.high_seq <= self.snd.una && self.leave_phase(cx) {
+        } else if self.snd.recovery.high_seq <= self.snd.una() && self.leave_phase(cx) {
             return false;
         }
         let waits = match self.snd.recovery.phase {
@@ -180,7 +181,7 @@ impl Connection {
     fn leave_phase(&mut self, cx: &Context) -> bool {
         match self.snd.recovery.phase {
             // ECN: something sent after the reduction must arrive, so that CWR does.
-            Phase::Cwr if self.snd.una != self.snd.recovery.high_seq => {
+            Phase::Cwr if self.snd.una() != self.snd.recovery.high_seq => {
                 self.end_reduction();
                 self.set_phase(cx, Phase::Open);
             }
@@ -252,7 +253,7 @@ impl Connection {
 
     /// An ACK after a timeout, with F-RTO (RFC 5682, section 3.1, with SACK).
     fn process_loss(&mut self, cx: &Context, alert: &Alert) {
-        let recovered = self.snd.recovery.high_seq <= self.snd.una;
+        let recovered = self.snd.recovery.high_seq <= self.snd.una();
         if alert.advanced && self.try_undo_loss(cx, false) {
             return;
         }
@@ -260,11 +261,11 @@ impl Connection {
             if alert.orig_acked && self.try_undo_loss(cx, true) {
                 return;
             }
-            if self.snd.recovery.high_seq < self.snd.nxt {
+            if self.snd.recovery.high_seq < self.snd.nxt() {
                 // New data left, and duplicates come back: the loss was real.
                 self.snd.recovery.frto &= !(alert.sacked || alert.dupacks > 0);
             } else if alert.advanced && !recovered {
-                self.snd.recovery.high_seq = self.snd.nxt;
+                self.snd.recovery.high_seq = self.snd.nxt();
                 if self.has_new_data() {
                     self.snd.recovery.rexmit = Rexmit::New;
                     return;
@@ -277,7 +278,7 @@ impl Connection {
             return;
         }
         if !self.handshake.sack {
-            if self.snd.recovery.high_seq < self.snd.nxt {
+            if self.snd.recovery.high_seq < self.snd.nxt() {
                 self.add_reno_sacks(cx, alert.dupacks, alert.ece);
             } else if alert.advanced {
                 self.snd.scoreboard.clear_reno_sacks();

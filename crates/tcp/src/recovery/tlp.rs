@@ -9,7 +9,8 @@ use plimsoll_wire::SeqNum;
 
 use super::rack::TIMER_SLACK;
 use super::{Phase, XmitTimer};
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::recovery::rtt::INITIAL_RTO;
 use crate::timer::Timer;
@@ -104,7 +105,7 @@ impl Connection {
 
     /// The probe has left.
     pub(crate) fn on_probe_sent(&mut self, cx: &Context, retrans: bool) {
-        self.snd.recovery.tlp = Tlp { end: Some(self.snd.nxt), retrans, due: None };
+        self.snd.recovery.tlp = Tlp { end: Some(self.snd.nxt()), retrans, due: None };
         cx.counters.bump(Counter::TcpLossProbes);
     }
 

@@ -20,7 +20,7 @@ impl Trace {
     /// An open connection of which what leaves stays below until [`completes`](Self::completes).
     fn queued(setup: Setup) -> Trace {
         let mut t = Trace::established(setup);
-        let completed = Serial(t.conn.snd.next_serial.0 - 1);
+        let completed = Serial(t.conn.snd.next_serial().0 - 1);
         t.below = Below { bytes: 0, completed, completions: true, ..Below::default() };
         t
     }

@@ -4,6 +4,7 @@ use std::vec::Vec;
 
 use super::*;
 use crate::config::SetOption;
+use crate::event::{Events, WriteError};
 use crate::output::Hold;
 use crate::send::error_queue::{ErrorReport, TxStage, TxTimestamps};
 use crate::testing::{Setup, Trace, pattern};
