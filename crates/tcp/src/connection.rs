@@ -13,11 +13,13 @@
 //!
 //! Timers: all in one table, see [`Timer`].
 //!
-//! [`reading`] has the calls of readers, and what else is wired to the receive half.
+//! [`reading`] has the calls of readers, and what else is wired to the receive half; [`sending`]
+//! those of writers, and the send half.
 //!
 //! What it does not do: listening, demultiplexing, ports, IP, checksums. The stack does.
 
 mod reading;
+mod sending;
 
 use alloc::boxed::Box;
 
@@ -25,8 +27,8 @@ use plimsoll_buf::Pool;
 use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options, SetOption};
-use crate::congestion::Controller;
-use crate::counters::{Counter, Counters};
+use crate::context::Context;
+use crate::counters::Counter;
 use crate::ecn::EcnState;
 use crate::event::{ConnectionError, Events};
 use crate::handshake::fast_open_client::FastOpenClient;
@@ -35,30 +37,14 @@ use crate::info::Info;
 use crate::keepalive::Keepalive;
 use crate::limits::RateLimit;
 use crate::mtu::{Path, PathEvent};
-use crate::output::Hold;
-use crate::recovery::Recovery;
 use crate::recv::RecvSide;
 use crate::recv::window::choose_shift;
-use crate::segment::{Below, Segment};
-use crate::send::{Fin, Sender, memory};
-use crate::serial::Serial;
+use crate::segment::Segment;
+use crate::send::{Fin, SendSide};
 use crate::state::State;
-use crate::time::{Duration, Instant};
+use crate::time::Instant;
 use crate::timer::{Timer, TimerTable};
 use crate::why::{Causes, Decisions, HoldTimes};
-
-/// What comes with every call: the time, what lies below, the settings, and where to count.
-#[derive(Clone, Copy)]
-pub struct Context<'a> {
-    /// The time now. It must not run backwards.
-    pub now: Instant,
-    /// What lies below this connection.
-    pub below: Below,
-    /// The stack's settings.
-    pub config: &'a Config,
-    /// Where to count.
-    pub counters: &'a Counters,
-}
 
 /// What a connection is opened with.
 #[derive(Clone, Debug)]
@@ -110,15 +96,11 @@ pub struct Connection {
     pub(crate) events: Events,
     pub(crate) pending: Pending,
     pub(crate) rcv: RecvSide,
-    pub(crate) snd: Sender,
+    pub(crate) snd: SendSide,
     pub(crate) ts: TimestampState,
     pub(crate) ecn: EcnState,
     pub(crate) timers: TimerTable,
-    pub(crate) recovery: Recovery,
-    pub(crate) cc: Controller,
     pub(crate) stats: Stats,
-    /// What held the last attempt to send, if anything did.
-    pub(crate) last_hold: Option<Hold>,
     /// What has happened since output last came to its end.
     pub(crate) causes: Causes,
     /// Writes since new data last left.
@@ -127,7 +109,6 @@ pub struct Connection {
     pub(crate) local_port: u16,
     pub(crate) remote_port: u16,
     pub(crate) path: Path,
-    pub(crate) next_serial: Serial,
     // Rarely touched.
     pub(crate) handshake: Handshake,
     /// An open with Fast Open, on the side that connects; on the other, the cookie that the SYN-ACK
@@ -170,22 +151,11 @@ pub(crate) struct PendingRst {
     pub(crate) ack: Option<SeqNum>,
 }
 
-/// What [`Info`] sums up over the life of a connection.
+/// What counts every segment, whatever it carries.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stats {
-    pub(crate) bytes_acked: u64,
-    pub(crate) bytes_sent: u64,
-    pub(crate) bytes_retrans: u64,
     pub(crate) segs_out: u64,
     pub(crate) segs_in: u64,
-    pub(crate) data_segs_out: u64,
-    pub(crate) total_retrans: u32,
-    /// Wire segments delivered, by ACK or SACK.
-    pub(crate) delivered: u32,
-    /// Of those, what the peer said to have met congestion.
-    pub(crate) delivered_ce: u32,
-    /// Wire segments that DSACKs named.
-    pub(crate) dsacks: u32,
 }
 
 impl Connection {
@@ -206,7 +176,6 @@ impl Connection {
 
     pub(crate) fn new(cx: &Context, params: OpenParams, state: State) -> Connection {
         let path = Path::new(&params);
-        let algorithm = params.options.congestion.unwrap_or(cx.config.tcp_congestion_control);
         let mss = path.advmss();
         let shift = choose_shift(cx.config, &params.options);
         Connection {
@@ -215,20 +184,21 @@ impl Connection {
             events: Events::NONE,
             pending: Pending::default(),
             rcv: RecvSide::new(cx.config, &params.options, mss),
-            snd: Sender::new(params.iss, mss, cx.config, &params.options),
+            snd: SendSide::new(
+                params.iss,
+                (mss, path.max_super_segment()),
+                cx.config,
+                &params.options,
+            ),
             ts: TimestampState::new(params.ts_offset),
             ecn: EcnState::default(),
             timers: TimerTable::new(),
-            recovery: Recovery::new(cx.config),
-            cc: Controller::new(algorithm, cx.config),
             stats: Stats::default(),
-            last_hold: None,
             causes: Causes::NONE,
             writes: 0,
             local_port: params.local_port,
             remote_port: params.remote_port,
             path,
-            next_serial: Serial(1),
             handshake: Handshake::new(cx.now, shift),
             fast_open: None,
             hold_times: None,
@@ -248,8 +218,7 @@ impl Connection {
     /// A segment for this connection arrived.
     pub fn handle_segment(&mut self, cx: &Context, seg: Segment) {
         self.debug_invariants();
-        self.snd.written = false;
-        self.snd.was_idle = None;
+        self.snd.on_segment();
         self.causes.add(Causes::ACK);
         self.on_segment(cx, seg);
         self.debug_invariants();
@@ -258,7 +227,7 @@ impl Connection {
     /// A deadline of [`poll_timeout`](Self::poll_timeout) has passed.
     pub fn handle_timeout(&mut self, cx: &Context) {
         self.debug_invariants();
-        self.snd.written = false;
+        self.snd.end_autocork();
         while let Some(timer) = self.timers.pop_due(cx.now) {
             self.causes.add(Causes::TIMER);
             match timer {
@@ -279,7 +248,7 @@ impl Connection {
     /// The stack learnt something about the path.
     pub fn handle_path_event(&mut self, cx: &Context, event: PathEvent) {
         self.debug_invariants();
-        self.snd.written = false;
+        self.snd.end_autocork();
         self.on_path_event(cx, event);
         self.debug_invariants();
     }
@@ -319,8 +288,8 @@ impl Connection {
     /// Whether `seq` belongs to a segment that was sent and is not yet acknowledged: what an ICMP
     /// error must quote to be believed (RFC 5927, section 4.1).
     pub fn is_in_flight(&self, seq: SeqNum) -> bool {
-        let first = if self.is_early() { self.snd.iss } else { self.snd.una };
-        seq.since(first) <= self.snd.max.since(first)
+        let first = if self.is_early() { self.snd.iss() } else { self.snd.una() };
+        seq.since(first) <= self.snd.nxt().since(first)
     }
 
     /// Whether no application holds the connection any more.
@@ -333,9 +302,9 @@ impl Connection {
         self.debug_invariants();
         self.causes.add(Causes::OPTION);
         match self.state {
-            State::SynSent | State::SynReceived => self.queue_fin(),
+            State::SynSent | State::SynReceived => self.snd.queue_fin(),
             State::Established | State::CloseWait => {
-                self.queue_fin();
+                self.snd.queue_fin();
                 self.set_state(cx, self.state.after_shutdown());
             }
             _ => {}
@@ -345,14 +314,8 @@ impl Connection {
 
     /// A shutdown that came before ESTABLISHED takes effect now.
     pub(crate) fn resume_shutdown(&mut self, cx: &Context) {
-        if self.snd.fin == Fin::Queued && self.state == State::Established {
+        if self.snd.fin() == Fin::Queued && self.state == State::Established {
             self.set_state(cx, State::FinWait1);
-        }
-    }
-
-    fn queue_fin(&mut self) {
-        if self.snd.fin == Fin::None {
-            self.snd.fin = Fin::Queued;
         }
     }
 
@@ -392,7 +355,7 @@ impl Connection {
     /// Changes an option.
     pub fn set_option(&mut self, cx: &Context, option: SetOption) {
         self.debug_invariants();
-        self.snd.written = false;
+        self.snd.end_autocork();
         self.causes.add(Causes::OPTION);
         let options = &mut self.options;
         match option {
@@ -434,18 +397,15 @@ impl Connection {
         match option {
             SetOption::KeepAlive(_) | SetOption::KeepIdle(_) => self.sync_keepalive(cx),
             SetOption::UserTimeout(_) => self.timers.stop(Timer::UserTimeout),
-            SetOption::SndBuf(bytes) if cx.config.tcp_sndbuf_raw > 0 => {
-                self.snd.buf_limit = memory::raw_sndbuf(*bytes);
-            }
-            SetOption::SndBuf(bytes) => self.snd.buf_limit = memory::sndbuf(*bytes),
-            SetOption::NoDelay(true) => self.push_tail(),
-            SetOption::Cork(false) if self.options.nodelay => self.push_tail(),
+            SetOption::SndBuf(bytes) => self.snd.set_buffer(*bytes, cx.config),
+            SetOption::NoDelay(true) => self.snd.push_tail(),
+            SetOption::Cork(false) if self.options.nodelay => self.snd.push_tail(),
             SetOption::TxTimestamps(stamps) => self.snd.set_tx_timestamps(*stamps),
             SetOption::RcvBuf(bytes) => {
                 self.rcv.set_buffer(*bytes);
                 self.after_read();
             }
-            SetOption::Congestion(algorithm) => self.cc.switch(*algorithm),
+            SetOption::Congestion(algorithm) => self.snd.cc.switch(*algorithm),
             SetOption::DecisionLog(entries) => self.decisions = Decisions::new(*entries),
             SetOption::RcvLowat(_) => self.apply_low_water(cx),
             SetOption::QuickAck(on) => {
@@ -454,12 +414,6 @@ impl Connection {
             }
             _ => {}
         }
-    }
-
-    /// What waits leaves, whatever Nagle's rule or a cork says.
-    fn push_tail(&mut self) {
-        self.snd.more = false;
-        self.snd.push_now = !self.snd.queue.is_empty();
     }
 
     /// The figures of `TCP_INFO` that do not depend on the time. `config` is the stack's, as in
@@ -478,32 +432,12 @@ impl Connection {
         (self.error.is_some() && !self.error_taken) || self.soft_error.is_some()
     }
 
-    /// Bytes that the peer has not acknowledged, sent or not (SIOCOUTQ).
-    pub fn send_queue_len(&self) -> usize {
-        self.snd.queue.len() + self.snd.rtx.bytes()
-    }
-
-    /// Bytes that were never sent (SIOCOUTQNSD).
-    pub fn unsent_len(&self) -> usize {
-        self.snd.queue.len()
-    }
-
     /// Bytes of memory of this connection, without the chunks that its queues refer to.
     pub fn memory_bytes(&self) -> usize {
-        let heap = self.rcv.heap_bytes() + self.snd.heap_bytes() + self.recovery.heap_bytes();
+        let heap = self.rcv.heap_bytes() + self.snd.heap_bytes();
         let told = self.hold_times.as_ref().map_or(0, |_| size_of::<HoldTimes>())
             + self.decisions.as_ref().map_or(0, |log| log.heap_bytes());
         size_of::<Connection>() + heap + told + self.fast_open_bytes()
-    }
-
-    /// Data (or our FIN) is unacknowledged.
-    pub(crate) fn has_unacked(&self) -> bool {
-        self.snd.una != self.snd.max
-    }
-
-    /// The smoothed round trip; zero before the first sample.
-    pub(crate) fn srtt(&self) -> Duration {
-        self.recovery.rtt.srtt().unwrap_or_default()
     }
 
     /// Checks everything that must hold between two calls.

@@ -12,7 +12,8 @@
 use plimsoll_wire::tcp::TcpFlags;
 
 use crate::config::Config;
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::recv::AckReason;
 use crate::segment::{Ecn, Segment};
@@ -95,22 +96,29 @@ impl EcnState {
 
     /// The codepoint and the bits of an outgoing segment. `news` if it carries data that was never
     /// sent before.
-    pub(crate) fn mark(&mut self, news: bool) -> (Ecn, TcpFlags) {
+    pub(crate) fn marks(self, news: bool) -> (Ecn, TcpFlags) {
         let mut flags = TcpFlags::default();
         if !self.on {
             return (Ecn::NotEct, flags);
         }
-        self.echo_sent = self.demand_cwr;
         if self.demand_cwr {
             flags |= TcpFlags::ECE;
         }
         if !news {
             return (Ecn::NotEct, flags);
         }
-        if core::mem::take(&mut self.queue_cwr) {
+        if self.queue_cwr {
             flags |= TcpFlags::CWR;
         }
         (Ecn::Ect0, flags)
+    }
+
+    /// A segment with these [`marks`](Self::marks) has left.
+    pub(crate) fn on_sent(&mut self, flags: TcpFlags) {
+        if self.on {
+            self.echo_sent = self.demand_cwr;
+            self.queue_cwr &= !flags.contains(TcpFlags::CWR);
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use plimsoll_wire::SeqNum;
 
-use crate::connection::{Connection, Context, OpenParams, PendingRst};
+use crate::connection::{Connection, OpenParams, PendingRst};
+use crate::context::Context;
 use crate::event::{ConnectionError, Events};
 use crate::state::State;
 

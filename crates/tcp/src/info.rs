@@ -103,14 +103,14 @@ pub struct Info {
     /// Bytes of data that the receive buffer holds.
     pub rcvbuf: usize,
     /// What holds the next send at the moment, if anything.
-    pub hold: Option<crate::output::Hold>,
+    pub hold: Option<crate::output::hold::Hold>,
     /// How long it has held.
     pub held_for: Duration,
     /// How often each [`Hold`](crate::Hold) was met, in the order of
     /// [`Hold::ALL`](crate::Hold::ALL).
-    pub holds: [u64; crate::output::Hold::ALL.len()],
+    pub holds: [u64; crate::output::hold::Hold::ALL.len()],
     /// How long each has held in all, in the same order.
-    pub hold_times: [Duration; crate::output::Hold::ALL.len()],
+    pub hold_times: [Duration; crate::output::hold::Hold::ALL.len()],
     /// Data bytes that were handed down and have not completed. The stack fills it in.
     pub below: u32,
     /// The device tells when it is done with a packet. Without that, automatic corking and small
@@ -120,18 +120,18 @@ pub struct Info {
 
 /// The figures of `conn`, whose settings are `config`.
 pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
-    let (times, rtt, held) = (conn.snd.limited.times(now), &conn.recovery.rtt, conn.held(now));
+    let (times, rtt, held) = (conn.snd.limited_times(now), &conn.snd.recovery.rtt, conn.held(now));
     Info {
         state: conn.state,
-        congestion: conn.cc.algorithm(),
+        congestion: conn.snd.cc.algorithm(),
         timestamps: conn.ts.enabled,
         sack: conn.handshake.sack,
-        snd_wscale: conn.snd.wscale,
+        snd_wscale: conn.snd.wscale(),
         rcv_wscale: conn.rcv.wscale(),
         window_scaling: conn.handshake.window_scaling,
         rto: conn.current_rto(config),
         ato: conn.rcv.ato(),
-        snd_mss: u32::from(conn.snd.mss).max(1),
+        snd_mss: u32::from(conn.snd.mss()).max(1),
         rcv_mss: conn.rcv.rcv_mss(),
         advmss: advmss(conn),
         pmtu: u32::from(conn.path.mtu),
@@ -139,49 +139,49 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         sacked: conn.sacked_out(),
         lost: conn.snd.scoreboard.lost_out(),
         retrans: conn.snd.scoreboard.retrans_out(),
-        total_retrans: conn.stats.total_retrans,
-        backoff: u32::from(conn.recovery.backoff),
+        total_retrans: conn.snd.stats.total_retrans,
+        backoff: u32::from(conn.snd.recovery.backoff),
         retransmits: u32::from(conn.current_retries()),
-        probes: u32::from(conn.keepalive.probes.max(conn.unanswered_window_probes())),
+        probes: probes(conn),
         rtt: rtt.srtt().unwrap_or_default(),
         rttvar: rtt.rttvar(),
         min_rtt: rtt.min(),
-        snd_cwnd: conn.cc.cwnd(),
-        snd_ssthresh: conn.cc.ssthresh(),
-        reordering: u32::from(conn.recovery.reordering),
-        reord_seen: conn.recovery.reord_seen,
-        snd_wnd: conn.snd.wnd,
+        snd_cwnd: conn.snd.cc.cwnd(),
+        snd_ssthresh: conn.snd.cc.ssthresh(),
+        reordering: u32::from(conn.snd.recovery.reordering),
+        reord_seen: conn.snd.recovery.reord_seen,
+        snd_wnd: conn.snd.wnd(),
         rcv_wnd: conn.rcv.wnd(),
         rcv_ssthresh: u32::try_from(conn.rcv.buffer()).unwrap_or(u32::MAX),
         rcv_space: u32::try_from(conn.rcv.space()).unwrap_or(u32::MAX),
-        bytes_acked: conn.stats.bytes_acked,
+        bytes_acked: conn.snd.stats.bytes_acked,
         bytes_received: conn.rcv.stats().bytes,
-        bytes_sent: conn.stats.bytes_sent,
-        bytes_retrans: conn.stats.bytes_retrans,
+        bytes_sent: conn.snd.stats.bytes_sent,
+        bytes_retrans: conn.snd.stats.bytes_retrans,
         segs_out: conn.stats.segs_out,
         segs_in: conn.stats.segs_in,
-        data_segs_out: conn.stats.data_segs_out,
+        data_segs_out: conn.snd.stats.data_segs_out,
         data_segs_in: conn.rcv.stats().segs,
         notsent_bytes: conn.unsent_len() as u32,
-        delivered: conn.stats.delivered,
-        delivered_ce: conn.stats.delivered_ce,
-        dsack_dups: conn.stats.dsacks,
+        delivered: conn.snd.stats.delivered,
+        delivered_ce: conn.snd.stats.delivered_ce,
+        dsack_dups: conn.snd.stats.dsacks,
         rcv_ooopack: conn.rcv.stats().out_of_order,
         rcv_rtt: conn.rcv.rtt(),
         busy_time: times.busy,
         rwnd_limited: times.rwnd,
         sndbuf_limited: times.sndbuf,
-        last_data_sent: now.since(conn.recovery.last_sent),
+        last_data_sent: now.since(conn.snd.recovery.last_sent),
         last_data_recv: now.since(conn.rcv.stats().last_data),
         last_ack_recv: now.since(conn.keepalive.last_rx),
-        ca_state: conn.recovery.phase as u8,
+        ca_state: conn.snd.recovery.phase as u8,
         options: option_bits(conn),
         fastopen_client_fail: conn.fast_open_failure(),
-        pacing_rate: conn.pacing_rate(config),
+        pacing_rate: conn.snd.pacing_rate(config, &conn.options),
         max_pacing_rate: conn.options.max_pacing_rate.unwrap_or(u64::MAX),
-        sndbuf: conn.snd.buf_limit,
+        sndbuf: conn.snd.buffer(),
         rcvbuf: conn.rcv.buffer(),
-        hold: conn.last_hold,
+        hold: conn.snd.hold(),
         held_for: held.0,
         holds: held.1,
         hold_times: held.2,
@@ -196,10 +196,16 @@ fn advmss(conn: &Connection) -> u32 {
     u32::from(conn.path.advmss().saturating_sub(timestamps))
 }
 
+/// Unanswered probes.
+fn probes(conn: &Connection) -> u32 {
+    let of_window = conn.snd.unanswered_window_probes(conn.keepalive.last_rx);
+    u32::from(conn.keepalive.probes.max(of_window))
+}
+
 /// Segments that are not acknowledged, a SYN counted.
 fn unacked(conn: &Connection) -> u32 {
     let packets = conn.snd.scoreboard.packets_out();
-    packets + u32::from(conn.snd.una == conn.snd.iss && conn.snd.iss < conn.snd.max)
+    packets + u32::from(conn.snd.una() == conn.snd.iss() && conn.snd.iss() < conn.snd.nxt())
 }
 
 /// TCPI_OPT_*: timestamps 1, SACK 2, window scaling 4, ECN 8, a marked packet 16, data of the SYN
@@ -215,13 +221,11 @@ fn option_bits(conn: &Connection) -> u8 {
 
 /// Panics if something does not hold that must hold between two calls.
 pub(crate) fn check_invariants(conn: &Connection) {
-    let snd = &conn.snd;
     conn.rcv.check_invariants(!matches!(conn.state, State::Closed | State::SynSent));
     if conn.state == State::Closed {
         assert_eq!(conn.timers.next(), None, "a closed connection waits for a timer");
         return;
     }
-    assert!(snd.una <= snd.nxt && snd.nxt <= snd.max, "snd.una <= snd.nxt <= snd.max");
     assert_eq!(conn.rcv.fin_taken(), conn.state.received_fin(), "the FIN was taken");
     check_timers(conn);
     conn.snd.check_invariants();

@@ -6,7 +6,8 @@
 //! The user timeout bounds how long data may stay unacknowledged or the window closed. It is looked
 //! at from the first retransmission or window probe on, so that it costs nothing before.
 
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::event::ConnectionError;
 use crate::state::State;

@@ -45,6 +45,7 @@ extern crate std;
 mod config;
 mod congestion;
 mod connection;
+mod context;
 mod counters;
 mod ecn;
 mod event;
@@ -72,7 +73,8 @@ mod why;
 mod testing;
 
 pub use config::{Config, CongestionAlgorithm, Options, SetOption, TsoTail};
-pub use connection::{Connection, Context, OpenParams};
+pub use connection::{Connection, OpenParams};
+pub use context::Context;
 pub use counters::{Counter, CounterValues, Counters, Values, Writer};
 pub use event::{ConnectionError, Events, ReadError, WriteError};
 pub use handshake::fast_open_client::{FastOpen, FastOpenNews};

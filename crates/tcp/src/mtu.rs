@@ -6,7 +6,8 @@
 
 use plimsoll_wire::tcp::{HEADER_LEN, MD5_OPTION_LEN};
 
-use crate::connection::{Connection, Context, OpenParams};
+use crate::connection::{Connection, OpenParams};
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::event::ConnectionError;
 use crate::state::State;
@@ -48,7 +49,7 @@ pub(crate) struct Path {
     /// The MSS that the peer announced.
     pub(crate) peer_mss: u16,
     /// Most payload bytes of one packet that is handed down.
-    pub(crate) max_super_segment: usize,
+    max_super_segment: usize,
 }
 
 impl Path {
@@ -74,6 +75,11 @@ impl Path {
     /// The MSS option of our SYN.
     pub(crate) const fn advmss(&self) -> u16 {
         self.advmss
+    }
+
+    /// Most payload bytes of one packet that is handed down.
+    pub(crate) const fn max_super_segment(&self) -> usize {
+        self.max_super_segment
     }
 
     /// Payload bytes of a full segment, before the timestamp option.
@@ -107,7 +113,7 @@ impl Connection {
         let times = if self.ts.enabled { TIMESTAMP_OPTION_LEN } else { 0 };
         let option = times + if self.is_signed() { MD5_OPTION_LEN as u16 } else { 0 };
         let mss = self.path.send_mss(cx.config.tcp_min_snd_mss.max(option + 8));
-        self.snd.mss = mss - option;
+        self.snd.set_mss(mss - option);
     }
 
     pub(crate) fn on_path_event(&mut self, cx: &Context, event: PathEvent) {
@@ -124,14 +130,14 @@ impl Connection {
             return;
         }
         cx.counters.bump(Counter::TcpMtupFail);
-        let old = self.snd.mss;
+        let old = self.snd.mss();
         self.sync_mss(cx);
         if self.state == State::SynSent {
             self.path.lower_advmss();
             self.on_syn_too_big(cx);
             return;
         }
-        if self.snd.mss < old {
+        if self.snd.mss() < old {
             self.on_mss_changed(cx, true);
         }
     }

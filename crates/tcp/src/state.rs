@@ -1,6 +1,7 @@
 //! The states of RFC 9293, section 3.3.2, and which may follow which.
 
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::event::{ConnectionError, Events};
 use crate::time::Duration;

@@ -4,7 +4,8 @@
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{TcpFlags, TcpOptions, TcpRepr, Timestamps};
 
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::handshake::TimestampState;
 use crate::segment::Segment;
@@ -163,7 +164,7 @@ impl Connection {
         TimeWait {
             local_port: self.local_port,
             remote_port: self.remote_port,
-            snd_nxt: self.snd.nxt,
+            snd_nxt: self.snd.nxt(),
             rcv_nxt: self.rcv.nxt(),
             window: self.rcv.promised(),
             ts: self.ts,

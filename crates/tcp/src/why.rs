@@ -17,7 +17,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::fmt;
 
-use crate::output::Hold;
+use crate::output::hold::Hold;
 use crate::recv::AckReason;
 use crate::segment::SendKind;
 use crate::time::{Duration, Instant};

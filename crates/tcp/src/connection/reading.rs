@@ -4,7 +4,8 @@
 use plimsoll_buf::Slices;
 
 use crate::config::Config;
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::event::{Events, ReadError};
 use crate::recv::FlushReason;

@@ -8,11 +8,14 @@ use plimsoll_wire::SeqNum;
 
 use super::*;
 use crate::config::CongestionAlgorithm;
+use crate::counters::Counters;
 use crate::event::WriteError;
-use crate::segment::{Ecn, MemoryRoom};
+use crate::segment::{Below, Ecn, MemoryRoom};
 use crate::send::WriteFlags;
 use crate::send::error_queue::TxTimestamps;
+use crate::serial::Serial;
 use crate::testing::pair::{Dice, to_segment};
+use crate::time::Duration;
 
 /// What the path does, in percent.
 #[derive(Clone, Copy)]
@@ -295,7 +298,7 @@ fn strange_segment(dice: &mut Dice, conn: &Connection, pool: &Pool) -> Segment {
         point + offsets[dice.roll(offsets.len() as u64) as usize]
     };
     let rcv = [conn.rcv.nxt(), conn.rcv.adv(), conn.rcv.irs(), conn.rcv.ack_sent()];
-    let snd = [conn.snd.una, conn.snd.nxt, conn.snd.max, conn.snd.iss];
+    let snd = [conn.snd.una(), conn.snd.nxt(), conn.snd.nxt(), conn.snd.iss()];
     let mut flags = TcpFlags::default();
     for (flag, odds) in [
         (TcpFlags::ACK, 90),

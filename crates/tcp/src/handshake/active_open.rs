@@ -3,7 +3,8 @@
 use plimsoll_wire::tcp::TcpFlags;
 
 use super::INITIAL_RTO;
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::event::ConnectionError;
 use crate::recovery::rto::time_of_timeouts;
@@ -72,7 +73,7 @@ impl Connection {
 
     /// Of our SYN's data a SYN-ACK may acknowledge any part.
     fn acks_our_syn(&self, seg: &Segment) -> bool {
-        self.snd.iss < seg.repr.ack && seg.repr.ack <= self.snd.max
+        self.snd.iss() < seg.repr.ack && seg.repr.ack <= self.snd.nxt()
     }
 
     /// The ACK that ends the handshake leaves at once, unless data is about to take it along.
@@ -98,8 +99,7 @@ impl Connection {
 
     /// Both sides sent a SYN: answer with a SYN-ACK.
     fn open_simultaneously(&mut self, cx: &Context, seg: &Segment) {
-        self.snd.wnd = u32::from(seg.repr.window);
-        self.snd.wl1 = seg.repr.seq;
+        self.snd.take_syn_window(seg.repr.window, seg.repr.seq);
         self.ecn.on_syn(seg, cx.config);
         self.set_state(cx, State::SynReceived);
         self.timers.arm(Timer::Retransmit, cx.now + self.syn_rto(cx.config));

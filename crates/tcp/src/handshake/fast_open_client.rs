@@ -13,10 +13,10 @@ use plimsoll_buf::Slices;
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::FastOpenOption;
 
-use crate::connection::{Connection, Context, OpenParams};
+use crate::connection::{Connection, OpenParams};
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::segment::Segment;
-use crate::send::limited::Limit;
 use crate::send::scoreboard::SentRange;
 use crate::serial::Serial;
 use crate::state::State;
@@ -112,7 +112,7 @@ impl Connection {
         let advmss = self.path.advmss();
         self.path.peer_mss = known.mss.filter(|_| known.data).unwrap_or(advmss);
         self.sync_mss(cx);
-        let room = usize::from(self.snd.mss).saturating_sub(OPTION_SPACE);
+        let room = usize::from(self.snd.mss()).saturating_sub(OPTION_SPACE);
         let payload = if known.data { self.copy_syn_data(parts, room) } else { Slices::new() };
         let taken = payload.len();
         let no_cookie = !known.data;
@@ -138,7 +138,7 @@ impl Connection {
     pub fn report_syn_data(&mut self) {
         let sent = self.fast_open.as_ref().map_or(0, |open| open.sent);
         if sent > 0 && self.options.zerocopy {
-            self.snd.note_written(self.snd.iss + 1 + u32::from(sent), Some(true));
+            self.snd.note_written(self.snd.iss() + 1 + u32::from(sent), Some(true));
         }
     }
 
@@ -189,9 +189,8 @@ impl Connection {
             return (payload, None);
         }
         open.sent = len;
-        let serial = self.next_serial;
-        self.next_serial = Serial(serial.0 + 1);
-        let start = self.snd.iss + 1;
+        let serial = self.snd.take_serial();
+        let start = self.snd.iss() + 1;
         let end = start + u32::from(len);
         let range = SentRange {
             start,
@@ -207,33 +206,24 @@ impl Connection {
             push: true,
             fin: false,
             eor: false,
-            delivered: self.stats.delivered,
+            delivered: self.snd.stats.delivered,
         };
         self.snd.scoreboard.on_sent(range);
-        self.snd.rtx.on_sent(start, &payload);
-        self.snd.nxt = end;
-        self.snd.max = end;
-        self.snd.limited.start(Limit::Busy, cx.now);
+        self.snd.on_syn_data_sent(cx.now, &payload);
         cx.counters.bump(Counter::TcpOrigDataSent);
-        self.stats.data_segs_out += 1;
-        self.stats.bytes_sent += u64::from(len);
         (payload, Some(serial))
     }
 
     /// `ack` covers our SYN: takes it and what it covers of the SYN's data.
     pub(crate) fn take_handshake_ack(&mut self, cx: &Context, ack: SeqNum) {
-        let first = self.snd.iss + 1;
         let mut judge = self.judge(cx);
-        let delivered = self.snd.take_acked(ack, &mut judge);
-        self.snd.una = ack.max(first);
-        self.stats.bytes_acked += u64::from(delivered.acked);
-        self.stats.delivered = self.stats.delivered.wrapping_add(1);
+        self.snd.on_syn_acked(ack, &mut judge);
     }
 
     /// A SYN-ACK has established the connection. Returns whether data of the SYN must be sent
     /// again, in which case what the SYN-ACK itself carries is not taken.
     pub(crate) fn on_fast_open_syn_ack(&mut self, cx: &Context, seg: &Segment) -> bool {
-        let again = self.stats.total_retrans > 0;
+        let again = self.snd.stats.total_retrans > 0;
         let unacked = !self.snd.scoreboard.is_empty();
         let mss = self.path.peer_mss;
         let Some(open) = &mut self.fast_open else { return false };

@@ -14,7 +14,8 @@ use alloc::boxed::Box;
 
 use plimsoll_wire::tcp::FastOpenOption;
 
-use crate::connection::{Connection, Context, OpenParams};
+use crate::connection::{Connection, OpenParams};
+use crate::context::Context;
 use crate::event::Events;
 use crate::handshake::fast_open_client::FastOpenClient;
 use crate::segment::Segment;
@@ -66,14 +67,9 @@ impl Connection {
 
     fn begin_early(&mut self, cx: &Context, syn: &Segment) {
         self.handshake.early = true;
-        let first = self.snd.iss + 1;
-        self.snd.una = first;
-        self.snd.nxt = first;
-        self.snd.max = first;
-        self.snd.forget_old_marks();
-        self.snd.max_wnd = self.snd.wnd;
+        self.snd.begin_early();
         self.on_handshake_done(cx, None, false);
-        self.expand_sndbuf(cx.config);
+        self.snd.expand_buffer(cx.config, &self.options);
         self.take_syn_data(cx, syn);
     }
 
@@ -97,7 +93,7 @@ impl Connection {
     /// Whether our FIN may leave behind what is queued. As on Linux, that of a shutdown waits for
     /// the end of the handshake, and that of a close does not.
     pub(crate) fn fin_is_due(&self) -> bool {
-        self.snd.fin == Fin::Queued && (self.orphan || !self.is_early())
+        self.snd.fin() == Fin::Queued && (self.orphan || !self.is_early())
     }
 
     /// The SYN-ACK leaves for the third time: what followed it is taken for lost, and is sent again
@@ -121,33 +117,31 @@ impl Connection {
         let sample = self.handshake_rtt(cx, seg);
         self.timers.stop(Timer::Retransmit);
         self.pending.syn = false;
-        self.stats.delivered = self.stats.delivered.wrapping_add(1);
-        self.recovery.retries = 0;
-        self.recovery.retrying_since = None;
+        self.snd.stats.delivered = self.snd.stats.delivered.wrapping_add(1);
+        self.snd.recovery.retries = 0;
+        self.snd.recovery.retrying_since = None;
         if self.handshake.retries > 1 && !self.has_unacked() {
             let syn_lost = true;
-            self.cc.on_established(cx.now, self.snd.nxt, syn_lost, cx.config);
+            self.snd.cc.on_established(cx.now, self.snd.nxt(), syn_lost, cx.config);
         }
         self.set_state(cx, State::Established);
-        if self.snd.fin != Fin::None {
+        if self.snd.fin() != Fin::None {
             self.set_state(cx, State::FinWait1);
         }
         // There is no timer for what is in flight yet, and the ACK may leave all of it there.
         self.arm_retransmit_if_needed(cx);
-        let news = seg.repr.ack != self.snd.una || !seg.repr.options.sack.is_empty();
+        let news = seg.repr.ack != self.snd.una() || !seg.repr.options.sack.is_empty();
         if news {
             self.on_ack(cx, seg);
         } else {
-            self.snd.wnd = u32::from(seg.repr.window) << self.snd.wscale;
-            self.snd.max_wnd = self.snd.max_wnd.max(self.snd.wnd);
-            self.snd.wl1 = seg.repr.seq;
-            self.snd.wl2 = seg.repr.ack;
+            let wnd = u32::from(seg.repr.window) << self.snd.wscale();
+            self.snd.take_window(wnd, seg.repr.seq, seg.repr.ack);
         }
-        if self.recovery.rtt.srtt().is_none()
+        if self.snd.recovery.rtt.srtt().is_none()
             && let Some(rtt) = sample
         {
-            let bounds = (self.snd.una, self.snd.nxt);
-            self.recovery.rtt.on_sample(rtt, rtt, cx.now, bounds, cx.config);
+            let bounds = (self.snd.una(), self.snd.nxt());
+            self.snd.recovery.rtt.on_sample(rtt, rtt, cx.now, bounds, cx.config);
         }
         // With the round trip that is known now.
         self.arm_retransmit_if_needed(cx);

@@ -12,12 +12,12 @@ mod timestamps;
 use plimsoll_wire::tcp::{TcpFlags, TcpRepr};
 
 use crate::config::Config;
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::event::ConnectionError;
 use crate::recv::window::initial_window;
 use crate::segment::{Segment, SendKind};
-use crate::send::limited::Limit;
 use crate::state::State;
 use crate::time::{Duration, Instant};
 use crate::timer::Timer;
@@ -95,7 +95,7 @@ impl Connection {
         let repr = TcpRepr {
             src_port: self.local_port,
             dst_port: self.remote_port,
-            seq: self.snd.iss,
+            seq: self.snd.iss(),
             ack: self.rcv.nxt(),
             flags,
             window: initial_window(self.rcv.first_window() as usize),
@@ -107,10 +107,8 @@ impl Connection {
     }
 
     fn after_syn_sent(&mut self, cx: &Context) {
-        let next = self.snd.iss + 1;
-        self.snd.nxt = self.snd.nxt.max(next);
-        self.snd.max = self.snd.max.max(next);
-        self.stats.total_retrans += u32::from(self.handshake.sent > 0);
+        self.snd.on_syn_sent();
+        self.snd.stats.total_retrans += u32::from(self.handshake.sent > 0);
         self.handshake.sent = self.handshake.sent.saturating_add(1);
         self.handshake.sent_at = cx.now;
         self.stats.segs_out += 1;
@@ -133,12 +131,12 @@ impl Connection {
 
     /// The retransmission timeout of now: of the SYN, or of data.
     pub(crate) fn current_rto(&self, config: &Config) -> Duration {
-        if self.is_opening() { self.syn_rto(config) } else { self.recovery.rto(config) }
+        if self.is_opening() { self.syn_rto(config) } else { self.snd.recovery.rto(config) }
     }
 
     /// Timeouts since the peer last acknowledged something.
     pub(crate) fn current_retries(&self) -> u8 {
-        if self.is_opening() { self.handshake.retries } else { self.recovery.retries }
+        if self.is_opening() { self.handshake.retries } else { self.snd.recovery.retries }
     }
 
     fn is_opening(&self) -> bool {
@@ -179,15 +177,13 @@ impl Connection {
         self.take_handshake_ack(cx, seg.repr.ack);
         self.snd.forget_old_marks();
         self.sync_mss(cx);
-        let shift = if seg.repr.flags.contains(TcpFlags::SYN) { 0 } else { self.snd.wscale };
-        self.snd.wnd = u32::from(seg.repr.window) << shift;
-        self.snd.max_wnd = self.snd.max_wnd.max(self.snd.wnd);
-        self.snd.wl1 = seg.repr.seq;
-        self.snd.wl2 = seg.repr.ack;
+        let shift = if seg.repr.flags.contains(TcpFlags::SYN) { 0 } else { self.snd.wscale() };
+        let wnd = u32::from(seg.repr.window) << shift;
+        self.snd.take_window(wnd, seg.repr.seq, seg.repr.ack);
         self.on_handshake_done(cx, sample, self.is_syn_lost(seg));
-        self.expand_sndbuf(cx.config);
+        self.snd.expand_buffer(cx.config, &self.options);
         self.report_acked(cx);
-        self.snd.limited.stop(Limit::Busy, self.is_drained(), cx.now);
+        self.snd.end_busy(cx.now);
         self.rcv.on_open(cx.now);
         self.set_state(cx, State::Established);
         self.resume_shutdown(cx);

@@ -2,7 +2,8 @@
 
 use plimsoll_wire::tcp::{TcpOptions, Timestamps};
 
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::limits::MAX_WINDOW_SHIFT;
 use crate::state::State;
 
@@ -36,7 +37,7 @@ impl Connection {
         self.handshake.sack = config.tcp_sack && options.sack_permitted;
         let scale = options.window_scale.filter(|_| config.tcp_window_scaling);
         self.handshake.window_scaling = scale.is_some();
-        self.snd.wscale = scale.map_or(0, |shift| shift.min(MAX_WINDOW_SHIFT));
+        self.snd.set_wscale(scale.map_or(0, |shift| shift.min(MAX_WINDOW_SHIFT)));
         let shift = scale.map_or(0, |_| self.handshake.shift);
         self.rcv.negotiate(shift, self.handshake.sack);
         if let Some(stamps) =

@@ -2,7 +2,8 @@
 
 use plimsoll_wire::tcp::TcpFlags;
 
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::segment::Segment;
 
@@ -13,8 +14,7 @@ impl Connection {
         self.rcv.start(syn.repr.seq);
         self.on_syn_options(cx, &syn.repr.options);
         self.ecn.on_syn(syn, cx.config);
-        self.snd.wnd = u32::from(syn.repr.window);
-        self.snd.wl1 = syn.repr.seq;
+        self.snd.take_syn_window(syn.repr.window, syn.repr.seq);
         self.keepalive.last_rx = cx.now;
         self.pending.syn = true;
     }
@@ -31,12 +31,12 @@ impl Connection {
         seg.repr.flags.contains(both)
             && !seg.repr.flags.contains(TcpFlags::RST)
             && seg.repr.seq == self.rcv.irs()
-            && seg.repr.ack == self.snd.nxt
+            && seg.repr.ack == self.snd.nxt()
     }
 
     /// The ACK step in SYN-RECEIVED. Returns whether the connection is established.
     pub(crate) fn on_ack_syn_received(&mut self, cx: &Context, seg: &Segment) -> bool {
-        let acceptable = self.snd.iss < seg.repr.ack && seg.repr.ack <= self.snd.max;
+        let acceptable = self.snd.iss() < seg.repr.ack && seg.repr.ack <= self.snd.nxt();
         if acceptable && self.defers(seg) {
             cx.counters.bump(Counter::TcpDeferAcceptDrop);
             self.handshake.deferred = true;

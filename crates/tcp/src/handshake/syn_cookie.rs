@@ -12,7 +12,8 @@ use plimsoll_wire::tcp::{TcpFlags, TcpOptions, TcpRepr, Timestamps};
 
 use super::TimestampState;
 use crate::config::Config;
-use crate::connection::{Connection, Context, OpenParams};
+use crate::connection::{Connection, OpenParams};
+use crate::context::Context;
 use crate::ecn::{self, EcnState};
 use crate::mtu::Path;
 use crate::recv::window::{choose_shift, initial_buffer, initial_window};
@@ -156,8 +157,7 @@ impl Connection {
         let syn = Segment { repr, payload: Slices::new(), segs: 1, ecn: Ecn::NotEct };
         let mut conn = Connection::accept(cx, params, &syn);
         conn.pending.syn = false;
-        conn.snd.nxt = conn.snd.iss + 1;
-        conn.snd.max = conn.snd.nxt;
+        conn.snd.on_syn_sent();
         conn.debug_invariants();
         Some(conn)
     }

@@ -96,7 +96,7 @@ fn a_small_send_buffer_limits() {
     let mut setup = Setup::default().win(60_000);
     setup.options.sndbuf = Some(0);
     let mut t = Trace::established(setup);
-    t.conn.snd.max_wnd = 4000;
+    t.conn.snd.set_max_wnd(4000);
     // Three packets fill the buffer, and all leave at once.
     let data = std::vec![0; 60_000];
     assert_eq!(t.call(|conn, cx| conn.write(cx, &data)), Ok(3000));

@@ -4,7 +4,8 @@
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::TcpFlags;
 
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::recv::AckReason;
 use crate::segment::Segment;
@@ -47,7 +48,7 @@ impl Connection {
         seg.repr.flags.contains(TcpFlags::ACK)
             && seg.seq_len() == 0
             && seg.repr.seq == self.rcv.nxt()
-            && seg.repr.ack == self.snd.una
+            && seg.repr.ack == self.snd.una()
             && !self.is_window_news(seg)
             && age <= rto + rto / 5
     }

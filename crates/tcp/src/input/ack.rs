@@ -7,7 +7,8 @@ use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{SackBlock, TcpFlags};
 
 use crate::congestion::AckSample;
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::event::Events;
 use crate::limits::MAX_SUPER_SEGMENT;
@@ -17,7 +18,6 @@ use crate::recovery::tlp::ProbeAck;
 use crate::recovery::{Phase, Rexmit};
 use crate::segment::Segment;
 use crate::send::Fin;
-use crate::send::limited::Limit;
 use crate::send::scoreboard::{self, Delivered, XmitOrder};
 use crate::time::Duration;
 use crate::timer::Timer;
@@ -87,29 +87,27 @@ impl Connection {
     /// Takes SEG.ACK, the window and the SACK blocks of an acceptable segment.
     pub(crate) fn on_ack(&mut self, cx: &Context, seg: &Segment) -> AckOutcome {
         let ack = seg.repr.ack;
-        if self.snd.max < ack {
+        if self.snd.nxt() < ack {
             return AckOutcome::TooNew;
         }
-        if ack < self.snd.una {
-            if u64::from(self.snd.una.since(ack)) > self.oldest_ack() {
+        if ack < self.snd.una() {
+            if u64::from(self.snd.una().since(ack)) > self.oldest_ack() {
                 return AckOutcome::TooOld;
             }
             self.on_old_ack(cx, seg);
             return AckOutcome::Ok;
         }
-        // MSG_MORE binds its own write only, and after an ACK there may be space for who waits.
-        self.snd.more = false;
-        self.snd.check_space = true;
-        let was_closed = self.snd.wnd == 0;
+        self.snd.on_ack_arrived();
+        let was_closed = self.snd.wnd() == 0;
         let mut news = self.begin_news(seg);
         news.window = self.take_window(seg);
-        if self.snd.una < ack {
-            self.recovery.retries = 0;
-            self.recovery.retrying_since = None;
+        if self.snd.una() < ack {
+            self.snd.recovery.retries = 0;
+            self.snd.recovery.retrying_since = None;
         }
         if self.snd.scoreboard.is_empty() {
             // Nothing is outstanding: only the window and a DSACK can be news.
-            self.snd.una = self.snd.una.max(ack);
+            self.snd.advance(ack);
             self.take_dsack(cx, seg, &mut news);
             if news.dsack {
                 self.on_alert(cx, self.alert_of(&news));
@@ -117,15 +115,15 @@ impl Connection {
             self.ask_probe(cx, &news);
             return AckOutcome::Ok;
         }
-        let (delivered, lost) = (self.stats.delivered, self.snd.scoreboard.lost_ever());
+        let (delivered, lost) = (self.snd.stats.delivered, self.snd.scoreboard.lost_ever());
         self.take_delivered(cx, seg, &mut news);
         let rtt = self.sample_rtt(cx, seg, &news.delivered);
         self.update_recovery(cx, &news, rtt);
-        if was_closed && self.snd.wnd > 0 {
+        if was_closed && self.snd.wnd() > 0 {
             self.resend_into_reopened_window(cx);
         }
         self.sample_congestion(cx, rtt);
-        let delivered = self.stats.delivered.wrapping_sub(delivered);
+        let delivered = self.snd.stats.delivered.wrapping_sub(delivered);
         let lost = self.snd.scoreboard.lost_ever().wrapping_sub(lost);
         self.update_congestion_window(cx, &news, delivered, lost);
         self.after_ack(cx, news.delivered.acked);
@@ -139,8 +137,8 @@ impl Connection {
     /// (RFC 5961, section 5.2: MAX.SND.WND), and not before the first byte: what lies there was
     /// never sent.
     fn oldest_ack(&self) -> u64 {
-        let fin = u64::from(self.snd.fin == Fin::Acked);
-        u64::from(self.snd.max_wnd).min(self.stats.bytes_acked + fin)
+        let fin = u64::from(self.snd.fin() == Fin::Acked);
+        u64::from(self.snd.max_wnd()).min(self.snd.stats.bytes_acked + fin)
     }
 
     /// An ACK that a later one has overtaken: what it SACKs is still news.
@@ -161,9 +159,9 @@ impl Connection {
 
     fn begin_news(&mut self, seg: &Segment) -> News {
         let stamps = seg.repr.options.timestamps.filter(|_| self.ts.enabled);
-        self.recovery.echo = stamps.map(|stamps| stamps.ecr).filter(|&ecr| ecr != 0);
+        self.snd.recovery.echo = stamps.map(|stamps| stamps.ecr).filter(|&ecr| ecr != 0);
         News {
-            prior_una: self.snd.una,
+            prior_una: self.snd.una(),
             prior_high: self.highest_sacked(),
             data: !seg.payload.is_empty() || seg.repr.flags.intersects(BEYOND_ACK),
             ece: self.is_ecn_echo(seg),
@@ -182,20 +180,15 @@ impl Connection {
         if !self.is_window_news(seg) {
             return false;
         }
-        let wnd = u32::from(seg.repr.window) << self.snd.wscale;
-        self.snd.wnd = wnd;
-        self.snd.wl1 = seg.repr.seq;
-        self.snd.wl2 = seg.repr.ack;
-        self.snd.max_wnd = self.snd.max_wnd.max(wnd);
+        let wnd = u32::from(seg.repr.window) << self.snd.wscale();
+        self.snd.take_window(wnd, seg.repr.seq, seg.repr.ack);
         true
     }
 
     /// Whether a segment brings the peer's window, see [`take_window`](Self::take_window).
     pub(super) fn is_window_news(&self, seg: &Segment) -> bool {
-        let wnd = u32::from(seg.repr.window) << self.snd.wscale;
-        self.snd.una < seg.repr.ack
-            || self.snd.wl1 < seg.repr.seq
-            || (self.snd.wl1 == seg.repr.seq && (wnd > self.snd.wnd || wnd == 0))
+        let wnd = u32::from(seg.repr.window) << self.snd.wscale();
+        self.snd.brings_window(wnd, seg.repr.seq, seg.repr.ack)
     }
 
     /// The first SACK block, if it reports data received twice and may be believed: no more of them
@@ -205,26 +198,26 @@ impl Connection {
         let block = scoreboard::dsack(blocks, seg.repr.ack).filter(|_| self.handshake.sack)?;
         let old = block.left < seg.repr.ack;
         cx.counters.bump(if old { Counter::TcpDsackRecv } else { Counter::TcpDsackOfoRecv });
-        let mss = u32::from(self.snd.mss.max(1));
+        let mss = u32::from(self.snd.mss().max(1));
         let len = block.right.since(block.left);
-        let sane = block.left < block.right && len <= self.snd.max_wnd;
+        let sane = block.left < block.right && len <= self.snd.max_wnd();
         let segs = len.div_ceil(mss).max(1);
-        let probe = len <= mss && self.recovery.tlp.end == Some(block.right);
+        let probe = len <= mss && self.snd.recovery.tlp.end == Some(block.right);
         if sane {
-            self.stats.dsacks = self.stats.dsacks.saturating_add(segs);
+            self.snd.stats.dsacks = self.snd.stats.dsacks.saturating_add(segs);
         }
-        if !sane || self.stats.dsacks > self.stats.total_retrans {
+        if !sane || self.snd.stats.dsacks > self.snd.stats.total_retrans {
             cx.counters.bump(Counter::TcpDsackIgnoredDubious);
             return None;
         }
         cx.counters.add(Counter::TcpDsackRecvSegs, segs.into());
         // A copy that was sent for nothing has been delivered, too.
         self.count_delivered(cx, segs, news.ece);
-        self.recovery.rack.dsack_seen |= self.recovery.reord_seen > 0 && !probe;
+        self.snd.recovery.rack.dsack_seen |= self.snd.recovery.reord_seen > 0 && !probe;
         news.dsack = true;
         news.dsack_of_probe = probe;
         if block.right <= news.prior_una {
-            self.recovery.undo.on_dsack(block.right, segs);
+            self.snd.recovery.undo.on_dsack(block.right, segs);
         }
         Some(block)
     }
@@ -236,17 +229,17 @@ impl Connection {
             return;
         }
         let dsack = self.take_dsack(cx, seg, news);
-        let una = self.snd.una.max(seg.repr.ack);
+        let una = self.snd.una().max(seg.repr.ack);
         let mut judge = self.judge(cx);
         let outcome = self.snd.scoreboard.on_sack(
             blocks,
             dsack,
-            (una, self.snd.max),
+            (una, self.snd.nxt()),
             self.snd.most_ranges(),
             &mut judge,
         );
-        self.recovery.rack = judge.rack;
-        self.recovery.undo = judge.undo;
+        self.snd.recovery.rack = judge.rack;
+        self.snd.recovery.undo = judge.undo;
         news.newest = judge.newest;
         cx.counters.add(Counter::TcpSackDiscard, u64::from(outcome.bad_blocks));
         news.delivered = outcome.delivered;
@@ -258,11 +251,11 @@ impl Connection {
     pub(crate) fn judge(&self, cx: &Context) -> Judge {
         Judge {
             now: cx.now,
-            high_seq: self.recovery.high_seq,
-            min_rtt: self.recovery.rtt.min().unwrap_or(Duration::MAX),
-            echo: self.recovery.echo.map(|ecr| (ecr, self.ts)),
-            rack: self.recovery.rack,
-            undo: self.recovery.undo,
+            high_seq: self.snd.recovery.high_seq,
+            min_rtt: self.snd.recovery.rtt.min().unwrap_or(Duration::MAX),
+            echo: self.snd.recovery.echo.map(|ecr| (ecr, self.ts)),
+            rack: self.snd.recovery.rack,
+            undo: self.snd.recovery.undo,
             newest: None,
         }
     }
@@ -273,15 +266,10 @@ impl Connection {
         self.take_sack(cx, seg, news);
         let mut judge = Judge { newest: news.newest, ..self.judge(cx) };
         let mut acked = self.snd.take_acked(ack, &mut judge);
-        self.recovery.rack = judge.rack;
+        self.snd.recovery.rack = judge.rack;
         news.newest = judge.newest;
-        self.snd.una = ack;
-        self.snd.forget_old_marks();
-        if matches!(self.snd.fin, Fin::Sent { seq } if seq < ack) {
-            self.snd.fin = Fin::Acked;
-        }
-        let fin = u64::from(self.snd.fin == Fin::Acked && acked.acked > 0);
-        self.stats.bytes_acked += u64::from(acked.acked).saturating_sub(fin);
+        let fin = u64::from(self.snd.advance(ack) && acked.acked > 0);
+        self.snd.stats.bytes_acked += u64::from(acked.acked).saturating_sub(fin);
         let sacked = news.delivered;
         if self.handshake.sack {
             self.count_delivered(cx, sacked.segs + acked.segs, news.ece);
@@ -332,9 +320,9 @@ impl Connection {
     }
 
     fn take_rtt(&mut self, cx: &Context, sample: Duration, newest: Duration) {
-        let bounds = (self.snd.una, self.snd.nxt);
-        self.recovery.rtt.on_sample(sample, newest, cx.now, bounds, cx.config);
-        self.recovery.backoff = 0;
+        let bounds = (self.snd.una(), self.snd.nxt());
+        self.snd.recovery.rtt.on_sample(sample, newest, cx.now, bounds, cx.config);
+        self.snd.recovery.backoff = 0;
     }
 
     fn alert_of(&self, news: &News) -> Alert {
@@ -354,17 +342,17 @@ impl Connection {
 
     /// What the ACK says about a tail loss probe.
     fn ask_probe(&mut self, cx: &Context, news: &News) {
-        if self.recovery.tlp.end.is_some() {
+        if self.snd.recovery.tlp.end.is_some() {
             let duplicate = news.is_duplicate() && !news.delivered.sacked;
             let dsack = news.dsack_of_probe;
-            self.on_probe_ack(cx, ProbeAck { ack: self.snd.una, dsack, duplicate });
+            self.on_probe_ack(cx, ProbeAck { ack: self.snd.una(), dsack, duplicate });
         }
     }
 
     fn update_recovery(&mut self, cx: &Context, news: &News, rtt: Option<Duration>) {
-        let delivered = self.stats.delivered;
+        let delivered = self.snd.stats.delivered;
         let prior = news.newest.map_or(0, |(_, delivered)| delivered);
-        self.recovery.rack.update_window(cx.config.tcp_recovery, prior, delivered);
+        self.snd.recovery.rack.update_window(cx.config.tcp_recovery, prior, delivered);
         self.ask_probe(cx, news);
         let sack_is_news = news.delivered.sacked
             && self.snd.scoreboard.front().is_some_and(|front| {
@@ -374,7 +362,7 @@ impl Connection {
         let mut set_timer =
             news.advanced() || (self.handshake.sack && rtt.is_some() && sack_is_news);
         let alarming = news.delivered.sacked || news.ece || news.dsack;
-        if news.is_duplicate() || alarming || self.recovery.phase != Phase::Open {
+        if news.is_duplicate() || alarming || self.snd.recovery.phase != Phase::Open {
             let alert = self.alert_of(news);
             set_timer &= !self.on_alert(cx, alert);
         }
@@ -388,27 +376,27 @@ impl Connection {
     /// the next one leaves now. Once per round trip: a peer that opens and closes its window in
     /// turn must not draw a segment with every ACK.
     fn resend_into_reopened_window(&mut self, cx: &Context) {
-        let rested = cx.now.since(self.recovery.last_sent) >= self.srtt();
-        if self.recovery.phase == Phase::Loss && rested {
+        let rested = cx.now.since(self.snd.recovery.last_sent) >= self.srtt();
+        if self.snd.recovery.phase == Phase::Loss && rested {
             self.snd.scoreboard.mark_all_lost();
             self.count_lost_again(cx);
-            self.recovery.rexmit = Rexmit::Lost;
+            self.snd.recovery.rexmit = Rexmit::Lost;
         }
     }
 
     /// Samples for the algorithm, also of ACKs that do not open the window.
     fn sample_congestion(&mut self, cx: &Context, rtt: Option<Duration>) {
-        let window = u64::from(self.cc.cwnd()) * u64::from(self.snd.mss);
+        let window = u64::from(self.snd.cc.cwnd()) * u64::from(self.snd.mss());
         let sample = AckSample {
             now: cx.now,
             rtt: rtt.filter(|rtt| *rtt > Duration::ZERO),
-            una: self.snd.una,
-            nxt: self.snd.nxt,
+            una: self.snd.una(),
+            nxt: self.snd.nxt(),
             spread: spread_of_burst(self.srtt(), window),
             paced: self.is_paced(cx),
         };
-        let signs = self.cc.on_sample(&sample);
-        let cwnd = u64::from(self.cc.cwnd());
+        let signs = self.snd.cc.on_sample(&sample);
+        let cwnd = u64::from(self.snd.cc.cwnd());
         if signs.train {
             cx.counters.bump(Counter::TcpHystartTrainDetect);
             cx.counters.add(Counter::TcpHystartTrainCwnd, cwnd);
@@ -425,9 +413,9 @@ impl Connection {
             return;
         }
         // Where much reordering is known, what SACK delivers opens the window too.
-        let known = self.recovery.reordering > u16::from(cx.config.tcp_reordering);
+        let known = self.snd.recovery.reordering > u16::from(cx.config.tcp_reordering);
         if news.advanced() || (known && news.delivered.sacked) {
-            self.cc.on_ack(delivered, cx.now);
+            self.snd.cc.on_ack(delivered, cx.now);
         }
     }
 
@@ -438,8 +426,8 @@ impl Connection {
         }
         self.timers.stop(Timer::UserTimeout);
         self.report_acked(cx);
-        self.snd.limited.stop(Limit::Busy, self.is_drained(), cx.now);
-        let finished = !matches!(self.snd.fin, Fin::Queued | Fin::Sent { .. });
+        self.snd.end_busy(cx.now);
+        let finished = !matches!(self.snd.fin(), Fin::Queued | Fin::Sent { .. });
         if self.snd.scoreboard.is_empty() && self.unsent_len() == 0 && finished {
             self.events.insert(Events::DRAINED);
         }

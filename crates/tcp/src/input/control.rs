@@ -3,7 +3,8 @@
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::TcpFlags;
 
-use crate::connection::{Connection, Context, PendingRst};
+use crate::connection::{Connection, PendingRst};
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::event::ConnectionError;
 use crate::segment::Segment;
@@ -65,7 +66,7 @@ impl Connection {
 
     /// A reset of our own connection leaves with the next `poll_transmit`.
     pub(crate) fn queue_rst(&mut self) {
-        self.pending.rst = Some(PendingRst { seq: self.snd.nxt, ack: Some(self.rcv.nxt()) });
+        self.pending.rst = Some(PendingRst { seq: self.snd.nxt(), ack: Some(self.rcv.nxt()) });
     }
 
     /// The reset that answers a segment with this SEG.ACK, which is for something we never sent, or

@@ -3,7 +3,8 @@
 
 use plimsoll_wire::tcp::TcpFlags;
 
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::segment::Segment;
 use crate::state::State;
@@ -29,13 +30,12 @@ impl Connection {
             self.on_ack(cx, &seg);
             return None;
         }
-        let news = seg.repr.ack != self.snd.una
-            || u32::from(seg.repr.window) << self.snd.wscale != self.snd.wnd;
+        let news = seg.repr.ack != self.snd.una()
+            || u32::from(seg.repr.window) << self.snd.wscale() != self.snd.wnd();
         if news && self.on_ack(cx, &seg) != AckOutcome::Ok {
             return None;
         }
-        self.snd.wl1 = seg.repr.seq;
-        self.snd.wl2 = seg.repr.ack;
+        self.snd.confirm_window(seg.repr.seq, seg.repr.ack);
         if self.state == State::Established {
             cx.counters.bump(Counter::TcpHpHits);
             self.on_text(cx, seg);
@@ -51,8 +51,8 @@ impl Connection {
             && seg.payload.len() as u32 <= self.rcv.wnd()
             && self.rcv.is_plain()
             && seg.repr.options.sack.is_empty()
-            && seg.repr.ack >= self.snd.una
-            && seg.repr.ack <= self.snd.max
+            && seg.repr.ack >= self.snd.una()
+            && seg.repr.ack <= self.snd.nxt()
             && !self.ts.paws_rejects(cx.now, seg.repr.options.timestamps)
     }
 }

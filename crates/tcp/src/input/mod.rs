@@ -19,7 +19,8 @@ mod tests;
 
 use plimsoll_wire::tcp::TcpFlags;
 
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::recv::AckReason;
 use crate::segment::Segment;
@@ -54,7 +55,7 @@ impl Connection {
             // The window of a SYN is not scaled (RFC 7323, section 2.2), but from here on it is
             // taken as if it were.
             let window = seg.repr.window;
-            seg.repr.window = (window >> self.snd.wscale).max(window.min(1));
+            seg.repr.window = (window >> self.snd.wscale()).max(window.min(1));
         }
         if self.is_repeated_early_syn(cx, &seg) {
             self.pending.syn = true;
@@ -107,7 +108,7 @@ impl Connection {
 
     /// Whether everything up to and with our FIN is acknowledged.
     pub(crate) fn fin_acked(&self) -> bool {
-        self.state.sent_fin() && self.snd.fin == crate::send::Fin::Acked
+        self.state.sent_fin() && self.snd.fin() == crate::send::Fin::Acked
     }
 
     fn on_our_fin_acked(&mut self, cx: &Context) {

@@ -7,7 +7,8 @@ use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{TcpFlags, TcpRepr, Timestamps};
 
 use crate::config::{Config, Options, SetOption};
-use crate::connection::{Connection, Context, OpenParams};
+use crate::connection::{Connection, OpenParams};
+use crate::context::Context;
 use crate::counters::{Counter, Counters};
 use crate::event::{ConnectionError, Events, ReadError};
 use crate::mtu::PathEvent;
@@ -331,7 +332,7 @@ fn the_window_of_a_crossing_syn_ack_is_not_scaled() {
         let mut repr = TcpRepr { seq: IRS, ack, flags, window, ..TcpRepr::default() };
         repr.options.window_scale = Some(7);
         bench.recv_repr(repr, b"");
-        assert_eq!(bench.conn.snd.wnd, expected, "{flags:?}");
+        assert_eq!(bench.conn.snd.wnd(), expected, "{flags:?}");
     }
     bench.state(State::Established);
 }

@@ -3,7 +3,8 @@
 
 use plimsoll_wire::tcp::TcpFlags;
 
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::event::{ConnectionError, Events};
 use crate::recv::{Echo, Text, TextEffects, TextView};
@@ -35,7 +36,7 @@ impl Connection {
             pool: &self.pool,
             echo,
             srtt: self.srtt(),
-            rto: self.recovery.rtt.rto(cx.config),
+            rto: self.snd.recovery.rtt.rto(cx.config),
             quick_acks: self.ecn.wants_quick_acks(ecn),
             fin_may_wait: self.state == State::Established,
         };

@@ -6,11 +6,11 @@
 //! or an option, goes straight to the gate. So does the completion: Nagle's rule and a cork hold
 //! then as ever.
 
-use super::situation::Situation;
+use super::view::PlanView;
 
 /// Whether the one unit that waits is left to the next completion. TCP_NODELAY does not matter, as
 /// on Linux.
-pub(crate) fn autocork_holds(now: &Situation) -> bool {
+pub(crate) fn autocork_holds(now: &PlanView) -> bool {
     let below = &now.below;
     now.written
         && now.autocork
@@ -35,28 +35,28 @@ mod tests {
     #[test]
     fn a_write_waits_for_the_packet_before_it() {
         let below = HostQueue { completions: true, bytes: 128, in_flight: 1, ..Default::default() };
-        let all = Situation {
+        let all = PlanView {
             written: true,
             autocork: true,
             open: true,
             unsent: 128,
             goal: 64_000,
             below,
-            ..Situation::default()
+            ..PlanView::default()
         };
         let cases = [
             (all, true, "a small write"),
-            (Situation { nodelay: true, ..all }, true, "NODELAY does not matter"),
-            (Situation { corked: true, ..all }, true, "nor does a cork"),
-            (Situation { unsent: 63_999, ..all }, true, "many segments, but not all"),
-            (Situation { unsent: 64_000, ..all }, false, "a full packet"),
-            (Situation { written: false, ..all }, false, "an ACK, a timer, a completion"),
-            (Situation { autocork: false, ..all }, false, "switched off"),
-            (Situation { open: false, ..all }, false, "the end of a record"),
-            (Situation { behind: true, ..all }, false, "more behind it"),
-            (Situation { fin: true, ..all }, false, "a FIN"),
-            (Situation { urgent: true, ..all }, false, "urgent data"),
-            (Situation { short_write: true, ..all }, false, "a writer waits for space"),
+            (PlanView { nodelay: true, ..all }, true, "NODELAY does not matter"),
+            (PlanView { corked: true, ..all }, true, "nor does a cork"),
+            (PlanView { unsent: 63_999, ..all }, true, "many segments, but not all"),
+            (PlanView { unsent: 64_000, ..all }, false, "a full packet"),
+            (PlanView { written: false, ..all }, false, "an ACK, a timer, a completion"),
+            (PlanView { autocork: false, ..all }, false, "switched off"),
+            (PlanView { open: false, ..all }, false, "the end of a record"),
+            (PlanView { behind: true, ..all }, false, "more behind it"),
+            (PlanView { fin: true, ..all }, false, "a FIN"),
+            (PlanView { urgent: true, ..all }, false, "urgent data"),
+            (PlanView { short_write: true, ..all }, false, "a writer waits for space"),
         ];
         for (now, held, name) in cases {
             assert_eq!(autocork_holds(&now), held, "{name}");
@@ -67,7 +67,7 @@ mod tests {
             (HostQueue { in_flight: 0, ..below }, "the first packet"),
         ];
         for (below, name) in cases {
-            assert!(!autocork_holds(&Situation { below, ..all }), "{name}");
+            assert!(!autocork_holds(&PlanView { below, ..all }), "{name}");
         }
     }
 }

@@ -6,10 +6,12 @@ use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{MAX_SACK_BLOCKS, SackBlock, TcpFlags, TcpOptions, TcpRepr};
 
 use super::NOTHING;
-use crate::connection::{Connection, Context, PendingRst};
+use crate::connection::{Connection, PendingRst};
+use crate::context::Context;
 use crate::counters::Counter;
+use crate::recv::window::Offer;
 use crate::segment::{Ecn, SendKind, Transmit};
-use crate::serial::Serial;
+use crate::send::pacing::Departure;
 use crate::time::Instant;
 
 /// SACK blocks beside the timestamp option.
@@ -29,66 +31,115 @@ pub(super) struct Parts {
     pub(super) kind: SendKind,
 }
 
+/// A packet that is built. Nothing has moved before it is committed.
+pub(super) struct Built {
+    pub(super) packet: Transmit,
+    departure: Departure,
+    window: Offer,
+}
+
+/// What differs between headers with ACK.
+struct Header {
+    seq: SeqNum,
+    flags: TcpFlags,
+    /// When it leaves.
+    at: Instant,
+    window: Offer,
+    most_blocks: usize,
+}
+
 impl Connection {
-    /// A packet with data, a FIN, or both. It is charged to what lies below.
-    pub(super) fn build_data(&mut self, cx: &Context, parts: Parts) -> Transmit {
+    /// A packet with data, a FIN, or both.
+    pub(super) fn build_data(&mut self, cx: &Context, parts: Parts) -> Built {
         let Parts { seq, flags, payload, mss, kind } = parts;
         let len = payload.len();
         // A super-segment has one header; blocks that all its segments repeat would not fit.
         let room = (mss as usize).saturating_sub(len);
         let most_blocks = room.saturating_sub(SACK_OPTION_LEN) / SACK_BLOCK_LEN;
-        let (ecn, bits) = self.ecn.mark(kind == SendKind::New && len > 0);
+        let (ecn, bits) = self.ecn.marks(kind == SendKind::New && len > 0);
         let segs = len.div_ceil(mss as usize).max(1);
-        if len > 0 {
-            self.stats.data_segs_out += segs as u64;
+        let departure = self.snd.departure(cx, &self.options, (len, segs as u64));
+        let window = self.rcv.next_window(cx);
+        let header = Header { seq, flags: flags | bits, at: departure.at, window, most_blocks };
+        let packet = Transmit {
+            repr: self.build_repr(header),
+            payload,
+            segment_size: u16::try_from(mss).unwrap_or(u16::MAX),
+            segs: u16::try_from(segs).unwrap_or(u16::MAX),
+            departure: departure.at,
+            kind,
+            serial: Some(self.snd.next_serial()),
+            ecn,
+            note: None,
+        };
+        Built { packet, departure, window }
+    }
+
+    /// A packet that [`build_data`](Self::build_data) made has left. It is charged to what lies
+    /// below.
+    pub(super) fn commit_data(&mut self, cx: &Context, built: &Built) {
+        let segs = u64::from(built.packet.segs);
+        if !built.packet.payload.is_empty() {
+            self.snd.stats.data_segs_out += segs;
         }
-        let departure = self.depart(cx, len);
-        let repr = self.build_repr(cx, departure, seq, flags | bits, most_blocks);
-        let serial = self.next_serial;
-        self.next_serial = Serial(serial.0 + 1);
+        self.snd.take_serial();
         self.rcv.note_data_sent(cx);
-        self.on_ack_sent(cx);
-        if kind != SendKind::Retransmit {
-            cx.counters.add(Counter::OutSegs, segs as u64);
+        self.commit_header(cx, built);
+        if built.packet.kind != SendKind::Retransmit {
+            cx.counters.add(Counter::OutSegs, segs);
         }
         if segs > 1 {
             cx.counters.bump(Counter::SuperSegs);
         }
-        self.stats.segs_out += segs as u64;
-        Transmit {
-            repr,
-            payload,
-            segment_size: u16::try_from(mss).unwrap_or(u16::MAX),
-            segs: u16::try_from(segs).unwrap_or(u16::MAX),
-            departure,
-            kind,
-            serial: Some(serial),
-            ecn,
-            note: None,
-        }
+        self.stats.segs_out += segs;
+    }
+
+    /// What goes along with every ACK has left.
+    fn commit_header(&mut self, cx: &Context, built: &Built) {
+        self.ecn.on_sent(built.packet.repr.flags);
+        self.snd.on_departed(built.departure);
+        self.rcv.promise(cx, built.window);
+        self.on_ack_sent(cx);
     }
 
     /// A pure ACK.
-    pub(super) fn build_ack(&mut self, cx: &Context) -> Transmit {
+    pub(super) fn build_ack(&mut self, cx: &Context) -> Built {
         self.build_bare(cx, self.snd.acceptable_seq(), SendKind::Ack)
     }
 
     /// A segment with ACK and without data: an ACK or a probe.
-    pub(super) fn build_bare(&mut self, cx: &Context, seq: SeqNum, kind: SendKind) -> Transmit {
-        let (_, bits) = self.ecn.mark(false);
-        let reason = self.rcv.ack_due(cx.now);
-        let departure = self.depart(cx, 0);
-        let repr = self.build_repr(cx, departure, seq, TcpFlags::ACK | bits, MAX_SACK_BLOCKS);
-        self.on_ack_sent(cx);
-        if kind == SendKind::Ack {
+    fn build_bare(&mut self, cx: &Context, seq: SeqNum, kind: SendKind) -> Built {
+        let (_, bits) = self.ecn.marks(false);
+        let departure = self.snd.departure(cx, &self.options, (0, 0));
+        let window = self.rcv.next_window(cx);
+        let flags = TcpFlags::ACK | bits;
+        let most_blocks = MAX_SACK_BLOCKS;
+        let repr = self.build_repr(Header { seq, flags, at: departure.at, window, most_blocks });
+        let mut packet = Transmit { departure: departure.at, ..self.bare(cx, repr, kind) };
+        if cx.below.takes_notes {
+            self.note_bare(cx, &mut packet);
+        }
+        Built { packet, departure, window }
+    }
+
+    /// It has left.
+    pub(super) fn commit_bare(&mut self, cx: &Context, built: Built) -> Transmit {
+        if self.decisions.is_some() {
+            self.log_bare(cx, built.packet.kind);
+        }
+        self.commit_header(cx, &built);
+        if built.packet.kind == SendKind::Ack {
             cx.counters.bump(Counter::AcksSent);
         }
         self.count_bare(cx);
-        let mut packet = Transmit { departure, ..self.bare(cx, repr, kind) };
-        if self.explains(cx) {
-            self.explain_bare(cx, reason, &mut packet);
-        }
-        packet
+        built.packet
+    }
+
+    /// A segment with ACK and without data that leaves, or is lost on its way: nothing that it
+    /// carries is waited for.
+    pub(super) fn send_bare(&mut self, cx: &Context, seq: SeqNum, kind: SendKind) -> Transmit {
+        let built = self.build_bare(cx, seq, kind);
+        self.commit_bare(cx, built)
     }
 
     /// A reset. Its window is zero, since there is none any more.
@@ -135,7 +186,7 @@ impl Connection {
         Transmit {
             repr,
             payload: NOTHING,
-            segment_size: self.snd.mss,
+            segment_size: self.snd.mss(),
             segs: 1,
             departure: cx.now,
             kind,
@@ -145,31 +196,24 @@ impl Connection {
         }
     }
 
-    /// The header of a segment with ACK that leaves at `departure`.
-    fn build_repr(
-        &mut self,
-        cx: &Context,
-        departure: Instant,
-        seq: SeqNum,
-        mut flags: TcpFlags,
-        most_blocks: usize,
-    ) -> TcpRepr {
+    /// The header of a segment with ACK.
+    fn build_repr(&self, header: Header) -> TcpRepr {
+        let Header { seq, mut flags, at, window, mut most_blocks } = header;
         let urgent = self.urgent_pointer(seq);
         if urgent != 0 {
             flags |= TcpFlags::URG;
         }
-        let timestamps = self.ts.option(departure);
-        let most_blocks = match timestamps {
-            Some(_) => most_blocks.min(SACK_BLOCKS_WITH_TIMESTAMPS),
-            None => most_blocks,
-        };
+        let timestamps = self.ts.option(at);
+        if timestamps.is_some() {
+            most_blocks = most_blocks.min(SACK_BLOCKS_WITH_TIMESTAMPS);
+        }
         TcpRepr {
             src_port: self.local_port,
             dst_port: self.remote_port,
             seq,
             ack: self.rcv.nxt(),
             flags,
-            window: self.rcv.select_window(cx),
+            window: window.field,
             urgent,
             options: TcpOptions {
                 timestamps,

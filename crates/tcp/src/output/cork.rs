@@ -1,9 +1,9 @@
 //! `Hold::Cork`: the application said that more is to come.
 
-use super::nagle::Tail;
+use super::nagle::SmallTail;
 
 /// Whether the tail waits for what the application will write. Stronger than TCP_NODELAY.
-pub(crate) fn cork_holds(tail: &Tail) -> bool {
+pub(crate) fn cork_holds(tail: &SmallTail) -> bool {
     tail.corked && !tail.bypass
 }
 
@@ -21,7 +21,7 @@ mod tests {
             (true, false, true, false, "urgent, FIN or pushed"),
         ];
         for (corked, nodelay, bypass, held, name) in cases {
-            let tail = Tail { corked, nodelay, bypass, ..Tail::default() };
+            let tail = SmallTail { corked, nodelay, bypass, ..SmallTail::default() };
             assert_eq!(cork_holds(&tail), held, "{name}");
         }
     }

@@ -1,10 +1,10 @@
 //! `Hold::Cwnd`: the congestion window is full.
 
-use super::situation::Situation;
+use super::view::PlanView;
 
 /// Whether cwnd leaves no room for a segment. One that is not full, and a FIN alone, take as much
 /// room as a full one. An idle sender is never held: cwnd holds one segment at least.
-pub(crate) fn cwnd_holds(now: &Situation) -> bool {
+pub(crate) fn cwnd_holds(now: &PlanView) -> bool {
     now.quota < now.mss
 }
 
@@ -23,7 +23,7 @@ mod tests {
             (1000, 0, false, "a FIN alone"),
         ];
         for (quota, unsent, held, name) in cases {
-            let now = Situation { mss: 1000, quota, unsent, ..Situation::default() };
+            let now = PlanView { mss: 1000, quota, unsent, ..PlanView::default() };
             assert_eq!(cwnd_holds(&now), held, "{name}");
         }
     }

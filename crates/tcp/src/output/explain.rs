@@ -3,16 +3,14 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::gate::Hold;
-use super::situation::Situation;
-use super::tso_tail::tail_holds;
-use crate::connection::{Connection, Context};
+use super::hold::Hold;
+use super::plan::Wait;
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::recovery::Phase;
-use crate::recv::AckReason;
 use crate::segment::{SendKind, Transmit};
-use crate::send::segmentation::{most_bytes, most_whole};
 use crate::time::{Duration, Instant};
-use crate::why::{Bound, Causes, Decision, HoldTimes, Note, Record, Released, Resend, Tail};
+use crate::why::{Decision, HoldTimes, Note, Record, Released, Resend};
 
 /// How many reasons there are.
 const HOLDS: usize = Hold::ALL.len();
@@ -43,12 +41,12 @@ impl Connection {
         cx.below.takes_notes || self.decisions.is_some()
     }
 
-    /// `hold` begins to hold, perhaps in place of another.
-    pub(super) fn begin_hold(&mut self, cx: &Context, hold: Hold) {
+    /// `wait` begins, perhaps in place of another.
+    pub(super) fn begin_hold(&mut self, cx: &Context, wait: &Wait) {
+        let hold = wait.hold;
         if let Some(released) = self.end_hold(cx) {
             self.log_decision(cx.now, Decision::Released(released));
         }
-        self.last_hold = Some(hold);
         let times = self.hold_times.get_or_insert_with(|| {
             let (met, nanos) = ([0; HOLDS], [0; HOLDS]);
             Box::new(HoldTimes { since: cx.now, met, nanos })
@@ -57,19 +55,21 @@ impl Connection {
         let met = &mut times.met[hold as usize];
         *met = met.saturating_add(1);
         if self.decisions.is_some() {
-            let bytes = self.snd.queue.len() as u32;
+            let bytes = self.snd.unsent_len() as u32;
             self.log_decision(cx.now, Decision::Held { hold, bytes });
         }
     }
 
     /// What holds, holds no longer.
     pub(super) fn end_hold(&mut self, cx: &Context) -> Option<Released> {
-        let hold = self.last_hold.take()?;
-        let times = self.hold_times.as_mut()?;
-        let after = cx.now.since(times.since);
-        let nanos = &mut times.nanos[hold as usize];
-        *nanos = nanos.saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX));
-        Some(Released { hold, after, by: self.causes, writes: self.writes })
+        let released = self.released(cx);
+        self.snd.end_hold();
+        if let (Some(released), Some(times)) = (released, &mut self.hold_times) {
+            let nanos = &mut times.nanos[released.hold as usize];
+            let passed = u64::try_from(released.after.as_nanos()).unwrap_or(u64::MAX);
+            *nanos = nanos.saturating_add(passed);
+        }
+        released
     }
 
     /// How long the hold of now has lasted; how often each was met, and how long in all.
@@ -78,15 +78,14 @@ impl Connection {
             return (Duration::ZERO, [0; HOLDS], [Duration::ZERO; HOLDS]);
         };
         let (met, mut all) = (times.met.map(u64::from), times.nanos.map(Duration::from_nanos));
-        let Some(hold) = self.last_hold else { return (Duration::ZERO, met, all) };
+        let Some(hold) = self.snd.hold() else { return (Duration::ZERO, met, all) };
         let lasting = now.since(times.since);
         all[hold as usize] += lasting;
         (lasting, met, all)
     }
 
-    /// Output has come to its end.
-    pub(super) fn end_output(&mut self, cx: &Context) {
-        self.causes = Causes::NONE;
+    /// An ACK that waits goes into the log, if there is one.
+    pub(super) fn log_deferred_ack(&mut self, cx: &Context) {
         let Some(log) = &mut self.decisions else { return };
         let Some(at) = self.rcv.ack_waits_until() else { return };
         if log.deferred != at {
@@ -95,101 +94,57 @@ impl Connection {
         }
     }
 
-    /// Puts a decision about `packet` into the log and onto the packet.
-    fn explain(
-        &mut self,
-        cx: &Context,
-        packet: &mut Transmit,
-        released: Option<Released>,
-        decision: Decision,
-    ) {
-        if let Some(released) = released {
+    /// What holds until now, and would hold no longer if a packet left.
+    pub(super) fn released(&self, cx: &Context) -> Option<Released> {
+        let (hold, times) = (self.snd.hold()?, self.hold_times.as_ref()?);
+        let after = cx.now.since(times.since);
+        Some(Released { hold, after, by: self.causes, writes: self.writes })
+    }
+
+    /// Writes the decision that made `packet` on it, for who takes notes.
+    pub(super) fn note(&self, cx: &Context, packet: &mut Transmit, note: Note) {
+        if cx.below.takes_notes {
+            packet.note = Some(Box::new(note));
+        }
+    }
+
+    /// Puts a decision that was carried out into the log.
+    pub(super) fn log(&mut self, cx: &Context, note: Note) {
+        if let Some(released) = note.released {
             self.log_decision(cx.now, Decision::Released(released));
         }
-        self.log_decision(cx.now, decision);
-        if cx.below.takes_notes {
-            packet.note = Some(Box::new(Note { released, decision }));
-        }
+        self.log_decision(cx.now, note.decision);
     }
 
-    /// New data leaves in `packet`, as `now` was.
-    pub(super) fn explain_new(
-        &mut self,
-        cx: &Context,
-        now: &Situation,
-        released: Option<Released>,
-        packet: &mut Transmit,
-    ) {
-        let len = packet.payload.len() as u32;
-        let small = self.snd.sml.since(self.snd.iss);
-        let (bound, tail) = (bound_of(now, len), tail_of(now, len, small));
-        let decision = Decision::Cut { len, segs: packet.segs, bound, tail };
-        self.explain(cx, packet, released, decision);
-    }
-
-    /// Data leaves again.
-    pub(super) fn explain_again(&mut self, cx: &Context, probe: bool, packet: &mut Transmit) {
-        let reason = match self.recovery.phase {
-            _ if probe => Resend::LossProbe,
+    /// Why data leaves again.
+    pub(super) fn resend_reason(&self) -> Resend {
+        match self.snd.recovery.phase {
+            _ if self.snd.recovery.tlp.due.is_some() => Resend::LossProbe,
             Phase::Loss => Resend::Timeout,
             _ if self.handshake.sack => Resend::Lost,
             _ => Resend::DuplicateAcks,
-        };
-        let len = packet.payload.len() as u32;
-        self.explain(cx, packet, None, Decision::Resent { len, reason });
+        }
     }
 
-    /// A packet without data leaves, because of `reason` if it is a plain acknowledgement.
-    pub(super) fn explain_bare(
-        &mut self,
-        cx: &Context,
-        reason: Option<AckReason>,
-        packet: &mut Transmit,
-    ) {
-        let decision = match reason {
-            Some(reason) if packet.kind == SendKind::Ack => Decision::Ack(reason),
-            _ => Decision::Bare(packet.kind),
-        };
-        self.explain(cx, packet, None, decision);
+    /// Why a packet without data leaves.
+    fn bare_decision(&self, cx: &Context, kind: SendKind) -> Decision {
+        match self.rcv.ack_due(cx.now) {
+            Some(reason) if kind == SendKind::Ack => Decision::Ack(reason),
+            _ => Decision::Bare(kind),
+        }
     }
-}
 
-/// What bounds a packet of `len` bytes.
-fn bound_of(now: &Situation, len: u32) -> Bound {
-    let largest = if now.urgent { now.mss } else { now.largest.max(now.mss) };
-    let whole = most_whole(now.mss, now.cwnd, now.quota, largest);
-    if len == now.unsent {
-        if now.behind { Bound::Unit } else { Bound::Queue }
-    } else if most_bytes(now) > len {
-        Bound::Tail
-    } else if now.usable < whole.min(now.contiguous) {
-        Bound::PeerWindow
-    } else if now.contiguous < whole {
-        Bound::Ranges
-    } else if now.urgent {
-        Bound::Urgent
-    } else if whole < largest - largest % now.mss {
-        Bound::Cwnd
-    } else {
-        Bound::Size
+    /// A packet without data leaves: its note.
+    pub(super) fn note_bare(&self, cx: &Context, packet: &mut Transmit) {
+        let decision = self.bare_decision(cx, packet.kind);
+        self.note(cx, packet, Note { released: None, decision });
     }
-}
 
-/// What becomes of the tail of what waits when `len` bytes of it leave.
-fn tail_of(now: &Situation, len: u32, small: u32) -> Tail {
-    let remainder = now.unsent % now.mss;
-    if remainder == 0 || now.unsent < now.mss {
-        return Tail::None;
+    /// The same for the log.
+    pub(super) fn log_bare(&mut self, cx: &Context, kind: SendKind) {
+        let decision = self.bare_decision(cx, kind);
+        self.log_decision(cx.now, decision);
     }
-    if len == now.unsent {
-        return Tail::Along { len: remainder };
-    }
-    if most_bytes(now) <= len {
-        // A window cut it before anybody looked at the tail.
-        return Tail::None;
-    }
-    let small = if now.small_unacked { small } else { 0 };
-    Tail::Kept { len: now.unsent - len, hold: tail_holds(now, false), small }
 }
 
 #[cfg(test)]

@@ -1,161 +1,90 @@
-//! The gate: every reason not to send new data, asked in one fixed order.
+//! The gate: asks every reason not to send new data, in one fixed order.
 //!
-//! A [`Situation`] is everything that the predicates may look at. Each predicate is a pure function
-//! in a file of its own; the first that holds gives the answer.
+//! The order is the list in [`hold`](super::hold). A question is a pure function of the
+//! [`PlanView`], in a file of its own; the first that says yes gives the answer.
 
 use super::autocork::autocork_holds;
+use super::cut::Cut;
 use super::cwnd::cwnd_holds;
+use super::hold::{Hold, Restart, holds};
 use super::rwnd::rwnd_holds;
 use super::silly_window::silly_window_holds;
-use super::situation::Situation;
 use super::small_queue::small_queue_holds;
 use super::tso_defer::tso_defer_holds;
-use super::tso_tail::cut_tail;
-use crate::counters::Counter;
-use crate::send::segmentation::most_bytes;
+use super::view::PlanView;
+use crate::time::Instant;
+use crate::timer::Timer;
 
-/// A reason not to send what waits, in the order in which the gate asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Hold {
-    /// Automatic corking: a small write waits for the completion of what is below us. A completion,
-    /// an ACK or a timer ends it. It is asked before all others, and on a write only.
-    Autocork,
-    /// The departure time of the next packet has not come. The Pacing timer ends it.
-    Pacing,
-    /// The congestion window is full. An ACK, or loss found by a timer, ends it.
-    Cwnd,
-    /// The peer's window takes nothing. A window update or the Persist timer ends it.
-    Rwnd,
-    /// The peer's window takes too little to be worth a segment (RFC 9293, section 3.8.6.2.1). A
-    /// window update or the Persist timer ends it.
-    SillyWindow,
-    /// A super-segment that is not full waits for the ACK that will let it grow. An ACK, a write or
-    /// the TsoDefer timer ends it.
-    TsoDefer,
-    /// Nagle's rule: less than a segment waits while an earlier one like that is unacknowledged. An
-    /// ACK, a write or TCP_NODELAY ends it.
-    Nagle,
-    /// TCP_CORK or MSG_MORE: less than a segment waits for what the application will write. A
-    /// write, an ACK (MSG_MORE), an option or the Persist timer ends it.
-    Cork,
-    /// Too much of the connection is below us already. A completion ends it.
-    SmallQueue,
+macro_rules! questions {
+    (
+        sender { $($(#[$doc:meta])+ $hold:ident, $name:literal, $counter:expr, $words:literal,
+            $asked:ident, $restart:expr;)+ }
+        packet { $($(#[$doc2:meta])+ $hold2:ident, $name2:literal, $counter2:expr, $words2:literal,
+            $asked2:ident, $restart2:expr;)+ }
+    ) => {
+        /// What holds the sender, whatever it would send.
+        pub(super) fn sender_held(view: &PlanView) -> Option<Hold> {
+            $(if $asked(view) { return Some(Hold::$hold); })+
+            None
+        }
+
+        /// What holds the packet that would leave.
+        pub(super) fn packet_held(view: &PlanView, cut: &Cut) -> Option<Hold> {
+            $(if $asked2(view, cut) { return Some(Hold::$hold2); })+
+            None
+        }
+
+        /// What ends `hold` now.
+        pub(super) fn restart(view: &PlanView, hold: Hold) -> Restart {
+            let restart: fn(&PlanView) -> Restart = match hold {
+                $(Hold::$hold => $restart,)+
+                $(Hold::$hold2 => $restart2,)+
+            };
+            restart(view)
+        }
+    };
 }
 
-impl Hold {
-    /// All reasons, in gate order.
-    pub const ALL: [Hold; 9] = [
-        Hold::Autocork,
-        Hold::Pacing,
-        Hold::Cwnd,
-        Hold::Rwnd,
-        Hold::SillyWindow,
-        Hold::TsoDefer,
-        Hold::Nagle,
-        Hold::Cork,
-        Hold::SmallQueue,
-    ];
+holds!(questions);
 
-    /// The name in figures and traces.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Hold::Autocork => "autocork",
-            Hold::Pacing => "pacing",
-            Hold::Cwnd => "cwnd",
-            Hold::Rwnd => "rwnd",
-            Hold::SillyWindow => "silly_window",
-            Hold::TsoDefer => "tso_defer",
-            Hold::Nagle => "nagle",
-            Hold::Cork => "cork",
-            Hold::SmallQueue => "small_queue",
-        }
-    }
-
-    /// What ends it.
-    pub const fn restarted_by(self) -> &'static str {
-        match self {
-            Hold::Autocork => "a completion, an ACK or a timer",
-            Hold::Pacing => "the departure time",
-            Hold::Cwnd => "an ACK, or a timer that finds loss",
-            Hold::Rwnd | Hold::SillyWindow => "a window update, or a probe",
-            Hold::TsoDefer => "an ACK, a write or a timer",
-            Hold::Nagle => "an ACK, a write or TCP_NODELAY",
-            Hold::Cork => "a write, an option or a timer",
-            Hold::SmallQueue => "a completion",
-        }
-    }
-
-    pub(crate) const fn counter(self) -> Counter {
-        match self {
-            Hold::Autocork => Counter::TcpAutoCorking,
-            Hold::Pacing => Counter::HoldPacing,
-            Hold::Cwnd => Counter::HoldCwnd,
-            Hold::Rwnd => Counter::HoldRwnd,
-            Hold::SillyWindow => Counter::HoldSillyWindow,
-            Hold::TsoDefer => Counter::HoldTsoDefer,
-            Hold::Nagle => Counter::HoldNagle,
-            Hold::Cork => Counter::HoldCork,
-            Hold::SmallQueue => Counter::HoldSmallQueue,
-        }
-    }
+/// `Hold::Pacing`: see [`pacing`](crate::send::pacing).
+fn waits_to_depart(view: &PlanView) -> bool {
+    view.departs.is_some()
 }
 
-/// How many bytes leave in the next packet (zero only for a FIN alone), or what holds them.
-pub(crate) fn ask(now: &Situation) -> Result<u32, Hold> {
-    if autocork_holds(now) {
-        return Err(Hold::Autocork);
-    }
-    if now.early {
-        return Err(Hold::Pacing);
-    }
-    if cwnd_holds(now) {
-        return Err(Hold::Cwnd);
-    }
-    if rwnd_holds(now) {
-        return Err(Hold::Rwnd);
-    }
-    if silly_window_holds(now) {
-        return Err(Hold::SillyWindow);
-    }
-    if now.unsent > now.mss && tso_defer_holds(now).is_some() {
-        return Err(Hold::TsoDefer);
-    }
-    let len = cut_tail(now, most_bytes(now))?;
-    // The packet as it would leave is what counts.
-    if small_queue_holds(&now.below, len, false) {
-        return Err(Hold::SmallQueue);
-    }
-    Ok(len)
+/// `Hold::Nagle`: the tail is all there is, and Nagle's rule keeps it.
+fn nagle_keeps_all(_: &PlanView, cut: &Cut) -> bool {
+    cut.waits() == Some(Hold::Nagle)
+}
+
+/// `Hold::Cork`: the same for a cork.
+fn cork_keeps_all(_: &PlanView, cut: &Cut) -> bool {
+    cut.waits() == Some(Hold::Cork)
+}
+
+/// `Hold::SmallQueue`: the packet as it would leave is what counts.
+fn below_is_full(view: &PlanView, cut: &Cut) -> bool {
+    small_queue_holds(&view.below, cut.len, false)
+}
+
+/// A timer ends it if it is known when; otherwise an ACK does.
+fn until(timer: Timer, at: Option<Instant>) -> Restart {
+    at.map_or(Restart::Ack, |at| Restart::Timer(timer, at))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::plan::{Plan, plan};
     use crate::output::small_queue::HostQueue;
-    use crate::output::tso_defer::Deferral;
+    use crate::output::view::Deferral;
     use crate::time::Duration;
 
-    /// Takes away what holds first, and nothing else.
-    fn let_go(now: &mut Situation, hold: Hold) {
-        match hold {
-            Hold::Autocork => now.written = false,
-            Hold::Pacing => now.early = false,
-            Hold::Cwnd => now.quota = 1000,
-            Hold::Rwnd => now.usable = 400,
-            Hold::SillyWindow => now.usable = 1000,
-            // Less than a segment is left, for which nothing defers.
-            Hold::TsoDefer => now.unsent = 500,
-            Hold::Nagle => now.small_unacked = false,
-            Hold::Cork => now.corked = false,
-            Hold::SmallQueue => now.below.packets = 1,
-        }
-    }
+    const LATER: Instant = Instant::from_millis(7);
 
-    #[test]
-    fn reasons_are_asked_in_the_order_of_their_declaration() {
-        // Every reason holds at once.
-        let mut now = Situation {
+    /// Every reason holds at once.
+    fn held_by_all() -> PlanView {
+        PlanView {
             mss: 1000,
             unsent: 1500,
             cwnd: 10_000,
@@ -163,9 +92,9 @@ mod tests {
             usable: 0,
             largest: 65_000,
             contiguous: 1500,
-            small_unacked: true,
+            small_unacked: Some(1),
             corked: true,
-            early: true,
+            departs: Some(LATER),
             below: HostQueue {
                 completions: true,
                 bytes: 2000,
@@ -183,15 +112,45 @@ mod tests {
                 wnd: 60_000,
                 age: Some(Duration::from_micros(400)),
                 srtt: Duration::from_micros(500),
+                ends: LATER,
                 ..Deferral::default()
             },
-            ..Situation::default()
-        };
-        for (index, expected) in Hold::ALL.into_iter().enumerate() {
-            assert_eq!(expected as usize, index, "figures are found by it");
-            assert_eq!(ask(&now), Err(expected));
-            let_go(&mut now, expected);
+            ..PlanView::default()
         }
-        assert_eq!(ask(&now), Ok(500));
+    }
+
+    /// The order of `docs/mechanisms.md`, what ends each reason, and what takes it away and no
+    /// other.
+    #[test]
+    fn reasons_are_asked_in_one_order() {
+        type Step = (&'static str, Restart, fn(&mut PlanView));
+        let order: [Step; 9] = [
+            ("autocork", Restart::Completion, |view| view.written = false),
+            ("pacing", Restart::Timer(Timer::Pacing, LATER), |view| view.departs = None),
+            ("cwnd", Restart::Ack, |view| view.quota = 1000),
+            ("rwnd", Restart::Persist, |view| view.usable = 400),
+            ("silly_window", Restart::Persist, |view| view.usable = 1000),
+            // Less than a segment is left, for which nothing defers.
+            ("tso_defer", Restart::Timer(Timer::TsoDefer, LATER), |view| view.unsent = 500),
+            ("nagle", Restart::Ack, |view| view.small_unacked = None),
+            ("cork", Restart::Persist, |view| view.corked = false),
+            ("small_queue", Restart::Completion, |view| view.below.packets = 1),
+        ];
+        assert_eq!(Hold::ALL.len(), order.len());
+        let mut view = held_by_all();
+        for (index, (name, restart, let_go)) in order.into_iter().enumerate() {
+            let Plan::Wait(wait) = plan(&view) else { panic!("{name} does not hold") };
+            assert_eq!((wait.hold.name(), wait.restart), (name, restart));
+            assert_eq!(wait.hold as usize, index, "figures are found by it");
+            assert_eq!(Hold::ALL[index], wait.hold);
+            let_go(&mut view);
+        }
+        assert!(matches!(plan(&view), Plan::Send(cut) if cut.len == 500));
+    }
+
+    #[test]
+    fn the_bound_of_nagles_rule_is_a_timer() {
+        let view = PlanView { nagle_ends: Some(LATER), ..PlanView::default() };
+        assert_eq!(restart(&view, Hold::Nagle), Restart::Timer(Timer::TsoDefer, LATER));
     }
 }

@@ -5,7 +5,6 @@
 //! after a time in which an ACK would have come that nobody delays. What leaves then is still less
 //! than one small packet for each round trip, and that is what the rule is for.
 
-use crate::connection::{Connection, Context};
 use crate::time::{Duration, Instant};
 
 /// What an ACK that nobody delays may take beyond two round trips.
@@ -22,7 +21,7 @@ pub(crate) enum NagleRule {
 
 /// What Nagle's rule looks at: a tail of less than one segment.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tail {
+pub(crate) struct SmallTail {
     /// TCP_NODELAY.
     pub(crate) nodelay: bool,
     /// TCP_CORK, or MSG_MORE on the last write.
@@ -36,7 +35,7 @@ pub(crate) struct Tail {
 }
 
 /// Whether the tail waits for an ACK.
-pub(crate) fn nagle_holds(rule: NagleRule, tail: &Tail) -> bool {
+pub(super) fn nagle_holds(rule: NagleRule, tail: &SmallTail) -> bool {
     let waits = match rule {
         NagleRule::Rfc896 => tail.unacked,
         NagleRule::Minshall => tail.small_unacked,
@@ -44,13 +43,10 @@ pub(crate) fn nagle_holds(rule: NagleRule, tail: &Tail) -> bool {
     waits && !tail.bypass && !tail.nodelay
 }
 
-impl Connection {
-    /// When Nagle's rule holds no longer, if there is a bound and a round trip is known.
-    pub(super) fn nagle_ends(&self, cx: &Context) -> Option<Instant> {
-        // Not the smoothed one: the delay of ACKs is what that measures here.
-        let rtt = self.recovery.rtt.min().filter(|_| cx.config.tcp_nagle_bound)?;
-        Some(self.last_departure(cx) + 2 * rtt + SLACK)
-    }
+/// When Nagle's rule holds no longer: data last left at `sent`, the least round trip is `rtt`.
+pub(crate) fn nagle_ends(sent: Instant, rtt: Duration) -> Instant {
+    // Not the smoothed one: the delay of ACKs is what that measures here.
+    sent + 2 * rtt + SLACK
 }
 
 #[cfg(test)]
@@ -68,10 +64,10 @@ mod tests {
             (true, false, false, false, false, "NODELAY and idle"),
         ];
         for (nodelay, unacked, small_unacked, rfc896, minshall, name) in cases {
-            let tail = Tail { nodelay, unacked, small_unacked, ..Tail::default() };
+            let tail = SmallTail { nodelay, unacked, small_unacked, ..SmallTail::default() };
             assert_eq!(nagle_holds(NagleRule::Rfc896, &tail), rfc896, "{name}");
             assert_eq!(nagle_holds(NagleRule::Minshall, &tail), minshall, "{name}");
-            let pushed = Tail { bypass: true, ..tail };
+            let pushed = SmallTail { bypass: true, ..tail };
             assert!(!nagle_holds(NagleRule::Rfc896, &pushed), "pushed: {name}");
         }
     }

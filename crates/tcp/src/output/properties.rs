@@ -101,7 +101,7 @@ impl Walk {
     }
 
     fn nxt(&self) -> u32 {
-        self.t.conn.snd.nxt.since(ISS)
+        self.t.conn.snd.nxt().since(ISS)
     }
 
     fn write(&mut self, len: usize, flags: WriteFlags) {
@@ -162,7 +162,7 @@ impl Walk {
     /// Takes all that leaves. `check` sees each packet of new data that is no whole number of
     /// segments and was not cut by the peer's window, and where it ends.
     fn drain(&mut self, check: impl Fn(&Walk, &Transmit, SeqNum) -> Checked) -> Checked {
-        let nxt = self.t.conn.snd.nxt;
+        let nxt = self.t.conn.snd.nxt();
         self.busy_at = self.t.conn.has_unacked().then_some(nxt);
         while let Some(packet) = self.t.next() {
             if let Some(serial) = packet.serial.filter(|_| self.t.below.completions) {
@@ -299,7 +299,7 @@ proptest! {
         rtt in 0_u64..3,
     ) {
         let mut walk = Walk::new(setup(policy, tso, defer), rtt);
-        let completed = Serial(walk.t.conn.next_serial.0 - 1);
+        let completed = Serial(walk.t.conn.snd.next_serial().0 - 1);
         if completions {
             walk.t.below = Below { completed, completions, ..Below::default() };
         }
@@ -326,7 +326,7 @@ proptest! {
         let end = walk.t.conn.snd.write_end();
         walk.t.call(|conn, cx| conn.shutdown(cx));
         walk.finish(BOUND)?;
-        prop_assert_eq!(walk.t.conn.snd.nxt, end + 1);
+        prop_assert_eq!(walk.t.conn.snd.nxt(), end + 1);
     }
 }
 
@@ -335,7 +335,7 @@ proptest! {
 #[test]
 fn a_corked_tail_leaves_after_one_timeout_also_if_that_is_long() {
     let mut walk = Walk::new(setup(TsoTail::Split, false, false), 2);
-    let completed = Serial(walk.t.conn.next_serial.0 - 1);
+    let completed = Serial(walk.t.conn.snd.next_serial().0 - 1);
     walk.t.below = Below { completed, completions: true, ..Below::default() };
     let write = [Step::Write(1852), Step::Cork(true), Step::Write(1)];
     let wait = [343_346, 375_663, 356_336].map(Step::Wait);

@@ -1,11 +1,11 @@
 //! `Hold::SillyWindow`: the peer's window takes too little to be worth a segment.
 
-use super::situation::Situation;
+use super::view::PlanView;
 
 /// Sender silly-window avoidance (RFC 9293, section 3.8.6.2.1): data leaves if a full segment does,
 /// or all that waits, or half of the largest window. The last is part of `mss`, which is bounded by
 /// it. The Persist timer overrides.
-pub(crate) fn silly_window_holds(now: &Situation) -> bool {
+pub(crate) fn silly_window_holds(now: &PlanView) -> bool {
     now.usable < now.unsent && now.usable < now.mss && !now.force
 }
 
@@ -25,7 +25,7 @@ mod tests {
             (1, 0, false, false, "a FIN alone"),
         ];
         for (usable, unsent, force, held, name) in cases {
-            let now = Situation { mss: 1000, usable, unsent, force, ..Situation::default() };
+            let now = PlanView { mss: 1000, usable, unsent, force, ..PlanView::default() };
             assert_eq!(silly_window_holds(&now), held, "{name}");
         }
     }

@@ -113,7 +113,7 @@ fn the_largest_packet() {
     setup.largest = usize::MAX;
     let mut t = Trace::established(setup.win(65_535));
     // The largest packet is half of the largest window. (This one was offered and is gone again.)
-    t.conn.snd.max_wnd = 1 << 20;
+    t.conn.snd.set_max_wnd(1 << 20);
     t.write(200_000);
     let packet = t.expect("P. 1:65001 ack 1 x65");
     assert!(packet.payload.len() <= MAX_SUPER_SEGMENT);
@@ -199,7 +199,7 @@ fn a_closed_window_is_probed_with_backoff() {
     t.expect("P. 1001:2001 ack 1");
     assert!(!t.conn.timers.is_armed(Timer::Persist));
     // The next timeout is the normal one again.
-    let rto = t.conn.recovery.rto(&t.config);
+    let rto = t.conn.snd.recovery.rto(&t.config);
     assert_eq!(t.conn.poll_timeout(), Some(t.now + rto));
     assert!(rto < Duration::from_secs(2));
 }
@@ -485,7 +485,7 @@ fn a_lower_mtu_changes_the_cut_of_what_waits() {
 fn what_ends_deferring() {
     let mut t = Trace::deferring(Setup::tso());
     assert_eq!(t.count(Counter::HoldTsoDefer), 1);
-    assert!(t.conn.cc.limited, "the window is what limits");
+    assert!(t.conn.snd.cc.limited, "the window is what limits");
     t.recv(". 1:1 ack 2001");
     t.expect("P. 8001:13001 ack 1 x5");
     assert!(!t.conn.timers.is_armed(Timer::TsoDefer));
@@ -524,7 +524,7 @@ fn acknowledgements_do_not_prolong_deferring() {
 #[test]
 fn a_departure_time_of_before_does_not_prolong_deferring() {
     let mut t = Trace::deferring(Setup::tso());
-    t.conn.snd.departure = t.now + Duration::from_secs(3);
+    t.conn.snd.set_departure(t.now + Duration::from_secs(3));
     t.below.keeps_departures = true;
     t.expect_nothing();
     // Nothing paces it any longer.
@@ -534,7 +534,7 @@ fn a_departure_time_of_before_does_not_prolong_deferring() {
     t.sleep();
     assert_eq!(t.now - began, Duration::from_millis(1));
     t.expect("P. 8001:10001 ack 1 x2");
-    let rto = t.conn.recovery.rto(&t.config);
+    let rto = t.conn.snd.recovery.rto(&t.config);
     assert!(t.conn.poll_timeout().is_some_and(|at| at <= t.now + rto));
 }
 
@@ -551,7 +551,7 @@ fn a_deferred_request_may_grow() {
     t.write(1500);
     t.expect_nothing();
     assert_eq!(t.conn.hold(), Some(Hold::TsoDefer));
-    assert!(!t.conn.cc.limited, "the application limits");
+    assert!(!t.conn.snd.cc.limited, "the application limits");
     t.recv(". 1:1 ack 4001");
     t.expect("P. 7001:8501 ack 1 x2");
 }
@@ -585,7 +585,7 @@ fn a_change_of_the_mss_recuts_what_waits() {
     t.call(|conn, cx| conn.handle_path_event(cx, PathEvent::Mtu(1000)));
     let _ = t.drain();
     for _ in 0..40 {
-        let una = t.conn.snd.nxt.since(crate::testing::ISS);
+        let una = t.conn.snd.nxt().since(crate::testing::ISS);
         t.recv(&std::format!(". 1:1 ack {una}"));
         while let Some(packet) = t.next() {
             let last = packet.repr.seq + packet.payload.len() as u32 == t.conn.snd.write_end();

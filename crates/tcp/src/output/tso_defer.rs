@@ -25,9 +25,7 @@
 //! as on Linux: handed down before that, it would only wait there. So the wait lasts for the time
 //! that the packet before it takes at the pacing rate, and [`LONGEST`] more.
 
-use super::situation::Situation;
-use crate::connection::{Connection, Context};
-use crate::recovery::Phase;
+use super::view::{Deferral, PlanView};
 use crate::time::{Duration, Instant};
 
 /// Nothing is held longer than this after it may depart, or for an ACK further away.
@@ -48,93 +46,46 @@ pub(crate) enum Limiter {
     Application,
 }
 
-/// What only this rule looks at.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Deferral {
-    /// Waiting is allowed at all: it is switched on, and this is neither recovery nor a probe, nor
-    /// what a write sends while it goes on.
-    pub(crate) allowed: bool,
-    /// `tcp_tso_win_divisor`.
-    pub(crate) divisor: u32,
-    /// SND.WND.
-    pub(crate) wnd: u32,
-    /// A record ends where the first unit ends.
-    pub(crate) record: bool,
-    /// Since data last left, or since the next packet may depart if that is later.
-    pub(crate) since_sent: Duration,
-    /// Since the oldest data in flight left; nothing is in flight if there is none.
-    pub(crate) age: Option<Duration>,
-    /// The smoothed round trip; zero before the first sample.
-    pub(crate) srtt: Duration,
+/// Whether the next ACK is about to come.
+fn ack_is_near(facts: &Deferral) -> bool {
+    let far = facts.age.map(|age| facts.srtt.saturating_sub(age));
+    far.is_some_and(|far| far <= LONGEST.min(facts.srtt / 2))
 }
 
-impl Deferral {
-    /// Whether the next ACK is about to come.
-    fn ack_is_near(&self) -> bool {
-        let far = self.age.map(|age| self.srtt.saturating_sub(age));
-        far.is_some_and(|far| far <= LONGEST.min(self.srtt / 2))
+/// Whether what waits, more than one segment, is held until an ACK opens the windows further.
+pub(super) fn tso_defer_holds(view: &PlanView) -> bool {
+    let facts = &view.deferral;
+    if view.unsent <= view.mss || !facts.allowed || facts.since_sent >= LONGEST {
+        return false;
     }
-}
-
-/// Whether what waits, more than one segment, is held until an ACK opens the windows further, and
-/// what its limit is.
-pub(crate) fn tso_defer_holds(now: &Situation) -> Option<Limiter> {
-    let facts = &now.deferral;
-    if !facts.allowed || facts.since_sent >= LONGEST {
-        return None;
-    }
-    let limit = now.usable.min(now.quota);
-    let full = now.largest.max(now.mss);
-    let all = now.unsent <= limit;
-    let complete = all && (now.behind || now.fin || facts.record);
-    if limit >= full - full % now.mss || complete {
-        return None;
+    let limit = view.windows().open();
+    let full = view.largest.max(view.mss);
+    let all = view.unsent <= limit;
+    let complete = all && (view.behind || view.fin || facts.record);
+    if limit >= full - full % view.mss || complete {
+        return false;
     }
     let worth_it = match facts.divisor {
-        0 => limit > MOST_DEFERRED_SEGS * now.mss,
-        divisor => limit >= facts.wnd.min(now.cwnd) / divisor,
+        0 => limit > MOST_DEFERRED_SEGS * view.mss,
+        divisor => limit >= facts.wnd.min(view.cwnd) / divisor,
     };
-    if worth_it || !facts.ack_is_near() {
-        return None;
-    }
-    Some(if now.unsent < limit {
+    !worth_it && ack_is_near(facts)
+}
+
+/// What would have let more leave.
+pub(super) fn limiter(view: &PlanView) -> Limiter {
+    if view.unsent < view.windows().open() {
         Limiter::Application
-    } else if now.quota < now.usable {
+    } else if view.quota < view.usable {
         Limiter::Cwnd
     } else {
         Limiter::Rwnd
-    })
+    }
 }
 
-impl Connection {
-    /// When data last left; if it is paced, when what follows may depart, if that is later.
-    pub(super) fn last_departure(&self, cx: &Context) -> Instant {
-        let last = self.recovery.last_sent;
-        if self.is_paced(cx) { last.max(self.snd.departure) } else { last }
-    }
-
-    /// When waiting is over.
-    pub(crate) fn deferring_ends(&self, cx: &Context) -> Instant {
-        self.last_departure(cx) + LONGEST
-    }
-
-    /// What [`tso_defer_holds`] asks about.
-    pub(crate) fn deferral(&self, cx: &Context) -> Deferral {
-        let unit = self.snd.units.front();
-        let front = self.snd.scoreboard.front().filter(|_| self.pipe() > 0);
-        Deferral {
-            allowed: cx.config.tcp_tso_defer
-                && self.recovery.phase < Phase::Recovery
-                && !self.is_probing_with_new_data()
-                && unit.is_some_and(|unit| !unit.leaving),
-            divisor: cx.config.tcp_tso_win_divisor.into(),
-            wnd: self.snd.wnd,
-            record: unit.is_some_and(|unit| unit.record),
-            since_sent: cx.now.since(self.last_departure(cx)),
-            age: front.map(|range| cx.now.since(range.sent_at)),
-            srtt: self.srtt(),
-        }
-    }
+/// When waiting is over, if the last packet left at `sent`, or what follows it departs then.
+pub(crate) fn deferring_ends(sent: Instant) -> Instant {
+    sent + LONGEST
 }
 
 #[cfg(test)]
@@ -142,9 +93,9 @@ mod tests {
     use super::*;
 
     /// Ten segments of window, eight in flight, and an ACK that is due: two could leave.
-    fn waiting() -> Situation {
+    fn waiting() -> PlanView {
         let micros = Duration::from_micros;
-        Situation {
+        PlanView {
             mss: 1000,
             unsent: 20_000,
             cwnd: 10_000,
@@ -155,16 +106,16 @@ mod tests {
                 allowed: true,
                 divisor: 3,
                 wnd: 60_000,
-                record: false,
                 since_sent: micros(300),
                 age: Some(micros(400)),
                 srtt: micros(500),
+                ..Deferral::default()
             },
-            ..Situation::default()
+            ..PlanView::default()
         }
     }
 
-    fn with(change: fn(&mut Deferral)) -> Situation {
+    fn with(change: fn(&mut Deferral)) -> PlanView {
         let mut now = waiting();
         change(&mut now.deferral);
         now
@@ -175,25 +126,25 @@ mod tests {
         let base = waiting();
         let micros = Duration::from_micros;
         let held = Some(Limiter::Cwnd);
-        let few = Situation { unsent: 1500, ..base };
+        let few = PlanView { unsent: 1500, ..base };
         let far = |age, srtt| {
             let facts = Deferral { age: Some(micros(age)), srtt: micros(srtt), ..base.deferral };
-            Situation { deferral: facts, ..base }
+            PlanView { deferral: facts, ..base }
         };
         let cases = [
             (base, held, "an ACK is near"),
             (with(|facts| facts.allowed = false), None, "off, recovery, a probe"),
             (with(|facts| facts.since_sent = LONGEST), None, "nothing left for too long"),
             (with(|facts| facts.age = None), None, "nothing in flight"),
-            (Situation { quota: 4000, ..base }, None, "a third of the window"),
+            (PlanView { quota: 4000, ..base }, None, "a third of the window"),
             (with(|facts| facts.divisor = 0), held, "at most three segments"),
-            (Situation { quota: 4000, ..with(|facts| facts.divisor = 0) }, None, "more than three"),
-            (Situation { largest: 2000, ..base }, None, "a full packet"),
-            (Situation { usable: 1500, ..base }, Some(Limiter::Rwnd), "the peer's window"),
+            (PlanView { quota: 4000, ..with(|facts| facts.divisor = 0) }, None, "more than three"),
+            (PlanView { largest: 2000, ..base }, None, "a full packet"),
+            (PlanView { usable: 1500, ..base }, Some(Limiter::Rwnd), "the peer's window"),
             (few, Some(Limiter::Application), "the application may write more"),
-            (Situation { behind: true, ..few }, None, "nothing joins it"),
-            (Situation { fin: true, ..few }, None, "the end of the stream"),
-            (Situation { fin: true, ..base }, held, "the end is not reached"),
+            (PlanView { behind: true, ..few }, None, "nothing joins it"),
+            (PlanView { fin: true, ..few }, None, "the end of the stream"),
+            (PlanView { fin: true, ..base }, held, "the end is not reached"),
             (far(100, 500), None, "less than half of the round trip has passed"),
             (far(250, 500), held, "half of it"),
             (far(700, 500), held, "the ACK is late"),
@@ -202,10 +153,11 @@ mod tests {
             (far(0, 0), held, "nobody knows"),
         ];
         for (now, expected, name) in cases {
-            assert_eq!(tso_defer_holds(&now), expected, "{name}");
+            let limit = tso_defer_holds(&now).then(|| limiter(&now));
+            assert_eq!(limit, expected, "{name}");
         }
         let mut record = few;
         record.deferral.record = true;
-        assert_eq!(tso_defer_holds(&record), None, "the end of a record");
+        assert!(!tso_defer_holds(&record), "the end of a record");
     }
 }

@@ -24,36 +24,38 @@
 //! super-segment.
 
 use super::cork::cork_holds;
-use super::gate::Hold;
+use super::hold::Hold;
 use super::nagle::{NagleRule, nagle_holds};
-use super::situation::Situation;
+use super::view::PlanView;
 use crate::config::TsoTail;
+use crate::why::Tail;
 
-/// How many of `most` bytes travel, or what holds them if the tail is all there is.
-pub(crate) fn cut_tail(now: &Situation, most: u32) -> Result<u32, Hold> {
-    let remainder = most % now.mss;
+/// How many of `most` bytes travel, and what becomes of the tail. If the tail is all there is and
+/// waits, nothing travels.
+pub(super) fn cut_tail(view: &PlanView, most: u32) -> (u32, Tail) {
     // A packet that leaves data behind ends where a limit cut it, not where the writer did.
-    let empties_queue = most == now.unsent;
-    if remainder == 0 || !empties_queue {
-        return Ok(most);
+    let remainder = if most == view.unsent { most % view.mss } else { 0 };
+    if remainder == 0 {
+        return (most, Tail::None);
     }
     let whole = most - remainder;
-    match tail_holds(now, whole == 0) {
-        Some(hold) if whole == 0 => Err(hold),
-        Some(_) => Ok(whole),
-        None if whole > 0 && is_cut_off(now) => Ok(whole),
-        None => Ok(most),
+    let hold = tail_holds(view, whole == 0);
+    if hold.is_some() || (whole > 0 && is_cut_off(view)) {
+        let small = view.small_unacked.unwrap_or(0);
+        return (whole, Tail::Kept { len: remainder, hold, small });
     }
+    let tail = if whole > 0 { Tail::Along { len: remainder } } else { Tail::None };
+    (most, tail)
 }
 
 /// Who wants the tail to wait. It may be all there is.
-pub(super) fn tail_holds(now: &Situation, alone: bool) -> Option<Hold> {
+fn tail_holds(now: &PlanView, alone: bool) -> Option<Hold> {
     let (rule, asked) = match now.policy {
         TsoTail::Nagle => (NagleRule::Minshall, true),
         TsoTail::Split => (NagleRule::Minshall, alone),
         TsoTail::Empty | TsoTail::Trim => (NagleRule::Rfc896, alone),
     };
-    let tail = now.tail(rule);
+    let tail = now.small_tail(rule);
     if asked && nagle_holds(rule, &tail) {
         Some(Hold::Nagle)
     } else if cork_holds(&tail) {
@@ -64,7 +66,7 @@ pub(super) fn tail_holds(now: &Situation, alone: bool) -> Option<Hold> {
 }
 
 /// Whether a tail that need not wait leaves in a packet of its own all the same.
-fn is_cut_off(now: &Situation) -> bool {
+fn is_cut_off(now: &PlanView) -> bool {
     match now.policy {
         // What waits behind the tail cannot join it.
         _ if now.behind => false,

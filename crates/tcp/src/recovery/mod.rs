@@ -37,8 +37,10 @@ use plimsoll_buf::Slices;
 use plimsoll_wire::SeqNum;
 
 use crate::config::Config;
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
+use crate::send::SendSide;
 use crate::send::scoreboard::{Resent, SentRange};
 use crate::serial::Serial;
 use crate::state::State;
@@ -172,40 +174,28 @@ impl Recovery {
     }
 }
 
-impl Connection {
-    /// The handshake is complete and `snd.mss` known. `rtt` is its round trip, unless ambiguous.
-    pub(crate) fn on_handshake_done(
-        &mut self,
-        cx: &Context,
-        rtt: Option<Duration>,
-        syn_lost: bool,
-    ) {
-        self.cc.on_established(cx.now, self.snd.nxt, syn_lost, cx.config);
-        match rtt {
-            Some(rtt) => {
-                let bounds = (self.snd.una, self.snd.nxt);
-                self.recovery.rtt.on_sample(rtt, rtt, cx.now, bounds, cx.config);
-            }
-            // Also if nobody knows how long it took: data starts as carefully then.
-            None => self.recovery.rtt.on_syn_lost(),
-        }
-        self.recovery.high_seq = self.snd.una;
-        self.recovery.last_sent = cx.now;
+impl SendSide {
+    /// Segments taken to be in flight.
+    pub(crate) fn pipe(&self) -> u32 {
+        self.scoreboard.pipe()
     }
 
-    /// `snd.mss` has changed. If packets in flight are too big for the path now, they will not
-    /// arrive: they are sent again at once, and this says nothing about congestion (Linux:
-    /// `tcp_simple_retransmit`).
-    pub(crate) fn on_mss_changed(&mut self, cx: &Context, too_big: bool) {
-        if !too_big || !self.snd.scoreboard.mark_lost_above_mss(self.snd.mss) {
-            return;
-        }
-        self.enter_loss_without_congestion(cx);
+    /// Bytes that cwnd lets go now: whole segments. Limited transmit (RFC 3042) is part of it: what
+    /// duplicate ACKs say has arrived is not in the pipe.
+    pub(crate) fn cwnd_quota(&self) -> u32 {
+        let segs = self.cc.cwnd().saturating_sub(self.pipe());
+        let probe = self.recovery.tlp.due == Some(Probe::New);
+        segs.max(u32::from(probe)).saturating_mul(self.effective_mss())
     }
 
-    /// To be asked before new data is gated: slow start after idle (RFC 5681, section 4.1).
+    /// Whether what leaves now is a tail loss probe with new data.
+    pub(crate) fn is_probing_with_new_data(&self) -> bool {
+        self.recovery.tlp.due == Some(Probe::New) || self.recovery.rexmit == Rexmit::New
+    }
+
+    /// To be asked before new data is planned: slow start after idle (RFC 5681, section 4.1).
     pub(crate) fn restart_after_idle(&mut self, cx: &Context) {
-        if !self.snd.scoreboard.is_empty() || !cx.config.tcp_slow_start_after_idle {
+        if !self.scoreboard.is_empty() || !cx.config.tcp_slow_start_after_idle {
             return;
         }
         let idle = cx.now.since(self.recovery.last_sent);
@@ -214,6 +204,38 @@ impl Connection {
             self.cc.on_idle_restart(idle, rto, cx.now);
             self.recovery.last_sent = cx.now;
         }
+    }
+}
+
+impl Connection {
+    /// The handshake is complete and `snd.mss()` known. `rtt` is its round trip, unless ambiguous.
+    pub(crate) fn on_handshake_done(
+        &mut self,
+        cx: &Context,
+        rtt: Option<Duration>,
+        syn_lost: bool,
+    ) {
+        self.snd.cc.on_established(cx.now, self.snd.nxt(), syn_lost, cx.config);
+        match rtt {
+            Some(rtt) => {
+                let bounds = (self.snd.una(), self.snd.nxt());
+                self.snd.recovery.rtt.on_sample(rtt, rtt, cx.now, bounds, cx.config);
+            }
+            // Also if nobody knows how long it took: data starts as carefully then.
+            None => self.snd.recovery.rtt.on_syn_lost(),
+        }
+        self.snd.recovery.high_seq = self.snd.una();
+        self.snd.recovery.last_sent = cx.now;
+    }
+
+    /// `snd.mss()` has changed. If packets in flight are too big for the path now, they will not
+    /// arrive: they are sent again at once, and this says nothing about congestion (Linux:
+    /// `tcp_simple_retransmit`).
+    pub(crate) fn on_mss_changed(&mut self, cx: &Context, too_big: bool) {
+        if !too_big || !self.snd.scoreboard.mark_lost_above_mss(self.snd.mss()) {
+            return;
+        }
+        self.enter_loss_without_congestion(cx);
     }
 
     /// New data or a FIN, `[start, end)`, has left in the packet `serial`, which departs at
@@ -239,20 +261,20 @@ impl Connection {
             push: false,
             fin: end.since(start) as usize > data.len(),
             eor: false,
-            delivered: self.stats.delivered,
+            delivered: self.snd.stats.delivered,
         };
-        if self.pipe() == 0 {
-            self.cc.on_start(cx.now, self.recovery.last_sent);
+        if self.snd.pipe() == 0 {
+            self.snd.cc.on_start(cx.now, self.snd.recovery.last_sent);
         }
         let first = self.snd.scoreboard.is_empty();
-        self.recovery.burst = self.recovery.burst.saturating_add(range.segs() as u16);
+        self.snd.recovery.burst = self.snd.recovery.burst.saturating_add(range.segs() as u16);
         self.snd.scoreboard.on_sent(range);
-        self.snd.rtx.on_sent(start, data);
-        self.recovery.last_sent = cx.now;
-        if self.recovery.tlp.due == Some(Probe::New) {
+        self.snd.keep_sent(start, data);
+        self.snd.recovery.last_sent = cx.now;
+        if self.snd.recovery.tlp.due == Some(Probe::New) {
             self.on_probe_sent(cx, false);
         }
-        let probing = self.recovery.xmit_timer == XmitTimer::LossProbe;
+        let probing = self.snd.recovery.xmit_timer == XmitTimer::LossProbe;
         if first || probing || !self.timers.is_armed(Timer::Retransmit) {
             self.rearm_rto(cx);
         }
@@ -261,26 +283,26 @@ impl Connection {
     /// Nothing more leaves now: what this burst says about the use of the window, and a probe in
     /// case that nothing comes back.
     pub(crate) fn end_burst(&mut self, cx: &Context) {
-        let sent = u32::from(core::mem::take(&mut self.recovery.burst));
-        self.recovery.tlp.due = None;
-        let full =
-            core::mem::take(&mut self.recovery.cwnd_limited) || self.pipe() >= self.cc.cwnd();
+        let sent = u32::from(core::mem::take(&mut self.snd.recovery.burst));
+        self.snd.recovery.tlp.due = None;
+        let full = core::mem::take(&mut self.snd.recovery.cwnd_limited)
+            || self.snd.pipe() >= self.snd.cc.cwnd();
         if sent == 0 && !(full && self.snd.has_unsent()) {
             return;
         }
-        let bounds = (self.snd.una, self.snd.nxt);
-        self.cc.validate(full, self.snd.scoreboard.packets_out(), bounds);
-        if self.cc.is_starving(cx.now, self.recovery.rto(cx.config)) {
+        let bounds = (self.snd.una(), self.snd.nxt());
+        self.snd.cc.validate(full, self.snd.scoreboard.packets_out(), bounds);
+        if self.snd.cc.is_starving(cx.now, self.snd.recovery.rto(cx.config)) {
             let may_shrink = cx.config.tcp_slow_start_after_idle
-                && self.recovery.phase == Phase::Open
-                && !self.snd.nospace;
-            self.cc.on_application_limited(may_shrink, cx.now);
+                && self.snd.recovery.phase == Phase::Open
+                && !self.snd.writer_waits();
+            self.snd.cc.on_application_limited(may_shrink, cx.now);
         }
         if sent > 0 {
             if self.in_reduction() {
-                self.recovery.prr.on_sent(sent);
+                self.snd.recovery.prr.on_sent(sent);
             }
-            if self.recovery.tlp.end != Some(self.snd.nxt) {
+            if self.snd.recovery.tlp.end != Some(self.snd.nxt()) {
                 self.schedule_loss_probe(cx, false);
             }
         }
@@ -295,33 +317,33 @@ impl Connection {
         end: SeqNum,
         (serial, sent_at): (Serial, Instant),
     ) {
-        self.recovery.last_sent = cx.now;
-        self.recovery.retrying_since.get_or_insert(cx.now);
-        let probe = matches!(self.recovery.tlp.due, Some(Probe::Last(_)));
+        self.snd.recovery.last_sent = cx.now;
+        self.snd.recovery.retrying_since.get_or_insert(cx.now);
+        let probe = matches!(self.snd.recovery.tlp.due, Some(Probe::Last(_)));
         let segs = self.snd.scoreboard.on_resent(&Resent {
             start,
             end,
             sent_at,
             serial,
             mss: self.snd.segment_size(),
-            delivered: self.stats.delivered,
+            delivered: self.snd.stats.delivered,
             counted: !probe,
         });
         if probe {
             self.on_probe_sent(cx, true);
             return;
         }
-        self.recovery.undo.on_retransmitted(segs, cx.now);
-        match self.recovery.phase {
+        self.snd.recovery.undo.on_retransmitted(segs, cx.now);
+        match self.snd.recovery.phase {
             Phase::Loss => cx.counters.add(Counter::TcpSlowStartRetrans, segs.into()),
             _ => cx.counters.add(Counter::TcpFastRetrans, segs.into()),
         }
         if self.in_reduction() {
-            self.recovery.prr.on_sent(segs);
+            self.snd.recovery.prr.on_sent(segs);
         }
-        let reordering = self.recovery.xmit_timer == XmitTimer::Reordering;
+        let reordering = self.snd.recovery.xmit_timer == XmitTimer::Reordering;
         let armed = self.timers.is_armed(Timer::Retransmit);
-        if (start == self.snd.una && !reordering) || !armed {
+        if (start == self.snd.una() && !reordering) || !armed {
             self.arm_retransmit(cx);
         }
     }
@@ -329,13 +351,13 @@ impl Connection {
     /// The range to send again now, within cwnd and the peer's window. Its bytes are
     /// `snd.rtx.payload(start, end)`, which may be fewer.
     pub(crate) fn next_retransmit(&mut self, cx: &Context) -> Option<(SeqNum, SeqNum)> {
-        self.recovery.waits_below = false;
+        self.snd.recovery.waits_below = false;
         let mss = self.snd.effective_mss();
-        if let Some(Probe::Last(start)) = self.recovery.tlp.due {
-            let end = self.snd.max;
-            return (self.snd.una <= start && start < end).then_some((start, end));
+        if let Some(Probe::Last(start)) = self.snd.recovery.tlp.due {
+            let end = self.snd.nxt();
+            return (self.snd.una() <= start && start < end).then_some((start, end));
         }
-        if self.recovery.rexmit != Rexmit::Lost {
+        if self.snd.recovery.rexmit != Rexmit::Lost {
             return None;
         }
         let mut range = self.snd.scoreboard.first_lost()?;
@@ -343,7 +365,7 @@ impl Connection {
             self.note_below(cx, range.serial);
             return None;
         }
-        let quota = self.cwnd_quota();
+        let quota = self.snd.cwnd_quota();
         if quota == 0 {
             return None;
         }
@@ -354,8 +376,8 @@ impl Connection {
         let largest = self.largest_packet(cx.config).max(mss);
         let data = range.data_len();
         let mut len = data.min(quota).min(largest);
-        if self.snd.una < range.start || self.snd.wnd > 0 {
-            let edge = self.snd.una + self.snd.wnd;
+        if self.snd.una() < range.start || self.snd.wnd() > 0 {
+            let edge = self.snd.una() + self.snd.wnd();
             if edge <= range.start {
                 return None;
             }
@@ -375,7 +397,7 @@ impl Connection {
 
     /// What is less than a segment leaves again together with what follows it.
     fn join_small(&mut self, cx: &Context, range: SentRange, mss: u32) -> SentRange {
-        let edge = self.snd.una + self.snd.wnd;
+        let edge = self.snd.una() + self.snd.wnd();
         if edge <= range.start {
             return range;
         }
@@ -385,65 +407,42 @@ impl Connection {
 
     /// F-RTO let new data go first. Returns whether there was none, so that what is lost leaves.
     pub(crate) fn end_new_first(&mut self) -> bool {
-        if self.recovery.rexmit != Rexmit::New {
+        if self.snd.recovery.rexmit != Rexmit::New {
             return false;
         }
-        let none = self.snd.nxt <= self.recovery.high_seq;
-        self.recovery.frto &= !none;
-        self.recovery.rexmit = if none { Rexmit::Lost } else { Rexmit::Nothing };
+        let none = self.snd.nxt() <= self.snd.recovery.high_seq;
+        self.snd.recovery.frto &= !none;
+        self.snd.recovery.rexmit = if none { Rexmit::Lost } else { Rexmit::Nothing };
         none
     }
 
     /// The last copy of what is to be sent again has not even left this machine.
     pub(crate) fn note_below(&mut self, cx: &Context, serial: Serial) {
-        self.recovery.waits_below = true;
-        if self.recovery.found_below != serial {
-            self.recovery.found_below = serial;
+        self.snd.recovery.waits_below = true;
+        if self.snd.recovery.found_below != serial {
+            self.snd.recovery.found_below = serial;
             cx.counters.bump(Counter::TcpSpuriousRtxHostQueues);
         }
     }
 
     /// Whether unsent data lies within the peer's window.
     fn has_new_data(&self) -> bool {
-        self.unsent_len() > 0 && self.snd.nxt < self.snd.una + self.snd.wnd
-    }
-
-    /// Segments taken to be in flight.
-    pub(crate) fn pipe(&self) -> u32 {
-        self.snd.scoreboard.pipe()
-    }
-
-    /// Bytes that cwnd lets go now: whole segments. Limited transmit (RFC 3042) is part of it: what
-    /// duplicate ACKs say has arrived is not in the pipe.
-    pub(crate) fn cwnd_quota(&self) -> u32 {
-        let segs = self.cc.cwnd().saturating_sub(self.pipe());
-        let probe = self.recovery.tlp.due == Some(Probe::New);
-        segs.max(u32::from(probe)).saturating_mul(self.snd.effective_mss())
-    }
-
-    /// The congestion window in bytes.
-    pub(crate) fn cwnd_bytes(&self) -> u32 {
-        self.cc.cwnd().saturating_mul(self.snd.effective_mss())
-    }
-
-    /// Whether what leaves now is a tail loss probe with new data.
-    pub(crate) fn is_probing_with_new_data(&self) -> bool {
-        self.recovery.tlp.due == Some(Probe::New) || self.recovery.rexmit == Rexmit::New
+        self.unsent_len() > 0 && self.snd.nxt() < self.snd.una() + self.snd.wnd()
     }
 
     /// Checks what must hold between two calls.
     pub(crate) fn check_recovery_invariants(&self) {
         self.snd.scoreboard.check_invariants();
-        self.cc.check_invariants();
+        self.snd.cc.check_invariants();
         let scoreboard = &self.snd.scoreboard;
         if let Some(first) = scoreboard.front() {
             // While our SYN is not acknowledged, it stands before the data.
             let opening = matches!(self.state, State::SynSent | State::SynReceived);
-            let una = self.snd.una + u32::from(opening && self.snd.una == self.snd.iss);
+            let una = self.snd.una() + u32::from(opening && self.snd.una() == self.snd.iss());
             assert_eq!(first.start, una, "the scoreboard begins at SND.UNA");
             assert_eq!(
                 first.start + scoreboard.outstanding().0,
-                self.snd.max,
+                self.snd.nxt(),
                 "and ends at SND.MAX"
             );
             assert!(self.timers.is_armed(Timer::Retransmit), "data in flight has a timer");

@@ -6,7 +6,8 @@
 //! quarter with every round trip in which a DSACK says that something was sent again for nothing.
 
 use super::{Phase, XmitTimer};
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::send::scoreboard::{SentRange, XmitOrder};
 use crate::time::{Duration, Instant};
 use crate::timer::Timer;
@@ -104,7 +105,7 @@ impl Rack {
 impl Connection {
     /// How much later than its successors a segment may arrive.
     fn reordering_window(&self, cx: &Context) -> Duration {
-        let recovery = &self.recovery;
+        let recovery = &self.snd.recovery;
         if recovery.reord_seen == 0 {
             let dup_thresh = self.sacked_out() >= u32::from(recovery.reordering)
                 && cx.config.tcp_recovery & NO_DUP_THRESH == 0;
@@ -120,7 +121,7 @@ impl Connection {
     /// Marks what is lost by time. Returns the longest time that something may still take.
     fn detect_loss(&mut self, cx: &Context) -> Duration {
         let window = self.reordering_window(cx);
-        let rack = self.recovery.rack;
+        let rack = self.snd.recovery.rack;
         let remaining = |sent_at| rack.remaining(sent_at, cx.now, window);
         let is_late = |sent_at| remaining(sent_at).is_zero();
         self.snd.scoreboard.detect_loss(rack.newest, is_late).map_or(Duration::ZERO, remaining)
@@ -128,32 +129,32 @@ impl Connection {
 
     /// After an ACK. Returns whether the reordering timer runs now.
     pub(crate) fn mark_lost_by_rack(&mut self, cx: &Context) -> bool {
-        if !core::mem::take(&mut self.recovery.rack.advanced) {
+        if !core::mem::take(&mut self.snd.recovery.rack.advanced) {
             return false;
         }
         let wait = self.detect_loss(cx);
         if wait.is_zero() {
             return false;
         }
-        self.recovery.xmit_timer = XmitTimer::Reordering;
+        self.snd.recovery.xmit_timer = XmitTimer::Reordering;
         self.timers.arm(Timer::Retransmit, cx.now + wait + TIMER_SLACK);
         true
     }
 
     /// The reordering timer fired.
     pub(crate) fn on_reordering_timeout(&mut self, cx: &Context) {
-        let before = self.pipe();
+        let before = self.snd.pipe();
         let lost = self.snd.scoreboard.lost_ever();
-        self.recovery.xmit_timer = XmitTimer::Reordering;
+        self.snd.recovery.xmit_timer = XmitTimer::Reordering;
         self.detect_loss(cx);
         self.count_lost_again(cx);
-        if self.pipe() != before {
-            if self.recovery.phase != Phase::Recovery {
+        if self.snd.pipe() != before {
+            if self.snd.recovery.phase != Phase::Recovery {
                 self.enter_recovery(cx, false);
                 let lost = self.snd.scoreboard.lost_ever().wrapping_sub(lost);
                 self.reduce_window(1, lost, false);
             }
-            self.recovery.rexmit = super::Rexmit::Lost;
+            self.snd.recovery.rexmit = super::Rexmit::Lost;
         }
         self.rearm_rto(cx);
     }

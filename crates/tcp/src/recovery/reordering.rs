@@ -8,7 +8,8 @@ use plimsoll_wire::SeqNum;
 
 use super::{Phase, Recovery};
 use crate::config::Config;
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::send::scoreboard::RenoSacks;
 
@@ -28,7 +29,7 @@ impl Connection {
 
     /// One behind the highest number that the peer is known to hold.
     pub(crate) fn highest_sacked(&self) -> SeqNum {
-        self.snd.scoreboard.highest_sacked().unwrap_or(self.snd.una)
+        self.snd.scoreboard.highest_sacked().unwrap_or(self.snd.una())
     }
 
     /// What begins at `low` arrived late. `by_timestamp`: a timestamp tells.
@@ -37,12 +38,12 @@ impl Connection {
         if high <= low {
             return;
         }
-        let mss = u32::from(self.snd.mss.max(1));
+        let mss = u32::from(self.snd.mss().max(1));
         let distance = high.since(low);
-        if distance > u32::from(self.recovery.reordering) * mss {
-            self.recovery.learn_reordering(distance.div_ceil(mss), cx.config);
+        if distance > u32::from(self.snd.recovery.reordering) * mss {
+            self.snd.recovery.learn_reordering(distance.div_ceil(mss), cx.config);
         }
-        self.recovery.reord_seen = self.recovery.reord_seen.saturating_add(1);
+        self.snd.recovery.reord_seen = self.snd.recovery.reord_seen.saturating_add(1);
         cx.counters.bump(match by_timestamp {
             true => Counter::TcpTsReorder,
             false => Counter::TcpSackReorder,
@@ -71,23 +72,23 @@ impl Connection {
         if !told.reordered {
             return;
         }
-        self.recovery.learn_reordering(self.snd.scoreboard.packets_out() + acked, cx.config);
-        self.recovery.reord_seen = self.recovery.reord_seen.saturating_add(1);
+        self.snd.recovery.learn_reordering(self.snd.scoreboard.packets_out() + acked, cx.config);
+        self.snd.recovery.reord_seen = self.snd.recovery.reord_seen.saturating_add(1);
         cx.counters.bump(Counter::TcpRenoReorder);
     }
 
     /// So many segments have arrived for the first time.
     pub(crate) fn count_delivered(&mut self, cx: &Context, segs: u32, ece: bool) {
-        self.stats.delivered = self.stats.delivered.wrapping_add(segs);
+        self.snd.stats.delivered = self.snd.stats.delivered.wrapping_add(segs);
         cx.counters.add(Counter::TcpDelivered, u64::from(segs));
         if ece {
-            self.stats.delivered_ce = self.stats.delivered_ce.wrapping_add(segs);
+            self.snd.stats.delivered_ce = self.snd.stats.delivered_ce.wrapping_add(segs);
             cx.counters.add(Counter::TcpDeliveredCe, u64::from(segs));
         }
     }
 
     /// Whether a late arrival may be told from the order of the SACK blocks.
     pub(crate) fn may_learn_from_sack(&self) -> bool {
-        self.recovery.phase != Phase::Loss || self.recovery.undo.marker.is_some()
+        self.snd.recovery.phase != Phase::Loss || self.snd.recovery.undo.marker.is_some()
     }
 }

@@ -1,7 +1,8 @@
 //! The retransmission timeout (RFC 6298): arming, backoff, what it marks, and when to give up.
 
 use crate::config::Config;
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::state::State;
 use crate::time::Duration;
@@ -58,8 +59,8 @@ pub(crate) fn time_of_timeouts(first: Duration, retries: u8, config: &Config) ->
 impl Connection {
     /// (Re)starts the retransmission timer, from when what is sent now departs.
     pub(crate) fn arm_retransmit(&mut self, cx: &Context) {
-        self.recovery.xmit_timer = XmitTimer::Rto;
-        let wait = self.recovery.rto(cx.config) + self.pacing_delay(cx);
+        self.snd.recovery.xmit_timer = XmitTimer::Rto;
+        let wait = self.snd.recovery.rto(cx.config) + self.pacing_delay(cx);
         self.timers.arm(Timer::Retransmit, cx.now + wait);
     }
 
@@ -68,19 +69,19 @@ impl Connection {
     pub(crate) fn rearm_rto(&mut self, cx: &Context) {
         let Some(front) = self.snd.scoreboard.front() else {
             self.timers.stop(Timer::Retransmit);
-            self.recovery.xmit_timer = XmitTimer::Rto;
+            self.snd.recovery.xmit_timer = XmitTimer::Rto;
             return;
         };
         if !self.state.is_synchronized() && self.timers.is_armed(Timer::Retransmit) {
             // It is the SYN-ACK's.
             return;
         }
-        if self.recovery.xmit_timer == XmitTimer::Rto {
+        if self.snd.recovery.xmit_timer == XmitTimer::Rto {
             self.arm_retransmit(cx);
             return;
         }
-        let due = front.sent_at + self.recovery.rto(cx.config);
-        self.recovery.xmit_timer = XmitTimer::Rto;
+        let due = front.sent_at + self.snd.recovery.rto(cx.config);
+        self.snd.recovery.xmit_timer = XmitTimer::Rto;
         self.timers.arm(Timer::Retransmit, due.max(cx.now + LEAST_WAIT));
     }
 
@@ -97,7 +98,7 @@ impl Connection {
             self.on_retransmit_timeout(cx);
             return;
         }
-        match self.recovery.xmit_timer {
+        match self.snd.recovery.xmit_timer {
             XmitTimer::Rto => self.on_retransmit_timeout(cx),
             XmitTimer::LossProbe => self.on_loss_probe_timeout(cx),
             XmitTimer::Reordering => self.on_reordering_timeout(cx),
@@ -114,19 +115,19 @@ impl Connection {
         if cx.below.completed < front.serial {
             // It cannot have been lost on the way: it has not left yet.
             cx.counters.bump(Counter::TcpSpuriousRtxHostQueues);
-            let again = self.recovery.rto(cx.config).min(BELOW_INTERVAL);
-            self.recovery.xmit_timer = XmitTimer::Rto;
+            let again = self.snd.recovery.rto(cx.config).min(BELOW_INTERVAL);
+            self.snd.recovery.xmit_timer = XmitTimer::Rto;
             self.timers.arm(Timer::Retransmit, cx.now + again);
             return;
         }
         let exhausted = self.give_up_if_exhausted(cx);
-        self.note_fast_open_timeout(self.recovery.retries, exhausted);
+        self.note_fast_open_timeout(self.snd.recovery.retries, exhausted);
         if exhausted {
             return;
         }
         self.watch_user_timeout(cx, front.sent_at);
         self.enter_loss(cx);
-        self.recovery.back_off();
+        self.snd.recovery.back_off();
         self.arm_retransmit(cx);
     }
 
@@ -134,27 +135,28 @@ impl Connection {
     pub(crate) fn enter_loss(&mut self, cx: &Context) {
         cx.counters.bump(Counter::TcpTimeouts);
         self.count_failure(cx);
-        let before = self.recovery.phase;
-        let repeated = self.recovery.retries > 0;
+        let before = self.snd.recovery.phase;
+        let repeated = self.snd.recovery.retries > 0;
         self.mark_lost_by_timeout(cx);
-        let recovery = &self.recovery;
+        let recovery = &self.snd.recovery;
         let first = before <= Phase::Disorder
-            || recovery.high_seq <= self.snd.una
+            || recovery.high_seq <= self.snd.una()
             || (before == Phase::Loss && !repeated);
         if first {
-            self.recovery.undo.prior_ssthresh = self.current_ssthresh();
-            self.recovery.prr.start(self.cc.cwnd());
-            self.cc.reduce();
+            self.snd.recovery.undo.prior_ssthresh = self.current_ssthresh();
+            self.snd.recovery.prr.start(self.snd.cc.cwnd());
+            self.snd.cc.reduce();
             self.init_undo();
         }
-        self.cc.set_cwnd(self.pipe() + 1);
+        self.snd.cc.set_cwnd(self.snd.pipe() + 1);
         let default = u16::from(cx.config.tcp_reordering).max(1);
         if before <= Phase::Disorder && self.sacked_out() >= u32::from(default) {
-            self.recovery.reordering = self.recovery.reordering.min(default);
+            self.snd.recovery.reordering = self.snd.recovery.reordering.min(default);
         }
         self.set_phase(cx, Phase::Loss);
-        let recovery = &mut self.recovery;
-        recovery.high_seq = self.snd.nxt;
+        let nxt = self.snd.nxt();
+        let recovery = &mut self.snd.recovery;
+        recovery.high_seq = nxt;
         recovery.tlp.end = None;
         recovery.tlp.due = None;
         recovery.frto = cx.config.tcp_frto != 0 && (before < Phase::Recovery || repeated);
@@ -166,11 +168,11 @@ impl Connection {
 
     /// The first timeout: what did not help.
     fn count_failure(&self, cx: &Context) {
-        if self.recovery.retries > 0 {
+        if self.snd.recovery.retries > 0 {
             return;
         }
         let sack = self.handshake.sack;
-        let counter = match self.recovery.phase {
+        let counter = match self.snd.recovery.phase {
             Phase::Recovery if sack => Counter::TcpSackRecoveryFail,
             Phase::Recovery => Counter::TcpRenoRecoveryFail,
             Phase::Loss => Counter::TcpLossFailures,
@@ -182,7 +184,7 @@ impl Connection {
     }
 
     fn mark_lost_by_timeout(&mut self, cx: &Context) {
-        let rack = self.recovery.rack;
+        let rack = self.snd.recovery.rack;
         let is_late = |sent_at| rack.remaining(sent_at, cx.now, Duration::ZERO).is_zero();
         let scoreboard = &mut self.snd.scoreboard;
         scoreboard.clear_reno_sacks();
@@ -195,7 +197,7 @@ impl Connection {
     /// The peer has taken back what it SACKed, or is about to acknowledge it: a short wait tells.
     pub(crate) fn watch_reneging(&mut self, cx: &Context) {
         let wait = (self.srtt() / 2).max(LEAST_RENEGING_WAIT);
-        self.recovery.xmit_timer = XmitTimer::Rto;
+        self.snd.recovery.xmit_timer = XmitTimer::Rto;
         self.timers.arm(Timer::Retransmit, cx.now + wait);
     }
 
@@ -218,11 +220,11 @@ impl Connection {
     /// Whether the peer has been silent for as long as `tcp_retries2` (or, for an orphan,
     /// `tcp_orphan_retries`) allows. The user timeout, if set, takes their place.
     fn retries_exhausted(&self, cx: &Context) -> bool {
-        let Some(since) = self.recovery.retrying_since else { return false };
-        if self.recovery.retries == 0 {
+        let Some(since) = self.snd.recovery.retrying_since else { return false };
+        if self.snd.recovery.retries == 0 {
             return false;
         }
-        if self.snd.wnd == 0 && !self.orphan && self.recovery_heard_lately(cx) {
+        if self.snd.wnd() == 0 && !self.orphan && self.recovery_heard_lately(cx) {
             // The peer answers and keeps its window closed: that may last (RFC 9293, 3.8.6.1), but
             // nobody can make us keep an orphan.
             return false;
@@ -243,7 +245,7 @@ impl Connection {
 
     /// How many timeouts an orphan may see.
     fn orphan_retries(&self, cx: &Context) -> u8 {
-        let alive = self.recovery.rto(cx.config) < cx.config.tcp_rto_max;
+        let alive = self.snd.recovery.rto(cx.config) < cx.config.tcp_rto_max;
         match cx.config.tcp_orphan_retries {
             // The path reported an error: nobody is there.
             _ if self.soft_error.is_some() && !alive => 0,

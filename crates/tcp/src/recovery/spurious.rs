@@ -9,7 +9,8 @@
 use plimsoll_wire::SeqNum;
 
 use super::{Phase, Rexmit};
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::time::Instant;
 
@@ -57,24 +58,24 @@ impl Connection {
     /// A reduction begins that may be undone later.
     pub(crate) fn init_undo(&mut self) {
         let resent = self.snd.scoreboard.retrans_out();
-        let probe = self.recovery.tlp.end.is_some() && self.recovery.tlp.retrans;
+        let probe = self.snd.recovery.tlp.end.is_some() && self.snd.recovery.tlp.retrans;
         let count = resent + u32::from(probe);
-        self.recovery.undo.marker = Some(self.snd.una);
-        self.recovery.undo.retrans = (count > 0).then_some(count);
+        self.snd.recovery.undo.marker = Some(self.snd.una());
+        self.snd.recovery.undo.retrans = (count > 0).then_some(count);
     }
 
     /// What the last ACK acknowledges was delayed, not lost: it was sent before the first
     /// retransmission, or there was none.
     fn packet_delayed(&self) -> bool {
-        let stamp = self.recovery.undo.retrans_stamp;
+        let stamp = self.snd.recovery.undo.retrans_stamp;
         if stamp == Instant::ZERO {
-            return self.handshake.sack || self.snd.una < self.recovery.high_seq;
+            return self.handshake.sack || self.snd.una() < self.snd.recovery.high_seq;
         }
-        self.recovery.echo.is_some_and(|ecr| (ecr.wrapping_sub(self.ts.val(stamp)) as i32) < 0)
+        self.snd.recovery.echo.is_some_and(|ecr| (ecr.wrapping_sub(self.ts.val(stamp)) as i32) < 0)
     }
 
     fn may_undo(&self) -> bool {
-        let undo = &self.recovery.undo;
+        let undo = &self.snd.recovery.undo;
         undo.marker.is_some() && (undo.all_named() || self.packet_delayed())
     }
 
@@ -82,25 +83,25 @@ impl Connection {
         if unmark {
             self.snd.scoreboard.unmark_lost();
         }
-        let undo = &mut self.recovery.undo;
+        let undo = &mut self.snd.recovery.undo;
         undo.marker = None;
         if undo.prior_ssthresh > 0 {
-            self.cc.set_cwnd(self.cc.cwnd().max(self.recovery.prr.prior_cwnd));
-            if undo.prior_ssthresh > self.cc.ssthresh() {
-                self.cc.set_ssthresh(undo.prior_ssthresh);
+            self.snd.cc.set_cwnd(self.snd.cc.cwnd().max(self.snd.recovery.prr.prior_cwnd));
+            if undo.prior_ssthresh > self.snd.cc.ssthresh() {
+                self.snd.cc.set_ssthresh(undo.prior_ssthresh);
                 self.ecn.withdraw_cwr();
             }
         }
         // What is marked lost has to be looked at again.
-        self.recovery.rack.advanced = true;
+        self.snd.recovery.rack.advanced = true;
     }
 
     /// Without SACK the old state is kept until something above `high_seq` is acknowledged, since
     /// duplicates below it are of our own making (RFC 6582).
     fn stays_for_duplicates(&mut self) -> bool {
-        let stays = !self.handshake.sack && self.snd.una == self.recovery.high_seq;
+        let stays = !self.handshake.sack && self.snd.una() == self.snd.recovery.high_seq;
         if stays && !self.any_retrans_done() {
-            self.recovery.undo.retrans_stamp = Instant::ZERO;
+            self.snd.recovery.undo.retrans_stamp = Instant::ZERO;
         }
         stays
     }
@@ -109,10 +110,10 @@ impl Connection {
     pub(crate) fn try_undo_recovery(&mut self, cx: &Context) -> bool {
         if self.may_undo() {
             self.undo_reduction(false);
-            let loss = self.recovery.phase == Phase::Loss;
+            let loss = self.snd.recovery.phase == Phase::Loss;
             cx.counters.bump(if loss { Counter::TcpLossUndo } else { Counter::TcpFullUndo });
         } else {
-            self.recovery.rack.persist_less();
+            self.snd.recovery.rack.persist_less();
         }
         if self.stays_for_duplicates() {
             return true;
@@ -123,10 +124,10 @@ impl Connection {
 
     /// DSACKs have named everything that was sent again.
     pub(crate) fn try_undo_dsack(&mut self, cx: &Context) -> bool {
-        if !self.recovery.undo.all_named() {
+        if !self.snd.recovery.undo.all_named() {
             return false;
         }
-        self.recovery.rack.persist_longer();
+        self.snd.recovery.rack.persist_longer();
         self.undo_reduction(false);
         cx.counters.bump(Counter::TcpDsackUndo);
         true
@@ -142,7 +143,7 @@ impl Connection {
         if frto {
             cx.counters.bump(Counter::TcpSpuriousRtos);
         }
-        self.recovery.retries = 0;
+        self.snd.recovery.retries = 0;
         if !self.stays_for_duplicates() && (frto || self.handshake.sack) {
             self.set_phase(cx, Phase::Open);
         }
@@ -152,16 +153,16 @@ impl Connection {
     /// A hole is filled by what was delayed rather than by what was sent again. Returns whether
     /// only new data may leave now, because retransmissions are on their way.
     pub(crate) fn try_undo_partial(&mut self, cx: &Context, prior_una: SeqNum) -> bool {
-        if self.recovery.undo.marker.is_none() || !self.packet_delayed() {
+        if self.snd.recovery.undo.marker.is_none() || !self.packet_delayed() {
             return false;
         }
         self.check_reordering(cx, prior_una, true);
         if self.snd.scoreboard.retrans_out() > 0 {
-            self.recovery.rexmit = Rexmit::Nothing;
+            self.snd.recovery.rexmit = Rexmit::Nothing;
             return true;
         }
         if !self.any_retrans_done() {
-            self.recovery.undo.retrans_stamp = Instant::ZERO;
+            self.snd.recovery.undo.retrans_stamp = Instant::ZERO;
         }
         self.undo_reduction(true);
         cx.counters.bump(Counter::TcpPartialUndo);

@@ -7,7 +7,8 @@ use plimsoll_wire::SeqNum;
 
 use super::prr::PrrAck;
 use super::{Phase, Rexmit};
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::time::Instant;
 
@@ -32,48 +33,49 @@ impl Connection {
     /// Begins a phase.
     pub(crate) fn set_phase(&mut self, cx: &Context, phase: Phase) {
         if phase == Phase::Loss {
-            self.cc.on_loss(cx.now, self.snd.nxt);
+            self.snd.cc.on_loss(cx.now, self.snd.nxt());
         }
-        self.recovery.phase = phase;
+        self.snd.recovery.phase = phase;
     }
 
     /// Whether the window is being reduced step by step.
     pub(crate) fn in_reduction(&self) -> bool {
-        matches!(self.recovery.phase, Phase::Cwr | Phase::Recovery)
+        matches!(self.snd.recovery.phase, Phase::Cwr | Phase::Recovery)
     }
 
     /// ssthresh as it is meant: outside of a reduction, three quarters of the window at least.
     pub(crate) fn current_ssthresh(&self) -> u32 {
-        if self.in_reduction() { self.cc.ssthresh() } else { self.cc.remembered_ssthresh() }
+        if self.in_reduction() { self.snd.cc.ssthresh() } else { self.snd.cc.remembered_ssthresh() }
     }
 
     /// A reduction begins (Linux: `tcp_init_cwnd_reduction`).
     pub(crate) fn start_reduction(&mut self, _cx: &Context) {
-        self.recovery.high_seq = self.snd.nxt;
-        self.recovery.tlp.end = None;
-        self.recovery.prr.start(self.cc.cwnd());
-        self.cc.reduce();
+        self.snd.recovery.high_seq = self.snd.nxt();
+        self.snd.recovery.tlp.end = None;
+        self.snd.recovery.prr.start(self.snd.cc.cwnd());
+        self.snd.cc.reduce();
         self.ecn.queue_cwr();
     }
 
     /// A reduction ends: the window is ssthresh, unless it was undone.
     pub(crate) fn end_reduction(&mut self) {
-        let reduced = self.recovery.phase == Phase::Cwr || self.recovery.undo.marker.is_some();
-        if reduced && self.cc.is_threshold_known() {
-            self.cc.set_cwnd(self.cc.ssthresh());
+        let reduced =
+            self.snd.recovery.phase == Phase::Cwr || self.snd.recovery.undo.marker.is_some();
+        if reduced && self.snd.cc.is_threshold_known() {
+            self.snd.cc.set_cwnd(self.snd.cc.ssthresh());
         }
     }
 
     /// One step of a reduction.
     pub(crate) fn reduce_window(&mut self, delivered: u32, lost: u32, advanced: bool) {
         let ack = PrrAck {
-            ssthresh: self.cc.ssthresh(),
-            in_flight: self.pipe(),
+            ssthresh: self.snd.cc.ssthresh(),
+            in_flight: self.snd.pipe(),
             delivered,
             progress: advanced && lost == 0,
         };
-        if let Some(cwnd) = self.recovery.prr.window(ack) {
-            self.cc.set_cwnd(cwnd);
+        if let Some(cwnd) = self.snd.recovery.prr.window(ack) {
+            self.snd.cc.set_cwnd(cwnd);
         }
     }
 
@@ -87,29 +89,29 @@ impl Connection {
         let disorder =
             self.sacked_out() > 0 || self.snd.scoreboard.lost_out() > 0 || self.any_retrans_done();
         let phase = if disorder { Phase::Disorder } else { Phase::Open };
-        if self.recovery.phase != phase {
+        if self.snd.recovery.phase != phase {
             self.set_phase(cx, phase);
-            self.recovery.high_seq = self.snd.nxt;
+            self.snd.recovery.high_seq = self.snd.nxt();
         }
     }
 
     fn try_to_open(&mut self, cx: &Context, ece: bool) {
         if !self.any_retrans_done() {
-            self.recovery.undo.retrans_stamp = Instant::ZERO;
+            self.snd.recovery.undo.retrans_stamp = Instant::ZERO;
         }
         if ece {
             self.enter_cwr(cx);
         }
-        if self.recovery.phase != Phase::Cwr {
+        if self.snd.recovery.phase != Phase::Cwr {
             self.keep_open(cx);
         }
     }
 
     /// The path is congested, and nothing is lost: the window is reduced, once per window of data.
     fn enter_cwr(&mut self, cx: &Context) {
-        self.recovery.undo.prior_ssthresh = 0;
-        if self.recovery.phase < Phase::Cwr {
-            self.recovery.undo.marker = None;
+        self.snd.recovery.undo.prior_ssthresh = 0;
+        if self.snd.recovery.phase < Phase::Cwr {
+            self.snd.recovery.undo.marker = None;
             self.start_reduction(cx);
             self.set_phase(cx, Phase::Cwr);
         }
@@ -121,13 +123,13 @@ impl Connection {
             if self.handshake.sack { Counter::TcpSackRecovery } else { Counter::TcpRenoRecovery };
         cx.counters.bump(kind);
         if !self.any_retrans_done() {
-            self.recovery.undo.retrans_stamp = Instant::ZERO;
+            self.snd.recovery.undo.retrans_stamp = Instant::ZERO;
         }
-        self.recovery.undo.prior_ssthresh = 0;
+        self.snd.recovery.undo.prior_ssthresh = 0;
         self.init_undo();
         if !self.in_reduction() {
             if !ece {
-                self.recovery.undo.prior_ssthresh = self.current_ssthresh();
+                self.snd.recovery.undo.prior_ssthresh = self.current_ssthresh();
             }
             self.start_reduction(cx);
         }
@@ -136,36 +138,36 @@ impl Connection {
 
     /// What was sent has to be sent again, and this says nothing about congestion.
     pub(crate) fn enter_loss_without_congestion(&mut self, cx: &Context) {
-        if self.recovery.phase != Phase::Loss {
-            self.recovery.high_seq = self.snd.nxt;
+        if self.snd.recovery.phase != Phase::Loss {
+            self.snd.recovery.high_seq = self.snd.nxt();
             let ssthresh = self.current_ssthresh();
-            self.cc.set_ssthresh(ssthresh);
-            self.recovery.undo.prior_ssthresh = 0;
-            self.recovery.undo.marker = None;
+            self.snd.cc.set_ssthresh(ssthresh);
+            self.snd.recovery.undo.prior_ssthresh = 0;
+            self.snd.recovery.undo.marker = None;
             self.set_phase(cx, Phase::Loss);
         }
-        self.recovery.frto = false;
-        self.recovery.rexmit = Rexmit::Lost;
+        self.snd.recovery.frto = false;
+        self.snd.recovery.rexmit = Rexmit::Lost;
     }
 
     /// An ACK that is not plain, or any ACK outside of Open. Returns whether the reordering timer
     /// runs and must not be replaced.
     pub(crate) fn on_alert(&mut self, cx: &Context, alert: Alert) -> bool {
         let lost_again = self.snd.scoreboard.relost_ever();
-        self.recovery.rexmit = Rexmit::Nothing;
+        self.snd.recovery.rexmit = Rexmit::Nothing;
         if alert.ece {
-            self.recovery.undo.prior_ssthresh = 0;
+            self.snd.recovery.undo.prior_ssthresh = 0;
         }
         if alert.advanced && self.snd.scoreboard.has_reneged() {
             self.watch_reneging(cx);
             return true;
         }
-        if self.recovery.phase == Phase::Open {
-            self.recovery.undo.retrans_stamp = Instant::ZERO;
-        } else if self.recovery.high_seq <= self.snd.una && self.leave_phase(cx) {
+        if self.snd.recovery.phase == Phase::Open {
+            self.snd.recovery.undo.retrans_stamp = Instant::ZERO;
+        } else if self.snd.recovery.high_seq <= self.snd.una() && self.leave_phase(cx) {
             return false;
         }
-        let waits = match self.recovery.phase {
+        let waits = match self.snd.recovery.phase {
             Phase::Recovery => self.on_alert_in_recovery(cx, &alert),
             Phase::Loss => self.on_alert_in_loss(cx, &alert),
             _ => self.on_alert_in_order(cx, &alert),
@@ -177,9 +179,9 @@ impl Connection {
 
     /// `high_seq` is acknowledged. Returns whether that is all that this ACK means.
     fn leave_phase(&mut self, cx: &Context) -> bool {
-        match self.recovery.phase {
+        match self.snd.recovery.phase {
             // ECN: something sent after the reduction must arrive, so that CWR does.
-            Phase::Cwr if self.snd.una != self.recovery.high_seq => {
+            Phase::Cwr if self.snd.una() != self.snd.recovery.high_seq => {
                 self.end_reduction();
                 self.set_phase(cx, Phase::Open);
             }
@@ -207,13 +209,13 @@ impl Connection {
             self.try_to_open(cx, alert.ece);
         }
         let waits = self.identify_loss(cx, alert.advanced);
-        if self.recovery.phase != Phase::Recovery {
+        if self.snd.recovery.phase != Phase::Recovery {
             if self.snd.scoreboard.lost_out() == 0 {
                 return waits;
             }
             self.enter_recovery(cx, alert.ece);
         }
-        self.recovery.rexmit = Rexmit::Lost;
+        self.snd.recovery.rexmit = Rexmit::Lost;
         waits
     }
 
@@ -222,7 +224,7 @@ impl Connection {
         let resent = self.snd.scoreboard.retrans_out();
         let waits = self.identify_loss(cx, alert.advanced);
         let lost_again = self.snd.scoreboard.retrans_out() < resent;
-        if self.recovery.phase == Phase::Open || lost_again {
+        if self.snd.recovery.phase == Phase::Open || lost_again {
             return self.on_alert_in_order(cx, alert) || waits;
         }
         waits
@@ -236,7 +238,7 @@ impl Connection {
             }
             self.add_reno_sacks(cx, alert.dupacks, alert.ece);
         }
-        if self.recovery.phase <= Phase::Disorder {
+        if self.snd.recovery.phase <= Phase::Disorder {
             self.try_undo_dsack(cx);
         }
         let waits = self.identify_loss(cx, alert.advanced);
@@ -245,30 +247,30 @@ impl Connection {
             return waits;
         }
         self.enter_recovery(cx, alert.ece);
-        self.recovery.rexmit = Rexmit::Lost;
+        self.snd.recovery.rexmit = Rexmit::Lost;
         waits
     }
 
     /// An ACK after a timeout, with F-RTO (RFC 5682, section 3.1, with SACK).
     fn process_loss(&mut self, cx: &Context, alert: &Alert) {
-        let recovered = self.recovery.high_seq <= self.snd.una;
+        let recovered = self.snd.recovery.high_seq <= self.snd.una();
         if alert.advanced && self.try_undo_loss(cx, false) {
             return;
         }
-        if self.recovery.frto {
+        if self.snd.recovery.frto {
             if alert.orig_acked && self.try_undo_loss(cx, true) {
                 return;
             }
-            if self.recovery.high_seq < self.snd.nxt {
+            if self.snd.recovery.high_seq < self.snd.nxt() {
                 // New data left, and duplicates come back: the loss was real.
-                self.recovery.frto &= !(alert.sacked || alert.dupacks > 0);
+                self.snd.recovery.frto &= !(alert.sacked || alert.dupacks > 0);
             } else if alert.advanced && !recovered {
-                self.recovery.high_seq = self.snd.nxt;
+                self.snd.recovery.high_seq = self.snd.nxt();
                 if self.has_new_data() {
-                    self.recovery.rexmit = Rexmit::New;
+                    self.snd.recovery.rexmit = Rexmit::New;
                     return;
                 }
-                self.recovery.frto = false;
+                self.snd.recovery.frto = false;
             }
         }
         if recovered {
@@ -276,13 +278,13 @@ impl Connection {
             return;
         }
         if !self.handshake.sack {
-            if self.recovery.high_seq < self.snd.nxt {
+            if self.snd.recovery.high_seq < self.snd.nxt() {
                 self.add_reno_sacks(cx, alert.dupacks, alert.ece);
             } else if alert.advanced {
                 self.snd.scoreboard.clear_reno_sacks();
             }
         }
-        self.recovery.rexmit = Rexmit::Lost;
+        self.snd.recovery.rexmit = Rexmit::Lost;
     }
 
     /// Marks what this ACK shows to be lost. Returns whether the reordering timer runs.
@@ -293,8 +295,8 @@ impl Connection {
         if self.handshake.sack {
             return self.mark_lost_by_rack(cx);
         }
-        let phase = self.recovery.phase;
-        let enough = self.sacked_out() >= u32::from(self.recovery.reordering);
+        let phase = self.snd.recovery.phase;
+        let enough = self.sacked_out() >= u32::from(self.snd.recovery.reordering);
         if (phase < Phase::Recovery && enough) || (phase == Phase::Recovery && advanced) {
             self.snd.scoreboard.mark_front_lost();
         }
@@ -303,8 +305,9 @@ impl Connection {
 
     /// Counts what was found lost although it had been sent again.
     pub(crate) fn count_lost_again(&mut self, cx: &Context) {
-        let again = self.snd.scoreboard.relost_ever().wrapping_sub(self.recovery.relost_counted);
-        self.recovery.relost_counted = self.snd.scoreboard.relost_ever();
+        let again =
+            self.snd.scoreboard.relost_ever().wrapping_sub(self.snd.recovery.relost_counted);
+        self.snd.recovery.relost_counted = self.snd.scoreboard.relost_ever();
         cx.counters.add(Counter::TcpLostRetransmit, u64::from(again));
     }
 }

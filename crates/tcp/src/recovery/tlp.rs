@@ -9,7 +9,8 @@ use plimsoll_wire::SeqNum;
 
 use super::rack::TIMER_SLACK;
 use super::{Phase, XmitTimer};
-use crate::connection::{Connection, Context};
+use crate::connection::Connection;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::recovery::rtt::INITIAL_RTO;
 use crate::timer::Timer;
@@ -50,14 +51,14 @@ pub(crate) struct ProbeAck {
 impl Connection {
     /// Arms the timer for a probe, if one may follow. `from_now`: the RTO would start now.
     pub(crate) fn schedule_loss_probe(&mut self, cx: &Context, from_now: bool) -> bool {
-        let calm = matches!(self.recovery.phase, Phase::Open | Phase::Cwr);
+        let calm = matches!(self.snd.recovery.phase, Phase::Open | Phase::Cwr);
         let on = ON.contains(&cx.config.tcp_early_retrans);
         let Some(front) = self.snd.scoreboard.front() else { return false };
         if !on || !calm || !self.handshake.sack || !self.state.is_synchronized() {
             return false;
         }
-        let rto = self.recovery.rto(cx.config);
-        let timeout = match self.recovery.rtt.srtt() {
+        let rto = self.snd.recovery.rto(cx.config);
+        let timeout = match self.snd.recovery.rtt.srtt() {
             // A lone segment may meet a delayed ACK.
             Some(srtt) if self.snd.scoreboard.packets_out() == 1 => {
                 srtt * 2 + cx.config.tcp_rto_min
@@ -68,19 +69,19 @@ impl Connection {
         let start = if from_now { cx.now } else { front.sent_at };
         let rto_left = (start + rto).since(cx.now);
         let timeout = if rto_left.is_zero() { timeout } else { timeout.min(rto_left) };
-        self.recovery.xmit_timer = XmitTimer::LossProbe;
+        self.snd.recovery.xmit_timer = XmitTimer::LossProbe;
         self.timers.arm(Timer::Retransmit, cx.now + timeout + self.pacing_delay(cx));
         true
     }
 
     /// The probe's timer fired.
     pub(crate) fn on_loss_probe_timeout(&mut self, cx: &Context) {
-        self.recovery.xmit_timer = XmitTimer::LossProbe;
-        if self.recovery.tlp.end.is_none() {
-            self.recovery.tlp.due = self.choose_probe(cx);
-            if self.recovery.tlp.due.is_some() {
+        self.snd.recovery.xmit_timer = XmitTimer::LossProbe;
+        if self.snd.recovery.tlp.end.is_none() {
+            self.snd.recovery.tlp.due = self.choose_probe(cx);
+            if self.snd.recovery.tlp.due.is_some() {
                 // The RTO starts with the probe.
-                self.recovery.xmit_timer = XmitTimer::Rto;
+                self.snd.recovery.xmit_timer = XmitTimer::Rto;
             }
         }
         self.rearm_rto(cx);
@@ -104,15 +105,15 @@ impl Connection {
 
     /// The probe has left.
     pub(crate) fn on_probe_sent(&mut self, cx: &Context, retrans: bool) {
-        self.recovery.tlp = Tlp { end: Some(self.snd.nxt), retrans, due: None };
+        self.snd.recovery.tlp = Tlp { end: Some(self.snd.nxt()), retrans, due: None };
         cx.counters.bump(Counter::TcpLossProbes);
     }
 
     /// An ACK came while a probe was out.
     pub(crate) fn on_probe_ack(&mut self, cx: &Context, ack: ProbeAck) {
-        let Some(end) = self.recovery.tlp.end.filter(|&end| end <= ack.ack) else { return };
-        if !self.recovery.tlp.retrans || ack.dsack {
-            self.recovery.tlp.end = None;
+        let Some(end) = self.snd.recovery.tlp.end.filter(|&end| end <= ack.ack) else { return };
+        if !self.snd.recovery.tlp.retrans || ack.dsack {
+            self.snd.recovery.tlp.end = None;
         } else if end < ack.ack {
             self.start_reduction(cx);
             self.set_phase(cx, Phase::Cwr);
@@ -121,7 +122,7 @@ impl Connection {
             cx.counters.bump(Counter::TcpLossProbeRecovery);
         } else if ack.duplicate {
             // Both copies have arrived.
-            self.recovery.tlp.end = None;
+            self.snd.recovery.tlp.end = None;
         }
     }
 }

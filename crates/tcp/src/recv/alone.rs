@@ -9,7 +9,7 @@ use plimsoll_wire::tcp::SackBlock;
 
 use super::{AckDecision, RecvSide, Text, TextEffects, TextView};
 use crate::config::{Config, Options};
-use crate::connection::Context;
+use crate::context::Context;
 use crate::counters::{Counter, Counters};
 use crate::segment::Below;
 use crate::testing::pattern;
@@ -120,9 +120,10 @@ impl Alone {
     /// An ACK leaves. Returns its window field.
     pub(super) fn acknowledge(&mut self) -> u16 {
         self.with(|rcv, cx| {
-            let window = rcv.select_window(cx);
+            let offer = rcv.next_window(cx);
+            rcv.promise(cx, offer);
             rcv.on_ack_sent(cx);
-            window
+            offer.field
         })
     }
 

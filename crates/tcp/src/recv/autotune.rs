@@ -19,7 +19,7 @@
 
 use plimsoll_wire::SeqNum;
 
-use crate::connection::Context;
+use crate::context::Context;
 use crate::recv::RecvSide;
 use crate::recv::window::data_share;
 use crate::time::{Duration, Instant};

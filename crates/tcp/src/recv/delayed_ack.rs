@@ -15,7 +15,7 @@
 //! ACK (Nagle), so that it does not wait for the ATO.
 
 use crate::config::{Config, Options};
-use crate::connection::Context;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::limits::MAX_DUP_ACKS;
 use crate::time::{Duration, Instant};

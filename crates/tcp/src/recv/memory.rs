@@ -17,7 +17,7 @@
 
 use plimsoll_buf::Pool;
 
-use crate::connection::Context;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::recv::text::Text;
 use crate::recv::{AckReason, RecvSide};

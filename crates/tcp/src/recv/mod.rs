@@ -28,7 +28,7 @@ use plimsoll_buf::Pool;
 use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options};
-use crate::connection::Context;
+use crate::context::Context;
 use crate::segment::Segment;
 use crate::time::{Duration, Instant};
 

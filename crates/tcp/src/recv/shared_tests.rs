@@ -16,7 +16,7 @@ fn arrive(t: &mut Trace, len: usize) -> *const u8 {
     let data: Vec<u8> = (at..at + len).map(pattern).collect();
     let slice = t.pool.copy_from(&data);
     let start = slice.as_ptr();
-    let (seq, ack) = (t.conn.rcv.nxt, t.conn.snd.nxt);
+    let (seq, ack) = (t.conn.rcv.nxt, t.conn.snd.nxt());
     let repr = plimsoll_wire::tcp::TcpRepr {
         src_port: t.conn.remote_port,
         dst_port: t.conn.local_port,

@@ -9,7 +9,7 @@ use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::TcpFlags;
 
 use crate::config::Options;
-use crate::connection::Context;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::recv::autotune::Echo;
 use crate::recv::delayed_ack::{Arrival, Disorder};

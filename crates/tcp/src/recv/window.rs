@@ -10,7 +10,7 @@
 use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options};
-use crate::connection::Context;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::limits::MAX_WINDOW_SHIFT;
 use crate::recv::{AckReason, RecvSide, low_water};
@@ -50,6 +50,15 @@ pub(crate) fn choose_shift(config: &Config, options: &Options) -> u8 {
     .max(1);
     let bits = usize::BITS - 1 - space.leading_zeros();
     (bits.saturating_sub(15) as u8).min(MAX_WINDOW_SHIFT)
+}
+
+/// What a segment says of the window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer {
+    /// The window field.
+    pub(crate) field: u16,
+    /// The right edge that it promises.
+    edge: SeqNum,
 }
 
 impl RecvSide {
@@ -97,29 +106,31 @@ impl RecvSide {
         (self.wnd() >> self.wscale).min(65_535) as u16
     }
 
-    /// The window field of the next segment; remembers what was promised. That of a SYN is not
-    /// scaled, see [`first_window`](RecvSide::first_window).
-    pub(crate) fn select_window(&mut self, cx: &Context) -> u16 {
+    /// What the next segment offers. That of a SYN is not scaled, see
+    /// [`first_window`](RecvSide::first_window). Nothing is promised before it has left.
+    pub(crate) fn next_window(&mut self, cx: &Context) -> Offer {
         // Without SACK the peer counts ACKs that repeat the one before, the window included
         // (RFC 5681, section 2): what has opened meanwhile is told by the next ACK.
         let repeats = !self.sack_ok && self.dup_ack_due() && self.wnd() > 0;
         if repeats && !self.starved && self.nxt == self.ack_sent {
-            let field = self.promise(self.adv);
             // A field that was rounded down to zero before may be rounded up now.
-            self.count_zero_window(cx, field == 0);
-            return field;
+            return self.offer_up_to(self.adv);
         }
         self.note_memory(cx);
         self.withdraw_offer();
         let edge = self.next_edge();
         debug_assert!(edge >= self.adv, "the window shrank");
-        let field = self.promise(edge);
-        self.count_zero_window(cx, field == 0);
-        field
+        self.offer_up_to(edge)
     }
 
-    /// The window field that says `edge`; remembers what it promised.
-    fn promise(&mut self, edge: SeqNum) -> u16 {
+    /// A segment with this offer has left.
+    pub(crate) fn promise(&mut self, cx: &Context, offer: Offer) {
+        self.adv = offer.edge;
+        self.count_zero_window(cx, offer.field == 0);
+    }
+
+    /// The offer that says `edge`.
+    fn offer_up_to(&self, edge: SeqNum) -> Offer {
         let window = edge.since(self.nxt);
         let unit = 1_u32 << self.wscale;
         // An edge that the field cannot say is rounded up, since it must not shrink. A peer that
@@ -129,8 +140,7 @@ impl RecvSide {
         let rounded = window.div_ceil(unit);
         let fits = self.queue.len() + ((rounded as usize) << self.wscale) <= self.buf_limit + slack;
         let field = if fits { rounded } else { window >> self.wscale }.min(65_535);
-        self.adv = edge.max(self.nxt + (field << self.wscale));
-        field as u16
+        Offer { field: field as u16, edge: edge.max(self.nxt + (field << self.wscale)) }
     }
 
     fn count_zero_window(&mut self, cx: &Context, zero: bool) {

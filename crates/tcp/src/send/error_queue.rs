@@ -14,7 +14,7 @@ use alloc::collections::VecDeque;
 
 use plimsoll_wire::SeqNum;
 
-use super::Sender;
+use super::SendSide;
 use crate::limits::MAX_ERROR_QUEUE;
 use crate::time::Instant;
 
@@ -188,7 +188,7 @@ impl ErrorQueue {
     }
 }
 
-impl Sender {
+impl SendSide {
     /// SO_TIMESTAMPING was set. Keys count from what is acknowledged at this point.
     pub(crate) fn set_tx_timestamps(&mut self, stamps: TxTimestamps) {
         if self.errors.is_none() && !stamps.any() {

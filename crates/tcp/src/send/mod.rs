@@ -11,20 +11,27 @@
 //! [`window`] answers what the peer's window lets go, [`zero_window_probe`] asks a peer again that
 //! closed it.
 //!
-//! `snd.nxt` is always `snd.max`: what is sent again comes out of the retransmit queue by its own
-//! numbers and never moves `snd.nxt` back.
+//! What leaves next is one plan ([`planning`]), made of the whole of this by the rules in
+//! `output/`; nothing moves until it is committed. [`pacing`] says when a packet departs,
+//! [`tso_size`] how large one may be.
+//!
+//! `snd.nxt` never goes back, so that nothing was ever sent beyond it: what is sent again comes out
+//! of the retransmit queue by its own numbers.
 
-mod corked;
 pub(crate) mod error_queue;
-pub(crate) mod limited;
+mod limited;
 pub(crate) mod memory;
-pub(crate) mod retransmit_queue;
+pub(crate) mod pacing;
+mod planning;
+mod progress;
+mod retransmit_queue;
 pub(crate) mod scoreboard;
 pub(crate) mod segmentation;
-pub(crate) mod units;
-pub(crate) mod window;
+mod tso_size;
+mod units;
+mod window;
 mod write;
-pub(crate) mod write_queue;
+mod write_queue;
 mod zero_window_probe;
 
 use alloc::boxed::Box;
@@ -33,16 +40,22 @@ use plimsoll_buf::MAX_CHUNK;
 use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options};
-use crate::limits::MIN_SENT_RANGES;
+use crate::congestion::Controller;
+use crate::limits::{MAX_SUPER_SEGMENT, MIN_SENT_RANGES};
+use crate::output::hold::Hold;
+use crate::recovery::Recovery;
 use crate::recv::window::MAX_BUFFER;
+use crate::serial::Serial;
 use crate::time::Instant;
 use error_queue::ErrorQueue;
 use limited::Limited;
 use retransmit_queue::RetransmitQueue;
-use scoreboard::{Arrivals, Delivered, KNOWN_RANGE_BYTES, Scoreboard};
+use scoreboard::{KNOWN_RANGE_BYTES, Scoreboard};
 use units::Units;
 pub use write::WriteFlags;
+pub(crate) use write::{Piece, WriteView};
 use write_queue::WriteQueue;
+pub(crate) use zero_window_probe::Persist;
 use zero_window_probe::Probing;
 
 /// How far our FIN is.
@@ -61,101 +74,151 @@ pub(crate) enum Fin {
     Acked,
 }
 
-/// The send sequence space and the queues behind it.
-#[derive(Debug)]
-pub(crate) struct Sender {
-    /// ISS.
-    pub(crate) iss: SeqNum,
-    /// SND.UNA.
-    pub(crate) una: SeqNum,
-    /// SND.NXT.
-    pub(crate) nxt: SeqNum,
-    /// One behind the highest number ever sent.
-    pub(crate) max: SeqNum,
-    /// SND.WND in bytes, already scaled.
-    pub(crate) wnd: u32,
-    /// SND.WL1.
-    pub(crate) wl1: SeqNum,
-    /// SND.WL2.
-    pub(crate) wl2: SeqNum,
-    /// The largest window that the peer ever offered.
-    pub(crate) max_wnd: u32,
-    /// The shift of the peer's windows.
-    pub(crate) wscale: u8,
-    /// Payload bytes of a full segment, the timestamp option already taken off.
-    pub(crate) mss: u16,
-    /// Minshall's mark: the end of the last packet that was not a multiple of the MSS.
-    pub(crate) sml: SeqNum,
-    /// SND.UP: one behind the last urgent byte, while it is not acknowledged.
-    pub(crate) up: Option<SeqNum>,
-    /// The last byte before this will carry PSH or has done so.
-    pub(crate) pushed: SeqNum,
-    /// Accepted, never sent.
-    pub(crate) queue: WriteQueue,
-    /// Where packets of it end at the latest.
-    pub(crate) units: Units,
-    /// Sent, not acknowledged: the bytes.
-    pub(crate) rtx: RetransmitQueue,
-    /// The same: what has become of them.
-    pub(crate) scoreboard: Scoreboard,
-    /// The send buffer, as [`memory`] counts.
-    pub(crate) buf_limit: usize,
-    /// At the last write it counted data only (`plimsoll.tcp_sndbuf_raw`).
-    pub(crate) raw: bool,
-    /// The last write has more to come (MSG_MORE): its tail waits, until an ACK arrives.
-    pub(crate) more: bool,
-    /// The tail of what is written now leaves whatever Nagle's rule or a cork says.
-    pub(crate) push_now: bool,
-    /// The same, until output is done, because the last write was cut short by the send buffer.
-    pub(crate) short_write: bool,
-    /// Whether nothing was unacknowledged when output began, until it is done or something
-    /// happens.
-    pub(crate) was_idle: Option<bool>,
-    /// Units may be marked as leaving.
-    pub(crate) cut_leaving: bool,
-    /// A writer met a full buffer and waits for space (Linux: `SOCK_NOSPACE`).
-    pub(crate) nospace: bool,
-    /// A write was cut short for want of memory.
-    pub(crate) no_memory: bool,
-    /// Memory was short at the last write.
-    pub(crate) tight: bool,
-    /// Nothing has happened since the last write that ends automatic corking, and the write allows
-    /// it.
-    pub(crate) written: bool,
-    /// When the next packet may leave if the connection is paced.
-    pub(crate) departure: Instant,
-    /// An ACK arrived: once output is done, see whether there is space for who waits.
-    pub(crate) check_space: bool,
-    /// How long it was busy, and what it waited for.
-    pub(crate) limited: Limited,
-    /// The error queue, if the socket uses it.
-    pub(crate) errors: Option<Box<ErrorQueue>>,
-    /// How far our FIN is.
-    pub(crate) fin: Fin,
-    /// What is known while the peer's window holds everything back.
-    pub(crate) probing: Probing,
+/// What has happened since output was last asked for new data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LastInput {
+    /// An ACK, a timer, a completion, an option: what ends automatic corking.
+    Event,
+    /// A write that automatic corking may hold.
+    Write,
+    /// Writes that it holds. It would hold less than `room` further bytes in the same way.
+    Corked {
+        /// In bytes.
+        room: usize,
+    },
 }
 
-impl Sender {
-    pub(crate) fn new(iss: SeqNum, mss: u16, config: &Config, options: &Options) -> Sender {
-        Sender {
+/// What has left in the life of a connection, and what has arrived of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SendStats {
+    pub(crate) bytes_acked: u64,
+    pub(crate) bytes_sent: u64,
+    pub(crate) bytes_retrans: u64,
+    pub(crate) data_segs_out: u64,
+    pub(crate) total_retrans: u32,
+    /// Wire segments delivered, by ACK or SACK.
+    pub(crate) delivered: u32,
+    /// Of those, what the peer said to have met congestion.
+    pub(crate) delivered_ce: u32,
+    /// Wire segments that DSACKs named.
+    pub(crate) dsacks: u32,
+}
+
+/// The send half of a connection: the send sequence space, the queues behind it, and what decides
+/// when they leave.
+#[derive(Debug)]
+pub(crate) struct SendSide {
+    /// ISS.
+    iss: SeqNum,
+    /// SND.UNA.
+    una: SeqNum,
+    /// SND.NXT.
+    nxt: SeqNum,
+    /// SND.WND in bytes, already scaled.
+    wnd: u32,
+    /// SND.WL1.
+    wl1: SeqNum,
+    /// SND.WL2.
+    wl2: SeqNum,
+    /// The largest window that the peer ever offered.
+    max_wnd: u32,
+    /// The shift of the peer's windows.
+    wscale: u8,
+    /// Payload bytes of a full segment, the timestamp option already taken off.
+    mss: u16,
+    /// Payload bytes of the largest packet that what lies below takes.
+    max_super_segment: u32,
+    /// Minshall's mark: the end of the last packet that was not a multiple of the MSS.
+    sml: SeqNum,
+    /// SND.UP: one behind the last urgent byte, while it is not acknowledged.
+    up: Option<SeqNum>,
+    /// The last byte before this will carry PSH or has done so.
+    pushed: SeqNum,
+    /// Accepted, never sent.
+    queue: WriteQueue,
+    /// Where packets of it end at the latest.
+    units: Units,
+    /// Sent, not acknowledged: the bytes.
+    rtx: RetransmitQueue,
+    /// The send buffer, as [`memory`] counts.
+    buf_limit: usize,
+    /// At the last write it counted data only (`plimsoll.tcp_sndbuf_raw`).
+    raw: bool,
+    /// The last write has more to come (MSG_MORE): its tail waits, until an ACK arrives.
+    more: bool,
+    /// The tail of what is written now leaves whatever Nagle's rule or a cork says.
+    push_now: bool,
+    /// The same, until output is done, because the last write was cut short by the send buffer.
+    short_write: bool,
+    /// Whether nothing was unacknowledged when output began, until it is done or something
+    /// happens.
+    was_idle: Option<bool>,
+    /// Units may be marked as leaving.
+    cut_leaving: bool,
+    /// A writer met a full buffer and waits for space (Linux: `SOCK_NOSPACE`).
+    nospace: bool,
+    /// A write was cut short for want of memory.
+    no_memory: bool,
+    /// Memory was short at the last write.
+    tight: bool,
+    /// What automatic corking asks.
+    last_input: LastInput,
+    /// When the next packet may leave if the connection is paced.
+    departure: Instant,
+    /// An ACK arrived: once output is done, see whether there is space for who waits.
+    check_space: bool,
+    /// How long it was busy, and what it waited for.
+    limited: Limited,
+    /// The error queue, if the socket uses it.
+    errors: Option<Box<ErrorQueue>>,
+    /// How far our FIN is.
+    fin: Fin,
+    /// What is known while the peer's window holds everything back.
+    probing: Probing,
+    /// What held the last attempt to send new data, or lost data again, if anything did.
+    hold: Option<Hold>,
+    /// A completion ends that.
+    held_below: bool,
+    /// The number of the next packet that is charged to what lies below.
+    next_serial: Serial,
+    // Open to `recovery/` and `input/ack.rs`, whose rules are methods of `Connection` until they
+    // move here. So are the methods that are marked "for recovery".
+    /// What has become of what was sent.
+    pub(crate) scoreboard: Scoreboard,
+    /// Round trips, loss and what is sent again.
+    pub(crate) recovery: Recovery,
+    /// Congestion control.
+    pub(crate) cc: Controller,
+    /// Sums.
+    pub(crate) stats: SendStats,
+}
+
+impl SendSide {
+    /// `largest` is what the largest packet that is handed down may hold, in bytes.
+    pub(crate) fn new(
+        iss: SeqNum,
+        (mss, largest): (u16, usize),
+        config: &Config,
+        options: &Options,
+    ) -> SendSide {
+        let algorithm = options.congestion.unwrap_or(config.tcp_congestion_control);
+        SendSide {
             iss,
             una: iss,
             nxt: iss,
-            max: iss,
             wnd: 0,
             wl1: iss,
             wl2: iss,
             max_wnd: 0,
             wscale: 0,
             mss,
+            max_super_segment: largest.min(MAX_SUPER_SEGMENT) as u32,
             sml: iss,
             up: None,
             pushed: iss + 1,
             queue: WriteQueue::new(),
             units: Units::new(),
             rtx: RetransmitQueue::new(),
-            scoreboard: Scoreboard::new(),
             buf_limit: match options.sndbuf {
                 Some(asked) if config.tcp_sndbuf_raw > 0 => memory::raw_sndbuf(asked),
                 Some(asked) => memory::sndbuf(asked),
@@ -170,13 +233,20 @@ impl Sender {
             nospace: false,
             no_memory: false,
             tight: false,
-            written: false,
+            last_input: LastInput::Event,
             departure: Instant::ZERO,
             check_space: false,
             limited: Limited::default(),
             errors: None,
             fin: Fin::None,
             probing: Probing::default(),
+            hold: None,
+            held_below: false,
+            next_serial: Serial(1),
+            scoreboard: Scoreboard::new(),
+            recovery: Recovery::new(config),
+            cc: Controller::new(algorithm, config),
+            stats: SendStats::default(),
         }
     }
 
@@ -184,7 +254,11 @@ impl Sender {
     pub(crate) fn heap_bytes(&self) -> usize {
         let errors = self.errors.as_ref().map_or(0, |_| size_of::<ErrorQueue>());
         let sent = self.rtx.heap_bytes() + self.scoreboard.heap_bytes();
-        self.queue.heap_bytes() + self.units.heap_bytes() + sent + errors
+        self.queue.heap_bytes()
+            + self.units.heap_bytes()
+            + sent
+            + errors
+            + self.recovery.heap_bytes()
     }
 
     /// Bytes of memory that the queues bind: all that they hold, the front of the first chunk, of
@@ -201,12 +275,6 @@ impl Sender {
     pub(crate) fn most_ranges(&self) -> usize {
         let each = usize::from(self.mss).max(KNOWN_RANGE_BYTES);
         (self.buf_limit / each).max(MIN_SENT_RANGES)
-    }
-
-    /// Everything below `ack` is acknowledged.
-    pub(crate) fn take_acked(&mut self, ack: SeqNum, arrivals: &mut impl Arrivals) -> Delivered {
-        self.rtx.release(ack);
-        self.scoreboard.on_cumulative_ack(ack, arrivals)
     }
 
     /// Gives the memory back: the connection is CLOSED.
@@ -257,7 +325,7 @@ impl Sender {
         self.scoreboard.check_invariants();
         let (numbers, fin) = self.scoreboard.outstanding();
         assert_eq!(numbers as usize, self.rtx.bytes() + usize::from(fin), "bytes and ranges");
-        assert_eq!(self.nxt, self.max, "nothing moves snd.nxt back");
+        assert!(self.una <= self.nxt, "snd.una <= snd.nxt");
         self.units.check_invariants(self.nxt, self.write_end());
         assert!(self.una <= self.sml && self.sml <= self.nxt, "Minshall's mark is outdated");
         assert!(self.up.is_none_or(|up| self.una < up), "the urgent mark is outdated");

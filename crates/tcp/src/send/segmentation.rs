@@ -1,32 +1,67 @@
-//! How much one packet takes: the cut of a super-segment, made when it leaves.
+//! What the two windows let into packets: the figures by which everything is cut.
 //!
-//! The cut follows the MSS, the congestion window, the peer's window and the shape of the queue as
-//! they are now, not as they were when the application wrote. Whether a fractional tail travels is
-//! decided in [`crate::output::tso_tail`].
+//! They are those of now, not those of when the application wrote. The plan of a packet
+//! ([`crate::output`]) and the units of a write are cut by the same ones, so that a write is parted
+//! into the packets that leave.
 
-use crate::output::situation::Situation;
+use super::SendSide;
 
-/// Bytes of the whole segments that a packet may have, whatever waits: what lies below takes
-/// `largest`, and `quota` of a congestion window of `cwnd` is free, both in bytes.
-pub(crate) fn most_whole(mss: u32, cwnd: u32, quota: u32, largest: u32) -> u32 {
-    // Two packets at least share the window, so that ACKs keep coming (Linux: `tcp_cwnd_test`).
-    let half_cwnd = (cwnd / 2).max(mss);
-    let most = largest.max(mss).min(half_cwnd).min(quota);
-    most - most % mss
+/// The windows of now. All figures are bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Windows {
+    /// A full segment towards this peer.
+    pub(crate) mss: u32,
+    /// The congestion window: whole segments.
+    pub(crate) cwnd: u32,
+    /// What of it is free: whole segments.
+    pub(crate) quota: u32,
+    /// What the peer's window takes behind SND.NXT.
+    pub(crate) usable: u32,
 }
 
-/// The most that the next packet may hold. Unless it holds the rest of a unit, it is a whole number
-/// of segments; only a window smaller than one segment makes an exception.
-pub(crate) fn most_bytes(now: &Situation) -> u32 {
-    let mss = now.mss;
-    // The urgent pointer is right for one wire segment only.
-    let largest = if now.urgent { mss } else { now.largest };
-    let whole = most_whole(mss, now.cwnd, now.quota, largest);
-    let most = whole.min(now.contiguous).min(now.usable).min(now.unsent);
-    if most == now.unsent || most < mss {
-        return most;
+impl Windows {
+    /// What both windows let go.
+    pub(crate) fn open(&self) -> u32 {
+        self.quota.min(self.usable)
     }
-    most - most % mss
+
+    /// Bytes of the `queued` ones that leave as soon as output is asked: whole segments.
+    pub(crate) fn leaving(&self, queued: u32) -> u32 {
+        let most = self.open().min(queued);
+        if most < self.mss { 0 } else { most - most % self.mss }
+    }
+
+    /// Bytes that a packet may have by the congestion window, if what lies below takes `largest`:
+    /// two packets at least share the window, so that ACKs keep coming (Linux: `tcp_cwnd_test`).
+    fn shared(&self, largest: u32) -> u32 {
+        largest.max(self.mss).min((self.cwnd / 2).max(self.mss))
+    }
+
+    /// Whole segments of a packet whose window is free, if what lies below takes `largest` bytes.
+    pub(crate) fn full_packet(&self, largest: u32) -> u32 {
+        let most = self.shared(largest);
+        most - most % self.mss
+    }
+
+    /// Whole segments that the next packet may have, whatever waits, if what lies below takes
+    /// `largest` bytes.
+    pub(crate) fn next_packet(&self, largest: u32) -> u32 {
+        let most = self.shared(largest).min(self.quota);
+        most - most % self.mss
+    }
+}
+
+impl SendSide {
+    /// The windows of now.
+    pub(crate) fn windows(&self) -> Windows {
+        let mss = self.effective_mss();
+        Windows {
+            mss,
+            cwnd: self.cc.cwnd().saturating_mul(mss),
+            quota: self.cwnd_quota(),
+            usable: self.usable_window(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -34,34 +69,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cuts() {
-        let base = Situation {
-            mss: 1000,
-            unsent: 100_500,
-            usable: 1 << 20,
-            cwnd: 1 << 20,
-            quota: 1 << 20,
-            largest: 65_415,
-            contiguous: 1 << 20,
-            ..Situation::default()
-        };
+    fn whole_segments_of_a_packet() {
+        let free = 1 << 20;
+        // The congestion window, what of it is free, the largest; the next packet, a full one.
         let cases = [
-            (base, 65_000, "a super-segment is a multiple of the MSS"),
-            (Situation { largest: 0, ..base }, 1000, "no super-segments"),
-            (Situation { largest: 999, ..base }, 1000, "a packet holds a segment at least"),
-            (Situation { cwnd: 10_000, quota: 10_000, ..base }, 5000, "half of cwnd"),
-            (Situation { cwnd: 1000, quota: 1000, ..base }, 1000, "a cwnd of one segment"),
-            (Situation { cwnd: 20_000, quota: 3500, ..base }, 3000, "what cwnd leaves"),
-            (Situation { usable: 4999, ..base }, 4000, "the peer's window"),
-            (Situation { usable: 300, ..base }, 300, "a window below one segment"),
-            (Situation { unsent: 2500, ..base }, 2500, "everything that waits"),
-            (Situation { unsent: 2500, usable: 2400, ..base }, 2000, "not quite everything"),
-            (Situation { unsent: 2500, contiguous: 2400, ..base }, 2000, "too many slices"),
-            (Situation { urgent: true, ..base }, 1000, "urgent data"),
-            (Situation { unsent: 0, ..base }, 0, "a FIN alone"),
+            (free, free, 65_415, 65_000, 65_000, "a multiple of the MSS"),
+            (free, free, 0, 1000, 1000, "no super-segments"),
+            (10_000, 10_000, 65_415, 5000, 5000, "half of cwnd"),
+            (1000, 1000, 65_415, 1000, 1000, "a cwnd of one segment"),
+            (20_000, 3000, 65_415, 3000, 10_000, "what is free of cwnd"),
+            (20_000, 0, 65_415, 0, 10_000, "nothing is free"),
         ];
-        for (now, expected, name) in cases {
-            assert_eq!(most_bytes(&now), expected, "{name}");
+        for (cwnd, quota, largest, next, full, name) in cases {
+            let windows = Windows { mss: 1000, cwnd, quota, usable: 0 };
+            assert_eq!(windows.next_packet(largest), next, "{name}");
+            assert_eq!(windows.full_packet(largest), full, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_leaves_at_once() {
+        let windows = Windows { mss: 1000, cwnd: 10_000, quota: 4000, usable: 3500 };
+        for (queued, leaving) in [(0, 0), (999, 0), (2500, 2000), (9000, 3000)] {
+            assert_eq!(windows.leaving(queued), leaving, "{queued}");
         }
     }
 }

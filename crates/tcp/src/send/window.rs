@@ -2,7 +2,7 @@
 
 use plimsoll_wire::SeqNum;
 
-use super::Sender;
+use super::SendSide;
 
 /// Windows up to this size are used whole; of larger ones at most half goes into one segment.
 const SMALL_WINDOW: u32 = 536;
@@ -10,10 +10,58 @@ const SMALL_WINDOW: u32 = 536;
 /// The least that a small window cuts a segment down to.
 const LEAST_SEGMENT: u32 = 48;
 
-impl Sender {
+impl SendSide {
     /// The right edge of the peer's window.
     pub(crate) fn window_end(&self) -> SeqNum {
         self.una + self.wnd
+    }
+
+    /// SND.WND in bytes.
+    pub(crate) fn wnd(&self) -> u32 {
+        self.wnd
+    }
+
+    /// The largest window that the peer ever offered, in bytes (RFC 5961: MAX.SND.WND).
+    pub(crate) fn max_wnd(&self) -> u32 {
+        self.max_wnd
+    }
+
+    /// The shift of the peer's windows.
+    pub(crate) fn wscale(&self) -> u8 {
+        self.wscale
+    }
+
+    /// The peer's SYN says by how much its windows are shifted.
+    pub(crate) fn set_wscale(&mut self, wscale: u8) {
+        self.wscale = wscale;
+    }
+
+    /// The window of a SYN, which is not scaled, from the segment `seq`.
+    pub(crate) fn take_syn_window(&mut self, wnd: u16, seq: SeqNum) {
+        self.wnd = u32::from(wnd);
+        self.wl1 = seq;
+    }
+
+    /// The peer's window, in bytes, from the segment `seq` that acknowledges `ack`.
+    pub(crate) fn take_window(&mut self, wnd: u32, seq: SeqNum, ack: SeqNum) {
+        self.wnd = wnd;
+        self.max_wnd = self.max_wnd.max(wnd);
+        self.confirm_window(seq, ack);
+    }
+
+    /// The segment `seq` repeats the window.
+    pub(crate) fn confirm_window(&mut self, seq: SeqNum, ack: SeqNum) {
+        self.wl1 = seq;
+        self.wl2 = ack;
+    }
+
+    /// Whether the segment `seq`, which acknowledges `ack` and offers `wnd` bytes, brings a window
+    /// (RFC 9293, section 3.10.7.4, in Linux's form: the same acknowledgement in a segment with the
+    /// same number can open the window or close it, but not shrink it). An acknowledgement of
+    /// something new always does: SND.WND counts from SND.UNA, and keeping the old one would move
+    /// the edge.
+    pub(crate) fn brings_window(&self, wnd: u32, seq: SeqNum, ack: SeqNum) -> bool {
+        self.una < ack || self.wl1 < seq || (self.wl1 == seq && (wnd > self.wnd || wnd == 0))
     }
 
     /// Bytes that the peer's window still takes behind SND.NXT; zero if it shrank below.
@@ -54,8 +102,8 @@ mod tests {
     use super::*;
     use crate::config::{Config, Options};
 
-    fn sender(wnd: u32, in_flight: u32) -> Sender {
-        let mut snd = Sender::new(SeqNum(0), 1000, &Config::default(), &Options::default());
+    fn sender(wnd: u32, in_flight: u32) -> SendSide {
+        let mut snd = SendSide::new(SeqNum(0), (1000, 0), &Config::default(), &Options::default());
         snd.una = SeqNum(u32::MAX - 99);
         snd.nxt = snd.una + in_flight;
         snd.wnd = wnd;

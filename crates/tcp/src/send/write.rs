@@ -3,21 +3,19 @@
 //! A write is taken as on Linux, where it is cut into units as it is copied and every unit that is
 //! full is sent at once if it may: the space is looked at only when a unit begins, and what has
 //! left by then no longer fills the unit. Here all of a call is taken first and sent afterwards, so
-//! that [`Connection::cut_sendable`] marks what will leave at once.
+//! that [`SendSide::cut_sendable`] marks what will leave at once. It cuts by the same [`Windows`]
+//! as the plan that lets it leave.
 
 use plimsoll_buf::{Pool, Slice};
 
 use super::limited::Limit;
-use super::segmentation::most_whole;
+use super::segmentation::Windows;
 use super::write_queue::WriteQueue;
-use super::{Fin, memory};
-use crate::config::Config;
-use crate::connection::{Connection, Context};
-use crate::event::{Events, WriteError};
+use super::{Fin, LastInput, SendSide, memory};
+use crate::config::{Config, Options};
+use crate::context::Context;
 use crate::limits::MAX_SUPER_SEGMENT;
 use crate::recv::window::MAX_BUFFER;
-use crate::state::State;
-use crate::why::Causes;
 
 /// Parts of a zero-copy write that one unit takes (Linux: `MAX_SKB_FRAGS`).
 const MAX_PARTS: usize = 17;
@@ -33,89 +31,53 @@ pub struct WriteFlags {
     pub urgent: bool,
     /// MSG_ZEROCOPY: report to the error queue when the buffers are free again. Without effect
     /// unless [`Options::zerocopy`](crate::Options::zerocopy) is set. The bytes are copied, unless
-    /// they come by [`Connection::write_shared`].
+    /// they come by [`Connection::write_shared`](crate::Connection::write_shared).
     pub zerocopy: bool,
 }
 
-impl Connection {
-    /// Takes bytes from the application: copies them and queues them. Returns how many; fewer than
-    /// asked for if the send buffer is short.
-    ///
-    /// # Errors
-    /// [`WriteError::WouldBlock`] if there is no space (or no connection yet),
-    /// [`WriteError::Closed`] after a shutdown, [`WriteError::Failed`] once if the connection has
-    /// failed.
-    pub fn write(&mut self, cx: &Context, data: &[u8]) -> Result<usize, WriteError> {
-        self.write_with(cx, &[data], WriteFlags::default())
+/// What a write looks at beside the send half's own state.
+#[derive(Clone, Copy)]
+pub(crate) struct WriteView<'a> {
+    /// The context of the call.
+    pub(crate) cx: &'a Context<'a>,
+    /// The socket's options.
+    pub(crate) options: &'a Options,
+    /// Where buffers come from.
+    pub(crate) pool: &'a Pool,
+}
+
+/// What the bytes of one write are parted by. Nothing of it changes while they are taken.
+struct Boundaries {
+    /// What leaves as soon as output is asked.
+    windows: Windows,
+    /// Bytes that a unit grows to.
+    goal: usize,
+    /// Bytes of the packets that it leaves in, once that is asked.
+    packet: Option<u32>,
+}
+
+impl SendSide {
+    /// A write begins, with or without bytes.
+    pub(crate) fn begin_write(&mut self, config: &Config) {
+        self.was_idle = None;
+        self.raw = config.tcp_sndbuf_raw > 0;
     }
 
-    /// As [`write`](Self::write); the last byte taken is marked urgent (MSG_OOB). The urgent
-    /// pointer names the byte behind it, as RFC 6093 recommends and all stacks do.
-    ///
-    /// # Errors
-    /// As [`write`](Self::write).
-    pub fn write_urgent(&mut self, cx: &Context, data: &[u8]) -> Result<usize, WriteError> {
-        self.write_with(cx, &[data], WriteFlags { urgent: true, ..WriteFlags::default() })
-    }
-
-    /// As [`write`](Self::write), with flags, and with the bytes in any number of parts that are
-    /// one write together.
-    ///
-    /// # Errors
-    /// As [`write`](Self::write).
-    pub fn write_with(
+    /// Takes what there is space for of a write of `asked` bytes, at least one, in `parts`. Returns
+    /// how many bytes that were; if it was less than asked for, the writer waits.
+    pub(crate) fn append<P: Piece>(
         &mut self,
-        cx: &Context,
-        parts: &[&[u8]],
-        flags: WriteFlags,
-    ) -> Result<usize, WriteError> {
-        self.debug_invariants();
-        let asked = parts.iter().map(|part| part.len()).sum();
-        let taken = self.append(cx, parts.iter().copied(), asked, flags);
-        self.debug_invariants();
-        taken
-    }
-
-    /// As [`write_with`](Self::write_with), but the bytes are queued by reference: what the peer of
-    /// a link in memory reads is still the caller's buffer. The buffer is free when its last
-    /// [`Slice`] has been dropped; with [`WriteFlags::zerocopy`] the error queue tells as well when
-    /// the bytes are acknowledged, and that they were not copied.
-    ///
-    /// A packet consists of a few ranges at most, so a part of less than half a segment that does
-    /// not continue the one before is copied all the same, and the report says so.
-    ///
-    /// # Errors
-    /// As [`write`](Self::write).
-    pub fn write_shared(
-        &mut self,
-        cx: &Context,
-        parts: &[Slice],
-        flags: WriteFlags,
-    ) -> Result<usize, WriteError> {
-        self.debug_invariants();
-        let asked = parts.iter().map(Slice::len).sum();
-        let taken = self.append(cx, parts.iter().cloned(), asked, flags);
-        self.debug_invariants();
-        taken
-    }
-
-    fn append<P: Piece>(
-        &mut self,
-        cx: &Context,
+        view: &WriteView,
         parts: impl Iterator<Item = P>,
         asked: usize,
         flags: WriteFlags,
-    ) -> Result<usize, WriteError> {
-        self.may_write()?;
-        self.snd.was_idle = None;
-        self.snd.raw = cx.config.tcp_sndbuf_raw > 0;
-        if asked == 0 {
-            return Ok(0);
-        }
-        let zerocopy = flags.zerocopy && self.options.zerocopy;
-        let was_empty = self.snd.queue.is_empty();
-        let (space, memory) = (self.raw_room(cx.config, asked), self.memory_room(cx, asked));
+    ) -> usize {
+        let (cx, config) = (view.cx, view.cx.config);
+        let zerocopy = flags.zerocopy && view.options.zerocopy;
+        let was_empty = self.queue.is_empty();
+        let (space, memory) = (self.raw_room(config, asked), self.memory_room(cx, asked));
         let room = space.min(memory);
+        let mut bounds = self.boundaries();
         let mut taken = 0;
         let mut in_unit = 0;
         let mut copied = false;
@@ -127,27 +89,50 @@ impl Connection {
             }
             in_unit += 1;
             let more = taken + len < asked;
-            let count = self.append_part(cx, part, (zerocopy, more), &mut copied);
+            let count = self.append_part(view, &mut bounds, part, (zerocopy, more), &mut copied);
             taken += count;
             if count < len {
                 break;
             }
         }
         let complete = taken == asked;
-        self.snd.nospace |= !complete;
-        self.snd.no_memory = !complete && taken == memory;
+        self.nospace |= !complete;
+        self.no_memory = !complete && taken == memory;
         if taken == 0 {
-            return Err(WriteError::WouldBlock);
+            return 0;
         }
-        self.causes.add(Causes::WRITE);
-        self.writes = self.writes.saturating_add(1);
         if was_empty {
-            self.snd.limited.start(Limit::Busy, cx.now);
+            self.limited.start(Limit::Busy, cx.now);
         }
         // A writer that waits for space needs what it has written to leave. BSD has no such rule.
-        self.snd.short_write |= !complete && cx.config.tcp_sndbuf_raw == 0;
+        self.short_write |= !complete && config.tcp_sndbuf_raw == 0;
         self.mark_write(flags, zerocopy.then_some(copied), complete);
-        Ok(taken)
+        taken
+    }
+
+    /// Takes all of `data` if that changes nothing but that more waits: the write before it is held
+    /// by [`Hold::Autocork`](crate::Hold::Autocork), and the plan that held it says that it would
+    /// hold this one as well. Otherwise takes nothing.
+    pub(crate) fn append_corked(&mut self, pool: &Pool, data: &[u8]) -> bool {
+        let LastInput::Corked { room } = self.last_input else { return false };
+        if data.is_empty() || data.len() >= room {
+            return false;
+        }
+        let unacked = self.rtx.bytes();
+        self.queue.append(pool, data, unacked);
+        let end = self.write_end();
+        if let Some(last) = self.units.back_mut() {
+            last.end = end;
+        }
+        self.mark_write(WriteFlags::default(), None, true);
+        self.last_input = LastInput::Corked { room: room - data.len() };
+        true
+    }
+
+    fn boundaries(&self) -> Boundaries {
+        let windows = self.windows();
+        let goal = memory::unit_goal(windows.mss, self.max_wnd, MAX_SUPER_SEGMENT as u32);
+        Boundaries { windows, goal: goal as usize, packet: None }
     }
 
     /// Bytes that a writer with `asked` bytes may add by the memory there is; no bound if there is
@@ -155,311 +140,260 @@ impl Connection {
     /// is always there.
     fn memory_room(&mut self, cx: &Context, asked: usize) -> usize {
         let memory = cx.below.memory;
-        self.snd.tight = memory.pressure;
+        self.tight = memory.pressure;
         if asked <= memory.bytes as usize {
             return usize::MAX;
         }
-        let least = cx.config.tcp_wmem[0].saturating_sub(self.send_queue_len());
-        least.max(memory.bytes as usize).max(self.snd.queue.spare())
+        let least = cx.config.tcp_wmem[0].saturating_sub(self.unacked_len());
+        least.max(memory.bytes as usize).max(self.queue.spare())
     }
 
-    /// Whether a writer or a closed window waits for memory, so that
-    /// [`handle_memory`](Self::handle_memory) must be called when there may be some, and what
-    /// leaves then be sent: when others have given some back, and after every call, since a
-    /// connection that has nothing queued needs no more than its own.
-    pub fn awaits_memory(&self) -> bool {
-        self.snd.no_memory || self.window_awaits_memory()
+    /// Whether a writer waits for memory.
+    pub(crate) fn awaits_memory(&self) -> bool {
+        self.no_memory
     }
 
-    /// There may be memory for the writer or the window that waits for some.
-    pub fn handle_memory(&mut self, cx: &Context) {
-        self.reopen_window(cx);
+    /// There may be memory for the writer that waits for some. Returns whether it may be woken.
+    pub(crate) fn on_memory(&mut self, cx: &Context) -> bool {
         let least = cx.config.tcp_wmem[0];
-        let enough = cx.below.memory.bytes as usize >= least || self.send_queue_len() <= least / 2;
-        if self.snd.no_memory && enough {
-            self.snd.no_memory = false;
-            self.snd.check_space = true;
-            self.wake_writer(cx);
+        let enough = cx.below.memory.bytes as usize >= least || self.unacked_len() <= least / 2;
+        let free = self.no_memory && enough;
+        if free {
+            self.no_memory = false;
+            self.check_space = true;
         }
+        free
     }
 
     /// A unit takes no more parts.
     fn seal_unit(&mut self) {
-        if let Some(last) = self.snd.units.back_mut() {
+        if let Some(last) = self.units.back_mut() {
             last.push = true;
             last.sealed = true;
         }
     }
 
     /// What the end of a write means for its last unit. A zero-copy write was copied or not.
-    pub(super) fn mark_write(&mut self, flags: WriteFlags, zerocopy: Option<bool>, complete: bool) {
-        let snd = &mut self.snd;
-        snd.more = flags.more && complete;
-        snd.written = complete && !flags.eor && !flags.urgent;
-        let end = snd.write_end();
-        let push = !snd.more || snd.must_push();
-        if let Some(last) = snd.units.back_mut() {
+    fn mark_write(&mut self, flags: WriteFlags, zerocopy: Option<bool>, complete: bool) {
+        self.more = flags.more && complete;
+        let corks = complete && !flags.eor && !flags.urgent;
+        self.last_input = if corks { LastInput::Write } else { LastInput::Event };
+        let end = self.write_end();
+        let push = !self.more || self.must_push();
+        if let Some(last) = self.units.back_mut() {
             last.push |= push;
             last.record |= flags.eor && complete;
         }
         if push {
-            snd.pushed = end;
+            self.pushed = end;
         }
         if flags.urgent {
-            snd.up = Some(end);
+            self.up = Some(end);
         }
-        snd.note_written(end, zerocopy);
+        self.note_written(end, zerocopy);
     }
 
     /// Queues what there is space for. `more` follows in the same write. Sets `copied` if bytes
     /// were.
     fn append_part<P: Piece>(
         &mut self,
-        cx: &Context,
+        view: &WriteView,
+        bounds: &mut Boundaries,
         mut data: P,
         (zerocopy, more): (bool, bool),
         copied: &mut bool,
     ) -> usize {
         let len = data.len();
-        let goal =
-            memory::unit_goal(self.snd.effective_mss(), self.snd.max_wnd, MAX_SUPER_SEGMENT as u32)
-                as usize;
-        let least = self.snd.effective_mss() as usize / 2;
+        let least = bounds.windows.mss as usize / 2;
         while data.len() > 0 {
-            let room = self.unit_room(cx.config, goal);
+            let room = self.unit_room(view, bounds);
             if room == 0 {
                 break;
             }
             let (now, later) = data.part(room);
             let now_len = now.len();
-            let unacked = self.snd.rtx.bytes();
-            let hints = Hints { unacked, least, tight: self.snd.tight };
-            *copied |= now.queue(&mut self.snd.queue, &self.pool, hints);
-            let end = self.snd.write_end();
-            if let Some(last) = self.snd.units.back_mut() {
+            let hints = Hints { unacked: self.rtx.bytes(), least, tight: self.tight };
+            *copied |= now.queue(&mut self.queue, view.pool, hints);
+            let end = self.write_end();
+            if let Some(last) = self.units.back_mut() {
                 last.end = end;
                 last.zerocopy |= zerocopy;
             }
             data = later;
             if now_len == room && (more || data.len() > 0) {
                 let all = self.push_full_unit();
-                self.cut_sendable(cx.config, all);
+                self.cut_sendable(view, bounds, all);
             }
         }
         len - data.len()
     }
 
     /// Bytes that the last unit takes; begins a new one if it must and may. Zero: no space.
-    fn unit_room(&mut self, config: &Config, goal: usize) -> usize {
-        if let Some(last) = self.snd.units.back()
+    fn unit_room(&mut self, view: &WriteView, bounds: &Boundaries) -> usize {
+        if let Some(last) = self.units.back()
             && last.takes_more()
         {
-            let room = goal.saturating_sub(self.last_unit_len());
+            let room = bounds.goal.saturating_sub(self.last_unit_len());
             if room > 0 {
                 return room;
             }
         }
+        let config = view.cx.config;
         let raw = config.tcp_sndbuf_raw > 0;
-        let full = !raw && !memory::may_grow(self.queued_memory(), self.snd.buf_limit);
-        let unsent = self.snd.queue.len();
-        if full || unsent - self.leaving() as usize >= self.notsent_lowat(config) {
+        let full = !raw && !memory::may_grow(self.queued_memory(), self.buf_limit);
+        let staying = self.queue.len() - bounds.windows.leaving(self.queue.len() as u32) as usize;
+        if full || staying >= notsent_lowat(config, view.options) {
             return 0;
         }
-        self.snd.push_now = false;
-        self.snd.units.push(self.snd.write_end());
-        goal
+        self.push_now = false;
+        self.units.push(self.write_end());
+        bounds.goal
     }
 
     fn last_unit_len(&self) -> usize {
-        let start = self.snd.units.before_back().unwrap_or(self.snd.nxt);
-        self.snd.write_end().since(start) as usize
+        let start = self.units.before_back().unwrap_or(self.nxt);
+        self.write_end().since(start) as usize
     }
 
     /// The last unit is full: on a long stream, PSH goes on the end of one every half window.
     /// Returns whether it does.
     fn push_full_unit(&mut self) -> bool {
-        if !self.snd.must_push() {
+        if !self.must_push() {
             return false;
         }
-        self.snd.pushed = self.snd.write_end();
-        if let Some(last) = self.snd.units.back_mut() {
+        self.pushed = self.write_end();
+        if let Some(last) = self.units.back_mut() {
             last.push = true;
         }
         true
     }
 
-    /// Bytes that the windows let go now.
-    fn open_windows(&self) -> u32 {
-        self.cwnd_quota().min(self.snd.usable_window())
-    }
-
-    /// Bytes of the write queue that leave as soon as output is asked.
-    fn leaving(&self) -> u32 {
-        let most = self.open_windows().min(self.snd.queue.len() as u32);
-        most - most % self.snd.effective_mss()
-    }
-
     /// The last unit is full and the write goes on: cuts off what the windows let leave at once, as
     /// the packets in which it will leave. `all` that may leave does so, or one packet.
-    fn cut_sendable(&mut self, config: &Config, all: bool) {
-        let mss = self.snd.effective_mss();
+    fn cut_sendable(&mut self, view: &WriteView, bounds: &mut Boundaries, all: bool) {
+        let windows = bounds.windows;
+        let mss = windows.mss;
         let len = self.last_unit_len() as u32;
-        let ahead = self.snd.queue.len() as u32 - len;
-        let sendable = self.open_windows().saturating_sub(ahead).min(len);
-        let packet = most_whole(mss, self.cwnd_bytes(), u32::MAX, self.largest_packet(config));
-        let start = self.snd.write_end() - len;
+        let ahead = self.queue.len() as u32 - len;
+        let sendable = windows.open().saturating_sub(ahead).min(len);
+        let packet = *bounds.packet.get_or_insert_with(|| {
+            let rate = self.pacing_rate(view.cx.config, view.options);
+            windows.full_packet(self.largest_packet(rate, view.cx.config))
+        });
+        let start = self.write_end() - len;
         let mut cut = 0;
-        self.snd.cut_leaving = true;
+        self.cut_leaving = true;
         while cut + mss <= sendable && (all || cut == 0) {
             let whole = sendable - cut - (sendable - cut) % mss;
             cut += packet.min(whole);
             if cut < len {
-                self.snd.units.cut_back(start + cut);
+                self.units.cut_back(start + cut);
             }
         }
         if cut == len
-            && let Some(last) = self.snd.units.back_mut()
+            && let Some(last) = self.units.back_mut()
         {
             last.leaving = true;
         }
     }
 
-    /// Whether the state lets the application write.
-    fn may_write(&mut self) -> Result<(), WriteError> {
-        if let Some(error) = self.error
-            && !self.error_taken
-        {
-            // As on Linux, the error is reported once and then it is a broken pipe.
-            self.error_taken = true;
-            return Err(WriteError::Failed(error));
-        }
-        if self.snd.fin != Fin::None {
-            return Err(WriteError::Closed);
-        }
-        match self.state {
-            State::Established | State::CloseWait => Ok(()),
-            State::SynReceived if self.is_early() => Ok(()),
-            State::SynSent | State::SynReceived => Err(WriteError::WouldBlock),
-            _ => Err(WriteError::Closed),
-        }
+    /// Bytes that are written and not acknowledged, sent or not.
+    pub(crate) fn unacked_len(&self) -> usize {
+        self.queue.len() + self.rtx.bytes()
+    }
+
+    /// Bytes that were never sent.
+    pub(crate) fn unsent_len(&self) -> usize {
+        self.queue.len()
     }
 
     /// What the send buffer holds, as [`memory`] counts.
-    pub(crate) fn queued_memory(&self) -> usize {
-        let units = self.snd.units.count() + self.snd.scoreboard.len();
-        memory::queued(self.send_queue_len(), units)
+    fn queued_memory(&self) -> usize {
+        let units = self.units.count() + self.scoreboard.len();
+        memory::queued(self.unacked_len(), units)
+    }
+
+    /// SO_SNDBUF was set to `bytes`.
+    pub(crate) fn set_buffer(&mut self, bytes: usize, config: &Config) {
+        let raw = config.tcp_sndbuf_raw > 0;
+        self.buf_limit = if raw { memory::raw_sndbuf(bytes) } else { memory::sndbuf(bytes) };
+    }
+
+    /// The send buffer, in bytes as [`memory`] counts.
+    pub(crate) fn buffer(&self) -> usize {
+        self.buf_limit
     }
 
     /// The send buffer follows the congestion window, unless SO_SNDBUF was set.
-    pub(crate) fn expand_sndbuf(&mut self, config: &Config) {
-        if self.options.sndbuf.is_some() {
+    pub(crate) fn expand_buffer(&mut self, config: &Config, options: &Options) {
+        if options.sndbuf.is_some() {
             return;
         }
-        let mss = usize::from(self.snd.mss).max(1);
+        let mss = usize::from(self.mss).max(1);
         let segs = (self.cc.cwnd() as usize)
             .max(config.initcwnd as usize)
             .max(usize::from(config.tcp_reordering) + 1);
         let wanted = memory::expanded(mss, segs).min(config.tcp_wmem[2]).min(MAX_BUFFER);
-        self.snd.buf_limit = self.snd.buf_limit.max(wanted);
+        self.buf_limit = self.buf_limit.max(wanted);
     }
 
     /// Bytes that a writer with `left` bytes may add if the buffer counts data only; else no bound.
     fn raw_room(&self, config: &Config, left: usize) -> usize {
-        let lowat = (config.tcp_sndbuf_raw as usize).min(self.snd.buf_limit);
+        let lowat = (config.tcp_sndbuf_raw as usize).min(self.buf_limit);
         if lowat == 0 {
             return usize::MAX;
         }
-        memory::raw_room(self.send_queue_len(), self.snd.buf_limit, lowat, left)
+        memory::raw_room(self.unacked_len(), self.buf_limit, lowat, left)
     }
 
-    fn notsent_lowat(&self, config: &Config) -> usize {
-        let own = self.options.notsent_lowat.filter(|&bytes| bytes > 0);
-        own.unwrap_or(config.tcp_notsent_lowat) as usize
-    }
-
-    /// Output is done after an ACK: if a writer waits, grows the buffer unless the congestion
-    /// window is what limits, and wakes the writer if there is space.
-    pub(crate) fn wake_writer(&mut self, cx: &Context) {
-        if !core::mem::take(&mut self.snd.check_space) || !self.snd.nospace {
-            return;
+    /// Output is done after an ACK. Returns whether a writer waits and space should be looked for;
+    /// the buffer has grown then, unless the congestion window is what limits.
+    pub(crate) fn look_for_space(&mut self, cx: &Context, options: &Options) -> bool {
+        if !core::mem::take(&mut self.check_space) || !self.nospace {
+            return false;
         }
         if self.pipe() < self.cc.cwnd() && !cx.below.memory.pressure {
-            self.expand_sndbuf(cx.config);
+            self.expand_buffer(cx.config, options);
         }
-        if self.writable(cx.config) > 0 {
-            self.snd.nospace = false;
-            self.snd.limited.stop(Limit::Sndbuf, self.is_drained(), cx.now);
-            self.events.insert(Events::WRITABLE);
-        }
+        true
+    }
+
+    /// There is space for the writer that waited for some.
+    pub(crate) fn end_wait_for_space(&mut self, cx: &Context) {
+        self.nospace = false;
+        self.limited.stop(Limit::Sndbuf, self.is_drained(), cx.now);
+    }
+
+    /// Somebody waits for space.
+    pub(crate) fn wait_for_space(&mut self) {
+        self.nospace = true;
     }
 
     /// Whether everything written is acknowledged, and the FIN too if there is one.
-    pub fn is_drained(&self) -> bool {
-        self.snd.queue.is_empty() && self.snd.scoreboard.is_empty() && self.snd.fin != Fin::Queued
+    pub(crate) fn is_drained(&self) -> bool {
+        self.queue.is_empty() && self.scoreboard.is_empty() && self.fin != Fin::Queued
     }
 
-    /// Free send space as a waiting writer sees it: zero until a third of the buffer is free and
-    /// less than half of TCP_NOTSENT_LOWAT is unsent, so that it is not woken for every ACK.
-    pub fn writable(&self, config: &Config) -> usize {
-        let open = matches!(self.state, State::Established | State::CloseWait) || self.is_early();
-        if self.snd.fin != Fin::None || !open || self.snd.no_memory {
+    /// Free space as a waiting writer sees it, in bytes: zero until a third of the buffer is free
+    /// and less than half of TCP_NOTSENT_LOWAT is unsent, and none after a shutdown.
+    pub(crate) fn space(&self, config: &Config, options: &Options) -> usize {
+        if self.fin != Fin::None || self.no_memory {
             return 0;
         }
-        let raw = self.raw_room(config, usize::MAX);
-        let queued = self.queued_memory();
-        let low = self.snd.queue.len().saturating_mul(2) < self.notsent_lowat(config);
+        let low = self.queue.len().saturating_mul(2) < notsent_lowat(config, options);
         if config.tcp_sndbuf_raw > 0 {
-            return if low { raw } else { 0 };
+            return if low { self.raw_room(config, usize::MAX) } else { 0 };
         }
-        let free = self.snd.buf_limit.saturating_sub(queued);
-        if low && memory::is_writable(queued, self.snd.buf_limit) { free } else { 0 }
+        let queued = self.queued_memory();
+        let free = self.buf_limit.saturating_sub(queued);
+        if low && memory::is_writable(queued, self.buf_limit) { free } else { 0 }
     }
+}
 
-    /// As [`writable`](Self::writable), for one who waits if there is none: an ACK that makes space
-    /// is told by [`Events::WRITABLE`].
-    pub fn poll_writable(&mut self, config: &Config) -> usize {
-        let room = self.writable(config);
-        self.snd.nospace |= room == 0;
-        room
-    }
-
-    /// SO_SNDBUF as getsockopt tells it: the buffer as Linux counts, twice what was set.
-    pub fn sndbuf(&self) -> usize {
-        self.snd.buf_limit
-    }
-
-    /// TCP_MAXSEG as getsockopt tells it: payload bytes of a full segment that we send; before the
-    /// open, what was set.
-    pub fn mss(&self) -> u16 {
-        match self.options.maxseg {
-            Some(bytes) if self.state == State::Closed => bytes,
-            _ => self.snd.mss,
-        }
-    }
-
-    /// The oldest report of the error queue (MSG_ERRQUEUE).
-    pub fn take_report(&mut self) -> Option<crate::ErrorReport> {
-        self.snd.take_report()
-    }
-
-    /// Whether the error queue holds a report (POLLERR).
-    pub fn has_report(&self) -> bool {
-        self.snd.has_report()
-    }
-
-    /// New data has left.
-    pub(crate) fn report_sent(&mut self, cx: &Context) {
-        if self.snd.report_sent(cx.now) {
-            self.events.insert(Events::REPORT);
-        }
-    }
-
-    /// SND.UNA has moved.
-    pub(crate) fn report_acked(&mut self, cx: &Context) {
-        if self.snd.report_acked(cx.now) {
-            self.events.insert(Events::REPORT);
-        }
-    }
+/// TCP_NOTSENT_LOWAT, in bytes.
+fn notsent_lowat(config: &Config, options: &Options) -> usize {
+    let own = options.notsent_lowat.filter(|&bytes| bytes > 0);
+    own.unwrap_or(config.tcp_notsent_lowat) as usize
 }
 
 /// The first `room` bytes of `parts`, in parts that are not empty.
@@ -473,7 +407,7 @@ fn bounded<P: Piece>(parts: impl Iterator<Item = P>, mut room: usize) -> impl It
 }
 
 /// Bytes of a write: to be copied, or to be referred to.
-trait Piece: Sized {
+pub(crate) trait Piece: Sized {
     fn len(&self) -> usize;
 
     /// The first bytes, `most` at most, and the rest.
@@ -485,7 +419,7 @@ trait Piece: Sized {
 
 /// How bytes are queued.
 #[derive(Clone, Copy)]
-struct Hints {
+pub(crate) struct Hints {
     /// Bytes that are outstanding beside those in the queue.
     unacked: usize,
     /// Less than this is not worth a reference.

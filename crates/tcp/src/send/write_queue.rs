@@ -125,25 +125,32 @@ impl WriteQueue {
         len
     }
 
-    /// Takes the next `len` bytes, which [`contiguous`](Self::contiguous) promised.
-    pub(crate) fn take(&mut self, len: usize) -> Slices {
+    /// The next `len` bytes, which [`contiguous`](Self::contiguous) promised. They stay.
+    pub(crate) fn peek(&self, len: usize) -> Slices {
         let mut taken = Slices::new();
-        while taken.len() < len {
+        for slice in &self.slices {
             let want = len - taken.len();
-            let Some(first) = self.slices.front_mut() else { break };
-            let part = if first.len() <= want {
-                match self.slices.pop_front() {
-                    Some(whole) => whole,
-                    None => break,
-                }
-            } else {
-                first.split_to(want)
-            };
-            self.len -= part.len();
+            if want == 0 {
+                break;
+            }
+            let part = if slice.len() <= want { slice.clone() } else { slice.range(0, want) };
             let pushed = taken.push(part);
             debug_assert!(pushed.is_ok(), "more slices than a packet holds");
         }
         taken
+    }
+
+    /// The next `len` bytes have left.
+    pub(crate) fn skip(&mut self, mut len: usize) {
+        self.len -= len;
+        while let Some(first) = self.slices.front_mut().filter(|_| len > 0) {
+            if first.len() > len {
+                first.advance(len);
+                break;
+            }
+            len -= first.len();
+            self.slices.pop_front();
+        }
     }
 
     /// Gives the current chunk and spare room back: nothing is outstanding.

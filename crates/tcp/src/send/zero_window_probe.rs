@@ -15,10 +15,11 @@
 //! after `tcp_retries2` probes. The user timeout bounds both. An orphan is given up when the
 //! backoff has met its bound, answered or not, so that nobody can make us keep it.
 
-use crate::connection::{Connection, Context};
-use crate::output::Hold;
+use super::SendSide;
+use crate::config::Config;
+use crate::context::Context;
+use crate::output::hold::Hold;
 use crate::time::{Duration, Instant};
-use crate::timer::Timer;
 
 /// Probes of an orphan (Linux: `tcp_orphan_retries` = 0 means 8).
 const DEFAULT_ORPHAN_PROBES: u8 = 8;
@@ -37,89 +38,96 @@ pub(crate) struct Probing {
     /// Probes in a row that nothing came back for.
     unanswered: u8,
     /// The timer has fired: a silly window is used.
-    pub(crate) force: bool,
+    pub(super) force: bool,
 }
 
-impl Connection {
-    /// The peer's window holds an idle sender: makes sure that somebody asks again.
-    pub(crate) fn arm_persist(&mut self, cx: &Context) {
-        if self.timers.is_armed(Timer::Persist) || !self.snd.scoreboard.is_empty() {
-            return;
-        }
-        self.snd.probing = Probing { since: cx.now, last: cx.now, unanswered: 0, force: false };
-        let wait = self.recovery.rto(cx.config).max(LEAST_WAIT);
-        self.timers.arm(Timer::Persist, cx.now + wait);
+/// What the Persist timer has brought about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Persist {
+    /// Nothing to be done but to look at what waits.
+    Done,
+    /// The peer has been asked often enough.
+    GiveUp,
+    /// It is asked again.
+    Ask {
+        /// Since when the window holds data back.
+        since: Instant,
+        /// A segment without data asks; otherwise what waits is sent into the small window.
+        probe: bool,
+        /// When to ask again.
+        next: Instant,
+    },
+}
+
+impl SendSide {
+    /// The peer's window or a cork begins to hold an idle sender. Returns when to ask again.
+    pub(crate) fn begin_persist(&mut self, cx: &Context) -> Instant {
+        self.probing = Probing { since: cx.now, last: cx.now, unanswered: 0, force: false };
+        cx.now + self.recovery.rto(cx.config).max(LEAST_WAIT)
     }
 
-    /// Data leaves: the window lets it go.
-    pub(crate) fn end_persist(&mut self) {
-        if self.timers.is_armed(Timer::Persist) {
-            self.timers.stop(Timer::Persist);
-            self.timers.stop(Timer::UserTimeout);
+    /// Data leaves: the window lets it go. `waited` if the Persist timer ran.
+    pub(crate) fn end_persist(&mut self, waited: bool) {
+        if waited {
             // The backoff was the probes'; the data that leaves now has its own.
             self.recovery.backoff = 0;
         }
-        self.snd.probing.force = false;
-        self.snd.probing.unanswered = 0;
-        self.pending.window_probe = false;
+        self.probing.force = false;
+        self.probing.unanswered = 0;
     }
 
-    /// The Persist timer fired.
-    pub(crate) fn on_persist_timeout(&mut self, cx: &Context) {
-        if !self.snd.scoreboard.is_empty() || !self.snd.has_unsent() {
-            return;
+    /// The Persist timer fired. The peer was heard last at `heard`.
+    pub(crate) fn on_persist_timeout(
+        &mut self,
+        cx: &Context,
+        heard: Instant,
+        orphan: bool,
+    ) -> Persist {
+        if !self.scoreboard.is_empty() || !self.has_unsent() {
+            return Persist::Done;
         }
-        if self.last_hold == Some(Hold::Cork) {
+        if self.hold == Some(Hold::Cork) {
             self.end_cork();
-            return;
+            return Persist::Done;
         }
-        let probing = &mut self.snd.probing;
-        if probing.unanswered > 0 && self.keepalive.last_rx >= probing.last {
-            probing.unanswered = 0;
+        if self.probing.unanswered > 0 && heard >= self.probing.last {
+            self.probing.unanswered = 0;
         }
-        let since = probing.since;
-        if self.probes_exhausted(cx) {
-            self.give_up(cx);
-            return;
+        if self.probes_exhausted(cx.config, orphan) {
+            return Persist::GiveUp;
         }
-        self.watch_user_timeout(cx, since);
-        let probing = &mut self.snd.probing;
-        probing.last = cx.now;
-        probing.unanswered = probing.unanswered.saturating_add(1);
-        if self.snd.usable_window() > 0 {
-            self.snd.probing.force = true;
-        } else {
-            self.pending.window_probe = true;
-        }
+        self.probing.last = cx.now;
+        self.probing.unanswered = self.probing.unanswered.saturating_add(1);
+        let probe = self.usable_window() == 0;
+        self.probing.force |= !probe;
         self.recovery.back_off();
-        self.timers.arm(Timer::Persist, cx.now + self.recovery.rto(cx.config));
+        let next = cx.now + self.recovery.rto(cx.config);
+        Persist::Ask { since: self.probing.since, probe, next }
     }
 
     /// A cork has held for long enough: what it held leaves, with PSH.
     fn end_cork(&mut self) {
-        self.snd.more = false;
-        self.snd.push_now = true;
-        if let Some(last) = self.snd.units.back_mut() {
+        self.more = false;
+        self.push_now = true;
+        if let Some(last) = self.units.back_mut() {
             last.push = true;
         }
     }
 
-    /// Window probes in a row that nothing came back for.
-    pub(crate) fn unanswered_window_probes(&self) -> u8 {
-        let probing = &self.snd.probing;
-        if self.keepalive.last_rx >= probing.last { 0 } else { probing.unanswered }
+    /// Window probes in a row that nothing came back for. The peer was heard last at `heard`.
+    pub(crate) fn unanswered_window_probes(&self, heard: Instant) -> u8 {
+        if heard >= self.probing.last { 0 } else { self.probing.unanswered }
     }
 
-    fn probes_exhausted(&self, cx: &Context) -> bool {
-        let config = cx.config;
-        if !self.orphan {
-            return self.snd.probing.unanswered >= config.tcp_retries2;
+    fn probes_exhausted(&self, config: &Config, orphan: bool) -> bool {
+        if !orphan {
+            return self.probing.unanswered >= config.tcp_retries2;
         }
         let limit = match config.tcp_orphan_retries {
             0 => DEFAULT_ORPHAN_PROBES,
             limit => limit,
         };
         let slowest = self.recovery.rto(config) >= config.tcp_rto_max;
-        self.snd.probing.unanswered >= limit || (slowest && self.recovery.backoff >= limit)
+        self.probing.unanswered >= limit || (slowest && self.recovery.backoff >= limit)
     }
 }

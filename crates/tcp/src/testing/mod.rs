@@ -33,7 +33,8 @@ use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{FastOpenOption, SackBlock, TcpFlags, TcpRepr};
 
 use crate::config::{Config, Options};
-use crate::connection::{Connection, Context, OpenParams};
+use crate::connection::{Connection, OpenParams};
+use crate::context::Context;
 use crate::counters::{Counter, Counters};
 use crate::handshake::fast_open_client::FastOpen;
 use crate::handshake::fast_open_server::FastOpenAnswer;
@@ -304,9 +305,9 @@ impl Trace {
     /// As if the handshake had taken `millis`.
     pub(crate) fn set_round_trip(&mut self, millis: u64) {
         let rtt = Duration::from_millis(millis);
-        let bounds = (self.conn.snd.una, self.conn.snd.nxt);
-        self.conn.recovery.rtt = Rtt::new();
-        self.conn.recovery.rtt.on_sample(rtt, rtt, self.now, bounds, &self.config);
+        let bounds = (self.conn.snd.una(), self.conn.snd.nxt());
+        self.conn.snd.recovery.rtt = Rtt::new();
+        self.conn.snd.recovery.rtt.on_sample(rtt, rtt, self.now, bounds, &self.config);
     }
 
     /// TCP_INFO.

@@ -8,7 +8,8 @@ use plimsoll_wire::SeqNum;
 
 use super::pattern;
 use crate::config::{Config, Options};
-use crate::connection::{Connection, Context, OpenParams};
+use crate::connection::{Connection, OpenParams};
+use crate::context::Context;
 use crate::counters::{Counter, Counters};
 use crate::event::WriteError;
 use crate::segment::{Below, Ecn, MemoryRoom, Segment, Transmit};
@@ -182,7 +183,7 @@ impl Pair {
         let this = &mut self.ends[end];
         let bytes = this.below.iter().map(|entry| entry.2).sum();
         // Every packet below is charged once, and nothing else is.
-        let packets = this.conn.next_serial.0 - 1 - this.completed.0;
+        let packets = this.conn.snd.next_serial().0 - 1 - this.completed.0;
         assert_eq!(packets, this.below.len() as u64, "the charge of a packet is lost");
         let Plan { completions, keeps_departures, .. } = self.plan;
         let completed = this.completed;

@@ -109,7 +109,7 @@ impl Trace {
         assert_eq!(trace.conn.state(), State::Established);
         // The first ACK brings the scaled window.
         trace.ack(0, &[]);
-        assert_eq!(u32::from(trace.conn.snd.mss), MSS);
+        assert_eq!(u32::from(trace.conn.snd.mss()), MSS);
         trace
     }
 
@@ -170,7 +170,7 @@ impl Trace {
     /// Sends up to `len` bytes of new data as cwnd allows, in packets of up to `packet` bytes.
     /// Returns how many left.
     fn send(&mut self, len: u32, packet: u32) -> u32 {
-        let mut left = len.min(self.conn.cwnd_quota());
+        let mut left = len.min(self.conn.snd.cwnd_quota());
         if left < len {
             left -= left % MSS;
         }
@@ -179,11 +179,10 @@ impl Trace {
             let part = left.min(packet);
             let bytes: Vec<u8> = std::vec![1; part as usize];
             let data = Slices::from(self.pool.copy_from(&bytes));
-            let start = self.conn.snd.nxt;
-            self.conn.snd.nxt = start + part;
-            self.conn.snd.max = self.conn.snd.nxt;
+            let start = self.conn.snd.nxt();
+            self.conn.snd.set_nxt(start + part);
             self.serial += 1;
-            let (end, serial) = (self.conn.snd.nxt, Serial(self.serial));
+            let (end, serial) = (self.conn.snd.nxt(), Serial(self.serial));
             let below = Below { bytes: 0, completed: Serial(self.completed), ..Below::default() };
             let cx =
                 Context { now: self.now, below, config: &self.config, counters: &self.counters };
@@ -205,7 +204,7 @@ impl Trace {
             let cx =
                 Context { now: self.now, below, config: &self.config, counters: &self.counters };
             let Some((start, end)) = self.conn.next_retransmit(&cx) else { return sent };
-            let payload = self.conn.snd.rtx.payload(start, end);
+            let payload = self.conn.snd.sent_bytes(start, end);
             assert_eq!(payload.len() as u32, end.since(start));
             self.serial += 1;
             self.conn.on_retransmitted(&cx, start, end, (Serial(self.serial), cx.now));
@@ -219,11 +218,11 @@ impl Trace {
     }
 
     fn cwnd(&self) -> u32 {
-        self.conn.cc.cwnd()
+        self.conn.snd.cc.cwnd()
     }
 
     fn phase(&self) -> Phase {
-        self.conn.recovery.phase
+        self.conn.snd.recovery.phase
     }
 }
 
@@ -231,7 +230,7 @@ impl Trace {
 fn an_ack_of_the_future_and_one_too_old_are_refused() {
     let mut trace = Trace::new(Peer::Plain);
     trace.send(5 * MSS, MSS);
-    let (max, max_wnd) = (trace.conn.snd.max, trace.conn.snd.max_wnd);
+    let (max, max_wnd) = (trace.conn.snd.nxt(), trace.conn.snd.max_wnd());
     let base = trace.header(0, TcpFlags::ACK);
     let all = 5 * MSS;
     let table = [
@@ -244,7 +243,7 @@ fn an_ack_of_the_future_and_one_too_old_are_refused() {
         (1 << 33, max - max_wnd - 1, AckOutcome::TooOld),
     ];
     for (before, ack, outcome) in table {
-        trace.conn.stats.bytes_acked = trace.conn.stats.bytes_acked.max(before);
+        trace.conn.snd.stats.bytes_acked = trace.conn.snd.stats.bytes_acked.max(before);
         let repr = TcpRepr { ack, ..base.clone() };
         let seg = Segment { repr, payload: Slices::new(), segs: 1, ecn: Ecn::NotEct };
         let below = Below { bytes: 0, completed: Serial(u64::MAX), ..Below::default() };
@@ -259,13 +258,13 @@ fn an_ack_of_something_new_brings_its_window() {
     let mut trace = Trace::new(Peer::Plain);
     trace.send(2 * MSS, MSS);
     // The window in force came with a segment behind this one: a FIN of the peer that overtook.
-    trace.conn.snd.wl1 = IRS + 2;
+    trace.conn.snd.confirm_window(IRS + 2, ISS + 1);
     trace.window = 0;
     trace.ack(MSS, &[]);
-    assert_eq!(trace.conn.snd.wnd, 0, "the old window would reach beyond the old edge");
+    assert_eq!(trace.conn.snd.wnd(), 0, "the old window would reach beyond the old edge");
     trace.window = 5;
     trace.ack(MSS, &[]);
-    assert_eq!(trace.conn.snd.wnd, 5 << 7);
+    assert_eq!(trace.conn.snd.wnd(), 5 << 7);
 }
 
 #[test]
@@ -273,7 +272,7 @@ fn a_segment_may_be_longer_than_a_super_segment() {
     let mut trace = Trace::new(Peer::Plain);
     trace.send(3 * MSS, MSS);
     // As with an MTU of 65,535 bytes.
-    trace.conn.snd.mss = 65_495;
+    trace.conn.snd.set_mss(65_495);
     trace.timeout();
     assert_eq!(trace.resend(), [(0, 3 * MSS)], "the small ones join");
 }
@@ -284,7 +283,7 @@ fn an_ack_gives_a_sample_and_stops_the_timer() {
     trace.send(2 * MSS, MSS);
     trace.wait(50);
     trace.ack(MSS, &[]);
-    let srtt = trace.conn.recovery.rtt.srtt().expect("a sample");
+    let srtt = trace.conn.snd.recovery.rtt.srtt().expect("a sample");
     assert_eq!(srtt, Duration::from_micros(100_000 - 50_000 / 8));
     assert!(trace.conn.timers.is_armed(Timer::Retransmit));
     trace.ack(2 * MSS, &[]);
@@ -308,7 +307,7 @@ fn a_single_loss_is_sent_again_after_three_duplicates() {
         assert_eq!(trace.resend(), [(0, MSS)]);
         assert_eq!(trace.cwnd(), 7);
         // In flight: six of the first ten, and the copy.
-        assert_eq!(trace.conn.pipe(), 7);
+        assert_eq!(trace.conn.snd.pipe(), 7);
         trace.wait(100);
         trace.ack(10 * MSS, &[]);
         assert_eq!(trace.phase(), Phase::Open);
@@ -316,7 +315,7 @@ fn a_single_loss_is_sent_again_after_three_duplicates() {
         assert_eq!(trace.count(Counter::TcpFastRetrans), 1);
         assert_eq!(trace.count(Counter::TcpTimeouts), 0);
         // The ACK that ends it already counts for congestion avoidance.
-        assert_eq!((trace.cwnd(), trace.conn.cc.ssthresh()), (8, 7));
+        assert_eq!((trace.cwnd(), trace.conn.snd.cc.ssthresh()), (8, 7));
     }
 }
 
@@ -478,7 +477,7 @@ fn a_window_update_is_not_a_duplicate() {
         trace.ack(0, &[]);
     }
     assert_eq!(trace.conn.sacked_out(), 0);
-    assert_eq!(trace.conn.snd.wnd, 60_004 << 7);
+    assert_eq!(trace.conn.snd.wnd(), 60_004 << 7);
 }
 
 #[test]
@@ -488,11 +487,11 @@ fn an_old_segment_does_not_change_the_window() {
     trace.ack(2 * MSS, &[]);
     trace.window = 1;
     trace.ack(MSS, &[]);
-    assert_eq!(trace.conn.snd.wnd, 60_000 << 7);
+    assert_eq!(trace.conn.snd.wnd(), 60_000 << 7);
     trace.ack(2 * MSS, &[]);
-    assert_eq!(trace.conn.snd.wnd, 60_000 << 7, "nor does a duplicate shrink it");
+    assert_eq!(trace.conn.snd.wnd(), 60_000 << 7, "nor does a duplicate shrink it");
     trace.ack(3 * MSS, &[]);
-    assert_eq!(trace.conn.snd.wnd, 1 << 7, "a shrunken window is taken");
+    assert_eq!(trace.conn.snd.wnd(), 1 << 7, "a shrunken window is taken");
 }
 
 #[test]
@@ -590,14 +589,14 @@ fn an_idle_connection_starts_again_from_the_initial_window() {
     for round in 0..4 {
         trace.send(1_000_000, MSS);
         trace.wait(100);
-        let end = trace.position(trace.conn.snd.max);
+        let end = trace.position(trace.conn.snd.nxt());
         trace.ack(end, &[]);
         assert_eq!(trace.cwnd(), 20 << round);
     }
     trace.wait(60_000);
     let below = Below { bytes: 0, completed: Serial(u64::MAX), ..Below::default() };
     let cx = Context { now: trace.now, below, config: &trace.config, counters: &trace.counters };
-    trace.conn.restart_after_idle(&cx);
+    trace.conn.snd.restart_after_idle(&cx);
     assert_eq!(trace.cwnd(), 10);
 }
 
@@ -607,7 +606,7 @@ fn a_window_closed_over_sent_data_is_asked_with_one_segment() {
     trace.send(10 * MSS, 10 * MSS);
     trace.window = 0;
     trace.ack(2 * MSS, &[]);
-    assert_eq!(trace.conn.snd.wnd, 0);
+    assert_eq!(trace.conn.snd.wnd(), 0);
     trace.timeout();
     assert_eq!(trace.resend(), [(2 * MSS, 3 * MSS)]);
     // The peer answers and stays closed for an hour; that is no reason to give up.
@@ -628,9 +627,9 @@ fn a_smaller_path_sends_the_long_segments_again_without_a_smaller_window() {
     trace.send(4 * MSS, MSS);
     let below = Below { bytes: 0, completed: Serial(u64::MAX), ..Below::default() };
     let cx = Context { now: trace.now, below, config: &trace.config, counters: &trace.counters };
-    let cwnd = trace.conn.cc.cwnd();
+    let cwnd = trace.conn.snd.cc.cwnd();
     trace.conn.handle_path_event(&cx, crate::mtu::PathEvent::Mtu(540));
-    assert_eq!(trace.conn.snd.mss, 500);
+    assert_eq!(trace.conn.snd.mss(), 500);
     assert_eq!(trace.cwnd(), cwnd);
     assert_eq!(trace.resend(), [(0, 1000), (1000, 2000), (2000, 3000), (3000, 4000)]);
     trace.ack(4 * MSS, &[]);
@@ -643,17 +642,17 @@ fn a_second_timeout_holds_ssthresh() {
     let mut trace = Trace::new(Peer::Sack);
     trace.send(10 * MSS, MSS);
     trace.timeout();
-    let ssthresh = trace.conn.cc.ssthresh();
+    let ssthresh = trace.conn.snd.cc.ssthresh();
     assert_eq!(ssthresh, 7);
     trace.resend();
     let first = trace.now;
     trace.timeout();
-    assert_eq!(trace.conn.cc.ssthresh(), ssthresh);
+    assert_eq!(trace.conn.snd.cc.ssthresh(), ssthresh);
     assert_eq!(trace.now.since(first), Duration::from_millis(600), "the timeout has doubled");
     trace.resend();
     trace.wait(100);
     trace.ack(MSS, &[]);
-    assert_eq!(trace.conn.recovery.backoff, 1 + 1, "Karn: no sample, no shorter timeout");
+    assert_eq!(trace.conn.snd.recovery.backoff, 1 + 1, "Karn: no sample, no shorter timeout");
 }
 
 #[test]
@@ -664,7 +663,7 @@ fn timestamps_end_the_backoff_after_a_retransmission() {
     trace.resend();
     trace.wait(100);
     trace.ack(MSS, &[]);
-    assert_eq!(trace.conn.recovery.backoff, 0);
+    assert_eq!(trace.conn.snd.recovery.backoff, 0);
 }
 
 /// SACK blocks as pairs of positions.
@@ -735,11 +734,11 @@ fn lossy_transfer(peer: Peer, algorithm: CongestionAlgorithm, loss: u64, seed: u
     let mut acks: VecDeque<(Instant, u32, Blocks)> = VecDeque::new();
     let mut sink = Sink::default();
     let mut steps = 0;
-    while trace.position(trace.conn.snd.una) < total {
+    while trace.position(trace.conn.snd.una()) < total {
         steps += 1;
         assert!(steps < 200_000, "no progress");
         assert_ne!(trace.conn.state(), State::Closed, "given up");
-        let before = trace.position(trace.conn.snd.max);
+        let before = trace.position(trace.conn.snd.nxt());
         let mut out = trace.resend();
         let sent = trace.send(total - before, 4 * MSS);
         if sent > 0 {
@@ -771,7 +770,7 @@ fn lossy_transfer(peer: Peer, algorithm: CongestionAlgorithm, loss: u64, seed: u
             trace.timeout();
         }
         assert!(trace.cwnd() >= 1);
-        assert!(trace.conn.pipe() <= trace.conn.snd.scoreboard.packets_out() * 2);
+        assert!(trace.conn.snd.pipe() <= trace.conn.snd.scoreboard.packets_out() * 2);
     }
     assert_eq!(sink.next, total);
     trace.now.since(begun)
@@ -817,7 +816,7 @@ fn a_probe_that_arrived_twice_changes_nothing() {
     let mut trace = Trace::with_config(Peer::Sack, Config::default());
     trace.send(4 * MSS, MSS);
     trace.timeout();
-    trace.conn.stats.total_retrans += trace.resend().len() as u32;
+    trace.conn.snd.stats.total_retrans += trace.resend().len() as u32;
     trace.wait(10);
     trace.ack(4 * MSS, &[]);
     trace.ack(4 * MSS, &[(3 * MSS, 4 * MSS)]);
@@ -841,7 +840,7 @@ fn a_timestamp_undoes_a_recovery_that_reordering_caused() {
     trace.ack(10 * MSS, &[]);
     assert_eq!((trace.phase(), trace.cwnd() >= 10), (Phase::Open, true));
     assert_eq!(trace.count(Counter::TcpFullUndo), 1);
-    assert!(!trace.conn.cc.is_threshold_known());
+    assert!(!trace.conn.snd.cc.is_threshold_known());
 }
 
 #[test]
@@ -850,7 +849,7 @@ fn dsacks_undo_a_recovery() {
     trace.send(10 * MSS, MSS);
     trace.wait(100);
     trace.ack(0, &[(MSS, 4 * MSS)]);
-    trace.conn.stats.total_retrans += trace.resend().len() as u32;
+    trace.conn.snd.stats.total_retrans += trace.resend().len() as u32;
     trace.wait(5);
     trace.ack(4 * MSS, &[]);
     assert_eq!(trace.phase(), Phase::Recovery);
@@ -869,8 +868,8 @@ fn f_rto_finds_a_spurious_timeout() {
     trace.ack(MSS, &[]);
     assert_eq!(trace.phase(), Phase::Loss);
     // There is new data for it.
-    trace.conn.recovery.frto = true;
-    trace.conn.recovery.rexmit = Rexmit::New;
+    trace.conn.snd.recovery.frto = true;
+    trace.conn.snd.recovery.rexmit = Rexmit::New;
     assert_eq!(trace.send(2 * MSS, MSS), 2 * MSS);
     assert!(trace.resend().is_empty());
     trace.ack(2 * MSS, &[]);
@@ -888,9 +887,9 @@ fn an_echoed_mark_reduces_the_window_once() {
     trace.wait(100);
     let mut repr = trace.header(MSS, TcpFlags::ACK | TcpFlags::ECE);
     trace.deliver(repr.clone());
-    assert_eq!((trace.phase(), trace.cwnd(), trace.conn.cc.ssthresh()), (Phase::Cwr, 5, 7));
+    assert_eq!((trace.phase(), trace.cwnd(), trace.conn.snd.cc.ssthresh()), (Phase::Cwr, 5, 7));
     repr.ack = trace.seq(2 * MSS);
     trace.deliver(repr);
-    assert_eq!((trace.phase(), trace.conn.cc.ssthresh()), (Phase::Cwr, 7));
-    assert_eq!(trace.conn.stats.delivered_ce, 2);
+    assert_eq!((trace.phase(), trace.conn.snd.cc.ssthresh()), (Phase::Cwr, 7));
+    assert_eq!(trace.conn.snd.stats.delivered_ce, 2);
 }

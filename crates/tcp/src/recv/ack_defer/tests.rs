@@ -242,7 +242,7 @@ fn random_batch(t: &mut Trace, numbers: &mut Numbers, next: &mut u32, late: &mut
         t.conn.set_reader_waiting(numbers.below(2) == 0);
         if *late != Some(start) {
             let flags = if numbers.below(3) == 0 { "P." } else { "." };
-            let acked = t.conn.snd.nxt.since(crate::testing::ISS);
+            let acked = t.conn.snd.nxt().since(crate::testing::ISS);
             let line = std::format!("{flags} {start}:{} ack {acked}", start + 1000);
             if !goes_on(t, &line) {
                 t.drain();

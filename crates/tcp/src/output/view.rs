@@ -1,13 +1,14 @@
-//! What the predicates of the gate may look at.
+//! What a plan is made of: everything that the gate, the cut and the tail decision may look at.
 
-use super::nagle::{NagleRule, Tail};
+use super::nagle::{NagleRule, SmallTail};
 use super::small_queue::HostQueue;
-use super::tso_defer::Deferral;
 use crate::config::TsoTail;
+use crate::send::segmentation::Windows;
+use crate::time::{Duration, Instant};
 
-/// What the gate looks at: a sender with data or a FIN that was never sent. All figures are bytes.
+/// A sender with data or a FIN that was never sent. All figures are bytes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Situation {
+pub(crate) struct PlanView {
     /// A full segment towards this peer.
     pub(crate) mss: u32,
     /// What waits, up to the end of its first unit: a packet never goes beyond.
@@ -41,10 +42,13 @@ pub(crate) struct Situation {
     pub(crate) policy: TsoTail,
     /// Nothing was unacknowledged when output began.
     pub(crate) was_idle: bool,
-    /// An earlier packet that was not a multiple of the MSS is unacknowledged.
-    pub(crate) small_unacked: bool,
-    /// The departure time has not come.
-    pub(crate) early: bool,
+    /// An earlier packet that was not a multiple of the MSS is unacknowledged, and the bound of
+    /// Nagle's rule has not passed: where that packet ends, counted from ISS.
+    pub(crate) small_unacked: Option<u32>,
+    /// When Nagle's rule holds no longer, if there is a bound that has not passed.
+    pub(crate) nagle_ends: Option<Instant>,
+    /// The departure time, if it has not come.
+    pub(crate) departs: Option<Instant>,
     /// What lies below us.
     pub(crate) below: HostQueue,
     /// Output follows a write that may be left to a completion.
@@ -59,18 +63,46 @@ pub(crate) struct Situation {
     pub(crate) deferral: Deferral,
 }
 
-impl Situation {
+/// What only [`tso_defer`](super::tso_defer) looks at.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Deferral {
+    /// Waiting is allowed at all: it is switched on, and this is neither recovery nor a probe, nor
+    /// what a write sends while it goes on.
+    pub(crate) allowed: bool,
+    /// `tcp_tso_win_divisor`.
+    pub(crate) divisor: u32,
+    /// SND.WND.
+    pub(crate) wnd: u32,
+    /// A record ends where the first unit ends.
+    pub(crate) record: bool,
+    /// Since data last left, or since the next packet may depart if that is later.
+    pub(crate) since_sent: Duration,
+    /// When waiting is over, see [`tso_defer`](super::tso_defer).
+    pub(crate) ends: Instant,
+    /// Since the oldest data in flight left; nothing is in flight if there is none.
+    pub(crate) age: Option<Duration>,
+    /// The smoothed round trip; zero before the first sample.
+    pub(crate) srtt: Duration,
+}
+
+impl PlanView {
+    /// The windows by which everything is cut.
+    pub(crate) fn windows(&self) -> Windows {
+        let PlanView { mss, cwnd, quota, usable, .. } = *self;
+        Windows { mss, cwnd, quota, usable }
+    }
+
     /// What `rule` and a cork ask of the fractional tail.
-    pub(crate) fn tail(&self, rule: NagleRule) -> Tail {
+    pub(crate) fn small_tail(&self, rule: NagleRule) -> SmallTail {
         // Linux lets what was written leave before the writer sleeps. RFC 896 knows nothing of it.
         let short_write = self.short_write && (rule == NagleRule::Minshall || self.was_idle);
-        Tail {
+        SmallTail {
             nodelay: self.nodelay,
             corked: self.corked,
             // What lies in the middle of the queue has no chance of growing.
             bypass: self.push_now || short_write || self.urgent || self.fin || self.behind,
             unacked: !self.was_idle,
-            small_unacked: self.small_unacked,
+            small_unacked: self.small_unacked.is_some(),
         }
     }
 }

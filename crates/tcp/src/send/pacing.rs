@@ -16,8 +16,10 @@
 //! queueing discipline that keeps departure times they leave no earlier than the data before them,
 //! since timestamps must not run backwards.
 
-use crate::config::Config;
-use crate::connection::{Connection, Context};
+use super::SendSide;
+use crate::config::{Config, Options};
+use crate::context::Context;
+use crate::segment::Below;
 use crate::time::{Duration, Instant};
 
 /// Segments at the start of a connection that are not paced.
@@ -60,49 +62,76 @@ fn next_departure(at: Instant, late: Duration, len: u64, rate: u64) -> Instant {
     at + (takes - late.min(takes / 2))
 }
 
-impl Connection {
+/// Whether departure times matter to a connection with `options`.
+pub(crate) fn is_paced(below: &Below, options: &Options) -> bool {
+    below.keeps_departures || options.max_pacing_rate.is_some()
+}
+
+/// When a packet leaves, and when the one behind it may.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Departure {
+    /// When it leaves.
+    pub(crate) at: Instant,
+    next: Instant,
+}
+
+impl SendSide {
     /// The rate at which the connection sends, in bytes per second; `u64::MAX` is no limit.
-    pub(crate) fn pacing_rate(&self, config: &Config) -> u64 {
-        let mss = self.snd.effective_mss();
+    pub(crate) fn pacing_rate(&self, config: &Config, options: &Options) -> u64 {
+        let mss = self.effective_mss();
         let pace = Pace {
             cwnd: self.cc.cwnd().saturating_mul(mss),
             ssthresh: self.cc.ssthresh().saturating_mul(mss),
-            in_flight: self.snd.max.since(self.snd.una),
+            in_flight: self.nxt.since(self.una),
             srtt: self.srtt(),
             ratios: (config.tcp_pacing_ss_ratio, config.tcp_pacing_ca_ratio),
         };
-        pace.rate().min(self.options.max_pacing_rate.unwrap_or(u64::MAX))
+        pace.rate().min(options.max_pacing_rate.unwrap_or(u64::MAX))
     }
 
-    /// Whether departure times matter.
-    pub(crate) fn is_paced(&self, cx: &Context) -> bool {
-        cx.below.keeps_departures || self.options.max_pacing_rate.is_some()
-    }
-
-    /// Whether the next packet must wait here for its departure time.
-    pub(crate) fn pacing_holds(&self, cx: &Context) -> bool {
-        cx.now < self.snd.departure && !cx.below.keeps_departures && self.is_paced(cx)
+    /// Until when the next packet must wait here for its departure time, if it must.
+    pub(crate) fn waits_to_depart(&self, cx: &Context, options: &Options) -> Option<Instant> {
+        let early = cx.now < self.departure && !cx.below.keeps_departures;
+        (early && is_paced(&cx.below, options)).then_some(self.departure)
     }
 
     /// How long what follows a packet that leaves now has to wait: not at all if a departure time
     /// is left from when the connection was paced.
-    pub(crate) fn pacing_delay(&self, cx: &Context) -> Duration {
-        if self.is_paced(cx) { self.snd.departure.since(cx.now) } else { Duration::ZERO }
+    pub(crate) fn pacing_delay(&self, cx: &Context, options: &Options) -> Duration {
+        let paced = is_paced(&cx.below, options);
+        if paced { self.departure.since(cx.now) } else { Duration::ZERO }
     }
 
-    /// A packet with `len` bytes of data leaves. Returns when.
-    pub(crate) fn depart(&mut self, cx: &Context, len: usize) -> Instant {
-        if !self.is_paced(cx) {
-            return cx.now;
+    /// When data last left; if it is paced, when what follows may depart, if that is later.
+    pub(super) fn last_departure(&self, cx: &Context, options: &Options) -> Instant {
+        let last = self.recovery.last_sent;
+        if is_paced(&cx.below, options) { last.max(self.departure) } else { last }
+    }
+
+    /// When a packet with `len` bytes of data in `segs` segments leaves.
+    pub(crate) fn departure(
+        &self,
+        cx: &Context,
+        options: &Options,
+        (len, segs): (usize, u64),
+    ) -> Departure {
+        let prior = self.departure;
+        if !is_paced(&cx.below, options) {
+            return Departure { at: cx.now, next: prior };
         }
-        let prior = self.snd.departure;
         let at = prior.max(cx.now);
+        let mut next = prior;
         if len > 0 {
-            let paced = self.stats.data_segs_out >= UNPACED_SEGS;
-            let rate = if paced { self.pacing_rate(cx.config) } else { u64::MAX };
-            self.snd.departure = next_departure(at, at.since(prior), len as u64, rate);
+            let paced = self.stats.data_segs_out + segs >= UNPACED_SEGS;
+            let rate = if paced { self.pacing_rate(cx.config, options) } else { u64::MAX };
+            next = next_departure(at, at.since(prior), len as u64, rate);
         }
-        if cx.below.keeps_departures { at } else { cx.now }
+        Departure { at: if cx.below.keeps_departures { at } else { cx.now }, next }
+    }
+
+    /// The packet has left.
+    pub(crate) fn on_departed(&mut self, departure: Departure) {
+        self.departure = departure.next;
     }
 }
 

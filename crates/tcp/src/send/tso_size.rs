@@ -2,9 +2,8 @@
 //! at twice its present rate, so that a burst from one connection stays short. Where the round trip
 //! is short, a burst does no harm, and the largest packet is allowed.
 
+use super::SendSide;
 use crate::config::Config;
-use crate::connection::Connection;
-use crate::limits::MAX_SUPER_SEGMENT;
 use crate::time::Duration;
 
 /// A packet holds what is sent in a second divided by two to this power (Linux: `sk_pacing_shift`).
@@ -45,20 +44,15 @@ impl Size {
     }
 }
 
-impl Connection {
-    /// Most bytes of one packet now.
-    pub(crate) fn largest_packet(&self, config: &Config) -> u32 {
-        self.largest_at(self.pacing_rate(config), config)
-    }
-
-    /// The same, at a pacing rate of `rate` bytes per second.
-    pub(crate) fn largest_at(&self, rate: u64, config: &Config) -> u32 {
+impl SendSide {
+    /// Most bytes of one packet at a pacing rate of `rate` bytes per second.
+    pub(crate) fn largest_packet(&self, rate: u64, config: &Config) -> u32 {
         let size = Size {
-            mss: self.snd.effective_mss(),
+            mss: self.effective_mss(),
             rate,
             min_rtt: self.recovery.rtt.min(),
             rtt_log: config.tcp_tso_rtt_log,
-            largest: self.path.max_super_segment.min(MAX_SUPER_SEGMENT) as u32,
+            largest: self.max_super_segment,
             least_segs: config.tcp_min_tso_segs,
         };
         size.bytes()

@@ -1,0 +1,286 @@
+//! The wiring of the send half: what writers call, what waits for space or memory, and the Persist
+//! timer. The rules are in [`crate::send`] and `output/`.
+
+use plimsoll_buf::Slice;
+
+use crate::config::Config;
+use crate::connection::Connection;
+use crate::context::Context;
+use crate::event::{Events, WriteError};
+use crate::send::pacing::is_paced;
+use crate::send::{Fin, Persist, Piece, WriteFlags, WriteView};
+use crate::state::State;
+use crate::time::Duration;
+use crate::timer::Timer;
+use crate::why::Causes;
+
+impl Connection {
+    /// Takes bytes from the application: copies them and queues them. Returns how many; fewer than
+    /// asked for if the send buffer is short.
+    ///
+    /// # Errors
+    /// [`WriteError::WouldBlock`] if there is no space (or no connection yet),
+    /// [`WriteError::Closed`] after a shutdown, [`WriteError::Failed`] once if the connection has
+    /// failed.
+    pub fn write(&mut self, cx: &Context, data: &[u8]) -> Result<usize, WriteError> {
+        self.write_with(cx, &[data], WriteFlags::default())
+    }
+
+    /// As [`write`](Self::write); the last byte taken is marked urgent (MSG_OOB). The urgent
+    /// pointer names the byte behind it, as RFC 6093 recommends and all stacks do.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_urgent(&mut self, cx: &Context, data: &[u8]) -> Result<usize, WriteError> {
+        self.write_with(cx, &[data], WriteFlags { urgent: true, ..WriteFlags::default() })
+    }
+
+    /// As [`write`](Self::write), with flags, and with the bytes in any number of parts that are
+    /// one write together.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_with(
+        &mut self,
+        cx: &Context,
+        parts: &[&[u8]],
+        flags: WriteFlags,
+    ) -> Result<usize, WriteError> {
+        self.debug_invariants();
+        let asked = parts.iter().map(|part| part.len()).sum();
+        let taken = self.append(cx, parts.iter().copied(), asked, flags);
+        self.debug_invariants();
+        taken
+    }
+
+    /// As [`write_with`](Self::write_with), but the bytes are queued by reference: what the peer of
+    /// a link in memory reads is still the caller's buffer. The buffer is free when its last
+    /// [`Slice`] has been dropped; with [`WriteFlags::zerocopy`] the error queue tells as well when
+    /// the bytes are acknowledged, and that they were not copied.
+    ///
+    /// A packet consists of a few ranges at most, so a part of less than half a segment that does
+    /// not continue the one before is copied all the same, and the report says so.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_shared(
+        &mut self,
+        cx: &Context,
+        parts: &[Slice],
+        flags: WriteFlags,
+    ) -> Result<usize, WriteError> {
+        self.debug_invariants();
+        let asked = parts.iter().map(Slice::len).sum();
+        let taken = self.append(cx, parts.iter().cloned(), asked, flags);
+        self.debug_invariants();
+        taken
+    }
+
+    fn append<P: Piece>(
+        &mut self,
+        cx: &Context,
+        parts: impl Iterator<Item = P>,
+        asked: usize,
+        flags: WriteFlags,
+    ) -> Result<usize, WriteError> {
+        self.may_write()?;
+        self.snd.begin_write(cx.config);
+        if asked == 0 {
+            return Ok(0);
+        }
+        let view = WriteView { cx, options: &self.options, pool: &self.pool };
+        let taken = self.snd.append(&view, parts, asked, flags);
+        if taken == 0 {
+            return Err(WriteError::WouldBlock);
+        }
+        self.causes.add(Causes::WRITE);
+        self.writes = self.writes.saturating_add(1);
+        Ok(taken)
+    }
+
+    /// Takes all of `data` if that changes nothing but that more waits: the write before it is held
+    /// by [`Hold::Autocork`](crate::Hold::Autocork), and the packet stays below its goal. No time
+    /// passes in it, and there is nothing to poll after it. Otherwise takes nothing and returns
+    /// `false`; [`write`](Self::write) knows what to do then.
+    ///
+    /// To be called only if something is still below the connection, of which
+    /// [`handle_completion`](Self::handle_completion) will tell.
+    pub fn write_corked(&mut self, data: &[u8]) -> bool {
+        let open = matches!(self.state, State::Established | State::CloseWait);
+        if !open || self.error.is_some() || self.snd.fin() != Fin::None {
+            return false;
+        }
+        self.debug_invariants();
+        let taken = self.snd.append_corked(&self.pool, data);
+        if taken {
+            self.writes = self.writes.saturating_add(1);
+        }
+        self.debug_invariants();
+        taken
+    }
+
+    /// Whether the state lets the application write.
+    fn may_write(&mut self) -> Result<(), WriteError> {
+        if let Some(error) = self.error
+            && !self.error_taken
+        {
+            // As on Linux, the error is reported once and then it is a broken pipe.
+            self.error_taken = true;
+            return Err(WriteError::Failed(error));
+        }
+        if self.snd.fin() != Fin::None {
+            return Err(WriteError::Closed);
+        }
+        match self.state {
+            State::Established | State::CloseWait => Ok(()),
+            State::SynReceived if self.is_early() => Ok(()),
+            State::SynSent | State::SynReceived => Err(WriteError::WouldBlock),
+            _ => Err(WriteError::Closed),
+        }
+    }
+
+    /// Whether a writer or a closed window waits for memory, so that
+    /// [`handle_memory`](Self::handle_memory) must be called when there may be some, and what
+    /// leaves then be sent: when others have given some back, and after every call, since a
+    /// connection that has nothing queued needs no more than its own.
+    pub fn awaits_memory(&self) -> bool {
+        self.snd.awaits_memory() || self.window_awaits_memory()
+    }
+
+    /// There may be memory for the writer or the window that waits for some.
+    pub fn handle_memory(&mut self, cx: &Context) {
+        self.reopen_window(cx);
+        if self.snd.on_memory(cx) {
+            self.wake_writer(cx);
+        }
+    }
+
+    /// Output is done after an ACK: wakes the writer that waits if there is space.
+    pub(crate) fn wake_writer(&mut self, cx: &Context) {
+        if self.snd.look_for_space(cx, &self.options) && self.writable(cx.config) > 0 {
+            self.snd.end_wait_for_space(cx);
+            self.events.insert(Events::WRITABLE);
+        }
+    }
+
+    /// Whether everything written is acknowledged, and the FIN too if there is one.
+    pub fn is_drained(&self) -> bool {
+        self.snd.is_drained()
+    }
+
+    /// Free send space as a waiting writer sees it: zero until a third of the buffer is free and
+    /// less than half of TCP_NOTSENT_LOWAT is unsent, so that it is not woken for every ACK.
+    pub fn writable(&self, config: &Config) -> usize {
+        let open = matches!(self.state, State::Established | State::CloseWait) || self.is_early();
+        if open { self.snd.space(config, &self.options) } else { 0 }
+    }
+
+    /// As [`writable`](Self::writable), for one who waits if there is none: an ACK that makes space
+    /// is told by [`Events::WRITABLE`].
+    pub fn poll_writable(&mut self, config: &Config) -> usize {
+        let room = self.writable(config);
+        if room == 0 {
+            self.snd.wait_for_space();
+        }
+        room
+    }
+
+    /// SO_SNDBUF as getsockopt tells it: the buffer as Linux counts, twice what was set.
+    pub fn sndbuf(&self) -> usize {
+        self.snd.buffer()
+    }
+
+    /// TCP_MAXSEG as getsockopt tells it: payload bytes of a full segment that we send; before the
+    /// open, what was set.
+    pub fn mss(&self) -> u16 {
+        match self.options.maxseg {
+            Some(bytes) if self.state == State::Closed => bytes,
+            _ => self.snd.mss(),
+        }
+    }
+
+    /// Bytes that the peer has not acknowledged, sent or not (SIOCOUTQ).
+    pub fn send_queue_len(&self) -> usize {
+        self.snd.unacked_len()
+    }
+
+    /// Bytes that were never sent (SIOCOUTQNSD).
+    pub fn unsent_len(&self) -> usize {
+        self.snd.unsent_len()
+    }
+
+    /// The oldest report of the error queue (MSG_ERRQUEUE).
+    pub fn take_report(&mut self) -> Option<crate::ErrorReport> {
+        self.snd.take_report()
+    }
+
+    /// Whether the error queue holds a report (POLLERR).
+    pub fn has_report(&self) -> bool {
+        self.snd.has_report()
+    }
+
+    /// SND.UNA has moved.
+    pub(crate) fn report_acked(&mut self, cx: &Context) {
+        if self.snd.report_acked(cx.now) {
+            self.events.insert(Events::REPORT);
+        }
+    }
+
+    /// Whether departure times matter.
+    pub(crate) fn is_paced(&self, cx: &Context) -> bool {
+        is_paced(&cx.below, &self.options)
+    }
+
+    /// How long what follows a packet that leaves now has to wait.
+    pub(crate) fn pacing_delay(&self, cx: &Context) -> Duration {
+        self.snd.pacing_delay(cx, &self.options)
+    }
+
+    /// Most bytes of one packet now.
+    pub(crate) fn largest_packet(&self, config: &Config) -> u32 {
+        self.snd.largest_packet(self.snd.pacing_rate(config, &self.options), config)
+    }
+
+    /// The smoothed round trip; zero before the first sample.
+    pub(crate) fn srtt(&self) -> Duration {
+        self.snd.srtt()
+    }
+
+    /// Data (or our FIN) is unacknowledged.
+    pub(crate) fn has_unacked(&self) -> bool {
+        self.snd.has_unacked()
+    }
+
+    /// The peer's window or a cork holds data back: makes sure that somebody asks again, if no ACK
+    /// is to come.
+    pub(crate) fn arm_persist(&mut self, cx: &Context) {
+        if !self.timers.is_armed(Timer::Persist) && !self.snd.has_outstanding() {
+            let at = self.snd.begin_persist(cx);
+            self.timers.arm(Timer::Persist, at);
+        }
+    }
+
+    /// Data leaves: the window lets it go.
+    pub(crate) fn end_persist(&mut self) {
+        let waited = self.timers.is_armed(Timer::Persist);
+        if waited {
+            self.timers.stop(Timer::Persist);
+            self.timers.stop(Timer::UserTimeout);
+        }
+        self.snd.end_persist(waited);
+        self.pending.window_probe = false;
+    }
+
+    /// The Persist timer fired.
+    pub(crate) fn on_persist_timeout(&mut self, cx: &Context) {
+        match self.snd.on_persist_timeout(cx, self.keepalive.last_rx, self.orphan) {
+            Persist::Done => {}
+            Persist::GiveUp => self.give_up(cx),
+            Persist::Ask { since, probe, next } => {
+                self.watch_user_timeout(cx, since);
+                self.pending.window_probe |= probe;
+                self.timers.arm(Timer::Persist, next);
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The cut: how much of what waits one packet takes, and what bounds it.
+//!
+//! A packet ends with the first unit of the write queue at the latest. Unless it holds the rest of
+//! a unit, it is a whole number of segments; only a peer's window of less than one segment makes an
+//! exception. Whether a fraction of a segment travels is decided in [`tso_tail`](super::tso_tail).
+
+use super::hold::Hold;
+use super::tso_tail::cut_tail;
+use super::view::PlanView;
+use crate::why::{Bound, Tail};
+
+/// A packet of new data. Lengths are bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    /// What leaves of the front of the write queue: zero for a FIN alone.
+    pub(crate) len: u32,
+    /// Our FIN leaves with it.
+    pub(crate) fin: bool,
+    /// Payload of each of its segments but the last.
+    pub(crate) mss: u32,
+    /// It is forced into a small window and asks for an answer.
+    pub(crate) force: bool,
+    /// More waits behind the unit that it is of.
+    pub(crate) behind: bool,
+    /// What bounds its length.
+    pub(crate) bound: Bound,
+    /// What becomes of the tail of what waits.
+    pub(crate) tail: Tail,
+}
+
+impl Cut {
+    /// What the tail waits for, if it is all there is and waits.
+    pub(super) fn waits(&self) -> Option<Hold> {
+        match self.tail {
+            Tail::Kept { hold, .. } if self.len == 0 => hold,
+            _ => None,
+        }
+    }
+}
+
+/// The packet that would leave.
+pub(super) fn cut(view: &PlanView) -> Cut {
+    let (most, bound) = most_bytes(view);
+    let (len, tail) = cut_tail(view, most);
+    Cut {
+        len,
+        fin: view.fin && len == view.unsent && !view.behind && len < view.usable,
+        mss: view.mss,
+        force: view.force,
+        behind: view.behind,
+        bound: if len < most { Bound::Tail } else { bound },
+        tail,
+    }
+}
+
+/// The most that the next packet may hold, and what bounds it.
+fn most_bytes(view: &PlanView) -> (u32, Bound) {
+    let mss = view.mss;
+    // The urgent pointer is right for one wire segment only.
+    let largest = if view.urgent { mss } else { view.largest.max(mss) };
+    let whole = view.windows().next_packet(largest);
+    let fits = whole.min(view.contiguous);
+    let most = fits.min(view.usable).min(view.unsent);
+    if most == view.unsent {
+        return (most, if view.behind { Bound::Unit } else { Bound::Queue });
+    }
+    let bound = if view.usable < fits {
+        Bound::PeerWindow
+    } else if view.contiguous < whole {
+        Bound::Ranges
+    } else if view.urgent {
+        Bound::Urgent
+    } else if whole + mss <= largest {
+        Bound::Cwnd
+    } else {
+        Bound::Size
+    };
+    (if most < mss { most } else { most - most % mss }, bound)
+}

@@ -1,0 +1,67 @@
+//! The one plan: what becomes of the data that was never sent.
+//!
+//! # Theory of operation
+//!
+//! [`plan`] looks at a [`PlanView`] once. Either a packet leaves, then the plan is its [`Cut`]: how
+//! much, what bounds it, and what becomes of the tail; or something holds it, then the plan is a
+//! [`Wait`]: what holds, and what ends that. Sending, the log of decisions, the timers and corked
+//! writes take their answers from this value, and nobody works them out again.
+
+use super::cut::{Cut, cut};
+use super::gate::{packet_held, restart, sender_held};
+use super::hold::{Hold, Restart};
+use super::tso_defer::{Limiter, limiter};
+use super::view::PlanView;
+
+/// What becomes of new data now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// A packet leaves.
+    Send(Cut),
+    /// Something holds it.
+    Wait(Wait),
+}
+
+/// What holds new data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wait {
+    /// The reason.
+    pub(crate) hold: Hold,
+    /// What ends it.
+    pub(crate) restart: Restart,
+    /// Whose window would have let more leave, if that is why it waits.
+    pub(crate) limiter: Option<Limiter>,
+    /// A write of fewer bytes changes nothing of this plan.
+    pub(crate) room: u32,
+}
+
+/// What becomes of what `view` shows.
+pub(crate) fn plan(view: &PlanView) -> Plan {
+    if let Some(hold) = sender_held(view) {
+        return Plan::Wait(wait(view, hold));
+    }
+    let cut = cut(view);
+    match packet_held(view, &cut) {
+        Some(hold) => Plan::Wait(wait(view, hold)),
+        None => Plan::Send(cut),
+    }
+}
+
+fn wait(view: &PlanView, hold: Hold) -> Wait {
+    Wait {
+        hold,
+        restart: restart(view, hold),
+        limiter: match hold {
+            Hold::Rwnd | Hold::SillyWindow => Some(Limiter::Rwnd),
+            Hold::TsoDefer => Some(limiter(view)),
+            _ => None,
+        },
+        room: match hold {
+            Hold::Autocork => view.goal - view.unsent,
+            _ => 0,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,279 @@
+//! From the state of the send half to a plan, and from a plan that was carried out back to it.
+//!
+//! [`SendSide::plan`] gathers the [`PlanView`]; the rules in `output/` make the plan. What is built
+//! of it does not move anything: [`SendSide::commit`] does, once what lies below has taken the
+//! packet.
+
+use plimsoll_buf::Slices;
+use plimsoll_wire::SeqNum;
+
+use super::limited::Limit;
+use super::pacing::is_paced;
+use super::{Fin, LastInput, SendSide, memory};
+use crate::config::Options;
+use crate::context::Context;
+use crate::limits::MAX_SUPER_SEGMENT;
+use crate::output::cut::Cut;
+use crate::output::hold::{Hold, Restart};
+use crate::output::nagle::nagle_ends;
+use crate::output::plan::{Plan, Wait, plan};
+use crate::output::small_queue::{HostQueue, small_queue_holds};
+use crate::output::tso_defer::{Limiter, deferring_ends};
+use crate::output::view::{Deferral, PlanView};
+use crate::recovery::Phase;
+use crate::time::Instant;
+use crate::timer::Timer;
+
+/// A packet of sent data that leaves again. Nothing moves until it is committed.
+#[derive(Clone, Debug)]
+pub(crate) struct Again {
+    /// SEG.SEQ.
+    pub(crate) start: SeqNum,
+    /// One behind the last number, that of a FIN included.
+    pub(crate) end: SeqNum,
+    /// The bytes.
+    pub(crate) payload: Slices,
+    /// Our FIN leaves with it.
+    pub(crate) fin: bool,
+    /// It carries PSH.
+    pub(crate) push: bool,
+    /// Payload of each of its segments but the last.
+    pub(crate) mss: u32,
+}
+
+impl SendSide {
+    /// Output is over: what belongs to one burst is forgotten.
+    pub(crate) fn end_output(&mut self) {
+        self.was_idle = None;
+        self.short_write = false;
+        if core::mem::take(&mut self.cut_leaving) {
+            self.units.settle();
+        }
+        // An idle connection holds no chunk.
+        if self.queue.is_empty() && self.scoreboard.is_empty() {
+            self.queue.release();
+            self.units.release();
+        }
+    }
+
+    /// What becomes of what was never sent; `fin` if our FIN may follow it. The window restarts
+    /// after idle time, and the first unit is filled from those behind it, whatever the plan says.
+    pub(crate) fn plan(&mut self, cx: &Context, options: &Options, fin: bool) -> Plan {
+        if self.usable_window() > 0 {
+            self.restart_after_idle(cx);
+        }
+        let idle = !self.has_unacked();
+        self.was_idle.get_or_insert(idle);
+        let rate = self.pacing_rate(cx.config, options);
+        let largest = self.largest_packet(rate, cx.config);
+        let windows = self.windows();
+        self.units.top_up(self.nxt, windows.next_packet(largest));
+        let last_departure = self.last_departure(cx, options);
+        let unit = self.units.front();
+        let unsent = unit.map_or(0, |unit| unit.end.since(self.nxt));
+        let most = largest.max(windows.mss).min(unsent);
+        let least_rtt = self.recovery.rtt.min().filter(|_| cx.config.tcp_nagle_bound);
+        let nagle_ends = least_rtt.map(|rtt| nagle_ends(last_departure, rtt));
+        let small_unacked = self.small_unacked() && nagle_ends.is_none_or(|end| cx.now < end);
+        let written = self.last_input != LastInput::Event;
+        let view = PlanView {
+            mss: windows.mss,
+            unsent,
+            behind: (unsent as usize) < self.queue.len(),
+            fin,
+            cwnd: windows.cwnd,
+            quota: windows.quota,
+            usable: windows.usable,
+            force: self.probing.force,
+            largest,
+            contiguous: self.queue.contiguous(most as usize) as u32,
+            urgent: self.urgent().is_some(),
+            nodelay: options.nodelay,
+            corked: options.cork || self.more,
+            push_now: self.push_now || self.is_probing_with_new_data(),
+            short_write: self.short_write,
+            policy: options.tso_tail.unwrap_or(cx.config.tcp_tso_tail),
+            was_idle: self.was_idle.unwrap_or(true),
+            small_unacked: small_unacked.then(|| self.sml.since(self.iss)),
+            nagle_ends: nagle_ends.filter(|&end| cx.now < end),
+            departs: self.waits_to_depart(cx, options),
+            below: self.host_queue(cx, options, rate),
+            written,
+            autocork: options.autocork.unwrap_or(cx.config.tcp_autocorking),
+            open: unit.is_some_and(|unit| unit.takes_more()),
+            goal: match written {
+                true => memory::unit_goal(windows.mss, self.max_wnd, MAX_SUPER_SEGMENT as u32),
+                false => 0,
+            },
+            deferral: match unsent > windows.mss {
+                true => self.deferral(cx, last_departure),
+                false => Deferral::default(),
+            },
+        };
+        plan(&view)
+    }
+
+    /// What only deferring asks about.
+    fn deferral(&self, cx: &Context, last_departure: Instant) -> Deferral {
+        let unit = self.units.front();
+        let front = self.scoreboard.front().filter(|_| self.pipe() > 0);
+        Deferral {
+            allowed: cx.config.tcp_tso_defer
+                && self.recovery.phase < Phase::Recovery
+                && !self.is_probing_with_new_data()
+                && unit.is_some_and(|unit| !unit.leaving),
+            divisor: cx.config.tcp_tso_win_divisor.into(),
+            wnd: self.wnd,
+            record: unit.is_some_and(|unit| unit.record),
+            since_sent: cx.now.since(last_departure),
+            ends: deferring_ends(last_departure),
+            age: front.map(|range| cx.now.since(range.sent_at)),
+            srtt: self.srtt(),
+        }
+    }
+
+    /// What lies below, and how much may.
+    fn host_queue(&self, cx: &Context, options: &Options, rate: u64) -> HostQueue {
+        let below = &cx.below;
+        HostQueue {
+            completions: below.completions,
+            bytes: below.bytes,
+            packets: (self.next_serial.0 - 1).saturating_sub(below.completed.0),
+            in_flight: self.scoreboard.len(),
+            rate,
+            cap: (!is_paced(below, options)).then_some(cx.config.tcp_limit_output_bytes),
+        }
+    }
+
+    /// Notes why new data waits, or that it does not: the stopwatches of the windows.
+    pub(crate) fn note_limits(&mut self, cx: &Context, limiter: Option<Limiter>) {
+        self.recovery.cwnd_limited |= limiter == Some(Limiter::Cwnd);
+        if limiter == Some(Limiter::Rwnd) {
+            self.limited.start(Limit::Rwnd, cx.now);
+        } else {
+            self.limited.stop(Limit::Rwnd, false, cx.now);
+        }
+    }
+
+    /// The plan says that new data waits.
+    pub(crate) fn on_wait(&mut self, wait: &Wait) {
+        if self.last_input != LastInput::Event {
+            // What counts against the buffer by its bytes alone is looked at write by write.
+            let corked = wait.hold == Hold::Autocork && !self.raw;
+            self.last_input = match corked {
+                true => LastInput::Corked { room: wait.room as usize },
+                false => LastInput::Write,
+            };
+        }
+    }
+
+    /// The bytes of a packet. They stay in the queue until it is committed.
+    pub(crate) fn payload(&self, cut: &Cut) -> Slices {
+        self.queue.peek(cut.len as usize)
+    }
+
+    /// Whether the packet carries PSH: a write ended in it, or it asks for an answer. A
+    /// super-segment always does, so that a receiver does not wait to coalesce more; a part of it
+    /// that leaves again does not.
+    pub(crate) fn pushes(&self, cut: &Cut) -> bool {
+        let ends = self.units.front().filter(|unit| unit.end == self.nxt + cut.len);
+        ends.is_some_and(|unit| unit.push) || cut.force
+    }
+
+    /// A packet of new data has left: its bytes move behind SND.NXT. Returns its numbers.
+    pub(crate) fn commit(&mut self, cut: &Cut) -> Committed {
+        let start = self.nxt;
+        let data_end = start + cut.len;
+        let push = self.pushes(cut);
+        let unit = self.units.on_sent(data_end);
+        if cut.fin {
+            self.fin = Fin::Sent { seq: data_end };
+        }
+        if !cut.len.is_multiple_of(cut.mss) {
+            self.sml = data_end;
+        }
+        let end = data_end + u32::from(cut.fin);
+        self.queue.skip(cut.len as usize);
+        self.nxt = end;
+        // One push asks once; a write that fills several packets, only about the last of them.
+        if !cut.behind {
+            self.end_autocork();
+        }
+        self.stats.bytes_sent += u64::from(cut.len);
+        Committed { start, end, push, record: unit.is_some_and(|unit| unit.record) }
+    }
+
+    /// Marks the range that has just been entered into the scoreboard.
+    pub(crate) fn mark_committed(&mut self, cx: &Context, committed: &Committed) {
+        if committed.push {
+            self.scoreboard.mark_pushed();
+        }
+        if committed.record {
+            self.scoreboard.mark_record();
+        }
+        // A writer that waits for space could have sent more.
+        if self.nospace && self.queue.is_empty() && self.pipe() < self.cc.cwnd() {
+            self.limited.start(Limit::Sndbuf, cx.now);
+        }
+    }
+
+    /// A packet with `[start, end)`, which was sent, or with a front part of it.
+    pub(crate) fn again(&self, start: SeqNum, mut end: SeqNum) -> Again {
+        let mss = self.effective_mss();
+        if self.urgent().is_some_and(|up| start < up) {
+            // The urgent pointer is right for one wire segment only.
+            end = end.min(start + mss);
+        }
+        let data_end = self.scoreboard.data_end();
+        let wanted = end.min(data_end).max(start).since(start);
+        let mut payload = self.rtx.payload(start, start + wanted);
+        let held = payload.len() as u32;
+        let mut fin = data_end < end;
+        if held < wanted {
+            // More slices than a packet holds; the rest follows in the next one.
+            fin = false;
+            let whole = if held > mss { held - held % mss } else { held };
+            payload.truncate(whole as usize);
+        }
+        let len = payload.len() as u32;
+        debug_assert!(len > 0 || fin, "an empty retransmission");
+        let end = start + len + u32::from(fin);
+        let push = self.scoreboard.is_pushed(end - u32::from(fin)) || len > mss;
+        Again { start, end, payload, fin, push, mss }
+    }
+
+    /// What holds a packet of `len` bytes that is sent again.
+    pub(crate) fn again_waits(&self, cx: &Context, options: &Options, len: u32) -> Option<Wait> {
+        if self.recovery.tlp.due.is_some() {
+            // A tail loss probe must leave.
+            return None;
+        }
+        let (hold, restart) = if let Some(at) = self.waits_to_depart(cx, options) {
+            (Hold::Pacing, Restart::Timer(Timer::Pacing, at))
+        } else {
+            let below = self.host_queue(cx, options, self.pacing_rate(cx.config, options));
+            if !small_queue_holds(&below, len, true) {
+                return None;
+            }
+            (Hold::SmallQueue, Restart::Completion)
+        };
+        Some(Wait { hold, restart, limiter: None, room: 0 })
+    }
+
+    /// `segs` segments have left again.
+    pub(crate) fn commit_again(&mut self, again: &Again, segs: u16) {
+        self.stats.bytes_retrans += u64::from(again.end.since(again.start) - u32::from(again.fin));
+        self.stats.total_retrans = self.stats.total_retrans.saturating_add(segs.into());
+    }
+}
+
+/// The numbers of a packet that has left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Committed {
+    /// SEG.SEQ.
+    pub(crate) start: SeqNum,
+    /// One behind the last number, that of a FIN included.
+    pub(crate) end: SeqNum,
+    push: bool,
+    record: bool,
+}

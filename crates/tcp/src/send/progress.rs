@@ -1,0 +1,219 @@
+//! What the rest of the connection asks of the send half, and how the numbers move: the handshake,
+//! acknowledgements, options, the end.
+
+use plimsoll_buf::Slices;
+use plimsoll_wire::SeqNum;
+
+use super::limited::{Limit, LimitedTimes};
+use super::scoreboard::{Arrivals, Delivered};
+use super::{Fin, LastInput, SendSide};
+use crate::output::hold::{Hold, Restart};
+use crate::output::plan::Wait;
+use crate::serial::Serial;
+use crate::time::{Duration, Instant};
+
+impl SendSide {
+    /// ISS.
+    pub(crate) fn iss(&self) -> SeqNum {
+        self.iss
+    }
+
+    /// SND.UNA.
+    pub(crate) fn una(&self) -> SeqNum {
+        self.una
+    }
+
+    /// SND.NXT. Nothing was ever sent beyond it.
+    pub(crate) fn nxt(&self) -> SeqNum {
+        self.nxt
+    }
+
+    /// Payload bytes of a full segment, the timestamp option already taken off.
+    pub(crate) fn mss(&self) -> u16 {
+        self.mss
+    }
+
+    /// The path, the peer or an option says how long a segment may be.
+    pub(crate) fn set_mss(&mut self, mss: u16) {
+        self.mss = mss;
+    }
+
+    /// How far our FIN is.
+    pub(crate) fn fin(&self) -> Fin {
+        self.fin
+    }
+
+    /// Our FIN follows what is queued.
+    pub(crate) fn queue_fin(&mut self) {
+        if self.fin == Fin::None {
+            self.fin = Fin::Queued;
+        }
+    }
+
+    /// What held the last attempt to send, if anything did.
+    pub(crate) fn hold(&self) -> Option<Hold> {
+        self.hold
+    }
+
+    /// `wait` is what holds from now on.
+    pub(crate) fn begin_hold(&mut self, wait: &Wait) {
+        self.hold = Some(wait.hold);
+        self.held_below = wait.restart == Restart::Completion;
+    }
+
+    /// Nothing holds any longer.
+    pub(crate) fn end_hold(&mut self) {
+        self.hold = None;
+        self.held_below = false;
+    }
+
+    /// Whether the connection waits for a completion.
+    pub(crate) fn awaits_completion(&self) -> bool {
+        self.held_below || (self.recovery.waits_below && !self.scoreboard.is_empty())
+    }
+
+    /// Whether the scoreboard holds anything: data or our FIN was sent and is not acknowledged.
+    pub(crate) fn has_outstanding(&self) -> bool {
+        !self.scoreboard.is_empty()
+    }
+
+    /// Whether anything that was sent is unacknowledged, our SYN included.
+    pub(crate) fn has_unacked(&self) -> bool {
+        self.una != self.nxt
+    }
+
+    /// The smoothed round trip; zero before the first sample.
+    pub(crate) fn srtt(&self) -> Duration {
+        self.recovery.rtt.srtt().unwrap_or_default()
+    }
+
+    /// How long it was busy until now, and what it waited for.
+    pub(crate) fn limited_times(&self, now: Instant) -> LimitedTimes {
+        self.limited.times(now)
+    }
+
+    /// The number of the next packet that is charged to what lies below.
+    pub(crate) fn next_serial(&self) -> Serial {
+        self.next_serial
+    }
+
+    /// The packet with that number has left.
+    pub(crate) fn take_serial(&mut self) -> Serial {
+        let serial = self.next_serial;
+        self.next_serial = Serial(serial.0 + 1);
+        serial
+    }
+
+    /// Something has happened that ends automatic corking: it is asked on a write only.
+    pub(crate) fn end_autocork(&mut self) {
+        self.last_input = LastInput::Event;
+    }
+
+    /// A segment arrived.
+    pub(crate) fn on_segment(&mut self) {
+        self.end_autocork();
+        self.was_idle = None;
+    }
+
+    /// A completion that data or a retransmission was left to has come.
+    pub(crate) fn on_awaited_completion(&mut self) {
+        // MSG_MORE binds the push of its own write only.
+        self.more = false;
+    }
+
+    /// What waits leaves, whatever Nagle's rule or a cork says.
+    pub(crate) fn push_tail(&mut self) {
+        self.more = false;
+        self.push_now = !self.queue.is_empty();
+    }
+
+    /// Our SYN or SYN-ACK leaves.
+    pub(crate) fn on_syn_sent(&mut self) {
+        self.nxt = self.nxt.max(self.iss + 1);
+    }
+
+    /// `data` of our SYN leaves with it.
+    pub(crate) fn on_syn_data_sent(&mut self, now: Instant, data: &Slices) {
+        let start = self.iss + 1;
+        self.rtx.on_sent(start, data);
+        self.nxt = start + data.len() as u32;
+        self.limited.start(Limit::Busy, now);
+        self.stats.data_segs_out += 1;
+        self.stats.bytes_sent += data.len() as u64;
+    }
+
+    /// Data is sent before our SYN is acknowledged, as if it were.
+    pub(crate) fn begin_early(&mut self) {
+        let first = self.iss + 1;
+        self.una = first;
+        self.nxt = first;
+        self.forget_old_marks();
+        self.max_wnd = self.wnd;
+    }
+
+    /// `ack` covers our SYN and perhaps some of its data.
+    pub(crate) fn on_syn_acked(&mut self, ack: SeqNum, arrivals: &mut impl Arrivals) {
+        let delivered = self.take_acked(ack, arrivals);
+        self.una = ack.max(self.iss + 1);
+        self.stats.bytes_acked += u64::from(delivered.acked);
+        self.stats.delivered = self.stats.delivered.wrapping_add(1);
+    }
+
+    /// An ACK that is not old arrived. MSG_MORE binds its own write only, and after an ACK there
+    /// may be space for who waits. (For recovery.)
+    pub(crate) fn on_ack_arrived(&mut self) {
+        self.more = false;
+        self.check_space = true;
+    }
+
+    /// Everything below `ack` is acknowledged. (For recovery.)
+    pub(crate) fn take_acked(&mut self, ack: SeqNum, arrivals: &mut impl Arrivals) -> Delivered {
+        self.rtx.release(ack);
+        self.scoreboard.on_cumulative_ack(ack, arrivals)
+    }
+
+    /// SND.UNA moves to `ack`, or stays. Returns whether our FIN is acknowledged. (For recovery.)
+    pub(crate) fn advance(&mut self, ack: SeqNum) -> bool {
+        self.una = self.una.max(ack);
+        self.forget_old_marks();
+        if matches!(self.fin, Fin::Sent { seq } if seq < ack) {
+            self.fin = Fin::Acked;
+        }
+        self.fin == Fin::Acked
+    }
+
+    /// Something is acknowledged: stops the stopwatch if that is all.
+    pub(crate) fn end_busy(&mut self, now: Instant) {
+        self.limited.stop(Limit::Busy, self.is_drained(), now);
+    }
+
+    /// The bytes of new data that has left. (For recovery.)
+    pub(crate) fn keep_sent(&mut self, start: SeqNum, data: &Slices) {
+        self.rtx.on_sent(start, data);
+    }
+
+    /// Whether a writer waits for space. (For recovery.)
+    pub(crate) fn writer_waits(&self) -> bool {
+        self.nospace
+    }
+}
+
+/// What tests set that has no other way in.
+#[cfg(test)]
+impl SendSide {
+    pub(crate) fn set_max_wnd(&mut self, bytes: u32) {
+        self.max_wnd = bytes;
+    }
+
+    pub(crate) fn set_departure(&mut self, at: Instant) {
+        self.departure = at;
+    }
+
+    pub(crate) fn set_nxt(&mut self, nxt: SeqNum) {
+        self.nxt = nxt;
+    }
+
+    pub(crate) fn sent_bytes(&self, start: SeqNum, end: SeqNum) -> Slices {
+        self.rtx.payload(start, end)
+    }
+}
