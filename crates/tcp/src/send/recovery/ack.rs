@@ -34,7 +34,7 @@ impl Recovery {
         } else {
             run.take_ack(ack);
         }
-        AckEffects { acked: run.facts.acked.acked, cwr: run.cwr }
+        AckEffects { acked: run.facts.acked.acked, cwr: run.finish() }
     }
 }
 

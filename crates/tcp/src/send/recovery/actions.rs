@@ -239,9 +239,11 @@ impl Recovery {
     /// The path's MTU went down, and with it the MSS that `conn` shows: what is too large for it is
     /// lost, and says nothing about congestion (RFC 1191, section 6.4).
     pub(crate) fn on_mss_lowered(&mut self, cx: &Context, conn: &ConnView, flight: Flight) {
-        if flight.board.mark_lost_above_mss(conn.mss) {
-            Run::new(cx, conn, self, flight).lose_without_congestion();
+        let mut run = Run::new(cx, conn, self, flight);
+        if run.flight.board.mark_lost_above_mss(conn.mss) {
+            run.lose_without_congestion();
         }
+        run.finish();
     }
 
     /// The SYN-ACK of an early connection leaves for the third time: what followed it is lost (RFC
@@ -257,7 +259,7 @@ impl Recovery {
         }
         let mut run = Run::new(cx, conn, self, flight);
         run.enter_loss();
-        TimerEffects { cwr: run.cwr, ..TimerEffects::default() }
+        TimerEffects { cwr: run.finish(), ..TimerEffects::default() }
     }
 
     /// The handshake of an early connection has ended: its timeouts do not count any more, and what

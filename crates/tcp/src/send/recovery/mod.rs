@@ -309,3 +309,5 @@ mod properties;
 mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_loss;

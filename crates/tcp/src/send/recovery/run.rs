@@ -6,6 +6,7 @@ use super::super::scoreboard::{Delivered, XmitOrder};
 use super::view::{AckView, ConnView, Cwr, Flight};
 use super::{Recovery, RecoveryState};
 use crate::connection::Context;
+use crate::counters::Counter;
 use crate::time::Duration;
 
 /// What a DSACK of the ACK said.
@@ -64,7 +65,7 @@ pub(super) struct Run<'a> {
     pub(super) rec: &'a mut Recovery,
     pub(super) flight: Flight<'a>,
     pub(super) facts: Facts,
-    /// What becomes of CWR.
+    /// What becomes of CWR, if anything does.
     pub(super) cwr: Option<Cwr>,
 }
 
@@ -112,9 +113,20 @@ impl<'a> Run<'a> {
         self.flight.board.lost_ever() != self.facts.lost_before.0
     }
 
+    /// Segments that the call has found lost which had been sent again.
+    fn lost_again(&self) -> u32 {
+        self.flight.board.relost_ever().wrapping_sub(self.facts.lost_before.1)
+    }
+
     /// Whether the call has found something lost that had been sent again.
     pub(super) fn found_lost_again(&self) -> bool {
-        self.flight.board.relost_ever() != self.facts.lost_before.1
+        self.lost_again() > 0
+    }
+
+    /// The call is over: counts what it has found. Returns what becomes of CWR.
+    pub(super) fn finish(&self) -> Option<Cwr> {
+        self.cx.counters.add(Counter::TcpLostRetransmit, self.lost_again().into());
+        self.cwr
     }
 
     /// Whether the ACK delivers something that was never sent again and left before RecoveryPoint.

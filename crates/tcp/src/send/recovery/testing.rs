@@ -105,6 +105,8 @@ pub(super) struct Sender {
     /// Packets up to this one have left the machine.
     pub(super) completed: Serial,
     pub(super) cwr: Option<Cwr>,
+    /// The peer was given up.
+    pub(super) gave_up: bool,
     next_serial: Serial,
     /// All rows that applied.
     rows: Vec<&'static str>,
@@ -143,6 +145,7 @@ impl Sender {
             now: Instant::from_millis(100),
             completed: Serial(u64::MAX),
             cwr: None,
+            gave_up: false,
             next_serial: Serial(1),
             rows: Vec::new(),
             config,
@@ -245,7 +248,9 @@ impl Sender {
     pub(super) fn fire(&mut self) -> TimerEffects {
         let until = self.rec.deadline().expect("a timer runs");
         self.now = self.now.max(until);
-        self.call(|rec, cx, conn, flight| rec.on_timer(cx, conn, flight))
+        let effects = self.call(|rec, cx, conn, flight| rec.on_timer(cx, conn, flight));
+        self.gave_up |= effects.give_up;
+        effects
     }
 
     /// The same, and what may leave does.

@@ -258,6 +258,6 @@ impl Recovery {
                 TimerEffects::default()
             }
         };
-        TimerEffects { cwr: run.cwr, ..effects }
+        TimerEffects { cwr: run.finish(), ..effects }
     }
 }
