@@ -1,0 +1,130 @@
+//! What left: new data, data that left again, and the end of output (sections 5, 8 and 10 of
+//! docs/recovery.md).
+
+use super::super::scoreboard::{Resent, SentRange};
+use super::loss_probe::Probe;
+use super::run::Run;
+use super::view::{ConnView, Departure, Flight};
+use super::{Permission, Recovery, RecoveryState};
+use crate::connection::Context;
+use crate::counters::Counter;
+
+impl Recovery {
+    /// Data, or our FIN, left for the first time.
+    pub(crate) fn on_new_data(
+        &mut self,
+        cx: &Context,
+        conn: &ConnView,
+        mut flight: Flight,
+        left: &Departure,
+    ) {
+        self.start_growth(cx, &mut flight);
+        let idle = flight.board.is_empty();
+        let range = SentRange {
+            start: left.start,
+            end: left.end,
+            sent_at: left.departs,
+            serial: left.serial,
+            mss: conn.smss,
+            retransmissions: 0,
+            sacked: false,
+            lost: false,
+            resent: false,
+            push: false,
+            fin: left.fin,
+            eor: false,
+            delivered: self.figures.delivered,
+        };
+        flight.board.on_sent(range);
+        self.last_departure = cx.now;
+        self.burst = true;
+        if self.is_reducing() {
+            self.prr.on_sent(range.segs());
+        }
+        let probe = self.probe.on_sent(Probe::New, left.end);
+        let mut run = Run::new(cx, conn, self, flight);
+        if probe {
+            cx.counters.bump(Counter::TcpLossProbes);
+            run.start_rto();
+        } else {
+            run.start_timer_for_new_data(idle);
+        }
+    }
+
+    /// A range that [`next_retransmission`](Self::next_retransmission) named left again, or the
+    /// first part of it.
+    pub(crate) fn on_retransmitted(
+        &mut self,
+        cx: &Context,
+        conn: &ConnView,
+        mut flight: Flight,
+        left: &Departure,
+    ) {
+        self.start_growth(cx, &mut flight);
+        let probe = self.probe.on_sent(Probe::Old, conn.nxt);
+        let front = flight.board.front().is_some_and(|front| front.start == left.start);
+        let segs = flight.board.on_resent(&Resent {
+            start: left.start,
+            end: left.end,
+            sent_at: left.departs,
+            serial: left.serial,
+            mss: conn.smss,
+            delivered: self.figures.delivered,
+            counted: !probe,
+        });
+        let bytes = left.end.since(left.start) - u32::from(left.fin);
+        self.count_retransmission(cx, segs, bytes);
+        self.last_departure = cx.now;
+        self.trying_since.get_or_insert(cx.now);
+        if probe {
+            cx.counters.bump(Counter::TcpLossProbes);
+            Run::new(cx, conn, self, flight).start_rto();
+            return;
+        }
+        let loss = self.state == RecoveryState::Loss;
+        let counter = if loss { Counter::TcpSlowStartRetrans } else { Counter::TcpFastRetrans };
+        cx.counters.add(counter, segs.into());
+        self.undo.on_retransmitted(segs, cx.now);
+        if self.is_reducing() {
+            self.prr.on_sent(segs);
+        }
+        Run::new(cx, conn, self, flight).start_timer_for_retransmission(front);
+    }
+
+    fn count_retransmission(&mut self, cx: &Context, segs: u32, bytes: u32) {
+        cx.counters.add(Counter::RetransSegs, segs.into());
+        self.figures.total_retrans = self.figures.total_retrans.saturating_add(segs);
+        self.figures.bytes_retrans += u64::from(bytes);
+    }
+
+    /// No more new data leaves in this call. Returns whether what is lost leaves in its place:
+    /// F-RTO wanted new data first, and none has left (RFC 5682, section 2.1, step 2).
+    pub(crate) fn end_new_first(&mut self, conn: &ConnView) -> bool {
+        if self.permission != Permission::NewFirst {
+            return false;
+        }
+        if self.recovery_point < conn.nxt {
+            self.permission = Permission::None;
+            return false;
+        }
+        self.frto = false;
+        self.permission = Permission::Lost;
+        true
+    }
+
+    /// Output has come to its end. `waited_for_cwnd` if a packet waited for more of the congestion
+    /// window.
+    pub(crate) fn on_output_end(
+        &mut self,
+        cx: &Context,
+        conn: &ConnView,
+        mut flight: Flight,
+        waited_for_cwnd: bool,
+    ) {
+        self.validate_window(cx, conn, &mut flight, waited_for_cwnd);
+        let sent = core::mem::take(&mut self.burst);
+        if sent || self.probe.due() == Some(Probe::New) {
+            Run::new(cx, conn, self, flight).end_burst();
+        }
+    }
+}

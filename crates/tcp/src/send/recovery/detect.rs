@@ -1,0 +1,74 @@
+//! What is lost: by time with SACK (section 7 of docs/recovery.md), by counting without (section
+//! 4, "Without SACK"), and by a timeout.
+
+use super::rack::ReorderingView;
+use super::run::Run;
+use super::{RecoveryState, Waits};
+use crate::counters::Counter;
+use crate::time::Duration;
+
+/// How much later than the end of the reordering window the timer looks again.
+const LATER: Duration = Duration::from_millis(2);
+
+impl Run<'_> {
+    /// *Detect loss*, after an ACK.
+    pub(super) fn detect_loss(&mut self) {
+        if !self.conn.sack {
+            self.detect_loss_without_sack();
+        } else if self.rec.rack.take_pending()
+            && let Some(rest) = self.detect_loss_by_time()
+        {
+            self.rec.timer.set(Waits::Reordering, self.cx.now + rest + LATER);
+            self.facts.timer_started = true;
+        }
+    }
+
+    /// RFC 8985, section 6.2, step 5. Returns the longest time after which one of the others is
+    /// lost, if there are any.
+    pub(super) fn detect_loss_by_time(&mut self) -> Option<Duration> {
+        let (now, rack) = (self.cx.now, &self.rec.rack);
+        let wait = rack.rtt() + rack.reo_wnd(&self.reordering_view(), self.cx.config);
+        let newest = rack.newest();
+        let last = self.flight.board.detect_loss(newest, |sent_at| now.since(sent_at) >= wait)?;
+        // One that was just found lost and stays in flight is none of the others.
+        let age = now.since(last);
+        (age < wait).then(|| wait - age)
+    }
+
+    fn reordering_view(&self) -> ReorderingView {
+        ReorderingView {
+            seen: self.rec.reordering.seen() > 0,
+            recovering: self.is_in(&[RecoveryState::Recovery, RecoveryState::Loss]),
+            sacked: self.flight.board.sacked_out(),
+            dup_thresh: self.rec.reordering.dup_thresh(),
+            srtt: self.rec.rtt.srtt(),
+            min_rtt: self.rec.rtt.min_rtt(),
+        }
+    }
+
+    /// The first segment is lost after enough duplicates (RFC 5681, section 3.2), and in Recovery
+    /// after an ACK of a part (RFC 6582, section 3.2).
+    fn detect_loss_without_sack(&mut self) {
+        let lost = match self.rec.state {
+            RecoveryState::Recovery => self.facts.advanced,
+            RecoveryState::Loss => false,
+            RecoveryState::Open | RecoveryState::Disorder | RecoveryState::Cwr => {
+                self.flight.board.sacked_out() >= self.rec.reordering.dup_thresh()
+            }
+        };
+        if lost {
+            self.flight.board.mark_front_lost();
+        }
+    }
+
+    /// After a timeout: the front, and what left at least RACK.rtt ago (RFC 8985, section 6.3);
+    /// everything if the peer has taken back what it SACKed (RFC 2018, section 8).
+    pub(super) fn mark_lost_by_timeout(&mut self) {
+        let (now, rtt) = (self.cx.now, self.rec.rack.rtt());
+        if self.flight.board.on_timeout(|sent_at| now.since(sent_at) >= rtt) {
+            self.cx.counters.bump(Counter::TcpSackReneging);
+        } else {
+            self.flight.board.clear_reno_sacks();
+        }
+    }
+}

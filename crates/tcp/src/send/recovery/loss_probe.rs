@@ -1,0 +1,178 @@
+//! Tail loss probes (RFC 8985 section 7; section 8 of docs/recovery.md).
+
+use plimsoll_wire::SeqNum;
+
+use crate::config::Config;
+use crate::time::Duration;
+
+/// How much later than two round trips a probe leaves at least.
+const LEAST_DELAY: Duration = Duration::from_millis(2);
+
+/// When a probe leaves if there is no round trip yet.
+const PTO_WITHOUT_SRTT: Duration = Duration::from_secs(1);
+
+/// What a probe carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Probe {
+    /// Data that was never sent.
+    New,
+    /// The last segment again.
+    Old,
+}
+
+/// A probe that is out.
+#[derive(Clone, Copy, Debug)]
+struct Out {
+    /// TLP.end_seq.
+    end_seq: SeqNum,
+    /// TLP.is_retrans says [`Probe::Old`].
+    kind: Probe,
+}
+
+/// What an ACK says to a probe.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ProbeAck {
+    /// SEG.ACK.
+    pub(super) ack: SeqNum,
+    /// A DSACK names the probe.
+    pub(super) named: bool,
+    /// It is a duplicate that SACKs nothing new.
+    pub(super) plain_duplicate: bool,
+}
+
+/// The probe of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LossProbe {
+    /// The timer has fired: a probe leaves next.
+    due: Option<Probe>,
+    out: Option<Out>,
+}
+
+impl LossProbe {
+    /// The probe that leaves next, if one does.
+    pub(super) fn due(&self) -> Option<Probe> {
+        self.due
+    }
+
+    /// The timer has fired.
+    pub(super) fn set_due(&mut self, probe: Probe) {
+        self.due = Some(probe);
+    }
+
+    /// A probe that was due cannot leave.
+    pub(super) fn cancel(&mut self) {
+        self.due = None;
+    }
+
+    /// The same, if it is one of new data. Returns whether it is.
+    pub(super) fn cancel_new(&mut self) -> bool {
+        let new = self.due == Some(Probe::New);
+        if new {
+            self.due = None;
+        }
+        new
+    }
+
+    /// A packet that ends at `end_seq` left. Returns whether it was the probe that was due.
+    pub(super) fn on_sent(&mut self, kind: Probe, end_seq: SeqNum) -> bool {
+        let sent = self.due == Some(kind);
+        if sent {
+            self.due = None;
+            self.out = Some(Out { end_seq, kind });
+        }
+        sent
+    }
+
+    /// TLP.end_seq, if a probe is out.
+    pub(super) fn end_seq(&self) -> Option<SeqNum> {
+        self.out.map(|out| out.end_seq)
+    }
+
+    /// Whether a retransmission is out as a probe (RFC 8985: `TLP.is_retrans`).
+    pub(super) fn is_retrans(&self) -> bool {
+        self.out.is_some_and(|out| out.kind == Probe::Old)
+    }
+
+    /// Recovery begins: nobody waits for the answer of the probe any more.
+    pub(super) fn end(&mut self) {
+        self.out = None;
+    }
+
+    /// An ACK came (RFC 8985, section 7.4). Returns whether the probe repaired a loss.
+    pub(super) fn on_ack(&mut self, ack: ProbeAck) -> bool {
+        let Some(out) = self.out.filter(|out| out.end_seq <= ack.ack) else { return false };
+        let repaired = out.kind == Probe::Old && !ack.named && out.end_seq < ack.ack;
+        if out.kind == Probe::New || ack.named || repaired || ack.plain_duplicate {
+            self.out = None;
+        }
+        repaired
+    }
+}
+
+/// PTO before its bound, for `outstanding` segments (RFC 8985, section 7.2).
+pub(super) fn pto(srtt: Option<Duration>, outstanding: u32, config: &Config) -> Duration {
+    let Some(srtt) = srtt else { return PTO_WITHOUT_SRTT };
+    // A peer may delay the ACK of one segment.
+    srtt * 2 + if outstanding == 1 { config.tcp_rto_min } else { LEAST_DELAY }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const END: SeqNum = SeqNum(100);
+
+    fn out(kind: Probe) -> LossProbe {
+        let mut probe = LossProbe::default();
+        probe.set_due(kind);
+        assert!(probe.on_sent(kind, END));
+        assert_eq!(probe.due(), None);
+        probe
+    }
+
+    #[test]
+    fn answers() {
+        use Probe::{New, Old};
+        let above = ProbeAck { ack: SeqNum(101), named: false, plain_duplicate: false };
+        let at = ProbeAck { ack: END, ..above };
+        // The probe, the ACK, whether a loss was repaired, whether the probe is still out.
+        let cases = [
+            (New, at, false, false, "the probe was new"),
+            (New, ProbeAck { ack: SeqNum(99), ..at }, false, true, "not there yet"),
+            (Old, at, false, true, "the ACK of the first copy, or of the second"),
+            (Old, ProbeAck { named: true, ..at }, false, false, "a DSACK names it"),
+            (Old, ProbeAck { named: true, ..above }, false, false, "also above"),
+            (Old, ProbeAck { plain_duplicate: true, ..at }, false, false, "both copies arrived"),
+            (Old, above, true, false, "one of the copies was lost"),
+        ];
+        for (kind, ack, repaired, stays, name) in cases {
+            let mut probe = out(kind);
+            assert_eq!(probe.on_ack(ack), repaired, "{name}");
+            assert_eq!(probe.end_seq().is_some(), stays, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_due_is_a_probe() {
+        let mut probe = LossProbe::default();
+        assert!(!probe.on_sent(Probe::New, END));
+        probe.set_due(Probe::Old);
+        assert!(!probe.on_sent(Probe::New, END));
+        assert!(!probe.cancel_new());
+        probe.cancel();
+        assert_eq!(probe.due(), None);
+        assert!(
+            !probe.is_retrans() && out(Probe::Old).is_retrans() && !out(Probe::New).is_retrans()
+        );
+    }
+
+    #[test]
+    fn probe_timeouts() {
+        let config = Config::default();
+        let srtt = Some(Duration::from_millis(50));
+        let cases = [(None, 5, 1000), (srtt, 1, 300), (srtt, 2, 102)];
+        for (srtt, outstanding, millis) in cases {
+            assert_eq!(pto(srtt, outstanding, &config).as_millis(), millis);
+        }
+    }
+}

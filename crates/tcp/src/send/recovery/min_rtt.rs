@@ -1,0 +1,118 @@
+//! The least round trip of a window of time (section 9 of docs/recovery.md, row "min RTT").
+//!
+//! Three samples at most are kept, in the order of time and, strictly, of length: the least one,
+//! the least of those that came a quarter of the window after it or later, and the least of those
+//! that came half a window after it or later. When the first has become too old the next one takes
+//! its place, so that a path that became longer is noticed without a jump to whatever sample comes.
+
+use arrayvec::ArrayVec;
+
+use crate::time::{Duration, Instant};
+
+/// Samples that are kept.
+const KEPT: usize = 3;
+
+/// One sample.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Instant,
+    rtt: Duration,
+}
+
+/// The least round trip of the last `tcp_min_rtt_wlen`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MinRtt {
+    /// The later, the longer.
+    kept: ArrayVec<Sample, KEPT>,
+}
+
+impl MinRtt {
+    pub(super) const fn new() -> MinRtt {
+        MinRtt { kept: ArrayVec::new_const() }
+    }
+
+    /// The least round trip, if there was a sample.
+    pub(super) fn get(&self) -> Option<Duration> {
+        self.kept.first().map(|sample| sample.rtt)
+    }
+
+    /// Takes a sample.
+    pub(super) fn update(&mut self, now: Instant, rtt: Duration, window: Duration) {
+        let before = self.kept.len();
+        self.kept.retain(|sample| sample.rtt < rtt);
+        let undercut = self.kept.len() < before;
+        if undercut || self.is_due(now, window) {
+            self.kept.push(Sample { at: now, rtt });
+        }
+        while self.kept.first().is_some_and(|first| now.since(first.at) > window) {
+            self.kept.remove(0);
+            if self.kept.len() < KEPT && self.kept.last().is_none_or(|last| last.at != now) {
+                self.kept.push(Sample { at: now, rtt });
+            }
+        }
+    }
+
+    /// Whether a sample that is longer than all that are kept is kept as well.
+    fn is_due(&self, now: Instant, window: Duration) -> bool {
+        let Some(first) = self.kept.first() else { return true };
+        let age = now.since(first.at);
+        match self.kept.len() {
+            1 => age > window / 4,
+            2 => age > window / 2,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW: Duration = Duration::from_secs(300);
+
+    /// Takes samples of (second, milliseconds), and returns what is least after the last of them.
+    fn least(samples: &[(u64, u64)]) -> u64 {
+        let mut least = MinRtt::new();
+        for &(second, millis) in samples {
+            least.update(
+                Instant::from_millis(second * 1000),
+                Duration::from_millis(millis),
+                WINDOW,
+            );
+        }
+        least.get().map_or(0, |rtt| rtt.as_millis() as u64)
+    }
+
+    #[test]
+    fn what_is_least_over_time() {
+        let cases: [(&[(u64, u64)], u64, &str); 9] = [
+            (&[], 0, "no sample"),
+            (&[(0, 20)], 20, "the first"),
+            (&[(0, 20), (1, 30)], 20, "a longer one changes nothing"),
+            (&[(0, 20), (1, 20), (301, 30)], 20, "an equal one takes the place at once"),
+            (&[(0, 20), (1, 10)], 10, "a shorter one takes the place at once"),
+            (&[(0, 20), (300, 50)], 20, "300 s are not too old"),
+            (&[(0, 20), (80, 50), (160, 110), (301, 110)], 50, "the least since, and not the last"),
+            (&[(0, 20), (80, 60), (160, 50), (301, 110)], 50, "the least since came later"),
+            (&[(0, 20), (80, 50), (400, 110)], 110, "all are too old"),
+        ];
+        for (samples, expected, name) in cases {
+            assert_eq!(least(samples), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_in_order() {
+        let mut least = MinRtt::new();
+        let mut seed = 1_u64;
+        for second in 0..2000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let rtt = Duration::from_millis(1 + (seed >> 40) % 100);
+            let now = Instant::from_millis(second * 1000);
+            least.update(now, rtt, WINDOW);
+            assert!(least.get().is_some_and(|found| found <= rtt), "not above the sample");
+            assert!(least.kept.is_sorted_by(|a, b| a.at < b.at && a.rtt < b.rtt));
+            assert!(least.kept.iter().all(|sample| now.since(sample.at) <= WINDOW));
+        }
+    }
+}

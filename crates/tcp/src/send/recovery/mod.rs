@@ -1,0 +1,313 @@
+//! Loss recovery: what is lost, when it leaves again, and what that does to the window.
+//!
+//! The specification is docs/recovery.md; its words and its numbers of sections and rows are used
+//! here. It was written, and this module from it, without a look at another stack's code.
+//!
+//! # Theory of operation
+//!
+//! [`Recovery`] has the variables of RFC 5681, 5682, 6298, 6582, 6675, 8985 and 9937. It works on
+//! the scoreboard and on the congestion controller, which the send half lends it with each call
+//! ([`Flight`]), looks at the connection through a [`ConnView`], and says in its result what others
+//! have to do. It sends nothing: output asks [`Recovery::next_retransmission`] and tells what left.
+//!
+//! An ACK takes the steps of section 3 ([`ack`]). One of them walks the tables of section 4
+//! ([`table`]), which stand in the code as they stand on the page: rows, each with a guard and an
+//! effect. What rows do is in [`actions`], what is lost in [`detect`].
+//!
+//! | section of docs/recovery.md | file |
+//! |---|---|
+//! | 1. Variables | `mod.rs`, and the file of each subject |
+//! | 2. Scoreboard | `../scoreboard/` |
+//! | 2. DSACK; delivered and original | `ack.rs` |
+//! | 2. Reordering that is learnt | `reordering.rs`, `ack.rs` |
+//! | 3. One ACK, from start to end | `ack.rs`, steps 2 to 11. The numbers of an ACK, PAWS and step 1 are input's |
+//! | 4. States: the tables | `table.rs` |
+//! | 4. Entering a state | `actions.rs` |
+//! | 4. Without SACK | `detect.rs` |
+//! | 4. Events that are not ACKs | `timer.rs`; path MTU and Fast Open: `actions.rs` |
+//! | 5. The window | `prr.rs`, `window.rs`, `../../congestion/` |
+//! | 6. Undo | `undo.rs`, `actions.rs` |
+//! | 7. RACK | `rack.rs`, `detect.rs` |
+//! | 8. Tail loss probe | `loss_probe.rs`, `timer.rs`, `resend.rs` |
+//! | 9. Round-trip time | `rtt.rs`, `min_rtt.rs`; the choice of samples: `ack.rs` |
+//! | 10. The timer | `timer.rs` |
+//! | 10. What leaves | `resend.rs`, `departure.rs` |
+//! | 11. Giving up | `give_up.rs`, `timer.rs` |
+//! | 13. Counters | where the event is |
+//! | 14. `TCP_INFO` | the getters below |
+//!
+//! All windows count wire segments. There is no queue here and nothing on the heap.
+
+mod ack;
+mod actions;
+mod departure;
+mod detect;
+mod give_up;
+mod loss_probe;
+mod min_rtt;
+mod prr;
+mod rack;
+mod reordering;
+mod resend;
+mod rtt;
+mod run;
+mod table;
+mod timer;
+mod undo;
+mod view;
+mod window;
+
+pub(crate) use give_up::time_of_timeouts;
+pub(crate) use loss_probe::Probe;
+pub(crate) use rtt::RttEstimator;
+pub(crate) use timer::Waits;
+pub(crate) use view::{
+    AckEffects, AckView, ConnView, Cwr, Departure, Flight, NextRetransmission, PeerView,
+    TimerEffects,
+};
+
+use plimsoll_wire::SeqNum;
+
+use crate::config::Config;
+use crate::serial::Serial;
+use crate::time::{Duration, Instant};
+use loss_probe::LossProbe;
+use prr::Prr;
+use rack::Rack;
+use reordering::Reordering;
+use timer::RetransmitTimer;
+use undo::Undo;
+
+/// The state of section 4. Its number is `tcpi_ca_state`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RecoveryState {
+    /// Slow start or congestion avoidance.
+    Open = 0,
+    /// Duplicates or SACK, and no loss is known (RFC 3042).
+    Disorder = 1,
+    /// The window is reduced without a loss (RFC 3168).
+    Cwr = 2,
+    /// Fast recovery (RFC 6582, RFC 6675).
+    Recovery = 3,
+    /// After a timeout (RFC 5681, section 3.1).
+    Loss = 4,
+}
+
+/// What retransmission may do until the next ACK.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Permission {
+    /// Send what is lost.
+    Lost,
+    /// Send new data, and what is lost only if there is none (RFC 5682).
+    NewFirst,
+    /// Nothing.
+    None,
+}
+
+/// The variables of loss recovery of one connection.
+#[derive(Debug)]
+pub(crate) struct Recovery {
+    state: RecoveryState,
+    permission: Permission,
+    /// F-RTO runs (RFC 5682).
+    frto: bool,
+    /// Timeouts since SND.UNA last moved.
+    retries: u8,
+    /// New data has left since output last came to its end.
+    burst: bool,
+    /// What should have left again is still below us.
+    waits_below: bool,
+    /// The packet below us for which a retransmission was last left out.
+    left_out: Serial,
+    /// RecoveryPoint: SND.NXT when the state began.
+    recovery_point: SeqNum,
+    /// Since when something is sent again and again: the clock of giving up.
+    trying_since: Option<Instant>,
+    /// When data last left.
+    last_departure: Instant,
+    timer: RetransmitTimer,
+    rtt: RttEstimator,
+    rack: Rack,
+    probe: LossProbe,
+    prr: Prr,
+    undo: Undo,
+    reordering: Reordering,
+    figures: Figures,
+    /// Rows of the tables that applied since this was last cleared.
+    #[cfg(test)]
+    rows: std::vec::Vec<&'static str>,
+}
+
+#[cfg(not(test))]
+const _: () = assert!(size_of::<Recovery>() <= 416);
+
+/// What `TCP_INFO` sums up over the life of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+struct Figures {
+    /// Segments delivered, modulo 2^32.
+    delivered: u32,
+    /// Of those, with ECE.
+    delivered_ce: u32,
+    /// Segments that sane DSACKs stood for.
+    dsack_dups: u32,
+    /// Segments ever sent again.
+    total_retrans: u32,
+    /// Bytes ever sent again.
+    bytes_retrans: u64,
+}
+
+impl Recovery {
+    /// That of a connection that opens.
+    pub(crate) fn new(config: &Config) -> Recovery {
+        Recovery {
+            state: RecoveryState::Open,
+            permission: Permission::Lost,
+            frto: false,
+            retries: 0,
+            burst: false,
+            waits_below: false,
+            left_out: Serial(0),
+            recovery_point: SeqNum(0),
+            trying_since: None,
+            last_departure: Instant::ZERO,
+            timer: RetransmitTimer::default(),
+            rtt: RttEstimator::new(),
+            rack: Rack::new(),
+            probe: LossProbe::default(),
+            prr: Prr::default(),
+            undo: Undo::default(),
+            reordering: Reordering::new(config),
+            figures: Figures::default(),
+            #[cfg(test)]
+            rows: std::vec::Vec::new(),
+        }
+    }
+
+    /// When the timer of retransmission fires, if it runs. It is to be armed so after each call.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.timer.deadline()
+    }
+
+    /// What the timer waits for, if it runs.
+    pub(crate) fn waits_for(&self) -> Option<Waits> {
+        self.timer.waits_for()
+    }
+
+    /// The state of section 4 (`tcpi_ca_state`).
+    pub(crate) fn state(&self) -> RecoveryState {
+        self.state
+    }
+
+    /// SRTT, the deviation and the least round trip.
+    pub(crate) fn rtt(&self) -> &RttEstimator {
+        &self.rtt
+    }
+
+    /// The timeout, with backoff (`tcpi_rto`).
+    pub(crate) fn rto(&self, config: &Config) -> Duration {
+        self.rtt.rto(config)
+    }
+
+    /// A probe of a closed window left: the backoff is shared.
+    pub(crate) fn back_off(&mut self) {
+        self.rtt.back_off();
+    }
+
+    /// Probes of a closed window are over: the backoff was theirs.
+    pub(crate) fn end_backoff(&mut self) {
+        self.rtt.end_backoff();
+    }
+
+    /// Timeouts since SND.UNA last moved (`tcpi_retransmits`).
+    pub(crate) fn retries(&self) -> u8 {
+        self.retries
+    }
+
+    /// DupThresh (`tcpi_reordering`).
+    pub(crate) fn dup_thresh(&self) -> u32 {
+        self.reordering.dup_thresh()
+    }
+
+    /// How often something arrived late (`tcpi_reord_seen`).
+    pub(crate) fn reordering_seen(&self) -> u32 {
+        self.reordering.seen()
+    }
+
+    /// Segments delivered, modulo 2^32 (`tcpi_delivered`).
+    pub(crate) fn delivered(&self) -> u32 {
+        self.figures.delivered
+    }
+
+    /// Those that ACKs with ECE delivered (`tcpi_delivered_ce`).
+    pub(crate) fn delivered_ce(&self) -> u32 {
+        self.figures.delivered_ce
+    }
+
+    /// Segments that DSACKs named (`tcpi_dsack_dups`).
+    pub(crate) fn dsack_dups(&self) -> u32 {
+        self.figures.dsack_dups
+    }
+
+    /// Segments ever sent again, probes and SYNs included (`tcpi_total_retrans`).
+    pub(crate) fn total_retrans(&self) -> u32 {
+        self.figures.total_retrans
+    }
+
+    /// Bytes ever sent again, probes included (`tcpi_bytes_retrans`).
+    pub(crate) fn bytes_retrans(&self) -> u64 {
+        self.figures.bytes_retrans
+    }
+
+    /// When data last left, for the first time or again.
+    pub(crate) fn last_departure(&self) -> Instant {
+        self.last_departure
+    }
+
+    /// The loss probe that leaves next, if one does. New data that is a probe leaves past Nagle's
+    /// rule and corks.
+    pub(crate) fn due_probe(&self) -> Option<Probe> {
+        self.probe.due()
+    }
+
+    /// Whether new data leaves past Nagle's rule and corks, to see whether a timeout was needed
+    /// (RFC 5682).
+    pub(crate) fn sends_new_first(&self) -> bool {
+        self.permission == Permission::NewFirst
+    }
+
+    /// Whether a completion may let something leave again.
+    pub(crate) fn waits_below(&self) -> bool {
+        self.waits_below
+    }
+
+    /// A SYN or a SYN-ACK left again.
+    pub(crate) fn on_syn_retransmitted(&mut self) {
+        self.figures.total_retrans = self.figures.total_retrans.saturating_add(1);
+    }
+
+    /// Our SYN was delivered beside data (Fast Open): it counts as a segment.
+    pub(crate) fn on_syn_delivered(&mut self) {
+        self.figures.delivered = self.figures.delivered.wrapping_add(1);
+    }
+
+    /// Whether the window is being reduced.
+    fn is_reducing(&self) -> bool {
+        matches!(self.state, RecoveryState::Cwr | RecoveryState::Recovery)
+    }
+
+    /// Notes a row that applies.
+    #[inline]
+    fn note_row(&mut self, _name: &'static str) {
+        #[cfg(test)]
+        self.rows.push(_name);
+    }
+}
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tests_loss;

@@ -1,0 +1,215 @@
+//! Random exchanges: what must hold after every call, and pipe and the sums of the scoreboard
+//! against a naive count.
+
+use std::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::testing::*;
+use super::*;
+
+/// One thing that happens.
+#[derive(Clone, Debug)]
+enum Step {
+    Write(u32),
+    Wait(u64),
+    /// The peer acknowledges so many segments beyond SND.UNA, and SACKs blocks of them.
+    Ack {
+        advance: u32,
+        blocks: Vec<(u32, u32)>,
+        ece: bool,
+        segs: u16,
+    },
+    /// The peer reports that it has a segment twice.
+    Dsack {
+        at: u32,
+    },
+    Window(u32),
+    Timer,
+    Mss(u16),
+    Complete,
+}
+
+fn blocks() -> impl Strategy<Value = Vec<(u32, u32)>> {
+    prop::collection::vec((0_u32..30, 1_u32..8), 0..3)
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (1_u32..12_000).prop_map(Step::Write),
+        3 => (1_u64..200).prop_map(Step::Wait),
+        8 => (0_u32..6, blocks(), prop::bool::weighted(0.1), 1_u16..3)
+            .prop_map(|(advance, blocks, ece, segs)| Step::Ack { advance, blocks, ece, segs }),
+        1 => (0_u32..10).prop_map(|at| Step::Dsack { at }),
+        1 => prop_oneof![Just(0_u32), 500_u32..70_000].prop_map(Step::Window),
+        3 => Just(Step::Timer),
+        1 => (400_u16..1000).prop_map(Step::Mss),
+        1 => Just(Step::Complete),
+    ]
+}
+
+fn play(s: &mut Sender, step: &Step) {
+    let una = s.relative(s.conn.una);
+    let nxt = s.relative(s.conn.nxt);
+    match step {
+        Step::Write(bytes) => drop(s.write(*bytes)),
+        Step::Wait(millis) => s.wait(*millis),
+        Step::Ack { advance, blocks, ece, segs } => {
+            let to = (una + advance * MSS).min(nxt);
+            let stamp = s.now.as_millis() as u32;
+            let mut next = ack(to).merged(*segs).tsecr(stamp.saturating_sub(advance * 40));
+            for &(from, len) in blocks {
+                next = next.sack(to + from * MSS, to + (from + len) * MSS);
+            }
+            drop(s.on_ack(&if *ece { next.ece() } else { next }));
+        }
+        Step::Dsack { at } => {
+            let left = una.saturating_sub(at * MSS).max(1);
+            drop(s.on_ack(&ack(una).sack(left, left + MSS)));
+        }
+        Step::Window(bytes) => drop(s.on_ack(&ack(una).window(*bytes))),
+        Step::Timer => {
+            if s.rec.deadline().is_some() {
+                s.on_timer();
+            }
+        }
+        Step::Mss(mss) => {
+            (s.conn.mss, s.conn.smss) = ((*mss).min(s.conn.mss), (*mss).min(s.conn.smss));
+            s.call(|rec, cx, conn, flight| rec.on_mss_lowered(cx, conn, flight));
+            s.output();
+        }
+        Step::Complete => s.completed = Serial(u64::MAX),
+    }
+}
+
+/// pipe of section 2, counted range by range.
+fn naive_pipe(s: &Sender) -> u32 {
+    let mut pipe = 0_i64;
+    let mut marked = 0_i64;
+    for range in s.board.iter() {
+        let segs = i64::from(range.segs());
+        pipe += segs;
+        pipe -= if range.sacked || range.lost { segs } else { 0 };
+        pipe += if range.resent { segs } else { 0 };
+        marked += if range.sacked { segs } else { 0 };
+    }
+    let dup_count = i64::from(s.board.sacked_out()) - marked;
+    u32::try_from((pipe - dup_count).max(0)).expect("a few segments")
+}
+
+fn check(s: &Sender) -> Result<(), TestCaseError> {
+    prop_assert_eq!(s.board.pipe(), naive_pipe(s));
+    let outstanding = !s.board.is_empty();
+    let runs = s.rec.deadline().is_some();
+    prop_assert!(runs == outstanding || s.gave_up, "a timer runs while data is out");
+    prop_assert!(s.cc.cwnd() >= 1 && s.rec.dup_thresh() >= 1);
+    if s.rec.state() == RecoveryState::Open && outstanding {
+        prop_assert!(s.conn.sack || s.board.sacked_out() == 0);
+    }
+    prop_assert!(s.rec.dsack_dups() == 0 || s.conn.sack);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn whatever_happens(
+        sack in any::<bool>(),
+        stamps in any::<bool>(),
+        below in any::<bool>(),
+        steps in prop::collection::vec(step(), 1..80),
+    ) {
+        let mut s = if stamps { sender_with_timestamps() } else { sender() };
+        (s.conn.sack, s.conn.ecn) = (sack, true);
+        if below {
+            s.completed = Serial(3);
+        }
+        for step in &steps {
+            play(&mut s, step);
+            check(&s)?;
+        }
+    }
+
+    /// A network that loses what it likes, and a receiver that keeps to RFC 2018: everything
+    /// arrives in the end.
+    #[test]
+    fn everything_arrives(
+        sack in any::<bool>(),
+        lost in prop::collection::vec(prop::bool::weighted(0.4), 60),
+    ) {
+        let mut s = if sack { sender() } else { sender_without_sack() };
+        let mut receiver = Receiver { next: 1, held: Vec::new() };
+        let mut lost = lost.into_iter();
+        let mut left = s.write(40_000);
+        for _ in 0..2000 {
+            if s.board.is_empty() && s.conn.unsent == 0 {
+                break;
+            }
+            s.wait(50);
+            let mut acks = Vec::new();
+            for text in &left {
+                for (from, to) in segments(text) {
+                    if !lost.next().unwrap_or(false) {
+                        acks.push(receiver.take(from, to, sack));
+                    }
+                }
+            }
+            s.wait(50);
+            left = acks.iter().flat_map(|ack| s.on_ack(ack)).collect();
+            check(&s)?;
+            // A dozen copies in a row were lost.
+            prop_assume!(!s.gave_up);
+            if left.is_empty() && s.rec.deadline().is_some() {
+                left = s.on_timer();
+            }
+        }
+        prop_assert_eq!(receiver.next, 40_001);
+        prop_assert!(s.board.is_empty());
+        prop_assert!(s.rec.deadline().is_none());
+    }
+}
+
+/// The wire segments of a packet, as [`Sender::output`] shows it.
+fn segments(text: &str) -> Vec<(u32, u32)> {
+    let bounds = text.split_once(' ').and_then(|(_, range)| range.split_once(':'));
+    let parsed = bounds.and_then(|(from, to)| from.parse().ok().zip(to.parse().ok()));
+    let (mut from, to): (u32, u32) = parsed.expect("a packet of a trace");
+    let mut segments = Vec::new();
+    while from < to {
+        let end = (from + MSS).min(to);
+        segments.push((from, end));
+        from = end;
+    }
+    segments
+}
+
+/// A receiver that acknowledges each segment.
+struct Receiver {
+    next: u32,
+    /// What is held out of order.
+    held: Vec<(u32, u32)>,
+}
+
+impl Receiver {
+    fn take(&mut self, from: u32, to: u32, sack: bool) -> Ack {
+        let twice = to <= self.next || self.held.iter().any(|&(l, r)| l <= from && to <= r);
+        if from <= self.next {
+            self.next = self.next.max(to);
+        } else if !twice {
+            self.held.push((from, to));
+        }
+        self.held.sort_unstable();
+        while let Some(at) = self.held.iter().position(|&(l, _)| l <= self.next) {
+            self.next = self.next.max(self.held.remove(at).1);
+        }
+        let mut answer = ack(self.next);
+        if !sack {
+            return answer;
+        }
+        if twice {
+            answer = answer.sack(from, to);
+        }
+        self.held.iter().take(3).fold(answer, |answer, &(l, r)| answer.sack(l, r))
+    }
+}

@@ -1,0 +1,235 @@
+//! RACK: what is lost, by time (RFC 8985 section 6; section 7 of docs/recovery.md).
+//!
+//! A segment is lost if something that left after it was delivered, and a round trip and the
+//! reordering window have passed since it left. This file has the variables and the window; the
+//! scoreboard finds the segments.
+
+use super::super::scoreboard::{SentRange, XmitOrder};
+use crate::config::Config;
+use crate::time::{Duration, Instant};
+
+/// `tcp_recovery`: the reordering window stays at a quarter of the least round trip.
+const STATIC_WINDOW: u8 = 2;
+
+/// `tcp_recovery`: DupThresh SACKed segments do not mean loss at once.
+const NO_DUPTHRESH: u8 = 4;
+
+/// Recoveries without an undo that a grown window lasts (RFC 8985: `RACK.reo_wnd_persist`).
+const PERSISTENCE: u8 = 16;
+
+/// The variables of RFC 8985.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rack {
+    /// RACK.rtt.
+    rtt: Duration,
+    /// RACK.xmit_ts and RACK.end_seq.
+    newest: XmitOrder,
+    /// Something was delivered, or undone, since detection last ran.
+    pending: bool,
+    /// RACK.reo_wnd_mult.
+    mult: u8,
+    /// RACK.reo_wnd_persist.
+    persistence: u8,
+    /// A DSACK is remembered.
+    dsack: bool,
+    /// Segments delivered when the window last grew.
+    grown_at: u32,
+}
+
+/// What the reordering window follows from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReorderingView {
+    /// Reordering was seen in the life of the connection.
+    pub(super) seen: bool,
+    /// The state is Recovery or Loss.
+    pub(super) recovering: bool,
+    /// Segments SACKed.
+    pub(super) sacked: u32,
+    /// DupThresh.
+    pub(super) dup_thresh: u32,
+    pub(super) srtt: Option<Duration>,
+    pub(super) min_rtt: Option<Duration>,
+}
+
+impl Rack {
+    pub(super) const fn new() -> Rack {
+        Rack {
+            rtt: Duration::ZERO,
+            newest: XmitOrder::FIRST,
+            pending: false,
+            mult: 1,
+            persistence: 0,
+            dsack: false,
+            grown_at: 0,
+        }
+    }
+
+    /// `range` was delivered (RFC 8985, section 6.2, step 2).
+    pub(super) fn on_delivered(
+        &mut self,
+        range: &SentRange,
+        now: Instant,
+        min_rtt: Option<Duration>,
+    ) {
+        let age = now.since(range.sent_at);
+        if range.retransmissions > 0 && min_rtt.is_some_and(|least| age < least) {
+            // It is the copy before that has arrived.
+            return;
+        }
+        self.rtt = age;
+        self.newest = self.newest.max(range.xmit_order());
+        self.pending = true;
+    }
+
+    /// A reduction was undone: the next detection looks at all ranges again.
+    pub(super) fn on_undo(&mut self) {
+        self.pending = true;
+    }
+
+    /// Whether an ACK has to look for losses. It is asked once.
+    pub(super) fn take_pending(&mut self) -> bool {
+        core::mem::take(&mut self.pending)
+    }
+
+    /// RACK.rtt: a timeout takes for lost what left so long ago.
+    pub(super) fn rtt(&self) -> Duration {
+        self.rtt
+    }
+
+    /// What was delivered of what left last.
+    pub(super) fn newest(&self) -> XmitOrder {
+        self.newest
+    }
+
+    /// RACK.reo_wnd.
+    pub(super) fn reo_wnd(&self, view: &ReorderingView, config: &Config) -> Duration {
+        let many = view.sacked >= view.dup_thresh && config.tcp_recovery & NO_DUPTHRESH == 0;
+        let Some(srtt) = view.srtt.filter(|_| view.seen || !(view.recovering || many)) else {
+            return Duration::ZERO;
+        };
+        let mult = u32::from(self.mult);
+        match view.min_rtt {
+            Some(least) => (least / 4 * mult).min(srtt),
+            None => srtt * mult,
+        }
+    }
+
+    /// A DSACK that names no probe: the window may have been too short.
+    pub(super) fn remember_dsack(&mut self) {
+        self.dsack = true;
+    }
+
+    /// Adapts the window after an ACK (RFC 8985, section 6.2, step 4). `prior` is how much had been
+    /// delivered when that left which left last of what the ACK delivers; `delivered` is now.
+    pub(super) fn adapt(&mut self, prior: Option<u32>, delivered: u32, config: &Config) {
+        let Some(prior) = prior.filter(|&prior| prior != 0) else { return };
+        if config.tcp_recovery & STATIC_WINDOW != 0 {
+            return;
+        }
+        if (prior.wrapping_sub(self.grown_at) as i32) < 0 {
+            self.dsack = false;
+        }
+        if core::mem::take(&mut self.dsack) {
+            self.mult = self.mult.saturating_add(1);
+            self.persistence = PERSISTENCE;
+            self.grown_at = delivered;
+        } else if self.persistence == 0 {
+            self.mult = 1;
+        }
+    }
+
+    /// A recovery has ended without an undo.
+    pub(super) fn on_needed_recovery(&mut self) {
+        self.persistence = self.persistence.saturating_sub(1);
+    }
+
+    /// DSACKs have undone a reduction.
+    pub(super) fn on_dsack_undo(&mut self) {
+        self.persistence = (self.persistence + 1).min(PERSISTENCE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn config(tcp_recovery: u8) -> Config {
+        Config { tcp_recovery, ..Config::default() }
+    }
+
+    fn view() -> ReorderingView {
+        ReorderingView {
+            seen: false,
+            recovering: false,
+            sacked: 0,
+            dup_thresh: 3,
+            srtt: Some(40 * MS),
+            min_rtt: Some(20 * MS),
+        }
+    }
+
+    #[test]
+    fn the_reordering_window() {
+        let many = ReorderingView { sacked: 3, ..view() };
+        let cases = [
+            (view(), 1, 1, 5, "a quarter of the least round trip"),
+            (view(), 3, 1, 15, "three times that"),
+            (view(), 9, 1, 40, "SRTT at most"),
+            (ReorderingView { min_rtt: None, ..view() }, 2, 1, 80, "no least round trip"),
+            (ReorderingView { srtt: None, ..view() }, 1, 1, 0, "no SRTT"),
+            (ReorderingView { recovering: true, ..view() }, 1, 1, 0, "recovering"),
+            (ReorderingView { recovering: true, seen: true, ..view() }, 1, 1, 5, "but seen"),
+            (many, 1, 1, 0, "DupThresh segments are SACKed"),
+            (ReorderingView { sacked: 2, ..view() }, 1, 1, 5, "one less"),
+            (many, 1, 5, 5, "the rule is off"),
+            (ReorderingView { seen: true, ..many }, 1, 1, 5, "reordering was seen"),
+        ];
+        for (view, mult, bits, millis, name) in cases {
+            let rack = Rack { mult, ..Rack::new() };
+            assert_eq!(rack.reo_wnd(&view, &config(bits)), millis * MS, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_window_grows_once_per_round_trip_and_decays() {
+        let mut rack = Rack::new();
+        let on = config(1);
+        rack.remember_dsack();
+        rack.adapt(None, 5, &on);
+        rack.adapt(Some(0), 5, &on);
+        assert!(rack.dsack && rack.mult == 1, "no figure");
+        rack.adapt(Some(3), 5, &config(3));
+        assert_eq!(rack.mult, 1, "the window is static");
+        rack.adapt(Some(3), 5, &on);
+        assert_eq!((rack.mult, rack.persistence, rack.grown_at), (2, 16, 5));
+        rack.remember_dsack();
+        rack.adapt(Some(4), 9, &on);
+        assert_eq!((rack.mult, rack.dsack), (2, false), "less than a round trip: forgotten");
+        rack.remember_dsack();
+        rack.adapt(Some(5), 9, &on);
+        assert_eq!((rack.mult, rack.grown_at), (3, 9));
+        (0..15).for_each(|_| rack.on_needed_recovery());
+        rack.adapt(Some(9), 10, &on);
+        assert_eq!((rack.mult, rack.persistence), (3, 1));
+        rack.on_dsack_undo();
+        rack.on_needed_recovery();
+        rack.on_needed_recovery();
+        rack.on_needed_recovery();
+        rack.adapt(Some(9), 10, &on);
+        assert_eq!((rack.mult, rack.persistence), (1, 0));
+    }
+
+    #[test]
+    fn growth_is_bounded() {
+        let mut rack = Rack::new();
+        for delivered in 1..400 {
+            rack.remember_dsack();
+            rack.adapt(Some(delivered), delivered, &config(1));
+        }
+        assert_eq!(rack.mult, 255);
+        rack.on_dsack_undo();
+        assert_eq!(rack.persistence, 16);
+    }
+}

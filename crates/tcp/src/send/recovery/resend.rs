@@ -1,0 +1,107 @@
+//! What leaves again next, and how much of it (section 10 of docs/recovery.md, "What leaves").
+
+use plimsoll_wire::SeqNum;
+
+use super::super::scoreboard::SentRange;
+use super::loss_probe::Probe;
+use super::run::Run;
+use super::view::{ConnView, Flight, NextRetransmission};
+use super::{Permission, Recovery};
+use crate::connection::Context;
+use crate::counters::Counter;
+
+impl Recovery {
+    /// What is to be sent again next. `largest` is how many bytes of data a packet may hold now.
+    pub(crate) fn next_retransmission(
+        &mut self,
+        cx: &Context,
+        conn: &ConnView,
+        flight: Flight,
+        largest: u32,
+    ) -> NextRetransmission {
+        self.waits_below = false;
+        if self.probe.due() == Some(Probe::Old) {
+            match flight.board.back() {
+                Some(last) => return probe_of(last),
+                None => self.probe.cancel(),
+            }
+        }
+        Run::new(cx, conn, self, flight).next_lost(largest)
+    }
+
+    /// Segments of new data that cwnd lets go: one at least for a probe (RFC 8985, section 7.3).
+    pub(crate) fn new_data_quota(&self, flight: &Flight) -> u32 {
+        let quota = flight.cc.cwnd().saturating_sub(flight.board.pipe());
+        quota.max(u32::from(self.probe.due() == Some(Probe::New)))
+    }
+}
+
+/// The last wire segment of the last range, to its end.
+fn probe_of(last: &SentRange) -> NextRetransmission {
+    let mss = u32::from(last.mss).max(1);
+    let before = last.data_len().saturating_sub(1) / mss * mss;
+    NextRetransmission::Probe { start: last.start + before, end: last.end }
+}
+
+impl Run<'_> {
+    fn next_lost(&mut self, largest: u32) -> NextRetransmission {
+        let quota = self.cwnd().saturating_sub(self.flight.board.pipe());
+        if self.rec.permission != Permission::Lost || quota == 0 {
+            return NextRetransmission::None;
+        }
+        let Some(range) = self.flight.board.first_lost() else { return NextRetransmission::None };
+        if self.is_below(&range) {
+            return NextRetransmission::Below;
+        }
+        let window = self.window_for(range.start);
+        if window == 0 {
+            return NextRetransmission::None;
+        }
+        let smss = self.conn.smss();
+        let range = self.join_small(range, smss.min(window));
+        let limit = quota.saturating_mul(smss).min(largest.max(smss)).min(window);
+        NextRetransmission::Lost { start: range.start, end: cut(&range, limit, smss) }
+    }
+
+    /// Whether the last copy has not left this machine. Counts it, once per packet.
+    fn is_below(&mut self, range: &SentRange) -> bool {
+        let below = self.cx.below.completed < range.serial;
+        self.rec.waits_below = below;
+        if below && self.rec.left_out != range.serial {
+            self.rec.left_out = range.serial;
+            self.cx.counters.bump(Counter::TcpSpuriousRtxHostQueues);
+        }
+        below
+    }
+
+    /// Bytes that the peer's window takes from `start` on. A closed window takes one segment of the
+    /// front.
+    fn window_for(&self, start: SeqNum) -> u32 {
+        let end = self.conn.window_end(self.facts.una);
+        if start < end {
+            end.since(start)
+        } else if self.conn.wnd == 0 && start == self.facts.una {
+            self.conn.smss()
+        } else {
+            0
+        }
+    }
+
+    /// A range that is less than a segment is joined with what follows it.
+    fn join_small(&mut self, range: SentRange, limit: u32) -> SentRange {
+        if self.conn.urgent || range.data_len() >= self.conn.smss() {
+            return range;
+        }
+        let completed = self.cx.below.completed;
+        self.flight.board.collapse(range.start, limit, completed).unwrap_or(range)
+    }
+}
+
+/// Where a packet of at most `limit` bytes from the start of `range` ends.
+fn cut(range: &SentRange, limit: u32, smss: u32) -> SeqNum {
+    if range.data_len() <= limit {
+        return range.end;
+    }
+    let whole = if limit > smss { limit - limit % smss } else { limit };
+    range.start + whole
+}

@@ -1,0 +1,159 @@
+//! One call: what it works on, and what is known of the ACK that it is about.
+
+use plimsoll_wire::SeqNum;
+
+use super::super::scoreboard::{Delivered, XmitOrder};
+use super::view::{AckView, ConnView, Cwr, Flight};
+use super::{Recovery, RecoveryState};
+use crate::connection::Context;
+use crate::counters::Counter;
+use crate::time::Duration;
+
+/// What a DSACK of the ACK said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum BelievedDsack {
+    /// There was none, or it was not believed.
+    #[default]
+    None,
+    /// It names a loss probe.
+    OfProbe,
+    /// It names something else.
+    OfData,
+}
+
+/// The newest range that an ACK delivers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Newest {
+    pub(super) order: XmitOrder,
+    /// Segments that had been delivered when it left.
+    pub(super) delivered: u32,
+}
+
+/// What is known of the ACK. Nothing of it holds in other calls.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Facts {
+    /// SND.UNA.
+    pub(super) una: SeqNum,
+    /// SND.UNA moved.
+    pub(super) advanced: bool,
+    /// It is a duplicate, and stands for so many.
+    pub(super) duplicates: Option<u32>,
+    pub(super) ece: bool,
+    pub(super) tsecr: Option<u32>,
+    pub(super) dsack: BelievedDsack,
+    /// What it SACKs.
+    pub(super) sacked: Delivered,
+    /// What it acknowledges.
+    pub(super) acked: Delivered,
+    /// Segments that it delivers.
+    pub(super) delivered: u32,
+    pub(super) newest: Option<Newest>,
+    /// The RTT sample of what left last of what it covers, if it gave one.
+    pub(super) newest_rtt: Option<Duration>,
+    /// It undid a reduction.
+    pub(super) undone: bool,
+    /// It started the reordering timer, or the wait for reneging.
+    pub(super) timer_started: bool,
+    /// Segments ever marked lost before it, and those of them that had been sent again.
+    pub(super) lost_before: (u32, u32),
+}
+
+/// One call.
+pub(super) struct Run<'a> {
+    pub(super) cx: &'a Context<'a>,
+    pub(super) conn: &'a ConnView,
+    pub(super) rec: &'a mut Recovery,
+    pub(super) flight: Flight<'a>,
+    pub(super) facts: Facts,
+    /// What becomes of CWR, if anything does.
+    pub(super) cwr: Option<Cwr>,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(
+        cx: &'a Context<'a>,
+        conn: &'a ConnView,
+        rec: &'a mut Recovery,
+        flight: Flight<'a>,
+    ) -> Run<'a> {
+        let lost_before = (flight.board.lost_ever(), flight.board.relost_ever());
+        let facts = Facts { una: conn.una, lost_before, ..Facts::default() };
+        Run { cx, conn, rec, flight, facts, cwr: None }
+    }
+
+    /// Notes what the segment itself says.
+    pub(super) fn read(&mut self, ack: &AckView) {
+        let facts = &mut self.facts;
+        facts.una = self.conn.una.max(ack.ack);
+        facts.advanced = self.conn.una < ack.ack;
+        facts.ece = ack.ece;
+        facts.tsecr = ack.tsecr.filter(|&tsecr| tsecr != 0);
+        let duplicate = ack.ack == self.conn.una && !ack.has_text && !ack.brings_window;
+        facts.duplicates = duplicate.then(|| u32::from(ack.segs));
+    }
+
+    /// Segments that duplicate ACKs stand for; none if a DSACK says that they tell of copies.
+    pub(super) fn duplicates(&self) -> u32 {
+        let told = self.facts.dsack == BelievedDsack::None;
+        self.facts.duplicates.filter(|_| told).unwrap_or(0)
+    }
+
+    /// The state is one of these.
+    pub(super) fn is_in(&self, states: &[RecoveryState]) -> bool {
+        states.contains(&self.rec.state)
+    }
+
+    /// Whether something is lost.
+    pub(super) fn is_lost(&self) -> bool {
+        self.flight.board.lost_out() > 0
+    }
+
+    /// Whether the call has found something lost.
+    pub(super) fn found_lost(&self) -> bool {
+        self.flight.board.lost_ever() != self.facts.lost_before.0
+    }
+
+    /// Segments that the call has found lost which had been sent again.
+    fn lost_again(&self) -> u32 {
+        self.flight.board.relost_ever().wrapping_sub(self.facts.lost_before.1)
+    }
+
+    /// Whether the call has found something lost that had been sent again.
+    pub(super) fn found_lost_again(&self) -> bool {
+        self.lost_again() > 0
+    }
+
+    /// The call is over: counts what it has found. Returns what becomes of CWR.
+    pub(super) fn finish(&self) -> Option<Cwr> {
+        self.cx.counters.add(Counter::TcpLostRetransmit, self.lost_again().into());
+        self.cwr
+    }
+
+    /// Whether the ACK delivers something that was never sent again and left before RecoveryPoint.
+    pub(super) fn delivers_original(&self) -> bool {
+        let facts = &self.facts;
+        if self.conn.sack {
+            facts.acked.original || facts.sacked.original
+        } else {
+            facts.acked.original && !facts.acked.retransmitted
+        }
+    }
+
+    /// *All named* of section 6.
+    pub(super) fn is_all_named(&self) -> bool {
+        self.rec.undo.is_all_named()
+    }
+
+    /// *Delayed* of section 6, while the reduction may be undone.
+    pub(super) fn is_delayed(&self) -> bool {
+        let (facts, rec) = (&self.facts, &self.rec);
+        rec.undo.point().is_some()
+            && rec.undo.is_delayed(self.conn, facts.una, facts.tsecr, rec.recovery_point)
+    }
+
+    /// Without SACK, all up to RecoveryPoint is acknowledged and nothing beyond it: later
+    /// duplicates may still be about what was sent again (RFC 6582).
+    pub(super) fn must_stay(&self) -> bool {
+        !self.conn.sack && self.facts.una == self.rec.recovery_point
+    }
+}

@@ -1,0 +1,474 @@
+//! Traces: what recovery does with whole exchanges, row by row. Those that are scripts as well
+//! carry the name of the script.
+
+use super::testing::*;
+use super::*;
+use crate::counters::Counter;
+use RecoveryState::{Cwr as StateCwr, Disorder, Loss, Open, Recovery as Fast};
+
+const NOTHING: [&str; 0] = [];
+const INFINITE: u32 = 0x7fff_ffff;
+
+#[test]
+fn every_row_has_a_trace() {
+    let traces = [include_str!("tests.rs"), include_str!("tests_loss.rs")];
+    for name in table::names() {
+        let quoted = std::format!("\"{name}\"");
+        assert!(traces.iter().any(|text| text.contains(&quoted)), "{name}");
+    }
+}
+
+/// Sends ten segments in one packet.
+fn ten(mut sender: Sender) -> Sender {
+    assert_eq!(sender.write(10_000), ["N 1:10001"]);
+    sender.wait(100);
+    sender
+}
+
+/// fast_retransmit/sack.
+#[test]
+fn three_sacked_segments_mean_loss() {
+    let mut s = sender();
+    s.write(6000);
+    s.wait(50);
+    assert_eq!(s.on_ack(&ack(1001).sack(2001, 3001)), NOTHING);
+    assert_eq!(s.rows(), ["A1", "A4", "O3", "O6"]);
+    assert_eq!(s.rec.state(), Disorder);
+    assert_eq!(s.on_ack(&ack(1001).sack(2001, 4001)), NOTHING);
+    assert_eq!(s.rows(), ["A1", "A7", "O3", "O6"]);
+    assert_eq!(s.on_ack(&ack(1001).sack(2001, 5001)), ["R 1001:2001"]);
+    assert_eq!(s.rows(), ["A1", "A7", "O3", "O7"]);
+    assert_eq!(s.count(Counter::TcpSackRecovery), 1);
+    assert_eq!(s.count(Counter::TcpFastRetrans), 1);
+    assert_eq!(s.on_ack(&ack(1001).sack(2001, 6001)), NOTHING);
+    assert_eq!(s.rows(), ["A1", "A7", "R6", "R9"]);
+    s.wait(50);
+    assert_eq!(s.on_ack(&ack(6001)), NOTHING);
+    assert_eq!(s.rows(), ["A1", "A6", "O3", "O6"]);
+    assert_eq!(s.rec.state(), Open);
+    assert_eq!((s.rec.total_retrans(), s.rec.bytes_retrans()), (1, 1000));
+    assert_eq!((s.rec.delivered(), s.count(Counter::TcpDelivered)), (6, 6));
+    assert_eq!(s.rec.deadline(), None);
+}
+
+/// The example of section 12, and fast_retransmit/eifel_undo.
+#[test]
+fn two_late_segments_are_undone_by_timestamps() {
+    let mut s = ten(sender_with_timestamps());
+    // The data left at 100 ms; its copies leave at 200 ms.
+    assert_eq!(s.on_ack(&ack(1).sack(2001, 5001).tsecr(100)), ["R 1:2001"]);
+    assert_eq!(s.window(), (Fast, 7, 7));
+    assert_eq!((s.board.pipe(), s.board.lost_out(), s.board.retrans_out()), (7, 2, 2));
+    s.rows();
+    s.wait(20);
+    s.on_ack(&ack(5001).tsecr(100));
+    assert_eq!(s.rows(), ["A1", "A7", "R1", "R3", "R6", "R7"]);
+    assert_eq!((s.rec.state(), s.cc.ssthresh(), s.rec.dup_thresh()), (Open, INFINITE, 5));
+    assert!(s.cc.cwnd() >= 10);
+    assert_eq!(s.count(Counter::TcpPartialUndo), 1);
+    assert_eq!((s.count(Counter::TcpTsReorder), s.rec.reordering_seen()), (1, 1));
+}
+
+#[test]
+fn an_ack_of_a_part_waits_for_copies_in_flight() {
+    let mut s = ten(sender_with_timestamps());
+    assert_eq!(s.on_ack(&ack(1).sack(2001, 5001).tsecr(100)), ["R 1:2001"]);
+    s.rows();
+    s.wait(20);
+    assert_eq!(s.on_ack(&ack(1001).sack(2001, 5001).tsecr(100)), NOTHING);
+    assert_eq!(s.rows(), ["A1", "A7", "R1", "R2"]);
+    assert_eq!(s.rec.state(), Fast);
+    assert_eq!(s.count(Counter::TcpPartialUndo), 0);
+}
+
+/// fast_retransmit/dsack_undo.
+#[test]
+fn a_reduction_is_undone_when_all_copies_are_named() {
+    let mut s = ten(sender());
+    assert_eq!(s.on_ack(&ack(1).sack(2001, 5001)), ["R 1:2001"]);
+    assert_eq!(s.window(), (Fast, 7, 7));
+    s.wait(50);
+    s.on_ack(&ack(6001));
+    s.rows();
+    s.wait(50);
+    s.on_ack(&ack(6001).sack(1, 1001));
+    assert_eq!(s.rows(), ["A1", "A7", "R6", "R9"]);
+    assert_eq!(s.window(), (Fast, 7, 7));
+    s.wait(50);
+    s.on_ack(&ack(6001).sack(1001, 2001));
+    assert_eq!(s.rows(), ["A1", "A7", "R5", "R6", "R7"]);
+    assert_eq!(s.window(), (Open, 10, INFINITE));
+    assert_eq!((s.count(Counter::TcpDsackUndo), s.count(Counter::TcpDsackRecv)), (1, 2));
+    assert_eq!((s.count(Counter::TcpDsackRecvSegs), s.rec.dsack_dups()), (2, 2));
+}
+
+/// fast_retransmit/dsack_undo_after_the_end.
+#[test]
+fn a_dsack_after_the_end_undoes_as_well() {
+    let mut s = ten(sender());
+    assert_eq!(s.on_ack(&ack(1).sack(1001, 5001)), ["R 1:1001"]);
+    s.wait(100);
+    s.on_ack(&ack(10_001));
+    assert_eq!((s.rec.state(), s.cc.cwnd()), (Open, 7));
+    s.rows();
+    s.wait(10);
+    s.on_ack(&ack(10_001).sack(1, 1001));
+    assert_eq!(s.rows(), ["A1", "A4", "O2", "O3", "O6"]);
+    assert_eq!(s.window(), (Open, 10, INFINITE));
+    assert_eq!(s.count(Counter::TcpDsackUndo), 1);
+}
+
+#[test]
+fn what_is_lost_after_an_undo_begins_recovery_again() {
+    let mut s = ten(sender());
+    // The first and the sixth are lost; cwnd lets both leave.
+    assert_eq!(s.on_ack(&ack(1).sack(1001, 5001)), ["R 1:1001"]);
+    s.wait(10);
+    // The front arrives twice, while the sixth segment is found lost.
+    s.on_ack(&ack(5001));
+    s.rows();
+    s.on_ack(&ack(5001).sack(1, 1001).sack(6001, 10_001));
+    assert_eq!(s.rows(), ["A1", "A7", "R5", "R6", "R8", "R9"]);
+    assert_eq!(s.rec.state(), Fast);
+    assert_eq!(s.count(Counter::TcpSackRecovery), 2);
+    assert_eq!(s.board.retrans_out(), 1, "and leaves at once");
+}
+
+#[test]
+fn a_recovery_that_was_not_needed_is_undone_at_its_end() {
+    let mut s = ten(sender_with_timestamps());
+    assert_eq!(s.on_ack(&ack(1).sack(1001, 5001).tsecr(100)), ["R 1:1001"]);
+    s.wait(10);
+    s.rows();
+    s.on_ack(&ack(10_001).tsecr(100));
+    assert_eq!(s.rows(), ["A1", "A6", "O3", "O6"]);
+    assert_eq!((s.count(Counter::TcpFullUndo), s.cc.ssthresh()), (1, INFINITE));
+    assert!(s.cc.cwnd() >= 10);
+}
+
+/// fast_retransmit/limited_transmit.
+#[test]
+fn each_duplicate_lets_new_data_go() {
+    let mut s = ten(sender());
+    s.conn.unsent = 2000;
+    assert_eq!(s.on_ack(&ack(1).sack(1001, 2001)), ["N 10001:11001"]);
+    assert_eq!(s.on_ack(&ack(1).sack(1001, 3001)), ["N 11001:12001"]);
+    assert_eq!(s.on_ack(&ack(1).sack(1001, 4001)), ["R 1:1001"]);
+}
+
+/// fast_retransmit/lost_again.
+#[test]
+fn a_lost_retransmission_is_found_by_time() {
+    let mut s = ten(sender());
+    s.conn.unsent = 3000;
+    assert_eq!(s.on_ack(&ack(1).sack(1001, 7001)), ["R 1:1001", "N 10001:13001"]);
+    assert_eq!((s.board.lost_out(), s.board.retrans_out()), (1, 1));
+    s.wait(120);
+    assert_eq!(s.on_ack(&ack(1).sack(1001, 10_001)), NOTHING);
+    s.wait(10);
+    assert_eq!(s.on_ack(&ack(1).sack(1001, 12_001)), ["R 1:1001"]);
+    assert_eq!(s.count(Counter::TcpLostRetransmit), 1);
+}
+
+/// fast_retransmit/resent_behind_new_data.
+#[test]
+fn a_retransmission_behind_new_data_left_later() {
+    let mut s = ten(sender());
+    s.conn.unsent = 2000;
+    assert_eq!(s.on_ack(&ack(1).sack(1001, 3001)), ["N 10001:12001"]);
+    assert_eq!(s.on_ack(&ack(1).sack(1001, 5001)), ["R 1:1001"]);
+    s.wait(100);
+    assert_eq!(s.on_ack(&ack(1).sack(1001, 11_001)), NOTHING);
+    s.wait(10);
+    assert_eq!(s.on_ack(&ack(12_001)), NOTHING);
+    assert_eq!(s.rec.total_retrans(), 1);
+}
+
+/// fast_retransmit/rack_reordering_timer.
+#[test]
+fn the_reordering_timer_finds_a_loss() {
+    let mut s = sender();
+    s.write(3000);
+    s.wait(100);
+    assert_eq!(s.on_ack(&ack(1001).sack(2001, 3001)), NOTHING);
+    assert_eq!(s.timer(), Some((Waits::Reordering, 27)), "100 ms / 4 + 2 ms");
+    assert_eq!(s.on_timer(), ["R 1001:2001"]);
+    // One is delivered, so that pipe + 1 leave: cwnd is 10 x 717 / 1024 at most.
+    assert_eq!(s.rec.state(), Fast);
+    assert_eq!(s.count(Counter::TcpSackRecovery), 1);
+    assert_eq!(s.rec.waits_for(), Some(Waits::Rto));
+}
+
+#[test]
+fn the_reordering_timer_within_recovery() {
+    let config = Config { tcp_early_retrans: 0, ..Config::default() };
+    let mut s = ten(Sender::with(config, conn_view()));
+    // Reordering is seen, so that the window is a quarter of the round trip also in Recovery.
+    s.on_ack(&ack(1).sack(1001, 2001));
+    s.on_ack(&ack(2001).sack(3001, 6001));
+    assert_eq!(s.rec.waits_for(), Some(Waits::Reordering));
+    s.wait(10);
+    s.on_timer();
+    assert_eq!((s.rec.state(), s.board.lost_out()), (Fast, 1));
+    s.on_ack(&ack(2001).sack(3001, 6001).sack(7001, 8001));
+    assert_eq!(s.rec.waits_for(), Some(Waits::Reordering), "again");
+    let left = s.on_timer();
+    assert_eq!((s.rec.state(), s.board.lost_out(), left.len()), (Fast, 2, 1));
+    assert_eq!(s.count(Counter::TcpSackRecovery), 1, "the same recovery");
+    assert_eq!(s.rec.waits_for(), Some(Waits::Rto));
+}
+
+#[test]
+fn a_reordering_timer_that_finds_nothing_leaves_the_timeout() {
+    let mut s = sender();
+    s.write(3000);
+    s.wait(100);
+    s.on_ack(&ack(1001).sack(2001, 3001));
+    // What the timer would find has been SACKed in the meantime.
+    s.take(&ack(1001).sack(1001, 2001));
+    s.fire();
+    assert_eq!((s.board.lost_out(), s.rec.waits_for()), (0, Some(Waits::Rto)));
+}
+
+/// fast_retransmit/newreno.
+#[test]
+fn without_sack_a_partial_ack_shows_the_next_hole() {
+    let mut s = sender_without_sack();
+    s.write(8000);
+    s.wait(50);
+    assert_eq!(s.on_ack(&ack(1001)), NOTHING);
+    s.rows();
+    s.wait(10);
+    assert_eq!(s.on_ack(&ack(1001)), NOTHING);
+    assert_eq!(s.rows(), ["A1", "A4", "O1", "O3", "O6"]);
+    assert_eq!(s.on_ack(&ack(1001)), NOTHING);
+    assert_eq!(s.on_ack(&ack(1001)), ["R 1001:2001"]);
+    assert_eq!(s.count(Counter::TcpRenoRecovery), 1);
+    s.rows();
+    assert_eq!(s.on_ack(&ack(1001)), NOTHING);
+    assert_eq!(s.rows(), ["A1", "A7", "R4", "R6", "R9"]);
+    assert_eq!(s.on_ack(&ack(1001)), NOTHING);
+    s.wait(50);
+    assert_eq!(s.on_ack(&ack(5001)), ["R 5001:6001"]);
+    s.wait(50);
+    assert_eq!(s.on_ack(&ack(8001)), NOTHING);
+    assert_eq!(s.rec.state(), Fast, "later duplicates may be about what was sent again");
+}
+
+/// fast_retransmit/newreno_window.
+#[test]
+fn the_window_of_a_recovery_without_sack() {
+    let mut s = ten(sender_without_sack());
+    s.conn.unsent = 10_000;
+    assert_eq!(s.on_ack(&ack(1)), ["N 10001:11001"]);
+    assert_eq!((s.window(), s.board.sacked_out()), ((Disorder, 10, INFINITE), 1));
+    s.wait(20);
+    assert_eq!(s.on_ack(&ack(1)), ["N 11001:12001"]);
+    s.wait(20);
+    assert_eq!(s.on_ack(&ack(1)), ["R 1:1001"]);
+    assert_eq!((s.window(), s.board.sacked_out()), ((Fast, 9, 7), 3));
+    s.wait(20);
+    s.on_ack(&ack(1));
+    assert_eq!(s.window(), (Fast, 9, 7));
+    s.wait(20);
+    s.on_ack(&ack(1));
+    s.wait(20);
+    s.on_ack(&ack(1));
+    assert_eq!(s.window(), (Fast, 8, 7));
+    s.wait(20);
+    s.take(&ack(5001));
+    assert_eq!(s.window(), (Fast, 7, 7));
+    s.output();
+    s.conn.unsent = 0;
+    s.wait(50);
+    s.rows();
+    s.on_ack(&ack(12_001));
+    assert_eq!(s.rows(), ["A1", "A6"]);
+    assert_eq!(s.window(), (Fast, 7, 7));
+    s.wait(100);
+    s.on_ack(&ack(13_001));
+    assert_eq!((s.rec.state(), s.cc.cwnd()), (Open, 7));
+}
+
+/// fast_retransmit/too_many_duplicates.
+#[test]
+fn too_many_duplicates_mean_reordering() {
+    let mut s = sender_without_sack();
+    s.write(2000);
+    s.wait(100);
+    s.on_ack(&ack(1));
+    s.wait(10);
+    s.on_ack(&ack(1));
+    assert_eq!((s.board.sacked_out(), s.rec.reordering_seen(), s.rec.dup_thresh()), (1, 1, 2));
+    assert_eq!(s.count(Counter::TcpRenoReorder), 1);
+}
+
+#[test]
+fn duplicates_by_their_number() {
+    let mut s = ten(sender_without_sack());
+    s.take(&ack(1).with_data());
+    assert_eq!(s.board.sacked_out(), 0, "data");
+    s.take(&ack(1).window(60_000));
+    assert_eq!(s.board.sacked_out(), 0, "a window");
+    s.take(&ack(1).merged(2));
+    assert_eq!(s.board.sacked_out(), 2, "two segments were merged");
+    s.take(&ack(3001));
+    assert_eq!(s.board.sacked_out(), 0, "an advance ends them");
+}
+
+/// sack/several_holes.
+#[test]
+fn holes_are_filled_in_order() {
+    let mut s = sender();
+    s.write(10_000);
+    s.wait(50);
+    s.on_ack(&ack(1001).sack(2001, 3001));
+    s.on_ack(&ack(1001).sack(4001, 5001).sack(2001, 3001));
+    let left = s.on_ack(&ack(1001).sack(4001, 10_001).sack(2001, 3001));
+    assert_eq!(left, ["R 1001:2001", "R 3001:4001"]);
+}
+
+/// sack/several_new_blocks.
+#[test]
+fn blocks_are_taken_in_ascending_order() {
+    let mut s = ten(sender());
+    s.on_ack(&ack(1).sack(4001, 5001).sack(2001, 3001));
+    assert_eq!((s.rec.reordering_seen(), s.board.sacked_out()), (0, 2));
+}
+
+/// sack/reordering_is_learnt.
+#[test]
+fn reordering_is_learnt() {
+    let mut s = ten(sender());
+    s.on_ack(&ack(1).sack(1001, 3001));
+    s.wait(10);
+    s.on_ack(&ack(3001));
+    assert_eq!((s.rec.reordering_seen(), s.rec.dup_thresh(), s.rec.state()), (1, 3, Open));
+    s.wait(10);
+    s.on_ack(&ack(3001).sack(4001, 9001));
+    assert_eq!((s.rec.state(), s.board.lost_out()), (Disorder, 0));
+    s.wait(10);
+    s.on_ack(&ack(9001));
+    assert_eq!((s.rec.reordering_seen(), s.rec.dup_thresh(), s.rec.state()), (2, 6, Open));
+    assert_eq!((s.rec.total_retrans(), s.count(Counter::TcpSackReorder)), (0, 2));
+}
+
+/// ecn/reduces_once.
+#[test]
+fn ece_reduces_the_window_once() {
+    let mut s = ten(Sender::with(Config::default(), ConnView { ecn: true, ..conn_view() }));
+    s.conn.unsent = 20_000;
+    s.take(&ack(2001).ece());
+    assert_eq!(s.rows(), ["A1", "A2", "A4", "O3", "O4"]);
+    assert_eq!(s.cwr.take(), Some(Cwr::Queue));
+    assert_eq!(s.output(), ["N 10001:12001"]);
+    assert_eq!(s.window(), (StateCwr, 10, 7));
+    s.wait(50);
+    s.on_ack(&ack(4001).ece());
+    assert_eq!(s.rows(), ["A1", "A2", "A7", "O3", "O5"]);
+    assert_eq!((s.window(), s.cwr), ((StateCwr, 9, 7), None));
+    s.wait(50);
+    s.on_ack(&ack(6001).ece());
+    s.wait(50);
+    s.on_ack(&ack(8001).ece());
+    assert_eq!(s.window(), (StateCwr, 7, 7));
+    assert_eq!((s.rec.delivered_ce(), s.count(Counter::TcpDeliveredCe)), (8, 8));
+}
+
+/// ecn/ends.
+#[test]
+fn the_reduction_of_ece_lasts_for_a_window() {
+    let mut s = ten(Sender::with(Config::default(), ConnView { ecn: true, ..conn_view() }));
+    s.on_ack(&ack(10_001).ece());
+    assert_eq!((s.rec.state(), s.cc.ssthresh()), (StateCwr, 7));
+    assert_eq!(s.write(1000), ["N 10001:11001"]);
+    s.wait(100);
+    s.rows();
+    s.on_ack(&ack(11_001));
+    assert_eq!(s.rows(), ["A1", "A5", "O3", "O6"]);
+    assert_eq!((s.rec.state(), s.cc.cwnd()), (Open, 7));
+}
+
+#[test]
+fn a_loss_within_the_reduction_of_ece_does_not_reduce_again() {
+    let mut s = ten(Sender::with(Config::default(), ConnView { ecn: true, ..conn_view() }));
+    s.on_ack(&ack(1001).ece());
+    assert_eq!((s.rec.state(), s.cc.ssthresh()), (StateCwr, 7));
+    s.on_ack(&ack(1001).sack(2001, 6001));
+    assert_eq!((s.rec.state(), s.cc.ssthresh()), (Fast, 7));
+    s.on_ack(&ack(10_001));
+    assert_eq!((s.rec.state(), s.cc.cwnd(), s.cc.ssthresh()), (Open, 7, 7));
+    s.on_ack(&ack(10_001).sack(1001, 2001));
+    assert_eq!(s.count(Counter::TcpDsackUndo), 1, "counted");
+    assert_eq!((s.cc.cwnd(), s.cc.ssthresh()), (7, 7), "and nothing is restored");
+}
+
+/// sack/reneging_times_out.
+#[test]
+fn a_peer_that_takes_back_what_it_sacked() {
+    let mut s = sender();
+    s.write(4000);
+    s.wait(100);
+    assert_eq!(s.on_ack(&ack(1).sack(1001, 4001)), ["R 1:1001"]);
+    s.wait(100);
+    s.rows();
+    assert_eq!(s.on_ack(&ack(1001)), NOTHING);
+    assert_eq!(s.rows(), ["A1", "A3"]);
+    assert_eq!(s.timer(), Some((Waits::Rto, 50)), "half a round trip");
+    assert_eq!(s.on_timer(), ["R 1001:2001"]);
+    assert_eq!(s.count(Counter::TcpSackReneging), 1);
+    assert_eq!((s.rec.state(), s.cc.cwnd()), (Loss, 1));
+    assert_eq!((s.board.sacked_out(), s.board.lost_out()), (0, 3));
+}
+
+#[test]
+fn old_acks_bring_blocks_only() {
+    let mut s = ten(sender());
+    s.on_ack(&ack(3001));
+    s.rows();
+    s.take(&ack(1001));
+    assert_eq!(s.rows(), NOTHING, "no block");
+    s.take(&ack(1001).sack(5001, 6001));
+    assert_eq!((s.rows().len(), s.board.sacked_out(), s.rec.delivered()), (4, 1, 4));
+    let before = s.cc.cwnd();
+    s.take(&ack(1001).sack(5001, 9001));
+    assert_eq!((s.rec.state(), s.cc.cwnd()), (Fast, before), "the window follows later");
+}
+
+#[test]
+fn blocks_that_nobody_sends() {
+    let mut s = ten(sender());
+    s.take(&ack(1001).sack(2001, 2001).sack(3001, 12_001).sack(501, 1001));
+    assert_eq!((s.count(Counter::TcpSackDiscard), s.board.sacked_out()), (2, 0));
+    let mut s = ten(sender_without_sack());
+    s.take(&ack(1).sack(2001, 4001));
+    assert_eq!((s.board.sacked_out(), s.rec.delivered()), (1, 1), "sack/not_negotiated");
+}
+
+#[test]
+fn dsacks_that_cannot_be_true() {
+    let mut s = ten(sender());
+    s.take(&ack(5001).sack(1, 1001));
+    assert_eq!(s.count(Counter::TcpDsackIgnoredDubious), 1, "nothing was ever sent again");
+    assert_eq!((s.rec.dsack_dups(), s.rec.delivered()), (1, 5));
+    s.take(&ack(5001).sack(1001, 1001));
+    assert_eq!(s.count(Counter::TcpDsackIgnoredDubious), 2, "no length");
+    assert_eq!((s.rec.dsack_dups(), s.count(Counter::TcpDsackRecvSegs)), (1, 0));
+    s.take(&ack(5001).sack(7001, 8001).sack(6001, 9001));
+    assert_eq!(s.count(Counter::TcpDsackOfoRecv), 1);
+    assert_eq!(s.board.sacked_out(), 3, "it is taken as an ordinary block");
+}
+
+#[test]
+fn a_dsack_above_the_acknowledgement_names_what_was_sent_again() {
+    let mut s = ten(sender());
+    let left = s.on_ack(&ack(1).sack(1001, 2001).sack(3001, 6001));
+    assert_eq!(left, ["R 1:1001", "R 2001:3001"]);
+    // The third segment arrives twice, while the first is still missing.
+    s.take(&ack(1).sack(2001, 3001).sack(1001, 6001));
+    assert_eq!((s.count(Counter::TcpDsackOfoRecv), s.rec.dsack_dups()), (1, 1));
+    s.take(&ack(6001).sack(1, 1001));
+    assert_eq!(s.count(Counter::TcpDsackUndo), 0, "it is not below the former SND.UNA");
+    s.take(&ack(6001).sack(1, 1001));
+    assert_eq!(s.count(Counter::TcpDsackIgnoredDubious), 1, "more than was ever sent again");
+}

@@ -1,0 +1,546 @@
+//! Traces of timeouts, probes, the timer and what leaves.
+
+use super::testing::*;
+use super::*;
+use crate::counters::Counter;
+use RecoveryState::{Disorder, Loss, Open, Recovery as Fast};
+
+const NOTHING: [&str; 0] = [];
+const INFINITE: u32 = 0x7fff_ffff;
+
+fn ten(mut sender: Sender) -> Sender {
+    assert_eq!(sender.write(10_000), ["N 1:10001"]);
+    sender
+}
+
+/// rto/spurious.
+#[test]
+fn f_rto_takes_a_spurious_timeout_back() {
+    let mut s = ten(sender_without_probes());
+    s.conn.unsent = 10_000;
+    assert_eq!(s.timer(), Some((Waits::Rto, 300)));
+    assert_eq!(s.on_timer(), ["R 1:1001"]);
+    assert_eq!((s.window(), s.board.lost_out()), ((Loss, 1, 7), 10));
+    s.rows();
+    s.wait(100);
+    assert_eq!(s.on_ack(&ack(1001)), ["N 10001:12001"]);
+    assert_eq!(s.rows(), ["A1", "A7", "L4", "L8"]);
+    assert_eq!((s.rec.state(), s.cc.cwnd()), (Loss, 2));
+    s.wait(50);
+    s.take(&ack(2001));
+    assert_eq!(s.rows(), ["A1", "A7", "L2", "L8", "L9", "O3", "O6"]);
+    assert_eq!((s.window(), s.board.lost_out()), ((Open, 11, INFINITE), 0));
+    assert_eq!(s.count(Counter::TcpSpuriousRtos), 1);
+    assert_eq!((s.count(Counter::TcpLossUndo), s.rec.retries()), (1, 0));
+}
+
+/// rto/real_loss.
+#[test]
+fn f_rto_finds_a_real_loss() {
+    let mut s = ten(sender_without_probes());
+    s.conn.unsent = 2000;
+    assert_eq!(s.on_timer(), ["R 1:1001"]);
+    s.wait(100);
+    assert_eq!(s.on_ack(&ack(1001)), ["N 10001:12001"]);
+    s.rows();
+    s.wait(100);
+    assert_eq!(s.on_ack(&ack(1001).sack(10_001, 11_001)), ["R 1001:2001"]);
+    assert_eq!(s.rows(), ["A1", "A7", "L3", "L7", "L8"]);
+    assert_eq!((s.rec.state(), s.board.lost_out(), s.cc.cwnd()), (Loss, 9, 2));
+}
+
+#[test]
+fn f_rto_without_new_data_sends_what_is_lost() {
+    let mut s = ten(sender_without_probes());
+    assert_eq!(s.on_timer(), ["R 1:1001"]);
+    s.rows();
+    s.wait(100);
+    assert_eq!(s.on_ack(&ack(1001)), ["R 1001:3001"]);
+    assert_eq!(s.rows(), ["A1", "A7", "L4", "L7", "L8"]);
+    // New data that waits, but does not leave, gives the place to what is lost in the same call.
+    let mut s = ten(sender_without_probes());
+    s.on_timer();
+    s.conn.unsent = 1000;
+    s.take(&ack(1001));
+    s.conn.unsent = 0;
+    assert!(s.rec.sends_new_first());
+    assert_eq!(s.output(), ["R 1001:3001"]);
+}
+
+/// rto/eifel_undo.
+#[test]
+fn a_timeout_is_undone_by_timestamps() {
+    let config = Config { tcp_early_retrans: 0, ..Config::default() };
+    let mut s = sender_with_timestamps();
+    s.config = config;
+    s.write(5000);
+    assert_eq!(s.on_timer(), ["R 1:1001"]);
+    assert_eq!(s.window(), (Loss, 1, 7));
+    s.rows();
+    s.wait(20);
+    s.on_ack(&ack(5001).tsecr(100));
+    assert_eq!(s.rows(), ["A1", "A7", "L1", "L8", "L9", "O3", "O6"]);
+    assert_eq!((s.rec.state(), s.cc.ssthresh()), (Open, INFINITE));
+    assert!(s.cc.cwnd() >= 10);
+}
+
+#[test]
+fn loss_ends_with_what_was_outstanding() {
+    let mut s = ten(sender_without_probes());
+    s.on_timer();
+    s.wait(100);
+    s.on_ack(&ack(1001));
+    s.rows();
+    s.wait(100);
+    s.on_ack(&ack(10_001));
+    assert_eq!(s.rows(), ["A1", "A7", "L5", "L8", "L9", "O3", "O6"]);
+    assert_eq!((s.rec.state(), s.cc.ssthresh()), (Open, 7));
+}
+
+/// rto/only_first_segment.
+#[test]
+fn slow_start_after_a_timeout() {
+    let config = Config { tcp_frto: 0, ..Config::default() };
+    let mut s = Sender::with(config, ConnView { sack: false, ..conn_view() });
+    s.write(4000);
+    assert_eq!(s.on_timer(), ["R 1:1001"]);
+    s.rows();
+    s.wait(50);
+    assert_eq!(s.on_ack(&ack(2001)), ["R 2001:4001"]);
+    assert_eq!(s.rows(), ["A1", "A7", "L6", "L7", "L8"]);
+    assert_eq!(s.count(Counter::TcpSlowStartRetrans), 3);
+    s.wait(50);
+    s.on_ack(&ack(4001));
+    assert_eq!(s.rec.state(), Loss, "without SACK until more is acknowledged");
+    s.write(1000);
+    s.wait(50);
+    s.on_ack(&ack(5001));
+    assert_eq!(s.rec.state(), Open);
+}
+
+/// rto/lost_again.
+#[test]
+fn what_is_lost_again_after_a_timeout_begins_recovery() {
+    let config = Config { tcp_early_retrans: 0, tcp_frto: 0, ..Config::default() };
+    let mut s = Sender::with(config, conn_view());
+    s.write(4000);
+    assert_eq!(s.on_timer(), ["R 1:1001"]);
+    s.wait(100);
+    assert_eq!(s.on_ack(&ack(1001)), ["R 1001:3001"]);
+    assert_eq!((s.rec.state(), s.cc.cwnd()), (Loss, 2));
+    s.rows();
+    s.wait(120);
+    assert_eq!(s.on_ack(&ack(1001).sack(2001, 3001)), ["R 1001:2001"]);
+    assert_eq!(s.rows(), ["A1", "A7", "L7", "L8", "L9", "O3", "O7"]);
+    assert_eq!((s.rec.state(), s.board.retrans_out()), (Fast, 1));
+}
+
+/// rto/late_segment_stays.
+#[test]
+fn a_timeout_spares_what_left_lately() {
+    let mut s = sender_without_probes();
+    s.write(1000);
+    s.wait(100);
+    s.on_ack(&ack(1001));
+    s.write(1000);
+    s.wait(250);
+    s.write(1000);
+    assert_eq!(s.on_timer(), ["R 1001:2001"]);
+    assert_eq!((s.rec.state(), s.board.lost_out(), s.cc.cwnd()), (Loss, 1, 2));
+}
+
+/// rto/backoff and rto/karn.
+#[test]
+fn the_timeout_doubles_until_a_sample() {
+    let mut s = sender_without_sack();
+    s.write(1000);
+    for (millis, backoff) in [(300, 1), (600, 2), (1200, 3)] {
+        assert_eq!(s.timer(), Some((Waits::Rto, millis)));
+        assert_eq!(s.on_timer(), ["R 1:1001"]);
+        assert_eq!((s.rec.rtt().backoff(), s.rec.retries()), (backoff, backoff));
+    }
+    s.wait(50);
+    s.on_ack(&ack(1001));
+    assert_eq!((s.rec.rtt().backoff(), s.rec.retries()), (3, 0), "no sample (Karn)");
+    s.write(1000);
+    assert_eq!(s.timer(), Some((Waits::Rto, 2400)));
+    s.wait(100);
+    s.on_ack(&ack(2001));
+    assert_eq!(s.rec.rtt().backoff(), 0);
+}
+
+/// rto/timeout_restarts_on_ack.
+#[test]
+fn an_advance_restarts_the_timeout() {
+    let mut s = sender_without_sack();
+    s.write(2000);
+    s.wait(100);
+    s.on_ack(&ack(1001));
+    assert_eq!(s.timer(), Some((Waits::Rto, 300)));
+    s.wait(10);
+    s.on_ack(&ack(1001));
+    assert_eq!(s.timer(), Some((Waits::Rto, 290)), "a duplicate does not");
+    s.on_ack(&ack(2001));
+    assert_eq!(s.timer(), None);
+}
+
+/// timestamps/round_trip_of_retransmission.
+#[test]
+fn timestamps_give_the_round_trip_of_a_retransmission() {
+    let mut s = sender_with_timestamps();
+    s.config.tcp_early_retrans = 0;
+    s.write(900);
+    s.on_timer();
+    assert_eq!(s.rec.rtt().backoff(), 1);
+    s.wait(50);
+    s.on_ack(&ack(901).tsecr(400));
+    assert_eq!(
+        (s.rec.rtt().backoff(), s.rec.rtt().min_rtt().map(|r| r.as_millis())),
+        (0, Some(50))
+    );
+}
+
+#[test]
+fn counters_of_timeouts() {
+    let of = |s: &Sender, counter| (s.count(Counter::TcpTimeouts), s.count(counter));
+    let mut s = ten(sender_without_probes());
+    s.fire();
+    let failed = [Counter::TcpSackFailures, Counter::TcpRenoFailures, Counter::TcpLossFailures];
+    assert!(failed.iter().all(|&counter| of(&s, counter) == (1, 0)), "in Open");
+    s.fire();
+    assert!(failed.iter().all(|&counter| of(&s, counter) == (2, 0)), "a repeated one");
+    s.output();
+    s.on_ack(&ack(1001));
+    s.fire();
+    assert_eq!(of(&s, Counter::TcpLossFailures), (3, 1));
+    let mut s = ten(sender_without_sack());
+    s.take(&ack(1));
+    s.fire();
+    assert_eq!(of(&s, Counter::TcpRenoFailures), (1, 1));
+    let mut s = ten(sender_without_sack());
+    s.on_ack(&ack(1).merged(3));
+    s.fire();
+    assert_eq!(of(&s, Counter::TcpRenoRecoveryFail), (1, 1));
+    let mut s = ten(sender_without_probes());
+    s.wait(100);
+    s.take(&ack(1).sack(3001, 4001));
+    s.rec.timer.set(Waits::Rto, s.now);
+    s.fire();
+    assert_eq!(of(&s, Counter::TcpSackFailures), (1, 1));
+    let mut s = ten(sender_without_probes());
+    s.wait(100);
+    s.on_ack(&ack(1).sack(3001, 7001));
+    s.fire();
+    assert_eq!(of(&s, Counter::TcpSackRecoveryFail), (1, 1));
+}
+
+#[test]
+fn a_timeout_within_a_reduction_does_not_reduce_again() {
+    let mut s = ten(sender_without_probes());
+    s.wait(100);
+    s.on_ack(&ack(1).sack(3001, 7001));
+    assert_eq!(s.cc.ssthresh(), 7);
+    s.fire();
+    assert_eq!((s.rec.state(), s.cc.ssthresh()), (Loss, 7));
+    s.fire();
+    assert_eq!(s.cc.ssthresh(), 7, "nor one of the same data");
+}
+
+/// rto/loss_probe.
+#[test]
+fn a_loss_probe_is_the_last_segment_again() {
+    let mut s = sender();
+    s.write(3000);
+    assert_eq!(s.timer(), Some((Waits::Probe, 202)));
+    assert_eq!(s.on_timer(), ["P 2001:3001"]);
+    assert_eq!((s.rec.state(), s.rec.total_retrans(), s.board.retrans_out()), (Open, 1, 0));
+    assert_eq!((s.count(Counter::TcpLossProbes), s.count(Counter::TcpFastRetrans)), (1, 0));
+    assert_eq!(s.timer(), Some((Waits::Rto, 300)), "from now");
+    s.wait(110);
+    assert_eq!(s.on_ack(&ack(1001).sack(2001, 3001)), NOTHING);
+    assert_eq!(s.rec.waits_for(), Some(Waits::Reordering));
+    assert_eq!(s.on_timer(), ["R 1001:2001"]);
+}
+
+/// rto/loss_probe_new_data.
+#[test]
+fn a_loss_probe_is_new_data_if_there_is_some() {
+    let mut s = sender();
+    s.write(1100);
+    s.conn.unsent = 100;
+    assert_eq!(s.on_timer(), ["N 1101:1201"]);
+    assert_eq!((s.count(Counter::TcpLossProbes), s.rec.total_retrans()), (1, 0));
+    assert_eq!(s.timer(), Some((Waits::Rto, 300)), "no second probe");
+}
+
+/// rto/loss_probe_repairs.
+#[test]
+fn a_repaired_loss_reduces_the_window() {
+    let mut s = sender();
+    s.write(3000);
+    s.wait(100);
+    s.on_ack(&ack(2001));
+    let cwnd = s.cc.cwnd();
+    assert_eq!(s.timer(), Some((Waits::Probe, 300)), "one segment: not later than the RTO");
+    assert_eq!(s.on_timer(), ["P 2001:3001"]);
+    s.wait(100);
+    s.on_ack(&ack(3001));
+    assert_eq!(s.write(1000), ["N 3001:4001"]);
+    s.wait(100);
+    s.on_ack(&ack(4001));
+    assert_eq!(s.count(Counter::TcpLossProbeRecovery), 1);
+    assert_eq!((s.rec.state(), s.cc.ssthresh()), (Open, 7));
+    assert!(s.cc.cwnd() < cwnd);
+}
+
+#[test]
+fn a_probe_that_is_named_was_not_needed() {
+    let mut s = sender();
+    s.write(3000);
+    assert_eq!(s.on_timer(), ["P 2001:3001"]);
+    s.on_ack(&ack(3001));
+    s.on_ack(&ack(3001).sack(2001, 3001));
+    s.write(1000);
+    s.on_ack(&ack(4001));
+    assert_eq!(s.count(Counter::TcpLossProbeRecovery), 0);
+    assert_eq!((s.rec.state(), s.cc.ssthresh()), (Open, INFINITE));
+}
+
+#[test]
+fn one_probe_at_a_time() {
+    let mut s = sender();
+    s.write(3000);
+    assert_eq!(s.on_timer(), ["P 2001:3001"]);
+    s.wait(10);
+    s.on_ack(&ack(1001));
+    assert_eq!(s.rec.waits_for(), Some(Waits::Probe));
+    assert_eq!(s.on_timer(), NOTHING);
+    assert_eq!((s.count(Counter::TcpLossProbes), s.rec.waits_for()), (1, Some(Waits::Rto)));
+    assert_eq!(s.on_timer(), ["R 1001:2001"], "the timeout follows");
+}
+
+#[test]
+fn probes_by_state_and_setting() {
+    for bits in [0, 1, 2, 5] {
+        let config = Config { tcp_early_retrans: bits, ..Config::default() };
+        let mut s = Sender::with(config, conn_view());
+        s.write(1000);
+        assert_eq!(s.rec.waits_for(), Some(Waits::Rto), "{bits}");
+    }
+    let mut s = sender();
+    s.conn.state = crate::State::SynReceived;
+    s.write(1000);
+    assert_eq!(s.rec.waits_for(), Some(Waits::Rto), "before ESTABLISHED");
+    let mut s = ten(sender());
+    s.wait(100);
+    s.take(&ack(1).sack(1001, 2001));
+    s.write(1000);
+    assert_eq!((s.rec.state(), s.rec.waits_for()), (Disorder, Some(Waits::Reordering)));
+}
+
+#[test]
+fn a_probe_of_new_data_that_does_not_leave_is_given_up() {
+    let mut s = sender();
+    s.write(3000);
+    s.conn.unsent = 1000;
+    s.fire();
+    assert_eq!(s.rec.due_probe(), Some(Probe::New));
+    s.conn.unsent = 0;
+    assert_eq!(s.output(), NOTHING);
+    assert_eq!((s.rec.due_probe(), s.timer()), (None, Some((Waits::Rto, 98))));
+}
+
+#[test]
+fn a_fin_is_a_probe() {
+    let mut s = sender();
+    s.write(500);
+    s.send_fin();
+    s.output();
+    assert_eq!(s.on_timer(), ["P 501:502"]);
+    let mut s = sender();
+    s.write(500);
+    s.conn.unsent_fin = true;
+    s.fire();
+    assert_eq!(s.rec.due_probe(), Some(Probe::New), "one that never left counts as new data");
+}
+
+/// pmtu/state.
+#[test]
+fn a_lower_mtu_is_no_congestion() {
+    let mut s = sender();
+    s.write(1000);
+    s.wait(50);
+    (s.conn.mss, s.conn.smss) = (600, 600);
+    s.call(|rec, cx, conn, flight| rec.on_mss_lowered(cx, conn, flight));
+    assert_eq!(s.output(), ["R 1:1001"]);
+    assert_eq!(s.window(), (Loss, 10, INFINITE));
+    assert_eq!(s.board.packets_out(), 2, "in two segments now");
+    s.wait(50);
+    s.on_ack(&ack(1001));
+    assert_eq!(s.rec.state(), Open);
+    s.write(500);
+    s.call(|rec, cx, conn, flight| rec.on_mss_lowered(cx, conn, flight));
+    assert_eq!((s.rec.state(), s.board.lost_out()), (Open, 0), "it is not too large");
+}
+
+/// small_queue/not_sent_again.
+#[test]
+fn what_is_below_us_is_not_sent_again() {
+    let mut s = sender_without_sack();
+    s.completed = Serial(0);
+    s.write(1000);
+    let effects = s.fire();
+    assert_eq!(effects.user_timeout_since, Some(Instant::from_millis(100)));
+    assert_eq!(s.timer(), Some((Waits::Rto, 300)));
+    assert_eq!((s.rec.state(), s.rec.retries(), s.rec.rtt().backoff()), (Open, 0, 0));
+    assert_eq!(s.count(Counter::TcpSpuriousRtxHostQueues), 1);
+    let mut s = ten(sender());
+    s.conn.unsent = 5000;
+    s.completed = Serial(0);
+    s.wait(100);
+    assert_eq!(s.on_ack(&ack(1).sack(1001, 5001)), ["N 10001:12001"], "new data overtakes it");
+    assert!(s.rec.waits_below());
+    s.output();
+    assert!(!s.rec.waits_below(), "it is cwnd that it waits for");
+    assert_eq!(s.count(Counter::TcpSpuriousRtxHostQueues), 1, "once for the packet");
+    s.completed = Serial(9);
+    s.take(&ack(1).sack(1001, 6001));
+    assert_eq!(s.output(), ["R 1:1001"]);
+    let mut s = sender();
+    s.completed = Serial(0);
+    s.write(1000);
+    assert_eq!(s.on_timer(), NOTHING, "nor is a probe");
+    assert_eq!(
+        (s.rec.waits_for(), s.count(Counter::TcpSpuriousRtxHostQueues)),
+        (Some(Waits::Rto), 1)
+    );
+}
+
+/// rto/gives_up.
+#[test]
+fn a_silent_peer_is_given_up() {
+    let config = Config { tcp_early_retrans: 0, tcp_retries2: 3, ..Config::default() };
+    let mut s = Sender::with(config, ConnView { sack: false, ..conn_view() });
+    s.write(1000);
+    for _ in 0..3 {
+        assert!(!s.fire().give_up);
+        assert_eq!(s.output(), ["R 1:1001"]);
+    }
+    assert!(s.fire().give_up, "after 0.6 + 1.2 + 2.4 s");
+    assert_eq!(s.now.as_millis(), 100 + 300 + 600 + 1200 + 2400);
+}
+
+#[test]
+fn an_advance_stops_the_clock_of_giving_up() {
+    let mut s = ten(sender_without_probes());
+    s.conn.peer.user_timeout = Some(Duration::from_millis(500));
+    s.on_timer();
+    s.wait(400);
+    s.take(&ack(1001));
+    assert_eq!(s.rec.trying_since, None);
+    s.output();
+    assert!(!s.fire().give_up, "the first timeout is never asked");
+    assert!(s.fire().give_up);
+}
+
+#[test]
+fn cwnd_bounds_what_leaves_again() {
+    let mut s = ten(sender_without_probes());
+    s.fire();
+    s.cc.set_cwnd(3);
+    assert_eq!(s.output(), ["R 1:3001"]);
+}
+
+#[test]
+fn the_window_of_the_peer_bounds_what_leaves_again() {
+    let cases = [
+        (2500, "R 1:2001", "whole segments"),
+        (700, "R 1:701", "less than one"),
+        (0, "R 1:1001", "the front leaves into a closed window"),
+    ];
+    for (wnd, left, name) in cases {
+        let mut s = ten(sender_without_probes());
+        s.fire();
+        s.cc.set_cwnd(5);
+        s.conn.wnd = wnd;
+        assert_eq!(s.output().first().map(|text| text.as_str()), Some(left), "{name}");
+    }
+}
+
+#[test]
+fn small_ranges_leave_together() {
+    let small = || {
+        let mut s = sender_without_probes();
+        for len in [300, 400, 200, 900] {
+            s.conn.unsent = len;
+            s.output();
+        }
+        s.fire();
+        s.cc.set_cwnd(9);
+        s
+    };
+    assert_eq!(small().output(), ["R 1:901", "R 901:1801"]);
+    let mut s = small();
+    s.conn.urgent = true;
+    assert_eq!(s.output(), ["R 1:301", "R 301:701", "R 701:901", "R 901:1801"]);
+}
+
+#[test]
+fn timers_of_a_paced_connection() {
+    let mut s = sender_without_sack();
+    s.conn.pacing_delay = Duration::from_millis(7);
+    s.write(1000);
+    assert_eq!(s.timer(), Some((Waits::Rto, 307)));
+    let mut s = sender();
+    s.conn.pacing_delay = Duration::from_millis(7);
+    s.write(2000);
+    assert_eq!(s.timer(), Some((Waits::Probe, 209)));
+}
+
+#[test]
+fn new_data_ends_the_wait_for_a_probe() {
+    let mut s = sender();
+    s.write(1000);
+    assert_eq!(s.timer(), Some((Waits::Probe, 300)));
+    s.wait(50);
+    s.send_now(1000);
+    assert_eq!(s.timer(), Some((Waits::Rto, 250)), "since the front left");
+    s.output();
+    assert_eq!(s.timer(), Some((Waits::Probe, 202)));
+}
+
+#[test]
+fn a_window_that_opens_in_loss_lets_everything_leave() {
+    let mut s = ten(sender_without_probes());
+    s.conn.wnd = 0;
+    assert_eq!(s.on_timer(), ["R 1:1001"]);
+    s.wait(150);
+    s.take(&ack(1).window(20_000));
+    assert_eq!((s.board.lost_out(), s.board.retrans_out()), (10, 0));
+    assert_eq!(s.output(), ["R 1:1001"]);
+}
+
+#[test]
+fn the_third_syn_ack_loses_early_data() {
+    let mut s = sender_without_sack();
+    s.conn.state = crate::State::SynReceived;
+    s.write(3000);
+    s.call(|rec, cx, conn, flight| rec.on_third_syn_ack(cx, conn, flight));
+    assert_eq!((s.rec.state(), s.cc.cwnd(), s.rec.rtt().backoff()), (Loss, 1, 0));
+    s.conn.state = crate::State::Established;
+    s.call(|rec, cx, conn, flight| rec.on_early_handshake_done(cx, conn, flight));
+    assert_eq!((s.rec.retries(), s.timer()), (0, Some((Waits::Rto, 300))));
+    assert_eq!(s.output(), ["R 1:1001"]);
+}
+
+#[test]
+fn an_idle_sender_starts_slowly() {
+    let mut s = sender();
+    s.cc.set_cwnd(40);
+    s.wait(300);
+    s.call(|rec, cx, _, flight| rec.restart_after_idle(cx, flight));
+    assert_eq!(s.cc.cwnd(), 40, "not after exactly an RTO");
+    s.wait(301);
+    s.call(|rec, cx, _, flight| rec.restart_after_idle(cx, flight));
+    assert_eq!((s.cc.cwnd(), s.cc.ssthresh()), (10, INFINITE), "three timeouts: halved twice");
+}

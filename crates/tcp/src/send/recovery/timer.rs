@@ -1,0 +1,263 @@
+//! The timer of retransmission: what it waits for, and what happens when it fires (section 10 of
+//! docs/recovery.md, section 4 "Events that are not ACKs", section 8).
+
+use super::loss_probe::{Probe, pto};
+use super::run::Run;
+use super::view::{ConnView, Flight, TimerEffects};
+use super::{Permission, Recovery, RecoveryState, give_up};
+use crate::connection::Context;
+use crate::counters::Counter;
+use crate::time::{Duration, Instant};
+
+/// A deadline that has passed is this far ahead.
+const SOON: Duration = Duration::from_micros(1);
+
+/// A front that is still below us is looked at again after this time at the latest.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// The least wait for a peer that has SACKed the front and not acknowledged it.
+const RENEGING_WAIT: Duration = Duration::from_millis(10);
+
+/// The bits of `tcp_early_retrans` that ask for probes.
+const PROBES: core::ops::RangeInclusive<u8> = 3..=4;
+
+/// What the timer waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// The retransmission timeout.
+    Rto,
+    /// The probe timeout (RFC 8985: PTO).
+    Probe,
+    /// The end of RACK's reordering window.
+    Reordering,
+}
+
+/// One timer that waits for one of three.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RetransmitTimer(Option<(Waits, Instant)>);
+
+impl RetransmitTimer {
+    pub(super) fn set(&mut self, waits: Waits, until: Instant) {
+        self.0 = Some((waits, until));
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.0 = None;
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.0.map(|(_, until)| until)
+    }
+
+    pub(super) fn waits_for(&self) -> Option<Waits> {
+        self.0.map(|(waits, _)| waits)
+    }
+}
+
+impl Run<'_> {
+    fn rto(&self) -> Duration {
+        self.rec.rtt.rto(self.cx.config)
+    }
+
+    /// "now + RTO".
+    pub(super) fn after_rto(&self) -> Instant {
+        self.cx.now + self.rto() + self.conn.pacing_delay
+    }
+
+    /// "Departure of the front + RTO, at least now + 1 us".
+    fn rto_of_front(&self) -> Instant {
+        let sent_at = self.flight.board.front().map_or(self.cx.now, |front| front.sent_at);
+        (sent_at + self.rto()).max(self.cx.now + SOON)
+    }
+
+    /// Section 8, "when armed".
+    fn may_probe(&self) -> bool {
+        PROBES.contains(&self.cx.config.tcp_early_retrans)
+            && self.conn.sack
+            && self.is_in(&[RecoveryState::Open, RecoveryState::Cwr])
+            && !self.flight.board.is_empty()
+            && self.conn.state.is_synchronized()
+    }
+
+    /// "now + PTO", not later than `rto`, if that has not passed.
+    fn after_pto(&self, rto: Instant) -> Instant {
+        let outstanding = self.flight.board.packets_out();
+        let wait = pto(self.rec.rtt.srtt(), outstanding, self.cx.config);
+        let left = rto.since(self.cx.now);
+        let bounded = if left.is_zero() { wait } else { wait.min(left) };
+        self.cx.now + bounded + self.conn.pacing_delay
+    }
+
+    /// Step 9 of section 3.
+    pub(super) fn restart_timer(&mut self) {
+        if self.facts.timer_started || !(self.facts.advanced || self.tells_of_front()) {
+            return;
+        }
+        if self.flight.board.is_empty() {
+            self.rec.timer.stop();
+        } else if self.may_probe() {
+            let until = self.after_pto(self.cx.now + self.rto());
+            self.rec.timer.set(Waits::Probe, until);
+        } else {
+            let restarts = self.rec.timer.waits_for() == Some(Waits::Rto);
+            let until = if restarts { self.after_rto() } else { self.rto_of_front() };
+            self.rec.timer.set(Waits::Rto, until);
+        }
+    }
+
+    /// The ACK gave a sample, and SACKs something that left before the front last did.
+    fn tells_of_front(&self) -> bool {
+        let Some((lowest, _)) = self.facts.sacked.sacked_sent else { return false };
+        let front = self.flight.board.front().map(|front| front.sent_at);
+        self.facts.newest_rtt.is_some() && front.is_some_and(|front| lowest < front)
+    }
+
+    /// Row A3: the peer may have taken back what it SACKed.
+    pub(super) fn wait_for_reneging(&mut self) {
+        let half = self.rec.rtt.srtt().unwrap_or_default() / 2;
+        self.rec.timer.set(Waits::Rto, self.cx.now + half.max(RENEGING_WAIT));
+        self.facts.timer_started = true;
+    }
+
+    /// New data left. `idle` if nothing had been outstanding.
+    pub(super) fn start_timer_for_new_data(&mut self, idle: bool) {
+        match self.rec.timer.waits_for() {
+            Some(Waits::Rto | Waits::Reordering) if !idle => {}
+            Some(Waits::Probe) if !idle => {
+                let until = self.rto_of_front();
+                self.rec.timer.set(Waits::Rto, until);
+            }
+            _ => self.start_rto(),
+        }
+    }
+
+    /// Something left again.
+    pub(super) fn start_timer_for_retransmission(&mut self, front: bool) {
+        match self.rec.timer.waits_for() {
+            None => self.start_rto(),
+            Some(Waits::Rto | Waits::Probe) if front => self.start_rto(),
+            Some(_) => {}
+        }
+    }
+
+    /// The RTO starts from now.
+    pub(super) fn start_rto(&mut self) {
+        let until = self.after_rto();
+        self.rec.timer.set(Waits::Rto, until);
+    }
+
+    /// The RTO runs since the front left.
+    fn resume_rto(&mut self) {
+        if !self.flight.board.is_empty() {
+            let until = self.rto_of_front();
+            self.rec.timer.set(Waits::Rto, until);
+        }
+    }
+
+    /// A burst of new data has ended.
+    pub(super) fn end_burst(&mut self) {
+        if self.rec.probe.cancel_new() {
+            // Something else than the window held it.
+            self.resume_rto();
+        } else if self.may_probe() && self.rec.probe.end_seq() != Some(self.conn.nxt) {
+            let front = self.flight.board.front().map_or(self.cx.now, |front| front.sent_at);
+            let until = self.after_pto(front + self.rto());
+            self.rec.timer.set(Waits::Probe, until);
+        }
+    }
+
+    /// The RTO has passed.
+    fn on_rto(&mut self) -> TimerEffects {
+        let mut effects = TimerEffects::default();
+        let Some(front) = self.flight.board.front() else { return effects };
+        effects.user_timeout_since = Some(front.sent_at);
+        if self.cx.below.completed < front.serial {
+            self.cx.counters.bump(Counter::TcpSpuriousRtxHostQueues);
+            let wait = self.rto().min(LOOK_AGAIN);
+            self.rec.timer.set(Waits::Rto, self.cx.now + wait);
+            return effects;
+        }
+        let now = self.cx.now;
+        let trying = now.since(*self.rec.trying_since.get_or_insert(now));
+        let again = self.rec.retries > 0;
+        if again && give_up::is_over(self.conn, now, trying, self.rto(), self.cx.config) {
+            effects.give_up = true;
+            return effects;
+        }
+        self.enter_loss();
+        self.rec.rtt.back_off();
+        self.start_rto();
+        effects
+    }
+
+    /// The PTO has passed: a probe is due, or the RTO follows (RFC 8985, section 7.3).
+    fn on_pto(&mut self) {
+        match self.choose_probe() {
+            Some(probe) => self.rec.probe.set_due(probe),
+            None => self.resume_rto(),
+        }
+    }
+
+    fn choose_probe(&mut self) -> Option<Probe> {
+        if self.rec.probe.end_seq().is_some() {
+            return None;
+        }
+        let last = self.flight.board.back()?;
+        if self.new_segment_fits() {
+            return Some(Probe::New);
+        }
+        if self.cx.below.completed < last.serial {
+            self.cx.counters.bump(Counter::TcpSpuriousRtxHostQueues);
+            return None;
+        }
+        Some(Probe::Old)
+    }
+
+    /// Whether the peer's window takes a segment of what was never sent.
+    fn new_segment_fits(&self) -> bool {
+        let conn = self.conn;
+        let end = conn.window_end(self.facts.una);
+        let usable = if conn.nxt < end { end.since(conn.nxt) } else { 0 };
+        conn.has_unsent() && conn.unsent.min(conn.smss()).max(1) <= usable
+    }
+
+    /// The reordering window has ended (RFC 8985, section 6.2, step 5).
+    fn on_reordering_timer(&mut self) {
+        self.detect_loss_by_time();
+        if self.found_lost() {
+            if !self.is_in(&[RecoveryState::Recovery]) {
+                self.enter_recovery();
+                let (delivered, safe) = (1, false);
+                self.reduce_cwnd(delivered, safe);
+            }
+            self.rec.permission = Permission::Lost;
+        }
+        self.resume_rto();
+    }
+}
+
+impl Recovery {
+    /// The timer has fired: [`deadline`](Self::deadline) has passed.
+    pub(crate) fn on_timer(
+        &mut self,
+        cx: &Context,
+        conn: &ConnView,
+        flight: Flight,
+    ) -> TimerEffects {
+        let Some(waits) = self.timer.waits_for() else { return TimerEffects::default() };
+        self.timer.stop();
+        let mut run = Run::new(cx, conn, self, flight);
+        let effects = match waits {
+            Waits::Rto => run.on_rto(),
+            Waits::Probe => {
+                run.on_pto();
+                TimerEffects::default()
+            }
+            Waits::Reordering => {
+                run.on_reordering_timer();
+                TimerEffects::default()
+            }
+        };
+        TimerEffects { cwr: run.finish(), ..effects }
+    }
+}
