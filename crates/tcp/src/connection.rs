@@ -4,7 +4,7 @@
 //!
 //! A segment comes in through [`Connection::handle_segment`]; the rooms under `input/` check it in
 //! the order of RFC 9293, section 3.10.7, and change the sender ([`crate::send`]), the receiver
-//! ([`crate::recv`]) and the loss recovery ([`crate::recovery`]). Nothing leaves at that point:
+//! ([`crate::recv`]) and the loss recovery (`send/recovery/`). Nothing leaves at that point:
 //! every room only records what is due. [`Connection::poll_transmit`] then asks, in one fixed
 //! order, what may leave.
 //!
@@ -19,6 +19,7 @@
 //! What it does not do: listening, demultiplexing, ports, IP, checksums. The stack does.
 
 mod reading;
+mod recovering;
 mod sending;
 
 use alloc::boxed::Box;
@@ -231,7 +232,7 @@ impl Connection {
         while let Some(timer) = self.timers.pop_due(cx.now) {
             self.causes.add(Causes::TIMER);
             match timer {
-                Timer::Retransmit => self.on_xmit_timeout(cx),
+                Timer::Retransmit => self.on_retransmission_timeout(cx),
                 // What it held is asked about by the next poll.
                 Timer::Pacing | Timer::TsoDefer => {}
                 Timer::Persist => self.on_persist_timeout(cx),
@@ -405,7 +406,7 @@ impl Connection {
                 self.rcv.set_buffer(*bytes);
                 self.after_read();
             }
-            SetOption::Congestion(algorithm) => self.snd.cc.switch(*algorithm),
+            SetOption::Congestion(algorithm) => self.snd.set_algorithm(*algorithm),
             SetOption::DecisionLog(entries) => self.decisions = Decisions::new(*entries),
             SetOption::RcvLowat(_) => self.apply_low_water(cx),
             SetOption::QuickAck(on) => {

@@ -6,7 +6,7 @@
 //! CWR says that the sender has reacted. Who receives ECE reduces its window once per window of
 //! data and sets CWR on the next data.
 //!
-//! The reduction itself is recovery's business (`recovery/mod.rs`). A SYN that is sent again does
+//! The reduction itself is recovery's business (`send/recovery/`). A SYN that is sent again does
 //! not ask, since some path may have swallowed the one that did (`tcp_ecn_fallback`).
 
 use plimsoll_wire::tcp::TcpFlags;

@@ -120,10 +120,11 @@ pub struct Info {
 
 /// The figures of `conn`, whose settings are `config`.
 pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
-    let (times, rtt, held) = (conn.snd.limited_times(now), &conn.snd.recovery.rtt, conn.held(now));
+    let (times, rtt, held) =
+        (conn.snd.limited_times(now), conn.snd.recovery().rtt(), conn.held(now));
     Info {
         state: conn.state,
-        congestion: conn.snd.cc.algorithm(),
+        congestion: conn.snd.controller().algorithm(),
         timestamps: conn.ts.enabled,
         sack: conn.handshake.sack,
         snd_wscale: conn.snd.wscale(),
@@ -136,45 +137,45 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         advmss: advmss(conn),
         pmtu: u32::from(conn.path.mtu),
         unacked: unacked(conn),
-        sacked: conn.sacked_out(),
-        lost: conn.snd.scoreboard.lost_out(),
-        retrans: conn.snd.scoreboard.retrans_out(),
-        total_retrans: conn.snd.stats.total_retrans,
-        backoff: u32::from(conn.snd.recovery.backoff),
+        sacked: conn.snd.scoreboard().sacked_out(),
+        lost: conn.snd.scoreboard().lost_out(),
+        retrans: conn.snd.scoreboard().retrans_out(),
+        total_retrans: conn.snd.recovery().total_retrans(),
+        backoff: u32::from(rtt.backoff()),
         retransmits: u32::from(conn.current_retries()),
         probes: probes(conn),
         rtt: rtt.srtt().unwrap_or_default(),
-        rttvar: rtt.rttvar(),
-        min_rtt: rtt.min(),
-        snd_cwnd: conn.snd.cc.cwnd(),
-        snd_ssthresh: conn.snd.cc.ssthresh(),
-        reordering: u32::from(conn.snd.recovery.reordering),
-        reord_seen: conn.snd.recovery.reord_seen,
+        rttvar: rtt.mdev(),
+        min_rtt: rtt.min_rtt(),
+        snd_cwnd: conn.snd.controller().cwnd(),
+        snd_ssthresh: conn.snd.controller().ssthresh(),
+        reordering: conn.snd.recovery().dup_thresh(),
+        reord_seen: conn.snd.recovery().reordering_seen(),
         snd_wnd: conn.snd.wnd(),
         rcv_wnd: conn.rcv.wnd(),
         rcv_ssthresh: u32::try_from(conn.rcv.buffer()).unwrap_or(u32::MAX),
         rcv_space: u32::try_from(conn.rcv.space()).unwrap_or(u32::MAX),
-        bytes_acked: conn.snd.stats.bytes_acked,
+        bytes_acked: conn.snd.stats().bytes_acked,
         bytes_received: conn.rcv.stats().bytes,
-        bytes_sent: conn.snd.stats.bytes_sent,
-        bytes_retrans: conn.snd.stats.bytes_retrans,
+        bytes_sent: conn.snd.stats().bytes_sent,
+        bytes_retrans: conn.snd.recovery().bytes_retrans(),
         segs_out: conn.stats.segs_out,
         segs_in: conn.stats.segs_in,
-        data_segs_out: conn.snd.stats.data_segs_out,
+        data_segs_out: conn.snd.stats().data_segs_out,
         data_segs_in: conn.rcv.stats().segs,
         notsent_bytes: conn.unsent_len() as u32,
-        delivered: conn.snd.stats.delivered,
-        delivered_ce: conn.snd.stats.delivered_ce,
-        dsack_dups: conn.snd.stats.dsacks,
+        delivered: conn.snd.recovery().delivered(),
+        delivered_ce: conn.snd.recovery().delivered_ce(),
+        dsack_dups: conn.snd.recovery().dsack_dups(),
         rcv_ooopack: conn.rcv.stats().out_of_order,
         rcv_rtt: conn.rcv.rtt(),
         busy_time: times.busy,
         rwnd_limited: times.rwnd,
         sndbuf_limited: times.sndbuf,
-        last_data_sent: now.since(conn.snd.recovery.last_sent),
+        last_data_sent: now.since(conn.snd.recovery().last_departure()),
         last_data_recv: now.since(conn.rcv.stats().last_data),
         last_ack_recv: now.since(conn.keepalive.last_rx),
-        ca_state: conn.snd.recovery.phase as u8,
+        ca_state: conn.snd.recovery().state() as u8,
         options: option_bits(conn),
         fastopen_client_fail: conn.fast_open_failure(),
         pacing_rate: conn.snd.pacing_rate(config, &conn.options),
@@ -204,7 +205,7 @@ fn probes(conn: &Connection) -> u32 {
 
 /// Segments that are not acknowledged, a SYN counted.
 fn unacked(conn: &Connection) -> u32 {
-    let packets = conn.snd.scoreboard.packets_out();
+    let packets = conn.snd.scoreboard().packets_out();
     packets + u32::from(conn.snd.una() == conn.snd.iss() && conn.snd.iss() < conn.snd.nxt())
 }
 
@@ -229,10 +230,13 @@ pub(crate) fn check_invariants(conn: &Connection) {
     assert_eq!(conn.rcv.fin_taken(), conn.state.received_fin(), "the FIN was taken");
     check_timers(conn);
     conn.snd.check_invariants();
-    conn.check_recovery_invariants();
 }
 
 fn check_timers(conn: &Connection) {
+    let retransmit = conn.timers.deadline(Timer::Retransmit);
+    assert!(retransmit.is_some() || !conn.snd.has_outstanding(), "data in flight has a timer");
+    let ours = conn.state.is_synchronized() && conn.state != State::TimeWait;
+    assert!(!ours || retransmit == conn.snd.retransmission_deadline(), "it is recovery's");
     let delayed = conn.rcv.ack_waits_until().is_some();
     assert_eq!(delayed, conn.timers.is_armed(Timer::DelayedAck), "delayed ACK and its timer");
     let waits = conn.state == State::TimeWait;

@@ -8,8 +8,8 @@
 //! passes with every call a [`Context`]: the time, what lies below, the settings, the counters.
 //!
 //! In: `input/` checks a segment in the order of RFC 9293, section 3.10.7; `recv/` holds what
-//! arrived and decides on ACKs; `input/ack.rs` takes acknowledgements to `send/`, `recovery/` and
-//! `congestion/`. Out: `output/` asks in one fixed order what leaves next, and one gate whether new
+//! arrived and decides on ACKs; `input/ack.rs` takes acknowledgements to `send/`, where
+//! `send/recovery/` and `congestion/` decide. Out: `output/` asks in one fixed order what leaves next, and one gate whether new
 //! data may ([`Hold`] is the list of reasons why not).
 //!
 //! Data is held as slices of shared buffers. A written byte is copied once in, a read byte once
@@ -28,7 +28,7 @@
 //! | does the tail of a super-segment leave | `output/tso_tail.rs`, `output/nagle.rs` |
 //! | when is an ACK due | `recv/delayed_ack.rs` |
 //! | what was sent, and what has become of it | `send/scoreboard/mod.rs` |
-//! | what is lost and sent again | `recovery/mod.rs`, `recovery/states.rs` |
+//! | what is lost and sent again | `send/recovery/mod.rs`, `send/recovery/table.rs` |
 //! | Fast Open | `handshake/fast_open_client.rs`, `handshake/fast_open_server.rs` |
 //! | SYN cookies | `handshake/syn_cookie.rs` |
 //! | explicit congestion notification | `ecn.rs` |
@@ -57,7 +57,6 @@ mod keepalive;
 pub mod limits;
 mod mtu;
 mod output;
-mod recovery;
 mod recv;
 mod segment;
 mod send;

@@ -138,7 +138,8 @@ impl Connection {
             return;
         }
         if self.snd.mss() < old {
-            self.on_mss_changed(cx, true);
+            let parts = self.conn_parts(cx);
+            self.snd.on_mss_lowered(cx, &parts);
         }
     }
 

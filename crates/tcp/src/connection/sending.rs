@@ -7,7 +7,6 @@ use crate::config::Config;
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::event::{Events, WriteError};
-use crate::send::pacing::is_paced;
 use crate::send::{Fin, Persist, Piece, WriteFlags, WriteView};
 use crate::state::State;
 use crate::time::Duration;
@@ -224,16 +223,6 @@ impl Connection {
         if self.snd.report_acked(cx.now) {
             self.events.insert(Events::REPORT);
         }
-    }
-
-    /// Whether departure times matter.
-    pub(crate) fn is_paced(&self, cx: &Context) -> bool {
-        is_paced(&cx.below, &self.options)
-    }
-
-    /// How long what follows a packet that leaves now has to wait.
-    pub(crate) fn pacing_delay(&self, cx: &Context) -> Duration {
-        self.snd.pacing_delay(cx, &self.options)
     }
 
     /// Most bytes of one packet now.

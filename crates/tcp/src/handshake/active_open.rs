@@ -7,9 +7,9 @@ use crate::connection::Connection;
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::event::ConnectionError;
-use crate::recovery::rto::time_of_timeouts;
 use crate::recv::AckReason;
 use crate::segment::Segment;
+use crate::send::recovery::time_of_timeouts;
 use crate::state::State;
 use crate::timer::Timer;
 

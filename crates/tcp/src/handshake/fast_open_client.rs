@@ -10,7 +10,6 @@
 use alloc::boxed::Box;
 
 use plimsoll_buf::Slices;
-use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::FastOpenOption;
 
 use crate::connection::{Connection, OpenParams};
@@ -206,25 +205,18 @@ impl Connection {
             push: true,
             fin: false,
             eor: false,
-            delivered: self.snd.stats.delivered,
+            delivered: self.snd.recovery().delivered(),
         };
-        self.snd.scoreboard.on_sent(range);
-        self.snd.on_syn_data_sent(cx.now, &payload);
+        self.snd.on_syn_data_sent(cx.now, range, &payload);
         cx.counters.bump(Counter::TcpOrigDataSent);
         (payload, Some(serial))
-    }
-
-    /// `ack` covers our SYN: takes it and what it covers of the SYN's data.
-    pub(crate) fn take_handshake_ack(&mut self, cx: &Context, ack: SeqNum) {
-        let mut judge = self.judge(cx);
-        self.snd.on_syn_acked(ack, &mut judge);
     }
 
     /// A SYN-ACK has established the connection. Returns whether data of the SYN must be sent
     /// again, in which case what the SYN-ACK itself carries is not taken.
     pub(crate) fn on_fast_open_syn_ack(&mut self, cx: &Context, seg: &Segment) -> bool {
-        let again = self.snd.stats.total_retrans > 0;
-        let unacked = !self.snd.scoreboard.is_empty();
+        let again = self.snd.recovery().total_retrans() > 0;
+        let unacked = self.snd.has_outstanding();
         let mss = self.path.peer_mss;
         let Some(open) = &mut self.fast_open else { return false };
         if !open.offered && open.sent == 0 {
@@ -255,16 +247,16 @@ impl Connection {
     /// The ACK that ends a simultaneous open may leave the data of our SYN out, as a SYN-ACK may:
     /// the peer has not taken it.
     pub(crate) fn resend_syn_data_if_unacked(&mut self, cx: &Context) {
-        if !self.snd.scoreboard.is_empty() {
+        if self.snd.has_outstanding() {
             self.resend_syn_data(cx);
         }
     }
 
     /// The data of the SYN is lost, which says nothing about congestion.
     fn resend_syn_data(&mut self, cx: &Context) {
-        self.snd.scoreboard.mark_all_lost();
-        self.enter_loss_without_congestion(cx);
-        self.arm_retransmit(cx);
+        let parts = self.conn_parts(cx);
+        self.snd.on_syn_data_refused(cx, &parts);
+        self.sync_retransmission_timer();
     }
 
     /// The path carries less than the SYN with its data: a plain one leaves at once.

@@ -68,7 +68,8 @@ impl Connection {
     fn begin_early(&mut self, cx: &Context, syn: &Segment) {
         self.handshake.early = true;
         self.snd.begin_early();
-        self.on_handshake_done(cx, None, false);
+        let parts = self.conn_parts(cx);
+        self.snd.on_established(cx, &parts, None, false);
         self.snd.expand_buffer(cx.config, &self.options);
         self.take_syn_data(cx, syn);
     }
@@ -99,8 +100,10 @@ impl Connection {
     /// The SYN-ACK leaves for the third time: what followed it is taken for lost, and is sent again
     /// when the handshake has ended.
     pub(crate) fn lose_early_data(&mut self, cx: &Context) {
-        if self.is_early() && self.handshake.retries == 1 && !self.snd.scoreboard.is_empty() {
-            self.enter_loss(cx);
+        if self.is_early() && self.handshake.retries == 1 {
+            let parts = self.conn_parts(cx);
+            let effects = self.snd.on_third_syn_ack(cx, &parts);
+            self.on_cwr(effects.cwr);
         }
     }
 
@@ -117,19 +120,13 @@ impl Connection {
         let sample = self.handshake_rtt(cx, seg);
         self.timers.stop(Timer::Retransmit);
         self.pending.syn = false;
-        self.snd.stats.delivered = self.snd.stats.delivered.wrapping_add(1);
-        self.snd.recovery.retries = 0;
-        self.snd.recovery.retrying_since = None;
-        if self.handshake.retries > 1 && !self.has_unacked() {
-            let syn_lost = true;
-            self.snd.cc.on_established(cx.now, self.snd.nxt(), syn_lost, cx.config);
-        }
+        self.snd.on_early_syn_acked(cx, self.handshake.retries > 1);
         self.set_state(cx, State::Established);
         if self.snd.fin() != Fin::None {
             self.set_state(cx, State::FinWait1);
         }
         // There is no timer for what is in flight yet, and the ACK may leave all of it there.
-        self.arm_retransmit_if_needed(cx);
+        self.time_early_data(cx);
         let news = seg.repr.ack != self.snd.una() || !seg.repr.options.sack.is_empty();
         if news {
             self.on_ack(cx, seg);
@@ -137,20 +134,19 @@ impl Connection {
             let wnd = u32::from(seg.repr.window) << self.snd.wscale();
             self.snd.take_window(wnd, seg.repr.seq, seg.repr.ack);
         }
-        if self.snd.recovery.rtt.srtt().is_none()
-            && let Some(rtt) = sample
-        {
-            let bounds = (self.snd.una(), self.snd.nxt());
-            self.snd.recovery.rtt.on_sample(rtt, rtt, cx.now, bounds, cx.config);
+        if let Some(rtt) = sample {
+            let parts = self.conn_parts(cx);
+            self.snd.on_early_handshake_sample(cx, &parts, rtt);
         }
         // With the round trip that is known now.
-        self.arm_retransmit_if_needed(cx);
+        self.time_early_data(cx);
     }
 
-    fn arm_retransmit_if_needed(&mut self, cx: &Context) {
-        if !self.snd.scoreboard.is_empty() {
-            self.arm_retransmit(cx);
-        }
+    /// What is in flight gets a timer of its own.
+    fn time_early_data(&mut self, cx: &Context) {
+        let parts = self.conn_parts(cx);
+        self.snd.on_early_handshake_done(cx, &parts);
+        self.sync_retransmission_timer();
     }
 }
 

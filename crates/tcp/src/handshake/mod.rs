@@ -108,7 +108,9 @@ impl Connection {
 
     fn after_syn_sent(&mut self, cx: &Context) {
         self.snd.on_syn_sent();
-        self.snd.stats.total_retrans += u32::from(self.handshake.sent > 0);
+        if self.handshake.sent > 0 {
+            self.snd.on_syn_retransmitted();
+        }
         self.handshake.sent = self.handshake.sent.saturating_add(1);
         self.handshake.sent_at = cx.now;
         self.stats.segs_out += 1;
@@ -131,12 +133,12 @@ impl Connection {
 
     /// The retransmission timeout of now: of the SYN, or of data.
     pub(crate) fn current_rto(&self, config: &Config) -> Duration {
-        if self.is_opening() { self.syn_rto(config) } else { self.snd.recovery.rto(config) }
+        if self.is_opening() { self.syn_rto(config) } else { self.snd.recovery().rto(config) }
     }
 
     /// Timeouts since the peer last acknowledged something.
     pub(crate) fn current_retries(&self) -> u8 {
-        if self.is_opening() { self.handshake.retries } else { self.snd.recovery.retries }
+        if self.is_opening() { self.handshake.retries } else { self.snd.recovery().retries() }
     }
 
     fn is_opening(&self) -> bool {
@@ -174,13 +176,14 @@ impl Connection {
         let sample = self.handshake_rtt(cx, seg);
         self.timers.stop(Timer::Retransmit);
         self.pending.syn = false;
-        self.take_handshake_ack(cx, seg.repr.ack);
+        self.snd.on_syn_acked(seg.repr.ack);
         self.snd.forget_old_marks();
         self.sync_mss(cx);
         let shift = if seg.repr.flags.contains(TcpFlags::SYN) { 0 } else { self.snd.wscale() };
         let wnd = u32::from(seg.repr.window) << shift;
         self.snd.take_window(wnd, seg.repr.seq, seg.repr.ack);
-        self.on_handshake_done(cx, sample, self.is_syn_lost(seg));
+        let parts = self.conn_parts(cx);
+        self.snd.on_established(cx, &parts, sample, self.is_syn_lost(seg));
         self.snd.expand_buffer(cx.config, &self.options);
         self.report_acked(cx);
         self.snd.end_busy(cx.now);

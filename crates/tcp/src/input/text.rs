@@ -36,7 +36,7 @@ impl Connection {
             pool: &self.pool,
             echo,
             srtt: self.srtt(),
-            rto: self.snd.recovery.rtt.rto(cx.config),
+            rto: self.snd.recovery().rtt().rto_without_backoff(cx.config),
             quick_acks: self.ecn.wants_quick_acks(ecn),
             fin_may_wait: self.state == State::Established,
         };

@@ -80,7 +80,7 @@ impl Connection {
     pub(super) fn commit_data(&mut self, cx: &Context, built: &Built) {
         let segs = u64::from(built.packet.segs);
         if !built.packet.payload.is_empty() {
-            self.snd.stats.data_segs_out += segs;
+            self.snd.count_data_segs(segs);
         }
         self.snd.take_serial();
         self.rcv.note_data_sent(cx);

@@ -7,8 +7,8 @@ use super::hold::Hold;
 use super::plan::Wait;
 use crate::connection::Connection;
 use crate::context::Context;
-use crate::recovery::Phase;
 use crate::segment::{SendKind, Transmit};
+use crate::send::recovery::RecoveryState;
 use crate::time::{Duration, Instant};
 use crate::why::{Decision, HoldTimes, Note, Record, Released, Resend};
 
@@ -118,9 +118,9 @@ impl Connection {
 
     /// Why data leaves again.
     pub(super) fn resend_reason(&self) -> Resend {
-        match self.snd.recovery.phase {
-            _ if self.snd.recovery.tlp.due.is_some() => Resend::LossProbe,
-            Phase::Loss => Resend::Timeout,
+        match self.snd.recovery().state() {
+            _ if self.snd.recovery().due_probe().is_some() => Resend::LossProbe,
+            RecoveryState::Loss => Resend::Timeout,
             _ if self.handshake.sack => Resend::Lost,
             _ => Resend::DuplicateAcks,
         }

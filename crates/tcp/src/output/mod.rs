@@ -44,6 +44,7 @@ use crate::context::Context;
 use crate::counters::Counter;
 use crate::event::Events;
 use crate::segment::{SendKind, Transmit};
+use crate::send::recovery::NextRetransmission;
 use crate::state::State;
 use crate::timer::Timer;
 use crate::why::{Causes, Decision, Note};
@@ -124,8 +125,9 @@ impl Connection {
     fn end_output(&mut self, cx: &Context) {
         self.causes = Causes::NONE;
         self.log_deferred_ack(cx);
-        self.end_burst(cx);
-        self.snd.end_output();
+        let parts = self.conn_parts(cx);
+        self.snd.end_output(cx, &parts);
+        self.sync_retransmission_timer();
         self.wake_writer(cx);
     }
 
@@ -155,7 +157,7 @@ impl Connection {
         } else if self.snd.hold().is_some() {
             self.end_hold(cx);
         }
-        if self.end_new_first() {
+        if self.end_new_first(cx) {
             match self.retransmit(cx) {
                 Ok(None) => {}
                 Ok(packet) => return packet,
@@ -175,10 +177,18 @@ impl Connection {
 
     /// Sends again what recovery asks for, or a front part of it, unless something holds it.
     fn retransmit(&mut self, cx: &Context) -> Result<Option<Transmit>, Wait> {
-        let Some((start, end)) = self.next_retransmit(cx) else { return Ok(None) };
-        if let Some(wait) = self.snd.again_waits(cx, &self.options, end.since(start)) {
-            return Err(wait);
-        }
+        let (conn, largest) = (self.conn_parts(cx), self.largest_packet(cx.config));
+        let (start, end) = match self.snd.next_retransmission(cx, &conn, largest) {
+            NextRetransmission::None | NextRetransmission::Below => return Ok(None),
+            NextRetransmission::Probe { start, end } => (start, end),
+            NextRetransmission::Lost { start, end } => {
+                let len = end.since(start);
+                match self.snd.again_waits(cx, &self.options, len) {
+                    None => (start, end),
+                    Some(wait) => return Err(wait),
+                }
+            }
+        };
         let mut again = self.snd.again(start, end);
         let flags = if again.fin { TcpFlags::ACK | TcpFlags::FIN } else { TcpFlags::ACK };
         let parts = Parts {
@@ -198,11 +208,18 @@ impl Connection {
         let serial = self.snd.next_serial();
         self.commit_data(cx, &built);
         let packet = built.packet;
-        cx.counters.add(Counter::RetransSegs, packet.segs.into());
-        self.snd.commit_again(&again, packet.segs);
-        self.on_retransmitted(cx, start, again.end, (serial, packet.departure));
+        self.snd.on_sent_again(cx, &conn, &again, (serial, packet.departure));
+        self.sync_retransmission_timer();
         self.log(cx, note);
         Ok(Some(packet))
+    }
+
+    /// No more new data leaves in this call. Returns whether what is lost leaves in its place.
+    fn end_new_first(&mut self, cx: &Context) -> bool {
+        self.snd.recovery().sends_new_first() && {
+            let parts = self.conn_parts(cx);
+            self.snd.end_new_first(cx, &parts)
+        }
     }
 
     /// Sends new data, and the FIN behind the last of it, or says what holds it.
@@ -277,13 +294,15 @@ impl Connection {
     fn commit_cut(&mut self, cx: &Context, cut: &Cut, built: &build::Built) {
         let serial = self.snd.next_serial();
         self.commit_data(cx, built);
-        let committed = self.snd.commit(cut);
+        // First: the backoff of window probes is not that of what leaves now.
         self.end_persist();
+        let committed = self.snd.commit(cut);
         self.timers.stop(Timer::TsoDefer);
         let packet = &built.packet;
         let sent = (serial, packet.departure);
-        self.on_data_sent(cx, committed.start, committed.end, sent, &packet.payload);
-        self.snd.mark_committed(cx, &committed);
+        let parts = self.conn_parts(cx);
+        self.snd.on_sent(cx, &parts, &committed, sent, &packet.payload);
+        self.sync_retransmission_timer();
         if self.snd.report_sent(cx.now) {
             self.events.insert(Events::REPORT);
         }

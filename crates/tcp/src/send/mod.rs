@@ -19,13 +19,12 @@
 //! of the retransmit queue by its own numbers.
 
 pub(crate) mod error_queue;
+mod events;
 mod limited;
 pub(crate) mod memory;
 pub(crate) mod pacing;
 mod planning;
 mod progress;
-// The wiring follows: until then, what is in use is `crate::recovery`.
-#[allow(dead_code, unused_imports)]
 pub(crate) mod recovery;
 mod retransmit_queue;
 pub(crate) mod scoreboard;
@@ -46,12 +45,13 @@ use crate::config::{Config, Options};
 use crate::congestion::Controller;
 use crate::limits::{MAX_SUPER_SEGMENT, MIN_SENT_RANGES};
 use crate::output::hold::Hold;
-use crate::recovery::Recovery;
 use crate::recv::window::MAX_BUFFER;
 use crate::serial::Serial;
 use crate::time::Instant;
 use error_queue::ErrorQueue;
+pub(crate) use events::ConnParts;
 use limited::Limited;
+use recovery::Recovery;
 use retransmit_queue::RetransmitQueue;
 use scoreboard::{KNOWN_RANGE_BYTES, Scoreboard};
 use units::Units;
@@ -96,15 +96,7 @@ enum LastInput {
 pub(crate) struct SendStats {
     pub(crate) bytes_acked: u64,
     pub(crate) bytes_sent: u64,
-    pub(crate) bytes_retrans: u64,
     pub(crate) data_segs_out: u64,
-    pub(crate) total_retrans: u32,
-    /// Wire segments delivered, by ACK or SACK.
-    pub(crate) delivered: u32,
-    /// Of those, what the peer said to have met congestion.
-    pub(crate) delivered_ce: u32,
-    /// Wire segments that DSACKs named.
-    pub(crate) dsacks: u32,
 }
 
 /// The send half of a connection: the send sequence space, the queues behind it, and what decides
@@ -184,16 +176,16 @@ pub(crate) struct SendSide {
     held_below: bool,
     /// The number of the next packet that is charged to what lies below.
     next_serial: Serial,
-    // Open to `recovery/` and `input/ack.rs`, whose rules are methods of `Connection` until they
-    // move here. So are the methods that are marked "for recovery".
     /// What has become of what was sent.
-    pub(crate) scoreboard: Scoreboard,
+    scoreboard: Scoreboard,
     /// Round trips, loss and what is sent again.
-    pub(crate) recovery: Recovery,
+    recovery: Recovery,
     /// Congestion control.
-    pub(crate) cc: Controller,
+    cc: Controller,
     /// Sums.
-    pub(crate) stats: SendStats,
+    stats: SendStats,
+    /// Data was held back because cwnd let too little of it go.
+    cwnd_limited: bool,
 }
 
 impl SendSide {
@@ -250,6 +242,7 @@ impl SendSide {
             recovery: Recovery::new(config),
             cc: Controller::new(algorithm, config),
             stats: SendStats::default(),
+            cwnd_limited: false,
         }
     }
 
@@ -257,11 +250,7 @@ impl SendSide {
     pub(crate) fn heap_bytes(&self) -> usize {
         let errors = self.errors.as_ref().map_or(0, |_| size_of::<ErrorQueue>());
         let sent = self.rtx.heap_bytes() + self.scoreboard.heap_bytes();
-        self.queue.heap_bytes()
-            + self.units.heap_bytes()
-            + sent
-            + errors
-            + self.recovery.heap_bytes()
+        self.queue.heap_bytes() + self.units.heap_bytes() + sent + errors
     }
 
     /// Bytes of memory that the queues bind: all that they hold, the front of the first chunk, of
@@ -328,6 +317,13 @@ impl SendSide {
         self.scoreboard.check_invariants();
         let (numbers, fin) = self.scoreboard.outstanding();
         assert_eq!(numbers as usize, self.rtx.bytes() + usize::from(fin), "bytes and ranges");
+        if let Some(first) = self.scoreboard.front() {
+            // While our SYN is not acknowledged, it stands before the data.
+            let after_syn = self.una == self.iss && first.start == self.iss + 1;
+            assert!(first.start == self.una || after_syn, "the scoreboard begins at SND.UNA");
+            assert_eq!(first.start + numbers, self.nxt, "and ends at SND.NXT");
+        }
+        self.cc.check_invariants();
         assert!(self.una <= self.nxt, "snd.una <= snd.nxt");
         self.units.check_invariants(self.nxt, self.write_end());
         assert!(self.una <= self.sml && self.sml <= self.nxt, "Minshall's mark is outdated");

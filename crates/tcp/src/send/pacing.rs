@@ -95,16 +95,9 @@ impl SendSide {
         (early && is_paced(&cx.below, options)).then_some(self.departure)
     }
 
-    /// How long what follows a packet that leaves now has to wait: not at all if a departure time
-    /// is left from when the connection was paced.
-    pub(crate) fn pacing_delay(&self, cx: &Context, options: &Options) -> Duration {
-        let paced = is_paced(&cx.below, options);
-        if paced { self.departure.since(cx.now) } else { Duration::ZERO }
-    }
-
     /// When data last left; if it is paced, when what follows may depart, if that is later.
     pub(super) fn last_departure(&self, cx: &Context, options: &Options) -> Instant {
-        let last = self.recovery.last_sent;
+        let last = self.recovery.last_departure();
         if is_paced(&cx.below, options) { last.max(self.departure) } else { last }
     }
 

@@ -7,8 +7,10 @@
 use plimsoll_buf::Slices;
 use plimsoll_wire::SeqNum;
 
+use super::events::ConnParts;
 use super::limited::Limit;
 use super::pacing::is_paced;
+use super::recovery::RecoveryState;
 use super::{Fin, LastInput, SendSide, memory};
 use crate::config::Options;
 use crate::context::Context;
@@ -20,7 +22,6 @@ use crate::output::plan::{Plan, Wait, plan};
 use crate::output::small_queue::{HostQueue, small_queue_holds};
 use crate::output::tso_defer::{Limiter, deferring_ends};
 use crate::output::view::{Deferral, PlanView};
-use crate::recovery::Phase;
 use crate::time::Instant;
 use crate::timer::Timer;
 
@@ -43,7 +44,8 @@ pub(crate) struct Again {
 
 impl SendSide {
     /// Output is over: what belongs to one burst is forgotten.
-    pub(crate) fn end_output(&mut self) {
+    pub(crate) fn end_output(&mut self, cx: &Context, parts: &ConnParts) {
+        self.end_burst(cx, parts);
         self.was_idle = None;
         self.short_write = false;
         if core::mem::take(&mut self.cut_leaving) {
@@ -72,7 +74,7 @@ impl SendSide {
         let unit = self.units.front();
         let unsent = unit.map_or(0, |unit| unit.end.since(self.nxt));
         let most = largest.max(windows.mss).min(unsent);
-        let least_rtt = self.recovery.rtt.min().filter(|_| cx.config.tcp_nagle_bound);
+        let least_rtt = self.recovery.rtt().min_rtt().filter(|_| cx.config.tcp_nagle_bound);
         let nagle_ends = least_rtt.map(|rtt| nagle_ends(last_departure, rtt));
         let small_unacked = self.small_unacked() && nagle_ends.is_none_or(|end| cx.now < end);
         let written = self.last_input != LastInput::Event;
@@ -90,7 +92,7 @@ impl SendSide {
             urgent: self.urgent().is_some(),
             nodelay: options.nodelay,
             corked: options.cork || self.more,
-            push_now: self.push_now || self.is_probing_with_new_data(),
+            push_now: self.push_now || self.sends_new_at_once(),
             short_write: self.short_write,
             policy: options.tso_tail.unwrap_or(cx.config.tcp_tso_tail),
             was_idle: self.was_idle.unwrap_or(true),
@@ -116,11 +118,13 @@ impl SendSide {
     /// What only deferring asks about.
     fn deferral(&self, cx: &Context, last_departure: Instant) -> Deferral {
         let unit = self.units.front();
+        let state = self.recovery.state();
+        let recovering = matches!(state, RecoveryState::Recovery | RecoveryState::Loss);
         let front = self.scoreboard.front().filter(|_| self.pipe() > 0);
         Deferral {
             allowed: cx.config.tcp_tso_defer
-                && self.recovery.phase < Phase::Recovery
-                && !self.is_probing_with_new_data()
+                && !recovering
+                && !self.sends_new_at_once()
                 && unit.is_some_and(|unit| !unit.leaving),
             divisor: cx.config.tcp_tso_win_divisor.into(),
             wnd: self.wnd,
@@ -147,7 +151,7 @@ impl SendSide {
 
     /// Notes why new data waits, or that it does not: the stopwatches of the windows.
     pub(crate) fn note_limits(&mut self, cx: &Context, limiter: Option<Limiter>) {
-        self.recovery.cwnd_limited |= limiter == Some(Limiter::Cwnd);
+        self.cwnd_limited |= limiter == Some(Limiter::Cwnd);
         if limiter == Some(Limiter::Rwnd) {
             self.limited.start(Limit::Rwnd, cx.now);
         } else {
@@ -204,7 +208,7 @@ impl SendSide {
     }
 
     /// Marks the range that has just been entered into the scoreboard.
-    pub(crate) fn mark_committed(&mut self, cx: &Context, committed: &Committed) {
+    pub(super) fn mark_committed(&mut self, cx: &Context, committed: &Committed) {
         if committed.push {
             self.scoreboard.mark_pushed();
         }
@@ -244,10 +248,6 @@ impl SendSide {
 
     /// What holds a packet of `len` bytes that is sent again.
     pub(crate) fn again_waits(&self, cx: &Context, options: &Options, len: u32) -> Option<Wait> {
-        if self.recovery.tlp.due.is_some() {
-            // A tail loss probe must leave.
-            return None;
-        }
         let (hold, restart) = if let Some(at) = self.waits_to_depart(cx, options) {
             (Hold::Pacing, Restart::Timer(Timer::Pacing, at))
         } else {
@@ -258,12 +258,6 @@ impl SendSide {
             (Hold::SmallQueue, Restart::Completion)
         };
         Some(Wait { hold, restart, limiter: None, room: 0 })
-    }
-
-    /// `segs` segments have left again.
-    pub(crate) fn commit_again(&mut self, again: &Again, segs: u16) {
-        self.stats.bytes_retrans += u64::from(again.end.since(again.start) - u32::from(again.fin));
-        self.stats.total_retrans = self.stats.total_retrans.saturating_add(segs.into());
     }
 }
 
@@ -276,4 +270,12 @@ pub(crate) struct Committed {
     pub(crate) end: SeqNum,
     push: bool,
     record: bool,
+}
+
+#[cfg(test)]
+impl Committed {
+    /// Of `[start, end)`.
+    pub(super) fn of(start: SeqNum, end: SeqNum) -> Committed {
+        Committed { start, end, push: false, record: false }
+    }
 }

@@ -5,8 +5,11 @@ use plimsoll_buf::Slices;
 use plimsoll_wire::SeqNum;
 
 use super::limited::{Limit, LimitedTimes};
-use super::scoreboard::{Arrivals, Delivered};
-use super::{Fin, LastInput, SendSide};
+use super::recovery::Recovery;
+use super::scoreboard::{Scoreboard, SentRange};
+use super::{Fin, LastInput, SendSide, SendStats};
+use crate::config::CongestionAlgorithm;
+use crate::congestion::Controller;
 use crate::output::hold::{Hold, Restart};
 use crate::output::plan::Wait;
 use crate::serial::Serial;
@@ -69,7 +72,7 @@ impl SendSide {
 
     /// Whether the connection waits for a completion.
     pub(crate) fn awaits_completion(&self) -> bool {
-        self.held_below || (self.recovery.waits_below && !self.scoreboard.is_empty())
+        self.held_below || (self.recovery.waits_below() && !self.scoreboard.is_empty())
     }
 
     /// Whether the scoreboard holds anything: data or our FIN was sent and is not acknowledged.
@@ -84,7 +87,7 @@ impl SendSide {
 
     /// The smoothed round trip; zero before the first sample.
     pub(crate) fn srtt(&self) -> Duration {
-        self.recovery.rtt.srtt().unwrap_or_default()
+        self.recovery.rtt().srtt().unwrap_or_default()
     }
 
     /// How long it was busy until now, and what it waited for.
@@ -133,8 +136,9 @@ impl SendSide {
     }
 
     /// `data` of our SYN leaves with it.
-    pub(crate) fn on_syn_data_sent(&mut self, now: Instant, data: &Slices) {
-        let start = self.iss + 1;
+    pub(crate) fn on_syn_data_sent(&mut self, now: Instant, range: SentRange, data: &Slices) {
+        let start = range.start;
+        self.scoreboard.on_sent(range);
         self.rtx.on_sent(start, data);
         self.nxt = start + data.len() as u32;
         self.limited.start(Limit::Busy, now);
@@ -151,29 +155,15 @@ impl SendSide {
         self.max_wnd = self.wnd;
     }
 
-    /// `ack` covers our SYN and perhaps some of its data.
-    pub(crate) fn on_syn_acked(&mut self, ack: SeqNum, arrivals: &mut impl Arrivals) {
-        let delivered = self.take_acked(ack, arrivals);
-        self.una = ack.max(self.iss + 1);
-        self.stats.bytes_acked += u64::from(delivered.acked);
-        self.stats.delivered = self.stats.delivered.wrapping_add(1);
-    }
-
     /// An ACK that is not old arrived. MSG_MORE binds its own write only, and after an ACK there
-    /// may be space for who waits. (For recovery.)
+    /// may be space for who waits.
     pub(crate) fn on_ack_arrived(&mut self) {
         self.more = false;
         self.check_space = true;
     }
 
-    /// Everything below `ack` is acknowledged. (For recovery.)
-    pub(crate) fn take_acked(&mut self, ack: SeqNum, arrivals: &mut impl Arrivals) -> Delivered {
-        self.rtx.release(ack);
-        self.scoreboard.on_cumulative_ack(ack, arrivals)
-    }
-
-    /// SND.UNA moves to `ack`, or stays. Returns whether our FIN is acknowledged. (For recovery.)
-    pub(crate) fn advance(&mut self, ack: SeqNum) -> bool {
+    /// SND.UNA moves to `ack`, or stays. Returns whether our FIN is acknowledged.
+    pub(super) fn advance(&mut self, ack: SeqNum) -> bool {
         self.una = self.una.max(ack);
         self.forget_old_marks();
         if matches!(self.fin, Fin::Sent { seq } if seq < ack) {
@@ -187,16 +177,43 @@ impl SendSide {
         self.limited.stop(Limit::Busy, self.is_drained(), now);
     }
 
-    /// The bytes of new data that has left. (For recovery.)
-    pub(crate) fn keep_sent(&mut self, start: SeqNum, data: &Slices) {
-        self.rtx.on_sent(start, data);
+    /// What has become of what was sent.
+    pub(crate) fn scoreboard(&self) -> &Scoreboard {
+        &self.scoreboard
     }
 
-    /// Whether a writer waits for space. (For recovery.)
-    pub(crate) fn writer_waits(&self) -> bool {
-        self.nospace
+    /// Round trips, loss and what is sent again.
+    pub(crate) fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+
+    /// Congestion control.
+    pub(crate) fn controller(&self) -> &Controller {
+        &self.cc
+    }
+
+    /// Another algorithm decides from now on.
+    pub(crate) fn set_algorithm(&mut self, algorithm: CongestionAlgorithm) {
+        self.cc.switch(algorithm);
+    }
+
+    /// What has left in the life of the connection, and what is acknowledged of it.
+    pub(crate) fn stats(&self) -> &SendStats {
+        &self.stats
+    }
+
+    /// A packet with `segs` segments of data leaves.
+    pub(crate) fn count_data_segs(&mut self, segs: u64) {
+        self.stats.data_segs_out += segs;
     }
 }
+
+#[cfg(test)]
+use super::planning::Committed;
+#[cfg(test)]
+use crate::context::Context;
+#[cfg(test)]
+use crate::send::ConnParts;
 
 /// What tests set that has no other way in.
 #[cfg(test)]
@@ -209,11 +226,27 @@ impl SendSide {
         self.departure = at;
     }
 
-    pub(crate) fn set_nxt(&mut self, nxt: SeqNum) {
-        self.nxt = nxt;
+    pub(crate) fn set_bytes_acked(&mut self, bytes: u64) {
+        self.stats.bytes_acked = bytes;
     }
 
-    pub(crate) fn sent_bytes(&self, start: SeqNum, end: SeqNum) -> Slices {
-        self.rtx.payload(start, end)
+    /// As if the packet `serial` with `data` had left, whatever output would have sent.
+    pub(crate) fn put_in_flight(
+        &mut self,
+        cx: &Context,
+        parts: &ConnParts,
+        serial: Serial,
+        data: &Slices,
+    ) {
+        let start = self.nxt;
+        self.nxt = start + data.len() as u32;
+        let committed = Committed::of(start, self.nxt);
+        self.on_sent(cx, parts, &committed, (serial, cx.now), data);
+    }
+
+    /// As if the round trip of the handshake had been `rtt`, and nothing before.
+    pub(crate) fn set_round_trip(&mut self, cx: &Context, parts: &ConnParts, rtt: Duration) {
+        self.recovery.forget_round_trips();
+        self.on_early_handshake_sample(cx, parts, rtt);
     }
 }

@@ -50,7 +50,7 @@ impl SendSide {
         let size = Size {
             mss: self.effective_mss(),
             rate,
-            min_rtt: self.recovery.rtt.min(),
+            min_rtt: self.recovery.rtt().min_rtt(),
             rtt_log: config.tcp_tso_rtt_log,
             largest: self.max_super_segment,
             least_segs: config.tcp_min_tso_segs,

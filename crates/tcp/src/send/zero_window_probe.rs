@@ -70,7 +70,7 @@ impl SendSide {
     pub(crate) fn end_persist(&mut self, waited: bool) {
         if waited {
             // The backoff was the probes'; the data that leaves now has its own.
-            self.recovery.backoff = 0;
+            self.recovery.end_backoff();
         }
         self.probing.force = false;
         self.probing.unanswered = 0;
@@ -128,6 +128,6 @@ impl SendSide {
             limit => limit,
         };
         let slowest = self.recovery.rto(config) >= config.tcp_rto_max;
-        self.probing.unanswered >= limit || (slowest && self.recovery.backoff >= limit)
+        self.probing.unanswered >= limit || (slowest && self.recovery.rtt().backoff() >= limit)
     }
 }

@@ -419,13 +419,14 @@ fn departure_times_go_down_with_the_packets() {
         t.below.completed = packet.serial.expect("it was charged");
     }
     // The round trip and the timeout are counted from when it departs.
-    let sent: vec::Vec<Instant> = t.conn.snd.scoreboard.iter().map(|range| range.sent_at).collect();
+    let sent: vec::Vec<Instant> =
+        t.conn.snd.scoreboard().iter().map(|range| range.sent_at).collect();
     assert_eq!(sent, [ms(5), ms(15), ms(25)]);
-    let rto = t.conn.snd.recovery.rto(&t.config);
+    let rto = t.conn.snd.recovery().rto(&t.config);
     assert_eq!(t.conn.timers.deadline(Timer::Retransmit), Some(ms(15) + rto));
     // An ACK leaves no earlier than the data before it.
     t.recv("P. 1:11 ack 10001");
-    assert!(t.call(|conn, cx| conn.pacing_delay(cx)) == Duration::from_millis(35));
+    assert_eq!(t.next().map(|ack| ack.departure), Some(ms(35)));
 }
 
 #[test]

@@ -40,7 +40,6 @@ use crate::handshake::fast_open_client::FastOpen;
 use crate::handshake::fast_open_server::FastOpenAnswer;
 use crate::info::Info;
 use crate::output::Hold;
-use crate::recovery::rtt::Rtt;
 use crate::segment::{Below, Ecn, Segment, Transmit};
 use crate::serial::Serial;
 use crate::state::State;
@@ -305,9 +304,10 @@ impl Trace {
     /// As if the handshake had taken `millis`.
     pub(crate) fn set_round_trip(&mut self, millis: u64) {
         let rtt = Duration::from_millis(millis);
-        let bounds = (self.conn.snd.una(), self.conn.snd.nxt());
-        self.conn.snd.recovery.rtt = Rtt::new();
-        self.conn.snd.recovery.rtt.on_sample(rtt, rtt, self.now, bounds, &self.config);
+        self.call(|conn, cx| {
+            let parts = conn.conn_parts(cx);
+            conn.snd.set_round_trip(cx, &parts, rtt);
+        });
     }
 
     /// TCP_INFO.

@@ -11,7 +11,7 @@ use super::run::{BelievedDsack, Newest, Run};
 use super::undo::{Undo, is_before};
 use super::view::{AckEffects, AckView, ConnView, Flight};
 use super::{Permission, Recovery, RecoveryState};
-use crate::connection::Context;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::handshake::TimestampState;
 use crate::time::{Duration, Instant};

@@ -6,7 +6,7 @@ use plimsoll_wire::SeqNum;
 use super::run::Run;
 use super::view::{ConnView, Cwr, Flight, TimerEffects};
 use super::{Permission, Recovery, RecoveryState};
-use crate::connection::Context;
+use crate::context::Context;
 use crate::counters::Counter;
 
 /// What becomes of what is marked lost when a reduction is undone.
@@ -243,6 +243,16 @@ impl Recovery {
         if run.flight.board.mark_lost_above_mss(conn.mss) {
             run.lose_without_congestion();
         }
+        run.finish();
+    }
+
+    /// The SYN-ACK left out data of our SYN (RFC 7413, section 4.2.2): that is lost, and says nothing
+    /// about congestion.
+    pub(crate) fn on_syn_data_refused(&mut self, cx: &Context, conn: &ConnView, flight: Flight) {
+        let mut run = Run::new(cx, conn, self, flight);
+        run.flight.board.mark_all_lost();
+        run.lose_without_congestion();
+        run.start_rto();
         run.finish();
     }
 

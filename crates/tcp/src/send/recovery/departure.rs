@@ -6,7 +6,7 @@ use super::loss_probe::Probe;
 use super::run::Run;
 use super::view::{ConnView, Departure, Flight};
 use super::{Permission, Recovery, RecoveryState};
-use crate::connection::Context;
+use crate::context::Context;
 use crate::counters::Counter;
 
 impl Recovery {
@@ -95,6 +95,11 @@ impl Recovery {
         cx.counters.add(Counter::RetransSegs, segs.into());
         self.figures.total_retrans = self.figures.total_retrans.saturating_add(segs);
         self.figures.bytes_retrans += u64::from(bytes);
+    }
+
+    /// Whether [`on_output_end`](Self::on_output_end) has something to end.
+    pub(crate) fn has_burst(&self) -> bool {
+        self.burst || self.probe.due() == Some(Probe::New)
     }
 
     /// No more new data leaves in this call. Returns whether what is lost leaves in its place:

@@ -12,9 +12,9 @@ use crate::time::{Duration, Instant};
 /// Timeouts of an orphan if `tcp_orphan_retries` is 0.
 const ORPHAN_RETRIES: u8 = 8;
 
-/// How long timeouts that double from `tcp_rto_min` take until the `last`, counted from 0, is over.
-pub(crate) fn time_of_timeouts(last: u8, config: &Config) -> Duration {
-    let mut timeout = config.tcp_rto_min.min(config.tcp_rto_max);
+/// How long timeouts that double from `first` take until the `last`, counted from 0, is over.
+pub(crate) fn time_of_timeouts(first: Duration, last: u8, config: &Config) -> Duration {
+    let mut timeout = first.min(config.tcp_rto_max);
     let mut sum = Duration::ZERO;
     for _ in 0..=last {
         sum += timeout;
@@ -37,12 +37,13 @@ pub(super) fn is_over(
     if conn.wnd == 0 && !peer.orphan && heard {
         return false;
     }
+    let first = config.tcp_rto_min;
     let limit = match peer.user_timeout {
         Some(timeout) => timeout,
         None if peer.orphan => {
-            time_of_timeouts(orphan_retries(peer.soft_error, rto, config), config)
+            time_of_timeouts(first, orphan_retries(peer.soft_error, rto, config), config)
         }
-        None => time_of_timeouts(config.tcp_retries2, config),
+        None => time_of_timeouts(first, config.tcp_retries2, config),
     };
     trying >= limit
 }
@@ -69,7 +70,11 @@ mod tests {
         let config = Config::default();
         let cases = [(0, 200), (3, 3_000), (8, 102_200), (15, 924_600)];
         for (last, millis) in cases {
-            assert_eq!(time_of_timeouts(last, &config).as_millis(), millis, "{last}");
+            assert_eq!(
+                time_of_timeouts(config.tcp_rto_min, last, &config).as_millis(),
+                millis,
+                "{last}"
+            );
         }
     }
 

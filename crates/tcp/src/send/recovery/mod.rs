@@ -60,7 +60,7 @@ mod window;
 pub(crate) use give_up::time_of_timeouts;
 pub(crate) use loss_probe::Probe;
 pub(crate) use rtt::RttEstimator;
-pub(crate) use timer::Waits;
+use timer::Waits;
 pub(crate) use view::{
     AckEffects, AckView, ConnView, Cwr, Departure, Flight, NextRetransmission, PeerView,
     TimerEffects,
@@ -189,6 +189,7 @@ impl Recovery {
     }
 
     /// What the timer waits for, if it runs.
+    #[cfg(test)]
     pub(crate) fn waits_for(&self) -> Option<Waits> {
         self.timer.waits_for()
     }
@@ -288,6 +289,12 @@ impl Recovery {
     /// Our SYN was delivered beside data (Fast Open): it counts as a segment.
     pub(crate) fn on_syn_delivered(&mut self) {
         self.figures.delivered = self.figures.delivered.wrapping_add(1);
+    }
+
+    /// As if there had never been a sample.
+    #[cfg(test)]
+    pub(crate) fn forget_round_trips(&mut self) {
+        self.rtt = RttEstimator::new();
     }
 
     /// Whether the window is being reduced.

@@ -2,15 +2,23 @@
 
 use plimsoll_wire::SeqNum;
 
-use super::super::scoreboard::SentRange;
+use super::super::scoreboard::{Scoreboard, SentRange};
 use super::loss_probe::Probe;
 use super::run::Run;
 use super::view::{ConnView, Flight, NextRetransmission};
 use super::{Permission, Recovery};
-use crate::connection::Context;
+use crate::congestion::Controller;
+use crate::context::Context;
 use crate::counters::Counter;
 
 impl Recovery {
+    /// Whether there may be something to be sent again, so that
+    /// [`next_retransmission`](Self::next_retransmission) is worth asking.
+    pub(crate) fn may_send_again(&mut self, board: &Scoreboard) -> bool {
+        self.waits_below = false;
+        self.probe.due() == Some(Probe::Old) || board.lost_out() > 0
+    }
+
     /// What is to be sent again next. `largest` is how many bytes of data a packet may hold now.
     pub(crate) fn next_retransmission(
         &mut self,
@@ -30,8 +38,8 @@ impl Recovery {
     }
 
     /// Segments of new data that cwnd lets go: one at least for a probe (RFC 8985, section 7.3).
-    pub(crate) fn new_data_quota(&self, flight: &Flight) -> u32 {
-        let quota = flight.cc.cwnd().saturating_sub(flight.board.pipe());
+    pub(crate) fn new_data_quota(&self, board: &Scoreboard, cc: &Controller) -> u32 {
+        let quota = cc.cwnd().saturating_sub(board.pipe());
         quota.max(u32::from(self.probe.due() == Some(Probe::New)))
     }
 }

@@ -5,7 +5,7 @@ use plimsoll_wire::SeqNum;
 use super::super::scoreboard::{Delivered, XmitOrder};
 use super::view::{AckView, ConnView, Cwr, Flight};
 use super::{Recovery, RecoveryState};
-use crate::connection::Context;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::time::Duration;
 

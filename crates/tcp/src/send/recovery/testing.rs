@@ -14,7 +14,7 @@ use super::super::scoreboard::Scoreboard;
 use super::*;
 use crate::config::CongestionAlgorithm;
 use crate::congestion::Controller;
-use crate::connection::Context;
+use crate::context::Context;
 use crate::counters::{Counter, Counters};
 use crate::handshake::TimestampState;
 use crate::segment::Below;
@@ -298,7 +298,7 @@ impl Sender {
     }
 
     fn send_new(&mut self) -> Option<String> {
-        let quota = self.call(|rec, _, _, flight| rec.new_data_quota(&flight));
+        let quota = self.call(|rec, _, _, flight| rec.new_data_quota(flight.board, flight.cc));
         let end = self.conn.una + self.conn.wnd;
         let usable = if self.conn.nxt < end { end.since(self.conn.nxt) } else { 0 };
         let len = self.conn.unsent.min(quota.saturating_mul(MSS)).min(usable);

@@ -5,7 +5,7 @@ use super::loss_probe::{Probe, pto};
 use super::run::Run;
 use super::view::{ConnView, Flight, TimerEffects};
 use super::{Permission, Recovery, RecoveryState, give_up};
-use crate::connection::Context;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::time::{Duration, Instant};
 
@@ -192,10 +192,11 @@ impl Run<'_> {
 
     /// The PTO has passed: a probe is due, or the RTO follows (RFC 8985, section 7.3).
     fn on_pto(&mut self) {
-        match self.choose_probe() {
-            Some(probe) => self.rec.probe.set_due(probe),
-            None => self.resume_rto(),
+        if let Some(probe) = self.choose_probe() {
+            self.rec.probe.set_due(probe);
         }
+        // Also if a probe is due: what is outstanding is never without a timer.
+        self.resume_rto();
     }
 
     fn choose_probe(&mut self) -> Option<Probe> {

@@ -6,7 +6,7 @@ use super::run::Run;
 use super::view::{ConnView, Flight};
 use super::{Recovery, RecoveryState};
 use crate::congestion::{AckSample, Controller};
-use crate::connection::Context;
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::limits::MAX_SUPER_SEGMENT;
 use crate::time::Duration;

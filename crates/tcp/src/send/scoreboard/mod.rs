@@ -45,7 +45,6 @@ use plimsoll_wire::SeqNum;
 pub(crate) use range::{SentRange, XmitOrder};
 pub(crate) use ranges::KNOWN_RANGE_BYTES;
 use ranges::Ranges;
-pub(crate) use sack::RenoSacks;
 
 use crate::serial::Serial;
 use crate::time::Instant;

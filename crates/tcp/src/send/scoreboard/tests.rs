@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 use super::delivered::SackOutcome;
 use super::model::Model;
+use super::sack::RenoSacks;
 use super::*;
 use crate::time::Duration;
 

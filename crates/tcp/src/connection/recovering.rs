@@ -1,0 +1,78 @@
+//! The wiring of loss recovery: what it looks at, and what follows from what it decides. The rules
+//! are in `send/recovery/`.
+
+use crate::connection::Connection;
+use crate::context::Context;
+use crate::send::ConnParts;
+use crate::send::pacing::is_paced;
+use crate::send::recovery::{Cwr, PeerView};
+use crate::state::State;
+use crate::timer::Timer;
+
+impl Connection {
+    /// What loss recovery looks at beside the send half.
+    pub(crate) fn conn_parts(&self, cx: &Context) -> ConnParts {
+        ConnParts {
+            state: self.state,
+            sack: self.handshake.sack,
+            ecn: self.ecn.on,
+            paced: is_paced(&cx.below, &self.options),
+            ts: self.ts,
+            peer: PeerView {
+                orphan: self.orphan,
+                soft_error: self.soft_error.is_some(),
+                user_timeout: self.user_timeout(),
+                last_heard: self.keepalive.last_rx,
+            },
+        }
+    }
+
+    /// The timer of retransmission fires when recovery says so. Until the handshake is over it is
+    /// the SYN's.
+    pub(crate) fn sync_retransmission_timer(&mut self) {
+        if !self.state.is_synchronized() || self.state == State::TimeWait {
+            return;
+        }
+        match self.snd.retransmission_deadline() {
+            Some(at) => self.timers.arm(Timer::Retransmit, at),
+            None => self.timers.stop(Timer::Retransmit),
+        }
+    }
+
+    /// The timer of retransmission fired.
+    pub(crate) fn on_retransmission_timeout(&mut self, cx: &Context) {
+        if !self.state.is_synchronized() {
+            self.on_syn_timeout(cx);
+            return;
+        }
+        let parts = self.conn_parts(cx);
+        let retries = self.snd.recovery().retries();
+        let effects = self.snd.on_retransmission_timer(cx, &parts);
+        self.sync_retransmission_timer();
+        self.on_cwr(effects.cwr);
+        if effects.give_up || retries < self.snd.recovery().retries() {
+            self.note_fast_open_timeout(retries, effects.give_up);
+        }
+        if effects.give_up {
+            self.give_up(cx);
+        } else if let Some(since) = effects.user_timeout_since {
+            self.watch_user_timeout(cx, since);
+        }
+    }
+
+    /// The user timeout has passed since the data at the front left, or since the window closed.
+    pub(crate) fn on_user_timeout(&mut self, cx: &Context) {
+        if self.user_timeout().is_some() {
+            self.give_up(cx);
+        }
+    }
+
+    /// Recovery says what becomes of the CWR flag of the next new data.
+    pub(crate) fn on_cwr(&mut self, cwr: Option<Cwr>) {
+        match cwr {
+            Some(Cwr::Queue) => self.ecn.queue_cwr(),
+            Some(Cwr::Withdraw) => self.ecn.withdraw_cwr(),
+            None => {}
+        }
+    }
+}

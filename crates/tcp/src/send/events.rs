@@ -1,0 +1,283 @@
+//! What happens to what was sent: acknowledgements, the retransmission timer, departures, a new
+//! MSS, the handshake. Loss recovery decides ([`recovery`](super::recovery)); here it is lent the
+//! scoreboard and the controller, and the queues and sequence numbers follow.
+
+use plimsoll_buf::Slices;
+use plimsoll_wire::SeqNum;
+
+use super::SendSide;
+use super::planning::{Again, Committed};
+use super::recovery::{
+    AckEffects, AckView, ConnView, Departure, Flight, NextRetransmission, PeerView, Probe,
+    TimerEffects,
+};
+use super::scoreboard::{Arrivals, SentRange};
+use crate::context::Context;
+use crate::handshake::TimestampState;
+use crate::serial::Serial;
+use crate::state::State;
+use crate::time::{Duration, Instant};
+
+/// What loss recovery looks at of the connection beside its send half.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConnParts {
+    /// The state of RFC 9293.
+    pub(crate) state: State,
+    /// SACK is agreed.
+    pub(crate) sack: bool,
+    /// ECN is agreed.
+    pub(crate) ecn: bool,
+    /// Departure times matter.
+    pub(crate) paced: bool,
+    /// The clock of our timestamps.
+    pub(crate) ts: TimestampState,
+    /// What decides how long a silent peer is waited for.
+    pub(crate) peer: PeerView,
+}
+
+/// Nobody learns of what arrives: the data of a SYN says nothing about the path.
+struct Unheard;
+
+impl Arrivals for Unheard {
+    fn high_seq(&self) -> SeqNum {
+        SeqNum(0)
+    }
+
+    fn is_spurious(&self, _range: &SentRange) -> bool {
+        false
+    }
+
+    fn on_delivered(&mut self, _range: &SentRange) {}
+
+    fn awaits_dsack(&self) -> bool {
+        false
+    }
+
+    fn on_dsack(&mut self, _range: &SentRange) {}
+}
+
+impl SendSide {
+    fn view(&self, cx: &Context, parts: &ConnParts) -> ConnView {
+        ConnView {
+            state: parts.state,
+            una: self.una,
+            nxt: self.nxt,
+            wnd: self.wnd,
+            max_wnd: self.max_wnd,
+            smss: self.segment_size(),
+            mss: self.mss,
+            sack: parts.sack,
+            ts: parts.ts,
+            ecn: parts.ecn,
+            unsent: self.queue.len() as u32,
+            unsent_fin: self.fin == super::Fin::Queued,
+            urgent: self.urgent().is_some(),
+            // None that is left from when the connection was paced.
+            pacing_delay: match parts.paced {
+                true => self.departure.since(cx.now),
+                false => Duration::ZERO,
+            },
+            paced: parts.paced,
+            writer_waits: self.nospace,
+            most_ranges: 0,
+            peer: parts.peer,
+        }
+    }
+
+    /// A segment with an acceptable ACK field came, and its window was taken.
+    pub(crate) fn on_ack(&mut self, cx: &Context, parts: &ConnParts, ack: &AckView) -> AckEffects {
+        let most_ranges = if ack.blocks.is_empty() { 0 } else { self.most_ranges() };
+        let view = ConnView { most_ranges, ..self.view(cx, parts) };
+        let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
+        let effects = self.recovery.on_ack(cx, &view, ack, flight);
+        if self.una <= ack.ack {
+            self.rtx.release(ack.ack);
+            let fin = self.advance(ack.ack) && effects.acked > 0;
+            self.stats.bytes_acked += u64::from(effects.acked) - u64::from(fin);
+        }
+        effects
+    }
+
+    /// The retransmission timer fired.
+    pub(crate) fn on_retransmission_timer(
+        &mut self,
+        cx: &Context,
+        parts: &ConnParts,
+    ) -> TimerEffects {
+        let view = self.view(cx, parts);
+        let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
+        self.recovery.on_timer(cx, &view, flight)
+    }
+
+    /// When the retransmission timer fires, if it runs.
+    pub(crate) fn retransmission_deadline(&self) -> Option<Instant> {
+        self.recovery.deadline()
+    }
+
+    /// The path's MTU went down, and the MSS with it.
+    pub(crate) fn on_mss_lowered(&mut self, cx: &Context, parts: &ConnParts) {
+        let view = self.view(cx, parts);
+        let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
+        self.recovery.on_mss_lowered(cx, &view, flight);
+    }
+
+    /// To be asked before new data is planned: slow start after idle time (RFC 5681, section 4.1).
+    pub(crate) fn restart_after_idle(&mut self, cx: &Context) {
+        let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
+        self.recovery.restart_after_idle(cx, flight);
+    }
+
+    /// What is to be sent again next, in packets of at most `largest` bytes.
+    pub(crate) fn next_retransmission(
+        &mut self,
+        cx: &Context,
+        parts: &ConnParts,
+        largest: u32,
+    ) -> NextRetransmission {
+        if !self.recovery.may_send_again(&self.scoreboard) {
+            return NextRetransmission::None;
+        }
+        let view = self.view(cx, parts);
+        let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
+        self.recovery.next_retransmission(cx, &view, flight, largest)
+    }
+
+    /// The packet `serial` with new data has left: `payload`, which departs at `departs`. It moves
+    /// behind SND.NXT.
+    pub(crate) fn on_sent(
+        &mut self,
+        cx: &Context,
+        parts: &ConnParts,
+        committed: &Committed,
+        (serial, departs): (Serial, Instant),
+        payload: &Slices,
+    ) {
+        let view = self.view(cx, parts);
+        let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
+        let Committed { start, end, .. } = *committed;
+        let fin = end.since(start) as usize > payload.len();
+        let left = Departure { start, end, fin, serial, departs };
+        self.recovery.on_new_data(cx, &view, flight, &left);
+        self.rtx.on_sent(start, payload);
+        self.mark_committed(cx, committed);
+    }
+
+    /// The packet `serial` with sent data has left, and departs at `departs`.
+    pub(crate) fn on_sent_again(
+        &mut self,
+        cx: &Context,
+        parts: &ConnParts,
+        again: &Again,
+        (serial, departs): (Serial, Instant),
+    ) {
+        let view = self.view(cx, parts);
+        let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
+        let Again { start, end, fin, .. } = *again;
+        let left = Departure { start, end, fin, serial, departs };
+        self.recovery.on_retransmitted(cx, &view, flight, &left);
+    }
+
+    /// No more new data leaves in this call. Returns whether what is lost leaves in its place.
+    pub(crate) fn end_new_first(&mut self, cx: &Context, parts: &ConnParts) -> bool {
+        let view = self.view(cx, parts);
+        self.recovery.end_new_first(&view)
+    }
+
+    /// Nothing more leaves now.
+    pub(super) fn end_burst(&mut self, cx: &Context, parts: &ConnParts) {
+        let waited = core::mem::take(&mut self.cwnd_limited);
+        if !waited && !self.recovery.has_burst() && self.pipe() < self.cc.cwnd() {
+            return;
+        }
+        let view = self.view(cx, parts);
+        let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
+        self.recovery.on_output_end(cx, &view, flight, waited);
+    }
+
+    /// `ack` covers our SYN and perhaps some of its data.
+    pub(crate) fn on_syn_acked(&mut self, ack: SeqNum) {
+        self.rtx.release(ack);
+        let delivered = self.scoreboard.on_cumulative_ack(ack, &mut Unheard);
+        self.una = ack.max(self.iss + 1);
+        self.stats.bytes_acked += u64::from(delivered.acked);
+        self.recovery.on_syn_delivered();
+    }
+
+    /// The handshake is complete and the MSS known. `rtt` is its round trip, unless that is
+    /// ambiguous; `syn_lost` if the window starts from one segment.
+    pub(crate) fn on_established(
+        &mut self,
+        cx: &Context,
+        parts: &ConnParts,
+        rtt: Option<Duration>,
+        syn_lost: bool,
+    ) {
+        let view = self.view(cx, parts);
+        self.recovery.on_established(cx, &view, (rtt, syn_lost), &mut self.cc);
+    }
+
+    /// A SYN or a SYN-ACK left again.
+    pub(crate) fn on_syn_retransmitted(&mut self) {
+        self.recovery.on_syn_retransmitted();
+    }
+
+    /// The data of our SYN that a SYN-ACK left out is to be sent again.
+    pub(crate) fn on_syn_data_refused(&mut self, cx: &Context, parts: &ConnParts) {
+        let view = self.view(cx, parts);
+        let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
+        self.recovery.on_syn_data_refused(cx, &view, flight);
+    }
+
+    /// The SYN-ACK of an early connection leaves for the third time.
+    pub(crate) fn on_third_syn_ack(&mut self, cx: &Context, parts: &ConnParts) -> TimerEffects {
+        let view = self.view(cx, parts);
+        let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
+        self.recovery.on_third_syn_ack(cx, &view, flight)
+    }
+
+    /// Our SYN-ACK of an early connection is acknowledged. `syn_lost` if the timer sent it again so
+    /// often that the window starts from one segment.
+    pub(crate) fn on_early_syn_acked(&mut self, cx: &Context, syn_lost: bool) {
+        self.recovery.on_syn_delivered();
+        if syn_lost && !self.has_unacked() {
+            self.cc.on_established(cx.now, self.nxt, syn_lost, cx.config);
+        }
+    }
+
+    /// The handshake of an early connection has ended: what is in flight gets a timer of its own.
+    pub(crate) fn on_early_handshake_done(&mut self, cx: &Context, parts: &ConnParts) {
+        let view = self.view(cx, parts);
+        let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
+        self.recovery.on_early_handshake_done(cx, &view, flight);
+    }
+
+    /// The handshake of an early connection gave a round trip: it counts if there is none yet.
+    pub(crate) fn on_early_handshake_sample(
+        &mut self,
+        cx: &Context,
+        parts: &ConnParts,
+        rtt: Duration,
+    ) {
+        if self.recovery.rtt().srtt().is_none() {
+            let view = self.view(cx, parts);
+            self.recovery.on_handshake_sample(cx, &view, rtt);
+        }
+    }
+
+    /// Segments taken to be in flight.
+    pub(crate) fn pipe(&self) -> u32 {
+        self.scoreboard.pipe()
+    }
+
+    /// Bytes that cwnd lets go now: whole segments.
+    pub(super) fn cwnd_quota(&self) -> u32 {
+        let segs = self.recovery.new_data_quota(&self.scoreboard, &self.cc);
+        segs.saturating_mul(self.effective_mss())
+    }
+
+    /// Whether new data leaves past Nagle's rule and corks: a loss probe, or what shall show
+    /// whether a timeout was spurious.
+    pub(super) fn sends_new_at_once(&self) -> bool {
+        self.recovery.due_probe() == Some(Probe::New) || self.recovery.sends_new_first()
+    }
+}
