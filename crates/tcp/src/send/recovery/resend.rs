@@ -9,6 +9,7 @@ use super::view::{ConnView, Flight, NextRetransmission};
 use super::{Permission, Recovery};
 use crate::connection::Context;
 use crate::counters::Counter;
+use crate::serial::Serial;
 
 impl Recovery {
     /// What is to be sent again next. `largest` is how many bytes of data a packet may hold now.
@@ -50,7 +51,8 @@ impl Run<'_> {
             return NextRetransmission::None;
         }
         let Some(range) = self.flight.board.first_lost() else { return NextRetransmission::None };
-        if self.is_below(&range) {
+        if self.is_left_out(range.serial) {
+            self.rec.waits_below = true;
             return NextRetransmission::Below;
         }
         let window = self.window_for(range.start);
@@ -63,12 +65,12 @@ impl Run<'_> {
         NextRetransmission::Lost { start: range.start, end: cut(&range, limit, smss) }
     }
 
-    /// Whether the last copy has not left this machine. Counts it, once per packet.
-    fn is_below(&mut self, range: &SentRange) -> bool {
-        let below = self.cx.below.completed < range.serial;
-        self.rec.waits_below = below;
-        if below && self.rec.left_out != range.serial {
-            self.rec.left_out = range.serial;
+    /// Whether something does not leave again since `serial`, its last copy, has not left this
+    /// machine. Counts it, once per packet.
+    pub(super) fn is_left_out(&mut self, serial: Serial) -> bool {
+        let below = self.cx.below.completed < serial;
+        if below && self.rec.left_out != serial {
+            self.rec.left_out = serial;
             self.cx.counters.bump(Counter::TcpSpuriousRtxHostQueues);
         }
         below
