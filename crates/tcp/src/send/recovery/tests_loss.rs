@@ -659,3 +659,38 @@ fn backoff_is_shared_with_window_probes() {
     s.rec.end_backoff();
     assert_eq!(s.rec.rto(&s.config), Duration::from_millis(300));
 }
+
+/// fast_open/recovery_after_lost_ack.
+#[test]
+fn early_data_that_was_not_lost_begins_recovery() {
+    let mut s = sender_with_timestamps();
+    s.conn.state = crate::State::SynReceived;
+    s.write(10_000);
+    s.wait(3000);
+    s.call(|rec, cx, conn, flight| rec.on_third_syn_ack(cx, conn, flight));
+    assert_eq!((s.rec.state(), s.cc.cwnd()), (Loss, 1));
+    s.conn.state = crate::State::Established;
+    s.call(|rec, cx, conn, flight| rec.on_early_handshake_done(cx, conn, flight));
+    s.rows();
+    assert_eq!(s.on_ack(&ack(1).sack(2001, 10_001).window(65_536).tsecr(90)), ["R 1:2001"]);
+    assert_eq!(s.rows(), ["A1", "A7", "L2", "L8", "L9", "O3", "O7"]);
+    assert_eq!(s.window(), (Fast, 7, 7));
+    s.wait(50);
+    s.on_ack(&ack(1).sack(2001, 10_001).tsecr(3100));
+    assert_eq!(s.window(), (Fast, 7, 7));
+    s.wait(10);
+    s.on_ack(&ack(10_001).tsecr(3100));
+    assert_eq!((s.rec.state(), s.cc.cwnd()), (Open, 7));
+}
+
+#[test]
+fn an_old_ack_does_not_end_the_wait_for_new_data() {
+    let mut s = ten(sender_without_probes());
+    s.conn.unsent = 2000;
+    s.on_timer();
+    s.wait(100);
+    s.on_ack(&ack(1001));
+    s.rows();
+    assert_eq!(s.on_ack(&ack(1)), NOTHING);
+    assert_eq!(s.rows(), NOTHING);
+}
