@@ -9,8 +9,8 @@
 //!
 //! In: `input/` checks a segment in the order of RFC 9293, section 3.10.7; `recv/` holds what
 //! arrived and decides on ACKs; `input/ack.rs` takes acknowledgements to `send/`, where
-//! `send/recovery/` and `congestion/` decide. Out: `output/` asks in one fixed order what leaves next, and one gate whether new
-//! data may ([`Hold`] is the list of reasons why not).
+//! `send/recovery/` and `congestion/` decide. Out: `output/` asks in one fixed order what leaves
+//! next, and one gate whether new data may ([`Hold`] is the list of reasons why not).
 //!
 //! Data is held as slices of shared buffers. A written byte is copied once in, a read byte once
 //! out.

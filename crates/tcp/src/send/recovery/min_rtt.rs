@@ -16,7 +16,8 @@ const KEPT: usize = 3;
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at: Instant,
-    rtt: Duration,
+    /// Nanoseconds.
+    rtt: u64,
 }
 
 /// The least round trip of the last `tcp_min_rtt_wlen`.
@@ -33,11 +34,12 @@ impl MinRtt {
 
     /// The least round trip, if there was a sample.
     pub(super) fn get(&self) -> Option<Duration> {
-        self.kept.first().map(|sample| sample.rtt)
+        self.kept.first().map(|sample| Duration::from_nanos(sample.rtt))
     }
 
     /// Takes a sample.
     pub(super) fn update(&mut self, now: Instant, rtt: Duration, window: Duration) {
+        let rtt = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
         let before = self.kept.len();
         self.kept.retain(|sample| sample.rtt < rtt);
         let undercut = self.kept.len() < before;
@@ -85,7 +87,8 @@ mod tests {
 
     #[test]
     fn what_is_least_over_time() {
-        let cases: [(&[(u64, u64)], u64, &str); 9] = [
+        type Case = (&'static [(u64, u64)], u64, &'static str);
+        let cases: [Case; 9] = [
             (&[], 0, "no sample"),
             (&[(0, 20)], 20, "the first"),
             (&[(0, 20), (1, 30)], 20, "a longer one changes nothing"),

@@ -20,7 +20,8 @@
 //! | 2. Scoreboard | `../scoreboard/` |
 //! | 2. DSACK; delivered and original | `ack.rs` |
 //! | 2. Reordering that is learnt | `reordering.rs`, `ack.rs` |
-//! | 3. One ACK, from start to end | `ack.rs`, steps 2 to 11. The numbers of an ACK, PAWS and step 1 are input's |
+//! | 3. One ACK: what comes before, and step 1 | `checks.rs`, for input to ask |
+//! | 3. One ACK: steps 2 to 11 | `ack.rs` |
 //! | 4. States: the tables | `table.rs` |
 //! | 4. Entering a state | `actions.rs` |
 //! | 4. Without SACK | `detect.rs` |
@@ -40,6 +41,7 @@
 
 mod ack;
 mod actions;
+mod checks;
 mod departure;
 mod detect;
 mod give_up;
@@ -57,6 +59,7 @@ mod undo;
 mod view;
 mod window;
 
+pub(crate) use checks::{AckNumber, WindowView, is_overtaken};
 pub(crate) use give_up::time_of_timeouts;
 pub(crate) use loss_probe::Probe;
 pub(crate) use rtt::RttEstimator;
@@ -139,7 +142,7 @@ pub(crate) struct Recovery {
 }
 
 #[cfg(not(test))]
-const _: () = assert!(size_of::<Recovery>() <= 416);
+const _: () = assert!(size_of::<Recovery>() <= 320);
 
 /// What `TCP_INFO` sums up over the life of a connection.
 #[derive(Clone, Copy, Debug, Default)]

@@ -107,7 +107,10 @@ mod tests {
         /// However the ACKs come, cwnd ends at ssthresh when a window has been delivered and what
         /// cwnd lets go leaves at once.
         #[test]
-        fn a_window_later_cwnd_is_ssthresh(recover_fs in 4_u32..200, steps in prop::collection::vec(1_u32..4, 200)) {
+        fn a_window_later_cwnd_is_ssthresh(
+            recover_fs in 4_u32..200,
+            steps in prop::collection::vec(1_u32..4, 200),
+        ) {
             let ssthresh = recover_fs * 717 / 1024;
             let mut prr = Prr::default();
             prr.begin(recover_fs);

@@ -151,7 +151,10 @@ impl Rack {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_wire::SeqNum;
+
     use super::*;
+    use crate::serial::Serial;
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -219,6 +222,40 @@ mod tests {
         rack.on_needed_recovery();
         rack.adapt(Some(9), 10, &on);
         assert_eq!((rack.mult, rack.persistence), (1, 0));
+    }
+
+    /// What left at `millis`, for the first time or again.
+    fn range(millis: u64, retransmissions: u8) -> SentRange {
+        SentRange {
+            start: SeqNum(1),
+            end: SeqNum(2),
+            sent_at: Instant::from_millis(millis),
+            serial: Serial(millis),
+            mss: 1000,
+            retransmissions,
+            sacked: false,
+            lost: false,
+            resent: false,
+            push: false,
+            fin: false,
+            eor: false,
+            delivered: 0,
+        }
+    }
+
+    #[test]
+    fn the_newest_of_what_was_delivered() {
+        let now = Instant::from_millis(100);
+        let mut rack = Rack::new();
+        rack.on_delivered(&range(95, 1), now, Some(6 * MS));
+        assert!(!rack.take_pending(), "the copy before that has arrived");
+        rack.on_delivered(&range(94, 1), now, Some(6 * MS));
+        assert!(rack.take_pending() && !rack.take_pending());
+        assert_eq!((rack.rtt(), rack.newest()), (6 * MS, range(94, 0).xmit_order()));
+        rack.on_delivered(&range(50, 0), now, Some(6 * MS));
+        assert_eq!((rack.rtt(), rack.newest()), (50 * MS, range(94, 0).xmit_order()), "earlier");
+        rack.on_delivered(&range(120, 0), now, None);
+        assert_eq!(rack.rtt(), Duration::ZERO, "it leaves in the future");
     }
 
     #[test]

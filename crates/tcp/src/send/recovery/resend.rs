@@ -10,6 +10,7 @@ use super::{Permission, Recovery};
 use crate::congestion::Controller;
 use crate::context::Context;
 use crate::counters::Counter;
+use crate::serial::Serial;
 
 impl Recovery {
     /// Whether there may be something to be sent again, so that
@@ -58,7 +59,8 @@ impl Run<'_> {
             return NextRetransmission::None;
         }
         let Some(range) = self.flight.board.first_lost() else { return NextRetransmission::None };
-        if self.is_below(&range) {
+        if self.is_left_out(range.serial) {
+            self.rec.waits_below = true;
             return NextRetransmission::Below;
         }
         let window = self.window_for(range.start);
@@ -71,12 +73,12 @@ impl Run<'_> {
         NextRetransmission::Lost { start: range.start, end: cut(&range, limit, smss) }
     }
 
-    /// Whether the last copy has not left this machine. Counts it, once per packet.
-    fn is_below(&mut self, range: &SentRange) -> bool {
-        let below = self.cx.below.completed < range.serial;
-        self.rec.waits_below = below;
-        if below && self.rec.left_out != range.serial {
-            self.rec.left_out = range.serial;
+    /// Whether something does not leave again since `serial`, its last copy, has not left this
+    /// machine. Counts it, once per packet.
+    pub(super) fn is_left_out(&mut self, serial: Serial) -> bool {
+        let below = self.cx.below.completed < serial;
+        if below && self.rec.left_out != serial {
+            self.rec.left_out = serial;
             self.cx.counters.bump(Counter::TcpSpuriousRtxHostQueues);
         }
         below
@@ -112,4 +114,55 @@ fn cut(range: &SentRange, limit: u32, smss: u32) -> SeqNum {
     }
     let whole = if limit > smss { limit - limit % smss } else { limit };
     range.start + whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serial::Serial;
+    use crate::time::Instant;
+
+    fn range(data: u32, fin: bool) -> SentRange {
+        SentRange {
+            start: SeqNum(100),
+            end: SeqNum(100) + data + u32::from(fin),
+            sent_at: Instant::ZERO,
+            serial: Serial(1),
+            mss: 10,
+            retransmissions: 0,
+            sacked: false,
+            lost: true,
+            resent: false,
+            push: false,
+            fin,
+            eor: false,
+            delivered: 0,
+        }
+    }
+
+    #[test]
+    fn lengths() {
+        // Data, FIN, the limit, numbers that leave.
+        let cases = [
+            (30, false, 30, 30, "all of it"),
+            (30, false, 29, 20, "whole segments"),
+            (30, false, 9, 9, "less than one"),
+            (30, true, 30, 31, "with the FIN"),
+            (30, true, 20, 20, "without the FIN"),
+            (0, true, 10, 1, "a FIN alone"),
+        ];
+        for (data, fin, limit, numbers, name) in cases {
+            assert_eq!(cut(&range(data, fin), limit, 10), SeqNum(100) + numbers, "{name}");
+        }
+    }
+
+    #[test]
+    fn probes_are_the_last_wire_segment() {
+        let cases = [(30, false, 20), (31, false, 30), (9, false, 0), (30, true, 20), (0, true, 0)];
+        for (data, fin, before) in cases {
+            let range = range(data, fin);
+            let (start, end) = (range.start + before, range.end);
+            assert_eq!(probe_of(&range), NextRetransmission::Probe { start, end }, "{data}");
+        }
+    }
 }

@@ -38,8 +38,8 @@ struct Estimate {
 #[derive(Clone, Debug)]
 pub(crate) struct RttEstimator {
     estimate: Option<Estimate>,
-    /// The timeout without a sample.
-    rto_without_sample: Duration,
+    /// The handshake is complete and gave no sample.
+    handshake_without_sample: bool,
     /// The exponent of the timeout.
     backoff: u8,
     least: MinRtt,
@@ -87,7 +87,7 @@ impl RttEstimator {
     pub(super) const fn new() -> RttEstimator {
         RttEstimator {
             estimate: None,
-            rto_without_sample: INITIAL_RTO,
+            handshake_without_sample: false,
             backoff: 0,
             least: MinRtt::new(),
         }
@@ -95,7 +95,7 @@ impl RttEstimator {
 
     /// The handshake is complete and gave no sample.
     pub(super) fn on_handshake_without_sample(&mut self) {
-        self.rto_without_sample = RTO_AFTER_LOST_SYN;
+        self.handshake_without_sample = true;
     }
 
     /// Takes the round trip `rtt` of the earliest segment that an ACK covers, and `newest` of the
@@ -136,7 +136,9 @@ impl RttEstimator {
     /// The timeout without backoff.
     pub(crate) fn rto_without_backoff(&self, config: &Config) -> Duration {
         let Some(estimate) = self.estimate else {
-            return self.rto_without_sample.min(config.tcp_rto_max);
+            let lost_syn = self.handshake_without_sample;
+            let rto = if lost_syn { RTO_AFTER_LOST_SYN } else { INITIAL_RTO };
+            return rto.min(config.tcp_rto_max);
         };
         let rto = (estimate.srtt_x8 / 8).saturating_add(estimate.variation);
         Duration::from_nanos(rto).max(config.tcp_rto_min).min(config.tcp_rto_max)

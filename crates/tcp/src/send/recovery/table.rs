@@ -71,7 +71,7 @@ impl Run<'_> {
         }
     }
 
-    /// The sign of rows R1 to R3: what an ACK of a part answers left before anything was sent again.
+    /// The sign of rows R1 to R3: an ACK of a part answers what left before the first copy.
     fn is_delayed_part(&self) -> bool {
         self.facts.advanced && self.is_delayed()
     }

@@ -472,3 +472,65 @@ fn a_dsack_above_the_acknowledgement_names_what_was_sent_again() {
     s.take(&ack(6001).sack(1, 1001));
     assert_eq!(s.count(Counter::TcpDsackIgnoredDubious), 1, "more than was ever sent again");
 }
+
+#[test]
+fn the_reordering_window_grows_by_a_dsack() {
+    let mut s = ten(sender());
+    s.on_ack(&ack(1).sack(1001, 2001));
+    s.on_ack(&ack(2001));
+    assert_eq!(s.rec.reordering_seen(), 1);
+    s.on_ack(&ack(2001).sack(3001, 4001));
+    assert_eq!(s.timer(), Some((Waits::Reordering, 27)), "a quarter of the least round trip");
+    assert_eq!(s.on_timer(), ["R 2001:3001"]);
+    s.on_ack(&ack(4001));
+    assert_eq!(s.write(1000), ["N 10001:11001"]);
+    s.on_ack(&ack(4001).sack(2001, 3001));
+    assert_eq!(s.count(Counter::TcpDsackUndo), 1);
+    s.on_ack(&ack(10_001));
+    s.wait(100);
+    s.on_ack(&ack(11_001));
+    s.send_now(1000);
+    s.send_now(1000);
+    s.wait(100);
+    s.on_ack(&ack(11_001).sack(12_001, 13_001));
+    assert_eq!(s.timer(), Some((Waits::Reordering, 52)), "twice that");
+}
+
+#[test]
+fn sack_stands_for_advances_on_a_path_that_reorders() {
+    let filled = || {
+        let mut s = ten(sender());
+        s.on_ack(&ack(10_001));
+        let cwnd = s.cc.cwnd();
+        s.write(cwnd * MSS);
+        s.wait(100);
+        s
+    };
+    let mut s = filled();
+    let before = s.cc.cwnd();
+    s.take(&ack(10_001).sack(11_001, 12_001));
+    assert_eq!(s.cc.cwnd(), before);
+    let mut s = filled();
+    s.rec.reordering.on_late_bytes(6 * MSS, MSS, &s.config);
+    s.take(&ack(10_001).sack(11_001, 12_001));
+    assert_eq!(s.cc.cwnd(), before + 1);
+}
+
+#[test]
+fn slow_start_ends_when_the_round_trip_rises() {
+    let mut s = sender();
+    s.write(1000);
+    s.wait(100);
+    s.on_ack(&ack(1001));
+    s.cc.set_cwnd(20);
+    (0..20).for_each(|_| drop(s.send_now(1000)));
+    s.wait(150);
+    let before = |s: &Sender| s.count(Counter::TcpHystartDelayDetect);
+    for segment in 2..10 {
+        s.take(&ack(1001 + (segment - 1) * 1000));
+        assert_eq!(before(&s), 0, "{segment}");
+    }
+    s.take(&ack(10_001));
+    assert_eq!((before(&s), s.cc.ssthresh()), (1, 20));
+    assert_eq!(s.count(Counter::TcpHystartDelayCwnd), 20);
+}

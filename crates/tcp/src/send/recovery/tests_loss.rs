@@ -544,3 +544,153 @@ fn an_idle_sender_starts_slowly() {
     s.call(|rec, cx, _, flight| rec.restart_after_idle(cx, flight));
     assert_eq!((s.cc.cwnd(), s.cc.ssthresh()), (10, INFINITE), "three timeouts: halved twice");
 }
+
+#[test]
+fn f_rto_without_sack() {
+    let outstanding = || {
+        let mut s = ten(sender_without_sack());
+        s.conn.unsent = 10_000;
+        s.on_timer();
+        s.wait(50);
+        assert_eq!(s.on_ack(&ack(1001)), ["N 10001:12001"]);
+        s.wait(50);
+        s
+    };
+    let mut s = outstanding();
+    s.take(&ack(2001));
+    assert_eq!((s.rec.state(), s.count(Counter::TcpSpuriousRtos)), (Open, 1));
+    let mut s = outstanding();
+    s.take(&ack(10_001));
+    assert_eq!((s.rec.state(), s.count(Counter::TcpSpuriousRtos)), (Loss, 1), "at RecoveryPoint");
+    let mut s = outstanding();
+    s.rows();
+    s.take(&ack(1001));
+    assert_eq!(s.rows(), ["A1", "A7", "L3", "L6", "L7", "L8"]);
+    assert_eq!(s.board.sacked_out(), 1, "the duplicate is for new data");
+}
+
+#[test]
+fn without_sack_an_undone_timeout_stays_in_loss() {
+    let mut s = Sender::with(Config::default(), ConnView { sack: false, ..conn_view() });
+    s.conn.ts.enabled = true;
+    s.write(5000);
+    s.on_timer();
+    s.rows();
+    s.take(&ack(2001).tsecr(100));
+    assert_eq!(s.rows(), ["A1", "A7", "L1", "L8"]);
+    assert_eq!((s.rec.state(), s.cc.ssthresh(), s.board.lost_out()), (Loss, INFINITE, 0));
+}
+
+#[test]
+fn sack_of_what_left_before_the_front_restarts_the_timeout() {
+    let mut s = sender_without_probes();
+    s.write(1000);
+    s.wait(50);
+    s.write(1000);
+    assert_eq!(s.on_timer(), ["R 1:1001"]);
+    assert_eq!(s.timer(), Some((Waits::Rto, 600)));
+    s.wait(10);
+    // The second segment left 260 ms ago. SRTT 100 + 160/8, V = 200 + 110.
+    s.take(&ack(1).sack(1001, 2001));
+    assert_eq!(s.timer(), Some((Waits::Rto, 430)));
+    let mut s = sender_without_probes();
+    s.write(1000);
+    s.wait(50);
+    s.write(1000);
+    s.wait(50);
+    s.take(&ack(1).sack(1001, 2001));
+    assert_ne!(s.rec.waits_for(), Some(Waits::Probe));
+    s.rec.timer.set(Waits::Rto, s.now);
+    s.take(&ack(1).sack(1001, 2001));
+    assert_eq!(s.timer(), Some((Waits::Rto, 0)), "nothing new");
+}
+
+#[test]
+fn the_front_that_leaves_again_restarts_the_timeout() {
+    let mut s = ten(sender_without_probes());
+    s.wait(100);
+    s.take(&ack(1).sack(1001, 2001).sack(3001, 6001));
+    s.cc.set_cwnd(s.board.pipe() + 1);
+    assert_eq!(s.output(), ["R 1:1001"]);
+    assert_eq!(s.timer(), Some((Waits::Rto, 300)));
+    s.wait(50);
+    s.cc.set_cwnd(s.board.pipe() + 1);
+    assert_eq!(s.output(), ["R 2001:3001"]);
+    assert_eq!(s.timer(), Some((Waits::Rto, 250)), "what is not the front does not");
+}
+
+#[test]
+fn a_window_that_is_not_used_shrinks() {
+    let trickle = |writer_waits: bool| {
+        let mut s = sender();
+        s.conn.writer_waits = writer_waits;
+        s.cc.set_cwnd(40);
+        for segment in 0..3 {
+            s.write(1000);
+            s.wait(99);
+            s.take(&ack(1001 + segment * 1000));
+            s.wait(1);
+        }
+        s.write(1000);
+        s.window()
+    };
+    assert_eq!(trickle(false), (Open, 25, INFINITE), "half way to the initial window");
+    assert_eq!(trickle(true), (Open, 40, INFINITE));
+}
+
+#[test]
+fn handshakes_without_a_sample() {
+    let mut s = sender();
+    s.rec = Recovery::new(&s.config);
+    assert_eq!(s.rec.rto(&s.config), Duration::from_secs(1));
+    s.call(|rec, cx, conn, flight| rec.on_established(cx, conn, (None, true), flight.cc));
+    assert_eq!((s.rec.rto(&s.config), s.cc.cwnd()), (Duration::from_secs(3), 1));
+    assert_eq!(s.rec.rtt().srtt(), None);
+    s.rec.on_syn_retransmitted();
+    s.rec.on_syn_delivered();
+    assert_eq!((s.rec.total_retrans(), s.rec.delivered()), (1, 1));
+}
+
+#[test]
+fn backoff_is_shared_with_window_probes() {
+    let mut s = sender_without_sack();
+    s.rec.back_off();
+    assert_eq!(s.rec.rto(&s.config), Duration::from_millis(600));
+    s.rec.end_backoff();
+    assert_eq!(s.rec.rto(&s.config), Duration::from_millis(300));
+}
+
+/// fast_open/recovery_after_lost_ack.
+#[test]
+fn early_data_that_was_not_lost_begins_recovery() {
+    let mut s = sender_with_timestamps();
+    s.conn.state = crate::State::SynReceived;
+    s.write(10_000);
+    s.wait(3000);
+    s.call(|rec, cx, conn, flight| rec.on_third_syn_ack(cx, conn, flight));
+    assert_eq!((s.rec.state(), s.cc.cwnd()), (Loss, 1));
+    s.conn.state = crate::State::Established;
+    s.call(|rec, cx, conn, flight| rec.on_early_handshake_done(cx, conn, flight));
+    s.rows();
+    assert_eq!(s.on_ack(&ack(1).sack(2001, 10_001).window(65_536).tsecr(90)), ["R 1:2001"]);
+    assert_eq!(s.rows(), ["A1", "A7", "L2", "L8", "L9", "O3", "O7"]);
+    assert_eq!(s.window(), (Fast, 7, 7));
+    s.wait(50);
+    s.on_ack(&ack(1).sack(2001, 10_001).tsecr(3100));
+    assert_eq!(s.window(), (Fast, 7, 7));
+    s.wait(10);
+    s.on_ack(&ack(10_001).tsecr(3100));
+    assert_eq!((s.rec.state(), s.cc.cwnd()), (Open, 7));
+}
+
+#[test]
+fn an_old_ack_does_not_end_the_wait_for_new_data() {
+    let mut s = ten(sender_without_probes());
+    s.conn.unsent = 2000;
+    s.on_timer();
+    s.wait(100);
+    s.on_ack(&ack(1001));
+    s.rows();
+    assert_eq!(s.on_ack(&ack(1)), NOTHING);
+    assert_eq!(s.rows(), NOTHING);
+}

@@ -203,15 +203,11 @@ impl Run<'_> {
         if self.rec.probe.end_seq().is_some() {
             return None;
         }
-        let last = self.flight.board.back()?;
+        let last = self.flight.board.back()?.serial;
         if self.new_segment_fits() {
             return Some(Probe::New);
         }
-        if self.cx.below.completed < last.serial {
-            self.cx.counters.bump(Counter::TcpSpuriousRtxHostQueues);
-            return None;
-        }
-        Some(Probe::Old)
+        (!self.is_left_out(last)).then_some(Probe::Old)
     }
 
     /// Whether the peer's window takes a segment of what was never sent.

@@ -1,9 +1,9 @@
 //! Whether a reduction was needed, and what is put back if it was not (section 6 of
 //! docs/recovery.md).
 //!
-//! Two signs stand here: *all named*, DSACKs have named every copy that was sent again (RFC 3708);
-//! and *delayed*, an ACK answers a copy that left before the first retransmission (Eifel, RFC 3522).
-//! The third, F-RTO (RFC 5682), is a row of the table for Loss.
+//! Two signs stand here. *All named*: DSACKs have named every copy that was sent again (RFC 3708).
+//! *Delayed*: an ACK answers a copy that left before the first retransmission (Eifel, RFC 3522).
+//! The third sign, F-RTO (RFC 5682), is a row of the table for Loss.
 
 use plimsoll_wire::SeqNum;
 
