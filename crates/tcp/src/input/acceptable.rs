@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::counters::Counter;
 use crate::recv::AckReason;
 use crate::segment::Segment;
+use crate::send::recovery::is_overtaken;
 
 /// Whether a segment from `seq` to `end` touches the window: it must not end before the last ACK we
 /// sent (`left`), nor begin behind the right edge. As on Linux, a segment exactly at the edge
@@ -41,16 +42,13 @@ impl Connection {
 
     /// Whether a segment with an old timestamp is a duplicate ACK that data or a later ACK has
     /// overtaken on the way. PAWS guards data and the window, and it has neither; but its SACK
-    /// blocks are news. As on Linux, it must not be older than somewhat more than an RTO.
+    /// blocks are news (section 3 of docs/recovery.md).
     fn is_overtaken_ack(&self, cx: &Context, seg: &Segment) -> bool {
         let rto = self.current_rto(cx.config);
         let age = self.ts.age(seg.repr.options.timestamps);
         seg.repr.flags.contains(TcpFlags::ACK)
             && seg.seq_len() == 0
-            && seg.repr.seq == self.rcv.nxt()
-            && seg.repr.ack == self.snd.una()
-            && !self.is_window_news(seg)
-            && age <= rto + rto / 5
+            && is_overtaken(&self.window_of(seg), self.rcv.nxt(), age, rto)
     }
 
     /// The ACK for an unacceptable segment. Those without data are rate-limited, because two ends

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::event::Events;
 use crate::segment::Segment;
 use crate::send::Fin;
-use crate::send::recovery::AckView;
+use crate::send::recovery::{AckNumber, AckView, WindowView};
 use crate::timer::Timer;
 
 /// Flags that make a segment more than an acknowledgement.
@@ -21,26 +21,23 @@ const BEYOND_ACK: TcpFlags = TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0);
 pub(crate) enum AckOutcome {
     /// Processed, or an old duplicate: go on with the segment.
     Ok,
-    /// Older than RFC 5961, section 5.2, allows: challenge ACK, drop the segment.
-    TooOld,
-    /// For what was never sent: challenge ACK, drop the segment.
-    TooNew,
+    /// Its number cannot be that of an ACK under way: challenge ACK, drop the segment.
+    Unbelievable,
 }
 
 impl Connection {
     /// Takes SEG.ACK, the window and the SACK blocks of an acceptable segment.
     pub(crate) fn on_ack(&mut self, cx: &Context, seg: &Segment) -> AckOutcome {
-        let (ack, una) = (seg.repr.ack, self.snd.una());
-        if self.snd.nxt() < ack {
-            return AckOutcome::TooNew;
-        }
-        if ack < una && u64::from(una.since(ack)) > self.oldest_ack() {
-            return AckOutcome::TooOld;
-        }
+        let ack = seg.repr.ack;
+        let number = AckNumber::of(ack, (self.snd.una(), self.snd.nxt()), self.largest_distance());
         let window_was_closed = self.snd.wnd() == 0;
-        let brings_window = una <= ack && {
-            self.snd.on_ack_arrived();
-            self.take_window(seg)
+        let brings_window = match number {
+            AckNumber::Unbelievable => return AckOutcome::Unbelievable,
+            AckNumber::Old => false,
+            AckNumber::Current => {
+                self.snd.on_ack_arrived();
+                self.take_window(seg)
+            }
         };
         let view = AckView {
             ack,
@@ -65,9 +62,10 @@ impl Connection {
     /// How far an ACK may lie before SND.UNA: by the largest window that the peer has offered
     /// (RFC 5961, section 5.2: MAX.SND.WND), and not before the first byte: what lies there was
     /// never sent.
-    fn oldest_ack(&self) -> u64 {
+    fn largest_distance(&self) -> u32 {
         let fin = u64::from(self.snd.fin() == Fin::Acked);
-        u64::from(self.snd.max_wnd()).min(self.snd.stats().bytes_acked + fin)
+        let acked = self.snd.stats().bytes_acked + fin;
+        u32::try_from(acked).unwrap_or(u32::MAX).min(self.snd.max_wnd())
     }
 
     /// TSecr, if timestamps are in use.
@@ -80,18 +78,18 @@ impl Connection {
     /// brought one. A window that shrank is taken as it is: what lies beyond it stays in flight and
     /// is not sent again until the window covers it.
     fn take_window(&mut self, seg: &Segment) -> bool {
-        if !self.is_window_news(seg) {
-            return false;
+        let window = self.window_of(seg);
+        let brings = window.brings_window();
+        if brings {
+            self.snd.take_window(window.wnd, window.seq, window.ack);
         }
-        let wnd = u32::from(seg.repr.window) << self.snd.wscale();
-        self.snd.take_window(wnd, seg.repr.seq, seg.repr.ack);
-        true
+        brings
     }
 
-    /// Whether a segment brings the peer's window.
-    pub(super) fn is_window_news(&self, seg: &Segment) -> bool {
+    /// What a segment says of the peer's window.
+    pub(super) fn window_of(&self, seg: &Segment) -> WindowView {
         let wnd = u32::from(seg.repr.window) << self.snd.wscale();
-        self.snd.brings_window(wnd, seg.repr.seq, seg.repr.ack)
+        self.snd.window_view(wnd, seg.repr.seq, seg.repr.ack)
     }
 
     /// SND.UNA has moved: the user timeout, reports and events.

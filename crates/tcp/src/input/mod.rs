@@ -99,7 +99,7 @@ impl Connection {
             }
             // Rate-limited: two ends that each take the other's ACK for wrong would otherwise
             // answer each other for ever.
-            AckOutcome::TooOld | AckOutcome::TooNew => {
+            AckOutcome::Unbelievable => {
                 self.challenge(cx);
                 false
             }

@@ -3,6 +3,7 @@
 use plimsoll_wire::SeqNum;
 
 use super::SendSide;
+use super::recovery::WindowView;
 
 /// Windows up to this size are used whole; of larger ones at most half goes into one segment.
 const SMALL_WINDOW: u32 = 536;
@@ -55,13 +56,10 @@ impl SendSide {
         self.wl2 = ack;
     }
 
-    /// Whether the segment `seq`, which acknowledges `ack` and offers `wnd` bytes, brings a window
-    /// (RFC 9293, section 3.10.7.4, in Linux's form: the same acknowledgement in a segment with the
-    /// same number can open the window or close it, but not shrink it). An acknowledgement of
-    /// something new always does: SND.WND counts from SND.UNA, and keeping the old one would move
-    /// the edge.
-    pub(crate) fn brings_window(&self, wnd: u32, seq: SeqNum, ack: SeqNum) -> bool {
-        self.una < ack || self.wl1 < seq || (self.wl1 == seq && (wnd > self.wnd || wnd == 0))
+    /// What the segment `seq`, which acknowledges `ack` and offers `wnd` bytes, says of the window.
+    pub(crate) fn window_view(&self, wnd: u32, seq: SeqNum, ack: SeqNum) -> WindowView {
+        let (snd_una, snd_wl1, snd_wnd) = (self.una, self.wl1, self.wnd);
+        WindowView { seq, ack, wnd, snd_una, snd_wl1, snd_wnd }
     }
 
     /// Bytes that the peer's window still takes behind SND.NXT; zero if it shrank below.

@@ -226,13 +226,13 @@ fn an_ack_of_the_future_and_one_too_old_are_refused() {
     let base = trace.header(0, TcpFlags::ACK);
     let all = 5 * MSS;
     let table = [
-        (0, max + 1, AckOutcome::TooNew),
+        (0, max + 1, AckOutcome::Unbelievable),
         (0, max, AckOutcome::Ok),
         (0, max - all, AckOutcome::Ok),
-        (0, max - all - 1, AckOutcome::TooOld),
+        (0, max - all - 1, AckOutcome::Unbelievable),
         // Once more was acknowledged than a window, that is the limit.
         (1_u64 << 33, max - max_wnd, AckOutcome::Ok),
-        (1 << 33, max - max_wnd - 1, AckOutcome::TooOld),
+        (1 << 33, max - max_wnd - 1, AckOutcome::Unbelievable),
     ];
     for (before, ack, outcome) in table {
         trace.conn.snd.set_bytes_acked(before.max(trace.conn.snd.stats().bytes_acked));
