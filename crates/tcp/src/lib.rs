@@ -83,7 +83,7 @@ pub use handshake::isn::initial_sequence_number;
 pub use handshake::syn_cookie::{cookie_mss_index, cookie_syn_ack};
 pub use info::Info;
 pub use mtu::PathEvent;
-pub use output::Hold;
+pub use output::{Hold, Refusal};
 pub use recv::{AckDecision, AckReason, FlushReason};
 pub use segment::{Below, Ecn, MemoryRoom, Segment, SendKind, Transmit};
 pub use send::WriteFlags;
