@@ -20,6 +20,8 @@
 
 mod reading;
 mod sending;
+mod signing;
+mod transitions;
 
 use alloc::boxed::Box;
 

@@ -110,7 +110,7 @@ impl Connection {
         self.snd.hold()
     }
 
-    fn next_packet(&mut self, cx: &Context, offer: &mut impl Offer) -> Option<Transmit> {
+    fn next_packet(&mut self, cx: &Context, offer: &mut impl Accept) -> Option<Transmit> {
         if let Some(rst) = self.pending.rst.take() {
             return Some(self.build_rst(cx, rst));
         }
@@ -156,7 +156,7 @@ impl Connection {
     }
 
     /// A pure ACK, unless it is refused: then it stays due.
-    fn send_ack(&mut self, cx: &Context, offer: &mut impl Offer) -> Option<Transmit> {
+    fn send_ack(&mut self, cx: &Context, offer: &mut impl Accept) -> Option<Transmit> {
         let built = self.build_ack(cx);
         if offer(&built.packet).is_err() {
             cx.counters.bump(Counter::HoldRefused);
@@ -168,7 +168,7 @@ impl Connection {
     }
 
     /// Steps 4 to 6.
-    fn send_data(&mut self, cx: &Context, offer: &mut impl Offer) -> Option<Transmit> {
+    fn send_data(&mut self, cx: &Context, offer: &mut impl Accept) -> Option<Transmit> {
         let mut wait = None;
         if self.snd.has_outstanding() && !self.is_early() {
             match self.retransmit(cx, offer) {
@@ -210,7 +210,7 @@ impl Connection {
     fn retransmit(
         &mut self,
         cx: &Context,
-        offer: &mut impl Offer,
+        offer: &mut impl Accept,
     ) -> Result<Option<Transmit>, Wait> {
         let Some((start, end)) = self.next_retransmit(cx) else { return Ok(None) };
         if let Some(wait) = self.snd.again_waits(cx, &self.options, end.since(start)) {
@@ -244,7 +244,7 @@ impl Connection {
     }
 
     /// Sends new data, and the FIN behind the last of it, or says what holds it.
-    fn send_new(&mut self, cx: &Context, offer: &mut impl Offer) -> Result<Transmit, Wait> {
+    fn send_new(&mut self, cx: &Context, offer: &mut impl Accept) -> Result<Transmit, Wait> {
         let fin = self.fin_is_due();
         match self.snd.plan(cx, &self.options, fin) {
             Plan::Send(cut) => {
@@ -290,7 +290,7 @@ impl Connection {
         &mut self,
         cx: &Context,
         cut: &Cut,
-        offer: &mut impl Offer,
+        offer: &mut impl Accept,
     ) -> Result<Transmit, Wait> {
         let mut flags = TcpFlags::ACK;
         if cut.fin {
@@ -334,9 +334,9 @@ impl Connection {
 }
 
 /// What lies below, asked whether it takes a packet.
-trait Offer: FnMut(&Transmit) -> Result<(), Refusal> {}
+trait Accept: FnMut(&Transmit) -> Result<(), Refusal> {}
 
-impl<F: FnMut(&Transmit) -> Result<(), Refusal>> Offer for F {}
+impl<F: FnMut(&Transmit) -> Result<(), Refusal>> Accept for F {}
 
 /// No bytes.
 const NOTHING: Slices = Slices::new();
