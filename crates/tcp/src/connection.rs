@@ -21,6 +21,8 @@
 mod reading;
 mod recovering;
 mod sending;
+mod signing;
+mod transitions;
 
 use alloc::boxed::Box;
 

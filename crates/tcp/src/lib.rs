@@ -10,7 +10,8 @@
 //! In: `input/` checks a segment in the order of RFC 9293, section 3.10.7; `recv/` holds what
 //! arrived and decides on ACKs; `input/ack.rs` takes acknowledgements to `send/`, where
 //! `send/recovery/` and `congestion/` decide. Out: `output/` asks in one fixed order what leaves
-//! next, and one gate whether new data may ([`Hold`] is the list of reasons why not).
+//! next, and makes one plan of what becomes of new data ([`Hold`] is the list of reasons why it
+//! may wait).
 //!
 //! Data is held as slices of shared buffers. A written byte is copied once in, a read byte once
 //! out.
@@ -24,7 +25,8 @@
 //! | question | file |
 //! |---|---|
 //! | what happens to a segment, in which order | `input/mod.rs` |
-//! | may data leave, and if not, why | `output/gate.rs` |
+//! | what leaves next, and if nothing does, why not | `output/plan.rs`, `output/hold.rs` |
+//! | what the send half owns | `send/mod.rs`; its wiring: `connection/sending.rs` |
 //! | does the tail of a super-segment leave | `output/tso_tail.rs`, `output/nagle.rs` |
 //! | when is an ACK due | `recv/delayed_ack.rs` |
 //! | what was sent, and what has become of it | `send/scoreboard/mod.rs` |
@@ -82,7 +84,7 @@ pub use handshake::isn::initial_sequence_number;
 pub use handshake::syn_cookie::{cookie_mss_index, cookie_syn_ack};
 pub use info::Info;
 pub use mtu::PathEvent;
-pub use output::Hold;
+pub use output::{Hold, Refusal};
 pub use recv::{AckDecision, AckReason, FlushReason};
 pub use segment::{Below, Ecn, MemoryRoom, Segment, SendKind, Transmit};
 pub use send::WriteFlags;

@@ -8,6 +8,7 @@ use plimsoll_wire::tcp::TcpRepr;
 use crate::serial::Serial;
 use crate::time::Instant;
 use crate::why::Note;
+pub use crate::why::SendKind;
 
 /// The ECN field of the IP header (RFC 3168, section 5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,29 +84,6 @@ impl Default for MemoryRoom {
     fn default() -> MemoryRoom {
         MemoryRoom { pressure: false, bytes: u32::MAX }
     }
-}
-
-/// Why a packet leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SendKind {
-    /// A SYN of an active open.
-    Syn,
-    /// A SYN-ACK.
-    SynAck,
-    /// Data (or a FIN) sent for the first time.
-    New,
-    /// Data (or a FIN) sent again.
-    Retransmit,
-    /// A probe into a closed window.
-    WindowProbe,
-    /// A keepalive probe.
-    Keepalive,
-    /// A pure acknowledgement.
-    Ack,
-    /// A challenge acknowledgement (RFC 5961).
-    ChallengeAck,
-    /// A reset.
-    Rst,
 }
 
 /// A packet that the engine wants sent. Header and payload; the caller adds IP.

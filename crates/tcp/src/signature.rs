@@ -10,8 +10,6 @@ use core::fmt;
 use arrayvec::ArrayVec;
 use plimsoll_wire::tcp::MD5_DIGEST_LEN;
 
-use crate::connection::Connection;
-
 /// Bytes of the longest key (Linux: `TCP_MD5SIG_MAXKEYLEN`).
 pub const MAX_MD5_KEY_LEN: usize = 80;
 
@@ -36,22 +34,6 @@ impl Md5Key {
 impl fmt::Debug for Md5Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Md5Key({} bytes)", self.0.len())
-    }
-}
-
-impl Connection {
-    /// The key with which segments of this connection are signed, if they are.
-    pub fn md5_key(&self) -> Option<&Md5Key> {
-        self.options.md5_key.as_ref()
-    }
-
-    pub(crate) fn is_signed(&self) -> bool {
-        self.options.md5_key.is_some()
-    }
-
-    /// Room for the digest, if segments are signed.
-    pub(crate) fn md5_option(&self) -> Option<[u8; MD5_DIGEST_LEN]> {
-        room_for_digest(self.md5_key())
     }
 }
 

@@ -12,7 +12,7 @@ pub enum Timer {
     /// Zero-window probe (RFC 9293, 3.8.6.1), and the override of sender silly-window avoidance.
     Persist,
     /// The departure time of the next packet of a paced connection, where no queueing discipline
-    /// keeps it.
+    /// keeps it; or when to offer a packet again that was refused.
     Pacing,
     /// The end of the wait for an ACK that would let a fuller packet go.
     TsoDefer,

@@ -18,9 +18,31 @@ use alloc::collections::VecDeque;
 use core::fmt;
 
 use crate::output::hold::Hold;
-use crate::recv::AckReason;
-use crate::segment::SendKind;
+use crate::recv::ack_reason::AckReason;
 use crate::time::{Duration, Instant};
+
+/// Why a packet leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SendKind {
+    /// A SYN of an active open.
+    Syn,
+    /// A SYN-ACK.
+    SynAck,
+    /// Data (or a FIN) sent for the first time.
+    New,
+    /// Data (or a FIN) sent again.
+    Retransmit,
+    /// A probe into a closed window.
+    WindowProbe,
+    /// A keepalive probe.
+    Keepalive,
+    /// A pure acknowledgement.
+    Ack,
+    /// A challenge acknowledgement (RFC 5961).
+    ChallengeAck,
+    /// A reset.
+    Rst,
+}
 
 /// What had happened when output looked again: a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

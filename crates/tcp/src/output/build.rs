@@ -9,7 +9,7 @@ use super::NOTHING;
 use crate::connection::{Connection, PendingRst};
 use crate::context::Context;
 use crate::counters::Counter;
-use crate::recv::window::Offer;
+use crate::recv::window::WindowOffer;
 use crate::segment::{Ecn, SendKind, Transmit};
 use crate::send::pacing::Departure;
 use crate::time::Instant;
@@ -35,7 +35,7 @@ pub(super) struct Parts {
 pub(super) struct Built {
     pub(super) packet: Transmit,
     departure: Departure,
-    window: Offer,
+    window: WindowOffer,
 }
 
 /// What differs between headers with ACK.
@@ -44,7 +44,7 @@ struct Header {
     flags: TcpFlags,
     /// When it leaves.
     at: Instant,
-    window: Offer,
+    window: WindowOffer,
     most_blocks: usize,
 }
 

@@ -35,12 +35,6 @@ impl Connection {
         }
     }
 
-    /// Whether anybody wants to know.
-    #[inline]
-    pub(super) fn explains(&self, cx: &Context) -> bool {
-        cx.below.takes_notes || self.decisions.is_some()
-    }
-
     /// `wait` begins, perhaps in place of another.
     pub(super) fn begin_hold(&mut self, cx: &Context, wait: &Wait) {
         let hold = wait.hold;

@@ -21,26 +21,24 @@ macro_rules! questions {
             $asked:ident, $restart:expr;)+ }
         packet { $($(#[$doc2:meta])+ $hold2:ident, $name2:literal, $counter2:expr, $words2:literal,
             $asked2:ident, $restart2:expr;)+ }
+        offer { $($offer:tt)+ }
     ) => {
-        /// What holds the sender, whatever it would send.
-        pub(super) fn sender_held(view: &PlanView) -> Option<Hold> {
-            $(if $asked(view) { return Some(Hold::$hold); })+
+        /// What holds the sender, whatever it would send, and what ends that.
+        pub(super) fn sender_held(view: &PlanView) -> Option<(Hold, Restart)> {
+            $(if $asked(view) {
+                let restart: fn(&PlanView) -> Restart = $restart;
+                return Some((Hold::$hold, restart(view)));
+            })+
             None
         }
 
-        /// What holds the packet that would leave.
-        pub(super) fn packet_held(view: &PlanView, cut: &Cut) -> Option<Hold> {
-            $(if $asked2(view, cut) { return Some(Hold::$hold2); })+
+        /// What holds the packet that would leave, and what ends that.
+        pub(super) fn packet_held(view: &PlanView, cut: &Cut) -> Option<(Hold, Restart)> {
+            $(if $asked2(view, cut) {
+                let restart: fn(&PlanView) -> Restart = $restart2;
+                return Some((Hold::$hold2, restart(view)));
+            })+
             None
-        }
-
-        /// What ends `hold` now.
-        pub(super) fn restart(view: &PlanView, hold: Hold) -> Restart {
-            let restart: fn(&PlanView) -> Restart = match hold {
-                $(Hold::$hold => $restart,)+
-                $(Hold::$hold2 => $restart2,)+
-            };
-            restart(view)
         }
     };
 }
@@ -136,7 +134,8 @@ mod tests {
             ("cork", Restart::Persist, |view| view.corked = false),
             ("small_queue", Restart::Completion, |view| view.below.packets = 1),
         ];
-        assert_eq!(Hold::ALL.len(), order.len());
+        let unasked = Hold::ALL[order.len()..].iter().map(|hold| hold.name());
+        assert_eq!(unasked.collect::<std::vec::Vec<_>>(), ["refused"]);
         let mut view = held_by_all();
         for (index, (name, restart, let_go)) in order.into_iter().enumerate() {
             let Plan::Wait(wait) = plan(&view) else { panic!("{name} does not hold") };
@@ -150,7 +149,11 @@ mod tests {
 
     #[test]
     fn the_bound_of_nagles_rule_is_a_timer() {
-        let view = PlanView { nagle_ends: Some(LATER), ..PlanView::default() };
-        assert_eq!(restart(&view, Hold::Nagle), Restart::Timer(Timer::TsoDefer, LATER));
+        let mut view = held_by_all();
+        view = PlanView { written: false, departs: None, quota: 1000, usable: 1000, ..view };
+        view = PlanView { unsent: 500, nagle_ends: Some(LATER), ..view };
+        let Plan::Wait(wait) = plan(&view) else { panic!("Nagle's rule does not hold") };
+        let restart = Restart::Timer(Timer::TsoDefer, LATER);
+        assert_eq!((wait.hold, wait.restart), (Hold::Nagle, restart));
     }
 }

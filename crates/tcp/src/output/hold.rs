@@ -9,8 +9,9 @@ use crate::timer::Timer;
 
 /// The list. An entry has what it means, the name in figures and traces, the counter, what ends it
 /// in words; then, for the gate, the question, and what ends it as a
-/// [`Restart`]. The first ones are asked about the sender, whatever it would
-/// send; the others about the packet that would leave.
+/// [`Restart`]. The first ones are asked about the sender, whatever it would send, the next about
+/// the packet that would leave. The last stage is no question: the packet was built, and what lies
+/// below answered ([`Refusal`]).
 macro_rules! holds {
     ($apply:ident) => {
         $apply! {
@@ -52,14 +53,19 @@ macro_rules! holds {
                 SmallQueue, "small_queue", Counter::HoldSmallQueue, "a completion",
                     below_is_full, |_| Restart::Completion;
             }
+            offer {
+                /// What lies below did not take the packet that was offered. A completion or a
+                /// timer ends it.
+                Refused, "refused", Counter::HoldRefused, "a completion or a timer";
+            }
         }
     };
 }
 pub(super) use holds;
 
 macro_rules! declare {
-    ($($stage:ident { $($(#[$doc:meta])+ $hold:ident, $name:literal, $counter:expr, $words:literal,
-        $asked:ident, $restart:expr;)+ })+) => {
+    ($($stage:ident { $($(#[$doc:meta])+ $hold:ident, $name:literal, $counter:expr, $words:literal
+        $(, $asked:ident, $restart:expr)?;)+ })+) => {
         /// A reason not to send what waits, in the order in which the gate asks.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
@@ -95,6 +101,16 @@ macro_rules! declare {
 }
 
 holds!(declare);
+
+/// Why what lies below does not take a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// Its queue is full. If something of the connection is below and completions tell of it, the
+    /// next one restarts it, otherwise a timer.
+    QueueFull,
+    /// There is no memory for the packet. A timer restarts it.
+    NoMemory,
+}
 
 /// What ends a hold, at one point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,9 @@
 //! 6. a window probe or a keepalive probe;
 //! 7. a pure ACK, if one is due and nothing above took it along.
 //!
-//! A packet is planned, then built, and nothing has moved until it is committed.
+//! A packet is planned, then built, then offered to what lies below, and nothing has moved until
+//! that has taken it ([`Connection::poll_transmit_with`]). If it is refused, that is a hold like
+//! any other.
 //!
 //! Every packet with ACK takes the acknowledgement and the window along and so settles what the
 //! receiver had recorded. A connection that is held says by what ([`Connection::hold`]); whatever
@@ -50,15 +52,36 @@ use crate::timer::Timer;
 use crate::why::{Causes, Decision, Note};
 use build::Parts;
 use cut::Cut;
-pub use hold::Hold;
 use hold::Restart;
-use plan::{Plan, Wait};
+pub use hold::{Hold, Refusal};
+use plan::{Plan, Wait, offer_again};
 
 impl Connection {
     /// The next packet that leaves now, if one does. Call until it returns `None`.
+    ///
+    /// Whoever calls this takes every packet: one that gets lost on its way is noticed as a loss
+    /// like any other. Who may have to refuse one calls
+    /// [`poll_transmit_with`](Self::poll_transmit_with).
     pub fn poll_transmit(&mut self, cx: &Context) -> Option<Transmit> {
+        self.poll_transmit_with(cx, |_| Ok(()))
+    }
+
+    /// As [`poll_transmit`](Self::poll_transmit), but a packet is offered before it leaves. If
+    /// `offer` takes it, it is returned and the caller sends it. If it is refused, the connection
+    /// is as if it had never been built: no sequence number, mark, window or counter has moved.
+    /// What it was made of waits ([`Hold::Refused`]) until a completion or a timer, and is planned
+    /// anew then.
+    ///
+    /// Data, FINs and plain ACKs are offered. Others are just returned: SYNs, resets, probes, and
+    /// the ACKs of which the peer counts every one. These may be dropped: a timer repeats them, or
+    /// nothing waits for them.
+    pub fn poll_transmit_with(
+        &mut self,
+        cx: &Context,
+        mut offer: impl FnMut(&Transmit) -> Result<(), Refusal>,
+    ) -> Option<Transmit> {
         self.debug_invariants();
-        let packet = self.next_packet(cx);
+        let packet = self.next_packet(cx, &mut offer);
         self.debug_invariants();
         packet
     }
@@ -77,7 +100,8 @@ impl Connection {
 
     /// Whether the connection waits for a completion, so that
     /// [`handle_completion`](Self::handle_completion) must be called after one: data is held by
-    /// [`Hold::Autocork`] or [`Hold::SmallQueue`], or what shall be sent again is still below us.
+    /// [`Hold::Autocork`] or [`Hold::SmallQueue`], was refused by a full queue, or what shall be
+    /// sent again is still below us.
     pub fn awaits_completion(&self) -> bool {
         self.snd.awaits_completion()
     }
@@ -87,7 +111,7 @@ impl Connection {
         self.snd.hold()
     }
 
-    fn next_packet(&mut self, cx: &Context) -> Option<Transmit> {
+    fn next_packet(&mut self, cx: &Context, offer: &mut impl Accept) -> Option<Transmit> {
         if let Some(rst) = self.pending.rst.take() {
             return Some(self.build_rst(cx, rst));
         }
@@ -107,15 +131,17 @@ impl Connection {
             return Some(self.send_bare(cx, self.snd.acceptable_seq(), SendKind::ChallengeAck));
         }
         if self.rcv.dup_ack_due() {
-            return Some(self.send_ack(cx));
+            return Some(self.send_bare(cx, self.snd.acceptable_seq(), SendKind::Ack));
         }
         if (self.state != State::SynReceived || self.is_early())
-            && let Some(packet) = self.send_data(cx)
+            && let Some(packet) = self.send_data(cx, offer)
         {
             return Some(packet);
         }
-        if self.rcv.ack_due(cx.now).is_some() {
-            return Some(self.send_ack(cx));
+        if self.rcv.ack_due(cx.now).is_some()
+            && let Some(packet) = self.send_ack(cx, offer)
+        {
+            return Some(packet);
         }
         self.end_output(cx);
         None
@@ -131,16 +157,23 @@ impl Connection {
         self.wake_writer(cx);
     }
 
-    fn send_ack(&mut self, cx: &Context) -> Transmit {
+    /// A pure ACK, unless it is refused: then it stays due.
+    fn send_ack(&mut self, cx: &Context, offer: &mut impl Accept) -> Option<Transmit> {
         let built = self.build_ack(cx);
-        self.commit_bare(cx, built)
+        if offer(&built.packet).is_err() {
+            cx.counters.bump(Counter::HoldRefused);
+            let (at, armed) = (offer_again(cx.now), self.timers.deadline(Timer::Pacing));
+            self.timers.arm(Timer::Pacing, armed.map_or(at, |armed| armed.min(at)));
+            return None;
+        }
+        Some(self.commit_bare(cx, built))
     }
 
     /// Steps 4 to 6.
-    fn send_data(&mut self, cx: &Context) -> Option<Transmit> {
+    fn send_data(&mut self, cx: &Context, offer: &mut impl Accept) -> Option<Transmit> {
         let mut wait = None;
         if self.snd.has_outstanding() && !self.is_early() {
-            match self.retransmit(cx) {
+            match self.retransmit(cx, offer) {
                 Ok(None) => {}
                 Ok(packet) => return packet,
                 Err(again) => wait = Some(again),
@@ -150,7 +183,7 @@ impl Connection {
             // New data does not overtake what is lost.
             self.note_hold(cx, &wait);
         } else if self.snd.unsent_len() > 0 || self.fin_is_due() {
-            match self.send_new(cx) {
+            match self.send_new(cx, offer) {
                 Ok(packet) => return Some(packet),
                 Err(wait) => self.note_hold(cx, &wait),
             }
@@ -158,7 +191,7 @@ impl Connection {
             self.end_hold(cx);
         }
         if self.end_new_first(cx) {
-            match self.retransmit(cx) {
+            match self.retransmit(cx, offer) {
                 Ok(None) => {}
                 Ok(packet) => return packet,
                 Err(wait) => self.note_hold(cx, &wait),
@@ -176,7 +209,11 @@ impl Connection {
     }
 
     /// Sends again what recovery asks for, or a front part of it, unless something holds it.
-    fn retransmit(&mut self, cx: &Context) -> Result<Option<Transmit>, Wait> {
+    fn retransmit(
+        &mut self,
+        cx: &Context,
+        offer: &mut impl Accept,
+    ) -> Result<Option<Transmit>, Wait> {
         let (conn, largest) = (self.conn_parts(cx), self.largest_packet(cx.config));
         let (start, end) = match self.snd.next_retransmission(cx, &conn, largest) {
             NextRetransmission::None | NextRetransmission::Below => return Ok(None),
@@ -205,6 +242,7 @@ impl Connection {
             decision: Decision::Resent { len, reason: self.resend_reason() },
         };
         self.note(cx, &mut built.packet, note);
+        offer(&built.packet).map_err(|refusal| Wait::refused(cx, refusal))?;
         let serial = self.snd.next_serial();
         self.commit_data(cx, &built);
         let packet = built.packet;
@@ -223,12 +261,12 @@ impl Connection {
     }
 
     /// Sends new data, and the FIN behind the last of it, or says what holds it.
-    fn send_new(&mut self, cx: &Context) -> Result<Transmit, Wait> {
+    fn send_new(&mut self, cx: &Context, offer: &mut impl Accept) -> Result<Transmit, Wait> {
         let fin = self.fin_is_due();
         match self.snd.plan(cx, &self.options, fin) {
             Plan::Send(cut) => {
                 self.snd.note_limits(cx, None);
-                Ok(self.send_cut(cx, &cut))
+                self.send_cut(cx, &cut, offer)
             }
             Plan::Wait(wait) => {
                 self.snd.note_limits(cx, wait.limiter);
@@ -253,7 +291,7 @@ impl Connection {
         if !self.snd.has_outstanding() && cx.below.bytes == 0 {
             let timer = match wait.hold {
                 Hold::Rwnd | Hold::SillyWindow | Hold::Cork => Some(Timer::Persist),
-                Hold::Pacing => Some(Timer::Pacing),
+                Hold::Pacing | Hold::Refused => Some(Timer::Pacing),
                 _ => None,
             };
             debug_assert!(
@@ -264,8 +302,13 @@ impl Connection {
         }
     }
 
-    /// Sends what the plan says.
-    fn send_cut(&mut self, cx: &Context, cut: &Cut) -> Transmit {
+    /// Sends what the plan says, unless it is refused.
+    fn send_cut(
+        &mut self,
+        cx: &Context,
+        cut: &Cut,
+        offer: &mut impl Accept,
+    ) -> Result<Transmit, Wait> {
         let mut flags = TcpFlags::ACK;
         if cut.fin {
             flags |= TcpFlags::FIN;
@@ -279,15 +322,14 @@ impl Connection {
         let mut built = self.build_data(cx, parts);
         let Cut { len, bound, tail, .. } = *cut;
         let decision = Decision::Cut { len, segs: built.packet.segs, bound, tail };
-        if self.explains(cx) {
-            let note = Note { released: self.released(cx), decision };
-            self.note(cx, &mut built.packet, note);
-            self.log(cx, note);
-        }
+        let note = Note { released: self.released(cx), decision };
+        self.note(cx, &mut built.packet, note);
+        offer(&built.packet).map_err(|refusal| Wait::refused(cx, refusal))?;
+        self.log(cx, note);
         self.end_hold(cx);
         self.commit_cut(cx, cut, &built);
         self.writes = 0;
-        built.packet
+        Ok(built.packet)
     }
 
     /// The packet has left: everything moves.
@@ -310,10 +352,17 @@ impl Connection {
     }
 }
 
+/// What lies below, asked whether it takes a packet.
+trait Accept: FnMut(&Transmit) -> Result<(), Refusal> {}
+
+impl<F: FnMut(&Transmit) -> Result<(), Refusal>> Accept for F {}
+
 /// No bytes.
 const NOTHING: Slices = Slices::new();
 
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod refusal_tests;
 #[cfg(test)]
 mod tests;

@@ -8,10 +8,13 @@
 //! writes take their answers from this value, and nobody works them out again.
 
 use super::cut::{Cut, cut};
-use super::gate::{packet_held, restart, sender_held};
-use super::hold::{Hold, Restart};
+use super::gate::{packet_held, sender_held};
+use super::hold::{Hold, Refusal, Restart};
 use super::tso_defer::{Limiter, limiter};
 use super::view::PlanView;
+use crate::context::Context;
+use crate::time::{Duration, Instant};
+use crate::timer::Timer;
 
 /// What becomes of new data now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,22 +38,42 @@ pub(crate) struct Wait {
     pub(crate) room: u32,
 }
 
+/// How long a packet that was refused waits for its next offer.
+const OFFER_AGAIN: Duration = Duration::from_millis(10);
+
+/// When a packet that was refused at `now` is offered again, if no completion is to come.
+pub(super) fn offer_again(now: Instant) -> Instant {
+    now + OFFER_AGAIN
+}
+
+impl Wait {
+    /// What lies below refused a packet.
+    pub(crate) fn refused(cx: &Context, refusal: Refusal) -> Wait {
+        let completes = cx.below.completions && cx.below.bytes > 0;
+        let restart = match refusal {
+            Refusal::QueueFull if completes => Restart::Completion,
+            _ => Restart::Timer(Timer::Pacing, offer_again(cx.now)),
+        };
+        Wait { hold: Hold::Refused, restart, limiter: None, room: 0 }
+    }
+}
+
 /// What becomes of what `view` shows.
 pub(crate) fn plan(view: &PlanView) -> Plan {
-    if let Some(hold) = sender_held(view) {
-        return Plan::Wait(wait(view, hold));
+    if let Some(held) = sender_held(view) {
+        return Plan::Wait(wait(view, held));
     }
     let cut = cut(view);
     match packet_held(view, &cut) {
-        Some(hold) => Plan::Wait(wait(view, hold)),
+        Some(held) => Plan::Wait(wait(view, held)),
         None => Plan::Send(cut),
     }
 }
 
-fn wait(view: &PlanView, hold: Hold) -> Wait {
+fn wait(view: &PlanView, (hold, restart): (Hold, Restart)) -> Wait {
     Wait {
         hold,
-        restart: restart(view, hold),
+        restart,
         limiter: match hold {
             Hold::Rwnd | Hold::SillyWindow => Some(Limiter::Rwnd),
             Hold::TsoDefer => Some(limiter(view)),

@@ -10,6 +10,7 @@
 //! application reads per round trip. [`sack_blocks`] reports the holes.
 
 mod ack_defer;
+pub(crate) mod ack_reason;
 mod autotune;
 mod delayed_ack;
 mod low_water;
@@ -33,10 +34,11 @@ use crate::segment::Segment;
 use crate::time::{Duration, Instant};
 
 pub use ack_defer::FlushReason;
+pub use ack_reason::AckReason;
 use autotune::Autotune;
 pub(crate) use autotune::Echo;
+pub use delayed_ack::AckDecision;
 use delayed_ack::DelayedAck;
-pub use delayed_ack::{AckDecision, AckReason};
 use reassembly::Reassembly;
 use receive_queue::ReceiveQueue;
 use sack_blocks::SackHistory;

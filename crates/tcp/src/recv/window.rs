@@ -54,7 +54,7 @@ pub(crate) fn choose_shift(config: &Config, options: &Options) -> u8 {
 
 /// What a segment says of the window.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Offer {
+pub(crate) struct WindowOffer {
     /// The window field.
     pub(crate) field: u16,
     /// The right edge that it promises.
@@ -108,7 +108,7 @@ impl RecvSide {
 
     /// What the next segment offers. That of a SYN is not scaled, see
     /// [`first_window`](RecvSide::first_window). Nothing is promised before it has left.
-    pub(crate) fn next_window(&mut self, cx: &Context) -> Offer {
+    pub(crate) fn next_window(&mut self, cx: &Context) -> WindowOffer {
         // Without SACK the peer counts ACKs that repeat the one before, the window included
         // (RFC 5681, section 2): what has opened meanwhile is told by the next ACK.
         let repeats = !self.sack_ok && self.dup_ack_due() && self.wnd() > 0;
@@ -124,13 +124,13 @@ impl RecvSide {
     }
 
     /// A segment with this offer has left.
-    pub(crate) fn promise(&mut self, cx: &Context, offer: Offer) {
+    pub(crate) fn promise(&mut self, cx: &Context, offer: WindowOffer) {
         self.adv = offer.edge;
         self.count_zero_window(cx, offer.field == 0);
     }
 
     /// The offer that says `edge`.
-    fn offer_up_to(&self, edge: SeqNum) -> Offer {
+    fn offer_up_to(&self, edge: SeqNum) -> WindowOffer {
         let window = edge.since(self.nxt);
         let unit = 1_u32 << self.wscale;
         // An edge that the field cannot say is rounded up, since it must not shrink. A peer that
@@ -140,7 +140,7 @@ impl RecvSide {
         let rounded = window.div_ceil(unit);
         let fits = self.queue.len() + ((rounded as usize) << self.wscale) <= self.buf_limit + slack;
         let field = if fits { rounded } else { window >> self.wscale }.min(65_535);
-        Offer { field: field as u16, edge: edge.max(self.nxt + (field << self.wscale)) }
+        WindowOffer { field: field as u16, edge: edge.max(self.nxt + (field << self.wscale)) }
     }
 
     fn count_zero_window(&mut self, cx: &Context, zero: bool) {

@@ -14,7 +14,7 @@ std::thread_local! {
 }
 
 /// Notes that a connection went from one state to another.
-pub(super) fn note(was: State, next: State) {
+pub(crate) fn note(was: State, next: State) {
     SEEN.with_borrow_mut(|seen| seen.insert(edge(was, next)));
 }
 

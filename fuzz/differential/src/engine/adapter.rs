@@ -301,9 +301,11 @@ macro_rules! adapter {
             tcp::Context { now: tcp::Instant::from_nanos(at.now), below, config, counters }
         }
 
-        /// The place of a hold among the names, which is that of the old engine.
-        fn hold_at(hold: tcp::Hold) -> usize {
-            match hold {
+        /// The place of a hold among the names, which is that of the old engine. That one knows of
+        /// no refusal, and nobody here refuses anything.
+        #[allow(unreachable_patterns, reason = "one of the two engines has no more")]
+        fn hold_at(hold: tcp::Hold) -> Option<usize> {
+            Some(match hold {
                 tcp::Hold::Autocork => 0,
                 tcp::Hold::Pacing => 1,
                 tcp::Hold::Cwnd => 2,
@@ -313,7 +315,8 @@ macro_rules! adapter {
                 tcp::Hold::Cork => 6,
                 tcp::Hold::TsoDefer => 7,
                 tcp::Hold::SmallQueue => 8,
-            }
+                _ => return None,
+            })
         }
 
         /// The numbers of `TCP_INFO`, in the order of the names.
@@ -322,7 +325,7 @@ macro_rules! adapter {
             figures[..32].copy_from_slice(&info_state(info));
             figures[32..61].copy_from_slice(&info_sums(info));
             for (hold, (&count, &time)) in info.holds.iter().zip(&info.hold_times).enumerate() {
-                let at = hold_at(tcp::Hold::ALL[hold]);
+                let Some(at) = hold_at(tcp::Hold::ALL[hold]) else { continue };
                 figures[61 + at] = count;
                 figures[70 + at] = number(time);
             }
@@ -395,7 +398,7 @@ macro_rules! adapter {
                 info.max_pacing_rate,
                 info.sndbuf as u64,
                 info.rcvbuf as u64,
-                info.hold.map_or(0, |hold| hold_at(hold) as u64 + 1),
+                info.hold.and_then(hold_at).map_or(0, |at| at as u64 + 1),
                 number(info.held_for),
             ]
         }

@@ -7,7 +7,6 @@ use crate::config::TsoTail;
 use crate::output::small_queue::HostQueue;
 use crate::output::view::Deferral;
 use crate::send::memory::UNIT_OVERHEAD;
-use crate::time::{Duration, Instant};
 use crate::why::{Bound, Tail};
 
 /// Far more than a packet waits, and nothing holds or bounds it.

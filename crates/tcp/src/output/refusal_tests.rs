@@ -1,0 +1,224 @@
+//! Packets that what lies below refuses.
+
+use std::format;
+use std::string::String;
+use std::vec::Vec;
+
+use super::*;
+use crate::config::SetOption;
+use crate::segment::Below;
+use crate::send::WriteFlags;
+use crate::serial::Serial;
+use crate::testing::{Setup, Trace, show};
+use crate::time::Duration;
+
+impl Trace {
+    /// Offers what leaves next, and refuses it. Returns what it was.
+    fn refuse(&mut self, why: Refusal) -> Option<String> {
+        let mut refused = None;
+        let packet = self.call(|conn, cx| {
+            conn.poll_transmit_with(cx, |packet| {
+                refused.get_or_insert_with(|| (show(packet), packet.serial, packet.departure));
+                Err(why)
+            })
+        });
+        assert!(packet.is_none(), "it was refused");
+        refused.map(|(text, serial, departure)| format!("{text} {serial:?} {departure:?}"))
+    }
+
+    /// The same for a packet that is taken.
+    fn take(&mut self) -> Option<String> {
+        let packet = self.call(|conn, cx| conn.poll_transmit(cx))?;
+        Some(format!("{} {:?} {:?}", show(&packet), packet.serial, packet.departure))
+    }
+
+    /// All that must not move, in words. What holds, and its timer, may.
+    fn state(&mut self) -> String {
+        let conn = &mut self.conn;
+        conn.timers.stop(Timer::Pacing);
+        conn.snd.end_hold();
+        let (snd, rcv, ecn) = (&conn.snd, &conn.rcv, &conn.ecn);
+        let rest = (conn.state, &conn.timers, conn.stats, conn.pending, conn.writes);
+        let state = format!("{snd:?} {rcv:?} {ecn:?} {rest:?}");
+        // How many ranges the tests have looked at is no state.
+        let (before, after) = state.split_once("visited: Cell { value: ").expect("a counter");
+        let digits = after.trim_start_matches(|digit: char| digit.is_ascii_digit());
+        format!("{before}{digits}")
+    }
+
+    fn counted(&self) -> Vec<u64> {
+        Counter::ALL
+            .iter()
+            .filter(|&&counter| counter != Counter::HoldRefused)
+            .map(|&counter| self.count(counter))
+            .collect()
+    }
+
+    fn leave_below(&mut self, bytes: u32) {
+        let completed = Serial(self.conn.snd.next_serial().0 - 1);
+        self.below = Below { completions: true, bytes, completed, ..self.below };
+    }
+}
+
+/// The ways to a packet that leaves: its name, and what goes before it.
+fn ways() -> Vec<(&'static str, Trace)> {
+    let mut ways = Vec::new();
+    let mut add = |name, setup, script: fn(&mut Trace)| {
+        let mut t = Trace::established(setup);
+        t.expect_nothing();
+        script(&mut t);
+        ways.push((name, t));
+    };
+    add("data with PSH and a tail", Setup::tso(), |t| t.write(4096));
+    add("data and FIN", Setup::default(), |t| {
+        t.write(500);
+        t.call(|conn, cx| conn.shutdown(cx));
+    });
+    add("a FIN alone", Setup::default(), |t| t.call(|conn, cx| conn.shutdown(cx)));
+    add("urgent data", Setup::default(), |t| {
+        let flags = WriteFlags { urgent: true, ..WriteFlags::default() };
+        let taken = t.call(|conn, cx| conn.write_with(cx, &[&[7; 300]], flags));
+        assert_eq!(taken, Ok(300));
+    });
+    add("data that takes an ACK and a window along", Setup::default(), |t| {
+        t.recv("P. 1:1001 ack 1");
+        t.write(100);
+    });
+    add("a paced packet", Setup::default(), |t| {
+        t.below.keeps_departures = true;
+        t.call(|conn, cx| conn.set_option(cx, SetOption::MaxPacingRate(100_000)));
+        t.write(20_000);
+        for _ in 0..9 {
+            t.next();
+        }
+    });
+    add("what a timeout sends again", Setup::default(), |t| {
+        t.write(1000);
+        t.drain();
+        t.sleep();
+        while t.conn.snd.scoreboard.lost_out() == 0 {
+            t.drain();
+            t.sleep();
+        }
+    });
+    add("an ACK", Setup::default(), |t| {
+        t.recv("P. 1:1001 ack 1");
+        t.recv("P. 1001:2001 ack 1");
+    });
+    ways
+}
+
+#[test]
+fn a_refused_packet_moves_nothing() {
+    for (name, mut t) in ways() {
+        // The windows note what they see, whatever is answered: the second time they see the same.
+        t.refuse(Refusal::NoMemory);
+        let (before, counted) = (t.state(), t.counted());
+        let refused = t.refuse(Refusal::NoMemory);
+        assert!(refused.is_some(), "{name}: nothing was offered");
+        assert_eq!(t.state(), before, "{name}");
+        assert_eq!(t.counted(), counted, "{name}");
+        assert_eq!(t.take(), refused, "{name}: the same packet leaves then");
+    }
+}
+
+#[test]
+fn a_refusal_is_a_hold_that_something_ends() {
+    for (refusal, completions, below, completion) in [
+        (Refusal::QueueFull, true, 100, true),
+        (Refusal::QueueFull, true, 0, false),
+        (Refusal::QueueFull, false, 0, false),
+        (Refusal::NoMemory, true, 100, false),
+    ] {
+        let mut t = Trace::established(Setup::default());
+        t.expect_nothing();
+        if completions {
+            t.leave_below(below);
+        }
+        t.write(1000);
+        assert!(t.refuse(refusal).is_some());
+        let name = format!("{refusal:?}, {below} bytes below");
+        assert_eq!(t.conn.hold(), Some(Hold::Refused), "{name}");
+        assert_eq!(t.count(Counter::HoldRefused), 1, "{name}");
+        assert_eq!(t.conn.awaits_completion(), completion, "{name}");
+        assert_eq!(t.conn.timers.is_armed(Timer::Pacing), !completion, "{name}");
+        assert!(t.refuse(refusal).is_some());
+        assert_eq!(t.count(Counter::HoldRefused), 1, "{name}: the same hold");
+        if completion {
+            t.leave_below(0);
+            t.call(|conn, cx| conn.handle_completion(cx));
+        } else {
+            let began = t.now;
+            t.sleep();
+            assert_eq!(t.now.since(began), Duration::from_millis(10), "{name}");
+        }
+        t.expect("P. 1:1001 ack 1");
+        assert_eq!(t.conn.hold(), None, "{name}");
+    }
+}
+
+#[test]
+fn a_refused_ack_stays_due() {
+    let mut t = Trace::established(Setup::default());
+    t.expect_nothing();
+    t.recv("P. 1:1001 ack 1");
+    t.recv("P. 1001:2001 ack 1");
+    assert!(t.refuse(Refusal::QueueFull).is_some());
+    assert_eq!((t.conn.hold(), t.count(Counter::HoldRefused)), (None, 1));
+    let began = t.now;
+    t.sleep();
+    assert_eq!(t.now.since(began), Duration::from_millis(10));
+    t.expect(". 1:1 ack 2001");
+}
+
+#[test]
+fn new_data_does_not_overtake_what_was_refused_to_leave_again() {
+    let mut t = Trace::established(Setup::default());
+    t.expect_nothing();
+    t.write(1000);
+    t.expect("P. 1:1001 ack 1");
+    t.expect_nothing();
+    while t.conn.snd.scoreboard.lost_out() == 0 {
+        t.drain();
+        t.sleep();
+    }
+    t.write(1000);
+    let mut offered = Vec::new();
+    t.call(|conn, cx| {
+        conn.poll_transmit_with(cx, |packet| {
+            offered.push(packet.kind);
+            Err(Refusal::QueueFull)
+        })
+    });
+    assert_eq!(offered, [SendKind::Retransmit]);
+    t.expect("P. 1:1001 ack 1");
+}
+
+/// Each packet is refused once, at the same point in time: the same packets leave.
+#[test]
+fn a_stream_that_is_refused_again_and_again_is_the_same_stream() {
+    let script = |t: &mut Trace, refuse: bool| {
+        let mut left = Vec::new();
+        for round in 0..40_u32 {
+            t.write(1 + (round as usize * 977) % 9000);
+            loop {
+                if refuse {
+                    t.refuse(Refusal::QueueFull);
+                }
+                let Some(packet) = t.take() else { break };
+                left.push(packet);
+            }
+            let nxt = t.conn.snd.nxt().since(crate::testing::ISS);
+            let una = t.conn.snd.una().since(crate::testing::ISS);
+            t.at(u64::from(round) * 7 + 50);
+            t.recv(&format!(". 1:1 ack {}", una + (nxt - una) * 2 / 3));
+        }
+        left
+    };
+    let (mut free, mut refused) =
+        (Trace::established(Setup::tso()), Trace::established(Setup::tso()));
+    let expected = script(&mut free, false);
+    assert_eq!(script(&mut refused, true), expected);
+    assert!(expected.len() > 30, "{} packets", expected.len());
+    assert!(refused.count(Counter::HoldRefused) > 30);
+}
