@@ -37,6 +37,25 @@
 //! | 13. Counters | where the event is |
 //! | 14. `TCP_INFO` | the getters below |
 //!
+//! # Who calls what
+//!
+//! - A segment came: input asks [`AckNumber::of`] and [`WindowView::brings_window`], takes the
+//!   window, and calls [`Recovery::on_ack`] while SND.UNA has not moved yet.
+//! - The timer fired: [`Recovery::on_timer`].
+//! - Output sends what is lost: [`Recovery::next_retransmission`], then
+//!   [`Recovery::on_retransmitted`], until there is nothing more.
+//! - Output sends new data: [`Recovery::restart_after_idle`] and [`Recovery::new_data_quota`], then
+//!   [`Recovery::on_new_data`] with SND.NXT behind it.
+//! - No more new data leaves: [`Recovery::end_new_first`] says whether what is lost leaves in its
+//!   place.
+//! - Output has come to its end: [`Recovery::on_output_end`].
+//! - The MSS went down: [`Recovery::on_mss_lowered`].
+//! - The handshake ended: [`Recovery::on_established`], or with early data
+//!   [`Recovery::on_early_handshake_done`] before the ACK is taken.
+//! - A SYN-ACK before early data was lost twice: [`Recovery::on_third_syn_ack`].
+//!
+//! After each of them the timer of retransmission is armed as [`Recovery::deadline`] says.
+//!
 //! All windows count wire segments. There is no queue here and nothing on the heap.
 
 mod ack;

@@ -136,9 +136,14 @@ proptest! {
     #[test]
     fn everything_arrives(
         sack in any::<bool>(),
+        stamps in any::<bool>(),
+        marked in prop::collection::vec(prop::bool::weighted(0.1), 60),
+        swapped in prop::collection::vec(prop::bool::weighted(0.2), 60),
         lost in prop::collection::vec(prop::bool::weighted(0.4), 60),
     ) {
-        let mut s = if sack { sender() } else { sender_without_sack() };
+        let mut s = if stamps { sender_with_timestamps() } else { sender() };
+        (s.conn.sack, s.conn.ecn) = (sack, true);
+        let (mut marked, mut swapped) = (marked.into_iter(), swapped.into_iter());
         let mut receiver = Receiver { next: 1, held: Vec::new() };
         let mut lost = lost.into_iter();
         let mut left = s.write(40_000);
@@ -146,14 +151,21 @@ proptest! {
             if s.board.is_empty() && s.conn.unsent == 0 {
                 break;
             }
+            // The peer echoes the time at which a segment left.
+            let stamp = s.now.as_millis() as u32;
             s.wait(50);
-            let mut acks = Vec::new();
-            for text in &left {
-                for (from, to) in segments(text) {
-                    if !lost.next().unwrap_or(false) {
-                        acks.push(receiver.take(from, to, sack));
-                    }
+            let mut arriving: Vec<(u32, u32)> =
+                left.iter().flat_map(|text| segments(text)).collect();
+            arriving.retain(|_| !lost.next().unwrap_or(false));
+            for index in 1..arriving.len() {
+                if swapped.next().unwrap_or(false) {
+                    arriving.swap(index - 1, index);
                 }
+            }
+            let mut acks = Vec::new();
+            for (from, to) in arriving {
+                let answer = receiver.take(from, to, sack).tsecr(if stamps { stamp } else { 0 });
+                acks.push(if marked.next().unwrap_or(false) { answer.ece() } else { answer });
             }
             s.wait(50);
             left = acks.iter().flat_map(|ack| s.on_ack(ack)).collect();
@@ -167,6 +179,14 @@ proptest! {
         prop_assert_eq!(receiver.next, 40_001);
         prop_assert!(s.board.is_empty());
         prop_assert!(s.rec.deadline().is_none());
+        // Without loss and marks the connection is as any other again.
+        for ack_of in [41_001, 42_001, 43_001] {
+            s.write(1000);
+            s.wait(100);
+            s.on_ack(&ack(ack_of));
+        }
+        prop_assert_eq!(s.rec.state(), RecoveryState::Open);
+        prop_assert_eq!(s.rec.rtt().backoff(), 0);
     }
 }
 
