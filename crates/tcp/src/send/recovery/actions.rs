@@ -263,7 +263,7 @@ impl Recovery {
     }
 
     /// The handshake of an early connection has ended: its timeouts do not count any more, and what
-    /// is in flight has a timer of its own.
+    /// is in flight has a timer of its own. Until then the timer was that of the SYN-ACK.
     pub(crate) fn on_early_handshake_done(
         &mut self,
         cx: &Context,
@@ -272,10 +272,6 @@ impl Recovery {
     ) {
         self.retries = 0;
         self.trying_since = None;
-        let run = Run::new(cx, conn, self, flight);
-        if !run.flight.board.is_empty() {
-            let rto = run.after_rto();
-            run.rec.timer.set(super::Waits::Rto, rto);
-        }
+        self.restart_timeout(cx, conn, flight);
     }
 }

@@ -90,6 +90,7 @@ pub(crate) use view::{
 
 use plimsoll_wire::SeqNum;
 
+use super::scoreboard::Scoreboard;
 use crate::config::Config;
 use crate::serial::Serial;
 use crate::time::{Duration, Instant};
@@ -310,6 +311,14 @@ impl Recovery {
     /// Our SYN was delivered beside data (Fast Open): it counts as a segment.
     pub(crate) fn on_syn_delivered(&mut self) {
         self.figures.delivered = self.figures.delivered.wrapping_add(1);
+    }
+
+    /// Checks what must hold between two calls.
+    pub(crate) fn check_invariants(&self, board: &Scoreboard) {
+        assert!(!board.is_empty() || self.deadline().is_none(), "a timer for nothing");
+        assert!(self.dup_thresh() >= 1, "DupThresh is one segment at least");
+        self.rack.check_invariants();
+        self.rtt.check_invariants();
     }
 
     /// Whether the window is being reduced.

@@ -25,7 +25,10 @@ enum Step {
         at: u32,
     },
     Window(u32),
-    Timer,
+    /// The timer fires, and output runs at once or only after the next step.
+    Timer {
+        output: bool,
+    },
     Mss(u16),
     Complete,
 }
@@ -42,7 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(advance, blocks, ece, segs)| Step::Ack { advance, blocks, ece, segs }),
         1 => (0_u32..10).prop_map(|at| Step::Dsack { at }),
         1 => prop_oneof![Just(0_u32), 500_u32..70_000].prop_map(Step::Window),
-        3 => Just(Step::Timer),
+        3 => prop::bool::weighted(0.8).prop_map(|output| Step::Timer { output }),
         1 => (400_u16..1000).prop_map(Step::Mss),
         1 => Just(Step::Complete),
     ]
@@ -68,9 +71,12 @@ fn play(s: &mut Sender, step: &Step) {
             drop(s.on_ack(&ack(una).sack(left, left + MSS)));
         }
         Step::Window(bytes) => drop(s.on_ack(&ack(una).window(*bytes))),
-        Step::Timer => {
+        Step::Timer { output } => {
             if s.rec.deadline().is_some() {
-                s.on_timer();
+                s.fire();
+            }
+            if *output {
+                s.output();
             }
         }
         Step::Mss(mss) => {
@@ -101,7 +107,8 @@ fn check(s: &Sender) -> Result<(), TestCaseError> {
     prop_assert_eq!(s.board.pipe(), naive_pipe(s));
     let outstanding = !s.board.is_empty();
     let runs = s.rec.deadline().is_some();
-    prop_assert!(runs == outstanding || s.gave_up, "a timer runs while data is out");
+    let probes = s.rec.due_probe().is_some();
+    prop_assert!(runs == outstanding || s.gave_up || probes, "a timer runs while data is out");
     prop_assert!(s.cc.cwnd() >= 1 && s.rec.dup_thresh() >= 1);
     if s.rec.state() == RecoveryState::Open && outstanding {
         prop_assert!(s.conn.sack || s.board.sacked_out() == 0);

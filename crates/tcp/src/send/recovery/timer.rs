@@ -60,7 +60,7 @@ impl Run<'_> {
     }
 
     /// "now + RTO".
-    pub(super) fn after_rto(&self) -> Instant {
+    fn after_rto(&self) -> Instant {
         self.cx.now + self.rto() + self.conn.pacing_delay
     }
 
@@ -233,6 +233,13 @@ impl Run<'_> {
 }
 
 impl Recovery {
+    /// The RTO starts from now, if data is outstanding: the round trip is known by now.
+    pub(crate) fn restart_timeout(&mut self, cx: &Context, conn: &ConnView, flight: Flight) {
+        if !flight.board.is_empty() {
+            Run::new(cx, conn, self, flight).start_rto();
+        }
+    }
+
     /// The timer has fired: [`deadline`](Self::deadline) has passed.
     pub(crate) fn on_timer(
         &mut self,
