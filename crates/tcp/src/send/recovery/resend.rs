@@ -29,12 +29,6 @@ impl Recovery {
         }
         Run::new(cx, conn, self, flight).next_lost(largest)
     }
-
-    /// Segments of new data that cwnd lets go: one at least for a probe (RFC 8985, section 7.3).
-    pub(crate) fn new_data_quota(&self, flight: &Flight) -> u32 {
-        let quota = flight.cc.cwnd().saturating_sub(flight.board.pipe());
-        quota.max(u32::from(self.probe.due() == Some(Probe::New)))
-    }
 }
 
 /// The last wire segment of the last range, to its end.
@@ -46,7 +40,7 @@ fn probe_of(last: &SentRange) -> NextRetransmission {
 
 impl Run<'_> {
     fn next_lost(&mut self, largest: u32) -> NextRetransmission {
-        let quota = self.cwnd().saturating_sub(self.flight.board.pipe());
+        let quota = self.free_cwnd();
         if self.rec.permission != Permission::Lost || quota == 0 {
             return NextRetransmission::None;
         }
