@@ -87,7 +87,7 @@ impl Run<'_> {
     }
 
     /// *Enter Recovery.*
-    pub(super) fn enter_recovery(&mut self) {
+    pub(super) fn begin_recovery(&mut self) {
         self.cx.counters.bump(if self.conn.sack {
             Counter::TcpSackRecovery
         } else {
@@ -112,7 +112,7 @@ impl Run<'_> {
     }
 
     /// *Enter Loss by a timeout.* The numbers are those of the page.
-    pub(super) fn enter_loss(&mut self) {
+    pub(super) fn begin_loss_by_timeout(&mut self) {
         // 1.
         self.count_timeout();
         // 2.
@@ -258,7 +258,7 @@ impl Recovery {
             return TimerEffects::default();
         }
         let mut run = Run::new(cx, conn, self, flight);
-        run.enter_loss();
+        run.begin_loss_by_timeout();
         TimerEffects { cwr: run.finish(), ..TimerEffects::default() }
     }
 

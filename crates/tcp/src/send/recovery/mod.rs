@@ -1,7 +1,8 @@
 //! Loss recovery: what is lost, when it leaves again, and what that does to the window.
 //!
 //! The specification is docs/recovery.md; its words and its numbers of sections and rows are used
-//! here. It was written, and this module from it, without a look at another stack's code.
+//! here. This module is written from it, from the RFCs that it names and from the scripts below
+//! tests/drill.
 //!
 //! # Theory of operation
 //!

@@ -184,7 +184,7 @@ impl Run<'_> {
             effects.give_up = true;
             return effects;
         }
-        self.enter_loss();
+        self.begin_loss_by_timeout();
         self.rec.rtt.back_off();
         self.start_rto();
         effects
@@ -222,7 +222,7 @@ impl Run<'_> {
         self.detect_loss_by_time();
         if self.found_lost() {
             if !self.is_in(&[RecoveryState::Recovery]) {
-                self.enter_recovery();
+                self.begin_recovery();
                 let (delivered, safe) = (1, false);
                 self.reduce_cwnd(delivered, safe);
             }
