@@ -126,7 +126,9 @@ impl Connection {
             self.set_state(cx, State::FinWait1);
         }
         // There is no timer for what is in flight yet, and the ACK may leave all of it there.
-        self.time_early_data(cx);
+        let parts = self.conn_parts(cx);
+        self.snd.on_early_handshake_done(cx, &parts);
+        self.sync_retransmission_timer();
         let news = seg.repr.ack != self.snd.una() || !seg.repr.options.sack.is_empty();
         if news {
             self.on_ack(cx, seg);
@@ -138,14 +140,8 @@ impl Connection {
             let parts = self.conn_parts(cx);
             self.snd.on_early_handshake_sample(cx, &parts, rtt);
         }
-        // With the round trip that is known now.
-        self.time_early_data(cx);
-    }
-
-    /// What is in flight gets a timer of its own.
-    fn time_early_data(&mut self, cx: &Context) {
         let parts = self.conn_parts(cx);
-        self.snd.on_early_handshake_done(cx, &parts);
+        self.snd.restart_timeout(cx, &parts);
         self.sync_retransmission_timer();
     }
 }

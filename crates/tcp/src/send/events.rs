@@ -251,6 +251,13 @@ impl SendSide {
         self.recovery.on_early_handshake_done(cx, &view, flight);
     }
 
+    /// What is in flight after it: the timeout starts from now, with the round trip that is known.
+    pub(crate) fn restart_timeout(&mut self, cx: &Context, parts: &ConnParts) {
+        let view = self.view(cx, parts);
+        let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
+        self.recovery.restart_timeout(cx, &view, flight);
+    }
+
     /// The handshake of an early connection gave a round trip: it counts if there is none yet.
     pub(crate) fn on_early_handshake_sample(
         &mut self,

@@ -324,6 +324,7 @@ impl SendSide {
             assert_eq!(first.start + numbers, self.nxt, "and ends at SND.NXT");
         }
         self.cc.check_invariants();
+        self.recovery.check_invariants(&self.scoreboard);
         assert!(self.una <= self.nxt, "snd.una <= snd.nxt");
         self.units.check_invariants(self.nxt, self.write_end());
         assert!(self.una <= self.sml && self.sml <= self.nxt, "Minshall's mark is outdated");

@@ -87,7 +87,7 @@ impl Run<'_> {
     }
 
     /// *Enter Recovery.*
-    pub(super) fn enter_recovery(&mut self) {
+    pub(super) fn begin_recovery(&mut self) {
         self.cx.counters.bump(if self.conn.sack {
             Counter::TcpSackRecovery
         } else {
@@ -112,7 +112,7 @@ impl Run<'_> {
     }
 
     /// *Enter Loss by a timeout.* The numbers are those of the page.
-    pub(super) fn enter_loss(&mut self) {
+    pub(super) fn begin_loss_by_timeout(&mut self) {
         // 1.
         self.count_timeout();
         // 2.
@@ -268,12 +268,12 @@ impl Recovery {
             return TimerEffects::default();
         }
         let mut run = Run::new(cx, conn, self, flight);
-        run.enter_loss();
+        run.begin_loss_by_timeout();
         TimerEffects { cwr: run.finish(), ..TimerEffects::default() }
     }
 
     /// The handshake of an early connection has ended: its timeouts do not count any more, and what
-    /// is in flight has a timer of its own.
+    /// is in flight has a timer of its own. Until then the timer was that of the SYN-ACK.
     pub(crate) fn on_early_handshake_done(
         &mut self,
         cx: &Context,
@@ -282,10 +282,6 @@ impl Recovery {
     ) {
         self.retries = 0;
         self.trying_since = None;
-        let run = Run::new(cx, conn, self, flight);
-        if !run.flight.board.is_empty() {
-            let rto = run.after_rto();
-            run.rec.timer.set(super::Waits::Rto, rto);
-        }
+        self.restart_timeout(cx, conn, flight);
     }
 }

@@ -12,7 +12,8 @@ use crate::time::{Duration, Instant};
 /// Timeouts of an orphan if `tcp_orphan_retries` is 0.
 const ORPHAN_RETRIES: u8 = 8;
 
-/// How long timeouts that double from `first` take until the `last`, counted from 0, is over.
+/// How long timeouts that double from `first` to `tcp_rto_max` take until the `last`, counted from
+/// 0, is over.
 pub(crate) fn time_of_timeouts(first: Duration, last: u8, config: &Config) -> Duration {
     let mut timeout = first.min(config.tcp_rto_max);
     let mut sum = Duration::ZERO;
@@ -37,13 +38,13 @@ pub(super) fn is_over(
     if conn.wnd == 0 && !peer.orphan && heard {
         return false;
     }
-    let first = config.tcp_rto_min;
     let limit = match peer.user_timeout {
         Some(timeout) => timeout,
         None if peer.orphan => {
-            time_of_timeouts(first, orphan_retries(peer.soft_error, rto, config), config)
+            let retries = orphan_retries(peer.soft_error, rto, config);
+            time_of_timeouts(config.tcp_rto_min, retries, config)
         }
-        None => time_of_timeouts(first, config.tcp_retries2, config),
+        None => time_of_timeouts(config.tcp_rto_min, config.tcp_retries2, config),
     };
     trying >= limit
 }
@@ -70,11 +71,8 @@ mod tests {
         let config = Config::default();
         let cases = [(0, 200), (3, 3_000), (8, 102_200), (15, 924_600)];
         for (last, millis) in cases {
-            assert_eq!(
-                time_of_timeouts(config.tcp_rto_min, last, &config).as_millis(),
-                millis,
-                "{last}"
-            );
+            let time = time_of_timeouts(config.tcp_rto_min, last, &config);
+            assert_eq!(time.as_millis(), millis, "{last}");
         }
     }
 

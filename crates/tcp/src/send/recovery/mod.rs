@@ -1,7 +1,8 @@
 //! Loss recovery: what is lost, when it leaves again, and what that does to the window.
 //!
 //! The specification is docs/recovery.md; its words and its numbers of sections and rows are used
-//! here. It was written, and this module from it, without a look at another stack's code.
+//! here. This module is written from it, from the RFCs that it names and from the scripts below
+//! tests/drill.
 //!
 //! # Theory of operation
 //!
@@ -37,6 +38,26 @@
 //! | 13. Counters | where the event is |
 //! | 14. `TCP_INFO` | the getters below |
 //!
+//! # Who calls what
+//!
+//! - A segment came: input asks [`AckNumber::of`] and [`WindowView::brings_window`], takes the
+//!   window, and calls [`Recovery::on_ack`] while SND.UNA has not moved yet.
+//! - The timer fired: [`Recovery::on_timer`].
+//! - Output sends what is lost: [`Recovery::next_retransmission`], then
+//!   [`Recovery::on_retransmitted`], until there is nothing more.
+//! - Output sends new data: [`Recovery::restart_after_idle`] and [`Recovery::new_data_quota`], then
+//!   [`Recovery::on_new_data`] with SND.NXT behind it.
+//! - No more new data leaves: [`Recovery::end_new_first`] says whether what is lost leaves in its
+//!   place.
+//! - Output has come to its end: [`Recovery::on_output_end`].
+//! - The MSS went down: [`Recovery::on_mss_lowered`].
+//! - The handshake ended: [`Recovery::on_established`], or with early data
+//!   [`Recovery::on_early_handshake_done`] before the ACK is taken.
+//! - A SYN-ACK left out data of our SYN: [`Recovery::on_syn_data_refused`].
+//! - A SYN-ACK before early data was lost twice: [`Recovery::on_third_syn_ack`].
+//!
+//! After each of them the timer of retransmission is armed as [`Recovery::deadline`] says.
+//!
 //! All windows count wire segments. There is no queue here and nothing on the heap.
 
 mod ack;
@@ -71,6 +92,7 @@ pub(crate) use view::{
 
 use plimsoll_wire::SeqNum;
 
+use super::scoreboard::Scoreboard;
 use crate::config::Config;
 use crate::serial::Serial;
 use crate::time::{Duration, Instant};
@@ -298,6 +320,14 @@ impl Recovery {
     #[cfg(test)]
     pub(crate) fn forget_round_trips(&mut self) {
         self.rtt = RttEstimator::new();
+    }
+
+    /// Checks what must hold between two calls.
+    pub(crate) fn check_invariants(&self, board: &Scoreboard) {
+        assert!(!board.is_empty() || self.deadline().is_none(), "a timer for nothing");
+        assert!(self.dup_thresh() >= 1, "DupThresh is one segment at least");
+        self.rack.check_invariants();
+        self.rtt.check_invariants();
     }
 
     /// Whether the window is being reduced.

@@ -25,7 +25,10 @@ enum Step {
         at: u32,
     },
     Window(u32),
-    Timer,
+    /// The timer fires, and output runs at once or only after the next step.
+    Timer {
+        output: bool,
+    },
     Mss(u16),
     Complete,
 }
@@ -42,7 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(advance, blocks, ece, segs)| Step::Ack { advance, blocks, ece, segs }),
         1 => (0_u32..10).prop_map(|at| Step::Dsack { at }),
         1 => prop_oneof![Just(0_u32), 500_u32..70_000].prop_map(Step::Window),
-        3 => Just(Step::Timer),
+        3 => prop::bool::weighted(0.8).prop_map(|output| Step::Timer { output }),
         1 => (400_u16..1000).prop_map(Step::Mss),
         1 => Just(Step::Complete),
     ]
@@ -68,9 +71,12 @@ fn play(s: &mut Sender, step: &Step) {
             drop(s.on_ack(&ack(una).sack(left, left + MSS)));
         }
         Step::Window(bytes) => drop(s.on_ack(&ack(una).window(*bytes))),
-        Step::Timer => {
+        Step::Timer { output } => {
             if s.rec.deadline().is_some() {
-                s.on_timer();
+                s.fire();
+            }
+            if *output {
+                s.output();
             }
         }
         Step::Mss(mss) => {
@@ -101,7 +107,8 @@ fn check(s: &Sender) -> Result<(), TestCaseError> {
     prop_assert_eq!(s.board.pipe(), naive_pipe(s));
     let outstanding = !s.board.is_empty();
     let runs = s.rec.deadline().is_some();
-    prop_assert!(runs == outstanding || s.gave_up, "a timer runs while data is out");
+    let probes = s.rec.due_probe().is_some();
+    prop_assert!(runs == outstanding || s.gave_up || probes, "a timer runs while data is out");
     prop_assert!(s.cc.cwnd() >= 1 && s.rec.dup_thresh() >= 1);
     if s.rec.state() == RecoveryState::Open && outstanding {
         prop_assert!(s.conn.sack || s.board.sacked_out() == 0);
@@ -136,9 +143,14 @@ proptest! {
     #[test]
     fn everything_arrives(
         sack in any::<bool>(),
+        stamps in any::<bool>(),
+        marked in prop::collection::vec(prop::bool::weighted(0.1), 60),
+        swapped in prop::collection::vec(prop::bool::weighted(0.2), 60),
         lost in prop::collection::vec(prop::bool::weighted(0.4), 60),
     ) {
-        let mut s = if sack { sender() } else { sender_without_sack() };
+        let mut s = if stamps { sender_with_timestamps() } else { sender() };
+        (s.conn.sack, s.conn.ecn) = (sack, true);
+        let (mut marked, mut swapped) = (marked.into_iter(), swapped.into_iter());
         let mut receiver = Receiver { next: 1, held: Vec::new() };
         let mut lost = lost.into_iter();
         let mut left = s.write(40_000);
@@ -146,14 +158,21 @@ proptest! {
             if s.board.is_empty() && s.conn.unsent == 0 {
                 break;
             }
+            // The peer echoes the time at which a segment left.
+            let stamp = s.now.as_millis() as u32;
             s.wait(50);
-            let mut acks = Vec::new();
-            for text in &left {
-                for (from, to) in segments(text) {
-                    if !lost.next().unwrap_or(false) {
-                        acks.push(receiver.take(from, to, sack));
-                    }
+            let mut arriving: Vec<(u32, u32)> =
+                left.iter().flat_map(|text| segments(text)).collect();
+            arriving.retain(|_| !lost.next().unwrap_or(false));
+            for index in 1..arriving.len() {
+                if swapped.next().unwrap_or(false) {
+                    arriving.swap(index - 1, index);
                 }
+            }
+            let mut acks = Vec::new();
+            for (from, to) in arriving {
+                let answer = receiver.take(from, to, sack).tsecr(if stamps { stamp } else { 0 });
+                acks.push(if marked.next().unwrap_or(false) { answer.ece() } else { answer });
             }
             s.wait(50);
             left = acks.iter().flat_map(|ack| s.on_ack(ack)).collect();
@@ -167,6 +186,14 @@ proptest! {
         prop_assert_eq!(receiver.next, 40_001);
         prop_assert!(s.board.is_empty());
         prop_assert!(s.rec.deadline().is_none());
+        // Without loss and marks the connection is as any other again.
+        for ack_of in [41_001, 42_001, 43_001] {
+            s.write(1000);
+            s.wait(100);
+            s.on_ack(&ack(ack_of));
+        }
+        prop_assert_eq!(s.rec.state(), RecoveryState::Open);
+        prop_assert_eq!(s.rec.rtt().backoff(), 0);
     }
 }
 

@@ -143,6 +143,12 @@ impl Rack {
         self.persistence = self.persistence.saturating_sub(1);
     }
 
+    /// Checks what must always hold.
+    pub(super) fn check_invariants(&self) {
+        assert!(self.mult >= 1, "the reordering window is a quarter at least");
+        assert!(self.persistence <= PERSISTENCE);
+    }
+
     /// DSACKs have undone a reduction.
     pub(super) fn on_dsack_undo(&mut self) {
         self.persistence = (self.persistence + 1).min(PERSISTENCE);

@@ -7,7 +7,6 @@ use super::loss_probe::Probe;
 use super::run::Run;
 use super::view::{ConnView, Flight, NextRetransmission};
 use super::{Permission, Recovery};
-use crate::congestion::Controller;
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::serial::Serial;
@@ -37,12 +36,6 @@ impl Recovery {
         }
         Run::new(cx, conn, self, flight).next_lost(largest)
     }
-
-    /// Segments of new data that cwnd lets go: one at least for a probe (RFC 8985, section 7.3).
-    pub(crate) fn new_data_quota(&self, board: &Scoreboard, cc: &Controller) -> u32 {
-        let quota = cc.cwnd().saturating_sub(board.pipe());
-        quota.max(u32::from(self.probe.due() == Some(Probe::New)))
-    }
 }
 
 /// The last wire segment of the last range, to its end.
@@ -54,7 +47,7 @@ fn probe_of(last: &SentRange) -> NextRetransmission {
 
 impl Run<'_> {
     fn next_lost(&mut self, largest: u32) -> NextRetransmission {
-        let quota = self.cwnd().saturating_sub(self.flight.board.pipe());
+        let quota = self.free_cwnd();
         if self.rec.permission != Permission::Lost || quota == 0 {
             return NextRetransmission::None;
         }

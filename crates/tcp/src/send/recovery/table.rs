@@ -217,7 +217,7 @@ static OPEN: [Row; 7] = [
         name: "O7",
         guard: ALWAYS,
         effect: |run| {
-            run.enter_recovery();
+            run.begin_recovery();
             run.rec.permission = Permission::Lost;
             Then::End
         },
@@ -280,7 +280,7 @@ static RECOVERY: [Row; 9] = [
         name: "R8",
         guard: |run| run.facts.undone,
         effect: |run| {
-            run.enter_recovery();
+            run.begin_recovery();
             Then::Next
         },
     },

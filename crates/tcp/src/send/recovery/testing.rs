@@ -10,7 +10,7 @@ use std::vec::Vec;
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::SackBlock;
 
-use super::super::scoreboard::Scoreboard;
+use super::super::scoreboard::{Scoreboard, SentRange};
 use super::*;
 use crate::config::CongestionAlgorithm;
 use crate::congestion::Controller;
@@ -167,6 +167,7 @@ impl Sender {
         self.rows.append(&mut self.rec.rows);
         self.board.check_invariants();
         self.cc.check_invariants();
+        self.rec.check_invariants(&self.board);
         result
     }
 
@@ -285,11 +286,19 @@ impl Sender {
     }
 
     fn retransmit(&mut self) -> Option<String> {
+        // Small ranges that are joined may change pipe after it was asked.
+        let full = self.cc.cwnd() <= self.board.pipe();
         let next =
             self.call(|rec, cx, conn, flight| rec.next_retransmission(cx, conn, flight, 65_000));
         let (kind, start, end) = match next {
             NextRetransmission::None | NextRetransmission::Below => return None,
-            NextRetransmission::Lost { start, end } => ('R', start, end),
+            NextRetransmission::Lost { start, end } => {
+                let waits = |r: &SentRange| r.start == start && r.wants_retransmission();
+                assert!(self.board.iter().any(waits), "only what is lost leaves again");
+                assert!(!full, "cwnd holds what is lost");
+                assert!(end <= self.board.iter().find(|r| waits(r)).map_or(start, |r| r.end));
+                ('R', start, end)
+            }
             NextRetransmission::Probe { start, end } => ('P', start, end),
         };
         let left = self.depart(start, end);
@@ -303,6 +312,8 @@ impl Sender {
         let usable = if self.conn.nxt < end { end.since(self.conn.nxt) } else { 0 };
         let len = self.conn.unsent.min(quota.saturating_mul(MSS)).min(usable);
         (len > 0).then(|| {
+            let probe = self.rec.due_probe() == Some(Probe::New);
+            assert!(probe || self.board.pipe() < self.cc.cwnd(), "cwnd holds new data");
             self.conn.unsent -= len;
             self.send_now(len)
         })

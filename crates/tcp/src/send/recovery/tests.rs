@@ -534,3 +534,46 @@ fn slow_start_ends_when_the_round_trip_rises() {
     assert_eq!((before(&s), s.cc.ssthresh()), (1, 20));
     assert_eq!(s.count(Counter::TcpHystartDelayCwnd), 20);
 }
+
+/// sack/reneging_is_survived.
+#[test]
+fn reneging_after_the_reordering_timer() {
+    let mut s = sender();
+    s.write(2000);
+    s.wait(50);
+    assert_eq!(s.on_ack(&ack(1).sack(1001, 2001)), NOTHING);
+    assert_eq!(s.rec.waits_for(), Some(Waits::Reordering));
+    assert_eq!(s.on_timer(), ["R 1:1001"]);
+    s.wait(50);
+    assert_eq!(s.on_ack(&ack(1001)), NOTHING);
+    assert_eq!(s.on_timer(), ["R 1001:2001"]);
+    s.wait(50);
+    assert_eq!(s.on_ack(&ack(2001)), NOTHING);
+    assert_eq!((s.rec.state(), s.rec.deadline()), (Open, None));
+}
+
+#[test]
+fn an_undo_after_ece_is_counted_and_changes_no_window() {
+    let ts = crate::handshake::TimestampState { enabled: true, ..conn_view().ts };
+    let conn = ConnView { ecn: true, ts, ..conn_view() };
+    let mut s = ten(Sender::with(Config::default(), conn));
+    assert_eq!(s.on_ack(&ack(1).sack(1001, 5001).tsecr(100).ece()), ["R 1:1001"]);
+    assert_eq!(s.window(), (Fast, 7, 7));
+    s.wait(10);
+    s.take(&ack(10_001).tsecr(100));
+    assert_eq!(s.count(Counter::TcpFullUndo), 1);
+    assert_eq!(s.cc.ssthresh(), 7);
+    assert!(s.cc.cwnd() < 10);
+}
+
+#[test]
+fn an_undo_withdraws_cwr() {
+    let ts = crate::handshake::TimestampState { enabled: true, ..conn_view().ts };
+    let conn = ConnView { ecn: true, ts, ..conn_view() };
+    let mut s = ten(Sender::with(Config::default(), conn));
+    s.on_ack(&ack(1).sack(1001, 5001).tsecr(100));
+    assert_eq!(s.cwr.take(), Some(Cwr::Queue));
+    s.wait(10);
+    s.take(&ack(10_001).tsecr(100));
+    assert_eq!(s.cwr, Some(Cwr::Withdraw));
+}

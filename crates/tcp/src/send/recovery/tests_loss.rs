@@ -694,3 +694,112 @@ fn an_old_ack_does_not_end_the_wait_for_new_data() {
     assert_eq!(s.on_ack(&ack(1)), NOTHING);
     assert_eq!(s.rows(), NOTHING);
 }
+
+#[test]
+fn a_closed_window_ends_f_rto() {
+    let mut s = ten(sender_without_probes());
+    s.conn.unsent = 5000;
+    s.on_timer();
+    s.wait(100);
+    s.rows();
+    // The peer's window ends at SND.NXT.
+    s.take(&ack(1001).window(9000));
+    assert_eq!(s.rows(), ["A1", "A7", "L4", "L7", "L8"]);
+    assert!(!s.rec.frto && !s.rec.sends_new_first());
+}
+
+#[test]
+fn when_f_rto_runs() {
+    let mut s = ten(sender_without_probes());
+    s.fire();
+    assert!(s.rec.frto, "from Open");
+    let mut s = ten(sender_without_probes());
+    s.wait(100);
+    s.on_ack(&ack(1).sack(3001, 7001));
+    s.fire();
+    assert!(!s.rec.frto, "from Recovery");
+    s.fire();
+    assert!(s.rec.frto, "a repeated timeout");
+    let mut s = ten(sender_without_probes());
+    s.config.tcp_frto = 0;
+    s.fire();
+    assert!(!s.rec.frto, "it is off");
+}
+
+#[test]
+fn a_timeout_forgets_that_the_path_reorders() {
+    let mut s = ten(sender_without_probes());
+    s.rec.reordering.on_late_bytes(6 * MSS, MSS, &s.config);
+    assert_eq!(s.rec.dup_thresh(), 6);
+    s.wait(100);
+    s.take(&ack(1).sack(1001, 3001));
+    s.rec.timer.set(Waits::Rto, s.now);
+    s.fire();
+    assert_eq!(s.rec.dup_thresh(), 6, "two SACKed segments are not tcp_reordering");
+    let mut s = ten(sender_without_probes());
+    s.rec.reordering.on_late_bytes(6 * MSS, MSS, &s.config);
+    s.wait(100);
+    s.take(&ack(1).sack(1001, 4001));
+    assert_eq!(s.rec.state(), Disorder);
+    s.rec.timer.set(Waits::Rto, s.now);
+    s.fire();
+    assert_eq!(s.rec.dup_thresh(), 3);
+}
+
+/// Three packets of one segment that leave at 100, 110 and 120 ms, and no round trip yet.
+fn three_without_sample() -> Sender {
+    let mut s = sender();
+    s.conn.ts.enabled = true;
+    s.rec = Recovery::new(&s.config);
+    for _ in 0..3 {
+        s.send_now(1000);
+        s.wait(10);
+    }
+    s.wait(70);
+    s
+}
+
+#[test]
+fn samples_of_the_round_trip() {
+    let cases = [
+        (ack(1001).sack(2001, 3001), Some((100, 80)), "the lowest, and the highest SACKed"),
+        (ack(2001), Some((100, 90)), "the lowest and the highest"),
+        (ack(1).sack(1001, 3001), Some((90, 80)), "SACKed ones alone"),
+        (ack(1).tsecr(150), None, "nothing advances"),
+        (ack(2001).tsecr(150), Some((100, 90)), "times go before timestamps"),
+    ];
+    for (ack, expected, name) in cases {
+        let mut s = three_without_sample();
+        s.take(&ack);
+        let rtt = s.rec.rtt();
+        let millis = |time: Duration| time.as_millis();
+        let sample = rtt.srtt().map(millis).zip(rtt.min_rtt().map(millis));
+        assert_eq!(sample, expected, "{name}");
+    }
+}
+
+#[test]
+fn retransmissions_give_no_sample() {
+    let again = || {
+        let mut s = three_without_sample();
+        s.on_timer();
+        // The timeout came 1 s after the third left, and the front left again.
+        s.wait(50);
+        s
+    };
+    let srtt = |s: &Sender| s.rec.rtt().srtt().map(|srtt| srtt.as_millis());
+    let mut s = again();
+    let since_third = s.now.as_millis() - 120;
+    s.take(&ack(2001));
+    assert_eq!(srtt(&s), None, "Karn");
+    let mut s = again();
+    s.take(&ack(2001).sack(2001, 3001));
+    assert_eq!(srtt(&s), Some(since_third.into()), "what is SACKed was sent once");
+    let mut s = again();
+    let stamp = (s.now.as_millis() - 50) as u32;
+    s.take(&ack(2001).tsecr(stamp));
+    assert_eq!(srtt(&s), Some(50), "a timestamp tells which copy it was");
+    let mut s = again();
+    s.take(&ack(2001).tsecr(s.now.as_millis() as u32));
+    assert_eq!(srtt(&s), Some(1), "1 ms at least");
+}

@@ -60,7 +60,7 @@ impl Run<'_> {
     }
 
     /// "now + RTO".
-    pub(super) fn after_rto(&self) -> Instant {
+    fn after_rto(&self) -> Instant {
         self.cx.now + self.rto() + self.conn.pacing_delay
     }
 
@@ -184,7 +184,7 @@ impl Run<'_> {
             effects.give_up = true;
             return effects;
         }
-        self.enter_loss();
+        self.begin_loss_by_timeout();
         self.rec.rtt.back_off();
         self.start_rto();
         effects
@@ -223,7 +223,7 @@ impl Run<'_> {
         self.detect_loss_by_time();
         if self.found_lost() {
             if !self.is_in(&[RecoveryState::Recovery]) {
-                self.enter_recovery();
+                self.begin_recovery();
                 let (delivered, safe) = (1, false);
                 self.reduce_cwnd(delivered, safe);
             }
@@ -234,6 +234,13 @@ impl Run<'_> {
 }
 
 impl Recovery {
+    /// The RTO starts from now, if data is outstanding: the round trip is known by now.
+    pub(crate) fn restart_timeout(&mut self, cx: &Context, conn: &ConnView, flight: Flight) {
+        if !flight.board.is_empty() {
+            Run::new(cx, conn, self, flight).start_rto();
+        }
+    }
+
     /// The timer has fired: [`deadline`](Self::deadline) has passed.
     pub(crate) fn on_timer(
         &mut self,

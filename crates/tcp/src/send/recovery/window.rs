@@ -1,6 +1,8 @@
 //! The window (section 5 of docs/recovery.md): everything that recovery asks of the congestion
 //! controller, and tells it.
 
+use super::super::scoreboard::Scoreboard;
+use super::loss_probe::Probe;
 use super::prr::PrrAck;
 use super::run::Run;
 use super::view::{ConnView, Flight};
@@ -18,6 +20,11 @@ impl Run<'_> {
     /// cwnd.
     pub(super) fn cwnd(&self) -> u32 {
         self.flight.cc.cwnd()
+    }
+
+    /// cwnd - pipe: segments that may leave.
+    pub(super) fn free_cwnd(&self) -> u32 {
+        self.cwnd().saturating_sub(self.flight.board.pipe())
     }
 
     /// ssthresh.
@@ -116,6 +123,12 @@ impl Run<'_> {
 }
 
 impl Recovery {
+    /// Segments of new data that cwnd lets go: one at least for a probe (RFC 8985, section 7.3).
+    pub(crate) fn new_data_quota(&self, board: &Scoreboard, cc: &Controller) -> u32 {
+        let quota = cc.cwnd().saturating_sub(board.pipe());
+        quota.max(u32::from(self.probe.due() == Some(Probe::New)))
+    }
+
     /// The handshake is complete. `rtt` is its sample; `syn_lost` if the timer sent the SYN or
     /// SYN-ACK again twice, and the peer does not echo the timestamp of the first copy.
     pub(crate) fn on_established(
