@@ -96,7 +96,7 @@ fn ways() -> Vec<(&'static str, Trace)> {
         t.write(1000);
         t.drain();
         t.sleep();
-        while t.conn.snd.scoreboard.lost_out() == 0 {
+        while t.conn.snd.scoreboard().lost_out() == 0 {
             t.drain();
             t.sleep();
         }
@@ -178,7 +178,7 @@ fn new_data_does_not_overtake_what_was_refused_to_leave_again() {
     t.write(1000);
     t.expect("P. 1:1001 ack 1");
     t.expect_nothing();
-    while t.conn.snd.scoreboard.lost_out() == 0 {
+    while t.conn.snd.scoreboard().lost_out() == 0 {
         t.drain();
         t.sleep();
     }
