@@ -41,13 +41,11 @@ impl Recovery {
         if self.is_reducing() {
             self.prr.on_sent(range.segs());
         }
-        let probe = self.probe.on_sent(Probe::New, left.end);
-        let mut run = Run::new(cx, conn, self, flight);
-        if probe {
+        if self.probe.on_sent(Probe::New, left.end) {
+            // The RTO runs since the timer fired.
             cx.counters.bump(Counter::TcpLossProbes);
-            run.start_rto();
         } else {
-            run.start_timer_for_new_data(idle);
+            Run::new(cx, conn, self, flight).start_timer_for_new_data(idle);
         }
     }
 
@@ -78,7 +76,6 @@ impl Recovery {
         self.trying_since.get_or_insert(cx.now);
         if probe {
             cx.counters.bump(Counter::TcpLossProbes);
-            Run::new(cx, conn, self, flight).start_rto();
             return;
         }
         let loss = self.state == RecoveryState::Loss;

@@ -150,6 +150,8 @@ pub(crate) struct Recovery {
     trying_since: Option<Instant>,
     /// When data last left.
     last_departure: Instant,
+    /// When the window last started again after idle time.
+    restarted_at: Instant,
     timer: RetransmitTimer,
     rtt: RttEstimator,
     rack: Rack,
@@ -195,6 +197,7 @@ impl Recovery {
             recovery_point: SeqNum(0),
             trying_since: None,
             last_departure: Instant::ZERO,
+            restarted_at: Instant::ZERO,
             timer: RetransmitTimer::default(),
             rtt: RttEstimator::new(),
             rack: Rack::new(),

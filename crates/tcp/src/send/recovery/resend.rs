@@ -47,8 +47,7 @@ fn probe_of(last: &SentRange) -> NextRetransmission {
 
 impl Run<'_> {
     fn next_lost(&mut self, largest: u32) -> NextRetransmission {
-        let quota = self.free_cwnd();
-        if self.rec.permission != Permission::Lost || quota == 0 {
+        if self.rec.permission != Permission::Lost {
             return NextRetransmission::None;
         }
         let Some(range) = self.flight.board.first_lost() else { return NextRetransmission::None };
@@ -56,8 +55,8 @@ impl Run<'_> {
             self.rec.waits_below = true;
             return NextRetransmission::Below;
         }
-        let window = self.window_for(range.start);
-        if window == 0 {
+        let (quota, window) = (self.free_cwnd(), self.window_for(range.start));
+        if quota == 0 || window == 0 {
             return NextRetransmission::None;
         }
         let smss = self.conn.smss();

@@ -192,11 +192,14 @@ impl Run<'_> {
 
     /// The PTO has passed: a probe is due, or the RTO follows (RFC 8985, section 7.3).
     fn on_pto(&mut self) {
-        if let Some(probe) = self.choose_probe() {
-            self.rec.probe.set_due(probe);
+        match self.choose_probe() {
+            // It leaves in this call; if new data does not, the front counts.
+            Some(probe) => {
+                self.rec.probe.set_due(probe);
+                self.start_rto();
+            }
+            None => self.resume_rto(),
         }
-        // Also if a probe is due: what is outstanding is never without a timer.
-        self.resume_rto();
     }
 
     fn choose_probe(&mut self) -> Option<Probe> {

@@ -95,7 +95,7 @@ impl Run<'_> {
     fn take_slow_start_sample(&mut self) {
         let sample = AckSample {
             now: self.cx.now,
-            rtt: self.facts.newest_rtt,
+            rtt: self.facts.newest_rtt.filter(|rtt| !rtt.is_zero()),
             una: self.facts.una,
             nxt: self.conn.nxt,
             spread: self.spread(),
@@ -155,12 +155,13 @@ impl Recovery {
     /// New data is about to leave: if nothing was sent for a while, the window starts from less
     /// (RFC 5681, section 4.1).
     pub(crate) fn restart_after_idle(&mut self, cx: &Context, flight: Flight) {
-        let (idle, rto) =
-            (cx.now.since(self.last_departure), self.rtt.rto_without_backoff(cx.config));
+        let since = self.last_departure.max(self.restarted_at);
+        let (idle, rto) = (cx.now.since(since), self.rtt.rto_without_backoff(cx.config));
         let restarts = flight.board.is_empty() && idle > rto;
         if !restarts || !cx.config.tcp_slow_start_after_idle {
             return;
         }
+        self.restarted_at = cx.now;
         let before = flight.cc.ssthresh();
         flight.cc.on_idle_restart(idle, rto, cx.now);
         if self.is_reducing() {
