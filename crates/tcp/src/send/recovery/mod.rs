@@ -166,7 +166,7 @@ pub(crate) struct Recovery {
 }
 
 #[cfg(not(test))]
-const _: () = assert!(size_of::<Recovery>() <= 320);
+const _: () = assert!(size_of::<Recovery>() <= 328);
 
 /// What `TCP_INFO` sums up over the life of a connection.
 #[derive(Clone, Copy, Debug, Default)]
