@@ -362,8 +362,7 @@ static LOSS: [Row; 7] = [
         effect: |run| {
             if run.rec.recovery_point < run.conn.nxt {
                 run.add_duplicates();
-            }
-            if run.facts.advanced {
+            } else if run.facts.advanced {
                 run.flight.board.clear_reno_sacks();
             }
             Then::Next

@@ -157,8 +157,7 @@ impl Run<'_> {
     /// A burst of new data has ended.
     pub(super) fn end_burst(&mut self) {
         if self.rec.probe.cancel_new() {
-            // Something else than the window held it.
-            self.resume_rto();
+            // Something else than the window held it. The RTO runs since the timer fired.
         } else if self.may_probe() && self.rec.probe.end_seq() != Some(self.conn.nxt) {
             let front = self.flight.board.front().map_or(self.cx.now, |front| front.sent_at);
             let until = self.after_pto(front + self.rto());
@@ -193,7 +192,6 @@ impl Run<'_> {
     /// The PTO has passed: a probe is due, or the RTO follows (RFC 8985, section 7.3).
     fn on_pto(&mut self) {
         match self.choose_probe() {
-            // It leaves in this call; if new data does not, the front counts.
             Some(probe) => {
                 self.rec.probe.set_due(probe);
                 self.start_rto();

@@ -173,7 +173,7 @@ impl Recovery {
     /// Nothing is in flight and data leaves: CUBIC's clock has stood still meanwhile.
     pub(super) fn start_growth(&self, cx: &Context, flight: &mut Flight) {
         if flight.board.pipe() == 0 {
-            flight.cc.on_start(cx.now, self.last_departure);
+            flight.cc.on_start(cx.now, self.last_departure.max(self.restarted_at));
         }
     }
 
