@@ -98,6 +98,7 @@ mod error;
 mod listener;
 mod options;
 mod park;
+mod poll;
 mod queue_loop;
 mod ready;
 mod receive;
@@ -120,6 +121,7 @@ pub use plimsoll_tcp::{
     AckReason, Bound, Causes, CongestionAlgorithm, Decision, ErrorReport, Hold, Info, Instant,
     Note, Options, Record, Released, Resend, SetOption, State, Tail, TsoTail, WriteFlags,
 };
+pub use poll::{Accept, Connecting};
 pub use queue_loop::QueueLoop;
 pub use ready::ReadyQueue;
 pub use registration::Registration;

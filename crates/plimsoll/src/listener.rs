@@ -40,6 +40,8 @@ struct Shared {
     listener: Arc<Listener>,
     stack: Stack,
     nonblocking: AtomicBool,
+    /// Its connections begin with the option TCP_CORK.
+    corked: bool,
 }
 
 impl Drop for Shared {
@@ -76,9 +78,10 @@ impl TcpListener {
         options: Options,
     ) -> io::Result<TcpListener> {
         let core = stack.core();
+        let corked = options.cork;
         let listener = core.listen(address, backlog, options).map_err(|e| io_error(core, e))?;
         let (stack, nonblocking) = (stack.clone(), AtomicBool::new(false));
-        Ok(TcpListener { shared: Arc::new(Shared { listener, stack, nonblocking }) })
+        Ok(TcpListener { shared: Arc::new(Shared { listener, stack, nonblocking, corked }) })
     }
 
     /// Takes the next connection; waits for one unless the listener is non-blocking.
@@ -88,13 +91,13 @@ impl TcpListener {
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let shared = &self.shared;
         loop {
-            let accepted = shared.listener.accept(now());
-            match accepted.map_err(|error| io_error(shared.stack.core(), error))? {
-                Some((socket, peer)) => {
-                    return Ok((TcpStream::from_socket(socket, shared.stack.clone()), peer));
+            match self.try_accept() {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if shared.nonblocking.load(Ordering::Relaxed) {
+                        return Err(error);
+                    }
                 }
-                None if shared.nonblocking.load(Ordering::Relaxed) => return Err(would_block()),
-                None => {}
+                done => return done,
             }
             park::wait(
                 None,
@@ -102,6 +105,24 @@ impl TcpListener {
                 |key| shared.listener.cancel_wait(key),
             );
         }
+    }
+
+    /// As [`accept`](Self::accept), but never waits.
+    pub(crate) fn try_accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let shared = &self.shared;
+        let accepted = shared.listener.accept(now());
+        let accepted = accepted.map_err(|error| io_error(shared.stack.core(), error))?;
+        let (socket, peer) = accepted.ok_or_else(would_block)?;
+        let stream = TcpStream::from_socket(socket, shared.stack.clone());
+        if shared.corked {
+            stream.note_held();
+        }
+        Ok((stream, peer))
+    }
+
+    /// The stack that listens.
+    pub fn stack(&self) -> &Stack {
+        &self.shared.stack
     }
 
     /// The connections, one after the other, without end.

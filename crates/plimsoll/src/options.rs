@@ -26,6 +26,9 @@ impl TcpStream {
     /// `InvalidInput` if the value is out of range.
     pub fn set_option(&self, option: SetOption) -> io::Result<()> {
         check(&option)?;
+        if let SetOption::Cork(true) = option {
+            self.note_held();
+        }
         self.socket().set_option(now(), option);
         Ok(())
     }

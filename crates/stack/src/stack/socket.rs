@@ -139,6 +139,18 @@ impl TcpSocket {
         inner.conn.write_with(cx, parts, flags).map_err(write_error)
     }
 
+    /// Lets go what a cork, Nagle's rule or a write with MSG_MORE holds. The options stay.
+    pub fn push(&self, now: Instant) {
+        self.stack.work_on(now, &self.endpoint, |inner, cx| {
+            let nodelay = inner.conn.options().nodelay;
+            // As on Linux, setting TCP_NODELAY pushes what waits, a cork or not.
+            inner.conn.set_option(cx, SetOption::NoDelay(true));
+            if !nodelay {
+                inner.conn.set_option(cx, SetOption::NoDelay(false));
+            }
+        });
+    }
+
     /// Whether the SYN waits for the first write (`TCP_FASTOPEN_CONNECT`): connect has returned 0,
     /// and the socket is writable. That write takes what fits into the SYN, or fails with
     /// [`SocketError::InProgress`] if nothing does.
