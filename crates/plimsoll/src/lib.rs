@@ -95,7 +95,11 @@
 mod builder;
 mod clock;
 mod error;
+#[cfg(feature = "futures-io")]
+mod futures_io;
 mod listener;
+#[cfg(feature = "tokio")]
+pub mod net;
 mod options;
 mod park;
 mod poll;

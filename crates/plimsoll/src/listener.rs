@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
@@ -12,6 +12,7 @@ use plimsoll_tcp::Options;
 
 use crate::clock::now;
 use crate::error::{io_error, would_block};
+use crate::options::{told_ttl, ttl_of};
 use crate::park;
 use crate::stack::Stack;
 use crate::stream::TcpStream;
@@ -40,6 +41,8 @@ struct Shared {
     listener: Arc<Listener>,
     stack: Stack,
     nonblocking: AtomicBool,
+    /// The options of connections to come.
+    options: Mutex<Options>,
     /// Its connections begin with the option TCP_CORK.
     corked: bool,
 }
@@ -79,9 +82,12 @@ impl TcpListener {
     ) -> io::Result<TcpListener> {
         let core = stack.core();
         let corked = options.cork;
-        let listener = core.listen(address, backlog, options).map_err(|e| io_error(core, e))?;
+        let listener = core.listen(address, backlog, options.clone());
+        let listener = listener.map_err(|error| io_error(core, error))?;
         let (stack, nonblocking) = (stack.clone(), AtomicBool::new(false));
-        Ok(TcpListener { shared: Arc::new(Shared { listener, stack, nonblocking, corked }) })
+        let options = Mutex::new(options);
+        let shared = Shared { listener, stack, nonblocking, options, corked };
+        Ok(TcpListener { shared: Arc::new(shared) })
     }
 
     /// Takes the next connection; waits for one unless the listener is non-blocking.
@@ -154,6 +160,30 @@ impl TcpListener {
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         self.shared.nonblocking.store(nonblocking, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Sets the hop limit of packets of connections to come, 1 to 255.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is out of that range.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        let ttl = ttl_of(ttl)?;
+        let mut options = self.lock_options();
+        options.ttl = ttl;
+        self.shared.listener.set_options(options.clone());
+        Ok(())
+    }
+
+    /// The hop limit of packets of connections to come.
+    ///
+    /// # Errors
+    /// None; the result is there because std's method has it.
+    pub fn ttl(&self) -> io::Result<u32> {
+        Ok(told_ttl(self.lock_options().ttl, &self.shared.stack))
+    }
+
+    fn lock_options(&self) -> MutexGuard<'_, Options> {
+        self.shared.options.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many connections may wait for the end of their handshake that brought data in their SYN

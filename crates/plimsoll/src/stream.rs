@@ -39,6 +39,9 @@ pub struct TcpStream {
     shared: Arc<Shared>,
 }
 
+/// SO_LINGER is off.
+const NO_LINGER: u64 = u64::MAX;
+
 /// What all clones have in common.
 struct Shared {
     socket: Arc<TcpSocket>,
@@ -48,8 +51,8 @@ struct Shared {
     read_timeout: AtomicU64,
     /// Nanoseconds; 0 is "no timeout".
     write_timeout: AtomicU64,
-    /// Whether the last close resets the connection (SO_LINGER of zero).
-    reset_on_close: AtomicBool,
+    /// SO_LINGER in nanoseconds; with 0 the last close resets the connection. [`NO_LINGER`] is off.
+    linger: AtomicU64,
     /// The number of an error that came in the middle of a call that succeeded in part; 0 is none.
     /// The socket tells an error once, so it is kept here for the next call.
     deferred: AtomicI32,
@@ -60,7 +63,7 @@ struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if self.reset_on_close.load(Ordering::Relaxed) {
+        if self.linger.load(Ordering::Relaxed) == 0 {
             self.socket.abort(now());
         } else {
             self.socket.close(now());
@@ -204,7 +207,7 @@ impl TcpStream {
                 nonblocking: AtomicBool::new(false),
                 read_timeout: AtomicU64::new(0),
                 write_timeout: AtomicU64::new(0),
-                reset_on_close: AtomicBool::new(false),
+                linger: AtomicU64::new(NO_LINGER),
                 deferred: AtomicI32::new(0),
                 held: AtomicBool::new(false),
                 spinning: Spinning::default(),
@@ -369,8 +372,26 @@ impl TcpStream {
             let message = "a linger time above zero is not supported: closing never blocks";
             return Err(io::Error::new(ErrorKind::InvalidInput, message));
         }
-        self.shared.reset_on_close.store(linger.is_some(), Ordering::Relaxed);
+        self.keep_linger(linger);
         Ok(())
+    }
+
+    /// The time set by [`set_linger`](Self::set_linger).
+    ///
+    /// # Errors
+    /// None; the result is there because std's method has it.
+    pub fn linger(&self) -> io::Result<Option<Duration>> {
+        let nanos = self.shared.linger.load(Ordering::Relaxed);
+        Ok((nanos != NO_LINGER).then(|| Duration::from_nanos(nanos)))
+    }
+
+    /// As [`set_linger`](Self::set_linger), for sockets whose closing is not expected to block: a
+    /// time above zero is kept, and means what `None` means.
+    pub(crate) fn keep_linger(&self, linger: Option<Duration>) {
+        let nanos = linger.map_or(NO_LINGER, |time| {
+            u64::try_from(time.as_nanos()).unwrap_or(NO_LINGER).min(NO_LINGER - 1)
+        });
+        self.shared.linger.store(nanos, Ordering::Relaxed);
     }
 
     /// The last decisions of the connection, the oldest first: what held data and for how long, how
@@ -523,7 +544,7 @@ impl TcpStream {
     }
 
     /// What a read tells its caller, also in place of the end an error that waits to be told.
-    fn told_of_read(&self, read: Result<usize, SocketError>) -> io::Result<usize> {
+    pub(crate) fn told_of_read(&self, read: Result<usize, SocketError>) -> io::Result<usize> {
         match read {
             Err(SocketError::WouldBlock) => Err(would_block()),
             Ok(0) => self.take_deferred().map_or(Ok(0), Err),

@@ -398,6 +398,22 @@ impl TcpSocket {
         if ready { Poll::Ready(()) } else { Poll::Pending }
     }
 
+    /// As [`wait_readable`](Self::wait_readable), for one who waits for an error, a report of the
+    /// error queue, urgent data or the end of both directions, and not for data in order. To be
+    /// cancelled as a wait for [`Interest::Read`].
+    pub fn wait_exceptional(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
+        let mut waker = Some(waker.clone());
+        let (ready, left) = self.look(|inner| {
+            let conn = &inner.conn;
+            let told = conn.has_error() || conn.has_report() || conn.urgent_byte().is_some();
+            let ended = conn.state() == State::Closed || self.stack.error().is_some();
+            let ready = told || ended;
+            (ready, inner.wakers.answer(ready, Interest::Read, Some(key), &mut waker))
+        });
+        self.stack.discard(left);
+        if ready { Poll::Ready(()) } else { Poll::Pending }
+    }
+
     /// Takes the waker out that waits under `key`, if it has not fired.
     pub fn cancel_wait(&self, interest: Interest, key: WaitKey) {
         let waker = self.look(|inner| inner.wakers.cancel(interest, key));
