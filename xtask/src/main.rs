@@ -11,6 +11,7 @@ mod drills;
 mod fuzz;
 mod licences;
 mod modules;
+mod outside;
 mod packages;
 mod shell;
 mod steps;
@@ -49,6 +50,7 @@ commands:
   bench atomics [--at COMMIT]...  atomic operations for a poll, a packet, a response; valgrind
   bench flood [--at COMMIT]...    a flood of SYNs on a link in memory
   interop [FILTER]...             only the tests against the host kernel; needs root
+  outside tokio [FILTER]...       only tokio's own tests of its sockets, on ours
   drill [--update]                only the scripts of tests/drill; or write the list of those that
                                   pass
   conformance --suite DIR [--packetdrill PATH] [--kernel]
@@ -80,6 +82,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode> {
         Some("docs") => docs::write(&root()?, rest),
         Some("bench") => bench::run(&root()?, rest),
         Some("interop") => steps::interop_only(&root()?, rest),
+        Some("outside") => outside::command(&root()?, rest),
         Some("drill") => drills::command(&root()?, rest),
         Some("conformance") => conformance::run(&root()?, rest),
         Some("drill-original") => conformance::drill_original(&root()?, rest),

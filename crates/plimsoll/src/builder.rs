@@ -38,6 +38,7 @@ pub struct StackBuilder {
     spin_while_sending: bool,
     name: Option<String>,
     queues: usize,
+    loopback_only: bool,
     misplaced: Option<&'static str>,
 }
 
@@ -57,8 +58,11 @@ struct Interface {
 #[non_exhaustive]
 pub enum BuildError {
     /// No device was given.
-    #[error("device: a stack needs at least one")]
+    #[error("device: a stack needs at least one, unless it is loopback_only")]
     NoDevice,
+    /// A stack that is to have no device has one.
+    #[error("loopback_only: the stack has a device as well; leave one of the two out")]
+    NotLoopbackOnly,
     /// Something that belongs to a device was set before any device.
     #[error("{0}: set it after the device that it belongs to")]
     Misplaced(&'static str),
@@ -111,6 +115,13 @@ impl StackBuilder {
             qdisc,
             quickack,
         });
+        self
+    }
+
+    /// Lets the stack do without a device: its sockets reach each other by its loopback addresses,
+    /// 127.0.0.0/8 and `::1`, and nobody else. For tests of programs that use sockets.
+    pub fn loopback_only(mut self) -> StackBuilder {
+        self.loopback_only = true;
         self
     }
 
@@ -249,8 +260,9 @@ impl StackBuilder {
         if let Some(field) = self.misplaced {
             return Err(BuildError::Misplaced(field));
         }
-        if self.interfaces.is_empty() {
-            return Err(BuildError::NoDevice);
+        if self.loopback_only != self.interfaces.is_empty() {
+            let both = BuildError::NotLoopbackOnly;
+            return Err(if self.loopback_only { both } else { BuildError::NoDevice });
         }
         let (secret, seed) = secrets(self.seed)?;
         let qdiscs: Vec<_> = self.interfaces.iter().map(|each| each.qdisc.clone()).collect();

@@ -95,9 +95,14 @@
 mod builder;
 mod clock;
 mod error;
+#[cfg(feature = "futures-io")]
+mod futures_io;
 mod listener;
+#[cfg(feature = "tokio")]
+pub mod net;
 mod options;
 mod park;
+mod poll;
 mod queue_loop;
 mod ready;
 mod receive;
@@ -120,6 +125,7 @@ pub use plimsoll_tcp::{
     AckReason, Bound, Causes, CongestionAlgorithm, Decision, ErrorReport, Hold, Info, Instant,
     Note, Options, Record, Released, Resend, SetOption, State, Tail, TsoTail, WriteFlags,
 };
+pub use poll::{Accept, Connecting};
 pub use queue_loop::QueueLoop;
 pub use ready::ReadyQueue;
 pub use registration::Registration;

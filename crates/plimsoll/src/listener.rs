@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
@@ -12,6 +12,7 @@ use plimsoll_tcp::Options;
 
 use crate::clock::now;
 use crate::error::{io_error, would_block};
+use crate::options::{told_ttl, ttl_of};
 use crate::park;
 use crate::stack::Stack;
 use crate::stream::TcpStream;
@@ -40,6 +41,10 @@ struct Shared {
     listener: Arc<Listener>,
     stack: Stack,
     nonblocking: AtomicBool,
+    /// The options of connections to come.
+    options: Mutex<Options>,
+    /// Its connections begin with the option TCP_CORK.
+    corked: bool,
 }
 
 impl Drop for Shared {
@@ -76,9 +81,13 @@ impl TcpListener {
         options: Options,
     ) -> io::Result<TcpListener> {
         let core = stack.core();
-        let listener = core.listen(address, backlog, options).map_err(|e| io_error(core, e))?;
+        let corked = options.cork;
+        let listener = core.listen(address, backlog, options.clone());
+        let listener = listener.map_err(|error| io_error(core, error))?;
         let (stack, nonblocking) = (stack.clone(), AtomicBool::new(false));
-        Ok(TcpListener { shared: Arc::new(Shared { listener, stack, nonblocking }) })
+        let options = Mutex::new(options);
+        let shared = Shared { listener, stack, nonblocking, options, corked };
+        Ok(TcpListener { shared: Arc::new(shared) })
     }
 
     /// Takes the next connection; waits for one unless the listener is non-blocking.
@@ -88,13 +97,13 @@ impl TcpListener {
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let shared = &self.shared;
         loop {
-            let accepted = shared.listener.accept(now());
-            match accepted.map_err(|error| io_error(shared.stack.core(), error))? {
-                Some((socket, peer)) => {
-                    return Ok((TcpStream::from_socket(socket, shared.stack.clone()), peer));
+            match self.try_accept() {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if shared.nonblocking.load(Ordering::Relaxed) {
+                        return Err(error);
+                    }
                 }
-                None if shared.nonblocking.load(Ordering::Relaxed) => return Err(would_block()),
-                None => {}
+                done => return done,
             }
             park::wait(
                 None,
@@ -102,6 +111,24 @@ impl TcpListener {
                 |key| shared.listener.cancel_wait(key),
             );
         }
+    }
+
+    /// As [`accept`](Self::accept), but never waits.
+    pub(crate) fn try_accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let shared = &self.shared;
+        let accepted = shared.listener.accept(now());
+        let accepted = accepted.map_err(|error| io_error(shared.stack.core(), error))?;
+        let (socket, peer) = accepted.ok_or_else(would_block)?;
+        let stream = TcpStream::from_socket(socket, shared.stack.clone());
+        if shared.corked {
+            stream.note_held();
+        }
+        Ok((stream, peer))
+    }
+
+    /// The stack that listens.
+    pub fn stack(&self) -> &Stack {
+        &self.shared.stack
     }
 
     /// The connections, one after the other, without end.
@@ -133,6 +160,30 @@ impl TcpListener {
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         self.shared.nonblocking.store(nonblocking, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Sets the hop limit of packets of connections to come, 1 to 255.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is out of that range.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        let ttl = ttl_of(ttl)?;
+        let mut options = self.lock_options();
+        options.ttl = ttl;
+        self.shared.listener.set_options(options.clone());
+        Ok(())
+    }
+
+    /// The hop limit of packets of connections to come.
+    ///
+    /// # Errors
+    /// None; the result is there because std's method has it.
+    pub fn ttl(&self) -> io::Result<u32> {
+        Ok(told_ttl(self.lock_options().ttl, &self.shared.stack))
+    }
+
+    fn lock_options(&self) -> MutexGuard<'_, Options> {
+        self.shared.options.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many connections may wait for the end of their handshake that brought data in their SYN

@@ -52,4 +52,15 @@ impl TcpStream {
         }
         Ok(slices)
     }
+
+    /// As [`read_shared`](Self::read_shared), but never waits.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn try_read_shared(&self, max: usize) -> io::Result<Slices> {
+        let mut slices = Slices::new();
+        let read = self.socket().read_shared(now(), max).map(|data| {
+            slices = data;
+            slices.len()
+        });
+        self.told_of_read(read).map(|_| slices)
+    }
 }
