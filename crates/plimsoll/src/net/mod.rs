@@ -39,6 +39,12 @@
 //! Loopback addresses are inside of the stack: nobody but its own sockets is there. Names are
 //! resolved by the host, as `tokio::net::lookup_host` does.
 //!
+//! # Who runs the stack
+//!
+//! Its own threads do, unless it was built
+//! [without](crate::StackBuilder::build_without_thread): then a [`Driver`] does, which is a future
+//! on the runtime that the sockets are used on. Any of the two serves any runtime.
+//!
 //! # Cancellation
 //!
 //! A future that is dropped leaves nothing behind: what it has registered is taken out, a connection
@@ -55,12 +61,14 @@
 mod ambient;
 #[cfg(feature = "axum")]
 mod axum;
+mod driver;
 mod halves;
 mod listener;
 mod socket;
 mod stream;
 
 pub use ambient::{Entered, Scope, current, enter, scope, set_default, spawn};
+pub use driver::{Driver, DriverTimer, TokioClock};
 pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use listener::TcpListener;
 pub use socket::TcpSocket;
@@ -96,6 +104,7 @@ const _: () = {
     everywhere::<OwnedWriteHalf>();
     everywhere::<ReadHalf<'_>>();
     everywhere::<WriteHalf<'_>>();
+    everywhere::<Driver>();
     everywhere::<crate::TcpStream>();
     everywhere::<crate::TcpListener>();
     everywhere::<crate::Connecting>();
