@@ -385,6 +385,7 @@ impl Stack {
     }
 
     /// What runs the stack, which is not a handle of it.
+    #[cfg(feature = "tokio")]
     pub(crate) fn inner(&self) -> &Arc<Inner> {
         &self.shared.inner
     }
@@ -413,6 +414,7 @@ impl Inner {
         self.clock.as_ref().map_or_else(now, |clock| clock.now())
     }
 
+    #[cfg(feature = "tokio")]
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
     }

@@ -741,8 +741,8 @@ impl Write for &TcpStream {
         self.write_with(bufs, WriteFlags::default())
     }
 
-    /// Lets go what a cork, or a write that said that more follows, holds; a cork stays in. Does not
-    /// wait for acknowledgements.
+    /// Lets go what a cork, or a write that said that more follows, holds; a cork stays in. Does
+    /// not wait for acknowledgements.
     fn flush(&mut self) -> io::Result<()> {
         self.push_held();
         Ok(())

@@ -1,5 +1,6 @@
 //! A stack that runs as a task of the runtime that uses its sockets.
 #![cfg(feature = "tokio")]
+#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::future::Future;
 use std::sync::Arc;

@@ -156,7 +156,12 @@ impl Stack {
         if !self.pollers.queue(queue as u8).waiter().role().take() {
             return Err(StackError::AlreadyWaited { queue });
         }
-        Ok(QueueWaiter { stack: self.clone(), queue: queue as u8, prepared: false, by_waker: false })
+        Ok(QueueWaiter {
+            stack: self.clone(),
+            queue: queue as u8,
+            prepared: false,
+            by_waker: false,
+        })
     }
 
     /// Sleeps until there may be something to poll for, in any of the queues, or until `limit` if
