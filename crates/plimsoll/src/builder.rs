@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_stack::device::{self, Device};
 use plimsoll_stack::{InterfaceConfig, RouteConfig, Stack as Core, StackConfig, StackError};
+use plimsoll_tcp::Instant;
 
-use crate::clock::now;
+use crate::clock::{Clock, now};
 use crate::stack::Stack;
 
 /// Builds a [`Stack`].
@@ -39,6 +41,7 @@ pub struct StackBuilder {
     name: Option<String>,
     queues: usize,
     loopback_only: bool,
+    clock: Option<Arc<dyn Clock>>,
     misplaced: Option<&'static str>,
 }
 
@@ -199,6 +202,14 @@ impl StackBuilder {
         self
     }
 
+    /// Gives the stack another clock than that of the process, as one that tests can stop. A stack
+    /// with threads of its own needs one that runs. Stacks that a link in memory joins need the
+    /// same clock, since packets take their times along.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> StackBuilder {
+        self.clock = Some(clock);
+        self
+    }
+
     /// Names the stack's thread; `softirq` unless set.
     pub fn name(mut self, name: impl Into<String>) -> StackBuilder {
         self.name = Some(name.into());
@@ -235,7 +246,8 @@ impl StackBuilder {
     pub fn build(self) -> Result<Stack, BuildError> {
         let name = self.name.clone().unwrap_or_else(|| "softirq".into());
         let (busy_poll, spin) = (self.busy_poll, self.spin_while_sending);
-        Stack::run(self.core()?, (busy_poll, spin), Some(name))
+        let clock = self.clock.clone();
+        Stack::run(self.core()?, clock, (busy_poll, spin), Some(name))
     }
 
     /// Builds the stack; the caller's loop runs it with [`Stack::poll`] and [`Stack::wait`], or one
@@ -245,7 +257,8 @@ impl StackBuilder {
     /// If a field is wrong, or the device or the capture file cannot be had.
     pub fn build_without_thread(self) -> Result<Stack, BuildError> {
         let (busy_poll, spin) = (self.busy_poll, self.spin_while_sending);
-        Stack::run(self.core()?, (busy_poll, spin), None)
+        let clock = self.clock.clone();
+        Stack::run(self.core()?, clock, (busy_poll, spin), None)
     }
 
     fn interface(mut self, field: &'static str, change: impl FnOnce(&mut Interface)) -> Self {
@@ -256,7 +269,7 @@ impl StackBuilder {
         self
     }
 
-    fn core(self) -> Result<std::sync::Arc<Core>, BuildError> {
+    fn core(self) -> Result<Arc<Core>, BuildError> {
         if let Some(field) = self.misplaced {
             return Err(BuildError::Misplaced(field));
         }
@@ -265,12 +278,13 @@ impl StackBuilder {
             return Err(if self.loopback_only { both } else { BuildError::NoDevice });
         }
         let (secret, seed) = secrets(self.seed)?;
+        let now = self.clock.as_ref().map_or_else(now, |clock| clock.now());
         let qdiscs: Vec<_> = self.interfaces.iter().map(|each| each.qdisc.clone()).collect();
         let quick: Vec<bool> = self.interfaces.iter().map(|each| each.quickack).collect();
         let mut more_queues = Vec::new();
         let mut interfaces = Vec::new();
         for (index, interface) in self.interfaces.into_iter().enumerate() {
-            let (config, more) = interface.config()?;
+            let (config, more) = interface.config(now)?;
             interfaces.push(config);
             more_queues.extend(more.into_iter().map(|device| (index, device)));
         }
@@ -292,7 +306,7 @@ impl StackBuilder {
         }
         for (index, qdisc) in qdiscs.iter().enumerate() {
             if let Some(text) = qdisc {
-                core.set_qdisc(now(), index, text).map_err(BuildError::Qdisc)?;
+                core.set_qdisc(now, index, text).map_err(BuildError::Qdisc)?;
             }
         }
         Ok(core)
@@ -313,11 +327,11 @@ fn total_of(meminfo: &str) -> Option<u64> {
 
 impl Interface {
     /// The interface, and the further queues of its device.
-    fn config(self) -> Result<(InterfaceConfig, Vec<Device>), BuildError> {
+    fn config(self, now: Instant) -> Result<(InterfaceConfig, Vec<Device>), BuildError> {
         let addresses =
             self.addresses.iter().map(|address| parse(address)).collect::<Result<_, _>>()?;
         let (fault, pcap) = (self.fault, self.pcap);
-        let device = wrapped(self.device, fault.as_ref(), pcap.clone())?;
+        let device = wrapped(self.device, fault.as_ref(), pcap.clone(), now)?;
         let mut more = Vec::new();
         for (index, queue) in self.more_queues.into_iter().enumerate() {
             let path = pcap.as_ref().map(|path| {
@@ -325,7 +339,7 @@ impl Interface {
                 path.push(format!(".{}", index + 1));
                 PathBuf::from(path)
             });
-            more.push(wrapped(queue, fault.as_ref(), path)?);
+            more.push(wrapped(queue, fault.as_ref(), path, now)?);
         }
         Ok((InterfaceConfig { device, addresses, mtu: self.mtu }, more))
     }
@@ -336,6 +350,7 @@ fn wrapped(
     mut device: Device,
     fault: Option<&device::fault::FaultConfig>,
     pcap: Option<PathBuf>,
+    now: Instant,
 ) -> Result<Device, BuildError> {
     if let Some(fault) = fault {
         device = device::fault::wrap(device, fault.clone());
@@ -343,7 +358,7 @@ fn wrapped(
     // Outermost, so that the capture shows what the stack sends and sees.
     let Some(path) = pcap else { return Ok(device) };
     match File::create(&path) {
-        Ok(file) => Ok(capture(device, file)),
+        Ok(file) => Ok(capture(device, file, now)),
         Err(error) => Err(BuildError::Pcap { path, error }),
     }
 }
@@ -370,9 +385,9 @@ fn quick_routes(interfaces: &[InterfaceConfig], quick: &[bool]) -> Vec<RouteConf
 }
 
 /// Captures with the time of day.
-fn capture(device: Device, file: File) -> Device {
+fn capture(device: Device, file: File, now: Instant) -> Device {
     let today = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let running = now().since(plimsoll_tcp::Instant::ZERO);
+    let running = now.since(Instant::ZERO);
     let epoch = today.unwrap_or_default().saturating_sub(running);
     let config = device::pcapng::CaptureConfig { epoch, ..Default::default() };
     device::pcapng::wrap_with(device, file, config).0

@@ -113,7 +113,7 @@ mod stack;
 mod stream;
 
 pub use builder::{BuildError, StackBuilder};
-pub use clock::now;
+pub use clock::{Clock, now};
 pub use listener::{DEFAULT_BACKLOG, Incoming, TcpListener};
 pub use options::Keepalive;
 pub use plimsoll_buf::{ChunkWriter, MAX_SLICES, Slice, Slices};

@@ -3,14 +3,13 @@
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use plimsoll_stack::Listener;
 use plimsoll_tcp::Options;
 
-use crate::clock::now;
 use crate::error::{io_error, would_block};
 use crate::options::{told_ttl, ttl_of};
 use crate::park;
@@ -49,7 +48,7 @@ struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.listener.close(now());
+        self.listener.close(self.stack.now());
     }
 }
 
@@ -116,7 +115,7 @@ impl TcpListener {
     /// As [`accept`](Self::accept), but never waits.
     pub(crate) fn try_accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let shared = &self.shared;
-        let accepted = shared.listener.accept(now());
+        let accepted = shared.listener.accept(shared.stack.now());
         let accepted = accepted.map_err(|error| io_error(shared.stack.core(), error))?;
         let (socket, peer) = accepted.ok_or_else(would_block)?;
         let stream = TcpStream::from_socket(socket, shared.stack.clone());

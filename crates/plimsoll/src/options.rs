@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use plimsoll_tcp::{CongestionAlgorithm, Options, SetOption, TsoTail};
 
-use crate::clock::now;
 use crate::stack::Stack;
 use crate::stream::TcpStream;
 
@@ -30,7 +29,7 @@ impl TcpStream {
         if let SetOption::Cork(true) = option {
             self.note_held();
         }
-        self.socket().set_option(now(), option);
+        self.socket().set_option(self.now(), option);
         Ok(())
     }
 

@@ -3,9 +3,9 @@
 //! The calls look as those of the traits of tokio and futures-io, and what implements these traits
 //! stands on them. None blocks, whether the socket is non-blocking or not. A call that is pending
 //! keeps one waker for its direction, that of the latest call: reading, peeking and accepting share
-//! one, writing and connecting the other. So one task reads and one writes. Any number of tasks wait
-//! with a [`Registration`](crate::Registration) each, or with the futures of this module, which take
-//! out what they have registered when they are dropped.
+//! one, writing and connecting the other. So one task reads and one writes. Any number of tasks
+//! wait with a [`Registration`](crate::Registration) each, or with the futures of this module,
+//! which take out what they have registered when they are dropped.
 
 use std::fmt;
 use std::future::Future;
@@ -216,6 +216,7 @@ pub struct Connecting {
     stage: Stage,
 }
 
+#[allow(clippy::large_enum_variant, reason = "it is there once, and boxing it would allocate")]
 enum Stage {
     New(Connector, SocketAddr),
     Begun(TcpStream),

@@ -8,7 +8,6 @@ use plimsoll_buf::{ChunkWriter, Slice};
 use plimsoll_stack::SocketError;
 use plimsoll_tcp::{ErrorReport, WriteFlags};
 
-use crate::clock::now;
 use crate::error::would_block;
 use crate::stack::Stack;
 use crate::stream::TcpStream;
@@ -79,7 +78,7 @@ impl TcpStream {
         let mut list: [&[u8]; MAX_PARTS] = [&[]; MAX_PARTS];
         let (used, complete) = window(parts.iter().map(|part| &part[..]), from, &mut list);
         let flags = if complete { flags } else { in_between(flags) };
-        self.socket().write_with(now(), &list[..used], flags)
+        self.socket().write_with(self.now(), &list[..used], flags)
     }
 
     /// Writes buffers without copying them: they are queued, sent and sent again by reference, and
@@ -131,9 +130,9 @@ impl TcpStream {
                 [first, others @ ..] if from > 0 => {
                     let flags = if others.is_empty() { flags } else { in_between(flags) };
                     let part = first.range(from, first.len());
-                    self.socket().write_shared(now(), &[part], flags)
+                    self.socket().write_shared(self.now(), &[part], flags)
                 }
-                rest => self.socket().write_shared(now(), rest, flags),
+                rest => self.socket().write_shared(self.now(), rest, flags),
             }
         })
     }

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use plimsoll_stack::{Interest, SocketError, TcpSocket};
 use plimsoll_tcp::{Info, Options, Record, State, WriteFlags};
 
-use crate::clock::now;
 use crate::error::{io_error, would_block};
 use crate::park;
 use crate::spin::{Outcome, Spinning};
@@ -64,9 +63,9 @@ struct Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         if self.linger.load(Ordering::Relaxed) == 0 {
-            self.socket.abort(now());
+            self.socket.abort(self.stack.now());
         } else {
-            self.socket.close(now());
+            self.socket.close(self.stack.now());
         }
     }
 }
@@ -128,7 +127,7 @@ impl Connector {
     /// Waits until `stream`, which has just begun to open, is established.
     fn wait(&self, stream: TcpStream) -> io::Result<TcpStream> {
         if self.timeout == Some(Duration::ZERO) {
-            stream.shared.socket.abort(now());
+            stream.shared.socket.abort(self.stack.now());
             return Err(zero_duration());
         }
         let deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -136,7 +135,7 @@ impl Connector {
         match park::wait(deadline, |_, waker| stream.poll_connected(waker), |_| ()) {
             Some(result) => result.map(|()| stream),
             None => {
-                stream.shared.socket.abort(now());
+                stream.shared.socket.abort(self.stack.now());
                 Err(io::Error::new(ErrorKind::TimedOut, "connection timed out"))
             }
         }
@@ -172,7 +171,7 @@ impl Connector {
     ) -> io::Result<(TcpStream, usize)> {
         let core = self.stack.core();
         let options = self.options.clone();
-        let opened = core.connect_with_data(now(), remote, self.local, options, &[data]);
+        let opened = core.connect_with_data(self.stack.now(), remote, self.local, options, &[data]);
         let (socket, taken) = opened.map_err(|error| io_error(core, error))?;
         Ok((self.begun(socket), taken))
     }
@@ -184,7 +183,7 @@ impl Connector {
     /// If there is no route, no address or no free port to connect from.
     pub fn start(&self, remote: SocketAddr) -> io::Result<TcpStream> {
         let core = self.stack.core();
-        let opened = core.connect(now(), remote, self.local, self.options.clone());
+        let opened = core.connect(self.stack.now(), remote, self.local, self.options.clone());
         let socket = opened.map_err(|error| io_error(core, error))?;
         Ok(self.begun(socket))
     }
@@ -279,7 +278,7 @@ impl TcpStream {
     /// # Errors
     /// `NotConnected` if the connection is not established or has ended.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        self.socket().shutdown(now(), how).map_err(|error| self.told(error))
+        self.socket().shutdown(self.now(), how).map_err(|error| self.told(error))
     }
 
     /// Reads without taking the bytes out.
@@ -298,7 +297,7 @@ impl TcpStream {
     /// # Errors
     /// As `write`, but it never blocks.
     pub fn send_urgent(&self, data: &[u8]) -> io::Result<usize> {
-        self.socket().write_urgent(now(), data).map_err(|error| self.told(error))
+        self.socket().write_urgent(self.now(), data).map_err(|error| self.told(error))
     }
 
     /// Takes the peer's urgent byte, if one has arrived and is not read in line.
@@ -420,7 +419,7 @@ impl TcpStream {
 
     /// What the connection knows about itself: Linux's TCP_INFO.
     pub fn info(&self) -> Info {
-        self.socket().info(now())
+        self.socket().info(self.now())
     }
 
     /// The queue of the stack that works for the connection, for as long as it lives. A program
@@ -503,6 +502,11 @@ impl TcpStream {
         io_error(self.shared.stack.core(), error)
     }
 
+    /// The time, by the clock of the stack.
+    pub(crate) fn now(&self) -> plimsoll_tcp::Instant {
+        self.shared.stack.now()
+    }
+
     pub(crate) fn spinning(&self) -> &Spinning {
         &self.shared.spinning
     }
@@ -523,8 +527,8 @@ impl TcpStream {
                 read => return self.told_of_read(read),
             }
             let until = *deadline.get_or_insert_with(|| deadline_of(&self.shared.read_timeout));
-            let (spinning, core) = (self.spinning(), self.shared.stack.core());
-            let spun = spinning.spin(core, self.socket(), until);
+            let (spinning, stack) = (self.spinning(), self.stack());
+            let spun = spinning.spin(stack, self.socket(), until);
             if spun == Outcome::Found {
                 continue;
             }
@@ -532,10 +536,10 @@ impl TcpStream {
             let ready = park::wait(
                 until,
                 |key, waker| socket.poll_readable_blocked(key, waker),
-                |key| socket.end_blocked_read(now(), key),
+                |key| socket.end_blocked_read(self.now(), key),
             );
             if let Outcome::Missed(since) = spun {
-                spinning.slept(core, now().since(since));
+                spinning.slept(stack.core(), self.now().since(since));
             }
             if ready.is_none() {
                 return Err(would_block());
@@ -560,7 +564,7 @@ impl TcpStream {
         if buf.is_empty() {
             return Ok(0);
         }
-        self.blocking_read(|| self.socket().read(now(), buf))
+        self.blocking_read(|| self.socket().read(self.now(), buf))
     }
 
     /// Reads what is there into `buf` and never waits.
@@ -568,7 +572,7 @@ impl TcpStream {
         if buf.is_empty() {
             return Ok(0);
         }
-        self.told_of_read(self.socket().read(now(), buf))
+        self.told_of_read(self.socket().read(self.now(), buf))
     }
 
     /// As [`try_read`](Self::try_read), but leaves the bytes where they are.
@@ -593,7 +597,7 @@ impl TcpStream {
             return Ok(total);
         }
         for buf in bufs {
-            match self.socket().read(now(), buf) {
+            match self.socket().read(self.now(), buf) {
                 Ok(count) if count == buf.len() => total += count,
                 Ok(count) => return Ok(total + count),
                 Err(SocketError::WouldBlock) => break,
@@ -611,7 +615,7 @@ impl TcpStream {
         if self.socket().write_corked(data) {
             return Ok(data.len());
         }
-        self.write_by(data.len(), |from| self.socket().write(now(), &data[from..]))
+        self.write_by(data.len(), |from| self.socket().write(self.now(), &data[from..]))
     }
 
     /// Writes what there is space for and never waits.
@@ -619,7 +623,7 @@ impl TcpStream {
         if self.socket().write_corked(data) {
             return Ok(data.len());
         }
-        let attempt = |from: usize| self.socket().write(now(), &data[from..]);
+        let attempt = |from: usize| self.socket().write(self.now(), &data[from..]);
         self.write_while(data.len(), attempt, || Err(would_block()))
     }
 
@@ -692,7 +696,7 @@ impl TcpStream {
         if self.shared.held.load(Ordering::Relaxed) {
             let corked = self.socket().options().cork;
             self.shared.held.store(corked, Ordering::Relaxed);
-            self.socket().push(now());
+            self.socket().push(self.now());
         }
     }
 }
@@ -737,8 +741,8 @@ impl Write for &TcpStream {
         self.write_with(bufs, WriteFlags::default())
     }
 
-    /// Lets go what a cork, or a write that said that more follows, holds; a cork stays in. Does not
-    /// wait for acknowledgements.
+    /// Lets go what a cork, or a write that said that more follows, holds; a cork stays in. Does
+    /// not wait for acknowledgements.
     fn flush(&mut self) -> io::Result<()> {
         self.push_held();
         Ok(())

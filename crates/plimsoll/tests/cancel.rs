@@ -4,6 +4,7 @@
 //! The stacks have no thread. Between two polls of a future the test lets one of the stacks work
 //! once, so that every run comes by the same points.
 #![cfg(feature = "tokio")]
+#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -117,14 +118,13 @@ impl World {
 
 /// Runs `case` with 0, 1, 2 .. polls until it says that its future was ready.
 fn at_every_point(case: impl Fn(&World, usize) -> bool) {
-    let mut waited = 0;
     for polls in 0..MANY {
         let world = World::new();
         if case(&world, polls) {
-            assert!(waited > 0, "the future never waited");
+            // The first poll has to find nothing.
+            assert!(polls > 1, "the future never waited");
             return;
         }
-        waited += 1;
     }
     panic!("the future was not ready after {MANY} polls");
 }

@@ -78,5 +78,5 @@ pub use stack::busy_poll::{Spin, Spun};
 pub use stack::listener::Listener;
 pub use stack::sending::QdiscSummary;
 pub use stack::socket::TcpSocket;
-pub use stack::wait::QueueWaiter;
+pub use stack::wait::{Prepared, QueueWaiter};
 pub use stack::{ConnectionMemory, Poll, Stack, StackConfig};

@@ -1,6 +1,6 @@
 //! `axum::serve` on our listeners.
 
-use std::future::{Future, pending};
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 
@@ -12,12 +12,10 @@ impl axum::serve::Listener for TcpListener {
 
     /// Accepting fails only when the stack has come to its end; then this is never ready, because
     /// the trait knows no error. [`Stack::error`](crate::Stack::error) tells it.
-    fn accept(&mut self) -> impl Future<Output = (TcpStream, SocketAddr)> + Send {
-        async {
-            match TcpListener::accept(self).await {
-                Ok(accepted) => accepted,
-                Err(_) => pending().await,
-            }
+    async fn accept(&mut self) -> (TcpStream, SocketAddr) {
+        match TcpListener::accept(self).await {
+            Ok(accepted) => accepted,
+            Err(_) => pending().await,
         }
     }
 

@@ -76,10 +76,7 @@ impl TcpListener {
         polled.map_ok(|accepted| self.accepted(accepted))
     }
 
-    fn accepted(
-        &self,
-        (stream, peer): (crate::TcpStream, SocketAddr),
-    ) -> (TcpStream, SocketAddr) {
+    fn accepted(&self, (stream, peer): (crate::TcpStream, SocketAddr)) -> (TcpStream, SocketAddr) {
         if self.linger.is_some() {
             stream.keep_linger(self.linger);
         }

@@ -1,8 +1,8 @@
 //! TCP sockets with the API of `tokio::net`, on a stack that is found rather than passed.
 //!
-//! A program on tokio runs on Plimsoll when its `use tokio::net::..` becomes `use plimsoll::net::..`:
-//! the types have the methods of their namesakes, with the same meaning. What is missing has to do
-//! with descriptors, of which there are none.
+//! A program on tokio runs on Plimsoll when its `use tokio::net::..` becomes `use
+//! plimsoll::net::..`: the types have the methods of their namesakes, with the same meaning. What
+//! is missing has to do with descriptors, of which there are none.
 //!
 //! # Which stack
 //!
@@ -13,7 +13,8 @@
 //! 2. the stack of the thread, while the guard of [`enter`] lives,
 //! 3. the default of the process, as [`set_default`] has set it.
 //!
-//! Without one they fail, with an error that says so. Methods whose names end in `_on` take a stack.
+//! Without one they fail, with an error that says so. Methods whose names end in `_on` take a
+//! stack.
 //!
 //! ```
 //! use plimsoll::net::{self, TcpListener, TcpStream};
@@ -39,28 +40,37 @@
 //! Loopback addresses are inside of the stack: nobody but its own sockets is there. Names are
 //! resolved by the host, as `tokio::net::lookup_host` does.
 //!
+//! # Who runs the stack
+//!
+//! Its own threads do, unless it was built
+//! [without](crate::StackBuilder::build_without_thread): then a [`Driver`] does, which is a future
+//! on the runtime that the sockets are used on. Any of the two serves any runtime.
+//!
 //! # Cancellation
 //!
-//! A future that is dropped leaves nothing behind: what it has registered is taken out, a connection
-//! that was not accepted yet stays in the queue, an attempt to connect ends. Data is taken out of
-//! the stream only by a read that is ready. The traits of tokio (`poll_read` and its neighbours)
-//! cannot see that their caller gives up: a socket keeps the last waker for each direction.
+//! A future that is dropped leaves nothing behind: what it has registered is taken out, a
+//! connection that was not accepted yet stays in the queue, an attempt to connect ends. Data is
+//! taken out of the stream only by a read that is ready. The traits of tokio (`poll_read` and its
+//! neighbours) cannot see that their caller gives up: a socket keeps the last waker for each
+//! direction.
 //!
 //! # Readiness
 //!
 //! As with tokio, a socket counts as readable from its acceptance, and after a read that found
-//! something, until a read finds nothing; writable likewise. So [`TcpStream::readable`] may say more
-//! than a read finds, never less.
+//! something, until a read finds nothing; writable likewise. So [`TcpStream::readable`] may say
+//! more than a read finds, never less.
 
 mod ambient;
 #[cfg(feature = "axum")]
 mod axum;
+mod driver;
 mod halves;
 mod listener;
 mod socket;
 mod stream;
 
 pub use ambient::{Entered, Scope, current, enter, scope, set_default, spawn};
+pub use driver::{Driver, DriverTimer, TokioClock};
 pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use listener::TcpListener;
 pub use socket::TcpSocket;
@@ -96,6 +106,7 @@ const _: () = {
     everywhere::<OwnedWriteHalf>();
     everywhere::<ReadHalf<'_>>();
     everywhere::<WriteHalf<'_>>();
+    everywhere::<Driver>();
     everywhere::<crate::TcpStream>();
     everywhere::<crate::TcpListener>();
     everywhere::<crate::Connecting>();

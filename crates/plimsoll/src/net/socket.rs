@@ -108,8 +108,8 @@ impl TcpSocket {
         Ok(self.set().options.keepalive)
     }
 
-    /// Keeps SO_REUSEADDR. It makes no difference: connections in TIME-WAIT never keep a port from a
-    /// listener here.
+    /// Keeps SO_REUSEADDR. It makes no difference: connections in TIME-WAIT never keep a port from
+    /// a listener here.
     ///
     /// # Errors
     /// None; the result is there because tokio's method has it.

@@ -181,8 +181,8 @@ impl TcpStream {
         self.async_io(Interest::READABLE, || self.inner.try_peek(buf)).await
     }
 
-    /// Waits until the stream is ready for something of `interest`, and returns for what. Any number
-    /// may wait.
+    /// Waits until the stream is ready for something of `interest`, and returns for what. Any
+    /// number may wait.
     ///
     /// # Errors
     /// None; what is wrong is told by the call that follows.
@@ -336,8 +336,8 @@ impl TcpStream {
         f().inspect_err(|error| self.found_nothing(interest, error))
     }
 
-    /// Waits until the stream is ready for something of `interest` and calls `f`, until that returns
-    /// something else than `WouldBlock`. Any number may wait.
+    /// Waits until the stream is ready for something of `interest` and calls `f`, until that
+    /// returns something else than `WouldBlock`. Any number may wait.
     ///
     /// # Errors
     /// What `f` returns.
