@@ -303,7 +303,6 @@ impl Stack {
     ) -> OpenParams {
         options.route_quickack |= self.interfaces.routes().quickack(key.remote);
         let interface = &self.interfaces.get(self.interfaces.towards(key.remote));
-        let learnt = self.policies.learnt_mtu(key.remote, self.pollers.latest_time());
         let ip_header_len = if key.local.is_ipv4() { 20 } else { 40 };
         OpenParams {
             local_port: key.local_port,
@@ -311,7 +310,7 @@ impl Stack {
             iss,
             ts_offset: self.policies.secrets().ts_offset(key),
             seed: self.policies.secrets().connection_seed(key),
-            mtu: learnt.map_or(interface.mtu(), |mtu| mtu.min(interface.mtu())),
+            mtu: self.path_mtu(key.remote, interface),
             ip_header_len,
             max_super_segment: interface.max_super_segment(),
             options,

@@ -200,6 +200,9 @@ impl Stack {
                 }
             }
         }
+        if let Some(event) = interface.take_link_event() {
+            self.on_link_event(work.now, interface, event);
+        }
         taken > 0
     }
 

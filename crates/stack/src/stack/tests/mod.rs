@@ -3,6 +3,7 @@
 pub(crate) mod harness;
 
 mod below;
+mod channel;
 mod close;
 mod closed_windows;
 mod connect;
