@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use siphasher::sip::SipHasher13;
 
 /// The identity of a connection, from our point of view.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FlowKey {
     pub(crate) local: IpAddr,
     pub(crate) remote: IpAddr,

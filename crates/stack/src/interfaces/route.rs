@@ -6,9 +6,10 @@
 //! family, because a device that carries IP packets has only one neighbour to give them to.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use crate::error::StackError;
+use crate::flow::is_unicast;
 use crate::interfaces::interface::Interface;
 
 /// A route of the configuration.
@@ -40,6 +41,8 @@ pub(crate) struct RouteTable {
     loopback: u8,
     /// The interfaces that are down, as a bit set.
     down: AtomicU16,
+    /// Packets to any address are for us.
+    any_address: AtomicBool,
 }
 
 impl RouteTable {
@@ -81,7 +84,8 @@ impl RouteTable {
     }
 
     fn empty(loopback: u8) -> RouteTable {
-        RouteTable { routes: Vec::new(), ours: Vec::new(), loopback, down: AtomicU16::new(0) }
+        let (down, any_address) = (AtomicU16::new(0), AtomicBool::new(false));
+        RouteTable { routes: Vec::new(), ours: Vec::new(), loopback, down, any_address }
     }
 
     /// Says whether an interface can be used.
@@ -111,7 +115,13 @@ impl RouteTable {
     pub(crate) fn any_way(&self, remote: IpAddr) -> Option<u8> {
         let route =
             self.routes.iter().find(|route| matches_prefix(remote, route.prefix, route.len));
-        route.map(|route| route.interface)
+        route.map(|route| route.interface).or_else(|| self.first_of_any(remote))
+    }
+
+    /// Where packets leave that no route tells the way of, if we take any address.
+    fn first_of_any(&self, remote: IpAddr) -> Option<u8> {
+        let first = if self.loopback == 0 { None } else { Some(0) };
+        first.filter(|_| self.takes_any_address() && !remote.is_loopback())
     }
 
     fn push(&mut self, prefix: IpAddr, len: u8, interface: u8, quickack: bool) {
@@ -139,10 +149,38 @@ impl RouteTable {
         self.ours.iter().any(|&(own, _, _)| own == ip) || (ip.is_ipv4() && ip.is_loopback())
     }
 
+    /// From now on packets to any address of one host are for us. A way that no route tells leads
+    /// out of the first interface then.
+    pub(crate) fn take_any_address(&self) {
+        self.any_address.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether packets to any address are for us.
+    pub(crate) fn takes_any_address(&self) -> bool {
+        self.any_address.load(Ordering::Relaxed)
+    }
+
+    /// Whether a packet to `dst` is for us. What stands for all hosts of a network never is.
+    pub(crate) fn takes(&self, dst: IpAddr) -> bool {
+        self.is_ours(dst)
+            || (self.takes_any_address() && !dst.is_loopback() && !self.is_of_all_hosts(dst))
+    }
+
+    /// Whether we may speak for `ip`.
+    pub(crate) fn may_be_ours(&self, ip: IpAddr) -> bool {
+        self.is_ours(ip) || (self.takes_any_address() && is_unicast(ip) && !ip.is_loopback())
+    }
+
     /// Whether `src` cannot be the address of another host: it is ours, stands for all hosts of a
     /// network of ours or for that network itself, or is of the network 0.
     pub(crate) fn is_martian(&self, src: IpAddr) -> bool {
-        let IpAddr::V4(v4) = src else { return self.is_ours(src) };
+        self.is_ours(src) || self.is_of_all_hosts(src)
+    }
+
+    /// Whether an address stands for all hosts of a network of ours, for that network itself, or is
+    /// of the network 0.
+    fn is_of_all_hosts(&self, ip: IpAddr) -> bool {
+        let IpAddr::V4(v4) = ip else { return false };
         let bits = v4.to_bits();
         let of_prefix = |&(own, len, _): &(IpAddr, u8, u8)| {
             let IpAddr::V4(own) = own else { return false };
@@ -150,7 +188,7 @@ impl RouteTable {
             let hosts = if len < 31 { u32::MAX >> len } else { return false };
             (own.to_bits() ^ bits) & !hosts == 0 && (bits & hosts == 0 || bits & hosts == hosts)
         };
-        v4.octets()[0] == 0 || self.is_ours(src) || self.ours.iter().any(of_prefix)
+        v4.octets()[0] == 0 || self.ours.iter().any(of_prefix)
     }
 
     /// The interface for packets to `remote`.
@@ -158,7 +196,8 @@ impl RouteTable {
         if self.is_ours(remote) {
             return Some(self.loopback);
         }
-        self.find(remote).map(|route| route.interface)
+        let route = self.find(remote).map(|route| route.interface);
+        route.or_else(|| self.first_of_any(remote).filter(|&first| self.is_up(first)))
     }
 
     /// Whether connections to `remote` acknowledge everything at once.
@@ -268,6 +307,29 @@ mod tests {
         let martian = |n: u8| table.is_martian(IpAddr::from([10, 0, 0, n]));
         assert_eq!([0, 2, 16, 18].map(martian), [false; 4]);
         assert_eq!([32, 33, 34, 35].map(martian), [true, true, false, true]);
+    }
+
+    #[test]
+    fn any_address_is_any_host_s() {
+        let table = table();
+        let takes = |text: &str| table.takes(text.parse().unwrap());
+        assert!(takes("10.0.0.1") && !takes("8.8.8.8"));
+        table.take_any_address();
+        for host in ["10.0.0.1", "10.0.0.9", "8.8.8.8", "2001:db8::5", "127.0.0.1"] {
+            assert!(takes(host), "{host}");
+        }
+        for group in ["10.0.0.255", "10.9.255.255", "0.0.0.7", "::1"] {
+            assert!(!takes(group), "{group}");
+        }
+        let mut bare = RouteTable::empty(1);
+        bare.ours.push(("127.0.0.1".parse().unwrap(), 8, 1));
+        assert_eq!(bare.lookup("8.8.8.8".parse().unwrap()), None);
+        bare.take_any_address();
+        assert_eq!(bare.lookup("8.8.8.8".parse().unwrap()), Some(0));
+        assert_eq!(bare.lookup("127.0.0.1".parse().unwrap()), Some(1));
+        bare.set_up(0, false);
+        assert_eq!(bare.lookup("8.8.8.8".parse().unwrap()), None);
+        assert!(bare.is_cut_off("8.8.8.8".parse().unwrap()));
     }
 
     #[test]

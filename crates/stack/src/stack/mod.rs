@@ -7,6 +7,7 @@ pub(crate) mod busy_poll;
 pub(crate) mod ending;
 pub(crate) mod fast_connect;
 pub(crate) mod fast_open;
+pub(crate) mod gated;
 pub(crate) mod gro;
 pub(crate) mod interface_health;
 pub(crate) mod ip;
@@ -54,6 +55,8 @@ use crate::sockets::endpoint::ListenerInner;
 use crate::sockets::endpoint::Way;
 use crate::sockets::endpoint::{Endpoint, Stage};
 use crate::sockets::fast_open::default_queue;
+use crate::sockets::gate::GateConfig;
+use crate::sockets::listening::Scope;
 use crate::sockets::summary::SocketSummary;
 use crate::stack::listener::Listener;
 use crate::stack::socket::TcpSocket;
@@ -234,7 +237,7 @@ impl Stack {
         opener: Opener,
     ) -> Result<Arc<Endpoint>, SocketError> {
         if key.local_port != 0 {
-            if self.tables.listeners().find(key.local, key.local_port).is_some() {
+            if self.tables.listeners().has_bound(key.local, key.local_port) {
                 return Err(SocketError::AddrInUse);
             }
             return self.try_open(work, key, &options, opener).map_err(|error| match error {
@@ -245,7 +248,7 @@ impl Stack {
         let range = work.settings.ip_local_port_range;
         for port in self.tables.ports().candidates(self.policies.secrets(), &key, range) {
             let key = FlowKey { local_port: port, ..key };
-            if self.tables.listeners().find(key.local, port).is_some() {
+            if self.tables.listeners().has_bound(key.local, port) {
                 continue;
             }
             match self.try_open(work, key, &options, opener) {
@@ -328,7 +331,7 @@ impl Stack {
         backlog: usize,
         options: Options,
     ) -> Result<Arc<Listener>, SocketError> {
-        self.listen_with(local, backlog, options, false)
+        self.listen_with(local, backlog, options, Scope::Bound)
     }
 
     /// As [`listen`](Self::listen); on `[::]`, IPv4 connections are not taken (IPV6_V6ONLY).
@@ -341,7 +344,7 @@ impl Stack {
         backlog: usize,
         options: Options,
     ) -> Result<Arc<Listener>, SocketError> {
-        self.listen_with(local, backlog, options, true)
+        self.listen_with(local, backlog, options, Scope::OnlyV6)
     }
 
     fn listen_with(
@@ -349,10 +352,21 @@ impl Stack {
         local: SocketAddr,
         backlog: usize,
         options: Options,
-        only_v6: bool,
+        scope: Scope,
+    ) -> Result<Arc<Listener>, SocketError> {
+        self.listen_at(local, (scope, backlog), options, None)
+    }
+
+    /// Begins to listen; with a `gate`, the listener asks before it answers.
+    pub(crate) fn listen_at(
+        self: &Arc<Stack>,
+        local: SocketAddr,
+        (scope, backlog): (Scope, usize),
+        options: Options,
+        gate: Option<GateConfig>,
     ) -> Result<Arc<Listener>, SocketError> {
         self.check_up()?;
-        if !local.ip().is_unspecified() && !self.interfaces.routes().is_ours(local.ip()) {
+        if !local.ip().is_unspecified() && !self.interfaces.routes().may_be_ours(local.ip()) {
             return Err(SocketError::AddrNotAvailable);
         }
         self.check_address(local.ip())?;
@@ -360,12 +374,16 @@ impl Stack {
         let backlog = backlog.min(settings.somaxconn as usize);
         let make = |port| {
             let local = SocketAddr::new(local.ip(), port);
-            let inner = ListenerInner::new(local, only_v6, backlog, options.clone());
+            let inner = ListenerInner::new(local, scope, backlog, options.clone());
+            let inner = match gate {
+                Some(gate) => inner.gated(gate),
+                None => inner,
+            };
             let early = default_queue(settings.tcp_fastopen, backlog);
             inner.fast_open(|queue| queue.set_limit(early));
             Arc::new(inner)
         };
-        if local.port() != 0 {
+        if local.port() != 0 || scope == Scope::AnyAddress {
             let inner = self.tables.listeners().insert(make(local.port()))?;
             return self.listening(inner);
         }
@@ -414,7 +432,9 @@ impl Stack {
             Some(ip) if ip.is_ipv4() != remote.is_ipv4() => {
                 Err(SocketError::Invalid("the two addresses are of different families"))
             }
-            Some(ip) if !self.interfaces.routes().is_ours(ip) => Err(SocketError::AddrNotAvailable),
+            Some(ip) if !self.interfaces.routes().may_be_ours(ip) => {
+                Err(SocketError::AddrNotAvailable)
+            }
             Some(ip) => Ok(ip),
             None if self.interfaces.routes().is_ours(remote) => Ok(remote),
             None => {
