@@ -57,6 +57,8 @@
 //! | overrule one for a socket | [`TcpStream::set_option`] and its neighbours |
 //! | count | [`Stack::counters`], [`CounterInfo`], [`TcpStream::info`] |
 //! | ask why | [`TcpStream::decisions`], a capture ([`StackBuilder::pcap`]) |
+//! | take connections to any address | [`TcpListener::bind_any`], [`StackBuilder::any_address`] |
+//! | dial before a connection opens, or refuse it | [`gate`] |
 //! | give and take packets by hand | [`device::channel`] |
 //! | use a descriptor that was passed to the program | [`device::tun::from_fd`] |
 //! | hurt packets on purpose | [`device::fault`], [`device::memory_link::LinkConfig`] |
@@ -178,7 +180,7 @@
 //! let stack = Stack::builder().device(device).address("192.0.2.1/24").build()?;
 //! let refused = plimsoll::TcpStream::connect_timeout(
 //!     &stack,
-//!     "192.0.2.9:7".parse()?,
+//!     &"192.0.2.9:7".parse()?,
 //!     std::time::Duration::from_millis(100),
 //! );
 //! assert!(refused.is_err(), "our own SYN is not for us");
@@ -221,6 +223,7 @@
 mod builder;
 mod clock;
 mod error;
+pub mod gate;
 mod listener;
 mod options;
 mod park;
@@ -241,8 +244,8 @@ pub use plimsoll_buf::{ChunkWriter, MAX_SLICES, Pool, Slice, Slices};
 pub use plimsoll_stack::kick::Kick;
 pub use plimsoll_stack::packet::{ChecksumState, Gso, Packet};
 pub use plimsoll_stack::{
-    CounterInfo, InterfaceStatus, MemoryUse, QdiscSummary, SocketSummary, StackError, SysctlError,
-    SysctlInfo, device, offload, packet, qdisc,
+    CounterInfo, InterfaceStatus, ListenOn, MemoryUse, QdiscSummary, SocketSummary, StackError,
+    SysctlError, SysctlInfo, device, offload, packet, qdisc,
 };
 pub use plimsoll_tcp::{
     AckReason, Bound, Causes, CongestionAlgorithm, Decision, ErrorReport, Hold, Info, Instant,

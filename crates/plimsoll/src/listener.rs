@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
-use plimsoll_stack::Listener;
+use plimsoll_stack::{ListenOn, Listener};
 use plimsoll_tcp::Options;
 
 use crate::clock::now;
-use crate::error::{io_error, would_block};
+use crate::error::{io_error, refused, would_block};
 use crate::park;
 use crate::stack::Stack;
 use crate::stream::TcpStream;
@@ -77,6 +77,55 @@ impl TcpListener {
     ) -> io::Result<TcpListener> {
         let core = stack.core();
         let listener = core.listen(address, backlog, options).map_err(|e| io_error(core, e))?;
+        let (stack, nonblocking) = (stack.clone(), AtomicBool::new(false));
+        Ok(TcpListener { shared: Arc::new(Shared { listener, stack, nonblocking }) })
+    }
+
+    /// Listens for connections to any address, of ours or not, and to every port that no other
+    /// listener has. The local address of a stream is what its peer wanted. From then on, packets to
+    /// any address are for the stack, as long as it lives; where no route leads, answers leave by the
+    /// first device. To ask before a connection opens, use
+    /// [`GatedListener`](crate::gate::GatedListener).
+    ///
+    /// ```
+    /// # let (here, there) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let client = plimsoll::Stack::builder().device(here).address("192.0.2.1/24").build()?;
+    /// # let proxy = plimsoll::Stack::builder().device(there).address("192.0.2.2/24").build()?;
+    /// let listener = plimsoll::TcpListener::bind_any(&proxy)?;
+    /// let _stream = plimsoll::TcpStream::connect(&client, "198.51.100.7:80")?;
+    /// let (accepted, _peer) = listener.accept()?;
+    /// assert_eq!(accepted.local_addr()?, "198.51.100.7:80".parse()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `AddrInUse` if there is such a listener.
+    pub fn bind_any(stack: &Stack) -> io::Result<TcpListener> {
+        TcpListener::bind_on(stack, ListenOn::Everything, DEFAULT_BACKLOG, Options::default())
+    }
+
+    /// As [`bind_any`](Self::bind_any), for one port.
+    ///
+    /// # Errors
+    /// As there; `InvalidInput` for port 0.
+    pub fn bind_any_port(stack: &Stack, port: u16) -> io::Result<TcpListener> {
+        let on = ListenOn::AnyAddress(port);
+        TcpListener::bind_on(stack, on, DEFAULT_BACKLOG, Options::default())
+    }
+
+    /// Listens where `on` says, with an accept queue of `backlog` connections, which have `options`.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind); `InvalidInput` if the backlog is 0.
+    pub fn bind_on(
+        stack: &Stack,
+        on: ListenOn,
+        backlog: usize,
+        options: Options,
+    ) -> io::Result<TcpListener> {
+        let core = stack.core();
+        let listener = core.listen_on(on, backlog, options, None);
+        let listener = listener.map_err(|error| refused(core, error))?;
         let (stack, nonblocking) = (stack.clone(), AtomicBool::new(false));
         Ok(TcpListener { shared: Arc::new(Shared { listener, stack, nonblocking }) })
     }

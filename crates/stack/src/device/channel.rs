@@ -76,7 +76,6 @@ pub enum ChannelOffloads {
 
 /// What a channel is like.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct ChannelConfig {
     /// The name of the interface, for errors, captures and figures; `channel` unless set.
     pub name: String,

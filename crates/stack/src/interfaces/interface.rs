@@ -25,7 +25,7 @@ use plimsoll_tcp::Instant;
 
 use crate::device::{Caps, Device, DeviceStats, LinkEvent, WaitSource};
 use crate::error::StackError;
-use crate::flow::is_unicast;
+use crate::flow::check_host;
 use crate::interfaces::loopback;
 use crate::interfaces::rx_path::RxPath;
 use crate::interfaces::tx_path::{Failure, TxPath};
@@ -176,12 +176,8 @@ impl Interface {
         for (index, config) in configs.into_iter().enumerate() {
             let field = format!("interfaces[{index}]");
             for &(ip, prefix) in &config.addresses {
-                if prefix > if ip.is_ipv4() { 32 } else { 128 } {
-                    let reason = format!("the prefix length of {ip}/{prefix} is too large");
+                if let Err(reason) = check_host(ip, prefix) {
                     return refuse(format!("{field}.addresses"), reason);
-                }
-                if !is_unicast(ip) {
-                    return refuse(format!("{field}.addresses"), format!("{ip} is not a host's"));
                 }
             }
             let most = config.device.tx.caps().mtu;
@@ -267,7 +263,7 @@ impl Interface {
         &self.ways
     }
 
-    /// Our addresses on it, each with the length of its prefix.
+    /// The addresses that it was built with, each with the length of its prefix.
     pub(crate) fn addresses(&self) -> &[(IpAddr, u8)] {
         &self.addresses
     }
@@ -375,9 +371,10 @@ impl Interface {
         (self.tx.stats(kick), self.rx.stats(kick))
     }
 
-    pub(crate) fn status(&self) -> InterfaceStatus {
+    /// What is shown of it; its addresses are known to the routes.
+    pub(crate) fn status(&self, addresses: Vec<(IpAddr, u8)>) -> InterfaceStatus {
         let error = lock(&self.health).error.clone().map(|(_, error)| error);
-        let (name, addresses, mtu) = (self.name(), self.addresses.clone(), self.mtu());
+        let (name, mtu) = (self.name(), self.mtu());
         InterfaceStatus { name, addresses, mtu, error }
     }
 

@@ -31,7 +31,6 @@ use crate::sync::lock;
 
 /// How a listener asks before it answers SYNs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct GateConfig {
     /// Attempts that wait for a decision, at most; 1024 unless set. A SYN beyond it is dropped.
     pub waiting: usize,

@@ -28,7 +28,7 @@ use plimsoll_wire::{SeqNum, protocol};
 use crate::error::SocketError;
 use crate::flow::FlowKey;
 use crate::snmp::IpCounter;
-use crate::sockets::endpoint::{Endpoint, ListenerInner};
+use crate::sockets::endpoint::{Endpoint, Inner, ListenerInner};
 use crate::sockets::gate::{Arrival, Attempt, Cancelled, GateConfig};
 use crate::sockets::listening::Scope;
 use crate::sockets::wakers::{Interest, WaitKey};
@@ -136,16 +136,14 @@ enum What {
 impl Incoming {
     /// Who wants to connect.
     pub fn peer(&self) -> SocketAddr {
-        self.key().map_or(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0), |key| {
-            key.remote_addr()
-        })
+        self.key()
+            .map_or(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0), |key| key.remote_addr())
     }
 
     /// To where: the local address of the connection that it may become.
     pub fn destination(&self) -> SocketAddr {
-        self.key().map_or(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0), |key| {
-            key.local_addr()
-        })
+        self.key()
+            .map_or(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0), |key| key.local_addr())
     }
 
     fn key(&self) -> Option<FlowKey> {
@@ -167,10 +165,12 @@ impl Incoming {
 
     /// Why the attempt has ended by itself, if it has.
     pub fn cancelled(&self) -> Option<Cancelled> {
-        match self.poll_cancelled(None, Waker::noop()) {
-            Poll::Ready(why) => Some(why),
-            Poll::Pending => None,
-        }
+        let ended = match &self.what {
+            What::Syn(attempt) => attempt.cancelled(),
+            What::Open(_, endpoint) => self.stack.look_at(endpoint, why_ended),
+            What::Decided => Some(Cancelled::Closed),
+        };
+        ended.or(self.stack.error().is_some().then_some(Cancelled::Closed))
     }
 
     /// Whether the attempt has ended by itself. If it has not, `waker` is woken when it may have,
@@ -218,7 +218,7 @@ impl Incoming {
     }
 
     /// Forgets the attempt. The peer hears nothing; if it sends its SYN again, that is a new
-    /// attempt. Where the source was verified, what the peer sends later is answered with a reset.
+    /// attempt. Where the source was verified, so is whatever it sends next.
     pub fn ignore(mut self, now: Instant) {
         match std::mem::replace(&mut self.what, What::Decided) {
             What::Syn(attempt) => drop(self.stack.decide(now, &self.listener, &attempt)),
@@ -246,6 +246,19 @@ impl std::fmt::Debug for Incoming {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Incoming({} to {})", self.peer(), self.destination())
     }
+}
+
+/// Why a connection that waits at a gate has ended, if it has.
+fn why_ended(inner: &mut Inner) -> Option<Cancelled> {
+    if inner.conn.state() != State::Closed {
+        return None;
+    }
+    Some(match inner.conn.error() {
+        Some(ConnectionError::TimedOut) => Cancelled::TimedOut,
+        Some(ConnectionError::Reset | ConnectionError::BrokenPipe) => Cancelled::Reset,
+        None | Some(ConnectionError::Aborted | ConnectionError::DeviceGone) => Cancelled::Closed,
+        Some(_) => Cancelled::Unreachable,
+    })
 }
 
 fn syn_options(syn: &Segment) -> SynOptions {
@@ -485,18 +498,8 @@ impl Stack {
     ) -> Option<Cancelled> {
         let mut waker = Some(waker.clone());
         let (ended, left) = self.look_at(endpoint, |inner| {
-            let ended = inner.conn.state() == State::Closed;
-            let why = match inner.conn.error() {
-                _ if !ended => None,
-                Some(ConnectionError::TimedOut) => Some(Cancelled::TimedOut),
-                Some(ConnectionError::Reset) => Some(Cancelled::Reset),
-                Some(ConnectionError::Aborted | ConnectionError::DeviceGone) => {
-                    Some(Cancelled::Closed)
-                }
-                Some(_) => Some(Cancelled::Unreachable),
-                None => Some(Cancelled::Closed),
-            };
-            (why, inner.wakers.answer(ended, Interest::Read, key, &mut waker))
+            let why = why_ended(inner);
+            (why, inner.wakers.answer(why.is_some(), Interest::Read, key, &mut waker))
         });
         self.discard(left);
         self.discard(waker);

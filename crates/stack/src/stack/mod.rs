@@ -2,6 +2,7 @@
 //!
 //! The loop is in `poll.rs`, what happens around each call of the engine in `work.rs`.
 
+pub(crate) mod addresses;
 pub(crate) mod backlog;
 pub(crate) mod busy_poll;
 pub(crate) mod ending;

@@ -187,7 +187,9 @@ fn preference(listener: &ListenerInner, ip: IpAddr, ours: bool) -> Option<u8> {
     match (own, ip) {
         (IpAddr::V4(own), IpAddr::V4(_)) if own.is_unspecified() => Some(1),
         (IpAddr::V6(own), IpAddr::V6(_)) if own.is_unspecified() => Some(1),
-        (IpAddr::V6(own), IpAddr::V4(_)) if own.is_unspecified() && listener.scope() != Scope::OnlyV6 => {
+        (IpAddr::V6(own), IpAddr::V4(_))
+            if own.is_unspecified() && listener.scope() != Scope::OnlyV6 =>
+        {
             Some(0)
         }
         _ => None,
@@ -200,9 +202,7 @@ fn overlap(a: &ListenerInner, b: &ListenerInner) -> bool {
     let covers =
         |wild: &ListenerInner, other: &ListenerInner| match (wild.local().ip(), other.local().ip())
         {
-            (IpAddr::V6(ip), IpAddr::V4(_)) => {
-                ip.is_unspecified() && wild.scope() != Scope::OnlyV6
-            }
+            (IpAddr::V6(ip), IpAddr::V4(_)) => ip.is_unspecified() && wild.scope() != Scope::OnlyV6,
             (wild, other) => wild.is_unspecified() && wild.is_ipv4() == other.is_ipv4(),
         };
     a.local().ip() == b.local().ip() || covers(a, b) || covers(b, a)
@@ -230,13 +230,13 @@ mod tests {
         let again = table.insert(scoped("[::]:443", Scope::AnyAddress));
         assert_eq!(again.err(), Some(SocketError::AddrInUse));
         table.insert(listener("0.0.0.0:80")).unwrap();
-        table.insert(listener("198.51.100.1:80")).unwrap();
+        table.insert(listener("198.51.100.1:81")).unwrap();
         let found = |ip: &str, port, ours| {
             table.find(ip.parse().unwrap(), port, ours).map(|found| found.local().to_string())
         };
         assert_eq!(found("192.0.2.1", 80, true).as_deref(), Some("0.0.0.0:80"));
         assert_eq!(found("192.0.2.9", 80, false).as_deref(), Some("[::]:0"));
-        assert_eq!(found("198.51.100.1", 80, false).as_deref(), Some("198.51.100.1:80"));
+        assert_eq!(found("198.51.100.1", 81, false).as_deref(), Some("198.51.100.1:81"));
         assert_eq!(found("2001:db8::9", 443, false).as_deref(), Some("[::]:443"));
         assert!(table.has_bound("192.0.2.1".parse().unwrap(), 80));
         assert!(!table.has_bound("192.0.2.1".parse().unwrap(), 443), "it leaves room for others");

@@ -26,7 +26,6 @@ pub enum PacketHeader {
 
 /// How to use a descriptor that was opened elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct FdConfig {
     /// The name to show. Unless set it is that of the interface, or `fd` and the descriptor's
     /// number.
@@ -85,7 +84,9 @@ pub fn from_fd(fd: OwnedFd, config: FdConfig) -> Result<Device, DeviceError> {
         }
     };
     if bytes < MIN_MTU {
-        return Err(setup(format!("{name}: mtu: {bytes} is less than the {MIN_MTU} that TCP needs")));
+        return Err(setup(format!(
+            "{name}: mtu: {bytes} is less than the {MIN_MTU} that TCP needs"
+        )));
     }
     set_nonblocking(&name, &fd)?;
     let offloads = agree_on(&name, &fd, &config, vnet && interface.is_some())?;

@@ -11,6 +11,7 @@ mod counters_ip;
 mod counters_work;
 mod devices;
 mod ended;
+mod gate;
 mod icmp;
 mod lifecycle;
 mod malformed;
