@@ -1,6 +1,6 @@
 //! Stacks on channel devices, between which the test carries the packets by hand.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
@@ -13,17 +13,19 @@ use crate::packet::Packet;
 use crate::{Stack, StackError};
 
 /// A [`Pair`] whose link is two channels.
-struct Bridged {
-    pair: Pair,
+pub(super) struct Bridged {
+    pub(super) pair: Pair,
     a: Channel,
     b: Channel,
     /// Packets carried so far, and the longest.
     carried: usize,
     longest: usize,
+    /// Ports whose IPv4 packets are lost.
+    pub(super) lost: BTreeSet<u16>,
 }
 
 impl Bridged {
-    fn new(config: &ChannelConfig) -> Bridged {
+    pub(super) fn new(config: &ChannelConfig) -> Bridged {
         let (left, a) = channel(config.clone()).unwrap();
         let (right, b) = channel(config.clone()).unwrap();
         let pair = Pair {
@@ -31,17 +33,22 @@ impl Bridged {
             b: stack(right, B4, B6, &[]),
             now: Instant::from_millis(1000),
         };
-        Bridged { pair, a, b, carried: 0, longest: 0 }
+        Bridged { pair, a, b, carried: 0, longest: 0, lost: BTreeSet::new() }
     }
 
     /// Carries what there is; `false` if there was nothing.
     fn carry(&mut self) -> bool {
         let before = self.carried;
-        let Bridged { a, b, carried, longest, .. } = self;
+        let Bridged { a, b, carried, longest, lost, .. } = self;
         let mut pass = |from: &mut Channel, to: &mut Channel| {
             while let Ok(packet) = from.try_recv() {
                 *carried += 1;
                 *longest = packet.len().max(*longest);
+                let ports = packet.headers().get(20..24).unwrap_or_default().chunks_exact(2);
+                let mut ports = ports.map(|port| u16::from_be_bytes([port[0], port[1]]));
+                if ports.any(|port| lost.contains(&port)) {
+                    continue;
+                }
                 to.try_send(packet).unwrap();
             }
         };
@@ -51,13 +58,28 @@ impl Bridged {
     }
 
     /// Until neither side has anything to do now.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         loop {
             self.pair.settle();
             if !self.carry() {
                 return;
             }
         }
+    }
+
+    /// Lets `time` pass.
+    pub(super) fn run(&mut self, time: Duration) {
+        let end = self.pair.now + time;
+        loop {
+            self.settle();
+            let deadlines = [&self.pair.a, &self.pair.b].map(|stack| stack.next_deadline());
+            match deadlines.into_iter().flatten().min() {
+                Some(at) if at < end => self.pair.now = self.pair.now.max(at),
+                _ => break,
+            }
+        }
+        self.pair.now = end;
+        self.settle();
     }
 
     /// Time passes until `done` says so; at most a minute.

@@ -2,6 +2,7 @@
 
 pub(crate) mod harness;
 
+mod abandoned;
 mod below;
 mod channel;
 mod close;
