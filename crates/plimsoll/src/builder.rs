@@ -42,6 +42,7 @@ pub struct StackBuilder {
     queues: usize,
     loopback_only: bool,
     clock: Option<Arc<dyn Clock>>,
+    any_address: bool,
     misplaced: Option<&'static str>,
 }
 
@@ -188,6 +189,15 @@ impl StackBuilder {
         self
     }
 
+    /// Takes packets to any address, not only to those of its own: a listener may be bound to any,
+    /// and a connection be opened from any. [`TcpListener::bind_any`](crate::TcpListener::bind_any)
+    /// includes it. Where no route leads, packets leave by the first device, which needs no address
+    /// then. What nobody wants is answered from where it was for.
+    pub fn any_address(mut self) -> StackBuilder {
+        self.any_address = true;
+        self
+    }
+
     /// Fixes what is random otherwise: initial sequence numbers, ports, table keys. For tests; with
     /// a known seed a stranger can guess sequence numbers.
     pub fn seed(mut self, seed: u64) -> StackBuilder {
@@ -277,6 +287,7 @@ impl StackBuilder {
             let both = BuildError::NotLoopbackOnly;
             return Err(if self.loopback_only { both } else { BuildError::NoDevice });
         }
+        let any_address = self.any_address;
         let (secret, seed) = secrets(self.seed)?;
         let now = self.clock.as_ref().map_or_else(now, |clock| clock.now());
         let qdiscs: Vec<_> = self.interfaces.iter().map(|each| each.qdisc.clone()).collect();
@@ -301,6 +312,9 @@ impl StackBuilder {
             ..StackConfig::default()
         };
         let core = Core::new(config)?;
+        if any_address {
+            core.take_any_address();
+        }
         for (name, value) in &self.sysctls {
             core.sysctl().set(name, value).map_err(BuildError::Sysctl)?;
         }
@@ -393,7 +407,7 @@ fn capture(device: Device, file: File, now: Instant) -> Device {
     device::pcapng::wrap_with(device, file, config).0
 }
 
-fn parse(text: &str) -> Result<(IpAddr, u8), BuildError> {
+pub(crate) fn parse(text: &str) -> Result<(IpAddr, u8), BuildError> {
     let bad = || BuildError::Address(text.to_owned());
     let (address, prefix) = text.split_once('/').ok_or_else(bad)?;
     let address: IpAddr = address.parse().map_err(|_| bad())?;

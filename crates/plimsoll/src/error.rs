@@ -23,3 +23,11 @@ pub(crate) fn io_error(stack: &Stack, error: SocketError) -> Error {
         _ => error.into(),
     }
 }
+
+/// As [`io_error`], for a call whose arguments may contradict themselves: then the text says which.
+pub(crate) fn refused(stack: &Stack, error: SocketError) -> Error {
+    match error {
+        SocketError::Invalid(text) => Error::new(ErrorKind::InvalidInput, text),
+        error => io_error(stack, error),
+    }
+}

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use plimsoll_stack::Listener;
+use plimsoll_stack::{ListenOn, Listener};
 use plimsoll_tcp::Options;
 
-use crate::error::{io_error, would_block};
+use crate::error::{io_error, refused, would_block};
 use crate::options::{told_ttl, ttl_of};
 use crate::park;
 use crate::stack::Stack;
@@ -79,14 +79,64 @@ impl TcpListener {
         backlog: usize,
         options: Options,
     ) -> io::Result<TcpListener> {
-        let core = stack.core();
-        let corked = options.cork;
-        let listener = core.listen(address, backlog, options.clone());
-        let listener = listener.map_err(|error| io_error(core, error))?;
+        let listener = stack.core().listen(address, backlog, options.clone());
+        let listener = listener.map_err(|error| io_error(stack.core(), error))?;
+        Ok(TcpListener::of(stack, listener, options))
+    }
+
+    /// Listens for connections to any address, of ours or not, and to every port that no other
+    /// listener has. The local address of a stream is what its peer wanted. From then on, packets to
+    /// any address are for the stack, as long as it lives; where no route leads, answers leave by the
+    /// first device. To ask before a connection opens, use
+    /// [`GatedListener`](crate::gate::GatedListener).
+    ///
+    /// ```
+    /// # let (here, there) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let client = plimsoll::Stack::builder().device(here).address("192.0.2.1/24").build()?;
+    /// # let proxy = plimsoll::Stack::builder().device(there).address("192.0.2.2/24").build()?;
+    /// let listener = plimsoll::TcpListener::bind_any(&proxy)?;
+    /// let _stream = plimsoll::TcpStream::connect(&client, "198.51.100.7:80")?;
+    /// let (accepted, _peer) = listener.accept()?;
+    /// assert_eq!(accepted.local_addr()?, "198.51.100.7:80".parse()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `AddrInUse` if there is such a listener.
+    pub fn bind_any(stack: &Stack) -> io::Result<TcpListener> {
+        TcpListener::bind_on(stack, ListenOn::Everything, DEFAULT_BACKLOG, Options::default())
+    }
+
+    /// As [`bind_any`](Self::bind_any), for one port.
+    ///
+    /// # Errors
+    /// As there; `InvalidInput` for port 0.
+    pub fn bind_any_port(stack: &Stack, port: u16) -> io::Result<TcpListener> {
+        let on = ListenOn::AnyAddress(port);
+        TcpListener::bind_on(stack, on, DEFAULT_BACKLOG, Options::default())
+    }
+
+    /// Listens where `on` says, with an accept queue of `backlog` connections, which have `options`.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind); `InvalidInput` if the backlog is 0.
+    pub fn bind_on(
+        stack: &Stack,
+        on: ListenOn,
+        backlog: usize,
+        options: Options,
+    ) -> io::Result<TcpListener> {
+        let listener = stack.core().listen_on(on, backlog, options.clone(), None);
+        let listener = listener.map_err(|error| refused(stack.core(), error))?;
+        Ok(TcpListener::of(stack, listener, options))
+    }
+
+    fn of(stack: &Stack, listener: Arc<Listener>, options: Options) -> TcpListener {
         let (stack, nonblocking) = (stack.clone(), AtomicBool::new(false));
+        let corked = options.cork;
         let options = Mutex::new(options);
         let shared = Shared { listener, stack, nonblocking, options, corked };
-        Ok(TcpListener { shared: Arc::new(shared) })
+        TcpListener { shared: Arc::new(shared) }
     }
 
     /// Takes the next connection; waits for one unless the listener is non-blocking.

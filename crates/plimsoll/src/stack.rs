@@ -6,6 +6,7 @@
 //! or in a waker that the thread itself has woken.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -15,11 +16,12 @@ use std::time::{Duration, Instant as StdInstant};
 use plimsoll_stack::device::Device;
 use plimsoll_stack::qdisc::KindError;
 use plimsoll_stack::{
-    InterfaceStatus, MemoryUse, QdiscSummary, QueueWaiter, SocketSummary, Stack as Core, StackError,
+    InterfaceStatus, MemoryUse, QdiscSummary, QueueWaiter, RouteConfig, SocketSummary,
+    Stack as Core, StackError,
 };
 use plimsoll_tcp::Instant;
 
-use crate::builder::{BuildError, StackBuilder};
+use crate::builder::{BuildError, StackBuilder, parse};
 use crate::clock::{Clock, now};
 use crate::park;
 use crate::queue_loop::QueueLoop;
@@ -374,6 +376,72 @@ impl Stack {
         self.core().replace_device(self.now(), index, device)
     }
 
+    /// Changes the longest IP packet, in bytes, of the interface with the place `index` in
+    /// [`interfaces`](Self::interfaces), at most to what its device carries. Connections follow: they
+    /// send shorter segments, or longer ones up to what the peer takes.
+    ///
+    /// ```
+    /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let stack = plimsoll::Stack::builder().device(device).address("192.0.2.1/24").build()?;
+    /// stack.set_mtu(0, 1280).expect("at most the device's 1500");
+    /// assert_eq!(stack.interfaces()[0].mtu, 1280);
+    /// assert!(stack.set_mtu(0, 9000).is_err());
+    /// # Ok::<(), plimsoll::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such interface, it is loopback, or the MTU is below 576 or above the device's.
+    pub fn set_mtu(&self, index: usize, mtu: u16) -> Result<(), StackError> {
+        self.core().set_mtu(self.now(), index, mtu)
+    }
+
+    /// Adds an address with its prefix length, as in `192.0.2.7/24`, to the interface with the place
+    /// `index` in [`interfaces`](Self::interfaces).
+    ///
+    /// ```
+    /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let stack = plimsoll::Stack::builder().device(device).address("192.0.2.1/24").build()?;
+    /// stack.add_address(0, "192.0.2.7/24")?;
+    /// let listener = plimsoll::TcpListener::bind(&stack, "192.0.2.7:80")?;
+    /// stack.remove_address(0, "192.0.2.7".parse()?)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such interface, it is loopback, or the stack has the address already; if the
+    /// text is no address with a prefix length.
+    pub fn add_address(&self, index: usize, address: &str) -> Result<(), BuildError> {
+        let (ip, prefix) = parse(address)?;
+        Ok(self.core().add_address(index, ip, prefix)?)
+    }
+
+    /// Takes an address away from the interface with the place `index`. As on Linux, connections
+    /// from it and listeners on it are not ended: nothing arrives for them any more, until the
+    /// address is back or they time out.
+    ///
+    /// # Errors
+    /// If the interface does not have the address, or is loopback.
+    pub fn remove_address(&self, index: usize, ip: IpAddr) -> Result<(), StackError> {
+        self.core().remove_address(index, ip)
+    }
+
+    /// Sends packets to a prefix, as in `10.0.0.0/8`, by the interface with the place `index`, also
+    /// where another route led before. The longest prefix counts; `0.0.0.0/0` is the default route.
+    ///
+    /// # Errors
+    /// If there is no such interface, or it is loopback; if the text is no prefix.
+    pub fn add_route(&self, prefix: &str, index: usize) -> Result<(), BuildError> {
+        Ok(self.core().add_route(route(prefix, index)?)?)
+    }
+
+    /// Takes a route away that was added.
+    ///
+    /// # Errors
+    /// If there is no such route; if the text is no prefix.
+    pub fn remove_route(&self, prefix: &str, index: usize) -> Result<(), BuildError> {
+        Ok(self.core().remove_route(route(prefix, index)?)?)
+    }
+
     /// All sockets, for `ss`.
     pub fn sockets(&self) -> Vec<SocketSummary> {
         self.core().sockets()
@@ -394,6 +462,11 @@ impl Stack {
     pub fn core(&self) -> &Arc<Core> {
         &self.shared.inner.core
     }
+}
+
+fn route(prefix: &str, interface: usize) -> Result<RouteConfig, BuildError> {
+    let (prefix, prefix_len) = parse(prefix)?;
+    Ok(RouteConfig { prefix, prefix_len, interface, quickack: false })
 }
 
 impl Shared {

@@ -5,6 +5,10 @@ use plimsoll_tcp::Duration;
 /// Interfaces of one stack, loopback included. A configuration with more is refused.
 pub const MAX_INTERFACES: usize = 16;
 
+/// The least MTU of an interface, in bytes: what every IPv4 host must take (RFC 791). Less is
+/// refused.
+pub const MIN_MTU: u16 = 576;
+
 /// Packets that one poll takes from one device before it looks after the others.
 pub const RX_BATCH: usize = 64;
 
@@ -23,6 +27,10 @@ pub const TX_QUEUE_LEN: usize = 16_384;
 /// finds no place is dropped, and counted there. Super-segments of 64 KiB may so bind 128 MiB of
 /// the kernel's memory, but a peer sends no more of them than our windows allow.
 pub(crate) const RX_QUEUE_LEN: i32 = 2048;
+
+/// Packets that wait in each direction of a channel device, unless its configuration says
+/// otherwise. With more, the stack's queueing discipline holds them, or the caller waits.
+pub const CHANNEL_QUEUE_LEN: usize = 512;
 
 /// Packets on the way from one of our addresses to another. With more, the loopback device is busy
 /// and its queueing discipline holds them.

@@ -22,7 +22,7 @@ use std::task::{Poll, Waker};
 use plimsoll_tcp::{Instant, Options};
 
 use crate::error::SocketError;
-use crate::sockets::endpoint::ListenerInner;
+use crate::sockets::endpoint::{Endpoint, ListenerInner};
 use crate::sockets::fast_open::FastOpenKeys;
 use crate::sockets::md5::Md5Keys;
 use crate::sockets::wakers::WaitKey;
@@ -40,6 +40,10 @@ impl Listener {
         Arc::new(Listener { stack, inner })
     }
 
+    pub(crate) fn inner_arc(&self) -> &Arc<ListenerInner> {
+        &self.inner
+    }
+
     #[cfg(test)]
     pub(crate) fn inner(&self) -> &ListenerInner {
         &self.inner
@@ -53,6 +57,15 @@ impl Listener {
         &self,
         now: Instant,
     ) -> Result<Option<(Arc<TcpSocket>, SocketAddr)>, SocketError> {
+        let accepted = self.accept_endpoint(now)?;
+        Ok(accepted.map(|(socket, endpoint)| (socket, endpoint.key.remote_addr())))
+    }
+
+    /// As [`accept`](Self::accept), with the connection beside its socket.
+    pub(crate) fn accept_endpoint(
+        &self,
+        now: Instant,
+    ) -> Result<Option<(Arc<TcpSocket>, Arc<Endpoint>)>, SocketError> {
         self.stack.pollers.tell(now);
         let endpoint = match self.inner.accept()? {
             Some(endpoint) => endpoint,
@@ -60,8 +73,7 @@ impl Listener {
             None => return Ok(None),
         };
         self.stack.adopt(&endpoint);
-        let peer = endpoint.key.remote_addr();
-        Ok(Some((TcpSocket::new(self.stack.clone(), endpoint), peer)))
+        Ok(Some((TcpSocket::new(self.stack.clone(), endpoint.clone()), endpoint)))
     }
 
     /// Whether [`accept`](Self::accept) has something to return; if not, `waker` fires when it may.

@@ -151,6 +151,11 @@ impl TcpSocket {
         });
     }
 
+    /// Whether it was opened by a Fast Open and can be used, although its handshake goes on.
+    pub fn is_early(&self) -> bool {
+        self.look(|inner| inner.is_early())
+    }
+
     /// Whether the SYN waits for the first write (`TCP_FASTOPEN_CONNECT`): connect has returned 0,
     /// and the socket is writable. That write takes what fits into the SYN, or fails with
     /// [`SocketError::InProgress`] if nothing does.
