@@ -12,8 +12,8 @@
 //! belongs to the application from the start, or the SYN is refused. The time that it waited is in
 //! no measurement: that begins when the SYN-ACK leaves.
 //!
-//! With `verify_source` SYNs are answered with cookies. What a cookie opens is a connection like any
-//! other, which waits in the accept queue; its peer may send already.
+//! With `verify_source` SYNs are answered with cookies. What a cookie opens is a connection like
+//! any other, which waits in the accept queue; its peer may send already.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -154,8 +154,8 @@ impl Incoming {
         }
     }
 
-    /// What the SYN asked for. Where the source was verified nobody has kept the SYN: all is left at
-    /// its default.
+    /// What the SYN asked for. Where the source was verified nobody has kept the SYN: all is left
+    /// at its default.
     pub fn options(&self) -> SynOptions {
         match &self.what {
             What::Syn(attempt) => attempt.syn(syn_options),
