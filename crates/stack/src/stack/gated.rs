@@ -39,6 +39,7 @@ use crate::stack::passive_open::Child;
 use crate::stack::socket::TcpSocket;
 use crate::stack::stray_rst;
 use crate::stack::work::Work;
+use crate::tables::connections::InsertError;
 
 /// What a listener listens on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -446,11 +447,14 @@ impl Stack {
         }
         let early = answer.early;
         let made = self.insert_child(work, (listener, key), syn, (iss, answer), Child::Accepted);
-        made.map_err(|_| {
+        made.map_err(|error| {
             if early {
                 listener.fast_open(|queue| queue.end(work.now, false));
             }
-            SocketError::AddrNotAvailable
+            match error {
+                InsertError::Taken => SocketError::AddrInUse,
+                InsertError::Full => SocketError::TooManyConnections,
+            }
         })
     }
 
