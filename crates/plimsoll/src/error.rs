@@ -20,6 +20,9 @@ pub(crate) fn io_error(stack: &Stack, error: SocketError) -> Error {
         Some(why) if error == SocketError::NetworkDown || error == down => {
             Error::new(ErrorKind::NetworkDown, why.clone())
         }
+        _ if error == SocketError::TooManyConnections => {
+            Error::new(ErrorKind::QuotaExceeded, error)
+        }
         _ => error.into(),
     }
 }

@@ -257,8 +257,9 @@ impl Incoming {
         WaitCancelled { incoming: self, key: WaitKey::new() }
     }
 
-    /// Answers the SYN. The future gives the stream when the handshake is over; a Fast Open gives it
-    /// at once. Nothing need poll it for the handshake to go on; dropping it resets the connection.
+    /// Answers the SYN. The future gives the stream when the handshake is over; a Fast Open gives
+    /// it at once. Nothing need poll it for the handshake to go on; dropping it resets the
+    /// connection.
     pub fn accept(mut self) -> Accepting {
         let opened = match self.inner.take() {
             Some(inner) => inner.accept(self.stack.now()),
@@ -368,7 +369,8 @@ impl Accepting {
         }
     }
 
-    /// Blocks the thread until the handshake is over. It must not be the thread that runs the stack.
+    /// Blocks the thread until the handshake is over. It must not be the thread that runs the
+    /// stack.
     ///
     /// # Errors
     /// As [`poll_accepted`](Self::poll_accepted).

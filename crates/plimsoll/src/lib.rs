@@ -68,10 +68,10 @@
 //! # A device of one's own
 //!
 //! A program that has packets as values uses [`device::channel`]. A driver of its own implements
-//! [`device::DeviceTx`] and [`device::DeviceRx`], and says by a [`device::WaitSource`] how the stack
-//! learns that there is something to do: by a file descriptor, or by a [`device::KickSlot`]. Neither
-//! half ever blocks. This one sends what it gets back to where it came from, so that each address
-//! seems to be its own peer.
+//! [`device::DeviceTx`] and [`device::DeviceRx`], and says by a [`device::WaitSource`] how the
+//! stack learns that there is something to do: by a file descriptor, or by a [`device::KickSlot`].
+//! Neither half ever blocks. This one sends what it gets back to where it came from, so that each
+//! address seems to be its own peer.
 //!
 //! ```
 //! use std::collections::VecDeque;

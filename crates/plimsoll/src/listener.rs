@@ -85,9 +85,9 @@ impl TcpListener {
     }
 
     /// Listens for connections to any address, of ours or not, and to every port that no other
-    /// listener has. The local address of a stream is what its peer wanted. From then on, packets to
-    /// any address are for the stack, as long as it lives; where no route leads, answers leave by the
-    /// first device. To ask before a connection opens, use
+    /// listener has. The local address of a stream is what its peer wanted. From then on, packets
+    /// to any address are for the stack, as long as it lives; where no route leads, answers leave
+    /// by the first device. To ask before a connection opens, use
     /// [`GatedListener`](crate::gate::GatedListener).
     ///
     /// ```
@@ -116,7 +116,8 @@ impl TcpListener {
         TcpListener::bind_on(stack, on, DEFAULT_BACKLOG, Options::default())
     }
 
-    /// Listens where `on` says, with an accept queue of `backlog` connections, which have `options`.
+    /// Listens where `on` says, with an accept queue of `backlog` connections, which have
+    /// `options`.
     ///
     /// # Errors
     /// As [`bind`](Self::bind); `InvalidInput` if the backlog is 0.

@@ -377,8 +377,8 @@ impl Stack {
     }
 
     /// Changes the longest IP packet, in bytes, of the interface with the place `index` in
-    /// [`interfaces`](Self::interfaces), at most to what its device carries. Connections follow: they
-    /// send shorter segments, or longer ones up to what the peer takes.
+    /// [`interfaces`](Self::interfaces), at most to what its device carries. Connections follow:
+    /// they send shorter segments, or longer ones up to what the peer takes.
     ///
     /// ```
     /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
@@ -390,13 +390,14 @@ impl Stack {
     /// ```
     ///
     /// # Errors
-    /// If there is no such interface, it is loopback, or the MTU is below 576 or above the device's.
+    /// If there is no such interface, it is loopback, or the MTU is below 576 or above the
+    /// device's.
     pub fn set_mtu(&self, index: usize, mtu: u16) -> Result<(), StackError> {
         self.core().set_mtu(self.now(), index, mtu)
     }
 
-    /// Adds an address with its prefix length, as in `192.0.2.7/24`, to the interface with the place
-    /// `index` in [`interfaces`](Self::interfaces).
+    /// Adds an address with its prefix length, as in `192.0.2.7/24`, to the interface with the
+    /// place `index` in [`interfaces`](Self::interfaces).
     ///
     /// ```
     /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());

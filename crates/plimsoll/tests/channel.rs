@@ -20,6 +20,9 @@ use plimsoll::{Packet, Stack, TcpListener, TcpStream, device};
 
 const FAR: &str = "198.51.100.7:443";
 
+/// Carries packets from one channel into another until either ends.
+type Carry = fn(ChannelReceiver, ChannelSender);
+
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -145,7 +148,7 @@ fn there_and_back(guest: &Stack, len: usize) {
 
 #[test]
 fn every_way_to_carry_packets_carries_them() {
-    let ways: [(ChannelOffloads, fn(ChannelReceiver, ChannelSender)); 6] = [
+    let ways: [(ChannelOffloads, Carry); 6] = [
         (ChannelOffloads::None, by_values),
         (ChannelOffloads::Segmentation, by_values),
         (ChannelOffloads::Checksum, by_stream_and_sink),

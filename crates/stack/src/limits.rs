@@ -43,8 +43,8 @@ pub const DRAIN_PACKETS: usize = 64;
 /// for the completions of it, and drains again. Then the poller is kicked to go on.
 pub const COMPLETION_ROUNDS: usize = 8;
 
-/// Connections of one stack, open or closing. A connect fails with `EADDRNOTAVAIL` beyond it, a
-/// SYN is dropped (`TcpExtListenDrops`).
+/// Connections of one stack, open or closing, whatever `plimsoll.max_connections` says. A connect
+/// fails with `ENOBUFS` beyond it, a SYN is dropped (`TcpExtListenDrops`).
 pub const MAX_CONNECTIONS: usize = 4 << 20;
 
 /// Learnt path MTUs that are kept. The oldest goes when one more is learnt.

@@ -12,8 +12,8 @@
 //! toward the stack; when that is full, the caller waits. Nothing is copied on the way.
 //!
 //! *Who is woken.* The stack is kicked when a packet arrives and when a queue that it found full is
-//! half empty. The caller's waker is woken when a packet can be taken, when there is room again, and
-//! at the end: once each, never while there is nothing to do. A waker is woken on a thread that
+//! half empty. The caller's waker is woken when a packet can be taken, when there is room again,
+//! and at the end: once each, never while there is nothing to do. A waker is woken on a thread that
 //! works for the stack, with no lock held.
 //!
 //! *Offloads* are what the caller can do with packets of the stack. Without any

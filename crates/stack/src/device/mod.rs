@@ -17,7 +17,8 @@
 //!
 //! *Completions.* A device drops the [`Charge`](crate::packet::Charge) of a packet when it is done
 //! with it: TUN when the write returned, the memory link when the peer took the packet or when its
-//! serialisation time has passed, a channel when the caller took it. What a device does not keep is completed by being dropped.
+//! serialisation time has passed, a channel when the caller took it. What a device does not keep is
+//! completed by being dropped.
 //!
 //! *Wrapping.* Capture ([`pcapng`]) and faults ([`fault`]) are devices around devices. They work on
 //! any device, and on each other.

@@ -20,8 +20,8 @@
 //! *Queue.* What the kernel has for us waits in a queue of `txqueuelen` packets, and what finds it
 //! full is dropped there. Opening asks for a longer one than by default ([`queue_len`]).
 //!
-//! *A descriptor from elsewhere* ([`from_fd`]) is read and written in the same way, be it a TUN file
-//! that a service has opened, or a socket of which every message is a packet.
+//! *A descriptor from elsewhere* ([`from_fd`]) is read and written in the same way, be it a TUN
+//! file that a service has opened, or a socket of which every message is a packet.
 //!
 //! *Interface down.* Writes fail with `EIO` and reads find nothing. Packets are dropped and counted
 //! until it is up again. *Interface deleted.* Calls fail with `EBADFD`: [`DeviceError::Gone`].

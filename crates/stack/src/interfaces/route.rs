@@ -1,9 +1,9 @@
 //! Which interface a packet leaves by, and with which address of ours: longest prefix first.
 //!
-//! A table never changes, but a changed copy may take its place. Routes over an interface that is down
-//! are skipped. Every address implies a route for its prefix. If a family has no default route, one
-//! leads out of the first interface with an address of that family, because a device that carries IP
-//! packets has only one neighbour to give them to.
+//! A table never changes, but a changed copy may take its place. Routes over an interface that is
+//! down are skipped. Every address implies a route for its prefix. If a family has no default
+//! route, one leads out of the first interface with an address of that family, because a device
+//! that carries IP packets has only one neighbour to give them to.
 
 use std::net::IpAddr;
 use std::sync::Arc;

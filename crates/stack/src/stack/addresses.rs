@@ -27,8 +27,8 @@ impl Stack {
         self.interfaces.change_routes(|routes| routes.remove_address(index, ip))
     }
 
-    /// Adds a route. One for the same prefix by the same interface is replaced. Connections that are
-    /// open go on by the interface that they have.
+    /// Adds a route. One for the same prefix by the same interface is replaced. Connections that
+    /// are open go on by the interface that they have.
     ///
     /// # Errors
     /// If there is no such interface, or the prefix is longer than an address.

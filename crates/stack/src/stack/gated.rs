@@ -12,8 +12,8 @@
 //! belongs to the application from the start, or the SYN is refused. The time that it waited is in
 //! no measurement: that begins when the SYN-ACK leaves.
 //!
-//! With `verify_source` SYNs are answered with cookies. What a cookie opens is a connection like any
-//! other, which waits in the accept queue; its peer may send already.
+//! With `verify_source` SYNs are answered with cookies. What a cookie opens is a connection like
+//! any other, which waits in the accept queue; its peer may send already.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -39,6 +39,7 @@ use crate::stack::passive_open::Child;
 use crate::stack::socket::TcpSocket;
 use crate::stack::stray_rst;
 use crate::stack::work::Work;
+use crate::tables::connections::InsertError;
 
 /// What a listener listens on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,8 +155,8 @@ impl Incoming {
         }
     }
 
-    /// What the SYN asked for. Where the source was verified nobody has kept the SYN: all is left at
-    /// its default.
+    /// What the SYN asked for. Where the source was verified nobody has kept the SYN: all is left
+    /// at its default.
     pub fn options(&self) -> SynOptions {
         match &self.what {
             What::Syn(attempt) => attempt.syn(syn_options),
@@ -446,11 +447,14 @@ impl Stack {
         }
         let early = answer.early;
         let made = self.insert_child(work, (listener, key), syn, (iss, answer), Child::Accepted);
-        made.map_err(|_| {
+        made.map_err(|error| {
             if early {
                 listener.fast_open(|queue| queue.end(work.now, false));
             }
-            SocketError::AddrNotAvailable
+            match error {
+                InsertError::Taken => SocketError::AddrInUse,
+                InsertError::Full => SocketError::TooManyConnections,
+            }
         })
     }
 

@@ -29,6 +29,9 @@ use crate::sockets::wakers::WaitKey;
 use crate::stack::Stack;
 use crate::stack::socket::TcpSocket;
 
+/// A connection that was accepted: its socket, and what that stands for.
+pub(crate) type Accepted = (Arc<TcpSocket>, Arc<Endpoint>);
+
 /// A listening socket. Dropping it ends listening and resets what was not accepted.
 pub struct Listener {
     stack: Arc<Stack>,
@@ -62,10 +65,7 @@ impl Listener {
     }
 
     /// As [`accept`](Self::accept), with the connection beside its socket.
-    pub(crate) fn accept_endpoint(
-        &self,
-        now: Instant,
-    ) -> Result<Option<(Arc<TcpSocket>, Arc<Endpoint>)>, SocketError> {
+    pub(crate) fn accept_endpoint(&self, now: Instant) -> Result<Option<Accepted>, SocketError> {
         self.stack.pollers.tell(now);
         let endpoint = match self.inner.accept()? {
             Some(endpoint) => endpoint,

@@ -243,7 +243,7 @@ impl Stack {
             }
             return self.try_open(work, key, &options, opener).map_err(|error| match error {
                 InsertError::Taken => SocketError::AddrInUse,
-                InsertError::Full => SocketError::AddrNotAvailable,
+                InsertError::Full => SocketError::TooManyConnections,
             });
         }
         let range = work.settings.ip_local_port_range;
@@ -255,7 +255,7 @@ impl Stack {
             match self.try_open(work, key, &options, opener) {
                 Ok(endpoint) => return Ok(endpoint),
                 Err(InsertError::Taken) => {}
-                Err(InsertError::Full) => break,
+                Err(InsertError::Full) => return Err(SocketError::TooManyConnections),
             }
         }
         Err(SocketError::AddrNotAvailable)
@@ -285,7 +285,7 @@ impl Stack {
         let label = work.flow_label(&key);
         let way = self.way_of(interface, label);
         let cx = work.context_idle();
-        self.tables.connections().insert(key, |id| {
+        self.tables.connections().insert_within(work.most_connections(), key, |id| {
             let conn = opener(&cx, params);
             Endpoint::new(key, id, way, None, Stage::Owned, conn)
         })

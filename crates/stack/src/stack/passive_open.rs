@@ -185,7 +185,7 @@ impl Stack {
             self.interfaces.way(self.interfaces.towards(key.remote), work.home()),
             work.flow_label(key),
         );
-        self.tables.connections().insert(*key, |id| {
+        self.tables.connections().insert_within(work.most_connections(), *key, |id| {
             at_cookie();
             let parent = Some(listener.clone());
             Endpoint::new(*key, id, way, parent, Stage::HalfOpen, conn)
@@ -213,7 +213,7 @@ impl Stack {
             Child::HalfOpen => (Stage::HalfOpen, Some(listener.clone())),
             Child::Accepted => (Stage::Owned, None),
         };
-        self.tables.connections().insert(*key, |id| {
+        self.tables.connections().insert_within(work.most_connections(), *key, |id| {
             let conn = Connection::accept_with(&cx, params, syn, answer);
             Endpoint::new(*key, id, way, parent, stage, conn)
         })

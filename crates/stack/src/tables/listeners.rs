@@ -174,8 +174,8 @@ impl AtomicDeadline {
     }
 }
 
-/// How well `listener` fits a packet to `ip`, or `None` if it does not. `ours` is whether that is an
-/// address of ours.
+/// How well `listener` fits a packet to `ip`, or `None` if it does not. `ours` is whether that is
+/// an address of ours.
 fn preference(listener: &ListenerInner, ip: IpAddr, ours: bool) -> Option<u8> {
     let own = listener.local().ip();
     if own == ip {

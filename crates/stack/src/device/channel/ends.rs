@@ -266,8 +266,8 @@ impl Drop for ChannelReceiver {
 
 impl ChannelSender {
     /// Gives the stack a packet, if there is room. What is to be said about it is said by its
-    /// fields: [`csum`](Packet::csum), and for a super-segment [`gso`](Packet::gso), whose number of
-    /// segments is computed anew. It may be longer than the MTU. All other fields are ignored.
+    /// fields: [`csum`](Packet::csum), and for a super-segment [`gso`](Packet::gso), whose number
+    /// of segments is computed anew. It may be longer than the MTU. All other fields are ignored.
     ///
     /// # Errors
     /// See [`SendError`].

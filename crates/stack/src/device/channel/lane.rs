@@ -164,8 +164,8 @@ impl<T> Lane<T> {
             return found;
         }
         self.wait(waker, |state| look(state) != Ok(false));
-        let found = look(&self.lock());
-        found
+        let state = self.lock();
+        look(&state)
     }
 
     /// Keeps `waker` unless `ready` says, under the lock, that there is nothing to wait for.

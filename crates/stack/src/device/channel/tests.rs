@@ -1,5 +1,7 @@
 //! Tests of the channel device by itself, without a stack.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
+
 use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll, Wake, Waker};
 

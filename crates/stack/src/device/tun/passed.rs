@@ -30,8 +30,8 @@ pub struct FdConfig {
     /// The name to show. Unless set it is that of the interface, or `fd` and the descriptor's
     /// number.
     pub name: Option<String>,
-    /// The longest packet in bytes, 576 to 65535. Unless set it is that of the interface, which must
-    /// be in the network namespace of the process.
+    /// The longest packet in bytes, 576 to 65535. Unless set it is that of the interface, which
+    /// must be in the network namespace of the process.
     pub mtu: Option<u16>,
     /// What stands before each packet.
     pub header: PacketHeader,
@@ -59,8 +59,8 @@ impl FdConfig {
 /// ```
 ///
 /// # Errors
-/// [`DeviceError::Setup`] if the descriptor carries Ethernet frames, if its MTU is neither given nor
-/// to be found, or if offloads are required and not to be had.
+/// [`DeviceError::Setup`] if the descriptor carries Ethernet frames, if its MTU is neither given
+/// nor to be found, or if offloads are required and not to be had.
 pub fn from_fd(fd: OwnedFd, config: FdConfig) -> Result<Device, DeviceError> {
     use std::os::fd::AsRawFd as _;
     let interface = sys::tun_interface(&fd).ok();

@@ -293,7 +293,7 @@ fn feed_junk(packets: Vec<(Vec<u8>, Option<u16>, bool)>) -> Arc<Stack> {
             packet.csum = crate::packet::ChecksumState::Partial;
         }
         let _ = end.try_send(packet);
-        now = now + Duration::from_millis(10);
+        now += Duration::from_millis(10);
         target.poll(now, 64).unwrap();
         let mut cx = Context::from_waker(Waker::noop());
         let mut buf = [0; 2000];

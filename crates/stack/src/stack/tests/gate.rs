@@ -314,6 +314,37 @@ fn many_connects_at_once_all_get_through() {
 }
 
 #[test]
+fn a_budget_of_connections_is_kept_and_says_so() {
+    let mut pair = Pair::new();
+    let listener = gated(&pair, GateConfig::default());
+    pair.b.set_sysctl(pair.now, "plimsoll.max_connections", "3").unwrap();
+    assert!(pair.b.set_sysctl(pair.now, "plimsoll.max_connections", "0").is_err());
+    let clients: Vec<_> = (0..5).map(|port| connect(&pair, addr(FAR4, 1 + port))).collect();
+    let mut servers = Vec::new();
+    for _ in 0..5 {
+        let incoming = next(&mut pair, &listener);
+        servers.push(incoming.accept(pair.now));
+    }
+    pair.settle();
+    let open = |client: &Arc<TcpSocket>| client.state() == State::Established;
+    assert_eq!(clients.iter().map(open).collect::<Vec<_>>(), [true, true, true, false, false]);
+    for refused in &servers[3..] {
+        assert_eq!(refused.as_ref().err(), Some(&SocketError::TooManyConnections));
+    }
+    let refused = SocketError::Connection(ConnectionError::Refused);
+    assert_eq!(outcome(&mut pair, &clients[4]), Poll::Ready(Err(refused)), "it hears of it");
+    let full = pair.b.connect(pair.now, addr(A4, 9), None, Options::default()).err();
+    assert_eq!(full, Some(SocketError::TooManyConnections));
+    assert!(full.is_some_and(|error| error.to_string().contains("plimsoll.max_connections")));
+    servers.clear();
+    drop(clients);
+    pair.run(Duration::from_secs(120));
+    let client = connect(&pair, addr(FAR4, 443));
+    next(&mut pair, &listener).accept(pair.now).unwrap();
+    assert_eq!(outcome(&mut pair, &client), Poll::Ready(Ok(())), "there is a place again");
+}
+
+#[test]
 fn data_of_a_fast_open_waits_with_its_syn() {
     let mut pair = Pair::with(Default::default(), &[("net.ipv4.tcp_fastopen", "0x607")]);
     let listener = gated(&pair, GateConfig::default());
