@@ -326,15 +326,24 @@ fn arm(fd: &OwnedFd, left: Duration) -> Result<(), StackError> {
 /// use plimsoll::device::{fault, memory_link};
 /// use plimsoll::net::{Driver, DriverTimer, TcpStream, TokioClock};
 ///
-/// let (device, _peer) = memory_link::pair(Default::default()); let runtime =
-/// tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-/// runtime.block_on(async { let stack = plimsoll::Stack::builder() .device(device)
-/// .address("192.0.2.1/24") .fault(fault::FaultConfig { loss: 1.0, ..Default::default() })
-/// .clock(Arc::new(TokioClock::new())) .build_without_thread()?;
-/// tokio::spawn(Driver::new(&stack)?.timer(DriverTimer::Runtime)); // Two minutes of
-/// retransmissions, which take no time. let failed = TcpStream::connect_on(&stack,
-/// "192.0.2.2:7").await.expect_err("nobody answers"); assert_eq!(failed.kind(),
-/// std::io::ErrorKind::TimedOut); Ok::<(), Box<dyn std::error::Error>>(()) })?;
+/// let (device, _peer) = memory_link::pair(Default::default());
+/// let runtime = tokio::runtime::Builder::new_current_thread()
+///     .enable_time()
+///     .start_paused(true)
+///     .build()?;
+/// runtime.block_on(async {
+///     let stack = plimsoll::Stack::builder()
+///         .device(device)
+///         .address("192.0.2.1/24")
+///         .fault(fault::FaultConfig { loss: 1.0, ..Default::default() })
+///         .clock(Arc::new(TokioClock::new()))
+///         .build_without_thread()?;
+///     tokio::spawn(Driver::new(&stack)?.timer(DriverTimer::Runtime));
+///     // The SYN is sent again for two minutes, which take no time.
+///     let failed = TcpStream::connect_on(&stack, "192.0.2.2:7").await.unwrap_err();
+///     assert_eq!(failed.kind(), std::io::ErrorKind::TimedOut);
+///     Ok::<(), Box<dyn std::error::Error>>(())
+/// })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
