@@ -121,13 +121,16 @@ impl Driver {
         if self.inner.is_stopped() {
             return Ok(Turn::Over);
         }
-        self.watch_devices(cx)?;
+        if self.watch_devices(cx)? == Watch::Changed {
+            // What came before they were watched is not told.
+            return Ok(Turn::Again);
+        }
         self.alarm.set(now, until, cx)
     }
 
     /// Has the runtime tell when one of the devices, which may be others than before, is ready.
-    fn watch_devices(&mut self, cx: &mut Context<'_>) -> Result<(), StackError> {
-        let mut known = 0;
+    fn watch_devices(&mut self, cx: &mut Context<'_>) -> Result<Watch, StackError> {
+        let (mut known, mut watch) = (0, Watch::Same);
         for (wait, busy) in self.waiters.iter().flat_map(QueueWaiter::devices) {
             let Some(fd) = wait.fd() else { continue };
             let same = |source: &Source| {
@@ -139,12 +142,20 @@ impl Driver {
                 let mut source = Source::new(wait.clone(), busy)?;
                 forget_readiness(&mut source.fd, cx)?;
                 self.sources.push(source);
+                watch = Watch::Changed;
             }
             known += 1;
         }
         self.sources.truncate(known);
-        Ok(())
+        Ok(watch)
     }
+}
+
+/// Whether other devices are watched than before.
+#[derive(PartialEq, Eq)]
+enum Watch {
+    Same,
+    Changed,
 }
 
 /// What is to be done after a poll.
@@ -278,10 +289,14 @@ impl Alarm {
                 *armed = Some(until);
                 let fd = match fd {
                     Some(fd) => fd,
-                    None => fd.insert(timer_fd()?),
+                    None => {
+                        let fd = fd.insert(timer_fd()?);
+                        // From here on it wakes `cx`; an old one does so since it was forgotten.
+                        forget_readiness(fd, cx)?;
+                        fd
+                    }
                 };
                 arm(fd.get_ref(), left)?;
-                forget_readiness(fd, cx)?;
                 Ok(Turn::Sleep)
             }
             Alarm::Runtime(sleep) => {
