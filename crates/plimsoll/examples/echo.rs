@@ -1,5 +1,5 @@
-//! An echo over a link in memory. One thread runs two stacks and their applications: each stack is a
-//! task of the runtime.
+//! An echo over a link in memory. One thread runs two stacks and their applications: each stack is
+//! a task of the runtime.
 //!
 //! `cargo run -p plimsoll --features tokio --example echo`
 
