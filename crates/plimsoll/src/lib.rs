@@ -13,7 +13,8 @@
 //! - [`StackBuilder::build_without_thread`] starts nothing. The caller's own loop calls
 //!   [`Stack::poll`], and [`Stack::wait`] when there is nothing to do; [`ReadyQueue`] tells which
 //!   of its non-blocking sockets can go on. This way one thread carries a packet from the device to
-//!   the application and back without a switch.
+//!   the application and back without a switch. With the feature `tokio`, `net::Driver` is such
+//!   a loop, as a task of the runtime.
 //!
 //! In both, sockets may be used from any thread, also with blocking calls; only the thread that
 //! runs the loop must not block on a socket of its own stack. A blocked call sleeps until its
@@ -51,6 +52,11 @@
 //! | connect with options, a timeout, or data in the SYN | [`Connector`] |
 //! | wait for many sockets in one loop | [`ReadyQueue`], [`Stack::poll_with`] |
 //! | run a device with several queues in as many loops | [`Stack::queue`], [`QueueLoop`] |
+//! | use sockets as those of tokio | [`net`], with the feature `tokio` |
+//! | serve axum | the feature `axum` |
+//! | read and write by the traits of futures-io | the feature `futures-io` |
+//! | read and write in futures of one's own | [`TcpStream::poll_read`] and its neighbours |
+//! | connect and accept in a future | [`Connector::connect_async`], [`TcpListener::accept_async`] |
 //! | wait in a future | [`Registration`], from [`TcpStream::readable`] and its neighbours |
 //! | read and write without a copy | [`TcpStream::read_shared`], [`TcpStream::write_shared`] |
 //! | change a setting, or see what there is | [`Stack::set_sysctl`], [`SysctlInfo`] |
@@ -63,7 +69,7 @@
 //! | use a descriptor that was passed to the program | [`device::tun::from_fd`] |
 //! | hurt packets on purpose | [`device::fault`], [`device::memory_link::LinkConfig`] |
 //!
-//! What it does not do: no UDP sockets, no name resolution through the stack, no async traits yet.
+//! What it does not do: no UDP sockets, no name resolution through the stack.
 //!
 //! # A device of one's own
 //!
@@ -218,6 +224,7 @@
 //! echo.join().expect("the thread does not panic")?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+#![cfg_attr(not(feature = "tokio"), allow(rustdoc::broken_intra_doc_links, reason = "of `net`"))]
 #![forbid(unsafe_code)]
 
 mod builder;
@@ -264,6 +271,6 @@ pub use stack::{Kicker, Polled, Stack};
 pub use stream::{Connector, TcpStream};
 
 /// The code in the README of the repository compiles and runs.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "tokio"))]
 #[doc = include_str!("../../../README.md")]
 pub struct Readme;

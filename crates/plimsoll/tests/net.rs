@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use plimsoll::net::{self, Driver, TcpListener, TcpSocket, TcpStream};
 use plimsoll::{Connector, Options, Stack};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 
 fn loopback() -> Stack {
     Stack::builder().loopback_only().build().unwrap()
@@ -143,6 +143,40 @@ async fn a_drop_with_unread_data_resets_and_one_without_does_not() {
     drop(near);
     let lost = far.read(&mut [0; 4]).await.unwrap_err();
     assert_eq!(lost.kind(), ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn errors_urgent_data_and_the_end_are_waited_for_apart_from_data() {
+    let stack = loopback();
+    let wait = |stream: TcpStream| {
+        let (started, begun) = tokio::sync::oneshot::channel();
+        let waiter = tokio::spawn(async move {
+            started.send(()).unwrap();
+            let ready = stream.ready(Interest::ERROR | Interest::PRIORITY).await.unwrap();
+            (stream, ready)
+        });
+        (begun, waiter)
+    };
+    let (mut near, far) = pair(&stack).await;
+    let (begun, waiter) = wait(far);
+    begun.await.unwrap();
+    near.write_all(b"data").await.unwrap();
+    near.get_ref().send_urgent(b"!").unwrap();
+    let (far, ready) = waiter.await.unwrap();
+    assert!(ready.is_priority() && !ready.is_readable(), "{ready:?}");
+    assert_eq!(far.get_ref().read_urgent().unwrap(), b'!');
+
+    let (begun, waiter) = wait(far);
+    begun.await.unwrap();
+    near.set_zero_linger().unwrap();
+    drop(near);
+    let (far, ready) = waiter.await.unwrap();
+    assert!(ready.is_error(), "{ready:?}");
+    let told = far.take_error().unwrap().unwrap();
+    assert_eq!(told.kind(), ErrorKind::ConnectionReset);
+    // The connection has ended, and has no error left to tell.
+    let ready = far.ready(Interest::ERROR).await.unwrap();
+    assert!(ready.is_error(), "{ready:?}");
 }
 
 #[tokio::test]

@@ -121,13 +121,16 @@ impl Driver {
         if self.inner.is_stopped() {
             return Ok(Turn::Over);
         }
-        self.watch_devices(cx)?;
+        if self.watch_devices(cx)? == Watch::Changed {
+            // What came before they were watched is not told.
+            return Ok(Turn::Again);
+        }
         self.alarm.set(now, until, cx)
     }
 
     /// Has the runtime tell when one of the devices, which may be others than before, is ready.
-    fn watch_devices(&mut self, cx: &mut Context<'_>) -> Result<(), StackError> {
-        let mut known = 0;
+    fn watch_devices(&mut self, cx: &mut Context<'_>) -> Result<Watch, StackError> {
+        let (mut known, mut watch) = (0, Watch::Same);
         for (wait, busy) in self.waiters.iter().flat_map(QueueWaiter::devices) {
             let Some(fd) = wait.fd() else { continue };
             let same = |source: &Source| {
@@ -139,12 +142,20 @@ impl Driver {
                 let mut source = Source::new(wait.clone(), busy)?;
                 forget_readiness(&mut source.fd, cx)?;
                 self.sources.push(source);
+                watch = Watch::Changed;
             }
             known += 1;
         }
         self.sources.truncate(known);
-        Ok(())
+        Ok(watch)
     }
+}
+
+/// Whether other devices are watched than before.
+#[derive(PartialEq, Eq)]
+enum Watch {
+    Same,
+    Changed,
 }
 
 /// What is to be done after a poll.
@@ -278,10 +289,14 @@ impl Alarm {
                 *armed = Some(until);
                 let fd = match fd {
                     Some(fd) => fd,
-                    None => fd.insert(timer_fd()?),
+                    None => {
+                        let fd = fd.insert(timer_fd()?);
+                        // From here on it wakes `cx`; an old one does so since it was forgotten.
+                        forget_readiness(fd, cx)?;
+                        fd
+                    }
                 };
                 arm(fd.get_ref(), left)?;
-                forget_readiness(fd, cx)?;
                 Ok(Turn::Sleep)
             }
             Alarm::Runtime(sleep) => {
@@ -326,15 +341,24 @@ fn arm(fd: &OwnedFd, left: Duration) -> Result<(), StackError> {
 /// use plimsoll::device::{fault, memory_link};
 /// use plimsoll::net::{Driver, DriverTimer, TcpStream, TokioClock};
 ///
-/// let (device, _peer) = memory_link::pair(Default::default()); let runtime =
-/// tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-/// runtime.block_on(async { let stack = plimsoll::Stack::builder() .device(device)
-/// .address("192.0.2.1/24") .fault(fault::FaultConfig { loss: 1.0, ..Default::default() })
-/// .clock(Arc::new(TokioClock::new())) .build_without_thread()?;
-/// tokio::spawn(Driver::new(&stack)?.timer(DriverTimer::Runtime)); // Two minutes of
-/// retransmissions, which take no time. let failed = TcpStream::connect_on(&stack,
-/// "192.0.2.2:7").await.expect_err("nobody answers"); assert_eq!(failed.kind(),
-/// std::io::ErrorKind::TimedOut); Ok::<(), Box<dyn std::error::Error>>(()) })?;
+/// let (device, _peer) = memory_link::pair(Default::default());
+/// let runtime = tokio::runtime::Builder::new_current_thread()
+///     .enable_time()
+///     .start_paused(true)
+///     .build()?;
+/// runtime.block_on(async {
+///     let stack = plimsoll::Stack::builder()
+///         .device(device)
+///         .address("192.0.2.1/24")
+///         .fault(fault::FaultConfig { loss: 1.0, ..Default::default() })
+///         .clock(Arc::new(TokioClock::new()))
+///         .build_without_thread()?;
+///     tokio::spawn(Driver::new(&stack)?.timer(DriverTimer::Runtime));
+///     // The SYN is sent again for two minutes, which take no time.
+///     let failed = TcpStream::connect_on(&stack, "192.0.2.2:7").await.unwrap_err();
+///     assert_eq!(failed.kind(), std::io::ErrorKind::TimedOut);
+///     Ok::<(), Box<dyn std::error::Error>>(())
+/// })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 //!
 //! A program on tokio runs on Plimsoll when its `use tokio::net::..` becomes `use
 //! plimsoll::net::..`: the types have the methods of their namesakes, with the same meaning. What
-//! is missing has to do with descriptors, of which there are none.
+//! is missing has to do with descriptors, of which there are none, and with devices of the host.
 //!
 //! # Which stack
 //!
@@ -43,8 +43,8 @@
 //! # Who runs the stack
 //!
 //! Its own threads do, unless it was built
-//! [without](crate::StackBuilder::build_without_thread): then a [`Driver`] does, which is a future
-//! on the runtime that the sockets are used on. Any of the two serves any runtime.
+//! [without](crate::StackBuilder::build_without_thread): then a [`Driver`] does, which is a task of
+//! the runtime that the sockets are used on.
 //!
 //! # Cancellation
 //!

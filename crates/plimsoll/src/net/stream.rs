@@ -223,14 +223,20 @@ impl TcpStream {
                 ready |= what;
             }
         };
+        // Whatever a registration is ready for shows up here, so that nobody asks in vain for ever.
+        let down = self.inner.stack().core().error().is_some();
         let (reads, writes) = (interest.is_readable(), interest.is_writable());
-        add(reads, now.readable || self.assumed.has(READ), Ready::READABLE);
+        add(reads, now.readable || down || self.assumed.has(READ), Ready::READABLE);
         add(reads, now.read_closed, Ready::READ_CLOSED);
-        add(writes, now.writable || self.assumed.has(WRITE), Ready::WRITABLE);
+        add(writes, now.writable || down || self.assumed.has(WRITE), Ready::WRITABLE);
         add(writes, now.hung_up || now.error, Ready::WRITE_CLOSED);
-        add(interest.is_error(), now.error || now.report, Ready::ERROR);
-        let urgent = interest.is_priority() && self.inner.socket().peek_urgent().is_some();
-        add(interest.is_priority(), urgent, Ready::PRIORITY);
+        let exceptional = interest.is_error() || interest.is_priority();
+        if exceptional {
+            let ended = down || self.inner.has_ended();
+            add(exceptional, now.error || now.report || ended, Ready::ERROR);
+            let urgent = self.inner.socket().peek_urgent().is_some();
+            add(exceptional, urgent, Ready::PRIORITY);
+        }
         ready
     }
 
