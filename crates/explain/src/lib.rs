@@ -28,8 +28,12 @@ mod front;
 pub mod html;
 mod html_report;
 mod kinds;
+mod loss;
+mod nagle;
+mod notes;
 mod packet;
 mod recent;
+mod remedies;
 mod report;
 mod schema;
 mod segments;
@@ -37,6 +41,7 @@ mod sizes;
 mod table;
 mod tally;
 mod text;
+mod window;
 
 use std::fs::File;
 use std::io::Read;
@@ -46,6 +51,7 @@ use anyhow::{Context, Result};
 
 pub use html_report::html_report;
 pub use kinds::{ALL as KINDS, Kind};
+pub use notes::{Caveat, CaveatCount, Note};
 pub use report::{
     DirectionReport, Evicted, Example, Finding, FlowReport, Format, MssSource, Report, Side,
     Skipped, Sum,
@@ -72,7 +78,8 @@ pub struct Options {
     pub stall_most: u64,
     /// Flows that are kept at once.
     pub most_flows: usize,
-    /// What is found less often in a flow is not told, unless it cost much time.
+    /// What is found less often in a flow is not told, unless it cost much time; nor what cost
+    /// fewer than twice as many packets.
     pub least_count: u64,
 }
 
@@ -197,6 +204,7 @@ impl Pass<'_> {
         let duration = |start: u64| self.end.saturating_sub(start) as f64 / 1e6;
         report.duration_ms = self.start.map(duration);
         report.totals = self.sums.list();
+        report.notes = report::caveats(&report.flows);
         report.evicted.findings = self.evicted.list();
         report
     }

@@ -41,6 +41,8 @@ pub(crate) struct Talk {
     seen: [u32; 2],
     pub(crate) windows: [u16; 2],
     pub(crate) ports: [u16; 2],
+    /// Data carries PSH.
+    pub(crate) push: bool,
 }
 
 impl Talk {
@@ -54,6 +56,7 @@ impl Talk {
             seen: [9000, 1000],
             windows: [60000; 2],
             ports: [40000, 80],
+            push: true,
         };
         talk.writer().header(&mut talk.file);
         talk
@@ -89,7 +92,8 @@ impl Talk {
 
     /// The same, but the other side has not seen it yet.
     pub(crate) fn unseen(&mut self, at: u64, from: usize, len: u32) {
-        self.raw(at, from, TcpFlags::ACK | TcpFlags::PSH, len);
+        let push = if self.push { TcpFlags::PSH } else { TcpFlags::default() };
+        self.raw(at, from, TcpFlags::ACK | push, len);
         self.skip(from, len);
     }
 
