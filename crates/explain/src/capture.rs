@@ -190,7 +190,11 @@ impl State {
     fn cut_off(&self, rest: &[u8]) -> String {
         let word = |at: usize| {
             let bytes = *rest.get(at..)?.first_chunk::<4>()?;
-            Some(if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
+            Some(if self.big_endian {
+                u32::from_be_bytes(bytes)
+            } else {
+                u32::from_le_bytes(bytes)
+            })
         };
         let claim = if self.ended.ng { word(4) } else { word(8) };
         let bound = self.snaplen.unwrap_or(LONGEST_FRAME).max(LONGEST_FRAME);
@@ -241,10 +245,9 @@ impl State {
             Block::SectionHeader(header) => {
                 self.interfaces.clear();
                 self.big_endian = header.big_endian();
-                self.by_plimsoll = header
-                    .options
-                    .iter()
-                    .any(|option| option.code == SHB_USERAPPL && option.value.starts_with(PLIMSOLL));
+                self.by_plimsoll = header.options.iter().any(|option| {
+                    option.code == SHB_USERAPPL && option.value.starts_with(PLIMSOLL)
+                });
             }
             Block::InterfaceDescription(block) if self.interfaces.len() < MOST_INTERFACES => {
                 let Linktype(link) = block.linktype;

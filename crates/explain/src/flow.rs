@@ -9,6 +9,7 @@ use crate::direction::{Direction, Paths, Peer};
 use crate::packet::{Scale, Segment};
 use crate::sizes::Full;
 use crate::tally::Mark;
+use crate::window::Filling;
 
 /// A round trip beyond 10 s is not believed, in nanoseconds.
 pub(crate) const LONGEST_RTT: u64 = 10_000_000_000;
@@ -139,13 +140,17 @@ impl Flow {
         }
         let (full, their_mss) = (self.full_with(from, segment.options_len), self.mss(1 - from));
         let (scale, paths) = (self.scale(from), self.paths(from));
+        let lag = self.paths(1 - from).least_behind;
         let [low, high] = &mut self.sides;
         let (side, peer) = if from == 0 { (low, high) } else { (high, low) };
         peer.heard = true;
         let new = if segment.flags.intersects(TcpFlags::ACK) {
             let ends_handshake = peer.syn.is_some_and(|syn| syn + 1 == segment.ack);
+            if segment.duplicate_sack {
+                peer.losses.came_twice();
+            }
             let new = peer.acknowledged(segment.ack, segment.len == 0, segment.time);
-            side.window.announce(segment, scale, their_mss, &mut side.found);
+            side.window.announce(segment, scale, (their_mss, lag), &mut side.found);
             if ends_handshake { 0 } else { new }
         } else {
             0
@@ -166,9 +171,10 @@ impl Flow {
         }
         side.carries(segment, options);
         let mark = Mark { number: segment.number, time: segment.time };
-        let prompt = options.soon.saturating_add(paths.behind + paths.behind / 2);
+        let (mss, lag) = (full.size, paths.least_behind);
         let recovering = side.losses.is_recovering();
-        peer.window.filled((mark, end), full.size, recovering, prompt, options, &mut peer.found);
+        let filling = Filling { mark, end, mss, lag, recovering };
+        peer.window.filled(filling, options, &mut peer.found);
         let said = Peer { edge: peer.window.edge(), requests: peer.spoken() };
         side.data(segment, full, paths, said, options);
         side.next = Some(end + u32::from(segment.flags.intersects(TcpFlags::FIN)));
@@ -204,6 +210,11 @@ impl Flow {
         let near = low.min(high);
         let far = low.max(high);
         (far >= DISTANT && near <= far / NEARER).then_some(usize::from(high < low))
+    }
+
+    /// Whether what `from` sends was captured where it arrives, and merged there (GRO).
+    pub(crate) fn is_merged(&self, from: usize) -> bool {
+        self.captured_at() == Some(1 - from) && self.sides[from].super_segments > 0
     }
 
     /// The scale of the windows that the end `from` announces: its own, if both SYNs have one.

@@ -24,6 +24,11 @@ pub(crate) struct Losses {
     /// When SND.UNA moved last, or data left with nothing before it in flight.
     progress: u64,
     recovery: Option<Recovery>,
+    /// The last recovery that ended, and the nanoseconds that it took: word may still come that
+    /// it was needless.
+    ended: Option<(Recovery, u64)>,
+    /// Segments that were sent again although they had arrived.
+    needless: u64,
     /// Bytes of holes in what was captured, less those that came later.
     missing: u64,
     /// When the last hole showed.
@@ -36,6 +41,22 @@ impl Losses {
     /// Bytes that are not in the capture.
     pub(crate) fn missing(&self) -> u64 {
         self.missing
+    }
+
+    /// Segments that were sent again although they had arrived.
+    pub(crate) fn needless(&self) -> u64 {
+        self.needless
+    }
+
+    /// The receiver says that some data came twice.
+    pub(crate) fn came_twice(&mut self) {
+        self.needless += 1;
+        match (&mut self.recovery, &mut self.ended) {
+            (Some(recovery), _) if recovery.segments > 1 => recovery.segments -= 1,
+            (Some(_), _) => self.recovery = None,
+            (None, Some((recovery, _))) if recovery.segments > 1 => recovery.segments -= 1,
+            (None, _) => self.ended = None,
+        }
     }
 
     /// Segments that overtook each other.
@@ -88,19 +109,30 @@ impl Losses {
 
     /// SND.UNA moves to `ack` at `time`.
     pub(crate) fn acknowledged(&mut self, ack: SeqNum, time: u64, found: &mut Tallies) {
-        if let Some(recovery) = self.recovery.filter(|recovery| recovery.end <= ack) {
-            self.recovery = None;
-            let nanos = time.saturating_sub(recovery.since);
-            found.of(Kind::Loss).add(recovery.mark, recovery.segments as f64, nanos);
+        if self.recovery.is_some_and(|recovery| recovery.end <= ack) {
+            self.finish(time, found);
         }
         self.progress = self.progress.max(time);
     }
 
-    /// The flow ends at `time`.
-    pub(crate) fn end(&mut self, time: u64, found: &mut Tallies) {
-        if let Some(recovery) = self.recovery.take() {
-            let nanos = time.saturating_sub(recovery.since);
-            found.of(Kind::Loss).add(recovery.mark, recovery.segments as f64, nanos);
+    /// The current recovery ends at `time`, and the one before is told.
+    fn finish(&mut self, time: u64, found: &mut Tallies) {
+        let Some(recovery) = self.recovery.take() else { return };
+        let ended = (recovery, time.saturating_sub(recovery.since));
+        if let Some(before) = self.ended.replace(ended) {
+            tell(before, found);
         }
     }
+
+    /// The flow ends at `time`.
+    pub(crate) fn end(&mut self, time: u64, found: &mut Tallies) {
+        self.finish(time, found);
+        if let Some(ended) = self.ended.take() {
+            tell(ended, found);
+        }
+    }
+}
+
+fn tell((recovery, nanos): (Recovery, u64), found: &mut Tallies) {
+    found.of(Kind::Loss).add(recovery.mark, recovery.segments as f64, nanos);
 }

@@ -14,6 +14,9 @@ const WAITS_PER_BREACH: u64 = 4;
 /// A wait of one round trip below this is none that anybody notices, in nanoseconds.
 const NOTICEABLE: u64 = 2_000_000;
 
+/// What hosts add to a handshake on a short path, in nanoseconds.
+const JITTER: u64 = 200_000;
+
 /// A segment that is not full and not acknowledged yet.
 #[derive(Clone, Copy, Debug)]
 struct Small {
@@ -110,7 +113,7 @@ impl Waits {
     ) {
         let Some((small, acked)) = self.released.take() else { return };
         let gap = mark.time.saturating_sub(acked);
-        let earliest = paths.least_behind - paths.least_behind / 5;
+        let earliest = (paths.least_behind - paths.least_behind / 5).saturating_sub(JITTER);
         let latest = options.soon.saturating_add(paths.behind + paths.behind / 2);
         if !(earliest..=latest).contains(&gap) {
             self.late += 1;

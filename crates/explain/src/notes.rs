@@ -24,8 +24,8 @@ pub enum Caveat {
     OneWay,
     /// Bytes of the flow are not in the capture.
     PacketsMissing,
-    /// The data of one side was captured where it arrives.
-    ReceiverSide,
+    /// The data of one side was captured where it arrives, and merged there.
+    MergedByReceiver,
     /// The SYNs are not in the capture, or too little of them.
     WindowScaleUnknown,
     /// The same: sizes are judged by those that occur most.
@@ -36,7 +36,7 @@ pub enum Caveat {
 pub(crate) const ALL: [Caveat; 5] = [
     Caveat::OneWay,
     Caveat::PacketsMissing,
-    Caveat::ReceiverSide,
+    Caveat::MergedByReceiver,
     Caveat::WindowScaleUnknown,
     Caveat::MssUnknown,
 ];
@@ -53,10 +53,9 @@ impl Caveat {
                  missed; tcpdump says how many packets the kernel dropped, and -B gives it a \
                  larger buffer"
             }
-            Caveat::ReceiverSide => {
-                "captured where data arrives: whether the sender filled the window cannot be seen \
-                 there, nor how it cut its data if the receiver merged packets (GRO); a capture at \
-                 the sender shows both"
+            Caveat::MergedByReceiver => {
+                "captured where it arrives, which merged packets before (GRO): how the sender cut \
+                 its data cannot be seen; a capture at the sender shows it"
             }
             Caveat::WindowScaleUnknown => {
                 "the window scale is not known, for the SYNs or their options were not captured: \
@@ -119,7 +118,7 @@ fn text(kind: Caveat, flow: &Flow, (side, end): (Side, usize)) -> String {
             format!("{share:.0} % of the {whose}'s bytes are missing: {said}")
         }
         Caveat::OneWay => format!("no packet of the {whose}: {said}"),
-        Caveat::ReceiverSide => format!("data of the {whose}: {said}"),
+        Caveat::MergedByReceiver => format!("data of the {whose}: {said}"),
         Caveat::MssUnknown => format!("data of the {whose}: {said}"),
         Caveat::WindowScaleUnknown => said.into(),
     }
@@ -131,10 +130,12 @@ fn is_true(kind: Caveat, flow: &Flow, end: usize) -> bool {
     match kind {
         Caveat::OneWay => side.packets == 0 && peer.packets >= FEW,
         Caveat::PacketsMissing => missing(flow, end) >= MISSING,
-        Caveat::ReceiverSide => {
-            flow.captured_at() == Some(1 - end) && side.data_packets >= FEW && side.bytes >= FEW_BYTES
+        Caveat::MergedByReceiver => {
+            flow.is_merged(end) && side.data_packets >= FEW && side.bytes >= FEW_BYTES
         }
-        Caveat::WindowScaleUnknown => flow.scale(1 - end) == Scale::Unknown && side.bytes >= FEW_BYTES,
+        Caveat::WindowScaleUnknown => {
+            flow.scale(1 - end) == Scale::Unknown && side.bytes >= FEW_BYTES
+        }
         Caveat::MssUnknown => {
             let known = matches!(flow.full(end).source, MssSource::Syn | MssSource::Path);
             !known && side.data_packets >= FEW

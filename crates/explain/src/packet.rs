@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use plimsoll_wire::ipv4::{self, Ipv4Repr};
 use plimsoll_wire::ipv6::{self, Ipv6Repr};
-use plimsoll_wire::tcp::{self, TcpFlags, TcpRepr};
+use plimsoll_wire::tcp::{self, SackBlock, TcpFlags, TcpRepr};
 use plimsoll_wire::{SeqNum, checksum, protocol};
 
 use crate::capture::Frame;
@@ -38,6 +38,8 @@ pub(crate) struct Segment {
     pub(crate) timestamps: bool,
     /// Whether it has SACK blocks.
     pub(crate) sack: bool,
+    /// Whether the first of them reports data that came twice (RFC 2883, section 4).
+    pub(crate) duplicate_sack: bool,
     /// The identification of the IPv4 packet, to tell packets that were captured twice.
     pub(crate) ident: Option<u16>,
 }
@@ -268,8 +270,17 @@ fn tcp(
         scale,
         timestamps: tcp.options.timestamps.is_some(),
         sack: !tcp.options.sack.is_empty(),
+        duplicate_sack: is_duplicate(&tcp),
         ident: None,
     })
+}
+
+/// Whether the first SACK block lies below SEG.ACK, or inside of the second.
+fn is_duplicate(tcp: &TcpRepr) -> bool {
+    let mut blocks = tcp.options.sack.iter();
+    let Some(first) = blocks.next() else { return false };
+    let inside = |outer: &SackBlock| first.left >= outer.left && first.right <= outer.right;
+    first.left < tcp.ack || blocks.next().is_some_and(inside)
 }
 
 /// The header of a segment of whose options only the first bytes were captured: with the options

@@ -225,6 +225,9 @@ pub struct DirectionReport {
     /// Packets with payload that was sent before.
     #[schemars(extend("x-unit" = "packets"))]
     pub retransmissions: u64,
+    /// Segments of these that had arrived before, as the receiver says (D-SACK).
+    #[schemars(extend("x-unit" = "segments"))]
+    pub needless_retransmissions: u64,
     /// Packets that overtook others, by how soon they came.
     #[schemars(extend("x-unit" = "packets"))]
     pub reordered: u64,
@@ -423,17 +426,10 @@ fn worth(flow: &Flow, from: usize, kind: Kind, options: &Options) -> Option<(Tal
     (enough && share >= kind.least_share()).then_some((tally, share))
 }
 
-/// Whether the capture shows enough to judge this of what `from` sends.
+/// Whether the capture shows enough to judge this of what `from` sends: not how data was cut, where
+/// a receiver may have merged it before it was captured.
 fn can_be_seen(flow: &Flow, from: usize, kind: Kind) -> bool {
-    let at = flow.captured_at();
-    match kind {
-        // Windows that are on their way to the sender do not hold it yet.
-        Kind::FullWindow | Kind::SmallBuffer => at != Some(from),
-        kind if kind.is_of_cutting() => {
-            at != Some(1 - from) || flow.sides[from].super_segments == 0
-        }
-        _ => true,
-    }
+    !kind.is_of_cutting() || !flow.is_merged(from)
 }
 
 /// ACKs beyond those that a receiver owes, if deferring would leave less than half of them.
@@ -509,6 +505,7 @@ fn direction(flow: &Flow, n: usize, from: usize) -> DirectionReport {
         super_segments: side.super_segments,
         wire_segments: side.wire_segments,
         retransmissions: side.retransmissions,
+        needless_retransmissions: side.losses.needless(),
         reordered: side.losses.reordered(),
         missing_bytes: side.missing(),
         duplicates: side.duplicates,
@@ -589,10 +586,9 @@ fn detail(flow: &Flow, (n, from): (usize, usize), kind: Kind, tally: &Tally) -> 
             side.acked as f64 / MEGABYTE,
             side.deferred
         ),
-        Kind::WakeUps => format!(
-            "{} in {packets:.0} more packets than they need",
-            plural(count, "message")
-        ),
+        Kind::WakeUps => {
+            format!("{} in {packets:.0} more packets than they need", plural(count, "message"))
+        }
         Kind::SillyWindow => plural(count, "time"),
         _ => time_detail(flow, (n, from), kind, (tally, peer.probes)),
     }
@@ -617,9 +613,13 @@ fn time_detail(
             format!("{who}{waits}, {ms:.0} ms in all")
         }
         Kind::Loss => format!(
-            "{} of {} sent again; in {} the receiver waited {ms:.0} ms in all, {:.0} ms at most",
+            "{} of {} sent again{}; in {} the receiver waited {ms:.0} ms in all, {:.0} ms at most",
             side.retransmissions,
             plural(side.data_packets + side.retransmissions, "data packet"),
+            match side.losses.needless() {
+                0 => String::new(),
+                needless => format!(", {} that had arrived", plural(needless, "segment")),
+            },
             plural(count, "recovery"),
             millis(tally.longest)
         ),

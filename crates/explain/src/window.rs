@@ -8,13 +8,39 @@ use crate::kinds::Kind;
 use crate::packet::{Scale, Segment};
 use crate::tally::{Mark, Tallies, Tally};
 
+/// Announcements that are remembered.
+const REMEMBERED: usize = 16;
+
+/// Announcements of one round trip that are told apart; less than are remembered, so that those of
+/// a whole round trip are.
+const PER_ROUND_TRIP: u64 = 12;
+
+/// A window as it was announced.
+#[derive(Clone, Copy, Debug, Default)]
+struct Announced {
+    /// When it passed the place of the capture, in nanoseconds.
+    time: u64,
+    edge: SeqNum,
+    size: u32,
+    /// The largest size up to then, in bytes.
+    largest: u32,
+}
+
 /// The window of one side, as its segments announced it.
+///
+/// Where a capture was taken, the sender's data meets windows that the sender did not know yet when
+/// the data left. `lag` is the time in nanoseconds from there to the sender and back: data that
+/// passes now left with the window that passed so long ago.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Window {
-    /// Its right edge and size, as last announced.
-    last: Option<(SeqNum, u32)>,
+    /// The last announcements, the newest at `newest`, the others before it in a ring.
+    announced: [Announced; REMEMBERED],
+    newest: usize,
+    count: usize,
     /// The largest size announced, in bytes.
     largest: u32,
+    /// The same when the sender first waited for a window of that size.
+    small: Option<u32>,
     closed: Option<Mark>,
     full: Option<Full>,
 }
@@ -26,19 +52,38 @@ struct Full {
     /// The end of the data that fills it.
     end: SeqNum,
     why: Kind,
-    /// When the window had space for a segment again.
+    /// When data can pass that the sender sent for a window with space for a segment.
     until: Option<u64>,
 }
 
+/// Data that fills or does not fill a window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Filling {
+    pub(crate) mark: Mark,
+    pub(crate) end: SeqNum,
+    /// The payload of a full segment.
+    pub(crate) mss: u32,
+    /// See [`Window`].
+    pub(crate) lag: u64,
+    /// The sender has lost data to send again first: the window does not hold it.
+    pub(crate) recovering: bool,
+}
+
 impl Window {
+    /// The announcements that are remembered, the newest first.
+    fn latest(&self) -> impl Iterator<Item = &Announced> {
+        let back = |n: usize| &self.announced[(self.newest + REMEMBERED - n) % REMEMBERED];
+        (0..self.count).map(back)
+    }
+
     /// The right edge as last announced.
     pub(crate) fn edge(&self) -> Option<SeqNum> {
-        self.last.map(|(edge, _)| edge)
+        self.latest().next().map(|last| last.edge)
     }
 
     /// The size as last announced, in bytes.
     pub(crate) fn size(&self) -> Option<u32> {
-        self.last.map(|(_, size)| size)
+        self.latest().next().map(|last| last.size)
     }
 
     /// The largest size announced, in bytes; 0 if none is known.
@@ -52,7 +97,7 @@ impl Window {
 
     /// The sequence numbers are others from here on.
     pub(crate) fn forget(&mut self) {
-        (self.last, self.full) = (None, None);
+        (self.count, self.full) = (0, None);
     }
 
     /// A segment announces a window. Without its scale only its being closed counts. `mss` is that
@@ -61,7 +106,7 @@ impl Window {
         &mut self,
         segment: &Segment,
         scale: Scale,
-        mss: u32,
+        (mss, lag): (u32, u64),
         found: &mut Tallies,
     ) {
         if segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST) {
@@ -82,25 +127,40 @@ impl Window {
         };
         let size = u32::from(segment.window) << shift;
         let edge = segment.ack + size;
-        if let Some((before, room)) = self.last {
+        if let (Some(before), Some(room)) = (self.edge(), self.size()) {
             let opened = if edge > before { edge.since(before) } else { 0 };
             if room < mss && size < mss && (1..mss).contains(&opened) {
                 found.of(Kind::SillyWindow).add(mark, 1.0, 0);
             }
         }
-        self.last = Some((edge, size));
-        if size > self.largest + self.largest / 8 {
+        if self.small.is_some_and(|small| size > small.saturating_add(small / 8)) {
             // The buffer grows as the path needs it: it was small for a few round trips only.
             *found.of(Kind::SmallBuffer) = Tally::default();
+            self.small = None;
         }
         self.largest = self.largest.max(size);
+        let announced = Announced { time: segment.time, edge, size, largest: self.largest };
+        self.remember(announced, lag);
         let enough = self.enough(mss);
         if let Some(full) = self.full.as_mut().filter(|full| full.until.is_none())
-            && edge > full.end
-            && edge.since(full.end) >= enough
+            && announced.takes(full.end, enough)
         {
-            full.until = Some(segment.time);
+            full.until = Some(segment.time.saturating_add(lag));
         }
+    }
+
+    /// One more announcement. Those that follow each other closely become one, with the time of
+    /// the first: the sender is then thought to have known the window too early, and not too late.
+    fn remember(&mut self, announced: Announced, lag: u64) {
+        let since = |last: &Announced| announced.time.saturating_sub(last.time);
+        if self.latest().next().is_some_and(|last| since(last) < lag / PER_ROUND_TRIP) {
+            let last = &mut self.announced[self.newest];
+            *last = Announced { time: last.time, ..announced };
+            return;
+        }
+        self.newest = (self.newest + 1) % REMEMBERED;
+        self.announced[self.newest] = announced;
+        self.count = (self.count + 1).min(REMEMBERED);
     }
 
     /// The space below which a sender waits for more: a segment, or half of a window that never had
@@ -109,36 +169,37 @@ impl Window {
         mss.min(self.largest / 2).max(1)
     }
 
-    /// The peer sends data up to `end`. If it waited for space in the window before, and data left
-    /// as soon as there was some (`prompt` is the time in nanoseconds that the way there and back
-    /// takes), the wait is told. `recovering` says that it has lost data to send again first, and
-    /// is not held by the window.
-    pub(crate) fn filled(
-        &mut self,
-        (mark, end): (Mark, SeqNum),
-        mss: u32,
-        recovering: bool,
-        prompt: u64,
-        options: &Options,
-        found: &mut Tallies,
-    ) {
+    /// The peer sends data. If it waited for space in the window before, and data left as soon as
+    /// there was some, the wait is told.
+    pub(crate) fn filled(&mut self, data: Filling, options: &Options, found: &mut Tallies) {
+        let Filling { mark, end, mss, lag, recovering } = data;
         if let Some(Full { since, why, until: Some(until), .. }) = self.full {
-            let waited = until.saturating_sub(since.time);
+            let waited = until.min(mark.time).saturating_sub(since.time);
+            let prompt = options.soon.saturating_add(lag / 2);
             let at_once = mark.time.saturating_sub(until) <= prompt;
             if at_once && waited >= options.soon && !recovering {
                 found.of(why).add(since, 0.0, waited);
+                if why == Kind::SmallBuffer {
+                    self.small.get_or_insert(self.largest);
+                }
             }
             self.full = None;
         }
-        let Some((edge, size)) = self.last else { return };
-        let room = if edge > end { edge.since(end) } else { 0 };
-        if room < self.enough(mss) && size > 0 {
-            // A receiver that reads at once announces the same window again and again; where data
-            // waits for its reader, the window is what is left.
-            let why = if size < self.largest / 2 { Kind::FullWindow } else { Kind::SmallBuffer };
-            let full = self.full.get_or_insert(Full { since: mark, end, why, until: None });
-            full.end = end;
+        let left = mark.time.saturating_sub(lag);
+        let Some(known) = self.latest().find(|each| each.time <= left).copied() else { return };
+        let enough = self.enough(mss);
+        if known.takes(end, enough) || known.size == 0 {
+            return;
         }
+        // What is on its way to the sender already; the newest come first.
+        let newer = self.latest().take_while(|each| each.time > left);
+        let opens = newer.filter(|each| each.takes(end, enough)).last();
+        let until = opens.map(|each| each.time.saturating_add(lag));
+        // A receiver that reads at once announces the same window again and again; where data
+        // waits for its reader, the window is what is left.
+        let why = if known.size < known.largest / 2 { Kind::FullWindow } else { Kind::SmallBuffer };
+        let full = self.full.get_or_insert(Full { since: mark, end, why, until });
+        (full.end, full.until) = (end, until);
     }
 
     fn open(&mut self, time: u64, found: &mut Tallies) {
@@ -151,5 +212,12 @@ impl Window {
     /// The flow ends at `time`.
     pub(crate) fn end(&mut self, time: u64, found: &mut Tallies) {
         self.open(time, found);
+    }
+}
+
+impl Announced {
+    /// Whether so many bytes may follow data that ends at `end`.
+    fn takes(&self, end: SeqNum, bytes: u32) -> bool {
+        self.edge > end && self.edge.since(end) >= bytes
     }
 }

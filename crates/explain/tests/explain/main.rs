@@ -1,6 +1,7 @@
 //! Captures, made here packet by packet, and what is found in them.
 
 mod builder;
+mod causes;
 mod corpus;
 mod findings;
 mod formats;
