@@ -147,7 +147,9 @@ PIECES = "c200,c400,s300,C60"
 HEADER_BODY = "c100,s150,s900,C60"
 # A server that flushes its header, and thinks.
 THINKS = "c100,s150,S20-120,s900"
-# Of X, so many at once, and one byte back.
+# Two ends that talk, of which the server sends its second answer in two pieces at once.
+CHAT = "c40,C10-400,s50,S10-300,c30,s20,s25,C200-300"
+# So many writes of 64 KB, and one byte back.
 BULK = "c65536x{},s1"
 
 
@@ -185,6 +187,13 @@ def healthy():
         yield programs(f"every-40ms-nagle-{name}", "c80,C45", 40, path=path)
 
 
+    yield programs(
+        "thinks-twice-nodelay-70ms", "c300,s90,S5-200,s400,S10-90,s2000,C10-50", 25, "--nodelay",
+        path=far(70),
+    )
+    yield programs("timer-nodelay-30ms", "c60,C10-90", 60, "--nodelay", path=far(30))
+
+
 def defects():
     for rtt in (0, 20, 50, 100):
         path = far(rtt) if rtt else ""
@@ -211,6 +220,14 @@ def defects():
         "behind-reader-40ms", BULK.format(12), 1, serve="--chunk 16384 --pause 15 --rcvbuf 131072",
         path=far(40), packets=400,
     )
+    yield programs(
+        "reads-of-4096-30ms", "s65536x10,c1", 1, connect="--chunk 4096 --pause 12", path=far(30),
+        packets=400,
+    )
+    yield programs(
+        "header-and-large-body-30ms", "c100,s200,s23000,C40", 20, path=far(30)
+    )
+    yield programs("two-small-writes-30ms", CHAT, 15, "--nodelay", path=far(30))
     yield programs("loss-20ms", BULK.format(20), 1, path=far(20, "--loss 0.02"), packets=1200)
     yield programs(
         "bottleneck-20ms", BULK.format(16), 1, path=far(20, "--rate 8e6 --queue 20000"), packets=900

@@ -1,4 +1,4 @@
-//! What is kept of one direction of a flow. Constant room, whatever goes by.
+//! What is kept of one direction of a flow. Constant size, whatever goes by.
 
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::TcpFlags;
@@ -169,11 +169,13 @@ impl Direction {
         };
         // Nobody may announce less than this and mean it.
         let said = said.map(|said| u32::from(said).max(LEAST_MSS) - options_len.min(MOST_OPTIONS));
-        let (size, source) = match (said, self.path_size.get(), self.sizes.full()) {
-            (Some(said), Some(size), _) if size < said => (size, MssSource::Path),
-            (Some(said), ..) => (said, MssSource::Syn),
-            (None, _, Some(size)) => (size, MssSource::Sizes),
-            (None, _, None) => (USUAL_MSS, MssSource::Assumed),
+        let (size, source) = match (said, self.path_size.get()) {
+            (Some(said), Some(size)) if size < said => (size, MssSource::Path),
+            (Some(said), _) => (said, MssSource::Syn),
+            (None, _) => match self.sizes.full() {
+                Some(size) => (size, MssSource::Sizes),
+                None => (USUAL_MSS, MssSource::Assumed),
+            },
         };
         Full { size, said, source }
     }
@@ -230,7 +232,7 @@ impl Direction {
             if segment.time.saturating_sub(last.mark.time) <= options.soon {
                 self.learn(&mut last, &mut full);
             }
-            self.judge(&last, segment, full, paths, options);
+            self.follows(&last, segment, full, paths, options);
         }
         // What fills the window was cut to fit, and what carries SACK blocks has a size of its own.
         let cut = peer.edge == Some(end) || segment.sack && full.source != MssSource::Syn;
@@ -289,7 +291,7 @@ impl Direction {
 
     /// What `segment` says about `last`, which was sent before it, without data of the other side
     /// between them.
-    fn judge(
+    fn follows(
         &mut self,
         last: &Last,
         segment: &Segment,

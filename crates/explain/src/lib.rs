@@ -7,9 +7,19 @@
 //! segment goes to its flow in a table of bounded size ([`table`]): the flow seen least recently
 //! gives way when the table is full, and lives on as sums only. A flow has two directions
 //! ([`direction`]) of constant size, where every rule compares a segment with what was
-//! remembered of those before it: the last data, the last small segment that is not acknowledged,
-//! the last pure ACK, the window, the current run of small packets, the current message. What it
-//! finds is added up by [`Kind`] with a few examples.
+//! remembered of those before it: how data was cut into packets ([`direction`], [`sizes`]), waits
+//! for ACKs ([`nagle`]), the window ([`window`]), what was lost ([`loss`]). What it finds is added
+//! up by [`Kind`] with a few examples.
+//!
+//! A finding is told with the share of the flow's time, or of its packets, that it costs; shares
+//! rank the findings, and small ones are left out ([`kinds`]). What to do about it depends on the
+//! cause and on the stack that was captured ([`remedies`]).
+//!
+//! A capture shows one place of the path. How long packets take from there to each end and back is
+//! known from the handshake, and tells at which end it was taken. A wait counts only if the
+//! packets had the time to go round; a window holds a sender only once it has reached it; how data
+//! was cut is not looked at where the receiver may have merged it. What a capture cannot tell of a
+//! flow is said in its notes ([`notes`]): no finding does not mean that all is well.
 //!
 //! The rules see packets, not programs, so they are estimates; where two causes look alike (the
 //! tails of large writes and the ends of small ones) the distances between the ends of segments

@@ -7,7 +7,7 @@ use crate::flow::Flow;
 use crate::packet::Scale;
 use crate::report::{MssSource, Side};
 
-/// Data packets of one side below which nothing is lost by not judging them.
+/// Data packets of one side below which nothing is missed.
 const FEW: u64 = 20;
 
 /// Bytes below which no window matters: none is smaller at first.
@@ -28,7 +28,7 @@ pub enum Caveat {
     MergedByReceiver,
     /// The SYNs are not in the capture, or too little of them.
     WindowScaleUnknown,
-    /// The same: sizes are judged by those that occur most.
+    /// The same: those that occur most stand for it.
     MssUnknown,
 }
 
@@ -42,11 +42,11 @@ pub(crate) const ALL: [Caveat; 5] = [
 ];
 
 impl Caveat {
-    /// What is not judged because of it.
+    /// What cannot be told because of it.
     pub fn text(self) -> &'static str {
         match self {
             Caveat::OneWay => {
-                "only one direction was captured: waits, windows and losses cannot be judged"
+                "only one direction was captured: waits, windows and losses cannot be told"
             }
             Caveat::PacketsMissing => {
                 "the capture lacks packets that were sent: figures are too low, and waits may be \
@@ -59,7 +59,7 @@ impl Caveat {
             }
             Caveat::WindowScaleUnknown => {
                 "the window scale is not known, for the SYNs or their options were not captured: \
-                 full, small and silly windows are not judged"
+                 full, small and silly windows cannot be told"
             }
             Caveat::MssUnknown => {
                 "the MSS is not known, for the SYNs or their options were not captured: it is \
@@ -78,7 +78,7 @@ pub struct CaveatCount {
     /// In how many flows.
     #[schemars(extend("x-unit" = "flows"))]
     pub flows: u64,
-    /// What is not judged because of it.
+    /// What cannot be told because of it.
     pub text: &'static str,
 }
 

@@ -41,9 +41,10 @@ pub(crate) fn remedy(kind: Kind, stack: Stack, rule: Rule) -> &'static str {
              (net.ipv4.tcp_rmem, SO_RCVBUF) helps against bursts only."
         }
         (Kind::SmallBuffer, _) => {
-            "Do not set SO_RCVBUF in the receiving program: the stack then lets the buffer grow as \
-             the path needs it, up to the third value of net.ipv4.tcp_rmem. If it must be set, set \
-             it before connect or listen, to twice the rate wanted times the round trip."
+            "If the receiving program sets SO_RCVBUF, leave it out: the stack then lets the buffer \
+             grow as the path needs it, up to the third value of net.ipv4.tcp_rmem; or set it before \
+             connect or listen to twice the rate wanted times the round trip. If it is not set, \
+             raise the second and third value."
         }
         (Kind::SillyWindow, _) => {
             "Make the receive buffer several segments long at least (SO_RCVBUF); read in larger \

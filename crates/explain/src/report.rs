@@ -426,7 +426,7 @@ fn worth(flow: &Flow, from: usize, kind: Kind, options: &Options) -> Option<(Tal
     (enough && share >= kind.least_share()).then_some((tally, share))
 }
 
-/// Whether the capture shows enough to judge this of what `from` sends: not how data was cut, where
+/// Whether the capture shows enough to tell this of what `from` sends: not how data was cut, where
 /// a receiver may have merged it before it was captured.
 fn can_be_seen(flow: &Flow, from: usize, kind: Kind) -> bool {
     !kind.is_of_cutting() || !flow.is_merged(from)

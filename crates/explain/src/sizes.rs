@@ -29,12 +29,12 @@ pub(crate) struct Full {
 impl Full {
     /// Whether `len` bytes end with a segment that is surely not full.
     pub(crate) fn is_partial(&self, len: u32) -> bool {
-        !len.is_multiple_of(self.size) && self.may_judge(len)
+        !len.is_multiple_of(self.size) && self.is_certain(len)
     }
 
     /// Whether `len` bytes are surely less than a segment.
     pub(crate) fn is_less(&self, len: u32) -> bool {
-        len < self.size && self.may_judge(len)
+        len < self.size && self.is_certain(len)
     }
 
     /// The size is known, not only assumed.
@@ -47,7 +47,7 @@ impl Full {
         if self.is_known() || len > LARGEST { len.div_ceil(self.size) } else { 1 }
     }
 
-    fn may_judge(&self, len: u32) -> bool {
+    fn is_certain(&self, len: u32) -> bool {
         self.is_known() || len < SMALLEST
     }
 }
@@ -95,7 +95,7 @@ impl PathSize {
     }
 }
 
-/// The payload sizes that occur most, in constant room.
+/// The payload sizes that occur most, in constant space.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sizes {
     slots: [(u32, u32); SLOTS],

@@ -127,9 +127,9 @@ impl Window {
         };
         let size = u32::from(segment.window) << shift;
         let edge = segment.ack + size;
-        if let (Some(before), Some(room)) = (self.edge(), self.size()) {
+        if let (Some(before), Some(left)) = (self.edge(), self.size()) {
             let opened = if edge > before { edge.since(before) } else { 0 };
-            if room < mss && size < mss && (1..mss).contains(&opened) {
+            if left < mss && size < mss && (1..mss).contains(&opened) {
                 found.of(Kind::SillyWindow).add(mark, 1.0, 0);
             }
         }
@@ -212,6 +212,12 @@ impl Window {
     /// The flow ends at `time`.
     pub(crate) fn end(&mut self, time: u64, found: &mut Tallies) {
         self.open(time, found);
+        let of_reader = found.get(Kind::FullWindow).nanos + found.get(Kind::ZeroWindow).nanos;
+        if of_reader > found.get(Kind::SmallBuffer).nanos {
+            // One cause: a slow reader fills any buffer.
+            let waits = std::mem::take(found.of(Kind::SmallBuffer));
+            found.of(Kind::FullWindow).join(&waits);
+        }
     }
 }
 
