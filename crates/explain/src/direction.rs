@@ -80,6 +80,8 @@ pub(crate) struct Last {
     pub(crate) first: bool,
     /// It ends what was queued.
     pub(crate) pushed: bool,
+    /// SEG.ACK.
+    pub(crate) ack: SeqNum,
 }
 
 /// A run of small packets.
@@ -224,9 +226,13 @@ impl Direction {
             }
         }
         self.losses.sent(segment.time, self.una.is_some_and(|una| una >= segment.seq));
-        let first = self.turn || self.last.is_none();
+        // A higher ACK is for data of the other side, be it in the capture or not.
+        let asked = self.last.filter(|last| segment.ack > last.ack);
+        let asked = asked.map_or(0, |last| segment.ack.since(last.ack));
+        let first = self.turn || self.last.is_none() || asked > 0;
         if first {
-            self.begin_message(mark, full.size, peer);
+            let requests = peer.requests.max(u64::from(asked.div_ceil(full.size)));
+            self.begin_message(mark, full.size, requests);
         }
         if let Some(mut last) = self.last.filter(|_| !first) {
             if segment.time.saturating_sub(last.mark.time) <= options.soon {
@@ -250,16 +256,18 @@ impl Direction {
         }
         self.count(len, full);
         let pushed = segment.flags.intersects(TcpFlags::PSH);
-        self.last = Some(Last { mark, len, end, fractional, first, pushed });
+        let ack = segment.ack;
+        self.last = Some(Last { mark, len, end, fractional, first, pushed, ack });
         (self.heard, self.turn) = (false, false);
     }
 
-    /// The first data of this side, or the first behind data of the other.
-    fn begin_message(&mut self, mark: Mark, mss: u32, peer: Peer) {
+    /// The first data of this side, or the first behind data of the other, which may hold so many
+    /// requests.
+    fn begin_message(&mut self, mark: Mark, mss: u32, requests: u64) {
         self.end_train(mss);
         self.end_message(mss, self.turn);
         self.nagle.message(self.turn, &mut self.found);
-        let answers = self.turn.then_some(peer.requests);
+        let answers = (self.turn || requests > 0).then_some(requests);
         self.message = Some(Message { from: mark, packets: 0, bytes: 0, pieces: 0, answers });
         self.last_fraction = None;
     }
@@ -452,10 +460,10 @@ impl Direction {
     }
 
     /// The capture ends at `time`, or the flow is given up.
-    pub(crate) fn end(&mut self, mss: u32, time: u64) {
+    pub(crate) fn end(&mut self, mss: u32, time: u64, options: &Options) {
         self.end_train(mss);
         self.end_message(mss, false);
-        self.nagle.end(&mut self.found);
+        self.nagle.end(options, &mut self.found);
         self.losses.end(time, &mut self.found);
         self.window.end(time, &mut self.found);
         // Pieces inside bulk data come from small writes, or from the tails of large ones.

@@ -228,10 +228,10 @@ impl Flow {
     }
 
     /// The flow ends here.
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn end(&mut self, options: &Options) {
         for from in 0..2 {
             let mss = self.mss(from);
-            self.sides[from].end(mss, self.last);
+            self.sides[from].end(mss, self.last, options);
         }
     }
 }

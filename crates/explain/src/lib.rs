@@ -186,7 +186,7 @@ impl Pass<'_> {
     }
 
     fn evict(&mut self, mut flow: flow::Flow) {
-        flow.end();
+        flow.end(self.options);
         self.report.flows_seen += 1;
         self.sums.add(&flow, self.options);
         self.evicted.add(&flow, self.options);
@@ -202,7 +202,7 @@ impl Pass<'_> {
         let start = self.start.unwrap_or(0);
         let mut report = self.report;
         for mut flow in self.table.into_flows() {
-            flow.end();
+            flow.end(self.options);
             report.flows_seen += 1;
             self.sums.add(&flow, self.options);
             report.flows.push(report::flow(&flow, start, self.options));

@@ -49,6 +49,8 @@ pub(crate) struct Waits {
     late: u64,
     /// Small segments that did not wait for an ACK.
     breaches: u64,
+    /// The shortest and the longest time between ACK and data where the way of both is not known.
+    gaps: Option<(u64, u64)>,
     /// A wait for one round trip in the current message, which matters if somebody waits for its
     /// end.
     round_trip: Option<(Mark, u64)>,
@@ -130,6 +132,10 @@ impl Waits {
         } else {
             return;
         }
+        if paths.least_behind == 0 {
+            let (least, most) = self.gaps.unwrap_or((gap, gap));
+            self.gaps = Some((least.min(gap), most.max(gap)));
+        }
         self.waits += 1;
         self.behind_first += u64::from(small.first);
     }
@@ -140,8 +146,11 @@ impl Waits {
     }
 
     /// The flow ends: what was found stands, if it was the rule and not a chance.
-    pub(crate) fn end(&self, found: &mut Tallies) {
-        let by_chance = self.rule() == Rule::Off || self.late > 2 * self.waits;
+    pub(crate) fn end(&self, options: &Options, found: &mut Tallies) {
+        // The way of ACK and data takes the same time again and again; thoughts of a program do not.
+        let vary = |(least, most): (u64, u64)| most > least + least / 2 + options.soon;
+        let varies = self.gaps.is_some_and(vary);
+        let by_chance = varies || self.rule() == Rule::Off || self.late > 2 * self.waits;
         let round_trips = std::mem::take(found.of(Kind::NagleRoundTrip));
         if by_chance {
             *found.of(Kind::Stall) = Tally::default();

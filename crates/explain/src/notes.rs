@@ -16,6 +16,10 @@ const FEW_BYTES: u64 = 50_000;
 /// The share of missing bytes that is told.
 const MISSING: f64 = 0.005;
 
+/// The share of missing bytes beyond which nothing is said of how data was cut: what seems to
+/// follow at once may have had an answer between.
+const MANY_MISSING: f64 = 0.05;
+
 /// What a capture cannot tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -50,7 +54,7 @@ impl Caveat {
             }
             Caveat::PacketsMissing => {
                 "the capture lacks packets that were sent: figures are too low, and waits may be \
-                 missed; tcpdump says how many packets the kernel dropped, and -B gives it a \
+                 missed; with more than 5 % missing, how data was cut cannot be told; tcpdump says how many packets the kernel dropped, and -B gives it a \
                  larger buffer"
             }
             Caveat::MergedByReceiver => {
@@ -141,6 +145,11 @@ fn is_true(kind: Caveat, flow: &Flow, end: usize) -> bool {
             !known && side.data_packets >= FEW
         }
     }
+}
+
+/// Whether too much of a flow is not in the capture to say how its data was cut.
+pub(crate) fn lacks_many(flow: &Flow) -> bool {
+    (0..2).any(|end| missing(flow, end) > MANY_MISSING)
 }
 
 /// The share of the bytes of one end that is not in the capture.

@@ -427,9 +427,9 @@ fn worth(flow: &Flow, from: usize, kind: Kind, options: &Options) -> Option<(Tal
 }
 
 /// Whether the capture shows enough to tell this of what `from` sends: not how data was cut, where
-/// a receiver may have merged it before it was captured.
+/// a receiver may have merged it before it was captured, or where much of it is missing.
 fn can_be_seen(flow: &Flow, from: usize, kind: Kind) -> bool {
-    !kind.is_of_cutting() || !flow.is_merged(from)
+    !kind.is_of_cutting() || !flow.is_merged(from) && !notes::lacks_many(flow)
 }
 
 /// ACKs beyond those that a receiver owes, if deferring would leave less than half of them.

@@ -37,14 +37,16 @@ impl Full {
         len < self.size && self.is_certain(len)
     }
 
-    /// The size is known, not only assumed.
+    /// The size is known, not only taken from the sizes that occur: with offloads, these may all be
+    /// of several segments.
     pub(crate) fn is_known(&self) -> bool {
-        self.source != MssSource::Assumed
+        matches!(self.source, MssSource::Syn | MssSource::Path)
     }
 
     /// Segments that `len` bytes take on the wire, as far as it is known.
     pub(crate) fn segments(&self, len: u32) -> u32 {
-        if self.is_known() || len > LARGEST { len.div_ceil(self.size) } else { 1 }
+        let assumed = self.source == MssSource::Assumed;
+        if assumed && len <= LARGEST { 1 } else { len.div_ceil(self.size) }
     }
 
     fn is_certain(&self, len: u32) -> bool {

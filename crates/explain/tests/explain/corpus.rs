@@ -13,12 +13,12 @@ use plimsoll_explain::{
 /// Bytes of all captures.
 const MOST_BYTES: u64 = 3 << 20;
 
-fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures")
 }
 
 /// What is said of one capture: kind/side of each flow's findings, the costliest first.
-fn said(report: &Report) -> String {
+pub(crate) fn said(report: &Report) -> String {
     let mut words = Vec::new();
     for flow in &report.flows {
         for found in &flow.findings {
@@ -59,6 +59,15 @@ fn table() -> BTreeMap<String, Expected> {
             (name.to_owned(), Expected { at: at.to_owned(), must, may })
         })
         .collect()
+}
+
+/// The captures of which nothing must be said: their names, their files, and what may be said.
+pub(crate) fn healthy() -> impl Iterator<Item = (String, PathBuf, Vec<String>)> {
+    let healthy = table().into_iter().filter(|(_, expected)| expected.must.is_empty());
+    healthy.map(|(name, expected)| {
+        let path = folder().join(format!("{name}.pcap"));
+        (name, path, expected.may)
+    })
 }
 
 /// What is wrong with what was said, if anything is.

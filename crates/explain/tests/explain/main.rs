@@ -7,4 +7,5 @@ mod findings;
 mod formats;
 mod hostile;
 mod judgement;
+mod spoiled;
 mod writer;
