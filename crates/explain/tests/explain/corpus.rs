@@ -70,6 +70,18 @@ pub(crate) fn healthy() -> impl Iterator<Item = (String, PathBuf, Vec<String>)> 
     })
 }
 
+/// The captures of which a wait for an ACK, a closed window or a loss must be said first: their
+/// names, their files, and that.
+pub(crate) fn waits() -> impl Iterator<Item = (String, PathBuf, String)> {
+    let of_waits = ["nagle_delayed_ack_stall", "nagle_round_trip", "zero_window", "lost_packets"];
+    table().into_iter().filter_map(move |(name, expected)| {
+        let first = expected.must.first()?.clone();
+        let known = of_waits.iter().any(|kind| first.starts_with(kind));
+        let path = folder().join(format!("{name}.pcap"));
+        known.then_some((name, path, first))
+    })
+}
+
 /// What is wrong with what was said, if anything is.
 fn wrong(report: &Report, expected: &Expected) -> Option<String> {
     let said = said(report);

@@ -106,6 +106,29 @@ fn what_is_missing_in_a_capture_is_no_finding() {
     assert!(count > 100, "{count} captures");
 }
 
+/// What does not need the options of segments, or the beginning, is found without them.
+#[test]
+fn waits_are_found_in_captures_that_lack_something() {
+    let (mut count, mut bad) = (0, Vec::new());
+    // The pieces that wait there have more than 1,000 bytes: without the MSS they may be full
+    // segments. Of rsync's two waits one is in its beginning.
+    let excepted = ["header-and-large-body", "rsync"];
+    let waits = corpus::waits()
+        .filter(|(name, ..)| !excepted.iter().any(|excepted| name.starts_with(excepted)));
+    for (name, path, kind) in waits {
+        let records = Records::read(&path);
+        for (how, report) in [("cut", records.cut()), ("late", records.late())] {
+            count += 1;
+            let said = corpus::said(&report);
+            if !said.split(' ').any(|word| word == kind) {
+                bad.push(format!("{name}, {how}: {said}, which lacks {kind}"));
+            }
+        }
+    }
+    assert!(bad.is_empty(), "{} of {count}:\n{}", bad.len(), bad.join("\n"));
+    assert!(count > 40, "{count} captures");
+}
+
 #[test]
 fn what_is_missing_in_a_capture_is_noted() {
     let path = corpus::folder().join("curl-wire-40ms.server.pcap");
