@@ -94,7 +94,7 @@ pub struct Note {
     pub kind: Caveat,
     /// Whose packets it is about; null if both sides'.
     pub from: Option<Side>,
-    /// The same in a sentence, with figures.
+    /// The same in words, with figures.
     pub text: String,
 }
 
@@ -115,16 +115,16 @@ pub(crate) fn notes(flow: &Flow, order: [usize; 2]) -> Vec<Note> {
 }
 
 fn text(kind: Caveat, flow: &Flow, (side, end): (Side, usize)) -> String {
-    let (whose, said) = (side.name(), kind.text());
+    let whose = side.name();
     match kind {
+        Caveat::OneWay => format!("no packet of the {whose} was captured"),
         Caveat::PacketsMissing => {
             let share = missing(flow, end) * 100.0;
-            format!("{share:.0} % of the {whose}'s bytes are missing: {said}")
+            format!("{share:.0} % of the {whose}'s bytes are missing")
         }
-        Caveat::OneWay => format!("no packet of the {whose}: {said}"),
-        Caveat::MergedByReceiver => format!("data of the {whose}: {said}"),
-        Caveat::MssUnknown => format!("data of the {whose}: {said}"),
-        Caveat::WindowScaleUnknown => said.into(),
+        Caveat::MergedByReceiver => format!("data of the {whose} was merged before it was captured"),
+        Caveat::WindowScaleUnknown => "the window scale is not known".into(),
+        Caveat::MssUnknown => format!("the MSS of the {whose}'s data is not known"),
     }
 }
 

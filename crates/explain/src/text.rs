@@ -8,6 +8,9 @@ use crate::report::{DirectionReport, Example, Finding, FlowReport, Report, Side,
 /// Lines of text are at most this long, in characters.
 const WIDTH: usize = 100;
 
+/// Bytes that ACKs must be for before their rate is told.
+const ENOUGH_ACKED: f64 = 1e5;
+
 /// The report as text, with the first `top` flows that have findings.
 pub fn text_report(report: &Report, top: usize) -> String {
     let mut out = String::new();
@@ -204,12 +207,14 @@ pub(crate) fn figures(side: &DirectionReport) -> String {
     add(side.reordered, format!("{} out of order", side.reordered));
     add(side.duplicates, format!("{} captured twice", side.duplicates));
     add(side.missing_bytes, format!("{} not captured", plural(side.missing_bytes, "byte")));
-    if let (Some(rate), Some(stretch)) = (side.acks_per_megabyte, side.stretch) {
-        let _ = write!(
-            line,
-            ", {} alone ({rate:.0} per MB, stretch {stretch:.1})",
-            plural(side.pure_acks, "ACK")
-        );
+    let acked = side.acks_per_megabyte.map_or(0.0, |rate| side.pure_acks as f64 * 1e6 / rate);
+    if let (Some(rate), Some(stretch)) = (side.acks_per_megabyte, side.stretch)
+        && acked >= ENOUGH_ACKED
+    {
+        let acks = plural(side.pure_acks, "ACK");
+        let _ = write!(line, ", {acks} alone ({rate:.0} per MB, stretch {stretch:.1})");
+    } else if side.pure_acks > 0 {
+        let _ = write!(line, ", {} alone", plural(side.pure_acks, "ACK"));
     }
     line
 }
