@@ -65,7 +65,7 @@
 //! | ask why | [`TcpStream::decisions`], a capture ([`StackBuilder::pcap`]) |
 //! | take connections to any address | [`TcpListener::bind_any`], [`StackBuilder::any_address`] |
 //! | dial before a connection opens, or refuse it | [`gate`] |
-//! | give and take packets by hand | [`device::channel`] |
+//! | give and take packets by hand | [`device::channel()`] |
 //! | use a descriptor that was passed to the program | [`device::tun::from_fd`] |
 //! | hurt packets on purpose | [`device::fault`], [`device::memory_link::LinkConfig`] |
 //!
@@ -73,7 +73,7 @@
 //!
 //! # A device of one's own
 //!
-//! A program that has packets as values uses [`device::channel`]. A driver of its own implements
+//! A program that has packets as values uses [`device::channel()`]. A driver of its own implements
 //! [`device::DeviceTx`] and [`device::DeviceRx`], and says by a [`device::WaitSource`] how the
 //! stack learns that there is something to do: by a file descriptor, or by a [`device::KickSlot`].
 //! Neither half ever blocks. This one sends what it gets back to where it came from, so that each

@@ -193,7 +193,7 @@ impl ConnectionTable {
         if slot.generation == id.generation { slot.endpoint.clone() } else { None }
     }
 
-    /// Inserts the connection that `make` makes for its place.
+    /// As `insert_within`, within the limit of all stacks.
     #[cfg(test)]
     pub(crate) fn insert(
         &self,
@@ -203,7 +203,7 @@ impl ConnectionTable {
         self.insert_within(MAX_CONNECTIONS, key, make)
     }
 
-    /// As [`insert`](Self::insert), unless `most` connections are open.
+    /// Inserts the connection that `make` makes for its place, unless `most` are open.
     pub(crate) fn insert_within(
         &self,
         most: usize,
