@@ -4,7 +4,7 @@
 //! stands on them. None blocks, whether the socket is non-blocking or not. A call that is pending
 //! keeps one waker for its direction, that of the latest call: reading, peeking and accepting share
 //! one, writing and connecting the other. So one task reads and one writes. Any number of tasks
-//! wait with a [`Registration`](crate::Registration) each, or with the futures of this module,
+//! wait with a [`Registration`] each, or with the futures of this module,
 //! which take out what they have registered when they are dropped.
 
 use std::fmt;

@@ -2,17 +2,23 @@
 #![cfg(feature = "tokio")]
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
+mod namespace;
+
 use std::future::Future;
+use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 use plimsoll::device::memory_link;
+use plimsoll::device::tun::{self, TunConfig};
 use plimsoll::net::{Driver, DriverTimer, TcpListener, TcpStream, TokioClock};
 use plimsoll::{Stack, StackBuilder, StackError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Builder;
+
+use namespace::{ip, isolated};
 
 fn loopback() -> Stack {
     Stack::builder().loopback_only().build_without_thread().unwrap()
@@ -173,5 +179,45 @@ fn stopped_time_jumps() {
         // What was open is open.
         far.write_all(b"pong").await.unwrap();
         near.read_exact(&mut heard).await.unwrap();
+    });
+}
+
+/// The kernel sends to an echo of ours and hears it back.
+fn kernel_talks() {
+    let data: Vec<u8> = (0..3_000_000).map(|at| (at / 7) as u8).collect();
+    let mut stream = std::net::TcpStream::connect("192.0.2.2:7").unwrap();
+    let mut reading = stream.try_clone().unwrap();
+    std::thread::scope(|scope| {
+        let heard = scope.spawn(move || {
+            let mut heard = Vec::new();
+            reading.read_to_end(&mut heard).unwrap();
+            heard
+        });
+        stream.write_all(&data).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        assert!(heard.join().unwrap() == data, "it comes back byte for byte");
+    });
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and /dev/net/tun"]
+fn the_runtime_tells_when_a_device_is_readable() {
+    isolated("the_runtime_tells_when_a_device_is_readable", || {
+        let config = TunConfig { name: "tun0".into(), up: true, ..TunConfig::default() };
+        let device = tun::open(config).unwrap();
+        ip("address add 192.0.2.1/24 dev tun0");
+        let builder = Stack::builder().device(device).address("192.0.2.2/24");
+        let stack = builder.build_without_thread().unwrap();
+        let runtime = Builder::new_current_thread().enable_io().build().unwrap();
+        runtime.block_on(async {
+            let driver = tokio::spawn(Driver::new(&stack).unwrap());
+            let listener = TcpListener::bind_on(&stack, "192.0.2.2:7").await.unwrap();
+            let kernel = tokio::task::spawn_blocking(kernel_talks);
+            echo(listener).await;
+            kernel.await.unwrap();
+            drop(stack);
+            // The connection ends by itself; the driver ends with the last handle.
+            assert_eq!(driver.await.unwrap(), Ok(()));
+        });
     });
 }
