@@ -105,8 +105,8 @@ fn acks(kind: Kind, stack: Stack) -> &'static str {
              net.ipv4.tcp_backlog_ack_defer are 1; clear TCP_QUICKACK, and the route's quickack."
         }
         (_, Stack::Other) => {
-            "Merge arriving segments (on Linux ethtool -K DEVICE gro on); clear TCP_QUICKACK in the \
-             program, and the route's quickack."
+            "Merge arriving segments (on Linux ethtool -K DEVICE gro on); clear TCP_QUICKACK in \
+             the program, and the route's quickack."
         }
     }
 }
