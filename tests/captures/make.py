@@ -11,8 +11,9 @@ path.py. Programs of Debian that are missing are named; the packages are
     tcpdump redis-server redis-tools nginx-light curl iperf3 rsync openssh-server openssh-client
     postgresql memcached
 
-What each capture is expected to say is in expected.tsv beside the captures. A capture that was taken
-anew has to be looked at before it replaces one that is committed: the machine may have been busy.
+What each capture is expected to say is in expected.tsv beside the captures. A capture that was
+taken anew has to be looked at before it replaces one that is committed: the machine may have been
+busy.
 """
 
 import argparse
@@ -204,10 +205,12 @@ def defects():
         path = far(rtt) if rtt else ""
         name = f"{rtt}ms" if rtt else "near"
         yield programs(f"writes-of-100-{name}", "c100x3000,s1", 1, "--nodelay", path=path)
-        yield programs(f"records-of-1400-{name}", "c1400x700,s1", 1, "--nodelay", path=path, packets=500)
         yield programs(
-            f"slow-reader-{name}", BULK.format(8), 1, serve="--chunk 8192 --pause 40 --rcvbuf 32768",
-            path=path,
+            f"records-of-1400-{name}", "c1400x700,s1", 1, "--nodelay", path=path, packets=500
+        )
+        yield programs(
+            f"slow-reader-{name}", BULK.format(8), 1, path=path,
+            serve="--chunk 8192 --pause 40 --rcvbuf 32768",
         )
     yield programs(
         "small-buffer-100ms", BULK.format(5), 1, serve="--rcvbuf 8192", path=far(100), packets=400
@@ -330,7 +333,8 @@ def take(scenario, into):
 
 
 def missing():
-    needed = "ip tcpdump redis-server redis-benchmark nginx curl iperf3 rsync sshd scp psql memcached"
+    needed = "ip tcpdump redis-server redis-benchmark nginx curl iperf3 rsync sshd scp psql"
+    needed += " pgbench memcached setpriv"
     lacking = [name for name in needed.split() if not shutil.which(name)]
     if not glob.glob("/usr/lib/postgresql/*/bin/initdb"):
         lacking.append("postgresql")

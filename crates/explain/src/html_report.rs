@@ -14,7 +14,8 @@ pub fn html_report(report: &Report, top: usize) -> String {
         h1 { "What held " (report.file) " up" }
         p.dim {
             (plural(report.packets, "packet")) ", " (report.tcp_packets) " of TCP in "
-            (plural(report.flows_seen, "flow")) ", " (format!("{:.3}", report.duration_ms.unwrap_or(0.0) / 1e3)) " s"
+            (plural(report.flows_seen, "flow")) ", "
+            (format!("{:.3}", report.duration_ms.unwrap_or(0.0) / 1e3)) " s"
         }
         @if let Some(skipped) = skipped(report) { p.dim { (skipped) } }
         @if let Some(note) = &report.note { p.cost { (note) } }
@@ -73,7 +74,10 @@ fn finding(finding: &Finding) -> Markup {
     html! {
         div.card {
             h3 { (finding.title) " (" (finding.from.name()) ")" }
-            p { span.cost { (cost(finding.kind, finding.packets, finding.ms, finding.share)) } ": " (finding.detail) "." }
+            p {
+                span.cost { (cost(finding.kind, finding.packets, finding.ms, finding.share)) }
+                ": " (finding.detail) "."
+            }
             p { (finding.cause) }
             p { strong { "What to do: " } (finding.remedy) }
             @if let Some(examples) = examples(finding) { p.dim { (examples) } }

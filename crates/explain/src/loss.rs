@@ -87,9 +87,9 @@ impl Losses {
         self.recovery = None;
     }
 
-    /// Data behind SND.NXT: whether it was sent again, and not overtaken. A hole that fills sooner
-    /// than word of it can have reached the sender, which is a way of `behind` nanoseconds there and
-    /// back, was none of lost data.
+    /// Data before SND.NXT: whether it was sent again, and not overtaken. A hole that fills sooner
+    /// than word of it can have reached the sender, `behind` nanoseconds away there and back, was
+    /// none of lost data.
     pub(crate) fn again(&mut self, segment: &Segment, behind: u64) -> bool {
         let fills = self.missing > 0;
         self.missing = self.missing.saturating_sub(u64::from(segment.len));

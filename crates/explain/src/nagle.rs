@@ -147,7 +147,8 @@ impl Waits {
 
     /// The flow ends: what was found stands, if it was the rule and not a chance.
     pub(crate) fn end(&self, options: &Options, found: &mut Tallies) {
-        // The way of ACK and data takes the same time again and again; thoughts of a program do not.
+        // The way of ACK and data takes the same time again and again; a program that thinks does
+        // not.
         let vary = |(least, most): (u64, u64)| most > least + least / 2 + options.soon;
         let varies = self.gaps.is_some_and(vary);
         let by_chance = varies || self.rule() == Rule::Off || self.late > 2 * self.waits;

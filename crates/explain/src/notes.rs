@@ -54,8 +54,8 @@ impl Caveat {
             }
             Caveat::PacketsMissing => {
                 "the capture lacks packets that were sent: figures are too low, and waits may be \
-                 missed; with more than 5 % missing, how data was cut cannot be told; tcpdump says how many packets the kernel dropped, and -B gives it a \
-                 larger buffer"
+                 missed; with more than 5 % missing, how data was cut cannot be told; tcpdump says \
+                 how many packets the kernel dropped, and -B gives it a larger buffer"
             }
             Caveat::MergedByReceiver => {
                 "captured where it arrives, which merged packets before (GRO): how the sender cut \
@@ -122,7 +122,9 @@ fn text(kind: Caveat, flow: &Flow, (side, end): (Side, usize)) -> String {
             let share = missing(flow, end) * 100.0;
             format!("{share:.0} % of the {whose}'s bytes are missing")
         }
-        Caveat::MergedByReceiver => format!("data of the {whose} was merged before it was captured"),
+        Caveat::MergedByReceiver => {
+            format!("data of the {whose} was merged before it was captured")
+        }
         Caveat::WindowScaleUnknown => "the window scale is not known".into(),
         Caveat::MssUnknown => format!("the MSS of the {whose}'s data is not known"),
     }

@@ -22,8 +22,8 @@ pub(crate) fn remedy(kind: Kind, stack: Stack, rule: Rule) -> &'static str {
         (Kind::AckAlone | Kind::AckRate, _) => acks(kind, stack),
         (Kind::Stall, _) => {
             "Write header and body in one call (writev), or header with MSG_MORE, or both between \
-             TCP_CORK on and off; if the program gathers its writes already, set TCP_NODELAY. Where \
-             only the other side can be changed, TCP_QUICKACK there helps, one ACK at a time."
+             TCP_CORK on and off; if the program gathers its writes already, set TCP_NODELAY. \
+             Where only the other side can be changed, TCP_QUICKACK there helps, one ACK at a time."
         }
         (Kind::NagleRoundTrip, _) => {
             "Write the message in one call (writev), or its first part with MSG_MORE, or all of it \
@@ -42,9 +42,9 @@ pub(crate) fn remedy(kind: Kind, stack: Stack, rule: Rule) -> &'static str {
         }
         (Kind::SmallBuffer, _) => {
             "If the receiving program sets SO_RCVBUF, leave it out: the stack then lets the buffer \
-             grow as the path needs it, up to the third value of net.ipv4.tcp_rmem; or set it before \
-             connect or listen to twice the rate wanted times the round trip. If it is not set, \
-             raise the second and third value."
+             grow as the path needs it, up to the third value of net.ipv4.tcp_rmem; or set it \
+             before connect or listen to twice the rate wanted times the round trip. If it is not \
+             set, raise the second and third value."
         }
         (Kind::SillyWindow, _) => {
             "Make the receive buffer several segments long at least (SO_RCVBUF); read in larger \
@@ -105,8 +105,8 @@ fn acks(kind: Kind, stack: Stack) -> &'static str {
              net.ipv4.tcp_backlog_ack_defer are 1; clear TCP_QUICKACK, and the route's quickack."
         }
         (_, Stack::Other) => {
-            "Merge arriving segments (on Linux ethtool -K DEVICE gro on); clear TCP_QUICKACK in the \
-             program, and the route's quickack."
+            "Merge arriving segments (on Linux ethtool -K DEVICE gro on); clear TCP_QUICKACK in \
+             the program, and the route's quickack."
         }
     }
 }

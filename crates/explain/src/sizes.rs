@@ -58,8 +58,8 @@ impl Full {
 /// that has more right behind it comes in this size or multiples of it.
 ///
 /// A program that writes records of one size without Nagle's rule looks the same, but for PSH: a
-/// sender sets it where its queue ends (RFC 9293, section 3.9.1.2), which is at the end of each such
-/// record, and inside of bulk data only now and then.
+/// sender sets it where its queue ends (RFC 9293, section 3.9.1.2), which is at the end of each
+/// such record, and inside of bulk data only now and then.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PathSize {
     size: u32,
