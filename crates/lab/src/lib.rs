@@ -54,7 +54,10 @@ pub fn run(experiments: &[&Experiment], plan: &Plan) -> (Vec<Report>, anyhow::Re
 
 /// The JSON document: an array of the experiments' objects.
 pub fn json(reports: &[Report]) -> String {
+    format!("{:#}\n", document(reports))
+}
+
+fn document(reports: &[Report]) -> serde_json::Value {
     // Maps have text as keys, and numbers that are none are null.
-    let text = serde_json::to_string_pretty(reports).expect("a report is a JSON document");
-    text + "\n"
+    serde_json::to_value(reports).expect("a report is a JSON document")
 }
