@@ -20,6 +20,7 @@ pub mod experiments;
 pub mod figures;
 pub mod host;
 pub mod kernel;
+pub mod pages;
 pub mod progress;
 pub mod report;
 pub mod requester;
