@@ -2,9 +2,9 @@
 //!
 //! The settings and the counters describe themselves in the tables of the crates. A test of the
 //! `plimsoll` crate holds `docs/sysctls.md` and `docs/counters.md` to these tables, and writes the
-//! pages when it is told to. So does a test of the program with the schemas of its documents, and one
-//! of the lab with the tables of figures, which come from `docs/lab.json` and `docs/bench.json`. Told
-//! to write, they do nothing else.
+//! pages when it is told to. So does a test of the program with the schemas of its documents, and
+//! one of the lab with the tables of figures, which come from `docs/lab.json` and
+//! `docs/bench.json`. Told to write, they do nothing else.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! The tables and the picture in README.md and docs/ are those of docs/lab.json and docs/bench.json.
+//! The tables and the picture in README.md and docs/ are those of docs/lab.json and
+//! docs/bench.json.
 //!
 //! `cargo xtask docs` writes them by running this test with `PLIMSOLL_WRITE_DOCS` set. Without that
 //! the test holds the pages to the documents. It measures nothing.

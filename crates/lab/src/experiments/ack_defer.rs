@@ -223,7 +223,8 @@ fn about_the_host(has_knob: bool) -> String {
     };
     format!(
         "the kernel's columns: {knob}, over veth, with the same buffers and route; the sender \
-         writes, or uses sendfile where ours copies nothing, and all of receiving but the copy happens in its thread; where that makes it \
+         writes, or uses sendfile where ours copies nothing, and all \
+         of receiving but the copy happens in its thread; where that makes it \
          the slower side, the reader waits, owns the socket less, and less is deferred"
     )
 }

@@ -5,10 +5,10 @@
 //! 10 491 123 bytes in all. Written as whole segments of 1448 bytes they are 7246 packets.
 //! FreeBSD's rule (`empty`) sends the tail of every write in a packet of its own.
 //!
-//! How many chunks that makes depends on the writer. FreeBSD's accepts a part of a write as soon as
-//! `sb_lowat` bytes, 2048, are free (`plimsoll.tcp_sndbuf_raw`, as in its `sosend`). How soon it runs
-//! after an ACK has freed them was not published: woken late it finds space for a whole write, woken
-//! early it takes part after part. Here it runs 30 microseconds later. One more case has a writer
+//! How many chunks that makes depends on the writer. FreeBSD's accepts a part of a write as soon
+//! as `sb_lowat` bytes, 2048, are free (`plimsoll.tcp_sndbuf_raw`, as in its `sosend`). How soon it
+//! runs after an ACK has freed them was not published: woken late it finds space for a whole write,
+//! woken early it takes part after part. Here it runs 30 microseconds later. One more case has a writer
 //! that is woken by any free byte and runs after 5.
 //!
 //! Beside it stands the workload of seed 000, transactions of 4096 bytes both ways, since no policy

@@ -37,6 +37,26 @@ fn what_is_due_on_the_way_leaves_once_at_the_end() {
 }
 
 #[test]
+fn deferred_acks_are_counted_by_the_place_of_their_batch() {
+    let mut t = settled(60_000);
+    // The first is not due yet.
+    assert!(goes_on(&mut t, ". 1001:2001 ack 1"));
+    for (line, batch) in [
+        (". 2001:3001 ack 1", Batch::Device),
+        (". 3001:4001 ack 1", Batch::Backlog),
+        (". 4001:5001 ack 1", Batch::Prequeue),
+    ] {
+        t.recv(line);
+        assert!(t.call(|conn, cx| conn.may_defer_ack(cx, batch)));
+    }
+    assert_eq!(t.count(Counter::AcksDeferred), 3, "all of them");
+    assert_eq!(t.count(Counter::AcksDeferredDevice), 1);
+    assert_eq!(t.count(Counter::AcksDeferredBacklog), 1);
+    assert_eq!(t.count(Counter::AcksDeferredPrequeue), 1);
+    t.expect(". 1:1 ack 5001");
+}
+
+#[test]
 fn a_delayed_ack_is_not_deferred() {
     let mut t = settled(60_000);
     assert!(goes_on(&mut t, "P. 1001:1501 ack 1"));
