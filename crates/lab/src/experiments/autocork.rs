@@ -291,9 +291,10 @@ fn headline_name(flows: u32) -> String {
 /// What the kernel's columns are, and what they are not.
 const ABOUT_THE_HOST: &str = "the kernel's columns: tcp_autocorking 0 and 1 over veth, without \
                               our link's rate, on the same processors; a packet is received \
-                              within the write that sent it, so the writers' CPU alone is \
-                              not told, and it is complete by then, so that the next write hardly ever finds one below it: the kernel's \
-                              autocorking has nothing to wait for";
+                              within the write that sent it, so the writers' CPU alone is not \
+                              told, and it is complete by then, so that the next write hardly \
+                              ever finds one below it: the kernel's autocorking has nothing to \
+                              wait for";
 
 fn subject(rate: u64) -> Subject {
     let mut pinned = stage::pinned(&PINNED);

@@ -8,8 +8,8 @@
 //! How many chunks that makes depends on the writer. FreeBSD's accepts a part of a write as soon
 //! as `sb_lowat` bytes, 2048, are free (`plimsoll.tcp_sndbuf_raw`, as in its `sosend`). How soon it
 //! runs after an ACK has freed them was not published: woken late it finds space for a whole write,
-//! woken early it takes part after part. Here it runs 30 microseconds later. One more case has a writer
-//! that is woken by any free byte and runs after 5.
+//! woken early it takes part after part. Here it runs 30 microseconds later. One more case has a
+//! writer that is woken by any free byte and runs after 5.
 //!
 //! Beside it stands the workload of seed 000, transactions of 4096 bytes both ways, since no policy
 //! wins on both. Everything runs on a virtual clock, so packets are counted exactly and every run
