@@ -252,6 +252,7 @@ fn about_the_host() -> String {
 fn subject() -> Subject {
     let mut pinned = to_map(&PINNED);
     for (name, value) in [
+        (RAW, json!("2048 in bulk, with the eager writer 1; transactions 0")),
         ("clock", json!("virtual: packet counts are exact, costs are not taken")),
         (
             "writer",
