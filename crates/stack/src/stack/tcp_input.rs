@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use plimsoll_tcp::time_wait::TimeWaitAction;
-use plimsoll_tcp::{Counter, Md5Key, Segment};
+use plimsoll_tcp::{Batch, Counter, Md5Key, Segment};
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{MD5_DIGEST_LEN, TcpFlags, TcpRepr};
 
@@ -234,7 +234,7 @@ impl Stack {
         let (back, worked) = match work.prequeue(endpoint, &mut inner, segment) {
             None => (None, left),
             Some(segment) => {
-                let back = work.take_segment(endpoint, &mut inner, segment);
+                let back = work.take_segment(endpoint, &mut inner, (segment, Batch::Device));
                 let taken = back.is_none();
                 (back, left || taken)
             }

@@ -32,7 +32,7 @@ use crate::connection::Context;
 use crate::segment::Segment;
 use crate::time::{Duration, Instant};
 
-pub use ack_defer::FlushReason;
+pub use ack_defer::{Batch, FlushReason};
 use autotune::Autotune;
 pub(crate) use autotune::Echo;
 use delayed_ack::DelayedAck;
