@@ -110,12 +110,14 @@ fn adds_up(report: &Report) {
             assert!(found.count > 0);
             assert_ne!(found.packets.is_some(), found.ms.is_some(), "one or the other");
             figures([found.packets, found.ms, found.longest_ms, Some(found.score)]);
+            assert!((0.0..=1.0).contains(&found.share), "{}", found.share);
             assert!(found.longest_ms <= found.ms);
         }
     }
     for sum in report.totals.iter().chain(&report.evicted.findings) {
         assert!(sum.count > 0);
         figures([sum.packets, sum.ms, Some(sum.score)]);
+        assert!((0.0..=1.0).contains(&sum.share), "{}", sum.share);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Project automation: `cargo xtask {test,nightly,tidy,docs,bench,drill,conformance}`.
+//! Project automation: `cargo xtask {test,nightly,tidy,docs,figures,bench,drill,conformance}`.
 //!
 //! One door for people and robots: the continuous integration runs `cargo xtask test` and nothing
 //! else, and what it runs can be run on any Linux machine. What a machine cannot run is skipped and
@@ -8,9 +8,11 @@ mod bench;
 mod conformance;
 mod docs;
 mod drills;
+mod figures;
 mod fuzz;
 mod licences;
 mod modules;
+mod outside;
 mod packages;
 mod shell;
 mod steps;
@@ -39,6 +41,9 @@ commands:
   modules [--root DIR] [--crate NAME] [--dot]
                                   which module uses which, and which go round in a circle
   docs                            write the pages of docs/ that are made from the code
+  figures lab [--kernel] [--quick]
+                                  take docs/lab.json again, and write the pages that show it
+  figures bench [--quick]         the same with docs/bench.json; needs root
   bench kernel [--quick] [--json FILE]
                                   compare with the host kernel's TCP; needs root
   bench stalls                    conversations in small pieces with the host kernel; needs root
@@ -49,6 +54,7 @@ commands:
   bench atomics [--at COMMIT]...  atomic operations for a poll, a packet, a response; valgrind
   bench flood [--at COMMIT]...    a flood of SYNs on a link in memory
   interop [FILTER]...             only the tests against the host kernel; needs root
+  outside tokio [FILTER]...       only tokio's own tests of its sockets, on ours
   drill [--update]                only the scripts of tests/drill; or write the list of those that
                                   pass
   conformance --suite DIR [--packetdrill PATH] [--kernel]
@@ -78,8 +84,10 @@ fn dispatch(args: &[String]) -> Result<ExitCode> {
         Some("tidy") => tidy::run(&root()?),
         Some("modules") => modules::run(&root()?, rest),
         Some("docs") => docs::write(&root()?, rest),
+        Some("figures") => figures::run(&root()?, rest),
         Some("bench") => bench::run(&root()?, rest),
         Some("interop") => steps::interop_only(&root()?, rest),
+        Some("outside") => outside::command(&root()?, rest),
         Some("drill") => drills::command(&root()?, rest),
         Some("conformance") => conformance::run(&root()?, rest),
         Some("drill-original") => conformance::drill_original(&root()?, rest),

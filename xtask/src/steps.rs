@@ -9,7 +9,7 @@ use anyhow::{Context, Error, Result, bail};
 
 use crate::suites::Suite;
 use crate::tally::Tally;
-use crate::{fuzz, licences, packages, shell, tidy, toolchain};
+use crate::{fuzz, licences, outside, packages, shell, tidy, toolchain};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -128,13 +128,19 @@ impl Session {
     }
 
     pub(crate) fn clippy(&mut self) -> Result<()> {
-        let words = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-        self.pass_or_fail("cargo clippy", &mut cargo(&self.root, &words))
+        let strict = ["--", "-D", "warnings"];
+        let all = ["clippy", "--workspace", "--all-features", "--all-targets"];
+        self.pass_or_fail("cargo clippy", cargo(&self.root, &all).args(strict))?;
+        // Without its features the library has less to be used by.
+        let plain = ["clippy", "-p", "plimsoll", "--lib"];
+        let name = "cargo clippy of the library without features";
+        self.pass_or_fail(name, cargo(&self.root, &plain).args(strict))
     }
 
     pub(crate) fn rustdoc(&mut self) -> Result<()> {
         let words = ["doc", "--workspace", "--no-deps", "--document-private-items"];
         let mut command = cargo(&self.root, &words);
+        command.arg("--all-features");
         self.pass_or_fail("cargo doc", command.env("RUSTDOCFLAGS", "-D warnings"))
     }
 
@@ -147,7 +153,7 @@ impl Session {
                 &[]
             }
         };
-        let words = ["test", "--workspace", "--no-fail-fast"];
+        let words = ["test", "--workspace", "--all-features", "--no-fail-fast"];
         let mut command = cargo(&self.root, &words);
         self.counted("cargo test --workspace", command.args(harness))?;
         if self.long {
@@ -157,6 +163,12 @@ impl Session {
             self.counted("cargo test --workspace --release", &mut command)?;
         }
         Ok(())
+    }
+
+    /// The tests of others on our sockets.
+    pub(crate) fn outside(&mut self) -> Result<()> {
+        let mut command = outside::tokio(&self.root)?;
+        self.counted("tokio's tests of its sockets, on ours", &mut command)
     }
 
     pub(crate) fn no_std(&mut self) -> Result<()> {

@@ -16,11 +16,21 @@ const BUFFER: usize = 1 << 20;
 /// Bytes beyond which one record of a capture is no longer believed.
 const LARGEST_RECORD: usize = 16 << 20;
 
+/// Bytes that a frame has at most: a super-segment of IPv6 with its headers is rarely longer, and
+/// what captures programs keep is no more.
+const LONGEST_FRAME: u32 = 262_144;
+
 /// Interfaces of one section that are remembered.
 const MOST_INTERFACES: usize = 4096;
 
 /// The option of a packet that holds its direction.
 const EPB_FLAGS: OptionCode = OptionCode(2);
+
+/// The option of a section that holds the name of the program that wrote it.
+const SHB_USERAPPL: OptionCode = OptionCode(4);
+
+/// What Plimsoll calls itself there.
+const PLIMSOLL: &[u8] = b"plimsoll";
 
 const NANOS: u64 = 1_000_000_000;
 
@@ -39,6 +49,8 @@ pub(crate) struct Frame<'a> {
     pub(crate) len: usize,
     /// Whether whoever captured had sent it, rather than received, if that is known.
     pub(crate) sent: Option<bool>,
+    /// Whether Plimsoll captured it.
+    pub(crate) by_plimsoll: bool,
     /// What the file says of it beside.
     pub(crate) options: &'a [PcapNGOption<'a>],
 }
@@ -93,7 +105,7 @@ pub(crate) fn read(
             Err(PcapError::Eof) => break,
             Err(PcapError::Incomplete(_) | PcapError::BufferTooSmall) => {}
             Err(PcapError::UnexpectedEof) => {
-                state.ended.note = Some("the capture is cut off in its last packet".into());
+                state.ended.note = Some(state.cut_off(reader.data()));
                 break;
             }
             Err(PcapError::ReadError) => return Err(failure.error()),
@@ -159,6 +171,10 @@ struct State {
     interfaces: Vec<Interface>,
     /// The byte order of the section.
     big_endian: bool,
+    /// Whether Plimsoll wrote the section.
+    by_plimsoll: bool,
+    /// Bytes that are kept of a packet at most, if the file says so.
+    snaplen: Option<u32>,
     /// The time of the last frame, for frames without one.
     last_time: u64,
     ended: Ended,
@@ -169,6 +185,29 @@ impl State {
         format!("the capture is broken behind packet {}; the rest is left out", self.ended.frames)
     }
 
+    /// What to say of a file that ends inside of a record, of which `rest` is there. A length that
+    /// cannot be right is no sign of an early end, but of a broken record.
+    fn cut_off(&self, rest: &[u8]) -> String {
+        let word = |at: usize| {
+            let bytes = *rest.get(at..)?.first_chunk::<4>()?;
+            Some(if self.big_endian {
+                u32::from_be_bytes(bytes)
+            } else {
+                u32::from_le_bytes(bytes)
+            })
+        };
+        let claim = if self.ended.ng { word(4) } else { word(8) };
+        let bound = self.snaplen.unwrap_or(LONGEST_FRAME).max(LONGEST_FRAME);
+        let bound = if self.ended.ng { bound } else { self.snaplen.unwrap_or(bound) };
+        let more_than_there_was = !self.ended.ng && word(8) > word(12);
+        // Where a record claims so much that others fit into it, its length is wrong.
+        let too_long = claim.is_some_and(|claim| claim > bound);
+        if too_long || more_than_there_was || rest.len() > LONGEST_FRAME as usize {
+            return self.broken();
+        }
+        "the capture is cut off in its last packet".into()
+    }
+
     fn block(
         &mut self,
         block: &PcapBlockOwned<'_>,
@@ -176,7 +215,10 @@ impl State {
     ) -> Result<()> {
         match block {
             PcapBlockOwned::LegacyHeader(header) => {
+                self.big_endian = header.is_bigendian();
                 let per_second = if header.is_nanosecond_precision() { NANOS } else { 1_000_000 };
+                // 0 stands for no bound in files of some programs.
+                self.snaplen = Some(header.snaplen).filter(|&snaplen| snaplen > 0);
                 // The upper bits of the field hold the length of a frame check sequence.
                 let link = header.network.0 & 0x0fff_ffff;
                 self.interfaces = vec![Interface { link, per_second, offset: 0 }];
@@ -203,6 +245,9 @@ impl State {
             Block::SectionHeader(header) => {
                 self.interfaces.clear();
                 self.big_endian = header.big_endian();
+                self.by_plimsoll = header.options.iter().any(|option| {
+                    option.code == SHB_USERAPPL && option.value.starts_with(PLIMSOLL)
+                });
             }
             Block::InterfaceDescription(block) if self.interfaces.len() < MOST_INTERFACES => {
                 let Linktype(link) = block.linktype;
@@ -268,8 +313,8 @@ impl State {
         }
         let len = (len as usize).max(data.len());
         let (number, time, link) = (self.ended.frames, self.last_time, interface.link);
-        let sent = self.sent(options);
-        each(Frame { number, time, link, data, len, sent, options })
+        let (sent, by_plimsoll) = (self.sent(options), self.by_plimsoll);
+        each(Frame { number, time, link, data, len, sent, by_plimsoll, options })
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is kept of one direction of a flow. Constant room, whatever goes by.
+//! What is kept of one direction of a flow. Constant size, whatever goes by.
 
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::TcpFlags;
@@ -6,23 +6,29 @@ use plimsoll_wire::tcp::TcpFlags;
 use crate::Options;
 use crate::flow::LONGEST_RTT;
 use crate::kinds::Kind;
-use crate::packet::Segment;
+use crate::loss::Losses;
+use crate::nagle::Waits;
+use crate::packet::{Scale, Segment};
 use crate::recent::Recent;
 use crate::report::MssSource;
 use crate::sizes::{Full, PathSize, Sizes, WriteEnds};
 use crate::tally::{Mark, Tallies, Tally};
+use crate::window::Window;
 
 /// The payload of a full segment, as long as nothing is known about it: Ethernet, timestamps.
 const USUAL_MSS: u32 = 1448;
 
-/// Bytes of the timestamps option with its padding.
-const TIMESTAMPS_LEN: u32 = 12;
+/// Bytes of options that a segment has at most.
+const MOST_OPTIONS: u32 = 40;
+
+/// An MSS below this is not believed (RFC 9293, section 3.7.1, knows 536 for lack of any).
+const LEAST_MSS: u32 = 64 + MOST_OPTIONS;
 
 /// The longest payload that fits a super-segment with any headers.
 const LONGEST: u32 = 65_535 - 120;
 
 /// A message longer than this is bulk data.
-const LONGEST_MESSAGE: u64 = 256 * 1024;
+const LONGEST_MESSAGE: u64 = 64 * 1024;
 
 /// Data that lies so many bytes behind what was sent is not sent again: hardly any window is that
 /// large.
@@ -37,12 +43,22 @@ const INITIAL_WINDOW: u32 = 10;
 /// Nanoseconds that packets take from where they were captured to an end and back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paths {
-    /// To the end that data goes to.
+    /// To the end that data goes to, at most.
     pub(crate) beyond: u64,
-    /// To the end that sends it.
+    /// To the end that sends it, at most.
     pub(crate) behind: u64,
-    /// It was captured where it arrives: the host that captured may have merged packets.
-    pub(crate) arrives: bool,
+    /// The same, at least: 0 without a handshake, for an ACK may have waited.
+    pub(crate) least_behind: u64,
+}
+
+/// What the other side has said when data leaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    /// The right edge of its window.
+    pub(crate) edge: Option<SeqNum>,
+    /// Data packets of its last message: pieces of an answer to so many requests may be answers of
+    /// their own.
+    pub(crate) requests: u64,
 }
 
 /// Data that continues nothing, but itself.
@@ -62,14 +78,10 @@ pub(crate) struct Last {
     pub(crate) fractional: bool,
     /// It began its message.
     pub(crate) first: bool,
-}
-
-/// A segment that is not full and not acknowledged yet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Small {
-    pub(crate) mark: Mark,
-    pub(crate) end: SeqNum,
-    pub(crate) first: bool,
+    /// It ends what was queued.
+    pub(crate) pushed: bool,
+    /// SEG.ACK.
+    pub(crate) ack: SeqNum,
 }
 
 /// A run of small packets.
@@ -86,8 +98,10 @@ struct Message {
     from: Mark,
     packets: u64,
     bytes: u64,
-    /// The other side spoke before.
-    answers: bool,
+    /// Segments that are not full, with more of the message right behind.
+    pieces: u64,
+    /// The other side spoke before, in so many data packets.
+    answers: Option<u64>,
 }
 
 /// One direction.
@@ -108,18 +122,18 @@ pub(crate) struct Direction {
     /// Packets that found the window of the other side closed.
     pub(crate) probes: u64,
     pub(crate) syn_mss: Option<u16>,
-    pub(crate) scale: Option<u8>,
+    pub(crate) scale: Scale,
     pub(crate) syn: Option<SeqNum>,
-    pub(crate) timestamps: bool,
+    /// Bytes of options that every segment has, as far as it was seen.
+    pub(crate) options_len: u32,
     /// SND.NXT, once something has been seen.
     pub(crate) next: Option<SeqNum>,
     /// SND.UNA, once the other side has acknowledged something.
     pub(crate) una: Option<SeqNum>,
     pub(crate) largest: u32,
     pub(crate) last: Option<Last>,
-    pub(crate) small: Option<Small>,
-    /// A small segment whose ACK has come, and when.
-    pub(crate) released: Option<(Small, u64)>,
+    pub(crate) nagle: Waits,
+    pub(crate) losses: Losses,
     /// The shortest time in nanoseconds that an ACK took: a bound of the round trip, where no
     /// handshake was seen.
     pub(crate) least_wait: Option<u64>,
@@ -130,41 +144,40 @@ pub(crate) struct Direction {
     /// The other side has sent something since our last data; it has sent data.
     pub(crate) heard: bool,
     pub(crate) turn: bool,
-    /// The right edge and size of the window last announced.
-    pub(crate) window: Option<(SeqNum, u32)>,
-    /// Since when the window is closed.
-    pub(crate) closed: Option<Mark>,
+    pub(crate) window: Window,
     recent: Recent,
     pub(crate) write_ends: WriteEnds,
     pub(crate) found: Tallies,
-    /// Stalls in which the small segment began its message.
-    pub(crate) stalls_behind_first: u64,
     sizes: Sizes,
     path_size: PathSize,
     train: Option<Train>,
     message: Option<Message>,
     last_fraction: Option<SeqNum>,
     elsewhere: Option<Elsewhere>,
-    /// Data packets that whoever captured had received, less those that it had sent, as far as
-    /// the capture tells.
+    /// Packets that the host that captured received, less those that it sent, as far as the
+    /// capture tells.
     pub(crate) arrivals: i64,
+    /// Some packet of this side was captured by the Plimsoll that sent it.
+    pub(crate) by_plimsoll: bool,
 }
 
 impl Direction {
-    /// The payload of a full segment that this side sends.
-    pub(crate) fn full(&self, peer_mss: Option<u16>) -> Full {
-        let options = if self.timestamps { TIMESTAMPS_LEN } else { 0 };
+    /// The payload of a full segment of this side that has so many bytes of options: what the other
+    /// side takes (RFC 9293, section 3.7.1; RFC 6691), unless the path takes less.
+    pub(crate) fn full(&self, peer_mss: Option<u16>, options_len: u32) -> Full {
         let said = match (self.syn_mss, peer_mss) {
             (Some(ours), Some(theirs)) => Some(ours.min(theirs)),
             (ours, theirs) => ours.or(theirs),
         };
         // Nobody may announce less than this and mean it.
-        let said = said.map(|said| u32::from(said).max(64 + TIMESTAMPS_LEN) - options);
-        let (size, source) = match (said, self.path_size.get(), self.sizes.full()) {
-            (Some(said), Some(size), _) if size < said => (size, MssSource::Path),
-            (Some(said), ..) => (said, MssSource::Syn),
-            (None, _, Some(size)) => (size, MssSource::Sizes),
-            (None, _, None) => (USUAL_MSS, MssSource::Assumed),
+        let said = said.map(|said| u32::from(said).max(LEAST_MSS) - options_len.min(MOST_OPTIONS));
+        let (size, source) = match (said, self.path_size.get()) {
+            (Some(said), Some(size)) if size < said => (size, MssSource::Path),
+            (Some(said), _) => (said, MssSource::Syn),
+            (None, _) => match self.sizes.full() {
+                Some(size) => (size, MssSource::Sizes),
+                None => (USUAL_MSS, MssSource::Assumed),
+            },
         };
         Full { size, said, source }
     }
@@ -173,7 +186,7 @@ impl Direction {
     /// found by a larger size is taken back once the path tells a smaller one.
     fn learn(&mut self, last: &mut Last, full: &mut Full) {
         let Some(said) = full.said else { return };
-        if !self.path_size.add(last.len, said) {
+        if !self.path_size.add(last.len, last.pushed, said) {
             return;
         }
         if let Some(size) = self.path_size.get() {
@@ -199,43 +212,80 @@ impl Direction {
         segment: &Segment,
         mut full: Full,
         paths: Paths,
+        peer: Peer,
         options: &Options,
     ) {
-        let mss = full.size;
         let mark = Mark { number: segment.number, time: segment.time };
         let (len, end) = (segment.len, segment.seq + segment.len);
-        if segment.seq != self.next.unwrap_or(segment.seq) {
+        let next = self.next.unwrap_or(segment.seq);
+        if segment.seq != next {
             // Something is missing in the capture: what came before says nothing about this.
-            self.forget(mss);
+            self.forget(full.size);
+            if segment.seq > next && segment.seq.since(next) < FAR {
+                self.losses.hole(segment.seq.since(next), segment.time);
+            }
         }
-        let first = self.turn || self.last.is_none();
+        self.losses.sent(segment.time, self.una.is_some_and(|una| una >= segment.seq));
+        // A higher ACK is for data of the other side, be it in the capture or not.
+        let asked = self.last.filter(|last| segment.ack > last.ack);
+        let asked = asked.map_or(0, |last| segment.ack.since(last.ack));
+        let first = self.turn || self.last.is_none() || asked > 0;
         if first {
-            self.end_train(mss);
-            self.end_message(mss, self.turn, paths.arrives);
-            self.message = Some(Message { from: mark, packets: 0, bytes: 0, answers: self.turn });
-            self.released = None;
-            self.last_fraction = None;
+            let requests = peer.requests.max(u64::from(asked.div_ceil(full.size)));
+            self.begin_message(mark, full.size, requests);
         }
         if let Some(mut last) = self.last.filter(|_| !first) {
             if segment.time.saturating_sub(last.mark.time) <= options.soon {
                 self.learn(&mut last, &mut full);
             }
-            self.judge(&last, segment, full, paths, options);
+            self.follows(&last, segment, full, paths, options);
         }
-        let fractional = !segment.sack && full.is_partial(len);
+        // What fills the window was cut to fit, and what carries SACK blocks has a size of its own.
+        let cut = peer.edge == Some(end) || segment.sack && full.source != MssSource::Syn;
+        let fractional = !cut && full.is_partial(len);
         if let Some(message) = &mut self.message {
             message.packets += 1;
             message.bytes += u64::from(len);
         }
         if fractional {
             if let Some(before) = self.last_fraction.replace(end) {
-                self.write_ends.distance(end.since(before));
+                self.write_ends.distance(end.since(before), full.size);
             }
-            self.small = Some(Small { mark, end, first });
+            let ends = segment.flags.intersects(TcpFlags::FIN);
+            self.nagle.small(mark, end, first, full.is_less(len) && !ends);
         }
         self.count(len, full);
-        self.last = Some(Last { mark, len, end, fractional, first });
+        let pushed = segment.flags.intersects(TcpFlags::PSH);
+        let ack = segment.ack;
+        self.last = Some(Last { mark, len, end, fractional, first, pushed, ack });
         (self.heard, self.turn) = (false, false);
+    }
+
+    /// The first data of this side, or the first behind data of the other, which may hold so many
+    /// requests.
+    fn begin_message(&mut self, mark: Mark, mss: u32, requests: u64) {
+        self.end_train(mss);
+        self.end_message(mss, self.turn);
+        self.nagle.message(self.turn, &mut self.found);
+        let answers = (self.turn || requests > 0).then_some(requests);
+        self.message = Some(Message { from: mark, packets: 0, bytes: 0, pieces: 0, answers });
+        self.last_fraction = None;
+    }
+
+    /// Bytes that the capture lacks: holes that nothing filled, and what was acknowledged without
+    /// having been seen.
+    pub(crate) fn missing(&self) -> u64 {
+        let unseen = match (self.next, self.una) {
+            (Some(next), Some(una)) if una > next && una.since(next) < FAR => una.since(next),
+            _ => 0,
+        };
+        // One more for a FIN that was not captured.
+        self.losses.missing() + u64::from(unseen.saturating_sub(1))
+    }
+
+    /// Data packets of the current message.
+    pub(crate) fn spoken(&self) -> u64 {
+        self.message.map_or(0, |message| message.packets)
     }
 
     fn count(&mut self, len: u32, full: Full) {
@@ -249,7 +299,7 @@ impl Direction {
 
     /// What `segment` says about `last`, which was sent before it, without data of the other side
     /// between them.
-    fn judge(
+    fn follows(
         &mut self,
         last: &Last,
         segment: &Segment,
@@ -262,17 +312,21 @@ impl Direction {
         let soon = gap <= options.soon;
         let is_tail = full.is_less(len) && !segment.sack;
         let mark = Mark { number: segment.number, time: segment.time };
-        if let Some((small, acked)) = self.released.take()
-            && !len.is_multiple_of(mss)
-        {
-            self.stall(&small, acked, mark, paths, options);
+        if full.is_less(len) {
+            self.nagle.data(mark, paths, options, &mut self.found);
+        } else {
+            self.nagle.passed();
         }
         let whole = full.is_known() && last.len >= mss && !last.fractional;
         let both = last.len.saturating_add(len);
         let fits =
             both <= LONGEST && (last.first || both <= self.largest) && self.super_segments > 0;
-        if whole && is_tail && soon && !self.heard && fits && !paths.arrives {
+        let apart = whole && is_tail && soon && !self.heard && fits;
+        if apart {
             self.found.of(Kind::TailApart).add(mark, 1.0, 0);
+        }
+        if let Some(message) = self.message.as_mut().filter(|_| soon && last.fractional || apart) {
+            message.pieces += 1;
         }
         let in_flight = self.una.is_none_or(|una| last.end > una);
         let merges = soon && (in_flight || gap <= options.soon / 5);
@@ -292,46 +346,34 @@ impl Direction {
         }
     }
 
-    /// Data left at `mark` behind the ACK of a small segment: did it wait for that?
-    ///
-    /// The ACK came from the one end, and the data from the other, each as soon as it could, but
-    /// for the time by which the ACK was delayed.
-    fn stall(&mut self, small: &Small, acked: u64, mark: Mark, paths: Paths, options: &Options) {
-        let waited = acked.saturating_sub(small.mark.time);
-        let gap = mark.time.saturating_sub(acked);
-        let behind = paths.behind.saturating_add(paths.behind / 2);
-        let prompt = gap <= options.soon.saturating_add(behind);
-        let delay = waited.saturating_sub(paths.beyond);
-        if prompt && (options.stall_least..=options.stall_most).contains(&delay) {
-            let lost = mark.time.saturating_sub(small.mark.time);
-            self.found.of(Kind::Stall).add(mark, 0.0, lost);
-            self.stalls_behind_first += u64::from(small.first);
-        }
-    }
-
     fn end_train(&mut self, mss: u32) {
         let Some(train) = self.train.take() else { return };
-        let needed = train.bytes.div_ceil(u64::from(mss));
-        let saved = train.packets.saturating_sub(needed);
-        if saved > 0 {
-            self.found.of(Kind::SmallWrites).add(train.from, saved as f64, 0);
+        // A part of a segment counts as such: what follows fills it up.
+        let needed = (train.bytes as f64 / f64::from(mss)).max(self.least_packets() as f64);
+        let saved = train.packets as f64 - needed;
+        if saved > 0.0 {
+            self.found.of(Kind::SmallWrites).add(train.from, saved, 0);
         }
     }
 
-    /// The message ends; `answered` by data of the other side. If it was captured where it
-    /// `arrives`, super-segments say how packets were merged, not how they were sent.
-    fn end_message(&mut self, mss: u32, answered: bool, arrives: bool) {
+    /// The packets that the current message may well take: one for each request.
+    fn least_packets(&self) -> u64 {
+        self.message.and_then(|message| message.answers).unwrap_or(1).max(1)
+    }
+
+    /// The message ends; `answered` by data of the other side.
+    fn end_message(&mut self, mss: u32, answered: bool) {
+        let least = self.least_packets();
         let Some(message) = self.message.take() else { return };
         let unit = if self.super_segments > 0 {
             self.largest.max((INITIAL_WINDOW * mss).min(LONGEST))
         } else {
             mss
         };
-        let needed = message.bytes.div_ceil(u64::from(unit));
-        let saved = message.packets.saturating_sub(needed);
-        let whole = answered && message.answers && message.bytes <= LONGEST_MESSAGE;
-        let merged = arrives && self.super_segments > 0;
-        if saved > 0 && whole && !merged {
+        let needed = message.bytes.div_ceil(u64::from(unit)).max(least);
+        let saved = message.packets.saturating_sub(needed).min(message.pieces);
+        let whole = answered && message.answers.is_some() && message.bytes <= LONGEST_MESSAGE;
+        if saved > 0 && whole {
             self.found.of(Kind::WakeUps).add(message.from, saved as f64, 0);
         }
     }
@@ -361,9 +403,10 @@ impl Direction {
 
     fn forget(&mut self, mss: u32) {
         self.end_train(mss);
-        self.message = None;
-        (self.last, self.small, self.released) = (None, None, None);
+        (self.message, self.last) = (None, None);
         (self.last_fraction, self.last_ack) = (None, None);
+        self.nagle.forget();
+        self.losses.forget();
     }
 
     /// The other side acknowledges up to `ack`, without data if `pure`.
@@ -375,26 +418,25 @@ impl Direction {
             None => 0,
         };
         self.una = Some(ack);
+        self.losses.acknowledged(ack, time, &mut self.found);
         if let Some(last) = self.last.filter(|last| last.end <= ack) {
             let waited = time.saturating_sub(last.mark.time).min(LONGEST_RTT);
             self.least_wait = Some(self.least_wait.map_or(waited, |least| least.min(waited)));
         }
-        if let Some(small) = self.small.filter(|small| small.end <= ack) {
-            self.small = None;
-            self.released = pure.then_some((small, time));
-        }
+        self.nagle.acknowledged(ack, pure, time);
         new
     }
 
-    /// This side sends an ACK without data that acknowledges `new` bytes.
-    pub(crate) fn pure_ack(&mut self, segment: &Segment, new: u32, options: &Options) {
+    /// This side sends an ACK without data that acknowledges `new` bytes, of which a full segment
+    /// has `mss`.
+    pub(crate) fn pure_ack(&mut self, segment: &Segment, new: u32, mss: u32, options: &Options) {
         if new == 0 {
             self.last_ack = None;
             return;
         }
         self.pure_acks += 1;
         self.acked += u64::from(new);
-        let quarter = self.window.map_or(LONGEST, |(_, size)| (size / 4).max(LONGEST));
+        let quarter = self.window.size().map_or(LONGEST, |size| (size / 4).max(LONGEST));
         let joins = self.ack_group.is_some_and(|(time, ack)| {
             segment.time.saturating_sub(time) <= options.batch && segment.ack.since(ack) <= quarter
         });
@@ -403,7 +445,8 @@ impl Direction {
             self.deferred += 1;
         }
         let mark = Mark { number: segment.number, time: segment.time };
-        self.last_ack = Some((mark, segment.ack));
+        // Every second full segment is owed an ACK (RFC 9293, section 3.8.6.3); less may wait.
+        self.last_ack = (new < 2 * mss).then_some((mark, segment.ack));
     }
 
     /// This side sends data: could it have carried the ACK before it?
@@ -416,41 +459,13 @@ impl Direction {
         }
     }
 
-    /// This side announces a window. Without its scale only its being closed counts. `mss` is that
-    /// of the data that comes to it.
-    pub(crate) fn announces(&mut self, segment: &Segment, scale: Option<u8>, mss: u32) {
-        if segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST) {
-            return;
-        }
-        let size = u32::from(segment.window) << scale.unwrap_or(0);
-        let edge = segment.ack + size;
-        let mark = Mark { number: segment.number, time: segment.time };
-        if size == 0 {
-            self.closed.get_or_insert(mark);
-        } else {
-            self.opens(segment.time);
-        }
-        if let Some((before, room)) = self.window.filter(|_| scale.is_some()) {
-            let opened = if edge > before { edge.since(before) } else { 0 };
-            if room < mss && size < mss && (1..mss).contains(&opened) {
-                self.found.of(Kind::SillyWindow).add(mark, 1.0, 0);
-            }
-        }
-        self.window = Some((edge, size));
-    }
-
-    fn opens(&mut self, time: u64) {
-        if let Some(since) = self.closed.take() {
-            let nanos = time.saturating_sub(since.time);
-            self.found.of(Kind::ZeroWindow).add(since, 0.0, nanos);
-        }
-    }
-
     /// The capture ends at `time`, or the flow is given up.
-    pub(crate) fn end(&mut self, mss: u32, time: u64) {
+    pub(crate) fn end(&mut self, mss: u32, time: u64, options: &Options) {
         self.end_train(mss);
-        self.end_message(mss, false, false);
-        self.opens(time);
+        self.end_message(mss, false);
+        self.nagle.end(options, &mut self.found);
+        self.losses.end(time, &mut self.found);
+        self.window.end(time, &mut self.found);
         // Pieces inside bulk data come from small writes, or from the tails of large ones.
         if self.write_ends.are_small(mss) {
             let pieces = std::mem::take(self.found.of(Kind::Fractional));

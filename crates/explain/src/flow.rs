@@ -5,16 +5,24 @@ use std::net::SocketAddr;
 use plimsoll_wire::tcp::TcpFlags;
 
 use crate::Options;
-use crate::direction::{Direction, Paths};
-use crate::packet::Segment;
+use crate::direction::{Direction, Paths, Peer};
+use crate::packet::{Scale, Segment};
 use crate::sizes::Full;
+use crate::tally::Mark;
+use crate::window::Filling;
 
 /// A round trip beyond 10 s is not believed, in nanoseconds.
 pub(crate) const LONGEST_RTT: u64 = 10_000_000_000;
 
-/// A handshake that takes an end less than this, in nanoseconds, does not tell where it was
-/// captured: threads wait as long for a processor.
-const DISTANT: u64 = 1_000_000;
+/// An end that answers within this, in nanoseconds, may be the host that captured: nearer ends do
+/// not differ by more than what other work on the machine makes of them.
+const DISTANT: u64 = 300_000;
+
+/// Bytes of the timestamps option with its padding.
+const TIMESTAMPS_LEN: u32 = 12;
+
+/// So many times nearer is the end where it was captured.
+const NEARER: u64 = 4;
 
 fn believed(waited: Option<u64>) -> Option<u64> {
     waited.filter(|&waited| waited <= LONGEST_RTT)
@@ -76,7 +84,12 @@ impl Flow {
 
     /// The same, and how it is known.
     pub(crate) fn full(&self, from: usize) -> Full {
-        self.sides[from].full(self.sides[1 - from].syn_mss)
+        self.full_with(from, self.sides[from].options_len)
+    }
+
+    /// The same of a segment with so many bytes of options.
+    fn full_with(&self, from: usize, options_len: u32) -> Full {
+        self.sides[from].full(self.sides[1 - from].syn_mss, options_len)
     }
 
     /// Takes one segment in.
@@ -88,6 +101,8 @@ impl Flow {
         let side = &mut self.sides[from];
         side.packets += 1;
         side.bytes += u64::from(segment.len);
+        side.arrivals += segment.sent.map_or(0, |sent| if sent { -1 } else { 1 });
+        side.by_plimsoll |= segment.by_plimsoll && segment.sent == Some(true);
         if segment.flags.intersects(TcpFlags::SYN) {
             self.syn(segment, from);
         } else if !segment.flags.intersects(TcpFlags::RST) {
@@ -101,7 +116,7 @@ impl Flow {
         side.syn = Some(segment.seq);
         side.syn_mss = segment.mss;
         side.scale = segment.scale;
-        side.timestamps = segment.timestamps;
+        side.options_len = if segment.timestamps { TIMESTAMPS_LEN } else { 0 };
         side.next = Some(segment.seq + 1 + segment.len);
         side.una = Some(segment.seq);
         if segment.flags.intersects(TcpFlags::ACK) {
@@ -116,7 +131,6 @@ impl Flow {
     }
 
     fn established(&mut self, segment: &Segment, from: usize, options: &Options) {
-        let (full, their_mss) = (self.full(from), self.mss(1 - from));
         if self.client == Some(from)
             && let Some(at) = self.syn_at.take()
         {
@@ -124,91 +138,132 @@ impl Flow {
             self.rtt = believed(Some(since(at)));
             self.reach[from] = believed(self.syn_ack_at.map(since));
         }
-        let shift = self.shift(from);
-        let paths = self.paths(from);
+        let (full, their_mss) = (self.full_with(from, segment.options_len), self.mss(1 - from));
+        let (scale, paths) = (self.scale(from), self.paths(from));
+        let lag = self.paths(1 - from).least_behind;
         let [low, high] = &mut self.sides;
         let (side, peer) = if from == 0 { (low, high) } else { (high, low) };
         peer.heard = true;
-        let pure = segment.len == 0;
-        let mut new = 0;
-        if segment.flags.intersects(TcpFlags::ACK) {
+        let new = if segment.flags.intersects(TcpFlags::ACK) {
             let ends_handshake = peer.syn.is_some_and(|syn| syn + 1 == segment.ack);
-            new = peer.acknowledged(segment.ack, pure, segment.time);
-            new = if ends_handshake { 0 } else { new };
-            side.announces(segment, shift, their_mss);
-        }
-        if pure {
-            if peer.closed.is_some() && side.next == Some(segment.seq + 1) {
-                side.probes += 1;
+            if segment.duplicate_sack {
+                peer.losses.came_twice();
             }
-            if segment.flags.intersects(TcpFlags::FIN) {
-                side.last_ack = None;
-                side.next = side.next.map(|next| next.max(segment.seq + 1));
-            } else {
-                side.pure_ack(segment, new, options);
-            }
+            let new = peer.acknowledged(segment.ack, segment.len == 0, segment.time);
+            side.window.announce(segment, scale, (their_mss, lag), &mut side.found);
+            if ends_handshake { 0 } else { new }
+        } else {
+            0
+        };
+        if segment.len == 0 {
+            side.without_data(segment, (new, their_mss), peer, options);
             return;
         }
-        side.timestamps = segment.timestamps;
-        side.arrivals += segment.sent.map_or(0, |sent| if sent { -1 } else { 1 });
+        if !segment.sack {
+            side.options_len = segment.options_len;
+        }
         let end = segment.seq + segment.len;
         if side.goes_on_elsewhere(segment, full.size) {
-            peer.window = None;
+            peer.window.forget();
         } else if side.next.is_some_and(|next| end <= next) {
             side.last_ack = None;
-            return side.again(segment, peer);
+            return side.again(segment, peer, paths);
         }
         side.carries(segment, options);
-        side.data(segment, full, paths, options);
+        let mark = Mark { number: segment.number, time: segment.time };
+        let (mss, lag) = (full.size, paths.least_behind);
+        let recovering = side.losses.is_recovering();
+        let filling = Filling { mark, end, mss, lag, recovering };
+        peer.window.filled(filling, options, &mut peer.found);
+        let said = Peer { edge: peer.window.edge(), requests: peer.spoken() };
+        side.data(segment, full, paths, said, options);
         side.next = Some(end + u32::from(segment.flags.intersects(TcpFlags::FIN)));
         peer.turn = true;
     }
 
-    /// How long packets take from where it was captured to the peer of `from`, and to `from`
-    /// itself, and back. Without a handshake the shortest waits for ACKs are bounds of that.
-    fn paths(&self, from: usize) -> Paths {
-        let reach = |end: usize| {
-            let known = self.reach[end].or(self.sides[1 - end].least_wait);
-            known.unwrap_or(0)
-        };
-        Paths { beyond: reach(1 - from), behind: reach(from), arrives: self.arrives(from) }
+    /// Nanoseconds from where it was captured to an end and back: the shortest time that the
+    /// handshake or an ACK of that end took.
+    fn reach(&self, end: usize) -> Option<u64> {
+        let (handshake, ack) = (self.reach[end], self.sides[1 - end].least_wait);
+        handshake.into_iter().chain(ack).min()
     }
 
-    /// Whether what `from` sends was captured where it arrives, by what the capture says of the
-    /// packets or by the handshake; not, if neither tells.
-    fn arrives(&self, from: usize) -> bool {
-        match (self.sides[from].arrivals, self.reach[from], self.reach[1 - from]) {
-            (0, Some(sender), Some(receiver)) => sender >= DISTANT && receiver <= sender / 4,
-            (arrivals, ..) => arrivals > 0,
+    /// How long packets take from where it was captured to the peer of `from`, and to `from`
+    /// itself, and back.
+    fn paths(&self, from: usize) -> Paths {
+        let reach = |end: usize| self.reach(end).unwrap_or(0);
+        let behind = reach(from);
+        let least_behind = if self.reach[from].is_some() { behind } else { 0 };
+        Paths { beyond: reach(1 - from), behind, least_behind }
+    }
+
+    /// The end where it was captured, by what the capture says of the packets or by how soon each
+    /// end answers; none, if neither tells.
+    pub(crate) fn captured_at(&self) -> Option<usize> {
+        match (self.sides[0].arrivals.signum(), self.sides[1].arrivals.signum()) {
+            (0, 0) => {}
+            (-1, 0 | 1) | (0, 1) => return Some(0),
+            (0 | 1, -1) | (1, 0) => return Some(1),
+            _ => return None,
+        }
+        let [low, high] = [self.reach(0)?, self.reach(1)?];
+        let near = low.min(high);
+        let far = low.max(high);
+        (far >= DISTANT && near <= far / NEARER).then_some(usize::from(high < low))
+    }
+
+    /// Whether what `from` sends was captured where it arrives, and merged there (GRO).
+    pub(crate) fn is_merged(&self, from: usize) -> bool {
+        self.captured_at() == Some(1 - from) && self.sides[from].super_segments > 0
+    }
+
+    /// The scale of the windows that the end `from` announces: its own, if both SYNs have one.
+    pub(crate) fn scale(&self, from: usize) -> Scale {
+        let other = self.sides[1 - from].scale;
+        match (self.sides[from].scale, other) {
+            (Scale::Unknown, _) | (_, Scale::Unknown) => Scale::Unknown,
+            (own @ Scale::Shift(_), Scale::Shift(_)) => own,
+            _ => Scale::Absent,
         }
     }
 
-    /// The scale of the windows that the end `from` announces, if both SYNs told.
-    fn shift(&self, from: usize) -> Option<u8> {
-        let seen = self.sides.iter().all(|side| side.syn.is_some());
-        let agreed = self.sides.iter().all(|side| side.scale.is_some());
-        let scale = self.sides[from].scale.filter(|_| agreed).unwrap_or(0);
-        seen.then_some(scale.min(14))
-    }
-
     /// The flow ends here.
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn end(&mut self, options: &Options) {
         for from in 0..2 {
             let mss = self.mss(from);
-            self.sides[from].end(mss, self.last);
+            self.sides[from].end(mss, self.last, options);
         }
     }
 }
 
 impl Direction {
+    /// A segment without data, which acknowledges `new` bytes; a full segment has `mss`.
+    fn without_data(
+        &mut self,
+        segment: &Segment,
+        (new, mss): (u32, u32),
+        peer: &Direction,
+        options: &Options,
+    ) {
+        if peer.window.is_closed() && self.next == Some(segment.seq + 1) {
+            self.probes += 1;
+        }
+        if segment.flags.intersects(TcpFlags::FIN) {
+            self.last_ack = None;
+            self.next = self.next.map(|next| next.max(segment.seq + 1));
+        } else {
+            self.pure_ack(segment, new, mss, options);
+        }
+    }
+
     /// Data that was sent before: a probe of a closed window or of the peer's life, or it was
     /// lost.
-    fn again(&mut self, segment: &Segment, peer: &Direction) {
+    fn again(&mut self, segment: &Segment, peer: &Direction, paths: Paths) {
         let one = segment.len <= 1;
         let beside = self.next.is_some_and(|next| next == segment.seq + 1);
-        if one && peer.closed.is_some() {
+        if one && peer.window.is_closed() {
             self.probes += 1;
-        } else if !(one && beside) {
+        } else if !(one && beside) && self.losses.again(segment, paths.least_behind) {
             self.retransmissions += 1;
         }
     }

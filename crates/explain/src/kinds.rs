@@ -1,4 +1,4 @@
-//! The kinds of findings: their names, what they mean, and what to do about them.
+//! The kinds of findings: their names, what they mean, and what they cost.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -25,10 +25,22 @@ pub enum Kind {
     /// A small piece waited for the ACK of the one before, and the ACK was delayed.
     #[serde(rename = "nagle_delayed_ack_stall")]
     Stall,
-    /// The receiver had no room.
+    /// The same, and the ACK came at once: a round trip lost.
+    #[serde(rename = "nagle_round_trip")]
+    NagleRoundTrip,
+    /// Data was lost, and the receiver waited for it to be sent again.
+    #[serde(rename = "lost_packets")]
+    Loss,
+    /// The sender had filled the window, which data waiting for its reader had made small.
+    #[serde(rename = "full_window")]
+    FullWindow,
+    /// The sender had filled the window, which is smaller than what the path holds.
+    #[serde(rename = "small_receive_buffer")]
+    SmallBuffer,
+    /// The receiver had no space left.
     #[serde(rename = "zero_window")]
     ZeroWindow,
-    /// The receiver offered room in pieces below one MSS.
+    /// The receiver offered space in pieces below one MSS.
     #[serde(rename = "silly_window")]
     SillyWindow,
     /// Requests or responses in more packets than their size needs.
@@ -37,13 +49,17 @@ pub enum Kind {
 }
 
 /// All kinds, in the order of their numbers.
-pub const ALL: [Kind; 9] = [
+pub const ALL: [Kind; 13] = [
     Kind::Fractional,
     Kind::TailApart,
     Kind::SmallWrites,
     Kind::AckAlone,
     Kind::AckRate,
     Kind::Stall,
+    Kind::NagleRoundTrip,
+    Kind::Loss,
+    Kind::FullWindow,
+    Kind::SmallBuffer,
     Kind::ZeroWindow,
     Kind::SillyWindow,
     Kind::WakeUps,
@@ -62,6 +78,10 @@ impl Kind {
             Kind::AckAlone => "ack_could_ride",
             Kind::AckRate => "acks_per_megabyte",
             Kind::Stall => "nagle_delayed_ack_stall",
+            Kind::NagleRoundTrip => "nagle_round_trip",
+            Kind::Loss => "lost_packets",
+            Kind::FullWindow => "full_window",
+            Kind::SmallBuffer => "small_receive_buffer",
             Kind::ZeroWindow => "zero_window",
             Kind::SillyWindow => "silly_window",
             Kind::WakeUps => "more_packets_than_needed",
@@ -77,6 +97,10 @@ impl Kind {
             Kind::AckAlone => "Pure ACKs that the next data could have carried",
             Kind::AckRate => "Many ACKs per megabyte",
             Kind::Stall => "Nagle's rule waiting for delayed ACKs",
+            Kind::NagleRoundTrip => "Nagle's rule waiting for a round trip",
+            Kind::Loss => "Data lost and sent again",
+            Kind::FullWindow => "The window was full: the reader is slower than the sender",
+            Kind::SmallBuffer => "The receive buffer is smaller than what the path holds",
             Kind::ZeroWindow => "The receiver's window was closed",
             Kind::SillyWindow => "The window opened by less than a segment",
             Kind::WakeUps => "Messages in more packets than their size needs",
@@ -112,12 +136,30 @@ impl Kind {
                  (Nagle's rule), and the other side delayed that ACK because it had nothing to \
                  answer yet: write, write, read."
             }
+            Kind::NagleRoundTrip => {
+                "A small piece of data waited until the small piece before it was acknowledged \
+                 (Nagle's rule). The ACK came without delay, and still the message took a round \
+                 trip more: write, write, read."
+            }
+            Kind::Loss => {
+                "Packets were lost on their way: by a queue that was full, or by a bad link. What \
+                 arrived behind them waited in the receiver until they had been sent again."
+            }
+            Kind::FullWindow => {
+                "The sender had sent all that the window allows, and the window was small because \
+                 data that had arrived was waiting for the receiving program."
+            }
+            Kind::SmallBuffer => {
+                "The sender had sent all that the window allows and waited for ACKs, although the \
+                 receiving program read at once: its receive buffer holds less than what the path \
+                 carries in a round trip."
+            }
             Kind::ZeroWindow => {
                 "The receiving program does not read as fast as data arrives, and its buffer is \
                  full."
             }
             Kind::SillyWindow => {
-                "The receiver offered less than one segment of new room at a time, which invites \
+                "The receiver offered less than one segment of new space at a time, which invites \
                  tiny segments (RFC 9293, section 3.8.6.2.2)."
             }
             Kind::WakeUps => {
@@ -127,66 +169,54 @@ impl Kind {
         }
     }
 
-    /// What to do about it.
-    pub fn remedy(self) -> &'static str {
+    /// Whether it costs time; the others cost packets.
+    pub fn costs_time(self) -> bool {
+        matches!(
+            self,
+            Kind::Stall
+                | Kind::NagleRoundTrip
+                | Kind::Loss
+                | Kind::FullWindow
+                | Kind::SmallBuffer
+                | Kind::ZeroWindow
+        )
+    }
+
+    /// Whether it is about how a side cuts its data into packets. The host that receives them may
+    /// have merged them before they were captured.
+    pub(crate) fn is_of_cutting(self) -> bool {
+        matches!(self, Kind::Fractional | Kind::TailApart | Kind::SmallWrites | Kind::WakeUps)
+    }
+
+    /// The share of time or packets below which it is not told.
+    pub(crate) fn least_share(self) -> f64 {
         match self {
-            Kind::Fractional => {
-                "Trim the tail while more is to come (plimsoll.tcp_tso_tail = trim or nagle); on \
-                 other stacks leave Nagle on (no TCP_NODELAY) or write multiples of the MSS."
-            }
-            Kind::TailApart => {
-                "Leave the tail in the last super-segment (plimsoll.tcp_tso_tail = nagle, not \
-                 split; Linux since 3.14); write a message in one call."
-            }
-            Kind::SmallWrites => {
-                "Turn on automatic corking (net.ipv4.tcp_autocorking = 1); in the program gather \
-                 writes (writev, a buffered writer) or say MSG_MORE or TCP_CORK; do not set \
-                 TCP_NODELAY for bulk data."
-            }
-            Kind::AckAlone => {
-                "Defer ACKs until the reader has been asked (net.ipv4.tcp_backlog_ack_defer = 1, \
-                 plimsoll.tcp_pingpong = 1); clear TCP_QUICKACK, and the route's quickack."
-            }
-            Kind::AckRate => {
-                "Defer ACKs while a batch is worked off (net.ipv4.tcp_backlog_ack_defer = 1) and \
-                 merge arriving segments (GRO; plimsoll.gro = 1); clear the route's quickack."
-            }
-            Kind::Stall => {
-                "Write header and body in one call (writev), or header with MSG_MORE, or both \
-                 between TCP_CORK on and off; if the program gathers its writes already, set \
-                 TCP_NODELAY. On the other side TCP_QUICKACK helps, one ACK at a time."
-            }
-            Kind::ZeroWindow => {
-                "Read faster, in larger pieces, or in a thread of its own; a larger receive \
-                 buffer (net.ipv4.tcp_rmem, SO_RCVBUF) helps against bursts only."
-            }
-            Kind::SillyWindow => {
-                "Let the receiver announce room in whole segments; read in larger pieces; make \
-                 the receive buffer a few segments long at least."
-            }
-            Kind::WakeUps => {
-                "Write a message in one call; see the findings above for what cut it. A reader \
-                 that knows the size can ask to be woken late (SO_RCVLOWAT)."
-            }
+            Kind::Stall => 0.0,
+            Kind::Loss => 0.001,
+            Kind::FullWindow | Kind::SmallBuffer => 0.1,
+            _ => 0.02,
         }
     }
 
-    /// Whether it costs time; the others cost packets.
-    pub fn costs_time(self) -> bool {
-        matches!(self, Kind::Stall | Kind::ZeroWindow)
+    /// The weight of a share of time or packets when findings are ranked. Time that is lost is
+    /// worth more than packets; what only follows from another finding, or costs an ACK, is worth
+    /// less than a data packet.
+    pub(crate) fn weight(self) -> f64 {
+        match self {
+            kind if kind.costs_time() => 10.0,
+            Kind::AckRate => 0.25,
+            Kind::AckAlone => 0.75,
+            Kind::WakeUps => 0.5,
+            _ => 1.0,
+        }
     }
 
-    /// The weight of a packet that could have been saved, and of a millisecond lost, when findings
-    /// are ranked. A millisecond in which nothing happens is worth many packets; what only follows
-    /// from another finding, or costs an ACK, is worth less than a data packet.
-    pub(crate) fn weights(self) -> (f64, f64) {
+    /// The weight of a millisecond lost, in packets, when flows are ranked. A millisecond in which
+    /// nothing happens is worth many packets.
+    pub(crate) fn packets_per_ms(self) -> f64 {
         match self {
-            Kind::Stall => (1.0, 20.0),
-            Kind::ZeroWindow => (1.0, 2.0),
-            Kind::AckRate => (0.25, 0.0),
-            Kind::AckAlone => (0.75, 0.0),
-            Kind::WakeUps => (0.5, 0.0),
-            _ => (1.0, 0.0),
+            Kind::Stall | Kind::NagleRoundTrip => 20.0,
+            _ => 2.0,
         }
     }
 }

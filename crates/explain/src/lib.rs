@@ -7,9 +7,19 @@
 //! segment goes to its flow in a table of bounded size ([`table`]): the flow seen least recently
 //! gives way when the table is full, and lives on as sums only. A flow has two directions
 //! ([`direction`]) of constant size, where every rule compares a segment with what was
-//! remembered of those before it: the last data, the last small segment that is not acknowledged,
-//! the last pure ACK, the window, the current run of small packets, the current message. What it
-//! finds is added up by [`Kind`] with a few examples.
+//! remembered of those before it: how data was cut into packets ([`direction`], [`sizes`]), waits
+//! for ACKs ([`nagle`]), the window ([`window`]), what was lost ([`loss`]). What it finds is added
+//! up by [`Kind`] with a few examples.
+//!
+//! A finding is told with the share of the flow's time, or of its packets, that it costs; shares
+//! rank the findings, and small ones are left out ([`kinds`]). What to do about it depends on the
+//! cause and on the stack that was captured ([`remedies`]).
+//!
+//! A capture shows one place of the path. How long packets take from there to each end and back is
+//! known from the handshake, and tells at which end it was taken. A wait counts only if the
+//! packets had the time to go round; a window holds a sender only once it has reached it; how data
+//! was cut is not looked at where the receiver may have merged it. What a capture cannot tell of a
+//! flow is said in its notes ([`notes`]): no finding does not mean that all is well.
 //!
 //! The rules see packets, not programs, so they are estimates; where two causes look alike (the
 //! tails of large writes and the ends of small ones) the distances between the ends of segments
@@ -28,8 +38,12 @@ mod front;
 pub mod html;
 mod html_report;
 mod kinds;
+mod loss;
+mod nagle;
+mod notes;
 mod packet;
 mod recent;
+mod remedies;
 mod report;
 mod schema;
 mod segments;
@@ -37,6 +51,7 @@ mod sizes;
 mod table;
 mod tally;
 mod text;
+mod window;
 
 use std::fs::File;
 use std::io::Read;
@@ -46,6 +61,7 @@ use anyhow::{Context, Result};
 
 pub use html_report::html_report;
 pub use kinds::{ALL as KINDS, Kind};
+pub use notes::{Caveat, CaveatCount, Note};
 pub use report::{
     DirectionReport, Evicted, Example, Finding, FlowReport, Format, MssSource, Report, Side,
     Skipped, Sum,
@@ -72,7 +88,8 @@ pub struct Options {
     pub stall_most: u64,
     /// Flows that are kept at once.
     pub most_flows: usize,
-    /// What is found less often in a flow is not told, unless it cost much time.
+    /// What is found less often in a flow is not told, unless it cost much time; nor what cost
+    /// fewer than twice as many packets.
     pub least_count: u64,
 }
 
@@ -169,7 +186,7 @@ impl Pass<'_> {
     }
 
     fn evict(&mut self, mut flow: flow::Flow) {
-        flow.end();
+        flow.end(self.options);
         self.report.flows_seen += 1;
         self.sums.add(&flow, self.options);
         self.evicted.add(&flow, self.options);
@@ -185,7 +202,7 @@ impl Pass<'_> {
         let start = self.start.unwrap_or(0);
         let mut report = self.report;
         for mut flow in self.table.into_flows() {
-            flow.end();
+            flow.end(self.options);
             report.flows_seen += 1;
             self.sums.add(&flow, self.options);
             report.flows.push(report::flow(&flow, start, self.options));
@@ -197,6 +214,7 @@ impl Pass<'_> {
         let duration = |start: u64| self.end.saturating_sub(start) as f64 / 1e6;
         report.duration_ms = self.start.map(duration);
         report.totals = self.sums.list();
+        report.notes = report::caveats(&report.flows);
         report.evicted.findings = self.evicted.list();
         report
     }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use plimsoll_wire::ipv4::{self, Ipv4Repr};
 use plimsoll_wire::ipv6::{self, Ipv6Repr};
-use plimsoll_wire::tcp::{self, TcpFlags, TcpRepr};
+use plimsoll_wire::tcp::{self, SackBlock, TcpFlags, TcpRepr};
 use plimsoll_wire::{SeqNum, checksum, protocol};
 
 use crate::capture::Frame;
@@ -16,8 +16,10 @@ pub(crate) struct Segment {
     pub(crate) number: u64,
     /// Nanoseconds since 1970.
     pub(crate) time: u64,
-    /// Whether whoever captured had sent it, if that is known.
+    /// Whether the host that captured sent it, if that is known.
     pub(crate) sent: Option<bool>,
+    /// Whether the host that captured runs Plimsoll.
+    pub(crate) by_plimsoll: bool,
     pub(crate) src: SocketAddr,
     pub(crate) dst: SocketAddr,
     pub(crate) seq: SeqNum,
@@ -27,15 +29,31 @@ pub(crate) struct Segment {
     pub(crate) window: u16,
     /// Bytes of payload, by the lengths in the headers.
     pub(crate) len: u32,
-    /// Options of a SYN.
+    /// Bytes of all its options, captured or not.
+    pub(crate) options_len: u32,
+    /// The options MSS and window scale of a SYN.
     pub(crate) mss: Option<u16>,
-    pub(crate) scale: Option<u8>,
+    pub(crate) scale: Scale,
     /// Whether it has the timestamps option.
     pub(crate) timestamps: bool,
     /// Whether it has SACK blocks.
     pub(crate) sack: bool,
+    /// Whether the first of them reports data that came twice (RFC 2883, section 4).
+    pub(crate) duplicate_sack: bool,
     /// The identification of the IPv4 packet, to tell packets that were captured twice.
     pub(crate) ident: Option<u16>,
+}
+
+/// What a SYN says of window scaling (RFC 7323, section 2.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Scale {
+    /// No SYN was captured, or its options were cut off.
+    #[default]
+    Unknown,
+    /// The option is not there.
+    Absent,
+    /// The shift, 14 at most.
+    Shift(u8),
 }
 
 /// Why a frame is not a segment.
@@ -72,6 +90,12 @@ const ETHERTYPE_IPV6: u16 = 0x86dd;
 const ETHERTYPE_VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 /// Tags that one frame may have.
 const MOST_TAGS: usize = 8;
+
+/// The longest TCP header: fifteen words (RFC 9293, section 3.1).
+const MAX_HEADER_LEN: usize = 60;
+
+/// The largest shift of a window (RFC 7323, section 2.3).
+const MAX_SHIFT: u8 = 14;
 
 /// A payload of this length or more is not believed: no window is larger (RFC 7323, section 2.3).
 const TOO_LONG: u32 = 1 << 30;
@@ -220,19 +244,20 @@ fn tcp(
     if len >= TOO_LONG {
         return Err(Skip::Broken);
     }
-    let tcp = match TcpRepr::parse(data) {
-        Ok((tcp, _)) => tcp,
-        // Too little was captured for the options: do without them.
-        Err(_) => {
-            let mut copy = *fixed;
-            copy[12] = 5 << 4 | copy[12] & 0x0f;
-            TcpRepr::parse(&copy).map_err(|_| Skip::Broken)?.0
-        }
+    let (tcp, whole) = match TcpRepr::parse(data) {
+        Ok((tcp, _)) => (tcp, true),
+        Err(_) => (cut_header(data, said).ok_or(Skip::Broken)?, false),
+    };
+    let scale = match tcp.options.window_scale {
+        Some(shift) => Scale::Shift(shift.min(MAX_SHIFT)),
+        None if whole => Scale::Absent,
+        None => Scale::Unknown,
     };
     Ok(Segment {
         number: frame.number,
         time: frame.time,
-        sent: frame.sent,
+        sent: frame.sent.or_else(|| sent(frame)),
+        by_plimsoll: frame.by_plimsoll,
         src: SocketAddr::new(src, tcp.src_port),
         dst: SocketAddr::new(dst, tcp.dst_port),
         seq: tcp.seq,
@@ -240,10 +265,61 @@ fn tcp(
         flags: tcp.flags,
         window: tcp.window,
         len,
+        options_len: (said - tcp::HEADER_LEN) as u32,
         mss: tcp.options.mss,
-        scale: tcp.options.window_scale,
+        scale,
         timestamps: tcp.options.timestamps.is_some(),
         sack: !tcp.options.sack.is_empty(),
+        duplicate_sack: is_duplicate(&tcp),
         ident: None,
     })
+}
+
+/// Whether the first SACK block lies below SEG.ACK, or inside of the second.
+fn is_duplicate(tcp: &TcpRepr) -> bool {
+    let mut blocks = tcp.options.sack.iter();
+    let Some(first) = blocks.next() else { return false };
+    let inside = |outer: &SackBlock| first.left >= outer.left && first.right <= outer.right;
+    first.left < tcp.ack || blocks.next().is_some_and(inside)
+}
+
+/// The header of a segment of whose options only the first bytes were captured: with the options
+/// that are whole, and padding (option 0) for the rest.
+fn cut_header(data: &[u8], said: usize) -> Option<TcpRepr> {
+    let mut copy = [0; MAX_HEADER_LEN];
+    let copy = copy.get_mut(..said)?;
+    let there = data.len().min(said);
+    let kept = tcp::HEADER_LEN + whole_options(data.get(tcp::HEADER_LEN..there)?);
+    copy.get_mut(..kept)?.copy_from_slice(data.get(..kept)?);
+    TcpRepr::parse(copy).ok().map(|(tcp, _)| tcp)
+}
+
+/// Bytes at the front of `options` that are options in full.
+fn whole_options(options: &[u8]) -> usize {
+    let mut at = 0;
+    loop {
+        let len = match options.get(at..) {
+            Some([0 | 1, ..]) => 1,
+            Some([_, len, ..]) if *len >= 2 => usize::from(*len),
+            _ => return at,
+        };
+        if at + len > options.len() {
+            return at;
+        }
+        at += len;
+    }
+}
+
+/// Whether the host that captured sent a frame, by the packet type of a cooked header.
+fn sent(frame: &Frame<'_>) -> Option<bool> {
+    let kind = match frame.link {
+        link::SLL => be16(frame.data, 0)?,
+        link::SLL2 => u16::from(*frame.data.get(10)?),
+        _ => return None,
+    };
+    match kind {
+        0 => Some(false),
+        4 => Some(true),
+        _ => None,
+    }
 }

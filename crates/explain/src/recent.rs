@@ -39,7 +39,8 @@ impl Recent {
         // Without an identification (IPv6) what is sent again looks the same, but not so soon,
         // and duplicate ACKs differ in their blocks.
         let within = match ident {
-            0 if segment.sack => None,
+            // One RST for each segment that came too late, all of them the same.
+            0 if segment.sack || flags.intersects(TcpFlags::RST) => None,
             0 => Some(options.batch),
             _ => Some(options.soon),
         };

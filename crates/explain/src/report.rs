@@ -3,11 +3,16 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::Options;
 use crate::flow::Flow;
 use crate::kinds::{ALL, Kind};
+use crate::nagle::Rule;
+use crate::notes::{self, Caveat, CaveatCount, Note};
+use crate::packet::Scale;
+use crate::remedies::{Stack, remedy};
 use crate::sizes::Full;
 use crate::tally::{Shown, Tally};
-use crate::{Options, direction::Direction};
+use crate::text::plural;
 
 /// A megabyte, as in ACKs per megabyte.
 const MEGABYTE: f64 = 1e6;
@@ -17,6 +22,10 @@ const ENOUGH_ACKED: u64 = 1_000_000;
 
 /// ACKs, the same.
 const ENOUGH_ACKS: u64 = 100;
+
+/// Segments that an ACK is for without any delay: at least every second one is acknowledged (RFC
+/// 9293, section 3.8.6.3), and receivers may do so.
+const USUAL_STRETCH: f64 = 1.5;
 
 /// What a capture says. A figure that could not be taken is null.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
@@ -44,6 +53,8 @@ pub struct Report {
     pub flows_seen: u64,
     /// The sums of all flows, those that are not kept as well, by kind, the costliest first.
     pub totals: Vec<Sum>,
+    /// What the capture cannot tell of flows that are kept.
+    pub notes: Vec<CaveatCount>,
     /// Flows that were given up because too many were open.
     pub evicted: Evicted,
     /// Flows that are kept, the costliest first.
@@ -145,8 +156,11 @@ pub struct Sum {
     /// Time lost; null for kinds that cost packets.
     #[schemars(extend("x-unit" = "ms"))]
     pub ms: Option<f64>,
-    /// The rank: packets and time, weighted.
-    #[schemars(extend("x-unit" = "packets"))]
+    /// The same as a share of the time that all flows took, or of their packets.
+    #[schemars(extend("x-unit" = "1"))]
+    pub share: f64,
+    /// The rank: the share, weighted. A share of time counts ten times a share of packets.
+    #[schemars(extend("x-unit" = "1"))]
     pub score: f64,
 }
 
@@ -169,13 +183,17 @@ pub struct FlowReport {
     /// The handshake's round trip as captured; null if the handshake is not in the capture.
     #[schemars(extend("x-unit" = "ms"))]
     pub rtt_ms: Option<f64>,
+    /// The end where it was captured; null if it was between them, or nothing tells.
+    pub captured_at: Option<Side>,
     /// What the client sent, and what the server sent.
     pub directions: [DirectionReport; 2],
-    /// The sum of the findings' ranks.
+    /// What the findings cost, in packets; a millisecond counts as several.
     #[schemars(extend("x-unit" = "packets"))]
     pub score: f64,
     /// What was found, the costliest first.
     pub findings: Vec<Finding>,
+    /// What the capture cannot tell of this flow.
+    pub notes: Vec<Note>,
 }
 
 /// One direction of a flow.
@@ -207,6 +225,15 @@ pub struct DirectionReport {
     /// Packets with payload that was sent before.
     #[schemars(extend("x-unit" = "packets"))]
     pub retransmissions: u64,
+    /// Segments of these that had arrived before, as the receiver says (D-SACK).
+    #[schemars(extend("x-unit" = "segments"))]
+    pub needless_retransmissions: u64,
+    /// Packets that overtook others, by how soon they came.
+    #[schemars(extend("x-unit" = "packets"))]
+    pub reordered: u64,
+    /// Payload that was sent, but is not in the capture.
+    #[schemars(extend("x-unit" = "bytes"))]
+    pub missing_bytes: u64,
     /// Packets that were captured twice, which are in no other figure.
     #[schemars(extend("x-unit" = "packets"))]
     pub duplicates: u64,
@@ -228,6 +255,11 @@ pub struct DirectionReport {
     /// The size of the program's writes; null if the ends of segments do not tell.
     #[schemars(extend("x-unit" = "bytes"))]
     pub write_size: Option<u32>,
+    /// Whether it waits for ACKs by Nagle's rule; null if no packet tells.
+    pub nagle: Option<bool>,
+    /// The largest window that it announced; null if the scale is not known.
+    #[schemars(extend("x-unit" = "bytes"))]
+    pub largest_window: Option<u32>,
 }
 
 /// A packet that shows a finding.
@@ -267,29 +299,80 @@ pub struct Finding {
     /// The longest single loss; null for kinds that cost packets.
     #[schemars(extend("x-unit" = "ms"))]
     pub longest_ms: Option<f64>,
-    /// The rank: packets and time, weighted.
-    #[schemars(extend("x-unit" = "packets"))]
+    /// What it costs as a share of the flow's time, or of the side's packets or segments.
+    #[schemars(extend("x-unit" = "1"))]
+    pub share: f64,
+    /// The rank: the share, weighted. A share of time counts ten times a share of packets.
+    #[schemars(extend("x-unit" = "1"))]
     pub score: f64,
     /// The figures in a sentence.
     pub detail: String,
     /// What happened.
     pub cause: &'static str,
-    /// The knob to turn or the call to make.
+    /// The setting to turn or the call to make, what helps most first.
     pub remedy: &'static str,
     /// The first few.
     pub examples: Vec<Example>,
 }
 
+/// What costs are shares of.
+#[derive(Clone, Copy, Debug, Default)]
+struct Base {
+    /// Nanoseconds from the first to the last packet.
+    nanos: u64,
+    segments: u64,
+    data_packets: u64,
+    packets: u64,
+}
+
+impl Base {
+    /// Of one direction of a flow.
+    fn of(flow: &Flow, from: usize) -> Base {
+        let side = &flow.sides[from];
+        Base {
+            nanos: flow.last.saturating_sub(flow.first),
+            segments: side.wire_segments,
+            data_packets: side.data_packets,
+            packets: side.packets,
+        }
+    }
+
+    fn add(&mut self, flow: &Flow) {
+        for from in 0..2 {
+            let side = Base::of(flow, from);
+            self.nanos += if from == 0 { side.nanos } else { 0 };
+            self.segments += side.segments;
+            self.data_packets += side.data_packets;
+            self.packets += side.packets;
+        }
+    }
+
+    /// The share that a finding costs, 1 at most.
+    fn share(&self, kind: Kind, tally: &Tally) -> f64 {
+        let (cost, of) = match kind {
+            kind if kind.costs_time() => (tally.nanos as f64, self.nanos),
+            Kind::Fractional | Kind::SmallWrites => (tally.packets, self.segments),
+            Kind::TailApart | Kind::WakeUps => (tally.packets, self.data_packets),
+            _ => (tally.packets, self.packets),
+        };
+        (cost / of.max(1) as f64).min(1.0)
+    }
+}
+
 /// Sums over flows by kind.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sums([Tally; ALL.len()]);
+pub(crate) struct Sums {
+    tallies: [Tally; ALL.len()],
+    base: Base,
+}
 
 impl Sums {
     pub(crate) fn add(&mut self, flow: &Flow, options: &Options) {
-        for side in &flow.sides {
+        self.base.add(flow);
+        for from in 0..2 {
             for kind in ALL {
-                if let Some(tally) = worth(side, kind, options) {
-                    self.0[kind as usize].join(&tally);
+                if let Some((tally, _)) = worth(flow, from, kind, options) {
+                    self.tallies[kind as usize].join(&tally);
                 }
             }
         }
@@ -298,14 +381,16 @@ impl Sums {
     pub(crate) fn list(&self) -> Vec<Sum> {
         let mut list: Vec<Sum> = ALL
             .into_iter()
-            .map(|kind| (kind, self.0[kind as usize]))
+            .map(|kind| (kind, self.tallies[kind as usize]))
             .filter(|(_, tally)| tally.count > 0)
-            .map(|(kind, tally)| Sum {
+            .map(|(kind, tally)| (kind, tally, self.base.share(kind, &tally)))
+            .map(|(kind, tally, share)| Sum {
                 kind,
                 count: tally.count,
                 packets: (!kind.costs_time()).then_some(tally.packets),
                 ms: kind.costs_time().then_some(millis(tally.nanos)),
-                score: tally.score(kind),
+                share,
+                score: share * kind.weight(),
             })
             .collect();
         list.sort_by(|a, b| b.score.total_cmp(&a.score));
@@ -317,20 +402,46 @@ fn millis(nanos: u64) -> f64 {
     nanos as f64 / 1e6
 }
 
-/// The findings of one kind in one direction, if they are worth being told.
-fn worth(side: &Direction, kind: Kind, options: &Options) -> Option<Tally> {
-    if kind == Kind::AckRate {
-        let many = side.acked >= ENOUGH_ACKED
-            && side.pure_acks >= ENOUGH_ACKS
-            && side.deferred <= side.pure_acks / 2;
-        let saved = side.pure_acks.saturating_sub(side.deferred);
-        let tally = Tally { count: side.pure_acks, packets: saved as f64, ..Tally::default() };
-        return many.then_some(tally);
+/// The findings of one kind in one direction, if they can be seen where it was captured and are
+/// worth being told, and the share that they cost.
+fn worth(flow: &Flow, from: usize, kind: Kind, options: &Options) -> Option<(Tally, f64)> {
+    if !can_be_seen(flow, from, kind) {
+        return None;
     }
-    let tally = *side.found.get(kind);
-    // One run of small packets, or one stall, may be worth more than many small things.
-    let costly = tally.nanos >= options.stall_least || tally.packets >= options.least_count as f64;
-    (tally.count >= options.least_count || tally.count > 0 && costly).then_some(tally)
+    let tally = match kind {
+        Kind::AckRate => ack_rate(flow, from)?,
+        _ => *flow.sides[from].found.get(kind),
+    };
+    let enough = match kind {
+        // Once may be by chance.
+        Kind::Stall | Kind::NagleRoundTrip => tally.count >= options.least_count,
+        // A few round trips pass until a buffer has grown.
+        Kind::SmallBuffer => tally.count >= 2 * options.least_count,
+        kind if kind.costs_time() => {
+            tally.count >= options.least_count || tally.nanos >= options.stall_least
+        }
+        _ => tally.packets >= 2.0 * options.least_count as f64,
+    };
+    let share = Base::of(flow, from).share(kind, &tally);
+    (enough && share >= kind.least_share()).then_some((tally, share))
+}
+
+/// Whether the capture shows enough to tell this of what `from` sends: not how data was cut, where
+/// a receiver may have merged it before it was captured, or where much of it is missing.
+fn can_be_seen(flow: &Flow, from: usize, kind: Kind) -> bool {
+    !kind.is_of_cutting() || !flow.is_merged(from) && !notes::lacks_many(flow)
+}
+
+/// ACKs beyond those that a receiver owes, if deferring would leave less than half of them.
+fn ack_rate(flow: &Flow, from: usize) -> Option<Tally> {
+    let side = &flow.sides[from];
+    let stretch = side.acked as f64 / f64::from(flow.mss(1 - from)) / side.pure_acks.max(1) as f64;
+    let many = side.acked >= ENOUGH_ACKED
+        && side.pure_acks >= ENOUGH_ACKS
+        && stretch < USUAL_STRETCH
+        && side.deferred <= side.pure_acks / 2;
+    let saved = side.pure_acks.saturating_sub(side.deferred);
+    many.then(|| Tally::of_packets(side.pure_acks, saved as f64))
 }
 
 /// The report of a flow that has ended, in a capture that began at `start`.
@@ -339,10 +450,17 @@ pub(crate) fn flow(flow: &Flow, start: u64, options: &Options) -> FlowReport {
     let order = [client, 1 - client];
     let names = [flow.ends.0, flow.ends.1];
     let mut findings: Vec<Finding> = Vec::new();
+    // The sum of nothing is -0.
+    let mut score = 0.0;
     for (n, from) in order.into_iter().enumerate() {
         for kind in ALL {
-            if let Some(tally) = worth(&flow.sides[from], kind, options) {
-                findings.push(finding(flow, (n, from), kind, &tally, start));
+            if let Some((tally, share)) = worth(flow, from, kind, options) {
+                score += if kind.costs_time() {
+                    millis(tally.nanos) * kind.packets_per_ms()
+                } else {
+                    tally.packets * kind.weight()
+                };
+                findings.push(finding(flow, (n, from), kind, (&tally, share), start));
             }
         }
     }
@@ -354,11 +472,21 @@ pub(crate) fn flow(flow: &Flow, start: u64, options: &Options) -> FlowReport {
         start_ms: millis(flow.first.saturating_sub(start)),
         duration_ms: millis(flow.last.saturating_sub(flow.first)),
         rtt_ms: flow.rtt.map(millis),
+        captured_at: flow.captured_at().map(|at| SIDES[usize::from(at != client)]),
         directions: [direction(flow, 0, client), direction(flow, 1, 1 - client)],
-        // The sum of nothing is -0.
-        score: findings.iter().map(|finding| finding.score).fold(0.0, |sum, score| sum + score),
+        score,
         findings,
+        notes: notes::notes(flow, order),
     }
+}
+
+/// How many of the flows each caveat is true of.
+pub(crate) fn caveats(flows: &[FlowReport]) -> Vec<CaveatCount> {
+    let count = |kind: Caveat| {
+        let flows = flows.iter().filter(|flow| flow.notes.iter().any(|note| note.kind == kind));
+        CaveatCount { kind, flows: flows.count() as u64, text: kind.text() }
+    };
+    notes::ALL.into_iter().map(count).filter(|count| count.flows > 0).collect()
 }
 
 const SIDES: [Side; 2] = [Side::Client, Side::Server];
@@ -377,6 +505,9 @@ fn direction(flow: &Flow, n: usize, from: usize) -> DirectionReport {
         super_segments: side.super_segments,
         wire_segments: side.wire_segments,
         retransmissions: side.retransmissions,
+        needless_retransmissions: side.losses.needless(),
+        reordered: side.losses.reordered(),
+        missing_bytes: side.missing(),
         duplicates: side.duplicates,
         probes: side.probes,
         pure_acks: side.pure_acks,
@@ -384,6 +515,12 @@ fn direction(flow: &Flow, n: usize, from: usize) -> DirectionReport {
         stretch: per(side.acked as f64 / f64::from(flow.mss(1 - from)), side.pure_acks),
         deferred_acks: side.deferred,
         write_size: side.write_ends.size(),
+        nagle: match side.nagle.rule() {
+            Rule::Unknown => None,
+            Rule::On => Some(true),
+            Rule::Off => Some(false),
+        },
+        largest_window: (flow.scale(from) != Scale::Unknown).then(|| side.window.largest()),
     }
 }
 
@@ -391,9 +528,11 @@ fn finding(
     flow: &Flow,
     (n, from): (usize, usize),
     kind: Kind,
-    tally: &Tally,
+    (tally, share): (&Tally, f64),
     start: u64,
 ) -> Finding {
+    let side = &flow.sides[from];
+    let stack = if side.by_plimsoll { Stack::Plimsoll } else { Stack::Other };
     let time = |nanos: u64| kind.costs_time().then_some(millis(nanos));
     let example = |Shown { mark, nanos }: Shown| Example {
         packet: mark.number,
@@ -408,10 +547,11 @@ fn finding(
         packets: (!kind.costs_time()).then_some(tally.packets),
         ms: time(tally.nanos),
         longest_ms: time(tally.longest),
-        score: tally.score(kind),
+        share,
+        score: share * kind.weight(),
         detail: detail(flow, (n, from), kind, tally),
         cause: kind.cause(),
-        remedy: kind.remedy(),
+        remedy: remedy(kind, stack, side.nagle.rule()),
         examples: tally.shown().map(example).collect(),
     }
 }
@@ -419,45 +559,83 @@ fn finding(
 /// The figures in a sentence.
 fn detail(flow: &Flow, (n, from): (usize, usize), kind: Kind, tally: &Tally) -> String {
     let (side, peer) = (&flow.sides[from], &flow.sides[1 - from]);
-    let (count, packets, ms) = (tally.count, tally.packets, millis(tally.nanos));
+    let (count, packets) = (tally.count, tally.packets);
     let mss = flow.mss(from);
     match kind {
         Kind::Fractional => format!(
-            "{count} pieces below {mss} bytes with more data right behind; trimmed, the same data \
-             takes {packets:.0} segments less"
+            "{} below {mss} bytes with more data right behind; trimmed, the same data takes \
+             {packets:.0} fewer segments",
+            plural(count, "piece")
         ),
-        Kind::TailApart => format!("{count} tails in packets of their own"),
+        Kind::TailApart => format!("{} in packets of their own", plural(count, "tail")),
         Kind::SmallWrites => {
             let size = side.write_ends.size().filter(|&size| size < mss);
             let size = size.map_or(String::new(), |size| format!("writes of {size} bytes; "));
             format!(
-                "{size}{} data packets for {} bytes, {packets:.0} more than merged",
-                side.data_packets, side.bytes
+                "{size}{} for {} bytes, {packets:.0} more than merged",
+                plural(side.data_packets, "data packet"),
+                side.bytes
             )
         }
-        Kind::AckAlone => format!("{count} ACKs that left just before data with the same ACK"),
+        Kind::AckAlone => {
+            format!("{} that left just before data with the same ACK", plural(count, "ACK"))
+        }
         Kind::AckRate => format!(
-            "{count} ACKs for {:.1} MB; deferring would leave {}",
+            "{} for {:.1} MB; deferring would leave {}",
+            plural(count, "ACK"),
             side.acked as f64 / MEGABYTE,
             side.deferred
         ),
-        Kind::Stall => {
-            let who = match (side.stalls_behind_first * 2 >= count, n) {
+        Kind::WakeUps => {
+            format!("{} in {packets:.0} more packets than they need", plural(count, "message"))
+        }
+        Kind::SillyWindow => plural(count, "time"),
+        _ => time_detail(flow, (n, from), kind, (tally, peer.probes)),
+    }
+}
+
+/// The same of a kind that costs time.
+fn time_detail(
+    flow: &Flow,
+    (n, from): (usize, usize),
+    kind: Kind,
+    (tally, probes): (&Tally, u64),
+) -> String {
+    let (side, ms, count) = (&flow.sides[from], millis(tally.nanos), tally.count);
+    let waits = format!("{} of {:.0} ms on average", plural(count, "wait"), ms / count as f64);
+    match kind {
+        Kind::Stall | Kind::NagleRoundTrip => {
+            let who = match (side.nagle.are_behind_first(), n) {
                 (true, 1) => "the server writes header and body apart: ",
                 (true, _) => "the client writes its request in pieces: ",
                 _ => "",
             };
-            format!(
-                "{who}{count} waits of {:.0} ms on average, {ms:.0} ms in all",
-                ms / count as f64
-            )
+            format!("{who}{waits}, {ms:.0} ms in all")
         }
-        Kind::ZeroWindow => format!(
-            "closed {count} times, {ms:.0} ms in all, {:.0} ms at most; {} probes",
-            millis(tally.longest),
-            peer.probes
+        Kind::Loss => format!(
+            "{} of {} sent again{}; in {} the receiver waited {ms:.0} ms in all, {:.0} ms at most",
+            side.retransmissions,
+            plural(side.data_packets + side.retransmissions, "data packet"),
+            match side.losses.needless() {
+                0 => String::new(),
+                needless => format!(", {} that had arrived", plural(needless, "segment")),
+            },
+            plural(count, "recovery"),
+            millis(tally.longest)
         ),
-        Kind::SillyWindow => format!("{count} times"),
-        Kind::WakeUps => format!("{count} messages in {packets:.0} packets more than they need"),
+        Kind::ZeroWindow => format!(
+            "closed {}, {ms:.0} ms in all, {:.0} ms at most; {}",
+            plural(count, "time"),
+            millis(tally.longest),
+            plural(probes, "probe")
+        ),
+        _ => {
+            let largest = side.window.largest();
+            let rate = flow.rtt.filter(|&rtt| rtt > 0).map_or(String::new(), |rtt| {
+                let most = f64::from(largest) * 8e3 / rtt as f64;
+                format!(": no more than {most:.1} Mbit/s over this round trip")
+            });
+            format!("{waits} for a window of {largest} bytes at most{rate}")
+        }
     }
 }

@@ -29,36 +29,44 @@ pub(crate) struct Full {
 impl Full {
     /// Whether `len` bytes end with a segment that is surely not full.
     pub(crate) fn is_partial(&self, len: u32) -> bool {
-        !len.is_multiple_of(self.size) && self.may_judge(len)
+        !len.is_multiple_of(self.size) && self.is_certain(len)
     }
 
     /// Whether `len` bytes are surely less than a segment.
     pub(crate) fn is_less(&self, len: u32) -> bool {
-        len < self.size && self.may_judge(len)
+        len < self.size && self.is_certain(len)
     }
 
-    /// The size is known, not only assumed.
+    /// The size is known, not only taken from the sizes that occur: with offloads, these may all be
+    /// of several segments.
     pub(crate) fn is_known(&self) -> bool {
-        self.source != MssSource::Assumed
+        matches!(self.source, MssSource::Syn | MssSource::Path)
     }
 
     /// Segments that `len` bytes take on the wire, as far as it is known.
     pub(crate) fn segments(&self, len: u32) -> u32 {
-        if self.is_known() || len > LARGEST { len.div_ceil(self.size) } else { 1 }
+        let assumed = self.source == MssSource::Assumed;
+        if assumed && len <= LARGEST { 1 } else { len.div_ceil(self.size) }
     }
 
-    fn may_judge(&self, len: u32) -> bool {
+    fn is_certain(&self, len: u32) -> bool {
         self.is_known() || len < SMALLEST
     }
 }
 
 /// The size of segments on a path that takes less than the SYNs said (RFC 8201, RFC 4821): data
 /// that has more right behind it comes in this size or multiples of it.
+///
+/// A program that writes records of one size without Nagle's rule looks the same, but for PSH: a
+/// sender sets it where its queue ends (RFC 9293, section 3.9.1.2), which is at the end of each
+/// such record, and inside of bulk data only now and then.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PathSize {
     size: u32,
     /// Those that fit less those that do not.
     fits: u32,
+    /// Of those that fit, how many do not end what was queued.
+    inside: u32,
     adopted: bool,
 }
 
@@ -68,26 +76,28 @@ impl PathSize {
         self.adopted.then_some(self.size)
     }
 
-    /// Data of `len` bytes had more behind it, and the SYNs `said` so much; whether this makes the
-    /// size known.
-    pub(crate) fn add(&mut self, len: u32, said: u32) -> bool {
+    /// Data of `len` bytes, which ends what was queued if `pushed`, had more behind it, and the
+    /// SYNs `said` so much; whether this makes the size known.
+    pub(crate) fn add(&mut self, len: u32, pushed: bool, said: u32) -> bool {
         let segments = len.div_ceil(said).max(1);
         if len.is_multiple_of(said) {
             self.fits = self.fits.saturating_sub(ENOUGH / 2);
         } else if self.size > 0 && len.is_multiple_of(self.size) {
             self.fits = (self.fits + 1).min(8 * ENOUGH);
+            self.inside = self.inside.saturating_add(u32::from(!pushed));
         } else if self.fits > 0 {
             self.fits -= 1;
         } else if len.is_multiple_of(segments) && len / segments >= SMALLEST_PATH {
-            (self.size, self.fits) = (len / segments, 1);
+            (self.size, self.fits, self.inside) = (len / segments, 1, u32::from(!pushed));
         }
         let known = self.adopted;
-        self.adopted = self.fits >= ENOUGH || known && self.fits > 0;
+        let enough = self.fits >= ENOUGH && self.inside >= ENOUGH / 4;
+        self.adopted = enough || known && self.fits > 0;
         self.adopted && !known
     }
 }
 
-/// The payload sizes that occur most, in constant room.
+/// The payload sizes that occur most, in constant space.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sizes {
     slots: [(u32, u32); SLOTS],
@@ -124,34 +134,53 @@ impl Sizes {
 }
 
 /// Where writes end, which is where segments end that are not full.
+///
+/// Proportions decide, not extremes: one short write does not make a program one of short writes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WriteEnds {
-    divisor: u32,
-    least: u32,
     seen: u32,
+    /// Distances below a segment.
+    short: u32,
+    /// A size that distances have been multiples of, how many were, and how many were not since.
+    divisor: u32,
+    multiples: u32,
+    misses: u32,
 }
 
+/// A common divisor below this is that of some format, not of writes: ciphers have blocks of 16.
+const LEAST_WRITE: u32 = 64;
+
 impl WriteEnds {
-    /// Two such ends follow each other at this distance, in bytes.
-    pub(crate) fn distance(&mut self, bytes: u32) {
+    /// Two such ends follow each other at this distance, in bytes; a full segment has `mss`.
+    pub(crate) fn distance(&mut self, bytes: u32, mss: u32) {
         if bytes == 0 {
             return;
         }
-        self.least = if self.seen == 0 { bytes } else { self.least.min(bytes) };
-        self.divisor = gcd(self.divisor, bytes);
         self.seen = self.seen.saturating_add(1);
+        self.short = self.short.saturating_add(u32::from(bytes < mss));
+        let divisor = gcd(self.divisor, bytes);
+        if divisor >= LEAST_WRITE {
+            self.divisor = divisor;
+            self.multiples = self.multiples.saturating_add(1);
+        } else {
+            self.misses = self.misses.saturating_add(1);
+            if self.misses > self.multiples {
+                (self.divisor, self.multiples, self.misses) = (bytes, 1, 0);
+            }
+        }
     }
 
-    /// Whether the program writes in pieces below `mss`: two ends lie that close, or all
+    /// Whether the program writes in pieces below `mss`: most ends lie that close, or nearly all
     /// distances are multiples of such a size.
     pub(crate) fn are_small(&self, mss: u32) -> bool {
-        let multiple = self.seen >= 8 && self.divisor >= 16 && self.divisor < mss;
-        self.seen >= 2 && (self.least < mss || multiple)
+        let near = self.seen >= 2 && self.short >= self.seen.div_ceil(2);
+        near || self.size().is_some_and(|size| size < mss)
     }
 
-    /// The size of writes, if all distances are multiples of one.
+    /// The size of writes, if nearly all distances are multiples of one.
     pub(crate) fn size(&self) -> Option<u32> {
-        (self.seen >= 8 && self.divisor >= 16).then_some(self.divisor)
+        let nearly_all = self.multiples >= self.seen - self.seen / 10;
+        (self.multiples >= 8 && nearly_all).then_some(self.divisor)
     }
 }
 

@@ -6,16 +6,16 @@ use crate::kinds::{COUNT, Kind};
 const EXAMPLES: usize = 3;
 
 /// A packet and its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// The number of the packet.
+    /// The number of the packet; the first is 1.
     pub(crate) number: u64,
     /// Nanoseconds since 1970.
     pub(crate) time: u64,
 }
 
 /// A packet that shows a finding.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shown {
     pub(crate) mark: Mark,
     /// Nanoseconds that it cost.
@@ -33,16 +33,19 @@ pub(crate) struct Tally {
     pub(crate) nanos: u64,
     /// The longest single loss, in nanoseconds.
     pub(crate) longest: u64,
-    /// The first few.
-    pub(crate) examples: [Option<Shown>; EXAMPLES],
+    /// The first few; those with number 0 are none.
+    examples: [Shown; EXAMPLES],
 }
 
 impl Tally {
+    /// So many, without examples.
+    pub(crate) fn of_packets(count: u64, packets: f64) -> Tally {
+        Tally { count, packets, ..Tally::default() }
+    }
+
     /// One more, at `mark`.
     pub(crate) fn add(&mut self, mark: Mark, packets: f64, nanos: u64) {
-        if let Some(slot) = self.examples.iter_mut().find(|slot| slot.is_none()) {
-            *slot = Some(Shown { mark, nanos });
-        }
+        self.show(Shown { mark, nanos });
         self.count += 1;
         self.packets += packets;
         self.nanos = self.nanos.saturating_add(nanos);
@@ -52,9 +55,7 @@ impl Tally {
     /// Adds the sums of another, and its examples while there is room.
     pub(crate) fn join(&mut self, other: &Tally) {
         for shown in other.shown() {
-            if let Some(slot) = self.examples.iter_mut().find(|slot| slot.is_none()) {
-                *slot = Some(shown);
-            }
+            self.show(shown);
         }
         self.count += other.count;
         self.packets += other.packets;
@@ -62,15 +63,15 @@ impl Tally {
         self.longest = self.longest.max(other.longest);
     }
 
-    /// The first few.
-    pub(crate) fn shown(&self) -> impl Iterator<Item = Shown> {
-        self.examples.iter().flatten().copied()
+    fn show(&mut self, shown: Shown) {
+        if let Some(slot) = self.examples.iter_mut().find(|slot| slot.mark.number == 0) {
+            *slot = shown;
+        }
     }
 
-    /// What it weighs in the ranking.
-    pub(crate) fn score(&self, kind: Kind) -> f64 {
-        let (packet, ms) = kind.weights();
-        self.packets * packet + self.nanos as f64 / 1e6 * ms
+    /// The first few.
+    pub(crate) fn shown(&self) -> impl Iterator<Item = Shown> {
+        self.examples.iter().filter(|shown| shown.mark.number > 0).copied()
     }
 }
 

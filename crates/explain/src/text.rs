@@ -2,11 +2,14 @@
 
 use std::fmt::Write;
 
-use crate::kinds::Kind;
-use crate::report::{DirectionReport, Example, Finding, FlowReport, Report, Sum};
+use crate::kinds::{ALL, Kind};
+use crate::report::{DirectionReport, Example, Finding, FlowReport, Report, Side, Sum};
 
 /// Lines of text are at most this long, in characters.
 const WIDTH: usize = 100;
+
+/// Bytes that ACKs must be for before their rate is told.
+const ENOUGH_ACKED: f64 = 1e5;
 
 /// The report as text, with the first `top` flows that have findings.
 pub fn text_report(report: &Report, top: usize) -> String {
@@ -16,27 +19,66 @@ pub fn text_report(report: &Report, top: usize) -> String {
     out
 }
 
-/// What a sum or a finding costs.
-pub(crate) fn cost(packets: Option<f64>, ms: Option<f64>) -> String {
-    match (packets, ms) {
-        (_, Some(ms)) if ms >= 0.5 => format!("{ms:.0} ms"),
-        (Some(packets), _) if packets >= 0.5 => format!("{packets:.0} packets"),
-        _ => "little".into(),
+/// A count and what it counts, in the singular for one.
+pub(crate) fn plural(count: u64, what: &str) -> String {
+    match (count, what.strip_suffix('y')) {
+        (1, _) => format!("1 {what}"),
+        (_, Some(stem)) => format!("{count} {stem}ies"),
+        _ => format!("{count} {what}s"),
     }
 }
 
+/// What a finding of one kind costs, and which share of the whole that is.
+pub(crate) fn cost(kind: Kind, packets: Option<f64>, ms: Option<f64>, share: f64) -> String {
+    let amount = match (packets, ms) {
+        (_, Some(ms)) if ms >= 0.5 => format!("{ms:.0} ms"),
+        (Some(packets), _) if packets >= 0.5 => plural(packets.round() as u64, "packet"),
+        _ => return "little".into(),
+    };
+    let of = match kind {
+        kind if kind.costs_time() => "the time",
+        Kind::Fractional | Kind::SmallWrites => "the segments",
+        Kind::TailApart | Kind::WakeUps => "the data packets",
+        _ => "the packets",
+    };
+    format!("{amount}, {} of {of}", percent(share))
+}
+
+/// A share in per cent, with a place where it is small.
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent < 10.0 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+}
+
 /// The round trip of a flow.
-pub(crate) fn round_trip(flow: &FlowReport) -> String {
+fn round_trip(flow: &FlowReport) -> String {
     flow.rtt_ms.map_or("round trip unknown".into(), |ms| format!("round trip {ms:.3} ms"))
 }
 
 /// What can be said instead of findings, if there are none.
-pub(crate) fn no_findings(report: &Report) -> Option<&'static str> {
+pub(crate) fn no_findings(report: &Report) -> Option<String> {
     match (report.totals.is_empty(), report.tcp_packets) {
-        (true, 0) => Some("no TCP in this capture"),
-        (true, _) => Some("nothing to complain about"),
+        (true, 0) => Some("no TCP in this capture".into()),
+        (true, _) => {
+            let kinds = ALL.len();
+            Some(format!("none of the {kinds} kinds of trouble that are looked for was found"))
+        }
         _ => None,
     }
+}
+
+/// Where a flow was captured, and its round trip.
+pub(crate) fn place(flow: &FlowReport) -> String {
+    let at = flow.captured_at.map_or("", |side| match side {
+        Side::Client => ", captured at the client",
+        Side::Server => ", captured at the server",
+    });
+    format!("{}{at}", round_trip(flow))
+}
+
+/// What the capture cannot tell, a line for each.
+pub(crate) fn caveats(report: &Report) -> impl Iterator<Item = String> + '_ {
+    report.notes.iter().map(|note| format!("{}: {}", plural(note.flows, "flow"), note.text))
 }
 
 /// What was passed over, in a sentence, if anything was.
@@ -58,11 +100,11 @@ pub(crate) fn skipped(report: &Report) -> Option<String> {
 fn write(out: &mut String, report: &Report, top: usize) -> std::fmt::Result {
     writeln!(
         out,
-        "{}: {} packets, {} of TCP in {} flows, {:.3} s",
+        "{}: {}, {} of TCP in {}, {:.3} s",
         report.file,
-        report.packets,
+        plural(report.packets, "packet"),
         report.tcp_packets,
-        report.flows_seen,
+        plural(report.flows_seen, "flow"),
         report.duration_ms.unwrap_or(0.0) / 1e3
     )?;
     if let Some(skipped) = skipped(report) {
@@ -71,54 +113,63 @@ fn write(out: &mut String, report: &Report, top: usize) -> std::fmt::Result {
     if let Some(note) = &report.note {
         writeln!(out, "note: {note}")?;
     }
+    for note in caveats(report) {
+        wrapped_at(out, "note: ", &note)?;
+    }
     if let Some(said) = no_findings(report) {
         return writeln!(out, "{said}");
     }
     writeln!(out, "\nin all flows, by cost:")?;
-    for Sum { kind, count, packets, ms, .. } in &report.totals {
-        writeln!(out, "  {:<52}{count:>9} x   {}", kind.title(), cost(*packets, *ms))?;
+    for Sum { kind, count, packets, ms, share, .. } in &report.totals {
+        let cost = cost(*kind, *packets, *ms, *share);
+        writeln!(out, "  {:<56}{count:>7} x   {cost}", kind.title())?;
     }
     let evicted = &report.evicted;
     if evicted.flows > 0 {
         writeln!(
             out,
-            "  (of these {} flows with {} packets were given up and are in the sums only)",
-            evicted.flows, evicted.packets
+            "  (with {} of {} that were given up while many were open)",
+            plural(evicted.flows, "flow"),
+            plural(evicted.packets, "packet")
         )?;
     }
-    let mut told: Vec<Kind> = Vec::new();
+    let mut told: Vec<&'static str> = Vec::new();
     let with = report.flows.iter().filter(|flow| !flow.findings.is_empty());
     let count = with.clone().count();
     for each in with.take(top) {
         flow(out, each, &mut told)?;
     }
     if count > top {
-        writeln!(out, "\n{} more flows with findings; --top prints more", count - top)?;
+        let more = plural((count - top) as u64, "flow");
+        writeln!(out, "\n{more} more with findings; --top prints more")?;
     }
     Ok(())
 }
 
-fn flow(out: &mut String, flow: &FlowReport, told: &mut Vec<Kind>) -> std::fmt::Result {
+fn flow(out: &mut String, flow: &FlowReport, told: &mut Vec<&'static str>) -> std::fmt::Result {
     let FlowReport { client, server, duration_ms, .. } = flow;
-    writeln!(out, "\n{client} -> {server}  {duration_ms:.1} ms, {}", round_trip(flow))?;
+    writeln!(out, "\n{client} -> {server}  {duration_ms:.1} ms, {}", place(flow))?;
     for side in &flow.directions {
         let line = format!("{}: {}", side.from.name(), figures(side));
         wrapped(out, &line)?;
     }
     for (n, finding) in flow.findings.iter().enumerate() {
-        let Finding { title, from, detail, .. } = finding;
-        let cost = cost(finding.packets, finding.ms);
+        let Finding { kind, title, from, detail, share, .. } = finding;
+        let cost = cost(*kind, finding.packets, finding.ms, *share);
         writeln!(out, "  {}. {title} ({}): {cost}", n + 1, from.name())?;
         wrapped(out, detail)?;
         if let Some(examples) = examples(finding) {
             wrapped(out, &examples)?;
         }
         // Each explanation once.
-        if !told.contains(&finding.kind) {
-            told.push(finding.kind);
+        if !told.contains(&finding.remedy) {
+            told.push(finding.remedy);
             wrapped(out, &format!("Why: {}", finding.cause))?;
             wrapped(out, &format!("Do: {}", finding.remedy))?;
         }
+    }
+    for note in &flow.notes {
+        wrapped_at(out, "  note: ", &note.text)?;
     }
     Ok(())
 }
@@ -139,38 +190,50 @@ pub(crate) fn examples(finding: &Finding) -> Option<String> {
 /// The figures of a direction in a line.
 pub(crate) fn figures(side: &DirectionReport) -> String {
     let mut line = format!(
-        "{} packets, {} bytes, {} segments of up to {} bytes in {} packets",
-        side.packets, side.bytes, side.wire_segments, side.mss, side.data_packets
+        "{}, {}, {} of up to {} in {}",
+        plural(side.packets, "packet"),
+        plural(side.bytes, "byte"),
+        plural(side.wire_segments, "segment"),
+        plural(side.mss.into(), "byte"),
+        plural(side.data_packets, "packet")
     );
-    let mut add = |count: u64, what: &str| {
+    let mut add = |count: u64, what: String| {
         if count > 0 {
-            let _ = write!(line, ", {count} {what}");
+            let _ = write!(line, ", {what}");
         }
     };
-    add(side.super_segments, "super-segments");
-    add(side.retransmissions, "sent again");
-    add(side.duplicates, "captured twice");
-    if let (Some(rate), Some(stretch)) = (side.acks_per_megabyte, side.stretch) {
-        let _ = write!(
-            line,
-            ", {} ACKs alone ({rate:.0} per MB, stretch {stretch:.1})",
-            side.pure_acks
-        );
+    add(side.super_segments, plural(side.super_segments, "super-segment"));
+    add(side.retransmissions, format!("{} sent again", side.retransmissions));
+    add(side.reordered, format!("{} out of order", side.reordered));
+    add(side.duplicates, format!("{} captured twice", side.duplicates));
+    add(side.missing_bytes, format!("{} not captured", plural(side.missing_bytes, "byte")));
+    let acked = side.acks_per_megabyte.map_or(0.0, |rate| side.pure_acks as f64 * 1e6 / rate);
+    if let (Some(rate), Some(stretch)) = (side.acks_per_megabyte, side.stretch)
+        && acked >= ENOUGH_ACKED
+    {
+        let acks = plural(side.pure_acks, "ACK");
+        let _ = write!(line, ", {acks} alone ({rate:.0} per MB, stretch {stretch:.1})");
+    } else if side.pure_acks > 0 {
+        let _ = write!(line, ", {} alone", plural(side.pure_acks, "ACK"));
     }
     line
 }
 
 /// Writes words in lines, indented.
 fn wrapped(out: &mut String, text: &str) -> std::fmt::Result {
-    let mut len = WIDTH;
-    for word in text.split_whitespace() {
-        if len + 1 + word.len() > WIDTH {
-            if len < WIDTH || out.ends_with(|c: char| c != '\n') {
-                writeln!(out)?;
-            }
-            write!(out, "     ")?;
-            len = 5;
-        } else {
+    wrapped_at(out, "     ", text)
+}
+
+/// The same behind a word; later lines are indented as far.
+fn wrapped_at(out: &mut String, front: &str, text: &str) -> std::fmt::Result {
+    let indent = front.len();
+    write!(out, "{front}")?;
+    let mut len = indent;
+    for (n, word) in text.split_whitespace().enumerate() {
+        if n > 0 && len + 1 + word.len() > WIDTH {
+            write!(out, "\n{:indent$}", "")?;
+            len = indent;
+        } else if n > 0 {
             write!(out, " ")?;
             len += 1;
         }

@@ -34,6 +34,7 @@ mod sockets;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -152,6 +153,7 @@ fn terms(stage: &Stage, plan: &Plan, kind: Kind, flows: u32) -> Terms {
         flows,
         read_bytes: stage.read_bytes,
         read_buffers: stage.read_buffers,
+        compute: Duration::ZERO,
         shared: stage.shared,
         length: plan.length,
         warm_up: kind.is_endless().then_some(plan.warm_up),

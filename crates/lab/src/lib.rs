@@ -20,6 +20,7 @@ pub mod experiments;
 pub mod figures;
 pub mod host;
 pub mod kernel;
+pub mod pages;
 pub mod progress;
 pub mod report;
 pub mod requester;
@@ -54,7 +55,10 @@ pub fn run(experiments: &[&Experiment], plan: &Plan) -> (Vec<Report>, anyhow::Re
 
 /// The JSON document: an array of the experiments' objects.
 pub fn json(reports: &[Report]) -> String {
+    format!("{:#}\n", document(reports))
+}
+
+fn document(reports: &[Report]) -> serde_json::Value {
     // Maps have text as keys, and numbers that are none are null.
-    let text = serde_json::to_string_pretty(reports).expect("a report is a JSON document");
-    text + "\n"
+    serde_json::to_value(reports).expect("a report is a JSON document")
 }

@@ -16,7 +16,7 @@ use crate::figures::Figures;
 const UNIT: &str = "x-unit";
 
 /// What experiments measure beside [`Figures`]: name, unit, what it is.
-pub const NAMED: [(&str, &str, &str); 15] = [
+pub const NAMED: [(&str, &str, &str); 17] = [
     ("data_segments", "segments", "Segments with data that was sent for the first time."),
     ("data_segments_per_unit", "segments", "The same per megabyte, or per transaction."),
     ("data_packets", "packets", "Packets with data that were handed to IP."),
@@ -26,6 +26,8 @@ pub const NAMED: [(&str, &str, &str); 15] = [
     ("cpu_ns_per_byte_of_process", "ns", "CPU time of the whole process per byte."),
     ("softirq_cpu_seconds", "s", "CPU time of the client's softirq thread."),
     ("link_share", "1", "Throughput over the rate of the link."),
+    ("largest_gain", "1", "What the link can carry over what was carried."),
+    ("prequeued_per_transaction", "packets", "Packets that waited for the blocked reader."),
     ("voluntary_switches_per_transaction", "switches", "Switches because a thread waited."),
     ("cpu_ns_per_transaction_of_process", "ns", "CPU time of the whole process per transaction."),
     ("context_switches_per_transaction_of_process", "switches", "Of all threads of the process."),
@@ -35,7 +37,7 @@ pub const NAMED: [(&str, &str, &str); 15] = [
 ];
 
 /// Units of the fields of the types, by name.
-const UNITS: [(&str, &str); 29] = [
+const UNITS: [(&str, &str); 32] = [
     ("throughput_bits_per_s", "bit/s"),
     ("transactions_per_s", "1/s"),
     ("packets_per_transaction", "packets"),
@@ -51,6 +53,9 @@ const UNITS: [(&str, &str); 29] = [
     ("context_switches_per_transaction", "switches"),
     ("backlog_drops", "packets"),
     ("pairs", "pairs"),
+    ("against", "pairs"),
+    ("places", "digits"),
+    ("scale", "1"),
     ("seconds", "s"),
     ("warm_up_seconds", "s"),
     ("cpus", "processors"),
@@ -463,9 +468,15 @@ fn published(generator: &mut SchemaGenerator) -> Value {
     let (before, after) = (side("With the knob as it was."), side("With the knob as it is."));
     json!({
         "type": "object",
-        "required": ["workload", "before", "after"],
+        "required": ["workload", "before", "after", "derived"],
         "additionalProperties": false,
         "properties": {
+            "derived": {
+                "description": "How figures follow from what was published that were not \
+                                published themselves, by name.",
+                "type": "object",
+                "additionalProperties": { "type": "string" },
+            },
             "workload": {
                 "description": "What ran, and where.",
                 "type": "string",

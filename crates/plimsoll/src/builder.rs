@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_stack::device::{self, Device};
 use plimsoll_stack::{InterfaceConfig, RouteConfig, Stack as Core, StackConfig, StackError};
+use plimsoll_tcp::Instant;
 
-use crate::clock::now;
+use crate::clock::{Clock, now};
 use crate::stack::Stack;
 
 /// Builds a [`Stack`].
@@ -38,6 +40,9 @@ pub struct StackBuilder {
     spin_while_sending: bool,
     name: Option<String>,
     queues: usize,
+    loopback_only: bool,
+    clock: Option<Arc<dyn Clock>>,
+    any_address: bool,
     misplaced: Option<&'static str>,
 }
 
@@ -57,8 +62,11 @@ struct Interface {
 #[non_exhaustive]
 pub enum BuildError {
     /// No device was given.
-    #[error("device: a stack needs at least one")]
+    #[error("device: a stack needs at least one, unless it is loopback_only")]
     NoDevice,
+    /// A stack that is to have no device has one.
+    #[error("loopback_only: the stack has a device as well; leave one of the two out")]
+    NotLoopbackOnly,
     /// Something that belongs to a device was set before any device.
     #[error("{0}: set it after the device that it belongs to")]
     Misplaced(&'static str),
@@ -111,6 +119,13 @@ impl StackBuilder {
             qdisc,
             quickack,
         });
+        self
+    }
+
+    /// Lets the stack do without a device: its sockets reach each other by its loopback addresses,
+    /// 127.0.0.0/8 and `::1`, and nobody else. For tests of programs that use sockets.
+    pub fn loopback_only(mut self) -> StackBuilder {
+        self.loopback_only = true;
         self
     }
 
@@ -174,6 +189,15 @@ impl StackBuilder {
         self
     }
 
+    /// Takes packets to any address, not only to those of its own: a listener may be bound to any,
+    /// and a connection be opened from any. [`TcpListener::bind_any`](crate::TcpListener::bind_any)
+    /// includes it. Where no route leads, packets leave by the first device, which needs no address
+    /// then. What nobody wants is answered from where it was for.
+    pub fn any_address(mut self) -> StackBuilder {
+        self.any_address = true;
+        self
+    }
+
     /// Fixes what is random otherwise: initial sequence numbers, ports, table keys. For tests; with
     /// a known seed a stranger can guess sequence numbers.
     pub fn seed(mut self, seed: u64) -> StackBuilder {
@@ -185,6 +209,14 @@ impl StackBuilder {
     /// follow each other closely, and costs a CPU that does nothing else. Zero is off.
     pub fn busy_poll(mut self, time: Duration) -> StackBuilder {
         self.busy_poll = time;
+        self
+    }
+
+    /// Gives the stack another clock than that of the process, as one that tests can stop. A stack
+    /// with threads of its own needs one that runs. Stacks that a link in memory joins need the
+    /// same clock, since packets take their times along.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> StackBuilder {
+        self.clock = Some(clock);
         self
     }
 
@@ -224,7 +256,8 @@ impl StackBuilder {
     pub fn build(self) -> Result<Stack, BuildError> {
         let name = self.name.clone().unwrap_or_else(|| "softirq".into());
         let (busy_poll, spin) = (self.busy_poll, self.spin_while_sending);
-        Stack::run(self.core()?, (busy_poll, spin), Some(name))
+        let clock = self.clock.clone();
+        Stack::run(self.core()?, clock, (busy_poll, spin), Some(name))
     }
 
     /// Builds the stack; the caller's loop runs it with [`Stack::poll`] and [`Stack::wait`], or one
@@ -234,7 +267,8 @@ impl StackBuilder {
     /// If a field is wrong, or the device or the capture file cannot be had.
     pub fn build_without_thread(self) -> Result<Stack, BuildError> {
         let (busy_poll, spin) = (self.busy_poll, self.spin_while_sending);
-        Stack::run(self.core()?, (busy_poll, spin), None)
+        let clock = self.clock.clone();
+        Stack::run(self.core()?, clock, (busy_poll, spin), None)
     }
 
     fn interface(mut self, field: &'static str, change: impl FnOnce(&mut Interface)) -> Self {
@@ -245,20 +279,23 @@ impl StackBuilder {
         self
     }
 
-    fn core(self) -> Result<std::sync::Arc<Core>, BuildError> {
+    fn core(self) -> Result<Arc<Core>, BuildError> {
         if let Some(field) = self.misplaced {
             return Err(BuildError::Misplaced(field));
         }
-        if self.interfaces.is_empty() {
-            return Err(BuildError::NoDevice);
+        if self.loopback_only != self.interfaces.is_empty() {
+            let both = BuildError::NotLoopbackOnly;
+            return Err(if self.loopback_only { both } else { BuildError::NoDevice });
         }
+        let any_address = self.any_address;
         let (secret, seed) = secrets(self.seed)?;
+        let now = self.clock.as_ref().map_or_else(now, |clock| clock.now());
         let qdiscs: Vec<_> = self.interfaces.iter().map(|each| each.qdisc.clone()).collect();
         let quick: Vec<bool> = self.interfaces.iter().map(|each| each.quickack).collect();
         let mut more_queues = Vec::new();
         let mut interfaces = Vec::new();
         for (index, interface) in self.interfaces.into_iter().enumerate() {
-            let (config, more) = interface.config()?;
+            let (config, more) = interface.config(now)?;
             interfaces.push(config);
             more_queues.extend(more.into_iter().map(|device| (index, device)));
         }
@@ -275,12 +312,15 @@ impl StackBuilder {
             ..StackConfig::default()
         };
         let core = Core::new(config)?;
+        if any_address {
+            core.take_any_address();
+        }
         for (name, value) in &self.sysctls {
             core.sysctl().set(name, value).map_err(BuildError::Sysctl)?;
         }
         for (index, qdisc) in qdiscs.iter().enumerate() {
             if let Some(text) = qdisc {
-                core.set_qdisc(now(), index, text).map_err(BuildError::Qdisc)?;
+                core.set_qdisc(now, index, text).map_err(BuildError::Qdisc)?;
             }
         }
         Ok(core)
@@ -301,11 +341,11 @@ fn total_of(meminfo: &str) -> Option<u64> {
 
 impl Interface {
     /// The interface, and the further queues of its device.
-    fn config(self) -> Result<(InterfaceConfig, Vec<Device>), BuildError> {
+    fn config(self, now: Instant) -> Result<(InterfaceConfig, Vec<Device>), BuildError> {
         let addresses =
             self.addresses.iter().map(|address| parse(address)).collect::<Result<_, _>>()?;
         let (fault, pcap) = (self.fault, self.pcap);
-        let device = wrapped(self.device, fault.as_ref(), pcap.clone())?;
+        let device = wrapped(self.device, fault.as_ref(), pcap.clone(), now)?;
         let mut more = Vec::new();
         for (index, queue) in self.more_queues.into_iter().enumerate() {
             let path = pcap.as_ref().map(|path| {
@@ -313,7 +353,7 @@ impl Interface {
                 path.push(format!(".{}", index + 1));
                 PathBuf::from(path)
             });
-            more.push(wrapped(queue, fault.as_ref(), path)?);
+            more.push(wrapped(queue, fault.as_ref(), path, now)?);
         }
         Ok((InterfaceConfig { device, addresses, mtu: self.mtu }, more))
     }
@@ -324,6 +364,7 @@ fn wrapped(
     mut device: Device,
     fault: Option<&device::fault::FaultConfig>,
     pcap: Option<PathBuf>,
+    now: Instant,
 ) -> Result<Device, BuildError> {
     if let Some(fault) = fault {
         device = device::fault::wrap(device, fault.clone());
@@ -331,7 +372,7 @@ fn wrapped(
     // Outermost, so that the capture shows what the stack sends and sees.
     let Some(path) = pcap else { return Ok(device) };
     match File::create(&path) {
-        Ok(file) => Ok(capture(device, file)),
+        Ok(file) => Ok(capture(device, file, now)),
         Err(error) => Err(BuildError::Pcap { path, error }),
     }
 }
@@ -358,15 +399,15 @@ fn quick_routes(interfaces: &[InterfaceConfig], quick: &[bool]) -> Vec<RouteConf
 }
 
 /// Captures with the time of day.
-fn capture(device: Device, file: File) -> Device {
+fn capture(device: Device, file: File, now: Instant) -> Device {
     let today = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let running = now().since(plimsoll_tcp::Instant::ZERO);
+    let running = now.since(Instant::ZERO);
     let epoch = today.unwrap_or_default().saturating_sub(running);
     let config = device::pcapng::CaptureConfig { epoch, ..Default::default() };
     device::pcapng::wrap_with(device, file, config).0
 }
 
-fn parse(text: &str) -> Result<(IpAddr, u8), BuildError> {
+pub(crate) fn parse(text: &str) -> Result<(IpAddr, u8), BuildError> {
     let bad = || BuildError::Address(text.to_owned());
     let (address, prefix) = text.split_once('/').ok_or_else(bad)?;
     let address: IpAddr = address.parse().map_err(|_| bad())?;

@@ -15,6 +15,13 @@ fn origin() -> StdInstant {
     *ORIGIN.get_or_init(|| StdInstant::now() - Duration::from_secs(1))
 }
 
+/// Tells the time to a stack, where the clock of the process is not the right one: see
+/// [`StackBuilder::clock`](crate::StackBuilder::clock).
+pub trait Clock: Send + Sync {
+    /// The time. It never runs backwards.
+    fn now(&self) -> Instant;
+}
+
 /// The time now, by the monotonic clock.
 ///
 /// ```

@@ -20,6 +20,17 @@ pub(crate) fn io_error(stack: &Stack, error: SocketError) -> Error {
         Some(why) if error == SocketError::NetworkDown || error == down => {
             Error::new(ErrorKind::NetworkDown, why.clone())
         }
+        _ if error == SocketError::TooManyConnections => {
+            Error::new(ErrorKind::QuotaExceeded, error)
+        }
         _ => error.into(),
+    }
+}
+
+/// As [`io_error`], for a call whose arguments may contradict themselves: then the text says which.
+pub(crate) fn refused(stack: &Stack, error: SocketError) -> Error {
+    match error {
+        SocketError::Invalid(text) => Error::new(ErrorKind::InvalidInput, text),
+        error => io_error(stack, error),
     }
 }

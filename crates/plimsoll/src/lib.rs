@@ -13,7 +13,8 @@
 //! - [`StackBuilder::build_without_thread`] starts nothing. The caller's own loop calls
 //!   [`Stack::poll`], and [`Stack::wait`] when there is nothing to do; [`ReadyQueue`] tells which
 //!   of its non-blocking sockets can go on. This way one thread carries a packet from the device to
-//!   the application and back without a switch.
+//!   the application and back without a switch. With the feature `tokio`, `net::Driver` is such
+//!   a loop, as a task of the runtime.
 //!
 //! In both, sockets may be used from any thread, also with blocking calls; only the thread that
 //! runs the loop must not block on a socket of its own stack. A blocked call sleeps until its
@@ -51,15 +52,148 @@
 //! | connect with options, a timeout, or data in the SYN | [`Connector`] |
 //! | wait for many sockets in one loop | [`ReadyQueue`], [`Stack::poll_with`] |
 //! | run a device with several queues in as many loops | [`Stack::queue`], [`QueueLoop`] |
+//! | use sockets as those of tokio | [`net`], with the feature `tokio` |
+//! | serve axum | the feature `axum` |
+//! | read and write by the traits of futures-io | the feature `futures-io` |
+//! | read and write in futures of one's own | [`TcpStream::poll_read`] and its neighbours |
+//! | connect and accept in a future | [`Connector::connect_async`], [`TcpListener::accept_async`] |
 //! | wait in a future | [`Registration`], from [`TcpStream::readable`] and its neighbours |
 //! | read and write without a copy | [`TcpStream::read_shared`], [`TcpStream::write_shared`] |
 //! | change a setting, or see what there is | [`Stack::set_sysctl`], [`SysctlInfo`] |
 //! | overrule one for a socket | [`TcpStream::set_option`] and its neighbours |
 //! | count | [`Stack::counters`], [`CounterInfo`], [`TcpStream::info`] |
 //! | ask why | [`TcpStream::decisions`], a capture ([`StackBuilder::pcap`]) |
+//! | take connections to any address | [`TcpListener::bind_any`], [`StackBuilder::any_address`] |
+//! | dial before a connection opens, or refuse it | [`gate`] |
+//! | give and take packets by hand | [`device::channel()`] |
+//! | use a descriptor that was passed to the program | [`device::tun::from_fd`] |
 //! | hurt packets on purpose | [`device::fault`], [`device::memory_link::LinkConfig`] |
 //!
-//! What it does not do: no UDP sockets, no name resolution through the stack, no async traits yet.
+//! What it does not do: no UDP sockets, no name resolution through the stack.
+//!
+//! # A device of one's own
+//!
+//! A program that has packets as values uses [`device::channel()`]. A driver of its own implements
+//! [`device::DeviceTx`] and [`device::DeviceRx`], and says by a [`device::WaitSource`] how the
+//! stack learns that there is something to do: by a file descriptor, or by a [`device::KickSlot`].
+//! Neither half ever blocks. This one sends what it gets back to where it came from, so that each
+//! address seems to be its own peer.
+//!
+//! ```
+//! use std::collections::VecDeque;
+//! use std::sync::{Arc, Mutex};
+//! use plimsoll::device::{
+//!     Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, KickSlot, TxProgress, TxStatus,
+//!     WaitSource,
+//! };
+//! use plimsoll::{Instant, Packet, Pool, Stack};
+//!
+//! /// Packets on their way, at most.
+//! const ROOM: usize = 64;
+//!
+//! struct Tx {
+//!     caps: Caps,
+//!     way: Arc<Mutex<VecDeque<Packet>>>,
+//!     kick: KickSlot,
+//!     stats: DeviceStats,
+//! }
+//!
+//! struct Rx {
+//!     way: Arc<Mutex<VecDeque<Packet>>>,
+//!     kick: KickSlot,
+//!     stats: DeviceStats,
+//! }
+//!
+//! impl DeviceTx for Tx {
+//!     fn caps(&self) -> &Caps {
+//!         &self.caps
+//!     }
+//!
+//!     fn transmit(
+//!         &mut self,
+//!         _now: Instant,
+//!         queue: &mut VecDeque<Packet>,
+//!     ) -> Result<TxProgress, DeviceError> {
+//!         let mut way = self.way.lock().map_err(|_| DeviceError::Gone("broken".into()))?;
+//!         let count = queue.len().min(ROOM - way.len());
+//!         for packet in queue.drain(..count) {
+//!             self.stats.passed(&packet);
+//!             way.push_back(packet);
+//!         }
+//!         drop(way);
+//!         if count > 0 {
+//!             self.kick.kick(); // the receiving half has something
+//!         }
+//!         // What does not fit stays in the queue. It is never dropped.
+//!         let status = if queue.is_empty() { TxStatus::Done } else { TxStatus::Busy };
+//!         Ok(TxProgress { packets: count, status, caps_changed: false })
+//!     }
+//!
+//!     fn stats(&self) -> DeviceStats {
+//!         self.stats
+//!     }
+//! }
+//!
+//! impl DeviceRx for Rx {
+//!     fn receive(
+//!         &mut self,
+//!         _now: Instant,
+//!         _pool: &Pool,
+//!         out: &mut Vec<Packet>,
+//!         max: usize,
+//!     ) -> Result<usize, DeviceError> {
+//!         let mut way = self.way.lock().map_err(|_| DeviceError::Gone("broken".into()))?;
+//!         let count = max.min(way.len());
+//!         for mut packet in way.drain(..count) {
+//!             packet.complete(); // it is not below its connection any more
+//!             self.stats.passed(&packet);
+//!             out.push(packet);
+//!         }
+//!         drop(way);
+//!         if count > 0 {
+//!             self.kick.kick_for_room(); // the sending half may have been busy
+//!         }
+//!         Ok(count)
+//!     }
+//!
+//!     fn next_event(&self) -> Option<Instant> {
+//!         // Asked before the stack sleeps: a kick may have come too early to be seen.
+//!         let waits = self.way.lock().is_ok_and(|way| !way.is_empty());
+//!         waits.then_some(Instant::ZERO)
+//!     }
+//!
+//!     fn stats(&self) -> DeviceStats {
+//!         self.stats
+//!     }
+//! }
+//!
+//! let (way, kick) = (Arc::default(), KickSlot::new());
+//! let caps = Caps {
+//!     name: "mirror".into(),
+//!     mtu: 1500,
+//!     tso4: false,
+//!     tso6: false,
+//!     tx_checksum: false,
+//!     max_super_segment: 65_535,
+//!     completions: true,
+//! };
+//! let stats = DeviceStats::default();
+//! let device = Device {
+//!     tx: Box::new(Tx { caps, way: Arc::clone(&way), kick: kick.clone(), stats }),
+//!     rx: Box::new(Rx { way, kick: kick.clone(), stats }),
+//!     wait: WaitSource::from_kick(kick),
+//! };
+//! let stack = Stack::builder().device(device).address("192.0.2.1/24").build()?;
+//! let refused = plimsoll::TcpStream::connect_timeout(
+//!     &stack,
+//!     &"192.0.2.9:7".parse()?,
+//!     std::time::Duration::from_millis(100),
+//! );
+//! assert!(refused.is_err(), "our own SYN is not for us");
+//! let sent = stack.counters().iter().find(|(name, _)| *name == "IpInAddrErrors").unwrap().1;
+//! assert!(sent >= 1, "but it came back");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! # Example
 //!
@@ -90,14 +224,21 @@
 //! echo.join().expect("the thread does not panic")?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+#![cfg_attr(not(feature = "tokio"), allow(rustdoc::broken_intra_doc_links, reason = "of `net`"))]
 #![forbid(unsafe_code)]
 
 mod builder;
 mod clock;
 mod error;
+#[cfg(feature = "futures-io")]
+mod futures_io;
+pub mod gate;
 mod listener;
+#[cfg(feature = "tokio")]
+pub mod net;
 mod options;
 mod park;
+mod poll;
 mod queue_loop;
 mod ready;
 mod receive;
@@ -108,18 +249,21 @@ mod stack;
 mod stream;
 
 pub use builder::{BuildError, StackBuilder};
-pub use clock::now;
+pub use clock::{Clock, now};
 pub use listener::{DEFAULT_BACKLOG, Incoming, TcpListener};
 pub use options::Keepalive;
-pub use plimsoll_buf::{ChunkWriter, MAX_SLICES, Slice, Slices};
+pub use plimsoll_buf::{ChunkWriter, MAX_SLICES, Pool, Slice, Slices};
+pub use plimsoll_stack::kick::Kick;
+pub use plimsoll_stack::packet::{ChecksumState, Gso, Packet};
 pub use plimsoll_stack::{
-    CounterInfo, InterfaceStatus, MemoryUse, QdiscSummary, SocketSummary, StackError, SysctlError,
-    SysctlInfo, device, qdisc,
+    CounterInfo, InterfaceStatus, ListenOn, MemoryUse, QdiscSummary, SocketSummary, StackError,
+    SysctlError, SysctlInfo, device, offload, packet, qdisc,
 };
 pub use plimsoll_tcp::{
     AckReason, Bound, Causes, CongestionAlgorithm, Decision, ErrorReport, Hold, Info, Instant,
     Note, Options, Record, Released, Resend, SetOption, State, Tail, TsoTail, WriteFlags,
 };
+pub use poll::{Accept, Connecting};
 pub use queue_loop::QueueLoop;
 pub use ready::ReadyQueue;
 pub use registration::Registration;
@@ -127,6 +271,6 @@ pub use stack::{Kicker, Polled, Stack};
 pub use stream::{Connector, TcpStream};
 
 /// The code in the README of the repository compiles and runs.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "tokio"))]
 #[doc = include_str!("../../../README.md")]
 pub struct Readme;

@@ -3,15 +3,15 @@
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use plimsoll_stack::Listener;
+use plimsoll_stack::{ListenOn, Listener};
 use plimsoll_tcp::Options;
 
-use crate::clock::now;
-use crate::error::{io_error, would_block};
+use crate::error::{io_error, refused, would_block};
+use crate::options::{told_ttl, ttl_of};
 use crate::park;
 use crate::stack::Stack;
 use crate::stream::TcpStream;
@@ -40,11 +40,15 @@ struct Shared {
     listener: Arc<Listener>,
     stack: Stack,
     nonblocking: AtomicBool,
+    /// The options of connections to come.
+    options: Mutex<Options>,
+    /// Its connections begin with the option TCP_CORK.
+    corked: bool,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.listener.close(now());
+        self.listener.close(self.stack.now());
     }
 }
 
@@ -75,10 +79,65 @@ impl TcpListener {
         backlog: usize,
         options: Options,
     ) -> io::Result<TcpListener> {
-        let core = stack.core();
-        let listener = core.listen(address, backlog, options).map_err(|e| io_error(core, e))?;
+        let listener = stack.core().listen(address, backlog, options.clone());
+        let listener = listener.map_err(|error| io_error(stack.core(), error))?;
+        Ok(TcpListener::of(stack, listener, options))
+    }
+
+    /// Listens for connections to any address, of ours or not, and to every port that no other
+    /// listener has. The local address of a stream is what its peer wanted. From then on, packets
+    /// to any address are for the stack, as long as it lives; where no route leads, answers leave
+    /// by the first device. To ask before a connection opens, use
+    /// [`GatedListener`](crate::gate::GatedListener).
+    ///
+    /// ```
+    /// # let (here, there) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let client = plimsoll::Stack::builder().device(here).address("192.0.2.1/24").build()?;
+    /// # let proxy = plimsoll::Stack::builder().device(there).address("192.0.2.2/24").build()?;
+    /// let listener = plimsoll::TcpListener::bind_any(&proxy)?;
+    /// let _stream = plimsoll::TcpStream::connect(&client, "198.51.100.7:80")?;
+    /// let (accepted, _peer) = listener.accept()?;
+    /// assert_eq!(accepted.local_addr()?, "198.51.100.7:80".parse()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `AddrInUse` if there is such a listener.
+    pub fn bind_any(stack: &Stack) -> io::Result<TcpListener> {
+        TcpListener::bind_on(stack, ListenOn::Everything, DEFAULT_BACKLOG, Options::default())
+    }
+
+    /// As [`bind_any`](Self::bind_any), for one port.
+    ///
+    /// # Errors
+    /// As there; `InvalidInput` for port 0.
+    pub fn bind_any_port(stack: &Stack, port: u16) -> io::Result<TcpListener> {
+        let on = ListenOn::AnyAddress(port);
+        TcpListener::bind_on(stack, on, DEFAULT_BACKLOG, Options::default())
+    }
+
+    /// Listens where `on` says, with an accept queue of `backlog` connections, which have
+    /// `options`.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind); `InvalidInput` if the backlog is 0.
+    pub fn bind_on(
+        stack: &Stack,
+        on: ListenOn,
+        backlog: usize,
+        options: Options,
+    ) -> io::Result<TcpListener> {
+        let listener = stack.core().listen_on(on, backlog, options.clone(), None);
+        let listener = listener.map_err(|error| refused(stack.core(), error))?;
+        Ok(TcpListener::of(stack, listener, options))
+    }
+
+    fn of(stack: &Stack, listener: Arc<Listener>, options: Options) -> TcpListener {
         let (stack, nonblocking) = (stack.clone(), AtomicBool::new(false));
-        Ok(TcpListener { shared: Arc::new(Shared { listener, stack, nonblocking }) })
+        let corked = options.cork;
+        let options = Mutex::new(options);
+        let shared = Shared { listener, stack, nonblocking, options, corked };
+        TcpListener { shared: Arc::new(shared) }
     }
 
     /// Takes the next connection; waits for one unless the listener is non-blocking.
@@ -88,13 +147,13 @@ impl TcpListener {
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let shared = &self.shared;
         loop {
-            let accepted = shared.listener.accept(now());
-            match accepted.map_err(|error| io_error(shared.stack.core(), error))? {
-                Some((socket, peer)) => {
-                    return Ok((TcpStream::from_socket(socket, shared.stack.clone()), peer));
+            match self.try_accept() {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if shared.nonblocking.load(Ordering::Relaxed) {
+                        return Err(error);
+                    }
                 }
-                None if shared.nonblocking.load(Ordering::Relaxed) => return Err(would_block()),
-                None => {}
+                done => return done,
             }
             park::wait(
                 None,
@@ -102,6 +161,24 @@ impl TcpListener {
                 |key| shared.listener.cancel_wait(key),
             );
         }
+    }
+
+    /// As [`accept`](Self::accept), but never waits.
+    pub(crate) fn try_accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let shared = &self.shared;
+        let accepted = shared.listener.accept(shared.stack.now());
+        let accepted = accepted.map_err(|error| io_error(shared.stack.core(), error))?;
+        let (socket, peer) = accepted.ok_or_else(would_block)?;
+        let stream = TcpStream::from_socket(socket, shared.stack.clone());
+        if shared.corked {
+            stream.note_held();
+        }
+        Ok((stream, peer))
+    }
+
+    /// The stack that listens.
+    pub fn stack(&self) -> &Stack {
+        &self.shared.stack
     }
 
     /// The connections, one after the other, without end.
@@ -133,6 +210,30 @@ impl TcpListener {
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         self.shared.nonblocking.store(nonblocking, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Sets the hop limit of packets of connections to come, 1 to 255.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is out of that range.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        let ttl = ttl_of(ttl)?;
+        let mut options = self.lock_options();
+        options.ttl = ttl;
+        self.shared.listener.set_options(options.clone());
+        Ok(())
+    }
+
+    /// The hop limit of packets of connections to come.
+    ///
+    /// # Errors
+    /// None; the result is there because std's method has it.
+    pub fn ttl(&self) -> io::Result<u32> {
+        Ok(told_ttl(self.lock_options().ttl, &self.shared.stack))
+    }
+
+    fn lock_options(&self) -> MutexGuard<'_, Options> {
+        self.shared.options.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many connections may wait for the end of their handshake that brought data in their SYN

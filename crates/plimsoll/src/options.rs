@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll_tcp::{CongestionAlgorithm, Options, SetOption, TsoTail};
 
-use crate::clock::now;
+use crate::stack::Stack;
 use crate::stream::TcpStream;
 
 /// How a connection finds out that its peer has vanished while nothing is to be said.
@@ -26,7 +26,10 @@ impl TcpStream {
     /// `InvalidInput` if the value is out of range.
     pub fn set_option(&self, option: SetOption) -> io::Result<()> {
         check(&option)?;
-        self.socket().set_option(now(), option);
+        if let SetOption::Cork(true) = option {
+            self.note_held();
+        }
+        self.socket().set_option(self.now(), option);
         Ok(())
     }
 
@@ -147,6 +150,64 @@ impl TcpStream {
         self.set_option(SetOption::KeepAlive(true))
     }
 
+    /// Whether keepalive is on (SO_KEEPALIVE).
+    ///
+    /// # Errors
+    /// None; the result is there because every getter has one.
+    pub fn keepalive(&self) -> io::Result<bool> {
+        Ok(self.options().keepalive)
+    }
+
+    /// Acknowledges at once, or as a conversation does, until the pattern of the traffic changes
+    /// that again (TCP_QUICKACK).
+    ///
+    /// # Errors
+    /// None; the result is there because every setter has one.
+    pub fn set_quickack(&self, quickack: bool) -> io::Result<()> {
+        self.set_option(SetOption::QuickAck(quickack))
+    }
+
+    /// What was set by [`set_quickack`](Self::set_quickack); before that, `true`.
+    ///
+    /// # Errors
+    /// None; the result is there because every getter has one.
+    pub fn quickack(&self) -> io::Result<bool> {
+        Ok(self.options().quickack.unwrap_or(true))
+    }
+
+    /// The hop limit of packets (IP_TTL, IPV6_UNICAST_HOPS), 1 to 255.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is out of that range.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.set_option(SetOption::Ttl(ttl_of(ttl)?))
+    }
+
+    /// The hop limit of packets.
+    ///
+    /// # Errors
+    /// None; the result is there because std's method has it.
+    pub fn ttl(&self) -> io::Result<u32> {
+        Ok(told_ttl(self.options().ttl, self.stack()))
+    }
+
+    /// The class of packets (IP_TOS, IPV6_TCLASS), 0 to 255. The two bits of ECN are TCP's own and
+    /// are left out.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is out of that range.
+    pub fn set_tos(&self, tos: u32) -> io::Result<()> {
+        self.set_option(SetOption::Tos(tos_of(tos)?))
+    }
+
+    /// The class of packets.
+    ///
+    /// # Errors
+    /// None; the result is there because every getter has one.
+    pub fn tos(&self) -> io::Result<u32> {
+        Ok(u32::from(self.options().tos))
+    }
+
     /// The longest time that written data may stay unacknowledged (TCP_USER_TIMEOUT). `None`
     /// leaves it to the retransmission limit.
     ///
@@ -200,6 +261,32 @@ impl TcpStream {
         })?;
         self.set_option(SetOption::Congestion(algorithm))
     }
+}
+
+/// A hop limit as setsockopt takes it.
+pub(crate) fn ttl_of(ttl: u32) -> io::Result<u8> {
+    u8::try_from(ttl).ok().filter(|&ttl| ttl > 0).ok_or_else(|| {
+        let message = format!("a TTL of {ttl} is not between 1 and 255");
+        io::Error::new(io::ErrorKind::InvalidInput, message)
+    })
+}
+
+/// A hop limit as getsockopt tells it: 0 is as the stack's setting says.
+pub(crate) fn told_ttl(ttl: u8, stack: &Stack) -> u32 {
+    const DEFAULT: u32 = 64;
+    if ttl > 0 {
+        return u32::from(ttl);
+    }
+    let setting = stack.sysctl("net.ipv4.ip_default_ttl");
+    setting.and_then(|text| text.parse().ok()).unwrap_or(DEFAULT)
+}
+
+/// A class as setsockopt takes it.
+pub(crate) fn tos_of(tos: u32) -> io::Result<u8> {
+    u8::try_from(tos).map(|tos| tos & !3).map_err(|_| {
+        let message = format!("a class of {tos} is not between 0 and 255");
+        io::Error::new(io::ErrorKind::InvalidInput, message)
+    })
 }
 
 /// Refuses what setsockopt refuses.

@@ -3,7 +3,6 @@
 use plimsoll_stack::{QueueWaiter, StackError};
 use plimsoll_tcp::Instant;
 
-use crate::clock::now;
 use crate::stack::{BUDGET, Kicker, Polled, Stack};
 
 /// Runs one of the queues of a stack that was built
@@ -60,13 +59,13 @@ impl QueueLoop {
 
     /// As [`Stack::poll`], for this queue.
     pub fn poll(&mut self) -> Polled {
-        Polled::of(self.stack.core().poll_queue(self.queue(), now(), BUDGET))
+        Polled::of(self.stack.core().poll_queue(self.queue(), self.stack.now(), BUDGET))
     }
 
     /// As [`Stack::poll_with`], for this queue.
     pub fn poll_with(&mut self, mut turn: impl FnMut()) -> Polled {
         let core = self.stack.core();
-        Polled::of(core.poll_queue_with(self.queue(), now(), BUDGET, &mut turn))
+        Polled::of(core.poll_queue_with(self.queue(), self.stack.now(), BUDGET, &mut turn))
     }
 
     /// As [`Stack::wait`], for this queue.
@@ -78,7 +77,7 @@ impl QueueLoop {
         until: Option<Instant>,
         ready: impl Fn() -> bool,
     ) -> Result<(), StackError> {
-        self.waiter.wait(now(), until, ready)
+        self.waiter.wait(self.stack.now(), until, ready)
     }
 
     /// Something that ends a [`wait`](Self::wait) of this loop, now or the next one, and does not

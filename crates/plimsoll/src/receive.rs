@@ -4,7 +4,6 @@ use std::io;
 
 use plimsoll_buf::Slices;
 
-use crate::clock::now;
 use crate::stream::TcpStream;
 
 impl TcpStream {
@@ -46,10 +45,21 @@ impl TcpStream {
         let mut slices = Slices::new();
         if max > 0 {
             self.blocking_read(|| {
-                slices = self.socket().read_shared(now(), max)?;
+                slices = self.socket().read_shared(self.now(), max)?;
                 Ok(slices.len())
             })?;
         }
         Ok(slices)
+    }
+
+    /// As [`read_shared`](Self::read_shared), but never waits.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn try_read_shared(&self, max: usize) -> io::Result<Slices> {
+        let mut slices = Slices::new();
+        let read = self.socket().read_shared(self.now(), max).map(|data| {
+            slices = data;
+            slices.len()
+        });
+        self.told_of_read(read).map(|_| slices)
     }
 }

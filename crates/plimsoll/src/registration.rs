@@ -37,6 +37,8 @@ pub struct Registration<'a> {
 
 enum Source<'a> {
     Stream(&'a TcpStream, Interest),
+    #[cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "tokio's `ready` waits so"))]
+    Exceptional(&'a TcpStream),
     Listener(&'a TcpListener),
 }
 
@@ -54,6 +56,7 @@ impl<'a> Registration<'a> {
         let polled = match self.source {
             Source::Stream(stream, Interest::Read) => stream.socket().wait_readable(key, waker),
             Source::Stream(stream, Interest::Write) => stream.socket().wait_writable(key, waker),
+            Source::Exceptional(stream) => stream.socket().wait_exceptional(key, waker),
             Source::Listener(listener) => listener.listener().wait_acceptable(key, waker),
         };
         self.waits = polled.is_pending();
@@ -76,6 +79,9 @@ impl Drop for Registration<'_> {
         }
         match self.source {
             Source::Stream(stream, interest) => stream.socket().cancel_wait(interest, self.key),
+            Source::Exceptional(stream) => {
+                stream.socket().cancel_wait(Interest::Read, self.key);
+            }
             Source::Listener(listener) => listener.listener().cancel_wait(self.key),
         }
     }
@@ -96,6 +102,12 @@ impl TcpStream {
     /// Waits, beside any number of others, until a write would not block.
     pub fn writable(&self) -> Registration<'_> {
         Registration::new(Source::Stream(self, Interest::Write))
+    }
+
+    /// Waits, beside any number of others, for an error, urgent data or the end.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn exceptional(&self) -> Registration<'_> {
+        Registration::new(Source::Exceptional(self))
     }
 }
 

@@ -5,9 +5,10 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::os::unix::fs::FileExt;
 
 use plimsoll_buf::{ChunkWriter, Slice};
+use plimsoll_stack::SocketError;
 use plimsoll_tcp::{ErrorReport, WriteFlags};
 
-use crate::clock::now;
+use crate::error::would_block;
 use crate::stack::Stack;
 use crate::stream::TcpStream;
 
@@ -53,13 +54,31 @@ impl TcpStream {
     /// # Errors
     /// As `write`.
     pub fn write_with(&self, parts: &[IoSlice<'_>], flags: WriteFlags) -> io::Result<usize> {
+        if flags.more {
+            self.note_held();
+        }
         let len = parts.iter().map(|part| part.len()).sum();
-        self.write_by(len, |from| {
-            let mut list: [&[u8]; MAX_PARTS] = [&[]; MAX_PARTS];
-            let (used, complete) = window(parts.iter().map(|part| &part[..]), from, &mut list);
-            let flags = if complete { flags } else { in_between(flags) };
-            self.socket().write_with(now(), &list[..used], flags)
-        })
+        self.write_by(len, |from| self.write_window(parts, from, flags))
+    }
+
+    /// As [`write_with`](Self::write_with) without flags, but never waits.
+    pub(crate) fn try_write_parts(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let len = parts.iter().map(|part| part.len()).sum();
+        let attempt = |from| self.write_window(parts, from, WriteFlags::default());
+        self.write_while(len, attempt, || Err(would_block()))
+    }
+
+    /// Writes what is behind the first `from` bytes of `parts`, or the beginning of that.
+    fn write_window(
+        &self,
+        parts: &[IoSlice<'_>],
+        from: usize,
+        flags: WriteFlags,
+    ) -> Result<usize, SocketError> {
+        let mut list: [&[u8]; MAX_PARTS] = [&[]; MAX_PARTS];
+        let (used, complete) = window(parts.iter().map(|part| &part[..]), from, &mut list);
+        let flags = if complete { flags } else { in_between(flags) };
+        self.socket().write_with(self.now(), &list[..used], flags)
     }
 
     /// Writes buffers without copying them: they are queued, sent and sent again by reference, and
@@ -94,6 +113,9 @@ impl TcpStream {
     /// # Errors
     /// As `write`.
     pub fn write_shared(&self, parts: &[Slice], flags: WriteFlags) -> io::Result<usize> {
+        if flags.more {
+            self.note_held();
+        }
         let len = parts.iter().map(Slice::len).sum();
         self.write_by(len, |mut from| {
             let mut rest = parts;
@@ -108,9 +130,9 @@ impl TcpStream {
                 [first, others @ ..] if from > 0 => {
                     let flags = if others.is_empty() { flags } else { in_between(flags) };
                     let part = first.range(from, first.len());
-                    self.socket().write_shared(now(), &[part], flags)
+                    self.socket().write_shared(self.now(), &[part], flags)
                 }
-                rest => self.socket().write_shared(now(), rest, flags),
+                rest => self.socket().write_shared(self.now(), rest, flags),
             }
         })
     }

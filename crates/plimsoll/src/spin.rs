@@ -11,8 +11,6 @@ use std::time::{Duration, Instant};
 
 use plimsoll_stack::{Spun, Stack, TcpSocket};
 
-use crate::clock::now;
-
 /// No time was set for the socket.
 const FOLLOW: u64 = u64::MAX;
 /// What is left at least of the time after spinning for nothing: this part.
@@ -104,26 +102,27 @@ impl Spinning {
     /// `limit`. After having slept, one who has missed calls [`slept`](Self::slept).
     pub(crate) fn spin(
         &self,
-        stack: &Stack,
+        stack: &crate::stack::Stack,
         socket: &TcpSocket,
         limit: Option<Instant>,
     ) -> Outcome {
-        let time = self.time(stack);
+        let core = stack.core();
+        let time = self.time(core);
         if time.is_zero() {
             return Outcome::Not;
         }
         let left = limit.map(|limit| limit.saturating_duration_since(Instant::now()));
-        let begin = now();
+        let begin = stack.now();
         let end = begin + left.map_or(time, |left| left.min(time));
-        let Some(mut spin) = stack.try_spin_for(socket.queue(), begin) else {
+        let Some(mut spin) = core.try_spin_for(socket.queue(), begin) else {
             return Outcome::Not;
         };
         let mut at = begin;
         loop {
             let spun = spin.poll(at);
             if socket.is_readable() {
-                spin.succeed(now());
-                self.found(time, self.most(stack));
+                spin.succeed(stack.now());
+                self.found(time, self.most(core));
                 return Outcome::Found;
             }
             // A poller that is at work already, or that spins itself, does it as well.
@@ -131,7 +130,7 @@ impl Spinning {
             if other || spun == Spun::Ended {
                 return Outcome::Not;
             }
-            at = now();
+            at = stack.now();
             if at >= end {
                 return Outcome::Missed(begin);
             }

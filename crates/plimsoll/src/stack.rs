@@ -6,6 +6,7 @@
 //! or in a waker that the thread itself has woken.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -15,12 +16,13 @@ use std::time::{Duration, Instant as StdInstant};
 use plimsoll_stack::device::Device;
 use plimsoll_stack::qdisc::KindError;
 use plimsoll_stack::{
-    InterfaceStatus, MemoryUse, QdiscSummary, QueueWaiter, SocketSummary, Stack as Core, StackError,
+    InterfaceStatus, MemoryUse, QdiscSummary, QueueWaiter, RouteConfig, SocketSummary,
+    Stack as Core, StackError,
 };
 use plimsoll_tcp::Instant;
 
-use crate::builder::{BuildError, StackBuilder};
-use crate::clock::now;
+use crate::builder::{BuildError, StackBuilder, parse};
+use crate::clock::{Clock, now};
 use crate::park;
 use crate::queue_loop::QueueLoop;
 
@@ -44,8 +46,10 @@ struct Shared {
 }
 
 /// What a softirq thread holds: the stack, but not its handle, so that handles can run out.
-struct Inner {
+pub(crate) struct Inner {
     core: Arc<Core>,
+    /// `None` is the clock of the process.
+    clock: Option<Arc<dyn Clock>>,
     busy_poll: Duration,
     spin_while_sending: bool,
     stop: AtomicBool,
@@ -110,11 +114,12 @@ impl Stack {
 
     pub(crate) fn run(
         core: Arc<Core>,
+        clock: Option<Arc<dyn Clock>>,
         (busy_poll, spin_while_sending): (Duration, bool),
         thread: Option<String>,
     ) -> Result<Stack, BuildError> {
         let stop = AtomicBool::new(false);
-        let inner = Arc::new(Inner { core, busy_poll, spin_while_sending, stop });
+        let inner = Arc::new(Inner { core, clock, busy_poll, spin_while_sending, stop });
         let queues = if thread.is_some() { inner.core.queue_count() } else { 0 };
         let (has_threads, threads) = (thread.is_some(), Mutex::default());
         let name = thread.unwrap_or_default();
@@ -147,7 +152,7 @@ impl Stack {
     /// # Ok::<(), plimsoll::BuildError>(())
     /// ```
     pub fn poll(&self) -> Polled {
-        Polled::of(self.core().poll(now(), BUDGET))
+        Polled::of(self.core().poll(self.now(), BUDGET))
     }
 
     /// As [`poll`](Self::poll), for a loop that also runs what uses the sockets. `turn` is called
@@ -156,7 +161,7 @@ impl Stack {
     /// each. It may use sockets, but must not poll. If it panics, the panic goes on when the poll
     /// has come to its end, and the stack is none the worse for it.
     pub fn poll_with(&self, mut turn: impl FnMut()) -> Polled {
-        Polled::of(self.core().poll_with(now(), BUDGET, &mut turn))
+        Polled::of(self.core().poll_with(self.now(), BUDGET, &mut turn))
     }
 
     /// Sleeps until a device of any queue is readable, somebody [kicks](Self::kick), or `until`
@@ -179,7 +184,7 @@ impl Stack {
     /// If another thread waits already, or the stack has threads or a [`QueueLoop`] of its own; if
     /// the system refuses to wait.
     pub fn wait(&self, until: Option<Instant>, ready: impl Fn() -> bool) -> Result<(), StackError> {
-        self.core().wait_unless(now(), until, ready)
+        self.core().wait_unless(self.now(), until, ready)
     }
 
     /// Ends a [`wait`](Self::wait), now or the next one. Costs a system call only if the loop
@@ -221,7 +226,7 @@ impl Stack {
         if self.shared.has_threads {
             self.park_until_quiet(grace);
         } else {
-            self.poll_until_quiet(now() + grace);
+            self.poll_until_quiet(self.now() + grace);
         }
         self.core().orphan_count() == 0
     }
@@ -240,7 +245,7 @@ impl Stack {
     fn poll_until_quiet(&self, limit: Instant) {
         let core = self.core();
         let quiet = || core.orphan_count() == 0;
-        while !quiet() && now() < limit {
+        while !quiet() && self.now() < limit {
             let polled = self.poll();
             if polled.ended.is_some() {
                 return;
@@ -251,7 +256,7 @@ impl Stack {
             let until = polled.next.map_or(limit, |next| next.min(limit));
             if let Err(StackError::AlreadyWaited { .. }) = self.wait(Some(until), quiet) {
                 // A loop of this very thread may have the role, and then nobody polls meanwhile.
-                let now = now();
+                let now = self.now();
                 self.park_until_quiet(until.min(now + BESIDE_A_LOOP).since(now));
             }
         }
@@ -274,7 +279,7 @@ impl Stack {
             // Their panics were caught, and have ended the stack.
             threads.into_iter().for_each(|thread| drop(thread.join()));
         }
-        self.core().end(now(), StackError::ShutDown);
+        self.core().end(self.now(), StackError::ShutDown);
         delivered
     }
 
@@ -314,7 +319,7 @@ impl Stack {
     /// # Errors
     /// If there is no such setting, or it cannot have that value.
     pub fn set_sysctl(&self, name: &str, value: &str) -> Result<(), plimsoll_stack::SysctlError> {
-        self.core().set_sysctl(now(), name, value)
+        self.core().set_sysctl(self.now(), name, value)
     }
 
     /// All settings by name.
@@ -342,7 +347,7 @@ impl Stack {
     /// # Errors
     /// If there is no such interface or discipline, or a parameter is wrong.
     pub fn set_qdisc(&self, index: usize, text: &str) -> Result<(), KindError> {
-        self.core().set_qdisc(now(), index, text)
+        self.core().set_qdisc(self.now(), index, text)
     }
 
     /// All interfaces in the order of [`qdiscs`](Self::qdiscs), and why one is down if it is.
@@ -368,7 +373,74 @@ impl Stack {
     /// If there is no such interface, it is loopback, the device's MTU is too small, or the stack
     /// has come to its end, as it does when its last device fails.
     pub fn replace_device(&self, index: usize, device: Device) -> Result<(), StackError> {
-        self.core().replace_device(now(), index, device)
+        self.core().replace_device(self.now(), index, device)
+    }
+
+    /// Changes the longest IP packet, in bytes, of the interface with the place `index` in
+    /// [`interfaces`](Self::interfaces), at most to what its device carries. Connections follow:
+    /// they send shorter segments, or longer ones up to what the peer takes.
+    ///
+    /// ```
+    /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let stack = plimsoll::Stack::builder().device(device).address("192.0.2.1/24").build()?;
+    /// stack.set_mtu(0, 1280).expect("at most the device's 1500");
+    /// assert_eq!(stack.interfaces()[0].mtu, 1280);
+    /// assert!(stack.set_mtu(0, 9000).is_err());
+    /// # Ok::<(), plimsoll::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such interface, it is loopback, or the MTU is below 576 or above the
+    /// device's.
+    pub fn set_mtu(&self, index: usize, mtu: u16) -> Result<(), StackError> {
+        self.core().set_mtu(self.now(), index, mtu)
+    }
+
+    /// Adds an address with its prefix length, as in `192.0.2.7/24`, to the interface with the
+    /// place `index` in [`interfaces`](Self::interfaces).
+    ///
+    /// ```
+    /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let stack = plimsoll::Stack::builder().device(device).address("192.0.2.1/24").build()?;
+    /// stack.add_address(0, "192.0.2.7/24")?;
+    /// let listener = plimsoll::TcpListener::bind(&stack, "192.0.2.7:80")?;
+    /// stack.remove_address(0, "192.0.2.7".parse()?)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such interface, it is loopback, or the stack has the address already; if the
+    /// text is no address with a prefix length.
+    pub fn add_address(&self, index: usize, address: &str) -> Result<(), BuildError> {
+        let (ip, prefix) = parse(address)?;
+        Ok(self.core().add_address(index, ip, prefix)?)
+    }
+
+    /// Takes an address away from the interface with the place `index`. As on Linux, connections
+    /// from it and listeners on it are not ended: nothing arrives for them any more, until the
+    /// address is back or they time out.
+    ///
+    /// # Errors
+    /// If the interface does not have the address, or is loopback.
+    pub fn remove_address(&self, index: usize, ip: IpAddr) -> Result<(), StackError> {
+        self.core().remove_address(index, ip)
+    }
+
+    /// Sends packets to a prefix, as in `10.0.0.0/8`, by the interface with the place `index`, also
+    /// where another route led before. The longest prefix counts; `0.0.0.0/0` is the default route.
+    ///
+    /// # Errors
+    /// If there is no such interface, or it is loopback; if the text is no prefix.
+    pub fn add_route(&self, prefix: &str, index: usize) -> Result<(), BuildError> {
+        Ok(self.core().add_route(route(prefix, index)?)?)
+    }
+
+    /// Takes a route away that was added.
+    ///
+    /// # Errors
+    /// If there is no such route; if the text is no prefix.
+    pub fn remove_route(&self, prefix: &str, index: usize) -> Result<(), BuildError> {
+        Ok(self.core().remove_route(route(prefix, index)?)?)
     }
 
     /// All sockets, for `ss`.
@@ -376,10 +448,26 @@ impl Stack {
         self.core().sockets()
     }
 
+    /// The time, by the clock of the stack ([`StackBuilder::clock`]).
+    pub fn now(&self) -> Instant {
+        self.shared.inner.now()
+    }
+
+    /// What runs the stack, which is not a handle of it.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.shared.inner
+    }
+
     /// The core below: the stack without clock and threads.
     pub fn core(&self) -> &Arc<Core> {
         &self.shared.inner.core
     }
+}
+
+fn route(prefix: &str, interface: usize) -> Result<RouteConfig, BuildError> {
+    let (prefix, prefix_len) = parse(prefix)?;
+    Ok(RouteConfig { prefix, prefix_len, interface, quickack: false })
 }
 
 impl Shared {
@@ -395,7 +483,18 @@ impl Inner {
         self.core.kick_all();
     }
 
-    fn is_stopped(&self) -> bool {
+    /// The time, by the clock of the stack.
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.as_ref().map_or_else(now, |clock| clock.now())
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// Whether the last handle is gone, or the stack was shut down.
+    pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
     }
 
@@ -404,24 +503,24 @@ impl Inner {
     fn softirq(&self, mut waiter: QueueWaiter) {
         let run = catch_unwind(AssertUnwindSafe(|| self.run(&mut waiter)));
         if let Err(thrown) = run {
-            self.core.end_by_panic(now(), thrown);
+            self.core.end_by_panic(self.now(), thrown);
         }
     }
 
     fn run(&self, waiter: &mut QueueWaiter) {
-        let mut last_work = now();
+        let mut last_work = self.now();
         while !self.is_stopped() {
-            let polled = Polled::of(self.core.poll_queue(waiter.queue(), now(), BUDGET));
+            let polled = Polled::of(self.core.poll_queue(waiter.queue(), self.now(), BUDGET));
             if polled.ended.is_some() {
                 return;
             }
             if polled.worked {
                 if !self.busy_poll.is_zero() {
-                    last_work = now();
+                    last_work = self.now();
                 }
                 continue;
             }
-            if !self.busy_poll.is_zero() && now().since(last_work) < self.busy_poll {
+            if !self.busy_poll.is_zero() && self.now().since(last_work) < self.busy_poll {
                 std::hint::spin_loop();
                 continue;
             }
@@ -429,7 +528,7 @@ impl Inner {
                 std::hint::spin_loop();
                 continue;
             }
-            if waiter.wait(now(), polled.next, || self.is_stopped()).is_err() {
+            if waiter.wait(self.now(), polled.next, || self.is_stopped()).is_err() {
                 // The system refuses to wait; what it takes is there again in a moment.
                 std::thread::yield_now();
             }

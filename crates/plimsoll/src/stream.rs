@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use plimsoll_stack::{Interest, SocketError, TcpSocket};
 use plimsoll_tcp::{Info, Options, Record, State, WriteFlags};
 
-use crate::clock::now;
 use crate::error::{io_error, would_block};
 use crate::park;
 use crate::spin::{Outcome, Spinning};
@@ -39,6 +38,9 @@ pub struct TcpStream {
     shared: Arc<Shared>,
 }
 
+/// SO_LINGER is off.
+const NO_LINGER: u64 = u64::MAX;
+
 /// What all clones have in common.
 struct Shared {
     socket: Arc<TcpSocket>,
@@ -48,20 +50,22 @@ struct Shared {
     read_timeout: AtomicU64,
     /// Nanoseconds; 0 is "no timeout".
     write_timeout: AtomicU64,
-    /// Whether the last close resets the connection (SO_LINGER of zero).
-    reset_on_close: AtomicBool,
+    /// SO_LINGER in nanoseconds; with 0 the last close resets the connection. [`NO_LINGER`] is off.
+    linger: AtomicU64,
     /// The number of an error that came in the middle of a call that succeeded in part; 0 is none.
     /// The socket tells an error once, so it is kept here for the next call.
     deferred: AtomicI32,
+    /// A cork is in, or the last write said that more follows: what [`Write::flush`] lets go.
+    held: AtomicBool,
     spinning: Spinning,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if self.reset_on_close.load(Ordering::Relaxed) {
-            self.socket.abort(now());
+        if self.linger.load(Ordering::Relaxed) == 0 {
+            self.socket.abort(self.stack.now());
         } else {
-            self.socket.close(now());
+            self.socket.close(self.stack.now());
         }
     }
 }
@@ -123,7 +127,7 @@ impl Connector {
     /// Waits until `stream`, which has just begun to open, is established.
     fn wait(&self, stream: TcpStream) -> io::Result<TcpStream> {
         if self.timeout == Some(Duration::ZERO) {
-            stream.shared.socket.abort(now());
+            stream.shared.socket.abort(self.stack.now());
             return Err(zero_duration());
         }
         let deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -131,7 +135,7 @@ impl Connector {
         match park::wait(deadline, |_, waker| stream.poll_connected(waker), |_| ()) {
             Some(result) => result.map(|()| stream),
             None => {
-                stream.shared.socket.abort(now());
+                stream.shared.socket.abort(self.stack.now());
                 Err(io::Error::new(ErrorKind::TimedOut, "connection timed out"))
             }
         }
@@ -167,11 +171,9 @@ impl Connector {
     ) -> io::Result<(TcpStream, usize)> {
         let core = self.stack.core();
         let options = self.options.clone();
-        let opened = core.connect_with_data(now(), remote, self.local, options, &[data]);
+        let opened = core.connect_with_data(self.stack.now(), remote, self.local, options, &[data]);
         let (socket, taken) = opened.map_err(|error| io_error(core, error))?;
-        let stream = TcpStream::from_socket(socket, self.stack.clone());
-        stream.shared.nonblocking.store(true, Ordering::Relaxed);
-        Ok((stream, taken))
+        Ok((self.begun(socket), taken))
     }
 
     /// Sends the SYN and returns at once. The stream is non-blocking;
@@ -181,11 +183,17 @@ impl Connector {
     /// If there is no route, no address or no free port to connect from.
     pub fn start(&self, remote: SocketAddr) -> io::Result<TcpStream> {
         let core = self.stack.core();
-        let opened = core.connect(now(), remote, self.local, self.options.clone());
+        let opened = core.connect(self.stack.now(), remote, self.local, self.options.clone());
         let socket = opened.map_err(|error| io_error(core, error))?;
+        Ok(self.begun(socket))
+    }
+
+    /// A stream that has just begun to open.
+    fn begun(&self, socket: Arc<TcpSocket>) -> TcpStream {
         let stream = TcpStream::from_socket(socket, self.stack.clone());
         stream.shared.nonblocking.store(true, Ordering::Relaxed);
-        Ok(stream)
+        stream.shared.held.store(self.options.cork, Ordering::Relaxed);
+        stream
     }
 }
 
@@ -198,8 +206,9 @@ impl TcpStream {
                 nonblocking: AtomicBool::new(false),
                 read_timeout: AtomicU64::new(0),
                 write_timeout: AtomicU64::new(0),
-                reset_on_close: AtomicBool::new(false),
+                linger: AtomicU64::new(NO_LINGER),
                 deferred: AtomicI32::new(0),
+                held: AtomicBool::new(false),
                 spinning: Spinning::default(),
             }),
         }
@@ -269,7 +278,7 @@ impl TcpStream {
     /// # Errors
     /// `NotConnected` if the connection is not established or has ended.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        self.socket().shutdown(now(), how).map_err(|error| self.told(error))
+        self.socket().shutdown(self.now(), how).map_err(|error| self.told(error))
     }
 
     /// Reads without taking the bytes out.
@@ -288,7 +297,7 @@ impl TcpStream {
     /// # Errors
     /// As `write`, but it never blocks.
     pub fn send_urgent(&self, data: &[u8]) -> io::Result<usize> {
-        self.socket().write_urgent(now(), data).map_err(|error| self.told(error))
+        self.socket().write_urgent(self.now(), data).map_err(|error| self.told(error))
     }
 
     /// Takes the peer's urgent byte, if one has arrived and is not read in line.
@@ -362,8 +371,26 @@ impl TcpStream {
             let message = "a linger time above zero is not supported: closing never blocks";
             return Err(io::Error::new(ErrorKind::InvalidInput, message));
         }
-        self.shared.reset_on_close.store(linger.is_some(), Ordering::Relaxed);
+        self.keep_linger(linger);
         Ok(())
+    }
+
+    /// The time set by [`set_linger`](Self::set_linger).
+    ///
+    /// # Errors
+    /// None; the result is there because std's method has it.
+    pub fn linger(&self) -> io::Result<Option<Duration>> {
+        let nanos = self.shared.linger.load(Ordering::Relaxed);
+        Ok((nanos != NO_LINGER).then(|| Duration::from_nanos(nanos)))
+    }
+
+    /// As [`set_linger`](Self::set_linger), for sockets whose closing is not expected to block: a
+    /// time above zero is kept, and means what `None` means.
+    pub(crate) fn keep_linger(&self, linger: Option<Duration>) {
+        let nanos = linger.map_or(NO_LINGER, |time| {
+            u64::try_from(time.as_nanos()).unwrap_or(NO_LINGER).min(NO_LINGER - 1)
+        });
+        self.shared.linger.store(nanos, Ordering::Relaxed);
     }
 
     /// The last decisions of the connection, the oldest first: what held data and for how long, how
@@ -392,7 +419,7 @@ impl TcpStream {
 
     /// What the connection knows about itself: Linux's TCP_INFO.
     pub fn info(&self) -> Info {
-        self.socket().info(now())
+        self.socket().info(self.now())
     }
 
     /// The queue of the stack that works for the connection, for as long as it lives. A program
@@ -444,6 +471,11 @@ impl TcpStream {
         self.socket().poll_writable(waker).is_ready()
     }
 
+    /// Whether there was a connection and is none any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.socket().state() == State::Closed
+    }
+
     /// Keeps an error for the next call.
     pub(crate) fn defer(&self, error: &io::Error) {
         let number = match error.kind() {
@@ -470,6 +502,11 @@ impl TcpStream {
         io_error(self.shared.stack.core(), error)
     }
 
+    /// The time, by the clock of the stack.
+    pub(crate) fn now(&self) -> plimsoll_tcp::Instant {
+        self.shared.stack.now()
+    }
+
     pub(crate) fn spinning(&self) -> &Spinning {
         &self.shared.spinning
     }
@@ -486,17 +523,12 @@ impl TcpStream {
         let mut deadline = None;
         loop {
             match attempt() {
-                Err(SocketError::WouldBlock) => {
-                    if self.shared.nonblocking.load(Ordering::Relaxed) {
-                        return Err(would_block());
-                    }
-                }
-                Ok(0) => return self.take_deferred().map_or(Ok(0), Err),
-                other => return other.map_err(|error| self.told(error)),
+                Err(SocketError::WouldBlock) if !self.is_nonblocking() => {}
+                read => return self.told_of_read(read),
             }
             let until = *deadline.get_or_insert_with(|| deadline_of(&self.shared.read_timeout));
-            let (spinning, core) = (self.spinning(), self.shared.stack.core());
-            let spun = spinning.spin(core, self.socket(), until);
+            let (spinning, stack) = (self.spinning(), self.stack());
+            let spun = spinning.spin(stack, self.socket(), until);
             if spun == Outcome::Found {
                 continue;
             }
@@ -504,10 +536,10 @@ impl TcpStream {
             let ready = park::wait(
                 until,
                 |key, waker| socket.poll_readable_blocked(key, waker),
-                |key| socket.end_blocked_read(now(), key),
+                |key| socket.end_blocked_read(self.now(), key),
             );
             if let Outcome::Missed(since) = spun {
-                spinning.slept(core, now().since(since));
+                spinning.slept(stack.core(), self.now().since(since));
             }
             if ready.is_none() {
                 return Err(would_block());
@@ -515,11 +547,67 @@ impl TcpStream {
         }
     }
 
+    /// What a read tells its caller, also in place of the end an error that waits to be told.
+    pub(crate) fn told_of_read(&self, read: Result<usize, SocketError>) -> io::Result<usize> {
+        match read {
+            Err(SocketError::WouldBlock) => Err(would_block()),
+            Ok(0) => self.take_deferred().map_or(Ok(0), Err),
+            other => other.map_err(|error| self.told(error)),
+        }
+    }
+
+    fn is_nonblocking(&self) -> bool {
+        self.shared.nonblocking.load(Ordering::Relaxed)
+    }
+
     fn read_from(&self, buf: &mut [u8]) -> io::Result<usize> {
         if buf.is_empty() {
             return Ok(0);
         }
-        self.blocking_read(|| self.socket().read(now(), buf))
+        self.blocking_read(|| self.socket().read(self.now(), buf))
+    }
+
+    /// Reads what is there into `buf` and never waits.
+    pub(crate) fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        self.told_of_read(self.socket().read(self.now(), buf))
+    }
+
+    /// As [`try_read`](Self::try_read), but leaves the bytes where they are.
+    pub(crate) fn try_peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        self.told_of_read(self.socket().peek(buf))
+    }
+
+    /// Fills `bufs` one after the other. `first` reads into the first of them and may wait; the
+    /// others take what is there.
+    pub(crate) fn read_parts(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        first: impl FnOnce(&mut [u8]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let mut bufs = bufs.iter_mut().filter(|buf| !buf.is_empty());
+        let Some(begin) = bufs.next() else { return Ok(0) };
+        let mut total = first(begin)?;
+        if total < begin.len() {
+            return Ok(total);
+        }
+        for buf in bufs {
+            match self.socket().read(self.now(), buf) {
+                Ok(count) if count == buf.len() => total += count,
+                Ok(count) => return Ok(total + count),
+                Err(SocketError::WouldBlock) => break,
+                Err(error) => {
+                    self.defer(&self.told(error));
+                    break;
+                }
+            }
+        }
+        Ok(total)
     }
 
     /// Writes all of `data`, unless the stream is non-blocking, the timeout comes, or it fails.
@@ -527,7 +615,16 @@ impl TcpStream {
         if self.socket().write_corked(data) {
             return Ok(data.len());
         }
-        self.write_by(data.len(), |from| self.socket().write(now(), &data[from..]))
+        self.write_by(data.len(), |from| self.socket().write(self.now(), &data[from..]))
+    }
+
+    /// Writes what there is space for and never waits.
+    pub(crate) fn try_write(&self, data: &[u8]) -> io::Result<usize> {
+        if self.socket().write_corked(data) {
+            return Ok(data.len());
+        }
+        let attempt = |from: usize| self.socket().write(self.now(), &data[from..]);
+        self.write_while(data.len(), attempt, || Err(would_block()))
     }
 
     /// Writes `len` bytes with `attempt`, which gets how many of them were written before, unless
@@ -535,9 +632,32 @@ impl TcpStream {
     pub(crate) fn write_by(
         &self,
         len: usize,
-        mut attempt: impl FnMut(usize) -> Result<usize, SocketError>,
+        attempt: impl FnMut(usize) -> Result<usize, SocketError>,
     ) -> io::Result<usize> {
         let mut deadline = None;
+        self.write_while(len, attempt, || {
+            if self.is_nonblocking() {
+                return Err(would_block());
+            }
+            let until = *deadline.get_or_insert_with(|| deadline_of(&self.shared.write_timeout));
+            let socket = self.socket();
+            let ready = park::wait(
+                until,
+                |key, waker| socket.wait_writable(key, waker),
+                |key| socket.cancel_wait(Interest::Write, key),
+            );
+            ready.ok_or_else(would_block)
+        })
+    }
+
+    /// As [`write_by`](Self::write_by); `wait` is called when there is no space, and its error ends
+    /// the write.
+    pub(crate) fn write_while(
+        &self,
+        len: usize,
+        mut attempt: impl FnMut(usize) -> Result<usize, SocketError>,
+        mut wait: impl FnMut() -> io::Result<()>,
+    ) -> io::Result<usize> {
         let mut written = 0;
         let stopped = loop {
             match attempt(written) {
@@ -546,11 +666,10 @@ impl TcpStream {
                     if written == len {
                         return Ok(written);
                     }
-                    continue;
                 }
                 Err(SocketError::WouldBlock) => {
-                    if self.shared.nonblocking.load(Ordering::Relaxed) {
-                        break would_block();
+                    if let Err(error) = wait() {
+                        break error;
                     }
                 }
                 Err(error) => {
@@ -561,19 +680,24 @@ impl TcpStream {
                     break error;
                 }
             }
-            let until = *deadline.get_or_insert_with(|| deadline_of(&self.shared.write_timeout));
-            let socket = self.socket();
-            let ready = park::wait(
-                until,
-                |key, waker| socket.wait_writable(key, waker),
-                |key| socket.cancel_wait(Interest::Write, key),
-            );
-            if ready.is_none() {
-                break would_block();
-            }
         };
         // What was written counts; the error shows up at the next call.
         if written > 0 { Ok(written) } else { Err(stopped) }
+    }
+
+    /// Notes that what is written now may be held until more follows.
+    pub(crate) fn note_held(&self) {
+        self.shared.held.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets go what a cork, or a write that said that more follows, holds. A cork stays in. Does
+    /// not wait for acknowledgements.
+    pub(crate) fn push_held(&self) {
+        if self.shared.held.load(Ordering::Relaxed) {
+            let corked = self.socket().options().cork;
+            self.shared.held.store(corked, Ordering::Relaxed);
+            self.socket().push(self.now());
+        }
     }
 }
 
@@ -604,25 +728,7 @@ impl Read for &TcpStream {
     }
 
     fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let mut bufs = bufs.iter_mut().filter(|buf| !buf.is_empty());
-        let Some(first) = bufs.next() else { return Ok(0) };
-        let mut total = self.read_from(first)?;
-        if total < first.len() {
-            return Ok(total);
-        }
-        // The rest takes what is there, without waiting.
-        for buf in bufs {
-            match self.socket().read(now(), buf) {
-                Ok(count) if count == buf.len() => total += count,
-                Ok(count) => return Ok(total + count),
-                Err(SocketError::WouldBlock) => break,
-                Err(error) => {
-                    self.defer(&self.told(error));
-                    break;
-                }
-            }
-        }
-        Ok(total)
+        self.read_parts(bufs, |first| self.read_from(first))
     }
 }
 
@@ -635,7 +741,10 @@ impl Write for &TcpStream {
         self.write_with(bufs, WriteFlags::default())
     }
 
+    /// Lets go what a cork, or a write that said that more follows, holds; a cork stays in. Does
+    /// not wait for acknowledgements.
     fn flush(&mut self) -> io::Result<()> {
+        self.push_held();
         Ok(())
     }
 }
@@ -660,7 +769,7 @@ impl Write for TcpStream {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        (&*self).flush()
     }
 }
 

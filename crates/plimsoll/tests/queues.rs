@@ -6,9 +6,10 @@
 //! once more in a fresh namespace, which ends with it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod namespace;
+
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -16,33 +17,10 @@ use plimsoll::device::memory_link::{self, LinkConfig};
 use plimsoll::device::tun::{self, TunConfig};
 use plimsoll::{Stack, TcpListener, TcpStream};
 
-const INSIDE: &str = "PLIMSOLL_TEST_NAMESPACE";
+use namespace::{ip, isolated};
+
 const FLOWS: usize = 20;
 const BYTES: usize = 1 << 20;
-
-/// Runs `body` in a fresh network namespace. `name` is the name of the calling test.
-fn isolated(name: &str, body: fn()) {
-    if std::env::var_os(INSIDE).is_some() {
-        return body();
-    }
-    let me = std::env::current_exe().unwrap();
-    let out = Command::new("unshare")
-        .arg("--net")
-        .arg(me)
-        .args(["--exact", name, "--include-ignored", "--nocapture", "--test-threads=1"])
-        .env(INSIDE, "1")
-        .output()
-        .unwrap();
-    // What it says is printed here, where the harness keeps it: a second "test ... ok" on standard
-    // output would be counted as a second test.
-    print!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
-    assert!(out.status.success(), "{name} failed in its namespace");
-}
-
-fn ip(args: &str) {
-    let status = Command::new("ip").args(args.split_whitespace()).status().unwrap();
-    assert!(status.success(), "ip {args}");
-}
 
 /// A stack with `queues` threads over a device with as many queues. The kernel is 192.0.2.1.
 fn stack(queues: usize) -> Stack {

@@ -106,6 +106,9 @@ pub enum SocketError {
     /// The address is not one of ours, or every port is taken. `EADDRNOTAVAIL`.
     #[error("the address is not available")]
     AddrNotAvailable,
+    /// As many connections are open as `plimsoll.max_connections` allows. `ENOBUFS`.
+    #[error("the stack has as many connections as plimsoll.max_connections allows")]
+    TooManyConnections,
     /// No route leads there. `ENETUNREACH`.
     #[error("the network is unreachable")]
     NetworkUnreachable,
@@ -154,6 +157,7 @@ impl SocketError {
             SocketError::Connection(error) => connection_errno(error),
             SocketError::AddrInUse => libc::EADDRINUSE,
             SocketError::AddrNotAvailable => libc::EADDRNOTAVAIL,
+            SocketError::TooManyConnections => libc::ENOBUFS,
             SocketError::NetworkUnreachable => libc::ENETUNREACH,
             SocketError::Invalid(_) => libc::EINVAL,
             SocketError::NetworkDown => libc::ENETDOWN,

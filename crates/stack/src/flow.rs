@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use siphasher::sip::SipHasher13;
 
 /// The identity of a connection, from our point of view.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FlowKey {
     pub(crate) local: IpAddr,
     pub(crate) remote: IpAddr,
@@ -52,4 +52,12 @@ pub(crate) fn is_unicast(ip: IpAddr) -> bool {
         IpAddr::V4(ip) => !(ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast()),
         IpAddr::V6(ip) => !(ip.is_unspecified() || ip.is_multicast()),
     }
+}
+
+/// Whether `ip` can be a host's, with a prefix of `len` bits; if not, why.
+pub(crate) fn check_host(ip: IpAddr, len: u8) -> Result<(), String> {
+    if len > if ip.is_ipv4() { 32 } else { 128 } {
+        return Err(format!("the prefix length of {ip}/{len} is too large"));
+    }
+    if is_unicast(ip) { Ok(()) } else { Err(format!("{ip} is not a host's")) }
 }

@@ -17,6 +17,9 @@
 //! so, fences, and looks at the devices; a device fences between arrival and asking. So either the
 //! device kicks, or the arrival is seen.
 //!
+//! A poller that does not sleep in `ppoll` but as a task of a runtime gives the kick its waker
+//! ([`Kick::set_waker`]), which is then woken in place of the write to the eventfd.
+//!
 //! The order for a poller:
 //!
 //! 1. [`announce(None)`](Kick::announce): any kick counts from here on.
@@ -27,7 +30,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
 
 #[cfg(all(loom, test))]
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -36,6 +40,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use plimsoll_tcp::Instant;
 use rustix::event::{EventfdFlags, eventfd};
+
+use crate::sockets::wakers;
+use crate::sync::lock;
 
 /// The poller runs and will look at its work before it sleeps.
 const AWAKE: u64 = 0;
@@ -122,6 +129,8 @@ struct Inner {
     /// Kicks that cost a system call.
     wakes: AtomicU64,
     quiet: Quiet,
+    /// Of a poller that is a task.
+    waker: Mutex<Option<Waker>>,
 }
 
 /// Wakes a poller. Clones wake the same one.
@@ -137,7 +146,8 @@ impl Kick {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let wakes = AtomicU64::new(0);
         let quiet = Quiet::new();
-        Ok(Kick(Arc::new(Inner { sleep: Sleep::new(), event, wakes, quiet })))
+        let (sleep, waker) = (Sleep::new(), Mutex::default());
+        Ok(Kick(Arc::new(Inner { sleep, event, wakes, quiet, waker })))
     }
 
     /// Makes sure that the poller looks at work that the caller has made visible before.
@@ -163,9 +173,36 @@ impl Kick {
     pub fn kick_before(&self, at: Instant) {
         if self.0.sleep.must_wake(at) {
             self.0.wakes.fetch_add(1, Ordering::Relaxed);
+            // Cloned, so that nothing is locked while it is woken.
+            let waker = lock(&self.0.waker).clone();
+            if let Some(waker) = waker {
+                wakers::wake(waker);
+                return;
+            }
             // The counter cannot overflow: the poller empties it, and one write is made per sleep.
             let _ = rustix::io::write(&self.0.event, &1_u64.to_ne_bytes());
         }
+    }
+
+    /// For a poller that is a task: its waker from now on, to be set before it announces that it
+    /// sleeps; or `None` for one that sleeps in `ppoll`.
+    pub fn set_waker(&self, waker: Option<&Waker>) {
+        let mut kept = lock(&self.0.waker);
+        let same = match (&*kept, waker) {
+            (Some(kept), Some(waker)) => kept.will_wake(waker),
+            (None, None) => true,
+            _ => false,
+        };
+        if same {
+            return;
+        }
+        drop(kept);
+        // Cloning and dropping a waker is code of the application, which finds nothing locked.
+        let waker = waker.cloned();
+        kept = lock(&self.0.waker);
+        let before = std::mem::replace(&mut *kept, waker);
+        drop(kept);
+        let _ = wakers::discard(before);
     }
 
     /// For the poller: it is about to sleep until `until`, or until something happens. It must read
@@ -178,7 +215,8 @@ impl Kick {
     /// readable. It must read all its work after this call.
     pub fn awake(&self, readable: bool) {
         let kicked = self.0.sleep.awake();
-        if kicked || readable {
+        let written = kicked && lock(&self.0.waker).is_none();
+        if written || readable {
             // If the kicker has not written yet, the next sleep ends early, once.
             let _ = rustix::io::read(&self.0.event, &mut [0_u8; 8]);
         }

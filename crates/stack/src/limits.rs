@@ -5,6 +5,10 @@ use plimsoll_tcp::Duration;
 /// Interfaces of one stack, loopback included. A configuration with more is refused.
 pub const MAX_INTERFACES: usize = 16;
 
+/// The least MTU of an interface, in bytes: what every IPv4 host must take (RFC 791). Less is
+/// refused.
+pub const MIN_MTU: u16 = 576;
+
 /// Packets that one poll takes from one device before it looks after the others.
 pub const RX_BATCH: usize = 64;
 
@@ -24,6 +28,10 @@ pub const TX_QUEUE_LEN: usize = 16_384;
 /// the kernel's memory, but a peer sends no more of them than our windows allow.
 pub(crate) const RX_QUEUE_LEN: i32 = 2048;
 
+/// Packets that wait in each direction of a channel device, unless its configuration says
+/// otherwise. With more, the stack's queueing discipline holds them, or the caller waits.
+pub const CHANNEL_QUEUE_LEN: usize = 512;
+
 /// Packets on the way from one of our addresses to another. With more, the loopback device is busy
 /// and its queueing discipline holds them.
 pub const LOOPBACK_QUEUE_LEN: usize = 16_384;
@@ -35,8 +43,8 @@ pub const DRAIN_PACKETS: usize = 64;
 /// for the completions of it, and drains again. Then the poller is kicked to go on.
 pub const COMPLETION_ROUNDS: usize = 8;
 
-/// Connections of one stack, open or closing. A connect fails with `EADDRNOTAVAIL` beyond it, a
-/// SYN is dropped (`TcpExtListenDrops`).
+/// Connections of one stack, open or closing, whatever `plimsoll.max_connections` says. A connect
+/// fails with `ENOBUFS` beyond it, a SYN is dropped (`TcpExtListenDrops`).
 pub const MAX_CONNECTIONS: usize = 4 << 20;
 
 /// Learnt path MTUs that are kept. The oldest goes when one more is learnt.

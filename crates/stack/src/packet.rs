@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use plimsoll_buf::Slices;
+use plimsoll_buf::{Slice, Slices};
 use plimsoll_tcp::{Instant, Note, Serial};
 
 /// Bytes of a head, at most: an IPv6 header and the longest TCP header are 100 bytes.
@@ -180,9 +180,41 @@ impl Packet {
         self.charge = None;
     }
 
+    /// Copies as many bytes of the packet as fit into `out`, and returns how many.
+    pub fn copy_to(&self, out: &mut [u8]) -> usize {
+        let mut at = 0;
+        for part in self.parts() {
+            let len = part.len().min(out.len() - at);
+            out[at..at + len].copy_from_slice(&part[..len]);
+            at += len;
+        }
+        at
+    }
+
     /// Copies the whole packet into a vector. For tests and tools.
     pub fn to_vec(&self) -> Vec<u8> {
         self.parts().flatten().copied().collect()
+    }
+}
+
+/// A packet from somewhere: its bytes from the IP header on, and nothing is known of its checksum.
+impl From<Slices> for Packet {
+    fn from(payload: Slices) -> Packet {
+        Packet { payload, ..Packet::default() }
+    }
+}
+
+/// As from [`Slices`].
+impl From<Slice> for Packet {
+    fn from(payload: Slice) -> Packet {
+        Slices::from(payload).into()
+    }
+}
+
+/// As from [`Slices`]. The bytes are not copied.
+impl From<Vec<u8>> for Packet {
+    fn from(bytes: Vec<u8>) -> Packet {
+        Slice::from_owner(bytes).into()
     }
 }
 

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use plimsoll_buf::Pool;
 use plimsoll_stack::Instant;
-use plimsoll_stack::device::tun::{self, Offloads, TunConfig};
+use plimsoll_stack::device::tun::{self, FdConfig, Offloads, TunConfig};
 use plimsoll_stack::device::{Device, DeviceError, DeviceStats, TxStatus};
 use plimsoll_stack::kick::Kick;
 use plimsoll_stack::offload::{Layout, checksum};
@@ -200,6 +200,31 @@ fn bulk(offloads: Offloads, mtu: u16, len: usize) -> (DeviceStats, DeviceStats) 
         device = transfer(device, local.parse().unwrap(), remote.parse().unwrap(), len);
     }
     (device.rx.stats(), device.tx.stats())
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and /dev/net/tun"]
+fn a_descriptor_that_was_passed_is_the_device() {
+    isolated("a_descriptor_that_was_passed_is_the_device", || {
+        for offloads in [Offloads::Auto, Offloads::Off] {
+            let opened = tun::open(config(offloads)).unwrap();
+            let fd = opened.wait.fd().unwrap().try_clone_to_owned().unwrap();
+            let (name, mtu) = (opened.tx.caps().name.clone(), opened.tx.caps().mtu);
+            let whole = opened.tx.caps().tso4;
+            drop(opened);
+            let mut device = tun::from_fd(fd, FdConfig::default()).unwrap();
+            let caps = device.tx.caps();
+            assert_eq!((&caps.name, caps.mtu, caps.tso4), (&name, mtu, whole));
+            ip("address add 192.0.2.1/24 dev tun0");
+            let ping = thread::spawn(|| {
+                let socket = UdpSocket::bind("192.0.2.1:0").unwrap();
+                socket.send_to(b"ahoy", "192.0.2.2:9").unwrap();
+            });
+            let packet = await_packet(&mut device, |packet| is_protocol(packet, 4, 17));
+            assert!(packet.to_vec().ends_with(b"ahoy"));
+            ping.join().unwrap();
+        }
+    });
 }
 
 #[test]

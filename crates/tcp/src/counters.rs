@@ -160,6 +160,9 @@ counters! {
     TcpAckCompressed => "TcpExtTCPAckCompressed", "ACKs of out-of-order data that one ACK stood for.";
     AckReaderLate => "plimsoll.AckReaderLate", "ACKs left to an answer that did not come in half a millisecond.";
     AcksDeferred => "plimsoll.AcksDeferred", "Segments whose ACK was due and was left to the end of their batch.";
+    AcksDeferredDevice => "plimsoll.AcksDeferredDevice", "The same, of segments that a device had.";
+    AcksDeferredBacklog => "plimsoll.AcksDeferredBacklog", "The same, of segments that waited in the backlog of an owned socket.";
+    AcksDeferredPrequeue => "plimsoll.AcksDeferredPrequeue", "The same, of segments that waited for a blocked reader.";
     AckFlushDuplicate => "plimsoll.AckFlushDuplicate", "ACKs that left within a batch because the peer counts duplicates.";
     AckFlushFin => "plimsoll.AckFlushFin", "ACKs that left within a batch because of the peer's FIN.";
     AckFlushWindow => "plimsoll.AckFlushWindow", "ACKs that left within a batch because the window opened from zero.";

@@ -85,7 +85,7 @@ pub use handshake::syn_cookie::{cookie_mss_index, cookie_syn_ack};
 pub use info::Info;
 pub use mtu::PathEvent;
 pub use output::{Hold, Refusal};
-pub use recv::{AckDecision, AckReason, FlushReason};
+pub use recv::{AckDecision, AckReason, Batch, FlushReason};
 pub use segment::{Below, Ecn, MemoryRoom, Segment, SendKind, Transmit};
 pub use send::WriteFlags;
 pub use send::error_queue::{ErrorReport, TxStage, TxTimestamps};

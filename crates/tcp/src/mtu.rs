@@ -28,6 +28,9 @@ const DEFAULT_MSS_V6: u16 = 1220;
 pub enum PathEvent {
     /// Packet too big (RFC 1191, RFC 8201): the path carries at most this IP packet, in bytes.
     Mtu(u16),
+    /// The link below carries IP packets of at most so many bytes from now on, be it more or fewer
+    /// than before, and nothing is known of the path that forbids it.
+    Link(u16),
     /// An ICMP error that RFC 5461 calls soft: remembered, reported only if the connection times
     /// out. In SYN-SENT and SYN-RECEIVED it ends the attempt, as on Linux.
     SoftError(ConnectionError),
@@ -119,6 +122,8 @@ impl Connection {
     pub(crate) fn on_path_event(&mut self, cx: &Context, event: PathEvent) {
         match event {
             PathEvent::Mtu(mtu) => self.on_mtu(cx, mtu),
+            PathEvent::Link(mtu) if mtu > self.path.mtu => self.on_longer_mtu(cx, mtu),
+            PathEvent::Link(mtu) => self.on_mtu(cx, mtu),
             PathEvent::SoftError(error) => self.on_soft_error(cx, error),
             PathEvent::HardError(error) => self.fail(cx, error),
         }
@@ -141,6 +146,15 @@ impl Connection {
             let parts = self.conn_parts(cx);
             self.snd.on_mss_lowered(cx, &parts);
         }
+    }
+
+    /// Segments grow up to what the peer takes. What is in flight stays as it is cut.
+    fn on_longer_mtu(&mut self, cx: &Context, mtu: u16) {
+        if matches!(self.state, State::Closed | State::TimeWait) {
+            return;
+        }
+        self.path.mtu = mtu;
+        self.sync_mss(cx);
     }
 
     fn on_soft_error(&mut self, cx: &Context, error: ConnectionError) {

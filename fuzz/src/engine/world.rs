@@ -25,6 +25,8 @@ const MAX_FIRINGS: usize = 200;
 const MAX_ROUNDS: usize = 20_000;
 /// Bytes that each side writes at most.
 const MAX_WRITTEN: u64 = 1 << 20;
+/// Segments that each side has queued at most: the engine's invariants look at each after each call.
+const MAX_SEGMENTS: usize = 1024;
 /// Packets on their way from each side at most; more are lost.
 const MAX_FLIGHT: usize = 4096;
 
@@ -410,7 +412,10 @@ impl World {
 
     fn write(&mut self, index: usize, len: usize, how: Writing) {
         let start = self.sides[index].written;
-        let len = (len as u64).min(MAX_WRITTEN - start.min(MAX_WRITTEN));
+        let room = self.sides[index].conn.as_ref().map_or(0, |conn| {
+            (usize::from(conn.mss()) * MAX_SEGMENTS).saturating_sub(conn.send_queue_len())
+        });
+        let len = (len.min(room) as u64).min(MAX_WRITTEN - start.min(MAX_WRITTEN));
         let data: Vec<u8> = (start..start + len).map(|offset| pattern(index, offset)).collect();
         let below = !self.sides[index].device.below(MemoryRoom::default()).completions
             || self.sides[index].device.is_empty();

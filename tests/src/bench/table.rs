@@ -84,16 +84,19 @@ fn show(unit: Unit, value: Option<f64>) -> String {
     }
 }
 
+/// What the columns are.
+const HEAD: [&str; 9] =
+    ["work", "ours", "kernel", "ratio", "spread", "floor", "aim", "verdict", "CPU"];
+
 /// The table as text.
 pub(super) fn text(measured: &[Measured], plan: Plan) -> String {
     let mut out = format!(
         "\n{} runs of {:?} per cell, paired; medians; kernel sockets use {CONGESTION_CONTROL}\n\n",
         plan.repetitions, plan.seconds
     );
-    let head = ["work", "ours", "kernel", "ratio", "spread", "floor", "aim", "verdict", "CPU"];
-    let mut lines = vec![head.map(String::from)];
+    let mut lines = vec![HEAD.map(String::from)];
     lines.extend(measured.iter().map(line));
-    let widths: Vec<usize> = (0..head.len())
+    let widths: Vec<usize> = (0..HEAD.len())
         .map(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0))
         .collect();
     for line in &lines {
@@ -154,6 +157,7 @@ pub(super) fn json(measured: &[Measured], plan: Plan) -> Value {
             .map(|release| release.trim().to_string()).ok(),
         "processors": std::thread::available_parallelism().map(usize::from).ok(),
         "rows": rows,
+        "table": { "header": HEAD, "rows": measured.iter().map(line).collect::<Vec<_>>() },
     })
 }
 

@@ -52,6 +52,7 @@ fn workload(
         server_options: options,
         read_bytes: SCRATCH_BYTES,
         read_buffers: 1,
+        compute: Duration::ZERO,
         shared: false,
         length: run.length.unwrap_or(DEFAULT_LENGTH),
         warm_up: None,

@@ -7,7 +7,7 @@ use plimsoll_explain::{Finding, Options, Report, explain};
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::ipv4::Ipv4Repr;
 use plimsoll_wire::ipv6::Ipv6Repr;
-use plimsoll_wire::tcp::{TcpFlags, TcpRepr};
+use plimsoll_wire::tcp::{SackBlock, TcpFlags, TcpRepr};
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +41,12 @@ pub(crate) struct Talk {
     seen: [u32; 2],
     pub(crate) windows: [u16; 2],
     pub(crate) ports: [u16; 2],
+    /// Data carries PSH.
+    pub(crate) push: bool,
+    /// The shift in the window scale option of the SYNs.
+    pub(crate) scale: u8,
+    /// Segments of each side report this block, as an offset from what the other sends next.
+    pub(crate) sack: [Option<(i32, i32)>; 2],
 }
 
 impl Talk {
@@ -54,6 +60,9 @@ impl Talk {
             seen: [9000, 1000],
             windows: [60000; 2],
             ports: [40000, 80],
+            push: true,
+            scale: 0,
+            sack: [None; 2],
         };
         talk.writer().header(&mut talk.file);
         talk
@@ -89,7 +98,8 @@ impl Talk {
 
     /// The same, but the other side has not seen it yet.
     pub(crate) fn unseen(&mut self, at: u64, from: usize, len: u32) {
-        self.raw(at, from, TcpFlags::ACK | TcpFlags::PSH, len);
+        let push = if self.push { TcpFlags::PSH } else { TcpFlags::default() };
+        self.raw(at, from, TcpFlags::ACK | push, len);
         self.skip(from, len);
     }
 
@@ -127,7 +137,11 @@ impl Talk {
         };
         if flags.contains(TcpFlags::SYN) {
             tcp.options.mss = Some(MSS as u16);
-            tcp.options.window_scale = Some(0);
+            tcp.options.window_scale = Some(self.scale);
+        }
+        if let Some((left, right)) = self.sack[from] {
+            let at = |offset: i32| SeqNum(self.next[1 - from].wrapping_add_signed(offset));
+            tcp.options.sack.push(SackBlock { left: at(left), right: at(right) });
         }
         let mut packet = self.ip(from, tcp.header_len() + len as usize);
         let at_tcp = packet.len();

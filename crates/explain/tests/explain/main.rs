@@ -1,8 +1,11 @@
 //! Captures, made here packet by packet, and what is found in them.
 
 mod builder;
+mod causes;
+mod corpus;
 mod findings;
 mod formats;
 mod hostile;
 mod judgement;
+mod spoiled;
 mod writer;

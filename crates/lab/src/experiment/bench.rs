@@ -180,9 +180,6 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// How much figures may differ that are about the same.
-const ABOUT: f64 = 0.1;
-
 /// All pairs of one case.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -244,15 +241,11 @@ impl Case {
         stats::Spread::of(&values?)
     }
 
-    /// Whether a figure is about as low after as before, or lower: in one pair it is, or in the
-    /// middle it is higher by less than a tenth.
-    pub fn is_no_higher(&self, path: &str) -> bool {
-        self.ratio(path).is_some_and(|ratio| ratio.min <= 1.0 || ratio.median <= 1.0 + ABOUT)
-    }
-
-    /// Whether a figure is about as high after as before, or higher.
-    pub fn is_no_lower(&self, path: &str) -> bool {
-        self.ratio(path).is_some_and(|ratio| ratio.max >= 1.0 || ratio.median >= 1.0 - ABOUT)
+    /// How many pairs are against something by the ratio of a figure, after over before; a pair
+    /// that did not take it is.
+    pub(super) fn against(&self, path: &str, is_against: impl Fn(f64) -> bool) -> usize {
+        let ratio = |pair: &Pair| at(&pair.ratio, path).and_then(Value::as_f64);
+        self.pairs.iter().filter(|pair| ratio(pair).is_none_or(&is_against)).count()
     }
 
     /// The ratios of a figure, after over before, pair by pair; `None` if one could not be taken.

@@ -5,11 +5,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::stats::Spread;
+use super::verdict::{PAIRS_AGAINST, SAME};
 use super::{Case, Check, Column, Published};
-
-/// How much less than the published gain still counts as the same: published figures have three
-/// digits.
-const SAME: f64 = 0.005;
 
 /// Which figure it is. It is one of those that were published.
 #[derive(Clone, Copy, Debug)]
@@ -69,13 +66,15 @@ pub struct Headline {
     /// How far the measured gain is beyond the published one, as a part of it; less than 0 if it
     /// falls short.
     pub beyond: Option<f64>,
-    /// Whether it is the published gain or more.
+    /// How many pairs show no gain.
+    pub against: usize,
+    /// Whether it is the published gain or more, and no pair but one shows none.
     pub reached: bool,
+    /// How the published values follow from what was published, if they were not themselves.
+    pub derived: Option<&'static str>,
     /// Decimals in tables.
-    #[serde(skip)]
     pub places: usize,
     /// What it is divided by for people.
-    #[serde(skip)]
     pub scale: f64,
 }
 
@@ -84,6 +83,7 @@ impl Headline {
     pub(super) fn of(judged: Judged, published: &[Published], cases: &[Case]) -> Option<Headline> {
         let case = cases.first()?;
         let published = published.iter().find(|published| published.path == judged.path)?;
+        let derived = published.derived;
         let (before, after) = (published.before, published.after);
         let published = Sides { before, after, ratio: after / before };
         let [before, after, best] = Column::ALL.map(|column| case.median(column, judged.path));
@@ -92,6 +92,8 @@ impl Headline {
         let beyond = ratio.map(|spread| gain(spread.median) / gain(published.ratio) - 1.0);
         // Nothing left of it is as far beyond as can be, but no number in a document.
         let beyond = beyond.map(|beyond| beyond.min(f64::from(u16::MAX)));
+        let against = case.against(judged.path, |ratio| gain(ratio) <= 1.0);
+        let is_gained = beyond.is_some_and(|beyond| beyond >= -SAME);
         Some(Headline {
             figure: judged.path,
             label: judged.label,
@@ -100,7 +102,9 @@ impl Headline {
             measured: Measured { before, after, best },
             ratio,
             beyond,
-            reached: beyond.is_some_and(|beyond| beyond >= -SAME),
+            against,
+            reached: is_gained && against <= PAIRS_AGAINST,
+            derived,
             places: judged.places,
             scale: judged.scale,
         })
@@ -115,6 +119,9 @@ impl Headline {
     pub fn words(&self) -> String {
         match self.beyond.map(|beyond| (beyond, (beyond * 100.0).round())) {
             None => "not taken".into(),
+            Some((beyond, _)) if !self.reached && beyond >= -SAME => {
+                format!("{} pairs against", self.against)
+            }
             Some((_, percent)) if self.reached && percent < 1.0 => "the published gain".into(),
             Some((_, percent)) if self.reached => format!("{percent:.0} % beyond"),
             Some((beyond, _)) => format!("{:.1} % short", -beyond * 100.0),
@@ -126,7 +133,13 @@ impl Headline {
         Check {
             what: format!("{}, after/before", self.label),
             wanted: format!("published {:.3}", self.published.ratio),
-            measured: crate::figures::decimal(self.ratio.map(|ratio| ratio.median), 3),
+            measured: match self.against {
+                0 => crate::figures::decimal(self.ratio.map(|ratio| ratio.median), 3),
+                against => {
+                    let median = crate::figures::decimal(self.ratio.map(|ratio| ratio.median), 3);
+                    format!("{median}, {against} pairs against")
+                }
+            },
             reached: self.reached,
         }
     }

@@ -15,6 +15,8 @@
 //! An experiment that misses its bar is no error. Its verdict says so.
 
 mod bench;
+#[cfg(test)]
+pub(crate) mod fixture;
 mod headline;
 pub mod pin;
 mod plan;
@@ -36,7 +38,7 @@ pub use headline::{Headline, Judged, Measured, Sides};
 pub(crate) use plan::CAPTURED;
 pub use plan::{Captures, Plan};
 pub use run_info::RunInfo;
-pub use verdict::{Check, Verdict};
+pub use verdict::{Check, Gain, Harm, Verdict, Wanted};
 pub use watch::Watch;
 
 /// A value within a document, by its path.
@@ -58,6 +60,20 @@ pub struct Published {
     pub before: f64,
     /// After.
     pub after: f64,
+    /// How it follows from what was published, if it was not published itself.
+    pub derived: Option<&'static str>,
+}
+
+impl Published {
+    /// A figure that was published.
+    pub const fn new(path: &'static str, before: f64, after: f64) -> Published {
+        Published { path, before, after, derived: None }
+    }
+
+    /// A figure that follows from published ones.
+    pub const fn derived(self, how: &'static str) -> Published {
+        Published { derived: Some(how), ..self }
+    }
 }
 
 /// What an experiment is about.
@@ -120,7 +136,6 @@ pub struct Report {
     /// How it came about.
     pub run: Option<RunInfo>,
     /// What tables show of it.
-    #[serde(skip)]
     pub shown: Vec<table::Shown>,
     /// Captures, if they were wanted.
     #[serde(skip)]
@@ -152,7 +167,7 @@ impl Report {
             kernel: with_cases(&cases, Case::kernel),
             captures: cases.iter().flat_map(|case| case.captures.iter().cloned()).collect(),
             pairs: cases.into_iter().flat_map(|case| case.pairs).collect(),
-            verdict: Verdict::of(checks, verdict.notes),
+            verdict: Verdict::of(checks, verdict.notes).without(verdict.not_reproduced),
             headline,
             run: None,
             shown,
@@ -166,7 +181,11 @@ fn published(subject: &Subject) -> Value {
         Value::Object(fields.map(|p| (p.path.to_owned(), stats::number(get(p)))).collect())
     };
     let workload = subject.workload;
-    json!({ "workload": workload, "before": side(|p| p.before), "after": side(|p| p.after) })
+    let derived = subject.published.iter().filter_map(|p| Some((p.path, p.derived?)));
+    let derived: Map<String, Value> =
+        derived.map(|(path, how)| (path.into(), how.into())).collect();
+    let (before, after) = (side(|p| p.before), side(|p| p.after));
+    json!({ "workload": workload, "before": before, "after": after, "derived": derived })
 }
 
 /// The headline's value with those of the other cases under `cases`; null if it has none.

@@ -47,6 +47,48 @@ impl Drop for OnCpu {
     }
 }
 
+/// The processors of a run, as [`OnCpu`] counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// Of the threads that are judged: the client's.
+    pub client: usize,
+    /// Of the client's softirq thread.
+    pub softirq: usize,
+    /// Of the other side: its threads and its softirq thread.
+    pub server: usize,
+}
+
+impl Places {
+    /// On `cpus` processors: each of the three has its own if there are so many. On two, the
+    /// client's threads have one to themselves.
+    pub const fn of(cpus: usize) -> Places {
+        match cpus {
+            0 | 1 => Places { client: 0, softirq: 0, server: 0 },
+            2 => Places { client: 0, softirq: 1, server: 1 },
+            _ => Places { client: 0, softirq: 1, server: 2 },
+        }
+    }
+
+    /// In the order of [`crate::stage::Stage`].
+    pub const fn list(self) -> [usize; 3] {
+        [self.client, self.softirq, self.server]
+    }
+
+    /// For a document.
+    pub fn words(self) -> &'static str {
+        match self {
+            Places { client: 0, softirq: 0, .. } => "everything on the only processor",
+            Places { softirq: 1, server: 1, .. } => {
+                "the client's threads alone on the first processor; its softirq thread and the \
+                 server's side on the second"
+            }
+            _ => {
+                "the client's threads, its softirq thread and the server's side on a processor each"
+            }
+        }
+    }
+}
+
 /// How nice the threads of an experiment are, if the system allows it: other work on the machine
 /// would fall on one thread more heavily than on two hundred.
 const NICENESS: i32 = -10;
@@ -68,6 +110,19 @@ pub fn cpus() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_judged_threads_share_their_processor_with_nobody_else() {
+        assert_eq!(Places::of(1).list(), [0, 0, 0]);
+        assert_eq!(Places::of(2).list(), [0, 1, 1]);
+        for cpus in [3, 4, 64] {
+            assert_eq!(Places::of(cpus).list(), [0, 1, 2], "{cpus} processors");
+        }
+        let words: Vec<&str> = (1..=3).map(|cpus| Places::of(cpus).words()).collect();
+        assert!(
+            words[0].contains("only") && words[1].contains("alone") && words[2].contains("each")
+        );
+    }
 
     #[test]
     fn a_pinned_thread_starts_pinned_threads() {

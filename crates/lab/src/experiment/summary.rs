@@ -38,7 +38,8 @@ fn row(report: &Report, with_kernel: bool) -> Vec<String> {
     let Headline { published, measured, ratio, .. } = headline;
     let show = |value| headline.show(value);
     row.push(headline.label.to_owned());
-    row.push(format!("{} -> {}", show(Some(published.before)), show(Some(published.after))));
+    let mark = if headline.derived.is_some() { " (derived)" } else { "" };
+    row.push(format!("{} -> {}{mark}", show(Some(published.before)), show(Some(published.after))));
     row.push(format!("{} -> {}", show(measured.before), show(measured.after)));
     row.push(show(measured.best));
     if with_kernel {
@@ -86,6 +87,9 @@ pub(crate) fn missed_beside(report: &Report) -> Option<String> {
 fn missed(reports: &[Report]) -> String {
     let mut out = String::new();
     for report in reports {
+        for what in &report.verdict.not_reproduced {
+            out.push_str(&format!("NOT REPRODUCED {}: {what}\n", report.experiment));
+        }
         for check in report.verdict.checks.iter().filter(|check| !check.reached) {
             let (name, what) = (report.experiment, &check.what);
             let line = format!("{name}: {what} {}, wanted {}\n", check.measured, check.wanted);

@@ -1,12 +1,15 @@
 //! The table at the end: figure by figure, published and measured, before, after and best.
 
 use comfy_table::{CellAlignment, Table, presets};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::{Report, at};
 
 /// A figure that the table shows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Shown {
     /// The case; `None` is the headline.
     pub case: Option<String>,
@@ -82,8 +85,10 @@ impl Shown {
         }
         let get = |side: &str| report.published.get(side)?.get(self.path)?.as_f64();
         let side = |name| crate::figures::decimal(get(name).map(|v| v / self.scale), self.places);
+        let derived = report.published.get("derived").and_then(|all| all.get(self.path));
+        let mark = if derived.is_some() { " (derived)" } else { "" };
         match get("before") {
-            Some(_) => format!("{} -> {}", side("before"), side("after")),
+            Some(_) => format!("{} -> {}{mark}", side("before"), side("after")),
             None => String::new(),
         }
     }
@@ -106,6 +111,9 @@ pub fn text(reports: &[Report]) -> String {
             report.knob,
             report.published["workload"].as_str().unwrap_or_default(),
         ));
+        for (path, how) in report.published["derived"].as_object().into_iter().flatten() {
+            out.push_str(&format!("  derived: {path}, {}\n", how.as_str().unwrap_or_default()));
+        }
         for (name, value) in report.pinned.as_object().into_iter().flatten() {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             out.push_str(&format!("  pinned: {name} = {value}\n"));
@@ -163,6 +171,9 @@ fn verdict(report: &Report) -> String {
             "    {mark} {}: {} (wanted {})\n",
             check.what, check.measured, check.wanted
         ));
+    }
+    for what in &report.verdict.not_reproduced {
+        out.push_str(&format!("  not reproduced: {what}\n"));
     }
     for note in &report.verdict.notes {
         out.push_str(&format!("  note: {note}\n"));

@@ -1,6 +1,7 @@
 //! Charts: the gain of every mechanism, and the main figures of one.
 
 use maud::{Markup, PreEscaped, html};
+use serde_json::Value;
 
 use super::about::About;
 use super::values::{Better, Shows, column, kernel, number, published_ratio, spread, spread_words};
@@ -38,8 +39,8 @@ const TICKS: [f64; 15] =
     [0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0, 64.0, 256.0, 65536.0];
 
 /// One mechanism in the chart.
-struct Gain<'a> {
-    title: &'a str,
+struct Gain {
+    title: String,
     figure: String,
     published: f64,
     measured: Option<Spread>,
@@ -47,35 +48,40 @@ struct Gain<'a> {
 }
 
 /// How much better: at least 1 is an improvement.
-fn gain(headline: &Headline, ratio: f64) -> f64 {
-    let gain = if headline.lower_is_better { 1.0 / ratio } else { ratio };
+fn gain(lower_is_better: bool, ratio: f64) -> f64 {
+    let gain = if lower_is_better { 1.0 / ratio } else { ratio };
     // Nothing left of what should be little has no number.
     if gain.is_finite() { gain.clamp(0.01, 65536.0) } else { 65536.0 }
 }
 
-fn gains(reports: &[Report]) -> Vec<Gain<'_>> {
-    let one = |report: &Report| {
-        let headline = report.headline.as_ref()?;
-        let about = super::about::about(report.experiment);
-        let measured = headline.ratio.map(|spread| {
-            let [median, a, b] = [spread.median, spread.min, spread.max].map(|r| gain(headline, r));
-            Spread { median, min: a.min(b), max: a.max(b) }
-        });
-        let way = if headline.lower_is_better { "fewer" } else { "more" };
+/// Of a document of the lab, which may be one that was kept.
+fn gains(document: &Value) -> Vec<Gain> {
+    let one = |report: &Value| {
+        let (name, headline) = (report["experiment"].as_str()?, report.get("headline")?);
+        let title = super::about::about(name).title;
+        let less = headline["lower_is_better"].as_bool()?;
+        let number = |name: &str| headline["ratio"][name].as_f64().map(|r| gain(less, r));
+        let ratio = number("median").zip(number("min").zip(number("max")));
+        let spread = |(median, (a, b)): (f64, (f64, f64))| Spread {
+            median,
+            min: f64::min(a, b),
+            max: f64::max(a, b),
+        };
+        let way = if less { "fewer" } else { "more" };
         Some(Gain {
-            title: if about.title.is_empty() { report.experiment } else { about.title },
-            figure: format!("{way} {}", headline.label),
-            published: gain(headline, headline.published.ratio),
-            measured,
-            reached: headline.reached,
+            title: if title.is_empty() { name } else { title }.to_owned(),
+            figure: format!("{way} {}", headline["label"].as_str()?),
+            published: gain(less, headline["published"]["ratio"].as_f64()?),
+            measured: ratio.map(spread),
+            reached: headline["reached"].as_bool()?,
         })
     };
-    reports.iter().filter_map(one).collect()
+    document.as_array().into_iter().flatten().filter_map(one).collect()
 }
 
 /// The chart of all gains, once for wide pages and once for phones.
-pub(crate) fn overview(reports: &[Report]) -> Markup {
-    let gains = gains(reports);
+pub(crate) fn overview(document: &Value) -> Markup {
+    let gains = gains(document);
     html! {
         div.wide { (chart(&gains, WIDE)) }
         div.narrow { (chart(&gains, NARROW)) }
@@ -98,8 +104,8 @@ pub(crate) const RULES: &str = "\
 .over .spread{stroke:var(--ink);stroke-width:1.5}";
 
 /// The same as a file of its own.
-pub(crate) fn standalone(reports: &[Report]) -> String {
-    let gains = gains(reports);
+pub(crate) fn standalone(document: &Value) -> String {
+    let gains = gains(document);
     let height = height(&gains, WIDE);
     let style = format!("{STYLE}{RULES}.over .back{{fill:var(--bg);stroke:var(--line)}}");
     html! {
@@ -114,7 +120,7 @@ pub(crate) fn standalone(reports: &[Report]) -> String {
     .into_string()
 }
 
-fn chart(gains: &[Gain<'_>], layout: Layout) -> Markup {
+fn chart(gains: &[Gain], layout: Layout) -> Markup {
     let height = height(gains, layout);
     html! {
         svg.over viewBox=(view(layout, height)) role="img" aria-label=(words(gains)) {
@@ -127,13 +133,13 @@ fn view(layout: Layout, height: f64) -> String {
     format!("0 0 {} {height}", layout.width)
 }
 
-fn height(gains: &[Gain<'_>], layout: Layout) -> f64 {
+fn height(gains: &[Gain], layout: Layout) -> f64 {
     layout.top + gains.len() as f64 * layout.row + 34.0
 }
 
 /// What the chart shows, for those who do not see it.
-fn words(gains: &[Gain<'_>]) -> String {
-    let one = |gain: &Gain<'_>| {
+fn words(gains: &[Gain]) -> String {
+    let one = |gain: &Gain| {
         let measured = number(gain.measured.map(|spread| spread.median), 2);
         let published = number(Some(gain.published), 2);
         format!("{}: published {published} times, measured {measured} times", gain.title)
@@ -151,8 +157,8 @@ struct Axis {
 }
 
 impl Axis {
-    fn of(gains: &[Gain<'_>], layout: Layout) -> Axis {
-        let ends = |gain: &Gain<'_>| {
+    fn of(gains: &[Gain], layout: Layout) -> Axis {
+        let ends = |gain: &Gain| {
             let measured = gain.measured;
             [Some(gain.published), measured.map(|m| m.min), measured.map(|m| m.max)]
         };
@@ -182,7 +188,7 @@ impl Axis {
     }
 }
 
-fn inner(gains: &[Gain<'_>], layout: Layout, height: f64) -> Markup {
+fn inner(gains: &[Gain], layout: Layout, height: f64) -> Markup {
     let axis = Axis::of(gains, layout);
     let bottom = height - 30.0;
     html! {
@@ -204,7 +210,7 @@ fn inner(gains: &[Gain<'_>], layout: Layout, height: f64) -> Markup {
 }
 
 /// From where to where the lines of the axis go: not through names.
-fn lines(gains: &[Gain<'_>], layout: Layout, bottom: f64) -> Vec<(f64, f64)> {
+fn lines(gains: &[Gain], layout: Layout, bottom: f64) -> Vec<(f64, f64)> {
     if !layout.stacked {
         return vec![(layout.top - 8.0, bottom)];
     }
@@ -229,7 +235,7 @@ fn head(layout: Layout) -> Markup {
     }
 }
 
-fn row(gain: &Gain<'_>, layout: Layout, axis: &Axis, top: f64) -> Markup {
+fn row(gain: &Gain, layout: Layout, axis: &Axis, top: f64) -> Markup {
     let (x, name, figure, first) = match layout.stacked {
         true => (8.0, top + 12.0, top + 29.0, top + 38.0),
         false => (20.0, top + 16.0, top + 35.0, top + 4.0),

@@ -22,6 +22,8 @@ mod style;
 mod summary;
 mod values;
 
+use serde_json::Value;
+
 use crate::experiment::Report;
 
 /// The page.
@@ -31,7 +33,12 @@ pub fn html(reports: &[Report]) -> String {
 
 /// How many times better every mechanism makes things, published and measured: an SVG file.
 pub fn svg(reports: &[Report]) -> String {
-    chart::standalone(reports)
+    svg_of(&crate::document(reports))
+}
+
+/// The same of a document that [`crate::json`] made.
+pub fn svg_of(document: &Value) -> String {
+    chart::standalone(document)
 }
 
 #[cfg(test)]

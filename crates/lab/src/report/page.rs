@@ -16,7 +16,7 @@ pub(crate) fn page(reports: &[Report]) -> String {
         p.lead { (summary::sentence(reports)) }
         (summary::table(reports))
         @if reports.iter().any(|report| report.headline.is_some()) {
-            (chart::overview(reports))
+            (chart::overview(&crate::document(reports)))
         }
         @for report in reports { (section::section(report)) }
         h2 { "How this came about" }

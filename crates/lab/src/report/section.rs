@@ -249,6 +249,13 @@ fn checks(report: &Report) -> Markup {
                 }
             }
         }
+        @if !report.verdict.not_reproduced.is_empty() {
+            ul.notes {
+                @for what in &report.verdict.not_reproduced {
+                    li { b { "Not reproduced: " } (what) }
+                }
+            }
+        }
         @if !report.verdict.notes.is_empty() {
             ul.notes { @for note in &report.verdict.notes { li { (note) } } }
         }

@@ -9,6 +9,8 @@ use crate::experiment::{
 /// Where the page of [`reports`] is kept.
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/tests/page.html");
 
+const PUBLISHED: [Published; 1] = [Published::new("packets_per_transaction", 3.0, 2.0)];
+
 fn pair(case: &str, before: f64, after: f64) -> Pair {
     let run = |value: f64| {
         json!({
@@ -26,7 +28,7 @@ fn pair(case: &str, before: f64, after: f64) -> Pair {
 fn subject(name: &'static str) -> Subject {
     let mut pinned = Map::new();
     pinned.insert("seed".into(), json!(3));
-    let published = &[Published { path: "packets_per_transaction", before: 3.0, after: 2.0 }];
+    let published = &PUBLISHED;
     let judged = Judged {
         label: "packets per transaction",
         path: "packets_per_transaction",
@@ -54,7 +56,12 @@ fn report(name: &'static str, after: f64) -> Report {
 fn reports() -> Vec<Report> {
     let mut reports = vec![report("tso-split", 2.0), report("unknown", 2.5)];
     let path = "/nowhere/x.pcapng".into();
-    let missed = Check::new("CPU after/before", "< 1", Some(1.25), 2, |ratio| ratio < 1.0);
+    let missed = Check {
+        what: "CPU after/before".into(),
+        wanted: "< 1".into(),
+        measured: "1.25".into(),
+        reached: false,
+    };
     reports[0].verdict.checks.push(missed);
     let case = "memory, 200 flows".to_owned();
     reports[0].captures.push(Capture { case, column: Column::Before, path });

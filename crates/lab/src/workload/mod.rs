@@ -99,6 +99,8 @@ pub struct Workload {
     /// How many buffers of that size it fills in turn. One stays in the cache; many are what a
     /// program has that keeps what it reads.
     pub read_buffers: usize,
+    /// What a thread computes after each read of bulk data, without owning the socket.
+    pub compute: Duration,
     /// A thread that sends bulk data writes shared buffers, which are not copied.
     pub shared: bool,
     /// How long it runs, unless the flows end by themselves.
@@ -140,6 +142,7 @@ impl Workload {
             flows: self.flows,
             read_bytes: self.read_bytes,
             read_buffers: self.read_buffers,
+            compute: self.compute,
             shared: self.shared,
             length: self.length,
             warm_up: self.warm_up,

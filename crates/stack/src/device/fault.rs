@@ -22,7 +22,8 @@ use plimsoll_tcp::{Duration, Instant};
 
 use super::impair::{Dice, Odds, Rng};
 use super::{
-    Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, TxProgress, TxStatus, earlier,
+    Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, LinkEvent, TxProgress, TxStatus,
+    earlier,
 };
 use crate::packet::Packet;
 
@@ -306,6 +307,10 @@ impl DeviceRx for FaultRx {
         let count = max.min(self.lane.ready.len());
         out.extend(self.lane.ready.drain(..count));
         Ok(count)
+    }
+
+    fn take_event(&mut self) -> Option<LinkEvent> {
+        self.inner.take_event()
     }
 
     fn next_event(&self) -> Option<Instant> {

@@ -17,13 +17,15 @@
 //!
 //! *Completions.* A device drops the [`Charge`](crate::packet::Charge) of a packet when it is done
 //! with it: TUN when the write returned, the memory link when the peer took the packet or when its
-//! serialisation time has passed. What a device does not keep is completed by being dropped.
+//! serialisation time has passed, a channel when the caller took it. What a device does not keep is
+//! completed by being dropped.
 //!
 //! *Wrapping.* Capture ([`pcapng`]) and faults ([`fault`]) are devices around devices. They work on
 //! any device, and on each other.
 //!
 //! What it does not do: no queueing discipline (see [`crate::qdisc`]), no addresses, no routes.
 
+pub mod channel;
 pub mod fault;
 mod impair;
 pub mod memory_link;
@@ -40,6 +42,8 @@ use plimsoll_tcp::Instant;
 
 use crate::kick::Kick;
 use crate::packet::Packet;
+
+pub use self::channel::channel;
 
 /// What a device can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -206,6 +210,13 @@ pub trait DeviceRx: Send {
         max: usize,
     ) -> Result<usize, DeviceError>;
 
+    /// What has happened to the link since the last call, if anything has. Asked after
+    /// [`receive`](Self::receive). A device that has something to tell kicks its poller, or makes
+    /// its file descriptor readable, as for a packet.
+    fn take_event(&mut self) -> Option<LinkEvent> {
+        None
+    }
+
     /// When a packet that is on its way will have arrived. Packets that nobody knows of yet are
     /// announced by the wait source. If that is a file descriptor, this changes only by calls of
     /// the device.
@@ -215,6 +226,15 @@ pub trait DeviceRx: Send {
 
     /// What was counted so far.
     fn stats(&self) -> DeviceStats;
+}
+
+/// What happens to a link while it is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LinkEvent {
+    /// The longest IP packet has so many bytes from now on, super-segments apart. The sending half
+    /// says the same in its [`Caps`]. Connections follow it.
+    Mtu(u16),
 }
 
 /// How a poller learns that a device has something for it.

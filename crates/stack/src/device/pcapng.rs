@@ -27,7 +27,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use plimsoll_buf::Pool;
 use plimsoll_tcp::{Duration, Instant};
 
-use super::{Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, TxProgress, earlier};
+use super::{
+    Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, LinkEvent, TxProgress, earlier,
+};
 use crate::packet::{ChecksumState, Packet};
 
 /// Packets that are captured in one go on their way out.
@@ -455,6 +457,10 @@ impl DeviceRx for CaptureRx {
             }
         }
         result
+    }
+
+    fn take_event(&mut self) -> Option<LinkEvent> {
+        self.inner.take_event()
     }
 
     fn next_event(&self) -> Option<Instant> {

@@ -20,6 +20,9 @@
 //! *Queue.* What the kernel has for us waits in a queue of `txqueuelen` packets, and what finds it
 //! full is dropped there. Opening asks for a longer one than by default ([`queue_len`]).
 //!
+//! *A descriptor from elsewhere* ([`from_fd`]) is read and written in the same way, be it a TUN
+//! file that a service has opened, or a socket of which every message is a packet.
+//!
 //! *Interface down.* Writes fail with `EIO` and reads find nothing. Packets are dropped and counted
 //! until it is up again. *Interface deleted.* Calls fail with `EBADFD`: [`DeviceError::Gone`].
 //! *Anything else* costs the packet and is counted (`errors`). If it goes on for a while without a
@@ -28,6 +31,7 @@
 //! Addresses and routes of the kernel's side are the user's business (`ip address add ...`).
 
 mod carrier;
+mod passed;
 mod setup;
 mod vnet;
 
@@ -47,6 +51,7 @@ use crate::limits::RX_BATCH_BYTES;
 use crate::offload::{Layout, checksum, gso};
 use crate::packet::{ChecksumState, Packet};
 
+pub use self::passed::{FdConfig, PacketHeader, from_fd};
 pub use self::setup::{
     Offloads, TunConfig, bring_up, is_up, mtu, open, open_queues, queue_len, set_mtu,
 };
@@ -280,11 +285,19 @@ fn is_about_packet(error: Errno) -> bool {
 }
 
 fn is_gone(error: Errno) -> bool {
+    is_deleted(error)
+        || matches!(error, Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN | Errno::CONNREFUSED)
+}
+
+fn is_deleted(error: Errno) -> bool {
     matches!(error, Errno::BADFD | Errno::BADF | Errno::NODEV | Errno::NXIO)
 }
 
 fn gone(name: &str, error: Errno) -> DeviceError {
-    DeviceError::Gone(format!("interface {name} was deleted ({error})"))
+    DeviceError::Gone(match is_deleted(error) {
+        true => format!("interface {name} was deleted ({error})"),
+        false => format!("the other end of {name} was closed ({error})"),
+    })
 }
 
 impl<P: Port> DeviceTx for TunTx<P> {
@@ -351,6 +364,8 @@ impl<P: Port> TunRx<P> {
         };
         let len = loop {
             match self.port.read(chunk.spare_mut()) {
+                // What a socket gives when its other end is closed, for ever.
+                Ok(0) => return Err(gone(&self.name, Errno::PIPE)),
                 Ok(len) => break len,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {

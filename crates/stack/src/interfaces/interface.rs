@@ -23,21 +23,19 @@ use std::sync::{Arc, Mutex};
 use plimsoll_buf::Pool;
 use plimsoll_tcp::Instant;
 
-use crate::device::{Caps, Device, DeviceStats, WaitSource};
+use crate::device::{Caps, Device, DeviceStats, LinkEvent, WaitSource};
 use crate::error::StackError;
-use crate::flow::is_unicast;
+use crate::flow::check_host;
 use crate::interfaces::loopback;
 use crate::interfaces::rx_path::RxPath;
 use crate::interfaces::tx_path::{Failure, TxPath};
 use crate::kick::Kick;
-use crate::limits::MAX_INTERFACES;
+use crate::limits::{MAX_INTERFACES, MIN_MTU};
 use crate::packet::Packet;
 use crate::sync::lock;
 
 /// Room for headers that a super-segment's payload leaves.
 const HEADROOM: usize = 120;
-/// Bytes of headers of the least packet that TCP can use.
-const MIN_MTU: u16 = 576;
 
 /// What an interface is built from.
 pub struct InterfaceConfig {
@@ -64,7 +62,12 @@ pub struct InterfaceStatus {
 
 /// What a device says about itself, to be read without asking it.
 struct Traits {
+    /// The longest packet: what the device carries, and what it was limited to.
     mtu: AtomicU16,
+    /// What the device carries.
+    device_mtu: AtomicU16,
+    /// What it was limited to; 65535 is not at all.
+    mtu_limit: AtomicU16,
     /// Most payload bytes of one super-segment.
     max_super_segment: AtomicUsize,
     /// The device really completes packets: bytes below us mean something.
@@ -92,8 +95,6 @@ pub(crate) struct Interface {
     ways: Vec<u8>,
     addresses: Vec<(IpAddr, u8)>,
     loopback: bool,
-    /// The MTU of the configuration.
-    mtu_limit: Option<u16>,
     /// What stands behind the device's name if it is not the device's first queue.
     suffix: String,
     name: Mutex<String>,
@@ -113,23 +114,32 @@ impl Traits {
     fn new(caps: &Caps, takes_notes: bool, limit: Option<u16>) -> Traits {
         let traits = Traits {
             mtu: AtomicU16::new(0),
+            device_mtu: AtomicU16::new(0),
+            mtu_limit: AtomicU16::new(limit.unwrap_or(u16::MAX)),
             max_super_segment: AtomicUsize::new(0),
             completions: AtomicBool::new(false),
             takes_notes: AtomicBool::new(false),
         };
-        traits.set(caps, takes_notes, limit);
+        traits.set(caps, takes_notes);
         traits
     }
 
-    fn set(&self, caps: &Caps, takes_notes: bool, limit: Option<u16>) {
+    fn set(&self, caps: &Caps, takes_notes: bool) {
         let longest = caps.max_super_segment.clamp(usize::from(caps.mtu), 65_535);
         // A device that takes none gets them cut in software.
         let longest = if caps.tso4 || caps.tso6 { longest } else { 65_535 } - HEADROOM;
-        let mtu = limit.map_or(caps.mtu, |limit| limit.min(caps.mtu));
-        self.mtu.store(mtu, Ordering::Relaxed);
+        self.device_mtu.store(caps.mtu, Ordering::Relaxed);
+        self.settle_mtu();
         self.max_super_segment.store(longest, Ordering::Relaxed);
         self.completions.store(caps.completions, Ordering::Relaxed);
         self.takes_notes.store(takes_notes, Ordering::Relaxed);
+    }
+
+    /// Two that change it at the same time both come to the least.
+    fn settle_mtu(&self) {
+        let (device, limit) = (&self.device_mtu, &self.mtu_limit);
+        let mtu = device.load(Ordering::SeqCst).min(limit.load(Ordering::SeqCst));
+        self.mtu.store(mtu, Ordering::SeqCst);
     }
 }
 
@@ -166,12 +176,8 @@ impl Interface {
         for (index, config) in configs.into_iter().enumerate() {
             let field = format!("interfaces[{index}]");
             for &(ip, prefix) in &config.addresses {
-                if prefix > if ip.is_ipv4() { 32 } else { 128 } {
-                    let reason = format!("the prefix length of {ip}/{prefix} is too large");
+                if let Err(reason) = check_host(ip, prefix) {
                     return refuse(format!("{field}.addresses"), reason);
-                }
-                if !is_unicast(ip) {
-                    return refuse(format!("{field}.addresses"), format!("{ip} is not a host's"));
                 }
             }
             let most = config.device.tx.caps().mtu;
@@ -228,7 +234,6 @@ impl Interface {
             ways: Vec::new(),
             addresses: config.addresses,
             loopback,
-            mtu_limit: config.mtu,
             suffix: String::new(),
             name: Mutex::new(caps.name.clone()),
             traits: Traits::new(caps, tx.takes_notes(), config.mtu),
@@ -258,7 +263,7 @@ impl Interface {
         &self.ways
     }
 
-    /// Our addresses on it, each with the length of its prefix.
+    /// The addresses that it was built with, each with the length of its prefix.
     pub(crate) fn addresses(&self) -> &[(IpAddr, u8)] {
         &self.addresses
     }
@@ -273,6 +278,28 @@ impl Interface {
 
     pub(crate) fn mtu(&self) -> u16 {
         self.traits.mtu.load(Ordering::Relaxed)
+    }
+
+    /// What the device carries.
+    pub(crate) fn device_mtu(&self) -> u16 {
+        self.traits.device_mtu.load(Ordering::Relaxed)
+    }
+
+    /// Limits the MTU.
+    pub(crate) fn limit_mtu(&self, mtu: u16) {
+        self.traits.mtu_limit.store(mtu, Ordering::SeqCst);
+        self.traits.settle_mtu();
+    }
+
+    /// The device says what it carries from now on.
+    pub(crate) fn set_device_mtu(&self, mtu: u16) {
+        self.traits.device_mtu.store(mtu, Ordering::SeqCst);
+        self.traits.settle_mtu();
+    }
+
+    /// What has happened to the link since the last call.
+    pub(crate) fn take_link_event(&self) -> Option<LinkEvent> {
+        self.rx.take_link_event()
     }
 
     /// Most payload bytes of one super-segment.
@@ -344,9 +371,10 @@ impl Interface {
         (self.tx.stats(kick), self.rx.stats(kick))
     }
 
-    pub(crate) fn status(&self) -> InterfaceStatus {
+    /// What is shown of it; its addresses are known to the routes.
+    pub(crate) fn status(&self, addresses: Vec<(IpAddr, u8)>) -> InterfaceStatus {
         let error = lock(&self.health).error.clone().map(|(_, error)| error);
-        let (name, addresses, mtu) = (self.name(), self.addresses.clone(), self.mtu());
+        let (name, mtu) = (self.name(), self.mtu());
         InterfaceStatus { name, addresses, mtu, error }
     }
 
@@ -386,7 +414,7 @@ impl Interface {
             health.epoch
         };
         *lock(&self.name) = format!("{}{}", caps.name, self.suffix);
-        self.traits.set(&caps, takes_notes, self.mtu_limit);
+        self.traits.set(&caps, takes_notes);
         self.rx.replace(rx, epoch, &wait, kick);
         self.tx.replace(tx, epoch, kick);
         *lock(&self.wait) = wait;

@@ -1,7 +1,8 @@
 //! The interfaces of a stack, and the routes over them.
 //!
 //! The list is fixed when the stack is built, so it is read without a lock. What changes is inside
-//! each [`Interface`], which says how it is guarded.
+//! each [`Interface`], which says how it is guarded. Addresses and routes are one table, which is
+//! replaced as a whole: who reads it takes no lock and sees the one or the other.
 
 pub(crate) mod interface;
 pub(crate) mod loopback;
@@ -12,16 +13,22 @@ pub(crate) mod succession;
 pub(crate) mod tx_path;
 
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+
+use arc_swap::{ArcSwap, Guard};
 
 use crate::device::Device;
 use crate::error::StackError;
 use crate::interfaces::interface::{Interface, InterfaceConfig};
 use crate::interfaces::route::{RouteConfig, RouteTable};
+use crate::sync::lock;
 
 /// The interfaces, loopback included, and the routes.
 pub(crate) struct Interfaces {
     list: Vec<Interface>,
-    routes: RouteTable,
+    routes: ArcSwap<RouteTable>,
+    /// Held by who changes the routes.
+    changing: Mutex<()>,
 }
 
 impl Interfaces {
@@ -37,7 +44,7 @@ impl Interfaces {
     ) -> Result<Interfaces, StackError> {
         let list = Interface::build_all(configs, more_queues, pollers)?;
         let routes = RouteTable::build(&list, routes)?;
-        Ok(Interfaces { list, routes })
+        Ok(Interfaces { list, routes: ArcSwap::from_pointee(routes), changing: Mutex::new(()) })
     }
 
     /// The interface with a number that came from a route or a connection.
@@ -61,15 +68,31 @@ impl Interfaces {
     }
 
     /// Where packets leave.
-    pub(crate) fn routes(&self) -> &RouteTable {
-        &self.routes
+    pub(crate) fn routes(&self) -> Guard<Arc<RouteTable>> {
+        self.routes.load()
+    }
+
+    /// Puts a changed copy of the routes in their place.
+    ///
+    /// # Errors
+    /// What `change` returns; nothing has changed then.
+    pub(crate) fn change_routes(
+        &self,
+        change: impl FnOnce(&mut RouteTable) -> Result<(), StackError>,
+    ) -> Result<(), StackError> {
+        let _changing = lock(&self.changing);
+        let mut routes = RouteTable::clone(&self.routes());
+        change(&mut routes)?;
+        self.routes.store(Arc::new(routes));
+        Ok(())
     }
 
     /// The interface that packets to `remote` leave by; loopback if no route leads there. If all
     /// that lead there are down it is one of those, which drops the packets.
     pub(crate) fn towards(&self, remote: IpAddr) -> u8 {
-        let way = self.routes.lookup(remote).or_else(|| self.routes.any_way(remote));
-        way.unwrap_or(self.routes.loopback())
+        let routes = self.routes();
+        let way = routes.lookup(remote).or_else(|| routes.any_way(remote));
+        way.unwrap_or(routes.loopback())
     }
 
     /// The way by which `queue` sends what leaves by `interface`.
@@ -94,6 +117,6 @@ impl Interfaces {
 
     /// Our addresses.
     pub(crate) fn addresses(&self) -> Vec<IpAddr> {
-        self.list.iter().flat_map(|i| i.addresses().iter().map(|&(ip, _)| ip)).collect()
+        self.routes().addresses()
     }
 }

@@ -1,14 +1,16 @@
 //! Which interface a packet leaves by, and with which address of ours: longest prefix first.
 //!
-//! The table is fixed when the stack is built; routes over an interface that is down are skipped.
-//! Every address implies a route for its prefix. If a
-//! family has no default route, one leads out of the first interface with an address of that
-//! family, because a device that carries IP packets has only one neighbour to give them to.
+//! A table never changes, but a changed copy may take its place. Routes over an interface that is
+//! down are skipped. Every address implies a route for its prefix. If a family has no default
+//! route, one leads out of the first interface with an address of that family, because a device
+//! that carries IP packets has only one neighbour to give them to.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use crate::error::StackError;
+use crate::flow::{check_host, is_unicast};
 use crate::interfaces::interface::Interface;
 
 /// A route of the configuration.
@@ -32,14 +34,33 @@ struct Route {
     quickack: bool,
 }
 
+impl Route {
+    /// Whether it is for the same prefix by the same interface.
+    fn is_like(&self, other: &Route) -> bool {
+        let place = |route: &Route| (route.len, route.interface);
+        place(self) == place(other) && matches_prefix(self.prefix, other.prefix, self.len)
+    }
+}
+
+#[derive(Clone)]
 pub(crate) struct RouteTable {
     /// Longest prefix first.
     routes: Vec<Route>,
+    /// Those that were asked for; the others follow from the addresses.
+    configured: Vec<Route>,
     /// Our addresses: prefix length and interface.
     ours: Vec<(IpAddr, u8, u8)>,
     loopback: u8,
+    /// What every copy of the table has in common.
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
     /// The interfaces that are down, as a bit set.
     down: AtomicU16,
+    /// Packets to any address are for us.
+    any_address: AtomicBool,
 }
 
 impl RouteTable {
@@ -47,53 +68,131 @@ impl RouteTable {
         interfaces: &[Interface],
         configured: &[RouteConfig],
     ) -> Result<RouteTable, StackError> {
-        let mut table = RouteTable::empty(0);
+        let loopback = interfaces.iter().find(|each| each.is_loopback()).map(Interface::index);
+        let mut table = RouteTable::empty(loopback.unwrap_or(0));
         for (at, route) in configured.iter().enumerate() {
-            let refuse = |part: &str, reason: &str| StackError::Config {
-                field: format!("routes[{at}].{part}"),
-                reason: reason.to_owned(),
-            };
-            // Loopback, which the configuration does not know, comes behind all that it knows.
-            if interfaces.iter().take(route.interface + 1).any(Interface::is_loopback) {
-                return Err(refuse("interface", "there is no such interface"));
-            }
-            if route.prefix_len > if route.prefix.is_ipv4() { 32 } else { 128 } {
-                return Err(refuse("prefix_len", "it is longer than an address"));
-            }
-            let interface = route.interface as u8;
-            table.push(route.prefix, route.prefix_len, interface, route.quickack);
+            table.configured.push(table.checked(route, &format!("routes[{at}]"))?);
         }
         for interface in interfaces {
-            if interface.is_loopback() {
-                table.loopback = interface.index();
-            }
-            for &(ip, len) in interface.addresses() {
-                table.ours.push((ip, len, interface.index()));
-                table.push(ip, len, interface.index(), false);
-            }
+            let index = interface.index();
+            table.ours.extend(interface.addresses().iter().map(|&(ip, len)| (ip, len, index)));
         }
-        for unspecified in [IpAddr::from([0; 4]), IpAddr::from([0; 16])] {
-            table.add_default(unspecified);
-        }
-        // Of two that are equally long, the configured one comes first.
-        table.routes.sort_by_key(|route| core::cmp::Reverse(route.len));
+        table.derive();
         Ok(table)
     }
 
+    /// A route, if it makes sense; `field` is its name in errors.
+    fn checked(&self, route: &RouteConfig, field: &str) -> Result<Route, StackError> {
+        let refuse = |part: &str, reason: &str| StackError::Config {
+            field: format!("{field}.{part}"),
+            reason: reason.to_owned(),
+        };
+        // Loopback, which the configuration does not know, comes behind all that it knows.
+        if route.interface >= usize::from(self.loopback) {
+            return Err(refuse("interface", "there is no such interface"));
+        }
+        if route.prefix_len > if route.prefix.is_ipv4() { 32 } else { 128 } {
+            return Err(refuse("prefix_len", "it is longer than an address"));
+        }
+        let RouteConfig { prefix, prefix_len: len, quickack, .. } = *route;
+        Ok(Route { prefix, len, interface: route.interface as u8, quickack })
+    }
+
+    /// Computes the routes from those that were asked for and the addresses.
+    fn derive(&mut self) {
+        self.routes = self.configured.clone();
+        for at in 0..self.ours.len() {
+            let (ip, len, interface) = self.ours[at];
+            self.push(ip, len, interface, false);
+        }
+        for unspecified in [IpAddr::from([0; 4]), IpAddr::from([0; 16])] {
+            self.add_default(unspecified);
+        }
+        // Of two that are equally long, the configured one comes first.
+        self.routes.sort_by_key(|route| core::cmp::Reverse(route.len));
+    }
+
+    /// Adds an address of ours.
+    pub(crate) fn add_address(
+        &mut self,
+        index: usize,
+        (ip, len): (IpAddr, u8),
+    ) -> Result<(), StackError> {
+        let refuse = |reason: String| {
+            Err(StackError::Config { field: format!("interfaces[{index}].addresses"), reason })
+        };
+        if index >= usize::from(self.loopback) {
+            return refuse("there is no such interface".to_owned());
+        }
+        check_host(ip, len).or_else(refuse)?;
+        if let Some((_, _, at)) = self.ours.iter().find(|&&(own, _, _)| own == ip) {
+            return refuse(format!("{ip} is an address of interface {at} already"));
+        }
+        self.ours.push((ip, len, index as u8));
+        self.derive();
+        Ok(())
+    }
+
+    /// Takes an address of ours away.
+    pub(crate) fn remove_address(&mut self, index: usize, ip: IpAddr) -> Result<(), StackError> {
+        let before = self.ours.len();
+        self.ours.retain(|&(own, _, at)| own != ip || usize::from(at) != index);
+        if self.ours.len() == before || index >= usize::from(self.loopback) {
+            let field = format!("interfaces[{index}].addresses");
+            return Err(StackError::Config { field, reason: format!("{ip} is none of them") });
+        }
+        self.derive();
+        Ok(())
+    }
+
+    /// Adds a route. One for the same prefix and interface is replaced.
+    pub(crate) fn add_route(&mut self, route: &RouteConfig) -> Result<(), StackError> {
+        let added = self.checked(route, "route")?;
+        self.configured.retain(|route| !route.is_like(&added));
+        self.configured.push(added);
+        self.derive();
+        Ok(())
+    }
+
+    /// Takes a route away that was asked for.
+    pub(crate) fn remove_route(&mut self, route: &RouteConfig) -> Result<(), StackError> {
+        let removed = self.checked(route, "route")?;
+        let before = self.configured.len();
+        self.configured.retain(|route| !route.is_like(&removed));
+        if self.configured.len() == before {
+            let (field, reason) = ("route".to_owned(), "there is no such route".to_owned());
+            return Err(StackError::Config { field, reason });
+        }
+        self.derive();
+        Ok(())
+    }
+
+    /// Our addresses, those of loopback included.
+    pub(crate) fn addresses(&self) -> Vec<IpAddr> {
+        self.ours.iter().map(|&(ip, _, _)| ip).collect()
+    }
+
+    /// The addresses of an interface, each with the length of its prefix.
+    pub(crate) fn addresses_of(&self, interface: u8) -> Vec<(IpAddr, u8)> {
+        let there = self.ours.iter().filter(|&&(_, _, at)| at == interface);
+        there.map(|&(ip, len, _)| (ip, len)).collect()
+    }
+
     fn empty(loopback: u8) -> RouteTable {
-        RouteTable { routes: Vec::new(), ours: Vec::new(), loopback, down: AtomicU16::new(0) }
+        let (routes, configured, ours) = (Vec::new(), Vec::new(), Vec::new());
+        RouteTable { routes, configured, ours, loopback, state: Arc::default() }
     }
 
     /// Says whether an interface can be used.
     pub(crate) fn set_up(&self, interface: u8, up: bool) {
         match up {
-            true => self.down.fetch_and(!(1 << interface), Ordering::Relaxed),
-            false => self.down.fetch_or(1 << interface, Ordering::Relaxed),
+            true => self.state.down.fetch_and(!(1 << interface), Ordering::Relaxed),
+            false => self.state.down.fetch_or(1 << interface, Ordering::Relaxed),
         };
     }
 
     fn is_up(&self, interface: u8) -> bool {
-        self.down.load(Ordering::Relaxed) & (1 << interface) == 0
+        self.state.down.load(Ordering::Relaxed) & (1 << interface) == 0
     }
 
     /// The interface that an address of ours belongs to.
@@ -111,7 +210,13 @@ impl RouteTable {
     pub(crate) fn any_way(&self, remote: IpAddr) -> Option<u8> {
         let route =
             self.routes.iter().find(|route| matches_prefix(remote, route.prefix, route.len));
-        route.map(|route| route.interface)
+        route.map(|route| route.interface).or_else(|| self.first_of_any(remote))
+    }
+
+    /// Where packets leave that no route tells the way of, if we take any address.
+    fn first_of_any(&self, remote: IpAddr) -> Option<u8> {
+        let first = if self.loopback == 0 { None } else { Some(0) };
+        first.filter(|_| self.takes_any_address() && !remote.is_loopback())
     }
 
     fn push(&mut self, prefix: IpAddr, len: u8, interface: u8, quickack: bool) {
@@ -139,10 +244,38 @@ impl RouteTable {
         self.ours.iter().any(|&(own, _, _)| own == ip) || (ip.is_ipv4() && ip.is_loopback())
     }
 
+    /// From now on packets to any address of one host are for us. A way that no route tells leads
+    /// out of the first interface then.
+    pub(crate) fn take_any_address(&self) {
+        self.state.any_address.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether packets to any address are for us.
+    pub(crate) fn takes_any_address(&self) -> bool {
+        self.state.any_address.load(Ordering::Relaxed)
+    }
+
+    /// Whether a packet to `dst` is for us. What stands for all hosts of a network never is.
+    pub(crate) fn takes(&self, dst: IpAddr) -> bool {
+        self.is_ours(dst)
+            || (self.takes_any_address() && !dst.is_loopback() && !self.is_of_all_hosts(dst))
+    }
+
+    /// Whether we may speak for `ip`.
+    pub(crate) fn may_be_ours(&self, ip: IpAddr) -> bool {
+        self.is_ours(ip) || (self.takes_any_address() && is_unicast(ip) && !ip.is_loopback())
+    }
+
     /// Whether `src` cannot be the address of another host: it is ours, stands for all hosts of a
     /// network of ours or for that network itself, or is of the network 0.
     pub(crate) fn is_martian(&self, src: IpAddr) -> bool {
-        let IpAddr::V4(v4) = src else { return self.is_ours(src) };
+        self.is_ours(src) || self.is_of_all_hosts(src)
+    }
+
+    /// Whether an address stands for all hosts of a network of ours, for that network itself, or is
+    /// of the network 0.
+    fn is_of_all_hosts(&self, ip: IpAddr) -> bool {
+        let IpAddr::V4(v4) = ip else { return false };
         let bits = v4.to_bits();
         let of_prefix = |&(own, len, _): &(IpAddr, u8, u8)| {
             let IpAddr::V4(own) = own else { return false };
@@ -150,7 +283,7 @@ impl RouteTable {
             let hosts = if len < 31 { u32::MAX >> len } else { return false };
             (own.to_bits() ^ bits) & !hosts == 0 && (bits & hosts == 0 || bits & hosts == hosts)
         };
-        v4.octets()[0] == 0 || self.is_ours(src) || self.ours.iter().any(of_prefix)
+        v4.octets()[0] == 0 || self.ours.iter().any(of_prefix)
     }
 
     /// The interface for packets to `remote`.
@@ -158,7 +291,8 @@ impl RouteTable {
         if self.is_ours(remote) {
             return Some(self.loopback);
         }
-        self.find(remote).map(|route| route.interface)
+        let route = self.find(remote).map(|route| route.interface);
+        route.or_else(|| self.first_of_any(remote).filter(|&first| self.is_up(first)))
     }
 
     /// Whether connections to `remote` acknowledge everything at once.
@@ -215,12 +349,10 @@ mod tests {
             [("10.0.0.1", 24, 0), ("10.9.0.1", 16, 1), ("fd00::1", 64, 1), ("127.0.0.1", 8, 2)]
         {
             table.ours.push((ip(address), len, interface));
-            table.push(ip(address), len, interface, false);
         }
-        table.push(ip("10.9.5.0"), 24, 0, true);
-        table.add_default(ip("0.0.0.0"));
-        table.add_default(ip("::"));
-        table.routes.sort_by_key(|route| core::cmp::Reverse(route.len));
+        let prefix = ip("10.9.5.0");
+        table.configured.push(Route { prefix, len: 24, interface: 0, quickack: true });
+        table.derive();
         table
     }
 
@@ -268,6 +400,62 @@ mod tests {
         let martian = |n: u8| table.is_martian(IpAddr::from([10, 0, 0, n]));
         assert_eq!([0, 2, 16, 18].map(martian), [false; 4]);
         assert_eq!([32, 33, 34, 35].map(martian), [true, true, false, true]);
+    }
+
+    #[test]
+    fn addresses_and_routes_come_and_go() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let mut table = table();
+        let way = |table: &RouteTable, text: &str| table.lookup(ip(text));
+        table.add_address(1, (ip("172.16.0.1"), 12)).unwrap();
+        assert_eq!(way(&table, "172.20.0.9"), Some(1));
+        assert_eq!(table.source_for(ip("172.20.0.9")), Some(ip("172.16.0.1")));
+        assert_eq!(way(&table, "172.16.0.1"), Some(2), "loopback");
+        let route = |prefix, prefix_len, interface| RouteConfig {
+            prefix: ip(prefix),
+            prefix_len,
+            interface,
+            quickack: false,
+        };
+        table.add_route(&route("172.20.0.0", 16, 0)).unwrap();
+        table.add_route(&RouteConfig { quickack: true, ..route("172.20.0.0", 16, 0) }).unwrap();
+        assert_eq!(way(&table, "172.20.0.9"), Some(0));
+        assert!(table.quickack(ip("172.20.0.9")), "the second has replaced the first");
+        table.remove_route(&route("172.20.3.0", 16, 0)).unwrap();
+        assert_eq!(way(&table, "172.20.0.9"), Some(1));
+        assert!(table.remove_route(&route("172.20.0.0", 16, 0)).is_err());
+        table.remove_address(1, ip("172.16.0.1")).unwrap();
+        assert_eq!(way(&table, "172.20.0.9"), Some(0), "the default");
+        assert!(!table.is_ours(ip("172.16.0.1")));
+        for (index, address) in [(2, "172.16.0.1"), (1, "10.0.0.1"), (0, "224.0.0.1")] {
+            assert!(table.add_address(index, (ip(address), 24)).is_err(), "{address}");
+        }
+        assert!(table.remove_address(2, ip("127.0.0.1")).is_err(), "loopback keeps its own");
+        assert!(table.add_route(&route("10.0.0.0", 33, 0)).is_err());
+        assert!(table.add_route(&route("10.0.0.0", 8, 2)).is_err());
+    }
+
+    #[test]
+    fn any_address_is_any_host_s() {
+        let table = table();
+        let takes = |text: &str| table.takes(text.parse().unwrap());
+        assert!(takes("10.0.0.1") && !takes("8.8.8.8"));
+        table.take_any_address();
+        for host in ["10.0.0.1", "10.0.0.9", "8.8.8.8", "2001:db8::5", "127.0.0.1"] {
+            assert!(takes(host), "{host}");
+        }
+        for group in ["10.0.0.255", "10.9.255.255", "0.0.0.7", "::1"] {
+            assert!(!takes(group), "{group}");
+        }
+        let mut bare = RouteTable::empty(1);
+        bare.ours.push(("127.0.0.1".parse().unwrap(), 8, 1));
+        assert_eq!(bare.lookup("8.8.8.8".parse().unwrap()), None);
+        bare.take_any_address();
+        assert_eq!(bare.lookup("8.8.8.8".parse().unwrap()), Some(0));
+        assert_eq!(bare.lookup("127.0.0.1".parse().unwrap()), Some(1));
+        bare.set_up(0, false);
+        assert_eq!(bare.lookup("8.8.8.8".parse().unwrap()), None);
+        assert!(bare.is_cut_off("8.8.8.8".parse().unwrap()));
     }
 
     #[test]

@@ -7,12 +7,12 @@
 //! An interface that is known to hold nothing is not touched at all; loopback tells.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 
 use plimsoll_buf::Pool;
 use plimsoll_tcp::Instant;
 
-use crate::device::{DeviceRx, DeviceStats, WaitSource};
+use crate::device::{DeviceRx, DeviceStats, LinkEvent, WaitSource};
 use crate::interfaces::published::{Deadline, Figures};
 use crate::interfaces::succession::Succession;
 use crate::interfaces::tx_path::{Failure, call_device, drop_device};
@@ -32,6 +32,8 @@ pub(crate) struct RxPath {
     waiting: Option<Arc<AtomicUsize>>,
     next: Deadline,
     figures: Figures,
+    /// The MTU that the device has told and nobody has heard of; 0 is none.
+    told_mtu: AtomicU16,
 }
 
 struct Half {
@@ -53,6 +55,7 @@ impl RxPath {
             waiting,
             next: Deadline::none(),
             figures: Figures::default(),
+            told_mtu: AtomicU16::new(0),
         }
     }
 
@@ -73,6 +76,9 @@ impl RxPath {
         let Some(Half { device, epoch }) = holding.held.as_deref_mut() else { return Ok(None) };
         call_device(*epoch, || {
             let count = device.receive(now, pool, out, max)?;
+            if let Some(LinkEvent::Mtu(mtu)) = device.take_event() {
+                self.told_mtu.store(mtu, Ordering::Relaxed);
+            }
             if count > 0 {
                 self.figures.set(&device.stats());
             }
@@ -81,6 +87,16 @@ impl RxPath {
             }
             Ok(Some(count))
         })
+    }
+
+    /// What has happened to the link, as the device told when something was received last.
+    pub(crate) fn take_link_event(&self) -> Option<LinkEvent> {
+        // Nothing is written while nothing happens.
+        let told = match self.told_mtu.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.told_mtu.swap(0, Ordering::Relaxed),
+        };
+        (told != 0).then_some(LinkEvent::Mtu(told))
     }
 
     /// When the poller has to look here. A holder of the token wakes the poller if it missed it.

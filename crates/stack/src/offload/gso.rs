@@ -10,7 +10,7 @@ use plimsoll_wire::tcp::TcpFlags;
 use plimsoll_wire::{checksum as sum, ipv4, ipv6, tcp};
 
 use super::{Layout, checksum};
-use crate::packet::{ChecksumState, Packet};
+use crate::packet::{ChecksumState, Gso, Packet};
 
 const FIN_PSH: u8 = (TcpFlags::FIN.0 | TcpFlags::PSH.0) as u8;
 const CWR: u8 = TcpFlags::CWR.0 as u8;
@@ -38,6 +38,17 @@ struct Plan {
 pub fn split(mut packet: Packet) -> Split {
     let plan = Plan::of(&mut packet);
     Split { rest: Some(packet), plan }
+}
+
+/// Notes on a packet that it is to be cut into segments of `size` payload bytes, if it is TCP and
+/// `size` is not 0.
+pub fn describe(packet: &mut Packet, size: u16) {
+    let front = packet.headers();
+    let data_at = Layout::of(front).and_then(|layout| layout.tcp_data_at(front));
+    let Some(data_at) = data_at.filter(|_| size > 0) else { return };
+    let data = packet.len() - data_at;
+    let segs = data.div_ceil(usize::from(size)).clamp(1, usize::from(u16::MAX));
+    packet.gso = Some(Gso { size, segs: segs as u16 });
 }
 
 impl Plan {

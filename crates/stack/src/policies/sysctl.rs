@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 
 use plimsoll_tcp::{Config, Duration};
 
+use crate::limits::MAX_CONNECTIONS;
 use crate::policies::memory::QUANTUM;
 use crate::qdisc::Kind;
 use crate::sockets::fast_open::FastOpenKeys;
@@ -35,6 +36,8 @@ pub(crate) struct Settings {
     /// The queueing discipline of interfaces that were given no other. Its parameters are taken
     /// from the interface.
     pub(crate) default_qdisc: Kind,
+    /// Connections; a further one is refused.
+    pub(crate) max_connections: u32,
     /// Connections without an application; a further one is reset.
     pub(crate) tcp_max_orphans: u32,
     /// Entries in TIME-WAIT; a further one ends at once.
@@ -87,6 +90,7 @@ impl Default for Settings {
             hop_limit: 64,
             somaxconn: 4096,
             default_qdisc: Kind::PFIFO,
+            max_connections: MAX_CONNECTIONS as u32,
             tcp_max_orphans: 16_384,
             tcp_max_tw_buckets: 65_536,
             tcp_tw_reuse: 1,

@@ -13,15 +13,28 @@ use plimsoll_tcp::{Instant, Md5Key, Options};
 use crate::error::SocketError;
 use crate::policies::syn_cookie::VALIDITY;
 use crate::sockets::fast_open::FastOpenQueue;
+use crate::sockets::gate::{Gate, GateConfig};
 use crate::sockets::md5::Md5Keys;
 use crate::sockets::wakers::{Interest, WaitKey, WakeList, WakerSet};
 use crate::sync::lock;
 
+/// Which addresses a listener takes connections to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// The one that it is bound to, or all of ours.
+    Bound,
+    /// For `[::]`: those of IPv6 only (IPV6_V6ONLY).
+    OnlyV6,
+    /// Any address at all.
+    AnyAddress,
+}
+
 /// What the tables refer to.
 pub(crate) struct Listening<E> {
     local: SocketAddr,
-    /// For `[::]`: IPv4 connections are not taken (IPV6_V6ONLY).
-    only_v6: bool,
+    scope: Scope,
+    /// It asks the application before it answers, and how.
+    gate: Option<GateConfig>,
     state: Mutex<ListenState<E>>,
 }
 
@@ -35,6 +48,8 @@ struct ListenState<E> {
     last_cookie: Option<Instant>,
     fast_open: FastOpenQueue,
     md5_keys: Md5Keys,
+    /// What waits before it is answered, if the listener asks.
+    gate: Option<Box<Gate>>,
     wakers: WakerSet,
     /// Connections that have come so far.
     arrivals: u32,
@@ -52,7 +67,7 @@ impl<E> ListenState<E> {
 impl<E> Listening<E> {
     pub(crate) fn new(
         local: SocketAddr,
-        only_v6: bool,
+        scope: Scope,
         backlog: usize,
         options: Options,
     ) -> Listening<E> {
@@ -64,11 +79,48 @@ impl<E> Listening<E> {
             last_cookie: None,
             fast_open: FastOpenQueue::default(),
             md5_keys: Md5Keys::default(),
+            gate: None,
             wakers: WakerSet::default(),
             arrivals: 0,
             end: None,
         };
-        Listening { local, only_v6, state: Mutex::new(state) }
+        Listening { local, scope, gate: None, state: Mutex::new(state) }
+    }
+
+    /// Has the listener ask before it answers.
+    pub(crate) fn gated(mut self, config: GateConfig) -> Listening<E> {
+        self.gate = Some(config);
+        lock(&self.state).gate = Some(Box::new(Gate::new(config)));
+        self
+    }
+
+    /// Whether it asks, and how.
+    pub(crate) fn gate_config(&self) -> Option<&GateConfig> {
+        self.gate.as_ref()
+    }
+
+    /// Whether every SYN is answered with a cookie, so that only real peers are asked for.
+    pub(crate) fn verifies_source(&self) -> bool {
+        self.gate.is_some_and(|gate| gate.verify_source)
+    }
+
+    /// Works with the gate, if there is one. Those who wait for an attempt are woken if one more
+    /// has come then.
+    pub(crate) fn at_gate<T>(
+        &self,
+        wakers: &mut WakeList,
+        call: impl FnOnce(&mut Gate, &mut WakeList) -> T,
+    ) -> Option<T> {
+        let mut state = lock(&self.state);
+        let ListenState { gate, wakers: waiting, arrivals, .. } = &mut *state;
+        let gate = gate.as_mut()?;
+        let before = gate.arrivals();
+        let outcome = call(gate, wakers);
+        if gate.arrivals() != before {
+            *arrivals = arrivals.wrapping_add(1);
+            waiting.take(Interest::Read, wakers);
+        }
+        Some(outcome)
     }
 
     /// The address and port.
@@ -76,9 +128,9 @@ impl<E> Listening<E> {
         self.local
     }
 
-    /// For `[::]`: whether IPv4 connections are not taken (IPV6_V6ONLY).
-    pub(crate) fn is_only_v6(&self) -> bool {
-        self.only_v6
+    /// Which addresses it takes connections to.
+    pub(crate) fn scope(&self) -> Scope {
+        self.scope
     }
 
     /// The options of a connection that comes now.
@@ -190,7 +242,8 @@ impl<E> Listening<E> {
     ) -> (bool, Option<Waker>) {
         let mut waker = Some(waker.clone());
         let mut state = lock(&self.state);
-        let ready = state.end.is_some() || ended() || !state.accept_queue.is_empty();
+        let asks = state.gate.as_ref().is_some_and(|gate| gate.has_untaken());
+        let ready = asks || state.end.is_some() || ended() || !state.accept_queue.is_empty();
         let left = state.wakers.answer(ready, Interest::Read, key, &mut waker);
         (ready, left)
     }
@@ -225,6 +278,9 @@ impl<E> Listening<E> {
         let mut state = lock(&self.state);
         state.end.get_or_insert(end);
         state.wakers.take(Interest::Read, wakers);
+        if let Some(gate) = &mut state.gate {
+            gate.close(wakers);
+        }
         std::mem::take(&mut state.accept_queue)
     }
 

@@ -7,6 +7,7 @@ pub(crate) mod backlog;
 pub(crate) mod decision_log;
 pub(crate) mod endpoint;
 pub(crate) mod fast_open;
+pub(crate) mod gate;
 pub(crate) mod listening;
 pub(crate) mod md5;
 pub(crate) mod panics;

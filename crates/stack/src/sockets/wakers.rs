@@ -195,6 +195,11 @@ impl Drop for WakeList {
     }
 }
 
+/// Wakes a waker. The caller holds no lock. A panic of it goes no further.
+pub(crate) fn wake(waker: Waker) {
+    caught(|| waker.wake());
+}
+
 /// Drops a waker that is not needed any more. The caller holds no lock. Returns how many have
 /// panicked.
 #[must_use]

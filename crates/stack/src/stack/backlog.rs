@@ -19,7 +19,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_tcp::{Counter, Instant, Segment};
+use plimsoll_tcp::{Batch, Counter, Instant, Segment};
 use plimsoll_wire::tcp::TcpFlags;
 
 use crate::limits::RELEASE_ROUNDS;
@@ -124,7 +124,7 @@ impl Work<'_> {
         let Some(mut queue) = endpoint.backlog().take() else { return };
         for segment in queue.drain(..) {
             endpoint.backlog().done(counted(&segment));
-            if let Some(segment) = self.take_segment(endpoint, inner, segment) {
+            if let Some(segment) = self.take_segment(endpoint, inner, (segment, Batch::Backlog)) {
                 // The connection has ended meanwhile.
                 self.stack.to_the_rest(self, &endpoint.key, &segment);
             }
@@ -132,13 +132,13 @@ impl Work<'_> {
         self.stack.pollers.spare_backlogs().give(queue);
     }
 
-    /// For an owner: the connection gets a segment. What its ACK is about is left to the end of the
-    /// batch if possible. Returns the segment if the connection has left the tables.
+    /// For an owner: the connection gets a segment of a batch. What its ACK is about is left to the
+    /// end of the batch if possible. Returns the segment if the connection has left the tables.
     pub(crate) fn take_segment(
         &mut self,
         endpoint: &Arc<Endpoint>,
         inner: &mut Inner,
-        segment: Segment,
+        (segment, batch): (Segment, Batch),
     ) -> Option<Segment> {
         if inner.is_gone() {
             return Some(segment);
@@ -160,7 +160,7 @@ impl Work<'_> {
         inner.conn.handle_segment(&cx, segment);
         endpoint.at(Site::Segment);
         self.account(endpoint, inner);
-        let waits = cx.config.tcp_backlog_ack_defer && inner.conn.may_defer_ack(&cx);
+        let waits = cx.config.tcp_backlog_ack_defer && inner.conn.may_defer_ack(&cx, batch);
         self.promote(endpoint, inner);
         if !waits {
             self.transmit(endpoint, inner);

@@ -12,12 +12,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use plimsoll_tcp::{ConnectionError, Instant, PathEvent};
+use plimsoll_tcp::{ConnectionError, Instant};
 
-use crate::device::Device;
+use crate::device::{Device, LinkEvent};
 use crate::error::{SocketError, StackError};
 use crate::interfaces::interface::Interface;
 use crate::interfaces::tx_path::Failure;
+use crate::limits::MIN_MTU;
 use crate::sockets::endpoint::Endpoint;
 use crate::sockets::path_news::PathNews;
 use crate::stack::Stack;
@@ -87,10 +88,8 @@ impl Stack {
             return Err(error.clone());
         }
         let Some(interface) = self.interfaces.find(index).filter(|each| !each.is_loopback()) else {
-            let reason = "there is no interface that has this place and takes a device".to_owned();
-            return Err(StackError::Config { field: format!("interfaces[{index}]"), reason });
+            return Err(no_interface(index));
         };
-        let before = interface.mtu();
         interface.replace(device, self.kick_of(interface))?;
         let first = self.interfaces.first_way(interface.index());
         let ways = self.interfaces.ways_of(first);
@@ -98,22 +97,62 @@ impl Stack {
         if self.interfaces.iter().all(all_up) {
             self.interfaces.routes().set_up(first, true);
         }
-        if interface.mtu() < before {
-            self.shrink_all_over(now, interface);
-        }
+        self.follow_mtu(now, interface);
         // It sleeps on the old device's file descriptor.
         self.kick_of(interface).kick();
         Ok(())
     }
 
-    /// Tells the connections over an interface that its packets have become shorter.
-    fn shrink_all_over(&self, now: Instant, interface: &Interface) {
-        let over = |endpoint: &Arc<Endpoint>| endpoint.interface == interface.index();
-        for endpoint in self.tables.connections().all().into_iter().filter(over) {
-            self.work_on(now, &endpoint, |inner, cx| {
-                inner.conn.handle_path_event(cx, PathEvent::Mtu(interface.mtu()));
-            });
+    /// Changes the longest IP packet, in bytes, of the interface with the place `index` in
+    /// [`interfaces`](Self::interfaces), and of all queues of its device. It cannot be more than
+    /// what the device carries, which counts if it becomes less later. Connections over the
+    /// interface follow, unless a path is known to carry less: they send shorter segments, or
+    /// longer ones up to what the peer takes. What they announce is for connections to come.
+    ///
+    /// # Errors
+    /// If there is no such interface, it is loopback, or the MTU is below 576 or above the
+    /// device's.
+    pub fn set_mtu(&self, now: Instant, index: usize, mtu: u16) -> Result<(), StackError> {
+        let Some(interface) = self.interfaces.find(index).filter(|each| !each.is_loopback()) else {
+            return Err(no_interface(index));
+        };
+        let ways = self.interfaces.ways_of(self.interfaces.first_way(interface.index()));
+        let all = || self.interfaces.iter().filter(|way| ways & (1 << way.index()) != 0);
+        let most = all().map(Interface::device_mtu).min().unwrap_or(0);
+        if !(MIN_MTU..=most).contains(&mtu) {
+            let reason = format!("{mtu} is not between {MIN_MTU} and the device's {most}");
+            return Err(StackError::Config { field: format!("interfaces[{index}].mtu"), reason });
         }
+        for way in all() {
+            way.limit_mtu(mtu);
+            self.follow_mtu(now, way);
+        }
+        Ok(())
+    }
+
+    /// Something has happened to the link of an interface.
+    pub(crate) fn on_link_event(&self, now: Instant, interface: &Interface, event: LinkEvent) {
+        match event {
+            LinkEvent::Mtu(mtu) => interface.set_device_mtu(mtu.max(MIN_MTU)),
+        }
+        self.follow_mtu(now, interface);
+    }
+
+    /// Tells the connections over an interface how long its packets may be.
+    fn follow_mtu(&self, now: Instant, interface: &Interface) {
+        let over = |endpoint: &Arc<Endpoint>| endpoint.interface == interface.index();
+        let mut work = Work::begin_at(self, now, interface.queue());
+        for endpoint in self.tables.connections().all().into_iter().filter(over) {
+            let mtu = self.path_mtu(endpoint.key.remote, interface);
+            work.leave_news(&endpoint, PathNews::Link(mtu));
+        }
+        work.finish();
+    }
+
+    /// The longest packet to `remote` over an interface, as far as is known.
+    pub(crate) fn path_mtu(&self, remote: IpAddr, interface: &Interface) -> u16 {
+        let learnt = self.policies.learnt_mtu(remote, self.pollers.latest_time());
+        learnt.map_or(interface.mtu(), |mtu| mtu.min(interface.mtu()))
     }
 
     /// For who has entered a connection into the table that nobody has heard of: tells it if its
@@ -139,4 +178,9 @@ impl Stack {
             .interface_of(ip)
             .map_or(Ok(()), |interface| self.check_way(interface))
     }
+}
+
+fn no_interface(index: usize) -> StackError {
+    let reason = "there is no interface that has this place and takes a device".to_owned();
+    StackError::Config { field: format!("interfaces[{index}]"), reason }
 }

@@ -22,12 +22,15 @@ use std::task::{Poll, Waker};
 use plimsoll_tcp::{Instant, Options};
 
 use crate::error::SocketError;
-use crate::sockets::endpoint::ListenerInner;
+use crate::sockets::endpoint::{Endpoint, ListenerInner};
 use crate::sockets::fast_open::FastOpenKeys;
 use crate::sockets::md5::Md5Keys;
 use crate::sockets::wakers::WaitKey;
 use crate::stack::Stack;
 use crate::stack::socket::TcpSocket;
+
+/// A connection that was accepted: its socket, and what that stands for.
+pub(crate) type Accepted = (Arc<TcpSocket>, Arc<Endpoint>);
 
 /// A listening socket. Dropping it ends listening and resets what was not accepted.
 pub struct Listener {
@@ -38,6 +41,10 @@ pub struct Listener {
 impl Listener {
     pub(crate) fn new(stack: Arc<Stack>, inner: Arc<ListenerInner>) -> Arc<Listener> {
         Arc::new(Listener { stack, inner })
+    }
+
+    pub(crate) fn inner_arc(&self) -> &Arc<ListenerInner> {
+        &self.inner
     }
 
     #[cfg(test)]
@@ -53,6 +60,12 @@ impl Listener {
         &self,
         now: Instant,
     ) -> Result<Option<(Arc<TcpSocket>, SocketAddr)>, SocketError> {
+        let accepted = self.accept_endpoint(now)?;
+        Ok(accepted.map(|(socket, endpoint)| (socket, endpoint.key.remote_addr())))
+    }
+
+    /// As [`accept`](Self::accept), with the connection beside its socket.
+    pub(crate) fn accept_endpoint(&self, now: Instant) -> Result<Option<Accepted>, SocketError> {
         self.stack.pollers.tell(now);
         let endpoint = match self.inner.accept()? {
             Some(endpoint) => endpoint,
@@ -60,8 +73,7 @@ impl Listener {
             None => return Ok(None),
         };
         self.stack.adopt(&endpoint);
-        let peer = endpoint.key.remote_addr();
-        Ok(Some((TcpSocket::new(self.stack.clone(), endpoint), peer)))
+        Ok(Some((TcpSocket::new(self.stack.clone(), endpoint.clone()), endpoint)))
     }
 
     /// Whether [`accept`](Self::accept) has something to return; if not, `waker` fires when it may.

@@ -2,11 +2,13 @@
 //!
 //! The loop is in `poll.rs`, what happens around each call of the engine in `work.rs`.
 
+pub(crate) mod addresses;
 pub(crate) mod backlog;
 pub(crate) mod busy_poll;
 pub(crate) mod ending;
 pub(crate) mod fast_connect;
 pub(crate) mod fast_open;
+pub(crate) mod gated;
 pub(crate) mod gro;
 pub(crate) mod interface_health;
 pub(crate) mod ip;
@@ -54,6 +56,8 @@ use crate::sockets::endpoint::ListenerInner;
 use crate::sockets::endpoint::Way;
 use crate::sockets::endpoint::{Endpoint, Stage};
 use crate::sockets::fast_open::default_queue;
+use crate::sockets::gate::GateConfig;
+use crate::sockets::listening::Scope;
 use crate::sockets::summary::SocketSummary;
 use crate::stack::listener::Listener;
 use crate::stack::socket::TcpSocket;
@@ -234,24 +238,24 @@ impl Stack {
         opener: Opener,
     ) -> Result<Arc<Endpoint>, SocketError> {
         if key.local_port != 0 {
-            if self.tables.listeners().find(key.local, key.local_port).is_some() {
+            if self.tables.listeners().has_bound(key.local, key.local_port) {
                 return Err(SocketError::AddrInUse);
             }
             return self.try_open(work, key, &options, opener).map_err(|error| match error {
                 InsertError::Taken => SocketError::AddrInUse,
-                InsertError::Full => SocketError::AddrNotAvailable,
+                InsertError::Full => SocketError::TooManyConnections,
             });
         }
         let range = work.settings.ip_local_port_range;
         for port in self.tables.ports().candidates(self.policies.secrets(), &key, range) {
             let key = FlowKey { local_port: port, ..key };
-            if self.tables.listeners().find(key.local, port).is_some() {
+            if self.tables.listeners().has_bound(key.local, port) {
                 continue;
             }
             match self.try_open(work, key, &options, opener) {
                 Ok(endpoint) => return Ok(endpoint),
                 Err(InsertError::Taken) => {}
-                Err(InsertError::Full) => break,
+                Err(InsertError::Full) => return Err(SocketError::TooManyConnections),
             }
         }
         Err(SocketError::AddrNotAvailable)
@@ -281,7 +285,7 @@ impl Stack {
         let label = work.flow_label(&key);
         let way = self.way_of(interface, label);
         let cx = work.context_idle();
-        self.tables.connections().insert(key, |id| {
+        self.tables.connections().insert_within(work.most_connections(), key, |id| {
             let conn = opener(&cx, params);
             Endpoint::new(key, id, way, None, Stage::Owned, conn)
         })
@@ -303,7 +307,6 @@ impl Stack {
     ) -> OpenParams {
         options.route_quickack |= self.interfaces.routes().quickack(key.remote);
         let interface = &self.interfaces.get(self.interfaces.towards(key.remote));
-        let learnt = self.policies.learnt_mtu(key.remote, self.pollers.latest_time());
         let ip_header_len = if key.local.is_ipv4() { 20 } else { 40 };
         OpenParams {
             local_port: key.local_port,
@@ -311,7 +314,7 @@ impl Stack {
             iss,
             ts_offset: self.policies.secrets().ts_offset(key),
             seed: self.policies.secrets().connection_seed(key),
-            mtu: learnt.map_or(interface.mtu(), |mtu| mtu.min(interface.mtu())),
+            mtu: self.path_mtu(key.remote, interface),
             ip_header_len,
             max_super_segment: interface.max_super_segment(),
             options,
@@ -329,7 +332,7 @@ impl Stack {
         backlog: usize,
         options: Options,
     ) -> Result<Arc<Listener>, SocketError> {
-        self.listen_with(local, backlog, options, false)
+        self.listen_with(local, backlog, options, Scope::Bound)
     }
 
     /// As [`listen`](Self::listen); on `[::]`, IPv4 connections are not taken (IPV6_V6ONLY).
@@ -342,7 +345,7 @@ impl Stack {
         backlog: usize,
         options: Options,
     ) -> Result<Arc<Listener>, SocketError> {
-        self.listen_with(local, backlog, options, true)
+        self.listen_with(local, backlog, options, Scope::OnlyV6)
     }
 
     fn listen_with(
@@ -350,10 +353,21 @@ impl Stack {
         local: SocketAddr,
         backlog: usize,
         options: Options,
-        only_v6: bool,
+        scope: Scope,
+    ) -> Result<Arc<Listener>, SocketError> {
+        self.listen_at(local, (scope, backlog), options, None)
+    }
+
+    /// Begins to listen; with a `gate`, the listener asks before it answers.
+    pub(crate) fn listen_at(
+        self: &Arc<Stack>,
+        local: SocketAddr,
+        (scope, backlog): (Scope, usize),
+        options: Options,
+        gate: Option<GateConfig>,
     ) -> Result<Arc<Listener>, SocketError> {
         self.check_up()?;
-        if !local.ip().is_unspecified() && !self.interfaces.routes().is_ours(local.ip()) {
+        if !local.ip().is_unspecified() && !self.interfaces.routes().may_be_ours(local.ip()) {
             return Err(SocketError::AddrNotAvailable);
         }
         self.check_address(local.ip())?;
@@ -361,12 +375,16 @@ impl Stack {
         let backlog = backlog.min(settings.somaxconn as usize);
         let make = |port| {
             let local = SocketAddr::new(local.ip(), port);
-            let inner = ListenerInner::new(local, only_v6, backlog, options.clone());
+            let inner = ListenerInner::new(local, scope, backlog, options.clone());
+            let inner = match gate {
+                Some(gate) => inner.gated(gate),
+                None => inner,
+            };
             let early = default_queue(settings.tcp_fastopen, backlog);
             inner.fast_open(|queue| queue.set_limit(early));
             Arc::new(inner)
         };
-        if local.port() != 0 {
+        if local.port() != 0 || scope == Scope::AnyAddress {
             let inner = self.tables.listeners().insert(make(local.port()))?;
             return self.listening(inner);
         }
@@ -415,7 +433,9 @@ impl Stack {
             Some(ip) if ip.is_ipv4() != remote.is_ipv4() => {
                 Err(SocketError::Invalid("the two addresses are of different families"))
             }
-            Some(ip) if !self.interfaces.routes().is_ours(ip) => Err(SocketError::AddrNotAvailable),
+            Some(ip) if !self.interfaces.routes().may_be_ours(ip) => {
+                Err(SocketError::AddrNotAvailable)
+            }
             Some(ip) => Ok(ip),
             None if self.interfaces.routes().is_ours(remote) => Ok(remote),
             None => {

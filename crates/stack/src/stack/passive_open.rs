@@ -32,6 +32,8 @@ impl Stack {
     ) -> Option<Segment> {
         let flags = segment.repr.flags;
         if flags.contains(TcpFlags::RST) {
+            let seq = segment.repr.seq;
+            listener.at_gate(work.wakers(), |gate, wakers| gate.reset(key, seq, wakers));
             return None;
         }
         if flags.contains(TcpFlags::ACK) {
@@ -42,6 +44,10 @@ impl Stack {
         }
         // Like Linux: a SYN with a FIN opens nothing.
         if !flags.contains(TcpFlags::SYN) || flags.contains(TcpFlags::FIN) {
+            return None;
+        }
+        if listener.gate_config().is_some() && !listener.verifies_source() {
+            self.to_gate(work, listener, key, &segment, least_iss);
             return None;
         }
         match work.admit(listener, least_iss.is_some()) {
@@ -74,7 +80,9 @@ impl Stack {
             return work.tcp().bump(Counter::ListenDrops);
         }
         let made = work
-            .contain_making(|work| self.insert_child(work, listener, key, syn, (iss, answer)))
+            .contain_making(|work| {
+                self.insert_child(work, (listener, key), syn, (iss, answer), Child::HalfOpen)
+            })
             .and_then(Result::ok);
         let Some(endpoint) = made else {
             if answer.early {
@@ -122,7 +130,8 @@ impl Stack {
         key: &FlowKey,
         ack: Segment,
     ) -> Option<Segment> {
-        if work.settings.tcp_syncookies == 0 || !listener.awaits_cookies(work.now) {
+        let cookies = work.settings.tcp_syncookies != 0 || listener.verifies_source();
+        if !cookies || !listener.awaits_cookies(work.now) {
             return Some(ack);
         }
         let (irs, cookie) = (ack.repr.seq - 1, ack.repr.ack - 1);
@@ -176,7 +185,7 @@ impl Stack {
             self.interfaces.way(self.interfaces.towards(key.remote), work.home()),
             work.flow_label(key),
         );
-        self.tables.connections().insert(*key, |id| {
+        self.tables.connections().insert_within(work.most_connections(), *key, |id| {
             at_cookie();
             let parent = Some(listener.clone());
             Endpoint::new(*key, id, way, parent, Stage::HalfOpen, conn)
@@ -184,13 +193,13 @@ impl Stack {
     }
 
     /// Inserts the connection that `syn` opens.
-    fn insert_child(
+    pub(crate) fn insert_child(
         &self,
         work: &Work<'_>,
-        listener: &Arc<ListenerInner>,
-        key: &FlowKey,
+        (listener, key): (&Arc<ListenerInner>, &FlowKey),
         syn: &Segment,
         (iss, answer): (SeqNum, FastOpenAnswer),
+        child: Child,
     ) -> Result<Arc<Endpoint>, InsertError> {
         let params = self.open_params(key, iss, listener.options_for(key.remote), work.home());
         let way = self.way_of(
@@ -198,13 +207,26 @@ impl Stack {
             work.flow_label(key),
         );
         let cx = work.context_idle();
-        let stage = if answer.early { Stage::Queued } else { Stage::HalfOpen };
-        self.tables.connections().insert(*key, |id| {
+        // One that opens early has a place in a queue of its listener in any case.
+        let (stage, parent) = match child {
+            _ if answer.early => (Stage::Queued, Some(listener.clone())),
+            Child::HalfOpen => (Stage::HalfOpen, Some(listener.clone())),
+            Child::Accepted => (Stage::Owned, None),
+        };
+        self.tables.connections().insert_within(work.most_connections(), *key, |id| {
             let conn = Connection::accept_with(&cx, params, syn, answer);
-            let parent = Some(listener.clone());
             Endpoint::new(*key, id, way, parent, stage, conn)
         })
     }
+}
+
+/// Whose the connection is that a SYN opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Child {
+    /// The listener's, until its handshake is complete and it is accepted.
+    HalfOpen,
+    /// The application's, which has accepted the SYN.
+    Accepted,
 }
 
 /// What becomes of a SYN.
@@ -224,6 +246,12 @@ impl Work<'_> {
     fn admit(&self, listener: &ListenerInner, replaces: bool) -> Admission {
         let settings = &self.settings;
         let (queued, half_open, backlog) = listener.lengths();
+        if listener.verifies_source() {
+            return match queued > backlog {
+                true => Admission::Dropped,
+                false => Admission::Cookie,
+            };
+        }
         let cookie = !replaces && (half_open > backlog || settings.tcp_syncookies == 2);
         if cookie && settings.tcp_syncookies == 0 {
             self.tcp().bump(Counter::TcpReqQFullDrop);

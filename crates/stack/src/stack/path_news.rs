@@ -42,6 +42,7 @@ impl Work<'_> {
         let event = match news {
             PathNews::Error(_, error) => PathEvent::SoftError(error),
             PathNews::TooBig(quote, mtu) => PathEvent::Mtu(self.stack.learn_mtu(self, &quote, mtu)),
+            PathNews::Link(mtu) => PathEvent::Link(mtu),
             PathNews::Gone(error) => PathEvent::HardError(error),
         };
         let cx = self.context(endpoint, inner);

@@ -116,13 +116,17 @@ impl Stack {
         let timers = self.pollers.queue(queue).wheel().next();
         let time_wait = if queue == 0 { self.tables.time_wait_ends() } else { None };
         let time_wait = time_wait.map(|at| at + SWEEP);
-        devices.into_iter().chain(timers).chain(time_wait).min()
+        let gates = if queue == 0 { self.tables.listeners().gates_end() } else { None };
+        devices.into_iter().chain(timers).chain(time_wait).chain(gates).min()
     }
 
     /// The timers that are not a connection's. Returns whether one was due. No lock is taken while
     /// none is.
-    fn run_common_timers(&self, work: &Work<'_>) -> bool {
+    fn run_common_timers(&self, work: &mut Work<'_>) -> bool {
         let mut ended = 0;
+        if self.tables.listeners().gates_end().is_some_and(|at| at <= work.now) {
+            self.tables.listeners().expire_gates(work.now, work.wakers());
+        }
         if self.tables.time_wait_ends().is_some_and(|at| at <= work.now) {
             ended = self.tables.time_wait().expire(work.now, TIMER_BATCH);
             work.tcp().add(Counter::TimeWaitEntered, ended as u64);
@@ -199,6 +203,9 @@ impl Stack {
                     break;
                 }
             }
+        }
+        if let Some(event) = interface.take_link_event() {
+            self.on_link_event(work.now, interface, event);
         }
         taken > 0
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use plimsoll_tcp::{Instant, Segment, State};
+use plimsoll_tcp::{Batch, Instant, Segment, State};
 
 use crate::snmp::IpCounter;
 use crate::sockets::decision_log::log_wake;
@@ -77,7 +77,7 @@ impl Work<'_> {
         let mut count = 0;
         while let Some(segment) = inner.prequeue.as_mut().and_then(|prequeue| prequeue.pop()) {
             count += 1;
-            if let Some(segment) = self.take_segment(endpoint, inner, segment) {
+            if let Some(segment) = self.take_segment(endpoint, inner, (segment, Batch::Prequeue)) {
                 // The connection has ended meanwhile.
                 self.stack.to_the_rest(self, &endpoint.key, &segment);
             }

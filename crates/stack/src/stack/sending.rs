@@ -153,6 +153,8 @@ impl Stack {
     /// All interfaces, in the order of [`qdiscs`](Self::qdiscs): those of the configuration, then
     /// loopback, then the further queues of devices.
     pub fn interfaces(&self) -> Vec<InterfaceStatus> {
-        self.interfaces.iter().map(Interface::status).collect()
+        let routes = self.interfaces.routes();
+        let status = |each: &Interface| each.status(routes.addresses_of(each.index()));
+        self.interfaces.iter().map(status).collect()
     }
 }

@@ -139,6 +139,23 @@ impl TcpSocket {
         inner.conn.write_with(cx, parts, flags).map_err(write_error)
     }
 
+    /// Lets go what a cork, Nagle's rule or a write with MSG_MORE holds. The options stay.
+    pub fn push(&self, now: Instant) {
+        self.stack.work_on(now, &self.endpoint, |inner, cx| {
+            let nodelay = inner.conn.options().nodelay;
+            // As on Linux, setting TCP_NODELAY pushes what waits, a cork or not.
+            inner.conn.set_option(cx, SetOption::NoDelay(true));
+            if !nodelay {
+                inner.conn.set_option(cx, SetOption::NoDelay(false));
+            }
+        });
+    }
+
+    /// Whether it was opened by a Fast Open and can be used, although its handshake goes on.
+    pub fn is_early(&self) -> bool {
+        self.look(|inner| inner.is_early())
+    }
+
     /// Whether the SYN waits for the first write (`TCP_FASTOPEN_CONNECT`): connect has returned 0,
     /// and the socket is writable. That write takes what fits into the SYN, or fails with
     /// [`SocketError::InProgress`] if nothing does.
@@ -381,6 +398,22 @@ impl TcpSocket {
         let (ready, left) = self.look(|inner| {
             let ready = inner.is_readable() || self.stack.error().is_some();
             (ready, inner.wakers.answer(ready, Interest::Read, key, &mut waker))
+        });
+        self.stack.discard(left);
+        if ready { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// As [`wait_readable`](Self::wait_readable), for one who waits for an error, a report of the
+    /// error queue, urgent data or the end of both directions, and not for data in order. To be
+    /// cancelled as a wait for [`Interest::Read`].
+    pub fn wait_exceptional(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
+        let mut waker = Some(waker.clone());
+        let (ready, left) = self.look(|inner| {
+            let conn = &inner.conn;
+            let told = conn.has_error() || conn.has_report() || conn.urgent_byte().is_some();
+            let ended = conn.state() == State::Closed || self.stack.error().is_some();
+            let ready = told || ended;
+            (ready, inner.wakers.answer(ready, Interest::Read, Some(key), &mut waker))
         });
         self.stack.discard(left);
         if ready { Poll::Ready(()) } else { Poll::Pending }

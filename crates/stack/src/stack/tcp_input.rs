@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use plimsoll_tcp::time_wait::TimeWaitAction;
-use plimsoll_tcp::{Counter, Md5Key, Segment};
+use plimsoll_tcp::{Batch, Counter, Md5Key, Segment};
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{MD5_DIGEST_LEN, TcpFlags, TcpRepr};
 
@@ -13,7 +13,7 @@ use crate::offload::checksum;
 use crate::packet::Packet;
 use crate::pollers::poll_state::PollState;
 use crate::snmp::IpCounter;
-use crate::sockets::endpoint::Endpoint;
+use crate::sockets::endpoint::{Endpoint, ListenerInner};
 use crate::sockets::md5::{self, FixedHeader};
 use crate::stack::Stack;
 use crate::stack::ip::Arrived;
@@ -111,7 +111,7 @@ impl Stack {
                 Some(back) => segment = back,
             }
         }
-        let listener = self.tables.listeners().find(key.local, key.local_port);
+        let listener = self.listener_for(key);
         let Some(least_iss) = self.to_time_wait(work, key, &segment, listener.is_some()) else {
             return;
         };
@@ -177,12 +177,20 @@ impl Stack {
         fault(self.listening_key(key).as_ref())
     }
 
+    /// The listener for packets of a flow.
+    pub(crate) fn listener_for(&self, key: &FlowKey) -> Option<Arc<ListenerInner>> {
+        let routes = self.interfaces.routes();
+        // Unless we take any address, what arrives is for one of ours.
+        let ours = !routes.takes_any_address() || routes.is_ours(key.local);
+        self.tables.listeners().find(key.local, key.local_port, ours)
+    }
+
     /// The key with which a listener and its peer sign what belongs to no connection.
     fn listening_key(&self, key: &FlowKey) -> Option<Md5Key> {
         if !self.policies.md5_in_use() {
             return None;
         }
-        self.tables.listeners().find(key.local, key.local_port)?.md5_key(key.remote)
+        self.listener_for(key)?.md5_key(key.remote)
     }
 
     /// Gives a segment to its connection; returns it if the connection has left the tables.
@@ -226,7 +234,7 @@ impl Stack {
         let (back, worked) = match work.prequeue(endpoint, &mut inner, segment) {
             None => (None, left),
             Some(segment) => {
-                let back = work.take_segment(endpoint, &mut inner, segment);
+                let back = work.take_segment(endpoint, &mut inner, (segment, Batch::Device));
                 let taken = back.is_none();
                 (back, left || taken)
             }

@@ -9,22 +9,41 @@
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::task::Waker;
 
 use arrayvec::ArrayVec;
 use plimsoll_tcp::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::device::WaitSource;
 use crate::error::StackError;
+use crate::kick::Kick;
 use crate::limits::MAX_INTERFACES;
 use crate::pollers::waiter_role::Held;
 use crate::stack::Stack;
+
+/// Until when others look after the devices of each queue.
+type Leases = ArrayVec<Option<Instant>, MAX_INTERFACES>;
 
 /// The right to wait for one queue of a stack. Nobody else can wait for it as long as this lives.
 /// It may be sent to another thread, which then is the one that waits.
 pub struct QueueWaiter {
     stack: Arc<Stack>,
     queue: u8,
+    /// It has announced that it sleeps, and not yet that it is awake.
+    prepared: bool,
+    /// It is woken by a waker, and not by its kick's file descriptor.
+    by_waker: bool,
+}
+
+/// Whether one who is about to sleep may do so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prepared {
+    /// There is work: poll again.
+    Work,
+    /// It sleeps until this time at the latest, if one is given.
+    Sleep(Option<Instant>),
 }
 
 impl QueueWaiter {
@@ -43,13 +62,77 @@ impl QueueWaiter {
         limit: Option<Instant>,
         ready: impl FnOnce() -> bool,
     ) -> Result<(), StackError> {
+        self.sleep_in_ppoll();
         let queues = self.queue..self.queue + 1;
         self.stack.wait_asking(queues, now, limit, ready)
+    }
+
+    /// The first half of a sleep, for a poller that is a task and is woken by `waker`: announces
+    /// that it sleeps and looks at all work once more. Without work it sleeps from then on, which
+    /// [`resume`](Self::resume) ends: it is woken by `waker` when there may be work, and has to see
+    /// to the [devices](Self::devices) that have a file descriptor, and to the time, by itself.
+    ///
+    /// What woke it before this call is not known any more after it.
+    ///
+    /// # Errors
+    /// If the stack has come to its end.
+    pub fn prepare(&mut self, now: Instant, waker: &Waker) -> Result<Prepared, StackError> {
+        self.resume();
+        self.by_waker = true;
+        self.kick().set_waker(Some(waker));
+        let (stack, queues) = (&*self.stack, self.queue..self.queue + 1);
+        let sleeps = stack.guarded(now, || {
+            let asleep = Asleep { stack, queues: queues.clone(), kicked: 0 };
+            let announced = stack.announce_sleep(queues, now, None, || false);
+            if announced.is_some() {
+                std::mem::forget(asleep);
+            }
+            Ok(announced.map(|(deadline, _)| deadline))
+        })?;
+        self.prepared = sleeps.is_some();
+        if let Some(error) = self.stack.error() {
+            return Err(error.clone());
+        }
+        Ok(sleeps.map_or(Prepared::Work, Prepared::Sleep))
+    }
+
+    /// The second half: it is awake, and will look at all work before it sleeps again.
+    pub fn resume(&mut self) {
+        if std::mem::take(&mut self.prepared) {
+            let queues = self.queue..self.queue + 1;
+            drop(Asleep { stack: &self.stack, queues, kicked: 0 });
+        }
+    }
+
+    /// What the devices of the queue are waited for by, and whether one could not take all that was
+    /// to be sent, so that it is waited for until it is writable as well.
+    pub fn devices(&self) -> impl Iterator<Item = (WaitSource, bool)> {
+        let interfaces = self.stack.interfaces.of(self.queue);
+        let up = interfaces.filter(|interface| interface.is_up());
+        up.map(|interface| (interface.wait_source(), interface.tx().is_busy()))
+    }
+
+    /// The stack.
+    pub fn stack(&self) -> &Arc<Stack> {
+        &self.stack
+    }
+
+    /// No waker wakes it from here on.
+    fn sleep_in_ppoll(&mut self) {
+        self.resume();
+        if std::mem::take(&mut self.by_waker) {
+            self.kick().set_waker(None);
+        }
+    }
+
+    fn kick(&self) -> &Kick {
+        self.stack.pollers.queue(self.queue).waiter().kick_ref()
     }
 }
 
 impl Drop for QueueWaiter {
     fn drop(&mut self) {
+        self.sleep_in_ppoll();
         self.stack.pollers.queue(self.queue).waiter().role().give_back();
     }
 }
@@ -73,7 +156,12 @@ impl Stack {
         if !self.pollers.queue(queue as u8).waiter().role().take() {
             return Err(StackError::AlreadyWaited { queue });
         }
-        Ok(QueueWaiter { stack: self.clone(), queue: queue as u8 })
+        Ok(QueueWaiter {
+            stack: self.clone(),
+            queue: queue as u8,
+            prepared: false,
+            by_waker: false,
+        })
     }
 
     /// Sleeps until there may be something to poll for, in any of the queues, or until `limit` if
@@ -142,7 +230,23 @@ impl Stack {
         ready: impl FnOnce() -> bool,
     ) -> Result<(), StackError> {
         let mut asleep = Asleep { stack: self, queues: queues.clone(), kicked: 0 };
-        let mut leases = ArrayVec::<Option<Instant>, MAX_INTERFACES>::new();
+        if let Some((deadline, leases)) = self.announce_sleep(queues, now, limit, ready) {
+            asleep.kicked = self.sleep(asleep.queues.clone(), now, deadline, &leases)?;
+        }
+        Ok(())
+    }
+
+    /// Announces that the pollers of `queues` sleep and looks at all their work. Without work they
+    /// sleep until the time that is returned, and the devices on which somebody has a lease are
+    /// looked after. However that ends, the caller says that they are [awake](Asleep) again.
+    fn announce_sleep(
+        &self,
+        queues: Range<u8>,
+        now: Instant,
+        limit: Option<Instant>,
+        ready: impl FnOnce() -> bool,
+    ) -> Option<(Option<Instant>, Leases)> {
+        let mut leases = Leases::new();
         let mut deadline = limit;
         let mut waits = false;
         for queue in queues.clone() {
@@ -163,14 +267,13 @@ impl Stack {
         }
         let due = deadline.is_some_and(|deadline| deadline <= now);
         if due || waits || self.error().is_some() || ready() {
-            return Ok(());
+            return None;
         }
         for (queue, lease) in queues.zip(&leases) {
             self.pollers.queue(queue).spinner().rely(lease.is_some());
             self.pollers.queue(queue).waiter().kick_ref().announce(deadline);
         }
-        asleep.kicked = self.sleep(asleep.queues.clone(), now, deadline, &leases)?;
-        Ok(())
+        Some((deadline, leases))
     }
 
     /// Sleeps until a kick ends it, a device of a queue on which nobody has a lease, or the

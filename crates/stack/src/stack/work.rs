@@ -105,6 +105,11 @@ impl<'a> Work<'a> {
         self.counters.bump(counter);
     }
 
+    /// How many connections may be open.
+    pub(crate) fn most_connections(&self) -> usize {
+        self.settings.max_connections as usize
+    }
+
     /// Where wakers wait until the work is finished.
     pub(crate) fn wakers(&mut self) -> &mut WakeList {
         &mut self.wakers

@@ -35,7 +35,7 @@ use crate::tables::ports::PortUse;
 pub(crate) enum InsertError {
     /// There is one with the same four-tuple (or one in TIME-WAIT that may not be reused).
     Taken,
-    /// [`MAX_CONNECTIONS`] are open.
+    /// As many are open as may be.
     Full,
 }
 
@@ -193,25 +193,36 @@ impl ConnectionTable {
         if slot.generation == id.generation { slot.endpoint.clone() } else { None }
     }
 
-    /// Inserts the connection that `make` makes for its place.
+    /// As `insert_within`, within the limit of all stacks.
+    #[cfg(test)]
     pub(crate) fn insert(
         &self,
         key: FlowKey,
         make: impl FnOnce(ConnectionId) -> Arc<Endpoint>,
     ) -> Result<Arc<Endpoint>, InsertError> {
-        let reservation = self.reserve(key)?;
+        self.insert_within(MAX_CONNECTIONS, key, make)
+    }
+
+    /// Inserts the connection that `make` makes for its place, unless `most` are open.
+    pub(crate) fn insert_within(
+        &self,
+        most: usize,
+        key: FlowKey,
+        make: impl FnOnce(ConnectionId) -> Arc<Endpoint>,
+    ) -> Result<Arc<Endpoint>, InsertError> {
+        let reservation = self.reserve(key, most)?;
         let endpoint = make(reservation.id());
         reservation.keep(endpoint.clone());
         Ok(endpoint)
     }
 
-    fn reserve(&self, key: FlowKey) -> Result<Reservation<'_>, InsertError> {
+    fn reserve(&self, key: FlowKey, most: usize) -> Result<Reservation<'_>, InsertError> {
         let hash = self.hash(&key);
         let mut places = self.lock(hash.shard);
         if places.find(hash.within, &key).is_some() || places.reserved.contains(&key) {
             return Err(InsertError::Taken);
         }
-        if self.count.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
+        if self.count.fetch_add(1, Ordering::Relaxed) >= most.min(MAX_CONNECTIONS) {
             self.count.fetch_sub(1, Ordering::Relaxed);
             return Err(InsertError::Full);
         }

@@ -1,32 +1,60 @@
-//! The table of listeners, by port. Ports that take any destination are a later room.
+//! The table of listeners: those on an address of ours by port, and those that take connections to
+//! any address, for one port or for all.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use plimsoll_tcp::Instant;
 
 use crate::error::SocketError;
 use crate::sockets::endpoint::ListenerInner;
+use crate::sockets::listening::Scope;
 use crate::sockets::summary::SocketSummary;
+use crate::sockets::wakers::WakeList;
 
 #[derive(Default)]
 pub(crate) struct ListenerTable {
-    by_port: RwLock<BTreeMap<u16, Vec<Arc<ListenerInner>>>>,
+    inner: RwLock<Inner>,
+    /// When the first attempt at a gate ends, or earlier.
+    gates_end: AtomicDeadline,
+}
+
+#[derive(Default)]
+struct Inner {
+    by_port: BTreeMap<u16, Vec<Arc<ListenerInner>>>,
+    /// By port; 0 is any.
+    any_address: BTreeMap<u16, Arc<ListenerInner>>,
+}
+
+impl Inner {
+    fn bound(&self, ip: IpAddr, port: u16, ours: bool) -> Option<&Arc<ListenerInner>> {
+        let listeners = self.by_port.get(&port)?.iter();
+        listeners
+            .filter_map(|listener| Some((preference(listener, ip, ours)?, listener)))
+            .max_by_key(|&(preference, _)| preference)
+            .map(|(_, listener)| listener)
+    }
 }
 
 impl ListenerTable {
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<u16, Vec<Arc<ListenerInner>>>> {
-        self.by_port.read().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The listener for `ip` and `port`: one for exactly this address before one for any.
-    pub(crate) fn find(&self, ip: IpAddr, port: u16) -> Option<Arc<ListenerInner>> {
+    /// The listener for `ip` and `port`: one for exactly this address, then one for any address of
+    /// ours if `ip` is, then one for any address at all and this port, then one for everything.
+    pub(crate) fn find(&self, ip: IpAddr, port: u16, ours: bool) -> Option<Arc<ListenerInner>> {
         let table = self.read();
-        let listeners = table.get(&port)?;
-        listeners
-            .iter()
-            .filter_map(|listener| Some((preference(listener, ip)?, listener)))
-            .max_by_key(|&(preference, _)| preference)
-            .map(|(_, listener)| listener.clone())
+        let any = || table.any_address.get(&port).or_else(|| table.any_address.get(&0));
+        table.bound(ip, port, ours).or_else(any).cloned()
+    }
+
+    /// Whether a listener has `port` of our address `ip` to itself. Those for any address at all
+    /// leave it to others.
+    pub(crate) fn has_bound(&self, ip: IpAddr, port: u16) -> bool {
+        self.read().bound(ip, port, true).is_some()
     }
 
     /// Adds a listener.
@@ -37,8 +65,16 @@ impl ListenerTable {
         &self,
         listener: Arc<ListenerInner>,
     ) -> Result<Arc<ListenerInner>, SocketError> {
-        let mut table = self.by_port.write().unwrap_or_else(PoisonError::into_inner);
-        let there = table.entry(listener.local().port()).or_default();
+        let mut table = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let port = listener.local().port();
+        if listener.scope() == Scope::AnyAddress {
+            if table.any_address.contains_key(&port) {
+                return Err(SocketError::AddrInUse);
+            }
+            table.any_address.insert(port, listener.clone());
+            return Ok(listener);
+        }
+        let there = table.by_port.entry(port).or_default();
         if there.iter().any(|other| overlap(other, &listener)) {
             return Err(SocketError::AddrInUse);
         }
@@ -48,21 +84,52 @@ impl ListenerTable {
 
     /// Takes a listener out; `false` if it was out already.
     pub(crate) fn remove(&self, listener: &Arc<ListenerInner>) -> bool {
-        let mut table = self.by_port.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         let port = listener.local().port();
-        let Some(there) = table.get_mut(&port) else { return false };
+        if listener.scope() == Scope::AnyAddress {
+            let there = table.any_address.get(&port);
+            let removed = there.is_some_and(|there| Arc::ptr_eq(there, listener));
+            if removed {
+                table.any_address.remove(&port);
+            }
+            return removed;
+        }
+        let Some(there) = table.by_port.get_mut(&port) else { return false };
         let before = there.len();
         there.retain(|other| !Arc::ptr_eq(other, listener));
         let removed = there.len() < before;
         if there.is_empty() {
-            table.remove(&port);
+            table.by_port.remove(&port);
         }
         removed
     }
 
+    /// When somebody must look at the gates.
+    pub(crate) fn gates_end(&self) -> Option<Instant> {
+        self.gates_end.get()
+    }
+
+    /// An attempt waits at a gate until `at`. Returns whether that is earlier than was known.
+    pub(crate) fn gate_ends_at(&self, at: Instant) -> bool {
+        self.gates_end.lower(at)
+    }
+
+    /// Ends the attempts whose time is over by `now`.
+    pub(crate) fn expire_gates(&self, now: Instant, wakers: &mut WakeList) {
+        // What comes from here on lowers it again.
+        self.gates_end.clear();
+        for listener in self.all() {
+            let next = listener.at_gate(wakers, |gate, wakers| gate.expire(now, wakers));
+            if let Some(Some(at)) = next {
+                self.gates_end.lower(at);
+            }
+        }
+    }
+
     /// All listeners, by port.
     pub(crate) fn all(&self) -> Vec<Arc<ListenerInner>> {
-        self.read().values().flatten().cloned().collect()
+        let table = self.read();
+        table.by_port.values().flatten().chain(table.any_address.values()).cloned().collect()
     }
 
     pub(crate) fn summaries(&self) -> Vec<SocketSummary> {
@@ -83,16 +150,46 @@ impl ListenerTable {
     }
 }
 
-/// How well `listener` fits a packet to `ip`, or `None` if it does not.
-fn preference(listener: &ListenerInner, ip: IpAddr) -> Option<u8> {
+/// A time that any thread may lower.
+struct AtomicDeadline(AtomicU64);
+
+impl Default for AtomicDeadline {
+    fn default() -> AtomicDeadline {
+        AtomicDeadline(AtomicU64::new(u64::MAX))
+    }
+}
+
+impl AtomicDeadline {
+    fn get(&self) -> Option<Instant> {
+        let nanos = self.0.load(Ordering::Relaxed);
+        (nanos != u64::MAX).then(|| Instant::from_nanos(nanos))
+    }
+
+    fn lower(&self, at: Instant) -> bool {
+        self.0.fetch_min(at.as_nanos(), Ordering::Relaxed) > at.as_nanos()
+    }
+
+    fn clear(&self) {
+        self.0.store(u64::MAX, Ordering::Relaxed);
+    }
+}
+
+/// How well `listener` fits a packet to `ip`, or `None` if it does not. `ours` is whether that is
+/// an address of ours.
+fn preference(listener: &ListenerInner, ip: IpAddr, ours: bool) -> Option<u8> {
     let own = listener.local().ip();
     if own == ip {
         return Some(2);
     }
+    if !ours {
+        return None;
+    }
     match (own, ip) {
         (IpAddr::V4(own), IpAddr::V4(_)) if own.is_unspecified() => Some(1),
         (IpAddr::V6(own), IpAddr::V6(_)) if own.is_unspecified() => Some(1),
-        (IpAddr::V6(own), IpAddr::V4(_)) if own.is_unspecified() && !listener.is_only_v6() => {
+        (IpAddr::V6(own), IpAddr::V4(_))
+            if own.is_unspecified() && listener.scope() != Scope::OnlyV6 =>
+        {
             Some(0)
         }
         _ => None,
@@ -105,7 +202,7 @@ fn overlap(a: &ListenerInner, b: &ListenerInner) -> bool {
     let covers =
         |wild: &ListenerInner, other: &ListenerInner| match (wild.local().ip(), other.local().ip())
         {
-            (IpAddr::V6(ip), IpAddr::V4(_)) => ip.is_unspecified() && !wild.is_only_v6(),
+            (IpAddr::V6(ip), IpAddr::V4(_)) => ip.is_unspecified() && wild.scope() != Scope::OnlyV6,
             (wild, other) => wild.is_unspecified() && wild.is_ipv4() == other.is_ipv4(),
         };
     a.local().ip() == b.local().ip() || covers(a, b) || covers(b, a)
@@ -117,7 +214,35 @@ mod tests {
     use plimsoll_tcp::Options;
 
     fn listener(addr: &str) -> Arc<ListenerInner> {
-        Arc::new(ListenerInner::new(addr.parse().unwrap(), false, 1, Options::default()))
+        scoped(addr, Scope::Bound)
+    }
+
+    fn scoped(addr: &str, scope: Scope) -> Arc<ListenerInner> {
+        Arc::new(ListenerInner::new(addr.parse().unwrap(), scope, 1, Options::default()))
+    }
+
+    #[test]
+    fn any_address_comes_last() {
+        let table = ListenerTable::default();
+        for addr in ["[::]:0", "[::]:443"] {
+            table.insert(scoped(addr, Scope::AnyAddress)).unwrap();
+        }
+        let again = table.insert(scoped("[::]:443", Scope::AnyAddress));
+        assert_eq!(again.err(), Some(SocketError::AddrInUse));
+        table.insert(listener("0.0.0.0:80")).unwrap();
+        table.insert(listener("198.51.100.1:81")).unwrap();
+        let found = |ip: &str, port, ours| {
+            table.find(ip.parse().unwrap(), port, ours).map(|found| found.local().to_string())
+        };
+        assert_eq!(found("192.0.2.1", 80, true).as_deref(), Some("0.0.0.0:80"));
+        assert_eq!(found("192.0.2.9", 80, false).as_deref(), Some("[::]:0"));
+        assert_eq!(found("198.51.100.1", 81, false).as_deref(), Some("198.51.100.1:81"));
+        assert_eq!(found("2001:db8::9", 443, false).as_deref(), Some("[::]:443"));
+        assert!(table.has_bound("192.0.2.1".parse().unwrap(), 80));
+        assert!(!table.has_bound("192.0.2.1".parse().unwrap(), 443), "it leaves room for others");
+        let all = table.find("192.0.2.1".parse().unwrap(), 9, true).unwrap();
+        assert!(table.remove(&all) && !table.remove(&all));
+        assert_eq!(found("192.0.2.1", 9, true), None);
     }
 
     #[test]
@@ -127,7 +252,7 @@ mod tests {
         table.insert(listener("192.0.2.1:81")).unwrap();
         table.insert(listener("192.0.2.2:81")).unwrap();
         let found = |ip: &str, port| {
-            table.find(ip.parse().unwrap(), port).map(|found| found.local().to_string())
+            table.find(ip.parse().unwrap(), port, true).map(|found| found.local().to_string())
         };
         assert_eq!(found("192.0.2.1", 80).as_deref(), Some("[::]:80"), "dual stack");
         assert_eq!(found("2001:db8::1", 80).as_deref(), Some("[::]:80"));
@@ -140,7 +265,7 @@ mod tests {
                 "{taken}"
             );
         }
-        let found = table.find("192.0.2.1".parse().unwrap(), 80).unwrap();
+        let found = table.find("192.0.2.1".parse().unwrap(), 80, true).unwrap();
         assert!(table.remove(&found));
         assert!(!table.remove(&found));
         table.insert(listener("0.0.0.0:80")).unwrap();

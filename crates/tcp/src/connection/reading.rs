@@ -8,8 +8,8 @@ use crate::connection::Connection;
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::event::{Events, ReadError};
-use crate::recv::FlushReason;
 use crate::recv::window::default_buffer;
+use crate::recv::{Batch, FlushReason};
 use crate::send::memory;
 use crate::state::State;
 use crate::timer::Timer;
@@ -181,13 +181,16 @@ impl Connection {
         self.rcv.ack_cannot_wait(self.ecn.has_news())
     }
 
-    /// After a segment of a batch: whether the owner may go on with the next one. If not, he polls
-    /// at once. Counts what is deferred, and why something was not.
-    pub fn may_defer_ack(&self, cx: &Context) -> bool {
+    /// After a segment of a batch that was at `batch`: whether the owner may go on with the next
+    /// one. If not, he polls at once. Counts what is deferred, and why something was not.
+    pub fn may_defer_ack(&self, cx: &Context, batch: Batch) -> bool {
         let reason = self.ack_cannot_wait();
         match reason {
             Some(reason) => cx.counters.bump(reason.counter()),
-            None if self.rcv.owes_ack_now() => cx.counters.bump(Counter::AcksDeferred),
+            None if self.rcv.owes_ack_now() => {
+                cx.counters.bump(Counter::AcksDeferred);
+                cx.counters.bump(batch.deferred());
+            }
             None => {}
         }
         reason.is_none()

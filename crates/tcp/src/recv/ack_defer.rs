@@ -54,6 +54,28 @@ impl FlushReason {
     }
 }
 
+/// Where the segments of a batch were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Batch {
+    /// In a device.
+    Device,
+    /// In the backlog of a socket that was owned.
+    Backlog,
+    /// In the prequeue of a socket whose reader was blocked.
+    Prequeue,
+}
+
+impl Batch {
+    /// What counts segments of such a batch whose ACK was left to its end.
+    pub const fn deferred(self) -> Counter {
+        match self {
+            Batch::Device => Counter::AcksDeferredDevice,
+            Batch::Backlog => Counter::AcksDeferredBacklog,
+            Batch::Prequeue => Counter::AcksDeferredPrequeue,
+        }
+    }
+}
+
 impl RecvSide {
     /// How much may be unacknowledged within a batch, see [`FlushReason::Quarter`].
     fn most_unacked(&self) -> u32 {

@@ -33,7 +33,7 @@ use crate::context::Context;
 use crate::segment::Segment;
 use crate::time::{Duration, Instant};
 
-pub use ack_defer::FlushReason;
+pub use ack_defer::{Batch, FlushReason};
 pub use ack_reason::AckReason;
 use autotune::Autotune;
 pub(crate) use autotune::Echo;

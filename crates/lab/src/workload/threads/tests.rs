@@ -132,6 +132,7 @@ fn error(wrong: Wrong, kind: Kind, windowed: bool) -> String {
         flows: 2,
         read_bytes: 1,
         read_buffers: 1,
+        compute: Duration::ZERO,
         shared: true,
         length: Duration::ZERO,
         // So long that only a failure can be its end.

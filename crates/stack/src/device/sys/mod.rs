@@ -78,6 +78,10 @@ pub(super) mod flags {
     pub(in super::super) const TUN_NO_PI: u16 = (if_tun::IFF_TUN | if_tun::IFF_NO_PI) as u16;
     /// A virtio header before each packet.
     pub(in super::super) const VNET_HDR: u16 = if_tun::IFF_VNET_HDR as u16;
+    /// Ethernet frames.
+    pub(in super::super) const TAP: u16 = if_tun::IFF_TAP as u16;
+    /// No extra four bytes before each packet.
+    pub(in super::super) const NO_PI: u16 = if_tun::IFF_NO_PI as u16;
     /// The interface has several queues, and this file is one.
     pub(in super::super) const MULTI_QUEUE: u16 = if_tun::IFF_MULTI_QUEUE as u16;
 
@@ -104,6 +108,14 @@ pub(super) fn tun_attach(fd: impl AsFd, name: &str, flags: u16) -> Result<String
     request.set_u16(flags);
     update::<{ op::TUNSETIFF as Opcode }>(fd, &mut request)?;
     Ok(request.name())
+}
+
+/// The name of the interface that a TUN file is attached to, and the flags that it has.
+pub(super) fn tun_interface(fd: impl AsFd) -> Result<(String, u16), Errno> {
+    let mut request = InterfaceRequest::new("")?;
+    // Its number says that it writes an int; it writes a whole request.
+    update::<{ op::TUNGETIFF as Opcode }>(fd, &mut request)?;
+    Ok((request.name(), request.u16()))
 }
 
 /// Sets the length of the virtio header.

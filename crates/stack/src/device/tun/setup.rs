@@ -119,11 +119,11 @@ fn lengthen_queue(name: &str) {
 }
 
 /// An open file that is attached to an interface.
-struct Queue {
-    fd: OwnedFd,
-    name: String,
-    vnet: bool,
-    offloads: u32,
+pub(super) struct Queue {
+    pub(super) fd: OwnedFd,
+    pub(super) name: String,
+    pub(super) vnet: bool,
+    pub(super) offloads: u32,
 }
 
 impl Queue {
@@ -150,9 +150,15 @@ impl Queue {
     }
 
     fn device(self) -> Result<Device, DeviceError> {
+        let mtu = mtu(&self.name)?;
+        Ok(self.device_with(mtu))
+    }
+
+    /// The device, of which packets have at most `mtu` bytes.
+    pub(super) fn device_with(self, mtu: u16) -> Device {
         let Queue { fd, name, vnet, offloads } = self;
         let caps = Caps {
-            mtu: mtu(&name)?,
+            mtu,
             tso4: offloads & flags::TSO4 != 0,
             tso6: offloads & flags::TSO6 != 0,
             tx_checksum: offloads & flags::CSUM != 0,
@@ -161,11 +167,11 @@ impl Queue {
             name,
         };
         let fd = Arc::new(fd);
-        Ok(Device {
+        Device {
             rx: Box::new(TunRx::new(fd.clone(), caps.name.clone(), vnet)),
             tx: Box::new(TunTx::new(fd.clone(), caps, vnet)),
             wait: WaitSource::from_fd(fd),
-        })
+        }
     }
 }
 
@@ -220,7 +226,7 @@ pub fn bring_up(name: &str) -> Result<(), DeviceError> {
     })
 }
 
-fn setup(message: String) -> DeviceError {
+pub(super) fn setup(message: String) -> DeviceError {
     DeviceError::Setup(message)
 }
 
@@ -281,7 +287,7 @@ fn attach(fd: &OwnedFd, name: &str, vnet: bool, several: bool) -> Result<String,
 }
 
 /// Agrees on offloads with the kernel and returns them.
-fn agree(fd: &OwnedFd) -> u32 {
+pub(super) fn agree(fd: &OwnedFd) -> u32 {
     let taken = |set: &&u32| sys::tun_set_offload(fd, **set).is_ok();
     OFFLOAD_SETS.iter().find(taken).copied().unwrap_or(0)
 }

@@ -3,8 +3,8 @@
 
 use plimsoll_wire::tcp::TcpFlags;
 
-use crate::offload::Layout;
-use crate::packet::{ChecksumState, Gso, Packet};
+use crate::offload::{Layout, gso};
+use crate::packet::{ChecksumState, Packet};
 
 /// Bytes of the header.
 pub(super) const LEN: usize = 10;
@@ -85,15 +85,8 @@ impl Header {
             ChecksumState::Unverified
         };
         let tcp = matches!(self.gso_type & !GSO_ECN, GSO_TCPV4 | GSO_TCPV6);
-        if !tcp || self.gso_type == GSO_NONE || self.gso_size == 0 {
-            return;
+        if tcp && self.gso_type != GSO_NONE {
+            gso::describe(packet, self.gso_size);
         }
-        let front = packet.headers();
-        let Some(data_at) = Layout::of(front).and_then(|layout| layout.tcp_data_at(front)) else {
-            return;
-        };
-        let data = packet.len() - data_at;
-        let segs = data.div_ceil(usize::from(self.gso_size)).clamp(1, usize::from(u16::MAX));
-        packet.gso = Some(Gso { size: self.gso_size, segs: segs as u16 });
     }
 }

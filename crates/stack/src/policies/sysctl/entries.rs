@@ -598,6 +598,12 @@ pub(super) static ENTRIES: &[Entry] = &[
         "1: resets do not end TIME-WAIT (RFC 1337).",
     ),
     entry(
+        "plimsoll.max_connections",
+        number!(1..=4_194_304, "connections", max_connections),
+        "Connections of any state but TIME-WAIT; a further connect fails, a further SYN is dropped, \
+         and one that waits at a gate is refused.",
+    ),
+    entry(
         "net.ipv4.tcp_max_orphans",
         number!(0..=4_000_000, "connections", tcp_max_orphans),
         "Connections that their applications have closed and that still live; one more is reset.",

@@ -59,6 +59,7 @@ fn what_arrives_for_an_owned_socket_waits_and_is_acknowledged_once() {
     assert_eq!(endpoint.backlog().bytes(), 0);
     assert_eq!(pair.b.counter("plimsoll.AcksSent"), Some(before + 1));
     assert!(pair.b.counter("plimsoll.AcksDeferred").unwrap() > 0);
+    assert!(pair.b.counter("plimsoll.AcksDeferredBacklog").unwrap() > 0, "the place");
     assert!(read_all(&pair, &server) == data);
     pair.settle();
     assert_eq!(client.send_queue_len(), 0);

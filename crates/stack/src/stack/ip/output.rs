@@ -117,6 +117,19 @@ impl Work<'_> {
         packet
     }
 
+    /// The headers of a segment with `payload_len` bytes of data, without checksum.
+    pub(crate) fn quoted_segment(
+        &self,
+        ip: &IpParams,
+        repr: &TcpRepr,
+        payload_len: usize,
+    ) -> Vec<u8> {
+        let mut header = [0; ipv6::HEADER_LEN + MAX_HEADER_LEN];
+        let at = self.emit_ip(ip, repr.header_len() + payload_len, &mut header);
+        let end = at + repr.emit(&mut header[at..]);
+        header[..end].to_vec()
+    }
+
     /// Writes an IP header for `payload_len` bytes and returns its length.
     fn emit_ip(&self, ip: &IpParams, payload_len: usize, out: &mut [u8]) -> usize {
         match (ip.src, ip.dst) {

@@ -67,7 +67,7 @@ impl Stack {
         let to_loopback = dst.is_loopback() || src.is_loopback();
         // What claims to come from us, or belongs on loopback, must have come by loopback.
         let fits = interface.is_loopback() || !(to_loopback || routes.is_martian(src));
-        is_unicast(src) && is_unicast(dst) && routes.is_ours(dst) && fits
+        is_unicast(src) && is_unicast(dst) && routes.takes(dst) && fits
     }
 
     fn ipv4_fragment(

@@ -420,11 +420,11 @@ fn a_replacement_that_fails_at_once_stays_down() {
         let near = Device { tx: Box::new(fails), rx, wait };
         star.a.replace_device(star.now, 0, near).unwrap();
         assert!(!interface.is_up(), "down before: {down}");
-        assert_eq!(interface.status().error, Some(error("new")));
+        assert_eq!(interface.status(Vec::new()).error, Some(error("new")));
         drop(remote);
         let (near, _far, _remote) = cable(LinkConfig::default());
         star.a.replace_device(star.now, 0, near).unwrap();
-        assert!(interface.is_up() && interface.status().error.is_none());
+        assert!(interface.is_up() && interface.status(Vec::new()).error.is_none());
     }
 }
 

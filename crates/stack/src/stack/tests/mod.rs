@@ -2,7 +2,9 @@
 
 pub(crate) mod harness;
 
+mod abandoned;
 mod below;
+mod channel;
 mod close;
 mod closed_windows;
 mod connect;
@@ -10,6 +12,7 @@ mod counters_ip;
 mod counters_work;
 mod devices;
 mod ended;
+mod gate;
 mod icmp;
 mod lifecycle;
 mod malformed;

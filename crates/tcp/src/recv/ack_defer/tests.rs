@@ -19,7 +19,7 @@ fn settled(rcvbuf: usize) -> Trace {
 /// Whether the owner of a batch may go on after this segment.
 fn goes_on(t: &mut Trace, line: &str) -> bool {
     t.recv(line);
-    t.call(|conn, cx| conn.may_defer_ack(cx))
+    t.call(|conn, cx| conn.may_defer_ack(cx, Batch::Backlog))
 }
 
 #[test]
@@ -30,8 +30,30 @@ fn what_is_due_on_the_way_leaves_once_at_the_end() {
         assert!(goes_on(&mut t, &std::format!(". {start}:{} ack 1", start + 1000)));
     }
     assert_eq!(t.count(Counter::AcksDeferred), 8, "all but the first are due");
+    assert_eq!(t.count(Counter::AcksDeferredBacklog), 8, "by place");
+    assert_eq!(t.count(Counter::AcksDeferredDevice), 0);
     t.expect(". 1:1 ack 10001");
     t.expect_nothing();
+}
+
+#[test]
+fn deferred_acks_are_counted_by_the_place_of_their_batch() {
+    let mut t = settled(60_000);
+    // The first is not due yet.
+    assert!(goes_on(&mut t, ". 1001:2001 ack 1"));
+    for (line, batch) in [
+        (". 2001:3001 ack 1", Batch::Device),
+        (". 3001:4001 ack 1", Batch::Backlog),
+        (". 4001:5001 ack 1", Batch::Prequeue),
+    ] {
+        t.recv(line);
+        assert!(t.call(|conn, cx| conn.may_defer_ack(cx, batch)));
+    }
+    assert_eq!(t.count(Counter::AcksDeferred), 3, "all of them");
+    assert_eq!(t.count(Counter::AcksDeferredDevice), 1);
+    assert_eq!(t.count(Counter::AcksDeferredBacklog), 1);
+    assert_eq!(t.count(Counter::AcksDeferredPrequeue), 1);
+    t.expect(". 1:1 ack 5001");
 }
 
 #[test]
@@ -75,7 +97,7 @@ fn a_window_that_opens_is_told_at_once() {
     let mut out = [0; 3000];
     t.call(|conn, cx| conn.read(cx, &mut out)).expect("data is there");
     assert_eq!(t.conn.ack_cannot_wait(), Some(FlushReason::Window));
-    assert!(!t.call(|conn, cx| conn.may_defer_ack(cx)));
+    assert!(!t.call(|conn, cx| conn.may_defer_ack(cx, Batch::Backlog)));
     assert_eq!(t.count(Counter::AckFlushWindow), 1);
     t.expect(". 1:1 ack 3001 win 3000");
     assert_eq!(t.conn.ack_cannot_wait(), None);
@@ -87,7 +109,7 @@ fn a_mark_and_the_end_of_marks_are_told_at_once() {
     t.conn.ecn.on = true;
     t.recv_marked("P. 1001:1501 ack 1", Ecn::Ce);
     assert_eq!(t.conn.ack_cannot_wait(), Some(FlushReason::Congestion));
-    assert!(!t.call(|conn, cx| conn.may_defer_ack(cx)));
+    assert!(!t.call(|conn, cx| conn.may_defer_ack(cx, Batch::Backlog)));
     assert_eq!(t.count(Counter::AckFlushCongestion), 1);
     t.expect("E. 1:1 ack 1501");
     t.recv_marked("P. 1501:2001 ack 1", Ecn::Ce);

@@ -1,0 +1,138 @@
+//! What was lost on its way, and sent again.
+
+use plimsoll_wire::SeqNum;
+
+use crate::kinds::Kind;
+use crate::packet::Segment;
+use crate::tally::{Mark, Tallies};
+
+/// Data is missing where the receiver waits, and is sent again.
+#[derive(Clone, Copy, Debug)]
+struct Recovery {
+    /// The first segment that was sent again.
+    mark: Mark,
+    /// Since when the receiver had nothing new for its program.
+    since: u64,
+    /// The end of what was sent again.
+    end: SeqNum,
+    segments: u64,
+}
+
+/// What one side lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Losses {
+    /// When SND.UNA moved last, or data left with nothing before it in flight.
+    progress: u64,
+    recovery: Option<Recovery>,
+    /// The last recovery that ended, and the nanoseconds that it took: word may still come that
+    /// it was needless.
+    ended: Option<(Recovery, u64)>,
+    /// Segments that were sent again although they had arrived.
+    needless: u64,
+    /// Bytes of holes in what was captured, less those that came later.
+    missing: u64,
+    /// When the last hole showed.
+    hole: Option<u64>,
+    /// Segments that came too late in their order, but too soon to have been sent again.
+    reordered: u64,
+}
+
+impl Losses {
+    /// Bytes that are not in the capture.
+    pub(crate) fn missing(&self) -> u64 {
+        self.missing
+    }
+
+    /// Segments that were sent again although they had arrived.
+    pub(crate) fn needless(&self) -> u64 {
+        self.needless
+    }
+
+    /// The receiver says that some data came twice.
+    pub(crate) fn came_twice(&mut self) {
+        self.needless += 1;
+        match (&mut self.recovery, &mut self.ended) {
+            (Some(recovery), _) if recovery.segments > 1 => recovery.segments -= 1,
+            (Some(_), _) => self.recovery = None,
+            (None, Some((recovery, _))) if recovery.segments > 1 => recovery.segments -= 1,
+            (None, _) => self.ended = None,
+        }
+    }
+
+    /// Segments that overtook each other.
+    pub(crate) fn reordered(&self) -> u64 {
+        self.reordered
+    }
+
+    /// Whether something is being sent again.
+    pub(crate) fn is_recovering(&self) -> bool {
+        self.recovery.is_some()
+    }
+
+    /// Data leaves at `time`, `alone` if nothing else is in flight.
+    pub(crate) fn sent(&mut self, time: u64, alone: bool) {
+        if alone {
+            self.progress = self.progress.max(time);
+        }
+    }
+
+    /// There is a hole of so many bytes in front of what was captured at `time`.
+    pub(crate) fn hole(&mut self, bytes: u32, time: u64) {
+        self.missing += u64::from(bytes);
+        self.hole = Some(time);
+    }
+
+    /// What is known of sequence numbers is forgotten.
+    pub(crate) fn forget(&mut self) {
+        self.recovery = None;
+    }
+
+    /// Data before SND.NXT: whether it was sent again, and not overtaken. A hole that fills sooner
+    /// than word of it can have reached the sender, `behind` nanoseconds away there and back, was
+    /// none of lost data.
+    pub(crate) fn again(&mut self, segment: &Segment, behind: u64) -> bool {
+        let fills = self.missing > 0;
+        self.missing = self.missing.saturating_sub(u64::from(segment.len));
+        let sooner = |at: u64| segment.time.saturating_sub(at) < behind - behind / 5;
+        if fills && self.hole.is_some_and(sooner) {
+            self.reordered += 1;
+            return false;
+        }
+        let mark = Mark { number: segment.number, time: segment.time };
+        let (since, end) = (self.progress, segment.seq + segment.len);
+        let since = if since == 0 { segment.time } else { since };
+        let recovery = self.recovery.get_or_insert(Recovery { mark, since, end, segments: 0 });
+        recovery.end = recovery.end.max(end);
+        recovery.segments += 1;
+        true
+    }
+
+    /// SND.UNA moves to `ack` at `time`.
+    pub(crate) fn acknowledged(&mut self, ack: SeqNum, time: u64, found: &mut Tallies) {
+        if self.recovery.is_some_and(|recovery| recovery.end <= ack) {
+            self.finish(time, found);
+        }
+        self.progress = self.progress.max(time);
+    }
+
+    /// The current recovery ends at `time`, and the one before is told.
+    fn finish(&mut self, time: u64, found: &mut Tallies) {
+        let Some(recovery) = self.recovery.take() else { return };
+        let ended = (recovery, time.saturating_sub(recovery.since));
+        if let Some(before) = self.ended.replace(ended) {
+            tell(before, found);
+        }
+    }
+
+    /// The flow ends at `time`.
+    pub(crate) fn end(&mut self, time: u64, found: &mut Tallies) {
+        self.finish(time, found);
+        if let Some(ended) = self.ended.take() {
+            tell(ended, found);
+        }
+    }
+}
+
+fn tell((recovery, nanos): (Recovery, u64), found: &mut Tallies) {
+    found.of(Kind::Loss).add(recovery.mark, recovery.segments as f64, nanos);
+}

@@ -1,0 +1,129 @@
+//! TCP sockets with the API of `tokio::net`, on a stack that is found rather than passed.
+//!
+//! A program on tokio runs on Plimsoll when its `use tokio::net::..` becomes `use
+//! plimsoll::net::..`: the types have the methods of their namesakes, with the same meaning. What
+//! is missing has to do with descriptors, of which there are none, and with devices of the host.
+//!
+//! # Which stack
+//!
+//! [`TcpStream::connect`], [`TcpListener::bind`], [`TcpSocket::new_v4`] and their neighbours take
+//! the first of
+//!
+//! 1. the stack of the task, if it runs in a [`scope`] (or was [spawned](spawn) by one that does),
+//! 2. the stack of the thread, while the guard of [`enter`] lives,
+//! 3. the default of the process, as [`set_default`] has set it.
+//!
+//! Without one they fail, with an error that says so. Methods whose names end in `_on` take a
+//! stack.
+//!
+//! ```
+//! use plimsoll::net::{self, TcpListener, TcpStream};
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//!
+//! # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+//! let stack = plimsoll::Stack::builder().loopback_only().build()?;
+//! runtime.block_on(net::scope(&stack, async {
+//!     let listener = TcpListener::bind("127.0.0.1:0").await?;
+//!     let address = listener.local_addr()?;
+//!     let client = net::spawn(async move {
+//!         TcpStream::connect(address).await?.write_all(b"ahoy").await
+//!     })?;
+//!     let (mut stream, _peer) = listener.accept().await?;
+//!     let mut text = String::new();
+//!     stream.read_to_string(&mut text).await?;
+//!     assert_eq!(text, "ahoy");
+//!     client.await?
+//! }))?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Loopback addresses are inside of the stack: nobody but its own sockets is there. Names are
+//! resolved by the host, as `tokio::net::lookup_host` does.
+//!
+//! # Who runs the stack
+//!
+//! Its own threads do, unless it was built
+//! [without](crate::StackBuilder::build_without_thread): then a [`Driver`] does, which is a task of
+//! the runtime that the sockets are used on.
+//!
+//! # Cancellation
+//!
+//! A future that is dropped leaves nothing behind: what it has registered is taken out, a
+//! connection that was not accepted yet stays in the queue, an attempt to connect ends. Data is
+//! taken out of the stream only by a read that is ready. The traits of tokio (`poll_read` and its
+//! neighbours) cannot see that their caller gives up: a socket keeps the last waker for each
+//! direction.
+//!
+//! # Readiness
+//!
+//! As with tokio, a socket counts as readable from its acceptance, and after a read that found
+//! something, until a read finds nothing; writable likewise. So [`TcpStream::readable`] may say
+//! more than a read finds, never less.
+
+mod ambient;
+#[cfg(feature = "axum")]
+mod axum;
+mod driver;
+mod halves;
+mod listener;
+mod socket;
+mod stream;
+
+pub use ambient::{Entered, Scope, current, enter, scope, set_default, spawn};
+pub use driver::{Driver, DriverTimer, TokioClock};
+pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
+pub use listener::TcpListener;
+pub use socket::TcpSocket;
+pub use stream::TcpStream;
+
+/// Under the names that tokio has them by.
+pub mod tcp {
+    pub use super::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
+}
+
+use std::task::{Context, Poll, ready};
+
+/// Polls within the budget of the task, which a poll that is ready has spent a part of.
+fn poll_budgeted<T>(
+    cx: &mut Context<'_>,
+    poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+) -> Poll<T> {
+    let budget = ready!(tokio::task::coop::poll_proceed(cx));
+    let polled = poll(cx);
+    if polled.is_ready() {
+        budget.made_progress();
+    }
+    polled
+}
+
+/// Sockets are used from everywhere, and their futures are spawned.
+const _: () = {
+    const fn everywhere<T: Send + Sync + Unpin>() {}
+    everywhere::<TcpStream>();
+    everywhere::<TcpListener>();
+    everywhere::<TcpSocket>();
+    everywhere::<OwnedReadHalf>();
+    everywhere::<OwnedWriteHalf>();
+    everywhere::<ReadHalf<'_>>();
+    everywhere::<WriteHalf<'_>>();
+    everywhere::<Driver>();
+    everywhere::<crate::TcpStream>();
+    everywhere::<crate::TcpListener>();
+    everywhere::<crate::Connecting>();
+    everywhere::<crate::Accept<'_>>();
+
+    fn is_send<T: Send>(_: T) {}
+    #[allow(dead_code, reason = "it is checked, not called")]
+    fn futures(stream: &TcpStream, listener: &TcpListener, socket: TcpSocket) {
+        let address = std::net::SocketAddr::from(([192, 0, 2, 1], 7));
+        is_send(TcpStream::connect(address));
+        is_send(TcpListener::bind(address));
+        is_send(socket.connect(address));
+        is_send(listener.accept());
+        is_send(stream.readable());
+        is_send(stream.writable());
+        is_send(stream.ready(tokio::io::Interest::READABLE));
+        is_send(stream.peek(&mut []));
+        is_send(stream.async_io(tokio::io::Interest::READABLE, || Ok(())));
+    }
+};

@@ -1,0 +1,295 @@
+//! A device whose other end is the program: packets as values, in both directions.
+//!
+//! It is for a program that has packets from somewhere that is no interface of this machine: a
+//! tunnel that it decrypts itself, a virtual machine, a socket of another process, a test.
+//!
+//! # Theory of operation
+//!
+//! Each direction is a bounded queue. The stack fills the one toward the caller; when it is full,
+//! packets wait in the queueing discipline of the interface, as with any device that is busy, and
+//! nothing is dropped. A packet is complete when the caller takes it: until then its bytes count as
+//! below the connection (`tcp_limit_output_bytes`, automatic corking). The caller fills the queue
+//! toward the stack; when that is full, the caller waits. Nothing is copied on the way.
+//!
+//! *Who is woken.* The stack is kicked when a packet arrives and when a queue that it found full is
+//! half empty. The caller's waker is woken when a packet can be taken, when there is room again,
+//! and at the end: once each, never while there is nothing to do. A waker is woken on a thread that
+//! works for the stack, with no lock held.
+//!
+//! *Offloads* are what the caller can do with packets of the stack. Without any
+//! ([`ChannelOffloads::None`]) every packet is one segment of at most the MTU with a complete
+//! checksum. With them a packet may have a [`Partial`](crate::packet::ChecksumState::Partial)
+//! checksum, or be a super-segment of up to 64 KiB, which is longer than the MTU; what counts
+//! against the MTU is its [`segment size`](crate::packet::Gso). Toward the stack both are taken in
+//! any case, whatever the MTU is: the caller says so by the fields of the packet.
+//!
+//! *The end.* If the caller drops a half, the interface goes down, and its connections end with an
+//! error that names the channel; the packets that the caller had sent before are still worked on.
+//! If the device is dropped, because the stack has ended or the interface has another device, the
+//! caller receives what was sent before, and then the end.
+//!
+//! *The MTU* can be changed at any time ([`ChannelSender::set_mtu`]); connections follow it.
+//!
+//! What it does not do: it does not look into the packets. A packet of any bytes may be sent; the
+//! stack drops and counts what it does not understand.
+
+mod ends;
+mod io;
+mod lane;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use plimsoll_buf::Pool;
+use plimsoll_tcp::Instant;
+
+use self::lane::Lane;
+use super::{
+    Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, KickSlot, LinkEvent, TxProgress,
+    TxStatus, WaitSource,
+};
+use crate::limits::{CHANNEL_QUEUE_LEN, MIN_MTU};
+use crate::packet::Packet;
+
+pub use self::ends::{
+    Channel, ChannelClosed, ChannelReceiver, ChannelSender, Recv, RecvMany, SendError, Sending,
+    TryRecvError,
+};
+
+/// The longest IP packet.
+const MAX_PACKET: usize = 65_535;
+
+/// What the caller's end of a channel can do with packets from the stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChannelOffloads {
+    /// Nothing: it gets segments of at most the MTU with complete checksums.
+    #[default]
+    None,
+    /// It completes the checksums of TCP and UDP
+    /// ([`checksum::fill`](crate::offload::checksum::fill) does).
+    Checksum,
+    /// It also cuts super-segments, or passes them on whole to something that does
+    /// ([`gso::split`](crate::offload::gso::split) cuts them).
+    Segmentation,
+}
+
+/// What a channel is like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChannelConfig {
+    /// The name of the interface, for errors, captures and figures; `channel` unless set.
+    pub name: String,
+    /// The longest IP packet in bytes, super-segments apart: 576 to 65535; 1500 unless set.
+    pub mtu: u16,
+    /// What the caller does for the stack; nothing unless set.
+    pub offloads: ChannelOffloads,
+    /// Packets that wait for the caller, at most; 512 unless set. A super-segment is one.
+    pub to_caller: usize,
+    /// Packets that wait for the stack, at most; 512 unless set.
+    pub to_stack: usize,
+}
+
+impl Default for ChannelConfig {
+    fn default() -> ChannelConfig {
+        ChannelConfig {
+            name: "channel".to_owned(),
+            mtu: 1500,
+            offloads: ChannelOffloads::None,
+            to_caller: CHANNEL_QUEUE_LEN,
+            to_stack: CHANNEL_QUEUE_LEN,
+        }
+    }
+}
+
+impl ChannelConfig {
+    /// The configuration that [`Default`] gives, with another MTU in bytes.
+    pub fn with_mtu(mtu: u16) -> ChannelConfig {
+        ChannelConfig { mtu, ..ChannelConfig::default() }
+    }
+
+    fn check(&self) -> Result<(), DeviceError> {
+        let bad = |field: &str, reason: String| {
+            Err(DeviceError::Setup(format!("channel '{}': {field}: {reason}", self.name)))
+        };
+        check_mtu(self.mtu).or_else(|reason| bad("mtu", reason))?;
+        for (field, value) in [("to_caller", self.to_caller), ("to_stack", self.to_stack)] {
+            if value == 0 {
+                return bad(field, "0 packets would let none through; give at least 1".to_owned());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_mtu(mtu: u16) -> Result<(), String> {
+    match mtu {
+        ..MIN_MTU => Err(format!("{mtu} is less than the {MIN_MTU} that TCP needs")),
+        _ => Ok(()),
+    }
+}
+
+/// Makes a channel: the device, for a stack, and the caller's end.
+///
+/// ```
+/// use plimsoll_stack::device::{self, channel::ChannelConfig};
+/// let (device, mut channel) = device::channel(ChannelConfig::with_mtu(1280))?;
+/// drop(device);
+/// assert!(channel.blocking_recv().is_none(), "the end is seen as one");
+/// # Ok::<(), device::DeviceError>(())
+/// ```
+///
+/// # Errors
+/// [`DeviceError::Setup`] names the field that is wrong.
+pub fn channel(config: ChannelConfig) -> Result<(Device, Channel), DeviceError> {
+    config.check()?;
+    let full = config.offloads == ChannelOffloads::Segmentation;
+    let caps = Caps {
+        name: config.name,
+        mtu: config.mtu,
+        tso4: full,
+        tso6: full,
+        tx_checksum: config.offloads != ChannelOffloads::None,
+        max_super_segment: MAX_PACKET,
+        completions: true,
+    };
+    let kick = KickSlot::new();
+    let shared = Arc::new(Shared {
+        to_caller: Lane::new(config.to_caller),
+        to_stack: Lane::new(config.to_stack),
+        kick: kick.clone(),
+        mtu: AtomicU16::new(config.mtu),
+        cut: OnceLock::new(),
+    });
+    let stats = DeviceStats::default();
+    let mtu = config.mtu;
+    let tx = ChannelTx { caps, shared: shared.clone(), refused: false, stats };
+    let rx = ChannelRx { shared: shared.clone(), mtu, stats };
+    let device = Device { tx: Box::new(tx), rx: Box::new(rx), wait: WaitSource::from_kick(kick) };
+    Ok((device, Channel::new(shared)))
+}
+
+/// What the ends have in common.
+struct Shared {
+    to_caller: Lane<Packet>,
+    to_stack: Lane<Packet>,
+    kick: KickSlot,
+    /// The MTU that the caller has set.
+    mtu: AtomicU16,
+    /// Why the caller has ended the channel, if it has.
+    cut: OnceLock<String>,
+}
+
+impl Shared {
+    /// The caller ends the channel. The first reason stays.
+    fn cut(&self, reason: impl FnOnce() -> String) {
+        self.cut.get_or_init(reason);
+    }
+
+    /// What the stack is told after the caller has ended the channel.
+    fn gone(&self) -> DeviceError {
+        let reason = self.cut.get().map_or("the caller has ended the channel", String::as_str);
+        DeviceError::Gone(reason.to_owned())
+    }
+}
+
+struct ChannelTx {
+    caps: Caps,
+    shared: Arc<Shared>,
+    /// The lane was full when something was sent last.
+    refused: bool,
+    stats: DeviceStats,
+}
+
+impl DeviceTx for ChannelTx {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn transmit(
+        &mut self,
+        _now: Instant,
+        queue: &mut VecDeque<Packet>,
+    ) -> Result<TxProgress, DeviceError> {
+        self.caps.mtu = self.shared.mtu.load(Ordering::Relaxed);
+        if self.shared.cut.get().is_some() {
+            return Err(self.shared.gone());
+        }
+        let stats = &mut self.stats;
+        let put = self.shared.to_caller.put(queue, |packet| stats.passed(packet));
+        let put = put.map_err(|_| self.shared.gone())?;
+        self.refused = put.full;
+        let status = if put.full { TxStatus::Busy } else { TxStatus::Done };
+        Ok(TxProgress { packets: put.count, status, caps_changed: false })
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        // The kick may have come before the poller meant to sleep.
+        (self.refused && self.shared.to_caller.has_room()).then_some(Instant::ZERO)
+    }
+
+    fn stats(&self) -> DeviceStats {
+        self.stats
+    }
+}
+
+impl Drop for ChannelTx {
+    fn drop(&mut self) {
+        self.shared.to_caller.end_put();
+    }
+}
+
+struct ChannelRx {
+    shared: Arc<Shared>,
+    /// The MTU that the stack has been told.
+    mtu: u16,
+    stats: DeviceStats,
+}
+
+impl DeviceRx for ChannelRx {
+    fn receive(
+        &mut self,
+        _now: Instant,
+        _pool: &Pool,
+        out: &mut Vec<Packet>,
+        max: usize,
+    ) -> Result<usize, DeviceError> {
+        // Read before the lane: what was sent before the end is in it.
+        let cut = self.shared.cut.get().is_some();
+        let before = out.len();
+        let count = self.shared.to_stack.receive(max, out);
+        out[before..].iter().for_each(|packet| self.stats.passed(packet));
+        if count == 0 && cut && max > 0 {
+            return Err(self.shared.gone());
+        }
+        Ok(count)
+    }
+
+    fn take_event(&mut self) -> Option<LinkEvent> {
+        let mtu = self.shared.mtu.load(Ordering::Relaxed);
+        let changed = mtu != self.mtu;
+        self.mtu = mtu;
+        changed.then_some(LinkEvent::Mtu(mtu))
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        let waits = self.shared.to_stack.len() > 0
+            || self.shared.cut.get().is_some()
+            || self.shared.mtu.load(Ordering::Relaxed) != self.mtu;
+        waits.then_some(Instant::ZERO)
+    }
+
+    fn stats(&self) -> DeviceStats {
+        self.stats
+    }
+}
+
+impl Drop for ChannelRx {
+    fn drop(&mut self) {
+        self.shared.to_stack.end_take();
+        // A half that is left alone cannot carry a connection.
+        self.shared.to_caller.end_put();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,320 @@
+//! SYNs that wait for the application to say whether they are answered, and how.
+//!
+//! # Theory of operation
+//!
+//! A SYN for a gated listener opens nothing and is not answered. It waits here, until the
+//! application decides, the peer gives up, or its time is over. What the peer repeats joins what
+//! waits: its newest timestamp is kept, so that the answer echoes that one, and so is the window.
+//! The data that the first SYN brought stays with it. A SYN with another sequence number is another
+//! attempt and ends the first.
+//!
+//! All is bounded: how many wait, how many of one source, and for how long. A SYN beyond that is
+//! dropped, and the peer sends it again. Maps are ordered ones, since a peer chooses the keys.
+//!
+//! # Locks
+//!
+//! The gate is under the lock of its listener. Each attempt has a lock of its own below that, a
+//! leaf, which its `Incoming` takes as well.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+
+use plimsoll_tcp::{Duration, Instant, Segment};
+use plimsoll_wire::SeqNum;
+
+use crate::error::SocketError;
+use crate::flow::FlowKey;
+use crate::sockets::wakers::{Interest, WaitKey, WakeList, WakerSet};
+use crate::sync::lock;
+
+/// How a listener asks before it answers SYNs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GateConfig {
+    /// Attempts that wait for a decision, at most; 1024 unless set. A SYN beyond it is dropped.
+    pub waiting: usize,
+    /// Those of them from one address, at most; 128 unless set. A SYN beyond it is dropped.
+    pub per_source: usize,
+    /// How long an attempt waits, from its first SYN on; 60 s unless set. Then it is forgotten
+    /// without an answer, and a SYN that the peer sends after that is a new attempt.
+    pub wait: Duration,
+    /// Asks only for peers that are where they say they are: a SYN is answered with a cookie, and
+    /// the attempt waits when that has come back. The peer then takes the connection for open, so
+    /// that a rejection resets it. Off unless set.
+    pub verify_source: bool,
+}
+
+impl Default for GateConfig {
+    fn default() -> GateConfig {
+        let wait = Duration::from_secs(60);
+        GateConfig { waiting: 1024, per_source: 128, wait, verify_source: false }
+    }
+}
+
+impl GateConfig {
+    /// Refuses a gate that lets nobody through.
+    pub(crate) fn check(&self) -> Result<(), SocketError> {
+        let none = |what| Err(SocketError::Invalid(what));
+        match self {
+            GateConfig { waiting: 0, .. } => none("gate.waiting is 0: no attempt could ever wait"),
+            GateConfig { per_source: 0, .. } => {
+                none("gate.per_source is 0: no attempt could ever wait")
+            }
+            GateConfig { wait, .. } if wait.is_zero() => {
+                none("gate.wait is 0: every attempt would end before it is asked for")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Why an attempt that waited has ended by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cancelled {
+    /// The peer has reset it.
+    Reset,
+    /// An error of the path has ended it (ICMP).
+    Unreachable,
+    /// The peer has begun another attempt from the same address and port.
+    NewAttempt,
+    /// Nobody decided within [`GateConfig::wait`].
+    TimedOut,
+    /// The listener or the stack has ended.
+    Closed,
+}
+
+impl std::fmt::Display for Cancelled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Cancelled::Reset => "the peer has reset the attempt to connect",
+            Cancelled::Unreachable => "the peer cannot be reached any more",
+            Cancelled::NewAttempt => "the peer has begun another attempt to connect",
+            Cancelled::TimedOut => "nobody has decided in time whether to accept the connection",
+            Cancelled::Closed => "the listener has ended",
+        })
+    }
+}
+
+/// A SYN that waits.
+pub(crate) struct Attempt {
+    key: FlowKey,
+    /// The queue that it came by.
+    home: u8,
+    /// The least initial sequence number of the answer, if the SYN takes the place of a TIME-WAIT.
+    least_iss: Option<SeqNum>,
+    serial: u64,
+    until: Instant,
+    state: Mutex<AttemptState>,
+}
+
+struct AttemptState {
+    syn: Segment,
+    end: Option<Cancelled>,
+    wakers: WakerSet,
+}
+
+impl Attempt {
+    pub(crate) fn key(&self) -> &FlowKey {
+        &self.key
+    }
+
+    pub(crate) fn home(&self) -> u8 {
+        self.home
+    }
+
+    pub(crate) fn least_iss(&self) -> Option<SeqNum> {
+        self.least_iss
+    }
+
+    /// Looks at the SYN, with what its repetitions have brought.
+    pub(crate) fn syn<T>(&self, look: impl FnOnce(&Segment) -> T) -> T {
+        look(&lock(&self.state).syn)
+    }
+
+    /// Why it has ended by itself, if it has.
+    pub(crate) fn cancelled(&self) -> Option<Cancelled> {
+        lock(&self.state).end
+    }
+
+    /// As [`cancelled`](Self::cancelled); if it has not, `waker` waits under `key`. Returns a waker
+    /// to be dropped without a lock as well.
+    pub(crate) fn register(
+        &self,
+        key: Option<WaitKey>,
+        waker: &Waker,
+    ) -> (Option<Cancelled>, Option<Waker>) {
+        let mut waker = Some(waker.clone());
+        let mut state = lock(&self.state);
+        let end = state.end;
+        let left = state.wakers.answer(end.is_some(), Interest::Read, key, &mut waker);
+        drop(state);
+        (end, left.or(waker))
+    }
+
+    /// Takes the waker out that waits under `key`.
+    pub(crate) fn cancel_wait(&self, key: WaitKey) -> Option<Waker> {
+        lock(&self.state).wakers.cancel(Interest::Read, key)
+    }
+
+    /// The peer has sent its SYN again.
+    fn repeat(&self, syn: &Segment) {
+        let mut state = lock(&self.state);
+        if let Some(times) = syn.repr.options.timestamps {
+            state.syn.repr.options.timestamps = Some(times);
+        }
+        state.syn.repr.window = syn.repr.window;
+    }
+
+    fn finish(&self, end: Cancelled, wakers: &mut WakeList) {
+        let mut state = lock(&self.state);
+        state.end = Some(end);
+        state.wakers.take(Interest::Read, wakers);
+    }
+}
+
+/// What became of a SYN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// It waits, until that time at the latest.
+    Waits(Instant),
+    /// It is known.
+    Joined,
+    /// There is no place for it.
+    Full,
+}
+
+/// The attempts that wait at one listener.
+pub(crate) struct Gate {
+    config: GateConfig,
+    by_flow: BTreeMap<FlowKey, Arc<Attempt>>,
+    by_source: BTreeMap<IpAddr, usize>,
+    /// By serial number. All wait for the same time, so that is the order in which they end.
+    by_age: BTreeMap<u64, Arc<Attempt>>,
+    /// Those that the application has not got yet, by serial number.
+    untaken: BTreeMap<u64, Arc<Attempt>>,
+    next_serial: u64,
+}
+
+impl Gate {
+    pub(crate) fn new(config: GateConfig) -> Gate {
+        Gate {
+            config,
+            by_flow: BTreeMap::new(),
+            by_source: BTreeMap::new(),
+            by_age: BTreeMap::new(),
+            untaken: BTreeMap::new(),
+            next_serial: 0,
+        }
+    }
+
+    /// A SYN has come.
+    pub(crate) fn arrive(
+        &mut self,
+        now: Instant,
+        (key, home): (&FlowKey, u8),
+        syn: &Segment,
+        least_iss: Option<SeqNum>,
+        wakers: &mut WakeList,
+    ) -> Arrival {
+        if let Some(there) = self.by_flow.get(key) {
+            if there.syn(|first| first.repr.seq) == syn.repr.seq {
+                there.repeat(syn);
+                return Arrival::Joined;
+            }
+            let there = there.clone();
+            self.end(&there, Cancelled::NewAttempt, wakers);
+        }
+        let of_source = self.by_source.get(&key.remote).copied().unwrap_or(0);
+        if self.by_flow.len() >= self.config.waiting || of_source >= self.config.per_source {
+            return Arrival::Full;
+        }
+        let state = AttemptState { syn: syn.clone(), end: None, wakers: WakerSet::default() };
+        let (serial, until) = (self.next_serial, now + self.config.wait);
+        let state = Mutex::new(state);
+        let attempt = Arc::new(Attempt { key: *key, home, least_iss, serial, until, state });
+        self.next_serial += 1;
+        self.by_flow.insert(*key, attempt.clone());
+        self.by_source.insert(key.remote, of_source + 1);
+        self.by_age.insert(serial, attempt.clone());
+        self.untaken.insert(serial, attempt);
+        Arrival::Waits(until)
+    }
+
+    /// The oldest attempt that the application has not got yet. It goes on waiting.
+    pub(crate) fn take(&mut self) -> Option<Arc<Attempt>> {
+        self.untaken.pop_first().map(|(_, attempt)| attempt)
+    }
+
+    /// Attempts so far.
+    pub(crate) fn arrivals(&self) -> u64 {
+        self.next_serial
+    }
+
+    /// Whether there is one to take.
+    pub(crate) fn has_untaken(&self) -> bool {
+        !self.untaken.is_empty()
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.by_flow.len()
+    }
+
+    /// The application has decided. Returns whether the attempt still waited; it does not any more.
+    pub(crate) fn decide(&mut self, attempt: &Attempt) -> bool {
+        let waits = self.by_age.contains_key(&attempt.serial) && attempt.cancelled().is_none();
+        if waits {
+            self.remove(attempt);
+        }
+        waits
+    }
+
+    /// The peer resets with the sequence number `seq`, which must be the next one (RFC 5961).
+    pub(crate) fn reset(&mut self, key: &FlowKey, seq: SeqNum, wakers: &mut WakeList) {
+        let Some(attempt) = self.by_flow.get(key).cloned() else { return };
+        if attempt.syn(|syn| syn.repr.seq + 1) == seq {
+            self.end(&attempt, Cancelled::Reset, wakers);
+        }
+    }
+
+    /// Ends those whose time is over by `now`, and says when the next one's is.
+    pub(crate) fn expire(&mut self, now: Instant, wakers: &mut WakeList) -> Option<Instant> {
+        loop {
+            let (_, oldest) = self.by_age.first_key_value()?;
+            if oldest.until > now {
+                return Some(oldest.until);
+            }
+            let oldest = oldest.clone();
+            self.end(&oldest, Cancelled::TimedOut, wakers);
+        }
+    }
+
+    /// The listener has ended.
+    pub(crate) fn close(&mut self, wakers: &mut WakeList) {
+        while let Some((_, attempt)) = self.by_age.pop_first() {
+            attempt.finish(Cancelled::Closed, wakers);
+        }
+        *self = Gate::new(self.config);
+    }
+
+    fn end(&mut self, attempt: &Attempt, end: Cancelled, wakers: &mut WakeList) {
+        self.remove(attempt);
+        attempt.finish(end, wakers);
+    }
+
+    fn remove(&mut self, attempt: &Attempt) {
+        self.by_flow.remove(&attempt.key);
+        self.by_age.remove(&attempt.serial);
+        self.untaken.remove(&attempt.serial);
+        let source = attempt.key.remote;
+        match self.by_source.get_mut(&source) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(self.by_source.remove(&source)),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,47 @@
+//! Addresses and routes of a stack that runs.
+
+use std::net::IpAddr;
+
+use crate::error::StackError;
+use crate::interfaces::route::RouteConfig;
+use crate::stack::Stack;
+
+impl Stack {
+    /// Adds an address of ours, with the length of the prefix that is reached directly, to the
+    /// interface with the place `index` in [`interfaces`](Self::interfaces).
+    ///
+    /// # Errors
+    /// If there is no such interface, it is loopback, the address is ours already, or it can be no
+    /// host's.
+    pub fn add_address(&self, index: usize, ip: IpAddr, prefix: u8) -> Result<(), StackError> {
+        self.interfaces.change_routes(|routes| routes.add_address(index, (ip, prefix)))
+    }
+
+    /// Takes an address away from the interface with the place `index`. As on Linux, connections
+    /// from it and listeners on it are not ended: nothing arrives for them any more, until the
+    /// address is back or they time out.
+    ///
+    /// # Errors
+    /// If the interface does not have the address, or is loopback.
+    pub fn remove_address(&self, index: usize, ip: IpAddr) -> Result<(), StackError> {
+        self.interfaces.change_routes(|routes| routes.remove_address(index, ip))
+    }
+
+    /// Adds a route. One for the same prefix by the same interface is replaced. Connections that
+    /// are open go on by the interface that they have.
+    ///
+    /// # Errors
+    /// If there is no such interface, or the prefix is longer than an address.
+    pub fn add_route(&self, route: RouteConfig) -> Result<(), StackError> {
+        self.interfaces.change_routes(|routes| routes.add_route(&route))
+    }
+
+    /// Takes a route away that was asked for, by prefix and interface. Those that follow from
+    /// addresses go with these.
+    ///
+    /// # Errors
+    /// If there is no such route.
+    pub fn remove_route(&self, route: RouteConfig) -> Result<(), StackError> {
+        self.interfaces.change_routes(|routes| routes.remove_route(&route))
+    }
+}

@@ -1,0 +1,559 @@
+//! Listeners for any address, and listeners that ask before they answer.
+//!
+//! # Theory of operation
+//!
+//! A listener for any address takes connections to addresses that are not ours. The first one makes
+//! the stack take packets to any address of one host, on all interfaces and as long as it lives;
+//! what is for nobody is answered from that address, with a reset or an ICMP error, as a host there
+//! would. Answers leave by the routes; where none leads, by the first interface.
+//!
+//! A gated listener holds a SYN back (`sockets/gate.rs`) and hands it out as an [`Incoming`]. What
+//! the application says is done on its own thread: a connection is made as by any SYN, but it
+//! belongs to the application from the start, or the SYN is refused. The time that it waited is in
+//! no measurement: that begins when the SYN-ACK leaves.
+//!
+//! With `verify_source` SYNs are answered with cookies. What a cookie opens is a connection like
+//! any other, which waits in the accept queue; its peer may send already.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use plimsoll_tcp::{ConnectionError, Counter, Instant, Options, PathEvent, Segment, State};
+use plimsoll_wire::icmpv4::{self, Icmpv4Repr};
+use plimsoll_wire::icmpv6::{self, Icmpv6Repr};
+use plimsoll_wire::tcp::MD5_DIGEST_LEN;
+use plimsoll_wire::{SeqNum, protocol};
+
+use crate::error::SocketError;
+use crate::flow::FlowKey;
+use crate::snmp::IpCounter;
+use crate::sockets::endpoint::{Endpoint, Inner, ListenerInner};
+use crate::sockets::gate::{Arrival, Attempt, Cancelled, GateConfig};
+use crate::sockets::listening::Scope;
+use crate::sockets::wakers::{Interest, WaitKey};
+use crate::stack::Stack;
+use crate::stack::ip::output::IpParams;
+use crate::stack::listener::Listener;
+use crate::stack::passive_open::Child;
+use crate::stack::socket::TcpSocket;
+use crate::stack::stray_rst;
+use crate::stack::work::Work;
+use crate::tables::connections::InsertError;
+
+/// What a listener listens on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListenOn {
+    /// An address of ours, or the unspecified one, and a port; port 0 takes a free one.
+    Address(SocketAddr),
+    /// Any address, ours or not, and this port.
+    AnyAddress(u16),
+    /// Any address and any port that no other listener has.
+    Everything,
+}
+
+/// What an attempt to connect asks for: the options of its SYN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SynOptions {
+    /// The longest segment that the peer takes, in bytes.
+    pub mss: Option<u16>,
+    /// The shift of the peer's windows.
+    pub window_scale: Option<u8>,
+    /// Selective acknowledgements.
+    pub sack: bool,
+    /// Timestamps.
+    pub timestamps: bool,
+    /// A Fast Open cookie, or the wish for one.
+    pub fast_open: bool,
+    /// Bytes of data that came with the SYN.
+    pub data: usize,
+}
+
+/// How an attempt is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reject {
+    /// By a reset: nobody listens there (`ECONNREFUSED` at the peer).
+    Rst,
+    /// By an ICMP error of this kind. Where the source was verified it is a reset all the same,
+    /// since the peer takes the connection for open.
+    Icmp(Unreachable),
+}
+
+/// What an ICMP error says is unreachable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unreachable {
+    /// The network (`ENETUNREACH` at the peer).
+    Network,
+    /// The host (`EHOSTUNREACH`).
+    Host,
+    /// The port (`ECONNREFUSED`).
+    Port,
+    /// It is prohibited (`EHOSTUNREACH` for IPv4, `EACCES` for IPv6).
+    Prohibited,
+}
+
+impl Unreachable {
+    fn v4_code(self) -> u8 {
+        match self {
+            Unreachable::Network => icmpv4::CODE_NETWORK_UNREACHABLE,
+            Unreachable::Host => icmpv4::CODE_HOST_UNREACHABLE,
+            Unreachable::Port => icmpv4::CODE_PORT_UNREACHABLE,
+            // Communication administratively prohibited (RFC 1812, section 5.2.7.1).
+            Unreachable::Prohibited => 13,
+        }
+    }
+
+    fn v6_code(self) -> u8 {
+        match self {
+            Unreachable::Network => icmpv6::CODE_NO_ROUTE,
+            Unreachable::Host => icmpv6::CODE_ADDRESS_UNREACHABLE,
+            Unreachable::Port => icmpv6::CODE_PORT_UNREACHABLE,
+            Unreachable::Prohibited => icmpv6::CODE_PROHIBITED,
+        }
+    }
+}
+
+/// An attempt to connect to a gated listener, which waits for a decision. Dropping it refuses the
+/// attempt with a reset.
+pub struct Incoming {
+    stack: Arc<Stack>,
+    listener: Arc<ListenerInner>,
+    what: What,
+    /// The latest time that the application has told.
+    now: Instant,
+}
+
+enum What {
+    Syn(Arc<Attempt>),
+    /// The source was verified: the connection is there.
+    Open(Arc<TcpSocket>, Arc<Endpoint>),
+    /// It was decided.
+    Decided,
+}
+
+impl Incoming {
+    /// Who wants to connect.
+    pub fn peer(&self) -> SocketAddr {
+        self.key()
+            .map_or(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0), |key| key.remote_addr())
+    }
+
+    /// To where: the local address of the connection that it may become.
+    pub fn destination(&self) -> SocketAddr {
+        self.key()
+            .map_or(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0), |key| key.local_addr())
+    }
+
+    fn key(&self) -> Option<FlowKey> {
+        match &self.what {
+            What::Syn(attempt) => Some(*attempt.key()),
+            What::Open(_, endpoint) => Some(endpoint.key),
+            What::Decided => None,
+        }
+    }
+
+    /// What the SYN asked for. Where the source was verified nobody has kept the SYN: all is left
+    /// at its default.
+    pub fn options(&self) -> SynOptions {
+        match &self.what {
+            What::Syn(attempt) => attempt.syn(syn_options),
+            _ => SynOptions::default(),
+        }
+    }
+
+    /// Why the attempt has ended by itself, if it has.
+    pub fn cancelled(&self) -> Option<Cancelled> {
+        let ended = match &self.what {
+            What::Syn(attempt) => attempt.cancelled(),
+            What::Open(_, endpoint) => self.stack.look_at(endpoint, why_ended),
+            What::Decided => Some(Cancelled::Closed),
+        };
+        ended.or(self.stack.error().is_some().then_some(Cancelled::Closed))
+    }
+
+    /// Whether the attempt has ended by itself. If it has not, `waker` is woken when it may have,
+    /// under `key` beside others; without a key only the latest waker is kept.
+    pub fn poll_cancelled(&self, key: Option<WaitKey>, waker: &Waker) -> Poll<Cancelled> {
+        let ended = match &self.what {
+            What::Syn(attempt) => {
+                let (ended, left) = attempt.register(key, waker);
+                self.stack.discard(left);
+                ended
+            }
+            What::Open(_, endpoint) => self.stack.open_cancelled(endpoint, key, waker),
+            What::Decided => Some(Cancelled::Closed),
+        };
+        let closed = self.stack.error().is_some().then_some(Cancelled::Closed);
+        ended.or(closed).map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// Takes the waker out that waits under `key`.
+    pub fn cancel_wait(&self, key: WaitKey) {
+        match &self.what {
+            What::Syn(attempt) => self.stack.discard(attempt.cancel_wait(key)),
+            What::Open(socket, _) => socket.cancel_wait(Interest::Read, key),
+            What::Decided => {}
+        }
+    }
+
+    /// Answers the SYN. The socket is returned at once, and its handshake goes on:
+    /// [`TcpSocket::poll_connected`] tells when it is over. A socket whose SYN brought data with a
+    /// valid Fast Open cookie can be read and written at once.
+    ///
+    /// # Errors
+    /// If the attempt has ended by itself, or there is no place for another connection.
+    pub fn accept(mut self, now: Instant) -> Result<Arc<TcpSocket>, SocketError> {
+        match std::mem::replace(&mut self.what, What::Decided) {
+            What::Syn(attempt) => self.stack.open_attempt(now, &self.listener, &attempt),
+            What::Open(socket, _) => Ok(socket),
+            What::Decided => Err(SocketError::Connection(ConnectionError::Aborted)),
+        }
+    }
+
+    /// Refuses the attempt, and says so to the peer.
+    pub fn reject(mut self, now: Instant, how: Reject) {
+        self.refuse(now, how);
+    }
+
+    /// Forgets the attempt. The peer hears nothing; if it sends its SYN again, that is a new
+    /// attempt. Where the source was verified, so is whatever it sends next.
+    pub fn ignore(mut self, now: Instant) {
+        match std::mem::replace(&mut self.what, What::Decided) {
+            What::Syn(attempt) => drop(self.stack.decide(now, &self.listener, &attempt)),
+            What::Open(socket, endpoint) => self.stack.forget(now, &socket, &endpoint),
+            What::Decided => {}
+        }
+    }
+
+    fn refuse(&mut self, now: Instant, how: Reject) {
+        match std::mem::replace(&mut self.what, What::Decided) {
+            What::Syn(attempt) => self.stack.refuse_attempt(now, &self.listener, &attempt, how),
+            What::Open(socket, _) => socket.abort(now),
+            What::Decided => {}
+        }
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        self.refuse(self.now.max(self.stack.pollers.latest_time()), Reject::Rst);
+    }
+}
+
+impl std::fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Incoming({} to {})", self.peer(), self.destination())
+    }
+}
+
+/// Why a connection that waits at a gate has ended, if it has.
+fn why_ended(inner: &mut Inner) -> Option<Cancelled> {
+    if inner.conn.state() != State::Closed {
+        return None;
+    }
+    Some(match inner.conn.error() {
+        Some(ConnectionError::TimedOut) => Cancelled::TimedOut,
+        Some(ConnectionError::Reset | ConnectionError::BrokenPipe) => Cancelled::Reset,
+        None | Some(ConnectionError::Aborted | ConnectionError::DeviceGone) => Cancelled::Closed,
+        Some(_) => Cancelled::Unreachable,
+    })
+}
+
+fn syn_options(syn: &Segment) -> SynOptions {
+    let options = &syn.repr.options;
+    SynOptions {
+        mss: options.mss,
+        window_scale: options.window_scale,
+        sack: options.sack_permitted,
+        timestamps: options.timestamps.is_some(),
+        fast_open: options.fast_open.is_some(),
+        data: syn.payload.len(),
+    }
+}
+
+impl Listener {
+    /// For a gated listener: takes the next attempt, if one waits.
+    ///
+    /// # Errors
+    /// If the listener was closed or the stack has come to its end.
+    pub fn take_incoming(&self, now: Instant) -> Result<Option<Incoming>, SocketError> {
+        let (stack, listener) = (self.stack(), self.inner_arc());
+        let mut work = Work::begin(stack, now);
+        let attempt = listener.at_gate(work.wakers(), |gate, _| gate.take()).flatten();
+        work.finish();
+        let what = match attempt {
+            Some(attempt) => What::Syn(attempt),
+            None => match self.accept_endpoint(now)? {
+                Some((socket, endpoint)) => What::Open(socket, endpoint),
+                None => return Ok(None),
+            },
+        };
+        Ok(Some(Incoming { stack: stack.clone(), listener: listener.clone(), what, now }))
+    }
+
+    /// Attempts that wait for a decision, those included that were handed out already.
+    pub fn waiting(&self) -> usize {
+        let mut wakers = Default::default();
+        self.inner_arc().at_gate(&mut wakers, |gate, _| gate.len()).unwrap_or(0)
+    }
+}
+
+impl Stack {
+    /// From now on, packets to any address of one host are for this stack, on all interfaces and as
+    /// long as it lives: connections may be opened from any address, listeners may be bound to any,
+    /// and what nobody wants is answered from where it was for. Where no route leads, packets leave
+    /// by the first interface.
+    pub fn take_any_address(&self) {
+        self.interfaces.routes().take_any_address();
+    }
+
+    /// Begins to listen as [`listen`](Self::listen), also on any address at all, which includes
+    /// [`take_any_address`](Self::take_any_address). The local address of a connection is what the
+    /// peer wanted. With a gate, SYNs are not answered before
+    /// [`take_incoming`](Listener::take_incoming) has handed them out and they were accepted.
+    ///
+    /// # Errors
+    /// As [`listen`](Self::listen); also if the gate lets nobody through.
+    pub fn listen_on(
+        self: &Arc<Stack>,
+        on: ListenOn,
+        backlog: usize,
+        options: Options,
+        gate: Option<GateConfig>,
+    ) -> Result<Arc<Listener>, SocketError> {
+        if backlog == 0 {
+            return Err(SocketError::Invalid("backlog is 0: no connection could ever wait"));
+        }
+        gate.as_ref().map_or(Ok(()), GateConfig::check)?;
+        let any = |port| SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port);
+        let (local, scope) = match on {
+            ListenOn::Address(local) => (local, Scope::Bound),
+            ListenOn::AnyAddress(0) => {
+                return Err(SocketError::Invalid("port 0 is no port; for all, say Everything"));
+            }
+            ListenOn::AnyAddress(port) => (any(port), Scope::AnyAddress),
+            ListenOn::Everything => (any(0), Scope::AnyAddress),
+        };
+        let listener = self.listen_at(local, (scope, backlog), options, gate)?;
+        if scope == Scope::AnyAddress {
+            self.take_any_address();
+        }
+        Ok(listener)
+    }
+
+    /// A SYN for a gated listener.
+    pub(crate) fn to_gate(
+        &self,
+        work: &mut Work<'_>,
+        listener: &Arc<ListenerInner>,
+        key: &FlowKey,
+        syn: &Segment,
+        least_iss: Option<SeqNum>,
+    ) {
+        let (now, home) = (work.now, work.home());
+        let arrival = listener.at_gate(work.wakers(), |gate, wakers| {
+            gate.arrive(now, (key, home), syn, least_iss, wakers)
+        });
+        match arrival {
+            Some(Arrival::Waits(until)) => {
+                if self.tables.listeners().gate_ends_at(until) && home != 0 {
+                    // The first queue looks after these.
+                    self.pollers.queue(0).waiter().kick_before(until);
+                }
+            }
+            Some(Arrival::Joined) => {}
+            Some(Arrival::Full) | None => {
+                work.tcp().bump(Counter::ListenOverflows);
+                work.tcp().bump(Counter::ListenDrops);
+            }
+        }
+    }
+
+    /// Takes an attempt out of its gate. Returns its SYN if it still waited.
+    fn decide(
+        &self,
+        now: Instant,
+        listener: &ListenerInner,
+        attempt: &Attempt,
+    ) -> Result<Segment, Cancelled> {
+        let mut work = Work::begin_at(self, now, attempt.home());
+        let waited = listener.at_gate(work.wakers(), |gate, _| gate.decide(attempt));
+        work.finish();
+        match waited {
+            Some(true) => Ok(attempt.syn(Segment::clone)),
+            _ => Err(attempt.cancelled().unwrap_or(Cancelled::Closed)),
+        }
+    }
+
+    /// Opens the connection that an attempt asks for.
+    fn open_attempt(
+        self: &Arc<Stack>,
+        now: Instant,
+        listener: &Arc<ListenerInner>,
+        attempt: &Attempt,
+    ) -> Result<Arc<TcpSocket>, SocketError> {
+        self.check_up()?;
+        let syn = self.decide(now, listener, attempt).map_err(|why| match why {
+            Cancelled::Reset | Cancelled::NewAttempt => ConnectionError::Reset,
+            Cancelled::Unreachable => ConnectionError::HostUnreachable,
+            Cancelled::TimedOut => ConnectionError::TimedOut,
+            Cancelled::Closed => ConnectionError::Aborted,
+        })?;
+        let mut work = Work::begin_at(self, now, attempt.home());
+        let opened = work
+            .contain_making(|work| self.insert_attempt(work, listener, attempt, &syn))
+            .unwrap_or(Err(ConnectionError::Panicked.into()));
+        let endpoint = match opened {
+            Ok(endpoint) => endpoint,
+            Err(error) => {
+                // The peer must not wait for an answer that does not come.
+                self.send_refusal(&mut work, listener, attempt.key(), &syn, Reject::Rst);
+                work.tcp().bump(Counter::ListenDrops);
+                work.finish();
+                return Err(error);
+            }
+        };
+        work.contain(&endpoint, |work| {
+            let mut owned = endpoint.own();
+            owned.untouch();
+            work.release(&endpoint, owned, true);
+        });
+        work.finish();
+        self.adopt(&endpoint);
+        let way = endpoint.interface;
+        let socket = TcpSocket::new(self.clone(), endpoint);
+        // A device that went away meanwhile may have told the others before this one was there.
+        let up = self.check_up().and_then(|()| self.check_way(way));
+        up.inspect_err(|_| socket.abort(now))?;
+        Ok(socket)
+    }
+
+    fn insert_attempt(
+        &self,
+        work: &mut Work<'_>,
+        listener: &Arc<ListenerInner>,
+        attempt: &Attempt,
+        syn: &Segment,
+    ) -> Result<Arc<Endpoint>, SocketError> {
+        let key = attempt.key();
+        let iss = attempt.least_iss();
+        let iss = iss.unwrap_or_else(|| self.policies.secrets().isn(key, work.now));
+        let answer = work.answer_fast_open(listener, key, syn);
+        if answer.early && !listener.begin_early() {
+            return Err(ConnectionError::Aborted.into());
+        }
+        let early = answer.early;
+        let made = self.insert_child(work, (listener, key), syn, (iss, answer), Child::Accepted);
+        made.map_err(|error| {
+            if early {
+                listener.fast_open(|queue| queue.end(work.now, false));
+            }
+            match error {
+                InsertError::Taken => SocketError::AddrInUse,
+                InsertError::Full => SocketError::TooManyConnections,
+            }
+        })
+    }
+
+    fn refuse_attempt(
+        &self,
+        now: Instant,
+        listener: &Arc<ListenerInner>,
+        attempt: &Attempt,
+        how: Reject,
+    ) {
+        let Ok(syn) = self.decide(now, listener, attempt) else { return };
+        let mut work = Work::begin_at(self, now, attempt.home());
+        self.send_refusal(&mut work, listener, attempt.key(), &syn, how);
+        work.finish();
+    }
+
+    /// Tells a peer that its SYN is refused.
+    fn send_refusal(
+        &self,
+        work: &mut Work<'_>,
+        listener: &ListenerInner,
+        key: &FlowKey,
+        syn: &Segment,
+        how: Reject,
+    ) {
+        match how {
+            Reject::Rst => {
+                let Some(mut repr) = stray_rst::answer(key, &syn.repr, syn.payload.len()) else {
+                    return;
+                };
+                let md5_key = listener.md5_key(key.remote);
+                repr.options.md5 = md5_key.as_ref().map(|_| [0; MD5_DIGEST_LEN]);
+                work.send_segment(key, &repr, md5_key.as_ref(), 0);
+            }
+            Reject::Icmp(kind) => work.send_syn_error(key, syn, kind),
+        }
+    }
+
+    /// Whether a connection that waits at a gate has ended.
+    fn open_cancelled(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        key: Option<WaitKey>,
+        waker: &Waker,
+    ) -> Option<Cancelled> {
+        let mut waker = Some(waker.clone());
+        let (ended, left) = self.look_at(endpoint, |inner| {
+            let why = why_ended(inner);
+            (why, inner.wakers.answer(why.is_some(), Interest::Read, key, &mut waker))
+        });
+        self.discard(left);
+        self.discard(waker);
+        ended
+    }
+
+    /// Takes a connection out of the tables; the peer hears nothing.
+    fn forget(&self, now: Instant, socket: &TcpSocket, endpoint: &Arc<Endpoint>) {
+        let end = PathEvent::HardError(ConnectionError::Aborted);
+        self.work_on(now, endpoint, |inner, cx| inner.conn.handle_path_event(cx, end));
+        socket.close(now);
+    }
+}
+
+impl Work<'_> {
+    /// Sends an ICMP error that quotes a SYN, whose headers are written anew: what a peer looks at
+    /// is who talks with whom, and the sequence number.
+    fn send_syn_error(&mut self, key: &FlowKey, syn: &Segment, kind: Unreachable) {
+        let theirs = IpParams {
+            src: key.remote,
+            dst: key.local,
+            protocol: protocol::TCP,
+            tos: 0,
+            ttl: 0,
+            flow_label: 0,
+            ident: 0,
+        };
+        let quote = self.quoted_segment(&theirs, &syn.repr, syn.payload.len());
+        let (src, dst) = (key.local, key.remote);
+        let ip = IpParams { src, dst, ..theirs };
+        match (src, dst) {
+            (IpAddr::V6(src), IpAddr::V6(dst)) => {
+                let error = Icmpv6Repr::Unreachable { code: kind.v6_code(), packet: &quote };
+                let mut out = vec![0; error.len()];
+                error.emit(src, dst, &mut out);
+                if self.send_message(&IpParams { protocol: protocol::ICMPV6, ..ip }, &out) {
+                    self.count(IpCounter::Icmp6OutMsgs);
+                    self.count(IpCounter::Icmp6OutDestUnreachs);
+                }
+            }
+            _ => {
+                let code = kind.v4_code();
+                let error = Icmpv4Repr::Unreachable { code, next_hop_mtu: 0, packet: &quote };
+                let mut out = vec![0; error.len()];
+                error.emit(&mut out);
+                if self.send_message(&IpParams { protocol: protocol::ICMP, ..ip }, &out) {
+                    self.count(IpCounter::IcmpOutMsgs);
+                    self.count(IpCounter::IcmpOutDestUnreachs);
+                }
+            }
+        }
+    }
+}
