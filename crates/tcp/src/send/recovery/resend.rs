@@ -60,7 +60,8 @@ impl Run<'_> {
             return NextRetransmission::None;
         }
         let smss = self.conn.smss();
-        let range = self.join_small(range, smss.min(window));
+        let closed = self.conn.wnd == 0;
+        let range = if closed { range } else { self.join_small(range, smss.min(window)) };
         let limit = quota.saturating_mul(smss).min(largest.max(smss)).min(window);
         NextRetransmission::Lost { start: range.start, end: cut(&range, limit, smss) }
     }

@@ -187,7 +187,7 @@ impl Recovery {
         waited: bool,
     ) {
         let full = waited || flight.board.pipe() >= flight.cc.cwnd();
-        if !full && !self.burst {
+        if !(self.burst || full && conn.has_unsent()) {
             return;
         }
         flight.cc.validate(full, flight.board.packets_out(), (conn.una, conn.nxt));
