@@ -302,6 +302,8 @@ static LOSS: [Row; 7] = [
             run.undo_timeout();
             if run.conn.sack {
                 run.rec.state = Open;
+            } else if run.must_stay() {
+                run.forget_finished_retransmissions();
             }
             Then::Go(Table::EndOfLoss)
         },
@@ -312,7 +314,9 @@ static LOSS: [Row; 7] = [
         effect: |run| {
             run.undo_timeout();
             run.cx.counters.bump(Counter::TcpSpuriousRtos);
-            if !run.must_stay() {
+            if run.must_stay() {
+                run.forget_finished_retransmissions();
+            } else {
                 run.rec.state = Open;
             }
             Then::Go(Table::EndOfLoss)
