@@ -41,10 +41,12 @@ impl Recovery {
         if self.is_reducing() {
             self.prr.on_sent(range.segs());
         }
-        if self.probe.on_sent(Probe::New, left.end) {
-            // The RTO runs since the timer fired.
+        let probe = self.probe.on_sent(Probe::New, left.end);
+        if probe {
             cx.counters.bump(Counter::TcpLossProbes);
-        } else {
+        }
+        // With a probe, the RTO runs since the timer fired, unless an ACK has stopped it.
+        if !probe || idle {
             Run::new(cx, conn, self, flight).start_timer_for_new_data(idle);
         }
     }
