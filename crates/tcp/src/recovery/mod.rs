@@ -8,7 +8,7 @@
 //! [`Connection::next_retransmit`] before it looks at new data, and reports what left by
 //! [`Connection::on_retransmitted`].
 //!
-//! [`pipe`](Connection::pipe) is the number of segments in flight. Everything that counts against
+//! [`pipe`](SendSide::pipe) is the number of segments in flight. Everything that counts against
 //! the congestion window counts segments, as on Linux. Without SACK each duplicate ACK stands for
 //! one delivered segment, which is what the window inflation of RFC 5681 and RFC 6582 amounts to,
 //! and needs no rule of its own for limited transmit (RFC 3042).
