@@ -17,6 +17,7 @@
 //!
 //! What it does not do: listening, demultiplexing, ports, IP, checksums. The stack does.
 
+pub(crate) mod congestion;
 mod reading;
 
 use alloc::boxed::Box;
@@ -251,6 +252,7 @@ impl Connection {
         self.snd.written = false;
         self.snd.was_idle = None;
         self.causes.add(Causes::ACK);
+        self.note_app_limited(cx);
         self.on_segment(cx, seg);
         self.debug_invariants();
     }
@@ -258,6 +260,7 @@ impl Connection {
     /// A deadline of [`poll_timeout`](Self::poll_timeout) has passed.
     pub fn handle_timeout(&mut self, cx: &Context) {
         self.debug_invariants();
+        self.note_app_limited(cx);
         self.snd.written = false;
         while let Some(timer) = self.timers.pop_due(cx.now) {
             self.causes.add(Causes::TIMER);
@@ -273,6 +276,7 @@ impl Connection {
                 Timer::TimeWait => self.on_time_wait_timeout(cx),
             }
         }
+        self.tell_losses(cx);
         self.debug_invariants();
     }
 
@@ -281,6 +285,7 @@ impl Connection {
         self.debug_invariants();
         self.snd.written = false;
         self.on_path_event(cx, event);
+        self.tell_losses(cx);
         self.debug_invariants();
     }
 
@@ -445,7 +450,10 @@ impl Connection {
                 self.rcv.set_buffer(*bytes);
                 self.after_read();
             }
-            SetOption::Congestion(algorithm) => self.cc.switch(*algorithm),
+            SetOption::Congestion(algorithm) => {
+                self.cc.switch(*algorithm);
+                self.snd.scoreboard.note_losses(self.cc.wants_losses());
+            }
             SetOption::DecisionLog(entries) => self.decisions = Decisions::new(*entries),
             SetOption::RcvLowat(_) => self.apply_low_water(cx),
             SetOption::QuickAck(on) => {
@@ -490,7 +498,10 @@ impl Connection {
 
     /// Bytes of memory of this connection, without the chunks that its queues refer to.
     pub fn memory_bytes(&self) -> usize {
-        let heap = self.rcv.heap_bytes() + self.snd.heap_bytes() + self.recovery.heap_bytes();
+        let heap = self.rcv.heap_bytes()
+            + self.snd.heap_bytes()
+            + self.recovery.heap_bytes()
+            + self.cc.heap_bytes();
         let told = self.hold_times.as_ref().map_or(0, |_| size_of::<HoldTimes>())
             + self.decisions.as_ref().map_or(0, |log| log.heap_bytes());
         size_of::<Connection>() + heap + told + self.fast_open_bytes()

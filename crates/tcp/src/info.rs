@@ -96,6 +96,11 @@ pub struct Info {
     pub fastopen_client_fail: u8,
     /// Bytes per second at which packets leave, if something paces them; `u64::MAX` is no limit.
     pub pacing_rate: u64,
+    /// The rate at which data was lately delivered, in bytes per second; zero before it was
+    /// measured. While the application limits it, the highest rate so far.
+    pub delivery_rate: u64,
+    /// `delivery_rate` was limited by the application.
+    pub delivery_rate_app_limited: bool,
     /// SO_MAX_PACING_RATE in bytes per second; `u64::MAX` is no limit.
     pub max_pacing_rate: u64,
     /// SO_SNDBUF, as Linux counts.
@@ -120,6 +125,8 @@ pub struct Info {
 
 /// The figures of `conn`, whose settings are `config`.
 pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
+    let mss = u32::from(conn.snd.mss).max(1);
+    let (delivery_rate, delivery_rate_app_limited) = conn.snd.scoreboard.delivery_rate(mss);
     let (times, rtt, held) = (conn.snd.limited.times(now), &conn.recovery.rtt, conn.held(now));
     Info {
         state: conn.state,
@@ -131,7 +138,7 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         window_scaling: conn.handshake.window_scaling,
         rto: conn.current_rto(config),
         ato: conn.rcv.ato(),
-        snd_mss: u32::from(conn.snd.mss).max(1),
+        snd_mss: mss,
         rcv_mss: conn.rcv.rcv_mss(),
         advmss: advmss(conn),
         pmtu: u32::from(conn.path.mtu),
@@ -178,6 +185,8 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         options: option_bits(conn),
         fastopen_client_fail: conn.fast_open_failure(),
         pacing_rate: conn.pacing_rate(config),
+        delivery_rate,
+        delivery_rate_app_limited,
         max_pacing_rate: conn.options.max_pacing_rate.unwrap_or(u64::MAX),
         sndbuf: conn.snd.buf_limit,
         rcvbuf: conn.rcv.buffer(),

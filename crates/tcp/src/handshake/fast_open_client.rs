@@ -17,7 +17,7 @@ use crate::connection::{Connection, Context, OpenParams};
 use crate::counters::Counter;
 use crate::segment::Segment;
 use crate::send::limited::Limit;
-use crate::send::scoreboard::SentRange;
+use crate::send::scoreboard::{SentRange, SentState};
 use crate::serial::Serial;
 use crate::state::State;
 use crate::time::Duration;
@@ -208,6 +208,7 @@ impl Connection {
             fin: false,
             eor: false,
             delivered: self.stats.delivered,
+            state: SentState::default(),
         };
         self.snd.scoreboard.on_sent(range);
         self.snd.rtx.on_sent(start, &payload);

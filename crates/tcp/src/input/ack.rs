@@ -6,11 +6,10 @@
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{SackBlock, TcpFlags};
 
-use crate::congestion::AckSample;
+use crate::connection::congestion::Acked;
 use crate::connection::{Connection, Context};
 use crate::counters::Counter;
 use crate::event::Events;
-use crate::limits::MAX_SUPER_SEGMENT;
 use crate::recovery::judge::Judge;
 use crate::recovery::states::Alert;
 use crate::recovery::tlp::ProbeAck;
@@ -24,9 +23,6 @@ use crate::timer::Timer;
 
 /// Flags that make a segment more than an acknowledgement.
 const BEYOND_ACK: TcpFlags = TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0);
-
-/// The most that the ACKs of one burst are taken to be spread.
-const MAX_SPREAD: Duration = Duration::from_millis(1);
 
 /// What became of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,14 +58,6 @@ struct News {
     ece: bool,
     /// So many wire segments were coalesced into this one.
     segs: u16,
-}
-
-/// How far apart the ACKs of one burst may come: the time that two of the largest packets take at
-/// one `window` of bytes per round trip (Linux: `hystart_ack_delay`).
-fn spread_of_burst(srtt: Duration, window: u64) -> Duration {
-    let nanos = srtt.as_nanos().saturating_mul(2 * MAX_SUPER_SEGMENT as u128);
-    let nanos = u64::try_from(nanos / u128::from(window.max(1))).unwrap_or(u64::MAX);
-    Duration::from_nanos(nanos).min(MAX_SPREAD)
 }
 
 impl News {
@@ -124,10 +112,9 @@ impl Connection {
         if was_closed && self.snd.wnd > 0 {
             self.resend_into_reopened_window(cx);
         }
-        self.sample_congestion(cx, rtt);
         let delivered = self.stats.delivered.wrapping_sub(delivered);
         let lost = self.snd.scoreboard.lost_ever().wrapping_sub(lost);
-        self.update_congestion_window(cx, &news, delivered, lost);
+        self.update_congestion_window(cx, &news, rtt, (delivered, lost));
         self.after_ack(cx, news.delivered.acked);
         if cfg!(debug_assertions) {
             self.check_recovery_invariants();
@@ -396,38 +383,21 @@ impl Connection {
         }
     }
 
-    /// Samples for the algorithm, also of ACKs that do not open the window.
-    fn sample_congestion(&mut self, cx: &Context, rtt: Option<Duration>) {
-        let window = u64::from(self.cc.cwnd()) * u64::from(self.snd.mss);
-        let sample = AckSample {
-            now: cx.now,
-            rtt: rtt.filter(|rtt| *rtt > Duration::ZERO),
-            una: self.snd.una,
-            nxt: self.snd.nxt,
-            spread: spread_of_burst(self.srtt(), window),
-            paced: self.is_paced(cx),
-        };
-        let signs = self.cc.on_sample(&sample);
-        let cwnd = u64::from(self.cc.cwnd());
-        if signs.train {
-            cx.counters.bump(Counter::TcpHystartTrainDetect);
-            cx.counters.add(Counter::TcpHystartTrainCwnd, cwnd);
-        }
-        if signs.delay {
-            cx.counters.bump(Counter::TcpHystartDelayDetect);
-            cx.counters.add(Counter::TcpHystartDelayCwnd, cwnd);
-        }
-    }
-
-    fn update_congestion_window(&mut self, cx: &Context, news: &News, delivered: u32, lost: u32) {
-        if self.in_reduction() {
-            self.reduce_window(delivered, lost, news.advanced());
-            return;
-        }
+    /// Tells the controller, and takes a step of a reduction.
+    fn update_congestion_window(
+        &mut self,
+        cx: &Context,
+        news: &News,
+        rtt: Option<Duration>,
+        (delivered, lost): (u32, u32),
+    ) {
+        let reducing = self.in_reduction();
         // Where much reordering is known, what SACK delivers opens the window too.
         let known = self.recovery.reordering > u16::from(cx.config.tcp_reordering);
-        if news.advanced() || (known && news.delivered.sacked) {
-            self.cc.on_ack(delivered, cx.now);
+        let grows = !reducing && (news.advanced() || (known && news.delivered.sacked));
+        self.tell_acked(cx, &Acked { delivered, lost, rtt, grows });
+        if reducing {
+            self.reduce_window(delivered, lost, news.advanced());
         }
     }
 

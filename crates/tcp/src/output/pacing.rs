@@ -16,6 +16,8 @@
 //! queueing discipline that keeps departure times they leave no earlier than the data before them,
 //! since timestamps must not run backwards.
 
+use core::num::NonZeroU64;
+
 use crate::config::Config;
 use crate::connection::{Connection, Context};
 use crate::time::{Duration, Instant};
@@ -71,7 +73,9 @@ impl Connection {
             srtt: self.srtt(),
             ratios: (config.tcp_pacing_ss_ratio, config.tcp_pacing_ca_ratio),
         };
-        pace.rate().min(self.options.max_pacing_rate.unwrap_or(u64::MAX))
+        let own = self.cc.allowance().pacing_rate;
+        own.map_or_else(|| pace.rate(), NonZeroU64::get)
+            .min(self.options.max_pacing_rate.unwrap_or(u64::MAX))
     }
 
     /// Whether departure times matter.

@@ -53,12 +53,18 @@ impl Connection {
 
     /// The same, at a pacing rate of `rate` bytes per second.
     pub(crate) fn largest_at(&self, rate: u64, config: &Config) -> u32 {
+        let (mss, largest) = (self.snd.effective_mss(), self.path.max_super_segment);
+        let largest = largest.min(MAX_SUPER_SEGMENT) as u32;
+        if let Some(quantum) = self.cc.allowance().send_quantum {
+            let segs = (quantum.get() / mss).max(1);
+            return segs.saturating_mul(mss).min(largest);
+        }
         let size = Size {
-            mss: self.snd.effective_mss(),
+            mss,
             rate,
             min_rtt: self.recovery.rtt.min(),
             rtt_log: config.tcp_tso_rtt_log,
-            largest: self.path.max_super_segment.min(MAX_SUPER_SEGMENT) as u32,
+            largest,
             least_segs: config.tcp_min_tso_segs,
         };
         size.bytes()

@@ -37,9 +37,10 @@ use plimsoll_buf::Slices;
 use plimsoll_wire::SeqNum;
 
 use crate::config::Config;
+use crate::congestion::Event;
 use crate::connection::{Connection, Context};
 use crate::counters::Counter;
-use crate::send::scoreboard::{Resent, SentRange};
+use crate::send::scoreboard::{Resent, SentRange, SentState};
 use crate::serial::Serial;
 use crate::state::State;
 use crate::time::{Duration, Instant};
@@ -197,6 +198,7 @@ impl Connection {
     /// arrive: they are sent again at once, and this says nothing about congestion (Linux:
     /// `tcp_simple_retransmit`).
     pub(crate) fn on_mss_changed(&mut self, cx: &Context, too_big: bool) {
+        self.cc.on_event(Event::Mss(self.snd.mss));
         if !too_big || !self.snd.scoreboard.mark_lost_above_mss(self.snd.mss) {
             return;
         }
@@ -211,7 +213,7 @@ impl Connection {
         let idle = cx.now.since(self.recovery.last_sent);
         let rto = self.recovery.rtt.rto(cx.config);
         if idle > rto {
-            self.cc.on_idle_restart(idle, rto, cx.now);
+            self.cc.on_event(Event::Idle { now: cx.now, idle, rto });
             self.recovery.last_sent = cx.now;
         }
     }
@@ -240,14 +242,14 @@ impl Connection {
             fin: end.since(start) as usize > data.len(),
             eor: false,
             delivered: self.stats.delivered,
+            state: SentState::default(),
         };
-        if self.pipe() == 0 {
-            self.cc.on_start(cx.now, self.recovery.last_sent);
-        }
+        let prior = (self.pipe(), self.recovery.last_sent);
         let first = self.snd.scoreboard.is_empty();
         self.recovery.burst = self.recovery.burst.saturating_add(range.segs() as u16);
         self.snd.scoreboard.on_sent(range);
         self.snd.rtx.on_sent(start, data);
+        self.tell_sent(cx, sent_at, range.segs(), prior, false);
         self.recovery.last_sent = cx.now;
         if self.recovery.tlp.due == Some(Probe::New) {
             self.on_probe_sent(cx, false);
@@ -295,6 +297,7 @@ impl Connection {
         end: SeqNum,
         (serial, sent_at): (Serial, Instant),
     ) {
+        let prior = (self.pipe(), self.recovery.last_sent);
         self.recovery.last_sent = cx.now;
         self.recovery.retrying_since.get_or_insert(cx.now);
         let probe = matches!(self.recovery.tlp.due, Some(Probe::Last(_)));
@@ -307,6 +310,7 @@ impl Connection {
             delivered: self.stats.delivered,
             counted: !probe,
         });
+        self.tell_sent(cx, sent_at, segs, prior, true);
         if probe {
             self.on_probe_sent(cx, true);
             return;

@@ -164,6 +164,7 @@ mod tests {
     use plimsoll_wire::SeqNum;
 
     use super::*;
+    use crate::send::scoreboard::SentState;
     use crate::serial::Serial;
 
     fn range(start: u32, ms: u64, retransmissions: u8) -> SentRange {
@@ -185,6 +186,7 @@ mod tests {
             fin: false,
             eor: false,
             delivered: 0,
+            state: SentState::default(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The retransmission timeout (RFC 6298): arming, backoff, what it marks, and when to give up.
 
 use crate::config::Config;
+use crate::congestion::Event;
 use crate::connection::{Connection, Context};
 use crate::counters::Counter;
 use crate::state::State;
@@ -144,7 +145,7 @@ impl Connection {
         if first {
             self.recovery.undo.prior_ssthresh = self.current_ssthresh();
             self.recovery.prr.start(self.cc.cwnd());
-            self.cc.reduce();
+            self.cc.on_event(Event::Congestion);
             self.init_undo();
         }
         self.cc.set_cwnd(self.pipe() + 1);

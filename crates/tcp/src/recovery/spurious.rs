@@ -9,6 +9,7 @@
 use plimsoll_wire::SeqNum;
 
 use super::{Phase, Rexmit};
+use crate::congestion::Event;
 use crate::connection::{Connection, Context};
 use crate::counters::Counter;
 use crate::time::Instant;
@@ -91,6 +92,7 @@ impl Connection {
                 self.ecn.withdraw_cwr();
             }
         }
+        self.cc.on_event(Event::Undo);
         // What is marked lost has to be looked at again.
         self.recovery.rack.advanced = true;
     }

@@ -7,6 +7,7 @@ use plimsoll_wire::SeqNum;
 
 use super::prr::PrrAck;
 use super::{Phase, Rexmit};
+use crate::congestion::Event;
 use crate::connection::{Connection, Context};
 use crate::counters::Counter;
 use crate::time::Instant;
@@ -31,10 +32,8 @@ pub(crate) struct Alert {
 impl Connection {
     /// Begins a phase.
     pub(crate) fn set_phase(&mut self, cx: &Context, phase: Phase) {
-        if phase == Phase::Loss {
-            self.cc.on_loss(cx.now, self.snd.nxt);
-        }
-        self.recovery.phase = phase;
+        let before = core::mem::replace(&mut self.recovery.phase, phase);
+        self.tell_phase(cx, before, phase);
     }
 
     /// Whether the window is being reduced step by step.
@@ -52,7 +51,7 @@ impl Connection {
         self.recovery.high_seq = self.snd.nxt;
         self.recovery.tlp.end = None;
         self.recovery.prr.start(self.cc.cwnd());
-        self.cc.reduce();
+        self.cc.on_event(Event::Congestion);
         self.ecn.queue_cwr();
     }
 

@@ -112,6 +112,7 @@ impl Connection {
         if asked == 0 {
             return Ok(0);
         }
+        self.note_app_limited(cx);
         let zerocopy = flags.zerocopy && self.options.zerocopy;
         let was_empty = self.snd.queue.is_empty();
         let (space, memory) = (self.raw_room(cx.config, asked), self.memory_room(cx, asked));

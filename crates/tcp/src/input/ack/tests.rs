@@ -45,22 +45,6 @@ struct Trace {
     peer: Peer,
 }
 
-#[test]
-fn a_burst_spreads_by_two_packets_on_fast_paths_too() {
-    let cases = [
-        (100, 146_000, 89, "a fast path"),
-        (10, 1_460_000, 0, "less than a microsecond"),
-        (1000, 1_000_000, 130, "a millisecond"),
-        (100_000, 14_600, 1000, "a slow path: bounded"),
-        (u64::MAX, 1, 1000, "no overflow"),
-        (0, 0, 0, "nothing is known"),
-    ];
-    for (srtt, window, micros, name) in cases {
-        let spread = spread_of_burst(Duration::from_micros(srtt), window);
-        assert_eq!(spread.as_micros(), micros, "{name}");
-    }
-}
-
 impl Trace {
     fn new(peer: Peer) -> Trace {
         // Most tests are about something else than tail loss probes.
