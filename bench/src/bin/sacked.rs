@@ -112,9 +112,9 @@ impl Sender {
         let mut repr = ack(&[]).repr;
         repr.flags = TcpFlags::SYN | TcpFlags::ACK;
         repr.seq = IRS;
-        repr.options.mss = Some(MSS as u16);
-        repr.options.window_scale = Some(14);
-        repr.options.sack_permitted = true;
+        repr.options.syn_mut().mss = Some(MSS as u16);
+        repr.options.syn_mut().window_scale = Some(14);
+        repr.options.syn_mut().sack_permitted = true;
         sender.take(segment(repr));
         ensure!(sender.conn.state() == State::Established, "the handshake");
         // The window of a SYN-ACK is not scaled.
@@ -170,7 +170,7 @@ fn ack(blocks: &[SackBlock]) -> Segment {
         ..TcpRepr::default()
     };
     for &block in blocks {
-        let _ = repr.options.sack.try_push(block);
+        let _ = repr.options.sack_mut().try_push(block);
     }
     segment(repr)
 }

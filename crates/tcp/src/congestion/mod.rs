@@ -42,7 +42,7 @@ use plimsoll_wire::SeqNum;
 use crate::config::{Config, CongestionAlgorithm};
 use crate::limits::MAX_SUPER_SEGMENT;
 use crate::send::scoreboard::{LostRange, RateSample};
-use crate::time::{Duration, Instant};
+use crate::time::{Duration, Instant, nanos};
 use cubic::Cubic;
 use hystart::Signs;
 #[cfg(test)]
@@ -124,8 +124,7 @@ impl AckSample {
     /// at one window of `cwnd` segments per round trip.
     fn spread(&self, cwnd: u32) -> Duration {
         let window = u64::from(cwnd) * u64::from(self.mss);
-        let nanos = u64::try_from(self.srtt.as_nanos()).unwrap_or(u64::MAX);
-        let nanos = nanos.saturating_mul(2 * MAX_SUPER_SEGMENT as u64) / window.max(1);
+        let nanos = nanos(self.srtt).saturating_mul(2 * MAX_SUPER_SEGMENT as u64) / window.max(1);
         Duration::from_nanos(nanos).min(MAX_SPREAD)
     }
 }

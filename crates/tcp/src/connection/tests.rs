@@ -323,12 +323,12 @@ fn strange_segment(dice: &mut Dice, conn: &Connection, pool: &Pool) -> Segment {
     }
     for _ in 0..dice.roll(4) {
         let block = SackBlock { left: near(dice, &snd), right: near(dice, &snd) };
-        repr.options.sack.push(block);
+        repr.options.sack_mut().push(block);
     }
     if dice.roll(10) == 0 {
-        repr.options.window_scale = Some(dice.roll(20) as u8);
-        repr.options.mss = Some(dice.roll(2000) as u16);
-        repr.options.sack_permitted = true;
+        repr.options.syn_mut().window_scale = Some(dice.roll(20) as u8);
+        repr.options.syn_mut().mss = Some(dice.roll(2000) as u16);
+        repr.options.syn_mut().sack_permitted = true;
     }
     let len = [0, 0, 1, 2, 1000, 5000][dice.roll(6) as usize];
     let payload = pool.copy_from(&std::vec![3; len]).into();

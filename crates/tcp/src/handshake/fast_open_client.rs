@@ -242,7 +242,7 @@ impl Connection {
             return false;
         }
         // A cookie that nobody asked for is not kept.
-        let given = seg.repr.options.fast_open.filter(|_| open.offered);
+        let given = seg.repr.options.syn().fast_open.filter(|_| open.offered);
         let given = given.filter(|option| !option.cookie.is_empty());
         let refused = match open.params.option {
             Some(option) if given.is_none() && open.sent == 0 && !again => {

@@ -134,7 +134,7 @@ impl Connection {
         }
         // There is no timer for what is in flight yet, and the ACK may leave all of it there.
         self.arm_retransmit_if_needed(cx);
-        let news = seg.repr.ack != self.snd.una || !seg.repr.options.sack.is_empty();
+        let news = seg.repr.ack != self.snd.una || !seg.repr.options.sack().is_empty();
         if news {
             self.on_ack(cx, seg);
         } else {

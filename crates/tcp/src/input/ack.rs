@@ -132,7 +132,7 @@ impl Connection {
 
     /// An ACK that a later one has overtaken: what it SACKs is still news.
     fn on_old_ack(&mut self, cx: &Context, seg: &Segment) {
-        if seg.repr.options.sack.is_empty()
+        if seg.repr.options.sack().is_empty()
             || !self.handshake.sack
             || self.snd.scoreboard.is_empty()
         {
@@ -188,7 +188,7 @@ impl Connection {
     /// The first SACK block, if it reports data received twice and may be believed: no more of them
     /// than was sent again, none longer than the peer's window.
     fn take_dsack(&mut self, cx: &Context, seg: &Segment, news: &mut News) -> Option<SackBlock> {
-        let blocks = &seg.repr.options.sack;
+        let blocks = seg.repr.options.sack();
         let block = scoreboard::dsack(blocks, seg.repr.ack).filter(|_| self.handshake.sack)?;
         let old = block.left < seg.repr.ack;
         cx.counters.bump(if old { Counter::TcpDsackRecv } else { Counter::TcpDsackOfoRecv });
@@ -218,7 +218,7 @@ impl Connection {
 
     /// Moves the marks that SACK moves.
     fn take_sack(&mut self, cx: &Context, seg: &Segment, news: &mut News) {
-        let blocks = &seg.repr.options.sack;
+        let blocks = seg.repr.options.sack();
         if !self.handshake.sack || blocks.is_empty() {
             return;
         }

@@ -20,7 +20,7 @@ use core::num::NonZeroU64;
 
 use crate::config::Config;
 use crate::connection::{Connection, Context};
-use crate::time::{Duration, Instant};
+use crate::time::{Duration, Instant, nanos};
 
 /// Segments at the start of a connection that are not paced.
 const UNPACED_SEGS: u64 = 10;
@@ -43,7 +43,7 @@ pub(crate) struct Pace {
 impl Pace {
     /// Bytes per second; before the first sample, no limit.
     pub(crate) fn rate(self) -> u64 {
-        let nanos = u64::try_from(self.srtt.as_nanos()).unwrap_or(u64::MAX);
+        let nanos = nanos(self.srtt);
         if nanos == 0 {
             return u64::MAX;
         }

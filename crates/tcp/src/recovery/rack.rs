@@ -8,7 +8,7 @@
 use super::{Phase, XmitTimer};
 use crate::connection::{Connection, Context};
 use crate::send::scoreboard::{SentRange, XmitOrder};
-use crate::time::{Duration, Instant};
+use crate::time::{Duration, Instant, nanos};
 use crate::timer::Timer;
 
 /// `tcp_recovery`: the reordering window stays as it is.
@@ -62,7 +62,7 @@ impl Rack {
             return;
         }
         self.advanced = true;
-        self.rtt = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
+        self.rtt = nanos(rtt);
         self.newest = self.newest.max(range.xmit_order());
     }
 

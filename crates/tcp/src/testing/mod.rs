@@ -199,7 +199,7 @@ pub(crate) fn show(packet: &Transmit) -> String {
     if repr.flags.contains(TcpFlags::URG) {
         text += &format!(" urg {}", repr.urgent);
     }
-    for block in &repr.options.sack {
+    for block in repr.options.sack() {
         text += &format!(" sack {}:{}", block.left.since(IRS), block.right.since(IRS));
     }
     if packet.segs > 1 {
@@ -270,8 +270,8 @@ impl Trace {
         let mut trace = Trace::open(setup.clone());
         let line = Line::parse(line);
         let mut repr = trace.repr(&line);
-        repr.options.mss = Some(setup.mss);
-        repr.options.sack_permitted = true;
+        repr.options.syn_mut().mss = Some(setup.mss);
+        repr.options.syn_mut().sack_permitted = true;
         let data: Vec<u8> = (line.start..line.end).map(|at| pattern(at as usize + 1)).collect();
         let payload = trace.pool.copy_from(&data).into();
         let syn = Segment { repr, payload, segs: 1, ecn: Ecn::NotEct };
@@ -294,9 +294,9 @@ impl Trace {
     pub(crate) fn recv_syn_ack(&mut self, line: &str, option: Option<FastOpenOption>) {
         let line = Line::parse(line);
         let mut repr = self.repr(&line);
-        repr.options.mss = Some(1000);
-        repr.options.sack_permitted = true;
-        repr.options.fast_open = option;
+        repr.options.syn_mut().mss = Some(1000);
+        repr.options.syn_mut().sack_permitted = true;
+        repr.options.syn_mut().fast_open = option;
         let data: Vec<u8> = (line.start..line.end).map(|at| pattern(at as usize)).collect();
         self.input(repr, &data);
     }
@@ -319,8 +319,8 @@ impl Trace {
         let mss = setup.mss;
         let mut trace = Trace::syn_sent(setup);
         let mut repr = trace.repr(&Line::parse("S. 0:0 ack 1"));
-        repr.options.mss = Some(mss);
-        repr.options.sack_permitted = true;
+        repr.options.syn_mut().mss = Some(mss);
+        repr.options.syn_mut().sack_permitted = true;
         trace.input(repr, &[]);
         trace.expect(". 1:1 ack 1");
         assert_eq!(trace.conn.state(), State::Established);
@@ -386,7 +386,7 @@ impl Trace {
             ..TcpRepr::default()
         };
         for &(left, right) in &line.sack {
-            repr.options.sack.push(SackBlock { left: ISS + left, right: ISS + right });
+            repr.options.sack_mut().push(SackBlock { left: ISS + left, right: ISS + right });
         }
         repr
     }

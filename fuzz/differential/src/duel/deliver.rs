@@ -34,7 +34,7 @@ impl Duel<'_> {
         let within = |block: &SackBlock, told: &SackBlock| {
             told.left <= block.left && block.right <= told.right
         };
-        let blocks = &segment.repr.options.sack;
+        let blocks = segment.repr.options.sack();
         let new = |block: &&SackBlock| !self.told.iter().any(|told| within(block, told));
         let lefts = blocks.iter().filter(new).map(|block| block.left);
         self.past.descending |= !lefts.is_sorted();

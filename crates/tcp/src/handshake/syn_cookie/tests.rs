@@ -45,10 +45,13 @@ fn segment(seq: SeqNum, ack: u32, flags: TcpFlags, options: TcpOptions) -> Segme
 
 fn offer() -> TcpOptions {
     TcpOptions {
-        mss: Some(1400),
-        window_scale: Some(7),
-        sack_permitted: true,
         timestamps: Some(Timestamps { val: 77, ecr: 0 }),
+        syn_or_sack: SynOrSack::Syn(SynOptions {
+            mss: Some(1400),
+            window_scale: Some(7),
+            sack_permitted: true,
+            ..SynOptions::default()
+        }),
         ..TcpOptions::default()
     }
 }
@@ -59,7 +62,7 @@ fn open(config: &Config, options: TcpOptions, delay: Duration) -> (TcpRepr, Conn
     let below = Below::default();
     let now = Instant::from_millis(1_000_000);
     let cx = Context { now, below, config, counters: &counters };
-    let mss = cookie_mss_index(20, options.mss);
+    let mss = cookie_mss_index(20, options.syn().mss);
     let syn = segment(IRS, 0, TcpFlags::SYN | ecn::ASK, options);
     let answer = cookie_syn_ack(&cx, &params(20), &syn);
     assert_eq!((answer.seq, answer.ack), (COOKIE, IRS + 1));
@@ -78,7 +81,7 @@ fn open(config: &Config, options: TcpOptions, delay: Duration) -> (TcpRepr, Conn
 fn everything_comes_back_in_the_timestamp() {
     let config = Config { tcp_ecn: 2, ..Config::default() };
     let (answer, conn) = open(&config, offer(), Duration::from_millis(100));
-    assert!(answer.options.sack_permitted && answer.options.window_scale.is_some());
+    assert!(answer.options.syn().sack_permitted && answer.options.syn().window_scale.is_some());
     assert!(answer.flags.contains(TcpFlags::ECE) && !answer.flags.contains(TcpFlags::CWR));
     let info = conn.info(&config);
     assert_eq!((info.snd_mss, info.snd_wscale, info.snd_wnd), (1288, 7, 500 << 7));
@@ -93,7 +96,7 @@ fn without_timestamps_only_the_mss_is_left() {
     let config = Config { tcp_ecn: 2, ..Config::default() };
     let options = TcpOptions { timestamps: None, ..offer() };
     let (answer, conn) = open(&config, options, Duration::from_millis(100));
-    assert!(!answer.options.sack_permitted && answer.options.window_scale.is_none());
+    assert!(!answer.options.syn().sack_permitted && answer.options.syn().window_scale.is_none());
     assert!(!answer.flags.contains(TcpFlags::ECE));
     let info = conn.info(&config);
     assert!(!info.sack && !info.timestamps && !info.window_scaling && !conn.ecn.on);

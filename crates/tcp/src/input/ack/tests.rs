@@ -86,9 +86,10 @@ impl Trace {
         trace.now += Duration::from_millis(100);
         let mut repr = trace.header(0, TcpFlags::SYN | TcpFlags::ACK);
         repr.seq = IRS;
-        repr.options.mss = Some(if peer == Peer::SackAndTimestamps { 1012 } else { 1000 });
-        repr.options.window_scale = Some(7);
-        repr.options.sack_permitted = peer != Peer::Plain;
+        repr.options.syn_mut().mss =
+            Some(if peer == Peer::SackAndTimestamps { 1012 } else { 1000 });
+        repr.options.syn_mut().window_scale = Some(7);
+        repr.options.syn_mut().sack_permitted = peer != Peer::Plain;
         trace.deliver(repr);
         assert_eq!(trace.conn.state(), State::Established);
         // The first ACK brings the scaled window.
@@ -134,7 +135,9 @@ impl Trace {
     fn ack(&mut self, ack: u32, blocks: &[(u32, u32)]) {
         let mut repr = self.header(ack, TcpFlags::ACK);
         for &(left, right) in blocks {
-            repr.options.sack.push(SackBlock { left: self.seq(left), right: self.seq(right) });
+            repr.options
+                .sack_mut()
+                .push(SackBlock { left: self.seq(left), right: self.seq(right) });
         }
         self.deliver(repr);
     }

@@ -41,6 +41,7 @@ mod ranges;
 mod rate_sample;
 mod sack;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 pub(crate) use delivered::{Arrivals, Delivered, dsack};
@@ -87,7 +88,8 @@ pub(crate) struct Scoreboard {
     /// The rate at which the path delivers.
     rate: RateSampler,
     /// What was marked lost since [`take_losses`](Self::take_losses), if anybody asks for it.
-    losses: Option<Vec<LostRange>>,
+    #[expect(clippy::box_collection, reason = "one word, since hardly anybody asks")]
+    losses: Option<Box<Vec<LostRange>>>,
 }
 
 impl Scoreboard {
@@ -231,12 +233,12 @@ impl Scoreboard {
 
     /// Whether each range that is marked lost is to be noted.
     pub(crate) fn note_losses(&mut self, wanted: bool) {
-        self.losses = wanted.then(Vec::new);
+        self.losses = wanted.then(Box::default);
     }
 
     /// What was marked lost since the last call, in that order, if it is noted.
     pub(crate) fn take_losses(&mut self) -> Vec<LostRange> {
-        self.losses.as_mut().map(core::mem::take).unwrap_or_default()
+        self.losses.as_deref_mut().map(core::mem::take).unwrap_or_default()
     }
 
     /// What has just left for the first time ended with a MSG_EOR.

@@ -21,7 +21,7 @@
 use plimsoll_wire::SeqNum;
 
 use super::range::{SentRange, SentState, XmitOrder};
-use crate::time::{Duration, Instant};
+use crate::time::{Duration, Instant, nanos};
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
@@ -51,8 +51,7 @@ impl RateSample {
     /// Bytes per second (`RS.delivery_rate`), with segments of `mss` bytes.
     #[cfg(test)]
     pub(crate) fn rate(&self, mss: u32) -> Option<u64> {
-        let interval = self.interval?.as_nanos() as u64;
-        rate(self.delivered, interval, mss)
+        rate(self.delivered, nanos(self.interval?), mss)
     }
 }
 
@@ -220,7 +219,7 @@ impl RateSampler {
     /// A sample that the application limited counts only if it is higher than the last one.
     fn measure(&mut self, sample: &RateSample) {
         let Some(interval) = sample.interval else { return };
-        let nanos = interval.as_nanos() as u64;
+        let nanos = nanos(interval);
         let last = &self.measured;
         let higher = u128::from(sample.delivered) * u128::from(last.nanos)
             >= u128::from(last.delivered) * u128::from(nanos);
