@@ -15,8 +15,8 @@ use std::time::Instant as Clock;
 use anyhow::{Context as _, Result, ensure};
 use plimsoll_buf::{Pool, Slices};
 use plimsoll_tcp::{
-    Below, Config, Connection, Context, Counters, Duration, Ecn, Instant, OpenParams, Options,
-    Segment, Serial, State,
+    Arrival, Below, Config, Connection, Context, Counters, Duration, Ecn, Input, Instant,
+    OpenParams, Options, Segment, Serial, State,
 };
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{SackBlock, TcpFlags, TcpRepr};
@@ -141,7 +141,7 @@ impl Sender {
 
     fn take(&mut self, segment: Segment) {
         let (conn, cx) = self.parts();
-        conn.handle_segment(&cx, segment);
+        conn.handle(&cx, Input::Segment(segment, Arrival::default()));
         self.send();
     }
 

@@ -2,10 +2,10 @@
 //!
 //! # Theory of operation
 //!
-//! A segment comes in through [`Connection::handle_segment`]; the rooms under `input/` check it in
+//! A segment comes in through [`Connection::handle`]; the modules under `input/` check it in
 //! the order of RFC 9293, section 3.10.7, and change the sender ([`crate::send`]), the receiver
 //! ([`crate::recv`]) and the loss recovery ([`crate::recovery`]). Nothing leaves at that point:
-//! every room only records what is due. [`Connection::poll_transmit`] then asks, in one fixed
+//! every module only records what is due. [`Connection::poll_transmit`] then asks, in one fixed
 //! order, what may leave.
 //!
 //! Queues: the write queue and the retransmit queue (bounded by the send buffer), the receive queue
@@ -18,6 +18,7 @@
 //! What it does not do: listening, demultiplexing, ports, IP, checksums. The stack does.
 
 pub(crate) mod congestion;
+pub(crate) mod input;
 mod reading;
 
 use alloc::boxed::Box;
@@ -87,23 +88,23 @@ pub struct OpenParams {
     pub pool: Pool,
 }
 
-/// One TCP connection, without I/O, clock or randomness of its own.
+/// One TCP connection, without I/O, clock or randomness of its own. The same inputs give the same
+/// outputs, byte for byte.
 ///
-/// There are four families of methods.
+/// | | call | |
+/// |---|---|---|
+/// | opens | [`connect`](Self::connect), [`accept`](Self::accept) | with Fast Open: [`connect_deferred`](Self::connect_deferred) and [`begin_fast_open`](Self::begin_fast_open), [`accept_with`](Self::accept_with); with a SYN cookie: [`accept_cookie`](Self::accept_cookie) |
+/// | happens | [`handle`](Self::handle) | an [`Input`](crate::Input): a segment, a timeout, news of the path, a completion ... |
+/// | writes | [`write_with`](Self::write_with), [`write_shared`](Self::write_shared) | [`write`](Self::write) and [`write_urgent`](Self::write_urgent) are short for the first; [`write_corked`](Self::write_corked) if nothing can leave |
+/// | reads | [`read`](Self::read), [`read_shared`](Self::read_shared) | [`read_urgent`](Self::read_urgent), [`peek`](Self::peek), [`take_error`](Self::take_error), [`take_report`](Self::take_report) |
+/// | ends | [`shutdown`](Self::shutdown), [`close`](Self::close), [`abort`](Self::abort) | |
+/// | changes | [`set_option`](Self::set_option) | [`set_write_pending`](Self::set_write_pending), [`report_syn_data`](Self::report_syn_data), [`adopt`](Self::adopt) with Fast Open |
+/// | packets out | [`poll_transmit`](Self::poll_transmit) | until it returns `None` |
+/// | events out | [`poll_event`](Self::poll_event) | [`poll_writable`](Self::poll_writable), [`poll_fast_open_news`](Self::poll_fast_open_news) |
+/// | next deadline | [`poll_timeout`](Self::poll_timeout) | one timer per connection, and [`Input::Timeout`](crate::Input::Timeout) when it fires |
 ///
-/// - Getters ([`state`](Self::state), [`info`](Self::info), ...) change nothing.
-/// - `handle_*`: something happened below: a segment arrived, a timer fired, the path changed.
-/// - The application's calls: [`write`](Self::write), [`write_with`](Self::write_with),
-///   [`read`](Self::read), [`take_report`](Self::take_report),
-///   [`shutdown`](Self::shutdown), [`close`](Self::close), [`abort`](Self::abort),
-///   [`set_option`](Self::set_option).
-/// - `poll_*`: effects out.
-///
-/// After any `handle_*` or application call (or a batch of them), call
-/// [`poll_transmit`](Self::poll_transmit) until it returns `None`, then
-/// [`poll_event`](Self::poll_event), then [`poll_timeout`](Self::poll_timeout); arm one timer for
-/// the connection and call [`handle_timeout`](Self::handle_timeout) when it fires (too early is
-/// harmless). The same inputs give the same outputs, byte for byte.
+/// After each of these, or a batch of them: packets, then events, then the deadline. Everything else
+/// is a getter and changes nothing.
 pub struct Connection {
     // Read and written by every segment.
     pub(crate) state: State,
@@ -247,7 +248,7 @@ impl Connection {
     }
 
     /// A segment for this connection arrived.
-    pub fn handle_segment(&mut self, cx: &Context, seg: Segment) {
+    pub(crate) fn handle_segment(&mut self, cx: &Context, seg: Segment) {
         self.debug_invariants();
         self.snd.written = false;
         self.snd.was_idle = None;
@@ -258,7 +259,7 @@ impl Connection {
     }
 
     /// A deadline of [`poll_timeout`](Self::poll_timeout) has passed.
-    pub fn handle_timeout(&mut self, cx: &Context) {
+    pub(crate) fn handle_timeout(&mut self, cx: &Context) {
         self.debug_invariants();
         self.note_app_limited(cx);
         self.snd.written = false;
@@ -281,7 +282,7 @@ impl Connection {
     }
 
     /// The stack learnt something about the path.
-    pub fn handle_path_event(&mut self, cx: &Context, event: PathEvent) {
+    pub(crate) fn handle_path_event(&mut self, cx: &Context, event: PathEvent) {
         self.debug_invariants();
         self.snd.written = false;
         self.on_path_event(cx, event);
@@ -289,7 +290,7 @@ impl Connection {
         self.debug_invariants();
     }
 
-    /// The earliest point at which [`handle_timeout`](Self::handle_timeout) has something to do.
+    /// The earliest point at which [`Input::Timeout`](crate::Input::Timeout) has something to do.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.next()
     }

@@ -72,6 +72,7 @@ mod why;
 mod testing;
 
 pub use config::{Config, CongestionAlgorithm, Options, SetOption, TsoTail};
+pub use connection::input::{Arrival, Batch, Input, OutputDue, Reader};
 pub use connection::{Connection, Context, OpenParams};
 pub use counters::{Counter, CounterValues, Counters, Values, Writer};
 pub use event::{ConnectionError, Events, ReadError, WriteError};

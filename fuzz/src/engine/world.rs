@@ -3,10 +3,7 @@
 use std::collections::VecDeque;
 
 use plimsoll_buf::{Pool, Slices};
-use plimsoll_tcp::{
-    Below, Config, CongestionAlgorithm, Connection, ConnectionError, Context, Counters, Duration,
-    Ecn, Events, Instant, MemoryRoom, OpenParams, Options, PathEvent, Segment, State, Transmit,
-};
+use plimsoll_tcp::{Arrival, Below, Config, CongestionAlgorithm, Connection, ConnectionError, Context, Counters, Duration, Ecn, Events, Input, Instant, MemoryRoom, OpenParams, Options, PathEvent, Segment, State, Transmit};
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{TcpFlags, TcpRepr};
 
@@ -331,7 +328,7 @@ impl World {
             return;
         }
         if self.sides[index].conn.is_some() {
-            self.with(index, |conn, cx| conn.handle_segment(cx, segment));
+            self.with(index, |conn, cx| conn.handle(cx, Input::Segment(segment, Arrival::default())));
             return;
         }
         let flags = segment.repr.flags;
@@ -504,7 +501,7 @@ impl World {
             PathChoice::Soft => PathEvent::SoftError(ConnectionError::HostUnreachable),
             PathChoice::Hard => PathEvent::HardError(ConnectionError::DeviceGone),
         };
-        self.with(index, |conn, cx| conn.handle_path_event(cx, event));
+        self.with(index, |conn, cx| conn.handle(cx, Input::Path(event)));
     }
 
     fn forge(&mut self, to: Host, forgery: &Forgery) {
@@ -566,7 +563,7 @@ impl World {
     fn fire(&mut self, index: usize) {
         for _ in 0..8 {
             trace!("    {:?} timer of {index}", self.now);
-            self.with(index, |conn, cx| conn.handle_timeout(cx));
+            self.with(index, |conn, cx| conn.handle(cx, Input::Timeout));
             let conn = self.sides[index].conn.as_ref();
             if conn.and_then(Connection::poll_timeout).is_none_or(|next| next > self.now) {
                 return;

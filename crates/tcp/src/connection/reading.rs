@@ -140,7 +140,7 @@ impl Connection {
 
     /// Tells whether somebody waits for data to read: a blocked thread, or a task that has left a
     /// waker. What arrives for such a reader may leave its acknowledgement to him.
-    pub fn set_reader_waiting(&mut self, waiting: bool) {
+    pub(crate) fn set_reader_waiting(&mut self, waiting: bool) {
         self.rcv.set_reader_waiting(waiting);
     }
 
@@ -180,9 +180,9 @@ impl Connection {
         self.rcv.ack_cannot_wait(self.ecn.has_news())
     }
 
-    /// After a segment of a batch: whether the owner may go on with the next one. If not, he polls
-    /// at once. Counts what is deferred, and why something was not.
-    pub fn may_defer_ack(&self, cx: &Context) -> bool {
+    /// After a segment of a batch: whether its ACK may wait for the end. If not, output is due at
+    /// once. Counts what is deferred, and why something was not.
+    pub(crate) fn may_defer_ack(&self, cx: &Context) -> bool {
         let reason = self.ack_cannot_wait();
         match reason {
             Some(reason) => cx.counters.bump(reason.counter()),

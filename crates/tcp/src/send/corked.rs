@@ -18,7 +18,7 @@ impl Connection {
     /// [`write`](Self::write) knows what to do then.
     ///
     /// To be called only if something is still below the connection, of which
-    /// [`handle_completion`](Self::handle_completion) will tell.
+    /// [`Input::Completion`](crate::Input::Completion) will tell.
     pub fn write_corked(&mut self, data: &[u8]) -> bool {
         if self.last_hold != Some(Hold::Autocork) || self.snd.raw {
             return false;

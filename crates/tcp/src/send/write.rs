@@ -165,7 +165,7 @@ impl Connection {
     }
 
     /// Whether a writer or a closed window waits for memory, so that
-    /// [`handle_memory`](Self::handle_memory) must be called when there may be some, and what
+    /// [`Input::Memory`](crate::Input::Memory) must be told when there may be some, and what
     /// leaves then be sent: when others have given some back, and after every call, since a
     /// connection that has nothing queued needs no more than its own.
     pub fn awaits_memory(&self) -> bool {
@@ -173,7 +173,7 @@ impl Connection {
     }
 
     /// There may be memory for the writer or the window that waits for some.
-    pub fn handle_memory(&mut self, cx: &Context) {
+    pub(crate) fn handle_memory(&mut self, cx: &Context) {
         self.reopen_window(cx);
         let least = cx.config.tcp_wmem[0];
         let enough = cx.below.memory.bytes as usize >= least || self.send_queue_len() <= least / 2;

@@ -33,6 +33,7 @@ use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{FastOpenOption, SackBlock, TcpFlags, TcpRepr};
 
 use crate::config::{Config, Options};
+use crate::connection::input::{Arrival, Input};
 use crate::connection::{Connection, Context, OpenParams};
 use crate::counters::{Counter, Counters};
 use crate::handshake::fast_open_client::FastOpen;
@@ -398,7 +399,7 @@ impl Trace {
     fn input_marked(&mut self, repr: TcpRepr, data: &[u8], ecn: Ecn) {
         let payload = self.pool.copy_from(data).into();
         let seg = Segment { repr, payload, segs: 1, ecn };
-        self.call(|conn, cx| conn.handle_segment(cx, seg));
+        self.call(|conn, cx| conn.handle(cx, Input::Segment(seg, Arrival::default())));
     }
 
     /// The peer sends a segment. The window is the last one named unless the line names one.
@@ -473,14 +474,14 @@ impl Trace {
         let then = self.started + Duration::from_millis(millis);
         assert!(self.now <= then, "time does not run backwards");
         self.now = then;
-        self.call(|conn, cx| conn.handle_timeout(cx));
+        self.call(|conn, cx| conn.handle(cx, Input::Timeout));
     }
 
     /// Sleeps until the next deadline and returns the milliseconds since the start.
     #[track_caller]
     pub(crate) fn sleep(&mut self) -> u64 {
         self.now = self.conn.poll_timeout().expect("something is awaited");
-        self.call(|conn, cx| conn.handle_timeout(cx));
+        self.call(|conn, cx| conn.handle(cx, Input::Timeout));
         self.now.since(self.started).as_millis() as u64
     }
 
