@@ -22,6 +22,7 @@ pub(crate) mod input;
 mod reading;
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 
 use plimsoll_buf::Pool;
 use plimsoll_wire::SeqNum;
@@ -48,6 +49,9 @@ use crate::state::State;
 use crate::time::{Duration, Instant};
 use crate::timer::{Timer, TimerTable};
 use crate::why::{Causes, Decisions, HoldTimes};
+
+/// A connection that was not in use for this long gives memory back.
+const RESTING_TIME: Duration = Duration::from_secs(1);
 
 /// What comes with every call: the time, what lies below, the settings, and where to count.
 #[derive(Clone, Copy)]
@@ -82,8 +86,9 @@ pub struct OpenParams {
     /// Most payload bytes that one packet handed down may hold (0 or less than one MSS: no
     /// super-segments).
     pub max_super_segment: usize,
-    /// The socket's options.
-    pub options: Options,
+    /// The socket's options, shared until they are changed: sockets with the same options need them
+    /// once.
+    pub options: Arc<Options>,
     /// Where buffers come from.
     pub pool: Pool,
 }
@@ -101,7 +106,7 @@ pub struct OpenParams {
 /// | changes | [`set_option`](Self::set_option) | [`set_write_pending`](Self::set_write_pending), [`report_syn_data`](Self::report_syn_data), [`adopt`](Self::adopt) with Fast Open |
 /// | packets out | [`poll_transmit`](Self::poll_transmit) | until it returns `None` |
 /// | events out | [`poll_event`](Self::poll_event) | [`poll_writable`](Self::poll_writable), [`poll_fast_open_news`](Self::poll_fast_open_news) |
-/// | next deadline | [`poll_timeout`](Self::poll_timeout) | one timer per connection, and [`Input::Timeout`](crate::Input::Timeout) when it fires |
+/// | next deadline | [`poll_timeout`](Self::poll_timeout) | one timer per connection, and [`Input::Timeout`](crate::Input::Timeout) when it fires; [`releases_at`](Self::releases_at) if many rest |
 ///
 /// After each of these, or a batch of them: packets, then events, then the deadline. Everything else
 /// is a getter and changes nothing.
@@ -144,7 +149,8 @@ pub struct Connection {
     pub(crate) error: Option<ConnectionError>,
     pub(crate) error_taken: bool,
     pub(crate) soft_error: Option<ConnectionError>,
-    pub(crate) options: Options,
+    /// Shared with others until it is changed.
+    pub(crate) options: Arc<Options>,
     pub(crate) pool: Pool,
 }
 
@@ -278,6 +284,10 @@ impl Connection {
             }
         }
         self.tell_losses(cx);
+        if self.releases_at().is_some_and(|at| at <= cx.now) {
+            self.snd.release_all();
+            self.rcv.release_all();
+        }
         self.debug_invariants();
     }
 
@@ -400,7 +410,7 @@ impl Connection {
         self.debug_invariants();
         self.snd.written = false;
         self.causes.add(Causes::OPTION);
-        let options = &mut self.options;
+        let options = Arc::make_mut(&mut self.options);
         match option {
             SetOption::NoDelay(on) => options.nodelay = on,
             SetOption::Cork(on) => options.cork = on,
@@ -506,6 +516,18 @@ impl Connection {
         let told = self.hold_times.as_ref().map_or(0, |_| size_of::<HoldTimes>())
             + self.decisions.as_ref().map_or(0, |log| log.heap_bytes());
         size_of::<Connection>() + heap + told + self.fast_open_bytes()
+    }
+
+    /// When a timeout gives memory back that only data needs which waits or is in flight: a second
+    /// after the connection was last in use. None if it holds none, or needs it. Nothing else waits
+    /// for that, so it is no deadline of [`poll_timeout`](Self::poll_timeout): a caller with many
+    /// connections arms a timer for it as well.
+    pub fn releases_at(&self) -> Option<Instant> {
+        let resting = self.snd.is_at_rest() && self.rcv.is_at_rest();
+        if !resting || (self.snd.room_bytes() == 0 && self.rcv.heap_bytes() == 0) {
+            return None;
+        }
+        Some(self.keepalive.last_rx.max(self.recovery.last_sent) + RESTING_TIME)
     }
 
     /// Data (or our FIN) is unacknowledged.

@@ -49,6 +49,7 @@ mod counters;
 mod ecn;
 mod event;
 mod failed;
+mod frugal;
 mod handshake;
 mod info;
 mod input;

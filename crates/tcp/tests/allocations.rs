@@ -25,7 +25,7 @@ fn params(port: u16, max_super_segment: usize) -> OpenParams {
         mtu: 1500,
         ip_header_len: 20,
         max_super_segment,
-        options: Options::default(),
+        options: Options::default().into(),
         pool: Pool::new(),
     }
 }

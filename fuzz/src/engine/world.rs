@@ -166,7 +166,7 @@ impl Side {
             mtu,
             ip_header_len,
             max_super_segment,
-            options,
+            options: options.into(),
             pool: pool.clone(),
         };
         let mut seen = Seen::new(mtu.into(), ip_header_len.into(), max_super_segment, iss);

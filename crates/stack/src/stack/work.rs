@@ -346,7 +346,8 @@ impl<'a> Work<'a> {
     /// than the wheel's leaves the wheel alone: it calls early, and is armed again then.
     pub(crate) fn arm_timer(&mut self, endpoint: &Endpoint, inner: &mut Inner) {
         let waiting = inner.prequeue.as_ref().map(|prequeue| prequeue.due());
-        let Some(deadline) = inner.conn.poll_timeout().into_iter().chain(waiting).min() else {
+        let own = inner.conn.poll_timeout().into_iter().chain(inner.conn.releases_at());
+        let Some(deadline) = own.chain(waiting).min() else {
             return;
         };
         if deadline >= inner.timer {

@@ -1,6 +1,8 @@
 //! The wiring of the receive half: what readers call, what the owner of a batch of segments asks,
 //! and the timer of an ACK that waits. The rules are in [`crate::recv`].
 
+use alloc::sync::Arc;
+
 use plimsoll_buf::Slices;
 
 use crate::config::Config;
@@ -165,7 +167,7 @@ impl Connection {
 
     /// SO_RCVLOWAT was set.
     pub(super) fn apply_low_water(&mut self, cx: &Context) {
-        if self.rcv.make_room_for_mark(cx.config, &mut self.options) {
+        if self.rcv.make_room_for_mark(cx.config, Arc::make_mut(&mut self.options)) {
             // The peer may have filled what it knew of; nothing would tell it otherwise.
             self.after_read();
         }

@@ -1,6 +1,7 @@
 //! Two connections talk to each other over a path that loses, repeats and reorders.
 
 use std::collections::VecDeque;
+use std::format;
 use std::vec::Vec;
 
 use plimsoll_buf::Pool;
@@ -13,6 +14,7 @@ use crate::segment::{Ecn, MemoryRoom};
 use crate::send::WriteFlags;
 use crate::send::error_queue::TxTimestamps;
 use crate::testing::pair::{Dice, to_segment};
+use crate::testing::{Setup, Trace};
 
 /// What the path does, in percent.
 #[derive(Clone, Copy)]
@@ -45,7 +47,7 @@ fn params(port: u16, iss: u32, max_super_segment: usize, options: Options) -> Op
         mtu: 1500,
         ip_header_len: 20,
         max_super_segment,
-        options,
+        options: options.into(),
         pool: Pool::new(),
     }
 }
@@ -429,7 +431,35 @@ fn nothing_breaks_the_invariants() {
 const SEEDS: u64 = 300;
 
 #[test]
+fn an_idle_second_gives_back_what_only_data_needs() {
+    let mut t = Trace::established(Setup::default());
+    let fresh = t.conn.memory_bytes();
+    assert_eq!(t.conn.releases_at(), None, "nothing has been sent");
+    for round in 0..5 {
+        t.write(1000);
+        t.drain();
+        assert_eq!(t.conn.releases_at(), None, "data is in flight");
+        t.at(10 * round + 10);
+        let (data, ack) = (100 * round as u32, 1000 * round as u32 + 1001);
+        t.recv(&format!("P. {}:{} ack {ack}", data + 1, data + 101));
+        assert_eq!(t.conn.releases_at(), None, "data waits to be read");
+        assert_eq!(t.call(|conn, cx| conn.read(cx, &mut [0; 200])), Ok(100));
+        t.drain();
+    }
+    let used = t.conn.memory_bytes();
+    assert_eq!(t.conn.releases_at(), Some(t.now + Duration::from_secs(1)));
+    t.at(1049);
+    assert_eq!(t.conn.memory_bytes(), used, "not yet");
+    t.at(1050);
+    let leased = t.conn.cc.heap_bytes();
+    assert_eq!(t.conn.memory_bytes(), fresh + leased, "{used} before");
+    assert_eq!(t.conn.releases_at(), None);
+    t.write(1000);
+    t.expect("P. 5001:6001 ack 501");
+}
+
+#[test]
 fn size_of_a_connection() {
     // Grows only on purpose: a million connections pay for every byte.
-    assert!(size_of::<Connection>() <= 1632, "{}", size_of::<Connection>());
+    assert!(size_of::<Connection>() <= 1408, "{}", size_of::<Connection>());
 }

@@ -25,7 +25,6 @@ impl Connection {
                 sack_permitted: if offer { config.tcp_sack } else { self.handshake.sack },
                 fast_open: self.fast_open_option().or(answer),
             }),
-            ..TcpOptions::default()
         }
     }
 

@@ -69,7 +69,6 @@ pub fn cookie_syn_ack(cx: &Context, params: &OpenParams, syn: &Segment) -> TcpRe
                 sack_permitted: offered.sack,
                 ..SynOptions::default()
             }),
-            ..TcpOptions::default()
         },
     }
 }

@@ -47,7 +47,7 @@ fn params(options: Options) -> OpenParams {
         mtu: 1500,
         ip_header_len: 20,
         max_super_segment: 0,
-        options,
+        options: options.into(),
         pool: Pool::new(),
     }
 }

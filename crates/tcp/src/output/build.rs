@@ -175,7 +175,6 @@ impl Connection {
                 timestamps,
                 syn_or_sack: SynOrSack::Sack(self.sack_option(most_blocks)),
                 md5: self.md5_option(),
-                ..TcpOptions::default()
             },
         }
     }

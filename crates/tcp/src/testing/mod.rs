@@ -33,7 +33,7 @@ use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{FastOpenOption, SackBlock, TcpFlags, TcpRepr};
 
 use crate::config::{Config, Options};
-use crate::connection::input::{Arrival, Input};
+use crate::connection::input::{Arrival, Input, Reader};
 use crate::connection::{Connection, Context, OpenParams};
 use crate::counters::{Counter, Counters};
 use crate::handshake::fast_open_client::FastOpen;
@@ -112,7 +112,7 @@ impl Setup {
             mtu: self.mtu,
             ip_header_len: 20,
             max_super_segment: self.largest,
-            options: self.options.clone(),
+            options: self.options.clone().into(),
             pool: pool.clone(),
         }
     }
@@ -218,6 +218,8 @@ pub(crate) struct Trace {
     pub(crate) pool: Pool,
     /// What lies below; everything is completed at once unless a test says otherwise.
     pub(crate) below: Below,
+    /// Whether somebody waits for data.
+    pub(crate) reader: Reader,
     started: Instant,
     window: u16,
     /// Bytes written so far: the stream is a pattern of its offsets.
@@ -242,7 +244,18 @@ impl Trace {
             Connection::connect(&cx, setup.params(&pool))
         };
         let (config, window) = (setup.config, setup.win);
-        Trace { conn, config, counters, now, pool, below, started: now, window, written: 0 }
+        Trace {
+            conn,
+            config,
+            counters,
+            now,
+            pool,
+            below,
+            reader: Reader::Absent,
+            started: now,
+            window,
+            written: 0,
+        }
     }
 
     /// In SYN-SENT; the SYN has left.
@@ -399,7 +412,8 @@ impl Trace {
     fn input_marked(&mut self, repr: TcpRepr, data: &[u8], ecn: Ecn) {
         let payload = self.pool.copy_from(data).into();
         let seg = Segment { repr, payload, segs: 1, ecn };
-        self.call(|conn, cx| conn.handle(cx, Input::Segment(seg, Arrival::default())));
+        let arrival = Arrival { reader: self.reader, ..Arrival::default() };
+        self.call(|conn, cx| conn.handle(cx, Input::Segment(seg, arrival)));
     }
 
     /// The peer sends a segment. The window is the last one named unless the line names one.

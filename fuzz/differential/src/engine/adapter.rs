@@ -440,7 +440,7 @@ macro_rules! adapter {
                     mtu: open.mtu,
                     ip_header_len: open.ip_header_len,
                     max_super_segment: open.max_super_segment,
-                    options,
+                    options: options.into(),
                     pool: self.pool.clone(),
                 };
                 let cx = context(at, &self.config, &self.counters);

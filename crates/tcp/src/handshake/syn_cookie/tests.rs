@@ -24,7 +24,7 @@ fn params(ip_header_len: u16) -> OpenParams {
         mtu: 1500,
         ip_header_len,
         max_super_segment: 0,
-        options: Options::default(),
+        options: Options::default().into(),
         pool: Pool::new(),
     }
 }
@@ -176,7 +176,7 @@ fn a_listener_that_waits_for_data_takes_a_bare_ack_with_a_cookie() {
     let now = Instant::from_millis(1_000_000);
     let cx = Context { now, below: Below::default(), config: &config, counters: &counters };
     let options = Options { defer_accept: 3, ..Options::default() };
-    let params = OpenParams { options, ..params(20) };
+    let params = OpenParams { options: options.into(), ..params(20) };
     let ack = segment(IRS + 1, (COOKIE + 1).0, TcpFlags::ACK, TcpOptions::default());
     let mut conn = Connection::accept_cookie(&cx, params, &ack, 0).unwrap();
     conn.handle_segment(&cx, ack);

@@ -66,7 +66,7 @@ impl Trace {
             mtu: if peer == Peer::SackAndTimestamps { 1052 } else { 1040 },
             ip_header_len: 20,
             max_super_segment: 64_000,
-            options: Options::default(),
+            options: Options::default().into(),
             pool: pool.clone(),
         };
         let cx = Context { now, below, config: &config, counters: &counters };
@@ -546,7 +546,8 @@ fn the_remembered_soft_error_is_reported() {
 #[test]
 fn the_user_timeout_takes_the_place_of_the_retries() {
     let mut trace = Trace::new(Peer::Sack);
-    trace.conn.options.user_timeout = Some(Duration::from_secs(5));
+    let options = Options { user_timeout: Some(Duration::from_secs(5)), ..Options::default() };
+    trace.conn.options = options.into();
     trace.send(MSS, MSS);
     let begun = trace.now;
     while trace.conn.state() != State::Closed {

@@ -187,7 +187,15 @@ impl Scoreboard {
 
     /// Bytes of heap held, about.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.ranges.heap_bytes()
+        self.ranges.heap_bytes() + self.rate.heap_bytes()
+    }
+
+    /// Gives back all that only data in flight needs, if there is none.
+    pub(crate) fn release_all(&mut self) {
+        if self.is_empty() {
+            self.ranges.release_all();
+            self.rate.release();
+        }
     }
 
     /// Bytes of heap held beyond what every connection may keep.

@@ -18,6 +18,8 @@
 //! its estimate; here it does when nothing is outstanding, since the estimate is wrong after a
 //! timeout that was spurious, and the interval would be too short.
 
+use alloc::boxed::Box;
+
 use plimsoll_wire::SeqNum;
 
 use super::range::{SentRange, SentState, XmitOrder};
@@ -120,16 +122,24 @@ impl LostRange {
 /// The state per connection (`C`).
 #[derive(Debug, Default)]
 pub(super) struct RateSampler {
+    /// What only data in flight needs; made with the first that leaves, and given back when the
+    /// connection rests.
+    flight: Option<Box<InFlight>>,
+    /// Samples are limited by the application until more than this is delivered (`C.app_limited`).
+    app_limited: Option<u32>,
+    /// The last rate that was not limited by the application, or a higher one that was.
+    measured: Measured,
+}
+
+/// What data in flight needs.
+#[derive(Debug, Default)]
+struct InFlight {
     /// When the newest delivered range had left (`C.first_send_time`).
     first_sent: Instant,
     /// When something was last delivered (`C.delivered_time`).
     delivered_at: Instant,
-    /// Samples are limited by the application until more than this is delivered (`C.app_limited`).
-    app_limited: Option<u32>,
     /// Of what was delivered since the last sample, the range that left last.
     newest: Option<Newest>,
-    /// The last rate that was not limited by the application, or a higher one that was.
-    measured: Measured,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -141,37 +151,43 @@ struct Newest {
 
 impl RateSampler {
     pub(super) const fn new() -> RateSampler {
-        RateSampler {
-            first_sent: Instant::ZERO,
-            delivered_at: Instant::ZERO,
-            app_limited: None,
-            newest: None,
-            measured: Measured { delivered: 0, app_limited: false, nanos: 0 },
-        }
+        let measured = Measured { delivered: 0, app_limited: false, nanos: 0 };
+        RateSampler { flight: None, app_limited: None, measured }
+    }
+
+    /// Bytes of heap held.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.flight.as_ref().map_or(0, |_| size_of::<InFlight>())
+    }
+
+    /// Nothing is in flight, and nothing will be for a while.
+    pub(super) fn release(&mut self) {
+        self.flight = None;
     }
 
     /// Something leaves at `sent_at` while nothing is outstanding: the clock starts.
     pub(super) fn start(&mut self, sent_at: Instant) {
-        self.first_sent = sent_at;
-        self.delivered_at = sent_at;
+        let flight = self.flight.get_or_insert_default();
+        flight.first_sent = sent_at;
+        flight.delivered_at = sent_at;
     }
 
-    /// What to note of a range that leaves at `sent_at`, with which `flight` segments are in flight
+    /// What to note of a range that leaves at `sent_at`, with which `segs` segments are in flight
     /// after `lost` were lost.
-    pub(super) fn state(&self, sent_at: Instant, flight: u32, lost: u32) -> SentState {
-        SentState::new(
-            (self.first_sent, self.delivered_at, sent_at),
-            lost,
-            (flight, self.is_app_limited()),
-        )
+    pub(super) fn state(&self, sent_at: Instant, segs: u32, lost: u32) -> SentState {
+        let times = self.flight.as_ref().map_or((sent_at, sent_at, sent_at), |flight| {
+            (flight.first_sent, flight.delivered_at, sent_at)
+        });
+        SentState::new(times, lost, (segs, self.is_app_limited()))
     }
 
     /// The peer has a range.
     pub(super) fn on_delivered(&mut self, range: &SentRange) {
         let order = range.xmit_order();
-        if self.newest.is_none_or(|newest| newest.order < order) {
+        let flight = self.flight.get_or_insert_default();
+        if flight.newest.is_none_or(|newest| newest.order < order) {
             let (delivered, state) = (range.delivered, range.state);
-            self.newest = Some(Newest { order, delivered, state });
+            flight.newest = Some(Newest { order, delivered, state });
         }
     }
 
@@ -190,11 +206,12 @@ impl RateSampler {
         if self.app_limited.is_some_and(|end| (ack.delivered.wrapping_sub(end) as i32) > 0) {
             self.app_limited = None;
         }
+        let flight = self.flight.as_deref_mut()?;
         if ack.newly_delivered > 0 {
-            self.delivered_at = ack.now;
+            flight.delivered_at = ack.now;
         }
-        let Newest { order, delivered: prior_delivered, state } = self.newest.take()?;
-        self.first_sent = order.sent_at;
+        let Newest { order, delivered: prior_delivered, state } = flight.newest.take()?;
+        flight.first_sent = order.sent_at;
         let since_sent = ack.now.since(order.sent_at);
         let spans = (state.send_elapsed.nanos(), state.since_delivered.nanos());
         let known = spans.0.is_some() && spans.1.is_some();

@@ -176,7 +176,9 @@ fn a_span_too_long_for_its_field_gives_no_rate() {
     path.send(1, 400_000);
     assert_eq!(path.ack(1, 400_001).and_then(|sample| sample.interval), Some(ms(399_801)));
     path.send(1, 400_100);
-    let long = Path::new().board.rate.state(Instant::from_millis(400_000), 1, 0);
+    let mut late = Path::new().board;
+    late.rate.start(Instant::ZERO);
+    let long = late.rate.state(Instant::from_millis(400_000), 1, 0);
     assert_eq!(long.send_elapsed.nanos(), None);
     assert_eq!(Ticks::between(Instant::ZERO, Instant::from_millis(100)).nanos(), Some(100_000_000));
 }
