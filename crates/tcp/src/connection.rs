@@ -96,20 +96,57 @@ pub struct OpenParams {
 /// One TCP connection, without I/O, clock or randomness of its own. The same inputs give the same
 /// outputs, byte for byte.
 ///
-/// | | call | |
-/// |---|---|---|
-/// | opens | [`connect`](Self::connect), [`accept`](Self::accept) | with Fast Open: [`connect_deferred`](Self::connect_deferred) and [`begin_fast_open`](Self::begin_fast_open), [`accept_with`](Self::accept_with); with a SYN cookie: [`accept_cookie`](Self::accept_cookie) |
-/// | happens | [`handle`](Self::handle) | an [`Input`](crate::Input): a segment, a timeout, news of the path, a completion ... |
-/// | writes | [`write_with`](Self::write_with), [`write_shared`](Self::write_shared) | [`write`](Self::write) and [`write_urgent`](Self::write_urgent) are short for the first; [`write_corked`](Self::write_corked) if nothing can leave |
-/// | reads | [`read`](Self::read), [`read_shared`](Self::read_shared) | [`read_urgent`](Self::read_urgent), [`peek`](Self::peek), [`take_error`](Self::take_error), [`take_report`](Self::take_report) |
-/// | ends | [`shutdown`](Self::shutdown), [`close`](Self::close), [`abort`](Self::abort) | |
-/// | changes | [`set_option`](Self::set_option) | [`set_write_pending`](Self::set_write_pending), [`report_syn_data`](Self::report_syn_data), [`adopt`](Self::adopt) with Fast Open |
-/// | packets out | [`poll_transmit`](Self::poll_transmit) | until it returns `None` |
-/// | events out | [`poll_event`](Self::poll_event) | [`poll_writable`](Self::poll_writable), [`poll_fast_open_news`](Self::poll_fast_open_news) |
-/// | next deadline | [`poll_timeout`](Self::poll_timeout) | one timer per connection, and [`Input::Timeout`](crate::Input::Timeout) when it fires; [`releases_at`](Self::releases_at) if many rest |
+/// | | calls |
+/// |---|---|
+/// | opens | [`connect`], [`accept`] |
+/// | with Fast Open | [`connect_deferred`], [`begin_fast_open`], [`accept_with`] |
+/// | with a SYN cookie | [`accept_cookie`] |
+/// | **what happens below** | [`handle`] |
+/// | writes | [`write`], [`write_with`], [`write_shared`], [`write_urgent`], [`write_corked`] |
+/// | reads | [`read`], [`read_shared`], [`read_urgent`], [`peek`] |
+/// | errors and reports | [`take_error`], [`take_report`] |
+/// | ends | [`shutdown`], [`close`], [`abort`] |
+/// | options | [`set_option`] |
+/// | told of Fast Open | [`set_write_pending`], [`report_syn_data`], [`adopt`] |
+/// | **packets out** | [`poll_transmit`] |
+/// | **events out** | [`poll_event`], [`poll_writable`], [`poll_fast_open_news`] |
+/// | **next deadline** | [`poll_timeout`], [`releases_at`] |
 ///
-/// After each of these, or a batch of them: packets, then events, then the deadline. Everything else
-/// is a getter and changes nothing.
+/// After each of these, or a batch of them: packets, then events, then the deadline. Everything
+/// else is a getter and changes nothing. What [`handle`] takes is an [`Input`](crate::Input); call
+/// it with [`Input::Timeout`](crate::Input::Timeout) when the one timer of the connection fires.
+///
+/// [`connect`]: Self::connect
+/// [`accept`]: Self::accept
+/// [`connect_deferred`]: Self::connect_deferred
+/// [`begin_fast_open`]: Self::begin_fast_open
+/// [`accept_with`]: Self::accept_with
+/// [`accept_cookie`]: Self::accept_cookie
+/// [`handle`]: Self::handle
+/// [`write`]: Self::write
+/// [`write_with`]: Self::write_with
+/// [`write_shared`]: Self::write_shared
+/// [`write_urgent`]: Self::write_urgent
+/// [`write_corked`]: Self::write_corked
+/// [`read`]: Self::read
+/// [`read_shared`]: Self::read_shared
+/// [`read_urgent`]: Self::read_urgent
+/// [`peek`]: Self::peek
+/// [`take_error`]: Self::take_error
+/// [`take_report`]: Self::take_report
+/// [`shutdown`]: Self::shutdown
+/// [`close`]: Self::close
+/// [`abort`]: Self::abort
+/// [`set_option`]: Self::set_option
+/// [`set_write_pending`]: Self::set_write_pending
+/// [`report_syn_data`]: Self::report_syn_data
+/// [`adopt`]: Self::adopt
+/// [`poll_transmit`]: Self::poll_transmit
+/// [`poll_event`]: Self::poll_event
+/// [`poll_writable`]: Self::poll_writable
+/// [`poll_fast_open_news`]: Self::poll_fast_open_news
+/// [`poll_timeout`]: Self::poll_timeout
+/// [`releases_at`]: Self::releases_at
 pub struct Connection {
     // Read and written by every segment.
     pub(crate) state: State,

@@ -126,7 +126,7 @@ pub struct Info {
 /// The figures of `conn`, whose settings are `config`.
 pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
     let mss = u32::from(conn.snd.mss).max(1);
-    let (delivery_rate, delivery_rate_app_limited) = conn.snd.scoreboard.delivery_rate(mss);
+    let delivery = conn.snd.scoreboard.delivery_rate(mss);
     let (times, rtt, held) = (conn.snd.limited.times(now), &conn.recovery.rtt, conn.held(now));
     Info {
         state: conn.state,
@@ -185,8 +185,8 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         options: option_bits(conn),
         fastopen_client_fail: conn.fast_open_failure(),
         pacing_rate: conn.pacing_rate(config),
-        delivery_rate,
-        delivery_rate_app_limited,
+        delivery_rate: delivery.0,
+        delivery_rate_app_limited: delivery.1,
         max_pacing_rate: conn.options.max_pacing_rate.unwrap_or(u64::MAX),
         sndbuf: conn.snd.buf_limit,
         rcvbuf: conn.rcv.buffer(),

@@ -4,7 +4,9 @@ use arbitrary::Arbitrary;
 use plimsoll_buf::{Pool, Slices};
 use plimsoll_tcp::{Ecn, Segment};
 use plimsoll_wire::SeqNum;
-use plimsoll_wire::tcp::{SackBlock, TcpFlags, SynOptions, SynOrSack, TcpOptions, TcpRepr, Timestamps};
+use plimsoll_wire::tcp::{
+    SackBlock, SynOptions, SynOrSack, TcpFlags, TcpOptions, TcpRepr, Timestamps,
+};
 
 use super::oracle::Seen;
 

@@ -3,7 +3,11 @@
 use std::collections::VecDeque;
 
 use plimsoll_buf::{Pool, Slices};
-use plimsoll_tcp::{Arrival, Below, Config, CongestionAlgorithm, Connection, ConnectionError, Context, Counters, Duration, Ecn, Events, Input, Instant, MemoryRoom, OpenParams, Options, PathEvent, Segment, State, Transmit};
+use plimsoll_tcp::{
+    Arrival, Below, Config, CongestionAlgorithm, Connection, ConnectionError, Context, Counters,
+    Duration, Ecn, Events, Input, Instant, MemoryRoom, OpenParams, Options, PathEvent, Segment,
+    State, Transmit,
+};
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{TcpFlags, TcpRepr};
 
@@ -328,7 +332,9 @@ impl World {
             return;
         }
         if self.sides[index].conn.is_some() {
-            self.with(index, |conn, cx| conn.handle(cx, Input::Segment(segment, Arrival::default())));
+            self.with(index, |conn, cx| {
+                conn.handle(cx, Input::Segment(segment, Arrival::default()))
+            });
             return;
         }
         let flags = segment.repr.flags;

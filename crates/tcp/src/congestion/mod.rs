@@ -5,10 +5,15 @@
 //!
 //! | call | when |
 //! |---|---|
-//! | [`on_sent`](Controller::on_sent) | data leaves, for the first time or again |
-//! | [`on_ack`](Controller::on_ack) | an ACK has been worked through: what it delivered, what was found lost, its round trip, its rate sample |
-//! | [`on_lost`](Controller::on_lost) | a range was marked lost: its state when it left (only if [`Controller::wants_losses`]) |
-//! | [`on_event`](Controller::on_event) | recovery begins or ends, RTO, undo, idle, a new MSS |
+//! | [`on_sent`] | data leaves, for the first time or again |
+//! | [`on_ack`] | an ACK was worked through: delivered, lost, round trip, rate sample |
+//! | [`on_lost`] | a range was marked lost, with its state when it left; if asked for |
+//! | [`on_event`] | recovery begins or ends, RTO, undo, idle, a new MSS |
+//!
+//! [`on_sent`]: Controller::on_sent
+//! [`on_ack`]: Controller::on_ack
+//! [`on_lost`]: Controller::on_lost
+//! [`on_event`]: Controller::on_event
 //!
 //! As on Linux, windows count segments, whatever their length, and everything is in integers, so
 //! that a replay gives the same window on every machine.
@@ -21,8 +26,8 @@
 //! such as BBR, has a window of its own during recovery too: [`Controller::set_cwnd`] would leave
 //! it alone (one arm of [`Kind`]), it would fill in `pacing_rate` and `send_quantum` of its
 //! [`Allowance`], which output uses in place of those that follow from the window, and it would ask
-//! for losses. That is all that such an algorithm touches outside of its own file: the controller of
-//! the tests ([`recorder`]) shows every input arriving.
+//! for losses. That is all that such an algorithm touches outside of its own file: the controller
+//! of the tests (`recorder`) shows every input arriving.
 //!
 //! The window grows only while the sender is limited by it (RFC 5681 calls the opposite "the
 //! application limits"). In slow start that is the case while more than half of it is used. Growth
@@ -146,7 +151,7 @@ pub(crate) enum Event {
     Congestion,
     /// Fast recovery begins: something is lost.
     Recovery,
-    /// A retransmission timeout, or all that is in flight is too long for the path and leaves again.
+    /// A retransmission timeout, or what is in flight is too long for the path and leaves again.
     /// SND.NXT is `nxt`.
     Rto { now: Instant, nxt: SeqNum },
     /// What was outstanding when recovery began, or at the timeout, is acknowledged.

@@ -21,8 +21,8 @@ pub(crate) struct Acked {
 }
 
 impl Connection {
-    /// `segs` segments have left that depart at `departs`; `prior` is what was in flight before, and
-    /// when data had left last.
+    /// `segs` segments have left that depart at `departs`; `prior` is what was in flight before,
+    /// and when data had left last.
     pub(crate) fn tell_sent(
         &mut self,
         cx: &Context,

@@ -37,7 +37,7 @@ pub struct Arrival {
     pub reader: Reader,
 }
 
-/// Whether a segment is part of a batch, at the end of which the caller asks for output in any case.
+/// Whether a segment is part of a batch, at whose end the caller asks for output in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Batch {
     /// It is not: output is asked for next.

@@ -500,9 +500,8 @@ macro_rules! adapter {
                     return (told, batched);
                 }
                 let how = (batched, self.reader_waits);
-                let waits = self.with(at, batched, |conn, cx| {
-                    calls::segment(conn, cx, segment(arrived), how)
-                });
+                let waits = self
+                    .with(at, batched, |conn, cx| calls::segment(conn, cx, segment(arrived), how));
                 (String::new(), waits)
             }
 

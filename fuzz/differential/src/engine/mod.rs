@@ -275,8 +275,8 @@ pub trait Engine {
     /// What an open with Fast Open taught.
     fn poll_fast_open_news(&mut self) -> Option<String>;
 
-    /// A segment arrived. Returns what TIME-WAIT said in words, and whether the ACK of a segment that is
-    /// `batched` may wait.
+    /// A segment arrived. Returns what TIME-WAIT said in words, and whether the ACK of a segment
+    /// that is `batched` may wait.
     fn segment(&mut self, at: At, segment: &Segment, batched: bool) -> (String, bool);
     /// A deadline has passed.
     fn timeout(&mut self, at: At);

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use plimsoll_buf::{Pool, Slices};
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{FastOpenCookie, FastOpenOption, SackBlock};
-use plimsoll_wire::tcp::{TcpFlags, SynOptions, SynOrSack, TcpOptions, TcpRepr, Timestamps};
+use plimsoll_wire::tcp::{SynOptions, SynOrSack, TcpFlags, TcpOptions, TcpRepr, Timestamps};
 
 use crate::engine::{Packet, Segment};
 use crate::script::PeerSetup;
