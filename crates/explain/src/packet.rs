@@ -240,10 +240,10 @@ fn tcp(
         flags: tcp.flags,
         window: tcp.window,
         len,
-        mss: tcp.options.mss,
-        scale: tcp.options.window_scale,
+        mss: tcp.options.syn().mss,
+        scale: tcp.options.syn().window_scale,
         timestamps: tcp.options.timestamps.is_some(),
-        sack: !tcp.options.sack.is_empty(),
+        sack: !tcp.options.sack().is_empty(),
         ident: None,
     })
 }

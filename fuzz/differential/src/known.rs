@@ -315,7 +315,7 @@ fn ranges_differ(difference: &Difference) -> bool {
 
 fn blocks(difference: &Difference) -> bool {
     let rest = |text: &str| {
-        let (rest, blocks) = without(text, "sack: [", "], fast_open")?;
+        let (rest, blocks) = without(text, "Sack([", "])")?;
         Some((without(&rest, "window: ", ",")?.0, blocks.to_string()))
     };
     let (Some(old), Some(new)) = (rest(&difference.old), rest(&difference.new)) else {

@@ -126,8 +126,8 @@ impl Talk {
             ..TcpRepr::default()
         };
         if flags.contains(TcpFlags::SYN) {
-            tcp.options.mss = Some(MSS as u16);
-            tcp.options.window_scale = Some(0);
+            tcp.options.syn_mut().mss = Some(MSS as u16);
+            tcp.options.syn_mut().window_scale = Some(0);
         }
         let mut packet = self.ip(from, tcp.header_len() + len as usize);
         let at_tcp = packet.len();

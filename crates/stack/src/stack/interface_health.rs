@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use plimsoll_tcp::{ConnectionError, Instant, PathEvent};
+use plimsoll_tcp::{ConnectionError, Input, Instant, PathEvent};
 
 use crate::device::Device;
 use crate::error::{SocketError, StackError};
@@ -111,7 +111,7 @@ impl Stack {
         let over = |endpoint: &Arc<Endpoint>| endpoint.interface == interface.index();
         for endpoint in self.tables.connections().all().into_iter().filter(over) {
             self.work_on(now, &endpoint, |inner, cx| {
-                inner.conn.handle_path_event(cx, PathEvent::Mtu(interface.mtu()));
+                inner.conn.handle(cx, Input::Path(PathEvent::Mtu(interface.mtu())));
             });
         }
     }

@@ -314,7 +314,7 @@ impl Stack {
             mtu: learnt.map_or(interface.mtu(), |mtu| mtu.min(interface.mtu())),
             ip_header_len,
             max_super_segment: interface.max_super_segment(),
-            options,
+            options: self.policies.shared_options().share(options),
             pool: self.pollers.pool(home).clone(),
         }
     }

@@ -111,6 +111,7 @@ fn cut(range: &SentRange, limit: u32, smss: u32) -> SeqNum {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::scoreboard::SentState;
     use super::*;
     use crate::serial::Serial;
     use crate::time::Instant;
@@ -130,6 +131,7 @@ mod tests {
             fin,
             eor: false,
             delivered: 0,
+            state: SentState::default(),
         }
     }
 
