@@ -83,7 +83,8 @@ pub const KNOWN: &[Known] = &[
 ];
 
 fn nothing_left(difference: &Difference) -> bool {
-    difference.what == "last_data_sent" && difference.old == "0"
+    let number = |text: &str| text.parse::<u64>().unwrap_or(0);
+    difference.what == "last_data_sent" && number(&difference.old) < number(&difference.new)
 }
 
 fn lost_again(difference: &Difference) -> bool {
