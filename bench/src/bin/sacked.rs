@@ -15,8 +15,8 @@ use std::time::Instant as Clock;
 use anyhow::{Context as _, Result, ensure};
 use plimsoll_buf::{Pool, Slices};
 use plimsoll_tcp::{
-    Below, Config, Connection, Context, Counters, Duration, Ecn, Instant, OpenParams, Options,
-    Segment, Serial, State,
+    Arrival, Below, Config, Connection, Context, Counters, Duration, Ecn, Input, Instant,
+    OpenParams, Options, Segment, Serial, State,
 };
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{SackBlock, TcpFlags, TcpRepr};
@@ -102,7 +102,7 @@ impl Sender {
             mtu: 1500,
             ip_header_len: 20,
             max_super_segment: 0,
-            options: Options { sndbuf: Some(2 * len + (1 << 20)), ..Options::default() },
+            options: Options { sndbuf: Some(2 * len + (1 << 20)), ..Options::default() }.into(),
             pool: Pool::new(),
         };
         let cx = Context { now, below: below(), config: &config, counters: &counters };
@@ -112,9 +112,9 @@ impl Sender {
         let mut repr = ack(&[]).repr;
         repr.flags = TcpFlags::SYN | TcpFlags::ACK;
         repr.seq = IRS;
-        repr.options.mss = Some(MSS as u16);
-        repr.options.window_scale = Some(14);
-        repr.options.sack_permitted = true;
+        repr.options.syn_mut().mss = Some(MSS as u16);
+        repr.options.syn_mut().window_scale = Some(14);
+        repr.options.syn_mut().sack_permitted = true;
         sender.take(segment(repr));
         ensure!(sender.conn.state() == State::Established, "the handshake");
         // The window of a SYN-ACK is not scaled.
@@ -141,7 +141,7 @@ impl Sender {
 
     fn take(&mut self, segment: Segment) {
         let (conn, cx) = self.parts();
-        conn.handle_segment(&cx, segment);
+        conn.handle(&cx, Input::Segment(segment, Arrival::default()));
         self.send();
     }
 
@@ -170,7 +170,7 @@ fn ack(blocks: &[SackBlock]) -> Segment {
         ..TcpRepr::default()
     };
     for &block in blocks {
-        let _ = repr.options.sack.try_push(block);
+        let _ = repr.options.sack_mut().try_push(block);
     }
     segment(repr)
 }

@@ -248,7 +248,7 @@ fn tcp(
         Ok((tcp, _)) => (tcp, true),
         Err(_) => (cut_header(data, said).ok_or(Skip::Broken)?, false),
     };
-    let scale = match tcp.options.window_scale {
+    let scale = match tcp.options.syn().window_scale {
         Some(shift) => Scale::Shift(shift.min(MAX_SHIFT)),
         None if whole => Scale::Absent,
         None => Scale::Unknown,
@@ -266,10 +266,10 @@ fn tcp(
         window: tcp.window,
         len,
         options_len: (said - tcp::HEADER_LEN) as u32,
-        mss: tcp.options.mss,
+        mss: tcp.options.syn().mss,
         scale,
         timestamps: tcp.options.timestamps.is_some(),
-        sack: !tcp.options.sack.is_empty(),
+        sack: !tcp.options.sack().is_empty(),
         duplicate_sack: is_duplicate(&tcp),
         ident: None,
     })
@@ -277,7 +277,7 @@ fn tcp(
 
 /// Whether the first SACK block lies below SEG.ACK, or inside of the second.
 fn is_duplicate(tcp: &TcpRepr) -> bool {
-    let mut blocks = tcp.options.sack.iter();
+    let mut blocks = tcp.options.sack().iter();
     let Some(first) = blocks.next() else { return false };
     let inside = |outer: &SackBlock| first.left >= outer.left && first.right <= outer.right;
     first.left < tcp.ack || blocks.next().is_some_and(inside)

@@ -80,7 +80,7 @@ pub(crate) fn bytes(info: &Info, state: State) -> Vec<u8> {
         byte(info.backoff),
         info.options,
         (info.snd_wscale & 15) | (info.rcv_wscale << 4),
-        (info.fastopen_client_fail & 3) << 1,
+        u8::from(info.delivery_rate_app_limited) | (info.fastopen_client_fail & 3) << 1,
     ]);
     fill.u32s(&[micros(info.rto), micros(info.ato), info.snd_mss, info.rcv_mss]);
     fill.u32s(&[info.unacked, info.sacked, info.lost, info.retrans, 0]);
@@ -93,7 +93,7 @@ pub(crate) fn bytes(info: &Info, state: State) -> Vec<u8> {
     fill.u32s(&[low(info.segs_out), low(info.segs_in), info.notsent_bytes]);
     fill.u32s(&[info.min_rtt.map_or(u32::MAX, micros)]);
     fill.u32s(&[low(info.data_segs_in), low(info.data_segs_out)]);
-    fill.u64s(&[0]);
+    fill.u64s(&[info.delivery_rate]);
     fill.times(&[info.busy_time, info.rwnd_limited, info.sndbuf_limited]);
     fill.u32s(&[info.delivered, info.delivered_ce]);
     fill.u64s(&[info.bytes_sent, info.bytes_retrans]);

@@ -2,10 +2,10 @@
 //!
 //! # Theory of operation
 //!
-//! A segment comes in through [`Connection::handle_segment`]; the rooms under `input/` check it in
+//! A segment comes in through [`Connection::handle`]; the modules under `input/` check it in
 //! the order of RFC 9293, section 3.10.7, and change the sender ([`crate::send`]), the receiver
 //! ([`crate::recv`]) and the loss recovery (`send/recovery/`). Nothing leaves at that point:
-//! every room only records what is due. [`Connection::poll_transmit`] then asks, in one fixed
+//! every module only records what is due. [`Connection::poll_transmit`] then asks, in one fixed
 //! order, what may leave.
 //!
 //! Queues: the write queue and the retransmit queue (bounded by the send buffer), the receive queue
@@ -18,6 +18,7 @@
 //!
 //! What it does not do: listening, demultiplexing, ports, IP, checksums. The stack does.
 
+pub(crate) mod input;
 mod reading;
 mod recovering;
 mod sending;
@@ -25,6 +26,7 @@ mod signing;
 mod transitions;
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 
 use plimsoll_buf::Pool;
 use plimsoll_wire::SeqNum;
@@ -45,9 +47,12 @@ use crate::recv::window::choose_shift;
 use crate::segment::Segment;
 use crate::send::{Fin, SendSide};
 use crate::state::State;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::timer::{Timer, TimerTable};
 use crate::why::{Causes, Decisions, HoldTimes};
+
+/// A connection that was not in use for this long gives memory back.
+const RESTING_TIME: Duration = Duration::from_secs(1);
 
 /// What a connection is opened with.
 #[derive(Clone, Debug)]
@@ -69,29 +74,67 @@ pub struct OpenParams {
     /// Most payload bytes that one packet handed down may hold (0 or less than one MSS: no
     /// super-segments).
     pub max_super_segment: usize,
-    /// The socket's options.
-    pub options: Options,
+    /// The socket's options, shared until they are changed: sockets with the same options need them
+    /// once.
+    pub options: Arc<Options>,
     /// Where buffers come from.
     pub pool: Pool,
 }
 
-/// One TCP connection, without I/O, clock or randomness of its own.
+/// One TCP connection, without I/O, clock or randomness of its own. The same inputs give the same
+/// outputs, byte for byte.
 ///
-/// There are four families of methods.
+/// | | calls |
+/// |---|---|
+/// | opens | [`connect`], [`accept`] |
+/// | with Fast Open | [`connect_deferred`], [`begin_fast_open`], [`accept_with`] |
+/// | with a SYN cookie | [`accept_cookie`] |
+/// | **what happens below** | [`handle`] |
+/// | writes | [`write`], [`write_with`], [`write_shared`], [`write_urgent`], [`write_corked`] |
+/// | reads | [`read`], [`read_shared`], [`read_urgent`], [`peek`] |
+/// | errors and reports | [`take_error`], [`take_report`] |
+/// | ends | [`shutdown`], [`close`], [`abort`] |
+/// | options | [`set_option`] |
+/// | told of Fast Open | [`set_write_pending`], [`report_syn_data`], [`adopt`] |
+/// | **packets out** | [`poll_transmit`] |
+/// | **events out** | [`poll_event`], [`poll_writable`], [`poll_fast_open_news`] |
+/// | **next deadline** | [`poll_timeout`], [`releases_at`] |
 ///
-/// - Getters ([`state`](Self::state), [`info`](Self::info), ...) change nothing.
-/// - `handle_*`: something happened below: a segment arrived, a timer fired, the path changed.
-/// - The application's calls: [`write`](Self::write), [`write_with`](Self::write_with),
-///   [`read`](Self::read), [`take_report`](Self::take_report),
-///   [`shutdown`](Self::shutdown), [`close`](Self::close), [`abort`](Self::abort),
-///   [`set_option`](Self::set_option).
-/// - `poll_*`: effects out.
+/// After each of these, or a batch of them: packets, then events, then the deadline. Everything
+/// else is a getter and changes nothing. What [`handle`] takes is an [`Input`](crate::Input); call
+/// it with [`Input::Timeout`](crate::Input::Timeout) when the one timer of the connection fires.
 ///
-/// After any `handle_*` or application call (or a batch of them), call
-/// [`poll_transmit`](Self::poll_transmit) until it returns `None`, then
-/// [`poll_event`](Self::poll_event), then [`poll_timeout`](Self::poll_timeout); arm one timer for
-/// the connection and call [`handle_timeout`](Self::handle_timeout) when it fires (too early is
-/// harmless). The same inputs give the same outputs, byte for byte.
+/// [`connect`]: Self::connect
+/// [`accept`]: Self::accept
+/// [`connect_deferred`]: Self::connect_deferred
+/// [`begin_fast_open`]: Self::begin_fast_open
+/// [`accept_with`]: Self::accept_with
+/// [`accept_cookie`]: Self::accept_cookie
+/// [`handle`]: Self::handle
+/// [`write`]: Self::write
+/// [`write_with`]: Self::write_with
+/// [`write_shared`]: Self::write_shared
+/// [`write_urgent`]: Self::write_urgent
+/// [`write_corked`]: Self::write_corked
+/// [`read`]: Self::read
+/// [`read_shared`]: Self::read_shared
+/// [`read_urgent`]: Self::read_urgent
+/// [`peek`]: Self::peek
+/// [`take_error`]: Self::take_error
+/// [`take_report`]: Self::take_report
+/// [`shutdown`]: Self::shutdown
+/// [`close`]: Self::close
+/// [`abort`]: Self::abort
+/// [`set_option`]: Self::set_option
+/// [`set_write_pending`]: Self::set_write_pending
+/// [`report_syn_data`]: Self::report_syn_data
+/// [`adopt`]: Self::adopt
+/// [`poll_transmit`]: Self::poll_transmit
+/// [`poll_event`]: Self::poll_event
+/// [`poll_writable`]: Self::poll_writable
+/// [`poll_fast_open_news`]: Self::poll_fast_open_news
+/// [`poll_timeout`]: Self::poll_timeout
+/// [`releases_at`]: Self::releases_at
 pub struct Connection {
     // Read and written by every segment.
     pub(crate) state: State,
@@ -126,7 +169,8 @@ pub struct Connection {
     pub(crate) error: Option<ConnectionError>,
     pub(crate) error_taken: bool,
     pub(crate) soft_error: Option<ConnectionError>,
-    pub(crate) options: Options,
+    /// Shared with others until it is changed.
+    pub(crate) options: Arc<Options>,
     pub(crate) pool: Pool,
 }
 
@@ -219,17 +263,19 @@ impl Connection {
     }
 
     /// A segment for this connection arrived.
-    pub fn handle_segment(&mut self, cx: &Context, seg: Segment) {
+    pub(crate) fn handle_segment(&mut self, cx: &Context, seg: Segment) {
         self.debug_invariants();
         self.snd.on_segment();
         self.causes.add(Causes::ACK);
+        self.snd.note_app_limited(cx);
         self.on_segment(cx, seg);
         self.debug_invariants();
     }
 
     /// A deadline of [`poll_timeout`](Self::poll_timeout) has passed.
-    pub fn handle_timeout(&mut self, cx: &Context) {
+    pub(crate) fn handle_timeout(&mut self, cx: &Context) {
         self.debug_invariants();
+        self.snd.note_app_limited(cx);
         self.snd.end_autocork();
         while let Some(timer) = self.timers.pop_due(cx.now) {
             self.causes.add(Causes::TIMER);
@@ -245,18 +291,24 @@ impl Connection {
                 Timer::TimeWait => self.on_time_wait_timeout(cx),
             }
         }
+        self.snd.tell_losses(cx);
+        if self.releases_at().is_some_and(|at| at <= cx.now) {
+            self.snd.release_all();
+            self.rcv.release_all();
+        }
         self.debug_invariants();
     }
 
     /// The stack learnt something about the path.
-    pub fn handle_path_event(&mut self, cx: &Context, event: PathEvent) {
+    pub(crate) fn handle_path_event(&mut self, cx: &Context, event: PathEvent) {
         self.debug_invariants();
         self.snd.end_autocork();
         self.on_path_event(cx, event);
+        self.snd.tell_losses(cx);
         self.debug_invariants();
     }
 
-    /// The earliest point at which [`handle_timeout`](Self::handle_timeout) has something to do.
+    /// The earliest point at which [`Input::Timeout`](crate::Input::Timeout) has something to do.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.next()
     }
@@ -360,7 +412,7 @@ impl Connection {
         self.debug_invariants();
         self.snd.end_autocork();
         self.causes.add(Causes::OPTION);
-        let options = &mut self.options;
+        let options = Arc::make_mut(&mut self.options);
         match option {
             SetOption::NoDelay(on) => options.nodelay = on,
             SetOption::Cork(on) => options.cork = on,
@@ -441,6 +493,19 @@ impl Connection {
         let told = self.hold_times.as_ref().map_or(0, |_| size_of::<HoldTimes>())
             + self.decisions.as_ref().map_or(0, |log| log.heap_bytes());
         size_of::<Connection>() + heap + told + self.fast_open_bytes()
+    }
+
+    /// When a timeout gives memory back that only data needs which waits or is in flight: a second
+    /// after the connection was last in use. None if it holds none, or needs it. Nothing else waits
+    /// for that, so it is no deadline of [`poll_timeout`](Self::poll_timeout): a caller with many
+    /// connections arms a timer for it as well.
+    pub fn releases_at(&self) -> Option<Instant> {
+        let resting = self.snd.is_at_rest() && self.rcv.is_at_rest();
+        if !resting || (self.snd.room_bytes() == 0 && self.rcv.heap_bytes() == 0) {
+            return None;
+        }
+        let sent = self.snd.recovery().last_departure();
+        Some(self.keepalive.last_rx.max(sent) + RESTING_TIME)
     }
 
     /// Checks everything that must hold between two calls.

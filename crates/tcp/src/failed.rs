@@ -52,7 +52,7 @@ mod tests {
             mtu: 1500,
             ip_header_len: 20,
             max_super_segment: 0,
-            options: Options::default(),
+            options: Options::default().into(),
             pool: Pool::new(),
         };
         let mut conn = Connection::panicked(&cx, params, Some(SeqNum(77)));

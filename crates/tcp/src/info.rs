@@ -96,6 +96,11 @@ pub struct Info {
     pub fastopen_client_fail: u8,
     /// Bytes per second at which packets leave, if something paces them; `u64::MAX` is no limit.
     pub pacing_rate: u64,
+    /// The rate at which data was lately delivered, in bytes per second; zero before it was
+    /// measured. While the application limits it, the highest rate so far.
+    pub delivery_rate: u64,
+    /// `delivery_rate` was limited by the application.
+    pub delivery_rate_app_limited: bool,
     /// SO_MAX_PACING_RATE in bytes per second; `u64::MAX` is no limit.
     pub max_pacing_rate: u64,
     /// SO_SNDBUF, as Linux counts.
@@ -120,6 +125,8 @@ pub struct Info {
 
 /// The figures of `conn`, whose settings are `config`.
 pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
+    let mss = u32::from(conn.snd.mss()).max(1);
+    let delivery = conn.snd.scoreboard().delivery_rate(mss);
     let (times, rtt, held) =
         (conn.snd.limited_times(now), conn.snd.recovery().rtt(), conn.held(now));
     Info {
@@ -132,7 +139,7 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         window_scaling: conn.handshake.window_scaling,
         rto: conn.current_rto(config),
         ato: conn.rcv.ato(),
-        snd_mss: u32::from(conn.snd.mss()).max(1),
+        snd_mss: mss,
         rcv_mss: conn.rcv.rcv_mss(),
         advmss: advmss(conn),
         pmtu: u32::from(conn.path.mtu),
@@ -179,6 +186,8 @@ pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         options: option_bits(conn),
         fastopen_client_fail: conn.fast_open_failure(),
         pacing_rate: conn.snd.pacing_rate(config, &conn.options),
+        delivery_rate: delivery.0,
+        delivery_rate_app_limited: delivery.1,
         max_pacing_rate: conn.options.max_pacing_rate.unwrap_or(u64::MAX),
         sndbuf: conn.snd.buffer(),
         rcvbuf: conn.rcv.buffer(),

@@ -52,6 +52,7 @@ mod counters;
 mod ecn;
 mod event;
 mod failed;
+mod frugal;
 mod handshake;
 mod info;
 mod input;
@@ -74,6 +75,7 @@ mod why;
 mod testing;
 
 pub use config::{Config, CongestionAlgorithm, Options, SetOption, TsoTail};
+pub use connection::input::{Arrival, Input, OutputDue, Reader};
 pub use connection::{Connection, OpenParams};
 pub use context::Context;
 pub use counters::{Counter, CounterValues, Counters, Values, Writer};

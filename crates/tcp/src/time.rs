@@ -46,11 +46,17 @@ impl Instant {
     }
 }
 
+/// A span of time in nanoseconds, up to 584 years, without the 128 bits that the standard library
+/// answers in.
+pub(crate) const fn nanos(span: Duration) -> u64 {
+    let whole = span.as_secs().saturating_mul(1_000_000_000);
+    whole.saturating_add(span.subsec_nanos() as u64)
+}
+
 impl Add<Duration> for Instant {
     type Output = Instant;
     fn add(self, delay: Duration) -> Instant {
-        let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
-        Instant(self.0.saturating_add(nanos))
+        Instant(self.0.saturating_add(nanos(delay)))
     }
 }
 

@@ -2,8 +2,8 @@
 
 use plimsoll_buf::Pool;
 use plimsoll_tcp::{
-    Below, Config, Connection, Context, Counters, Duration, Ecn, Instant, OpenParams, Options,
-    Segment, Serial, State, Transmit,
+    Arrival, Below, Config, Connection, Context, Counters, Duration, Ecn, Input, Instant,
+    OpenParams, Options, Segment, Serial, State, Transmit,
 };
 use plimsoll_wire::SeqNum;
 
@@ -25,7 +25,7 @@ fn params(port: u16, max_super_segment: usize) -> OpenParams {
         mtu: 1500,
         ip_header_len: 20,
         max_super_segment,
-        options: Options::default(),
+        options: Options::default().into(),
         pool: Pool::new(),
     }
 }
@@ -60,7 +60,9 @@ impl Pair {
             let mut left = false;
             for end in [0, 1] {
                 while let Some(packet) = self.call(end, |conn, cx| conn.poll_transmit(cx)) {
-                    self.call(1 - end, |conn, cx| conn.handle_segment(cx, to_segment(packet)));
+                    self.call(1 - end, |conn, cx| {
+                        conn.handle(cx, Input::Segment(to_segment(packet), Arrival::default()))
+                    });
                     left = true;
                 }
                 let _ = self.ends[end].poll_event();
@@ -75,7 +77,7 @@ impl Pair {
     fn tick(&mut self) {
         self.now += Duration::from_millis(1);
         for end in [0, 1] {
-            self.call(end, |conn, cx| conn.handle_timeout(cx));
+            self.call(end, |conn, cx| conn.handle(cx, Input::Timeout));
         }
         self.settle();
     }

@@ -209,23 +209,51 @@ impl FastOpenOption {
     }
 }
 
+/// What only a SYN carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SynOptions {
+    /// Maximum segment size (RFC 9293).
+    pub mss: Option<u16>,
+    /// Window scale shift (RFC 7323), as received (it may exceed 14).
+    pub window_scale: Option<u8>,
+    /// SACK permitted (RFC 2018).
+    pub sack_permitted: bool,
+    /// Fast Open (RFC 7413). Left out when it finds no room beside the others.
+    pub fast_open: Option<FastOpenOption>,
+}
+
+impl SynOptions {
+    const NONE: SynOptions =
+        SynOptions { mss: None, window_scale: None, sack_permitted: false, fast_open: None };
+}
+
+/// The blocks of the SACK option, the newest first (RFC 2018, section 4).
+pub type SackBlocks = ArrayVec<SackBlock, MAX_SACK_BLOCKS>;
+
+/// What a SYN carries, or what any other segment does: never both, so they take the same place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SynOrSack {
+    /// Not a SYN: SACK blocks, often none.
+    Sack(SackBlocks),
+    /// A SYN.
+    Syn(SynOptions),
+}
+
+impl Default for SynOrSack {
+    fn default() -> SynOrSack {
+        SynOrSack::Sack(SackBlocks::new())
+    }
+}
+
 /// The options that Plimsoll knows. Unknown ones are skipped when parsed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TcpOptions {
-    /// Maximum segment size (RFC 9293), on a SYN.
-    pub mss: Option<u16>,
-    /// Window scale shift (RFC 7323), on a SYN, as received (it may exceed 14).
-    pub window_scale: Option<u8>,
-    /// SACK permitted (RFC 2018), on a SYN.
-    pub sack_permitted: bool,
     /// Timestamps (RFC 7323).
     pub timestamps: Option<Timestamps>,
-    /// SACK blocks (RFC 2018).
-    pub sack: ArrayVec<SackBlock, MAX_SACK_BLOCKS>,
-    /// Fast Open (RFC 7413), on a SYN. Left out when it finds no room beside the others.
-    pub fast_open: Option<FastOpenOption>,
     /// The MD5 signature (RFC 2385).
     pub md5: Option<[u8; MD5_DIGEST_LEN]>,
+    /// What depends on whether the segment is a SYN.
+    pub syn_or_sack: SynOrSack,
 }
 
 /// A TCP header in parsed form.
@@ -273,6 +301,10 @@ impl TcpRepr {
             urgent: be16(fixed, 18),
             options: TcpOptions::default(),
         };
+        let syn = repr.flags.contains(TcpFlags::SYN);
+        if syn {
+            repr.options.syn_or_sack = SynOrSack::Syn(SynOptions::NONE);
+        }
         match options {
             [] => {}
             // What almost every segment carries.
@@ -281,7 +313,7 @@ impl TcpRepr {
             {
                 repr.options.timestamps = Some(read_timestamps(times));
             }
-            _ => repr.options.read(options, repr.flags.contains(TcpFlags::SYN)),
+            _ => repr.options.read(options),
         }
         Ok((repr, header_len))
     }
@@ -317,6 +349,51 @@ impl TcpRepr {
 }
 
 impl TcpOptions {
+    /// Those of a SYN.
+    pub fn of_syn(syn: SynOptions) -> TcpOptions {
+        TcpOptions { syn_or_sack: SynOrSack::Syn(syn), ..TcpOptions::default() }
+    }
+
+    /// What only a SYN carries; nothing, of any other segment.
+    #[inline]
+    pub fn syn(&self) -> &SynOptions {
+        match &self.syn_or_sack {
+            SynOrSack::Sack(_) => &SynOptions::NONE,
+            SynOrSack::Syn(syn) => syn,
+        }
+    }
+
+    /// The same, to be changed. SACK blocks go.
+    pub fn syn_mut(&mut self) -> &mut SynOptions {
+        if let SynOrSack::Sack(_) = self.syn_or_sack {
+            self.syn_or_sack = SynOrSack::Syn(SynOptions::NONE);
+        }
+        match &mut self.syn_or_sack {
+            SynOrSack::Syn(syn) => syn,
+            SynOrSack::Sack(_) => unreachable!("it was made one of a SYN"),
+        }
+    }
+
+    /// The SACK blocks; a SYN has none.
+    #[inline]
+    pub fn sack(&self) -> &[SackBlock] {
+        match &self.syn_or_sack {
+            SynOrSack::Sack(blocks) => blocks,
+            SynOrSack::Syn(_) => &[],
+        }
+    }
+
+    /// The same, to be changed. What only a SYN carries goes.
+    pub fn sack_mut(&mut self) -> &mut SackBlocks {
+        if let SynOrSack::Syn(_) = self.syn_or_sack {
+            self.syn_or_sack = SynOrSack::default();
+        }
+        match &mut self.syn_or_sack {
+            SynOrSack::Sack(blocks) => blocks,
+            SynOrSack::Syn(_) => unreachable!("it was made one with blocks"),
+        }
+    }
+
     /// Bytes that the options take in a header, padding included: a multiple of 4, at most 40.
     #[inline]
     pub fn len(&self) -> usize {
@@ -339,28 +416,29 @@ impl TcpOptions {
 
     /// The Fast Open option, if it finds room behind `len` bytes of other options.
     fn fast_open_that_fits(&self, len: usize) -> Option<FastOpenOption> {
-        self.fast_open.filter(|option| len + option.padded_len() <= MAX_OPTIONS_LEN)
+        self.syn().fast_open.filter(|option| len + option.padded_len() <= MAX_OPTIONS_LEN)
     }
 
     fn len_without_sack(&self) -> usize {
-        let mss = if self.mss.is_some() { 4 } else { 0 };
-        let times = match (self.timestamps, self.sack_permitted) {
+        let syn = self.syn();
+        let mss = if syn.mss.is_some() { 4 } else { 0 };
+        let times = match (self.timestamps, syn.sack_permitted) {
             (Some(_), _) => 12,
             (None, true) => 4,
             (None, false) => 0,
         };
-        let scale = if self.window_scale.is_some() { 4 } else { 0 };
+        let scale = if syn.window_scale.is_some() { 4 } else { 0 };
         let md5 = if self.md5.is_some() { MD5_OPTION_LEN } else { 0 };
         md5 + mss + times + scale
     }
 
     /// How many SACK blocks find room behind `fixed` bytes of other options. The rest is left out.
     fn sack_that_fits(&self, fixed: usize) -> usize {
-        self.sack.len().min((MAX_OPTIONS_LEN - fixed).saturating_sub(4) / 8)
+        self.sack().len().min((MAX_OPTIONS_LEN - fixed).saturating_sub(4) / 8)
     }
 
     /// Reads options until the end of `data`, an end-of-list option, or one that reaches too far.
-    fn read(&mut self, data: &[u8], syn: bool) {
+    fn read(&mut self, data: &[u8]) {
         let mut rest = data;
         loop {
             let (kind, body) = match rest {
@@ -380,52 +458,25 @@ impl TcpOptions {
                 }
                 [_] => return,
             };
-            self.read_one(kind, body, syn);
+            self.read_one(kind, body);
         }
     }
 
-    fn read_one(&mut self, kind: u8, body: &[u8], syn: bool) {
+    fn read_one(&mut self, kind: u8, body: &[u8]) {
         match (kind, body) {
-            // An MSS of zero says nothing.
-            (kind::MSS, &[high, low]) if syn && (high, low) != (0, 0) => {
-                self.mss = Some(u16::from_be_bytes([high, low]));
-            }
-            (kind::WINDOW_SCALE, &[shift]) if syn => self.window_scale = Some(shift),
-            (kind::SACK_PERMITTED, []) if syn => self.sack_permitted = true,
             (kind::TIMESTAMPS, times) if times.len() == 8 => {
                 self.timestamps = Some(read_timestamps(times));
-            }
-            (kind::SACK, blocks) if !syn && !blocks.is_empty() && blocks.len() % 8 == 0 => {
-                self.sack = blocks
-                    .as_chunks::<8>()
-                    .0
-                    .iter()
-                    .take(MAX_SACK_BLOCKS)
-                    .map(|block| SackBlock {
-                        left: SeqNum(be32(block, 0)),
-                        right: SeqNum(be32(block, 4)),
-                    })
-                    .collect();
             }
             (kind::MD5, digest) => {
                 if let Some(&digest) = digest.as_array() {
                     self.md5 = Some(digest);
                 }
             }
-            (kind::FAST_OPEN, cookie) if syn => self.read_fast_open(cookie, false),
-            (kind::EXPERIMENT, body) if syn && body.starts_with(&FAST_OPEN_MAGIC) => {
-                self.read_fast_open(&body[FAST_OPEN_MAGIC.len()..], true);
-            }
-            _ => {}
-        }
-    }
-
-    /// The last option counts, also if there can be no such cookie; one of odd length is as if it
-    /// were not there.
-    fn read_fast_open(&mut self, cookie: &[u8], experimental: bool) {
-        if cookie.len().is_multiple_of(2) {
-            let cookie = FastOpenCookie::new(cookie);
-            self.fast_open = cookie.map(|cookie| FastOpenOption { cookie, experimental });
+            _ => match &mut self.syn_or_sack {
+                SynOrSack::Syn(syn) => syn.read_one(kind, body),
+                SynOrSack::Sack(blocks) if kind == kind::SACK => read_sack(body, blocks),
+                SynOrSack::Sack(_) => {}
+            },
         }
     }
 
@@ -441,11 +492,12 @@ impl TcpOptions {
             put(&[kind::NOP, kind::NOP, kind::MD5, len::MD5]);
             put(&digest);
         }
-        if let Some(mss) = self.mss {
+        let syn = self.syn();
+        if let Some(mss) = syn.mss {
             put(&[kind::MSS, len::MSS]);
             put(&mss.to_be_bytes());
         }
-        match (self.timestamps, self.sack_permitted) {
+        match (self.timestamps, syn.sack_permitted) {
             (Some(_), true) => put(&[kind::SACK_PERMITTED, len::SACK_PERMITTED]),
             (Some(_), false) => put(&[kind::NOP, kind::NOP]),
             (None, true) => {
@@ -458,13 +510,13 @@ impl TcpOptions {
             put(&val.to_be_bytes());
             put(&ecr.to_be_bytes());
         }
-        if let Some(shift) = self.window_scale {
+        if let Some(shift) = syn.window_scale {
             put(&[kind::NOP, kind::WINDOW_SCALE, len::WINDOW_SCALE, shift]);
         }
         if blocks > 0 {
             put(&[kind::NOP, kind::NOP, kind::SACK, 2 + 8 * blocks as u8]);
         }
-        for block in &self.sack[..blocks] {
+        for block in &self.sack()[..blocks] {
             put(&block.left.0.to_be_bytes());
             put(&block.right.0.to_be_bytes());
         }
@@ -479,6 +531,45 @@ impl TcpOptions {
             }
             put(cookie);
             put(&[kind::NOP, kind::NOP, kind::NOP][..option.padded_len() - usize::from(len)]);
+        }
+    }
+}
+
+/// The last SACK option counts; one of no blocks, or of a broken one, is as if it were not there.
+fn read_sack(body: &[u8], blocks: &mut SackBlocks) {
+    let (whole, rest) = body.as_chunks::<8>();
+    if !whole.is_empty() && rest.is_empty() {
+        *blocks = whole
+            .iter()
+            .take(MAX_SACK_BLOCKS)
+            .map(|block| SackBlock { left: SeqNum(be32(block, 0)), right: SeqNum(be32(block, 4)) })
+            .collect();
+    }
+}
+
+impl SynOptions {
+    fn read_one(&mut self, kind: u8, body: &[u8]) {
+        match (kind, body) {
+            // An MSS of zero says nothing.
+            (kind::MSS, &[high, low]) if (high, low) != (0, 0) => {
+                self.mss = Some(u16::from_be_bytes([high, low]));
+            }
+            (kind::WINDOW_SCALE, &[shift]) => self.window_scale = Some(shift),
+            (kind::SACK_PERMITTED, []) => self.sack_permitted = true,
+            (kind::FAST_OPEN, cookie) => self.read_fast_open(cookie, false),
+            (kind::EXPERIMENT, body) if body.starts_with(&FAST_OPEN_MAGIC) => {
+                self.read_fast_open(&body[FAST_OPEN_MAGIC.len()..], true);
+            }
+            _ => {}
+        }
+    }
+
+    /// The last option counts, also if there can be no such cookie; one of odd length is as if it
+    /// were not there.
+    fn read_fast_open(&mut self, cookie: &[u8], experimental: bool) {
+        if cookie.len().is_multiple_of(2) {
+            let cookie = FastOpenCookie::new(cookie);
+            self.fast_open = cookie.map(|cookie| FastOpenOption { cookie, experimental });
         }
     }
 }

@@ -71,7 +71,46 @@ pub const KNOWN: &[Known] = &[
     Known { finding: "W3", covers: left_later, then: Then::End },
     // Data of the SYN that the end of a simultaneous open leaves out is sent again.
     Known { finding: "RFC 7413", covers: syn_data_waits, then: Then::End },
+    // The sections of docs/recovery.md, after which loss recovery was written anew. A window that
+    // starts again after idle time is no data that leaves.
+    Known { finding: "recovery, 5: idle", covers: nothing_left, then: Then::GoOn },
+    // What is lost again because it is too large for the path counts at once.
+    Known { finding: "recovery, 2: found lost again", covers: lost_again, then: Then::GoOn },
+    // The user timeout runs also while the front is below us.
+    Known { finding: "recovery, 11: user timeout", covers: user_timeout, then: Then::End },
+    // A probe of new data is new data, though something lost waits for cwnd.
+    Known { finding: "recovery, 8: probe is new data", covers: new_probe, then: Then::End },
 ];
+
+fn nothing_left(difference: &Difference) -> bool {
+    let number = |text: &str| text.parse::<u64>().unwrap_or(0);
+    difference.what == "last_data_sent" && number(&difference.old) < number(&difference.new)
+}
+
+fn lost_again(difference: &Difference) -> bool {
+    let number = |text: &str| text.parse::<u64>().unwrap_or(0);
+    difference.what == "TcpExtTCPLostRetransmit"
+        && number(&difference.old) < number(&difference.new)
+}
+
+fn user_timeout(difference: &Difference) -> bool {
+    let at = |text: &str| {
+        text.strip_prefix("Some(")
+            .and_then(|text| text.strip_suffix(')'))
+            .and_then(|text| text.parse::<u64>().ok())
+    };
+    let earlier = at(&difference.old).zip(at(&difference.new)).is_some_and(|(old, new)| new < old);
+    (difference.what == "timeout" && earlier)
+        || (difference.what == "packet"
+            && difference.old == "None"
+            && difference.new.contains("kind: \"rst\""))
+}
+
+fn new_probe(difference: &Difference) -> bool {
+    difference.what == "packet"
+        && difference.old.contains("kind: \"retransmit\"")
+        && difference.new.contains("kind: \"new\"")
+}
 
 fn ranges_charged(difference: &Difference) -> bool {
     let number = |text: &str| text.parse::<u64>().unwrap_or(0);
@@ -277,7 +316,7 @@ fn ranges_differ(difference: &Difference) -> bool {
 
 fn blocks(difference: &Difference) -> bool {
     let rest = |text: &str| {
-        let (rest, blocks) = without(text, "sack: [", "], fast_open")?;
+        let (rest, blocks) = without(text, "Sack([", "])")?;
         Some((without(&rest, "window: ", ",")?.0, blocks.to_string()))
     };
     let (Some(old), Some(new)) = (rest(&difference.old), rest(&difference.new)) else {

@@ -4,7 +4,9 @@ use arbitrary::Arbitrary;
 use plimsoll_buf::{Pool, Slices};
 use plimsoll_tcp::{Ecn, Segment};
 use plimsoll_wire::SeqNum;
-use plimsoll_wire::tcp::{SackBlock, TcpFlags, TcpOptions, TcpRepr, Timestamps};
+use plimsoll_wire::tcp::{
+    SackBlock, SynOptions, SynOrSack, TcpFlags, TcpOptions, TcpRepr, Timestamps,
+};
 
 use super::oracle::Seen;
 
@@ -110,16 +112,16 @@ impl Forgery {
         };
         if flags.contains(TcpFlags::SYN) {
             if let Some((mss, scale, sack)) = self.syn_options {
-                options.mss = (mss != 0).then_some(mss);
-                options.window_scale = (scale < 64).then_some(scale % 20);
-                options.sack_permitted = sack;
+                options.syn_mut().mss = (mss != 0).then_some(mss);
+                options.syn_mut().window_scale = (scale < 64).then_some(scale % 20);
+                options.syn_mut().sack_permitted = sack;
             }
             return options;
         }
         let most = if options.timestamps.is_some() { 3 } else { 4 };
         for &(distance, len) in self.sack.iter().take(most) {
             let left = near(ack, distance.into());
-            options.sack.push(SackBlock { left, right: left + u32::from(len) });
+            options.sack_mut().push(SackBlock { left, right: left + u32::from(len) });
         }
         options
     }
@@ -127,10 +129,13 @@ impl Forgery {
     /// Makes the segment a SYN that opens a connection.
     pub fn opening_syn(seq: SeqNum, switches: u16, ports: (u16, u16)) -> Segment {
         let options = TcpOptions {
-            mss: (switches & 1 != 0).then_some(1460),
-            window_scale: (switches & 2 != 0).then_some(7),
-            sack_permitted: switches & 4 != 0,
             timestamps: (switches & 8 != 0).then_some(Timestamps { val: 1, ecr: 0 }),
+            syn_or_sack: SynOrSack::Syn(SynOptions {
+                mss: (switches & 1 != 0).then_some(1460),
+                window_scale: (switches & 2 != 0).then_some(7),
+                sack_permitted: switches & 4 != 0,
+                ..SynOptions::default()
+            }),
             ..TcpOptions::default()
         };
         let repr = TcpRepr {

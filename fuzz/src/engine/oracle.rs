@@ -81,7 +81,7 @@ impl Seen {
     pub fn deliver(&mut self, repr: &TcpRepr) {
         let syn = repr.flags.contains(TcpFlags::SYN);
         if syn {
-            self.peer_scale = repr.options.window_scale;
+            self.peer_scale = repr.options.syn().window_scale;
         }
         if let Some(times) = repr.options.timestamps {
             self.peer_ts_val = times.val;
@@ -100,7 +100,7 @@ impl Seen {
         if syn {
             self.iss = repr.seq;
             self.snd_end = repr.seq;
-            self.own_scale = repr.options.window_scale;
+            self.own_scale = repr.options.syn().window_scale;
         }
         let fin = repr.flags.contains(TcpFlags::FIN);
         let end = repr.seq + payload_len as u32 + u32::from(syn) + u32::from(fin);
@@ -129,7 +129,7 @@ impl Seen {
         let syn = repr.flags.contains(TcpFlags::SYN);
         if syn {
             assert!(transmit.payload.is_empty(), "a SYN carries data");
-            self.own_scale = repr.options.window_scale;
+            self.own_scale = repr.options.syn().window_scale;
             let offered = *self.offered.get_or_insert(repr.window);
             assert_eq!(repr.window, offered, "copies of a SYN offer different windows");
         }

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use plimsoll_buf::{Pool, Slice, Slices};
 use plimsoll_tcp::{
-    Below, Config, Connection, ConnectionError, Context, Counters, Duration, Ecn, Events, Hold,
-    Instant, Md5Key, MemoryRoom, OpenParams, Options, PathEvent, Segment, State,
+    Arrival, Below, Config, Connection, ConnectionError, Context, Counters, Duration, Ecn, Events,
+    Hold, Input, Instant, Md5Key, MemoryRoom, OpenParams, Options, PathEvent, Segment, State,
+    Transmit,
 };
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{TcpFlags, TcpRepr};
@@ -112,7 +113,7 @@ impl Side {
             mtu,
             ip_header_len,
             max_super_segment,
-            options,
+            options: options.into(),
             pool: pool.clone(),
         };
         let mut seen = Seen::new(mtu.into(), ip_header_len.into(), max_super_segment, iss);
@@ -291,7 +292,9 @@ impl World {
             return;
         }
         if self.sides[index].conn.is_some() {
-            self.with(index, |conn, cx| conn.handle_segment(cx, segment));
+            self.with(index, |conn, cx| {
+                conn.handle(cx, Input::Segment(segment, Arrival::default()))
+            });
             return;
         }
         let flags = segment.repr.flags;
@@ -515,7 +518,7 @@ impl World {
             PathChoice::Soft => PathEvent::SoftError(ConnectionError::HostUnreachable),
             PathChoice::Hard => PathEvent::HardError(ConnectionError::DeviceGone),
         };
-        self.with(index, |conn, cx| conn.handle_path_event(cx, event));
+        self.with(index, |conn, cx| conn.handle(cx, Input::Path(event)));
     }
 
     fn forge(&mut self, to: Host, forgery: &Forgery) {
@@ -603,7 +606,7 @@ impl World {
     fn fire(&mut self, index: usize) {
         for _ in 0..8 {
             trace!("    {:?} timer of {index}", self.now);
-            self.with(index, |conn, cx| conn.handle_timeout(cx));
+            self.with(index, |conn, cx| conn.handle(cx, Input::Timeout));
             let conn = self.sides[index].conn.as_ref();
             if conn.and_then(Connection::poll_timeout).is_none_or(|next| next > self.now) {
                 return;

@@ -207,8 +207,8 @@ impl Talk {
         let len = len.min(65_400);
         let mut tcp = self.header(writer, flow, at, from, flags);
         if flags.contains(TcpFlags::SYN) {
-            tcp.options.mss = Some(self.mss[from]);
-            tcp.options.window_scale = self.scale[from];
+            tcp.options.syn_mut().mss = Some(self.mss[from]);
+            tcp.options.syn_mut().window_scale = self.scale[from];
         }
         writer.packet(from, &tcp, len as usize);
         let more = flags.intersects(TcpFlags::SYN) || flags.intersects(TcpFlags::FIN);
@@ -217,7 +217,7 @@ impl Talk {
 
     fn sack(&self, writer: &mut Maker, flow: &Flow, at: usize, from: usize, block: (u32, u32)) {
         let mut tcp = self.header(writer, flow, at, from, TcpFlags::ACK);
-        tcp.options.sack.push(SackBlock { left: SeqNum(block.0), right: SeqNum(block.1) });
+        tcp.options.sack_mut().push(SackBlock { left: SeqNum(block.0), right: SeqNum(block.1) });
         writer.packet(from, &tcp, 0);
     }
 

@@ -4,8 +4,8 @@ use super::Finding;
 use super::lexer::{line_of, matching};
 use super::source::Source;
 
-/// Calls of an application that change a connection. Everything else that changes one is an event
-/// (`handle_*`) or an effect (`poll_*`), so that the signature list tells how the machine is run.
+/// Calls of an application that change a connection. Everything else that changes one is an input
+/// (`handle`) or an effect (`poll_*`), so that the signature list tells how the machine is run.
 const APPLICATION: &[&str] = &[
     "write",
     "write_urgent",
@@ -24,11 +24,7 @@ const APPLICATION: &[&str] = &[
     "begin_fast_open",
     "set_write_pending",
     "report_syn_data",
-    "write_shared",
-    "write_corked",
-    "log_decision",
     "adopt",
-    "set_reader_waiting",
 ];
 
 /// How many lines the documentation of a crate has at least: what it is for, its limits, its parts,
@@ -52,12 +48,11 @@ fn connection_methods(source: &Source, findings: &mut Vec<Finding>) {
             let rest = &block[at + "pub fn ".len()..];
             let name = rest.split(['(', '<']).next().unwrap_or("");
             let arguments = rest.split_once('(').map_or("", |(_, tail)| tail.trim_start());
-            let known = name.starts_with("handle_")
-                || name.starts_with("poll_")
-                || APPLICATION.contains(&name);
+            let known =
+                name == "handle" || name.starts_with("poll_") || APPLICATION.contains(&name);
             if arguments.starts_with("&mut self") && !known && !source.is_test(start + at) {
                 let what = format!(
-                    "`Connection::{name}` changes a connection but is none of handle_*, poll_*, {}",
+                    "`Connection::{name}` changes a connection but is none of handle, poll_*, {}",
                     APPLICATION.join(", ")
                 );
                 findings.push(Finding::new(&source.path, line_of(&source.code, start + at), &what));

@@ -30,6 +30,9 @@ const BACKLOG: usize = 2 * BATCH as usize;
 /// Polls without anything to do after which the connections cannot be completed any more.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Longer than the time after which an idle connection gives memory back.
+const RESTING_TIME: Duration = Duration::from_millis(1300);
+
 /// The JSON document.
 #[derive(Serialize)]
 struct Document {
@@ -190,8 +193,8 @@ impl Ends {
         self.run_until("asked", |ends| pass(&ends.accepted, &mut at, Some(b"!")))?;
         let mut at = 0;
         self.run_until("answered", |ends| pass(&ends.opened, &mut at, None))?;
-        // Every last ACK leaves, too.
-        let quiet = plimsoll::now() + Duration::from_millis(300);
+        // Every last ACK leaves, too, and what only data in flight needs is given back.
+        let quiet = plimsoll::now() + RESTING_TIME;
         self.run_until("quiet", |_| Ok(plimsoll::now() >= quiet))
     }
 

@@ -136,12 +136,12 @@ impl Talk {
             ..TcpRepr::default()
         };
         if flags.contains(TcpFlags::SYN) {
-            tcp.options.mss = Some(MSS as u16);
-            tcp.options.window_scale = Some(self.scale);
+            tcp.options.syn_mut().mss = Some(MSS as u16);
+            tcp.options.syn_mut().window_scale = Some(self.scale);
         }
         if let Some((left, right)) = self.sack[from] {
             let at = |offset: i32| SeqNum(self.next[1 - from].wrapping_add_signed(offset));
-            tcp.options.sack.push(SackBlock { left: at(left), right: at(right) });
+            tcp.options.sack_mut().push(SackBlock { left: at(left), right: at(right) });
         }
         let mut packet = self.ip(from, tcp.header_len() + len as usize);
         let at_tcp = packet.len();

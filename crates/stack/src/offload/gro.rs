@@ -98,7 +98,7 @@ fn may_follow(tail: &Segment, next: &Segment, pure: PureAcks) -> bool {
         && TcpFlags(both).contains(TcpFlags::ACK)
         && (first.flags.0 ^ second.flags.0) & SAME.0 == 0
         && first.options == second.options
-        && first.options.sack.is_empty()
+        && first.options.sack().is_empty()
         && len + next.payload.len() <= LONGEST
 }
 
@@ -192,7 +192,7 @@ pub(crate) fn train_unit(segment: &Segment, size: Option<u16>) -> Option<usize> 
         && len == unit * usize::from(segment.segs)
         && flags.contains(TcpFlags::ACK)
         && !flags.intersects(ALONE | LAST)
-        && segment.repr.options.sack.is_empty();
+        && segment.repr.options.sack().is_empty();
     begins.then_some(unit)
 }
 

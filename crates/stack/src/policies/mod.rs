@@ -10,6 +10,7 @@ pub(crate) mod metrics;
 pub(crate) mod pmtu;
 pub(crate) mod proven_peers;
 pub(crate) mod secrets;
+pub(crate) mod shared_options;
 pub(crate) mod syn_cookie;
 pub(crate) mod sysctl;
 
@@ -25,6 +26,7 @@ use crate::policies::metrics::Metrics;
 use crate::policies::pmtu::PmtuCache;
 use crate::policies::proven_peers::ProvenPeers;
 use crate::policies::secrets::Secrets;
+use crate::policies::shared_options::SharedOptions;
 use crate::policies::sysctl::SysctlTable;
 use crate::pollers::completion::Completions;
 use crate::sync::lock;
@@ -38,6 +40,7 @@ pub(crate) struct Policies {
     metrics: Mutex<Metrics>,
     proven_peers: ProvenPeers,
     icmp_limits: IcmpLimits,
+    shared_options: SharedOptions,
     /// A key of TCP_MD5SIG was set on some socket.
     md5_in_use: AtomicBool,
     /// A path MTU was learnt.
@@ -60,6 +63,7 @@ impl Policies {
             metrics: Mutex::default(),
             proven_peers,
             icmp_limits: IcmpLimits::default(),
+            shared_options: SharedOptions::default(),
             md5_in_use: AtomicBool::new(false),
             pmtu_in_use: AtomicBool::new(false),
         }
@@ -73,6 +77,11 @@ impl Policies {
     /// What sequence numbers, ports, cookies and hashes are made from.
     pub(crate) fn secrets(&self) -> &Secrets {
         &self.secrets
+    }
+
+    /// Options that many connections have in common.
+    pub(crate) fn shared_options(&self) -> &SharedOptions {
+        &self.shared_options
     }
 
     /// The account of what the queues of all connections bind.

@@ -4,10 +4,11 @@
 //! waits. The log is read by [`TcpSocket::decisions`](crate::TcpSocket::decisions), and for all
 //! connections by [`Stack::sockets`](crate::Stack::sockets).
 
+use plimsoll_tcp::{Context, Input};
+
 use crate::sockets::endpoint::Inner;
 
 /// Those that waited to read, or to write, are woken.
-pub(crate) fn log_wake(inner: &mut Inner, (readers, writers): (bool, bool)) {
-    let at = inner.last();
-    inner.conn.handle_wake(at, readers, writers);
+pub(crate) fn log_wake(inner: &mut Inner, cx: &Context, (readers, writers): (bool, bool)) {
+    inner.conn.handle(cx, Input::Woken { readers, writers });
 }

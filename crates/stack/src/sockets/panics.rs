@@ -116,7 +116,7 @@ impl Endpoint {
             mtu: 1280,
             ip_header_len: if self.key.local.is_ipv4() { 20 } else { 40 },
             max_super_segment: 0,
-            options,
+            options: options.into(),
             pool: Pool::new(),
         };
         let ended = Connection::panicked(&cx, params, inner.sent_to());

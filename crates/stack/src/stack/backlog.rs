@@ -19,7 +19,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_tcp::{Batch, Counter, Instant, Segment};
+use plimsoll_tcp::{Arrival, Batch, Counter, Input, Instant, OutputDue, Reader, Segment};
 use plimsoll_wire::tcp::TcpFlags;
 
 use crate::limits::RELEASE_ROUNDS;
@@ -89,13 +89,13 @@ impl Work<'_> {
         if left & COMPLETION != 0 && !inner.is_gone() {
             endpoint.at(Site::Completion);
             let cx = self.context(endpoint, inner);
-            inner.conn.handle_completion(&cx);
+            inner.conn.handle(&cx, Input::Completion);
         }
         if left & TIMER != 0 && !inner.is_gone() {
             inner.timer = Instant::FAR_FUTURE;
             endpoint.at(Site::Timer);
             let cx = self.context(endpoint, inner);
-            inner.conn.handle_timeout(&cx);
+            inner.conn.handle(&cx, Input::Timeout);
         }
         if left & PATH != 0 {
             self.run_news(endpoint, inner);
@@ -156,13 +156,18 @@ impl Work<'_> {
             }
         }
         let read = inner.prequeue.as_ref().is_some_and(|prequeue| prequeue.is_read());
-        inner.conn.set_reader_waiting(read || inner.wakers.is_waiting(Interest::Read));
-        inner.conn.handle_segment(&cx, segment);
+        let arrival = Arrival {
+            batch: cx.config.tcp_backlog_ack_defer.then_some(batch),
+            reader: match read || inner.wakers.is_waiting(Interest::Read) {
+                true => Reader::Waiting,
+                false => Reader::Absent,
+            },
+        };
+        let output = inner.conn.handle(&cx, Input::Segment(segment, arrival));
         endpoint.at(Site::Segment);
         self.account(endpoint, inner);
-        let waits = cx.config.tcp_backlog_ack_defer && inner.conn.may_defer_ack(&cx, batch);
         self.promote(endpoint, inner);
-        if !waits {
+        if output == OutputDue::Now {
             self.transmit(endpoint, inner);
         }
         None

@@ -38,7 +38,7 @@ impl Work<'_> {
         key: &FlowKey,
         syn: &Segment,
     ) -> FastOpenAnswer {
-        let shown = syn.repr.options.fast_open;
+        let shown = syn.repr.options.syn().fast_open;
         let asks = shown.is_some_and(|option| option.cookie.is_empty());
         if asks {
             self.tcp().bump(Counter::TcpFastOpenCookieReqd);

@@ -19,7 +19,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use plimsoll_tcp::{ConnectionError, Counter, Instant, Options, PathEvent, Segment, State};
+use plimsoll_tcp::{ConnectionError, Counter, Input, Instant, Options, PathEvent, Segment, State};
 use plimsoll_wire::icmpv4::{self, Icmpv4Repr};
 use plimsoll_wire::icmpv6::{self, Icmpv6Repr};
 use plimsoll_wire::tcp::MD5_DIGEST_LEN;
@@ -265,11 +265,11 @@ fn why_ended(inner: &mut Inner) -> Option<Cancelled> {
 fn syn_options(syn: &Segment) -> SynOptions {
     let options = &syn.repr.options;
     SynOptions {
-        mss: options.mss,
-        window_scale: options.window_scale,
-        sack: options.sack_permitted,
+        mss: options.syn().mss,
+        window_scale: options.syn().window_scale,
+        sack: options.syn().sack_permitted,
         timestamps: options.timestamps.is_some(),
-        fast_open: options.fast_open.is_some(),
+        fast_open: options.syn().fast_open.is_some(),
         data: syn.payload.len(),
     }
 }
@@ -513,7 +513,9 @@ impl Stack {
     /// Takes a connection out of the tables; the peer hears nothing.
     fn forget(&self, now: Instant, socket: &TcpSocket, endpoint: &Arc<Endpoint>) {
         let end = PathEvent::HardError(ConnectionError::Aborted);
-        self.work_on(now, endpoint, |inner, cx| inner.conn.handle_path_event(cx, end));
+        self.work_on(now, endpoint, |inner, cx| {
+            inner.conn.handle(cx, Input::Path(end));
+        });
         socket.close(now);
     }
 }

@@ -1,5 +1,7 @@
 //! Charging connections to the account of memory (`policies/memory.rs`).
 
+use plimsoll_tcp::Input;
+
 use std::sync::Arc;
 
 use crate::policies::memory::MemoryUse;
@@ -27,7 +29,7 @@ impl Work<'_> {
             return;
         }
         let cx = self.context(endpoint, inner);
-        inner.conn.handle_memory(&cx);
+        inner.conn.handle(&cx, Input::Memory);
         self.transmit(endpoint, inner);
         if inner.conn.awaits_memory() {
             let tcp_mem = &self.settings.tcp_mem;

@@ -317,7 +317,7 @@ impl Stack {
             mtu: self.path_mtu(key.remote, interface),
             ip_header_len,
             max_super_segment: interface.max_super_segment(),
-            options,
+            options: self.policies.shared_options().share(options),
             pool: self.pollers.pool(home).clone(),
         }
     }

@@ -109,7 +109,7 @@ impl Stack {
     ) {
         let options = listener.options_for_cookie(work.now, key.remote);
         let mut params = self.open_params(key, SeqNum(0), options, work.home());
-        let index = cookie_mss_index(params.ip_header_len, syn.repr.options.mss);
+        let index = cookie_mss_index(params.ip_header_len, syn.repr.options.syn().mss);
         params.iss = syn_cookie::make(self.policies.secrets(), key, work.now, syn.repr.seq, index);
         let made = work.contain_making(|work| {
             at_cookie();

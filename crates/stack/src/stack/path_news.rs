@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_tcp::PathEvent;
+use plimsoll_tcp::{Input, PathEvent};
 
 use crate::snmp::IpCounter;
 use crate::sockets::endpoint::{Endpoint, Inner};
@@ -46,7 +46,7 @@ impl Work<'_> {
             PathNews::Gone(error) => PathEvent::HardError(error),
         };
         let cx = self.context(endpoint, inner);
-        inner.conn.handle_path_event(&cx, event);
+        inner.conn.handle(&cx, Input::Path(event));
         true
     }
 }

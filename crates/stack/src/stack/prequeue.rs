@@ -34,7 +34,7 @@ impl Work<'_> {
             Offer::Queued { first: false } => None,
             Offer::Queued { first: true } => {
                 inner.wakers.take(Interest::Read, self.wakers());
-                log_wake(inner, (true, false));
+                log_wake(inner, &self.context_at(inner), (true, false));
                 self.arm_timer(endpoint, inner);
                 None
             }

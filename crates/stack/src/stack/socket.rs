@@ -6,8 +6,8 @@ use std::task::{Poll, Waker};
 
 use plimsoll_buf::{Slice, Slices};
 use plimsoll_tcp::{
-    ConnectionError, Context, ErrorReport, Info, Instant, Options, PathEvent, ReadError, Record,
-    SetOption, State, WriteError, WriteFlags,
+    ConnectionError, Context, ErrorReport, Info, Input, Instant, Options, PathEvent, ReadError,
+    Record, SetOption, State, WriteError, WriteFlags,
 };
 
 use crate::error::SocketError;
@@ -256,7 +256,7 @@ impl TcpSocket {
                 // As on Linux, the attempt ends, and a reset is what is left to be told.
                 State::SynSent => {
                     let reset = PathEvent::HardError(ConnectionError::Reset);
-                    inner.conn.handle_path_event(cx, reset);
+                    inner.conn.handle(cx, Input::Path(reset));
                     return Ok(());
                 }
                 _ => {}

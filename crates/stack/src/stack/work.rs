@@ -11,7 +11,8 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use plimsoll_buf::{PostponedDrops, Slices};
 use plimsoll_tcp::{
-    Below, ConnectionError, Context, Counter, Counters, Events, Instant, ReadError, Serial, State,
+    Below, ConnectionError, Context, Counter, Counters, Events, Input, Instant, ReadError, Serial,
+    State,
 };
 
 use crate::connection_id::ConnectionId;
@@ -130,6 +131,11 @@ impl<'a> Work<'a> {
         self.context_with(self.now, Below::default())
     }
 
+    /// The same, at the time of its last call.
+    pub(crate) fn context_at(&self, inner: &Inner) -> Context<'_> {
+        self.context_with(inner.last(), Below::default())
+    }
+
     /// The context of a call of the engine for `endpoint`. The engine's time never runs backwards,
     /// although threads read their clocks before they take the lock.
     pub(crate) fn context(&self, endpoint: &Endpoint, inner: &mut Inner) -> Context<'_> {
@@ -206,7 +212,7 @@ impl<'a> Work<'a> {
     fn throttle(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner, seen: u32) {
         if is_throttled(inner) && endpoint.below().throttle(seen) {
             let cx = self.context(endpoint, inner);
-            inner.conn.handle_completion(&cx);
+            inner.conn.handle(&cx, Input::Completion);
             self.transmit(endpoint, inner);
         }
         if !is_throttled(inner) {
@@ -274,7 +280,7 @@ impl<'a> Work<'a> {
                 || inner.is_readable())
         {
             inner.wakers.take(Interest::Read, &mut self.wakers);
-            log_wake(inner, (true, false));
+            log_wake(inner, &self.context_at(inner), (true, false));
         }
         if inner.wakers.is_waiting(Interest::Write)
             && (ended
@@ -284,7 +290,7 @@ impl<'a> Work<'a> {
                 || inner.is_writable(&self.settings.tcp))
         {
             inner.wakers.take(Interest::Write, &mut self.wakers);
-            log_wake(inner, (false, true));
+            log_wake(inner, &self.context_at(inner), (false, true));
         }
     }
 
@@ -345,7 +351,8 @@ impl<'a> Work<'a> {
     /// than the wheel's leaves the wheel alone: it calls early, and is armed again then.
     pub(crate) fn arm_timer(&mut self, endpoint: &Endpoint, inner: &mut Inner) {
         let waiting = inner.prequeue.as_ref().map(|prequeue| prequeue.due());
-        let Some(deadline) = inner.conn.poll_timeout().into_iter().chain(waiting).min() else {
+        let own = inner.conn.poll_timeout().into_iter().chain(inner.conn.releases_at());
+        let Some(deadline) = own.chain(waiting).min() else {
             return;
         };
         if deadline >= inner.timer {

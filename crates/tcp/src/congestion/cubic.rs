@@ -17,7 +17,7 @@
 use plimsoll_wire::SeqNum;
 
 use super::hystart::{HyStart, Signs};
-use super::{AckSample, Algorithm, Window};
+use super::{AckSample, Window};
 use crate::time::Instant;
 
 /// beta = BETA / SCALE.
@@ -64,20 +64,23 @@ fn millis(now: Instant) -> u32 {
     now.as_millis() as u32
 }
 
-impl Algorithm for Cubic {
-    fn on_established(&mut self, now: Instant, nxt: SeqNum) {
+impl Cubic {
+    /// The handshake is complete.
+    pub(super) fn on_established(&mut self, now: Instant, nxt: SeqNum) {
         self.hystart.start_round(now, nxt);
     }
 
-    fn on_ack(&mut self, window: &mut Window, delivered: u32, now: Instant) {
+    /// Segments were delivered outside of a reduction, and the sender was limited by cwnd.
+    pub(super) fn on_ack(&mut self, window: &mut Window, delivered: u32, now: Instant) {
         let left = if window.in_slow_start() { window.slow_start(delivered) } else { delivered };
         if left > 0 {
-            self.update(window.cwnd, left, millis(now));
+            self.update(window.cwnd(), left, millis(now));
             window.avoid_congestion(self.per, left);
         }
     }
 
-    fn on_sample(&mut self, window: &mut Window, sample: &AckSample) -> Signs {
+    /// Every ACK, limited or not: samples for the end of slow start. Returns what ended it.
+    pub(super) fn on_sample(&mut self, window: &mut Window, sample: &AckSample) -> Signs {
         let now = millis(sample.now);
         let soon = self.epoch.is_some_and(|epoch| now.wrapping_sub(epoch) < AFTER_RECOVERY);
         let Some(rtt) = sample.rtt.filter(|_| !soon) else { return Signs::default() };
@@ -85,23 +88,25 @@ impl Algorithm for Cubic {
         if !window.in_slow_start() {
             return Signs::default();
         }
-        let signs = self.hystart.signs(window.cwnd, rtt, sample);
+        let signs = self.hystart.signs(window.cwnd(), rtt, sample);
         if signs.any() {
-            window.ssthresh = window.cwnd;
+            window.ssthresh = window.cwnd();
         }
         signs
     }
 
-    fn on_congestion(&mut self, window: &mut Window) {
+    /// A congestion event. Sets ssthresh, not cwnd.
+    pub(super) fn on_congestion(&mut self, window: &mut Window) {
         self.epoch = None;
         // Fast convergence: a flow that did not come back to its last maximum makes room.
-        let cwnd = u64::from(window.cwnd);
+        let cwnd = u64::from(window.cwnd());
         let shrunk = (cwnd * (SCALE + BETA) / (2 * SCALE)) as u32;
-        self.w_max = if window.cwnd < self.w_max { shrunk } else { window.cwnd };
+        self.w_max = if window.cwnd() < self.w_max { shrunk } else { window.cwnd() };
         window.ssthresh = ((cwnd * BETA / SCALE) as u32).max(2);
     }
 
-    fn on_start(&mut self, now: Instant, last_sent: Instant) {
+    /// Data leaves while nothing is in flight; `last_sent` is when data left before.
+    pub(super) fn on_start(&mut self, now: Instant, last_sent: Instant) {
         // The clock of the curve stands still while there is nothing to send.
         if let Some(epoch) = &mut self.epoch {
             let idle = millis(now).wrapping_sub(millis(last_sent));
@@ -110,13 +115,12 @@ impl Algorithm for Cubic {
         }
     }
 
-    fn on_loss(&mut self, now: Instant, nxt: SeqNum) {
+    /// A retransmission timeout followed the congestion event.
+    pub(super) fn on_timeout(&mut self, now: Instant, nxt: SeqNum) {
         *self = Cubic::default();
         self.hystart.start_round(now, nxt);
     }
-}
 
-impl Cubic {
     /// Works out per how many delivered segments the window grows by one.
     fn update(&mut self, cwnd: u32, delivered: u32, now: u32) {
         self.acked = self.acked.saturating_add(delivered);

@@ -91,17 +91,18 @@ impl HyStart {
         if cwnd < LOW_WINDOW {
             return Signs::default();
         }
-        let signs = Signs { train: self.train_is_long(sample), delay: self.delay_has_risen(rtt) };
+        let signs =
+            Signs { train: self.train_is_long(cwnd, sample), delay: self.delay_has_risen(rtt) };
         self.found = signs.any();
         signs
     }
 
-    fn train_is_long(&mut self, sample: &AckSample) -> bool {
+    fn train_is_long(&mut self, cwnd: u32, sample: &AckSample) -> bool {
         if sample.now.since(self.last_ack) > TRAIN_GAP {
             return false;
         }
         self.last_ack = sample.now;
-        let span = Duration::from_micros(self.least.into()) + sample.spread;
+        let span = Duration::from_micros(self.least.into()) + sample.spread(cwnd);
         let limit = if sample.paced { span } else { span / 2 };
         sample.now.since(self.round_start) > limit
     }

@@ -11,13 +11,50 @@ pub(super) fn controller(algorithm: CongestionAlgorithm) -> Controller {
 pub(super) fn ack(controller: &mut Controller, ms: u64, segs: u32) {
     let full = controller.cwnd();
     controller.validate(true, full, (SeqNum(ms as u32), SeqNum(ms as u32 + 100)));
-    controller.on_ack(segs, Instant::from_millis(ms));
+    grow(controller, segs, ms);
     controller.check_invariants();
+}
+
+const SAMPLE: AckSample = AckSample {
+    now: Instant::ZERO,
+    rtt: None,
+    srtt: Duration::ZERO,
+    una: SeqNum(0),
+    nxt: SeqNum(0),
+    mss: 1000,
+    paced: false,
+    delivered: 0,
+    lost: 0,
+    in_flight: 0,
+    grows: false,
+    rate: None,
+};
+
+/// `segs` are delivered at `ms`, and nothing is known of the round trip.
+fn grow(controller: &mut Controller, segs: u32, ms: u64) {
+    let now = Instant::from_millis(ms);
+    controller.on_ack(&AckSample { now, delivered: segs, grows: true, ..SAMPLE });
+}
+
+#[test]
+fn a_burst_spreads_by_two_packets_on_fast_paths_too() {
+    let cases = [
+        (100, 146, 89, "a fast path"),
+        (10, 1460, 0, "less than a microsecond"),
+        (1000, 1000, 130, "a millisecond"),
+        (100_000, 14, 1000, "a slow path: bounded"),
+        (u64::MAX / 1000, 1, 1000, "no overflow"),
+        (0, 0, 0, "nothing is known"),
+    ];
+    for (srtt, cwnd, micros, name) in cases {
+        let sample = AckSample { srtt: Duration::from_micros(srtt), ..SAMPLE };
+        assert_eq!(sample.spread(cwnd).as_micros(), micros, "{name}");
+    }
 }
 
 /// A congestion event that takes the window down at once.
 pub(super) fn lose(controller: &mut Controller) {
-    controller.reduce();
+    controller.on_event(Event::Congestion);
     controller.set_cwnd(controller.ssthresh());
 }
 
@@ -71,7 +108,7 @@ fn ssthresh_is_two_segments_at_least() {
     for algorithm in BOTH {
         let mut controller = controller(algorithm);
         controller.set_cwnd(2);
-        controller.reduce();
+        controller.on_event(Event::Congestion);
         assert_eq!(controller.ssthresh(), 2);
     }
 }
@@ -83,7 +120,7 @@ fn the_window_grows_only_if_more_than_half_of_it_is_used() {
         let mut controller = controller(CongestionAlgorithm::Cubic);
         controller.validate(false, out, bounds);
         for _ in 0..3 {
-            controller.on_ack(2, Instant::from_millis(1));
+            grow(&mut controller, 2, 1);
         }
         assert_eq!(controller.cwnd(), grown, "{out} segments outstanding");
     }
@@ -95,11 +132,16 @@ fn a_full_window_is_remembered_for_a_round_trip() {
     controller.set_ssthresh(5);
     controller.validate(true, 10, (SeqNum(100), SeqNum(200)));
     controller.validate(false, 3, (SeqNum(150), SeqNum(210)));
-    controller.on_ack(10, Instant::from_millis(1));
+    grow(&mut controller, 10, 1);
     assert_eq!(controller.cwnd(), 11, "the mark still stands");
     controller.validate(false, 3, (SeqNum(200), SeqNum(220)));
-    controller.on_ack(11, Instant::from_millis(2));
+    grow(&mut controller, 11, 2);
     assert_eq!(controller.cwnd(), 11, "a round trip later it does not");
+}
+
+/// Nothing was sent for so long, at 9 s; the RTO is one second.
+fn idle_for(idle: Duration) -> Event {
+    Event::Idle { now: Instant::from_millis(9000), idle, rto: Duration::from_secs(1) }
 }
 
 #[test]
@@ -109,12 +151,12 @@ fn idle_time_halves_the_window_per_timeout_down_to_the_initial_one() {
         let mut controller = controller(CongestionAlgorithm::NewReno);
         controller.set_cwnd(80);
         let idle = second * idle;
-        controller.on_idle_restart(idle, second, Instant::from_millis(9000));
+        controller.on_event(idle_for(idle));
         assert_eq!(controller.cwnd(), expected, "{idle:?}");
     }
     let mut small = controller(CongestionAlgorithm::NewReno);
     small.set_cwnd(4);
-    small.on_idle_restart(second * 9, second, Instant::from_millis(9000));
+    small.on_event(idle_for(second * 9));
     assert_eq!(small.cwnd(), 4, "it never grows");
 }
 
@@ -151,13 +193,13 @@ fn train_sample(
     (una, nxt): (u32, u32),
     paced: bool,
 ) -> Signs {
-    controller.on_sample(&AckSample {
+    controller.on_ack(&AckSample {
         now: Instant::from_millis(ms),
         rtt: Some(Duration::from_millis(rtt_ms)),
         una: SeqNum(una),
         nxt: SeqNum(nxt),
-        spread: Duration::ZERO,
         paced,
+        ..SAMPLE
     })
 }
 

@@ -1,6 +1,8 @@
 //! The wiring of the receive half: what readers call, what the owner of a batch of segments asks,
 //! and the timer of an ACK that waits. The rules are in [`crate::recv`].
 
+use alloc::sync::Arc;
+
 use plimsoll_buf::Slices;
 
 use crate::config::Config;
@@ -141,7 +143,7 @@ impl Connection {
 
     /// Tells whether somebody waits for data to read: a blocked thread, or a task that has left a
     /// waker. What arrives for such a reader may leave its acknowledgement to him.
-    pub fn set_reader_waiting(&mut self, waiting: bool) {
+    pub(crate) fn set_reader_waiting(&mut self, waiting: bool) {
         self.rcv.set_reader_waiting(waiting);
     }
 
@@ -166,7 +168,7 @@ impl Connection {
 
     /// SO_RCVLOWAT was set.
     pub(super) fn apply_low_water(&mut self, cx: &Context) {
-        if self.rcv.make_room_for_mark(cx.config, &mut self.options) {
+        if self.rcv.make_room_for_mark(cx.config, Arc::make_mut(&mut self.options)) {
             // The peer may have filled what it knew of; nothing would tell it otherwise.
             self.after_read();
         }
@@ -181,9 +183,9 @@ impl Connection {
         self.rcv.ack_cannot_wait(self.ecn.has_news())
     }
 
-    /// After a segment of a batch that was at `batch`: whether the owner may go on with the next
-    /// one. If not, he polls at once. Counts what is deferred, and why something was not.
-    pub fn may_defer_ack(&self, cx: &Context, batch: Batch) -> bool {
+    /// After a segment of a batch that was at `batch`: whether its ACK may wait for the end. If not,
+    /// output is due at once. Counts what is deferred, and why something was not.
+    pub(crate) fn may_defer_ack(&self, cx: &Context, batch: Batch) -> bool {
         let reason = self.ack_cannot_wait();
         match reason {
             Some(reason) => cx.counters.bump(reason.counter()),

@@ -1,6 +1,7 @@
 //! Two connections talk to each other over a path that loses, repeats and reorders.
 
 use std::collections::VecDeque;
+use std::format;
 use std::vec::Vec;
 
 use plimsoll_buf::Pool;
@@ -15,6 +16,7 @@ use crate::send::WriteFlags;
 use crate::send::error_queue::TxTimestamps;
 use crate::serial::Serial;
 use crate::testing::pair::{Dice, to_segment};
+use crate::testing::{Setup, Trace};
 use crate::time::Duration;
 
 /// What the path does, in percent.
@@ -48,7 +50,7 @@ fn params(port: u16, iss: u32, max_super_segment: usize, options: Options) -> Op
         mtu: 1500,
         ip_header_len: 20,
         max_super_segment,
-        options,
+        options: options.into(),
         pool: Pool::new(),
     }
 }
@@ -326,12 +328,12 @@ fn strange_segment(dice: &mut Dice, conn: &Connection, pool: &Pool) -> Segment {
     }
     for _ in 0..dice.roll(4) {
         let block = SackBlock { left: near(dice, &snd), right: near(dice, &snd) };
-        repr.options.sack.push(block);
+        repr.options.sack_mut().push(block);
     }
     if dice.roll(10) == 0 {
-        repr.options.window_scale = Some(dice.roll(20) as u8);
-        repr.options.mss = Some(dice.roll(2000) as u16);
-        repr.options.sack_permitted = true;
+        repr.options.syn_mut().window_scale = Some(dice.roll(20) as u8);
+        repr.options.syn_mut().mss = Some(dice.roll(2000) as u16);
+        repr.options.syn_mut().sack_permitted = true;
     }
     let len = [0, 0, 1, 2, 1000, 5000][dice.roll(6) as usize];
     let payload = pool.copy_from(&std::vec![3; len]).into();
@@ -430,6 +432,34 @@ fn nothing_breaks_the_invariants() {
 
 /// How many histories each run plays; more were played while this was written.
 const SEEDS: u64 = 300;
+
+#[test]
+fn an_idle_second_gives_back_what_only_data_needs() {
+    let mut t = Trace::established(Setup::default());
+    let fresh = t.conn.memory_bytes();
+    assert_eq!(t.conn.releases_at(), None, "nothing has been sent");
+    for round in 0..5 {
+        t.write(1000);
+        t.drain();
+        assert_eq!(t.conn.releases_at(), None, "data is in flight");
+        t.at(10 * round + 10);
+        let (data, ack) = (100 * round as u32, 1000 * round as u32 + 1001);
+        t.recv(&format!("P. {}:{} ack {ack}", data + 1, data + 101));
+        assert_eq!(t.conn.releases_at(), None, "data waits to be read");
+        assert_eq!(t.call(|conn, cx| conn.read(cx, &mut [0; 200])), Ok(100));
+        t.drain();
+    }
+    let used = t.conn.memory_bytes();
+    assert_eq!(t.conn.releases_at(), Some(t.now + Duration::from_secs(1)));
+    t.at(1049);
+    assert_eq!(t.conn.memory_bytes(), used, "not yet");
+    t.at(1050);
+    let leased = t.conn.snd.controller().heap_bytes();
+    assert_eq!(t.conn.memory_bytes(), fresh + leased, "{used} before");
+    assert_eq!(t.conn.releases_at(), None);
+    t.write(1000);
+    t.expect("P. 5001:6001 ack 501");
+}
 
 #[test]
 fn size_of_a_connection() {

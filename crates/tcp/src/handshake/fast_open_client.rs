@@ -16,7 +16,7 @@ use crate::connection::{Connection, OpenParams};
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::segment::Segment;
-use crate::send::scoreboard::SentRange;
+use crate::send::scoreboard::{SentRange, SentState};
 use crate::serial::Serial;
 use crate::state::State;
 use crate::time::Duration;
@@ -206,6 +206,7 @@ impl Connection {
             fin: false,
             eor: false,
             delivered: self.snd.recovery().delivered(),
+            state: SentState::default(),
         };
         self.snd.on_syn_data_sent(cx.now, range, &payload);
         cx.counters.bump(Counter::TcpOrigDataSent);
@@ -223,7 +224,7 @@ impl Connection {
             return false;
         }
         // A cookie that nobody asked for is not kept.
-        let given = seg.repr.options.fast_open.filter(|_| open.offered);
+        let given = seg.repr.options.syn().fast_open.filter(|_| open.offered);
         let given = given.filter(|option| !option.cookie.is_empty());
         let refused = match open.params.option {
             Some(option) if given.is_none() && open.sent == 0 && !again => {

@@ -129,7 +129,7 @@ impl Connection {
         let parts = self.conn_parts(cx);
         self.snd.on_early_handshake_done(cx, &parts);
         self.sync_retransmission_timer();
-        let news = seg.repr.ack != self.snd.una() || !seg.repr.options.sack.is_empty();
+        let news = seg.repr.ack != self.snd.una() || !seg.repr.options.sack().is_empty();
         if news {
             self.on_ack(cx, seg);
         } else {

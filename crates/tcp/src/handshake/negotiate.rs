@@ -1,6 +1,6 @@
 //! What a SYN offers and what an offer makes of the connection.
 
-use plimsoll_wire::tcp::{TcpOptions, Timestamps};
+use plimsoll_wire::tcp::{SynOptions, SynOrSack, TcpOptions, Timestamps};
 
 use crate::connection::Connection;
 use crate::context::Context;
@@ -17,25 +17,26 @@ impl Connection {
         let timestamps = if offer { wanted } else { self.ts.enabled };
         let scaling = if offer { config.tcp_window_scaling } else { self.handshake.window_scaling };
         TcpOptions {
-            mss: Some(self.path.advmss()),
-            window_scale: scaling.then_some(self.handshake.shift),
-            sack_permitted: if offer { config.tcp_sack } else { self.handshake.sack },
             timestamps: timestamps
                 .then(|| Timestamps { val: self.ts.val(cx.now), ecr: self.ts.recent }),
-            fast_open: self.fast_open_option().or(answer),
             md5: self.md5_option(),
-            ..TcpOptions::default()
+            syn_or_sack: SynOrSack::Syn(SynOptions {
+                mss: Some(self.path.advmss()),
+                window_scale: scaling.then_some(self.handshake.shift),
+                sack_permitted: if offer { config.tcp_sack } else { self.handshake.sack },
+                fast_open: self.fast_open_option().or(answer),
+            }),
         }
     }
 
     /// Takes the options of the peer's SYN or SYN-ACK: in use is what both sides want.
     pub(crate) fn on_syn_options(&mut self, cx: &Context, options: &TcpOptions) {
         let config = cx.config;
-        if let Some(mss) = options.mss {
+        if let Some(mss) = options.syn().mss {
             self.path.peer_mss = mss.max(1);
         }
-        self.handshake.sack = config.tcp_sack && options.sack_permitted;
-        let scale = options.window_scale.filter(|_| config.tcp_window_scaling);
+        self.handshake.sack = config.tcp_sack && options.syn().sack_permitted;
+        let scale = options.syn().window_scale.filter(|_| config.tcp_window_scaling);
         self.handshake.window_scaling = scale.is_some();
         self.snd.set_wscale(scale.map_or(0, |shift| shift.min(MAX_WINDOW_SHIFT)));
         let shift = scale.map_or(0, |_| self.handshake.shift);

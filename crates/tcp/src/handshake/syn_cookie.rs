@@ -8,7 +8,7 @@
 //! Nothing sends the SYN-ACK again; a peer that misses it sends its SYN again.
 
 use plimsoll_buf::Slices;
-use plimsoll_wire::tcp::{TcpFlags, TcpOptions, TcpRepr, Timestamps};
+use plimsoll_wire::tcp::{SynOptions, SynOrSack, TcpFlags, TcpOptions, TcpRepr, Timestamps};
 
 use super::TimestampState;
 use crate::config::Config;
@@ -59,15 +59,17 @@ pub fn cookie_syn_ack(cx: &Context, params: &OpenParams, syn: &Segment) -> TcpRe
         window: initial_window(initial_buffer(cx.config, &params.options)),
         urgent: 0,
         options: TcpOptions {
-            mss: Some(Path::new(params).advmss()),
-            window_scale: offered.shift.map(|_| choose_shift(cx.config, &params.options)),
-            sack_permitted: offered.sack,
             timestamps: offered.stamps.map(|stamps| Timestamps {
                 val: val_with(&ts, cx.now, offered.bits()),
                 ecr: stamps.val,
             }),
             md5: room_for_digest(params.options.md5_key.as_ref()),
-            ..TcpOptions::default()
+            syn_or_sack: SynOrSack::Syn(SynOptions {
+                mss: Some(Path::new(params).advmss()),
+                window_scale: offered.shift.map(|_| choose_shift(cx.config, &params.options)),
+                sack_permitted: offered.sack,
+                ..SynOptions::default()
+            }),
         },
     }
 }
@@ -100,8 +102,8 @@ impl Offered {
         ecn.on_syn(syn, config);
         Offered {
             stamps: Some(stamps),
-            shift: options.window_scale.filter(|_| config.tcp_window_scaling),
-            sack: options.sack_permitted && config.tcp_sack,
+            shift: options.syn().window_scale.filter(|_| config.tcp_window_scaling),
+            sack: options.syn().sack_permitted && config.tcp_sack,
             ecn: ecn.on,
         }
     }
@@ -146,10 +148,13 @@ impl Connection {
             seq: ack.repr.seq - 1,
             flags: TcpFlags::SYN | asked,
             options: TcpOptions {
-                mss: Some(mss),
-                window_scale: offered.shift,
-                sack_permitted: offered.sack,
                 timestamps: offered.stamps,
+                syn_or_sack: SynOrSack::Syn(SynOptions {
+                    mss: Some(mss),
+                    window_scale: offered.shift,
+                    sack_permitted: offered.sack,
+                    ..SynOptions::default()
+                }),
                 ..TcpOptions::default()
             },
             ..ack.repr.clone()

@@ -41,7 +41,7 @@ impl Connection {
         };
         let view = AckView {
             ack,
-            blocks: &seg.repr.options.sack,
+            blocks: seg.repr.options.sack(),
             tsecr: self.tsecr(seg),
             brings_window,
             window_was_closed,

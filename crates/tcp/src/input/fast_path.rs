@@ -50,7 +50,7 @@ impl Connection {
             && seg.repr.seq == self.rcv.nxt()
             && seg.payload.len() as u32 <= self.rcv.wnd()
             && self.rcv.is_plain()
-            && seg.repr.options.sack.is_empty()
+            && seg.repr.options.sack().is_empty()
             && seg.repr.ack >= self.snd.una()
             && seg.repr.ack <= self.snd.nxt()
             && !self.ts.paws_rejects(cx.now, seg.repr.options.timestamps)

@@ -48,7 +48,7 @@ fn params(options: Options) -> OpenParams {
         mtu: 1500,
         ip_header_len: 20,
         max_super_segment: 0,
-        options,
+        options: options.into(),
         pool: Pool::new(),
     }
 }
@@ -80,8 +80,8 @@ impl Bench {
     /// In SYN-RECEIVED; the SYN-ACK has left.
     fn syn_received(config: Config, options: Options, stamp: Option<u32>) -> Bench {
         let mut syn = TcpRepr { seq: IRS, flags: SYN, window: 60_000, ..TcpRepr::default() };
-        syn.options.mss = Some(1000);
-        syn.options.sack_permitted = true;
+        syn.options.syn_mut().mss = Some(1000);
+        syn.options.syn_mut().sack_permitted = true;
         syn.options.timestamps = stamp.map(|val| Timestamps { val, ecr: 0 });
         let syn = Segment { repr: syn, payload: Slices::new(), segs: 1, ecn: Ecn::NotEct };
         let mut bench =
@@ -206,8 +206,8 @@ fn syn_offers_what_the_settings_say() {
     let mut bench = Bench::make(Config::default(), Options::default(), Connection::connect);
     let syn = bench.send().remove(0);
     let options = &syn.repr.options;
-    assert_eq!((options.mss, options.window_scale), (Some(1460), Some(10)));
-    assert!(options.sack_permitted && options.timestamps.is_some());
+    assert_eq!((options.syn().mss, options.syn().window_scale), (Some(1460), Some(10)));
+    assert!(options.syn().sack_permitted && options.timestamps.is_some());
     assert_eq!(syn.kind, SendKind::Syn);
     assert_eq!(syn.repr.window, 65_535);
 }
@@ -216,11 +216,11 @@ fn syn_offers_what_the_settings_say() {
 fn the_window_shift_is_the_one_that_the_syn_told() {
     let config = Config { tcp_window_scaling: true, ..plain_config() };
     let mut bench = Bench::make(config, Options::default(), Connection::connect);
-    let told = bench.send().remove(0).repr.options.window_scale;
+    let told = bench.send().remove(0).repr.options.syn().window_scale;
     bench.config.tcp_rmem[2] = 65_536;
     let (flags, ack) = (SYN | ACK, ISS + 1);
     let mut repr = TcpRepr { seq: IRS, ack, flags, window: 2048, ..TcpRepr::default() };
-    repr.options.window_scale = Some(7);
+    repr.options.syn_mut().window_scale = Some(7);
     bench.recv_repr(repr, b"");
     assert_eq!(Some(bench.conn.info(&bench.config).rcv_wscale), told);
 }
@@ -330,7 +330,7 @@ fn the_window_of_a_crossing_syn_ack_is_not_scaled() {
     for (flags, window, expected) in [(SYN, 2048, 2048), (SYN | ACK, 2048, 2048)] {
         let ack = if flags == SYN { SeqNum(0) } else { ISS + 1 };
         let mut repr = TcpRepr { seq: IRS, ack, flags, window, ..TcpRepr::default() };
-        repr.options.window_scale = Some(7);
+        repr.options.syn_mut().window_scale = Some(7);
         bench.recv_repr(repr, b"");
         assert_eq!(bench.conn.snd.wnd(), expected, "{flags:?}");
     }
@@ -537,13 +537,13 @@ fn out_of_order_data_is_reported_and_reassembled() {
     let acks = bench.send();
     assert_eq!(acks.len(), 2, "duplicate ACKs are counted one by one");
     let blocks: Vec<_> =
-        acks[1].repr.options.sack.iter().map(|block| (block.left, block.right)).collect();
+        acks[1].repr.options.sack().iter().map(|block| (block.left, block.right)).collect();
     assert_eq!(blocks, [(nxt + 20, nxt + 22), (nxt + 10, nxt + 12)], "most recent first");
     bench.recv(ACK, nxt, ISS + 1, b"0123456789");
     bench.expect_ack(nxt + 12);
     bench.recv(ACK, nxt + 12, ISS + 1, b"defghijk");
     let ack = bench.expect_ack(nxt + 22);
-    assert!(ack.repr.options.sack.is_empty());
+    assert!(ack.repr.options.sack().is_empty());
     assert_eq!(bench.read().as_deref(), Ok(&b"0123456789ccdefghijkee"[..]));
     assert_eq!(bench.count(Counter::TcpOfoQueue), 2);
 }
@@ -576,7 +576,7 @@ fn repeated_data_is_reported_by_dsack() {
     bench.expect_ack(nxt + 10);
     bench.recv(ACK, nxt, ISS + 1, b"0123456789");
     let ack = bench.expect_ack(nxt + 10);
-    let block = ack.repr.options.sack.first().expect("a DSACK");
+    let block = ack.repr.options.sack().first().expect("a DSACK");
     assert_eq!((block.left, block.right), (nxt, nxt + 10));
     bench.recv(ACK, nxt + 5, ISS + 1, b"56789abc");
     assert_eq!(bench.read().as_deref(), Ok(&b"0123456789abc"[..]));

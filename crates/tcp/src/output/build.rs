@@ -3,7 +3,7 @@
 use arrayvec::ArrayVec;
 use plimsoll_buf::Slices;
 use plimsoll_wire::SeqNum;
-use plimsoll_wire::tcp::{MAX_SACK_BLOCKS, SackBlock, TcpFlags, TcpOptions, TcpRepr};
+use plimsoll_wire::tcp::{MAX_SACK_BLOCKS, SackBlock, SynOrSack, TcpFlags, TcpOptions, TcpRepr};
 
 use super::NOTHING;
 use crate::connection::{Connection, PendingRst};
@@ -217,9 +217,8 @@ impl Connection {
             urgent,
             options: TcpOptions {
                 timestamps,
-                sack: self.sack_option(most_blocks),
+                syn_or_sack: SynOrSack::Sack(self.sack_option(most_blocks)),
                 md5: self.md5_option(),
-                ..TcpOptions::default()
             },
         }
     }

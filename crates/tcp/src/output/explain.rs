@@ -24,7 +24,7 @@ impl Connection {
 
     /// Readers or writers that waited were woken: for the log, if there is one.
     #[inline]
-    pub fn handle_wake(&mut self, at: Instant, readers: bool, writers: bool) {
+    pub(crate) fn handle_wake(&mut self, at: Instant, readers: bool, writers: bool) {
         self.log_decision(at, Decision::Woke { readers, writers });
     }
 

@@ -89,7 +89,7 @@ impl Connection {
     /// The device is done with something that was below us; `cx.below` says what is left. What was
     /// left to this moment is left no longer, but the gate decides about it as about anything else.
     /// The caller polls.
-    pub fn handle_completion(&mut self, cx: &Context) {
+    pub(crate) fn handle_completion(&mut self, cx: &Context) {
         self.debug_invariants();
         self.causes.add(Causes::COMPLETION);
         self.snd.end_autocork();
@@ -99,7 +99,7 @@ impl Connection {
     }
 
     /// Whether the connection waits for a completion, so that
-    /// [`handle_completion`](Self::handle_completion) must be called after one: data is held by
+    /// [`Input::Completion`](crate::Input::Completion) must be told after one: data is held by
     /// [`Hold::Autocork`] or [`Hold::SmallQueue`], was refused by a full queue, or what shall be
     /// sent again is still below us.
     pub fn awaits_completion(&self) -> bool {

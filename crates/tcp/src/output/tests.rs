@@ -485,7 +485,7 @@ fn a_lower_mtu_changes_the_cut_of_what_waits() {
 fn what_ends_deferring() {
     let mut t = Trace::deferring(Setup::tso());
     assert_eq!(t.count(Counter::HoldTsoDefer), 1);
-    assert!(t.conn.snd.controller().limited, "the window is what limits");
+    assert!(t.conn.snd.controller().was_full(), "the window is what limits");
     t.recv(". 1:1 ack 2001");
     t.expect("P. 8001:13001 ack 1 x5");
     assert!(!t.conn.timers.is_armed(Timer::TsoDefer));
@@ -551,7 +551,7 @@ fn a_deferred_request_may_grow() {
     t.write(1500);
     t.expect_nothing();
     assert_eq!(t.conn.hold(), Some(Hold::TsoDefer));
-    assert!(!t.conn.snd.controller().limited, "the application limits");
+    assert!(!t.conn.snd.controller().was_full(), "the application limits");
     t.recv(". 1:1 ack 4001");
     t.expect("P. 7001:8501 ack 1 x2");
 }

@@ -389,9 +389,20 @@ impl RecvSide {
         self.last_seg_len = len;
     }
 
+    /// Nothing waits to be read, or for what comes before it.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.queue.is_empty() && self.reassembly.is_empty()
+    }
+
+    /// Gives back all that only data needs that waits to be read.
+    pub(crate) fn release_all(&mut self) {
+        self.queue.release_all();
+        self.sack.release();
+    }
+
     /// Bytes of heap that the queues hold, without the chunks themselves.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.queue.heap_bytes() + self.reassembly.heap_bytes()
+        self.queue.heap_bytes() + self.sack.heap_bytes() + self.reassembly.heap_bytes()
     }
 
     /// Whether the receive queue holds the last byte before the peer's FIN, and it was taken.

@@ -16,6 +16,8 @@ use plimsoll_wire::SeqNum;
 
 use super::store::{Store, is_copied};
 
+use crate::frugal;
+
 /// An empty queue gives its list back if it is longer than this.
 const KEEP_CAPACITY: usize = 64;
 
@@ -85,6 +87,13 @@ impl ReceiveQueue {
         self.slices.capacity() * size_of::<Slice>()
     }
 
+    /// Gives all room back, if nothing waits.
+    pub(crate) fn release_all(&mut self) {
+        if self.slices.is_empty() {
+            self.slices = VecDeque::new();
+        }
+    }
+
     /// Appends a payload. Returns whether it joined the bytes before it without a new entry.
     pub(crate) fn push(&mut self, pool: &Pool, mut payload: Slices) -> bool {
         let entries = self.slices.len();
@@ -124,7 +133,7 @@ impl ReceiveQueue {
     /// Appends `slice` as it is.
     fn refer(&mut self, slice: Slice) {
         self.store.add(&slice, self.slices.back(), None);
-        self.slices.push_back(slice);
+        frugal::push(&mut self.slices, slice);
     }
 
     /// Copies together what pins much more than it holds (Linux: `tcp_collapse`). Returns how many

@@ -33,6 +33,18 @@ pub(crate) struct SackHistory {
 }
 
 impl SackHistory {
+    /// Bytes of heap held.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.duplicates.capacity() * size_of::<Duplicate>()
+    }
+
+    /// Gives all room back, if nothing is to be reported.
+    pub(super) fn release(&mut self) {
+        if self.duplicates.is_empty() {
+            self.duplicates = VecDeque::new();
+        }
+    }
+
     /// The bytes from `left` to `right` were received twice. `ahead` ACKs leave before the next one
     /// that is called for. What was to be told by the same ACK is forgotten.
     pub(super) fn report_duplicate(&mut self, left: SeqNum, right: SeqNum, ahead: u16) {

@@ -271,6 +271,21 @@ impl SendSide {
         }
     }
 
+    /// Tells the controller which ranges were marked lost, if it asks.
+    pub(crate) fn tell_losses(&mut self, cx: &Context) {
+        Flight { board: &mut self.scoreboard, cc: &mut self.cc }.tell_losses(cx.now);
+    }
+
+    /// Notes whether the application limits what is in flight (draft-ietf-ccwg-bbr, section
+    /// 4.1.2.4). Asked before a write, an ACK or a timer changes anything: less than a segment
+    /// waits, nothing is on its way through this machine, and cwnd would let more leave.
+    pub(crate) fn note_app_limited(&mut self, cx: &Context) {
+        let short = self.queue.len() < usize::from(self.mss);
+        if short && cx.below.bytes == 0 && self.pipe() < self.cc.cwnd() {
+            self.scoreboard.mark_app_limited(self.recovery.delivered());
+        }
+    }
+
     /// Segments taken to be in flight.
     pub(crate) fn pipe(&self) -> u32 {
         self.scoreboard.pipe()

@@ -249,8 +249,26 @@ impl SendSide {
     /// Bytes of heap that the queues hold, without the chunks themselves.
     pub(crate) fn heap_bytes(&self) -> usize {
         let errors = self.errors.as_ref().map_or(0, |_| size_of::<ErrorQueue>());
+        self.room_bytes() + errors + self.cc.heap_bytes()
+    }
+
+    /// Bytes of heap that only data needs that waits or is outstanding.
+    pub(crate) fn room_bytes(&self) -> usize {
         let sent = self.rtx.heap_bytes() + self.scoreboard.heap_bytes();
-        self.queue.heap_bytes() + self.units.heap_bytes() + sent + errors
+        self.queue.heap_bytes() + self.units.heap_bytes() + sent
+    }
+
+    /// Nothing waits and nothing is outstanding.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.queue.is_empty() && self.scoreboard.is_empty()
+    }
+
+    /// Gives back all that only data needs that waits or is outstanding.
+    pub(crate) fn release_all(&mut self) {
+        self.queue.release_all();
+        self.units.release_all();
+        self.rtx.release_all();
+        self.scoreboard.release_all();
     }
 
     /// Bytes of memory that the queues bind: all that they hold, the front of the first chunk, of

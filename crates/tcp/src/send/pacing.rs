@@ -16,11 +16,13 @@
 //! queueing discipline that keeps departure times they leave no earlier than the data before them,
 //! since timestamps must not run backwards.
 
+use core::num::NonZeroU64;
+
 use super::SendSide;
 use crate::config::{Config, Options};
 use crate::context::Context;
 use crate::segment::Below;
-use crate::time::{Duration, Instant};
+use crate::time::{Duration, Instant, nanos};
 
 /// Segments at the start of a connection that are not paced.
 const UNPACED_SEGS: u64 = 10;
@@ -43,7 +45,7 @@ pub(crate) struct Pace {
 impl Pace {
     /// Bytes per second; before the first sample, no limit.
     pub(crate) fn rate(self) -> u64 {
-        let nanos = u64::try_from(self.srtt.as_nanos()).unwrap_or(u64::MAX);
+        let nanos = nanos(self.srtt);
         if nanos == 0 {
             return u64::MAX;
         }
@@ -86,7 +88,9 @@ impl SendSide {
             srtt: self.srtt(),
             ratios: (config.tcp_pacing_ss_ratio, config.tcp_pacing_ca_ratio),
         };
-        pace.rate().min(options.max_pacing_rate.unwrap_or(u64::MAX))
+        let own = self.cc.allowance().pacing_rate;
+        let rate = own.map_or_else(|| pace.rate(), NonZeroU64::get);
+        rate.min(options.max_pacing_rate.unwrap_or(u64::MAX))
     }
 
     /// Until when the next packet must wait here for its departure time, if it must.

@@ -195,6 +195,7 @@ impl SendSide {
     /// Another algorithm decides from now on.
     pub(crate) fn set_algorithm(&mut self, algorithm: CongestionAlgorithm) {
         self.cc.switch(algorithm);
+        self.scoreboard.note_losses(self.cc.wants_losses());
     }
 
     /// What has left in the life of the connection, and what is acknowledged of it.
@@ -211,9 +212,15 @@ impl SendSide {
 #[cfg(test)]
 use super::planning::Committed;
 #[cfg(test)]
+use super::scoreboard::LostRange;
+#[cfg(test)]
+use crate::congestion::recorder::Input;
+#[cfg(test)]
 use crate::context::Context;
 #[cfg(test)]
 use crate::send::ConnParts;
+#[cfg(test)]
+use alloc::vec::Vec;
 
 /// What tests set that has no other way in.
 #[cfg(test)]
@@ -224,6 +231,22 @@ impl SendSide {
 
     pub(crate) fn set_departure(&mut self, at: Instant) {
         self.departure = at;
+    }
+
+    /// The controller writes down what it is told.
+    pub(crate) fn record_congestion(&mut self) {
+        self.cc.record();
+        self.scoreboard.note_losses(true);
+    }
+
+    /// What it has written down since the last call.
+    pub(crate) fn recorded_congestion(&mut self) -> Vec<Input> {
+        self.cc.recorded()
+    }
+
+    /// What was marked lost and nobody was told.
+    pub(crate) fn take_recorded_losses(&mut self) -> Vec<LostRange> {
+        self.scoreboard.take_losses()
     }
 
     pub(crate) fn set_bytes_acked(&mut self, bytes: u64) {

@@ -9,6 +9,8 @@ use alloc::collections::VecDeque;
 use plimsoll_buf::{Slice, Slices};
 use plimsoll_wire::SeqNum;
 
+use crate::frugal;
+
 /// Capacity, in entries, that an empty queue keeps.
 const KEPT: usize = 16;
 
@@ -58,12 +60,19 @@ impl RetransmitQueue {
         self.pieces.capacity().saturating_sub(KEPT) * size_of::<Piece>()
     }
 
+    /// Gives all room back, if nothing is outstanding.
+    pub(crate) fn release_all(&mut self) {
+        if self.pieces.is_empty() {
+            self.pieces = VecDeque::new();
+        }
+    }
+
     /// Appends what has just left for the first time, from `start` on.
     pub(crate) fn on_sent(&mut self, mut start: SeqNum, data: &Slices) {
         for slice in data.parts() {
             let merged = self.pieces.back_mut().is_some_and(|piece| piece.slice.try_merge(slice));
             if !merged {
-                self.pieces.push_back(Piece { start, slice: slice.clone() });
+                frugal::push(&mut self.pieces, Piece { start, slice: slice.clone() });
             }
             start += slice.len() as u32;
         }

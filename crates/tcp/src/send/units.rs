@@ -14,6 +14,8 @@ use alloc::collections::VecDeque;
 
 use plimsoll_wire::SeqNum;
 
+use crate::frugal;
+
 /// Entries that an empty list keeps room for.
 const KEPT: usize = 4;
 
@@ -84,7 +86,7 @@ impl Units {
 
     /// Begins a unit that ends at `end`.
     pub(crate) fn push(&mut self, end: SeqNum) {
-        self.0.push_back(Unit { end, ..Unit::default() });
+        frugal::push(&mut self.0, Unit { end, ..Unit::default() });
     }
 
     /// Cuts the last unit at `at`, which lies inside it: the first part leaves, and the marks stay
@@ -94,7 +96,7 @@ impl Units {
             let tail = *last;
             let zerocopy = tail.zerocopy;
             *last = Unit { end: at, zerocopy, leaving: true, ..Unit::default() };
-            self.0.push_back(tail);
+            frugal::push(&mut self.0, tail);
         }
     }
 
@@ -131,6 +133,13 @@ impl Units {
     /// Gives spare room back.
     pub(crate) fn release(&mut self) {
         self.0.shrink_to(KEPT);
+    }
+
+    /// Gives all room back, if nothing waits.
+    pub(crate) fn release_all(&mut self) {
+        if self.0.is_empty() {
+            self.0 = VecDeque::new();
+        }
     }
 
     /// Bytes of heap held.

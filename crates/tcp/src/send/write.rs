@@ -73,6 +73,7 @@ impl SendSide {
         flags: WriteFlags,
     ) -> usize {
         let (cx, config) = (view.cx, view.cx.config);
+        self.note_app_limited(cx);
         let zerocopy = flags.zerocopy && view.options.zerocopy;
         let was_empty = self.queue.is_empty();
         let (space, memory) = (self.raw_room(config, asked), self.memory_room(cx, asked));

@@ -19,6 +19,8 @@ use alloc::collections::VecDeque;
 
 use plimsoll_buf::{CLASS_SIZES, ChunkWriter, MAX_CHUNK, MAX_SLICES, Pool, Slice, Slices};
 
+use crate::frugal;
+
 /// Entries that an empty queue keeps room for.
 const KEPT: usize = 4;
 
@@ -94,7 +96,7 @@ impl WriteQueue {
             self.len += slice.len();
             let merged = self.slices.back_mut().is_some_and(|last| last.try_merge(&slice));
             if !merged {
-                self.slices.push_back(slice);
+                frugal::push(&mut self.slices, slice);
             }
         }
     }
@@ -107,7 +109,7 @@ impl WriteQueue {
             if slice.len() < least {
                 return false;
             }
-            self.slices.push_back(slice.clone());
+            frugal::push(&mut self.slices, slice.clone());
         }
         self.len += slice.len();
         true
@@ -158,6 +160,14 @@ impl WriteQueue {
         debug_assert!(self.is_empty());
         self.writer = None;
         self.slices.shrink_to(KEPT);
+    }
+
+    /// Gives all room back, if nothing waits.
+    pub(crate) fn release_all(&mut self) {
+        if self.is_empty() {
+            self.writer = None;
+            self.slices = VecDeque::new();
+        }
     }
 
     /// Checks that the sums agree.

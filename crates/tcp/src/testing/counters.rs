@@ -48,8 +48,8 @@ fn stamped() -> Trace {
     let mut t = Trace::syn_sent(with(|config| config.tcp_timestamps = true));
     let ecr = t.stamp();
     let mut repr = t.repr(&Line::parse("S. 0:0 ack 1"));
-    repr.options.mss = Some(1000 + 12);
-    repr.options.sack_permitted = true;
+    repr.options.syn_mut().mss = Some(1000 + 12);
+    repr.options.syn_mut().sack_permitted = true;
     repr.options.timestamps = Some(Timestamps { val: 100, ecr });
     t.input(repr, &[]);
     t.expect(". 1:1 ack 1");

@@ -33,6 +33,7 @@ use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{FastOpenOption, SackBlock, TcpFlags, TcpRepr};
 
 use crate::config::{Config, Options};
+use crate::connection::input::{Arrival, Input, Reader};
 use crate::connection::{Connection, OpenParams};
 use crate::context::Context;
 use crate::counters::{Counter, Counters};
@@ -111,7 +112,7 @@ impl Setup {
             mtu: self.mtu,
             ip_header_len: 20,
             max_super_segment: self.largest,
-            options: self.options.clone(),
+            options: self.options.clone().into(),
             pool: pool.clone(),
         }
     }
@@ -199,7 +200,7 @@ pub(crate) fn show(packet: &Transmit) -> String {
     if repr.flags.contains(TcpFlags::URG) {
         text += &format!(" urg {}", repr.urgent);
     }
-    for block in &repr.options.sack {
+    for block in repr.options.sack() {
         text += &format!(" sack {}:{}", block.left.since(IRS), block.right.since(IRS));
     }
     if packet.segs > 1 {
@@ -217,6 +218,8 @@ pub(crate) struct Trace {
     pub(crate) pool: Pool,
     /// What lies below; everything is completed at once unless a test says otherwise.
     pub(crate) below: Below,
+    /// Whether somebody waits for data.
+    pub(crate) reader: Reader,
     started: Instant,
     window: u16,
     /// Bytes written so far: the stream is a pattern of its offsets.
@@ -241,7 +244,18 @@ impl Trace {
             Connection::connect(&cx, setup.params(&pool))
         };
         let (config, window) = (setup.config, setup.win);
-        Trace { conn, config, counters, now, pool, below, started: now, window, written: 0 }
+        Trace {
+            conn,
+            config,
+            counters,
+            now,
+            pool,
+            below,
+            reader: Reader::Absent,
+            started: now,
+            window,
+            written: 0,
+        }
     }
 
     /// In SYN-SENT; the SYN has left.
@@ -270,8 +284,8 @@ impl Trace {
         let mut trace = Trace::open(setup.clone());
         let line = Line::parse(line);
         let mut repr = trace.repr(&line);
-        repr.options.mss = Some(setup.mss);
-        repr.options.sack_permitted = true;
+        repr.options.syn_mut().mss = Some(setup.mss);
+        repr.options.syn_mut().sack_permitted = true;
         let data: Vec<u8> = (line.start..line.end).map(|at| pattern(at as usize + 1)).collect();
         let payload = trace.pool.copy_from(&data).into();
         let syn = Segment { repr, payload, segs: 1, ecn: Ecn::NotEct };
@@ -294,9 +308,9 @@ impl Trace {
     pub(crate) fn recv_syn_ack(&mut self, line: &str, option: Option<FastOpenOption>) {
         let line = Line::parse(line);
         let mut repr = self.repr(&line);
-        repr.options.mss = Some(1000);
-        repr.options.sack_permitted = true;
-        repr.options.fast_open = option;
+        repr.options.syn_mut().mss = Some(1000);
+        repr.options.syn_mut().sack_permitted = true;
+        repr.options.syn_mut().fast_open = option;
         let data: Vec<u8> = (line.start..line.end).map(|at| pattern(at as usize)).collect();
         self.input(repr, &data);
     }
@@ -320,8 +334,8 @@ impl Trace {
         let mss = setup.mss;
         let mut trace = Trace::syn_sent(setup);
         let mut repr = trace.repr(&Line::parse("S. 0:0 ack 1"));
-        repr.options.mss = Some(mss);
-        repr.options.sack_permitted = true;
+        repr.options.syn_mut().mss = Some(mss);
+        repr.options.syn_mut().sack_permitted = true;
         trace.input(repr, &[]);
         trace.expect(". 1:1 ack 1");
         assert_eq!(trace.conn.state(), State::Established);
@@ -387,7 +401,7 @@ impl Trace {
             ..TcpRepr::default()
         };
         for &(left, right) in &line.sack {
-            repr.options.sack.push(SackBlock { left: ISS + left, right: ISS + right });
+            repr.options.sack_mut().push(SackBlock { left: ISS + left, right: ISS + right });
         }
         repr
     }
@@ -399,7 +413,8 @@ impl Trace {
     fn input_marked(&mut self, repr: TcpRepr, data: &[u8], ecn: Ecn) {
         let payload = self.pool.copy_from(data).into();
         let seg = Segment { repr, payload, segs: 1, ecn };
-        self.call(|conn, cx| conn.handle_segment(cx, seg));
+        let arrival = Arrival { reader: self.reader, ..Arrival::default() };
+        self.call(|conn, cx| conn.handle(cx, Input::Segment(seg, arrival)));
     }
 
     /// The peer sends a segment. The window is the last one named unless the line names one.
@@ -474,14 +489,14 @@ impl Trace {
         let then = self.started + Duration::from_millis(millis);
         assert!(self.now <= then, "time does not run backwards");
         self.now = then;
-        self.call(|conn, cx| conn.handle_timeout(cx));
+        self.call(|conn, cx| conn.handle(cx, Input::Timeout));
     }
 
     /// Sleeps until the next deadline and returns the milliseconds since the start.
     #[track_caller]
     pub(crate) fn sleep(&mut self) -> u64 {
         self.now = self.conn.poll_timeout().expect("something is awaited");
-        self.call(|conn, cx| conn.handle_timeout(cx));
+        self.call(|conn, cx| conn.handle(cx, Input::Timeout));
         self.now.since(self.started).as_millis() as u64
     }
 

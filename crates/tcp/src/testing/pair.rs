@@ -134,7 +134,7 @@ fn params(plan: &Plan, port: u16) -> OpenParams {
         mtu: plan.mtu,
         ip_header_len: 20,
         max_super_segment: plan.largest,
-        options: plan.options.clone(),
+        options: plan.options.clone().into(),
         pool: Pool::new(),
     }
 }

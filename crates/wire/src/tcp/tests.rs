@@ -21,8 +21,26 @@ fn options(flags: TcpFlags, bytes: &[u8]) -> TcpOptions {
     repr.options
 }
 
-fn blocks(count: u32) -> ArrayVec<SackBlock, MAX_SACK_BLOCKS> {
-    (0..count).map(|i| SackBlock { left: SeqNum(i), right: SeqNum(i + 1) }).collect()
+fn with_blocks(count: u32) -> TcpOptions {
+    let block = |i| SackBlock { left: SeqNum(i), right: SeqNum(i + 1) };
+    let blocks = (0..count).map(block).collect();
+    TcpOptions { syn_or_sack: SynOrSack::Sack(blocks), ..TcpOptions::default() }
+}
+
+fn with_mss(mss: u16) -> TcpOptions {
+    TcpOptions::of_syn(SynOptions { mss: Some(mss), ..SynOptions::default() })
+}
+
+#[test]
+fn what_a_syn_carries_and_blocks_exclude_each_other() {
+    let mut options = with_mss(1460);
+    assert_eq!((options.syn().mss, options.sack()), (Some(1460), &[][..]));
+    options.sack_mut().push(SackBlock { left: SeqNum(0), right: SeqNum(1) });
+    assert_eq!((options.syn().mss, options.sack().len()), (None, 1));
+    options.syn_mut().window_scale = Some(3);
+    assert_eq!((options.syn().window_scale, options.sack()), (Some(3), &[][..]));
+    assert!(size_of::<TcpOptions>() <= 72, "{}", size_of::<TcpOptions>());
+    assert!(size_of::<TcpRepr>() <= 92, "{}", size_of::<TcpRepr>());
 }
 
 const TIMES: Option<Timestamps> = Some(Timestamps { val: 0x0102_0304, ecr: 0x0506_0708 });
@@ -30,10 +48,13 @@ const TIMES: Option<Timestamps> = Some(Timestamps { val: 0x0102_0304, ecr: 0x050
 #[test]
 fn options_leave_in_linux_layout() {
     let syn = TcpOptions {
-        mss: Some(1460),
-        window_scale: Some(7),
-        sack_permitted: true,
         timestamps: TIMES,
+        syn_or_sack: SynOrSack::Syn(SynOptions {
+            mss: Some(1460),
+            window_scale: Some(7),
+            sack_permitted: true,
+            ..SynOptions::default()
+        }),
         ..TcpOptions::default()
     };
     let table: [(TcpOptions, &[u8], &str); 10] = [
@@ -45,7 +66,7 @@ fn options_leave_in_linux_layout() {
             "SYN without timestamps",
         ),
         (
-            TcpOptions { md5: Some([7; 16]), mss: Some(1460), ..TcpOptions::default() },
+            TcpOptions { md5: Some([7; 16]), ..with_mss(1460) },
             &[1, 1, 19, 18, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 2, 4, 5, 180],
             "a signed SYN",
         ),
@@ -61,13 +82,9 @@ fn options_leave_in_linux_layout() {
             &[1, 1, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8],
             "data",
         ),
+        (with_blocks(1), &[1, 1, 5, 10, 0, 0, 0, 0, 0, 0, 0, 1], "SACK"),
         (
-            TcpOptions { sack: blocks(1), ..TcpOptions::default() },
-            &[1, 1, 5, 10, 0, 0, 0, 0, 0, 0, 0, 1],
-            "SACK",
-        ),
-        (
-            TcpOptions { sack: blocks(1), timestamps: TIMES, ..TcpOptions::default() },
+            TcpOptions { timestamps: TIMES, ..with_blocks(1) },
             &[1, 1, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 1, 5, 10, 0, 0, 0, 0, 0, 0, 0, 1],
             "timestamps and SACK",
         ),
@@ -86,14 +103,14 @@ fn options_leave_in_linux_layout() {
 fn sack_blocks_without_room_are_left_out() {
     let table = [(None, 4, 36), (TIMES, 4, 40), (TIMES, 3, 40), (TIMES, 2, 32)];
     for (timestamps, given, len) in table {
-        let options = TcpOptions { timestamps, sack: blocks(given), ..TcpOptions::default() };
+        let options = TcpOptions { timestamps, ..with_blocks(given) };
         assert_eq!(options.len(), len);
         let repr = TcpRepr { options, ..TcpRepr::default() };
         let mut out = [0; MAX_HEADER_LEN];
         let len = repr.emit(&mut out);
         let (parsed, _) = TcpRepr::parse(&out[..len]).unwrap();
-        let kept = parsed.options.sack.len();
-        assert_eq!(parsed.options.sack[..], repr.options.sack[..kept]);
+        let kept = parsed.options.sack().len();
+        assert_eq!(parsed.options.sack(), &repr.options.sack()[..kept]);
         assert_eq!(kept, if timestamps.is_some() { given.min(3) } else { given } as usize);
     }
 }
@@ -101,30 +118,35 @@ fn sack_blocks_without_room_are_left_out() {
 #[test]
 fn the_biggest_syn_keeps_within_a_header() {
     let options = TcpOptions {
-        mss: Some(1),
-        window_scale: Some(14),
-        sack_permitted: true,
         timestamps: TIMES,
-        sack: blocks(4),
+        syn_or_sack: SynOrSack::Syn(SynOptions {
+            mss: Some(1),
+            window_scale: Some(14),
+            sack_permitted: true,
+            ..SynOptions::default()
+        }),
         ..TcpOptions::default()
     };
-    assert_eq!(options.len(), 40);
-    let cookie = fast_open(&[7; 16], false).fast_open;
-    let syn = TcpOptions { sack: ArrayVec::new(), fast_open: cookie, ..options.clone() };
-    assert_eq!(syn.len(), 40, "the longest cookie fits just so");
-    let experimental = TcpOptions { fast_open: fast_open(&[7; 16], true).fast_open, ..syn.clone() };
-    assert_eq!(experimental.len(), 40);
-    let without_room = TcpOptions { fast_open: cookie, ..options };
-    let repr = TcpRepr { flags: TcpFlags::SYN, options: without_room, ..TcpRepr::default() };
+    assert_eq!(options.len(), 20);
+    let with_cookie = |experimental| {
+        let mut syn = options.clone();
+        syn.syn_mut().fast_open = fast_open(&[7; 16], experimental).syn().fast_open;
+        syn
+    };
+    assert_eq!(with_cookie(false).len(), 40, "the longest cookie fits just so");
+    assert_eq!(with_cookie(true).len(), 40);
+    let signed = TcpOptions { md5: Some([7; 16]), timestamps: None, ..with_cookie(false) };
+    let repr = TcpRepr { flags: TcpFlags::SYN, options: signed, ..TcpRepr::default() };
     let mut out = [0; MAX_HEADER_LEN];
     let len = repr.emit(&mut out);
-    assert_eq!(TcpRepr::parse(&out[..len]).unwrap().0.options.fast_open, None, "left out");
+    let parsed = TcpRepr::parse(&out[..len]).unwrap().0.options;
+    assert_eq!((parsed.syn().fast_open, parsed.md5), (None, Some([7; 16])), "left out");
 }
 
 fn fast_open(cookie: &[u8], experimental: bool) -> TcpOptions {
     let cookie = FastOpenCookie::new(cookie).unwrap();
     let fast_open = Some(FastOpenOption { cookie, experimental });
-    TcpOptions { fast_open, ..TcpOptions::default() }
+    TcpOptions::of_syn(SynOptions { fast_open, ..SynOptions::default() })
 }
 
 #[test]
@@ -143,14 +165,14 @@ fn fast_open_options_are_read_as_linux_reads_them() {
         (&[34, 6, 1, 2, 3, 4, 34, 4, 5, 6], None, "two: the last, though it is wrong"),
     ];
     for (bytes, expected, name) in table {
-        let found = options(TcpFlags::SYN, bytes).fast_open;
+        let found = options(TcpFlags::SYN, bytes).syn().fast_open;
         let found = found.as_ref().map(|option| (option.cookie.as_bytes(), option.experimental));
         assert_eq!(found, expected, "{name}");
     }
     let mut longest = [7; 20];
     longest[..2].copy_from_slice(&[34, 20]);
-    assert_eq!(options(TcpFlags::SYN, &longest).fast_open, None, "too long");
-    assert_eq!(options(TcpFlags::ACK, &[34, 6, 1, 2, 3, 4]).fast_open, None, "not on a SYN");
+    assert_eq!(options(TcpFlags::SYN, &longest).syn().fast_open, None, "too long");
+    assert_eq!(options(TcpFlags::ACK, &[34, 6, 1, 2, 3, 4]).syn().fast_open, None, "not on a SYN");
 }
 
 #[test]
@@ -159,14 +181,14 @@ fn options_of_a_syn_mean_nothing_elsewhere() {
     let expected = TcpOptions { timestamps: TIMES, ..TcpOptions::default() };
     assert_eq!(options(TcpFlags::ACK, &bytes), expected);
     let sack = [1, 1, 5, 10, 0, 0, 0, 0, 0, 0, 0, 1];
-    assert_eq!(options(TcpFlags::SYN, &sack), TcpOptions::default());
-    assert_eq!(options(TcpFlags::ACK, &sack).sack, blocks(1));
+    assert_eq!(options(TcpFlags::SYN, &sack), TcpOptions::of_syn(SynOptions::default()));
+    assert_eq!(options(TcpFlags::ACK, &sack), with_blocks(1));
 }
 
 #[test]
 fn malformed_options_end_or_are_skipped() {
-    let mss = TcpOptions { mss: Some(536), ..TcpOptions::default() };
-    let none = TcpOptions::default();
+    let mss = with_mss(536);
+    let none = TcpOptions::of_syn(SynOptions::default());
     let table: [(&[u8], &TcpOptions, &str); 12] = [
         (&[2, 4, 2, 24, 99, 0, 3, 3, 7], &mss, "length 0 ends the list"),
         (&[2, 4, 2, 24, 99, 1, 3, 3, 7], &mss, "length 1 ends the list"),
@@ -187,7 +209,7 @@ fn malformed_options_end_or_are_skipped() {
     let sack_table: [&[u8]; 3] =
         [&[5, 2], &[5, 9, 0, 0, 0, 0, 0, 0, 0], &[5, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]];
     for bytes in sack_table {
-        assert_eq!(options(TcpFlags::ACK, bytes), none, "{bytes:?}");
+        assert_eq!(options(TcpFlags::ACK, bytes), TcpOptions::default(), "{bytes:?}");
     }
 }
 
@@ -201,7 +223,7 @@ fn the_short_way_for_timestamps_agrees_with_the_long_one() {
     }
     // The same pattern followed by more options takes the long way.
     let more = [&[1, 1][..], &times, &[1, 1, 5, 10, 0, 0, 0, 0, 0, 0, 0, 1]].concat();
-    let expected = TcpOptions { timestamps: TIMES, sack: blocks(1), ..TcpOptions::default() };
+    let expected = TcpOptions { timestamps: TIMES, ..with_blocks(1) };
     assert_eq!(options(TcpFlags::ACK, &more), expected);
 }
 

@@ -28,14 +28,14 @@ fn elements(header: &TcpHeader) -> Vec<TcpOptionElement> {
 fn expected_elements(repr: &TcpRepr) -> Vec<TcpOptionElement> {
     let options = &repr.options;
     let mut expected = Vec::new();
-    expected.extend(options.mss.map(TcpOptionElement::MaximumSegmentSize));
-    if options.sack_permitted {
+    expected.extend(options.syn().mss.map(TcpOptionElement::MaximumSegmentSize));
+    if options.syn().sack_permitted {
         expected.push(TcpOptionElement::SelectiveAcknowledgementPermitted);
     }
     let times = options.timestamps;
     expected.extend(times.map(|times| TcpOptionElement::Timestamp(times.val, times.ecr)));
-    expected.extend(options.window_scale.map(TcpOptionElement::WindowScale));
-    let mut blocks = options.sack.iter().map(|block| (block.left.0, block.right.0));
+    expected.extend(options.syn().window_scale.map(TcpOptionElement::WindowScale));
+    let mut blocks = options.sack().iter().map(|block| (block.left.0, block.right.0));
     if let Some(first) = blocks.next() {
         let more = [blocks.next(), blocks.next(), blocks.next()];
         expected.push(TcpOptionElement::SelectiveAcknowledgement(first, more));

@@ -10,7 +10,7 @@ use crate::icmpv6::Icmpv6Repr;
 use crate::ipv4::Ipv4Repr;
 use crate::ipv6::{FragmentHeader, Ipv6Repr, walk_extensions};
 use crate::ndp::{NdpRepr, Prefix, RouterAdvert};
-use crate::tcp::{SackBlock, TcpFlags, TcpOptions, TcpRepr, Timestamps};
+use crate::tcp::{SackBlock, SynOptions, SynOrSack, TcpFlags, TcpOptions, TcpRepr, Timestamps};
 use crate::udp::UdpRepr;
 use crate::{SeqNum, ndp};
 
@@ -57,7 +57,8 @@ prop_compose! {
         times: Option<(u32, u32)>,
     ) -> TcpOptions {
         let timestamps = times.map(|(val, ecr)| Timestamps { val, ecr });
-        TcpOptions { mss, window_scale, sack_permitted, timestamps, ..TcpOptions::default() }
+        let syn = SynOptions { mss, window_scale, sack_permitted, fast_open: None };
+        TcpOptions { timestamps, ..TcpOptions::of_syn(syn) }
     }
 }
 
@@ -69,7 +70,7 @@ prop_compose! {
         let timestamps = times.map(|(val, ecr)| Timestamps { val, ecr });
         let block = |(left, right)| SackBlock { left: SeqNum(left), right: SeqNum(right) };
         let sack = blocks.into_iter().map(block).collect();
-        TcpOptions { timestamps, sack, ..TcpOptions::default() }
+        TcpOptions { timestamps, syn_or_sack: SynOrSack::Sack(sack), ..TcpOptions::default() }
     }
 }
 

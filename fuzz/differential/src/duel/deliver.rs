@@ -15,13 +15,12 @@ impl Duel<'_> {
         self.reach.segments += 1;
         self.note_blocks(segment);
         self.say(|duel| format!("  < {}", show::segment(segment, &duel.peer)));
-        self.both("segment", |side, at| side.segment(at, segment))?;
+        let batched = self.batch > 0 && self.config_defers;
+        let (_, may) = self.both("segment", |side, at| side.segment(at, segment, batched))?;
         if self.batch == 0 {
             return self.flush();
         }
         self.batch -= 1;
-        let may =
-            self.config_defers && self.both("may_defer_ack", |side, at| side.may_defer_ack(at))?;
         if !may || self.batch == 0 {
             return self.flush();
         }
@@ -34,7 +33,7 @@ impl Duel<'_> {
         let within = |block: &SackBlock, told: &SackBlock| {
             told.left <= block.left && block.right <= told.right
         };
-        let blocks = &segment.repr.options.sack;
+        let blocks = segment.repr.options.sack();
         let new = |block: &&SackBlock| !self.told.iter().any(|told| within(block, told));
         let lefts = blocks.iter().filter(new).map(|block| block.left);
         self.past.descending |= !lefts.is_sorted();

@@ -393,15 +393,15 @@ impl<'a> Duel<'a> {
         let named = [
             (packet.segs > 1, "super-segment"),
             (tail, "tail"),
-            (packet.repr.options.sack.len() == 1, "one SACK block"),
-            (packet.repr.options.sack.len() > 1, "several SACK blocks"),
+            (packet.repr.options.sack().len() == 1, "one SACK block"),
+            (packet.repr.options.sack().len() > 1, "several SACK blocks"),
             (packet.departure > self.now, "departs later"),
             (packet.repr.window == 0 && !flags.contains(TcpFlags::RST), "zero window"),
             (flags.contains(TcpFlags::URG), "URG"),
             (flags.contains(TcpFlags::FIN), "FIN"),
             (flags.contains(TcpFlags::ECE), "ECE"),
             (flags.contains(TcpFlags::CWR), "CWR"),
-            (packet.repr.options.fast_open.is_some(), "Fast Open"),
+            (packet.repr.options.syn().fast_open.is_some(), "Fast Open"),
             (packet.repr.options.md5.is_some(), "MD5"),
         ];
         for (is, name) in named {

@@ -52,23 +52,23 @@ fn header(repr: &TcpRepr, len: usize, base: SeqNum, other: SeqNum) -> String {
         text += &format!(" urg {}", repr.urgent);
     }
     let options = &repr.options;
-    if let Some(mss) = options.mss {
+    if let Some(mss) = options.syn().mss {
         text += &format!(" mss {mss}");
     }
-    if let Some(scale) = options.window_scale {
+    if let Some(scale) = options.syn().window_scale {
         text += &format!(" wscale {scale}");
     }
-    if options.sack_permitted {
+    if options.syn().sack_permitted {
         text += " sackOK";
     }
     if let Some(stamps) = options.timestamps {
         text += &format!(" ts {} ecr {}", stamps.val, stamps.ecr);
     }
-    for block in &options.sack {
+    for block in options.sack() {
         let (left, right) = (block.left.since(other) as i32, block.right.since(other) as i32);
         text += &format!(" sack {left}:{right}");
     }
-    if let Some(option) = options.fast_open {
+    if let Some(option) = options.syn().fast_open {
         text += &format!(" fast open {option:?}");
     }
     text

@@ -14,6 +14,7 @@ macro_rules! adapter {
         pub struct Side {
             conn: Option<tcp::Connection>,
             time_wait: Option<tcp::time_wait::TimeWait>,
+            reader_waits: bool,
             config: tcp::Config,
             counters: tcp::Counters,
             pool: Pool,
@@ -24,6 +25,7 @@ macro_rules! adapter {
                 Side {
                     conn: None,
                     time_wait: None,
+                    reader_waits: false,
                     config: tcp::Config::default(),
                     counters: tcp::Counters::new(),
                     pool: Pool::new(),
@@ -441,7 +443,7 @@ macro_rules! adapter {
                     mtu: open.mtu,
                     ip_header_len: open.ip_header_len,
                     max_super_segment: open.max_super_segment,
-                    options,
+                    options: options.into(),
                     pool: self.pool.clone(),
                 };
                 let cx = context(at, &self.config, &self.counters);
@@ -492,24 +494,22 @@ macro_rules! adapter {
                 self.conn.as_mut()?.poll_fast_open_news().map(|news| format!("{news:?}"))
             }
 
-            fn segment(&mut self, at: At, arrived: &Segment) -> String {
+            fn segment(&mut self, at: At, arrived: &Segment, batched: bool) -> (String, bool) {
                 if let Some(time_wait) = &mut self.time_wait {
                     let cx = context(at, &self.config, &self.counters);
                     let action = time_wait.handle_segment(&cx, &segment(arrived), true);
                     let again = time_wait.may_connect_again(cx.now);
-                    return format!("{action:?} {:?} {again:?}", time_wait.expires());
+                    let told = format!("{action:?} {:?} {again:?}", time_wait.expires());
+                    return (told, batched);
                 }
-                self.with(at, (), |conn, cx| conn.handle_segment(cx, segment(arrived)));
-                String::new()
-            }
-
-            fn may_defer_ack(&self, at: At) -> bool {
-                let cx = context(at, &self.config, &self.counters);
-                self.conn().is_none_or(|conn| conn.may_defer_ack(&cx))
+                let how = (batched, self.reader_waits);
+                let waits = self
+                    .with(at, batched, |conn, cx| calls::segment(conn, cx, segment(arrived), how));
+                (String::new(), waits)
             }
 
             fn timeout(&mut self, at: At) {
-                self.with(at, (), |conn, cx| conn.handle_timeout(cx));
+                self.with(at, (), |conn, cx| calls::timeout(conn, cx));
             }
 
             fn path(&mut self, at: At, news: News) {
@@ -518,11 +518,11 @@ macro_rules! adapter {
                     News::Soft(index) => tcp::PathEvent::SoftError(error(index)),
                     News::Hard(index) => tcp::PathEvent::HardError(error(index)),
                 };
-                self.with(at, (), |conn, cx| conn.handle_path_event(cx, event));
+                self.with(at, (), |conn, cx| calls::path(conn, cx, event));
             }
 
             fn completion(&mut self, at: At) {
-                self.with(at, (), |conn, cx| conn.handle_completion(cx));
+                self.with(at, (), |conn, cx| calls::completion(conn, cx));
             }
 
             fn awaits_completion(&self) -> bool {
@@ -530,7 +530,7 @@ macro_rules! adapter {
             }
 
             fn memory(&mut self, at: At) {
-                self.with(at, (), |conn, cx| conn.handle_memory(cx));
+                self.with(at, (), |conn, cx| calls::memory(conn, cx));
             }
 
             fn awaits_memory(&self) -> bool {
@@ -599,11 +599,11 @@ macro_rules! adapter {
             }
 
             fn set_reader_waiting(&mut self, waiting: bool) {
-                self.with(At::default(), (), |conn, _| conn.set_reader_waiting(waiting));
+                self.reader_waits = waiting;
             }
 
             fn wake(&mut self, at: At, readers: bool, writers: bool) {
-                self.with(at, (), |conn, cx| conn.handle_wake(cx.now, readers, writers));
+                self.with(at, (), |conn, cx| calls::wake(conn, cx, readers, writers));
             }
 
             fn keep_time_wait(&mut self) {

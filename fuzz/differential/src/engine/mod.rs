@@ -19,11 +19,88 @@ pub use knobs::{NONE, Opt, Setting};
 /// The engine of commit 8c08334.
 pub mod old {
     adapter!(plimsoll_tcp_8c08334);
+
+    /// What happens below a connection.
+    mod calls {
+        use plimsoll_tcp_8c08334::{Connection, Context, PathEvent, Segment};
+
+        /// Returns whether its ACK may wait for the end of the batch.
+        pub(super) fn segment(
+            conn: &mut Connection,
+            cx: &Context<'_>,
+            segment: Segment,
+            (batched, reader_waits): (bool, bool),
+        ) -> bool {
+            conn.set_reader_waiting(reader_waits);
+            conn.handle_segment(cx, segment);
+            batched && conn.may_defer_ack(cx)
+        }
+
+        pub(super) fn timeout(conn: &mut Connection, cx: &Context<'_>) {
+            conn.handle_timeout(cx);
+        }
+
+        pub(super) fn path(conn: &mut Connection, cx: &Context<'_>, event: PathEvent) {
+            conn.handle_path_event(cx, event);
+        }
+
+        pub(super) fn completion(conn: &mut Connection, cx: &Context<'_>) {
+            conn.handle_completion(cx);
+        }
+
+        pub(super) fn memory(conn: &mut Connection, cx: &Context<'_>) {
+            conn.handle_memory(cx);
+        }
+
+        pub(super) fn wake(conn: &mut Connection, cx: &Context<'_>, readers: bool, writers: bool) {
+            conn.handle_wake(cx.now, readers, writers);
+        }
+    }
 }
 
 /// The engine of today.
 pub mod new {
     adapter!(plimsoll_tcp);
+
+    /// What happens below a connection.
+    mod calls {
+        use plimsoll_tcp::{
+            Arrival, Batch, Connection, Context, Input, OutputDue, PathEvent, Reader, Segment,
+        };
+
+        /// Returns whether its ACK may wait for the end of the batch.
+        pub(super) fn segment(
+            conn: &mut Connection,
+            cx: &Context<'_>,
+            segment: Segment,
+            (batched, reader_waits): (bool, bool),
+        ) -> bool {
+            let batch = batched.then_some(Batch::Backlog);
+            let reader = if reader_waits { Reader::Waiting } else { Reader::Absent };
+            let input = Input::Segment(segment, Arrival { batch, reader });
+            conn.handle(cx, input) == OutputDue::EndOfBatch
+        }
+
+        pub(super) fn timeout(conn: &mut Connection, cx: &Context<'_>) {
+            conn.handle(cx, Input::Timeout);
+        }
+
+        pub(super) fn path(conn: &mut Connection, cx: &Context<'_>, event: PathEvent) {
+            conn.handle(cx, Input::Path(event));
+        }
+
+        pub(super) fn completion(conn: &mut Connection, cx: &Context<'_>) {
+            conn.handle(cx, Input::Completion);
+        }
+
+        pub(super) fn memory(conn: &mut Connection, cx: &Context<'_>) {
+            conn.handle(cx, Input::Memory);
+        }
+
+        pub(super) fn wake(conn: &mut Connection, cx: &Context<'_>, readers: bool, writers: bool) {
+            conn.handle(cx, Input::Woken { readers, writers });
+        }
+    }
 }
 
 /// What comes with a call. Times are nanoseconds since the start.
@@ -198,10 +275,9 @@ pub trait Engine {
     /// What an open with Fast Open taught.
     fn poll_fast_open_news(&mut self) -> Option<String>;
 
-    /// A segment arrived. In TIME-WAIT the answer in words.
-    fn segment(&mut self, at: At, segment: &Segment) -> String;
-    /// After a segment of a batch: whether output may wait.
-    fn may_defer_ack(&self, at: At) -> bool;
+    /// A segment arrived. Returns what TIME-WAIT said in words, and whether the ACK of a segment
+    /// that is `batched` may wait.
+    fn segment(&mut self, at: At, segment: &Segment, batched: bool) -> (String, bool);
     /// A deadline has passed.
     fn timeout(&mut self, at: At);
     /// News of the path.

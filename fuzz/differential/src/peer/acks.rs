@@ -64,7 +64,7 @@ impl Peer {
         if self.agreed.sack {
             for block in self.blocks() {
                 // There is room for them.
-                let _ = repr.options.sack.try_push(block);
+                let _ = repr.options.sack_mut().try_push(block);
             }
         }
         self.segment(repr, 0)
@@ -142,8 +142,8 @@ impl Peer {
     fn put_first(&self, repr: &mut TcpRepr, left: SeqNum, right: SeqNum) {
         let most = if self.agreed.timestamps { 3 } else { 4 };
         let mut blocks = vec![SackBlock { left, right }];
-        blocks.extend(repr.options.sack.iter().take(most - 1).copied());
-        repr.options.sack = blocks.into_iter().collect();
+        blocks.extend(repr.options.sack().iter().take(most - 1).copied());
+        *repr.options.sack_mut() = blocks.into_iter().collect();
     }
 
     /// All before `to` has arrived.
@@ -172,8 +172,8 @@ impl Peer {
         }
         let mut last = self.plain_ack(now);
         match order {
-            1 => last.repr.options.sack.sort_by_key(|block| block.left.since(self.rcv_nxt)),
-            2 => last.repr.options.sack.reverse(),
+            1 => last.repr.options.sack_mut().sort_by_key(|block| block.left.since(self.rcv_nxt)),
+            2 => last.repr.options.sack_mut().reverse(),
             _ => {}
         }
         out.push(last);

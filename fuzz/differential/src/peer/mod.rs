@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use plimsoll_buf::{Pool, Slices};
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{FastOpenCookie, FastOpenOption, SackBlock};
-use plimsoll_wire::tcp::{TcpFlags, TcpOptions, TcpRepr, Timestamps};
+use plimsoll_wire::tcp::{SynOptions, SynOrSack, TcpFlags, TcpOptions, TcpRepr, Timestamps};
 
 use crate::engine::{Packet, Segment};
 use crate::script::PeerSetup;
@@ -227,10 +227,13 @@ impl Peer {
 
     fn syn_options(&self, now: u64) -> TcpOptions {
         TcpOptions {
-            mss: self.setup.mss,
-            window_scale: self.setup.wscale,
-            sack_permitted: self.setup.sack,
             timestamps: self.setup.timestamps.then(|| self.stamps(now)),
+            syn_or_sack: SynOrSack::Syn(SynOptions {
+                mss: self.setup.mss,
+                window_scale: self.setup.wscale,
+                sack_permitted: self.setup.sack,
+                ..SynOptions::default()
+            }),
             ..TcpOptions::default()
         }
     }
@@ -243,7 +246,7 @@ impl Peer {
         }
         let mut options = self.syn_options(now);
         if fast_open {
-            options.fast_open = self.cookie();
+            options.syn_mut().fast_open = self.cookie();
         }
         let repr = TcpRepr {
             seq: SeqNum(self.setup.iss),
@@ -268,7 +271,7 @@ impl Peer {
         }
         let mut options = self.syn_options(now);
         if fast_open && self.setup.cookie > 0 {
-            options.fast_open = self.cookie();
+            options.syn_mut().fast_open = self.cookie();
         }
         if fast_open && !self.setup.refuses_syn_data && self.rcv_nxt == self.first() {
             self.rcv_nxt += self.syn_data;

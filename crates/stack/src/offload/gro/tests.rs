@@ -112,7 +112,7 @@ fn options_must_be_the_same() {
     refused(&segment(100, 50), &changed(150, 70, none));
     merged(changed(100, 50, none), changed(150, 70, none));
     let sack = |segment: &mut Segment| {
-        segment.repr.options.sack.push(SackBlock { left: SeqNum(1), right: SeqNum(2) });
+        segment.repr.options.sack_mut().push(SackBlock { left: SeqNum(1), right: SeqNum(2) });
     };
     refused(&segment(100, 50), &changed(150, 70, sack));
     refused(&changed(100, 50, sack), &changed(150, 70, sack));

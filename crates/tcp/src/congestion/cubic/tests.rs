@@ -1,8 +1,8 @@
 extern crate std;
 
 use crate::config::CongestionAlgorithm;
-use crate::congestion::Controller;
 use crate::congestion::tests::{ack, controller, lose};
+use crate::congestion::{Controller, Event, Sent};
 
 use super::*;
 
@@ -78,8 +78,8 @@ fn it_never_grows_by_more_than_one_for_two() {
 #[test]
 fn after_a_timeout_it_grows_by_one_for_twenty() {
     let mut controller = controller(CongestionAlgorithm::Cubic);
-    controller.reduce();
-    controller.on_loss(Instant::from_millis(1), SeqNum(1));
+    controller.on_event(Event::Congestion);
+    controller.on_event(Event::Rto { now: Instant::from_millis(1), nxt: SeqNum(1) });
     controller.set_cwnd(7);
     for count in 1..20 {
         ack(&mut controller, 1 + count, 1);
@@ -91,11 +91,11 @@ fn after_a_timeout_it_grows_by_one_for_twenty() {
 
 #[test]
 fn fast_convergence_gives_room_when_the_maximum_falls() {
-    let mut window = Window { cwnd: 100, ssthresh: 1, count: 0, initial: 10 };
+    let mut window = Window::new(100);
     let mut cubic = Cubic::default();
     cubic.on_congestion(&mut window);
     assert_eq!((cubic.w_max, window.ssthresh), (100, 70));
-    window.cwnd = 80;
+    window.allowed.cwnd = 80;
     cubic.on_congestion(&mut window);
     assert_eq!((cubic.w_max, window.ssthresh), (68, 56));
 }
@@ -107,7 +107,16 @@ fn the_clock_stands_still_while_there_is_nothing_to_send() {
     rounds(&mut idle, 100, 10);
     assert_eq!(busy.cwnd(), idle.cwnd());
     let hour = 3_600_000;
-    idle.on_start(Instant::from_millis(1100 + hour), Instant::from_millis(1100));
+    idle.on_sent(&Sent {
+        now: Instant::from_millis(1100 + hour),
+        departs: Instant::from_millis(1100 + hour),
+        last_sent: Instant::from_millis(1100),
+        segs: 1,
+        prior_in_flight: 0,
+        in_flight: 1,
+        app_limited: false,
+        again: false,
+    });
     for round in 11..20 {
         let (left, right) = (busy.cwnd(), idle.cwnd());
         ack(&mut busy, 100 + round * 100, left);

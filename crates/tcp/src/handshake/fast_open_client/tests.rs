@@ -50,7 +50,7 @@ fn without_a_cookie_the_syn_asks_for_one_and_carries_no_data() {
         let mut t = deferred();
         assert_eq!(t.begin(FastOpen::request(experimental), 500), 0);
         let syn = t.expect("S 0:0");
-        let option = syn.repr.options.fast_open.unwrap();
+        let option = syn.repr.options.syn().fast_open.unwrap();
         assert!(option.cookie.is_empty());
         assert_eq!(option.experimental, experimental);
         t.recv_syn_ack("S. 0:0 ack 1", None);
@@ -81,8 +81,8 @@ fn the_syn_carries_what_fits_and_the_peer_takes_it() {
     let mut t = deferred();
     assert_eq!(t.begin(known(), 3000), 1000, "the MSS less room for options");
     let syn = t.expect("S 0:1000");
-    assert_eq!(syn.repr.options.fast_open, Some(cookie(false)));
-    assert_eq!(syn.repr.options.mss, Some(1460));
+    assert_eq!(syn.repr.options.syn().fast_open, Some(cookie(false)));
+    assert_eq!(syn.repr.options.syn().mss, Some(1460));
     t.at(30);
     t.recv_syn_ack("S. 0:0 ack 1001", None);
     t.expect(". 1001:1001 ack 1");
@@ -126,7 +126,7 @@ fn a_syn_that_is_sent_again_is_a_plain_one() {
     t.expect("S 0:700");
     t.at(1000);
     let syn = t.expect("S 0:0");
-    assert_eq!(syn.repr.options.fast_open, None);
+    assert_eq!(syn.repr.options.syn().fast_open, None);
     t.recv_syn_ack("S. 0:0 ack 1", None);
     t.expect("P. 1:701 ack 1");
     assert_eq!(news(&mut t), learnt(0, true));
@@ -139,7 +139,7 @@ fn a_cookie_that_nobody_asked_for_is_not_kept() {
     let cookieless = FastOpen { option: None, data: true, ..FastOpen::default() };
     assert_eq!(t.begin(cookieless, 100), 100);
     let syn = t.expect("S 0:100");
-    assert_eq!(syn.repr.options.fast_open, None);
+    assert_eq!(syn.repr.options.syn().fast_open, None);
     t.recv_syn_ack("S. 0:0 ack 101", Some(cookie(false)));
     assert_eq!(news(&mut t), learnt(0, false));
     assert_eq!(t.info().options & 32, 32);
@@ -178,7 +178,7 @@ fn a_path_that_is_too_narrow_gets_a_plain_syn_at_once() {
     t.at(10);
     t.call(|conn, cx| conn.handle_path_event(cx, crate::PathEvent::Mtu(840)));
     let syn = t.expect("S 0:0");
-    assert_eq!((syn.repr.options.mss, syn.repr.options.fast_open), (Some(800), None));
+    assert_eq!((syn.repr.options.syn().mss, syn.repr.options.syn().fast_open), (Some(800), None));
     t.recv_syn_ack("S. 0:0 ack 1", None);
     t.expect(". 1:801 ack 1");
     t.expect("P. 801:1001 ack 1");
@@ -193,7 +193,7 @@ fn two_syns_with_data_cross() {
     t.expect("S 0:1000");
     t.recv_syn_ack("S 0:500", None);
     let syn_ack = t.expect("S. 0:0 ack 1");
-    assert_eq!(syn_ack.repr.options.fast_open, None);
+    assert_eq!(syn_ack.repr.options.syn().fast_open, None);
     t.recv_syn_ack("S. 0:0 ack 1001", None);
     assert_eq!(t.conn.state(), State::Established);
     t.expect(". 1001:1001 ack 1 sack 0:1");

@@ -240,8 +240,8 @@ fn a_cookie_is_given_out_once() {
     let option = Some(FastOpenOption { cookie, experimental: true });
     for early in [false, true] {
         let mut t = Trace::passive(Setup::default(), "S 0:0", FastOpenAnswer { option, early });
-        assert_eq!(t.expect("S. 0:0 ack 1").repr.options.fast_open, option);
+        assert_eq!(t.expect("S. 0:0 ack 1").repr.options.syn().fast_open, option);
         t.sleep();
-        assert_eq!(t.expect("S. 0:0 ack 1").repr.options.fast_open, None);
+        assert_eq!(t.expect("S. 0:0 ack 1").repr.options.syn().fast_open, None);
     }
 }

@@ -24,7 +24,7 @@ fn params(ip_header_len: u16) -> OpenParams {
         mtu: 1500,
         ip_header_len,
         max_super_segment: 0,
-        options: Options::default(),
+        options: Options::default().into(),
         pool: Pool::new(),
     }
 }
@@ -45,10 +45,13 @@ fn segment(seq: SeqNum, ack: u32, flags: TcpFlags, options: TcpOptions) -> Segme
 
 fn offer() -> TcpOptions {
     TcpOptions {
-        mss: Some(1400),
-        window_scale: Some(7),
-        sack_permitted: true,
         timestamps: Some(Timestamps { val: 77, ecr: 0 }),
+        syn_or_sack: SynOrSack::Syn(SynOptions {
+            mss: Some(1400),
+            window_scale: Some(7),
+            sack_permitted: true,
+            ..SynOptions::default()
+        }),
         ..TcpOptions::default()
     }
 }
@@ -59,7 +62,7 @@ fn open(config: &Config, options: TcpOptions, delay: Duration) -> (TcpRepr, Conn
     let below = Below::default();
     let now = Instant::from_millis(1_000_000);
     let cx = Context { now, below, config, counters: &counters };
-    let mss = cookie_mss_index(20, options.mss);
+    let mss = cookie_mss_index(20, options.syn().mss);
     let syn = segment(IRS, 0, TcpFlags::SYN | ecn::ASK, options);
     let answer = cookie_syn_ack(&cx, &params(20), &syn);
     assert_eq!((answer.seq, answer.ack), (COOKIE, IRS + 1));
@@ -78,7 +81,7 @@ fn open(config: &Config, options: TcpOptions, delay: Duration) -> (TcpRepr, Conn
 fn everything_comes_back_in_the_timestamp() {
     let config = Config { tcp_ecn: 2, ..Config::default() };
     let (answer, conn) = open(&config, offer(), Duration::from_millis(100));
-    assert!(answer.options.sack_permitted && answer.options.window_scale.is_some());
+    assert!(answer.options.syn().sack_permitted && answer.options.syn().window_scale.is_some());
     assert!(answer.flags.contains(TcpFlags::ECE) && !answer.flags.contains(TcpFlags::CWR));
     let info = conn.info(&config);
     assert_eq!((info.snd_mss, info.snd_wscale, info.snd_wnd), (1288, 7, 500 << 7));
@@ -93,7 +96,7 @@ fn without_timestamps_only_the_mss_is_left() {
     let config = Config { tcp_ecn: 2, ..Config::default() };
     let options = TcpOptions { timestamps: None, ..offer() };
     let (answer, conn) = open(&config, options, Duration::from_millis(100));
-    assert!(!answer.options.sack_permitted && answer.options.window_scale.is_none());
+    assert!(!answer.options.syn().sack_permitted && answer.options.syn().window_scale.is_none());
     assert!(!answer.flags.contains(TcpFlags::ECE));
     let info = conn.info(&config);
     assert!(!info.sack && !info.timestamps && !info.window_scaling && !conn.ecn.on);
@@ -173,7 +176,7 @@ fn a_listener_that_waits_for_data_takes_a_bare_ack_with_a_cookie() {
     let now = Instant::from_millis(1_000_000);
     let cx = Context { now, below: Below::default(), config: &config, counters: &counters };
     let options = Options { defer_accept: 3, ..Options::default() };
-    let params = OpenParams { options, ..params(20) };
+    let params = OpenParams { options: options.into(), ..params(20) };
     let ack = segment(IRS + 1, (COOKIE + 1).0, TcpFlags::ACK, TcpOptions::default());
     let mut conn = Connection::accept_cookie(&cx, params, &ack, 0).unwrap();
     conn.handle_segment(&cx, ack);

@@ -67,7 +67,7 @@ impl Trace {
             mtu: if peer == Peer::SackAndTimestamps { 1052 } else { 1040 },
             ip_header_len: 20,
             max_super_segment: 64_000,
-            options: Options::default(),
+            options: Options::default().into(),
             pool: pool.clone(),
         };
         let cx = Context { now, below, config: &config, counters: &counters };
@@ -87,9 +87,10 @@ impl Trace {
         trace.now += Duration::from_millis(100);
         let mut repr = trace.header(0, TcpFlags::SYN | TcpFlags::ACK);
         repr.seq = IRS;
-        repr.options.mss = Some(if peer == Peer::SackAndTimestamps { 1012 } else { 1000 });
-        repr.options.window_scale = Some(7);
-        repr.options.sack_permitted = peer != Peer::Plain;
+        repr.options.syn_mut().mss =
+            Some(if peer == Peer::SackAndTimestamps { 1012 } else { 1000 });
+        repr.options.syn_mut().window_scale = Some(7);
+        repr.options.syn_mut().sack_permitted = peer != Peer::Plain;
         trace.deliver(repr);
         assert_eq!(trace.conn.state(), State::Established);
         // The first ACK brings the scaled window.
@@ -135,7 +136,9 @@ impl Trace {
     fn ack(&mut self, ack: u32, blocks: &[(u32, u32)]) {
         let mut repr = self.header(ack, TcpFlags::ACK);
         for &(left, right) in blocks {
-            repr.options.sack.push(SackBlock { left: self.seq(left), right: self.seq(right) });
+            repr.options
+                .sack_mut()
+                .push(SackBlock { left: self.seq(left), right: self.seq(right) });
         }
         self.deliver(repr);
     }
@@ -553,7 +556,8 @@ fn the_remembered_soft_error_is_reported() {
 #[test]
 fn the_user_timeout_takes_the_place_of_the_retries() {
     let mut trace = Trace::new(Peer::Sack);
-    trace.conn.options.user_timeout = Some(Duration::from_secs(5));
+    let options = Options { user_timeout: Some(Duration::from_secs(5)), ..Options::default() };
+    trace.conn.options = options.into();
     trace.send(MSS, MSS);
     let begun = trace.now;
     while trace.conn.state() != State::Closed {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::config::{Options, SetOption};
+use crate::connection::input::Reader;
 use crate::segment::Ecn;
 use crate::testing::{Setup, Trace};
 use crate::time::Duration;
@@ -187,7 +188,7 @@ fn request_for_a_reader() -> Trace {
     assert_eq!(t.call(|conn, cx| conn.read(cx, &mut out)), Ok(500));
     t.write(10);
     t.expect("P. 1:11 ack 501");
-    t.conn.set_reader_waiting(true);
+    t.reader = Reader::Waiting;
     assert!(goes_on(&mut t, ". 501:1501 ack 11"));
     assert!(goes_on(&mut t, ". 1501:2501 ack 11"));
     assert!(goes_on(&mut t, "P. 2501:3001 ack 11"));
@@ -261,7 +262,7 @@ fn random_batch(t: &mut Trace, numbers: &mut Numbers, next: &mut u32, late: &mut
             _ => {}
         }
         *next = (*next).max(start + 1000);
-        t.conn.set_reader_waiting(numbers.below(2) == 0);
+        t.reader = if numbers.below(2) == 0 { Reader::Waiting } else { Reader::Absent };
         if *late != Some(start) {
             let flags = if numbers.below(3) == 0 { "P." } else { "." };
             let acked = t.conn.snd.nxt().since(crate::testing::ISS);

@@ -6,6 +6,7 @@ use plimsoll_wire::SeqNum;
 use super::run::Run;
 use super::view::{ConnView, Cwr, Flight, TimerEffects};
 use super::{Permission, Recovery, RecoveryState};
+use crate::congestion::Event;
 use crate::context::Context;
 use crate::counters::Counter;
 
@@ -25,7 +26,7 @@ impl Run<'_> {
         let quiet = board.sacked_out() == 0 && board.lost_out() == 0 && !board.any_retrans_done();
         let state = if quiet { RecoveryState::Open } else { RecoveryState::Disorder };
         if self.rec.state != state {
-            self.rec.state = state;
+            self.enter(state);
             self.rec.recovery_point = self.conn.nxt;
         }
     }
@@ -101,7 +102,7 @@ impl Run<'_> {
             self.rec.undo.remember_ssthresh(remembered);
             self.begin_reduction();
         }
-        self.rec.state = RecoveryState::Recovery;
+        self.enter(RecoveryState::Recovery);
     }
 
     /// UndoPoint and UndoRetrans begin.
@@ -149,8 +150,7 @@ impl Run<'_> {
 
     /// The state is Loss from now on, and what is lost leaves.
     fn begin_loss(&mut self, frto: bool) {
-        self.rec.state = RecoveryState::Loss;
-        self.forget_growth();
+        self.enter(RecoveryState::Loss);
         self.rec.recovery_point = self.conn.nxt;
         self.rec.frto = frto;
         self.rec.permission = Permission::Lost;
@@ -199,6 +199,7 @@ impl Run<'_> {
         }
         self.rec.undo.forget_point();
         self.rec.rack.on_undo();
+        self.flight.cc.on_event(Event::Undo);
         let restored = self.rec.undo.ssthresh();
         if restored == 0 {
             return;
@@ -239,6 +240,7 @@ impl Recovery {
     /// The path's MTU went down, and with it the MSS that `conn` shows: what is too large for it is
     /// lost, and says nothing about congestion (RFC 1191, section 6.4).
     pub(crate) fn on_mss_lowered(&mut self, cx: &Context, conn: &ConnView, flight: Flight) {
+        flight.cc.on_event(Event::Mss(conn.mss));
         let mut run = Run::new(cx, conn, self, flight);
         if run.flight.board.mark_lost_above_mss(conn.mss) {
             run.lose_without_congestion();

@@ -1,7 +1,7 @@
 //! What left: new data, data that left again, and the end of output (sections 5, 8 and 10 of
 //! docs/recovery.md).
 
-use super::super::scoreboard::{Resent, SentRange};
+use super::super::scoreboard::{Resent, SentRange, SentState};
 use super::loss_probe::Probe;
 use super::run::Run;
 use super::view::{ConnView, Departure, Flight};
@@ -18,7 +18,6 @@ impl Recovery {
         mut flight: Flight,
         left: &Departure,
     ) {
-        self.start_growth(cx, &mut flight);
         let idle = flight.board.is_empty();
         let range = SentRange {
             start: left.start,
@@ -34,17 +33,22 @@ impl Recovery {
             fin: left.fin,
             eor: false,
             delivered: self.figures.delivered,
+            state: SentState::default(),
         };
+        let prior = flight.board.pipe();
         flight.board.on_sent(range);
+        self.tell_sent(cx, &mut flight, left, (range.segs(), prior, false));
         self.last_departure = cx.now;
         self.burst = true;
         if self.is_reducing() {
             self.prr.on_sent(range.segs());
         }
-        if self.probe.on_sent(Probe::New, left.end) {
-            // The RTO runs since the timer fired.
+        let probe = self.probe.on_sent(Probe::New, left.end);
+        if probe {
             cx.counters.bump(Counter::TcpLossProbes);
-        } else {
+        }
+        // With a probe, the RTO runs since the timer fired, unless an ACK has stopped it.
+        if !probe || idle {
             Run::new(cx, conn, self, flight).start_timer_for_new_data(idle);
         }
     }
@@ -58,9 +62,9 @@ impl Recovery {
         mut flight: Flight,
         left: &Departure,
     ) {
-        self.start_growth(cx, &mut flight);
         let probe = self.probe.on_sent(Probe::Old, conn.nxt);
         let front = flight.board.front().is_some_and(|front| front.start == left.start);
+        let prior = flight.board.pipe();
         let segs = flight.board.on_resent(&Resent {
             start: left.start,
             end: left.end,
@@ -70,6 +74,7 @@ impl Recovery {
             delivered: self.figures.delivered,
             counted: !probe,
         });
+        self.tell_sent(cx, &mut flight, left, (segs, prior, true));
         let bytes = left.end.since(left.start) - u32::from(left.fin);
         self.count_retransmission(cx, segs, bytes);
         self.last_departure = cx.now;

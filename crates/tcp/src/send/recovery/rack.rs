@@ -159,6 +159,7 @@ impl Rack {
 mod tests {
     use plimsoll_wire::SeqNum;
 
+    use super::super::super::scoreboard::SentState;
     use super::*;
     use crate::serial::Serial;
 
@@ -246,6 +247,7 @@ mod tests {
             fin: false,
             eor: false,
             delivered: 0,
+            state: SentState::default(),
         }
     }
 

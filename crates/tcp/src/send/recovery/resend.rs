@@ -60,7 +60,8 @@ impl Run<'_> {
             return NextRetransmission::None;
         }
         let smss = self.conn.smss();
-        let range = self.join_small(range, smss.min(window));
+        let closed = self.conn.wnd == 0;
+        let range = if closed { range } else { self.join_small(range, smss.min(window)) };
         let limit = quota.saturating_mul(smss).min(largest.max(smss)).min(window);
         NextRetransmission::Lost { start: range.start, end: cut(&range, limit, smss) }
     }
@@ -110,6 +111,7 @@ fn cut(range: &SentRange, limit: u32, smss: u32) -> SeqNum {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::scoreboard::SentState;
     use super::*;
     use crate::serial::Serial;
     use crate::time::Instant;
@@ -129,6 +131,7 @@ mod tests {
             fin,
             eor: false,
             delivered: 0,
+            state: SentState::default(),
         }
     }
 

@@ -73,10 +73,12 @@ impl Estimate {
         } else {
             self.mdev_x4 = self.mdev_x4.saturating_add(err - mdev);
         }
-        self.variation_max = self.variation_max.max(self.mdev_x4);
-        self.variation = self.variation.max(self.variation_max);
+        if self.variation_max < self.mdev_x4 {
+            self.variation_max = self.mdev_x4;
+            self.variation = self.variation.max(self.variation_max);
+        }
         if self.round_end < una {
-            self.variation -= (self.variation - self.variation_max) / 4;
+            self.variation -= self.variation.saturating_sub(self.variation_max) / 4;
             self.variation_max = rto_min;
             self.round_end = nxt;
         }

@@ -122,7 +122,7 @@ static EVERY_ACK: [Row; 7] = [
         guard: |run| run.is_in(&[Cwr]) && run.rec.recovery_point < run.facts.una,
         effect: |run| {
             run.end_reduction();
-            run.rec.state = Open;
+            run.enter(Open);
             Then::Go(Table::Open)
         },
     },
@@ -137,7 +137,7 @@ static EVERY_ACK: [Row; 7] = [
                 return Then::End;
             }
             run.end_reduction();
-            run.rec.state = Open;
+            run.enter(Open);
             Then::Go(Table::Open)
         },
     },
@@ -190,7 +190,7 @@ static OPEN: [Row; 7] = [
             run.rec.undo.remember_ssthresh(0);
             run.rec.undo.forget_point();
             run.begin_reduction();
-            run.rec.state = Cwr;
+            run.enter(Cwr);
             Then::End
         },
     },
@@ -301,7 +301,9 @@ static LOSS: [Row; 7] = [
         effect: |run| {
             run.undo_timeout();
             if run.conn.sack {
-                run.rec.state = Open;
+                run.enter(Open);
+            } else if run.must_stay() {
+                run.forget_finished_retransmissions();
             }
             Then::Go(Table::EndOfLoss)
         },
@@ -312,8 +314,10 @@ static LOSS: [Row; 7] = [
         effect: |run| {
             run.undo_timeout();
             run.cx.counters.bump(Counter::TcpSpuriousRtos);
-            if !run.must_stay() {
-                run.rec.state = Open;
+            if run.must_stay() {
+                run.forget_finished_retransmissions();
+            } else {
+                run.enter(Open);
             }
             Then::Go(Table::EndOfLoss)
         },
@@ -351,7 +355,7 @@ static LOSS: [Row; 7] = [
             if run.must_stay() {
                 run.forget_finished_retransmissions();
             } else {
-                run.rec.state = Open;
+                run.enter(Open);
             }
             Then::Go(Table::EndOfLoss)
         },

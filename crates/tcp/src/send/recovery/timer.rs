@@ -108,8 +108,9 @@ impl Run<'_> {
     /// The ACK gave a sample, and SACKs something that left before the front last did.
     fn tells_of_front(&self) -> bool {
         let Some((lowest, _)) = self.facts.sacked.sacked_sent else { return false };
+        let age = |at: Instant| self.cx.now.since(at);
         let front = self.flight.board.front().map(|front| front.sent_at);
-        self.facts.newest_rtt.is_some() && front.is_some_and(|front| lowest < front)
+        self.facts.newest_rtt.is_some() && front.is_some_and(|front| age(front) < age(lowest))
     }
 
     /// Row A3: the peer may have taken back what it SACKed.

@@ -1,20 +1,16 @@
 //! The window (section 5 of docs/recovery.md): everything that recovery asks of the congestion
 //! controller, and tells it.
 
-use super::super::scoreboard::Scoreboard;
+use super::super::scoreboard::{AckTotals, Scoreboard};
 use super::loss_probe::Probe;
 use super::prr::PrrAck;
 use super::run::Run;
-use super::view::{ConnView, Flight};
+use super::view::{ConnView, Departure, Flight};
 use super::{Recovery, RecoveryState};
-use crate::congestion::{AckSample, Controller};
+use crate::congestion::{AckSample, Controller, Event, Lost, Sent};
 use crate::context::Context;
 use crate::counters::Counter;
-use crate::limits::MAX_SUPER_SEGMENT;
-use crate::time::Duration;
-
-/// ACKs of one burst come no further apart than this.
-const MOST_SPREAD: Duration = Duration::from_millis(1);
+use crate::time::{Duration, Instant};
 
 impl Run<'_> {
     /// cwnd.
@@ -40,7 +36,7 @@ impl Run<'_> {
 
     /// ssthresh by the algorithm. cwnd stays.
     pub(super) fn reduce_ssthresh(&mut self) {
-        self.flight.cc.reduce();
+        self.flight.cc.on_event(Event::Congestion);
     }
 
     pub(super) fn set_cwnd(&mut self, segs: u32) {
@@ -59,21 +55,26 @@ impl Run<'_> {
         }
     }
 
-    /// The state is Loss: the algorithm forgets what it knows.
-    pub(super) fn forget_growth(&mut self) {
-        self.flight.cc.on_loss(self.cx.now, self.conn.nxt);
+    /// The state is `state` from now on.
+    pub(super) fn enter(&mut self, state: RecoveryState) {
+        let before = core::mem::replace(&mut self.rec.state, state);
+        let event = match (before, state) {
+            (_, RecoveryState::Loss) => Event::Rto { now: self.cx.now, nxt: self.conn.nxt },
+            (RecoveryState::Recovery, RecoveryState::Recovery) => return,
+            (_, RecoveryState::Recovery) => Event::Recovery,
+            (RecoveryState::Recovery | RecoveryState::Loss, _) => Event::Recovered,
+            _ => return,
+        };
+        self.flight.cc.on_event(event);
     }
 
     /// Step 11 of section 3: samples for the end of slow start, then the window.
     pub(super) fn update_window(&mut self) {
-        if self.facts.acked.acked > 0 || self.facts.sacked.sacked {
-            self.take_slow_start_sample();
-        }
-        if self.rec.is_reducing() {
+        let reducing = self.rec.is_reducing();
+        self.tell_acked(!reducing && (self.facts.advanced || self.grows_by_sack()));
+        if reducing {
             let safe = self.facts.advanced && !self.found_lost();
             self.reduce_cwnd(self.facts.delivered, safe);
-        } else if self.facts.advanced || self.grows_by_sack() {
-            self.flight.cc.on_ack(self.facts.delivered, self.cx.now);
         }
     }
 
@@ -92,17 +93,33 @@ impl Run<'_> {
         }
     }
 
-    fn take_slow_start_sample(&mut self) {
-        let sample = AckSample {
+    /// Tells the controller what the ACK says, once loss detection has seen it. `grows` if it may
+    /// open the window.
+    fn tell_acked(&mut self, grows: bool) {
+        self.flight.tell_losses(self.cx.now);
+        let facts = &self.facts;
+        let rate = self.flight.board.sample_rate(&AckTotals {
             now: self.cx.now,
-            rtt: self.facts.newest_rtt.filter(|rtt| !rtt.is_zero()),
-            una: self.facts.una,
+            delivered: self.rec.figures.delivered,
+            newly_delivered: facts.delivered,
+            min_rtt: self.rec.rtt.min_rtt(),
+        });
+        let signs = self.flight.cc.on_ack(&AckSample {
+            now: self.cx.now,
+            rtt: facts.newest_rtt.filter(|rtt| !rtt.is_zero()),
+            srtt: self.rec.rtt.srtt().unwrap_or_default(),
+            una: facts.una,
             nxt: self.conn.nxt,
-            spread: self.spread(),
+            mss: self.conn.smss,
             paced: self.conn.paced,
-        };
-        let signs = self.flight.cc.on_sample(&sample);
-        let (counters, cwnd) = (self.cx.counters, u64::from(self.cwnd()));
+            delivered: facts.delivered,
+            lost: self.flight.board.lost_ever().wrapping_sub(facts.lost_before.0),
+            in_flight: self.flight.board.pipe(),
+            grows,
+            rate,
+        });
+        // What ends slow start sets ssthresh to the window of that moment.
+        let (counters, cwnd) = (self.cx.counters, u64::from(self.ssthresh()));
         if signs.train {
             counters.bump(Counter::TcpHystartTrainDetect);
             counters.add(Counter::TcpHystartTrainCwnd, cwnd);
@@ -112,13 +129,16 @@ impl Run<'_> {
             counters.add(Counter::TcpHystartDelayCwnd, cwnd);
         }
     }
+}
 
-    /// How long the largest packets take at the present rate, both ways.
-    fn spread(&self) -> Duration {
-        let srtt = self.rec.rtt.srtt().unwrap_or_default().as_nanos();
-        let window = u128::from(self.cwnd()) * u128::from(self.conn.smss());
-        let nanos = srtt * 2 * MAX_SUPER_SEGMENT as u128 / window.max(1);
-        MOST_SPREAD.min(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+impl Flight<'_> {
+    /// Tells which ranges were marked lost, if the controller asks.
+    pub(crate) fn tell_losses(&mut self, now: Instant) {
+        if self.cc.wants_losses() {
+            for range in self.board.take_losses() {
+                self.cc.on_lost(&Lost { now, range });
+            }
+        }
     }
 }
 
@@ -163,18 +183,32 @@ impl Recovery {
         }
         self.restarted_at = cx.now;
         let before = flight.cc.ssthresh();
-        flight.cc.on_idle_restart(idle, rto, cx.now);
+        flight.cc.on_event(Event::Idle { now: cx.now, idle, rto });
         if self.is_reducing() {
             // Remembered ssthresh inside a reduction.
             flight.cc.set_ssthresh(before);
         }
     }
 
-    /// Nothing is in flight and data leaves: CUBIC's clock has stood still meanwhile.
-    pub(super) fn start_growth(&self, cx: &Context, flight: &mut Flight) {
-        if flight.board.pipe() == 0 {
-            flight.cc.on_start(cx.now, self.last_departure.max(self.restarted_at));
-        }
+    /// Segments have left: how many, how many were in flight before, and whether they left again.
+    /// To be called before the departure is noted.
+    pub(super) fn tell_sent(
+        &self,
+        cx: &Context,
+        flight: &mut Flight,
+        left: &Departure,
+        (segs, prior_in_flight, again): (u32, u32, bool),
+    ) {
+        flight.cc.on_sent(&Sent {
+            now: cx.now,
+            departs: left.departs,
+            last_sent: self.last_departure.max(self.restarted_at),
+            segs,
+            prior_in_flight,
+            in_flight: flight.board.pipe(),
+            app_limited: flight.board.is_app_limited(),
+            again,
+        });
     }
 
     /// Output has come to its end: whether the window is full is noted, and a window that was not
@@ -187,7 +221,7 @@ impl Recovery {
         waited: bool,
     ) {
         let full = waited || flight.board.pipe() >= flight.cc.cwnd();
-        if !full && !self.burst {
+        if !(self.burst || full && conn.has_unsent()) {
             return;
         }
         flight.cc.validate(full, flight.board.packets_out(), (conn.una, conn.nxt));

@@ -2,6 +2,7 @@
 
 use super::Scoreboard;
 use super::range::{SentRange, XmitOrder};
+use super::rate_sample::LostRange;
 use crate::time::Instant;
 
 impl Scoreboard {
@@ -102,6 +103,9 @@ impl Scoreboard {
         }
         range.lost = true;
         self.lost_ever = self.lost_ever.wrapping_add(segs);
+        if let Some(losses) = &mut self.losses {
+            losses.push(LostRange::new(&range, self.lost_ever));
+        }
         self.ranges.put(range);
     }
 }

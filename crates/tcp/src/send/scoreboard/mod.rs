@@ -38,13 +38,19 @@ mod delivered;
 mod loss;
 mod range;
 mod ranges;
+mod rate_sample;
 mod sack;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 pub(crate) use delivered::{Arrivals, Delivered, dsack};
 use plimsoll_wire::SeqNum;
-pub(crate) use range::{SentRange, XmitOrder};
+pub(crate) use range::{SentRange, SentState, XmitOrder};
 pub(crate) use ranges::KNOWN_RANGE_BYTES;
 use ranges::Ranges;
+use rate_sample::RateSampler;
+pub(crate) use rate_sample::{AckTotals, LostRange, RateSample};
 
 use crate::serial::Serial;
 use crate::time::Instant;
@@ -78,11 +84,23 @@ pub(crate) struct Scoreboard {
     lost_ever: u32,
     /// Wire segments ever marked lost after they had been sent again.
     relost_ever: u32,
+    /// The rate at which the path delivers.
+    rate: RateSampler,
+    /// What was marked lost since [`take_losses`](Self::take_losses), if anybody asks for it.
+    #[expect(clippy::box_collection, reason = "one word, since hardly anybody asks")]
+    losses: Option<Box<Vec<LostRange>>>,
 }
 
 impl Scoreboard {
     pub(crate) const fn new() -> Scoreboard {
-        Scoreboard { ranges: Ranges::new(), reno_sacked: 0, lost_ever: 0, relost_ever: 0 }
+        Scoreboard {
+            ranges: Ranges::new(),
+            reno_sacked: 0,
+            lost_ever: 0,
+            relost_ever: 0,
+            rate: RateSampler::new(),
+            losses: None,
+        }
     }
 
     /// Whether nothing is outstanding.
@@ -168,7 +186,15 @@ impl Scoreboard {
 
     /// Bytes of heap held, about.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.ranges.heap_bytes()
+        self.ranges.heap_bytes() + self.rate.heap_bytes()
+    }
+
+    /// Gives back all that only data in flight needs, if there is none.
+    pub(crate) fn release_all(&mut self) {
+        if self.is_empty() {
+            self.ranges.release_all();
+            self.rate.release();
+        }
     }
 
     /// Bytes of heap held beyond what every connection may keep.
@@ -180,7 +206,46 @@ impl Scoreboard {
     /// left with it.
     pub(crate) fn on_sent(&mut self, range: SentRange) {
         debug_assert!(self.back().is_none_or(|last| last.end == range.start && !last.fin));
-        self.ranges.push(range);
+        if self.is_empty() {
+            self.rate.start(range.sent_at);
+        }
+        let in_flight = self.pipe() + range.segs();
+        let state = self.rate.state(range.sent_at, in_flight, self.lost_ever);
+        self.ranges.push(SentRange { state, ..range });
+    }
+
+    /// The sample of the rate of delivery that an ACK gives, once all its marks are set.
+    pub(crate) fn sample_rate(&mut self, ack: &AckTotals) -> Option<RateSample> {
+        self.rate.on_ack(ack, self.lost_ever)
+    }
+
+    /// The application limits what is in flight, after `delivered` segments were delivered, if
+    /// nothing waits to be sent again.
+    pub(crate) fn mark_app_limited(&mut self, delivered: u32) {
+        if self.lost_out() <= self.retrans_out() {
+            self.rate.mark_app_limited(delivered, self.pipe());
+        }
+    }
+
+    /// Whether the application limits what is in flight.
+    pub(crate) fn is_app_limited(&self) -> bool {
+        self.rate.is_app_limited()
+    }
+
+    /// `tcpi_delivery_rate` in bytes per second with segments of `mss` bytes, and whether the
+    /// application limited it.
+    pub(crate) fn delivery_rate(&self, mss: u32) -> (u64, bool) {
+        self.rate.measured(mss)
+    }
+
+    /// Whether each range that is marked lost is to be noted.
+    pub(crate) fn note_losses(&mut self, wanted: bool) {
+        self.losses = wanted.then(Box::default);
+    }
+
+    /// What was marked lost since the last call, in that order, if it is noted.
+    pub(crate) fn take_losses(&mut self) -> Vec<LostRange> {
+        self.losses.as_deref_mut().map(core::mem::take).unwrap_or_default()
     }
 
     /// What has just left for the first time ended with a MSG_EOR.
@@ -208,6 +273,9 @@ impl Scoreboard {
             delivered.acked += ack.min(first.end).since(first.start);
             delivered.acked_segs += segs;
             if segs > 0 {
+                if !first.sacked {
+                    self.rate.on_delivered(&first);
+                }
                 delivered.note_acked(&first, segs, arrivals);
             }
         }
@@ -222,6 +290,7 @@ impl Scoreboard {
     /// wire segments it is.
     pub(crate) fn on_resent(&mut self, resent: &Resent) -> u32 {
         let before = self.packets_out();
+        let mut in_flight = self.pipe();
         self.ranges.cut(resent.start);
         self.ranges.cut(resent.end);
         let (mut from, mut segs) = (resent.start, 0);
@@ -230,12 +299,14 @@ impl Scoreboard {
                 break;
             }
             self.ranges.take(&range);
+            in_flight += range.segs();
             let again = SentRange {
                 sent_at: resent.sent_at,
                 serial: resent.serial,
                 delivered: resent.delivered,
                 mss: resent.mss,
                 retransmissions: range.retransmissions.saturating_add(1),
+                state: self.rate.state(resent.sent_at, in_flight, self.lost_ever),
                 resent: range.resent || (resent.counted && !range.sacked),
                 ..range
             };

@@ -34,11 +34,84 @@ pub(crate) struct SentRange {
     pub(crate) fin: bool,
     /// A write ended with MSG_EOR here: nothing joins it when it is sent again.
     pub(crate) eor: bool,
-    /// Wire segments that had been delivered when it left last.
+    /// Wire segments that had been delivered when it left last (`P.delivered`).
     pub(crate) delivered: u32,
+    /// What else the connection was like then.
+    pub(crate) state: SentState,
 }
 
-const _: () = assert!(size_of::<SentRange>() <= 40);
+// 16 bytes of it are the state for rate samples.
+const _: () = assert!(size_of::<SentRange>() <= 56);
+
+/// What a connection was like when a range left (draft-ietf-ccwg-bbr, section 4.1.2.2: the state
+/// per packet), for the rate sample of the ACK that delivers it. The scoreboard fills it in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SentState {
+    /// From when the newest delivered range had left to when this one left
+    /// (`P.send_time - P.first_send_time`).
+    pub(super) send_elapsed: Ticks,
+    /// From the last delivery to when this one left (`P.send_time - P.delivered_time`).
+    pub(super) since_delivered: Ticks,
+    /// Wire segments ever marked lost (`P.lost`). Wraps.
+    pub(super) lost: u32,
+    /// Segments in flight, this range counted (`P.tx_in_flight`), and whether the application
+    /// limited them (`P.is_app_limited`).
+    pub(super) flight: Flight,
+}
+
+impl SentState {
+    /// Of a range that leaves at `sent_at`: `first_sent` is when the newest delivered range had
+    /// left, `delivered_at` when something was last delivered.
+    pub(super) fn new(
+        (first_sent, delivered_at, sent_at): (Instant, Instant, Instant),
+        lost: u32,
+        (segs, app_limited): (u32, bool),
+    ) -> SentState {
+        SentState {
+            send_elapsed: Ticks::between(first_sent, sent_at),
+            since_delivered: Ticks::between(delivered_at, sent_at),
+            lost,
+            flight: Flight::new(segs, app_limited),
+        }
+    }
+}
+
+/// A span of time in units of 64 ns: up to four and a half minutes in four bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ticks(u32);
+
+impl Ticks {
+    const SHIFT: u32 = 6;
+
+    /// From `earlier` to `later`; zero if it is not.
+    pub(super) fn between(earlier: Instant, later: Instant) -> Ticks {
+        let nanos = later.as_nanos().saturating_sub(earlier.as_nanos());
+        Ticks(u32::try_from(nanos >> Ticks::SHIFT).unwrap_or(u32::MAX))
+    }
+
+    /// Nanoseconds, unless it was too long.
+    pub(super) fn nanos(self) -> Option<u64> {
+        (self.0 < u32::MAX).then(|| u64::from(self.0) << Ticks::SHIFT)
+    }
+}
+
+/// A number of segments below 2^31, and a mark.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Flight(u32);
+
+impl Flight {
+    pub(super) fn new(segs: u32, app_limited: bool) -> Flight {
+        Flight(segs.min(u32::MAX >> 1) << 1 | u32::from(app_limited))
+    }
+
+    pub(super) fn segs(self) -> u32 {
+        self.0 >> 1
+    }
+
+    pub(super) fn is_app_limited(self) -> bool {
+        self.0 & 1 != 0
+    }
+}
 
 impl SentRange {
     /// Length in sequence numbers.

@@ -22,6 +22,8 @@ use plimsoll_wire::SeqNum;
 
 use super::range::{End, SentRange, XmitOrder};
 
+use crate::frugal;
+
 /// Capacity, in entries, that an empty store keeps.
 const KEPT: usize = 16;
 
@@ -280,7 +282,7 @@ impl Ranges {
             self.know_below(range.start);
         }
         self.sums.packets_out += range.segs();
-        self.fresh.push_back(range);
+        frugal::push(&mut self.fresh, range);
     }
 
     /// Takes off what lies below `ack` of the first range. Returns the range as it was, and how
@@ -326,6 +328,13 @@ impl Ranges {
     /// Nothing is left: gives back what a long queue took.
     pub(super) fn shrink(&mut self) {
         self.fresh.shrink_to(KEPT);
+    }
+
+    /// Gives all room back, if there is nothing.
+    pub(super) fn release_all(&mut self) {
+        if self.is_empty() {
+            self.fresh = VecDeque::new();
+        }
     }
 
     /// Takes a range out. It is put back changed, or in parts, before anything else is asked.

@@ -102,6 +102,7 @@ impl Scoreboard {
             self.ranges.put(tail);
             marked = head;
         }
+        self.rate.on_delivered(&marked);
         arrivals.on_delivered(&marked);
         delivered.sacked = true;
         delivered.segs += marked.segs();

@@ -72,6 +72,7 @@ pub(super) fn sent(start: SeqNum, len: u32, ms: u64) -> SentRange {
         fin: false,
         eor: false,
         delivered: 0,
+        state: SentState::default(),
     }
 }
 
@@ -120,6 +121,16 @@ impl Pair {
             self.board.mark_record();
         }
         self.model.ranges.push(SentRange { push, eor, ..range });
+        self.take_states();
+    }
+
+    /// The model has no rates: what left has the state that the scoreboard noted of it.
+    fn take_states(&mut self) {
+        for range in &mut self.model.ranges {
+            if let Some(noted) = self.board.ranges.find(range.start) {
+                range.state = noted.state;
+            }
+        }
     }
 
     fn send_fin(&mut self, len: u32) {
@@ -130,6 +141,7 @@ impl Pair {
         self.nxt += len + 1;
         self.board.on_sent(range);
         self.model.ranges.push(range);
+        self.take_states();
     }
 
     /// A departure time is taken back.
@@ -182,6 +194,7 @@ impl Pair {
         let end = range.end.min(range.start + segs * u32::from(self.mss));
         let resent = Resent { end, mss: self.mss, ..again(range, self.clock) };
         assert_eq!(self.board.on_resent(&resent), self.model.on_resent(&resent));
+        self.take_states();
     }
 
     /// A probe: the last segment again.
@@ -191,6 +204,7 @@ impl Pair {
         let start = last.start + (last.segs() - 1) * u32::from(last.mss);
         let resent = Resent { start, counted: false, mss: self.mss, ..again(last, self.clock) };
         assert_eq!(self.board.on_resent(&resent), self.model.on_resent(&resent));
+        self.take_states();
     }
 
     fn collapse(&mut self, room: u32, completed: u64) {
@@ -548,7 +562,9 @@ fn an_empty_scoreboard_keeps_little() {
     board.on_cumulative_ack(ISS + 10_000, &mut Told::new());
     assert_eq!(board.charge(), 0);
     board.check_invariants();
-    assert!(board.heap_bytes() <= 16 * size_of::<SentRange>(), "{}", board.heap_bytes());
+    assert!(board.heap_bytes() <= 18 * size_of::<SentRange>(), "{}", board.heap_bytes());
+    board.release_all();
+    assert_eq!(board.heap_bytes(), 0, "after an idle second");
 }
 
 #[test]
