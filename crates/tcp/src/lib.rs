@@ -49,6 +49,7 @@ mod counters;
 mod ecn;
 mod event;
 mod failed;
+mod half_close;
 mod handshake;
 mod info;
 mod input;

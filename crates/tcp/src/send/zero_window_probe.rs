@@ -110,6 +110,11 @@ impl Connection {
         if self.keepalive.last_rx >= probing.last { 0 } else { probing.unanswered }
     }
 
+    /// Since when the peer's window has held an idle sender, if it does.
+    pub(crate) fn window_closed_since(&self) -> Option<Instant> {
+        self.timers.is_armed(Timer::Persist).then_some(self.snd.probing.since)
+    }
+
     fn probes_exhausted(&self, cx: &Context) -> bool {
         let config = cx.config;
         if !self.orphan {

@@ -21,6 +21,8 @@ enum End {
     GuestVanished,
     /// The guest sends its FIN, the proxy passes it on and closes, and the guest is silent.
     HalfClosed,
+    /// The guest sends its FIN and is silent, and the proxy forgets its handle.
+    Forgotten,
     /// The attempt is never decided.
     Undecided,
 }
@@ -34,7 +36,7 @@ const ENDS: [End; 10] = [
     End::HalfClosed,
     End::InOrder,
     End::Undecided,
-    End::InOrder,
+    End::Forgotten,
     End::InOrder,
 ];
 
@@ -74,6 +76,13 @@ impl Left {
                 proxy.close(now);
                 self.guests.push(guest);
             }
+            End::Forgotten => {
+                guest.shutdown(now, Shutdown::Write).unwrap();
+                let mut heard = Vec::new();
+                drain(&guest, now, &mut heard);
+                self.guests.push(guest);
+                self.held.push(proxy);
+            }
             End::Undecided => unreachable!("it never opens"),
         }
     }
@@ -109,8 +118,9 @@ impl Left {
 fn nothing_stays_of_connections_that_somebody_walks_away_from() {
     let world = Bridged::new(&ChannelConfig::default());
     let gate = GateConfig { per_source: 1024, ..GateConfig::default() };
-    let listener =
-        world.pair.b.listen_on(ListenOn::Everything, 64, Options::default(), Some(gate)).unwrap();
+    let options =
+        Options { half_close_timeout: Some(Duration::from_secs(600)), ..Options::default() };
+    let listener = world.pair.b.listen_on(ListenOn::Everything, 64, options, Some(gate)).unwrap();
     let (held, undecided, guests) = (Vec::new(), Vec::new(), Vec::new());
     let mut all = Left { world, held, undecided, guests };
     let mut after = Vec::new();
@@ -127,6 +137,8 @@ fn nothing_stays_of_connections_that_somebody_walks_away_from() {
         all.world.lost.clear();
         assert_eq!(left(&all.world.pair.b), (0, 0, 0), "the proxy's side");
         assert_eq!(listener.waiting(), 0);
+        let forgotten = 20 * (after.len() as u64 + 1);
+        assert_eq!(all.world.pair.b.counter("plimsoll.HalfCloseTimeouts"), Some(forgotten));
         after.push(all.world.pair.b.connection_memory().bytes);
     }
     // What is left is capacity of the tables, that of the fullest shard of each round.
