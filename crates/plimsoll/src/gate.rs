@@ -43,6 +43,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use plimsoll_stack::{ListenOn, Listener, SocketError, TcpSocket, WaitKey};
 use plimsoll_tcp::{ConnectionError, Options, State};
@@ -156,6 +157,11 @@ impl GatedListener {
     /// Waits for the next attempt to connect. Any number may wait.
     pub fn incoming(&self) -> NextIncoming<'_> {
         NextIncoming { listener: self, key: WaitKey::new() }
+    }
+
+    /// As [`TcpListener::set_half_close_timeout`](crate::TcpListener::set_half_close_timeout).
+    pub fn set_half_close_timeout(&self, timeout: Option<Duration>) {
+        self.shared.listener.change_options(|options| options.half_close_timeout = timeout);
     }
 
     /// Attempts that wait for a decision, those included that were handed out.

@@ -52,6 +52,7 @@
 //! | connect with options, a timeout, or data in the SYN | [`Connector`] |
 //! | wait for many sockets in one loop | [`ReadyQueue`], [`Stack::poll_with`] |
 //! | run a device with several queues in as many loops | [`Stack::queue`], [`QueueLoop`] |
+//! | run a stack in an epoll loop of one's own | [`QueueLoop::prepare_wait`] |
 //! | use sockets as those of tokio | [`net`], with the feature `tokio` |
 //! | serve axum | the feature `axum` |
 //! | read and write by the traits of futures-io | the feature `futures-io` |
@@ -264,7 +265,7 @@ pub use plimsoll_tcp::{
     Note, Options, Record, Released, Resend, SetOption, State, Tail, TsoTail, WriteFlags,
 };
 pub use poll::{Accept, Connecting};
-pub use queue_loop::QueueLoop;
+pub use queue_loop::{PreparedWait, QueueLoop, Watch};
 pub use ready::ReadyQueue;
 pub use registration::Registration;
 pub use stack::{Kicker, Polled, Stack};

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
 
 use plimsoll_stack::{ListenOn, Listener};
 use plimsoll_tcp::Options;
@@ -40,8 +41,6 @@ struct Shared {
     listener: Arc<Listener>,
     stack: Stack,
     nonblocking: AtomicBool,
-    /// The options of connections to come.
-    options: Mutex<Options>,
     /// Its connections begin with the option TCP_CORK.
     corked: bool,
 }
@@ -135,8 +134,7 @@ impl TcpListener {
     fn of(stack: &Stack, listener: Arc<Listener>, options: Options) -> TcpListener {
         let (stack, nonblocking) = (stack.clone(), AtomicBool::new(false));
         let corked = options.cork;
-        let options = Mutex::new(options);
-        let shared = Shared { listener, stack, nonblocking, options, corked };
+        let shared = Shared { listener, stack, nonblocking, corked };
         TcpListener { shared: Arc::new(shared) }
     }
 
@@ -218,9 +216,7 @@ impl TcpListener {
     /// `InvalidInput` if it is out of that range.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         let ttl = ttl_of(ttl)?;
-        let mut options = self.lock_options();
-        options.ttl = ttl;
-        self.shared.listener.set_options(options.clone());
+        self.shared.listener.change_options(|options| options.ttl = ttl);
         Ok(())
     }
 
@@ -229,11 +225,30 @@ impl TcpListener {
     /// # Errors
     /// None; the result is there because std's method has it.
     pub fn ttl(&self) -> io::Result<u32> {
-        Ok(told_ttl(self.lock_options().ttl, &self.shared.stack))
+        Ok(told_ttl(self.shared.listener.options().ttl, &self.shared.stack))
     }
 
-    fn lock_options(&self) -> MutexGuard<'_, Options> {
-        self.shared.options.lock().unwrap_or_else(PoisonError::into_inner)
+    /// How long a connection of which one side has closed may stay while no data moves in either
+    /// direction, for connections to come; then it is reset (`plimsoll.HalfCloseTimeouts`), and
+    /// calls fail with `TimedOut`. Without a limit, which is the default, it stays for as long as
+    /// somebody has its stream, also if the peer has vanished.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let stack = plimsoll::Stack::builder().device(device).address("192.0.2.1/24").build()?;
+    /// let listener = plimsoll::TcpListener::bind_any(&stack)?;
+    /// listener.set_half_close_timeout(Some(Duration::from_secs(120)));
+    /// assert_eq!(listener.half_close_timeout(), Some(Duration::from_secs(120)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_half_close_timeout(&self, timeout: Option<Duration>) {
+        self.shared.listener.change_options(|options| options.half_close_timeout = timeout);
+    }
+
+    /// As it was set.
+    pub fn half_close_timeout(&self) -> Option<Duration> {
+        self.shared.listener.options().half_close_timeout
     }
 
     /// How many connections may wait for the end of their handshake that brought data in their SYN

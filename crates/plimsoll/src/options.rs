@@ -217,6 +217,16 @@ impl TcpStream {
         self.set_option(SetOption::UserTimeout(timeout.unwrap_or_default()))
     }
 
+    /// How long the connection may stay while one side has closed and no data moves in either
+    /// direction; then it is reset. `None` is no limit. See
+    /// [`TcpListener::set_half_close_timeout`](crate::TcpListener::set_half_close_timeout).
+    ///
+    /// # Errors
+    /// None so far; a time of zero is no limit.
+    pub fn set_half_close_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.set_option(SetOption::HalfCloseTimeout(timeout.unwrap_or_default()))
+    }
+
     /// Fixes the send buffer (SO_SNDBUF); it does not grow by itself any more. As on Linux, it
     /// counts twice as much, since what holds the data counts as well.
     ///

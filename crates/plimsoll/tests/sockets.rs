@@ -392,6 +392,8 @@ fn options() {
     assert_eq!(kind(near.set_linger(Some(Duration::from_secs(1)))), ErrorKind::InvalidInput);
     near.set_user_timeout(Some(Duration::from_secs(9))).unwrap();
     assert_eq!(near.options().user_timeout, Some(Duration::from_secs(9)));
+    near.set_half_close_timeout(Some(Duration::from_secs(8))).unwrap();
+    assert_eq!(near.options().half_close_timeout, Some(Duration::from_secs(8)));
 }
 
 #[test]

@@ -283,6 +283,9 @@ pub struct Options {
     pub keep_cnt: Option<u8>,
     /// TCP_USER_TIMEOUT (RFC 5482); zero or `None` is off.
     pub user_timeout: Option<Duration>,
+    /// How long a connection of which one half is closed may stay while no data moves in either
+    /// direction; then it is reset. Zero or `None` is no limit, as on Linux.
+    pub half_close_timeout: Option<Duration>,
     /// SO_SNDBUF as it was set; the buffer counts twice as much (see
     /// [`Connection::sndbuf`](crate::Connection::sndbuf)). Switches send autotuning off.
     pub sndbuf: Option<usize>,
@@ -364,6 +367,8 @@ pub enum SetOption {
     KeepCnt(u8),
     /// TCP_USER_TIMEOUT.
     UserTimeout(Duration),
+    /// The bound on a half-closed connection on which no data moves; zero is none.
+    HalfCloseTimeout(Duration),
     /// SO_SNDBUF, as setsockopt takes it: the buffer counts twice as much.
     SndBuf(usize),
     /// SO_RCVBUF, as setsockopt takes it.

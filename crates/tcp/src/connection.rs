@@ -287,6 +287,7 @@ impl Connection {
                 Timer::DelayedAck => self.rcv.on_ack_timeout(cx),
                 Timer::Keepalive => self.on_keepalive_timeout(cx),
                 Timer::UserTimeout => self.on_user_timeout(cx),
+                Timer::HalfClose => self.on_half_close_timeout(cx),
                 Timer::FinWait2 => self.on_fin_wait_2_timeout(cx),
                 Timer::TimeWait => self.on_time_wait_timeout(cx),
             }
@@ -434,6 +435,7 @@ impl Connection {
             SetOption::KeepIntvl(time) => options.keep_intvl = Some(time),
             SetOption::KeepCnt(count) => options.keep_cnt = Some(count),
             SetOption::UserTimeout(time) => options.user_timeout = Some(time),
+            SetOption::HalfCloseTimeout(time) => options.half_close_timeout = Some(time),
             SetOption::SndBuf(bytes) => options.sndbuf = Some(bytes),
             SetOption::RcvBuf(bytes) => options.rcvbuf = Some(bytes),
             SetOption::Congestion(algorithm) => options.congestion = Some(algorithm),
@@ -452,6 +454,7 @@ impl Connection {
         match option {
             SetOption::KeepAlive(_) | SetOption::KeepIdle(_) => self.sync_keepalive(cx),
             SetOption::UserTimeout(_) => self.timers.stop(Timer::UserTimeout),
+            SetOption::HalfCloseTimeout(_) => self.sync_half_close(cx),
             SetOption::SndBuf(bytes) => self.snd.set_buffer(*bytes, cx.config),
             SetOption::NoDelay(true) => self.snd.push_tail(),
             SetOption::Cork(false) if self.options.nodelay => self.snd.push_tail(),

@@ -253,6 +253,9 @@ fn check_timers(conn: &Connection) {
     if conn.state == State::FinWait2 && conn.orphan {
         assert!(conn.timers.is_armed(Timer::FinWait2), "an orphan would wait for ever");
     }
+    if conn.bounds_half_close() {
+        assert!(conn.timers.is_armed(Timer::HalfClose), "nobody bounds the half-closed");
+    }
 }
 
 #[cfg(test)]

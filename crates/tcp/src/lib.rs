@@ -53,6 +53,7 @@ mod ecn;
 mod event;
 mod failed;
 mod frugal;
+mod half_close;
 mod handshake;
 mod info;
 mod input;

@@ -22,6 +22,8 @@ pub enum Timer {
     Keepalive,
     /// The user timeout (RFC 5482) while data is unacknowledged or the window is closed.
     UserTimeout,
+    /// The bound on a half-closed connection on which no data moves.
+    HalfClose,
     /// An orphan in FIN-WAIT-2.
     FinWait2,
     /// 2 MSL.
@@ -30,7 +32,7 @@ pub enum Timer {
 
 impl Timer {
     /// All kinds.
-    pub const ALL: [Timer; 9] = [
+    pub const ALL: [Timer; 10] = [
         Timer::Retransmit,
         Timer::Persist,
         Timer::Pacing,
@@ -38,6 +40,7 @@ impl Timer {
         Timer::DelayedAck,
         Timer::Keepalive,
         Timer::UserTimeout,
+        Timer::HalfClose,
         Timer::FinWait2,
         Timer::TimeWait,
     ];

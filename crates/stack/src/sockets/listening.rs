@@ -269,8 +269,8 @@ impl<E> Listening<E> {
     }
 
     /// Changes the options of connections to come.
-    pub(crate) fn set_options(&self, options: Options) {
-        lock(&self.state).options = options;
+    pub(crate) fn change_options(&self, change: impl FnOnce(&mut Options)) {
+        change(&mut lock(&self.state).options);
     }
 
     /// Ends listening, for the reason `end`, and returns what was not accepted.

@@ -136,7 +136,17 @@ impl Listener {
 
     /// Changes the options of connections that come from now on.
     pub fn set_options(&self, options: Options) {
-        self.inner.set_options(options);
+        self.change_options(|all| *all = options);
+    }
+
+    /// As [`set_options`](Self::set_options), for some of them.
+    pub fn change_options(&self, change: impl FnOnce(&mut Options)) {
+        self.inner.change_options(change);
+    }
+
+    /// The options of connections that come from now on.
+    pub fn options(&self) -> Options {
+        self.inner.options()
     }
 
     /// TCP_FASTOPEN: how many connections may be open before their handshake is over; zero

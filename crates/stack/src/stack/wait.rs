@@ -62,7 +62,7 @@ impl QueueWaiter {
         limit: Option<Instant>,
         ready: impl FnOnce() -> bool,
     ) -> Result<(), StackError> {
-        self.sleep_in_ppoll();
+        self.sleep_by_descriptor();
         let queues = self.queue..self.queue + 1;
         self.stack.wait_asking(queues, now, limit, ready)
     }
@@ -80,10 +80,34 @@ impl QueueWaiter {
         self.resume();
         self.by_waker = true;
         self.kick().set_waker(Some(waker));
+        self.announce(now, || false)
+    }
+
+    /// As [`prepare`](Self::prepare), for a poller that sleeps by itself and watches the
+    /// [descriptor of its kick](Self::watched_kick) beside those of the devices. With work, or if
+    /// `ready` says so when it is asked after the announcement, it does not sleep. A panic of
+    /// `ready` goes on after that.
+    ///
+    /// # Errors
+    /// If the stack has come to its end.
+    pub fn prepare_by_descriptor(
+        &mut self,
+        now: Instant,
+        ready: impl FnOnce() -> bool,
+    ) -> Result<Prepared, StackError> {
+        self.sleep_by_descriptor();
+        asking(ready, |asked| self.announce(now, asked))
+    }
+
+    fn announce(
+        &mut self,
+        now: Instant,
+        ready: impl FnOnce() -> bool,
+    ) -> Result<Prepared, StackError> {
         let (stack, queues) = (&*self.stack, self.queue..self.queue + 1);
         let sleeps = stack.guarded(now, || {
             let asleep = Asleep { stack, queues: queues.clone(), kicked: 0 };
-            let announced = stack.announce_sleep(queues, now, None, || false);
+            let announced = stack.announce_sleep(queues, now, None, ready);
             if announced.is_some() {
                 std::mem::forget(asleep);
             }
@@ -100,8 +124,17 @@ impl QueueWaiter {
     pub fn resume(&mut self) {
         if std::mem::take(&mut self.prepared) {
             let queues = self.queue..self.queue + 1;
-            drop(Asleep { stack: &self.stack, queues, kicked: 0 });
+            // Without a waker the descriptor is emptied in any case: nobody tells whether it was
+            // readable, and a late write of an earlier kick would end every sleep from then on.
+            let kicked = if self.by_waker { 0 } else { 1 << self.queue };
+            drop(Asleep { stack: &self.stack, queues, kicked });
         }
+    }
+
+    /// What becomes readable when a poller that has prepared to sleep
+    /// [by descriptor](Self::prepare_by_descriptor) is to wake.
+    pub fn watched_kick(&self) -> Kick {
+        self.kick().clone()
     }
 
     /// What the devices of the queue are waited for by, and whether one could not take all that was
@@ -118,7 +151,7 @@ impl QueueWaiter {
     }
 
     /// No waker wakes it from here on.
-    fn sleep_in_ppoll(&mut self) {
+    fn sleep_by_descriptor(&mut self) {
         self.resume();
         if std::mem::take(&mut self.by_waker) {
             self.kick().set_waker(None);
@@ -132,7 +165,7 @@ impl QueueWaiter {
 
 impl Drop for QueueWaiter {
     fn drop(&mut self) {
-        self.sleep_in_ppoll();
+        self.sleep_by_descriptor();
         self.stack.pollers.queue(self.queue).waiter().role().give_back();
     }
 }
@@ -207,18 +240,7 @@ impl Stack {
         limit: Option<Instant>,
         ready: impl FnOnce() -> bool,
     ) -> Result<(), StackError> {
-        let mut thrown = None;
-        let asked = || {
-            catch_unwind(AssertUnwindSafe(ready)).unwrap_or_else(|panic| {
-                thrown = Some(panic);
-                true
-            })
-        };
-        let waited = self.guarded(now, || self.wait_as_holder(queues, now, limit, asked));
-        match thrown {
-            Some(thrown) => resume_unwind(thrown),
-            None => waited,
-        }
+        asking(ready, |asked| self.guarded(now, || self.wait_as_holder(queues, now, limit, asked)))
     }
 
     /// Waits for all of `queues`. The caller has their roles.
@@ -320,6 +342,22 @@ impl Stack {
             }
             Err(error) => Err(StackError::System { call: "ppoll", reason: error.to_string() }),
         }
+    }
+}
+
+/// Has `call` ask `ready`. A panic of `ready` counts as a yes, and goes on after the call.
+fn asking<T>(ready: impl FnOnce() -> bool, call: impl FnOnce(&mut dyn FnMut() -> bool) -> T) -> T {
+    let (mut ready, mut thrown) = (Some(ready), None);
+    let outcome = call(&mut || {
+        let Some(ready) = ready.take() else { return true };
+        catch_unwind(AssertUnwindSafe(ready)).unwrap_or_else(|panic| {
+            thrown = Some(panic);
+            true
+        })
+    });
+    match thrown {
+        Some(thrown) => resume_unwind(thrown),
+        None => outcome,
     }
 }
 

@@ -19,6 +19,7 @@ impl Connection {
         match next {
             State::Established => self.enter_established(cx),
             State::FinWait2 if self.orphan => self.arm_fin_wait_2(cx),
+            State::FinWait1 | State::FinWait2 | State::CloseWait => self.sync_half_close(cx),
             State::TimeWait => self.enter_time_wait(cx),
             State::Closed => self.enter_closed(cx, was),
             _ => {}

@@ -85,6 +85,11 @@ impl SendSide {
         self.una != self.nxt
     }
 
+    /// When data last left before anything was sent again, since SND.UNA last moved.
+    pub(crate) fn last_new_departure(&self) -> Instant {
+        self.recovery.last_new_departure()
+    }
+
     /// The smoothed round trip; zero before the first sample.
     pub(crate) fn srtt(&self) -> Duration {
         self.recovery.rtt().srtt().unwrap_or_default()

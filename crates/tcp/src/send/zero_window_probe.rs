@@ -119,6 +119,11 @@ impl SendSide {
         if heard >= self.probing.last { 0 } else { self.probing.unanswered }
     }
 
+    /// Since when the peer's window holds all that waits, while it is asked for one.
+    pub(crate) fn window_closed_since(&self) -> Instant {
+        self.probing.since
+    }
+
     fn probes_exhausted(&self, config: &Config, orphan: bool) -> bool {
         if !orphan {
             return self.probing.unanswered >= config.tcp_retries2;

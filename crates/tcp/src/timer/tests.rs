@@ -52,6 +52,10 @@ fn armed(timer: Timer) -> Trace {
             t.expect("P. 1:11 ack 1");
             t
         }
+        Timer::HalfClose => {
+            setup.options.half_close_timeout = Some(Duration::from_secs(5));
+            Trace::close_wait(setup)
+        }
         Timer::FinWait2 => {
             let mut t = Trace::fin_wait_1(setup);
             t.call(|conn, cx| conn.close(cx));
@@ -78,6 +82,10 @@ fn fired(timer: Timer, t: &mut Trace) {
         Timer::UserTimeout => {
             assert_eq!(t.conn.error(), Some(ConnectionError::TimedOut));
             t.expect("R. 11:11 ack 1");
+        }
+        Timer::HalfClose => {
+            assert_eq!(t.conn.error(), Some(ConnectionError::TimedOut));
+            t.expect("R. 1:1 ack 2");
         }
         Timer::FinWait2 | Timer::TimeWait => {
             assert_eq!((t.conn.state(), t.conn.error()), (State::Closed, None));

@@ -1,6 +1,7 @@
 //! Stacks on channel devices, between which the test carries the packets by hand.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
@@ -20,8 +21,8 @@ pub(super) struct Bridged {
     /// Packets carried so far, and the longest.
     carried: usize,
     longest: usize,
-    /// Ports whose IPv4 packets are lost.
-    pub(super) lost: BTreeSet<u16>,
+    /// Connections whose IPv4 packets are lost: the port of `a`, and the address that it talks to.
+    pub(super) lost: BTreeSet<(u16, Ipv4Addr)>,
 }
 
 impl Bridged {
@@ -44,9 +45,7 @@ impl Bridged {
             while let Ok(packet) = from.try_recv() {
                 *carried += 1;
                 *longest = packet.len().max(*longest);
-                let ports = packet.headers().get(20..24).unwrap_or_default().chunks_exact(2);
-                let mut ports = ports.map(|port| u16::from_be_bytes([port[0], port[1]]));
-                if ports.any(|port| lost.contains(&port)) {
+                if !lost.is_empty() && ends(&packet).iter().any(|end| lost.contains(end)) {
                     continue;
                 }
                 to.try_send(packet).unwrap();
@@ -96,6 +95,14 @@ impl Bridged {
             self.pair.now = self.pair.now.max(next);
         }
     }
+}
+
+/// For each of the two ends of an IPv4 packet its port, and the address of the other.
+fn ends(packet: &Packet) -> [(u16, Ipv4Addr); 2] {
+    let Some(ends) = packet.headers().get(12..24) else { return [(0, Ipv4Addr::UNSPECIFIED); 2] };
+    let address = |at: usize| Ipv4Addr::from([ends[at], ends[at + 1], ends[at + 2], ends[at + 3]]);
+    let port = |at: usize| u16::from_be_bytes([ends[at], ends[at + 1]]);
+    [(port(8), address(4)), (port(10), address(0))]
 }
 
 /// Carries `len` bytes through a connection; returns the world after that.

@@ -13,6 +13,7 @@ mod counters_work;
 mod devices;
 mod ended;
 mod gate;
+mod gate_storm;
 mod icmp;
 mod lifecycle;
 mod malformed;

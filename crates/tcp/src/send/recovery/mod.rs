@@ -287,6 +287,11 @@ impl Recovery {
         self.figures.bytes_retrans
     }
 
+    /// When data last left before anything was sent again, since SND.UNA last moved.
+    pub(crate) fn last_new_departure(&self) -> Instant {
+        self.trying_since.unwrap_or(self.last_departure)
+    }
+
     /// When data last left, for the first time or again.
     pub(crate) fn last_departure(&self) -> Instant {
         self.last_departure
