@@ -1,12 +1,14 @@
 //! Plimsoll against the host kernel, in network namespaces of its own.
 //!
 //! `plimsoll-interop [FILTER...]` runs the tests, `plimsoll-interop bench kernel` the comparison
-//! of `docs/performance.md`. The other commands are parts of these two: `one` runs one test,
-//! `peer` is a program on the kernel's sockets and `client` one on Plimsoll's.
+//! of `docs/performance.md`, `plimsoll-interop h2` a server of HTTP/2 under h2spec. The other commands
+//! are parts of these: `one` runs one test, `peer` is a program on the kernel's sockets and `client`
+//! one on Plimsoll's.
 
 mod bench;
 mod cases;
 mod client;
+mod h2;
 mod harness;
 mod peer;
 mod talk;
@@ -37,6 +39,7 @@ fn dispatch(args: &[String]) -> Result<bool> {
         }
         Some("peer") => peer::run(&args[1..]).map(|()| true),
         Some("client") => client::run(&args[1..]).map(|()| true),
+        Some("h2") => h2::run(&args[1..]),
         Some("bench") => bench::run(&args[1..]).map(|()| true),
         Some("--list") => {
             for case in cases::all() {

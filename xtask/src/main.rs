@@ -47,6 +47,8 @@ commands:
   bench kernel [--quick] [--json FILE]
                                   compare with the host kernel's TCP; needs root
   bench stalls                    conversations in small pieces with the host kernel; needs root
+  bench web [--quick] [--json FILE]
+                                  axum's hello world on ours and on the kernel's; needs root
   bench versions --old PATH --new PATH
                                   two programs on the same work, by turns; needs root
   bench attacks --old PATH --new PATH
@@ -55,6 +57,7 @@ commands:
   bench flood [--at COMMIT]...    a flood of SYNs on a link in memory
   interop [FILTER]...             only the tests against the host kernel; needs root
   outside tokio [FILTER]...       only tokio's own tests of its sockets, on ours
+  outside h2                      h2spec and h2load on our sockets and on the kernel's; needs root
   drill [--update]                only the scripts of tests/drill; or write the list of those that
                                   pass
   conformance --suite DIR [--packetdrill PATH] [--kernel]

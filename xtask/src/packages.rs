@@ -30,6 +30,10 @@ const NEEDED: [(&str, &str); 11] = [
     ("tshark", "tshark"),
 ];
 
+/// The same for the programs of others that `cargo xtask outside` and `cargo xtask bench web` run.
+const OUTSIDE: [(&str, &str); 3] =
+    [("go", "golang-go"), ("h2load", "nghttp2-client"), ("wrk", "wrk")];
+
 /// The same for programs without which single tests are left out.
 const WISHED: [(&str, &str); 1] = [("chromium", "chromium")];
 
@@ -41,8 +45,11 @@ static PREPARED: AtomicBool = AtomicBool::new(false);
 
 /// Installs what is missing for any suite, if this is root and there is apt-get. What cannot be had
 /// is named here; the suites that need it are left out, or have failed where `CI` is set.
-pub(crate) fn prepare(fuzz: bool) {
+pub(crate) fn prepare(fuzz: bool, long: bool) {
     let mut packages = missing_among(&all_programs());
+    if long {
+        packages.extend(missing_among(&["go", "h2load"]));
+    }
     packages.extend(WISHED.iter().filter(|(program, _)| !exists(program)).map(|(_, name)| *name));
     packages.extend((fuzz && !has_cxx()).then_some("g++"));
     if rustix::process::geteuid().is_root() && !packages.is_empty() {
@@ -76,6 +83,7 @@ pub(crate) fn wish() {
 fn missing_among(programs: &[&str]) -> Vec<&'static str> {
     let mut packages: Vec<&str> = NEEDED
         .iter()
+        .chain(&OUTSIDE)
         .filter(|(program, _)| programs.contains(program) && !exists(program))
         .map(|(_, package)| *package)
         .collect();

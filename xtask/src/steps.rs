@@ -112,7 +112,7 @@ impl Session {
 
     /// Installs what the suites need, so that none of them spends its own time on that.
     pub(crate) fn prepare(&mut self) -> Result<()> {
-        packages::prepare(self.fuzz);
+        packages::prepare(self.fuzz, self.long);
         Ok(())
     }
 
@@ -167,8 +167,24 @@ impl Session {
 
     /// The tests of others on our sockets.
     pub(crate) fn outside(&mut self) -> Result<()> {
-        let mut command = outside::tokio(&self.root)?;
-        self.counted("tokio's tests of its sockets, on ours", &mut command)
+        let tokio = outside::tokio::prepared(&self.root)?;
+        self.counted_or_skipped("tokio's tests of its sockets, on ours", tokio)?;
+        if self.long {
+            let h2 = outside::h2::prepared(&self.root)?;
+            self.counted_or_skipped("HTTP/2 on our sockets and on the kernel's", h2)?;
+        }
+        Ok(())
+    }
+
+    /// Runs a command as [`counted`](Self::counted) does, or skips it with the reason.
+    fn counted_or_skipped(&mut self, name: &str, command: Result<Command, String>) -> Result<()> {
+        match command {
+            Ok(mut command) => self.counted(name, &mut command),
+            Err(why) => {
+                self.tally.skip(name, &why);
+                Ok(())
+            }
+        }
     }
 
     pub(crate) fn no_std(&mut self) -> Result<()> {
@@ -363,13 +379,32 @@ fn models_below(folder: &Path, prefix: &str, modules: &mut Vec<String>) {
     }
 }
 
-fn build_interop(root: &Path) -> Result<bool> {
-    let words = ["build", "--release", "-p", "plimsoll-cli", "-p", "plimsoll-interop"];
-    Ok(shell::run(&mut cargo(root, &words), 15 * MINUTE, |_| {})?.success())
+pub(crate) fn build_interop(root: &Path) -> Result<bool> {
+    build(root, &["-p", "plimsoll-cli", "-p", "plimsoll-interop"])
 }
 
-fn interop_program(root: &Path) -> PathBuf {
+/// The web server that runs beside the program of the tests. It is built apart, so that what is
+/// measured without it is built without its features.
+pub(crate) fn build_web(root: &Path) -> Result<bool> {
+    build(root, &["-p", "plimsoll-web"])
+}
+
+fn build(root: &Path, packages: &[&str]) -> Result<bool> {
+    let mut command = cargo(root, &["build", "--release"]);
+    Ok(shell::run(command.args(packages), 15 * MINUTE, |_| {})?.success())
+}
+
+pub(crate) fn interop_program(root: &Path) -> PathBuf {
     cargo_target(root).join("release/plimsoll-interop")
+}
+
+/// The comparison of web servers, which needs a server and a client of its own.
+pub(crate) fn bench_web(root: &Path, args: &[String]) -> Result<()> {
+    packages::kernel_tests(&["ip", "wrk"]).map_err(Error::msg)?;
+    if !build_web(root)? {
+        bail!("building the web server failed");
+    }
+    bench(root, args)
 }
 
 /// The measurements of `cargo xtask bench` that run in the program of the tests.

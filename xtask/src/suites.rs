@@ -40,7 +40,7 @@ pub(crate) const SUITES: [Suite; 14] = [
     suite("clippy", 5, 3, Session::clippy),
     suite("rustdoc", 3, 2, Session::rustdoc),
     suite("unit", 14, 40, Session::unit),
-    suite("outside", 4, 8, Session::outside),
+    suite("outside", 4, 25, Session::outside),
     suite("no-std", 2, 2, Session::no_std),
     suite("loom", 8, 60, Session::loom),
     suite("miri", 5, 60, Session::miri),

@@ -7,7 +7,8 @@
 //! Dropping it rejects it with a reset.
 //!
 //! Whatever waits here waits with a waker of [`std::task`]: the futures need no runtime, and each
-//! has a `wait` that blocks the thread instead. Dropping a future leaves nothing behind.
+//! has a `wait` that blocks the thread instead. Dropping a future leaves nothing behind. With the
+//! feature `tokio`, the types of the same names in `plimsoll::net` give streams of its API.
 //!
 //! ```
 //! use plimsoll::gate::{GateConfig, GatedListener, Reject};

@@ -65,7 +65,7 @@
 //! | count | [`Stack::counters`], [`CounterInfo`], [`TcpStream::info`] |
 //! | ask why | [`TcpStream::decisions`], a capture ([`StackBuilder::pcap`]) |
 //! | take connections to any address | [`TcpListener::bind_any`], [`StackBuilder::any_address`] |
-//! | dial before a connection opens, or refuse it | [`gate`] |
+//! | dial before a connection opens, or refuse it | [`gate`]; with tokio's streams, in [`net`] |
 //! | give and take packets by hand | [`device::channel()`] |
 //! | use a descriptor that was passed to the program | [`device::tun::from_fd`] |
 //! | hurt packets on purpose | [`device::fault`], [`device::memory_link::LinkConfig`] |

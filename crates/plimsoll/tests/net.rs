@@ -6,7 +6,9 @@
 use std::io::{ErrorKind, IoSlice};
 use std::time::Duration;
 
-use plimsoll::net::{self, Driver, TcpListener, TcpSocket, TcpStream};
+use plimsoll::device::memory_link;
+use plimsoll::gate::{Cancelled, GateConfig, Reject};
+use plimsoll::net::{self, Driver, GatedListener, TcpListener, TcpSocket, TcpStream};
 use plimsoll::{Connector, Options, Stack};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 
@@ -80,7 +82,7 @@ async fn the_nearest_stack_is_taken() {
 
 #[test]
 fn a_stack_without_a_device_says_so() {
-    let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
+    let (device, _peer) = memory_link::pair(Default::default());
     let both = Stack::builder().loopback_only().device(device).build().unwrap_err();
     assert!(both.to_string().starts_with("loopback_only: "), "{both}");
     let neither = Stack::builder().build().unwrap_err();
@@ -257,6 +259,57 @@ async fn options_are_those_of_the_connection() {
     while counter(&stack, "TcpOutRsts") == resets {
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test]
+async fn the_gate_has_streams_of_this_module() {
+    const FAR: &str = "198.51.100.7:443";
+    let (here, there) = memory_link::pair(Default::default());
+    let client = Stack::builder().device(here).address("192.0.2.1/24").build().unwrap();
+    let proxy = Stack::builder().device(there).any_address().build().unwrap();
+    let bound = net::scope(&proxy, async { GatedListener::bind_any(GateConfig::default()) });
+    let listener = bound.await.unwrap();
+
+    // Who no longer waits takes nothing away.
+    tokio::select! {
+        biased;
+        _ = listener.incoming() => panic!("nobody has connected"),
+        () = tokio::task::yield_now() => {}
+    }
+    let accepted = async {
+        let incoming = listener.incoming().await.unwrap();
+        assert_eq!(incoming.destination(), FAR.parse().unwrap());
+        assert!(incoming.options().mss.is_some());
+        (incoming.peer(), incoming.accept().await.unwrap())
+    };
+    let (near, (peer, mut far)) = tokio::join!(TcpStream::connect_on(&client, FAR), accepted);
+    let mut near = near.unwrap();
+    assert_eq!(
+        (near.local_addr().unwrap(), far.local_addr().unwrap()),
+        (peer, FAR.parse().unwrap())
+    );
+    near.write_all(b"ahoy").await.unwrap();
+    near.shutdown().await.unwrap();
+    let mut text = String::new();
+    far.read_to_string(&mut text).await.unwrap();
+    assert_eq!(text, "ahoy");
+
+    let rejected = async { listener.incoming().await.unwrap().reject(Reject::Rst) };
+    let (refused, ()) = tokio::join!(TcpStream::connect_on(&client, FAR), rejected);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    // So is who was to be accepted by a future that nobody polls.
+    let forgotten = async { drop(listener.incoming().await.unwrap().accept()) };
+    let (refused, ()) = tokio::join!(TcpStream::connect_on(&client, FAR), forgotten);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    assert_eq!(listener.get_ref().waiting(), 0);
+
+    // What waits hears of the end of its listener.
+    let incoming = tokio::select! {
+        connected = TcpStream::connect_on(&client, FAR) => panic!("who accepted {connected:?}?"),
+        incoming = listener.incoming() => incoming.unwrap(),
+    };
+    drop(listener);
+    assert_eq!(incoming.cancelled().await, Cancelled::Closed);
 }
 
 #[cfg(feature = "axum")]

@@ -14,6 +14,7 @@ mod stage;
 mod stalls;
 mod table;
 mod versions;
+mod web;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -49,6 +50,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     if let [what, rest @ ..] = words {
         match what.as_str() {
             "attacks" => return as_root(|| attacks::run(rest)),
+            "web" => return as_root(|| web::run(rest)),
             "versions" => return as_root(|| versions::run(rest)),
             _ => {}
         }

@@ -10,11 +10,8 @@ use super::Plan;
 use crate::harness::files::Scratch;
 use crate::harness::netns::Namespace;
 use crate::harness::process::Process;
+pub(super) use crate::harness::veth::{FAR, Veth};
 use crate::harness::world::{START, World, plimsoll_program};
-
-/// The far end of the veth pair.
-pub(super) const FAR: &str = "198.51.100.2";
-const NEAR: &str = "198.51.100.1";
 
 /// What one run gave.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,12 +25,6 @@ pub(crate) struct Sample {
 /// Makes what a run needs.
 pub(crate) struct Stage {
     pub(super) plan: Plan,
-}
-
-/// Two namespaces of the kernel, joined by a veth pair.
-pub(super) struct Veth {
-    pub(super) near: Namespace,
-    pub(super) far: Namespace,
 }
 
 impl Stage {
@@ -51,14 +42,7 @@ impl Stage {
     }
 
     pub(super) fn veth(&self) -> Result<Veth> {
-        let near = Namespace::new()?;
-        let far = Namespace::new()?;
-        near.ip(&format!("link add v0 type veth peer name v1 netns {}", far.name()))?;
-        near.ip(&format!("addr add {NEAR}/24 dev v0"))?;
-        far.ip(&format!("addr add {FAR}/24 dev v1"))?;
-        near.ip("link set v0 up")?;
-        far.ip("link set v1 up")?;
-        Ok(Veth { near, far })
+        Veth::new()
     }
 
     pub(super) fn tun(&self) -> Result<World> {

@@ -14,4 +14,6 @@ pub(crate) mod netns;
 pub(crate) mod process;
 pub(crate) mod runner;
 pub(crate) mod scope;
+pub(crate) mod veth;
+pub(crate) mod web;
 pub(crate) mod world;

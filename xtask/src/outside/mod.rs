@@ -1,145 +1,20 @@
-//! `cargo xtask outside`: the tests of others, on our sockets.
-//!
-//! Who moves a program from tokio's sockets to ours changes its imports and nothing else. tokio's
-//! own test files are such programs. They are taken from tokio's published package when they are
-//! run, and nothing of them is kept: in a package of their own below the target folder, their
-//! imports name our sockets, and a last line gives the process its stack.
+//! `cargo xtask outside`: what others have written, on our sockets.
 
+pub(crate) mod h2;
 mod rewrite;
+pub(crate) mod tokio;
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
-use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use anyhow::{Result, bail};
 
-use crate::{shell, steps};
-use rewrite::{Excluded, rewritten};
+const USAGE: &str = "usage: cargo xtask outside tokio [FILTER]... | outside h2";
 
-/// The test files, without their extension.
-const FILES: [&str; 12] = [
-    "io_copy_bidirectional",
-    "tcp_accept",
-    "tcp_accept_ready",
-    "tcp_connect",
-    "tcp_echo",
-    "tcp_into_split",
-    "tcp_into_std",
-    "tcp_peek",
-    "tcp_shutdown",
-    "tcp_socket",
-    "tcp_split",
-    "tcp_stream",
-];
-
-/// Tests that are left out.
-const EXCLUDED: [Excluded; 2] = [
-    Excluded {
-        file: "tcp_accept_ready",
-        test: "later_reads_after_runtime_drop_report_shutdown",
-        why: "our sockets do not end with a runtime: the stack has its own thread",
-    },
-    Excluded {
-        file: "tcp_accept_ready",
-        test: "unix_accepted_stream_reads_without_an_event",
-        why: "it is about sockets of the domain AF_UNIX",
-    },
-];
-
-const MANIFEST: &str = r#"[package]
-name = "outside"
-version = "0.0.0"
-edition = "2021"
-publish = false
-
-[features]
-default = ["full", "net", "macros", "rt", "io-util"]
-full = []
-net = []
-macros = []
-rt = []
-io-util = []
-
-[dependencies]
-plimsoll = { path = "PLIMSOLL", features = ["tokio"] }
-
-[dev-dependencies]
-tokio = { version = "1", features = ["full"] }
-tokio-stream = "0.1"
-tokio-test = "0.4"
-futures = "0.3"
-
-[profile.dev]
-opt-level = 1
-debug = "line-tables-only"
-
-[workspace]
-"#;
-
-/// `cargo xtask outside tokio [FILTER]...`
+/// Runs one of them.
 pub(crate) fn command(root: &Path, words: &[String]) -> Result<()> {
-    let Some(("tokio", filter)) = words.split_first().map(|(first, rest)| (first.as_str(), rest))
-    else {
-        bail!("usage: cargo xtask outside tokio [FILTER]...");
-    };
-    let mut tests = tokio(root)?;
-    let outcome = shell::run(tests.arg("--").args(filter), shell::FETCH_LIMIT, |_| {})?;
-    if !outcome.success() {
-        bail!("tests of tokio have failed");
+    match words.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        Some(("tokio", filter)) => tokio::command(root, filter),
+        Some(("h2", rest)) => h2::command(root, rest),
+        _ => bail!("{USAGE}"),
     }
-    Ok(())
-}
-
-/// Writes the package and returns the command that runs its tests.
-pub(crate) fn tokio(root: &Path) -> Result<Command> {
-    let target = steps::cargo_target(root).join("outside");
-    let package = target.join("tokio");
-    let write = |path: &str, text: &str| -> Result<()> {
-        let path = package.join(path);
-        let folder = path.parent().context("files lie in folders")?;
-        fs::create_dir_all(folder)?;
-        // What has not changed is not built again.
-        if fs::read_to_string(&path).is_ok_and(|before| before == text) {
-            return Ok(());
-        }
-        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
-    };
-    let plimsoll = root.join("crates/plimsoll");
-    write("Cargo.toml", &MANIFEST.replace("PLIMSOLL", &plimsoll.display().to_string()))?;
-    write("src/lib.rs", include_str!("shim.txt"))?;
-    // The versions of the repository, as far as they go.
-    write("Cargo.lock", &fs::read_to_string(root.join("Cargo.lock"))?)?;
-    let tests = tokio_package(&package)?.join("tests");
-    for file in FILES {
-        let path = tests.join(file).with_extension("rs");
-        let text = fs::read_to_string(&path)
-            .with_context(|| format!("tokio's package has no {}", path.display()))?;
-        let excluded: Vec<&Excluded> = EXCLUDED.iter().filter(|one| one.file == file).collect();
-        for one in &excluded {
-            println!("left out: {file}::{}: {}", one.test, one.why);
-        }
-        write(&format!("tests/{file}.rs"), &rewritten(&text, &excluded)?)?;
-    }
-    let mut command = Command::new("cargo");
-    command.args(["test", "--no-fail-fast", "--tests"]).current_dir(&package);
-    command.env("CARGO_TARGET_DIR", target.join("build"));
-    Ok(command)
-}
-
-/// Where cargo keeps the source of tokio, which it fetches if need be.
-fn tokio_package(package: &Path) -> Result<PathBuf> {
-    let mut command = Command::new("cargo");
-    command.args(["metadata", "--format-version", "1"]).current_dir(package);
-    let out = shell::output(&mut command, shell::FETCH_LIMIT)?
-        .context("cargo metadata did not end in time")?;
-    if !out.status.success() {
-        bail!("cargo metadata: {}", String::from_utf8_lossy(&out.stderr));
-    }
-    let metadata: Value = serde_json::from_slice(&out.stdout).context("cargo metadata is JSON")?;
-    let packages = metadata["packages"].as_array().context("packages are a list")?;
-    let tokio = packages.iter().find(|package| package["name"] == "tokio");
-    let manifest = tokio.and_then(|tokio| tokio["manifest_path"].as_str());
-    let manifest = PathBuf::from(manifest.context("tokio is a dependency")?);
-    Ok(manifest.parent().context("a manifest lies in a folder")?.to_path_buf())
 }

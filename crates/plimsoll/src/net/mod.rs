@@ -64,6 +64,7 @@ mod ambient;
 #[cfg(feature = "axum")]
 mod axum;
 mod driver;
+mod gate;
 mod halves;
 mod listener;
 mod socket;
@@ -71,6 +72,7 @@ mod stream;
 
 pub use ambient::{Entered, Scope, current, enter, scope, set_default, spawn};
 pub use driver::{Driver, DriverTimer, TokioClock};
+pub use gate::{GatedListener, Incoming};
 pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use listener::TcpListener;
 pub use socket::TcpSocket;
@@ -101,6 +103,8 @@ const _: () = {
     const fn everywhere<T: Send + Sync + Unpin>() {}
     everywhere::<TcpStream>();
     everywhere::<TcpListener>();
+    everywhere::<GatedListener>();
+    everywhere::<Incoming>();
     everywhere::<TcpSocket>();
     everywhere::<OwnedReadHalf>();
     everywhere::<OwnedWriteHalf>();
@@ -125,5 +129,11 @@ const _: () = {
         is_send(stream.ready(tokio::io::Interest::READABLE));
         is_send(stream.peek(&mut []));
         is_send(stream.async_io(tokio::io::Interest::READABLE, || Ok(())));
+    }
+    #[allow(dead_code, reason = "it is checked, not called")]
+    fn futures_of_the_gate(listener: &GatedListener, waiting: &Incoming, decided: Incoming) {
+        is_send(listener.incoming());
+        is_send(waiting.cancelled());
+        is_send(decided.accept());
     }
 };

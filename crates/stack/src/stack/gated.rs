@@ -15,6 +15,7 @@
 //! With `verify_source` SYNs are answered with cookies. What a cookie opens is a connection like
 //! any other, which waits in the accept queue; its peer may send already.
 
+use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -79,6 +80,29 @@ pub enum Reject {
     /// By an ICMP error of this kind. Where the source was verified it is a reset all the same,
     /// since the peer takes the connection for open.
     Icmp(Unreachable),
+}
+
+impl Reject {
+    /// How a proxy refuses what it could not reach, so that the peer sees the kind of error that it
+    /// would have seen without a proxy: a reset if the upstream refused the connection, and
+    /// otherwise that the network or the host cannot be reached, or that it is prohibited.
+    ///
+    /// ```
+    /// use std::io::{Error, ErrorKind};
+    /// use plimsoll_stack::{Reject, Unreachable};
+    /// let refused = Error::from(ErrorKind::ConnectionRefused);
+    /// assert_eq!(Reject::for_dial_error(&refused), Reject::Rst);
+    /// let late = Error::from(ErrorKind::TimedOut);
+    /// assert_eq!(Reject::for_dial_error(&late), Reject::Icmp(Unreachable::Host));
+    /// ```
+    pub fn for_dial_error(error: &io::Error) -> Reject {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => Reject::Rst,
+            io::ErrorKind::NetworkUnreachable => Reject::Icmp(Unreachable::Network),
+            io::ErrorKind::PermissionDenied => Reject::Icmp(Unreachable::Prohibited),
+            _ => Reject::Icmp(Unreachable::Host),
+        }
+    }
 }
 
 /// What an ICMP error says is unreachable.

@@ -1,0 +1,185 @@
+//! tokio's own tests of its sockets, on ours.
+//!
+//! Who moves a program from tokio's sockets to ours changes its imports and nothing else. tokio's
+//! own test files are such programs. They are taken from tokio's published package when they are
+//! run, and nothing of them is kept: in a package of their own below the target folder, their
+//! imports name our sockets, and a last line gives the process its stack.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::rewrite::{Excluded, rewritten};
+use crate::{shell, steps};
+
+/// The test files, without their extension.
+const FILES: [&str; 12] = [
+    "io_copy_bidirectional",
+    "tcp_accept",
+    "tcp_accept_ready",
+    "tcp_connect",
+    "tcp_echo",
+    "tcp_into_split",
+    "tcp_into_std",
+    "tcp_peek",
+    "tcp_shutdown",
+    "tcp_socket",
+    "tcp_split",
+    "tcp_stream",
+];
+
+/// Tests that are left out.
+const EXCLUDED: [Excluded; 2] = [
+    Excluded {
+        file: "tcp_accept_ready",
+        test: "later_reads_after_runtime_drop_report_shutdown",
+        why: "our sockets do not end with a runtime: the stack has its own thread",
+    },
+    Excluded {
+        file: "tcp_accept_ready",
+        test: "unix_accepted_stream_reads_without_an_event",
+        why: "it is about sockets of the domain AF_UNIX",
+    },
+];
+
+const MANIFEST: &str = r#"[package]
+name = "outside"
+version = "0.0.0"
+edition = "2021"
+publish = false
+
+[features]
+default = ["full", "net", "macros", "rt", "io-util"]
+full = []
+net = []
+macros = []
+rt = []
+io-util = []
+
+[dependencies]
+plimsoll = { path = "PLIMSOLL", features = ["tokio"] }
+
+[dev-dependencies]
+tokio = { version = "1", features = ["full"] }
+tokio-stream = "0.1"
+tokio-test = "0.4"
+futures = "0.3"
+
+[profile.dev]
+opt-level = 1
+debug = "line-tables-only"
+
+[workspace]
+"#;
+
+/// `cargo xtask outside tokio [FILTER]...`
+pub(super) fn command(root: &Path, filter: &[String]) -> Result<()> {
+    let mut tests = prepared(root)?.map_err(anyhow::Error::msg)?;
+    let outcome = shell::run(tests.arg("--").args(filter), shell::FETCH_LIMIT, |_| {})?;
+    if !outcome.success() {
+        bail!("tests of tokio have failed");
+    }
+    Ok(())
+}
+
+/// Writes the package and returns the command that runs its tests, or says what cannot be fetched.
+pub(crate) fn prepared(root: &Path) -> Result<Result<Command, String>> {
+    let target = steps::cargo_target(root).join("outside");
+    let package = target.join("tokio");
+    let write = |path: &str, text: &str| -> Result<()> {
+        let path = package.join(path);
+        let folder = path.parent().context("files lie in folders")?;
+        fs::create_dir_all(folder)?;
+        // What has not changed is not built again.
+        if fs::read_to_string(&path).is_ok_and(|before| before == text) {
+            return Ok(());
+        }
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
+    };
+    let plimsoll = root.join("crates/plimsoll");
+    write("Cargo.toml", &MANIFEST.replace("PLIMSOLL", &plimsoll.display().to_string()))?;
+    write("src/lib.rs", include_str!("shim.txt"))?;
+    // The versions of the repository, as far as they go.
+    write("Cargo.lock", &fs::read_to_string(root.join("Cargo.lock"))?)?;
+    let tests = match tokio_package(&package)? {
+        Ok(folder) => folder.join("tests"),
+        Err(why) => return Ok(Err(why)),
+    };
+    let unknown = unknown_files(&tests)?;
+    ensure!(
+        unknown.is_empty(),
+        "tokio's package has tests of TCP that are neither run nor left out with a reason: {}",
+        unknown.join(", ")
+    );
+    for file in FILES {
+        let path = tests.join(file).with_extension("rs");
+        let text = fs::read_to_string(&path)
+            .with_context(|| format!("tokio's package has no {}", path.display()))?;
+        let excluded: Vec<&Excluded> = EXCLUDED.iter().filter(|one| one.file == file).collect();
+        for one in &excluded {
+            println!("left out: {file}::{}: {}", one.test, one.why);
+        }
+        write(&format!("tests/{file}.rs"), &rewritten(&text, &excluded)?)?;
+    }
+    let mut command = Command::new("cargo");
+    command.args(["test", "--no-fail-fast", "--tests"]).current_dir(&package);
+    command.env("CARGO_TARGET_DIR", target.join("build"));
+    Ok(Ok(command))
+}
+
+/// Test files of TCP that [`FILES`] does not have: a new version of tokio brings them.
+fn unknown_files(tests: &Path) -> Result<Vec<String>> {
+    let entries = fs::read_dir(tests).context("tokio's package has no tests")?;
+    let mut unknown: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter_map(|name| name.strip_suffix(".rs").map(str::to_owned))
+        .filter(|name| name.starts_with("tcp_") || name == "io_copy_bidirectional")
+        .filter(|name| !FILES.contains(&name.as_str()))
+        .collect();
+    unknown.sort();
+    Ok(unknown)
+}
+
+/// Where cargo keeps the source of tokio, which it fetches if need be. Says why if it cannot.
+fn tokio_package(package: &Path) -> Result<Result<PathBuf, String>> {
+    let mut command = Command::new("cargo");
+    command.args(["metadata", "--format-version", "1"]).current_dir(package);
+    let out = shell::output(&mut command, shell::FETCH_LIMIT)?
+        .context("cargo metadata did not end in time")?;
+    if !out.status.success() {
+        let said = String::from_utf8_lossy(&out.stderr);
+        return Ok(Err(format!("cargo cannot fetch tokio and what it needs: {}", said.trim())));
+    }
+    let metadata: Value = serde_json::from_slice(&out.stdout).context("cargo metadata is JSON")?;
+    let packages = metadata["packages"].as_array().context("packages are a list")?;
+    let tokio = packages.iter().find(|package| package["name"] == "tokio");
+    let manifest = tokio.and_then(|tokio| tokio["manifest_path"].as_str());
+    let manifest = PathBuf::from(manifest.context("tokio is a dependency")?);
+    Ok(Ok(manifest.parent().context("a manifest lies in a folder")?.to_path_buf()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_file_of_tokio_is_not_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["tcp_echo.rs", "tcp_news.rs", "udp.rs", "tcp_notes.md"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert_eq!(unknown_files(folder.path()).unwrap(), ["tcp_news"]);
+    }
+
+    #[test]
+    fn the_documentation_names_what_is_left_out() {
+        let text = include_str!("../../../docs/testing.md");
+        for one in &EXCLUDED {
+            let name = format!("- `{}::{}`: ", one.file, one.test);
+            assert!(text.contains(&name), "docs/testing.md does not say `{name}`");
+        }
+    }
+}
