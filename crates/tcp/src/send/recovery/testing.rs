@@ -200,10 +200,6 @@ impl Sender {
         seq.since(ISS)
     }
 
-    pub(super) fn absolute(&self, seq: u32) -> SeqNum {
-        ISS + seq
-    }
-
     /// The application writes, and what may leave does.
     pub(super) fn write(&mut self, bytes: u32) -> Vec<String> {
         self.conn.unsent += bytes;
