@@ -67,10 +67,10 @@ const MAX_SPREAD: Duration = Duration::from_millis(1);
 pub(crate) struct Allowance {
     /// The congestion window in segments, at least one.
     pub(crate) cwnd: u32,
-    /// Bytes per second. None: one window per round trip and a little more, see `output/pacing.rs`.
+    /// Bytes per second. None: one window per round trip and a little more, see `send/pacing.rs`.
     pub(crate) pacing_rate: Option<NonZeroU64>,
     /// Most bytes of one super-segment. None: what leaves in about a millisecond, see
-    /// `output/tso_size.rs`.
+    /// `send/tso_size.rs`.
     pub(crate) send_quantum: Option<NonZeroU32>,
 }
 
