@@ -1,9 +1,9 @@
 //! The interfaces of a stack, and the routes over them.
 //!
 //! Each has a place in a list, which is filled from the front and never emptied, so it is read
-//! without a lock. What changes is inside each [`Interface`], which says how it is guarded. One that
-//! was removed keeps its place until another is added there. Addresses and routes are one table, which is
-//! replaced as a whole: who reads it takes no lock and sees the one or the other.
+//! without a lock. What changes is inside each [`Interface`], which says how it is guarded. One
+//! that was removed keeps its place until another is added there. Addresses and routes are one
+//! table, which is replaced as a whole: who reads it takes no lock and sees the one or the other.
 
 pub(crate) mod interface;
 pub(crate) mod loopback;

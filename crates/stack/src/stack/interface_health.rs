@@ -122,9 +122,9 @@ impl Stack {
 
     /// Removes the interface with the place `index` in [`interfaces`](Self::interfaces), with all
     /// queues of its device, its addresses and its routes. The device is dropped. As if it had
-    /// failed, connections over it and listeners on its addresses end with an error. The others keep
-    /// their places; this one is shown as removed until another is added there. A stack without
-    /// interfaces goes on: others may be added.
+    /// failed, connections over it and listeners on its addresses end with an error. The others
+    /// keep their places; this one is shown as removed until another is added there. A stack
+    /// without interfaces goes on: others may be added.
     ///
     /// # Errors
     /// If there is no such interface, it is loopback, a further queue of a device, or was removed.
