@@ -5,9 +5,9 @@
 //! cargo run --release -p plimsoll --example epoll_loop
 //! ```
 //!
-//! It needs no privilege and ends by itself. A guest with a stack of its own talks to an echo over a
-//! channel; with `device::tun::open` in place of the channel it would be the kernel. Beside it the
-//! loop answers on a UDP socket of the kernel how much was echoed so far.
+//! It needs no privilege and ends by itself. A guest with a stack of its own talks to an echo over
+//! a channel; with `device::tun::open` in place of the channel it would be the kernel. Beside it
+//! the loop answers on a UDP socket of the kernel how much was echoed so far.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};

@@ -86,7 +86,7 @@ impl QueueLoop {
         self.waiter.wait(self.stack.now(), until, ready)
     }
 
-    /// For a program that sleeps in an `epoll_wait` (or a `poll`) of its own: says that this loop is
+    /// For a program that sleeps in an `epoll_wait` or a `poll` of its own: says that this loop is
     /// about to sleep, and then looks at all work once more. `None` means that there is work, or
     /// that `ready` said so, which is asked after the announcement: poll again. Otherwise the
     /// program watches what the [`PreparedWait`] tells, until the time that it tells, and drops it
@@ -117,8 +117,8 @@ impl QueueLoop {
     ///         true => PollFlags::IN | PollFlags::OUT,
     ///         false => PollFlags::IN,
     ///     };
-    ///     let fd = |watch| PollFd::new(watch, flags(watch.wants_write()));
-    ///     poll(&mut watched.iter().map(fd).collect::<Vec<_>>(), None)?;
+    ///     let fds = watched.iter().map(|watch| PollFd::new(watch, flags(watch.wants_write())));
+    ///     poll(&mut fds.collect::<Vec<_>>(), None)?;
     /// }
     /// other.join().expect("no panic");
     /// # Ok::<(), Box<dyn std::error::Error>>(())

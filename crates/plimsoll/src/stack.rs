@@ -16,8 +16,8 @@ use std::time::{Duration, Instant as StdInstant};
 use plimsoll_stack::device::Device;
 use plimsoll_stack::qdisc::KindError;
 use plimsoll_stack::{
-    InterfaceStatus, MemoryUse, QdiscSummary, QueueWaiter, RouteConfig, SocketSummary,
-    Stack as Core, StackError,
+    InterfaceConfig, InterfaceStatus, MemoryUse, QdiscSummary, QueueWaiter, RouteConfig,
+    SocketSummary, Stack as Core, StackError,
 };
 use plimsoll_tcp::Instant;
 
@@ -394,6 +394,44 @@ impl Stack {
     /// device's.
     pub fn set_mtu(&self, index: usize, mtu: u16) -> Result<(), StackError> {
         self.core().set_mtu(self.now(), index, mtu)
+    }
+
+    /// Adds a device with these addresses, each with its prefix length, to the stack. Returns the
+    /// place of the interface in [`interfaces`](Self::interfaces), for
+    /// [`set_mtu`](Self::set_mtu), [`set_qdisc`](Self::set_qdisc) and the others. It is polled by
+    /// the first queue.
+    ///
+    /// ```
+    /// # use plimsoll::device::memory_link;
+    /// # let (device, _peer) = memory_link::pair(Default::default());
+    /// let stack = plimsoll::Stack::builder().device(device).address("192.0.2.1/24").build()?;
+    /// let (another, _peer) = memory_link::pair(Default::default());
+    /// let place = stack.add_interface(another, &["198.51.100.1/24"])?;
+    /// let listener = plimsoll::TcpListener::bind(&stack, "198.51.100.1:80")?;
+    /// stack.remove_interface(place)?;
+    /// assert!(listener.accept().is_err(), "it was on an address of that interface");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If an address is none or is the stack's already, the device's MTU is too small, there are
+    /// 15 interfaces already, or the stack has come to its end.
+    pub fn add_interface(&self, device: Device, addresses: &[&str]) -> Result<usize, BuildError> {
+        let addresses = addresses.iter().map(|text| parse(text)).collect::<Result<_, _>>()?;
+        Ok(self.core().add_interface(InterfaceConfig { device, addresses, mtu: None })?)
+    }
+
+    /// Removes the interface with the place `index` in [`interfaces`](Self::interfaces), with its
+    /// addresses and routes, and drops its device. Connections over it and listeners on its
+    /// addresses end with an error. The other interfaces keep their places; that of this one may be
+    /// taken by the next that is [added](Self::add_interface). Removing the last does not end the
+    /// stack.
+    ///
+    /// # Errors
+    /// If there is no such interface, it is loopback or a further queue of a device, or it was
+    /// removed before.
+    pub fn remove_interface(&self, index: usize) -> Result<(), StackError> {
+        self.core().remove_interface(self.now(), index)
     }
 
     /// Adds an address with its prefix length, as in `192.0.2.7/24`, to the interface with the

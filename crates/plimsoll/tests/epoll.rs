@@ -1,4 +1,4 @@
-//! Stacks whose loop is one of the program's own, which sleeps in `ppoll` or `epoll_wait` by itself.
+//! Stacks in a loop of the program's own, which sleeps in `ppoll` or `epoll_wait` by itself.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod namespace;

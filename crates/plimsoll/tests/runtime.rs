@@ -387,3 +387,30 @@ fn one_loop_waits_for_all_queues() {
     }
     assert_eq!(runner.join().unwrap().len(), 8);
 }
+
+#[test]
+fn an_interface_is_added_to_stacks_that_sleep() {
+    let stack = |address| {
+        let (device, peer) = memory_link::pair(LinkConfig::default());
+        (Stack::builder().device(device).address(address).build().unwrap(), peer)
+    };
+    let ((client, _left), (server, _right)) = (stack("192.0.2.1/24"), stack("192.0.2.2/24"));
+    for _ in 0..3 {
+        let (here, there) = memory_link::pair(LinkConfig::default());
+        let near = client.add_interface(here, &["198.51.100.1/24"]).unwrap();
+        let far = server.add_interface(there, &["198.51.100.2/24"]).unwrap();
+        let listener = TcpListener::bind(&server, "198.51.100.2:7").unwrap();
+        let mut stream = TcpStream::connect(&client, "198.51.100.2:7").unwrap();
+        let (mut accepted, _) = listener.accept().unwrap();
+        accepted.write_all(b"ahoy").unwrap();
+        let mut heard = [0; 4];
+        stream.read_exact(&mut heard).unwrap();
+        assert_eq!(&heard, b"ahoy");
+        // Who is blocked is told.
+        let reading = thread::spawn(move || stream.read(&mut [0; 4]).map_err(|e| e.kind()));
+        client.remove_interface(near).unwrap();
+        assert!(reading.join().unwrap().is_err());
+        server.remove_interface(far).unwrap();
+        assert!(accepted.write_all(b"ahoy").is_err());
+    }
+}

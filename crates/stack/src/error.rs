@@ -29,6 +29,12 @@ pub enum StackError {
         /// What the device said.
         reason: String,
     },
+    /// The interface was removed. Its sockets have been told.
+    #[error("the interface of device {name} was removed")]
+    Removed {
+        /// The device's name.
+        name: String,
+    },
     /// A thread that ran the stack has panicked. Every socket has been told.
     #[error("thread '{thread}' panicked while it ran the stack: {message}")]
     Panicked {

@@ -155,7 +155,7 @@ counters! {
     HoldTsoDefer => "plimsoll.HoldTsoDefer", "Sends that waited for a fuller super-segment.";
     HoldSmallQueue => "plimsoll.HoldSmallQueue", "Sends held because enough was below us (TSQ).";
     HoldRefused => "plimsoll.HoldRefused", "Packets that what lies below did not take; they were kept and offered again.";
-    HalfCloseTimeouts => "plimsoll.HalfCloseTimeouts", "Half-closed connections reset because no data had moved for their `half_close_timeout`.";
+    HalfCloseTimeouts => "plimsoll.HalfCloseTimeouts", "Half-closed connections reset because no data moved for `half_close_timeout`.";
     SuperSegs => "plimsoll.SuperSegs", "Packets of more than one wire segment handed down.";
     AcksSent => "plimsoll.AcksSent", "Pure ACKs sent.";
     TcpAckCompressed => "TcpExtTCPAckCompressed", "ACKs of out-of-order data that one ACK stood for.";

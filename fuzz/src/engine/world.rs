@@ -26,7 +26,7 @@ const MAX_FIRINGS: usize = 200;
 const MAX_ROUNDS: usize = 20_000;
 /// Bytes that each side writes at most.
 const MAX_WRITTEN: u64 = 1 << 20;
-/// Segments that each side has queued at most: the engine's invariants look at each after each call.
+/// Segments that each side has queued at most: after each call the invariants look at them all.
 const MAX_SEGMENTS: usize = 1024;
 /// Packets on their way from each side at most; more are lost.
 const MAX_FLIGHT: usize = 4096;

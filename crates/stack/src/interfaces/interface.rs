@@ -47,6 +47,25 @@ pub struct InterfaceConfig {
     pub mtu: Option<u16>,
 }
 
+impl InterfaceConfig {
+    /// Refuses what cannot be; `field` is its name in errors.
+    pub(crate) fn check(&self, field: &str) -> Result<(), StackError> {
+        let refuse = |part: &str, reason: String| {
+            Err(StackError::Config { field: format!("{field}.{part}"), reason })
+        };
+        for &(ip, prefix) in &self.addresses {
+            check_host(ip, prefix).or_else(|reason| refuse("addresses", reason))?;
+        }
+        let most = self.device.tx.caps().mtu;
+        match self.mtu {
+            Some(mtu) if !(MIN_MTU..=most).contains(&mtu) => {
+                refuse("mtu", format!("{mtu} is not between {MIN_MTU} and the device's {most}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// An interface as [`Stack::interfaces`](crate::Stack::interfaces) shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceStatus {
@@ -175,18 +194,7 @@ impl Interface {
         let mut interfaces = Vec::new();
         for (index, config) in configs.into_iter().enumerate() {
             let field = format!("interfaces[{index}]");
-            for &(ip, prefix) in &config.addresses {
-                if let Err(reason) = check_host(ip, prefix) {
-                    return refuse(format!("{field}.addresses"), reason);
-                }
-            }
-            let most = config.device.tx.caps().mtu;
-            if let Some(mtu) = config.mtu
-                && !(MIN_MTU..=most).contains(&mtu)
-            {
-                let reason = format!("{mtu} is not between {MIN_MTU} and the device's {most}");
-                return refuse(format!("{field}.mtu"), reason);
-            }
+            config.check(&field)?;
             interfaces.push(Interface::new(index, config, None));
         }
         let addresses = vec![
@@ -224,7 +232,11 @@ impl Interface {
     }
 
     /// `waiting` counts what has arrived at loopback.
-    fn new(index: usize, config: InterfaceConfig, waiting: Option<Arc<AtomicUsize>>) -> Interface {
+    pub(crate) fn new(
+        index: usize,
+        config: InterfaceConfig,
+        waiting: Option<Arc<AtomicUsize>>,
+    ) -> Interface {
         let Device { tx, rx, wait } = config.device;
         let caps = tx.caps();
         let loopback = waiting.is_some();
@@ -420,6 +432,42 @@ impl Interface {
         *lock(&self.wait) = wait;
         self.come_up(epoch);
         Ok(())
+    }
+
+    /// Takes the device away, and what is queued for it; the interface is down until it is
+    /// [revived](Self::revive). Returns whether there was one to remove.
+    pub(crate) fn remove(&self, kick: &Kick) -> bool {
+        let _replacing = lock(&self.replacing);
+        let error = StackError::Removed { name: self.name() };
+        let epoch = {
+            let mut health = lock(&self.health);
+            if matches!(health.error, Some((_, StackError::Removed { .. }))) {
+                return false;
+            }
+            health.epoch = health.epoch.wrapping_add(1);
+            health.error = Some((health.epoch, error));
+            self.up.store(false, Ordering::Relaxed);
+            health.epoch
+        };
+        // Nothing ever arrives there.
+        let (Device { tx, rx, wait }, _) = loopback::device();
+        self.rx.replace(rx, epoch, &wait, kick);
+        self.tx.replace(tx, epoch, kick);
+        *lock(&self.wait) = wait;
+        self.tx.close();
+        true
+    }
+
+    /// Whether it was removed.
+    pub(crate) fn is_removed(&self) -> bool {
+        matches!(lock(&self.health).error, Some((_, StackError::Removed { .. })))
+    }
+
+    /// Becomes another interface in the place of this one, which was removed.
+    pub(crate) fn revive(&self, config: InterfaceConfig, kick: &Kick) -> Result<(), StackError> {
+        self.chosen.store(false, Ordering::Relaxed);
+        self.traits.mtu_limit.store(config.mtu.unwrap_or(u16::MAX), Ordering::SeqCst);
+        self.replace(config.device, kick)
     }
 
     /// The device with the number `epoch` is in its place. It may have failed already.

@@ -1,8 +1,9 @@
 //! The interfaces of a stack, and the routes over them.
 //!
-//! The list is fixed when the stack is built, so it is read without a lock. What changes is inside
-//! each [`Interface`], which says how it is guarded. Addresses and routes are one table, which is
-//! replaced as a whole: who reads it takes no lock and sees the one or the other.
+//! Each has a place in a list, which is filled from the front and never emptied, so it is read
+//! without a lock. What changes is inside each [`Interface`], which says how it is guarded. One
+//! that was removed keeps its place until another is added there. Addresses and routes are one
+//! table, which is replaced as a whole: who reads it takes no lock and sees the one or the other.
 
 pub(crate) mod interface;
 pub(crate) mod loopback;
@@ -13,7 +14,7 @@ pub(crate) mod succession;
 pub(crate) mod tx_path;
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
 
@@ -21,13 +22,15 @@ use crate::device::Device;
 use crate::error::StackError;
 use crate::interfaces::interface::{Interface, InterfaceConfig};
 use crate::interfaces::route::{RouteConfig, RouteTable};
+use crate::kick::Kick;
+use crate::limits::{MAX_INTERFACES, MIN_MTU};
 use crate::sync::lock;
 
 /// The interfaces, loopback included, and the routes.
 pub(crate) struct Interfaces {
-    list: Vec<Interface>,
+    places: [OnceLock<Box<Interface>>; MAX_INTERFACES],
     routes: ArcSwap<RouteTable>,
-    /// Held by who changes the routes.
+    /// Held by who changes the routes or the list.
     changing: Mutex<()>,
 }
 
@@ -44,27 +47,31 @@ impl Interfaces {
     ) -> Result<Interfaces, StackError> {
         let list = Interface::build_all(configs, more_queues, pollers)?;
         let routes = RouteTable::build(&list, routes)?;
-        Ok(Interfaces { list, routes: ArcSwap::from_pointee(routes), changing: Mutex::new(()) })
+        let places = [const { OnceLock::new() }; MAX_INTERFACES];
+        for (place, interface) in places.iter().zip(list) {
+            let _ = place.set(Box::new(interface));
+        }
+        Ok(Interfaces { places, routes: ArcSwap::from_pointee(routes), changing: Mutex::new(()) })
     }
 
     /// The interface with a number that came from a route or a connection.
     pub(crate) fn get(&self, index: u8) -> &Interface {
-        &self.list[usize::from(index)]
+        self.find(usize::from(index)).expect("numbers are those of interfaces")
     }
 
     /// The interface with a number that came from outside.
     pub(crate) fn find(&self, index: usize) -> Option<&Interface> {
-        self.list.get(index)
+        self.places.get(index)?.get().map(|interface| &**interface)
     }
 
     /// All of them, loopback before further queues of devices.
-    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Interface> {
-        self.list.iter()
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Interface> {
+        self.places.iter().map_while(|place| place.get().map(|interface| &**interface))
     }
 
     /// The interfaces that a queue polls.
     pub(crate) fn of(&self, queue: u8) -> impl Iterator<Item = &Interface> {
-        self.list.iter().filter(move |interface| interface.queue() == queue)
+        self.iter().filter(move |interface| interface.queue() == queue)
     }
 
     /// Where packets leave.
@@ -87,6 +94,46 @@ impl Interfaces {
         Ok(())
     }
 
+    /// Adds an interface, in the place of one that was removed if there is such. `kick` wakes its
+    /// poller, that of the first queue. Returns its place.
+    ///
+    /// # Errors
+    /// If the configuration is wrong or there is no place; nothing has changed then.
+    pub(crate) fn add(&self, config: InterfaceConfig, kick: &Kick) -> Result<u8, StackError> {
+        let _changing = lock(&self.changing);
+        let known = self.iter().count();
+        let mut routes = RouteTable::clone(&self.routes());
+        // The routes forget it last.
+        let is_free = |each: &&Interface| {
+            each.is_removed() && each.ways().is_empty() && !routes.knows(usize::from(each.index()))
+        };
+        let free = self.iter().find(is_free);
+        let index = free.map_or(known, |free| usize::from(free.index()));
+        if index >= MAX_INTERFACES {
+            let reason = format!("at most {} are possible", MAX_INTERFACES - 1);
+            return Err(StackError::Config { field: "interfaces".to_owned(), reason });
+        }
+        config.check(&format!("interfaces[{index}]"))?;
+        let least = config.device.tx.caps().mtu;
+        if least < MIN_MTU {
+            let reason = format!("the device's {least} is less than {MIN_MTU}");
+            return Err(StackError::Config { field: format!("interfaces[{index}].mtu"), reason });
+        }
+        routes.add_interface(index as u8, &config.addresses)?;
+        match free {
+            Some(free) => free.revive(config, kick)?,
+            None => {
+                let interface = Interface::new(index, config, None);
+                interface.install(kick);
+                let _ = self.places[index].set(Box::new(interface));
+            }
+        }
+        // Found by who finds the routes.
+        routes.set_up(index as u8, true);
+        self.routes.store(Arc::new(routes));
+        Ok(index as u8)
+    }
+
     /// The interface that packets to `remote` leave by; loopback if no route leads there. If all
     /// that lead there are down it is one of those, which drops the packets.
     pub(crate) fn towards(&self, remote: IpAddr) -> u8 {
@@ -106,7 +153,7 @@ impl Interfaces {
 
     /// The first queue of the device that an interface is a queue of.
     pub(crate) fn first_way(&self, index: u8) -> u8 {
-        let first = self.list.iter().find(|first| first.ways().contains(&index));
+        let first = self.iter().find(|first| first.ways().contains(&index));
         first.map_or(index, Interface::index)
     }
 

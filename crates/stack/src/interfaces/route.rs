@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use crate::error::StackError;
 use crate::flow::{check_host, is_unicast};
 use crate::interfaces::interface::Interface;
+use crate::limits::MAX_INTERFACES;
 
 /// A route of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,9 @@ pub(crate) struct RouteTable {
     /// Our addresses: prefix length and interface.
     ours: Vec<(IpAddr, u8, u8)>,
     loopback: u8,
+    /// The interfaces that may have addresses and routes, as a bit set: not loopback, nor further
+    /// queues of a device.
+    known: u16,
     /// What every copy of the table has in common.
     state: Arc<State>,
 }
@@ -87,8 +91,7 @@ impl RouteTable {
             field: format!("{field}.{part}"),
             reason: reason.to_owned(),
         };
-        // Loopback, which the configuration does not know, comes behind all that it knows.
-        if route.interface >= usize::from(self.loopback) {
+        if !self.knows(route.interface) {
             return Err(refuse("interface", "there is no such interface"));
         }
         if route.prefix_len > if route.prefix.is_ipv4() { 32 } else { 128 } {
@@ -112,6 +115,29 @@ impl RouteTable {
         self.routes.sort_by_key(|route| core::cmp::Reverse(route.len));
     }
 
+    /// Whether an interface may have addresses and routes.
+    pub(crate) fn knows(&self, index: usize) -> bool {
+        index < MAX_INTERFACES && self.known & (1 << index) != 0
+    }
+
+    /// Adds an interface with these addresses.
+    pub(crate) fn add_interface(
+        &mut self,
+        index: u8,
+        addresses: &[(IpAddr, u8)],
+    ) -> Result<(), StackError> {
+        self.known |= 1 << index;
+        addresses.iter().try_for_each(|&own| self.add_address(usize::from(index), own))
+    }
+
+    /// Takes an interface away, with its addresses and routes.
+    pub(crate) fn remove_interface(&mut self, index: u8) {
+        self.known &= !(1 << index);
+        self.configured.retain(|route| route.interface != index);
+        self.ours.retain(|&(_, _, at)| at != index);
+        self.derive();
+    }
+
     /// Adds an address of ours.
     pub(crate) fn add_address(
         &mut self,
@@ -121,7 +147,7 @@ impl RouteTable {
         let refuse = |reason: String| {
             Err(StackError::Config { field: format!("interfaces[{index}].addresses"), reason })
         };
-        if index >= usize::from(self.loopback) {
+        if !self.knows(index) {
             return refuse("there is no such interface".to_owned());
         }
         check_host(ip, len).or_else(refuse)?;
@@ -137,7 +163,7 @@ impl RouteTable {
     pub(crate) fn remove_address(&mut self, index: usize, ip: IpAddr) -> Result<(), StackError> {
         let before = self.ours.len();
         self.ours.retain(|&(own, _, at)| own != ip || usize::from(at) != index);
-        if self.ours.len() == before || index >= usize::from(self.loopback) {
+        if self.ours.len() == before || !self.knows(index) {
             let field = format!("interfaces[{index}].addresses");
             return Err(StackError::Config { field, reason: format!("{ip} is none of them") });
         }
@@ -180,7 +206,9 @@ impl RouteTable {
 
     fn empty(loopback: u8) -> RouteTable {
         let (routes, configured, ours) = (Vec::new(), Vec::new(), Vec::new());
-        RouteTable { routes, configured, ours, loopback, state: Arc::default() }
+        // The configuration's stand before loopback.
+        let known = (1 << loopback) - 1;
+        RouteTable { routes, configured, ours, loopback, known, state: Arc::default() }
     }
 
     /// Says whether an interface can be used.
@@ -215,7 +243,7 @@ impl RouteTable {
 
     /// Where packets leave that no route tells the way of, if we take any address.
     fn first_of_any(&self, remote: IpAddr) -> Option<u8> {
-        let first = if self.loopback == 0 { None } else { Some(0) };
+        let first = (self.known != 0).then_some(self.known.trailing_zeros() as u8);
         first.filter(|_| self.takes_any_address() && !remote.is_loopback())
     }
 

@@ -1,4 +1,5 @@
-//! What follows when a device fails, and when an interface gets another one.
+//! What follows when a device fails, when an interface gets another one, and when interfaces come
+//! and go.
 //!
 //! A device that fails takes its interface down, with all queues of the device: the connections
 //! over it and the listeners on its addresses end with an error, the routes over it are skipped.
@@ -16,7 +17,7 @@ use plimsoll_tcp::{ConnectionError, Instant};
 
 use crate::device::{Device, LinkEvent};
 use crate::error::{SocketError, StackError};
-use crate::interfaces::interface::Interface;
+use crate::interfaces::interface::{Interface, InterfaceConfig};
 use crate::interfaces::tx_path::Failure;
 use crate::limits::MIN_MTU;
 use crate::sockets::endpoint::Endpoint;
@@ -87,9 +88,7 @@ impl Stack {
         if let Some(error) = self.pollers.ended() {
             return Err(error.clone());
         }
-        let Some(interface) = self.interfaces.find(index).filter(|each| !each.is_loopback()) else {
-            return Err(no_interface(index));
-        };
+        let interface = self.interface_at(index)?;
         interface.replace(device, self.kick_of(interface))?;
         let first = self.interfaces.first_way(interface.index());
         let ways = self.interfaces.ways_of(first);
@@ -103,6 +102,54 @@ impl Stack {
         Ok(())
     }
 
+    /// Adds an interface, which is polled by the first queue. Its place in
+    /// [`interfaces`](Self::interfaces) is returned: behind all others, or that of one that was
+    /// removed. If a family had no default route, one leads out of it now.
+    ///
+    /// # Errors
+    /// If the configuration is wrong, which the error names, there are too many, or the stack has
+    /// come to its end.
+    pub fn add_interface(&self, config: InterfaceConfig) -> Result<usize, StackError> {
+        if let Some(error) = self.pollers.ended() {
+            return Err(error.clone());
+        }
+        let kick = self.pollers.queue(0).waiter().kick_ref();
+        let index = self.interfaces.add(config, kick)?;
+        // It does not watch the device yet.
+        kick.kick();
+        Ok(usize::from(index))
+    }
+
+    /// Removes the interface with the place `index` in [`interfaces`](Self::interfaces), with all
+    /// queues of its device, its addresses and its routes. The device is dropped. As if it had
+    /// failed, connections over it and listeners on its addresses end with an error. The others
+    /// keep their places; this one is shown as removed until another is added there. A stack
+    /// without interfaces goes on: others may be added.
+    ///
+    /// # Errors
+    /// If there is no such interface, it is loopback, a further queue of a device, or was removed.
+    pub fn remove_interface(&self, now: Instant, index: usize) -> Result<(), StackError> {
+        let first = self.interface_at(index)?.index();
+        if self.interfaces.first_way(first) != first {
+            return Err(no_interface(index));
+        }
+        let ways = self.interfaces.ways_of(first);
+        let mut removed = false;
+        for way in self.interfaces.iter().filter(|way| ways & (1 << way.index()) != 0) {
+            removed |= way.remove(self.kick_of(way));
+        }
+        if !removed {
+            return Err(no_interface(index));
+        }
+        fence(Ordering::SeqCst);
+        self.interfaces.routes().set_up(first, false);
+        self.end_all_over(now, first, ways);
+        self.interfaces.change_routes(|routes| {
+            routes.remove_interface(first);
+            Ok(())
+        })
+    }
+
     /// Changes the longest IP packet, in bytes, of the interface with the place `index` in
     /// [`interfaces`](Self::interfaces), and of all queues of its device. It cannot be more than
     /// what the device carries, which counts if it becomes less later. Connections over the
@@ -113,9 +160,7 @@ impl Stack {
     /// If there is no such interface, it is loopback, or the MTU is below 576 or above the
     /// device's.
     pub fn set_mtu(&self, now: Instant, index: usize, mtu: u16) -> Result<(), StackError> {
-        let Some(interface) = self.interfaces.find(index).filter(|each| !each.is_loopback()) else {
-            return Err(no_interface(index));
-        };
+        let interface = self.interface_at(index)?;
         let ways = self.interfaces.ways_of(self.interfaces.first_way(interface.index()));
         let all = || self.interfaces.iter().filter(|way| ways & (1 << way.index()) != 0);
         let most = all().map(Interface::device_mtu).min().unwrap_or(0);
@@ -128,6 +173,13 @@ impl Stack {
             self.follow_mtu(now, way);
         }
         Ok(())
+    }
+
+    /// The interface with this place that has a device from outside.
+    fn interface_at(&self, index: usize) -> Result<&Interface, StackError> {
+        let found = self.interfaces.find(index);
+        let outside = found.filter(|each| !each.is_loopback() && !each.is_removed());
+        outside.ok_or_else(|| no_interface(index))
     }
 
     /// Something has happened to the link of an interface.

@@ -151,7 +151,7 @@ impl Stack {
     }
 
     /// All interfaces, in the order of [`qdiscs`](Self::qdiscs): those of the configuration, then
-    /// loopback, then the further queues of devices.
+    /// loopback, then the further queues of devices, then those that were added.
     pub fn interfaces(&self) -> Vec<InterfaceStatus> {
         let routes = self.interfaces.routes();
         let status = |each: &Interface| each.status(routes.addresses_of(each.index()));

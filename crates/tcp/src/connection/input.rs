@@ -32,8 +32,8 @@ pub enum Input {
 /// How a segment arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
-    /// The batch that it is part of, at whose end the caller asks for output in any case: its ACK may
-    /// wait for that. `None`: output is asked for next.
+    /// The batch that it is part of, at whose end the caller asks for output in any case: its ACK
+    /// may wait for that. `None`: output is asked for next.
     pub batch: Option<Batch>,
     /// Whether somebody waits for its data.
     pub reader: Reader,

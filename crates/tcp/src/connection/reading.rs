@@ -183,8 +183,8 @@ impl Connection {
         self.rcv.ack_cannot_wait(self.ecn.has_news())
     }
 
-    /// After a segment of a batch that was at `batch`: whether its ACK may wait for the end. If not,
-    /// output is due at once. Counts what is deferred, and why something was not.
+    /// After a segment of a batch that was at `batch`: whether its ACK may wait for the end. If
+    /// not, output is due at once. Counts what is deferred, and why something was not.
     pub(crate) fn may_defer_ack(&self, cx: &Context, batch: Batch) -> bool {
         let reason = self.ack_cannot_wait();
         match reason {

@@ -147,7 +147,7 @@ impl Connection {
     }
 
     /// There may be memory for the writer or the window that waits for some.
-    pub fn handle_memory(&mut self, cx: &Context) {
+    pub(crate) fn handle_memory(&mut self, cx: &Context) {
         self.reopen_window(cx);
         if self.snd.on_memory(cx) {
             self.wake_writer(cx);

@@ -1,6 +1,6 @@
 //! A gate on a channel device under anything that peers and the application may do: what the
-//! application has not let in is never answered, the bounds of the gate hold, and when all have gone
-//! nothing is left.
+//! application has not let in is never answered, the bounds of the gate hold, and when all have
+//! gone nothing is left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};

@@ -15,6 +15,7 @@ mod ended;
 mod gate;
 mod gate_storm;
 mod icmp;
+mod interfaces;
 mod lifecycle;
 mod malformed;
 mod memory;

@@ -248,8 +248,8 @@ impl Recovery {
         run.finish();
     }
 
-    /// The SYN-ACK left out data of our SYN (RFC 7413, section 4.2.2): that is lost, and says nothing
-    /// about congestion.
+    /// The SYN-ACK left out data of our SYN (RFC 7413, section 4.2.2): that is lost, and says
+    /// nothing about congestion.
     pub(crate) fn on_syn_data_refused(&mut self, cx: &Context, conn: &ConnView, flight: Flight) {
         let mut run = Run::new(cx, conn, self, flight);
         run.flight.board.mark_all_lost();
