@@ -1,8 +1,8 @@
-//! `plimsoll-interop h2`: a server of HTTP/2 under h2spec and h2load, on the kernel's sockets and on
-//! ours.
+//! `plimsoll-interop h2`: a server of HTTP/2 under h2spec and h2load, on the kernel's sockets and
+//! on ours.
 //!
-//! What h2spec says of the kernel's is what it must say of ours. Each of its tests is told as one of
-//! Rust's harness, so that what reads those reads these as well.
+//! What h2spec says of the kernel's is what it must say of ours. Each of its tests is told as one
+//! of Rust's harness, so that what reads those reads these as well.
 
 use std::collections::BTreeMap;
 use std::fmt;
