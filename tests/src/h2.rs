@@ -94,8 +94,8 @@ fn outcomes(report: &str) -> Outcomes {
     let cases = report.split("<testcase ").skip(1);
     cases
         .filter_map(|case| {
-            let name =
-                format!("{}: {}", attribute(case, "package")?, attribute(case, "classname")?);
+            let title = attribute(case, "classname")?.replace("&#34;", "\"");
+            let name = format!("{}: {title}", attribute(case, "package")?);
             let outcome = if case.contains("<failure>") || case.contains("<error>") {
                 Outcome::Failed
             } else if case.contains("<skipped>") {
