@@ -1,8 +1,8 @@
-//! `plimsoll-interop h2`: a server of HTTP/2 under h2spec and h2load, on the kernel's sockets and on
-//! ours.
+//! `plimsoll-interop h2`: a server of HTTP/2 under h2spec and h2load, on the kernel's sockets and
+//! on ours.
 //!
-//! What h2spec says of the kernel's is what it must say of ours. Each of its tests is told as one of
-//! Rust's harness, so that what reads those reads these as well.
+//! What h2spec says of the kernel's is what it must say of ours. Each of its tests is told as one
+//! of Rust's harness, so that what reads those reads these as well.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -94,8 +94,8 @@ fn outcomes(report: &str) -> Outcomes {
     let cases = report.split("<testcase ").skip(1);
     cases
         .filter_map(|case| {
-            let name =
-                format!("{}: {}", attribute(case, "package")?, attribute(case, "classname")?);
+            let title = attribute(case, "classname")?.replace("&#34;", "\"");
+            let name = format!("{}: {title}", attribute(case, "package")?);
             let outcome = if case.contains("<failure>") || case.contains("<error>") {
                 Outcome::Failed
             } else if case.contains("<skipped>") {

@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     visit(&guest).await
 }
 
-/// Dials what is wanted, and then accepts or refuses. Carries bytes both ways until both have ended.
+/// Dials what is wanted, and then accepts or refuses. Carries bytes until both ways have ended.
 async fn proxy(incoming: Incoming) -> io::Result<()> {
     let port = incoming.destination().port();
     match tokio::net::TcpStream::connect(("127.0.0.1", port)).await {

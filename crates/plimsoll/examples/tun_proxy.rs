@@ -8,10 +8,11 @@
 //! curl http://198.51.100.7/
 //! ```
 //!
-//! It needs root, or a device that root has made (`ip tuntap add dev plimsoll0 mode tun user $USER`).
-//! Each connection is dialled by the host's sockets before it is accepted. Where the host would
-//! route the destination into the device again, it would go round in a circle: route into it only
-//! what the proxy reaches in another way, or run it in a network namespace of its own.
+//! It needs root, or a device that root has made
+//! (`ip tuntap add dev plimsoll0 mode tun user $USER`). Each connection is dialled by the host's
+//! sockets before it is accepted. Where the host would route the destination into the device again,
+//! it would go round in a circle: route into it only what the proxy reaches in another way, or run
+//! it in a network namespace of its own.
 
 use std::io;
 
@@ -39,7 +40,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
-/// Dials what is wanted, and then accepts or refuses. Carries bytes both ways until both have ended.
+/// Dials what is wanted, and then accepts or refuses. Carries bytes until both ways have ended.
 async fn proxy(incoming: Incoming) -> io::Result<(u64, u64)> {
     let dialled = tokio::select! {
         dialled = TcpStream::connect(incoming.destination()) => dialled,

@@ -294,12 +294,14 @@ fn verdict(row: &Row, measured: &Measured) -> &'static str {
     }
 }
 
+fn sample_json(sample: &Sample) -> Value {
+    let Sample { rate, p99, cpu } = *sample;
+    json!({ "rate": rate, "p99_us": p99, "cpu": cpu })
+}
+
 /// The table as JSON, with every sample.
 fn document(rows: &[&Row], measured: &[Measured], plan: Plan) -> Value {
-    let side = |samples: &[Sample]| {
-        let each = |sample: &Sample| json!({ "rate": sample.rate, "p99_us": sample.p99, "cpu": sample.cpu });
-        samples.iter().map(each).collect::<Vec<_>>()
-    };
+    let side = |samples: &[Sample]| samples.iter().map(sample_json).collect::<Vec<_>>();
     let row = |(row, measured): (&&Row, &Measured)| {
         let ratios = measured.ratios(rate);
         let (smallest, largest) = spread(&ratios).unzip();
