@@ -180,7 +180,7 @@ impl Run<'_> {
             }
             return;
         }
-        let arrived = self.flight.board.remove_reno_sacks(acked.acked_segs);
+        let arrived = self.flight.board.subtract_delivered(acked.acked_segs);
         self.deliver(arrived.delivered);
         if arrived.reordered {
             self.learn_reordering_without_sack(acked.acked_segs);

@@ -44,7 +44,7 @@ impl Run<'_> {
         if duplicates == 0 {
             return;
         }
-        let arrived = self.flight.board.add_reno_sacks(duplicates);
+        let arrived = self.flight.board.add_duplicates(duplicates);
         self.deliver(arrived.delivered);
         if arrived.reordered {
             self.learn_reordering_without_sack(0);

@@ -68,7 +68,7 @@ impl Run<'_> {
         if self.flight.board.on_timeout(|sent_at| now.since(sent_at) >= rtt) {
             self.cx.counters.bump(Counter::TcpSackReneging);
         } else {
-            self.flight.board.clear_reno_sacks();
+            self.flight.board.clear_duplicates();
         }
     }
 }

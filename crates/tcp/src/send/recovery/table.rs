@@ -130,7 +130,7 @@ static EVERY_ACK: [Row; 7] = [
         name: "A6",
         guard: |run| run.is_in(&[Recovery]) && run.rec.recovery_point <= run.facts.una,
         effect: |run| {
-            run.flight.board.clear_reno_sacks();
+            run.flight.board.clear_duplicates();
             run.try_full_undo(Counter::TcpFullUndo);
             if run.must_stay() {
                 run.forget_finished_retransmissions();
@@ -160,7 +160,7 @@ static OPEN: [Row; 7] = [
         guard: |run| !run.conn.sack,
         effect: |run| {
             if run.facts.advanced {
-                run.flight.board.clear_reno_sacks();
+                run.flight.board.clear_duplicates();
             }
             run.add_duplicates();
             Then::Next
@@ -367,7 +367,7 @@ static LOSS: [Row; 7] = [
             if run.rec.recovery_point < run.conn.nxt {
                 run.add_duplicates();
             } else if run.facts.advanced {
-                run.flight.board.clear_reno_sacks();
+                run.flight.board.clear_duplicates();
             }
             Then::Next
         },

@@ -15,7 +15,7 @@
 //! of `recovery/`, the marks are set here. What is lost waits for
 //! [`first_lost`](Scoreboard::first_lost) to find it, and [`on_resent`](Scoreboard::on_resent)
 //! says that it has left again. Without SACK, duplicate ACKs are counted in place of marks
-//! ([`add_reno_sacks`](Scoreboard::add_reno_sacks)).
+//! ([`add_duplicates`](Scoreboard::add_duplicates)).
 //!
 //! All sums are segments, as on Linux, and are kept as the marks change.
 //!
@@ -79,7 +79,7 @@ pub(crate) struct Resent {
 pub(crate) struct Scoreboard {
     ranges: Ranges,
     /// Without SACK: segments that duplicate ACKs say have arrived.
-    reno_sacked: u32,
+    dup_count: u32,
     /// Wire segments ever marked lost, those that were sent again included.
     lost_ever: u32,
     /// Wire segments ever marked lost after they had been sent again.
@@ -95,7 +95,7 @@ impl Scoreboard {
     pub(crate) const fn new() -> Scoreboard {
         Scoreboard {
             ranges: Ranges::new(),
-            reno_sacked: 0,
+            dup_count: 0,
             lost_ever: 0,
             relost_ever: 0,
             rate: RateSampler::new(),
@@ -120,7 +120,7 @@ impl Scoreboard {
 
     /// Those that the peer is known to hold beyond SND.UNA: by SACK, or without it by duplicates.
     pub(crate) fn sacked_out(&self) -> u32 {
-        self.ranges.sums().sacked_out + self.reno_sacked
+        self.ranges.sums().sacked_out + self.dup_count
     }
 
     /// Those that are marked lost, sent again or not.
@@ -321,8 +321,8 @@ impl Scoreboard {
     }
 
     /// Lets what follows the range that begins at `start` join it, up to `room` bytes, as long as
-    /// nothing of it is SACKed or still below us, which is what is later than `completed` (Linux:
-    /// `tcp_retrans_try_collapse`). Returns the range.
+    /// nothing of it is SACKed or still below us, which is what is later than `completed`. Returns
+    /// the range.
     pub(crate) fn collapse(
         &mut self,
         start: SeqNum,
@@ -360,7 +360,7 @@ impl Scoreboard {
     /// for that many fewer.
     fn after_new_cut(&mut self, before: u32) {
         let fewer = before.saturating_sub(self.packets_out());
-        self.reno_sacked = self.reno_sacked.saturating_sub(fewer);
+        self.dup_count = self.dup_count.saturating_sub(fewer);
     }
 
     /// Sequence numbers outstanding, a FIN counted, and whether there is one.
@@ -374,8 +374,8 @@ impl Scoreboard {
     /// Checks that everything that is kept agrees.
     pub(crate) fn check_invariants(&self) {
         self.ranges.check_invariants();
-        assert!(self.reno_sacked <= self.packets_out(), "more arrived than was sent");
-        assert!(self.reno_sacked == 0 || self.ranges.last_sacked().is_none(), "SACK or no SACK");
+        assert!(self.dup_count <= self.packets_out(), "more arrived than was sent");
+        assert!(self.dup_count == 0 || self.ranges.last_sacked().is_none(), "SACK or no SACK");
     }
 }
 

@@ -124,39 +124,38 @@ impl Scoreboard {
         self.front().is_some_and(|first| first.sacked)
     }
 
-    /// Without SACK: so many more duplicates, each of which stands for a segment that arrived
-    /// (Linux: `tcp_add_reno_sack`).
-    pub(crate) fn add_reno_sacks(&mut self, dupacks: u32) -> RenoSacks {
-        let before = self.reno_sacked;
-        self.reno_sacked = before.saturating_add(dupacks);
-        let reordered = self.bound_reno_sacks();
-        RenoSacks { delivered: self.reno_sacked.saturating_sub(before), reordered }
+    /// Without SACK: so many more duplicates, each of which stands for a segment that arrived.
+    pub(crate) fn add_duplicates(&mut self, dupacks: u32) -> Duplicates {
+        let before = self.dup_count;
+        self.dup_count = before.saturating_add(dupacks);
+        let reordered = self.bound_duplicates();
+        Duplicates { delivered: self.dup_count.saturating_sub(before), reordered }
     }
 
     /// Without SACK: `acked` segments are acknowledged. One filled the hole, and the others are
-    /// those that duplicate ACKs stood for (Linux: `tcp_remove_reno_sacks`).
-    pub(crate) fn remove_reno_sacks(&mut self, acked: u32) -> RenoSacks {
+    /// those that duplicate ACKs stood for.
+    pub(crate) fn subtract_delivered(&mut self, acked: u32) -> Duplicates {
         let mut delivered = 0;
         if acked > 0 {
-            delivered = acked.saturating_sub(self.reno_sacked).max(1);
-            self.reno_sacked = self.reno_sacked.saturating_sub(acked - 1);
+            delivered = acked.saturating_sub(self.dup_count).max(1);
+            self.dup_count = self.dup_count.saturating_sub(acked - 1);
         }
-        RenoSacks { delivered, reordered: self.bound_reno_sacks() }
+        Duplicates { delivered, reordered: self.bound_duplicates() }
     }
 
     /// Forgets what duplicates told.
-    pub(crate) fn clear_reno_sacks(&mut self) {
-        self.reno_sacked = 0;
+    pub(crate) fn clear_duplicates(&mut self) {
+        self.dup_count = 0;
     }
 
-    /// More duplicates than segments that can have arrived: some were reordered (Linux:
-    /// `tcp_limit_reno_sacked`). Returns whether there were.
-    fn bound_reno_sacks(&mut self) -> bool {
+    /// More duplicates than segments that can have arrived: some were reordered. Returns whether
+    /// there were.
+    fn bound_duplicates(&mut self) -> bool {
         let packets = self.packets_out();
         let holes = self.lost_out().max(1).min(packets);
-        let reordered = packets < self.reno_sacked + holes;
+        let reordered = packets < self.dup_count + holes;
         if reordered {
-            self.reno_sacked = packets - holes;
+            self.dup_count = packets - holes;
         }
         reordered
     }
@@ -164,7 +163,7 @@ impl Scoreboard {
 
 /// What duplicates, or the end of them, tell without SACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RenoSacks {
+pub(crate) struct Duplicates {
     /// Segments that are now known to be delivered and were not before.
     pub(crate) delivered: u32,
     /// There were more duplicates than segments that can have arrived.

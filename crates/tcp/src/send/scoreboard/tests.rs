@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::delivered::SackOutcome;
 use super::model::Model;
-use super::sack::RenoSacks;
+use super::sack::Duplicates;
 use super::*;
 use crate::time::Duration;
 
@@ -525,15 +525,15 @@ fn nothing_joins_across_the_end_of_a_record() {
 #[test]
 fn duplicates_stand_for_segments_without_sack() {
     let mut pair = ten();
-    let told = pair.board.add_reno_sacks(3);
-    assert_eq!(told, RenoSacks { delivered: 3, reordered: false });
+    let told = pair.board.add_duplicates(3);
+    assert_eq!(told, Duplicates { delivered: 3, reordered: false });
     apply(&mut pair, Step::MarkFront);
     assert_eq!((pair.board.sacked_out(), pair.board.pipe()), (3, 6));
     // There are nine segments beside the one that is lost.
-    let told = pair.board.add_reno_sacks(10);
-    assert_eq!(told, RenoSacks { delivered: 6, reordered: true });
+    let told = pair.board.add_duplicates(10);
+    assert_eq!(told, Duplicates { delivered: 6, reordered: true });
     pair.ack(40);
-    let told = pair.board.remove_reno_sacks(4);
+    let told = pair.board.subtract_delivered(4);
     assert_eq!((told.delivered, pair.board.sacked_out()), (1, 5));
     pair.board.check_invariants();
     // Two small segments leave again as one.
@@ -541,7 +541,7 @@ fn duplicates_stand_for_segments_without_sack() {
     for start in [0, 3, 6] {
         board.on_sent(sent(ISS + start, 3, 1));
     }
-    board.add_reno_sacks(2);
+    board.add_duplicates(2);
     board.mark_front_lost();
     board.collapse(ISS, 6, Serial(1));
     assert_eq!((board.packets_out(), board.sacked_out()), (2, 1));
