@@ -166,6 +166,9 @@ impl Run<'_> {
     /// Step 4, cumulative acknowledgement. `highest` is that of before the ACK.
     fn take_cumulative_ack(&mut self, ack: &AckView, highest: Option<SeqNum>) {
         if !self.facts.advanced {
+            if !self.conn.sack {
+                self.take_off_duplicates(0);
+            }
             return;
         }
         let (mut arrived, board) = self.arrivals();
@@ -180,10 +183,16 @@ impl Run<'_> {
             }
             return;
         }
-        let arrived = self.flight.board.subtract_delivered(acked.acked_segs);
+        self.take_off_duplicates(acked.acked_segs);
+    }
+
+    /// Without SACK: the ACK took `acked` segments off. What is lost may have changed since
+    /// duplicates were last counted, so that there may be too many even if it took none.
+    fn take_off_duplicates(&mut self, acked: u32) {
+        let arrived = self.flight.board.subtract_delivered(acked);
         self.deliver(arrived.delivered);
         if arrived.reordered {
-            self.learn_reordering_without_sack(acked.acked_segs);
+            self.learn_reordering_without_sack(acked);
         }
     }
 
