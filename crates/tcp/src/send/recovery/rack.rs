@@ -72,8 +72,8 @@ impl Rack {
         min_rtt: Option<Duration>,
     ) {
         let age = now.since(range.sent_at);
-        if range.retransmissions > 0 && min_rtt.is_some_and(|least| age < least) {
-            // It is the copy before that has arrived.
+        if range.retransmissions > 0 && min_rtt.is_none_or(|least| age < least) {
+            // It is the copy before that has arrived, as far as is known.
             return;
         }
         self.rtt = age;
@@ -257,6 +257,8 @@ mod tests {
         let mut rack = Rack::new();
         rack.on_delivered(&range(95, 1), now, Some(6 * MS));
         assert!(!rack.take_pending(), "the copy before that has arrived");
+        rack.on_delivered(&range(20, 1), now, None);
+        assert!(!rack.take_pending(), "nobody knows which copy has arrived");
         rack.on_delivered(&range(94, 1), now, Some(6 * MS));
         assert!(rack.take_pending() && !rack.take_pending());
         assert_eq!((rack.rtt(), rack.newest()), (6 * MS, range(94, 0).xmit_order()));
