@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use plimsoll_buf::{Pool, Slice, Slices};
 use plimsoll_tcp::{
-    Arrival, Below, Config, Connection, ConnectionError, Context, Counters, Duration, Ecn, Events,
-    Hold, Input, Instant, Md5Key, MemoryRoom, OpenParams, Options, PathEvent, Segment, State,
-    Transmit,
+    Arrival, Batch, Below, Config, Connection, ConnectionError, Context, Counters, Duration, Ecn,
+    Events, Hold, Input, Instant, Md5Key, MemoryRoom, OpenParams, Options, OutputDue, PathEvent,
+    Reader, Segment, State,
 };
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{TcpFlags, TcpRepr};
@@ -57,6 +57,8 @@ struct Side {
     flight: VecDeque<Flight>,
     /// What was handed down and has not completed.
     device: Device,
+    /// Whether somebody waits for data to read.
+    reader: Reader,
     /// Memory is short at times.
     short: bool,
     written: u64,
@@ -124,6 +126,7 @@ impl Side {
             params,
             flight: VecDeque::new(),
             device: Device::new(setup.devices[index], bit(index as u16)),
+            reader: Reader::Absent,
             short: bit(15),
             written: 0,
             read: 0,
@@ -274,7 +277,7 @@ impl World {
         // A completion may let something go that was held.
         let waits = side.conn.as_ref().is_some_and(Connection::awaits_completion);
         if waits {
-            self.with(index, |conn, cx| conn.handle_completion(cx));
+            self.with(index, |conn, cx| conn.handle(cx, Input::Completion));
         } else {
             self.pump(index);
         }
@@ -292,9 +295,9 @@ impl World {
             return;
         }
         if self.sides[index].conn.is_some() {
-            self.with(index, |conn, cx| {
-                conn.handle(cx, Input::Segment(segment, Arrival::default()))
-            });
+            let arrival = Arrival { batch: None, reader: self.sides[index].reader };
+            let arrived = Input::Segment(segment, arrival);
+            self.with(index, |conn, cx| conn.handle(cx, arrived));
             return;
         }
         let flags = segment.repr.flags;
@@ -334,13 +337,17 @@ impl World {
             Step::WriteWith(host, len, how) => self.write(host.index(), len.into(), how),
             Step::ReadShared(host, len) => self.read_shared(host.index(), len.into()),
             Step::Waiting(host, waits) => {
-                self.with(host.index(), |conn, _| conn.set_reader_waiting(waits));
+                self.sides[host.index()].reader = match waits {
+                    true => Reader::Waiting,
+                    false => Reader::Absent,
+                };
             }
             Step::Woken(host) => {
-                self.with(host.index(), |conn, cx| conn.handle_wake(cx.now, true, true));
+                let woken = Input::Woken { readers: true, writers: true };
+                self.with(host.index(), |conn, cx| conn.handle(cx, woken));
             }
             Step::Memory(host) => {
-                self.with(host.index(), |conn, cx| conn.handle_memory(cx));
+                self.with(host.index(), |conn, cx| conn.handle(cx, Input::Memory));
             }
             Step::WriteUrgent(host) => {
                 self.tainted = true;
@@ -571,11 +578,12 @@ impl World {
             self.sides[to].seen.deliver(&segment.repr);
             let Some(mut conn) = self.sides[to].conn.take() else { return };
             let cx = self.context(to);
-            conn.handle_segment(&cx, segment);
+            let batch = self.config.tcp_backlog_ack_defer.then_some(Batch::Backlog);
+            let arrival = Arrival { batch, reader: self.sides[to].reader };
+            let due = conn.handle(&cx, Input::Segment(segment, arrival));
             conn.check_invariants();
-            let waits = self.config.tcp_backlog_ack_defer && conn.may_defer_ack(&cx);
             self.sides[to].conn = Some(conn);
-            if !waits {
+            if due == OutputDue::Now {
                 self.pump(to);
             }
         }

@@ -12,7 +12,7 @@
 //! the path: such samples are marked ([`RateSampler::mark_app_limited`]), until everything that was
 //! in flight then has been delivered.
 //!
-//! Nothing here divides: a rate is worked out by who asks for it ([`RateSample::rate`]).
+//! Nothing here divides: a rate is worked out by who asks for it (`Scoreboard::delivery_rate`).
 //!
 //! Everything counts wire segments. The draft starts the clock anew when nothing is in flight by
 //! its estimate; here it does when nothing is outstanding, since the estimate is wrong after a
