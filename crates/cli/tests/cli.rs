@@ -67,7 +67,7 @@ fn an_experiment_is_the_same_every_time() {
         assert!(!first[name].is_null(), "{name} is missing");
     }
     assert_eq!(first.as_object().unwrap().len(), 15, "these, and the kernel's, which is null");
-    assert_eq!(first["pairs"].as_array().unwrap().len(), 8, "two of each case");
+    assert_eq!(first["pairs"].as_array().unwrap().len(), 10, "two of each case");
     assert_eq!(first["before"]["data_segments"], 9055);
     assert!(first["after"]["data_segments"].as_u64().unwrap() <= 7247);
     assert!(first["before"]["cpu_seconds"].is_null(), "costs are not taken on a virtual clock");
