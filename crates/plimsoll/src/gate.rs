@@ -183,7 +183,7 @@ impl fmt::Debug for GatedListener {
 }
 
 /// The future of [`GatedListener::incoming`].
-#[must_use = "it waits for nothing until it is polled"]
+#[must_use = "a future does nothing until it is polled"]
 pub struct NextIncoming<'a> {
     listener: &'a GatedListener,
     key: WaitKey,
@@ -248,7 +248,7 @@ impl Incoming {
         self.inner().options()
     }
 
-    /// Why the attempt has ended by itself, if it has: then whoever dials for it may stop.
+    /// Why the attempt has ended by itself, if it has: there is no need to dial any more.
     pub fn is_cancelled(&self) -> Option<Cancelled> {
         self.inner().cancelled()
     }
@@ -305,7 +305,7 @@ impl fmt::Debug for Incoming {
 }
 
 /// The future of [`Incoming::cancelled`].
-#[must_use = "it waits for nothing until it is polled"]
+#[must_use = "a future does nothing until it is polled"]
 pub struct WaitCancelled<'a> {
     incoming: &'a Incoming,
     key: WaitKey,

@@ -27,7 +27,7 @@ use crate::stream::TcpStream;
 /// assert_eq!(stream.readable().poll_ready(Waker::noop()), Poll::Pending);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "it waits for nothing until it is polled"]
+#[must_use = "a future does nothing until it is polled"]
 pub struct Registration<'a> {
     source: Source<'a>,
     key: WaitKey,

@@ -186,7 +186,7 @@ fn half_closes_go_through_and_leave_nothing() {
         stream.read_to_string(&mut answer).unwrap();
         assert_eq!((question.as_str(), answer.as_str()), ("question", "answer"));
     }
-    // Whoever closes first waits in TIME-WAIT; connections there are none.
+    // The side that closes first waits in TIME-WAIT, and there are no connections.
     assert!(proxy.drain(std::time::Duration::from_secs(60)));
     let open = |stack: &Stack| stack.core().connection_memory().connections;
     assert_eq!(open(&proxy), 0);

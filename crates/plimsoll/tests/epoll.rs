@@ -87,7 +87,7 @@ fn a_loop_that_sleeps_by_itself_misses_nothing() {
     let queue = server.queue(0).unwrap();
     let serving = thread::spawn(move || {
         echo(queue, &listener);
-        // What is left is delivered by whoever runs the stack after that.
+        // The thread that runs the stack next delivers what is left.
         server.drain(Duration::from_secs(30))
     });
     let mut stream = TcpStream::connect(&client, "192.0.2.2:7").unwrap();

@@ -6,9 +6,9 @@
 //! a second time. After, the poller works on the ACK, and a transaction is one sleep.
 //!
 //! That is so only if the ACK comes well before the answer. The server's poller acknowledges before
-//! it wakes the reader, whose prequeue is off. In a kernel a softirq then interrupts whoever runs;
-//! here it is a thread. With three processors the client's softirq thread has one to itself and
-//! takes the ACK at once. With two it shares one with the server's threads and waits for its turn;
+//! it wakes the reader, whose prequeue is off. In a kernel a softirq then interrupts the thread
+//! that runs; here it is a thread. With three processors the client's softirq thread has one to
+//! itself and takes the ACK at once. With two it shares one with the server's threads and waits for its turn;
 //! there these give theirs away once before they answer, or ACK and answer would mostly come
 //! together. The same without that stands beside it.
 //!

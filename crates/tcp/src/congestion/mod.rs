@@ -156,7 +156,7 @@ pub(crate) enum Event {
     Rto { now: Instant, nxt: SeqNum },
     /// What was outstanding when recovery began, or at the timeout, is acknowledged.
     Recovered,
-    /// The last reduction was for nothing. Recovery has set the window of a loss-based algorithm
+    /// The last reduction was not needed. Recovery has set the window of a loss-based algorithm
     /// back already.
     Undo,
     /// Nothing was sent for `idle`, which is more than `rto`, and data is about to leave.

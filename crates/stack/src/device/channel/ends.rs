@@ -428,7 +428,7 @@ fn prepare(packet: &mut Packet) -> Result<(), SendError> {
 }
 
 /// The future of [`ChannelReceiver::recv`].
-#[must_use = "it waits for nothing until it is polled"]
+#[must_use = "a future does nothing until it is polled"]
 pub struct Recv<'a> {
     receiver: &'a mut ChannelReceiver,
 }
@@ -448,7 +448,7 @@ impl Drop for Recv<'_> {
 }
 
 /// The future of [`ChannelReceiver::recv_many`].
-#[must_use = "it waits for nothing until it is polled"]
+#[must_use = "a future does nothing until it is polled"]
 pub struct RecvMany<'a> {
     receiver: &'a mut ChannelReceiver,
     out: &'a mut Vec<Packet>,

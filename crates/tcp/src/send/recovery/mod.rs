@@ -332,7 +332,10 @@ impl Recovery {
 
     /// Checks what must hold between two calls.
     pub(crate) fn check_invariants(&self, board: &Scoreboard) {
-        assert!(!board.is_empty() || self.deadline().is_none(), "a timer for nothing");
+        assert!(
+            !board.is_empty() || self.deadline().is_none(),
+            "a timer runs, and nothing is outstanding"
+        );
         assert!(self.dup_thresh() >= 1, "DupThresh is one segment at least");
         self.rack.check_invariants();
         self.rtt.check_invariants();
