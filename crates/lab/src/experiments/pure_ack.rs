@@ -8,9 +8,9 @@
 //! That is so only if the ACK comes well before the answer. The server's poller acknowledges before
 //! it wakes the reader, whose prequeue is off. In a kernel a softirq then interrupts the thread
 //! that runs; here it is a thread. With three processors the client's softirq thread has one to
-//! itself and takes the ACK at once. With two it shares one with the server's threads and waits for its turn;
-//! there these give theirs away once before they answer, or ACK and answer would mostly come
-//! together. The same without that stands beside it.
+//! itself and takes the ACK at once. With two it shares one with the server's threads and waits for
+//! its turn; there these give theirs away once before they answer, or ACK and answer would mostly
+//! come together. The same without that stands beside it.
 //!
 //! What is counted is what the client's threads use, as the seed counted the client's host: each
 //! counts itself, from the end of one transaction to the end of another.
