@@ -174,6 +174,7 @@
 //!     mtu: 1500,
 //!     tso4: false,
 //!     tso6: false,
+//!     uso: false,
 //!     tx_checksum: false,
 //!     max_super_segment: 65_535,
 //!     completions: true,

@@ -106,6 +106,7 @@ impl World {
             mtu: MTUS[usize::from(setup.mtu) % MTUS.len()],
             tso4: bit(0),
             tso6: bit(1),
+            uso: bit(0),
             tx_checksum: bit(0) || bit(1) || bit(2),
             max_super_segment: 65_535,
             completions: bit(3),

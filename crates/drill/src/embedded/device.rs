@@ -63,6 +63,7 @@ pub(super) fn device(wire: &SharedWire, shape: Shape) -> Device {
         mtu: shape.mtu,
         tso4: shape.offload,
         tso6: shape.offload,
+        uso: false,
         tx_checksum: true,
         max_super_segment: 65_535,
         completions: true,

@@ -39,8 +39,10 @@ use std::sync::{Arc, OnceLock};
 
 use plimsoll_buf::Pool;
 use plimsoll_tcp::Instant;
+use plimsoll_wire::protocol;
 
 use crate::kick::Kick;
+use crate::offload::Layout;
 use crate::packet::Packet;
 
 pub use self::channel::channel;
@@ -56,12 +58,28 @@ pub struct Caps {
     pub tso4: bool,
     /// Takes IPv6 TCP super-segments whole.
     pub tso6: bool,
+    /// Takes datagrams of UDP that are to be cut (UDP segmentation offload) whole, of both IP
+    /// versions.
+    pub uso: bool,
     /// Takes packets with [`ChecksumState::Partial`](crate::packet::ChecksumState::Partial).
     pub tx_checksum: bool,
     /// The longest super-segment, in bytes with headers.
     pub max_super_segment: usize,
     /// Completions come later than `transmit` returns: bytes below us mean something.
     pub completions: bool,
+}
+
+impl Caps {
+    /// Whether the device cuts a super-segment by itself. A packet that is to be cut by nobody is
+    /// none of that.
+    pub(crate) fn cuts(&self, packet: &Packet) -> bool {
+        match Layout::of(packet.headers()) {
+            Some(layout) if layout.protocol == protocol::UDP => self.uso,
+            Some(layout) if layout.version == 4 => self.tso4,
+            Some(_) => self.tso6,
+            None => false,
+        }
+    }
 }
 
 /// How a device fails.

@@ -542,7 +542,7 @@ impl Half {
     /// Moves packets from `raw` to `staged`, and does in software what the device cannot.
     fn make_ready(&mut self, counters: &Shard) {
         let Half { caps, staged, raw, checks_length, .. } = self;
-        if caps.tso4 && caps.tso6 && caps.tx_checksum && !*checks_length {
+        if caps.tso4 && caps.tso6 && caps.uso && caps.tx_checksum && !*checks_length {
             staged.append(raw);
             return;
         }
@@ -568,9 +568,7 @@ impl Half {
 
 /// Whether a device takes a packet without its being cut.
 fn takes_whole(caps: &Caps, packet: &Packet) -> bool {
-    let is_v4 = packet.headers().first().is_some_and(|first| first >> 4 == 4);
-    let takes = if is_v4 { caps.tso4 } else { caps.tso6 };
-    packet.gso.is_none() || (takes && packet.len() <= caps.max_super_segment)
+    packet.gso.is_none() || (caps.cuts(packet) && packet.len() <= caps.max_super_segment)
 }
 
 fn stage_filled(counters: &Shard, mut packet: Packet, staged: &mut VecDeque<Packet>) {
