@@ -1,4 +1,5 @@
-//! Who talks with whom: connections, listeners, TIME-WAIT, ports, and datagrams in pieces.
+//! Who talks with whom: connections, listeners, TIME-WAIT, UDP sockets, ports, and datagrams in
+//! pieces.
 //!
 //! # Locks
 //!
@@ -12,6 +13,8 @@ pub(crate) mod orphans;
 pub(crate) mod ports;
 pub(crate) mod reassembly;
 pub(crate) mod time_wait;
+pub(crate) mod udp;
+pub(crate) mod udp_flows;
 
 use plimsoll_tcp::Instant;
 
@@ -22,6 +25,7 @@ use crate::tables::orphans::Orphans;
 use crate::tables::ports::PortAllocator;
 use crate::tables::reassembly::Reassembler;
 use crate::tables::time_wait::TimeWaitTable;
+use crate::tables::udp::UdpTable;
 
 /// The tables of a stack.
 pub(crate) struct Tables {
@@ -31,6 +35,7 @@ pub(crate) struct Tables {
     ports: PortAllocator,
     reassembler: Timed<Reassembler>,
     orphans: Orphans,
+    udp: UdpTable,
 }
 
 impl Tables {
@@ -43,6 +48,7 @@ impl Tables {
             ports: PortAllocator::new(),
             reassembler: Timed::default(),
             orphans: Orphans::default(),
+            udp: UdpTable::new(table_key),
         }
     }
 
@@ -84,6 +90,11 @@ impl Tables {
     /// When the oldest fragment came that others of its datagram are missing to.
     pub(crate) fn reassembles_since(&self) -> Option<Instant> {
         self.reassembler.next()
+    }
+
+    /// UDP sockets.
+    pub(crate) fn udp(&self) -> &UdpTable {
+        &self.udp
     }
 
     /// Connections that no application holds.

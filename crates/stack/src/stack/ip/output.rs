@@ -30,6 +30,8 @@ pub(crate) struct IpParams {
     pub(crate) ttl: u8,
     pub(crate) flow_label: u32,
     pub(crate) ident: u16,
+    /// Routers may fragment it (IPv4).
+    pub(crate) may_fragment: bool,
 }
 
 impl Work<'_> {
@@ -46,6 +48,7 @@ impl Work<'_> {
             ttl: options.ttl,
             flow_label: endpoint.flow_label(),
             ident: *ident,
+            may_fragment: false,
         };
         *ident = ident.wrapping_add(out.segs);
         let mut packet = self.tcp_packet(&ip, &out.repr, out.payload, inner.conn.md5_key());
@@ -80,6 +83,7 @@ impl Work<'_> {
             ttl: 0,
             flow_label: self.flow_label(key),
             ident: 0,
+            may_fragment: false,
         };
         let packet = self.tcp_packet(&ip, repr, Slices::new(), md5_key);
         let Some(interface) = self.stack.interfaces.routes().lookup(key.remote) else { return };
@@ -131,7 +135,7 @@ impl Work<'_> {
     }
 
     /// Writes an IP header for `payload_len` bytes and returns its length.
-    fn emit_ip(&self, ip: &IpParams, payload_len: usize, out: &mut [u8]) -> usize {
+    pub(crate) fn emit_ip(&self, ip: &IpParams, payload_len: usize, out: &mut [u8]) -> usize {
         match (ip.src, ip.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => Ipv4Repr {
                 src,
@@ -140,7 +144,7 @@ impl Work<'_> {
                 ttl: if ip.ttl == 0 { self.settings.ip_default_ttl } else { ip.ttl },
                 tos: ip.tos,
                 ident: ip.ident,
-                dont_frag: true,
+                dont_frag: !ip.may_fragment,
                 more_frags: false,
                 frag_offset: 0,
                 payload_len,
@@ -181,22 +185,32 @@ impl Work<'_> {
 
     /// Counts a packet and gives it to the interface.
     fn enqueue(&mut self, interface: u8, packet: Packet) {
+        self.count_request(packet.head.first().is_some_and(|first| first >> 4 == 4));
+        self.hand_down(interface, packet);
+    }
+
+    /// Counts what a protocol wants sent.
+    pub(crate) fn count_request(&self, is_v4: bool) {
+        self.count(if is_v4 { IpCounter::IpOutRequests } else { IpCounter::Ip6OutRequests });
+    }
+
+    /// Gives a packet to the interface. Returns whether that had room; if not, the packet is gone,
+    /// and counted.
+    pub(crate) fn hand_down(&mut self, interface: u8, packet: Packet) -> bool {
         let is_v4 = packet.head.first().is_some_and(|first| first >> 4 == 4);
-        let (requests, octets) = match is_v4 {
-            true => (IpCounter::IpOutRequests, IpCounter::IpExtOutOctets),
-            false => (IpCounter::Ip6OutRequests, IpCounter::Ip6OutOctets),
-        };
-        self.count(requests);
+        let octets = if is_v4 { IpCounter::IpExtOutOctets } else { IpCounter::Ip6OutOctets };
         self.counters.add(octets, packet.len() as u64);
-        if self.stack.interfaces.get(interface).enqueue(self.now, packet) {
+        let queued = self.stack.interfaces.get(interface).enqueue(self.now, packet);
+        if queued {
             self.note_queued(interface);
         } else {
             self.count(discards(is_v4));
         }
+        queued
     }
 }
 
-fn to_v6(ip: IpAddr) -> std::net::Ipv6Addr {
+pub(crate) fn to_v6(ip: IpAddr) -> std::net::Ipv6Addr {
     match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
         IpAddr::V6(ip) => ip,
@@ -222,7 +236,7 @@ pub(crate) fn ecn_of(tos: u8) -> Ecn {
     }
 }
 
-fn pseudo_header(ip: &IpParams, len: usize) -> Sum {
+pub(crate) fn pseudo_header(ip: &IpParams, len: usize) -> Sum {
     match (ip.src, ip.dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => pseudo_header_v4(src, dst, ip.protocol, len as u32),
         (src, dst) => pseudo_header_v6(to_v6(src), to_v6(dst), ip.protocol, len as u32),
