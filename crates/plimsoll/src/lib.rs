@@ -3,8 +3,8 @@
 //! # Theory of operation
 //!
 //! A [`Stack`] runs on one or more [`device`]s: a link in memory, a TUN device, or one of these
-//! wrapped by a capture or by fault injection. [`TcpStream`] and [`TcpListener`] are its sockets;
-//! they behave as those of std, down to the kinds of their errors.
+//! wrapped by a capture or by fault injection. [`TcpStream`], [`TcpListener`] and [`UdpSocket`] are
+//! its sockets; they behave as those of std, down to the kinds of their errors.
 //!
 //! Somebody has to poll the devices, run the timers and hand out what arrives. There are two ways.
 //!
@@ -65,12 +65,14 @@
 //! | count | [`Stack::counters`], [`CounterInfo`], [`TcpStream::info`] |
 //! | ask why | [`TcpStream::decisions`], a capture ([`StackBuilder::pcap`]) |
 //! | take connections to any address | [`TcpListener::bind_any`], [`StackBuilder::any_address`] |
+//! | send and receive datagrams | [`UdpSocket`]; with tokio's API, in [`net`] |
+//! | take datagrams to any address | [`UdpListener::bind_any`] |
 //! | dial before a connection opens, or refuse it | [`gate`]; with tokio's streams, in [`net`] |
 //! | give and take packets by hand | [`device::channel()`] |
 //! | use a descriptor that was passed to the program | [`device::tun::from_fd`] |
 //! | hurt packets on purpose | [`device::fault`], [`device::memory_link::LinkConfig`] |
 //!
-//! What it does not do: no UDP sockets, no name resolution through the stack.
+//! What it does not do: no name resolution through the stack.
 //!
 //! # A device of one's own
 //!
@@ -249,6 +251,9 @@ mod send;
 mod spin;
 mod stack;
 mod stream;
+mod udp;
+mod udp_flows;
+mod udp_options;
 
 pub use builder::{BuildError, StackBuilder};
 pub use clock::{Clock, now};
@@ -258,8 +263,9 @@ pub use plimsoll_buf::{ChunkWriter, MAX_SLICES, Pool, Slice, Slices};
 pub use plimsoll_stack::kick::Kick;
 pub use plimsoll_stack::packet::{ChecksumState, Gso, Packet};
 pub use plimsoll_stack::{
-    CounterInfo, InterfaceStatus, ListenOn, MemoryUse, QdiscSummary, SocketSummary, StackError,
-    SysctlError, SysctlInfo, device, offload, packet, qdisc,
+    CounterInfo, DatagramInfo, InterfaceStatus, ListenOn, MemoryUse, PathMtuDiscovery,
+    QdiscSummary, Received, SocketSummary, StackError, SysctlError, SysctlInfo, UdpFlowConfig,
+    UdpMemoryUse, UdpOptions, UdpTransmit, device, offload, packet, qdisc,
 };
 pub use plimsoll_tcp::{
     AckReason, Bound, Causes, CongestionAlgorithm, Decision, ErrorReport, Hold, Info, Instant,
@@ -271,6 +277,8 @@ pub use ready::ReadyQueue;
 pub use registration::Registration;
 pub use stack::{Kicker, Polled, Stack};
 pub use stream::{Connector, TcpStream};
+pub use udp::UdpSocket;
+pub use udp_flows::UdpListener;
 
 /// The code in the README of the repository compiles and runs.
 #[cfg(all(doctest, feature = "tokio"))]

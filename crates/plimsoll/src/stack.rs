@@ -300,6 +300,11 @@ impl Stack {
         self.core().memory()
     }
 
+    /// What the receive queues of all UDP sockets hold, and the limit on it (`net.ipv4.udp_mem`).
+    pub fn udp_memory(&self) -> plimsoll_stack::UdpMemoryUse {
+        self.core().udp_memory()
+    }
+
     /// A setting by Linux's name, as text; `None` if there is no such setting.
     pub fn sysctl(&self, name: &str) -> Option<String> {
         self.core().sysctl().get(name).ok()
