@@ -23,6 +23,7 @@ enum Purpose {
     Cookie,
     CookieMinute,
     FragmentIdent,
+    DatagramPort,
 }
 
 /// The stack's secret, divided up.
@@ -102,6 +103,14 @@ impl Secrets {
     pub(crate) fn fragment_ident(&self, src: IpAddr, dst: IpAddr) -> u32 {
         let key = FlowKey { local: src, remote: dst, local_port: 0, remote_port: 0 };
         self.hash(Purpose::FragmentIdent, &key) as u32
+    }
+
+    /// Where the search for the port of a UDP socket begins, for the `count`th of them.
+    pub(crate) fn datagram_port(&self, count: u32) -> u32 {
+        let mut hasher = SipHasher24::new_with_key(&self.value_key);
+        hasher.write_u8(Purpose::DatagramPort as u8);
+        hasher.write_u32(count);
+        hasher.finish() as u32
     }
 
     /// F of RFC 6056, section 3.3.3: where the search for a port begins.

@@ -22,7 +22,7 @@ use crate::sync::timed::{Timed, TimedGuard};
 use crate::tables::connections::ConnectionTable;
 use crate::tables::listeners::ListenerTable;
 use crate::tables::orphans::Orphans;
-use crate::tables::ports::PortAllocator;
+use crate::tables::ports::{DatagramPorts, PortAllocator};
 use crate::tables::reassembly::Reassembler;
 use crate::tables::time_wait::TimeWaitTable;
 use crate::tables::udp::UdpTable;
@@ -36,6 +36,7 @@ pub(crate) struct Tables {
     reassembler: Timed<Reassembler>,
     orphans: Orphans,
     udp: UdpTable,
+    datagram_ports: DatagramPorts,
 }
 
 impl Tables {
@@ -49,6 +50,7 @@ impl Tables {
             reassembler: Timed::default(),
             orphans: Orphans::default(),
             udp: UdpTable::new(table_key),
+            datagram_ports: DatagramPorts::default(),
         }
     }
 
@@ -95,6 +97,11 @@ impl Tables {
     /// UDP sockets.
     pub(crate) fn udp(&self) -> &UdpTable {
         &self.udp
+    }
+
+    /// Where the search for a free port of UDP begins.
+    pub(crate) fn datagram_ports(&self) -> &DatagramPorts {
+        &self.datagram_ports
     }
 
     /// Connections that no application holds.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use plimsoll_tcp::Instant;
 
 use crate::error::SocketError;
-use crate::flow::{FlowKey, is_unicast};
+use crate::flow::is_unicast;
 use crate::policies::udp_memory::{UdpMemoryUse, limit_of};
 use crate::sockets::udp::UdpEndpoint;
 use crate::sockets::udp::options::UdpOptions;
@@ -83,9 +83,8 @@ impl Stack {
         if local.port() != 0 {
             return udp.bind(endpoint, versions);
         }
-        let any = FlowKey { local: local.ip(), remote: local.ip(), local_port: 0, remote_port: 0 };
         let range = self.settings().ip_local_port_range;
-        for port in self.tables.ports().candidates(self.policies.secrets(), &any, range) {
+        for port in self.tables.datagram_ports().candidates(self.policies.secrets(), range) {
             let local = SocketAddr::new(local.ip(), port);
             if !udp.is_free(local, versions) {
                 continue;
