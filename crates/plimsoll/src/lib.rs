@@ -66,6 +66,7 @@
 //! | ask why | [`TcpStream::decisions`], a capture ([`StackBuilder::pcap`]) |
 //! | take connections to any address | [`TcpListener::bind_any`], [`StackBuilder::any_address`] |
 //! | send and receive datagrams | [`UdpSocket`]; with tokio's API, in [`net`] |
+//! | speak QUIC by the crate quinn | `quic`, with the feature `quinn` |
 //! | take datagrams to any address | [`UdpListener::bind_any`] |
 //! | dial before a connection opens, or refuse it | [`gate`]; with tokio's streams, in [`net`] |
 //! | give and take packets by hand | [`device::channel()`] |
@@ -244,6 +245,8 @@ mod options;
 mod park;
 mod poll;
 mod queue_loop;
+#[cfg(feature = "quinn")]
+pub mod quic;
 mod ready;
 mod receive;
 mod registration;
