@@ -1,7 +1,7 @@
 //! UDP sockets under arbitrary packets, calls and time.
 //!
-//! Packets are raw bytes, datagrams of some peer, whole or in two fragments, maybe as a train that a
-//! device has put together, and ICMP errors that quote what the stack sent. Calls are those of
+//! Packets are raw bytes, datagrams of some peer, whole or in two fragments, maybe as a train that
+//! a device has put together, and ICMP errors that quote what the stack sent. Calls are those of
 //! sockets and of listeners for any address.
 //!
 //! Oracles: nothing panics; every packet that leaves has an IP header that parses and fits the
@@ -161,21 +161,7 @@ impl World {
             Step::Raw(ref bytes) => self.arrive(bytes.clone().into()),
             Step::Datagram(shape) => self.datagram(shape),
             Step::Error(code, mtu, len) => self.error(code, mtu, len),
-            Step::Bind(v6, only, choice) => {
-                let wild = if v6 { "[::]:0" } else { "0.0.0.0:0" };
-                let mut local: SocketAddr = wild.parse().expect("an address");
-                local.set_port(if choice & 0x80 == 0 { port(choice) } else { 0 });
-                if choice & 0x40 != 0 {
-                    local.set_ip(place(v6, choice >> 2));
-                }
-                let bound = match only {
-                    true => self.stack.bind_udp_only_v6(local),
-                    false => self.stack.bind_udp(local),
-                };
-                if let Ok(socket) = bound {
-                    self.keep(socket);
-                }
-            }
+            Step::Bind(v6, only, choice) => self.bind(v6, only, choice),
             Step::Connect(socket, v6, to, at) => {
                 let remote =
                     SocketAddr::new(if to & 1 == 0 { peer(v6) } else { place(v6, to) }, port(at));
@@ -228,6 +214,22 @@ impl World {
             Step::Advance(choice) => {
                 self.now += Duration::from_millis(ADVANCES[usize::from(choice) % ADVANCES.len()]);
             }
+        }
+    }
+
+    fn bind(&mut self, v6: bool, only: bool, choice: u8) {
+        let wild = if v6 { "[::]:0" } else { "0.0.0.0:0" };
+        let mut local: SocketAddr = wild.parse().expect("an address");
+        local.set_port(if choice & 0x80 == 0 { port(choice) } else { 0 });
+        if choice & 0x40 != 0 {
+            local.set_ip(place(v6, choice >> 2));
+        }
+        let bound = match only {
+            true => self.stack.bind_udp_only_v6(local),
+            false => self.stack.bind_udp(local),
+        };
+        if let Ok(socket) = bound {
+            self.keep(socket);
         }
     }
 

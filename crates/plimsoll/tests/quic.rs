@@ -1,5 +1,6 @@
 //! QUIC by quinn on our sockets.
 #![cfg(feature = "quinn")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::future::poll_fn;
 use std::io::IoSliceMut;

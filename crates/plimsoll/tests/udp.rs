@@ -1,4 +1,5 @@
 //! UDP sockets as std's are used: blocking, with timeouts, shared between threads, and in futures.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr};

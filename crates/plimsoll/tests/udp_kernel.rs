@@ -48,7 +48,7 @@ fn count(stack: &Stack, name: &str) -> u64 {
 }
 
 #[test]
-#[ignore = "needs root and a network namespace"]
+#[ignore = "needs root, network namespaces and /dev/net/tun"]
 fn datagrams_of_every_size_go_both_ways() {
     isolated("datagrams_of_every_size_go_both_ways", || {
         let stack = stack(Offloads::Auto);
@@ -77,7 +77,7 @@ fn datagrams_of_every_size_go_both_ways() {
 }
 
 #[test]
-#[ignore = "needs root and a network namespace"]
+#[ignore = "needs root, network namespaces and /dev/net/tun"]
 fn many_datagrams_in_one_call_arrive_as_many() {
     isolated("many_datagrams_in_one_call_arrive_as_many", || {
         let stack = stack(Offloads::Auto);
@@ -108,7 +108,7 @@ fn many_datagrams_in_one_call_arrive_as_many() {
 }
 
 #[test]
-#[ignore = "needs root and a network namespace"]
+#[ignore = "needs root, network namespaces and /dev/net/tun"]
 fn closed_ports_are_told_both_ways() {
     isolated("closed_ports_are_told_both_ways", || {
         let stack = stack(Offloads::Off);
@@ -129,7 +129,7 @@ fn closed_ports_are_told_both_ways() {
 }
 
 #[test]
-#[ignore = "needs root and a network namespace"]
+#[ignore = "needs root, network namespaces and /dev/net/tun"]
 fn groups_and_strangers_are_reached() {
     isolated("groups_and_strangers_are_reached", || {
         let stack = stack(Offloads::Auto);

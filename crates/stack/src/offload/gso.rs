@@ -3,9 +3,9 @@
 //!
 //! Every segment gets a copy of the headers with its own lengths and IPv4 identification; one of
 //! TCP with its own sequence number and flags: FIN and PSH belong to the last segment only, CWR to
-//! the first. Its checksum is left partial, so that whoever cannot have it completed by a device calls
-//! [`checksum::fill`]. Payload is shared, not copied. The charge goes to the last segment, so that
-//! the completion comes when all are done.
+//! the first. Its checksum is left partial, so that whoever cannot have it completed by a device
+//! calls [`checksum::fill`]. Payload is shared, not copied. The charge goes to the last segment, so
+//! that the completion comes when all are done.
 
 use plimsoll_wire::tcp::TcpFlags;
 use plimsoll_wire::{checksum as sum, ipv4, ipv6, protocol, tcp as tcp_header, udp};
@@ -42,8 +42,8 @@ pub fn split(mut packet: Packet) -> Split {
     Split { rest: Some(packet), plan }
 }
 
-/// Notes on a packet that it is to be cut into segments of `size` payload bytes, if it is TCP or UDP
-/// and `size` is not 0.
+/// Notes on a packet that it is to be cut into segments of `size` payload bytes, if it is TCP or
+/// UDP and `size` is not 0.
 pub fn describe(packet: &mut Packet, size: u16) {
     let front = packet.headers();
     let data_at = Layout::of(front).and_then(|layout| layout.data_at(front));

@@ -13,7 +13,8 @@
 //!
 //! # Locks
 //!
-//! Each part has its own, all of them leaves: ports, flows, places, those that were refused. Who needs two takes one after the other.
+//! Each part has its own, all of them leaves: ports, flows, places, those that were refused. Who
+//! needs two takes one after the other.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

@@ -38,7 +38,8 @@ pub struct DatagramInfo {
     pub tos: u8,
     /// TTL or hop limit, as it arrived.
     pub ttl: u8,
-    /// The interface that it came in by: its place in [`Stack::interfaces`](crate::Stack::interfaces).
+    /// The interface that it came in by: its place in
+    /// [`Stack::interfaces`](crate::Stack::interfaces).
     pub interface: usize,
 }
 

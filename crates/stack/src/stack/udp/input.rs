@@ -1,4 +1,5 @@
-//! Datagrams that have arrived: to a socket, to all sockets of a group, to a new flow, or to nobody.
+//! Datagrams that have arrived: to a socket, to all sockets of a group, to a new flow, or to
+//! nobody.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
