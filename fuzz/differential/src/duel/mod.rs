@@ -126,6 +126,8 @@ pub struct Duel<'a> {
     config_defers: bool,
     zerocopy_syn: bool,
     step: usize,
+    /// Findings whose consequences were met.
+    met: Vec<&'static str>,
     reach: &'a mut Reach,
     trace: Option<&'a mut Vec<String>>,
 }
@@ -174,6 +176,7 @@ impl<'a> Duel<'a> {
             config_defers: last.is_none_or(|&(_, value)| value != 0),
             zerocopy_syn: false,
             step: 0,
+            met: Vec::new(),
             reach,
             trace,
         }
@@ -193,6 +196,11 @@ impl<'a> Duel<'a> {
     pub fn run(mut self, script: &Script) -> Outcome<()> {
         self.count_setup();
         let result = self.run_steps(script);
+        let ended = match &result {
+            Err(Stop::Known(finding)) => Some(*finding),
+            _ => None,
+        };
+        self.reach.tally.add_known(&self.met, ended);
         let counters = &self.counters[1];
         self.reach.add_counters(&self.counter_names, counters);
         result
@@ -269,12 +277,12 @@ impl<'a> Duel<'a> {
     fn judge(&mut self, difference: Difference) -> Outcome<()> {
         for known in KNOWN {
             if (known.covers)(&difference) {
+                if !self.met.contains(&known.finding) {
+                    self.met.push(known.finding);
+                }
                 return match known.then {
                     Then::GoOn => Ok(()),
-                    Then::End => {
-                        *self.reach.known.entry(known.finding).or_default() += 1;
-                        Err(Stop::Known(known.finding))
-                    }
+                    Then::End => Err(Stop::Known(known.finding)),
                 };
             }
         }
