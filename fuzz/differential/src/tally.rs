@@ -75,7 +75,9 @@ mod tests {
             what: what.to_string(),
             old: "1".to_string(),
             new: "2".to_string(),
+            now: 0,
             past: Past::default(),
+            beside: String::new(),
         };
         let mut tally = Tally::default();
         tally.add_known(&["E1", "E2"], Some("E2"));

@@ -1,6 +1,6 @@
 //! Segments that arrive at both engines, and what completes below them.
 
-use plimsoll_wire::tcp::SackBlock;
+use plimsoll_wire::tcp::{SackBlock, TcpFlags};
 
 use super::{Duel, Outcome, show};
 use crate::engine::{How, Segment};
@@ -14,9 +14,11 @@ impl Duel<'_> {
         }
         self.reach.segments += 1;
         self.note_blocks(segment);
+        let fin = segment.repr.flags.contains(TcpFlags::FIN);
+        self.past.lone_fin |= fin && segment.payload.is_empty();
         self.say(|duel| format!("  < {}", show::segment(segment, &duel.peer)));
         let batched = self.batch > 0 && self.config_defers;
-        let (_, may) = self.both("segment", |side, at| side.segment(at, segment, batched))?;
+        let may = self.take_segment(segment, batched)?;
         if self.batch == 0 {
             return self.flush();
         }
@@ -28,16 +30,38 @@ impl Duel<'_> {
         Ok(())
     }
 
+    /// Both take a segment. Returns whether its ACK may wait.
+    fn take_segment(&mut self, segment: &Segment, batched: bool) -> Outcome<bool> {
+        let mut waits = Vec::with_capacity(2);
+        self.both("segment", |side, at| {
+            let (told, may) = side.segment(at, segment, batched);
+            waits.push(may);
+            told
+        })?;
+        if waits[0] != waits[1] {
+            // Something else differs, of which this is the consequence: a figure, or what leaves.
+            self.compare_figures(|name| name != "ack_cannot_wait")?;
+            self.compare_counters(|name| !name.starts_with("plimsoll.Ack"))?;
+            self.flush()?;
+        }
+        self.same("ack may wait", waits[0], waits[1])
+    }
+
     /// Notes the SACK blocks that the peer sends.
     fn note_blocks(&mut self, segment: &Segment) {
         let within = |block: &SackBlock, told: &SackBlock| {
             told.left <= block.left && block.right <= told.right
         };
-        let blocks = segment.repr.options.sack();
+        // What no receiver sends is not taken, and tells nothing.
+        let real = |block: &&SackBlock| {
+            segment.repr.ack <= block.left && block.left < block.right && block.right <= self.sent
+        };
+        let blocks: Vec<SackBlock> =
+            segment.repr.options.sack().iter().filter(real).copied().collect();
         let new = |block: &&SackBlock| !self.told.iter().any(|told| within(block, told));
         let lefts = blocks.iter().filter(new).map(|block| block.left);
         self.past.descending |= !lefts.is_sorted();
-        self.told.extend(blocks.iter().copied());
+        self.told.extend(blocks);
     }
 
     pub(super) fn deliver_all(&mut self, segments: &[Segment]) -> Outcome<()> {
