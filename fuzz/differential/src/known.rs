@@ -93,7 +93,7 @@ pub const KNOWN: &[Known] = &[
     // What follows is asked last: it looks at all figures and counters.
     Known { finding: "E2, E4", covers: Rest(rest::longer_slow_start), then: Then::End },
     Known { finding: "E8", covers: Rest(rest::other_least_round_trip), then: Then::End },
-    Known { finding: "B15", covers: Rest(rest::fin_filled_a_hole), then: Then::End },
+    Known { finding: "B15", covers: Rest(rest::fin_is_a_hole), then: Then::End },
     // The user timeout runs also while the front is below us.
     Known {
         finding: "recovery, 11: user timeout",
@@ -102,12 +102,24 @@ pub const KNOWN: &[Known] = &[
     },
     // An orphan is not given up by `tcp_retries2`.
     Known { finding: "recovery, 11: orphan", covers: Rest(rest::orphan), then: Then::End },
-    // A retransmission at the time zero was none.
+    // What was sent, or sent again, at the time zero was not: an undo without a sign, and a loss of
+    // what left later.
     Known {
-        finding: "recovery, 6: FirstRetrans at zero",
-        covers: Rest(rest::first_retransmission_at_zero),
+        finding: "recovery, 6 and 7: at time zero",
+        covers: Rest(rest::time_zero),
         then: Then::End,
     },
+    // F-RTO has sent something new, and nothing else may leave before the next ACK: what completes
+    // does not matter.
+    Known {
+        finding: "recovery, 4: new first",
+        covers: Rest(rest::waits_for_an_ack),
+        then: Then::GoOn,
+    },
+    // An ACK of what was never sent is not an old one.
+    Known { finding: "E10", covers: Rest(rest::challenged), then: Then::End },
+    // TIME-WAIT answers what has no ACK bit.
+    Known { finding: "B16", covers: Rest(rest::answer_of_time_wait), then: Then::End },
     // A CUBIC that comes later begins with a round trip of its own.
     Known { finding: "recovery, 5: HyStart", covers: Rest(rest::switched), then: Then::End },
 ];
@@ -351,7 +363,9 @@ fn duplicates_told(difference: &Difference) -> bool {
 }
 
 fn mss_learnt(difference: &Difference) -> bool {
-    difference.what == "rcv_mss"
+    // Only what is as long as that gives a round trip.
+    let none = difference.what == "rcv_rtt" && difference.new == "0";
+    difference.what == "rcv_mss" || none
 }
 
 fn buffer_grew(difference: &Difference) -> bool {
@@ -402,6 +416,8 @@ fn left_later(difference: &Difference) -> bool {
                 | "unacked"
                 | "lost"
                 | "retrans"
+                | "note"
+                | "decisions"
                 | "TcpExtTCPFullUndo"
                 | "TcpExtTCPLostRetransmit"
         )

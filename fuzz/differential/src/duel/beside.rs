@@ -32,8 +32,8 @@ pub struct Past {
     pub lower_behind: bool,
     /// A FIN without data has arrived.
     pub lone_fin: bool,
-    /// Something was sent again at the time zero.
-    pub again_at_zero: bool,
+    /// Something left at the time zero.
+    pub sent_at_zero: bool,
     /// A user timeout was set.
     pub user_timeout: bool,
     /// The congestion control was chosen anew on an open connection.
@@ -43,6 +43,8 @@ pub struct Past {
 /// Figures and counters of both sides at one time.
 #[derive(Clone, Debug, Default)]
 pub struct Beside {
+    /// The state of the new engine.
+    pub state: Option<&'static str>,
     pub(super) figures: Vec<(&'static str, u64, u64)>,
     pub(super) counters: Vec<(&'static str, u64, u64)>,
 }

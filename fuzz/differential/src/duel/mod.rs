@@ -85,7 +85,7 @@ pub struct Duel<'a> {
     now: u64,
     below: Below,
     past: Past,
-    /// SACK blocks that the peer has sent.
+    /// SACK blocks that the peer has sent and the engine has taken.
     told: Vec<SackBlock>,
     /// When the last packet with data left, and the highest end of those that left then.
     left: (u64, SeqNum),
@@ -264,7 +264,7 @@ impl<'a> Duel<'a> {
     /// Both sides' figures and counters as they are now.
     fn beside(&self) -> Beside {
         let at = self.at();
-        let mut beside = Beside::default();
+        let mut beside = Beside { state: self.sides[1].state(), ..Beside::default() };
         let mut figures = [[0; FIGURES.len()]; 2];
         let mut counters = [Vec::new(), Vec::new()];
         for (n, side) in self.sides.iter().enumerate() {
@@ -375,27 +375,17 @@ impl<'a> Duel<'a> {
     fn leave(&mut self, packet: Packet) -> Outcome<()> {
         self.reach.packets += 1;
         self.reach.hit("packets", packet.kind);
-        if !packet.repr.flags.contains(TcpFlags::RST) {
-            let control = TcpFlags::SYN | TcpFlags::FIN;
-            let len =
-                packet.payload.len() as u32 + u32::from(packet.repr.flags.intersects(control));
-            self.sent = self.sent.max(packet.repr.seq + len);
-        }
         self.count_packet(&packet);
-        self.say(|duel| format!("  > {}", show::packet(&packet, &duel.peer)));
+        self.say(|duel| format!("  > {}", show::packet(&packet, &duel.peer, duel.now)));
         if std::mem::take(&mut self.zerocopy_syn) {
             self.both("report_syn_data", |side, _| side.report_syn_data())?;
         }
+        let (len, departure) = (packet.payload.len() as u32, packet.departure);
+        self.note_departure(&packet);
         let Some(serial) = packet.serial else {
             self.peer.on_wire(&packet);
             return Ok(());
         };
-        let (len, departure) = (packet.payload.len() as u32, packet.departure);
-        let end = packet.repr.seq + len;
-        let (before, highest) = self.left;
-        self.past.again_at_zero |= packet.kind == "retransmit" && self.now == 0;
-        self.past.lower_behind |= departure == before && end < highest;
-        self.left = (departure, if departure == before { end.max(highest) } else { end });
         let held = self.below.keeps_departures && departure > self.now;
         if !self.setup.completions && !held {
             self.below.completed = serial;
@@ -411,6 +401,23 @@ impl<'a> Duel<'a> {
         let packet = travels.then(|| Box::new(packet));
         self.queued.push_back(Queued { serial, len, departure, packet });
         Ok(())
+    }
+
+    /// Notes in which order what takes sequence numbers has left.
+    fn note_departure(&mut self, packet: &Packet) {
+        let flags = packet.repr.flags;
+        let control = u32::from(flags.intersects(TcpFlags::SYN | TcpFlags::FIN));
+        let len = packet.payload.len() as u32 + control;
+        if len == 0 || flags.contains(TcpFlags::RST) {
+            return;
+        }
+        let end = packet.repr.seq + len;
+        self.sent = self.sent.max(end);
+        let departure = packet.departure;
+        self.past.sent_at_zero |= departure == 0;
+        let (before, highest) = self.left;
+        self.past.lower_behind |= departure == before && end < highest;
+        self.left = (departure, if departure == before { end.max(highest) } else { end });
     }
 
     fn count_packet(&mut self, packet: &Packet) {

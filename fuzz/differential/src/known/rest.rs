@@ -20,11 +20,16 @@ pub(super) fn other_least_round_trip(difference: &Difference, beside: &Beside) -
     difference.what == "note" && old != new
 }
 
-/// An ACK that fills a hole leaves at once, also if that hole was before a FIN.
-pub(super) fn fin_filled_a_hole(difference: &Difference, beside: &Beside) -> bool {
-    let (old, new) = beside.counter("plimsoll.AckFlushFin");
+/// A FIN without data lies behind a hole as data does: its ACK may be compressed, and the ACK that
+/// fills the hole leaves at once.
+pub(super) fn fin_is_a_hole(difference: &Difference, beside: &Beside) -> bool {
+    let one_more = |name: &str| {
+        let (old, new) = beside.counter(name);
+        new == old + 1
+    };
+    let queued = difference.what == "packet" && one_more("TcpExtTCPOFOQueue");
     let by_the_flag = matches!(difference.what.as_str(), "ack may wait" | "plimsoll.AckFlushFin");
-    difference.past.lone_fin && by_the_flag && new == old + 1
+    difference.past.lone_fin && (queued || (by_the_flag && one_more("plimsoll.AckFlushFin")))
 }
 
 /// The timer of the user timeout has begun to run, or has ended the connection.
@@ -46,11 +51,34 @@ pub(super) fn orphan(difference: &Difference, beside: &Beside) -> bool {
     difference.what == "packet" && gone && orphan == 1 && old == new + 1
 }
 
-/// An undo that an ACK without timestamps cannot prove.
-pub(super) fn first_retransmission_at_zero(difference: &Difference, beside: &Beside) -> bool {
+/// The old engine took the time zero for none: of a first retransmission, or of a departure.
+pub(super) fn time_zero(difference: &Difference, beside: &Beside) -> bool {
     let undone = ["TcpExtTCPFullUndo", "TcpExtTCPPartialUndo", "TcpExtTCPLossUndo"];
-    let more = undone.into_iter().map(|name| beside.counter(name)).any(|(old, new)| old > new);
-    difference.past.again_at_zero && more
+    let undone = undone.into_iter().map(|name| beside.counter(name)).any(|(old, new)| old > new);
+    let (old, new) = beside.figure("lost");
+    difference.past.sent_at_zero && (undone || old > new)
+}
+
+/// Nothing is held, and nothing may be sent again.
+pub(super) fn waits_for_an_ack(difference: &Difference, beside: &Beside) -> bool {
+    const LOSS: (u64, u64) = (4, 4);
+    let one_less = difference.old == "1" && difference.new == "0";
+    difference.what == "awaits_completion" && one_less && beside.figure("ca_state") == LOSS
+}
+
+/// An ACK of what was never sent was answered, or not because of the rate limit.
+pub(super) fn challenged(_: &Difference, beside: &Beside) -> bool {
+    ["TcpExtTCPChallengeACK", "TcpExtTCPACKSkippedChallenge"].into_iter().any(|name| {
+        let (old, new) = beside.counter(name);
+        new > old
+    })
+}
+
+/// The answer of a connection in TIME-WAIT may wait for the end of a batch.
+pub(super) fn answer_of_time_wait(difference: &Difference, beside: &Beside) -> bool {
+    let (old, new) = beside.counter("plimsoll.AcksDeferred");
+    let by_the_flag = matches!(difference.what.as_str(), "ack may wait" | "plimsoll.AcksDeferred");
+    beside.state == Some("TIME-WAIT") && by_the_flag && new == old + 1
 }
 
 /// HyStart of an algorithm that was chosen while the connection was open.
