@@ -66,6 +66,12 @@ impl Beside {
         find(&self.counters, name)
     }
 
+    /// Whether nothing differs but what has one of these names.
+    pub fn differ_only_in(&self, names: &[&str]) -> bool {
+        let all = self.figures.iter().chain(&self.counters);
+        all.filter(|(_, old, new)| old != new).all(|(name, ..)| names.contains(name))
+    }
+
     /// What differs, in words.
     pub fn differing(&self) -> String {
         let mut text = String::new();
