@@ -2,7 +2,8 @@
 
 use crate::duel::{Beside, Difference};
 
-/// What slow start was left by in the old engine and not in the new one: nothing but HyStart.
+/// HyStart has ended slow start in the old engine, or later than there in the new one: nothing else
+/// that sets the threshold has happened to one of them alone.
 pub(super) fn longer_slow_start(_: &Difference, beside: &Beside) -> bool {
     let (old, new) = beside.figure("snd_ssthresh");
     let same = |name: &str| {
@@ -11,7 +12,9 @@ pub(super) fn longer_slow_start(_: &Difference, beside: &Beside) -> bool {
     };
     let reasons = ["TcpExtTCPSackRecovery", "TcpExtTCPRenoRecovery", "TcpExtTCPTimeouts"];
     let (before, after) = beside.figure("ca_state");
-    old < new && before == after && reasons.into_iter().all(same)
+    let signs = ["TcpExtTCPHystartTrainDetect", "TcpExtTCPHystartDelayDetect"];
+    let later = signs.into_iter().any(|name| beside.new_counter(name) > 0);
+    (old < new || (later && old > new)) && before == after && reasons.into_iter().all(same)
 }
 
 /// The sizes of packets follow the least round trip.
