@@ -84,8 +84,7 @@
 //! use std::collections::VecDeque;
 //! use std::sync::{Arc, Mutex};
 //! use plimsoll::device::{
-//!     Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, KickSlot, TxProgress, TxStatus,
-//!     WaitSource,
+//!     Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, KickSlot, TxProgress, WaitSource,
 //! };
 //! use plimsoll::{Instant, Packet, Pool, Stack};
 //!
@@ -126,8 +125,8 @@
 //!             self.kick.kick(); // the receiving half has something
 //!         }
 //!         // What does not fit stays in the queue. It is never dropped.
-//!         let status = if queue.is_empty() { TxStatus::Done } else { TxStatus::Busy };
-//!         Ok(TxProgress { packets: count, status, caps_changed: false })
+//!         let all = queue.is_empty();
+//!         Ok(if all { TxProgress::done(count) } else { TxProgress::busy(count) })
 //!     }
 //!
 //!     fn stats(&self) -> DeviceStats {
@@ -169,15 +168,7 @@
 //! }
 //!
 //! let (way, kick) = (Arc::default(), KickSlot::new());
-//! let caps = Caps {
-//!     name: "mirror".into(),
-//!     mtu: 1500,
-//!     tso4: false,
-//!     tso6: false,
-//!     tx_checksum: false,
-//!     max_super_segment: 65_535,
-//!     completions: true,
-//! };
+//! let caps = Caps::new("mirror", 1500).completions(true);
 //! let stats = DeviceStats::default();
 //! let device = Device {
 //!     tx: Box::new(Tx { caps, way: Arc::clone(&way), kick: kick.clone(), stats }),

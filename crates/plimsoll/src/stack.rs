@@ -87,6 +87,7 @@ impl Kicker {
 
 /// What [`Stack::poll`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Polled {
     /// Whether anything was done; if so, polling again may find more.
     pub worked: bool,

@@ -130,6 +130,7 @@ const UNLIKE_LINUX: [(&str, &str); 7] = [
 
 /// What there is to know about a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CounterInfo {
     /// The name, as `nstat` prints it.
     pub name: &'static str,

@@ -65,6 +65,7 @@ mod recv;
 mod segment;
 mod send;
 mod serial;
+mod setters;
 mod signature;
 mod state;
 pub mod time;

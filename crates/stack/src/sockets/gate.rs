@@ -31,6 +31,7 @@ use crate::sync::lock;
 
 /// How a listener asks before it answers SYNs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GateConfig {
     /// Attempts that wait for a decision, at most; 1024 unless set. A SYN beyond it is dropped.
     pub waiting: usize,
@@ -44,6 +45,13 @@ pub struct GateConfig {
     /// that a rejection resets it. Off unless set.
     pub verify_source: bool,
 }
+
+plimsoll_tcp::setters!(GateConfig {
+    waiting: usize,
+    per_source: usize,
+    wait: Duration,
+    verify_source: bool,
+});
 
 impl Default for GateConfig {
     fn default() -> GateConfig {

@@ -141,14 +141,14 @@ impl<E> Listening<E> {
     /// The options of a connection that comes now from `peer`.
     pub(crate) fn options_for(&self, peer: IpAddr) -> Options {
         let state = lock(&self.state);
-        Options { md5_key: state.md5_keys.find(peer).cloned(), ..state.options.clone() }
+        state.options.clone().md5_key(state.md5_keys.find(peer).cloned())
     }
 
     /// As [`options_for`](Self::options_for); notes that a SYN is answered with a cookie.
     pub(crate) fn options_for_cookie(&self, now: Instant, peer: IpAddr) -> Options {
         let mut state = lock(&self.state);
         state.last_cookie = Some(now);
-        Options { md5_key: state.md5_keys.find(peer).cloned(), ..state.options.clone() }
+        state.options.clone().md5_key(state.md5_keys.find(peer).cloned())
     }
 
     /// The key that signs segments from and to `peer`.

@@ -44,6 +44,7 @@ use crate::tables::connections::InsertError;
 
 /// What a listener listens on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ListenOn {
     /// An address of ours, or the unspecified one, and a port; port 0 takes a free one.
     Address(SocketAddr),

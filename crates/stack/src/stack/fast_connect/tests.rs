@@ -148,7 +148,7 @@ fn a_black_hole_pauses_fast_open() {
     // Nobody listens behind this address, and nobody answers.
     let nobody = addr("192.0.2.77", 80);
     let start = pair.now;
-    let any = Options { fastopen_no_cookie: true, ..Options::default() };
+    let any = Options::default().fastopen_no_cookie(true);
     let (_socket, taken) =
         pair.a.connect_with_data(pair.now, nobody, None, any.clone(), &[b"x"]).unwrap();
     assert_eq!(taken, 1);

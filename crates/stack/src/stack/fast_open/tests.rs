@@ -165,7 +165,7 @@ fn who_takes_part() {
     for (bits, no_cookie, queue, opens) in cases {
         let mut pair = pair(bits);
         pair.a.sysctl().set(SETTING, "5").unwrap();
-        let options = Options { fastopen_no_cookie: no_cookie, ..Options::default() };
+        let options = Options::default().fastopen_no_cookie(no_cookie);
         let listener = pair.b.listen(addr(B4, 80), 16, options).unwrap();
         if queue > 0 {
             listener.set_fast_open_queue(queue);
