@@ -436,6 +436,7 @@ impl Connection {
             SetOption::KeepCnt(count) => options.keep_cnt = Some(count),
             SetOption::UserTimeout(time) => options.user_timeout = Some(time),
             SetOption::HalfCloseTimeout(time) => options.half_close_timeout = Some(time),
+            SetOption::MemoryBudget(bytes) => options.memory_budget = bytes,
             SetOption::SndBuf(bytes) => options.sndbuf = Some(bytes),
             SetOption::RcvBuf(bytes) => options.rcvbuf = Some(bytes),
             SetOption::Congestion(algorithm) => options.congestion = Some(algorithm),

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use plimsoll_tcp::{Config, Connection, Events, Instant, Md5Key, Segment, Serial, State, Transmit};
+use plimsoll_tcp::{
+    Config, Connection, Events, Instant, Md5Key, MemoryRoom, Segment, Serial, State, Transmit,
+};
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::TcpFlags;
 
 use crate::connection_id::ConnectionId;
 use crate::flow::FlowKey;
 use crate::packet::CompletionSink;
+use crate::policies::budget::{self, BudgetShare};
 use crate::pollers::completion::{BelowUs, Completions};
 use crate::sockets::backlog::Backlog;
 use crate::sockets::listening::Listening;
@@ -69,6 +72,15 @@ impl Way {
     }
 }
 
+/// Where a connection comes from.
+#[derive(Default)]
+pub(crate) struct Origin {
+    /// The listener whose queues it is in.
+    pub(crate) listener: Option<Arc<ListenerInner>>,
+    /// What it has of the budget of the listener that it came by.
+    pub(crate) share: Option<BudgetShare>,
+}
+
 /// A listener in the tables, whose queue is of connections.
 pub(crate) type ListenerInner = Listening<Endpoint>;
 
@@ -98,6 +110,10 @@ pub(crate) struct Inner {
     pub(crate) charged: u32,
     /// The round in which it entered the list of those who wait for memory.
     pub(crate) memory_ticket: u32,
+    /// What it has of its listener's budget.
+    share: Option<BudgetShare>,
+    /// Its own budget of memory is nearly spent.
+    short_of_own: bool,
     /// IPv4 identification of the next packet.
     pub(crate) ident: u16,
     /// The sequence number behind all that was sent, once something was.
@@ -184,10 +200,10 @@ impl Endpoint {
         key: FlowKey,
         id: ConnectionId,
         way: Way,
-        listener: Option<Arc<ListenerInner>>,
-        stage: Stage,
+        (origin, stage): (Origin, Stage),
         conn: Connection,
     ) -> Arc<Endpoint> {
+        let Origin { listener, share } = origin;
         let inner = Inner {
             conn,
             wakers: WakerSet::default(),
@@ -204,6 +220,8 @@ impl Endpoint {
             touched: listener.is_some(),
             charged: 0,
             memory_ticket: 0,
+            share,
+            short_of_own: false,
             ident: id.slot as u16,
             sent_to: None,
             panicked: false,
@@ -325,6 +343,47 @@ impl Inner {
     /// Whether it has left the connection table.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone
+    }
+
+    /// What more its queues may bind, of the `room` that the stack has: no more than the budget of
+    /// its listener and its own leave.
+    pub(crate) fn bound_room(&self, room: MemoryRoom) -> MemoryRoom {
+        let of_listener = self.share.as_ref().and_then(BudgetShare::room);
+        let own = self.conn.options().memory_budget;
+        let own = own.map(|most| budget::flow_room(most, self.charged));
+        of_listener.into_iter().chain(own).fold(room, |room, bound| MemoryRoom {
+            pressure: room.pressure || bound.pressure,
+            bytes: room.bytes.min(bound.bytes),
+        })
+    }
+
+    /// Its queues bind `held` bytes. Returns whether memory has become short by that, for its
+    /// listener or for itself.
+    pub(crate) fn charge_budgets(&mut self, held: usize) -> bool {
+        let of_listener = self.share.as_mut().is_some_and(|share| share.charge(held));
+        let own = self.conn.options().memory_budget;
+        let short = own.is_some_and(|most| budget::is_short(most, self.charged));
+        let before = std::mem::replace(&mut self.short_of_own, short);
+        of_listener || (short && !before)
+    }
+
+    /// Whether memory is short because of a budget of its listener or its own.
+    pub(crate) fn is_short_of_budget(&self) -> bool {
+        self.short_of_own || self.share.as_ref().is_some_and(BudgetShare::is_pressed)
+    }
+
+    /// Has it asked again when its listener's budget has memory for it.
+    pub(crate) fn wait_for_budget(&mut self, id: ConnectionId) {
+        if let Some(share) = &mut self.share {
+            share.wait(id);
+        }
+    }
+
+    /// Its place in the budget of its listener is given back.
+    pub(crate) fn leave_budget(&mut self) {
+        if let Some(share) = &mut self.share {
+            share.leave();
+        }
     }
 
     /// It counts as an orphan from now on.

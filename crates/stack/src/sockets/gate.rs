@@ -182,6 +182,18 @@ impl Attempt {
     }
 }
 
+/// A SYN that arrives at a gate.
+pub(crate) struct Asked<'a> {
+    pub(crate) key: &'a FlowKey,
+    /// The queue that it came by.
+    pub(crate) home: u8,
+    pub(crate) syn: &'a Segment,
+    /// The least initial sequence number of the answer, if it takes the place of a TIME-WAIT.
+    pub(crate) least_iss: Option<SeqNum>,
+    /// The budgets have a place for another attempt.
+    pub(crate) has_place: bool,
+}
+
 /// What became of a SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
@@ -221,11 +233,10 @@ impl Gate {
     pub(crate) fn arrive(
         &mut self,
         now: Instant,
-        (key, home): (&FlowKey, u8),
-        syn: &Segment,
-        least_iss: Option<SeqNum>,
+        asked: &Asked<'_>,
         wakers: &mut WakeList,
     ) -> Arrival {
+        let &Asked { key, home, syn, least_iss, has_place } = asked;
         if let Some(there) = self.by_flow.get(key) {
             if there.syn(|first| first.repr.seq) == syn.repr.seq {
                 there.repeat(syn);
@@ -235,7 +246,8 @@ impl Gate {
             self.end(&there, Cancelled::NewAttempt, wakers);
         }
         let of_source = self.by_source.get(&key.remote).copied().unwrap_or(0);
-        if self.by_flow.len() >= self.config.waiting || of_source >= self.config.per_source {
+        let full = self.by_flow.len() >= self.config.waiting || of_source >= self.config.per_source;
+        if full || !has_place {
             return Arrival::Full;
         }
         let state = AttemptState { syn: syn.clone(), end: None, wakers: WakerSet::default() };

@@ -30,7 +30,7 @@ use crate::error::SocketError;
 use crate::flow::FlowKey;
 use crate::snmp::IpCounter;
 use crate::sockets::endpoint::{Endpoint, Inner, ListenerInner};
-use crate::sockets::gate::{Arrival, Attempt, Cancelled, GateConfig};
+use crate::sockets::gate::{Arrival, Asked, Attempt, Cancelled, GateConfig};
 use crate::sockets::listening::Scope;
 use crate::sockets::wakers::{Interest, WaitKey};
 use crate::stack::Stack;
@@ -40,7 +40,6 @@ use crate::stack::passive_open::Child;
 use crate::stack::socket::TcpSocket;
 use crate::stack::stray_rst;
 use crate::stack::work::Work;
-use crate::tables::connections::InsertError;
 
 /// What a listener listens on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -369,32 +368,35 @@ impl Stack {
         Ok(listener)
     }
 
-    /// A SYN for a gated listener.
+    /// A SYN for a gated listener. Returns it if it is to be answered with a reset.
     pub(crate) fn to_gate(
         &self,
         work: &mut Work<'_>,
         listener: &Arc<ListenerInner>,
         key: &FlowKey,
-        syn: &Segment,
+        syn: Segment,
         least_iss: Option<SeqNum>,
-    ) {
+    ) -> Option<Segment> {
         let (now, home) = (work.now, work.home());
-        let arrival = listener.at_gate(work.wakers(), |gate, wakers| {
-            gate.arrive(now, (key, home), syn, least_iss, wakers)
-        });
-        match arrival {
-            Some(Arrival::Waits(until)) => {
+        let spent = work.spent_at_gate(listener);
+        let asked = Asked { key, home, syn: &syn, least_iss, has_place: spent.is_none() };
+        let arrival =
+            listener.at_gate(work.wakers(), |gate, wakers| gate.arrive(now, &asked, wakers));
+        match (arrival, spent) {
+            (Some(Arrival::Full), Some(spent)) => return work.refuse_syn(listener, spent, syn),
+            (Some(Arrival::Waits(until)), _) => {
                 if self.tables.listeners().gate_ends_at(until) && home != 0 {
                     // The first queue looks after these.
                     self.pollers.queue(0).waiter().kick_before(until);
                 }
             }
-            Some(Arrival::Joined) => {}
-            Some(Arrival::Full) | None => {
+            (Some(Arrival::Joined), _) => {}
+            (Some(Arrival::Full) | None, _) => {
                 work.tcp().bump(Counter::ListenOverflows);
                 work.tcp().bump(Counter::ListenDrops);
             }
         }
+        None
     }
 
     /// Takes an attempt out of its gate. Returns its SYN if it still waited.
@@ -476,10 +478,8 @@ impl Stack {
             if early {
                 listener.fast_open(|queue| queue.end(work.now, false));
             }
-            match error {
-                InsertError::Taken => SocketError::AddrInUse,
-                InsertError::Full => SocketError::TooManyConnections,
-            }
+            work.count_full(error);
+            error.into()
         })
     }
 

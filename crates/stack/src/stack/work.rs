@@ -148,7 +148,9 @@ impl<'a> Work<'a> {
             completions: interface.completions(),
             takes_notes: interface.takes_notes(),
             keeps_departures: interface.tx().keeps_departures(),
-            memory: self.stack.policies.memory().room(&self.settings.tcp_mem, inner.charged),
+            memory: inner.bound_room(
+                self.stack.policies.memory().room(&self.settings.tcp_mem, inner.charged),
+            ),
         };
         self.context_with(now, below)
     }
@@ -331,20 +333,26 @@ impl<'a> Work<'a> {
             inner.timer = Instant::FAR_FUTURE;
             self.stack.pollers.queue(endpoint.home).wheel().lock().stop(endpoint.id);
         }
-        if inner.stage == Stage::HalfOpen {
-            inner.stage = Stage::Orphan;
-            if let Some(listener) = &endpoint.listener {
-                listener.end_handshake();
-            }
-        }
+        self.leave_syn_queue(endpoint, inner);
         if inner.uncount_orphan() {
             self.stack.tables.orphans().remove(&mut self.wakers);
         }
         endpoint.at(Site::Remove);
         self.stack.policies.memory().forget(std::mem::take(&mut inner.memory_ticket));
         self.stack.tables.connections().remove(endpoint);
+        inner.leave_budget();
         inner.leave_table();
         self.account(endpoint, inner);
+    }
+
+    /// Gives the place in the SYN queue back, if the connection has one.
+    pub(crate) fn leave_syn_queue(&self, endpoint: &Endpoint, inner: &mut Inner) {
+        if inner.stage == Stage::HalfOpen {
+            inner.stage = Stage::Orphan;
+            if let Some(listener) = &endpoint.listener {
+                listener.end_handshake();
+            }
+        }
     }
 
     /// Sees to it that the wheel calls no later than the engine's next deadline. A later deadline

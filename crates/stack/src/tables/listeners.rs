@@ -213,12 +213,21 @@ mod tests {
     use super::*;
     use plimsoll_tcp::Options;
 
+    use crate::kick::Kick;
+    use crate::policies::budget::BudgetAccount;
+    use crate::pollers::completion::Completions;
+    use crate::sockets::listening::Accounts;
+
     fn listener(addr: &str) -> Arc<ListenerInner> {
         scoped(addr, Scope::Bound)
     }
 
     fn scoped(addr: &str, scope: Scope) -> Arc<ListenerInner> {
-        Arc::new(ListenerInner::new(addr.parse().unwrap(), scope, 1, Options::default()))
+        let ready = Arc::new(Completions::new(Kick::new().unwrap()));
+        let budget = Arc::new(BudgetAccount::new(ready));
+        let accounts = Accounts { budget, half_open: Arc::default() };
+        let (local, options) = (addr.parse().unwrap(), Options::default());
+        Arc::new(ListenerInner::new(local, scope, 1, options, accounts))
     }
 
     #[test]

@@ -38,7 +38,8 @@ impl World {
     }
 
     fn arrive(&mut self, millis: u64, key: &FlowKey, syn: &Segment) -> Arrival {
-        self.gate.arrive(at(millis), (key, 0), syn, None, &mut self.wakers)
+        let asked = Asked { key, home: 0, syn, least_iss: None, has_place: true };
+        self.gate.arrive(at(millis), &asked, &mut self.wakers)
     }
 }
 
