@@ -346,6 +346,7 @@ crate::setters!(Options {
     keep_cnt: Option<u8>,
     user_timeout: Option<Duration>,
     half_close_timeout: Option<Duration>,
+    memory_budget: Option<usize>,
     sndbuf: Option<usize>,
     rcvbuf: Option<usize>,
     maxseg: Option<u16>,
