@@ -90,6 +90,8 @@ pub const KNOWN: &[Known] = &[
     Known { finding: "recovery, 2: found lost again", covers: What(lost_again), then: Then::GoOn },
     // A probe of new data is new data, though something lost waits for cwnd.
     Known { finding: "recovery, 8: probe is new data", covers: What(new_probe), then: Then::End },
+    // Data that came says that Fast Open works, also if the connection has timed out.
+    Known { finding: "RFC 7413: data came", covers: What(fast_open_works), then: Then::GoOn },
     // What follows is asked last: it looks at all figures and counters.
     Known { finding: "E2, E4", covers: Rest(rest::longer_slow_start), then: Then::End },
     Known { finding: "E8", covers: Rest(rest::other_least_round_trip), then: Then::End },
@@ -120,6 +122,8 @@ pub const KNOWN: &[Known] = &[
     Known { finding: "E10", covers: Rest(rest::challenged), then: Then::End },
     // TIME-WAIT answers what has no ACK bit.
     Known { finding: "B16", covers: Rest(rest::answer_of_time_wait), then: Then::End },
+    // A range that pacing had held left when its packet did.
+    Known { finding: "recovery, 2: departure", covers: Rest(rest::departure), then: Then::End },
     // A CUBIC that comes later begins with a round trip of its own.
     Known { finding: "recovery, 5: HyStart", covers: Rest(rest::switched), then: Then::End },
 ];
@@ -127,6 +131,12 @@ pub const KNOWN: &[Known] = &[
 fn nothing_left(difference: &Difference) -> bool {
     let number = |text: &str| text.parse::<u64>().unwrap_or(0);
     difference.what == "last_data_sent" && number(&difference.old) < number(&difference.new)
+}
+
+fn fast_open_works(difference: &Difference) -> bool {
+    difference.what == "fast open news"
+        && difference.old == "Some(\"Blackhole\")"
+        && difference.new == "Some(\"Works\")"
 }
 
 fn lost_again(difference: &Difference) -> bool {
@@ -418,6 +428,7 @@ fn left_later(difference: &Difference) -> bool {
                 | "retrans"
                 | "note"
                 | "decisions"
+                | "snd_cwnd"
                 | "TcpExtTCPFullUndo"
                 | "TcpExtTCPLostRetransmit"
         )

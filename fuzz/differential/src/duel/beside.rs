@@ -47,6 +47,8 @@ pub struct Beside {
     pub state: Option<&'static str>,
     pub(super) figures: Vec<(&'static str, u64, u64)>,
     pub(super) counters: Vec<(&'static str, u64, u64)>,
+    /// Counters that only the new engine has.
+    pub(super) new_counters: Vec<(&'static str, u64)>,
 }
 
 impl Beside {
@@ -64,6 +66,17 @@ impl Beside {
     /// If there is none of this name on both sides.
     pub fn counter(&self, name: &str) -> (u64, u64) {
         find(&self.counters, name)
+    }
+
+    /// The value of a counter that only the new engine has; 0 if both or none have it.
+    pub fn new_counter(&self, name: &str) -> u64 {
+        self.new_counters.iter().find(|(other, _)| *other == name).map_or(0, |&(_, value)| value)
+    }
+
+    /// Whether nothing differs but what has one of these names.
+    pub fn differ_only_in(&self, names: &[&str]) -> bool {
+        let all = self.figures.iter().chain(&self.counters);
+        all.filter(|(_, old, new)| old != new).all(|(name, ..)| names.contains(name))
     }
 
     /// What differs, in words.

@@ -275,8 +275,9 @@ impl<'a> Duel<'a> {
             beside.figures.push((name, figures[0][n], figures[1][n]));
         }
         for (n, name) in self.counter_names.iter().enumerate() {
-            if let Some(place) = self.old_counters[n] {
-                beside.counters.push((name, counters[0][place], counters[1][n]));
+            match self.old_counters[n] {
+                Some(place) => beside.counters.push((name, counters[0][place], counters[1][n])),
+                None => beside.new_counters.push((name, counters[1][n])),
             }
         }
         beside

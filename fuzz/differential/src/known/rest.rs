@@ -2,7 +2,8 @@
 
 use crate::duel::{Beside, Difference};
 
-/// What slow start was left by in the old engine and not in the new one: nothing but HyStart.
+/// HyStart has ended slow start in the old engine, or later than there in the new one: nothing else
+/// that sets the threshold has happened to one of them alone.
 pub(super) fn longer_slow_start(_: &Difference, beside: &Beside) -> bool {
     let (old, new) = beside.figure("snd_ssthresh");
     let same = |name: &str| {
@@ -11,7 +12,9 @@ pub(super) fn longer_slow_start(_: &Difference, beside: &Beside) -> bool {
     };
     let reasons = ["TcpExtTCPSackRecovery", "TcpExtTCPRenoRecovery", "TcpExtTCPTimeouts"];
     let (before, after) = beside.figure("ca_state");
-    old < new && before == after && reasons.into_iter().all(same)
+    let signs = ["TcpExtTCPHystartTrainDetect", "TcpExtTCPHystartDelayDetect"];
+    let later = signs.into_iter().any(|name| beside.new_counter(name) > 0);
+    (old < new || (later && old > new)) && before == after && reasons.into_iter().all(same)
 }
 
 /// The sizes of packets follow the least round trip.
@@ -27,9 +30,13 @@ pub(super) fn fin_is_a_hole(difference: &Difference, beside: &Beside) -> bool {
         let (old, new) = beside.counter(name);
         new == old + 1
     };
+    let waits = one_more("plimsoll.AckFlushFin") || one_more("plimsoll.AcksDeferred");
     let queued = difference.what == "packet" && one_more("TcpExtTCPOFOQueue");
-    let by_the_flag = matches!(difference.what.as_str(), "ack may wait" | "plimsoll.AckFlushFin");
-    difference.past.lone_fin && (queued || (by_the_flag && one_more("plimsoll.AckFlushFin")))
+    let by_the_flag = matches!(
+        difference.what.as_str(),
+        "ack may wait" | "plimsoll.AckFlushFin" | "plimsoll.AcksDeferred"
+    );
+    difference.past.lone_fin && (queued || (by_the_flag && waits))
 }
 
 /// The timer of the user timeout has begun to run, or has ended the connection.
@@ -79,6 +86,17 @@ pub(super) fn answer_of_time_wait(difference: &Difference, beside: &Beside) -> b
     let (old, new) = beside.counter("plimsoll.AcksDeferred");
     let by_the_flag = matches!(difference.what.as_str(), "ack may wait" | "plimsoll.AcksDeferred");
     beside.state == Some("TIME-WAIT") && by_the_flag && new == old + 1
+}
+
+/// Nothing differs but when the timer fires, by no more than pacing holds a packet.
+pub(super) fn departure(difference: &Difference, beside: &Beside) -> bool {
+    let at = |text: &str| text.strip_prefix("Some(")?.strip_suffix(')')?.parse::<u64>().ok();
+    let both = at(&difference.old).zip(at(&difference.new));
+    let near = both.is_some_and(|(old, new)| old.abs_diff(new) < 200_000_000);
+    let (_, held) = beside.figure("holds.pacing");
+    let (_, again) = beside.counter("TcpRetransSegs");
+    let alone = beside.differ_only_in(&["memory_held", "pacing_rate"]);
+    difference.what == "timeout" && near && held > 0 && again > 0 && alone
 }
 
 /// HyStart of an algorithm that was chosen while the connection was open.
