@@ -383,8 +383,10 @@ impl Stack {
         });
         match arrival {
             Some(Arrival::Waits(until)) => {
-                if self.tables.listeners().gate_ends_at(until) && home != 0 {
-                    // The first queue looks after these.
+                self.tables.listeners().gate_ends_at(until);
+                if home != 0 {
+                    // The first queue looks after these. It may sleep without regard to an earlier
+                    // time that was known, if nothing waited then.
                     self.pollers.queue(0).waiter().kick_before(until);
                 }
             }

@@ -377,7 +377,7 @@ impl Stack {
             let local = SocketAddr::new(local.ip(), port);
             let inner = ListenerInner::new(local, scope, backlog, options.clone());
             let inner = match gate {
-                Some(gate) => inner.gated(gate),
+                Some(gate) => inner.gated(gate, self.tables.listeners().attempts().clone()),
                 None => inner,
             };
             let early = default_queue(settings.tcp_fastopen, backlog);
