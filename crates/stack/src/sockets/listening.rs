@@ -15,7 +15,7 @@ use crate::error::SocketError;
 use crate::policies::budget::{BudgetAccount, Refusal};
 use crate::policies::syn_cookie::VALIDITY;
 use crate::sockets::fast_open::FastOpenQueue;
-use crate::sockets::gate::{Gate, GateConfig};
+use crate::sockets::gate::{AttemptCount, Gate, GateConfig};
 use crate::sockets::md5::Md5Keys;
 use crate::sockets::wakers::{Interest, WaitKey, WakeList, WakerSet};
 use crate::sync::lock;
@@ -107,10 +107,10 @@ impl<E> Listening<E> {
         Listening { local, scope, gate: None, accounts, state: Mutex::new(state) }
     }
 
-    /// Has the listener ask before it answers.
-    pub(crate) fn gated(mut self, config: GateConfig) -> Listening<E> {
+    /// Has the listener ask before it answers. What waits for its answer counts in `count`.
+    pub(crate) fn gated(mut self, config: GateConfig, count: AttemptCount) -> Listening<E> {
         self.gate = Some(config);
-        lock(&self.state).gate = Some(Box::new(Gate::new(config)));
+        lock(&self.state).gate = Some(Box::new(Gate::new(config, count)));
         self
     }
 

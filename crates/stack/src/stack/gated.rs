@@ -385,8 +385,10 @@ impl Stack {
         match (arrival, spent) {
             (Some(Arrival::Full), Some(spent)) => return work.refuse_syn(listener, spent, syn),
             (Some(Arrival::Waits(until)), _) => {
-                if self.tables.listeners().gate_ends_at(until) && home != 0 {
-                    // The first queue looks after these.
+                self.tables.listeners().gate_ends_at(until);
+                if home != 0 {
+                    // The first queue looks after these. It may sleep without regard to an earlier
+                    // time that was known, if nothing waited then.
                     self.pollers.queue(0).waiter().kick_before(until);
                 }
             }

@@ -389,7 +389,7 @@ impl Stack {
             };
             let inner = ListenerInner::new(local, scope, backlog, options.clone(), accounts);
             let inner = match gate {
-                Some(gate) => inner.gated(gate),
+                Some(gate) => inner.gated(gate, self.tables.listeners().attempts().clone()),
                 None => inner,
             };
             let early = default_queue(settings.tcp_fastopen, backlog);

@@ -34,7 +34,7 @@ impl World {
     fn new(waiting: usize, per_source: usize) -> World {
         let wait = Duration::from_millis(1000);
         let config = GateConfig { waiting, per_source, wait, verify_source: false };
-        World { gate: Gate::new(config), wakers: WakeList::default() }
+        World { gate: Gate::new(config, AttemptCount::default()), wakers: WakeList::default() }
     }
 
     fn arrive(&mut self, millis: u64, key: &FlowKey, syn: &Segment) -> Arrival {
