@@ -286,6 +286,11 @@ impl<E> Listening<E> {
         }
     }
 
+    /// Takes those out of the accept queue that are not `kept`.
+    pub(crate) fn retain(&self, kept: impl FnMut(&Arc<E>) -> bool) {
+        lock(&self.state).accept_queue.retain(kept);
+    }
+
     /// Whether there is something to accept, or the listener or the stack has `ended`; if not,
     /// `waker` waits. Returns a waker to be dropped without a lock as well.
     pub(crate) fn register(

@@ -67,14 +67,18 @@ impl Listener {
 
     /// As [`accept`](Self::accept), with the connection beside its socket.
     pub(crate) fn accept_endpoint(&self, now: Instant) -> Result<Option<Accepted>, SocketError> {
-        self.stack.pollers.tell(now);
-        let endpoint = match self.inner.accept()? {
-            Some(endpoint) => endpoint,
-            None if self.stack.error().is_some() => return Err(SocketError::NetworkDown),
-            None => return Ok(None),
-        };
+        let Some(endpoint) = self.take_queued(now)? else { return Ok(None) };
         self.stack.adopt(&endpoint);
         Ok(Some((TcpSocket::new(self.stack.clone(), endpoint.clone()), endpoint)))
+    }
+
+    /// Takes the next connection out of the accept queue. It is not the application's yet.
+    pub(crate) fn take_queued(&self, now: Instant) -> Result<Option<Arc<Endpoint>>, SocketError> {
+        self.stack.pollers.tell(now);
+        match self.inner.accept()? {
+            None if self.stack.error().is_some() => Err(SocketError::NetworkDown),
+            taken => Ok(taken),
+        }
     }
 
     /// Whether [`accept`](Self::accept) has something to return; if not, `waker` fires when it may.

@@ -161,7 +161,16 @@ impl Stack {
             work.tcp().bump(Counter::ListenDrops);
             return None;
         }
+        if listener.verifies_source()
+            && let Err(spent) = self.verified(work, listener, key)
+        {
+            listener.end_handshake();
+            return spent.and_then(|spent| work.refuse_syn(listener, spent, ack));
+        }
         let made = work.contain_making(|work| self.insert_by_cookie(work, listener, key, conn));
+        if !matches!(made, Some(Ok(_))) {
+            listener.at_gate(work.wakers(), |gate, _| gate.leave(key));
+        }
         match made {
             // The rest is as for any half-open connection.
             Some(Ok(endpoint)) => {

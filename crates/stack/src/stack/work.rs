@@ -337,6 +337,9 @@ impl<'a> Work<'a> {
         if inner.uncount_orphan() {
             self.stack.tables.orphans().remove(&mut self.wakers);
         }
+        if let Some(listener) = endpoint.listener.as_ref().filter(|from| from.verifies_source()) {
+            listener.at_gate(&mut self.wakers, |gate, _| gate.leave(&endpoint.key));
+        }
         endpoint.at(Site::Remove);
         self.stack.policies.memory().forget(std::mem::take(&mut inner.memory_ticket));
         self.stack.tables.connections().remove(endpoint);
