@@ -51,7 +51,10 @@ impl Stack {
             return None;
         }
         match work.admit(listener, least_iss.is_some()) {
-            Admission::Dropped => work.tcp().bump(Counter::ListenDrops),
+            Admission::Dropped => {
+                work.tcp().bump(Counter::ListenDrops);
+                work.note_refusal(key, "queues full");
+            }
             Admission::Cookie => {
                 state.syns.take();
                 self.send_cookie(work, listener, key, &segment);
