@@ -104,6 +104,8 @@ pub(crate) struct Inner {
     gone: bool,
     /// It counts as an orphan.
     counted_orphan: bool,
+    /// The state that it is counted in; none while it is not in the table.
+    counted: Option<State>,
     /// It waits to be settled at the end of the batch.
     touched: bool,
     /// What the account of memory has it for, in bytes.
@@ -216,6 +218,7 @@ impl Endpoint {
             edges: Edges::default(),
             gone: false,
             counted_orphan: false,
+            counted: None,
             // The packet that made it is of a batch.
             touched: listener.is_some(),
             charged: 0,
@@ -394,6 +397,16 @@ impl Inner {
     /// Whether it has counted as an orphan, which ends here.
     pub(crate) fn uncount_orphan(&mut self) -> bool {
         std::mem::take(&mut self.counted_orphan)
+    }
+
+    /// The state that it is counted in.
+    pub(crate) fn counted(&self) -> Option<State> {
+        self.counted
+    }
+
+    /// It is counted in `state` from now on. Returns where it was.
+    pub(crate) fn count_in(&mut self, state: Option<State>) -> Option<State> {
+        std::mem::replace(&mut self.counted, state)
     }
 
     /// It waits to be settled at the end of the batch. Returns whether it did not before.

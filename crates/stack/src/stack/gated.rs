@@ -29,6 +29,7 @@ use plimsoll_wire::tcp::MD5_DIGEST_LEN;
 use plimsoll_wire::{SeqNum, protocol};
 
 use crate::error::SocketError;
+use crate::events::StackEvent;
 use crate::flow::FlowKey;
 use crate::snmp::IpCounter;
 use crate::sockets::endpoint::{Endpoint, Inner, ListenerInner};
@@ -238,6 +239,7 @@ impl Incoming {
     /// # Errors
     /// If the attempt has ended by itself, or there is no place for another connection.
     pub fn accept(mut self, now: Instant) -> Result<Arc<TcpSocket>, SocketError> {
+        self.tell("accept");
         match std::mem::replace(&mut self.what, What::Decided) {
             What::Syn(attempt) => self.stack.open_attempt(now, &self.listener, &attempt),
             What::Open(socket, endpoint, attempt) => {
@@ -256,6 +258,7 @@ impl Incoming {
     /// Forgets the attempt. The peer hears nothing; if it sends its SYN again, that is a new
     /// attempt. Where the source was verified, so is whatever it sends next.
     pub fn ignore(mut self, now: Instant) {
+        self.tell("ignore");
         match std::mem::replace(&mut self.what, What::Decided) {
             What::Syn(attempt) => drop(self.stack.decide(now, &self.listener, &attempt)),
             What::Open(socket, endpoint, attempt) => {
@@ -266,7 +269,18 @@ impl Incoming {
         }
     }
 
+    /// Tells what the application has decided.
+    fn tell(&self, decision: &'static str) {
+        let Some(key) = self.key() else { return };
+        let (peer, local) = (key.remote_addr(), key.local_addr());
+        self.stack.tell(|| StackEvent::Gate { peer, local, decision });
+    }
+
     fn refuse(&mut self, now: Instant, how: Reject) {
+        self.tell(match how {
+            Reject::Rst => "reject with a reset",
+            Reject::Icmp(_) => "reject with an ICMP error",
+        });
         match std::mem::replace(&mut self.what, What::Decided) {
             What::Syn(attempt) => self.stack.refuse_attempt(now, &self.listener, &attempt, how),
             What::Open(socket, endpoint, attempt) => {
@@ -439,6 +453,7 @@ impl Stack {
             (Some(Arrival::Full) | None, _) => {
                 work.tcp().bump(Counter::ListenOverflows);
                 work.tcp().bump(Counter::ListenDrops);
+                work.note_refusal(key, "gate full");
             }
         }
         None

@@ -17,6 +17,7 @@ use plimsoll_tcp::{
 
 use crate::connection_id::ConnectionId;
 use crate::error::StackError;
+use crate::events::{PendingEvents, StackEvent};
 use crate::limits::{COMPLETION_ROUNDS, READ_ROUNDS};
 use crate::policies::sysctl::Settings;
 use crate::snmp::{IpCounter, Shard};
@@ -49,6 +50,8 @@ pub(crate) struct Work<'a> {
     /// This thread's shard, which makes a `Work` stay on its thread.
     pub(crate) counters: Rc<Shard>,
     wakers: WakeList,
+    /// What is told when nothing is owned or locked any more.
+    events: PendingEvents,
     /// Bit `i`: packets were queued on interface `i`.
     queued_on: u16,
     /// Who sends what was queued.
@@ -78,6 +81,7 @@ impl<'a> Work<'a> {
             settings: stack.policies.sysctl().cached(counters.settings()),
             counters,
             wakers: WakeList::default(),
+            events: PendingEvents::default(),
             queued_on: 0,
             departure: Departure::Here,
             armed: Instant::FAR_FUTURE,
@@ -109,6 +113,11 @@ impl<'a> Work<'a> {
     /// How many connections may be open.
     pub(crate) fn most_connections(&self) -> usize {
         self.settings.max_connections as usize
+    }
+
+    /// Where events wait until the work is finished.
+    pub(crate) fn events(&mut self) -> &mut PendingEvents {
+        &mut self.events
     }
 
     /// Where wakers wait until the work is finished.
@@ -186,6 +195,7 @@ impl<'a> Work<'a> {
         }
         inner.note_edge(events);
         self.promote(endpoint, inner);
+        self.note_state(endpoint, inner);
         self.collect_wakers(inner, events);
         if events.contains(Events::TIME_WAIT) && inner.conn.state() == State::TimeWait {
             self.keep_in_time_wait(endpoint, inner);
@@ -343,6 +353,7 @@ impl<'a> Work<'a> {
         endpoint.at(Site::Remove);
         self.stack.policies.memory().forget(std::mem::take(&mut inner.memory_ticket));
         self.stack.tables.connections().remove(endpoint);
+        self.note_removal(endpoint, inner);
         inner.leave_budget();
         inner.leave_table();
         self.account(endpoint, inner);
@@ -423,6 +434,7 @@ impl<'a> Work<'a> {
         if panics > 0 {
             self.counters.add(IpCounter::WakerPanics, panics);
         }
+        self.events.tell(self.stack.tables.spans());
     }
 }
 
@@ -599,10 +611,12 @@ impl Stack {
 
     /// Ends everything: every socket gets an error.
     pub(crate) fn bring_down(&self, now: Instant, error: StackError) {
+        let reason = error.to_string();
         if !self.pollers.end(error) {
             return;
         }
         let mut work = Work::begin(self, now);
+        work.events().stack(|| StackEvent::Ended { reason });
         for endpoint in self.tables.connections().all() {
             work.leave_news(&endpoint, PathNews::Gone(ConnectionError::DeviceGone));
         }

@@ -49,11 +49,11 @@ fn without_a_cookie_nothing_is_taken_and_one_is_asked_for() {
         assert_eq!(connected(&socket), Poll::Ready(Ok(())));
         let key = pair.a.flow_to(addr(B4, 80), None).unwrap();
         assert_eq!(pair.a.policies.metrics().refusals(&key), refused);
-        assert_eq!(pair.a.metrics()[0].cookie, None);
+        assert_eq!(pair.a.peer_metrics()[0].cookie, None);
         drop(listener.accept(pair.now).unwrap());
     }
     pair.a.flush_metrics();
-    assert_eq!(pair.a.metrics(), []);
+    assert_eq!(pair.a.peer_metrics(), []);
 }
 
 #[test]

@@ -35,6 +35,9 @@ pub(crate) struct IpParams {
 impl Work<'_> {
     /// Queues a packet of a connection.
     pub(crate) fn send_tcp(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner, out: Transmit) {
+        if cfg!(feature = "tracing") {
+            self.note_sending(endpoint, inner, &out);
+        }
         inner.note_sent(&out);
         let ident = &mut inner.ident;
         let options = inner.conn.options();
