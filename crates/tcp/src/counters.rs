@@ -103,6 +103,7 @@ counters! {
     TcpSackReneging => "TcpExtTCPSACKReneging", "Timeouts that found SACKed data unacknowledged at the front.";
     TcpSackRecovery => "TcpExtTCPSackRecovery", "Recoveries entered with SACK.";
     TcpRenoRecovery => "TcpExtTCPRenoRecovery", "Recoveries entered without SACK.";
+    TcpRetransFail => "TcpExtTCPRetransFail", "Retransmissions that a full queue below did not take.";
     TcpFastRetrans => "TcpExtTCPFastRetrans", "Segments retransmitted in recovery.";
     TcpSlowStartRetrans => "TcpExtTCPSlowStartRetrans", "Segments retransmitted after a timeout.";
     TcpLostRetransmit => "TcpExtTCPLostRetransmit", "Retransmissions that were lost again.";

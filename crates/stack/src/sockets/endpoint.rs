@@ -8,6 +8,7 @@ use plimsoll_wire::tcp::TcpFlags;
 
 use crate::connection_id::ConnectionId;
 use crate::flow::FlowKey;
+use crate::interfaces::space::SpaceWaiter;
 use crate::packet::CompletionSink;
 use crate::pollers::completion::{BelowUs, Completions};
 use crate::sockets::backlog::Backlog;
@@ -278,6 +279,31 @@ impl CompletionSink for Endpoint {
             self.completions.push(self.id);
         }
     }
+
+    fn refused(&self, bytes: u32) {
+        self.below.refuse(bytes);
+    }
+}
+
+/// One behind the last number of a packet, the SYN and the FIN counted.
+pub(crate) fn stream_end(out: &Transmit) -> SeqNum {
+    let flags = out.repr.flags;
+    let marks = [TcpFlags::SYN, TcpFlags::FIN].map(|flag| u32::from(flags.contains(flag)));
+    out.repr.seq + (out.payload.len() as u32 + marks[0] + marks[1])
+}
+
+impl SpaceWaiter for Endpoint {
+    fn begin_wait(&self) -> bool {
+        !self.below.set_waits_for_space(true)
+    }
+
+    fn end_wait(&self) {
+        self.below.set_waits_for_space(false);
+    }
+
+    fn go_on(&self) {
+        self.hand_on();
+    }
 }
 
 impl Inner {
@@ -378,11 +404,8 @@ impl Inner {
         self.panics
     }
 
-    /// Notes how far the stream that was sent reaches, the SYN and the FIN counted.
-    pub(crate) fn note_sent(&mut self, out: &Transmit) {
-        let flags = out.repr.flags;
-        let marks = [TcpFlags::SYN, TcpFlags::FIN].map(|flag| u32::from(flags.contains(flag)));
-        let end = out.repr.seq + (out.payload.len() as u32 + marks[0] + marks[1]);
+    /// Notes how far the stream that was sent reaches.
+    pub(crate) fn note_sent(&mut self, end: SeqNum) {
         self.sent_to = Some(self.sent_to.map_or(end, |before| before.max(end)));
     }
 
