@@ -10,7 +10,12 @@
 use alloc::sync::Arc;
 use core::cell::Cell;
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicU64, Ordering};
+#[cfg(target_has_atomic = "64")]
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering;
+
+#[cfg(not(target_has_atomic = "64"))]
+use portable_atomic::AtomicU64;
 
 macro_rules! counters {
     ($($variant:ident => $name:literal, $doc:literal;)*) => {

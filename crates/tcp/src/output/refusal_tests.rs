@@ -274,6 +274,7 @@ fn the_user_timeout_counts_while_everything_is_refused() {
     }
     assert_eq!(t.now.since(first), timeout);
     assert_eq!(t.conn.error(), Some(crate::ConnectionError::TimedOut));
+    assert_eq!(t.conn.info(&t.config).probes, 6, "the last time nobody asks");
 }
 
 /// Linux: a queue of our own that is full is congestion, once per window.
