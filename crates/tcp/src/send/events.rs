@@ -8,12 +8,13 @@ use plimsoll_wire::SeqNum;
 use super::SendSide;
 use super::planning::{Again, Committed};
 use super::recovery::{
-    AckEffects, AckView, ConnView, Departure, Flight, NextRetransmission, PeerView, Probe,
+    AckEffects, AckView, ConnView, Cwr, Departure, Flight, NextRetransmission, PeerView, Probe,
     TimerEffects,
 };
 use super::scoreboard::{Arrivals, SentRange};
 use crate::context::Context;
 use crate::handshake::TimestampState;
+use crate::segment::SendKind;
 use crate::serial::Serial;
 use crate::state::State;
 use crate::time::{Duration, Instant};
@@ -150,7 +151,7 @@ impl SendSide {
         parts: &ConnParts,
         committed: &Committed,
         (serial, departs): (Serial, Instant),
-        payload: &Slices,
+        payload: Slices,
     ) {
         let view = self.view(cx, parts);
         let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
@@ -175,6 +176,18 @@ impl SendSide {
         let Again { start, end, fin, .. } = *again;
         let left = Departure { start, end, fin, serial, departs };
         self.recovery.on_retransmitted(cx, &view, flight, &left);
+    }
+
+    /// The queue below was full, and a packet of that kind did not leave.
+    pub(crate) fn on_refused(
+        &mut self,
+        cx: &Context,
+        parts: &ConnParts,
+        kind: SendKind,
+    ) -> Option<Cwr> {
+        let view = self.view(cx, parts);
+        let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
+        self.recovery.on_refused(cx, &view, flight, kind)
     }
 
     /// No more new data leaves in this call. Returns whether what is lost leaves in its place.

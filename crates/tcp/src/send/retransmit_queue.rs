@@ -68,15 +68,16 @@ impl RetransmitQueue {
     }
 
     /// Appends what has just left for the first time, from `start` on.
-    pub(crate) fn on_sent(&mut self, mut start: SeqNum, data: &Slices) {
-        for slice in data.parts() {
-            let merged = self.pieces.back_mut().is_some_and(|piece| piece.slice.try_merge(slice));
-            if !merged {
-                frugal::push(&mut self.pieces, Piece { start, slice: slice.clone() });
-            }
-            start += slice.len() as u32;
-        }
+    pub(crate) fn on_sent(&mut self, mut start: SeqNum, mut data: Slices) {
         self.bytes += data.len();
+        for slice in data.drain() {
+            let end = start + slice.len() as u32;
+            let merged = self.pieces.back_mut().is_some_and(|piece| piece.slice.try_merge(&slice));
+            if !merged {
+                frugal::push(&mut self.pieces, Piece { start, slice });
+            }
+            start = end;
+        }
     }
 
     /// Gives back everything below `ack`.
