@@ -216,6 +216,7 @@ impl<'a> Work<'a> {
         loop {
             let cx = self.context(endpoint, inner);
             let from = Sender::new(endpoint, inner, &cx.below);
+            let below = cx.below.bytes;
             let mut gone = None;
             let Inner { conn, ident, .. } = inner;
             let left = conn.poll_transmit_with(&cx, |packet| {
@@ -233,7 +234,7 @@ impl<'a> Work<'a> {
                 inner.note_sent(sent.end);
             }
             if !left {
-                return cx.below.bytes;
+                return below;
             }
         }
     }
