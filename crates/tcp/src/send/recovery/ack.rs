@@ -25,6 +25,7 @@ impl Recovery {
         ack: &AckView,
         flight: Flight,
     ) -> AckEffects {
+        self.timed_out = false;
         let mut run = Run::new(cx, conn, self, flight);
         run.read(ack);
         if ack.ack < conn.una {
