@@ -31,7 +31,8 @@ pub(super) fn fin_is_a_hole(difference: &Difference, beside: &Beside) -> bool {
         new == old + 1
     };
     let waits = one_more("plimsoll.AckFlushFin") || one_more("plimsoll.AcksDeferred");
-    let queued = difference.what == "packet" && one_more("TcpExtTCPOFOQueue");
+    let seen = matches!(difference.what.as_str(), "packet" | "TcpExtTCPAckCompressed");
+    let queued = seen && one_more("TcpExtTCPOFOQueue");
     let by_the_flag = matches!(
         difference.what.as_str(),
         "ack may wait" | "plimsoll.AckFlushFin" | "plimsoll.AcksDeferred"
