@@ -96,10 +96,10 @@ pub const KNOWN: &[Known] = &[
     Known { finding: "E2, E4", covers: Rest(rest::longer_slow_start), then: Then::End },
     Known { finding: "E8", covers: Rest(rest::other_least_round_trip), then: Then::End },
     Known { finding: "B15", covers: Rest(rest::fin_is_a_hole), then: Then::End },
-    // The user timeout runs also while the front is below us.
+    // The user timeout and R2 run also while the front is below us.
     Known {
-        finding: "recovery, 11: user timeout",
-        covers: Rest(rest::user_timeout),
+        finding: "recovery, 11: a queue below us",
+        covers: Rest(rest::given_up_below),
         then: Then::End,
     },
     // An orphan is not given up by `tcp_retries2`.
@@ -124,6 +124,8 @@ pub const KNOWN: &[Known] = &[
     Known { finding: "B16", covers: Rest(rest::answer_of_time_wait), then: Then::End },
     // A range that pacing had held left when its packet did.
     Known { finding: "recovery, 2: departure", covers: Rest(rest::departure), then: Then::End },
+    // The sample of the handshake ends what probes before it backed off.
+    Known { finding: "recovery, 9: backoff", covers: Rest(rest::backoff), then: Then::End },
     // A CUBIC that comes later begins with a round trip of its own.
     Known { finding: "recovery, 5: HyStart", covers: Rest(rest::switched), then: Then::End },
 ];

@@ -1,5 +1,5 @@
-//! The program: `--seeds A..B [--seconds N]` compares by the number of the script and prints a table
-//! of what differed; with `--failures` it also names scripts in which both engines panic.
+//! The program: `--seeds A..B [--seconds N]` compares by the number of the script and prints a
+//! table of what differed; with `--failures` it also names scripts in which both engines panic.
 //! `--show SEED` prints what happens in a script.
 
 use std::time::Instant;

@@ -114,11 +114,21 @@ pub struct Duel<'a> {
 }
 
 impl<'a> Duel<'a> {
-    /// Both engines before the open.
+    /// The old engine and the new one before the open.
     pub fn new(setup: &'a Setup, reach: &'a mut Reach, trace: Option<&'a mut Vec<String>>) -> Self {
-        keep_panics();
-        let mut sides: [Box<dyn Engine>; 2] =
+        let sides: [Box<dyn Engine>; 2] =
             [Box::<old::Side>::default(), Box::<new::Side>::default()];
+        Duel::between(sides, setup, reach, trace)
+    }
+
+    /// Two engines before the open; the first one is what the other is compared with.
+    pub fn between(
+        mut sides: [Box<dyn Engine>; 2],
+        setup: &'a Setup,
+        reach: &'a mut Reach,
+        trace: Option<&'a mut Vec<String>>,
+    ) -> Self {
+        keep_panics();
         for side in &mut sides {
             for &(setting, value) in &setup.settings {
                 side.configure(setting, value);

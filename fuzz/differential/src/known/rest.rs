@@ -31,7 +31,8 @@ pub(super) fn fin_is_a_hole(difference: &Difference, beside: &Beside) -> bool {
         new == old + 1
     };
     let waits = one_more("plimsoll.AckFlushFin") || one_more("plimsoll.AcksDeferred");
-    let queued = difference.what == "packet" && one_more("TcpExtTCPOFOQueue");
+    let seen = matches!(difference.what.as_str(), "packet" | "TcpExtTCPAckCompressed");
+    let queued = seen && one_more("TcpExtTCPOFOQueue");
     let by_the_flag = matches!(
         difference.what.as_str(),
         "ack may wait" | "plimsoll.AckFlushFin" | "plimsoll.AcksDeferred"
@@ -39,15 +40,17 @@ pub(super) fn fin_is_a_hole(difference: &Difference, beside: &Beside) -> bool {
     difference.past.lone_fin && (queued || (by_the_flag && waits))
 }
 
-/// The timer of the user timeout has begun to run, or has ended the connection.
-pub(super) fn user_timeout(difference: &Difference, beside: &Beside) -> bool {
+/// The front has not left: the timer of the user timeout has begun to run, or that or R2 has ended
+/// the connection.
+pub(super) fn given_up_below(difference: &Difference, beside: &Beside) -> bool {
     let at = |text: &str| text.strip_prefix("Some(")?.strip_suffix(')')?.parse::<u64>().ok();
     let earlier = at(&difference.old).zip(at(&difference.new)).is_some_and(|(old, new)| new < old);
     let ended = difference.new.contains("kind: \"rst\"") && !difference.old.contains("\"rst\"");
     let (_, below) = beside.counter("TcpExtTCPSpuriousRtxHostQueues");
-    let timer = difference.what == "timeout" && earlier;
-    let end = difference.what == "packet" && ended;
-    difference.past.user_timeout && below > 0 && (timer || end)
+    let (before, after) = beside.counter("TcpExtTCPAbortOnTimeout");
+    let timer = difference.past.user_timeout && difference.what == "timeout" && earlier;
+    let end = difference.what == "packet" && ended && after > before;
+    below > 0 && (timer || end)
 }
 
 /// The old engine gives an orphan up, the new one sends once more.
@@ -97,6 +100,13 @@ pub(super) fn departure(difference: &Difference, beside: &Beside) -> bool {
     let (_, again) = beside.counter("TcpRetransSegs");
     let alone = beside.differ_only_in(&["memory_held", "pacing_rate"]);
     difference.what == "timeout" && near && held > 0 && again > 0 && alone
+}
+
+/// Nothing differs but that the RTO is not backed off any more.
+pub(super) fn backoff(difference: &Difference, beside: &Beside) -> bool {
+    let (old, new) = beside.figure("backoff");
+    let alone = beside.differ_only_in(&["rto", "backoff", "memory_held"]);
+    difference.what == "rto" && old > 0 && new == 0 && alone
 }
 
 /// HyStart of an algorithm that was chosen while the connection was open.

@@ -172,17 +172,22 @@ impl Run<'_> {
         let mut effects = TimerEffects::default();
         let Some(front) = self.flight.board.front() else { return effects };
         effects.user_timeout_since = Some(front.sent_at);
-        if self.cx.below.completed < front.serial {
+        let below = self.cx.below.completed < front.serial;
+        if below {
             self.cx.counters.bump(Counter::TcpSpuriousRtxHostQueues);
-            let wait = self.rto().min(LOOK_AGAIN);
-            self.rec.timer.set(Waits::Rto, self.cx.now + wait);
-            return effects;
         }
         let now = self.cx.now;
         let trying = now.since(*self.rec.trying_since.get_or_insert(now));
-        let again = self.rec.retries > 0;
-        if again && give_up::is_over(self.conn, now, trying, self.rto(), self.cx.config) {
+        let asked = below || self.rec.retries > 0;
+        if asked && give_up::is_over(self.conn, now, trying, self.rto(), self.cx.config) {
             effects.give_up = true;
+            return effects;
+        }
+        if below {
+            // What has not left is not lost, but a queue that never lets it go is as good as a peer
+            // that never answers.
+            let wait = self.rto().min(LOOK_AGAIN);
+            self.rec.timer.set(Waits::Rto, now + wait);
             return effects;
         }
         self.begin_loss_by_timeout();
