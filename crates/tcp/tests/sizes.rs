@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 
 /// Most bytes of each type.
 const BUDGET: [(&str, usize); 10] = [
-    ("Connection", 1152),
-    ("SendSide", 696),
-    ("RecvSide", 240),
-    ("Recovery", 328),
+    ("Connection", 1248),
+    ("SendSide", 728),
+    ("RecvSide", 232),
+    ("Recovery", 320),
     ("Controller", 72),
-    ("Scoreboard", 64),
-    ("TimerTable", 8),
+    ("Scoreboard", 88),
+    ("TimerTable", 80),
     ("SentRange", 56),
     ("Segment", 160),
     ("Transmit", 200),
