@@ -58,6 +58,7 @@ commands:
                                   two programs under the same attacks; needs root
   bench atomics [--at COMMIT]...  atomic operations for a poll, a packet, a response; valgrind
   bench flood [--at COMMIT]...    a flood of SYNs on a link in memory
+  bench idle [--at COMMIT]...     where the memory of idle connections goes
   interop [FILTER]...             only the tests against the host kernel; needs root
   outside tokio [FILTER]...       only tokio's own tests of its sockets, on ours
   outside h2                      h2spec and h2load on our sockets and on the kernel's; needs root

@@ -88,6 +88,5 @@ pub use stack::gated::{Incoming, ListenOn, Reject, SynOptions, Unreachable};
 pub use stack::listener::Listener;
 pub use stack::sending::QdiscSummary;
 pub use stack::socket::TcpSocket;
-pub use stack::summaries::type_sizes;
 pub use stack::wait::{Prepared, QueueWaiter};
 pub use stack::{ConnectionMemory, Poll, Stack, StackConfig};

@@ -15,7 +15,8 @@ macro_rules! sizes {
 
 /// In the order of the table in docs/performance.md.
 static SIZES: [(&str, usize); 10] = sizes![
-    Connection, SendSide, RecvSide, Recovery, Controller, Scoreboard, TimerTable, SentRange, Segment, Transmit,
+    Connection, SendSide, RecvSide, Recovery, Controller, Scoreboard, TimerTable, SentRange,
+    Segment, Transmit,
 ];
 
 /// Names of the types that a connection is made of, and their sizes in bytes. They differ between

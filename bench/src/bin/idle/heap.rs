@@ -73,10 +73,11 @@ pub(crate) fn live() -> Live {
     let bytes = short + LONG_BYTES.load(Ordering::Relaxed);
     // SAFETY: it takes nothing and fills a value.
     let said = unsafe { libc::mallinfo2() };
-    Live {
-        counts,
-        bytes,
-        in_use: (said.uordblks + said.hblkhd) as i64,
-        free: said.fordblks as i64,
-    }
+    Live { counts, bytes, in_use: (said.uordblks + said.hblkhd) as i64, free: said.fordblks as i64 }
+}
+
+/// Has the allocator give back what it keeps free.
+pub(crate) fn trim() {
+    // SAFETY: it takes no pointer.
+    unsafe { libc::malloc_trim(0) };
 }

@@ -6,7 +6,11 @@
 //! ends. It prints JSON. `cargo xtask bench idle` runs it.
 //!
 //! Resident memory is what `/proc/self/status` calls `VmRSS`. It holds what was asked for, what the
-//! allocator adds to that, and what it keeps free: all connections were in use at once.
+//! allocator adds to that, and what it keeps free: all connections were in use at once. At the end
+//! the allocator is asked to give back what it keeps free (`malloc_trim`), as a program may.
+//!
+//! It uses the public interface only, and little of it, so that it can be built with older versions
+//! of the stack.
 
 mod heap;
 
@@ -42,6 +46,8 @@ fn main() -> Result<()> {
     let used = Moment::now()?;
     ends.rest();
     let rested = Moment::now()?;
+    heap::trim();
+    let trimmed = Moment::now()?;
     let per_end = |value: i64| value as f64 / connections as f64 / 2.0;
     let moment = |moment: &Moment| {
         let since = moment.since(&before);
@@ -60,8 +66,8 @@ fn main() -> Result<()> {
         "opened": moment(&opened),
         "used": moment(&used),
         "idle": moment(&rested),
+        "trimmed": moment(&trimmed),
         "sizes": sizes(&rested.since(&before).heap, per_end),
-        "types": types(),
     });
     println!("{document}");
     Ok(())
@@ -73,12 +79,6 @@ fn sizes(heap: &heap::Live, per_end: impl Fn(i64) -> f64) -> Vec<Value> {
     let each = counts.map(|(size, &count)| (size, per_end(count)));
     let common = each.filter(|&(size, count)| count >= RARE && size < heap::SIZES);
     common.map(|(size, count)| json!([size, count])).collect()
-}
-
-/// What the types of a connection take.
-fn types() -> Value {
-    let all = plimsoll_tcp::type_sizes().iter().chain(plimsoll_stack::type_sizes());
-    all.map(|&(name, bytes)| (name.to_owned(), json!(bytes))).collect()
 }
 
 /// What there is at a moment.

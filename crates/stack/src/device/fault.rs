@@ -290,6 +290,10 @@ impl DeviceTx for FaultTx {
         earlier(self.inner.next_event(), self.lane.next_event())
     }
 
+    fn on_idle(&mut self) {
+        self.inner.on_idle();
+    }
+
     fn stats(&self) -> DeviceStats {
         self.lane.add_to(self.inner.stats())
     }
@@ -331,6 +335,10 @@ impl DeviceRx for FaultRx {
             return Some(Instant::ZERO);
         }
         earlier(self.inner.next_event(), self.lane.next_event())
+    }
+
+    fn on_idle(&mut self) {
+        self.inner.on_idle();
     }
 
     fn stats(&self) -> DeviceStats {

@@ -375,6 +375,13 @@ impl DeviceTx for LinkTx {
         Ok(done)
     }
 
+    fn on_idle(&mut self) {
+        if self.ring.is_empty() {
+            self.ring = VecDeque::new();
+        }
+        self.staged = VecDeque::new();
+    }
+
     fn next_event(&self) -> Option<Instant> {
         if self.refused && self.wire.room.used() < self.limit {
             // The kick may have come before the poller meant to sleep.
@@ -451,6 +458,16 @@ impl DeviceRx for LinkRx {
         }
         self.release(count);
         Ok(count)
+    }
+
+    fn on_idle(&mut self) {
+        if self.arrivals.is_empty() {
+            self.arrivals = VecDeque::new();
+        }
+        let mut queue = self.wire.queue();
+        if queue.arrivals.is_empty() {
+            queue.arrivals = VecDeque::new();
+        }
     }
 
     fn next_event(&self) -> Option<Instant> {

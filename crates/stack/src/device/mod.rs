@@ -205,6 +205,10 @@ pub trait DeviceTx: Send {
         queue: &mut VecDeque<Packet>,
     ) -> Result<TxProgress, DeviceError>;
 
+    /// The stack has had nothing to do for a second. Memory that only packets need may be given
+    /// back.
+    fn on_idle(&mut self) {}
+
     /// Does what is due by `now`: completes packets whose time has passed and passes on packets
     /// that were held back. Called by a poll when [`next_event`](Self::next_event) has come, when
     /// the device is busy, and when there is something to send. Returns how many packets it did
@@ -241,6 +245,10 @@ pub trait DeviceRx: Send {
         out: &mut Vec<Packet>,
         max: usize,
     ) -> Result<usize, DeviceError>;
+
+    /// The stack has had nothing to do for a second. Memory that only packets need may be given
+    /// back.
+    fn on_idle(&mut self) {}
 
     /// What has happened to the link since the last call, if anything has. Asked after
     /// [`receive`](Self::receive). A device that has something to tell kicks its poller, or makes

@@ -433,6 +433,10 @@ impl DeviceTx for CaptureTx {
         earlier(self.inner.next_event(), self.capture.writer().flush_at)
     }
 
+    fn on_idle(&mut self) {
+        self.inner.on_idle();
+    }
+
     fn stats(&self) -> DeviceStats {
         self.inner.stats()
     }
@@ -468,6 +472,10 @@ impl DeviceRx for CaptureRx {
 
     fn next_event(&self) -> Option<Instant> {
         self.inner.next_event()
+    }
+
+    fn on_idle(&mut self) {
+        self.inner.on_idle();
     }
 
     fn stats(&self) -> DeviceStats {

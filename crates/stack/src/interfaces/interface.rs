@@ -366,6 +366,12 @@ impl Interface {
         if self.is_up() { self.rx.receive(around, pool, out, max) } else { Ok(Some(0)) }
     }
 
+    /// There was nothing to do for a while: what only packets need is given back.
+    pub(crate) fn on_idle(&self, kick: &Kick) {
+        self.tx.on_idle(kick);
+        self.rx.on_idle(kick);
+    }
+
     /// When the device wants to be polled, or something that is queued may leave.
     pub(crate) fn next_event(&self, kick: &Kick) -> Option<Instant> {
         if !self.is_up() {

@@ -356,6 +356,21 @@ impl TxPath {
         Ok(done)
     }
 
+    /// There was nothing to do for a while: what only packets need is given back. A thread that has
+    /// the token is not waited for.
+    pub(crate) fn on_idle(&self, kick: &Kick) {
+        lock(&self.qdisc).on_idle();
+        let Some(mut holding) = self.hold(kick) else { return };
+        let Some(half) = holding.held.as_deref_mut() else { return };
+        for queue in [&mut half.staged, &mut half.raw] {
+            if queue.is_empty() {
+                *queue = VecDeque::new();
+            }
+        }
+        // A device that fails here does so again when it sends.
+        let _ = call_device(half.epoch, || Ok(half.device.on_idle()));
+    }
+
     fn hold<'a>(&'a self, kick: &'a Kick) -> Option<Holding<'a>> {
         let held = Some(self.half.take()?);
         let (left, tell) = (DRAIN_PACKETS, None);

@@ -326,6 +326,14 @@ impl Qdisc for Fq {
         self.throttled.peek().map(|&Reverse((at, _))| at)
     }
 
+    fn on_idle(&mut self) {
+        if self.stats.len == 0 {
+            // An empty chain refers to no place.
+            self.packets = Packets::default();
+            self.throttled.shrink_to_fit();
+        }
+    }
+
     fn len(&self) -> usize {
         self.stats.len
     }

@@ -65,6 +65,9 @@ pub trait Qdisc: Send {
         out.len() - before
     }
 
+    /// The stack has had nothing to do for a second. Memory that only packets need is given back.
+    fn on_idle(&mut self) {}
+
     /// When a packet that is held may leave at the earliest; `None` if there is none.
     fn next_event(&self) -> Option<Instant>;
 

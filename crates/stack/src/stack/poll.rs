@@ -93,7 +93,12 @@ impl Stack {
         }
         worked |= self.pump_devices(queue, now, &work.settings);
         let room = self.policies.memory().room_for_pools(&work.settings.tcp_mem);
-        self.pollers.queue(queue).buffers().tend(now, worked, room / self.pollers.count());
+        let buffers = self.pollers.queue(queue).buffers();
+        if buffers.tend(now, worked, room / self.pollers.count()) {
+            for interface in self.interfaces.of(queue) {
+                interface.on_idle(self.kick_of(interface));
+            }
+        }
         drop((state, attending));
         work.finish();
         match self.pollers.ended() {

@@ -11,18 +11,18 @@ use crate::sockets::summary::SocketSummary;
 use crate::stack::Stack;
 use crate::stack::socket::TcpSocket;
 
-/// Names of the types that the stack keeps of a connection, and their sizes in bytes, in addition to
-/// those of [`plimsoll_tcp::type_sizes`]. They differ between versions and between targets.
-pub fn type_sizes() -> &'static [(&'static str, usize)] {
-    const SIZES: [(&str, usize); 3] = [
-        ("Endpoint", size_of::<Endpoint>()),
-        ("TcpSocket", size_of::<TcpSocket>()),
-        ("Packet", size_of::<Packet>()),
-    ];
-    &SIZES
-}
-
 impl Stack {
+    /// Names of the types that a connection and its packets are made of, and their sizes in bytes.
+    /// They differ between versions and between targets.
+    pub fn type_sizes(&self) -> Vec<(&'static str, usize)> {
+        let own = [
+            ("TcpSocket", size_of::<TcpSocket>()),
+            ("Endpoint", size_of::<Endpoint>()),
+            ("Packet", size_of::<Packet>()),
+        ];
+        own.iter().chain(plimsoll_tcp::type_sizes()).copied().collect()
+    }
+
     /// An application has taken it from the accept queue.
     pub(crate) fn adopt(&self, endpoint: &Arc<Endpoint>) {
         self.inspect(endpoint, |inner| {

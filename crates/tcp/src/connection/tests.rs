@@ -461,9 +461,3 @@ fn an_idle_second_gives_back_what_only_data_needs() {
     t.write(1000);
     t.expect("P. 5001:6001 ack 501");
 }
-
-#[test]
-fn size_of_a_connection() {
-    // Grows only on purpose: a million connections pay for every byte.
-    assert!(size_of::<Connection>() <= 1680, "{}", size_of::<Connection>());
-}

@@ -394,6 +394,11 @@ impl RecvSide {
         self.queue.is_empty() && self.reassembly.is_empty()
     }
 
+    /// Whether [`release_all`](Self::release_all) would give anything back at rest.
+    pub(crate) fn is_releasable(&self) -> bool {
+        self.queue.is_leased() || self.sack.is_leased()
+    }
+
     /// Gives back all that only data needs that waits to be read.
     pub(crate) fn release_all(&mut self) {
         self.queue.release_all();

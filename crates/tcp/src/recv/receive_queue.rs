@@ -159,6 +159,11 @@ impl ReceiveQueue {
         self.held.heap_bytes() + self.held.slices.capacity() * size_of::<Slice>()
     }
 
+    /// Whether it holds room, be it in use or not.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.held.is_leased()
+    }
+
     /// Gives all room back, if nothing waits.
     pub(crate) fn release_all(&mut self) {
         if self.is_empty() {

@@ -45,6 +45,11 @@ impl SackHistory {
         self.duplicates.heap_bytes() + self.duplicates.capacity() * size_of::<Duplicate>()
     }
 
+    /// Whether it holds room, be it in use or not.
+    pub(super) fn is_leased(&self) -> bool {
+        self.duplicates.is_leased()
+    }
+
     /// Gives all room back, if nothing is to be reported.
     pub(super) fn release(&mut self) {
         if self.duplicates.is_empty() {

@@ -92,9 +92,7 @@ impl SendSide {
         let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
         let effects = self.recovery.on_ack(cx, &view, ack, flight);
         if self.una <= ack.ack {
-            if let Some(rtx) = self.rtx.leased() {
-                rtx.release(ack.ack);
-            }
+            self.rtx.release(ack.ack);
             let fin = self.advance(ack.ack) && effects.acked > 0;
             self.stats.bytes_acked += u64::from(effects.acked) - u64::from(fin);
         }
@@ -211,9 +209,7 @@ impl SendSide {
 
     /// `ack` covers our SYN and perhaps some of its data.
     pub(crate) fn on_syn_acked(&mut self, ack: SeqNum) {
-        if let Some(rtx) = self.rtx.leased() {
-            rtx.release(ack);
-        }
+        self.rtx.release(ack);
         let delivered = self.scoreboard.on_cumulative_ack(ack, &mut Unheard);
         self.una = ack.max(self.iss + 1);
         self.stats.bytes_acked += u64::from(delivered.acked);

@@ -247,8 +247,7 @@ impl SendSide {
             return 0;
         }
         self.push_now = false;
-        let end = self.write_end();
-        self.units.push(end);
+        self.units.push(self.write_end());
         bounds.goal
     }
 

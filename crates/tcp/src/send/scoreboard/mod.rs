@@ -52,7 +52,6 @@ use ranges::Ranges;
 use rate_sample::RateSampler;
 pub(crate) use rate_sample::{AckTotals, LostRange, RateSample};
 
-use crate::lease::Lease;
 use crate::serial::Serial;
 use crate::time::Instant;
 
@@ -78,7 +77,7 @@ pub(crate) struct Resent {
 /// Sent and not yet acknowledged ranges, and what is known of each.
 #[derive(Debug)]
 pub(crate) struct Scoreboard {
-    ranges: Lease<Ranges>,
+    ranges: Ranges,
     /// Without SACK: segments that duplicate ACKs say have arrived.
     dup_count: u32,
     /// Wire segments ever marked lost, those that were sent again included.
@@ -95,7 +94,7 @@ pub(crate) struct Scoreboard {
 impl Scoreboard {
     pub(crate) const fn new() -> Scoreboard {
         Scoreboard {
-            ranges: Lease::new(),
+            ranges: Ranges::new(),
             dup_count: 0,
             lost_ever: 0,
             relost_ever: 0,
@@ -187,13 +186,18 @@ impl Scoreboard {
 
     /// Bytes of heap held, about.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.ranges.heap_bytes() + self.ranges.capacity_bytes() + self.rate.heap_bytes()
+        self.ranges.heap_bytes() + self.rate.heap_bytes()
+    }
+
+    /// Whether it holds room, be it in use or not.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.ranges.is_leased() || self.rate.is_leased()
     }
 
     /// Gives back all that only data in flight needs, if there is none.
     pub(crate) fn release_all(&mut self) {
         if self.is_empty() {
-            self.ranges.give_back();
+            self.ranges.release_all();
             self.rate.release();
         }
     }
@@ -270,8 +274,7 @@ impl Scoreboard {
         arrivals: &mut impl Arrivals,
     ) -> Delivered {
         let mut delivered = Delivered::default();
-        let Some(ranges) = self.ranges.leased() else { return delivered };
-        while let Some((first, segs)) = ranges.pop_below(ack) {
+        while let Some((first, segs)) = self.ranges.pop_below(ack) {
             delivered.acked += ack.min(first.end).since(first.start);
             delivered.acked_segs += segs;
             if segs > 0 {
@@ -281,8 +284,8 @@ impl Scoreboard {
                 delivered.note_acked(&first, segs, arrivals);
             }
         }
-        if ranges.is_empty() {
-            ranges.shrink();
+        if self.ranges.is_empty() {
+            self.ranges.shrink();
         }
         delivered
     }
