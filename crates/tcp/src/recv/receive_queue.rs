@@ -136,7 +136,7 @@ impl ReceiveQueue {
         frugal::push(&mut self.slices, slice);
     }
 
-    /// Copies together what pins much more than it holds (Linux: `tcp_collapse`). Returns how many
+    /// Copies together what pins much more than it holds. Returns how many
     /// ranges were copied.
     pub(crate) fn compact(&mut self, pool: &Pool) -> usize {
         let old = core::mem::take(&mut self.slices);
