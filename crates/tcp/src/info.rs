@@ -9,6 +9,7 @@ use crate::time::Duration;
 /// A snapshot of a connection. Names and units follow Linux's `struct tcp_info` unless said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of struct tcp_info")]
+#[non_exhaustive]
 pub struct Info {
     pub state: State,
     pub congestion: CongestionAlgorithm,

@@ -56,15 +56,11 @@ pub(super) struct Shape {
 
 /// A device on `wire`.
 pub(super) fn device(wire: &SharedWire, shape: Shape) -> Device {
-    let caps = Caps {
-        name: "tun0".to_owned(),
-        mtu: shape.mtu,
-        tso4: shape.offload,
-        tso6: shape.offload,
-        tx_checksum: true,
-        max_super_segment: 65_535,
-        completions: true,
-    };
+    let caps = Caps::new("tun0", shape.mtu)
+        .tso4(shape.offload)
+        .tso6(shape.offload)
+        .tx_checksum(true)
+        .completions(true);
     Device {
         tx: Box::new(Tx {
             wire: wire.clone(),

@@ -68,6 +68,7 @@ impl InterfaceConfig {
 
 /// An interface as [`Stack::interfaces`](crate::Stack::interfaces) shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InterfaceStatus {
     /// The device's name.
     pub name: String,

@@ -23,6 +23,7 @@ pub enum Kind {
 
 /// Why an interface was given no other discipline.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum KindError {
     /// There is no such interface.
     #[error("there is no interface {0}")]

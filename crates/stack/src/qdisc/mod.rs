@@ -18,6 +18,7 @@ pub use kind::{Kind, KindError};
 
 /// What a discipline has counted, and what it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QdiscStats {
     /// Packets taken in so far.
     pub enqueued: u64,

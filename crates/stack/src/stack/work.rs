@@ -18,16 +18,17 @@ use plimsoll_tcp::{
 
 use crate::connection_id::ConnectionId;
 use crate::error::StackError;
+use crate::events::{PendingEvents, StackEvent};
 use crate::limits::{COMPLETION_ROUNDS, READ_ROUNDS};
 use crate::policies::sysctl::Settings;
 use crate::snmp::{IpCounter, Shard};
 use crate::sockets::decision_log::log_wake;
-use crate::sockets::endpoint::{Endpoint, Inner, Site, Stage, stream_end};
+use crate::sockets::endpoint::{Endpoint, Inner, Sent, Site, Stage};
 use crate::sockets::panics::drop_caught;
 use crate::sockets::path_news::PathNews;
 use crate::sockets::wakers::{Interest, WakeList};
 use crate::stack::Stack;
-use crate::stack::ip::output::Sender;
+use crate::stack::ip::sender::Sender;
 use crate::sync::socket_lock::COMPLETION;
 use crate::tables::time_wait::SWEEP;
 
@@ -51,6 +52,8 @@ pub(crate) struct Work<'a> {
     /// This thread's shard, which makes a `Work` stay on its thread.
     pub(crate) counters: Rc<Shard>,
     wakers: WakeList,
+    /// What is told when nothing is owned or locked any more.
+    events: PendingEvents,
     /// Bit `i`: packets were queued on interface `i`.
     queued_on: Cell<u16>,
     /// Who sends what was queued.
@@ -80,6 +83,7 @@ impl<'a> Work<'a> {
             settings: stack.policies.sysctl().cached(counters.settings()),
             counters,
             wakers: WakeList::default(),
+            events: PendingEvents::default(),
             queued_on: Cell::new(0),
             departure: Departure::Here,
             armed: Instant::FAR_FUTURE,
@@ -111,6 +115,11 @@ impl<'a> Work<'a> {
     /// How many connections may be open.
     pub(crate) fn most_connections(&self) -> usize {
         self.settings.max_connections as usize
+    }
+
+    /// Where events wait until the work is finished.
+    pub(crate) fn events(&mut self) -> &mut PendingEvents {
+        &mut self.events
     }
 
     /// Where wakers wait until the work is finished.
@@ -150,7 +159,9 @@ impl<'a> Work<'a> {
             completions: interface.completions(),
             takes_notes: interface.takes_notes(),
             keeps_departures: interface.tx().keeps_departures(),
-            memory: self.stack.policies.memory().room(&self.settings.tcp_mem, inner.charged),
+            memory: inner.bound_room(
+                self.stack.policies.memory().room(&self.settings.tcp_mem, inner.charged),
+            ),
         };
         self.context_with(now, below)
     }
@@ -186,6 +197,7 @@ impl<'a> Work<'a> {
         }
         inner.note_edge(events);
         self.promote(endpoint, inner);
+        self.note_state(endpoint, inner);
         self.collect_wakers(inner, events);
         if events.contains(Events::TIME_WAIT) && inner.conn.state() == State::TimeWait {
             self.keep_in_time_wait(endpoint, inner);
@@ -198,27 +210,31 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Queues all that the engine wants sent, until the queue is full. Returns how many bytes it was told are below it when
-    /// it wanted no more.
+    /// Queues all that the engine wants sent, until the queue is full. Returns how many bytes it
+    /// was told are below it when it wanted no more.
     pub(crate) fn transmit(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) -> u32 {
         loop {
             let cx = self.context(endpoint, inner);
             let from = Sender::new(endpoint, inner, &cx.below);
-            let mut end = None;
+            let below = cx.below.bytes;
+            let mut gone = None;
             let Inner { conn, ident, .. } = inner;
             let left = conn.poll_transmit_with(&cx, |packet| {
-                let (stream_end, charged) = (stream_end(&packet), packet.serial.is_some());
+                let (sent, charged) = (Sent::new(&packet), packet.serial.is_some());
                 let offered = self.offer_tcp(&from, ident, packet);
                 if offered.is_ok() || !charged {
-                    end = Some(stream_end);
+                    gone = Some(sent);
                 }
                 offered
             });
-            if let Some(end) = end {
-                inner.note_sent(end);
+            if let Some(sent) = gone {
+                if cfg!(feature = "tracing") {
+                    self.note_sending(endpoint, inner, &sent);
+                }
+                inner.note_sent(sent.end);
             }
             if !left {
-                return cx.below.bytes;
+                return below;
             }
         }
     }
@@ -347,14 +363,12 @@ impl<'a> Work<'a> {
             inner.timer = Instant::FAR_FUTURE;
             self.stack.pollers.queue(endpoint.home).wheel().lock().stop(endpoint.id);
         }
-        if inner.stage == Stage::HalfOpen {
-            inner.stage = Stage::Orphan;
-            if let Some(listener) = &endpoint.listener {
-                listener.end_handshake();
-            }
-        }
+        self.leave_syn_queue(endpoint, inner);
         if inner.uncount_orphan() {
             self.stack.tables.orphans().remove(&mut self.wakers);
+        }
+        if let Some(listener) = endpoint.listener.as_ref().filter(|from| from.verifies_source()) {
+            listener.at_gate(&mut self.wakers, |gate, _| gate.leave(&endpoint.key));
         }
         endpoint.at(Site::Remove);
         if endpoint.below().waits_for_space() {
@@ -362,8 +376,20 @@ impl<'a> Work<'a> {
         }
         self.stack.policies.memory().forget(std::mem::take(&mut inner.memory_ticket));
         self.stack.tables.connections().remove(endpoint);
+        self.note_removal(endpoint, inner);
+        inner.leave_budget();
         inner.leave_table();
         self.account(endpoint, inner);
+    }
+
+    /// Gives the place in the SYN queue back, if the connection has one.
+    pub(crate) fn leave_syn_queue(&self, endpoint: &Endpoint, inner: &mut Inner) {
+        if inner.stage == Stage::HalfOpen {
+            inner.stage = Stage::Orphan;
+            if let Some(listener) = &endpoint.listener {
+                listener.end_handshake();
+            }
+        }
     }
 
     /// Sees to it that the wheel calls no later than the engine's next deadline. A later deadline
@@ -431,6 +457,7 @@ impl<'a> Work<'a> {
         if panics > 0 {
             self.counters.add(IpCounter::WakerPanics, panics);
         }
+        self.events.tell(self.stack.tables.spans());
     }
 }
 
@@ -607,10 +634,12 @@ impl Stack {
 
     /// Ends everything: every socket gets an error.
     pub(crate) fn bring_down(&self, now: Instant, error: StackError) {
+        let reason = error.to_string();
         if !self.pollers.end(error) {
             return;
         }
         let mut work = Work::begin(self, now);
+        work.events().stack(|| StackEvent::Ended { reason });
         for endpoint in self.tables.connections().all() {
             work.leave_news(&endpoint, PathNews::Gone(ConnectionError::DeviceGone));
         }

@@ -73,7 +73,9 @@ impl SendSide {
         let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
         let effects = self.recovery.on_ack(cx, &view, ack, flight);
         if self.una <= ack.ack {
-            self.rtx.release(ack.ack);
+            if let Some(rtx) = self.rtx.leased() {
+                rtx.release(ack.ack);
+            }
             let fin = self.advance(ack.ack) && effects.acked > 0;
             self.stats.bytes_acked += u64::from(effects.acked) - u64::from(fin);
         }
@@ -190,7 +192,9 @@ impl SendSide {
 
     /// `ack` covers our SYN and perhaps some of its data.
     pub(crate) fn on_syn_acked(&mut self, ack: SeqNum) {
-        self.rtx.release(ack);
+        if let Some(rtx) = self.rtx.leased() {
+            rtx.release(ack);
+        }
         let delivered = self.scoreboard.on_cumulative_ack(ack, &mut Unheard);
         self.una = ack.max(self.iss + 1);
         self.stats.bytes_acked += u64::from(delivered.acked);

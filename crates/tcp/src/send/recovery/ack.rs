@@ -77,7 +77,7 @@ impl Run<'_> {
         self.take_answer_of_probe(ack.ack);
     }
 
-    /// SEG.ACK is below SND.UNA: only the blocks are looked at.
+    /// SEG.ACK is below SND.UNA: only the blocks are looked at, and judged whatever they tell.
     fn take_old_ack(&mut self, ack: &AckView) {
         self.facts.duplicates = None;
         let looks = self.conn.sack && !ack.blocks.is_empty() && !self.flight.board.is_empty();
@@ -85,9 +85,7 @@ impl Run<'_> {
             return;
         }
         self.take_sack(ack);
-        if self.tells_something() {
-            self.walk_tables();
-        }
+        self.walk_tables();
     }
 
     /// Whether the tables are walked.

@@ -54,7 +54,7 @@ fn no_byte_stands_for_a_fin() {
 fn an_empty_queue_keeps_little() {
     let pool = Pool::new();
     let mut queue = RetransmitQueue::new();
-    assert_eq!(queue.heap_bytes(), 0);
+    assert_eq!(queue.capacity_bytes(), 0);
     for index in 0..1000 {
         queue.on_sent(SeqNum(index * 1000), bytes(&pool, 1000));
     }
@@ -62,7 +62,7 @@ fn an_empty_queue_keeps_little() {
     queue.release(SeqNum(1_000_000));
     assert_eq!(queue.charge(), 0);
     queue.check_invariants();
-    assert!(queue.heap_bytes() <= 16 * size_of::<Piece>(), "{}", queue.heap_bytes());
+    assert!(queue.capacity_bytes() <= 16 * size_of::<Piece>(), "{}", queue.capacity_bytes());
     assert_eq!(pool.stats().in_use_bytes, 0);
 }
 
