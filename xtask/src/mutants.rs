@@ -1,12 +1,12 @@
-//! `cargo xtask mutants [--list] [NAME...]`: turns the code of each mechanism off in turn, and shows
-//! that its verdict in the lab falls.
+//! `cargo xtask mutants [--list] [NAME...]`: turns the code of each mechanism off in turn, and
+//! shows that its verdict in the lab falls.
 //!
-//! A mutant is a change of one place in one file, which no setting can make. It is made in a copy of
-//! the tree below `target/mutants`, which is built there and run as `plimsoll lab NAME`. The copy
-//! without a change is built and run first: only a check that is reached there can fall. Checks that
-//! are about `before` alone (premises) or that nothing got worse do not count, since they say nothing
-//! of the mechanism. A mutant under which no check falls has survived, and fails the command. Timing
-//! matters to the lab: the machine should be quiet.
+//! A mutant is a change of one place in one file, which no setting can make. It is made in a copy
+//! of the tree below `target/mutants`, which is built there and run as `plimsoll lab NAME`. The copy
+//! without a change is built and run first: only a check that is reached there can fall. Checks
+//! that are about `before` alone (premises) or that nothing got worse do not count, since they say
+//! nothing of the mechanism. A mutant under which no check falls has survived, and fails the
+//! command. Timing matters to the lab: the machine should be quiet.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -71,7 +71,8 @@ const MUTANTS: [Mutant; 5] = [
         about: "no ACK waits for the end of its batch",
         file: "crates/tcp/src/recv/ack_defer.rs",
         from: "        let unacked = self.unacked();\n        if self.acks.owes_first_duplicates() {\n",
-        to: "        let unacked = self.unacked();\n        if unacked > 0 {\n            Some(FlushReason::Quarter)\n        } else if self.acks.owes_first_duplicates() {\n",
+        to: "        let unacked = self.unacked();\n        if unacked > 0 {\n            \
+             Some(FlushReason::Quarter)\n        } else if self.acks.owes_first_duplicates() {\n",
     },
 ];
 

@@ -28,7 +28,7 @@ use crate::sockets::panics::drop_caught;
 use crate::sockets::path_news::PathNews;
 use crate::sockets::wakers::{Interest, WakeList};
 use crate::stack::Stack;
-use crate::stack::ip::output::Sender;
+use crate::stack::ip::sender::Sender;
 use crate::sync::socket_lock::COMPLETION;
 use crate::tables::time_wait::SWEEP;
 
@@ -210,8 +210,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Queues all that the engine wants sent, until the queue is full. Returns how many bytes it was
-    /// told are below it when it wanted no more.
+    /// Queues all that the engine wants sent, until the queue is full. Returns how many bytes it
+    /// was told are below it when it wanted no more.
     pub(crate) fn transmit(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) -> u32 {
         loop {
             let cx = self.context(endpoint, inner);

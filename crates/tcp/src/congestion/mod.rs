@@ -172,7 +172,7 @@ pub(crate) struct Window {
     pub(crate) allowed: Allowance,
     /// The slow-start threshold.
     pub(crate) ssthresh: u32,
-    /// Segments delivered towards the next growth (Linux: `snd_cwnd_cnt`).
+    /// Segments delivered towards the next growth.
     pub(crate) count: u32,
     /// The initial window (RFC 6928).
     pub(crate) initial: u32,

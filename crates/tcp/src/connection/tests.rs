@@ -8,6 +8,7 @@ use plimsoll_buf::Pool;
 use plimsoll_wire::SeqNum;
 
 use super::*;
+use crate::config::Config;
 use crate::config::CongestionAlgorithm;
 use crate::counters::Counters;
 use crate::event::WriteError;

@@ -6,7 +6,6 @@ use std::vec::Vec;
 
 use super::*;
 use crate::config::SetOption;
-use crate::info::info;
 use crate::segment::Below;
 use crate::send::WriteFlags;
 use crate::serial::Serial;
@@ -249,7 +248,7 @@ fn an_idle_sender_offers_again_every_half_second() {
     let rto = t.conn.snd.recovery().rto(&t.config);
     assert_eq!(t.sleep_and_refuse(), rto.max(Duration::from_millis(200)));
     for probes in 1..40_u32 {
-        assert_eq!(info(&t.conn, &t.config, t.now).probes, probes);
+        assert_eq!(t.conn.info(&t.config).probes, probes);
         assert_eq!(t.sleep_and_refuse(), Duration::from_millis(500));
     }
     assert_eq!(t.conn.snd.recovery().rto(&t.config), rto, "no backoff");
@@ -282,7 +281,7 @@ fn the_user_timeout_counts_while_everything_is_refused() {
 fn a_full_queue_reduces_the_window_once() {
     let mut t = Trace::established(Setup::default());
     t.expect_nothing();
-    let now = |t: &Trace| info(&t.conn, &t.config, t.now);
+    let now = |t: &Trace| t.conn.info(&t.config);
     let cwnd = now(&t).snd_cwnd;
     t.write(2000);
     t.expect(". 1:1001 ack 1");

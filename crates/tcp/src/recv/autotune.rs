@@ -21,7 +21,7 @@ use plimsoll_wire::SeqNum;
 
 use crate::context::Context;
 use crate::recv::RecvSide;
-use crate::recv::window::data_share;
+use crate::recv::data_share;
 use crate::time::{Duration, Instant, Nanos};
 
 /// Segments that a sender may begin with: what counts as read in a round trip at first.

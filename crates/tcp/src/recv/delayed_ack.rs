@@ -386,7 +386,7 @@ impl DelayedAck {
         }
     }
 
-    /// A segment with data ended a write, as far as one can see (Linux: `tcp_measure_rcv_mss`): it
+    /// A segment with data ended a write, as far as one can see (as on Linux): it
     /// was short, or full and had PSH.
     pub(crate) fn on_push(&mut self, short: bool) {
         self.pushes = if short { self.pushes.saturating_add(1) } else { self.pushes.max(1) };

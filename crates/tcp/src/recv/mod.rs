@@ -30,6 +30,7 @@ use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options};
 use crate::context::Context;
+use crate::limits::MAX_BUFFER;
 use crate::segment::Segment;
 use crate::time::{Duration, Instant};
 
@@ -65,6 +66,11 @@ impl RecvStats {
     }
 }
 
+/// What of `bytes` of `tcp_rmem` is for data: half, the other half is for what holds it.
+pub(crate) fn data_share(bytes: usize) -> usize {
+    (bytes / 2).min(MAX_BUFFER)
+}
+
 /// The receive sequence space and the queues behind it.
 #[derive(Debug)]
 pub(crate) struct RecvSide {
@@ -76,7 +82,7 @@ pub(crate) struct RecvSide {
     adv: SeqNum,
     /// Bytes that our SYN or SYN-ACK offers, once that is chosen.
     offered: Option<u32>,
-    /// SEG.ACK of the last segment we sent (Linux: `rcv_wup`; RFC 7323: `Last.ACK.sent`).
+    /// SEG.ACK of the last segment we sent (RFC 7323: `Last.ACK.sent`).
     ack_sent: SeqNum,
     /// The shift of the windows that we send.
     wscale: u8,
@@ -114,7 +120,7 @@ pub(crate) struct RecvSide {
 
 impl RecvSide {
     pub(crate) fn new(config: &Config, options: &Options, advmss: u16) -> RecvSide {
-        let buf_limit = window::initial_buffer(config, options).min(window::MAX_BUFFER);
+        let buf_limit = window::initial_buffer(config, options).min(MAX_BUFFER);
         RecvSide {
             irs: SeqNum(0),
             nxt: SeqNum(0),
@@ -154,7 +160,7 @@ impl RecvSide {
     }
 
     /// What our SYN or SYN-ACK offers: the buffer as it is when this is first asked. Each copy of
-    /// it says the same (Linux: `rsk_rcv_wnd`), or else one of them would promise more than is
+    /// it says the same, or else one of them would promise more than is
     /// remembered.
     pub(crate) fn first_window(&mut self) -> u32 {
         let all = u32::try_from(self.buf_limit).unwrap_or(u32::MAX);
@@ -294,7 +300,7 @@ impl RecvSide {
 
     /// SO_RCVBUF: `bytes` of data.
     pub(crate) fn set_buffer(&mut self, bytes: usize) {
-        self.buf_limit = bytes.clamp(256, window::MAX_BUFFER);
+        self.buf_limit = bytes.clamp(256, MAX_BUFFER);
     }
 
     /// TCP_QUICKACK.

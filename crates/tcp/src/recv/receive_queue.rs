@@ -189,7 +189,7 @@ impl ReceiveQueue {
         self.held.push(pool, slice);
     }
 
-    /// Copies together what pins much more than it holds (Linux: `tcp_collapse`). Returns how many
+    /// Copies together what pins much more than it holds. Returns how many
     /// ranges were copied.
     pub(crate) fn compact(&mut self, pool: &Pool) -> usize {
         let Some(held) = self.held.leased() else { return 0 };

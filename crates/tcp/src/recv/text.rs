@@ -308,7 +308,7 @@ impl RecvSide {
     }
 
     /// Takes the data of a segment that is not next in order. What would bind much more memory than
-    /// the buffer is dropped (Linux: `tcp_prune_ofo_queue`); the segment that fills the hole is in
+    /// the buffer is dropped (as on Linux); the segment that fills the hole is in
     /// order and always gets through.
     fn insert_out_of_order(
         &mut self,

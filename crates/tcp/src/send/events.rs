@@ -6,35 +6,16 @@ use plimsoll_buf::Slices;
 use plimsoll_wire::SeqNum;
 
 use super::SendSide;
+use super::conn_parts::ConnParts;
 use super::planning::{Again, Committed};
 use super::recovery::{
-    AckEffects, AckView, ConnView, Cwr, Departure, Flight, NextRetransmission, PeerView, Probe,
-    TimerEffects,
+    AckEffects, AckView, ConnView, Cwr, Departure, Flight, NextRetransmission, Probe, TimerEffects,
 };
 use super::scoreboard::{Arrivals, SentRange};
 use crate::context::Context;
-use crate::handshake::TimestampState;
 use crate::segment::SendKind;
 use crate::serial::Serial;
-use crate::state::State;
 use crate::time::{Duration, Instant};
-
-/// What loss recovery looks at of the connection beside its send half.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ConnParts {
-    /// The state of RFC 9293.
-    pub(crate) state: State,
-    /// SACK is agreed.
-    pub(crate) sack: bool,
-    /// ECN is agreed.
-    pub(crate) ecn: bool,
-    /// Departure times matter.
-    pub(crate) paced: bool,
-    /// The clock of our timestamps.
-    pub(crate) ts: TimestampState,
-    /// What decides how long a silent peer is waited for.
-    pub(crate) peer: PeerView,
-}
 
 /// Nobody learns of what arrives: the data of a SYN says nothing about the path.
 struct Unheard;

@@ -18,6 +18,7 @@
 //! `snd.nxt` never goes back, so that nothing was ever sent beyond it: what is sent again comes out
 //! of the retransmit queue by its own numbers.
 
+mod conn_parts;
 pub(crate) mod error_queue;
 mod events;
 mod limited;
@@ -43,13 +44,12 @@ use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options};
 use crate::congestion::Controller;
-use crate::limits::{MAX_SUPER_SEGMENT, MIN_SENT_RANGES};
+use crate::limits::{MAX_BUFFER, MAX_SUPER_SEGMENT, MIN_SENT_RANGES};
 use crate::output::hold::Hold;
-use crate::recv::window::MAX_BUFFER;
 use crate::serial::Serial;
 use crate::time::Instant;
+pub(crate) use conn_parts::ConnParts;
 use error_queue::ErrorQueue;
-pub(crate) use events::ConnParts;
 use limited::Limited;
 use recovery::Recovery;
 use retransmit_queue::RetransmitQueue;

@@ -1,6 +1,6 @@
 //! How the write queue is parted, and the marks at the ends of its parts.
 //!
-//! A unit is a stretch of the write queue (Linux: an `sk_buff` of the write queue). A write
+//! A unit is a stretch of the write queue. A write
 //! continues the last unit up to the goal of [`memory`](super::memory) and then begins a new one.
 //! A packet begins with the first unit and never goes beyond its end, so that the marks there are
 //! seen on the wire; each unit counts in the send buffer.

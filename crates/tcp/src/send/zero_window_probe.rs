@@ -26,7 +26,7 @@ use crate::time::{Duration, Instant};
 const DEFAULT_ORPHAN_PROBES: u8 = 8;
 
 /// The least wait for the first probe, and the least ceiling of a cork, however low `tcp_rto_min`
-/// is (Linux: `TCP_RTO_MIN`).
+/// is. Linux waits as long.
 const LEAST_WAIT: Duration = Duration::from_millis(200);
 
 /// How often an idle sender offers what a full queue below has refused.

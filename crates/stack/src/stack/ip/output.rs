@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use plimsoll_buf::Slices;
-use plimsoll_tcp::{Below, Counter, Ecn, Instant, Md5Key, Refusal, Transmit};
+use plimsoll_tcp::{Counter, Ecn, Instant, Md5Key, Refusal, Transmit};
 use plimsoll_wire::checksum::{Sum, pseudo_header_v4, pseudo_header_v6};
 use plimsoll_wire::ipv4::{self, Ipv4Repr};
 use plimsoll_wire::ipv6::{self, Ipv6Repr};
@@ -15,8 +15,9 @@ use crate::flow::FlowKey;
 use crate::interfaces::tx_path::discards;
 use crate::packet::{Charge, ChecksumState, CompletionSink, Gso, Packet};
 use crate::snmp::IpCounter;
-use crate::sockets::endpoint::{Endpoint, Inner};
+use crate::sockets::endpoint::Endpoint;
 use crate::sockets::md5;
+use crate::stack::ip::sender::Sender;
 use crate::stack::work::Work;
 
 /// What goes into an IP header beside lengths and identification.
@@ -30,28 +31,6 @@ pub(crate) struct IpParams {
     pub(crate) ttl: u8,
     pub(crate) flow_label: u32,
     pub(crate) ident: u16,
-}
-
-/// The connection that a packet is of, as far as sending has to know.
-pub(crate) struct Sender<'a> {
-    endpoint: &'a Arc<Endpoint>,
-    tos: u8,
-    ttl: u8,
-    /// Nothing of it lies below, whose completion would restart it after a refusal.
-    waits_for_space: bool,
-}
-
-impl<'a> Sender<'a> {
-    /// `endpoint`, which the engine was told has `below` below it.
-    pub(crate) fn new(endpoint: &'a Arc<Endpoint>, inner: &Inner, below: &Below) -> Sender<'a> {
-        let options = inner.conn.options();
-        Sender {
-            endpoint,
-            tos: options.tos,
-            ttl: options.ttl,
-            waits_for_space: !below.completions || below.bytes == 0,
-        }
-    }
 }
 
 impl Work<'_> {
