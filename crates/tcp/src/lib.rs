@@ -76,7 +76,7 @@ mod why;
 mod testing;
 
 pub use config::{Config, CongestionAlgorithm, Options, SetOption, TsoTail};
-pub use connection::input::{Arrival, Input, OutputDue, Reader};
+pub use connection::input::{Arrival, Input, OutputDue};
 pub use connection::{Connection, OpenParams};
 pub use context::Context;
 pub use counters::{Counter, CounterValues, Counters, Values, Writer};
@@ -88,7 +88,7 @@ pub use handshake::syn_cookie::{cookie_mss_index, cookie_syn_ack};
 pub use info::Info;
 pub use mtu::PathEvent;
 pub use output::{Hold, Refusal};
-pub use recv::{AckDecision, AckReason, Batch, FlushReason};
+pub use recv::{AckDecision, AckReason, Batch, FlushReason, Reader};
 pub use segment::{Below, Ecn, MemoryRoom, Segment, SendKind, Transmit};
 pub use send::WriteFlags;
 pub use send::error_queue::{ErrorReport, TxStage, TxTimestamps};
