@@ -403,7 +403,7 @@ fn capture(device: Device, file: File, now: Instant) -> Device {
     let today = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let running = now.since(Instant::ZERO);
     let epoch = today.unwrap_or_default().saturating_sub(running);
-    let config = device::pcapng::CaptureConfig { epoch, ..Default::default() };
+    let config = device::pcapng::CaptureConfig::default().epoch(epoch);
     device::pcapng::wrap_with(device, file, config).0
 }
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant as StdInstant};
 use plimsoll_stack::device::Device;
 use plimsoll_stack::qdisc::KindError;
 use plimsoll_stack::{
-    InterfaceConfig, InterfaceStatus, MemoryUse, QdiscSummary, QueueWaiter, RouteConfig,
+    InterfaceConfig, InterfaceStatus, MemoryUse, Metrics, QdiscSummary, QueueWaiter, RouteConfig,
     SocketSummary, Stack as Core, StackError,
 };
 use plimsoll_tcp::Instant;
@@ -87,6 +87,7 @@ impl Kicker {
 
 /// What [`Stack::poll`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Polled {
     /// Whether anything was done; if so, polling again may find more.
     pub worked: bool,
@@ -293,6 +294,26 @@ impl Stack {
     /// ```
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         self.core().counters()
+    }
+
+    /// All figures of the stack as they are now: counters, connections by state, memory, queues and
+    /// interfaces. It costs the same with ten connections and with a million, and nobody who works
+    /// on packets waits for it.
+    ///
+    /// ```
+    /// # let (here, there) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let stack = plimsoll::Stack::builder().device(here).address("192.0.2.1/24").build()?;
+    /// # let server = plimsoll::Stack::builder().device(there).address("192.0.2.2/24").build()?;
+    /// # let _listener = plimsoll::TcpListener::bind(&server, "192.0.2.2:7")?;
+    /// let _stream = plimsoll::TcpStream::connect(&stack, "192.0.2.2:7")?;
+    /// let metrics = stack.metrics();
+    /// assert_eq!(metrics.connections.established, 1);
+    /// assert_eq!(metrics.counter("TcpActiveOpens"), Some(1));
+    /// assert!(metrics.interfaces[0].up);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn metrics(&self) -> Metrics {
+        self.core().metrics()
     }
 
     /// What the queues of all connections hold, and the limits on it (`net.ipv4.tcp_mem`).

@@ -76,6 +76,7 @@ pub enum ChannelOffloads {
 
 /// What a channel is like.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ChannelConfig {
     /// The name of the interface, for errors, captures and figures; `channel` unless set.
     pub name: String,
@@ -88,6 +89,13 @@ pub struct ChannelConfig {
     /// Packets that wait for the stack, at most; 512 unless set.
     pub to_stack: usize,
 }
+
+plimsoll_tcp::setters!(ChannelConfig {
+    mtu: u16,
+    offloads: ChannelOffloads,
+    to_caller: usize,
+    to_stack: usize,
+});
 
 impl Default for ChannelConfig {
     fn default() -> ChannelConfig {
@@ -102,6 +110,13 @@ impl Default for ChannelConfig {
 }
 
 impl ChannelConfig {
+    /// Sets [`name`](Self#structfield.name).
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
     /// The configuration that [`Default`] gives, with another MTU in bytes.
     pub fn with_mtu(mtu: u16) -> ChannelConfig {
         ChannelConfig { mtu, ..ChannelConfig::default() }

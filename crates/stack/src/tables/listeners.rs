@@ -1,7 +1,7 @@
 //! The table of listeners: those on an address of ours by port, and those that take connections to
 //! any address, for one port or for all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use plimsoll_tcp::Instant;
 
 use crate::error::SocketError;
+use crate::flow::FlowKey;
 use crate::sockets::endpoint::ListenerInner;
 use crate::sockets::gate::AttemptCount;
 use crate::sockets::listening::Scope;
@@ -122,16 +123,27 @@ impl ListenerTable {
         self.gates_end.lower(at);
     }
 
-    /// Ends the attempts whose time is over by `now`.
-    pub(crate) fn expire_gates(&self, now: Instant, wakers: &mut WakeList) {
+    /// Ends the attempts whose time is over by `now`. Returns the listeners at which open
+    /// connections have waited too long, with their flows.
+    pub(crate) fn expire_gates(
+        &self,
+        now: Instant,
+        wakers: &mut WakeList,
+    ) -> Vec<(Arc<ListenerInner>, BTreeSet<FlowKey>)> {
         // What comes from here on lowers it again.
         self.gates_end.clear();
+        let mut timed_out = Vec::new();
         for listener in self.all() {
-            let next = listener.at_gate(wakers, |gate, wakers| gate.expire(now, wakers));
+            let mut open = BTreeSet::new();
+            let next = listener.at_gate(wakers, |gate, wakers| gate.expire(now, wakers, &mut open));
             if let Some(Some(at)) = next {
                 self.gates_end.lower(at);
             }
+            if !open.is_empty() {
+                timed_out.push((listener, open));
+            }
         }
+        timed_out
     }
 
     /// All listeners, by port.
@@ -221,12 +233,21 @@ mod tests {
     use super::*;
     use plimsoll_tcp::Options;
 
+    use crate::kick::Kick;
+    use crate::policies::budget::BudgetAccount;
+    use crate::pollers::completion::Completions;
+    use crate::sockets::listening::Accounts;
+
     fn listener(addr: &str) -> Arc<ListenerInner> {
         scoped(addr, Scope::Bound)
     }
 
     fn scoped(addr: &str, scope: Scope) -> Arc<ListenerInner> {
-        Arc::new(ListenerInner::new(addr.parse().unwrap(), scope, 1, Options::default()))
+        let ready = Arc::new(Completions::new(Kick::new().unwrap()));
+        let budget = Arc::new(BudgetAccount::new(ready));
+        let accounts = Accounts { budget, half_open: Arc::default() };
+        let (local, options) = (addr.parse().unwrap(), Options::default());
+        Arc::new(ListenerInner::new(local, scope, 1, options, accounts))
     }
 
     #[test]

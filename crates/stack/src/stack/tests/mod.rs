@@ -4,6 +4,7 @@ pub(crate) mod harness;
 
 mod abandoned;
 mod below;
+mod budgets;
 mod channel;
 mod close;
 mod closed_windows;
@@ -19,6 +20,7 @@ mod interfaces;
 mod lifecycle;
 mod malformed;
 mod memory;
+mod metrics;
 mod owned;
 mod panics;
 mod prequeue;
