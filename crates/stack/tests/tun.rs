@@ -407,7 +407,7 @@ fn a_new_device_lasts_as_long_as_it_is_open() {
 fn the_queue_is_lengthened_unless_somebody_chose_its_length() {
     isolated("the_queue_is_lengthened_unless_somebody_chose_its_length", || {
         let device = open(config(Offloads::Auto));
-        assert_eq!(tun::queue_len(NAME).unwrap(), 2048);
+        assert_eq!(tun::queue_len(NAME).unwrap(), 8192);
         drop(device);
         ip("tuntap add dev tun0 mode tun");
         ip("link set tun0 txqueuelen 700");

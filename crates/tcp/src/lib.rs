@@ -81,7 +81,7 @@ mod testing;
 
 pub use config::{Config, CongestionAlgorithm, Options, SetOption, TsoTail};
 pub use connection::Connection;
-pub use connection::input::{Arrival, Input, OutputDue, Reader};
+pub use connection::input::{Arrival, Input, OutputDue};
 pub use context::Context;
 pub use counters::{Counter, CounterValues, Counters, Values, Writer};
 pub use event::{ConnectionError, Events, ReadError, WriteError};
@@ -93,7 +93,7 @@ pub use info::Info;
 pub use mtu::PathEvent;
 pub use open_params::OpenParams;
 pub use output::{Hold, Refusal};
-pub use recv::{AckDecision, AckReason, Batch, FlushReason};
+pub use recv::{AckDecision, AckReason, Batch, FlushReason, Reader};
 pub use segment::{Below, Ecn, MemoryRoom, Segment, SendKind, Transmit};
 pub use send::WriteFlags;
 pub use send::error_queue::{ErrorReport, TxStage, TxTimestamps};

@@ -38,8 +38,8 @@ pub use ack_defer::{Batch, FlushReason};
 pub use ack_reason::AckReason;
 use autotune::Autotune;
 pub(crate) use autotune::Echo;
-pub use delayed_ack::AckDecision;
 use delayed_ack::DelayedAck;
+pub use delayed_ack::{AckDecision, Reader};
 use reassembly::Reassembly;
 use receive_queue::ReceiveQueue;
 use sack_blocks::SackHistory;
@@ -92,8 +92,8 @@ pub(crate) struct RecvSide {
     sent_zero_window: bool,
     /// The application will not read any more.
     closed: bool,
-    /// Somebody waits for data to read.
-    reader_waiting: bool,
+    /// Who waits for data to read.
+    reader: Reader,
     /// The sequence number of the peer's FIN, once it is known.
     fin: Option<SeqNum>,
     /// What the peer seems to use as MSS.
@@ -131,7 +131,7 @@ impl RecvSide {
             sack_ok: false,
             sent_zero_window: false,
             closed: false,
-            reader_waiting: false,
+            reader: Reader::Absent,
             fin: None,
             rcv_mss: u32::from(advmss).min(536),
             last_seg_len: 0,
@@ -366,8 +366,8 @@ impl RecvSide {
     }
 
     /// Tells whether somebody waits for data to read.
-    pub(crate) fn set_reader_waiting(&mut self, waiting: bool) {
-        self.reader_waiting = waiting;
+    pub(crate) fn set_reader(&mut self, reader: Reader) {
+        self.reader = reader;
     }
 
     /// Takes what the SYNs have negotiated: the shift of the windows that we send, and whether SACK

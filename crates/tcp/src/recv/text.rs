@@ -14,7 +14,7 @@ use crate::counters::Counter;
 use crate::recv::autotune::Echo;
 use crate::recv::delayed_ack::{Arrival, Disorder};
 use crate::recv::reassembly::Inserted;
-use crate::recv::{AckReason, RecvSide};
+use crate::recv::{AckReason, Reader, RecvSide};
 use crate::segment::Segment;
 use crate::time::Duration;
 
@@ -256,7 +256,7 @@ impl RecvSide {
             rcv_mss: self.rcv_mss,
             window: self.wnd(),
             full_push: kind.full_push,
-            wakes_reader: kind.push && self.reader_waiting && readable,
+            wakes: if kind.push && readable { self.reader } else { Reader::Absent },
             hole: kind.hole,
             rto: view.rto,
         };

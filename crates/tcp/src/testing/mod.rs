@@ -34,7 +34,7 @@ use plimsoll_wire::tcp::{FastOpenOption, SackBlock, TcpFlags, TcpRepr};
 
 use crate::config::{Config, Options};
 use crate::connection::Connection;
-use crate::connection::input::{Arrival, Input, Reader};
+use crate::connection::input::{Arrival, Input};
 use crate::context::Context;
 use crate::counters::{Counter, Counters};
 use crate::handshake::fast_open_client::FastOpen;
@@ -42,6 +42,7 @@ use crate::handshake::fast_open_server::FastOpenAnswer;
 use crate::info::Info;
 use crate::open_params::OpenParams;
 use crate::output::Hold;
+use crate::recv::Reader;
 use crate::segment::{Below, Ecn, Segment, Transmit};
 use crate::serial::Serial;
 use crate::state::State;

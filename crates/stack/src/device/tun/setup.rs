@@ -202,8 +202,8 @@ pub fn mtu(name: &str) -> Result<u16, DeviceError> {
 }
 
 /// How many packets the kernel lets wait to be read from an interface (`txqueuelen`). Opening a
-/// device that has the kernel's 500 asks for 2048; where the right to that is missing, it stays,
-/// and `ip link set NAME txqueuelen 2048` as root does the same. Any other length is left alone.
+/// device that has the kernel's 500 asks for 8192; where the right to that is missing, it stays,
+/// and `ip link set NAME txqueuelen 8192` as root does the same. Any other length is left alone.
 ///
 /// # Errors
 /// If there is no such interface.
