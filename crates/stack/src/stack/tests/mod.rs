@@ -26,6 +26,7 @@ mod prequeue;
 mod qdisc;
 mod readiness;
 mod request_ack;
+mod reuse_port;
 mod signed;
 mod spinning;
 mod syn_flood;
