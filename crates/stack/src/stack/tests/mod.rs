@@ -8,6 +8,7 @@ mod budgets;
 mod channel;
 mod close;
 mod closed_windows;
+mod complaints;
 mod connect;
 mod counters_ip;
 mod counters_work;
