@@ -257,8 +257,9 @@ pub use plimsoll_buf::{ChunkWriter, MAX_SLICES, Pool, Slice, Slices};
 pub use plimsoll_stack::kick::Kick;
 pub use plimsoll_stack::packet::{ChecksumState, Gso, Packet};
 pub use plimsoll_stack::{
-    CounterInfo, InterfaceStatus, ListenOn, MemoryUse, QdiscSummary, SocketSummary, StackError,
-    SysctlError, SysctlInfo, device, offload, packet, qdisc,
+    Budget, BudgetUse, CounterInfo, InterfaceStatus, ListenConfig, ListenOn, MemoryUse,
+    QdiscSummary, Refusal, SocketSummary, StackError, SysctlError, SysctlInfo, device, offload,
+    packet, qdisc,
 };
 pub use plimsoll_tcp::{
     AckReason, Bound, Causes, CongestionAlgorithm, Decision, ErrorReport, Hold, Info, Instant,
