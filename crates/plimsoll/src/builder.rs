@@ -207,7 +207,7 @@ impl StackBuilder {
     ///
     /// ```
     /// use plimsoll::{Budget, Stack};
-    /// let budget = Budget { connections: Some(0), ..Budget::default() };
+    /// let budget = Budget::default().connections(Some(0));
     /// let error = Stack::builder().loopback_only().budget(budget).build().unwrap_err();
     /// assert!(error.to_string().contains("budget.connections is 0"));
     /// ```
@@ -435,7 +435,7 @@ fn capture(device: Device, file: File, now: Instant) -> Device {
     let today = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let running = now.since(Instant::ZERO);
     let epoch = today.unwrap_or_default().saturating_sub(running);
-    let config = device::pcapng::CaptureConfig { epoch, ..Default::default() };
+    let config = device::pcapng::CaptureConfig::default().epoch(epoch);
     device::pcapng::wrap_with(device, file, config).0
 }
 

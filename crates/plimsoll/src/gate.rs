@@ -127,7 +127,7 @@ impl GatedListener {
         gate: GateConfig,
     ) -> io::Result<GatedListener> {
         let backlog = DEFAULT_BACKLOG;
-        let config = ListenConfig { backlog, options, gate: Some(gate), ..Default::default() };
+        let config = ListenConfig::default().backlog(backlog).options(options).gate(Some(gate));
         GatedListener::bind_with_config(stack, on, config)
     }
 

@@ -139,7 +139,7 @@ impl TcpListener {
     /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
     /// # let stack = plimsoll::Stack::builder().device(device).address("192.0.2.1/24").build()?;
     /// let on = ListenOn::Address("192.0.2.1:80".parse()?);
-    /// let config = ListenConfig { reuse_port: true, ..ListenConfig::default() };
+    /// let config = ListenConfig::default().reuse_port(true);
     /// let workers = [(); 4].map(|()| TcpListener::bind_with_config(&stack, on, config.clone()));
     /// assert!(workers.iter().all(Result::is_ok));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -172,7 +172,7 @@ impl TcpListener {
     /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
     /// # let stack = plimsoll::Stack::builder().device(device).address("192.0.2.1/24").build()?;
     /// let listener = plimsoll::TcpListener::bind_any(&stack)?;
-    /// let budget = Budget { connections: Some(1000), memory: Some(64 << 20), ..Budget::default() };
+    /// let budget = Budget::default().connections(Some(1000)).memory(Some(64 << 20));
     /// listener.set_budget(budget)?;
     /// listener.set_refusal(Refusal::Reset);
     /// assert_eq!((listener.budget(), listener.budget_use().connections), (budget, 0));

@@ -12,6 +12,7 @@ use crate::stream::TcpStream;
 
 /// How a connection finds out that its peer has vanished while nothing is to be said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Keepalive {
     /// Idle time before the first probe (TCP_KEEPIDLE); `None` leaves it.
     pub idle: Option<Duration>,
@@ -19,6 +20,29 @@ pub struct Keepalive {
     pub interval: Option<Duration>,
     /// Unanswered probes before the connection fails (TCP_KEEPCNT); `None` leaves it.
     pub count: Option<u8>,
+}
+
+impl Keepalive {
+    /// Sets the idle time before the first probe, up to 32767 s.
+    #[must_use]
+    pub fn idle(mut self, idle: Duration) -> Keepalive {
+        self.idle = Some(idle);
+        self
+    }
+
+    /// Sets the time between probes, up to 32767 s.
+    #[must_use]
+    pub fn interval(mut self, interval: Duration) -> Keepalive {
+        self.interval = Some(interval);
+        self
+    }
+
+    /// Sets how many probes may stay unanswered before the connection fails, 1 to 127.
+    #[must_use]
+    pub fn count(mut self, count: u8) -> Keepalive {
+        self.count = Some(count);
+        self
+    }
 }
 
 impl TcpStream {

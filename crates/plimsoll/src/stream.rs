@@ -74,7 +74,7 @@ impl Drop for Shared {
 ///
 /// ```no_run
 /// # fn example(stack: &plimsoll::Stack) -> std::io::Result<()> {
-/// let options = plimsoll::Options { nodelay: true, ..Default::default() };
+/// let options = plimsoll::Options::default().nodelay(true);
 /// let stream = plimsoll::Connector::new(stack)
 ///     .local("192.0.2.1:4000".parse().expect("a literal address"))
 ///     .options(options)

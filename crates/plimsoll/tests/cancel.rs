@@ -467,7 +467,7 @@ fn receiving_packets() {
 #[test]
 fn sending_packets() {
     at_every_point(|world, polls| {
-        let (stack, mut end) = channel(ChannelConfig { to_stack: 1, ..ChannelConfig::default() });
+        let (stack, mut end) = channel(ChannelConfig::default().to_stack(1));
         end.try_send(vec![0x45; 40]).unwrap();
         let sent = world.drive(polls, end.send(vec![0x45; 40]), |_| drop(stack.poll()));
         assert_eq!(world.registered(), 0);

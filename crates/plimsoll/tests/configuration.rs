@@ -22,8 +22,8 @@ fn one() -> StackBuilder {
 #[test]
 fn of_a_stack() {
     let none = Budget::default();
-    let loss = FaultConfig { loss: 1.5, ..FaultConfig::default() };
-    let corrupt = FaultConfig { corrupt: -0.1, ..FaultConfig::default() };
+    let loss = FaultConfig::default().loss(1.5);
+    let corrupt = FaultConfig::default().corrupt(-0.1);
     let many = (0..16).fold(one(), |builder, _| builder.device(device()));
     let table: Vec<(StackBuilder, &str)> = vec![
         (Stack::builder(), "device: "),
@@ -52,9 +52,9 @@ fn of_a_stack() {
         (one().fault(corrupt), "fault.corrupt: -0.1"),
         (one().sysctl("net.ipv4.tcp_sock", "1"), "sysctl: net.ipv4.tcp_sock"),
         (one().sysctl("net.ipv4.tcp_rmem", "3 2 1"), "sysctl: net.ipv4.tcp_rmem"),
-        (one().budget(Budget { memory: Some(0), ..none }), "invalid argument: budget.memory is 0"),
+        (one().budget(none.memory(Some(0))), "invalid argument: budget.memory is 0"),
         (
-            one().budget(Budget { connections: Some(1), half_open: Some(2), ..none }),
+            one().budget(none.connections(Some(1)).half_open(Some(2))),
             "invalid argument: budget.half_open is more than budget.connections",
         ),
         (many, "interfaces: "),
@@ -77,15 +77,15 @@ fn of_a_listener() {
     let gated = |gate| GatedListener::bind_any(&stack, gate).map(drop);
     let plain = |config| TcpListener::bind_with_config(&stack, on, config).map(drop);
     let gate = GateConfig::default;
-    let options = |memory| Options { memory_budget: Some(memory), ..Options::default() };
+    let options = |memory| Options::default().memory_budget(Some(memory));
     let base = ListenConfig::default;
     let table = [
-        (gated(GateConfig { waiting: 0, ..gate() }), "gate.waiting is 0"),
-        (gated(GateConfig { per_source: 0, ..gate() }), "gate.per_source is 0"),
-        (gated(GateConfig { wait: std::time::Duration::ZERO, ..gate() }), "gate.wait is 0"),
-        (plain(ListenConfig { gate: Some(gate()), ..base() }), "gate: a TcpListener never asks"),
-        (plain(ListenConfig { options: options(0), ..base() }), "memory_budget is 0"),
-        (plain(ListenConfig { options: options(9), ..base() }), "memory_budget is less"),
+        (gated(gate().waiting(0)), "gate.waiting is 0"),
+        (gated(gate().per_source(0)), "gate.per_source is 0"),
+        (gated(gate().wait(std::time::Duration::ZERO)), "gate.wait is 0"),
+        (plain(base().gate(Some(gate()))), "gate: a TcpListener never asks"),
+        (plain(base().options(options(0))), "memory_budget is 0"),
+        (plain(base().options(options(9))), "memory_budget is less"),
         (TcpListener::bind_on(&stack, on, 0, Options::default()).map(drop), "backlog is 0"),
         (TcpListener::bind_any_port(&stack, 0).map(drop), "port 0"),
     ];
@@ -96,9 +96,9 @@ fn of_a_listener() {
     }
     let listener = TcpListener::bind(&stack, "192.0.2.1:80").unwrap();
     for (budget, words) in [
-        (Budget { connections: Some(0), ..Budget::default() }, "budget.connections is 0"),
-        (Budget { half_open: Some(0), ..Budget::default() }, "budget.half_open is 0"),
-        (Budget { memory: Some(1), ..Budget::default() }, "budget.memory is less"),
+        (Budget::default().connections(Some(0)), "budget.connections is 0"),
+        (Budget::default().half_open(Some(0)), "budget.half_open is 0"),
+        (Budget::default().memory(Some(1)), "budget.memory is less"),
     ] {
         let error = listener.set_budget(budget).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);

@@ -116,7 +116,7 @@ async fn a_flush_lets_go_what_a_cork_holds_and_waits_for_nothing() {
 #[tokio::test]
 async fn a_stream_that_begins_with_a_cork_is_flushed_too() {
     let stack = loopback_in_turn();
-    let options = Options { cork: true, ..Default::default() };
+    let options = Options::default().cork(true);
     let address = "127.0.0.1:7".parse().unwrap();
     let listener = plimsoll::TcpListener::bind_with(&stack, address, 1, options.clone()).unwrap();
     let connector = Connector::new(&stack).options(options);

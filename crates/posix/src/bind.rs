@@ -57,7 +57,8 @@ impl Process {
         let (socket, _) = self.fds.socket(fd)?;
         let options = socket.tcp.clone();
         let (reuse_port, only_v6) = (socket.set.reuse_port, socket.set.v6only);
-        let config = ListenConfig { backlog, options, gate: None, reuse_port, only_v6 };
+        let config = ListenConfig::default().backlog(backlog).options(options);
+        let config = config.reuse_port(reuse_port).only_v6(only_v6);
         let listener = stack.listen_with(ListenOn::Address(bound), config).map_err(stack_errno)?;
         socket.apply_fastopen(&listener);
         socket.apply_md5(&listener);

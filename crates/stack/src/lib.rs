@@ -41,15 +41,18 @@
 //! | who waits for a socket | `sockets/wakers.rs` |
 //! | what ends a stack | `stack/ending.rs` |
 //! | which settings exist | `policies/sysctl.rs` |
-//! | what is counted | `snmp.rs` |
+//! | what is counted | `snmp.rs`, connections by state `stack/life.rs` |
+//! | what is told with the feature `tracing` | `events.rs` |
 
 mod connection_id;
 pub mod device;
 mod error;
+mod events;
 mod flow;
 mod interfaces;
 pub mod kick;
 pub mod limits;
+mod metrics;
 pub mod offload;
 pub mod packet;
 mod policies;
@@ -64,6 +67,9 @@ mod tables;
 pub use error::{SocketError, StackError};
 pub use interfaces::interface::{InterfaceConfig, InterfaceStatus};
 pub use interfaces::route::RouteConfig;
+pub use metrics::{
+    ConnectionCounts, CounterGroup, CounterValue, InterfaceMetrics, ListenerMetrics, Metrics,
+};
 pub use plimsoll_tcp::{Duration, Instant};
 pub use policies::budget::{Budget, BudgetUse, Refusal};
 pub use policies::memory::MemoryUse;
@@ -82,5 +88,6 @@ pub use stack::gated::{Incoming, ListenOn, Reject, SynOptions, Unreachable};
 pub use stack::listener::{ListenConfig, Listener};
 pub use stack::sending::QdiscSummary;
 pub use stack::socket::TcpSocket;
+pub use stack::summaries::type_sizes;
 pub use stack::wait::{Prepared, QueueWaiter};
 pub use stack::{ConnectionMemory, Poll, Stack, StackConfig};

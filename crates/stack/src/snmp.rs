@@ -9,13 +9,17 @@
 //! are handed down, with one header.
 
 mod shards;
+mod states;
 
 use std::rc::Rc;
 
 use plimsoll_tcp::Counter;
 
+use crate::metrics::CounterGroup;
+
 pub(crate) use self::shards::Shard;
 use self::shards::Shards;
+pub(crate) use self::states::{STATE_COUNT, place};
 
 macro_rules! ip_counters {
     ($($variant:ident => $name:literal, $doc:literal;)*) => {
@@ -134,6 +138,7 @@ const UNLIKE_LINUX: [(&str, &str); 7] = [
 
 /// What there is to know about a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CounterInfo {
     /// The name, as `nstat` prints it.
     pub name: &'static str,
@@ -185,6 +190,11 @@ impl Snmp {
         all
     }
 
+    /// How many connections are in each state, by its [`place`].
+    pub(crate) fn states(&self) -> [u64; STATE_COUNT] {
+        self.shards.states()
+    }
+
     /// The value of the counter with the name `name`.
     pub(crate) fn by_name(&self, name: &str) -> Option<u64> {
         if let Some(index) = IP_NAMES.iter().position(|&known| known == name) {
@@ -195,13 +205,9 @@ impl Snmp {
     }
 }
 
-/// The place of a counter's group in `nstat`'s list.
-fn group(name: &str) -> usize {
-    const PREFIXES: [&str; 9] =
-        ["plimsoll.", "TcpExt", "IpExt", "Ip6", "Icmp6", "Ip", "Icmp", "Tcp", "Udp"];
-    const PLACES: [usize; 9] = [8, 6, 7, 4, 5, 0, 1, 2, 3];
-    let found = PREFIXES.iter().position(|prefix| name.starts_with(prefix));
-    found.map_or(PREFIXES.len(), |at| PLACES[at])
+/// The group of a counter, in `nstat`'s order.
+fn group(name: &str) -> CounterGroup {
+    CounterGroup::of(name)
 }
 
 #[cfg(test)]

@@ -118,12 +118,7 @@ fn bulk_in_super_segments() {
 
 /// A link at a rate, without offloads.
 fn serialising() -> LinkConfig {
-    LinkConfig {
-        rate: Some(100_000_000),
-        delay: Duration::from_millis(1),
-        offloads: false,
-        ..LinkConfig::default()
-    }
+    LinkConfig::default().rate(Some(100_000_000)).delay(Duration::from_millis(1)).offloads(false)
 }
 
 #[test]
@@ -135,7 +130,7 @@ fn bulk_on_a_serialising_link_without_offloads() {
 fn bulk_that_fair_queueing_paces() {
     let fq = &[("net.core.default_qdisc", "fq")];
     bulk(World::open_with(serialising(), fq));
-    let world = World::open_with(LinkConfig { offloads: true, ..serialising() }, fq);
+    let world = World::open_with(serialising().offloads(true), fq);
     let stack = world.stacks[0].clone();
     bulk(world);
     let waits = stack.qdiscs()[0].fq.map(|fq| fq.throttled_events);
@@ -173,12 +168,10 @@ fn small_writes() {
 
 /// The pipe never runs dry, so that writes wait for completions, by themselves and in the engine.
 fn corked_writes(sysctls: &[(&str, &str)]) {
-    let link = LinkConfig {
-        rate: Some(1_000_000_000),
-        delay: Duration::from_micros(100),
-        tx_ring: 4,
-        ..LinkConfig::default()
-    };
+    let link = LinkConfig::default()
+        .rate(Some(1_000_000_000))
+        .delay(Duration::from_micros(100))
+        .tx_ring(4);
     let mut world = World::open_with(link, sysctls);
     let (data, mut out) = ([7; 128], vec![0; 65_536]);
     let (mut written, mut corked, mut read) = (0, 0, 0);
@@ -219,7 +212,7 @@ fn writes_that_wait_for_completions_with_fair_queueing() {
 fn small_queues() {
     let limit = ("net.ipv4.tcp_limit_output_bytes", "1");
     corked_writes(&[limit]);
-    let link = LinkConfig { rate: Some(1_000_000_000), tx_ring: 2, ..LinkConfig::default() };
+    let link = LinkConfig::default().rate(Some(1_000_000_000)).tx_ring(2);
     let mut world = World::open_with(link, &[limit]);
     let (data, mut out) = (vec![7; 100_000], vec![0; 65_536]);
     world.assert_no_allocations(|world| world.send(0, &data, 65_536, &mut out));

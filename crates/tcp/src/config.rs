@@ -6,6 +6,7 @@ use crate::time::Duration;
 
 /// A congestion control algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum CongestionAlgorithm {
     /// NewReno (RFC 5681, RFC 6582).
     NewReno,
@@ -259,6 +260,7 @@ impl Default for Config {
 
 /// The options of one socket. `None` means "as the stack's setting says".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Options {
     /// TCP_NODELAY: Nagle off.
     pub nodelay: bool,
@@ -331,8 +333,42 @@ pub struct Options {
     pub ttl: u8,
 }
 
+crate::setters!(Options {
+    nodelay: bool,
+    cork: bool,
+    zerocopy: bool,
+    autocork: Option<bool>,
+    tso_tail: Option<TsoTail>,
+    max_pacing_rate: Option<u64>,
+    keepalive: bool,
+    keep_idle: Option<Duration>,
+    keep_intvl: Option<Duration>,
+    keep_cnt: Option<u8>,
+    user_timeout: Option<Duration>,
+    half_close_timeout: Option<Duration>,
+    memory_budget: Option<usize>,
+    sndbuf: Option<usize>,
+    rcvbuf: Option<usize>,
+    maxseg: Option<u16>,
+    congestion: Option<CongestionAlgorithm>,
+    decision_log: Option<u32>,
+    notsent_lowat: Option<u32>,
+    rcvlowat: u32,
+    oobinline: bool,
+    quickack: Option<bool>,
+    route_quickack: bool,
+    linger2: Option<Duration>,
+    syn_retries: Option<u8>,
+    defer_accept: u8,
+    fastopen_no_cookie: bool,
+    md5_key: Option<Md5Key>,
+    tos: u8,
+    ttl: u8,
+});
+
 /// One option to change on an open connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SetOption {
     /// TCP_NODELAY. Setting it sends what Nagle or a cork held.
     NoDelay(bool),

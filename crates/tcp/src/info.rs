@@ -10,6 +10,7 @@ use crate::timer::Timer;
 /// A snapshot of a connection. Names and units follow Linux's `struct tcp_info` unless said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of struct tcp_info")]
+#[non_exhaustive]
 pub struct Info {
     pub state: State,
     pub congestion: CongestionAlgorithm,

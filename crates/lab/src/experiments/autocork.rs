@@ -235,7 +235,7 @@ fn in_steps(rate: f64) -> u64 {
 }
 
 fn link(rate: u64) -> Link {
-    Link::Memory(LinkConfig { rate: Some(rate), ..LinkConfig::default() })
+    Link::Memory(LinkConfig::default().rate(Some(rate)))
 }
 
 /// Runs it.

@@ -326,12 +326,8 @@ impl TcpSocket {
     pub fn listen(self, backlog: u32) -> io::Result<TcpListener> {
         let local = self.local_addr()?;
         let set = self.set.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let config = ListenConfig {
-            backlog: backlog as usize,
-            options: set.options,
-            reuse_port: set.reuse_port,
-            ..ListenConfig::default()
-        };
+        let config = ListenConfig::default().backlog(backlog as usize).options(set.options);
+        let config = config.reuse_port(set.reuse_port);
         let on = ListenOn::Address(local);
         let listener = crate::TcpListener::bind_with_config(&self.stack, on, config)?;
         Ok(TcpListener::new(listener, set.linger))

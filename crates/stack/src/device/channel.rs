@@ -87,6 +87,7 @@ pub enum ChannelOffloads {
 
 /// What a channel is like.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ChannelConfig {
     /// The name of the interface, for errors, captures and figures; `channel` unless set.
     pub name: String,
@@ -99,6 +100,13 @@ pub struct ChannelConfig {
     /// Packets that wait for the stack, at most; 512 unless set.
     pub to_stack: usize,
 }
+
+plimsoll_tcp::setters!(ChannelConfig {
+    mtu: u16,
+    offloads: ChannelOffloads,
+    to_caller: usize,
+    to_stack: usize,
+});
 
 impl Default for ChannelConfig {
     fn default() -> ChannelConfig {
@@ -113,6 +121,13 @@ impl Default for ChannelConfig {
 }
 
 impl ChannelConfig {
+    /// Sets [`name`](Self#structfield.name).
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
     /// The configuration that [`Default`] gives, with another MTU in bytes.
     pub fn with_mtu(mtu: u16) -> ChannelConfig {
         ChannelConfig { mtu, ..ChannelConfig::default() }

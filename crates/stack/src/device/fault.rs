@@ -48,6 +48,7 @@ pub enum FaultDirection {
 
 /// What goes wrong. Probabilities are from 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct FaultConfig {
     /// Probability that a packet is lost.
     pub loss: f64,
@@ -68,6 +69,18 @@ pub struct FaultConfig {
     /// Which way the faults apply.
     pub direction: FaultDirection,
 }
+
+plimsoll_tcp::setters!(FaultConfig {
+    loss: f64,
+    reorder: f64,
+    reorder_gap: u32,
+    reorder_delay: Duration,
+    duplicate: f64,
+    corrupt: f64,
+    delay: Duration,
+    seed: u64,
+    direction: FaultDirection,
+});
 
 impl Default for FaultConfig {
     fn default() -> FaultConfig {

@@ -49,6 +49,7 @@ const MAX_SUPER_SEGMENT: usize = 65_535;
 
 /// What a link is like. Both directions are alike.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct LinkConfig {
     /// The longest packet, in bytes.
     pub mtu: u16,
@@ -76,6 +77,21 @@ pub struct LinkConfig {
     /// verify checksums, too.
     pub offloads: bool,
 }
+
+plimsoll_tcp::setters!(LinkConfig {
+    mtu: u16,
+    rate: Option<u64>,
+    delay: Duration,
+    loss: f64,
+    reorder: f64,
+    reorder_delay: Duration,
+    duplicate: f64,
+    corrupt: f64,
+    queue_limit: usize,
+    tx_ring: usize,
+    seed: u64,
+    offloads: bool,
+});
 
 impl Default for LinkConfig {
     fn default() -> LinkConfig {

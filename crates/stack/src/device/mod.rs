@@ -47,6 +47,7 @@ pub use self::channel::channel;
 
 /// What a device can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Caps {
     /// The name to show.
     pub name: String,
@@ -62,6 +63,30 @@ pub struct Caps {
     pub max_super_segment: usize,
     /// Completions come later than `transmit` returns: bytes below us mean something.
     pub completions: bool,
+}
+
+plimsoll_tcp::setters!(Caps {
+    tso4: bool,
+    tso6: bool,
+    tx_checksum: bool,
+    max_super_segment: usize,
+    completions: bool,
+});
+
+impl Caps {
+    /// A device without offloads, which is done with a packet when `transmit` returns. `mtu` is the
+    /// longest IP packet in bytes, 576 to 65535.
+    pub fn new(name: impl Into<String>, mtu: u16) -> Caps {
+        Caps {
+            name: name.into(),
+            mtu,
+            tso4: false,
+            tso6: false,
+            tx_checksum: false,
+            max_super_segment: usize::from(u16::MAX),
+            completions: false,
+        }
+    }
 }
 
 /// How a device fails.
@@ -99,6 +124,7 @@ pub enum TxStatus {
 
 /// What [`DeviceTx::transmit`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TxProgress {
     /// Packets taken from the queue, those included that the device had to drop.
     pub packets: usize,
@@ -113,10 +139,16 @@ impl TxProgress {
     pub const fn done(packets: usize) -> TxProgress {
         TxProgress { packets, status: TxStatus::Done, caps_changed: false }
     }
+
+    /// Only `packets` were taken: there is no room for what is left.
+    pub const fn busy(packets: usize) -> TxProgress {
+        TxProgress { packets, status: TxStatus::Busy, caps_changed: false }
+    }
 }
 
 /// What one half of a device has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeviceStats {
     /// Packets passed on; a super-segment is one.
     pub packets: u64,

@@ -56,12 +56,15 @@ mod code {
 
 /// How to capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CaptureConfig {
     /// Bytes kept of each packet.
     pub snap_len: usize,
     /// The time since 1970 at [`Instant::ZERO`]: what is added to every time stamp.
     pub epoch: Duration,
 }
+
+plimsoll_tcp::setters!(CaptureConfig { snap_len: usize, epoch: Duration });
 
 impl Default for CaptureConfig {
     fn default() -> CaptureConfig {

@@ -68,6 +68,7 @@ impl InterfaceConfig {
 
 /// An interface as [`Stack::interfaces`](crate::Stack::interfaces) shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InterfaceStatus {
     /// The device's name.
     pub name: String,
@@ -351,11 +352,6 @@ impl Interface {
     /// Whether the device works.
     pub(crate) fn is_up(&self) -> bool {
         self.up.load(Ordering::Relaxed)
-    }
-
-    /// Queues a packet; `false` if there was no room, or the interface is down, and it is gone.
-    pub(crate) fn enqueue(&self, now: Instant, packet: Packet) -> bool {
-        self.tx.enqueue(now, packet)
     }
 
     /// Appends up to `max` packets that have arrived by `now` to `out`; returns how many, or `None`

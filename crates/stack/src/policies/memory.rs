@@ -51,6 +51,7 @@ const WAKE_STEPS: usize = 64;
 
 /// What the queues of all connections of a stack hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryUse {
     /// Bytes of memory that they bind: received and not read, out of order, written and not
     /// acknowledged, and what of their buffers is free or outdated.

@@ -119,6 +119,7 @@ impl Default for Settings {
 
 /// Why a setting was not read or changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SysctlError {
     /// There is no setting of that name.
     #[error("{name}: no such setting{}", hint(.suggestion))]
@@ -142,6 +143,7 @@ pub enum SysctlError {
 
 /// What there is to know about a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SysctlInfo {
     /// The name.
     pub name: &'static str,

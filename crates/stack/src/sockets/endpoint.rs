@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use plimsoll_tcp::{
-    Config, Connection, Events, Instant, Md5Key, MemoryRoom, Segment, Serial, State, Transmit,
+    Config, Connection, Events, Instant, Md5Key, MemoryRoom, Segment, SendKind, Serial, State,
+    Transmit,
 };
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::TcpFlags;
 
 use crate::connection_id::ConnectionId;
 use crate::flow::FlowKey;
+use crate::interfaces::space::SpaceWaiter;
 use crate::packet::CompletionSink;
 use crate::policies::budget::{self, BudgetShare};
 use crate::pollers::completion::{BelowUs, Completions};
@@ -104,6 +106,8 @@ pub(crate) struct Inner {
     gone: bool,
     /// It counts as an orphan.
     counted_orphan: bool,
+    /// The state that it is counted in; none while it is not in the table.
+    counted: Option<State>,
     /// It waits to be settled at the end of the batch.
     touched: bool,
     /// What the account of memory has it for, in bytes.
@@ -216,6 +220,7 @@ impl Endpoint {
             edges: Edges::default(),
             gone: false,
             counted_orphan: false,
+            counted: None,
             // The packet that made it is of a batch.
             touched: listener.is_some(),
             charged: 0,
@@ -295,6 +300,42 @@ impl CompletionSink for Endpoint {
         if self.below.release(bytes, serial.0) {
             self.completions.push(self.id);
         }
+    }
+
+    fn refused(&self, bytes: u32) {
+        self.below.refuse(bytes);
+    }
+}
+
+/// What is remembered of a packet that goes down.
+pub(crate) struct Sent {
+    pub(crate) kind: SendKind,
+    pub(crate) seq: SeqNum,
+    /// Bytes of data.
+    pub(crate) len: usize,
+    /// One behind its last number, the SYN and the FIN counted.
+    pub(crate) end: SeqNum,
+}
+
+impl Sent {
+    pub(crate) fn new(out: &Transmit) -> Sent {
+        let (seq, len, flags) = (out.repr.seq, out.payload.len(), out.repr.flags);
+        let marks = [TcpFlags::SYN, TcpFlags::FIN].map(|flag| u32::from(flags.contains(flag)));
+        Sent { kind: out.kind, seq, len, end: seq + (len as u32 + marks[0] + marks[1]) }
+    }
+}
+
+impl SpaceWaiter for Endpoint {
+    fn begin_wait(&self) -> bool {
+        !self.below.set_waits_for_space(true)
+    }
+
+    fn end_wait(&self) {
+        self.below.set_waits_for_space(false);
+    }
+
+    fn go_on(&self) {
+        self.hand_on();
     }
 }
 
@@ -396,6 +437,16 @@ impl Inner {
         std::mem::take(&mut self.counted_orphan)
     }
 
+    /// The state that it is counted in.
+    pub(crate) fn counted(&self) -> Option<State> {
+        self.counted
+    }
+
+    /// It is counted in `state` from now on. Returns where it was.
+    pub(crate) fn count_in(&mut self, state: Option<State>) -> Option<State> {
+        std::mem::replace(&mut self.counted, state)
+    }
+
     /// It waits to be settled at the end of the batch. Returns whether it did not before.
     pub(crate) fn touch(&mut self) -> bool {
         !std::mem::replace(&mut self.touched, true)
@@ -437,11 +488,8 @@ impl Inner {
         self.panics
     }
 
-    /// Notes how far the stream that was sent reaches, the SYN and the FIN counted.
-    pub(crate) fn note_sent(&mut self, out: &Transmit) {
-        let flags = out.repr.flags;
-        let marks = [TcpFlags::SYN, TcpFlags::FIN].map(|flag| u32::from(flags.contains(flag)));
-        let end = out.repr.seq + (out.payload.len() as u32 + marks[0] + marks[1]);
+    /// Notes how far the stream that was sent reaches.
+    pub(crate) fn note_sent(&mut self, end: SeqNum) {
         self.sent_to = Some(self.sent_to.map_or(end, |before| before.max(end)));
     }
 

@@ -22,6 +22,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
@@ -35,6 +36,7 @@ use crate::sync::lock;
 
 /// How a listener asks before it answers SYNs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GateConfig {
     /// Attempts that wait for a decision, at most; 1024 unless set. A SYN beyond it is dropped, and
     /// so is a cookie that comes back.
@@ -50,6 +52,13 @@ pub struct GateConfig {
     /// that a rejection resets it. Off unless set.
     pub verify_source: bool,
 }
+
+plimsoll_tcp::setters!(GateConfig {
+    waiting: usize,
+    per_source: usize,
+    wait: Duration,
+    verify_source: bool,
+});
 
 impl Default for GateConfig {
     fn default() -> GateConfig {
@@ -210,13 +219,41 @@ pub(crate) enum Arrival {
     Full,
 }
 
+/// How many attempts wait at all gates of a stack. While none does, no time of a gate is to be
+/// waited for. Clones count together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AttemptCount(Arc<AtomicUsize>);
+
+impl AttemptCount {
+    /// Whether no attempt waits.
+    pub(crate) fn is_zero(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+
+    /// One more waits, until what is returned is dropped.
+    fn add(&self) -> Counted {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Counted(self.clone())
+    }
+}
+
+/// An attempt that counts in an [`AttemptCount`].
+struct Counted(AttemptCount);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// The attempts that wait at one listener.
 pub(crate) struct Gate {
     config: GateConfig,
+    count: AttemptCount,
     by_flow: BTreeMap<FlowKey, Arc<Attempt>>,
     by_source: BTreeMap<IpAddr, usize>,
     /// By serial number. All wait for the same time, so that is the order in which they end.
-    by_age: BTreeMap<u64, Arc<Attempt>>,
+    by_age: BTreeMap<u64, (Arc<Attempt>, Counted)>,
     /// Those that the application has not got yet, by serial number.
     untaken: BTreeMap<u64, Arc<Attempt>>,
     next_serial: u64,
@@ -225,9 +262,11 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    pub(crate) fn new(config: GateConfig) -> Gate {
+    /// An empty gate, whose attempts count in `count` while they wait.
+    pub(crate) fn new(config: GateConfig, count: AttemptCount) -> Gate {
         Gate {
             config,
+            count,
             by_flow: BTreeMap::new(),
             by_source: BTreeMap::new(),
             by_age: BTreeMap::new(),
@@ -292,7 +331,7 @@ impl Gate {
         self.next_serial += 1;
         self.by_flow.insert(*key, attempt.clone());
         self.by_source.insert(key.remote, of_source + 1);
-        self.by_age.insert(serial, attempt.clone());
+        self.by_age.insert(serial, (attempt.clone(), self.count.add()));
         Some(attempt)
     }
 
@@ -354,7 +393,7 @@ impl Gate {
         open: &mut BTreeSet<FlowKey>,
     ) -> Option<Instant> {
         loop {
-            let (_, oldest) = self.by_age.first_key_value()?;
+            let (_, (oldest, _)) = self.by_age.first_key_value()?;
             if oldest.until > now {
                 return Some(oldest.until);
             }
@@ -368,10 +407,10 @@ impl Gate {
 
     /// The listener has ended.
     pub(crate) fn close(&mut self, wakers: &mut WakeList) {
-        while let Some((_, attempt)) = self.by_age.pop_first() {
+        while let Some((_, (attempt, _))) = self.by_age.pop_first() {
             attempt.finish(Cancelled::Closed, wakers);
         }
-        *self = Gate::new(self.config);
+        *self = Gate::new(self.config, self.count.clone());
     }
 
     fn end(&mut self, attempt: &Attempt, end: Cancelled, wakers: &mut WakeList) {

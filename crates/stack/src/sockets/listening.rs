@@ -15,7 +15,7 @@ use crate::error::SocketError;
 use crate::policies::budget::{BudgetAccount, Refusal};
 use crate::policies::syn_cookie::VALIDITY;
 use crate::sockets::fast_open::FastOpenQueue;
-use crate::sockets::gate::{Gate, GateConfig};
+use crate::sockets::gate::{AttemptCount, Gate, GateConfig};
 use crate::sockets::md5::Md5Keys;
 use crate::sockets::wakers::{Interest, WaitKey, WakeList, WakerSet};
 use crate::sync::lock;
@@ -110,10 +110,10 @@ impl<E> Listening<E> {
         Listening { local, scope, gate: None, shares_port: false, accounts, state }
     }
 
-    /// Has the listener ask before it answers.
-    pub(crate) fn gated(mut self, config: GateConfig) -> Listening<E> {
+    /// Has the listener ask before it answers. What waits for its answer counts in `count`.
+    pub(crate) fn gated(mut self, config: GateConfig, count: AttemptCount) -> Listening<E> {
         self.gate = Some(config);
-        lock(&self.state).gate = Some(Box::new(Gate::new(config)));
+        lock(&self.state).gate = Some(Box::new(Gate::new(config, count)));
         self
     }
 
@@ -208,14 +208,14 @@ impl<E> Listening<E> {
     /// The options of a connection that comes now from `peer`.
     pub(crate) fn options_for(&self, peer: IpAddr) -> Options {
         let state = lock(&self.state);
-        Options { md5_key: state.md5_keys.find(peer).cloned(), ..state.options.clone() }
+        state.options.clone().md5_key(state.md5_keys.find(peer).cloned())
     }
 
     /// As [`options_for`](Self::options_for); notes that a SYN is answered with a cookie.
     pub(crate) fn options_for_cookie(&self, now: Instant, peer: IpAddr) -> Options {
         let mut state = lock(&self.state);
         state.last_cookie = Some(now);
-        Options { md5_key: state.md5_keys.find(peer).cloned(), ..state.options.clone() }
+        state.options.clone().md5_key(state.md5_keys.find(peer).cloned())
     }
 
     /// The key that signs segments from and to `peer`.

@@ -29,6 +29,7 @@ use plimsoll_wire::tcp::MD5_DIGEST_LEN;
 use plimsoll_wire::{SeqNum, protocol};
 
 use crate::error::SocketError;
+use crate::events::StackEvent;
 use crate::flow::FlowKey;
 use crate::snmp::IpCounter;
 use crate::sockets::endpoint::{Endpoint, Inner, ListenerInner};
@@ -46,6 +47,7 @@ use crate::sync::socket_lock::REFUSED;
 
 /// What a listener listens on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ListenOn {
     /// An address of ours, or the unspecified one, and a port; port 0 takes a free one.
     Address(SocketAddr),
@@ -237,6 +239,7 @@ impl Incoming {
     /// # Errors
     /// If the attempt has ended by itself, or there is no place for another connection.
     pub fn accept(mut self, now: Instant) -> Result<Arc<TcpSocket>, SocketError> {
+        self.tell("accept");
         match std::mem::replace(&mut self.what, What::Decided) {
             What::Syn(attempt) => self.stack.open_attempt(now, &self.listener, &attempt),
             What::Open(socket, endpoint, attempt) => {
@@ -255,6 +258,7 @@ impl Incoming {
     /// Forgets the attempt. The peer hears nothing; if it sends its SYN again, that is a new
     /// attempt. Where the source was verified, so is whatever it sends next.
     pub fn ignore(mut self, now: Instant) {
+        self.tell("ignore");
         match std::mem::replace(&mut self.what, What::Decided) {
             What::Syn(attempt) => drop(self.stack.decide(now, &self.listener, &attempt)),
             What::Open(socket, endpoint, attempt) => {
@@ -265,7 +269,18 @@ impl Incoming {
         }
     }
 
+    /// Tells what the application has decided.
+    fn tell(&self, decision: &'static str) {
+        let Some(key) = self.key() else { return };
+        let (peer, local) = (key.remote_addr(), key.local_addr());
+        self.stack.tell(|| StackEvent::Gate { peer, local, decision });
+    }
+
     fn refuse(&mut self, now: Instant, how: Reject) {
+        self.tell(match how {
+            Reject::Rst => "reject with a reset",
+            Reject::Icmp(_) => "reject with an ICMP error",
+        });
         match std::mem::replace(&mut self.what, What::Decided) {
             What::Syn(attempt) => self.stack.refuse_attempt(now, &self.listener, &attempt, how),
             What::Open(socket, endpoint, attempt) => {
@@ -451,6 +466,7 @@ impl Stack {
             (Some(Arrival::Full) | None, _) => {
                 work.tcp().bump(Counter::ListenOverflows);
                 work.tcp().bump(Counter::ListenDrops);
+                work.note_refusal(key, "gate full");
             }
         }
         None
@@ -458,8 +474,10 @@ impl Stack {
 
     /// An attempt that came by the queue `home` waits until then.
     fn note_gate_end(&self, home: u8, until: Instant) {
-        if self.tables.listeners().gate_ends_at(until) && home != 0 {
-            // The first queue looks after these.
+        self.tables.listeners().gate_ends_at(until);
+        if home != 0 {
+            // The first queue looks after these. It may sleep without regard to an earlier
+            // time that was known, if nothing waited then.
             self.pollers.queue(0).waiter().kick_before(until);
         }
     }

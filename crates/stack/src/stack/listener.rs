@@ -30,12 +30,14 @@ use crate::sockets::md5::Md5Keys;
 use crate::sockets::wakers::WaitKey;
 use crate::stack::Stack;
 use crate::stack::socket::TcpSocket;
+use crate::stack::work::Work;
 
 /// A connection that was accepted: its socket, and what that stands for.
 pub(crate) type Accepted = (Arc<TcpSocket>, Arc<Endpoint>);
 
 /// How a listener listens, beside where.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ListenConfig {
     /// Connections that wait to be accepted, at most; 4096 unless set, and no more than
     /// `net.core.somaxconn`.
@@ -53,6 +55,14 @@ pub struct ListenConfig {
     /// On `[::]`, IPv4 connections are not taken (IPV6_V6ONLY). Off unless set.
     pub only_v6: bool,
 }
+
+plimsoll_tcp::setters!(ListenConfig {
+    backlog: usize,
+    options: Options,
+    gate: Option<GateConfig>,
+    reuse_port: bool,
+    only_v6: bool,
+});
 
 impl Default for ListenConfig {
     fn default() -> ListenConfig {
@@ -101,6 +111,12 @@ impl Listener {
     /// As [`accept`](Self::accept), with the connection beside its socket.
     pub(crate) fn accept_endpoint(&self, now: Instant) -> Result<Option<Accepted>, SocketError> {
         let Some(endpoint) = self.take_queued(now)? else { return Ok(None) };
+        if self.inner.verifies_source() {
+            // Accepting it is the decision.
+            let mut work = Work::begin(&self.stack, now);
+            self.inner.at_gate(work.wakers(), |gate, _| gate.leave(&endpoint.key));
+            work.finish();
+        }
         self.stack.adopt(&endpoint);
         Ok(Some((TcpSocket::new(self.stack.clone(), endpoint.clone()), endpoint)))
     }

@@ -13,8 +13,10 @@ pub(crate) mod gated;
 pub(crate) mod gro;
 pub(crate) mod interface_health;
 pub(crate) mod ip;
+pub(crate) mod life;
 pub(crate) mod listener;
 pub(crate) mod memory;
+pub(crate) mod metrics;
 pub(crate) mod orphans;
 pub(crate) mod panics;
 pub(crate) mod passive_open;
@@ -382,7 +384,7 @@ impl Stack {
             };
             let inner = ListenerInner::new(local, scope, backlog, options.clone(), accounts);
             let inner = match gate {
-                Some(gate) => inner.gated(*gate),
+                Some(gate) => inner.gated(*gate, self.tables.listeners().attempts().clone()),
                 None => inner,
             };
             let inner = if config.reuse_port { inner.sharing_port() } else { inner };

@@ -52,8 +52,14 @@ impl Stack {
             return self.to_gate(work, listener, key, segment, least_iss);
         }
         match work.admit(listener, least_iss.is_some()) {
-            Admission::Dropped => work.tcp().bump(Counter::ListenDrops),
-            Admission::OverBudget(spent) => return work.refuse_syn(listener, spent, segment),
+            Admission::Dropped => {
+                work.tcp().bump(Counter::ListenDrops);
+                work.note_refusal(key, "queues full");
+            }
+            Admission::OverBudget(spent) => {
+                work.note_refusal(key, "budget spent");
+                return work.refuse_syn(listener, spent, segment);
+            }
             Admission::Cookie => {
                 state.syns.take();
                 self.send_cookie(work, listener, key, &segment);

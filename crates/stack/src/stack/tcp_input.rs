@@ -262,6 +262,9 @@ impl Stack {
         let Some(mut repr) = stray_rst::answer(key, &segment.repr, segment.payload.len()) else {
             return;
         };
+        if segment.repr.flags.contains(TcpFlags::SYN) {
+            work.note_refusal(key, "no listener");
+        }
         if work.allows(self.policies.icmp_limits().resets()) {
             let md5_key = self.listening_key(key);
             repr.options.md5 = md5_key.as_ref().map(|_| [0; MD5_DIGEST_LEN]);

@@ -17,6 +17,7 @@ use plimsoll_tcp::Instant;
 use crate::error::SocketError;
 use crate::flow::FlowKey;
 use crate::sockets::endpoint::ListenerInner;
+use crate::sockets::gate::AttemptCount;
 use crate::sockets::listening::Scope;
 use crate::sockets::summary::SocketSummary;
 use crate::sockets::wakers::WakeList;
@@ -24,8 +25,9 @@ use crate::sockets::wakers::WakeList;
 #[derive(Default)]
 pub(crate) struct ListenerTable {
     inner: RwLock<Inner>,
-    /// When the first attempt at a gate ends, or earlier.
+    /// When the first attempt at a gate ends, or earlier. It says nothing while none waits.
     gates_end: AtomicDeadline,
+    attempts: AttemptCount,
 }
 
 #[derive(Default)]
@@ -139,14 +141,20 @@ impl ListenerTable {
         removed
     }
 
-    /// When somebody must look at the gates.
-    pub(crate) fn gates_end(&self) -> Option<Instant> {
-        self.gates_end.get()
+    /// How many attempts wait at the gates of listeners.
+    pub(crate) fn attempts(&self) -> &AttemptCount {
+        &self.attempts
     }
 
-    /// An attempt waits at a gate until `at`. Returns whether that is earlier than was known.
-    pub(crate) fn gate_ends_at(&self, at: Instant) -> bool {
-        self.gates_end.lower(at)
+    /// When somebody must look at the gates. What has ended since then may make that too early, but
+    /// not while nothing waits: a stack without attempts sleeps.
+    pub(crate) fn gates_end(&self) -> Option<Instant> {
+        if self.attempts.is_zero() { None } else { self.gates_end.get() }
+    }
+
+    /// An attempt waits at a gate until `at`.
+    pub(crate) fn gate_ends_at(&self, at: Instant) {
+        self.gates_end.lower(at);
     }
 
     /// Ends the attempts whose time is over by `now`. Returns the listeners at which open
@@ -212,8 +220,8 @@ impl AtomicDeadline {
         (nanos != u64::MAX).then(|| Instant::from_nanos(nanos))
     }
 
-    fn lower(&self, at: Instant) -> bool {
-        self.0.fetch_min(at.as_nanos(), Ordering::Relaxed) > at.as_nanos()
+    fn lower(&self, at: Instant) {
+        self.0.fetch_min(at.as_nanos(), Ordering::Relaxed);
     }
 
     fn clear(&self) {

@@ -15,6 +15,7 @@ pub(crate) mod time_wait;
 
 use plimsoll_tcp::Instant;
 
+use crate::events::Spans;
 use crate::sync::timed::{Timed, TimedGuard};
 use crate::tables::connections::ConnectionTable;
 use crate::tables::listeners::ListenerTable;
@@ -31,6 +32,7 @@ pub(crate) struct Tables {
     ports: PortAllocator,
     reassembler: Timed<Reassembler>,
     orphans: Orphans,
+    spans: Spans,
 }
 
 impl Tables {
@@ -43,6 +45,7 @@ impl Tables {
             ports: PortAllocator::new(),
             reassembler: Timed::default(),
             orphans: Orphans::default(),
+            spans: Spans::default(),
         }
     }
 
@@ -84,6 +87,11 @@ impl Tables {
     /// When the oldest fragment came that others of its datagram are missing to.
     pub(crate) fn reassembles_since(&self) -> Option<Instant> {
         self.reassembler.next()
+    }
+
+    /// The spans of connections, of the feature `tracing`.
+    pub(crate) fn spans(&self) -> &Spans {
+        &self.spans
     }
 
     /// Connections that no application holds.

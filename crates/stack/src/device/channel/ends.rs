@@ -53,6 +53,7 @@ pub struct ChannelClosed;
 
 /// Why there is nothing to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TryRecvError {
     /// There is no packet at present.
     #[error("no packet waits")]
@@ -64,6 +65,7 @@ pub enum TryRecvError {
 
 /// Why a packet was not sent.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SendError {
     /// The stack has not kept up. The packet is given back.
     #[error("the queue toward the stack is full")]

@@ -40,6 +40,7 @@ pub enum Offloads {
 
 /// Which TUN device to open, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TunConfig {
     /// The name of the interface. If there is one, it is attached to; otherwise it is created and
     /// lasts until the device is dropped. A `%d` in it is replaced by a number.
@@ -50,6 +51,21 @@ pub struct TunConfig {
     pub mtu: Option<u16>,
     /// Brings the interface up.
     pub up: bool,
+}
+
+plimsoll_tcp::setters!(TunConfig {
+    offloads: Offloads,
+    mtu: Option<u16>,
+    up: bool,
+});
+
+impl TunConfig {
+    /// Sets [`name`](Self#structfield.name).
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
 }
 
 impl Default for TunConfig {

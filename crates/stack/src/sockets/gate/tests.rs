@@ -36,7 +36,11 @@ impl World {
     fn new(waiting: usize, per_source: usize) -> World {
         let wait = Duration::from_millis(1000);
         let config = GateConfig { waiting, per_source, wait, verify_source: false };
-        World { gate: Gate::new(config), wakers: WakeList::default(), timed_out: Vec::new() }
+        World {
+            gate: Gate::new(config, AttemptCount::default()),
+            wakers: WakeList::default(),
+            timed_out: Vec::new(),
+        }
     }
 
     fn arrive(&mut self, millis: u64, key: &FlowKey, syn: &Segment) -> Arrival {

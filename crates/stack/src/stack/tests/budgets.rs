@@ -221,7 +221,7 @@ fn the_memory_of_one_connection_is_bounded() {
     const BEYOND: usize = 3 * 65_536 + 3 * 4096;
     let mut pair = Pair::new();
     // As an option of the listener: for what comes from there.
-    let options = Options { memory_budget: Some(BUDGET), ..Options::default() };
+    let options = Options::default().memory_budget(Some(BUDGET));
     let listener = pair.b.listen(addr(B4, 80), 8, options).unwrap();
     listener.set_budget(Budget { memory: Some(1 << 30), ..Budget::default() }).unwrap();
     let ends = [pair.open(B4, &listener)];

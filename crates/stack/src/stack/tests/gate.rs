@@ -226,6 +226,30 @@ fn an_attempt_that_is_ignored_is_a_new_one_when_it_comes_again() {
 }
 
 #[test]
+fn nobody_wakes_for_the_time_of_an_attempt_that_has_ended() {
+    let mut pair = Pair::new();
+    let wait = Duration::from_secs(5);
+    let listener = gated(&pair, GateConfig { wait, ..GateConfig::default() });
+    let from = |port| (ip("192.0.2.77"), port);
+    segment(&mut pair, from(1), TcpFlags::SYN, 100, None);
+    let first = next(&mut pair, &listener);
+    assert!(pair.b.next_deadline().is_some());
+    pair.run(Duration::from_secs(1));
+    segment(&mut pair, from(2), TcpFlags::SYN, 100, None);
+    let second = next(&mut pair, &listener);
+    first.ignore(pair.now);
+    assert!(pair.b.next_deadline().is_some(), "the second one's time");
+    second.ignore(pair.now);
+    assert_eq!(pair.b.next_deadline(), None);
+    // An attempt that comes now has its time, whatever is known of the earlier ones.
+    segment(&mut pair, from(3), TcpFlags::SYN, 100, None);
+    let third = next(&mut pair, &listener);
+    pair.run(Duration::from_secs(6));
+    assert_eq!(third.cancelled(), Some(Cancelled::TimedOut));
+    assert_eq!(pair.b.next_deadline(), None);
+}
+
+#[test]
 fn an_attempt_ends_by_reset_by_another_by_time_and_with_the_listener() {
     let mut pair = Pair::new();
     let wait = Duration::from_secs(5);

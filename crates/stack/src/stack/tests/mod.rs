@@ -21,6 +21,7 @@ mod interfaces;
 mod lifecycle;
 mod malformed;
 mod memory;
+mod metrics;
 mod owned;
 mod panics;
 mod prequeue;
