@@ -68,7 +68,7 @@
 //! | follow connections with the crate tracing | the feature `tracing`, see [below](#tracing) |
 //! | ask why | [`TcpStream::decisions`], a capture ([`StackBuilder::pcap`]) |
 //! | take connections to any address | [`TcpListener::bind_any`], [`StackBuilder::any_address`] |
-//! | bound what connections cost | [`Budget`], for [`StackBuilder::budget`], [`TcpListener::set_budget`]; [`TcpStream::set_memory_budget`] |
+//! | bound what connections cost | [`Budget`], [`TcpStream::set_memory_budget`] |
 //! | share a port among listeners | [`TcpListener::bind_with_config`], [`ListenConfig`] |
 //! | dial before a connection opens, or refuse it | [`gate`]; with tokio's streams, in [`net`] |
 //! | give and take packets by hand | [`device::channel()`] |

@@ -185,7 +185,7 @@ fn a_burst_that_overflows_a_ring_is_repaired_within_round_trips() {
     }
     assert!(got == data);
     assert!(world.lost > 20, "{} were lost: the ring has overflowed", world.lost);
-    // What the guest takes at most in that time; at two segments per 200 ms it would be ten minutes.
+    // What the guest takes at most in that time; two segments per 200 ms would be ten minutes.
     let ideal = LEN / 1448 / PACE;
     assert!(millis < 4 * ideal, "{millis} ms of virtual time, where {ideal} would do");
     let timeouts = world.server.counter("TcpExtTCPTimeouts").unwrap();
