@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_stack::device::{self, Device};
-use plimsoll_stack::{InterfaceConfig, RouteConfig, Stack as Core, StackConfig, StackError};
+use plimsoll_stack::{
+    Budget, InterfaceConfig, RouteConfig, SocketError, Stack as Core, StackConfig, StackError,
+};
 use plimsoll_tcp::Instant;
 
 use crate::clock::{Clock, now};
@@ -43,6 +45,7 @@ pub struct StackBuilder {
     loopback_only: bool,
     clock: Option<Arc<dyn Clock>>,
     any_address: bool,
+    budget: Budget,
     misplaced: Option<&'static str>,
 }
 
@@ -67,6 +70,9 @@ pub enum BuildError {
     /// A stack that is to have no device has one.
     #[error("loopback_only: the stack has a device as well; leave one of the two out")]
     NotLoopbackOnly,
+    /// A stack that is to have no device is to take packets to any address.
+    #[error("any_address: a stack that is loopback_only gets none; leave one of the two out")]
+    NothingArrives,
     /// Something that belongs to a device was set before any device.
     #[error("{0}: set it after the device that it belongs to")]
     Misplaced(&'static str),
@@ -76,6 +82,12 @@ pub enum BuildError {
     /// A setting is unknown, or cannot have that value.
     #[error("sysctl: {0}")]
     Sysctl(plimsoll_stack::SysctlError),
+    /// The faults make no sense.
+    #[error("fault.{0}")]
+    Fault(String),
+    /// The budget lets nothing through.
+    #[error("{0}")]
+    Budget(SocketError),
     /// There is no such queueing discipline.
     #[error("qdisc: {0}")]
     Qdisc(plimsoll_stack::qdisc::KindError),
@@ -189,6 +201,21 @@ impl StackBuilder {
         self
     }
 
+    /// How much all connections together may use at a time; see
+    /// [`Stack::set_budget`](crate::Stack::set_budget). Settings that are given as well
+    /// ([`sysctl`](Self::sysctl)) come after it.
+    ///
+    /// ```
+    /// use plimsoll::{Budget, Stack};
+    /// let budget = Budget::default().connections(Some(0));
+    /// let error = Stack::builder().loopback_only().budget(budget).build().unwrap_err();
+    /// assert!(error.to_string().contains("budget.connections is 0"));
+    /// ```
+    pub fn budget(mut self, budget: Budget) -> StackBuilder {
+        self.budget = budget;
+        self
+    }
+
     /// Takes packets to any address, not only to those of its own: a listener may be bound to any,
     /// and a connection be opened from any. [`TcpListener::bind_any`](crate::TcpListener::bind_any)
     /// includes it. Where no route leads, packets leave by the first device, which needs no address
@@ -287,7 +314,10 @@ impl StackBuilder {
             let both = BuildError::NotLoopbackOnly;
             return Err(if self.loopback_only { both } else { BuildError::NoDevice });
         }
-        let any_address = self.any_address;
+        let (any_address, budget) = (self.any_address, self.budget);
+        if self.loopback_only && any_address {
+            return Err(BuildError::NothingArrives);
+        }
         let (secret, seed) = secrets(self.seed)?;
         let now = self.clock.as_ref().map_or_else(now, |clock| clock.now());
         let qdiscs: Vec<_> = self.interfaces.iter().map(|each| each.qdisc.clone()).collect();
@@ -312,6 +342,7 @@ impl StackBuilder {
             ..StackConfig::default()
         };
         let core = Core::new(config)?;
+        core.set_budget(now, &budget).map_err(BuildError::Budget)?;
         if any_address {
             core.take_any_address();
         }
@@ -367,6 +398,7 @@ fn wrapped(
     now: Instant,
 ) -> Result<Device, BuildError> {
     if let Some(fault) = fault {
+        fault.check().map_err(BuildError::Fault)?;
         device = device::fault::wrap(device, fault.clone());
     }
     // Outermost, so that the capture shows what the stack sends and sees.

@@ -20,7 +20,7 @@ pub(crate) fn io_error(stack: &Stack, error: SocketError) -> Error {
         Some(why) if error == SocketError::NetworkDown || error == down => {
             Error::new(ErrorKind::NetworkDown, why.clone())
         }
-        _ if error == SocketError::TooManyConnections => {
+        _ if matches!(error, SocketError::TooManyConnections | SocketError::ListenerOverBudget) => {
             Error::new(ErrorKind::QuotaExceeded, error)
         }
         _ => error.into(),

@@ -68,6 +68,8 @@
 //! | follow connections with the crate tracing | the feature `tracing`, see [below](#tracing) |
 //! | ask why | [`TcpStream::decisions`], a capture ([`StackBuilder::pcap`]) |
 //! | take connections to any address | [`TcpListener::bind_any`], [`StackBuilder::any_address`] |
+//! | bound what connections cost | [`Budget`], [`TcpStream::set_memory_budget`] |
+//! | share a port among listeners | [`TcpListener::bind_with_config`], [`ListenConfig`] |
 //! | dial before a connection opens, or refuse it | [`gate`]; with tokio's streams, in [`net`] |
 //! | give and take packets by hand | [`device::channel()`] |
 //! | use a descriptor that was passed to the program | [`device::tun::from_fd`] |
@@ -276,9 +278,9 @@ pub use plimsoll_buf::{ChunkWriter, MAX_SLICES, Pool, Slice, Slices};
 pub use plimsoll_stack::kick::Kick;
 pub use plimsoll_stack::packet::{ChecksumState, Gso, Packet};
 pub use plimsoll_stack::{
-    ConnectionCounts, CounterGroup, CounterInfo, CounterValue, InterfaceMetrics, InterfaceStatus,
-    ListenOn, ListenerMetrics, MemoryUse, Metrics, QdiscSummary, SocketSummary,
-    StackError, SysctlError, SysctlInfo, device, offload, packet, qdisc,
+    Budget, BudgetUse, ConnectionCounts, CounterGroup, CounterInfo, CounterValue, InterfaceMetrics,
+    InterfaceStatus, ListenConfig, ListenOn, ListenerMetrics, MemoryUse, Metrics, QdiscSummary,
+    Refusal, SocketSummary, StackError, SysctlError, SysctlInfo, device, offload, packet, qdisc,
 };
 pub use plimsoll_tcp::{
     AckReason, Bound, Causes, CongestionAlgorithm, Decision, ErrorReport, Hold, Info, Instant,

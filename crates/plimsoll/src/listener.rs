@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
-use plimsoll_stack::{ListenOn, Listener};
+use plimsoll_stack::{Budget, BudgetUse, ListenConfig, ListenOn, Listener, Refusal};
 use plimsoll_tcp::Options;
 
 use crate::error::{io_error, refused, would_block};
@@ -129,6 +129,82 @@ impl TcpListener {
         let listener = stack.core().listen_on(on, backlog, options.clone(), None);
         let listener = listener.map_err(|error| refused(stack.core(), error))?;
         Ok(TcpListener::of(stack, listener, options))
+    }
+
+    /// Listens where `on` says, as `config` says. With [`ListenConfig::reuse_port`] several
+    /// listeners have one address and port, each with an accept queue of its own:
+    ///
+    /// ```
+    /// use plimsoll::{ListenConfig, ListenOn, TcpListener};
+    /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let stack = plimsoll::Stack::builder().device(device).address("192.0.2.1/24").build()?;
+    /// let on = ListenOn::Address("192.0.2.1:80".parse()?);
+    /// let config = ListenConfig::default().reuse_port(true);
+    /// let workers = [(); 4].map(|()| TcpListener::bind_with_config(&stack, on, config.clone()));
+    /// assert!(workers.iter().all(Result::is_ok));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind); `InvalidInput` names a field that makes no sense. `AddrInUse` also
+    /// if only one of two listeners shares its port. One that asks before it answers is made by
+    /// [`GatedListener`](crate::gate::GatedListener): `gate` must be `None`.
+    pub fn bind_with_config(
+        stack: &Stack,
+        on: ListenOn,
+        config: ListenConfig,
+    ) -> io::Result<TcpListener> {
+        if config.gate.is_some() {
+            let text = "gate: a TcpListener never asks; use GatedListener::bind_with_config";
+            return Err(io::Error::new(ErrorKind::InvalidInput, text));
+        }
+        let options = config.options.clone();
+        let listener = stack.core().listen_with(on, config);
+        let listener = listener.map_err(|error| refused(stack.core(), error))?;
+        Ok(TcpListener::of(stack, listener, options))
+    }
+
+    /// How much the connections that come from here may use at a time, those included that were
+    /// accepted; see [`Budget`]. It may change at any time; what is there already stays.
+    ///
+    /// ```
+    /// use plimsoll::{Budget, Refusal};
+    /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let stack = plimsoll::Stack::builder().device(device).address("192.0.2.1/24").build()?;
+    /// let listener = plimsoll::TcpListener::bind_any(&stack)?;
+    /// let budget = Budget::default().connections(Some(1000)).memory(Some(64 << 20));
+    /// listener.set_budget(budget)?;
+    /// listener.set_refusal(Refusal::Reset);
+    /// assert_eq!((listener.budget(), listener.budget_use().connections), (budget, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidInput` names the field that lets nothing through, as one that is 0.
+    pub fn set_budget(&self, budget: Budget) -> io::Result<()> {
+        let set = self.shared.listener.set_budget(budget);
+        set.map_err(|error| refused(self.shared.stack.core(), error))
+    }
+
+    /// The budget as it was set.
+    pub fn budget(&self) -> Budget {
+        self.shared.listener.budget()
+    }
+
+    /// What is used of the budget now.
+    pub fn budget_use(&self) -> BudgetUse {
+        self.shared.listener.budget_use()
+    }
+
+    /// What a peer hears for whose SYN a budget of this listener or of the stack leaves no place;
+    /// nothing unless set.
+    pub fn set_refusal(&self, refusal: Refusal) {
+        self.shared.listener.set_refusal(refusal);
+    }
+
+    /// As it was set.
+    pub fn refusal(&self) -> Refusal {
+        self.shared.listener.refusal()
     }
 
     fn of(stack: &Stack, listener: Arc<Listener>, options: Options) -> TcpListener {

@@ -6,6 +6,7 @@
 //! or in a waker that the thread itself has woken.
 
 use std::fmt;
+use std::io;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,13 +17,14 @@ use std::time::{Duration, Instant as StdInstant};
 use plimsoll_stack::device::Device;
 use plimsoll_stack::qdisc::KindError;
 use plimsoll_stack::{
-    InterfaceConfig, InterfaceStatus, MemoryUse, Metrics, QdiscSummary, QueueWaiter, RouteConfig,
-    SocketSummary, Stack as Core, StackError,
+    Budget, BudgetUse, InterfaceConfig, InterfaceStatus, MemoryUse, Metrics, QdiscSummary,
+    QueueWaiter, RouteConfig, SocketSummary, Stack as Core, StackError,
 };
 use plimsoll_tcp::Instant;
 
 use crate::builder::{BuildError, StackBuilder, parse};
 use crate::clock::{Clock, now};
+use crate::error::refused;
 use crate::park;
 use crate::queue_loop::QueueLoop;
 
@@ -319,6 +321,42 @@ impl Stack {
     /// What the queues of all connections hold, and the limits on it (`net.ipv4.tcp_mem`).
     pub fn memory(&self) -> MemoryUse {
         self.core().memory()
+    }
+
+    /// How much all connections together may use at a time: it sets `plimsoll.max_connections`,
+    /// `plimsoll.max_half_open` and `net.ipv4.tcp_mem`. A field that is `None` gets the default of
+    /// this machine. It may change at any time; what is there already stays. A connect beyond it
+    /// fails with `QuotaExceeded`, a SYN is refused as its listener says
+    /// ([`TcpListener::set_refusal`](crate::TcpListener::set_refusal)), and where memory is short
+    /// writers wait. Each is counted (`plimsoll.Budget*`).
+    ///
+    /// ```
+    /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let stack = plimsoll::Stack::builder().device(device).address("192.0.2.1/24").build()?;
+    /// use plimsoll::Budget;
+    /// let budget = Budget::default().connections(Some(10_000)).memory(Some(64 << 20));
+    /// stack.set_budget(&budget)?;
+    /// assert_eq!((stack.budget(), stack.budget_use().connections), (budget, 0));
+    /// let zero = budget.half_open(Some(0));
+    /// assert!(stack.set_budget(&zero).unwrap_err().to_string().contains("budget.half_open is 0"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidInput` names the field that lets nothing through.
+    pub fn set_budget(&self, budget: &Budget) -> io::Result<()> {
+        let set = self.core().set_budget(self.now(), budget);
+        set.map_err(|error| refused(self.core(), error))
+    }
+
+    /// The budget, as the settings say.
+    pub fn budget(&self) -> Budget {
+        self.core().budget()
+    }
+
+    /// What is used of the budget now.
+    pub fn budget_use(&self) -> BudgetUse {
+        self.core().budget_use()
     }
 
     /// A setting by Linux's name, as text; `None` if there is no such setting.

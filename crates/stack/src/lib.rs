@@ -85,7 +85,7 @@ pub use sockets::summary::SocketSummary;
 pub use sockets::wakers::{Interest, WaitKey};
 pub use stack::busy_poll::{Spin, Spun};
 pub use stack::gated::{Incoming, ListenOn, Reject, SynOptions, Unreachable};
-pub use stack::listener::Listener;
+pub use stack::listener::{ListenConfig, Listener};
 pub use stack::sending::QdiscSummary;
 pub use stack::socket::TcpSocket;
 pub use stack::wait::{Prepared, QueueWaiter};

@@ -110,12 +110,8 @@ impl World {
             _ => ChannelOffloads::Segmentation,
         };
         let limits = (1 + usize::from(setup.queues.0 % 16), 1 + usize::from(setup.queues.1 % 16));
-        let config = ChannelConfig {
-            offloads,
-            to_caller: limits.0,
-            to_stack: limits.1,
-            ..ChannelConfig::with_mtu(mtu)
-        };
+        let config =
+            ChannelConfig::with_mtu(mtu).offloads(offloads).to_caller(limits.0).to_stack(limits.1);
         let (device, end) = channel(config).expect("a configuration without mistakes");
         let (sender, receiver) = end.split();
         let interface =

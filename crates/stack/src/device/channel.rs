@@ -11,6 +11,17 @@
 //! below the connection (`tcp_limit_output_bytes`, automatic corking). The caller fills the queue
 //! toward the stack; when that is full, the caller waits. Nothing is copied on the way.
 //!
+//! *Which way to use it.* A [`ChannelReceiver`] gives packets one at a time (`recv`), many
+//! (`recv_many`), or blocks; a [`ChannelSender`] takes them likewise, also as a `Vec<u8>`. With the
+//! feature `futures` they are a `Stream` and a `Sink` of packets. Where packets are to be bytes, as
+//! for a file descriptor or a tunnel's cipher, each `read` is one packet and each `write` is one:
+//! by `AsyncRead` and `AsyncWrite` with the feature `tokio` or `futures-io`, and without either by
+//! [`poll_read_packet`](ChannelReceiver::poll_read_packet) and
+//! [`poll_write_packet`](ChannelSender::poll_write_packet). A read needs a buffer of at least the
+//! MTU; what it gives is complete, whatever offloads were agreed on. Functions that copy streams of
+//! bytes (`tokio::io::copy`) do not fit: they may put two reads into one write, and so two packets
+//! into one.
+//!
 //! *Who is woken.* The stack is kicked when a packet arrives and when a queue that it found full is
 //! half empty. The caller's waker is woken when a packet can be taken, when there is room again,
 //! and at the end: once each, never while there is nothing to do. A waker is woken on a thread that

@@ -98,6 +98,25 @@ impl Default for FaultConfig {
     }
 }
 
+impl FaultConfig {
+    /// Whether the probabilities are some.
+    ///
+    /// # Errors
+    /// Names the field that is not from 0 to 1.
+    pub fn check(&self) -> Result<(), String> {
+        let odds = [
+            ("loss", self.loss),
+            ("reorder", self.reorder),
+            ("duplicate", self.duplicate),
+            ("corrupt", self.corrupt),
+        ];
+        match odds.into_iter().find(|(_, odds)| !(0.0..=1.0).contains(odds)) {
+            Some((field, odds)) => Err(format!("{field}: {odds} is no probability from 0 to 1")),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Puts faults around `device`.
 pub fn wrap(device: Device, config: FaultConfig) -> Device {
     let harmless = FaultConfig { seed: config.seed, ..FaultConfig::default() };

@@ -33,10 +33,11 @@ use crate::pollers::completion::Completions;
 ///
 /// ```
 /// use plimsoll_stack::Budget;
-/// let budget = Budget { connections: Some(10_000), memory: Some(64 << 20), ..Budget::default() };
+/// let budget = Budget::default().connections(Some(10_000)).memory(Some(64 << 20));
 /// assert_eq!(budget.half_open, None);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Budget {
     /// Connections of any state but TIME-WAIT, half-open ones included: 1 to 4,194,304.
     pub connections: Option<usize>,
@@ -47,6 +48,12 @@ pub struct Budget {
     /// it on memory counts as short.
     pub memory: Option<usize>,
 }
+
+plimsoll_tcp::setters!(Budget {
+    connections: Option<usize>,
+    half_open: Option<usize>,
+    memory: Option<usize>,
+});
 
 /// What is used of a [`Budget`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +69,7 @@ pub struct BudgetUse {
 
 /// What a peer hears for whose SYN a budget leaves no place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Refusal {
     /// Nothing. It sends its SYN again, and gets through when there is a place by then.
     #[default]

@@ -37,6 +37,8 @@ pub(crate) struct Listening<E> {
     scope: Scope,
     /// It asks the application before it answers, and how.
     gate: Option<GateConfig>,
+    /// Others may listen on its address and port that let it do so as well.
+    shares_port: bool,
     accounts: Accounts,
     state: Mutex<ListenState<E>>,
 }
@@ -104,7 +106,8 @@ impl<E> Listening<E> {
             arrivals: 0,
             end: None,
         };
-        Listening { local, scope, gate: None, accounts, state: Mutex::new(state) }
+        let state = Mutex::new(state);
+        Listening { local, scope, gate: None, shares_port: false, accounts, state }
     }
 
     /// Has the listener ask before it answers. What waits for its answer counts in `count`.
@@ -112,6 +115,17 @@ impl<E> Listening<E> {
         self.gate = Some(config);
         lock(&self.state).gate = Some(Box::new(Gate::new(config, count)));
         self
+    }
+
+    /// Lets others listen on its address and port that let it do so as well (SO_REUSEPORT).
+    pub(crate) fn sharing_port(mut self) -> Listening<E> {
+        self.shares_port = true;
+        self
+    }
+
+    /// Whether others may listen on its address and port.
+    pub(crate) fn shares_port(&self) -> bool {
+        self.shares_port
     }
 
     /// Whether it asks, and how.

@@ -38,7 +38,7 @@ use crate::sockets::listening::Scope;
 use crate::sockets::wakers::{Interest, WaitKey};
 use crate::stack::Stack;
 use crate::stack::ip::output::IpParams;
-use crate::stack::listener::Listener;
+use crate::stack::listener::{ListenConfig, Listener};
 use crate::stack::passive_open::Child;
 use crate::stack::socket::TcpSocket;
 use crate::stack::stray_rst;
@@ -415,9 +415,22 @@ impl Stack {
         if backlog == 0 {
             return Err(SocketError::Invalid("backlog is 0: no connection could ever wait"));
         }
-        gate.as_ref().map_or(Ok(()), GateConfig::check)?;
+        self.listen_with(on, ListenConfig { backlog, options, gate, ..ListenConfig::default() })
+    }
+
+    /// Begins to listen where `on` says, as `config` says.
+    ///
+    /// # Errors
+    /// As [`listen`](Self::listen); also if the configuration lets nobody through, and the text
+    /// names the field. An address that another listener has is taken unless both share their port.
+    pub fn listen_with(
+        self: &Arc<Stack>,
+        on: ListenOn,
+        config: ListenConfig,
+    ) -> Result<Arc<Listener>, SocketError> {
         let any = |port| SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port);
         let (local, scope) = match on {
+            ListenOn::Address(local) if config.only_v6 => (local, Scope::OnlyV6),
             ListenOn::Address(local) => (local, Scope::Bound),
             ListenOn::AnyAddress(0) => {
                 return Err(SocketError::Invalid("port 0 is no port; for all, say Everything"));
@@ -425,7 +438,7 @@ impl Stack {
             ListenOn::AnyAddress(port) => (any(port), Scope::AnyAddress),
             ListenOn::Everything => (any(0), Scope::AnyAddress),
         };
-        let listener = self.listen_at(local, (scope, backlog), options, gate)?;
+        let listener = self.listen_at(local, scope, &config)?;
         if scope == Scope::AnyAddress {
             self.take_any_address();
         }

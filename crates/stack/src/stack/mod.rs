@@ -63,7 +63,7 @@ use crate::sockets::fast_open::default_queue;
 use crate::sockets::gate::GateConfig;
 use crate::sockets::listening::{Accounts, Scope};
 use crate::sockets::summary::SocketSummary;
-use crate::stack::listener::Listener;
+use crate::stack::listener::{ListenConfig, Listener};
 use crate::stack::socket::TcpSocket;
 use crate::stack::work::Work;
 use crate::sync::socket_lock::{REFUSED, SETTLE};
@@ -340,7 +340,8 @@ impl Stack {
         backlog: usize,
         options: Options,
     ) -> Result<Arc<Listener>, SocketError> {
-        self.listen_with(local, backlog, options, Scope::Bound)
+        let config = ListenConfig { backlog, options, ..ListenConfig::default() };
+        self.listen_at(local, Scope::Bound, &config)
     }
 
     /// As [`listen`](Self::listen); on `[::]`, IPv4 connections are not taken (IPV6_V6ONLY).
@@ -353,35 +354,27 @@ impl Stack {
         backlog: usize,
         options: Options,
     ) -> Result<Arc<Listener>, SocketError> {
-        self.listen_with(local, backlog, options, Scope::OnlyV6)
+        let config = ListenConfig { backlog, options, ..ListenConfig::default() };
+        self.listen_at(local, Scope::OnlyV6, &config)
     }
 
-    fn listen_with(
-        self: &Arc<Stack>,
-        local: SocketAddr,
-        backlog: usize,
-        options: Options,
-        scope: Scope,
-    ) -> Result<Arc<Listener>, SocketError> {
-        self.listen_at(local, (scope, backlog), options, None)
-    }
-
-    /// Begins to listen; with a `gate`, the listener asks before it answers.
+    /// Begins to listen; with a gate, the listener asks before it answers.
     pub(crate) fn listen_at(
         self: &Arc<Stack>,
         local: SocketAddr,
-        (scope, backlog): (Scope, usize),
-        options: Options,
-        gate: Option<GateConfig>,
+        scope: Scope,
+        config: &ListenConfig,
     ) -> Result<Arc<Listener>, SocketError> {
         self.check_up()?;
+        let ListenConfig { options, gate, .. } = config;
+        gate.as_ref().map_or(Ok(()), GateConfig::check)?;
         if !local.ip().is_unspecified() && !self.interfaces.routes().may_be_ours(local.ip()) {
             return Err(SocketError::AddrNotAvailable);
         }
         self.check_address(local.ip())?;
         options.memory_budget.map_or(Ok(()), check_flow)?;
         let settings = self.settings();
-        let backlog = backlog.min(settings.somaxconn as usize);
+        let backlog = config.backlog.min(settings.somaxconn as usize);
         let make = |port| {
             let local = SocketAddr::new(local.ip(), port);
             let completions = self.pollers.queue(0).completions().clone();
@@ -391,9 +384,10 @@ impl Stack {
             };
             let inner = ListenerInner::new(local, scope, backlog, options.clone(), accounts);
             let inner = match gate {
-                Some(gate) => inner.gated(gate, self.tables.listeners().attempts().clone()),
+                Some(gate) => inner.gated(*gate, self.tables.listeners().attempts().clone()),
                 None => inner,
             };
+            let inner = if config.reuse_port { inner.sharing_port() } else { inner };
             let early = default_queue(settings.tcp_fastopen, backlog);
             inner.fast_open(|queue| queue.set_limit(early));
             Arc::new(inner)

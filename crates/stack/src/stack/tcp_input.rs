@@ -182,7 +182,8 @@ impl Stack {
         let routes = self.interfaces.routes();
         // Unless we take any address, what arrives is for one of ours.
         let ours = !routes.takes_any_address() || routes.is_ours(key.local);
-        self.tables.listeners().find(key.local, key.local_port, ours)
+        let hash = || key.hash(self.policies.secrets().table_key());
+        self.tables.listeners().find(key.local, key.local_port, ours, hash)
     }
 
     /// The key with which a listener and its peer sign what belongs to no connection.

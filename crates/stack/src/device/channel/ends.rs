@@ -91,7 +91,7 @@ impl Channel {
         Channel { sender, receiver: ChannelReceiver { shared, segments: VecDeque::new() } }
     }
 
-    /// The two halves. Dropping either of them takes the interface down.
+    /// The two halves, the sending one first. Dropping either of them takes the interface down.
     pub fn split(self) -> (ChannelSender, ChannelReceiver) {
         (self.sender, self.receiver)
     }
