@@ -207,11 +207,9 @@ fn atomics(root: &Path, effort: Effort) -> Result<Rows> {
     tables::atomics(&measured(root, "atomics", &options, bench::run)?)
 }
 
-/// `plimsoll`, built from this tree.
+/// `plimsoll`, built from this tree; as for the benches beside the kernel, so that it is built once.
 fn program(root: &Path) -> Result<PathBuf> {
-    let mut command = Command::new("cargo");
-    command.args(["build", "--release", "--quiet", "-p", "plimsoll-cli"]).current_dir(root);
-    ensure!(shell::run(&mut command, LIMIT, |_| {})?.success(), "plimsoll does not build");
+    ensure!(steps::build_interop(root)?, "plimsoll does not build");
     Ok(steps::cargo_target(root).join("release/plimsoll"))
 }
 

@@ -185,7 +185,9 @@ mod tests {
         let taken = json!([
             {
                 "what": "a", "before": { "bytes_per_s": 64e6 }, "note": "n",
-                "during": { "bytes_per_s": 1e6, "longest_connect_s": 0.5, "answered": 3, "asked": 4 },
+                "during": {
+                    "bytes_per_s": 1e6, "longest_connect_s": 0.5, "answered": 3, "asked": 4,
+                },
                 "cpu_seconds": 1.5, "resident_bytes": 2_097_152,
             },
             { "what": "b", "cpu_seconds": 0.0, "resident_bytes": 0, "note": "" },

@@ -123,9 +123,7 @@ impl Headline {
     pub fn words(&self) -> String {
         match self.beyond.map(|beyond| (beyond, (beyond * 100.0).round())) {
             None => "not taken".into(),
-            Some((beyond, _)) if !self.reached && beyond >= -SAME => {
-                pairs_against(self.against)
-            }
+            Some((beyond, _)) if !self.reached && beyond >= -SAME => pairs_against(self.against),
             Some((_, percent)) if self.reached && percent < 1.0 => "the published gain".into(),
             Some((_, percent)) if self.reached => format!("{percent:.0} % beyond"),
             Some((beyond, _)) => format!("{:.1} % short", -beyond * 100.0),

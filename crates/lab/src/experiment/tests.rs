@@ -188,7 +188,9 @@ fn the_headline_is_held_against_the_publication() {
 
 #[test]
 fn two_pairs_without_a_gain_are_too_many() {
-    for (against, expected) in [(1, (true, "the published gain")), (2, (false, "2 pairs against"))] {
+    let one = (true, "the published gain");
+    let two = (false, "2 pairs against");
+    for (against, expected) in [(1, one), (2, two)] {
         let mut case = case("c", 5).0;
         for pair in &mut case.pairs[..against] {
             pair.ratio = json!({ "packets_per_transaction": 1.0 });

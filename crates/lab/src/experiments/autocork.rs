@@ -10,8 +10,8 @@
 //! a link of which `before` fills as much as in the publication, 66 %. Links of which it fills 30 %
 //! and 75 % stand beside it.
 //!
-//! What `before` gives changes with whatever else the machine does. So the link's rate is taken anew
-//! before every pair, from a short run of `before` on a link that is far too wide. And on a link
+//! What `before` gives changes with whatever else the machine does. So the link's rate is taken
+//! anew before every pair, from a short run of `before` on a link that is far too wide. On a link
 //! that is too narrow, if only for a moment, `before` changes for good: its packets queue up, small
 //! queues merge them, and it then fills the whole link with less work. So each pair is held to the
 //! share, and to packets that were not merged; one that misses is
