@@ -46,16 +46,17 @@ commands:
   docs                            write the pages of docs/ that are made from the code
   figures lab [--kernel] [--quick]
                                   take docs/lab.json again, and write the pages that show it
-  figures bench [--quick]         the same with docs/bench.json; needs root
+  figures bench [TABLE]... [--quick]
+                                  the same with docs/bench.json; some tables need root
   bench kernel [--quick] [--json FILE]
                                   compare with the host kernel's TCP; needs root
-  bench stalls                    conversations in small pieces with the host kernel; needs root
+  bench stalls [--quick]          conversations in small pieces with the host kernel; needs root
   bench web [--quick] [--json FILE]
                                   axum's hello world on ours and on the kernel's; needs root
   bench versions --old PATH --new PATH
                                   two programs on the same work, by turns; needs root
-  bench attacks --old PATH --new PATH
-                                  two programs under the same attacks; needs root
+  bench attacks [--old PATH] --new PATH
+                                  a program, or two, under attacks; needs root
   bench atomics [--at COMMIT]...  atomic operations for a poll, a packet, a response; valgrind
   bench flood [--at COMMIT]...    a flood of SYNs on a link in memory
   bench idle [--at COMMIT]...     where the memory of idle connections goes

@@ -19,10 +19,10 @@ use crate::steps;
 
 const USAGE: &str = "usage: cargo xtask bench WHAT
   kernel [--quick] [--json FILE]
-  stalls
+  stalls [--quick] [--json FILE]
   web [--quick] [--repetitions N] [--seconds S] [--only NAME]... [--json FILE]
   versions --old PATH --new PATH [--pairs N] [--seconds S] [--only NAME]... [--json FILE]
-  attacks --old PATH --new PATH [--only NAME]... [--quick] [--json FILE]
+  attacks [--old PATH] --new PATH [--only NAME]... [--quick] [--json FILE]
   atomics [--at COMMIT]... [--rounds N] [--places] [--json FILE]
   flood [--at COMMIT]... [--rate N] [--seconds S] [--json FILE]
   sacked [--at COMMIT]... [--rounds N] [--json FILE]
