@@ -67,6 +67,7 @@
 //! | give them to Prometheus | [`prometheus`], with the feature of that name |
 //! | follow connections with the crate tracing | the feature `tracing`, see [below](#tracing) |
 //! | ask why | [`TcpStream::decisions`], a capture ([`StackBuilder::pcap`]) |
+//! | end a stack and know what was delivered | [`Stack::shutdown`], [`Stack::drained`]; `net::shutdown` |
 //! | take connections to any address | [`TcpListener::bind_any`], [`StackBuilder::any_address`] |
 //! | dial before a connection opens, or refuse it | [`gate`]; with tokio's streams, in [`net`] |
 //! | give and take packets by hand | [`device::channel()`] |
@@ -264,6 +265,7 @@ mod ready;
 mod receive;
 mod registration;
 mod send;
+mod shutdown;
 mod spin;
 mod stack;
 mod stream;
@@ -277,7 +279,7 @@ pub use plimsoll_stack::kick::Kick;
 pub use plimsoll_stack::packet::{ChecksumState, Gso, Packet};
 pub use plimsoll_stack::{
     ConnectionCounts, CounterGroup, CounterInfo, CounterValue, InterfaceMetrics, InterfaceStatus,
-    ListenOn, ListenerMetrics, MemoryUse, Metrics, QdiscSummary, SocketSummary,
+    ListenOn, ListenerMetrics, MemoryUse, Metrics, QdiscSummary, ShutdownReport, SocketSummary,
     StackError, SysctlError, SysctlInfo, device, offload, packet, qdisc,
 };
 pub use plimsoll_tcp::{
@@ -288,6 +290,7 @@ pub use poll::{Accept, Connecting};
 pub use queue_loop::{PreparedWait, QueueLoop, Watch};
 pub use ready::ReadyQueue;
 pub use registration::Registration;
+pub use shutdown::Drained;
 pub use stack::{Kicker, Polled, Stack};
 pub use stream::{Connector, TcpStream};
 

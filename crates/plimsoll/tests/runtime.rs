@@ -112,7 +112,7 @@ fn a_panic_of_the_only_device_is_told_to_who_is_blocked() {
     assert_eq!(client.poll().ended, client.error());
     let again = TcpStream::connect(&client, "192.0.2.2:7").unwrap_err();
     assert_eq!((again.kind(), again.to_string()), (ErrorKind::NetworkDown, why.to_owned()));
-    assert!(client.shutdown(GUARD), "nothing is left to wait for");
+    assert!(client.shutdown(GUARD).is_delivered(), "nothing is left to wait for");
 }
 
 #[test]
@@ -234,7 +234,9 @@ fn draining_waits_for_what_was_closed_and_shutting_down_for_the_threads() {
     assert!(client.drain(GUARD));
     assert_eq!(reader.join().unwrap(), "last words");
     let left = TcpStream::connect(&client, "192.0.2.2:7").unwrap();
-    assert!(client.shutdown(GUARD));
+    let report = client.shutdown(GUARD);
+    assert!(report.is_delivered());
+    assert_eq!((report.open, report.cut_off, report.unacknowledged_bytes), (1, 0, 0));
     let error = (&left).read(&mut [0]).unwrap_err();
     assert_eq!(error.to_string(), "the stack was shut down");
 }

@@ -67,6 +67,7 @@ mod driver;
 mod gate;
 mod halves;
 mod listener;
+mod shutdown;
 mod socket;
 mod stream;
 
@@ -75,6 +76,7 @@ pub use driver::{Driver, DriverTimer, TokioClock};
 pub use gate::{GatedListener, Incoming};
 pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use listener::TcpListener;
+pub use shutdown::shutdown;
 pub use socket::TcpSocket;
 pub use stream::TcpStream;
 

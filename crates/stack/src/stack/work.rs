@@ -348,6 +348,7 @@ impl<'a> Work<'a> {
             }
         }
         if inner.uncount_orphan() {
+            self.stack.tables.orphans().note_end(inner.conn.error().is_some());
             self.stack.tables.orphans().remove(&mut self.wakers);
         }
         endpoint.at(Site::Remove);
@@ -600,12 +601,16 @@ impl Stack {
 
     /// Ends everything: every socket gets an error.
     pub(crate) fn bring_down(&self, now: Instant, error: StackError) {
-        let reason = error.to_string();
-        if !self.pollers.end(error) {
-            return;
+        if self.pollers.end(error) {
+            self.tell_of_end(now);
         }
+    }
+
+    /// Tells everybody that the stack has come to its end, which has been published.
+    pub(crate) fn tell_of_end(&self, now: Instant) {
         let mut work = Work::begin(self, now);
-        work.events().stack(|| StackEvent::Ended { reason });
+        let reason = || self.error().map(ToString::to_string).unwrap_or_default();
+        work.events().stack(|| StackEvent::Ended { reason: reason() });
         for endpoint in self.tables.connections().all() {
             work.leave_news(&endpoint, PathNews::Gone(ConnectionError::DeviceGone));
         }
