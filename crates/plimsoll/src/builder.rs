@@ -11,6 +11,7 @@ use plimsoll_stack::{InterfaceConfig, RouteConfig, Stack as Core, StackConfig, S
 use plimsoll_tcp::Instant;
 
 use crate::clock::{Clock, now};
+use crate::resolve::Resolve;
 use crate::stack::Stack;
 
 /// Builds a [`Stack`].
@@ -42,6 +43,7 @@ pub struct StackBuilder {
     queues: usize,
     loopback_only: bool,
     clock: Option<Arc<dyn Clock>>,
+    resolver: Option<Arc<dyn Resolve>>,
     any_address: bool,
     misplaced: Option<&'static str>,
 }
@@ -220,6 +222,12 @@ impl StackBuilder {
         self
     }
 
+    /// Has names looked up by `resolver` for the sockets of the stack, rather than by the host.
+    pub fn resolver(mut self, resolver: Arc<dyn Resolve>) -> StackBuilder {
+        self.resolver = Some(resolver);
+        self
+    }
+
     /// Names the stack's thread; `softirq` unless set.
     pub fn name(mut self, name: impl Into<String>) -> StackBuilder {
         self.name = Some(name.into());
@@ -256,8 +264,8 @@ impl StackBuilder {
     pub fn build(self) -> Result<Stack, BuildError> {
         let name = self.name.clone().unwrap_or_else(|| "softirq".into());
         let (busy_poll, spin) = (self.busy_poll, self.spin_while_sending);
-        let clock = self.clock.clone();
-        Stack::run(self.core()?, clock, (busy_poll, spin), Some(name))
+        let (clock, resolver) = (self.clock.clone(), self.resolver.clone());
+        Stack::run(self.core()?, clock, resolver, (busy_poll, spin), Some(name))
     }
 
     /// Builds the stack; the caller's loop runs it with [`Stack::poll`] and [`Stack::wait`], or one
@@ -267,8 +275,8 @@ impl StackBuilder {
     /// If a field is wrong, or the device or the capture file cannot be had.
     pub fn build_without_thread(self) -> Result<Stack, BuildError> {
         let (busy_poll, spin) = (self.busy_poll, self.spin_while_sending);
-        let clock = self.clock.clone();
-        Stack::run(self.core()?, clock, (busy_poll, spin), None)
+        let (clock, resolver) = (self.clock.clone(), self.resolver.clone());
+        Stack::run(self.core()?, clock, resolver, (busy_poll, spin), None)
     }
 
     fn interface(mut self, field: &'static str, change: impl FnOnce(&mut Interface)) -> Self {

@@ -67,6 +67,7 @@
 //! | give them to Prometheus | [`prometheus`], with the feature of that name |
 //! | follow connections with the crate tracing | the feature `tracing`, see [below](#tracing) |
 //! | ask why | [`TcpStream::decisions`], a capture ([`StackBuilder::pcap`]) |
+//! | look names up through the stack, or otherwise than the host | [`Resolve`] |
 //! | end a stack and know what was delivered | [`Stack::shutdown`], [`Stack::drained`]; `net::shutdown` |
 //! | take connections to any address | [`TcpListener::bind_any`], [`StackBuilder::any_address`] |
 //! | dial before a connection opens, or refuse it | [`gate`]; with tokio's streams, in [`net`] |
@@ -74,7 +75,7 @@
 //! | use a descriptor that was passed to the program | [`device::tun::from_fd`] |
 //! | hurt packets on purpose | [`device::fault`], [`device::memory_link::LinkConfig`] |
 //!
-//! What it does not do: no UDP sockets, no name resolution through the stack.
+//! What it does not do: no UDP sockets.
 //!
 //! # Tracing
 //!
@@ -264,6 +265,7 @@ mod queue_loop;
 mod ready;
 mod receive;
 mod registration;
+mod resolve;
 mod send;
 mod shutdown;
 mod spin;
@@ -290,6 +292,7 @@ pub use poll::{Accept, Connecting};
 pub use queue_loop::{PreparedWait, QueueLoop, Watch};
 pub use ready::ReadyQueue;
 pub use registration::Registration;
+pub use resolve::{Resolve, Resolving, ToSocketAddrs};
 pub use shutdown::Drained;
 pub use stack::{Kicker, Polled, Stack};
 pub use stream::{Connector, TcpStream};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
@@ -14,6 +14,7 @@ use plimsoll_tcp::Options;
 use crate::error::{io_error, refused, would_block};
 use crate::options::{told_ttl, ttl_of};
 use crate::park;
+use crate::resolve::ToSocketAddrs;
 use crate::stack::Stack;
 use crate::stream::TcpStream;
 
@@ -59,7 +60,7 @@ impl TcpListener {
     /// address.
     pub fn bind(stack: &Stack, address: impl ToSocketAddrs) -> io::Result<TcpListener> {
         let mut last = io::Error::new(ErrorKind::InvalidInput, "no address to listen on");
-        for address in address.to_socket_addrs()? {
+        for address in stack.lookup_host(address)? {
             match TcpListener::bind_with(stack, address, DEFAULT_BACKLOG, Options::default()) {
                 Ok(listener) => return Ok(listener),
                 Err(error) => last = error,

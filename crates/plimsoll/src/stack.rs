@@ -24,6 +24,7 @@ use plimsoll_tcp::Instant;
 use crate::builder::{BuildError, StackBuilder, parse};
 use crate::clock::{Clock, now};
 use crate::queue_loop::QueueLoop;
+use crate::resolve::Resolve;
 
 /// Packets that one poll takes from each device at most, so that sockets get their turn.
 pub(crate) const BUDGET: usize = 256;
@@ -47,6 +48,8 @@ pub(crate) struct Inner {
     core: Arc<Core>,
     /// `None` is the clock of the process.
     clock: Option<Arc<dyn Clock>>,
+    /// `None` is the host's.
+    resolver: Option<Arc<dyn Resolve>>,
     busy_poll: Duration,
     spin_while_sending: bool,
     stop: AtomicBool,
@@ -113,11 +116,12 @@ impl Stack {
     pub(crate) fn run(
         core: Arc<Core>,
         clock: Option<Arc<dyn Clock>>,
+        resolver: Option<Arc<dyn Resolve>>,
         (busy_poll, spin_while_sending): (Duration, bool),
         thread: Option<String>,
     ) -> Result<Stack, BuildError> {
         let stop = AtomicBool::new(false);
-        let inner = Arc::new(Inner { core, clock, busy_poll, spin_while_sending, stop });
+        let inner = Arc::new(Inner { core, clock, resolver, busy_poll, spin_while_sending, stop });
         let queues = if thread.is_some() { inner.core.queue_count() } else { 0 };
         let (has_threads, threads) = (thread.is_some(), Mutex::default());
         let name = thread.unwrap_or_default();
@@ -460,7 +464,6 @@ impl Stack {
     }
 
     /// What runs the stack, which is not a handle of it.
-    #[cfg(feature = "tokio")]
     pub(crate) fn inner(&self) -> &Arc<Inner> {
         &self.shared.inner
     }
@@ -492,6 +495,10 @@ impl Inner {
     /// The time, by the clock of the stack.
     pub(crate) fn now(&self) -> Instant {
         self.clock.as_ref().map_or_else(now, |clock| clock.now())
+    }
+
+    pub(crate) fn resolver(&self) -> Option<&Arc<dyn Resolve>> {
+        self.resolver.as_ref()
     }
 
     #[cfg(feature = "tokio")]
