@@ -44,6 +44,8 @@ struct Shared {
     nonblocking: AtomicBool,
     /// Its connections begin with the option TCP_CORK.
     corked: bool,
+    /// IPV6_V6ONLY.
+    only_v6: bool,
 }
 
 impl Drop for Shared {
@@ -81,7 +83,32 @@ impl TcpListener {
     ) -> io::Result<TcpListener> {
         let listener = stack.core().listen(address, backlog, options.clone());
         let listener = listener.map_err(|error| io_error(stack.core(), error))?;
-        Ok(TcpListener::of(stack, listener, options))
+        Ok(TcpListener::of(stack, listener, options, false))
+    }
+
+    /// As [`bind_with`](Self::bind_with); a listener on `[::]` leaves connections by IPv4 to others
+    /// (IPV6_V6ONLY).
+    ///
+    /// ```
+    /// # use plimsoll::{Options, Stack, TcpListener};
+    /// # let stack = Stack::builder().loopback_only().build()?;
+    /// let v6 = TcpListener::bind_only_v6(&stack, "[::]:80".parse()?, 16, Options::default())?;
+    /// let v4 = TcpListener::bind(&stack, "0.0.0.0:80")?;
+    /// assert!(v6.only_v6()? && !v4.only_v6()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    pub fn bind_only_v6(
+        stack: &Stack,
+        address: SocketAddr,
+        backlog: usize,
+        options: Options,
+    ) -> io::Result<TcpListener> {
+        let listener = stack.core().listen_only_v6(address, backlog, options.clone());
+        let listener = listener.map_err(|error| io_error(stack.core(), error))?;
+        Ok(TcpListener::of(stack, listener, options, address.is_ipv6()))
     }
 
     /// Listens for connections to any address, of ours or not, and to every port that no other
@@ -129,13 +156,13 @@ impl TcpListener {
     ) -> io::Result<TcpListener> {
         let listener = stack.core().listen_on(on, backlog, options.clone(), None);
         let listener = listener.map_err(|error| refused(stack.core(), error))?;
-        Ok(TcpListener::of(stack, listener, options))
+        Ok(TcpListener::of(stack, listener, options, false))
     }
 
-    fn of(stack: &Stack, listener: Arc<Listener>, options: Options) -> TcpListener {
+    fn of(stack: &Stack, listener: Arc<Listener>, options: Options, only_v6: bool) -> TcpListener {
         let (stack, nonblocking) = (stack.clone(), AtomicBool::new(false));
         let corked = options.cork;
-        let shared = Shared { listener, stack, nonblocking, corked };
+        let shared = Shared { listener, stack, nonblocking, corked, only_v6 };
         TcpListener { shared: Arc::new(shared) }
     }
 
@@ -209,6 +236,23 @@ impl TcpListener {
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         self.shared.nonblocking.store(nonblocking, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Whether a listener on `[::]` leaves connections by IPv4 to others (IPV6_V6ONLY).
+    ///
+    /// # Errors
+    /// None; the result is there because std's method has it.
+    pub fn only_v6(&self) -> io::Result<bool> {
+        Ok(self.shared.only_v6)
+    }
+
+    /// Why nothing can be accepted any more, if that is so: the stack has come to its end.
+    ///
+    /// # Errors
+    /// None; the result is there because std's method has it.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        let why = self.shared.stack.error();
+        Ok(why.map(|why| io::Error::new(ErrorKind::NetworkDown, why)))
     }
 
     /// Sets the hop limit of packets of connections to come, 1 to 255.
