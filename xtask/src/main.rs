@@ -12,6 +12,7 @@ mod figures;
 mod fuzz;
 mod licences;
 mod modules;
+mod mutants;
 mod outside;
 mod packages;
 mod shell;
@@ -40,6 +41,8 @@ commands:
   tidy                            check the habits that a script can check
   modules [--root DIR] [--crate NAME] [--dot]
                                   which module uses which, and which go round in a circle
+  mutants [--list] [NAME]...      turn each mechanism's code off in turn in a copy of the tree, and
+                                  show that its verdict in the lab falls; wants a quiet machine
   docs                            write the pages of docs/ that are made from the code
   figures lab [--kernel] [--quick]
                                   take docs/lab.json again, and write the pages that show it
@@ -86,6 +89,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode> {
         Some("nightly") => return suites(rest, true),
         Some("tidy") => tidy::run(&root()?),
         Some("modules") => modules::run(&root()?, rest),
+        Some("mutants") => mutants::run(&root()?, rest),
         Some("docs") => docs::write(&root()?, rest),
         Some("figures") => figures::run(&root()?, rest),
         Some("bench") => bench::run(&root()?, rest),

@@ -46,7 +46,7 @@ pub(crate) const SUITES: [Suite; 14] = [
     suite("miri", 5, 60, Session::miri),
     suite("drill", 7, 5, |s| drills::step(&s.root, &mut s.tally)),
     suite("interop", 12, 35, Session::interop),
-    suite("fuzz", 14, 100, Session::fuzz),
+    suite("fuzz", 14, 125, Session::fuzz),
 ];
 
 #[cfg(test)]

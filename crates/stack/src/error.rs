@@ -5,6 +5,7 @@ use std::io;
 use plimsoll_tcp::ConnectionError;
 
 use crate::policies::sysctl::SysctlError;
+use crate::tables::connections::InsertError;
 
 /// Why a stack could not be built, or cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -115,6 +116,10 @@ pub enum SocketError {
     /// As many connections are open as `plimsoll.max_connections` allows. `ENOBUFS`.
     #[error("the stack has as many connections as plimsoll.max_connections allows")]
     TooManyConnections,
+    /// As many connections of the listener are open as its [`Budget`](crate::Budget) allows.
+    /// `ENOBUFS`.
+    #[error("the listener has as many connections as its budget.connections allows")]
+    ListenerOverBudget,
     /// No route leads there. `ENETUNREACH`.
     #[error("the network is unreachable")]
     NetworkUnreachable,
@@ -163,7 +168,7 @@ impl SocketError {
             SocketError::Connection(error) => connection_errno(error),
             SocketError::AddrInUse => libc::EADDRINUSE,
             SocketError::AddrNotAvailable => libc::EADDRNOTAVAIL,
-            SocketError::TooManyConnections => libc::ENOBUFS,
+            SocketError::TooManyConnections | SocketError::ListenerOverBudget => libc::ENOBUFS,
             SocketError::NetworkUnreachable => libc::ENETUNREACH,
             SocketError::Invalid(_) => libc::EINVAL,
             SocketError::NetworkDown => libc::ENETDOWN,
@@ -188,6 +193,16 @@ fn connection_errno(error: ConnectionError) -> i32 {
         ConnectionError::ParameterProblem => libc::EPROTO,
         ConnectionError::DeviceGone => libc::ENETDOWN,
         ConnectionError::Panicked => libc::ECONNABORTED,
+    }
+}
+
+impl From<InsertError> for SocketError {
+    fn from(error: InsertError) -> SocketError {
+        match error {
+            InsertError::Taken => SocketError::AddrInUse,
+            InsertError::Full => SocketError::TooManyConnections,
+            InsertError::OverBudget => SocketError::ListenerOverBudget,
+        }
     }
 }
 

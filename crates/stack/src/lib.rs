@@ -35,6 +35,7 @@
 //! | what happens to a packet that leaves | `stack/ip/output.rs`, `interfaces/tx_path.rs` |
 //! | what happens when a device fails | `stack/interface_health.rs` |
 //! | what all connections may hold, who waits for memory | `policies/memory.rs` |
+//! | what one listener's connections may use | `policies/budget.rs`, `stack/budgets.rs` |
 //! | when a connection's timer fires | `pollers/timer_wheel.rs` |
 //! | how a thread sleeps and is woken | `stack/wait.rs`, `kick.rs` |
 //! | who waits for a socket | `sockets/wakers.rs` |
@@ -70,6 +71,7 @@ pub use metrics::{
     ConnectionCounts, CounterGroup, CounterValue, InterfaceMetrics, ListenerMetrics, Metrics,
 };
 pub use plimsoll_tcp::{Duration, Instant};
+pub use policies::budget::{Budget, BudgetUse, Refusal};
 pub use policies::memory::MemoryUse;
 pub use policies::metrics::PeerMetrics;
 pub use policies::sysctl::{SysctlError, SysctlInfo, SysctlTable};
@@ -87,5 +89,6 @@ pub use stack::listener::Listener;
 pub use stack::sending::QdiscSummary;
 pub use stack::shutdown::{ShutdownBegin, ShutdownReport};
 pub use stack::socket::TcpSocket;
+pub use stack::summaries::type_sizes;
 pub use stack::wait::{Prepared, QueueWaiter};
 pub use stack::{ConnectionMemory, Poll, Stack, StackConfig};

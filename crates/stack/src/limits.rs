@@ -47,6 +47,10 @@ pub const COMPLETION_ROUNDS: usize = 8;
 /// fails with `ENOBUFS` beyond it, a SYN is dropped (`TcpExtListenDrops`).
 pub const MAX_CONNECTIONS: usize = 4 << 20;
 
+/// The least budget of memory that a stack, a listener or a connection may have, in bytes. Less is
+/// refused: what a connection may always have would be more than that.
+pub const MIN_MEMORY_BUDGET: usize = 65_536;
+
 /// Learnt path MTUs that are kept. The oldest goes when one more is learnt.
 pub const MAX_PMTU_ENTRIES: usize = 4096;
 

@@ -288,6 +288,10 @@ pub struct Options {
     /// How long a connection of which one half is closed may stay while no data moves in either
     /// direction; then it is reset. Zero or `None` is no limit, as on Linux.
     pub half_close_timeout: Option<Duration>,
+    /// Bytes of memory that the queues of the connection may bind, in both directions together:
+    /// 65,536 at least; `None` is no bound but that of the buffers. The engine does not look at it;
+    /// the stack tells it how much memory there is.
+    pub memory_budget: Option<usize>,
     /// SO_SNDBUF as it was set; the buffer counts twice as much (see
     /// [`Connection::sndbuf`](crate::Connection::sndbuf)). Switches send autotuning off.
     pub sndbuf: Option<usize>,
@@ -342,6 +346,7 @@ crate::setters!(Options {
     keep_cnt: Option<u8>,
     user_timeout: Option<Duration>,
     half_close_timeout: Option<Duration>,
+    memory_budget: Option<usize>,
     sndbuf: Option<usize>,
     rcvbuf: Option<usize>,
     maxseg: Option<u16>,
@@ -404,6 +409,8 @@ pub enum SetOption {
     UserTimeout(Duration),
     /// The bound on a half-closed connection on which no data moves; zero is none.
     HalfCloseTimeout(Duration),
+    /// The bound on the memory of the connection's queues, in bytes.
+    MemoryBudget(Option<usize>),
     /// SO_SNDBUF, as setsockopt takes it: the buffer counts twice as much.
     SndBuf(usize),
     /// SO_RCVBUF, as setsockopt takes it.

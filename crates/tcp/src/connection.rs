@@ -296,6 +296,7 @@ impl Connection {
         if self.releases_at().is_some_and(|at| at <= cx.now) {
             self.snd.release_all();
             self.rcv.release_all();
+            self.timers.release();
         }
         self.debug_invariants();
     }
@@ -436,6 +437,7 @@ impl Connection {
             SetOption::KeepCnt(count) => options.keep_cnt = Some(count),
             SetOption::UserTimeout(time) => options.user_timeout = Some(time),
             SetOption::HalfCloseTimeout(time) => options.half_close_timeout = Some(time),
+            SetOption::MemoryBudget(bytes) => options.memory_budget = bytes,
             SetOption::SndBuf(bytes) => options.sndbuf = Some(bytes),
             SetOption::RcvBuf(bytes) => options.rcvbuf = Some(bytes),
             SetOption::Congestion(algorithm) => options.congestion = Some(algorithm),
@@ -495,7 +497,7 @@ impl Connection {
         let heap = self.rcv.heap_bytes() + self.snd.heap_bytes();
         let told = self.hold_times.as_ref().map_or(0, |_| size_of::<HoldTimes>())
             + self.decisions.as_ref().map_or(0, |log| log.heap_bytes());
-        size_of::<Connection>() + heap + told + self.fast_open_bytes()
+        size_of::<Connection>() + heap + self.timers.heap_bytes() + told + self.fast_open_bytes()
     }
 
     /// When a timeout gives memory back that only data needs which waits or is in flight: a second
@@ -504,7 +506,9 @@ impl Connection {
     /// connections arms a timer for it as well.
     pub fn releases_at(&self) -> Option<Instant> {
         let resting = self.snd.is_at_rest() && self.rcv.is_at_rest();
-        if !resting || (self.snd.room_bytes() == 0 && self.rcv.heap_bytes() == 0) {
+        let releasable =
+            || self.snd.is_releasable() || self.rcv.heap_bytes() > 0 || self.timers.is_releasable();
+        if !resting || !releasable() {
             return None;
         }
         let sent = self.snd.recovery().last_departure();

@@ -1,5 +1,6 @@
 //! The one timer table: every timer of a connection, by kind. Timers coexist.
 
+use crate::lease::{Lease, blank};
 use crate::time::Instant;
 
 /// A timer of a connection.
@@ -46,13 +47,18 @@ impl Timer {
     ];
 }
 
+/// The deadline of each timer.
+type Deadlines = [Instant; Timer::ALL.len()];
+
+blank!(Deadlines, [Instant::FAR_FUTURE; Timer::ALL.len()]);
+
 /// When each timer fires.
-#[derive(Clone, Debug)]
-pub(crate) struct TimerTable([Instant; Timer::ALL.len()]);
+#[derive(Debug)]
+pub(crate) struct TimerTable(Lease<Deadlines>);
 
 impl TimerTable {
     pub(crate) const fn new() -> TimerTable {
-        TimerTable([Instant::FAR_FUTURE; Timer::ALL.len()])
+        TimerTable(Lease::new())
     }
 
     pub(crate) fn arm(&mut self, timer: Timer, at: Instant) {
@@ -60,7 +66,26 @@ impl TimerTable {
     }
 
     pub(crate) fn stop(&mut self, timer: Timer) {
-        self.0[timer as usize] = Instant::FAR_FUTURE;
+        if let Some(deadlines) = self.0.leased() {
+            deadlines[timer as usize] = Instant::FAR_FUTURE;
+        }
+    }
+
+    /// Whether [`release`](Self::release) would give anything back.
+    pub(crate) fn is_releasable(&self) -> bool {
+        self.0.is_leased() && self.next().is_none()
+    }
+
+    /// Gives the memory of a table without timers back.
+    pub(crate) fn release(&mut self) {
+        if self.next().is_none() {
+            self.0.give_back();
+        }
+    }
+
+    /// Bytes of heap held.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.0.heap_bytes()
     }
 
     pub(crate) fn stop_all(&mut self) {
@@ -83,7 +108,8 @@ impl TimerTable {
 
     /// Stops and returns one timer that is due at `now`, in the order of [`Timer::ALL`].
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<Timer> {
-        let due = Timer::ALL.into_iter().find(|&timer| self.0[timer as usize] <= now)?;
+        let deadlines = self.0.leased()?;
+        let due = Timer::ALL.into_iter().find(|&timer| deadlines[timer as usize] <= now)?;
         self.stop(due);
         Some(due)
     }

@@ -185,7 +185,7 @@ impl Line {
     }
 
     /// Panics unless the packet is one that may leave this device.
-    fn judge(&mut self, packet: &Packet) {
+    pub fn judge(&mut self, packet: &Packet) {
         let bytes = packet.to_vec();
         let (v6, upper, payload_at, pseudo) = judge_ip(&bytes);
         let transport = &bytes[payload_at..];

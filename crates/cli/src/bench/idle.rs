@@ -30,8 +30,8 @@ const BACKLOG: usize = 2 * BATCH as usize;
 /// Polls without anything to do after which the connections cannot be completed any more.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Longer than the time after which an idle connection gives memory back.
-const RESTING_TIME: Duration = Duration::from_millis(1300);
+/// Longer than the times after which an idle connection and then an idle pool give memory back.
+const RESTING_TIME: Duration = Duration::from_millis(2500);
 
 /// The JSON document.
 #[derive(Serialize)]

@@ -26,8 +26,6 @@ pub(super) struct Wire {
     pub(super) out: VecDeque<(Instant, Vec<u8>)>,
     /// What arrives.
     pub(super) inbound: VecDeque<Vec<u8>>,
-    /// Nothing gets through (a queueing discipline without room).
-    pub(super) drops: bool,
     /// Packets that found the queue full.
     pub(super) lost: usize,
 }
@@ -132,9 +130,7 @@ impl Tx {
     /// Lets one packet go, which completes it.
     fn leave(&mut self, now: Instant, packet: &Packet) {
         let mut wire = self.wire.lock();
-        if wire.drops {
-            self.stats.dropped += 1;
-        } else if wire.out.len() >= MOST {
+        if wire.out.len() >= MOST {
             wire.lost += 1;
         } else {
             self.stats.passed(packet);

@@ -354,11 +354,6 @@ impl Interface {
         self.up.load(Ordering::Relaxed)
     }
 
-    /// Queues a packet; `false` if there was no room, or the interface is down, and it is gone.
-    pub(crate) fn enqueue(&self, now: Instant, packet: Packet) -> bool {
-        self.tx.enqueue(now, packet)
-    }
-
     /// Appends up to `max` packets that have arrived by `now` to `out`; returns how many, or `None`
     /// if somebody else has the device.
     pub(crate) fn receive(

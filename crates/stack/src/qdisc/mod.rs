@@ -1,8 +1,8 @@
-//! Queueing disciplines: in which order packets leave an interface, and which are dropped.
+//! Queueing disciplines: in which order packets leave an interface, and which are refused.
 //!
 //! A discipline stands between `ip/output` and a device. It is a leaf: its owner locks it, puts in
-//! or takes out, and unlocks. A packet that is refused comes back to the caller, who counts and
-//! drops it; dropping it completes it.
+//! or takes out, and unlocks. A packet that is refused comes back to the caller. A connection keeps
+//! what it was made of and sends it later; other packets are counted and dropped.
 
 pub mod fifo;
 pub mod fq;
@@ -44,7 +44,7 @@ pub trait Qdisc: Send {
     /// Takes a packet in at `now`.
     ///
     /// # Errors
-    /// The packet itself, if there is no room for it. It has been counted as dropped.
+    /// The packet itself, if there is no space for it. It has been counted as dropped.
     #[expect(
         clippy::result_large_err,
         reason = "the packet goes back to its owner, not up a stack"

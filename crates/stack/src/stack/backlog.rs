@@ -115,6 +115,7 @@ impl Work<'_> {
         if matches!(inner.stage, Stage::Owned | Stage::Orphan) {
             return;
         }
+        self.leave_syn_queue(endpoint, inner);
         inner.stage = Stage::Orphan;
         let cx = self.context(endpoint, inner);
         inner.conn.abort(&cx);

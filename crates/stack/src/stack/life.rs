@@ -4,11 +4,11 @@
 //! [`Work::remove`](Work) where a connection leaves the table, so that nothing is counted twice or
 //! for ever.
 
-use plimsoll_tcp::{SendKind, State, Transmit};
+use plimsoll_tcp::{SendKind, State};
 
 use crate::events::{ConnectionEvent, Open, StackEvent};
 use crate::flow::FlowKey;
-use crate::sockets::endpoint::{Endpoint, Inner};
+use crate::sockets::endpoint::{Endpoint, Inner, Sent};
 use crate::stack::work::Work;
 
 impl Work<'_> {
@@ -54,14 +54,14 @@ impl Work<'_> {
 
     /// A segment of a connection leaves. The first SYN of `inner` is not sent again.
     #[inline]
-    pub(crate) fn note_sending(&mut self, endpoint: &Endpoint, inner: &Inner, out: &Transmit) {
-        let again = match out.kind {
+    pub(crate) fn note_sending(&mut self, endpoint: &Endpoint, inner: &Inner, sent: &Sent) {
+        let again = match sent.kind {
             SendKind::Retransmit => true,
             SendKind::Syn | SendKind::SynAck => inner.sent_to().is_some(),
             _ => false,
         };
         if again {
-            let (seq, len) = (out.repr.seq.0, out.payload.len());
+            let (seq, len) = (sent.seq.0, sent.len);
             self.events().connection(endpoint, ConnectionEvent::Retransmission { seq, len });
         }
     }

@@ -22,6 +22,7 @@ use std::task::{Poll, Waker};
 use plimsoll_tcp::{Instant, Options};
 
 use crate::error::SocketError;
+use crate::policies::budget::{Budget, BudgetUse, Refusal};
 use crate::sockets::endpoint::{Endpoint, ListenerInner};
 use crate::sockets::fast_open::FastOpenKeys;
 use crate::sockets::md5::Md5Keys;
@@ -66,14 +67,18 @@ impl Listener {
 
     /// As [`accept`](Self::accept), with the connection beside its socket.
     pub(crate) fn accept_endpoint(&self, now: Instant) -> Result<Option<Accepted>, SocketError> {
-        self.stack.pollers.tell(now);
-        let endpoint = match self.inner.accept()? {
-            Some(endpoint) => endpoint,
-            None if self.stack.error().is_some() => return Err(SocketError::NetworkDown),
-            None => return Ok(None),
-        };
+        let Some(endpoint) = self.take_queued(now)? else { return Ok(None) };
         self.stack.adopt(&endpoint);
         Ok(Some((TcpSocket::new(self.stack.clone(), endpoint.clone()), endpoint)))
+    }
+
+    /// Takes the next connection out of the accept queue. It is not the application's yet.
+    pub(crate) fn take_queued(&self, now: Instant) -> Result<Option<Arc<Endpoint>>, SocketError> {
+        self.stack.pollers.tell(now);
+        match self.inner.accept()? {
+            None if self.stack.error().is_some() => Err(SocketError::NetworkDown),
+            taken => Ok(taken),
+        }
     }
 
     /// Whether [`accept`](Self::accept) has something to return; if not, `waker` fires when it may.
@@ -120,6 +125,39 @@ impl Listener {
     /// The stack that listens.
     pub fn stack(&self) -> &Arc<Stack> {
         &self.stack
+    }
+
+    /// How much the connections that come from here may use at a time, those included that were
+    /// accepted. What is there already stays when a budget is lowered.
+    ///
+    /// # Errors
+    /// [`SocketError::Invalid`] names the field that lets nothing through.
+    pub fn set_budget(&self, budget: Budget) -> Result<(), SocketError> {
+        budget.check()?;
+        self.inner.budget().set(&budget);
+        Ok(())
+    }
+
+    /// The budget as it was set.
+    pub fn budget(&self) -> Budget {
+        self.inner.budget().budget()
+    }
+
+    /// What is used of the budget.
+    pub fn budget_use(&self) -> BudgetUse {
+        let (connections, memory) = self.inner.budget().used();
+        BudgetUse { connections, half_open: self.inner.pending(), memory }
+    }
+
+    /// What a peer hears for whose SYN a budget of this listener or of the stack leaves no place;
+    /// [`Refusal::Drop`] unless set.
+    pub fn set_refusal(&self, refusal: Refusal) {
+        self.inner.set_refusal(refusal);
+    }
+
+    /// As it was set.
+    pub fn refusal(&self) -> Refusal {
+        self.inner.refusal()
     }
 
     /// Changes the backlog (as calling `listen` again does on Linux).

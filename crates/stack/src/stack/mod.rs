@@ -4,6 +4,7 @@
 
 pub(crate) mod addresses;
 pub(crate) mod backlog;
+pub(crate) mod budgets;
 pub(crate) mod busy_poll;
 pub(crate) mod ending;
 pub(crate) mod fast_connect;
@@ -50,6 +51,7 @@ use crate::interfaces::Interfaces;
 use crate::interfaces::interface::InterfaceConfig;
 use crate::interfaces::route::RouteConfig;
 use crate::policies::Policies;
+use crate::policies::budget::{BudgetAccount, check_flow};
 use crate::policies::secrets::Secrets;
 use crate::policies::sysctl::{Settings, SysctlError, SysctlTable};
 use crate::pollers::Pollers;
@@ -57,10 +59,10 @@ use crate::pollers::waiter::Waiter;
 use crate::snmp::IpCounter;
 use crate::sockets::endpoint::ListenerInner;
 use crate::sockets::endpoint::Way;
-use crate::sockets::endpoint::{Endpoint, Stage};
+use crate::sockets::endpoint::{Endpoint, Origin, Stage};
 use crate::sockets::fast_open::default_queue;
 use crate::sockets::gate::GateConfig;
-use crate::sockets::listening::Scope;
+use crate::sockets::listening::{Accounts, Scope};
 use crate::sockets::summary::SocketSummary;
 use crate::stack::listener::Listener;
 use crate::stack::socket::TcpSocket;
@@ -191,6 +193,7 @@ impl Stack {
         opener: Opener,
         begin: impl FnOnce(&mut Work<'_>, &Arc<Endpoint>),
     ) -> Result<Arc<TcpSocket>, SocketError> {
+        options.memory_budget.map_or(Ok(()), check_flow)?;
         let mut work = Work::begin(self, now);
         let opened = work.contain_making(|work| self.open(work, key, options, opener));
         let endpoint = opened.unwrap_or(Err(ConnectionError::Panicked.into()))?;
@@ -244,9 +247,9 @@ impl Stack {
             if self.tables.listeners().has_bound(key.local, key.local_port) {
                 return Err(SocketError::AddrInUse);
             }
-            return self.try_open(work, key, &options, opener).map_err(|error| match error {
-                InsertError::Taken => SocketError::AddrInUse,
-                InsertError::Full => SocketError::TooManyConnections,
+            return self.try_open(work, key, &options, opener).map_err(|error| {
+                work.count_full(error);
+                error.into()
             });
         }
         let range = work.settings.ip_local_port_range;
@@ -258,7 +261,10 @@ impl Stack {
             match self.try_open(work, key, &options, opener) {
                 Ok(endpoint) => return Ok(endpoint),
                 Err(InsertError::Taken) => {}
-                Err(InsertError::Full) => return Err(SocketError::TooManyConnections),
+                Err(full) => {
+                    work.count_full(full);
+                    return Err(full.into());
+                }
             }
         }
         Err(SocketError::AddrNotAvailable)
@@ -290,7 +296,7 @@ impl Stack {
         let cx = work.context_idle();
         self.tables.connections().insert_within(work.most_connections(), key, |id| {
             let conn = opener(&cx, params);
-            Endpoint::new(key, id, way, None, Stage::Owned, conn)
+            Endpoint::new(key, id, way, (Origin::default(), Stage::Owned), conn)
         })
     }
 
@@ -374,13 +380,19 @@ impl Stack {
             return Err(SocketError::AddrNotAvailable);
         }
         self.check_address(local.ip())?;
+        options.memory_budget.map_or(Ok(()), check_flow)?;
         let settings = self.settings();
         let backlog = backlog.min(settings.somaxconn as usize);
         let make = |port| {
             let local = SocketAddr::new(local.ip(), port);
-            let inner = ListenerInner::new(local, scope, backlog, options.clone());
+            let completions = self.pollers.queue(0).completions().clone();
+            let accounts = Accounts {
+                budget: Arc::new(BudgetAccount::new(completions)),
+                half_open: self.policies.half_open().clone(),
+            };
+            let inner = ListenerInner::new(local, scope, backlog, options.clone(), accounts);
             let inner = match gate {
-                Some(gate) => inner.gated(gate),
+                Some(gate) => inner.gated(gate, self.tables.listeners().attempts().clone()),
                 None => inner,
             };
             let early = default_queue(settings.tcp_fastopen, backlog);

@@ -125,7 +125,7 @@ impl Stack {
     fn run_common_timers(&self, work: &mut Work<'_>) -> bool {
         let mut ended = 0;
         if self.tables.listeners().gates_end().is_some_and(|at| at <= work.now) {
-            self.tables.listeners().expire_gates(work.now, work.wakers());
+            self.expire_gates(work);
         }
         if self.tables.time_wait_ends().is_some_and(|at| at <= work.now) {
             ended = self.tables.time_wait().expire(work.now, TIMER_BATCH);

@@ -5,9 +5,22 @@ use std::sync::Arc;
 
 use plimsoll_tcp::{Config, Connection, Info, Instant};
 
+use crate::packet::Packet;
 use crate::sockets::endpoint::{Endpoint, Inner, Stage};
 use crate::sockets::summary::SocketSummary;
 use crate::stack::Stack;
+use crate::stack::socket::TcpSocket;
+
+/// Names of the types that the stack keeps of a connection, and their sizes in bytes, in addition to
+/// those of [`plimsoll_tcp::type_sizes`]. They differ between versions and between targets.
+pub fn type_sizes() -> &'static [(&'static str, usize)] {
+    const SIZES: [(&str, usize); 3] = [
+        ("Endpoint", size_of::<Endpoint>()),
+        ("TcpSocket", size_of::<TcpSocket>()),
+        ("Packet", size_of::<Packet>()),
+    ];
+    &SIZES
+}
 
 impl Stack {
     /// An application has taken it from the accept queue.

@@ -1,7 +1,7 @@
 //! The table of listeners: those on an address of ours by port, and those that take connections to
 //! any address, for one port or for all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -9,7 +9,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use plimsoll_tcp::Instant;
 
 use crate::error::SocketError;
+use crate::flow::FlowKey;
 use crate::sockets::endpoint::ListenerInner;
+use crate::sockets::gate::AttemptCount;
 use crate::sockets::listening::Scope;
 use crate::sockets::summary::SocketSummary;
 use crate::sockets::wakers::WakeList;
@@ -17,8 +19,9 @@ use crate::sockets::wakers::WakeList;
 #[derive(Default)]
 pub(crate) struct ListenerTable {
     inner: RwLock<Inner>,
-    /// When the first attempt at a gate ends, or earlier.
+    /// When the first attempt at a gate ends, or earlier. It says nothing while none waits.
     gates_end: AtomicDeadline,
+    attempts: AttemptCount,
 }
 
 #[derive(Default)]
@@ -104,26 +107,43 @@ impl ListenerTable {
         removed
     }
 
-    /// When somebody must look at the gates.
+    /// How many attempts wait at the gates of listeners.
+    pub(crate) fn attempts(&self) -> &AttemptCount {
+        &self.attempts
+    }
+
+    /// When somebody must look at the gates. What has ended since then may make that too early, but
+    /// not while nothing waits: a stack without attempts sleeps.
     pub(crate) fn gates_end(&self) -> Option<Instant> {
-        self.gates_end.get()
+        if self.attempts.is_zero() { None } else { self.gates_end.get() }
     }
 
-    /// An attempt waits at a gate until `at`. Returns whether that is earlier than was known.
-    pub(crate) fn gate_ends_at(&self, at: Instant) -> bool {
-        self.gates_end.lower(at)
+    /// An attempt waits at a gate until `at`.
+    pub(crate) fn gate_ends_at(&self, at: Instant) {
+        self.gates_end.lower(at);
     }
 
-    /// Ends the attempts whose time is over by `now`.
-    pub(crate) fn expire_gates(&self, now: Instant, wakers: &mut WakeList) {
+    /// Ends the attempts whose time is over by `now`. Returns the listeners at which open
+    /// connections have waited too long, with their flows.
+    pub(crate) fn expire_gates(
+        &self,
+        now: Instant,
+        wakers: &mut WakeList,
+    ) -> Vec<(Arc<ListenerInner>, BTreeSet<FlowKey>)> {
         // What comes from here on lowers it again.
         self.gates_end.clear();
+        let mut timed_out = Vec::new();
         for listener in self.all() {
-            let next = listener.at_gate(wakers, |gate, wakers| gate.expire(now, wakers));
+            let mut open = BTreeSet::new();
+            let next = listener.at_gate(wakers, |gate, wakers| gate.expire(now, wakers, &mut open));
             if let Some(Some(at)) = next {
                 self.gates_end.lower(at);
             }
+            if !open.is_empty() {
+                timed_out.push((listener, open));
+            }
         }
+        timed_out
     }
 
     /// All listeners, by port.
@@ -165,8 +185,8 @@ impl AtomicDeadline {
         (nanos != u64::MAX).then(|| Instant::from_nanos(nanos))
     }
 
-    fn lower(&self, at: Instant) -> bool {
-        self.0.fetch_min(at.as_nanos(), Ordering::Relaxed) > at.as_nanos()
+    fn lower(&self, at: Instant) {
+        self.0.fetch_min(at.as_nanos(), Ordering::Relaxed);
     }
 
     fn clear(&self) {
@@ -213,12 +233,21 @@ mod tests {
     use super::*;
     use plimsoll_tcp::Options;
 
+    use crate::kick::Kick;
+    use crate::policies::budget::BudgetAccount;
+    use crate::pollers::completion::Completions;
+    use crate::sockets::listening::Accounts;
+
     fn listener(addr: &str) -> Arc<ListenerInner> {
         scoped(addr, Scope::Bound)
     }
 
     fn scoped(addr: &str, scope: Scope) -> Arc<ListenerInner> {
-        Arc::new(ListenerInner::new(addr.parse().unwrap(), scope, 1, Options::default()))
+        let ready = Arc::new(Completions::new(Kick::new().unwrap()));
+        let budget = Arc::new(BudgetAccount::new(ready));
+        let accounts = Accounts { budget, half_open: Arc::default() };
+        let (local, options) = (addr.parse().unwrap(), Options::default());
+        Arc::new(ListenerInner::new(local, scope, 1, options, accounts))
     }
 
     #[test]

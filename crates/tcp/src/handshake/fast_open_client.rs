@@ -287,7 +287,8 @@ impl Connection {
     }
 
     /// The connection has come to its end: a lone FIN without the data before it looks like a
-    /// middlebox that swallowed that data.
+    /// middlebox that swallowed that data. Data that came says more than a last timeout (script
+    /// `fast_open/timeout_after_data`).
     pub(crate) fn judge_fast_open(&mut self) {
         let arrived = self.rcv.stats().segs > 0;
         let lone_fin = self.rcv.awaits_data_before_fin() && !arrived;

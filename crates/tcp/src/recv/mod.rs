@@ -138,7 +138,7 @@ impl RecvSide {
             autotune: Autotune::new(buf_limit),
             urgent: Urgent::default(),
             reassembly: Reassembly::new(),
-            sack: SackHistory::default(),
+            sack: SackHistory::new(),
             stats: RecvStats::default(),
         }
     }
@@ -283,7 +283,7 @@ impl RecvSide {
     /// read, and no ACK reports it.
     pub(crate) fn forget_out_of_order(&mut self) {
         self.reassembly.clear();
-        self.sack = SackHistory::default();
+        self.sack = SackHistory::new();
     }
 
     /// The connection is closed: nothing arrives and nothing is acknowledged any more.

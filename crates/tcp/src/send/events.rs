@@ -8,12 +8,13 @@ use plimsoll_wire::SeqNum;
 use super::SendSide;
 use super::planning::{Again, Committed};
 use super::recovery::{
-    AckEffects, AckView, ConnView, Departure, Flight, NextRetransmission, PeerView, Probe,
+    AckEffects, AckView, ConnView, Cwr, Departure, Flight, NextRetransmission, PeerView, Probe,
     TimerEffects,
 };
 use super::scoreboard::{Arrivals, SentRange};
 use crate::context::Context;
 use crate::handshake::TimestampState;
+use crate::segment::SendKind;
 use crate::serial::Serial;
 use crate::state::State;
 use crate::time::{Duration, Instant};
@@ -91,7 +92,9 @@ impl SendSide {
         let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
         let effects = self.recovery.on_ack(cx, &view, ack, flight);
         if self.una <= ack.ack {
-            self.rtx.release(ack.ack);
+            if let Some(rtx) = self.rtx.leased() {
+                rtx.release(ack.ack);
+            }
             let fin = self.advance(ack.ack) && effects.acked > 0;
             self.stats.bytes_acked += u64::from(effects.acked) - u64::from(fin);
         }
@@ -150,7 +153,7 @@ impl SendSide {
         parts: &ConnParts,
         committed: &Committed,
         (serial, departs): (Serial, Instant),
-        payload: &Slices,
+        payload: Slices,
     ) {
         let view = self.view(cx, parts);
         let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
@@ -177,6 +180,18 @@ impl SendSide {
         self.recovery.on_retransmitted(cx, &view, flight, &left);
     }
 
+    /// The queue below was full, and a packet of that kind did not leave.
+    pub(crate) fn on_refused(
+        &mut self,
+        cx: &Context,
+        parts: &ConnParts,
+        kind: SendKind,
+    ) -> Option<Cwr> {
+        let view = self.view(cx, parts);
+        let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
+        self.recovery.on_refused(cx, &view, flight, kind)
+    }
+
     /// No more new data leaves in this call. Returns whether what is lost leaves in its place.
     pub(crate) fn end_new_first(&mut self, cx: &Context, parts: &ConnParts) -> bool {
         let view = self.view(cx, parts);
@@ -196,7 +211,9 @@ impl SendSide {
 
     /// `ack` covers our SYN and perhaps some of its data.
     pub(crate) fn on_syn_acked(&mut self, ack: SeqNum) {
-        self.rtx.release(ack);
+        if let Some(rtx) = self.rtx.leased() {
+            rtx.release(ack);
+        }
         let delivered = self.scoreboard.on_cumulative_ack(ack, &mut Unheard);
         self.una = ack.max(self.iss + 1);
         self.stats.bytes_acked += u64::from(delivered.acked);

@@ -43,6 +43,7 @@ use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options};
 use crate::congestion::Controller;
+use crate::lease::Lease;
 use crate::limits::{MAX_SUPER_SEGMENT, MIN_SENT_RANGES};
 use crate::output::hold::Hold;
 use crate::recv::window::MAX_BUFFER;
@@ -130,11 +131,11 @@ pub(crate) struct SendSide {
     /// The last byte before this will carry PSH or has done so.
     pushed: SeqNum,
     /// Accepted, never sent.
-    queue: WriteQueue,
+    queue: Lease<WriteQueue>,
     /// Where packets of it end at the latest.
-    units: Units,
+    units: Lease<Units>,
     /// Sent, not acknowledged: the bytes.
-    rtx: RetransmitQueue,
+    rtx: Lease<RetransmitQueue>,
     /// The send buffer, as [`memory`] counts.
     buf_limit: usize,
     /// At the last write it counted data only (`plimsoll.tcp_sndbuf_raw`).
@@ -211,9 +212,9 @@ impl SendSide {
             sml: iss,
             up: None,
             pushed: iss + 1,
-            queue: WriteQueue::new(),
-            units: Units::new(),
-            rtx: RetransmitQueue::new(),
+            queue: Lease::new(),
+            units: Lease::new(),
+            rtx: Lease::new(),
             buf_limit: match options.sndbuf {
                 Some(asked) if config.tcp_sndbuf_raw > 0 => memory::raw_sndbuf(asked),
                 Some(asked) => memory::sndbuf(asked),
@@ -254,8 +255,14 @@ impl SendSide {
 
     /// Bytes of heap that only data needs that waits or is outstanding.
     pub(crate) fn room_bytes(&self) -> usize {
-        let sent = self.rtx.heap_bytes() + self.scoreboard.heap_bytes();
-        self.queue.heap_bytes() + self.units.heap_bytes() + sent
+        let leases = self.queue.heap_bytes() + self.units.heap_bytes() + self.rtx.heap_bytes();
+        let sent = self.rtx.capacity_bytes() + self.scoreboard.heap_bytes();
+        leases + self.queue.capacity_bytes() + self.units.capacity_bytes() + sent
+    }
+
+    /// Whether [`release_all`](Self::release_all) would give anything back.
+    pub(crate) fn is_releasable(&self) -> bool {
+        self.room_bytes() > 0 || self.cc.is_releasable()
     }
 
     /// Nothing waits and nothing is outstanding.
@@ -263,12 +270,14 @@ impl SendSide {
         self.queue.is_empty() && self.scoreboard.is_empty()
     }
 
-    /// Gives back all that only data needs that waits or is outstanding.
+    /// Gives back all that only data needs that waits or is outstanding. To be called at rest.
     pub(crate) fn release_all(&mut self) {
-        self.queue.release_all();
-        self.units.release_all();
-        self.rtx.release_all();
+        debug_assert!(self.is_at_rest());
+        self.queue.give_back();
+        self.units.give_back();
+        self.rtx.give_back();
         self.scoreboard.release_all();
+        self.cc.release();
     }
 
     /// Bytes of memory that the queues bind: all that they hold, the front of the first chunk, of
@@ -289,9 +298,9 @@ impl SendSide {
 
     /// Gives the memory back: the connection is CLOSED.
     pub(crate) fn clear(&mut self) {
-        self.queue = WriteQueue::new();
-        self.units = Units::new();
-        self.rtx = RetransmitQueue::new();
+        self.queue.give_back();
+        self.units.give_back();
+        self.rtx.give_back();
         self.scoreboard = Scoreboard::new();
     }
 

@@ -53,8 +53,12 @@ impl SendSide {
         }
         // An idle connection holds no chunk.
         if self.queue.is_empty() && self.scoreboard.is_empty() {
-            self.queue.release();
-            self.units.release();
+            if let Some(queue) = self.queue.leased() {
+                queue.release();
+            }
+            if let Some(units) = self.units.leased() {
+                units.release();
+            }
         }
     }
 
@@ -69,7 +73,9 @@ impl SendSide {
         let rate = self.pacing_rate(cx.config, options);
         let largest = self.largest_packet(rate, cx.config);
         let windows = self.windows();
-        self.units.top_up(self.nxt, windows.next_packet(largest));
+        if let Some(units) = self.units.leased() {
+            units.top_up(self.nxt, windows.next_packet(largest));
+        }
         let last_departure = self.last_departure(cx, options);
         let unit = self.units.front();
         let unsent = unit.map_or(0, |unit| unit.end.since(self.nxt));

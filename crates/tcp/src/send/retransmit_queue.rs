@@ -10,6 +10,7 @@ use plimsoll_buf::{Slice, Slices};
 use plimsoll_wire::SeqNum;
 
 use crate::frugal;
+use crate::lease::blank;
 
 /// Capacity, in entries, that an empty queue keeps.
 const KEPT: usize = 16;
@@ -35,6 +36,8 @@ pub(crate) struct RetransmitQueue {
     bytes: usize,
 }
 
+blank!(RetransmitQueue, RetransmitQueue::new());
+
 impl RetransmitQueue {
     pub(crate) const fn new() -> RetransmitQueue {
         RetransmitQueue { pieces: VecDeque::new(), bytes: 0 }
@@ -51,7 +54,7 @@ impl RetransmitQueue {
     }
 
     /// Bytes of heap held, without the chunks.
-    pub(crate) fn heap_bytes(&self) -> usize {
+    pub(crate) fn capacity_bytes(&self) -> usize {
         self.pieces.capacity() * size_of::<Piece>()
     }
 
@@ -60,23 +63,17 @@ impl RetransmitQueue {
         self.pieces.capacity().saturating_sub(KEPT) * size_of::<Piece>()
     }
 
-    /// Gives all room back, if nothing is outstanding.
-    pub(crate) fn release_all(&mut self) {
-        if self.pieces.is_empty() {
-            self.pieces = VecDeque::new();
-        }
-    }
-
     /// Appends what has just left for the first time, from `start` on.
-    pub(crate) fn on_sent(&mut self, mut start: SeqNum, data: &Slices) {
-        for slice in data.parts() {
-            let merged = self.pieces.back_mut().is_some_and(|piece| piece.slice.try_merge(slice));
-            if !merged {
-                frugal::push(&mut self.pieces, Piece { start, slice: slice.clone() });
-            }
-            start += slice.len() as u32;
-        }
+    pub(crate) fn on_sent(&mut self, mut start: SeqNum, mut data: Slices) {
         self.bytes += data.len();
+        for slice in data.drain() {
+            let end = start + slice.len() as u32;
+            let merged = self.pieces.back_mut().is_some_and(|piece| piece.slice.try_merge(&slice));
+            if !merged {
+                frugal::push(&mut self.pieces, Piece { start, slice });
+            }
+            start = end;
+        }
     }
 
     /// Gives back everything below `ack`.

@@ -15,6 +15,7 @@ use alloc::collections::VecDeque;
 use plimsoll_wire::SeqNum;
 
 use crate::frugal;
+use crate::lease::blank;
 
 /// Entries that an empty list keeps room for.
 const KEPT: usize = 4;
@@ -52,6 +53,8 @@ impl Unit {
 /// The units of the write queue, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Units(VecDeque<Unit>);
+
+blank!(Units, Units::new());
 
 impl Units {
     pub(crate) const fn new() -> Units {
@@ -135,15 +138,8 @@ impl Units {
         self.0.shrink_to(KEPT);
     }
 
-    /// Gives all room back, if nothing waits.
-    pub(crate) fn release_all(&mut self) {
-        if self.0.is_empty() {
-            self.0 = VecDeque::new();
-        }
-    }
-
     /// Bytes of heap held.
-    pub(crate) fn heap_bytes(&self) -> usize {
+    pub(crate) fn capacity_bytes(&self) -> usize {
         self.0.capacity() * size_of::<Unit>()
     }
 

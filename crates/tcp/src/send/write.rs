@@ -247,7 +247,8 @@ impl SendSide {
             return 0;
         }
         self.push_now = false;
-        self.units.push(self.write_end());
+        let end = self.write_end();
+        self.units.push(end);
         bounds.goal
     }
 

@@ -20,6 +20,7 @@ use alloc::collections::VecDeque;
 use plimsoll_buf::{CLASS_SIZES, ChunkWriter, MAX_CHUNK, MAX_SLICES, Pool, Slice, Slices};
 
 use crate::frugal;
+use crate::lease::blank;
 
 /// Entries that an empty queue keeps room for.
 const KEPT: usize = 4;
@@ -36,6 +37,8 @@ pub(crate) struct WriteQueue {
     /// The chunk that is being filled.
     writer: Option<ChunkWriter>,
 }
+
+blank!(WriteQueue, WriteQueue::new());
 
 impl WriteQueue {
     pub(crate) const fn new() -> WriteQueue {
@@ -63,7 +66,7 @@ impl WriteQueue {
     }
 
     /// Bytes of heap held, without the chunks.
-    pub(crate) fn heap_bytes(&self) -> usize {
+    pub(crate) fn capacity_bytes(&self) -> usize {
         self.slices.capacity() * size_of::<Slice>()
     }
 
@@ -160,14 +163,6 @@ impl WriteQueue {
         debug_assert!(self.is_empty());
         self.writer = None;
         self.slices.shrink_to(KEPT);
-    }
-
-    /// Gives all room back, if nothing waits.
-    pub(crate) fn release_all(&mut self) {
-        if self.is_empty() {
-            self.writer = None;
-            self.slices = VecDeque::new();
-        }
     }
 
     /// Checks that the sums agree.

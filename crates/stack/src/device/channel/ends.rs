@@ -246,6 +246,11 @@ impl ChannelReceiver {
         block_on(|cx| self.poll_recv(cx))
     }
 
+    /// Packets of the stack that wait to be received.
+    pub fn waiting(&self) -> usize {
+        self.shared.to_caller.len()
+    }
+
     /// Whether the end was reached, so that nothing will be received any more.
     pub fn has_ended(&self) -> bool {
         self.segments.is_empty() && self.shared.to_caller.has_ended()

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use plimsoll_buf::Slices;
-use plimsoll_tcp::{Counter, Ecn, Instant, Md5Key, Transmit};
+use plimsoll_tcp::{Below, Counter, Ecn, Instant, Md5Key, Refusal, Transmit};
 use plimsoll_wire::checksum::{Sum, pseudo_header_v4, pseudo_header_v6};
 use plimsoll_wire::ipv4::{self, Ipv4Repr};
 use plimsoll_wire::ipv6::{self, Ipv6Repr};
@@ -32,39 +32,71 @@ pub(crate) struct IpParams {
     pub(crate) ident: u16,
 }
 
-impl Work<'_> {
-    /// Queues a packet of a connection.
-    pub(crate) fn send_tcp(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner, out: Transmit) {
-        if cfg!(feature = "tracing") {
-            self.note_sending(endpoint, inner, &out);
-        }
-        inner.note_sent(&out);
-        let ident = &mut inner.ident;
+/// The connection that a packet is of, as far as sending has to know.
+pub(crate) struct Sender<'a> {
+    endpoint: &'a Arc<Endpoint>,
+    tos: u8,
+    ttl: u8,
+    /// Nothing of it lies below, whose completion would restart it after a refusal.
+    waits_for_space: bool,
+}
+
+impl<'a> Sender<'a> {
+    /// `endpoint`, which the engine was told has `below` below it.
+    pub(crate) fn new(endpoint: &'a Arc<Endpoint>, inner: &Inner, below: &Below) -> Sender<'a> {
         let options = inner.conn.options();
+        Sender {
+            endpoint,
+            tos: options.tos,
+            ttl: options.ttl,
+            waits_for_space: !below.completions || below.bytes == 0,
+        }
+    }
+}
+
+impl Work<'_> {
+    /// Queues a packet of a connection, unless there is no space. `ident` is its next IPv4
+    /// identification.
+    pub(crate) fn offer_tcp(
+        &self,
+        from: &Sender<'_>,
+        ident: &mut u16,
+        out: Transmit,
+    ) -> Result<(), Refusal> {
+        let endpoint = from.endpoint;
         let ip = IpParams {
             src: endpoint.key.local,
             dst: endpoint.key.remote,
             protocol: protocol::TCP,
-            tos: options.tos | ecn_bits(out.ecn),
-            ttl: options.ttl,
+            tos: from.tos | ecn_bits(out.ecn),
+            ttl: from.ttl,
             flow_label: endpoint.flow_label(),
             ident: *ident,
         };
-        *ident = ident.wrapping_add(out.segs);
-        let mut packet = self.tcp_packet(&ip, &out.repr, out.payload, inner.conn.md5_key());
+        let mut packet = self.tcp_packet(&ip, &out.repr, out.payload, endpoint.md5_key());
         packet.departure = out.departure;
         packet.note = out.note;
         packet.flow = endpoint.id.flow();
         if out.segs > 1 {
             packet.gso = Some(Gso { size: out.segment_size, segs: out.segs });
         }
+        let mut waiter = None;
         if let Some(serial) = out.serial {
             let bytes = packet.payload.len() as u32;
             endpoint.below().charge(bytes);
             let sink: Arc<dyn CompletionSink> = endpoint.clone();
             packet.charge = Some(Charge::new(sink, bytes, serial));
+            // Otherwise a completion restarts it.
+            waiter = from.waits_for_space.then_some(endpoint);
         }
-        self.enqueue(endpoint.interface, packet);
+        self.offer(endpoint.interface, packet, waiter).map_err(|packet| {
+            if let Some(charge) = packet.charge {
+                charge.refuse();
+            }
+            Refusal::QueueFull
+        })?;
+        *ident = ident.wrapping_add(out.segs);
+        Ok(())
     }
 
     /// Queues a segment that belongs to no connection. `tos` is without the ECN bits.
@@ -182,21 +214,45 @@ impl Work<'_> {
         true
     }
 
-    /// Counts a packet and gives it to the interface.
+    /// Gives a packet to the interface. One for which there is no space is dropped and counted.
     fn enqueue(&mut self, interface: u8, packet: Packet) {
-        let is_v4 = packet.head.first().is_some_and(|first| first >> 4 == 4);
+        let none: Option<&Arc<Endpoint>> = None;
+        if let Err(packet) = self.offer(interface, packet, none) {
+            self.count_sent(is_v4(&packet), packet.len());
+            self.count(discards(is_v4(&packet)));
+        }
+    }
+
+    /// Gives a packet to the interface and counts it, or gives it back.
+    #[expect(
+        clippy::result_large_err,
+        reason = "the packet goes back to its owner, not up a stack"
+    )]
+    fn offer(
+        &self,
+        interface: u8,
+        packet: Packet,
+        waiter: Option<&Arc<Endpoint>>,
+    ) -> Result<(), Packet> {
+        let (is_v4, len) = (is_v4(&packet), packet.len());
+        self.stack.interfaces.get(interface).tx().offer(self.now, packet, waiter)?;
+        self.count_sent(is_v4, len);
+        self.note_queued(interface);
+        Ok(())
+    }
+
+    fn count_sent(&self, is_v4: bool, len: usize) {
         let (requests, octets) = match is_v4 {
             true => (IpCounter::IpOutRequests, IpCounter::IpExtOutOctets),
             false => (IpCounter::Ip6OutRequests, IpCounter::Ip6OutOctets),
         };
         self.count(requests);
-        self.counters.add(octets, packet.len() as u64);
-        if self.stack.interfaces.get(interface).enqueue(self.now, packet) {
-            self.note_queued(interface);
-        } else {
-            self.count(discards(is_v4));
-        }
+        self.counters.add(octets, len as u64);
     }
+}
+
+fn is_v4(packet: &Packet) -> bool {
+    packet.head.first().is_some_and(|first| first >> 4 == 4)
 }
 
 fn to_v6(ip: IpAddr) -> std::net::Ipv6Addr {

@@ -4,6 +4,7 @@ pub(crate) mod harness;
 
 mod abandoned;
 mod below;
+mod budgets;
 mod channel;
 mod close;
 mod closed_windows;

@@ -163,6 +163,11 @@ impl RttEstimator {
         self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
     }
 
+    /// What backed off has not left.
+    pub(super) fn take_back_off(&mut self) {
+        self.backoff = self.backoff.saturating_sub(1);
+    }
+
     /// Checks what must always hold.
     pub(super) fn check_invariants(&self) {
         assert!(self.backoff <= MAX_BACKOFF);

@@ -12,7 +12,8 @@ use crate::time::{Duration, Instant};
 /// A deadline that has passed is this far ahead.
 const SOON: Duration = Duration::from_micros(1);
 
-/// A front that is still below us is looked at again after this time at the latest.
+/// A front that is still below us is looked at again after this time at the latest, and one that
+/// the queue below refuses after just this time.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// The least wait for a peer that has SACKed the front and not acknowledged it.
@@ -186,8 +187,18 @@ impl Run<'_> {
         }
         self.begin_loss_by_timeout();
         self.rec.rtt.back_off();
+        self.rec.timed_out = true;
         self.start_rto();
         effects
+    }
+
+    /// The queue below refuses what the timeout sends again: nothing is known of the path, so that
+    /// the timeout does not back off, and fires again soon.
+    pub(super) fn hold_back_timeout(&mut self) {
+        if core::mem::take(&mut self.rec.timed_out) {
+            self.rec.rtt.take_back_off();
+            self.rec.timer.set(Waits::Rto, self.cx.now + LOOK_AGAIN);
+        }
     }
 
     /// The PTO has passed: a probe is due, or the RTO follows (RFC 8985, section 7.3).

@@ -52,6 +52,7 @@ use ranges::Ranges;
 use rate_sample::RateSampler;
 pub(crate) use rate_sample::{AckTotals, LostRange, RateSample};
 
+use crate::lease::Lease;
 use crate::serial::Serial;
 use crate::time::Instant;
 
@@ -77,7 +78,7 @@ pub(crate) struct Resent {
 /// Sent and not yet acknowledged ranges, and what is known of each.
 #[derive(Debug)]
 pub(crate) struct Scoreboard {
-    ranges: Ranges,
+    ranges: Lease<Ranges>,
     /// Without SACK: segments that duplicate ACKs say have arrived.
     dup_count: u32,
     /// Wire segments ever marked lost, those that were sent again included.
@@ -94,7 +95,7 @@ pub(crate) struct Scoreboard {
 impl Scoreboard {
     pub(crate) const fn new() -> Scoreboard {
         Scoreboard {
-            ranges: Ranges::new(),
+            ranges: Lease::new(),
             dup_count: 0,
             lost_ever: 0,
             relost_ever: 0,
@@ -186,13 +187,13 @@ impl Scoreboard {
 
     /// Bytes of heap held, about.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.ranges.heap_bytes() + self.rate.heap_bytes()
+        self.ranges.heap_bytes() + self.ranges.capacity_bytes() + self.rate.heap_bytes()
     }
 
     /// Gives back all that only data in flight needs, if there is none.
     pub(crate) fn release_all(&mut self) {
         if self.is_empty() {
-            self.ranges.release_all();
+            self.ranges.give_back();
             self.rate.release();
         }
     }
@@ -269,7 +270,8 @@ impl Scoreboard {
         arrivals: &mut impl Arrivals,
     ) -> Delivered {
         let mut delivered = Delivered::default();
-        while let Some((first, segs)) = self.ranges.pop_below(ack) {
+        let Some(ranges) = self.ranges.leased() else { return delivered };
+        while let Some((first, segs)) = ranges.pop_below(ack) {
             delivered.acked += ack.min(first.end).since(first.start);
             delivered.acked_segs += segs;
             if segs > 0 {
@@ -279,8 +281,8 @@ impl Scoreboard {
                 delivered.note_acked(&first, segs, arrivals);
             }
         }
-        if self.ranges.is_empty() {
-            self.ranges.shrink();
+        if ranges.is_empty() {
+            ranges.shrink();
         }
         delivered
     }

@@ -14,15 +14,16 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-#[cfg(test)]
-use core::cell::Cell;
 use core::ops::Bound::{Excluded, Unbounded};
+#[cfg(test)]
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_wire::SeqNum;
 
 use super::range::{End, SentRange, XmitOrder};
 
 use crate::frugal;
+use crate::lease::blank;
 
 /// Capacity, in entries, that an empty store keeps.
 const KEPT: usize = 16;
@@ -74,7 +75,7 @@ pub(super) struct Ranges {
     sums: Sums,
     /// How many ranges were looked at.
     #[cfg(test)]
-    visited: Cell<u64>,
+    visited: AtomicU64,
 }
 
 /// Ranges of which something is known, or of what lies above them.
@@ -176,6 +177,8 @@ fn lower<'a>(a: Option<&'a SentRange>, b: Option<&'a SentRange>) -> Option<&'a S
     }
 }
 
+blank!(Ranges, Ranges::new());
+
 impl Ranges {
     pub(super) const fn new() -> Ranges {
         let sums = Sums { packets_out: 0, sacked_out: 0, lost_out: 0, retrans_out: 0 };
@@ -184,7 +187,7 @@ impl Ranges {
             known: None,
             sums,
             #[cfg(test)]
-            visited: Cell::new(0),
+            visited: AtomicU64::new(0),
         }
     }
 
@@ -330,13 +333,6 @@ impl Ranges {
         self.fresh.shrink_to(KEPT);
     }
 
-    /// Gives all room back, if there is nothing.
-    pub(super) fn release_all(&mut self) {
-        if self.is_empty() {
-            self.fresh = VecDeque::new();
-        }
-    }
-
     /// Takes a range out. It is put back changed, or in parts, before anything else is asked.
     pub(super) fn take(&mut self, range: &SentRange) {
         self.visit();
@@ -384,7 +380,7 @@ impl Ranges {
                 break;
             }
             #[cfg(test)]
-            self.visited.set(self.visited.get() + 1);
+            self.visited.fetch_add(1, Ordering::Relaxed);
             if range.lost {
                 left -= range.segs();
                 range.lost = false;
@@ -400,13 +396,13 @@ impl Ranges {
         let Some(known) = self.known.as_deref_mut() else { return };
         for (_, range) in core::mem::take(&mut known.sacked) {
             #[cfg(test)]
-            self.visited.set(self.visited.get() + 1);
+            self.visited.fetch_add(1, Ordering::Relaxed);
             known.insert(SentRange { sacked: false, ..range });
         }
     }
 
     /// Bytes of heap held.
-    pub(super) fn heap_bytes(&self) -> usize {
+    pub(super) fn capacity_bytes(&self) -> usize {
         self.fresh.capacity() * size_of::<SentRange>()
             + self.known.as_ref().map_or(0, |known| known.heap_bytes())
     }
@@ -442,13 +438,16 @@ impl Ranges {
 
     #[inline]
     fn visit(&self) {
+        // The blank store is everybody's.
         #[cfg(test)]
-        self.visited.set(self.visited.get() + 1);
+        if !self.is_empty() {
+            self.visited.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     #[cfg(test)]
     pub(super) fn visited(&self) -> u64 {
-        self.visited.get()
+        self.visited.load(Ordering::Relaxed)
     }
 
     /// Checks that the parts, the indexes and the sums agree.
