@@ -12,7 +12,7 @@ use plimsoll_tcp::Instant;
 
 use crate::clock::{Clock, now};
 use crate::resolve::Resolve;
-use crate::stack::Stack;
+use crate::stack::{OnThreadStart, Stack, Threads};
 
 /// Builds a [`Stack`].
 ///
@@ -40,6 +40,7 @@ pub struct StackBuilder {
     busy_poll: Duration,
     spin_while_sending: bool,
     name: Option<String>,
+    on_thread_start: Option<OnThreadStart>,
     queues: usize,
     loopback_only: bool,
     clock: Option<Arc<dyn Clock>>,
@@ -228,9 +229,32 @@ impl StackBuilder {
         self
     }
 
-    /// Names the stack's thread; `softirq` unless set.
+    /// Names the stack's threads; `softirq` unless set. With several queues the second is called
+    /// `softirq/1`, and so on.
     pub fn name(mut self, name: impl Into<String>) -> StackBuilder {
         self.name = Some(name.into());
+        self
+    }
+
+    /// Calls `hook` on each softirq thread when it has started, with the number of its queue, for
+    /// what has to be done on the thread itself: its CPU, its priority, a runtime to enter. A panic
+    /// of it ends the stack as any panic of such a thread does.
+    ///
+    /// ```
+    /// let (sender, started) = std::sync::mpsc::channel();
+    /// let stack = plimsoll::Stack::builder()
+    ///     .loopback_only()
+    ///     .name("packets")
+    ///     .on_thread_start(move |queue| {
+    ///         let name = std::thread::current().name().map(str::to_owned);
+    ///         let _ = sender.send((queue, name));
+    ///     })
+    ///     .build()?;
+    /// assert_eq!(started.recv()?, (0, Some("packets".to_owned())));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_thread_start(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> StackBuilder {
+        self.on_thread_start = Some(Arc::new(hook));
         self
     }
 
@@ -263,9 +287,10 @@ impl StackBuilder {
     /// If a field is wrong, or the device, the capture file or the thread cannot be had.
     pub fn build(self) -> Result<Stack, BuildError> {
         let name = self.name.clone().unwrap_or_else(|| "softirq".into());
+        let threads = Threads { name, on_start: self.on_thread_start.clone() };
         let (busy_poll, spin) = (self.busy_poll, self.spin_while_sending);
         let (clock, resolver) = (self.clock.clone(), self.resolver.clone());
-        Stack::run(self.core()?, clock, resolver, (busy_poll, spin), Some(name))
+        Stack::run(self.core()?, clock, resolver, (busy_poll, spin), Some(threads))
     }
 
     /// Builds the stack; the caller's loop runs it with [`Stack::poll`] and [`Stack::wait`], or one

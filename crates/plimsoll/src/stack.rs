@@ -37,6 +37,17 @@ pub struct Stack {
     shared: Arc<Shared>,
 }
 
+/// What an application does on each softirq thread when it starts.
+pub(crate) type OnThreadStart = Arc<dyn Fn(usize) + Send + Sync>;
+
+/// How softirq threads are to be.
+#[derive(Default)]
+pub(crate) struct Threads {
+    /// The name of the first.
+    pub(crate) name: String,
+    pub(crate) on_start: Option<OnThreadStart>,
+}
+
 struct Shared {
     inner: Arc<Inner>,
     has_threads: bool,
@@ -118,21 +129,23 @@ impl Stack {
         clock: Option<Arc<dyn Clock>>,
         resolver: Option<Arc<dyn Resolve>>,
         (busy_poll, spin_while_sending): (Duration, bool),
-        thread: Option<String>,
+        threads: Option<Threads>,
     ) -> Result<Stack, BuildError> {
         let stop = AtomicBool::new(false);
         let inner = Arc::new(Inner { core, clock, resolver, busy_poll, spin_while_sending, stop });
-        let queues = if thread.is_some() { inner.core.queue_count() } else { 0 };
-        let (has_threads, threads) = (thread.is_some(), Mutex::default());
-        let name = thread.unwrap_or_default();
+        let (has_threads, running) = (threads.is_some(), Mutex::default());
+        let queues = if has_threads { inner.core.queue_count() } else { 0 };
+        let Threads { name, on_start } = threads.unwrap_or_default();
         // If a thread cannot be had, dropping this stops those that run already.
-        let shared = Shared { inner, has_threads, threads };
+        let shared = Shared { inner, has_threads, threads: running };
         for queue in 0..queues {
             let inner = shared.inner.clone();
             let waiter = inner.core.queue_waiter(queue)?;
             let name = if queue == 0 { name.clone() } else { format!("{name}/{queue}") };
             let thread = std::thread::Builder::new().name(name);
-            let thread = thread.spawn(move || inner.softirq(waiter)).map_err(BuildError::Thread)?;
+            let on_start = on_start.clone();
+            let life = move || inner.softirq(waiter, on_start);
+            let thread = thread.spawn(life).map_err(BuildError::Thread)?;
             shared.lock_threads().push(thread);
         }
         Ok(Stack { shared: Arc::new(shared) })
@@ -513,8 +526,13 @@ impl Inner {
 
     /// The life of the softirq thread of one queue. Nobody else would run the queue after it: a
     /// panic that gets as far as this ends the stack.
-    fn softirq(&self, mut waiter: QueueWaiter) {
-        let run = catch_unwind(AssertUnwindSafe(|| self.run(&mut waiter)));
+    fn softirq(&self, mut waiter: QueueWaiter, on_start: Option<OnThreadStart>) {
+        let run = catch_unwind(AssertUnwindSafe(|| {
+            if let Some(on_start) = on_start {
+                on_start(usize::from(waiter.queue()));
+            }
+            self.run(&mut waiter);
+        }));
         if let Err(thrown) = run {
             self.core.end_by_panic(self.now(), thrown);
         }

@@ -416,3 +416,41 @@ fn an_interface_is_added_to_stacks_that_sleep() {
         assert!(accepted.write_all(b"ahoy").is_err());
     }
 }
+
+#[test]
+fn threads_have_names_and_say_when_they_start() {
+    let (one, _other) = devices(|| ());
+    let (two, _another) = devices(|| ());
+    let (sender, started) = mpsc::channel();
+    let stack = Stack::builder()
+        .device(one)
+        .more_queues([two])
+        .address("192.0.2.1/24")
+        .name("packets")
+        .queues(2)
+        .on_thread_start(move |queue| {
+            let name = thread::current().name().unwrap().to_owned();
+            sender.send((queue, name)).unwrap();
+        })
+        .build()
+        .unwrap();
+    let mut all = [started.recv().unwrap(), started.recv().unwrap()];
+    all.sort();
+    assert_eq!(all, [(0, "packets".to_owned()), (1, "packets/1".to_owned())]);
+    assert!(stack.error().is_none());
+}
+
+#[test]
+fn a_panic_when_a_thread_starts_ends_the_stack() {
+    let (device, _other) = devices(|| ());
+    let stack = Stack::builder()
+        .device(device)
+        .address("192.0.2.1/24")
+        .on_thread_start(|_| panic!("no such CPU"))
+        .build()
+        .unwrap();
+    let connected = TcpStream::connect(&stack, "192.0.2.2:7").unwrap_err();
+    assert_eq!(connected.kind(), ErrorKind::NetworkDown);
+    let error = stack.error().unwrap().to_string();
+    assert!(error.contains("softirq") && error.contains("no such CPU"), "{error}");
+}
