@@ -1,5 +1,5 @@
-//! Asks a stack about itself: its connections, why one sent what it sent, its queues and memory, and
-//! what became of everything at the end.
+//! Asks a stack about itself: its connections, why one sent what it sent, its queues and memory,
+//! and what became of everything at the end.
 //!
 //! ```sh
 //! cargo run --example inspect

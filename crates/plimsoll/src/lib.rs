@@ -68,7 +68,7 @@
 //! | follow connections with the crate tracing | the feature `tracing`, see [below](#tracing) |
 //! | ask why | [`TcpStream::decisions`], a capture ([`StackBuilder::pcap`]) |
 //! | look names up through the stack, or otherwise than the host | [`Resolve`] |
-//! | end a stack and know what was delivered | [`Stack::shutdown`], [`Stack::drained`]; `net::shutdown` |
+//! | end a stack and know what was delivered | [`Stack::shutdown`], `net::shutdown` |
 //! | take connections to any address | [`TcpListener::bind_any`], [`StackBuilder::any_address`] |
 //! | dial before a connection opens, or refuse it | [`gate`]; with tokio's streams, in [`net`] |
 //! | give and take packets by hand | [`device::channel()`] |
@@ -84,7 +84,7 @@
 //!
 //! | name | level | fields |
 //! |---|---|---|
-//! | span `connection` | INFO | `local`, `peer`, `opened` (`connect` or `accept`), `reason` (when it ends) |
+//! | span `connection` | INFO | `local`, `peer`, `opened` (`connect`, `accept`), `reason` |
 //! | event `opening`, in it | INFO | |
 //! | event `established`, in it | INFO | |
 //! | event `retransmission`, in it | DEBUG | `seq`, `len` (bytes of data) |
@@ -112,7 +112,8 @@
 //! use std::collections::VecDeque;
 //! use std::sync::{Arc, Mutex};
 //! use plimsoll::device::{
-//!     Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, KickSlot, TxProgress, WaitSource,
+//!     Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, KickSlot, TxProgress,
+//!     WaitSource,
 //! };
 //! use plimsoll::{Instant, Packet, Pool, Stack};
 //!

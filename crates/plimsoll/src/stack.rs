@@ -529,7 +529,7 @@ impl Inner {
     fn softirq(&self, mut waiter: QueueWaiter, on_start: Option<OnThreadStart>) {
         let run = catch_unwind(AssertUnwindSafe(|| {
             if let Some(on_start) = on_start {
-                on_start(usize::from(waiter.queue()));
+                on_start(waiter.queue());
             }
             self.run(&mut waiter);
         }));

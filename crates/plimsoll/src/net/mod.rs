@@ -38,7 +38,8 @@
 //! ```
 //!
 //! Loopback addresses are inside of the stack: nobody but its own sockets is there. Names are
-//! looked up by the resolver of the stack ([`Resolve`](crate::Resolve)), or by the host if it has none.
+//! looked up by the resolver of the stack ([`Resolve`](crate::Resolve)), or by the host if it has
+//! none.
 //!
 //! # Who runs the stack
 //!
