@@ -13,7 +13,8 @@ use plimsoll_stack::{
 use plimsoll_tcp::Instant;
 
 use crate::clock::{Clock, now};
-use crate::stack::Stack;
+use crate::resolve::Resolve;
+use crate::stack::{OnThreadStart, Stack, Threads};
 
 /// Builds a [`Stack`].
 ///
@@ -41,9 +42,11 @@ pub struct StackBuilder {
     busy_poll: Duration,
     spin_while_sending: bool,
     name: Option<String>,
+    on_thread_start: Option<OnThreadStart>,
     queues: usize,
     loopback_only: bool,
     clock: Option<Arc<dyn Clock>>,
+    resolver: Option<Arc<dyn Resolve>>,
     any_address: bool,
     budget: Budget,
     misplaced: Option<&'static str>,
@@ -247,9 +250,38 @@ impl StackBuilder {
         self
     }
 
-    /// Names the stack's thread; `softirq` unless set.
+    /// Has names looked up by `resolver` for the sockets of the stack, rather than by the host.
+    pub fn resolver(mut self, resolver: Arc<dyn Resolve>) -> StackBuilder {
+        self.resolver = Some(resolver);
+        self
+    }
+
+    /// Names the stack's threads; `softirq` unless set. With several queues the second is called
+    /// `softirq/1`, and so on.
     pub fn name(mut self, name: impl Into<String>) -> StackBuilder {
         self.name = Some(name.into());
+        self
+    }
+
+    /// Calls `hook` on each softirq thread when it has started, with the number of its queue, for
+    /// what has to be done on the thread itself: its CPU, its priority, a runtime to enter. A panic
+    /// of it ends the stack as any panic of such a thread does.
+    ///
+    /// ```
+    /// let (sender, started) = std::sync::mpsc::channel();
+    /// let stack = plimsoll::Stack::builder()
+    ///     .loopback_only()
+    ///     .name("packets")
+    ///     .on_thread_start(move |queue| {
+    ///         let name = std::thread::current().name().map(str::to_owned);
+    ///         let _ = sender.send((queue, name));
+    ///     })
+    ///     .build()?;
+    /// assert_eq!(started.recv()?, (0, Some("packets".to_owned())));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_thread_start(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> StackBuilder {
+        self.on_thread_start = Some(Arc::new(hook));
         self
     }
 
@@ -282,9 +314,10 @@ impl StackBuilder {
     /// If a field is wrong, or the device, the capture file or the thread cannot be had.
     pub fn build(self) -> Result<Stack, BuildError> {
         let name = self.name.clone().unwrap_or_else(|| "softirq".into());
+        let threads = Threads { name, on_start: self.on_thread_start.clone() };
         let (busy_poll, spin) = (self.busy_poll, self.spin_while_sending);
-        let clock = self.clock.clone();
-        Stack::run(self.core()?, clock, (busy_poll, spin), Some(name))
+        let (clock, resolver) = (self.clock.clone(), self.resolver.clone());
+        Stack::run(self.core()?, clock, resolver, (busy_poll, spin), Some(threads))
     }
 
     /// Builds the stack; the caller's loop runs it with [`Stack::poll`] and [`Stack::wait`], or one
@@ -294,8 +327,8 @@ impl StackBuilder {
     /// If a field is wrong, or the device or the capture file cannot be had.
     pub fn build_without_thread(self) -> Result<Stack, BuildError> {
         let (busy_poll, spin) = (self.busy_poll, self.spin_while_sending);
-        let clock = self.clock.clone();
-        Stack::run(self.core()?, clock, (busy_poll, spin), None)
+        let (clock, resolver) = (self.clock.clone(), self.resolver.clone());
+        Stack::run(self.core()?, clock, resolver, (busy_poll, spin), None)
     }
 
     fn interface(mut self, field: &'static str, change: impl FnOnce(&mut Interface)) -> Self {

@@ -40,7 +40,7 @@
 use std::fmt;
 use std::future::Future;
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -56,6 +56,7 @@ pub use plimsoll_stack::{Cancelled, GateConfig, Reject, SynOptions, Unreachable}
 use crate::error::{io_error, refused};
 use crate::listener::DEFAULT_BACKLOG;
 use crate::park;
+use crate::resolve::ToSocketAddrs;
 use crate::stack::Stack;
 use crate::stream::TcpStream;
 
@@ -106,7 +107,7 @@ impl GatedListener {
         gate: GateConfig,
     ) -> io::Result<GatedListener> {
         let mut last = io::Error::new(ErrorKind::InvalidInput, "no address to listen on");
-        for address in address.to_socket_addrs()? {
+        for address in stack.lookup_host(address)? {
             let on = ListenOn::Address(address);
             match GatedListener::on(stack, on, Options::default(), gate) {
                 Ok(listener) => return Ok(listener),

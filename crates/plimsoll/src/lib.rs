@@ -67,6 +67,8 @@
 //! | give them to Prometheus | [`prometheus`], with the feature of that name |
 //! | follow connections with the crate tracing | the feature `tracing`, see [below](#tracing) |
 //! | ask why | [`TcpStream::decisions`], a capture ([`StackBuilder::pcap`]) |
+//! | look names up through the stack, or otherwise than the host | [`Resolve`] |
+//! | end a stack and know what was delivered | [`Stack::shutdown`], `net::shutdown` |
 //! | take connections to any address | [`TcpListener::bind_any`], [`StackBuilder::any_address`] |
 //! | bound what connections cost | [`Budget`], [`TcpStream::set_memory_budget`] |
 //! | share a port among listeners | [`TcpListener::bind_with_config`], [`ListenConfig`] |
@@ -75,7 +77,7 @@
 //! | use a descriptor that was passed to the program | [`device::tun::from_fd`] |
 //! | hurt packets on purpose | [`device::fault`], [`device::memory_link::LinkConfig`] |
 //!
-//! What it does not do: no UDP sockets, no name resolution through the stack.
+//! What it does not do: no UDP sockets.
 //!
 //! # Tracing
 //!
@@ -84,7 +86,7 @@
 //!
 //! | name | level | fields |
 //! |---|---|---|
-//! | span `connection` | INFO | `local`, `peer`, `opened` (`connect` or `accept`), `reason` (when it ends) |
+//! | span `connection` | INFO | `local`, `peer`, `opened` (`connect`, `accept`), `reason` |
 //! | event `opening`, in it | INFO | |
 //! | event `established`, in it | INFO | |
 //! | event `retransmission`, in it | DEBUG | `seq`, `len` (bytes of data) |
@@ -112,7 +114,8 @@
 //! use std::collections::VecDeque;
 //! use std::sync::{Arc, Mutex};
 //! use plimsoll::device::{
-//!     Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, KickSlot, TxProgress, WaitSource,
+//!     Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, KickSlot, TxProgress,
+//!     WaitSource,
 //! };
 //! use plimsoll::{Instant, Packet, Pool, Stack};
 //!
@@ -265,7 +268,9 @@ mod queue_loop;
 mod ready;
 mod receive;
 mod registration;
+mod resolve;
 mod send;
+mod shutdown;
 mod spin;
 mod stack;
 mod stream;
@@ -280,7 +285,8 @@ pub use plimsoll_stack::packet::{ChecksumState, Gso, Packet};
 pub use plimsoll_stack::{
     Budget, BudgetUse, ConnectionCounts, CounterGroup, CounterInfo, CounterValue, InterfaceMetrics,
     InterfaceStatus, ListenConfig, ListenOn, ListenerMetrics, MemoryUse, Metrics, QdiscSummary,
-    Refusal, SocketSummary, StackError, SysctlError, SysctlInfo, device, offload, packet, qdisc,
+    Refusal, ShutdownReport, SocketSummary, StackError, SysctlError, SysctlInfo, device, offload,
+    packet, qdisc,
 };
 pub use plimsoll_tcp::{
     AckReason, Bound, Causes, CongestionAlgorithm, Decision, ErrorReport, Hold, Info, Instant,
@@ -290,6 +296,8 @@ pub use poll::{Accept, Connecting};
 pub use queue_loop::{PreparedWait, QueueLoop, Watch};
 pub use ready::ReadyQueue;
 pub use registration::Registration;
+pub use resolve::{Resolve, Resolving, ToSocketAddrs};
+pub use shutdown::Drained;
 pub use stack::{Kicker, Polled, Stack};
 pub use stream::{Connector, TcpStream};
 

@@ -13,16 +13,23 @@
 //! (`plimsoll_ip_ext_in_bytes_total`), and microseconds are seconds
 //! (`plimsoll_busy_poll_seconds_total`). The text of help begins with the name that `nstat` has.
 //!
-//! | name | labels | what it is |
-//! |---|---|---|
-//! | `plimsoll_connections` | `state` | connections in each state, by the names of `ss` |
-//! | `plimsoll_orphans` | | connections that no application holds |
-//! | `plimsoll_memory_bytes`, `plimsoll_memory_peak_bytes`, `plimsoll_memory_pooled_bytes`, `plimsoll_memory_limit_bytes` | | what queues bind, the most that it was, free buffers, the limit of `net.ipv4.tcp_mem` |
-//! | `plimsoll_memory_pressure` | | 1 while memory is short |
-//! | `plimsoll_accept_queue`, `plimsoll_accept_queue_limit` | `listener` | connections that wait to be accepted, and how many may |
-//! | `plimsoll_interface_up`, `plimsoll_interface_mtu_bytes` | `interface`, `index` | whether it works; its MTU |
-//! | `plimsoll_interface_{transmit,receive}_{packets,wire_segments,dropped,errors}_total`, `plimsoll_interface_{transmit,receive}_bytes_total` | `interface`, `index` | what the halves of the device have counted; a super-segment is one packet |
-//! | `plimsoll_qdisc_{packets,dropped}_total`, `plimsoll_qdisc_backlog`, `plimsoll_qdisc_backlog_bytes` | `interface`, `index`, `kind` | packets given out and refused by the queueing discipline; packets and bytes that it holds |
+//! The others, with their labels:
+//!
+//! - `plimsoll_connections` (`state`): connections in each state, by the names of `ss`;
+//!   `plimsoll_orphans`: those that no application holds;
+//! - `plimsoll_memory_bytes`, `plimsoll_memory_peak_bytes`, `plimsoll_memory_pooled_bytes`,
+//!   `plimsoll_memory_limit_bytes`: what queues bind, the most that it was, free buffers, the limit
+//!   of `net.ipv4.tcp_mem`; `plimsoll_memory_pressure`: 1 while memory is short;
+//! - `plimsoll_accept_queue`, `plimsoll_accept_queue_limit` (`listener`): connections that wait to
+//!   be accepted, and how many may;
+//! - `plimsoll_interface_up`, `plimsoll_interface_mtu_bytes` (`interface`, `index`): whether it
+//!   works, and its MTU;
+//! - `plimsoll_interface_transmit_packets_total`, the same with `bytes`, `wire_segments`,
+//!   `dropped` and `errors`, and all of these with `receive` (`interface`, `index`): what the
+//!   halves of the device have counted; a super-segment is one packet;
+//! - `plimsoll_qdisc_packets_total`, `plimsoll_qdisc_dropped_total`, `plimsoll_qdisc_backlog`,
+//!   `plimsoll_qdisc_backlog_bytes` (`interface`, `index`, `kind`): packets given out and refused
+//!   by the queueing discipline, and what it holds.
 
 use std::collections::BTreeMap;
 use std::fmt;

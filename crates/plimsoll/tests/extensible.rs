@@ -1,4 +1,5 @@
-//! Types of the public API that may get more fields can be made by other crates, as this test is one.
+//! Types of the public API that may get more fields can be made by other crates, as this test
+//! is one.
 
 use std::time::Duration;
 

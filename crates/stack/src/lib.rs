@@ -87,6 +87,7 @@ pub use stack::busy_poll::{Spin, Spun};
 pub use stack::gated::{Incoming, ListenOn, Reject, SynOptions, Unreachable};
 pub use stack::listener::{ListenConfig, Listener};
 pub use stack::sending::QdiscSummary;
+pub use stack::shutdown::{ShutdownBegin, ShutdownReport};
 pub use stack::socket::TcpSocket;
 pub use stack::wait::{Prepared, QueueWaiter};
 pub use stack::{ConnectionMemory, Poll, Stack, StackConfig};

@@ -8,7 +8,9 @@ macro_rules! setters {
     ($name:ident { $($field:ident: $type:ty),* $(,)? }) => {
         impl $name {
             $(
-                #[doc = concat!("Sets [`", stringify!($field), "`](Self#structfield.", stringify!($field), ").")]
+                #[doc = concat!(
+                    "Sets [`", stringify!($field), "`](Self#structfield.", stringify!($field), ")."
+                )]
                 #[must_use]
                 pub fn $field(mut self, $field: $type) -> Self {
                     self.$field = $field;

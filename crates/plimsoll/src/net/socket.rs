@@ -250,6 +250,24 @@ impl TcpSocket {
         Ok(u32::from(self.set().options.tos))
     }
 
+    /// As [`tos_v4`](Self::tos_v4), by the name that tokio had for it.
+    ///
+    /// # Errors
+    /// None; the result is there because tokio's method has it.
+    #[deprecated = "use tos_v4, as with tokio"]
+    pub fn tos(&self) -> io::Result<u32> {
+        self.tos_v4()
+    }
+
+    /// As [`set_tos_v4`](Self::set_tos_v4), by the name that tokio had for it.
+    ///
+    /// # Errors
+    /// As [`set_tos_v4`](Self::set_tos_v4).
+    #[deprecated = "use set_tos_v4, as with tokio"]
+    pub fn set_tos(&self, tos: u32) -> io::Result<()> {
+        self.set_tos_v4(tos)
+    }
+
     /// As [`set_tos_v4`](Self::set_tos_v4), for IPv6 (IPV6_TCLASS).
     ///
     /// # Errors

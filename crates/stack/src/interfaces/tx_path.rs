@@ -359,7 +359,7 @@ impl TxPath {
     /// There was nothing to do for a while: what only packets need is given back. A thread that has
     /// the token is not waited for.
     pub(crate) fn on_idle(&self, kick: &Kick) {
-        lock(&self.qdisc).on_idle();
+        lock(&self.queue).qdisc.on_idle();
         let Some(mut holding) = self.hold(kick) else { return };
         let Some(half) = holding.held.as_deref_mut() else { return };
         for queue in [&mut half.staged, &mut half.raw] {

@@ -26,6 +26,7 @@ pub(crate) mod poll;
 pub(crate) mod prequeue;
 pub(crate) mod queues;
 pub(crate) mod sending;
+pub(crate) mod shutdown;
 pub(crate) mod socket;
 pub(crate) mod stray_rst;
 pub(crate) mod summaries;

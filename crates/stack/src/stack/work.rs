@@ -365,6 +365,7 @@ impl<'a> Work<'a> {
         }
         self.leave_syn_queue(endpoint, inner);
         if inner.uncount_orphan() {
+            self.stack.tables.orphans().note_end(inner.conn.error().is_some());
             self.stack.tables.orphans().remove(&mut self.wakers);
         }
         if let Some(listener) = endpoint.listener.as_ref().filter(|from| from.verifies_source()) {
@@ -634,12 +635,16 @@ impl Stack {
 
     /// Ends everything: every socket gets an error.
     pub(crate) fn bring_down(&self, now: Instant, error: StackError) {
-        let reason = error.to_string();
-        if !self.pollers.end(error) {
-            return;
+        if self.pollers.end(error) {
+            self.tell_of_end(now);
         }
+    }
+
+    /// Tells everybody that the stack has come to its end, which has been published.
+    pub(crate) fn tell_of_end(&self, now: Instant) {
         let mut work = Work::begin(self, now);
-        work.events().stack(|| StackEvent::Ended { reason });
+        let reason = || self.error().map(ToString::to_string).unwrap_or_default();
+        work.events().stack(|| StackEvent::Ended { reason: reason() });
         for endpoint in self.tables.connections().all() {
             work.leave_news(&endpoint, PathNews::Gone(ConnectionError::DeviceGone));
         }
