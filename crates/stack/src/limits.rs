@@ -25,10 +25,10 @@ pub const TX_QUEUE_LEN: usize = 16_384;
 
 /// Packets that the kernel is asked to let wait for us at a TUN device (its `txqueuelen`). What
 /// finds no place is dropped, and counted there. At 300,000 packets a second they are taken after
-/// 27 ms, longer than a poller has to wait for a processor among a few threads. The ring itself takes
-/// 64 KiB of the kernel's memory; SYNs that fill it bind about 8 MiB, datagrams of 1,500 bytes about
-/// 20 MiB. Super-segments of 64 KiB could bind 512 MiB, but a peer sends no more of them than our
-/// windows allow.
+/// 27 ms, longer than a poller has to wait for a processor among a few threads. The ring itself
+/// takes 64 KiB of the kernel's memory; SYNs that fill it bind about 8 MiB, datagrams of 1,500
+/// bytes about 20 MiB. Super-segments of 64 KiB could bind 512 MiB, but a peer sends no more of
+/// them than our windows allow.
 pub(crate) const RX_QUEUE_LEN: i32 = 8192;
 
 /// Packets that wait in each direction of a channel device, unless its configuration says

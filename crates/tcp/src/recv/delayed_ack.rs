@@ -36,8 +36,8 @@ pub enum AckDecision {
     None,
 }
 
-/// Whether somebody waits for data to read. What arrives for such a reader may leave its ACK to what
-/// he does next.
+/// Whether somebody waits for data to read. What arrives for such a reader may leave its ACK to
+/// what he does next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reader {
     /// Nobody waits.
