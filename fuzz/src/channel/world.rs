@@ -110,12 +110,8 @@ impl World {
             _ => ChannelOffloads::Segmentation,
         };
         let limits = (1 + usize::from(setup.queues.0 % 16), 1 + usize::from(setup.queues.1 % 16));
-        let config = ChannelConfig {
-            offloads,
-            to_caller: limits.0,
-            to_stack: limits.1,
-            ..ChannelConfig::with_mtu(mtu)
-        };
+        let config =
+            ChannelConfig::with_mtu(mtu).offloads(offloads).to_caller(limits.0).to_stack(limits.1);
         let (device, end) = channel(config).expect("a configuration without mistakes");
         let (sender, receiver) = end.split();
         let interface =
@@ -127,15 +123,13 @@ impl World {
             ..StackConfig::default()
         });
         let judge = |offloads| {
-            SharedLine::new(Caps {
-                name: "channel".to_owned(),
-                mtu,
-                tso4: offloads == ChannelOffloads::Segmentation,
-                tso6: offloads == ChannelOffloads::Segmentation,
-                tx_checksum: offloads != ChannelOffloads::None,
-                max_super_segment: MAX_PACKET,
-                completions: true,
-            })
+            SharedLine::new(
+                Caps::new("channel", mtu)
+                    .tso4(offloads == ChannelOffloads::Segmentation)
+                    .tso6(offloads == ChannelOffloads::Segmentation)
+                    .tx_checksum(offloads != ChannelOffloads::None)
+                    .completions(true),
+            )
         };
         World {
             now: Instant::from_millis(1000),
@@ -258,6 +252,7 @@ impl World {
                 Err(SendError::Length(len)) => assert!(!right && len == bytes.len()),
                 Err(SendError::Full(packet)) => assert_eq!(packet.to_vec(), bytes, "given back"),
                 Err(SendError::Closed(_)) => assert!(self.receiver.is_none(), "it is there"),
+                Err(error) => panic!("an error that is new: {error}"),
             },
             By::Many(count) => {
                 let count = usize::from(count % 40);
@@ -304,6 +299,7 @@ impl World {
                 let found = poll(&mut self.wants_packet, |cx| receiver.poll_recv(cx));
                 assert!(found.is_none(), "there was none a moment ago");
             }
+            Err(error) => panic!("an error that is new: {error}"),
         }
     }
 
