@@ -123,15 +123,13 @@ impl World {
             ..StackConfig::default()
         });
         let judge = |offloads| {
-            SharedLine::new(Caps {
-                name: "channel".to_owned(),
-                mtu,
-                tso4: offloads == ChannelOffloads::Segmentation,
-                tso6: offloads == ChannelOffloads::Segmentation,
-                tx_checksum: offloads != ChannelOffloads::None,
-                max_super_segment: MAX_PACKET,
-                completions: true,
-            })
+            SharedLine::new(
+                Caps::new("channel", mtu)
+                    .tso4(offloads == ChannelOffloads::Segmentation)
+                    .tso6(offloads == ChannelOffloads::Segmentation)
+                    .tx_checksum(offloads != ChannelOffloads::None)
+                    .completions(true),
+            )
         };
         World {
             now: Instant::from_millis(1000),
@@ -254,6 +252,7 @@ impl World {
                 Err(SendError::Length(len)) => assert!(!right && len == bytes.len()),
                 Err(SendError::Full(packet)) => assert_eq!(packet.to_vec(), bytes, "given back"),
                 Err(SendError::Closed(_)) => assert!(self.receiver.is_none(), "it is there"),
+                Err(error) => panic!("an error that is new: {error}"),
             },
             By::Many(count) => {
                 let count = usize::from(count % 40);
@@ -300,6 +299,7 @@ impl World {
                 let found = poll(&mut self.wants_packet, |cx| receiver.poll_recv(cx));
                 assert!(found.is_none(), "there was none a moment ago");
             }
+            Err(error) => panic!("an error that is new: {error}"),
         }
     }
 
