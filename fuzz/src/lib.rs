@@ -1,5 +1,6 @@
 //! What the fuzz targets share: worlds that are driven by arbitrary input and judged by oracles.
 
+pub mod channel;
 pub mod drill;
 pub mod engine;
 pub mod explain;

@@ -8,9 +8,9 @@
 //! source, and fits the device; no poll goes on for ever; and when all sockets are dropped and time
 //! passes, nothing remains: no connection, no buffer.
 
-mod device;
-mod forge;
-mod step;
+pub(crate) mod device;
+pub(crate) mod forge;
+pub(crate) mod step;
 mod world;
 
 use arbitrary::Arbitrary;

@@ -97,7 +97,7 @@ pub fn run(input: &Input) {
         1 => ChannelOffloads::Checksum,
         _ => ChannelOffloads::Segmentation,
     };
-    let config = ChannelConfig { offloads, ..ChannelConfig::with_mtu(mtu) };
+    let config = ChannelConfig::with_mtu(mtu).offloads(offloads);
     let (device, line) = channel(config).expect("the configuration is right");
     let addresses = vec![(ours(false), 24), (ours(true), 64)];
     let interfaces = vec![InterfaceConfig { device, addresses, mtu: None }];
@@ -183,12 +183,10 @@ impl World {
             }
             Step::Drop(_) => {}
             Step::Listen(most, backlog) => {
-                let config = UdpFlowConfig {
-                    max_flows: usize::from(most),
-                    backlog: usize::from(backlog),
-                    rcvbuf: 4096,
-                    ..UdpFlowConfig::default()
-                };
+                let config = UdpFlowConfig::default()
+                    .max_flows(usize::from(most))
+                    .backlog(usize::from(backlog))
+                    .rcvbuf(4096);
                 if let Ok(listener) = self.stack.listen_udp_any(0, config) {
                     self.listener = Some(listener);
                 }
@@ -315,13 +313,12 @@ impl World {
             let ip = if to & 2 == 0 { peer(v6) } else { place(v6, to >> 2) };
             SocketAddr::new(ip, port(to >> 5))
         });
-        let how = UdpTransmit {
-            to,
-            from: (other & 1 != 0).then(|| place(other & 2 != 0, other >> 4)),
-            tos: (other & 4 != 0).then_some(other),
-            ttl: (other & 8 != 0).then_some(other),
-            segment_size: (size & 1 != 0).then_some(usize::from(size >> 1)),
-        };
+        let how = UdpTransmit::default()
+            .to(to)
+            .from((other & 1 != 0).then(|| place(other & 2 != 0, other >> 4)))
+            .tos((other & 4 != 0).then_some(other))
+            .ttl((other & 8 != 0).then_some(other))
+            .segment_size((size & 1 != 0).then_some(usize::from(size >> 1)));
         let data = vec![other; usize::from(len)];
         let (front, back) = data.split_at(data.len() / 2);
         match socket.send(self.now, &how, &[front, back]) {

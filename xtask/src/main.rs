@@ -12,6 +12,7 @@ mod figures;
 mod fuzz;
 mod licences;
 mod modules;
+mod mutants;
 mod outside;
 mod packages;
 mod shell;
@@ -40,21 +41,25 @@ commands:
   tidy                            check the habits that a script can check
   modules [--root DIR] [--crate NAME] [--dot]
                                   which module uses which, and which go round in a circle
+  mutants [--list] [NAME]...      turn each mechanism's code off in turn in a copy of the tree, and
+                                  show that its verdict in the lab falls; wants a quiet machine
   docs                            write the pages of docs/ that are made from the code
   figures lab [--kernel] [--quick]
                                   take docs/lab.json again, and write the pages that show it
-  figures bench [--quick]         the same with docs/bench.json; needs root
+  figures bench [TABLE]... [--quick]
+                                  the same with docs/bench.json; some tables need root
   bench kernel [--quick] [--json FILE]
                                   compare with the host kernel's TCP; needs root
-  bench stalls                    conversations in small pieces with the host kernel; needs root
+  bench stalls [--quick]          conversations in small pieces with the host kernel; needs root
   bench web [--quick] [--json FILE]
                                   axum's hello world on ours and on the kernel's; needs root
   bench versions --old PATH --new PATH
                                   two programs on the same work, by turns; needs root
-  bench attacks --old PATH --new PATH
-                                  two programs under the same attacks; needs root
+  bench attacks [--old PATH] --new PATH
+                                  a program, or two, under attacks; needs root
   bench atomics [--at COMMIT]...  atomic operations for a poll, a packet, a response; valgrind
   bench flood [--at COMMIT]...    a flood of SYNs on a link in memory
+  bench idle [--at COMMIT]...     where the memory of idle connections goes
   interop [FILTER]...             only the tests against the host kernel; needs root
   outside tokio [FILTER]...       only tokio's own tests of its sockets, on ours
   outside h2                      h2spec and h2load on our sockets and on the kernel's; needs root
@@ -86,6 +91,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode> {
         Some("nightly") => return suites(rest, true),
         Some("tidy") => tidy::run(&root()?),
         Some("modules") => modules::run(&root()?, rest),
+        Some("mutants") => mutants::run(&root()?, rest),
         Some("docs") => docs::write(&root()?, rest),
         Some("figures") => figures::run(&root()?, rest),
         Some("bench") => bench::run(&root()?, rest),

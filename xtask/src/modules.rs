@@ -3,7 +3,7 @@
 //!
 //! A module is a file. A use is any path that begins with `crate::` or `super::`, in code that is
 //! not for tests. A module and those inside it may use each other; any other circle is named. The
-//! check of `tidy` is that `crates/stack` has none.
+//! check of `tidy` is that `crates/tcp` and `crates/stack` have none.
 //!
 //! What it cannot see: uses by way of a method of a type that another file has extended, and paths
 //! inside macros.

@@ -37,6 +37,9 @@ const OUTSIDE: [(&str, &str); 3] =
 /// The same for programs without which single tests are left out.
 const WISHED: [(&str, &str); 1] = [("chromium", "chromium")];
 
+/// Modules of the system's Python without which single tests are left out, with their packages.
+const MODULES: [(&str, &str); 1] = [("prometheus_client", "python3-prometheus-client")];
+
 /// Tells package scripts not to start services, while it exists.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
@@ -51,6 +54,8 @@ pub(crate) fn prepare(fuzz: bool, long: bool) {
         packages.extend(missing_among(&["go", "h2load"]));
     }
     packages.extend(WISHED.iter().filter(|(program, _)| !exists(program)).map(|(_, name)| *name));
+    packages
+        .extend(MODULES.iter().filter(|(module, _)| !has_module(module)).map(|(_, name)| *name));
     packages.extend((fuzz && !has_cxx()).then_some("g++"));
     if rustix::process::geteuid().is_root() && !packages.is_empty() {
         let all = install(&packages);
@@ -94,6 +99,11 @@ fn missing_among(programs: &[&str]) -> Vec<&'static str> {
 /// Whether a C++ compiler is there, which the fuzz targets need.
 pub(crate) fn has_cxx() -> bool {
     exists("c++") || exists("g++")
+}
+
+/// Whether the Python that Debian's packages are for has a module.
+fn has_module(module: &str) -> bool {
+    quiet("/usr/bin/python3", &["-c", &format!("import {module}")])
 }
 
 fn exists(program: &str) -> bool {

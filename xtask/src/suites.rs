@@ -43,10 +43,10 @@ pub(crate) const SUITES: [Suite; 14] = [
     suite("outside", 4, 25, Session::outside),
     suite("no-std", 2, 2, Session::no_std),
     suite("loom", 8, 60, Session::loom),
-    suite("miri", 5, 60, Session::miri),
+    suite("miri", 5, 90, Session::miri),
     suite("drill", 7, 5, |s| drills::step(&s.root, &mut s.tally)),
     suite("interop", 12, 35, Session::interop),
-    suite("fuzz", 14, 100, Session::fuzz),
+    suite("fuzz", 14, 125, Session::fuzz),
 ];
 
 #[cfg(test)]

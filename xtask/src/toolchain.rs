@@ -11,8 +11,9 @@ use crate::shell::quiet;
 
 const PIN: &str = "fuzz/rust-toolchain.toml";
 
-/// Targets without an operating system. One of them is enough to prove that a crate builds there.
-const BARE_TARGETS: [&str; 2] = ["x86_64-unknown-none", "wasm32-unknown-unknown"];
+/// Targets without an operating system: one like those that run the tests, and one that has 32 bits
+/// and no atomic operations of 64.
+pub(crate) const BARE_TARGETS: [&str; 2] = ["x86_64-unknown-none", "thumbv7em-none-eabihf"];
 
 /// The name of the pinned nightly, with these components installed. Says what is missing if it
 /// cannot be had.
@@ -53,22 +54,18 @@ fn installed(name: &str, components: &[&str]) -> bool {
     components.iter().all(|component| text.lines().any(|line| line.starts_with(component)))
 }
 
-/// A bare target whose core library is installed.
-pub(crate) fn bare_target(root: &Path) -> Result<&'static str, String> {
-    let there = |target: &str| {
+/// Fetches the core library of a bare target if it is missing. Says how if that fails.
+pub(crate) fn prepare_target(root: &Path, target: &str) -> Result<(), String> {
+    let there = || {
         let mut command = Command::new("rustc");
         command.args(["--print", "target-libdir", "--target", target]);
         let out = command.current_dir(root).output();
         out.is_ok_and(|out| Path::new(String::from_utf8_lossy(&out.stdout).trim()).is_dir())
     };
-    if let Some(target) = BARE_TARGETS.into_iter().find(|target| there(target)) {
-        return Ok(target);
+    if there() || (quiet("rustup", &["target", "add", target]) && there()) {
+        return Ok(());
     }
-    let first = BARE_TARGETS[0];
-    if quiet("rustup", &["target", "add", first]) && there(first) {
-        return Ok(first);
-    }
-    Err(format!("no target without a system can be had: rustup target add {first}"))
+    Err(format!("the target cannot be had: rustup target add {target}"))
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ impl Pair {
     /// A pair whose measured stack acknowledges everything at once if `quickack` says so.
     fn new(quickack: bool) -> Result<Pair> {
         // Without offloads a packet is a wire segment, so that packets can be counted.
-        let link = LinkConfig { offloads: false, ..LinkConfig::default() };
+        let link = LinkConfig::default().offloads(false);
         let (here, there) = memory_link::pair(link);
         let build = |device, address: &str, seed| {
             Stack::builder().device(device).address(address).seed(seed)

@@ -102,7 +102,7 @@ impl Sender {
             mtu: 1500,
             ip_header_len: 20,
             max_super_segment: 0,
-            options: Options { sndbuf: Some(2 * len + (1 << 20)), ..Options::default() }.into(),
+            options: Options::default().sndbuf(Some(2 * len + (1 << 20))).into(),
             pool: Pool::new(),
         };
         let cx = Context { now, below: below(), config: &config, counters: &counters };

@@ -42,7 +42,7 @@ impl Captures {
         let file = file.with_context(|| format!("cannot write {}", path.display()))?;
         let today = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let epoch = today.saturating_sub(plimsoll::now().since(Instant::ZERO));
-        let config = pcapng::CaptureConfig { epoch, ..Default::default() };
+        let config = pcapng::CaptureConfig::default().epoch(epoch);
         let (device, capture) = pcapng::wrap_file(device, file, config);
         capture.on_error(move |error| {
             output::warn(&format!(
@@ -149,7 +149,8 @@ fn open_tun(name: &str, args: &StackArgs) -> anyhow::Result<Vec<Device>> {
         Offload::Auto => device::tun::Offloads::Auto,
         Offload::Off => device::tun::Offloads::Off,
     };
-    let config = |mtu, up| device::tun::TunConfig { name: name.to_owned(), offloads, mtu, up };
+    let config =
+        |mtu, up| device::tun::TunConfig::default().name(name).offloads(offloads).mtu(mtu).up(up);
     let count = usize::from(args.queues);
     let refused = match device::tun::open_queues(config(args.mtu, true), count) {
         Ok(queues) => return Ok(queues),
@@ -177,18 +178,17 @@ pub(crate) fn memory_stacks(
     captures: &mut Captures,
 ) -> anyhow::Result<(Stack, Stack)> {
     let defaults = device::memory_link::LinkConfig::default();
-    let config = device::memory_link::LinkConfig {
-        mtu: args.mtu.unwrap_or(1500),
-        rate: link.link_rate,
-        delay: link.delay.unwrap_or_default(),
-        loss: link.loss,
-        reorder: link.reorder,
-        duplicate: link.duplicate,
-        queue_limit: link.queue.unwrap_or(defaults.queue_limit),
-        seed: link.link_seed,
-        offloads: args.offload == Offload::Auto,
-        ..defaults
-    };
+    let queue_limit = link.queue.unwrap_or(defaults.queue_limit);
+    let config = defaults
+        .mtu(args.mtu.unwrap_or(1500))
+        .rate(link.link_rate)
+        .delay(link.delay.unwrap_or_default())
+        .loss(link.loss)
+        .reorder(link.reorder)
+        .duplicate(link.duplicate)
+        .queue_limit(queue_limit)
+        .seed(link.link_seed)
+        .offloads(args.offload == Offload::Auto);
     let (here, there) = device::memory_link::pair(config);
     // The capture shows both directions at one end; faults hit both directions at one end, too.
     let here = wrapped(here, args, 0, captures)?;
@@ -224,15 +224,13 @@ pub(crate) fn setting_error(error: &SysctlError) -> anyhow::Error {
 }
 
 fn fault_config(spec: FaultSpec) -> device::fault::FaultConfig {
-    device::fault::FaultConfig {
-        loss: spec.loss,
-        reorder: spec.reorder,
-        duplicate: spec.duplicate,
-        corrupt: spec.corrupt,
-        delay: spec.delay,
-        seed: spec.seed,
-        ..Default::default()
-    }
+    device::fault::FaultConfig::default()
+        .loss(spec.loss)
+        .reorder(spec.reorder)
+        .duplicate(spec.duplicate)
+        .corrupt(spec.corrupt)
+        .delay(spec.delay)
+        .seed(spec.seed)
 }
 
 /// Opens the control socket for stacks with names. Running without one is worth a warning only.

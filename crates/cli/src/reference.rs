@@ -34,7 +34,7 @@ fn explain<'a>(
 }
 
 fn sysctl(info: &SysctlInfo) -> String {
-    let SysctlInfo { name, doc, default, allowed, socket, linux } = info;
+    let SysctlInfo { name, doc, default, allowed, socket, linux, .. } = info;
     let default = default.replace('\t', " ");
     let mut text = format!("{name}\n    {doc}\n    default {default}; takes {allowed}\n");
     if !socket.is_empty() {

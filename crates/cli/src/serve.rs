@@ -342,15 +342,13 @@ fn listen(
     address: SocketAddr,
 ) -> anyhow::Result<TcpListener> {
     let nodelay = matches!(service.kind, Kind::RequestResponse { .. } | Kind::Http { .. });
-    let options = Options {
-        nodelay,
-        sndbuf: args.sndbuf,
-        // A client that vanished must not hold its connection, and an open file, for ever.
-        keepalive: true,
-        keep_idle: Some(KEEP_IDLE),
-        keep_intvl: Some(KEEP_INTVL),
-        ..Options::default()
-    };
+    // A client that vanished must not hold its connection, and an open file, for ever.
+    let options = Options::default()
+        .nodelay(nodelay)
+        .sndbuf(args.sndbuf)
+        .keepalive(true)
+        .keep_idle(Some(KEEP_IDLE))
+        .keep_intvl(Some(KEEP_INTVL));
     let listener = TcpListener::bind_with(stack, address, args.backlog as usize, options)
         .with_context(|| format!("cannot listen on {address}"))?;
     listener.set_nonblocking(true)?;

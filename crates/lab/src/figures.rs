@@ -152,6 +152,11 @@ pub fn count(value: Option<u64>) -> String {
     shown
 }
 
+/// A share for people, in whole percent.
+pub fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
 /// A number with `places` decimals; a dash if it was not taken.
 pub fn decimal(value: Option<f64>, places: usize) -> String {
     value.map_or_else(|| "-".into(), |value| format!("{value:.places$}"))

@@ -153,12 +153,11 @@ impl Namespace {
         for (name, value) in settings {
             namespace::set(name, value)?;
         }
-        let config = device::tun::TunConfig {
-            name: DEVICE.into(),
-            offloads: device::tun::Offloads::Auto,
-            mtu: Some(1500),
-            up: true,
-        };
+        let config = device::tun::TunConfig::default()
+            .name(DEVICE)
+            .offloads(device::tun::Offloads::Auto)
+            .mtu(Some(1500))
+            .up(true);
         let device = device::tun::open(config).context("cannot make a TUN device")?;
         let address = format!("{KERNEL}/24");
         // A child is in the namespace of the thread that starts it.

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::experiment::at;
+use crate::experiment::{SetAside, at, condition};
 use crate::figures::decimal;
 
 /// What begins a table; its name and ` -->` follow.
@@ -115,15 +115,11 @@ fn details(lab: &Value) -> String {
     let mut out = String::new();
     for (name, report) in reports(lab) {
         let _ = write!(out, "**`{name}`**, {}\n\n", report["knob"].as_str().unwrap_or_default());
-        out += &header(&[
-            "case",
-            "figure",
-            "published",
-            "before",
-            "after",
-            "all on",
-            "after / before",
-        ]);
+        let mut names =
+            vec!["case", "figure", "published", "before", "after", "all on", "after / before"];
+        let has_kernel = !report["kernel"].is_null();
+        names.extend(has_kernel.then_some("kernel"));
+        out += &header(&names);
         let first = report["before"]["case"].as_str().unwrap_or_default();
         for figure in report["shown"].as_array().into_iter().flatten() {
             let path = figure["path"].as_str().unwrap_or_default();
@@ -134,7 +130,7 @@ fn details(lab: &Value) -> String {
                 shown(at(column, path).unwrap_or(&Value::Null), figure)
             };
             let ratios = case.map_or(&report["ratio"], |case| &report["ratio"]["cases"][case]);
-            out += &row(&[
+            let mut cells = vec![
                 case.unwrap_or(first).to_owned(),
                 figure["label"].as_str().unwrap_or_default().to_owned(),
                 published(report, figure, case.is_none()),
@@ -142,11 +138,27 @@ fn details(lab: &Value) -> String {
                 of("after"),
                 of("best"),
                 at(ratios, path).map_or_else(|| "-".to_owned(), spread),
-            ]);
+            ];
+            cells.extend(has_kernel.then(|| kernel(&report["kernel"], figure)));
+            out += &row(&cells);
         }
         out.push('\n');
     }
     out
+}
+
+/// The host's own TCP: one value, or two if it has the knob; nothing where it did not run.
+fn kernel(kernel: &Value, figure: &Value) -> String {
+    let case = figure["case"].as_str();
+    let columns = case.map_or(kernel, |case| &kernel["cases"][case]);
+    let path = figure["path"].as_str().unwrap_or_default();
+    let of = |column: &str| at(&columns[column], path);
+    let show = |column: &str| shown(of(column).unwrap_or(&Value::Null), figure);
+    match (columns["before"].is_object(), columns["after"].is_object()) {
+        (true, _) => format!("{} to {}", show("before"), show("after")),
+        (false, true) => show("after"),
+        (false, false) => String::new(),
+    }
 }
 
 fn published(report: &Value, figure: &Value, is_headline: bool) -> String {
@@ -164,7 +176,7 @@ fn spread(spread: &Value) -> String {
     format!("{median} ({min} to {max})")
 }
 
-/// What was missed, and what cannot be compared.
+/// What was missed, what cannot be compared, and which pairs do not count.
 fn missed(lab: &Value) -> String {
     let mut out = String::new();
     for (name, report) in reports(lab) {
@@ -181,8 +193,20 @@ fn missed(lab: &Value) -> String {
             let what = what.as_str().unwrap_or_default();
             let _ = writeln!(out, "- `{name}`, not reproduced: {what}.");
         }
+        for line in condition::lines(&set_aside(report)) {
+            let _ = writeln!(out, "- `{name}`, {line}.");
+        }
     }
     if out.is_empty() { "Nothing was missed.".to_owned() } else { out }
+}
+
+/// Pairs of a report that do not count.
+fn set_aside(report: &Value) -> Vec<SetAside> {
+    let of = |aside: &Value| {
+        let word = |field: &str| aside[field].as_str().unwrap_or_default().to_owned();
+        SetAside { case: word("case"), why: word("why") }
+    };
+    report["set_aside"].as_array().into_iter().flatten().map(of).collect()
 }
 
 /// Where and how it was measured.
@@ -296,15 +320,22 @@ mod tests {
                 "checks": [{ "what": "w", "wanted": "1", "measured": "2", "reached": false }],
                 "not_reproduced": ["z"],
             },
+            "kernel": {
+                "before": { "p": 6e6 }, "after": { "p": 7e6 }, "case": "c",
+                "cases": { "d": { "before": null, "after": { "p": 8e6 } } },
+            },
+            "set_aside": [{ "case": "c", "why": "v" }],
         }]);
         let bench = json!({ "b": { "conditions": "Once.", "header": ["h"], "rows": [["r"]] } });
         let table = |name| table(&lab, &bench, name).unwrap();
         let line = "| x | l | 3.0 to 2.0 (derived) | 4.0 to 2.0 | 1.0 | 1.50 | 2.00, short |";
         assert!(table("lab.headlines").contains(line), "{}", table("lab.headlines"));
-        let line = "| c | l | 3.0 to 2.0 (derived) | 4.0 | 2.0 | 1.0 | 0.50 (0.40 to 0.60) |";
+        let line = "| c | l | 3.0 to 2.0 (derived) | 4.0 | 2.0 | 1.0 | 0.50 (0.40 to 0.60) | \
+                    6.0 to 7.0 |";
         assert!(table("lab.details").contains(line), "{}", table("lab.details"));
-        assert!(table("lab.details").contains("| d | l | | 1.0 | 1.0 | - | - |"));
-        let missed = "- `x`, missed: w: 2, wanted 1.\n- `x`, not reproduced: z.\n";
+        assert!(table("lab.details").contains("| d | l | | 1.0 | 1.0 | - | - | 8.0 |"));
+        let missed = "- `x`, missed: w: 2, wanted 1.\n- `x`, not reproduced: z.\n\
+                      - `x`, c: 1 pair set aside and run again: v.\n";
         assert_eq!(table("lab.missed"), missed);
         assert_eq!(table("bench.b"), "Once.\n\n| h |\n|---|\n| r |\n");
     }

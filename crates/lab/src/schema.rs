@@ -16,7 +16,7 @@ use crate::figures::Figures;
 const UNIT: &str = "x-unit";
 
 /// What experiments measure beside [`Figures`]: name, unit, what it is.
-pub const NAMED: [(&str, &str, &str); 17] = [
+pub const NAMED: [(&str, &str, &str); 19] = [
     ("data_segments", "segments", "Segments with data that was sent for the first time."),
     ("data_segments_per_unit", "segments", "The same per megabyte, or per transaction."),
     ("data_packets", "packets", "Packets with data that were handed to IP."),
@@ -25,6 +25,7 @@ pub const NAMED: [(&str, &str, &str); 17] = [
     ("cpu_ns_per_byte_with_softirq", "ns", "The same with the softirq thread of that side."),
     ("cpu_ns_per_byte_of_process", "ns", "CPU time of the whole process per byte."),
     ("softirq_cpu_seconds", "s", "CPU time of the client's softirq thread."),
+    ("link_rate_bits_per_s", "bit/s", "The rate of the link."),
     ("link_share", "1", "Throughput over the rate of the link."),
     ("largest_gain", "1", "What the link can carry over what was carried."),
     ("prequeued_per_transaction", "packets", "Packets that waited for the blocked reader."),
@@ -33,6 +34,7 @@ pub const NAMED: [(&str, &str, &str); 17] = [
     ("context_switches_per_transaction_of_process", "switches", "Of all threads of the process."),
     ("reader_cpu_ns_per_byte", "ns", "CPU time of the reading thread per byte."),
     ("softirq_cpu_ns_per_byte", "ns", "CPU time of the receiver's softirq thread per byte."),
+    ("other_work", "1", "Share of the processors' time that other programs had."),
     ("cpu_seconds_by_role", "s", "CPU time of threads whose names differ only in a number."),
 ];
 

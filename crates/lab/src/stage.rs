@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::event_loop::SCRATCH_BYTES;
 use crate::experiment::pin::{OnCpu, Setting};
-use crate::experiment::{Plan, Run};
+use crate::experiment::{OTHER_WORK_PATH, Plan, Run};
 use crate::kernel::{self, Peer};
 use crate::workload::{Kind, Measured, Workload};
 
@@ -209,5 +209,6 @@ impl Stage<'_> {
 pub fn figures(measured: &Measured, kind: &Kind) -> Run {
     let mut more = Map::new();
     more.insert("cpu_seconds_by_role".into(), json!(measured.roles()));
+    more.insert(OTHER_WORK_PATH.into(), json!(measured.other_work()));
     Run { figures: measured.figures(kind), more }
 }

@@ -5,7 +5,10 @@
 //! each *role*: the threads whose names differ only in the number at their end.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
+use rustix::param::clock_ticks_per_second;
+use rustix::thread::{CpuSet, sched_getaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
 /// What the process, or a thread, has used up to now.
@@ -48,6 +51,55 @@ impl Usage {
             .map(|(now, then)| (now.0.saturating_sub(then.0), now.1.saturating_sub(then.1)));
         Usage { cpu_seconds: self.cpu_seconds - earlier.cpu_seconds, switches }
     }
+}
+
+/// Since when the processors that this process may use have been idle, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Processors {
+    at: Instant,
+    count: usize,
+    /// All of them together.
+    idle_seconds: f64,
+    own_seconds: f64,
+}
+
+impl Processors {
+    /// Reads it; `None` if the system does not tell.
+    pub(crate) fn now() -> Option<Processors> {
+        let usable = sched_getaffinity(None).ok()?;
+        let text = std::fs::read_to_string("/proc/stat").ok()?;
+        let idle = idle_ticks(&text, |cpu| cpu < CpuSet::MAX_CPU && usable.is_set(cpu))?;
+        Some(Processors {
+            at: Instant::now(),
+            count: usable.count() as usize,
+            idle_seconds: idle as f64 / clock_ticks_per_second() as f64,
+            own_seconds: cpu_seconds(),
+        })
+    }
+
+    /// The share of their time since `earlier` that went to somebody else: other programs, or
+    /// other machines on the same host.
+    pub(crate) fn others_since(self, earlier: Processors) -> Option<f64> {
+        let all = self.at.duration_since(earlier.at).as_secs_f64() * self.count as f64;
+        let idle = self.idle_seconds - earlier.idle_seconds;
+        let own = self.own_seconds - earlier.own_seconds;
+        (all > 0.0).then(|| ((all - idle - own) / all).clamp(0.0, 1.0))
+    }
+}
+
+/// Ticks in which some processors were idle, of `/proc/stat`.
+fn idle_ticks(text: &str, usable: impl Fn(usize) -> bool) -> Option<u64> {
+    let of = |line: &str| -> Option<(usize, u64)> {
+        let mut fields = line.split_whitespace();
+        let cpu = fields.next()?.strip_prefix("cpu")?.parse().ok()?;
+        let mut ticks = fields.map(|field| field.parse::<u64>().ok());
+        // User, nice, system, idle, waiting for a disk.
+        let (idle, waiting) = (ticks.nth(3)??, ticks.next()??);
+        Some((cpu, idle + waiting))
+    };
+    let mut found = text.lines().filter_map(of).filter(|&(cpu, _)| usable(cpu)).peekable();
+    found.peek()?;
+    Some(found.map(|(_, ticks)| ticks).sum())
 }
 
 fn cpu_seconds() -> f64 {

@@ -20,7 +20,7 @@ use anyhow::{Context, anyhow, bail};
 use hdrhistogram::Histogram;
 use plimsoll::device::memory_link::{self, LinkConfig};
 use plimsoll::device::pcapng;
-use plimsoll_stack::{InterfaceConfig, SocketError, Stack, StackConfig, TcpSocket};
+use plimsoll_stack::{InterfaceConfig, SocketError, Stack, StackConfig, TcpSocket, WaitKey};
 use plimsoll_tcp::{Instant, Options, State};
 
 use crate::experiment::pin::Setting;
@@ -202,6 +202,8 @@ trait Program {
 /// An application as a thread that blocks.
 struct App<P> {
     socket: Arc<TcpSocket>,
+    /// As a thread has one: the stack tells threads that wait from tasks that poll.
+    key: WaitKey,
     latency: Duration,
     waits: Option<Waits>,
     wake_at: Option<Instant>,
@@ -210,7 +212,7 @@ struct App<P> {
 
 impl<P: Program> App<P> {
     fn new(socket: Arc<TcpSocket>, latency: Duration, what: P) -> App<P> {
-        App { socket, latency, waits: None, wake_at: None, what }
+        App { socket, key: WaitKey::new(), latency, waits: None, wake_at: None, what }
     }
 
     /// Runs if it can run now; whether it did.
@@ -218,8 +220,12 @@ impl<P: Program> App<P> {
         if self.wake_at.is_none() {
             let ready = match self.waits {
                 None => true,
-                Some(Waits::ToWrite) => self.socket.poll_writable(Waker::noop()).is_ready(),
-                Some(Waits::ToRead) => self.socket.poll_readable(Waker::noop()).is_ready(),
+                Some(Waits::ToWrite) => {
+                    self.socket.wait_writable(self.key, Waker::noop()).is_ready()
+                }
+                Some(Waits::ToRead) => {
+                    self.socket.wait_readable(self.key, Waker::noop()).is_ready()
+                }
                 Some(Waits::ForNothing) => false,
             };
             // The first run needs no wake-up.

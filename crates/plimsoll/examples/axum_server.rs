@@ -18,7 +18,7 @@ use plimsoll::net::{self, TcpListener};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let name = std::env::args().nth(1).unwrap_or_else(|| "plimsoll0".into());
-    let device = tun::open(TunConfig { name, ..Default::default() })?;
+    let device = tun::open(TunConfig::default().name(name))?;
     let stack = Stack::builder().device(device).address("192.0.2.2/24").build()?;
     net::set_default(Some(&stack));
 

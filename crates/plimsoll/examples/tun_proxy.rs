@@ -26,7 +26,7 @@ use tokio::net::TcpStream;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let name = std::env::args().nth(1).unwrap_or_else(|| "plimsoll0".into());
-    let device = tun::open(TunConfig { name, up: true, ..Default::default() })?;
+    let device = tun::open(TunConfig::default().name(name).up(true))?;
     let stack = Stack::builder().device(device).any_address().build()?;
     let listener = GatedListener::bind_any_on(&stack, GateConfig::default())?;
     println!("{}: route into it what is to be proxied", stack.interfaces()[0].name);

@@ -7,11 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_stack::device::{self, Device};
-use plimsoll_stack::{InterfaceConfig, RouteConfig, Stack as Core, StackConfig, StackError};
+use plimsoll_stack::{
+    Budget, InterfaceConfig, RouteConfig, SocketError, Stack as Core, StackConfig, StackError,
+};
 use plimsoll_tcp::Instant;
 
 use crate::clock::{Clock, now};
-use crate::stack::Stack;
+use crate::resolve::Resolve;
+use crate::stack::{OnThreadStart, Stack, Threads};
 
 /// Builds a [`Stack`].
 ///
@@ -39,10 +42,13 @@ pub struct StackBuilder {
     busy_poll: Duration,
     spin_while_sending: bool,
     name: Option<String>,
+    on_thread_start: Option<OnThreadStart>,
     queues: usize,
     loopback_only: bool,
     clock: Option<Arc<dyn Clock>>,
+    resolver: Option<Arc<dyn Resolve>>,
     any_address: bool,
+    budget: Budget,
     misplaced: Option<&'static str>,
 }
 
@@ -67,6 +73,9 @@ pub enum BuildError {
     /// A stack that is to have no device has one.
     #[error("loopback_only: the stack has a device as well; leave one of the two out")]
     NotLoopbackOnly,
+    /// A stack that is to have no device is to take packets to any address.
+    #[error("any_address: a stack that is loopback_only gets none; leave one of the two out")]
+    NothingArrives,
     /// Something that belongs to a device was set before any device.
     #[error("{0}: set it after the device that it belongs to")]
     Misplaced(&'static str),
@@ -76,6 +85,12 @@ pub enum BuildError {
     /// A setting is unknown, or cannot have that value.
     #[error("sysctl: {0}")]
     Sysctl(plimsoll_stack::SysctlError),
+    /// The faults make no sense.
+    #[error("fault.{0}")]
+    Fault(String),
+    /// The budget lets nothing through.
+    #[error("{0}")]
+    Budget(SocketError),
     /// There is no such queueing discipline.
     #[error("qdisc: {0}")]
     Qdisc(plimsoll_stack::qdisc::KindError),
@@ -189,6 +204,21 @@ impl StackBuilder {
         self
     }
 
+    /// How much all connections together may use at a time; see
+    /// [`Stack::set_budget`](crate::Stack::set_budget). Settings that are given as well
+    /// ([`sysctl`](Self::sysctl)) come after it.
+    ///
+    /// ```
+    /// use plimsoll::{Budget, Stack};
+    /// let budget = Budget::default().connections(Some(0));
+    /// let error = Stack::builder().loopback_only().budget(budget).build().unwrap_err();
+    /// assert!(error.to_string().contains("budget.connections is 0"));
+    /// ```
+    pub fn budget(mut self, budget: Budget) -> StackBuilder {
+        self.budget = budget;
+        self
+    }
+
     /// Takes packets to any address, not only to those of its own: a listener may be bound to any,
     /// and a connection be opened from any. [`TcpListener::bind_any`](crate::TcpListener::bind_any)
     /// includes it. Where no route leads, packets leave by the first device, which needs no address
@@ -220,9 +250,38 @@ impl StackBuilder {
         self
     }
 
-    /// Names the stack's thread; `softirq` unless set.
+    /// Has names looked up by `resolver` for the sockets of the stack, rather than by the host.
+    pub fn resolver(mut self, resolver: Arc<dyn Resolve>) -> StackBuilder {
+        self.resolver = Some(resolver);
+        self
+    }
+
+    /// Names the stack's threads; `softirq` unless set. With several queues the second is called
+    /// `softirq/1`, and so on.
     pub fn name(mut self, name: impl Into<String>) -> StackBuilder {
         self.name = Some(name.into());
+        self
+    }
+
+    /// Calls `hook` on each softirq thread when it has started, with the number of its queue, for
+    /// what has to be done on the thread itself: its CPU, its priority, a runtime to enter. A panic
+    /// of it ends the stack as any panic of such a thread does.
+    ///
+    /// ```
+    /// let (sender, started) = std::sync::mpsc::channel();
+    /// let stack = plimsoll::Stack::builder()
+    ///     .loopback_only()
+    ///     .name("packets")
+    ///     .on_thread_start(move |queue| {
+    ///         let name = std::thread::current().name().map(str::to_owned);
+    ///         let _ = sender.send((queue, name));
+    ///     })
+    ///     .build()?;
+    /// assert_eq!(started.recv()?, (0, Some("packets".to_owned())));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_thread_start(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> StackBuilder {
+        self.on_thread_start = Some(Arc::new(hook));
         self
     }
 
@@ -255,9 +314,10 @@ impl StackBuilder {
     /// If a field is wrong, or the device, the capture file or the thread cannot be had.
     pub fn build(self) -> Result<Stack, BuildError> {
         let name = self.name.clone().unwrap_or_else(|| "softirq".into());
+        let threads = Threads { name, on_start: self.on_thread_start.clone() };
         let (busy_poll, spin) = (self.busy_poll, self.spin_while_sending);
-        let clock = self.clock.clone();
-        Stack::run(self.core()?, clock, (busy_poll, spin), Some(name))
+        let (clock, resolver) = (self.clock.clone(), self.resolver.clone());
+        Stack::run(self.core()?, clock, resolver, (busy_poll, spin), Some(threads))
     }
 
     /// Builds the stack; the caller's loop runs it with [`Stack::poll`] and [`Stack::wait`], or one
@@ -267,8 +327,8 @@ impl StackBuilder {
     /// If a field is wrong, or the device or the capture file cannot be had.
     pub fn build_without_thread(self) -> Result<Stack, BuildError> {
         let (busy_poll, spin) = (self.busy_poll, self.spin_while_sending);
-        let clock = self.clock.clone();
-        Stack::run(self.core()?, clock, (busy_poll, spin), None)
+        let (clock, resolver) = (self.clock.clone(), self.resolver.clone());
+        Stack::run(self.core()?, clock, resolver, (busy_poll, spin), None)
     }
 
     fn interface(mut self, field: &'static str, change: impl FnOnce(&mut Interface)) -> Self {
@@ -287,7 +347,10 @@ impl StackBuilder {
             let both = BuildError::NotLoopbackOnly;
             return Err(if self.loopback_only { both } else { BuildError::NoDevice });
         }
-        let any_address = self.any_address;
+        let (any_address, budget) = (self.any_address, self.budget);
+        if self.loopback_only && any_address {
+            return Err(BuildError::NothingArrives);
+        }
         let (secret, seed) = secrets(self.seed)?;
         let now = self.clock.as_ref().map_or_else(now, |clock| clock.now());
         let qdiscs: Vec<_> = self.interfaces.iter().map(|each| each.qdisc.clone()).collect();
@@ -312,6 +375,7 @@ impl StackBuilder {
             ..StackConfig::default()
         };
         let core = Core::new(config)?;
+        core.set_budget(now, &budget).map_err(BuildError::Budget)?;
         if any_address {
             core.take_any_address();
         }
@@ -367,6 +431,7 @@ fn wrapped(
     now: Instant,
 ) -> Result<Device, BuildError> {
     if let Some(fault) = fault {
+        fault.check().map_err(BuildError::Fault)?;
         device = device::fault::wrap(device, fault.clone());
     }
     // Outermost, so that the capture shows what the stack sends and sees.
@@ -403,7 +468,7 @@ fn capture(device: Device, file: File, now: Instant) -> Device {
     let today = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let running = now.since(Instant::ZERO);
     let epoch = today.unwrap_or_default().saturating_sub(running);
-    let config = device::pcapng::CaptureConfig { epoch, ..Default::default() };
+    let config = device::pcapng::CaptureConfig::default().epoch(epoch);
     device::pcapng::wrap_with(device, file, config).0
 }
 

@@ -5,7 +5,7 @@
 
 use std::io::{Error, ErrorKind};
 
-use plimsoll_stack::{SocketError, Stack};
+use plimsoll_stack::{SocketError, Stack, StackError};
 use plimsoll_tcp::ConnectionError;
 
 /// A call that would block on a non-blocking socket, or whose timeout came.
@@ -16,11 +16,16 @@ pub(crate) fn would_block() -> Error {
 /// What a call on a socket of `stack` answers.
 pub(crate) fn io_error(stack: &Stack, error: SocketError) -> Error {
     let down = SocketError::Connection(ConnectionError::DeviceGone);
+    let aborted = SocketError::Connection(ConnectionError::Aborted);
     match stack.error() {
         Some(why) if error == SocketError::NetworkDown || error == down => {
             Error::new(ErrorKind::NetworkDown, why.clone())
         }
-        _ if error == SocketError::TooManyConnections => {
+        // What is open when the stack is shut down is reset.
+        Some(why @ StackError::ShutDown) if error == aborted => {
+            Error::new(ErrorKind::NetworkDown, why.clone())
+        }
+        _ if matches!(error, SocketError::TooManyConnections | SocketError::ListenerOverBudget) => {
             Error::new(ErrorKind::QuotaExceeded, error)
         }
         _ => error.into(),

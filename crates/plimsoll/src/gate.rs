@@ -40,13 +40,15 @@
 use std::fmt;
 use std::future::Future;
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use plimsoll_stack::{ListenOn, Listener, SocketError, TcpSocket, WaitKey};
+use plimsoll_stack::{
+    Budget, BudgetUse, ListenConfig, ListenOn, Listener, Refusal, SocketError, TcpSocket, WaitKey,
+};
 use plimsoll_tcp::{ConnectionError, Options, State};
 
 pub use plimsoll_stack::{Cancelled, GateConfig, Reject, SynOptions, Unreachable};
@@ -54,6 +56,7 @@ pub use plimsoll_stack::{Cancelled, GateConfig, Reject, SynOptions, Unreachable}
 use crate::error::{io_error, refused};
 use crate::listener::DEFAULT_BACKLOG;
 use crate::park;
+use crate::resolve::ToSocketAddrs;
 use crate::stack::Stack;
 use crate::stream::TcpStream;
 
@@ -104,7 +107,7 @@ impl GatedListener {
         gate: GateConfig,
     ) -> io::Result<GatedListener> {
         let mut last = io::Error::new(ErrorKind::InvalidInput, "no address to listen on");
-        for address in address.to_socket_addrs()? {
+        for address in stack.lookup_host(address)? {
             let on = ListenOn::Address(address);
             match GatedListener::on(stack, on, Options::default(), gate) {
                 Ok(listener) => return Ok(listener),
@@ -124,10 +127,50 @@ impl GatedListener {
         options: Options,
         gate: GateConfig,
     ) -> io::Result<GatedListener> {
+        let backlog = DEFAULT_BACKLOG;
+        let config = ListenConfig::default().backlog(backlog).options(options).gate(Some(gate));
+        GatedListener::bind_with_config(stack, on, config)
+    }
+
+    /// Listens where `on` says, as `config` says; without a gate in it, as by default.
+    ///
+    /// # Errors
+    /// As [`bind_any`](Self::bind_any).
+    pub fn bind_with_config(
+        stack: &Stack,
+        on: ListenOn,
+        mut config: ListenConfig,
+    ) -> io::Result<GatedListener> {
+        config.gate.get_or_insert_default();
         let core = stack.core();
-        let listener = core.listen_on(on, DEFAULT_BACKLOG, options, Some(gate));
+        let listener = core.listen_with(on, config);
         let listener = listener.map_err(|error| refused(core, error))?;
         Ok(GatedListener { shared: Arc::new(Shared { listener, stack: stack.clone() }) })
+    }
+
+    /// As [`TcpListener::set_budget`](crate::TcpListener::set_budget). An attempt that is accepted
+    /// beyond the budget of connections fails with `QuotaExceeded`, and its peer is reset.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_budget(&self, budget: Budget) -> io::Result<()> {
+        let set = self.shared.listener.set_budget(budget);
+        set.map_err(|error| refused(self.shared.stack.core(), error))
+    }
+
+    /// The budget as it was set.
+    pub fn budget(&self) -> Budget {
+        self.shared.listener.budget()
+    }
+
+    /// What is used of the budget now.
+    pub fn budget_use(&self) -> BudgetUse {
+        self.shared.listener.budget_use()
+    }
+
+    /// As [`TcpListener::set_refusal`](crate::TcpListener::set_refusal).
+    pub fn set_refusal(&self, refusal: Refusal) {
+        self.shared.listener.set_refusal(refusal);
     }
 
     /// Takes the next attempt to connect, if one waits. If none does, `waker` is woken when one

@@ -63,17 +63,45 @@
 //! | change a setting, or see what there is | [`Stack::set_sysctl`], [`SysctlInfo`] |
 //! | overrule one for a socket | [`TcpStream::set_option`] and its neighbours |
 //! | count | [`Stack::counters`], [`CounterInfo`], [`TcpStream::info`] |
+//! | take all figures of a stack at once | [`Stack::metrics`] |
+//! | give them to Prometheus | [`prometheus`], with the feature of that name |
+//! | follow connections with the crate tracing | the feature `tracing`, see [below](#tracing) |
 //! | ask why | [`TcpStream::decisions`], a capture ([`StackBuilder::pcap`]) |
+//! | look names up through the stack, or otherwise than the host | [`Resolve`] |
+//! | end a stack and know what was delivered | [`Stack::shutdown`], `net::shutdown` |
 //! | take connections to any address | [`TcpListener::bind_any`], [`StackBuilder::any_address`] |
 //! | send and receive datagrams | [`UdpSocket`]; with tokio's API, in [`net`] |
 //! | speak QUIC by the crate quinn | `quic`, with the feature `quinn` |
 //! | take datagrams to any address | [`UdpListener::bind_any`] |
+//! | bound what connections cost | [`Budget`], [`TcpStream::set_memory_budget`] |
+//! | share a port among listeners | [`TcpListener::bind_with_config`], [`ListenConfig`] |
 //! | dial before a connection opens, or refuse it | [`gate`]; with tokio's streams, in [`net`] |
 //! | give and take packets by hand | [`device::channel()`] |
 //! | use a descriptor that was passed to the program | [`device::tun::from_fd`] |
 //! | hurt packets on purpose | [`device::fault`], [`device::memory_link::LinkConfig`] |
 //!
-//! What it does not do: no name resolution through the stack.
+//! # Tracing
+//!
+//! With the feature `tracing` the life of each connection is a span, and what happens to it are
+//! events, all with the target `plimsoll`:
+//!
+//! | name | level | fields |
+//! |---|---|---|
+//! | span `connection` | INFO | `local`, `peer`, `opened` (`connect`, `accept`), `reason` |
+//! | event `opening`, in it | INFO | |
+//! | event `established`, in it | INFO | |
+//! | event `retransmission`, in it | DEBUG | `seq`, `len` (bytes of data) |
+//! | event `closed`, in it | INFO | `reason`: `in order`, or the error |
+//! | event `refused` | DEBUG | `peer`, `local`, `reason` |
+//! | event `gate` | DEBUG | `peer`, `local`, `decision` |
+//! | event `interface down` | WARN | `interface`, `reason` |
+//! | event `stack ended` | INFO | `reason` |
+//!
+//! The span closes when the connection leaves the table of the stack; one that waits in TIME-WAIT
+//! has left it. Subscribers are called when the stack holds no lock, on the thread that did the
+//! work, and may use sockets; a panic of one goes no further. Packets have no events. Without the
+//! feature there is no code for it, and with it, but without a subscriber, a connection costs a
+//! comparison for each change of its state and for each segment that leaves.
 //!
 //! # A device of one's own
 //!
@@ -87,7 +115,7 @@
 //! use std::collections::VecDeque;
 //! use std::sync::{Arc, Mutex};
 //! use plimsoll::device::{
-//!     Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, KickSlot, TxProgress, TxStatus,
+//!     Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, KickSlot, TxProgress,
 //!     WaitSource,
 //! };
 //! use plimsoll::{Instant, Packet, Pool, Stack};
@@ -129,8 +157,8 @@
 //!             self.kick.kick(); // the receiving half has something
 //!         }
 //!         // What does not fit stays in the queue. It is never dropped.
-//!         let status = if queue.is_empty() { TxStatus::Done } else { TxStatus::Busy };
-//!         Ok(TxProgress { packets: count, status, caps_changed: false })
+//!         let all = queue.is_empty();
+//!         Ok(if all { TxProgress::done(count) } else { TxProgress::busy(count) })
 //!     }
 //!
 //!     fn stats(&self) -> DeviceStats {
@@ -172,16 +200,7 @@
 //! }
 //!
 //! let (way, kick) = (Arc::default(), KickSlot::new());
-//! let caps = Caps {
-//!     name: "mirror".into(),
-//!     mtu: 1500,
-//!     tso4: false,
-//!     tso6: false,
-//!     uso: false,
-//!     tx_checksum: false,
-//!     max_super_segment: 65_535,
-//!     completions: true,
-//! };
+//! let caps = Caps::new("mirror", 1500).completions(true);
 //! let stats = DeviceStats::default();
 //! let device = Device {
 //!     tx: Box::new(Tx { caps, way: Arc::clone(&way), kick: kick.clone(), stats }),
@@ -244,13 +263,17 @@ pub mod net;
 mod options;
 mod park;
 mod poll;
+#[cfg(feature = "prometheus")]
+pub mod prometheus;
 mod queue_loop;
 #[cfg(feature = "quinn")]
 pub mod quic;
 mod ready;
 mod receive;
 mod registration;
+mod resolve;
 mod send;
+mod shutdown;
 mod spin;
 mod stack;
 mod stream;
@@ -266,9 +289,11 @@ pub use plimsoll_buf::{ChunkWriter, MAX_SLICES, Pool, Slice, Slices};
 pub use plimsoll_stack::kick::Kick;
 pub use plimsoll_stack::packet::{ChecksumState, Gso, Packet};
 pub use plimsoll_stack::{
-    CounterInfo, DatagramInfo, InterfaceStatus, ListenOn, MemoryUse, PathMtuDiscovery,
-    QdiscSummary, Received, SocketSummary, StackError, SysctlError, SysctlInfo, UdpFlowConfig,
-    UdpMemoryUse, UdpOptions, UdpTransmit, device, offload, packet, qdisc,
+    Budget, BudgetUse, ConnectionCounts, CounterGroup, CounterInfo, CounterValue, DatagramInfo,
+    InterfaceMetrics, InterfaceStatus, ListenConfig, ListenOn, ListenerMetrics, MemoryUse, Metrics,
+    PathMtuDiscovery, QdiscSummary, Received, Refusal, ShutdownReport, SocketSummary, StackError,
+    SysctlError, SysctlInfo, UdpFlowConfig, UdpMemoryUse, UdpOptions, UdpTransmit, device, offload,
+    packet, qdisc,
 };
 pub use plimsoll_tcp::{
     AckReason, Bound, Causes, CongestionAlgorithm, Decision, ErrorReport, Hold, Info, Instant,
@@ -278,6 +303,8 @@ pub use poll::{Accept, Connecting};
 pub use queue_loop::{PreparedWait, QueueLoop, Watch};
 pub use ready::ReadyQueue;
 pub use registration::Registration;
+pub use resolve::{Resolve, Resolving, ToSocketAddrs};
+pub use shutdown::Drained;
 pub use stack::{Kicker, Polled, Stack};
 pub use stream::{Connector, TcpStream};
 pub use udp::UdpSocket;

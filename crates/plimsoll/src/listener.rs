@@ -2,18 +2,19 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
-use plimsoll_stack::{ListenOn, Listener};
+use plimsoll_stack::{Budget, BudgetUse, ListenConfig, ListenOn, Listener, Refusal};
 use plimsoll_tcp::Options;
 
 use crate::error::{io_error, refused, would_block};
 use crate::options::{told_ttl, ttl_of};
 use crate::park;
+use crate::resolve::ToSocketAddrs;
 use crate::stack::Stack;
 use crate::stream::TcpStream;
 
@@ -43,6 +44,8 @@ struct Shared {
     nonblocking: AtomicBool,
     /// Its connections begin with the option TCP_CORK.
     corked: bool,
+    /// IPV6_V6ONLY.
+    only_v6: bool,
 }
 
 impl Drop for Shared {
@@ -59,7 +62,7 @@ impl TcpListener {
     /// address.
     pub fn bind(stack: &Stack, address: impl ToSocketAddrs) -> io::Result<TcpListener> {
         let mut last = io::Error::new(ErrorKind::InvalidInput, "no address to listen on");
-        for address in address.to_socket_addrs()? {
+        for address in stack.lookup_host(address)? {
             match TcpListener::bind_with(stack, address, DEFAULT_BACKLOG, Options::default()) {
                 Ok(listener) => return Ok(listener),
                 Err(error) => last = error,
@@ -80,7 +83,32 @@ impl TcpListener {
     ) -> io::Result<TcpListener> {
         let listener = stack.core().listen(address, backlog, options.clone());
         let listener = listener.map_err(|error| io_error(stack.core(), error))?;
-        Ok(TcpListener::of(stack, listener, options))
+        Ok(TcpListener::of(stack, listener, options, false))
+    }
+
+    /// As [`bind_with`](Self::bind_with); a listener on `[::]` leaves connections by IPv4 to others
+    /// (IPV6_V6ONLY).
+    ///
+    /// ```
+    /// # use plimsoll::{Options, Stack, TcpListener};
+    /// # let stack = Stack::builder().loopback_only().build()?;
+    /// let v6 = TcpListener::bind_only_v6(&stack, "[::]:80".parse()?, 16, Options::default())?;
+    /// let v4 = TcpListener::bind(&stack, "0.0.0.0:80")?;
+    /// assert!(v6.only_v6()? && !v4.only_v6()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    pub fn bind_only_v6(
+        stack: &Stack,
+        address: SocketAddr,
+        backlog: usize,
+        options: Options,
+    ) -> io::Result<TcpListener> {
+        let listener = stack.core().listen_only_v6(address, backlog, options.clone());
+        let listener = listener.map_err(|error| io_error(stack.core(), error))?;
+        Ok(TcpListener::of(stack, listener, options, address.is_ipv6()))
     }
 
     /// Listens for connections to any address, of ours or not, and to every port that no other
@@ -128,13 +156,89 @@ impl TcpListener {
     ) -> io::Result<TcpListener> {
         let listener = stack.core().listen_on(on, backlog, options.clone(), None);
         let listener = listener.map_err(|error| refused(stack.core(), error))?;
-        Ok(TcpListener::of(stack, listener, options))
+        Ok(TcpListener::of(stack, listener, options, false))
     }
 
-    fn of(stack: &Stack, listener: Arc<Listener>, options: Options) -> TcpListener {
+    /// Listens where `on` says, as `config` says. With [`ListenConfig::reuse_port`] several
+    /// listeners have one address and port, each with an accept queue of its own:
+    ///
+    /// ```
+    /// use plimsoll::{ListenConfig, ListenOn, TcpListener};
+    /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let stack = plimsoll::Stack::builder().device(device).address("192.0.2.1/24").build()?;
+    /// let on = ListenOn::Address("192.0.2.1:80".parse()?);
+    /// let config = ListenConfig::default().reuse_port(true);
+    /// let workers = [(); 4].map(|()| TcpListener::bind_with_config(&stack, on, config.clone()));
+    /// assert!(workers.iter().all(Result::is_ok));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind); `InvalidInput` names a field that makes no sense. `AddrInUse` also
+    /// if only one of two listeners shares its port. One that asks before it answers is made by
+    /// [`GatedListener`](crate::gate::GatedListener): `gate` must be `None`.
+    pub fn bind_with_config(
+        stack: &Stack,
+        on: ListenOn,
+        config: ListenConfig,
+    ) -> io::Result<TcpListener> {
+        if config.gate.is_some() {
+            let text = "gate: a TcpListener never asks; use GatedListener::bind_with_config";
+            return Err(io::Error::new(ErrorKind::InvalidInput, text));
+        }
+        let options = config.options.clone();
+        let listener = stack.core().listen_with(on, config);
+        let listener = listener.map_err(|error| refused(stack.core(), error))?;
+        Ok(TcpListener::of(stack, listener, options, false))
+    }
+
+    /// How much the connections that come from here may use at a time, those included that were
+    /// accepted; see [`Budget`]. It may change at any time; what is there already stays.
+    ///
+    /// ```
+    /// use plimsoll::{Budget, Refusal};
+    /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let stack = plimsoll::Stack::builder().device(device).address("192.0.2.1/24").build()?;
+    /// let listener = plimsoll::TcpListener::bind_any(&stack)?;
+    /// let budget = Budget::default().connections(Some(1000)).memory(Some(64 << 20));
+    /// listener.set_budget(budget)?;
+    /// listener.set_refusal(Refusal::Reset);
+    /// assert_eq!((listener.budget(), listener.budget_use().connections), (budget, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidInput` names the field that lets nothing through, as one that is 0.
+    pub fn set_budget(&self, budget: Budget) -> io::Result<()> {
+        let set = self.shared.listener.set_budget(budget);
+        set.map_err(|error| refused(self.shared.stack.core(), error))
+    }
+
+    /// The budget as it was set.
+    pub fn budget(&self) -> Budget {
+        self.shared.listener.budget()
+    }
+
+    /// What is used of the budget now.
+    pub fn budget_use(&self) -> BudgetUse {
+        self.shared.listener.budget_use()
+    }
+
+    /// What a peer hears for whose SYN a budget of this listener or of the stack leaves no place;
+    /// nothing unless set.
+    pub fn set_refusal(&self, refusal: Refusal) {
+        self.shared.listener.set_refusal(refusal);
+    }
+
+    /// As it was set.
+    pub fn refusal(&self) -> Refusal {
+        self.shared.listener.refusal()
+    }
+
+    fn of(stack: &Stack, listener: Arc<Listener>, options: Options, only_v6: bool) -> TcpListener {
         let (stack, nonblocking) = (stack.clone(), AtomicBool::new(false));
         let corked = options.cork;
-        let shared = Shared { listener, stack, nonblocking, corked };
+        let shared = Shared { listener, stack, nonblocking, corked, only_v6 };
         TcpListener { shared: Arc::new(shared) }
     }
 
@@ -208,6 +312,23 @@ impl TcpListener {
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         self.shared.nonblocking.store(nonblocking, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Whether a listener on `[::]` leaves connections by IPv4 to others (IPV6_V6ONLY).
+    ///
+    /// # Errors
+    /// None; the result is there because std's method has it.
+    pub fn only_v6(&self) -> io::Result<bool> {
+        Ok(self.shared.only_v6)
+    }
+
+    /// Why nothing can be accepted any more, if that is so: the stack has come to its end.
+    ///
+    /// # Errors
+    /// None; the result is there because std's method has it.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        let why = self.shared.stack.error();
+        Ok(why.map(|why| io::Error::new(ErrorKind::NetworkDown, why)))
     }
 
     /// Sets the hop limit of packets of connections to come, 1 to 255.

@@ -3,13 +3,16 @@
 use std::io;
 use std::time::Duration;
 
+use plimsoll_stack::limits::MIN_MEMORY_BUDGET;
 use plimsoll_tcp::{CongestionAlgorithm, Options, SetOption, TsoTail};
 
+use crate::error::refused;
 use crate::stack::Stack;
 use crate::stream::TcpStream;
 
 /// How a connection finds out that its peer has vanished while nothing is to be said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Keepalive {
     /// Idle time before the first probe (TCP_KEEPIDLE); `None` leaves it.
     pub idle: Option<Duration>,
@@ -17,6 +20,29 @@ pub struct Keepalive {
     pub interval: Option<Duration>,
     /// Unanswered probes before the connection fails (TCP_KEEPCNT); `None` leaves it.
     pub count: Option<u8>,
+}
+
+impl Keepalive {
+    /// Sets the idle time before the first probe, up to 32767 s.
+    #[must_use]
+    pub fn idle(mut self, idle: Duration) -> Keepalive {
+        self.idle = Some(idle);
+        self
+    }
+
+    /// Sets the time between probes, up to 32767 s.
+    #[must_use]
+    pub fn interval(mut self, interval: Duration) -> Keepalive {
+        self.interval = Some(interval);
+        self
+    }
+
+    /// Sets how many probes may stay unanswered before the connection fails, 1 to 127.
+    #[must_use]
+    pub fn count(mut self, count: u8) -> Keepalive {
+        self.count = Some(count);
+        self
+    }
 }
 
 impl TcpStream {
@@ -227,6 +253,22 @@ impl TcpStream {
         self.set_option(SetOption::HalfCloseTimeout(timeout.unwrap_or_default()))
     }
 
+    /// Bounds the memory that the queues of this connection bind, in bytes; `None`, which is the
+    /// default, leaves it to the buffers and to the budgets of the listener and the stack. From two
+    /// thirds on its windows are small, at the bound its writers wait.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is less than 65,536.
+    pub fn set_memory_budget(&self, bytes: Option<usize>) -> io::Result<()> {
+        let set = self.socket().set_memory_budget(self.now(), bytes);
+        set.map_err(|error| refused(self.socket().stack(), error))
+    }
+
+    /// As it was set.
+    pub fn memory_budget(&self) -> Option<usize> {
+        self.socket().options().memory_budget
+    }
+
     /// Fixes the send buffer (SO_SNDBUF); it does not grow by itself any more. As on Linux, it
     /// counts twice as much, since what holds the data counts as well.
     ///
@@ -307,6 +349,7 @@ fn check(option: &SetOption) -> io::Result<()> {
             !time.is_zero() && time.as_secs() <= 32_767
         }
         SetOption::MaxPacingRate(rate) => *rate > 0,
+        SetOption::MemoryBudget(Some(bytes)) => *bytes >= MIN_MEMORY_BUDGET,
         SetOption::KeepCnt(count) => (1..=127).contains(count),
         _ => true,
     };

@@ -54,13 +54,11 @@ impl AsyncUdpSocket for QuicSocket {
     }
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
-        let how = UdpTransmit {
-            to: Some(transmit.destination),
-            from: transmit.src_ip,
-            tos: Some(transmit.ecn.map_or(0, |ecn| ecn as u8)),
-            ttl: None,
-            segment_size: transmit.segment_size,
-        };
+        let how = UdpTransmit::default()
+            .to(Some(transmit.destination))
+            .from(transmit.src_ip)
+            .tos(Some(transmit.ecn.map_or(0, |ecn| ecn as u8)))
+            .segment_size(transmit.segment_size);
         match self.socket.try_send_msg(&how, &[transmit.contents]) {
             // A datagram that cannot leave is a datagram that is lost, as with quinn's own sockets:
             // a probe that is too long, or a route that is gone for a moment.

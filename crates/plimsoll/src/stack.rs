@@ -6,30 +6,30 @@
 //! or in a waker that the thread itself has woken.
 
 use std::fmt;
+use std::io;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant as StdInstant};
+use std::time::Duration;
 
 use plimsoll_stack::device::Device;
 use plimsoll_stack::qdisc::KindError;
 use plimsoll_stack::{
-    InterfaceConfig, InterfaceStatus, MemoryUse, QdiscSummary, QueueWaiter, RouteConfig,
-    SocketSummary, Stack as Core, StackError,
+    Budget, BudgetUse, InterfaceConfig, InterfaceStatus, MemoryUse, Metrics, QdiscSummary,
+    QueueWaiter, RouteConfig, SocketSummary, Stack as Core, StackError,
 };
 use plimsoll_tcp::Instant;
 
 use crate::builder::{BuildError, StackBuilder, parse};
 use crate::clock::{Clock, now};
-use crate::park;
+use crate::error::refused;
 use crate::queue_loop::QueueLoop;
+use crate::resolve::Resolve;
 
 /// Packets that one poll takes from each device at most, so that sockets get their turn.
 pub(crate) const BUDGET: usize = 256;
-/// How long a drain of a stack that a loop runs leaves it to that.
-const BESIDE_A_LOOP: Duration = Duration::from_millis(5);
 
 /// A stack. Clones are handles of the same stack; so is every socket. When the last handle is
 /// dropped the stack ends: its threads end by themselves, and the drop does not wait for them.
@@ -37,6 +37,17 @@ const BESIDE_A_LOOP: Duration = Duration::from_millis(5);
 #[derive(Clone)]
 pub struct Stack {
     shared: Arc<Shared>,
+}
+
+/// What an application does on each softirq thread when it starts.
+pub(crate) type OnThreadStart = Arc<dyn Fn(usize) + Send + Sync>;
+
+/// How softirq threads are to be.
+#[derive(Default)]
+pub(crate) struct Threads {
+    /// The name of the first.
+    pub(crate) name: String,
+    pub(crate) on_start: Option<OnThreadStart>,
 }
 
 struct Shared {
@@ -50,6 +61,8 @@ pub(crate) struct Inner {
     core: Arc<Core>,
     /// `None` is the clock of the process.
     clock: Option<Arc<dyn Clock>>,
+    /// `None` is the host's.
+    resolver: Option<Arc<dyn Resolve>>,
     busy_poll: Duration,
     spin_while_sending: bool,
     stop: AtomicBool,
@@ -87,6 +100,7 @@ impl Kicker {
 
 /// What [`Stack::poll`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Polled {
     /// Whether anything was done; if so, polling again may find more.
     pub worked: bool,
@@ -115,22 +129,25 @@ impl Stack {
     pub(crate) fn run(
         core: Arc<Core>,
         clock: Option<Arc<dyn Clock>>,
+        resolver: Option<Arc<dyn Resolve>>,
         (busy_poll, spin_while_sending): (Duration, bool),
-        thread: Option<String>,
+        threads: Option<Threads>,
     ) -> Result<Stack, BuildError> {
         let stop = AtomicBool::new(false);
-        let inner = Arc::new(Inner { core, clock, busy_poll, spin_while_sending, stop });
-        let queues = if thread.is_some() { inner.core.queue_count() } else { 0 };
-        let (has_threads, threads) = (thread.is_some(), Mutex::default());
-        let name = thread.unwrap_or_default();
+        let inner = Arc::new(Inner { core, clock, resolver, busy_poll, spin_while_sending, stop });
+        let (has_threads, running) = (threads.is_some(), Mutex::default());
+        let queues = if has_threads { inner.core.queue_count() } else { 0 };
+        let Threads { name, on_start } = threads.unwrap_or_default();
         // If a thread cannot be had, dropping this stops those that run already.
-        let shared = Shared { inner, has_threads, threads };
+        let shared = Shared { inner, has_threads, threads: running };
         for queue in 0..queues {
             let inner = shared.inner.clone();
             let waiter = inner.core.queue_waiter(queue)?;
             let name = if queue == 0 { name.clone() } else { format!("{name}/{queue}") };
             let thread = std::thread::Builder::new().name(name);
-            let thread = thread.spawn(move || inner.softirq(waiter)).map_err(BuildError::Thread)?;
+            let on_start = on_start.clone();
+            let life = move || inner.softirq(waiter, on_start);
+            let thread = thread.spawn(life).map_err(BuildError::Thread)?;
             shared.lock_threads().push(thread);
         }
         Ok(Stack { shared: Arc::new(shared) })
@@ -216,73 +233,6 @@ impl Stack {
         self.core().error().cloned()
     }
 
-    /// Waits until every connection that was closed has delivered what was written to it and has
-    /// come to its end, but no longer than `grace`. Connections in TIME-WAIT count as closed;
-    /// streams that are open are not waited for. Returns whether all have ended.
-    ///
-    /// It blocks. Without a thread it polls the stack itself, also beside the loops that run it. It
-    /// must not be called by a waker.
-    pub fn drain(&self, grace: Duration) -> bool {
-        if self.shared.has_threads {
-            self.park_until_quiet(grace);
-        } else {
-            self.poll_until_quiet(self.now() + grace);
-        }
-        self.core().orphan_count() == 0
-    }
-
-    /// Sleeps until all is quiet, or for `patience`.
-    fn park_until_quiet(&self, patience: Duration) {
-        let core = self.core();
-        park::wait(
-            StdInstant::now().checked_add(patience),
-            |key, waker| core.wait_quiet(key, waker),
-            |key| core.cancel_quiet(key),
-        );
-    }
-
-    /// Polls until all is quiet, or until `limit`.
-    fn poll_until_quiet(&self, limit: Instant) {
-        let core = self.core();
-        let quiet = || core.orphan_count() == 0;
-        while !quiet() && self.now() < limit {
-            let polled = self.poll();
-            if polled.ended.is_some() {
-                return;
-            }
-            if polled.worked {
-                continue;
-            }
-            let until = polled.next.map_or(limit, |next| next.min(limit));
-            if let Err(StackError::AlreadyWaited { .. }) = self.wait(Some(until), quiet) {
-                // A loop of this very thread may have the role, and then nobody polls meanwhile.
-                let now = self.now();
-                self.park_until_quiet(until.min(now + BESIDE_A_LOOP).since(now));
-            }
-        }
-    }
-
-    /// [Drains](Self::drain) the stack, and then ends it, also if other handles or sockets are
-    /// left: those get the error that the stack was shut down. Waits for its threads; and if this
-    /// was the last handle, its devices are closed and its captures written when this returns.
-    /// Returns whether all that was closed before has been delivered.
-    ///
-    /// It blocks for at most `grace`, and for what the threads are at. It must not be called by a
-    /// waker.
-    pub fn shutdown(self, grace: Duration) -> bool {
-        let delivered = self.drain(grace);
-        self.shared.inner.stop();
-        let threads = std::mem::take(&mut *self.shared.lock_threads());
-        let me = std::thread::current().id();
-        // A thread of the stack cannot wait for itself, nor for others that may wait for it.
-        if threads.iter().all(|thread| thread.thread().id() != me) {
-            // Their panics were caught, and have ended the stack.
-            threads.into_iter().for_each(|thread| drop(thread.join()));
-        }
-        self.core().end(self.now(), StackError::ShutDown);
-        delivered
-    }
-
     /// All counters by Linux's names, in the order in which `nstat` prints them.
     ///
     /// ```
@@ -295,6 +245,26 @@ impl Stack {
         self.core().counters()
     }
 
+    /// All figures of the stack as they are now: counters, connections by state, memory, queues and
+    /// interfaces. It costs the same with ten connections and with a million, and nobody who works
+    /// on packets waits for it.
+    ///
+    /// ```
+    /// # let (here, there) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let stack = plimsoll::Stack::builder().device(here).address("192.0.2.1/24").build()?;
+    /// # let server = plimsoll::Stack::builder().device(there).address("192.0.2.2/24").build()?;
+    /// # let _listener = plimsoll::TcpListener::bind(&server, "192.0.2.2:7")?;
+    /// let _stream = plimsoll::TcpStream::connect(&stack, "192.0.2.2:7")?;
+    /// let metrics = stack.metrics();
+    /// assert_eq!(metrics.connections.established, 1);
+    /// assert_eq!(metrics.counter("TcpActiveOpens"), Some(1));
+    /// assert!(metrics.interfaces[0].up);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn metrics(&self) -> Metrics {
+        self.core().metrics()
+    }
+
     /// What the queues of all connections hold, and the limits on it (`net.ipv4.tcp_mem`).
     pub fn memory(&self) -> MemoryUse {
         self.core().memory()
@@ -303,6 +273,42 @@ impl Stack {
     /// What the receive queues of all UDP sockets hold, and the limit on it (`net.ipv4.udp_mem`).
     pub fn udp_memory(&self) -> plimsoll_stack::UdpMemoryUse {
         self.core().udp_memory()
+    }
+
+    /// How much all connections together may use at a time: it sets `plimsoll.max_connections`,
+    /// `plimsoll.max_half_open` and `net.ipv4.tcp_mem`. A field that is `None` gets the default of
+    /// this machine. It may change at any time; what is there already stays. A connect beyond it
+    /// fails with `QuotaExceeded`, a SYN is refused as its listener says
+    /// ([`TcpListener::set_refusal`](crate::TcpListener::set_refusal)), and where memory is short
+    /// writers wait. Each is counted (`plimsoll.Budget*`).
+    ///
+    /// ```
+    /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let stack = plimsoll::Stack::builder().device(device).address("192.0.2.1/24").build()?;
+    /// use plimsoll::Budget;
+    /// let budget = Budget::default().connections(Some(10_000)).memory(Some(64 << 20));
+    /// stack.set_budget(&budget)?;
+    /// assert_eq!((stack.budget(), stack.budget_use().connections), (budget, 0));
+    /// let zero = budget.half_open(Some(0));
+    /// assert!(stack.set_budget(&zero).unwrap_err().to_string().contains("budget.half_open is 0"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidInput` names the field that lets nothing through.
+    pub fn set_budget(&self, budget: &Budget) -> io::Result<()> {
+        let set = self.core().set_budget(self.now(), budget);
+        set.map_err(|error| refused(self.core(), error))
+    }
+
+    /// The budget, as the settings say.
+    pub fn budget(&self) -> Budget {
+        self.core().budget()
+    }
+
+    /// What is used of the budget now.
+    pub fn budget_use(&self) -> BudgetUse {
+        self.core().budget_use()
     }
 
     /// A setting by Linux's name, as text; `None` if there is no such setting.
@@ -496,8 +502,24 @@ impl Stack {
         self.shared.inner.now()
     }
 
+    /// Whether threads of its own run it.
+    pub(crate) fn has_threads(&self) -> bool {
+        self.shared.has_threads
+    }
+
+    /// Has the threads of the stack end, and waits for them unless this is one of them.
+    pub(crate) fn stop_threads(&self) {
+        self.shared.inner.stop();
+        let threads = std::mem::take(&mut *self.shared.lock_threads());
+        let me = std::thread::current().id();
+        // A thread of the stack cannot wait for itself, nor for others that may wait for it.
+        if threads.iter().all(|thread| thread.thread().id() != me) {
+            // Their panics were caught, and have ended the stack.
+            threads.into_iter().for_each(|thread| drop(thread.join()));
+        }
+    }
+
     /// What runs the stack, which is not a handle of it.
-    #[cfg(feature = "tokio")]
     pub(crate) fn inner(&self) -> &Arc<Inner> {
         &self.shared.inner
     }
@@ -531,6 +553,10 @@ impl Inner {
         self.clock.as_ref().map_or_else(now, |clock| clock.now())
     }
 
+    pub(crate) fn resolver(&self) -> Option<&Arc<dyn Resolve>> {
+        self.resolver.as_ref()
+    }
+
     #[cfg(feature = "tokio")]
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
@@ -543,8 +569,13 @@ impl Inner {
 
     /// The life of the softirq thread of one queue. Nobody else would run the queue after it: a
     /// panic that gets as far as this ends the stack.
-    fn softirq(&self, mut waiter: QueueWaiter) {
-        let run = catch_unwind(AssertUnwindSafe(|| self.run(&mut waiter)));
+    fn softirq(&self, mut waiter: QueueWaiter, on_start: Option<OnThreadStart>) {
+        let run = catch_unwind(AssertUnwindSafe(|| {
+            if let Some(on_start) = on_start {
+                on_start(waiter.queue());
+            }
+            self.run(&mut waiter);
+        }));
         if let Err(thrown) = run {
             self.core.end_by_panic(self.now(), thrown);
         }

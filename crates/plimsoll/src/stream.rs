@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
-use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::task::{Poll, Waker};
@@ -13,6 +13,7 @@ use plimsoll_tcp::{Info, Options, Record, State, WriteFlags};
 
 use crate::error::{io_error, would_block};
 use crate::park;
+use crate::resolve::ToSocketAddrs;
 use crate::spin::{Outcome, Spinning};
 use crate::stack::Stack;
 
@@ -74,7 +75,7 @@ impl Drop for Shared {
 ///
 /// ```no_run
 /// # fn example(stack: &plimsoll::Stack) -> std::io::Result<()> {
-/// let options = plimsoll::Options { nodelay: true, ..Default::default() };
+/// let options = plimsoll::Options::default().nodelay(true);
 /// let stream = plimsoll::Connector::new(stack)
 ///     .local("192.0.2.1:4000".parse().expect("a literal address"))
 ///     .options(options)
@@ -215,7 +216,7 @@ impl TcpStream {
     }
 
     /// Connects to `address`. If it stands for several addresses they are tried in order. A name
-    /// is resolved by the host, not through the stack.
+    /// is looked up as [`Stack::lookup_host`] does.
     ///
     /// # Errors
     /// As [`std::net::TcpStream::connect`]: `ConnectionRefused`, `TimedOut`, `HostUnreachable`,
@@ -223,7 +224,7 @@ impl TcpStream {
     pub fn connect(stack: &Stack, address: impl ToSocketAddrs) -> io::Result<TcpStream> {
         let connector = Connector::new(stack);
         let mut last = io::Error::new(ErrorKind::InvalidInput, "no address to connect to");
-        for address in address.to_socket_addrs()? {
+        for address in stack.lookup_host(address)? {
             match connector.connect(address) {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error,

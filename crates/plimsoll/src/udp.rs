@@ -180,12 +180,8 @@ impl UdpSocket {
     /// let server = plimsoll::UdpSocket::bind(&stack, "127.0.0.1:0")?;
     /// let client = plimsoll::UdpSocket::bind(&stack, "127.0.0.1:0")?;
     /// // Ten datagrams of 100 bytes, each marked as able to carry ECN.
-    /// let how = UdpTransmit {
-    ///     to: Some(server.local_addr()?),
-    ///     tos: Some(2),
-    ///     segment_size: Some(100),
-    ///     ..UdpTransmit::default()
-    /// };
+    /// let to = Some(server.local_addr()?);
+    /// let how = UdpTransmit::default().to(to).tos(Some(2)).segment_size(Some(100));
     /// client.send_msg(&how, &[&[1; 1000]])?;
     /// let mut buf = [0; 2000];
     /// let train = server.recv_train(&mut buf)?;
@@ -463,7 +459,7 @@ impl UdpSocket {
 
 /// To `address`, and nothing else is asked for.
 pub(crate) fn to_address(address: SocketAddr) -> UdpTransmit {
-    UdpTransmit { to: Some(address), ..UdpTransmit::default() }
+    UdpTransmit::default().to(Some(address))
 }
 
 fn set_timeout(field: &AtomicU64, timeout: Option<Duration>) -> io::Result<()> {

@@ -14,8 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use plimsoll::device::memory_link;
-use plimsoll::net::{TcpListener, TcpStream};
+use plimsoll::device::channel::{Channel, ChannelConfig};
+use plimsoll::device::{self, memory_link};
+use plimsoll::gate::GateConfig;
+use plimsoll::net::{GatedListener, TcpListener, TcpStream};
 use plimsoll::{Connector, Stack};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 
@@ -365,4 +367,115 @@ fn halves_wait_in_both_directions() {
     let stream = reading.reunite(writing).unwrap();
     drop(stream);
     assert_eq!(world.registered(), 0);
+}
+
+fn gate(world: &World) -> GatedListener {
+    GatedListener::bind_any_on(&world.server, GateConfig::default()).unwrap()
+}
+
+#[test]
+fn asking_at_the_gate() {
+    at_every_point(|world, polls| {
+        let listener = gate(world);
+        let connector = Connector::new(&world.client);
+        let mut near = None;
+        let asked = world.drive(polls, listener.incoming(), |done| {
+            if done == 0 {
+                near = Some(connector.start(ADDRESS.parse().unwrap()).unwrap());
+            }
+        });
+        assert_eq!(world.registered(), 0);
+        let Some(near) = near else { return asked.is_some() };
+        let done = asked.is_some();
+        let incoming = asked.unwrap_or_else(|| world.finish(listener.incoming())).unwrap();
+        let mut far = world.finish(incoming.accept()).unwrap();
+        world.works(&mut TcpStream::from(near), &mut far);
+        done
+    });
+}
+
+#[test]
+fn accepting_at_the_gate() {
+    at_every_point(|world, polls| {
+        let listener = gate(world);
+        let near = Connector::new(&world.client).start(ADDRESS.parse().unwrap()).unwrap();
+        let incoming = world.finish(listener.incoming()).unwrap();
+        let accepted = world.drive(polls, incoming.accept(), |_| ());
+        assert_eq!(world.registered(), 0);
+        let done = accepted.is_some();
+        if let Some(far) = accepted {
+            world.works(&mut TcpStream::from(near), &mut far.unwrap());
+        } else {
+            // Who gives up has reset it, whether it was answered or not.
+            (0..MANY).for_each(|_| world.step());
+            assert_eq!(world.server.budget_use().connections, 0, "after {polls} polls");
+            assert_eq!(world.client.budget_use().connections, 0, "after {polls} polls");
+        }
+        // The gate is as good as before.
+        let next = Connector::new(&world.client).start(ADDRESS.parse().unwrap()).unwrap();
+        let incoming = world.finish(listener.incoming()).unwrap();
+        let mut far = world.finish(incoming.accept()).unwrap();
+        world.works(&mut TcpStream::from(next), &mut far);
+        done
+    });
+}
+
+#[test]
+fn waiting_for_the_end_of_an_attempt() {
+    at_every_point(|world, polls| {
+        let mut listener = Some(gate(world));
+        let _near = Connector::new(&world.client).start(ADDRESS.parse().unwrap()).unwrap();
+        let incoming = world.finish(listener.as_ref().unwrap().incoming()).unwrap();
+        let ended = world.drive(polls, incoming.cancelled(), |_| drop(listener.take()));
+        assert_eq!(world.registered(), 0);
+        let done = ended.is_some();
+        if polls > 0 {
+            let ended = ended.unwrap_or_else(|| world.finish(incoming.cancelled()));
+            assert_eq!(ended, plimsoll::gate::Cancelled::Closed);
+        }
+        done
+    });
+}
+
+/// A channel, and a stack without a thread that it belongs to.
+fn channel(config: ChannelConfig) -> (Stack, Channel) {
+    let (device, end) = device::channel(config).unwrap();
+    let builder = Stack::builder().device(device).address("192.0.2.1/24").seed(1);
+    (builder.build_without_thread().unwrap(), end)
+}
+
+#[test]
+fn receiving_packets() {
+    at_every_point(|world, polls| {
+        let (stack, mut end) = channel(ChannelConfig::default());
+        let mut opening = None;
+        let packet = world.drive(polls, end.recv(), |done| match done {
+            0 => opening = Some(Connector::new(&stack).start(ADDRESS.parse().unwrap()).unwrap()),
+            _ => drop(stack.poll()),
+        });
+        assert_eq!(world.registered(), 0);
+        let done = packet.is_some();
+        if opening.is_some() {
+            let packet = packet.unwrap_or_else(|| world.finish(end.recv()));
+            assert_eq!(packet.unwrap().headers()[0], 0x45, "the SYN is lost to nobody");
+            assert!(end.try_recv().is_err(), "there was one");
+        }
+        done
+    });
+}
+
+#[test]
+fn sending_packets() {
+    at_every_point(|world, polls| {
+        let (stack, mut end) = channel(ChannelConfig::default().to_stack(1));
+        end.try_send(vec![0x45; 40]).unwrap();
+        let sent = world.drive(polls, end.send(vec![0x45; 40]), |_| drop(stack.poll()));
+        assert_eq!(world.registered(), 0);
+        let done = sent.is_some();
+        (0..3).for_each(|_| drop(stack.poll()));
+        let counters = stack.counters();
+        let received = counters.iter().find(|(name, _)| *name == "IpInReceives").unwrap().1;
+        assert_eq!(received, 1 + u64::from(done), "it was sent or it was not");
+        done
+    });
 }

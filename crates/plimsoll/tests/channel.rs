@@ -48,7 +48,7 @@ fn joined(
     offloads: ChannelOffloads,
     carry: fn(ChannelReceiver, ChannelSender),
 ) -> (Stack, Stack, [JoinHandle<()>; 2]) {
-    let config = ChannelConfig { offloads, to_caller: 64, to_stack: 64, ..Default::default() };
+    let config = ChannelConfig::default().offloads(offloads).to_caller(64).to_stack(64);
     let (guest, channel) = device::channel(config.clone()).unwrap();
     let (to_guest, from_guest) = channel.split();
     let (proxy, channel) = device::channel(config).unwrap();
@@ -197,7 +197,7 @@ fn half_closes_go_through_and_leave_nothing() {
 #[test]
 fn parallel_connects_are_all_answered_as_the_far_side_would() {
     let (guest, proxy, _carriers) = joined(ChannelOffloads::None, by_values);
-    let gate = GateConfig { per_source: 512, ..GateConfig::default() };
+    let gate = GateConfig::default().per_source(512);
     let listener = GatedListener::bind_any(&proxy, gate).unwrap();
     let serve = thread::spawn(move || -> io::Result<()> {
         for _ in 0..200 {
@@ -232,7 +232,7 @@ fn parallel_connects_are_all_answered_as_the_far_side_would() {
 #[test]
 fn what_waits_at_the_gate_hears_of_its_end_and_leaves_nothing_when_dropped() {
     let (guest, proxy, _carriers) = joined(ChannelOffloads::None, by_values);
-    let zero = GateConfig { waiting: 0, ..GateConfig::default() };
+    let zero = GateConfig::default().waiting(0);
     let error = GatedListener::bind_any(&proxy, zero).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(error.to_string().contains("gate.waiting is 0"), "{error}");

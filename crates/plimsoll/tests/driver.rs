@@ -203,7 +203,7 @@ fn kernel_talks() {
 #[ignore = "needs root, network namespaces and /dev/net/tun"]
 fn the_runtime_tells_when_a_device_is_readable() {
     isolated("the_runtime_tells_when_a_device_is_readable", || {
-        let config = TunConfig { name: "tun0".into(), up: true, ..TunConfig::default() };
+        let config = TunConfig::default().name("tun0").up(true);
         let device = tun::open(config).unwrap();
         ip("address add 192.0.2.1/24 dev tun0");
         let builder = Stack::builder().device(device).address("192.0.2.2/24");

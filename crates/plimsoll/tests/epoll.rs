@@ -183,7 +183,7 @@ fn kernel_talks() {
 #[ignore = "needs root, network namespaces and /dev/net/tun"]
 fn the_descriptor_of_a_device_is_among_those_to_watch() {
     isolated("the_descriptor_of_a_device_is_among_those_to_watch", || {
-        let config = TunConfig { name: "tun0".into(), up: true, ..TunConfig::default() };
+        let config = TunConfig::default().name("tun0").up(true);
         let device = tun::open(config).unwrap();
         ip("address add 192.0.2.1/24 dev tun0");
         let builder = Stack::builder().device(device).address("192.0.2.2/24");

@@ -116,7 +116,7 @@ async fn a_flush_lets_go_what_a_cork_holds_and_waits_for_nothing() {
 #[tokio::test]
 async fn a_stream_that_begins_with_a_cork_is_flushed_too() {
     let stack = loopback_in_turn();
-    let options = Options { cork: true, ..Default::default() };
+    let options = Options::default().cork(true);
     let address = "127.0.0.1:7".parse().unwrap();
     let listener = plimsoll::TcpListener::bind_with(&stack, address, 1, options.clone()).unwrap();
     let connector = Connector::new(&stack).options(options);
@@ -355,4 +355,35 @@ async fn the_traits_of_futures_io() {
         }
     }
     assert_eq!(heard, b"ahoy");
+}
+
+#[tokio::test]
+async fn sockets_share_a_port_if_all_say_so() {
+    let stack = loopback();
+    let listen = |port, share| {
+        let socket = TcpSocket::new_v4_on(&stack);
+        socket.set_reuseport(share)?;
+        assert_eq!(socket.reuseport().unwrap(), share);
+        socket.bind(std::net::SocketAddr::from(([127, 0, 0, 1], port)))?;
+        socket.listen(64)
+    };
+    let first = listen(0, true).unwrap();
+    let address = first.local_addr().unwrap();
+    let second = listen(address.port(), true).unwrap();
+    let alone = listen(address.port(), false).unwrap_err();
+    assert_eq!(alone.kind(), ErrorKind::AddrInUse);
+    let mut streams = Vec::new();
+    let mut accepted = [0, 0];
+    for _ in 0..64 {
+        streams.push(TcpStream::connect_on(&stack, address).await.unwrap());
+        let at = tokio::select! {
+            one = first.accept() => one.map(|_| 0).unwrap(),
+            one = second.accept() => one.map(|_| 1).unwrap(),
+        };
+        accepted[at] += 1;
+    }
+    assert!(accepted[0] > 0 && accepted[1] > 0, "{accepted:?}");
+    drop(first);
+    streams.push(TcpStream::connect_on(&stack, address).await.unwrap());
+    assert!(second.accept().await.is_ok());
 }

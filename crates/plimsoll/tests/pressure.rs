@@ -106,7 +106,7 @@ fn run(link: LinkConfig, sysctls: &[(&str, &str)], load: &Load) -> (Stack, Stack
 }
 
 fn tiny_ring() -> LinkConfig {
-    LinkConfig { rate: Some(2_000_000_000), tx_ring: 1, ..LinkConfig::default() }
+    LinkConfig::default().rate(Some(2_000_000_000)).tx_ring(1)
 }
 
 fn counter(stack: &Stack, name: &str) -> u64 {
@@ -128,7 +128,7 @@ fn without_automatic_corking() {
 
 #[test]
 fn no_delay() {
-    let options = Options { nodelay: true, ..Options::default() };
+    let options = Options::default().nodelay(true);
     run(tiny_ring(), &[], &Load { options, ..Load::default() });
 }
 
@@ -140,20 +140,20 @@ fn small_queues_of_next_to_nothing() {
 
 #[test]
 fn a_send_buffer_of_next_to_nothing() {
-    let options = Options { sndbuf: Some(4096), ..Options::default() };
+    let options = Options::default().sndbuf(Some(4096));
     run(tiny_ring(), &[], &Load { options, largest: 20_000, ..Load::default() });
 }
 
 #[test]
 fn a_link_that_completes_when_the_peer_takes() {
-    let link = LinkConfig { queue_limit: 1, ..LinkConfig::default() };
+    let link = LinkConfig::default().queue_limit(1);
     let limit = [("net.ipv4.tcp_limit_output_bytes", "1")];
     run(link, &limit, &Load { total: 1_000_000, largest: 4000, ..Load::default() });
 }
 
 #[test]
 fn without_offloads_every_segment_completes_by_itself() {
-    let link = LinkConfig { offloads: false, ..tiny_ring() };
+    let link = tiny_ring().offloads(false);
     run(link, &[], &Load { largest: 5000, ..Load::default() });
 }
 
@@ -164,12 +164,12 @@ fn fair_queueing_over_a_ring_of_one() {
     let (client, _server) = run(tiny_ring(), &[fq], &load);
     assert!(client.core().completions()[0].1);
     run(tiny_ring(), &[fq, ("net.ipv4.tcp_limit_output_bytes", "1")], &load);
-    run(LinkConfig { queue_limit: 1, ..LinkConfig::default() }, &[fq], &load);
+    run(LinkConfig::default().queue_limit(1), &[fq], &load);
 }
 
 #[test]
 fn a_link_that_loses() {
-    let link = LinkConfig { loss: 0.002, ..tiny_ring() };
+    let link = tiny_ring().loss(0.002);
     run(link, &[], &Load { flows: 2, largest: 3000, ..Load::default() });
 }
 

@@ -24,7 +24,7 @@ const BYTES: usize = 1 << 20;
 
 /// A stack with `queues` threads over a device with as many queues. The kernel is 192.0.2.1.
 fn stack(queues: usize) -> Stack {
-    let config = TunConfig { name: "tun0".into(), up: true, ..TunConfig::default() };
+    let config = TunConfig::default().name("tun0").up(true);
     let mut devices = tun::open_queues(config, queues).unwrap().into_iter();
     ip("address add 192.0.2.1/24 dev tun0");
     ip("address add 2001:db8::1/64 dev tun0 nodad");
@@ -160,7 +160,7 @@ fn more_threads_than_queues_do_no_harm() {
 #[ignore = "needs root, network namespaces and /dev/net/tun"]
 fn a_stack_without_a_thread_polls_all_queues_of_its_devices() {
     isolated("a_stack_without_a_thread_polls_all_queues_of_its_devices", || {
-        let config = TunConfig { name: "tun0".into(), up: true, ..TunConfig::default() };
+        let config = TunConfig::default().name("tun0").up(true);
         let mut devices = tun::open_queues(config, 2).unwrap().into_iter();
         ip("address add 192.0.2.1/24 dev tun0");
         let stack = Stack::builder()

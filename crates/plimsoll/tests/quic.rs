@@ -85,7 +85,7 @@ async fn a_socket_has_what_quinn_wants() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bulk_arrives_whole_also_through_a_narrow_link() {
-    let narrow = LinkConfig { rate: Some(200_000_000), ..LinkConfig::default() };
+    let narrow = LinkConfig::default().rate(Some(200_000_000));
     for (link, megabytes) in [(LinkConfig::default(), 16), (narrow, 2)] {
         let (here, there) = pair(link);
         let server = endpoint(&there, "192.0.2.2:443", Some(server_config()));

@@ -92,7 +92,7 @@ fn sysctls() -> String {
         page += "| name | what it does | default; what may be given | for one socket |\n";
         page += "|---|---|---|---|\n";
         for info in all.iter().filter(|info| title(&SYSCTL_GROUPS, info.name) == group) {
-            let SysctlInfo { name, doc, default, allowed, socket, linux } = info;
+            let SysctlInfo { name, doc, default, allowed, socket, linux, .. } = info;
             let (doc, default) = (described(doc, linux), cell(default));
             let socket = if socket.is_empty() { String::new() } else { cell(socket) };
             writeln!(page, "| `{name}` | {doc} | `{default}`; {} | {socket} |", cell(allowed))
@@ -105,7 +105,7 @@ fn sysctls() -> String {
 fn counters() -> String {
     let mut page = COUNTERS.to_owned();
     let mut last = "";
-    for CounterInfo { name, doc, linux } in CounterInfo::all() {
+    for CounterInfo { name, doc, linux, .. } in CounterInfo::all() {
         let group = title(&COUNTER_GROUPS, name);
         if group != last {
             page += &format!("\n## {group}\n\n| name | what it counts |\n|---|---|\n");

@@ -112,7 +112,7 @@ fn a_panic_of_the_only_device_is_told_to_who_is_blocked() {
     assert_eq!(client.poll().ended, client.error());
     let again = TcpStream::connect(&client, "192.0.2.2:7").unwrap_err();
     assert_eq!((again.kind(), again.to_string()), (ErrorKind::NetworkDown, why.to_owned()));
-    assert!(client.shutdown(GUARD), "nothing is left to wait for");
+    assert!(client.shutdown(GUARD).is_delivered(), "nothing is left to wait for");
 }
 
 #[test]
@@ -234,7 +234,9 @@ fn draining_waits_for_what_was_closed_and_shutting_down_for_the_threads() {
     assert!(client.drain(GUARD));
     assert_eq!(reader.join().unwrap(), "last words");
     let left = TcpStream::connect(&client, "192.0.2.2:7").unwrap();
-    assert!(client.shutdown(GUARD));
+    let report = client.shutdown(GUARD);
+    assert!(report.is_delivered());
+    assert_eq!((report.open, report.cut_off, report.unacknowledged_bytes), (1, 0, 0));
     let error = (&left).read(&mut [0]).unwrap_err();
     assert_eq!(error.to_string(), "the stack was shut down");
 }
@@ -413,4 +415,42 @@ fn an_interface_is_added_to_stacks_that_sleep() {
         server.remove_interface(far).unwrap();
         assert!(accepted.write_all(b"ahoy").is_err());
     }
+}
+
+#[test]
+fn threads_have_names_and_say_when_they_start() {
+    let (one, _other) = devices(|| ());
+    let (two, _another) = devices(|| ());
+    let (sender, started) = mpsc::channel();
+    let stack = Stack::builder()
+        .device(one)
+        .more_queues([two])
+        .address("192.0.2.1/24")
+        .name("packets")
+        .queues(2)
+        .on_thread_start(move |queue| {
+            let name = thread::current().name().unwrap().to_owned();
+            sender.send((queue, name)).unwrap();
+        })
+        .build()
+        .unwrap();
+    let mut all = [started.recv().unwrap(), started.recv().unwrap()];
+    all.sort();
+    assert_eq!(all, [(0, "packets".to_owned()), (1, "packets/1".to_owned())]);
+    assert!(stack.error().is_none());
+}
+
+#[test]
+fn a_panic_when_a_thread_starts_ends_the_stack() {
+    let (device, _other) = devices(|| ());
+    let stack = Stack::builder()
+        .device(device)
+        .address("192.0.2.1/24")
+        .on_thread_start(|_| panic!("no such CPU"))
+        .build()
+        .unwrap();
+    let connected = TcpStream::connect(&stack, "192.0.2.2:7").unwrap_err();
+    assert_eq!(connected.kind(), ErrorKind::NetworkDown);
+    let error = stack.error().unwrap().to_string();
+    assert!(error.contains("softirq") && error.contains("no such CPU"), "{error}");
 }

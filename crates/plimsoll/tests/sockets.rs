@@ -375,15 +375,13 @@ fn options() {
     assert!(!near.nodelay().unwrap());
     near.set_nodelay(true).unwrap();
     assert!(near.try_clone().unwrap().nodelay().unwrap());
-    near.set_keepalive(Some(Keepalive {
-        idle: Some(Duration::from_secs(5)),
-        interval: Some(Duration::from_secs(1)),
-        count: Some(3),
-    }))
+    near.set_keepalive(Some(
+        Keepalive::default().idle(Duration::from_secs(5)).interval(Duration::from_secs(1)).count(3),
+    ))
     .unwrap();
     assert!(near.options().keepalive);
     assert_eq!(near.options().keep_cnt, Some(3));
-    let none = Keepalive { count: Some(0), ..Keepalive::default() };
+    let none = Keepalive::default().count(0);
     assert_eq!(kind(near.set_keepalive(Some(none))), ErrorKind::InvalidInput);
     near.set_send_buffer_size(100_000).unwrap();
     assert!(near.send_buffer_size().unwrap() >= 100_000);
@@ -481,8 +479,7 @@ fn many_threads() {
 
 #[test]
 fn a_bad_link_changes_nothing_but_the_time() {
-    let link =
-        LinkConfig { loss: 0.02, reorder: 0.02, duplicate: 0.01, seed: 7, ..LinkConfig::default() };
+    let link = LinkConfig::default().loss(0.02).reorder(0.02).duplicate(0.01).seed(7);
     let stacks = stacks_over(link);
     let (mut near, mut far) = connected(&stacks);
     let data = bytes(500_000);

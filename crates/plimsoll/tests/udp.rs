@@ -116,7 +116,7 @@ fn trains_go_by_reference() {
     let client = UdpSocket::bind(&here, "192.0.2.1:0").unwrap();
     let data: Slices = plimsoll::Slice::from_owner(vec![7_u8; 30_000]).into();
     let to = Some(server.local_addr().unwrap());
-    let how = UdpTransmit { to, segment_size: Some(1000), ..UdpTransmit::default() };
+    let how = UdpTransmit::default().to(to).segment_size(Some(1000));
     assert_eq!(client.send_shared(&how, &data).unwrap(), 30_000);
     let (train, read) = server.recv_shared().unwrap();
     assert_eq!((train.len(), read.stride), (30_000, 1000));
@@ -127,7 +127,7 @@ fn trains_go_by_reference() {
 
 #[test]
 fn a_thread_that_sends_too_fast_waits_and_loses_nothing() {
-    let link = memory_link::LinkConfig { rate: Some(20_000_000), ..Default::default() };
+    let link = memory_link::LinkConfig::default().rate(Some(20_000_000));
     let (here, there) = memory_link::pair(link);
     let here = Stack::builder().device(here).address("192.0.2.1/24").build().unwrap();
     let there = Stack::builder().device(there).address("192.0.2.2/24").build().unwrap();
@@ -160,7 +160,7 @@ fn futures_wait_beside_one_another() {
     assert!(socket.poll_recv_msg(&mut cx, &mut buf).is_pending());
     let mut waiting = socket.readable();
     assert!(waiting.poll_ready(Waker::noop()).is_pending());
-    let how = UdpTransmit { to: Some(socket.local_addr().unwrap()), ..UdpTransmit::default() };
+    let how = UdpTransmit::default().to(Some(socket.local_addr().unwrap()));
     let Poll::Ready(Ok(4)) = socket.poll_send_msg(&mut cx, &how, &[b"self"]) else {
         panic!("there is space");
     };
@@ -196,7 +196,7 @@ fn flows_to_any_address() {
         assert_eq!(client.recv_from(&mut buf).unwrap(), (4, there));
     }
     echo.join().unwrap().unwrap();
-    let bad = UdpFlowConfig { backlog: 0, ..UdpFlowConfig::default() };
+    let bad = UdpFlowConfig::default().backlog(0);
     let refused = UdpListener::bind_any_with(&there, 0, bad).unwrap_err();
     assert!(refused.to_string().contains("backlog"), "{refused}");
     let socket = UdpSocket::bind(&here, "192.0.2.1:0").unwrap();

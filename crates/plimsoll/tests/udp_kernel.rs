@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// The kernel is 192.0.2.1 and 2001:db8::1.
 fn stack(offloads: Offloads) -> Stack {
-    let config = TunConfig { name: "tun0".into(), up: true, offloads, ..TunConfig::default() };
+    let config = TunConfig::default().name("tun0").up(true).offloads(offloads);
     let device = tun::open(config).unwrap();
     ip("link set lo up");
     ip("address add 192.0.2.1/24 dev tun0");
@@ -87,7 +87,7 @@ fn many_datagrams_in_one_call_arrive_as_many() {
             let (kernel, ours) = (kernel(theirs), ours(&stack, own));
             let data: Vec<u8> = (0..40_500_u32).map(|at| (at / 1000) as u8).collect();
             let to = Some(theirs.parse().unwrap());
-            let how = UdpTransmit { to, segment_size: Some(1000), ..UdpTransmit::default() };
+            let how = UdpTransmit::default().to(to).segment_size(Some(1000));
             ours.send_msg(&how, &[&data]).unwrap();
             let mut buf = [0; 2000];
             for number in 0..41 {

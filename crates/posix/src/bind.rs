@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use plimsoll_stack::{ListenConfig, ListenOn};
+
 use crate::call::Reply;
 use crate::descriptors::File;
 use crate::errno::Errno;
@@ -54,12 +56,10 @@ impl Process {
         let bound = self.reserve_to_listen(fd, bound)?;
         let (socket, _) = self.fds.socket(fd)?;
         let options = socket.tcp.clone();
-        let listener = if socket.set.v6only {
-            stack.listen_only_v6(bound, backlog, options)
-        } else {
-            stack.listen(bound, backlog, options)
-        };
-        let listener = listener.map_err(stack_errno)?;
+        let (reuse_port, only_v6) = (socket.set.reuse_port, socket.set.v6only);
+        let config = ListenConfig::default().backlog(backlog).options(options);
+        let config = config.reuse_port(reuse_port).only_v6(only_v6);
+        let listener = stack.listen_with(ListenOn::Address(bound), config).map_err(stack_errno)?;
         socket.apply_fastopen(&listener);
         socket.apply_md5(&listener);
         socket.bound = Some(listener.local_addr());
@@ -99,10 +99,13 @@ impl Process {
         if local.port() == 0 {
             return self.reserve(fd, local);
         }
-        let wanted = Claim { addr: local, v6only: self.fds.socket(fd)?.0.set.v6only };
+        let own = &self.fds.socket(fd)?.0.set;
+        let share = own.reuse_port;
+        let wanted = Claim { addr: local, v6only: own.v6only };
         let listens = self.fds.all().any(|(other, descriptor)| match &descriptor.file {
             File::Socket(socket) if other != fd && socket.listener().is_some() => {
-                claim(socket).is_some_and(|claim| claim.overlaps(wanted))
+                let both_share = share && socket.set.reuse_port;
+                !both_share && claim(socket).is_some_and(|claim| claim.overlaps(wanted))
             }
             _ => false,
         });

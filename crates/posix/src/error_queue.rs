@@ -42,6 +42,8 @@ impl Socket {
                     flags |= MSG_TRUNC;
                 }
             }
+            // What Linux's queue has no message for.
+            _ => return Step::error(Errno::EAGAIN),
         }
         if !fit_control(&mut control, receiving.control_len) {
             flags |= MSG_CTRUNC;

@@ -5,6 +5,7 @@ use std::io;
 use plimsoll_tcp::ConnectionError;
 
 use crate::policies::sysctl::SysctlError;
+use crate::tables::connections::InsertError;
 
 /// Why a stack could not be built, or cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -129,6 +130,10 @@ pub enum SocketError {
     /// `EACCES`.
     #[error("broadcast is not allowed on this socket: set SO_BROADCAST")]
     BroadcastNotAllowed,
+    /// As many connections of the listener are open as its [`Budget`](crate::Budget) allows.
+    /// `ENOBUFS`.
+    #[error("the listener has as many connections as its budget.connections allows")]
+    ListenerOverBudget,
     /// No route leads there. `ENETUNREACH`.
     #[error("the network is unreachable")]
     NetworkUnreachable,
@@ -177,8 +182,9 @@ impl SocketError {
             SocketError::Connection(error) => connection_errno(error),
             SocketError::AddrInUse => libc::EADDRINUSE,
             SocketError::AddrNotAvailable => libc::EADDRNOTAVAIL,
-            SocketError::TooManyConnections => libc::ENOBUFS,
-            SocketError::NoBufferSpace => libc::ENOBUFS,
+            SocketError::TooManyConnections
+            | SocketError::ListenerOverBudget
+            | SocketError::NoBufferSpace => libc::ENOBUFS,
             SocketError::MessageTooLong => libc::EMSGSIZE,
             SocketError::DestinationRequired => libc::EDESTADDRREQ,
             SocketError::BroadcastNotAllowed => libc::EACCES,
@@ -206,6 +212,16 @@ fn connection_errno(error: ConnectionError) -> i32 {
         ConnectionError::ParameterProblem => libc::EPROTO,
         ConnectionError::DeviceGone => libc::ENETDOWN,
         ConnectionError::Panicked => libc::ECONNABORTED,
+    }
+}
+
+impl From<InsertError> for SocketError {
+    fn from(error: InsertError) -> SocketError {
+        match error {
+            InsertError::Taken => SocketError::AddrInUse,
+            InsertError::Full => SocketError::TooManyConnections,
+            InsertError::OverBudget => SocketError::ListenerOverBudget,
+        }
     }
 }
 

@@ -30,19 +30,22 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, PoisonError};
 use std::task::Waker;
 
 #[cfg(all(loom, test))]
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+#[cfg(all(loom, test))]
+use loom::sync::{Mutex, MutexGuard};
 #[cfg(not(all(loom, test)))]
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+#[cfg(not(all(loom, test)))]
+use std::sync::{Mutex, MutexGuard};
 
 use plimsoll_tcp::Instant;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::sockets::wakers;
-use crate::sync::lock;
 
 /// The poller runs and will look at its work before it sleeps.
 const AWAKE: u64 = 0;
@@ -122,6 +125,46 @@ impl Quiet {
     }
 }
 
+/// The waker of a poller that is a task. It is set before the poller announces that it sleeps, so
+/// that who finds it asleep finds the waker of that sleep, or of a later one.
+#[derive(Debug)]
+pub(crate) struct TaskWaker(Mutex<Option<Waker>>);
+
+impl TaskWaker {
+    pub(crate) fn new() -> TaskWaker {
+        TaskWaker(Mutex::new(None))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_set(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    /// A copy of the waker, so that nothing is locked while it is woken.
+    pub(crate) fn get(&self) -> Option<Waker> {
+        self.lock().clone()
+    }
+
+    /// Keeps `waker` in place of the one before.
+    pub(crate) fn set(&self, waker: Option<&Waker>) {
+        let same = match (&*self.lock(), waker) {
+            (Some(kept), Some(waker)) => kept.will_wake(waker),
+            (None, None) => true,
+            _ => false,
+        };
+        if same {
+            return;
+        }
+        // Cloning and dropping a waker is code of the application, which finds nothing locked.
+        let waker = waker.cloned();
+        let before = std::mem::replace(&mut *self.lock(), waker);
+        let _ = wakers::discard(before);
+    }
+}
+
 #[derive(Debug)]
 struct Inner {
     sleep: Sleep,
@@ -130,7 +173,7 @@ struct Inner {
     wakes: AtomicU64,
     quiet: Quiet,
     /// Of a poller that is a task.
-    waker: Mutex<Option<Waker>>,
+    waker: TaskWaker,
 }
 
 /// Wakes a poller. Clones wake the same one.
@@ -146,7 +189,7 @@ impl Kick {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let wakes = AtomicU64::new(0);
         let quiet = Quiet::new();
-        let (sleep, waker) = (Sleep::new(), Mutex::default());
+        let (sleep, waker) = (Sleep::new(), TaskWaker::new());
         Ok(Kick(Arc::new(Inner { sleep, event, wakes, quiet, waker })))
     }
 
@@ -173,9 +216,7 @@ impl Kick {
     pub fn kick_before(&self, at: Instant) {
         if self.0.sleep.must_wake(at) {
             self.0.wakes.fetch_add(1, Ordering::Relaxed);
-            // Cloned, so that nothing is locked while it is woken.
-            let waker = lock(&self.0.waker).clone();
-            if let Some(waker) = waker {
+            if let Some(waker) = self.0.waker.get() {
                 wakers::wake(waker);
                 return;
             }
@@ -187,22 +228,7 @@ impl Kick {
     /// For a poller that is a task: its waker from now on, to be set before it announces that it
     /// sleeps; or `None` for one that sleeps in `ppoll`.
     pub fn set_waker(&self, waker: Option<&Waker>) {
-        let mut kept = lock(&self.0.waker);
-        let same = match (&*kept, waker) {
-            (Some(kept), Some(waker)) => kept.will_wake(waker),
-            (None, None) => true,
-            _ => false,
-        };
-        if same {
-            return;
-        }
-        drop(kept);
-        // Cloning and dropping a waker is code of the application, which finds nothing locked.
-        let waker = waker.cloned();
-        kept = lock(&self.0.waker);
-        let before = std::mem::replace(&mut *kept, waker);
-        drop(kept);
-        let _ = wakers::discard(before);
+        self.0.waker.set(waker);
     }
 
     /// For the poller: it is about to sleep until `until`, or until something happens. It must read
@@ -215,7 +241,7 @@ impl Kick {
     /// readable. It must read all its work after this call.
     pub fn awake(&self, readable: bool) {
         let kicked = self.0.sleep.awake();
-        let written = kicked && lock(&self.0.waker).is_none();
+        let written = kicked && !self.0.waker.is_set();
         if written || readable {
             // If the kicker has not written yet, the next sleep ends early, once.
             let _ = rustix::io::read(&self.0.event, &mut [0_u8; 8]);

@@ -36,20 +36,24 @@
 //! | what happens to a packet that leaves | `stack/ip/output.rs`, `interfaces/tx_path.rs` |
 //! | what happens when a device fails | `stack/interface_health.rs` |
 //! | what all connections may hold, who waits for memory | `policies/memory.rs` |
+//! | what one listener's connections may use | `policies/budget.rs`, `stack/budgets.rs` |
 //! | when a connection's timer fires | `pollers/timer_wheel.rs` |
 //! | how a thread sleeps and is woken | `stack/wait.rs`, `kick.rs` |
 //! | who waits for a socket | `sockets/wakers.rs` |
 //! | what ends a stack | `stack/ending.rs` |
 //! | which settings exist | `policies/sysctl.rs` |
-//! | what is counted | `snmp.rs` |
+//! | what is counted | `snmp.rs`, connections by state `stack/life.rs` |
+//! | what is told with the feature `tracing` | `events.rs` |
 
 mod connection_id;
 pub mod device;
 mod error;
+mod events;
 mod flow;
 mod interfaces;
 pub mod kick;
 pub mod limits;
+mod metrics;
 pub mod offload;
 pub mod packet;
 mod policies;
@@ -64,7 +68,11 @@ mod tables;
 pub use error::{SocketError, StackError};
 pub use interfaces::interface::{InterfaceConfig, InterfaceStatus};
 pub use interfaces::route::RouteConfig;
+pub use metrics::{
+    ConnectionCounts, CounterGroup, CounterValue, InterfaceMetrics, ListenerMetrics, Metrics,
+};
 pub use plimsoll_tcp::{Duration, Instant};
+pub use policies::budget::{Budget, BudgetUse, Refusal};
 pub use policies::memory::MemoryUse;
 pub use policies::metrics::PeerMetrics;
 pub use policies::sysctl::{SysctlError, SysctlInfo, SysctlTable};
@@ -82,8 +90,9 @@ pub use sockets::udp::receive_queue::{DatagramInfo, Received};
 pub use sockets::wakers::{Interest, WaitKey};
 pub use stack::busy_poll::{Spin, Spun};
 pub use stack::gated::{Incoming, ListenOn, Reject, SynOptions, Unreachable};
-pub use stack::listener::Listener;
+pub use stack::listener::{ListenConfig, Listener};
 pub use stack::sending::QdiscSummary;
+pub use stack::shutdown::{ShutdownBegin, ShutdownReport};
 pub use stack::socket::TcpSocket;
 pub use stack::udp::flows::UdpListener;
 pub use stack::udp::output::UdpTransmit;

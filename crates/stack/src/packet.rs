@@ -45,20 +45,29 @@ pub trait CompletionSink: Send + Sync {
     /// was dropped. Called from any thread, with locks of devices held: it must only note what
     /// happened.
     fn complete(&self, bytes: u32, serial: Serial);
+
+    /// A packet of `bytes` payload bytes that was charged was refused: it never was below us.
+    fn refused(&self, bytes: u32);
 }
 
 /// What a data packet owes its connection: one call of [`CompletionSink::complete`], when the
-/// charge is dropped, wherever that is.
+/// charge is dropped, wherever that is, or of [`CompletionSink::refused`].
 pub struct Charge {
     sink: Arc<dyn CompletionSink>,
     bytes: u32,
     serial: Serial,
+    refused: bool,
 }
 
 impl Charge {
     /// Charges `bytes` to `sink` until this value is dropped.
     pub fn new(sink: Arc<dyn CompletionSink>, bytes: u32, serial: Serial) -> Charge {
-        Charge { sink, bytes, serial }
+        Charge { sink, bytes, serial, refused: false }
+    }
+
+    /// The packet was refused: calls [`CompletionSink::refused`] in place of the other.
+    pub fn refuse(mut self) {
+        self.refused = true;
     }
 
     /// The bytes that are charged.
@@ -74,7 +83,10 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.sink.complete(self.bytes, self.serial);
+        match self.refused {
+            true => self.sink.refused(self.bytes),
+            false => self.sink.complete(self.bytes, self.serial),
+        }
     }
 }
 
@@ -191,7 +203,8 @@ impl Packet {
         at
     }
 
-    /// Copies the whole packet into a vector. For tests and tools.
+    /// Copies the whole packet into a vector. Where many are copied, [`copy_to`](Self::copy_to) into
+    /// a buffer that is kept saves the allocation, and [`parts`](Self::parts) the copy.
     pub fn to_vec(&self) -> Vec<u8> {
         self.parts().flatten().copied().collect()
     }

@@ -9,13 +9,17 @@
 //! are handed down, with one header.
 
 mod shards;
+mod states;
 
 use std::rc::Rc;
 
 use plimsoll_tcp::Counter;
 
+use crate::metrics::CounterGroup;
+
 pub(crate) use self::shards::Shard;
 use self::shards::Shards;
+pub(crate) use self::states::{STATE_COUNT, place};
 
 macro_rules! ip_counters {
     ($($variant:ident => $name:literal, $doc:literal;)*) => {
@@ -119,6 +123,10 @@ ip_counters! {
     QueueMisses => "plimsoll.QueueMisses", "Segments worked on elsewhere than at their connection's home.";
     GroMerged => "plimsoll.GroMerged", "Segments that were merged into one before them on arrival.";
     ConnectionPanics => "plimsoll.ConnectionPanics", "Connections aborted because the stack panicked in work on them: a defect.";
+    BudgetConnections => "plimsoll.BudgetConnections", "Connections refused because a budget of connections was spent: that of the stack or of a listener.";
+    BudgetHalfOpen => "plimsoll.BudgetHalfOpen", "SYNs refused, or answered with a cookie, because a budget of half-open connections was spent.";
+    BudgetMemory => "plimsoll.BudgetMemory", "SYNs refused because a listener's budget of memory was spent.";
+    BudgetPressures => "plimsoll.BudgetPressures", "Times that memory became short for the connections of a listener, or for one connection, because of its own budget.";
     Polls => "plimsoll.Polls", "Turns of the loop that polls devices and runs timers.";
     TcpPrequeued => "TcpExtTCPPrequeued", "Packets that a blocked reader has worked on itself.";
     TcpPrequeueDropped => "TcpExtTCPPrequeueDropped", "Packets that a prequeue had no room for, or was emptied of for want of room.";
@@ -155,6 +163,7 @@ const UNLIKE_LINUX: [(&str, &str); 9] = [
 
 /// What there is to know about a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CounterInfo {
     /// The name, as `nstat` prints it.
     pub name: &'static str,
@@ -206,6 +215,11 @@ impl Snmp {
         all
     }
 
+    /// How many connections are in each state, by its [`place`].
+    pub(crate) fn states(&self) -> [u64; STATE_COUNT] {
+        self.shards.states()
+    }
+
     /// The value of the counter with the name `name`.
     pub(crate) fn by_name(&self, name: &str) -> Option<u64> {
         if let Some(index) = IP_NAMES.iter().position(|&known| known == name) {
@@ -216,13 +230,9 @@ impl Snmp {
     }
 }
 
-/// The place of a counter's group in `nstat`'s list.
-fn group(name: &str) -> usize {
-    const PREFIXES: [&str; 10] =
-        ["plimsoll.", "TcpExt", "IpExt", "Ip6", "Icmp6", "Udp6", "Ip", "Icmp", "Tcp", "Udp"];
-    const PLACES: [usize; 10] = [9, 7, 8, 4, 5, 6, 0, 1, 2, 3];
-    let found = PREFIXES.iter().position(|prefix| name.starts_with(prefix));
-    found.map_or(PREFIXES.len(), |at| PLACES[at])
+/// The group of a counter, in `nstat`'s order.
+fn group(name: &str) -> CounterGroup {
+    CounterGroup::of(name)
 }
 
 #[cfg(test)]

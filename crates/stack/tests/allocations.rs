@@ -118,12 +118,7 @@ fn bulk_in_super_segments() {
 
 /// A link at a rate, without offloads.
 fn serialising() -> LinkConfig {
-    LinkConfig {
-        rate: Some(100_000_000),
-        delay: Duration::from_millis(1),
-        offloads: false,
-        ..LinkConfig::default()
-    }
+    LinkConfig::default().rate(Some(100_000_000)).delay(Duration::from_millis(1)).offloads(false)
 }
 
 #[test]
@@ -135,7 +130,7 @@ fn bulk_on_a_serialising_link_without_offloads() {
 fn bulk_that_fair_queueing_paces() {
     let fq = &[("net.core.default_qdisc", "fq")];
     bulk(World::open_with(serialising(), fq));
-    let world = World::open_with(LinkConfig { offloads: true, ..serialising() }, fq);
+    let world = World::open_with(serialising().offloads(true), fq);
     let stack = world.stacks[0].clone();
     bulk(world);
     let waits = stack.qdiscs()[0].fq.map(|fq| fq.throttled_events);
@@ -173,12 +168,10 @@ fn small_writes() {
 
 /// The pipe never runs dry, so that writes wait for completions, by themselves and in the engine.
 fn corked_writes(sysctls: &[(&str, &str)]) {
-    let link = LinkConfig {
-        rate: Some(1_000_000_000),
-        delay: Duration::from_micros(100),
-        tx_ring: 4,
-        ..LinkConfig::default()
-    };
+    let link = LinkConfig::default()
+        .rate(Some(1_000_000_000))
+        .delay(Duration::from_micros(100))
+        .tx_ring(4);
     let mut world = World::open_with(link, sysctls);
     let (data, mut out) = ([7; 128], vec![0; 65_536]);
     let (mut written, mut corked, mut read) = (0, 0, 0);
@@ -219,7 +212,7 @@ fn writes_that_wait_for_completions_with_fair_queueing() {
 fn small_queues() {
     let limit = ("net.ipv4.tcp_limit_output_bytes", "1");
     corked_writes(&[limit]);
-    let link = LinkConfig { rate: Some(1_000_000_000), tx_ring: 2, ..LinkConfig::default() };
+    let link = LinkConfig::default().rate(Some(1_000_000_000)).tx_ring(2);
     let mut world = World::open_with(link, &[limit]);
     let (data, mut out) = (vec![7; 100_000], vec![0; 65_536]);
     world.assert_no_allocations(|world| world.send(0, &data, 65_536, &mut out));
@@ -233,4 +226,50 @@ fn requests_and_responses() {
         world.send(0, &[1], 1, &mut out);
         world.send(1, &[2; 4096], 4096, &mut out);
     });
+}
+
+/// Connections that are opened, used once and left alone.
+const IDLE: usize = 500;
+
+/// Most bytes on the heap of one end of an idle connection, tables included.
+const IDLE_BYTES: usize = 1664;
+
+#[test]
+fn an_idle_connection_is_two_allocations_per_end() {
+    let somaxconn = &[("net.core.somaxconn", "1000")];
+    let (left, right) = memory_link::pair(LinkConfig::default());
+    let stacks = [stack(left, A, somaxconn), stack(right, B, somaxconn)];
+    let mut now = Instant::from_millis(1000);
+    let to = SocketAddr::new(IpAddr::V4(B), 80);
+    let listener = stacks[1].listen(to, 1000, Options::default()).expect("a listener");
+    let mut sockets = Vec::with_capacity(2 * IDLE);
+    let mut open_and_use = |count: usize| {
+        let first = sockets.len();
+        for _ in 0..count {
+            sockets.push(stacks[0].connect(now, to, None, Options::default()).expect("a socket"));
+        }
+        settle(&stacks, now);
+        while let Some((server, _)) = listener.accept(now).expect("the listener is open") {
+            sockets.push(server);
+        }
+        assert_eq!(sockets.len(), first + 2 * count, "each was accepted");
+        let opened: &[Arc<TcpSocket>] = &sockets[first..];
+        opened.iter().for_each(|socket| assert_eq!(socket.write(now, b"!"), Ok(1)));
+        settle(&stacks, now);
+        opened.iter().for_each(|socket| assert_eq!(socket.read(now, &mut [0; 8]), Ok(1)));
+        // The last ACKs leave, the connections rest, and then the stacks do.
+        for _ in 0..40 {
+            now += Duration::from_millis(100);
+            settle(&stacks, now);
+        }
+    };
+    // What stays with the stacks comes first.
+    open_and_use(1);
+    let seen = allocation_counter::measure(|| open_and_use(IDLE - 1));
+    let ends = 2 * (IDLE as i64 - 1);
+    let own = (2 * ends)..(2 * ends + ends / 2);
+    // Beside the connection and the handle to it, the tables grow.
+    assert!(own.contains(&seen.count_current), "{} of {ends} ends", seen.count_current);
+    let each = seen.bytes_current / ends;
+    assert!(each <= IDLE_BYTES as i64, "{each} bytes of an end");
 }

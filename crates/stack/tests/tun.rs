@@ -56,7 +56,7 @@ fn ip(args: &str) {
 }
 
 fn config(offloads: Offloads) -> TunConfig {
-    TunConfig { name: NAME.into(), offloads, up: true, ..TunConfig::default() }
+    TunConfig::default().name(NAME).offloads(offloads).up(true)
 }
 
 /// A device that is up, with addresses on the kernel's side.
@@ -104,11 +104,10 @@ fn send(device: &mut Device, packet: Packet) -> Result<DeviceStats, DeviceError>
     let progress = device.tx.transmit(NOW, &mut queue)?;
     assert_eq!(progress.status, TxStatus::Done);
     let after = device.tx.stats();
-    Ok(DeviceStats {
-        packets: after.packets - before.packets,
-        errors: after.errors - before.errors,
-        ..DeviceStats::default()
-    })
+    let mut difference = DeviceStats::default();
+    difference.packets = after.packets - before.packets;
+    difference.errors = after.errors - before.errors;
+    Ok(difference)
 }
 
 /// Exchanges the addresses of a packet.
@@ -195,7 +194,7 @@ fn pattern(at: usize) -> u8 {
 }
 
 fn bulk(offloads: Offloads, mtu: u16, len: usize) -> (DeviceStats, DeviceStats) {
-    let mut device = open(TunConfig { mtu: Some(mtu), ..config(offloads) });
+    let mut device = open(config(offloads).mtu(Some(mtu)));
     for (local, remote) in [("192.0.2.1", "192.0.2.2"), ("2001:db8::1", "2001:db8::2")] {
         device = transfer(device, local.parse().unwrap(), remote.parse().unwrap(), len);
     }
@@ -362,7 +361,7 @@ fn a_second_process_is_told_that_the_device_is_taken() {
 #[ignore = "needs root, network namespaces and /dev/net/tun"]
 fn an_interface_that_is_no_tun_device_is_refused() {
     isolated("an_interface_that_is_no_tun_device_is_refused", || {
-        let config = TunConfig { name: "lo".into(), ..TunConfig::default() };
+        let config = TunConfig::default().name("lo");
         let error = tun::open(config).unwrap_err();
         assert!(error.to_string().contains("no TUN device"), "{error}");
     });
@@ -390,7 +389,7 @@ fn persistent_devices_are_attached_to() {
 #[ignore = "needs root, network namespaces and /dev/net/tun"]
 fn a_new_device_lasts_as_long_as_it_is_open() {
     isolated("a_new_device_lasts_as_long_as_it_is_open", || {
-        let device = tun::open(TunConfig { mtu: Some(1280), ..TunConfig::default() }).unwrap();
+        let device = tun::open(TunConfig::default().mtu(Some(1280))).unwrap();
         let name = device.tx.caps().name.clone();
         assert_eq!((name.as_str(), device.tx.caps().mtu), ("plimsoll0", 1280));
         assert_eq!(tun::mtu(&name).unwrap(), 1280);
@@ -408,7 +407,7 @@ fn a_new_device_lasts_as_long_as_it_is_open() {
 fn the_queue_is_lengthened_unless_somebody_chose_its_length() {
     isolated("the_queue_is_lengthened_unless_somebody_chose_its_length", || {
         let device = open(config(Offloads::Auto));
-        assert_eq!(tun::queue_len(NAME).unwrap(), 2048);
+        assert_eq!(tun::queue_len(NAME).unwrap(), 8192);
         drop(device);
         ip("tuntap add dev tun0 mode tun");
         ip("link set tun0 txqueuelen 700");

@@ -6,6 +6,7 @@ use crate::time::Duration;
 
 /// A congestion control algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum CongestionAlgorithm {
     /// NewReno (RFC 5681, RFC 6582).
     NewReno,
@@ -259,6 +260,7 @@ impl Default for Config {
 
 /// The options of one socket. `None` means "as the stack's setting says".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Options {
     /// TCP_NODELAY: Nagle off.
     pub nodelay: bool,
@@ -286,6 +288,10 @@ pub struct Options {
     /// How long a connection of which one half is closed may stay while no data moves in either
     /// direction; then it is reset. Zero or `None` is no limit, as on Linux.
     pub half_close_timeout: Option<Duration>,
+    /// Bytes of memory that the queues of the connection may bind, in both directions together:
+    /// 65,536 at least; `None` is no bound but that of the buffers. The engine does not look at it;
+    /// the stack tells it how much memory there is.
+    pub memory_budget: Option<usize>,
     /// SO_SNDBUF as it was set; the buffer counts twice as much (see
     /// [`Connection::sndbuf`](crate::Connection::sndbuf)). Switches send autotuning off.
     pub sndbuf: Option<usize>,
@@ -327,8 +333,42 @@ pub struct Options {
     pub ttl: u8,
 }
 
+crate::setters!(Options {
+    nodelay: bool,
+    cork: bool,
+    zerocopy: bool,
+    autocork: Option<bool>,
+    tso_tail: Option<TsoTail>,
+    max_pacing_rate: Option<u64>,
+    keepalive: bool,
+    keep_idle: Option<Duration>,
+    keep_intvl: Option<Duration>,
+    keep_cnt: Option<u8>,
+    user_timeout: Option<Duration>,
+    half_close_timeout: Option<Duration>,
+    memory_budget: Option<usize>,
+    sndbuf: Option<usize>,
+    rcvbuf: Option<usize>,
+    maxseg: Option<u16>,
+    congestion: Option<CongestionAlgorithm>,
+    decision_log: Option<u32>,
+    notsent_lowat: Option<u32>,
+    rcvlowat: u32,
+    oobinline: bool,
+    quickack: Option<bool>,
+    route_quickack: bool,
+    linger2: Option<Duration>,
+    syn_retries: Option<u8>,
+    defer_accept: u8,
+    fastopen_no_cookie: bool,
+    md5_key: Option<Md5Key>,
+    tos: u8,
+    ttl: u8,
+});
+
 /// One option to change on an open connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SetOption {
     /// TCP_NODELAY. Setting it sends what Nagle or a cork held.
     NoDelay(bool),
@@ -369,6 +409,8 @@ pub enum SetOption {
     UserTimeout(Duration),
     /// The bound on a half-closed connection on which no data moves; zero is none.
     HalfCloseTimeout(Duration),
+    /// The bound on the memory of the connection's queues, in bytes.
+    MemoryBudget(Option<usize>),
     /// SO_SNDBUF, as setsockopt takes it: the buffer counts twice as much.
     SndBuf(usize),
     /// SO_RCVBUF, as setsockopt takes it.

@@ -31,17 +31,17 @@ use alloc::sync::Arc;
 use plimsoll_buf::Pool;
 use plimsoll_wire::SeqNum;
 
-use crate::config::{Config, Options, SetOption};
+use crate::config::{Options, SetOption};
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::ecn::EcnState;
 use crate::event::{ConnectionError, Events};
 use crate::handshake::fast_open_client::FastOpenClient;
 use crate::handshake::{Handshake, TimestampState};
-use crate::info::Info;
 use crate::keepalive::Keepalive;
 use crate::limits::RateLimit;
 use crate::mtu::{Path, PathEvent};
+use crate::open_params::OpenParams;
 use crate::recv::RecvSide;
 use crate::recv::window::choose_shift;
 use crate::segment::Segment;
@@ -53,33 +53,6 @@ use crate::why::{Causes, Decisions, HoldTimes};
 
 /// A connection that was not in use for this long gives memory back.
 const RESTING_TIME: Duration = Duration::from_secs(1);
-
-/// What a connection is opened with.
-#[derive(Clone, Debug)]
-pub struct OpenParams {
-    /// Our port.
-    pub local_port: u16,
-    /// The peer's port.
-    pub remote_port: u16,
-    /// The initial sequence number (RFC 6528: the caller derives it from a secret).
-    pub iss: SeqNum,
-    /// Offset of our timestamp clock (RFC 7323, section 5.4), from the same secret.
-    pub ts_offset: u32,
-    /// Seed of the connection's own randomness.
-    pub seed: u64,
-    /// MTU of the path in bytes, IP header included.
-    pub mtu: u16,
-    /// Bytes of the IP header: 20 or 40.
-    pub ip_header_len: u16,
-    /// Most payload bytes that one packet handed down may hold (0 or less than one MSS: no
-    /// super-segments).
-    pub max_super_segment: usize,
-    /// The socket's options, shared until they are changed: sockets with the same options need them
-    /// once.
-    pub options: Arc<Options>,
-    /// Where buffers come from.
-    pub pool: Pool,
-}
 
 /// One TCP connection, without I/O, clock or randomness of its own. The same inputs give the same
 /// outputs, byte for byte.
@@ -96,7 +69,7 @@ pub struct OpenParams {
 /// | ends | [`shutdown`], [`close`], [`abort`] |
 /// | options | [`set_option`] |
 /// | told of Fast Open | [`set_write_pending`], [`report_syn_data`], [`adopt`] |
-/// | **packets out** | [`poll_transmit`] |
+/// | **packets out** | [`poll_transmit`], [`poll_transmit_with`] |
 /// | **events out** | [`poll_event`], [`poll_writable`], [`poll_fast_open_news`] |
 /// | **next deadline** | [`poll_timeout`], [`releases_at`] |
 ///
@@ -130,6 +103,7 @@ pub struct OpenParams {
 /// [`report_syn_data`]: Self::report_syn_data
 /// [`adopt`]: Self::adopt
 /// [`poll_transmit`]: Self::poll_transmit
+/// [`poll_transmit_with`]: Self::poll_transmit_with
 /// [`poll_event`]: Self::poll_event
 /// [`poll_writable`]: Self::poll_writable
 /// [`poll_fast_open_news`]: Self::poll_fast_open_news
@@ -436,6 +410,7 @@ impl Connection {
             SetOption::KeepCnt(count) => options.keep_cnt = Some(count),
             SetOption::UserTimeout(time) => options.user_timeout = Some(time),
             SetOption::HalfCloseTimeout(time) => options.half_close_timeout = Some(time),
+            SetOption::MemoryBudget(bytes) => options.memory_budget = bytes,
             SetOption::SndBuf(bytes) => options.sndbuf = Some(bytes),
             SetOption::RcvBuf(bytes) => options.rcvbuf = Some(bytes),
             SetOption::Congestion(algorithm) => options.congestion = Some(algorithm),
@@ -474,17 +449,6 @@ impl Connection {
         }
     }
 
-    /// The figures of `TCP_INFO` that do not depend on the time. `config` is the stack's, as in
-    /// every [`Context`].
-    pub fn info(&self, config: &Config) -> Info {
-        self.info_at(config, Instant::ZERO)
-    }
-
-    /// The figures of `TCP_INFO` at `now`.
-    pub fn info_at(&self, config: &Config, now: Instant) -> Info {
-        crate::info::info(self, config, now)
-    }
-
     /// Whether SO_ERROR has something to tell.
     pub fn has_error(&self) -> bool {
         (self.error.is_some() && !self.error_taken) || self.soft_error.is_some()
@@ -504,19 +468,11 @@ impl Connection {
     /// connections arms a timer for it as well.
     pub fn releases_at(&self) -> Option<Instant> {
         let resting = self.snd.is_at_rest() && self.rcv.is_at_rest();
-        if !resting || (self.snd.room_bytes() == 0 && self.rcv.heap_bytes() == 0) {
+        if !resting || !(self.snd.is_releasable() || self.rcv.is_releasable()) {
             return None;
         }
         let sent = self.snd.recovery().last_departure();
         Some(self.keepalive.last_rx.max(sent) + RESTING_TIME)
-    }
-
-    /// Checks everything that must hold between two calls.
-    ///
-    /// # Panics
-    /// If something does not.
-    pub fn check_invariants(&self) {
-        crate::info::check_invariants(self);
     }
 
     /// [`check_invariants`](Self::check_invariants) in builds that can afford it.

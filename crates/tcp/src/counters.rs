@@ -10,7 +10,12 @@
 use alloc::sync::Arc;
 use core::cell::Cell;
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicU64, Ordering};
+#[cfg(target_has_atomic = "64")]
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering;
+
+#[cfg(not(target_has_atomic = "64"))]
+use portable_atomic::AtomicU64;
 
 macro_rules! counters {
     ($($variant:ident => $name:literal, $doc:literal;)*) => {
@@ -103,6 +108,7 @@ counters! {
     TcpSackReneging => "TcpExtTCPSACKReneging", "Timeouts that found SACKed data unacknowledged at the front.";
     TcpSackRecovery => "TcpExtTCPSackRecovery", "Recoveries entered with SACK.";
     TcpRenoRecovery => "TcpExtTCPRenoRecovery", "Recoveries entered without SACK.";
+    TcpRetransFail => "TcpExtTCPRetransFail", "Retransmissions that a full queue below did not take.";
     TcpFastRetrans => "TcpExtTCPFastRetrans", "Segments retransmitted in recovery.";
     TcpSlowStartRetrans => "TcpExtTCPSlowStartRetrans", "Segments retransmitted after a timeout.";
     TcpLostRetransmit => "TcpExtTCPLostRetransmit", "Retransmissions that were lost again.";

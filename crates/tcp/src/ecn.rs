@@ -9,13 +9,11 @@
 //! The reduction itself is recovery's business (`send/recovery/`). A SYN that is sent again does
 //! not ask, since some path may have swallowed the one that did (`tcp_ecn_fallback`).
 
+mod signals;
+
 use plimsoll_wire::tcp::TcpFlags;
 
 use crate::config::Config;
-use crate::connection::Connection;
-use crate::context::Context;
-use crate::counters::Counter;
-use crate::recv::AckReason;
 use crate::segment::{Ecn, Segment};
 
 /// The bits that a SYN asks with.
@@ -118,41 +116,6 @@ impl EcnState {
         if self.on {
             self.echo_sent = self.demand_cwr;
             self.queue_cwr &= !flags.contains(TcpFlags::CWR);
-        }
-    }
-}
-
-impl Connection {
-    /// Whether the segment says that one of ours was marked.
-    pub(crate) fn is_ecn_echo(&self, seg: &Segment) -> bool {
-        let flags = seg.repr.flags;
-        self.ecn.on && flags.contains(TcpFlags::ECE) && !flags.contains(TcpFlags::SYN)
-    }
-
-    /// The peer says that it has reacted to our ECE. Its window may be tiny now, so that data gets
-    /// its ACK at once. CWR on a segment without data is taken as well.
-    pub(crate) fn take_cwr(&mut self, seg: &Segment) {
-        if seg.repr.flags.contains(TcpFlags::CWR) {
-            self.ecn.demand_cwr = false;
-            if seg.seq_len() > 0 {
-                self.rcv.acknowledge_now(AckReason::Congestion);
-            }
-        }
-    }
-
-    /// Data of a segment with this codepoint was taken.
-    pub(crate) fn on_codepoint(&mut self, cx: &Context, ecn: Ecn) {
-        if !self.ecn.on {
-            return;
-        }
-        match ecn {
-            Ecn::NotEct => {}
-            Ecn::Ect0 | Ecn::Ect1 => self.ecn.seen = true,
-            Ecn::Ce => {
-                cx.counters.bump(Counter::EcnMarksReceived);
-                self.ecn.seen = true;
-                self.ecn.demand_cwr = true;
-            }
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use plimsoll_wire::SeqNum;
 
-use crate::connection::{Connection, OpenParams, PendingRst};
+use crate::connection::{Connection, PendingRst};
 use crate::context::Context;
 use crate::event::{ConnectionError, Events};
+use crate::open_params::OpenParams;
 use crate::state::State;
 
 impl Connection {

@@ -1,15 +1,15 @@
 //! What a connection tells about itself: the fields of Linux's `TCP_INFO`, under their names.
 
-use crate::config::{Config, CongestionAlgorithm};
-use crate::connection::Connection;
-use crate::mtu::TIMESTAMP_OPTION_LEN;
+mod figures;
+
+use crate::config::CongestionAlgorithm;
 use crate::state::State;
-use crate::time::{Duration, Instant};
-use crate::timer::Timer;
+use crate::time::Duration;
 
 /// A snapshot of a connection. Names and units follow Linux's `struct tcp_info` unless said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of struct tcp_info")]
+#[non_exhaustive]
 pub struct Info {
     pub state: State,
     pub congestion: CongestionAlgorithm,
@@ -121,141 +121,6 @@ pub struct Info {
     /// The device tells when it is done with a packet. Without that, automatic corking and small
     /// queues are off. The stack fills it in.
     pub completions: bool,
-}
-
-/// The figures of `conn`, whose settings are `config`.
-pub(crate) fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
-    let mss = u32::from(conn.snd.mss()).max(1);
-    let delivery = conn.snd.scoreboard().delivery_rate(mss);
-    let (times, rtt, held) =
-        (conn.snd.limited_times(now), conn.snd.recovery().rtt(), conn.held(now));
-    Info {
-        state: conn.state,
-        congestion: conn.snd.controller().algorithm(),
-        timestamps: conn.ts.enabled,
-        sack: conn.handshake.sack,
-        snd_wscale: conn.snd.wscale(),
-        rcv_wscale: conn.rcv.wscale(),
-        window_scaling: conn.handshake.window_scaling,
-        rto: conn.current_rto(config),
-        ato: conn.rcv.ato(),
-        snd_mss: mss,
-        rcv_mss: conn.rcv.rcv_mss(),
-        advmss: advmss(conn),
-        pmtu: u32::from(conn.path.mtu),
-        unacked: unacked(conn),
-        sacked: conn.snd.scoreboard().sacked_out(),
-        lost: conn.snd.scoreboard().lost_out(),
-        retrans: conn.snd.scoreboard().retrans_out(),
-        total_retrans: conn.snd.recovery().total_retrans(),
-        backoff: u32::from(rtt.backoff()),
-        retransmits: u32::from(conn.current_retries()),
-        probes: probes(conn),
-        rtt: rtt.srtt().unwrap_or_default(),
-        rttvar: rtt.mdev(),
-        min_rtt: rtt.min_rtt(),
-        snd_cwnd: conn.snd.controller().cwnd(),
-        snd_ssthresh: conn.snd.controller().ssthresh(),
-        reordering: conn.snd.recovery().dup_thresh(),
-        reord_seen: conn.snd.recovery().reordering_seen(),
-        snd_wnd: conn.snd.wnd(),
-        rcv_wnd: conn.rcv.wnd(),
-        rcv_ssthresh: u32::try_from(conn.rcv.buffer()).unwrap_or(u32::MAX),
-        rcv_space: u32::try_from(conn.rcv.space()).unwrap_or(u32::MAX),
-        bytes_acked: conn.snd.stats().bytes_acked,
-        bytes_received: conn.rcv.stats().bytes,
-        bytes_sent: conn.snd.stats().bytes_sent,
-        bytes_retrans: conn.snd.recovery().bytes_retrans(),
-        segs_out: conn.stats.segs_out,
-        segs_in: conn.stats.segs_in,
-        data_segs_out: conn.snd.stats().data_segs_out,
-        data_segs_in: conn.rcv.stats().segs,
-        notsent_bytes: conn.unsent_len() as u32,
-        delivered: conn.snd.recovery().delivered(),
-        delivered_ce: conn.snd.recovery().delivered_ce(),
-        dsack_dups: conn.snd.recovery().dsack_dups(),
-        rcv_ooopack: conn.rcv.stats().out_of_order,
-        rcv_rtt: conn.rcv.rtt(),
-        busy_time: times.busy,
-        rwnd_limited: times.rwnd,
-        sndbuf_limited: times.sndbuf,
-        last_data_sent: now.since(conn.snd.recovery().last_departure()),
-        last_data_recv: now.since(conn.rcv.stats().last_data),
-        last_ack_recv: now.since(conn.keepalive.last_rx),
-        ca_state: conn.snd.recovery().state() as u8,
-        options: option_bits(conn),
-        fastopen_client_fail: conn.fast_open_failure(),
-        pacing_rate: conn.snd.pacing_rate(config, &conn.options),
-        delivery_rate: delivery.0,
-        delivery_rate_app_limited: delivery.1,
-        max_pacing_rate: conn.options.max_pacing_rate.unwrap_or(u64::MAX),
-        sndbuf: conn.snd.buffer(),
-        rcvbuf: conn.rcv.buffer(),
-        hold: conn.snd.hold(),
-        held_for: held.0,
-        holds: held.1,
-        hold_times: held.2,
-        below: 0,
-        completions: false,
-    }
-}
-
-/// The MSS that we announced, less the timestamp option if it is in use.
-fn advmss(conn: &Connection) -> u32 {
-    let timestamps = if conn.ts.enabled { TIMESTAMP_OPTION_LEN } else { 0 };
-    u32::from(conn.path.advmss().saturating_sub(timestamps))
-}
-
-/// Unanswered probes.
-fn probes(conn: &Connection) -> u32 {
-    let of_window = conn.snd.unanswered_window_probes(conn.keepalive.last_rx);
-    u32::from(conn.keepalive.probes.max(of_window))
-}
-
-/// Segments that are not acknowledged, a SYN counted.
-fn unacked(conn: &Connection) -> u32 {
-    let packets = conn.snd.scoreboard().packets_out();
-    packets + u32::from(conn.snd.una() == conn.snd.iss() && conn.snd.iss() < conn.snd.nxt())
-}
-
-/// TCPI_OPT_*: timestamps 1, SACK 2, window scaling 4, ECN 8, a marked packet 16, data of the SYN
-/// acknowledged 32.
-fn option_bits(conn: &Connection) -> u8 {
-    u8::from(conn.ts.enabled)
-        | u8::from(conn.handshake.sack) << 1
-        | u8::from(conn.handshake.window_scaling) << 2
-        | u8::from(conn.ecn.on) << 3
-        | u8::from(conn.ecn.seen) << 4
-        | u8::from(conn.handshake.syn_data_acked) << 5
-}
-
-/// Panics if something does not hold that must hold between two calls.
-pub(crate) fn check_invariants(conn: &Connection) {
-    conn.rcv.check_invariants(!matches!(conn.state, State::Closed | State::SynSent));
-    if conn.state == State::Closed {
-        assert_eq!(conn.timers.next(), None, "a closed connection waits for a timer");
-        return;
-    }
-    assert_eq!(conn.rcv.fin_taken(), conn.state.received_fin(), "the FIN was taken");
-    check_timers(conn);
-    conn.snd.check_invariants();
-}
-
-fn check_timers(conn: &Connection) {
-    let retransmit = conn.timers.deadline(Timer::Retransmit);
-    assert!(retransmit.is_some() || !conn.snd.has_outstanding(), "data in flight has a timer");
-    let ours = conn.state.is_synchronized() && conn.state != State::TimeWait;
-    assert!(!ours || retransmit == conn.snd.retransmission_deadline(), "it is recovery's");
-    let delayed = conn.rcv.ack_waits_until().is_some();
-    assert_eq!(delayed, conn.timers.is_armed(Timer::DelayedAck), "delayed ACK and its timer");
-    let waits = conn.state == State::TimeWait;
-    assert_eq!(waits, conn.timers.is_armed(Timer::TimeWait), "TIME-WAIT and its timer");
-    if conn.state == State::FinWait2 && conn.orphan {
-        assert!(conn.timers.is_armed(Timer::FinWait2), "an orphan would wait for ever");
-    }
-    if conn.bounds_half_close() {
-        assert!(conn.timers.is_armed(Timer::HalfClose), "nobody bounds the half-closed");
-    }
 }
 
 #[cfg(test)]

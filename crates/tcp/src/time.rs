@@ -53,6 +53,24 @@ pub(crate) const fn nanos(span: Duration) -> u64 {
     whole.saturating_add(span.subsec_nanos() as u64)
 }
 
+/// A span of time as a connection keeps it: half as long as a [`Duration`], for up to 584 years.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Nanos(u64);
+
+impl Nanos {
+    pub(crate) const ZERO: Nanos = Nanos(0);
+
+    pub(crate) const fn get(self) -> Duration {
+        Duration::from_nanos(self.0)
+    }
+}
+
+impl From<Duration> for Nanos {
+    fn from(span: Duration) -> Nanos {
+        Nanos(nanos(span))
+    }
+}
+
 impl Add<Duration> for Instant {
     type Output = Instant;
     fn add(self, delay: Duration) -> Instant {

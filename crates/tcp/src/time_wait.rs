@@ -13,7 +13,7 @@ use crate::signature::{Md5Key, room_for_digest};
 use crate::time::{Duration, Instant};
 
 /// A new connection in place of an old one begins at least so far behind the old one's end
-/// (Linux: `tcp_timewait_state_process`).
+/// (as on Linux).
 const REUSE_GAP: u32 = 65_535 + 2;
 
 /// What is left of a connection in TIME-WAIT.

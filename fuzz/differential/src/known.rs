@@ -3,7 +3,10 @@
 //! Every entry names a finding, says which differences are its consequence, and whether the rest of
 //! the script still can be compared.
 
-use crate::duel::Difference;
+mod rest;
+
+use crate::duel::{Beside, Difference};
+use Covers::{Rest, What};
 
 /// What becomes of a script that met a known difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,67 +22,112 @@ pub struct Known {
     /// The number of the finding whose mending makes the difference, or the commit.
     pub finding: &'static str,
     /// Whether this difference is meant.
-    pub covers: fn(&Difference) -> bool,
+    pub covers: Covers,
     /// What becomes of the script.
     pub then: Then,
+}
+
+/// What a known difference goes by.
+#[derive(Clone, Copy)]
+pub enum Covers {
+    /// What differs.
+    What(fn(&Difference) -> bool),
+    /// That, and what else differs at the same time.
+    Rest(fn(&Difference, &Beside) -> bool),
 }
 
 /// All that is meant to differ from commit 8c08334.
 pub const KNOWN: &[Known] = &[
     // A commit, not a finding: one reason is worded otherwise.
-    Known { finding: "28ca18c", covers: reworded, then: Then::GoOn },
+    Known { finding: "28ca18c", covers: What(reworded), then: Then::GoOn },
     // What is kept for each range in flight is charged.
-    Known { finding: "E9", covers: ranges_charged, then: Then::GoOn },
+    Known { finding: "E9", covers: What(ranges_charged), then: Then::GoOn },
     // What duplicate ACKs stood for was still told when the connection had closed.
-    Known { finding: "E1", covers: forgets_duplicates, then: Then::GoOn },
+    Known { finding: "E1", covers: What(forgets_duplicates), then: Then::GoOn },
     // Chunks are charged as what they are, and so are the maps of reassembly.
-    Known { finding: "E3, E9, H10", covers: memory, then: Then::GoOn },
+    Known { finding: "E3, E9, H10", covers: What(memory), then: Then::GoOn },
     // What is copied out of a large chunk takes less of the window; it lies in other ranges. When
     // memory is short, more is copied, and more is taken and offered.
-    Known { finding: "E3", covers: memory_was_short, then: Then::End },
-    Known { finding: "E3, W2", covers: window_differs, then: Then::End },
-    Known { finding: "E3", covers: ranges_differ, then: Then::End },
-    Known { finding: "E9", covers: dropped_behind_holes, then: Then::End },
-    Known { finding: "E9, W2", covers: ack_alone, then: Then::End },
-    Known { finding: "B2, B6, B15", covers: blocks, then: Then::End },
-    Known { finding: "B2, B6, B15", covers: duplicates_told, then: Then::GoOn },
+    Known { finding: "E3", covers: What(memory_was_short), then: Then::End },
+    Known { finding: "E3, W2", covers: What(window_differs), then: Then::End },
+    Known { finding: "E3", covers: What(ranges_differ), then: Then::End },
+    Known { finding: "E9", covers: What(dropped_behind_holes), then: Then::End },
+    Known { finding: "E9, W2", covers: What(ack_alone), then: Then::End },
+    Known { finding: "B2, B6, B15", covers: What(blocks), then: Then::End },
+    Known { finding: "B2, B6, B15", covers: What(duplicates_told), then: Then::GoOn },
     // A lone FIN is a hole as any other.
-    Known { finding: "B15", covers: hole_filled, then: Then::End },
-    Known { finding: "B10", covers: mss_learnt, then: Then::End },
-    Known { finding: "W2", covers: buffer_grew, then: Then::End },
+    Known { finding: "B15", covers: What(hole_filled), then: Then::End },
+    Known { finding: "B10", covers: What(mss_learnt), then: Then::End },
+    Known { finding: "W2", covers: What(buffer_grew), then: Then::End },
     // The peer was heard with its SYN-ACK. Keepalive may probe later by that.
-    Known { finding: "B1", covers: heard_later, then: Then::GoOn },
-    Known { finding: "B1", covers: later_probe, then: Then::End },
+    Known { finding: "B1", covers: What(heard_later), then: Then::GoOn },
+    Known { finding: "B1", covers: What(later_probe), then: Then::End },
     // A reset in CLOSING or LAST-ACK is an error.
-    Known { finding: "B3", covers: reset_is_told, then: Then::End },
+    Known { finding: "B3", covers: What(reset_is_told), then: Then::End },
     // SO_RCVBUF sets the window scale.
-    Known { finding: "B8", covers: smaller_shift, then: Then::End },
+    Known { finding: "B8", covers: What(smaller_shift), then: Then::End },
     // A reset has a window.
-    Known { finding: "B14", covers: window_of_a_reset, then: Then::GoOn },
+    Known { finding: "B14", covers: What(window_of_a_reset), then: Then::GoOn },
     // TIME-WAIT answers what has no ACK bit.
-    Known { finding: "B16", covers: answer_of_time_wait, then: Then::End },
+    Known { finding: "B16", covers: What(answer_of_time_wait), then: Then::End },
     // An ACK of what was never sent is not an old one.
-    Known { finding: "E10", covers: challenged, then: Then::End },
-    Known { finding: "E10", covers: no_old_ack, then: Then::End },
+    Known { finding: "E10", covers: What(challenged), then: Then::End },
+    Known { finding: "E10", covers: What(no_old_ack), then: Then::End },
     // Slow start goes on, and with it the window and the rate of pacing.
-    Known { finding: "E2, E4", covers: longer_slow_start, then: Then::End },
-    Known { finding: "E7", covers: no_old_duplicate, then: Then::End },
-    Known { finding: "E8", covers: other_least_round_trip, then: Then::End },
+    Known { finding: "E2, E4", covers: What(longer_slow_start), then: Then::End },
+    Known { finding: "E7", covers: What(no_old_duplicate), then: Then::End },
+    Known { finding: "E8", covers: What(other_least_round_trip), then: Then::End },
     // Of two new SACK blocks in one segment the lower one is not late.
-    Known { finding: "W1", covers: blocks_in_order, then: Then::End },
+    Known { finding: "W1", covers: What(blocks_in_order), then: Then::End },
     // What left behind something else at the same time is not lost when that arrives.
-    Known { finding: "W3", covers: left_later, then: Then::End },
+    Known { finding: "W3", covers: What(left_later), then: Then::End },
     // Data of the SYN that the end of a simultaneous open leaves out is sent again.
-    Known { finding: "RFC 7413", covers: syn_data_waits, then: Then::End },
+    Known { finding: "RFC 7413", covers: What(syn_data_waits), then: Then::End },
     // The sections of docs/recovery.md, after which loss recovery was written anew. A window that
     // starts again after idle time is no data that leaves.
-    Known { finding: "recovery, 5: idle", covers: nothing_left, then: Then::GoOn },
+    Known { finding: "recovery, 5: idle", covers: What(nothing_left), then: Then::GoOn },
     // What is lost again because it is too large for the path counts at once.
-    Known { finding: "recovery, 2: found lost again", covers: lost_again, then: Then::GoOn },
-    // The user timeout runs also while the front is below us.
-    Known { finding: "recovery, 11: user timeout", covers: user_timeout, then: Then::End },
+    Known { finding: "recovery, 2: found lost again", covers: What(lost_again), then: Then::GoOn },
     // A probe of new data is new data, though something lost waits for cwnd.
-    Known { finding: "recovery, 8: probe is new data", covers: new_probe, then: Then::End },
+    Known { finding: "recovery, 8: probe is new data", covers: What(new_probe), then: Then::End },
+    // Data that came says that Fast Open works, also if the connection has timed out.
+    Known { finding: "RFC 7413: data came", covers: What(fast_open_works), then: Then::GoOn },
+    // What follows is asked last: it looks at all figures and counters.
+    Known { finding: "E2, E4", covers: Rest(rest::longer_slow_start), then: Then::End },
+    Known { finding: "E8", covers: Rest(rest::other_least_round_trip), then: Then::End },
+    Known { finding: "B15", covers: Rest(rest::fin_is_a_hole), then: Then::End },
+    // The user timeout and R2 run also while the front is below us.
+    Known {
+        finding: "recovery, 11: a queue below us",
+        covers: Rest(rest::given_up_below),
+        then: Then::End,
+    },
+    // An orphan is not given up by `tcp_retries2`.
+    Known { finding: "recovery, 11: orphan", covers: Rest(rest::orphan), then: Then::End },
+    // What was sent, or sent again, at the time zero was not: an undo without a sign, and a loss of
+    // what left later.
+    Known {
+        finding: "recovery, 6 and 7: at time zero",
+        covers: Rest(rest::time_zero),
+        then: Then::End,
+    },
+    // F-RTO has sent something new, and nothing else may leave before the next ACK: what completes
+    // does not matter.
+    Known {
+        finding: "recovery, 4: new first",
+        covers: Rest(rest::waits_for_an_ack),
+        then: Then::GoOn,
+    },
+    // An ACK of what was never sent is not an old one.
+    Known { finding: "E10", covers: Rest(rest::challenged), then: Then::End },
+    // TIME-WAIT answers what has no ACK bit.
+    Known { finding: "B16", covers: Rest(rest::answer_of_time_wait), then: Then::End },
+    // A range that pacing had held left when its packet did.
+    Known { finding: "recovery, 2: departure", covers: Rest(rest::departure), then: Then::End },
+    // The sample of the handshake ends what probes before it backed off.
+    Known { finding: "recovery, 9: backoff", covers: Rest(rest::backoff), then: Then::End },
+    // A CUBIC that comes later begins with a round trip of its own.
+    Known { finding: "recovery, 5: HyStart", covers: Rest(rest::switched), then: Then::End },
 ];
 
 fn nothing_left(difference: &Difference) -> bool {
@@ -87,23 +135,16 @@ fn nothing_left(difference: &Difference) -> bool {
     difference.what == "last_data_sent" && number(&difference.old) < number(&difference.new)
 }
 
+fn fast_open_works(difference: &Difference) -> bool {
+    difference.what == "fast open news"
+        && difference.old == "Some(\"Blackhole\")"
+        && difference.new == "Some(\"Works\")"
+}
+
 fn lost_again(difference: &Difference) -> bool {
     let number = |text: &str| text.parse::<u64>().unwrap_or(0);
     difference.what == "TcpExtTCPLostRetransmit"
         && number(&difference.old) < number(&difference.new)
-}
-
-fn user_timeout(difference: &Difference) -> bool {
-    let at = |text: &str| {
-        text.strip_prefix("Some(")
-            .and_then(|text| text.strip_suffix(')'))
-            .and_then(|text| text.parse::<u64>().ok())
-    };
-    let earlier = at(&difference.old).zip(at(&difference.new)).is_some_and(|(old, new)| new < old);
-    (difference.what == "timeout" && earlier)
-        || (difference.what == "packet"
-            && difference.old == "None"
-            && difference.new.contains("kind: \"rst\""))
 }
 
 fn new_probe(difference: &Difference) -> bool {
@@ -148,8 +189,9 @@ fn later_probe(difference: &Difference) -> bool {
     // The idle time was counted from the start of the clock, so that the probe was due before
     // whatever else is.
     let (second, least) = (1_000_000_000, 100_000_000);
-    timeouts(difference)
-        .is_some_and(|(old, new)| new >= old + least || (new > old && old % second == 0))
+    timeouts(difference).is_some_and(|(old, new)| {
+        new >= old + least || (new > old && (old % second == 0 || old <= difference.now))
+    })
 }
 
 fn reset_is_told(difference: &Difference) -> bool {
@@ -333,7 +375,9 @@ fn duplicates_told(difference: &Difference) -> bool {
 }
 
 fn mss_learnt(difference: &Difference) -> bool {
-    difference.what == "rcv_mss"
+    // Only what is as long as that gives a round trip.
+    let none = difference.what == "rcv_rtt" && difference.new == "0";
+    difference.what == "rcv_mss" || none
 }
 
 fn buffer_grew(difference: &Difference) -> bool {
@@ -384,6 +428,9 @@ fn left_later(difference: &Difference) -> bool {
                 | "unacked"
                 | "lost"
                 | "retrans"
+                | "note"
+                | "decisions"
+                | "snd_cwnd"
                 | "TcpExtTCPFullUndo"
                 | "TcpExtTCPLostRetransmit"
         )

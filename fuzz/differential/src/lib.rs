@@ -12,6 +12,7 @@ mod program;
 pub mod reach;
 pub mod script;
 mod shrink;
+mod tally;
 
 pub use program::{judge, program};
 pub use shrink::{Looking, listing, report, run, said, shrink};

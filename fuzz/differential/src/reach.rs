@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::tally::Tally;
+
 /// How often each thing was reached, by kind and name.
 #[derive(Default)]
 pub struct Reach {
@@ -18,8 +20,8 @@ pub struct Reach {
     pub segments: u64,
     /// Comparisons of everything.
     pub compared: u64,
-    /// Scripts that ended because of a known difference, by finding.
-    pub known: BTreeMap<&'static str, u64>,
+    /// What differed.
+    pub tally: Tally,
     /// Counters of the engine, summed up.
     counters: Vec<u64>,
     names: Vec<&'static str>,
@@ -76,9 +78,7 @@ impl Reach {
         let never = self.names.iter().zip(&self.counters).filter(|&(_, &count)| count == 0);
         let never: Vec<&str> = never.map(|(name, _)| *name).collect();
         let _ = writeln!(text, "counters never reached: {}", never.join(" "));
-        for (finding, count) in &self.known {
-            let _ = writeln!(text, "ended by the known difference {finding}: {count}");
-        }
+        text += &self.tally.table();
         text
     }
 }

@@ -123,8 +123,8 @@ fn shortened(lines: &[String]) -> Vec<String> {
 
 /// A difference in words.
 pub fn said(difference: &Difference) -> String {
-    let Difference { what, old, new, .. } = difference;
-    format!("difference: {what}\n  old: {old}\n  new: {new}")
+    let Difference { what, old, new, beside, .. } = difference;
+    format!("difference: {what}\n  old: {old}\n  new: {new}\n  also differ:{beside}")
 }
 
 #[cfg(test)]

@@ -97,15 +97,13 @@ impl Side {
         let ip_header_len = if bit(8) && mtu >= 1280 { 40 } else { 20 };
         let max_super_segment = if bit(9 + index as u16) { 0 } else { 65_415 };
         let iss = SeqNum(0_u32.wrapping_sub(setup.iss[index].into()));
-        let options = Options {
-            nodelay: bit(11 + index as u16),
-            oobinline: bit(13),
-            keepalive: bit(14),
-            keep_idle: Some(Duration::from_secs(5)),
-            zerocopy: true,
-            md5_key: if bit(7) { Md5Key::new(b"fuzz") } else { None },
-            ..Options::default()
-        };
+        let options = Options::default()
+            .nodelay(bit(11 + index as u16))
+            .oobinline(bit(13))
+            .keepalive(bit(14))
+            .keep_idle(Some(Duration::from_secs(5)))
+            .zerocopy(true)
+            .md5_key(if bit(7) { Md5Key::new(b"fuzz") } else { None });
         let params = OpenParams {
             local_port: PORTS[index],
             remote_port: PORTS[1 - index],

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use plimsoll_buf::Pool;
 use plimsoll_stack::Instant;
 use plimsoll_stack::device::{
-    Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, TxProgress, TxStatus, WaitSource,
+    Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, TxProgress, WaitSource,
 };
 use plimsoll_stack::packet::{ChecksumState, Gso, Packet};
 use plimsoll_wire::checksum::{self, Sum};
@@ -125,8 +125,8 @@ impl DeviceTx for Sender {
             line.room = line.room.saturating_sub(1);
             packets += 1;
         }
-        let status = if queue.is_empty() { TxStatus::Done } else { TxStatus::Busy };
-        Ok(TxProgress { packets, status, caps_changed: false })
+        let all = queue.is_empty();
+        Ok(if all { TxProgress::done(packets) } else { TxProgress::busy(packets) })
     }
 
     fn stats(&self) -> DeviceStats {
@@ -185,7 +185,7 @@ impl Line {
     }
 
     /// Panics unless the packet is one that may leave this device.
-    fn judge(&mut self, packet: &Packet) {
+    pub fn judge(&mut self, packet: &Packet) {
         let bytes = packet.to_vec();
         let (v6, upper, payload_at, pseudo) = judge_ip(&bytes);
         let transport = &bytes[payload_at..];

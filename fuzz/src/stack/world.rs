@@ -101,16 +101,14 @@ impl World {
     /// A world at its beginning.
     pub fn new(setup: &Setup) -> World {
         let bit = |bit: u16| setup.switches & (1 << bit) != 0;
-        let line = SharedLine::new(Caps {
-            name: "fuzz".to_owned(),
-            mtu: MTUS[usize::from(setup.mtu) % MTUS.len()],
-            tso4: bit(0),
-            tso6: bit(1),
-            uso: bit(0),
-            tx_checksum: bit(0) || bit(1) || bit(2),
-            max_super_segment: 65_535,
-            completions: bit(3),
-        });
+        let line = SharedLine::new(
+            Caps::new("fuzz", MTUS[usize::from(setup.mtu) % MTUS.len()])
+                .tso4(bit(0))
+                .tso6(bit(1))
+                .uso(bit(0))
+                .tx_checksum(bit(0) || bit(1) || bit(2))
+                .completions(bit(3)),
+        );
         // What completes by being dropped may be kept for a while.
         line.lock().hold(bit(3) && bit(6));
         let interface = InterfaceConfig {

@@ -46,21 +46,20 @@ struct Request {
 
 /// Runs the comparison.
 pub(crate) fn run(words: &[String]) -> Result<()> {
-    let stalls = words == ["stalls"];
     if let [what, rest @ ..] = words {
         match what.as_str() {
             "attacks" => return as_root(|| attacks::run(rest)),
             "web" => return as_root(|| web::run(rest)),
             "versions" => return as_root(|| versions::run(rest)),
+            "stalls" => return as_root(|| stalls::run(rest)),
             _ => {}
         }
     }
-    let request = if stalls { None } else { Some(parse(words)?) };
-    if !rustix::process::geteuid().is_root() {
-        bail!("the comparison needs root: it makes network namespaces and TUN devices");
-    }
-    scope::sweep_stale();
-    let Some(request) = request else { return stalls::run() };
+    let request = parse(words)?;
+    as_root(|| compare(&request))
+}
+
+fn compare(request: &Request) -> Result<()> {
     let chosen: Vec<&Row> = rows::ALL
         .iter()
         .filter(|row| request.only.is_empty() || request.only.iter().any(|o| row.name.contains(o)))
@@ -117,7 +116,7 @@ fn parse(words: &[String]) -> Result<Request> {
     let mut request = Request { plan: FULL, json: None, only: Vec::new() };
     let mut rest = words.iter();
     if rest.next().map(String::as_str) != Some("kernel") {
-        bail!("usage: bench stalls | bench kernel [--quick] [--json FILE] [--only NAME]...");
+        bail!("usage: bench kernel [--quick] [--json FILE] [--only NAME]...");
     }
     while let Some(word) = rest.next() {
         let mut value = || rest.next().cloned().with_context(|| format!("{word} wants a value"));

@@ -111,11 +111,10 @@ pub(super) fn stall(stack: &Stack, options: &Options) -> Result<()> {
 /// Reads from a peer that will vanish, with keepalive; says the kind of the error.
 pub(super) fn keepalive(stack: &Stack, options: &Options) -> Result<()> {
     let mut stream = connected(stack, options)?;
-    let keepalive = Keepalive {
-        idle: Some(options.seconds("idle", 1.0)?),
-        interval: Some(options.seconds("interval", 1.0)?),
-        count: Some(options.get("count", 2)?),
-    };
+    let keepalive = Keepalive::default()
+        .idle(options.seconds("idle", 1.0)?)
+        .interval(options.seconds("interval", 1.0)?)
+        .count(options.get("count", 2)?);
     stream.set_keepalive(Some(keepalive)).context("SO_KEEPALIVE")?;
     say("connected")?;
     say(&kind_of(&stream.read(&mut [0])))

@@ -36,7 +36,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
 
 /// A stack with a thread of its own on the TUN device of the test.
 fn stack() -> Result<Stack> {
-    let config = device::tun::TunConfig { name: DEVICE.into(), ..Default::default() };
+    let config = device::tun::TunConfig::default().name(DEVICE);
     let tun = device::tun::open(config).context("opening the TUN device")?;
     Stack::builder()
         .device(tun)

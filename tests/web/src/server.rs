@@ -74,7 +74,7 @@ fn our_no_delay(stream: &mut net::TcpStream) {
 
 /// A stack on the TUN device of the namespace.
 fn on_tun(name: String) -> Result<StackBuilder> {
-    let config = device::tun::TunConfig { name, ..Default::default() };
+    let config = device::tun::TunConfig::default().name(name);
     let tun = device::tun::open(config).context("opening the TUN device")?;
     Ok(Stack::builder().device(tun).address("192.0.2.2/24").address("2001:db8::2/64"))
 }

@@ -8,6 +8,7 @@ mod at;
 mod atomics;
 mod callgrind;
 mod flood;
+mod idle;
 mod sacked;
 
 use std::path::Path;
@@ -18,13 +19,14 @@ use crate::steps;
 
 const USAGE: &str = "usage: cargo xtask bench WHAT
   kernel [--quick] [--json FILE]
-  stalls
+  stalls [--quick] [--json FILE]
   web [--quick] [--repetitions N] [--seconds S] [--only NAME]... [--json FILE]
   versions --old PATH --new PATH [--pairs N] [--seconds S] [--only NAME]... [--json FILE]
-  attacks --old PATH --new PATH [--only NAME]... [--quick] [--json FILE]
+  attacks [--old PATH] --new PATH [--only NAME]... [--quick] [--json FILE]
   atomics [--at COMMIT]... [--rounds N] [--places] [--json FILE]
   flood [--at COMMIT]... [--rate N] [--seconds S] [--json FILE]
-  sacked [--at COMMIT]... [--rounds N] [--json FILE]";
+  sacked [--at COMMIT]... [--rounds N] [--json FILE]
+  idle [--at COMMIT]... [--connections N] [--json FILE]";
 
 /// Runs one measurement.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
@@ -33,6 +35,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
         Some("web") => steps::bench_web(root, args),
         Some("atomics") => atomics::run(root, &args[1..]),
         Some("flood") => flood::run(root, &args[1..]),
+        Some("idle") => idle::run(root, &args[1..]),
         Some("sacked") => sacked::run(root, &args[1..]),
         _ => bail!("{USAGE}"),
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::causes::Causes;
-use super::{CAUSES, Column, Verdicts};
+use super::{CAUSES, Column, NOT_FOR_THE_ORIGINAL, Verdicts};
 
 /// The text of the report, and what is missing in the file of causes.
 pub(super) fn write(
@@ -156,11 +156,35 @@ pub(super) fn own_scripts(
         "Of the {n} scripts of `tests/drill`, {ours} pass with the own runner and {theirs} with the \
          original tool."
     );
-    for (script, verdict) in own {
+    for (script, why) in NOT_FOR_THE_ORIGINAL {
+        let _ = writeln!(text, "The original tool does not run `{script}`: {why}.");
+    }
+    let left_out = |script: &str| NOT_FOR_THE_ORIGINAL.iter().any(|(other, _)| *other == script);
+    for (script, verdict) in own.iter().filter(|(script, _)| !left_out(script)) {
         let other = original.get(script);
         if other.map(|other| other.passed) != Some(verdict.passed) {
             let said = other.map_or("it was not run", |other| &other.said);
             missing.push(format!("the two disagree on tests/drill/{script}: {said}"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::Verdict;
+
+    #[test]
+    fn what_the_original_cannot_read_is_named_and_not_missing() {
+        let verdict = |passed| Verdict { passed, said: "a word".to_string() };
+        let (left_out, why) = NOT_FOR_THE_ORIGINAL[0];
+        let own = [(left_out, true), ("a.pkt", true), ("b.pkt", true)];
+        let own: Verdicts =
+            own.into_iter().map(|(script, passed)| (script.to_string(), verdict(passed))).collect();
+        let original = Verdicts::from([("a.pkt".to_string(), verdict(true))]);
+        let (mut text, mut missing) = (String::new(), Vec::new());
+        own_scripts(&mut text, &own, &original, &mut missing);
+        assert_eq!(missing, ["the two disagree on tests/drill/b.pkt: it was not run"]);
+        assert!(text.contains(left_out) && text.contains(why), "{text}");
     }
 }

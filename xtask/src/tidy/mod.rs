@@ -172,23 +172,27 @@ fn check(tree: &Tree) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// The folder whose modules use each other in no circle.
-const NO_CIRCLES: &str = "crates/stack/src/";
+/// The folders whose modules use each other in no circle.
+const NO_CIRCLES: [&str; 2] = ["crates/stack/src/", "crates/tcp/src/"];
 
-/// The module that may use all others, and that only the root may use.
-const WIRING: &str = "stack";
+/// The module that may use all others, and that only the root of its folder may use.
+const WIRING: (&str, &str) = ("crates/stack/src/", "stack");
 
 /// A circle of modules can only be understood, and changed, as a whole. One that goes by way of a
 /// parent and its child is not seen as one, so who uses the wiring is asked for by itself.
 fn check_circles(tree: &Tree, findings: &mut Vec<Finding>) -> Result<()> {
-    let modules = Modules::below(NO_CIRCLES, tree.texts())?;
-    for user in modules.users_of(WIRING) {
-        let what = format!("`{user}` uses `{WIRING}`, which owns it");
-        findings.push(Finding::new(NO_CIRCLES.trim_end_matches('/'), 1, &what));
-    }
-    for circle in modules.circles() {
-        let what = format!("modules use each other in a circle: {}", circle.join(", "));
-        findings.push(Finding::new(NO_CIRCLES.trim_end_matches('/'), 1, &what));
+    for folder in NO_CIRCLES {
+        let modules = Modules::below(folder, tree.texts())?;
+        let mut find =
+            |what: &str| findings.push(Finding::new(folder.trim_end_matches('/'), 1, what));
+        if folder == WIRING.0 {
+            for user in modules.users_of(WIRING.1) {
+                find(&format!("`{user}` uses `{}`, which owns it", WIRING.1));
+            }
+        }
+        for circle in modules.circles() {
+            find(&format!("modules use each other in a circle: {}", circle.join(", ")));
+        }
     }
     Ok(())
 }

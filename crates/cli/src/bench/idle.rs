@@ -3,6 +3,7 @@
 //! Two stacks in this process and one thread that runs both. All connections are opened, and a byte
 //! goes over each in both directions, so that every queue has been in use once.
 
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -30,8 +31,8 @@ const BACKLOG: usize = 2 * BATCH as usize;
 /// Polls without anything to do after which the connections cannot be completed any more.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Longer than the time after which an idle connection gives memory back.
-const RESTING_TIME: Duration = Duration::from_millis(1300);
+/// Longer than the times after which an idle connection and then an idle pool give memory back.
+const RESTING_TIME: Duration = Duration::from_millis(2500);
 
 /// The JSON document.
 #[derive(Serialize)]
@@ -43,6 +44,8 @@ struct Document {
     server_bytes_per_connection: f64,
     resident_bytes_per_connection_and_stack: Option<f64>,
     pool_bytes_in_use: usize,
+    /// What the types of a connection and its packets take, in bytes.
+    type_bytes: BTreeMap<&'static str, usize>,
 }
 
 /// The two ends.
@@ -82,6 +85,7 @@ pub(crate) fn run(args: &IdleArgs) -> anyhow::Result<()> {
         server_bytes_per_connection: per(&ends.server),
         resident_bytes_per_connection_and_stack: resident.map(|bytes| bytes / count / 2.0),
         pool_bytes_in_use: pools.map(|stack| stack.core().pool().stats().in_use_bytes).iter().sum(),
+        type_bytes: ends.client.core().type_sizes().into_iter().collect(),
     };
     if !output::is_stdout(args.json.as_deref()) {
         print(table(&document).as_bytes())?;

@@ -44,7 +44,7 @@ fn workload(
             (client, Some(server), SocketAddr::new(ip, PORT))
         }
     };
-    let options = Options { nodelay: run.nodelay, sndbuf: run.sndbuf, ..Options::default() };
+    let options = Options::default().nodelay(run.nodelay).sndbuf(run.sndbuf);
     let workload = Workload {
         kind,
         flows: run.flows,

@@ -40,8 +40,6 @@ impl EmbeddedHost {
                 self.rebuild(Shape { offload, ..self.shape })
             }
             Command::Qdisc(qdisc) => {
-                let none = Qdisc::Fifo { limit: Some(0) };
-                self.wire.lock().drops = *qdisc == none;
                 let bucket = match qdisc {
                     Qdisc::TokenBucket(bucket) => Some(*bucket),
                     _ => None,
@@ -49,9 +47,7 @@ impl EmbeddedHost {
                 self.rebuild(Shape { bucket, ..self.shape })?;
                 self.queue_by(match *qdisc {
                     Qdisc::Fq(config) => Kind::Fq(config),
-                    Qdisc::Fifo { limit: Some(limit @ 1..) } => {
-                        Kind::Pfifo { limit: limit as usize }
-                    }
+                    Qdisc::Fifo { limit: Some(limit) } => Kind::Pfifo { limit: limit as usize },
                     _ => Kind::PFIFO,
                 })
             }

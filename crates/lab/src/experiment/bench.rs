@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::at;
+use super::condition::{Condition, SetAside, Tries};
 use super::plan::{self, Plan};
 use super::stats::{self, medians, ratios, spreads};
 use super::watch::Watch;
@@ -143,13 +144,27 @@ impl<'a> Bench<'a> {
     pub fn case_beside(
         &mut self,
         name: &str,
-        mut run: impl FnMut(&Plan, Column, Option<PathBuf>) -> anyhow::Result<Run>,
+        run: impl FnMut(&Plan, Column, Option<PathBuf>) -> anyhow::Result<Run>,
         beside: Option<Beside<'_>>,
     ) -> anyhow::Result<()> {
-        let captures = self.capture(name, &mut run)?;
+        self.case_if(name, run, beside, &())
+    }
+
+    /// The same; a pair that does not meet the condition is set aside and run again.
+    ///
+    /// # Errors
+    /// If a run fails.
+    pub fn case_if(
+        &mut self,
+        name: &str,
+        mut run: impl FnMut(&Plan, Column, Option<PathBuf>) -> anyhow::Result<Run>,
+        beside: Option<Beside<'_>>,
+        condition: &dyn Condition,
+    ) -> anyhow::Result<()> {
+        let captures = self.capture(name, &mut run, condition)?;
         let plan = self.plan;
         let run = |column| run(plan, column, None);
-        let case = Case::measure(name, plan.pairs, self.watch, run, beside)?;
+        let case = Case::measure(name, plan.pairs, self.watch, run, beside, condition)?;
         self.cases.push(Case { captures, ..case });
         Ok(())
     }
@@ -158,10 +173,12 @@ impl<'a> Bench<'a> {
         &mut self,
         case: &str,
         mut run: impl FnMut(&Plan, Column, Option<PathBuf>) -> anyhow::Result<Run>,
+        condition: &dyn Condition,
     ) -> anyhow::Result<Vec<Capture>> {
         let Some(dir) = self.plan.capture_dir(self.cases.is_empty())? else {
             return Ok(Vec::new());
         };
+        condition.prepare().with_context(|| case.to_owned())?;
         let plan = self.plan.captured();
         let mut captures = Vec::new();
         for column in Column::ALL {
@@ -187,12 +204,14 @@ pub struct Case {
     pub name: String,
     /// At least one.
     pub pairs: Vec<Pair>,
+    /// Pairs that do not count.
+    pub set_aside: Vec<SetAside>,
     /// One of each column, if they were wanted.
     pub captures: Vec<Capture>,
 }
 
 impl Case {
-    /// Runs `pairs` pairs.
+    /// Runs pairs until `pairs` of them count, or until there is no [try](super::condition) left.
     ///
     /// # Errors
     /// If a run fails.
@@ -202,31 +221,26 @@ impl Case {
         watch: &mut Watch,
         mut run: impl FnMut(Column) -> anyhow::Result<Run>,
         mut beside: Option<Beside<'_>>,
+        condition: &dyn Condition,
     ) -> anyhow::Result<Case> {
-        let mut done = Vec::with_capacity(pairs);
-        for index in 0..pairs.max(1) {
-            let mut order = Column::ALL;
-            if index % 2 == 1 {
-                order.reverse();
-            }
-            let mut values = [Value::Null, Value::Null, Value::Null];
-            for column in order {
-                watch.show(&format!("{name}: pair {}/{pairs}, {}", index + 1, column.name()));
-                let run = run(column).with_context(|| format!("{name}, {}", column.name()))?;
-                values[column as usize] = serde_json::to_value(run)?;
-            }
-            let kernel = match &mut beside {
-                Some(beside) => {
-                    watch.show(&format!("{name}: pair {}/{pairs}, the kernel", index + 1));
-                    Some(beside.pair(&order).with_context(|| format!("{name}, the kernel"))?)
-                }
-                None => None,
+        let pairs = pairs.max(1);
+        let (mut done, mut set_aside) = (Vec::with_capacity(pairs), Vec::new());
+        let mut tries = Tries::new(pairs);
+        while done.len() < pairs {
+            let mut say = |what: &str| {
+                watch.show(&format!("{name}: pair {}/{pairs}, {what}", done.len() + 1));
             };
-            let [before, after, best] = values;
-            let ratio = ratios(&before, &after);
-            done.push(Pair { case: name.to_owned(), before, after, best, ratio, kernel });
+            say("getting ready");
+            condition.prepare().with_context(|| name.to_owned())?;
+            // Who goes first changes with every try.
+            let is_even = (done.len() + set_aside.len()).is_multiple_of(2);
+            let pair = Pair::measure(name, is_even, &mut run, beside.as_mut(), &mut say)?;
+            match tries.why_not(&pair, condition) {
+                Some(why) => set_aside.push(SetAside { case: name.to_owned(), why }),
+                None => done.push(pair),
+            }
         }
-        Ok(Case { name: name.to_owned(), pairs: done, captures: Vec::new() })
+        Ok(Case { name: name.to_owned(), pairs: done, set_aside, captures: Vec::new() })
     }
 
     /// The median of a figure, by its path: `latency_us.p99`.
@@ -286,6 +300,37 @@ impl Case {
             "after": medians(&all(|pair| &pair.after)),
             "ratio": spreads(&all(|pair| &pair.ratio)),
         })
+    }
+}
+
+impl Pair {
+    fn measure(
+        case: &str,
+        before_first: bool,
+        run: &mut impl FnMut(Column) -> anyhow::Result<Run>,
+        beside: Option<&mut Beside<'_>>,
+        say: &mut impl FnMut(&str),
+    ) -> anyhow::Result<Pair> {
+        let mut order = Column::ALL;
+        if !before_first {
+            order.reverse();
+        }
+        let mut values = [Value::Null, Value::Null, Value::Null];
+        for column in order {
+            say(column.name());
+            let run = run(column).with_context(|| format!("{case}, {}", column.name()))?;
+            values[column as usize] = serde_json::to_value(run)?;
+        }
+        let kernel = match beside {
+            Some(beside) => {
+                say("the kernel");
+                Some(beside.pair(&order).with_context(|| format!("{case}, the kernel"))?)
+            }
+            None => None,
+        };
+        let [before, after, best] = values;
+        let ratio = ratios(&before, &after);
+        Ok(Pair { case: case.to_owned(), before, after, best, ratio, kernel })
     }
 }
 

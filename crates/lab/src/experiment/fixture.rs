@@ -47,7 +47,7 @@ impl Fixture {
 
     pub(crate) fn case(&self) -> Case {
         let pairs = (0..PAIRS).map(|_| self.pair()).collect();
-        Case { name: self.name.into(), pairs, captures: Vec::new() }
+        Case { name: self.name.into(), pairs, set_aside: Vec::new(), captures: Vec::new() }
     }
 
     /// With so many pairs as in `other`.

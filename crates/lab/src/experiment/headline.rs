@@ -78,6 +78,10 @@ pub struct Headline {
     pub scale: f64,
 }
 
+fn pairs_against(count: usize) -> String {
+    if count == 1 { "1 pair against".to_owned() } else { format!("{count} pairs against") }
+}
+
 impl Headline {
     /// Of the headline case. `None` if the figure was not published, or no case ran.
     pub(super) fn of(judged: Judged, published: &[Published], cases: &[Case]) -> Option<Headline> {
@@ -119,9 +123,7 @@ impl Headline {
     pub fn words(&self) -> String {
         match self.beyond.map(|beyond| (beyond, (beyond * 100.0).round())) {
             None => "not taken".into(),
-            Some((beyond, _)) if !self.reached && beyond >= -SAME => {
-                format!("{} pairs against", self.against)
-            }
+            Some((beyond, _)) if !self.reached && beyond >= -SAME => pairs_against(self.against),
             Some((_, percent)) if self.reached && percent < 1.0 => "the published gain".into(),
             Some((_, percent)) if self.reached => format!("{percent:.0} % beyond"),
             Some((beyond, _)) => format!("{:.1} % short", -beyond * 100.0),
@@ -137,7 +139,7 @@ impl Headline {
                 0 => crate::figures::decimal(self.ratio.map(|ratio| ratio.median), 3),
                 against => {
                     let median = crate::figures::decimal(self.ratio.map(|ratio| ratio.median), 3);
-                    format!("{median}, {against} pairs against")
+                    format!("{median}, {}", pairs_against(against))
                 }
             },
             reached: self.reached,

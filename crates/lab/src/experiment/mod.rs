@@ -9,12 +9,16 @@
 //! What is reported are medians over the pairs, and ratios with their least and greatest: a ratio
 //! is taken within a pair, where drift matters least.
 //!
+//! A pair counts if it was measured under the [conditions](condition) of its case; else it is set
+//! aside, which is shown, and run again.
+//!
 //! The first case is the *headline*: its figures are the experiment's. Those of the others are
 //! under `cases`.
 //!
 //! An experiment that misses its bar is no error. Its verdict says so.
 
 mod bench;
+pub(crate) mod condition;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod headline;
@@ -34,6 +38,8 @@ use serde_json::{Map, Value, json};
 use crate::schema;
 
 pub use bench::{Bench, Beside, Capture, Case, Column, HostRun, KernelPair, Pair, Run};
+pub(crate) use condition::OTHER_WORK_PATH;
+pub use condition::{Condition, SetAside};
 pub use headline::{Headline, Judged, Measured, Sides};
 pub(crate) use plan::CAPTURED;
 pub use plan::{Captures, Plan};
@@ -113,6 +119,8 @@ pub struct Report {
     pub published: Value,
     /// All pairs, case by case.
     pub pairs: Vec<Pair>,
+    /// Pairs that do not count, with the reason; each was run again.
+    pub set_aside: Vec<SetAside>,
     /// Medians with the knob as it was; those of further cases under `cases`.
     #[schemars(with = "schema::Column")]
     pub before: Value,
@@ -153,6 +161,8 @@ impl Report {
         let column = |column| with_cases(&cases, |case| case.medians(column));
         let headline = Headline::of(subject.judged, subject.published, &cases);
         let first = headline.as_ref().map(Headline::check);
+        let mut notes = verdict.notes;
+        notes.extend(cases.iter().filter_map(condition::disturbed));
         let checks = first.into_iter().chain(verdict.checks).collect();
         Report {
             experiment: subject.name,
@@ -166,8 +176,9 @@ impl Report {
             ratio: with_cases(&cases, Case::ratios),
             kernel: with_cases(&cases, Case::kernel),
             captures: cases.iter().flat_map(|case| case.captures.iter().cloned()).collect(),
+            set_aside: cases.iter().flat_map(|case| case.set_aside.iter().cloned()).collect(),
             pairs: cases.into_iter().flat_map(|case| case.pairs).collect(),
-            verdict: Verdict::of(checks, verdict.notes).without(verdict.not_reproduced),
+            verdict: Verdict::of(checks, notes).without(verdict.not_reproduced),
             headline,
             run: None,
             shown,

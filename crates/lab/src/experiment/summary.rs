@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::{Check, Column, Headline, Report};
+use super::{Check, Column, Headline, Report, condition};
 
 /// The table, and below it the knobs and what was missed.
 pub fn text(reports: &[Report]) -> String {
@@ -27,6 +27,11 @@ pub fn text(reports: &[Report]) -> String {
     out.push('\n');
     for report in reports {
         out.push_str(&format!("{}: {}\n", report.experiment, report.knob));
+    }
+    for report in reports {
+        for line in condition::lines(&report.set_aside) {
+            out.push_str(&format!("{}: {line}\n", report.experiment));
+        }
     }
     out.push_str(&missed(reports));
     out

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Report, at};
+use super::{Report, at, condition};
 
 /// A figure that the table shows.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -171,6 +171,9 @@ fn verdict(report: &Report) -> String {
             "    {mark} {}: {} (wanted {})\n",
             check.what, check.measured, check.wanted
         ));
+    }
+    for line in condition::lines(&report.set_aside) {
+        out.push_str(&format!("  {line}\n"));
     }
     for what in &report.verdict.not_reproduced {
         out.push_str(&format!("  not reproduced: {what}\n"));

@@ -1,5 +1,7 @@
 //! The shape of a report, and the order of runs.
 
+use std::cell::Cell;
+
 use serde_json::json;
 
 use super::*;
@@ -36,7 +38,7 @@ fn case(name: &str, pairs: usize) -> (Case, Vec<Column>) {
         order.push(column);
         Ok(run([3.0, 2.0, 1.0][column as usize]))
     };
-    let case = Case::measure(name, pairs, &mut Watch::new("x"), once, None);
+    let case = Case::measure(name, pairs, &mut Watch::new("x"), once, None, &());
     (case.unwrap(), order)
 }
 
@@ -56,6 +58,46 @@ fn before_and_after_take_turns() {
     assert!((ratio.median - 2.0 / 3.0).abs() < 1e-9);
 }
 
+/// Accepts a pair by the number of the try.
+struct Nth<'a> {
+    prepared: Cell<usize>,
+    accepted: &'a dyn Fn(usize) -> bool,
+}
+
+impl Condition for Nth<'_> {
+    fn prepare(&self) -> anyhow::Result<()> {
+        self.prepared.set(self.prepared.get() + 1);
+        Ok(())
+    }
+
+    fn refuses(&self, _: &Pair) -> Option<String> {
+        let attempt = self.prepared.get();
+        (!(self.accepted)(attempt)).then(|| format!("try {attempt}"))
+    }
+}
+
+#[test]
+fn pairs_that_do_not_count_are_run_again() {
+    let measure = |pairs, accepted| {
+        let mut runs = 0;
+        let once = |_| {
+            runs += 1;
+            Ok(run(1.0))
+        };
+        let nth = Nth { prepared: Cell::new(0), accepted };
+        let case = Case::measure("c", pairs, &mut Watch::new("x"), once, None, &nth).unwrap();
+        let reasons: Vec<String> = case.set_aside.iter().map(|aside| aside.why.clone()).collect();
+        (case.pairs.len(), reasons, runs)
+    };
+    let (pairs, reasons, runs) = measure(3, &|attempt| attempt % 2 == 0);
+    assert_eq!((pairs, runs), (3, 18));
+    assert_eq!(reasons, ["try 1", "try 3", "try 5"]);
+    // There is an end to it: then they count as they are.
+    let (pairs, reasons, runs) = measure(2, &|_| false);
+    assert_eq!((pairs, runs), (2, 18));
+    assert_eq!(reasons, ["try 1", "try 2", "try 3", "try 4"]);
+}
+
 #[test]
 fn the_document_has_these_fields() {
     let verdict = Verdict::of(vec![Check::so("all is well", false)], vec!["n".into()]);
@@ -69,6 +111,7 @@ fn the_document_has_these_fields() {
         "pinned",
         "published",
         "pairs",
+        "set_aside",
         "before",
         "after",
         "best",
@@ -114,7 +157,7 @@ fn paths_may_end_in_names_with_dots() {
 #[test]
 fn a_failed_run_says_which() {
     let mut watch = Watch::new("x");
-    let failed = Case::measure("c", 1, &mut watch, |_| anyhow::bail!("no luck"), None);
+    let failed = Case::measure("c", 1, &mut watch, |_| anyhow::bail!("no luck"), None, &());
     assert_eq!(format!("{:#}", failed.unwrap_err()), "c, before: no luck");
 }
 
@@ -140,6 +183,20 @@ fn the_headline_is_held_against_the_publication() {
     let text = summary::text(&[report]);
     for part in ["3.00 -> 2.00", "0.67 (0.67-0.67)", "the published gain", "x: k = 0 / 1"] {
         assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn two_pairs_without_a_gain_are_too_many() {
+    let one = (true, "the published gain");
+    let two = (false, "2 pairs against");
+    for (against, expected) in [(1, one), (2, two)] {
+        let mut case = case("c", 5).0;
+        for pair in &mut case.pairs[..against] {
+            pair.ratio = json!({ "packets_per_transaction": 1.0 });
+        }
+        let headline = Headline::of(subject().judged, &PUBLISHED, &[case]).unwrap();
+        assert_eq!((headline.reached, headline.words().as_str()), expected);
     }
 }
 

@@ -122,8 +122,8 @@ fn measure(
     let mut settings = PINNED.to_vec();
     settings.push((KNOB, if column == Column::Before { "0" } else { "1" }));
     let (rcvbuf, read_bytes, compute) = what.reader();
-    let reader = Options { rcvbuf: Some(rcvbuf), quickack: Some(true), ..Options::default() };
-    let sender = Options { sndbuf: Some(SEND_BUFFER), ..Options::default() };
+    let reader = Options::default().rcvbuf(Some(rcvbuf)).quickack(Some(true));
+    let sender = Options::default().sndbuf(Some(SEND_BUFFER));
     let memory = || Link::Memory(LinkConfig::default());
     let stage = Stage {
         link: if what == What::Tun { Link::Tun } else { memory() },

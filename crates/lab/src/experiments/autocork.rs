@@ -6,9 +6,16 @@
 //!
 //! How much can be gained is decided by the link: what `before` leaves of it. Where `before` nearly
 //! fills it, small queues batch by themselves and there is nothing to gain; where it is far too
-//! wide, the gain is larger than the published one and says nothing. So the rate of the link is
-//! found first at which `before` fills as much of it as in the publication, 66 %, and the headline
-//! is measured there. Links of which it fills 30 % and 75 % stand beside it.
+//! wide, the gain is larger than the published one and says nothing. So the headline is measured on
+//! a link of which `before` fills as much as in the publication, 66 %. Links of which it fills 30 %
+//! and 75 % stand beside it.
+//!
+//! What `before` gives changes with whatever else the machine does. So the link's rate is taken
+//! anew before every pair, from a short run of `before` on a link that is far too wide. On a link
+//! that is too narrow, if only for a moment, `before` changes for good: its packets queue up, small
+//! queues merge them, and it then fills the whole link with less work. So each pair is held to the
+//! share, and to packets that were not merged; one that misses is
+//! [set aside](crate::experiment::SetAside).
 //!
 //! The writers have a processor to themselves. With two processors the other one carries the
 //! softirq thread of the sender and all of the receiver. That is more work before than after, since
@@ -18,19 +25,20 @@
 //! Beside it, transactions over the same link: the latency must not change. Over TUN to the kernel
 //! a packet is complete when its write has returned.
 
+use std::cell::Cell;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use plimsoll::device::memory_link::LinkConfig;
 use serde_json::{Value, json};
 
 use crate::experiment::pin::{self, Places, Setting};
-use crate::experiment::stats::Spread;
 use crate::experiment::table::Shown;
 use crate::experiment::{
-    Bench, Beside, Case, Check, Column, Gain, Harm, Judged, Plan, Published, Report, Run, Subject,
-    Verdict, Wanted, Watch,
+    Bench, Beside, Case, Check, Column, Condition, Gain, Harm, Judged, Pair, Plan, Published,
+    Report, Run, Subject, Verdict, Wanted, Watch, at,
 };
-use crate::figures::per;
+use crate::figures::{per, percent};
 use crate::host;
 use crate::show;
 use crate::stage::{self, Link, Stage};
@@ -55,13 +63,17 @@ const FULL: f64 = 0.93;
 /// The most of a link's rate that can be data: the MSS of a packet of 1500 bytes. Super-segments
 /// are charged for the headers of all their segments.
 const PAYLOAD: f64 = 1448.0 / 1500.0;
-/// The rate with which the search begins: more than `before` can fill.
-const FIRST_RATE: u64 = 40_000_000_000;
-const TRIES: usize = 6;
-/// How far from the first guess the rate may be, as a factor.
+/// The rate of a link that is far too wide for `before`.
+const WIDE: u64 = 40_000_000_000;
+/// How long `before` runs on it before each pair, at most.
+const PROBE: Duration = Duration::from_millis(400);
+/// Octets in a packet of `before`, on average, beyond which small queues merged many: it sends a
+/// segment as soon as it is full.
+const MERGED: f64 = 3000.0;
+/// What is tried next if they did.
+const WIDER: f64 = 1.1;
+/// How much slower or faster `before` may be than on the wide link, as a factor.
 const NEAR: f64 = 1.5;
-/// Runs whose median is a try.
-const RUNS: usize = 5;
 
 const PUBLISHED: [Published; 3] = [
     Published::new("throughput_bits_per_s", 6.625e9, 9.410e9),
@@ -180,6 +192,7 @@ fn figures(measured: &Measured, kind: Kind, rate: Option<u64>) -> Run {
         ("cpu_ns_per_byte_with_softirq", per_byte(writers.zip(softirq).map(|(a, b)| a + b))),
         ("cpu_ns_per_byte_of_process", per_byte(run.figures.cpu_seconds)),
         ("softirq_cpu_seconds", softirq),
+        ("link_rate_bits_per_s", rate.map(|rate| rate as f64)),
         ("link_share", share),
         ("largest_gain", share.and_then(|share| per(PAYLOAD, share))),
     ] {
@@ -188,45 +201,112 @@ fn figures(measured: &Measured, kind: Kind, rate: Option<u64>) -> Run {
     run
 }
 
-/// The rate of which `before` fills `share`, in the median of some runs.
-fn calibrate(plan: &Plan, flows: u32, share: f64, watch: &mut Watch) -> anyhow::Result<u64> {
-    let short =
-        Plan { length: plan.length.min(std::time::Duration::from_millis(400)), ..plan.clone() };
-    find_rate(share, |rate| {
-        watch.show(&format!("what fills a link of {}?", show::rate(rate as f64)));
-        let mut all = Vec::with_capacity(RUNS);
-        for _ in 0..RUNS {
-            let run = measure(&short, (What::Stream, flows), &link(rate), (Column::Before, None))?;
-            all.push(run.figures.throughput_bits_per_s.unwrap_or(0.0));
-        }
-        Ok(Spread::of(&all).map_or(0.0, |spread| spread.median))
-    })
+/// A link of which `before` fills its share.
+///
+/// Its rate is taken anew for every pair, from what `before` gives at that moment on a link that is
+/// far too wide for it.
+struct Narrow<'a> {
+    plan: &'a Plan,
+    flows: u32,
+    /// The share that `before` is to fill.
+    share: f64,
+    rate: Cell<u64>,
+    /// What `before` gave on the wide link.
+    alone: Cell<f64>,
+    /// What it gives on this link, over what it gave on the wide one, as far as is known.
+    slower: Cell<f64>,
 }
 
-/// The rate of which what `fill` makes of it is `share`, or the last that was tried.
-///
-/// What a sender gives that never waits for the link says where to look. The search stays near it:
-/// on a link that is much narrower small queues batch for `before` too, so that it gives less and
-/// less, and following it down would never end.
-fn find_rate(share: f64, mut fill: impl FnMut(u64) -> anyhow::Result<f64>) -> anyhow::Result<u64> {
-    let guess = fill(FIRST_RATE)? / share;
-    let (mut low, mut high) = (guess / NEAR, guess * NEAR);
-    let mut rate = guess;
-    for _ in 0..TRIES {
-        let rounded = in_steps(rate);
-        let filled = fill(rounded)? / rounded as f64;
-        if (filled - share).abs() <= SHARE_BAND / 3.0 {
-            break;
-        }
-        if filled > share {
-            low = rate;
-        } else {
-            high = rate;
-        }
-        let next = rate * filled / share;
-        rate = if low < next && next < high { next } else { (low * high).sqrt() };
+impl<'a> Narrow<'a> {
+    fn new(plan: &'a Plan, flows: u32, share: f64) -> Narrow<'a> {
+        let (rate, alone) = (Cell::new(WIDE), Cell::new(WIDE as f64));
+        Narrow { plan, flows, share, rate, alone, slower: Cell::new(1.0) }
     }
-    Ok(in_steps(rate))
+
+    fn link(&self) -> Link {
+        link(self.rate.get())
+    }
+
+    /// Takes the rate for the next pair.
+    fn calibrate(&self) -> anyhow::Result<()> {
+        let short = Plan { length: self.plan.length.min(PROBE), ..self.plan.clone() };
+        let run = measure(&short, (What::Stream, self.flows), &link(WIDE), (Column::Before, None))?;
+        self.follow(run.figures.throughput_bits_per_s.unwrap_or_default());
+        Ok(())
+    }
+
+    fn follow(&self, alone: f64) {
+        self.alone.set(alone);
+        self.rate.set(in_steps(alone * self.slower.get() / self.share));
+    }
+
+    /// Why a pair does not count: `before` filled more or less of the link than it was to, or was
+    /// merged by small queues, as on a link that is too narrow.
+    fn misses(&self, pair: &Pair) -> Option<String> {
+        let figure = |path| at(&pair.before, path)?.as_f64();
+        let (filled, rate) = figure("link_share").zip(figure("link_rate_bits_per_s"))?;
+        let octets = figure("octets_per_packet")?;
+        let is_merged = octets > MERGED || filled >= FULL;
+        if (filled - self.share).abs() <= SHARE_BAND && !is_merged {
+            return None;
+        }
+        let slower = if is_merged {
+            // How much wider it has to be is not known.
+            self.slower.get() * WIDER
+        } else {
+            // Half of the way: the next pair is another moment.
+            (self.slower.get() * filled * rate / self.alone.get()).sqrt()
+        };
+        self.slower.set(slower.clamp(1.0 / NEAR, NEAR));
+        let merged =
+            if is_merged { format!(" in packets of {octets:.0} octets") } else { String::new() };
+        Some(format!("before filled {} of {}{merged}", percent(filled), show::rate(rate)))
+    }
+}
+
+/// A case.
+struct Row<'a> {
+    name: String,
+    /// What it moves, over so many flows.
+    what: (What, u32),
+    on: On<'a>,
+    /// The host's own TCP may run beside it.
+    has_host: bool,
+}
+
+/// What a case runs on.
+enum On<'a> {
+    /// A link of which `before` fills its share in every pair that counts.
+    Held(&'a Narrow<'a>),
+    /// The same link, as it is by then, for something else.
+    Same(&'a Narrow<'a>),
+    /// The kernel over TUN.
+    Tun,
+}
+
+impl Condition for On<'_> {
+    fn prepare(&self) -> anyhow::Result<()> {
+        match self {
+            On::Held(link) => link.calibrate(),
+            On::Same(_) | On::Tun => Ok(()),
+        }
+    }
+
+    fn refuses(&self, pair: &Pair) -> Option<String> {
+        match self {
+            On::Held(link) => link.misses(pair),
+            On::Same(_) | On::Tun => None,
+        }
+    }
+}
+
+impl On<'_> {
+    fn link(&self) -> Link {
+        match self {
+            On::Held(link) | On::Same(link) => link.link(),
+            On::Tun => Link::Tun,
+        }
+    }
 }
 
 /// A rate in steps of 50 Mbit/s.
@@ -235,7 +315,7 @@ fn in_steps(rate: f64) -> u64 {
 }
 
 fn link(rate: u64) -> Link {
-    Link::Memory(LinkConfig { rate: Some(rate), ..LinkConfig::default() })
+    Link::Memory(LinkConfig::default().rate(Some(rate)))
 }
 
 /// Runs it.
@@ -245,35 +325,16 @@ fn link(rate: u64) -> Link {
 pub fn run(plan: &Plan, watch: &mut Watch) -> anyhow::Result<Report> {
     let flows = plan.flows.clone().unwrap_or_else(|| vec![FLOWS]);
     let first = flows[0];
-    let rate = calibrate(plan, first, SHARE, watch)?;
-    let mut links = Vec::new();
-    for share in OTHER_SHARES {
-        links.push((share, link(calibrate(plan, first, share, watch)?)));
-    }
-    let headline = link(rate);
+    let headline = Narrow::new(plan, first, SHARE);
+    let others = OTHER_SHARES.map(|share| Narrow::new(plan, first, share));
     let mut bench = Bench::new(NAME, plan, watch);
-    let mut add = |name: String, what: (What, u32), link: &Link, host: bool| {
-        let mut on_host = |column| measure_host(plan, what, column);
-        let beside = (plan.kernel && host).then_some(Beside { has_knob: true, run: &mut on_host });
-        let run = |plan: &Plan, column, pcap| measure(plan, what, link, (column, pcap));
-        bench.case_beside(&name, run, beside)
-    };
-    add(headline_name(first), (What::Stream, first), &headline, true)?;
-    add(format!("rr, {}", show::flows(first)), (What::Transactions, first), &headline, true)?;
-    for &flows in &flows[1..] {
-        add(
-            format!("the same link, {}", show::flows(flows)),
-            (What::Stream, flows),
-            &headline,
-            false,
-        )?;
-    }
-    for (share, link) in &links {
-        let name = format!("before fills {:.0} %, {}", share * 100.0, show::flows(first));
-        add(name, (What::Stream, first), link, false)?;
-    }
-    if plan.kernel {
-        add(format!("tun, {}", show::flows(first)), (What::Stream, first), &Link::Tun, false)?;
+    for row in rows(&flows, &headline, &others, plan.kernel) {
+        let mut on_host = |column| measure_host(plan, row.what, column);
+        let beside =
+            (plan.kernel && row.has_host).then_some(Beside { has_knob: true, run: &mut on_host });
+        let run =
+            |plan: &Plan, column, pcap| measure(plan, row.what, &row.on.link(), (column, pcap));
+        bench.case_if(&row.name, run, beside, &row.on)?;
     }
     let cases = bench.finish();
     let mut verdict = verdict(&cases);
@@ -281,11 +342,46 @@ pub fn run(plan: &Plan, watch: &mut Watch) -> anyhow::Result<Report> {
         verdict.notes.push(ABOUT_THE_HOST.to_owned());
     }
     let shown = shown(&cases);
-    Ok(Report::new(subject(rate), cases, verdict, shown))
+    Ok(Report::new(subject(headline.rate.get()), cases, verdict, shown))
+}
+
+/// The cases, the headline first.
+fn rows<'a>(
+    flows: &[u32],
+    headline: &'a Narrow<'a>,
+    others: &'a [Narrow<'a>; 2],
+    over_tun: bool,
+) -> Vec<Row<'a>> {
+    let first = flows[0];
+    let stream = (What::Stream, first);
+    let row = |name, what, on| Row { name, what, on, has_host: false };
+    let mut rows = vec![
+        Row { has_host: true, ..row(headline_name(first), stream, On::Held(headline)) },
+        Row {
+            has_host: true,
+            ..row(
+                format!("rr, {}", show::flows(first)),
+                (What::Transactions, first),
+                On::Same(headline),
+            )
+        },
+    ];
+    for &flows in &flows[1..] {
+        let name = format!("the same link, {}", show::flows(flows));
+        rows.push(row(name, (What::Stream, flows), On::Same(headline)));
+    }
+    for link in others {
+        let name = format!("before fills {}, {}", percent(link.share), show::flows(first));
+        rows.push(row(name, stream, On::Held(link)));
+    }
+    if over_tun {
+        rows.push(row(format!("tun, {}", show::flows(first)), stream, On::Tun));
+    }
+    rows
 }
 
 fn headline_name(flows: u32) -> String {
-    format!("before fills {:.0} %, {}", SHARE * 100.0, show::flows(flows))
+    format!("before fills {}, {}", percent(SHARE), show::flows(flows))
 }
 
 /// What the kernel's columns are, and what they are not.
@@ -299,7 +395,7 @@ const ABOUT_THE_HOST: &str = "the kernel's columns: tcp_autocorking 0 and 1 over
 fn subject(rate: u64) -> Subject {
     let mut pinned = stage::pinned(&PINNED);
     for (name, value) in [
-        ("link_rate", json!(show::rate(rate as f64))),
+        ("link_rate", json!(format!("{}, in the last pair", show::rate(rate as f64)))),
         ("link", json!("in memory, serialising, TX ring of 256 packets, completions by the clock")),
         ("qdisc", json!(QDISC)),
         (
@@ -314,8 +410,9 @@ fn subject(rate: u64) -> Subject {
         (
             "share",
             json!(
-                "the link's rate is such that before fills 66 % of it, as published; the largest \
-                 gain is what the link can carry over what before carried"
+                "the link's rate is such that before fills 66 % of it, as published; a pair in \
+                 which it filled less than 63 % or more than 69 % is set aside, and the rate \
+                 follows; the largest gain is what the link can carry over what before carried"
             ),
         ),
         ("nodelay", json!(false)),
@@ -343,6 +440,7 @@ fn subject(rate: u64) -> Subject {
 fn shown(cases: &[Case]) -> Vec<Shown> {
     let stream = [
         Shown::new("throughput, Mbit/s", "throughput_bits_per_s", 0).scaled(1e6),
+        Shown::new("rate of the link, Mbit/s", "link_rate_bits_per_s", 0).scaled(1e6),
         Shown::new("share of the link", "link_share", 2),
         Shown::new("largest possible gain", "largest_gain", 2),
         Shown::new("writers' CPU ns/byte", "cpu_ns_per_byte", 3),
@@ -449,21 +547,53 @@ mod tests {
         falls_without(report, &good(), &["throughput", "writers' CPU", "TCPAutoCorking"]);
     }
 
+    fn pair(rate: f64, filled: f64, octets: f64) -> Pair {
+        let before = json!({
+            "link_rate_bits_per_s": rate, "link_share": filled, "octets_per_packet": octets,
+        });
+        let (after, best, ratio) = (json!({}), json!({}), json!({}));
+        Pair { case: "a".into(), before, after, best, ratio, kernel: None }
+    }
+
     #[test]
-    fn the_rate_is_found_by_the_median() {
-        // A sender of 5 Gbit/s, or of the whole link if that is less.
-        let fill = |rate: u64| Ok((rate as f64 * PAYLOAD).min(5e9));
-        for share in [SHARE, OTHER_SHARES[0], OTHER_SHARES[1]] {
-            let rate = find_rate(share, fill).unwrap();
-            assert!((5e9 / rate as f64 - share).abs() < SHARE_BAND / 3.0, "{share}: {rate}");
+    fn the_rate_follows_what_before_gives() {
+        let plan = Plan::default();
+        let link = Narrow::new(&plan, 4, SHARE);
+        link.follow(3.3e9);
+        assert_eq!(link.rate.get(), 5_000_000_000);
+        link.follow(2.0e9);
+        assert_eq!(link.rate.get(), 3_050_000_000, "in steps");
+    }
+
+    #[test]
+    fn a_pair_with_another_share_does_not_count() {
+        let plan = Plan::default();
+        let link = Narrow::new(&plan, 4, SHARE);
+        link.follow(3.3e9);
+        for filled in [SHARE - SHARE_BAND + 0.001, SHARE, SHARE + SHARE_BAND - 0.001] {
+            assert_eq!(link.misses(&pair(5e9, filled, 1450.0)), None, "{filled}");
         }
-        // One that gets slower on a narrower link takes more than one try.
-        let slower = |rate: u64| rate.min(8_000_000_000) as f64 / 4.0 + 3e9;
-        let rate = find_rate(SHARE, |rate| Ok(slower(rate))).unwrap();
-        assert!((slower(rate) / rate as f64 - SHARE).abs() < SHARE_BAND, "{rate}");
-        // One that gives less the narrower the link is, is not followed down.
-        let falling = |rate: u64| rate as f64 / 3.0;
-        let rate = find_rate(SHARE, |rate| Ok(falling(rate).min(5e9))).unwrap();
-        assert!(rate as f64 > 5e9 / SHARE / NEAR / 1.1, "{rate}");
+        assert_eq!(link.slower.get(), 1.0);
+        // It was slower on the narrow link than on the wide one: the next is narrower.
+        let why = link.misses(&pair(5e9, 0.55, 1450.0)).unwrap();
+        assert_eq!(why, "before filled 55 % of 5.00 Gbit/s");
+        link.follow(3.3e9);
+        assert_eq!(link.rate.get(), 4_550_000_000);
+        // Whatever the share is, packets that were merged want a wider one.
+        let why = link.misses(&pair(4.55e9, 0.66, 60_000.0)).unwrap();
+        assert_eq!(why, "before filled 66 % of 4.55 Gbit/s in packets of 60000 octets");
+        link.follow(3.3e9);
+        assert_eq!(link.rate.get(), 5_000_000_000);
+        (0..50).for_each(|_| drop(link.misses(&pair(5e9, 0.96, 60_000.0))));
+        assert_eq!(link.slower.get(), NEAR, "not without end");
+    }
+
+    #[test]
+    fn only_the_held_links_refuse() {
+        let plan = Plan::default();
+        let link = Narrow::new(&plan, 4, SHARE);
+        assert!(On::Held(&link).refuses(&pair(5e9, 0.5, 1450.0)).is_some());
+        assert_eq!(On::Same(&link).refuses(&pair(5e9, 0.5, 1450.0)), None);
+        assert_eq!(On::Tun.refuses(&pair(5e9, 0.5, 1450.0)), None);
     }
 }

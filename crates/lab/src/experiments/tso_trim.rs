@@ -136,7 +136,7 @@ fn best(workload: Workload) -> World {
 const RAW: &str = "plimsoll.tcp_sndbuf_raw";
 
 fn link() -> LinkConfig {
-    LinkConfig { rate: Some(RATE), delay: DELAY, offloads: false, ..LinkConfig::default() }
+    LinkConfig::default().rate(Some(RATE)).delay(DELAY).offloads(false)
 }
 
 fn pinned(workload: Workload, policy: TsoTail) -> World {
@@ -153,9 +153,9 @@ fn pinned(workload: Workload, policy: TsoTail) -> World {
     World {
         link: link(),
         settings,
-        client: Options { sndbuf, ..Options::default() },
+        client: Options::default().sndbuf(sndbuf),
         // One ACK for two segments from the first on.
-        server: Options { quickack: Some(false), ..Options::default() },
+        server: Options::default().quickack(Some(false)),
         wake_latency,
         seed: SEED,
         pcap: None,

@@ -18,6 +18,7 @@ pub(crate) fn page(reports: &[Report]) -> String {
         @if reports.iter().any(|report| report.headline.is_some()) {
             (chart::overview(&crate::document(reports)))
         }
+        (summary::missed(reports))
         @for report in reports { (section::section(report)) }
         h2 { "How this came about" }
         @if let Some(run) = reports.iter().find_map(|report| report.run.as_ref()) {

@@ -8,7 +8,7 @@ use super::sequence::{self, picture};
 use super::values::{Shows, column, number, published_ratio, spread, spread_words};
 use super::{chart, summary};
 use crate::experiment::table::Shown;
-use crate::experiment::{CAPTURED, Capture, Column, Report, at};
+use crate::experiment::{CAPTURED, Capture, Column, Report, at, condition};
 
 /// All that is to be shown of it.
 pub(crate) fn section(report: &Report) -> Markup {
@@ -255,6 +255,10 @@ fn checks(report: &Report) -> Markup {
                     li { b { "Not reproduced: " } (what) }
                 }
             }
+        }
+        @let set_aside = condition::lines(&report.set_aside);
+        @if !set_aside.is_empty() {
+            ul.notes { @for line in set_aside { li { (line) } } }
         }
         @if !report.verdict.notes.is_empty() {
             ul.notes { @for note in &report.verdict.notes { li { (note) } } }

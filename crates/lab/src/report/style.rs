@@ -51,6 +51,7 @@ box-sizing:border-box}\
 grid-template-columns:4.9rem 1fr;gap:.5rem;padding:.15rem 0}.checks .yes{color:var(--good);\
 font-weight:600}.checks .no{color:var(--bad);font-weight:600}\
 .notes{font-size:.92rem;padding-left:1.2rem;max-width:46rem}.notes li{margin:.2rem 0}\
+.notes ul{padding-left:1.1rem}.notes a{color:var(--accent)}\
 td.case{color:var(--dim);font-weight:600;padding-top:.8rem}details{margin:.6rem 0}\
 .figures td,.figures th{white-space:nowrap;font-size:.9rem}\
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem;margin:.4rem 0}\

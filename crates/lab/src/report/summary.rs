@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::about::about;
 use super::values::number;
 use crate::experiment::summary::{kernel, missed_beside, others_missed};
-use crate::experiment::{Check, Headline, Report};
+use crate::experiment::{Headline, Report};
 
 /// How many of the published gains the headline figures reach, and which bars were missed beside.
 pub(crate) fn sentence(reports: &[Report]) -> Markup {
@@ -37,27 +37,42 @@ fn place(reports: &[Report]) -> String {
     }
 }
 
-/// The bars beside the headlines that were missed, each by its name.
+/// How many bars beside the headlines were missed.
 fn others(reports: &[Report]) -> Markup {
-    let missed: Vec<(&str, &Check)> = reports
-        .iter()
-        .flat_map(|report| others_missed(report).map(|check| (report.experiment, check)))
-        .collect();
+    let missed: usize = reports.iter().map(|report| others_missed(report).count()).sum();
     let all: usize = reports.iter().map(|report| report.verdict.checks.len()).sum();
     let all = all - reports.iter().filter(|report| report.headline.is_some()).count();
     html! {
-        @match missed.len() {
-            0 => { "No other bar was missed." },
-            count => {
-                "Of the " (all) " other bars " (count) @if count == 1 { " was" } @else { " were" }
-                " missed: "
-                @for (index, (name, check)) in missed.iter().enumerate() {
-                    @if index > 0 { "; " }
-                    a href=(format!("#{name}")) { (name) } ", " (check.what) " " (check.measured)
-                    " (wanted " (check.wanted) ")"
+        @match missed {
+            0 => "No other bar was missed.",
+            1 => { "Of the " (all) " other bars 1 was missed." },
+            many => { "Of the " (all) " other bars " (many) " were missed." },
+        }
+    }
+}
+
+/// These bars, mechanism by mechanism; nothing if there are none.
+pub(crate) fn missed(reports: &[Report]) -> Markup {
+    let missing = |report: &&Report| others_missed(report).next().is_some();
+    let missing: Vec<&Report> = reports.iter().filter(missing).collect();
+    html! {
+        @if !missing.is_empty() {
+            h3 { "Missed beside the headlines" }
+            ul.notes {
+                @for report in missing {
+                    li {
+                        a href=(format!("#{}", report.experiment)) { (report.experiment) }
+                        ul {
+                            @for check in others_missed(report) {
+                                li {
+                                    (check.what) ": " b { (check.measured) }
+                                    span.dim { " (wanted " (check.wanted) ")" }
+                                }
+                            }
+                        }
+                    }
                 }
-                "."
-            },
+            }
         }
     }
 }

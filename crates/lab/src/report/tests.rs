@@ -43,7 +43,7 @@ fn subject(name: &'static str) -> Subject {
 fn report(name: &'static str, after: f64) -> Report {
     let case = |name: &str| {
         let pairs = vec![pair(name, 3.0, after), pair(name, 3.1, after + 0.1)];
-        Case { name: name.into(), pairs, captures: Vec::new() }
+        Case { name: name.into(), pairs, set_aside: Vec::new(), captures: Vec::new() }
     };
     let checks = vec![Check::so("it is so", true)];
     let verdict = Verdict::of(checks, vec!["a note about <this>".into()]);

@@ -11,13 +11,14 @@ use super::Kind;
 use crate::figures::{
     Counters, Figures, Latency, difference, octets_per_packet, packets_out, per, pure_acks,
 };
-use crate::usage::{Usage, by_role, roles_since};
+use crate::usage::{Processors, Usage, by_role, roles_since};
 
 /// The state of everything that is counted, at one moment.
 pub(crate) struct Snapshot {
     /// `None` on a virtual clock, where nothing costs anything.
     usage: Option<Usage>,
     roles: Option<BTreeMap<String, f64>>,
+    processors: Option<Processors>,
     sides: Sides,
 }
 
@@ -46,20 +47,20 @@ impl Snapshot {
     pub(crate) fn take(sides: impl FnOnce() -> Sides) -> Snapshot {
         let sides = sides();
         let usage = Some(Usage::now());
-        Snapshot { usage, roles: by_role(), sides }
+        Snapshot { usage, roles: by_role(), processors: Processors::now(), sides }
     }
 
     /// Takes it at the beginning of a run, the other way round.
     pub(crate) fn begin(sides: impl FnOnce() -> Sides) -> Snapshot {
-        let roles = by_role();
+        let (processors, roles) = (Processors::now(), by_role());
         let usage = Some(Usage::begin());
-        Snapshot { usage, roles, sides: sides() }
+        Snapshot { usage, roles, processors, sides: sides() }
     }
 
     /// Takes it of two stacks on a virtual clock.
     pub(crate) fn of_pair(client: &Core, server: &Core) -> Snapshot {
         let sides = Sides { client: counters(client), server: Some(counters(server)) };
-        Snapshot { usage: None, roles: None, sides }
+        Snapshot { usage: None, roles: None, processors: None, sides }
     }
 }
 
@@ -75,6 +76,7 @@ pub struct Measured {
     pub latencies: Histogram<u64>,
     usage: Option<Usage>,
     roles: Option<BTreeMap<String, f64>>,
+    other_work: Option<f64>,
     asking: Option<Asking>,
     client: Counters,
     server: Option<Counters>,
@@ -110,6 +112,7 @@ impl Measured {
         latencies: Histogram<u64>,
     ) -> Measured {
         let (before_sides, after_sides) = (&before.sides, &after.sides);
+        let processors = after.processors.zip(before.processors);
         let server = after_sides.server.as_ref().zip(before_sides.server.as_ref());
         Measured {
             elapsed,
@@ -118,6 +121,7 @@ impl Measured {
             latencies,
             usage: after.usage.zip(before.usage).map(|(after, before)| after.since(before)),
             asking: None,
+            other_work: processors.and_then(|(after, before)| after.others_since(before)),
             roles: after.roles.as_ref().zip(before.roles.as_ref()).map(|(a, b)| roles_since(a, b)),
             client: difference(&after_sides.client, &before_sides.client),
             server: server.map(|(after, before)| difference(after, before)),
@@ -142,6 +146,11 @@ impl Measured {
     /// What the asking threads did; `None` if nothing asked, or on event loops.
     pub fn asking(&self) -> Option<Asking> {
         self.asking
+    }
+
+    /// The share of the processors' time that other programs had; `None` if it is not known.
+    pub fn other_work(&self) -> Option<f64> {
+        self.other_work
     }
 
     /// CPU seconds by role: threads whose names differ only in a number.

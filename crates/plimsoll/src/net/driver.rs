@@ -350,7 +350,7 @@ fn arm(fd: &OwnedFd, left: Duration) -> Result<(), StackError> {
 ///     let stack = plimsoll::Stack::builder()
 ///         .device(device)
 ///         .address("192.0.2.1/24")
-///         .fault(fault::FaultConfig { loss: 1.0, ..Default::default() })
+///         .fault(fault::FaultConfig::default().loss(1.0))
 ///         .clock(Arc::new(TokioClock::new()))
 ///         .build_without_thread()?;
 ///     tokio::spawn(Driver::new(&stack)?.timer(DriverTimer::Runtime));

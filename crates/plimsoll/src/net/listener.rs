@@ -8,10 +8,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::net::{ToSocketAddrs, lookup_host};
-
 use super::stream::{TcpStream, no_address};
 use super::{ambient, poll_budgeted};
+use crate::resolve::{ToSocketAddrs, lookup_host};
 use crate::stack::Stack;
 
 /// A listener. It has the methods of `tokio::net::TcpListener`; see [the module](crate::net). With
@@ -48,7 +47,7 @@ impl TcpListener {
     /// As [`std::net::TcpListener::bind`].
     pub async fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<TcpListener> {
         let mut last = None;
-        for addr in lookup_host(addr).await? {
+        for addr in lookup_host(stack, addr).await? {
             match crate::TcpListener::bind(stack, addr) {
                 Ok(listener) => return Ok(TcpListener::from(listener)),
                 Err(error) => last = Some(error),

@@ -38,7 +38,8 @@
 //! ```
 //!
 //! Loopback addresses are inside of the stack: nobody but its own sockets is there. Names are
-//! resolved by the host, as `tokio::net::lookup_host` does.
+//! looked up by the resolver of the stack ([`Resolve`](crate::Resolve)), or by the host if it has
+//! none.
 //!
 //! # Who runs the stack
 //!
@@ -67,6 +68,8 @@ mod driver;
 mod gate;
 mod halves;
 mod listener;
+mod lookup;
+mod shutdown;
 mod socket;
 mod stream;
 mod udp;
@@ -76,9 +79,13 @@ pub use driver::{Driver, DriverTimer, TokioClock};
 pub use gate::{GatedListener, Incoming};
 pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use listener::TcpListener;
+pub use lookup::{lookup_host, lookup_host_on};
+pub use shutdown::shutdown;
 pub use socket::TcpSocket;
 pub use stream::TcpStream;
 pub use udp::UdpSocket;
+
+pub use crate::resolve::ToSocketAddrs;
 
 /// Under the names that tokio has them by.
 pub mod tcp {

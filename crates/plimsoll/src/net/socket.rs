@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use plimsoll_stack::SocketError;
+use plimsoll_stack::{ListenConfig, ListenOn, SocketError};
 use plimsoll_tcp::Options;
 
 use super::ambient;
@@ -126,8 +126,9 @@ impl TcpSocket {
         Ok(self.set().reuse_addr)
     }
 
-    /// Keeps SO_REUSEPORT. A port has one listener all the same: [`listen`](Self::listen) fails for
-    /// a second one. Any number of tasks may accept from one listener instead.
+    /// Lets other listeners have the same address and port, if they were set so as well
+    /// (SO_REUSEPORT). Each has an accept queue of its own, and connections are dealt out by a hash;
+    /// see [`ListenConfig::reuse_port`](crate::ListenConfig::reuse_port).
     ///
     /// # Errors
     /// None; the result is there because tokio's method has it.
@@ -249,6 +250,24 @@ impl TcpSocket {
         Ok(u32::from(self.set().options.tos))
     }
 
+    /// As [`tos_v4`](Self::tos_v4), by the name that tokio had for it.
+    ///
+    /// # Errors
+    /// None; the result is there because tokio's method has it.
+    #[deprecated = "use tos_v4, as with tokio"]
+    pub fn tos(&self) -> io::Result<u32> {
+        self.tos_v4()
+    }
+
+    /// As [`set_tos_v4`](Self::set_tos_v4), by the name that tokio had for it.
+    ///
+    /// # Errors
+    /// As [`set_tos_v4`](Self::set_tos_v4).
+    #[deprecated = "use set_tos_v4, as with tokio"]
+    pub fn set_tos(&self, tos: u32) -> io::Result<()> {
+        self.set_tos_v4(tos)
+    }
+
     /// As [`set_tos_v4`](Self::set_tos_v4), for IPv6 (IPV6_TCLASS).
     ///
     /// # Errors
@@ -325,8 +344,10 @@ impl TcpSocket {
     pub fn listen(self, backlog: u32) -> io::Result<TcpListener> {
         let local = self.local_addr()?;
         let set = self.set.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let listener =
-            crate::TcpListener::bind_with(&self.stack, local, backlog as usize, set.options)?;
+        let config = ListenConfig::default().backlog(backlog as usize).options(set.options);
+        let config = config.reuse_port(set.reuse_port);
+        let on = ListenOn::Address(local);
+        let listener = crate::TcpListener::bind_with_config(&self.stack, on, config)?;
         Ok(TcpListener::new(listener, set.linger))
     }
 

@@ -10,10 +10,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
-use tokio::net::{ToSocketAddrs, lookup_host};
 
 use super::halves::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use super::{ambient, poll_budgeted};
+use crate::resolve::{ToSocketAddrs, lookup_host};
 use crate::stack::Stack;
 use crate::stream::Connector;
 
@@ -104,7 +104,7 @@ impl TcpStream {
     pub async fn connect_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<TcpStream> {
         let connector = Connector::new(stack);
         let mut last = None;
-        for addr in lookup_host(addr).await? {
+        for addr in lookup_host(stack, addr).await? {
             match connector.connect_async(addr).await {
                 Ok(stream) => return Ok(TcpStream::connected(stream)),
                 Err(error) => last = Some(error),

@@ -52,7 +52,7 @@ impl Socket {
 
     /// The options of a connection to `peer`.
     pub(crate) fn options_to(&self, peer: IpAddr) -> Options {
-        Options { md5_key: self.set.md5_keys.find(peer).cloned(), ..self.tcp.clone() }
+        self.tcp.clone().md5_key(self.set.md5_keys.find(peer).cloned())
     }
 }
 

@@ -11,6 +11,17 @@
 //! below the connection (`tcp_limit_output_bytes`, automatic corking). The caller fills the queue
 //! toward the stack; when that is full, the caller waits. Nothing is copied on the way.
 //!
+//! *Which way to use it.* A [`ChannelReceiver`] gives packets one at a time (`recv`), many
+//! (`recv_many`), or blocks; a [`ChannelSender`] takes them likewise, also as a `Vec<u8>`. With the
+//! feature `futures` they are a `Stream` and a `Sink` of packets. Where packets are to be bytes, as
+//! for a file descriptor or a tunnel's cipher, each `read` is one packet and each `write` is one:
+//! by `AsyncRead` and `AsyncWrite` with the feature `tokio` or `futures-io`, and without either by
+//! [`poll_read_packet`](ChannelReceiver::poll_read_packet) and
+//! [`poll_write_packet`](ChannelSender::poll_write_packet). A read needs a buffer of at least the
+//! MTU; what it gives is complete, whatever offloads were agreed on. Functions that copy streams of
+//! bytes (`tokio::io::copy`) do not fit: they may put two reads into one write, and so two packets
+//! into one.
+//!
 //! *Who is woken.* The stack is kicked when a packet arrives and when a queue that it found full is
 //! half empty. The caller's waker is woken when a packet can be taken, when there is room again,
 //! and at the end: once each, never while there is nothing to do. A waker is woken on a thread that
@@ -76,6 +87,7 @@ pub enum ChannelOffloads {
 
 /// What a channel is like.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ChannelConfig {
     /// The name of the interface, for errors, captures and figures; `channel` unless set.
     pub name: String,
@@ -88,6 +100,13 @@ pub struct ChannelConfig {
     /// Packets that wait for the stack, at most; 512 unless set.
     pub to_stack: usize,
 }
+
+plimsoll_tcp::setters!(ChannelConfig {
+    mtu: u16,
+    offloads: ChannelOffloads,
+    to_caller: usize,
+    to_stack: usize,
+});
 
 impl Default for ChannelConfig {
     fn default() -> ChannelConfig {
@@ -102,6 +121,13 @@ impl Default for ChannelConfig {
 }
 
 impl ChannelConfig {
+    /// Sets [`name`](Self#structfield.name).
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
     /// The configuration that [`Default`] gives, with another MTU in bytes.
     pub fn with_mtu(mtu: u16) -> ChannelConfig {
         ChannelConfig { mtu, ..ChannelConfig::default() }

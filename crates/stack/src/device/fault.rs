@@ -48,6 +48,7 @@ pub enum FaultDirection {
 
 /// What goes wrong. Probabilities are from 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct FaultConfig {
     /// Probability that a packet is lost.
     pub loss: f64,
@@ -69,6 +70,18 @@ pub struct FaultConfig {
     pub direction: FaultDirection,
 }
 
+plimsoll_tcp::setters!(FaultConfig {
+    loss: f64,
+    reorder: f64,
+    reorder_gap: u32,
+    reorder_delay: Duration,
+    duplicate: f64,
+    corrupt: f64,
+    delay: Duration,
+    seed: u64,
+    direction: FaultDirection,
+});
+
 impl Default for FaultConfig {
     fn default() -> FaultConfig {
         FaultConfig {
@@ -81,6 +94,25 @@ impl Default for FaultConfig {
             delay: Duration::ZERO,
             seed: 1,
             direction: FaultDirection::Both,
+        }
+    }
+}
+
+impl FaultConfig {
+    /// Whether the probabilities are some.
+    ///
+    /// # Errors
+    /// Names the field that is not from 0 to 1.
+    pub fn check(&self) -> Result<(), String> {
+        let odds = [
+            ("loss", self.loss),
+            ("reorder", self.reorder),
+            ("duplicate", self.duplicate),
+            ("corrupt", self.corrupt),
+        ];
+        match odds.into_iter().find(|(_, odds)| !(0.0..=1.0).contains(odds)) {
+            Some((field, odds)) => Err(format!("{field}: {odds} is no probability from 0 to 1")),
+            None => Ok(()),
         }
     }
 }
@@ -277,6 +309,10 @@ impl DeviceTx for FaultTx {
         earlier(self.inner.next_event(), self.lane.next_event())
     }
 
+    fn on_idle(&mut self) {
+        self.inner.on_idle();
+    }
+
     fn stats(&self) -> DeviceStats {
         self.lane.add_to(self.inner.stats())
     }
@@ -318,6 +354,10 @@ impl DeviceRx for FaultRx {
             return Some(Instant::ZERO);
         }
         earlier(self.inner.next_event(), self.lane.next_event())
+    }
+
+    fn on_idle(&mut self) {
+        self.inner.on_idle();
     }
 
     fn stats(&self) -> DeviceStats {

@@ -49,6 +49,7 @@ const MAX_SUPER_SEGMENT: usize = 65_535;
 
 /// What a link is like. Both directions are alike.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct LinkConfig {
     /// The longest packet, in bytes.
     pub mtu: u16,
@@ -76,6 +77,21 @@ pub struct LinkConfig {
     /// verify checksums, too.
     pub offloads: bool,
 }
+
+plimsoll_tcp::setters!(LinkConfig {
+    mtu: u16,
+    rate: Option<u64>,
+    delay: Duration,
+    loss: f64,
+    reorder: f64,
+    reorder_delay: Duration,
+    duplicate: f64,
+    corrupt: f64,
+    queue_limit: usize,
+    tx_ring: usize,
+    seed: u64,
+    offloads: bool,
+});
 
 impl Default for LinkConfig {
     fn default() -> LinkConfig {
@@ -360,6 +376,13 @@ impl DeviceTx for LinkTx {
         Ok(done)
     }
 
+    fn on_idle(&mut self) {
+        if self.ring.is_empty() {
+            self.ring = VecDeque::new();
+        }
+        self.staged = VecDeque::new();
+    }
+
     fn next_event(&self) -> Option<Instant> {
         if self.refused && self.wire.room.used() < self.limit {
             // The kick may have come before the poller meant to sleep.
@@ -436,6 +459,16 @@ impl DeviceRx for LinkRx {
         }
         self.release(count);
         Ok(count)
+    }
+
+    fn on_idle(&mut self) {
+        if self.arrivals.is_empty() {
+            self.arrivals = VecDeque::new();
+        }
+        let mut queue = self.wire.queue();
+        if queue.arrivals.is_empty() {
+            queue.arrivals = VecDeque::new();
+        }
     }
 
     fn next_event(&self) -> Option<Instant> {

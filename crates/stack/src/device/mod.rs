@@ -49,6 +49,7 @@ pub use self::channel::channel;
 
 /// What a device can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Caps {
     /// The name to show.
     pub name: String,
@@ -69,7 +70,31 @@ pub struct Caps {
     pub completions: bool,
 }
 
+plimsoll_tcp::setters!(Caps {
+    tso4: bool,
+    tso6: bool,
+    uso: bool,
+    tx_checksum: bool,
+    max_super_segment: usize,
+    completions: bool,
+});
+
 impl Caps {
+    /// A device without offloads, which is done with a packet when `transmit` returns. `mtu` is the
+    /// longest IP packet in bytes, 576 to 65535.
+    pub fn new(name: impl Into<String>, mtu: u16) -> Caps {
+        Caps {
+            name: name.into(),
+            mtu,
+            tso4: false,
+            tso6: false,
+            uso: false,
+            tx_checksum: false,
+            max_super_segment: usize::from(u16::MAX),
+            completions: false,
+        }
+    }
+
     /// Whether the device cuts a super-segment by itself. A packet that is to be cut by nobody is
     /// none of that.
     pub(crate) fn cuts(&self, packet: &Packet) -> bool {
@@ -117,6 +142,7 @@ pub enum TxStatus {
 
 /// What [`DeviceTx::transmit`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TxProgress {
     /// Packets taken from the queue, those included that the device had to drop.
     pub packets: usize,
@@ -131,10 +157,16 @@ impl TxProgress {
     pub const fn done(packets: usize) -> TxProgress {
         TxProgress { packets, status: TxStatus::Done, caps_changed: false }
     }
+
+    /// Only `packets` were taken: there is no room for what is left.
+    pub const fn busy(packets: usize) -> TxProgress {
+        TxProgress { packets, status: TxStatus::Busy, caps_changed: false }
+    }
 }
 
 /// What one half of a device has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeviceStats {
     /// Packets passed on; a super-segment is one.
     pub packets: u64,
@@ -191,6 +223,10 @@ pub trait DeviceTx: Send {
         queue: &mut VecDeque<Packet>,
     ) -> Result<TxProgress, DeviceError>;
 
+    /// The stack has had nothing to do for a second. Memory that only packets need may be given
+    /// back.
+    fn on_idle(&mut self) {}
+
     /// Does what is due by `now`: completes packets whose time has passed and passes on packets
     /// that were held back. Called by a poll when [`next_event`](Self::next_event) has come, when
     /// the device is busy, and when there is something to send. Returns how many packets it did
@@ -227,6 +263,10 @@ pub trait DeviceRx: Send {
         out: &mut Vec<Packet>,
         max: usize,
     ) -> Result<usize, DeviceError>;
+
+    /// The stack has had nothing to do for a second. Memory that only packets need may be given
+    /// back.
+    fn on_idle(&mut self) {}
 
     /// What has happened to the link since the last call, if anything has. Asked after
     /// [`receive`](Self::receive). A device that has something to tell kicks its poller, or makes

@@ -56,12 +56,15 @@ mod code {
 
 /// How to capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CaptureConfig {
     /// Bytes kept of each packet.
     pub snap_len: usize,
     /// The time since 1970 at [`Instant::ZERO`]: what is added to every time stamp.
     pub epoch: Duration,
 }
+
+plimsoll_tcp::setters!(CaptureConfig { snap_len: usize, epoch: Duration });
 
 impl Default for CaptureConfig {
     fn default() -> CaptureConfig {
@@ -430,6 +433,10 @@ impl DeviceTx for CaptureTx {
         earlier(self.inner.next_event(), self.capture.writer().flush_at)
     }
 
+    fn on_idle(&mut self) {
+        self.inner.on_idle();
+    }
+
     fn stats(&self) -> DeviceStats {
         self.inner.stats()
     }
@@ -465,6 +472,10 @@ impl DeviceRx for CaptureRx {
 
     fn next_event(&self) -> Option<Instant> {
         self.inner.next_event()
+    }
+
+    fn on_idle(&mut self) {
+        self.inner.on_idle();
     }
 
     fn stats(&self) -> DeviceStats {

@@ -68,6 +68,7 @@ impl InterfaceConfig {
 
 /// An interface as [`Stack::interfaces`](crate::Stack::interfaces) shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InterfaceStatus {
     /// The device's name.
     pub name: String,
@@ -353,11 +354,6 @@ impl Interface {
         self.up.load(Ordering::Relaxed)
     }
 
-    /// Queues a packet; `false` if there was no room, or the interface is down, and it is gone.
-    pub(crate) fn enqueue(&self, now: Instant, packet: Packet) -> bool {
-        self.tx.enqueue(now, packet)
-    }
-
     /// Appends up to `max` packets that have arrived by `now` to `out`; returns how many, or `None`
     /// if somebody else has the device.
     pub(crate) fn receive(
@@ -368,6 +364,12 @@ impl Interface {
         max: usize,
     ) -> Result<Option<usize>, Failure> {
         if self.is_up() { self.rx.receive(around, pool, out, max) } else { Ok(Some(0)) }
+    }
+
+    /// There was nothing to do for a while: what only packets need is given back.
+    pub(crate) fn on_idle(&self, kick: &Kick) {
+        self.tx.on_idle(kick);
+        self.rx.on_idle(kick);
     }
 
     /// When the device wants to be polled, or something that is queued may leave.

@@ -10,6 +10,7 @@ pub(crate) mod loopback;
 pub(crate) mod published;
 pub(crate) mod route;
 pub(crate) mod rx_path;
+pub(crate) mod space;
 pub(crate) mod succession;
 pub(crate) mod tx_path;
 

@@ -79,7 +79,10 @@ impl RouteTable {
         }
         for interface in interfaces {
             let index = interface.index();
-            table.ours.extend(interface.addresses().iter().map(|&(ip, len)| (ip, len, index)));
+            for &(ip, len) in interface.addresses() {
+                table.check_new(usize::from(index), ip)?;
+                table.ours.push((ip, len, index));
+            }
         }
         table.derive();
         Ok(table)
@@ -151,12 +154,20 @@ impl RouteTable {
             return refuse("there is no such interface".to_owned());
         }
         check_host(ip, len).or_else(refuse)?;
-        if let Some((_, _, at)) = self.ours.iter().find(|&&(own, _, _)| own == ip) {
-            return refuse(format!("{ip} is an address of interface {at} already"));
-        }
+        self.check_new(index, ip)?;
         self.ours.push((ip, len, index as u8));
         self.derive();
         Ok(())
+    }
+
+    /// Whether no interface has the address `ip`, so that the interface `index` may have it.
+    fn check_new(&self, index: usize, ip: IpAddr) -> Result<(), StackError> {
+        let Some((_, _, at)) = self.ours.iter().find(|&&(own, _, _)| own == ip) else {
+            return Ok(());
+        };
+        let field = format!("interfaces[{index}].addresses");
+        let reason = format!("{ip} is an address of interface {at} already");
+        Err(StackError::Config { field, reason })
     }
 
     /// Takes an address of ours away.

@@ -125,6 +125,14 @@ impl RxPath {
         said.and_then(Result::ok).unwrap_or_else(|| self.figures.get())
     }
 
+    /// There was nothing to do for a while: what only packets need is given back.
+    pub(crate) fn on_idle(&self, kick: &Kick) {
+        let Some(mut holding) = self.hold(kick) else { return };
+        let Some(half) = holding.held.as_deref_mut() else { return };
+        // A device that fails here does so again when it receives.
+        let _ = call_device(half.epoch, || Ok(half.device.on_idle()));
+    }
+
     /// Another device takes the place of this one, as soon as nobody uses this one any more.
     pub(crate) fn replace(
         &self,

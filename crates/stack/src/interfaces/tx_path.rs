@@ -18,18 +18,20 @@
 //! # Locks
 //!
 //! The discipline's lock is a leaf, held for one call of the discipline. Packets that are dropped
-//! complete, which may take other locks: they are dropped outside of it. The token is no lock,
+//! complete, and connections that waited for space are put into a queue, which may take other
+//! locks: both happen outside of it. The token is no lock,
 //! since nobody waits for it: a holder may take the lock, and drop packets.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use plimsoll_tcp::Instant;
 
 use crate::device::{Caps, DeviceError, DeviceStats, DeviceTx, TxProgress, TxStatus};
 use crate::interfaces::published::{Deadline, Figures};
+use crate::interfaces::space::{SpaceWaiter, SpaceWaiters};
 use crate::interfaces::succession::Succession;
 use crate::kick::Kick;
 use crate::limits::DRAIN_PACKETS;
@@ -108,7 +110,7 @@ pub(crate) enum Turn {
 
 /// The sending side of an interface.
 pub(crate) struct TxPath {
-    qdisc: Mutex<Box<dyn Qdisc>>,
+    queue: Mutex<Queue>,
     /// Packets in the discipline. Written under its lock.
     queued: AtomicUsize,
     /// The discipline keeps departure times. Written under its lock.
@@ -124,6 +126,29 @@ pub(crate) struct TxPath {
     loaded: AtomicBool,
     next: Deadline,
     figures: Figures,
+}
+
+/// What waits to leave, and who waits for it to do so.
+struct Queue {
+    qdisc: Box<dyn Qdisc>,
+    waiters: SpaceWaiters,
+}
+
+impl Queue {
+    /// Packets have left. Returns who is to go on.
+    fn woken_by(&mut self, packets: usize) -> Vec<Arc<dyn SpaceWaiter>> {
+        if self.waiters.is_empty() {
+            return Vec::new();
+        }
+        self.waiters.take(if self.qdisc.is_empty() { usize::MAX } else { packets })
+    }
+}
+
+/// There is space: whoever has waited for it goes on. To be called without a lock.
+fn wake(waiters: Vec<Arc<dyn SpaceWaiter>>) {
+    for waiter in waiters {
+        waiter.go_on();
+    }
 }
 
 /// What belongs to the holder of the token.
@@ -154,7 +179,10 @@ impl TxPath {
         let caps = device.caps().clone();
         let half = Half { device, caps, epoch: 0, staged, raw, checks_length: false };
         TxPath {
-            qdisc: Mutex::new(Kind::PFIFO.build()),
+            queue: Mutex::new(Queue {
+                qdisc: Kind::PFIFO.build(),
+                waiters: SpaceWaiters::default(),
+            }),
             queued: AtomicUsize::new(0),
             departures: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -167,16 +195,34 @@ impl TxPath {
         }
     }
 
-    /// Queues a packet; `false` if there was no room and it is gone.
-    pub(crate) fn enqueue(&self, now: Instant, packet: Packet) -> bool {
-        let mut qdisc = lock(&self.qdisc);
+    /// Queues a packet. If there is no space it comes back, and `waiter`, if there is one, goes on
+    /// when there is.
+    #[expect(
+        clippy::result_large_err,
+        reason = "the packet goes back to its owner, not up a stack"
+    )]
+    pub(crate) fn offer<W: SpaceWaiter + 'static>(
+        &self,
+        now: Instant,
+        packet: Packet,
+        waiter: Option<&Arc<W>>,
+    ) -> Result<(), Packet> {
+        let mut queue = lock(&self.queue);
         let refused = match self.closed.load(Ordering::Relaxed) {
             true => Some(packet),
-            false => qdisc.enqueue(now, packet).err(),
+            false => queue.qdisc.enqueue(now, packet).err(),
         };
-        self.queued.store(qdisc.len(), Ordering::Relaxed);
-        drop(qdisc);
-        refused.is_none()
+        self.queued.store(queue.qdisc.len(), Ordering::Relaxed);
+        let Some(packet) = refused else { return Ok(()) };
+        if let Some(waiter) = waiter {
+            queue.waiters.push(waiter);
+        }
+        Err(packet)
+    }
+
+    /// A connection that waits for space has ended.
+    pub(crate) fn forget<W: SpaceWaiter>(&self, waiter: &Arc<W>) {
+        lock(&self.queue).waiters.forget(waiter);
     }
 
     /// Whether the queueing discipline holds packets until their departure times.
@@ -188,21 +234,25 @@ impl TxPath {
     /// no room for.
     pub(crate) fn set_qdisc(&self, now: Instant, kind: Kind) -> usize {
         let mut refused = Vec::new();
-        let mut qdisc = lock(&self.qdisc);
+        let mut queue = lock(&self.queue);
         let mut other = kind.build();
-        while let Some(packet) = qdisc.take_any() {
+        while let Some(packet) = queue.qdisc.take_any() {
             refused.extend(other.enqueue(now, packet).err());
         }
-        *qdisc = other;
-        self.queued.store(qdisc.len(), Ordering::Relaxed);
+        queue.qdisc = other;
+        self.queued.store(queue.qdisc.len(), Ordering::Relaxed);
         self.departures.store(kind.keeps_departures(), Ordering::Relaxed);
-        drop(qdisc);
+        // What was too much for the one may not be so for the other.
+        let woken = queue.waiters.take(usize::MAX);
+        drop(queue);
+        wake(woken);
         refused.len()
     }
 
     /// The discipline, and what it has counted.
     pub(crate) fn qdisc(&self) -> (Kind, QdiscStats, Option<FqStats>) {
-        let qdisc = lock(&self.qdisc);
+        let queue = lock(&self.queue);
+        let qdisc = &queue.qdisc;
         (qdisc.kind(), qdisc.stats(), qdisc.fq_stats())
     }
 
@@ -241,7 +291,7 @@ impl TxPath {
         let at = match self.loaded.load(Ordering::Relaxed) {
             true => Instant::ZERO,
             false if self.queued.load(Ordering::Relaxed) == 0 => return None,
-            false => lock(&self.qdisc).next_event()?,
+            false => lock(&self.queue).qdisc.next_event()?,
         };
         if self.half.leave_to_holder() { None } else { Some(at) }
     }
@@ -306,6 +356,21 @@ impl TxPath {
         Ok(done)
     }
 
+    /// There was nothing to do for a while: what only packets need is given back. A thread that has
+    /// the token is not waited for.
+    pub(crate) fn on_idle(&self, kick: &Kick) {
+        lock(&self.queue).qdisc.on_idle();
+        let Some(mut holding) = self.hold(kick) else { return };
+        let Some(half) = holding.held.as_deref_mut() else { return };
+        for queue in [&mut half.staged, &mut half.raw] {
+            if queue.is_empty() {
+                *queue = VecDeque::new();
+            }
+        }
+        // A device that fails here does so again when it sends.
+        let _ = call_device(half.epoch, || Ok(half.device.on_idle()));
+    }
+
     fn hold<'a>(&'a self, kick: &'a Kick) -> Option<Holding<'a>> {
         let held = Some(self.half.take()?);
         let (left, tell) = (DRAIN_PACKETS, None);
@@ -315,28 +380,30 @@ impl TxPath {
     /// The interface is down: what is queued is dropped, and nothing more is taken.
     pub(crate) fn close(&self) {
         let mut dropped = Vec::new();
-        let mut qdisc = lock(&self.qdisc);
+        let mut queue = lock(&self.queue);
         self.closed.store(true, Ordering::Relaxed);
-        while let Some(packet) = qdisc.take_any() {
+        while let Some(packet) = queue.qdisc.take_any() {
             dropped.push(packet);
         }
-        self.queued.store(qdisc.len(), Ordering::Relaxed);
-        drop(qdisc);
+        self.queued.store(queue.qdisc.len(), Ordering::Relaxed);
+        drop(queue);
     }
 
     /// Another device takes the place of this one, as soon as nobody uses this one any more.
     pub(crate) fn replace(&self, device: Box<dyn DeviceTx>, epoch: u32, kick: &Kick) {
         let caps = device.caps().clone();
         let after_failure = {
-            let _qdisc = lock(&self.qdisc);
+            let _queue = lock(&self.queue);
             self.closed.load(Ordering::Relaxed)
         };
         let successor = Successor { device, caps, epoch, after_failure };
         drop_device(self.succession.leave(successor));
-        {
-            let _qdisc = lock(&self.qdisc);
+        let woken = {
+            let mut queue = lock(&self.queue);
             self.closed.store(false, Ordering::Relaxed);
-        }
+            queue.waiters.take(usize::MAX)
+        };
+        wake(woken);
         // At once, or by the holder in its next round.
         if let Some(mut holding) = self.hold(kick) {
             holding.succeed();
@@ -351,9 +418,12 @@ impl TxPath {
         if self.queued.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let mut qdisc = lock(&self.qdisc);
-        qdisc.dequeue_batch(now, max, out);
-        self.queued.store(qdisc.len(), Ordering::Relaxed);
+        let mut queue = lock(&self.queue);
+        let count = queue.qdisc.dequeue_batch(now, max, out);
+        self.queued.store(queue.qdisc.len(), Ordering::Relaxed);
+        let woken = queue.woken_by(count);
+        drop(queue);
+        wake(woken);
     }
 }
 

@@ -327,4 +327,47 @@ mod model {
             assert!(!asleep || world.rung(), "the wake-up is lost");
         });
     }
+
+    /// A flag that a waker puts up.
+    #[derive(Default)]
+    struct Flag(std::sync::atomic::AtomicBool);
+
+    impl std::task::Wake for Flag {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A poller that is a task sleeps, is polled again for another reason and by another waker, and
+    /// sleeps again, while work comes. It sees the work, or the waker of its last sleep is woken:
+    /// one that was woken for the sleep before may be nobody's any more.
+    #[test]
+    fn a_task_that_changes_its_waker_misses_nothing() {
+        loom::model(|| {
+            let (world, waker) = (World::new(), Arc::new(TaskWaker::new()));
+            let flags = [(); 2].map(|()| std::sync::Arc::new(Flag::default()));
+            let kicker = {
+                let (world, waker) = (world.clone(), waker.clone());
+                thread::spawn(move || {
+                    world.work.store(1, Ordering::Relaxed);
+                    if world.sleep.must_wake(Instant::ZERO) {
+                        waker.get().expect("a task that sleeps has a waker").wake();
+                    }
+                })
+            };
+            let sleeps_by = |flag: &std::sync::Arc<Flag>| {
+                waker.set(Some(&Waker::from(flag.clone())));
+                world.sleep.announce(None);
+                world.seen() == 0
+            };
+            let mut asleep = sleeps_by(&flags[0]);
+            if asleep {
+                world.sleep.awake();
+                asleep = world.seen() == 0 && sleeps_by(&flags[1]);
+            }
+            kicker.join().unwrap();
+            let woken = flags[1].0.load(Ordering::Relaxed);
+            assert!(!asleep || woken, "the wake-up is lost");
+        });
+    }
 }

@@ -31,6 +31,8 @@ impl CompletionSink for Completions {
     fn complete(&self, _bytes: u32, serial: Serial) {
         self.0.lock().unwrap().push(serial.0);
     }
+
+    fn refused(&self, _bytes: u32) {}
 }
 
 /// `len` bytes that differ from one another, in ranges of several chunks.
@@ -195,4 +197,13 @@ fn headers_that_do_not_fit_are_not_pulled() {
 #[test]
 fn a_packet_is_small_enough_to_move() {
     assert!(size_of::<Packet>() <= 352, "{}", size_of::<Packet>());
+}
+
+#[test]
+fn a_refused_packet_completes_nothing() {
+    let completions = Completions::new();
+    Charge::new(completions.clone(), 5, Serial(1)).refuse();
+    assert_eq!(completions.take(), []);
+    drop(Charge::new(completions.clone(), 5, Serial(1)));
+    assert_eq!(completions.take(), [1]);
 }

@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex};
 
 use crossbeam_utils::CachePadded;
-use plimsoll_tcp::{Counter, Counters, MemoryRoom};
+use plimsoll_tcp::MemoryRoom;
 
 use crate::connection_id::ConnectionId;
 use crate::limits::MAX_CONNECTIONS;
@@ -51,6 +51,7 @@ const WAKE_STEPS: usize = 64;
 
 /// What the queues of all connections of a stack hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryUse {
     /// Bytes of memory that they bind: received and not read, out of order, written and not
     /// acknowledged, and what of their buffers is free or outdated.
@@ -161,24 +162,23 @@ impl MemoryAccount {
         in_bytes(tcp_mem)[1].saturating_sub(self.level().used)
     }
 
-    /// A connection that was charged for `charged` bytes holds `held`.
+    /// Bytes that connections were charged for.
+    pub(crate) fn used(&self) -> usize {
+        self.level().used
+    }
+
+    /// A connection that was charged for `charged` bytes holds `held`. Returns whether memory has
+    /// become short by that.
     #[inline]
-    pub(crate) fn charge(
-        &self,
-        charged: &mut u32,
-        held: usize,
-        tcp_mem: &[u64; 3],
-        counters: &Counters,
-    ) {
+    pub(crate) fn charge(&self, charged: &mut u32, held: usize, tcp_mem: &[u64; 3]) -> bool {
         let old = *charged as usize;
         let most = held + if self.is_pressed() { QUANTUM } else { SURPLUS };
         let exact = (held == 0) == (old == 0);
-        if !(exact && held <= old && old <= most) {
-            self.change(charged, held.next_multiple_of(QUANTUM), tcp_mem, counters);
-        }
+        let fits = exact && held <= old && old <= most;
+        !fits && self.change(charged, held.next_multiple_of(QUANTUM), tcp_mem)
     }
 
-    fn change(&self, charged: &mut u32, new: usize, tcp_mem: &[u64; 3], counters: &Counters) {
+    fn change(&self, charged: &mut u32, new: usize, tcp_mem: &[u64; 3]) -> bool {
         let old = *charged as usize;
         let new = new.min(u32::MAX as usize / QUANTUM * QUANTUM);
         *charged = new as u32;
@@ -191,9 +191,7 @@ impl MemoryAccount {
             if used > self.peak.load(Ordering::Relaxed) {
                 self.peak.fetch_max(used, Ordering::Relaxed);
             }
-            if used > high && !self.is_pressed() && !self.pressure.swap(true, Ordering::Relaxed) {
-                counters.bump(Counter::TcpMemoryPressures);
-            }
+            used > high && !self.is_pressed() && !self.pressure.swap(true, Ordering::Relaxed)
         } else {
             if used <= low && self.is_pressed() {
                 self.pressure.store(false, Ordering::Relaxed);
@@ -201,6 +199,7 @@ impl MemoryAccount {
             if used <= self.wake_at.load(Ordering::SeqCst) {
                 self.wake();
             }
+            false
         }
     }
 
@@ -247,7 +246,7 @@ impl MemoryAccount {
 
     /// Has all who wait asked again.
     #[cold]
-    fn wake(&self) {
+    pub(crate) fn wake(&self) {
         let list = {
             let mut waiting = lock(&self.waiting);
             self.wake_at.store(0, Ordering::SeqCst);

@@ -4,6 +4,7 @@
 //! Settings are read as a snapshot without a lock. The caches have locks of their own, which are
 //! leaves: nobody locks anything else while holding one.
 
+pub(crate) mod budget;
 pub(crate) mod icmp_limits;
 pub(crate) mod memory;
 pub(crate) mod metrics;
@@ -16,7 +17,7 @@ pub(crate) mod sysctl;
 pub(crate) mod udp_memory;
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use plimsoll_tcp::Instant;
@@ -43,6 +44,8 @@ pub(crate) struct Policies {
     proven_peers: ProvenPeers,
     icmp_limits: IcmpLimits,
     shared_options: SharedOptions,
+    /// Connections of all listeners whose handshake is not complete, and attempts at gates.
+    half_open: Arc<AtomicUsize>,
     /// A key of TCP_MD5SIG was set on some socket.
     md5_in_use: AtomicBool,
     /// A path MTU was learnt.
@@ -69,6 +72,7 @@ impl Policies {
             proven_peers,
             icmp_limits: IcmpLimits::default(),
             shared_options: SharedOptions::default(),
+            half_open: Arc::default(),
             md5_in_use: AtomicBool::new(false),
             pmtu_in_use: AtomicBool::new(false),
             udp_memory: UdpMemory::default(),
@@ -136,6 +140,12 @@ impl Policies {
     /// How often strangers are answered.
     pub(crate) fn icmp_limits(&self) -> &IcmpLimits {
         &self.icmp_limits
+    }
+
+    /// How many connections of all listeners are half open, attempts at gates included. Listeners
+    /// keep it.
+    pub(crate) fn half_open(&self) -> &Arc<AtomicUsize> {
+        &self.half_open
     }
 
     /// A key of TCP_MD5SIG is set on some socket from now on.

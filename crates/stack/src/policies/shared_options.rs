@@ -29,7 +29,7 @@ mod tests {
     #[test]
     fn the_same_options_are_held_once() {
         let shared = SharedOptions::default();
-        let nodelay = Options { nodelay: true, ..Options::default() };
+        let nodelay = Options::default().nodelay(true);
         let (first, second) = (shared.share(nodelay.clone()), shared.share(nodelay.clone()));
         assert!(Arc::ptr_eq(&first, &second) && *first == nodelay);
         let other = shared.share(Options::default());

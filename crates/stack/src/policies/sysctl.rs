@@ -38,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) default_qdisc: Kind,
     /// Connections; a further one is refused.
     pub(crate) max_connections: u32,
+    /// Half-open connections; a further one is refused, or gets a cookie.
+    pub(crate) max_half_open: u32,
     /// Connections without an application; a further one is reset.
     pub(crate) tcp_max_orphans: u32,
     /// Entries in TIME-WAIT; a further one ends at once.
@@ -101,6 +103,7 @@ impl Default for Settings {
             somaxconn: 4096,
             default_qdisc: Kind::PFIFO,
             max_connections: MAX_CONNECTIONS as u32,
+            max_half_open: MAX_CONNECTIONS as u32,
             tcp_max_orphans: 16_384,
             tcp_max_tw_buckets: 65_536,
             tcp_tw_reuse: 1,
@@ -131,6 +134,7 @@ impl Default for Settings {
 
 /// Why a setting was not read or changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SysctlError {
     /// There is no setting of that name.
     #[error("{name}: no such setting{}", hint(.suggestion))]
@@ -154,6 +158,7 @@ pub enum SysctlError {
 
 /// What there is to know about a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SysctlInfo {
     /// The name.
     pub name: &'static str,
@@ -207,6 +212,8 @@ pub(crate) struct SettingsCache(RefCell<Option<(u64, Rc<Settings>)>>);
 /// All settings of a stack. The lock is a leaf.
 pub struct SysctlTable {
     current: Mutex<Arc<Settings>>,
+    /// `tcp_mem` of this machine.
+    default_tcp_mem: [u64; 3],
     /// Counts the changes; written under the lock.
     changes: AtomicU64,
 }
@@ -220,8 +227,14 @@ impl SysctlTable {
             // UDP may have twice what TCP may.
             settings.udp_mem = settings.tcp_mem.map(|pages| 2 * pages);
         }
+        let default_tcp_mem = settings.tcp_mem;
         let current = Mutex::new(Arc::new(settings));
-        SysctlTable { current, changes: AtomicU64::new(0) }
+        SysctlTable { current, default_tcp_mem, changes: AtomicU64::new(0) }
+    }
+
+    /// The numbers of `tcp_mem` that a new stack on this machine has, in pages.
+    pub(crate) fn default_tcp_mem(&self) -> [u64; 3] {
+        self.default_tcp_mem
     }
 
     /// The settings as they are now.

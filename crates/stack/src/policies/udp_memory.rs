@@ -22,6 +22,7 @@ pub(crate) struct UdpMemory {
 
 /// What the receive queues of all UDP sockets of a stack hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UdpMemoryUse {
     /// Bytes, of which each datagram costs
     /// [`DATAGRAM_OVERHEAD`](crate::limits::DATAGRAM_OVERHEAD) beside its own.

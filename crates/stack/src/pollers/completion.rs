@@ -58,12 +58,29 @@ pub(crate) struct BelowUs {
     completed: AtomicU64,
     bytes: AtomicU32,
     marks: AtomicU8,
+    /// It waits for space in the queueing discipline. Written under the lock of that.
+    waits_for_space: AtomicBool,
 }
 
 impl BelowUs {
     /// Adds a packet with `bytes` of data.
     pub(crate) fn charge(&self, bytes: u32) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Takes a packet off that was refused.
+    pub(crate) fn refuse(&self, bytes: u32) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Notes whether it waits for space in the queueing discipline. Returns whether it did.
+    pub(crate) fn set_waits_for_space(&self, waits: bool) -> bool {
+        self.waits_for_space.swap(waits, Ordering::Relaxed)
+    }
+
+    /// Whether it waits for space in the queueing discipline.
+    pub(crate) fn waits_for_space(&self) -> bool {
+        self.waits_for_space.load(Ordering::Relaxed)
     }
 
     /// Takes a packet off. Returns whether the caller must put the socket into the queue of those

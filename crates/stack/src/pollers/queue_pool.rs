@@ -27,15 +27,19 @@ impl QueuePool {
         &self.pool
     }
 
-    /// A poll has ended; `room` is how many bytes free chunks may have.
-    pub(crate) fn tend(&self, now: Instant, worked: bool, room: usize) {
+    /// A poll has ended; `room` is how many bytes free chunks may have. Returns whether they were
+    /// given back because the queue has had nothing to do for [`POOL_IDLE`]: then others give back
+    /// what only packets need.
+    pub(crate) fn tend(&self, now: Instant, worked: bool, room: usize) -> bool {
         let free = self.pool.free_bytes();
         if worked {
             self.trim_at.store((now + POOL_IDLE).as_nanos(), Ordering::Relaxed);
         }
-        if free > room.max(POOL_FLOOR) || (!worked && free > 0 && now >= self.idle_at()) {
+        let idle = !worked && free > 0 && now >= self.idle_at();
+        if idle || free > room.max(POOL_FLOOR) {
             self.pool.trim();
         }
+        idle
     }
 
     fn idle_at(&self) -> Instant {
@@ -58,21 +62,21 @@ mod tests {
         let used = |count| drop((0..count).map(|_| queue.pool().chunk(4096)).collect::<Vec<_>>());
         let start = Instant::from_millis(500);
         used(3);
-        queue.tend(start, true, 1 << 20);
+        assert!(!queue.tend(start, true, 1 << 20));
         assert_eq!(
             (queue.pool().free_bytes(), queue.trim_at()),
             (3 * 4096, Some(start + POOL_IDLE))
         );
-        queue.tend(start + POOL_IDLE / 2, false, 1 << 20);
+        assert!(!queue.tend(start + POOL_IDLE / 2, false, 1 << 20));
         assert_eq!(queue.pool().free_bytes(), 3 * 4096);
-        queue.tend(start + POOL_IDLE, false, 1 << 20);
+        assert!(queue.tend(start + POOL_IDLE, false, 1 << 20));
         assert_eq!((queue.pool().free_bytes(), queue.trim_at()), (0, None));
         let floor = POOL_FLOOR / 4096;
         used(floor);
-        queue.tend(start + POOL_IDLE, true, 2 * 4096);
+        assert!(!queue.tend(start + POOL_IDLE, true, 2 * 4096));
         assert_eq!(queue.pool().free_bytes(), POOL_FLOOR, "it would be back at once");
         used(floor + 1);
-        queue.tend(start + POOL_IDLE, true, 2 * 4096);
+        assert!(!queue.tend(start + POOL_IDLE, true, 2 * 4096));
         assert_eq!(queue.pool().free_bytes(), 0, "connections need the room");
     }
 }

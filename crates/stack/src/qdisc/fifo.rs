@@ -74,6 +74,12 @@ impl Qdisc for Fifo {
         count
     }
 
+    fn on_idle(&mut self) {
+        if self.packets.is_empty() {
+            self.packets = VecDeque::new();
+        }
+    }
+
     fn next_event(&self) -> Option<Instant> {
         (!self.packets.is_empty()).then_some(Instant::ZERO)
     }

@@ -44,6 +44,7 @@ const FORGET_BATCH: usize = 8;
 
 /// The parameters of the discipline, with the names and defaults of Linux's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FqConfig {
     /// Packets of all flows together.
     pub limit: usize,
@@ -60,6 +61,16 @@ pub struct FqConfig {
     /// Drop what is beyond the horizon, rather than let it leave at the horizon.
     pub horizon_drop: bool,
 }
+
+plimsoll_tcp::setters!(FqConfig {
+    limit: usize,
+    flow_limit: usize,
+    quantum: u32,
+    initial_quantum: u32,
+    refill_delay: Duration,
+    horizon: Duration,
+    horizon_drop: bool,
+});
 
 impl FqConfig {
     /// The defaults for a device whose longest packet has `mtu` bytes.
@@ -80,6 +91,7 @@ impl FqConfig {
 
 /// What only this discipline counts, with Linux's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FqStats {
     /// Flows that are known.
     pub flows: usize,
@@ -312,6 +324,14 @@ impl Qdisc for Fq {
             return Some(Instant::ZERO);
         }
         self.throttled.peek().map(|&Reverse((at, _))| at)
+    }
+
+    fn on_idle(&mut self) {
+        if self.stats.len == 0 {
+            // An empty chain refers to no place.
+            self.packets = Packets::default();
+            self.throttled.shrink_to_fit();
+        }
     }
 
     fn len(&self) -> usize {

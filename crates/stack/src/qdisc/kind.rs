@@ -14,7 +14,7 @@ use crate::limits::TX_QUEUE_LEN;
 pub enum Kind {
     /// First in, first out.
     Pfifo {
-        /// Packets that it holds at most.
+        /// Packets that it holds at most; 0 refuses every packet.
         limit: usize,
     },
     /// Fair queueing with departure times.
@@ -23,6 +23,7 @@ pub enum Kind {
 
 /// Why an interface was given no other discipline.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum KindError {
     /// There is no such interface.
     #[error("there is no interface {0}")]
@@ -122,7 +123,12 @@ fn pfifo<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<Kind, KindError
     let mut limit = TX_QUEUE_LEN;
     while let Some(word) = words.next() {
         match word {
-            "limit" => limit = count("limit", words.next())?,
+            "limit" => {
+                limit = match words.next() {
+                    Some("0" | "0p") => 0,
+                    other => count("limit", other)?,
+                }
+            }
             _ => return Err(unknown("pfifo", word, "limit")),
         }
     }
@@ -190,6 +196,7 @@ mod tests {
     fn texts() {
         assert_eq!(Kind::parse("pfifo", 1500), Ok(Kind::PFIFO));
         assert_eq!(Kind::parse("pfifo limit 7", 1500), Ok(Kind::Pfifo { limit: 7 }));
+        assert_eq!(Kind::parse("pfifo limit 0p", 1500), Ok(Kind::Pfifo { limit: 0 }));
         let Ok(Kind::Fq(config)) = Kind::parse("fq flow_limit 5p horizon 2s horizon_cap", 1500)
         else {
             panic!("fq is known");

@@ -1,8 +1,8 @@
-//! Queueing disciplines: in which order packets leave an interface, and which are dropped.
+//! Queueing disciplines: in which order packets leave an interface, and which are refused.
 //!
 //! A discipline stands between `ip/output` and a device. It is a leaf: its owner locks it, puts in
-//! or takes out, and unlocks. A packet that is refused comes back to the caller, who counts and
-//! drops it; dropping it completes it.
+//! or takes out, and unlocks. A packet that is refused comes back to the caller. A connection keeps
+//! what it was made of and sends it later; other packets are counted and dropped.
 
 pub mod fifo;
 pub mod fq;
@@ -18,6 +18,7 @@ pub use kind::{Kind, KindError};
 
 /// What a discipline has counted, and what it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QdiscStats {
     /// Packets taken in so far.
     pub enqueued: u64,
@@ -43,7 +44,7 @@ pub trait Qdisc: Send {
     /// Takes a packet in at `now`.
     ///
     /// # Errors
-    /// The packet itself, if there is no room for it. It has been counted as dropped.
+    /// The packet itself, if there is no space for it. It has been counted as dropped.
     #[expect(
         clippy::result_large_err,
         reason = "the packet goes back to its owner, not up a stack"
@@ -63,6 +64,9 @@ pub trait Qdisc: Send {
         out.extend((0..max).map_while(|_| self.dequeue(now)));
         out.len() - before
     }
+
+    /// The stack has had nothing to do for a second. Memory that only packets need is given back.
+    fn on_idle(&mut self) {}
 
     /// When a packet that is held may leave at the earliest; `None` if there is none.
     fn next_event(&self) -> Option<Instant>;

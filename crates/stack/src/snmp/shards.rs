@@ -19,8 +19,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, Weak};
 
-use plimsoll_tcp::{Counter, CounterValues, Counters, Values, Writer};
+use plimsoll_tcp::{Counter, CounterValues, Counters, State, Values, Writer};
 
+use super::states::{STATE_COUNT, StateWriter, place};
 use super::{IP_COUNT, IpCounter};
 use crate::limits::MAX_SHARDS;
 use crate::policies::sysctl::SettingsCache;
@@ -31,6 +32,7 @@ use crate::sync::lock;
 struct Writers {
     tcp: Counters,
     ip: Writer<IP_COUNT>,
+    states: StateWriter,
 }
 
 /// What one shard has counted.
@@ -38,6 +40,7 @@ struct Writers {
 struct Counted {
     tcp: Arc<CounterValues>,
     ip: Arc<Values<IP_COUNT>>,
+    states: Arc<Values<STATE_COUNT>>,
 }
 
 /// What a thread has of a stack: the shard that it counts in, and the settings as it saw them last.
@@ -76,6 +79,18 @@ impl Shard {
     pub(crate) fn add(&self, counter: IpCounter, count: u64) {
         self.writers().ip.add(counter as usize, count);
     }
+
+    /// A connection that counted as in the state `from` counts as in `to`; `None` is in none.
+    pub(crate) fn move_state(&self, from: Option<State>, to: Option<State>) {
+        let states = &self.writers().states;
+        if let Some(to) = to {
+            states.add(place(to), 1);
+        }
+        if let Some(from) = from {
+            // The sum over all shards is what counts; one shard may be below zero.
+            states.add(place(from), 1_u64.wrapping_neg());
+        }
+    }
 }
 
 impl Drop for Shard {
@@ -110,9 +125,12 @@ impl List {
         if inner.all.len() >= MAX_SHARDS {
             return self.join();
         }
-        let writers = Writers { tcp: Counters::new(), ip: Writer::new() };
-        let counted =
-            Counted { tcp: writers.tcp.values().clone(), ip: writers.ip.values().clone() };
+        let writers = Writers { tcp: Counters::new(), ip: Writer::new(), states: Writer::new() };
+        let counted = Counted {
+            tcp: writers.tcp.values().clone(),
+            ip: writers.ip.values().clone(),
+            states: writers.states.values().clone(),
+        };
         inner.all.push(counted);
         writers
     }
@@ -120,7 +138,8 @@ impl List {
     /// Writers that others have as well.
     fn join(&self) -> Writers {
         let (tcp, ip) = (Counters::join(&self.shared.tcp), Writer::join(&self.shared.ip));
-        Writers { tcp: tcp.unwrap_or_default(), ip: ip.unwrap_or_default() }
+        let states = Writer::join(&self.shared.states).unwrap_or_default();
+        Writers { tcp: tcp.unwrap_or_default(), ip: ip.unwrap_or_default(), states }
     }
 
     fn give_back(&self, writers: Writers) {
@@ -146,7 +165,8 @@ thread_local! {
 
 impl Shards {
     pub(super) fn new() -> Shards {
-        let shared = Counted { tcp: CounterValues::for_many(), ip: Values::for_many() };
+        let (tcp, ip) = (CounterValues::for_many(), Values::for_many());
+        let shared = Counted { tcp, ip, states: Values::for_many() };
         Shards(Arc::new(List { inner: Mutex::default(), shared }))
     }
 
@@ -191,6 +211,17 @@ impl Shards {
         let ip = (0..IP_COUNT).map(|index| all().map(|shard| shard.ip.get(index)).sum());
         let tcp = (0..Counter::ALL.len()).map(|at| all().map(|shard| shard.tcp.get(at)).sum());
         Sums { ip: ip.collect(), tcp: tcp.collect() }
+    }
+
+    /// How many connections count as in each state, by its [`place`].
+    pub(super) fn states(&self) -> [u64; STATE_COUNT] {
+        let inner = lock(&self.0.inner);
+        let all = || inner.all.iter().chain([&self.0.shared]);
+        std::array::from_fn(|place| {
+            let sum = all().fold(0_u64, |sum, shard| sum.wrapping_add(shard.states.get(place)));
+            // A move between two shards may be seen in one of them only, for a moment.
+            u64::try_from(sum.cast_signed()).unwrap_or(0)
+        })
     }
 
     pub(super) fn sum_of_ip(&self, index: usize) -> u64 {

@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
-use plimsoll_tcp::{Config, Connection, Events, Instant, Md5Key, Segment, Serial, State, Transmit};
+use plimsoll_tcp::{
+    Config, Connection, Events, Instant, Md5Key, MemoryRoom, Segment, SendKind, Serial, State,
+    Transmit,
+};
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::TcpFlags;
 
 use crate::connection_id::ConnectionId;
 use crate::flow::FlowKey;
+use crate::interfaces::space::SpaceWaiter;
 use crate::packet::CompletionSink;
+use crate::policies::budget::{self, BudgetShare};
 use crate::pollers::completion::{BelowUs, Completions};
 use crate::sockets::backlog::Backlog;
 use crate::sockets::listening::Listening;
@@ -69,6 +74,15 @@ impl Way {
     }
 }
 
+/// Where a connection comes from.
+#[derive(Default)]
+pub(crate) struct Origin {
+    /// The listener whose queues it is in.
+    pub(crate) listener: Option<Arc<ListenerInner>>,
+    /// What it has of the budget of the listener that it came by.
+    pub(crate) share: Option<BudgetShare>,
+}
+
 /// A listener in the tables, whose queue is of connections.
 pub(crate) type ListenerInner = Listening<Endpoint>;
 
@@ -92,12 +106,18 @@ pub(crate) struct Inner {
     gone: bool,
     /// It counts as an orphan.
     counted_orphan: bool,
+    /// The state that it is counted in; none while it is not in the table.
+    counted: Option<State>,
     /// It waits to be settled at the end of the batch.
     touched: bool,
     /// What the account of memory has it for, in bytes.
     pub(crate) charged: u32,
     /// The round in which it entered the list of those who wait for memory.
     pub(crate) memory_ticket: u32,
+    /// What it has of its listener's budget.
+    share: Option<BudgetShare>,
+    /// Its own budget of memory is nearly spent.
+    short_of_own: bool,
     /// IPv4 identification of the next packet.
     pub(crate) ident: u16,
     /// The sequence number behind all that was sent, once something was.
@@ -184,10 +204,10 @@ impl Endpoint {
         key: FlowKey,
         id: ConnectionId,
         way: Way,
-        listener: Option<Arc<ListenerInner>>,
-        stage: Stage,
+        (origin, stage): (Origin, Stage),
         conn: Connection,
     ) -> Arc<Endpoint> {
+        let Origin { listener, share } = origin;
         let inner = Inner {
             conn,
             wakers: WakerSet::default(),
@@ -200,10 +220,13 @@ impl Endpoint {
             edges: Edges::default(),
             gone: false,
             counted_orphan: false,
+            counted: None,
             // The packet that made it is of a batch.
             touched: listener.is_some(),
             charged: 0,
             memory_ticket: 0,
+            share,
+            short_of_own: false,
             ident: id.slot as u16,
             sent_to: None,
             panicked: false,
@@ -278,6 +301,42 @@ impl CompletionSink for Endpoint {
             self.completions.push(self.id);
         }
     }
+
+    fn refused(&self, bytes: u32) {
+        self.below.refuse(bytes);
+    }
+}
+
+/// What is remembered of a packet that goes down.
+pub(crate) struct Sent {
+    pub(crate) kind: SendKind,
+    pub(crate) seq: SeqNum,
+    /// Bytes of data.
+    pub(crate) len: usize,
+    /// One behind its last number, the SYN and the FIN counted.
+    pub(crate) end: SeqNum,
+}
+
+impl Sent {
+    pub(crate) fn new(out: &Transmit) -> Sent {
+        let (seq, len, flags) = (out.repr.seq, out.payload.len(), out.repr.flags);
+        let marks = [TcpFlags::SYN, TcpFlags::FIN].map(|flag| u32::from(flags.contains(flag)));
+        Sent { kind: out.kind, seq, len, end: seq + (len as u32 + marks[0] + marks[1]) }
+    }
+}
+
+impl SpaceWaiter for Endpoint {
+    fn begin_wait(&self) -> bool {
+        !self.below.set_waits_for_space(true)
+    }
+
+    fn end_wait(&self) {
+        self.below.set_waits_for_space(false);
+    }
+
+    fn go_on(&self) {
+        self.hand_on();
+    }
 }
 
 impl Inner {
@@ -327,6 +386,47 @@ impl Inner {
         self.gone
     }
 
+    /// What more its queues may bind, of the `room` that the stack has: no more than the budget of
+    /// its listener and its own leave.
+    pub(crate) fn bound_room(&self, room: MemoryRoom) -> MemoryRoom {
+        let of_listener = self.share.as_ref().and_then(BudgetShare::room);
+        let own = self.conn.options().memory_budget;
+        let own = own.map(|most| budget::flow_room(most, self.charged));
+        of_listener.into_iter().chain(own).fold(room, |room, bound| MemoryRoom {
+            pressure: room.pressure || bound.pressure,
+            bytes: room.bytes.min(bound.bytes),
+        })
+    }
+
+    /// Its queues bind `held` bytes. Returns whether memory has become short by that, for its
+    /// listener or for itself.
+    pub(crate) fn charge_budgets(&mut self, held: usize) -> bool {
+        let of_listener = self.share.as_mut().is_some_and(|share| share.charge(held));
+        let own = self.conn.options().memory_budget;
+        let short = own.is_some_and(|most| budget::is_short(most, self.charged));
+        let before = std::mem::replace(&mut self.short_of_own, short);
+        of_listener || (short && !before)
+    }
+
+    /// Whether memory is short because of a budget of its listener or its own.
+    pub(crate) fn is_short_of_budget(&self) -> bool {
+        self.short_of_own || self.share.as_ref().is_some_and(BudgetShare::is_pressed)
+    }
+
+    /// Has it asked again when its listener's budget has memory for it.
+    pub(crate) fn wait_for_budget(&mut self, id: ConnectionId) {
+        if let Some(share) = &mut self.share {
+            share.wait(id);
+        }
+    }
+
+    /// Its place in the budget of its listener is given back.
+    pub(crate) fn leave_budget(&mut self) {
+        if let Some(share) = &mut self.share {
+            share.leave();
+        }
+    }
+
     /// It counts as an orphan from now on.
     pub(crate) fn count_orphan(&mut self) {
         self.counted_orphan = true;
@@ -335,6 +435,16 @@ impl Inner {
     /// Whether it has counted as an orphan, which ends here.
     pub(crate) fn uncount_orphan(&mut self) -> bool {
         std::mem::take(&mut self.counted_orphan)
+    }
+
+    /// The state that it is counted in.
+    pub(crate) fn counted(&self) -> Option<State> {
+        self.counted
+    }
+
+    /// It is counted in `state` from now on. Returns where it was.
+    pub(crate) fn count_in(&mut self, state: Option<State>) -> Option<State> {
+        std::mem::replace(&mut self.counted, state)
     }
 
     /// It waits to be settled at the end of the batch. Returns whether it did not before.
@@ -378,11 +488,8 @@ impl Inner {
         self.panics
     }
 
-    /// Notes how far the stream that was sent reaches, the SYN and the FIN counted.
-    pub(crate) fn note_sent(&mut self, out: &Transmit) {
-        let flags = out.repr.flags;
-        let marks = [TcpFlags::SYN, TcpFlags::FIN].map(|flag| u32::from(flags.contains(flag)));
-        let end = out.repr.seq + (out.payload.len() as u32 + marks[0] + marks[1]);
+    /// Notes how far the stream that was sent reaches.
+    pub(crate) fn note_sent(&mut self, end: SeqNum) {
         self.sent_to = Some(self.sent_to.map_or(end, |before| before.max(end)));
     }
 

@@ -8,6 +8,10 @@
 //! The data that the first SYN brought stays with it. A SYN with another sequence number is another
 //! attempt and ends the first.
 //!
+//! With `verify_source` a SYN leaves nothing here. What its cookie opens is a connection, and an
+//! attempt without a SYN stands for it here until the application has decided, so that the same
+//! bounds hold. If its time is over, or the listener ends, the connection is reset.
+//!
 //! All is bounded: how many wait, how many of one source, and for how long. A SYN beyond that is
 //! dropped, and the peer sends it again. Maps are ordered ones, since a peer chooses the keys.
 //!
@@ -16,8 +20,9 @@
 //! The gate is under the lock of its listener. Each attempt has a lock of its own below that, a
 //! leaf, which its `Incoming` takes as well.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
@@ -31,19 +36,29 @@ use crate::sync::lock;
 
 /// How a listener asks before it answers SYNs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GateConfig {
-    /// Attempts that wait for a decision, at most; 1024 unless set. A SYN beyond it is dropped.
+    /// Attempts that wait for a decision, at most; 1024 unless set. A SYN beyond it is dropped, and
+    /// so is a cookie that comes back.
     pub waiting: usize,
-    /// Those of them from one address, at most; 128 unless set. A SYN beyond it is dropped.
+    /// Those of them from one address, at most; 128 unless set. What is beyond it is dropped.
     pub per_source: usize,
-    /// How long an attempt waits, from its first SYN on; 60 s unless set. Then it is forgotten
-    /// without an answer, and a SYN that the peer sends after that is a new attempt.
+    /// How long an attempt waits, from its first SYN or its cookie's return on; 60 s unless set.
+    /// Then it is forgotten without an answer, and a SYN that the peer sends after that is a new
+    /// attempt. A peer that was verified is reset.
     pub wait: Duration,
     /// Asks only for peers that are where they say they are: a SYN is answered with a cookie, and
     /// the attempt waits when that has come back. The peer then takes the connection for open, so
     /// that a rejection resets it. Off unless set.
     pub verify_source: bool,
 }
+
+plimsoll_tcp::setters!(GateConfig {
+    waiting: usize,
+    per_source: usize,
+    wait: Duration,
+    verify_source: bool,
+});
 
 impl Default for GateConfig {
     fn default() -> GateConfig {
@@ -110,7 +125,8 @@ pub(crate) struct Attempt {
 }
 
 struct AttemptState {
-    syn: Segment,
+    /// None if its cookie has opened a connection, which the tables have.
+    syn: Option<Segment>,
     end: Option<Cancelled>,
     wakers: WakerSet,
 }
@@ -128,9 +144,14 @@ impl Attempt {
         self.least_iss
     }
 
-    /// Looks at the SYN, with what its repetitions have brought.
-    pub(crate) fn syn<T>(&self, look: impl FnOnce(&Segment) -> T) -> T {
-        look(&lock(&self.state).syn)
+    /// Looks at the SYN, with what its repetitions have brought, if one waits.
+    pub(crate) fn syn<T>(&self, look: impl FnOnce(&Segment) -> T) -> Option<T> {
+        lock(&self.state).syn.as_ref().map(look)
+    }
+
+    /// Whether a connection waits rather than a SYN.
+    fn is_open(&self) -> bool {
+        lock(&self.state).syn.is_none()
     }
 
     /// Why it has ended by itself, if it has.
@@ -161,10 +182,11 @@ impl Attempt {
     /// The peer has sent its SYN again.
     fn repeat(&self, syn: &Segment) {
         let mut state = lock(&self.state);
+        let Some(first) = &mut state.syn else { return };
         if let Some(times) = syn.repr.options.timestamps {
-            state.syn.repr.options.timestamps = Some(times);
+            first.repr.options.timestamps = Some(times);
         }
-        state.syn.repr.window = syn.repr.window;
+        first.repr.window = syn.repr.window;
     }
 
     fn finish(&self, end: Cancelled, wakers: &mut WakeList) {
@@ -174,7 +196,19 @@ impl Attempt {
     }
 }
 
-/// What became of a SYN.
+/// A SYN that arrives at a gate.
+pub(crate) struct Asked<'a> {
+    pub(crate) key: &'a FlowKey,
+    /// The queue that it came by.
+    pub(crate) home: u8,
+    pub(crate) syn: &'a Segment,
+    /// The least initial sequence number of the answer, if it takes the place of a TIME-WAIT.
+    pub(crate) least_iss: Option<SeqNum>,
+    /// The budgets have a place for another attempt.
+    pub(crate) has_place: bool,
+}
+
+/// What became of a SYN, or of a cookie that has come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// It waits, until that time at the latest.
@@ -185,27 +219,60 @@ pub(crate) enum Arrival {
     Full,
 }
 
+/// How many attempts wait at all gates of a stack. While none does, no time of a gate is to be
+/// waited for. Clones count together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AttemptCount(Arc<AtomicUsize>);
+
+impl AttemptCount {
+    /// Whether no attempt waits.
+    pub(crate) fn is_zero(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+
+    /// One more waits, until what is returned is dropped.
+    fn add(&self) -> Counted {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Counted(self.clone())
+    }
+}
+
+/// An attempt that counts in an [`AttemptCount`].
+struct Counted(AttemptCount);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// The attempts that wait at one listener.
 pub(crate) struct Gate {
     config: GateConfig,
+    count: AttemptCount,
     by_flow: BTreeMap<FlowKey, Arc<Attempt>>,
     by_source: BTreeMap<IpAddr, usize>,
     /// By serial number. All wait for the same time, so that is the order in which they end.
-    by_age: BTreeMap<u64, Arc<Attempt>>,
+    by_age: BTreeMap<u64, (Arc<Attempt>, Counted)>,
     /// Those that the application has not got yet, by serial number.
     untaken: BTreeMap<u64, Arc<Attempt>>,
     next_serial: u64,
+    /// SYNs that wait or have waited.
+    syns: u64,
 }
 
 impl Gate {
-    pub(crate) fn new(config: GateConfig) -> Gate {
+    /// An empty gate, whose attempts count in `count` while they wait.
+    pub(crate) fn new(config: GateConfig, count: AttemptCount) -> Gate {
         Gate {
             config,
+            count,
             by_flow: BTreeMap::new(),
             by_source: BTreeMap::new(),
             by_age: BTreeMap::new(),
             untaken: BTreeMap::new(),
             next_serial: 0,
+            syns: 0,
         }
     }
 
@@ -213,33 +280,71 @@ impl Gate {
     pub(crate) fn arrive(
         &mut self,
         now: Instant,
-        (key, home): (&FlowKey, u8),
-        syn: &Segment,
-        least_iss: Option<SeqNum>,
+        asked: &Asked<'_>,
         wakers: &mut WakeList,
     ) -> Arrival {
+        let &Asked { key, home, syn, least_iss, has_place } = asked;
         if let Some(there) = self.by_flow.get(key) {
-            if there.syn(|first| first.repr.seq) == syn.repr.seq {
+            if there.syn(|first| first.repr.seq) == Some(syn.repr.seq) {
                 there.repeat(syn);
                 return Arrival::Joined;
             }
             let there = there.clone();
             self.end(&there, Cancelled::NewAttempt, wakers);
         }
-        let of_source = self.by_source.get(&key.remote).copied().unwrap_or(0);
-        if self.by_flow.len() >= self.config.waiting || of_source >= self.config.per_source {
+        if !has_place {
             return Arrival::Full;
         }
-        let state = AttemptState { syn: syn.clone(), end: None, wakers: WakerSet::default() };
+        let Some(attempt) = self.insert(now, (key, home), Some(syn), least_iss) else {
+            return Arrival::Full;
+        };
+        self.syns += 1;
+        let until = attempt.until;
+        self.untaken.insert(attempt.serial, attempt);
+        Arrival::Waits(until)
+    }
+
+    /// A cookie has come back; what it opens waits from now on. There is no attempt of this flow.
+    pub(crate) fn verified(&mut self, now: Instant, key: &FlowKey, home: u8) -> Arrival {
+        match self.insert(now, (key, home), None, None) {
+            Some(attempt) => Arrival::Waits(attempt.until),
+            None => Arrival::Full,
+        }
+    }
+
+    /// Puts an attempt in, if there is a place.
+    fn insert(
+        &mut self,
+        now: Instant,
+        (key, home): (&FlowKey, u8),
+        syn: Option<&Segment>,
+        least_iss: Option<SeqNum>,
+    ) -> Option<Arc<Attempt>> {
+        let of_source = self.by_source.get(&key.remote).copied().unwrap_or(0);
+        if self.by_flow.len() >= self.config.waiting || of_source >= self.config.per_source {
+            return None;
+        }
+        let state = AttemptState { syn: syn.cloned(), end: None, wakers: WakerSet::default() };
         let (serial, until) = (self.next_serial, now + self.config.wait);
         let state = Mutex::new(state);
         let attempt = Arc::new(Attempt { key: *key, home, least_iss, serial, until, state });
         self.next_serial += 1;
         self.by_flow.insert(*key, attempt.clone());
         self.by_source.insert(key.remote, of_source + 1);
-        self.by_age.insert(serial, attempt.clone());
-        self.untaken.insert(serial, attempt);
-        Arrival::Waits(until)
+        self.by_age.insert(serial, (attempt.clone(), self.count.add()));
+        Some(attempt)
+    }
+
+    /// The attempt that stands for the open connection of a flow, if it waits.
+    pub(crate) fn open(&self, key: &FlowKey) -> Option<&Arc<Attempt>> {
+        self.by_flow.get(key).filter(|attempt| attempt.is_open())
+    }
+
+    /// The connection of a flow has ended. If it waits for a decision, it does not any more.
+    pub(crate) fn leave(&mut self, key: &FlowKey) {
+        if let Some(attempt) = self.open(key).cloned() {
+            self.remove(&attempt);
+        }
     }
 
     /// The oldest attempt that the application has not got yet. It goes on waiting.
@@ -247,9 +352,9 @@ impl Gate {
         self.untaken.pop_first().map(|(_, attempt)| attempt)
     }
 
-    /// Attempts so far.
+    /// SYNs that wait or have waited.
     pub(crate) fn arrivals(&self) -> u64 {
-        self.next_serial
+        self.syns
     }
 
     /// Whether there is one to take.
@@ -274,29 +379,38 @@ impl Gate {
     /// The peer resets with the sequence number `seq`, which must be the next one (RFC 5961).
     pub(crate) fn reset(&mut self, key: &FlowKey, seq: SeqNum, wakers: &mut WakeList) {
         let Some(attempt) = self.by_flow.get(key).cloned() else { return };
-        if attempt.syn(|syn| syn.repr.seq + 1) == seq {
+        if attempt.syn(|syn| syn.repr.seq + 1) == Some(seq) {
             self.end(&attempt, Cancelled::Reset, wakers);
         }
     }
 
-    /// Ends those whose time is over by `now`, and says when the next one's is.
-    pub(crate) fn expire(&mut self, now: Instant, wakers: &mut WakeList) -> Option<Instant> {
+    /// Ends those whose time is over by `now`, and says when the next one's is. The flows of open
+    /// connections that have waited are added to `open`: the caller ends them.
+    pub(crate) fn expire(
+        &mut self,
+        now: Instant,
+        wakers: &mut WakeList,
+        open: &mut BTreeSet<FlowKey>,
+    ) -> Option<Instant> {
         loop {
-            let (_, oldest) = self.by_age.first_key_value()?;
+            let (_, (oldest, _)) = self.by_age.first_key_value()?;
             if oldest.until > now {
                 return Some(oldest.until);
             }
             let oldest = oldest.clone();
+            if oldest.is_open() {
+                open.insert(oldest.key);
+            }
             self.end(&oldest, Cancelled::TimedOut, wakers);
         }
     }
 
     /// The listener has ended.
     pub(crate) fn close(&mut self, wakers: &mut WakeList) {
-        while let Some((_, attempt)) = self.by_age.pop_first() {
+        while let Some((_, (attempt, _))) = self.by_age.pop_first() {
             attempt.finish(Cancelled::Closed, wakers);
         }
-        *self = Gate::new(self.config);
+        *self = Gate::new(self.config, self.count.clone());
     }
 
     fn end(&mut self, attempt: &Attempt, end: Cancelled, wakers: &mut WakeList) {

@@ -5,15 +5,17 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
 use plimsoll_tcp::{Instant, Md5Key, Options};
 
 use crate::error::SocketError;
+use crate::policies::budget::{BudgetAccount, Refusal};
 use crate::policies::syn_cookie::VALIDITY;
 use crate::sockets::fast_open::FastOpenQueue;
-use crate::sockets::gate::{Gate, GateConfig};
+use crate::sockets::gate::{AttemptCount, Gate, GateConfig};
 use crate::sockets::md5::Md5Keys;
 use crate::sockets::wakers::{Interest, WaitKey, WakeList, WakerSet};
 use crate::sync::lock;
@@ -35,13 +37,26 @@ pub(crate) struct Listening<E> {
     scope: Scope,
     /// It asks the application before it answers, and how.
     gate: Option<GateConfig>,
+    /// Others may listen on its address and port that let it do so as well.
+    shares_port: bool,
+    accounts: Accounts,
     state: Mutex<ListenState<E>>,
+}
+
+/// Where a listener keeps account of its connections.
+pub(crate) struct Accounts {
+    /// Its own budget.
+    pub(crate) budget: Arc<BudgetAccount>,
+    /// The half-open connections of all listeners.
+    pub(crate) half_open: Arc<AtomicUsize>,
 }
 
 struct ListenState<E> {
     /// The options of connections that come from here.
     options: Options,
     backlog: usize,
+    /// What a peer hears for whom a budget has no place.
+    refusal: Refusal,
     accept_queue: VecDeque<Arc<E>>,
     half_open: usize,
     /// When a SYN was last answered with a cookie.
@@ -57,6 +72,11 @@ struct ListenState<E> {
 }
 
 impl<E> ListenState<E> {
+    /// Connections whose handshake is not complete, and attempts that wait.
+    fn pending(&self) -> usize {
+        self.half_open + self.gate.as_ref().map_or(0, |gate| gate.len())
+    }
+
     fn enqueue(&mut self, endpoint: Arc<E>, wakers: &mut WakeList) {
         self.accept_queue.push_back(endpoint);
         self.arrivals = self.arrivals.wrapping_add(1);
@@ -70,10 +90,12 @@ impl<E> Listening<E> {
         scope: Scope,
         backlog: usize,
         options: Options,
+        accounts: Accounts,
     ) -> Listening<E> {
         let state = ListenState {
             options,
             backlog,
+            refusal: Refusal::Drop,
             accept_queue: VecDeque::new(),
             half_open: 0,
             last_cookie: None,
@@ -84,14 +106,26 @@ impl<E> Listening<E> {
             arrivals: 0,
             end: None,
         };
-        Listening { local, scope, gate: None, state: Mutex::new(state) }
+        let state = Mutex::new(state);
+        Listening { local, scope, gate: None, shares_port: false, accounts, state }
     }
 
-    /// Has the listener ask before it answers.
-    pub(crate) fn gated(mut self, config: GateConfig) -> Listening<E> {
+    /// Has the listener ask before it answers. What waits for its answer counts in `count`.
+    pub(crate) fn gated(mut self, config: GateConfig, count: AttemptCount) -> Listening<E> {
         self.gate = Some(config);
-        lock(&self.state).gate = Some(Box::new(Gate::new(config)));
+        lock(&self.state).gate = Some(Box::new(Gate::new(config, count)));
         self
+    }
+
+    /// Lets others listen on its address and port that let it do so as well (SO_REUSEPORT).
+    pub(crate) fn sharing_port(mut self) -> Listening<E> {
+        self.shares_port = true;
+        self
+    }
+
+    /// Whether others may listen on its address and port.
+    pub(crate) fn shares_port(&self) -> bool {
+        self.shares_port
     }
 
     /// Whether it asks, and how.
@@ -111,16 +145,49 @@ impl<E> Listening<E> {
         wakers: &mut WakeList,
         call: impl FnOnce(&mut Gate, &mut WakeList) -> T,
     ) -> Option<T> {
+        self.changing(|state| {
+            let ListenState { gate, wakers: waiting, arrivals, .. } = state;
+            let gate = gate.as_mut()?;
+            let before = gate.arrivals();
+            let outcome = call(gate, wakers);
+            if gate.arrivals() != before {
+                *arrivals = arrivals.wrapping_add(1);
+                waiting.take(Interest::Read, wakers);
+            }
+            Some(outcome)
+        })
+    }
+
+    /// Works on the state, and tells the stack by how much the half-open connections have changed.
+    fn changing<T>(&self, call: impl FnOnce(&mut ListenState<E>) -> T) -> T {
         let mut state = lock(&self.state);
-        let ListenState { gate, wakers: waiting, arrivals, .. } = &mut *state;
-        let gate = gate.as_mut()?;
-        let before = gate.arrivals();
-        let outcome = call(gate, wakers);
-        if gate.arrivals() != before {
-            *arrivals = arrivals.wrapping_add(1);
-            waiting.take(Interest::Read, wakers);
+        let before = state.pending();
+        let outcome = call(&mut state);
+        let change = state.pending().wrapping_sub(before);
+        if change != 0 {
+            self.accounts.half_open.fetch_add(change, Ordering::Relaxed);
         }
-        Some(outcome)
+        outcome
+    }
+
+    /// The budget of its connections.
+    pub(crate) fn budget(&self) -> &Arc<BudgetAccount> {
+        &self.accounts.budget
+    }
+
+    /// What a peer hears for whom a budget has no place.
+    pub(crate) fn refusal(&self) -> Refusal {
+        lock(&self.state).refusal
+    }
+
+    /// Changes what such a peer hears.
+    pub(crate) fn set_refusal(&self, refusal: Refusal) {
+        lock(&self.state).refusal = refusal;
+    }
+
+    /// Connections whose handshake is not complete, and attempts that wait.
+    pub(crate) fn pending(&self) -> usize {
+        lock(&self.state).pending()
     }
 
     /// The address and port.
@@ -141,14 +208,14 @@ impl<E> Listening<E> {
     /// The options of a connection that comes now from `peer`.
     pub(crate) fn options_for(&self, peer: IpAddr) -> Options {
         let state = lock(&self.state);
-        Options { md5_key: state.md5_keys.find(peer).cloned(), ..state.options.clone() }
+        state.options.clone().md5_key(state.md5_keys.find(peer).cloned())
     }
 
     /// As [`options_for`](Self::options_for); notes that a SYN is answered with a cookie.
     pub(crate) fn options_for_cookie(&self, now: Instant, peer: IpAddr) -> Options {
         let mut state = lock(&self.state);
         state.last_cookie = Some(now);
-        Options { md5_key: state.md5_keys.find(peer).cloned(), ..state.options.clone() }
+        state.options.clone().md5_key(state.md5_keys.find(peer).cloned())
     }
 
     /// The key that signs segments from and to `peer`.
@@ -164,10 +231,11 @@ impl<E> Listening<E> {
 
     /// Takes a place in the SYN queue, unless the listener has gone.
     pub(crate) fn begin_handshake(&self) -> bool {
-        let mut state = lock(&self.state);
-        let open = state.end.is_none();
-        state.half_open += usize::from(open);
-        open
+        self.changing(|state| {
+            let open = state.end.is_none();
+            state.half_open += usize::from(open);
+            open
+        })
     }
 
     /// Whether a cookie may come back that is still good.
@@ -177,20 +245,20 @@ impl<E> Listening<E> {
 
     /// Gives a place in the SYN queue back.
     pub(crate) fn end_handshake(&self) {
-        let mut state = lock(&self.state);
-        state.half_open = state.half_open.saturating_sub(1);
+        self.changing(|state| state.half_open = state.half_open.saturating_sub(1));
     }
 
     /// Moves a connection whose handshake is complete to the accept queue. Returns `false` if the
     /// listener has gone; the connection must be reset then.
     pub(crate) fn complete(&self, endpoint: Arc<E>, wakers: &mut WakeList) -> bool {
-        let mut state = lock(&self.state);
-        state.half_open = state.half_open.saturating_sub(1);
-        if state.end.is_some() {
-            return false;
-        }
-        state.enqueue(endpoint, wakers);
-        true
+        self.changing(|state| {
+            state.half_open = state.half_open.saturating_sub(1);
+            if state.end.is_some() {
+                return false;
+            }
+            state.enqueue(endpoint, wakers);
+            true
+        })
     }
 
     /// Takes a place in the Fast Open queue, unless the listener has gone.
@@ -230,6 +298,11 @@ impl<E> Listening<E> {
             (None, Some(end)) => Err(end),
             (None, None) => Ok(None),
         }
+    }
+
+    /// Takes those out of the accept queue that are not `kept`.
+    pub(crate) fn retain(&self, kept: impl FnMut(&Arc<E>) -> bool) {
+        lock(&self.state).accept_queue.retain(kept);
     }
 
     /// Whether there is something to accept, or the listener or the stack has `ended`; if not,
@@ -275,13 +348,14 @@ impl<E> Listening<E> {
 
     /// Ends listening, for the reason `end`, and returns what was not accepted.
     pub(crate) fn end(&self, end: SocketError, wakers: &mut WakeList) -> VecDeque<Arc<E>> {
-        let mut state = lock(&self.state);
-        state.end.get_or_insert(end);
-        state.wakers.take(Interest::Read, wakers);
-        if let Some(gate) = &mut state.gate {
-            gate.close(wakers);
-        }
-        std::mem::take(&mut state.accept_queue)
+        self.changing(|state| {
+            state.end.get_or_insert(end);
+            state.wakers.take(Interest::Read, wakers);
+            if let Some(gate) = &mut state.gate {
+                gate.close(wakers);
+            }
+            std::mem::take(&mut state.accept_queue)
+        })
     }
 
     /// Connections in the accept queue and in the SYN queue, and the backlog.

@@ -6,6 +6,7 @@ use plimsoll_tcp::{Info, Record, State};
 
 /// One socket, as `ss` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SocketSummary {
     /// The state; `None` is LISTEN.
     pub state: Option<State>,

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
 use arrayvec::ArrayVec;
+use plimsoll_tcp::Reader;
 
 /// Room for waiters that a socket keeps when none waits any more.
 const KEPT_WAITERS: usize = 4;
@@ -113,6 +114,17 @@ impl WakerSet {
     pub(crate) fn is_waiting(&self, interest: Interest) -> bool {
         let keyed = self.keyed.as_ref().is_some_and(|lists| !lists[interest as usize].is_empty());
         keyed || self.latest[interest as usize].is_some()
+    }
+
+    /// Who waits to read, as the engine distinguishes them. Threads that block wait under a key.
+    pub(crate) fn reader(&self) -> Reader {
+        if self.latest[Interest::Read as usize].is_some() {
+            Reader::Polling
+        } else if self.is_waiting(Interest::Read) {
+            Reader::Waiting
+        } else {
+            Reader::Absent
+        }
     }
 
     /// Moves the wakers of all who wait for that to `list`.

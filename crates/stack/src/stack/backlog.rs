@@ -26,7 +26,7 @@ use crate::limits::RELEASE_ROUNDS;
 use crate::sockets::backlog::{Pushed, counted};
 use crate::sockets::endpoint::Site;
 use crate::sockets::endpoint::{Endpoint, Inner, Owned, Stage};
-use crate::sockets::wakers::Interest;
+
 use crate::stack::work::Work;
 use crate::sync::socket_lock::{BACKLOG, COMPLETION, PATH, REFUSED, SETTLE, TIMER};
 
@@ -115,6 +115,7 @@ impl Work<'_> {
         if matches!(inner.stage, Stage::Owned | Stage::Orphan) {
             return;
         }
+        self.leave_syn_queue(endpoint, inner);
         inner.stage = Stage::Orphan;
         let cx = self.context(endpoint, inner);
         inner.conn.abort(&cx);
@@ -158,10 +159,7 @@ impl Work<'_> {
         let read = inner.prequeue.as_ref().is_some_and(|prequeue| prequeue.is_read());
         let arrival = Arrival {
             batch: cx.config.tcp_backlog_ack_defer.then_some(batch),
-            reader: match read || inner.wakers.is_waiting(Interest::Read) {
-                true => Reader::Waiting,
-                false => Reader::Absent,
-            },
+            reader: if read { Reader::Waiting } else { inner.wakers.reader() },
         };
         let output = inner.conn.handle(&cx, Input::Segment(segment, arrival));
         endpoint.at(Site::Segment);

@@ -16,6 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use plimsoll_tcp::Instant;
 
 use crate::error::{SocketError, StackError};
+use crate::events::{PendingEvents, StackEvent};
 use crate::snmp::IpCounter;
 use crate::sockets::wakers;
 use crate::stack::Stack;
@@ -53,6 +54,13 @@ impl Stack {
             Ok(result) => result,
             Err(thrown) => Err(self.end_by_panic(now, thrown)),
         }
+    }
+
+    /// Tells of something at once. The caller holds no lock.
+    pub(crate) fn tell(&self, event: impl FnOnce() -> StackEvent) {
+        let mut events = PendingEvents::default();
+        events.stack(event);
+        events.tell(self.tables.spans());
     }
 
     /// For a call that would block: nobody will wake it once the stack has ended.

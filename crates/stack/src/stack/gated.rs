@@ -13,7 +13,9 @@
 //! no measurement: that begins when the SYN-ACK leaves.
 //!
 //! With `verify_source` SYNs are answered with cookies. What a cookie opens is a connection like
-//! any other, which waits in the accept queue; its peer may send already.
+//! any other, which waits in the accept queue; its peer may send already. It is the application's
+//! when it is accepted, and stays the listener's until then, also while an `Incoming` stands for
+//! it. It counts at the gate like a SYN that waits.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -27,23 +29,25 @@ use plimsoll_wire::tcp::MD5_DIGEST_LEN;
 use plimsoll_wire::{SeqNum, protocol};
 
 use crate::error::SocketError;
+use crate::events::StackEvent;
 use crate::flow::FlowKey;
 use crate::snmp::IpCounter;
 use crate::sockets::endpoint::{Endpoint, Inner, ListenerInner};
-use crate::sockets::gate::{Arrival, Attempt, Cancelled, GateConfig};
+use crate::sockets::gate::{Arrival, Asked, Attempt, Cancelled, GateConfig};
 use crate::sockets::listening::Scope;
 use crate::sockets::wakers::{Interest, WaitKey};
 use crate::stack::Stack;
 use crate::stack::ip::output::IpParams;
-use crate::stack::listener::Listener;
+use crate::stack::listener::{ListenConfig, Listener};
 use crate::stack::passive_open::Child;
 use crate::stack::socket::TcpSocket;
 use crate::stack::stray_rst;
 use crate::stack::work::Work;
-use crate::tables::connections::InsertError;
+use crate::sync::socket_lock::REFUSED;
 
 /// What a listener listens on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ListenOn {
     /// An address of ours, or the unspecified one, and a port; port 0 takes a free one.
     Address(SocketAddr),
@@ -153,7 +157,7 @@ pub struct Incoming {
 enum What {
     Syn(Arc<Attempt>),
     /// The source was verified: the connection is there.
-    Open(Arc<TcpSocket>, Arc<Endpoint>),
+    Open(Arc<TcpSocket>, Arc<Endpoint>, Arc<Attempt>),
     /// It was decided.
     Decided,
 }
@@ -174,7 +178,7 @@ impl Incoming {
     fn key(&self) -> Option<FlowKey> {
         match &self.what {
             What::Syn(attempt) => Some(*attempt.key()),
-            What::Open(_, endpoint) => Some(endpoint.key),
+            What::Open(_, endpoint, _) => Some(endpoint.key),
             What::Decided => None,
         }
     }
@@ -183,7 +187,7 @@ impl Incoming {
     /// at its default.
     pub fn options(&self) -> SynOptions {
         match &self.what {
-            What::Syn(attempt) => attempt.syn(syn_options),
+            What::Syn(attempt) => attempt.syn(syn_options).unwrap_or_default(),
             _ => SynOptions::default(),
         }
     }
@@ -192,7 +196,9 @@ impl Incoming {
     pub fn cancelled(&self) -> Option<Cancelled> {
         let ended = match &self.what {
             What::Syn(attempt) => attempt.cancelled(),
-            What::Open(_, endpoint) => self.stack.look_at(endpoint, why_ended),
+            What::Open(_, endpoint, attempt) => {
+                attempt.cancelled().or_else(|| self.stack.look_at(endpoint, why_ended))
+            }
             What::Decided => Some(Cancelled::Closed),
         };
         ended.or(self.stack.error().is_some().then_some(Cancelled::Closed))
@@ -207,7 +213,10 @@ impl Incoming {
                 self.stack.discard(left);
                 ended
             }
-            What::Open(_, endpoint) => self.stack.open_cancelled(endpoint, key, waker),
+            What::Open(_, endpoint, attempt) => {
+                let ended = self.stack.open_cancelled(endpoint, key, waker);
+                ended.map(|why| attempt.cancelled().unwrap_or(why))
+            }
             What::Decided => Some(Cancelled::Closed),
         };
         let closed = self.stack.error().is_some().then_some(Cancelled::Closed);
@@ -218,7 +227,7 @@ impl Incoming {
     pub fn cancel_wait(&self, key: WaitKey) {
         match &self.what {
             What::Syn(attempt) => self.stack.discard(attempt.cancel_wait(key)),
-            What::Open(socket, _) => socket.cancel_wait(Interest::Read, key),
+            What::Open(socket, ..) => socket.cancel_wait(Interest::Read, key),
             What::Decided => {}
         }
     }
@@ -230,9 +239,13 @@ impl Incoming {
     /// # Errors
     /// If the attempt has ended by itself, or there is no place for another connection.
     pub fn accept(mut self, now: Instant) -> Result<Arc<TcpSocket>, SocketError> {
+        self.tell("accept");
         match std::mem::replace(&mut self.what, What::Decided) {
             What::Syn(attempt) => self.stack.open_attempt(now, &self.listener, &attempt),
-            What::Open(socket, _) => Ok(socket),
+            What::Open(socket, endpoint, attempt) => {
+                let in_time = self.stack.take_open(now, &self.listener, (&endpoint, &attempt));
+                in_time.map(|()| socket).map_err(refusal_of)
+            }
             What::Decided => Err(SocketError::Connection(ConnectionError::Aborted)),
         }
     }
@@ -245,17 +258,35 @@ impl Incoming {
     /// Forgets the attempt. The peer hears nothing; if it sends its SYN again, that is a new
     /// attempt. Where the source was verified, so is whatever it sends next.
     pub fn ignore(mut self, now: Instant) {
+        self.tell("ignore");
         match std::mem::replace(&mut self.what, What::Decided) {
             What::Syn(attempt) => drop(self.stack.decide(now, &self.listener, &attempt)),
-            What::Open(socket, endpoint) => self.stack.forget(now, &socket, &endpoint),
+            What::Open(socket, endpoint, attempt) => {
+                let _ = self.stack.take_open(now, &self.listener, (&endpoint, &attempt));
+                self.stack.forget(now, &socket, &endpoint);
+            }
             What::Decided => {}
         }
     }
 
+    /// Tells what the application has decided.
+    fn tell(&self, decision: &'static str) {
+        let Some(key) = self.key() else { return };
+        let (peer, local) = (key.remote_addr(), key.local_addr());
+        self.stack.tell(|| StackEvent::Gate { peer, local, decision });
+    }
+
     fn refuse(&mut self, now: Instant, how: Reject) {
+        self.tell(match how {
+            Reject::Rst => "reject with a reset",
+            Reject::Icmp(_) => "reject with an ICMP error",
+        });
         match std::mem::replace(&mut self.what, What::Decided) {
             What::Syn(attempt) => self.stack.refuse_attempt(now, &self.listener, &attempt, how),
-            What::Open(socket, _) => socket.abort(now),
+            What::Open(socket, endpoint, attempt) => {
+                let _ = self.stack.take_open(now, &self.listener, (&endpoint, &attempt));
+                socket.abort(now);
+            }
             What::Decided => {}
         }
     }
@@ -286,6 +317,16 @@ fn why_ended(inner: &mut Inner) -> Option<Cancelled> {
     })
 }
 
+/// What accepting an attempt fails with that has ended by itself.
+fn refusal_of(why: Cancelled) -> SocketError {
+    SocketError::Connection(match why {
+        Cancelled::Reset | Cancelled::NewAttempt => ConnectionError::Reset,
+        Cancelled::Unreachable => ConnectionError::HostUnreachable,
+        Cancelled::TimedOut => ConnectionError::TimedOut,
+        Cancelled::Closed => ConnectionError::Aborted,
+    })
+}
+
 fn syn_options(syn: &Segment) -> SynOptions {
     let options = &syn.repr.options;
     SynOptions {
@@ -310,12 +351,35 @@ impl Listener {
         work.finish();
         let what = match attempt {
             Some(attempt) => What::Syn(attempt),
-            None => match self.accept_endpoint(now)? {
-                Some((socket, endpoint)) => What::Open(socket, endpoint),
+            None => match self.take_verified(now)? {
+                Some(open) => open,
                 None => return Ok(None),
             },
         };
         Ok(Some(Incoming { stack: stack.clone(), listener: listener.clone(), what, now }))
+    }
+
+    /// Takes the next connection whose source was verified and that still waits.
+    fn take_verified(&self, now: Instant) -> Result<Option<What>, SocketError> {
+        let stack = self.stack();
+        while let Some(endpoint) = self.take_queued(now)? {
+            let socket = TcpSocket::new(stack.clone(), endpoint.clone());
+            let mut work = Work::begin(stack, now);
+            let attempt = self
+                .inner_arc()
+                .at_gate(work.wakers(), |gate, _| gate.open(&endpoint.key).cloned())
+                .flatten();
+            work.finish();
+            match attempt {
+                Some(attempt) => return Ok(Some(What::Open(socket, endpoint, attempt))),
+                None => {
+                    // It has ended while it was in the queue.
+                    stack.adopt(&endpoint);
+                    socket.abort(now);
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// Attempts that wait for a decision, those included that were handed out already.
@@ -351,9 +415,22 @@ impl Stack {
         if backlog == 0 {
             return Err(SocketError::Invalid("backlog is 0: no connection could ever wait"));
         }
-        gate.as_ref().map_or(Ok(()), GateConfig::check)?;
+        self.listen_with(on, ListenConfig { backlog, options, gate, ..ListenConfig::default() })
+    }
+
+    /// Begins to listen where `on` says, as `config` says.
+    ///
+    /// # Errors
+    /// As [`listen`](Self::listen); also if the configuration lets nobody through, and the text
+    /// names the field. An address that another listener has is taken unless both share their port.
+    pub fn listen_with(
+        self: &Arc<Stack>,
+        on: ListenOn,
+        config: ListenConfig,
+    ) -> Result<Arc<Listener>, SocketError> {
         let any = |port| SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port);
         let (local, scope) = match on {
+            ListenOn::Address(local) if config.only_v6 => (local, Scope::OnlyV6),
             ListenOn::Address(local) => (local, Scope::Bound),
             ListenOn::AnyAddress(0) => {
                 return Err(SocketError::Invalid("port 0 is no port; for all, say Everything"));
@@ -361,39 +438,105 @@ impl Stack {
             ListenOn::AnyAddress(port) => (any(port), Scope::AnyAddress),
             ListenOn::Everything => (any(0), Scope::AnyAddress),
         };
-        let listener = self.listen_at(local, (scope, backlog), options, gate)?;
+        let listener = self.listen_at(local, scope, &config)?;
         if scope == Scope::AnyAddress {
             self.take_any_address();
         }
         Ok(listener)
     }
 
-    /// A SYN for a gated listener.
+    /// A SYN for a gated listener. Returns it if it is to be answered with a reset.
     pub(crate) fn to_gate(
         &self,
         work: &mut Work<'_>,
         listener: &Arc<ListenerInner>,
         key: &FlowKey,
-        syn: &Segment,
+        syn: Segment,
         least_iss: Option<SeqNum>,
-    ) {
+    ) -> Option<Segment> {
         let (now, home) = (work.now, work.home());
-        let arrival = listener.at_gate(work.wakers(), |gate, wakers| {
-            gate.arrive(now, (key, home), syn, least_iss, wakers)
-        });
-        match arrival {
-            Some(Arrival::Waits(until)) => {
-                if self.tables.listeners().gate_ends_at(until) && home != 0 {
-                    // The first queue looks after these.
-                    self.pollers.queue(0).waiter().kick_before(until);
-                }
-            }
-            Some(Arrival::Joined) => {}
-            Some(Arrival::Full) | None => {
+        let spent = work.spent_at_gate(listener);
+        let asked = Asked { key, home, syn: &syn, least_iss, has_place: spent.is_none() };
+        let arrival =
+            listener.at_gate(work.wakers(), |gate, wakers| gate.arrive(now, &asked, wakers));
+        match (arrival, spent) {
+            (Some(Arrival::Full), Some(spent)) => return work.refuse_syn(listener, spent, syn),
+            (Some(Arrival::Waits(until)), _) => self.note_gate_end(home, until),
+            (Some(Arrival::Joined), _) => {}
+            (Some(Arrival::Full) | None, _) => {
                 work.tcp().bump(Counter::ListenOverflows);
                 work.tcp().bump(Counter::ListenDrops);
+                work.note_refusal(key, "gate full");
             }
         }
+        None
+    }
+
+    /// An attempt that came by the queue `home` waits until then.
+    fn note_gate_end(&self, home: u8, until: Instant) {
+        self.tables.listeners().gate_ends_at(until);
+        if home != 0 {
+            // The first queue looks after these. It may sleep without regard to an earlier
+            // time that was known, if nothing waited then.
+            self.pollers.queue(0).waiter().kick_before(until);
+        }
+    }
+
+    /// A cookie has come back to a gate that verifies its peers: takes a place for the connection.
+    ///
+    /// # Errors
+    /// If there is none; the budget that was spent, if it was one.
+    pub(crate) fn verified(
+        &self,
+        work: &mut Work<'_>,
+        listener: &ListenerInner,
+        key: &FlowKey,
+    ) -> Result<(), Option<IpCounter>> {
+        if let Some(spent) = work.spent_at_gate(listener) {
+            return Err(Some(spent));
+        }
+        let (now, home) = (work.now, work.home());
+        let arrival = listener.at_gate(work.wakers(), |gate, _| gate.verified(now, key, home));
+        let Some(Arrival::Waits(until)) = arrival else {
+            work.tcp().bump(Counter::ListenOverflows);
+            work.tcp().bump(Counter::ListenDrops);
+            return Err(None);
+        };
+        self.note_gate_end(home, until);
+        Ok(())
+    }
+
+    /// Ends the attempts whose time is over. The connections of peers that were verified are reset.
+    pub(crate) fn expire_gates(&self, work: &mut Work<'_>) {
+        let timed_out = self.tables.listeners().expire_gates(work.now, work.wakers());
+        for (listener, flows) in timed_out {
+            listener.retain(|endpoint| !flows.contains(&endpoint.key));
+            for endpoint in flows.iter().filter_map(|key| self.tables.connections().find(key)) {
+                work.leave(&endpoint, REFUSED);
+            }
+        }
+    }
+
+    /// The application has decided on a connection whose source was verified, which is its own from
+    /// here on.
+    ///
+    /// # Errors
+    /// If the attempt has ended by itself.
+    fn take_open(
+        &self,
+        now: Instant,
+        listener: &ListenerInner,
+        (endpoint, attempt): (&Arc<Endpoint>, &Attempt),
+    ) -> Result<(), Cancelled> {
+        let mut work = Work::begin_at(self, now, attempt.home());
+        let waited = listener.at_gate(work.wakers(), |gate, _| gate.decide(attempt));
+        work.finish();
+        self.adopt(endpoint);
+        if waited == Some(true) {
+            return Ok(());
+        }
+        let ended = attempt.cancelled().or_else(|| self.look_at(endpoint, why_ended));
+        Err(ended.unwrap_or(Cancelled::Closed))
     }
 
     /// Takes an attempt out of its gate. Returns its SYN if it still waited.
@@ -406,10 +549,8 @@ impl Stack {
         let mut work = Work::begin_at(self, now, attempt.home());
         let waited = listener.at_gate(work.wakers(), |gate, _| gate.decide(attempt));
         work.finish();
-        match waited {
-            Some(true) => Ok(attempt.syn(Segment::clone)),
-            _ => Err(attempt.cancelled().unwrap_or(Cancelled::Closed)),
-        }
+        let syn = waited.filter(|&waited| waited).and_then(|_| attempt.syn(Segment::clone));
+        syn.ok_or_else(|| attempt.cancelled().unwrap_or(Cancelled::Closed))
     }
 
     /// Opens the connection that an attempt asks for.
@@ -420,12 +561,7 @@ impl Stack {
         attempt: &Attempt,
     ) -> Result<Arc<TcpSocket>, SocketError> {
         self.check_up()?;
-        let syn = self.decide(now, listener, attempt).map_err(|why| match why {
-            Cancelled::Reset | Cancelled::NewAttempt => ConnectionError::Reset,
-            Cancelled::Unreachable => ConnectionError::HostUnreachable,
-            Cancelled::TimedOut => ConnectionError::TimedOut,
-            Cancelled::Closed => ConnectionError::Aborted,
-        })?;
+        let syn = self.decide(now, listener, attempt).map_err(refusal_of)?;
         let mut work = Work::begin_at(self, now, attempt.home());
         let opened = work
             .contain_making(|work| self.insert_attempt(work, listener, attempt, &syn))
@@ -475,10 +611,8 @@ impl Stack {
             if early {
                 listener.fast_open(|queue| queue.end(work.now, false));
             }
-            match error {
-                InsertError::Taken => SocketError::AddrInUse,
-                InsertError::Full => SocketError::TooManyConnections,
-            }
+            work.count_full(error);
+            error.into()
         })
     }
 

@@ -17,6 +17,7 @@ use plimsoll_tcp::{ConnectionError, Instant};
 
 use crate::device::{Device, LinkEvent};
 use crate::error::{SocketError, StackError};
+use crate::events::StackEvent;
 use crate::interfaces::interface::{Interface, InterfaceConfig};
 use crate::interfaces::tx_path::Failure;
 use crate::limits::MIN_MTU;
@@ -38,6 +39,10 @@ impl Stack {
         for way in self.interfaces.iter().filter(|way| ways & (1 << way.index()) != 0) {
             way.fail(way.epoch(), error.clone());
         }
+        self.tell(|| StackEvent::InterfaceDown {
+            name: interface.name(),
+            reason: failure.error().to_string(),
+        });
         // Of two threads whose devices fail at the same time, one sees both.
         fence(Ordering::SeqCst);
         let works = |each: &Interface| !each.is_loopback() && each.is_up();

@@ -22,15 +22,59 @@ use std::task::{Poll, Waker};
 use plimsoll_tcp::{Instant, Options};
 
 use crate::error::SocketError;
+use crate::policies::budget::{Budget, BudgetUse, Refusal};
 use crate::sockets::endpoint::{Endpoint, ListenerInner};
 use crate::sockets::fast_open::FastOpenKeys;
+use crate::sockets::gate::GateConfig;
 use crate::sockets::md5::Md5Keys;
 use crate::sockets::wakers::WaitKey;
 use crate::stack::Stack;
 use crate::stack::socket::TcpSocket;
+use crate::stack::work::Work;
 
 /// A connection that was accepted: its socket, and what that stands for.
 pub(crate) type Accepted = (Arc<TcpSocket>, Arc<Endpoint>);
+
+/// How a listener listens, beside where.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ListenConfig {
+    /// Connections that wait to be accepted, at most; 4096 unless set, and no more than
+    /// `net.core.somaxconn`.
+    pub backlog: usize,
+    /// The options of the connections that come from it.
+    pub options: Options,
+    /// Whether it asks before it answers a SYN, and how; it does not unless set.
+    pub gate: Option<GateConfig>,
+    /// Others may listen on the same address and port, if they say so as well (SO_REUSEPORT). Each
+    /// has an accept queue of its own. Which one a SYN is for is chosen by a keyed hash of
+    /// addresses and ports. When one ends, the connections that it has not handed out are reset, as
+    /// on Linux; SYNs go to the others from then on. All listeners of a stack belong to one owner,
+    /// the program. Off unless set.
+    pub reuse_port: bool,
+    /// On `[::]`, IPv4 connections are not taken (IPV6_V6ONLY). Off unless set.
+    pub only_v6: bool,
+}
+
+plimsoll_tcp::setters!(ListenConfig {
+    backlog: usize,
+    options: Options,
+    gate: Option<GateConfig>,
+    reuse_port: bool,
+    only_v6: bool,
+});
+
+impl Default for ListenConfig {
+    fn default() -> ListenConfig {
+        ListenConfig {
+            backlog: 4096,
+            options: Options::default(),
+            gate: None,
+            reuse_port: false,
+            only_v6: false,
+        }
+    }
+}
 
 /// A listening socket. Dropping it ends listening and resets what was not accepted.
 pub struct Listener {
@@ -66,14 +110,24 @@ impl Listener {
 
     /// As [`accept`](Self::accept), with the connection beside its socket.
     pub(crate) fn accept_endpoint(&self, now: Instant) -> Result<Option<Accepted>, SocketError> {
-        self.stack.pollers.tell(now);
-        let endpoint = match self.inner.accept()? {
-            Some(endpoint) => endpoint,
-            None if self.stack.error().is_some() => return Err(SocketError::NetworkDown),
-            None => return Ok(None),
-        };
+        let Some(endpoint) = self.take_queued(now)? else { return Ok(None) };
+        if self.inner.verifies_source() {
+            // Accepting it is the decision.
+            let mut work = Work::begin(&self.stack, now);
+            self.inner.at_gate(work.wakers(), |gate, _| gate.leave(&endpoint.key));
+            work.finish();
+        }
         self.stack.adopt(&endpoint);
         Ok(Some((TcpSocket::new(self.stack.clone(), endpoint.clone()), endpoint)))
+    }
+
+    /// Takes the next connection out of the accept queue. It is not the application's yet.
+    pub(crate) fn take_queued(&self, now: Instant) -> Result<Option<Arc<Endpoint>>, SocketError> {
+        self.stack.pollers.tell(now);
+        match self.inner.accept()? {
+            None if self.stack.error().is_some() => Err(SocketError::NetworkDown),
+            taken => Ok(taken),
+        }
     }
 
     /// Whether [`accept`](Self::accept) has something to return; if not, `waker` fires when it may.
@@ -120,6 +174,39 @@ impl Listener {
     /// The stack that listens.
     pub fn stack(&self) -> &Arc<Stack> {
         &self.stack
+    }
+
+    /// How much the connections that come from here may use at a time, those included that were
+    /// accepted. What is there already stays when a budget is lowered.
+    ///
+    /// # Errors
+    /// [`SocketError::Invalid`] names the field that lets nothing through.
+    pub fn set_budget(&self, budget: Budget) -> Result<(), SocketError> {
+        budget.check()?;
+        self.inner.budget().set(&budget);
+        Ok(())
+    }
+
+    /// The budget as it was set.
+    pub fn budget(&self) -> Budget {
+        self.inner.budget().budget()
+    }
+
+    /// What is used of the budget.
+    pub fn budget_use(&self) -> BudgetUse {
+        let (connections, memory) = self.inner.budget().used();
+        BudgetUse { connections, half_open: self.inner.pending(), memory }
+    }
+
+    /// What a peer hears for whose SYN a budget of this listener or of the stack leaves no place;
+    /// [`Refusal::Drop`] unless set.
+    pub fn set_refusal(&self, refusal: Refusal) {
+        self.inner.set_refusal(refusal);
+    }
+
+    /// As it was set.
+    pub fn refusal(&self) -> Refusal {
+        self.inner.refusal()
     }
 
     /// Changes the backlog (as calling `listen` again does on Linux).

@@ -1,10 +1,11 @@
 //! Charging connections to the account of memory (`policies/memory.rs`).
 
-use plimsoll_tcp::Input;
+use plimsoll_tcp::{Counter, Input};
 
 use std::sync::Arc;
 
 use crate::policies::memory::MemoryUse;
+use crate::snmp::IpCounter;
 use crate::sockets::endpoint::{Endpoint, Inner, Stage};
 use crate::stack::Stack;
 use crate::stack::work::Work;
@@ -18,7 +19,12 @@ impl Work<'_> {
         let left = prequeued + endpoint.backlog().bytes() as usize;
         let held = if ended { 0 } else { inner.conn.memory_held() + left };
         let tcp_mem = &self.settings.tcp_mem;
-        self.stack.policies.memory().charge(&mut inner.charged, held, tcp_mem, self.tcp());
+        if self.stack.policies.memory().charge(&mut inner.charged, held, tcp_mem) {
+            self.tcp().bump(Counter::TcpMemoryPressures);
+        }
+        if inner.charge_budgets(held) {
+            self.count(IpCounter::BudgetPressures);
+        }
     }
 
     /// Charges a connection, and asks a writer or a closed window that waits for memory again.
@@ -34,6 +40,7 @@ impl Work<'_> {
         if inner.conn.awaits_memory() {
             let tcp_mem = &self.settings.tcp_mem;
             self.stack.policies.memory().wait(endpoint.id, &mut inner.memory_ticket, tcp_mem);
+            inner.wait_for_budget(endpoint.id);
         }
     }
 }

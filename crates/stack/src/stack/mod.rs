@@ -4,6 +4,7 @@
 
 pub(crate) mod addresses;
 pub(crate) mod backlog;
+pub(crate) mod budgets;
 pub(crate) mod busy_poll;
 pub(crate) mod ending;
 pub(crate) mod fast_connect;
@@ -12,8 +13,10 @@ pub(crate) mod gated;
 pub(crate) mod gro;
 pub(crate) mod interface_health;
 pub(crate) mod ip;
+pub(crate) mod life;
 pub(crate) mod listener;
 pub(crate) mod memory;
+pub(crate) mod metrics;
 pub(crate) mod orphans;
 pub(crate) mod panics;
 pub(crate) mod passive_open;
@@ -23,6 +26,7 @@ pub(crate) mod poll;
 pub(crate) mod prequeue;
 pub(crate) mod queues;
 pub(crate) mod sending;
+pub(crate) mod shutdown;
 pub(crate) mod socket;
 pub(crate) mod stray_rst;
 pub(crate) mod summaries;
@@ -48,6 +52,7 @@ use crate::interfaces::Interfaces;
 use crate::interfaces::interface::InterfaceConfig;
 use crate::interfaces::route::RouteConfig;
 use crate::policies::Policies;
+use crate::policies::budget::{BudgetAccount, check_flow};
 use crate::policies::secrets::Secrets;
 use crate::policies::sysctl::{Settings, SysctlError, SysctlTable};
 use crate::pollers::Pollers;
@@ -55,12 +60,12 @@ use crate::pollers::waiter::Waiter;
 use crate::snmp::IpCounter;
 use crate::sockets::endpoint::ListenerInner;
 use crate::sockets::endpoint::Way;
-use crate::sockets::endpoint::{Endpoint, Stage};
+use crate::sockets::endpoint::{Endpoint, Origin, Stage};
 use crate::sockets::fast_open::default_queue;
 use crate::sockets::gate::GateConfig;
-use crate::sockets::listening::Scope;
+use crate::sockets::listening::{Accounts, Scope};
 use crate::sockets::summary::SocketSummary;
-use crate::stack::listener::Listener;
+use crate::stack::listener::{ListenConfig, Listener};
 use crate::stack::socket::TcpSocket;
 use crate::stack::work::Work;
 use crate::sync::socket_lock::{REFUSED, SETTLE};
@@ -189,6 +194,7 @@ impl Stack {
         opener: Opener,
         begin: impl FnOnce(&mut Work<'_>, &Arc<Endpoint>),
     ) -> Result<Arc<TcpSocket>, SocketError> {
+        options.memory_budget.map_or(Ok(()), check_flow)?;
         let mut work = Work::begin(self, now);
         let opened = work.contain_making(|work| self.open(work, key, options, opener));
         let endpoint = opened.unwrap_or(Err(ConnectionError::Panicked.into()))?;
@@ -242,9 +248,9 @@ impl Stack {
             if self.tables.listeners().has_bound(key.local, key.local_port) {
                 return Err(SocketError::AddrInUse);
             }
-            return self.try_open(work, key, &options, opener).map_err(|error| match error {
-                InsertError::Taken => SocketError::AddrInUse,
-                InsertError::Full => SocketError::TooManyConnections,
+            return self.try_open(work, key, &options, opener).map_err(|error| {
+                work.count_full(error);
+                error.into()
             });
         }
         let range = work.settings.ip_local_port_range;
@@ -256,7 +262,10 @@ impl Stack {
             match self.try_open(work, key, &options, opener) {
                 Ok(endpoint) => return Ok(endpoint),
                 Err(InsertError::Taken) => {}
-                Err(InsertError::Full) => return Err(SocketError::TooManyConnections),
+                Err(full) => {
+                    work.count_full(full);
+                    return Err(full.into());
+                }
             }
         }
         Err(SocketError::AddrNotAvailable)
@@ -288,7 +297,7 @@ impl Stack {
         let cx = work.context_idle();
         self.tables.connections().insert_within(work.most_connections(), key, |id| {
             let conn = opener(&cx, params);
-            Endpoint::new(key, id, way, None, Stage::Owned, conn)
+            Endpoint::new(key, id, way, (Origin::default(), Stage::Owned), conn)
         })
     }
 
@@ -333,7 +342,8 @@ impl Stack {
         backlog: usize,
         options: Options,
     ) -> Result<Arc<Listener>, SocketError> {
-        self.listen_with(local, backlog, options, Scope::Bound)
+        let config = ListenConfig { backlog, options, ..ListenConfig::default() };
+        self.listen_at(local, Scope::Bound, &config)
     }
 
     /// As [`listen`](Self::listen); on `[::]`, IPv4 connections are not taken (IPV6_V6ONLY).
@@ -346,41 +356,40 @@ impl Stack {
         backlog: usize,
         options: Options,
     ) -> Result<Arc<Listener>, SocketError> {
-        self.listen_with(local, backlog, options, Scope::OnlyV6)
+        let config = ListenConfig { backlog, options, ..ListenConfig::default() };
+        self.listen_at(local, Scope::OnlyV6, &config)
     }
 
-    fn listen_with(
-        self: &Arc<Stack>,
-        local: SocketAddr,
-        backlog: usize,
-        options: Options,
-        scope: Scope,
-    ) -> Result<Arc<Listener>, SocketError> {
-        self.listen_at(local, (scope, backlog), options, None)
-    }
-
-    /// Begins to listen; with a `gate`, the listener asks before it answers.
+    /// Begins to listen; with a gate, the listener asks before it answers.
     pub(crate) fn listen_at(
         self: &Arc<Stack>,
         local: SocketAddr,
-        (scope, backlog): (Scope, usize),
-        options: Options,
-        gate: Option<GateConfig>,
+        scope: Scope,
+        config: &ListenConfig,
     ) -> Result<Arc<Listener>, SocketError> {
         self.check_up()?;
+        let ListenConfig { options, gate, .. } = config;
+        gate.as_ref().map_or(Ok(()), GateConfig::check)?;
         if !local.ip().is_unspecified() && !self.interfaces.routes().may_be_ours(local.ip()) {
             return Err(SocketError::AddrNotAvailable);
         }
         self.check_address(local.ip())?;
+        options.memory_budget.map_or(Ok(()), check_flow)?;
         let settings = self.settings();
-        let backlog = backlog.min(settings.somaxconn as usize);
+        let backlog = config.backlog.min(settings.somaxconn as usize);
         let make = |port| {
             let local = SocketAddr::new(local.ip(), port);
-            let inner = ListenerInner::new(local, scope, backlog, options.clone());
+            let completions = self.pollers.queue(0).completions().clone();
+            let accounts = Accounts {
+                budget: Arc::new(BudgetAccount::new(completions)),
+                half_open: self.policies.half_open().clone(),
+            };
+            let inner = ListenerInner::new(local, scope, backlog, options.clone(), accounts);
             let inner = match gate {
-                Some(gate) => inner.gated(gate),
+                Some(gate) => inner.gated(*gate, self.tables.listeners().attempts().clone()),
                 None => inner,
             };
+            let inner = if config.reuse_port { inner.sharing_port() } else { inner };
             let early = default_queue(settings.tcp_fastopen, backlog);
             inner.fast_open(|queue| queue.set_limit(early));
             Arc::new(inner)

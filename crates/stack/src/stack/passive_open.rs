@@ -9,9 +9,11 @@ use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::TcpFlags;
 
 use crate::flow::FlowKey;
+use crate::policies::budget::BudgetShare;
 use crate::policies::syn_cookie;
 use crate::pollers::poll_state::PollState;
-use crate::sockets::endpoint::{Endpoint, ListenerInner, Stage};
+use crate::snmp::IpCounter;
+use crate::sockets::endpoint::{Endpoint, ListenerInner, Origin, Stage};
 use crate::sockets::panics::at_cookie;
 use crate::stack::Stack;
 use crate::stack::work::Work;
@@ -47,11 +49,17 @@ impl Stack {
             return None;
         }
         if listener.gate_config().is_some() && !listener.verifies_source() {
-            self.to_gate(work, listener, key, &segment, least_iss);
-            return None;
+            return self.to_gate(work, listener, key, segment, least_iss);
         }
         match work.admit(listener, least_iss.is_some()) {
-            Admission::Dropped => work.tcp().bump(Counter::ListenDrops),
+            Admission::Dropped => {
+                work.tcp().bump(Counter::ListenDrops);
+                work.note_refusal(key, "queues full");
+            }
+            Admission::OverBudget(spent) => {
+                work.note_refusal(key, "budget spent");
+                return work.refuse_syn(listener, spent, segment);
+            }
             Admission::Cookie => {
                 state.syns.take();
                 self.send_cookie(work, listener, key, &segment);
@@ -81,7 +89,9 @@ impl Stack {
         }
         let made = work
             .contain_making(|work| {
-                self.insert_child(work, (listener, key), syn, (iss, answer), Child::HalfOpen)
+                let made =
+                    self.insert_child(work, (listener, key), syn, (iss, answer), Child::HalfOpen);
+                made.inspect_err(|&error| work.count_full(error))
             })
             .and_then(Result::ok);
         let Some(endpoint) = made else {
@@ -157,20 +167,34 @@ impl Stack {
             work.tcp().bump(Counter::ListenDrops);
             return None;
         }
+        if listener.verifies_source()
+            && let Err(spent) = self.verified(work, listener, key)
+        {
+            listener.end_handshake();
+            return spent.and_then(|spent| work.refuse_syn(listener, spent, ack));
+        }
         let made = work.contain_making(|work| self.insert_by_cookie(work, listener, key, conn));
-        match made.and_then(Result::ok) {
+        if !matches!(made, Some(Ok(_))) {
+            listener.at_gate(work.wakers(), |gate, _| gate.leave(key));
+        }
+        match made {
             // The rest is as for any half-open connection.
-            Some(endpoint) => {
+            Some(Ok(endpoint)) => {
                 let _ = self.to_connection(work, state, endpoint.clone(), ack);
                 self.tell_if_down(work, &endpoint);
                 state.touched.push(endpoint);
+                None
             }
-            None => {
+            Some(Err(InsertError::Full | InsertError::OverBudget)) => {
+                listener.end_handshake();
+                work.refuse_syn(listener, IpCounter::BudgetConnections, ack)
+            }
+            _ => {
                 listener.end_handshake();
                 work.tcp().bump(Counter::ListenDrops);
+                None
             }
         }
-        None
     }
 
     /// Inserts the connection that a cookie has brought back.
@@ -185,10 +209,11 @@ impl Stack {
             self.interfaces.way(self.interfaces.towards(key.remote), work.home()),
             work.flow_label(key),
         );
+        let share = BudgetShare::take(listener.budget()).ok_or(InsertError::OverBudget)?;
         self.tables.connections().insert_within(work.most_connections(), *key, |id| {
             at_cookie();
-            let parent = Some(listener.clone());
-            Endpoint::new(*key, id, way, parent, Stage::HalfOpen, conn)
+            let origin = Origin { listener: Some(listener.clone()), share: Some(share) };
+            Endpoint::new(*key, id, way, (origin, Stage::HalfOpen), conn)
         })
     }
 
@@ -213,9 +238,11 @@ impl Stack {
             Child::HalfOpen => (Stage::HalfOpen, Some(listener.clone())),
             Child::Accepted => (Stage::Owned, None),
         };
+        let share = BudgetShare::take(listener.budget()).ok_or(InsertError::OverBudget)?;
+        let origin = Origin { listener: parent, share: Some(share) };
         self.tables.connections().insert_within(work.most_connections(), *key, |id| {
             let conn = Connection::accept_with(&cx, params, syn, answer);
-            Endpoint::new(*key, id, way, parent, stage, conn)
+            Endpoint::new(*key, id, way, (origin, stage), conn)
         })
     }
 }
@@ -238,12 +265,17 @@ enum Admission {
     Cookie,
     /// Nothing.
     Dropped,
+    /// A budget is spent, which counts so.
+    OverBudget(IpCounter),
 }
 
 impl Work<'_> {
     /// What becomes of a SYN for `listener`. One that takes the place of a TIME-WAIT comes from
     /// somebody real and takes no memory more, so that it is remembered.
     fn admit(&self, listener: &ListenerInner, replaces: bool) -> Admission {
+        if let Some(spent) = self.spent(listener) {
+            return Admission::OverBudget(spent);
+        }
         let settings = &self.settings;
         let (queued, half_open, backlog) = listener.lengths();
         if listener.verifies_source() {
@@ -252,7 +284,15 @@ impl Work<'_> {
                 false => Admission::Cookie,
             };
         }
-        let cookie = !replaces && (half_open > backlog || settings.tcp_syncookies == 2);
+        let spent = self.is_half_open_spent(listener);
+        if spent && (replaces || settings.tcp_syncookies == 0) {
+            return Admission::OverBudget(IpCounter::BudgetHalfOpen);
+        }
+        if spent {
+            self.count(IpCounter::BudgetHalfOpen);
+        }
+        let full = half_open > backlog || spent;
+        let cookie = !replaces && (full || settings.tcp_syncookies == 2);
         if cookie && settings.tcp_syncookies == 0 {
             self.tcp().bump(Counter::TcpReqQFullDrop);
             return Admission::Dropped;

@@ -50,7 +50,7 @@ impl Stack {
     }
 
     /// What is known about peers (`ip tcp_metrics show`), by address.
-    pub fn metrics(&self) -> Vec<PeerMetrics> {
+    pub fn peer_metrics(&self) -> Vec<PeerMetrics> {
         self.policies.metrics().show()
     }
 }

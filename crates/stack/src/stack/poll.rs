@@ -93,7 +93,12 @@ impl Stack {
         }
         worked |= self.pump_devices(queue, now, &work.settings);
         let room = self.policies.memory().room_for_pools(&work.settings.tcp_mem);
-        self.pollers.queue(queue).buffers().tend(now, worked, room / self.pollers.count());
+        let buffers = self.pollers.queue(queue).buffers();
+        if buffers.tend(now, worked, room / self.pollers.count()) {
+            for interface in self.interfaces.of(queue) {
+                interface.on_idle(self.kick_of(interface));
+            }
+        }
         drop((state, attending));
         work.finish();
         match self.pollers.ended() {
@@ -135,7 +140,7 @@ impl Stack {
             work.retry_refused();
         }
         if self.tables.listeners().gates_end().is_some_and(|at| at <= work.now) {
-            self.tables.listeners().expire_gates(work.now, work.wakers());
+            self.expire_gates(work);
         }
         if self.tables.time_wait_ends().is_some_and(|at| at <= work.now) {
             ended = self.tables.time_wait().expire(work.now, TIMER_BATCH);

@@ -15,6 +15,7 @@ use crate::stack::Stack;
 
 /// The queueing discipline of one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QdiscSummary {
     /// The interface.
     pub interface: String,

@@ -11,6 +11,7 @@ use plimsoll_tcp::{
 };
 
 use crate::error::SocketError;
+use crate::policies::budget::check_flow;
 use crate::sockets::endpoint::{Edges, Endpoint, Inner, Readiness, Stage};
 use crate::sockets::wakers::{Interest, WaitKey};
 use crate::stack::Stack;
@@ -73,7 +74,11 @@ impl TcpSocket {
         if self.stack.policies.memory().is_pressed() || !self.endpoint.below().will_complete() {
             return false;
         }
-        self.look(|inner| self.endpoint.below().will_complete() && inner.conn.write_corked(data))
+        self.look(|inner| {
+            self.endpoint.below().will_complete()
+                && !inner.is_short_of_budget()
+                && inner.conn.write_corked(data)
+        })
     }
 
     /// Hands over bytes of which the last is urgent (MSG_OOB).
@@ -286,6 +291,17 @@ impl TcpSocket {
         self.stack.work_on(now, &self.endpoint, |inner, cx| {
             inner.conn.set_option(cx, option.clone());
         });
+    }
+
+    /// Bounds the memory that the queues of this connection bind, in bytes; `None` is no bound but
+    /// that of its buffers. From two thirds on its windows are small, at the bound its writers wait.
+    ///
+    /// # Errors
+    /// [`SocketError::Invalid`] if it is less than 65,536.
+    pub fn set_memory_budget(&self, now: Instant, bytes: Option<usize>) -> Result<(), SocketError> {
+        bytes.map_or(Ok(()), check_flow)?;
+        self.set_option(now, SetOption::MemoryBudget(bytes));
+        Ok(())
     }
 
     /// The options as they are now.

@@ -5,11 +5,24 @@ use std::sync::Arc;
 
 use plimsoll_tcp::{Config, Connection, Info, Instant};
 
+use crate::packet::Packet;
 use crate::sockets::endpoint::{Endpoint, Inner, Stage};
 use crate::sockets::summary::SocketSummary;
 use crate::stack::Stack;
+use crate::stack::socket::TcpSocket;
 
 impl Stack {
+    /// Names of the types that a connection and its packets are made of, and their sizes in bytes.
+    /// They differ between versions and between targets.
+    pub fn type_sizes(&self) -> Vec<(&'static str, usize)> {
+        let own = [
+            ("TcpSocket", size_of::<TcpSocket>()),
+            ("Endpoint", size_of::<Endpoint>()),
+            ("Packet", size_of::<Packet>()),
+        ];
+        own.iter().chain(plimsoll_tcp::type_sizes()).copied().collect()
+    }
+
     /// An application has taken it from the accept queue.
     pub(crate) fn adopt(&self, endpoint: &Arc<Endpoint>) {
         self.inspect(endpoint, |inner| {

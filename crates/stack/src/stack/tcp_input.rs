@@ -182,7 +182,8 @@ impl Stack {
         let routes = self.interfaces.routes();
         // Unless we take any address, what arrives is for one of ours.
         let ours = !routes.takes_any_address() || routes.is_ours(key.local);
-        self.tables.listeners().find(key.local, key.local_port, ours)
+        let hash = || key.hash(self.policies.secrets().table_key());
+        self.tables.listeners().find(key.local, key.local_port, ours, hash)
     }
 
     /// The key with which a listener and its peer sign what belongs to no connection.
@@ -261,6 +262,9 @@ impl Stack {
         let Some(mut repr) = stray_rst::answer(key, &segment.repr, segment.payload.len()) else {
             return;
         };
+        if segment.repr.flags.contains(TcpFlags::SYN) {
+            work.note_refusal(key, "no listener");
+        }
         if work.allows(self.policies.icmp_limits().resets()) {
             let md5_key = self.listening_key(key);
             repr.options.md5 = md5_key.as_ref().map(|_| [0; MD5_DIGEST_LEN]);

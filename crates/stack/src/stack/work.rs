@@ -5,6 +5,7 @@
 //! packets were queued on, goes on with the connections that waited for completions, and then fires
 //! the wakers. At that point the caller holds no lock.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -17,15 +18,17 @@ use plimsoll_tcp::{
 
 use crate::connection_id::ConnectionId;
 use crate::error::{SocketError, StackError};
+use crate::events::{PendingEvents, StackEvent};
 use crate::limits::{COMPLETION_ROUNDS, READ_ROUNDS};
 use crate::policies::sysctl::Settings;
 use crate::snmp::{IpCounter, Shard};
 use crate::sockets::decision_log::log_wake;
-use crate::sockets::endpoint::{Endpoint, Inner, Site, Stage};
+use crate::sockets::endpoint::{Endpoint, Inner, Sent, Site, Stage};
 use crate::sockets::panics::drop_caught;
 use crate::sockets::path_news::PathNews;
 use crate::sockets::wakers::{Interest, WakeList};
 use crate::stack::Stack;
+use crate::stack::ip::sender::Sender;
 use crate::sync::socket_lock::COMPLETION;
 use crate::tables::time_wait::SWEEP;
 
@@ -49,8 +52,10 @@ pub(crate) struct Work<'a> {
     /// This thread's shard, which makes a `Work` stay on its thread.
     pub(crate) counters: Rc<Shard>,
     wakers: WakeList,
+    /// What is told when nothing is owned or locked any more.
+    events: PendingEvents,
     /// Bit `i`: packets were queued on interface `i`.
-    queued_on: u16,
+    queued_on: Cell<u16>,
     /// Who sends what was queued.
     departure: Departure,
     /// The earliest timer that was armed.
@@ -78,7 +83,8 @@ impl<'a> Work<'a> {
             settings: stack.policies.sysctl().cached(counters.settings()),
             counters,
             wakers: WakeList::default(),
-            queued_on: 0,
+            events: PendingEvents::default(),
+            queued_on: Cell::new(0),
             departure: Departure::Here,
             armed: Instant::FAR_FUTURE,
             home,
@@ -111,19 +117,24 @@ impl<'a> Work<'a> {
         self.settings.max_connections as usize
     }
 
+    /// Where events wait until the work is finished.
+    pub(crate) fn events(&mut self) -> &mut PendingEvents {
+        &mut self.events
+    }
+
     /// Where wakers wait until the work is finished.
     pub(crate) fn wakers(&mut self) -> &mut WakeList {
         &mut self.wakers
     }
 
     /// Notes that a packet was queued on an interface.
-    pub(crate) fn note_queued(&mut self, interface: u8) {
-        self.queued_on |= 1 << interface;
+    pub(crate) fn note_queued(&self, interface: u8) {
+        self.queued_on.set(self.queued_on.get() | 1 << interface);
     }
 
     /// The interfaces that packets were queued on since the last call, as a bit set.
-    pub(crate) fn take_queued(&mut self) -> u16 {
-        std::mem::take(&mut self.queued_on)
+    pub(crate) fn take_queued(&self) -> u16 {
+        self.queued_on.take()
     }
 
     /// The context of a connection that has nothing below it.
@@ -148,7 +159,9 @@ impl<'a> Work<'a> {
             completions: interface.completions(),
             takes_notes: interface.takes_notes(),
             keeps_departures: interface.tx().keeps_departures(),
-            memory: self.stack.policies.memory().room(&self.settings.tcp_mem, inner.charged),
+            memory: inner.bound_room(
+                self.stack.policies.memory().room(&self.settings.tcp_mem, inner.charged),
+            ),
         };
         self.context_with(now, below)
     }
@@ -184,6 +197,7 @@ impl<'a> Work<'a> {
         }
         inner.note_edge(events);
         self.promote(endpoint, inner);
+        self.note_state(endpoint, inner);
         self.collect_wakers(inner, events);
         if events.contains(Events::TIME_WAIT) && inner.conn.state() == State::TimeWait {
             self.keep_in_time_wait(endpoint, inner);
@@ -196,14 +210,32 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Queues all that the engine wants sent. Returns how many bytes it was told are below it when
-    /// it wanted no more.
+    /// Queues all that the engine wants sent, until the queue is full. Returns how many bytes it
+    /// was told are below it when it wanted no more.
     pub(crate) fn transmit(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) -> u32 {
         loop {
             let cx = self.context(endpoint, inner);
-            let seen = cx.below.bytes;
-            let Some(transmit) = inner.conn.poll_transmit(&cx) else { return seen };
-            self.send_tcp(endpoint, inner, transmit);
+            let from = Sender::new(endpoint, inner, &cx.below);
+            let below = cx.below.bytes;
+            let mut gone = None;
+            let Inner { conn, ident, .. } = inner;
+            let left = conn.poll_transmit_with(&cx, |packet| {
+                let (sent, charged) = (Sent::new(&packet), packet.serial.is_some());
+                let offered = self.offer_tcp(&from, ident, packet);
+                if offered.is_ok() || !charged {
+                    gone = Some(sent);
+                }
+                offered
+            });
+            if let Some(sent) = gone {
+                if cfg!(feature = "tracing") {
+                    self.note_sending(endpoint, inner, &sent);
+                }
+                inner.note_sent(sent.end);
+            }
+            if !left {
+                return below;
+            }
         }
     }
 
@@ -337,20 +369,34 @@ impl<'a> Work<'a> {
             inner.timer = Instant::FAR_FUTURE;
             self.stack.pollers.queue(endpoint.home).wheel().lock().stop(endpoint.id);
         }
+        self.leave_syn_queue(endpoint, inner);
+        if inner.uncount_orphan() {
+            self.stack.tables.orphans().note_end(inner.conn.error().is_some());
+            self.stack.tables.orphans().remove(&mut self.wakers);
+        }
+        if let Some(listener) = endpoint.listener.as_ref().filter(|from| from.verifies_source()) {
+            listener.at_gate(&mut self.wakers, |gate, _| gate.leave(&endpoint.key));
+        }
+        endpoint.at(Site::Remove);
+        if endpoint.below().waits_for_space() {
+            self.stack.interfaces.get(endpoint.interface).tx().forget(endpoint);
+        }
+        self.stack.policies.memory().forget(std::mem::take(&mut inner.memory_ticket));
+        self.stack.tables.connections().remove(endpoint);
+        self.note_removal(endpoint, inner);
+        inner.leave_budget();
+        inner.leave_table();
+        self.account(endpoint, inner);
+    }
+
+    /// Gives the place in the SYN queue back, if the connection has one.
+    pub(crate) fn leave_syn_queue(&self, endpoint: &Endpoint, inner: &mut Inner) {
         if inner.stage == Stage::HalfOpen {
             inner.stage = Stage::Orphan;
             if let Some(listener) = &endpoint.listener {
                 listener.end_handshake();
             }
         }
-        if inner.uncount_orphan() {
-            self.stack.tables.orphans().remove(&mut self.wakers);
-        }
-        endpoint.at(Site::Remove);
-        self.stack.policies.memory().forget(std::mem::take(&mut inner.memory_ticket));
-        self.stack.tables.connections().remove(endpoint);
-        inner.leave_table();
-        self.account(endpoint, inner);
     }
 
     /// Sees to it that the wheel calls no later than the engine's next deadline. A later deadline
@@ -381,12 +427,12 @@ impl<'a> Work<'a> {
         if home.completions().is_attended_here() {
             // In the middle of a poll on this thread, which sends when it ends, or when there is
             // enough to be worth it.
-            if self.queued_on != 0 && home.has_enough_to_send() {
+            if self.queued_on.get() != 0 && home.has_enough_to_send() {
                 self.stack.drain_set(self.take_queued(), self.now);
             }
         } else if self.departure == Departure::Here {
             self.send_queued();
-        } else if let Some(at) = self.stack.first_departure(self.queued_on) {
+        } else if let Some(at) = self.stack.first_departure(self.queued_on.get()) {
             home.waiter().kick_before(at);
         }
         if self.armed != Instant::FAR_FUTURE {
@@ -418,6 +464,7 @@ impl<'a> Work<'a> {
         if panics > 0 {
             self.counters.add(IpCounter::WakerPanics, panics);
         }
+        self.events.tell(self.stack.tables.spans());
     }
 }
 
@@ -594,10 +641,16 @@ impl Stack {
 
     /// Ends everything: every socket gets an error.
     pub(crate) fn bring_down(&self, now: Instant, error: StackError) {
-        if !self.pollers.end(error) {
-            return;
+        if self.pollers.end(error) {
+            self.tell_of_end(now);
         }
+    }
+
+    /// Tells everybody that the stack has come to its end, which has been published.
+    pub(crate) fn tell_of_end(&self, now: Instant) {
         let mut work = Work::begin(self, now);
+        let reason = || self.error().map(ToString::to_string).unwrap_or_default();
+        work.events().stack(|| StackEvent::Ended { reason: reason() });
         for endpoint in self.tables.connections().all() {
             work.leave_news(&endpoint, PathNews::Gone(ConnectionError::DeviceGone));
         }

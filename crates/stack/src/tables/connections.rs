@@ -35,8 +35,10 @@ use crate::tables::ports::PortUse;
 pub(crate) enum InsertError {
     /// There is one with the same four-tuple (or one in TIME-WAIT that may not be reused).
     Taken,
-    /// As many are open as may be.
+    /// As many are open as the stack may have.
     Full,
+    /// As many are open as the listener may have.
+    OverBudget,
 }
 
 /// The hash of a four-tuple: one half chooses the shard, the other the place in it.
@@ -259,7 +261,6 @@ impl ConnectionTable {
     }
 
     /// How many connections there are.
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }

@@ -1,7 +1,13 @@
 //! The table of listeners: those on an address of ours by port, and those that take connections to
 //! any address, for one port or for all.
+//!
+//! Listeners that let others have their port too (SO_REUSEPORT) may be many on one address. A
+//! packet is for the one that a keyed hash of its four-tuple chooses, so that a peer's packets all
+//! go to one and nobody can aim at one. While the group stays as it is the choice does as well;
+//! when one comes or goes, most SYNs from then on go elsewhere. Connections that a listener has,
+//! half-open or in its queue, are its own and end with it, as on Linux.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -9,7 +15,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use plimsoll_tcp::Instant;
 
 use crate::error::SocketError;
+use crate::flow::FlowKey;
 use crate::sockets::endpoint::ListenerInner;
+use crate::sockets::gate::AttemptCount;
 use crate::sockets::listening::Scope;
 use crate::sockets::summary::SocketSummary;
 use crate::sockets::wakers::WakeList;
@@ -17,25 +25,53 @@ use crate::sockets::wakers::WakeList;
 #[derive(Default)]
 pub(crate) struct ListenerTable {
     inner: RwLock<Inner>,
-    /// When the first attempt at a gate ends, or earlier.
+    /// When the first attempt at a gate ends, or earlier. It says nothing while none waits.
     gates_end: AtomicDeadline,
+    attempts: AttemptCount,
 }
 
 #[derive(Default)]
 struct Inner {
     by_port: BTreeMap<u16, Vec<Arc<ListenerInner>>>,
     /// By port; 0 is any.
-    any_address: BTreeMap<u16, Arc<ListenerInner>>,
+    any_address: BTreeMap<u16, Vec<Arc<ListenerInner>>>,
 }
 
 impl Inner {
-    fn bound(&self, ip: IpAddr, port: u16, ours: bool) -> Option<&Arc<ListenerInner>> {
-        let listeners = self.by_port.get(&port)?.iter();
-        listeners
-            .filter_map(|listener| Some((preference(listener, ip, ours)?, listener)))
-            .max_by_key(|&(preference, _)| preference)
-            .map(|(_, listener)| listener)
+    /// The listeners that fit best, of those that are bound to an address.
+    fn bound(
+        &self,
+        ip: IpAddr,
+        port: u16,
+        ours: bool,
+    ) -> Option<impl Iterator<Item = &Arc<ListenerInner>> + Clone> {
+        let listeners = self.by_port.get(&port)?;
+        let fits = move |listener: &&Arc<ListenerInner>| preference(listener, ip, ours);
+        let best = listeners.iter().filter_map(|listener| fits(&listener)).max()?;
+        Some(listeners.iter().filter(move |listener| fits(listener) == Some(best)))
     }
+
+    /// Where a listener is, or would be.
+    fn place(&mut self, listener: &ListenerInner) -> &mut Vec<Arc<ListenerInner>> {
+        let by_port = match listener.scope() {
+            Scope::AnyAddress => &mut self.any_address,
+            Scope::Bound | Scope::OnlyV6 => &mut self.by_port,
+        };
+        by_port.entry(listener.local().port()).or_default()
+    }
+}
+
+/// The one of `group` that `hash` chooses. Nothing is hashed for one that is alone.
+fn choose<'a>(
+    group: impl Iterator<Item = &'a Arc<ListenerInner>> + Clone,
+    hash: impl FnOnce() -> u64,
+) -> Option<&'a Arc<ListenerInner>> {
+    let count = group.clone().count();
+    if count < 2 {
+        return { group }.next();
+    }
+    let place = (hash() >> 32) * count as u64 >> 32;
+    { group }.nth(place as usize)
 }
 
 impl ListenerTable {
@@ -44,11 +80,21 @@ impl ListenerTable {
     }
 
     /// The listener for `ip` and `port`: one for exactly this address, then one for any address of
-    /// ours if `ip` is, then one for any address at all and this port, then one for everything.
-    pub(crate) fn find(&self, ip: IpAddr, port: u16, ours: bool) -> Option<Arc<ListenerInner>> {
+    /// ours if `ip` is, then one for any address at all and this port, then one for everything. Of
+    /// several that share their port, `hash` chooses.
+    pub(crate) fn find(
+        &self,
+        ip: IpAddr,
+        port: u16,
+        ours: bool,
+        hash: impl FnOnce() -> u64,
+    ) -> Option<Arc<ListenerInner>> {
         let table = self.read();
-        let any = || table.any_address.get(&port).or_else(|| table.any_address.get(&0));
-        table.bound(ip, port, ours).or_else(any).cloned()
+        if let Some(group) = table.bound(ip, port, ours) {
+            return choose(group, hash).cloned();
+        }
+        let any = table.any_address.get(&port).or_else(|| table.any_address.get(&0))?;
+        choose(any.iter(), hash).cloned()
     }
 
     /// Whether a listener has `port` of our address `ip` to itself. Those for any address at all
@@ -60,22 +106,18 @@ impl ListenerTable {
     /// Adds a listener.
     ///
     /// # Errors
-    /// [`SocketError::AddrInUse`] if another one would take some of its connections.
+    /// [`SocketError::AddrInUse`] if another one would take some of its connections, unless both
+    /// share their port.
     pub(crate) fn insert(
         &self,
         listener: Arc<ListenerInner>,
     ) -> Result<Arc<ListenerInner>, SocketError> {
         let mut table = self.inner.write().unwrap_or_else(PoisonError::into_inner);
-        let port = listener.local().port();
-        if listener.scope() == Scope::AnyAddress {
-            if table.any_address.contains_key(&port) {
-                return Err(SocketError::AddrInUse);
-            }
-            table.any_address.insert(port, listener.clone());
-            return Ok(listener);
-        }
-        let there = table.by_port.entry(port).or_default();
-        if there.iter().any(|other| overlap(other, &listener)) {
+        let there = table.place(&listener);
+        let excludes = |other: &Arc<ListenerInner>| {
+            overlap(other, &listener) && !(other.shares_port() && listener.shares_port())
+        };
+        if there.iter().any(excludes) {
             return Err(SocketError::AddrInUse);
         }
         there.push(listener.clone());
@@ -85,51 +127,64 @@ impl ListenerTable {
     /// Takes a listener out; `false` if it was out already.
     pub(crate) fn remove(&self, listener: &Arc<ListenerInner>) -> bool {
         let mut table = self.inner.write().unwrap_or_else(PoisonError::into_inner);
-        let port = listener.local().port();
-        if listener.scope() == Scope::AnyAddress {
-            let there = table.any_address.get(&port);
-            let removed = there.is_some_and(|there| Arc::ptr_eq(there, listener));
-            if removed {
-                table.any_address.remove(&port);
-            }
-            return removed;
-        }
-        let Some(there) = table.by_port.get_mut(&port) else { return false };
+        let there = table.place(listener);
         let before = there.len();
         there.retain(|other| !Arc::ptr_eq(other, listener));
-        let removed = there.len() < before;
-        if there.is_empty() {
-            table.by_port.remove(&port);
+        let (removed, empty) = (there.len() < before, there.is_empty());
+        if empty {
+            let port = listener.local().port();
+            match listener.scope() {
+                Scope::AnyAddress => table.any_address.remove(&port),
+                Scope::Bound | Scope::OnlyV6 => table.by_port.remove(&port),
+            };
         }
         removed
     }
 
-    /// When somebody must look at the gates.
+    /// How many attempts wait at the gates of listeners.
+    pub(crate) fn attempts(&self) -> &AttemptCount {
+        &self.attempts
+    }
+
+    /// When somebody must look at the gates. What has ended since then may make that too early, but
+    /// not while nothing waits: a stack without attempts sleeps.
     pub(crate) fn gates_end(&self) -> Option<Instant> {
-        self.gates_end.get()
+        if self.attempts.is_zero() { None } else { self.gates_end.get() }
     }
 
-    /// An attempt waits at a gate until `at`. Returns whether that is earlier than was known.
-    pub(crate) fn gate_ends_at(&self, at: Instant) -> bool {
-        self.gates_end.lower(at)
+    /// An attempt waits at a gate until `at`.
+    pub(crate) fn gate_ends_at(&self, at: Instant) {
+        self.gates_end.lower(at);
     }
 
-    /// Ends the attempts whose time is over by `now`.
-    pub(crate) fn expire_gates(&self, now: Instant, wakers: &mut WakeList) {
+    /// Ends the attempts whose time is over by `now`. Returns the listeners at which open
+    /// connections have waited too long, with their flows.
+    pub(crate) fn expire_gates(
+        &self,
+        now: Instant,
+        wakers: &mut WakeList,
+    ) -> Vec<(Arc<ListenerInner>, BTreeSet<FlowKey>)> {
         // What comes from here on lowers it again.
         self.gates_end.clear();
+        let mut timed_out = Vec::new();
         for listener in self.all() {
-            let next = listener.at_gate(wakers, |gate, wakers| gate.expire(now, wakers));
+            let mut open = BTreeSet::new();
+            let next = listener.at_gate(wakers, |gate, wakers| gate.expire(now, wakers, &mut open));
             if let Some(Some(at)) = next {
                 self.gates_end.lower(at);
             }
+            if !open.is_empty() {
+                timed_out.push((listener, open));
+            }
         }
+        timed_out
     }
 
     /// All listeners, by port.
     pub(crate) fn all(&self) -> Vec<Arc<ListenerInner>> {
         let table = self.read();
-        table.by_port.values().flatten().chain(table.any_address.values()).cloned().collect()
+        let (bound, any) = (table.by_port.values(), table.any_address.values());
+        bound.chain(any).flatten().cloned().collect()
     }
 
     pub(crate) fn summaries(&self) -> Vec<SocketSummary> {
@@ -165,8 +220,8 @@ impl AtomicDeadline {
         (nanos != u64::MAX).then(|| Instant::from_nanos(nanos))
     }
 
-    fn lower(&self, at: Instant) -> bool {
-        self.0.fetch_min(at.as_nanos(), Ordering::Relaxed) > at.as_nanos()
+    fn lower(&self, at: Instant) {
+        self.0.fetch_min(at.as_nanos(), Ordering::Relaxed);
     }
 
     fn clear(&self) {
@@ -196,8 +251,8 @@ fn preference(listener: &ListenerInner, ip: IpAddr, ours: bool) -> Option<u8> {
     }
 }
 
-/// Whether two listeners on one port exclude each other: equal addresses do; so do, as on Linux
-/// without SO_REUSEPORT, an address and the wildcard that covers it.
+/// Whether two listeners on one port exclude each other unless both share it: equal addresses do;
+/// so do, as on Linux, an address and the wildcard that covers it.
 fn overlap(a: &ListenerInner, b: &ListenerInner) -> bool {
     let covers =
         |wild: &ListenerInner, other: &ListenerInner| match (wild.local().ip(), other.local().ip())
@@ -213,12 +268,25 @@ mod tests {
     use super::*;
     use plimsoll_tcp::Options;
 
+    use crate::kick::Kick;
+    use crate::policies::budget::BudgetAccount;
+    use crate::pollers::completion::Completions;
+    use crate::sockets::listening::Accounts;
+
     fn listener(addr: &str) -> Arc<ListenerInner> {
         scoped(addr, Scope::Bound)
     }
 
     fn scoped(addr: &str, scope: Scope) -> Arc<ListenerInner> {
-        Arc::new(ListenerInner::new(addr.parse().unwrap(), scope, 1, Options::default()))
+        Arc::new(one(addr, scope))
+    }
+
+    fn one(addr: &str, scope: Scope) -> ListenerInner {
+        let ready = Arc::new(Completions::new(Kick::new().unwrap()));
+        let budget = Arc::new(BudgetAccount::new(ready));
+        let accounts = Accounts { budget, half_open: Arc::default() };
+        let (local, options) = (addr.parse().unwrap(), Options::default());
+        ListenerInner::new(local, scope, 1, options, accounts)
     }
 
     #[test]
@@ -232,7 +300,8 @@ mod tests {
         table.insert(listener("0.0.0.0:80")).unwrap();
         table.insert(listener("198.51.100.1:81")).unwrap();
         let found = |ip: &str, port, ours| {
-            table.find(ip.parse().unwrap(), port, ours).map(|found| found.local().to_string())
+            let found = table.find(ip.parse().unwrap(), port, ours, || panic!("it is alone"));
+            found.map(|found| found.local().to_string())
         };
         assert_eq!(found("192.0.2.1", 80, true).as_deref(), Some("0.0.0.0:80"));
         assert_eq!(found("192.0.2.9", 80, false).as_deref(), Some("[::]:0"));
@@ -240,7 +309,7 @@ mod tests {
         assert_eq!(found("2001:db8::9", 443, false).as_deref(), Some("[::]:443"));
         assert!(table.has_bound("192.0.2.1".parse().unwrap(), 80));
         assert!(!table.has_bound("192.0.2.1".parse().unwrap(), 443), "it leaves room for others");
-        let all = table.find("192.0.2.1".parse().unwrap(), 9, true).unwrap();
+        let all = table.find("192.0.2.1".parse().unwrap(), 9, true, || 0).unwrap();
         assert!(table.remove(&all) && !table.remove(&all));
         assert_eq!(found("192.0.2.1", 9, true), None);
     }
@@ -252,7 +321,8 @@ mod tests {
         table.insert(listener("192.0.2.1:81")).unwrap();
         table.insert(listener("192.0.2.2:81")).unwrap();
         let found = |ip: &str, port| {
-            table.find(ip.parse().unwrap(), port, true).map(|found| found.local().to_string())
+            let found = table.find(ip.parse().unwrap(), port, true, || panic!("it is alone"));
+            found.map(|found| found.local().to_string())
         };
         assert_eq!(found("192.0.2.1", 80).as_deref(), Some("[::]:80"), "dual stack");
         assert_eq!(found("2001:db8::1", 80).as_deref(), Some("[::]:80"));
@@ -265,10 +335,43 @@ mod tests {
                 "{taken}"
             );
         }
-        let found = table.find("192.0.2.1".parse().unwrap(), 80, true).unwrap();
+        let found = table.find("192.0.2.1".parse().unwrap(), 80, true, || 0).unwrap();
         assert!(table.remove(&found));
         assert!(!table.remove(&found));
         table.insert(listener("0.0.0.0:80")).unwrap();
         table.insert(listener("[2001:db8::1]:80")).unwrap();
+    }
+
+    #[test]
+    fn a_group_shares_its_port_by_the_hash() {
+        let table = ListenerTable::default();
+        let sharing = |addr: &str, scope| Arc::new(one(addr, scope).sharing_port());
+        let group: Vec<_> = (0..3).map(|_| sharing("192.0.2.1:80", Scope::Bound)).collect();
+        for listener in &group {
+            table.insert(listener.clone()).unwrap();
+        }
+        let wild = table.insert(sharing("0.0.0.0:80", Scope::Bound)).unwrap();
+        for alone in ["192.0.2.1:80", "0.0.0.0:80", "[::]:80"] {
+            assert_eq!(table.insert(listener(alone)).err(), Some(SocketError::AddrInUse));
+        }
+        let found = |hash: u64| {
+            let found = table.find("192.0.2.1".parse().unwrap(), 80, true, || hash).unwrap();
+            group.iter().position(|one| Arc::ptr_eq(one, &found))
+        };
+        let half = 1 << 63;
+        assert_eq!([0, half, u64::MAX].map(found), [Some(0), Some(1), Some(2)]);
+        let other = table.find("192.0.2.9".parse().unwrap(), 80, true, || panic!("it is alone"));
+        assert!(other.is_some_and(|found| Arc::ptr_eq(&found, &wild)));
+        assert!(table.remove(&group[1]) && !table.remove(&group[1]));
+        assert_eq!([0, half, u64::MAX].map(found), [Some(0), Some(2), Some(2)]);
+        let any = [0, 1].map(|_| sharing("[::]:0", Scope::AnyAddress));
+        for listener in &any {
+            table.insert(listener.clone()).unwrap();
+        }
+        let second = table.find("198.51.100.1".parse().unwrap(), 9, false, || u64::MAX).unwrap();
+        assert!(Arc::ptr_eq(&second, &any[1]));
+        let alone = scoped("[::]:0", Scope::AnyAddress);
+        assert_eq!(table.insert(alone).err(), Some(SocketError::AddrInUse));
+        assert_eq!(table.all().len(), 5);
     }
 }

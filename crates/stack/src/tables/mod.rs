@@ -18,6 +18,7 @@ pub(crate) mod udp_flows;
 
 use plimsoll_tcp::Instant;
 
+use crate::events::Spans;
 use crate::sync::timed::{Timed, TimedGuard};
 use crate::tables::connections::ConnectionTable;
 use crate::tables::listeners::ListenerTable;
@@ -37,6 +38,7 @@ pub(crate) struct Tables {
     orphans: Orphans,
     udp: UdpTable,
     datagram_ports: DatagramPorts,
+    spans: Spans,
 }
 
 impl Tables {
@@ -51,6 +53,7 @@ impl Tables {
             orphans: Orphans::default(),
             udp: UdpTable::new(table_key),
             datagram_ports: DatagramPorts::default(),
+            spans: Spans::default(),
         }
     }
 
@@ -102,6 +105,11 @@ impl Tables {
     /// Where the search for a free port of UDP begins.
     pub(crate) fn datagram_ports(&self) -> &DatagramPorts {
         &self.datagram_ports
+    }
+
+    /// The spans of connections, of the feature `tracing`.
+    pub(crate) fn spans(&self) -> &Spans {
+        &self.spans
     }
 
     /// Connections that no application holds.

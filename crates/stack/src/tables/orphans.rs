@@ -25,6 +25,8 @@ use crate::sockets::wakers::{Interest, WaitKey, WakeList, WakerSet};
 #[derive(Default)]
 pub(crate) struct Orphans {
     count: AtomicUsize,
+    /// How many have ended so far, in order and with an error.
+    ended: [AtomicUsize; 2],
     /// Somebody waits.
     watched: AtomicBool,
     waiters: Mutex<WakerSet>,
@@ -34,6 +36,16 @@ impl Orphans {
     /// One more. Returns how many there were before.
     pub(crate) fn add(&self) -> usize {
         self.count.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Notes how the one ends that is removed next.
+    pub(crate) fn note_end(&self, failed: bool) {
+        self.ended[usize::from(failed)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many have ended in order so far, and how many with an error.
+    pub(crate) fn ended(&self) -> [usize; 2] {
+        [0, 1].map(|how: usize| self.ended[how].load(Ordering::Relaxed))
     }
 
     /// One has ended. If it was the last, those who wait for that go to `wakers`.

@@ -65,6 +65,19 @@ fn millis(now: Instant) -> u32 {
 }
 
 impl Cubic {
+    /// That of a connection whose least round trip is `least` microseconds; zero if there is none.
+    pub(super) fn with_least_rtt(least: u32) -> Cubic {
+        Cubic { hystart: HyStart::with_least_rtt(least), ..Cubic::default() }
+    }
+
+    /// The least round trip in microseconds, or zero, if that is all that has to be remembered
+    /// while nothing is in flight: no reduction and no stage has begun, and slow start goes on. The
+    /// rest begins anew with the next round trip.
+    pub(super) fn least_rtt_alone(&self) -> Option<u32> {
+        let reduced = self.w_max > 0 || self.epoch.is_some();
+        (!reduced).then_some(&self.hystart)?.least_rtt_alone()
+    }
+
     /// The handshake is complete.
     pub(super) fn on_established(&mut self, now: Instant, nxt: SeqNum) {
         self.hystart.start_round(now, nxt);

@@ -60,6 +60,17 @@ fn micros(duration: Duration) -> u32 {
 }
 
 impl HyStart {
+    /// With the least round trip `least` in microseconds; zero if there is none.
+    pub(crate) fn with_least_rtt(least: u32) -> HyStart {
+        HyStart { least, ..HyStart::default() }
+    }
+
+    /// The least round trip in microseconds, or zero, as long as slow start goes on: then all else
+    /// begins anew with the next round trip.
+    pub(crate) fn least_rtt_alone(&self) -> Option<u32> {
+        (!self.found).then_some(self.least)
+    }
+
     /// A round trip begins.
     pub(crate) fn start_round(&mut self, now: Instant, nxt: SeqNum) {
         self.round_start = now;

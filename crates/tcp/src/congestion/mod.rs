@@ -172,7 +172,7 @@ pub(crate) struct Window {
     pub(crate) allowed: Allowance,
     /// The slow-start threshold.
     pub(crate) ssthresh: u32,
-    /// Segments delivered towards the next growth (Linux: `snd_cwnd_cnt`).
+    /// Segments delivered towards the next growth.
     pub(crate) count: u32,
     /// The initial window (RFC 6928).
     pub(crate) initial: u32,
@@ -222,11 +222,13 @@ impl Window {
 }
 
 /// The algorithm, with its state. What is more than a few words is in a box, made with the first
-/// data that leaves.
+/// data that leaves, and given back when the connection rests and nothing is to be remembered.
 #[derive(Clone, Debug)]
 enum Kind {
     NewReno,
-    Cubic(Option<Box<Cubic>>),
+    /// The state, and what is kept of it while there is none: the least round trip in microseconds,
+    /// zero if there was none.
+    Cubic(Option<Box<Cubic>>, u32),
     #[cfg(test)]
     Recorder(Box<Recorder>),
 }
@@ -235,7 +237,7 @@ impl Kind {
     fn new(algorithm: CongestionAlgorithm) -> Kind {
         match algorithm {
             CongestionAlgorithm::NewReno => Kind::NewReno,
-            CongestionAlgorithm::Cubic => Kind::Cubic(None),
+            CongestionAlgorithm::Cubic => Kind::Cubic(None, 0),
         }
     }
 }
@@ -285,7 +287,7 @@ impl Controller {
     pub(crate) fn algorithm(&self) -> CongestionAlgorithm {
         match self.kind {
             Kind::NewReno => CongestionAlgorithm::NewReno,
-            Kind::Cubic(_) => CongestionAlgorithm::Cubic,
+            Kind::Cubic(..) => CongestionAlgorithm::Cubic,
             #[cfg(test)]
             Kind::Recorder(_) => CongestionAlgorithm::NewReno,
         }
@@ -302,7 +304,7 @@ impl Controller {
     /// for it.
     pub(crate) fn wants_losses(&self) -> bool {
         match self.kind {
-            Kind::NewReno | Kind::Cubic(_) => false,
+            Kind::NewReno | Kind::Cubic(..) => false,
             #[cfg(test)]
             Kind::Recorder(_) => true,
         }
@@ -321,7 +323,7 @@ impl Controller {
         self.window.allowed.cwnd = if syn_lost { 1 } else { self.window.initial };
         self.round_end = nxt;
         self.used_at = now;
-        if let Kind::Cubic(Some(cubic)) = &mut self.kind {
+        if let Kind::Cubic(Some(cubic), _) = &mut self.kind {
             cubic.on_established(now, nxt);
         }
     }
@@ -330,10 +332,10 @@ impl Controller {
     pub(crate) fn on_sent(&mut self, sent: &Sent) {
         self.lease();
         match &mut self.kind {
-            Kind::Cubic(Some(cubic)) if sent.prior_in_flight == 0 && !sent.again => {
+            Kind::Cubic(Some(cubic), _) if sent.prior_in_flight == 0 && !sent.again => {
                 cubic.on_start(sent.now, sent.last_sent);
             }
-            Kind::NewReno | Kind::Cubic(_) => {}
+            Kind::NewReno | Kind::Cubic(..) => {}
             #[cfg(test)]
             Kind::Recorder(recorder) => recorder.on_sent(sent),
         }
@@ -344,16 +346,16 @@ impl Controller {
     pub(crate) fn on_ack(&mut self, sample: &AckSample) -> Signs {
         self.lease();
         let signs = match &mut self.kind {
-            Kind::Cubic(Some(cubic)) => cubic.on_sample(&mut self.window, sample),
+            Kind::Cubic(Some(cubic), _) => cubic.on_sample(&mut self.window, sample),
             _ => Signs::default(),
         };
         let grows = sample.grows && sample.delivered > 0 && self.is_limited();
         match &mut self.kind {
             Kind::NewReno if grows => newreno::on_ack(&mut self.window, sample.delivered),
-            Kind::Cubic(Some(cubic)) if grows => {
+            Kind::Cubic(Some(cubic), _) if grows => {
                 cubic.on_ack(&mut self.window, sample.delivered, sample.now);
             }
-            Kind::NewReno | Kind::Cubic(_) => {}
+            Kind::NewReno | Kind::Cubic(..) => {}
             #[cfg(test)]
             Kind::Recorder(recorder) => recorder.on_ack(&mut self.window, sample, grows),
         }
@@ -364,7 +366,7 @@ impl Controller {
     /// before the [`on_ack`](Self::on_ack) of the ACK that showed it.
     pub(crate) fn on_lost(&mut self, _lost: &Lost) {
         match &mut self.kind {
-            Kind::NewReno | Kind::Cubic(_) => {}
+            Kind::NewReno | Kind::Cubic(..) => {}
             #[cfg(test)]
             Kind::Recorder(recorder) => recorder.on_lost(_lost),
         }
@@ -383,7 +385,7 @@ impl Controller {
             Event::Congestion => self.reduce(),
             Event::Rto { now, nxt } => {
                 self.window.count = 0;
-                if let Kind::Cubic(Some(cubic)) = &mut self.kind {
+                if let Kind::Cubic(Some(cubic), _) = &mut self.kind {
                     cubic.on_timeout(now, nxt);
                 }
             }
@@ -396,18 +398,34 @@ impl Controller {
     fn reduce(&mut self) {
         self.window.count = 0;
         match &mut self.kind {
-            Kind::Cubic(Some(cubic)) => cubic.on_congestion(&mut self.window),
+            Kind::Cubic(Some(cubic), _) => cubic.on_congestion(&mut self.window),
             _ => newreno::on_congestion(&mut self.window),
         }
     }
 
     /// Makes the state of the algorithm, if there is none yet: nothing has left so far.
     fn lease(&mut self) {
-        if let Kind::Cubic(state @ None) = &mut self.kind {
-            let mut cubic = Box::<Cubic>::default();
+        if let Kind::Cubic(state @ None, least_rtt) = &mut self.kind {
+            let mut cubic = Box::new(Cubic::with_least_rtt(*least_rtt));
             cubic.on_established(self.used_at, self.round_end);
             *state = Some(cubic);
         }
+    }
+
+    /// Gives the state of the algorithm back, if [`is_releasable`](Self::is_releasable) says so.
+    /// The next [`lease`](Self::lease) makes one that decides the same.
+    pub(crate) fn release(&mut self) {
+        if let Kind::Cubic(state, least_rtt) = &mut self.kind
+            && let Some(least) = state.as_ref().and_then(|cubic| cubic.least_rtt_alone())
+        {
+            *least_rtt = least;
+            *state = None;
+        }
+    }
+
+    /// Whether the algorithm holds state that it could do without, as long as nothing is in flight.
+    pub(crate) fn is_releasable(&self) -> bool {
+        matches!(&self.kind, Kind::Cubic(Some(cubic), _) if cubic.least_rtt_alone().is_some())
     }
 
     /// Nothing was sent for `idle`: the window halves for each RTO, down to the initial window
@@ -429,7 +447,7 @@ impl Controller {
     /// Bytes of heap held.
     pub(crate) fn heap_bytes(&self) -> usize {
         match &self.kind {
-            Kind::Cubic(Some(_)) => size_of::<Cubic>(),
+            Kind::Cubic(Some(_), _) => size_of::<Cubic>(),
             _ => 0,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{Connection, Context};
 use crate::mtu::PathEvent;
-use crate::recv::Batch;
+use crate::recv::{Batch, Reader};
 use crate::segment::Segment;
 
 /// What has happened, see [`Connection::handle`].
@@ -39,17 +39,6 @@ pub struct Arrival {
     pub reader: Reader,
 }
 
-/// Whether somebody waits for data to read: a blocked thread, or a task that has left a waker. What
-/// arrives for such a reader may leave its ACK to what he does next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reader {
-    /// Nobody waits.
-    #[default]
-    Absent,
-    /// Somebody does.
-    Waiting,
-}
-
 /// When the caller is to ask for output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputDue {
@@ -67,7 +56,7 @@ impl Connection {
     pub fn handle(&mut self, cx: &Context, input: Input) -> OutputDue {
         match input {
             Input::Segment(segment, arrival) => {
-                self.set_reader_waiting(arrival.reader == Reader::Waiting);
+                self.set_reader(arrival.reader);
                 self.handle_segment(cx, segment);
                 if arrival.batch.is_some_and(|batch| self.may_defer_ack(cx, batch)) {
                     return OutputDue::EndOfBatch;

@@ -10,6 +10,7 @@ use crate::connection::Connection;
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::event::{Events, ReadError};
+use crate::recv::Reader;
 use crate::recv::window::default_buffer;
 use crate::recv::{Batch, FlushReason};
 use crate::send::memory;
@@ -141,10 +142,10 @@ impl Connection {
         self.rcv.at_urgent_mark()
     }
 
-    /// Tells whether somebody waits for data to read: a blocked thread, or a task that has left a
-    /// waker. What arrives for such a reader may leave its acknowledgement to him.
-    pub(crate) fn set_reader_waiting(&mut self, waiting: bool) {
-        self.rcv.set_reader_waiting(waiting);
+    /// Tells whether somebody waits for data to read. What arrives for such a reader may leave its
+    /// acknowledgement to him.
+    pub(crate) fn set_reader(&mut self, reader: Reader) {
+        self.rcv.set_reader(reader);
     }
 
     /// Whether the peer may send more.

@@ -262,6 +262,10 @@ impl Connection {
 
     /// The Persist timer fired.
     pub(crate) fn on_persist_timeout(&mut self, cx: &Context) {
+        if self.timers.deadline(Timer::UserTimeout).is_some_and(|ends| ends <= cx.now) {
+            // Nobody is asked any more.
+            return;
+        }
         match self.snd.on_persist_timeout(cx, self.keepalive.last_rx, self.orphan) {
             Persist::Done => {}
             Persist::GiveUp => self.give_up(cx),

@@ -1,6 +1,7 @@
 use plimsoll_wire::tcp::TcpFlags;
 
 use super::*;
+use crate::counters::Counter;
 use crate::testing::{Setup, Trace, show};
 
 fn asking(fallback: bool) -> Setup {

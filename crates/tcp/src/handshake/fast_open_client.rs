@@ -7,30 +7,22 @@
 //! What is known of the peer comes in as [`FastOpen`], from a cache that the caller keeps; what is
 //! learnt goes out as [`FastOpenNews`].
 
-use alloc::boxed::Box;
+mod opening;
 
 use plimsoll_buf::Slices;
 use plimsoll_wire::tcp::FastOpenOption;
 
-use crate::connection::{Connection, OpenParams};
-use crate::context::Context;
-use crate::counters::Counter;
-use crate::segment::Segment;
-use crate::send::scoreboard::{SentRange, SentState};
-use crate::serial::Serial;
-use crate::state::State;
 use crate::time::Duration;
-use crate::timer::Timer;
 
-/// Left free in a SYN with data for options that something on the way may add (Linux:
-/// `MAX_TCP_OPTION_SPACE`).
+/// Left free in a SYN with data for options that something on the way may add (as on
+/// Linux).
 const OPTION_SPACE: usize = 40;
 
-/// Timeouts in a row that make a black hole likely (Linux: `tcp_fastopen_active_detect_blackhole`).
+/// Timeouts in a row that make a black hole likely (as on Linux).
 const BLACKHOLE_TIMEOUTS: u8 = 2;
 
-/// How soon the SYN is sent again after a SYN-ACK that acknowledges something else (Linux:
-/// `TCP_TIMEOUT_MIN`).
+/// How soon the SYN is sent again after a SYN-ACK that acknowledges something else
+/// (as on Linux).
 const BAD_SYN_ACK_RTO: Duration = Duration::from_millis(2);
 
 /// What an open with Fast Open starts from.
@@ -83,231 +75,6 @@ pub(crate) struct FastOpenClient {
     news: Option<FastOpenNews>,
     /// TCPI's `tcpi_fastopen_client_fail`.
     failure: u8,
-}
-
-impl Connection {
-    /// Opens actively, but the SYN waits for [`begin_fast_open`](Self::begin_fast_open). Until then
-    /// the connection is in SYN-SENT and nothing leaves.
-    pub fn connect_deferred(cx: &Context, params: OpenParams) -> Connection {
-        let mut conn = Connection::new(cx, params, State::SynSent);
-        conn.fast_open = Some(Box::new(FastOpenClient { deferred: true, ..Default::default() }));
-        conn
-    }
-
-    /// Whether the SYN waits for [`begin_fast_open`](Self::begin_fast_open).
-    pub fn is_deferred(&self) -> bool {
-        let deferred = self.fast_open.as_ref().is_some_and(|open| open.deferred);
-        deferred && self.state == State::SynSent
-    }
-
-    /// Lets the SYN of a [deferred](Self::connect_deferred) open go, with as much of `parts` as it
-    /// may carry. Returns how much that is.
-    pub fn begin_fast_open(&mut self, cx: &Context, known: FastOpen, parts: &[&[u8]]) -> usize {
-        self.debug_invariants();
-        if !self.is_deferred() {
-            return 0;
-        }
-        self.handshake.started = cx.now;
-        let advmss = self.path.advmss();
-        self.path.peer_mss = known.mss.filter(|_| known.data).unwrap_or(advmss);
-        self.sync_mss(cx);
-        let room = usize::from(self.snd.mss()).saturating_sub(OPTION_SPACE);
-        let payload = if known.data { self.copy_syn_data(parts, room) } else { Slices::new() };
-        let taken = payload.len();
-        let no_cookie = !known.data;
-        self.fast_open = Some(Box::new(FastOpenClient {
-            params: known,
-            payload,
-            failure: u8::from(no_cookie),
-            ..FastOpenClient::default()
-        }));
-        self.start_active_open(cx);
-        self.debug_invariants();
-        taken
-    }
-
-    /// A writer sleeps and has more data: the ACK that ends the handshake waits for that data
-    /// (Linux: `sk_write_pending`).
-    pub fn set_write_pending(&mut self, pending: bool) {
-        self.handshake.write_pending = pending;
-    }
-
-    /// The data that the SYN carries was a write with MSG_ZEROCOPY: its report goes to the error
-    /// queue. To be called as soon as the SYN has left.
-    pub fn report_syn_data(&mut self) {
-        let sent = self.fast_open.as_ref().map_or(0, |open| open.sent);
-        if sent > 0 && self.options.zerocopy {
-            self.snd.note_written(self.snd.iss() + 1 + u32::from(sent), Some(true));
-        }
-    }
-
-    /// What this open taught, once. To be asked after [`poll_event`](Self::poll_event).
-    pub fn poll_fast_open_news(&mut self) -> Option<FastOpenNews> {
-        self.fast_open.as_mut()?.news.take()
-    }
-
-    /// Copies what fits into `room` bytes.
-    fn copy_syn_data(&self, parts: &[&[u8]], room: usize) -> Slices {
-        let asked = parts.iter().map(|part| part.len()).sum::<usize>();
-        let mut payload = Slices::new();
-        let mut left = asked.min(room);
-        if left == 0 {
-            return payload;
-        }
-        let mut writer = self.pool.chunk(left);
-        for part in parts {
-            let count = part.len().min(left).min(writer.remaining());
-            if count == 0 {
-                continue;
-            }
-            // Slices of one chunk merge, so there is room for all of them.
-            if payload.push(writer.append(&part[..count])).is_err() {
-                break;
-            }
-            left -= count;
-        }
-        payload
-    }
-
-    /// The option of the SYN that leaves now. A SYN that is sent again has none.
-    pub(crate) fn fast_open_option(&self) -> Option<FastOpenOption> {
-        let first = self.state == State::SynSent && self.handshake.sent == 0;
-        self.fast_open.as_ref().filter(|_| first)?.params.option
-    }
-
-    /// The data of the SYN that has just been made (called by `output/`).
-    pub(crate) fn take_syn_payload(&mut self, cx: &Context) -> (Slices, Option<Serial>) {
-        let Some(open) = &mut self.fast_open else { return (Slices::new(), None) };
-        if self.state != State::SynSent || self.handshake.sent != 1 {
-            return (Slices::new(), None);
-        }
-        open.offered = open.params.option.is_some();
-        let payload = core::mem::take(&mut open.payload);
-        let len = payload.len() as u16;
-        if len == 0 {
-            return (payload, None);
-        }
-        open.sent = len;
-        let serial = self.snd.take_serial();
-        let start = self.snd.iss() + 1;
-        let end = start + u32::from(len);
-        let range = SentRange {
-            start,
-            end,
-            sent_at: cx.now,
-            serial,
-            // One segment, whatever the MSS turns out to be.
-            mss: len,
-            retransmissions: 0,
-            sacked: false,
-            lost: false,
-            resent: false,
-            push: true,
-            fin: false,
-            eor: false,
-            delivered: self.snd.recovery().delivered(),
-            state: SentState::default(),
-        };
-        self.snd.on_syn_data_sent(cx.now, range, &payload);
-        cx.counters.bump(Counter::TcpOrigDataSent);
-        (payload, Some(serial))
-    }
-
-    /// A SYN-ACK has established the connection. Returns whether data of the SYN must be sent
-    /// again, in which case what the SYN-ACK itself carries is not taken.
-    pub(crate) fn on_fast_open_syn_ack(&mut self, cx: &Context, seg: &Segment) -> bool {
-        let again = self.snd.recovery().total_retrans() > 0;
-        let unacked = self.snd.has_outstanding();
-        let mss = self.path.peer_mss;
-        let Some(open) = &mut self.fast_open else { return false };
-        if !open.offered && open.sent == 0 {
-            return false;
-        }
-        // A cookie that nobody asked for is not kept.
-        let given = seg.repr.options.syn().fast_open.filter(|_| open.offered);
-        let given = given.filter(|option| !option.cookie.is_empty());
-        let refused = match open.params.option {
-            Some(option) if given.is_none() && open.sent == 0 && !again => {
-                1 + u8::from(option.experimental)
-            }
-            _ => 0,
-        };
-        let syn_lost = open.offered && again && given.is_none() && unacked;
-        open.news = Some(FastOpenNews::SynAck { mss, cookie: given, syn_lost, refused });
-        if unacked {
-            open.failure = if again { 3 } else { 2 };
-            cx.counters.bump(Counter::TcpFastOpenActiveFail);
-            self.resend_syn_data(cx);
-        } else if open.sent > 0 {
-            self.handshake.syn_data_acked = true;
-            cx.counters.bump(Counter::TcpFastOpenActive);
-        }
-        unacked
-    }
-
-    /// The ACK that ends a simultaneous open may leave the data of our SYN out, as a SYN-ACK may:
-    /// the peer has not taken it.
-    pub(crate) fn resend_syn_data_if_unacked(&mut self, cx: &Context) {
-        if self.snd.has_outstanding() {
-            self.resend_syn_data(cx);
-        }
-    }
-
-    /// The data of the SYN is lost, which says nothing about congestion.
-    fn resend_syn_data(&mut self, cx: &Context) {
-        let parts = self.conn_parts(cx);
-        self.snd.on_syn_data_refused(cx, &parts);
-        self.sync_retransmission_timer();
-    }
-
-    /// The path carries less than the SYN with its data: a plain one leaves at once.
-    pub(crate) fn on_syn_too_big(&mut self, cx: &Context) {
-        let with_data = self.fast_open.as_ref().is_some_and(|open| open.sent > 0);
-        if with_data && self.handshake.sent == 1 {
-            self.pending.syn = true;
-            self.timers.arm(Timer::Retransmit, cx.now + self.syn_rto(cx.config));
-        }
-    }
-
-    /// A SYN-ACK acknowledges what was not sent: a reset answers it, and the SYN follows soon.
-    pub(crate) fn hurry_syn(&mut self, cx: &Context) {
-        if self.handshake.retries == 0 && self.timers.is_armed(Timer::Retransmit) {
-            self.timers.arm(Timer::Retransmit, cx.now + BAD_SYN_ACK_RTO);
-        }
-    }
-
-    /// The `timeouts`-th retransmission timeout in a row, counted from zero; `expired` if it is the
-    /// last one. Middleboxes may swallow a connection that began with Fast Open.
-    pub(crate) fn note_fast_open_timeout(&mut self, timeouts: u8, expired: bool) {
-        let Some(open) = &mut self.fast_open else { return };
-        let likely = timeouts == BLACKHOLE_TIMEOUTS || (timeouts < BLACKHOLE_TIMEOUTS && expired);
-        if likely && (open.offered || open.sent > 0) {
-            open.news = Some(FastOpenNews::Blackhole);
-        }
-    }
-
-    /// The connection has come to its end: a lone FIN without the data before it looks like a
-    /// middlebox that swallowed that data.
-    pub(crate) fn judge_fast_open(&mut self) {
-        let arrived = self.rcv.stats().segs > 0;
-        let lone_fin = self.rcv.awaits_data_before_fin() && !arrived;
-        let Some(open) = self.fast_open.as_mut().filter(|open| open.offered) else { return };
-        if lone_fin {
-            open.news = Some(FastOpenNews::Blackhole);
-        } else if arrived && open.params.probing {
-            open.news = Some(FastOpenNews::Works);
-        }
-    }
-
-    /// `tcpi_fastopen_client_fail`.
-    pub(crate) fn fast_open_failure(&self) -> u8 {
-        self.fast_open.as_ref().map_or(0, |open| open.failure)
-    }
-
-    /// Bytes of heap that the open holds.
-    pub(crate) fn fast_open_bytes(&self) -> usize {
-        self.fast_open.as_ref().map_or(0, |_| size_of::<FastOpenClient>())
-    }
 }
 
 impl FastOpenClient {

@@ -14,10 +14,11 @@ use alloc::boxed::Box;
 
 use plimsoll_wire::tcp::FastOpenOption;
 
-use crate::connection::{Connection, OpenParams};
+use crate::connection::Connection;
 use crate::context::Context;
 use crate::event::Events;
 use crate::handshake::fast_open_client::FastOpenClient;
+use crate::open_params::OpenParams;
 use crate::segment::Segment;
 use crate::send::Fin;
 use crate::state::State;

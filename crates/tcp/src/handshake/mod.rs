@@ -5,22 +5,12 @@ pub(crate) mod fast_open_client;
 pub(crate) mod fast_open_server;
 pub(crate) mod isn;
 mod negotiate;
+mod opening;
 mod passive_open;
 pub(crate) mod syn_cookie;
 mod timestamps;
 
-use plimsoll_wire::tcp::{TcpFlags, TcpRepr};
-
-use crate::config::Config;
-use crate::connection::Connection;
-use crate::context::Context;
-use crate::counters::Counter;
-use crate::event::ConnectionError;
-use crate::recv::window::initial_window;
-use crate::segment::{Segment, SendKind};
-use crate::state::State;
 use crate::time::{Duration, Instant};
-use crate::timer::Timer;
 
 pub(crate) use timestamps::TimestampState;
 
@@ -75,146 +65,5 @@ impl Handshake {
             adopted: false,
             deferred: false,
         }
-    }
-}
-
-impl Connection {
-    /// The SYN or SYN-ACK that is due, if one is (called by `output/`).
-    pub(crate) fn take_syn(&mut self, cx: &Context) -> Option<(TcpRepr, SendKind)> {
-        if !core::mem::take(&mut self.pending.syn) {
-            return None;
-        }
-        let again = self.handshake.sent > 0;
-        let (flags, kind) = match self.state {
-            State::SynSent => (TcpFlags::SYN | self.ecn.syn_flags(again, cx.config), SendKind::Syn),
-            State::SynReceived => {
-                (TcpFlags::SYN | TcpFlags::ACK | self.ecn.syn_ack_flags(), SendKind::SynAck)
-            }
-            _ => return None,
-        };
-        let repr = TcpRepr {
-            src_port: self.local_port,
-            dst_port: self.remote_port,
-            seq: self.snd.iss(),
-            ack: self.rcv.nxt(),
-            flags,
-            window: initial_window(self.rcv.first_window() as usize),
-            urgent: 0,
-            options: self.syn_options(cx),
-        };
-        self.after_syn_sent(cx);
-        Some((repr, kind))
-    }
-
-    fn after_syn_sent(&mut self, cx: &Context) {
-        self.snd.on_syn_sent();
-        if self.handshake.sent > 0 {
-            self.snd.on_syn_retransmitted();
-        }
-        self.handshake.sent = self.handshake.sent.saturating_add(1);
-        self.handshake.sent_at = cx.now;
-        self.stats.segs_out += 1;
-        if !self.timers.is_armed(Timer::Retransmit) {
-            self.timers.arm(Timer::Retransmit, cx.now + self.syn_rto(cx.config));
-        }
-    }
-
-    fn syn_rto(&self, config: &Config) -> Duration {
-        let doublings = self.handshake.retries.saturating_sub(self.linear_timeouts(config));
-        let factor = 1_u32 << u32::from(doublings).min(16);
-        (INITIAL_RTO * factor).min(config.tcp_rto_max)
-    }
-
-    /// The first timeouts of an active open do not double (Linux: tcp_syn_linear_timeouts), nor do
-    /// they count against the limit.
-    fn linear_timeouts(&self, config: &Config) -> u8 {
-        if self.state == State::SynSent { config.tcp_syn_linear_timeouts } else { 0 }
-    }
-
-    /// The retransmission timeout of now: of the SYN, or of data.
-    pub(crate) fn current_rto(&self, config: &Config) -> Duration {
-        if self.is_opening() { self.syn_rto(config) } else { self.snd.recovery().rto(config) }
-    }
-
-    /// Timeouts since the peer last acknowledged something.
-    pub(crate) fn current_retries(&self) -> u8 {
-        if self.is_opening() { self.handshake.retries } else { self.snd.recovery().retries() }
-    }
-
-    fn is_opening(&self) -> bool {
-        matches!(self.state, State::SynSent | State::SynReceived)
-    }
-
-    /// The retransmission timer fired in SYN-SENT or SYN-RECEIVED.
-    pub(crate) fn on_syn_timeout(&mut self, cx: &Context) {
-        let limit = self.options.syn_retries.unwrap_or(match self.handshake.passive {
-            // As on Linux, that of an early connection may leave once more.
-            true => cx.config.tcp_synack_retries.saturating_add(self.handshake.early.into()),
-            false => cx.config.tcp_syn_retries,
-        });
-        let too_long = self.open_takes_too_long(cx, limit);
-        let limit = limit.saturating_add(self.linear_timeouts(cx.config));
-        let limit =
-            if self.handshake.deferred { limit.max(self.options.defer_accept) } else { limit };
-        let age = cx.now.since(self.handshake.started);
-        let too_old = self.user_timeout().is_some_and(|timeout| age >= timeout);
-        if self.handshake.retries >= limit || too_old || too_long {
-            self.note_fast_open_timeout(self.handshake.retries, true);
-            self.give_up(cx);
-            return;
-        }
-        cx.counters.bump(Counter::TcpTimeouts);
-        self.note_fast_open_timeout(self.handshake.retries, false);
-        self.lose_early_data(cx);
-        self.pending.syn = !self.awaits_data_only();
-        self.handshake.retries += 1;
-        self.timers.arm(Timer::Retransmit, cx.now + self.syn_rto(cx.config));
-    }
-
-    /// The handshake is complete: `seg` acknowledged our SYN. RCV is set up already.
-    fn establish(&mut self, cx: &Context, seg: &Segment) {
-        let sample = self.handshake_rtt(cx, seg);
-        self.timers.stop(Timer::Retransmit);
-        self.pending.syn = false;
-        self.snd.on_syn_acked(seg.repr.ack);
-        self.snd.forget_old_marks();
-        self.sync_mss(cx);
-        let shift = if seg.repr.flags.contains(TcpFlags::SYN) { 0 } else { self.snd.wscale() };
-        let wnd = u32::from(seg.repr.window) << shift;
-        self.snd.take_window(wnd, seg.repr.seq, seg.repr.ack);
-        let parts = self.conn_parts(cx);
-        self.snd.on_established(cx, &parts, sample, self.is_syn_lost(seg));
-        self.snd.expand_buffer(cx.config, &self.options);
-        self.report_acked(cx);
-        self.snd.end_busy(cx.now);
-        self.rcv.on_open(cx.now);
-        self.set_state(cx, State::Established);
-        self.resume_shutdown(cx);
-    }
-
-    /// The round trip of the handshake, unless it is ambiguous (Karn): the timer or a repeated SYN
-    /// of the peer had us answer twice, or our SYN-ACK crossed the one that acknowledges our SYN.
-    fn handshake_rtt(&self, cx: &Context, seg: &Segment) -> Option<Duration> {
-        let crossed = self.state == State::SynReceived && !self.handshake.passive;
-        if self.handshake.sent == 1 && !crossed {
-            return Some(cx.now.since(self.handshake.sent_at));
-        }
-        let echo = seg.repr.options.timestamps.filter(|_| self.ts.enabled)?;
-        Some(self.ts.elapsed(cx.now, echo.ecr))
-    }
-
-    /// Whether the timer has sent our SYN or SYN-ACK again more than once, and not for nothing: one
-    /// loss is forgiven (RFC 6298 made its timeout a short one), and so is any number if the peer
-    /// echoes the timestamp of the first copy (Linux: `tcp_try_undo_spurious_syn`).
-    fn is_syn_lost(&self, seg: &Segment) -> bool {
-        let echo = seg.repr.options.timestamps.filter(|stamps| self.ts.enabled && stamps.ecr != 0);
-        let again = self.ts.val(self.handshake.started + INITIAL_RTO);
-        let first = echo.is_some_and(|stamps| (stamps.ecr.wrapping_sub(again) as i32) < 0);
-        self.handshake.retries > 1 && !first
-    }
-
-    /// A reset or an error ends the open with `error`.
-    pub(crate) fn fail_open(&mut self, cx: &Context, error: ConnectionError) {
-        self.fail(cx, error);
     }
 }

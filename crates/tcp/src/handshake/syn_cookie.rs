@@ -12,10 +12,11 @@ use plimsoll_wire::tcp::{SynOptions, SynOrSack, TcpFlags, TcpOptions, TcpRepr, T
 
 use super::TimestampState;
 use crate::config::Config;
-use crate::connection::{Connection, OpenParams};
+use crate::connection::Connection;
 use crate::context::Context;
 use crate::ecn::{self, EcnState};
 use crate::mtu::Path;
+use crate::open_params::OpenParams;
 use crate::recv::window::{choose_shift, initial_buffer, initial_window};
 use crate::segment::{Ecn, Segment};
 use crate::signature::room_for_digest;

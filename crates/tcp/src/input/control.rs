@@ -50,7 +50,7 @@ impl Connection {
         if seq == self.rcv.nxt() {
             return true;
         }
-        // Some peers give a reset after their FIN the number of the FIN (Linux: `tcp_reset_check`).
+        // Some peers give a reset after their FIN the number of the FIN (Linux takes it, too).
         self.state.received_fin() && seq + 1 == self.rcv.nxt()
     }
 

@@ -7,11 +7,12 @@ use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{TcpFlags, TcpRepr, Timestamps};
 
 use crate::config::{Config, Options, SetOption};
-use crate::connection::{Connection, OpenParams};
+use crate::connection::Connection;
 use crate::context::Context;
 use crate::counters::{Counter, Counters};
 use crate::event::{ConnectionError, Events, ReadError};
 use crate::mtu::PathEvent;
+use crate::open_params::OpenParams;
 use crate::segment::{Below, Ecn, Segment, SendKind, Transmit};
 use crate::serial::Serial;
 use crate::state::State;

@@ -31,11 +31,39 @@ pub(super) struct Parts {
     pub(super) kind: SendKind,
 }
 
-/// A packet that is built. Nothing has moved before it is committed.
+/// A packet that is built, and what moves when it leaves.
 pub(super) struct Built {
     pub(super) packet: Transmit,
-    departure: Departure,
+    pub(super) moves: Moves,
+}
+
+/// What moves when a packet leaves. Nothing has before that is committed.
+pub(super) struct Moves {
+    pub(super) departure: Departure,
     window: WindowOffer,
+    flags: TcpFlags,
+    segs: u16,
+    has_payload: bool,
+    kind: SendKind,
+}
+
+impl Moves {
+    /// Of `packet`, which departs so and promises that window.
+    fn of(packet: &Transmit, departure: Departure, window: WindowOffer) -> Moves {
+        Moves {
+            departure,
+            window,
+            flags: packet.repr.flags,
+            segs: packet.segs,
+            has_payload: !packet.payload.is_empty(),
+            kind: packet.kind,
+        }
+    }
+
+    /// Wire segments.
+    pub(super) fn segs(&self) -> u64 {
+        self.segs.into()
+    }
 }
 
 /// What differs between headers with ACK.
@@ -72,20 +100,21 @@ impl Connection {
             ecn,
             note: None,
         };
-        Built { packet, departure, window }
+        let moves = Moves::of(&packet, departure, window);
+        Built { packet, moves }
     }
 
     /// A packet that [`build_data`](Self::build_data) made has left. It is charged to what lies
     /// below.
-    pub(super) fn commit_data(&mut self, cx: &Context, built: &Built) {
-        let segs = u64::from(built.packet.segs);
-        if !built.packet.payload.is_empty() {
+    pub(super) fn commit_data(&mut self, cx: &Context, moves: &Moves) {
+        let segs = moves.segs();
+        if moves.has_payload {
             self.snd.count_data_segs(segs);
         }
         self.snd.take_serial();
         self.rcv.note_data_sent(cx);
-        self.commit_header(cx, built);
-        if built.packet.kind != SendKind::Retransmit {
+        self.commit_header(cx, moves);
+        if moves.kind != SendKind::Retransmit {
             cx.counters.add(Counter::OutSegs, segs);
         }
         if segs > 1 {
@@ -95,10 +124,10 @@ impl Connection {
     }
 
     /// What goes along with every ACK has left.
-    fn commit_header(&mut self, cx: &Context, built: &Built) {
-        self.ecn.on_sent(built.packet.repr.flags);
-        self.snd.on_departed(built.departure);
-        self.rcv.promise(cx, built.window);
+    fn commit_header(&mut self, cx: &Context, moves: &Moves) {
+        self.ecn.on_sent(moves.flags);
+        self.snd.on_departed(moves.departure);
+        self.rcv.promise(cx, moves.window);
         self.on_ack_sent(cx);
     }
 
@@ -119,27 +148,28 @@ impl Connection {
         if cx.below.takes_notes {
             self.note_bare(cx, &mut packet);
         }
-        Built { packet, departure, window }
+        let moves = Moves::of(&packet, departure, window);
+        Built { packet, moves }
     }
 
     /// It has left.
-    pub(super) fn commit_bare(&mut self, cx: &Context, built: Built) -> Transmit {
+    pub(super) fn commit_bare(&mut self, cx: &Context, moves: &Moves) {
         if self.decisions.is_some() {
-            self.log_bare(cx, built.packet.kind);
+            self.log_bare(cx, moves.kind);
         }
-        self.commit_header(cx, &built);
-        if built.packet.kind == SendKind::Ack {
+        self.commit_header(cx, moves);
+        if moves.kind == SendKind::Ack {
             cx.counters.bump(Counter::AcksSent);
         }
         self.count_bare(cx);
-        built.packet
     }
 
     /// A segment with ACK and without data that leaves, or is lost on its way: nothing that it
     /// carries is waited for.
     pub(super) fn send_bare(&mut self, cx: &Context, seq: SeqNum, kind: SendKind) -> Transmit {
-        let built = self.build_bare(cx, seq, kind);
-        self.commit_bare(cx, built)
+        let Built { packet, moves } = self.build_bare(cx, seq, kind);
+        self.commit_bare(cx, &moves);
+        packet
     }
 
     /// A reset. Its window is zero, since there is none any more.

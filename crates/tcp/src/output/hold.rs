@@ -54,9 +54,9 @@ macro_rules! holds {
                     below_is_full, |_| Restart::Completion;
             }
             offer {
-                /// What lies below did not take the packet that was offered. A completion or a
-                /// timer ends it.
-                Refused, "refused", Counter::HoldRefused, "a completion or a timer";
+                /// What lies below did not take the packet that was offered. A completion, space in
+                /// its queue or a timer ends it.
+                Refused, "refused", Counter::HoldRefused, "a completion, space or a timer";
             }
         }
     };
@@ -102,13 +102,16 @@ macro_rules! declare {
 
 holds!(declare);
 
-/// Why what lies below does not take a packet.
+/// Why what lies below does not take a packet, and what restarts the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// Its queue is full. If something of the connection is below and completions tell of it, the
-    /// next one restarts it, otherwise a timer.
+    /// Its queue is full. That is congestion: cwnd is reduced, once per window of data.
+    ///
+    /// If something of the connection lies below and completions tell of it, the next one restarts
+    /// it ([`Connection::awaits_completion`](crate::Connection::awaits_completion)). Otherwise who
+    /// refuses polls again when the queue has space; a timer does so every half second.
     QueueFull,
-    /// There is no memory for the packet. A timer restarts it.
+    /// There is no memory for the packet. A timer restarts it after 10 ms.
     NoMemory,
 }
 
@@ -124,4 +127,7 @@ pub(crate) enum Restart {
     /// A window update, a write or an option; while nothing is in flight, the Persist timer at the
     /// latest.
     Persist,
+    /// Space in the queue below, of which the caller knows; while nothing is in flight, the Persist
+    /// timer at the latest, and otherwise that of retransmission.
+    Space,
 }

@@ -15,7 +15,7 @@
 //!
 //! A packet is planned, then built, then offered to what lies below, and nothing has moved until
 //! that has taken it ([`Connection::poll_transmit_with`]). If it is refused, that is a hold like
-//! any other.
+//! any other, and the state of congestion control is that of a local loss.
 //!
 //! Every packet with ACK takes the acknowledgement and the window along and so settles what the
 //! receiver had recorded. A connection that is held says by what ([`Connection::hold`]); whatever
@@ -50,7 +50,7 @@ use crate::send::recovery::NextRetransmission;
 use crate::state::State;
 use crate::timer::Timer;
 use crate::why::{Causes, Decision, Note};
-use build::Parts;
+use build::{Built, Moves, Parts};
 use cut::Cut;
 use hold::Restart;
 pub use hold::{Hold, Refusal};
@@ -63,27 +63,32 @@ impl Connection {
     /// like any other. Who may have to refuse one calls
     /// [`poll_transmit_with`](Self::poll_transmit_with).
     pub fn poll_transmit(&mut self, cx: &Context) -> Option<Transmit> {
-        self.poll_transmit_with(cx, |_| Ok(()))
+        let mut left = None;
+        self.poll_transmit_with(cx, |packet| {
+            left = Some(packet);
+            Ok(())
+        });
+        left
     }
 
-    /// As [`poll_transmit`](Self::poll_transmit), but a packet is offered before it leaves. If
-    /// `offer` takes it, it is returned and the caller sends it. If it is refused, the connection
-    /// is as if it had never been built: no sequence number, mark, window or counter has moved.
-    /// What it was made of waits ([`Hold::Refused`]) until a completion or a timer, and is planned
-    /// anew then.
+    /// Gives the next packet that leaves now to `offer`, which sends it or says why not. Returns
+    /// whether one has left; call until none does.
     ///
-    /// Data, FINs and plain ACKs are offered. Others are just returned: SYNs, resets, probes, and
-    /// the ACKs of which the peer counts every one. These may be dropped: a timer repeats them, or
-    /// nothing waits for them.
+    /// If data, a FIN or a plain ACK is refused, nothing has left: no sequence number, mark, window
+    /// or counter of what leaves has moved, and what the packet was made of waits
+    /// ([`Hold::Refused`]) and is planned anew. [`Refusal`] says what restarts it.
+    ///
+    /// Others count as sent, also if they are refused: SYNs, resets, probes, and the ACKs of which
+    /// the peer counts every one. A timer repeats them, or nothing waits for them.
     pub fn poll_transmit_with(
         &mut self,
         cx: &Context,
-        mut offer: impl FnMut(&Transmit) -> Result<(), Refusal>,
-    ) -> Option<Transmit> {
+        mut offer: impl FnMut(Transmit) -> Result<(), Refusal>,
+    ) -> bool {
         self.debug_invariants();
-        let packet = self.next_packet(cx, &mut offer);
+        let left = self.next_packet(cx, &mut offer);
         self.debug_invariants();
-        packet
+        left
     }
 
     /// The device is done with something that was below us; `cx.below` says what is left. What was
@@ -111,7 +116,27 @@ impl Connection {
         self.snd.hold()
     }
 
-    fn next_packet(&mut self, cx: &Context, offer: &mut impl Accept) -> Option<Transmit> {
+    fn next_packet(&mut self, cx: &Context, offer: &mut impl Accept) -> bool {
+        if let Some(packet) = self.next_that_may_be_lost(cx) {
+            // Nothing waits for it, or a timer repeats it.
+            let _ = offer(packet);
+            return true;
+        }
+        if matches!(self.state, State::Closed | State::SynSent) {
+            return false;
+        }
+        if (self.state != State::SynReceived || self.is_early()) && self.send_data(cx, offer) {
+            return true;
+        }
+        if self.rcv.ack_due(cx.now).is_some() && self.send_ack(cx, offer) {
+            return true;
+        }
+        self.end_output(cx);
+        false
+    }
+
+    /// Steps 1 to 3.
+    fn next_that_may_be_lost(&mut self, cx: &Context) -> Option<Transmit> {
         if let Some(rst) = self.pending.rst.take() {
             return Some(self.build_rst(cx, rst));
         }
@@ -133,17 +158,6 @@ impl Connection {
         if self.rcv.dup_ack_due() {
             return Some(self.send_bare(cx, self.snd.acceptable_seq(), SendKind::Ack));
         }
-        if (self.state != State::SynReceived || self.is_early())
-            && let Some(packet) = self.send_data(cx, offer)
-        {
-            return Some(packet);
-        }
-        if self.rcv.ack_due(cx.now).is_some()
-            && let Some(packet) = self.send_ack(cx, offer)
-        {
-            return Some(packet);
-        }
-        self.end_output(cx);
         None
     }
 
@@ -157,25 +171,26 @@ impl Connection {
         self.wake_writer(cx);
     }
 
-    /// A pure ACK, unless it is refused: then it stays due.
-    fn send_ack(&mut self, cx: &Context, offer: &mut impl Accept) -> Option<Transmit> {
-        let built = self.build_ack(cx);
-        if offer(&built.packet).is_err() {
+    /// A pure ACK. If it is refused, it stays due, and a timer offers it again.
+    fn send_ack(&mut self, cx: &Context, offer: &mut impl Accept) -> bool {
+        let Built { packet, moves } = self.build_ack(cx);
+        if offer(packet).is_err() {
             cx.counters.bump(Counter::HoldRefused);
             let (at, armed) = (offer_again(cx.now), self.timers.deadline(Timer::Pacing));
             self.timers.arm(Timer::Pacing, armed.map_or(at, |armed| armed.min(at)));
-            return None;
+            return false;
         }
-        Some(self.commit_bare(cx, built))
+        self.commit_bare(cx, &moves);
+        true
     }
 
-    /// Steps 4 to 6.
-    fn send_data(&mut self, cx: &Context, offer: &mut impl Accept) -> Option<Transmit> {
+    /// Steps 4 to 6. Returns whether something has left.
+    fn send_data(&mut self, cx: &Context, offer: &mut impl Accept) -> bool {
         let mut wait = None;
         if self.snd.has_outstanding() && !self.is_early() {
             match self.retransmit(cx, offer) {
-                Ok(None) => {}
-                Ok(packet) => return packet,
+                Ok(false) => {}
+                Ok(true) => return true,
                 Err(again) => wait = Some(again),
             }
         }
@@ -184,7 +199,7 @@ impl Connection {
             self.note_hold(cx, &wait);
         } else if self.snd.unsent_len() > 0 || self.fin_is_due() {
             match self.send_new(cx, offer) {
-                Ok(packet) => return Some(packet),
+                Ok(()) => return true,
                 Err(wait) => self.note_hold(cx, &wait),
             }
         } else if self.snd.hold().is_some() {
@@ -192,31 +207,35 @@ impl Connection {
         }
         if self.end_new_first(cx) {
             match self.retransmit(cx, offer) {
-                Ok(None) => {}
-                Ok(packet) => return packet,
+                Ok(false) => {}
+                Ok(true) => return true,
                 Err(wait) => self.note_hold(cx, &wait),
             }
         }
-        let before_window = self.snd.una() - 1;
-        if core::mem::take(&mut self.pending.window_probe) {
+        self.send_probe(cx, offer)
+    }
+
+    /// A window probe or a keepalive probe, if one is due. One that is refused is lost.
+    fn send_probe(&mut self, cx: &Context, offer: &mut impl Accept) -> bool {
+        let kind = if core::mem::take(&mut self.pending.window_probe) {
             cx.counters.bump(Counter::TcpWinProbe);
-            return Some(self.send_bare(cx, before_window, SendKind::WindowProbe));
-        }
-        if core::mem::take(&mut self.pending.keepalive) {
-            return Some(self.send_bare(cx, before_window, SendKind::Keepalive));
-        }
-        None
+            SendKind::WindowProbe
+        } else if core::mem::take(&mut self.pending.keepalive) {
+            SendKind::Keepalive
+        } else {
+            return false;
+        };
+        let probe = self.send_bare(cx, self.snd.una() - 1, kind);
+        let _ = offer(probe);
+        true
     }
 
     /// Sends again what recovery asks for, or a front part of it, unless something holds it.
-    fn retransmit(
-        &mut self,
-        cx: &Context,
-        offer: &mut impl Accept,
-    ) -> Result<Option<Transmit>, Wait> {
+    /// Returns whether something has left.
+    fn retransmit(&mut self, cx: &Context, offer: &mut impl Accept) -> Result<bool, Wait> {
         let (conn, largest) = (self.conn_parts(cx), self.largest_packet(cx.config));
         let (start, end) = match self.snd.next_retransmission(cx, &conn, largest) {
-            NextRetransmission::None | NextRetransmission::Below => return Ok(None),
+            NextRetransmission::None | NextRetransmission::Below => return Ok(false),
             NextRetransmission::Probe { start, end } => (start, end),
             NextRetransmission::Lost { start, end } => {
                 let len = end.since(start);
@@ -235,21 +254,33 @@ impl Connection {
             mss: again.mss,
             kind: SendKind::Retransmit,
         };
-        let mut built = self.build_data(cx, parts);
-        let len = built.packet.payload.len() as u32;
+        let Built { mut packet, moves } = self.build_data(cx, parts);
+        let len = packet.payload.len() as u32;
         let note = Note {
             released: None,
             decision: Decision::Resent { len, reason: self.resend_reason() },
         };
-        self.note(cx, &mut built.packet, note);
-        offer(&built.packet).map_err(|refusal| Wait::refused(cx, refusal))?;
+        self.note(cx, &mut packet, note);
+        if let Err(refusal) = offer(packet) {
+            return Err(self.refused(cx, refusal, SendKind::Retransmit));
+        }
         let serial = self.snd.next_serial();
-        self.commit_data(cx, &built);
-        let packet = built.packet;
-        self.snd.on_sent_again(cx, &conn, &again, (serial, packet.departure));
+        self.commit_data(cx, &moves);
+        self.snd.on_sent_again(cx, &conn, &again, (serial, moves.departure.at));
         self.sync_retransmission_timer();
         self.log(cx, note);
-        Ok(Some(packet))
+        Ok(true)
+    }
+
+    /// A packet with data or a FIN was refused. Returns what it waits for.
+    fn refused(&mut self, cx: &Context, refusal: Refusal, kind: SendKind) -> Wait {
+        if refusal == Refusal::QueueFull {
+            let parts = self.conn_parts(cx);
+            let cwr = self.snd.on_refused(cx, &parts, kind);
+            self.on_cwr(cwr);
+            self.sync_retransmission_timer();
+        }
+        Wait::refused(cx, refusal)
     }
 
     /// No more new data leaves in this call. Returns whether what is lost leaves in its place.
@@ -261,7 +292,7 @@ impl Connection {
     }
 
     /// Sends new data, and the FIN behind the last of it, or says what holds it.
-    fn send_new(&mut self, cx: &Context, offer: &mut impl Accept) -> Result<Transmit, Wait> {
+    fn send_new(&mut self, cx: &Context, offer: &mut impl Accept) -> Result<(), Wait> {
         let fin = self.fin_is_due();
         match self.snd.plan(cx, &self.options, fin) {
             Plan::Send(cut) => {
@@ -286,12 +317,13 @@ impl Connection {
         match wait.restart {
             Restart::Completion | Restart::Ack => {}
             Restart::Timer(timer, at) => self.timers.arm(timer, at),
-            Restart::Persist => self.arm_persist(cx),
+            Restart::Persist | Restart::Space => self.arm_persist(cx),
         }
         if !self.snd.has_outstanding() && cx.below.bytes == 0 {
-            let timer = match wait.hold {
-                Hold::Rwnd | Hold::SillyWindow | Hold::Cork => Some(Timer::Persist),
-                Hold::Pacing | Hold::Refused => Some(Timer::Pacing),
+            let timer = match (wait.hold, wait.restart) {
+                (Hold::Rwnd | Hold::SillyWindow | Hold::Cork, _) => Some(Timer::Persist),
+                (Hold::Refused, Restart::Space) => Some(Timer::Persist),
+                (Hold::Pacing | Hold::Refused, _) => Some(Timer::Pacing),
                 _ => None,
             };
             debug_assert!(
@@ -303,12 +335,7 @@ impl Connection {
     }
 
     /// Sends what the plan says, unless it is refused.
-    fn send_cut(
-        &mut self,
-        cx: &Context,
-        cut: &Cut,
-        offer: &mut impl Accept,
-    ) -> Result<Transmit, Wait> {
+    fn send_cut(&mut self, cx: &Context, cut: &Cut, offer: &mut impl Accept) -> Result<(), Wait> {
         let mut flags = TcpFlags::ACK;
         if cut.fin {
             flags |= TcpFlags::FIN;
@@ -319,43 +346,45 @@ impl Connection {
         let (seq, payload) = (self.snd.nxt(), self.snd.payload(cut));
         debug_assert_eq!(payload.len(), cut.len as usize);
         let parts = Parts { seq, flags, payload, mss: cut.mss, kind: SendKind::New };
-        let mut built = self.build_data(cx, parts);
+        let Built { mut packet, moves } = self.build_data(cx, parts);
         let Cut { len, bound, tail, .. } = *cut;
-        let decision = Decision::Cut { len, segs: built.packet.segs, bound, tail };
+        let decision = Decision::Cut { len, segs: packet.segs, bound, tail };
         let note = Note { released: self.released(cx), decision };
-        self.note(cx, &mut built.packet, note);
-        offer(&built.packet).map_err(|refusal| Wait::refused(cx, refusal))?;
+        self.note(cx, &mut packet, note);
+        let payload = packet.payload.clone();
+        if let Err(refusal) = offer(packet) {
+            return Err(self.refused(cx, refusal, SendKind::New));
+        }
         self.log(cx, note);
         self.end_hold(cx);
-        self.commit_cut(cx, cut, &built);
+        self.commit_cut(cx, cut, &moves, payload);
         self.writes = 0;
-        Ok(built.packet)
+        Ok(())
     }
 
     /// The packet has left: everything moves.
-    fn commit_cut(&mut self, cx: &Context, cut: &Cut, built: &build::Built) {
+    fn commit_cut(&mut self, cx: &Context, cut: &Cut, moves: &Moves, payload: Slices) {
         let serial = self.snd.next_serial();
-        self.commit_data(cx, built);
+        self.commit_data(cx, moves);
         // First: the backoff of window probes is not that of what leaves now.
         self.end_persist();
         let committed = self.snd.commit(cut);
         self.timers.stop(Timer::TsoDefer);
-        let packet = &built.packet;
-        let sent = (serial, packet.departure);
+        let sent = (serial, moves.departure.at);
         let parts = self.conn_parts(cx);
-        self.snd.on_sent(cx, &parts, &committed, sent, &packet.payload);
+        self.snd.on_sent(cx, &parts, &committed, sent, payload);
         self.sync_retransmission_timer();
         if self.snd.report_sent(cx.now) {
             self.events.insert(Events::REPORT);
         }
-        cx.counters.add(Counter::TcpOrigDataSent, u64::from(packet.segs));
+        cx.counters.add(Counter::TcpOrigDataSent, moves.segs());
     }
 }
 
-/// What lies below, asked whether it takes a packet.
-trait Accept: FnMut(&Transmit) -> Result<(), Refusal> {}
+/// What lies below: it takes a packet, or refuses it.
+trait Accept: FnMut(Transmit) -> Result<(), Refusal> {}
 
-impl<F: FnMut(&Transmit) -> Result<(), Refusal>> Accept for F {}
+impl<F: FnMut(Transmit) -> Result<(), Refusal>> Accept for F {}
 
 /// No bytes.
 const NOTHING: Slices = Slices::new();

@@ -38,10 +38,11 @@ pub(crate) struct Wait {
     pub(crate) room: u32,
 }
 
-/// How long a packet that was refused waits for its next offer.
+/// How long an ACK that was refused, or data for which there was no memory, waits for its next
+/// offer.
 const OFFER_AGAIN: Duration = Duration::from_millis(10);
 
-/// When a packet that was refused at `now` is offered again, if no completion is to come.
+/// When such a packet, refused at `now`, is offered again.
 pub(super) fn offer_again(now: Instant) -> Instant {
     now + OFFER_AGAIN
 }
@@ -52,7 +53,8 @@ impl Wait {
         let completes = cx.below.completions && cx.below.bytes > 0;
         let restart = match refusal {
             Refusal::QueueFull if completes => Restart::Completion,
-            _ => Restart::Timer(Timer::Pacing, offer_again(cx.now)),
+            Refusal::QueueFull => Restart::Space,
+            Refusal::NoMemory => Restart::Timer(Timer::Pacing, offer_again(cx.now)),
         };
         Wait { hold: Hold::Refused, restart, limiter: None, room: 0 }
     }

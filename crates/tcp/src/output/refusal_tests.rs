@@ -16,13 +16,13 @@ impl Trace {
     /// Offers what leaves next, and refuses it. Returns what it was.
     fn refuse(&mut self, why: Refusal) -> Option<String> {
         let mut refused = None;
-        let packet = self.call(|conn, cx| {
+        let left = self.call(|conn, cx| {
             conn.poll_transmit_with(cx, |packet| {
-                refused.get_or_insert_with(|| (show(packet), packet.serial, packet.departure));
+                refused.get_or_insert_with(|| (show(&packet), packet.serial, packet.departure));
                 Err(why)
             })
         });
-        assert!(packet.is_none(), "it was refused");
+        assert!(!left, "it was refused");
         refused.map(|(text, serial, departure)| format!("{text} {serial:?} {departure:?}"))
     }
 
@@ -49,7 +49,7 @@ impl Trace {
     fn counted(&self) -> Vec<u64> {
         Counter::ALL
             .iter()
-            .filter(|&&counter| counter != Counter::HoldRefused)
+            .filter(|&&counter| !matches!(counter, Counter::HoldRefused | Counter::TcpRetransFail))
             .map(|&counter| self.count(counter))
             .collect()
     }
@@ -140,19 +140,24 @@ fn a_refusal_is_a_hold_that_something_ends() {
         let name = format!("{refusal:?}, {below} bytes below");
         assert_eq!(t.conn.hold(), Some(Hold::Refused), "{name}");
         assert_eq!(t.count(Counter::HoldRefused), 1, "{name}");
-        assert_eq!(t.conn.awaits_completion(), completion, "{name}");
-        assert_eq!(t.conn.timers.is_armed(Timer::Pacing), !completion, "{name}");
+        let waits_for = (t.conn.awaits_completion(), t.conn.timers.is_armed(Timer::Pacing));
+        let persists = t.conn.timers.is_armed(Timer::Persist);
+        let no_memory = refusal == Refusal::NoMemory;
+        assert_eq!(waits_for, (completion, no_memory), "{name}");
+        assert_eq!(persists, !completion && !no_memory, "{name}");
         assert!(t.refuse(refusal).is_some());
         assert_eq!(t.count(Counter::HoldRefused), 1, "{name}: the same hold");
         if completion {
             t.leave_below(0);
             t.call(|conn, cx| conn.handle_completion(cx));
-        } else {
+        } else if no_memory {
             let began = t.now;
             t.sleep();
             assert_eq!(t.now.since(began), Duration::from_millis(10), "{name}");
         }
+        // Who has refused it knows when there is space.
         t.expect("P. 1:1001 ack 1");
+        assert!(!t.conn.timers.is_armed(Timer::Persist), "{name}");
         assert_eq!(t.conn.hold(), None, "{name}");
     }
 }
@@ -203,7 +208,7 @@ fn a_stream_that_is_refused_again_and_again_is_the_same_stream() {
             t.write(1 + (round as usize * 977) % 9000);
             loop {
                 if refuse {
-                    t.refuse(Refusal::QueueFull);
+                    t.refuse(Refusal::NoMemory);
                 }
                 let Some(packet) = t.take() else { break };
                 left.push(packet);
@@ -221,4 +226,97 @@ fn a_stream_that_is_refused_again_and_again_is_the_same_stream() {
     assert_eq!(script(&mut refused, true), expected);
     assert!(expected.len() > 30, "{} packets", expected.len());
     assert!(refused.count(Counter::HoldRefused) > 30);
+}
+
+impl Trace {
+    /// Lets a timer fire, and refuses what it wants sent. Returns how long that took.
+    fn sleep_and_refuse(&mut self) -> Duration {
+        let began = self.now;
+        self.sleep();
+        self.refuse(Refusal::QueueFull);
+        self.now.since(began)
+    }
+}
+
+/// Linux: an idle sender tries again after an RTO, and then every half second, without backoff.
+#[test]
+fn an_idle_sender_offers_again_every_half_second() {
+    let mut t = Trace::established(Setup::default());
+    t.expect_nothing();
+    t.write(1000);
+    assert!(t.refuse(Refusal::QueueFull).is_some());
+    let rto = t.conn.snd.recovery().rto(&t.config);
+    assert_eq!(t.sleep_and_refuse(), rto.max(Duration::from_millis(200)));
+    for probes in 1..40_u32 {
+        assert_eq!(t.conn.info(&t.config).probes, probes);
+        assert_eq!(t.sleep_and_refuse(), Duration::from_millis(500));
+    }
+    assert_eq!(t.conn.snd.recovery().rto(&t.config), rto, "no backoff");
+    assert_eq!(t.conn.state(), State::Established, "nobody blames the peer");
+    t.expect("P. 1:1001 ack 1");
+    assert_eq!(t.count(Counter::TcpRetransFail), 0);
+}
+
+#[test]
+fn the_user_timeout_counts_while_everything_is_refused() {
+    let mut t = Trace::established(Setup::default());
+    t.expect_nothing();
+    let timeout = Duration::from_secs(3);
+    t.call(|conn, cx| conn.set_option(cx, SetOption::UserTimeout(timeout)));
+    t.write(1000);
+    t.refuse(Refusal::QueueFull);
+    t.sleep_and_refuse();
+    let first = t.now;
+    while t.conn.state() == State::Established {
+        t.refuse(Refusal::QueueFull);
+        t.sleep();
+    }
+    assert_eq!(t.now.since(first), timeout);
+    assert_eq!(t.conn.error(), Some(crate::ConnectionError::TimedOut));
+    assert_eq!(t.conn.info(&t.config).probes, 6, "the last time nobody asks");
+}
+
+/// Linux: a queue of our own that is full is congestion, once per window.
+#[test]
+fn a_full_queue_reduces_the_window_once() {
+    let mut t = Trace::established(Setup::default());
+    t.expect_nothing();
+    let now = |t: &Trace| t.conn.info(&t.config);
+    let cwnd = now(&t).snd_cwnd;
+    t.write(2000);
+    t.expect(". 1:1001 ack 1");
+    for _ in 0..3 {
+        t.refuse(Refusal::QueueFull);
+        assert_eq!(t.conn.snd.recovery().state() as u8, 2, "CWR");
+    }
+    let ssthresh = now(&t).snd_ssthresh;
+    assert!(ssthresh < cwnd && ssthresh >= cwnd / 2, "{ssthresh}");
+    assert_eq!(now(&t).snd_cwnd, cwnd, "it goes down with the ACKs");
+    t.refuse(Refusal::NoMemory);
+    assert_eq!(now(&t).snd_ssthresh, ssthresh);
+}
+
+/// Linux: a timeout whose retransmission is refused does not back off, and comes again after half a
+/// second.
+#[test]
+fn a_timeout_that_is_refused_does_not_back_off() {
+    let mut t = Trace::established(Setup::default());
+    t.expect_nothing();
+    t.write(1000);
+    t.expect("P. 1:1001 ack 1");
+    t.expect_nothing();
+    while t.conn.snd.scoreboard().lost_out() == 0 {
+        t.drain();
+        t.sleep();
+    }
+    let rto = t.conn.snd.recovery().rtt().rto_without_backoff(&t.config);
+    t.refuse(Refusal::QueueFull);
+    for times in 1..6 {
+        assert_eq!(t.count(Counter::TcpRetransFail), times);
+        assert_eq!(t.conn.snd.recovery().rto(&t.config), rto, "no backoff");
+        assert_eq!(t.sleep_and_refuse(), Duration::from_millis(500));
+    }
+    assert_eq!(t.conn.snd.recovery().total_retrans(), 0);
+    t.expect("P. 1:1001 ack 1");
+    assert_eq!(t.conn.snd.recovery().retries(), 6);
 }

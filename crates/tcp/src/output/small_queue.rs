@@ -8,8 +8,8 @@
 
 use crate::send::memory::UNIT_OVERHEAD;
 
-/// A connection keeps what is sent in a second divided by two to this power below it (Linux:
-/// `sk_pacing_shift`).
+/// A connection keeps what is sent in a second divided by two to this power below it. Linux
+/// has the same.
 const RATE_SHIFT: u32 = 10;
 
 /// What lies below a connection, and how much may.

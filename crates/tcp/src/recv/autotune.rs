@@ -21,8 +21,8 @@ use plimsoll_wire::SeqNum;
 
 use crate::context::Context;
 use crate::recv::RecvSide;
-use crate::recv::window::data_share;
-use crate::time::{Duration, Instant};
+use crate::recv::data_share;
+use crate::time::{Duration, Instant, Nanos};
 
 /// Segments that a sender may begin with: what counts as read in a round trip at first.
 const INITIAL_SEGMENTS: u32 = 10;
@@ -42,7 +42,7 @@ pub(crate) struct Autotune {
     copied: u32,
     since: Instant,
     /// The round trip as the receiver measures it; zero before the first sample.
-    rtt: Duration,
+    rtt: Nanos,
     /// When all bytes before `rtt_seq` have arrived, one window has.
     rtt_seq: SeqNum,
     /// The last timestamp that was echoed; each is a sample once.
@@ -82,7 +82,7 @@ impl Autotune {
             space: u32::try_from(buf_limit / 2).unwrap_or(u32::MAX).max(1),
             copied: 0,
             since: Instant::ZERO,
-            rtt: Duration::ZERO,
+            rtt: Nanos::ZERO,
             rtt_seq: SeqNum(0),
             echoed: 0,
             rtt_since: Instant::ZERO,
@@ -102,7 +102,7 @@ impl Autotune {
 
     /// The round trip as the receiver measures it.
     pub(crate) fn rtt(&self) -> Duration {
-        self.rtt
+        self.rtt.get()
     }
 
     /// Data up to `nxt` has arrived; the peer may send up to `adv`.
@@ -123,23 +123,25 @@ impl Autotune {
         if core::mem::replace(&mut self.echoed, echoed) == echoed {
             return;
         }
-        if !self.rtt.is_zero() && idle && sample > self.rtt + RESOLUTION {
-            self.rtt = (self.rtt * 7 + sample) / 8;
+        let rtt = self.rtt();
+        if !rtt.is_zero() && idle && sample > rtt + RESOLUTION {
+            self.rtt = ((rtt * 7 + sample) / 8).into();
         } else {
             self.shorten(sample);
         }
     }
 
     fn shorten(&mut self, sample: Duration) {
-        if !sample.is_zero() && (self.rtt.is_zero() || sample < self.rtt) {
-            self.rtt = sample;
+        let rtt = self.rtt();
+        if !sample.is_zero() && (rtt.is_zero() || sample < rtt) {
+            self.rtt = sample.into();
         }
     }
 
     /// The application has read. Returns the buffer that it deserves, if that grew.
     fn on_read(&mut self, taken: Taken) -> Option<usize> {
         self.copied = self.copied.saturating_add(u32::try_from(taken.count).unwrap_or(u32::MAX));
-        let rtt = if self.rtt.is_zero() { taken.srtt } else { self.rtt };
+        let rtt = if self.rtt().is_zero() { taken.srtt } else { self.rtt() };
         if rtt.is_zero() || taken.now.since(self.since) < rtt {
             return None;
         }

@@ -12,7 +12,8 @@
 //! One rule is our own: a request of several segments that wakes a blocked reader leaves its ACK to
 //! the answer, if answers came quickly before ([`READER_DELAY`]). And a reader that comes back and
 //! finds nothing has no answer yet: the rest of a request may be held by the peer until it has this
-//! ACK (Nagle), so that it does not wait for the ATO.
+//! ACK (Nagle), so that it does not wait for the ATO. A task that polls may answer all the same, so
+//! its ACK waits for `READER_DELAY`.
 
 use crate::config::{Config, Options};
 use crate::context::Context;
@@ -33,6 +34,19 @@ pub enum AckDecision {
     /// Nothing is to be acknowledged.
     #[default]
     None,
+}
+
+/// Whether somebody waits for data to read. What arrives for such a reader may leave its ACK to
+/// what he does next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reader {
+    /// Nobody waits.
+    #[default]
+    Absent,
+    /// Somebody does, and nothing else: who then finds nothing to read has no answer yet.
+    Waiting,
+    /// A task that has left a waker. It may read until it finds nothing, and answer after that.
+    Polling,
 }
 
 /// Segments that are acknowledged at once when a connection is young (Linux: `TCP_MAX_QUICKACKS`).
@@ -61,8 +75,8 @@ pub(super) struct Arrival {
     pub(super) window: u32,
     /// It was one segment, full and with PSH: probably the end of a write.
     pub(super) full_push: bool,
-    /// It had PSH, and satisfies a reader who waits.
-    pub(super) wakes_reader: bool,
+    /// The reader who waits, if it had PSH and satisfies him.
+    pub(super) wakes: Reader,
     /// Whether the segment filled a hole, wholly or in part, or holes remain.
     pub(super) hole: bool,
     /// Our retransmission timeout: a longer gap ends what was learnt of the peer's rhythm.
@@ -92,8 +106,8 @@ pub(crate) struct DelayedAck {
     pushed: bool,
     /// Writes of the peer that ended since the last ACK, as far as they matter.
     pushes: u8,
-    /// The ACK is left to a reader who was woken.
-    left: bool,
+    /// The reader who was woken and whom the ACK is left to, if it is left to one.
+    left: Reader,
     /// The ACK waits for `READER_DELAY`, not for the ATO.
     short: bool,
     /// ACKs in succession that were left to a reader who did not answer in time.
@@ -197,7 +211,7 @@ impl DelayedAck {
         if arrival.hole {
             self.now(AckReason::HoleFilled);
         } else if self.may_leave(arrival) {
-            self.leave_to_reader(now, config, more_than_one);
+            self.leave_to_reader(now, config, arrival.wakes, more_than_one);
         } else if more_than_one {
             self.now(AckReason::SecondSegment);
         } else if self.is_quick() {
@@ -212,7 +226,7 @@ impl DelayedAck {
     /// quarter of the window may be left, and only while answers come in time.
     fn may_leave(&self, arrival: Arrival) -> bool {
         let offered = arrival.window.saturating_add(arrival.unacked);
-        arrival.wakes_reader
+        arrival.wakes != Reader::Absent
             && self.pingpong
             && !self.always
             && self.unanswered < MAX_UNANSWERED
@@ -221,7 +235,13 @@ impl DelayedAck {
 
     /// Whatever made an ACK due within this batch of segments did so because data arrived; other
     /// reasons remain.
-    fn leave_to_reader(&mut self, now: Instant, config: &Config, more_than_one: bool) {
+    fn leave_to_reader(
+        &mut self,
+        now: Instant,
+        config: &Config,
+        reader: Reader,
+        more_than_one: bool,
+    ) {
         if matches!(self.decision, AckDecision::Now(AckReason::SecondSegment | AckReason::Quick)) {
             self.decision = AckDecision::None;
         }
@@ -230,7 +250,12 @@ impl DelayedAck {
         if more_than_one {
             self.shorten(now);
         }
-        self.left = true;
+        self.left = reader;
+    }
+
+    /// Whether the ACK is left to a reader.
+    fn is_left(&self) -> bool {
+        self.left != Reader::Absent
     }
 
     /// An ACK that waits does not wait for longer than `READER_DELAY`.
@@ -359,7 +384,7 @@ impl DelayedAck {
     pub(crate) fn on_read(&mut self, unacked: u32, rcv_mss: u32, drained: bool) {
         let scheduled = matches!(self.decision, AckDecision::Delay(_));
         // A write that came after the reader was woken does not wait for the reader's answer.
-        if !scheduled || (self.left && self.pushes <= 1) {
+        if !scheduled || (self.is_left() && self.pushes <= 1) {
             return;
         }
         // The peer's writer may wait for the ACK of what it pushed; an answer would take it along.
@@ -372,21 +397,25 @@ impl DelayedAck {
     }
 
     /// The application wanted to read and found nothing, while `unacked` bytes are unacknowledged.
-    /// A reader who was woken for them sleeps again, so there is no answer. Others may be in a loop
-    /// that reads until nothing is left and answers then; they get a little time for it.
+    /// A reader who was woken for them and does nothing but wait sleeps again, so there is no
+    /// answer. Others may be in a loop that reads until nothing is left and answers then, as tasks
+    /// do that look for the end of the stream beside their work; they get a little time for it.
     pub(crate) fn on_empty_read(&mut self, now: Instant, unacked: u32) {
         if !matches!(self.decision, AckDecision::Delay(_)) || unacked == 0 {
             return;
         }
-        if self.left {
-            self.unanswered = self.unanswered.saturating_add(u8::from(self.short));
-            self.now(AckReason::NoAnswer);
-        } else if self.pushes > 0 {
-            self.shorten(now);
+        match self.left {
+            Reader::Waiting => {
+                self.unanswered = self.unanswered.saturating_add(u8::from(self.short));
+                self.now(AckReason::NoAnswer);
+            }
+            Reader::Polling => self.shorten(now),
+            Reader::Absent if self.pushes > 0 => self.shorten(now),
+            Reader::Absent => {}
         }
     }
 
-    /// A segment with data ended a write, as far as one can see (Linux: `tcp_measure_rcv_mss`): it
+    /// A segment with data ended a write, as far as one can see (as on Linux): it
     /// was short, or full and had PSH.
     pub(crate) fn on_push(&mut self, short: bool) {
         self.pushes = if short { self.pushes.saturating_add(1) } else { self.pushes.max(1) };
@@ -403,7 +432,7 @@ impl DelayedAck {
         }
         self.compressed = 0;
         self.pushes = 0;
-        (self.pushed, self.left, self.short) = (false, false, false);
+        (self.pushed, self.left, self.short) = (false, Reader::Absent, false);
         self.dup_acks = self.dup_acks.saturating_sub(1);
         // A waiting duplicate keeps its reason, so that the next one leaves too.
         if self.dup_acks == 0 {
@@ -442,7 +471,7 @@ impl DelayedAck {
             // An application that computes for a millisecond is interactive all the same, and its
             // rhythm says nothing about the ATO. If it often takes this long, nothing more is left
             // to it until it is quicker again.
-            self.unanswered = self.unanswered.saturating_add(u8::from(self.left));
+            self.unanswered = self.unanswered.saturating_add(u8::from(self.is_left()));
         } else if self.pingpong {
             // The application did not answer in time: no longer interactive.
             self.pingpong = false;

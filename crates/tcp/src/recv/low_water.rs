@@ -6,8 +6,8 @@
 //! not grow; half of it is what a reader waits for at most.
 
 use crate::config::{Config, Options};
-use crate::recv::RecvSide;
-use crate::recv::window::{MAX_BUFFER, data_share};
+use crate::limits::MAX_BUFFER;
+use crate::recv::{RecvSide, data_share};
 
 /// The mark that is kept of `bytes`: no more than the buffer may become.
 fn capped(config: &Config, options: &Options, bytes: u32) -> u32 {

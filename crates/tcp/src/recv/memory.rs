@@ -151,7 +151,7 @@ impl RecvSide {
         }
     }
 
-    /// Copies what is in order together (Linux: `tcp_collapse`).
+    /// Copies what is in order together.
     fn collapse(&mut self, cx: &Context, pool: &Pool) {
         let copied = self.queue.compact(pool);
         cx.counters.add(Counter::TcpRcvCollapsed, copied as u64);

@@ -30,6 +30,7 @@ use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options};
 use crate::context::Context;
+use crate::limits::MAX_BUFFER;
 use crate::segment::Segment;
 use crate::time::{Duration, Instant};
 
@@ -37,8 +38,8 @@ pub use ack_defer::{Batch, FlushReason};
 pub use ack_reason::AckReason;
 use autotune::Autotune;
 pub(crate) use autotune::Echo;
-pub use delayed_ack::AckDecision;
 use delayed_ack::DelayedAck;
+pub use delayed_ack::{AckDecision, Reader};
 use reassembly::Reassembly;
 use receive_queue::ReceiveQueue;
 use sack_blocks::SackHistory;
@@ -65,6 +66,11 @@ impl RecvStats {
     }
 }
 
+/// What of `bytes` of `tcp_rmem` is for data: half, the other half is for what holds it.
+pub(crate) fn data_share(bytes: usize) -> usize {
+    (bytes / 2).min(MAX_BUFFER)
+}
+
 /// The receive sequence space and the queues behind it.
 #[derive(Debug)]
 pub(crate) struct RecvSide {
@@ -76,7 +82,7 @@ pub(crate) struct RecvSide {
     adv: SeqNum,
     /// Bytes that our SYN or SYN-ACK offers, once that is chosen.
     offered: Option<u32>,
-    /// SEG.ACK of the last segment we sent (Linux: `rcv_wup`; RFC 7323: `Last.ACK.sent`).
+    /// SEG.ACK of the last segment we sent (RFC 7323: `Last.ACK.sent`).
     ack_sent: SeqNum,
     /// The shift of the windows that we send.
     wscale: u8,
@@ -86,8 +92,8 @@ pub(crate) struct RecvSide {
     sent_zero_window: bool,
     /// The application will not read any more.
     closed: bool,
-    /// Somebody waits for data to read.
-    reader_waiting: bool,
+    /// Who waits for data to read.
+    reader: Reader,
     /// The sequence number of the peer's FIN, once it is known.
     fin: Option<SeqNum>,
     /// What the peer seems to use as MSS.
@@ -114,7 +120,7 @@ pub(crate) struct RecvSide {
 
 impl RecvSide {
     pub(crate) fn new(config: &Config, options: &Options, advmss: u16) -> RecvSide {
-        let buf_limit = window::initial_buffer(config, options).min(window::MAX_BUFFER);
+        let buf_limit = window::initial_buffer(config, options).min(MAX_BUFFER);
         RecvSide {
             irs: SeqNum(0),
             nxt: SeqNum(0),
@@ -125,7 +131,7 @@ impl RecvSide {
             sack_ok: false,
             sent_zero_window: false,
             closed: false,
-            reader_waiting: false,
+            reader: Reader::Absent,
             fin: None,
             rcv_mss: u32::from(advmss).min(536),
             last_seg_len: 0,
@@ -138,7 +144,7 @@ impl RecvSide {
             autotune: Autotune::new(buf_limit),
             urgent: Urgent::default(),
             reassembly: Reassembly::new(),
-            sack: SackHistory::default(),
+            sack: SackHistory::new(),
             stats: RecvStats::default(),
         }
     }
@@ -154,7 +160,7 @@ impl RecvSide {
     }
 
     /// What our SYN or SYN-ACK offers: the buffer as it is when this is first asked. Each copy of
-    /// it says the same (Linux: `rsk_rcv_wnd`), or else one of them would promise more than is
+    /// it says the same, or else one of them would promise more than is
     /// remembered.
     pub(crate) fn first_window(&mut self) -> u32 {
         let all = u32::try_from(self.buf_limit).unwrap_or(u32::MAX);
@@ -283,7 +289,7 @@ impl RecvSide {
     /// read, and no ACK reports it.
     pub(crate) fn forget_out_of_order(&mut self) {
         self.reassembly.clear();
-        self.sack = SackHistory::default();
+        self.sack = SackHistory::new();
     }
 
     /// The connection is closed: nothing arrives and nothing is acknowledged any more.
@@ -294,7 +300,7 @@ impl RecvSide {
 
     /// SO_RCVBUF: `bytes` of data.
     pub(crate) fn set_buffer(&mut self, bytes: usize) {
-        self.buf_limit = bytes.clamp(256, window::MAX_BUFFER);
+        self.buf_limit = bytes.clamp(256, MAX_BUFFER);
     }
 
     /// TCP_QUICKACK.
@@ -360,8 +366,8 @@ impl RecvSide {
     }
 
     /// Tells whether somebody waits for data to read.
-    pub(crate) fn set_reader_waiting(&mut self, waiting: bool) {
-        self.reader_waiting = waiting;
+    pub(crate) fn set_reader(&mut self, reader: Reader) {
+        self.reader = reader;
     }
 
     /// Takes what the SYNs have negotiated: the shift of the windows that we send, and whether SACK
@@ -392,6 +398,11 @@ impl RecvSide {
     /// Nothing waits to be read, or for what comes before it.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.queue.is_empty() && self.reassembly.is_empty()
+    }
+
+    /// Whether [`release_all`](Self::release_all) would give anything back at rest.
+    pub(crate) fn is_releasable(&self) -> bool {
+        self.queue.is_leased() || self.sack.is_leased()
     }
 
     /// Gives back all that only data needs that waits to be read.

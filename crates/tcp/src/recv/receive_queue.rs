@@ -17,6 +17,7 @@ use plimsoll_wire::SeqNum;
 use super::store::{Store, is_copied};
 
 use crate::frugal;
+use crate::lease::{Lease, blank};
 
 /// An empty queue gives its list back if it is longer than this.
 const KEEP_CAPACITY: usize = 64;
@@ -27,88 +28,26 @@ const WASTE: usize = 4;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct ReceiveQueue {
-    slices: VecDeque<Slice>,
     len: usize,
     /// The sequence number of the first byte.
     start: SeqNum,
+    held: Lease<Held>,
+}
+
+/// The bytes themselves.
+#[derive(Debug)]
+struct Held {
+    slices: VecDeque<Slice>,
     /// Bytes that were taken from the first slice.
     taken: u32,
     store: Store,
 }
 
-impl ReceiveQueue {
-    pub(crate) fn new() -> ReceiveQueue {
-        let store = Store::default();
-        ReceiveQueue { slices: VecDeque::new(), len: 0, start: SeqNum(0), taken: 0, store }
-    }
+blank!(Held, Held { slices: VecDeque::new(), taken: 0, store: Store::new() });
 
-    /// Bytes in the queue.
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The sequence number of the first byte in the queue.
-    pub(crate) fn start(&self) -> SeqNum {
-        self.start
-    }
-
-    /// Sets where the stream begins; the queue must be empty.
-    pub(crate) fn set_start(&mut self, start: SeqNum) {
-        debug_assert!(self.is_empty());
-        self.start = start;
-    }
-
-    /// Bytes of memory that the queue answers for, as far as the window is concerned.
-    pub(crate) fn charge(&self) -> usize {
-        self.store.charge()
-    }
-
-    /// Bytes that were taken from the first range, and that it keeps nevertheless.
-    pub(crate) fn taken(&self) -> usize {
-        self.taken as usize
-    }
-
-    /// Bytes of memory that the queue binds.
-    pub(crate) fn held(&self) -> usize {
-        self.store.pinned() + self.slices.len() * size_of::<Slice>()
-    }
-
-    /// Whether copying ranges together would free much more memory than it copies.
-    pub(crate) fn is_wasteful(&self) -> bool {
-        self.store.pinned() > WASTE * self.len + 2 * CLASS_SIZES[1]
-    }
-
-    /// Bytes of heap, without the chunks.
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.slices.capacity() * size_of::<Slice>()
-    }
-
-    /// Gives all room back, if nothing waits.
-    pub(crate) fn release_all(&mut self) {
-        if self.slices.is_empty() {
-            self.slices = VecDeque::new();
-        }
-    }
-
-    /// Appends a payload. Returns whether it joined the bytes before it without a new entry.
-    pub(crate) fn push(&mut self, pool: &Pool, mut payload: Slices) -> bool {
-        let entries = self.slices.len();
-        for slice in payload.drain() {
-            self.push_slice(pool, slice);
-        }
-        entries > 0 && self.slices.len() == entries
-    }
-
+impl Held {
     /// Appends one range: joined to the last one, as it is, or copied.
-    pub(crate) fn push_slice(&mut self, pool: &Pool, slice: Slice) {
-        if slice.is_empty() {
-            return;
-        }
-        self.len += slice.len();
+    fn push(&mut self, pool: &Pool, slice: Slice) {
         if self.try_merge(&slice) {
             return;
         }
@@ -136,31 +75,6 @@ impl ReceiveQueue {
         frugal::push(&mut self.slices, slice);
     }
 
-    /// Copies together what pins much more than it holds (Linux: `tcp_collapse`). Returns how many
-    /// ranges were copied.
-    pub(crate) fn compact(&mut self, pool: &Pool) -> usize {
-        let old = core::mem::take(&mut self.slices);
-        self.store.clear();
-        self.taken = 0;
-        let mut left = self.len;
-        let mut copied = 0;
-        // Neighbours in one chunk pin it together.
-        for run in old.into_iter().collect::<Vec<_>>().chunk_by(Slice::shares_chunk) {
-            let len: usize = run.iter().map(Slice::len).sum();
-            let small = run.first().is_some_and(|slice| len * WASTE < slice.chunk_size());
-            for slice in run {
-                if small {
-                    copied += 1;
-                    self.copy_together(pool, slice, left);
-                } else {
-                    self.refer(slice.clone());
-                }
-                left -= slice.len();
-            }
-        }
-        copied
-    }
-
     /// Appends a copy of `data`, of which `left` bytes are about to follow.
     fn copy_together(&mut self, pool: &Pool, mut data: &[u8], left: usize) {
         // A large chunk only for what fills half of it.
@@ -174,10 +88,137 @@ impl ReceiveQueue {
         }
     }
 
+    /// Drops `count` bytes, all of them from the first slice.
+    fn consume(&mut self, count: usize) {
+        let Some(slice) = self.slices.front_mut() else { return };
+        if count < slice.len() {
+            self.store.advance(slice, count);
+            self.taken += count as u32;
+        } else if let Some(slice) = self.slices.pop_front() {
+            self.store.remove(&slice, None, self.slices.front());
+            self.taken = 0;
+        }
+    }
+
+    /// Nothing is left.
+    fn on_empty(&mut self) {
+        self.store.clear();
+        if self.slices.capacity() > KEEP_CAPACITY {
+            self.slices = VecDeque::new();
+        }
+    }
+}
+
+impl ReceiveQueue {
+    pub(crate) fn new() -> ReceiveQueue {
+        ReceiveQueue { len: 0, start: SeqNum(0), held: Lease::new() }
+    }
+
+    /// Bytes in the queue.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The sequence number of the first byte in the queue.
+    pub(crate) fn start(&self) -> SeqNum {
+        self.start
+    }
+
+    /// Sets where the stream begins; the queue must be empty.
+    pub(crate) fn set_start(&mut self, start: SeqNum) {
+        debug_assert!(self.is_empty());
+        self.start = start;
+    }
+
+    /// Bytes of memory that the queue answers for, as far as the window is concerned.
+    pub(crate) fn charge(&self) -> usize {
+        self.held.store.charge()
+    }
+
+    /// Bytes that were taken from the first range, and that it keeps nevertheless.
+    pub(crate) fn taken(&self) -> usize {
+        self.held.taken as usize
+    }
+
+    /// Bytes of memory that the queue binds.
+    pub(crate) fn held(&self) -> usize {
+        self.held.store.pinned() + self.held.slices.len() * size_of::<Slice>()
+    }
+
+    /// Whether copying ranges together would free much more memory than it copies.
+    pub(crate) fn is_wasteful(&self) -> bool {
+        self.held.store.pinned() > WASTE * self.len + 2 * CLASS_SIZES[1]
+    }
+
+    /// Bytes of heap, without the chunks.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.held.heap_bytes() + self.held.slices.capacity() * size_of::<Slice>()
+    }
+
+    /// Whether it holds room, be it in use or not.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.held.is_leased()
+    }
+
+    /// Gives all room back, if nothing waits.
+    pub(crate) fn release_all(&mut self) {
+        if self.is_empty() {
+            self.held.give_back();
+        }
+    }
+
+    /// Appends a payload. Returns whether it joined the bytes before it without a new entry.
+    pub(crate) fn push(&mut self, pool: &Pool, mut payload: Slices) -> bool {
+        let entries = self.held.slices.len();
+        for slice in payload.drain() {
+            self.push_slice(pool, slice);
+        }
+        entries > 0 && self.held.slices.len() == entries
+    }
+
+    /// Appends one range: joined to the last one, as it is, or copied.
+    pub(crate) fn push_slice(&mut self, pool: &Pool, slice: Slice) {
+        if slice.is_empty() {
+            return;
+        }
+        self.len += slice.len();
+        self.held.push(pool, slice);
+    }
+
+    /// Copies together what pins much more than it holds. Returns how many
+    /// ranges were copied.
+    pub(crate) fn compact(&mut self, pool: &Pool) -> usize {
+        let Some(held) = self.held.leased() else { return 0 };
+        let old = core::mem::take(&mut held.slices);
+        held.store.clear();
+        held.taken = 0;
+        let mut left = self.len;
+        let mut copied = 0;
+        // Neighbours in one chunk pin it together.
+        for run in old.into_iter().collect::<Vec<_>>().chunk_by(Slice::shares_chunk) {
+            let len: usize = run.iter().map(Slice::len).sum();
+            let small = run.first().is_some_and(|slice| len * WASTE < slice.chunk_size());
+            for slice in run {
+                if small {
+                    copied += 1;
+                    held.copy_together(pool, slice, left);
+                } else {
+                    held.refer(slice.clone());
+                }
+                left -= slice.len();
+            }
+        }
+        copied
+    }
+
     /// Copies the bytes behind the first `skip` to `out` without taking them. Returns how many.
     pub(crate) fn peek(&self, mut skip: usize, out: &mut [u8]) -> usize {
         let mut at = 0;
-        for slice in &self.slices {
+        for slice in &self.held.slices {
             let from = skip.min(slice.len());
             skip -= from;
             let count = (slice.len() - from).min(out.len() - at);
@@ -194,7 +235,7 @@ impl ReceiveQueue {
     pub(crate) fn read(&mut self, out: &mut [u8]) -> usize {
         let mut at = 0;
         while at < out.len() {
-            let Some(slice) = self.slices.front() else { break };
+            let Some(slice) = self.held.slices.front() else { break };
             let count = slice.len().min(out.len() - at);
             out[at..at + count].copy_from_slice(&slice[..count]);
             at += count;
@@ -207,7 +248,7 @@ impl ReceiveQueue {
     pub(crate) fn take(&mut self, count: usize) -> Slices {
         let mut taken = Slices::new();
         while taken.len() < count {
-            let Some(slice) = self.slices.front() else { break };
+            let Some(slice) = self.held.slices.front() else { break };
             let part = slice.len().min(count - taken.len());
             if taken.push(slice.range(0, part)).is_err() {
                 break;
@@ -221,7 +262,7 @@ impl ReceiveQueue {
     pub(crate) fn skip(&mut self, count: usize) -> usize {
         let mut skipped = 0;
         while skipped < count {
-            let Some(slice) = self.slices.front() else { break };
+            let Some(slice) = self.held.slices.front() else { break };
             let part = slice.len().min(count - skipped);
             skipped += part;
             self.consume(part);
@@ -231,7 +272,7 @@ impl ReceiveQueue {
 
     /// The byte at `offset` from the front.
     pub(crate) fn byte_at(&self, mut offset: usize) -> Option<u8> {
-        for slice in &self.slices {
+        for slice in &self.held.slices {
             if offset < slice.len() {
                 return Some(slice[offset]);
             }
@@ -242,38 +283,26 @@ impl ReceiveQueue {
 
     /// Drops `count` bytes, all of them from the first slice.
     fn consume(&mut self, count: usize) {
-        let Some(slice) = self.slices.front_mut() else { return };
-        if count < slice.len() {
-            self.store.advance(slice, count);
-            self.taken += count as u32;
-        } else if let Some(slice) = self.slices.pop_front() {
-            self.store.remove(&slice, None, self.slices.front());
-            self.taken = 0;
-        }
+        self.held.consume(count);
         self.len -= count;
         self.start += count as u32;
         if self.len == 0 {
-            self.store.clear();
-            if self.slices.capacity() > KEEP_CAPACITY {
-                self.slices = VecDeque::new();
-            }
+            self.held.on_empty();
         }
     }
 
     /// Drops everything.
     pub(crate) fn clear(&mut self) {
         self.start += self.len as u32;
-        self.slices = VecDeque::new();
-        self.store.clear();
+        self.held.give_back();
         self.len = 0;
-        self.taken = 0;
     }
 
     /// Checks the sums.
     pub(crate) fn check(&self) {
-        assert_eq!(self.len, self.slices.iter().map(Slice::len).sum::<usize>());
-        self.store.check(self.slices.iter());
-        assert!(self.len > 0 || !self.store.has_compact(), "an empty queue holds a chunk");
-        assert!(self.len > 0 || self.taken == 0, "an empty queue keeps bytes");
+        assert_eq!(self.len, self.held.slices.iter().map(Slice::len).sum::<usize>());
+        self.held.store.check(self.held.slices.iter());
+        assert!(self.len > 0 || !self.held.store.has_compact(), "an empty queue holds a chunk");
+        assert!(self.len > 0 || self.held.taken == 0, "an empty queue keeps bytes");
     }
 }

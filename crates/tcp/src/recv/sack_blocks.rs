@@ -12,6 +12,7 @@ use arrayvec::ArrayVec;
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{MAX_SACK_BLOCKS, SackBlock};
 
+use crate::lease::{Lease, blank};
 use crate::limits::MAX_DUP_ACKS;
 use crate::recv::RecvSide;
 
@@ -27,21 +28,32 @@ struct Duplicate {
 }
 
 /// What is reported beside the ranges of reassembly.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SackHistory {
-    duplicates: VecDeque<Duplicate>,
+    duplicates: Lease<VecDeque<Duplicate>>,
 }
 
+blank!(VecDeque<Duplicate>, VecDeque::new());
+
 impl SackHistory {
+    pub(super) const fn new() -> SackHistory {
+        SackHistory { duplicates: Lease::new() }
+    }
+
     /// Bytes of heap held.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.duplicates.capacity() * size_of::<Duplicate>()
+        self.duplicates.heap_bytes() + self.duplicates.capacity() * size_of::<Duplicate>()
+    }
+
+    /// Whether it holds room, be it in use or not.
+    pub(super) fn is_leased(&self) -> bool {
+        self.duplicates.is_leased()
     }
 
     /// Gives all room back, if nothing is to be reported.
     pub(super) fn release(&mut self) {
         if self.duplicates.is_empty() {
-            self.duplicates = VecDeque::new();
+            self.duplicates.give_back();
         }
     }
 
@@ -62,28 +74,28 @@ impl SackHistory {
 
     /// The segment that was reported last has an ACK of its own.
     pub(super) fn on_own_ack(&mut self) {
-        if let Some(last) = self.duplicates.back_mut() {
+        if let Some(last) = self.duplicates.leased().and_then(VecDeque::back_mut) {
             last.own_ack = true;
         }
     }
 
     /// The ACKs that waited do not leave one by one: the next one tells what was reported last.
     pub(super) fn join(&mut self) {
-        if let Some(last) = self.duplicates.pop_back() {
-            self.duplicates.clear();
-            self.duplicates.push_back(Duplicate { ahead: 0, own_ack: false, ..last });
+        let Some(duplicates) = self.duplicates.leased() else { return };
+        if let Some(last) = duplicates.pop_back() {
+            duplicates.clear();
+            duplicates.push_back(Duplicate { ahead: 0, own_ack: false, ..last });
         }
     }
 
     /// An ACK left. A DSACK is sent once.
     pub(super) fn on_ack_sent(&mut self) {
-        self.duplicates.pop_front_if(|first| first.ahead == 0);
-        if self.duplicates.is_empty() {
-            self.duplicates = VecDeque::new();
-        }
-        for duplicate in &mut self.duplicates {
+        let Some(duplicates) = self.duplicates.leased() else { return };
+        duplicates.pop_front_if(|first| first.ahead == 0);
+        for duplicate in duplicates.iter_mut() {
             duplicate.ahead = duplicate.ahead.saturating_sub(1);
         }
+        self.release();
     }
 
     /// The DSACK of the next ACK.

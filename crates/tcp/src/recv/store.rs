@@ -39,6 +39,10 @@ pub(super) struct Store {
 }
 
 impl Store {
+    pub(super) const fn new() -> Store {
+        Store { charge: 0, pinned: 0, compact: None }
+    }
+
     /// What counts against the window, in bytes.
     pub(super) fn charge(&self) -> usize {
         self.charge

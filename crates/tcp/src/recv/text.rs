@@ -14,7 +14,7 @@ use crate::counters::Counter;
 use crate::recv::autotune::Echo;
 use crate::recv::delayed_ack::{Arrival, Disorder};
 use crate::recv::reassembly::Inserted;
-use crate::recv::{AckReason, RecvSide};
+use crate::recv::{AckReason, Reader, RecvSide};
 use crate::segment::Segment;
 use crate::time::Duration;
 
@@ -256,7 +256,7 @@ impl RecvSide {
             rcv_mss: self.rcv_mss,
             window: self.wnd(),
             full_push: kind.full_push,
-            wakes_reader: kind.push && self.reader_waiting && readable,
+            wakes: if kind.push && readable { self.reader } else { Reader::Absent },
             hole: kind.hole,
             rto: view.rto,
         };
@@ -308,7 +308,7 @@ impl RecvSide {
     }
 
     /// Takes the data of a segment that is not next in order. What would bind much more memory than
-    /// the buffer is dropped (Linux: `tcp_prune_ofo_queue`); the segment that fills the hole is in
+    /// the buffer is dropped (as on Linux); the segment that fills the hole is in
     /// order and always gets through.
     fn insert_out_of_order(
         &mut self,

@@ -12,17 +12,8 @@ use plimsoll_wire::SeqNum;
 use crate::config::{Config, Options};
 use crate::context::Context;
 use crate::counters::Counter;
-use crate::limits::MAX_WINDOW_SHIFT;
-use crate::recv::{AckReason, RecvSide, low_water};
-
-/// The largest buffer of either side: what a window can say at most (RFC 7323, section 2.3), so
-/// that numbers on both ends of it compare.
-pub(crate) const MAX_BUFFER: usize = 65_535 << MAX_WINDOW_SHIFT;
-
-/// What of `bytes` of `tcp_rmem` is for data: half, the other half is for what holds it.
-pub(crate) fn data_share(bytes: usize) -> usize {
-    (bytes / 2).min(MAX_BUFFER)
-}
+use crate::limits::{MAX_BUFFER, MAX_WINDOW_SHIFT};
+use crate::recv::{AckReason, RecvSide, data_share, low_water};
 
 /// The buffer that a connection begins with: room for the low-water mark of its reader at least.
 pub(crate) fn initial_buffer(config: &Config, options: &Options) -> usize {
@@ -41,7 +32,7 @@ pub(crate) fn initial_window(bytes: usize) -> u16 {
 }
 
 /// The shift that lets the largest buffer be advertised: as large as `tcp_rmem` lets it grow, or as
-/// SO_RCVBUF has fixed it (Linux: `tcp_select_initial_window`).
+/// SO_RCVBUF has fixed it (as on Linux).
 pub(crate) fn choose_shift(config: &Config, options: &Options) -> u8 {
     let space = match options.rcvbuf {
         Some(_) => initial_buffer(config, options),

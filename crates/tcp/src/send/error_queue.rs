@@ -50,6 +50,7 @@ pub enum TxStage {
 
 /// One report of the error queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ErrorReport {
     /// Writes with `zerocopy` are done with their buffers (SO_EE_ORIGIN_ZEROCOPY): those numbered
     /// `first` to `last` (`ee_info`, `ee_data`).

@@ -6,34 +6,16 @@ use plimsoll_buf::Slices;
 use plimsoll_wire::SeqNum;
 
 use super::SendSide;
+use super::conn_parts::ConnParts;
 use super::planning::{Again, Committed};
 use super::recovery::{
-    AckEffects, AckView, ConnView, Departure, Flight, NextRetransmission, PeerView, Probe,
-    TimerEffects,
+    AckEffects, AckView, ConnView, Cwr, Departure, Flight, NextRetransmission, Probe, TimerEffects,
 };
 use super::scoreboard::{Arrivals, SentRange};
 use crate::context::Context;
-use crate::handshake::TimestampState;
+use crate::segment::SendKind;
 use crate::serial::Serial;
-use crate::state::State;
 use crate::time::{Duration, Instant};
-
-/// What loss recovery looks at of the connection beside its send half.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ConnParts {
-    /// The state of RFC 9293.
-    pub(crate) state: State,
-    /// SACK is agreed.
-    pub(crate) sack: bool,
-    /// ECN is agreed.
-    pub(crate) ecn: bool,
-    /// Departure times matter.
-    pub(crate) paced: bool,
-    /// The clock of our timestamps.
-    pub(crate) ts: TimestampState,
-    /// What decides how long a silent peer is waited for.
-    pub(crate) peer: PeerView,
-}
 
 /// Nobody learns of what arrives: the data of a SYN says nothing about the path.
 struct Unheard;
@@ -150,7 +132,7 @@ impl SendSide {
         parts: &ConnParts,
         committed: &Committed,
         (serial, departs): (Serial, Instant),
-        payload: &Slices,
+        payload: Slices,
     ) {
         let view = self.view(cx, parts);
         let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
@@ -175,6 +157,18 @@ impl SendSide {
         let Again { start, end, fin, .. } = *again;
         let left = Departure { start, end, fin, serial, departs };
         self.recovery.on_retransmitted(cx, &view, flight, &left);
+    }
+
+    /// The queue below was full, and a packet of that kind did not leave.
+    pub(crate) fn on_refused(
+        &mut self,
+        cx: &Context,
+        parts: &ConnParts,
+        kind: SendKind,
+    ) -> Option<Cwr> {
+        let view = self.view(cx, parts);
+        let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
+        self.recovery.on_refused(cx, &view, flight, kind)
     }
 
     /// No more new data leaves in this call. Returns whether what is lost leaves in its place.

@@ -8,7 +8,7 @@
 //!
 //! All functions are pure.
 
-use crate::recv::window::MAX_BUFFER;
+use crate::limits::MAX_BUFFER;
 
 /// What one unit costs beside its bytes: the record of a packet, and the memory of its headers
 /// and page list.

@@ -18,6 +18,7 @@
 //! `snd.nxt` never goes back, so that nothing was ever sent beyond it: what is sent again comes out
 //! of the retransmit queue by its own numbers.
 
+mod conn_parts;
 pub(crate) mod error_queue;
 mod events;
 mod limited;
@@ -43,13 +44,12 @@ use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options};
 use crate::congestion::Controller;
-use crate::limits::{MAX_SUPER_SEGMENT, MIN_SENT_RANGES};
+use crate::limits::{MAX_BUFFER, MAX_SUPER_SEGMENT, MIN_SENT_RANGES};
 use crate::output::hold::Hold;
-use crate::recv::window::MAX_BUFFER;
 use crate::serial::Serial;
 use crate::time::Instant;
+pub(crate) use conn_parts::ConnParts;
 use error_queue::ErrorQueue;
-pub(crate) use events::ConnParts;
 use limited::Limited;
 use recovery::Recovery;
 use retransmit_queue::RetransmitQueue;
@@ -258,6 +258,15 @@ impl SendSide {
         self.queue.heap_bytes() + self.units.heap_bytes() + sent
     }
 
+    /// Whether [`release_all`](Self::release_all) would give anything back at rest.
+    pub(crate) fn is_releasable(&self) -> bool {
+        self.queue.is_leased()
+            || self.units.is_leased()
+            || self.rtx.is_leased()
+            || self.scoreboard.is_leased()
+            || self.cc.is_releasable()
+    }
+
     /// Nothing waits and nothing is outstanding.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.queue.is_empty() && self.scoreboard.is_empty()
@@ -269,6 +278,7 @@ impl SendSide {
         self.units.release_all();
         self.rtx.release_all();
         self.scoreboard.release_all();
+        self.cc.release();
     }
 
     /// Bytes of memory that the queues bind: all that they hold, the front of the first chunk, of

@@ -7,7 +7,7 @@
 use plimsoll_buf::Slices;
 use plimsoll_wire::SeqNum;
 
-use super::events::ConnParts;
+use super::conn_parts::ConnParts;
 use super::limited::Limit;
 use super::pacing::is_paced;
 use super::recovery::RecoveryState;

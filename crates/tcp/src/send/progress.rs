@@ -144,7 +144,7 @@ impl SendSide {
     pub(crate) fn on_syn_data_sent(&mut self, now: Instant, range: SentRange, data: &Slices) {
         let start = range.start;
         self.scoreboard.on_sent(range);
-        self.rtx.on_sent(start, data);
+        self.rtx.on_sent(start, data.clone());
         self.nxt = start + data.len() as u32;
         self.limited.start(Limit::Busy, now);
         self.stats.data_segs_out += 1;
@@ -269,7 +269,7 @@ impl SendSide {
         let start = self.nxt;
         self.nxt = start + data.len() as u32;
         let committed = Committed::of(start, self.nxt);
-        self.on_sent(cx, parts, &committed, (serial, cx.now), data);
+        self.on_sent(cx, parts, &committed, (serial, cx.now), data.clone());
     }
 
     /// As if the round trip of the handshake had been `rtt`, and nothing before.

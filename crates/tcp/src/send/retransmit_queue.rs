@@ -10,6 +10,7 @@ use plimsoll_buf::{Slice, Slices};
 use plimsoll_wire::SeqNum;
 
 use crate::frugal;
+use crate::lease::{Lease, blank};
 
 /// Capacity, in entries, that an empty queue keeps.
 const KEPT: usize = 16;
@@ -27,17 +28,19 @@ impl Piece {
     }
 }
 
+blank!(VecDeque<Piece>, VecDeque::new());
+
 /// Sent and not yet acknowledged data.
 #[derive(Debug)]
 pub(crate) struct RetransmitQueue {
-    pieces: VecDeque<Piece>,
+    pieces: Lease<VecDeque<Piece>>,
     /// Payload bytes held.
     bytes: usize,
 }
 
 impl RetransmitQueue {
     pub(crate) const fn new() -> RetransmitQueue {
-        RetransmitQueue { pieces: VecDeque::new(), bytes: 0 }
+        RetransmitQueue { pieces: Lease::new(), bytes: 0 }
     }
 
     /// Payload bytes held.
@@ -52,7 +55,7 @@ impl RetransmitQueue {
 
     /// Bytes of heap held, without the chunks.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.pieces.capacity() * size_of::<Piece>()
+        self.pieces.heap_bytes() + self.pieces.capacity() * size_of::<Piece>()
     }
 
     /// The same beyond what an empty queue may keep.
@@ -60,43 +63,51 @@ impl RetransmitQueue {
         self.pieces.capacity().saturating_sub(KEPT) * size_of::<Piece>()
     }
 
+    /// Whether it holds room, be it in use or not.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.pieces.is_leased()
+    }
+
     /// Gives all room back, if nothing is outstanding.
     pub(crate) fn release_all(&mut self) {
         if self.pieces.is_empty() {
-            self.pieces = VecDeque::new();
+            self.pieces.give_back();
         }
     }
 
     /// Appends what has just left for the first time, from `start` on.
-    pub(crate) fn on_sent(&mut self, mut start: SeqNum, data: &Slices) {
-        for slice in data.parts() {
-            let merged = self.pieces.back_mut().is_some_and(|piece| piece.slice.try_merge(slice));
-            if !merged {
-                frugal::push(&mut self.pieces, Piece { start, slice: slice.clone() });
-            }
-            start += slice.len() as u32;
-        }
+    pub(crate) fn on_sent(&mut self, mut start: SeqNum, mut data: Slices) {
+        let pieces = &mut *self.pieces;
         self.bytes += data.len();
+        for slice in data.drain() {
+            let end = start + slice.len() as u32;
+            let merged = pieces.back_mut().is_some_and(|piece| piece.slice.try_merge(&slice));
+            if !merged {
+                frugal::push(pieces, Piece { start, slice });
+            }
+            start = end;
+        }
     }
 
     /// Gives back everything below `ack`.
     pub(crate) fn release(&mut self, ack: SeqNum) {
-        while let Some(first) = self.pieces.front_mut() {
+        let Some(pieces) = self.pieces.leased() else { return };
+        while let Some(first) = pieces.front_mut() {
             if ack <= first.start {
                 break;
             }
             let count = ack.min(first.end()).since(first.start);
             self.bytes -= count as usize;
             if first.end() <= ack {
-                self.pieces.pop_front();
+                pieces.pop_front();
             } else {
                 first.slice.advance(count as usize);
                 first.start = ack;
                 break;
             }
         }
-        if self.pieces.is_empty() {
-            self.pieces.shrink_to(KEPT);
+        if pieces.is_empty() {
+            pieces.shrink_to(KEPT);
         }
     }
 

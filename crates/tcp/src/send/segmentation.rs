@@ -32,7 +32,7 @@ impl Windows {
     }
 
     /// Bytes that a packet may have by the congestion window, if what lies below takes `largest`:
-    /// two packets at least share the window, so that ACKs keep coming (Linux: `tcp_cwnd_test`).
+    /// two packets at least share the window, so that ACKs keep coming (as on Linux).
     fn shared(&self, largest: u32) -> u32 {
         largest.max(self.mss).min((self.cwnd / 2).max(self.mss))
     }

@@ -6,7 +6,7 @@ use super::SendSide;
 use crate::config::Config;
 use crate::time::Duration;
 
-/// A packet holds what is sent in a second divided by two to this power (Linux: `sk_pacing_shift`).
+/// A packet holds what is sent in a second divided by two to this power (Linux has the same).
 const RATE_SHIFT: u32 = 10;
 
 /// What the size follows from.

@@ -1,6 +1,6 @@
 //! How the write queue is parted, and the marks at the ends of its parts.
 //!
-//! A unit is a stretch of the write queue (Linux: an `sk_buff` of the write queue). A write
+//! A unit is a stretch of the write queue. A write
 //! continues the last unit up to the goal of [`memory`](super::memory) and then begins a new one.
 //! A packet begins with the first unit and never goes beyond its end, so that the marks there are
 //! seen on the wire; each unit counts in the send buffer.
@@ -15,6 +15,7 @@ use alloc::collections::VecDeque;
 use plimsoll_wire::SeqNum;
 
 use crate::frugal;
+use crate::lease::{Lease, blank};
 
 /// Entries that an empty list keeps room for.
 const KEPT: usize = 4;
@@ -50,12 +51,14 @@ impl Unit {
 }
 
 /// The units of the write queue, in order.
-#[derive(Debug, Default)]
-pub(crate) struct Units(VecDeque<Unit>);
+#[derive(Debug)]
+pub(crate) struct Units(Lease<VecDeque<Unit>>);
+
+blank!(VecDeque<Unit>, VecDeque::new());
 
 impl Units {
     pub(crate) const fn new() -> Units {
-        Units(VecDeque::new())
+        Units(Lease::new())
     }
 
     /// How many there are.
@@ -103,16 +106,17 @@ impl Units {
     /// Fills the first unit, which begins at `nxt`, up to `most` bytes from those behind it, as far
     /// as they may join. A unit that joins as a whole brings its marks.
     pub(crate) fn top_up(&mut self, nxt: SeqNum, most: u32) {
-        while let (Some(first), Some(next)) = (self.0.front().copied(), self.0.get(1).copied()) {
+        let Some(units) = self.0.leased() else { return };
+        while let (Some(first), Some(next)) = (units.front().copied(), units.get(1).copied()) {
             let room = most.saturating_sub(first.end.since(nxt));
             if room == 0 || !first.joins(&next) {
                 return;
             }
             if next.end.since(first.end) <= room {
-                self.0.pop_front();
-                self.0[0].push |= first.push;
+                units.pop_front();
+                units[0].push |= first.push;
             } else {
-                self.0[0].end = first.end + room;
+                units[0].end = first.end + room;
             }
         }
     }
@@ -132,25 +136,32 @@ impl Units {
 
     /// Gives spare room back.
     pub(crate) fn release(&mut self) {
-        self.0.shrink_to(KEPT);
+        if let Some(units) = self.0.leased() {
+            units.shrink_to(KEPT);
+        }
+    }
+
+    /// Whether it holds room, be it in use or not.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.0.is_leased()
     }
 
     /// Gives all room back, if nothing waits.
     pub(crate) fn release_all(&mut self) {
         if self.0.is_empty() {
-            self.0 = VecDeque::new();
+            self.0.give_back();
         }
     }
 
     /// Bytes of heap held.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.0.capacity() * size_of::<Unit>()
+        self.0.heap_bytes() + self.0.capacity() * size_of::<Unit>()
     }
 
     /// Checks that the units are in order and end where the queue ends.
     pub(crate) fn check_invariants(&self, nxt: SeqNum, end: SeqNum) {
         let mut at = nxt;
-        for unit in &self.0 {
+        for unit in self.0.iter() {
             assert!(at < unit.end, "an empty unit");
             at = unit.end;
         }
@@ -208,7 +219,7 @@ mod tests {
         for (before, most, after, name) in cases {
             let mut all = units(before);
             all.top_up(START, most);
-            assert_eq!(all.0, units(after).0, "{name}");
+            assert_eq!(*all.0, *units(after).0, "{name}");
         }
     }
 }

@@ -69,7 +69,7 @@ impl SendSide {
     }
 
     /// Payload bytes of a full segment towards this peer: the MSS, or half of the largest window it
-    /// ever offered, so that two segments fit (Linux: `tcp_bound_to_half_wnd`; RFC 9293, section
+    /// ever offered, so that two segments fit (RFC 9293, section
     /// 3.8.6.2.1 calls the fraction Fs).
     pub(crate) fn effective_mss(&self) -> u32 {
         let mss = u32::from(self.mss).max(1);

@@ -14,8 +14,7 @@ use super::write_queue::WriteQueue;
 use super::{Fin, LastInput, SendSide, memory};
 use crate::config::{Config, Options};
 use crate::context::Context;
-use crate::limits::MAX_SUPER_SEGMENT;
-use crate::recv::window::MAX_BUFFER;
+use crate::limits::{MAX_BUFFER, MAX_SUPER_SEGMENT};
 
 /// Parts of a zero-copy write that one unit takes (Linux: `MAX_SKB_FRAGS`).
 const MAX_PARTS: usize = 17;

@@ -20,6 +20,7 @@ use alloc::collections::VecDeque;
 use plimsoll_buf::{CLASS_SIZES, ChunkWriter, MAX_CHUNK, MAX_SLICES, Pool, Slice, Slices};
 
 use crate::frugal;
+use crate::lease::{Lease, blank};
 
 /// Entries that an empty queue keeps room for.
 const KEPT: usize = 4;
@@ -30,16 +31,24 @@ const GROWTH: usize = 4;
 /// Accepted and never sent.
 #[derive(Debug)]
 pub(crate) struct WriteQueue {
-    slices: VecDeque<Slice>,
     /// Bytes of all slices.
     len: usize,
+    held: Lease<Held>,
+}
+
+/// The bytes themselves.
+#[derive(Debug)]
+struct Held {
+    slices: VecDeque<Slice>,
     /// The chunk that is being filled.
     writer: Option<ChunkWriter>,
 }
 
+blank!(Held, Held { slices: VecDeque::new(), writer: None });
+
 impl WriteQueue {
     pub(crate) const fn new() -> WriteQueue {
-        WriteQueue { slices: VecDeque::new(), len: 0, writer: None }
+        WriteQueue { len: 0, held: Lease::new() }
     }
 
     /// Bytes that wait.
@@ -54,17 +63,17 @@ impl WriteQueue {
 
     /// The first range.
     pub(crate) fn front(&self) -> Option<&Slice> {
-        self.slices.front()
+        self.held.slices.front()
     }
 
     /// Bytes that the current chunk still takes.
     pub(crate) fn spare(&self) -> usize {
-        self.writer.as_ref().map_or(0, ChunkWriter::remaining)
+        self.held.writer.as_ref().map_or(0, ChunkWriter::remaining)
     }
 
     /// Bytes of heap held, without the chunks.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.slices.capacity() * size_of::<Slice>()
+        self.held.heap_bytes() + self.held.slices.capacity() * size_of::<Slice>()
     }
 
     /// Copies `data` behind what waits. `unacked` bytes are outstanding beside it.
@@ -78,25 +87,26 @@ impl WriteQueue {
     }
 
     fn append_in(&mut self, pool: &Pool, mut data: &[u8], unacked: usize, most: usize) {
-        if let (Some(writer), Some(last)) = (&mut self.writer, self.slices.back_mut()) {
+        let held = &mut *self.held;
+        if let (Some(writer), Some(last)) = (&mut held.writer, held.slices.back_mut()) {
             let taken = writer.extend(last, data);
             data = &data[taken..];
             self.len += taken;
         }
         while !data.is_empty() {
-            let full = self.writer.as_ref().is_none_or(|writer| writer.remaining() == 0);
+            let full = held.writer.as_ref().is_none_or(|writer| writer.remaining() == 0);
             if full {
                 let outstanding = self.len + unacked;
                 let size = data.len().max(GROWTH * outstanding);
-                self.writer = Some(pool.chunk(size.min(most)));
+                held.writer = Some(pool.chunk(size.min(most)));
             }
-            let Some(writer) = &mut self.writer else { return };
+            let Some(writer) = &mut held.writer else { return };
             let slice = writer.append(data);
             data = &data[slice.len()..];
             self.len += slice.len();
-            let merged = self.slices.back_mut().is_some_and(|last| last.try_merge(&slice));
+            let merged = held.slices.back_mut().is_some_and(|last| last.try_merge(&slice));
             if !merged {
-                frugal::push(&mut self.slices, slice);
+                frugal::push(&mut held.slices, slice);
             }
         }
     }
@@ -104,12 +114,13 @@ impl WriteQueue {
     /// Puts `slice` behind what waits, by reference. Returns false, and takes nothing, if it has
     /// less than `least` bytes and does not continue what waits: packets have few ranges.
     pub(crate) fn share(&mut self, slice: &Slice, least: usize) -> bool {
-        let merged = self.slices.back_mut().is_some_and(|last| last.try_merge(slice));
+        let slices = &mut self.held.slices;
+        let merged = slices.back_mut().is_some_and(|last| last.try_merge(slice));
         if !merged {
             if slice.len() < least {
                 return false;
             }
-            frugal::push(&mut self.slices, slice.clone());
+            frugal::push(slices, slice.clone());
         }
         self.len += slice.len();
         true
@@ -118,7 +129,7 @@ impl WriteQueue {
     /// How many of the next `most` bytes one packet can hold as slices.
     pub(crate) fn contiguous(&self, most: usize) -> usize {
         let mut len = 0;
-        for slice in self.slices.iter().take(MAX_SLICES) {
+        for slice in self.held.slices.iter().take(MAX_SLICES) {
             len += slice.len();
             if len >= most {
                 return most;
@@ -130,7 +141,7 @@ impl WriteQueue {
     /// The next `len` bytes, which [`contiguous`](Self::contiguous) promised. They stay.
     pub(crate) fn peek(&self, len: usize) -> Slices {
         let mut taken = Slices::new();
-        for slice in &self.slices {
+        for slice in &self.held.slices {
             let want = len - taken.len();
             if want == 0 {
                 break;
@@ -145,35 +156,42 @@ impl WriteQueue {
     /// The next `len` bytes have left.
     pub(crate) fn skip(&mut self, mut len: usize) {
         self.len -= len;
-        while let Some(first) = self.slices.front_mut().filter(|_| len > 0) {
+        let slices = &mut self.held.slices;
+        while let Some(first) = slices.front_mut().filter(|_| len > 0) {
             if first.len() > len {
                 first.advance(len);
                 break;
             }
             len -= first.len();
-            self.slices.pop_front();
+            slices.pop_front();
         }
     }
 
     /// Gives the current chunk and spare room back: nothing is outstanding.
     pub(crate) fn release(&mut self) {
         debug_assert!(self.is_empty());
-        self.writer = None;
-        self.slices.shrink_to(KEPT);
+        if let Some(held) = self.held.leased() {
+            held.writer = None;
+            held.slices.shrink_to(KEPT);
+        }
+    }
+
+    /// Whether it holds room, be it in use or not.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.held.is_leased()
     }
 
     /// Gives all room back, if nothing waits.
     pub(crate) fn release_all(&mut self) {
         if self.is_empty() {
-            self.writer = None;
-            self.slices = VecDeque::new();
+            self.held.give_back();
         }
     }
 
     /// Checks that the sums agree.
     pub(crate) fn check_invariants(&self) {
-        assert_eq!(self.len, self.slices.iter().map(Slice::len).sum::<usize>());
-        assert!(self.slices.iter().all(|slice| !slice.is_empty()));
+        assert_eq!(self.len, self.held.slices.iter().map(Slice::len).sum::<usize>());
+        assert!(self.held.slices.iter().all(|slice| !slice.is_empty()));
     }
 }
 

@@ -9,7 +9,8 @@
 //! off like the retransmission timer. When it fires, a closed window is probed by a segment without
 //! data before the window, which the peer must answer; a window that is open but silly is used.
 //!
-//! The same timer bounds the time for which [`Hold::Cork`](crate::Hold) holds an idle sender.
+//! The same timer bounds the time for which [`Hold::Cork`](crate::Hold) holds an idle sender, and
+//! offers again what a full queue below has refused ([`Hold::Refused`](crate::Hold)).
 //!
 //! A peer that answers may keep its window closed for ever. One that does not answer is given up
 //! after `tcp_retries2` probes. The user timeout bounds both. An orphan is given up when the
@@ -25,8 +26,11 @@ use crate::time::{Duration, Instant};
 const DEFAULT_ORPHAN_PROBES: u8 = 8;
 
 /// The least wait for the first probe, and the least ceiling of a cork, however low `tcp_rto_min`
-/// is (Linux: `TCP_RTO_MIN`).
+/// is. Linux waits as long.
 const LEAST_WAIT: Duration = Duration::from_millis(200);
+
+/// How often an idle sender offers what a full queue below has refused.
+const OFFER_AGAIN: Duration = Duration::from_millis(500);
 
 /// What is known while the peer's window holds everything back.
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,6 +94,9 @@ impl SendSide {
             self.end_cork();
             return Persist::Done;
         }
+        if self.hold == Some(Hold::Refused) {
+            return self.on_refused_for_long(cx, orphan);
+        }
         if self.probing.unanswered > 0 && heard >= self.probing.last {
             self.probing.unanswered = 0;
         }
@@ -103,6 +110,20 @@ impl SendSide {
         self.recovery.back_off();
         let next = cx.now + self.recovery.rto(cx.config);
         Persist::Ask { since: self.probing.since, probe, next }
+    }
+
+    /// The queue below has been full: what waits is offered again, often and without end, since the
+    /// peer cannot be blamed. Only the user timeout and the bound of an orphan end it.
+    fn on_refused_for_long(&mut self, cx: &Context, orphan: bool) -> Persist {
+        if orphan && self.probes_exhausted(cx.config, orphan) {
+            return Persist::GiveUp;
+        }
+        if self.probing.unanswered == 0 {
+            self.probing.since = cx.now;
+        }
+        self.probing.last = cx.now;
+        self.probing.unanswered = self.probing.unanswered.saturating_add(1);
+        Persist::Ask { since: self.probing.since, probe: false, next: cx.now + OFFER_AGAIN }
     }
 
     /// A cork has held for long enough: what it held leaves, with PSH.

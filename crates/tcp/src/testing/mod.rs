@@ -33,14 +33,16 @@ use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{FastOpenOption, SackBlock, TcpFlags, TcpRepr};
 
 use crate::config::{Config, Options};
-use crate::connection::input::{Arrival, Input, Reader};
-use crate::connection::{Connection, OpenParams};
+use crate::connection::Connection;
+use crate::connection::input::{Arrival, Input};
 use crate::context::Context;
 use crate::counters::{Counter, Counters};
 use crate::handshake::fast_open_client::FastOpen;
 use crate::handshake::fast_open_server::FastOpenAnswer;
 use crate::info::Info;
+use crate::open_params::OpenParams;
 use crate::output::Hold;
+use crate::recv::Reader;
 use crate::segment::{Below, Ecn, Segment, Transmit};
 use crate::serial::Serial;
 use crate::state::State;

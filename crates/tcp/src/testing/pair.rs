@@ -8,10 +8,11 @@ use plimsoll_wire::SeqNum;
 
 use super::pattern;
 use crate::config::{Config, Options};
-use crate::connection::{Connection, OpenParams};
+use crate::connection::Connection;
 use crate::context::Context;
 use crate::counters::{Counter, Counters};
 use crate::event::WriteError;
+use crate::open_params::OpenParams;
 use crate::segment::{Below, Ecn, MemoryRoom, Segment, Transmit};
 use crate::send::WriteFlags;
 use crate::serial::Serial;

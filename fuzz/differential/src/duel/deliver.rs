@@ -1,9 +1,9 @@
 //! Segments that arrive at both engines, and what completes below them.
 
-use plimsoll_wire::tcp::SackBlock;
+use plimsoll_wire::tcp::{SackBlock, TcpFlags};
 
 use super::{Duel, Outcome, show};
-use crate::engine::{How, Segment};
+use crate::engine::{FIGURES, How, Segment};
 use crate::script::{Arrive, BelowStep, Opening};
 
 impl Duel<'_> {
@@ -13,10 +13,11 @@ impl Duel<'_> {
             return Ok(());
         }
         self.reach.segments += 1;
-        self.note_blocks(segment);
+        let fin = segment.repr.flags.contains(TcpFlags::FIN);
+        self.past.lone_fin |= fin && segment.payload.is_empty();
         self.say(|duel| format!("  < {}", show::segment(segment, &duel.peer)));
         let batched = self.batch > 0 && self.config_defers;
-        let (_, may) = self.both("segment", |side, at| side.segment(at, segment, batched))?;
+        let may = self.take_segment(segment, batched)?;
         if self.batch == 0 {
             return self.flush();
         }
@@ -28,16 +29,51 @@ impl Duel<'_> {
         Ok(())
     }
 
-    /// Notes the SACK blocks that the peer sends.
+    /// Both take a segment. Returns whether its ACK may wait.
+    fn take_segment(&mut self, segment: &Segment, batched: bool) -> Outcome<bool> {
+        let tells = !segment.repr.options.sack().is_empty();
+        let before = if tells { self.delivered() } else { 0 };
+        let mut waits = Vec::with_capacity(2);
+        self.both("segment", |side, at| {
+            let (told, may) = side.segment(at, segment, batched);
+            waits.push(may);
+            told
+        })?;
+        if tells && self.delivered() != before {
+            self.note_blocks(segment);
+        }
+        if waits[0] != waits[1] {
+            // Something else differs, of which this is the consequence: a figure, or what leaves.
+            self.compare_figures(|name| name != "ack_cannot_wait")?;
+            self.compare_counters(|name| !name.starts_with("plimsoll.Ack"))?;
+            self.flush()?;
+        }
+        self.same("ack may wait", waits[0], waits[1])
+    }
+
+    /// Segments that the new engine takes for delivered.
+    fn delivered(&self) -> u64 {
+        let at = FIGURES.iter().position(|figure| *figure == "delivered").unwrap_or(0);
+        let mut figures = [0; FIGURES.len()];
+        self.sides[1].figures(self.at(), &mut figures);
+        figures[at]
+    }
+
+    /// Notes the SACK blocks of a segment that was taken.
     fn note_blocks(&mut self, segment: &Segment) {
+        // What no receiver sends tells nothing.
+        let real = |block: &&SackBlock| {
+            segment.repr.ack <= block.left && block.left < block.right && block.right <= self.sent
+        };
+        let blocks: Vec<SackBlock> =
+            segment.repr.options.sack().iter().filter(real).copied().collect();
         let within = |block: &SackBlock, told: &SackBlock| {
             told.left <= block.left && block.right <= told.right
         };
-        let blocks = segment.repr.options.sack();
         let new = |block: &&SackBlock| !self.told.iter().any(|told| within(block, told));
         let lefts = blocks.iter().filter(new).map(|block| block.left);
         self.past.descending |= !lefts.is_sorted();
-        self.told.extend(blocks.iter().copied());
+        self.told.extend(blocks);
     }
 
     pub(super) fn deliver_all(&mut self, segments: &[Segment]) -> Outcome<()> {

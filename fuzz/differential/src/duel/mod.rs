@@ -1,11 +1,12 @@
 //! Two engines in lock step: each call goes to both, and whatever comes out is compared.
 
+mod beside;
 mod deliver;
 mod show;
 mod steps;
 mod writes;
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,40 +15,18 @@ use std::sync::Once;
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{SackBlock, TcpFlags};
 
-use crate::engine::{At, Below, EVENTS, Engine, FIGURES, Figures, How, Open, Packet, new, old};
-use crate::known::{KNOWN, Then};
+pub use beside::{Beside, Difference, Past};
+
+use crate::engine::{
+    At, Below, EVENTS, Engine, FIGURES, Figures, How, Open, Opt, Packet, new, old,
+};
+use crate::known::{Covers, KNOWN, Then};
 use crate::peer::{Agreed, PORTS, Peer};
 use crate::reach::Reach;
 use crate::script::{Opening, Script, Setup};
 
 /// Packets that one call may cause at most. More is a loop.
 const MAX_BURST: usize = 50_000;
-
-/// Two engines that did not do the same.
-#[derive(Clone, Debug)]
-pub struct Difference {
-    /// The number of the step, counted from 0.
-    pub step: usize,
-    /// What differs: a call, a packet, a figure, a counter.
-    pub what: String,
-    /// What the old engine did.
-    pub old: String,
-    /// What the new engine did.
-    pub new: String,
-    /// What has happened in this script so far.
-    pub past: Past,
-}
-
-/// What a difference may be the consequence of, also if it shows late.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Past {
-    /// Memory has been short.
-    pub short: bool,
-    /// A segment carried two new SACK blocks, the higher one first.
-    pub descending: bool,
-    /// Something lower left behind something higher, at the same time.
-    pub lower_behind: bool,
-}
 
 /// Why a script ends before its last step.
 #[derive(Debug)]
@@ -106,10 +85,12 @@ pub struct Duel<'a> {
     now: u64,
     below: Below,
     past: Past,
-    /// SACK blocks that the peer has sent.
+    /// SACK blocks that the peer has sent and the engine has taken.
     told: Vec<SackBlock>,
     /// When the last packet with data left, and the highest end of those that left then.
     left: (u64, SeqNum),
+    /// The highest end of what has left.
+    sent: SeqNum,
     queued: VecDeque<Queued>,
     figures: Box<[Figures; 2]>,
     counters: [Vec<u64>; 2],
@@ -126,16 +107,28 @@ pub struct Duel<'a> {
     config_defers: bool,
     zerocopy_syn: bool,
     step: usize,
+    /// Findings whose consequences were met.
+    met: Vec<&'static str>,
     reach: &'a mut Reach,
     trace: Option<&'a mut Vec<String>>,
 }
 
 impl<'a> Duel<'a> {
-    /// Both engines before the open.
+    /// The old engine and the new one before the open.
     pub fn new(setup: &'a Setup, reach: &'a mut Reach, trace: Option<&'a mut Vec<String>>) -> Self {
-        keep_panics();
-        let mut sides: [Box<dyn Engine>; 2] =
+        let sides: [Box<dyn Engine>; 2] =
             [Box::<old::Side>::default(), Box::<new::Side>::default()];
+        Duel::between(sides, setup, reach, trace)
+    }
+
+    /// Two engines before the open; the first one is what the other is compared with.
+    pub fn between(
+        mut sides: [Box<dyn Engine>; 2],
+        setup: &'a Setup,
+        reach: &'a mut Reach,
+        trace: Option<&'a mut Vec<String>>,
+    ) -> Self {
+        keep_panics();
         for side in &mut sides {
             for &(setting, value) in &setup.settings {
                 side.configure(setting, value);
@@ -159,9 +152,16 @@ impl<'a> Duel<'a> {
             peer: Peer::new(setup.peer),
             now: u64::from(setup.start) * 1000,
             below,
-            past: Past::default(),
+            past: Past {
+                user_timeout: setup
+                    .options
+                    .iter()
+                    .any(|&(option, value)| option == Opt::UserTimeout && value > 0),
+                ..Past::default()
+            },
             told: Vec::new(),
             left: (0, SeqNum(setup.iss)),
+            sent: SeqNum(setup.iss),
             queued: VecDeque::new(),
             figures: Box::new([[0; FIGURES.len()]; 2]),
             counters: [Vec::new(), Vec::new()],
@@ -174,6 +174,7 @@ impl<'a> Duel<'a> {
             config_defers: last.is_none_or(|&(_, value)| value != 0),
             zerocopy_syn: false,
             step: 0,
+            met: Vec::new(),
             reach,
             trace,
         }
@@ -193,6 +194,11 @@ impl<'a> Duel<'a> {
     pub fn run(mut self, script: &Script) -> Outcome<()> {
         self.count_setup();
         let result = self.run_steps(script);
+        let ended = match &result {
+            Err(Stop::Known(finding)) => Some(*finding),
+            _ => None,
+        };
+        self.reach.tally.add_known(&self.met, ended);
         let counters = &self.counters[1];
         self.reach.add_counters(&self.counter_names, counters);
         result
@@ -255,30 +261,58 @@ impl<'a> Duel<'a> {
         if old == new {
             return Ok(new);
         }
-        let difference = Difference {
-            step: self.step,
-            what: what.to_string(),
-            old: format!("{old:?}"),
-            new: format!("{new:?}"),
-            past: self.past,
-        };
+        let difference = self.difference(what, format!("{old:?}"), format!("{new:?}"));
         self.judge(difference).map(|()| new)
+    }
+
+    /// What is `old` on one side and `new` on the other, here and now.
+    fn difference(&self, what: &str, old: String, new: String) -> Difference {
+        let (step, now, past) = (self.step, self.now, self.past);
+        Difference { step, what: what.to_string(), old, new, now, past, beside: String::new() }
+    }
+
+    /// Both sides' figures and counters as they are now.
+    fn beside(&self) -> Beside {
+        let at = self.at();
+        let mut beside = Beside { state: self.sides[1].state(), ..Beside::default() };
+        let mut figures = [[0; FIGURES.len()]; 2];
+        let mut counters = [Vec::new(), Vec::new()];
+        for (n, side) in self.sides.iter().enumerate() {
+            side.figures(at, &mut figures[n]);
+            side.counters(&mut counters[n]);
+        }
+        for (n, name) in FIGURES.iter().enumerate() {
+            beside.figures.push((name, figures[0][n], figures[1][n]));
+        }
+        for (n, name) in self.counter_names.iter().enumerate() {
+            match self.old_counters[n] {
+                Some(place) => beside.counters.push((name, counters[0][place], counters[1][n])),
+                None => beside.new_counters.push((name, counters[1][n])),
+            }
+        }
+        beside
     }
 
     /// Whether a difference is meant.
     fn judge(&mut self, difference: Difference) -> Outcome<()> {
+        let beside = OnceCell::new();
         for known in KNOWN {
-            if (known.covers)(&difference) {
+            let covers = match known.covers {
+                Covers::What(covers) => covers(&difference),
+                Covers::Rest(covers) => covers(&difference, beside.get_or_init(|| self.beside())),
+            };
+            if covers {
+                if !self.met.contains(&known.finding) {
+                    self.met.push(known.finding);
+                }
                 return match known.then {
                     Then::GoOn => Ok(()),
-                    Then::End => {
-                        *self.reach.known.entry(known.finding).or_default() += 1;
-                        Err(Stop::Known(known.finding))
-                    }
+                    Then::End => Err(Stop::Known(known.finding)),
                 };
             }
         }
-        Err(Stop::Differ(Box::new(difference)))
+        let beside = self.beside().differing();
+        Err(Stop::Differ(Box::new(Difference { beside, ..difference })))
     }
 
     /// Calls both.
@@ -297,8 +331,7 @@ impl<'a> Duel<'a> {
             (old, new) => {
                 let said = |side: Result<T, String>| side.map_or_else(|text| text, |_| "ok".into());
                 let (old, new) = (said(old), said(new));
-                let what = format!("panic in {what}");
-                self.judge(Difference { step: self.step, what, old, new, past: self.past })?;
+                self.judge(self.difference(&format!("panic in {what}"), old, new))?;
                 // The one that panicked cannot go on, whatever the list says.
                 Err(Stop::Known("panic"))
             }
@@ -308,9 +341,7 @@ impl<'a> Duel<'a> {
     /// Both did what neither may do.
     fn both_fail(&mut self, what: &str, text: &str) -> Stop {
         self.reach.hit_named("both fail", text.to_string());
-        let step = self.step;
-        let (old, new) = (text.to_string(), text.to_string());
-        Stop::Fail(Box::new(Difference { step, what: what.into(), old, new, past: self.past }))
+        Stop::Fail(Box::new(self.difference(what, text.to_string(), text.to_string())))
     }
 
     fn open(&mut self, how: &How) -> Outcome<()> {
@@ -356,19 +387,16 @@ impl<'a> Duel<'a> {
         self.reach.packets += 1;
         self.reach.hit("packets", packet.kind);
         self.count_packet(&packet);
-        self.say(|duel| format!("  > {}", show::packet(&packet, &duel.peer)));
+        self.say(|duel| format!("  > {}", show::packet(&packet, &duel.peer, duel.now)));
         if std::mem::take(&mut self.zerocopy_syn) {
             self.both("report_syn_data", |side, _| side.report_syn_data())?;
         }
+        let (len, departure) = (packet.payload.len() as u32, packet.departure);
+        self.note_departure(&packet);
         let Some(serial) = packet.serial else {
             self.peer.on_wire(&packet);
             return Ok(());
         };
-        let (len, departure) = (packet.payload.len() as u32, packet.departure);
-        let end = packet.repr.seq + len;
-        let (before, highest) = self.left;
-        self.past.lower_behind |= departure == before && end < highest;
-        self.left = (departure, if departure == before { end.max(highest) } else { end });
         let held = self.below.keeps_departures && departure > self.now;
         if !self.setup.completions && !held {
             self.below.completed = serial;
@@ -384,6 +412,23 @@ impl<'a> Duel<'a> {
         let packet = travels.then(|| Box::new(packet));
         self.queued.push_back(Queued { serial, len, departure, packet });
         Ok(())
+    }
+
+    /// Notes in which order what takes sequence numbers has left.
+    fn note_departure(&mut self, packet: &Packet) {
+        let flags = packet.repr.flags;
+        let control = u32::from(flags.intersects(TcpFlags::SYN | TcpFlags::FIN));
+        let len = packet.payload.len() as u32 + control;
+        if len == 0 || flags.contains(TcpFlags::RST) {
+            return;
+        }
+        let end = packet.repr.seq + len;
+        self.sent = self.sent.max(end);
+        let departure = packet.departure;
+        self.past.sent_at_zero |= departure == 0;
+        let (before, highest) = self.left;
+        self.past.lower_behind |= departure == before && end < highest;
+        self.left = (departure, if departure == before { end.max(highest) } else { end });
     }
 
     fn count_packet(&mut self, packet: &Packet) {
@@ -427,11 +472,12 @@ impl<'a> Duel<'a> {
         if self.setup.opening == Opening::FastOpen {
             self.both("fast open news", |side, _| side.poll_fast_open_news())?;
         }
-        self.compare_figures()?;
-        self.compare_counters()
+        self.compare_figures(|_| true)?;
+        self.compare_counters(|_| true)
     }
 
-    fn compare_figures(&mut self) -> Outcome<()> {
+    /// Compares the figures whose names are `wanted`.
+    pub(super) fn compare_figures(&mut self, wanted: fn(&str) -> bool) -> Outcome<()> {
         let at = self.at();
         for (side, figures) in self.sides.iter().zip(self.figures.iter_mut()) {
             side.figures(at, figures);
@@ -439,7 +485,7 @@ impl<'a> Duel<'a> {
         let [old, new] = &*self.figures;
         if old != new {
             let differing: Vec<usize> = (0..FIGURES.len()).filter(|&n| old[n] != new[n]).collect();
-            for n in differing {
+            for n in differing.into_iter().filter(|&n| wanted(FIGURES[n])) {
                 let (old, new) = (self.figures[0][n], self.figures[1][n]);
                 self.same(FIGURES[n], old, new)?;
             }
@@ -478,14 +524,15 @@ impl<'a> Duel<'a> {
         Ok(())
     }
 
-    fn compare_counters(&mut self) -> Outcome<()> {
+    /// Compares the counters whose names are `wanted`.
+    pub(super) fn compare_counters(&mut self, wanted: fn(&str) -> bool) -> Outcome<()> {
         for (side, counters) in self.sides.iter().zip(&mut self.counters) {
             side.counters(counters);
         }
         for n in 0..self.counter_names.len() {
             let Some(place) = self.old_counters[n] else { continue };
             let (old, new) = (self.counters[0][place], self.counters[1][n]);
-            if old != new {
+            if old != new && wanted(self.counter_names[n]) {
                 self.same(self.counter_names[n], old, new)?;
             }
         }

@@ -10,11 +10,13 @@ use crate::engine::{Packet, Segment};
 use crate::peer::Peer;
 
 /// A packet of the connection.
-pub(super) fn packet(packet: &Packet, peer: &Peer) -> String {
+pub(super) fn packet(packet: &Packet, peer: &Peer, now: u64) -> String {
     let ours = peer.engine_iss.unwrap_or(packet.repr.seq);
     let text = header(&packet.repr, packet.payload.len(), ours, SeqNum(peer.setup.iss));
     let segs = if packet.segs > 1 { format!(" x{}", packet.segs) } else { String::new() };
-    format!("{text}{segs} ({})", packet.kind)
+    let micros = packet.departure.saturating_sub(now) / 1000;
+    let departs = if micros > 0 { format!(" in {micros} us") } else { String::new() };
+    format!("{text}{segs} ({}{departs})", packet.kind)
 }
 
 /// A segment of the peer.

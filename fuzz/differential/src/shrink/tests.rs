@@ -1,7 +1,7 @@
 //! The comparison finds what is different, and nothing else.
 
 use super::*;
-use crate::engine::Setting;
+use crate::engine::{Engine, Setting, new};
 use crate::script::Source;
 
 /// Settings that no connection looks at: the stack does, the owner of a batch, or nobody.
@@ -48,6 +48,50 @@ fn the_effect_of_each_setting_is_seen() {
         }
     }
     assert!(unexpected.is_empty(), "{unexpected:?}");
+}
+
+/// How today's engine differs from itself with another value of a setting, if it does.
+fn against_itself(script: &Script, skew: Option<(Setting, u64)>) -> Option<String> {
+    let mut reach = Reach::default();
+    let sides: [Box<dyn Engine>; 2] = [Box::<new::Side>::default(), Box::<new::Side>::default()];
+    let mut duel = Duel::between(sides, &script.setup, &mut reach, None);
+    if let Some((setting, value)) = skew {
+        duel = duel.skewed(setting, value);
+    }
+    match duel.run(script) {
+        Err(Stop::Differ(difference)) => Some(difference.what),
+        Err(Stop::Known(finding)) => Some(finding.to_string()),
+        Ok(()) | Err(Stop::Fail(_)) => None,
+    }
+}
+
+#[test]
+fn todays_engine_is_the_same_as_itself() {
+    for seed in 0..500 {
+        assert_eq!(against_itself(&Script::from_seed(seed), None), None, "{seed}");
+    }
+}
+
+#[test]
+fn todays_engine_without_a_mechanism_differs_from_itself() {
+    let mechanisms = [
+        (Setting::Autocorking, 0),
+        (Setting::TsoDefer, 0),
+        (Setting::TsoTail, 0),
+        (Setting::LimitOutputBytes, 6000),
+        (Setting::CompSackNr, 0),
+        (Setting::Frto, 0),
+        (Setting::EarlyRetrans, 0),
+        (Setting::Recovery, 4),
+        (Setting::Dsack, 0),
+    ];
+    for (setting, value) in mechanisms {
+        let differs = (0..ENOUGH).map(Script::from_seed).any(|script| {
+            let told = script.setup.settings.iter().any(|(other, _)| *other == setting);
+            !told && against_itself(&script, Some((setting, value))).is_some()
+        });
+        assert!(differs, "{setting:?} = {value} is not seen");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `bench attacks`: two programs under the same attacks, by turns.
+//! `bench attacks`: a program under attacks, or two by turns.
 //!
 //! Each attack has a namespace of its own in which `plimsoll serve` offers a small file, a large
 //! one and a stream without end. A bystander on the kernel's sockets downloads and asks for the
@@ -104,7 +104,8 @@ const ALL: [Attack; 12] = [
 ];
 
 struct Request {
-    old: PathBuf,
+    /// What it is held against, if it is.
+    old: Option<PathBuf>,
     new: PathBuf,
     only: Vec<String>,
     effort: Effort,
@@ -125,7 +126,8 @@ pub(super) fn run(words: &[String]) -> Result<()> {
     let mut found = Vec::new();
     for attack in chosen {
         println!("\n{}: {}\n{HEAD}", attack.name, attack.what);
-        for (version, program) in [("old", &request.old), ("new", &request.new)] {
+        let old = request.old.iter().map(|program| ("old", program));
+        for (version, program) in old.chain([("new", &request.new)]) {
             found.push(measure(attack, version, program, request.effort));
         }
     }
@@ -151,8 +153,7 @@ fn parse(words: &[String]) -> Result<Request> {
             other => bail!("unknown option {other}"),
         }
     }
-    let old = old.context("--old PATH: the `plimsoll` to compare with")?;
-    let new = new.context("--new PATH: the `plimsoll` to compare")?;
+    let new = new.context("--new PATH: the `plimsoll` that is attacked")?;
     Ok(Request { old, new, only, effort, json })
 }
 
@@ -166,7 +167,10 @@ fn measure(attack: &Attack, version: &str, program: &Path, effort: Effort) -> Va
         Err(error) => {
             println!("{version:4}  failed: {error:#}");
             return json!({
-                "attack": attack.name, "version": version, "error": format!("{error:#}"),
+                "attack": attack.name,
+                "what": attack.what,
+                "version": version,
+                "error": format!("{error:#}"),
             });
         }
     };
@@ -186,6 +190,7 @@ fn measure(attack: &Attack, version: &str, program: &Path, effort: Effort) -> Va
     );
     json!({
         "attack": attack.name,
+        "what": attack.what,
         "version": version,
         "before": outcome.before,
         "during": outcome.during,

@@ -76,7 +76,7 @@ impl Server {
     }
 
     fn connect(&self) -> TcpStream {
-        let options = Options { rcvbuf: Some(4096), ..Options::default() };
+        let options = Options::default().rcvbuf(Some(4096));
         let connector = Connector::new(&self.client).options(options).timeout(BOUND);
         let stream = connector.connect(SERVER.parse().unwrap()).unwrap();
         stream.set_read_timeout(Some(BOUND)).unwrap();

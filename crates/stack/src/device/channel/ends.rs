@@ -53,6 +53,7 @@ pub struct ChannelClosed;
 
 /// Why there is nothing to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TryRecvError {
     /// There is no packet at present.
     #[error("no packet waits")]
@@ -64,6 +65,7 @@ pub enum TryRecvError {
 
 /// Why a packet was not sent.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SendError {
     /// The stack has not kept up. The packet is given back.
     #[error("the queue toward the stack is full")]
@@ -89,7 +91,7 @@ impl Channel {
         Channel { sender, receiver: ChannelReceiver { shared, segments: VecDeque::new() } }
     }
 
-    /// The two halves. Dropping either of them takes the interface down.
+    /// The two halves, the sending one first. Dropping either of them takes the interface down.
     pub fn split(self) -> (ChannelSender, ChannelReceiver) {
         (self.sender, self.receiver)
     }
@@ -242,6 +244,11 @@ impl ChannelReceiver {
     /// As [`recv`](Self::recv), but blocks the thread. It must not be one that runs the stack.
     pub fn blocking_recv(&mut self) -> Option<Packet> {
         block_on(|cx| self.poll_recv(cx))
+    }
+
+    /// Packets of the stack that wait to be received.
+    pub fn waiting(&self) -> usize {
+        self.shared.to_caller.len()
     }
 
     /// Whether the end was reached, so that nothing will be received any more.

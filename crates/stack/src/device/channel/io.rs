@@ -109,46 +109,6 @@ mod packets {
         }
     }
 
-    impl FusedStream for ChannelReceiver {
-        fn is_terminated(&self) -> bool {
-            self.has_ended()
-        }
-    }
-
-    impl Sink<Packet> for ChannelSender {
-        type Error = SendError;
-
-        fn poll_ready(
-            mut self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-        ) -> Poll<std::result::Result<(), SendError>> {
-            let closed = |ChannelClosed| SendError::Closed(Box::default());
-            ChannelSender::poll_ready(&mut self, cx).map_err(closed)
-        }
-
-        fn start_send(
-            mut self: Pin<&mut Self>,
-            packet: Packet,
-        ) -> std::result::Result<(), SendError> {
-            self.try_send(packet)
-        }
-
-        fn poll_flush(
-            self: Pin<&mut Self>,
-            _cx: &mut Context<'_>,
-        ) -> Poll<std::result::Result<(), SendError>> {
-            Poll::Ready(Ok(()))
-        }
-
-        /// Ends nothing: dropping the half does.
-        fn poll_close(
-            self: Pin<&mut Self>,
-            _cx: &mut Context<'_>,
-        ) -> Poll<std::result::Result<(), SendError>> {
-            Poll::Ready(Ok(()))
-        }
-    }
-
     impl Stream for Channel {
         type Item = Packet;
 
@@ -157,38 +117,55 @@ mod packets {
         }
     }
 
-    impl Sink<Packet> for Channel {
-        type Error = SendError;
-
-        fn poll_ready(
-            mut self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-        ) -> Poll<std::result::Result<(), SendError>> {
-            Pin::new(self.sender()).poll_ready(cx)
-        }
-
-        fn start_send(
-            mut self: Pin<&mut Self>,
-            packet: Packet,
-        ) -> std::result::Result<(), SendError> {
-            self.try_send(packet)
-        }
-
-        fn poll_flush(
-            self: Pin<&mut Self>,
-            _cx: &mut Context<'_>,
-        ) -> Poll<std::result::Result<(), SendError>> {
-            Poll::Ready(Ok(()))
-        }
-
-        /// Ends nothing: dropping the channel does.
-        fn poll_close(
-            self: Pin<&mut Self>,
-            _cx: &mut Context<'_>,
-        ) -> Poll<std::result::Result<(), SendError>> {
-            Poll::Ready(Ok(()))
+    impl FusedStream for ChannelReceiver {
+        fn is_terminated(&self) -> bool {
+            self.has_ended()
         }
     }
+
+    /// `Sink` for what has a sending half.
+    macro_rules! sink {
+        ($type:ty, |$this:ident| $sender:expr) => {
+            impl Sink<Packet> for $type {
+                type Error = SendError;
+
+                fn poll_ready(
+                    mut self: Pin<&mut Self>,
+                    cx: &mut Context<'_>,
+                ) -> Poll<std::result::Result<(), SendError>> {
+                    let $this = &mut *self;
+                    let closed = |ChannelClosed| SendError::Closed(Box::default());
+                    ChannelSender::poll_ready($sender, cx).map_err(closed)
+                }
+
+                fn start_send(
+                    mut self: Pin<&mut Self>,
+                    packet: Packet,
+                ) -> std::result::Result<(), SendError> {
+                    let $this = &mut *self;
+                    $sender.try_send(packet)
+                }
+
+                fn poll_flush(
+                    self: Pin<&mut Self>,
+                    _cx: &mut Context<'_>,
+                ) -> Poll<std::result::Result<(), SendError>> {
+                    Poll::Ready(Ok(()))
+                }
+
+                /// Ends nothing: dropping the value does.
+                fn poll_close(
+                    self: Pin<&mut Self>,
+                    _cx: &mut Context<'_>,
+                ) -> Poll<std::result::Result<(), SendError>> {
+                    Poll::Ready(Ok(()))
+                }
+            }
+        };
+    }
+
+    sink!(ChannelSender, |this| this);
+    sink!(Channel, |this| this.sender());
 }
 
 /// Readers and writers are alike in both families of traits, but for the buffer of a read and the

@@ -281,9 +281,79 @@ mod models {
             let waker = Waker::from(flag.clone());
             let taken = lane.take_or_wait(1, &mut Vec::new(), &waker).unwrap();
             stack.join().unwrap();
-            let woken = flag.0.load(std::sync::atomic::Ordering::Relaxed);
-            assert!(taken.0 == 1 || woken, "a packet waits, and nobody comes for it");
+            assert!(taken.0 == 1 || flag.is_up(), "a packet waits, and nobody comes for it");
         });
+    }
+
+    /// The caller finds no room and leaves its waker; the stack takes what there is.
+    #[test]
+    fn a_caller_that_found_no_room_is_woken() {
+        loom::model(|| {
+            let lane = Arc::new(Lane::new(1));
+            lane.offer(&mut VecDeque::from([1])).unwrap();
+            let flag = std::sync::Arc::new(Flag::default());
+            let stack = {
+                let lane = lane.clone();
+                thread::spawn(move || assert_eq!(lane.receive(1, &mut Vec::new()), 1))
+            };
+            let waker = Waker::from(flag.clone());
+            let room = lane.poll_room(&waker).unwrap();
+            stack.join().unwrap();
+            assert!(room || flag.is_up(), "there is room, and nobody comes to use it");
+        });
+    }
+
+    /// The caller waits for a packet, or for room, while the other end goes.
+    #[test]
+    fn a_caller_that_waits_hears_of_the_end() {
+        loom::model(|| {
+            let (to_caller, to_stack) = (Arc::new(Lane::<u8>::new(1)), Arc::new(Lane::new(1)));
+            to_stack.offer(&mut VecDeque::from([1])).unwrap();
+            let flags = [(); 2].map(|()| std::sync::Arc::new(Flag::default()));
+            let stack = {
+                let (to_caller, to_stack) = (to_caller.clone(), to_stack.clone());
+                thread::spawn(move || {
+                    to_caller.end_put();
+                    to_stack.end_take();
+                })
+            };
+            let [first, second] = flags.each_ref().map(|flag| Waker::from(flag.clone()));
+            let taken = to_caller.take_or_wait(1, &mut Vec::new(), &first);
+            let room = to_stack.poll_room(&second);
+            stack.join().unwrap();
+            assert!(taken.is_none() || flags[0].is_up(), "it waits for packets for ever");
+            assert!(room == Err(Cut) || flags[1].is_up(), "it waits for room for ever");
+        });
+    }
+
+    /// The caller gives up waiting while a packet arrives: the packet stays, the waker does not.
+    #[test]
+    fn a_caller_that_gives_up_leaves_nothing_and_takes_nothing() {
+        loom::model(|| {
+            let lane = Arc::new(Lane::new(2));
+            let flag = std::sync::Arc::new(Flag::default());
+            let stack = {
+                let lane = lane.clone();
+                thread::spawn(move || {
+                    let put = lane.put(&mut VecDeque::from([1]), |_| ()).unwrap();
+                    assert_eq!(put.count, 1);
+                })
+            };
+            let waker = Waker::from(flag.clone());
+            let mut out = Vec::new();
+            lane.take_or_wait(1, &mut out, &waker).unwrap();
+            lane.forget_waker();
+            drop(waker);
+            stack.join().unwrap();
+            assert_eq!(out.len() + lane.len(), 1, "the packet is lost, or there twice");
+            assert_eq!(std::sync::Arc::strong_count(&flag), 1, "the waker is kept");
+        });
+    }
+
+    impl Flag {
+        fn is_up(&self) -> bool {
+            self.0.load(std::sync::atomic::Ordering::Relaxed)
+        }
     }
 
     #[derive(Default)]

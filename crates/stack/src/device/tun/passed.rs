@@ -26,6 +26,7 @@ pub enum PacketHeader {
 
 /// How to use a descriptor that was opened elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FdConfig {
     /// The name to show. Unless set it is that of the interface, or `fd` and the descriptor's
     /// number.
@@ -39,7 +40,20 @@ pub struct FdConfig {
     pub offloads: Offloads,
 }
 
+plimsoll_tcp::setters!(FdConfig {
+    mtu: Option<u16>,
+    header: PacketHeader,
+    offloads: Offloads,
+});
+
 impl FdConfig {
+    /// Sets [`name`](Self#structfield.name).
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
     /// A configuration with an MTU in bytes, and all else at its default.
     pub fn with_mtu(mtu: u16) -> FdConfig {
         FdConfig { mtu: Some(mtu), ..FdConfig::default() }

@@ -44,6 +44,7 @@ pub enum Offloads {
 
 /// Which TUN device to open, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TunConfig {
     /// The name of the interface. If there is one, it is attached to; otherwise it is created and
     /// lasts until the device is dropped. A `%d` in it is replaced by a number.
@@ -54,6 +55,21 @@ pub struct TunConfig {
     pub mtu: Option<u16>,
     /// Brings the interface up.
     pub up: bool,
+}
+
+plimsoll_tcp::setters!(TunConfig {
+    offloads: Offloads,
+    mtu: Option<u16>,
+    up: bool,
+});
+
+impl TunConfig {
+    /// Sets [`name`](Self#structfield.name).
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
 }
 
 impl Default for TunConfig {
@@ -191,8 +207,8 @@ pub fn mtu(name: &str) -> Result<u16, DeviceError> {
 }
 
 /// How many packets the kernel lets wait to be read from an interface (`txqueuelen`). Opening a
-/// device that has the kernel's 500 asks for 2048; where the right to that is missing, it stays,
-/// and `ip link set NAME txqueuelen 2048` as root does the same. Any other length is left alone.
+/// device that has the kernel's 500 asks for 8192; where the right to that is missing, it stays,
+/// and `ip link set NAME txqueuelen 8192` as root does the same. Any other length is left alone.
 ///
 /// # Errors
 /// If there is no such interface.

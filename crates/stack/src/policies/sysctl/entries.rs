@@ -638,8 +638,14 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "plimsoll.max_connections",
         number!(1..=4_194_304, "connections", max_connections),
-        "Connections of any state but TIME-WAIT; a further connect fails, a further SYN is dropped, \
-         and one that waits at a gate is refused.",
+        "Connections of any state but TIME-WAIT; a further connect fails, a further SYN is refused, \
+         and so is one that waits at a gate when it is accepted.",
+    ),
+    entry(
+        "plimsoll.max_half_open",
+        number!(1..=4_194_304, "connections", max_half_open),
+        "Connections of all listeners whose handshake is not complete, and attempts that wait at \
+         gates; a further SYN is answered with a cookie where those are on, and refused otherwise.",
     ),
     entry(
         "net.ipv4.tcp_max_orphans",

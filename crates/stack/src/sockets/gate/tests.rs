@@ -28,17 +28,31 @@ fn at(millis: u64) -> Instant {
 struct World {
     gate: Gate,
     wakers: WakeList,
+    /// Flows of open connections that have waited too long.
+    timed_out: Vec<FlowKey>,
 }
 
 impl World {
     fn new(waiting: usize, per_source: usize) -> World {
         let wait = Duration::from_millis(1000);
         let config = GateConfig { waiting, per_source, wait, verify_source: false };
-        World { gate: Gate::new(config), wakers: WakeList::default() }
+        World {
+            gate: Gate::new(config, AttemptCount::default()),
+            wakers: WakeList::default(),
+            timed_out: Vec::new(),
+        }
     }
 
     fn arrive(&mut self, millis: u64, key: &FlowKey, syn: &Segment) -> Arrival {
-        self.gate.arrive(at(millis), (key, 0), syn, None, &mut self.wakers)
+        let asked = Asked { key, home: 0, syn, least_iss: None, has_place: true };
+        self.gate.arrive(at(millis), &asked, &mut self.wakers)
+    }
+
+    fn expire(&mut self, millis: u64) -> Option<Instant> {
+        let mut open = BTreeSet::new();
+        let next = self.gate.expire(at(millis), &mut self.wakers, &mut open);
+        self.timed_out.extend(open);
+        next
     }
 }
 
@@ -51,7 +65,7 @@ fn a_repetition_joins_and_brings_the_newest_timestamp() {
     let attempt = world.gate.take().unwrap();
     assert!(world.gate.take().is_none(), "it is one attempt");
     assert_eq!(world.arrive(1900, &key(1, 5), &syn(100, 9)), Arrival::Joined, "also when taken");
-    assert_eq!(attempt.syn(|syn| syn.repr.options.timestamps.unwrap().val), 9);
+    assert_eq!(attempt.syn(|syn| syn.repr.options.timestamps.unwrap().val), Some(9));
     assert!(world.gate.decide(&attempt));
     assert!(!world.gate.decide(&attempt), "once");
     assert_eq!(world.gate.len(), 0);
@@ -96,10 +110,10 @@ fn the_oldest_end_when_their_time_is_over() {
     world.arrive(0, &key(1, 1), &syn(1, 1));
     world.arrive(400, &key(1, 2), &syn(1, 1));
     let first = world.gate.take().unwrap();
-    assert_eq!(world.gate.expire(at(999), &mut world.wakers), Some(at(1000)));
-    assert_eq!(world.gate.expire(at(1000), &mut world.wakers), Some(at(1400)));
+    assert_eq!(world.expire(999), Some(at(1000)));
+    assert_eq!(world.expire(1000), Some(at(1400)));
     assert_eq!(first.cancelled(), Some(Cancelled::TimedOut));
-    assert_eq!(world.gate.expire(at(1400), &mut world.wakers), None);
+    assert_eq!(world.expire(1400), None);
     assert!(!world.gate.has_untaken());
     assert!(world.gate.by_source.is_empty());
 }
@@ -131,4 +145,28 @@ fn a_gate_that_lets_nobody_through_names_the_field() {
     assert!(error(GateConfig { waiting: 0, ..base() }).starts_with("gate.waiting is 0"));
     assert!(error(GateConfig { per_source: 0, ..base() }).starts_with("gate.per_source is 0"));
     assert!(error(GateConfig { wait: Duration::ZERO, ..base() }).starts_with("gate.wait is 0"));
+}
+
+/// Peers that were verified share the bounds with SYNs.
+#[test]
+fn open_connections_wait_within_the_same_bounds() {
+    let mut world = World::new(3, 2);
+    let verified =
+        |world: &mut World, millis, key: &FlowKey| world.gate.verified(at(millis), key, 0);
+    assert_eq!(verified(&mut world, 0, &key(1, 1)), Arrival::Waits(at(1000)));
+    assert_eq!(verified(&mut world, 400, &key(1, 2)), Arrival::Waits(at(1400)));
+    assert_eq!(verified(&mut world, 400, &key(1, 3)), Arrival::Full, "the share of a source");
+    world.arrive(500, &key(2, 1), &syn(1, 1));
+    assert_eq!(verified(&mut world, 500, &key(3, 1)), Arrival::Full, "the number");
+    assert!(world.gate.open(&key(2, 1)).is_none(), "it is a SYN");
+    let first = world.gate.open(&key(1, 1)).cloned().unwrap();
+    assert_eq!(first.syn(|_| ()), None);
+    world.gate.leave(&key(1, 2));
+    world.gate.leave(&key(2, 1));
+    assert_eq!(world.gate.len(), 2, "a SYN has no connection that could end");
+    assert_eq!(world.expire(1000), Some(at(1500)));
+    assert_eq!((first.cancelled(), world.gate.decide(&first)), (Some(Cancelled::TimedOut), false));
+    assert_eq!(world.expire(1500), None);
+    assert_eq!(world.timed_out, [key(1, 1)], "not the SYN");
+    assert!(world.gate.by_source.is_empty());
 }

@@ -21,6 +21,7 @@ use crate::sync::lock;
 
 /// How a listener for any address deals with its flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UdpFlowConfig {
     /// A flow ends when nothing has gone either way for so long. 120 s unless it says otherwise
     /// (RFC 4787, REQ-5), 1 ms at least.
@@ -38,6 +39,14 @@ pub struct UdpFlowConfig {
     /// Bytes that what was sent on one flow and has not left may cost, as SO_SNDBUF.
     pub sndbuf: usize,
 }
+
+plimsoll_tcp::setters!(UdpFlowConfig {
+    idle_timeout: Duration,
+    max_flows: usize,
+    backlog: usize,
+    rcvbuf: usize,
+    sndbuf: usize,
+});
 
 impl Default for UdpFlowConfig {
     fn default() -> UdpFlowConfig {

@@ -375,6 +375,11 @@ impl CompletionSink for UdpEndpoint {
             self.completions.push(self.id);
         }
     }
+
+    fn refused(&self, bytes: u32) {
+        // Another thread may have found the send queue full because of it, and wait for that.
+        self.complete(bytes, Serial(0));
+    }
 }
 
 impl std::fmt::Debug for UdpEndpoint {

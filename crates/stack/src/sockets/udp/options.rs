@@ -3,6 +3,7 @@
 /// Whether packets may be fragmented, and whether what is known of the path is heeded
 /// (IP_MTU_DISCOVER, IPV6_MTU_DISCOVER).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PathMtuDiscovery {
     /// What fits the path is sent with "don't fragment"; what is longer leaves in fragments. The
     /// default of Linux (IP_PMTUDISC_WANT).
@@ -22,6 +23,7 @@ pub enum PathMtuDiscovery {
 
 /// The options of a UDP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UdpOptions {
     /// TTL or hop limit of what is sent to one host; 0 is as `net.ipv4.ip_default_ttl` and
     /// `net.ipv6.conf.all.hop_limit` say.

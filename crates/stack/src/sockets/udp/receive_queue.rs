@@ -29,6 +29,7 @@ const MOST_OF_A_TRAIN: usize = 64;
 
 /// What an IP packet said beside its data, and where it came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DatagramInfo {
     /// Who sent it. An IPv4 address stays one, also on a socket that is bound to `[::]`.
     pub from: SocketAddr,
@@ -45,6 +46,7 @@ pub struct DatagramInfo {
 
 /// What was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Received {
     /// Bytes that were written into the buffer.
     pub len: usize,

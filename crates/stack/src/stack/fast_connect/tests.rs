@@ -49,11 +49,11 @@ fn without_a_cookie_nothing_is_taken_and_one_is_asked_for() {
         assert_eq!(connected(&socket), Poll::Ready(Ok(())));
         let key = pair.a.flow_to(addr(B4, 80), None).unwrap();
         assert_eq!(pair.a.policies.metrics().refusals(&key), refused);
-        assert_eq!(pair.a.metrics()[0].cookie, None);
+        assert_eq!(pair.a.peer_metrics()[0].cookie, None);
         drop(listener.accept(pair.now).unwrap());
     }
     pair.a.flush_metrics();
-    assert_eq!(pair.a.metrics(), []);
+    assert_eq!(pair.a.peer_metrics(), []);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_black_hole_pauses_fast_open() {
     // Nobody listens behind this address, and nobody answers.
     let nobody = addr("192.0.2.77", 80);
     let start = pair.now;
-    let any = Options { fastopen_no_cookie: true, ..Options::default() };
+    let any = Options::default().fastopen_no_cookie(true);
     let (_socket, taken) =
         pair.a.connect_with_data(pair.now, nobody, None, any.clone(), &[b"x"]).unwrap();
     assert_eq!(taken, 1);

@@ -128,11 +128,11 @@ fn cookies_follow_the_keys() {
     learn(&mut pair, &listener);
     // A new key; cookies of the old one are still good, and a new one comes along.
     pair.b.sysctl().set(KEYS, &format!("{OTHER},{KEY}")).unwrap();
-    let first = pair.a.metrics()[0].cookie;
+    let first = pair.a.peer_metrics()[0].cookie;
     let (_first, _) = connect(&pair, b"a");
     pair.settle();
     assert_eq!(pair.counter("TcpExtTCPFastOpenPassiveAltKey"), (0, 1));
-    assert_ne!(pair.a.metrics()[0].cookie, first);
+    assert_ne!(pair.a.peer_metrics()[0].cookie, first);
     pair.b.sysctl().set(KEYS, OTHER).unwrap();
     let (_second, _) = connect(&pair, b"b");
     pair.settle();
@@ -142,7 +142,7 @@ fn cookies_follow_the_keys() {
     let (_third, taken) = connect(&pair, b"c");
     pair.settle();
     assert_eq!((taken, pair.counter("TcpExtTCPFastOpenPassiveFail")), (1, (0, 1)));
-    assert_eq!(pair.a.metrics()[0].cookie, first);
+    assert_eq!(pair.a.peer_metrics()[0].cookie, first);
     let mut heard = Vec::new();
     while let Some((server, _)) = listener.accept(pair.now).unwrap() {
         heard.push(read(&pair, &server).unwrap());
@@ -165,7 +165,7 @@ fn who_takes_part() {
     for (bits, no_cookie, queue, opens) in cases {
         let mut pair = pair(bits);
         pair.a.sysctl().set(SETTING, "5").unwrap();
-        let options = Options { fastopen_no_cookie: no_cookie, ..Options::default() };
+        let options = Options::default().fastopen_no_cookie(no_cookie);
         let listener = pair.b.listen(addr(B4, 80), 16, options).unwrap();
         if queue > 0 {
             listener.set_fast_open_queue(queue);

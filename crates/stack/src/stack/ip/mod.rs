@@ -9,6 +9,7 @@ pub(crate) mod fragment;
 pub(crate) mod icmp;
 pub(crate) mod input;
 pub(crate) mod output;
+pub(crate) mod sender;
 pub(crate) mod v4;
 pub(crate) mod v6;
 

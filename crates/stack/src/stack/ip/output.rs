@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use plimsoll_buf::Slices;
-use plimsoll_tcp::{Counter, Ecn, Instant, Md5Key, Transmit};
+use plimsoll_tcp::{Counter, Ecn, Instant, Md5Key, Refusal, Transmit};
 use plimsoll_wire::checksum::{Sum, pseudo_header_v4, pseudo_header_v6};
 use plimsoll_wire::ipv4::{self, Ipv4Repr};
 use plimsoll_wire::ipv6::{self, Ipv6Repr};
@@ -15,8 +15,9 @@ use crate::flow::FlowKey;
 use crate::interfaces::tx_path::discards;
 use crate::packet::{Charge, ChecksumState, CompletionSink, Gso, Packet};
 use crate::snmp::IpCounter;
-use crate::sockets::endpoint::{Endpoint, Inner};
+use crate::sockets::endpoint::Endpoint;
 use crate::sockets::md5;
+use crate::stack::ip::sender::Sender;
 use crate::stack::work::Work;
 
 /// What goes into an IP header beside lengths and identification.
@@ -35,36 +36,49 @@ pub(crate) struct IpParams {
 }
 
 impl Work<'_> {
-    /// Queues a packet of a connection.
-    pub(crate) fn send_tcp(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner, out: Transmit) {
-        inner.note_sent(&out);
-        let ident = &mut inner.ident;
-        let options = inner.conn.options();
+    /// Queues a packet of a connection, unless there is no space. `ident` is its next IPv4
+    /// identification.
+    pub(crate) fn offer_tcp(
+        &self,
+        from: &Sender<'_>,
+        ident: &mut u16,
+        out: Transmit,
+    ) -> Result<(), Refusal> {
+        let endpoint = from.endpoint;
         let ip = IpParams {
             src: endpoint.key.local,
             dst: endpoint.key.remote,
             protocol: protocol::TCP,
-            tos: options.tos | ecn_bits(out.ecn),
-            ttl: options.ttl,
+            tos: from.tos | ecn_bits(out.ecn),
+            ttl: from.ttl,
             flow_label: endpoint.flow_label(),
             ident: *ident,
             may_fragment: false,
         };
-        *ident = ident.wrapping_add(out.segs);
-        let mut packet = self.tcp_packet(&ip, &out.repr, out.payload, inner.conn.md5_key());
+        let mut packet = self.tcp_packet(&ip, &out.repr, out.payload, endpoint.md5_key());
         packet.departure = out.departure;
         packet.note = out.note;
         packet.flow = endpoint.id.flow();
         if out.segs > 1 {
             packet.gso = Some(Gso { size: out.segment_size, segs: out.segs });
         }
+        let mut waiter = None;
         if let Some(serial) = out.serial {
             let bytes = packet.payload.len() as u32;
             endpoint.below().charge(bytes);
             let sink: Arc<dyn CompletionSink> = endpoint.clone();
             packet.charge = Some(Charge::new(sink, bytes, serial));
+            // Otherwise a completion restarts it.
+            waiter = from.waits_for_space.then_some(endpoint);
         }
-        self.enqueue(endpoint.interface, packet);
+        self.offer(endpoint.interface, packet, waiter).map_err(|packet| {
+            if let Some(charge) = packet.charge {
+                charge.refuse();
+            }
+            Refusal::QueueFull
+        })?;
+        *ident = ident.wrapping_add(out.segs);
+        Ok(())
     }
 
     /// Queues a segment that belongs to no connection. `tos` is without the ECN bits.
@@ -183,31 +197,66 @@ impl Work<'_> {
         true
     }
 
-    /// Counts a packet and gives it to the interface.
+    /// Gives a packet to the interface. One for which there is no space is dropped and counted.
     fn enqueue(&mut self, interface: u8, packet: Packet) {
-        self.count_request(packet.head.first().is_some_and(|first| first >> 4 == 4));
-        self.hand_down(interface, packet);
+        let none: Option<&Arc<Endpoint>> = None;
+        if let Err(packet) = self.offer(interface, packet, none) {
+            self.count_sent(is_v4(&packet), packet.len());
+            self.count(discards(is_v4(&packet)));
+        }
     }
 
-    /// Counts what a protocol wants sent.
+    /// Gives a part of what a protocol wants sent to the interface, with
+    /// [`count_request`](Self::count_request) once for all parts. One for which there is no space is
+    /// dropped and counted. Returns whether there was.
+    pub(crate) fn hand_down(&self, interface: u8, packet: Packet) -> bool {
+        let (is_v4, len) = (is_v4(&packet), packet.len());
+        let none: Option<&Arc<Endpoint>> = None;
+        let offered = self.stack.interfaces.get(interface).tx().offer(self.now, packet, none);
+        self.count_octets(is_v4, len);
+        match offered {
+            Ok(()) => self.note_queued(interface),
+            Err(_) => self.count(discards(is_v4)),
+        }
+        offered.is_ok()
+    }
+
+    /// Gives a packet to the interface and counts it, or gives it back.
+    #[expect(
+        clippy::result_large_err,
+        reason = "the packet goes back to its owner, not up a stack"
+    )]
+    fn offer(
+        &self,
+        interface: u8,
+        packet: Packet,
+        waiter: Option<&Arc<Endpoint>>,
+    ) -> Result<(), Packet> {
+        let (is_v4, len) = (is_v4(&packet), packet.len());
+        self.stack.interfaces.get(interface).tx().offer(self.now, packet, waiter)?;
+        self.count_sent(is_v4, len);
+        self.note_queued(interface);
+        Ok(())
+    }
+
+    fn count_sent(&self, is_v4: bool, len: usize) {
+        self.count_request(is_v4);
+        self.count_octets(is_v4, len);
+    }
+
+    /// Counts what a protocol wants sent, whether or not in fragments.
     pub(crate) fn count_request(&self, is_v4: bool) {
         self.count(if is_v4 { IpCounter::IpOutRequests } else { IpCounter::Ip6OutRequests });
     }
 
-    /// Gives a packet to the interface. Returns whether that had room; if not, the packet is gone,
-    /// and counted.
-    pub(crate) fn hand_down(&mut self, interface: u8, packet: Packet) -> bool {
-        let is_v4 = packet.head.first().is_some_and(|first| first >> 4 == 4);
+    fn count_octets(&self, is_v4: bool, len: usize) {
         let octets = if is_v4 { IpCounter::IpExtOutOctets } else { IpCounter::Ip6OutOctets };
-        self.counters.add(octets, packet.len() as u64);
-        let queued = self.stack.interfaces.get(interface).enqueue(self.now, packet);
-        if queued {
-            self.note_queued(interface);
-        } else {
-            self.count(discards(is_v4));
-        }
-        queued
+        self.counters.add(octets, len as u64);
     }
+}
+
+fn is_v4(packet: &Packet) -> bool {
+    packet.head.first().is_some_and(|first| first >> 4 == 4)
 }
 
 pub(crate) fn to_v6(ip: IpAddr) -> std::net::Ipv6Addr {

@@ -110,8 +110,7 @@ impl Left {
     /// A gated listener that bounds half-closed connections.
     fn listen(&self) -> Arc<Listener> {
         let gate = GateConfig { waiting: 512, per_source: 512, ..GateConfig::default() };
-        let options =
-            Options { half_close_timeout: Some(Duration::from_secs(600)), ..Options::default() };
+        let options = Options::default().half_close_timeout(Some(Duration::from_secs(600)));
         self.world.pair.b.listen_on(ListenOn::Everything, 64, options, Some(gate)).unwrap()
     }
 

@@ -9,6 +9,7 @@ use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{TcpFlags, TcpOptions, TcpRepr, Timestamps};
 
 use super::harness::*;
+use crate::device::memory_link::LinkConfig;
 use crate::flow::FlowKey;
 use crate::stack::work::Work;
 use crate::{
@@ -225,6 +226,30 @@ fn an_attempt_that_is_ignored_is_a_new_one_when_it_comes_again() {
 }
 
 #[test]
+fn nobody_wakes_for_the_time_of_an_attempt_that_has_ended() {
+    let mut pair = Pair::new();
+    let wait = Duration::from_secs(5);
+    let listener = gated(&pair, GateConfig { wait, ..GateConfig::default() });
+    let from = |port| (ip("192.0.2.77"), port);
+    segment(&mut pair, from(1), TcpFlags::SYN, 100, None);
+    let first = next(&mut pair, &listener);
+    assert!(pair.b.next_deadline().is_some());
+    pair.run(Duration::from_secs(1));
+    segment(&mut pair, from(2), TcpFlags::SYN, 100, None);
+    let second = next(&mut pair, &listener);
+    first.ignore(pair.now);
+    assert!(pair.b.next_deadline().is_some(), "the second one's time");
+    second.ignore(pair.now);
+    assert_eq!(pair.b.next_deadline(), None);
+    // An attempt that comes now has its time, whatever is known of the earlier ones.
+    segment(&mut pair, from(3), TcpFlags::SYN, 100, None);
+    let third = next(&mut pair, &listener);
+    pair.run(Duration::from_secs(6));
+    assert_eq!(third.cancelled(), Some(Cancelled::TimedOut));
+    assert_eq!(pair.b.next_deadline(), None);
+}
+
+#[test]
 fn an_attempt_ends_by_reset_by_another_by_time_and_with_the_listener() {
     let mut pair = Pair::new();
     let wait = Duration::from_secs(5);
@@ -363,6 +388,85 @@ fn data_of_a_fast_open_waits_with_its_syn() {
     pair.settle();
     assert_eq!((client.state(), server.state()), (State::Established, State::Established));
     assert_eq!(client.read(pair.now, &mut buf), Ok(4));
+}
+
+/// Peers that complete the handshake and are never decided on: as many as the gate has places for,
+/// and no longer than it says. Spoofed SYNs take no place at all.
+#[test]
+fn a_flood_at_a_gate_that_verifies_is_bounded() {
+    let sysctls = [("net.ipv4.tcp_synack_retries", "1")];
+    let mut pair =
+        Pair::with(LinkConfig { queue_limit: 20_000, ..LinkConfig::default() }, &sysctls);
+    let (wait, waiting, per_source) = (Duration::from_secs(5), 12, 8);
+    let gate = GateConfig { waiting, per_source, wait, verify_source: true };
+    let listener = gated(&pair, gate);
+    for number in 0..4000_u32 {
+        let source = IpAddr::from([192, 0, 2, 10 + (number % 200) as u8]);
+        segment(&mut pair, (source, 9000 + number as u16), TcpFlags::SYN, number, None);
+    }
+    assert_eq!((listener.waiting(), pair.b.connection_memory().connections), (0, 0));
+    // One that exists, and never lets go of its places.
+    let greedy: Vec<_> = (0..20).map(|_| connect(&pair, addr(FAR4, 443))).collect();
+    pair.settle();
+    assert_eq!(listener.waiting(), per_source, "the share of a source");
+    assert_eq!(pair.b.connection_memory().connections, per_source);
+    assert_eq!(pair.counter("TcpExtListenOverflows").1, 12);
+    assert_eq!(listener.budget_use().half_open, per_source);
+    let taken = next(&mut pair, &listener);
+    assert_eq!(listener.waiting(), per_source, "handed out, and not decided");
+    let (woken, waker) = CountingWaker::new();
+    assert_eq!(taken.poll_cancelled(None, &waker), Poll::Pending);
+    // Another source has its share.
+    pair.a.add_address(0, ip("192.0.2.201"), 24).unwrap();
+    let from = Some(addr("192.0.2.201", 0));
+    let honest = pair.a.connect(pair.now, addr(FAR4, 443), from, Options::default()).unwrap();
+    pair.settle();
+    let others = per_source + 1;
+    assert_eq!((listener.waiting(), honest.state()), (others, State::Established));
+    let mut undecided = Vec::new();
+    let honest_is_served = loop {
+        let incoming = next(&mut pair, &listener);
+        if incoming.peer() == honest.local_addr() {
+            break incoming.accept(pair.now);
+        }
+        undecided.push(incoming);
+    };
+    let server = honest_is_served.unwrap();
+    server.write(pair.now, b"ahoy").unwrap();
+    pair.settle();
+    assert_eq!(honest.read(pair.now, &mut [0; 9]), Ok(4));
+    // The time of those that nobody decides on is over: they are reset, taken or not.
+    pair.run(Duration::from_secs(6));
+    assert_eq!((listener.waiting(), listener.budget_use().half_open), (0, 0));
+    assert_eq!((taken.cancelled(), woken.count()), (Some(Cancelled::TimedOut), 1));
+    let late = SocketError::Connection(ConnectionError::TimedOut);
+    assert_eq!(taken.accept(pair.now).err(), Some(late));
+    assert_eq!(pair.b.connection_memory().connections, 1, "the one that was accepted");
+    assert!(greedy.iter().filter(|peer| peer.state() == State::Closed).count() >= per_source);
+    drop((greedy, server, honest, undecided));
+    pair.run(Duration::from_secs(200));
+    assert!(listener.take_incoming(pair.now).unwrap().is_none());
+    assert_eq!((pair.b.connection_memory().connections, pair.b.memory().bytes), (0, 0));
+    assert_eq!(pair.b.next_deadline(), None, "no timer is left behind");
+}
+
+/// What waits at a gate that verifies ends with its listener, also what was handed out.
+#[test]
+fn a_gate_that_verifies_resets_what_waits_when_it_ends() {
+    let mut pair = Pair::new();
+    let gate = GateConfig { verify_source: true, ..GateConfig::default() };
+    let listener = gated(&pair, gate);
+    let clients: Vec<_> = (0..2).map(|_| connect(&pair, addr(FAR4, 443))).collect();
+    clients[0].write(pair.now, b"early").ok();
+    let taken = next(&mut pair, &listener);
+    drop(listener);
+    pair.settle();
+    assert_eq!(taken.cancelled(), Some(Cancelled::Closed));
+    assert!(taken.accept(pair.now).is_err());
+    assert!(clients.iter().all(|client| client.state() == State::Closed));
+    pair.run(Duration::from_secs(1));
+    assert_eq!((pair.b.connection_memory().connections, pair.b.memory().bytes), (0, 0));
+    assert_eq!(pair.b.budget_use().half_open, 0);
 }
 
 #[test]

@@ -127,8 +127,7 @@ impl Storm {
         let (device, end) = channel(ChannelConfig::default()).unwrap();
         let stack = stack(device, A4, A6, &[]);
         let gate = GateConfig { waiting: WAITING, per_source: PER_SOURCE, ..GateConfig::default() };
-        let options =
-            Options { half_close_timeout: Some(Duration::from_secs(300)), ..Options::default() };
+        let options = Options::default().half_close_timeout(Some(Duration::from_secs(300)));
         let listener = stack.listen_on(ListenOn::Everything, 8, options, Some(gate)).unwrap();
         Storm {
             stack,

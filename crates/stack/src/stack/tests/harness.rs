@@ -74,6 +74,8 @@ impl Pair {
             let a = self.a.poll(self.now, 256).unwrap();
             let b = self.b.poll(self.now, 256).unwrap();
             if !a.worked && !b.worked {
+                self.a.check_states();
+                self.b.check_states();
                 return;
             }
         }

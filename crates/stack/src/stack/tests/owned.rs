@@ -26,7 +26,7 @@ fn open(md5_key: Option<Md5Key>) -> (Pair, Arc<TcpSocket>, Arc<TcpSocket>, Arc<E
     let mut keys = Md5Keys::default();
     keys.set(ip(A4), 32, md5_key.clone());
     listener.set_md5_keys(keys);
-    let options = Options { md5_key, ..Options::default() };
+    let options = Options::default().md5_key(md5_key);
     let client = pair.a.connect(pair.now, addr(B4, 80), None, options).unwrap();
     pair.settle();
     let (server, _) = listener.accept(pair.now).unwrap().expect("it has opened");

@@ -313,7 +313,7 @@ fn the_reset_is_signed() {
     let mut keys = Md5Keys::default();
     keys.set(ip(A4), 32, md5_key.clone());
     listener.set_md5_keys(keys);
-    let options = Options { md5_key, ..Options::default() };
+    let options = Options::default().md5_key(md5_key);
     let client = pair.a.connect(pair.now, addr(B4, 80), None, options).unwrap();
     pair.settle();
     let endpoint = pair.b.tables.connections().all().remove(0);

@@ -1,8 +1,11 @@
 //! Queueing disciplines under real connections: departure times, and changes while data flows.
 
-use plimsoll_tcp::Duration;
+use std::sync::Arc;
+
+use plimsoll_tcp::{Duration, Hold};
 
 use super::harness::*;
+use crate::TcpSocket;
 use crate::device::memory_link::LinkConfig;
 use crate::qdisc::Kind;
 
@@ -78,4 +81,115 @@ fn an_interface_keeps_what_was_chosen_for_it() {
     assert!(pair.a.set_qdisc(pair.now, 9, "fq").is_err());
     assert!(pair.a.set_qdisc(pair.now, 0, "sfq").is_err());
     assert!(pair.a.sysctl().set("net.core.default_qdisc", "fq limit 1").is_err());
+}
+
+/// A slow link whose ring holds two packets, so that the discipline fills.
+fn slow() -> LinkConfig {
+    LinkConfig {
+        rate: Some(20_000_000),
+        delay: Duration::from_millis(5),
+        tx_ring: 2,
+        ..LinkConfig::default()
+    }
+}
+
+/// A discipline without space refuses: nothing is lost, nothing is sent twice, nobody waits for a
+/// timer of retransmission, and every flow gets on.
+#[test]
+fn flows_share_a_discipline_that_is_too_small_for_them() {
+    for text in ["pfifo limit 1", "pfifo limit 3", "fq limit 4", "fq flow_limit 1"] {
+        let mut pair = Pair::with(slow(), &[]);
+        pair.a.set_qdisc(pair.now, 0, text).unwrap();
+        let listener = pair.listen(B4, 64);
+        let flows: Vec<_> = (0..12).map(|_| pair.open(B4, &listener)).collect();
+        let mut done: Vec<_> = (0..12)
+            .map(|flow| (pattern(100_000 + flow * 777, flow as u64), 0, Vec::new()))
+            .collect();
+        let before = pair.a.qdiscs()[0].stats.dropped;
+        let finished = pair.run_until(Duration::from_secs(60), |pair| {
+            let mut all = true;
+            for ((client, server), (data, at, got)) in flows.iter().zip(&mut done) {
+                feed(client, pair.now, data, at);
+                drain(server, pair.now, got);
+                all &= got.len() == data.len();
+            }
+            all
+        });
+        let lens: Vec<_> = done.iter().map(|(data, _, got)| (data.len(), got.len())).collect();
+        assert!(finished && done.iter().all(|(data, _, got)| data == got), "{text}: {lens:?}");
+        let refused = pair.a.qdiscs()[0].stats.dropped - before;
+        assert!(refused > 10, "{text}: {refused}");
+        assert!(pair.a.counter("plimsoll.HoldRefused").unwrap() > 0, "{text}");
+        for name in ["TcpRetransSegs", "TcpExtTCPTimeouts", "IpOutDiscards"] {
+            assert_eq!(pair.a.counter(name), Some(0), "{text}: {name}");
+        }
+        // Nobody asks again and again: after a packet has left, an ACK or a write.
+        let stats = pair.a.qdiscs()[0].stats;
+        assert!(refused <= 8 * stats.dequeued, "{text}: {refused} refused, {stats:?}");
+    }
+}
+
+/// A pair whose discipline is full of packets of four flows, and `count` connections that have
+/// nothing of their own below them and whose write was refused.
+fn refused(count: usize) -> (Pair, Vec<u8>, Vec<(Arc<TcpSocket>, Arc<TcpSocket>)>) {
+    let mut pair = Pair::with(slow(), &[]);
+    pair.a.set_qdisc(pair.now, 0, "pfifo limit 1").unwrap();
+    let listener = pair.listen(B4, 64);
+    let mut flows: Vec<_> = (0..4 + count).map(|_| pair.open(B4, &listener)).collect();
+    let waiting = flows.split_off(4);
+    for (busy, _) in flows {
+        feed(&busy, pair.now, &pattern(60_000, 1), &mut 0);
+    }
+    let data = pattern(1000, 2);
+    for (client, _) in &waiting {
+        assert_eq!(client.write(pair.now, &data), Ok(1000));
+        assert_eq!(client.info(pair.now).hold, Some(Hold::Refused));
+    }
+    (pair, data, waiting)
+}
+
+/// Lets time pass until all of `flows` have their data.
+fn arrives(pair: &mut Pair, data: &[u8], flows: &[(Arc<TcpSocket>, Arc<TcpSocket>)]) -> bool {
+    let mut got = vec![Vec::new(); flows.len()];
+    pair.run_until(Duration::from_secs(60), |pair| {
+        for ((_, server), got) in flows.iter().zip(&mut got) {
+            drain(server, pair.now, got);
+        }
+        got.iter().all(|got| *got == data)
+    })
+}
+
+/// What restarts a connection that has nothing of its own below it is space, long before a timer.
+#[test]
+fn space_restarts_a_connection_that_has_nothing_below_it() {
+    let (mut pair, data, flows) = refused(5);
+    let began = pair.now;
+    assert!(arrives(&mut pair, &data, &flows));
+    let took = pair.now.since(began);
+    assert!(took < Duration::from_millis(100), "{took:?} of the virtual clock");
+}
+
+/// One that ends while it waits is forgotten, and the others go on.
+#[test]
+fn a_connection_may_end_while_it_waits_for_space() {
+    let (mut pair, data, flows) = refused(3);
+    flows[1].0.abort(pair.now);
+    assert!(arrives(&mut pair, &data, &[flows[0].clone(), flows[2].clone()]));
+}
+
+/// So does another discipline, without a packet leaving.
+#[test]
+fn a_larger_discipline_has_space() {
+    let mut pair = Pair::new();
+    let listener = pair.listen(B4, 64);
+    let (client, server) = pair.open(B4, &listener);
+    pair.a.set_qdisc(pair.now, 0, "pfifo limit 0").unwrap();
+    let data = pattern(1000, 2);
+    assert_eq!(client.write(pair.now, &data), Ok(1000));
+    pair.run(Duration::from_millis(50));
+    assert_eq!(client.info(pair.now).hold, Some(Hold::Refused));
+    let began = pair.now;
+    pair.a.set_qdisc(pair.now, 0, "pfifo limit 1").unwrap();
+    assert!(arrives(&mut pair, &data, &[(client, server)]));
+    assert!(pair.now.since(began) < Duration::from_millis(10), "no timer had to fire");
 }

@@ -19,7 +19,7 @@ fn keys(peer: &str, prefix: u8, key: Option<Md5Key>) -> Md5Keys {
 }
 
 fn connect(pair: &Pair, to: &str, md5_key: Option<Md5Key>) -> std::sync::Arc<TcpSocket> {
-    let options = Options { md5_key, ..Options::default() };
+    let options = Options::default().md5_key(md5_key);
     pair.a.connect(pair.now, addr(to, 80), None, options).unwrap()
 }
 

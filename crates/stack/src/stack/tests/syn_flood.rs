@@ -15,7 +15,7 @@ use crate::limits::{
 use crate::stack::work::Work;
 
 /// Sends `count` SYNs from `a` to port 80 of `b`, from sources numbered from `first` on.
-fn flood(pair: &Pair, first: u32, count: u32) {
+pub(super) fn flood(pair: &Pair, first: u32, count: u32) {
     let strangers = (first..first + count).map(|number| {
         (IpAddr::from([192, 0, 2, 3 + (number % 250) as u8]), (1024 + number / 250) as u16)
     });

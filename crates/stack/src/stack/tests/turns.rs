@@ -1,10 +1,22 @@
 //! A loop that runs the applications between a batch and its acknowledgement.
 
 use super::harness::*;
+use crate::WaitKey;
 
-/// Requests of 4096 bytes, each answered with as many, by `rounds` turns of a server's loop that
-/// runs `turn` after every batch.
-fn transactions(rounds: u64, answers_in_turn: bool) -> (u64, u64) {
+/// When, and by whom, a request is answered. Both look for more before they answer.
+#[derive(Clone, Copy, PartialEq)]
+enum Answer {
+    /// In the turn that follows the batch.
+    InTurn,
+    /// By a task, after the poll.
+    ByTask,
+    /// By a thread that blocks, after the poll.
+    ByThread,
+}
+
+/// Requests of 4096 bytes, each answered with as many, in `rounds` rounds. Returns the packets of
+/// the server and the ACKs among them.
+fn transactions(rounds: u64, answers: Answer) -> (u64, u64) {
     let mut pair = Pair::new();
     let listener = pair.listen(B4, 16);
     let (client, server) = pair.open(B4, &listener);
@@ -14,7 +26,11 @@ fn transactions(rounds: u64, answers_in_turn: bool) -> (u64, u64) {
     let packets = |pair: &Pair| pair.b.counter("IpOutRequests").unwrap();
     let (before, acks) = (packets(&pair), pair.counter("plimsoll.AcksSent").1);
     for round in 0..rounds {
-        assert!(server.poll_readable(&waker).is_pending());
+        let waits = match answers {
+            Answer::ByThread => server.wait_readable(WaitKey::new(), &waker),
+            Answer::InTurn | Answer::ByTask => server.poll_readable(&waker),
+        };
+        assert!(waits.is_pending());
         assert_eq!(client.write(pair.now, &message).unwrap(), message.len());
         let (stack, now) = (pair.b.clone(), pair.now);
         let mut answer = || {
@@ -25,7 +41,7 @@ fn transactions(rounds: u64, answers_in_turn: bool) -> (u64, u64) {
                 assert_eq!(server.write(now, &message).unwrap(), message.len());
             }
         };
-        if answers_in_turn {
+        if answers == Answer::InTurn {
             stack.poll_with(now, 256, &mut answer).unwrap();
         } else {
             stack.poll(now, 256).unwrap();
@@ -41,14 +57,16 @@ fn transactions(rounds: u64, answers_in_turn: bool) -> (u64, u64) {
 
 #[test]
 fn an_answer_of_the_turn_carries_the_ack() {
-    let (packets, acks) = transactions(100, true);
+    let (packets, acks) = transactions(100, Answer::InTurn);
     assert_eq!((packets, acks), (100, 0), "one packet for each transaction");
 }
 
 #[test]
-fn an_answer_after_the_poll_follows_an_ack() {
-    let (packets, acks) = transactions(100, false);
+fn an_answer_after_the_poll_follows_an_ack_of_a_thread_that_looked_for_more() {
+    let (packets, acks) = transactions(100, Answer::ByThread);
     assert_eq!((packets, acks), (200, 100));
+    let (packets, acks) = transactions(100, Answer::ByTask);
+    assert_eq!((packets, acks), (101, 1), "of a task only until it has answered once");
 }
 
 #[test]

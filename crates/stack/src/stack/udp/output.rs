@@ -28,6 +28,7 @@ const RETRY: Duration = Duration::from_millis(1);
 /// Where a datagram goes and how, as far as the socket does not say so. The default asks for
 /// nothing, and is right for a connected socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UdpTransmit {
     /// The destination; without it, the peer.
     pub to: Option<SocketAddr>,
@@ -41,6 +42,14 @@ pub struct UdpTransmit {
     /// (UDP_SEGMENT). All leave as one packet where the device takes that.
     pub segment_size: Option<usize>,
 }
+
+plimsoll_tcp::setters!(UdpTransmit {
+    to: Option<SocketAddr>,
+    from: Option<IpAddr>,
+    tos: Option<u8>,
+    ttl: Option<u8>,
+    segment_size: Option<usize>,
+});
 
 /// What is to be sent.
 #[derive(Clone, Copy, Debug)]

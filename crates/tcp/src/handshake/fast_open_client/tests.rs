@@ -3,6 +3,8 @@
 use plimsoll_wire::tcp::FastOpenCookie;
 
 use super::*;
+use crate::counters::Counter;
+use crate::state::State;
 use crate::testing::{Setup, Trace};
 
 fn cookie(experimental: bool) -> FastOpenOption {

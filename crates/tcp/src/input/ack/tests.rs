@@ -12,9 +12,9 @@ use plimsoll_wire::tcp::{SackBlock, TcpFlags, TcpOptions, TcpRepr, Timestamps};
 
 use super::*;
 use crate::config::{Config, CongestionAlgorithm, Options};
-use crate::connection::OpenParams;
 use crate::counters::{Counter, Counters};
 use crate::event::ConnectionError;
+use crate::open_params::OpenParams;
 use crate::segment::{Below, Ecn};
 use crate::send::recovery::{NextRetransmission, RecoveryState};
 use crate::serial::Serial;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::config::{Options, SetOption};
-use crate::connection::input::Reader;
+use crate::recv::Reader;
 use crate::segment::Ecn;
 use crate::testing::{Setup, Trace};
 use crate::time::Duration;

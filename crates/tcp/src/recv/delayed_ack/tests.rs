@@ -10,7 +10,7 @@ fn arrival(unacked: u32) -> Arrival {
         rcv_mss: MSS,
         window: 65_535,
         full_push: false,
-        wakes_reader: false,
+        wakes: Reader::Absent,
         hole: false,
         rto: Duration::from_millis(300),
     }
@@ -149,7 +149,7 @@ fn after_a_pause_the_peer_is_answered_at_once_again() {
 }
 
 fn leaving(unacked: u32) -> Arrival {
-    Arrival { wakes_reader: true, ..arrival(unacked) }
+    Arrival { wakes: Reader::Waiting, ..arrival(unacked) }
 }
 
 /// Answers what it receives, and was quick with the last answer.
@@ -206,6 +206,28 @@ fn a_reader_who_comes_back_for_more_gets_the_ack_sent() {
     assert_eq!(acks.decision(), AckDecision::Delay(Instant::from_millis(40)));
     acks.on_empty_read(Instant::ZERO, 100);
     assert_eq!(acks.decision(), AckDecision::Now(AckReason::NoAnswer));
+}
+
+#[test]
+fn a_task_that_looks_for_more_may_answer_after_that() {
+    let config = Config::default();
+    let mut acks = interactive();
+    for unacked in [100, 2 * MSS] {
+        acks.on_push(true);
+        acks.on_data(
+            Instant::ZERO,
+            &config,
+            Arrival { wakes: Reader::Polling, ..leaving(unacked) },
+        );
+        acks.on_read(unacked, MSS, true);
+        acks.on_empty_read(Instant::ZERO, unacked);
+        assert_eq!(acks.decision(), AckDecision::Delay(Instant::ZERO + READER_DELAY));
+        // It does not get more time by looking again.
+        acks.on_empty_read(Instant::from_micros(100), unacked);
+        assert_eq!(acks.decision(), AckDecision::Delay(Instant::ZERO + READER_DELAY));
+        acks.on_data_sent(Instant::ZERO, &config);
+        sent(&mut acks);
+    }
 }
 
 #[test]

@@ -25,6 +25,7 @@ impl Recovery {
         ack: &AckView,
         flight: Flight,
     ) -> AckEffects {
+        self.timed_out = false;
         let mut run = Run::new(cx, conn, self, flight);
         run.read(ack);
         if ack.ack < conn.una {
@@ -76,7 +77,7 @@ impl Run<'_> {
         self.take_answer_of_probe(ack.ack);
     }
 
-    /// SEG.ACK is below SND.UNA: only the blocks are looked at.
+    /// SEG.ACK is below SND.UNA: only the blocks are looked at, and judged whatever they tell.
     fn take_old_ack(&mut self, ack: &AckView) {
         self.facts.duplicates = None;
         let looks = self.conn.sack && !ack.blocks.is_empty() && !self.flight.board.is_empty();
@@ -84,9 +85,7 @@ impl Run<'_> {
             return;
         }
         self.take_sack(ack);
-        if self.tells_something() {
-            self.walk_tables();
-        }
+        self.walk_tables();
     }
 
     /// Whether the tables are walked.

@@ -79,6 +79,14 @@ impl Run<'_> {
         self.queue_cwr();
     }
 
+    /// A reduction begins that no loss asks for, and that nothing undoes.
+    pub(super) fn begin_cwr(&mut self) {
+        self.rec.undo.remember_ssthresh(0);
+        self.rec.undo.forget_point();
+        self.begin_reduction();
+        self.enter(RecoveryState::Cwr);
+    }
+
     /// *End of reduction*, while the state is still that of it.
     pub(super) fn end_reduction(&mut self) {
         let undone = self.rec.state == RecoveryState::Recovery && self.rec.undo.point().is_none();

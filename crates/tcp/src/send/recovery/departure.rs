@@ -4,10 +4,11 @@
 use super::super::scoreboard::{Resent, SentRange, SentState};
 use super::loss_probe::Probe;
 use super::run::Run;
-use super::view::{ConnView, Departure, Flight};
+use super::view::{ConnView, Cwr, Departure, Flight};
 use super::{Permission, Recovery, RecoveryState};
 use crate::context::Context;
 use crate::counters::Counter;
+use crate::segment::SendKind;
 
 impl Recovery {
     /// Data, or our FIN, left for the first time.
@@ -62,6 +63,7 @@ impl Recovery {
         mut flight: Flight,
         left: &Departure,
     ) {
+        self.timed_out = false;
         let probe = self.probe.on_sent(Probe::Old, conn.nxt);
         let front = flight.board.front().is_some_and(|front| front.start == left.start);
         let prior = flight.board.pipe();
@@ -91,6 +93,27 @@ impl Recovery {
             self.prr.on_sent(segs);
         }
         Run::new(cx, conn, self, flight).start_timer_for_retransmission(front);
+    }
+
+    /// The queue below was full, and a packet of that kind did not leave (section 4, "Events that
+    /// are not ACKs"). Returns what becomes of CWR.
+    pub(crate) fn on_refused(
+        &mut self,
+        cx: &Context,
+        conn: &ConnView,
+        flight: Flight,
+        kind: SendKind,
+    ) -> Option<Cwr> {
+        if kind == SendKind::Retransmit {
+            cx.counters.bump(Counter::TcpRetransFail);
+            self.probe.cancel();
+        }
+        let mut run = Run::new(cx, conn, self, flight);
+        if run.is_in(&[RecoveryState::Open, RecoveryState::Disorder]) {
+            run.begin_cwr();
+        }
+        run.hold_back_timeout();
+        run.finish()
     }
 
     fn count_retransmission(&mut self, cx: &Context, segs: u32, bytes: u32) {

@@ -7,7 +7,7 @@
 
 use arrayvec::ArrayVec;
 
-use crate::time::{Duration, Instant};
+use crate::time::{Duration, Instant, nanos};
 
 /// Samples that are kept.
 const KEPT: usize = 3;
@@ -39,7 +39,7 @@ impl MinRtt {
 
     /// Takes a sample.
     pub(super) fn update(&mut self, now: Instant, rtt: Duration, window: Duration) {
-        let rtt = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
+        let rtt = nanos(rtt);
         let before = self.kept.len();
         self.kept.retain(|sample| sample.rtt < rtt);
         let undercut = self.kept.len() < before;

@@ -47,6 +47,7 @@
 //!   [`Recovery::on_retransmitted`], until there is nothing more.
 //! - Output sends new data: [`Recovery::restart_after_idle`] and [`Recovery::new_data_quota`], then
 //!   [`Recovery::on_new_data`] with SND.NXT behind it.
+//! - The queue below was full: [`Recovery::on_refused`].
 //! - No more new data leaves: [`Recovery::end_new_first`] says whether what is lost leaves in its
 //!   place.
 //! - Output has come to its end: [`Recovery::on_output_end`].
@@ -142,6 +143,8 @@ pub(crate) struct Recovery {
     burst: bool,
     /// What should have left again is still below us.
     waits_below: bool,
+    /// The RTO has fired, and nothing has left again since.
+    timed_out: bool,
     /// The packet below us for which a retransmission was last left out.
     left_out: Serial,
     /// RecoveryPoint: SND.NXT when the state began.
@@ -164,9 +167,6 @@ pub(crate) struct Recovery {
     #[cfg(test)]
     rows: std::vec::Vec<&'static str>,
 }
-
-#[cfg(not(test))]
-const _: () = assert!(size_of::<Recovery>() <= 328);
 
 /// What `TCP_INFO` sums up over the life of a connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -193,6 +193,7 @@ impl Recovery {
             retries: 0,
             burst: false,
             waits_below: false,
+            timed_out: false,
             left_out: Serial(0),
             recovery_point: SeqNum(0),
             trying_since: None,

@@ -6,7 +6,7 @@
 
 use super::super::scoreboard::{SentRange, XmitOrder};
 use crate::config::Config;
-use crate::time::{Duration, Instant};
+use crate::time::{Duration, Instant, Nanos};
 
 /// `tcp_recovery`: the reordering window stays at a quarter of the least round trip.
 const STATIC_WINDOW: u8 = 2;
@@ -21,7 +21,7 @@ const PERSISTENCE: u8 = 16;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rack {
     /// RACK.rtt.
-    rtt: Duration,
+    rtt: Nanos,
     /// RACK.xmit_ts and RACK.end_seq.
     newest: XmitOrder,
     /// Something was delivered, or undone, since detection last ran.
@@ -54,7 +54,7 @@ pub(super) struct ReorderingView {
 impl Rack {
     pub(super) const fn new() -> Rack {
         Rack {
-            rtt: Duration::ZERO,
+            rtt: Nanos::ZERO,
             newest: XmitOrder::FIRST,
             pending: false,
             mult: 1,
@@ -76,7 +76,7 @@ impl Rack {
             // It is the copy before that has arrived, as far as is known.
             return;
         }
-        self.rtt = age;
+        self.rtt = age.into();
         self.newest = self.newest.max(range.xmit_order());
         self.pending = true;
     }
@@ -93,7 +93,7 @@ impl Rack {
 
     /// RACK.rtt: a timeout takes for lost what left so long ago.
     pub(super) fn rtt(&self) -> Duration {
-        self.rtt
+        self.rtt.get()
     }
 
     /// What was delivered of what left last.

@@ -8,7 +8,7 @@ use plimsoll_wire::SeqNum;
 
 use super::min_rtt::MinRtt;
 use crate::config::Config;
-use crate::time::{Duration, Instant};
+use crate::time::{Duration, Instant, nanos};
 
 /// The timeout before anything is known (RFC 6298, section 2.1).
 const INITIAL_RTO: Duration = Duration::from_secs(1);
@@ -43,10 +43,6 @@ pub(crate) struct RttEstimator {
     /// The exponent of the timeout.
     backoff: u8,
     least: MinRtt,
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Estimate {
@@ -161,6 +157,11 @@ impl RttEstimator {
     /// The timer has fired: the timeout doubles (RFC 6298, section 5.5).
     pub(crate) fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
+    }
+
+    /// What backed off has not left.
+    pub(super) fn take_back_off(&mut self) {
+        self.backoff = self.backoff.saturating_sub(1);
     }
 
     /// Checks what must always hold.

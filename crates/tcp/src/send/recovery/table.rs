@@ -187,10 +187,7 @@ static OPEN: [Row; 7] = [
         name: "O4",
         guard: |run| !run.is_lost() && run.facts.ece && run.is_in(&[Open, Disorder]),
         effect: |run| {
-            run.rec.undo.remember_ssthresh(0);
-            run.rec.undo.forget_point();
-            run.begin_reduction();
-            run.enter(Cwr);
+            run.begin_cwr();
             Then::End
         },
     },

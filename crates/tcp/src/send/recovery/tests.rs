@@ -435,6 +435,23 @@ fn old_acks_bring_blocks_only() {
     assert_eq!((s.rec.state(), s.cc.cwnd()), (Fast, before), "the window follows later");
 }
 
+/// sack/old_ack_after_a_probe.
+#[test]
+fn an_old_ack_with_a_block_is_judged_though_it_tells_nothing() {
+    let mut s = sender();
+    s.write(1000);
+    s.wait(50);
+    s.on_ack(&ack(1001));
+    s.write(1000);
+    assert_eq!(s.on_timer(), ["P 1001:2001"]);
+    s.rows();
+    assert_eq!(s.on_ack(&ack(1)), NOTHING);
+    assert_eq!((s.rows().len(), s.rec.state()), (0, Open));
+    assert_eq!(s.on_ack(&ack(1).sack(1, 501)), NOTHING);
+    assert_eq!(s.rows(), ["A1", "A4", "O3", "O6"]);
+    assert_eq!(s.rec.state(), Disorder, "the front was sent again");
+}
+
 #[test]
 fn blocks_that_nobody_sends() {
     let mut s = ten(sender());

@@ -416,6 +416,27 @@ fn what_is_below_us_is_not_sent_again() {
     );
 }
 
+/// small_queue/gives_up.
+#[test]
+fn a_queue_that_lets_nothing_go_is_given_up() {
+    let config = Config { tcp_early_retrans: 0, tcp_retries2: 2, ..Config::default() };
+    let mut s = Sender::with(config, conn_view());
+    s.completed = Serial(0);
+    s.write(1000);
+    // The timer waits for 300 ms each time, and 1.4 s are over five times later.
+    for _ in 0..5 {
+        assert!(!s.fire().give_up);
+        assert_eq!((s.output().len(), s.rec.state(), s.rec.retries()), (0, Open, 0));
+    }
+    assert!(s.fire().give_up);
+    let mut s = Sender::with(Config { tcp_early_retrans: 0, ..s.config }, conn_view());
+    s.completed = Serial(0);
+    s.write(1000);
+    s.fire();
+    s.completed = Serial(9);
+    assert_eq!(s.on_timer(), ["R 1:1001"], "it has left, and nothing came");
+}
+
 /// rto/gives_up.
 #[test]
 fn a_silent_peer_is_given_up() {

@@ -12,7 +12,8 @@ use crate::time::{Duration, Instant};
 /// A deadline that has passed is this far ahead.
 const SOON: Duration = Duration::from_micros(1);
 
-/// A front that is still below us is looked at again after this time at the latest.
+/// A front that is still below us is looked at again after this time at the latest, and one that
+/// the queue below refuses after just this time.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// The least wait for a peer that has SACKed the front and not acknowledged it.
@@ -171,23 +172,38 @@ impl Run<'_> {
         let mut effects = TimerEffects::default();
         let Some(front) = self.flight.board.front() else { return effects };
         effects.user_timeout_since = Some(front.sent_at);
-        if self.cx.below.completed < front.serial {
+        let below = self.cx.below.completed < front.serial;
+        if below {
             self.cx.counters.bump(Counter::TcpSpuriousRtxHostQueues);
-            let wait = self.rto().min(LOOK_AGAIN);
-            self.rec.timer.set(Waits::Rto, self.cx.now + wait);
-            return effects;
         }
         let now = self.cx.now;
         let trying = now.since(*self.rec.trying_since.get_or_insert(now));
-        let again = self.rec.retries > 0;
-        if again && give_up::is_over(self.conn, now, trying, self.rto(), self.cx.config) {
+        let asked = below || self.rec.retries > 0;
+        if asked && give_up::is_over(self.conn, now, trying, self.rto(), self.cx.config) {
             effects.give_up = true;
+            return effects;
+        }
+        if below {
+            // What has not left is not lost, but a queue that never lets it go is as good as a peer
+            // that never answers.
+            let wait = self.rto().min(LOOK_AGAIN);
+            self.rec.timer.set(Waits::Rto, now + wait);
             return effects;
         }
         self.begin_loss_by_timeout();
         self.rec.rtt.back_off();
+        self.rec.timed_out = true;
         self.start_rto();
         effects
+    }
+
+    /// The queue below refuses what the timeout sends again: nothing is known of the path, so that
+    /// the timeout does not back off, and fires again soon.
+    pub(super) fn hold_back_timeout(&mut self) {
+        if core::mem::take(&mut self.rec.timed_out) {
+            self.rec.rtt.take_back_off();
+            self.rec.timer.set(Waits::Rto, self.cx.now + LOOK_AGAIN);
+        }
     }
 
     /// The PTO has passed: a probe is due, or the RTO follows (RFC 8985, section 7.3).

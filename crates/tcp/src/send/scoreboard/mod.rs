@@ -189,6 +189,11 @@ impl Scoreboard {
         self.ranges.heap_bytes() + self.rate.heap_bytes()
     }
 
+    /// Whether it holds room, be it in use or not.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.ranges.is_leased() || self.rate.is_leased()
+    }
+
     /// Gives back all that only data in flight needs, if there is none.
     pub(crate) fn release_all(&mut self) {
         if self.is_empty() {

@@ -23,6 +23,7 @@ use plimsoll_wire::SeqNum;
 use super::range::{End, SentRange, XmitOrder};
 
 use crate::frugal;
+use crate::lease::{Lease, blank};
 
 /// Capacity, in entries, that an empty store keeps.
 const KEPT: usize = 16;
@@ -68,7 +69,7 @@ impl Sums {
 #[derive(Debug)]
 pub(super) struct Ranges {
     /// Sent once, neither SACKed nor lost, and nothing above is either.
-    fresh: VecDeque<SentRange>,
+    fresh: Lease<VecDeque<SentRange>>,
     /// What lies below those.
     known: Option<Box<Known>>,
     sums: Sums,
@@ -176,11 +177,13 @@ fn lower<'a>(a: Option<&'a SentRange>, b: Option<&'a SentRange>) -> Option<&'a S
     }
 }
 
+blank!(VecDeque<SentRange>, VecDeque::new());
+
 impl Ranges {
     pub(super) const fn new() -> Ranges {
         let sums = Sums { packets_out: 0, sacked_out: 0, lost_out: 0, retrans_out: 0 };
         Ranges {
-            fresh: VecDeque::new(),
+            fresh: Lease::new(),
             known: None,
             sums,
             #[cfg(test)]
@@ -213,7 +216,7 @@ impl Ranges {
 
     /// The last range that left for the first time, while nothing is known of it.
     pub(super) fn last_fresh(&mut self) -> Option<&mut SentRange> {
-        self.fresh.back_mut()
+        self.fresh.leased()?.back_mut()
     }
 
     /// The range that holds `seq`, or the first one above it.
@@ -293,10 +296,11 @@ impl Ranges {
             return self.pop_known_below(ack);
         }
         self.visit();
-        let first = self.fresh.front_mut().filter(|first| first.start < ack)?;
+        let fresh = self.fresh.leased()?;
+        let first = fresh.front_mut().filter(|first| first.start < ack)?;
         let (whole, mut segs) = (*first, first.segs());
         if whole.end <= ack {
-            self.fresh.pop_front();
+            fresh.pop_front();
         } else {
             first.start = ack;
             segs -= first.segs();
@@ -327,13 +331,20 @@ impl Ranges {
 
     /// Nothing is left: gives back what a long queue took.
     pub(super) fn shrink(&mut self) {
-        self.fresh.shrink_to(KEPT);
+        if let Some(fresh) = self.fresh.leased() {
+            fresh.shrink_to(KEPT);
+        }
+    }
+
+    /// Whether it holds room, be it in use or not.
+    pub(super) fn is_leased(&self) -> bool {
+        self.fresh.is_leased() || self.known.is_some()
     }
 
     /// Gives all room back, if there is nothing.
     pub(super) fn release_all(&mut self) {
         if self.is_empty() {
-            self.fresh = VecDeque::new();
+            self.fresh.give_back();
         }
     }
 
@@ -407,7 +418,8 @@ impl Ranges {
 
     /// Bytes of heap held.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.fresh.capacity() * size_of::<SentRange>()
+        self.fresh.heap_bytes()
+            + self.fresh.capacity() * size_of::<SentRange>()
             + self.known.as_ref().map_or(0, |known| known.heap_bytes())
     }
 
@@ -434,7 +446,9 @@ impl Ranges {
 
     /// Something is known of what begins at `seq`: what lies below goes over.
     fn know_below(&mut self, seq: SeqNum) {
-        while let Some(range) = self.fresh.pop_front_if(|range| range.start < seq) {
+        while let Some(range) =
+            self.fresh.leased().and_then(|fresh| fresh.pop_front_if(|range| range.start < seq))
+        {
             self.visit();
             self.known.get_or_insert_default().insert(range);
         }

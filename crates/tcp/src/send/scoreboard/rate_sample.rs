@@ -155,6 +155,11 @@ impl RateSampler {
         RateSampler { flight: None, app_limited: None, measured }
     }
 
+    /// Whether it holds room, be it in use or not.
+    pub(super) fn is_leased(&self) -> bool {
+        self.flight.is_some()
+    }
+
     /// Bytes of heap held.
     pub(super) fn heap_bytes(&self) -> usize {
         self.flight.as_ref().map_or(0, |_| size_of::<InFlight>())

@@ -17,7 +17,7 @@ fn small_writes_become_few_ranges() {
         queue.append(&pool, &[7; 128], 0);
     }
     assert_eq!(queue.len(), 256_000);
-    assert!(queue.slices.len() <= 5, "{} ranges", queue.slices.len());
+    assert!(queue.held.slices.len() <= 5, "{} ranges", queue.held.slices.len());
     assert_eq!(queue.contiguous(65_000), 65_000);
 }
 

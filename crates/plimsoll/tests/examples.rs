@@ -1,0 +1,111 @@
+//! Each public item of the crate is used in an example, in an example of the documentation, or in
+//! the README, or is listed here with the reason why it need not be.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// What no example has a use for.
+const WITHOUT: &[(&str, &str)] = &[
+    ("Accept", "the future of `TcpListener::accept_async`"),
+    ("AckReason", "a part of `Decision`, which is shown as text"),
+    ("Bound", "a part of `Decision`"),
+    ("Causes", "a part of `Released`"),
+    ("ChecksumState", "of packets; a device with offloads looks at it"),
+    ("Clock", "`net::TokioClock` is one"),
+    ("Connecting", "the future of `Connector::connect_async`"),
+    ("Decision", "what `Record` holds, which is shown as text"),
+    ("Drained", "the future of `Stack::drained`"),
+    ("Entered", "the guard of `net::enter`"),
+    ("ErrorReport", "what `TcpStream::take_report` gives"),
+    ("Gso", "of packets; a device with offloads looks at it"),
+    ("Kick", "what `KickSlot` holds"),
+    ("Kicker", "what `Stack::kicker` gives"),
+    ("NextIncoming", "the future of `GatedListener::incoming`"),
+    ("Note", "what a capture writes beside a packet"),
+    ("Released", "a part of `Decision`"),
+    ("Resend", "a part of `Decision`"),
+    ("ReuniteError", "the error of halves that do not belong together"),
+    ("Scope", "the future of `net::scope`"),
+    ("Slices", "what `TcpStream::read_shared` gives"),
+    ("Tail", "a part of `Decision`"),
+    ("WaitCancelled", "the future of `Incoming::cancelled`"),
+    ("lookup_host_on", "`lookup_host` with a stack, as the other names in `_on`"),
+    ("offload", "for devices of one's own that have offloads"),
+];
+
+fn files(folder: &Path, out: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a folder of this crate") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            files(&path, out);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            out.push(path);
+        }
+    }
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).expect("a file of this crate")
+}
+
+/// The names that `pub use` brings into a module, as they are known there.
+fn used_names(text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for (start, _) in text.match_indices("pub use ") {
+        let end = start + text[start..].find(';').expect("the end of a use");
+        let list = &text[start..end];
+        let list = list.split_once('{').map_or(list, |(_, list)| list);
+        for part in list.split([',', '}']) {
+            let name = part.rsplit([':', ' ']).next().unwrap_or_default().trim();
+            if !name.is_empty() {
+                names.push(name.to_owned());
+            }
+        }
+    }
+    names
+}
+
+/// The items that a file declares public.
+fn declared_names(text: &str) -> Vec<String> {
+    let kinds = ["struct", "enum", "trait", "fn", "const", "type"];
+    let of = |line: &str| {
+        let rest = line.strip_prefix("pub ")?.trim_start_matches("async ");
+        let rest = kinds.iter().find_map(|kind| rest.strip_prefix(kind)?.strip_prefix(' '))?;
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        Some(rest[..end].to_owned())
+    };
+    text.lines().filter_map(of).collect()
+}
+
+#[test]
+fn each_public_item_has_an_example() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut public = BTreeSet::new();
+    for module in ["src/lib.rs", "src/net/mod.rs"] {
+        public.extend(used_names(&read(&root.join(module))));
+    }
+    for module in ["src/gate.rs", "src/prometheus.rs"] {
+        public.extend(declared_names(&read(&root.join(module))));
+    }
+    let mut sources = Vec::new();
+    files(&root.join("src"), &mut sources);
+    let mut examples = String::new();
+    for source in &sources {
+        let text = read(source);
+        let doc = |line: &&str| line.trim_start().starts_with("//");
+        examples.extend(text.lines().filter(doc).flat_map(|line| [line, "\n"]));
+    }
+    let mut programs = Vec::new();
+    files(&root.join("examples"), &mut programs);
+    programs.push(root.join("../../README.md"));
+    programs.iter().for_each(|program| examples.push_str(&read(program)));
+
+    let words: BTreeSet<&str> =
+        examples.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    let unused: Vec<&str> =
+        public.iter().map(String::as_str).filter(|name| !words.contains(name)).collect();
+    assert!(WITHOUT.iter().all(|(_, reason)| !reason.is_empty()), "each has a reason");
+    let listed: Vec<&str> = WITHOUT.iter().map(|(name, _)| *name).collect();
+    assert_eq!(unused, listed, "left: without an example; right: those that are listed here");
+    assert!(public.len() > 60, "{} items were found", public.len());
+}

@@ -1,0 +1,102 @@
+//! Who waits for space in a queueing discipline that was full.
+//!
+//! A connection enters when its packet is refused and nothing of its own lies below, whose
+//! completion would restart it. That happens under the lock of the discipline, and so does taking
+//! connections out when packets have left it: no connection misses the space that it waits for. As
+//! many go on as packets have left, in the order in which they came, and all of them once the
+//! discipline is empty. One that is refused again enters again, at the end.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Somebody whose packet was refused.
+pub(crate) trait SpaceWaiter: Send + Sync {
+    /// It waits from now on. Returns whether it did not before.
+    fn begin_wait(&self) -> bool;
+
+    /// It waits no longer.
+    fn end_wait(&self);
+
+    /// There is space: it is to be called soon. No lock of the interface is held.
+    fn go_on(&self);
+}
+
+/// Those who wait, in order. Each is in it once at most.
+#[derive(Default)]
+pub(crate) struct SpaceWaiters(VecDeque<Arc<dyn SpaceWaiter>>);
+
+impl SpaceWaiters {
+    /// Whether nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Appends `waiter`, unless it waits already.
+    pub(crate) fn push<W: SpaceWaiter + 'static>(&mut self, waiter: &Arc<W>) {
+        if waiter.begin_wait() {
+            self.0.push_back(waiter.clone());
+        }
+    }
+
+    /// Takes the first `count` out, who are then to go on.
+    #[must_use]
+    pub(crate) fn take(&mut self, count: usize) -> Vec<Arc<dyn SpaceWaiter>> {
+        let count = count.min(self.0.len());
+        let taken: Vec<_> = self.0.drain(..count).collect();
+        taken.iter().for_each(|waiter| waiter.end_wait());
+        if self.0.is_empty() {
+            self.0 = VecDeque::new();
+        }
+        taken
+    }
+
+    /// Takes one out that ends.
+    pub(crate) fn forget<W: SpaceWaiter>(&mut self, waiter: &Arc<W>) {
+        let is_it = |other: &Arc<dyn SpaceWaiter>| {
+            std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(waiter))
+        };
+        self.0.retain(|other| !is_it(other));
+        waiter.end_wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Waiter(AtomicBool);
+
+    impl SpaceWaiter for Waiter {
+        fn begin_wait(&self) -> bool {
+            !self.0.swap(true, Ordering::Relaxed)
+        }
+
+        fn end_wait(&self) {
+            self.0.store(false, Ordering::Relaxed);
+        }
+
+        fn go_on(&self) {}
+    }
+
+    #[test]
+    fn each_waits_once_and_they_go_on_in_order() {
+        let all: Vec<Arc<Waiter>> = (0..4).map(|_| Arc::default()).collect();
+        let mut waiters = SpaceWaiters::default();
+        for _ in 0..2 {
+            all.iter().for_each(|waiter| waiters.push(waiter));
+        }
+        waiters.forget(&all[1]);
+        let taken = waiters.take(2);
+        let expected = [&all[0], &all[2]];
+        assert_eq!(taken.len(), 2);
+        for (taken, expected) in taken.iter().zip(expected) {
+            assert!(std::ptr::addr_eq(Arc::as_ptr(taken), Arc::as_ptr(expected)));
+        }
+        waiters.push(&all[0]);
+        assert_eq!((waiters.take(9).len(), waiters.take(9).len()), (2, 0));
+        assert!(waiters.is_empty() && all.iter().all(|waiter| !waiter.0.load(Ordering::Relaxed)));
+    }
+}

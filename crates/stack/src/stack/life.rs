@@ -1,0 +1,68 @@
+//! What becomes of connections: how many are in each state, and what is told of them.
+//!
+//! [`Work::settle`] is where everything shows up that a call of the engine has changed, and
+//! [`Work::remove`](Work) where a connection leaves the table, so that nothing is counted twice or
+//! for ever.
+
+use plimsoll_tcp::{SendKind, State};
+
+use crate::events::{ConnectionEvent, Open, StackEvent};
+use crate::flow::FlowKey;
+use crate::sockets::endpoint::{Endpoint, Inner, Sent};
+use crate::stack::work::Work;
+
+impl Work<'_> {
+    /// Counts a connection in the state that it has now.
+    #[inline]
+    pub(crate) fn note_state(&mut self, endpoint: &Endpoint, inner: &mut Inner) {
+        let state = inner.conn.state();
+        if inner.counted() != Some(state) && state != State::Closed {
+            self.move_state(endpoint, inner, state);
+        }
+    }
+
+    #[cold]
+    fn move_state(&mut self, endpoint: &Endpoint, inner: &mut Inner, state: State) {
+        let before = inner.count_in(Some(state));
+        self.counters.move_state(before, Some(state));
+        if before.is_none() {
+            let active = endpoint.listener.is_none();
+            let open = if active { Open::Connect } else { Open::Accept };
+            self.events().connection(endpoint, ConnectionEvent::Opening(open));
+        }
+        let opened = |state| matches!(state, State::SynSent | State::SynReceived);
+        if before.is_none_or(opened) && !opened(state) {
+            self.events().connection(endpoint, ConnectionEvent::Established);
+        }
+    }
+
+    /// A connection leaves the table. If this is begun again after a panic, nothing is done twice.
+    pub(crate) fn note_removal(&mut self, endpoint: &Endpoint, inner: &mut Inner) {
+        if let Some(before) = inner.count_in(None) {
+            self.counters.move_state(Some(before), None);
+            let event = ConnectionEvent::Closed(inner.conn.error());
+            self.events().connection(endpoint, event);
+        }
+    }
+
+    /// A SYN opens nothing.
+    #[inline]
+    pub(crate) fn note_refusal(&mut self, key: &FlowKey, reason: &'static str) {
+        let (peer, local) = (key.remote_addr(), key.local_addr());
+        self.events().stack(|| StackEvent::Refused { peer, local, reason });
+    }
+
+    /// A segment of a connection leaves. The first SYN of `inner` is not sent again.
+    #[inline]
+    pub(crate) fn note_sending(&mut self, endpoint: &Endpoint, inner: &Inner, sent: &Sent) {
+        let again = match sent.kind {
+            SendKind::Retransmit => true,
+            SendKind::Syn | SendKind::SynAck => inner.sent_to().is_some(),
+            _ => false,
+        };
+        if again {
+            let (seq, len) = (sent.seq.0, sent.len);
+            self.events().connection(endpoint, ConnectionEvent::Retransmission { seq, len });
+        }
+    }
+}

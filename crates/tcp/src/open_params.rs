@@ -1,0 +1,35 @@
+//! What a connection is opened with.
+
+use alloc::sync::Arc;
+
+use plimsoll_buf::Pool;
+use plimsoll_wire::SeqNum;
+
+use crate::config::Options;
+
+/// What a connection is opened with.
+#[derive(Clone, Debug)]
+pub struct OpenParams {
+    /// Our port.
+    pub local_port: u16,
+    /// The peer's port.
+    pub remote_port: u16,
+    /// The initial sequence number (RFC 6528: the caller derives it from a secret).
+    pub iss: SeqNum,
+    /// Offset of our timestamp clock (RFC 7323, section 5.4), from the same secret.
+    pub ts_offset: u32,
+    /// Seed of the connection's own randomness.
+    pub seed: u64,
+    /// MTU of the path in bytes, IP header included.
+    pub mtu: u16,
+    /// Bytes of the IP header: 20 or 40.
+    pub ip_header_len: u16,
+    /// Most payload bytes that one packet handed down may hold (0 or less than one MSS: no
+    /// super-segments).
+    pub max_super_segment: usize,
+    /// The socket's options, shared until they are changed: sockets with the same options need them
+    /// once.
+    pub options: Arc<Options>,
+    /// Where buffers come from.
+    pub pool: Pool,
+}

@@ -1,0 +1,22 @@
+//! What the send half is shown of its connection.
+
+use super::recovery::PeerView;
+use crate::handshake::TimestampState;
+use crate::state::State;
+
+/// What loss recovery looks at of the connection beside its send half.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConnParts {
+    /// The state of RFC 9293.
+    pub(crate) state: State,
+    /// SACK is agreed.
+    pub(crate) sack: bool,
+    /// ECN is agreed.
+    pub(crate) ecn: bool,
+    /// Departure times matter.
+    pub(crate) paced: bool,
+    /// The clock of our timestamps.
+    pub(crate) ts: TimestampState,
+    /// What decides how long a silent peer is waited for.
+    pub(crate) peer: PeerView,
+}

@@ -1,0 +1,26 @@
+//! What the types of a connection take.
+
+use crate::congestion::Controller;
+use crate::connection::Connection;
+use crate::recv::RecvSide;
+use crate::segment::{Segment, Transmit};
+use crate::send::SendSide;
+use crate::send::recovery::Recovery;
+use crate::send::scoreboard::{Scoreboard, SentRange};
+use crate::timer::TimerTable;
+
+macro_rules! sizes {
+    ($($name:ident),+ $(,)?) => { [$((stringify!($name), size_of::<$name>())),+] };
+}
+
+/// In the order of the table in docs/performance.md.
+static SIZES: [(&str, usize); 10] = sizes![
+    Connection, SendSide, RecvSide, Recovery, Controller, Scoreboard, TimerTable, SentRange,
+    Segment, Transmit,
+];
+
+/// Names of the types that a connection is made of, and their sizes in bytes. They differ between
+/// versions and between targets.
+pub fn type_sizes() -> &'static [(&'static str, usize)] {
+    &SIZES
+}

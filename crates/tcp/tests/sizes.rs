@@ -1,0 +1,29 @@
+//! What the types of a connection may take. They grow only on purpose: a million connections pay
+//! for every byte of the first four, and each packet is moved some times.
+#![cfg(target_pointer_width = "64")]
+
+use std::collections::BTreeMap;
+
+/// Most bytes of each type.
+const BUDGET: [(&str, usize); 10] = [
+    ("Connection", 1248),
+    ("SendSide", 728),
+    ("RecvSide", 232),
+    ("Recovery", 320),
+    ("Controller", 72),
+    ("Scoreboard", 88),
+    ("TimerTable", 80),
+    ("SentRange", 56),
+    ("Segment", 160),
+    ("Transmit", 200),
+];
+
+#[test]
+fn types_keep_to_their_budgets() {
+    let sizes: BTreeMap<&str, usize> = plimsoll_tcp::type_sizes().iter().copied().collect();
+    assert_eq!(sizes.len(), BUDGET.len(), "each type has a budget: {sizes:?}");
+    for (name, most) in BUDGET {
+        let size = sizes[name];
+        assert!(size <= most, "{name} takes {size} bytes, and {most} are allowed");
+    }
+}

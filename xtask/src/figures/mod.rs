@@ -1,0 +1,299 @@
+//! `cargo xtask figures lab|bench`: takes the committed figures again.
+//!
+//! Each writes its document, `docs/lab.json` or `docs/bench.json`, and then the pages that are made
+//! from it. Run it on a machine that does nothing else. Every table of `docs/bench.json` is one of
+//! [`TABLES`], so none is written by hand; the conditions in it name the command that takes it.
+
+mod explain;
+mod stream;
+mod tables;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Map, Value, json};
+
+use crate::{bench, docs, shell, steps};
+
+const USAGE: &str =
+    "usage: cargo xtask figures lab [--kernel] [--quick] | figures bench [TABLE]... [--quick]";
+
+/// The longest that one command may take.
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// How much is measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effort {
+    /// What is committed.
+    Full,
+    /// Enough to see that it works.
+    Quick,
+}
+
+impl Effort {
+    fn of<T>(self, full: T, quick: T) -> T {
+        if self == Effort::Full { full } else { quick }
+    }
+
+    /// Options of a bench that knows `--quick`.
+    fn quick(self) -> &'static [&'static str] {
+        self.of(&[], &["--quick"])
+    }
+}
+
+/// A table of `docs/bench.json`.
+struct Table {
+    name: &'static str,
+    /// It makes network namespaces.
+    needs_root: bool,
+    take: fn(&Path, Effort) -> Result<Rows>,
+}
+
+/// What a table shows: what the conditions say beside the command and the machine, the names of the
+/// columns, and the rows.
+struct Rows {
+    conditions: String,
+    header: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+const TABLES: [Table; 8] = [
+    Table { name: "kernel", needs_root: true, take: kernel },
+    Table { name: "stalls", needs_root: true, take: stalls },
+    Table { name: "attacks", needs_root: true, take: attacks },
+    Table { name: "in-process", needs_root: false, take: stream::in_process },
+    Table { name: "fq", needs_root: false, take: stream::fair_queueing },
+    Table { name: "explain", needs_root: false, take: explain::take },
+    Table { name: "sacked", needs_root: false, take: sacked },
+    Table { name: "atomics", needs_root: false, take: atomics },
+];
+
+/// Runs it.
+pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
+    let known = |words: &[&str]| args[1..].iter().all(|word| words.contains(&word.as_str()));
+    match args.first().map(String::as_str) {
+        Some("lab") if known(&["--kernel", "--quick"]) => lab(root, &args[1..])?,
+        Some("bench") => take_all(root, &args[1..])?,
+        _ => bail!("{USAGE}"),
+    }
+    docs::figures(root)
+}
+
+fn lab(root: &Path, options: &[String]) -> Result<()> {
+    let mut command = Command::new("cargo");
+    command.args([
+        "run",
+        "--release",
+        "-p",
+        "plimsoll-cli",
+        "--",
+        "lab",
+        "--json",
+        "docs/lab.json",
+    ]);
+    let status = command.args(options).current_dir(root).status().context("starting cargo")?;
+    ensure!(status.success(), "the lab failed");
+    // Without line breaks it is a third as long.
+    let document = root.join("docs/lab.json");
+    let text = read(&document)?.to_string() + "\n";
+    fs::write(&document, text).with_context(|| format!("writing {}", document.display()))
+}
+
+/// Takes the tables that are named, or all. Each is written when it has been taken.
+fn take_all(root: &Path, words: &[String]) -> Result<()> {
+    let (chosen, effort) = chosen(words)?;
+    if !rustix::process::geteuid().is_root()
+        && let Some(table) = chosen.iter().find(|table| table.needs_root)
+    {
+        let free: Vec<&str> = TABLES.iter().filter(|t| !t.needs_root).map(|t| t.name).collect();
+        bail!(
+            "the table {} makes network namespaces: run it as root, or name only tables that do \
+             not need it: {}",
+            table.name,
+            free.join(" ")
+        );
+    }
+    let document = root.join("docs/bench.json");
+    let begun = Instant::now();
+    for table in chosen {
+        let started = Instant::now();
+        println!("\n== {}", table.name);
+        let rows =
+            (table.take)(root, effort).with_context(|| format!("the table {}", table.name))?;
+        let mut all = read(&document)?;
+        all[table.name] = to_json(table.name, rows);
+        // What is no longer taken is no longer shown.
+        if let Some(fields) = all.as_object_mut() {
+            fields.retain(|name, _| TABLES.iter().any(|table| table.name == name));
+        }
+        let text = serde_json::to_string_pretty(&all)? + "\n";
+        fs::write(&document, text).with_context(|| format!("writing {}", document.display()))?;
+        println!("== {} took {:.0} s", table.name, started.elapsed().as_secs_f64());
+    }
+    println!("all took {:.0} s", begun.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn chosen(words: &[String]) -> Result<(Vec<&'static Table>, Effort)> {
+    let (options, names): (Vec<&String>, Vec<&String>) =
+        words.iter().partition(|word| word.starts_with('-'));
+    let effort = match options.as_slice() {
+        [] => Effort::Full,
+        [word] if *word == "--quick" => Effort::Quick,
+        _ => bail!("{USAGE}"),
+    };
+    let known = || TABLES.iter().map(|table| table.name).collect::<Vec<_>>().join(" ");
+    if let Some(name) = names.iter().find(|name| TABLES.iter().all(|table| table.name != **name)) {
+        bail!("there is no table {name}; the tables: {}\n{USAGE}", known());
+    }
+    let is_chosen =
+        |table: &&Table| names.is_empty() || names.iter().any(|name| *name == table.name);
+    Ok((TABLES.iter().filter(is_chosen).collect(), effort))
+}
+
+fn to_json(name: &str, Rows { conditions, header, rows }: Rows) -> Value {
+    let conditions = format!("`cargo xtask figures bench {name}`: {conditions}; {}.", machine());
+    json!({ "conditions": conditions, "header": header, "rows": rows })
+}
+
+/// What it ran on.
+fn machine() -> String {
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    let processors = if count == 1 { "processor" } else { "processors" };
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("{count} {processors}, Linux {}", release.trim())
+}
+
+/// Runs a bench, and reads the document that it writes.
+fn measured(
+    root: &Path,
+    name: &str,
+    options: &[&str],
+    bench: fn(&Path, &[String]) -> Result<()>,
+) -> Result<Value> {
+    let path = steps::cargo_target(root).join(format!("bench-{name}.json"));
+    let json = path.to_str().context("the path of the repository is text")?;
+    let words = [&[name, "--json", json], options].concat();
+    bench(root, &words.into_iter().map(str::to_owned).collect::<Vec<_>>())?;
+    read(&path)
+}
+
+fn kernel(root: &Path, effort: Effort) -> Result<Rows> {
+    let options = effort.of(&["--repetitions", "5", "--seconds", "1"][..], &["--quick"]);
+    tables::kernel(&measured(root, "kernel", options, steps::bench)?)
+}
+
+fn stalls(root: &Path, effort: Effort) -> Result<Rows> {
+    tables::stalls(&measured(root, "stalls", effort.quick(), steps::bench)?)
+}
+
+fn attacks(root: &Path, effort: Effort) -> Result<Rows> {
+    let program = program(root)?;
+    let program = program.to_str().context("the path of the repository is text")?;
+    let options = [&["--new", program], effort.quick()].concat();
+    tables::attacks(&measured(root, "attacks", &options, steps::bench)?)
+}
+
+fn sacked(root: &Path, effort: Effort) -> Result<Rows> {
+    let options = ["--rounds", effort.of("5", "1")];
+    tables::sacked(&measured(root, "sacked", &options, bench::run)?)
+}
+
+fn atomics(root: &Path, effort: Effort) -> Result<Rows> {
+    let options = ["--rounds", effort.of("200", "20")];
+    tables::atomics(&measured(root, "atomics", &options, bench::run)?)
+}
+
+/// `plimsoll`, built from this tree; as for the benches beside the kernel, so that it is built once.
+fn program(root: &Path) -> Result<PathBuf> {
+    ensure!(steps::build_interop(root)?, "plimsoll does not build");
+    Ok(steps::cargo_target(root).join("release/plimsoll"))
+}
+
+/// What a command of `plimsoll` says as JSON.
+fn said(program: &Path, words: &[&str]) -> Result<Value> {
+    let mut command = Command::new(program);
+    let out = shell::output(command.args(words).args(["--json", "-"]), LIMIT)?;
+    let out = out.with_context(|| format!("plimsoll {} did not end", words.join(" ")))?;
+    let errors = String::from_utf8_lossy(&out.stderr);
+    ensure!(out.status.success(), "plimsoll {}: {}", words.join(" "), errors.trim());
+    serde_json::from_slice(&out.stdout).context("plimsoll prints JSON")
+}
+
+fn read(path: &Path) -> Result<Value> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Map::new().into()),
+        Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
+    };
+    serde_json::from_str(&text).with_context(|| format!("{} is no JSON", path.display()))
+}
+
+/// The middle one, or the mean of the two in the middle.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let half = sorted.len() / 2;
+    match sorted.get(half) {
+        None => f64::NAN,
+        Some(&upper) if sorted.len() % 2 == 1 => upper,
+        Some(&upper) => f64::midpoint(sorted[half - 1], upper),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        for text in ["lab --slow", "bench --kernel", "bench --quick --quick", "all", ""] {
+            let said = run(Path::new("/nowhere"), &words(text)).unwrap_err().to_string();
+            assert!(said.contains("usage"), "{text}: {said}");
+        }
+        let said = run(Path::new("/nowhere"), &words("bench kernels")).unwrap_err().to_string();
+        assert!(said.contains("no table kernels; the tables: kernel stalls"), "{said}");
+    }
+
+    #[test]
+    fn tables_are_chosen_by_name() {
+        let of = |text: &str| {
+            let (chosen, effort) = chosen(&words(text)).unwrap();
+            (chosen.len(), chosen[0].name, effort == Effort::Quick)
+        };
+        assert_eq!(of(""), (TABLES.len(), "kernel", false));
+        assert_eq!(of("--quick explain fq"), (2, "fq", true));
+    }
+
+    /// No table is written by hand.
+    #[test]
+    fn every_committed_table_has_its_command() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let all = read(&root.join("docs/bench.json")).unwrap();
+        for name in all.as_object().unwrap().keys() {
+            assert!(TABLES.iter().any(|table| table.name == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn conditions_name_the_command_and_the_machine() {
+        let rows = Rows { conditions: "once".into(), header: vec!["a".into()], rows: vec![] };
+        let said = to_json("x", rows)["conditions"].as_str().unwrap().to_owned();
+        assert!(said.starts_with("`cargo xtask figures bench x`: once; "), "{said}");
+        assert!(said.contains("Linux"), "{said}");
+    }
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0]), 2.5);
+        assert!(median(&[]).is_nan());
+    }
+}

@@ -1,0 +1,216 @@
+//! From the documents of the benches to the rows of tables.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::Rows;
+
+fn strings(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn array(value: &Value) -> Result<&Vec<Value>> {
+    value.as_array().context("the document of the bench is no array")
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// A number, or a dash if it was not taken.
+fn number(value: &Value, places: usize) -> String {
+    value.as_f64().map_or_else(|| "-".into(), |value| format!("{value:.places$}"))
+}
+
+/// The table of `bench kernel`.
+pub(super) fn kernel(taken: &Value) -> Result<Rows> {
+    let table = taken.get("table").context("the document of the bench has no table")?;
+    let words =
+        |value: &Value| -> Result<Vec<String>> { Ok(array(value)?.iter().map(text).collect()) };
+    let rows = array(&table["rows"])?.iter().map(words).collect::<Result<_>>()?;
+    let conditions = format!(
+        "{} pairs of {} s, kernel sockets with {}",
+        taken["repetitions"],
+        taken["seconds"],
+        text(&taken["kernel_congestion_control"])
+    );
+    Ok(Rows { conditions, header: words(&table["header"])?, rows })
+}
+
+/// The table of `bench stalls`.
+pub(super) fn stalls(taken: &Value) -> Result<Rows> {
+    let row = |talk: &Value| {
+        let ms = |name: &str, places| number(&talk["milliseconds"][name], places) + " ms";
+        vec![
+            text(&talk["conversation"]),
+            text(&talk["begins"]),
+            text(&talk["nagle"]),
+            ms("p50", 3),
+            ms("p99", 3),
+            ms("max", 1),
+            format!("{} of {}", talk["stalls"], talk["rounds"]),
+            format!("{} : {}", talk["late_acks"]["ours"], talk["late_acks"]["kernel"]),
+        ]
+    };
+    let header = [
+        "conversation",
+        "begins",
+        "our Nagle",
+        "p50",
+        "p99",
+        "max",
+        "stalls",
+        "late ACKs, ours : kernel",
+    ];
+    Ok(Rows {
+        conditions: "one connection for each row, the kernel's Nagle on".into(),
+        header: strings(&header),
+        rows: array(taken)?.iter().map(row).collect(),
+    })
+}
+
+/// The table of `bench attacks`, of this version.
+pub(super) fn attacks(taken: &Value) -> Result<Rows> {
+    let row = |found: &Value| {
+        let (before, during) = (&found["before"], &found["during"]);
+        let megabytes = |part: &Value| {
+            part["bytes_per_s"]
+                .as_f64()
+                .map_or_else(String::new, |rate| format!("{:.0}", rate / 1e6))
+        };
+        let answered = match during["asked"].as_u64() {
+            Some(asked) => format!("{} of {asked}", during["answered"]),
+            None => String::new(),
+        };
+        let longest = match &during["longest_connect_s"] {
+            Value::Null => String::new(),
+            seconds => number(seconds, 3) + " s",
+        };
+        let resident = found["resident_bytes"].as_f64().filter(|bytes| *bytes > 0.0);
+        let note = if found["error"].is_string() { &found["error"] } else { &found["note"] };
+        vec![
+            text(&found["what"]),
+            megabytes(before),
+            megabytes(during),
+            longest,
+            answered,
+            number(&found["cpu_seconds"], 2) + " s",
+            resident.map_or_else(String::new, |bytes| format!("{:.0} MiB", bytes / 1_048_576.0)),
+            text(note),
+        ]
+    };
+    let header =
+        ["attack", "MB/s alone", "beside it", "longest connect", "answered", "CPU", "memory", ""];
+    Ok(Rows {
+        conditions: "one run of each attack".into(),
+        header: strings(&header),
+        rows: array(taken)?.iter().map(row).collect(),
+    })
+}
+
+/// The table of `bench sacked`, of this version.
+pub(super) fn sacked(taken: &Value) -> Result<Rows> {
+    let row = |run: &Value| {
+        let figures = &run["figures"];
+        let micros = figures["ns_per_ack"].as_f64().map(|nanos| nanos / 1000.0);
+        vec![
+            figures["segments"].to_string(),
+            figures["acks"].to_string(),
+            micros.map_or_else(|| "-".into(), |micros| format!("{micros:.2} us")),
+        ]
+    };
+    Ok(Rows {
+        conditions: "the best round".into(),
+        header: strings(&["segments in flight", "ACKs", "time for an ACK"]),
+        rows: array(taken)?.iter().map(row).collect(),
+    })
+}
+
+/// The table of `bench atomics`, of this version.
+pub(super) fn atomics(taken: &Value) -> Result<Rows> {
+    let version = array(taken)?.last().context("no version was counted")?;
+    let work = |work: &Value| {
+        let (locked, fences) = (work["locked"].as_f64(), work["fences"].as_f64());
+        let together = locked.zip(fences).map(|(locked, fences)| locked + fences);
+        vec![
+            format!("`{}`: {}", text(&work["work"]), text(&work["unit"])),
+            number(&work["locked"], 1),
+            number(&work["fences"], 1),
+            together.map_or_else(|| "-".into(), |together| format!("{together:.1}")),
+        ]
+    };
+    let derived = |derived: &Value| {
+        vec![text(&derived["name"]), String::new(), String::new(), number(&derived["atomics"], 1)]
+    };
+    let work = array(&version["work"])?.iter().map(work);
+    let derived = array(&version["derived"])?.iter().map(derived);
+    Ok(Rows {
+        conditions: "atomic instructions that one stack executes, by callgrind".into(),
+        header: strings(&["work", "locked", "fences", "together"]),
+        rows: work.chain(derived).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_table_says_how_it_was_taken() {
+        let taken = json!({
+            "repetitions": 5, "seconds": 1.0, "kernel_congestion_control": "cubic",
+            "table": { "header": ["work"], "rows": [["bulk"]] },
+        });
+        let made = kernel(&taken).unwrap();
+        assert_eq!(made.rows, [["bulk"]]);
+        assert_eq!(made.conditions, "5 pairs of 1.0 s, kernel sockets with cubic");
+        assert!(kernel(&json!({})).is_err());
+    }
+
+    #[test]
+    fn conversations() {
+        let taken = json!([{
+            "conversation": "c", "begins": "ours", "nagle": "on",
+            "milliseconds": { "p50": 1.0, "p99": 2.25, "max": 3.0 },
+            "stalls": 1, "rounds": 9, "late_acks": { "ours": 0, "kernel": 4 },
+        }]);
+        let row = ["c", "ours", "on", "1.000 ms", "2.250 ms", "3.0 ms", "1 of 9", "0 : 4"];
+        assert_eq!(stalls(&taken).unwrap().rows, [row]);
+    }
+
+    #[test]
+    fn attacks_with_and_without_a_bystander() {
+        let taken = json!([
+            {
+                "what": "a", "before": { "bytes_per_s": 64e6 }, "note": "n",
+                "during": {
+                    "bytes_per_s": 1e6, "longest_connect_s": 0.5, "answered": 3, "asked": 4,
+                },
+                "cpu_seconds": 1.5, "resident_bytes": 2_097_152,
+            },
+            { "what": "b", "cpu_seconds": 0.0, "resident_bytes": 0, "note": "" },
+            { "what": "c", "error": "no luck" },
+        ]);
+        let rows = attacks(&taken).unwrap().rows;
+        assert_eq!(rows[0], ["a", "64", "1", "0.500 s", "3 of 4", "1.50 s", "2 MiB", "n"]);
+        assert_eq!(rows[1], ["b", "", "", "", "", "0.00 s", "", ""]);
+        assert_eq!(rows[2], ["c", "", "", "", "", "- s", "", "no luck"]);
+    }
+
+    #[test]
+    fn counts_of_this_version() {
+        let figures = json!({ "segments": 100, "acks": 46, "ns_per_ack": 920.0 });
+        let taken = json!([{ "version": "this tree", "figures": figures }]);
+        assert_eq!(sacked(&taken).unwrap().rows, [["100", "46", "0.92 us"]]);
+        let taken = json!([{
+            "work": [{ "work": "idle", "unit": "u", "locked": 4.0, "fences": 2.0 }],
+            "derived": [{ "name": "d", "atomics": 1.25 }],
+        }]);
+        let rows = atomics(&taken).unwrap().rows;
+        assert_eq!(rows[0], ["`idle`: u", "4.0", "2.0", "6.0"]);
+        assert_eq!(rows[1], ["d", "", "", "1.2"]);
+        assert!(atomics(&json!([])).is_err());
+    }
+}
