@@ -5,7 +5,6 @@ use std::io;
 use plimsoll_tcp::ConnectionError;
 
 use crate::policies::sysctl::SysctlError;
-use crate::tables::connections::InsertError;
 
 /// Why a stack could not be built, or cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -212,16 +211,6 @@ fn connection_errno(error: ConnectionError) -> i32 {
         ConnectionError::ParameterProblem => libc::EPROTO,
         ConnectionError::DeviceGone => libc::ENETDOWN,
         ConnectionError::Panicked => libc::ECONNABORTED,
-    }
-}
-
-impl From<InsertError> for SocketError {
-    fn from(error: InsertError) -> SocketError {
-        match error {
-            InsertError::Taken => SocketError::AddrInUse,
-            InsertError::Full => SocketError::TooManyConnections,
-            InsertError::OverBudget => SocketError::ListenerOverBudget,
-        }
     }
 }
 

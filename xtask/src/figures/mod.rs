@@ -207,7 +207,7 @@ fn atomics(root: &Path, effort: Effort) -> Result<Rows> {
     tables::atomics(&measured(root, "atomics", &options, bench::run)?)
 }
 
-/// `plimsoll`, built from this tree; as for the benches beside the kernel, so that it is built once.
+/// `plimsoll`, built from this tree as for the benches beside the kernel: it is built once.
 fn program(root: &Path) -> Result<PathBuf> {
     ensure!(steps::build_interop(root)?, "plimsoll does not build");
     Ok(steps::cargo_target(root).join("release/plimsoll"))
