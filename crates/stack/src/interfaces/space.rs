@@ -1,51 +1,60 @@
 //! Who waits for space in a queueing discipline that was full.
 //!
 //! A connection enters when its packet is refused and nothing of its own lies below, whose
-//! completion would restart it. That happens under the lock of the discipline, and so does taking
-//! connections out when packets have left it: no connection misses the space that it waits for. As
-//! many go on as packets have left, in the order in which they came, and all of them once the
-//! discipline is empty. One that is refused again enters again, at the end.
+//! completion would restart it; a UDP socket enters when its datagram is refused. That happens
+//! under the lock of the discipline, and so does taking them out when packets have left it: nobody
+//! misses the space that it waits for. As many go on as packets have left, in the order in which
+//! they came, and all of them once the discipline is empty. One that is refused again enters again,
+//! at the end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Somebody whose packet was refused.
 pub(crate) trait SpaceWaiter: Send + Sync {
-    /// It waits from now on. Returns whether it did not before.
-    fn begin_wait(&self) -> bool;
+    /// It waits for space of the interface with this index from now on. Returns whether it did not
+    /// before.
+    fn begin_wait(&self, interface: u8) -> bool;
 
-    /// It waits no longer.
-    fn end_wait(&self);
+    /// It waits for this interface no longer.
+    fn end_wait(&self, interface: u8);
 
     /// There is space: it is to be called soon. No lock of the interface is held.
     fn go_on(&self);
 }
 
-/// Those who wait, in order. Each is in it once at most.
-#[derive(Default)]
-pub(crate) struct SpaceWaiters(VecDeque<Arc<dyn SpaceWaiter>>);
+/// Those who wait for one interface, in order. Each is in it once at most.
+pub(crate) struct SpaceWaiters {
+    interface: u8,
+    list: VecDeque<Arc<dyn SpaceWaiter>>,
+}
 
 impl SpaceWaiters {
+    /// Nobody waits for the interface with the index `interface`.
+    pub(crate) fn new(interface: u8) -> SpaceWaiters {
+        SpaceWaiters { interface, list: VecDeque::new() }
+    }
+
     /// Whether nobody waits.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.list.is_empty()
     }
 
     /// Appends `waiter`, unless it waits already.
     pub(crate) fn push<W: SpaceWaiter + 'static>(&mut self, waiter: &Arc<W>) {
-        if waiter.begin_wait() {
-            self.0.push_back(waiter.clone());
+        if waiter.begin_wait(self.interface) {
+            self.list.push_back(waiter.clone());
         }
     }
 
     /// Takes the first `count` out, who are then to go on.
     #[must_use]
     pub(crate) fn take(&mut self, count: usize) -> Vec<Arc<dyn SpaceWaiter>> {
-        let count = count.min(self.0.len());
-        let taken: Vec<_> = self.0.drain(..count).collect();
-        taken.iter().for_each(|waiter| waiter.end_wait());
-        if self.0.is_empty() {
-            self.0 = VecDeque::new();
+        let count = count.min(self.list.len());
+        let taken: Vec<_> = self.list.drain(..count).collect();
+        taken.iter().for_each(|waiter| waiter.end_wait(self.interface));
+        if self.list.is_empty() {
+            self.list = VecDeque::new();
         }
         taken
     }
@@ -55,8 +64,8 @@ impl SpaceWaiters {
         let is_it = |other: &Arc<dyn SpaceWaiter>| {
             std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(waiter))
         };
-        self.0.retain(|other| !is_it(other));
-        waiter.end_wait();
+        self.list.retain(|other| !is_it(other));
+        waiter.end_wait(self.interface);
     }
 }
 
@@ -70,11 +79,13 @@ mod tests {
     struct Waiter(AtomicBool);
 
     impl SpaceWaiter for Waiter {
-        fn begin_wait(&self) -> bool {
+        fn begin_wait(&self, interface: u8) -> bool {
+            assert_eq!(interface, 3);
             !self.0.swap(true, Ordering::Relaxed)
         }
 
-        fn end_wait(&self) {
+        fn end_wait(&self, interface: u8) {
+            assert_eq!(interface, 3);
             self.0.store(false, Ordering::Relaxed);
         }
 
@@ -84,7 +95,7 @@ mod tests {
     #[test]
     fn each_waits_once_and_they_go_on_in_order() {
         let all: Vec<Arc<Waiter>> = (0..4).map(|_| Arc::default()).collect();
-        let mut waiters = SpaceWaiters::default();
+        let mut waiters = SpaceWaiters::new(3);
         for _ in 0..2 {
             all.iter().for_each(|waiter| waiters.push(waiter));
         }

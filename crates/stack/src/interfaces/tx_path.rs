@@ -174,14 +174,15 @@ struct Successor {
 }
 
 impl TxPath {
-    pub(crate) fn new(device: Box<dyn DeviceTx>) -> TxPath {
+    /// Of the interface with the index `interface`.
+    pub(crate) fn new(device: Box<dyn DeviceTx>, interface: u8) -> TxPath {
         let (staged, raw) = (VecDeque::new(), VecDeque::new());
         let caps = device.caps().clone();
         let half = Half { device, caps, epoch: 0, staged, raw, checks_length: false };
         TxPath {
             queue: Mutex::new(Queue {
                 qdisc: Kind::PFIFO.build(),
-                waiters: SpaceWaiters::default(),
+                waiters: SpaceWaiters::new(interface),
             }),
             queued: AtomicUsize::new(0),
             departures: AtomicBool::new(false),
@@ -220,7 +221,7 @@ impl TxPath {
         Err(packet)
     }
 
-    /// A connection that waits for space has ended.
+    /// A socket that may wait for space has ended.
     pub(crate) fn forget<W: SpaceWaiter>(&self, waiter: &Arc<W>) {
         lock(&self.queue).waiters.forget(waiter);
     }
@@ -380,7 +381,8 @@ impl TxPath {
         Some(Holding { path: self, kick, held, left, tell, missed: false, hands_over: false })
     }
 
-    /// The interface is down: what is queued is dropped, and nothing more is taken.
+    /// The interface is down: what is queued is dropped, and nothing more is taken. Who waits for
+    /// space goes on, and meets with the error.
     pub(crate) fn close(&self) {
         let mut dropped = Vec::new();
         let mut queue = lock(&self.queue);
@@ -389,7 +391,9 @@ impl TxPath {
             dropped.push(packet);
         }
         self.queued.store(queue.qdisc.len(), Ordering::Relaxed);
+        let woken = queue.waiters.take(usize::MAX);
         drop(queue);
+        wake(woken);
     }
 
     /// Another device takes the place of this one, as soon as nobody uses this one any more.

@@ -326,11 +326,11 @@ impl Sent {
 }
 
 impl SpaceWaiter for Endpoint {
-    fn begin_wait(&self) -> bool {
+    fn begin_wait(&self, _interface: u8) -> bool {
         !self.below.set_waits_for_space(true)
     }
 
-    fn end_wait(&self) {
+    fn end_wait(&self, _interface: u8) {
         self.below.set_waits_for_space(false);
     }
 

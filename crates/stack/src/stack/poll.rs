@@ -122,22 +122,16 @@ impl Stack {
         let time_wait = if queue == 0 { self.tables.time_wait_ends() } else { None };
         let time_wait = time_wait.map(|at| at + SWEEP);
         let gates = if queue == 0 { self.tables.listeners().gates_end() } else { None };
-        let udp = self.tables.udp();
-        let (flows, refused) = (udp.flows_end(), udp.refused_until());
-        let udp = flows.into_iter().chain(refused).filter(|_| queue == 0);
-        devices.into_iter().chain(timers).chain(time_wait).chain(gates).chain(udp).min()
+        let flows = if queue == 0 { self.tables.udp().flows_end() } else { None };
+        devices.into_iter().chain(timers).chain(time_wait).chain(gates).chain(flows).min()
     }
 
     /// The timers that are not a connection's. Returns whether one was due. No lock is taken while
     /// none is.
     fn run_common_timers(&self, work: &mut Work<'_>) -> bool {
         let mut ended = 0;
-        let udp = self.tables.udp();
-        if udp.flows_end().is_some_and(|at| at <= work.now) {
+        if self.tables.udp().flows_end().is_some_and(|at| at <= work.now) {
             self.expire_flows(work);
-        }
-        if udp.refused_until().is_some_and(|at| at <= work.now) {
-            work.retry_refused();
         }
         if self.tables.listeners().gates_end().is_some_and(|at| at <= work.now) {
             self.expire_gates(work);

@@ -13,8 +13,8 @@
 //!
 //! # Locks
 //!
-//! Each part has its own, all of them leaves: ports, flows, places, those that were refused. Who
-//! needs two takes one after the other.
+//! Each part has its own, all of them leaves: ports, flows, places. Who needs two takes one after
+//! the other.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -29,7 +29,7 @@ use crate::limits::{MAX_MEMBERSHIPS, MAX_UDP_SOCKETS};
 use crate::sockets::udp::UdpEndpoint;
 use crate::sockets::udp::flow::FlowListener;
 use crate::sync::lock;
-use crate::sync::timed::{Deadlines, Timed, TimedGuard};
+use crate::sync::timed::{Timed, TimedGuard};
 use crate::tables::udp_flows::FlowTable;
 
 /// Which IP versions a socket that is bound to `[::]` takes.
@@ -44,7 +44,6 @@ pub(crate) enum Versions {
 pub(crate) struct UdpTable {
     ports: RwLock<Ports>,
     flows: Timed<FlowTable>,
-    refused: Timed<Refused>,
     places: Mutex<Places>,
     /// Some socket has joined a group at some time.
     groups_in_use: AtomicBool,
@@ -139,34 +138,6 @@ struct Place {
     endpoint: Option<Arc<UdpEndpoint>>,
 }
 
-/// Sockets that found the queueing discipline of their interface full, although little or nothing
-/// of their own was in it: no completion of theirs will wake them. They try again soon.
-#[derive(Default)]
-pub(crate) struct Refused {
-    list: Vec<Arc<UdpEndpoint>>,
-    until: Option<Instant>,
-}
-
-impl Refused {
-    /// A socket waits until `until`, or less long if others wait already.
-    pub(crate) fn push(&mut self, endpoint: Arc<UdpEndpoint>, until: Instant) {
-        self.list.push(endpoint);
-        self.until.get_or_insert(until);
-    }
-
-    /// All of them.
-    pub(crate) fn take(&mut self) -> Vec<Arc<UdpEndpoint>> {
-        self.until = None;
-        std::mem::take(&mut self.list)
-    }
-}
-
-impl Deadlines for Refused {
-    fn next(&self) -> Option<Instant> {
-        self.until
-    }
-}
-
 /// To whom a datagram goes that is for one socket.
 pub(crate) enum Found {
     Socket(Arc<UdpEndpoint>),
@@ -180,7 +151,6 @@ impl UdpTable {
         UdpTable {
             ports: RwLock::default(),
             flows: Timed::new(FlowTable::new(key)),
-            refused: Timed::default(),
             places: Mutex::default(),
             groups_in_use: AtomicBool::new(false),
         }
@@ -417,16 +387,6 @@ impl UdpTable {
     /// The flows.
     pub(crate) fn flows(&self) -> TimedGuard<'_, FlowTable> {
         self.flows.lock()
-    }
-
-    /// Sockets whose datagrams a queueing discipline has refused.
-    pub(crate) fn refused(&self) -> TimedGuard<'_, Refused> {
-        self.refused.lock()
-    }
-
-    /// When those may try again.
-    pub(crate) fn refused_until(&self) -> Option<Instant> {
-        self.refused.next()
     }
 
     /// When a flow may have ended.

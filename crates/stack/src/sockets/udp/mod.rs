@@ -12,13 +12,16 @@
 //! the device is done with it ([`BelowUs`]). What is charged and not released is the send queue,
 //! which SO_SNDBUF bounds. A writer that finds it full marks the socket; a completion then puts it
 //! into the queue of those that may go on, as for a connection.
+//!
+//! A datagram that the queueing discipline refuses is the caller's again. The socket then takes no
+//! writer for ready until the discipline of some interface that has refused it has space.
 
 pub(crate) mod flow;
 pub(crate) mod options;
 pub(crate) mod receive_queue;
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
@@ -27,6 +30,7 @@ use plimsoll_tcp::Serial;
 
 use crate::connection_id::ConnectionId;
 use crate::error::SocketError;
+use crate::interfaces::space::SpaceWaiter;
 use crate::packet::CompletionSink;
 use crate::pollers::completion::{BelowUs, Completions};
 use crate::sockets::udp::flow::Flow;
@@ -47,6 +51,10 @@ pub(crate) struct UdpEndpoint {
     completions: Arc<Completions>,
     /// IPv4 identification of the next packet that may be fragmented on its way.
     ident: AtomicU16,
+    /// Bit `i`: it waits for space of interface `i`. Written under the lock of that one's queue.
+    waits_for: AtomicU16,
+    /// A datagram was refused, and it was not called since because there is space.
+    refused: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -59,9 +67,6 @@ struct State {
     charged: usize,
     /// What the next call reports, once.
     error: Option<SocketError>,
-    /// The queueing discipline of the interface was full, and it is on the list of those that try
-    /// again.
-    refused: bool,
     /// Every call reports it from now on.
     end: Option<SocketError>,
     wakers: WakerSet,
@@ -101,7 +106,6 @@ impl UdpEndpoint {
             queue: ReceiveQueue::default(),
             charged: 0,
             error: None,
-            refused: false,
             end: None,
             wakers: WakerSet::default(),
         };
@@ -112,6 +116,8 @@ impl UdpEndpoint {
             below: BelowUs::default(),
             completions,
             ident: AtomicU16::new(id.slot as u16 ^ id.generation as u16),
+            waits_for: AtomicU16::new(0),
+            refused: AtomicBool::new(false),
             state: Mutex::new(state),
         }
     }
@@ -270,7 +276,7 @@ impl UdpEndpoint {
         let mut waker = Some(waker.clone());
         let mut state = lock(&self.state);
         let stopped = state.error.is_some() || state.end.is_some() || ended();
-        let space = !state.refused && self.may_go_on(state.options.sndbuf, Level::Any);
+        let space = !self.is_refused() && self.may_go_on(state.options.sndbuf, Level::Any);
         let ready = stopped || space;
         (ready, state.wakers.answer(ready, Interest::Write, key, &mut waker))
     }
@@ -282,20 +288,17 @@ impl UdpEndpoint {
         let readable = error || ended || !state.queue.is_empty();
         let (bytes, _) = self.below.get();
         let space = bytes == 0 || (bytes as usize) < state.options.sndbuf;
-        (readable, error || ended || space && !state.refused, error)
+        (readable, error || ended || space && !self.is_refused(), error)
     }
 
-    /// The queueing discipline has refused a datagram. Returns whether the caller has to put the
-    /// socket on the list of those that try again.
-    pub(crate) fn note_refused(&self) -> bool {
-        !std::mem::replace(&mut lock(&self.state).refused, true)
+    /// Whether the queueing discipline has refused a datagram, and there was no space since.
+    fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
     }
 
-    /// It was taken off that list.
-    pub(crate) fn try_again(&self, wakers: &mut WakeList) {
-        let mut state = lock(&self.state);
-        state.refused = false;
-        state.wakers.take(Interest::Write, wakers);
+    /// Bit `i`: it waits for space of interface `i`.
+    pub(crate) fn waits_for(&self) -> u16 {
+        self.waits_for.load(Ordering::Relaxed)
     }
 
     /// Whether the send queue takes a datagram now, whatever its size. If it does not, a completion
@@ -320,10 +323,12 @@ impl UdpEndpoint {
         }
     }
 
-    /// It was taken from the queue of those that may go on after a completion: wakes the writers
-    /// when half of the send queue is free.
-    pub(crate) fn go_on(&self, wakers: &mut WakeList) {
+    /// It was taken from the queue of those that may go on, after a completion or because there is
+    /// space: wakes the writers when half of the send queue is free.
+    pub(crate) fn take_up(&self, wakers: &mut WakeList) {
         self.below.take_up();
+        self.refused.store(false, Ordering::Relaxed);
+        // Who registers after this has the lock sees that it may go on.
         let mut state = lock(&self.state);
         if !state.wakers.is_waiting(Interest::Write) {
             return;
@@ -379,6 +384,24 @@ impl CompletionSink for UdpEndpoint {
     fn refused(&self, bytes: u32) {
         // Another thread may have found the send queue full because of it, and wait for that.
         self.complete(bytes, Serial(0));
+    }
+}
+
+impl SpaceWaiter for UdpEndpoint {
+    fn begin_wait(&self, interface: u8) -> bool {
+        self.refused.store(true, Ordering::Relaxed);
+        let bit = 1 << interface;
+        self.waits_for.fetch_or(bit, Ordering::Relaxed) & bit == 0
+    }
+
+    fn end_wait(&self, interface: u8) {
+        self.waits_for.fetch_and(!(1 << interface), Ordering::Relaxed);
+    }
+
+    fn go_on(&self) {
+        if self.below.enqueue() {
+            self.completions.push(self.id);
+        }
     }
 }
 

@@ -3,12 +3,15 @@
 //! Every fragment but the last carries as much as fits the MTU, in units of eight bytes. The charge
 //! goes with the last one, so that the datagram is complete when all are.
 
+use std::sync::Arc;
+
 use plimsoll_wire::ipv4::Ipv4Repr;
 use plimsoll_wire::ipv6::{FRAGMENT_HEADER_LEN, FragmentHeader};
 use plimsoll_wire::{ipv4, ipv6, protocol};
 
 use crate::packet::{ChecksumState, Head, Packet};
 use crate::snmp::IpCounter;
+use crate::sockets::udp::UdpEndpoint;
 use crate::stack::ip::output::IpParams;
 use crate::stack::work::Work;
 
@@ -27,13 +30,13 @@ struct Cut {
 impl Work<'_> {
     /// Queues `whole` in fragments of at most `mtu` bytes on an interface. Its head is an IP header
     /// as `ip` says, and a transport header behind it; its checksum is complete. Returns whether
-    /// all of them were queued: after one that is refused, no other is.
+    /// all of them were queued: after one that is refused, no other is, and `from` waits for space.
     pub(crate) fn send_fragments(
         &mut self,
-        interface: u8,
+        (interface, mtu): (u8, u16),
         (ip, ident): (&IpParams, u32),
         mut whole: Packet,
-        mtu: u16,
+        from: &Arc<UdpEndpoint>,
     ) -> bool {
         let v4 = ip.src.is_ipv4();
         let ip_len = if v4 { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN + FRAGMENT_HEADER_LEN };
@@ -49,7 +52,7 @@ impl Work<'_> {
             if end == total {
                 fragment.charge = whole.charge.take();
             }
-            if !self.hand_down(interface, fragment) {
+            if !self.hand_down(interface, fragment, Some(from)) {
                 self.count(if v4 { IpCounter::IpFragFails } else { IpCounter::Ip6FragFails });
                 return false;
             }

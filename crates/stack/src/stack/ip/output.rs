@@ -17,6 +17,7 @@ use crate::packet::{Charge, ChecksumState, CompletionSink, Gso, Packet};
 use crate::snmp::IpCounter;
 use crate::sockets::endpoint::Endpoint;
 use crate::sockets::md5;
+use crate::sockets::udp::UdpEndpoint;
 use crate::stack::ip::sender::Sender;
 use crate::stack::work::Work;
 
@@ -208,11 +209,16 @@ impl Work<'_> {
 
     /// Gives a part of what a protocol wants sent to the interface, with
     /// [`count_request`](Self::count_request) once for all parts. One for which there is no space is
-    /// dropped and counted. Returns whether there was.
-    pub(crate) fn hand_down(&self, interface: u8, packet: Packet) -> bool {
+    /// dropped and counted, and `waiter`, if there is one, goes on when there is. Returns whether
+    /// there was.
+    pub(crate) fn hand_down(
+        &self,
+        interface: u8,
+        packet: Packet,
+        waiter: Option<&Arc<UdpEndpoint>>,
+    ) -> bool {
         let (is_v4, len) = (is_v4(&packet), packet.len());
-        let none: Option<&Arc<Endpoint>> = None;
-        let offered = self.stack.interfaces.get(interface).tx().offer(self.now, packet, none);
+        let offered = self.stack.interfaces.get(interface).tx().offer(self.now, packet, waiter);
         self.count_octets(is_v4, len);
         match offered {
             Ok(()) => self.note_queued(interface),

@@ -9,9 +9,10 @@ use plimsoll_wire::{checksum, protocol, udp};
 
 use super::harness::*;
 use super::icmp::{Bare, v4, v6};
+use crate::device::channel::{ChannelConfig, channel};
 use crate::device::memory_link::LinkConfig;
 use crate::limits::DATAGRAM_OVERHEAD;
-use crate::{PathMtuDiscovery, SocketError, Stack, UdpSocket, UdpTransmit};
+use crate::{InterfaceConfig, PathMtuDiscovery, SocketError, Stack, UdpSocket, UdpTransmit};
 
 /// To a destination, with nothing else asked for.
 fn to(addr: SocketAddr) -> UdpTransmit {
@@ -259,10 +260,37 @@ fn a_full_interface_is_would_block_and_ends_by_itself() {
     assert_eq!(client.send_queue_len(), 0, "what was refused is not below");
     let (counting, waker) = CountingWaker::new();
     assert!(client.poll_writable(&waker).is_pending());
+    // A packet of the hog takes 8 ms.
+    pair.run(Duration::from_millis(3));
+    assert_eq!(counting.count(), 0, "no packet has left");
     pair.run(Duration::from_millis(200));
-    assert!(counting.count() > 0);
+    assert_eq!(counting.count(), 1);
     assert!(client.poll_writable(&waker).is_ready());
     assert_eq!(client.send(pair.now, &to(addr(B4, 9)), &[b"late"]), Ok(4));
+}
+
+#[test]
+fn who_waits_for_an_interface_that_stands_still_may_use_others_and_hears_of_its_end() {
+    let mut pair = Pair::new();
+    let (far, there) = (addr("198.51.100.2", 9), addr(B4, 9));
+    // Nobody reads it.
+    let (device, _end) = channel(ChannelConfig::default().to_caller(2)).unwrap();
+    let addresses = vec![(ip("198.51.100.1"), 24)];
+    let second = pair.a.add_interface(InterfaceConfig { device, addresses, mtu: None }).unwrap();
+    pair.a.set_qdisc(pair.now, second, "pfifo limit 4").unwrap();
+    let socket = pair.a.bind_udp(addr("0.0.0.0", 0)).unwrap();
+    let full = (0..100).find_map(|_| socket.send(pair.now, &to(far), &[&[1; 1000]]).err());
+    assert_eq!(full, Some(SocketError::WouldBlock));
+    assert!(socket.send_queue_len() < socket.options().sndbuf, "not its own bound");
+    let (counting, waker) = CountingWaker::new();
+    assert!(socket.poll_writable(&waker).is_pending());
+    pair.run(Duration::from_secs(1));
+    assert_eq!(counting.count(), 0);
+    assert_eq!(socket.send(pair.now, &to(there), &[b"this way"]), Ok(8));
+    pair.a.remove_interface(pair.now, second).unwrap();
+    pair.settle();
+    assert_eq!(counting.count(), 1);
+    assert!(socket.poll_writable(&waker).is_ready());
 }
 
 #[test]

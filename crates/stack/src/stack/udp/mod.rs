@@ -189,13 +189,18 @@ impl Work<'_> {
             }
             None => stack.tables.udp().unbind(endpoint),
         }
+        for interface in stack.interfaces.iter() {
+            if endpoint.waits_for() & (1 << interface.index()) != 0 {
+                interface.tx().forget(endpoint);
+            }
+        }
         let charged = endpoint.close(self.wakers());
         stack.policies.udp_memory().shrink(charged, 0);
         stack.tables.udp().unmake(endpoint.id);
     }
 
-    /// Goes on with a socket that has waited for a completion.
+    /// Goes on with a socket that has waited for a completion or for space.
     pub(crate) fn go_on_udp(&mut self, endpoint: &UdpEndpoint) {
-        endpoint.go_on(self.wakers());
+        endpoint.take_up(self.wakers());
     }
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use plimsoll_buf::{MAX_CHUNK, Slices};
-use plimsoll_tcp::{Duration, Instant, Serial};
+use plimsoll_tcp::{Instant, Serial};
 use plimsoll_wire::udp::UdpRepr;
 use plimsoll_wire::{ipv6, protocol, udp};
 
@@ -20,10 +20,6 @@ use crate::stack::Stack;
 use crate::stack::ip::output::{IpParams, pseudo_header};
 use crate::stack::udp::input::counters_of;
 use crate::stack::work::Work;
-
-/// How long a socket waits whose datagram was refused by a queueing discipline that holds little or
-/// nothing of its own.
-const RETRY: Duration = Duration::from_millis(1);
 
 /// Where a datagram goes and how, as far as the socket does not say so. The default asks for
 /// nothing, and is right for a connected socket.
@@ -111,7 +107,6 @@ impl Stack {
             }
         } else {
             work.count(counters.sndbuf_errors);
-            work.wait_for_room(endpoint);
         }
         work.finish();
         if sent { Ok(payload.len()) } else { Err(SocketError::WouldBlock) }
@@ -258,7 +253,8 @@ fn segment_size(how: &UdpTransmit, len: usize, whole: usize) -> Result<Option<u1
 }
 
 impl Work<'_> {
-    /// Queues a datagram. Returns whether there was room.
+    /// Queues a datagram. Returns whether there was space. If there was none, the socket waits for
+    /// some.
     fn send_datagram(
         &mut self,
         endpoint: &Arc<UdpEndpoint>,
@@ -296,14 +292,13 @@ impl Work<'_> {
         self.loop_back(leaving, &packet);
         let interface = self.stack.interfaces.way(leaving.interface, self.home());
         if packet.gso.is_some() || packet.len() <= usize::from(leaving.mtu) {
-            return self.hand_down(interface, packet);
+            return self.hand_down(interface, packet, Some(endpoint));
         }
-        // The checksum is that of all fragments together.
-        if !checksum::fill(&mut packet) {
-            return false;
-        }
+        // The checksum is that of all fragments together. Our own headers have a place for it.
+        let filled = checksum::fill(&mut packet);
+        debug_assert!(filled, "a datagram of ours has no checksum");
         let ident = self.stack.policies.fragment_ident(ip.src, ip.dst);
-        self.send_fragments(interface, (&ip, ident), packet, leaving.mtu)
+        self.send_fragments((interface, leaving.mtu), (&ip, ident), packet, endpoint)
     }
 
     /// The bytes to be sent as ranges of chunks.
@@ -350,27 +345,7 @@ impl Work<'_> {
         let to = leaving.remote.ip();
         let loopback = self.stack.interfaces.routes().loopback();
         if leaving.loops && leaving.interface != loopback && self.stack.hears(to) {
-            self.hand_down(loopback, packet.share());
-        }
-    }
-
-    /// A socket found a queueing discipline full: it may try again soon, as no completion of its
-    /// own may come.
-    fn wait_for_room(&mut self, endpoint: &Arc<UdpEndpoint>) {
-        if !endpoint.note_refused() {
-            return;
-        }
-        let until = self.now + RETRY;
-        self.stack.tables.udp().refused().push(endpoint.clone(), until);
-        // The first queue looks after the time.
-        self.stack.pollers.queue(0).waiter().kick_before(until);
-    }
-
-    /// Lets those try again whose datagrams were refused.
-    pub(crate) fn retry_refused(&mut self) {
-        let refused = self.stack.tables.udp().refused().take();
-        for endpoint in refused {
-            endpoint.try_again(self.wakers());
+            self.hand_down(loopback, packet.share(), None);
         }
     }
 }

@@ -1,9 +1,11 @@
 use plimsoll_tcp::Instant;
 
 use super::*;
+use crate::interfaces::space::{SpaceWaiter, SpaceWaiters};
 use crate::kick::Kick;
 use crate::pollers::completion::Completions;
 use crate::sockets::udp::options::UdpOptions;
+use crate::sockets::wakers::WakeList;
 
 fn table() -> UdpTable {
     UdpTable::new([7; 16])
@@ -40,6 +42,26 @@ fn a_place_is_used_again_under_another_number() {
     assert_eq!(second.id.slot, first.id.slot);
     assert_ne!(second.id, first.id);
     assert_eq!(table.all().len(), 1);
+}
+
+#[test]
+fn a_socket_waits_for_each_interface_that_has_refused_it() {
+    let table = table();
+    let socket = make(&table, "192.0.2.1:1");
+    let mut lists = [SpaceWaiters::new(1), SpaceWaiters::new(2)];
+    for _ in 0..2 {
+        lists.iter_mut().for_each(|list| list.push(&socket));
+    }
+    assert_eq!((socket.waits_for(), socket.readiness().1), (0b110, false));
+    let taken = lists[1].take(9);
+    assert_eq!((taken.len(), socket.waits_for()), (1, 0b010));
+    taken[0].go_on();
+    socket.take_up(&mut WakeList::default());
+    assert!(socket.readiness().1, "it may try what the other takes");
+    lists[1].push(&socket);
+    assert!(!socket.readiness().1);
+    lists.iter_mut().for_each(|list| list.forget(&socket));
+    assert!(socket.waits_for() == 0 && lists.iter().all(SpaceWaiters::is_empty));
 }
 
 #[test]
