@@ -292,8 +292,8 @@ pub use plimsoll_stack::{
     Budget, BudgetUse, ConnectionCounts, CounterGroup, CounterInfo, CounterValue, DatagramInfo,
     InterfaceMetrics, InterfaceStatus, ListenConfig, ListenOn, ListenerMetrics, MemoryUse, Metrics,
     PathMtuDiscovery, QdiscSummary, Received, Refusal, ShutdownReport, SocketSummary, StackError,
-    SysctlError, SysctlInfo, UdpFlowConfig, UdpMemoryUse, UdpOptions, UdpTransmit, device, offload,
-    packet, qdisc,
+    SysctlError, SysctlInfo, UdpFlowConfig, UdpMemoryUse, UdpMetrics, UdpOptions, UdpTransmit,
+    device, offload, packet, qdisc,
 };
 pub use plimsoll_tcp::{
     AckReason, Bound, Causes, CongestionAlgorithm, Decision, ErrorReport, Hold, Info, Instant,

@@ -70,6 +70,7 @@ pub use interfaces::interface::{InterfaceConfig, InterfaceStatus};
 pub use interfaces::route::RouteConfig;
 pub use metrics::{
     ConnectionCounts, CounterGroup, CounterValue, InterfaceMetrics, ListenerMetrics, Metrics,
+    UdpMetrics,
 };
 pub use plimsoll_tcp::{Duration, Instant};
 pub use policies::budget::{Budget, BudgetUse, Refusal};

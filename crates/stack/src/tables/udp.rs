@@ -219,6 +219,12 @@ impl UdpTable {
         lock(&self.places).slots.iter().filter_map(|place| place.endpoint.clone()).collect()
     }
 
+    /// How many sockets there are.
+    pub(crate) fn len(&self) -> usize {
+        let places = lock(&self.places);
+        places.slots.len() - places.free.len()
+    }
+
     /// Whether a socket could be bound to `local`.
     pub(crate) fn is_free(&self, local: SocketAddr, versions: Versions) -> bool {
         let ports = self.read();

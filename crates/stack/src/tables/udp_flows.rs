@@ -47,6 +47,11 @@ impl FlowTable {
         FlowTable { key, by_key: HashTable::new(), ends: BTreeMap::new() }
     }
 
+    /// How many flows there are.
+    pub(crate) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
     fn has_key(endpoint: &UdpEndpoint, key: &FlowKey) -> bool {
         flow_of(endpoint).is_some_and(|flow| flow.key == *key)
     }
