@@ -60,13 +60,14 @@ struct Rows {
     rows: Vec<Vec<String>>,
 }
 
-const TABLES: [Table; 8] = [
+const TABLES: [Table; 9] = [
     Table { name: "kernel", needs_root: true, take: kernel },
     Table { name: "stalls", needs_root: true, take: stalls },
     Table { name: "attacks", needs_root: true, take: attacks },
     Table { name: "in-process", needs_root: false, take: stream::in_process },
     Table { name: "fq", needs_root: false, take: stream::fair_queueing },
     Table { name: "explain", needs_root: false, take: explain::take },
+    Table { name: "idle", needs_root: false, take: idle },
     Table { name: "sacked", needs_root: false, take: sacked },
     Table { name: "atomics", needs_root: false, take: atomics },
 ];
@@ -200,6 +201,11 @@ fn attacks(root: &Path, effort: Effort) -> Result<Rows> {
 fn sacked(root: &Path, effort: Effort) -> Result<Rows> {
     let options = ["--rounds", effort.of("5", "1")];
     tables::sacked(&measured(root, "sacked", &options, bench::run)?)
+}
+
+fn idle(root: &Path, effort: Effort) -> Result<Rows> {
+    let options = ["--connections", effort.of("100000", "10000")];
+    tables::idle(&measured(root, "idle", &options, bench::run)?)
 }
 
 fn atomics(root: &Path, effort: Effort) -> Result<Rows> {

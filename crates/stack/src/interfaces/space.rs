@@ -16,23 +16,30 @@ pub(crate) trait SpaceWaiter: Send + Sync {
     /// before.
     fn begin_wait(&self, interface: u8) -> bool;
 
-    /// It waits for this interface no longer.
-    fn end_wait(&self, interface: u8);
+    /// It waits for this interface no longer. Returns whether it did until now.
+    fn end_wait(&self, interface: u8) -> bool;
+
+    /// Whether it waits for this interface.
+    fn is_waiting(&self, interface: u8) -> bool;
 
     /// There is space: it is to be called soon. No lock of the interface is held.
     fn go_on(&self);
 }
 
-/// Those who wait for one interface, in order. Each is in it once at most.
+/// Those who wait for one interface, in order. Each is in it once at most. Who has ended stays in
+/// the list until it is come to, or until the list is half of such: to end costs the same however
+/// many wait.
 pub(crate) struct SpaceWaiters {
     interface: u8,
     list: VecDeque<Arc<dyn SpaceWaiter>>,
+    /// How many in the list have ended.
+    ended: usize,
 }
 
 impl SpaceWaiters {
     /// Nobody waits for the interface with the index `interface`.
     pub(crate) fn new(interface: u8) -> SpaceWaiters {
-        SpaceWaiters { interface, list: VecDeque::new() }
+        SpaceWaiters { interface, list: VecDeque::new(), ended: 0 }
     }
 
     /// Whether nobody waits.
@@ -50,22 +57,31 @@ impl SpaceWaiters {
     /// Takes the first `count` out, who are then to go on.
     #[must_use]
     pub(crate) fn take(&mut self, count: usize) -> Vec<Arc<dyn SpaceWaiter>> {
-        let count = count.min(self.list.len());
-        let taken: Vec<_> = self.list.drain(..count).collect();
-        taken.iter().for_each(|waiter| waiter.end_wait(self.interface));
+        let mut taken = Vec::with_capacity(count.min(self.list.len()));
+        while taken.len() < count
+            && let Some(waiter) = self.list.pop_front()
+        {
+            if waiter.end_wait(self.interface) {
+                taken.push(waiter);
+            } else {
+                self.ended -= 1;
+            }
+        }
         if self.list.is_empty() {
             self.list = VecDeque::new();
         }
         taken
     }
 
-    /// Takes one out that ends.
+    /// Takes one out that ends. It does not enter again.
     pub(crate) fn forget<W: SpaceWaiter>(&mut self, waiter: &Arc<W>) {
-        let is_it = |other: &Arc<dyn SpaceWaiter>| {
-            std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(waiter))
-        };
-        self.list.retain(|other| !is_it(other));
-        waiter.end_wait(self.interface);
+        if waiter.end_wait(self.interface) {
+            self.ended += 1;
+        }
+        if self.ended > self.list.len() / 2 {
+            self.list.retain(|waiter| waiter.is_waiting(self.interface));
+            self.ended = 0;
+        }
     }
 }
 
@@ -84,9 +100,13 @@ mod tests {
             !self.0.swap(true, Ordering::Relaxed)
         }
 
-        fn end_wait(&self, interface: u8) {
+        fn end_wait(&self, interface: u8) -> bool {
             assert_eq!(interface, 3);
-            self.0.store(false, Ordering::Relaxed);
+            self.0.swap(false, Ordering::Relaxed)
+        }
+
+        fn is_waiting(&self, _interface: u8) -> bool {
+            self.0.load(Ordering::Relaxed)
         }
 
         fn go_on(&self) {}
@@ -109,5 +129,19 @@ mod tests {
         waiters.push(&all[0]);
         assert_eq!((waiters.take(9).len(), waiters.take(9).len()), (2, 0));
         assert!(waiters.is_empty() && all.iter().all(|waiter| !waiter.0.load(Ordering::Relaxed)));
+    }
+
+    #[test]
+    fn who_has_ended_is_passed_over_and_let_go() {
+        let all: Vec<Arc<Waiter>> = (0..8).map(|_| Arc::default()).collect();
+        let mut waiters = SpaceWaiters::new(3);
+        all.iter().for_each(|waiter| waiters.push(waiter));
+        all[..3].iter().for_each(|waiter| waiters.forget(waiter));
+        assert_eq!(waiters.take(2).len(), 2, "the fourth and the fifth");
+        waiters.forget(&all[5]);
+        waiters.forget(&all[6]);
+        assert_eq!(Arc::strong_count(&all[5]), 1, "most of the list had ended");
+        assert_eq!((waiters.take(9).len(), waiters.is_empty()), (1, true));
+        assert!(all.iter().all(|waiter| Arc::strong_count(waiter) == 1));
     }
 }

@@ -21,7 +21,7 @@ pub(crate) mod options;
 pub(crate) mod receive_queue;
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
@@ -31,6 +31,7 @@ use plimsoll_tcp::Serial;
 use crate::connection_id::ConnectionId;
 use crate::error::SocketError;
 use crate::interfaces::space::SpaceWaiter;
+use crate::limits::MAX_INTERFACES;
 use crate::packet::CompletionSink;
 use crate::pollers::completion::{BelowUs, Completions};
 use crate::sockets::udp::flow::Flow;
@@ -38,6 +39,9 @@ use crate::sockets::udp::options::UdpOptions;
 use crate::sockets::udp::receive_queue::{DatagramInfo, ReceiveQueue, Received, cost_of};
 use crate::sockets::wakers::{Interest, WaitKey, WakeList, WakerSet};
 use crate::sync::lock;
+
+/// It waits for no interface any more.
+const CLOSED: u32 = 1 << MAX_INTERFACES;
 
 /// What the tables refer to.
 pub(crate) struct UdpEndpoint {
@@ -52,7 +56,8 @@ pub(crate) struct UdpEndpoint {
     /// IPv4 identification of the next packet that may be fragmented on its way.
     ident: AtomicU16,
     /// Bit `i`: it waits for space of interface `i`. Written under the lock of that one's queue.
-    waits_for: AtomicU16,
+    /// Beside them [`CLOSED`].
+    waits_for: AtomicU32,
     /// A datagram was refused, and it was not called since because there is space.
     refused: AtomicBool,
     state: Mutex<State>,
@@ -116,7 +121,7 @@ impl UdpEndpoint {
             below: BelowUs::default(),
             completions,
             ident: AtomicU16::new(id.slot as u16 ^ id.generation as u16),
-            waits_for: AtomicU16::new(0),
+            waits_for: AtomicU32::new(0),
             refused: AtomicBool::new(false),
             state: Mutex::new(state),
         }
@@ -296,9 +301,10 @@ impl UdpEndpoint {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Bit `i`: it waits for space of interface `i`.
-    pub(crate) fn waits_for(&self) -> u16 {
-        self.waits_for.load(Ordering::Relaxed)
+    /// The application has let go: it begins to wait for no interface any more. Returns for which
+    /// it waits: bit `i` for interface `i`.
+    pub(crate) fn end_waits(&self) -> u32 {
+        self.waits_for.fetch_or(CLOSED, Ordering::Relaxed) & !CLOSED
     }
 
     /// Whether the send queue takes a datagram now, whatever its size. If it does not, a completion
@@ -391,11 +397,17 @@ impl SpaceWaiter for UdpEndpoint {
     fn begin_wait(&self, interface: u8) -> bool {
         self.refused.store(true, Ordering::Relaxed);
         let bit = 1 << interface;
-        self.waits_for.fetch_or(bit, Ordering::Relaxed) & bit == 0
+        let begin = |waits: u32| (waits & (bit | CLOSED) == 0).then_some(waits | bit);
+        self.waits_for.fetch_update(Ordering::Relaxed, Ordering::Relaxed, begin).is_ok()
     }
 
-    fn end_wait(&self, interface: u8) {
-        self.waits_for.fetch_and(!(1 << interface), Ordering::Relaxed);
+    fn end_wait(&self, interface: u8) -> bool {
+        let bit = 1 << interface;
+        self.waits_for.fetch_and(!bit, Ordering::Relaxed) & bit != 0
+    }
+
+    fn is_waiting(&self, interface: u8) -> bool {
+        self.waits_for.load(Ordering::Relaxed) & (1 << interface) != 0
     }
 
     fn go_on(&self) {

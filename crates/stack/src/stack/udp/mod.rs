@@ -189,8 +189,10 @@ impl Work<'_> {
             }
             None => stack.tables.udp().unbind(endpoint),
         }
+        // Another thread may be in a send.
+        let waits_for = endpoint.end_waits();
         for interface in stack.interfaces.iter() {
-            if endpoint.waits_for() & (1 << interface.index()) != 0 {
+            if waits_for & (1 << interface.index()) != 0 {
                 interface.tx().forget(endpoint);
             }
         }

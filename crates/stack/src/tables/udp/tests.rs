@@ -52,16 +52,18 @@ fn a_socket_waits_for_each_interface_that_has_refused_it() {
     for _ in 0..2 {
         lists.iter_mut().for_each(|list| list.push(&socket));
     }
-    assert_eq!((socket.waits_for(), socket.readiness().1), (0b110, false));
+    assert_eq!(([1, 2].map(|at| socket.is_waiting(at)), socket.readiness().1), ([true; 2], false));
     let taken = lists[1].take(9);
-    assert_eq!((taken.len(), socket.waits_for()), (1, 0b010));
+    assert_eq!((taken.len(), [1, 2].map(|at| socket.is_waiting(at))), (1, [true, false]));
     taken[0].go_on();
     socket.take_up(&mut WakeList::default());
     assert!(socket.readiness().1, "it may try what the other takes");
     lists[1].push(&socket);
     assert!(!socket.readiness().1);
+    assert_eq!(socket.end_waits(), 0b110);
     lists.iter_mut().for_each(|list| list.forget(&socket));
-    assert!(socket.waits_for() == 0 && lists.iter().all(SpaceWaiters::is_empty));
+    lists.iter_mut().for_each(|list| list.push(&socket));
+    assert!(lists.iter().all(SpaceWaiters::is_empty), "it was closed");
 }
 
 #[test]
