@@ -50,7 +50,9 @@ impl<'a> Registration<'a> {
     fn new(source: Source<'a>) -> Registration<'a> {
         let key = match source {
             Source::Exceptional(_) => WaitKey::of_no_reader(),
-            Source::Stream(..) | Source::Listener(_) => WaitKey::new(),
+            Source::Stream(..) | Source::Listener(_) | Source::Datagrams(..) | Source::Flows(_) => {
+                WaitKey::new()
+            }
         };
         Registration { source, key, waits: false }
     }

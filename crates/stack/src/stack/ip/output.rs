@@ -208,9 +208,9 @@ impl Work<'_> {
     }
 
     /// Gives a part of what a protocol wants sent to the interface, with
-    /// [`count_request`](Self::count_request) once for all parts. One for which there is no space is
-    /// dropped and counted, and `waiter`, if there is one, goes on when there is. Returns whether
-    /// there was.
+    /// [`count_request`](Self::count_request) once for all parts. One for which there is no space
+    /// is dropped and counted, and `waiter`, if there is one, goes on when there is. Returns
+    /// whether there was.
     pub(crate) fn hand_down(
         &self,
         interface: u8,
