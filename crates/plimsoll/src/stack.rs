@@ -270,6 +270,11 @@ impl Stack {
         self.core().memory()
     }
 
+    /// What the receive queues of all UDP sockets hold, and the limit on it (`net.ipv4.udp_mem`).
+    pub fn udp_memory(&self) -> plimsoll_stack::UdpMemoryUse {
+        self.core().udp_memory()
+    }
+
     /// How much all connections together may use at a time: it sets `plimsoll.max_connections`,
     /// `plimsoll.max_half_open` and `net.ipv4.tcp_mem`. A field that is `None` gets the default of
     /// this machine. It may change at any time; what is there already stays. A connect beyond it
