@@ -307,6 +307,14 @@ impl Stack {
     }
 
     /// What is used of the budget now.
+    ///
+    /// ```
+    /// use plimsoll::BudgetUse;
+    /// # let stack = plimsoll::Stack::builder().loopback_only().build()?;
+    /// let BudgetUse { connections, half_open, .. } = stack.budget_use();
+    /// assert_eq!((connections, half_open), (0, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn budget_use(&self) -> BudgetUse {
         self.core().budget_use()
     }
