@@ -8,7 +8,9 @@ mod namespace;
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket as KernelSocket};
-use std::time::Duration;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use plimsoll::device::tun::{self, Offloads, TunConfig};
 use plimsoll::{Stack, UdpListener, UdpSocket, UdpTransmit};
@@ -25,8 +27,24 @@ fn stack(offloads: Offloads) -> Stack {
     ip("link set lo up");
     ip("address add 192.0.2.1/24 dev tun0");
     ip("address add 2001:db8::1/64 dev tun0 nodad");
+    wait_for_local("2001:db8::1");
     let builder = Stack::builder().device(device);
     builder.address("192.0.2.2/24").address("2001:db8::2/64").build().unwrap()
+}
+
+/// The kernel takes an IPv6 address at once, but packets to it only when it has a route for it,
+/// which another of its threads adds.
+fn wait_for_local(address: &str) {
+    let (entry, begin) = (format!("local {address} "), Instant::now());
+    loop {
+        let show = ["-6", "route", "show", "table", "local"];
+        let routes = Command::new("ip").args(show).output().unwrap().stdout;
+        if String::from_utf8_lossy(&routes).contains(&entry) {
+            return;
+        }
+        assert!(begin.elapsed() < LIMIT, "{address} never gets a route");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 fn kernel(address: &str) -> KernelSocket {
