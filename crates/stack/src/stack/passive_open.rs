@@ -162,15 +162,7 @@ impl Stack {
             return Some(ack);
         };
         work.tcp().bump(Counter::SyncookiesRecv);
-        if listener.accept_queue_is_full() || !listener.begin_handshake() {
-            work.tcp().bump(Counter::ListenOverflows);
-            work.tcp().bump(Counter::ListenDrops);
-            return None;
-        }
-        if listener.verifies_source()
-            && let Err(spent) = self.verified(work, listener, key)
-        {
-            listener.end_handshake();
+        if let Err(spent) = self.take_places(work, listener, key) {
             return spent.and_then(|spent| work.refuse_syn(listener, spent, ack));
         }
         let made = work.contain_making(|work| self.insert_by_cookie(work, listener, key, conn));
@@ -195,6 +187,36 @@ impl Stack {
                 None
             }
         }
+    }
+
+    /// Takes the places of a connection that a cookie has brought back: at the gate, if its listener
+    /// has one, and then in the SYN queue. The gate comes first: its budget counts the SYN queue as
+    /// well, and the connection must not count against itself.
+    ///
+    /// # Errors
+    /// If there is none; the budget that was spent, if it was one.
+    fn take_places(
+        &self,
+        work: &mut Work<'_>,
+        listener: &ListenerInner,
+        key: &FlowKey,
+    ) -> Result<(), Option<IpCounter>> {
+        let overflow = |work: &Work<'_>| {
+            work.tcp().bump(Counter::ListenOverflows);
+            work.tcp().bump(Counter::ListenDrops);
+            Err(None)
+        };
+        if listener.accept_queue_is_full() {
+            return overflow(work);
+        }
+        if listener.verifies_source() {
+            self.verified(work, listener, key)?;
+        }
+        if !listener.begin_handshake() {
+            listener.at_gate(work.wakers(), |gate, _| gate.leave(key));
+            return overflow(work);
+        }
+        Ok(())
     }
 
     /// Inserts the connection that a cookie has brought back.

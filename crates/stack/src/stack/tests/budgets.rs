@@ -115,6 +115,30 @@ fn half_open_connections_of_all_listeners_together() {
     assert_eq!(pair.b.budget_use().half_open, 0, "they went with their listener");
 }
 
+/// What a cookie opens has a place at the gate and one in the SYN queue until its handshake is
+/// complete; it must not find its own.
+#[test]
+fn a_verified_attempt_does_not_count_against_itself() {
+    let mut pair = Pair::new();
+    let gate = GateConfig { verify_source: true, ..GateConfig::default() };
+    let listener =
+        pair.b.listen_on(ListenOn::Everything, 8, Options::default(), Some(gate)).unwrap();
+    listener.set_budget(Budget { half_open: Some(1), ..Budget::default() }).unwrap();
+    pair.b.set_budget(pair.now, &Budget { half_open: Some(1), ..Budget::default() }).unwrap();
+    let first = pair.connect("198.51.100.7");
+    pair.settle();
+    assert_eq!((listener.waiting(), counted(&pair, "plimsoll.BudgetHalfOpen")), (1, 0));
+    let second = pair.connect("198.51.100.7");
+    pair.settle();
+    assert_eq!((listener.waiting(), counted(&pair, "plimsoll.BudgetHalfOpen")), (1, 1));
+    let server = listener.take_incoming(pair.now).unwrap().unwrap().accept(pair.now).unwrap();
+    assert_eq!((first.state(), server.state()), (State::Established, State::Established));
+    // Its place is free, and the other one's data brings its cookie again.
+    second.write(pair.now, b"ahoy").unwrap();
+    pair.settle();
+    assert_eq!((listener.waiting(), counted(&pair, "plimsoll.BudgetHalfOpen")), (1, 1));
+}
+
 #[test]
 fn an_attempt_that_is_accepted_beyond_the_budget_is_refused() {
     let mut pair = Pair::new();
