@@ -208,7 +208,7 @@ impl TcpListener {
     /// ```
     ///
     /// # Errors
-    /// `InvalidInput` names the field that lets nothing through, as one that is 0.
+    /// `InvalidInput` names the field that is out of its range, as one that is 0.
     pub fn set_budget(&self, budget: Budget) -> io::Result<()> {
         let set = self.shared.listener.set_budget(budget);
         set.map_err(|error| refused(self.shared.stack.core(), error))

@@ -24,7 +24,7 @@ use plimsoll_tcp::MemoryRoom;
 
 use crate::connection_id::ConnectionId;
 use crate::error::SocketError;
-use crate::limits::{MAX_CONNECTIONS, MIN_MEMORY_BUDGET};
+use crate::limits::{MAX_CONNECTIONS, MAX_MEMORY_BUDGET, MIN_MEMORY_BUDGET};
 use crate::policies::memory::{MemoryAccount, QUANTUM};
 use crate::pollers::completion::Completions;
 
@@ -44,7 +44,7 @@ pub struct Budget {
     /// Of those, the ones whose handshake is not complete, and attempts that wait at a gate: 1 to
     /// 4,194,304.
     pub half_open: Option<usize>,
-    /// Bytes of memory that the queues of the connections bind: 65,536 at least. From two thirds of
+    /// Bytes of memory that the queues of the connections bind: 65,536 to 2^44. From two thirds of
     /// it on memory counts as short.
     pub memory: Option<usize>,
 }
@@ -100,6 +100,9 @@ impl Budget {
             }
             Budget { memory: Some(..MIN_MEMORY_BUDGET), .. } => {
                 invalid("budget.memory is less than 65536 bytes, too little for any transfer")
+            }
+            Budget { memory: Some(bytes), .. } if bytes as u64 > MAX_MEMORY_BUDGET => {
+                invalid("budget.memory is more than 17592186044416 bytes; None is no bound")
             }
             Budget { connections: Some(all), half_open: Some(some), .. } if some > all => invalid(
                 "budget.half_open is more than budget.connections, which counts them as well",
@@ -301,6 +304,8 @@ mod tests {
             (Budget { half_open: Some(0), ..none }, "budget.half_open is 0"),
             (Budget { memory: Some(0), ..none }, "budget.memory is 0"),
             (Budget { memory: Some(65_535), ..none }, "budget.memory is less"),
+            (Budget { memory: Some((1 << 44) + 1), ..none }, "budget.memory is more"),
+            (Budget { memory: Some(usize::MAX), ..none }, "budget.memory is more"),
             (Budget { connections: Some(4_194_305), ..none }, "budget.connections is more"),
             (Budget { half_open: Some(4_194_305), ..none }, "budget.half_open is more"),
             (
@@ -314,8 +319,10 @@ mod tests {
             }
         }
         assert_eq!(none.check(), Ok(()));
-        let least = Budget { connections: Some(1), half_open: Some(1), memory: Some(65_536) };
-        assert_eq!(least.check(), Ok(()));
+        for memory in [65_536, 1 << 44] {
+            let bounds = Budget { connections: Some(1), half_open: Some(1), memory: Some(memory) };
+            assert_eq!(bounds.check(), Ok(()));
+        }
         assert!(check_flow(0).is_err() && check_flow(65_535).is_err());
         assert_eq!(check_flow(65_536), Ok(()));
     }

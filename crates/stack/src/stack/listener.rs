@@ -180,7 +180,7 @@ impl Listener {
     /// accepted. What is there already stays when a budget is lowered.
     ///
     /// # Errors
-    /// [`SocketError::Invalid`] names the field that lets nothing through.
+    /// [`SocketError::Invalid`] names the field that is out of its range.
     pub fn set_budget(&self, budget: Budget) -> Result<(), SocketError> {
         budget.check()?;
         self.inner.budget().set(&budget);

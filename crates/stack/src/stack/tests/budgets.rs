@@ -301,6 +301,13 @@ fn the_budget_of_a_stack_is_its_settings() {
     let refused = pair.b.set_budget(pair.now, &zero).unwrap_err();
     assert!(refused.to_string().contains("budget.memory is 0"), "{refused}");
     assert_eq!(pair.b.budget(), budget, "nothing has changed");
+    let other = Budget { connections: Some(20), half_open: Some(9), memory: Some(usize::MAX) };
+    let refused = pair.b.set_budget(pair.now, &other).unwrap_err();
+    assert!(refused.to_string().contains("budget.memory is more"), "{refused}");
+    assert_eq!(pair.b.budget(), budget, "nothing has changed");
+    let most = Budget { memory: Some(1 << 44), ..budget };
+    pair.b.set_budget(pair.now, &most).unwrap();
+    assert_eq!(pair.b.budget(), most);
     pair.b.set_budget(pair.now, &Budget::default()).unwrap();
     assert_eq!(pair.b.sysctl().get("net.ipv4.tcp_mem"), before);
     let listener = pair.listen(B4, 8);
