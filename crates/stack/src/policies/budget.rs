@@ -279,7 +279,9 @@ impl BudgetShare {
 
     fn discharge(&mut self) {
         if self.charged != 0 {
-            self.account.memory.charge(&mut self.charged, 0, &[u64::MAX; 3]);
+            // Without a bound nothing is short. With one it stays so for the others.
+            let tcp_mem = self.account.tcp_mem().unwrap_or([u64::MAX; 3]);
+            self.account.memory.charge(&mut self.charged, 0, &tcp_mem);
         }
     }
 }
@@ -344,6 +346,20 @@ mod tests {
         assert!(account.used().1 >= 700_000);
         drop((first, second));
         assert_eq!(account.used(), (0, 0));
+    }
+
+    #[test]
+    fn a_share_that_goes_leaves_memory_short_for_the_others() {
+        let ready = Arc::new(Completions::new(Kick::new().expect("a descriptor")));
+        let account = Arc::new(BudgetAccount::new(ready));
+        account.set(&Budget { memory: Some(1 << 20), ..Budget::default() });
+        let [mut first, mut second] = [(); 2].map(|()| BudgetShare::take(&account).expect("one"));
+        assert!(!second.charge(8192) && first.charge(700_000) && second.is_pressed());
+        drop(second);
+        assert!(first.is_pressed(), "two thirds are in use still");
+        let third = BudgetShare::take(&account).expect("a place");
+        drop(first);
+        assert!(!third.is_pressed());
     }
 
     #[test]
