@@ -210,6 +210,12 @@ impl BudgetAccount {
         (self.connections.load(Ordering::Relaxed), self.memory.used())
     }
 
+    /// How often those who waited for memory were asked again.
+    #[cfg(test)]
+    pub(crate) fn wakes(&self) -> u32 {
+        self.memory.wakes()
+    }
+
     fn tcp_mem(&self) -> Option<[u64; 3]> {
         let most = self.most_memory.load(Ordering::Relaxed);
         (most != UNBOUNDED).then(|| thresholds(most))

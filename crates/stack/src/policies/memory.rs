@@ -25,7 +25,8 @@
 //! that was closed because data was dropped. Both enter a list, with a mark for all that are in
 //! it: how far the use must fall. Whoever charges less looks for the mark, and hands the whole list
 //! to the poller as sockets that may go on. Who still finds nothing enters the list again with a
-//! lower mark, so the list is not gone through for every packet. A writer enters, sets the mark and
+//! lower mark, so the list is not gone through for every packet. Who is bounded by several accounts
+//! enters the list of the one that leaves it least. A writer enters, sets the mark and
 //! then looks at the use; the other side changes the use and then looks at the mark. So one of the
 //! two sees the other.
 
@@ -254,6 +255,14 @@ impl MemoryAccount {
             std::mem::take(&mut *waiting)
         };
         list.ids.into_iter().for_each(|id| self.ready.push(id));
+    }
+}
+
+#[cfg(test)]
+impl MemoryAccount {
+    /// How often those who waited were asked again.
+    pub(crate) fn wakes(&self) -> u32 {
+        self.round.load(Ordering::Relaxed) - 1
     }
 }
 

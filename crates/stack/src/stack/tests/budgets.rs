@@ -205,6 +205,7 @@ fn the_memory_of_a_listeners_connections_is_bounded() {
     assert!(most <= BUDGET + COUNT * 3 * 4096, "{most} bytes");
     assert!(counted(&pair, "plimsoll.BudgetPressures") > 0);
     assert_eq!(pair.b.counter("TcpExtTCPMemoryPressures"), Some(0), "the stack has enough");
+    assert_eq!(pair.b.policies.memory().wakes(), 0, "nobody waits for the stack's");
     pair.run(Duration::from_secs(5));
     assert_eq!(listener.budget_use().memory, 0, "nothing stays charged");
     // Without a budget the same takes more.
@@ -270,6 +271,8 @@ fn the_memory_of_one_connection_is_bounded() {
     let held = listener.budget_use().memory;
     assert!(held <= BUDGET + BEYOND, "{held} bytes of {at} written");
     assert_eq!(server.write(pair.now, &data[at..]), Err(SocketError::WouldBlock));
+    let wakes = (pair.b.policies.memory().wakes(), listener.inner().budget().wakes());
+    assert_eq!(wakes, (0, 1), "it waits for itself alone; set_budget asks once");
     // Lifted while it runs.
     server.set_memory_budget(pair.now, None).unwrap();
     let mut heard = Vec::new();
