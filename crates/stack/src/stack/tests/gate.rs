@@ -469,6 +469,29 @@ fn a_gate_that_verifies_resets_what_waits_when_it_ends() {
     assert_eq!(pair.b.budget_use().half_open, 0);
 }
 
+/// A poller that has found a listener may give it a SYN, or a cookie, after it has ended.
+#[test]
+fn nothing_waits_at_a_gate_that_has_ended() {
+    for verify_source in [false, true] {
+        let mut pair = Pair::new();
+        let gate = GateConfig { verify_source, ..GateConfig::default() };
+        let listener = gated(&pair, gate);
+        // It stays in its table, as with a stack that comes to its end.
+        let mut work = Work::begin(&pair.b, pair.now);
+        let left = listener.inner().end(SocketError::NetworkDown, work.wakers());
+        work.finish();
+        assert!(left.is_empty());
+        let client = connect(&pair, addr(FAR4, 443));
+        client.write(pair.now, b"early").ok();
+        pair.settle();
+        assert_eq!((listener.waiting(), pair.b.budget_use().half_open), (0, 0));
+        assert!(listener.take_incoming(pair.now).is_err());
+        assert_eq!(pair.b.connection_memory().connections, 0);
+        assert!(pair.counter("TcpExtListenDrops").1 > 0);
+        assert_eq!(pair.b.next_deadline(), None, "no timer for what does not wait");
+    }
+}
+
 #[test]
 fn with_verify_source_only_peers_that_exist_are_asked_for() {
     let mut pair = Pair::with(Default::default(), &[("net.ipv4.tcp_syncookies", "0")]);
