@@ -510,7 +510,7 @@ impl Stack {
     pub(crate) fn expire_gates(&self, work: &mut Work<'_>) {
         let timed_out = self.tables.listeners().expire_gates(work.now, work.wakers());
         for (listener, flows) in timed_out {
-            listener.retain(|endpoint| !flows.contains(&endpoint.key));
+            drop(listener.retain(|endpoint| !flows.contains(&endpoint.key)));
             for endpoint in flows.iter().filter_map(|key| self.tables.connections().find(key)) {
                 work.leave(&endpoint, REFUSED);
             }
