@@ -243,8 +243,15 @@ impl Incoming {
         match std::mem::replace(&mut self.what, What::Decided) {
             What::Syn(attempt) => self.stack.open_attempt(now, &self.listener, &attempt),
             What::Open(socket, endpoint, attempt) => {
-                let in_time = self.stack.take_open(now, &self.listener, (&endpoint, &attempt));
-                in_time.map(|()| socket).map_err(refusal_of)
+                match self.stack.take_open(now, &self.listener, (&endpoint, &attempt)) {
+                    Ok(()) => Ok(socket),
+                    Err(why) => {
+                        // Its time may be over and its reset not sent yet. A socket that is dropped
+                        // would say by a FIN that all is well.
+                        socket.abort(now);
+                        Err(refusal_of(why))
+                    }
+                }
             }
             What::Decided => Err(SocketError::Connection(ConnectionError::Aborted)),
         }

@@ -469,6 +469,27 @@ fn a_gate_that_verifies_resets_what_waits_when_it_ends() {
     assert_eq!(pair.b.budget_use().half_open, 0);
 }
 
+/// The application accepts between the end of an attempt and the reset that the poller sends for
+/// it: the peer hears of a reset, not of an orderly end.
+#[test]
+fn a_verified_attempt_that_is_accepted_too_late_is_reset() {
+    let mut pair = Pair::new();
+    let gate = GateConfig { verify_source: true, ..GateConfig::default() };
+    let listener = gated(&pair, gate);
+    let client = connect(&pair, addr(FAR4, 443));
+    let incoming = next(&mut pair, &listener);
+    let mut work = Work::begin(&pair.b, pair.now + Duration::from_secs(61));
+    let timed_out = pair.b.tables.listeners().expire_gates(work.now, work.wakers());
+    work.finish();
+    assert_eq!(timed_out.len(), 1);
+    let late = SocketError::Connection(ConnectionError::TimedOut);
+    assert_eq!(incoming.accept(pair.now).err(), Some(late));
+    pair.settle();
+    let reset = SocketError::Connection(ConnectionError::Reset);
+    assert_eq!(client.read(pair.now, &mut [0; 9]), Err(reset));
+    assert_eq!(pair.b.connection_memory().connections, 0);
+}
+
 /// A poller that has found a listener may give it a SYN, or a cookie, after it has ended.
 #[test]
 fn nothing_waits_at_a_gate_that_has_ended() {
