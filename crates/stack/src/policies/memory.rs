@@ -197,9 +197,7 @@ impl MemoryAccount {
             if used <= low && self.is_pressed() {
                 self.pressure.store(false, Ordering::Relaxed);
             }
-            if used <= self.wake_at.load(Ordering::SeqCst) {
-                self.wake();
-            }
+            self.wake_at_mark(used);
             false
         }
     }
@@ -220,7 +218,13 @@ impl MemoryAccount {
             let mark = if mark < used { mark } else { used.saturating_sub(1) }.max(1);
             self.wake_at.fetch_max(mark, Ordering::SeqCst);
         }
-        if self.level().used <= self.wake_at.load(Ordering::SeqCst) {
+        self.wake_at_mark(self.level().used);
+    }
+
+    /// Has all who wait asked again, if some do and no more than they wait for is `used`.
+    fn wake_at_mark(&self, used: usize) {
+        let mark = self.wake_at.load(Ordering::SeqCst);
+        if mark != 0 && used <= mark {
             self.wake();
         }
     }
