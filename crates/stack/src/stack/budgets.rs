@@ -60,6 +60,26 @@ impl Work<'_> {
         }
     }
 
+    /// Refuses a SYN, or an ACK that brings a cookie back, whose connection was not made: because
+    /// of `error`, or because making it has panicked. Another SYN may have taken the place that
+    /// there was when this one was admitted. Returns it if it is to be answered with a reset.
+    pub(crate) fn refuse_unmade(
+        &self,
+        listener: &ListenerInner,
+        error: Option<InsertError>,
+        syn: Segment,
+    ) -> Option<Segment> {
+        match error {
+            Some(InsertError::Full | InsertError::OverBudget) => {
+                self.refuse_syn(listener, IpCounter::BudgetConnections, syn)
+            }
+            Some(InsertError::Taken) | None => {
+                self.tcp().bump(Counter::ListenDrops);
+                None
+            }
+        }
+    }
+
     /// Counts a connection that was not inserted because a budget is spent.
     pub(crate) fn count_full(&self, error: InsertError) {
         match error {

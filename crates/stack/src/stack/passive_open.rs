@@ -66,47 +66,45 @@ impl Stack {
             }
             Admission::Remembered => {
                 let iss = least_iss.unwrap_or_else(|| self.policies.secrets().isn(key, work.now));
-                self.remember(work, state, listener, key, &segment, iss);
+                return self.remember(work, state, listener, key, segment, iss);
             }
         }
         None
     }
 
-    /// Opens a connection by `syn`.
+    /// Opens a connection by `syn`. Returns it if it is to be answered with a reset.
     fn remember(
         &self,
         work: &mut Work<'_>,
         state: &mut PollState,
         listener: &Arc<ListenerInner>,
         key: &FlowKey,
-        syn: &Segment,
+        syn: Segment,
         iss: SeqNum,
-    ) {
-        let answer = work.answer_fast_open(listener, key, syn);
+    ) -> Option<Segment> {
+        let answer = work.answer_fast_open(listener, key, &syn);
         let begun = if answer.early { listener.begin_early() } else { listener.begin_handshake() };
         if !begun {
-            return work.tcp().bump(Counter::ListenDrops);
+            work.tcp().bump(Counter::ListenDrops);
+            return None;
         }
-        let made = work
-            .contain_making(|work| {
-                let made =
-                    self.insert_child(work, (listener, key), syn, (iss, answer), Child::HalfOpen);
-                made.inspect_err(|&error| work.count_full(error))
-            })
-            .and_then(Result::ok);
-        let Some(endpoint) = made else {
+        let made = work.contain_making(|work| {
+            self.insert_child(work, (listener, key), &syn, (iss, answer), Child::HalfOpen)
+        });
+        let Some(Ok(endpoint)) = made else {
             if answer.early {
                 listener.fast_open(|queue| queue.end(work.now, false));
             } else {
                 listener.end_handshake();
             }
-            return work.tcp().bump(Counter::ListenDrops);
+            return work.refuse_unmade(listener, made.and_then(Result::err), syn);
         };
         if answer.early && !listener.complete_early(endpoint.clone(), work.wakers()) {
             work.leave(&endpoint, REFUSED);
         }
         self.tell_if_down(work, &endpoint);
         state.touched.push(endpoint);
+        None
     }
 
     /// Answers `syn` with a cookie.
@@ -177,14 +175,9 @@ impl Stack {
                 state.touched.push(endpoint);
                 None
             }
-            Some(Err(InsertError::Full | InsertError::OverBudget)) => {
+            failed => {
                 listener.end_handshake();
-                work.refuse_syn(listener, IpCounter::BudgetConnections, ack)
-            }
-            _ => {
-                listener.end_handshake();
-                work.tcp().bump(Counter::ListenDrops);
-                None
+                work.refuse_unmade(listener, failed.and_then(Result::err), ack)
             }
         }
     }
