@@ -71,7 +71,8 @@ impl TcpListener {
         Err(last)
     }
 
-    /// Listens with an accept queue of `backlog` connections. Accepted connections have `options`.
+    /// Listens with an accept queue of `backlog` connections, and one more, as on Linux: 0 lets
+    /// one wait. Accepted connections have `options`.
     ///
     /// # Errors
     /// As [`bind`](Self::bind).
@@ -147,7 +148,7 @@ impl TcpListener {
     /// `options`.
     ///
     /// # Errors
-    /// As [`bind`](Self::bind); `InvalidInput` if the backlog is 0.
+    /// As [`bind`](Self::bind).
     pub fn bind_on(
         stack: &Stack,
         on: ListenOn,

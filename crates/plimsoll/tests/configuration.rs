@@ -86,7 +86,6 @@ fn of_a_listener() {
         (plain(base().gate(Some(gate()))), "gate: a TcpListener never asks"),
         (plain(base().options(options(0))), "memory_budget is 0"),
         (plain(base().options(options(9))), "memory_budget is less"),
-        (TcpListener::bind_on(&stack, on, 0, Options::default()).map(drop), "backlog is 0"),
         (TcpListener::bind_any_port(&stack, 0).map(drop), "port 0"),
     ];
     for (outcome, words) in table {

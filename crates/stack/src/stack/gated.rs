@@ -419,9 +419,6 @@ impl Stack {
         options: Options,
         gate: Option<GateConfig>,
     ) -> Result<Arc<Listener>, SocketError> {
-        if backlog == 0 {
-            return Err(SocketError::Invalid("backlog is 0: no connection could ever wait"));
-        }
         self.listen_with(on, ListenConfig { backlog, options, gate, ..ListenConfig::default() })
     }
 

@@ -39,8 +39,8 @@ pub(crate) type Accepted = (Arc<TcpSocket>, Arc<Endpoint>);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ListenConfig {
-    /// Connections that wait to be accepted, at most; 4096 unless set, and no more than
-    /// `net.core.somaxconn`.
+    /// Connections that wait to be accepted; 4096 unless set, and no more than
+    /// `net.core.somaxconn`. As on Linux one more may wait than this says: with 0 it is one.
     pub backlog: usize,
     /// The options of the connections that come from it.
     pub options: Options,

@@ -136,13 +136,27 @@ fn what_makes_no_sense_is_named() {
     };
     let none = GateConfig { waiting: 0, ..GateConfig::default() };
     assert!(refused(ListenOn::Everything, 8, Some(none)).contains("gate.waiting"));
-    assert!(refused(ListenOn::Everything, 0, None).contains("backlog is 0"));
     assert!(refused(ListenOn::AnyAddress(0), 8, None).contains("port 0"));
     let foreign = ListenOn::Address(addr(FAR4, 80));
     let denied = pair.b.listen_on(foreign, 8, Options::default(), None);
     assert_eq!(denied.err(), Some(SocketError::AddrNotAvailable));
     pair.b.take_any_address();
     pair.b.listen_on(foreign, 8, Options::default(), None).unwrap();
+}
+
+#[test]
+fn a_backlog_of_zero_lets_one_connection_wait() {
+    let mut pair = Pair::new();
+    let on = |port| ListenOn::Address(addr(B4, port));
+    let first = pair.b.listen(addr(B4, 80), 0, Options::default()).unwrap();
+    let second = pair.b.listen_on(on(81), 0, Options::default(), None).unwrap();
+    for listener in [&first, &second] {
+        let clients: Vec<_> = (0..3).map(|_| connect(&pair, listener.local_addr())).collect();
+        pair.settle();
+        assert_eq!(listener.queue_lengths(), (1, 0));
+        assert!(listener.accept(pair.now).unwrap().is_some());
+        drop(clients);
+    }
 }
 
 /// The peer's SYN comes again while nobody has decided; that is one attempt, and its wait is in
