@@ -50,7 +50,8 @@ pub struct ListenConfig {
     /// has an accept queue of its own. Which one a SYN is for is chosen by a keyed hash of
     /// addresses and ports. When one ends, the connections that it has not handed out are reset, as
     /// on Linux; SYNs go to the others from then on. All listeners of a stack belong to one owner,
-    /// the program. Off unless set.
+    /// the program. A listener that lets the stack choose its port begins a group of its own. Off
+    /// unless set.
     pub reuse_port: bool,
     /// On `[::]`, IPv4 connections are not taken (IPV6_V6ONLY). Off unless set.
     pub only_v6: bool,

@@ -406,7 +406,7 @@ impl Stack {
             if self.tables.connections().uses_port(port) {
                 continue;
             }
-            if let Ok(inner) = self.tables.listeners().insert(make(port)) {
+            if let Ok(inner) = self.tables.listeners().insert_alone(make(port)) {
                 return self.listening(inner);
             }
         }
