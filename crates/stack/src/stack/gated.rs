@@ -436,6 +436,11 @@ impl Stack {
         let (local, scope) = match on {
             ListenOn::Address(local) if config.only_v6 => (local, Scope::OnlyV6),
             ListenOn::Address(local) => (local, Scope::Bound),
+            ListenOn::AnyAddress(_) | ListenOn::Everything if config.only_v6 => {
+                return Err(SocketError::Invalid(
+                    "only_v6: AnyAddress and Everything take both families; listen on an address",
+                ));
+            }
             ListenOn::AnyAddress(0) => {
                 return Err(SocketError::Invalid("port 0 is no port; for all, say Everything"));
             }

@@ -26,6 +26,7 @@ use crate::policies::budget::{Budget, BudgetUse, Refusal};
 use crate::sockets::endpoint::{Endpoint, ListenerInner};
 use crate::sockets::fast_open::FastOpenKeys;
 use crate::sockets::gate::GateConfig;
+use crate::sockets::listening::Scope;
 use crate::sockets::md5::Md5Keys;
 use crate::sockets::wakers::WaitKey;
 use crate::stack::Stack;
@@ -53,7 +54,9 @@ pub struct ListenConfig {
     /// the program. A listener that lets the stack choose its port begins a group of its own. Off
     /// unless set.
     pub reuse_port: bool,
-    /// On `[::]`, IPv4 connections are not taken (IPV6_V6ONLY). Off unless set.
+    /// On `[::]`, IPv4 connections are not taken (IPV6_V6ONLY). It is refused with
+    /// [`ListenOn::AnyAddress`](crate::ListenOn::AnyAddress) and `Everything`, which take both. Off
+    /// unless set.
     pub only_v6: bool,
 }
 
@@ -170,6 +173,11 @@ impl Listener {
     /// The address and port that we listen on.
     pub fn local_addr(&self) -> SocketAddr {
         self.inner.local()
+    }
+
+    /// Whether it is on IPv6 and leaves connections by IPv4 to others (IPV6_V6ONLY).
+    pub fn only_v6(&self) -> bool {
+        self.inner.scope() == Scope::OnlyV6 && self.inner.local().is_ipv6()
     }
 
     /// The stack that listens.
