@@ -42,7 +42,9 @@ pub struct Budget {
     /// Connections of any state but TIME-WAIT, half-open ones included: 1 to 4,194,304.
     pub connections: Option<usize>,
     /// Of those, the ones whose handshake is not complete, and attempts that wait at a gate: 1 to
-    /// 4,194,304.
+    /// 4,194,304. Two kinds count as connections only, although their handshake goes on: what the
+    /// application has accepted at a gate, and what Fast Open has opened early, for which
+    /// [`set_fast_open_queue`](crate::Listener::set_fast_open_queue) is the bound.
     pub half_open: Option<usize>,
     /// Bytes of memory that the queues of the connections bind: 65,536 to 2^44. From two thirds of
     /// it on memory counts as short.
@@ -61,7 +63,8 @@ plimsoll_tcp::setters!(Budget {
 pub struct BudgetUse {
     /// Connections, half-open ones included.
     pub connections: usize,
-    /// Connections whose handshake is not complete, and attempts that wait at a gate.
+    /// Connections whose handshake is not complete, and attempts that wait at a gate, as
+    /// [`Budget::half_open`] counts them.
     pub half_open: usize,
     /// Bytes that queues bind. A listener without a budget of memory is not charged: then it is 0.
     pub memory: usize,

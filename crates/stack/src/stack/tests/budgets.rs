@@ -107,7 +107,8 @@ fn half_open_connections_of_all_listeners_together() {
     // The one that waits sends its SYN again, which needs no place.
     pair.run(Duration::from_millis(1500));
     assert_eq!((connected(&waits), counted(&pair, "plimsoll.BudgetHalfOpen")), (Poll::Pending, 1));
-    gate.take_incoming(pair.now).unwrap().unwrap().accept(pair.now).unwrap();
+    let server = gate.take_incoming(pair.now).unwrap().unwrap().accept(pair.now).unwrap();
+    assert_eq!((server.state(), pair.b.budget_use().half_open), (State::SynReceived, 2));
     pair.settle();
     assert_eq!((connected(&waits), pair.b.budget_use().half_open), (OPEN, 2));
     drop(listener);
