@@ -182,9 +182,9 @@ impl Stack {
         }
     }
 
-    /// Takes the places of a connection that a cookie has brought back: at the gate, if its listener
-    /// has one, and then in the SYN queue. The gate comes first: its budget counts the SYN queue as
-    /// well, and the connection must not count against itself.
+    /// Takes the places of a connection that a cookie has brought back: at the gate, if its
+    /// listener has one, and then in the SYN queue. The gate comes first: its budget counts the SYN
+    /// queue as well, and the connection must not count against itself.
     ///
     /// # Errors
     /// If there is none; the budget that was spent, if it was one.

@@ -123,8 +123,7 @@ fn a_place_that_is_lost_after_the_admission_is_refused_as_a_spent_budget() {
         listener.set_refusal(refusal);
         listener.set_budget(Budget::default().connections(Some(1))).unwrap();
         let last = BudgetShare::take(listener.inner().budget()).expect("a place");
-        let key =
-            FlowKey { local: ip(B4), remote: ip(A4), local_port: 80, remote_port: 40_000 };
+        let key = FlowKey { local: ip(B4), remote: ip(A4), local_port: 80, remote_port: 40_000 };
         let repr = TcpRepr {
             src_port: key.remote_port,
             dst_port: key.local_port,
