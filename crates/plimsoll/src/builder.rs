@@ -85,9 +85,6 @@ pub enum BuildError {
     /// A setting is unknown, or cannot have that value.
     #[error("sysctl: {0}")]
     Sysctl(plimsoll_stack::SysctlError),
-    /// The faults make no sense.
-    #[error("fault.{0}")]
-    Fault(String),
     /// The budget lets nothing through.
     #[error("{0}")]
     Budget(SocketError),
@@ -431,7 +428,7 @@ fn wrapped(
     now: Instant,
 ) -> Result<Device, BuildError> {
     if let Some(fault) = fault {
-        fault.check().map_err(BuildError::Fault)?;
+        fault.check()?;
         device = device::fault::wrap(device, fault.clone());
     }
     // Outermost, so that the capture shows what the stack sends and sees.

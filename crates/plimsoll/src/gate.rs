@@ -213,6 +213,11 @@ impl GatedListener {
         self.shared.listener.waiting()
     }
 
+    /// Whether a listener on `[::]` leaves connections by IPv4 to others (IPV6_V6ONLY).
+    pub fn only_v6(&self) -> bool {
+        self.shared.listener.only_v6()
+    }
+
     /// The address and port listened on; `[::]` for any address, port 0 for every port.
     pub fn local_addr(&self) -> SocketAddr {
         self.shared.listener.local_addr()

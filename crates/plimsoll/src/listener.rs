@@ -44,8 +44,6 @@ struct Shared {
     nonblocking: AtomicBool,
     /// Its connections begin with the option TCP_CORK.
     corked: bool,
-    /// IPV6_V6ONLY.
-    only_v6: bool,
 }
 
 impl Drop for Shared {
@@ -71,7 +69,8 @@ impl TcpListener {
         Err(last)
     }
 
-    /// Listens with an accept queue of `backlog` connections. Accepted connections have `options`.
+    /// Listens with an accept queue of `backlog` connections, and one more, as on Linux: 0 lets
+    /// one wait. Accepted connections have `options`.
     ///
     /// # Errors
     /// As [`bind`](Self::bind).
@@ -83,7 +82,7 @@ impl TcpListener {
     ) -> io::Result<TcpListener> {
         let listener = stack.core().listen(address, backlog, options.clone());
         let listener = listener.map_err(|error| io_error(stack.core(), error))?;
-        Ok(TcpListener::of(stack, listener, options, false))
+        Ok(TcpListener::of(stack, listener, options))
     }
 
     /// As [`bind_with`](Self::bind_with); a listener on `[::]` leaves connections by IPv4 to others
@@ -108,7 +107,7 @@ impl TcpListener {
     ) -> io::Result<TcpListener> {
         let listener = stack.core().listen_only_v6(address, backlog, options.clone());
         let listener = listener.map_err(|error| io_error(stack.core(), error))?;
-        Ok(TcpListener::of(stack, listener, options, address.is_ipv6()))
+        Ok(TcpListener::of(stack, listener, options))
     }
 
     /// Listens for connections to any address, of ours or not, and to every port that no other
@@ -147,7 +146,7 @@ impl TcpListener {
     /// `options`.
     ///
     /// # Errors
-    /// As [`bind`](Self::bind); `InvalidInput` if the backlog is 0.
+    /// As [`bind`](Self::bind).
     pub fn bind_on(
         stack: &Stack,
         on: ListenOn,
@@ -156,7 +155,7 @@ impl TcpListener {
     ) -> io::Result<TcpListener> {
         let listener = stack.core().listen_on(on, backlog, options.clone(), None);
         let listener = listener.map_err(|error| refused(stack.core(), error))?;
-        Ok(TcpListener::of(stack, listener, options, false))
+        Ok(TcpListener::of(stack, listener, options))
     }
 
     /// Listens where `on` says, as `config` says. With [`ListenConfig::reuse_port`] several
@@ -189,7 +188,7 @@ impl TcpListener {
         let options = config.options.clone();
         let listener = stack.core().listen_with(on, config);
         let listener = listener.map_err(|error| refused(stack.core(), error))?;
-        Ok(TcpListener::of(stack, listener, options, false))
+        Ok(TcpListener::of(stack, listener, options))
     }
 
     /// How much the connections that come from here may use at a time, those included that were
@@ -208,7 +207,7 @@ impl TcpListener {
     /// ```
     ///
     /// # Errors
-    /// `InvalidInput` names the field that lets nothing through, as one that is 0.
+    /// `InvalidInput` names the field that is out of its range, as one that is 0.
     pub fn set_budget(&self, budget: Budget) -> io::Result<()> {
         let set = self.shared.listener.set_budget(budget);
         set.map_err(|error| refused(self.shared.stack.core(), error))
@@ -235,10 +234,10 @@ impl TcpListener {
         self.shared.listener.refusal()
     }
 
-    fn of(stack: &Stack, listener: Arc<Listener>, options: Options, only_v6: bool) -> TcpListener {
+    fn of(stack: &Stack, listener: Arc<Listener>, options: Options) -> TcpListener {
         let (stack, nonblocking) = (stack.clone(), AtomicBool::new(false));
         let corked = options.cork;
-        let shared = Shared { listener, stack, nonblocking, corked, only_v6 };
+        let shared = Shared { listener, stack, nonblocking, corked };
         TcpListener { shared: Arc::new(shared) }
     }
 
@@ -319,7 +318,7 @@ impl TcpListener {
     /// # Errors
     /// None; the result is there because std's method has it.
     pub fn only_v6(&self) -> io::Result<bool> {
-        Ok(self.shared.only_v6)
+        Ok(self.shared.listener.only_v6())
     }
 
     /// Why nothing can be accepted any more, if that is so: the stack has come to its end.

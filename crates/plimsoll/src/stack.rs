@@ -295,7 +295,7 @@ impl Stack {
     /// ```
     ///
     /// # Errors
-    /// `InvalidInput` names the field that lets nothing through.
+    /// `InvalidInput` names the field that is out of its range; nothing has changed then.
     pub fn set_budget(&self, budget: &Budget) -> io::Result<()> {
         let set = self.core().set_budget(self.now(), budget);
         set.map_err(|error| refused(self.core(), error))

@@ -79,6 +79,7 @@ fn of_a_listener() {
     let gate = GateConfig::default;
     let options = |memory| Options::default().memory_budget(Some(memory));
     let base = ListenConfig::default;
+    let anywhere = |on| TcpListener::bind_with_config(&stack, on, base().only_v6(true)).map(drop);
     let table = [
         (gated(gate().waiting(0)), "gate.waiting is 0"),
         (gated(gate().per_source(0)), "gate.per_source is 0"),
@@ -86,8 +87,9 @@ fn of_a_listener() {
         (plain(base().gate(Some(gate()))), "gate: a TcpListener never asks"),
         (plain(base().options(options(0))), "memory_budget is 0"),
         (plain(base().options(options(9))), "memory_budget is less"),
-        (TcpListener::bind_on(&stack, on, 0, Options::default()).map(drop), "backlog is 0"),
         (TcpListener::bind_any_port(&stack, 0).map(drop), "port 0"),
+        (anywhere(ListenOn::Everything), "only_v6: AnyAddress and Everything"),
+        (anywhere(ListenOn::AnyAddress(80)), "only_v6: AnyAddress and Everything"),
     ];
     for (outcome, words) in table {
         let error = outcome.expect_err(words);
@@ -124,4 +126,20 @@ fn of_devices() {
     let null = std::fs::File::open("/dev/null").unwrap();
     let error = tun::from_fd(null.into(), tun::FdConfig::default()).map(drop).unwrap_err();
     assert!(!error.to_string().is_empty(), "{error}");
+}
+
+#[test]
+fn a_listener_says_whether_it_takes_ipv6_only() {
+    let stack = Stack::builder().loopback_only().build_without_thread().unwrap();
+    let bind = |address: &str, only_v6| {
+        let on = ListenOn::Address(address.parse().unwrap());
+        let config = ListenConfig::default().only_v6(only_v6);
+        let plain = TcpListener::bind_with_config(&stack, on, config.clone()).unwrap().only_v6();
+        let gated = config.gate(Some(GateConfig::default()));
+        let gated = GatedListener::bind_with_config(&stack, on, gated).unwrap().only_v6();
+        (plain.unwrap(), gated)
+    };
+    assert_eq!(bind("[::]:80", true), (true, true));
+    assert_eq!(bind("[::]:80", false), (false, false));
+    assert_eq!(bind("0.0.0.0:80", true), (false, false), "it is no question of IPv4");
 }

@@ -55,6 +55,10 @@ pub const MAX_CONNECTIONS: usize = 4 << 20;
 /// refused: every connection may always have more than that, so a smaller bound would mean nothing.
 pub const MIN_MEMORY_BUDGET: usize = 65_536;
 
+/// The largest budget of memory that a stack or a listener may have, in bytes: the most pages that
+/// `net.ipv4.tcp_mem` takes. More is refused; no bound is `None`.
+pub const MAX_MEMORY_BUDGET: u64 = 4096 << 32;
+
 /// Learnt path MTUs that are kept. The oldest goes when one more is learnt.
 pub const MAX_PMTU_ENTRIES: usize = 4096;
 

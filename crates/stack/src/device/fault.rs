@@ -25,6 +25,7 @@ use super::{
     Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, LinkEvent, TxProgress, TxStatus,
     earlier,
 };
+use crate::error::StackError;
 use crate::packet::Packet;
 
 /// Packets that one lane holds back so that others overtake them.
@@ -102,18 +103,14 @@ impl FaultConfig {
     /// Whether the probabilities are some.
     ///
     /// # Errors
-    /// Names the field that is not from 0 to 1.
-    pub fn check(&self) -> Result<(), String> {
-        let odds = [
-            ("loss", self.loss),
-            ("reorder", self.reorder),
-            ("duplicate", self.duplicate),
-            ("corrupt", self.corrupt),
-        ];
-        match odds.into_iter().find(|(_, odds)| !(0.0..=1.0).contains(odds)) {
-            Some((field, odds)) => Err(format!("{field}: {odds} is no probability from 0 to 1")),
-            None => Ok(()),
-        }
+    /// [`StackError::Config`] names the field that is not from 0 to 1, as `fault.loss`.
+    pub fn check(&self) -> Result<(), StackError> {
+        self.odds().check("fault")
+    }
+
+    fn odds(&self) -> Odds {
+        let &FaultConfig { loss, reorder, duplicate, corrupt, .. } = self;
+        Odds { loss, reorder, duplicate, corrupt }
     }
 }
 
@@ -153,14 +150,8 @@ struct Lane {
 
 impl Lane {
     fn new(config: &FaultConfig, stream: u64) -> Lane {
-        let odds = Odds {
-            loss: config.loss,
-            reorder: config.reorder,
-            duplicate: config.duplicate,
-            corrupt: config.corrupt,
-        };
         Lane {
-            dice: Dice::new(odds, Rng::new(config.seed, stream)),
+            dice: Dice::new(config.odds(), Rng::new(config.seed, stream)),
             delay: config.delay,
             gap: config.reorder_gap.max(1),
             patience: config.reorder_delay,

@@ -6,6 +6,7 @@
 
 use plimsoll_buf::{Pool, Slices};
 
+use crate::error::StackError;
 use crate::offload::{checksum, gso};
 use crate::packet::{ChecksumState, Packet};
 
@@ -49,6 +50,28 @@ pub(crate) struct Odds {
     pub(crate) reorder: f64,
     pub(crate) duplicate: f64,
     pub(crate) corrupt: f64,
+}
+
+impl Odds {
+    /// Whether each is a probability. `config` is what they are of, for the error.
+    ///
+    /// # Errors
+    /// [`StackError::Config`] names the field that is not from 0 to 1.
+    pub(crate) fn check(&self, config: &str) -> Result<(), StackError> {
+        let fields = [
+            ("loss", self.loss),
+            ("reorder", self.reorder),
+            ("duplicate", self.duplicate),
+            ("corrupt", self.corrupt),
+        ];
+        match fields.into_iter().find(|(_, odds)| !(0.0..=1.0).contains(odds)) {
+            Some((field, odds)) => Err(StackError::Config {
+                field: format!("{config}.{field}"),
+                reason: format!("{odds} is no probability from 0 to 1"),
+            }),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What is to happen to one packet.

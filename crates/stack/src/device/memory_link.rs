@@ -41,6 +41,7 @@ use super::{
     Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, KickSlot, TxProgress, TxStatus,
     WaitSource, earlier,
 };
+use crate::error::StackError;
 use crate::offload::Layout;
 use crate::packet::{Charge, ChecksumState, Packet};
 
@@ -112,14 +113,40 @@ impl Default for LinkConfig {
     }
 }
 
+impl LinkConfig {
+    /// Whether the probabilities are some.
+    ///
+    /// # Errors
+    /// [`StackError::Config`] names the field that is not from 0 to 1, as `link.loss`.
+    pub fn check(&self) -> Result<(), StackError> {
+        self.odds().check("link")
+    }
+
+    fn odds(&self) -> Odds {
+        let &LinkConfig { loss, reorder, duplicate, corrupt, .. } = self;
+        Odds { loss, reorder, duplicate, corrupt }
+    }
+}
+
 /// Makes a link and returns its two ends.
+///
+/// # Panics
+/// If [`LinkConfig::check`] refuses the configuration. Who has it from elsewhere asks that first.
 pub fn pair(config: LinkConfig) -> (Device, Device) {
     pair_of(config.clone(), config)
 }
 
 /// Makes a link whose directions differ: `there` is what the first end sends through, `back` what
 /// the second does.
+///
+/// # Panics
+/// As [`pair`].
 pub fn pair_of(there: LinkConfig, back: LinkConfig) -> (Device, Device) {
+    for config in [&there, &back] {
+        if let Err(wrong) = config.check() {
+            panic!("{wrong}");
+        }
+    }
     let slots = [KickSlot::new(), KickSlot::new()];
     let (tx0, rx1) = direction(there, 0, &slots[0], &slots[1]);
     let (tx1, rx0) = direction(back, 1, &slots[1], &slots[0]);
@@ -152,12 +179,6 @@ fn direction(
         offloads: config.offloads,
         stats: DeviceStats::default(),
     };
-    let odds = Odds {
-        loss: config.loss,
-        reorder: config.reorder,
-        duplicate: config.duplicate,
-        corrupt: config.corrupt,
-    };
     let caps = Caps {
         name: format!("link{index}"),
         mtu: config.mtu,
@@ -171,7 +192,7 @@ fn direction(
     let tx = LinkTx {
         caps,
         wire,
-        dice: Dice::new(odds, Rng::new(config.seed, index)),
+        dice: Dice::new(config.odds(), Rng::new(config.seed, index)),
         // Only corruption copies bytes; an empty pool holds no memory.
         pool: Pool::new(),
         ring: VecDeque::new(),

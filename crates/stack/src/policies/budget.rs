@@ -24,7 +24,7 @@ use plimsoll_tcp::MemoryRoom;
 
 use crate::connection_id::ConnectionId;
 use crate::error::SocketError;
-use crate::limits::{MAX_CONNECTIONS, MIN_MEMORY_BUDGET};
+use crate::limits::{MAX_CONNECTIONS, MAX_MEMORY_BUDGET, MIN_MEMORY_BUDGET};
 use crate::policies::memory::{MemoryAccount, QUANTUM};
 use crate::pollers::completion::Completions;
 
@@ -42,9 +42,11 @@ pub struct Budget {
     /// Connections of any state but TIME-WAIT, half-open ones included: 1 to 4,194,304.
     pub connections: Option<usize>,
     /// Of those, the ones whose handshake is not complete, and attempts that wait at a gate: 1 to
-    /// 4,194,304.
+    /// 4,194,304. Two kinds count as connections only, although their handshake goes on: what the
+    /// application has accepted at a gate, and what Fast Open has opened early, for which
+    /// [`set_fast_open_queue`](crate::Listener::set_fast_open_queue) is the bound.
     pub half_open: Option<usize>,
-    /// Bytes of memory that the queues of the connections bind: 65,536 at least. From two thirds of
+    /// Bytes of memory that the queues of the connections bind: 65,536 to 2^44. From two thirds of
     /// it on memory counts as short.
     pub memory: Option<usize>,
 }
@@ -61,7 +63,8 @@ plimsoll_tcp::setters!(Budget {
 pub struct BudgetUse {
     /// Connections, half-open ones included.
     pub connections: usize,
-    /// Connections whose handshake is not complete, and attempts that wait at a gate.
+    /// Connections whose handshake is not complete, and attempts that wait at a gate, as
+    /// [`Budget::half_open`] counts them.
     pub half_open: usize,
     /// Bytes that queues bind. A listener without a budget of memory is not charged: then it is 0.
     pub memory: usize,
@@ -100,6 +103,9 @@ impl Budget {
             }
             Budget { memory: Some(..MIN_MEMORY_BUDGET), .. } => {
                 invalid("budget.memory is less than 65536 bytes, too little for any transfer")
+            }
+            Budget { memory: Some(bytes), .. } if bytes as u64 > MAX_MEMORY_BUDGET => {
+                invalid("budget.memory is more than 17592186044416 bytes; None is no bound")
             }
             Budget { connections: Some(all), half_open: Some(some), .. } if some > all => invalid(
                 "budget.half_open is more than budget.connections, which counts them as well",
@@ -207,6 +213,12 @@ impl BudgetAccount {
         (self.connections.load(Ordering::Relaxed), self.memory.used())
     }
 
+    /// How often those who waited for memory were asked again.
+    #[cfg(test)]
+    pub(crate) fn wakes(&self) -> u32 {
+        self.memory.wakes()
+    }
+
     fn tcp_mem(&self) -> Option<[u64; 3]> {
         let most = self.most_memory.load(Ordering::Relaxed);
         (most != UNBOUNDED).then(|| thresholds(most))
@@ -276,7 +288,9 @@ impl BudgetShare {
 
     fn discharge(&mut self) {
         if self.charged != 0 {
-            self.account.memory.charge(&mut self.charged, 0, &[u64::MAX; 3]);
+            // Without a bound nothing is short. With one it stays so for the others.
+            let tcp_mem = self.account.tcp_mem().unwrap_or([u64::MAX; 3]);
+            self.account.memory.charge(&mut self.charged, 0, &tcp_mem);
         }
     }
 }
@@ -301,6 +315,8 @@ mod tests {
             (Budget { half_open: Some(0), ..none }, "budget.half_open is 0"),
             (Budget { memory: Some(0), ..none }, "budget.memory is 0"),
             (Budget { memory: Some(65_535), ..none }, "budget.memory is less"),
+            (Budget { memory: Some((1 << 44) + 1), ..none }, "budget.memory is more"),
+            (Budget { memory: Some(usize::MAX), ..none }, "budget.memory is more"),
             (Budget { connections: Some(4_194_305), ..none }, "budget.connections is more"),
             (Budget { half_open: Some(4_194_305), ..none }, "budget.half_open is more"),
             (
@@ -314,8 +330,10 @@ mod tests {
             }
         }
         assert_eq!(none.check(), Ok(()));
-        let least = Budget { connections: Some(1), half_open: Some(1), memory: Some(65_536) };
-        assert_eq!(least.check(), Ok(()));
+        for memory in [65_536, 1 << 44] {
+            let bounds = Budget { connections: Some(1), half_open: Some(1), memory: Some(memory) };
+            assert_eq!(bounds.check(), Ok(()));
+        }
         assert!(check_flow(0).is_err() && check_flow(65_535).is_err());
         assert_eq!(check_flow(65_536), Ok(()));
     }
@@ -337,6 +355,20 @@ mod tests {
         assert!(account.used().1 >= 700_000);
         drop((first, second));
         assert_eq!(account.used(), (0, 0));
+    }
+
+    #[test]
+    fn a_share_that_goes_leaves_memory_short_for_the_others() {
+        let ready = Arc::new(Completions::new(Kick::new().expect("a descriptor")));
+        let account = Arc::new(BudgetAccount::new(ready));
+        account.set(&Budget { memory: Some(1 << 20), ..Budget::default() });
+        let [mut first, mut second] = [(); 2].map(|()| BudgetShare::take(&account).expect("one"));
+        assert!(!second.charge(8192) && first.charge(700_000) && second.is_pressed());
+        drop(second);
+        assert!(first.is_pressed(), "two thirds are in use still");
+        let third = BudgetShare::take(&account).expect("a place");
+        drop(first);
+        assert!(!third.is_pressed());
     }
 
     #[test]

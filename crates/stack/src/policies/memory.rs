@@ -25,7 +25,8 @@
 //! that was closed because data was dropped. Both enter a list, with a mark for all that are in
 //! it: how far the use must fall. Whoever charges less looks for the mark, and hands the whole list
 //! to the poller as sockets that may go on. Who still finds nothing enters the list again with a
-//! lower mark, so the list is not gone through for every packet. A writer enters, sets the mark and
+//! lower mark, so the list is not gone through for every packet. Who is bounded by several accounts
+//! enters the list of the one that leaves it least. A writer enters, sets the mark and
 //! then looks at the use; the other side changes the use and then looks at the mark. So one of the
 //! two sees the other.
 
@@ -196,9 +197,7 @@ impl MemoryAccount {
             if used <= low && self.is_pressed() {
                 self.pressure.store(false, Ordering::Relaxed);
             }
-            if used <= self.wake_at.load(Ordering::SeqCst) {
-                self.wake();
-            }
+            self.wake_at_mark(used);
             false
         }
     }
@@ -219,7 +218,13 @@ impl MemoryAccount {
             let mark = if mark < used { mark } else { used.saturating_sub(1) }.max(1);
             self.wake_at.fetch_max(mark, Ordering::SeqCst);
         }
-        if self.level().used <= self.wake_at.load(Ordering::SeqCst) {
+        self.wake_at_mark(self.level().used);
+    }
+
+    /// Has all who wait asked again, if some do and no more than they wait for is `used`.
+    fn wake_at_mark(&self, used: usize) {
+        let mark = self.wake_at.load(Ordering::SeqCst);
+        if mark != 0 && used <= mark {
             self.wake();
         }
     }
@@ -254,6 +259,14 @@ impl MemoryAccount {
             std::mem::take(&mut *waiting)
         };
         list.ids.into_iter().for_each(|id| self.ready.push(id));
+    }
+}
+
+#[cfg(test)]
+impl MemoryAccount {
+    /// How often those who waited were asked again.
+    pub(crate) fn wakes(&self) -> u32 {
+        self.round.load(Ordering::Relaxed) - 1
     }
 }
 

@@ -280,9 +280,21 @@ impl SysctlTable {
             value: value.to_owned(),
             allowed,
         })?;
+        self.publish(&mut current, settings);
+        Ok(())
+    }
+
+    /// Changes settings to values that are allowed, all at once.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Settings)) {
+        let mut current = lock(&self.current);
+        let mut settings = Settings::clone(&current);
+        change(&mut settings);
+        self.publish(&mut current, settings);
+    }
+
+    fn publish(&self, current: &mut Arc<Settings>, settings: Settings) {
         *current = Arc::new(settings);
         self.changes.fetch_add(1, Ordering::Release);
-        Ok(())
     }
 
     /// All settings with their values, by name.

@@ -14,6 +14,7 @@ use crate::flow::FlowKey;
 use crate::interfaces::space::SpaceWaiter;
 use crate::packet::CompletionSink;
 use crate::policies::budget::{self, BudgetShare};
+use crate::policies::memory::MemoryAccount;
 use crate::pollers::completion::{BelowUs, Completions};
 use crate::sockets::backlog::Backlog;
 use crate::sockets::listening::Listening;
@@ -417,9 +418,28 @@ impl Inner {
         self.short_of_own || self.share.as_ref().is_some_and(BudgetShare::is_pressed)
     }
 
-    /// Has it asked again when its listener's budget has memory for it.
-    pub(crate) fn wait_for_budget(&mut self, id: ConnectionId) {
-        if let Some(share) = &mut self.share {
+    /// Has it asked again when there is memory in the account that bounds it: that of the stack,
+    /// with the limits `tcp_mem`, or its listener's. An account that has more for it than another
+    /// is not waited for: each release there would ask in vain. Its own budget is no account; what
+    /// it gives back itself settles it.
+    pub(crate) fn wait_for_memory(
+        &mut self,
+        id: ConnectionId,
+        stack: &MemoryAccount,
+        tcp_mem: &[u64; 3],
+    ) {
+        // Each is read once: other threads change them, and one of them must be the least.
+        let of_stack = stack.room(tcp_mem, self.charged).bytes;
+        let of_listener = self.share.as_ref().and_then(BudgetShare::room).map(|room| room.bytes);
+        let own = self.conn.options().memory_budget;
+        let own = own.map(|most| budget::flow_room(most, self.charged).bytes);
+        let least = of_listener.into_iter().chain(own).fold(of_stack, u32::min);
+        if of_stack == least {
+            stack.wait(id, &mut self.memory_ticket, tcp_mem);
+        }
+        if of_listener == Some(least)
+            && let Some(share) = &mut self.share
+        {
             share.wait(id);
         }
     }

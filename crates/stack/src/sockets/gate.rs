@@ -259,6 +259,8 @@ pub(crate) struct Gate {
     next_serial: u64,
     /// SYNs that wait or have waited.
     syns: u64,
+    /// The listener has ended: nothing waits any more. A poller may have found it before.
+    closed: bool,
 }
 
 impl Gate {
@@ -273,6 +275,7 @@ impl Gate {
             untaken: BTreeMap::new(),
             next_serial: 0,
             syns: 0,
+            closed: false,
         }
     }
 
@@ -312,7 +315,7 @@ impl Gate {
         }
     }
 
-    /// Puts an attempt in, if there is a place.
+    /// Puts an attempt in, if there is a place. There is none once the listener has ended.
     fn insert(
         &mut self,
         now: Instant,
@@ -320,6 +323,9 @@ impl Gate {
         syn: Option<&Segment>,
         least_iss: Option<SeqNum>,
     ) -> Option<Arc<Attempt>> {
+        if self.closed {
+            return None;
+        }
         let of_source = self.by_source.get(&key.remote).copied().unwrap_or(0);
         if self.by_flow.len() >= self.config.waiting || of_source >= self.config.per_source {
             return None;
@@ -405,12 +411,12 @@ impl Gate {
         }
     }
 
-    /// The listener has ended.
+    /// The listener has ended, and so has what waits. Nothing waits from now on.
     pub(crate) fn close(&mut self, wakers: &mut WakeList) {
         while let Some((_, (attempt, _))) = self.by_age.pop_first() {
             attempt.finish(Cancelled::Closed, wakers);
         }
-        *self = Gate::new(self.config, self.count.clone());
+        *self = Gate { closed: true, ..Gate::new(self.config, self.count.clone()) };
     }
 
     fn end(&mut self, attempt: &Attempt, end: Cancelled, wakers: &mut WakeList) {

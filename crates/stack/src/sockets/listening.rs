@@ -300,9 +300,15 @@ impl<E> Listening<E> {
         }
     }
 
-    /// Takes those out of the accept queue that are not `kept`.
-    pub(crate) fn retain(&self, kept: impl FnMut(&Arc<E>) -> bool) {
-        lock(&self.state).accept_queue.retain(kept);
+    /// Takes those out of the accept queue that are not `kept`, and returns them: who drops the
+    /// last handle of one does so without the lock.
+    #[must_use]
+    pub(crate) fn retain(&self, kept: impl FnMut(&Arc<E>) -> bool) -> VecDeque<Arc<E>> {
+        let mut state = lock(&self.state);
+        let queue = std::mem::take(&mut state.accept_queue);
+        let (kept, removed) = queue.into_iter().partition(kept);
+        state.accept_queue = kept;
+        removed
     }
 
     /// Whether there is something to accept, or the listener or the stack has `ended`; if not,
@@ -362,5 +368,46 @@ impl<E> Listening<E> {
     pub(crate) fn lengths(&self) -> (usize, usize, usize) {
         let state = lock(&self.state);
         (state.accept_queue.len(), state.half_open, state.backlog)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Weak;
+
+    use super::*;
+    use crate::kick::Kick;
+    use crate::pollers::completion::Completions;
+
+    /// Looks at its listener when it is dropped, which takes the lock.
+    struct Child(Weak<Listening<Child>>, u8);
+
+    impl Drop for Child {
+        fn drop(&mut self) {
+            if let Some(listener) = self.0.upgrade() {
+                let state = listener.state.try_lock();
+                assert!(state.is_ok(), "child {} is dropped under the listener's lock", self.1);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_taken_out_of_the_accept_queue_is_dropped_without_the_lock() {
+        let ready = Arc::new(Completions::new(Kick::new().expect("a descriptor")));
+        let budget = Arc::new(BudgetAccount::new(ready));
+        let accounts = Accounts { budget, half_open: Arc::default() };
+        let local = SocketAddr::from(([192, 0, 2, 1], 80));
+        let (scope, options) = (Scope::Bound, Options::default());
+        let listener = Arc::new(Listening::new(local, scope, 8, options, accounts));
+        let mut wakers = WakeList::default();
+        for number in 0..4 {
+            let child = Arc::new(Child(Arc::downgrade(&listener), number));
+            assert!(listener.begin_handshake() && listener.complete(child, &mut wakers));
+        }
+        let removed = listener.retain(|child| child.1 % 2 == 0);
+        assert_eq!(removed.iter().map(|child| child.1).collect::<Vec<_>>(), [1, 3]);
+        drop(removed);
+        let left: Vec<_> = std::iter::from_fn(|| listener.accept().expect("it listens")).collect();
+        assert_eq!(left.iter().map(|child| child.1).collect::<Vec<_>>(), [0, 2]);
     }
 }

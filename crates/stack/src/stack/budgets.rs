@@ -60,6 +60,26 @@ impl Work<'_> {
         }
     }
 
+    /// Refuses a SYN, or an ACK that brings a cookie back, whose connection was not made: because
+    /// of `error`, or because making it has panicked. Another SYN may have taken the place that
+    /// there was when this one was admitted. Returns it if it is to be answered with a reset.
+    pub(crate) fn refuse_unmade(
+        &self,
+        listener: &ListenerInner,
+        error: Option<InsertError>,
+        syn: Segment,
+    ) -> Option<Segment> {
+        match error {
+            Some(InsertError::Full | InsertError::OverBudget) => {
+                self.refuse_syn(listener, IpCounter::BudgetConnections, syn)
+            }
+            Some(InsertError::Taken) | None => {
+                self.tcp().bump(Counter::ListenDrops);
+                None
+            }
+        }
+    }
+
     /// Counts a connection that was not inserted because a budget is spent.
     pub(crate) fn count_full(&self, error: InsertError) {
         match error {
@@ -75,23 +95,20 @@ impl Stack {
     /// this machine. What is there already stays when a budget is lowered.
     ///
     /// # Errors
-    /// [`SocketError::Invalid`] names the field that lets nothing through.
+    /// [`SocketError::Invalid`] names the field that is out of its range; nothing has changed then.
     pub fn set_budget(&self, now: Instant, budget: &Budget) -> Result<(), SocketError> {
         budget.check()?;
         let tcp_mem = match budget.memory {
             Some(bytes) => thresholds(bytes),
             None => self.sysctl().default_tcp_mem(),
         };
-        let tcp_mem = tcp_mem.map(|pages| pages.to_string()).join(" ");
-        let count = |bound: Option<usize>| bound.unwrap_or(MAX_CONNECTIONS).to_string();
-        for (name, value) in [
-            ("plimsoll.max_connections", count(budget.connections)),
-            ("plimsoll.max_half_open", count(budget.half_open)),
-            ("net.ipv4.tcp_mem", tcp_mem),
-        ] {
-            let set = self.set_sysctl(now, name, &value);
-            debug_assert_eq!(set, Ok(()), "a budget that was checked is a setting");
-        }
+        let count = |bound: Option<usize>| bound.unwrap_or(MAX_CONNECTIONS) as u32;
+        self.sysctl().change(|settings| {
+            settings.max_connections = count(budget.connections);
+            settings.max_half_open = count(budget.half_open);
+            settings.tcp_mem = tcp_mem;
+        });
+        self.settle_all(now);
         Ok(())
     }
 

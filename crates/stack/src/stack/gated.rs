@@ -243,8 +243,15 @@ impl Incoming {
         match std::mem::replace(&mut self.what, What::Decided) {
             What::Syn(attempt) => self.stack.open_attempt(now, &self.listener, &attempt),
             What::Open(socket, endpoint, attempt) => {
-                let in_time = self.stack.take_open(now, &self.listener, (&endpoint, &attempt));
-                in_time.map(|()| socket).map_err(refusal_of)
+                match self.stack.take_open(now, &self.listener, (&endpoint, &attempt)) {
+                    Ok(()) => Ok(socket),
+                    Err(why) => {
+                        // Its time may be over and its reset not sent yet. A socket that is dropped
+                        // would say by a FIN that all is well.
+                        socket.abort(now);
+                        Err(refusal_of(why))
+                    }
+                }
             }
             What::Decided => Err(SocketError::Connection(ConnectionError::Aborted)),
         }
@@ -412,9 +419,6 @@ impl Stack {
         options: Options,
         gate: Option<GateConfig>,
     ) -> Result<Arc<Listener>, SocketError> {
-        if backlog == 0 {
-            return Err(SocketError::Invalid("backlog is 0: no connection could ever wait"));
-        }
         self.listen_with(on, ListenConfig { backlog, options, gate, ..ListenConfig::default() })
     }
 
@@ -432,6 +436,11 @@ impl Stack {
         let (local, scope) = match on {
             ListenOn::Address(local) if config.only_v6 => (local, Scope::OnlyV6),
             ListenOn::Address(local) => (local, Scope::Bound),
+            ListenOn::AnyAddress(_) | ListenOn::Everything if config.only_v6 => {
+                return Err(SocketError::Invalid(
+                    "only_v6: AnyAddress and Everything take both families; listen on an address",
+                ));
+            }
             ListenOn::AnyAddress(0) => {
                 return Err(SocketError::Invalid("port 0 is no port; for all, say Everything"));
             }
@@ -510,7 +519,7 @@ impl Stack {
     pub(crate) fn expire_gates(&self, work: &mut Work<'_>) {
         let timed_out = self.tables.listeners().expire_gates(work.now, work.wakers());
         for (listener, flows) in timed_out {
-            listener.retain(|endpoint| !flows.contains(&endpoint.key));
+            drop(listener.retain(|endpoint| !flows.contains(&endpoint.key)));
             for endpoint in flows.iter().filter_map(|key| self.tables.connections().find(key)) {
                 work.leave(&endpoint, REFUSED);
             }

@@ -26,6 +26,7 @@ use crate::policies::budget::{Budget, BudgetUse, Refusal};
 use crate::sockets::endpoint::{Endpoint, ListenerInner};
 use crate::sockets::fast_open::FastOpenKeys;
 use crate::sockets::gate::GateConfig;
+use crate::sockets::listening::Scope;
 use crate::sockets::md5::Md5Keys;
 use crate::sockets::wakers::WaitKey;
 use crate::stack::Stack;
@@ -39,8 +40,8 @@ pub(crate) type Accepted = (Arc<TcpSocket>, Arc<Endpoint>);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ListenConfig {
-    /// Connections that wait to be accepted, at most; 4096 unless set, and no more than
-    /// `net.core.somaxconn`.
+    /// Connections that wait to be accepted; 4096 unless set, and no more than
+    /// `net.core.somaxconn`. As on Linux one more may wait than this says: with 0 it is one.
     pub backlog: usize,
     /// The options of the connections that come from it.
     pub options: Options,
@@ -50,9 +51,12 @@ pub struct ListenConfig {
     /// has an accept queue of its own. Which one a SYN is for is chosen by a keyed hash of
     /// addresses and ports. When one ends, the connections that it has not handed out are reset, as
     /// on Linux; SYNs go to the others from then on. All listeners of a stack belong to one owner,
-    /// the program. Off unless set.
+    /// the program. A listener that lets the stack choose its port begins a group of its own. Off
+    /// unless set.
     pub reuse_port: bool,
-    /// On `[::]`, IPv4 connections are not taken (IPV6_V6ONLY). Off unless set.
+    /// On `[::]`, IPv4 connections are not taken (IPV6_V6ONLY). It is refused with
+    /// [`ListenOn::AnyAddress`](crate::ListenOn::AnyAddress) and `Everything`, which take both. Off
+    /// unless set.
     pub only_v6: bool,
 }
 
@@ -171,6 +175,11 @@ impl Listener {
         self.inner.local()
     }
 
+    /// Whether it is on IPv6 and leaves connections by IPv4 to others (IPV6_V6ONLY).
+    pub fn only_v6(&self) -> bool {
+        self.inner.scope() == Scope::OnlyV6 && self.inner.local().is_ipv6()
+    }
+
     /// The stack that listens.
     pub fn stack(&self) -> &Arc<Stack> {
         &self.stack
@@ -180,7 +189,7 @@ impl Listener {
     /// accepted. What is there already stays when a budget is lowered.
     ///
     /// # Errors
-    /// [`SocketError::Invalid`] names the field that lets nothing through.
+    /// [`SocketError::Invalid`] names the field that is out of its range.
     pub fn set_budget(&self, budget: Budget) -> Result<(), SocketError> {
         budget.check()?;
         self.inner.budget().set(&budget);

@@ -9,6 +9,7 @@ use crate::snmp::IpCounter;
 use crate::sockets::endpoint::{Endpoint, Inner, Stage};
 use crate::stack::Stack;
 use crate::stack::work::Work;
+use crate::sync::socket_lock::Place;
 
 impl Work<'_> {
     /// Charges a connection for what it holds now.
@@ -35,12 +36,17 @@ impl Work<'_> {
             return;
         }
         let cx = self.context(endpoint, inner);
+        let told = cx.below.memory.bytes;
         inner.conn.handle(&cx, Input::Memory);
         self.transmit(endpoint, inner);
-        if inner.conn.awaits_memory() {
-            let tcp_mem = &self.settings.tcp_mem;
-            self.stack.policies.memory().wait(endpoint.id, &mut inner.memory_ticket, tcp_mem);
-            inner.wait_for_budget(endpoint.id);
+        if !inner.conn.awaits_memory() {
+            return;
+        }
+        let (memory, tcp_mem) = (self.stack.policies.memory(), &self.settings.tcp_mem);
+        inner.wait_for_memory(endpoint.id, memory, tcp_mem);
+        // What others gave back before it waited has woken nobody.
+        if inner.bound_room(memory.room(tcp_mem, inner.charged)).bytes > told {
+            endpoint.hand_on();
         }
     }
 }

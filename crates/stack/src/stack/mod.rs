@@ -407,7 +407,7 @@ impl Stack {
             if self.tables.connections().uses_port(port) {
                 continue;
             }
-            if let Ok(inner) = self.tables.listeners().insert(make(port)) {
+            if let Ok(inner) = self.tables.listeners().insert_alone(make(port)) {
                 return self.listening(inner);
             }
         }
@@ -467,13 +467,18 @@ impl Stack {
     pub fn set_sysctl(&self, now: Instant, name: &str, value: &str) -> Result<(), SysctlError> {
         self.policies.sysctl().set(name, value)?;
         if HOLDING.contains(&name) {
-            for endpoint in self.tables.connections().all() {
-                let mut work = Work::begin_at(self, now, endpoint.home);
-                work.leave(&endpoint, SETTLE);
-                work.finish();
-            }
+            self.settle_all(now);
         }
         Ok(())
+    }
+
+    /// Asks every connection again, because a setting has changed that may have held data back.
+    pub(crate) fn settle_all(&self, now: Instant) {
+        for endpoint in self.tables.connections().all() {
+            let mut work = Work::begin_at(self, now, endpoint.home);
+            work.leave(&endpoint, SETTLE);
+            work.finish();
+        }
     }
 
     /// All counters with their names, in `nstat`'s order.

@@ -66,47 +66,45 @@ impl Stack {
             }
             Admission::Remembered => {
                 let iss = least_iss.unwrap_or_else(|| self.policies.secrets().isn(key, work.now));
-                self.remember(work, state, listener, key, &segment, iss);
+                return self.remember(work, state, listener, key, segment, iss);
             }
         }
         None
     }
 
-    /// Opens a connection by `syn`.
+    /// Opens a connection by `syn`. Returns it if it is to be answered with a reset.
     fn remember(
         &self,
         work: &mut Work<'_>,
         state: &mut PollState,
         listener: &Arc<ListenerInner>,
         key: &FlowKey,
-        syn: &Segment,
+        syn: Segment,
         iss: SeqNum,
-    ) {
-        let answer = work.answer_fast_open(listener, key, syn);
+    ) -> Option<Segment> {
+        let answer = work.answer_fast_open(listener, key, &syn);
         let begun = if answer.early { listener.begin_early() } else { listener.begin_handshake() };
         if !begun {
-            return work.tcp().bump(Counter::ListenDrops);
+            work.tcp().bump(Counter::ListenDrops);
+            return None;
         }
-        let made = work
-            .contain_making(|work| {
-                let made =
-                    self.insert_child(work, (listener, key), syn, (iss, answer), Child::HalfOpen);
-                made.inspect_err(|&error| work.count_full(error))
-            })
-            .and_then(Result::ok);
-        let Some(endpoint) = made else {
+        let made = work.contain_making(|work| {
+            self.insert_child(work, (listener, key), &syn, (iss, answer), Child::HalfOpen)
+        });
+        let Some(Ok(endpoint)) = made else {
             if answer.early {
                 listener.fast_open(|queue| queue.end(work.now, false));
             } else {
                 listener.end_handshake();
             }
-            return work.tcp().bump(Counter::ListenDrops);
+            return work.refuse_unmade(listener, made.and_then(Result::err), syn);
         };
         if answer.early && !listener.complete_early(endpoint.clone(), work.wakers()) {
             work.leave(&endpoint, REFUSED);
         }
         self.tell_if_down(work, &endpoint);
         state.touched.push(endpoint);
+        None
     }
 
     /// Answers `syn` with a cookie.
@@ -162,15 +160,7 @@ impl Stack {
             return Some(ack);
         };
         work.tcp().bump(Counter::SyncookiesRecv);
-        if listener.accept_queue_is_full() || !listener.begin_handshake() {
-            work.tcp().bump(Counter::ListenOverflows);
-            work.tcp().bump(Counter::ListenDrops);
-            return None;
-        }
-        if listener.verifies_source()
-            && let Err(spent) = self.verified(work, listener, key)
-        {
-            listener.end_handshake();
+        if let Err(spent) = self.take_places(work, listener, key) {
             return spent.and_then(|spent| work.refuse_syn(listener, spent, ack));
         }
         let made = work.contain_making(|work| self.insert_by_cookie(work, listener, key, conn));
@@ -185,16 +175,41 @@ impl Stack {
                 state.touched.push(endpoint);
                 None
             }
-            Some(Err(InsertError::Full | InsertError::OverBudget)) => {
+            failed => {
                 listener.end_handshake();
-                work.refuse_syn(listener, IpCounter::BudgetConnections, ack)
-            }
-            _ => {
-                listener.end_handshake();
-                work.tcp().bump(Counter::ListenDrops);
-                None
+                work.refuse_unmade(listener, failed.and_then(Result::err), ack)
             }
         }
+    }
+
+    /// Takes the places of a connection that a cookie has brought back: at the gate, if its
+    /// listener has one, and then in the SYN queue. The gate comes first: its budget counts the SYN
+    /// queue as well, and the connection must not count against itself.
+    ///
+    /// # Errors
+    /// If there is none; the budget that was spent, if it was one.
+    fn take_places(
+        &self,
+        work: &mut Work<'_>,
+        listener: &ListenerInner,
+        key: &FlowKey,
+    ) -> Result<(), Option<IpCounter>> {
+        let overflow = |work: &Work<'_>| {
+            work.tcp().bump(Counter::ListenOverflows);
+            work.tcp().bump(Counter::ListenDrops);
+            Err(None)
+        };
+        if listener.accept_queue_is_full() {
+            return overflow(work);
+        }
+        if listener.verifies_source() {
+            self.verified(work, listener, key)?;
+        }
+        if !listener.begin_handshake() {
+            listener.at_gate(work.wakers(), |gate, _| gate.leave(key));
+            return overflow(work);
+        }
+        Ok(())
     }
 
     /// Inserts the connection that a cookie has brought back.

@@ -112,16 +112,35 @@ impl ListenerTable {
         &self,
         listener: Arc<ListenerInner>,
     ) -> Result<Arc<ListenerInner>, SocketError> {
+        let shared = |other: &ListenerInner| other.shares_port() && listener.shares_port();
+        self.insert_beside(&listener, shared)
+    }
+
+    /// Adds a listener to a port that the stack has chosen, which belongs to nobody else: it joins
+    /// no group that shares its port.
+    ///
+    /// # Errors
+    /// [`SocketError::AddrInUse`] if another one would take some of its connections.
+    pub(crate) fn insert_alone(
+        &self,
+        listener: Arc<ListenerInner>,
+    ) -> Result<Arc<ListenerInner>, SocketError> {
+        self.insert_beside(&listener, |_| false)
+    }
+
+    /// Adds a listener, unless it takes connections of another one that does not tolerate it.
+    fn insert_beside(
+        &self,
+        listener: &Arc<ListenerInner>,
+        tolerates: impl Fn(&ListenerInner) -> bool,
+    ) -> Result<Arc<ListenerInner>, SocketError> {
         let mut table = self.inner.write().unwrap_or_else(PoisonError::into_inner);
-        let there = table.place(&listener);
-        let excludes = |other: &Arc<ListenerInner>| {
-            overlap(other, &listener) && !(other.shares_port() && listener.shares_port())
-        };
-        if there.iter().any(excludes) {
+        let there = table.place(listener);
+        if there.iter().any(|other| overlap(other, listener) && !tolerates(other)) {
             return Err(SocketError::AddrInUse);
         }
         there.push(listener.clone());
-        Ok(listener)
+        Ok(listener.clone())
     }
 
     /// Takes a listener out; `false` if it was out already.

@@ -158,3 +158,17 @@ fn a_corrupt_super_segment_passes_in_segments() {
     assert_eq!(out.len(), 5);
     assert_eq!(a.tx.stats().corrupted, 1);
 }
+
+#[test]
+fn what_is_no_probability_is_named() {
+    let base = FaultConfig::default;
+    for (config, said) in [
+        (base().loss(1.5), "fault.loss: 1.5 is no probability from 0 to 1"),
+        (base().reorder(-0.1), "fault.reorder: -0.1 is no probability from 0 to 1"),
+        (base().duplicate(f64::NAN), "fault.duplicate: NaN is no probability from 0 to 1"),
+        (base().corrupt(2.0), "fault.corrupt: 2 is no probability from 0 to 1"),
+    ] {
+        assert_eq!(config.check().unwrap_err().to_string(), said);
+    }
+    assert_eq!(base().loss(1.0).check(), Ok(()));
+}

@@ -323,3 +323,14 @@ fn two_threads_pass_everything_in_order() {
         assert_eq!(packet.to_vec(), (n as u32).to_be_bytes());
     }
 }
+
+#[test]
+fn what_is_no_probability_is_named() {
+    let config = LinkConfig::default().reorder(1.01);
+    let said = "link.reorder: 1.01 is no probability from 0 to 1";
+    assert_eq!(config.check().unwrap_err().to_string(), said);
+    assert_eq!(LinkConfig::default().check(), Ok(()));
+    let made = std::panic::catch_unwind(|| pair_of(LinkConfig::default(), config));
+    let thrown = made.map(drop).expect_err("such a link is not made");
+    assert_eq!(thrown.downcast_ref::<String>().map(String::as_str), Some(said));
+}

@@ -645,7 +645,8 @@ pub(super) static ENTRIES: &[Entry] = &[
         "plimsoll.max_half_open",
         number!(1..=4_194_304, "connections", max_half_open),
         "Connections of all listeners whose handshake is not complete, and attempts that wait at \
-         gates; a further SYN is answered with a cookie where those are on, and refused otherwise.",
+         gates; a further SYN is answered with a cookie where those are on, and refused otherwise. \
+         What a gate has accepted does not count, nor what Fast Open has opened early.",
     ),
     entry(
         "net.ipv4.tcp_max_orphans",

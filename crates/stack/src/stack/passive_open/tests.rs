@@ -2,11 +2,18 @@
 
 use std::sync::Arc;
 
-use plimsoll_tcp::{Duration, State};
+use plimsoll_buf::Slices;
+use plimsoll_tcp::{Duration, Ecn, Segment, State};
+use plimsoll_wire::SeqNum;
+use plimsoll_wire::tcp::{TcpFlags, TcpRepr};
 
 use crate::device::memory_link::LinkConfig;
+use crate::flow::FlowKey;
+use crate::policies::budget::BudgetShare;
+use crate::pollers::poll_state::PollState;
 use crate::stack::tests::harness::*;
-use crate::{Listener, TcpSocket};
+use crate::stack::work::Work;
+use crate::{Budget, Listener, Refusal, TcpSocket};
 
 const COOKIES: &str = "net.ipv4.tcp_syncookies";
 
@@ -104,4 +111,37 @@ fn nobody_looks_for_cookies_unless_some_were_sent() {
     pair.settle();
     assert_eq!(client.state(), State::Closed, "reset");
     assert_eq!(count(&pair, "TcpExtSyncookiesFailed"), 0);
+}
+
+/// Another thread takes the last place between the admission of a SYN and its connection. What the
+/// peer hears is the same as if that place had been gone before.
+#[test]
+fn a_place_that_is_lost_after_the_admission_is_refused_as_a_spent_budget() {
+    for (refusal, heard) in [(Refusal::Drop, false), (Refusal::Reset, true)] {
+        let pair = Pair::new();
+        let listener = pair.listen(B4, 4);
+        listener.set_refusal(refusal);
+        listener.set_budget(Budget::default().connections(Some(1))).unwrap();
+        let last = BudgetShare::take(listener.inner().budget()).expect("a place");
+        let key = FlowKey { local: ip(B4), remote: ip(A4), local_port: 80, remote_port: 40_000 };
+        let repr = TcpRepr {
+            src_port: key.remote_port,
+            dst_port: key.local_port,
+            seq: SeqNum(5),
+            flags: TcpFlags::SYN,
+            window: 1000,
+            ..TcpRepr::default()
+        };
+        let syn = Segment { repr, payload: Slices::new(), segs: 1, ecn: Ecn::NotEct };
+        let mut work = Work::begin(&pair.b, pair.now);
+        let mut state = PollState::default();
+        let inner = listener.inner_arc();
+        let back = pair.b.remember(&mut work, &mut state, inner, &key, syn, SeqNum(7));
+        work.finish();
+        assert_eq!(back.is_some(), heard, "{refusal:?}");
+        assert_eq!(count(&pair, "plimsoll.BudgetConnections"), 1);
+        assert_eq!(count(&pair, "TcpExtListenDrops"), 1);
+        assert_eq!(listener.budget_use().half_open, 0);
+        drop(last);
+    }
 }

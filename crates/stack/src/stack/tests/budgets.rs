@@ -107,12 +107,37 @@ fn half_open_connections_of_all_listeners_together() {
     // The one that waits sends its SYN again, which needs no place.
     pair.run(Duration::from_millis(1500));
     assert_eq!((connected(&waits), counted(&pair, "plimsoll.BudgetHalfOpen")), (Poll::Pending, 1));
-    gate.take_incoming(pair.now).unwrap().unwrap().accept(pair.now).unwrap();
+    let server = gate.take_incoming(pair.now).unwrap().unwrap().accept(pair.now).unwrap();
+    assert_eq!((server.state(), pair.b.budget_use().half_open), (State::SynReceived, 2));
     pair.settle();
     assert_eq!((connected(&waits), pair.b.budget_use().half_open), (OPEN, 2));
     drop(listener);
     pair.settle();
     assert_eq!(pair.b.budget_use().half_open, 0, "they went with their listener");
+}
+
+/// What a cookie opens has a place at the gate and one in the SYN queue until its handshake is
+/// complete; it must not find its own.
+#[test]
+fn a_verified_attempt_does_not_count_against_itself() {
+    let mut pair = Pair::new();
+    let gate = GateConfig { verify_source: true, ..GateConfig::default() };
+    let listener =
+        pair.b.listen_on(ListenOn::Everything, 8, Options::default(), Some(gate)).unwrap();
+    listener.set_budget(Budget { half_open: Some(1), ..Budget::default() }).unwrap();
+    pair.b.set_budget(pair.now, &Budget { half_open: Some(1), ..Budget::default() }).unwrap();
+    let first = pair.connect("198.51.100.7");
+    pair.settle();
+    assert_eq!((listener.waiting(), counted(&pair, "plimsoll.BudgetHalfOpen")), (1, 0));
+    let second = pair.connect("198.51.100.7");
+    pair.settle();
+    assert_eq!((listener.waiting(), counted(&pair, "plimsoll.BudgetHalfOpen")), (1, 1));
+    let server = listener.take_incoming(pair.now).unwrap().unwrap().accept(pair.now).unwrap();
+    assert_eq!((first.state(), server.state()), (State::Established, State::Established));
+    // Its place is free, and the other one's data brings its cookie again.
+    second.write(pair.now, b"ahoy").unwrap();
+    pair.settle();
+    assert_eq!((listener.waiting(), counted(&pair, "plimsoll.BudgetHalfOpen")), (1, 1));
 }
 
 #[test]
@@ -181,6 +206,7 @@ fn the_memory_of_a_listeners_connections_is_bounded() {
     assert!(most <= BUDGET + COUNT * 3 * 4096, "{most} bytes");
     assert!(counted(&pair, "plimsoll.BudgetPressures") > 0);
     assert_eq!(pair.b.counter("TcpExtTCPMemoryPressures"), Some(0), "the stack has enough");
+    assert_eq!(pair.b.policies.memory().wakes(), 0, "nobody waits for the stack's");
     pair.run(Duration::from_secs(5));
     assert_eq!(listener.budget_use().memory, 0, "nothing stays charged");
     // Without a budget the same takes more.
@@ -246,6 +272,8 @@ fn the_memory_of_one_connection_is_bounded() {
     let held = listener.budget_use().memory;
     assert!(held <= BUDGET + BEYOND, "{held} bytes of {at} written");
     assert_eq!(server.write(pair.now, &data[at..]), Err(SocketError::WouldBlock));
+    let wakes = (pair.b.policies.memory().wakes(), listener.inner().budget().wakes());
+    assert_eq!(wakes, (0, 1), "it waits for itself alone; set_budget asks once");
     // Lifted while it runs.
     server.set_memory_budget(pair.now, None).unwrap();
     let mut heard = Vec::new();
@@ -277,6 +305,13 @@ fn the_budget_of_a_stack_is_its_settings() {
     let refused = pair.b.set_budget(pair.now, &zero).unwrap_err();
     assert!(refused.to_string().contains("budget.memory is 0"), "{refused}");
     assert_eq!(pair.b.budget(), budget, "nothing has changed");
+    let other = Budget { connections: Some(20), half_open: Some(9), memory: Some(usize::MAX) };
+    let refused = pair.b.set_budget(pair.now, &other).unwrap_err();
+    assert!(refused.to_string().contains("budget.memory is more"), "{refused}");
+    assert_eq!(pair.b.budget(), budget, "nothing has changed");
+    let most = Budget { memory: Some(1 << 44), ..budget };
+    pair.b.set_budget(pair.now, &most).unwrap();
+    assert_eq!(pair.b.budget(), most);
     pair.b.set_budget(pair.now, &Budget::default()).unwrap();
     assert_eq!(pair.b.sysctl().get("net.ipv4.tcp_mem"), before);
     let listener = pair.listen(B4, 8);

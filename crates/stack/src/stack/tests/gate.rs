@@ -136,13 +136,27 @@ fn what_makes_no_sense_is_named() {
     };
     let none = GateConfig { waiting: 0, ..GateConfig::default() };
     assert!(refused(ListenOn::Everything, 8, Some(none)).contains("gate.waiting"));
-    assert!(refused(ListenOn::Everything, 0, None).contains("backlog is 0"));
     assert!(refused(ListenOn::AnyAddress(0), 8, None).contains("port 0"));
     let foreign = ListenOn::Address(addr(FAR4, 80));
     let denied = pair.b.listen_on(foreign, 8, Options::default(), None);
     assert_eq!(denied.err(), Some(SocketError::AddrNotAvailable));
     pair.b.take_any_address();
     pair.b.listen_on(foreign, 8, Options::default(), None).unwrap();
+}
+
+#[test]
+fn a_backlog_of_zero_lets_one_connection_wait() {
+    let mut pair = Pair::new();
+    let on = |port| ListenOn::Address(addr(B4, port));
+    let first = pair.b.listen(addr(B4, 80), 0, Options::default()).unwrap();
+    let second = pair.b.listen_on(on(81), 0, Options::default(), None).unwrap();
+    for listener in [&first, &second] {
+        let clients: Vec<_> = (0..3).map(|_| connect(&pair, listener.local_addr())).collect();
+        pair.settle();
+        assert_eq!(listener.queue_lengths(), (1, 0));
+        assert!(listener.accept(pair.now).unwrap().is_some());
+        drop(clients);
+    }
 }
 
 /// The peer's SYN comes again while nobody has decided; that is one attempt, and its wait is in
@@ -467,6 +481,50 @@ fn a_gate_that_verifies_resets_what_waits_when_it_ends() {
     pair.run(Duration::from_secs(1));
     assert_eq!((pair.b.connection_memory().connections, pair.b.memory().bytes), (0, 0));
     assert_eq!(pair.b.budget_use().half_open, 0);
+}
+
+/// The application accepts between the end of an attempt and the reset that the poller sends for
+/// it: the peer hears of a reset, not of an orderly end.
+#[test]
+fn a_verified_attempt_that_is_accepted_too_late_is_reset() {
+    let mut pair = Pair::new();
+    let gate = GateConfig { verify_source: true, ..GateConfig::default() };
+    let listener = gated(&pair, gate);
+    let client = connect(&pair, addr(FAR4, 443));
+    let incoming = next(&mut pair, &listener);
+    let mut work = Work::begin(&pair.b, pair.now + Duration::from_secs(61));
+    let timed_out = pair.b.tables.listeners().expire_gates(work.now, work.wakers());
+    work.finish();
+    assert_eq!(timed_out.len(), 1);
+    let late = SocketError::Connection(ConnectionError::TimedOut);
+    assert_eq!(incoming.accept(pair.now).err(), Some(late));
+    pair.settle();
+    let reset = SocketError::Connection(ConnectionError::Reset);
+    assert_eq!(client.read(pair.now, &mut [0; 9]), Err(reset));
+    assert_eq!(pair.b.connection_memory().connections, 0);
+}
+
+/// A poller that has found a listener may give it a SYN, or a cookie, after it has ended.
+#[test]
+fn nothing_waits_at_a_gate_that_has_ended() {
+    for verify_source in [false, true] {
+        let mut pair = Pair::new();
+        let gate = GateConfig { verify_source, ..GateConfig::default() };
+        let listener = gated(&pair, gate);
+        // It stays in its table, as with a stack that comes to its end.
+        let mut work = Work::begin(&pair.b, pair.now);
+        let left = listener.inner().end(SocketError::NetworkDown, work.wakers());
+        work.finish();
+        assert!(left.is_empty());
+        let client = connect(&pair, addr(FAR4, 443));
+        client.write(pair.now, b"early").ok();
+        pair.settle();
+        assert_eq!((listener.waiting(), pair.b.budget_use().half_open), (0, 0));
+        assert!(listener.take_incoming(pair.now).is_err());
+        assert_eq!(pair.b.connection_memory().connections, 0);
+        assert!(pair.counter("TcpExtListenDrops").1 > 0);
+        assert_eq!(pair.b.next_deadline(), None, "no timer for what does not wait");
+    }
 }
 
 #[test]

@@ -115,3 +115,21 @@ fn gates_share_any_address_as_well() {
     pair.settle();
     assert!(clients.iter().all(|client| client.state() == State::CloseWait));
 }
+
+/// A free port is one that nobody listens on, not one that somebody would share.
+#[test]
+fn port_zero_joins_no_group() {
+    let range = [("net.ipv4.ip_local_port_range", "40000 40003")];
+    let pair = Pair::with(Default::default(), &range);
+    let any = || {
+        let config = ListenConfig { reuse_port: true, ..ListenConfig::default() };
+        pair.b.listen_with(ListenOn::Address(addr(B4, 0)), config)
+    };
+    let group: Vec<_> = (0..4).map(|_| any().unwrap()).collect();
+    let mut ports: Vec<_> = group.iter().map(|listener| listener.local_addr().port()).collect();
+    ports.sort_unstable();
+    assert_eq!(ports, [40_000, 40_001, 40_002, 40_003]);
+    assert_eq!(any().err(), Some(SocketError::AddrInUse), "none is left");
+    let member = sharing(&pair, ListenOn::Address(group[0].local_addr()));
+    assert_eq!(member.local_addr(), group[0].local_addr(), "by its number it is shared");
+}
