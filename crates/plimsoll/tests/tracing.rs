@@ -225,6 +225,49 @@ fn a_subscriber_that_panics_harms_nobody() {
     });
 }
 
+/// Runs the stacks while it is told of an opening: the answer to the SYN ends the connection before
+/// that call has returned.
+struct Runs(Recorder, Mutex<Option<(Stack, Stack)>>);
+
+impl Subscriber for Runs {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        self.0.enabled(metadata)
+    }
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        self.0.new_span(span)
+    }
+    fn record(&self, span: &Id, values: &Record<'_>) {
+        self.0.record(span, values);
+    }
+    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
+    fn event(&self, event: &Event<'_>) {
+        self.0.event(event);
+        let stacks = self.1.lock().unwrap().take();
+        if let Some(stacks) = stacks {
+            run(&stacks);
+        }
+    }
+    fn enter(&self, _span: &Id) {}
+    fn exit(&self, _span: &Id) {}
+    fn try_close(&self, id: Id) -> bool {
+        self.0.try_close(id)
+    }
+}
+
+#[test]
+fn a_connection_that_ends_while_its_opening_is_told_leaves_no_span() {
+    let (recorder, stacks) = (Recorder::default(), stacks());
+    let runs = Runs(recorder.clone(), Mutex::new(Some((stacks.0.clone(), stacks.1.clone()))));
+    dispatcher::with_default(&tracing::Dispatch::new(runs), || {
+        let near = Connector::new(&stacks.0).start("192.0.2.2:81".parse().unwrap()).unwrap();
+        assert!(near.take_error().unwrap().is_some(), "it was refused meanwhile");
+        let lines = recorder.0.lock().unwrap().lines.clone();
+        let place = |text: &str| lines.iter().position(|line| line.contains(text));
+        let places = ["event in 1 opening", "record 1", "event in 1 closed", "end 1"].map(place);
+        assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{lines:#?}");
+    });
+}
+
 /// A subscriber may use the stack that it is told of.
 #[test]
 fn a_subscriber_may_use_sockets() {

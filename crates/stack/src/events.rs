@@ -4,6 +4,10 @@
 //! So what happens is only noted ([`PendingEvents`]) while a socket is owned, and told when the
 //! wakers are woken. A panic of the subscriber goes no further than that.
 //!
+//! Two threads may have something to tell of one connection. What happens to it is queued while it
+//! is owned, and one thread at a time tells what is queued, so that the order is that in which it
+//! happened.
+//!
 //! Without the feature the types are empty and every call is nothing. With it, but without anybody
 //! who listens, a call compares one number.
 
@@ -88,34 +92,39 @@ pub(crate) struct PendingEvents {
 }
 
 impl PendingEvents {
-    /// Notes what happens to a connection.
+    /// Notes what happens to a connection, which the caller owns.
     #[inline]
-    pub(crate) fn connection(&mut self, endpoint: &Endpoint, event: ConnectionEvent) {
+    pub(crate) fn connection(
+        &mut self,
+        spans: &Spans,
+        endpoint: &Endpoint,
+        event: ConnectionEvent,
+    ) {
         #[cfg(feature = "tracing")]
-        if tell::is_heard(&event) {
-            self.list.push(tell::Event::of(endpoint, event));
+        if let Some(event) = spans.open.note(endpoint.id, &endpoint.key, event) {
+            self.list.push(event);
         }
         #[cfg(not(feature = "tracing"))]
-        let _ = (endpoint, event);
+        let _ = (spans, endpoint, event);
     }
 
     /// Notes what happens beside connections.
     #[inline]
-    pub(crate) fn stack(&mut self, event: impl FnOnce() -> StackEvent) {
+    pub(crate) fn stack(&mut self, event: StackEvent) {
         #[cfg(feature = "tracing")]
-        if tell::anybody_hears() {
-            self.list.push(tell::Event::Stack(event()));
+        if tell::is_heard(event.level()) {
+            self.list.push(tell::Event::Stack(event));
         }
         #[cfg(not(feature = "tracing"))]
         let _ = event;
     }
 
-    /// Tells all that was noted. The caller holds no lock.
+    /// Tells all that was noted. The caller holds no lock that a call on a socket takes.
     #[inline]
     pub(crate) fn tell(&mut self, spans: &Spans) {
         #[cfg(feature = "tracing")]
         if !self.list.is_empty() {
-            spans.tell(std::mem::take(&mut self.list));
+            spans.open.tell(std::mem::take(&mut self.list));
         }
         #[cfg(not(feature = "tracing"))]
         let _ = spans;

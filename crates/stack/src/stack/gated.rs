@@ -273,7 +273,7 @@ impl Incoming {
     fn tell(&self, decision: &'static str) {
         let Some(key) = self.key() else { return };
         let (peer, local) = (key.remote_addr(), key.local_addr());
-        self.stack.tell(|| StackEvent::Gate { peer, local, decision });
+        self.stack.tell(StackEvent::Gate { peer, local, decision });
     }
 
     fn refuse(&mut self, now: Instant, how: Reject) {

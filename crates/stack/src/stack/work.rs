@@ -643,8 +643,8 @@ impl Stack {
     /// Tells everybody that the stack has come to its end, which has been published.
     pub(crate) fn tell_of_end(&self, now: Instant) {
         let mut work = Work::begin(self, now);
-        let reason = || self.error().map(ToString::to_string).unwrap_or_default();
-        work.events().stack(|| StackEvent::Ended { reason: reason() });
+        let reason = self.error().map(ToString::to_string).unwrap_or_default();
+        work.events().stack(StackEvent::Ended { reason });
         for endpoint in self.tables.connections().all() {
             work.leave_news(&endpoint, PathNews::Gone(ConnectionError::DeviceGone));
         }
