@@ -8,8 +8,8 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use plimsoll::device::{channel, memory_link};
-use plimsoll::gate::GatedListener;
-use plimsoll::{Connector, Stack, TcpListener, TcpStream};
+use plimsoll::gate::{GateConfig, GatedListener};
+use plimsoll::{Budget, Connector, Refusal, Stack, TcpListener, TcpStream};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber, dispatcher};
@@ -153,6 +153,67 @@ fn errors_and_refusals_are_told() {
         recorder.wait_for(&["refused", "peer=192.0.2.1:", "local=192.0.2.2:81", "no listener"]);
         recorder.wait_for(&["closed", "refused"]);
         drop(near);
+    });
+}
+
+impl Recorder {
+    /// How often a refusal was told, and how often for this reason.
+    fn refusals(&self, reason: &str) -> (usize, usize) {
+        let kept = self.0.lock().unwrap();
+        let all = kept.lines.iter().filter(|line| line.contains(" refused peer="));
+        (all.clone().count(), all.filter(|line| line.contains(reason)).count())
+    }
+}
+
+#[test]
+fn a_syn_over_the_budget_is_refused_once() {
+    for refusal in [Refusal::Reset, Refusal::Drop] {
+        recorded(|recorder| {
+            let stacks = stacks();
+            let listener = TcpListener::bind(&stacks.1, "192.0.2.2:80").unwrap();
+            listener.set_budget(Budget::default().connections(Some(1))).unwrap();
+            listener.set_refusal(refusal);
+            let start =
+                || Connector::new(&stacks.0).start("192.0.2.2:80".parse().unwrap()).unwrap();
+            let _first = start();
+            run(&stacks);
+            let _second = start();
+            run(&stacks);
+            assert_eq!(recorder.refusals("budget spent"), (1, 1), "{refusal:?}");
+        });
+    }
+}
+
+#[test]
+fn a_syn_over_the_budget_of_a_gate_is_refused_once() {
+    for verify_source in [false, true] {
+        recorded(|recorder| {
+            let stacks = stacks();
+            let config = GateConfig::default().verify_source(verify_source);
+            let listener = GatedListener::bind_any(&stacks.1, config).unwrap();
+            listener.set_budget(Budget::default().half_open(Some(1))).unwrap();
+            listener.set_refusal(Refusal::Drop);
+            let start =
+                |address: &str| Connector::new(&stacks.0).start(address.parse().unwrap()).unwrap();
+            let _first = start("198.51.100.1:1");
+            run(&stacks);
+            let _second = start("198.51.100.2:2");
+            run(&stacks);
+            assert_eq!(recorder.refusals("budget spent"), (1, 1), "verifies: {verify_source}");
+        });
+    }
+}
+
+#[test]
+fn an_answer_that_nobody_waits_for_is_no_refusal() {
+    recorded(|recorder| {
+        let stacks = stacks();
+        let _listener = TcpListener::bind(&stacks.1, "192.0.2.2:80").unwrap();
+        drop(Connector::new(&stacks.0).start("192.0.2.2:80".parse().unwrap()).unwrap());
+        run(&stacks);
+        let resets = stacks.0.metrics().counter("TcpOutRsts");
+        assert_eq!(resets, Some(1), "the SYN was answered, and the answer refused");
+        assert_eq!(recorder.refusals("").0, 0);
     });
 }
 

@@ -52,7 +52,7 @@ pub(crate) enum ConnectionEvent {
 #[derive(Clone, Debug)]
 #[cfg_attr(not(feature = "tracing"), allow(dead_code, reason = "nobody is told"))]
 pub(crate) enum StackEvent {
-    /// A SYN opens nothing.
+    /// A SYN opens nothing, nor does an ACK that brings its cookie back.
     Refused {
         /// Who wanted to connect.
         peer: SocketAddr,

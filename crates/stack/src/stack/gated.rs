@@ -460,7 +460,9 @@ impl Stack {
         let arrival =
             listener.at_gate(work.wakers(), |gate, wakers| gate.arrive(now, &asked, wakers));
         match (arrival, spent) {
-            (Some(Arrival::Full), Some(spent)) => return work.refuse_syn(listener, spent, syn),
+            (Some(Arrival::Full), Some(spent)) => {
+                return work.refuse_syn((listener, key), spent, syn);
+            }
             (Some(Arrival::Waits(until)), _) => self.note_gate_end(home, until),
             (Some(Arrival::Joined), _) => {}
             (Some(Arrival::Full) | None, _) => {

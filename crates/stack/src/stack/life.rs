@@ -51,7 +51,7 @@ impl Work<'_> {
         self.events().connection(spans, endpoint, event);
     }
 
-    /// A SYN opens nothing.
+    /// A SYN opens nothing, nor does an ACK that brings its cookie back.
     #[inline]
     pub(crate) fn note_refusal(&mut self, key: &FlowKey, reason: &'static str) {
         let (peer, local) = (key.remote_addr(), key.local_addr());

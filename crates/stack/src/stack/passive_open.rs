@@ -57,8 +57,7 @@ impl Stack {
                 work.note_refusal(key, "queues full");
             }
             Admission::OverBudget(spent) => {
-                work.note_refusal(key, "budget spent");
-                return work.refuse_syn(listener, spent, segment);
+                return work.refuse_syn((listener, key), spent, segment);
             }
             Admission::Cookie => {
                 state.syns.take();
@@ -171,7 +170,10 @@ impl Stack {
             && let Err(spent) = self.verified(work, listener, key)
         {
             listener.end_handshake();
-            return spent.and_then(|spent| work.refuse_syn(listener, spent, ack));
+            if spent.is_none() {
+                work.note_refusal(key, "gate full");
+            }
+            return spent.and_then(|spent| work.refuse_syn((listener, key), spent, ack));
         }
         let made = work.contain_making(|work| self.insert_by_cookie(work, listener, key, conn));
         if !matches!(made, Some(Ok(_))) {
@@ -187,7 +189,7 @@ impl Stack {
             }
             Some(Err(InsertError::Full | InsertError::OverBudget)) => {
                 listener.end_handshake();
-                work.refuse_syn(listener, IpCounter::BudgetConnections, ack)
+                work.refuse_syn((listener, key), IpCounter::BudgetConnections, ack)
             }
             _ => {
                 listener.end_handshake();
