@@ -13,7 +13,7 @@
 
 use std::net::SocketAddr;
 
-use plimsoll_tcp::ConnectionError;
+use plimsoll_tcp::Ending;
 
 use crate::sockets::endpoint::Endpoint;
 
@@ -37,8 +37,8 @@ pub(crate) enum ConnectionEvent {
     Opening(Open),
     /// Its handshake is over.
     Established,
-    /// It leaves the table, with an error or in order.
-    Closed(Option<ConnectionError>),
+    /// It leaves the table. It has come to no end of its own if it is buried after panics.
+    Closed(Option<Ending>),
     /// A segment leaves once more.
     Retransmission {
         /// Its sequence number.

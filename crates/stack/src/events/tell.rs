@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use plimsoll_tcp::{ConnectionError, Ending};
 use tracing::level_filters::LevelFilter;
 use tracing::{Span, debug, info, info_span, warn};
 
@@ -166,15 +167,21 @@ fn tell_of_connection(key: &FlowKey, in_span: &mut Span, event: ConnectionEvent)
         ConnectionEvent::Retransmission { seq, len } => {
             debug!(target: TARGET, parent: &*in_span, seq, len, "retransmission");
         }
-        ConnectionEvent::Closed(error) => {
+        ConnectionEvent::Closed(ending) => {
             let span = std::mem::replace(in_span, Span::none());
-            let reason = match error {
-                Some(error) => SocketError::Connection(error).to_string(),
-                None => "in order".to_owned(),
-            };
+            let reason = reason_of(ending);
             span.record("reason", reason.as_str());
             info!(target: TARGET, parent: &span, reason, "closed");
         }
+    }
+}
+
+fn reason_of(ending: Option<Ending>) -> String {
+    match ending {
+        Some(Ending::InOrder) => "in order".to_owned(),
+        Some(Ending::Failed(error)) => SocketError::Connection(error).to_string(),
+        Some(_) => "discarded".to_owned(),
+        None => SocketError::Connection(ConnectionError::Panicked).to_string(),
     }
 }
 

@@ -40,7 +40,7 @@ impl Work<'_> {
     pub(crate) fn note_removal(&mut self, endpoint: &Endpoint, inner: &mut Inner) {
         if let Some(before) = inner.count_in(None) {
             self.counters.move_state(Some(before), None);
-            let event = ConnectionEvent::Closed(inner.conn.error());
+            let event = ConnectionEvent::Closed(inner.conn.ending());
             self.note_event(endpoint, event);
         }
     }

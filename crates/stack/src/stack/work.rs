@@ -365,7 +365,7 @@ impl<'a> Work<'a> {
         }
         self.leave_syn_queue(endpoint, inner);
         if inner.uncount_orphan() {
-            self.stack.tables.orphans().note_end(inner.conn.error().is_some());
+            self.stack.tables.orphans().note_end(inner.conn.ending());
             self.stack.tables.orphans().remove(&mut self.wakers);
         }
         if let Some(listener) = endpoint.listener.as_ref().filter(|from| from.verifies_source()) {

@@ -88,7 +88,7 @@ fn recorded(what: impl FnOnce(&Recorder, &OpenSpans)) {
 
 const ID: ConnectionId = ConnectionId { slot: 1, generation: 0 };
 const OPENING: ConnectionEvent = ConnectionEvent::Opening(Open::Connect);
-const CLOSED: ConnectionEvent = ConnectionEvent::Closed(None);
+const CLOSED: ConnectionEvent = ConnectionEvent::Closed(Some(Ending::InOrder));
 
 fn key() -> FlowKey {
     let ip = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
