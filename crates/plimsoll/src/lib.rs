@@ -67,7 +67,7 @@
 //! | give them to Prometheus | [`prometheus`], with the feature of that name |
 //! | follow connections with the crate tracing | the feature `tracing`, see [below](#tracing) |
 //! | ask why | [`TcpStream::decisions`], a capture ([`StackBuilder::pcap`]) |
-//! | look names up through the stack, or otherwise than the host | [`Resolve`] |
+//! | look names up otherwise than the host does | [`Resolve`] |
 //! | end a stack and know what was delivered | [`Stack::shutdown`], `net::shutdown` |
 //! | take connections to any address | [`TcpListener::bind_any`], [`StackBuilder::any_address`] |
 //! | send and receive datagrams | [`UdpSocket`]; with tokio's API, in [`net`] |
@@ -91,17 +91,19 @@
 //! | event `opening`, in it | INFO | |
 //! | event `established`, in it | INFO | |
 //! | event `retransmission`, in it | DEBUG | `seq`, `len` (bytes of data) |
-//! | event `closed`, in it | INFO | `reason`: `in order`, or the error |
+//! | event `closed`, in it | INFO | `reason`: `in order`, `discarded` (let go, not in order), or the error |
 //! | event `refused` | DEBUG | `peer`, `local`, `reason` |
 //! | event `gate` | DEBUG | `peer`, `local`, `decision` |
 //! | event `interface down` | WARN | `interface`, `reason` |
 //! | event `stack ended` | INFO | `reason` |
 //!
 //! The span closes when the connection leaves the table of the stack; one that waits in TIME-WAIT
-//! has left it. Subscribers are called when the stack holds no lock, on the thread that did the
-//! work, and may use sockets; a panic of one goes no further. Packets have no events. Without the
-//! feature there is no code for it, and with it, but without a subscriber, a connection costs a
-//! comparison for each change of its state and for each segment that leaves.
+//! has left it. Subscribers are called when the stack holds no lock that a call on a socket takes,
+//! on the thread that did the work or on one that is telling of the same connection just then. They
+//! may use sockets; a poll from there may do nothing, since that very thread may be polling. A
+//! panic of one goes no further. Packets have no events. Without the feature there is no code for
+//! it, and with it, but without a subscriber, a connection costs a comparison for each change of
+//! its state and for each segment that leaves.
 //!
 //! # A device of one's own
 //!

@@ -74,7 +74,7 @@ pub fn page(stack: &Stack) -> String {
 }
 
 /// Tells a registry of [`prometheus_client`] the figures of a stack. It does not keep the stack
-/// alive; once the stack has ended, it tells nothing. Of several stacks in one registry each needs
+/// alive; once the stack's last handle and socket are gone, it tells nothing. Of several stacks in one registry each needs
 /// a label:
 ///
 /// ```

@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
@@ -66,6 +67,9 @@ pub trait Resolve: fmt::Debug + Send + Sync {
 /// What sockets connect to and listen on: an address, several, or a name and a port. It stands for
 /// the traits of std and tokio of that name, and is there for their types; theirs look names up
 /// themselves, and would not ask [`Resolve`].
+///
+/// It is sealed: only this crate implements it. What implements std's trait otherwise is turned into
+/// `&[SocketAddr]` by that trait first.
 pub trait ToSocketAddrs: ToTarget {}
 
 impl<T: ToTarget + ?Sized> ToSocketAddrs for T {}
@@ -212,22 +216,29 @@ pub(crate) async fn lookup_host(
 
 /// Polls `future` on this thread until it is ready.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    struct Unpark(Thread);
+    /// The thread's token alone does not do: the future may park the thread itself, and take it.
+    struct Unpark {
+        thread: Thread,
+        woken: AtomicBool,
+    }
 
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {
-            self.0.unpark();
+            self.woken.store(true, Ordering::Release);
+            self.thread.unpark();
         }
     }
 
     let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let unpark = Arc::new(Unpark { thread: std::thread::current(), woken: AtomicBool::new(false) });
+    let waker = Waker::from(unpark.clone());
     let mut context = Context::from_waker(&waker);
     loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(output) => return output,
-            // Somebody else's wake-up ends this as well; then it is polled once more.
-            Poll::Pending => std::thread::park(),
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        while !unpark.woken.swap(false, Ordering::Acquire) {
+            std::thread::park();
         }
     }
 }
@@ -279,7 +290,42 @@ mod tests {
             }
             Poll::Ready(polls)
         }));
-        assert!(output >= 2);
+        assert_eq!(output, 2);
         other.join().expect("it does not panic");
+    }
+
+    #[test]
+    fn a_future_that_parks_the_thread_itself_loses_no_wake_up() {
+        let mut polls = 0;
+        let output = block_on(std::future::poll_fn(|cx| {
+            polls += 1;
+            if polls == 1 {
+                cx.waker().wake_by_ref();
+                // Takes the token that the wake-up has left.
+                std::thread::park();
+                return Poll::Pending;
+            }
+            Poll::Ready(polls)
+        }));
+        assert_eq!(output, 2);
+    }
+
+    #[test]
+    fn the_wake_up_of_somebody_else_polls_nothing() {
+        std::thread::current().unpark();
+        let mut polls = 0;
+        let output = block_on(std::future::poll_fn(|cx| {
+            polls += 1;
+            if polls == 1 {
+                let (waker, thread) = (cx.waker().clone(), std::thread::current());
+                std::thread::spawn(move || {
+                    thread.unpark();
+                    waker.wake();
+                });
+                return Poll::Pending;
+            }
+            Poll::Ready(polls)
+        }));
+        assert_eq!(output, 2);
     }
 }

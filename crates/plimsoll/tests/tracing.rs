@@ -8,8 +8,8 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use plimsoll::device::{channel, memory_link};
-use plimsoll::gate::GatedListener;
-use plimsoll::{Connector, Stack, TcpListener, TcpStream};
+use plimsoll::gate::{GateConfig, GatedListener};
+use plimsoll::{Budget, Connector, Refusal, Stack, TcpListener, TcpStream};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber, dispatcher};
@@ -156,6 +156,68 @@ fn errors_and_refusals_are_told() {
     });
 }
 
+impl Recorder {
+    /// How often a refusal was told, and how often for this reason.
+    fn refusals(&self, reason: &str) -> (usize, usize) {
+        let kept = self.0.lock().unwrap();
+        let all = kept.lines.iter().filter(|line| line.contains(" refused peer="));
+        (all.clone().count(), all.filter(|line| line.contains(reason)).count())
+    }
+}
+
+#[test]
+fn a_syn_over_the_budget_is_refused_once() {
+    for refusal in [Refusal::Reset, Refusal::Drop] {
+        recorded(|recorder| {
+            let stacks = stacks();
+            let listener = TcpListener::bind(&stacks.1, "192.0.2.2:80").unwrap();
+            listener.set_budget(Budget::default().connections(Some(1))).unwrap();
+            listener.set_refusal(refusal);
+            let start =
+                || Connector::new(&stacks.0).start("192.0.2.2:80".parse().unwrap()).unwrap();
+            let _first = start();
+            run(&stacks);
+            let _second = start();
+            run(&stacks);
+            assert_eq!(recorder.refusals("budget spent"), (1, 1), "{refusal:?}");
+        });
+    }
+}
+
+#[test]
+fn a_syn_over_the_budget_of_a_gate_is_refused_once() {
+    for verify_source in [false, true] {
+        recorded(|recorder| {
+            let stacks = stacks();
+            let config = GateConfig::default().verify_source(verify_source);
+            let listener = GatedListener::bind_any(&stacks.1, config).unwrap();
+            listener.set_budget(Budget::default().half_open(Some(1))).unwrap();
+            listener.set_refusal(Refusal::Drop);
+            let start =
+                |address: &str| Connector::new(&stacks.0).start(address.parse().unwrap()).unwrap();
+            let _first = start("198.51.100.1:1");
+            run(&stacks);
+            let _second = start("198.51.100.2:2");
+            run(&stacks);
+            let second = recorder.refusals("local=198.51.100.2:2 reason=\"budget spent\"").1;
+            assert_eq!(second, 1, "verifies: {verify_source}");
+        });
+    }
+}
+
+#[test]
+fn an_answer_that_nobody_waits_for_is_no_refusal() {
+    recorded(|recorder| {
+        let stacks = stacks();
+        let _listener = TcpListener::bind(&stacks.1, "192.0.2.2:80").unwrap();
+        drop(Connector::new(&stacks.0).start("192.0.2.2:80".parse().unwrap()).unwrap());
+        run(&stacks);
+        let resets = stacks.0.metrics().counter("TcpOutRsts");
+        assert_eq!(resets, Some(1), "the SYN was answered, and the answer refused");
+        assert_eq!(recorder.refusals("").0, 0);
+    });
+}
+
 #[test]
 fn decisions_at_a_gate_are_told() {
     recorded(|recorder| {
@@ -222,6 +284,49 @@ fn a_subscriber_that_panics_harms_nobody() {
         far.read_exact(&mut [0; 4]).unwrap();
         assert!(stacks.0.error().is_none() && stacks.1.error().is_none());
         recorder.0.lock().unwrap().panics = false;
+    });
+}
+
+/// Runs the stacks while it is told of an opening: the answer to the SYN ends the connection before
+/// that call has returned.
+struct Runs(Recorder, Mutex<Option<(Stack, Stack)>>);
+
+impl Subscriber for Runs {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        self.0.enabled(metadata)
+    }
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        self.0.new_span(span)
+    }
+    fn record(&self, span: &Id, values: &Record<'_>) {
+        self.0.record(span, values);
+    }
+    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
+    fn event(&self, event: &Event<'_>) {
+        self.0.event(event);
+        let stacks = self.1.lock().unwrap().take();
+        if let Some(stacks) = stacks {
+            run(&stacks);
+        }
+    }
+    fn enter(&self, _span: &Id) {}
+    fn exit(&self, _span: &Id) {}
+    fn try_close(&self, id: Id) -> bool {
+        self.0.try_close(id)
+    }
+}
+
+#[test]
+fn a_connection_that_ends_while_its_opening_is_told_leaves_no_span() {
+    let (recorder, stacks) = (Recorder::default(), stacks());
+    let runs = Runs(recorder.clone(), Mutex::new(Some((stacks.0.clone(), stacks.1.clone()))));
+    dispatcher::with_default(&tracing::Dispatch::new(runs), || {
+        let near = Connector::new(&stacks.0).start("192.0.2.2:81".parse().unwrap()).unwrap();
+        assert!(near.take_error().unwrap().is_some(), "it was refused meanwhile");
+        let lines = recorder.0.lock().unwrap().lines.clone();
+        let place = |text: &str| lines.iter().position(|line| line.contains(text));
+        let places = ["event in 1 opening", "record 1", "event in 1 closed", "end 1"].map(place);
+        assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{lines:#?}");
     });
 }
 

@@ -4,12 +4,16 @@
 //! So what happens is only noted ([`PendingEvents`]) while a socket is owned, and told when the
 //! wakers are woken. A panic of the subscriber goes no further than that.
 //!
+//! Two threads may have something to tell of one connection. What happens to it is queued while it
+//! is owned, and one thread at a time tells what is queued, so that the order is that in which it
+//! happened.
+//!
 //! Without the feature the types are empty and every call is nothing. With it, but without anybody
 //! who listens, a call compares one number.
 
 use std::net::SocketAddr;
 
-use plimsoll_tcp::ConnectionError;
+use plimsoll_tcp::Ending;
 
 use crate::sockets::endpoint::Endpoint;
 
@@ -33,8 +37,8 @@ pub(crate) enum ConnectionEvent {
     Opening(Open),
     /// Its handshake is over.
     Established,
-    /// It leaves the table, with an error or in order.
-    Closed(Option<ConnectionError>),
+    /// It leaves the table. It has come to no end of its own if it is buried after panics.
+    Closed(Option<Ending>),
     /// A segment leaves once more.
     Retransmission {
         /// Its sequence number.
@@ -48,7 +52,7 @@ pub(crate) enum ConnectionEvent {
 #[derive(Clone, Debug)]
 #[cfg_attr(not(feature = "tracing"), allow(dead_code, reason = "nobody is told"))]
 pub(crate) enum StackEvent {
-    /// A SYN opens nothing.
+    /// A SYN opens nothing, nor does an ACK that brings its cookie back.
     Refused {
         /// Who wanted to connect.
         peer: SocketAddr,
@@ -88,34 +92,39 @@ pub(crate) struct PendingEvents {
 }
 
 impl PendingEvents {
-    /// Notes what happens to a connection.
+    /// Notes what happens to a connection, which the caller owns.
     #[inline]
-    pub(crate) fn connection(&mut self, endpoint: &Endpoint, event: ConnectionEvent) {
+    pub(crate) fn connection(
+        &mut self,
+        spans: &Spans,
+        endpoint: &Endpoint,
+        event: ConnectionEvent,
+    ) {
         #[cfg(feature = "tracing")]
-        if tell::is_heard(&event) {
-            self.list.push(tell::Event::of(endpoint, event));
+        if let Some(event) = spans.open.note(endpoint.id, &endpoint.key, event) {
+            self.list.push(event);
         }
         #[cfg(not(feature = "tracing"))]
-        let _ = (endpoint, event);
+        let _ = (spans, endpoint, event);
     }
 
     /// Notes what happens beside connections.
     #[inline]
-    pub(crate) fn stack(&mut self, event: impl FnOnce() -> StackEvent) {
+    pub(crate) fn stack(&mut self, event: StackEvent) {
         #[cfg(feature = "tracing")]
-        if tell::anybody_hears() {
-            self.list.push(tell::Event::Stack(event()));
+        if tell::is_heard(event.level()) {
+            self.list.push(tell::Event::Stack(event));
         }
         #[cfg(not(feature = "tracing"))]
         let _ = event;
     }
 
-    /// Tells all that was noted. The caller holds no lock.
+    /// Tells all that was noted. The caller holds no lock that a call on a socket takes.
     #[inline]
     pub(crate) fn tell(&mut self, spans: &Spans) {
         #[cfg(feature = "tracing")]
         if !self.list.is_empty() {
-            spans.tell(std::mem::take(&mut self.list));
+            spans.open.tell(std::mem::take(&mut self.list));
         }
         #[cfg(not(feature = "tracing"))]
         let _ = spans;

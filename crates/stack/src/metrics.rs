@@ -2,7 +2,8 @@
 //!
 //! Taking it costs the sums of the counters' shards, a look at each interface and at each listener,
 //! and nothing for each connection: how many there are in each state is counted where it changes.
-//! No thread that works on packets waits for it.
+//! It takes the lock of each listener and of each interface in turn, so no thread that works on
+//! packets waits for it longer than a copy of their figures takes.
 
 use std::net::SocketAddr;
 

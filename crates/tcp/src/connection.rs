@@ -35,7 +35,7 @@ use crate::config::{Options, SetOption};
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::ecn::EcnState;
-use crate::event::{ConnectionError, Events};
+use crate::event::{ConnectionError, Ending, Events};
 use crate::handshake::fast_open_client::FastOpenClient;
 use crate::handshake::{Handshake, TimestampState};
 use crate::keepalive::Keepalive;
@@ -143,6 +143,8 @@ pub struct Connection {
     pub(crate) error: Option<ConnectionError>,
     pub(crate) error_taken: bool,
     pub(crate) soft_error: Option<ConnectionError>,
+    /// It ended because the application let go of it, and not in order.
+    discarded: bool,
     /// Shared with others until it is changed.
     pub(crate) options: Arc<Options>,
     pub(crate) pool: Pool,
@@ -231,6 +233,7 @@ impl Connection {
             error: None,
             error_taken: false,
             soft_error: None,
+            discarded: false,
             options: params.options,
             pool: params.pool,
         }
@@ -303,6 +306,17 @@ impl Connection {
         self.error
     }
 
+    /// How the connection came to its end: that of TIME-WAIT or CLOSED, `None` before.
+    pub fn ending(&self) -> Option<Ending> {
+        match (self.state, self.error) {
+            (State::TimeWait, _) => Some(Ending::InOrder),
+            (State::Closed, Some(error)) => Some(Ending::Failed(error)),
+            (State::Closed, None) if self.discarded => Some(Ending::Discarded),
+            (State::Closed, None) => Some(Ending::InOrder),
+            _ => None,
+        }
+    }
+
     /// SO_ERROR: the pending error, reported once.
     pub fn take_error(&mut self) -> Option<ConnectionError> {
         let error = if self.error_taken { None } else { self.error };
@@ -357,11 +371,11 @@ impl Connection {
         let unread = self.rcv.close();
         match self.state {
             State::Closed | State::TimeWait => {}
-            State::SynSent => self.set_state(cx, State::Closed),
+            State::SynSent => self.discard(cx),
             _ if unread => {
                 cx.counters.bump(Counter::TcpAbortOnClose);
                 self.queue_rst();
-                self.set_state(cx, State::Closed);
+                self.discard(cx);
             }
             State::FinWait2 => self.arm_fin_wait_2(cx),
             _ => self.shutdown(cx),

@@ -53,6 +53,21 @@ impl Events {
     }
 }
 
+/// How a connection came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ending {
+    /// In order: the peer has acknowledged everything, our FIN included.
+    InOrder,
+    /// We have discarded it when the application let go: with a reset because it had not read
+    /// everything (RFC 1122, section 4.2.2.13) or did not want to linger in FIN-WAIT-2, or without
+    /// a word in SYN-SENT (RFC 9293, section 3.10.4). Not an error for the application, but the
+    /// peer need not have got everything.
+    Discarded,
+    /// With an error.
+    Failed(ConnectionError),
+}
+
 /// Why a connection ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionError {

@@ -84,7 +84,7 @@ pub use connection::Connection;
 pub use connection::input::{Arrival, Input, OutputDue};
 pub use context::Context;
 pub use counters::{Counter, CounterValues, Counters, Values, Writer};
-pub use event::{ConnectionError, Events, ReadError, WriteError};
+pub use event::{ConnectionError, Ending, Events, ReadError, WriteError};
 pub use handshake::fast_open_client::{FastOpen, FastOpenNews};
 pub use handshake::fast_open_server::FastOpenAnswer;
 pub use handshake::isn::initial_sequence_number;

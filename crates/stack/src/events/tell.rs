@@ -1,93 +1,187 @@
 //! How events become those of the crate tracing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use plimsoll_tcp::{ConnectionError, Ending};
 use tracing::level_filters::LevelFilter;
 use tracing::{Span, debug, info, info_span, warn};
 
-use super::{ConnectionEvent, Open, Spans, StackEvent};
+use super::{ConnectionEvent, Open, StackEvent};
 use crate::connection_id::ConnectionId;
 use crate::error::SocketError;
 use crate::flow::FlowKey;
-use crate::sockets::endpoint::Endpoint;
 use crate::sync::lock;
 
 /// Where spans and events are said to come from, whatever module tells them.
 const TARGET: &str = "plimsoll";
 
-/// The spans by connection. The lock is a leaf: a span is cloned and used after it was released.
-pub(super) type OpenSpans = Mutex<HashMap<ConnectionId, Span>>;
-
 /// Something that has happened.
 pub(super) enum Event {
-    Connection(ConnectionId, FlowKey, ConnectionEvent),
+    /// To a connection with a span, where it is queued.
+    Queued(ConnectionId),
+    /// To a connection that has no span.
+    Alone(FlowKey, ConnectionEvent),
+    /// Beside connections.
     Stack(StackEvent),
 }
 
-impl Event {
-    pub(super) fn of(endpoint: &Endpoint, event: ConnectionEvent) -> Event {
-        Event::Connection(endpoint.id, endpoint.key, event)
+/// The connections whose opening somebody has heard of.
+#[derive(Default)]
+pub(super) struct OpenSpans {
+    /// A leaf: no subscriber is called under it, so spans are neither made, cloned nor dropped.
+    lives: Mutex<HashMap<ConnectionId, Life>>,
+    /// How many there are. The owner of a connection that is among them sees at least one.
+    count: AtomicUsize,
+}
+
+/// A connection that is told of.
+struct Life {
+    key: FlowKey,
+    /// Its span. The thread that tells what is queued has it meanwhile.
+    span: Option<Span>,
+    /// What has happened and is not told yet.
+    queue: VecDeque<ConnectionEvent>,
+}
+
+impl ConnectionEvent {
+    fn level(&self) -> LevelFilter {
+        match self {
+            ConnectionEvent::Retransmission { .. } => LevelFilter::DEBUG,
+            ConnectionEvent::Opening(_)
+            | ConnectionEvent::Established
+            | ConnectionEvent::Closed(_) => LevelFilter::INFO,
+        }
     }
 }
 
-/// Whether anybody listens at the level of an event.
-pub(super) fn is_heard(event: &ConnectionEvent) -> bool {
-    let level = match event {
-        ConnectionEvent::Retransmission { .. } => LevelFilter::DEBUG,
-        _ => LevelFilter::INFO,
-    };
+impl StackEvent {
+    pub(super) fn level(&self) -> LevelFilter {
+        match self {
+            StackEvent::Refused { .. } | StackEvent::Gate { .. } => LevelFilter::DEBUG,
+            StackEvent::Ended { .. } => LevelFilter::INFO,
+            StackEvent::InterfaceDown { .. } => LevelFilter::WARN,
+        }
+    }
+}
+
+/// Whether anybody listens at this level.
+pub(super) fn is_heard(level: LevelFilter) -> bool {
     level <= LevelFilter::current()
 }
 
-/// Whether anybody listens at all.
-pub(super) fn anybody_hears() -> bool {
-    LevelFilter::current() > LevelFilter::OFF
-}
+impl OpenSpans {
+    /// Notes what happens to a connection, which the caller owns. Returns what is to be told later,
+    /// if anybody listens. The end of a connection that has a span is told in any case: nobody may
+    /// listen any more, but the span must end.
+    pub(super) fn note(
+        &self,
+        id: ConnectionId,
+        key: &FlowKey,
+        event: ConnectionEvent,
+    ) -> Option<Event> {
+        let heard = is_heard(event.level());
+        let ends = matches!(event, ConnectionEvent::Closed(_));
+        let any = self.count.load(Ordering::Relaxed) > 0;
+        if !heard && !(ends && any) {
+            return None;
+        }
+        let mut lives = lock(&self.lives);
+        if matches!(event, ConnectionEvent::Opening(_)) {
+            let queue = VecDeque::from([event]);
+            lives.insert(id, Life { key: *key, span: Some(Span::none()), queue });
+            self.count.store(lives.len(), Ordering::Relaxed);
+            return Some(Event::Queued(id));
+        }
+        match lives.get_mut(&id) {
+            Some(life) => life.queue.push_back(event),
+            None => return heard.then_some(Event::Alone(*key, event)),
+        }
+        Some(Event::Queued(id))
+    }
 
-impl Spans {
+    /// Tells all of this.
     pub(super) fn tell(&self, events: Vec<Event>) {
         for event in events {
-            // The hook of panics has said what it was.
-            let _ = catch_unwind(AssertUnwindSafe(|| match event {
-                Event::Connection(id, key, event) => self.tell_of_connection(id, &key, event),
-                Event::Stack(event) => tell_of_stack(event),
-            }));
-        }
-    }
-
-    fn tell_of_connection(&self, id: ConnectionId, key: &FlowKey, event: ConnectionEvent) {
-        match event {
-            ConnectionEvent::Opening(open) => {
-                let span = span(key, open);
-                info!(target: TARGET, parent: &span, "opening");
-                if !span.is_disabled() {
-                    let before = lock(&self.open).insert(id, span);
-                    drop(before);
+            match event {
+                Event::Queued(id) => self.tell_queued(id),
+                Event::Alone(key, event) => {
+                    contain(|| tell_of_connection(&key, &mut Span::none(), event));
                 }
-            }
-            ConnectionEvent::Established => {
-                info!(target: TARGET, parent: &self.span_of(id), "established");
-            }
-            ConnectionEvent::Retransmission { seq, len } => {
-                debug!(target: TARGET, parent: &self.span_of(id), seq, len, "retransmission");
-            }
-            ConnectionEvent::Closed(error) => {
-                let span = lock(&self.open).remove(&id).unwrap_or_else(Span::none);
-                let reason = match error {
-                    Some(error) => SocketError::Connection(error).to_string(),
-                    None => "in order".to_owned(),
-                };
-                span.record("reason", reason.as_str());
-                info!(target: TARGET, parent: &span, reason, "closed");
+                Event::Stack(event) => contain(|| tell_of_stack(event)),
             }
         }
     }
 
-    /// The span of a connection, which has none if nobody wanted it when it opened.
-    fn span_of(&self, id: ConnectionId) -> Span {
-        lock(&self.open).get(&id).cloned().unwrap_or_else(Span::none)
+    /// Tells what is queued at a connection, unless a thread is about it: that one looks again
+    /// before it ends.
+    fn tell_queued(&self, id: ConnectionId) {
+        let Some((key, mut span)) = self.begin(id) else { return };
+        while let Some(event) = self.next(id, &mut span) {
+            contain(|| tell_of_connection(&key, &mut span, event));
+        }
+    }
+
+    fn begin(&self, id: ConnectionId) -> Option<(FlowKey, Span)> {
+        let mut lives = lock(&self.lives);
+        let life = lives.get_mut(&id)?;
+        life.span.take().map(|span| (life.key, span))
+    }
+
+    /// What is next. If there is nothing, the span goes back to its place, or the connection is
+    /// forgotten since nobody wanted a span.
+    fn next(&self, id: ConnectionId, span: &mut Span) -> Option<ConnectionEvent> {
+        let mut lives = lock(&self.lives);
+        let life = lives.get_mut(&id)?;
+        let event = life.queue.pop_front();
+        match event {
+            None if !span.is_disabled() => life.span = Some(std::mem::replace(span, Span::none())),
+            None | Some(ConnectionEvent::Closed(_)) => {
+                lives.remove(&id);
+                self.count.store(lives.len(), Ordering::Relaxed);
+            }
+            Some(_) => {}
+        }
+        event
+    }
+}
+
+/// Calls a subscriber. The hook of panics says what it was.
+fn contain(call: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(call));
+}
+
+/// Tells what happens to a connection, whose span is made by the first event and ends with the
+/// last.
+fn tell_of_connection(key: &FlowKey, in_span: &mut Span, event: ConnectionEvent) {
+    match event {
+        ConnectionEvent::Opening(open) => {
+            *in_span = span(key, open);
+            info!(target: TARGET, parent: &*in_span, "opening");
+        }
+        ConnectionEvent::Established => {
+            info!(target: TARGET, parent: &*in_span, "established");
+        }
+        ConnectionEvent::Retransmission { seq, len } => {
+            debug!(target: TARGET, parent: &*in_span, seq, len, "retransmission");
+        }
+        ConnectionEvent::Closed(ending) => {
+            let span = std::mem::replace(in_span, Span::none());
+            let reason = reason_of(ending);
+            span.record("reason", reason.as_str());
+            info!(target: TARGET, parent: &span, reason, "closed");
+        }
+    }
+}
+
+fn reason_of(ending: Option<Ending>) -> String {
+    match ending {
+        Some(Ending::InOrder) => "in order".to_owned(),
+        Some(Ending::Failed(error)) => SocketError::Connection(error).to_string(),
+        Some(_) => "discarded".to_owned(),
+        None => SocketError::Connection(ConnectionError::Panicked).to_string(),
     }
 }
 
@@ -123,3 +217,6 @@ fn tell_of_stack(event: StackEvent) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

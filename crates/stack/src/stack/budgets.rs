@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use plimsoll_tcp::{Counter, Instant, Segment};
 
 use crate::error::SocketError;
+use crate::flow::FlowKey;
 use crate::limits::MAX_CONNECTIONS;
 use crate::policies::budget::{Budget, BudgetUse, Refusal, thresholds};
 use crate::policies::memory::QUANTUM;
@@ -47,11 +48,12 @@ impl Work<'_> {
     /// Refuses a SYN, or an ACK that brings a cookie back, because the budget is spent that counts
     /// so. Returns it if it is to be answered with a reset.
     pub(crate) fn refuse_syn(
-        &self,
-        listener: &ListenerInner,
+        &mut self,
+        (listener, key): (&ListenerInner, &FlowKey),
         spent: IpCounter,
         syn: Segment,
     ) -> Option<Segment> {
+        self.note_refusal(key, "budget spent");
         self.count(spent);
         self.tcp().bump(Counter::ListenDrops);
         match listener.refusal() {
@@ -64,14 +66,14 @@ impl Work<'_> {
     /// of `error`, or because making it has panicked. Another SYN may have taken the place that
     /// there was when this one was admitted. Returns it if it is to be answered with a reset.
     pub(crate) fn refuse_unmade(
-        &self,
-        listener: &ListenerInner,
+        &mut self,
+        from: (&ListenerInner, &FlowKey),
         error: Option<InsertError>,
         syn: Segment,
     ) -> Option<Segment> {
         match error {
             Some(InsertError::Full | InsertError::OverBudget) => {
-                self.refuse_syn(listener, IpCounter::BudgetConnections, syn)
+                self.refuse_syn(from, IpCounter::BudgetConnections, syn)
             }
             Some(InsertError::Taken) | None => {
                 self.tcp().bump(Counter::ListenDrops);

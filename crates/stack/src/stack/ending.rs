@@ -56,8 +56,8 @@ impl Stack {
         }
     }
 
-    /// Tells of something at once. The caller holds no lock.
-    pub(crate) fn tell(&self, event: impl FnOnce() -> StackEvent) {
+    /// Tells of something at once. The caller holds no lock that a call on a socket takes.
+    pub(crate) fn tell(&self, event: StackEvent) {
         let mut events = PendingEvents::default();
         events.stack(event);
         events.tell(self.tables.spans());

@@ -280,7 +280,7 @@ impl Incoming {
     fn tell(&self, decision: &'static str) {
         let Some(key) = self.key() else { return };
         let (peer, local) = (key.remote_addr(), key.local_addr());
-        self.stack.tell(|| StackEvent::Gate { peer, local, decision });
+        self.stack.tell(StackEvent::Gate { peer, local, decision });
     }
 
     fn refuse(&mut self, now: Instant, how: Reject) {
@@ -469,7 +469,9 @@ impl Stack {
         let arrival =
             listener.at_gate(work.wakers(), |gate, wakers| gate.arrive(now, &asked, wakers));
         match (arrival, spent) {
-            (Some(Arrival::Full), Some(spent)) => return work.refuse_syn(listener, spent, syn),
+            (Some(Arrival::Full), Some(spent)) => {
+                return work.refuse_syn((listener, key), spent, syn);
+            }
             (Some(Arrival::Waits(until)), _) => self.note_gate_end(home, until),
             (Some(Arrival::Joined), _) => {}
             (Some(Arrival::Full) | None, _) => {

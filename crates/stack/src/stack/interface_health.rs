@@ -39,7 +39,7 @@ impl Stack {
         for way in self.interfaces.iter().filter(|way| ways & (1 << way.index()) != 0) {
             way.fail(way.epoch(), error.clone());
         }
-        self.tell(|| StackEvent::InterfaceDown {
+        self.tell(StackEvent::InterfaceDown {
             name: interface.name(),
             reason: failure.error().to_string(),
         });

@@ -28,11 +28,11 @@ impl Work<'_> {
         if before.is_none() {
             let active = endpoint.listener.is_none();
             let open = if active { Open::Connect } else { Open::Accept };
-            self.events().connection(endpoint, ConnectionEvent::Opening(open));
+            self.note_event(endpoint, ConnectionEvent::Opening(open));
         }
         let opened = |state| matches!(state, State::SynSent | State::SynReceived);
         if before.is_none_or(opened) && !opened(state) {
-            self.events().connection(endpoint, ConnectionEvent::Established);
+            self.note_event(endpoint, ConnectionEvent::Established);
         }
     }
 
@@ -40,16 +40,22 @@ impl Work<'_> {
     pub(crate) fn note_removal(&mut self, endpoint: &Endpoint, inner: &mut Inner) {
         if let Some(before) = inner.count_in(None) {
             self.counters.move_state(Some(before), None);
-            let event = ConnectionEvent::Closed(inner.conn.error());
-            self.events().connection(endpoint, event);
+            let event = ConnectionEvent::Closed(inner.conn.ending());
+            self.note_event(endpoint, event);
         }
     }
 
-    /// A SYN opens nothing.
+    #[inline]
+    fn note_event(&mut self, endpoint: &Endpoint, event: ConnectionEvent) {
+        let spans = self.stack.tables.spans();
+        self.events().connection(spans, endpoint, event);
+    }
+
+    /// A SYN opens nothing, nor does an ACK that brings its cookie back.
     #[inline]
     pub(crate) fn note_refusal(&mut self, key: &FlowKey, reason: &'static str) {
         let (peer, local) = (key.remote_addr(), key.local_addr());
-        self.events().stack(|| StackEvent::Refused { peer, local, reason });
+        self.events().stack(StackEvent::Refused { peer, local, reason });
     }
 
     /// A segment of a connection leaves. The first SYN of `inner` is not sent again.
@@ -62,7 +68,7 @@ impl Work<'_> {
         };
         if again {
             let (seq, len) = (sent.seq.0, sent.len);
-            self.events().connection(endpoint, ConnectionEvent::Retransmission { seq, len });
+            self.note_event(endpoint, ConnectionEvent::Retransmission { seq, len });
         }
     }
 }

@@ -57,8 +57,7 @@ impl Stack {
                 work.note_refusal(key, "queues full");
             }
             Admission::OverBudget(spent) => {
-                work.note_refusal(key, "budget spent");
-                return work.refuse_syn(listener, spent, segment);
+                return work.refuse_syn((listener, key), spent, segment);
             }
             Admission::Cookie => {
                 state.syns.take();
@@ -97,7 +96,7 @@ impl Stack {
             } else {
                 listener.end_handshake();
             }
-            return work.refuse_unmade(listener, made.and_then(Result::err), syn);
+            return work.refuse_unmade((listener, key), made.and_then(Result::err), syn);
         };
         if answer.early && !listener.complete_early(endpoint.clone(), work.wakers()) {
             work.leave(&endpoint, REFUSED);
@@ -161,7 +160,7 @@ impl Stack {
         };
         work.tcp().bump(Counter::SyncookiesRecv);
         if let Err(spent) = self.take_places(work, listener, key) {
-            return spent.and_then(|spent| work.refuse_syn(listener, spent, ack));
+            return spent.and_then(|spent| work.refuse_syn((listener, key), spent, ack));
         }
         let made = work.contain_making(|work| self.insert_by_cookie(work, listener, key, conn));
         if !matches!(made, Some(Ok(_))) {
@@ -177,7 +176,7 @@ impl Stack {
             }
             failed => {
                 listener.end_handshake();
-                work.refuse_unmade(listener, failed.and_then(Result::err), ack)
+                work.refuse_unmade((listener, key), failed.and_then(Result::err), ack)
             }
         }
     }
@@ -202,8 +201,13 @@ impl Stack {
         if listener.accept_queue_is_full() {
             return overflow(work);
         }
-        if listener.verifies_source() {
-            self.verified(work, listener, key)?;
+        if listener.verifies_source()
+            && let Err(spent) = self.verified(work, listener, key)
+        {
+            if spent.is_none() {
+                work.note_refusal(key, "gate full");
+            }
+            return Err(spent);
         }
         if !listener.begin_handshake() {
             listener.at_gate(work.wakers(), |gate, _| gate.leave(key));

@@ -16,8 +16,9 @@ pub struct ShutdownReport {
     /// Connections that the application had closed and that came to their end in order while the
     /// shutdown waited: their peers have acknowledged everything.
     pub delivered: usize,
-    /// Connections that it had closed and that ended with an error meanwhile: their peers have
-    /// reset them, or have not answered for too long.
+    /// Connections that it had closed and that ended otherwise meanwhile: their peers have reset
+    /// them or have not answered for too long, or they were reset by us because something was left
+    /// unread or nobody wanted to linger.
     pub failed: usize,
     /// Connections that it had closed and that were not at their end when the time was over. They
     /// were reset.

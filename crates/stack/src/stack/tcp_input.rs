@@ -117,7 +117,13 @@ impl Stack {
         };
         let stray = match listener {
             Some(listener) => self.to_listener(work, state, &listener, key, segment, least_iss),
-            None => Some(segment),
+            None => {
+                let flags = segment.repr.flags;
+                if asks_to_connect(flags) && !flags.contains(TcpFlags::RST) {
+                    work.note_refusal(key, "no listener");
+                }
+                Some(segment)
+            }
         };
         if let Some(stray) = stray {
             self.to_nobody(work, key, &stray, tos);
@@ -262,9 +268,6 @@ impl Stack {
         let Some(mut repr) = stray_rst::answer(key, &segment.repr, segment.payload.len()) else {
             return;
         };
-        if segment.repr.flags.contains(TcpFlags::SYN) {
-            work.note_refusal(key, "no listener");
-        }
         if work.allows(self.policies.icmp_limits().resets()) {
             let md5_key = self.listening_key(key);
             repr.options.md5 = md5_key.as_ref().map(|_| [0; MD5_DIGEST_LEN]);
@@ -292,10 +295,11 @@ impl Work<'_> {
 /// Whether it is a SYN that asks for a connection. Nothing is checked.
 fn is_syn(packet: &Packet, arrived: &Arrived) -> bool {
     let flags = packet.headers().get(arrived.transport_at + FLAGS_OFFSET);
-    flags.is_some_and(|&flags| {
-        let flags = TcpFlags(u16::from(flags));
-        flags.contains(TcpFlags::SYN) && !flags.contains(TcpFlags::ACK)
-    })
+    flags.is_some_and(|&flags| asks_to_connect(TcpFlags(u16::from(flags))))
+}
+
+fn asks_to_connect(flags: TcpFlags) -> bool {
+    flags.contains(TcpFlags::SYN) && !flags.contains(TcpFlags::ACK)
 }
 
 /// The start of the TCP header of a packet whose header has been parsed.

@@ -371,7 +371,7 @@ impl<'a> Work<'a> {
         }
         self.leave_syn_queue(endpoint, inner);
         if inner.uncount_orphan() {
-            self.stack.tables.orphans().note_end(inner.conn.error().is_some());
+            self.stack.tables.orphans().note_end(inner.conn.ending());
             self.stack.tables.orphans().remove(&mut self.wakers);
         }
         if let Some(listener) = endpoint.listener.as_ref().filter(|from| from.verifies_source()) {
@@ -649,8 +649,8 @@ impl Stack {
     /// Tells everybody that the stack has come to its end, which has been published.
     pub(crate) fn tell_of_end(&self, now: Instant) {
         let mut work = Work::begin(self, now);
-        let reason = || self.error().map(ToString::to_string).unwrap_or_default();
-        work.events().stack(|| StackEvent::Ended { reason: reason() });
+        let reason = self.error().map(ToString::to_string).unwrap_or_default();
+        work.events().stack(StackEvent::Ended { reason });
         for endpoint in self.tables.connections().all() {
             work.leave_news(&endpoint, PathNews::Gone(ConnectionError::DeviceGone));
         }

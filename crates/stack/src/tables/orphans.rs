@@ -8,6 +8,8 @@
 use std::sync::PoisonError;
 use std::task::Waker;
 
+use plimsoll_tcp::Ending;
+
 #[cfg(all(loom, test))]
 use loom::sync::{
     Mutex, MutexGuard,
@@ -25,7 +27,7 @@ use crate::sockets::wakers::{Interest, WaitKey, WakeList, WakerSet};
 #[derive(Default)]
 pub(crate) struct Orphans {
     count: AtomicUsize,
-    /// How many have ended so far, in order and with an error.
+    /// How many have ended so far, in order and otherwise.
     ended: [AtomicUsize; 2],
     /// Somebody waits.
     watched: AtomicBool,
@@ -38,12 +40,14 @@ impl Orphans {
         self.count.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Notes how the one ends that is removed next.
-    pub(crate) fn note_end(&self, failed: bool) {
+    /// Notes how the one ends that is removed next. One that the stack buries after panics has come
+    /// to no end of its own.
+    pub(crate) fn note_end(&self, ending: Option<Ending>) {
+        let failed = ending != Some(Ending::InOrder);
         self.ended[usize::from(failed)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many have ended in order so far, and how many with an error.
+    /// How many have ended in order so far, and how many otherwise.
     pub(crate) fn ended(&self) -> [usize; 2] {
         [0, 1].map(|how: usize| self.ended[how].load(Ordering::Relaxed))
     }

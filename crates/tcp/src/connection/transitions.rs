@@ -68,6 +68,13 @@ impl Connection {
         self.events.insert(Events::WRITABLE);
     }
 
+    /// Ends a connection that the application has let go of, and not in order. No reset is sent by
+    /// this alone.
+    pub(crate) fn discard(&mut self, cx: &Context) {
+        self.discarded = true;
+        self.set_state(cx, State::Closed);
+    }
+
     /// How long an orphan may stay in FIN-WAIT-2.
     fn fin_wait_2_time(&self, cx: &Context) -> Duration {
         self.options.linger2.unwrap_or(cx.config.tcp_fin_timeout)
@@ -80,7 +87,7 @@ impl Connection {
         if time.is_zero() {
             cx.counters.bump(Counter::TcpAbortOnLinger);
             self.queue_rst();
-            self.set_state(cx, State::Closed);
+            self.discard(cx);
         } else {
             self.timers.arm(Timer::FinWait2, cx.now + time);
         }

@@ -10,7 +10,7 @@ use crate::config::{Config, Options, SetOption};
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::counters::{Counter, Counters};
-use crate::event::{ConnectionError, Events, ReadError};
+use crate::event::{ConnectionError, Ending, Events, ReadError};
 use crate::mtu::PathEvent;
 use crate::open_params::OpenParams;
 use crate::segment::{Below, Ecn, Segment, SendKind, Transmit};
@@ -691,6 +691,7 @@ fn closing_with_unread_data_resets() {
     bench.state(State::Closed);
     assert_eq!(bench.flags(), [RST | ACK]);
     assert_eq!(bench.count(Counter::TcpAbortOnClose), 1);
+    assert_eq!(bench.conn.ending(), Some(Ending::Discarded));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::net::Shutdown;
 
-use plimsoll_tcp::{ConnectionError, Duration, Options, State};
+use plimsoll_tcp::{ConnectionError, Duration, Options, SetOption, State};
 
 use super::harness::*;
 use crate::SocketError;
@@ -66,6 +66,26 @@ fn dropping_with_unread_data_resets() {
     assert_eq!(client.read(pair.now, &mut [0; 8]), Err(reset));
     assert_eq!(client.write(pair.now, b"x"), Err(SocketError::Closed), "reported once");
     assert_eq!(client.read(pair.now, &mut [0; 8]), Ok(0));
+}
+
+#[test]
+fn what_we_reset_ourselves_is_not_reported_as_delivered() {
+    let mut pair = Pair::new();
+    let listener = pair.listen(B4, 16);
+    let (unread, sender) = pair.open(B4, &listener);
+    let (hasty, _open) = pair.open(B4, &listener);
+    let (proper, peer) = pair.open(B4, &listener);
+    sender.write(pair.now, b"unread").unwrap();
+    hasty.set_option(pair.now, SetOption::Linger2(Duration::ZERO));
+    pair.settle();
+    let begin = pair.a.begin_shutdown();
+    drop((unread, hasty, proper, peer));
+    pair.settle();
+    assert_eq!(pair.a.counter("TcpExtTCPAbortOnClose"), Some(1));
+    assert_eq!(pair.a.counter("TcpExtTCPAbortOnLinger"), Some(1));
+    let report = pair.a.shut_down(pair.now, begin);
+    assert!(!report.is_delivered());
+    assert_eq!((report.delivered, report.failed, report.cut_off), (1, 2, 0));
 }
 
 #[test]
