@@ -261,6 +261,7 @@ mod listener;
 pub mod net;
 mod options;
 mod park;
+mod platform;
 mod poll;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
@@ -293,7 +294,9 @@ pub use plimsoll_tcp::{
     Note, Options, Record, Released, Resend, SetOption, State, Tail, TsoTail, WriteFlags,
 };
 pub use poll::{Accept, Connecting};
-pub use queue_loop::{PreparedWait, QueueLoop, Watch};
+pub use queue_loop::QueueLoop;
+#[cfg(unix)]
+pub use queue_loop::{PreparedWait, Watch};
 pub use ready::ReadyQueue;
 pub use registration::Registration;
 pub use resolve::{Resolve, Resolving, ToSocketAddrs};
