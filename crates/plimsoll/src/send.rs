@@ -143,8 +143,9 @@ impl TcpStream {
     }
 
     /// Sends `len` bytes of `file` from `offset` on, as sendfile(2): they are read into memory of
-    /// the stack and not copied after that. The position of the file stays (Windows moves it). Returns how many were sent: fewer if the file ends
-    /// before, and as `write` if the stream is non-blocking, the timeout comes, or it fails.
+    /// the stack and not copied after that. The position of the file stays, but Windows moves it.
+    /// Returns how many were sent: fewer if the file ends before, and as `write` if the stream is
+    /// non-blocking, the timeout comes, or it fails.
     ///
     /// Pieces are marked as followed by more, so that they leave in full segments, except for the
     /// last one, which always leaves at once, also where the file ends early.

@@ -158,8 +158,8 @@ fn describe(error: ConnectionError) -> &'static str {
 }
 
 impl SocketError {
-    /// The error number that Linux gives, or what the system has in its place: the nearest of Winsock's
-    /// on Windows.
+    /// The error number that Linux gives, or what the system has in its place: the nearest of
+    /// Winsock's on Windows.
     pub fn errno(self) -> i32 {
         match self {
             SocketError::WouldBlock => errno::EAGAIN,

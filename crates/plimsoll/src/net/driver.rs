@@ -63,8 +63,8 @@ pub struct Driver {
 /// By what a [`Driver`] is woken when a timer of the stack is due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DriverTimer {
-    /// A timerfd, as precise as the system's timers. The runtime needs its I/O driver. Other systems
-    /// than Linux and Android have none: there it is the same as `Runtime`.
+    /// A timerfd, as precise as the system's timers. The runtime needs its I/O driver. Other
+    /// systems than Linux and Android have none: there it is the same as `Runtime`.
     #[default]
     Precise,
     /// The runtime's own timer, which ticks once in a millisecond. The runtime needs its time

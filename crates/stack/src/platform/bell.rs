@@ -121,7 +121,8 @@ fn wait<'a>(
 
 #[cfg(all(test, loom))]
 mod model {
-    //! If the wake-up is lost, loom finds a thread that sleeps for ever.
+    //! If the wake-up is lost, loom finds threads that sleep for ever, and aborts: so it does when
+    //! `Event::set` does not take the lock of the first, which therefore no test can show.
 
     use super::*;
     use loom::thread;
@@ -142,26 +143,5 @@ mod model {
                 thread.join().unwrap();
             });
         }
-    }
-
-    #[test]
-    #[should_panic(expected = "deadlock")]
-    fn without_the_lock_of_the_first_the_second_is_missed() {
-        loom::model(|| {
-            let events = two();
-            let setter = events[1].clone();
-            let thread = thread::spawn(move || {
-                let elsewhere = {
-                    let mut state = setter.0.lock();
-                    state.set = true;
-                    state.sleeps_at.clone()
-                };
-                if let Some(bell) = elsewhere {
-                    bell.changed.notify_all();
-                }
-            });
-            sleep(&[&*events[0], &*events[1]], std::iter::empty(), None).unwrap();
-            thread.join().unwrap();
-        });
     }
 }
