@@ -1,10 +1,10 @@
 //! A stack on a channel device: packets as values in both directions, with everything that a caller
 //! can say about them, true or not, and an end at any time.
 //!
-//! Packets are raw bytes, or forged as for the stack's own target. Around them the caller claims what
-//! it likes: segment sizes and numbers of segments that do not fit the length, any state of the
-//! checksum, headers in the head, in the payload or across both, any number of ranges, lengths that
-//! no packet has. It sends one or many, or bytes, and receives one, many, or bytes.
+//! Packets are raw bytes, or forged as for the stack's own target. Around them the caller claims
+//! what it likes: segment sizes and numbers of segments that do not fit the length, any state of
+//! the checksum, headers in the head, in the payload or across both, any number of ranges, lengths
+//! that no packet has. It sends one or many, or bytes, and receives one, many, or bytes.
 //!
 //! Oracles: what the stack hands out is right for the offloads and the MTU that were agreed on; a
 //! length that no packet has is refused, any other never is; a queue holds no more than its bound;

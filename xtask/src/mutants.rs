@@ -2,11 +2,11 @@
 //! shows that its verdict in the lab falls.
 //!
 //! A mutant is a change of one place in one file, which no setting can make. It is made in a copy
-//! of the tree below `target/mutants`, which is built there and run as `plimsoll lab NAME`. The copy
-//! without a change is built and run first: only a check that is reached there can fall. Checks
-//! that are about `before` alone (premises) or that nothing got worse do not count, since they say
-//! nothing of the mechanism. A mutant under which no check falls has survived, and fails the
-//! command. Timing matters to the lab: the machine should be quiet.
+//! of the tree below `target/mutants`, which is built there and run as `plimsoll lab NAME`. The
+//! copy without a change is built and run first: only a check that is reached there can fall.
+//! Checks that are about `before` alone (premises) or that nothing got worse do not count, since
+//! they say nothing of the mechanism. A mutant under which no check falls has survived, and fails
+//! the command. Timing matters to the lab: the machine should be quiet.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

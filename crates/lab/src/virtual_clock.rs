@@ -212,7 +212,7 @@ struct App<P> {
 
 impl<P: Program> App<P> {
     fn new(socket: Arc<TcpSocket>, latency: Duration, what: P) -> App<P> {
-        App { socket, key: WaitKey::new(), latency, waits: None, wake_at: None, what }
+        App { socket, key: WaitKey::of_thread(), latency, waits: None, wake_at: None, what }
     }
 
     /// Runs if it can run now; whether it did.

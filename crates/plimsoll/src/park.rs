@@ -38,7 +38,7 @@ pub(crate) fn wait<T>(
     mut attempt: impl FnMut(WaitKey, &Waker) -> Poll<T>,
     give_up: impl FnOnce(WaitKey),
 ) -> Option<T> {
-    let new = || (WaitKey::new(), Waker::from(Arc::new(ThreadWaker(thread::current()))));
+    let new = || (WaitKey::of_thread(), Waker::from(Arc::new(ThreadWaker(thread::current()))));
     let (key, waker) = WAITER.with(|cell| cell.get_or_init(new).clone());
     loop {
         if let Poll::Ready(value) = attempt(key, &waker) {

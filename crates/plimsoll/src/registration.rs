@@ -44,7 +44,11 @@ enum Source<'a> {
 
 impl<'a> Registration<'a> {
     fn new(source: Source<'a>) -> Registration<'a> {
-        Registration { source, key: WaitKey::new(), waits: false }
+        let key = match source {
+            Source::Exceptional(_) => WaitKey::of_no_reader(),
+            Source::Stream(..) | Source::Listener(_) => WaitKey::new(),
+        };
+        Registration { source, key, waits: false }
     }
 
     /// Whether the socket is ready. If it is not, `waker` is woken when to ask again, in place of

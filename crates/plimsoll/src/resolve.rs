@@ -248,7 +248,7 @@ mod tests {
         is(("2001:db8::1".to_owned(), 80).target(), &["[2001:db8::1]:80"]);
         is((Ipv4Addr::LOCALHOST, 80).target(), &["127.0.0.1:80"]);
         let two = ["192.0.2.1:80", "192.0.2.2:81"].map(|text| text.parse().expect("an address"));
-        is((&two[..]).target(), &["192.0.2.1:80", "192.0.2.2:81"]);
+        is(two[..].target(), &["192.0.2.1:80", "192.0.2.2:81"]);
     }
 
     #[test]

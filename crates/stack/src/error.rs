@@ -6,7 +6,6 @@ use plimsoll_tcp::ConnectionError;
 
 use crate::platform::errno;
 use crate::policies::sysctl::SysctlError;
-use crate::tables::connections::InsertError;
 
 /// Why a stack could not be built, or cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -195,16 +194,6 @@ fn connection_errno(error: ConnectionError) -> i32 {
         ConnectionError::ParameterProblem => errno::EPROTO,
         ConnectionError::DeviceGone => errno::ENETDOWN,
         ConnectionError::Panicked => errno::ECONNABORTED,
-    }
-}
-
-impl From<InsertError> for SocketError {
-    fn from(error: InsertError) -> SocketError {
-        match error {
-            InsertError::Taken => SocketError::AddrInUse,
-            InsertError::Full => SocketError::TooManyConnections,
-            InsertError::OverBudget => SocketError::ListenerOverBudget,
-        }
     }
 }
 

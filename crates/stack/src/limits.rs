@@ -48,11 +48,12 @@ pub const DRAIN_PACKETS: usize = 64;
 pub const COMPLETION_ROUNDS: usize = 8;
 
 /// Connections of one stack, open or closing, whatever `plimsoll.max_connections` says. A connect
-/// fails with `ENOBUFS` beyond it, a SYN is dropped (`TcpExtListenDrops`).
+/// fails with `ENOBUFS` beyond it, and a SYN is refused as the listener's `Refusal` says
+/// (`TcpExtListenDrops`).
 pub const MAX_CONNECTIONS: usize = 4 << 20;
 
 /// The least budget of memory that a stack, a listener or a connection may have, in bytes. Less is
-/// refused: what a connection may always have would be more than that.
+/// refused: every connection may always have more than that, so a smaller bound would mean nothing.
 pub const MIN_MEMORY_BUDGET: usize = 65_536;
 
 /// Learnt path MTUs that are kept. The oldest goes when one more is learnt.

@@ -203,8 +203,8 @@ impl Packet {
         at
     }
 
-    /// Copies the whole packet into a vector. Where many are copied, [`copy_to`](Self::copy_to) into
-    /// a buffer that is kept saves the allocation, and [`parts`](Self::parts) the copy.
+    /// Copies the whole packet into a vector. Where many are copied, [`copy_to`](Self::copy_to)
+    /// into a buffer that is kept saves the allocation, and [`parts`](Self::parts) the copy.
     pub fn to_vec(&self) -> Vec<u8> {
         self.parts().flatten().copied().collect()
     }

@@ -103,10 +103,10 @@ ip_counters! {
     QueueMisses => "plimsoll.QueueMisses", "Segments worked on elsewhere than at their connection's home.";
     GroMerged => "plimsoll.GroMerged", "Segments that were merged into one before them on arrival.";
     ConnectionPanics => "plimsoll.ConnectionPanics", "Connections aborted because the stack panicked in work on them: a defect.";
-    BudgetConnections => "plimsoll.BudgetConnections", "Connections refused because a budget of connections was spent: that of the stack or of a listener.";
-    BudgetHalfOpen => "plimsoll.BudgetHalfOpen", "SYNs refused, or answered with a cookie, because a budget of half-open connections was spent.";
+    BudgetConnections => "plimsoll.BudgetConnections", "Connections refused because the stack's or a listener's number was reached.";
+    BudgetHalfOpen => "plimsoll.BudgetHalfOpen", "SYNs refused or answered with a cookie: too many were half open.";
     BudgetMemory => "plimsoll.BudgetMemory", "SYNs refused because a listener's budget of memory was spent.";
-    BudgetPressures => "plimsoll.BudgetPressures", "Times that memory became short for the connections of a listener, or for one connection, because of its own budget.";
+    BudgetPressures => "plimsoll.BudgetPressures", "Times that the memory budget of a listener or a connection became short.";
     Polls => "plimsoll.Polls", "Turns of the loop that polls devices and runs timers.";
     TcpPrequeued => "TcpExtTCPPrequeued", "Packets that a blocked reader has worked on itself.";
     TcpPrequeueDropped => "TcpExtTCPPrequeueDropped", "Packets that a prequeue had no room for, or was emptied of for want of room.";

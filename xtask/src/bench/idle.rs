@@ -16,7 +16,7 @@ use crate::shell;
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// What is shown of each version: what it is called, and where it is in the document.
-const ROWS: [(&str, &str); 7] = [
+pub(crate) const ROWS: [(&str, &str); 7] = [
     ("by the stack's own count", "/own_count"),
     ("allocations", "/idle/allocations"),
     ("bytes that were asked for", "/idle/asked_for"),

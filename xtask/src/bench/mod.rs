@@ -8,7 +8,7 @@ mod at;
 mod atomics;
 mod callgrind;
 mod flood;
-mod idle;
+pub(crate) mod idle;
 mod sacked;
 
 use std::path::Path;

@@ -147,10 +147,8 @@ pub(crate) fn run(root: &Path, words: &[String]) -> Result<()> {
 }
 
 /// Scripts of this repository that the original tool cannot read, and why.
-const NOT_FOR_THE_ORIGINAL: &[(&str, &str)] = &[(
-    "pmtu/reassembly_time_is_ignored.pkt",
-    "it has no name for code 1 of ICMP's time exceeded",
-)];
+const NOT_FOR_THE_ORIGINAL: &[(&str, &str)] =
+    &[("pmtu/reassembly_time_is_ignored.pkt", "it has no name for code 1 of ICMP's time exceeded")];
 
 /// The scripts of this repository with both.
 fn own_scripts(

@@ -60,13 +60,14 @@ struct Rows {
     rows: Vec<Vec<String>>,
 }
 
-const TABLES: [Table; 8] = [
+const TABLES: [Table; 9] = [
     Table { name: "kernel", needs_root: true, take: kernel },
     Table { name: "stalls", needs_root: true, take: stalls },
     Table { name: "attacks", needs_root: true, take: attacks },
     Table { name: "in-process", needs_root: false, take: stream::in_process },
     Table { name: "fq", needs_root: false, take: stream::fair_queueing },
     Table { name: "explain", needs_root: false, take: explain::take },
+    Table { name: "idle", needs_root: false, take: idle },
     Table { name: "sacked", needs_root: false, take: sacked },
     Table { name: "atomics", needs_root: false, take: atomics },
 ];
@@ -202,12 +203,17 @@ fn sacked(root: &Path, effort: Effort) -> Result<Rows> {
     tables::sacked(&measured(root, "sacked", &options, bench::run)?)
 }
 
+fn idle(root: &Path, effort: Effort) -> Result<Rows> {
+    let options = ["--connections", effort.of("100000", "10000")];
+    tables::idle(&measured(root, "idle", &options, bench::run)?)
+}
+
 fn atomics(root: &Path, effort: Effort) -> Result<Rows> {
     let options = ["--rounds", effort.of("200", "20")];
     tables::atomics(&measured(root, "atomics", &options, bench::run)?)
 }
 
-/// `plimsoll`, built from this tree; as for the benches beside the kernel, so that it is built once.
+/// `plimsoll`, built from this tree as for the benches beside the kernel: it is built once.
 fn program(root: &Path) -> Result<PathBuf> {
     ensure!(steps::build_interop(root)?, "plimsoll does not build");
     Ok(steps::cargo_target(root).join("release/plimsoll"))

@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::Rows;
+use crate::bench::idle::ROWS as IDLE_ROWS;
 
 fn strings(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
@@ -151,6 +152,26 @@ pub(super) fn atomics(taken: &Value) -> Result<Rows> {
     })
 }
 
+/// The table of `bench idle`, of this version.
+pub(super) fn idle(taken: &Value) -> Result<Rows> {
+    let version = array(taken)?.last().context("no version was measured")?;
+    let figures = &version["figures"];
+    let row = |&(name, place): &(&str, &str)| {
+        let places = usize::from(name == "allocations");
+        let unit = if places == 0 { " B" } else { "" };
+        let figure = number(figures.pointer(place).unwrap_or(&Value::Null), places) + unit;
+        vec![name.to_owned(), figure]
+    };
+    Ok(Rows {
+        conditions: format!(
+            "one end of one of {} connections that were all used at once and have rested, glibc",
+            figures["connections"]
+        ),
+        header: strings(&["of one idle end", "this version"]),
+        rows: IDLE_ROWS.iter().map(row).collect(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -212,5 +233,16 @@ mod tests {
         assert_eq!(rows[0], ["`idle`: u", "4.0", "2.0", "6.0"]);
         assert_eq!(rows[1], ["d", "", "", "1.2"]);
         assert!(atomics(&json!([])).is_err());
+    }
+    #[test]
+    fn idle_connections() {
+        let taken = json!([{ "version": "this tree", "figures": {
+            "connections": 10, "own_count": 1566.4, "idle": { "allocations": 3.02 },
+        }}]);
+        let made = idle(&taken).unwrap();
+        assert_eq!(made.rows[0], ["by the stack's own count", "1566 B"]);
+        assert_eq!(made.rows[1], ["allocations", "3.0"]);
+        assert_eq!(made.rows[2], ["bytes that were asked for", "- B"]);
+        assert!(idle(&json!([])).is_err());
     }
 }

@@ -127,8 +127,8 @@ impl TcpSocket {
     }
 
     /// Lets other listeners have the same address and port, if they were set so as well
-    /// (SO_REUSEPORT). Each has an accept queue of its own, and connections are dealt out by a hash;
-    /// see [`ListenConfig::reuse_port`](crate::ListenConfig::reuse_port).
+    /// (SO_REUSEPORT). Each has an accept queue of its own, and a hash deals connections out; see
+    /// [`ListenConfig::reuse_port`](crate::ListenConfig::reuse_port).
     ///
     /// # Errors
     /// None; the result is there because tokio's method has it.

@@ -130,7 +130,10 @@ impl RxPath {
         let Some(mut holding) = self.hold(kick) else { return };
         let Some(half) = holding.held.as_deref_mut() else { return };
         // A device that fails here does so again when it receives.
-        let _ = call_device(half.epoch, || Ok(half.device.on_idle()));
+        let _ = call_device(half.epoch, || {
+            half.device.on_idle();
+            Ok(())
+        });
     }
 
     /// Another device takes the place of this one, as soon as nobody uses this one any more.

@@ -14,49 +14,66 @@ pub(crate) trait SpaceWaiter: Send + Sync {
     /// It waits from now on. Returns whether it did not before.
     fn begin_wait(&self) -> bool;
 
-    /// It waits no longer.
-    fn end_wait(&self);
+    /// It waits no longer. Returns whether it did until now.
+    fn end_wait(&self) -> bool;
+
+    /// Whether it waits.
+    fn is_waiting(&self) -> bool;
 
     /// There is space: it is to be called soon. No lock of the interface is held.
     fn go_on(&self);
 }
 
-/// Those who wait, in order. Each is in it once at most.
+/// Those who wait, in order. Each is in it once at most. Who has ended stays in the list until it
+/// is come to, or until the list is half of such: to end costs the same however many wait.
 #[derive(Default)]
-pub(crate) struct SpaceWaiters(VecDeque<Arc<dyn SpaceWaiter>>);
+pub(crate) struct SpaceWaiters {
+    list: VecDeque<Arc<dyn SpaceWaiter>>,
+    /// How many in the list have ended.
+    ended: usize,
+}
 
 impl SpaceWaiters {
     /// Whether nobody waits.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.list.is_empty()
     }
 
     /// Appends `waiter`, unless it waits already.
     pub(crate) fn push<W: SpaceWaiter + 'static>(&mut self, waiter: &Arc<W>) {
         if waiter.begin_wait() {
-            self.0.push_back(waiter.clone());
+            self.list.push_back(waiter.clone());
         }
     }
 
     /// Takes the first `count` out, who are then to go on.
     #[must_use]
     pub(crate) fn take(&mut self, count: usize) -> Vec<Arc<dyn SpaceWaiter>> {
-        let count = count.min(self.0.len());
-        let taken: Vec<_> = self.0.drain(..count).collect();
-        taken.iter().for_each(|waiter| waiter.end_wait());
-        if self.0.is_empty() {
-            self.0 = VecDeque::new();
+        let mut taken = Vec::with_capacity(count.min(self.list.len()));
+        while taken.len() < count
+            && let Some(waiter) = self.list.pop_front()
+        {
+            if waiter.end_wait() {
+                taken.push(waiter);
+            } else {
+                self.ended -= 1;
+            }
+        }
+        if self.list.is_empty() {
+            self.list = VecDeque::new();
         }
         taken
     }
 
-    /// Takes one out that ends.
+    /// Takes one out that ends. It does not enter again.
     pub(crate) fn forget<W: SpaceWaiter>(&mut self, waiter: &Arc<W>) {
-        let is_it = |other: &Arc<dyn SpaceWaiter>| {
-            std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(waiter))
-        };
-        self.0.retain(|other| !is_it(other));
-        waiter.end_wait();
+        if waiter.end_wait() {
+            self.ended += 1;
+        }
+        if self.ended > self.list.len() / 2 {
+            self.list.retain(|waiter| waiter.is_waiting());
+            self.ended = 0;
+        }
     }
 }
 
@@ -74,8 +91,12 @@ mod tests {
             !self.0.swap(true, Ordering::Relaxed)
         }
 
-        fn end_wait(&self) {
-            self.0.store(false, Ordering::Relaxed);
+        fn end_wait(&self) -> bool {
+            self.0.swap(false, Ordering::Relaxed)
+        }
+
+        fn is_waiting(&self) -> bool {
+            self.0.load(Ordering::Relaxed)
         }
 
         fn go_on(&self) {}
@@ -98,5 +119,18 @@ mod tests {
         waiters.push(&all[0]);
         assert_eq!((waiters.take(9).len(), waiters.take(9).len()), (2, 0));
         assert!(waiters.is_empty() && all.iter().all(|waiter| !waiter.0.load(Ordering::Relaxed)));
+    }
+    #[test]
+    fn who_has_ended_is_passed_over_and_let_go() {
+        let all: Vec<Arc<Waiter>> = (0..8).map(|_| Arc::default()).collect();
+        let mut waiters = SpaceWaiters::default();
+        all.iter().for_each(|waiter| waiters.push(waiter));
+        all[..3].iter().for_each(|waiter| waiters.forget(waiter));
+        assert_eq!(waiters.take(2).len(), 2, "the fourth and the fifth");
+        waiters.forget(&all[5]);
+        waiters.forget(&all[6]);
+        assert_eq!(Arc::strong_count(&all[5]), 1, "most of the list had ended");
+        assert_eq!((waiters.take(9).len(), waiters.is_empty()), (1, true));
+        assert!(all.iter().all(|waiter| Arc::strong_count(waiter) == 1));
     }
 }

@@ -368,7 +368,10 @@ impl TxPath {
             }
         }
         // A device that fails here does so again when it sends.
-        let _ = call_device(half.epoch, || Ok(half.device.on_idle()));
+        let _ = call_device(half.epoch, || {
+            half.device.on_idle();
+            Ok(())
+        });
     }
 
     fn hold<'a>(&'a self, kick: &'a Kick) -> Option<Holding<'a>> {

@@ -115,7 +115,7 @@ const MORE: usize = MAX_CONNECTIONS + 1;
 pub(crate) fn check_flow(bytes: usize) -> Result<(), SocketError> {
     match bytes {
         0 => Err(SocketError::Invalid("memory_budget is 0: no data could move; None is no bound")),
-        ..MIN_MEMORY_BUDGET => Err(SocketError::Invalid(
+        1..MIN_MEMORY_BUDGET => Err(SocketError::Invalid(
             "memory_budget is less than 65536 bytes, too little for any transfer",
         )),
         _ => Ok(()),

@@ -330,8 +330,12 @@ impl SpaceWaiter for Endpoint {
         !self.below.set_waits_for_space(true)
     }
 
-    fn end_wait(&self) {
-        self.below.set_waits_for_space(false);
+    fn end_wait(&self) -> bool {
+        self.below.set_waits_for_space(false)
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.below.waits_for_space()
     }
 
     fn go_on(&self) {

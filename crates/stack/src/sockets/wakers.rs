@@ -26,14 +26,43 @@ const KEPT_WAITERS: usize = 4;
 
 /// Identifies a waiter. Unique within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct WaitKey(u64);
+pub struct WaitKey {
+    number: u64,
+    waiter: Waiter,
+}
+
+/// What it means for the ACK of a request that somebody waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Waiter {
+    /// It works on what has come as soon as it runs, and may look for more before it answers.
+    Task,
+    /// It does nothing else: it has no answer when it sleeps again.
+    Thread,
+    /// It does not wait for data.
+    NoReader,
+}
 
 impl WaitKey {
-    /// A key that nobody else has.
+    /// A key that nobody else has, for a task.
     #[allow(clippy::new_without_default, reason = "no two are the same")]
     pub fn new() -> WaitKey {
+        WaitKey::of(Waiter::Task)
+    }
+
+    /// A key that nobody else has, for a thread that does nothing but sleep until it is woken.
+    pub fn of_thread() -> WaitKey {
+        WaitKey::of(Waiter::Thread)
+    }
+
+    /// A key that nobody else has, for a waiter that is told when there is something to read, but
+    /// does not read data.
+    pub fn of_no_reader() -> WaitKey {
+        WaitKey::of(Waiter::NoReader)
+    }
+
+    fn of(waiter: Waiter) -> WaitKey {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        WaitKey(NEXT.fetch_add(1, Ordering::Relaxed))
+        WaitKey { number: NEXT.fetch_add(1, Ordering::Relaxed), waiter }
     }
 }
 
@@ -116,11 +145,15 @@ impl WakerSet {
         keyed || self.latest[interest as usize].is_some()
     }
 
-    /// Who waits to read, as the engine distinguishes them. Threads that block wait under a key.
+    /// Who waits to read, as the engine distinguishes them. Who waits without a key is a task.
     pub(crate) fn reader(&self) -> Reader {
-        if self.latest[Interest::Read as usize].is_some() {
+        let is_under = |waiter| {
+            let keyed = self.keyed.as_ref().map(|lists| &lists[Interest::Read as usize]);
+            keyed.is_some_and(|list| list.iter().any(|(key, _)| key.waiter == waiter))
+        };
+        if self.latest[Interest::Read as usize].is_some() || is_under(Waiter::Task) {
             Reader::Polling
-        } else if self.is_waiting(Interest::Read) {
+        } else if is_under(Waiter::Thread) {
             Reader::Waiting
         } else {
             Reader::Absent

@@ -294,7 +294,8 @@ impl TcpSocket {
     }
 
     /// Bounds the memory that the queues of this connection bind, in bytes; `None` is no bound but
-    /// that of its buffers. From two thirds on its windows are small, at the bound its writers wait.
+    /// that of its buffers. From two thirds on its windows are small; at the bound its writers
+    /// wait.
     ///
     /// # Errors
     /// [`SocketError::Invalid`] if it is less than 65,536.

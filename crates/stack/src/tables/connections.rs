@@ -23,6 +23,7 @@ use crossbeam_utils::CachePadded;
 use hashbrown::HashTable;
 
 use crate::connection_id::{ConnectionId, SHARD_BITS, SHARDS};
+use crate::error::SocketError;
 use crate::flow::FlowKey;
 use crate::limits::MAX_CONNECTIONS;
 use crate::sockets::endpoint::Endpoint;
@@ -39,6 +40,16 @@ pub(crate) enum InsertError {
     Full,
     /// As many are open as the listener may have.
     OverBudget,
+}
+
+impl From<InsertError> for SocketError {
+    fn from(error: InsertError) -> SocketError {
+        match error {
+            InsertError::Taken => SocketError::AddrInUse,
+            InsertError::Full => SocketError::TooManyConnections,
+            InsertError::OverBudget => SocketError::ListenerOverBudget,
+        }
+    }
 }
 
 /// The hash of a four-tuple: one half chooses the shard, the other the place in it.

@@ -70,7 +70,7 @@ fn choose<'a>(
     if count < 2 {
         return { group }.next();
     }
-    let place = (hash() >> 32) * count as u64 >> 32;
+    let place = ((hash() >> 32) * count as u64) >> 32;
     { group }.nth(place as usize)
 }
 

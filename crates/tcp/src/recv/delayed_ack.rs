@@ -37,13 +37,14 @@ pub enum AckDecision {
 }
 
 /// Whether somebody waits for data to read. What arrives for such a reader may leave its ACK to
-/// what he does next.
+/// what the reader does next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reader {
     /// Nobody waits.
     #[default]
     Absent,
-    /// Somebody does, and nothing else: who then finds nothing to read has no answer yet.
+    /// A thread that does nothing else: if it then finds nothing to read, it has no answer yet.
     Waiting,
     /// A task that has left a waker. It may read until it finds nothing, and answer after that.
     Polling,

@@ -402,7 +402,7 @@ impl RecvSide {
 
     /// Whether [`release_all`](Self::release_all) would give anything back at rest.
     pub(crate) fn is_releasable(&self) -> bool {
-        self.queue.is_leased() || self.sack.is_leased()
+        self.queue.is_leased() || self.sack.is_releasable()
     }
 
     /// Gives back all that only data needs that waits to be read.

@@ -45,9 +45,9 @@ impl SackHistory {
         self.duplicates.heap_bytes() + self.duplicates.capacity() * size_of::<Duplicate>()
     }
 
-    /// Whether it holds room, be it in use or not.
-    pub(super) fn is_leased(&self) -> bool {
-        self.duplicates.is_leased()
+    /// Whether [`release`](Self::release) would give anything back.
+    pub(super) fn is_releasable(&self) -> bool {
+        self.duplicates.is_leased() && self.duplicates.is_empty()
     }
 
     /// Gives all room back, if nothing is to be reported.

@@ -19,7 +19,7 @@ fn accept(pair: &Pair, listener: &Listener) -> Vec<Arc<TcpSocket>> {
 }
 
 fn counted(pair: &Pair, name: &str) -> u64 {
-    pair.b.counter(&format!("plimsoll.{name}")).unwrap()
+    pair.b.counter(name).unwrap()
 }
 
 #[test]
@@ -31,7 +31,10 @@ fn a_listener_has_no_more_connections_than_its_budget() {
     pair.settle();
     let outcomes: Vec<_> = clients.iter().map(|client| connected(client)).collect();
     assert_eq!(outcomes, [OPEN, OPEN, Poll::Pending], "the third hears nothing");
-    assert_eq!((counted(&pair, "BudgetConnections"), listener.budget_use().connections), (1, 2));
+    assert_eq!(
+        (counted(&pair, "plimsoll.BudgetConnections"), listener.budget_use().connections),
+        (1, 2)
+    );
     let servers = accept(&pair, &listener);
     assert_eq!(listener.budget_use().connections, 2, "accepted ones count");
     // Another listener of the stack has nothing to do with it.
@@ -48,11 +51,11 @@ fn a_listener_has_no_more_connections_than_its_budget() {
     let fourth = pair.connect(B4);
     pair.settle();
     assert_eq!(connected(&fourth), REFUSED);
-    let refused = counted(&pair, "BudgetConnections");
+    let refused = counted(&pair, "plimsoll.BudgetConnections");
     listener.set_budget(Budget { connections: Some(3), ..Budget::default() }).unwrap();
     let fifth = pair.connect(B4);
     pair.settle();
-    assert_eq!((connected(&fifth), counted(&pair, "BudgetConnections")), (OPEN, refused));
+    assert_eq!((connected(&fifth), counted(&pair, "plimsoll.BudgetConnections")), (OPEN, refused));
     // Lowered: what is there stays.
     listener.set_budget(Budget { connections: Some(1), ..Budget::default() }).unwrap();
     assert_eq!((servers[1].state(), listener.budget_use().connections), (State::Established, 3));
@@ -74,7 +77,7 @@ fn half_open_connections_within_a_budget() {
         pair.settle();
         assert_eq!(listener.budget_use().half_open, 2, "cookies {cookies}");
         assert_eq!(pair.b.budget_use().half_open, 2);
-        assert_eq!(counted(&pair, "BudgetHalfOpen"), 8);
+        assert_eq!(counted(&pair, "plimsoll.BudgetHalfOpen"), 8);
         let honest = pair.connect(B4);
         pair.settle();
         assert_eq!(connected(&honest), beyond, "cookies {cookies}");
@@ -100,10 +103,10 @@ fn half_open_connections_of_all_listeners_together() {
     pair.settle();
     assert_eq!((connected(&waits), connected(&refused)), (Poll::Pending, REFUSED));
     assert_eq!((gate.waiting(), gate.budget_use().half_open), (1, 1));
-    assert_eq!((pair.b.budget_use().half_open, counted(&pair, "BudgetHalfOpen")), (3, 1));
+    assert_eq!((pair.b.budget_use().half_open, counted(&pair, "plimsoll.BudgetHalfOpen")), (3, 1));
     // The one that waits sends its SYN again, which needs no place.
     pair.run(Duration::from_millis(1500));
-    assert_eq!((connected(&waits), counted(&pair, "BudgetHalfOpen")), (Poll::Pending, 1));
+    assert_eq!((connected(&waits), counted(&pair, "plimsoll.BudgetHalfOpen")), (Poll::Pending, 1));
     gate.take_incoming(pair.now).unwrap().unwrap().accept(pair.now).unwrap();
     pair.settle();
     assert_eq!((connected(&waits), pair.b.budget_use().half_open), (OPEN, 2));
@@ -128,7 +131,10 @@ fn an_attempt_that_is_accepted_beyond_the_budget_is_refused() {
     assert!(refused.to_string().contains("budget.connections"));
     pair.settle();
     assert_eq!((connected(&clients[0]), connected(&clients[1])), (OPEN, REFUSED));
-    assert_eq!((counted(&pair, "BudgetConnections"), listener.budget_use().connections), (1, 1));
+    assert_eq!(
+        (counted(&pair, "plimsoll.BudgetConnections"), listener.budget_use().connections),
+        (1, 1)
+    );
     drop((first, clients));
     pair.run(Duration::from_secs(120));
     assert_eq!(listener.budget_use().connections, 0);
@@ -173,7 +179,7 @@ fn the_memory_of_a_listeners_connections_is_bounded() {
     // Each may always have a little: the least receive buffer and a segment.
     assert!(most > BUDGET / 3, "{most} bytes: it is used");
     assert!(most <= BUDGET + COUNT * 3 * 4096, "{most} bytes");
-    assert!(counted(&pair, "BudgetPressures") > 0);
+    assert!(counted(&pair, "plimsoll.BudgetPressures") > 0);
     assert_eq!(pair.b.counter("TcpExtTCPMemoryPressures"), Some(0), "the stack has enough");
     pair.run(Duration::from_secs(5));
     assert_eq!(listener.budget_use().memory, 0, "nothing stays charged");
@@ -202,7 +208,7 @@ fn a_syn_for_a_listener_without_memory_is_refused() {
     assert!(listener.budget_use().memory >= 65_536, "{:?}", listener.budget_use());
     let late = pair.connect(B4);
     pair.settle();
-    assert_eq!((connected(&late), counted(&pair, "BudgetMemory")), (REFUSED, 1));
+    assert_eq!((connected(&late), counted(&pair, "plimsoll.BudgetMemory")), (REFUSED, 1));
     let mut heard = Vec::new();
     pair.run_until(Duration::from_secs(60), |pair| {
         drain(&server, pair.now, &mut heard);
@@ -227,7 +233,7 @@ fn the_memory_of_one_connection_is_bounded() {
     let ends = [pair.open(B4, &listener)];
     let most = flood(&mut pair, &listener, &ends);
     assert!((BUDGET / 3..=BUDGET + BEYOND).contains(&most), "{most} bytes");
-    assert!(counted(&pair, "BudgetPressures") > 0);
+    assert!(counted(&pair, "plimsoll.BudgetPressures") > 0);
     // A writer finds no memory either, and goes on when the peer reads.
     let (client, server) = &ends[0];
     client.set_option(pair.now, SetOption::RcvBuf(4096));

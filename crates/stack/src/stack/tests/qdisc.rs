@@ -129,9 +129,12 @@ fn flows_share_a_discipline_that_is_too_small_for_them() {
     }
 }
 
+/// The two ends of a connection.
+type Ends = (Arc<TcpSocket>, Arc<TcpSocket>);
+
 /// A pair whose discipline is full of packets of four flows, and `count` connections that have
 /// nothing of their own below them and whose write was refused.
-fn refused(count: usize) -> (Pair, Vec<u8>, Vec<(Arc<TcpSocket>, Arc<TcpSocket>)>) {
+fn refused(count: usize) -> (Pair, Vec<u8>, Vec<Ends>) {
     let mut pair = Pair::with(slow(), &[]);
     pair.a.set_qdisc(pair.now, 0, "pfifo limit 1").unwrap();
     let listener = pair.listen(B4, 64);

@@ -12,6 +12,8 @@ enum Server {
     Answers,
     /// A task that looks for more before it answers.
     LooksForMore,
+    /// The same, of a task that waits for readiness beside others, each under a key.
+    AwaitsReadiness,
     /// A thread that blocks, so that who looks for more has no answer.
     SleepsAgain,
     /// Takes two milliseconds.
@@ -33,7 +35,11 @@ fn acks(server_is: Server, sysctls: &[(&str, &str)]) -> u64 {
             before = pair.counter("plimsoll.AcksSent").1;
         }
         let waits = match server_is {
-            Server::SleepsAgain => server.wait_readable(WaitKey::new(), &waker),
+            Server::AwaitsReadiness => {
+                assert!(server.wait_exceptional(WaitKey::of_no_reader(), &waker).is_pending());
+                server.wait_readable(WaitKey::new(), &waker)
+            }
+            Server::SleepsAgain => server.wait_readable(WaitKey::of_thread(), &waker),
             _ => server.poll_readable(&waker),
         };
         assert!(waits.is_pending());
@@ -42,7 +48,7 @@ fn acks(server_is: Server, sysctls: &[(&str, &str)]) -> u64 {
         assert_eq!(server.read(pair.now, &mut buf).unwrap(), message.len());
         match server_is {
             Server::Answers => {}
-            Server::LooksForMore | Server::SleepsAgain => {
+            Server::LooksForMore | Server::AwaitsReadiness | Server::SleepsAgain => {
                 assert!(server.read(pair.now, &mut buf).is_err());
             }
             Server::Slow => pair.run(Duration::from_millis(2)),
@@ -61,6 +67,7 @@ fn acks(server_is: Server, sysctls: &[(&str, &str)]) -> u64 {
 fn an_answer_carries_the_ack_of_the_request() {
     assert_eq!(acks(Server::Answers, &[]), 0);
     assert_eq!(acks(Server::LooksForMore, &[]), 0);
+    assert_eq!(acks(Server::AwaitsReadiness, &[]), 0);
 }
 
 #[test]

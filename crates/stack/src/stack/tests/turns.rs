@@ -27,7 +27,7 @@ fn transactions(rounds: u64, answers: Answer) -> (u64, u64) {
     let (before, acks) = (packets(&pair), pair.counter("plimsoll.AcksSent").1);
     for round in 0..rounds {
         let waits = match answers {
-            Answer::ByThread => server.wait_readable(WaitKey::new(), &waker),
+            Answer::ByThread => server.wait_readable(WaitKey::of_thread(), &waker),
             Answer::InTurn | Answer::ByTask => server.poll_readable(&waker),
         };
         assert!(waits.is_pending());

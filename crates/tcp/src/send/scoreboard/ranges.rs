@@ -345,6 +345,7 @@ impl Ranges {
     pub(super) fn release_all(&mut self) {
         if self.is_empty() {
             self.fresh.give_back();
+            self.known = None;
         }
     }
 
