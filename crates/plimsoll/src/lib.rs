@@ -308,3 +308,8 @@ pub use stream::{Connector, TcpStream};
 #[cfg(all(doctest, feature = "tokio"))]
 #[doc = include_str!("../../../README.md")]
 pub struct Readme;
+
+/// So does the code in the page for those who come from other stacks.
+#[cfg(all(doctest, feature = "tokio"))]
+#[doc = include_str!("../../../docs/migrating.md")]
+pub struct Migrating;

@@ -7,7 +7,8 @@
 //! poller first *announces* that it is about to sleep and then reads all its work once more.
 //! Between the two steps each side has a sequentially consistent fence. So at least one of the two
 //! sees what the other did: the kicker sees the announcement and sets an event (`platform/`), or
-//! the poller sees the work and does not sleep. While the poller runs, a kick is a fence and a load.
+//! the poller sees the work and does not sleep. While the poller runs, a kick is a fence and a
+//! load.
 //!
 //! An announcement may carry the time at which the poller will wake anyway. Who arms a timer uses
 //! [`Kick::kick_before`] and pays only if the timer is earlier. The announcement may be repeated
@@ -237,8 +238,8 @@ impl Kick {
         self.0.sleep.announce(until);
     }
 
-    /// For the poller: it runs again. `readable` says whether the sleep found its event set, so that
-    /// its descriptor is readable. It must read all its work after this call.
+    /// For the poller: it runs again. `readable` says whether the sleep found its event set, so
+    /// that its descriptor is readable. It must read all its work after this call.
     pub fn awake(&self, readable: bool) {
         let kicked = self.0.sleep.awake();
         let written = kicked && !self.0.waker.is_set();
