@@ -5,6 +5,7 @@ pub mod drill;
 pub mod engine;
 pub mod explain;
 pub mod stack;
+pub mod udp;
 
 /// Prints a step if `PLIMSOLL_FUZZ_TRACE` is set.
 #[macro_export]

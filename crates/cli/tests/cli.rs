@@ -62,11 +62,11 @@ fn an_experiment_is_the_same_every_time() {
     assert_eq!(all, run());
     let [first] = all.as_array().unwrap().as_slice() else { panic!("{all}") };
     let names = "experiment seed knob pinned published pairs before after best ratio headline \
-                 verdict run shown";
+                 verdict run shown set_aside";
     for name in names.split(' ') {
         assert!(!first[name].is_null(), "{name} is missing");
     }
-    assert_eq!(first.as_object().unwrap().len(), 15, "these, and the kernel's, which is null");
+    assert_eq!(first.as_object().unwrap().len(), 16, "these, and the kernel's, which is null");
     assert_eq!(first["pairs"].as_array().unwrap().len(), 10, "two of each case");
     assert_eq!(first["before"]["data_segments"], 9055);
     assert!(first["after"]["data_segments"].as_u64().unwrap() <= 7247);

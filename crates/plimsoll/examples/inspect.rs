@@ -9,10 +9,11 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 use plimsoll::{
-    CongestionAlgorithm, ConnectionCounts, Connector, CounterGroup, CounterValue, DEFAULT_BACKLOG,
-    Hold, Info, InterfaceMetrics, InterfaceStatus, Keepalive, ListenOn, ListenerMetrics, MemoryUse,
-    Metrics, Options, QdiscSummary, Record, ShutdownReport, SocketSummary, Stack, State,
-    SysctlError, TcpListener, TcpStream, TsoTail,
+    BudgetUse, CongestionAlgorithm, ConnectionCounts, Connector, CounterGroup, CounterValue,
+    DEFAULT_BACKLOG, DatagramInfo, Hold, Info, InterfaceMetrics, InterfaceStatus, Keepalive,
+    ListenOn, ListenerMetrics, MemoryUse, Metrics, Options, QdiscSummary, Record, ShutdownReport,
+    SocketSummary, Stack, State, SysctlError, TcpListener, TcpStream, TsoTail, UdpMemoryUse,
+    UdpMetrics, UdpOptions, UdpSocket,
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -35,6 +36,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     far.read_exact(&mut [0; 3000])?;
 
     connection(&near);
+    datagrams(&stack)?;
+    let BudgetUse { connections, half_open, .. } = stack.budget_use();
+    println!("{connections} connections, {half_open} half open");
     sockets(&stack.sockets());
     metrics(&stack.metrics());
     for InterfaceStatus { name, mtu, error, .. } in stack.interfaces() {
@@ -61,6 +65,17 @@ fn connection(stream: &TcpStream) {
     decisions.iter().for_each(|decision| println!("{decision}"));
 }
 
+/// What a UDP socket tells of a datagram, and of itself.
+fn datagrams(stack: &Stack) -> std::io::Result<()> {
+    let socket = UdpSocket::bind(stack, "127.0.0.1:0")?;
+    socket.send_to(b"ahoy", socket.local_addr()?)?;
+    let DatagramInfo { from, tos, ttl, .. } = socket.recv_train(&mut [0; 9])?.info;
+    println!("from {from}, TOS {tos}, TTL {ttl}");
+    let options: UdpOptions = socket.options();
+    println!("SO_RCVBUF {}, SO_SNDBUF {}", options.rcvbuf, options.sndbuf);
+    Ok(())
+}
+
 /// All sockets, as `ss` shows them.
 fn sockets(all: &[SocketSummary]) {
     for socket in all {
@@ -79,6 +94,9 @@ fn metrics(metrics: &Metrics) {
     println!("{} established, {} orphans", counts.established, counts.orphans);
     let memory: &MemoryUse = &metrics.memory;
     println!("{} bytes of {}", memory.bytes, memory.thresholds[2]);
+    let udp: &UdpMetrics = &metrics.udp;
+    let UdpMemoryUse { bytes, limit, .. } = udp.memory;
+    println!("{} UDP sockets, {bytes} bytes of {limit}", udp.sockets);
     for CounterValue { name, value, .. } in metrics.group(CounterGroup::Tcp) {
         println!("{name} {value}");
     }

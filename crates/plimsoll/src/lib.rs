@@ -3,8 +3,8 @@
 //! # Theory of operation
 //!
 //! A [`Stack`] runs on one or more [`device`]s: a link in memory, a TUN device, or one of these
-//! wrapped by a capture or by fault injection. [`TcpStream`] and [`TcpListener`] are its sockets;
-//! they behave as those of std, down to the kinds of their errors.
+//! wrapped by a capture or by fault injection. [`TcpStream`], [`TcpListener`] and [`UdpSocket`] are
+//! its sockets; they behave as those of std, down to the kinds of their errors.
 //!
 //! Somebody has to poll the devices, run the timers and hand out what arrives. There are two ways.
 //!
@@ -70,14 +70,15 @@
 //! | look names up through the stack, or otherwise than the host | [`Resolve`] |
 //! | end a stack and know what was delivered | [`Stack::shutdown`], `net::shutdown` |
 //! | take connections to any address | [`TcpListener::bind_any`], [`StackBuilder::any_address`] |
+//! | send and receive datagrams | [`UdpSocket`]; with tokio's API, in [`net`] |
+//! | speak QUIC by the crate quinn | `quic`, with the feature `quinn` |
+//! | take datagrams to any address | [`UdpListener::bind_any`] |
 //! | bound what connections cost | [`Budget`], [`TcpStream::set_memory_budget`] |
 //! | share a port among listeners | [`TcpListener::bind_with_config`], [`ListenConfig`] |
 //! | dial before a connection opens, or refuse it | [`gate`]; with tokio's streams, in [`net`] |
 //! | give and take packets by hand | [`device::channel()`] |
 //! | use a descriptor that was passed to the program | [`device::tun::from_fd`] |
 //! | hurt packets on purpose | [`device::fault`], [`device::memory_link::LinkConfig`] |
-//!
-//! What it does not do: no UDP sockets.
 //!
 //! # Tracing
 //!
@@ -266,6 +267,8 @@ mod poll;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
 mod queue_loop;
+#[cfg(feature = "quinn")]
+pub mod quic;
 mod ready;
 mod receive;
 mod registration;
@@ -275,6 +278,9 @@ mod shutdown;
 mod spin;
 mod stack;
 mod stream;
+mod udp;
+mod udp_flows;
+mod udp_options;
 
 pub use builder::{BuildError, StackBuilder};
 pub use clock::{Clock, now};
@@ -284,10 +290,11 @@ pub use plimsoll_buf::{ChunkWriter, MAX_SLICES, Pool, Slice, Slices};
 pub use plimsoll_stack::kick::Kick;
 pub use plimsoll_stack::packet::{ChecksumState, Gso, Packet};
 pub use plimsoll_stack::{
-    Budget, BudgetUse, ConnectionCounts, CounterGroup, CounterInfo, CounterValue, InterfaceMetrics,
-    InterfaceStatus, ListenConfig, ListenOn, ListenerMetrics, MemoryUse, Metrics, QdiscSummary,
-    Refusal, ShutdownReport, SocketSummary, StackError, SysctlError, SysctlInfo, device, offload,
-    packet, qdisc,
+    Budget, BudgetUse, ConnectionCounts, CounterGroup, CounterInfo, CounterValue, DatagramInfo,
+    InterfaceMetrics, InterfaceStatus, ListenConfig, ListenOn, ListenerMetrics, MemoryUse, Metrics,
+    PathMtuDiscovery, QdiscSummary, Received, Refusal, ShutdownReport, SocketSummary, StackError,
+    SysctlError, SysctlInfo, UdpFlowConfig, UdpMemoryUse, UdpMetrics, UdpOptions, UdpTransmit,
+    device, offload, packet, qdisc,
 };
 pub use plimsoll_tcp::{
     AckReason, Bound, Causes, CongestionAlgorithm, Decision, ErrorReport, Hold, Info, Instant,
@@ -303,6 +310,8 @@ pub use resolve::{Resolve, Resolving, ToSocketAddrs};
 pub use shutdown::Drained;
 pub use stack::{Kicker, Polled, Stack};
 pub use stream::{Connector, TcpStream};
+pub use udp::UdpSocket;
+pub use udp_flows::UdpListener;
 
 /// The code in the README of the repository compiles and runs.
 #[cfg(all(doctest, feature = "tokio"))]

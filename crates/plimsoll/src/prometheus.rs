@@ -20,6 +20,9 @@
 //! - `plimsoll_memory_bytes`, `plimsoll_memory_peak_bytes`, `plimsoll_memory_pooled_bytes`,
 //!   `plimsoll_memory_limit_bytes`: what queues bind, the most that it was, free buffers, the limit
 //!   of `net.ipv4.tcp_mem`; `plimsoll_memory_pressure`: 1 while memory is short;
+//! - `plimsoll_udp_sockets`, `plimsoll_udp_flows`: UDP sockets, and those among them that are flows
+//!   to any address; `plimsoll_udp_memory_bytes`, `plimsoll_udp_memory_limit_bytes`: what their
+//!   receive queues hold, and the limit of `net.ipv4.udp_mem`;
 //! - `plimsoll_accept_queue`, `plimsoll_accept_queue_limit` (`listener`): connections that wait to
 //!   be accepted, and how many may;
 //! - `plimsoll_interface_up`, `plimsoll_interface_mtu_bytes` (`interface`, `index`): whether it
@@ -37,6 +40,7 @@ use std::sync::{Arc, Weak};
 
 use plimsoll_stack::{
     CounterInfo, CounterValue, InterfaceMetrics, ListenerMetrics, Metrics, Stack as Core,
+    UdpMetrics,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -116,6 +120,7 @@ impl Collector for StackCollector {
         }
         let mut page = Page { encoder };
         page.connections(&metrics)?;
+        page.udp(&metrics.udp)?;
         page.listeners(&metrics.listeners)?;
         page.interfaces(&metrics.interfaces)?;
         page.qdiscs(&metrics.interfaces)
@@ -239,6 +244,15 @@ impl Page<'_> {
         }
         let pressure = ("plimsoll_memory_pressure", "Whether memory is short.");
         self.gauge(pressure, None, usize::from(memory.pressure))
+    }
+
+    fn udp(&mut self, udp: &UdpMetrics) -> fmt::Result {
+        self.gauge(("plimsoll_udp_sockets", "UDP sockets."), None, udp.sockets)?;
+        self.gauge(("plimsoll_udp_flows", "UDP flows to any address."), None, udp.flows)?;
+        let name = ("plimsoll_udp_memory", "What the receive queues of UDP sockets hold.");
+        self.gauge(name, Some(Unit::Bytes), udp.memory.bytes)?;
+        let name = ("plimsoll_udp_memory_limit", "The limit of net.ipv4.udp_mem.");
+        self.gauge(name, Some(Unit::Bytes), udp.memory.limit)
     }
 
     fn listeners(&mut self, listeners: &[ListenerMetrics]) -> fmt::Result {

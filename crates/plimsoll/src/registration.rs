@@ -9,6 +9,8 @@ use plimsoll_stack::{Interest, WaitKey};
 
 use crate::listener::TcpListener;
 use crate::stream::TcpStream;
+use crate::udp::UdpSocket;
+use crate::udp_flows::UdpListener;
 
 /// The place of one who waits among those who wait for a socket. Any number may wait, each with a
 /// `Registration` of its own; dropping it takes its waker out. It is a future as well, which ends
@@ -40,13 +42,17 @@ enum Source<'a> {
     #[cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "tokio's `ready` waits so"))]
     Exceptional(&'a TcpStream),
     Listener(&'a TcpListener),
+    Datagrams(&'a UdpSocket, Interest),
+    Flows(&'a UdpListener),
 }
 
 impl<'a> Registration<'a> {
     fn new(source: Source<'a>) -> Registration<'a> {
         let key = match source {
             Source::Exceptional(_) => WaitKey::of_no_reader(),
-            Source::Stream(..) | Source::Listener(_) => WaitKey::new(),
+            Source::Stream(..) | Source::Listener(_) | Source::Datagrams(..) | Source::Flows(_) => {
+                WaitKey::new()
+            }
         };
         Registration { source, key, waits: false }
     }
@@ -62,6 +68,9 @@ impl<'a> Registration<'a> {
             Source::Stream(stream, Interest::Write) => stream.socket().wait_writable(key, waker),
             Source::Exceptional(stream) => stream.socket().wait_exceptional(key, waker),
             Source::Listener(listener) => listener.listener().wait_acceptable(key, waker),
+            Source::Datagrams(socket, Interest::Read) => socket.socket().wait_readable(key, waker),
+            Source::Datagrams(socket, Interest::Write) => socket.socket().wait_writable(key, waker),
+            Source::Flows(listener) => listener.listener().wait_acceptable(key, waker),
         };
         self.waits = polled.is_pending();
         polled
@@ -87,6 +96,8 @@ impl Drop for Registration<'_> {
                 stream.socket().cancel_wait(Interest::Read, self.key);
             }
             Source::Listener(listener) => listener.listener().cancel_wait(self.key),
+            Source::Datagrams(socket, interest) => socket.socket().cancel_wait(interest, self.key),
+            Source::Flows(listener) => listener.listener().cancel_wait(self.key),
         }
     }
 }
@@ -119,5 +130,24 @@ impl TcpListener {
     /// Waits, beside any number of others, until a connection waits to be accepted.
     pub fn acceptable(&self) -> Registration<'_> {
         Registration::new(Source::Listener(self))
+    }
+}
+
+impl UdpSocket {
+    /// Waits, beside any number of others, until a read would not block.
+    pub fn readable(&self) -> Registration<'_> {
+        Registration::new(Source::Datagrams(self, Interest::Read))
+    }
+
+    /// Waits, beside any number of others, until a send would not block.
+    pub fn writable(&self) -> Registration<'_> {
+        Registration::new(Source::Datagrams(self, Interest::Write))
+    }
+}
+
+impl UdpListener {
+    /// Waits, beside any number of others, until a flow waits to be accepted.
+    pub fn acceptable(&self) -> Registration<'_> {
+        Registration::new(Source::Flows(self))
     }
 }

@@ -270,6 +270,11 @@ impl Stack {
         self.core().memory()
     }
 
+    /// What the receive queues of all UDP sockets hold, and the limit on it (`net.ipv4.udp_mem`).
+    pub fn udp_memory(&self) -> plimsoll_stack::UdpMemoryUse {
+        self.core().udp_memory()
+    }
+
     /// How much all connections together may use at a time: it sets `plimsoll.max_connections`,
     /// `plimsoll.max_half_open` and `net.ipv4.tcp_mem`. A field that is `None` gets the default of
     /// this machine. It may change at any time; what is there already stays. A connect beyond it
@@ -302,6 +307,14 @@ impl Stack {
     }
 
     /// What is used of the budget now.
+    ///
+    /// ```
+    /// use plimsoll::BudgetUse;
+    /// # let stack = plimsoll::Stack::builder().loopback_only().build()?;
+    /// let BudgetUse { connections, half_open, .. } = stack.budget_use();
+    /// assert_eq!((connections, half_open), (0, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn budget_use(&self) -> BudgetUse {
         self.core().budget_use()
     }

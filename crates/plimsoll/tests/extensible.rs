@@ -10,7 +10,7 @@ use plimsoll::device::pcapng::CaptureConfig;
 use plimsoll::device::tun::{FdConfig, TunConfig};
 use plimsoll::device::{Caps, TxProgress, TxStatus};
 use plimsoll::gate::GateConfig;
-use plimsoll::{Keepalive, Options, SetOption};
+use plimsoll::{Keepalive, Options, SetOption, UdpFlowConfig, UdpTransmit};
 
 #[test]
 fn every_configuration_can_be_made() {
@@ -29,6 +29,10 @@ fn every_configuration_can_be_made() {
     assert_eq!(CaptureConfig::default().snap_len(96).snap_len, 96);
     assert_eq!(ChannelConfig::with_mtu(1400).to_stack(64).to_stack, 64);
     assert!(GateConfig::default().verify_source(true).verify_source);
+
+    assert_eq!(UdpFlowConfig::default().max_flows(9).max_flows, 9);
+    let how = UdpTransmit::default().ttl(Some(3)).segment_size(Some(1200));
+    assert_eq!((how.to, how.ttl, how.segment_size), (None, Some(3), Some(1200)));
 
     let caps = Caps::new("own", 1500).tso4(true);
     assert_eq!((caps.name.as_str(), caps.mtu, caps.tso4, caps.tso6), ("own", 1500, true, false));

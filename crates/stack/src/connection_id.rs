@@ -1,4 +1,5 @@
-//! The place of a connection in the table of connections, by which everybody else knows it.
+//! The place of a connection in the table of connections, or of a UDP socket in its own, by which
+//! everybody else knows it.
 
 /// Bits of the number of shards.
 pub(crate) const SHARD_BITS: u32 = 6;
@@ -13,7 +14,20 @@ pub(crate) struct ConnectionId {
     pub(crate) generation: u32,
 }
 
+/// Set in the slot of a UDP socket, which has its place in a table of its own.
+const DATAGRAM: u32 = 1 << 31;
+
 impl ConnectionId {
+    /// The place of a UDP socket, with an index below 2^31.
+    pub(crate) fn datagram(index: u32, generation: u32) -> ConnectionId {
+        ConnectionId { slot: DATAGRAM | index, generation }
+    }
+
+    /// The index in the table of UDP sockets, if it is a place there.
+    pub(crate) fn datagram_index(self) -> Option<u32> {
+        (self.slot & DATAGRAM != 0).then_some(self.slot & !DATAGRAM)
+    }
+
     /// The number by which a queueing discipline knows the connection. Never 0.
     pub(crate) fn flow(self) -> u64 {
         (u64::from(self.generation) << 32 | u64::from(self.slot)).wrapping_add(1)

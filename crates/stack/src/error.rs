@@ -116,6 +116,20 @@ pub enum SocketError {
     /// As many connections are open as `plimsoll.max_connections` allows. `ENOBUFS`.
     #[error("the stack has as many connections as plimsoll.max_connections allows")]
     TooManyConnections,
+    /// As many UDP sockets or memberships are there as the stack has places for. `ENOBUFS`.
+    #[error("the stack has no place left for it")]
+    NoBufferSpace,
+    /// The datagram is longer than the path, or any path, carries, and may not be fragmented.
+    /// `EMSGSIZE`.
+    #[error("the message is too long")]
+    MessageTooLong,
+    /// The socket is not connected, and no destination was given. `EDESTADDRREQ`.
+    #[error("a destination address is required")]
+    DestinationRequired,
+    /// The destination is a broadcast address, and the socket may not send to such (SO_BROADCAST).
+    /// `EACCES`.
+    #[error("broadcast is not allowed on this socket: set SO_BROADCAST")]
+    BroadcastNotAllowed,
     /// As many connections of the listener are open as its [`Budget`](crate::Budget) allows.
     /// `ENOBUFS`.
     #[error("the listener has as many connections as its budget.connections allows")]
@@ -169,7 +183,12 @@ impl SocketError {
             SocketError::Connection(error) => connection_errno(error),
             SocketError::AddrInUse => errno::EADDRINUSE,
             SocketError::AddrNotAvailable => errno::EADDRNOTAVAIL,
-            SocketError::TooManyConnections | SocketError::ListenerOverBudget => errno::ENOBUFS,
+            SocketError::TooManyConnections
+            | SocketError::ListenerOverBudget
+            | SocketError::NoBufferSpace => errno::ENOBUFS,
+            SocketError::MessageTooLong => errno::EMSGSIZE,
+            SocketError::DestinationRequired => errno::EDESTADDRREQ,
+            SocketError::BroadcastNotAllowed => errno::EACCES,
             SocketError::NetworkUnreachable => errno::ENETUNREACH,
             SocketError::Invalid(_) => errno::EINVAL,
             SocketError::NetworkDown => errno::ENETDOWN,

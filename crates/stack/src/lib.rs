@@ -32,6 +32,7 @@
 //! | what happens to a packet that arrives | `stack/ip/input.rs`, `stack/tcp_input.rs` |
 //! | what happens if its socket is owned | `sync/socket_lock.rs`, `stack/backlog.rs` |
 //! | what happens if a call of a connection panics | `stack/panics.rs` |
+//! | what happens to a datagram of UDP | `stack/udp/input.rs`, `stack/udp/output.rs` |
 //! | what happens to a packet that leaves | `stack/ip/output.rs`, `interfaces/tx_path.rs` |
 //! | what happens when a device fails | `stack/interface_health.rs` |
 //! | what all connections may hold, who waits for memory | `policies/memory.rs` |
@@ -71,12 +72,14 @@ pub use interfaces::interface::{InterfaceConfig, InterfaceStatus};
 pub use interfaces::route::RouteConfig;
 pub use metrics::{
     ConnectionCounts, CounterGroup, CounterValue, InterfaceMetrics, ListenerMetrics, Metrics,
+    UdpMetrics,
 };
 pub use plimsoll_tcp::{Duration, Instant};
 pub use policies::budget::{Budget, BudgetUse, Refusal};
 pub use policies::memory::MemoryUse;
 pub use policies::metrics::PeerMetrics;
 pub use policies::sysctl::{SysctlError, SysctlInfo, SysctlTable};
+pub use policies::udp_memory::UdpMemoryUse;
 pub use pollers::waiter::Waiter;
 pub use snmp::CounterInfo;
 pub use sockets::endpoint::{Edges, Readiness};
@@ -84,6 +87,9 @@ pub use sockets::fast_open::FastOpenKeys;
 pub use sockets::gate::{Cancelled, GateConfig};
 pub use sockets::md5::Md5Keys;
 pub use sockets::summary::SocketSummary;
+pub use sockets::udp::flow::UdpFlowConfig;
+pub use sockets::udp::options::{PathMtuDiscovery, UdpOptions};
+pub use sockets::udp::receive_queue::{DatagramInfo, Received};
 pub use sockets::wakers::{Interest, WaitKey};
 pub use stack::busy_poll::{Spin, Spun};
 pub use stack::gated::{Incoming, ListenOn, Reject, SynOptions, Unreachable};
@@ -91,5 +97,8 @@ pub use stack::listener::{ListenConfig, Listener};
 pub use stack::sending::QdiscSummary;
 pub use stack::shutdown::{ShutdownBegin, ShutdownReport};
 pub use stack::socket::TcpSocket;
+pub use stack::udp::flows::UdpListener;
+pub use stack::udp::output::UdpTransmit;
+pub use stack::udp::socket::UdpSocket;
 pub use stack::wait::{Prepared, QueueWaiter};
 pub use stack::{ConnectionMemory, Poll, Stack, StackConfig};

@@ -142,3 +142,34 @@ pub(crate) const POOL_FLOOR: usize = 256 * 1024;
 
 /// A queue that has had no work for so long gives its free buffers back to the allocator.
 pub const POOL_IDLE: Duration = Duration::from_secs(1);
+
+/// Bytes that a datagram costs in the queues of a UDP socket beside its own: what the stack keeps
+/// of it. So datagrams without data are bounded as well.
+pub const DATAGRAM_OVERHEAD: usize = 128;
+
+/// The longest payload of a UDP datagram over IPv4, in bytes. A longer one is refused (`EMSGSIZE`).
+pub const MAX_DATAGRAM_V4: usize = 65_535 - 20 - 8;
+
+/// The longest payload of a UDP datagram over IPv6, in bytes. A longer one is refused (`EMSGSIZE`).
+pub const MAX_DATAGRAM_V6: usize = 65_535 - 8;
+
+/// Datagrams that one call may send as segments of one (Linux: `UDP_MAX_SEGMENTS`). More are
+/// refused (`EINVAL`).
+pub const MAX_UDP_SEGMENTS: usize = 64;
+
+/// UDP sockets of one stack, those of flows included. A further one is refused (`ENOBUFS`).
+pub const MAX_UDP_SOCKETS: usize = 1 << 21;
+
+/// Flows that one UDP listener for any address may be configured to have.
+pub const MAX_UDP_FLOWS: usize = 1 << 20;
+
+/// Groups that one UDP socket joins (Linux: `net.ipv4.igmp_max_memberships`). A further one is
+/// refused (`ENOBUFS`).
+pub const MAX_MEMBERSHIPS: usize = 20;
+
+/// A UDP flow to any address that nothing was sent back on ends after so long without a datagram,
+/// or after its idle timeout if that is shorter.
+pub const UDP_UNANSWERED_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A UDP flow that was used so lately makes no place for a new one in a full table.
+pub const UDP_FLOW_HOLDS: Duration = Duration::from_secs(1);

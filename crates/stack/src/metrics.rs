@@ -10,6 +10,7 @@ use plimsoll_tcp::State;
 
 use crate::device::DeviceStats;
 use crate::policies::memory::MemoryUse;
+use crate::policies::udp_memory::UdpMemoryUse;
 use crate::qdisc::fq::FqStats;
 use crate::qdisc::{Kind, QdiscStats};
 
@@ -23,6 +24,8 @@ pub struct Metrics {
     pub connections: ConnectionCounts,
     /// The memory that the queues of all connections bind.
     pub memory: MemoryUse,
+    /// UDP sockets, and the memory of their receive queues.
+    pub udp: UdpMetrics,
     /// Each listener and its queue.
     pub listeners: Vec<ListenerMetrics>,
     /// Each interface with its device and its queueing discipline, loopback included, in the order
@@ -52,12 +55,14 @@ pub enum CounterGroup {
     Icmp,
     /// TCP.
     Tcp,
-    /// UDP.
+    /// UDP over IPv4.
     Udp,
     /// IPv6.
     Ip6,
     /// ICMPv6.
     Icmp6,
+    /// UDP over IPv6.
+    Udp6,
     /// Linux's further counters of TCP.
     TcpExt,
     /// Linux's further counters of IPv4.
@@ -68,11 +73,12 @@ pub enum CounterGroup {
 
 impl CounterGroup {
     /// A group that begins as another does stands before it.
-    const PREFIXES: [(&str, CounterGroup); 8] = [
+    const PREFIXES: [(&str, CounterGroup); 9] = [
         ("TcpExt", CounterGroup::TcpExt),
         ("IpExt", CounterGroup::IpExt),
         ("Ip6", CounterGroup::Ip6),
         ("Icmp6", CounterGroup::Icmp6),
+        ("Udp6", CounterGroup::Udp6),
         ("Ip", CounterGroup::Ip),
         ("Icmp", CounterGroup::Icmp),
         ("Tcp", CounterGroup::Tcp),
@@ -160,6 +166,18 @@ impl ConnectionCounts {
             orphans,
         }
     }
+}
+
+/// UDP sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UdpMetrics {
+    /// Sockets, flows to any address among them.
+    pub sockets: usize,
+    /// Flows to any address that have not ended.
+    pub flows: usize,
+    /// What their receive queues hold.
+    pub memory: UdpMemoryUse,
 }
 
 /// A listener.

@@ -53,6 +53,9 @@ ip_counters! {
     IpReasmReqds => "IpReasmReqds", "IPv4 fragments received.";
     IpReasmOks => "IpReasmOKs", "IPv4 packets put together from fragments.";
     IpReasmFails => "IpReasmFails", "IPv4 fragments, or reassemblies of such, dropped.";
+    IpFragOks => "IpFragOKs", "IPv4 datagrams sent in fragments.";
+    IpFragFails => "IpFragFails", "IPv4 datagrams of which not every fragment found room.";
+    IpFragCreates => "IpFragCreates", "IPv4 fragments sent.";
     IcmpInMsgs => "IcmpInMsgs", "ICMP messages received.";
     IcmpInErrors => "IcmpInErrors", "ICMP messages dropped because of an error in them.";
     IcmpInCsumErrors => "IcmpInCsumErrors", "ICMP messages with a bad checksum.";
@@ -65,8 +68,14 @@ ip_counters! {
     IcmpOutRateLimitHost => "IcmpOutRateLimitHost", "ICMP messages left out because of the rate limit.";
     IcmpOutDestUnreachs => "IcmpOutDestUnreachs", "ICMP messages sent: destination unreachable.";
     IcmpOutEchoReps => "IcmpOutEchoReps", "ICMP echo replies sent.";
-    UdpNoPorts => "UdpNoPorts", "UDP datagrams to a port without a socket.";
-    UdpInErrors => "UdpInErrors", "UDP datagrams with an error.";
+    UdpInDatagrams => "UdpInDatagrams", "UDP datagrams over IPv4 that applications have read.";
+    UdpNoPorts => "UdpNoPorts", "UDP datagrams over IPv4 to a port without a socket.";
+    UdpInErrors => "UdpInErrors", "UDP datagrams over IPv4 that were dropped: with an error in them, or for want of room.";
+    UdpOutDatagrams => "UdpOutDatagrams", "UDP datagrams over IPv4 that were sent.";
+    UdpRcvbufErrors => "UdpRcvbufErrors", "UDP datagrams over IPv4 dropped because the receive queue of their socket was full.";
+    UdpSndbufErrors => "UdpSndbufErrors", "Sends of UDP over IPv4 that found the send queue full; they failed with EAGAIN.";
+    UdpInCsumErrors => "UdpInCsumErrors", "UDP datagrams over IPv4 with a bad checksum.";
+    UdpMemErrors => "UdpMemErrors", "UDP datagrams over IPv4 dropped because `net.ipv4.udp_mem` was reached.";
     Ip6InReceives => "Ip6InReceives", "IPv6 packets received, also those in error.";
     Ip6InHdrErrors => "Ip6InHdrErrors", "IPv6 packets with an error in the headers, or with an address of the form `::ffff:a.b.c.d`.";
     Ip6InAddrErrors => "Ip6InAddrErrors", "IPv6 packets that are not for us, or whose source cannot be another host's.";
@@ -77,6 +86,9 @@ ip_counters! {
     Ip6ReasmReqds => "Ip6ReasmReqds", "IPv6 fragments received.";
     Ip6ReasmOks => "Ip6ReasmOKs", "IPv6 packets put together from fragments.";
     Ip6ReasmFails => "Ip6ReasmFails", "IPv6 fragments, or reassemblies of such, dropped.";
+    Ip6FragOks => "Ip6FragOKs", "IPv6 datagrams sent in fragments.";
+    Ip6FragFails => "Ip6FragFails", "IPv6 datagrams of which not every fragment found room.";
+    Ip6FragCreates => "Ip6FragCreates", "IPv6 fragments sent.";
     Ip6InOctets => "Ip6InOctets", "Bytes of IPv6 packets received.";
     Ip6OutOctets => "Ip6OutOctets", "Bytes of IPv6 packets handed down; a super-segment has one header.";
     Icmp6InMsgs => "Icmp6InMsgs", "ICMPv6 messages received.";
@@ -91,6 +103,14 @@ ip_counters! {
     Icmp6OutDestUnreachs => "Icmp6OutDestUnreachs", "ICMPv6 messages sent: destination unreachable.";
     Icmp6OutParmProblems => "Icmp6OutParmProblems", "ICMPv6 messages sent: parameter problem.";
     Icmp6OutEchoReplies => "Icmp6OutEchoReplies", "ICMPv6 echo replies sent.";
+    Udp6InDatagrams => "Udp6InDatagrams", "UDP datagrams over IPv6 that applications have read.";
+    Udp6NoPorts => "Udp6NoPorts", "UDP datagrams over IPv6 to a port without a socket.";
+    Udp6InErrors => "Udp6InErrors", "UDP datagrams over IPv6 that were dropped: with an error in them, or for want of room.";
+    Udp6OutDatagrams => "Udp6OutDatagrams", "UDP datagrams over IPv6 that were sent.";
+    Udp6RcvbufErrors => "Udp6RcvbufErrors", "UDP datagrams over IPv6 dropped because the receive queue of their socket was full.";
+    Udp6SndbufErrors => "Udp6SndbufErrors", "Sends of UDP over IPv6 that found the send queue full; they failed with EAGAIN.";
+    Udp6InCsumErrors => "Udp6InCsumErrors", "UDP datagrams over IPv6 with a bad checksum, or without one.";
+    Udp6MemErrors => "Udp6MemErrors", "UDP datagrams over IPv6 dropped because `net.ipv4.udp_mem` was reached.";
     IpExtInOctets => "IpExtInOctets", "Bytes of IPv4 packets received.";
     IpExtOutOctets => "IpExtOutOctets", "Bytes of IPv4 packets handed down; a super-segment has one header.";
     IpExtInCsumErrors => "IpExtInCsumErrors", "IPv4 packets with a bad header checksum.";
@@ -110,6 +130,9 @@ ip_counters! {
     Polls => "plimsoll.Polls", "Turns of the loop that polls devices and runs timers.";
     TcpPrequeued => "TcpExtTCPPrequeued", "Packets that a blocked reader has worked on itself.";
     TcpPrequeueDropped => "TcpExtTCPPrequeueDropped", "Packets that a prequeue had no room for, or was emptied of for want of room.";
+    UdpFlowTimeouts => "plimsoll.UdpFlowTimeouts", "UDP flows to any address that ended because they were idle.";
+    UdpFlowsEvicted => "plimsoll.UdpFlowsEvicted", "UDP flows to any address that ended to make place for others.";
+    UdpFlowsRefused => "plimsoll.UdpFlowsRefused", "Datagrams to any address that began no flow because there was no place for one.";
     WakerPanics => "plimsoll.WakerPanics", "Wakers of applications that panicked when they were woken or dropped.";
     BusyPolls => "plimsoll.BusyPolls", "Polls of readers that spin before they sleep.";
     BusyPollHits => "plimsoll.BusyPollHits", "Polls of spinning readers that found something.";
@@ -123,7 +146,9 @@ const GAUGES: [(&str, &str); 2] = [
 ];
 
 /// Names of Linux's that do not mean quite the same there.
-const UNLIKE_LINUX: [(&str, &str); 7] = [
+const UNLIKE_LINUX: [(&str, &str); 9] = [
+    ("UdpSndbufErrors", "Linux counts sends that failed with ENOBUFS."),
+    ("Udp6SndbufErrors", "Linux counts sends that failed with ENOBUFS."),
     ("IpInAddrErrors", "Linux counts such sources as `in_martian_src` of `rt_cache`."),
     ("Ip6InAddrErrors", "Linux counts loopback and multicast as source as Ip6InHdrErrors."),
     ("IpReasmTimeout", "Linux counts those of IPv6 as Ip6ReasmTimeout."),
@@ -179,8 +204,8 @@ impl Snmp {
         self.shards.mine()
     }
 
-    /// All names and values, in `nstat`'s order: Ip, Icmp, Tcp, Udp, Ip6, Icmp6, TcpExt, IpExt, and
-    /// our own.
+    /// All names and values, in `nstat`'s order: Ip, Icmp, Tcp, Udp, Ip6, Icmp6, Udp6, TcpExt,
+    /// IpExt, and our own.
     pub(crate) fn all(&self) -> Vec<(&'static str, u64)> {
         let sums = self.shards.sums();
         let ip = IP_NAMES.iter().copied().zip(sums.ip);

@@ -127,6 +127,7 @@ impl World {
                 Caps::new("channel", mtu)
                     .tso4(offloads == ChannelOffloads::Segmentation)
                     .tso6(offloads == ChannelOffloads::Segmentation)
+                    .uso(offloads == ChannelOffloads::Segmentation)
                     .tx_checksum(offloads != ChannelOffloads::None)
                     .completions(true),
             )

@@ -105,6 +105,7 @@ impl World {
             Caps::new("fuzz", MTUS[usize::from(setup.mtu) % MTUS.len()])
                 .tso4(bit(0))
                 .tso6(bit(1))
+                .uso(bit(0))
                 .tx_checksum(bit(0) || bit(1) || bit(2))
                 .completions(bit(3)),
         );

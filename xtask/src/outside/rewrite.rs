@@ -11,9 +11,13 @@ pub(super) struct Excluded {
 
 /// Paths that name another thing here. The sockets of tokio are ours; those of std and socket2,
 /// which the tests use beside them, are stand-ins that find the same stack.
-const PATHS: [(&str, &str); 6] = [
+const PATHS: [(&str, &str); 7] = [
     ("tokio::net::Tcp", "plimsoll::net::Tcp"),
     ("tokio::net::{Tcp", "plimsoll::net::{Tcp"),
+    (
+        "use tokio::{io::ReadBuf, net::UdpSocket, time};",
+        "use plimsoll::net::UdpSocket;\nuse tokio::{io::ReadBuf, time};",
+    ),
     ("use std::{net, thread};", "use outside::std_net as net;\nuse std::thread;"),
     ("use std::{io::Write, net};", "use outside::std_net as net;\nuse std::io::Write;"),
     ("std::net::TcpStream::connect(", "outside::std_net::TcpStream::connect("),

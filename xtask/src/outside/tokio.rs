@@ -16,7 +16,7 @@ use super::rewrite::{Excluded, rewritten};
 use crate::{shell, steps};
 
 /// The test files, without their extension.
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     "io_copy_bidirectional",
     "tcp_accept",
     "tcp_accept_ready",
@@ -29,6 +29,7 @@ const FILES: [&str; 12] = [
     "tcp_socket",
     "tcp_split",
     "tcp_stream",
+    "udp",
 ];
 
 /// Tests that are left out.
@@ -111,7 +112,7 @@ pub(crate) fn prepared(root: &Path) -> Result<Result<Command, String>> {
     let unknown = unknown_files(&tests)?;
     ensure!(
         unknown.is_empty(),
-        "tokio's package has tests of TCP that are neither run nor left out with a reason: {}",
+        "tokio's package has tests of TCP or UDP that are neither run nor left out with a reason: {}",
         unknown.join(", ")
     );
     for file in FILES {
@@ -130,13 +131,16 @@ pub(crate) fn prepared(root: &Path) -> Result<Result<Command, String>> {
     Ok(Ok(command))
 }
 
-/// Test files of TCP that [`FILES`] does not have: a new version of tokio brings them.
+/// Test files of TCP and UDP that [`FILES`] does not have: a new version of tokio brings them.
 fn unknown_files(tests: &Path) -> Result<Vec<String>> {
     let entries = fs::read_dir(tests).context("tokio's package has no tests")?;
     let mut unknown: Vec<String> = entries
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .filter_map(|name| name.strip_suffix(".rs").map(str::to_owned))
-        .filter(|name| name.starts_with("tcp_") || name == "io_copy_bidirectional")
+        .filter(|name| {
+            let ours = ["tcp_", "udp"].iter().any(|prefix| name.starts_with(prefix));
+            ours || name == "io_copy_bidirectional"
+        })
         .filter(|name| !FILES.contains(&name.as_str()))
         .collect();
     unknown.sort();
@@ -168,10 +172,10 @@ mod tests {
     #[test]
     fn a_new_file_of_tokio_is_not_passed_over() {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["tcp_echo.rs", "tcp_news.rs", "udp.rs", "tcp_notes.md"] {
+        for name in ["tcp_echo.rs", "tcp_news.rs", "udp.rs", "udp_news.rs", "tcp_notes.md"] {
             fs::write(folder.path().join(name), "").unwrap();
         }
-        assert_eq!(unknown_files(folder.path()).unwrap(), ["tcp_news"]);
+        assert_eq!(unknown_files(folder.path()).unwrap(), ["tcp_news", "udp_news"]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! TCP sockets with the API of `tokio::net`, on a stack that is found rather than passed.
+//! TCP and UDP sockets with the API of `tokio::net`, on a stack that is found rather than passed.
 //!
 //! A program on tokio runs on Plimsoll when its `use tokio::net::..` becomes `use
 //! plimsoll::net::..`: the types have the methods of their namesakes, with the same meaning. What
@@ -72,6 +72,7 @@ mod lookup;
 mod shutdown;
 mod socket;
 mod stream;
+mod udp;
 
 pub use ambient::{Entered, Scope, current, enter, scope, set_default, spawn};
 pub use driver::{Driver, DriverTimer, TokioClock};
@@ -82,6 +83,7 @@ pub use lookup::{lookup_host, lookup_host_on};
 pub use shutdown::shutdown;
 pub use socket::TcpSocket;
 pub use stream::TcpStream;
+pub use udp::UdpSocket;
 
 pub use crate::resolve::ToSocketAddrs;
 
@@ -118,6 +120,9 @@ const _: () = {
     everywhere::<ReadHalf<'_>>();
     everywhere::<WriteHalf<'_>>();
     everywhere::<Driver>();
+    everywhere::<UdpSocket>();
+    everywhere::<crate::UdpSocket>();
+    everywhere::<crate::UdpListener>();
     everywhere::<crate::TcpStream>();
     everywhere::<crate::TcpListener>();
     everywhere::<crate::Connecting>();
@@ -136,6 +141,14 @@ const _: () = {
         is_send(stream.ready(tokio::io::Interest::READABLE));
         is_send(stream.peek(&mut []));
         is_send(stream.async_io(tokio::io::Interest::READABLE, || Ok(())));
+    }
+    #[allow(dead_code, reason = "it is checked, not called")]
+    fn futures_of_udp(socket: &UdpSocket, listener: &crate::UdpListener) {
+        let address = std::net::SocketAddr::from(([192, 0, 2, 1], 7));
+        is_send(UdpSocket::bind(address));
+        is_send(socket.send_to(&[], address));
+        is_send(socket.recv_from(&mut []));
+        is_send(listener.accept_async());
     }
     #[allow(dead_code, reason = "it is checked, not called")]
     fn futures_of_the_gate(listener: &GatedListener, waiting: &Incoming, decided: Incoming) {

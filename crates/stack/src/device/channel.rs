@@ -174,6 +174,7 @@ pub fn channel(config: ChannelConfig) -> Result<(Device, Channel), DeviceError> 
         mtu: config.mtu,
         tso4: full,
         tso6: full,
+        uso: full,
         tx_checksum: config.offloads != ChannelOffloads::None,
         max_super_segment: MAX_PACKET,
         completions: true,

@@ -163,6 +163,7 @@ fn direction(
         mtu: config.mtu,
         tso4: config.offloads,
         tso6: config.offloads,
+        uso: config.offloads,
         tx_checksum: config.offloads,
         max_super_segment: MAX_SUPER_SEGMENT,
         completions: true,

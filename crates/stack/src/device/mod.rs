@@ -42,8 +42,10 @@ use std::sync::{Arc, OnceLock};
 
 use plimsoll_buf::Pool;
 use plimsoll_tcp::Instant;
+use plimsoll_wire::protocol;
 
 use crate::kick::Kick;
+use crate::offload::Layout;
 use crate::packet::Packet;
 use crate::platform::Descriptor;
 
@@ -61,6 +63,9 @@ pub struct Caps {
     pub tso4: bool,
     /// Takes IPv6 TCP super-segments whole.
     pub tso6: bool,
+    /// Takes datagrams of UDP that are to be cut (UDP segmentation offload) whole, of both IP
+    /// versions.
+    pub uso: bool,
     /// Takes packets with [`ChecksumState::Partial`](crate::packet::ChecksumState::Partial).
     pub tx_checksum: bool,
     /// The longest super-segment, in bytes with headers.
@@ -72,6 +77,7 @@ pub struct Caps {
 plimsoll_tcp::setters!(Caps {
     tso4: bool,
     tso6: bool,
+    uso: bool,
     tx_checksum: bool,
     max_super_segment: usize,
     completions: bool,
@@ -86,9 +92,21 @@ impl Caps {
             mtu,
             tso4: false,
             tso6: false,
+            uso: false,
             tx_checksum: false,
             max_super_segment: usize::from(u16::MAX),
             completions: false,
+        }
+    }
+
+    /// Whether the device cuts a super-segment by itself. A packet that is to be cut by nobody is
+    /// none of that.
+    pub(crate) fn cuts(&self, packet: &Packet) -> bool {
+        match Layout::of(packet.headers()) {
+            Some(layout) if layout.protocol == protocol::UDP => self.uso,
+            Some(layout) if layout.version == 4 => self.tso4,
+            Some(_) => self.tso6,
+            None => false,
         }
     }
 }

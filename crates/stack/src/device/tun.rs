@@ -43,6 +43,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use plimsoll_buf::{ChunkWriter, MAX_CHUNK, MAX_SLICES, Pool};
 use plimsoll_tcp::{Duration, Instant};
+use plimsoll_wire::protocol;
 use rustix::io::Errno;
 
 use self::vnet::Header;
@@ -136,13 +137,9 @@ impl<P: Port> TunTx<P> {
 
     /// Whether the device may be given the packet as it is.
     fn takes_whole(&self, packet: &Packet) -> bool {
-        let Some(_) = packet.gso else {
-            return packet.csum != ChecksumState::Partial || self.caps.tx_checksum;
-        };
-        match packet.headers().first().map(|byte| byte >> 4) {
-            Some(4) => self.caps.tso4,
-            Some(6) => self.caps.tso6,
-            _ => false,
+        match packet.gso {
+            Some(_) => self.caps.cuts(packet),
+            None => packet.csum != ChecksumState::Partial || self.caps.tx_checksum,
         }
     }
 
@@ -238,10 +235,12 @@ impl<P: Port> TunTx<P> {
         match suspect {
             Suspect::Tso4 => self.caps.tso4 = false,
             Suspect::Tso6 => self.caps.tso6 = false,
+            Suspect::Uso => self.caps.uso = false,
             Suspect::Checksum => {
                 // A super-segment needs its checksums completed.
                 self.caps.tso4 = false;
                 self.caps.tso6 = false;
+                self.caps.uso = false;
                 self.caps.tx_checksum = false;
             }
         }
@@ -255,14 +254,17 @@ impl<P: Port> TunTx<P> {
 enum Suspect {
     Tso4,
     Tso6,
+    Uso,
     Checksum,
 }
 
 impl Suspect {
     fn of(packet: &Packet) -> Suspect {
-        match (packet.gso, Layout::of(packet.headers()).map(|layout| layout.version)) {
+        let layout = Layout::of(packet.headers());
+        match (packet.gso, layout.map(|layout| (layout.protocol, layout.version))) {
             (None, _) => Suspect::Checksum,
-            (Some(_), Some(4)) => Suspect::Tso4,
+            (Some(_), Some((protocol::UDP, _))) => Suspect::Uso,
+            (Some(_), Some((_, 4))) => Suspect::Tso4,
             (Some(_), _) => Suspect::Tso6,
         }
     }

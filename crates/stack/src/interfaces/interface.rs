@@ -256,7 +256,7 @@ impl Interface {
             up: AtomicBool::new(true),
             health: Mutex::default(),
             replacing: Mutex::default(),
-            tx: TxPath::new(tx),
+            tx: TxPath::new(tx, index as u8),
         }
     }
 

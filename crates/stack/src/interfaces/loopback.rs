@@ -52,6 +52,7 @@ pub(crate) fn device() -> (Device, Arc<AtomicUsize>) {
         mtu: MTU,
         tso4: true,
         tso6: true,
+        uso: true,
         tx_checksum: true,
         max_super_segment: usize::from(MTU),
         completions: true,

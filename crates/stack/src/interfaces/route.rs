@@ -325,6 +325,17 @@ impl RouteTable {
         v4.octets()[0] == 0 || self.ours.iter().any(of_prefix)
     }
 
+    /// Whether `ip` stands for all hosts: of the link, or of a network of ours (RFC 919).
+    pub(crate) fn is_broadcast(&self, ip: IpAddr) -> bool {
+        let IpAddr::V4(v4) = ip else { return false };
+        let of_prefix = |&(own, len, _): &(IpAddr, u8, u8)| {
+            let IpAddr::V4(own) = own else { return false };
+            let hosts = if len < 31 { u32::MAX >> len } else { return false };
+            (own.to_bits() ^ v4.to_bits()) & !hosts == 0 && v4.to_bits() & hosts == hosts
+        };
+        v4.is_broadcast() || self.ours.iter().any(of_prefix)
+    }
+
     /// The interface for packets to `remote`.
     pub(crate) fn lookup(&self, remote: IpAddr) -> Option<u8> {
         if self.is_ours(remote) {

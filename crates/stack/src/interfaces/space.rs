@@ -1,39 +1,47 @@
 //! Who waits for space in a queueing discipline that was full.
 //!
 //! A connection enters when its packet is refused and nothing of its own lies below, whose
-//! completion would restart it. That happens under the lock of the discipline, and so does taking
-//! connections out when packets have left it: no connection misses the space that it waits for. As
-//! many go on as packets have left, in the order in which they came, and all of them once the
-//! discipline is empty. One that is refused again enters again, at the end.
+//! completion would restart it; a UDP socket enters when its datagram is refused. That happens
+//! under the lock of the discipline, and so does taking them out when packets have left it: nobody
+//! misses the space that it waits for. As many go on as packets have left, in the order in which
+//! they came, and all of them once the discipline is empty. One that is refused again enters again,
+//! at the end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Somebody whose packet was refused.
 pub(crate) trait SpaceWaiter: Send + Sync {
-    /// It waits from now on. Returns whether it did not before.
-    fn begin_wait(&self) -> bool;
+    /// It waits for space of the interface with this index from now on. Returns whether it did not
+    /// before.
+    fn begin_wait(&self, interface: u8) -> bool;
 
-    /// It waits no longer. Returns whether it did until now.
-    fn end_wait(&self) -> bool;
+    /// It waits for this interface no longer. Returns whether it did until now.
+    fn end_wait(&self, interface: u8) -> bool;
 
-    /// Whether it waits.
-    fn is_waiting(&self) -> bool;
+    /// Whether it waits for this interface.
+    fn is_waiting(&self, interface: u8) -> bool;
 
     /// There is space: it is to be called soon. No lock of the interface is held.
     fn go_on(&self);
 }
 
-/// Those who wait, in order. Each is in it once at most. Who has ended stays in the list until it
-/// is come to, or until the list is half of such: to end costs the same however many wait.
-#[derive(Default)]
+/// Those who wait for one interface, in order. Each is in it once at most. Who has ended stays in
+/// the list until it is come to, or until the list is half of such: to end costs the same however
+/// many wait.
 pub(crate) struct SpaceWaiters {
+    interface: u8,
     list: VecDeque<Arc<dyn SpaceWaiter>>,
     /// How many in the list have ended.
     ended: usize,
 }
 
 impl SpaceWaiters {
+    /// Nobody waits for the interface with the index `interface`.
+    pub(crate) fn new(interface: u8) -> SpaceWaiters {
+        SpaceWaiters { interface, list: VecDeque::new(), ended: 0 }
+    }
+
     /// Whether nobody waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
@@ -41,7 +49,7 @@ impl SpaceWaiters {
 
     /// Appends `waiter`, unless it waits already.
     pub(crate) fn push<W: SpaceWaiter + 'static>(&mut self, waiter: &Arc<W>) {
-        if waiter.begin_wait() {
+        if waiter.begin_wait(self.interface) {
             self.list.push_back(waiter.clone());
         }
     }
@@ -53,7 +61,7 @@ impl SpaceWaiters {
         while taken.len() < count
             && let Some(waiter) = self.list.pop_front()
         {
-            if waiter.end_wait() {
+            if waiter.end_wait(self.interface) {
                 taken.push(waiter);
             } else {
                 self.ended -= 1;
@@ -67,11 +75,11 @@ impl SpaceWaiters {
 
     /// Takes one out that ends. It does not enter again.
     pub(crate) fn forget<W: SpaceWaiter>(&mut self, waiter: &Arc<W>) {
-        if waiter.end_wait() {
+        if waiter.end_wait(self.interface) {
             self.ended += 1;
         }
         if self.ended > self.list.len() / 2 {
-            self.list.retain(|waiter| waiter.is_waiting());
+            self.list.retain(|waiter| waiter.is_waiting(self.interface));
             self.ended = 0;
         }
     }
@@ -87,15 +95,17 @@ mod tests {
     struct Waiter(AtomicBool);
 
     impl SpaceWaiter for Waiter {
-        fn begin_wait(&self) -> bool {
+        fn begin_wait(&self, interface: u8) -> bool {
+            assert_eq!(interface, 3);
             !self.0.swap(true, Ordering::Relaxed)
         }
 
-        fn end_wait(&self) -> bool {
+        fn end_wait(&self, interface: u8) -> bool {
+            assert_eq!(interface, 3);
             self.0.swap(false, Ordering::Relaxed)
         }
 
-        fn is_waiting(&self) -> bool {
+        fn is_waiting(&self, _interface: u8) -> bool {
             self.0.load(Ordering::Relaxed)
         }
 
@@ -105,7 +115,7 @@ mod tests {
     #[test]
     fn each_waits_once_and_they_go_on_in_order() {
         let all: Vec<Arc<Waiter>> = (0..4).map(|_| Arc::default()).collect();
-        let mut waiters = SpaceWaiters::default();
+        let mut waiters = SpaceWaiters::new(3);
         for _ in 0..2 {
             all.iter().for_each(|waiter| waiters.push(waiter));
         }
@@ -120,10 +130,11 @@ mod tests {
         assert_eq!((waiters.take(9).len(), waiters.take(9).len()), (2, 0));
         assert!(waiters.is_empty() && all.iter().all(|waiter| !waiter.0.load(Ordering::Relaxed)));
     }
+
     #[test]
     fn who_has_ended_is_passed_over_and_let_go() {
         let all: Vec<Arc<Waiter>> = (0..8).map(|_| Arc::default()).collect();
-        let mut waiters = SpaceWaiters::default();
+        let mut waiters = SpaceWaiters::new(3);
         all.iter().for_each(|waiter| waiters.push(waiter));
         all[..3].iter().for_each(|waiter| waiters.forget(waiter));
         assert_eq!(waiters.take(2).len(), 2, "the fourth and the fifth");

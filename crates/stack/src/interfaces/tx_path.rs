@@ -174,14 +174,15 @@ struct Successor {
 }
 
 impl TxPath {
-    pub(crate) fn new(device: Box<dyn DeviceTx>) -> TxPath {
+    /// Of the interface with the index `interface`.
+    pub(crate) fn new(device: Box<dyn DeviceTx>, interface: u8) -> TxPath {
         let (staged, raw) = (VecDeque::new(), VecDeque::new());
         let caps = device.caps().clone();
         let half = Half { device, caps, epoch: 0, staged, raw, checks_length: false };
         TxPath {
             queue: Mutex::new(Queue {
                 qdisc: Kind::PFIFO.build(),
-                waiters: SpaceWaiters::default(),
+                waiters: SpaceWaiters::new(interface),
             }),
             queued: AtomicUsize::new(0),
             departures: AtomicBool::new(false),
@@ -220,7 +221,7 @@ impl TxPath {
         Err(packet)
     }
 
-    /// A connection that waits for space has ended.
+    /// A socket that may wait for space has ended.
     pub(crate) fn forget<W: SpaceWaiter>(&self, waiter: &Arc<W>) {
         lock(&self.queue).waiters.forget(waiter);
     }
@@ -380,7 +381,8 @@ impl TxPath {
         Some(Holding { path: self, kick, held, left, tell, missed: false, hands_over: false })
     }
 
-    /// The interface is down: what is queued is dropped, and nothing more is taken.
+    /// The interface is down: what is queued is dropped, and nothing more is taken. Who waits for
+    /// space goes on, and meets with the error.
     pub(crate) fn close(&self) {
         let mut dropped = Vec::new();
         let mut queue = lock(&self.queue);
@@ -389,7 +391,9 @@ impl TxPath {
             dropped.push(packet);
         }
         self.queued.store(queue.qdisc.len(), Ordering::Relaxed);
+        let woken = queue.waiters.take(usize::MAX);
         drop(queue);
+        wake(woken);
     }
 
     /// Another device takes the place of this one, as soon as nobody uses this one any more.
@@ -615,7 +619,7 @@ impl Half {
     /// Moves packets from `raw` to `staged`, and does in software what the device cannot.
     fn make_ready(&mut self, counters: &Shard) {
         let Half { caps, staged, raw, checks_length, .. } = self;
-        if caps.tso4 && caps.tso6 && caps.tx_checksum && !*checks_length {
+        if caps.tso4 && caps.tso6 && caps.uso && caps.tx_checksum && !*checks_length {
             staged.append(raw);
             return;
         }
@@ -641,9 +645,7 @@ impl Half {
 
 /// Whether a device takes a packet without its being cut.
 fn takes_whole(caps: &Caps, packet: &Packet) -> bool {
-    let is_v4 = packet.headers().first().is_some_and(|first| first >> 4 == 4);
-    let takes = if is_v4 { caps.tso4 } else { caps.tso6 };
-    packet.gso.is_none() || (takes && packet.len() <= caps.max_super_segment)
+    packet.gso.is_none() || (caps.cuts(packet) && packet.len() <= caps.max_super_segment)
 }
 
 fn stage_filled(counters: &Shard, mut packet: Packet, staged: &mut VecDeque<Packet>) {

@@ -1,13 +1,14 @@
-//! Cuts TCP super-segments into wire segments, in software.
+//! Cuts super-segments of TCP, and datagrams of UDP that were sent as one, into what goes on the
+//! wire, in software.
 //!
-//! Every segment gets a copy of the headers with its own lengths, sequence number, IPv4
-//! identification and flags: FIN and PSH belong to the last segment only, CWR to the first. Its
-//! checksum is left partial, so that whoever cannot have it completed by a device calls
-//! [`checksum::fill`]. Payload is shared, not copied. The charge goes to the last segment, so that
-//! the completion comes when all are done.
+//! Every segment gets a copy of the headers with its own lengths and IPv4 identification; one of
+//! TCP with its own sequence number and flags: FIN and PSH belong to the last segment only, CWR to
+//! the first. Its checksum is left partial, so that whoever cannot have it completed by a device
+//! calls [`checksum::fill`]. Payload is shared, not copied. The charge goes to the last segment, so
+//! that the completion comes when all are done.
 
 use plimsoll_wire::tcp::TcpFlags;
-use plimsoll_wire::{checksum as sum, ipv4, ipv6, tcp};
+use plimsoll_wire::{checksum as sum, ipv4, ipv6, protocol, tcp as tcp_header, udp};
 
 use super::{Layout, checksum};
 use crate::packet::{ChecksumState, Gso, Packet};
@@ -16,9 +17,10 @@ const FIN_PSH: u8 = (TcpFlags::FIN.0 | TcpFlags::PSH.0) as u8;
 const CWR: u8 = TcpFlags::CWR.0 as u8;
 /// Offset of the low flags byte in a TCP header.
 const FLAGS_AT: usize = 13;
+/// Offset of the length in a UDP header.
+const UDP_LENGTH_AT: usize = 4;
 
-/// The wire segments of a packet, one by one. A packet that is no TCP super-segment comes out as it
-/// is.
+/// The wire segments of a packet, one by one. A packet that is no super-segment comes out as it is.
 #[derive(Debug)]
 pub struct Split {
     rest: Option<Packet>,
@@ -40,11 +42,11 @@ pub fn split(mut packet: Packet) -> Split {
     Split { rest: Some(packet), plan }
 }
 
-/// Notes on a packet that it is to be cut into segments of `size` payload bytes, if it is TCP and
-/// `size` is not 0.
+/// Notes on a packet that it is to be cut into segments of `size` payload bytes, if it is TCP or
+/// UDP and `size` is not 0.
 pub fn describe(packet: &mut Packet, size: u16) {
     let front = packet.headers();
-    let data_at = Layout::of(front).and_then(|layout| layout.tcp_data_at(front));
+    let data_at = Layout::of(front).and_then(|layout| layout.data_at(front));
     let Some(data_at) = data_at.filter(|_| size > 0) else { return };
     let data = packet.len() - data_at;
     let segs = data.div_ceil(usize::from(size)).clamp(1, usize::from(u16::MAX));
@@ -55,7 +57,7 @@ impl Plan {
     fn of(packet: &mut Packet) -> Option<Plan> {
         let size = usize::from(packet.gso?.size);
         let layout = Layout::of(packet.headers())?;
-        let data_at = layout.tcp_data_at(packet.headers())?;
+        let data_at = layout.data_at(packet.headers())?;
         if size == 0 || !packet.pull_headers(data_at) || packet.head.len() != data_at {
             return None;
         }
@@ -90,7 +92,19 @@ impl Plan {
             put16(head, 4, (len - ipv6::HEADER_LEN) as u16);
         }
         let pseudo = checksum::pseudo_header(head, &layout, len - layout.transport_at);
-        let tcp = &mut head[layout.transport_at..];
+        let transport = &mut head[layout.transport_at..];
+        match layout.protocol {
+            protocol::UDP => {
+                put16(transport, UDP_LENGTH_AT, (len - layout.transport_at) as u16);
+                put16(transport, udp::CHECKSUM_OFFSET, pseudo.folded());
+            }
+            _ => self.finish_tcp(transport, pseudo.folded(), last),
+        }
+        segment.gso = None;
+        segment.csum = ChecksumState::Partial;
+    }
+
+    fn finish_tcp(&self, tcp: &mut [u8], pseudo: u16, last: bool) {
         let seq = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
         let seq = seq.wrapping_add(u32::from(self.next) * self.size as u32);
         tcp[4..8].copy_from_slice(&seq.to_be_bytes());
@@ -100,9 +114,7 @@ impl Plan {
         if self.next > 0 {
             tcp[FLAGS_AT] &= !CWR;
         }
-        put16(tcp, tcp::CHECKSUM_OFFSET, pseudo.folded());
-        segment.gso = None;
-        segment.csum = ChecksumState::Partial;
+        put16(tcp, tcp_header::CHECKSUM_OFFSET, pseudo);
     }
 }
 

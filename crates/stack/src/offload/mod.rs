@@ -75,6 +75,15 @@ impl Layout {
         }
     }
 
+    /// Where the data behind a TCP or UDP header begins, if `front` holds that header.
+    pub fn data_at(&self, front: &[u8]) -> Option<usize> {
+        if self.protocol != protocol::UDP {
+            return self.tcp_data_at(front);
+        }
+        let end = self.transport_at + udp::HEADER_LEN;
+        (!self.fragment && end <= front.len().min(self.total_len)).then_some(end)
+    }
+
     /// Where the data behind a TCP header begins, if `front` holds that header.
     pub fn tcp_data_at(&self, front: &[u8]) -> Option<usize> {
         if self.protocol != protocol::TCP || self.fragment {

@@ -7,7 +7,7 @@ use plimsoll_wire::tcp::{TcpFlags, TcpRepr};
 use proptest::prelude::*;
 
 use super::*;
-use crate::packet::tests::{Completions, charged, marked, payload, super_segment, tcp};
+use crate::packet::tests::{Completions, charged, datagrams, marked, payload, super_segment, tcp};
 use crate::packet::{ChecksumState, Gso, Packet};
 
 /// Transport header and data as etherparse sees them. Panics if a checksum is wrong.
@@ -104,6 +104,33 @@ proptest! {
                 checksum::fill(&mut segment);
             }
         }
+    }
+}
+
+/// Datagrams that were sent as one come out as etherparse and the checksum want them.
+#[test]
+fn datagrams_are_cut_with_lengths_of_their_own() {
+    let pool = Pool::new();
+    for version in [4_u8, 6] {
+        let packet = datagrams(&pool, version, 1000, 2500);
+        let data: Vec<u8> = packet.payload.parts().iter().flat_map(|part| part.to_vec()).collect();
+        let mut all = Vec::new();
+        let cut: Vec<_> = gso::split(packet).collect();
+        assert_eq!(cut.len(), 3);
+        for mut segment in cut {
+            assert!(checksum::fill(&mut segment));
+            segment.csum = ChecksumState::Unverified;
+            assert!(checksum::verify(&segment));
+            let bytes = segment.to_vec();
+            let sliced = etherparse::SlicedPacket::from_ip(&bytes).unwrap();
+            let Some(etherparse::TransportSlice::Udp(udp)) = sliced.transport else {
+                panic!("no UDP")
+            };
+            assert_eq!(usize::from(udp.length()), 8 + udp.payload().len());
+            assert_eq!((udp.source_port(), udp.destination_port()), (7, 9));
+            all.extend_from_slice(udp.payload());
+        }
+        assert_eq!(all, data);
     }
 }
 

@@ -108,6 +108,26 @@ pub(crate) fn super_segment(pool: &Pool, version: u8, mss: u16, segs: u16) -> Pa
 }
 
 /// A packet with a charge.
+/// `len` bytes to be sent in datagrams of `size` bytes each, as one packet.
+pub(crate) fn datagrams(pool: &Pool, version: u8, size: u16, len: usize) -> Packet {
+    use plimsoll_wire::{protocol, udp};
+    let mut head = tcp(version, payload(pool, 1), TcpFlags::ACK).head;
+    head.truncate(if version == 4 { 20 } else { 40 });
+    let (len_at, protocol_at, counted) = if version == 4 { (2, 9, 28) } else { (4, 6, 8) };
+    head[protocol_at] = protocol::UDP;
+    head[len_at..len_at + 2].copy_from_slice(&((counted + len) as u16).to_be_bytes());
+    let mut header = [0; udp::HEADER_LEN];
+    udp::UdpRepr { src_port: 7, dst_port: 9, payload_len: len }.emit(&mut header);
+    head.extend(header);
+    Packet {
+        head,
+        payload: payload(pool, len),
+        gso: Some(Gso { size, segs: len.div_ceil(usize::from(size)) as u16 }),
+        csum: ChecksumState::Partial,
+        ..Packet::new()
+    }
+}
+
 pub(crate) fn charged(mut packet: Packet, sink: &Arc<Completions>, serial: u64) -> Packet {
     let bytes = packet.payload.len() as u32;
     packet.charge = Some(Charge::new(sink.clone(), bytes, Serial(serial)));

@@ -14,9 +14,10 @@ pub(crate) mod secrets;
 pub(crate) mod shared_options;
 pub(crate) mod syn_cookie;
 pub(crate) mod sysctl;
+pub(crate) mod udp_memory;
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use plimsoll_tcp::Instant;
@@ -29,6 +30,7 @@ use crate::policies::proven_peers::ProvenPeers;
 use crate::policies::secrets::Secrets;
 use crate::policies::shared_options::SharedOptions;
 use crate::policies::sysctl::SysctlTable;
+use crate::policies::udp_memory::UdpMemory;
 use crate::pollers::completion::Completions;
 use crate::sync::lock;
 
@@ -48,6 +50,9 @@ pub(crate) struct Policies {
     md5_in_use: AtomicBool,
     /// A path MTU was learnt.
     pmtu_in_use: AtomicBool,
+    udp_memory: UdpMemory,
+    /// Datagrams that have left in fragments.
+    fragmented: AtomicU32,
 }
 
 impl Policies {
@@ -70,6 +75,8 @@ impl Policies {
             half_open: Arc::default(),
             md5_in_use: AtomicBool::new(false),
             pmtu_in_use: AtomicBool::new(false),
+            udp_memory: UdpMemory::default(),
+            fragmented: AtomicU32::new(0),
         }
     }
 
@@ -91,6 +98,18 @@ impl Policies {
     /// The account of what the queues of all connections bind.
     pub(crate) fn memory(&self) -> &MemoryAccount {
         &self.memory
+    }
+
+    /// The account of what the receive queues of all UDP sockets hold.
+    pub(crate) fn udp_memory(&self) -> &UdpMemory {
+        &self.udp_memory
+    }
+
+    /// The identification of the fragments of one more datagram from `src` to `dst`: nobody else
+    /// can foresee it, and it does not come back for as long as possible.
+    pub(crate) fn fragment_ident(&self, src: IpAddr, dst: IpAddr) -> u32 {
+        let count = self.fragmented.fetch_add(1, Ordering::Relaxed);
+        self.secrets.fragment_ident(src, dst).wrapping_add(count)
     }
 
     /// The path MTU to `remote`, if one was learnt. The lock is not taken while none ever was.

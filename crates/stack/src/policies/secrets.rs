@@ -1,6 +1,7 @@
 //! What must not be guessed: initial sequence numbers, ports, timestamp offsets, hash keys.
 
 use std::hash::Hasher;
+use std::net::IpAddr;
 
 use plimsoll_tcp::Instant;
 use plimsoll_wire::SeqNum;
@@ -21,6 +22,8 @@ enum Purpose {
     FastOpenKey,
     Cookie,
     CookieMinute,
+    FragmentIdent,
+    DatagramPort,
 }
 
 /// The stack's secret, divided up.
@@ -94,6 +97,20 @@ impl Secrets {
     /// The flow label of RFC 6437: one value per connection.
     pub(crate) fn flow_label(&self, key: &FlowKey) -> u32 {
         self.hash(Purpose::FlowLabel, key) as u32 & 0x000f_ffff
+    }
+
+    /// Where the identifications of fragments between two addresses begin (RFC 7739, section 5.3).
+    pub(crate) fn fragment_ident(&self, src: IpAddr, dst: IpAddr) -> u32 {
+        let key = FlowKey { local: src, remote: dst, local_port: 0, remote_port: 0 };
+        self.hash(Purpose::FragmentIdent, &key) as u32
+    }
+
+    /// Where the search for the port of a UDP socket begins, for the `count`th of them.
+    pub(crate) fn datagram_port(&self, count: u32) -> u32 {
+        let mut hasher = SipHasher24::new_with_key(&self.value_key);
+        hasher.write_u8(Purpose::DatagramPort as u8);
+        hasher.write_u32(count);
+        hasher.finish() as u32
     }
 
     /// F of RFC 6056, section 3.3.3: where the search for a port begins.

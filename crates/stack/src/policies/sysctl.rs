@@ -69,6 +69,16 @@ pub(crate) struct Settings {
     /// Memory of all connections, in pages of 4096 bytes: below the first there is no pressure,
     /// above the second there is, the third is the limit.
     pub(crate) tcp_mem: [u64; 3],
+    /// Memory of the receive queues of all UDP sockets, in pages; the third is the limit.
+    pub(crate) udp_mem: [u64; 3],
+    /// SO_RCVBUF of a new UDP socket, in bytes.
+    pub(crate) rmem_default: u32,
+    /// The most that it may be set to.
+    pub(crate) rmem_max: u32,
+    /// SO_SNDBUF of a new UDP socket, in bytes.
+    pub(crate) wmem_default: u32,
+    /// The most that it may be set to.
+    pub(crate) wmem_max: u32,
     /// Answer no echo requests.
     pub(crate) icmp_echo_ignore_all: bool,
     /// ICMP errors (and stray resets) per second, over all peers.
@@ -107,6 +117,11 @@ impl Default for Settings {
             gro: true,
             busy_read: 0,
             tcp_mem: [196_608, 262_144, 393_216],
+            udp_mem: [393_216, 524_288, 786_432],
+            rmem_default: 212_992,
+            rmem_max: 4_194_304,
+            wmem_default: 212_992,
+            wmem_max: 4_194_304,
             icmp_echo_ignore_all: false,
             icmp_msgs_per_sec: 10_000,
             icmp_msgs_burst: 50,
@@ -209,6 +224,8 @@ impl SysctlTable {
         let mut settings = Settings::default();
         if let Some(bytes) = memory {
             settings.tcp_mem = tcp_mem_of(bytes);
+            // UDP may have twice what TCP may.
+            settings.udp_mem = settings.tcp_mem.map(|pages| 2 * pages);
         }
         let default_tcp_mem = settings.tcp_mem;
         let current = Mutex::new(Arc::new(settings));

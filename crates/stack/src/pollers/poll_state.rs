@@ -17,6 +17,8 @@ pub(crate) struct PollState {
     pub(crate) due: Vec<ConnectionId>,
     /// Connections that got a packet in this batch, each once.
     pub(crate) touched: Vec<Arc<Endpoint>>,
+    /// This batch has brought datagrams for UDP sockets.
+    pub(crate) datagrams: bool,
     /// What SYNs that are answered with cookies may still take of the work.
     pub(crate) syns: SynShares,
 }

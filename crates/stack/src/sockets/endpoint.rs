@@ -326,15 +326,15 @@ impl Sent {
 }
 
 impl SpaceWaiter for Endpoint {
-    fn begin_wait(&self) -> bool {
+    fn begin_wait(&self, _interface: u8) -> bool {
         !self.below.set_waits_for_space(true)
     }
 
-    fn end_wait(&self) -> bool {
+    fn end_wait(&self, _interface: u8) -> bool {
         self.below.set_waits_for_space(false)
     }
 
-    fn is_waiting(&self) -> bool {
+    fn is_waiting(&self, _interface: u8) -> bool {
         self.below.waits_for_space()
     }
 

@@ -15,4 +15,5 @@ pub(crate) mod path_news;
 pub(crate) mod prequeue;
 pub(crate) mod quote;
 pub(crate) mod summary;
+pub(crate) mod udp;
 pub(crate) mod wakers;

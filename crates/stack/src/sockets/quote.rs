@@ -4,6 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use plimsoll_wire::ipv6::{FRAGMENT_HEADER_LEN, FragmentHeader};
 use plimsoll_wire::{SeqNum, ipv4, ipv6, protocol};
 
 use crate::flow::FlowKey;
@@ -41,45 +42,88 @@ impl Quote {
 
     /// Reads a quoted TCP packet; `None` if it is none or cut too short.
     pub(crate) fn parse(packet: &[u8]) -> Option<Quote> {
-        let (src, dst, transport, total_len) = match packet.first()? >> 4 {
-            4 => {
-                let fixed = packet.first_chunk::<{ ipv4::HEADER_LEN }>()?;
-                let header_len = usize::from(fixed[0] & 0x0f) * 4;
-                // A later fragment holds no ports.
-                if fixed[9] != protocol::TCP || be16(fixed, 6) & 0x1fff != 0 {
-                    return None;
-                }
-                let addr = |at: usize| {
-                    Ipv4Addr::new(fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3])
-                };
-                let transport = packet.get(header_len.max(ipv4::HEADER_LEN)..)?;
-                (IpAddr::V4(addr(12)), IpAddr::V4(addr(16)), transport, be16(fixed, 2))
-            }
-            6 => {
-                let fixed = packet.first_chunk::<{ ipv6::HEADER_LEN }>()?;
-                // What we send has no extension headers.
-                if fixed[6] != protocol::TCP {
-                    return None;
-                }
-                let addr = |at: usize| {
-                    let mut octets = [0; 16];
-                    octets.copy_from_slice(&fixed[at..at + 16]);
-                    Ipv6Addr::from(octets)
-                };
-                let total_len = be16(fixed, 4).saturating_add(ipv6::HEADER_LEN as u16);
-                let transport = &packet[ipv6::HEADER_LEN..];
-                (IpAddr::V6(addr(8)), IpAddr::V6(addr(24)), transport, total_len)
-            }
-            _ => return None,
-        };
-        let ports = transport.first_chunk::<8>()?;
-        let key = FlowKey {
-            local: src,
-            remote: dst,
-            local_port: be16(ports, 0),
-            remote_port: be16(ports, 2),
-        };
+        let (key, ports, total_len) = front_of(packet, protocol::TCP)?;
         let seq = SeqNum(u32::from_be_bytes([ports[4], ports[5], ports[6], ports[7]]));
         Some(Quote { key, seq, total_len })
     }
+}
+
+/// What is needed of a quoted datagram of UDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UdpQuote {
+    key: FlowKey,
+    total_len: u16,
+}
+
+impl UdpQuote {
+    /// Reads a quoted datagram, or its first fragment; `None` if it is none or cut too short.
+    pub(crate) fn parse(packet: &[u8]) -> Option<UdpQuote> {
+        let (key, _, total_len) = front_of(packet, protocol::UDP)?;
+        Some(UdpQuote { key, total_len })
+    }
+
+    /// Who talked with whom, from our point of view.
+    pub(crate) fn key(&self) -> &FlowKey {
+        &self.key
+    }
+
+    /// Bytes of the packet as its header says.
+    pub(crate) fn total_len(&self) -> u16 {
+        self.total_len
+    }
+}
+
+/// The first eight bytes of a transport header, two ports at their front.
+type Ports = [u8; 8];
+
+/// Reads the headers of a packet of ours of one protocol.
+fn front_of(packet: &[u8], wanted: u8) -> Option<(FlowKey, Ports, u16)> {
+    let (src, dst, transport, total_len) = match packet.first()? >> 4 {
+        4 => {
+            let fixed = packet.first_chunk::<{ ipv4::HEADER_LEN }>()?;
+            let header_len = usize::from(fixed[0] & 0x0f) * 4;
+            // A later fragment holds no ports.
+            if fixed[9] != wanted || be16(fixed, 6) & 0x1fff != 0 {
+                return None;
+            }
+            let addr =
+                |at: usize| Ipv4Addr::new(fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]);
+            let transport = packet.get(header_len.max(ipv4::HEADER_LEN)..)?;
+            (IpAddr::V4(addr(12)), IpAddr::V4(addr(16)), transport, be16(fixed, 2))
+        }
+        6 => {
+            let fixed = packet.first_chunk::<{ ipv6::HEADER_LEN }>()?;
+            let addr = |at: usize| {
+                let mut octets = [0; 16];
+                octets.copy_from_slice(&fixed[at..at + 16]);
+                Ipv6Addr::from(octets)
+            };
+            let total_len = be16(fixed, 4).saturating_add(ipv6::HEADER_LEN as u16);
+            let transport = v6_transport(fixed[6], &packet[ipv6::HEADER_LEN..], wanted)?;
+            (IpAddr::V6(addr(8)), IpAddr::V6(addr(24)), transport, total_len)
+        }
+        _ => return None,
+    };
+    let ports = transport.first_chunk::<8>()?;
+    let key = FlowKey {
+        local: src,
+        remote: dst,
+        local_port: be16(ports, 0),
+        remote_port: be16(ports, 2),
+    };
+    Some((key, *ports, total_len))
+}
+
+/// What stands behind the headers of IPv6. What we send has no extension header but that of a
+/// fragment.
+fn v6_transport(next_header: u8, rest: &[u8], wanted: u8) -> Option<&[u8]> {
+    if next_header == wanted {
+        return Some(rest);
+    }
+    if next_header != protocol::IPV6_FRAGMENT {
+        return None;
+    }
+    let fragment = FragmentHeader::parse(rest).ok()?;
+    let first = fragment.next_header == wanted && fragment.offset == 0;
+    if first { rest.get(FRAGMENT_HEADER_LEN..) } else { None }
 }

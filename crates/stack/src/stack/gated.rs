@@ -690,6 +690,7 @@ impl Work<'_> {
             ttl: 0,
             flow_label: 0,
             ident: 0,
+            may_fragment: false,
         };
         let quote = self.quoted_segment(&theirs, &syn.repr, syn.payload.len());
         let (src, dst) = (key.local, key.remote);

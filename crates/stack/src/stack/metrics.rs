@@ -3,6 +3,7 @@
 use crate::interfaces::interface::Interface;
 use crate::metrics::{
     ConnectionCounts, CounterGroup, CounterValue, InterfaceMetrics, ListenerMetrics, Metrics,
+    UdpMetrics,
 };
 use crate::snmp::place;
 use crate::sockets::summary::SocketSummary;
@@ -18,6 +19,11 @@ impl Stack {
                 .collect(),
             connections: self.connection_counts(),
             memory: self.memory(),
+            udp: UdpMetrics {
+                sockets: self.tables.udp().len(),
+                flows: self.tables.udp().flows().len(),
+                memory: self.udp_memory(),
+            },
             listeners: self.tables.listeners().summaries().iter().map(listener).collect(),
             interfaces: self.interfaces.iter().map(|each| self.interface_metrics(each)).collect(),
         }

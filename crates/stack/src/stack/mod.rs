@@ -31,6 +31,7 @@ pub(crate) mod socket;
 pub(crate) mod stray_rst;
 pub(crate) mod summaries;
 pub(crate) mod tcp_input;
+pub(crate) mod udp;
 pub(crate) mod wait;
 pub(crate) mod work;
 

@@ -41,7 +41,10 @@ impl Work<'_> {
         }
         let event = match news {
             PathNews::Error(_, error) => PathEvent::SoftError(error),
-            PathNews::TooBig(quote, mtu) => PathEvent::Mtu(self.stack.learn_mtu(self, &quote, mtu)),
+            PathNews::TooBig(quote, mtu) => {
+                let packet = (quote.key().remote, quote.total_len());
+                PathEvent::Mtu(self.stack.learn_mtu(self, packet, mtu))
+            }
             PathNews::Link(mtu) => PathEvent::Link(mtu),
             PathNews::Gone(error) => PathEvent::HardError(error),
         };

@@ -122,13 +122,17 @@ impl Stack {
         let time_wait = if queue == 0 { self.tables.time_wait_ends() } else { None };
         let time_wait = time_wait.map(|at| at + SWEEP);
         let gates = if queue == 0 { self.tables.listeners().gates_end() } else { None };
-        devices.into_iter().chain(timers).chain(time_wait).chain(gates).min()
+        let flows = if queue == 0 { self.tables.udp().flows_end() } else { None };
+        devices.into_iter().chain(timers).chain(time_wait).chain(gates).chain(flows).min()
     }
 
     /// The timers that are not a connection's. Returns whether one was due. No lock is taken while
     /// none is.
     fn run_common_timers(&self, work: &mut Work<'_>) -> bool {
         let mut ended = 0;
+        if self.tables.udp().flows_end().is_some_and(|at| at <= work.now) {
+            self.expire_flows(work);
+        }
         if self.tables.listeners().gates_end().is_some_and(|at| at <= work.now) {
             self.expire_gates(work);
         }
@@ -182,8 +186,9 @@ impl Stack {
             }
             self.flush_gro(work, state);
             state.packets = packets;
+            let datagrams = std::mem::take(&mut state.datagrams);
             if let Some(turn) = turn
-                && !state.touched.is_empty()
+                && (datagrams || !state.touched.is_empty())
             {
                 wake_readers(work, state);
                 work.fire_wakers();

@@ -17,7 +17,7 @@ use plimsoll_tcp::{
 };
 
 use crate::connection_id::ConnectionId;
-use crate::error::StackError;
+use crate::error::{SocketError, StackError};
 use crate::events::{PendingEvents, StackEvent};
 use crate::limits::{COMPLETION_ROUNDS, READ_ROUNDS};
 use crate::policies::sysctl::Settings;
@@ -264,6 +264,12 @@ impl<'a> Work<'a> {
     }
 
     fn go_on(&mut self, id: ConnectionId) {
+        if id.datagram_index().is_some() {
+            if let Some(endpoint) = self.stack.tables.udp().get(id) {
+                self.go_on_udp(&endpoint);
+            }
+            return;
+        }
         // The connection may have ended since.
         let Some(endpoint) = self.stack.tables.connections().get(id) else { return };
         endpoint.below().take_up();
@@ -649,7 +655,13 @@ impl Stack {
             work.leave_news(&endpoint, PathNews::Gone(ConnectionError::DeviceGone));
         }
         for listener in self.tables.listeners().all() {
-            listener.end(crate::error::SocketError::NetworkDown, &mut work.wakers);
+            listener.end(SocketError::NetworkDown, &mut work.wakers);
+        }
+        for endpoint in self.tables.udp().all() {
+            endpoint.end(SocketError::NetworkDown, &mut work.wakers);
+        }
+        for listener in self.tables.udp().listeners() {
+            listener.end(SocketError::NetworkDown, &mut work.wakers);
         }
         self.tables.orphans().wake(&mut work.wakers);
         work.fire_wakers();

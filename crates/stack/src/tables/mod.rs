@@ -1,4 +1,5 @@
-//! Who talks with whom: connections, listeners, TIME-WAIT, ports, and datagrams in pieces.
+//! Who talks with whom: connections, listeners, TIME-WAIT, UDP sockets, ports, and datagrams in
+//! pieces.
 //!
 //! # Locks
 //!
@@ -12,6 +13,8 @@ pub(crate) mod orphans;
 pub(crate) mod ports;
 pub(crate) mod reassembly;
 pub(crate) mod time_wait;
+pub(crate) mod udp;
+pub(crate) mod udp_flows;
 
 use plimsoll_tcp::Instant;
 
@@ -20,9 +23,10 @@ use crate::sync::timed::{Timed, TimedGuard};
 use crate::tables::connections::ConnectionTable;
 use crate::tables::listeners::ListenerTable;
 use crate::tables::orphans::Orphans;
-use crate::tables::ports::PortAllocator;
+use crate::tables::ports::{DatagramPorts, PortAllocator};
 use crate::tables::reassembly::Reassembler;
 use crate::tables::time_wait::TimeWaitTable;
+use crate::tables::udp::UdpTable;
 
 /// The tables of a stack.
 pub(crate) struct Tables {
@@ -32,6 +36,8 @@ pub(crate) struct Tables {
     ports: PortAllocator,
     reassembler: Timed<Reassembler>,
     orphans: Orphans,
+    udp: UdpTable,
+    datagram_ports: DatagramPorts,
     spans: Spans,
 }
 
@@ -45,6 +51,8 @@ impl Tables {
             ports: PortAllocator::new(),
             reassembler: Timed::default(),
             orphans: Orphans::default(),
+            udp: UdpTable::new(table_key),
+            datagram_ports: DatagramPorts::default(),
             spans: Spans::default(),
         }
     }
@@ -87,6 +95,16 @@ impl Tables {
     /// When the oldest fragment came that others of its datagram are missing to.
     pub(crate) fn reassembles_since(&self) -> Option<Instant> {
         self.reassembler.next()
+    }
+
+    /// UDP sockets.
+    pub(crate) fn udp(&self) -> &UdpTable {
+        &self.udp
+    }
+
+    /// Where the search for a free port of UDP begins.
+    pub(crate) fn datagram_ports(&self) -> &DatagramPorts {
+        &self.datagram_ports
     }
 
     /// The spans of connections, of the feature `tracing`.

@@ -43,6 +43,29 @@ impl PortAllocator {
     }
 }
 
+/// Ports for datagrams: RFC 6056, algorithm 1, with a keyed hash of a count for the random number.
+/// Where the search begins says nothing of where it began before, since a port that can be guessed
+/// is half of a forged answer (RFC 5452, section 4.5).
+#[derive(Default)]
+pub(crate) struct DatagramPorts {
+    searches: AtomicU32,
+}
+
+impl DatagramPorts {
+    /// Every port of `range` (both ends included) once, in the order in which they are to be tried.
+    pub(crate) fn candidates(
+        &self,
+        secrets: &Secrets,
+        range: (u16, u16),
+    ) -> impl Iterator<Item = u16> + use<> {
+        let (low, high) = range;
+        let count = u32::from(high.saturating_sub(low)) + 1;
+        let first = secrets.datagram_port(self.searches.fetch_add(1, Ordering::Relaxed)) % count;
+        // Each is below the size of the range, which fits.
+        (0..count).map(move |step| low + ((first + step) % count) as u16)
+    }
+}
+
 /// Ports of one page of [`PortUse`].
 const PAGE: usize = 256;
 
@@ -103,6 +126,17 @@ mod tests {
         let all: BTreeSet<u16> = first.iter().chain(&second).copied().collect();
         assert_eq!(all.len(), 100, "a port comes back only when all others were used");
         assert!(all.iter().all(|port| (100..200).contains(port)));
+    }
+
+    #[test]
+    fn ports_of_datagrams_do_not_follow_one_another() {
+        let (secrets, ports) = (Secrets::new([7; 32], 0), DatagramPorts::default());
+        let all: BTreeSet<u16> = ports.candidates(&secrets, (100, 199)).collect();
+        assert_eq!(all.len(), 100);
+        let next = || ports.candidates(&secrets, (1, 65_535)).next();
+        let firsts: BTreeSet<u16> = std::iter::repeat_with(next).take(50).flatten().collect();
+        let near = firsts.iter().filter(|&&port| firsts.contains(&(port.wrapping_add(1)))).count();
+        assert!(firsts.len() > 45 && near < 5, "{firsts:?}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::timer::Timer;
 
 impl Connection {
     /// The figures of `TCP_INFO` that do not depend on the time. `config` is the stack's, as in
-    /// every [`Context`].
+    /// every [`Context`](crate::Context).
     pub fn info(&self, config: &Config) -> Info {
         self.info_at(config, Instant::ZERO)
     }

@@ -93,6 +93,9 @@ pub(super) mod flags {
     pub(in super::super) const TSO6: u32 = if_tun::TUN_F_TSO6;
     /// We take super-segments with CWR.
     pub(in super::super) const TSO_ECN: u32 = if_tun::TUN_F_TSO_ECN;
+    /// We take datagrams that are to be cut, over both IP versions: the kernel (from 6.2 on) has
+    /// one only with the other.
+    pub(in super::super) const USO: u32 = if_tun::TUN_F_USO4 | if_tun::TUN_F_USO6;
 }
 
 /// What TUN files can do (`IFF_*`).

@@ -14,10 +14,14 @@ use crate::limits::RX_QUEUE_LEN;
 
 const PATH: &str = "/dev/net/tun";
 
+/// What [`Offloads::Required`] asks for.
+const REQUIRED: u32 = flags::CSUM | flags::TSO4 | flags::TSO6;
+
 /// What is tried, best first. A kernel refuses the whole set if it does not know one of them.
-const OFFLOAD_SETS: [u32; 5] = [
-    flags::CSUM | flags::TSO4 | flags::TSO6 | flags::TSO_ECN,
-    flags::CSUM | flags::TSO4 | flags::TSO6,
+const OFFLOAD_SETS: [u32; 6] = [
+    REQUIRED | flags::TSO_ECN | flags::USO,
+    REQUIRED | flags::TSO_ECN,
+    REQUIRED,
     flags::CSUM | flags::TSO4,
     flags::CSUM,
     0,
@@ -34,7 +38,7 @@ pub enum Offloads {
     Auto,
     /// None: every packet is a wire segment with a complete checksum.
     Off,
-    /// All for both IP versions, or opening fails.
+    /// All of TCP's for both IP versions, or opening fails.
     Required,
 }
 
@@ -158,7 +162,7 @@ impl Queue {
             attach(&fd, &name, vnet, several)?;
         }
         let offloads = if vnet { agree(&fd) } else { 0 };
-        if config.offloads == Offloads::Required && offloads & OFFLOAD_SETS[1] != OFFLOAD_SETS[1] {
+        if config.offloads == Offloads::Required && offloads & REQUIRED != REQUIRED {
             let message = format!("{name}: the kernel does not offer TSO and checksum offload");
             return Err(setup(message));
         }
@@ -177,6 +181,7 @@ impl Queue {
             mtu,
             tso4: offloads & flags::TSO4 != 0,
             tso6: offloads & flags::TSO6 != 0,
+            uso: offloads & flags::USO == flags::USO,
             tx_checksum: offloads & flags::CSUM != 0,
             max_super_segment: super::MAX_PACKET,
             completions: true,

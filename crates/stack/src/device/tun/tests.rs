@@ -7,7 +7,7 @@ use plimsoll_wire::tcp::TcpFlags;
 use super::*;
 use crate::device::DeviceError;
 use crate::packet::Gso;
-use crate::packet::tests::{Completions, charged, marked, payload, super_segment, tcp};
+use crate::packet::tests::{Completions, charged, datagrams, marked, payload, super_segment, tcp};
 
 /// What the kernel says to a packet with this header and length.
 type Verdict = Box<dyn FnMut(&Header, usize) -> Result<(), Errno> + Send>;
@@ -64,6 +64,7 @@ fn caps(offloads: bool) -> Caps {
         mtu: 1500,
         tso4: offloads,
         tso6: offloads,
+        uso: offloads,
         tx_checksum: offloads,
         max_super_segment: MAX_PACKET,
         completions: true,
@@ -94,6 +95,29 @@ fn a_super_segment_goes_down_whole() {
             csum_offset: 16,
         };
         assert_eq!(kernel.written(), [(expected, bytes)]);
+    }
+}
+
+#[test]
+fn datagrams_go_down_as_one_until_they_are_refused() {
+    let pool = Pool::new();
+    for (version, at) in [(4, 20), (6, 40)] {
+        let kernel = Fake::new(|_, _| Ok(()));
+        send(&mut kernel.tx(), [datagrams(&pool, version, 1000, 2500)]);
+        let expected = Header {
+            flags: 1,
+            gso_type: 5,
+            hdr_len: at + 8,
+            gso_size: 1000,
+            csum_start: at,
+            csum_offset: 6,
+        };
+        assert_eq!(kernel.written()[0].0, expected);
+        let kernel = Fake::new(|h, _| if h.gso_size > 0 { Err(Errno::INVAL) } else { Ok(()) });
+        let mut tx = kernel.tx();
+        assert!(send(&mut tx, [datagrams(&pool, version, 1000, 2500)]).caps_changed);
+        assert!(!tx.caps().uso && tx.caps().tso4 && tx.caps().tso6);
+        assert_eq!(kernel.written().len(), 3);
     }
 }
 
@@ -280,7 +304,8 @@ fn what_arrives_is_described() {
         arrived(Header { flags: 2, ..Header::default() }, &small),
         Err(Errno::INTR),
         arrived(Header::default(), &small),
-        arrived(Header { gso_type: 5, gso_size: 100, ..Header::default() }, &small),
+        // A kind that nobody asked for: fragments of UDP.
+        arrived(Header { gso_type: 3, gso_size: 100, ..Header::default() }, &small),
         Ok(vec![0; 3]),
     ]);
     let mut out = Vec::new();

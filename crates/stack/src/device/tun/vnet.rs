@@ -1,6 +1,7 @@
 //! The header that TUN puts before each packet: `struct virtio_net_hdr` (virtio 1.2, section
 //! 5.1.6), in the byte order of the machine.
 
+use plimsoll_wire::protocol;
 use plimsoll_wire::tcp::TcpFlags;
 
 use crate::offload::{Layout, gso};
@@ -11,9 +12,9 @@ pub(super) const LEN: usize = 10;
 
 const NEEDS_CSUM: u8 = 1;
 const DATA_VALID: u8 = 2;
-const GSO_NONE: u8 = 0;
 const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
+const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
 /// The fields of the header.
@@ -64,9 +65,14 @@ impl Header {
             ..Header::default()
         };
         if let Some(gso) = packet.gso {
-            let data_at = layout.tcp_data_at(front)?;
-            header.gso_type = if layout.version == 4 { GSO_TCPV4 } else { GSO_TCPV6 };
-            if front[layout.transport_at + 13] & TcpFlags::CWR.0 as u8 != 0 {
+            let data_at = layout.data_at(front)?;
+            header.gso_type = match (layout.protocol, layout.version) {
+                (protocol::UDP, _) => GSO_UDP_L4,
+                (_, 4) => GSO_TCPV4,
+                _ => GSO_TCPV6,
+            };
+            let cwr = TcpFlags::CWR.0 as u8;
+            if layout.protocol == protocol::TCP && front[layout.transport_at + 13] & cwr != 0 {
                 header.gso_type |= GSO_ECN;
             }
             header.gso_size = gso.size;
@@ -84,8 +90,7 @@ impl Header {
         } else {
             ChecksumState::Unverified
         };
-        let tcp = matches!(self.gso_type & !GSO_ECN, GSO_TCPV4 | GSO_TCPV6);
-        if tcp && self.gso_type != GSO_NONE {
+        if matches!(self.gso_type & !GSO_ECN, GSO_TCPV4 | GSO_TCPV6 | GSO_UDP_L4) {
             gso::describe(packet, self.gso_size);
         }
     }

@@ -564,6 +564,44 @@ pub(super) static ENTRIES: &[Entry] = &[
     )
     .linux("The default follows the memory of the machine, as on Linux; this is the one for 16 GiB."),
     entry(
+        "net.ipv4.udp_mem",
+        three!(three_pages, udp_mem),
+        "Memory of the receive queues of all UDP sockets in pages of 4096 bytes: the third is the \
+         limit, and with more datagrams are dropped.",
+    )
+    .linux(
+        "The first two are kept and say nothing; on Linux, too, the limit is all that matters of \
+         them to a socket. The default follows the memory of the machine; this is the one for \
+         16 GiB.",
+    ),
+    entry(
+        "net.core.rmem_default",
+        number!(2048..=1_073_741_824, "bytes", rmem_default),
+        "Bytes that what was not read may cost on a new UDP socket; each datagram costs 128 bytes \
+         beside its own.",
+    )
+    .socket("SO_RCVBUF (`UdpSocket::set_recv_buffer_size`)")
+    .linux("Linux counts what its buffers take, which is several times as much for small ones."),
+    entry(
+        "net.core.rmem_max",
+        number!(2048..=1_073_741_824, "bytes", rmem_max),
+        "The most that SO_RCVBUF of a UDP socket is set to, in bytes.",
+    )
+    .linux("Linux's default is 212992, and for TCP sockets it is a limit as well."),
+    entry(
+        "net.core.wmem_default",
+        number!(2048..=1_073_741_824, "bytes", wmem_default),
+        "Bytes that what was sent and has not left may cost on a new UDP socket; each datagram costs \
+         128 bytes beside its own.",
+    )
+    .socket("SO_SNDBUF (`UdpSocket::set_send_buffer_size`)"),
+    entry(
+        "net.core.wmem_max",
+        number!(2048..=1_073_741_824, "bytes", wmem_max),
+        "The most that SO_SNDBUF of a UDP socket is set to, in bytes.",
+    )
+    .linux("Linux's default is 212992, and for TCP sockets it is a limit as well."),
+    entry(
         "net.ipv4.tcp_notsent_lowat",
         number!(1..=u32::MAX, "bytes", tcp.tcp_notsent_lowat),
         "A write takes no more while this many bytes were never sent, and a blocked writer goes on \

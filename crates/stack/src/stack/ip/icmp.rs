@@ -9,19 +9,17 @@ use std::net::IpAddr;
 use plimsoll_tcp::ConnectionError;
 use plimsoll_wire::icmpv4::{self, Icmpv4Repr};
 use plimsoll_wire::icmpv6::{self, Icmpv6Repr};
-use plimsoll_wire::udp::UdpRepr;
 use plimsoll_wire::{WireError, protocol};
 
 use crate::flow::is_unicast;
 use crate::limits::MAX_ECHO_DATA;
-use crate::offload::checksum;
 use crate::packet::Packet;
 use crate::policies::icmp_limits::Bucket;
 use crate::policies::pmtu::plateau_below;
 use crate::pollers::poll_state::PollState;
 use crate::snmp::IpCounter;
 use crate::sockets::path_news::PathNews;
-use crate::sockets::quote::Quote;
+use crate::sockets::quote::{Quote, UdpQuote};
 use crate::stack::Stack;
 use crate::stack::ip::Arrived;
 use crate::stack::ip::input::{quoted, transport_bytes};
@@ -43,8 +41,8 @@ impl Work<'_> {
     }
 }
 
-/// What an error of the path says about a connection.
-enum Told {
+/// What an error of the path says about a connection or a socket.
+pub(crate) enum Told {
     Error(ConnectionError),
     /// The next hop's MTU; zero if the router does not tell.
     TooBig(u32),
@@ -166,6 +164,9 @@ impl Stack {
 
     /// Tells the connection that `packet` quotes, if it has that in flight.
     fn path_news(&self, work: &mut Work<'_>, state: &mut PollState, packet: &[u8], told: Told) {
+        if let Some(quote) = UdpQuote::parse(packet) {
+            return self.udp_path_news(work, &quote, &told);
+        }
         let quote = Quote::parse(packet);
         let found =
             quote.and_then(|quote| Some((quote, self.tables.connections().find(quote.key())?)));
@@ -191,37 +192,26 @@ impl Stack {
 
     /// Returns the path MTU that a message tells, and remembers it if it is not above what we knew.
     /// The connection is told in any case: it may have begun before we knew, or take another path.
-    pub(crate) fn learn_mtu(&self, work: &Work<'_>, quote: &Quote, told: u32) -> u16 {
-        let remote = quote.key().remote;
+    /// `total_len` is the length of the packet that was too long.
+    pub(crate) fn learn_mtu(
+        &self,
+        work: &Work<'_>,
+        (remote, total_len): (IpAddr, u16),
+        told: u32,
+    ) -> u16 {
         let least = if remote.is_ipv4() { work.settings.min_pmtu } else { MIN_MTU_V6 };
         let told = match told {
-            0 => plateau_below(quote.total_len()),
+            0 => plateau_below(total_len),
             told => u16::try_from(told).unwrap_or(u16::MAX),
         };
         let mtu = told.max(least);
-        let interface = self.interfaces.get(self.interfaces.towards(quote.key().remote));
+        let interface = self.interfaces.get(self.interfaces.towards(remote));
         let mut cache = self.policies.learn_mtu();
         let known = cache.get(remote, work.now).unwrap_or(interface.mtu()).min(interface.mtu());
         if mtu <= known {
             cache.learn(remote, mtu, work.now + work.settings.mtu_expires);
         }
         mtu
-    }
-
-    /// UDP: there are no UDP sockets, so every port is closed. Nothing is copied unless an answer
-    /// may leave.
-    pub(crate) fn udp_input(&self, work: &mut Work<'_>, packet: &Packet, arrived: &Arrived) {
-        let header = packet.headers().get(arrived.transport_at..).unwrap_or_default();
-        let len = arrived.end.saturating_sub(arrived.transport_at);
-        if UdpRepr::parse_front(header, len).is_err() || !checksum::verify(packet) {
-            return work.count(IpCounter::UdpInErrors);
-        }
-        work.count(IpCounter::UdpNoPorts);
-        let code = match arrived.src.is_ipv4() {
-            true => icmpv4::CODE_PORT_UNREACHABLE,
-            false => icmpv6::CODE_PORT_UNREACHABLE,
-        };
-        self.send_unreachable(work, arrived, code, packet);
     }
 
     /// Answers `packet` with "destination unreachable", within limits.
@@ -305,6 +295,7 @@ impl Work<'_> {
             ttl: 0,
             flow_label: 0,
             ident: 0,
+            may_fragment: false,
         };
         if self.send_message(&ip, message) {
             self.count(all);

@@ -1,8 +1,11 @@
 //! Packets that have arrived: checked by version, reassembled if they are fragments, and handed to
 //! the protocol above.
 
+use std::net::IpAddr;
+
 use plimsoll_wire::protocol;
 
+use crate::flow::is_unicast;
 use crate::interfaces::interface::Interface;
 use crate::packet::Packet;
 use crate::pollers::poll_state::PollState;
@@ -54,9 +57,17 @@ impl Stack {
             true => IpCounter::IpInDelivers,
             false => IpCounter::Ip6InDelivers,
         };
+        // What is for a group is for UDP alone.
+        if arrived.protocol != protocol::UDP && self.is_for_many(arrived.dst) {
+            let addresses = match arrived.src.is_ipv4() {
+                true => IpCounter::IpInAddrErrors,
+                false => IpCounter::Ip6InAddrErrors,
+            };
+            return work.count(addresses);
+        }
         match arrived.protocol {
             protocol::TCP => self.tcp_input(work, state, packet, arrived),
-            protocol::UDP => self.udp_input(work, &packet, arrived),
+            protocol::UDP => self.udp_input(work, state, packet, arrived),
             protocol::ICMP if arrived.src.is_ipv4() => {
                 self.icmpv4_input(work, state, &packet, arrived);
             }
@@ -66,6 +77,11 @@ impl Stack {
             _ => return,
         }
         work.count(delivers);
+    }
+
+    /// Whether an address stands for several hosts.
+    pub(crate) fn is_for_many(&self, dst: IpAddr) -> bool {
+        !is_unicast(dst) || self.interfaces.routes().is_broadcast(dst)
     }
 
     /// The packet with its headers in one range. A device that cuts them up costs a copy.

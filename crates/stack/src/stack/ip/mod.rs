@@ -1,9 +1,11 @@
 //! IPv4 and IPv6: what arrives is checked and handed on, what leaves gets its header and its
 //! interface.
 //!
-//! A packet leaves only whole: what we send is not fragmented, and says so (DF). Neighbours (ARP,
-//! NDP) are not needed for devices that carry IP packets; they are a later room.
+//! What TCP sends leaves whole, and says so (DF). A datagram of UDP that is longer than its path
+//! carries leaves in fragments, unless its socket forbids that. Neighbours (ARP, NDP) are not
+//! needed for devices that carry IP packets.
 
+pub(crate) mod fragment;
 pub(crate) mod icmp;
 pub(crate) mod input;
 pub(crate) mod output;
@@ -25,4 +27,8 @@ pub(crate) struct Arrived {
     pub(crate) end: usize,
     /// DSCP and ECN.
     pub(crate) tos: u8,
+    /// TTL or hop limit.
+    pub(crate) ttl: u8,
+    /// The interface that it came in by.
+    pub(crate) interface: u8,
 }

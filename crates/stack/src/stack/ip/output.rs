@@ -17,6 +17,7 @@ use crate::packet::{Charge, ChecksumState, CompletionSink, Gso, Packet};
 use crate::snmp::IpCounter;
 use crate::sockets::endpoint::Endpoint;
 use crate::sockets::md5;
+use crate::sockets::udp::UdpEndpoint;
 use crate::stack::ip::sender::Sender;
 use crate::stack::work::Work;
 
@@ -31,6 +32,8 @@ pub(crate) struct IpParams {
     pub(crate) ttl: u8,
     pub(crate) flow_label: u32,
     pub(crate) ident: u16,
+    /// Routers may fragment it (IPv4).
+    pub(crate) may_fragment: bool,
 }
 
 impl Work<'_> {
@@ -51,6 +54,7 @@ impl Work<'_> {
             ttl: from.ttl,
             flow_label: endpoint.flow_label(),
             ident: *ident,
+            may_fragment: false,
         };
         let mut packet = self.tcp_packet(&ip, &out.repr, out.payload, endpoint.md5_key());
         packet.departure = out.departure;
@@ -94,6 +98,7 @@ impl Work<'_> {
             ttl: 0,
             flow_label: self.flow_label(key),
             ident: 0,
+            may_fragment: false,
         };
         let packet = self.tcp_packet(&ip, repr, Slices::new(), md5_key);
         let Some(interface) = self.stack.interfaces.routes().lookup(key.remote) else { return };
@@ -145,7 +150,7 @@ impl Work<'_> {
     }
 
     /// Writes an IP header for `payload_len` bytes and returns its length.
-    fn emit_ip(&self, ip: &IpParams, payload_len: usize, out: &mut [u8]) -> usize {
+    pub(crate) fn emit_ip(&self, ip: &IpParams, payload_len: usize, out: &mut [u8]) -> usize {
         match (ip.src, ip.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => Ipv4Repr {
                 src,
@@ -154,7 +159,7 @@ impl Work<'_> {
                 ttl: if ip.ttl == 0 { self.settings.ip_default_ttl } else { ip.ttl },
                 tos: ip.tos,
                 ident: ip.ident,
-                dont_frag: true,
+                dont_frag: !ip.may_fragment,
                 more_frags: false,
                 frag_offset: 0,
                 payload_len,
@@ -202,6 +207,26 @@ impl Work<'_> {
         }
     }
 
+    /// Gives a part of what a protocol wants sent to the interface, with
+    /// [`count_request`](Self::count_request) once for all parts. One for which there is no space
+    /// is dropped and counted, and `waiter`, if there is one, goes on when there is. Returns
+    /// whether there was.
+    pub(crate) fn hand_down(
+        &self,
+        interface: u8,
+        packet: Packet,
+        waiter: Option<&Arc<UdpEndpoint>>,
+    ) -> bool {
+        let (is_v4, len) = (is_v4(&packet), packet.len());
+        let offered = self.stack.interfaces.get(interface).tx().offer(self.now, packet, waiter);
+        self.count_octets(is_v4, len);
+        match offered {
+            Ok(()) => self.note_queued(interface),
+            Err(_) => self.count(discards(is_v4)),
+        }
+        offered.is_ok()
+    }
+
     /// Gives a packet to the interface and counts it, or gives it back.
     #[expect(
         clippy::result_large_err,
@@ -221,11 +246,17 @@ impl Work<'_> {
     }
 
     fn count_sent(&self, is_v4: bool, len: usize) {
-        let (requests, octets) = match is_v4 {
-            true => (IpCounter::IpOutRequests, IpCounter::IpExtOutOctets),
-            false => (IpCounter::Ip6OutRequests, IpCounter::Ip6OutOctets),
-        };
-        self.count(requests);
+        self.count_request(is_v4);
+        self.count_octets(is_v4, len);
+    }
+
+    /// Counts what a protocol wants sent, whether or not in fragments.
+    pub(crate) fn count_request(&self, is_v4: bool) {
+        self.count(if is_v4 { IpCounter::IpOutRequests } else { IpCounter::Ip6OutRequests });
+    }
+
+    fn count_octets(&self, is_v4: bool, len: usize) {
+        let octets = if is_v4 { IpCounter::IpExtOutOctets } else { IpCounter::Ip6OutOctets };
         self.counters.add(octets, len as u64);
     }
 }
@@ -234,7 +265,7 @@ fn is_v4(packet: &Packet) -> bool {
     packet.head.first().is_some_and(|first| first >> 4 == 4)
 }
 
-fn to_v6(ip: IpAddr) -> std::net::Ipv6Addr {
+pub(crate) fn to_v6(ip: IpAddr) -> std::net::Ipv6Addr {
     match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
         IpAddr::V6(ip) => ip,
@@ -260,7 +291,7 @@ pub(crate) fn ecn_of(tos: u8) -> Ecn {
     }
 }
 
-fn pseudo_header(ip: &IpParams, len: usize) -> Sum {
+pub(crate) fn pseudo_header(ip: &IpParams, len: usize) -> Sum {
     match (ip.src, ip.dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => pseudo_header_v4(src, dst, ip.protocol, len as u32),
         (src, dst) => pseudo_header_v6(to_v6(src), to_v6(dst), ip.protocol, len as u32),

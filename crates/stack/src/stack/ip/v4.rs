@@ -51,6 +51,8 @@ impl Stack {
             transport_at: header_len,
             end: header_len + repr.payload_len,
             tos: repr.tos,
+            ttl: repr.ttl,
+            interface: interface.index(),
         };
         if is_known(repr.protocol) {
             self.deliver(work, state, packet, &arrived);
@@ -67,7 +69,13 @@ impl Stack {
         let to_loopback = dst.is_loopback() || src.is_loopback();
         // What claims to come from us, or belongs on loopback, must have come by loopback.
         let fits = interface.is_loopback() || !(to_loopback || routes.is_martian(src));
-        is_unicast(src) && is_unicast(dst) && routes.takes(dst) && fits
+        is_unicast(src) && fits && (is_unicast(dst) && routes.takes(dst) || self.hears(dst))
+    }
+
+    /// Whether some socket may want what is sent to `dst`, which is a group or a broadcast address.
+    pub(crate) fn hears(&self, dst: IpAddr) -> bool {
+        self.interfaces.routes().is_broadcast(dst)
+            || dst.is_multicast() && self.tables.udp().is_joined(dst)
     }
 
     fn ipv4_fragment(

@@ -47,6 +47,8 @@ impl Stack {
             transport_at: HEADER_LEN,
             end,
             tos: repr.traffic_class,
+            ttl: repr.hop_limit,
+            interface: interface.index(),
         };
         let simple = matches!(repr.next_header, protocol::TCP | protocol::ICMPV6 | protocol::UDP);
         if simple {

@@ -198,7 +198,7 @@ fn a_closed_port_of_udp_over_ipv6_is_counted() {
     let pseudo = plimsoll_wire::checksum::pseudo_header_v6(src, dst, protocol::UDP, 8);
     plimsoll_wire::udp::fill_checksum(pseudo, &mut datagram);
     assert_eq!(bare.exchange(&v6(protocol::UDP, &datagram)).len(), 1);
-    assert_eq!((bare.count("Icmp6OutDestUnreachs"), bare.count("UdpNoPorts")), (1, 1));
+    assert_eq!((bare.count("Icmp6OutDestUnreachs"), bare.count("Udp6NoPorts")), (1, 1));
 }
 
 #[test]

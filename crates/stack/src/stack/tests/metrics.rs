@@ -6,7 +6,7 @@ use plimsoll_tcp::{Duration, State};
 
 use super::harness::*;
 use crate::snmp::{STATE_COUNT, place};
-use crate::{ConnectionCounts, CounterGroup, Stack};
+use crate::{ConnectionCounts, CounterGroup, Stack, UdpFlowConfig, UdpTransmit};
 
 impl Stack {
     /// Panics if another number of connections is counted in a state than are in it. All tests ask
@@ -74,6 +74,28 @@ fn orphans_and_queues() {
     assert_eq!(pair.b.metrics().listeners[0].accept_queue, 0);
     drop(client);
     assert_eq!(pair.a.metrics().connections.orphans, 1);
+}
+
+#[test]
+fn udp_sockets_and_their_memory() {
+    let mut pair = Pair::new();
+    let (near, far) = (addr(A4, 7), addr(B4, 9));
+    let client = pair.a.bind_udp(near).unwrap();
+    let server = pair.b.bind_udp(far).unwrap();
+    let how = UdpTransmit { to: Some(far), ..UdpTransmit::default() };
+    client.send(pair.now, &how, &[b"ahoy"]).unwrap();
+    pair.settle();
+    let udp = pair.b.metrics().udp;
+    assert_eq!((udp.sockets, udp.flows), (1, 0));
+    assert!(udp.memory.bytes > 0 && udp.memory.bytes < udp.memory.limit, "{udp:?}");
+    drop(server);
+    let udp = pair.b.metrics().udp;
+    assert_eq!((udp.sockets, udp.memory.bytes), (0, 0));
+    let _listener = pair.b.listen_udp_any(0, UdpFlowConfig::default()).unwrap();
+    client.send(pair.now, &how, &[b"ahoy"]).unwrap();
+    pair.settle();
+    let udp = pair.b.metrics().udp;
+    assert_eq!((udp.sockets, udp.flows), (1, 1));
 }
 
 #[test]

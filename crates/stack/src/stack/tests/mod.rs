@@ -35,5 +35,8 @@ mod syn_flood;
 mod tcp_mem;
 mod transfer;
 mod turns;
+mod udp;
+mod udp_flows;
+mod udp_path;
 mod waiting;
 mod wakeups;

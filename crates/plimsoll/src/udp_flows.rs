@@ -1,0 +1,179 @@
+//! UDP to any address: [`UdpListener`].
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use plimsoll_stack::UdpFlowConfig;
+
+use crate::error::{refused, would_block};
+use crate::park;
+use crate::stack::Stack;
+use crate::udp::UdpSocket;
+
+/// Takes datagrams to any address, and hands out each new pair of sender and destination as a
+/// [`UdpSocket`] of its own, a *flow*, whose local address is where the datagrams were sent to. It
+/// is what a VPN or a proxy puts in the place of a listener.
+///
+/// A flow ends when nothing has gone either way for its idle timeout, sooner as long as nothing was
+/// sent back; its calls then fail with `TimedOut`. How many there may be, and what happens beyond
+/// that, [`UdpFlowConfig`] says. Dropping a flow's socket ends it at once.
+///
+/// ```
+/// # let (here, there) = plimsoll::device::memory_link::pair(Default::default());
+/// # let client = plimsoll::Stack::builder().device(here).address("192.0.2.1/24").build()?;
+/// # let proxy = plimsoll::Stack::builder().device(there).address("192.0.2.2/24").build()?;
+/// let listener = plimsoll::UdpListener::bind_any(&proxy)?;
+/// let client = plimsoll::UdpSocket::bind(&client, "192.0.2.1:0")?;
+/// client.send_to(b"who?", "198.51.100.7:53")?;
+/// let flow = listener.accept()?;
+/// assert_eq!(flow.local_addr()?, "198.51.100.7:53".parse()?);
+/// let mut question = [0; 16];
+/// assert_eq!(flow.recv(&mut question)?, 4);
+/// flow.send(b"me")?;
+/// let (len, from) = client.recv_from(&mut question)?;
+/// assert_eq!((len, from), (2, "198.51.100.7:53".parse()?));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct UdpListener {
+    listener: Arc<plimsoll_stack::UdpListener>,
+    stack: Stack,
+    nonblocking: AtomicBool,
+}
+
+impl UdpListener {
+    /// Takes what is for any address, of ours or not, and for any port that no other socket has.
+    /// From then on, packets to any address are for the stack, as long as it lives.
+    ///
+    /// # Errors
+    /// `AddrInUse` if there is such a listener.
+    pub fn bind_any(stack: &Stack) -> io::Result<UdpListener> {
+        UdpListener::bind_any_with(stack, 0, UdpFlowConfig::default())
+    }
+
+    /// As [`bind_any`](Self::bind_any), for one port (0 is all), and with other limits.
+    ///
+    /// # Errors
+    /// As there; `InvalidInput` names the field of the configuration that makes no sense.
+    pub fn bind_any_with(
+        stack: &Stack,
+        port: u16,
+        config: UdpFlowConfig,
+    ) -> io::Result<UdpListener> {
+        let listener = stack.core().listen_udp_any(port, config);
+        let listener = listener.map_err(|error| refused(stack.core(), error))?;
+        Ok(UdpListener { listener, stack: stack.clone(), nonblocking: AtomicBool::new(false) })
+    }
+
+    pub(crate) fn listener(&self) -> &plimsoll_stack::UdpListener {
+        &self.listener
+    }
+
+    /// Takes the next flow; waits for one unless the listener is non-blocking.
+    ///
+    /// # Errors
+    /// `WouldBlock` if it is non-blocking and there is none; if the stack has come to its end.
+    pub fn accept(&self) -> io::Result<UdpSocket> {
+        loop {
+            match self.try_accept() {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if self.nonblocking.load(Ordering::Relaxed) {
+                        return Err(error);
+                    }
+                }
+                done => return done,
+            }
+            park::wait(
+                None,
+                |key, waker| self.listener.wait_acceptable(key, waker),
+                |key| self.listener.cancel_wait(key),
+            );
+        }
+    }
+
+    /// As [`accept`](Self::accept), but never waits.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_accept(&self) -> io::Result<UdpSocket> {
+        let accepted = self.listener.accept(self.stack.now());
+        let accepted = accepted.map_err(|error| refused(self.stack.core(), error))?;
+        let socket = accepted.ok_or_else(would_block)?;
+        Ok(UdpSocket::from_socket(socket, &self.stack))
+    }
+
+    /// As [`accept`](Self::accept), in a future. Any number may wait.
+    ///
+    /// # Errors
+    /// If the stack has come to its end.
+    pub async fn accept_async(&self) -> io::Result<UdpSocket> {
+        let mut registration = self.acceptable();
+        poll_fn(|cx| {
+            loop {
+                match self.try_accept() {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        ready!(registration.poll_ready(cx.waker()));
+                    }
+                    done => return Poll::Ready(done),
+                }
+            }
+        })
+        .await
+    }
+
+    /// As [`accept_async`](Self::accept_async), for one task: only the last waker is kept.
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<UdpSocket>> {
+        loop {
+            match self.try_accept() {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    ready!(self.listener.poll_acceptable(cx.waker()));
+                }
+                done => return Poll::Ready(done),
+            }
+        }
+    }
+
+    /// `accept` returns `WouldBlock` rather than wait. Flows block all the same.
+    ///
+    /// # Errors
+    /// None; the result is there because the listener of TCP has it.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.nonblocking.store(nonblocking, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The limits of its flows.
+    pub fn config(&self) -> &UdpFlowConfig {
+        self.listener.config()
+    }
+
+    /// The stack that listens.
+    pub fn stack(&self) -> &Stack {
+        &self.stack
+    }
+}
+
+impl UdpSocket {
+    /// After how long without a datagram either way the flow ends; `None` if it is no flow.
+    pub fn idle_timeout(&self) -> Option<Duration> {
+        self.socket().idle_timeout()
+    }
+
+    /// Sets after how long without a datagram the flow ends, 1 ms at least.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is no flow or the time is shorter.
+    pub fn set_idle_timeout(&self, timeout: Duration) -> io::Result<()> {
+        self.told(self.socket().set_idle_timeout(timeout))
+    }
+}
+
+impl fmt::Debug for UdpListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UdpListener").field("port", &self.listener.port()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,123 @@
+//! QUIC by quinn on our sockets.
+#![cfg(feature = "quinn")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::future::poll_fn;
+use std::io::IoSliceMut;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use plimsoll::device::memory_link::{self, LinkConfig};
+use plimsoll::{Stack, UdpSocket, quic};
+use quinn::rustls::RootCertStore;
+use quinn::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use quinn::udp::{EcnCodepoint, RecvMeta, Transmit};
+use quinn::{AsyncUdpSocket, ClientConfig, Endpoint, EndpointConfig, ServerConfig, TokioRuntime};
+
+/// A certificate for `localhost`, and its key. They are made for this test alone.
+const CERTIFICATE: &[u8] = include_bytes!("data/quic-cert.der");
+const KEY: &[u8] = include_bytes!("data/quic-key.der");
+
+/// Two stacks that are joined by a link.
+fn pair(link: LinkConfig) -> (Stack, Stack) {
+    let (here, there) = memory_link::pair(link);
+    let build =
+        |device, address: &str| Stack::builder().device(device).address(address).build().unwrap();
+    (build(here, "192.0.2.1/24"), build(there, "192.0.2.2/24"))
+}
+
+fn socket(stack: &Stack, address: &str) -> Arc<dyn AsyncUdpSocket> {
+    quic::socket(UdpSocket::bind(stack, address).unwrap()).unwrap()
+}
+
+fn endpoint(stack: &Stack, address: &str, server: Option<ServerConfig>) -> Endpoint {
+    let (socket, runtime) = (socket(stack, address), Arc::new(TokioRuntime));
+    let config = EndpointConfig::default();
+    Endpoint::new_with_abstract_socket(config, server, socket, runtime).unwrap()
+}
+
+fn server_config() -> ServerConfig {
+    let key = PrivatePkcs8KeyDer::from(KEY.to_vec());
+    ServerConfig::with_single_cert(vec![CertificateDer::from(CERTIFICATE)], key.into()).unwrap()
+}
+
+fn client_config() -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from(CERTIFICATE)).unwrap();
+    ClientConfig::with_root_certificates(Arc::new(roots)).unwrap()
+}
+
+#[tokio::test]
+async fn a_socket_has_what_quinn_wants() {
+    let (here, there) = pair(LinkConfig::default());
+    let server = socket(&there, "192.0.2.2:443");
+    let client = socket(&here, "0.0.0.0:0");
+    assert!(!client.may_fragment());
+    assert_eq!((client.max_transmit_segments(), server.max_receive_segments()), (64, 64));
+    let contents: Vec<u8> = (0..2500_u32).map(|byte| byte as u8).collect();
+    let transmit = Transmit {
+        destination: "192.0.2.2:443".parse().unwrap(),
+        ecn: Some(EcnCodepoint::Ect0),
+        contents: &contents,
+        segment_size: Some(1000),
+        src_ip: Some("192.0.2.1".parse().unwrap()),
+    };
+    client.try_send(&transmit).unwrap();
+    // A probe that is too long is lost, and no error.
+    client.try_send(&Transmit { segment_size: None, ..transmit.clone() }).unwrap();
+    let (mut first, mut second) = (vec![0; 65_535], vec![0; 65_535]);
+    let mut meta = [RecvMeta::default(); 2];
+    let count = poll_fn(|cx| {
+        let mut bufs = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
+        server.poll_recv(cx, &mut bufs, &mut meta)
+    });
+    assert_eq!(count.await.unwrap(), 1);
+    let from: SocketAddr = client.local_addr().unwrap();
+    let got = &meta[0];
+    assert_eq!((got.len, got.stride, got.ecn), (2500, 1000, Some(EcnCodepoint::Ect0)));
+    assert_eq!((got.addr.port(), got.dst_ip), (from.port(), Some(IpAddr::from([192, 0, 2, 2]))));
+    assert_eq!(first[..2500], contents);
+    let mut poller = client.create_io_poller();
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(matches!(poller.as_mut().poll_writable(&mut cx), Poll::Ready(Ok(()))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bulk_arrives_whole_also_through_a_narrow_link() {
+    let narrow = LinkConfig::default().rate(Some(200_000_000));
+    for (link, megabytes) in [(LinkConfig::default(), 16), (narrow, 2)] {
+        let (here, there) = pair(link);
+        let server = endpoint(&there, "192.0.2.2:443", Some(server_config()));
+        let mut client = endpoint(&here, "0.0.0.0:0", None);
+        client.set_default_client_config(client_config());
+        let serving = tokio::spawn(async move {
+            let connection = server.accept().await.unwrap().await.unwrap();
+            let mut stream = connection.accept_uni().await.unwrap();
+            let data = stream.read_to_end(64 << 20).await.unwrap();
+            let mut answer = connection.open_uni().await.unwrap();
+            answer.write_all(&sum(&data).to_be_bytes()).await.unwrap();
+            answer.finish().unwrap();
+            connection.closed().await;
+            data.len()
+        });
+        let connecting = client.connect("192.0.2.2:443".parse().unwrap(), "localhost");
+        let connection = connecting.unwrap().await.unwrap();
+        let data: Vec<u8> = (0..megabytes << 20_u32).map(|n: u32| (n ^ n >> 9) as u8).collect();
+        let mut stream = connection.open_uni().await.unwrap();
+        stream.write_all(&data).await.unwrap();
+        stream.finish().unwrap();
+        let answer = connection.accept_uni().await.unwrap().read_to_end(8).await.unwrap();
+        assert_eq!(answer, sum(&data).to_be_bytes());
+        connection.close(0_u32.into(), b"done");
+        assert_eq!(serving.await.unwrap(), data.len());
+        client.wait_idle().await;
+    }
+}
+
+/// A checksum that notices when bytes change places (FNV-1a).
+fn sum(data: &[u8]) -> u64 {
+    data.iter().fold(0xcbf2_9ce4_8422_2325, |sum, &byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
+}

@@ -1,0 +1,238 @@
+//! Flows: what comes from one sender to one address and port, on a listener for any address.
+//!
+//! A flow is a UDP socket with one peer for as long as it lives. It ends when nothing has gone
+//! either way for its idle timeout, or for [`UDP_UNANSWERED_TIMEOUT`] as long as nothing was sent
+//! back: a probe should not hold a place for as long as a conversation (RFC 4787, section 4.3 asks
+//! for two minutes at least of the latter).
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+
+use plimsoll_tcp::{Duration, Instant};
+
+use crate::error::SocketError;
+use crate::flow::FlowKey;
+use crate::limits::{MAX_UDP_FLOWS, UDP_UNANSWERED_TIMEOUT};
+use crate::sockets::udp::UdpEndpoint;
+use crate::sockets::wakers::{Interest, WaitKey, WakeList, WakerSet};
+use crate::sync::lock;
+
+/// How a listener for any address deals with its flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UdpFlowConfig {
+    /// A flow ends when nothing has gone either way for so long. 120 s unless it says otherwise
+    /// (RFC 4787, REQ-5), 1 ms at least.
+    pub idle_timeout: Duration,
+    /// Flows of the stack, at most, when this listener adds one. With one more, the one that would
+    /// end first makes place (`plimsoll.UdpFlowsEvicted`), unless it was used within the last
+    /// second; then the new one is refused (`plimsoll.UdpFlowsRefused`). 1 to
+    /// [`MAX_UDP_FLOWS`](crate::limits::MAX_UDP_FLOWS).
+    pub max_flows: usize,
+    /// Flows that wait to be accepted, at most. A further one is refused
+    /// (`plimsoll.UdpFlowsRefused`).
+    pub backlog: usize,
+    /// Bytes that what was not read may cost in one flow, as SO_RCVBUF.
+    pub rcvbuf: usize,
+    /// Bytes that what was sent on one flow and has not left may cost, as SO_SNDBUF.
+    pub sndbuf: usize,
+}
+
+plimsoll_tcp::setters!(UdpFlowConfig {
+    idle_timeout: Duration,
+    max_flows: usize,
+    backlog: usize,
+    rcvbuf: usize,
+    sndbuf: usize,
+});
+
+impl Default for UdpFlowConfig {
+    fn default() -> UdpFlowConfig {
+        UdpFlowConfig {
+            idle_timeout: Duration::from_secs(120),
+            max_flows: 16_384,
+            backlog: 1024,
+            rcvbuf: 212_992,
+            sndbuf: 212_992,
+        }
+    }
+}
+
+impl UdpFlowConfig {
+    /// Refuses what makes no sense.
+    pub(crate) fn check(&self) -> Result<(), SocketError> {
+        if self.idle_timeout < Duration::from_millis(1) {
+            return Err(SocketError::Invalid("idle_timeout: it must be 1 ms at least"));
+        }
+        if self.max_flows == 0 || self.max_flows > MAX_UDP_FLOWS {
+            return Err(SocketError::Invalid("max_flows: it must be from 1 to 1048576"));
+        }
+        if self.backlog == 0 {
+            return Err(SocketError::Invalid("backlog: it must be 1 at least"));
+        }
+        Ok(())
+    }
+}
+
+/// What makes a socket a flow.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) key: FlowKey,
+    pub(crate) listener: Arc<FlowListener>,
+    /// In nanoseconds.
+    idle_timeout: AtomicU64,
+    /// When something last went either way, in nanoseconds.
+    last_used: AtomicU64,
+    answered: AtomicBool,
+    /// Under which time the table has it, in nanoseconds; written under the table's lock.
+    listed: AtomicU64,
+}
+
+impl Flow {
+    pub(crate) fn new(key: FlowKey, listener: Arc<FlowListener>, now: Instant) -> Flow {
+        let timeout = listener.config.idle_timeout;
+        Flow {
+            key,
+            listener,
+            idle_timeout: AtomicU64::new(in_nanos(timeout)),
+            last_used: AtomicU64::new(now.as_nanos()),
+            answered: AtomicBool::new(false),
+            listed: AtomicU64::new(0),
+        }
+    }
+
+    /// A datagram has arrived.
+    pub(crate) fn note_arrival(&self, now: Instant) {
+        self.last_used.fetch_max(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// A datagram was sent.
+    pub(crate) fn note_answer(&self, now: Instant) {
+        self.answered.store(true, Ordering::Relaxed);
+        self.note_arrival(now);
+    }
+
+    pub(crate) fn last_used(&self) -> Instant {
+        Instant::from_nanos(self.last_used.load(Ordering::Relaxed))
+    }
+
+    /// When it ends if nothing goes either way until then.
+    pub(crate) fn ends_at(&self) -> Instant {
+        let timeout = self.idle_timeout();
+        let answered = self.answered.load(Ordering::Relaxed);
+        let timeout = if answered { timeout } else { timeout.min(UDP_UNANSWERED_TIMEOUT) };
+        self.last_used() + timeout
+    }
+
+    pub(crate) fn idle_timeout(&self) -> Duration {
+        Duration::from_nanos(self.idle_timeout.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_idle_timeout(&self, timeout: Duration) {
+        self.idle_timeout.store(in_nanos(timeout), Ordering::Relaxed);
+    }
+
+    pub(crate) fn listed(&self) -> Instant {
+        Instant::from_nanos(self.listed.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn list(&self, at: Instant) {
+        self.listed.store(at.as_nanos(), Ordering::Relaxed);
+    }
+}
+
+fn in_nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A listener for flows, as the tables refer to it.
+#[derive(Debug)]
+pub(crate) struct FlowListener {
+    /// The port; 0 is all that no other socket or listener has.
+    pub(crate) port: u16,
+    pub(crate) config: UdpFlowConfig,
+    state: Mutex<Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<Arc<UdpEndpoint>>,
+    wakers: WakerSet,
+    end: Option<SocketError>,
+}
+
+impl FlowListener {
+    pub(crate) fn new(port: u16, config: UdpFlowConfig) -> FlowListener {
+        FlowListener { port, config, state: Mutex::default() }
+    }
+
+    /// Whether one more flow may wait.
+    pub(crate) fn has_place(&self) -> bool {
+        let queue = lock(&self.state);
+        queue.end.is_none() && queue.waiting.len() < self.config.backlog
+    }
+
+    /// A flow waits to be accepted. `false` if the listener has gone.
+    pub(crate) fn offer(&self, flow: Arc<UdpEndpoint>, wakers: &mut WakeList) -> bool {
+        let mut queue = lock(&self.state);
+        if queue.end.is_some() {
+            return false;
+        }
+        queue.waiting.push_back(flow);
+        queue.wakers.take(Interest::Read, wakers);
+        true
+    }
+
+    /// Takes the next flow.
+    ///
+    /// # Errors
+    /// If there is none and the listener has ended.
+    pub(crate) fn accept(&self) -> Result<Option<Arc<UdpEndpoint>>, SocketError> {
+        let mut queue = lock(&self.state);
+        match (queue.waiting.pop_front(), queue.end) {
+            (Some(flow), _) => Ok(Some(flow)),
+            (None, Some(end)) => Err(end),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Takes a flow out that ends. Returns whether it was still to be accepted, so that nobody else
+    /// has it.
+    pub(crate) fn withdraw(&self, flow: &Arc<UdpEndpoint>) -> bool {
+        let mut queue = lock(&self.state);
+        let before = queue.waiting.len();
+        queue.waiting.retain(|other| !Arc::ptr_eq(other, flow));
+        queue.waiting.len() < before
+    }
+
+    /// As for a listener of TCP.
+    pub(crate) fn register(
+        &self,
+        key: Option<WaitKey>,
+        waker: &Waker,
+        ended: impl FnOnce() -> bool,
+    ) -> (bool, Option<Waker>) {
+        let mut waker = Some(waker.clone());
+        let mut queue = lock(&self.state);
+        let ready = !queue.waiting.is_empty() || queue.end.is_some() || ended();
+        (ready, queue.wakers.answer(ready, Interest::Read, key, &mut waker))
+    }
+
+    pub(crate) fn cancel(&self, key: WaitKey) -> Option<Waker> {
+        lock(&self.state).wakers.cancel(Interest::Read, key)
+    }
+
+    /// Ends it, and returns the flows that were not accepted.
+    pub(crate) fn end(
+        &self,
+        end: SocketError,
+        wakers: &mut WakeList,
+    ) -> VecDeque<Arc<UdpEndpoint>> {
+        let mut queue = lock(&self.state);
+        queue.end.get_or_insert(end);
+        queue.wakers.take(Interest::Read, wakers);
+        std::mem::take(&mut queue.waiting)
+    }
+}

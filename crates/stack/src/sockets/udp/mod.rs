@@ -1,0 +1,424 @@
+//! What the stack keeps for one UDP socket: where it is bound, what has arrived, who waits.
+//!
+//! # Locks
+//!
+//! The state of a socket is under a lock of its own, which is a leaf: it is held for one look or
+//! for the copy of one datagram, and nobody locks anything else or wakes anybody while holding it.
+//! There is no owner and no backlog as there is for a connection: taking a datagram in is short.
+//!
+//! # The send queue
+//!
+//! A datagram is charged when it enters the queueing discipline of its interface and released when
+//! the device is done with it ([`BelowUs`]). What is charged and not released is the send queue,
+//! which SO_SNDBUF bounds. A writer that finds it full marks the socket; a completion then puts it
+//! into the queue of those that may go on, as for a connection.
+//!
+//! A datagram that the queueing discipline refuses is the caller's again. The socket then takes no
+//! writer for ready until the discipline of some interface that has refused it has space.
+
+pub(crate) mod flow;
+pub(crate) mod options;
+pub(crate) mod receive_queue;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+
+use plimsoll_buf::{Pool, Slices};
+use plimsoll_tcp::Serial;
+
+use crate::connection_id::ConnectionId;
+use crate::error::SocketError;
+use crate::interfaces::space::SpaceWaiter;
+use crate::limits::MAX_INTERFACES;
+use crate::packet::CompletionSink;
+use crate::pollers::completion::{BelowUs, Completions};
+use crate::sockets::udp::flow::Flow;
+use crate::sockets::udp::options::UdpOptions;
+use crate::sockets::udp::receive_queue::{DatagramInfo, ReceiveQueue, Received, cost_of};
+use crate::sockets::wakers::{Interest, WaitKey, WakeList, WakerSet};
+use crate::sync::lock;
+
+/// It waits for no interface any more.
+const CLOSED: u32 = 1 << MAX_INTERFACES;
+
+/// What the tables refer to.
+pub(crate) struct UdpEndpoint {
+    /// Its place in the table.
+    pub(crate) id: ConnectionId,
+    /// The queue of the stack that works for it.
+    pub(crate) home: u8,
+    /// It has one peer for as long as it lives, and ends when it is idle.
+    pub(crate) flow: Option<Box<Flow>>,
+    below: BelowUs,
+    completions: Arc<Completions>,
+    /// IPv4 identification of the next packet that may be fragmented on its way.
+    ident: AtomicU16,
+    /// Bit `i`: it waits for space of interface `i`. Written under the lock of that one's queue.
+    /// Beside them [`CLOSED`].
+    waits_for: AtomicU32,
+    /// A datagram was refused, and it was not called since because there is space.
+    refused: AtomicBool,
+    state: Mutex<State>,
+}
+
+struct State {
+    local: SocketAddr,
+    peer: Option<SocketAddr>,
+    options: UdpOptions,
+    queue: ReceiveQueue,
+    /// What the account of memory has it for, in bytes.
+    charged: usize,
+    /// What the next call reports, once.
+    error: Option<SocketError>,
+    /// Every call reports it from now on.
+    end: Option<SocketError>,
+    wakers: WakerSet,
+}
+
+/// What became of a datagram that is for a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    Queued,
+    /// The queue has reached SO_RCVBUF.
+    Full,
+    /// All sockets together have reached `udp_mem`.
+    NoMemory,
+    /// The socket has been closed.
+    Closed,
+}
+
+/// What sending needs to know of a socket, at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SendView {
+    pub(crate) local: SocketAddr,
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) options: UdpOptions,
+}
+
+impl UdpEndpoint {
+    pub(crate) fn new(
+        (id, home, completions): (ConnectionId, u8, Arc<Completions>),
+        (local, peer): (SocketAddr, Option<SocketAddr>),
+        options: UdpOptions,
+        flow: Option<Box<Flow>>,
+    ) -> UdpEndpoint {
+        let state = State {
+            local,
+            peer,
+            options,
+            queue: ReceiveQueue::default(),
+            charged: 0,
+            error: None,
+            end: None,
+            wakers: WakerSet::default(),
+        };
+        UdpEndpoint {
+            id,
+            home,
+            flow,
+            below: BelowUs::default(),
+            completions,
+            ident: AtomicU16::new(id.slot as u16 ^ id.generation as u16),
+            waits_for: AtomicU32::new(0),
+            refused: AtomicBool::new(false),
+            state: Mutex::new(state),
+        }
+    }
+
+    /// The address that it is bound to. After a connect it is the one that its packets come from.
+    pub(crate) fn local(&self) -> SocketAddr {
+        lock(&self.state).local
+    }
+
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        lock(&self.state).peer
+    }
+
+    /// Connects it, or takes the peer away again.
+    pub(crate) fn set_addresses(&self, local: SocketAddr, peer: Option<SocketAddr>) {
+        let mut state = lock(&self.state);
+        state.local = local;
+        state.peer = peer;
+        state.error = None;
+    }
+
+    pub(crate) fn options(&self) -> UdpOptions {
+        lock(&self.state).options
+    }
+
+    pub(crate) fn change_options<T>(&self, change: impl FnOnce(&mut UdpOptions) -> T) -> T {
+        change(&mut lock(&self.state).options)
+    }
+
+    /// What sending needs to know.
+    ///
+    /// # Errors
+    /// What an earlier packet met with, once, and why the socket has ended.
+    pub(crate) fn send_view(&self) -> Result<SendView, SocketError> {
+        let mut state = lock(&self.state);
+        if let Some(error) = state.end.or(state.error.take()) {
+            return Err(error);
+        }
+        Ok(SendView { local: state.local, peer: state.peer, options: state.options })
+    }
+
+    /// An IPv4 identification, and the `count - 1` that follow it.
+    pub(crate) fn idents(&self, count: u16) -> u16 {
+        self.ident.fetch_add(count, Ordering::Relaxed)
+    }
+
+    /// Takes a datagram, or a train of datagrams of `stride` bytes, in. `charge` is told what the
+    /// account has for the socket and what the queue would cost, and returns what it has from now
+    /// on, or `None` if there is no memory.
+    pub(crate) fn deliver(
+        &self,
+        info: &DatagramInfo,
+        (payload, stride): (&Slices, Option<usize>),
+        pool: &Pool,
+        charge: impl FnOnce(usize, usize) -> Option<usize>,
+        wakers: &mut WakeList,
+    ) -> Delivery {
+        let mut state = lock(&self.state);
+        let state = &mut *state;
+        if state.end.is_some() {
+            return Delivery::Closed;
+        }
+        if state.queue.cost() >= state.options.rcvbuf {
+            return Delivery::Full;
+        }
+        let cost = state.queue.cost() + cost_of(payload.len(), stride);
+        match charge(state.charged, cost) {
+            Some(charged) => state.charged = charged,
+            // The minimum that every socket has: one datagram.
+            None if state.queue.is_empty() => {}
+            None => return Delivery::NoMemory,
+        }
+        state.queue.push(info, payload, stride, pool);
+        state.wakers.take(Interest::Read, wakers);
+        Delivery::Queued
+    }
+
+    /// Reads with `read`. `charge` is as in [`deliver`](Self::deliver), and cannot refuse.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is nothing; what an earlier packet met with, once; why it has ended.
+    pub(crate) fn receive<T>(
+        &self,
+        read: impl FnOnce(&mut ReceiveQueue) -> Option<T>,
+        charge: impl FnOnce(usize, usize) -> usize,
+    ) -> Result<T, SocketError> {
+        let mut state = lock(&self.state);
+        if let Some(error) = state.error.take() {
+            return Err(error);
+        }
+        let Some(value) = read(&mut state.queue) else {
+            return Err(state.end.unwrap_or(SocketError::WouldBlock));
+        };
+        state.charged = charge(state.charged, state.queue.cost());
+        Ok(value)
+    }
+
+    /// Looks at the first datagram.
+    pub(crate) fn peek(&self, buf: &mut [u8]) -> Result<Received, SocketError> {
+        self.receive(|queue| queue.peek(buf), |charged, _| charged)
+    }
+
+    /// An earlier packet has met with `error`, which the next call reports.
+    pub(crate) fn fail(&self, error: SocketError, wakers: &mut WakeList) {
+        let mut state = lock(&self.state);
+        state.error = Some(error);
+        state.wakers.take_all(wakers);
+    }
+
+    /// The error that the next call would report, which it does not then (SO_ERROR).
+    pub(crate) fn take_error(&self) -> Option<SocketError> {
+        lock(&self.state).error.take()
+    }
+
+    /// Every call reports `error` from now on, a read when the queue is empty. Returns whether it
+    /// had not ended before.
+    pub(crate) fn end(&self, error: SocketError, wakers: &mut WakeList) -> bool {
+        let mut state = lock(&self.state);
+        let first = state.end.is_none();
+        state.end.get_or_insert(error);
+        state.wakers.take_all(wakers);
+        first
+    }
+
+    /// The application has let go: drops what was not read. Returns what the account has for it.
+    pub(crate) fn close(&self, wakers: &mut WakeList) -> usize {
+        let mut state = lock(&self.state);
+        state.end.get_or_insert(SocketError::Closed);
+        state.wakers.take_all(wakers);
+        state.queue.clear();
+        std::mem::take(&mut state.charged)
+    }
+
+    /// Whether a read would not block, which it does not either once `ended` says so; if it would,
+    /// `waker` waits. Returns a waker to be dropped without a lock as well.
+    pub(crate) fn register_reader(
+        &self,
+        key: Option<WaitKey>,
+        waker: &Waker,
+        ended: impl FnOnce() -> bool,
+    ) -> (bool, Option<Waker>) {
+        let mut waker = Some(waker.clone());
+        let mut state = lock(&self.state);
+        let has = !state.queue.is_empty() || state.error.is_some() || state.end.is_some();
+        let ready = has || ended();
+        (ready, state.wakers.answer(ready, Interest::Read, key, &mut waker))
+    }
+
+    /// As [`register_reader`](Self::register_reader), for a writer.
+    pub(crate) fn register_writer(
+        &self,
+        key: Option<WaitKey>,
+        waker: &Waker,
+        ended: impl FnOnce() -> bool,
+    ) -> (bool, Option<Waker>) {
+        let mut waker = Some(waker.clone());
+        let mut state = lock(&self.state);
+        let stopped = state.error.is_some() || state.end.is_some() || ended();
+        let space = !self.is_refused() && self.may_go_on(state.options.sndbuf, Level::Any);
+        let ready = stopped || space;
+        (ready, state.wakers.answer(ready, Interest::Write, key, &mut waker))
+    }
+
+    /// Whether a read would not block, and whether a send would not, and whether an error waits.
+    pub(crate) fn readiness(&self) -> (bool, bool, bool) {
+        let state = lock(&self.state);
+        let (error, ended) = (state.error.is_some(), state.end.is_some());
+        let readable = error || ended || !state.queue.is_empty();
+        let (bytes, _) = self.below.get();
+        let space = bytes == 0 || (bytes as usize) < state.options.sndbuf;
+        (readable, error || ended || space && !self.is_refused(), error)
+    }
+
+    /// Whether the queueing discipline has refused a datagram, and there was no space since.
+    fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// The application has let go: it begins to wait for no interface any more. Returns for which
+    /// it waits: bit `i` for interface `i`.
+    pub(crate) fn end_waits(&self) -> u32 {
+        self.waits_for.fetch_or(CLOSED, Ordering::Relaxed) & !CLOSED
+    }
+
+    /// Whether the send queue takes a datagram now, whatever its size. If it does not, a completion
+    /// has the socket gone on with.
+    pub(crate) fn has_send_space(&self, sndbuf: usize) -> bool {
+        self.may_go_on(sndbuf, Level::Any)
+    }
+
+    fn may_go_on(&self, sndbuf: usize, level: Level) -> bool {
+        let mark = match level {
+            Level::Any => sndbuf,
+            Level::Half => sndbuf / 2,
+        };
+        loop {
+            let (bytes, _) = self.below.get();
+            if bytes == 0 || (bytes as usize) < mark {
+                return true;
+            }
+            if !self.below.throttle(bytes) {
+                return false;
+            }
+        }
+    }
+
+    /// It was taken from the queue of those that may go on, after a completion or because there is
+    /// space: wakes the writers when half of the send queue is free.
+    pub(crate) fn take_up(&self, wakers: &mut WakeList) {
+        self.below.take_up();
+        self.refused.store(false, Ordering::Relaxed);
+        // Who registers after this has the lock sees that it may go on.
+        let mut state = lock(&self.state);
+        if !state.wakers.is_waiting(Interest::Write) {
+            return;
+        }
+        if self.may_go_on(state.options.sndbuf, Level::Half) {
+            state.wakers.take(Interest::Write, wakers);
+        }
+    }
+
+    /// A datagram that costs `bytes` is on its way down. Its completion takes it off again.
+    pub(crate) fn charge_below(&self, bytes: u32) {
+        self.below.charge(bytes);
+    }
+
+    /// Bytes below.
+    pub(crate) fn send_queue_len(&self) -> usize {
+        self.below.get().0 as usize
+    }
+
+    /// Bytes of the datagram that is read next, and datagrams that wait.
+    pub(crate) fn readable(&self) -> (Option<usize>, usize) {
+        let state = lock(&self.state);
+        (state.queue.next_len(), state.queue.len())
+    }
+
+    /// Takes the waker out that waits under `key`.
+    pub(crate) fn cancel(&self, interest: Interest, key: WaitKey) -> Option<Waker> {
+        lock(&self.state).wakers.cancel(interest, key)
+    }
+
+    /// Whether it is connected to `remote`.
+    pub(crate) fn is_connected_to(&self, remote: SocketAddr) -> bool {
+        lock(&self.state).peer == Some(remote)
+    }
+}
+
+/// How empty the send queue has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    /// Below SO_SNDBUF.
+    Any,
+    /// Below half of it, so that a writer is not woken for every packet.
+    Half,
+}
+
+impl CompletionSink for UdpEndpoint {
+    fn complete(&self, bytes: u32, serial: Serial) {
+        if self.below.release(bytes, serial.0) {
+            self.completions.push(self.id);
+        }
+    }
+
+    fn refused(&self, bytes: u32) {
+        // Another thread may have found the send queue full because of it, and wait for that.
+        self.complete(bytes, Serial(0));
+    }
+}
+
+impl SpaceWaiter for UdpEndpoint {
+    fn begin_wait(&self, interface: u8) -> bool {
+        self.refused.store(true, Ordering::Relaxed);
+        let bit = 1 << interface;
+        let begin = |waits: u32| (waits & (bit | CLOSED) == 0).then_some(waits | bit);
+        self.waits_for.fetch_update(Ordering::Relaxed, Ordering::Relaxed, begin).is_ok()
+    }
+
+    fn end_wait(&self, interface: u8) -> bool {
+        let bit = 1 << interface;
+        self.waits_for.fetch_and(!bit, Ordering::Relaxed) & bit != 0
+    }
+
+    fn is_waiting(&self, interface: u8) -> bool {
+        self.waits_for.load(Ordering::Relaxed) & (1 << interface) != 0
+    }
+
+    fn go_on(&self) {
+        if self.below.enqueue() {
+            self.completions.push(self.id);
+        }
+    }
+}
+
+impl std::fmt::Debug for UdpEndpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UdpEndpoint").field("id", &self.id).finish_non_exhaustive()
+    }
+}

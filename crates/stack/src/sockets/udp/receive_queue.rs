@@ -1,0 +1,367 @@
+//! Datagrams that have arrived and were not read yet.
+//!
+//! Datagrams of one sender that arrive one behind the other and say the same of TTL, DSCP and ECN
+//! share one entry, a *train*: one range of bytes, cut every `stride` bytes; only the last of a
+//! train may be shorter. So a burst costs one entry, and a reader that asks for it gets the whole
+//! train at once (what Linux calls UDP_GRO). A reader that takes one datagram at a time sees none
+//! of it: the boundaries stay.
+//!
+//! A datagram is copied into a chunk of the queue's own, since it is small as a rule and would keep
+//! the large chunk of a device alive. One that fills a quarter of its chunk stays where it is.
+//!
+//! The queue is bounded in bytes, of which each datagram costs [`DATAGRAM_OVERHEAD`] beside its
+//! own. As on Linux, a datagram is taken as long as the bound has not been reached, so that one of
+//! any size fits an empty queue.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+use plimsoll_buf::{ChunkWriter, Pool, Slice, Slices};
+
+use crate::limits::DATAGRAM_OVERHEAD;
+
+/// Chunk that a queue which holds something already takes for what comes next, in bytes.
+const BURST_CHUNK: usize = 65_536;
+/// The longest train, in bytes: what a reader has to have space for.
+const LONGEST_TRAIN: usize = 65_535;
+/// Datagrams of one train, at most.
+const MOST_OF_A_TRAIN: usize = 64;
+
+/// What an IP packet said beside its data, and where it came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DatagramInfo {
+    /// Who sent it. An IPv4 address stays one, also on a socket that is bound to `[::]`.
+    pub from: SocketAddr,
+    /// The address that it was sent to.
+    pub to: IpAddr,
+    /// TOS or traffic class: DSCP in the upper six bits, ECN in the lower two.
+    pub tos: u8,
+    /// TTL or hop limit, as it arrived.
+    pub ttl: u8,
+    /// The interface that it came in by: its place in
+    /// [`Stack::interfaces`](crate::Stack::interfaces).
+    pub interface: usize,
+}
+
+/// What was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Received {
+    /// Bytes that were written into the buffer.
+    pub len: usize,
+    /// Bytes of each datagram of a train but the last, which may be shorter; for one datagram, its
+    /// whole length, also if the buffer was shorter.
+    pub stride: usize,
+    /// Where it came from, and how.
+    pub info: DatagramInfo,
+}
+
+#[derive(Debug)]
+struct Train {
+    info: DatagramInfo,
+    data: Slice,
+    stride: usize,
+    count: usize,
+}
+
+impl Train {
+    fn cost(&self) -> usize {
+        self.data.len() + self.count * DATAGRAM_OVERHEAD
+    }
+
+    /// Bytes of its first datagram.
+    fn first_len(&self) -> usize {
+        self.stride.min(self.data.len())
+    }
+
+    /// Whether a datagram of `len` bytes may stand behind its last.
+    fn goes_on(&self, info: &DatagramInfo, len: usize) -> bool {
+        let full = self.data.len() == self.count * self.stride;
+        full && len > 0
+            && len <= self.stride
+            && self.count < MOST_OF_A_TRAIN
+            && self.data.len() + len <= LONGEST_TRAIN
+            && self.info == *info
+    }
+}
+
+/// The length and the number of datagrams in `len` bytes that are cut every `stride` bytes, if they
+/// are.
+fn cut(len: usize, stride: Option<usize>) -> (usize, usize) {
+    match stride.filter(|&stride| stride > 0 && stride < len) {
+        Some(stride) => (stride, len.div_ceil(stride)),
+        None => (len, 1),
+    }
+}
+
+/// What a datagram of `len` bytes, or a train that is cut every `stride` bytes, costs in a queue.
+pub(crate) fn cost_of(len: usize, stride: Option<usize>) -> usize {
+    len + cut(len, stride).1 * DATAGRAM_OVERHEAD
+}
+
+/// The queue of one socket.
+#[derive(Debug, Default)]
+pub(crate) struct ReceiveQueue {
+    trains: VecDeque<Train>,
+    /// Where the next datagram is copied to.
+    writer: Option<ChunkWriter>,
+    datagrams: usize,
+    cost: usize,
+}
+
+impl ReceiveQueue {
+    /// Datagrams that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.datagrams
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.trains.is_empty()
+    }
+
+    /// What they cost, in bytes.
+    pub(crate) fn cost(&self) -> usize {
+        self.cost
+    }
+
+    /// Bytes of the datagram that is read next.
+    pub(crate) fn next_len(&self) -> Option<usize> {
+        self.trains.front().map(Train::first_len)
+    }
+
+    /// Takes `payload` in, which is one datagram, or a train of datagrams of `stride` bytes. The
+    /// caller has seen to it that there is space.
+    pub(crate) fn push(
+        &mut self,
+        info: &DatagramInfo,
+        payload: &Slices,
+        stride: Option<usize>,
+        pool: &Pool,
+    ) {
+        let len = payload.len();
+        let (stride, count) = cut(len, stride);
+        self.datagrams += count;
+        self.cost += len + count * DATAGRAM_OVERHEAD;
+        if let [only] = payload.parts()
+            && only.len() * 4 >= only.chunk_size()
+        {
+            self.trains.push_back(Train { info: *info, data: only.clone(), stride, count });
+            return;
+        }
+        let data = self.copy(payload, pool);
+        if let Some(tail) = self.trains.back_mut()
+            && count == 1
+            && tail.goes_on(info, len)
+            && tail.data.try_merge(&data)
+        {
+            tail.count += 1;
+            return;
+        }
+        self.trains.push_back(Train { info: *info, data, stride, count });
+    }
+
+    fn copy(&mut self, payload: &Slices, pool: &Pool) -> Slice {
+        let len = payload.len();
+        let wanted = if self.trains.is_empty() { len } else { BURST_CHUNK.max(len) };
+        let writer = match &mut self.writer {
+            Some(writer) if writer.remaining() >= len => writer,
+            slot => slot.insert(pool.chunk(wanted)),
+        };
+        payload.copy_to(writer.spare_mut());
+        writer.freeze(len)
+    }
+
+    /// Copies the first datagram to `buf`, as much of it as fits. It stays.
+    pub(crate) fn peek(&self, buf: &mut [u8]) -> Option<Received> {
+        let train = self.trains.front()?;
+        let whole = train.first_len();
+        let len = whole.min(buf.len());
+        buf[..len].copy_from_slice(&train.data[..len]);
+        Some(Received { len, stride: whole, info: train.info })
+    }
+
+    /// Takes the first datagram out. What does not fit `buf` is lost.
+    pub(crate) fn read(&mut self, buf: &mut [u8]) -> Option<Received> {
+        let read = self.peek(buf)?;
+        self.take_front(1);
+        Some(read)
+    }
+
+    /// Takes as many datagrams of the first train out as `buf` has space for, and the first one in
+    /// any case, cut off as by [`read`](Self::read).
+    pub(crate) fn read_train(&mut self, buf: &mut [u8]) -> Option<Received> {
+        let train = self.trains.front()?;
+        if train.count == 1 || buf.len() < 2 * train.stride {
+            return self.read(buf);
+        }
+        let (stride, info) = (train.stride, train.info);
+        let count = if buf.len() >= train.data.len() { train.count } else { buf.len() / stride };
+        let len = train.data.len().min(count * stride);
+        buf[..len].copy_from_slice(&train.data[..len]);
+        self.take_front(count);
+        Some(Received { len, stride, info })
+    }
+
+    /// Takes the first train out as it is, without a copy.
+    pub(crate) fn take_train(&mut self) -> Option<(Slice, Received)> {
+        let (stride, info, count) =
+            self.trains.front().map(|train| (train.stride, train.info, train.count))?;
+        let data = self.trains.front().map(|train| train.data.clone())?;
+        self.take_front(count);
+        Some((data.clone(), Received { len: data.len(), stride, info }))
+    }
+
+    /// Takes the first `count` datagrams out of the first train.
+    fn take_front(&mut self, count: usize) {
+        let Some(train) = self.trains.front_mut() else { return };
+        let before = train.cost();
+        self.datagrams -= count;
+        if count >= train.count {
+            self.cost -= before;
+            self.trains.pop_front();
+            if self.trains.is_empty() {
+                // An idle socket holds no chunk, nor the places of a long queue.
+                self.writer = None;
+                if self.trains.capacity() > KEPT_PLACES {
+                    self.trains = VecDeque::new();
+                }
+            }
+            return;
+        }
+        train.data.advance(count * train.stride);
+        train.count -= count;
+        self.cost -= before - train.cost();
+    }
+
+    /// Drops all.
+    pub(crate) fn clear(&mut self) {
+        *self = ReceiveQueue::default();
+    }
+}
+
+/// Places that an empty queue keeps.
+const KEPT_PLACES: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(port: u16) -> DatagramInfo {
+        let ip = IpAddr::from([192, 0, 2, 1]);
+        DatagramInfo { from: SocketAddr::new(ip, port), to: ip, tos: 0, ttl: 64, interface: 0 }
+    }
+
+    fn push(queue: &mut ReceiveQueue, from: u16, data: &[u8]) {
+        // As a device hands them over: in a chunk that is much larger.
+        let pool = Pool::new();
+        let payload = pool.chunk(65_536).append(data).into();
+        queue.push(&info(from), &payload, None, &pool);
+    }
+
+    #[test]
+    fn boundaries_stay_and_a_train_is_one_read() {
+        let pool = Pool::new();
+        let mut queue = ReceiveQueue::default();
+        let mut add = |from, data: &[u8]| {
+            let payload = pool.chunk(65_536).append(data).into();
+            queue.push(&info(from), &payload, None, &pool);
+        };
+        for data in [&b"aaaa"[..], b"bbbb", b"cccc", b"dd", b"eeee"] {
+            add(7, data);
+        }
+        add(8, b"ffff");
+        add(8, b"");
+        assert_eq!((queue.len(), queue.cost()), (7, 22 + 7 * DATAGRAM_OVERHEAD));
+        let mut buf = [0; 64];
+        let first = queue.read(&mut buf[..2]).unwrap();
+        assert_eq!((first.len, first.stride, &buf[..2]), (2, 4, &b"aa"[..]));
+        let rest = queue.read_train(&mut buf).unwrap();
+        assert_eq!((rest.len, rest.stride), (10, 4), "a shorter one ends the train");
+        assert_eq!(&buf[..10], b"bbbbccccdd");
+        let all: Vec<_> = std::iter::from_fn(|| queue.read_train(&mut buf))
+            .map(|read| (read.len, read.stride, read.info.from.port()))
+            .collect();
+        assert_eq!(all, [(4, 4, 7), (4, 4, 8), (0, 0, 8)]);
+        assert_eq!((queue.len(), queue.cost(), queue.next_len()), (0, 0, None));
+        assert!(queue.writer.is_none());
+    }
+
+    #[test]
+    fn a_small_buffer_takes_whole_datagrams_of_a_train() {
+        let pool = Pool::new();
+        let mut queue = ReceiveQueue::default();
+        let train = pool.copy_from(&[5; 1000]).into();
+        queue.push(&info(1), &train, Some(300), &pool);
+        assert_eq!((queue.len(), queue.cost()), (4, 1000 + 4 * DATAGRAM_OVERHEAD));
+        let mut buf = [0; 700];
+        assert_eq!(
+            queue.read_train(&mut buf).map(|read| (read.len, read.stride)),
+            Some((600, 300))
+        );
+        let (data, read) = queue.take_train().unwrap();
+        assert_eq!((data.len(), read.stride), (400, 300));
+        assert!(queue.is_empty() && queue.cost() == 0);
+    }
+
+    #[test]
+    fn other_marks_are_another_train() {
+        let pool = Pool::new();
+        let mut queue = ReceiveQueue::default();
+        for tos in [0, 0, 3, 3] {
+            let payload = pool.chunk(65_536).append(b"data").into();
+            queue.push(&DatagramInfo { tos, ..info(1) }, &payload, None, &pool);
+        }
+        let mut buf = [0; 64];
+        let mut next = || queue.read_train(&mut buf).map(|read| (read.len, read.info.tos));
+        assert_eq!([next(), next(), next()], [Some((8, 0)), Some((8, 3)), None]);
+    }
+
+    #[test]
+    fn a_small_datagram_keeps_no_large_chunk() {
+        let mut queue = ReceiveQueue::default();
+        push(&mut queue, 1, b"small");
+        assert!(queue.trains[0].data.chunk_size() <= 512);
+        push(&mut queue, 1, &[1; 20_000]);
+        assert_eq!(queue.trains[1].data.chunk_size(), 65_536);
+        queue.clear();
+        assert_eq!(queue.cost(), 0);
+    }
+
+    proptest::proptest! {
+        /// Whatever arrives is read once, whole, in order, however it is read.
+        #[test]
+        fn nothing_is_lost_or_mixed(
+            lens in proptest::collection::vec((0_usize..40, 0_u16..3), 1..60),
+            reads in proptest::collection::vec((proptest::bool::ANY, 0_usize..200), 1..200),
+        ) {
+            let pool = Pool::new();
+            let mut queue = ReceiveQueue::default();
+            let mut sent = VecDeque::new();
+            for (at, &(len, from)) in lens.iter().enumerate() {
+                let data = vec![at as u8; len];
+                let payload = pool.chunk(65_536).append(&data).into();
+                queue.push(&info(from), &payload, None, &pool);
+                sent.push_back((from, data));
+            }
+            for &(train, space) in &reads {
+                let mut buf = vec![0; space.max(40)];
+                let read = if train { queue.read_train(&mut buf) } else { queue.read(&mut buf) };
+                let Some(read) = read else { break };
+                let mut data = &buf[..read.len];
+                loop {
+                    let (from, expected) = sent.pop_front().unwrap();
+                    let (now, rest) = data.split_at(read.stride.min(data.len()));
+                    proptest::prop_assert_eq!((from, &expected[..]), (read.info.from.port(), now));
+                    data = rest;
+                    if data.is_empty() {
+                        break;
+                    }
+                }
+                let cost: usize =
+                    sent.iter().map(|(_, data)| data.len() + DATAGRAM_OVERHEAD).sum();
+                proptest::prop_assert_eq!((queue.len(), queue.cost()), (sent.len(), cost));
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Flows to any address: new ones, idle ones, too many.
+
+use std::sync::Arc;
+
+use plimsoll_tcp::{ConnectionError, Duration, Instant};
+
+use super::harness::*;
+use crate::{SocketError, UdpFlowConfig, UdpListener, UdpSocket, UdpTransmit};
+
+const ENDED: SocketError = SocketError::Connection(ConnectionError::TimedOut);
+
+struct World {
+    pair: Pair,
+    listener: Arc<UdpListener>,
+    client: Arc<UdpSocket>,
+}
+
+impl World {
+    fn new(config: UdpFlowConfig) -> World {
+        let pair = Pair::new();
+        let listener = pair.b.listen_udp_any(0, config).unwrap();
+        let client = pair.a.bind_udp(addr(A4, 0)).unwrap();
+        World { pair, listener, client }
+    }
+
+    fn send(&mut self, there: &str, port: u16, data: &[u8]) {
+        let how = UdpTransmit { to: Some(addr(there, port)), ..UdpTransmit::default() };
+        self.client.send(self.pair.now, &how, &[data]).unwrap();
+        self.pair.settle();
+    }
+
+    fn accept(&self) -> Option<Arc<UdpSocket>> {
+        self.listener.accept(self.pair.now).unwrap()
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        self.pair.counter(name).1
+    }
+}
+
+fn text(socket: &UdpSocket, now: Instant) -> Result<String, SocketError> {
+    let mut buf = [0; 100];
+    let read = socket.recv(now, &mut buf)?;
+    Ok(String::from_utf8_lossy(&buf[..read.len]).into_owned())
+}
+
+#[test]
+fn each_destination_is_a_flow_and_answers_come_from_there() {
+    let mut world = World::new(UdpFlowConfig::default());
+    let bound = world.pair.b.bind_udp(addr(B4, 53)).unwrap();
+    world.client.connect(world.pair.now, addr("198.51.100.7", 53)).unwrap();
+    world.send("198.51.100.7", 53, b"one");
+    world.send("198.51.100.7", 53, b"two");
+    world.send("198.51.100.8", 53, b"other");
+    world.send(B4, 53, b"bound");
+    let now = world.pair.now;
+    let (one, other) = (world.accept().unwrap(), world.accept().unwrap());
+    assert!(world.accept().is_none());
+    assert_eq!(one.local_addr(), addr("198.51.100.7", 53));
+    assert_eq!(one.peer_addr(), Some(world.client.local_addr()));
+    assert_eq!((text(&one, now).unwrap(), text(&one, now).unwrap()), ("one".into(), "two".into()));
+    assert_eq!(text(&other, now).unwrap(), "other");
+    assert_eq!(text(&bound, now).unwrap(), "bound");
+    one.send(now, &UdpTransmit::default(), &[b"answer"]).unwrap();
+    other.send(now, &UdpTransmit::default(), &[b"of a stranger"]).unwrap();
+    world.pair.settle();
+    assert_eq!(text(&world.client, now).unwrap(), "answer");
+    assert_eq!(text(&world.client, now), Err(SocketError::WouldBlock));
+}
+
+#[test]
+fn a_flow_ends_when_it_is_idle_and_sooner_without_an_answer() {
+    let mut world = World::new(UdpFlowConfig::default());
+    world.send("198.51.100.7", 53, b"answered");
+    world.send("198.51.100.8", 53, b"not");
+    let (answered, not) = (world.accept().unwrap(), world.accept().unwrap());
+    answered.send(world.pair.now, &UdpTransmit::default(), &[b"yes"]).unwrap();
+    let (counting, waker) = CountingWaker::new();
+    text(&not, world.pair.now).unwrap();
+    assert!(not.poll_readable(&waker).is_pending());
+    world.pair.run(Duration::from_secs(29));
+    assert_eq!(counting.count(), 0);
+    world.pair.run(Duration::from_secs(2));
+    assert_eq!((counting.count(), world.count("plimsoll.UdpFlowTimeouts")), (1, 1));
+    assert_eq!(text(&not, world.pair.now), Err(ENDED));
+    assert_eq!(not.send(world.pair.now, &UdpTransmit::default(), &[b"late"]), Err(ENDED));
+    world.pair.run(Duration::from_secs(80));
+    world.send("198.51.100.7", 53, b"still there");
+    assert!(world.accept().is_none(), "the same flow");
+    world.pair.run(Duration::from_secs(119));
+    assert_eq!(world.count("plimsoll.UdpFlowTimeouts"), 1);
+    world.pair.run(Duration::from_secs(2));
+    let now = world.pair.now;
+    assert_eq!(text(&answered, now).unwrap(), "answered", "what has arrived is read");
+    assert_eq!(text(&answered, now).unwrap(), "still there");
+    assert_eq!(text(&answered, now), Err(ENDED));
+    world.send("198.51.100.7", 53, b"again");
+    assert_eq!(text(&world.accept().unwrap(), world.pair.now).unwrap(), "again");
+    // Each has a time of its own.
+    world.send("198.51.100.9", 53, b"short");
+    let short = world.accept().unwrap();
+    short.set_idle_timeout(Duration::from_secs(5)).unwrap();
+    assert!(short.set_idle_timeout(Duration::ZERO).is_err());
+    world.pair.run(Duration::from_secs(6));
+    assert_eq!(world.count("plimsoll.UdpFlowTimeouts"), 3);
+}
+
+#[test]
+fn a_full_table_gives_the_place_of_the_one_that_would_end_first() {
+    let mut world = World::new(UdpFlowConfig { max_flows: 3, ..UdpFlowConfig::default() });
+    let mut flows = Vec::new();
+    for host in 1..=3 {
+        world.send(&format!("198.51.100.{host}"), 53, b"x");
+        flows.push(world.accept().unwrap());
+    }
+    world.send("198.51.100.4", 53, b"x");
+    assert!(world.accept().is_none(), "all of them were used a moment ago");
+    assert_eq!(world.count("plimsoll.UdpFlowsRefused"), 1);
+    flows[0].send(world.pair.now, &UdpTransmit::default(), &[b"answer"]).unwrap();
+    world.pair.run(Duration::from_secs(2));
+    world.send("198.51.100.4", 53, b"x");
+    let fourth = world.accept().unwrap();
+    assert_eq!(world.count("plimsoll.UdpFlowsEvicted"), 1);
+    let ended: Vec<bool> = flows
+        .iter()
+        .map(|flow| text(flow, world.pair.now).is_ok() && text(flow, world.pair.now) == Err(ENDED))
+        .collect();
+    assert_eq!(ended, [false, true, false], "the one with an answer stays");
+    drop((flows, fourth));
+    world.send("198.51.100.5", 53, b"x");
+    assert!(world.accept().is_some());
+    assert_eq!(world.count("plimsoll.UdpFlowsEvicted"), 1, "dropping a flow makes place, too");
+}
+
+#[test]
+fn flows_that_nobody_accepts_are_bounded_and_leave_nothing_behind() {
+    let mut world = World::new(UdpFlowConfig { backlog: 2, ..UdpFlowConfig::default() });
+    for host in 1..=5 {
+        world.send(&format!("198.51.100.{host}"), 53, &[1; 1000]);
+    }
+    assert_eq!(world.count("plimsoll.UdpFlowsRefused"), 3);
+    assert!(world.pair.b.udp_memory().bytes > 0);
+    world.pair.run(Duration::from_secs(31));
+    assert_eq!(world.count("plimsoll.UdpFlowTimeouts"), 2);
+    assert!(world.accept().is_none());
+    assert_eq!(world.pair.b.udp_memory().bytes, 0);
+    assert!(world.pair.b.tables.udp().all().is_empty(), "their places are free");
+    world.send("198.51.100.1", 53, b"x");
+    let port = world.pair.b.listen_udp_any(0, UdpFlowConfig::default());
+    assert_eq!(port.unwrap_err(), SocketError::AddrInUse);
+    world.listener.close(world.pair.now);
+    assert!(world.pair.b.tables.udp().all().is_empty());
+    assert!(world.listener.accept(world.pair.now).is_err());
+    world.send("198.51.100.1", 53, b"x");
+    assert_eq!(world.count("UdpNoPorts"), 1);
+}
+
+#[test]
+fn a_flow_takes_no_more_than_its_share() {
+    let config = UdpFlowConfig { rcvbuf: 2000, ..UdpFlowConfig::default() };
+    let mut world = World::new(config);
+    for _ in 0..10 {
+        world.send("198.51.100.1", 53, &[1; 900]);
+    }
+    world.send("198.51.100.2", 53, &[1; 900]);
+    assert_eq!((world.accept().unwrap().queued(), world.accept().unwrap().queued()), (2, 1));
+    assert_eq!(world.count("UdpRcvbufErrors"), 8);
+}
+
+#[test]
+fn a_configuration_that_makes_no_sense_is_refused() {
+    let pair = Pair::new();
+    for config in [
+        UdpFlowConfig { idle_timeout: Duration::ZERO, ..UdpFlowConfig::default() },
+        UdpFlowConfig { max_flows: 0, ..UdpFlowConfig::default() },
+        UdpFlowConfig { backlog: 0, ..UdpFlowConfig::default() },
+    ] {
+        let refused = pair.a.listen_udp_any(0, config);
+        assert!(matches!(refused, Err(SocketError::Invalid(_))));
+    }
+}

@@ -1,0 +1,214 @@
+//! Listeners for datagrams to any address, and the flows that come from them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use plimsoll_tcp::{ConnectionError, Instant};
+
+use crate::error::SocketError;
+use crate::flow::FlowKey;
+use crate::limits::TIMER_BATCH;
+use crate::snmp::IpCounter;
+use crate::sockets::udp::UdpEndpoint;
+use crate::sockets::udp::flow::{Flow, FlowListener, UdpFlowConfig};
+use crate::sockets::udp::options::UdpOptions;
+use crate::sockets::wakers::WaitKey;
+use crate::stack::Stack;
+use crate::stack::udp::socket::UdpSocket;
+use crate::stack::work::Work;
+use crate::tables::udp_flows::Inserted;
+
+/// What a flow that has ended says to who reads from it or sends on it.
+const ENDED: SocketError = SocketError::Connection(ConnectionError::TimedOut);
+
+/// Takes datagrams to any address and hands out each new pair of sender and destination as a
+/// [`UdpSocket`] of its own, a *flow*: its local address is where the datagrams were sent to, its
+/// peer is the sender. What was bound to an address or a port goes first. Dropping the listener
+/// ends it; flows that were accepted live on.
+///
+/// A flow ends when it is idle: calls then fail with `ETIMEDOUT`, and a datagram that comes later
+/// makes a new one.
+pub struct UdpListener {
+    stack: Arc<Stack>,
+    inner: Arc<FlowListener>,
+}
+
+impl Stack {
+    /// Takes datagrams to any address, of ours or not: to `port`, or with 0 to all ports that no
+    /// socket and no other such listener has. From now on packets to any address are for us.
+    ///
+    /// # Errors
+    /// If there is such a listener already, or the configuration makes no sense.
+    pub fn listen_udp_any(
+        self: &Arc<Stack>,
+        port: u16,
+        config: UdpFlowConfig,
+    ) -> Result<Arc<UdpListener>, SocketError> {
+        self.check_up()?;
+        config.check()?;
+        let inner = Arc::new(FlowListener::new(port, config));
+        self.tables.udp().listen(inner.clone())?;
+        self.interfaces.routes().take_any_address();
+        Ok(Arc::new(UdpListener { stack: self.clone(), inner }))
+    }
+
+    /// Makes the flow of datagrams from `from` to `to`, if the listener and the table have a place
+    /// for one.
+    pub(crate) fn begin_flow(
+        &self,
+        work: &mut Work<'_>,
+        listener: &Arc<FlowListener>,
+        from: SocketAddr,
+        to: SocketAddr,
+    ) -> Option<Arc<UdpEndpoint>> {
+        if !listener.has_place() {
+            work.count(IpCounter::UdpFlowsRefused);
+            return None;
+        }
+        let key = FlowKey {
+            local: to.ip(),
+            remote: from.ip(),
+            local_port: to.port(),
+            remote_port: from.port(),
+        };
+        let UdpFlowConfig { rcvbuf, sndbuf, max_flows, .. } = listener.config;
+        let options = UdpOptions { rcvbuf, sndbuf, ..self.default_udp_options() };
+        let home = work.home();
+        let completions = self.pollers.queue(home).completions().clone();
+        let flow = Box::new(Flow::new(key, listener.clone(), work.now));
+        let made = self.tables.udp().make(|id| {
+            let addresses = (to, Some(from));
+            UdpEndpoint::new((id, home, completions), addresses, options, Some(flow))
+        });
+        let Ok(endpoint) = made else {
+            work.count(IpCounter::UdpFlowsRefused);
+            return None;
+        };
+        let inserted = self.tables.udp().flows().insert(work.now, &endpoint, max_flows);
+        match inserted {
+            Inserted::Yes(evicted) => {
+                if let Some(evicted) = evicted {
+                    work.count(IpCounter::UdpFlowsEvicted);
+                    work.end_flow(&evicted);
+                }
+            }
+            Inserted::Taken(there) => {
+                // Another poller was faster.
+                self.tables.udp().unmake(endpoint.id);
+                return Some(there);
+            }
+            Inserted::Full => {
+                self.tables.udp().unmake(endpoint.id);
+                work.count(IpCounter::UdpFlowsRefused);
+                return None;
+            }
+        }
+        if !listener.offer(endpoint.clone(), work.wakers()) {
+            work.forget_udp(&endpoint);
+            return None;
+        }
+        // The first queue looks after the time.
+        if let Some(at) = self.tables.udp().flows_end() {
+            self.pollers.queue(0).waiter().kick_before(at);
+        }
+        Some(endpoint)
+    }
+
+    /// Ends the flows that have been idle for too long.
+    pub(crate) fn expire_flows(&self, work: &mut Work<'_>) {
+        let ended = self.tables.udp().flows().expire(work.now, TIMER_BATCH);
+        for flow in ended {
+            work.count(IpCounter::UdpFlowTimeouts);
+            work.end_flow(&flow);
+        }
+    }
+}
+
+impl Work<'_> {
+    /// A flow was taken out of the table: tells who has it, or drops it if nobody does.
+    fn end_flow(&mut self, endpoint: &Arc<UdpEndpoint>) {
+        endpoint.end(ENDED, self.wakers());
+        if endpoint.flow.as_ref().is_some_and(|flow| flow.listener.withdraw(endpoint)) {
+            self.forget_udp(endpoint);
+        }
+    }
+}
+
+impl UdpListener {
+    /// Takes the next flow, if there is one.
+    ///
+    /// # Errors
+    /// If the listener was closed or the stack has come to its end.
+    pub fn accept(&self, now: Instant) -> Result<Option<Arc<UdpSocket>>, SocketError> {
+        self.stack.pollers.tell(now);
+        match self.inner.accept()? {
+            Some(endpoint) => Ok(Some(UdpSocket::new(self.stack.clone(), endpoint))),
+            None if self.stack.error().is_some() => Err(SocketError::NetworkDown),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether [`accept`](Self::accept) has something to return; if not, `waker` fires when it may.
+    /// Only the waker of the latest call is kept.
+    pub fn poll_acceptable(&self, waker: &Waker) -> Poll<()> {
+        self.register(None, waker)
+    }
+
+    /// As [`poll_acceptable`](Self::poll_acceptable), for one of any number who wait, each under a
+    /// key of its own. Who gives up calls [`cancel_wait`](Self::cancel_wait).
+    pub fn wait_acceptable(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
+        self.register(Some(key), waker)
+    }
+
+    /// Takes the waker out that waits under `key`, if it has not fired.
+    pub fn cancel_wait(&self, key: WaitKey) {
+        self.stack.discard(self.inner.cancel(key));
+    }
+
+    fn register(&self, key: Option<WaitKey>, waker: &Waker) -> Poll<()> {
+        let (ready, left) = self.inner.register(key, waker, || self.stack.error().is_some());
+        self.stack.discard(left);
+        if ready { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// The port; 0 is all that nobody else has.
+    pub fn port(&self) -> u16 {
+        self.inner.port
+    }
+
+    /// How it deals with its flows.
+    pub fn config(&self) -> &UdpFlowConfig {
+        &self.inner.config
+    }
+
+    /// The stack that listens.
+    pub fn stack(&self) -> &Arc<Stack> {
+        &self.stack
+    }
+
+    /// Ends listening. Flows that were not accepted are dropped.
+    pub fn close(&self, now: Instant) {
+        if !self.stack.tables.udp().unlisten(&self.inner) {
+            return;
+        }
+        let mut work = Work::begin(&self.stack, now);
+        let waiting = self.inner.end(SocketError::Invalid("the listener is closed"), work.wakers());
+        for flow in waiting {
+            work.forget_udp(&flow);
+        }
+        work.finish();
+    }
+}
+
+impl Drop for UdpListener {
+    fn drop(&mut self) {
+        self.close(self.stack.pollers.latest_time());
+    }
+}
+
+impl std::fmt::Debug for UdpListener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UdpListener").field("port", &self.inner.port).finish_non_exhaustive()
+    }
+}

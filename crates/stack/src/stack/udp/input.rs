@@ -1,0 +1,194 @@
+//! Datagrams that have arrived: to a socket, to all sockets of a group, to a new flow, or to
+//! nobody.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use plimsoll_buf::Slices;
+use plimsoll_wire::udp::UdpRepr;
+use plimsoll_wire::{icmpv4, icmpv6};
+
+use crate::offload::checksum;
+use crate::packet::Packet;
+use crate::policies::udp_memory::limit_of;
+use crate::pollers::poll_state::PollState;
+use crate::snmp::IpCounter;
+use crate::sockets::udp::receive_queue::DatagramInfo;
+use crate::sockets::udp::{Delivery, UdpEndpoint};
+use crate::stack::Stack;
+use crate::stack::ip::Arrived;
+use crate::stack::work::Work;
+use crate::tables::udp::Found;
+
+/// The counters of UDP over one IP version.
+pub(crate) struct UdpCounters {
+    pub(crate) in_datagrams: IpCounter,
+    pub(crate) no_ports: IpCounter,
+    pub(crate) in_errors: IpCounter,
+    pub(crate) out_datagrams: IpCounter,
+    pub(crate) rcvbuf_errors: IpCounter,
+    pub(crate) sndbuf_errors: IpCounter,
+    pub(crate) in_csum_errors: IpCounter,
+    pub(crate) mem_errors: IpCounter,
+}
+
+const V4: UdpCounters = UdpCounters {
+    in_datagrams: IpCounter::UdpInDatagrams,
+    no_ports: IpCounter::UdpNoPorts,
+    in_errors: IpCounter::UdpInErrors,
+    out_datagrams: IpCounter::UdpOutDatagrams,
+    rcvbuf_errors: IpCounter::UdpRcvbufErrors,
+    sndbuf_errors: IpCounter::UdpSndbufErrors,
+    in_csum_errors: IpCounter::UdpInCsumErrors,
+    mem_errors: IpCounter::UdpMemErrors,
+};
+
+const V6: UdpCounters = UdpCounters {
+    in_datagrams: IpCounter::Udp6InDatagrams,
+    no_ports: IpCounter::Udp6NoPorts,
+    in_errors: IpCounter::Udp6InErrors,
+    out_datagrams: IpCounter::Udp6OutDatagrams,
+    rcvbuf_errors: IpCounter::Udp6RcvbufErrors,
+    sndbuf_errors: IpCounter::Udp6SndbufErrors,
+    in_csum_errors: IpCounter::Udp6InCsumErrors,
+    mem_errors: IpCounter::Udp6MemErrors,
+};
+
+/// The counters of the IP version of `peer`.
+pub(crate) fn counters_of(peer: SocketAddr) -> &'static UdpCounters {
+    if peer.is_ipv4() { &V4 } else { &V6 }
+}
+
+/// A datagram, or several of one length that arrived as one.
+struct Datagram {
+    info: DatagramInfo,
+    to: SocketAddr,
+    payload: Slices,
+    stride: Option<usize>,
+}
+
+impl Stack {
+    /// Takes a UDP packet that is for us. Nothing is copied unless somebody wants it.
+    pub(crate) fn udp_input(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        packet: Packet,
+        arrived: &Arrived,
+    ) {
+        let from = SocketAddr::new(arrived.src, 0);
+        let counters = counters_of(from);
+        let header = packet.headers().get(arrived.transport_at..).unwrap_or_default();
+        let len = arrived.end.saturating_sub(arrived.transport_at);
+        let Ok((repr, header_len)) = UdpRepr::parse_front(header, len) else {
+            return work.count(counters.in_errors);
+        };
+        if !checksum::verify(&packet) {
+            work.count(counters.in_csum_errors);
+            return work.count(counters.in_errors);
+        }
+        let from = SocketAddr::new(arrived.src, repr.src_port);
+        let to = SocketAddr::new(arrived.dst, repr.dst_port);
+        let data_at = arrived.transport_at + header_len;
+        if self.is_for_many(to.ip()) {
+            let datagram = self.datagram(packet, arrived, (from, to), (data_at, repr.payload_len));
+            return self.deliver_to_all(work, state, &datagram);
+        }
+        let routes = self.interfaces.routes();
+        let ours = !routes.takes_any_address() || routes.is_ours(to.ip());
+        drop(routes);
+        match self.tables.udp().find(from, to, ours) {
+            Found::Socket(endpoint) => {
+                let ends = (data_at, repr.payload_len);
+                let datagram = self.datagram(packet, arrived, (from, to), ends);
+                self.deliver_to(work, state, &endpoint, &datagram);
+            }
+            Found::New(listener) => {
+                let Some(flow) = self.begin_flow(work, &listener, from, to) else { return };
+                let ends = (data_at, repr.payload_len);
+                let datagram = self.datagram(packet, arrived, (from, to), ends);
+                self.deliver_to(work, state, &flow, &datagram);
+            }
+            Found::Nobody => {
+                work.count(counters.no_ports);
+                let code = match arrived.src.is_ipv4() {
+                    true => icmpv4::CODE_PORT_UNREACHABLE,
+                    false => icmpv6::CODE_PORT_UNREACHABLE,
+                };
+                self.send_unreachable(work, arrived, code, &packet);
+            }
+        }
+    }
+
+    /// What a packet carries; the data begins at `data_at`.
+    fn datagram(
+        &self,
+        packet: Packet,
+        arrived: &Arrived,
+        (from, to): (SocketAddr, SocketAddr),
+        (data_at, len): (usize, usize),
+    ) -> Datagram {
+        let info = DatagramInfo {
+            from,
+            to: arrived.dst,
+            tos: arrived.tos,
+            ttl: arrived.ttl,
+            interface: usize::from(self.interfaces.first_way(arrived.interface)),
+        };
+        let stride = packet.gso.map(|gso| usize::from(gso.size));
+        // A head with data in it: a copy, which no device of ours makes necessary.
+        let whole = packet.head.is_empty() || packet.head.len() == data_at;
+        let packet = if whole { packet } else { self.linearised(packet) };
+        let mut payload = packet.payload;
+        if packet.head.is_empty() {
+            payload.advance(data_at.min(payload.len()));
+        }
+        payload.truncate(len);
+        Datagram { info, to, payload, stride }
+    }
+
+    fn deliver_to(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        endpoint: &Arc<UdpEndpoint>,
+        datagram: &Datagram,
+    ) {
+        if let Some(flow) = &endpoint.flow {
+            flow.note_arrival(work.now);
+        }
+        if endpoint.home != work.home() {
+            work.count(IpCounter::QueueMisses);
+        }
+        let limit = limit_of(&work.settings.udp_mem);
+        let memory = self.policies.udp_memory();
+        let pool = self.pollers.pool(work.home());
+        let delivery = endpoint.deliver(
+            &datagram.info,
+            (&datagram.payload, datagram.stride),
+            pool,
+            |charged, cost| memory.grow(charged, cost, limit),
+            work.wakers(),
+        );
+        let counters = counters_of(datagram.info.from);
+        let dropped = match delivery {
+            Delivery::Queued => return state.datagrams = true,
+            Delivery::Full => counters.rcvbuf_errors,
+            Delivery::NoMemory => counters.mem_errors,
+            Delivery::Closed => return work.count(counters.no_ports),
+        };
+        work.count(dropped);
+        work.count(counters.in_errors);
+    }
+
+    /// Gives a datagram that is for a group to everybody who is in it.
+    fn deliver_to_all(&self, work: &mut Work<'_>, state: &mut PollState, datagram: &Datagram) {
+        let all = self.tables.udp().find_all(datagram.info.from, datagram.to);
+        if all.is_empty() {
+            return work.count(counters_of(datagram.info.from).no_ports);
+        }
+        for endpoint in all {
+            self.deliver_to(work, state, &endpoint, datagram);
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! UDP (RFC 768, RFC 8085): sockets, flows to any address, what arrives and what leaves.
+
+pub(crate) mod flows;
+pub(crate) mod input;
+pub(crate) mod output;
+pub(crate) mod path;
+pub(crate) mod socket;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use plimsoll_tcp::Instant;
+
+use crate::error::SocketError;
+use crate::flow::is_unicast;
+use crate::policies::udp_memory::{UdpMemoryUse, limit_of};
+use crate::sockets::udp::UdpEndpoint;
+use crate::sockets::udp::options::UdpOptions;
+use crate::stack::Stack;
+use crate::stack::udp::socket::UdpSocket;
+use crate::stack::work::Work;
+use crate::tables::udp::Versions;
+
+impl Stack {
+    /// Binds a UDP socket to `local`. Port 0 takes a free one; the unspecified address takes what
+    /// is for any address of ours, and `[::]` IPv4 as well.
+    ///
+    /// # Errors
+    /// If the address is not ours or taken, no port is free, or its interface is down.
+    pub fn bind_udp(self: &Arc<Stack>, local: SocketAddr) -> Result<Arc<UdpSocket>, SocketError> {
+        self.bind_udp_for(local, Versions::Both)
+    }
+
+    /// As [`bind_udp`](Self::bind_udp); on `[::]`, IPv4 is not taken (IPV6_V6ONLY).
+    ///
+    /// # Errors
+    /// As [`bind_udp`](Self::bind_udp).
+    pub fn bind_udp_only_v6(
+        self: &Arc<Stack>,
+        local: SocketAddr,
+    ) -> Result<Arc<UdpSocket>, SocketError> {
+        self.bind_udp_for(local, Versions::OnlyV6)
+    }
+
+    fn bind_udp_for(
+        self: &Arc<Stack>,
+        local: SocketAddr,
+        versions: Versions,
+    ) -> Result<Arc<UdpSocket>, SocketError> {
+        self.check_up()?;
+        let local = SocketAddr::new(local.ip().to_canonical(), local.port());
+        let ip = local.ip();
+        let routes = self.interfaces.routes();
+        let group = ip.is_multicast() || routes.is_broadcast(ip);
+        if !ip.is_unspecified() && !group && !routes.may_be_ours(ip) {
+            return Err(SocketError::AddrNotAvailable);
+        }
+        drop(routes);
+        self.check_address(ip)?;
+        let options = self.default_udp_options();
+        let home = self.pollers.next_home();
+        let completions = self.pollers.queue(home).completions().clone();
+        // Made first and bound then: a port that is found free may be taken the next moment.
+        let endpoint = self
+            .tables
+            .udp()
+            .make(|id| UdpEndpoint::new((id, home, completions), (local, None), options, None))?;
+        let bound = self.bind_to_port(&endpoint, local, versions);
+        if let Err(error) = bound {
+            self.tables.udp().unmake(endpoint.id);
+            return Err(error);
+        }
+        Ok(UdpSocket::new(self.clone(), endpoint))
+    }
+
+    fn bind_to_port(
+        &self,
+        endpoint: &Arc<UdpEndpoint>,
+        local: SocketAddr,
+        versions: Versions,
+    ) -> Result<(), SocketError> {
+        let udp = self.tables.udp();
+        if local.port() != 0 {
+            return udp.bind(endpoint, versions);
+        }
+        let range = self.settings().ip_local_port_range;
+        for port in self.tables.datagram_ports().candidates(self.policies.secrets(), range) {
+            let local = SocketAddr::new(local.ip(), port);
+            if !udp.is_free(local, versions) {
+                continue;
+            }
+            endpoint.set_addresses(local, None);
+            if udp.bind(endpoint, versions).is_ok() {
+                return Ok(());
+            }
+        }
+        Err(SocketError::AddrInUse)
+    }
+
+    /// What a new socket has.
+    pub(crate) fn default_udp_options(&self) -> UdpOptions {
+        let settings = self.settings();
+        UdpOptions {
+            ttl: 0,
+            multicast_ttl: 1,
+            tos: 0,
+            broadcast: false,
+            multicast_loop: true,
+            multicast_interface: None,
+            path_mtu_discovery: Default::default(),
+            rcvbuf: settings.rmem_default as usize,
+            sndbuf: settings.wmem_default as usize,
+        }
+    }
+
+    /// Connects a socket: from now on it gets datagrams of `remote` only, and sends to it.
+    pub(crate) fn connect_udp(
+        &self,
+        endpoint: &Arc<UdpEndpoint>,
+        remote: SocketAddr,
+        asked: IpAddr,
+    ) -> Result<(), SocketError> {
+        self.check_up()?;
+        if endpoint.flow.is_some() {
+            return Err(SocketError::Invalid("a flow has its peer already"));
+        }
+        let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
+        if remote.port() == 0 {
+            return Err(SocketError::AddrNotAvailable);
+        }
+        let source = self.udp_source(Some(asked).filter(|ip| !ip.is_unspecified()), remote.ip())?;
+        let local = SocketAddr::new(source, endpoint.local().port());
+        self.tables.udp().connect(endpoint, local, Some(remote));
+        endpoint.set_addresses(local, Some(remote));
+        Ok(())
+    }
+
+    /// Our address for datagrams to `remote`: `wanted`, or as the routes say.
+    pub(crate) fn udp_source(
+        &self,
+        wanted: Option<IpAddr>,
+        remote: IpAddr,
+    ) -> Result<IpAddr, SocketError> {
+        let routes = self.interfaces.routes();
+        if routes.is_cut_off(remote) {
+            return Err(SocketError::NetworkDown);
+        }
+        match wanted {
+            Some(ip) if ip.is_ipv4() != remote.is_ipv4() => {
+                Err(SocketError::Invalid("the two addresses are of different families"))
+            }
+            // What is bound to a group gets what is for it, and sends from an address of its own.
+            Some(ip) if is_unicast(ip) && !routes.is_broadcast(ip) => {
+                match routes.may_be_ours(ip) {
+                    true => Ok(ip),
+                    false => Err(SocketError::AddrNotAvailable),
+                }
+            }
+            _ if routes.is_ours(remote) => Ok(remote),
+            _ => routes.source_for(remote).ok_or(SocketError::NetworkUnreachable),
+        }
+    }
+
+    /// The application has let go of a socket.
+    pub(crate) fn close_udp(&self, now: Instant, endpoint: &Arc<UdpEndpoint>) {
+        let mut work = Work::begin_at(self, now, endpoint.home);
+        work.forget_udp(endpoint);
+        work.finish();
+    }
+
+    /// What the receive queues of all UDP sockets hold.
+    pub fn udp_memory(&self) -> UdpMemoryUse {
+        let settings = self.settings();
+        UdpMemoryUse {
+            bytes: self.policies.udp_memory().used(),
+            limit: limit_of(&settings.udp_mem),
+        }
+    }
+}
+
+impl Work<'_> {
+    /// Takes a socket out of the tables, and drops what was not read.
+    pub(crate) fn forget_udp(&mut self, endpoint: &Arc<UdpEndpoint>) {
+        let stack = self.stack;
+        match &endpoint.flow {
+            Some(flow) => {
+                stack.tables.udp().flows().remove(endpoint);
+                flow.listener.withdraw(endpoint);
+            }
+            None => stack.tables.udp().unbind(endpoint),
+        }
+        // Another thread may be in a send.
+        let waits_for = endpoint.end_waits();
+        for interface in stack.interfaces.iter() {
+            if waits_for & (1 << interface.index()) != 0 {
+                interface.tx().forget(endpoint);
+            }
+        }
+        let charged = endpoint.close(self.wakers());
+        stack.policies.udp_memory().shrink(charged, 0);
+        stack.tables.udp().unmake(endpoint.id);
+    }
+
+    /// Goes on with a socket that has waited for a completion or for space.
+    pub(crate) fn go_on_udp(&mut self, endpoint: &UdpEndpoint) {
+        endpoint.take_up(self.wakers());
+    }
+}

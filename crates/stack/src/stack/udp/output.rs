@@ -1,0 +1,351 @@
+//! Datagrams that leave.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use plimsoll_buf::{MAX_CHUNK, Slices};
+use plimsoll_tcp::{Instant, Serial};
+use plimsoll_wire::udp::UdpRepr;
+use plimsoll_wire::{ipv6, protocol, udp};
+
+use crate::error::SocketError;
+use crate::flow::FlowKey;
+use crate::limits::{MAX_DATAGRAM_V4, MAX_DATAGRAM_V6, MAX_UDP_SEGMENTS};
+use crate::offload::checksum;
+use crate::packet::{Charge, ChecksumState, CompletionSink, Gso, Packet};
+use crate::sockets::udp::options::{PathMtuDiscovery, UdpOptions};
+use crate::sockets::udp::receive_queue::cost_of;
+use crate::sockets::udp::{SendView, UdpEndpoint};
+use crate::stack::Stack;
+use crate::stack::ip::output::{IpParams, pseudo_header};
+use crate::stack::udp::input::counters_of;
+use crate::stack::work::Work;
+
+/// Where a datagram goes and how, as far as the socket does not say so. The default asks for
+/// nothing, and is right for a connected socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UdpTransmit {
+    /// The destination; without it, the peer.
+    pub to: Option<SocketAddr>,
+    /// The address of ours that it is sent from (IP_PKTINFO, IPV6_PKTINFO).
+    pub from: Option<IpAddr>,
+    /// TOS or traffic class, with ECN (IP_TOS, IPV6_TCLASS).
+    pub tos: Option<u8>,
+    /// TTL or hop limit (IP_TTL, IPV6_HOPLIMIT).
+    pub ttl: Option<u8>,
+    /// Cuts what is sent into datagrams of so many bytes each; the last may be shorter. 64 at most
+    /// (UDP_SEGMENT). All leave as one packet where the device takes that.
+    pub segment_size: Option<usize>,
+}
+
+plimsoll_tcp::setters!(UdpTransmit {
+    to: Option<SocketAddr>,
+    from: Option<IpAddr>,
+    tos: Option<u8>,
+    ttl: Option<u8>,
+    segment_size: Option<usize>,
+});
+
+/// What is to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Payload<'a> {
+    /// To be copied, one part behind the other.
+    Parts(&'a [&'a [u8]]),
+    /// By reference.
+    Shared(&'a Slices),
+}
+
+impl Payload<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Payload::Parts(parts) => parts.iter().map(|part| part.len()).sum(),
+            Payload::Shared(slices) => slices.len(),
+        }
+    }
+}
+
+/// A datagram that may leave.
+struct Leaving {
+    local: SocketAddr,
+    remote: SocketAddr,
+    interface: u8,
+    /// The longest packet that leaves whole.
+    mtu: u16,
+    may_fragment: bool,
+    /// Our own sockets may hear it: it goes to a group or is a broadcast.
+    loops: bool,
+    tos: u8,
+    ttl: u8,
+    /// Payload bytes of each datagram, if there are several.
+    segment_size: Option<u16>,
+}
+
+impl Stack {
+    /// Sends a datagram, or several of one length.
+    pub(crate) fn send_udp(
+        &self,
+        now: Instant,
+        endpoint: &Arc<UdpEndpoint>,
+        how: &UdpTransmit,
+        payload: Payload<'_>,
+    ) -> Result<usize, SocketError> {
+        let view = endpoint.send_view()?;
+        let leaving = self.leaving(now, &view, how, payload.len())?;
+        let counters = counters_of(leaving.remote);
+        let mut work = Work::begin_at(self, now, endpoint.home);
+        if !endpoint.has_send_space(view.options.sndbuf) {
+            work.count(counters.sndbuf_errors);
+            return Err(SocketError::WouldBlock);
+        }
+        let sent = work.send_datagram(endpoint, &leaving, payload);
+        if sent {
+            let count = leaving.segment_size.map_or(1, |size| payload.len().div_ceil(size.into()));
+            work.counters.add(counters.out_datagrams, count as u64);
+            if let Some(flow) = &endpoint.flow {
+                flow.note_answer(now);
+            }
+        } else {
+            work.count(counters.sndbuf_errors);
+        }
+        work.finish();
+        if sent { Ok(payload.len()) } else { Err(SocketError::WouldBlock) }
+    }
+
+    /// Finds the way of a datagram, and refuses one that cannot leave.
+    fn leaving(
+        &self,
+        now: Instant,
+        view: &SendView,
+        how: &UdpTransmit,
+        len: usize,
+    ) -> Result<Leaving, SocketError> {
+        self.check_up()?;
+        let SendView { local, peer, options } = view;
+        let remote = match how.to {
+            Some(to) => destination(to),
+            None => peer.ok_or(SocketError::DestinationRequired)?,
+        };
+        if remote.port() == 0 {
+            return Err(SocketError::Invalid("the destination has port 0"));
+        }
+        if local.is_ipv4() && remote.is_ipv6() {
+            return Err(SocketError::Invalid("the two addresses are of different families"));
+        }
+        let broadcast = self.interfaces.routes().is_broadcast(remote.ip());
+        if broadcast && !options.broadcast {
+            return Err(SocketError::BroadcastNotAllowed);
+        }
+        let bound = Some(local.ip()).filter(|ip| !ip.is_unspecified());
+        let group = remote.ip().is_multicast();
+        let interface = match options.multicast_interface.filter(|_| group) {
+            Some(interface) => interface,
+            None => self.udp_way(remote.ip())?,
+        };
+        let wanted = how.from.map(|ip| ip.to_canonical()).or(bound);
+        let source = match (wanted, options.multicast_interface.filter(|_| group)) {
+            (None, Some(interface)) => self.address_of(interface, remote.ip())?,
+            (wanted, _) => self.udp_source(wanted, remote.ip())?,
+        };
+        self.check_way(interface)?;
+        let (mtu, may_fragment) = self.udp_mtu(now, interface, remote.ip(), options);
+        let headers = if remote.is_ipv4() { 28 } else { 48 };
+        let whole = usize::from(mtu).saturating_sub(headers);
+        let longest = if remote.is_ipv4() { MAX_DATAGRAM_V4 } else { MAX_DATAGRAM_V6 };
+        let segment_size = segment_size(how, len, whole)?;
+        let fits = segment_size.is_some() || len <= whole || may_fragment.in_fragments();
+        if len > longest || !fits {
+            return Err(SocketError::MessageTooLong);
+        }
+        Ok(Leaving {
+            local: SocketAddr::new(source, local.port()),
+            remote,
+            interface,
+            mtu,
+            may_fragment: may_fragment == Fragmenting::Anywhere,
+            loops: broadcast || group && options.multicast_loop,
+            tos: how.tos.unwrap_or(options.tos),
+            ttl: how.ttl.unwrap_or(if group { options.multicast_ttl } else { options.ttl }),
+            segment_size,
+        })
+    }
+
+    /// The interface that datagrams to `remote` leave by.
+    fn udp_way(&self, remote: IpAddr) -> Result<u8, SocketError> {
+        let routes = self.interfaces.routes();
+        match routes.lookup(remote) {
+            Some(interface) => Ok(interface),
+            None if routes.is_cut_off(remote) => Err(SocketError::NetworkDown),
+            None => Err(SocketError::NetworkUnreachable),
+        }
+    }
+
+    /// An address of an interface, of the version of `remote`.
+    fn address_of(&self, interface: u8, remote: IpAddr) -> Result<IpAddr, SocketError> {
+        let there = self.interfaces.routes().addresses_of(interface);
+        let mut same = there.iter().filter(|(ip, _)| ip.is_ipv4() == remote.is_ipv4());
+        same.next().map(|&(ip, _)| ip).ok_or(SocketError::AddrNotAvailable)
+    }
+
+    /// The longest packet to `remote` that leaves whole, and who may fragment it.
+    fn udp_mtu(
+        &self,
+        now: Instant,
+        interface: u8,
+        remote: IpAddr,
+        options: &UdpOptions,
+    ) -> (u16, Fragmenting) {
+        let link = self.interfaces.get(interface).mtu();
+        let learnt = self.policies.learnt_mtu(remote, now);
+        let path = learnt.map_or(link, |mtu| mtu.min(link));
+        match options.path_mtu_discovery {
+            PathMtuDiscovery::Fragment => (path, Fragmenting::BySource),
+            PathMtuDiscovery::DontFragment => (path, Fragmenting::Never),
+            PathMtuDiscovery::Probe => (link, Fragmenting::Never),
+            PathMtuDiscovery::Never if remote.is_ipv6() => (path, Fragmenting::BySource),
+            PathMtuDiscovery::Never => (link, Fragmenting::Anywhere),
+        }
+    }
+}
+
+/// Who may fragment a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fragmenting {
+    Never,
+    /// We do what is too long; routers may not.
+    BySource,
+    Anywhere,
+}
+
+impl Fragmenting {
+    fn in_fragments(self) -> bool {
+        self != Fragmenting::Never
+    }
+}
+
+/// Where a datagram to `to` goes. As on Linux, the unspecified address is this host.
+fn destination(to: SocketAddr) -> SocketAddr {
+    let ip = match to.ip().to_canonical() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, to.port())
+}
+
+/// Payload bytes of each of several datagrams, if there are several.
+fn segment_size(how: &UdpTransmit, len: usize, whole: usize) -> Result<Option<u16>, SocketError> {
+    let Some(size) = how.segment_size else { return Ok(None) };
+    if size == 0 {
+        return Err(SocketError::Invalid("segment_size: it must be 1 at least"));
+    }
+    if len <= size {
+        return Ok(None);
+    }
+    if len.div_ceil(size) > MAX_UDP_SEGMENTS {
+        return Err(SocketError::Invalid("segment_size: at most 64 datagrams leave at once"));
+    }
+    if size > whole {
+        return Err(SocketError::MessageTooLong);
+    }
+    // It is below the longest packet.
+    Ok(Some(size as u16))
+}
+
+impl Work<'_> {
+    /// Queues a datagram. Returns whether there was space. If there was none, the socket waits for
+    /// some.
+    fn send_datagram(
+        &mut self,
+        endpoint: &Arc<UdpEndpoint>,
+        leaving: &Leaving,
+        payload: Payload<'_>,
+    ) -> bool {
+        let Leaving { local, remote, .. } = *leaving;
+        let len = payload.len();
+        let segs = leaving.segment_size.map_or(1, |size| len.div_ceil(size.into()) as u16);
+        let key = FlowKey {
+            local: local.ip(),
+            remote: remote.ip(),
+            local_port: local.port(),
+            remote_port: remote.port(),
+        };
+        let ip = IpParams {
+            src: local.ip(),
+            dst: remote.ip(),
+            protocol: protocol::UDP,
+            tos: leaving.tos,
+            ttl: leaving.ttl,
+            flow_label: self.flow_label(&key),
+            ident: endpoint.idents(segs),
+            may_fragment: leaving.may_fragment,
+        };
+        let data = self.gathered(payload);
+        let mut packet = self.udp_packet(&ip, (local.port(), remote.port()), data);
+        packet.flow = endpoint.id.flow();
+        packet.gso = leaving.segment_size.map(|size| Gso { size, segs });
+        let cost = cost_of(len, leaving.segment_size.map(usize::from)) as u32;
+        endpoint.charge_below(cost);
+        let sink: Arc<dyn CompletionSink> = endpoint.clone();
+        packet.charge = Some(Charge::new(sink, cost, Serial(0)));
+        self.count_request(local.is_ipv4());
+        self.loop_back(leaving, &packet);
+        let interface = self.stack.interfaces.way(leaving.interface, self.home());
+        if packet.gso.is_some() || packet.len() <= usize::from(leaving.mtu) {
+            return self.hand_down(interface, packet, Some(endpoint));
+        }
+        // The checksum is that of all fragments together. Our own headers have a place for it.
+        let filled = checksum::fill(&mut packet);
+        debug_assert!(filled, "a datagram of ours has no checksum");
+        let ident = self.stack.policies.fragment_ident(ip.src, ip.dst);
+        self.send_fragments((interface, leaving.mtu), (&ip, ident), packet, endpoint)
+    }
+
+    /// The bytes to be sent as ranges of chunks.
+    fn gathered(&self, payload: Payload<'_>) -> Slices {
+        match payload {
+            Payload::Shared(slices) => slices.clone(),
+            Payload::Parts(parts) => {
+                let len = payload.len().min(MAX_CHUNK);
+                if len == 0 {
+                    return Slices::new();
+                }
+                let mut writer = self.stack.pollers.pool(self.home()).chunk(len);
+                let mut at = 0;
+                for part in parts {
+                    writer.spare_mut()[at..at + part.len()].copy_from_slice(part);
+                    at += part.len();
+                }
+                writer.freeze(len).into()
+            }
+        }
+    }
+
+    fn udp_packet(
+        &self,
+        ip: &IpParams,
+        (src_port, dst_port): (u16, u16),
+        payload: Slices,
+    ) -> Packet {
+        let mut header = [0; ipv6::HEADER_LEN + udp::HEADER_LEN];
+        let udp_len = udp::HEADER_LEN + payload.len();
+        let at = self.emit_ip(ip, udp_len, &mut header);
+        let repr = UdpRepr { src_port, dst_port, payload_len: payload.len() };
+        let end = at + repr.emit(&mut header[at..]);
+        let sum = pseudo_header(ip, udp_len).folded();
+        header[at + udp::CHECKSUM_OFFSET..][..2].copy_from_slice(&sum.to_be_bytes());
+        let mut packet = Packet { payload, csum: ChecksumState::Partial, ..Packet::new() };
+        // The longest headers are shorter than the head.
+        let _ = packet.head.try_extend_from_slice(&header[..end]);
+        packet
+    }
+
+    /// Gives our own sockets what is sent to a group that they may be in.
+    fn loop_back(&mut self, leaving: &Leaving, packet: &Packet) {
+        let to = leaving.remote.ip();
+        let loopback = self.stack.interfaces.routes().loopback();
+        if leaving.loops && leaving.interface != loopback && self.stack.hears(to) {
+            self.hand_down(loopback, packet.share(), None);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What routers and peers say about datagrams of ours (RFC 1122, section 4.1.3.3).
+
+use plimsoll_tcp::ConnectionError;
+
+use crate::error::SocketError;
+use crate::snmp::IpCounter;
+use crate::sockets::quote::UdpQuote;
+use crate::sockets::udp::options::PathMtuDiscovery;
+use crate::stack::Stack;
+use crate::stack::ip::icmp::Told;
+use crate::stack::work::Work;
+use crate::tables::udp::Found;
+
+impl Stack {
+    /// Takes an ICMP error that quotes a datagram. It is believed if a socket may have sent that:
+    /// one that has the quoted address and port, and that is not connected to somebody else.
+    ///
+    /// A path MTU is learnt. As on Linux, an error is reported by a connected socket only, since no
+    /// other could tell what it is about, and only if it says that the datagrams are unwanted: an
+    /// unreachable host may be reachable the next moment.
+    pub(crate) fn udp_path_news(&self, work: &mut Work<'_>, quote: &UdpQuote, told: &Told) {
+        let key = quote.key();
+        let routes = self.interfaces.routes();
+        let ours = !routes.takes_any_address() || routes.is_ours(key.local);
+        drop(routes);
+        let remote = key.remote_addr();
+        let Found::Socket(endpoint) = self.tables.udp().find(remote, key.local_addr(), ours) else {
+            let v4 = key.remote.is_ipv4();
+            let errors = if v4 { IpCounter::IcmpInErrors } else { IpCounter::Icmp6InErrors };
+            return work.count(errors);
+        };
+        let connected = endpoint.is_connected_to(remote);
+        match told {
+            Told::TooBig(mtu) => {
+                self.learn_mtu(work, (key.remote, quote.total_len()), *mtu);
+                let discovery = endpoint.options().path_mtu_discovery;
+                if connected && discovery == PathMtuDiscovery::DontFragment {
+                    endpoint.fail(SocketError::MessageTooLong, work.wakers());
+                }
+            }
+            Told::Error(error) if connected && says_unwanted(*error) => {
+                endpoint.fail(SocketError::Connection(*error), work.wakers());
+            }
+            Told::Error(_) => {}
+        }
+    }
+}
+
+fn says_unwanted(error: ConnectionError) -> bool {
+    matches!(
+        error,
+        ConnectionError::Refused
+            | ConnectionError::ProtocolUnreachable
+            | ConnectionError::Prohibited
+            | ConnectionError::ParameterProblem
+    )
+}

@@ -1,0 +1,337 @@
+//! A UDP socket as the layer above sees it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use plimsoll_buf::{Slice, Slices};
+use plimsoll_tcp::{Duration, Instant};
+
+use crate::error::SocketError;
+use crate::limits::DATAGRAM_OVERHEAD;
+use crate::sockets::udp::UdpEndpoint;
+use crate::sockets::udp::options::UdpOptions;
+use crate::sockets::udp::receive_queue::{ReceiveQueue, Received};
+use crate::sockets::wakers::{Interest, WaitKey};
+use crate::stack::Stack;
+use crate::stack::udp::input::counters_of;
+use crate::stack::udp::output::{Payload, UdpTransmit};
+
+/// A UDP socket that an application holds. No call blocks.
+///
+/// Readiness is as for a [`TcpSocket`](crate::TcpSocket): call one of the `poll_*` or `wait_*`
+/// methods with a waker. Several threads may use one socket at the same time.
+///
+/// Addresses are those of the packets: a socket that is bound to `[::]` tells an IPv4 sender by its
+/// IPv4 address, and is given one to send to, where Linux has addresses like `::ffff:192.0.2.1`.
+/// Those are understood as well.
+///
+/// Dropping the socket closes it. What was sent leaves all the same.
+pub struct UdpSocket {
+    stack: Arc<Stack>,
+    endpoint: Arc<UdpEndpoint>,
+}
+
+impl UdpSocket {
+    pub(crate) fn new(stack: Arc<Stack>, endpoint: Arc<UdpEndpoint>) -> Arc<UdpSocket> {
+        Arc::new(UdpSocket { stack, endpoint })
+    }
+
+    /// Connects it: from now on it gets datagrams of `remote` only, sends to it, and hears of ICMP
+    /// errors. What has arrived before stays.
+    ///
+    /// # Errors
+    /// If no route leads there, or it is a flow.
+    pub fn connect(&self, now: Instant, remote: SocketAddr) -> Result<(), SocketError> {
+        self.stack.pollers.tell(now);
+        // A wildcard becomes the address that the routes say; the one of an earlier connect stays.
+        let asked = self.endpoint.local().ip();
+        self.stack.connect_udp(&self.endpoint, remote, asked)
+    }
+
+    /// Sends a datagram of all of `parts` and returns its length. With
+    /// [`segment_size`](UdpTransmit::segment_size) it is several.
+    ///
+    /// # Errors
+    /// [`SocketError::WouldBlock`] if the send queue or the queue of the interface is full: nothing
+    /// was sent then. [`SocketError::MessageTooLong`] if it is longer than 65,507 bytes (IPv4) or
+    /// 65,527 (IPv6), or longer than the path carries and may not be fragmented. What an ICMP error
+    /// said of an earlier datagram, once. Others if there is no destination, no route, or the
+    /// address to send from is not ours.
+    pub fn send(
+        &self,
+        now: Instant,
+        how: &UdpTransmit,
+        parts: &[&[u8]],
+    ) -> Result<usize, SocketError> {
+        self.known(self.stack.send_udp(now, &self.endpoint, how, Payload::Parts(parts)))
+    }
+
+    /// As [`send`](Self::send), but the bytes are sent by reference.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn send_shared(
+        &self,
+        now: Instant,
+        how: &UdpTransmit,
+        payload: &Slices,
+    ) -> Result<usize, SocketError> {
+        self.known(self.stack.send_udp(now, &self.endpoint, how, Payload::Shared(payload)))
+    }
+
+    /// Reads the next datagram. What does not fit `buf` is lost; [`Received::stride`] is its whole
+    /// length.
+    ///
+    /// # Errors
+    /// [`SocketError::WouldBlock`] if there is none. What an ICMP error said, once. `ETIMEDOUT` if
+    /// it is a flow that has ended.
+    pub fn recv(&self, now: Instant, buf: &mut [u8]) -> Result<Received, SocketError> {
+        self.receive(now, |queue| queue.read(buf))
+    }
+
+    /// As [`recv`](Self::recv), but reads several datagrams of one sender and one length that have
+    /// arrived one behind the other, if they fit `buf`: each but the last has
+    /// [`Received::stride`] bytes. With 65,535 bytes, `buf` has space for whatever may come.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn recv_train(&self, now: Instant, buf: &mut [u8]) -> Result<Received, SocketError> {
+        self.receive(now, |queue| queue.read_train(buf))
+    }
+
+    /// As [`recv_train`](Self::recv_train), without a copy.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn recv_shared(&self, now: Instant) -> Result<(Slice, Received), SocketError> {
+        let mut data = None;
+        let received = self.receive(now, |queue| {
+            let (slice, received) = queue.take_train()?;
+            data = Some(slice);
+            Some(received)
+        })?;
+        data.map(|data| (data, received)).ok_or(SocketError::WouldBlock)
+    }
+
+    /// As [`recv`](Self::recv), but leaves the datagram where it is (MSG_PEEK).
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn peek(&self, buf: &mut [u8]) -> Result<Received, SocketError> {
+        self.known(self.endpoint.peek(buf))
+    }
+
+    fn receive(
+        &self,
+        now: Instant,
+        read: impl FnOnce(&mut ReceiveQueue) -> Option<Received>,
+    ) -> Result<Received, SocketError> {
+        let memory = self.stack.policies.udp_memory();
+        let received = self.endpoint.receive(read, |charged, cost| memory.shrink(charged, cost));
+        let received = self.known(received)?;
+        let count = match received.stride {
+            0 => 1,
+            stride => received.len.div_ceil(stride).max(1),
+        };
+        let shard = self.stack.pollers.snmp().shard();
+        shard.add(counters_of(received.info.from).in_datagrams, count as u64);
+        if let Some(flow) = &self.endpoint.flow {
+            flow.note_arrival(now);
+        }
+        Ok(received)
+    }
+
+    /// A call that would block fails when the stack has ended.
+    fn known<T>(&self, result: Result<T, SocketError>) -> Result<T, SocketError> {
+        match result {
+            Err(SocketError::WouldBlock) => Err(self.stack.would_block()),
+            other => other,
+        }
+    }
+
+    /// Our address and port. The address is unspecified as long as the socket is bound to none and
+    /// is not connected.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.endpoint.local()
+    }
+
+    /// The peer, if it is connected.
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        self.endpoint.peer()
+    }
+
+    /// The stack that it is of.
+    pub fn stack(&self) -> &Arc<Stack> {
+        &self.stack
+    }
+
+    /// The options as they are now.
+    pub fn options(&self) -> UdpOptions {
+        self.endpoint.options()
+    }
+
+    /// Changes options. The buffers have at least [`DATAGRAM_OVERHEAD`] bytes and at most as many
+    /// as `net.core.rmem_max` and `net.core.wmem_max` say.
+    ///
+    /// # Errors
+    /// If there is no interface with the number of the multicast interface; nothing has changed
+    /// then.
+    pub fn change_options(&self, change: impl FnOnce(&mut UdpOptions)) -> Result<(), SocketError> {
+        let settings = self.stack.settings();
+        self.endpoint.change_options(|options| {
+            let mut changed = *options;
+            change(&mut changed);
+            if let Some(interface) = changed.multicast_interface
+                && self.stack.interfaces.find(usize::from(interface)).is_none()
+            {
+                return Err(SocketError::Invalid("there is no interface with that number"));
+            }
+            let most = (settings.rmem_max as usize, settings.wmem_max as usize);
+            changed.rcvbuf = changed.rcvbuf.clamp(DATAGRAM_OVERHEAD, most.0.max(options.rcvbuf));
+            changed.sndbuf = changed.sndbuf.clamp(DATAGRAM_OVERHEAD, most.1.max(options.sndbuf));
+            *options = changed;
+            Ok(())
+        })
+    }
+
+    /// Joins a group: what is sent to it and to the port of this socket arrives from now on. Nobody
+    /// is told (no IGMP, no MLD): the devices of a stack have one neighbour, which sends us all
+    /// that it has for us.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is no group, `EADDRINUSE` if the socket is in it, `ENOBUFS` if it is in
+    /// [`MAX_MEMBERSHIPS`](crate::limits::MAX_MEMBERSHIPS) already.
+    pub fn join_group(&self, group: IpAddr) -> Result<(), SocketError> {
+        if !group.is_multicast() {
+            return Err(SocketError::Invalid("the address is no group's"));
+        }
+        self.stack.tables.udp().join(&self.endpoint, group)
+    }
+
+    /// Leaves a group.
+    ///
+    /// # Errors
+    /// `EADDRNOTAVAIL` if the socket is not in it.
+    pub fn leave_group(&self, group: IpAddr) -> Result<(), SocketError> {
+        self.stack.tables.udp().leave(&self.endpoint, group)
+    }
+
+    /// SO_ERROR: what an ICMP error said, once.
+    pub fn take_error(&self) -> Option<SocketError> {
+        self.endpoint.take_error()
+    }
+
+    /// Bytes of the datagram that is read next (FIONREAD), if there is one.
+    pub fn next_len(&self) -> Option<usize> {
+        self.endpoint.readable().0
+    }
+
+    /// Datagrams that wait to be read.
+    pub fn queued(&self) -> usize {
+        self.endpoint.readable().1
+    }
+
+    /// What was sent and has not left the device, in bytes as SO_SNDBUF counts them.
+    pub fn send_queue_len(&self) -> usize {
+        self.endpoint.send_queue_len()
+    }
+
+    /// After how long without a datagram either way it ends, if it is a flow.
+    pub fn idle_timeout(&self) -> Option<Duration> {
+        self.endpoint.flow.as_ref().map(|flow| flow.idle_timeout())
+    }
+
+    /// Sets after how long without a datagram it ends: 1 ms at least.
+    ///
+    /// # Errors
+    /// If it is no flow, or the time is shorter.
+    pub fn set_idle_timeout(&self, timeout: Duration) -> Result<(), SocketError> {
+        let Some(flow) = &self.endpoint.flow else {
+            return Err(SocketError::Invalid("only flows to any address end when they are idle"));
+        };
+        if timeout < Duration::from_millis(1) {
+            return Err(SocketError::Invalid("idle_timeout: it must be 1 ms at least"));
+        }
+        flow.set_idle_timeout(timeout);
+        self.stack.tables.udp().flows().relist(&self.endpoint);
+        if let Some(at) = self.stack.tables.udp().flows_end() {
+            self.stack.pollers.queue(0).waiter().kick_before(at);
+        }
+        Ok(())
+    }
+
+    /// Whether a read would not block now.
+    pub fn is_readable(&self) -> bool {
+        self.endpoint.readiness().0 || self.stack.error().is_some()
+    }
+
+    /// Whether a send would not block now.
+    pub fn is_writable(&self) -> bool {
+        self.endpoint.readiness().1 || self.stack.error().is_some()
+    }
+
+    /// Whether an ICMP error waits to be told, which the next call does.
+    pub fn has_error(&self) -> bool {
+        self.endpoint.readiness().2 || self.stack.error().is_some()
+    }
+
+    /// Whether a read would not block; if it would, `waker` fires when that may have changed. Only
+    /// the waker of the latest call is kept.
+    pub fn poll_readable(&self, waker: &Waker) -> Poll<()> {
+        self.register(Interest::Read, None, waker)
+    }
+
+    /// As [`poll_readable`](Self::poll_readable), for one of any number who wait, each under a key
+    /// of its own. Who gives up calls [`cancel_wait`](Self::cancel_wait).
+    pub fn wait_readable(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
+        self.register(Interest::Read, Some(key), waker)
+    }
+
+    /// Whether a send would not block; if it would, `waker` fires when that may have changed. Only
+    /// the waker of the latest call is kept.
+    pub fn poll_writable(&self, waker: &Waker) -> Poll<()> {
+        self.register(Interest::Write, None, waker)
+    }
+
+    /// As [`poll_writable`](Self::poll_writable), for one of any number who wait.
+    pub fn wait_writable(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
+        self.register(Interest::Write, Some(key), waker)
+    }
+
+    fn register(&self, interest: Interest, key: Option<WaitKey>, waker: &Waker) -> Poll<()> {
+        let ended = || self.stack.error().is_some();
+        let (ready, left) = match interest {
+            Interest::Read => self.endpoint.register_reader(key, waker, ended),
+            Interest::Write => self.endpoint.register_writer(key, waker, ended),
+        };
+        self.stack.discard(left);
+        if ready { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Takes the waker out that waits under `key`, if it has not fired.
+    pub fn cancel_wait(&self, interest: Interest, key: WaitKey) {
+        self.stack.discard(self.endpoint.cancel(interest, key));
+    }
+
+    /// Lets go of it, as dropping does. Later calls find it closed.
+    pub fn close(&self, now: Instant) {
+        self.stack.close_udp(now, &self.endpoint);
+    }
+}
+
+impl Drop for UdpSocket {
+    fn drop(&mut self) {
+        self.close(self.stack.pollers.latest_time());
+    }
+}
+
+impl std::fmt::Debug for UdpSocket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "UdpSocket({}", self.local_addr())?;
+        match self.peer_addr() {
+            Some(peer) => write!(f, " -> {peer})"),
+            None => f.write_str(")"),
+        }
+    }
+}

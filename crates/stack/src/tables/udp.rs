@@ -1,0 +1,405 @@
+//! The tables of UDP sockets: bound ones by port, flows by four-tuple, listeners for any address,
+//! and all of them by place.
+//!
+//! # Which socket a datagram is for
+//!
+//! 1. One that is connected to its sender, on exactly this address.
+//! 2. One that is bound to exactly this address.
+//! 3. One that is bound to the unspecified address, if the address is ours.
+//! 4. A flow, then a listener for any address: first for the port, then for all ports.
+//!
+//! A datagram to a group is for every socket that has joined the group, one to a broadcast address
+//! for every socket of the port that is bound to no other address.
+//!
+//! # Locks
+//!
+//! Each part has its own, all of them leaves: ports, flows, places. Who needs two takes one after
+//! the other.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use plimsoll_tcp::Instant;
+
+use crate::connection_id::ConnectionId;
+use crate::error::SocketError;
+use crate::limits::{MAX_MEMBERSHIPS, MAX_UDP_SOCKETS};
+use crate::sockets::udp::UdpEndpoint;
+use crate::sockets::udp::flow::FlowListener;
+use crate::sync::lock;
+use crate::sync::timed::{Timed, TimedGuard};
+use crate::tables::udp_flows::FlowTable;
+
+/// Which IP versions a socket that is bound to `[::]` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Versions {
+    /// Those that its address says; `[::]` means both.
+    Both,
+    /// IPv6 only (IPV6_V6ONLY).
+    OnlyV6,
+}
+
+pub(crate) struct UdpTable {
+    ports: RwLock<Ports>,
+    flows: Timed<FlowTable>,
+    places: Mutex<Places>,
+    /// Some socket has joined a group at some time.
+    groups_in_use: AtomicBool,
+}
+
+#[derive(Default)]
+struct Ports {
+    by_port: BTreeMap<u16, Vec<Entry>>,
+    /// By port; 0 is any.
+    any_address: BTreeMap<u16, Arc<FlowListener>>,
+    /// How many sockets have joined each group.
+    groups: BTreeMap<IpAddr, usize>,
+}
+
+impl Ports {
+    fn leave(&mut self, group: IpAddr) {
+        if let Some(members) = self.groups.get_mut(&group) {
+            *members -= 1;
+            if *members == 0 {
+                self.groups.remove(&group);
+            }
+        }
+    }
+}
+
+/// A socket that is bound.
+struct Entry {
+    local: SocketAddr,
+    peer: Option<SocketAddr>,
+    versions: Versions,
+    groups: Vec<IpAddr>,
+    endpoint: Arc<UdpEndpoint>,
+}
+
+impl Entry {
+    /// How well it fits a datagram from `from` to `to`, or `None` if it does not.
+    fn fit(&self, from: SocketAddr, to: IpAddr, ours: bool) -> Option<u8> {
+        let own = self.local.ip();
+        let exact = own == to;
+        if !(exact || ours && self.is_wild_for(to)) {
+            return None;
+        }
+        let connected = match self.peer {
+            Some(peer) if peer != from => return None,
+            Some(_) => 4,
+            None => 0,
+        };
+        // Of two wildcards, the one of the same version.
+        let same = u8::from(own.is_ipv4() == to.is_ipv4());
+        Some(connected + 2 * u8::from(exact) + same)
+    }
+
+    /// Whether it is bound to the unspecified address of a version that has `ip`.
+    fn is_wild_for(&self, ip: IpAddr) -> bool {
+        let own = self.local.ip();
+        let other = own.is_ipv6() && ip.is_ipv4() && self.versions == Versions::Both;
+        own.is_unspecified() && (own.is_ipv4() == ip.is_ipv4() || other)
+    }
+
+    /// Whether it gets a datagram from `from` that is for a group.
+    fn hears(&self, from: SocketAddr, group: IpAddr) -> bool {
+        let own = self.local.ip();
+        let here = own == group || self.is_wild_for(group);
+        let joined = if group.is_multicast() { self.groups.contains(&group) } else { here };
+        let connected = self.peer.is_none_or(|peer| peer == from);
+        joined && (here || own.is_ipv4() == group.is_ipv4() && group.is_multicast()) && connected
+    }
+
+    /// Whether a socket at `local` would take some of what is for this one.
+    fn overlaps(&self, local: SocketAddr, versions: Versions) -> bool {
+        let covers = |wild: IpAddr, versions: Versions, other: IpAddr| {
+            let other_version = wild.is_ipv6() && other.is_ipv4() && versions == Versions::Both;
+            wild.is_unspecified() && (wild.is_ipv4() == other.is_ipv4() || other_version)
+        };
+        let own = self.local.ip();
+        own == local.ip()
+            || covers(own, self.versions, local.ip())
+            || covers(local.ip(), versions, own)
+    }
+}
+
+/// Places of sockets, by which completions know them.
+#[derive(Default)]
+struct Places {
+    slots: Vec<Place>,
+    free: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Place {
+    generation: u32,
+    endpoint: Option<Arc<UdpEndpoint>>,
+}
+
+/// To whom a datagram goes that is for one socket.
+pub(crate) enum Found {
+    Socket(Arc<UdpEndpoint>),
+    /// The flow is new: the listener decides.
+    New(Arc<FlowListener>),
+    Nobody,
+}
+
+impl UdpTable {
+    pub(crate) fn new(key: [u8; 16]) -> UdpTable {
+        UdpTable {
+            ports: RwLock::default(),
+            flows: Timed::new(FlowTable::new(key)),
+            places: Mutex::default(),
+            groups_in_use: AtomicBool::new(false),
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Ports> {
+        self.ports.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Ports> {
+        self.ports.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a socket in a free place. It is found by its place from now on, and by nothing else.
+    ///
+    /// # Errors
+    /// If there is no place.
+    pub(crate) fn make(
+        &self,
+        make: impl FnOnce(ConnectionId) -> UdpEndpoint,
+    ) -> Result<Arc<UdpEndpoint>, SocketError> {
+        let mut places = lock(&self.places);
+        let index = match places.free.pop() {
+            Some(index) => index,
+            None if places.slots.len() >= MAX_UDP_SOCKETS => {
+                return Err(SocketError::NoBufferSpace);
+            }
+            None => {
+                places.slots.push(Place::default());
+                places.slots.len() as u32 - 1
+            }
+        };
+        let place = &mut places.slots[index as usize];
+        let endpoint = Arc::new(make(ConnectionId::datagram(index, place.generation)));
+        place.endpoint = Some(endpoint.clone());
+        Ok(endpoint)
+    }
+
+    /// Gives the place of a socket back.
+    pub(crate) fn unmake(&self, id: ConnectionId) {
+        let Some(index) = id.datagram_index() else { return };
+        let mut places = lock(&self.places);
+        let Some(place) = places.slots.get_mut(index as usize) else { return };
+        if place.generation != id.generation {
+            return;
+        }
+        place.generation = place.generation.wrapping_add(1);
+        let gone = place.endpoint.take();
+        if gone.is_some() {
+            places.free.push(index);
+        }
+        drop(places);
+        drop(gone);
+    }
+
+    /// The socket in a place.
+    pub(crate) fn get(&self, id: ConnectionId) -> Option<Arc<UdpEndpoint>> {
+        let index = id.datagram_index()?;
+        let places = lock(&self.places);
+        let place = places.slots.get(index as usize)?;
+        place.endpoint.clone().filter(|_| place.generation == id.generation)
+    }
+
+    /// All sockets.
+    pub(crate) fn all(&self) -> Vec<Arc<UdpEndpoint>> {
+        lock(&self.places).slots.iter().filter_map(|place| place.endpoint.clone()).collect()
+    }
+
+    /// How many sockets there are.
+    pub(crate) fn len(&self) -> usize {
+        let places = lock(&self.places);
+        places.slots.len() - places.free.len()
+    }
+
+    /// Whether a socket could be bound to `local`.
+    pub(crate) fn is_free(&self, local: SocketAddr, versions: Versions) -> bool {
+        let ports = self.read();
+        let there = ports.by_port.get(&local.port());
+        !there.is_some_and(|there| there.iter().any(|entry| entry.overlaps(local, versions)))
+    }
+
+    /// Binds a socket to its address.
+    ///
+    /// # Errors
+    /// [`SocketError::AddrInUse`] if another one would take some of its datagrams.
+    pub(crate) fn bind(
+        &self,
+        endpoint: &Arc<UdpEndpoint>,
+        versions: Versions,
+    ) -> Result<(), SocketError> {
+        let (local, peer) = (endpoint.local(), endpoint.peer());
+        let mut ports = self.write();
+        let there = ports.by_port.entry(local.port()).or_default();
+        if there.iter().any(|entry| entry.overlaps(local, versions)) {
+            return Err(SocketError::AddrInUse);
+        }
+        let endpoint = endpoint.clone();
+        there.push(Entry { local, peer, versions, groups: Vec::new(), endpoint });
+        Ok(())
+    }
+
+    /// Takes a bound socket out.
+    pub(crate) fn unbind(&self, endpoint: &Arc<UdpEndpoint>) {
+        let mut ports = self.write();
+        let port = endpoint.local().port();
+        let Some(there) = ports.by_port.get_mut(&port) else { return };
+        let place = there.iter().position(|entry| Arc::ptr_eq(&entry.endpoint, endpoint));
+        let Some(place) = place else { return };
+        let gone = there.swap_remove(place);
+        if there.is_empty() {
+            ports.by_port.remove(&port);
+        }
+        gone.groups.iter().for_each(|&group| ports.leave(group));
+        drop(ports);
+    }
+
+    /// Changes the entry of a bound socket.
+    fn change<T>(
+        &self,
+        endpoint: &Arc<UdpEndpoint>,
+        change: impl FnOnce(&mut Entry) -> T,
+    ) -> Option<T> {
+        let port = endpoint.local().port();
+        let mut ports = self.write();
+        let there = ports.by_port.get_mut(&port)?;
+        there.iter_mut().find(|entry| Arc::ptr_eq(&entry.endpoint, endpoint)).map(change)
+    }
+
+    /// Connects a bound socket, or takes its peer away.
+    pub(crate) fn connect(
+        &self,
+        endpoint: &Arc<UdpEndpoint>,
+        local: SocketAddr,
+        peer: Option<SocketAddr>,
+    ) {
+        self.change(endpoint, |entry| (entry.local, entry.peer) = (local, peer));
+    }
+
+    /// A socket joins a group.
+    pub(crate) fn join(
+        &self,
+        endpoint: &Arc<UdpEndpoint>,
+        group: IpAddr,
+    ) -> Result<(), SocketError> {
+        self.groups_in_use.store(true, Ordering::Relaxed);
+        let joined = self.change(endpoint, |entry| {
+            if entry.groups.contains(&group) {
+                return Err(SocketError::AddrInUse);
+            }
+            if entry.groups.len() >= MAX_MEMBERSHIPS {
+                return Err(SocketError::NoBufferSpace);
+            }
+            entry.groups.push(group);
+            Ok(())
+        });
+        joined.unwrap_or(Err(SocketError::Closed))?;
+        *self.write().groups.entry(group).or_default() += 1;
+        Ok(())
+    }
+
+    /// A socket leaves a group.
+    pub(crate) fn leave(
+        &self,
+        endpoint: &Arc<UdpEndpoint>,
+        group: IpAddr,
+    ) -> Result<(), SocketError> {
+        let left = self.change(endpoint, |entry| {
+            let before = entry.groups.len();
+            entry.groups.retain(|&joined| joined != group);
+            entry.groups.len() < before
+        });
+        if left != Some(true) {
+            return Err(SocketError::AddrNotAvailable);
+        }
+        self.write().leave(group);
+        Ok(())
+    }
+
+    /// Whether packets to `group` are for some socket.
+    pub(crate) fn is_joined(&self, group: IpAddr) -> bool {
+        self.groups_in_use.load(Ordering::Relaxed) && self.read().groups.contains_key(&group)
+    }
+
+    /// The socket for a datagram from `from` to `to`, which is one host's; `ours` is whether that
+    /// is an address of ours.
+    pub(crate) fn find(&self, from: SocketAddr, to: SocketAddr, ours: bool) -> Found {
+        let listener = {
+            let ports = self.read();
+            let there = ports.by_port.get(&to.port()).into_iter().flatten();
+            let fitting = there.filter_map(|entry| Some((entry.fit(from, to.ip(), ours)?, entry)));
+            if let Some((_, entry)) = fitting.max_by_key(|&(fit, _)| fit) {
+                return Found::Socket(entry.endpoint.clone());
+            }
+            if ports.any_address.is_empty() {
+                return Found::Nobody;
+            }
+            let any = &ports.any_address;
+            any.get(&to.port()).or_else(|| any.get(&0)).cloned()
+        };
+        if let Some(flow) = self.flows().find(from, to) {
+            return Found::Socket(flow);
+        }
+        listener.map_or(Found::Nobody, Found::New)
+    }
+
+    /// The sockets for a datagram from `from` to a group or to a broadcast address.
+    pub(crate) fn find_all(&self, from: SocketAddr, to: SocketAddr) -> Vec<Arc<UdpEndpoint>> {
+        let ports = self.read();
+        let there = ports.by_port.get(&to.port()).into_iter().flatten();
+        let hearing = there.filter(|entry| entry.hears(from, to.ip()));
+        hearing.map(|entry| entry.endpoint.clone()).collect()
+    }
+
+    /// Adds a listener for any address.
+    pub(crate) fn listen(&self, listener: Arc<FlowListener>) -> Result<(), SocketError> {
+        let mut ports = self.write();
+        if ports.any_address.contains_key(&listener.port) {
+            return Err(SocketError::AddrInUse);
+        }
+        ports.any_address.insert(listener.port, listener);
+        Ok(())
+    }
+
+    /// Takes a listener out; `false` if it was out already.
+    pub(crate) fn unlisten(&self, listener: &Arc<FlowListener>) -> bool {
+        let mut ports = self.write();
+        let there = ports.any_address.get(&listener.port);
+        let is_there = there.is_some_and(|there| Arc::ptr_eq(there, listener));
+        if is_there {
+            ports.any_address.remove(&listener.port);
+        }
+        is_there
+    }
+
+    /// All listeners for any address.
+    pub(crate) fn listeners(&self) -> Vec<Arc<FlowListener>> {
+        self.read().any_address.values().cloned().collect()
+    }
+
+    /// The flows.
+    pub(crate) fn flows(&self) -> TimedGuard<'_, FlowTable> {
+        self.flows.lock()
+    }
+
+    /// When a flow may have ended.
+    pub(crate) fn flows_end(&self) -> Option<Instant> {
+        self.flows.next()
+    }
+}
+
+#[cfg(test)]
+mod tests;
