@@ -15,6 +15,7 @@ mod modules;
 mod mutants;
 mod outside;
 mod packages;
+mod publish;
 mod shell;
 mod steps;
 mod suites;

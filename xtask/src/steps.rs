@@ -9,7 +9,7 @@ use anyhow::{Context, Error, Result, bail};
 
 use crate::suites::Suite;
 use crate::tally::Tally;
-use crate::{fuzz, licences, outside, packages, shell, tidy, toolchain};
+use crate::{fuzz, licences, outside, packages, publish, shell, tidy, toolchain};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -213,7 +213,29 @@ impl Session {
         }
     }
 
-    pub(crate) fn no_std(&mut self) -> Result<()> {
+    /// What is published, as its users get it.
+    pub(crate) fn publish(&mut self) -> Result<()> {
+        let mut program = publish::prepared(&self.root)?;
+        self.pass_or_fail("a program that depends on the packages", &mut program)
+    }
+
+    /// Targets that the tests do not run on: other operating systems, and none.
+    pub(crate) fn targets(&mut self) -> Result<()> {
+        self.no_std()?;
+        for target in toolchain::FOREIGN_TARGETS {
+            let name = format!("the library for {target}");
+            if let Err(why) = toolchain::prepare_target(&self.root, target) {
+                self.tally.skip(&name, &why);
+                continue;
+            }
+            let words = ["check", "-p", "plimsoll", "--all-features", "--target", target];
+            let mut command = cargo(&self.root, &words);
+            self.pass_or_fail(&name, command.env("RUSTFLAGS", "-D warnings"))?;
+        }
+        Ok(())
+    }
+
+    fn no_std(&mut self) -> Result<()> {
         for target in toolchain::BARE_TARGETS {
             let name = format!("the engine without std for {target}");
             if let Err(why) = toolchain::prepare_target(&self.root, target) {

@@ -32,8 +32,8 @@ const fn suite(
 
 /// Quick ones first. Those that build the same things stand together: `rustdoc` finds what `clippy`
 /// has checked, `drill` and `interop` share the release build.
-pub(crate) const SUITES: [Suite; 14] = [
-    suite("prepare", 10, 20, Session::prepare),
+pub(crate) const SUITES: [Suite; 15] = [
+    suite("prepare", 8, 20, Session::prepare),
     suite("tidy", 1, 1, Session::tidy),
     suite("format", 1, 1, Session::format),
     suite("licences", 3, 20, Session::licences),
@@ -41,10 +41,11 @@ pub(crate) const SUITES: [Suite; 14] = [
     suite("rustdoc", 3, 2, Session::rustdoc),
     suite("unit", 14, 40, Session::unit),
     suite("outside", 4, 25, Session::outside),
-    suite("no-std", 2, 2, Session::no_std),
-    suite("loom", 8, 60, Session::loom),
-    suite("miri", 5, 90, Session::miri),
-    suite("drill", 7, 5, |s| drills::step(&s.root, &mut s.tally)),
+    suite("targets", 4, 4, Session::targets),
+    suite("publish", 3, 3, Session::publish),
+    suite("loom", 7, 60, Session::loom),
+    suite("miri", 4, 90, Session::miri),
+    suite("drill", 6, 5, |s| drills::step(&s.root, &mut s.tally)),
     suite("interop", 12, 35, Session::interop),
     suite("fuzz", 14, 125, Session::fuzz),
 ];

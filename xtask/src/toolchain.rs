@@ -1,4 +1,4 @@
-//! Compilers beside the pinned stable one: the nightly of fuzzing and Miri, and a bare target.
+//! Compilers beside the pinned stable one: the nightly of fuzzing and Miri, and the targets.
 //!
 //! The nightly is pinned by its date, in `fuzz/rust-toolchain.toml` and nowhere else: a new one can
 //! neither break a run nor change what it finds. What is missing is fetched by rustup.
@@ -14,6 +14,15 @@ const PIN: &str = "fuzz/rust-toolchain.toml";
 /// Targets without an operating system: one like those that run the tests, and one that has 32 bits
 /// and no atomic operations of 64.
 pub(crate) const BARE_TARGETS: [&str; 2] = ["x86_64-unknown-none", "thumbv7em-none-eabihf"];
+
+/// Other operating systems, one of each kind: those that have neither an eventfd nor a timerfd, one
+/// without descriptors that can be waited for together, and one that is Linux with another libc.
+pub(crate) const FOREIGN_TARGETS: [&str; 4] = [
+    "aarch64-apple-darwin",
+    "x86_64-unknown-freebsd",
+    "x86_64-pc-windows-msvc",
+    "aarch64-linux-android",
+];
 
 /// The name of the pinned nightly, with these components installed. Says what is missing if it
 /// cannot be had.
@@ -54,7 +63,7 @@ fn installed(name: &str, components: &[&str]) -> bool {
     components.iter().all(|component| text.lines().any(|line| line.starts_with(component)))
 }
 
-/// Fetches the core library of a bare target if it is missing. Says how if that fails.
+/// Fetches the library of a target if it is missing. Says how if that fails.
 pub(crate) fn prepare_target(root: &Path, target: &str) -> Result<(), String> {
     let there = || {
         let mut command = Command::new("rustc");

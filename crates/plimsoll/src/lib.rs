@@ -264,6 +264,7 @@ mod listener;
 pub mod net;
 mod options;
 mod park;
+mod platform;
 mod poll;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
@@ -302,7 +303,9 @@ pub use plimsoll_tcp::{
     Note, Options, Record, Released, Resend, SetOption, State, Tail, TsoTail, WriteFlags,
 };
 pub use poll::{Accept, Connecting};
-pub use queue_loop::{PreparedWait, QueueLoop, Watch};
+pub use queue_loop::QueueLoop;
+#[cfg(unix)]
+pub use queue_loop::{PreparedWait, Watch};
 pub use ready::ReadyQueue;
 pub use registration::Registration;
 pub use resolve::{Resolve, Resolving, ToSocketAddrs};
@@ -316,3 +319,8 @@ pub use udp_flows::UdpListener;
 #[cfg(all(doctest, feature = "tokio"))]
 #[doc = include_str!("../../../README.md")]
 pub struct Readme;
+
+/// So does the code in the page for those who come from other stacks.
+#[cfg(all(doctest, feature = "tokio"))]
+#[doc = include_str!("../../../docs/migrating.md")]
+pub struct Migrating;

@@ -2,13 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice};
-use std::os::unix::fs::FileExt;
 
 use plimsoll_buf::{ChunkWriter, Slice};
 use plimsoll_stack::SocketError;
 use plimsoll_tcp::{ErrorReport, WriteFlags};
 
 use crate::error::would_block;
+use crate::platform;
 use crate::stack::Stack;
 use crate::stream::TcpStream;
 
@@ -143,14 +143,15 @@ impl TcpStream {
     }
 
     /// Sends `len` bytes of `file` from `offset` on, as sendfile(2): they are read into memory of
-    /// the stack and not copied after that. Returns how many were sent: fewer if the file ends
-    /// before, and as `write` if the stream is non-blocking, the timeout comes, or it fails.
+    /// the stack and not copied after that. The position of the file stays, but Windows moves it.
+    /// Returns how many were sent: fewer if the file ends before, and as `write` if the stream is
+    /// non-blocking, the timeout comes, or it fails.
     ///
     /// Pieces are marked as followed by more, so that they leave in full segments, except for the
     /// last one, which always leaves at once, also where the file ends early.
     ///
     /// # Errors
-    /// As `write` and [`FileExt::read_at`], unless something was sent.
+    /// As `write` and as reading the file, unless something was sent.
     pub fn send_file(&self, file: &File, offset: u64, len: u64) -> io::Result<u64> {
         let mut sent = 0;
         // One piece ahead, so that it is known which one is the last.
@@ -191,7 +192,7 @@ impl TcpStream {
         }
         let mut buffer = self.stack().buffer(want);
         loop {
-            match file.read_at(&mut buffer.spare_mut()[..want], at) {
+            match platform::read_at(file, &mut buffer.spare_mut()[..want], at) {
                 Ok(0) => return Ok(None),
                 Ok(count) => return Ok(Some(buffer.freeze(count))),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

@@ -4,6 +4,7 @@ use std::io;
 
 use plimsoll_tcp::ConnectionError;
 
+use crate::platform::errno;
 use crate::policies::sysctl::SysctlError;
 
 /// Why a stack could not be built, or cannot go on.
@@ -170,47 +171,48 @@ fn describe(error: ConnectionError) -> &'static str {
 }
 
 impl SocketError {
-    /// The error number that Linux gives.
+    /// The error number that Linux gives, or what the system has in its place: the nearest of
+    /// Winsock's on Windows.
     pub fn errno(self) -> i32 {
         match self {
-            SocketError::WouldBlock => libc::EAGAIN,
-            SocketError::InProgress => libc::EINPROGRESS,
-            SocketError::NotSupported => libc::EOPNOTSUPP,
-            SocketError::NotConnected => libc::ENOTCONN,
-            SocketError::Closed => libc::EPIPE,
+            SocketError::WouldBlock => errno::EAGAIN,
+            SocketError::InProgress => errno::EINPROGRESS,
+            SocketError::NotSupported => errno::EOPNOTSUPP,
+            SocketError::NotConnected => errno::ENOTCONN,
+            SocketError::Closed => errno::EPIPE,
             SocketError::Connection(error) => connection_errno(error),
-            SocketError::AddrInUse => libc::EADDRINUSE,
-            SocketError::AddrNotAvailable => libc::EADDRNOTAVAIL,
+            SocketError::AddrInUse => errno::EADDRINUSE,
+            SocketError::AddrNotAvailable => errno::EADDRNOTAVAIL,
             SocketError::TooManyConnections
             | SocketError::ListenerOverBudget
-            | SocketError::NoBufferSpace => libc::ENOBUFS,
-            SocketError::MessageTooLong => libc::EMSGSIZE,
-            SocketError::DestinationRequired => libc::EDESTADDRREQ,
-            SocketError::BroadcastNotAllowed => libc::EACCES,
-            SocketError::NetworkUnreachable => libc::ENETUNREACH,
-            SocketError::Invalid(_) => libc::EINVAL,
-            SocketError::NetworkDown => libc::ENETDOWN,
+            | SocketError::NoBufferSpace => errno::ENOBUFS,
+            SocketError::MessageTooLong => errno::EMSGSIZE,
+            SocketError::DestinationRequired => errno::EDESTADDRREQ,
+            SocketError::BroadcastNotAllowed => errno::EACCES,
+            SocketError::NetworkUnreachable => errno::ENETUNREACH,
+            SocketError::Invalid(_) => errno::EINVAL,
+            SocketError::NetworkDown => errno::ENETDOWN,
         }
     }
 }
 
 fn connection_errno(error: ConnectionError) -> i32 {
     match error {
-        ConnectionError::Refused => libc::ECONNREFUSED,
-        ConnectionError::Reset => libc::ECONNRESET,
-        ConnectionError::BrokenPipe => libc::EPIPE,
-        ConnectionError::TimedOut => libc::ETIMEDOUT,
-        ConnectionError::Aborted => libc::ECONNABORTED,
-        ConnectionError::HostUnreachable => libc::EHOSTUNREACH,
-        ConnectionError::NetworkUnreachable => libc::ENETUNREACH,
-        ConnectionError::ProtocolUnreachable => libc::ENOPROTOOPT,
-        ConnectionError::SourceRouteFailed => libc::EOPNOTSUPP,
-        ConnectionError::HostDown => libc::EHOSTDOWN,
-        ConnectionError::HostIsolated => libc::ENONET,
-        ConnectionError::Prohibited => libc::EACCES,
-        ConnectionError::ParameterProblem => libc::EPROTO,
-        ConnectionError::DeviceGone => libc::ENETDOWN,
-        ConnectionError::Panicked => libc::ECONNABORTED,
+        ConnectionError::Refused => errno::ECONNREFUSED,
+        ConnectionError::Reset => errno::ECONNRESET,
+        ConnectionError::BrokenPipe => errno::EPIPE,
+        ConnectionError::TimedOut => errno::ETIMEDOUT,
+        ConnectionError::Aborted => errno::ECONNABORTED,
+        ConnectionError::HostUnreachable => errno::EHOSTUNREACH,
+        ConnectionError::NetworkUnreachable => errno::ENETUNREACH,
+        ConnectionError::ProtocolUnreachable => errno::ENOPROTOOPT,
+        ConnectionError::SourceRouteFailed => errno::EOPNOTSUPP,
+        ConnectionError::HostDown => errno::EHOSTDOWN,
+        ConnectionError::HostIsolated => errno::ENONET,
+        ConnectionError::Prohibited => errno::EACCES,
+        ConnectionError::ParameterProblem => errno::EPROTO,
+        ConnectionError::DeviceGone => errno::ENETDOWN,
+        ConnectionError::Panicked => errno::ECONNABORTED,
     }
 }
 

@@ -6,8 +6,9 @@
 //! Whoever has work for the poller first makes the work visible and then calls [`Kick::kick`]. The
 //! poller first *announces* that it is about to sleep and then reads all its work once more.
 //! Between the two steps each side has a sequentially consistent fence. So at least one of the two
-//! sees what the other did: the kicker sees the announcement and writes to an eventfd, or the
-//! poller sees the work and does not sleep. While the poller runs, a kick is a fence and a load.
+//! sees what the other did: the kicker sees the announcement and sets an event (`platform/`), or
+//! the poller sees the work and does not sleep. While the poller runs, a kick is a fence and a
+//! load.
 //!
 //! An announcement may carry the time at which the poller will wake anyway. Who arms a timer uses
 //! [`Kick::kick_before`] and pays only if the timer is earlier. The announcement may be repeated
@@ -17,19 +18,20 @@
 //! so, fences, and looks at the devices; a device fences between arrival and asking. So either the
 //! device kicks, or the arrival is seen.
 //!
-//! A poller that does not sleep in `ppoll` but as a task of a runtime gives the kick its waker
-//! ([`Kick::set_waker`]), which is then woken in place of the write to the eventfd.
+//! A poller that does not sleep in the system but as a task of a runtime gives the kick its waker
+//! ([`Kick::set_waker`]), which is then woken, and the event is not set.
 //!
 //! The order for a poller:
 //!
 //! 1. [`announce(None)`](Kick::announce): any kick counts from here on.
 //! 2. Read all work. If there is some, [`awake`](Kick::awake) and do it.
 //! 3. With a deadline, `announce(Some(deadline))`. Optional; it saves wake-ups for later timers.
-//! 4. `ppoll` on [`Kick::fd`] and the devices until the deadline.
+//! 4. Sleep for the event and the devices until the deadline.
 //! 5. [`awake`](Kick::awake), then read all work.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+#[cfg(unix)]
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, PoisonError};
 use std::task::Waker;
 
@@ -43,8 +45,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard};
 
 use plimsoll_tcp::Instant;
-use rustix::event::{EventfdFlags, eventfd};
 
+use crate::platform::Event;
 use crate::sockets::wakers;
 
 /// The poller runs and will look at its work before it sleeps.
@@ -168,7 +170,7 @@ impl TaskWaker {
 #[derive(Debug)]
 struct Inner {
     sleep: Sleep,
-    event: OwnedFd,
+    event: Event,
     /// Kicks that cost a system call.
     wakes: AtomicU64,
     quiet: Quiet,
@@ -186,7 +188,7 @@ impl Kick {
     /// # Errors
     /// If the system has no file descriptor left.
     pub fn new() -> io::Result<Kick> {
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let event = Event::new()?;
         let wakes = AtomicU64::new(0);
         let quiet = Quiet::new();
         let (sleep, waker) = (Sleep::new(), TaskWaker::new());
@@ -220,13 +222,12 @@ impl Kick {
                 wakers::wake(waker);
                 return;
             }
-            // The counter cannot overflow: the poller empties it, and one write is made per sleep.
-            let _ = rustix::io::write(&self.0.event, &1_u64.to_ne_bytes());
+            self.0.event.set();
         }
     }
 
     /// For a poller that is a task: its waker from now on, to be set before it announces that it
-    /// sleeps; or `None` for one that sleeps in `ppoll`.
+    /// sleeps; or `None` for one that sleeps in the system.
     pub fn set_waker(&self, waker: Option<&Waker>) {
         self.0.waker.set(waker);
     }
@@ -237,20 +238,25 @@ impl Kick {
         self.0.sleep.announce(until);
     }
 
-    /// For the poller: it runs again. `readable` says whether `ppoll` found [`fd`](Self::fd)
-    /// readable. It must read all its work after this call.
+    /// For the poller: it runs again. `readable` says whether the sleep found its event set, so
+    /// that its descriptor is readable. It must read all its work after this call.
     pub fn awake(&self, readable: bool) {
         let kicked = self.0.sleep.awake();
         let written = kicked && !self.0.waker.is_set();
         if written || readable {
-            // If the kicker has not written yet, the next sleep ends early, once.
-            let _ = rustix::io::read(&self.0.event, &mut [0_u8; 8]);
+            // If the kicker has not set it yet, the next sleep ends early, once.
+            self.0.event.clear();
         }
     }
 
-    /// What the poller waits for.
+    /// What the poller waits for. Only where the system has descriptors that become ready (Unix).
+    #[cfg(unix)]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.0.event.as_fd()
+    }
+
+    pub(crate) fn event(&self) -> &Event {
+        &self.0.event
     }
 
     /// Kicks so far that cost a system call.

@@ -39,6 +39,7 @@
 //! | what one listener's connections may use | `policies/budget.rs`, `stack/budgets.rs` |
 //! | when a connection's timer fires | `pollers/timer_wheel.rs` |
 //! | how a thread sleeps and is woken | `stack/wait.rs`, `kick.rs` |
+//! | what differs between operating systems | `platform/` |
 //! | who waits for a socket | `sockets/wakers.rs` |
 //! | what ends a stack | `stack/ending.rs` |
 //! | which settings exist | `policies/sysctl.rs` |
@@ -56,6 +57,7 @@ pub mod limits;
 mod metrics;
 pub mod offload;
 pub mod packet;
+mod platform;
 mod policies;
 mod pollers;
 pub mod qdisc;

@@ -29,6 +29,7 @@ pub const TX_QUEUE_LEN: usize = 16_384;
 /// takes 64 KiB of the kernel's memory; SYNs that fill it bind about 8 MiB, datagrams of 1,500
 /// bytes about 20 MiB. Super-segments of 64 KiB could bind 512 MiB, but a peer sends no more of
 /// them than our windows allow.
+#[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) const RX_QUEUE_LEN: i32 = 8192;
 
 /// Packets that wait in each direction of a channel device, unless its configuration says

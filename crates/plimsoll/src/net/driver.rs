@@ -12,24 +12,15 @@
 
 use std::fmt;
 use std::future::Future;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use plimsoll_stack::device::WaitSource;
 use plimsoll_stack::{Prepared, QueueWaiter, StackError};
 use plimsoll_tcp::Instant;
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
-use tokio::time::Sleep;
 
 use crate::clock::{self, Clock};
+use crate::platform::{Alarm, DeviceWatcher, PreciseAlarm, RuntimeAlarm, Watch};
 use crate::stack::{Inner, Stack};
 
 /// Packets that one poll takes from each device at most, before the other tasks have their turn.
@@ -63,8 +54,8 @@ const BUDGET: usize = 64;
 #[must_use = "the stack stands still until it is polled"]
 pub struct Driver {
     waiters: Vec<QueueWaiter>,
-    alarm: Alarm,
-    sources: Vec<Source>,
+    timer: Timer,
+    watcher: DeviceWatcher,
     // Not a handle of the stack, so that handles can run out.
     inner: Arc<Inner>,
 }
@@ -72,7 +63,8 @@ pub struct Driver {
 /// By what a [`Driver`] is woken when a timer of the stack is due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DriverTimer {
-    /// A timerfd, as precise as the system's timers. The runtime needs its I/O driver.
+    /// A timerfd, as precise as the system's timers. The runtime needs its I/O driver. Other
+    /// systems than Linux and Android have none: there it is the same as `Runtime`.
     #[default]
     Precise,
     /// The runtime's own timer, which ticks once in a millisecond. The runtime needs its time
@@ -89,23 +81,26 @@ impl Driver {
         let core = stack.core();
         let waiters =
             (0..core.queue_count()).map(|queue| core.queue_waiter(queue)).collect::<Result<_, _>>();
-        let (waiters, alarm) = (waiters?, Alarm::new(DriverTimer::default()));
-        Ok(Driver { waiters, alarm, sources: Vec::new(), inner: stack.inner().clone() })
+        let (waiters, timer) = (waiters?, Timer::new(DriverTimer::default()));
+        Ok(Driver {
+            waiters,
+            timer,
+            watcher: DeviceWatcher::default(),
+            inner: stack.inner().clone(),
+        })
     }
 
     /// Chooses what wakes it when a timer is due.
     pub fn timer(mut self, timer: DriverTimer) -> Driver {
-        self.alarm = Alarm::new(timer);
+        self.timer = Timer::new(timer);
         self
     }
 
     /// Polls once, and prepares to sleep if there was nothing to do.
     fn turn(&mut self, cx: &mut Context<'_>) -> Result<Turn, StackError> {
         self.waiters.iter_mut().for_each(QueueWaiter::resume);
-        for source in &mut self.sources {
-            forget_readiness(&mut source.fd, cx)?;
-        }
-        self.alarm.forget(cx)?;
+        self.watcher.forget(cx)?;
+        self.timer.forget(cx)?;
         let now = self.inner.now();
         if self.inner.core().poll(now, BUDGET)?.worked {
             return Ok(Turn::Again);
@@ -121,41 +116,13 @@ impl Driver {
         if self.inner.is_stopped() {
             return Ok(Turn::Over);
         }
-        if self.watch_devices(cx)? == Watch::Changed {
+        let devices = self.waiters.iter().flat_map(QueueWaiter::devices);
+        if self.watcher.watch(devices, cx)? == Watch::Changed {
             // What came before they were watched is not told.
             return Ok(Turn::Again);
         }
-        self.alarm.set(now, until, cx)
+        self.timer.set(now, until, cx)
     }
-
-    /// Has the runtime tell when one of the devices, which may be others than before, is ready.
-    fn watch_devices(&mut self, cx: &mut Context<'_>) -> Result<Watch, StackError> {
-        let (mut known, mut watch) = (0, Watch::Same);
-        for (wait, busy) in self.waiters.iter().flat_map(QueueWaiter::devices) {
-            let Some(fd) = wait.fd() else { continue };
-            let same = |source: &Source| {
-                source.fd.get_ref().as_raw_fd() == fd.as_raw_fd() && source.to_send == busy
-            };
-            if !self.sources.get(known).is_some_and(same) {
-                // One of them could be registered already, and cannot be twice.
-                self.sources.truncate(known);
-                let mut source = Source::new(wait.clone(), busy)?;
-                forget_readiness(&mut source.fd, cx)?;
-                self.sources.push(source);
-                watch = Watch::Changed;
-            }
-            known += 1;
-        }
-        self.sources.truncate(known);
-        Ok(watch)
-    }
-}
-
-/// Whether other devices are watched than before.
-#[derive(PartialEq, Eq)]
-enum Watch {
-    Same,
-    Changed,
 }
 
 /// What is to be done after a poll.
@@ -193,81 +160,26 @@ impl fmt::Debug for Driver {
     }
 }
 
-/// A device that the runtime watches.
-struct Source {
-    fd: AsyncFd<Watched>,
-    /// It is watched until it is writable, too.
-    to_send: bool,
-}
-
-struct Watched(WaitSource);
-
-impl AsRawFd for Watched {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.fd().expect("only sources with a descriptor are watched").as_raw_fd()
-    }
-}
-
-impl Source {
-    fn new(wait: WaitSource, to_send: bool) -> Result<Source, StackError> {
-        let interest = Interest::READABLE;
-        let interest = if to_send { interest | Interest::WRITABLE } else { interest };
-        Ok(Source { fd: watched(Watched(wait), interest)?, to_send })
-    }
-}
-
-/// Has the runtime watch a descriptor that `inner` owns, so that it stays open.
-#[allow(deprecated, reason = "the successor is unsafe for the sake of types that own none")]
-fn watched<T: AsRawFd>(inner: T, interest: Interest) -> Result<AsyncFd<T>, StackError> {
-    AsyncFd::with_interest(inner, interest).map_err(refused("epoll_ctl"))
-}
-
-/// Forgets that `fd` was ready, and has `cx` be woken when it is so again. Returns whether it was.
-fn forget_readiness<T: AsRawFd>(
-    fd: &mut AsyncFd<T>,
-    cx: &mut Context<'_>,
-) -> Result<bool, StackError> {
-    let mut was_ready = false;
-    while let Poll::Ready(guard) = fd.poll_read_ready(cx) {
-        guard.map_err(refused("epoll_wait"))?.clear_ready();
-        was_ready = true;
-    }
-    while let Poll::Ready(guard) = fd.poll_write_ready(cx) {
-        guard.map_err(refused("epoll_wait"))?.clear_ready();
-    }
-    Ok(was_ready)
-}
-
-fn refused(call: &'static str) -> impl Fn(std::io::Error) -> StackError {
-    move |error| StackError::System { call, reason: error.to_string() }
-}
-
 /// What wakes the driver at a time.
-enum Alarm {
-    Precise {
-        /// Made on the runtime, when it is needed first.
-        fd: Option<AsyncFd<OwnedFd>>,
-        armed: Option<Instant>,
-    },
-    Runtime(Option<Pin<Box<Sleep>>>),
+enum Timer {
+    Precise(PreciseAlarm),
+    Runtime(RuntimeAlarm),
 }
 
-impl Alarm {
-    fn new(timer: DriverTimer) -> Alarm {
+impl Timer {
+    fn new(timer: DriverTimer) -> Timer {
         match timer {
-            DriverTimer::Precise => Alarm::Precise { fd: None, armed: None },
-            DriverTimer::Runtime => Alarm::Runtime(None),
+            DriverTimer::Precise => Timer::Precise(PreciseAlarm::default()),
+            DriverTimer::Runtime => Timer::Runtime(RuntimeAlarm::default()),
         }
     }
 
     /// Forgets that it has gone off.
     fn forget(&mut self, cx: &mut Context<'_>) -> Result<(), StackError> {
-        if let Alarm::Precise { fd: Some(fd), armed } = self
-            && forget_readiness(fd, cx)?
-        {
-            *armed = None;
+        match self {
+            Timer::Precise(alarm) => alarm.forget(cx),
+            Timer::Runtime(alarm) => alarm.forget(cx),
         }
-        Ok(())
     }
 
     /// Has `cx` be woken at `until`, or a little before.
@@ -278,58 +190,12 @@ impl Alarm {
         cx: &mut Context<'_>,
     ) -> Result<Turn, StackError> {
         let Some(until) = until else { return Ok(Turn::Sleep) };
-        let left = until.since(now);
-        match self {
-            Alarm::Precise { fd, armed } => {
-                // To be woken too early costs less than to set the alarm anew each time that a
-                // timer moves back.
-                if armed.is_some_and(|at| at > now && at <= until) {
-                    return Ok(Turn::Sleep);
-                }
-                *armed = Some(until);
-                let fd = match fd {
-                    Some(fd) => fd,
-                    None => {
-                        let fd = fd.insert(timer_fd()?);
-                        // From here on it wakes `cx`; an old one does so since it was forgotten.
-                        forget_readiness(fd, cx)?;
-                        fd
-                    }
-                };
-                arm(fd.get_ref(), left)?;
-                Ok(Turn::Sleep)
-            }
-            Alarm::Runtime(sleep) => {
-                let at = tokio::time::Instant::now() + left;
-                let sleep = sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
-                sleep.as_mut().reset(at);
-                let due = sleep.as_mut().poll(cx).is_ready();
-                Ok(if due { Turn::Again } else { Turn::Sleep })
-            }
-        }
+        let alarm = match self {
+            Timer::Precise(alarm) => alarm.set(now, until, cx)?,
+            Timer::Runtime(alarm) => alarm.set(now, until, cx)?,
+        };
+        Ok(if alarm == Alarm::Due { Turn::Again } else { Turn::Sleep })
     }
-}
-
-fn timer_fd() -> Result<AsyncFd<OwnedFd>, StackError> {
-    let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-    let fd = timerfd_create(TimerfdClockId::Monotonic, flags)
-        .map_err(|error| refused("timerfd_create")(error.into()))?;
-    watched(fd, Interest::READABLE)
-}
-
-/// Sets a timer to go off after `left`, once.
-fn arm(fd: &OwnedFd, left: Duration) -> Result<(), StackError> {
-    // A time of zero would stop it.
-    let left = left.max(Duration::from_nanos(1));
-    let it_value = Timespec {
-        tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(left.subsec_nanos()),
-    };
-    let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let value = Itimerspec { it_interval, it_value };
-    timerfd_settime(fd, TimerfdTimerFlags::empty(), &value)
-        .map_err(|error| refused("timerfd_settime")(error.into()))?;
-    Ok(())
 }
 
 /// The clock of tokio, for [`StackBuilder::clock`](crate::StackBuilder::clock): it stops with

@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
 
 use super::halves::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use super::{ambient, poll_budgeted};
+use crate::platform;
 use crate::resolve::{ToSocketAddrs, lookup_host};
 use crate::stack::Stack;
 use crate::stream::Connector;
@@ -193,7 +194,7 @@ impl TcpStream {
         }
         let reads = interest.is_readable().then(|| self.inner.readable());
         let writes = interest.is_writable().then(|| self.inner.writable());
-        let exceptional = interest.is_error() || interest.is_priority();
+        let exceptional = interest.is_error() || platform::wants_priority(interest);
         let others = exceptional.then(|| self.inner.exceptional());
         let mut registrations = [reads, writes, others];
         poll_fn(|cx| {
@@ -230,12 +231,12 @@ impl TcpStream {
         add(reads, now.read_closed, Ready::READ_CLOSED);
         add(writes, now.writable || down || self.assumed.has(WRITE), Ready::WRITABLE);
         add(writes, now.hung_up || now.error, Ready::WRITE_CLOSED);
-        let exceptional = interest.is_error() || interest.is_priority();
+        let exceptional = interest.is_error() || platform::wants_priority(interest);
         if exceptional {
             let ended = down || self.inner.has_ended();
             add(exceptional, now.error || now.report || ended, Ready::ERROR);
             let urgent = self.inner.socket().peek_urgent().is_some();
-            add(exceptional, urgent, Ready::PRIORITY);
+            add(exceptional, urgent, platform::PRIORITY);
         }
         ready
     }

@@ -13,6 +13,7 @@ use tokio::net::{ToSocketAddrs, lookup_host};
 
 use super::stream::no_address;
 use super::{ambient, poll_budgeted};
+use crate::platform;
 use crate::stack::Stack;
 use crate::udp::to_address;
 
@@ -129,7 +130,7 @@ impl UdpSocket {
     /// # Errors
     /// None; what is wrong is told by the call that follows.
     pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
-        let exceptional = interest.is_error() || interest.is_priority();
+        let exceptional = interest.is_error() || platform::wants_priority(interest);
         let reads = (interest.is_readable() || exceptional).then(|| self.inner.readable());
         let writes = interest.is_writable().then(|| self.inner.writable());
         let mut registrations = [reads, writes];
@@ -161,7 +162,7 @@ impl UdpSocket {
         if interest.is_writable() && socket.is_writable() {
             ready |= Ready::WRITABLE;
         }
-        if (interest.is_error() || interest.is_priority()) && socket.has_error() {
+        if (interest.is_error() || platform::wants_priority(interest)) && socket.has_error() {
             ready |= Ready::ERROR;
         }
         ready

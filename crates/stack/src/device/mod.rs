@@ -30,10 +30,13 @@ pub mod fault;
 mod impair;
 pub mod memory_link;
 pub mod pcapng;
+#[cfg(any(target_os = "linux", target_os = "android"))]
 mod sys;
+#[cfg(any(target_os = "linux", target_os = "android"))]
 pub mod tun;
 
 use std::collections::VecDeque;
+#[cfg(unix)]
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
@@ -44,6 +47,7 @@ use plimsoll_wire::protocol;
 use crate::kick::Kick;
 use crate::offload::Layout;
 use crate::packet::Packet;
+use crate::platform::Descriptor;
 
 pub use self::channel::channel;
 
@@ -298,12 +302,13 @@ pub enum LinkEvent {
 /// How a poller learns that a device has something for it.
 #[derive(Clone, Default)]
 pub struct WaitSource {
-    fd: Option<Arc<OwnedFd>>,
+    fd: Option<Arc<Descriptor>>,
     kick: Option<KickSlot>,
 }
 
 impl WaitSource {
-    /// A source that is a file descriptor.
+    /// A source that is a file descriptor. Only on Unix.
+    #[cfg(unix)]
     pub fn from_fd(fd: Arc<OwnedFd>) -> WaitSource {
         WaitSource { fd: Some(fd), kick: None }
     }
@@ -314,9 +319,15 @@ impl WaitSource {
     }
 
     /// The file descriptor that becomes readable when there is something to receive, if the device
-    /// has one.
+    /// has one. Only on Unix.
+    #[cfg(unix)]
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.fd.as_ref().map(|fd| fd.as_fd())
+    }
+
+    /// What it is waited for by, if that is not a kick.
+    pub(crate) fn descriptor(&self) -> Option<&Descriptor> {
+        self.fd.as_deref()
     }
 
     /// Tells the device whom to kick when there is something to receive, or room to send again.

@@ -51,7 +51,7 @@ impl RxPath {
         RxPath {
             half: Token::new(Half { device, epoch: 0 }),
             succession: Succession::none(),
-            by_descriptor: AtomicBool::new(wait.fd().is_some()),
+            by_descriptor: AtomicBool::new(wait.descriptor().is_some()),
             waiting,
             next: Deadline::none(),
             figures: Figures::default(),
@@ -145,7 +145,7 @@ impl RxPath {
         kick: &Kick,
     ) {
         drop_device(self.succession.leave(Half { device, epoch }));
-        self.by_descriptor.store(wait.fd().is_some(), Ordering::Relaxed);
+        self.by_descriptor.store(wait.descriptor().is_some(), Ordering::Relaxed);
         if let Some(mut holding) = self.hold(kick) {
             holding.succeed();
         }

@@ -13,13 +13,12 @@ use std::task::Waker;
 
 use arrayvec::ArrayVec;
 use plimsoll_tcp::Instant;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 
 use crate::device::WaitSource;
 use crate::error::StackError;
 use crate::kick::Kick;
 use crate::limits::MAX_INTERFACES;
+use crate::platform;
 use crate::pollers::waiter_role::Held;
 use crate::stack::Stack;
 
@@ -314,34 +313,17 @@ impl Stack {
             .filter(|interface| interface.is_up())
             .map(|interface| (interface, interface.wait_source()))
             .collect();
-        let mut fds = ArrayVec::<PollFd<'_>, { 2 * MAX_INTERFACES }>::new();
-        for queue in queues.clone() {
-            fds.push(PollFd::from_borrowed_fd(
-                self.pollers.queue(queue).waiter().kick_ref().fd(),
-                PollFlags::IN,
-            ));
-        }
-        for (interface, source) in &sources {
-            let Some(fd) = source.fd() else { continue };
-            let mut flags = PollFlags::IN;
-            if interface.tx().is_busy() {
-                flags |= PollFlags::OUT;
-            }
-            fds.push(PollFd::from_borrowed_fd(fd, flags));
-        }
-        let timeout = deadline.map(|deadline| {
-            let left = deadline.since(now);
-            let tv_sec = i64::try_from(left.as_secs()).unwrap_or(i64::MAX);
-            Timespec { tv_sec, tv_nsec: i64::from(left.subsec_nanos()) }
+        let events: ArrayVec<_, MAX_INTERFACES> = queues
+            .clone()
+            .map(|queue| self.pollers.queue(queue).waiter().kick_ref().event())
+            .collect();
+        let devices = sources.iter().filter_map(|(interface, source)| {
+            Some((source.descriptor()?, interface.tx().is_busy()))
         });
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {
-                let kicked = |fd: &PollFd<'_>| fd.revents().contains(PollFlags::IN);
-                let kicks = queues.zip(&fds).filter(|(_, fd)| kicked(fd));
-                Ok(kicks.fold(0, |set, (queue, _)| set | 1 << queue))
-            }
-            Err(error) => Err(StackError::System { call: "ppoll", reason: error.to_string() }),
-        }
+        let left = deadline.map(|deadline| deadline.since(now));
+        platform::sleep(&events, devices, left)
+            .map(|set| set << queues.start)
+            .map_err(|error| StackError::System { call: "poll", reason: error.to_string() })
     }
 }
 

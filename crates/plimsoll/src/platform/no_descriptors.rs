@@ -1,0 +1,26 @@
+//! Devices on systems without descriptors to watch: all of them kick.
+
+use std::task::Context;
+
+use plimsoll_stack::StackError;
+use plimsoll_stack::device::WaitSource;
+
+use super::Watch;
+
+/// Has nothing to watch.
+#[derive(Default)]
+pub(crate) struct DeviceWatcher;
+
+impl DeviceWatcher {
+    pub(crate) fn forget(&mut self, _cx: &mut Context<'_>) -> Result<(), StackError> {
+        Ok(())
+    }
+
+    pub(crate) fn watch(
+        &mut self,
+        _devices: impl Iterator<Item = (WaitSource, bool)>,
+        _cx: &mut Context<'_>,
+    ) -> Result<Watch, StackError> {
+        Ok(Watch::Same)
+    }
+}

@@ -1,0 +1,23 @@
+//! Kinds of readiness that tokio knows on some systems only.
+
+use tokio::io::{Interest, Ready};
+
+/// Urgent data has come.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) const PRIORITY: Ready = Ready::PRIORITY;
+
+/// Urgent data has come: there is no word for it here, and who waits must be told something.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(crate) const PRIORITY: Ready = Ready::ERROR;
+
+/// Whether somebody waits for urgent data.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) fn wants_priority(interest: Interest) -> bool {
+    interest.is_priority()
+}
+
+/// Nobody can wait for urgent data alone.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(crate) fn wants_priority(_interest: Interest) -> bool {
+    false
+}
