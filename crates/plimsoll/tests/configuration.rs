@@ -45,7 +45,7 @@ fn of_a_stack() {
         (one().device(device()).address("192.0.2.1/24"), "interfaces[1].addresses: "),
         (one().mtu(575), "interfaces[0].mtu: 575"),
         (one().mtu(1501), "interfaces[0].mtu: 1501"),
-        (one().qdisc("pfifo limit -1"), "qdisc: "),
+        (one().qdisc("pfifo limit many"), "qdisc: "),
         (one().qdisc("codel"), "qdisc: "),
         (one().pcap("/no/such/folder/x.pcapng"), "pcap: "),
         (one().fault(loss), "fault.loss: 1.5"),
