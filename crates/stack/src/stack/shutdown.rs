@@ -45,7 +45,8 @@ pub struct ShutdownBegin {
 }
 
 impl Stack {
-    /// What [`shut_down`](Self::shut_down) of this stack counts from: a shutdown begins to wait for connections that were closed.
+    /// A shutdown begins to wait for connections that were closed. What is returned is for
+    /// [`shut_down`](Self::shut_down) of this stack.
     pub fn begin_shutdown(&self) -> ShutdownBegin {
         ShutdownBegin { ended: self.tables.orphans().ended() }
     }
