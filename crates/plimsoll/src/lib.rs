@@ -91,7 +91,7 @@
 //! | event `opening`, in it | INFO | |
 //! | event `established`, in it | INFO | |
 //! | event `retransmission`, in it | DEBUG | `seq`, `len` (bytes of data) |
-//! | event `closed`, in it | INFO | `reason`: `in order`, `discarded` (let go, not in order), or the error |
+//! | event `closed`, in it | INFO | `reason`: `in order`, `discarded` (let go early), the error |
 //! | event `refused` | DEBUG | `peer`, `local`, `reason` |
 //! | event `gate` | DEBUG | `peer`, `local`, `decision` |
 //! | event `interface down` | WARN | `interface`, `reason` |

@@ -74,8 +74,8 @@ pub fn page(stack: &Stack) -> String {
 }
 
 /// Tells a registry of [`prometheus_client`] the figures of a stack. It does not keep the stack
-/// alive; once the stack's last handle and socket are gone, it tells nothing. Of several stacks in one registry each needs
-/// a label:
+/// alive; once the stack's last handle and socket are gone, it tells nothing. Of several stacks in
+/// one registry each needs a label:
 ///
 /// ```
 /// use plimsoll::prometheus::StackCollector;

@@ -68,8 +68,8 @@ pub trait Resolve: fmt::Debug + Send + Sync {
 /// the traits of std and tokio of that name, and is there for their types; theirs look names up
 /// themselves, and would not ask [`Resolve`].
 ///
-/// It is sealed: only this crate implements it. What implements std's trait otherwise is turned into
-/// `&[SocketAddr]` by that trait first.
+/// It is sealed: only this crate implements it. For another type that implements std's trait, pass
+/// the addresses that `to_socket_addrs` gives.
 pub trait ToSocketAddrs: ToTarget {}
 
 impl<T: ToTarget + ?Sized> ToSocketAddrs for T {}

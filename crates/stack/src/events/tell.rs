@@ -83,9 +83,9 @@ impl OpenSpans {
         event: ConnectionEvent,
     ) -> Option<Event> {
         let heard = is_heard(event.level());
-        let ends = matches!(event, ConnectionEvent::Closed(_));
-        let any = self.count.load(Ordering::Relaxed) > 0;
-        if !heard && !(ends && any) {
+        let owed =
+            matches!(event, ConnectionEvent::Closed(_)) && self.count.load(Ordering::Relaxed) > 0;
+        if !heard && !owed {
             return None;
         }
         let mut lives = lock(&self.lives);

@@ -45,7 +45,8 @@ pub struct ShutdownBegin {
 }
 
 impl Stack {
-    /// A shutdown begins to wait for connections that were closed.
+    /// A shutdown begins to wait for connections that were closed. What is returned is for
+    /// [`shut_down`](Self::shut_down) of this stack.
     pub fn begin_shutdown(&self) -> ShutdownBegin {
         ShutdownBegin { ended: self.tables.orphans().ended() }
     }
@@ -54,24 +55,32 @@ impl Stack {
     /// every socket and listener gets the error that the stack was shut down. If the stack has
     /// ended before, this only reports.
     pub fn shut_down(&self, now: Instant, begin: ShutdownBegin) -> ShutdownReport {
-        let ended = self.tables.orphans().ended();
-        let [delivered, failed] = [0, 1].map(|how: usize| ended[how] - begin.ended[how]);
-        let mut report = ShutdownReport { delivered, failed, ..ShutdownReport::default() };
+        let mut report = ShutdownReport::default();
         // It is published first, so that whoever is woken by a reset finds the reason.
         if self.pollers.end(StackError::ShutDown) {
             self.reset_all(now, &mut report);
             self.tell_of_end(now);
         }
+        // Now, so that it counts what came to its end before it could be reset.
+        let ended = self.tables.orphans().ended();
+        let since = |how: usize| ended[how].saturating_sub(begin.ended[how]);
+        report.delivered = since(0);
+        report.failed = since(1).saturating_sub(report.cut_off);
         report
     }
 
     fn reset_all(&self, now: Instant, report: &mut ShutdownReport) {
         for endpoint in self.tables.connections().all() {
-            let (stage, unacknowledged) = self.work_on(now, &endpoint, |inner, cx| {
+            let reset = self.work_on(now, &endpoint, |inner, cx| {
+                if inner.conn.ending().is_some() {
+                    return None;
+                }
                 let left = (inner.stage, inner.conn.send_queue_len());
                 inner.conn.abort(cx);
-                left
+                Some(left)
             });
+            // It may have come to its end since the table was read.
+            let Some((stage, unacknowledged)) = reset else { continue };
             match stage {
                 Stage::HalfOpen => continue,
                 Stage::Orphan => report.cut_off += 1,
