@@ -110,7 +110,8 @@ fn unpack(target: &Path, packages: &[Package]) -> Result<Vec<PathBuf>> {
         let name = format!("{}-{}", package.name, package.version);
         let file = target.join("package").join(format!("{name}.crate"));
         let mut tar = Command::new("tar");
-        let status = tar.arg("-xzf").arg(&file).arg("-C").arg(&into).status().context("tar")?;
+        // As of now: what is packaged has one date for ever, by which cargo would see no change.
+        let status = tar.arg("-xzmf").arg(&file).arg("-C").arg(&into).status().context("tar")?;
         ensure!(status.success(), "tar cannot unpack {}", file.display());
         let folder = into.join(name);
         for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
