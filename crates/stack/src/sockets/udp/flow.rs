@@ -29,7 +29,7 @@ pub struct UdpFlowConfig {
     /// Flows of the stack, at most, when this listener adds one. With one more, the one that would
     /// end first makes place (`plimsoll.UdpFlowsEvicted`), unless it was used within the last
     /// second; then the new one is refused (`plimsoll.UdpFlowsRefused`). 1 to
-    /// [`MAX_UDP_FLOWS`](crate::limits::MAX_UDP_FLOWS).
+    /// [`MAX_UDP_FLOWS`].
     pub max_flows: usize,
     /// Flows that wait to be accepted, at most. A further one is refused
     /// (`plimsoll.UdpFlowsRefused`).
