@@ -72,7 +72,7 @@
 //! | take connections to any address | [`TcpListener::bind_any`], [`StackBuilder::any_address`] |
 //! | send and receive datagrams | [`UdpSocket`]; with tokio's API, in [`net`] |
 //! | speak QUIC by the crate quinn | `quic`, with the feature `quinn` |
-//! | take datagrams to any address | [`UdpListener::bind_any`] |
+//! | take datagrams to any address | [`UdpListener::bind_any`], [`UdpSocket::bind_any`] |
 //! | bound what connections cost | [`Budget`], [`TcpStream::set_memory_budget`] |
 //! | share a port among listeners | [`TcpListener::bind_with_config`], [`ListenConfig`] |
 //! | dial before a connection opens, or refuse it | [`gate`]; with tokio's streams, in [`net`] |

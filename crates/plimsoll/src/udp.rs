@@ -86,6 +86,47 @@ impl UdpSocket {
         Ok(UdpSocket::from_socket(socket, stack))
     }
 
+    /// Takes what is for any address, of ours or not, and for any port that no other socket has: one
+    /// socket for all senders and destinations, which keeps nothing of either. What is for a group
+    /// or a broadcast address arrives as well. It sends from whatever address and port
+    /// [`UdpTransmit`] says. From then on, packets to any address are for the stack, as long as it
+    /// lives. [`UdpListener`](crate::UdpListener) has a socket for each sender and destination.
+    ///
+    /// ```
+    /// use plimsoll::UdpTransmit;
+    /// # let (here, there) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let client = plimsoll::Stack::builder().device(here).address("192.0.2.1/24").build()?;
+    /// # let proxy = plimsoll::Stack::builder().device(there).address("192.0.2.2/24").build()?;
+    /// let any = plimsoll::UdpSocket::bind_any(&proxy)?;
+    /// let client = plimsoll::UdpSocket::bind(&client, "192.0.2.1:0")?;
+    /// client.send_to(b"who?", "198.51.100.7:53")?;
+    /// let mut buf = [0; 16];
+    /// let asked = any.recv_msg(&mut buf)?.info;
+    /// assert_eq!((asked.to.to_string(), asked.to_port), ("198.51.100.7".into(), 53));
+    /// // The answer comes from where the question went.
+    /// let how = UdpTransmit::default();
+    /// let how = how.to(Some(asked.from)).from(Some(asked.to)).from_port(Some(asked.to_port));
+    /// any.send_msg(&how, &[b"me"])?;
+    /// assert_eq!(client.recv_from(&mut buf)?, (2, "198.51.100.7:53".parse()?));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `AddrInUse` if there is such a socket or listener.
+    pub fn bind_any(stack: &Stack) -> io::Result<UdpSocket> {
+        UdpSocket::bind_any_port(stack, 0)
+    }
+
+    /// As [`bind_any`](Self::bind_any), for one port (0 is all), which it sends from.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn bind_any_port(stack: &Stack, port: u16) -> io::Result<UdpSocket> {
+        let bound = stack.core().bind_udp_any(port);
+        let socket = bound.map_err(|error| refused(stack.core(), error))?;
+        Ok(UdpSocket::from_socket(socket, stack))
+    }
+
     pub(crate) fn from_socket(socket: Arc<plimsoll_stack::UdpSocket>, stack: &Stack) -> UdpSocket {
         let shared = Shared {
             socket,

@@ -6,10 +6,11 @@
 //! 1. One that is connected to its sender, on exactly this address.
 //! 2. One that is bound to exactly this address.
 //! 3. One that is bound to the unspecified address, if the address is ours.
-//! 4. A flow, then a listener for any address: first for the port, then for all ports.
+//! 4. A flow, then a listener or a socket for any address: first for the port, then for all ports.
 //!
 //! A datagram to a group is for every socket that has joined the group, one to a broadcast address
-//! for every socket of the port that is bound to no other address.
+//! for every socket of the port that is bound to no other address. A socket for any address gets
+//! both.
 //!
 //! # Locks
 //!
@@ -45,7 +46,7 @@ pub(crate) struct UdpTable {
     ports: RwLock<Ports>,
     flows: Timed<FlowTable>,
     places: Mutex<Places>,
-    /// Some socket has joined a group at some time.
+    /// Some socket has joined a group, or all of them by being for any address, at some time.
     groups_in_use: AtomicBool,
 }
 
@@ -53,18 +54,49 @@ pub(crate) struct UdpTable {
 struct Ports {
     by_port: BTreeMap<u16, Vec<Entry>>,
     /// By port; 0 is any.
-    any_address: BTreeMap<u16, Arc<FlowListener>>,
+    any_address: BTreeMap<u16, AnyAddress>,
     /// How many sockets have joined each group.
     groups: BTreeMap<IpAddr, usize>,
 }
 
 impl Ports {
+    /// Who takes what is for any address and `port`.
+    fn any_address(&self, port: u16) -> Option<&AnyAddress> {
+        self.any_address.get(&port).or_else(|| self.any_address.get(&0))
+    }
+
     fn leave(&mut self, group: IpAddr) {
         if let Some(members) = self.groups.get_mut(&group) {
             *members -= 1;
             if *members == 0 {
                 self.groups.remove(&group);
             }
+        }
+    }
+}
+
+/// Who takes what is for any address.
+#[derive(Clone)]
+pub(crate) enum AnyAddress {
+    /// A flow for each sender and destination.
+    Flows(Arc<FlowListener>),
+    /// One socket for all.
+    Socket(Arc<UdpEndpoint>),
+}
+
+impl AnyAddress {
+    pub(crate) fn is_listener(&self, listener: &Arc<FlowListener>) -> bool {
+        matches!(self, AnyAddress::Flows(there) if Arc::ptr_eq(there, listener))
+    }
+
+    pub(crate) fn is_socket(&self, endpoint: &Arc<UdpEndpoint>) -> bool {
+        matches!(self, AnyAddress::Socket(there) if Arc::ptr_eq(there, endpoint))
+    }
+
+    fn socket(&self) -> Option<&Arc<UdpEndpoint>> {
+        match self {
+            AnyAddress::Socket(endpoint) => Some(endpoint),
+            AnyAddress::Flows(_) => None,
         }
     }
 }
@@ -331,13 +363,18 @@ impl UdpTable {
 
     /// Whether packets to `group` are for some socket.
     pub(crate) fn is_joined(&self, group: IpAddr) -> bool {
-        self.groups_in_use.load(Ordering::Relaxed) && self.read().groups.contains_key(&group)
+        if !self.groups_in_use.load(Ordering::Relaxed) {
+            return false;
+        }
+        let ports = self.read();
+        ports.groups.contains_key(&group)
+            || ports.any_address.values().any(|taker| taker.socket().is_some())
     }
 
     /// The socket for a datagram from `from` to `to`, which is one host's; `ours` is whether that
     /// is an address of ours.
     pub(crate) fn find(&self, from: SocketAddr, to: SocketAddr, ours: bool) -> Found {
-        let listener = {
+        let any = {
             let ports = self.read();
             let there = ports.by_port.get(&to.port()).into_iter().flatten();
             let fitting = there.filter_map(|entry| Some((entry.fit(from, to.ip(), ours)?, entry)));
@@ -347,13 +384,16 @@ impl UdpTable {
             if ports.any_address.is_empty() {
                 return Found::Nobody;
             }
-            let any = &ports.any_address;
-            any.get(&to.port()).or_else(|| any.get(&0)).cloned()
+            ports.any_address(to.port()).cloned()
         };
         if let Some(flow) = self.flows().find(from, to) {
             return Found::Socket(flow);
         }
-        listener.map_or(Found::Nobody, Found::New)
+        match any {
+            None => Found::Nobody,
+            Some(AnyAddress::Flows(listener)) => Found::New(listener),
+            Some(AnyAddress::Socket(endpoint)) => Found::Socket(endpoint),
+        }
     }
 
     /// The sockets for a datagram from `from` to a group or to a broadcast address.
@@ -361,33 +401,40 @@ impl UdpTable {
         let ports = self.read();
         let there = ports.by_port.get(&to.port()).into_iter().flatten();
         let hearing = there.filter(|entry| entry.hears(from, to.ip()));
-        hearing.map(|entry| entry.endpoint.clone()).collect()
+        let any = ports.any_address(to.port()).and_then(AnyAddress::socket);
+        hearing.map(|entry| &entry.endpoint).chain(any).cloned().collect()
     }
 
-    /// Adds a listener for any address.
-    pub(crate) fn listen(&self, listener: Arc<FlowListener>) -> Result<(), SocketError> {
+    /// Adds who takes what is for any address and `port`; 0 is all ports.
+    pub(crate) fn bind_any(&self, port: u16, taker: AnyAddress) -> Result<(), SocketError> {
+        if taker.socket().is_some() {
+            self.groups_in_use.store(true, Ordering::Relaxed);
+        }
         let mut ports = self.write();
-        if ports.any_address.contains_key(&listener.port) {
+        if ports.any_address.contains_key(&port) {
             return Err(SocketError::AddrInUse);
         }
-        ports.any_address.insert(listener.port, listener);
+        ports.any_address.insert(port, taker);
         Ok(())
     }
 
-    /// Takes a listener out; `false` if it was out already.
-    pub(crate) fn unlisten(&self, listener: &Arc<FlowListener>) -> bool {
+    /// Takes out who has `port` of any address, if it is that one; `false` if it was out already.
+    pub(crate) fn unbind_any(&self, port: u16, is_that: impl FnOnce(&AnyAddress) -> bool) -> bool {
         let mut ports = self.write();
-        let there = ports.any_address.get(&listener.port);
-        let is_there = there.is_some_and(|there| Arc::ptr_eq(there, listener));
-        if is_there {
-            ports.any_address.remove(&listener.port);
-        }
-        is_there
+        let is_there = ports.any_address.get(&port).is_some_and(is_that);
+        let gone = if is_there { ports.any_address.remove(&port) } else { None };
+        drop(ports);
+        gone.is_some()
     }
 
     /// All listeners for any address.
     pub(crate) fn listeners(&self) -> Vec<Arc<FlowListener>> {
-        self.read().any_address.values().cloned().collect()
+        let ports = self.read();
+        let listener = |taker: &AnyAddress| match taker {
+            AnyAddress::Flows(listener) => Some(listener.clone()),
+            AnyAddress::Socket(_) => None,
+        };
+        ports.any_address.values().filter_map(listener).collect()
     }
 
     /// The flows.

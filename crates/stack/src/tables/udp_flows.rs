@@ -39,7 +39,7 @@ pub(crate) enum Inserted {
 }
 
 fn flow_of(endpoint: &UdpEndpoint) -> Option<&Flow> {
-    endpoint.flow.as_deref()
+    endpoint.flow()
 }
 
 impl FlowTable {

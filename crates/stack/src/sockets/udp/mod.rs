@@ -49,8 +49,7 @@ pub(crate) struct UdpEndpoint {
     pub(crate) id: ConnectionId,
     /// The queue of the stack that works for it.
     pub(crate) home: u8,
-    /// It has one peer for as long as it lives, and ends when it is idle.
-    pub(crate) flow: Option<Box<Flow>>,
+    pub(crate) kind: UdpKind,
     below: BelowUs,
     completions: Arc<Completions>,
     /// IPv4 identification of the next packet that may be fragmented on its way.
@@ -61,6 +60,17 @@ pub(crate) struct UdpEndpoint {
     /// A datagram was refused, and it was not called since because there is space.
     refused: AtomicBool,
     state: Mutex<State>,
+}
+
+/// Which datagrams a socket takes, and so which table has it.
+pub(crate) enum UdpKind {
+    /// Those to its address and port.
+    Bound,
+    /// Those of one peer, for as long as it lives. It ends when it is idle.
+    Flow(Box<Flow>),
+    /// Those to any address, ours or not, and to its port, or with port 0 to every port that is
+    /// nobody else's.
+    AnyAddress,
 }
 
 struct State {
@@ -102,7 +112,7 @@ impl UdpEndpoint {
         (id, home, completions): (ConnectionId, u8, Arc<Completions>),
         (local, peer): (SocketAddr, Option<SocketAddr>),
         options: UdpOptions,
-        flow: Option<Box<Flow>>,
+        kind: UdpKind,
     ) -> UdpEndpoint {
         let state = State {
             local,
@@ -117,13 +127,21 @@ impl UdpEndpoint {
         UdpEndpoint {
             id,
             home,
-            flow,
+            kind,
             below: BelowUs::default(),
             completions,
             ident: AtomicU16::new(id.slot as u16 ^ id.generation as u16),
             waits_for: AtomicU32::new(0),
             refused: AtomicBool::new(false),
             state: Mutex::new(state),
+        }
+    }
+
+    /// What makes it a flow, if it is one.
+    pub(crate) fn flow(&self) -> Option<&Flow> {
+        match &self.kind {
+            UdpKind::Flow(flow) => Some(flow),
+            UdpKind::Bound | UdpKind::AnyAddress => None,
         }
     }
 

@@ -35,6 +35,8 @@ pub struct DatagramInfo {
     pub from: SocketAddr,
     /// The address that it was sent to.
     pub to: IpAddr,
+    /// The port that it was sent to.
+    pub to_port: u16,
     /// TOS or traffic class: DSCP in the upper six bits, ECN in the lower two.
     pub tos: u8,
     /// TTL or hop limit, as it arrived.
@@ -249,7 +251,14 @@ mod tests {
 
     fn info(port: u16) -> DatagramInfo {
         let ip = IpAddr::from([192, 0, 2, 1]);
-        DatagramInfo { from: SocketAddr::new(ip, port), to: ip, tos: 0, ttl: 64, interface: 0 }
+        DatagramInfo {
+            from: SocketAddr::new(ip, port),
+            to: ip,
+            to_port: 9,
+            tos: 0,
+            ttl: 64,
+            interface: 0,
+        }
     }
 
     fn push(queue: &mut ReceiveQueue, from: u16, data: &[u8]) {

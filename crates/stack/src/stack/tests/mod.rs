@@ -36,6 +36,7 @@ mod tcp_mem;
 mod transfer;
 mod turns;
 mod udp;
+mod udp_any;
 mod udp_flows;
 mod udp_path;
 mod waiting;

@@ -10,13 +10,14 @@ use crate::error::SocketError;
 use crate::flow::FlowKey;
 use crate::limits::TIMER_BATCH;
 use crate::snmp::IpCounter;
-use crate::sockets::udp::UdpEndpoint;
 use crate::sockets::udp::flow::{Flow, FlowListener, UdpFlowConfig};
 use crate::sockets::udp::options::UdpOptions;
+use crate::sockets::udp::{UdpEndpoint, UdpKind};
 use crate::sockets::wakers::WaitKey;
 use crate::stack::Stack;
 use crate::stack::udp::socket::UdpSocket;
 use crate::stack::work::Work;
+use crate::tables::udp::AnyAddress;
 use crate::tables::udp_flows::Inserted;
 
 /// What a flow that has ended says to who reads from it or sends on it.
@@ -39,7 +40,7 @@ impl Stack {
     /// socket and no other such listener has. From now on packets to any address are for us.
     ///
     /// # Errors
-    /// If there is such a listener already, or the configuration makes no sense.
+    /// If there is such a listener or socket already, or the configuration makes no sense.
     pub fn listen_udp_any(
         self: &Arc<Stack>,
         port: u16,
@@ -48,7 +49,7 @@ impl Stack {
         self.check_up()?;
         config.check()?;
         let inner = Arc::new(FlowListener::new(port, config));
-        self.tables.udp().listen(inner.clone())?;
+        self.tables.udp().bind_any(port, AnyAddress::Flows(inner.clone()))?;
         self.interfaces.routes().take_any_address();
         Ok(Arc::new(UdpListener { stack: self.clone(), inner }))
     }
@@ -79,7 +80,7 @@ impl Stack {
         let flow = Box::new(Flow::new(key, listener.clone(), work.now));
         let made = self.tables.udp().make(|id| {
             let addresses = (to, Some(from));
-            UdpEndpoint::new((id, home, completions), addresses, options, Some(flow))
+            UdpEndpoint::new((id, home, completions), addresses, options, UdpKind::Flow(flow))
         });
         let Ok(endpoint) = made else {
             work.count(IpCounter::UdpFlowsRefused);
@@ -129,7 +130,7 @@ impl Work<'_> {
     /// A flow was taken out of the table: tells who has it, or drops it if nobody does.
     fn end_flow(&mut self, endpoint: &Arc<UdpEndpoint>) {
         endpoint.end(ENDED, self.wakers());
-        if endpoint.flow.as_ref().is_some_and(|flow| flow.listener.withdraw(endpoint)) {
+        if endpoint.flow().is_some_and(|flow| flow.listener.withdraw(endpoint)) {
             self.forget_udp(endpoint);
         }
     }
@@ -189,7 +190,8 @@ impl UdpListener {
 
     /// Ends listening. Flows that were not accepted are dropped.
     pub fn close(&self, now: Instant) {
-        if !self.stack.tables.udp().unlisten(&self.inner) {
+        let udp = self.stack.tables.udp();
+        if !udp.unbind_any(self.inner.port, |taker| taker.is_listener(&self.inner)) {
             return;
         }
         let mut work = Work::begin(&self.stack, now);

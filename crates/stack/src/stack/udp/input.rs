@@ -130,7 +130,8 @@ impl Stack {
     ) -> Datagram {
         let info = DatagramInfo {
             from,
-            to: arrived.dst,
+            to: to.ip(),
+            to_port: to.port(),
             tos: arrived.tos,
             ttl: arrived.ttl,
             interface: usize::from(self.interfaces.first_way(arrived.interface)),
@@ -154,7 +155,7 @@ impl Stack {
         endpoint: &Arc<UdpEndpoint>,
         datagram: &Datagram,
     ) {
-        if let Some(flow) = &endpoint.flow {
+        if let Some(flow) = endpoint.flow() {
             flow.note_arrival(work.now);
         }
         if endpoint.home != work.home() {

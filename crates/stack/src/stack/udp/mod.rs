@@ -6,7 +6,7 @@ pub(crate) mod output;
 pub(crate) mod path;
 pub(crate) mod socket;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use plimsoll_tcp::Instant;
@@ -14,12 +14,12 @@ use plimsoll_tcp::Instant;
 use crate::error::SocketError;
 use crate::flow::is_unicast;
 use crate::policies::udp_memory::{UdpMemoryUse, limit_of};
-use crate::sockets::udp::UdpEndpoint;
 use crate::sockets::udp::options::UdpOptions;
+use crate::sockets::udp::{UdpEndpoint, UdpKind};
 use crate::stack::Stack;
 use crate::stack::udp::socket::UdpSocket;
 use crate::stack::work::Work;
-use crate::tables::udp::Versions;
+use crate::tables::udp::{AnyAddress, Versions};
 
 impl Stack {
     /// Binds a UDP socket to `local`. Port 0 takes a free one; the unspecified address takes what
@@ -61,15 +61,41 @@ impl Stack {
         let home = self.pollers.next_home();
         let completions = self.pollers.queue(home).completions().clone();
         // Made first and bound then: a port that is found free may be taken the next moment.
-        let endpoint = self
-            .tables
-            .udp()
-            .make(|id| UdpEndpoint::new((id, home, completions), (local, None), options, None))?;
+        let endpoint = self.tables.udp().make(|id| {
+            UdpEndpoint::new((id, home, completions), (local, None), options, UdpKind::Bound)
+        })?;
         let bound = self.bind_to_port(&endpoint, local, versions);
         if let Err(error) = bound {
             self.tables.udp().unmake(endpoint.id);
             return Err(error);
         }
+        Ok(UdpSocket::new(self.clone(), endpoint))
+    }
+
+    /// Binds a UDP socket that takes datagrams to any address, ours or not: to `port`, or with 0 to
+    /// all ports that no other socket and no [listener](Self::listen_udp_any) has. What is for a
+    /// group or a broadcast address arrives as well. It sends from any address
+    /// ([`UdpTransmit::from`](crate::UdpTransmit::from)), and with 0 from any port. From now on
+    /// packets to any address are for us.
+    ///
+    /// # Errors
+    /// If there is such a socket or listener already.
+    pub fn bind_udp_any(self: &Arc<Stack>, port: u16) -> Result<Arc<UdpSocket>, SocketError> {
+        self.check_up()?;
+        let local = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port);
+        let options = self.default_udp_options();
+        let home = self.pollers.next_home();
+        let completions = self.pollers.queue(home).completions().clone();
+        let endpoint = self.tables.udp().make(|id| {
+            let place = (id, home, completions);
+            UdpEndpoint::new(place, (local, None), options, UdpKind::AnyAddress)
+        })?;
+        let bound = self.tables.udp().bind_any(port, AnyAddress::Socket(endpoint.clone()));
+        if let Err(error) = bound {
+            self.tables.udp().unmake(endpoint.id);
+            return Err(error);
+        }
+        self.interfaces.routes().take_any_address();
         Ok(UdpSocket::new(self.clone(), endpoint))
     }
 
@@ -121,8 +147,12 @@ impl Stack {
         asked: IpAddr,
     ) -> Result<(), SocketError> {
         self.check_up()?;
-        if endpoint.flow.is_some() {
-            return Err(SocketError::Invalid("a flow has its peer already"));
+        match endpoint.kind {
+            UdpKind::Bound => {}
+            UdpKind::Flow(_) => return Err(SocketError::Invalid("a flow has its peer already")),
+            UdpKind::AnyAddress => {
+                return Err(SocketError::Invalid("a socket for any address takes no peer"));
+            }
         }
         let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
         if remote.port() == 0 {
@@ -182,12 +212,16 @@ impl Work<'_> {
     /// Takes a socket out of the tables, and drops what was not read.
     pub(crate) fn forget_udp(&mut self, endpoint: &Arc<UdpEndpoint>) {
         let stack = self.stack;
-        match &endpoint.flow {
-            Some(flow) => {
-                stack.tables.udp().flows().remove(endpoint);
+        let udp = stack.tables.udp();
+        match &endpoint.kind {
+            UdpKind::Bound => udp.unbind(endpoint),
+            UdpKind::Flow(flow) => {
+                udp.flows().remove(endpoint);
                 flow.listener.withdraw(endpoint);
             }
-            None => stack.tables.udp().unbind(endpoint),
+            UdpKind::AnyAddress => {
+                udp.unbind_any(endpoint.local().port(), |taker| taker.is_socket(endpoint));
+            }
         }
         // Another thread may be in a send.
         let waits_for = endpoint.end_waits();

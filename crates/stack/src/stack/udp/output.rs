@@ -30,6 +30,9 @@ pub struct UdpTransmit {
     pub to: Option<SocketAddr>,
     /// The address of ours that it is sent from (IP_PKTINFO, IPV6_PKTINFO).
     pub from: Option<IpAddr>,
+    /// The port that it is sent from. Only a socket for any address and every port
+    /// ([`Stack::bind_udp_any`]) has the choice, and has to make it.
+    pub from_port: Option<u16>,
     /// TOS or traffic class, with ECN (IP_TOS, IPV6_TCLASS).
     pub tos: Option<u8>,
     /// TTL or hop limit (IP_TTL, IPV6_HOPLIMIT).
@@ -42,6 +45,7 @@ pub struct UdpTransmit {
 plimsoll_tcp::setters!(UdpTransmit {
     to: Option<SocketAddr>,
     from: Option<IpAddr>,
+    from_port: Option<u16>,
     tos: Option<u8>,
     ttl: Option<u8>,
     segment_size: Option<usize>,
@@ -102,7 +106,7 @@ impl Stack {
         if sent {
             let count = leaving.segment_size.map_or(1, |size| payload.len().div_ceil(size.into()));
             work.counters.add(counters.out_datagrams, count as u64);
-            if let Some(flow) = &endpoint.flow {
+            if let Some(flow) = endpoint.flow() {
                 flow.note_answer(now);
             }
         } else {
@@ -132,6 +136,7 @@ impl Stack {
         if local.is_ipv4() && remote.is_ipv6() {
             return Err(SocketError::Invalid("the two addresses are of different families"));
         }
+        let port = source_port(local.port(), how)?;
         let broadcast = self.interfaces.routes().is_broadcast(remote.ip());
         if broadcast && !options.broadcast {
             return Err(SocketError::BroadcastNotAllowed);
@@ -158,7 +163,7 @@ impl Stack {
             return Err(SocketError::MessageTooLong);
         }
         Ok(Leaving {
-            local: SocketAddr::new(source, local.port()),
+            local: SocketAddr::new(source, port),
             remote,
             interface,
             mtu,
@@ -220,6 +225,18 @@ enum Fragmenting {
 impl Fragmenting {
     fn in_fragments(self) -> bool {
         self != Fragmenting::Never
+    }
+}
+
+/// The port that a datagram is sent from; `own` is that of the socket, and 0 if it is for every
+/// port.
+fn source_port(own: u16, how: &UdpTransmit) -> Result<u16, SocketError> {
+    match how.from_port.unwrap_or(own) {
+        0 => Err(SocketError::Invalid(
+            "from_port: a socket for every port has none of its own; say which",
+        )),
+        port if own == 0 || port == own => Ok(port),
+        _ => Err(SocketError::Invalid("from_port: the socket is bound to another port")),
     }
 }
 

@@ -9,9 +9,9 @@ use plimsoll_tcp::{Duration, Instant};
 
 use crate::error::SocketError;
 use crate::limits::DATAGRAM_OVERHEAD;
-use crate::sockets::udp::UdpEndpoint;
 use crate::sockets::udp::options::UdpOptions;
 use crate::sockets::udp::receive_queue::{ReceiveQueue, Received};
+use crate::sockets::udp::{UdpEndpoint, UdpKind};
 use crate::sockets::wakers::{Interest, WaitKey};
 use crate::stack::Stack;
 use crate::stack::udp::input::counters_of;
@@ -41,7 +41,7 @@ impl UdpSocket {
     /// errors. What has arrived before stays.
     ///
     /// # Errors
-    /// If no route leads there, or it is a flow.
+    /// If no route leads there, or it is a flow or a socket for any address.
     pub fn connect(&self, now: Instant, remote: SocketAddr) -> Result<(), SocketError> {
         self.stack.pollers.tell(now);
         // A wildcard becomes the address that the routes say; the one of an earlier connect stays.
@@ -136,7 +136,7 @@ impl UdpSocket {
         };
         let shard = self.stack.pollers.snmp().shard();
         shard.add(counters_of(received.info.from).in_datagrams, count as u64);
-        if let Some(flow) = &self.endpoint.flow {
+        if let Some(flow) = self.endpoint.flow() {
             flow.note_arrival(now);
         }
         Ok(received)
@@ -151,7 +151,7 @@ impl UdpSocket {
     }
 
     /// Our address and port. The address is unspecified as long as the socket is bound to none and
-    /// is not connected.
+    /// is not connected; the port is 0 if the socket is for every port.
     pub fn local_addr(&self) -> SocketAddr {
         self.endpoint.local()
     }
@@ -200,11 +200,14 @@ impl UdpSocket {
     /// that it has for us.
     ///
     /// # Errors
-    /// `EINVAL` if it is no group, `EADDRINUSE` if the socket is in it, `ENOBUFS` if it is in
+    /// `EINVAL` if it is no group or the socket is for any address, `EADDRINUSE` if the socket is in it, `ENOBUFS` if it is in
     /// [`MAX_MEMBERSHIPS`](crate::limits::MAX_MEMBERSHIPS) already.
     pub fn join_group(&self, group: IpAddr) -> Result<(), SocketError> {
         if !group.is_multicast() {
             return Err(SocketError::Invalid("the address is no group's"));
+        }
+        if matches!(self.endpoint.kind, UdpKind::AnyAddress) {
+            return Err(SocketError::Invalid("a socket for any address is in every group"));
         }
         self.stack.tables.udp().join(&self.endpoint, group)
     }
@@ -239,7 +242,7 @@ impl UdpSocket {
 
     /// After how long without a datagram either way it ends, if it is a flow.
     pub fn idle_timeout(&self) -> Option<Duration> {
-        self.endpoint.flow.as_ref().map(|flow| flow.idle_timeout())
+        self.endpoint.flow().map(|flow| flow.idle_timeout())
     }
 
     /// Sets after how long without a datagram it ends: 1 ms at least.
@@ -247,7 +250,7 @@ impl UdpSocket {
     /// # Errors
     /// If it is no flow, or the time is shorter.
     pub fn set_idle_timeout(&self, timeout: Duration) -> Result<(), SocketError> {
-        let Some(flow) = &self.endpoint.flow else {
+        let Some(flow) = self.endpoint.flow() else {
             return Err(SocketError::Invalid("only flows to any address end when they are idle"));
         };
         if timeout < Duration::from_millis(1) {

@@ -4,6 +4,7 @@ use super::*;
 use crate::interfaces::space::{SpaceWaiter, SpaceWaiters};
 use crate::kick::Kick;
 use crate::pollers::completion::Completions;
+use crate::sockets::udp::UdpKind;
 use crate::sockets::udp::options::UdpOptions;
 use crate::sockets::wakers::WakeList;
 
@@ -25,8 +26,8 @@ fn make(table: &UdpTable, local: &str) -> Arc<UdpEndpoint> {
         sndbuf: 1000,
     };
     let local = local.parse().unwrap();
-    let made =
-        table.make(|id| UdpEndpoint::new((id, 0, completions), (local, None), options, None));
+    let made = table
+        .make(|id| UdpEndpoint::new((id, 0, completions), (local, None), options, UdpKind::Bound));
     made.unwrap()
 }
 
