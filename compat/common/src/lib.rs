@@ -1,0 +1,16 @@
+//! What the facades `netstack-smoltcp` and `watfaq-netstack` have in common.
+//!
+//! Both take IP packets in one call and give them out in another, hand TCP streams out with their
+//! SYN, and carry UDP as datagrams with their two addresses. Here is that, over a channel device and
+//! sockets for any address; the facades add the names and types of theirs.
+#![forbid(unsafe_code)]
+
+mod datagrams;
+mod opening;
+mod packets;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use self::datagrams::{Datagram, DatagramReader, check_datagram, transmit};
+pub use self::opening::OpeningStream;
+pub use self::packets::{Header, Inlet, flattened, header};

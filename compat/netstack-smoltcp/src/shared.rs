@@ -1,0 +1,27 @@
+//! What all parts of a stack hold, so that whoever is left can be told of the end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The stack below.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    stack: plimsoll::Stack,
+}
+
+impl Shared {
+    pub(crate) fn new(stack: plimsoll::Stack) -> Arc<Shared> {
+        Arc::new(Shared { stack })
+    }
+
+    pub(crate) fn stack(&self) -> &plimsoll::Stack {
+        &self.stack
+    }
+
+    /// Ends the stack for all who use it: nobody runs it any more.
+    pub(crate) fn end(&self) {
+        // It is there unless the stack has ended; then nothing is left to be done.
+        let _ = self.stack.remove_interface(0);
+        self.stack.clone().shutdown(Duration::ZERO);
+    }
+}
