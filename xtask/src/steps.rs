@@ -195,6 +195,9 @@ impl Session {
     pub(crate) fn outside(&mut self) -> Result<()> {
         let tokio = outside::tokio::prepared(&self.root)?;
         self.counted_or_skipped("tokio's tests of its sockets, on ours", tokio)?;
+        for (name, command) in outside::facades::prepared(&self.root)? {
+            self.counted_or_skipped(&name, command)?;
+        }
         if self.long {
             let h2 = outside::h2::prepared(&self.root)?;
             self.counted_or_skipped("HTTP/2 on our sockets and on the kernel's", h2)?;

@@ -10,12 +10,12 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use plimsoll::device::channel::{Channel, ChannelReceiver, ChannelSender};
 use plimsoll::net::Driver;
-use plimsoll::{ChunkWriter, MAX_SLICES, Packet, Pool};
+use plimsoll::{ChunkWriter, MAX_SLICES, Packet, Pool, StackError};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{mpsc, oneshot};
 
@@ -77,7 +77,7 @@ pub(crate) struct Carrier<D> {
     link: Option<Link<D>>,
     driver: Driver,
     stop: oneshot::Receiver<()>,
-    end: std::sync::Arc<End>,
+    end: Arc<End>,
 }
 
 /// Why a link ends.
@@ -87,6 +87,8 @@ enum Ended {
     /// The device gives no packets any more.
     Over,
     Failed(io::Error),
+    /// The stack has come to its end by itself.
+    Stack(StackError),
 }
 
 impl<D: AsyncRead + AsyncWrite + Unpin> Carrier<D> {
@@ -96,7 +98,7 @@ impl<D: AsyncRead + AsyncWrite + Unpin> Carrier<D> {
         channel: Channel,
         driver: Driver,
         ends: Ends,
-        end: std::sync::Arc<End>,
+        end: Arc<End>,
     ) -> Carrier<D> {
         let (to_stack, from_stack) = channel.split();
         let Ends { to_program, raw, raw_sender, stop } = ends;
@@ -126,15 +128,17 @@ impl<D: AsyncRead + AsyncWrite + Unpin> Carrier<D> {
     /// Ends the link: the device is dropped, and so the interface goes down.
     fn cut(&mut self, ended: Ended) {
         let Some(link) = self.link.take() else { return };
-        let why = match ended {
-            Ended::Dropped => "the program has dropped the IpStack".to_owned(),
-            Ended::Over => "the device gives no packets any more".to_owned(),
-            Ended::Failed(error) => {
-                let text = format!("the device has failed: {error}");
-                let _ = self.end.0.set(Failure { kind: error.kind(), text: text.clone() });
-                text
+        let (failure, why) = match ended {
+            Ended::Dropped => (None, "the program has dropped the IpStack".to_owned()),
+            Ended::Over => (None, "the device gives no packets any more".to_owned()),
+            Ended::Failed(error) => (Some(error.kind()), format!("the device has failed: {error}")),
+            Ended::Stack(error) => {
+                (Some(ErrorKind::Other), format!("the stack has failed: {error}"))
             }
         };
+        if let Some(kind) = failure {
+            self.end.0.get_or_init(|| Failure { kind, text: why.clone() });
+        }
         link.reader.to_stack.close(why);
     }
 
@@ -162,8 +166,8 @@ impl<D: AsyncRead + AsyncWrite + Unpin> Future for Carrier<D> {
             self.cut(Ended::Dropped);
         }
         self.carry(cx, Link::poll_read);
-        if Pin::new(&mut self.driver).poll(cx).is_ready() {
-            self.cut(Ended::Dropped);
+        if let Poll::Ready(over) = Pin::new(&mut self.driver).poll(cx) {
+            self.cut(over.map_or_else(Ended::Stack, |()| Ended::Dropped));
             return Poll::Ready(());
         }
         self.carry(cx, Link::poll_write);

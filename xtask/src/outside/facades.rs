@@ -1,0 +1,365 @@
+//! What others have published, on the facades of `compat/`.
+//!
+//! A facade takes the place of a published package by `[patch.crates-io]`. Two kinds of packages show
+//! that it does. The one whose place it takes has tests and examples: these, unmodified, are built
+//! in a package of their own that depends on the facade. Programs that use that package are built
+//! and tested as they were published, sources, manifest and all. Everything is taken from the
+//! registry when it is run, below the target folder, and nothing of it is kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::{shell, steps};
+
+/// A package of the registry.
+struct Published {
+    name: &'static str,
+    version: &'static str,
+    role: Role,
+    /// Tests that are left out, by parts of their names, and why.
+    excluded: &'static [(&'static str, &'static str)],
+}
+
+enum Role {
+    /// A facade takes its place. The examples in these files of it are tests as well.
+    Replaced { documents: &'static [&'static str] },
+    /// It uses the package that this facade replaces.
+    User { of: &'static str },
+}
+
+const PUBLISHED: [Published; 2] = [
+    Published {
+        name: "ipstack",
+        version: "1.0.1",
+        role: Role::Replaced { documents: &["README.md"] },
+        excluded: &[],
+    },
+    Published {
+        name: "tun2proxy",
+        version: "0.8.7",
+        role: Role::User { of: "ipstack" },
+        excluded: &[],
+    },
+];
+
+/// Files of a replaced package that make it that package. All others go with its tests.
+const NOT_TESTS: [&str; 6] =
+    ["src", "Cargo.toml", "Cargo.toml.orig", "Cargo.lock", "build.rs", ".cargo"];
+
+/// `cargo xtask outside facades [NAME]...`
+pub(super) fn command(root: &Path, names: &[String]) -> Result<()> {
+    let known = |name: &String| PUBLISHED.iter().any(|package| package.name == name);
+    if let Some(name) = names.iter().find(|name| !known(name)) {
+        let all: Vec<&str> = PUBLISHED.iter().map(|package| package.name).collect();
+        bail!("there is no package {name}; there are: {}", all.join(", "));
+    }
+    let mut failed = Vec::new();
+    for package in &PUBLISHED {
+        if !names.is_empty() && !names.iter().any(|name| name == package.name) {
+            continue;
+        }
+        let mut tests = package.prepared(root)?.map_err(anyhow::Error::msg)?;
+        if !shell::run(&mut tests, shell::FETCH_LIMIT, |_| {})?.success() {
+            failed.push(package.name);
+        }
+    }
+    ensure!(failed.is_empty(), "tests of {} have failed", failed.join(", "));
+    Ok(())
+}
+
+/// For each package what its tests are called, and the command that runs them, or what cannot be
+/// fetched.
+pub(crate) fn prepared(root: &Path) -> Result<Vec<(String, Result<Command, String>)>> {
+    let one = |package: &Published| {
+        let name = format!("the tests of {} {}, on our facade", package.name, package.version);
+        Ok((name, package.prepared(root)?))
+    };
+    PUBLISHED.iter().map(one).collect()
+}
+
+impl Published {
+    /// The facade that is meant.
+    fn facade(&self) -> &'static str {
+        match self.role {
+            Role::Replaced { .. } => self.name,
+            Role::User { of } => of,
+        }
+    }
+
+    /// Writes the package and returns the command that runs its tests, or says what cannot be
+    /// fetched.
+    fn prepared(&self, root: &Path) -> Result<Result<Command, String>> {
+        let target = steps::cargo_target(root).join("outside");
+        let place = target.join("facades").join(self.name);
+        let published = match self.fetched(&target)? {
+            Ok(published) => published,
+            Err(why) => return Ok(Err(why)),
+        };
+        let manifest = published["manifest_path"].as_str().context("a package has a manifest")?;
+        let source = Path::new(manifest).parent().context("a manifest lies in a folder")?;
+        match &self.role {
+            Role::User { .. } => copy(source, &place, &[])?,
+            Role::Replaced { documents } => {
+                copy(source, &place, &NOT_TESTS)?;
+                let documents = documents.iter().map(|path| {
+                    format!("#[doc = include_str!(\"../{path}\")]\nmod {} {{}}\n", module(path))
+                });
+                write(&place.join("src/lib.rs"), &documents.collect::<String>())?;
+                write(&place.join("Cargo.toml"), &manifest_of_tests(&published, source)?)?;
+            }
+        }
+        if !place.join("Cargo.lock").exists() {
+            // The versions of the repository, as far as they go.
+            write(&place.join("Cargo.lock"), &fs::read_to_string(root.join("Cargo.lock"))?)?;
+        }
+        let path = root.join("compat").join(self.facade());
+        let patch = format!("patch.crates-io.{}.path={:?}", self.facade(), path.display());
+        if let Err(why) = self.uses_facade(&place, &patch)? {
+            return Ok(Err(why));
+        }
+        let mut command = Command::new("cargo");
+        command.args(["test", "--no-fail-fast", "--config", &patch]).current_dir(&place);
+        command.env("CARGO_TARGET_DIR", target.join("facades-build"));
+        // Most of the time goes into building.
+        command.env("CARGO_PROFILE_DEV_DEBUG", "0");
+        command.arg("--");
+        for (test, why) in self.excluded {
+            println!("left out: {}::{test}: {why}", self.name);
+            command.args(["--skip", test]);
+        }
+        Ok(Ok(command))
+    }
+
+    /// What cargo says of the published package, which it fetches if need be. Says why if it
+    /// cannot.
+    fn fetched(&self, target: &Path) -> Result<Result<Value, String>> {
+        let place = target.join("facades-fetch").join(self.name);
+        let text = format!(
+            "[package]\nname = \"fetch\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
+             [dependencies]\n{} = \"={}\"\n\n[workspace]\n",
+            self.name, self.version
+        );
+        write(&place.join("Cargo.toml"), &text)?;
+        write(&place.join("src/lib.rs"), "")?;
+        let metadata = metadata(&place, &[])?;
+        Ok(metadata.and_then(|all| {
+            let packages = all["packages"].as_array().into_iter().flatten();
+            let mut found = packages.filter(|package| package["name"] == self.name);
+            found.next().cloned().ok_or_else(|| format!("cargo does not know {}", self.name))
+        }))
+    }
+
+    /// Makes sure that the facade is used: cargo only warns if a patch is not.
+    fn uses_facade(&self, place: &Path, patch: &str) -> Result<Result<(), String>> {
+        let metadata = match metadata(place, &["--config", patch])? {
+            Ok(metadata) => metadata,
+            Err(why) => return Ok(Err(why)),
+        };
+        let packages = metadata["packages"].as_array().context("packages are a list")?;
+        let mut ours = packages.iter().filter(|package| package["name"] == self.facade());
+        // What comes from a path has no source.
+        ensure!(
+            ours.clone().count() == 1 && ours.all(|package| package["source"].is_null()),
+            "{} {} does not use compat/{}: is its version still the published one?",
+            self.name,
+            self.version,
+            self.facade()
+        );
+        Ok(Ok(()))
+    }
+}
+
+/// What cargo says of the package in `place` and of all that it depends on.
+fn metadata(place: &Path, words: &[&str]) -> Result<Result<Value, String>> {
+    let mut command = Command::new("cargo");
+    command.args(["metadata", "--format-version", "1"]).args(words).current_dir(place);
+    let out = shell::output(&mut command, shell::FETCH_LIMIT)?
+        .context("cargo metadata did not end in time")?;
+    if !out.status.success() {
+        let said = String::from_utf8_lossy(&out.stderr);
+        return Ok(Err(format!("cargo cannot fetch what it needs: {}", said.trim())));
+    }
+    Ok(Ok(serde_json::from_slice(&out.stdout).context("cargo metadata is JSON")?))
+}
+
+/// Writes a file. What has not changed is not built again.
+fn write(path: &Path, text: &str) -> Result<()> {
+    write_bytes(path, text.as_bytes())
+}
+
+fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
+    let folder = path.parent().context("files lie in folders")?;
+    fs::create_dir_all(folder)?;
+    if fs::read(path).is_ok_and(|before| before == bytes) {
+        return Ok(());
+    }
+    fs::write(path, bytes).with_context(|| format!("writing {}", path.display()))
+}
+
+/// Copies all files of `from` into `to`, but for those at its top that are `left_out`.
+fn copy(from: &Path, to: &Path, left_out: &[&str]) -> Result<()> {
+    for entry in fs::read_dir(from).with_context(|| format!("reading {}", from.display()))? {
+        let entry = entry?;
+        let (path, name) = (entry.path(), entry.file_name());
+        if left_out.iter().any(|left| name == *left) {
+            continue;
+        }
+        // What the tests have changed of a lock file stays.
+        if name == "Cargo.lock" && to.join(&name).exists() {
+            continue;
+        }
+        match path.is_dir() {
+            true => copy(&path, &to.join(name), &[])?,
+            false => write_bytes(&to.join(name), &fs::read(&path)?)?,
+        }
+    }
+    Ok(())
+}
+
+/// A name for the examples of the document `path`.
+fn module(path: &str) -> String {
+    path.to_lowercase().replace(|letter: char| !letter.is_alphanumeric(), "_")
+}
+
+/// A dependency of a published package, as all that ask for it want it.
+#[derive(Default)]
+struct Wanted {
+    package: String,
+    req: String,
+    default_features: bool,
+    features: BTreeSet<String>,
+}
+
+/// A manifest for the tests and examples of a published package: they have what it has.
+fn manifest_of_tests(package: &Value, source: &Path) -> Result<String> {
+    let text = |value: &Value| value.as_str().map(str::to_owned).context("it is text");
+    let (name, version) = (text(&package["name"])?, text(&package["version"])?);
+    let mut out = format!(
+        "[package]\nname = \"outside-{name}\"\nversion = \"0.0.0\"\nedition = {}\npublish = false\n\
+         autotests = false\nautoexamples = false\n\n[workspace]\n\n[dependencies]\n\
+         {name} = \"={version}\"\n",
+        package["edition"]
+    );
+    for ((target, alias), wanted) in wanted(package)? {
+        let table = match target.as_str() {
+            "" => format!("dependencies.{alias}"),
+            target => format!("target.'{target}'.dependencies.{alias}"),
+        };
+        writeln!(
+            out,
+            "\n[{table}]\npackage = {:?}\nversion = {:?}\ndefault-features = {}\nfeatures = {:?}",
+            wanted.package,
+            wanted.req,
+            wanted.default_features,
+            Vec::from_iter(&wanted.features)
+        )?;
+    }
+    out.push_str("\n[features]\n");
+    for (feature, needs) in package["features"].as_object().into_iter().flatten() {
+        // What they need is there in any case; `default` says which are on.
+        let needs = if feature == "default" { needs.to_string() } else { "[]".to_owned() };
+        writeln!(out, "{feature} = {needs}")?;
+    }
+    for target in package["targets"].as_array().into_iter().flatten() {
+        let kind = text(&target["kind"][0])?;
+        if kind != "test" && kind != "example" {
+            continue;
+        }
+        let path = PathBuf::from(text(&target["src_path"])?);
+        let path = path.strip_prefix(source).context("targets lie in their package")?;
+        writeln!(out, "\n[[{kind}]]\nname = {}\npath = {path:?}", target["name"])?;
+        if let Some(features) = target.get("required-features") {
+            writeln!(out, "required-features = {features}")?;
+        }
+    }
+    Ok(out)
+}
+
+/// The dependencies of `package` and of its tests, by target and by the name that they have there.
+fn wanted(package: &Value) -> Result<BTreeMap<(String, String), Wanted>> {
+    let mut all: BTreeMap<(String, String), Wanted> = BTreeMap::new();
+    for dependency in package["dependencies"].as_array().into_iter().flatten() {
+        if dependency["kind"] == "build" {
+            continue;
+        }
+        let name = dependency["name"].as_str().context("a dependency has a name")?;
+        let alias = dependency["rename"].as_str().unwrap_or(name);
+        let target = dependency["target"].as_str().unwrap_or_default();
+        let wanted = all.entry((target.to_owned(), alias.to_owned())).or_default();
+        wanted.package = name.to_owned();
+        wanted.req = dependency["req"].as_str().unwrap_or("*").to_owned();
+        wanted.default_features |= dependency["uses_default_features"] == true;
+        let features = dependency["features"].as_array().into_iter().flatten();
+        wanted.features.extend(features.filter_map(|one| one.as_str().map(str::to_owned)));
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documentation_names_what_is_run_and_what_is_left_out() {
+        let text = include_str!("../../../docs/testing.md");
+        for package in &PUBLISHED {
+            let row = format!("| {} {} | ", package.name, package.version);
+            assert!(text.contains(&row), "docs/testing.md has no row `{row}`");
+            for (test, _) in package.excluded {
+                assert!(text.contains(&format!("`{test}`")), "docs/testing.md does not say {test}");
+            }
+        }
+    }
+
+    #[test]
+    fn facades_have_the_version_that_they_take_the_place_of() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for package in &PUBLISHED {
+            if let Role::Replaced { .. } = package.role {
+                let path = root.join("compat").join(package.name).join("Cargo.toml");
+                let manifest = fs::read_to_string(path).unwrap();
+                assert!(manifest.contains(&format!("\nversion = \"{}\"\n", package.version)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_manifest_has_what_tests_and_examples_need() {
+        let package = serde_json::json!({
+            "name": "net", "version": "1.2.3", "edition": "2021",
+            "dependencies": [
+                { "name": "tokio", "req": "^1", "kind": null, "features": ["rt"],
+                  "uses_default_features": false },
+                { "name": "tokio", "req": "^1", "kind": "dev", "features": ["net"],
+                  "uses_default_features": true },
+                { "name": "cc", "req": "^1", "kind": "build", "features": [] },
+                { "name": "wintun", "req": "^0.5", "kind": "dev", "features": [],
+                  "target": "cfg(windows)", "uses_default_features": true },
+            ],
+            "features": { "default": ["tun"], "tun": ["dep:tun"] },
+            "targets": [
+                { "kind": ["lib"], "name": "net", "src_path": "/p/src/lib.rs" },
+                { "kind": ["test"], "name": "all", "src_path": "/p/tests/all.rs",
+                  "required-features": ["tun"] },
+            ],
+        });
+        let manifest = manifest_of_tests(&package, Path::new("/p")).unwrap();
+        for part in [
+            "\nnet = \"=1.2.3\"\n",
+            "[dependencies.tokio]\npackage = \"tokio\"\nversion = \"^1\"\ndefault-features = true\n\
+             features = [\"net\", \"rt\"]\n",
+            "[target.'cfg(windows)'.dependencies.wintun]\n",
+            "\ndefault = [\"tun\"]\ntun = []\n",
+            "[[test]]\nname = \"all\"\npath = \"tests/all.rs\"\nrequired-features = [\"tun\"]\n",
+        ] {
+            assert!(manifest.contains(part), "no `{part}` in\n{manifest}");
+        }
+        assert!(!manifest.contains("cc"), "{manifest}");
+    }
+}
