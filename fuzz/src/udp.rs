@@ -2,7 +2,7 @@
 //!
 //! Packets are raw bytes, datagrams of some peer, whole or in two fragments, maybe as a train that
 //! a device has put together, and ICMP errors that quote what the stack sent. Calls are those of
-//! sockets and of listeners for any address.
+//! sockets, also for any address, and of listeners for any address.
 //!
 //! Oracles: nothing panics; every packet that leaves has an IP header that parses and fits the
 //! device, and a datagram that is no fragment has a right checksum; what a socket reads came from
@@ -223,6 +223,7 @@ impl World {
             local.set_ip(place(v6, choice >> 2));
         }
         let bound = match only {
+            _ if choice & 0x60 == 0x20 => self.stack.bind_udp_any(local.port()),
             true => self.stack.bind_udp_only_v6(local),
             false => self.stack.bind_udp(local),
         };
@@ -316,6 +317,7 @@ impl World {
         let how = UdpTransmit::default()
             .to(to)
             .from((other & 1 != 0).then(|| place(other & 2 != 0, other >> 4)))
+            .from_port((other & 0x10 != 0).then(|| port(other >> 5)))
             .tos((other & 4 != 0).then_some(other))
             .ttl((other & 8 != 0).then_some(other))
             .segment_size((size & 1 != 0).then_some(usize::from(size >> 1)));

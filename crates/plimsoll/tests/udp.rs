@@ -169,6 +169,29 @@ fn futures_wait_beside_one_another() {
 }
 
 #[test]
+fn one_socket_for_any_address() {
+    let (here, there) = pair();
+    let any = UdpSocket::bind_any(&there).unwrap();
+    assert_eq!(UdpSocket::bind_any(&there).unwrap_err().kind(), ErrorKind::AddrInUse);
+    assert_eq!(UdpListener::bind_any(&there).unwrap_err().kind(), ErrorKind::AddrInUse);
+    let dns = UdpSocket::bind_any_port(&there, 53).unwrap();
+    let mut buf = [0; 9];
+    for (to, socket) in [("198.51.100.1:9", &any), ("[2001:db8:5::1]:53", &dns)] {
+        let client = UdpSocket::bind(&here, "[::]:0").unwrap();
+        let to: SocketAddr = to.parse().unwrap();
+        client.send_to(b"echo", to).unwrap();
+        let info = socket.recv_msg(&mut buf).unwrap().info;
+        assert_eq!((info.to, info.to_port), (to.ip(), to.port()));
+        let how = UdpTransmit::default().to(Some(info.from)).from(Some(to.ip()));
+        socket.send_msg(&how.from_port(Some(to.port())), &[&buf[..4]]).unwrap();
+        assert_eq!(client.recv_from(&mut buf).unwrap(), (4, to));
+    }
+    let how = UdpTransmit::default().to(Some("192.0.2.1:9".parse().unwrap()));
+    let refused = any.send_msg(&how, &[b"x"]).unwrap_err();
+    assert!(refused.to_string().starts_with("from_port"), "{refused}");
+}
+
+#[test]
 fn flows_to_any_address() {
     let (here, there) = pair();
     let listener = UdpListener::bind_any(&there).unwrap();

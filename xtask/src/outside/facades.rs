@@ -22,8 +22,11 @@ struct Published {
     name: &'static str,
     version: &'static str,
     role: Role,
-    /// Tests that are left out, by parts of their names, and why.
+    /// Tests that are left out, by parts of their names, and why; examples by their whole names.
     excluded: &'static [(&'static str, &'static str)],
+    /// What its tests and examples use and its manifest does not name: packages, versions and
+    /// features.
+    undeclared: &'static [(&'static str, &'static str, &'static [&'static str])],
 }
 
 enum Role {
@@ -33,18 +36,43 @@ enum Role {
     User { of: &'static str },
 }
 
-const PUBLISHED: [Published; 2] = [
+const PUBLISHED: [Published; 4] = [
     Published {
         name: "ipstack",
         version: "1.0.1",
         role: Role::Replaced { documents: &["README.md"] },
         excluded: &[],
+        undeclared: &[],
     },
     Published {
         name: "tun2proxy",
         version: "0.8.7",
         role: Role::User { of: "ipstack" },
         excluded: &[],
+        undeclared: &[],
+    },
+    Published {
+        name: "netstack-smoltcp",
+        version: "0.2.4",
+        role: Role::Replaced { documents: &[] },
+        excluded: &[],
+        undeclared: &[],
+    },
+    Published {
+        name: "watfaq-netstack",
+        version: "0.1.0",
+        role: Role::Replaced { documents: &[] },
+        excluded: &[
+            ("netstack_lwip", "it is about another stack, which is not published"),
+            ("netstack_smoltcp", "it is about another stack"),
+        ],
+        undeclared: &[
+            ("env_logger", "0.11", &[]),
+            ("ipnet", "2", &[]),
+            ("libc", "0.2", &[]),
+            ("socket2", "0.6", &["all"]),
+            ("tun-rs", "2", &["async", "async_framed"]),
+        ],
     },
 ];
 
@@ -111,7 +139,7 @@ impl Published {
                     format!("#[doc = include_str!(\"../{path}\")]\nmod {} {{}}\n", module(path))
                 });
                 write(&place.join("src/lib.rs"), &documents.collect::<String>())?;
-                write(&place.join("Cargo.toml"), &manifest_of_tests(&published, source)?)?;
+                write(&place.join("Cargo.toml"), &manifest_of_tests(self, &published, source)?)?;
             }
         }
         if !place.join("Cargo.lock").exists() {
@@ -237,7 +265,7 @@ struct Wanted {
 }
 
 /// A manifest for the tests and examples of a published package: they have what it has.
-fn manifest_of_tests(package: &Value, source: &Path) -> Result<String> {
+fn manifest_of_tests(published: &Published, package: &Value, source: &Path) -> Result<String> {
     let text = |value: &Value| value.as_str().map(str::to_owned).context("it is text");
     let (name, version) = (text(&package["name"])?, text(&package["version"])?);
     let mut out = format!(
@@ -246,7 +274,11 @@ fn manifest_of_tests(package: &Value, source: &Path) -> Result<String> {
          {name} = \"={version}\"\n",
         package["edition"]
     );
-    for ((target, alias), wanted) in wanted(package)? {
+    let mut wanted = wanted(package)?;
+    for &(name, req, features) in published.undeclared {
+        wanted.insert((String::new(), name.to_owned()), Wanted::of(name, req, features));
+    }
+    for ((target, alias), wanted) in wanted {
         let table = match target.as_str() {
             "" => format!("dependencies.{alias}"),
             target => format!("target.'{target}'.dependencies.{alias}"),
@@ -268,7 +300,8 @@ fn manifest_of_tests(package: &Value, source: &Path) -> Result<String> {
     }
     for target in package["targets"].as_array().into_iter().flatten() {
         let kind = text(&target["kind"][0])?;
-        if kind != "test" && kind != "example" {
+        let left_out = published.excluded.iter().any(|(name, _)| target["name"] == **name);
+        if kind != "test" && kind != "example" || left_out {
             continue;
         }
         let path = PathBuf::from(text(&target["src_path"])?);
@@ -279,6 +312,14 @@ fn manifest_of_tests(package: &Value, source: &Path) -> Result<String> {
         }
     }
     Ok(out)
+}
+
+impl Wanted {
+    fn of(package: &str, req: &str, features: &[&str]) -> Wanted {
+        let features = features.iter().map(|&one| one.to_owned()).collect();
+        let (package, req) = (package.to_owned(), req.to_owned());
+        Wanted { package, req, default_features: true, features }
+    }
 }
 
 /// The dependencies of `package` and of its tests, by target and by the name that they have there.
