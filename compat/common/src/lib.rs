@@ -1,8 +1,8 @@
 //! What the facades `netstack-smoltcp` and `watfaq-netstack` have in common.
 //!
 //! Both take IP packets in one call and give them out in another, hand TCP streams out with their
-//! SYN, and carry UDP as datagrams with their two addresses. Here is that, over a channel device and
-//! sockets for any address; the facades add the names and types of theirs.
+//! SYN, and carry UDP as datagrams with their two addresses. Here is that, over a channel device
+//! and sockets for any address; the facades add the names and types of theirs.
 #![forbid(unsafe_code)]
 
 mod datagrams;

@@ -94,8 +94,8 @@ impl StackBuilder {
         self
     }
 
-    /// How many packets wait for the stack, at most, of all protocols; 512 unless set. Then the sink
-    /// is not ready.
+    /// How many packets wait for the stack, at most, of all protocols; 512 unless set. Then the
+    /// sink is not ready.
     pub fn tcp_buffer_size(mut self, size: usize) -> StackBuilder {
         self.to_stack = Some(size);
         self

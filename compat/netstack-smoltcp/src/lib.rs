@@ -13,9 +13,9 @@
 //!
 //! # Theory of operation
 //!
-//! A [`Stack`] is a stream and a sink of IP packets, each a `Vec<u8>`. Both ways are bounded queues:
-//! who is too fast waits. What it carries comes out of a [`TcpListener`] as streams, and of a
-//! [`UdpSocket`] as datagrams with two addresses. The addresses are those of the packets: the first
+//! A [`Stack`] is a stream and a sink of IP packets, each a `Vec<u8>`. Both ways are bounded
+//! queues: who is too fast waits. What it carries comes out of a [`TcpListener`] as streams, and of
+//! a [`UdpSocket`] as datagrams with two addresses. The addresses are those of the packets: the first
 //! is the client's, and so is the [`local_addr`](TcpStream::local_addr) of a stream.
 //!
 //! The [`Runner`] is the task that runs all of it; it needs a tokio runtime with the drivers of I/O
@@ -60,9 +60,9 @@
 //!
 //! # What differs
 //!
-//! - A stream comes with the SYN, as it does there, but the SYN is answered when the stream is first
-//!   read or written. So a client whose upstream cannot be reached, and whose stream is dropped
-//!   therefore, is refused, as it would be without a proxy. See [`TcpStream`].
+//! - A stream comes with the SYN, as it does there, but the SYN is answered when the stream is
+//!   first read or written. So a client whose upstream cannot be reached, and whose stream is
+//!   dropped therefore, is refused, as it would be without a proxy. See [`TcpStream`].
 //! - Of a protocol that is not enabled, packets are refused (a reset, an unreachable port) in place
 //!   of being dropped.
 //! - A configuration that cannot be honoured is an error of [`build`](StackBuilder::build) that

@@ -54,8 +54,8 @@ pub struct ReadHalf {
     _shared: Arc<Shared>,
 }
 
-/// The half of a [`UdpSocket`] that is a sink of datagrams: each says from which address it is sent,
-/// which may be any, and to which client. When the stack has no room, the sink is not ready.
+/// The half of a [`UdpSocket`] that is a sink of datagrams: each says from which address it is
+/// sent, which may be any, and to which client. When the stack has no room, the sink is not ready.
 ///
 /// An error concerns the datagram that was sent, and the next may be sent all the same:
 /// `InvalidInput` if its addresses make no sense, and the text says why; that it is longer than a

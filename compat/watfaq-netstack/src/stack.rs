@@ -85,8 +85,8 @@ impl NetStack {
 /// The sink of packets of clients.
 ///
 /// An empty packet is passed over; what is no IP packet is an error (`InvalidInput`), after which
-/// the next may be sent. When the stack does not keep up, the sink is not ready. Closing or dropping
-/// it ends the stack when it has worked on what was sent; after that, sending fails with
+/// the next may be sent. When the stack does not keep up, the sink is not ready. Closing or
+/// dropping it ends the stack when it has worked on what was sent; after that, sending fails with
 /// `BrokenPipe`.
 pub struct StackSplitSink {
     inlet: Inlet,

@@ -86,9 +86,9 @@ impl UdpSocket {
         Ok(UdpSocket::from_socket(socket, stack))
     }
 
-    /// Takes what is for any address, of ours or not, and for any port that no other socket has: one
-    /// socket for all senders and destinations, which keeps nothing of either. What is for a group
-    /// or a broadcast address arrives as well. It sends from whatever address and port
+    /// Takes what is for any address, of ours or not, and for any port that no other socket has:
+    /// one socket for all senders and destinations, which keeps nothing of either. What is for a
+    /// group or a broadcast address arrives as well. It sends from whatever address and port
     /// [`UdpTransmit`] says. From then on, packets to any address are for the stack, as long as it
     /// lives. [`UdpListener`](crate::UdpListener) has a socket for each sender and destination.
     ///
