@@ -22,6 +22,8 @@ const NEAR: &str = "198.51.100.1";
 /// What clients connect to, and the network that is routed into tun2proxy.
 pub(super) const TARGET: &str = "192.0.2.129";
 const TARGETS: &str = "192.0.2.128/25";
+/// The clients' address on a clean path.
+const HOST: &str = "192.0.2.3";
 /// The two ends of the path with delay or loss.
 const CLIENT: &str = "192.0.2.1";
 const ROUTER: &str = "192.0.2.2";
@@ -124,7 +126,7 @@ fn join(host: &Namespace, far: &Namespace) -> Result<()> {
 
 fn socks(far: &Namespace) -> Result<Process> {
     let mut command = far.command("microsocks");
-    command.args(["-q", "-i", PROXY, "-p", &SOCKS_PORT.to_string()]);
+    command.args(["-i", PROXY, "-p", &SOCKS_PORT.to_string()]);
     let socks = Process::spawn("microsocks", &mut command)?;
     let listening = format!("-Hltn sport = :{SOCKS_PORT}");
     until("microsocks listens", || Ok(!far.run(&format!("ss {listening}"))?.trim().is_empty()))?;
@@ -181,23 +183,24 @@ fn distant(host: &Namespace, line: Line, seed: u64) -> Result<(Namespace, Proces
     Ok((client, link))
 }
 
-/// Starts tun2proxy with a TUN device that it makes, and routes the target into that.
+/// Starts tun2proxy on a TUN device into which the target is routed.
 fn tun2proxy(host: &Namespace, program: &Path) -> Result<Process> {
+    host.ip(&format!("tuntap add dev {DEVICE} mode tun"))?;
+    host.ip(&format!("addr add {HOST}/32 dev {DEVICE}"))?;
+    host.ip(&format!("link set {DEVICE} up"))?;
+    host.ip(&format!("route add {TARGETS} dev {DEVICE}"))?;
     let mut command = host.command(&program.to_string_lossy());
     command.args(["--tun", DEVICE, "--proxy", &format!("socks5://{PROXY}:{SOCKS_PORT}")]);
     command.args(["--verbosity", "warn"]);
     let mut process = Process::spawn("tun2proxy", &mut command)?;
-    let up = until("tun2proxy's device is up", || {
-        Ok(host
-            .ip("-o link show up")?
-            .lines()
-            .any(|line| line.contains(&format!(": {DEVICE}: ")) && line.contains("LOWER_UP")))
+    // The device has a carrier as long as a program has it open.
+    let up = until("tun2proxy has opened its device", || {
+        Ok(host.ip(&format!("-o link show {DEVICE}"))?.contains("LOWER_UP"))
     });
     if let Err(error) = up {
         let ended = if process.alive() { "" } else { "it has ended: " };
         bail!("{error:#}; {ended}{}", process.said());
     }
-    host.ip(&format!("route add {TARGETS} dev {DEVICE}"))?;
     Ok(process)
 }
 
