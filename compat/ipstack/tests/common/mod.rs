@@ -130,6 +130,12 @@ impl AsyncWrite for WireDevice {
         Poll::Ready(sent.map(|()| buf.len()).map_err(|_| io::ErrorKind::BrokenPipe.into()))
     }
 
+    /// It says so, and has only what every writer has: the first part is a packet of its own. So do
+    /// TUN devices of others.
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
     fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
