@@ -287,28 +287,6 @@ impl Reader {
     }
 }
 
-/// A packet on its way to the device.
-enum Leaving {
-    /// From the stack.
-    Packet(Packet),
-    /// Of the program's own.
-    Raw(Vec<u8>),
-}
-
-impl Leaving {
-    fn parts(&self) -> impl Iterator<Item = &[u8]> {
-        let (packet, raw) = match self {
-            Leaving::Packet(packet) => (Some(packet.parts()), None),
-            Leaving::Raw(bytes) => (None, Some(&bytes[..])),
-        };
-        packet.into_iter().flatten().chain(raw)
-    }
-
-    fn is_v6(&self) -> bool {
-        self.parts().next().and_then(<[u8]>::first).is_some_and(|first| first >> 4 == 6)
-    }
-}
-
 /// From the stack to the device.
 struct Writer {
     prefix: bool,
@@ -330,17 +308,17 @@ impl Writer {
         &mut self,
         device: &mut D,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<Leaving>, Ended>> {
+    ) -> Poll<Result<Option<Packet>, Ended>> {
         if let Some(packet) = self.leaving.pop() {
-            return Poll::Ready(Ok(Some(Leaving::Packet(packet))));
+            return Poll::Ready(Ok(Some(packet)));
         }
         if let Poll::Ready(Some(bytes)) = self.raw.poll_recv(cx) {
-            return Poll::Ready(Ok(Some(Leaving::Raw(bytes))));
+            return Poll::Ready(Ok(Some(bytes.into())));
         }
         if let Poll::Ready(count) = self.from_stack.poll_recv_many(cx, &mut self.leaving, BATCH) {
             self.leaving.reverse();
             debug_assert_eq!(count, self.leaving.len());
-            return Poll::Ready(Ok(self.leaving.pop().map(Leaving::Packet)));
+            return Poll::Ready(Ok(self.leaving.pop()));
         }
         if !self.flushed {
             let flushed = ready!(Pin::new(device).poll_flush(cx));
@@ -359,9 +337,9 @@ impl Writer {
         &mut self,
         device: &mut D,
         cx: &mut Context<'_>,
-        packet: &Leaving,
+        packet: &Packet,
     ) -> Poll<Result<(), Ended>> {
-        let prefix = prefix(packet.is_v6());
+        let prefix = prefix(packet.headers().first().is_some_and(|first| first >> 4 == 6));
         let prefix = &prefix[..if self.prefix { PREFIX_LEN } else { 0 }];
         self.flushed = false;
         self.frame.extend_from_slice(prefix);

@@ -156,6 +156,8 @@ pub(crate) struct Changed<D, F> {
 /// What becomes of a packet that the facade has written.
 pub(crate) enum Passage {
     On,
+    /// Not now.
+    Wait,
     /// It goes no further, and this comes back.
     Back(Vec<u8>),
 }
@@ -186,6 +188,10 @@ where
     ) -> Poll<io::Result<usize>> {
         match (self.change)(buf) {
             Passage::On => Pin::new(&mut self.inner).poll_write(cx, buf),
+            Passage::Wait => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
             Passage::Back(packet) => {
                 self.back.push_back(packet);
                 // The facade reads in the same task.
