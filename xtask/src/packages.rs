@@ -30,9 +30,14 @@ const NEEDED: [(&str, &str); 11] = [
     ("tshark", "tshark"),
 ];
 
-/// The same for the programs of others that `cargo xtask outside` and `cargo xtask bench web` run.
-const OUTSIDE: [(&str, &str); 3] =
-    [("go", "golang-go"), ("h2load", "nghttp2-client"), ("wrk", "wrk")];
+/// The same for the programs of others that `cargo xtask outside` and single benches run.
+const OUTSIDE: [(&str, &str); 5] = [
+    ("go", "golang-go"),
+    ("h2load", "nghttp2-client"),
+    ("wrk", "wrk"),
+    ("iperf3", "iperf3"),
+    ("microsocks", "microsocks"),
+];
 
 /// The same for programs without which single tests are left out.
 const WISHED: [(&str, &str); 1] = [("chromium", "chromium")];

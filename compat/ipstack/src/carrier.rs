@@ -8,14 +8,14 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
-use std::io::{self, ErrorKind, IoSlice};
+use std::io::{self, ErrorKind};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use plimsoll::device::channel::{Channel, ChannelReceiver, ChannelSender};
 use plimsoll::net::Driver;
-use plimsoll::{ChunkWriter, MAX_SLICES, Packet, Pool, StackError};
+use plimsoll::{ChunkWriter, Packet, Pool, StackError};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{mpsc, oneshot};
 
@@ -287,28 +287,6 @@ impl Reader {
     }
 }
 
-/// A packet on its way to the device.
-enum Leaving {
-    /// From the stack.
-    Packet(Packet),
-    /// Of the program's own.
-    Raw(Vec<u8>),
-}
-
-impl Leaving {
-    fn parts(&self) -> impl Iterator<Item = &[u8]> {
-        let (packet, raw) = match self {
-            Leaving::Packet(packet) => (Some(packet.parts()), None),
-            Leaving::Raw(bytes) => (None, Some(&bytes[..])),
-        };
-        packet.into_iter().flatten().chain(raw)
-    }
-
-    fn is_v6(&self) -> bool {
-        self.parts().next().and_then(<[u8]>::first).is_some_and(|first| first >> 4 == 6)
-    }
-}
-
 /// From the stack to the device.
 struct Writer {
     prefix: bool,
@@ -330,17 +308,17 @@ impl Writer {
         &mut self,
         device: &mut D,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<Leaving>, Ended>> {
+    ) -> Poll<Result<Option<Packet>, Ended>> {
         if let Some(packet) = self.leaving.pop() {
-            return Poll::Ready(Ok(Some(Leaving::Packet(packet))));
+            return Poll::Ready(Ok(Some(packet)));
         }
         if let Poll::Ready(Some(bytes)) = self.raw.poll_recv(cx) {
-            return Poll::Ready(Ok(Some(Leaving::Raw(bytes))));
+            return Poll::Ready(Ok(Some(bytes.into())));
         }
         if let Poll::Ready(count) = self.from_stack.poll_recv_many(cx, &mut self.leaving, BATCH) {
             self.leaving.reverse();
             debug_assert_eq!(count, self.leaving.len());
-            return Poll::Ready(Ok(self.leaving.pop().map(Leaving::Packet)));
+            return Poll::Ready(Ok(self.leaving.pop()));
         }
         if !self.flushed {
             let flushed = ready!(Pin::new(device).poll_flush(cx));
@@ -351,36 +329,21 @@ impl Writer {
     }
 
     /// Writes `packet`, or keeps what the device does not take of it.
+    ///
+    /// It is copied together first. A vectored write would save that, but devices pass it on to
+    /// the standard library's, which writes the first part only, as a packet of its own: so does
+    /// `tun::AsyncDevice`.
     fn poll_packet<D: AsyncWrite + Unpin>(
         &mut self,
         device: &mut D,
         cx: &mut Context<'_>,
-        packet: &Leaving,
+        packet: &Packet,
     ) -> Poll<Result<(), Ended>> {
-        let prefix = prefix(packet.is_v6());
+        let prefix = prefix(packet.headers().first().is_some_and(|first| first >> 4 == 6));
         let prefix = &prefix[..if self.prefix { PREFIX_LEN } else { 0 }];
         self.flushed = false;
-        let mut taken = 0;
-        if device.is_write_vectored() {
-            let mut parts = [IoSlice::new(&[]); MAX_SLICES + 2];
-            let all = std::iter::once(prefix).chain(packet.parts()).filter(|part| !part.is_empty());
-            let (mut count, mut len) = (0, 0);
-            for (slot, part) in parts.iter_mut().zip(all) {
-                *slot = IoSlice::new(part);
-                count += 1;
-                len += part.len();
-            }
-            match Pin::new(&mut *device).poll_write_vectored(cx, &parts[..count]) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(refuses())),
-                Poll::Ready(Ok(bytes)) if bytes >= len => return Poll::Ready(Ok(())),
-                Poll::Ready(Ok(bytes)) => taken = bytes,
-                Poll::Ready(Err(error)) => return Poll::Ready(about_packet(error)),
-                Poll::Pending => {}
-            }
-        }
         self.frame.extend_from_slice(prefix);
         packet.parts().for_each(|part| self.frame.extend_from_slice(part));
-        self.written = taken;
         self.poll_frame(device, cx)
     }
 

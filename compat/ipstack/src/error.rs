@@ -8,8 +8,8 @@ use tokio::sync::mpsc::error::SendError;
 use crate::stream::IpStackStream;
 
 /// What goes wrong in calls of this crate. Only [`IoError`](Self::IoError),
-/// [`AcceptError`](Self::AcceptError) and [`InvalidMtuSize`](Self::InvalidMtuSize) occur; the others
-/// are there for programs that name them.
+/// [`AcceptError`](Self::AcceptError) and [`InvalidMtuSize`](Self::InvalidMtuSize) occur; the
+/// others are there for programs that name them.
 #[derive(Debug, thiserror::Error)]
 pub enum IpStackError {
     /// A protocol above IP that is neither TCP nor UDP.

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use plimsoll::device::{self, channel::ChannelConfig};
-use plimsoll::gate::{Cancelled, GateConfig, GatedListener};
+use plimsoll::gate::{GateConfig, GatedListener};
 use plimsoll::net::Driver;
 use plimsoll::{ListenConfig, ListenOn, Stack, UdpListener};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -144,9 +144,8 @@ impl Running {
                 return Poll::Pending;
             };
             let incoming = incoming?;
-            // The client tries again in another way, or not at all.
-            let gone = incoming.is_cancelled();
-            if gone.is_none_or(|why: Cancelled| why == Cancelled::Closed) {
+            // A client that has given up needs no stream.
+            if incoming.is_cancelled().is_none() {
                 let stream = IpStackTcpStream::accept(incoming, self.tcp_timeout);
                 return Poll::Ready(Ok(IpStackStream::Tcp(stream)));
             }

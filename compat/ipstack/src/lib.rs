@@ -36,7 +36,10 @@
 //! use ipstack::{IpStack, IpStackConfig, IpStackStream};
 //! use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 //!
-//! async fn proxy(tun: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> ipstack::Result<()> {
+//! async fn proxy<D>(tun: D) -> ipstack::Result<()>
+//! where
+//!     D: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+//! {
 //!     let mut stack = IpStack::new(IpStackConfig::default(), tun);
 //!     loop {
 //!         if let IpStackStream::Tcp(mut client) = stack.accept().await? {

@@ -1,7 +1,7 @@
 //! [`IpStackUdpStream`].
 
 use std::fmt;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -14,17 +14,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 ///
 /// A read whose buffer is shorter than the datagram loses the rest of it. When nothing has gone
 /// either way for [`IpStackConfig::udp_timeout`](crate::IpStackConfig::udp_timeout) (30 s, if that
-/// is less, as long as nothing was written), reads give the end and writes fail with `TimedOut`.
+/// is less, as long as nothing was written), reads and writes fail with `TimedOut`.
 ///
 /// ```
 /// # async fn answer(mut stream: ipstack::IpStackUdpStream) -> std::io::Result<()> {
 /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
 /// let mut datagram = [0; 1500];
 /// loop {
-///     match stream.read(&mut datagram).await? {
-///         0 => return Ok(()),
-///         length => stream.write_all(&datagram[..length]).await?,
-///     }
+///     let length = stream.read(&mut datagram).await?;
+///     stream.write_all(&datagram[..length]).await?;
 /// }
 /// # }
 /// ```
@@ -61,7 +59,6 @@ impl AsyncRead for IpStackUdpStream {
         let before = buf.filled().len();
         loop {
             match ready!(self.socket.poll_recv(cx, buf)) {
-                Err(error) if error.kind() == ErrorKind::TimedOut => return Poll::Ready(Ok(())),
                 // Without any byte it would be taken for the end.
                 Ok(()) if buf.filled().len() == before && buf.remaining() > 0 => {}
                 done => return Poll::Ready(done),

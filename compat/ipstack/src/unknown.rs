@@ -37,7 +37,8 @@ impl RawSender {
 /// /// Answers an ICMP echo request (RFC 792).
 /// fn answer(request: &IpStackUnknownTransport) -> std::io::Result<()> {
 ///     let mut reply = request.payload().to_vec();
-///     if request.ip_protocol() == IpNumber::ICMP && reply.first() == Some(&8) && reply.len() >= 8 {
+///     let is_icmp = request.ip_protocol() == IpNumber::ICMP;
+///     if is_icmp && reply.first() == Some(&8) && reply.len() >= 8 {
 ///         reply[0] = 0;
 ///         // One word of the sum is less by 0x0800.
 ///         let sum = u32::from(u16::from_be_bytes([reply[2], reply[3]])) + 0x0800;

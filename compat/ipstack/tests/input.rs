@@ -3,10 +3,13 @@
 
 mod common;
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-use common::{accept_tcp, accept_udp, at, client, config, ends, joined, pair, pattern, wire};
+use common::{
+    Changed, Passage, accept_tcp, accept_udp, at, client, config, ends, joined, pair, pattern, wire,
+};
 use ipstack::{IpStack, IpStackConfig, IpStackError, IpStackStream, TcpConfig, TcpOptions};
 use plimsoll::net::{TcpStream, UdpSocket};
 use plimsoll_wire::ipv4::Ipv4Repr;
@@ -102,6 +105,27 @@ async fn a_device_that_fails_is_an_error_that_says_so() {
         };
         assert_eq!(error.to_string(), "the device has failed: unplugged");
     }
+}
+
+/// A device that is asked again and again before it takes a packet.
+#[tokio::test]
+async fn a_device_that_does_not_keep_up_loses_nothing() {
+    let (client, packets) = client();
+    let mut asked = 0;
+    let slow = move |_packet: &[u8]| {
+        asked += 1;
+        if asked % 3 == 0 { Passage::On } else { Passage::Wait }
+    };
+    let device = Changed { inner: packets, change: slow, back: VecDeque::new() };
+    let mut stack = IpStack::new(config(), device);
+    let (mut near, mut far) = pair(&client, &mut stack).await;
+    let data = pattern(500_000);
+    let mut heard = vec![0; data.len()];
+    let both = async { tokio::join!(far.write_all(&data), near.read_exact(&mut heard)) };
+    let (written, read) = ends(both).await;
+    written.unwrap();
+    read.unwrap();
+    assert!(heard == data);
 }
 
 #[tokio::test]

@@ -84,6 +84,41 @@ impl Noise {
     }
 }
 
+/// A file of any length that nobody stores: noise, with the number of each block in front of it, so
+/// that no two blocks are equal.
+pub(crate) struct Blocks {
+    block: Vec<u8>,
+    number: u64,
+    left: u64,
+}
+
+impl Blocks {
+    pub(crate) fn new(len: u64) -> Blocks {
+        let mut block = vec![0; BLOCK];
+        Noise::new(len).fill(&mut block);
+        Blocks { block, number: 0, left: len }
+    }
+
+    /// What comes next.
+    pub(crate) fn next(&mut self) -> Option<&[u8]> {
+        let len = self.left.min(BLOCK as u64);
+        self.block[..8].copy_from_slice(&self.number.to_le_bytes());
+        self.number += 1;
+        self.left -= len;
+        (len > 0).then(|| &self.block[..len as usize])
+    }
+
+    /// The SHA-256 digest of a whole file.
+    pub(crate) fn digest(len: u64) -> String {
+        let mut hash = Sha256::new();
+        let mut blocks = Blocks::new(len);
+        while let Some(block) = blocks.next() {
+            hash.update(block);
+        }
+        hex(&hash.finalize())
+    }
+}
+
 /// The SHA-256 digest of a file.
 pub(crate) fn digest(path: &Path) -> Result<String> {
     let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
@@ -128,6 +163,17 @@ mod tests {
         assert_eq!(a, b);
         Noise::new(8).fill(&mut b);
         assert_ne!(a, b);
+    }
+
+    #[test]
+    fn no_two_blocks_are_equal_and_the_last_is_short() {
+        let mut blocks = Blocks::new(2 * BLOCK as u64 + 1);
+        let first = blocks.next().unwrap().to_vec();
+        assert_ne!(blocks.next().unwrap(), first);
+        assert_eq!(blocks.next().unwrap(), [2]);
+        assert!(blocks.next().is_none());
+        assert_eq!(Blocks::digest(100), Blocks::digest(100));
+        assert_ne!(Blocks::digest(100), Blocks::digest(101));
     }
 
     #[test]

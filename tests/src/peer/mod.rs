@@ -8,6 +8,7 @@ mod attack;
 mod behaviour;
 mod malformed;
 pub(crate) mod options;
+mod proxied;
 mod talk;
 pub(crate) mod workload;
 
@@ -41,6 +42,8 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         "crowd" => attack::crowd(&options),
         "holes" => attack::holes(&options),
         "spray" => attack::spray(&options),
+        "file" => proxied::file(&options),
+        "echo" => proxied::echo(&options),
         "full-queue" => behaviour::full_queue(&options),
         _ => bail!("no peer is called `{name}`"),
     }

@@ -60,9 +60,10 @@ struct Rows {
     rows: Vec<Vec<String>>,
 }
 
-const TABLES: [Table; 9] = [
+const TABLES: [Table; 10] = [
     Table { name: "kernel", needs_root: true, take: kernel },
     Table { name: "stalls", needs_root: true, take: stalls },
+    Table { name: "tun2proxy", needs_root: true, take: tun2proxy },
     Table { name: "attacks", needs_root: true, take: attacks },
     Table { name: "in-process", needs_root: false, take: stream::in_process },
     Table { name: "fq", needs_root: false, take: stream::fair_queueing },
@@ -189,6 +190,10 @@ fn kernel(root: &Path, effort: Effort) -> Result<Rows> {
 
 fn stalls(root: &Path, effort: Effort) -> Result<Rows> {
     tables::stalls(&measured(root, "stalls", effort.quick(), steps::bench)?)
+}
+
+fn tun2proxy(root: &Path, effort: Effort) -> Result<Rows> {
+    tables::tun2proxy(&measured(root, "tun2proxy", effort.quick(), bench::tun2proxy::run)?)
 }
 
 fn attacks(root: &Path, effort: Effort) -> Result<Rows> {

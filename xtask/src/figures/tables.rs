@@ -109,6 +109,103 @@ pub(super) fn attacks(taken: &Value) -> Result<Rows> {
     })
 }
 
+/// The table of `bench tun2proxy`: a row for each path, with both directions.
+pub(super) fn tun2proxy(taken: &Value) -> Result<Rows> {
+    let rows = array(&taken["rows"])?;
+    let mut paths: Vec<&Value> = rows.iter().map(|row| &row["path"]).collect();
+    paths.dedup();
+    let of_path = |path: &&Value| {
+        let mut cells = vec![text(path)];
+        for direction in ["upload", "download"] {
+            let found =
+                rows.iter().find(|row| row["path"] == **path && row["direction"] == direction);
+            cells.extend(tun2proxy_cells(found.unwrap_or(&Value::Null)));
+        }
+        cells
+    };
+    let header = [
+        "round trip and loss",
+        "upload, Mbit/s",
+        "ratio (floor)",
+        "CPU s/GB",
+        "download, Mbit/s",
+        "ratio (floor)",
+        "CPU s/GB",
+    ];
+    Ok(Rows {
+        conditions: tun2proxy_conditions(taken),
+        header: strings(&header),
+        rows: paths.iter().map(of_path).collect(),
+    })
+}
+
+/// The cells of one direction.
+fn tun2proxy_cells(row: &Value) -> [String; 3] {
+    let (ours, published) = (&row["ours"], &row["published"]);
+    let mbits = |side: &Value| {
+        side["bits_per_s"].as_f64().map_or_else(
+            || "-".into(),
+            |bits| format!("{:.*}", usize::from(bits < 1e8), bits / 1e6),
+        )
+    };
+    let verdict = match row["verdict"].as_str() {
+        Some("floor met") | None => String::new(),
+        Some(other) => format!(", {other}"),
+    };
+    [
+        format!("{} : {}", mbits(ours), mbits(published)),
+        format!("{} ({}){verdict}", number(&row["ratio_median"], 2), number(&row["floor"], 2)),
+        format!("{} : {}", number(&ours["cpu_s_per_gb"], 2), number(&published["cpu_s_per_gb"], 2)),
+    ]
+}
+
+/// What was measured beside the rows.
+fn tun2proxy_conditions(taken: &Value) -> String {
+    let mut said = format!(
+        "{} pairs of {} s, tun2proxy on Plimsoll : as published",
+        taken["pairs"], taken["seconds"]
+    );
+    let rows = taken["rows"].as_array().map_or(&[][..], Vec::as_slice);
+    let null = |direction: &str| {
+        let mut rates = rows.iter().filter(|row| row["direction"] == direction);
+        let rate = rates.find_map(|row| row["null"]["bits_per_s"].as_f64())?;
+        Some(format!("{:.0}", rate / 1e6))
+    };
+    if let Some((up, down)) = null("upload").zip(null("download")) {
+        said += &format!("; a stack that does next to nothing: {up} up, {down} down");
+    }
+    let memory = &taken["memory"];
+    let mib = |name: &str| {
+        let side = |side: &str| {
+            let bytes = memory[side][name].as_f64();
+            bytes.map_or_else(|| "failed".into(), |bytes| format!("{:.0}", bytes / 1_048_576.0))
+        };
+        format!("{} : {}", side("ours"), side("published"))
+    };
+    if memory.is_object() {
+        said += &format!(
+            "; resident MiB {} at rest, {} with {} idle connections, {} under {} with bulk, {} after",
+            mib("started"),
+            mib("idle"),
+            memory["idle_connections"],
+            mib("load"),
+            memory["bulk_connections"],
+            mib("after"),
+        );
+    }
+    let file = &taken["file"];
+    if let Some(bytes) = file["bytes"].as_f64() {
+        let side = |side: &str| match (file[side]["seconds"].as_f64(), &file[side]["equal"]) {
+            (Some(seconds), Value::Bool(true)) => format!("{seconds:.0} s, SHA-256 equal"),
+            (Some(_), _) => "SHA-256 differs".into(),
+            (None, _) => "failed".into(),
+        };
+        let (ours, published) = (side("ours"), side("published"));
+        said += &format!("; {} GB downloaded: {ours} : {published}", bytes / 1e9);
+    }
+    said
+}
+
 /// The table of `bench sacked`, of this version.
 pub(super) fn sacked(taken: &Value) -> Result<Rows> {
     let row = |run: &Value| {
@@ -199,6 +296,45 @@ mod tests {
         }]);
         let row = ["c", "ours", "on", "1.000 ms", "2.250 ms", "3.0 ms", "1 of 9", "0 : 4"];
         assert_eq!(stalls(&taken).unwrap().rows, [row]);
+    }
+
+    #[test]
+    fn a_path_has_both_directions_in_a_row() {
+        let row = |direction: &str, ours: f64| {
+            json!({
+                "path": "0 ms, 0 % loss", "direction": direction,
+                "ours": { "bits_per_s": ours, "cpu_s_per_gb": 3.0 },
+                "published": { "bits_per_s": 5e7, "cpu_s_per_gb": 6.5 },
+                "null": { "bits_per_s": 3e9 },
+                "ratio_median": 2.0, "floor": 3.0, "verdict": "below floor",
+            })
+        };
+        let side = json!({ "started": 1_048_576, "idle": 0, "load": 0, "after": 0 });
+        let taken = json!({
+            "pairs": 1, "seconds": 1.0, "rows": [row("upload", 1e9), row("download", 2e9)],
+            "memory": {
+                "idle_connections": 100, "bulk_connections": 8, "ours": side,
+                "published": { "error": "gone" },
+            },
+            "file": {
+                "bytes": 1e10, "ours": { "seconds": 9.6, "equal": true },
+                "published": { "error": "sticks" },
+            },
+        });
+        let made = tun2proxy(&taken).unwrap();
+        let cell = ["1000 : 50.0", "2.00 (3.00), below floor", "3.00 : 6.50"];
+        assert_eq!(made.rows.len(), 1);
+        assert_eq!(made.rows[0][1..4], cell);
+        assert_eq!(made.rows[0][4], "2000 : 50.0");
+        for part in [
+            "1 pairs of 1.0 s",
+            "next to nothing: 3000 up, 3000 down",
+            "resident MiB 1 : failed at rest",
+            "10 GB downloaded: 10 s, SHA-256 equal : failed",
+        ] {
+            assert!(made.conditions.contains(part), "{part}: {}", made.conditions);
+        }
+        assert!(tun2proxy(&json!({})).is_err());
     }
 
     #[test]

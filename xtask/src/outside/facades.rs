@@ -1,9 +1,9 @@
 //! What others have published, on the facades of `compat/`.
 //!
-//! A facade takes the place of a published package by `[patch.crates-io]`. Two kinds of packages show
-//! that it does. The one whose place it takes has tests and examples: these, unmodified, are built
-//! in a package of their own that depends on the facade. Programs that use that package are built
-//! and tested as they were published, sources, manifest and all. Everything is taken from the
+//! A facade takes the place of a published package by `[patch.crates-io]`. Two kinds of packages
+//! show that it does. The one whose place it takes has tests and examples: these, unmodified, are
+//! built in a package of their own that depends on the facade. Programs that use that package are
+//! built and tested as they were published, sources, manifest and all. Everything is taken from the
 //! registry when it is run, below the target folder, and nothing of it is kept.
 
 use std::collections::{BTreeMap, BTreeSet};

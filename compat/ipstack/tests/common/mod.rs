@@ -130,6 +130,12 @@ impl AsyncWrite for WireDevice {
         Poll::Ready(sent.map(|()| buf.len()).map_err(|_| io::ErrorKind::BrokenPipe.into()))
     }
 
+    /// It says so, and has only what every writer has: the first part is a packet of its own. So do
+    /// TUN devices of others.
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
     fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
@@ -150,6 +156,8 @@ pub(crate) struct Changed<D, F> {
 /// What becomes of a packet that the facade has written.
 pub(crate) enum Passage {
     On,
+    /// Not now.
+    Wait,
     /// It goes no further, and this comes back.
     Back(Vec<u8>),
 }
@@ -180,6 +188,10 @@ where
     ) -> Poll<io::Result<usize>> {
         match (self.change)(buf) {
             Passage::On => Pin::new(&mut self.inner).poll_write(cx, buf),
+            Passage::Wait => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
             Passage::Back(packet) => {
                 self.back.push_back(packet);
                 // The facade reads in the same task.
