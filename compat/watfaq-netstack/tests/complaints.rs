@@ -1,4 +1,5 @@
 //! What users of such stacks complain of, and bad input.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::io;
 

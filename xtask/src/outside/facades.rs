@@ -388,19 +388,29 @@ mod tests {
                 { "kind": ["lib"], "name": "net", "src_path": "/p/src/lib.rs" },
                 { "kind": ["test"], "name": "all", "src_path": "/p/tests/all.rs",
                   "required-features": ["tun"] },
+                { "kind": ["example"], "name": "other", "src_path": "/p/examples/other.rs" },
             ],
         });
-        let manifest = manifest_of_tests(&package, Path::new("/p")).unwrap();
+        let published = Published {
+            name: "net",
+            version: "1.2.3",
+            role: Role::Replaced { documents: &[] },
+            excluded: &[("other", "it is about another stack")],
+            undeclared: &[("env_logger", "0.11", &["color"])],
+        };
+        let manifest = manifest_of_tests(&published, &package, Path::new("/p")).unwrap();
         for part in [
             "\nnet = \"=1.2.3\"\n",
             "[dependencies.tokio]\npackage = \"tokio\"\nversion = \"^1\"\ndefault-features = true\n\
              features = [\"net\", \"rt\"]\n",
             "[target.'cfg(windows)'.dependencies.wintun]\n",
+            "[dependencies.env_logger]\npackage = \"env_logger\"\nversion = \"0.11\"\n\
+             default-features = true\nfeatures = [\"color\"]\n",
             "\ndefault = [\"tun\"]\ntun = []\n",
             "[[test]]\nname = \"all\"\npath = \"tests/all.rs\"\nrequired-features = [\"tun\"]\n",
         ] {
             assert!(manifest.contains(part), "no `{part}` in\n{manifest}");
         }
-        assert!(!manifest.contains("cc"), "{manifest}");
+        assert!(!manifest.contains("cc") && !manifest.contains("other"), "{manifest}");
     }
 }

@@ -200,8 +200,8 @@ impl UdpSocket {
     /// that it has for us.
     ///
     /// # Errors
-    /// `EINVAL` if it is no group or the socket is for any address, `EADDRINUSE` if the socket is in
-    /// it, `ENOBUFS` if it is in [`MAX_MEMBERSHIPS`](crate::limits::MAX_MEMBERSHIPS) already.
+    /// `EINVAL` if it is no group or the socket is for any address, `EADDRINUSE` if the socket is
+    /// in it, `ENOBUFS` if it is in [`MAX_MEMBERSHIPS`](crate::limits::MAX_MEMBERSHIPS) already.
     pub fn join_group(&self, group: IpAddr) -> Result<(), SocketError> {
         if !group.is_multicast() {
             return Err(SocketError::Invalid("the address is no group's"));
