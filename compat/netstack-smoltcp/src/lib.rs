@@ -44,6 +44,8 @@
 //!         // What is no IP packet is an error.
 //!         let _ = to_stack.send(packet).await;
 //!     }
+//!     // Without it the halves would keep each other, and the listener would wait for ever.
+//!     to_stack.close().await
 //! });
 //! let mut tcp = tcp.expect("it is enabled");
 //! let (_datagrams, _answers) = udp.expect("it is enabled").split();

@@ -274,3 +274,14 @@ fn what_cannot_be_honoured_is_named() {
         );
     }
 }
+
+#[test]
+fn the_parts_may_go_to_other_tasks() {
+    fn may_go<T: Send + Unpin + 'static>() -> bool {
+        true
+    }
+    assert!(may_go::<netstack_smoltcp::Stack>() && may_go::<Runner>());
+    assert!(may_go::<netstack_smoltcp::TcpListener>() && may_go::<netstack_smoltcp::TcpStream>());
+    assert!(may_go::<netstack_smoltcp::udp::ReadHalf>());
+    assert!(may_go::<netstack_smoltcp::udp::WriteHalf>());
+}
