@@ -68,7 +68,7 @@ pub const MAX_PMTU_ENTRIES: usize = 4096;
 pub const MAX_METRICS_ENTRIES: usize = 4096;
 
 /// Most bytes of an echo request that is answered. A longer one is dropped (`IcmpInErrors`).
-pub const MAX_ECHO_DATA: usize = 65_000;
+pub const MAX_ECHO_DATA: usize = 65_507;
 
 /// IP packets that reassembly works on at a time. With one more, the source that holds the most
 /// loses its oldest (`IpReasmFails`).

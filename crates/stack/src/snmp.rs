@@ -133,6 +133,9 @@ ip_counters! {
     UdpFlowTimeouts => "plimsoll.UdpFlowTimeouts", "UDP flows to any address that ended because they were idle.";
     UdpFlowsEvicted => "plimsoll.UdpFlowsEvicted", "UDP flows to any address that ended to make place for others.";
     UdpFlowsRefused => "plimsoll.UdpFlowsRefused", "Datagrams to any address that began no flow because there was no place for one.";
+    Unhandled => "plimsoll.Unhandled", "Packets that nobody wanted and that the hook for such was given.";
+    UnhandledDropped => "plimsoll.UnhandledDropped", "Packets that nobody wanted and that the queue for such had no room for.";
+    UnhandledPanics => "plimsoll.UnhandledPanics", "Calls of the hook for packets that nobody wants that panicked.";
     WakerPanics => "plimsoll.WakerPanics", "Wakers of applications that panicked when they were woken or dropped.";
     BusyPolls => "plimsoll.BusyPolls", "Polls of readers that spin before they sleep.";
     BusyPollHits => "plimsoll.BusyPollHits", "Polls of spinning readers that found something.";

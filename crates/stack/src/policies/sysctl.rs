@@ -81,6 +81,8 @@ pub(crate) struct Settings {
     pub(crate) wmem_max: u32,
     /// Answer no echo requests.
     pub(crate) icmp_echo_ignore_all: bool,
+    /// Echo requests to addresses that are not ours are answered.
+    pub(crate) icmp_echo_any: bool,
     /// ICMP errors (and stray resets) per second, over all peers.
     pub(crate) icmp_msgs_per_sec: u32,
     /// How many of them may come in one burst.
@@ -123,6 +125,7 @@ impl Default for Settings {
             wmem_default: 212_992,
             wmem_max: 4_194_304,
             icmp_echo_ignore_all: false,
+            icmp_echo_any: true,
             icmp_msgs_per_sec: 10_000,
             icmp_msgs_burst: 50,
             mtu_expires: Duration::from_secs(600),

@@ -215,6 +215,12 @@ pub(super) static ENTRIES: &[Entry] = &[
         "Seconds for which a reassembly of fragments, also of IPv6, waits for those it lacks.",
     ),
     entry(
+        "plimsoll.icmp_echo_any",
+        switch!(icmp_echo_any),
+        "1: a stack that takes packets to any address answers echo requests (ping) to those that \
+         are not its own.",
+    ),
+    entry(
         "plimsoll.tcp_sndbuf_raw",
         number!(0..=1 << 20, "bytes", tcp.tcp_sndbuf_raw),
         "If not 0, send buffers count bytes of data and nothing else, and a blocked writer goes on \

@@ -11,6 +11,7 @@ use plimsoll_wire::icmpv4::{self, Icmpv4Repr};
 use plimsoll_wire::icmpv6::{self, Icmpv6Repr};
 use plimsoll_wire::{WireError, protocol};
 
+use crate::arrived::Arrived;
 use crate::flow::is_unicast;
 use crate::limits::MAX_ECHO_DATA;
 use crate::packet::Packet;
@@ -20,10 +21,11 @@ use crate::pollers::poll_state::PollState;
 use crate::snmp::IpCounter;
 use crate::sockets::path_news::PathNews;
 use crate::sockets::quote::{Quote, UdpQuote};
+use crate::sockets::unhandled::UnhandledKind;
 use crate::stack::Stack;
-use crate::stack::ip::Arrived;
 use crate::stack::ip::input::{quoted, transport_bytes};
 use crate::stack::ip::output::IpParams;
+use crate::stack::unhandled::Unwanted;
 use crate::stack::work::Work;
 
 /// The longest ICMP error, IP header included (RFC 1812, section 4.3.2.3).
@@ -48,6 +50,20 @@ pub(crate) enum Told {
     TooBig(u32),
 }
 
+/// Who has heard an error of the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// A connection or a socket that may have sent what the error quotes.
+    Somebody,
+    Nobody,
+}
+
+/// Why nobody wants the ICMP message in `bytes`, which has a whole header.
+fn useless(bytes: &[u8]) -> Unwanted {
+    let byte = |at: usize| bytes.get(at).copied().unwrap_or_default();
+    Unwanted::new(UnhandledKind::Icmp { message: byte(0), code: byte(1) })
+}
+
 impl Stack {
     pub(crate) fn icmpv4_input(
         &self,
@@ -61,7 +77,9 @@ impl Stack {
         let message = match Icmpv4Repr::parse(&bytes) {
             Ok(message) => message,
             // Many types are not for us; that is no error.
-            Err(WireError::Unknown) => return,
+            Err(WireError::Unknown) => {
+                return self.unwanted(work, state, useless(&bytes), packet, arrived);
+            }
             Err(error) => {
                 if error == WireError::BadChecksum {
                     work.count(IpCounter::IcmpInCsumErrors);
@@ -70,35 +88,37 @@ impl Stack {
                 return;
             }
         };
-        match message {
-            Icmpv4Repr::EchoRequest { ident, seq, data } => {
+        let heard = match message {
+            Icmpv4Repr::EchoRequest { .. } => {
                 work.count(IpCounter::IcmpInEchos);
-                let reply = Icmpv4Repr::EchoReply { ident, seq, data };
-                if self.may_echo(work, data) {
-                    let mut out = vec![0; reply.len()];
-                    reply.emit(&mut out);
-                    work.answer(arrived, &out, IpCounter::IcmpOutMsgs, IpCounter::IcmpOutEchoReps);
-                }
+                return self.echo_request(work, state, packet, arrived);
             }
-            Icmpv4Repr::EchoReply { .. } => work.count(IpCounter::IcmpInEchoReps),
-            Icmpv4Repr::Unreachable { code, next_hop_mtu, packet } => {
+            Icmpv4Repr::EchoReply { .. } => {
+                work.count(IpCounter::IcmpInEchoReps);
+                Heard::Nobody
+            }
+            Icmpv4Repr::Unreachable { code, next_hop_mtu, packet: quoted } => {
                 work.count(IpCounter::IcmpInDestUnreachs);
-                self.path_news(work, state, packet, v4_news(code, next_hop_mtu));
+                self.path_news(work, state, quoted, v4_news(code, next_hop_mtu))
             }
             // A fragment was lost, which says nothing of the path (RFC 1122, section 4.2.3.9).
             Icmpv4Repr::TimeExceeded { code: icmpv4::CODE_REASSEMBLY_TIME, .. } => {
                 work.count(IpCounter::IcmpInTimeExcds);
+                Heard::Nobody
             }
-            Icmpv4Repr::TimeExceeded { packet, .. } => {
+            Icmpv4Repr::TimeExceeded { packet: quoted, .. } => {
                 work.count(IpCounter::IcmpInTimeExcds);
                 let news = Told::Error(ConnectionError::HostUnreachable);
-                self.path_news(work, state, packet, news);
+                self.path_news(work, state, quoted, news)
             }
-            Icmpv4Repr::ParameterProblem { packet, .. } => {
+            Icmpv4Repr::ParameterProblem { packet: quoted, .. } => {
                 work.count(IpCounter::IcmpInParmProbs);
                 let news = Told::Error(ConnectionError::ParameterProblem);
-                self.path_news(work, state, packet, news);
+                self.path_news(work, state, quoted, news)
             }
+        };
+        if heard == Heard::Nobody {
+            self.unwanted(work, state, useless(&bytes), packet, arrived);
         }
     }
 
@@ -114,7 +134,9 @@ impl Stack {
         let bytes = transport_bytes(packet, arrived);
         let message = match Icmpv6Repr::parse(src, dst, &bytes) {
             Ok(message) => message,
-            Err(WireError::Unknown) => return,
+            Err(WireError::Unknown) => {
+                return self.unwanted(work, state, useless(&bytes), packet, arrived);
+            }
             Err(error) => {
                 if error == WireError::BadChecksum {
                     work.count(IpCounter::Icmp6InCsumErrors);
@@ -123,36 +145,89 @@ impl Stack {
                 return;
             }
         };
-        match message {
-            Icmpv6Repr::EchoRequest { ident, seq, data } => {
+        let heard = match message {
+            Icmpv6Repr::EchoRequest { .. } => {
                 work.count(IpCounter::Icmp6InEchos);
-                let reply = Icmpv6Repr::EchoReply { ident, seq, data };
+                return self.echo_request(work, state, packet, arrived);
+            }
+            Icmpv6Repr::EchoReply { .. } => {
+                work.count(IpCounter::Icmp6InEchoReplies);
+                Heard::Nobody
+            }
+            Icmpv6Repr::Unreachable { code, packet: quoted } => {
+                work.count(IpCounter::Icmp6InDestUnreachs);
+                self.path_news(work, state, quoted, Told::Error(v6_error(code)))
+            }
+            Icmpv6Repr::PacketTooBig { mtu, packet: quoted } => {
+                work.count(IpCounter::Icmp6InPktTooBigs);
+                self.path_news(work, state, quoted, Told::TooBig(mtu))
+            }
+            Icmpv6Repr::TimeExceeded { packet: quoted, .. } => {
+                let news = Told::Error(ConnectionError::HostUnreachable);
+                self.path_news(work, state, quoted, news)
+            }
+            Icmpv6Repr::ParameterProblem { packet: quoted, .. } => {
+                let news = Told::Error(ConnectionError::ParameterProblem);
+                self.path_news(work, state, quoted, news)
+            }
+            // Neighbours are those of devices that carry frames.
+            Icmpv6Repr::Ndp(_) => Heard::Nobody,
+        };
+        if heard == Heard::Nobody {
+            self.unwanted(work, state, useless(&bytes), packet, arrived);
+        }
+    }
+
+    /// An echo request has arrived. One to us is answered by us; one to another, whose place a
+    /// stack takes that takes any address, is for the hook first.
+    fn echo_request(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        packet: &Packet,
+        arrived: &Arrived,
+    ) {
+        if self.interfaces.routes().is_ours(arrived.dst) {
+            return self.answer_echo(work, packet, arrived);
+        }
+        let why = Unwanted::new(UnhandledKind::EchoRequest);
+        self.unwanted(work, state, why, packet, arrived);
+    }
+
+    /// Answers an echo request as the host that it was sent to.
+    pub(crate) fn answer_echo(&self, work: &mut Work<'_>, packet: &Packet, arrived: &Arrived) {
+        let foreign = !self.interfaces.routes().is_ours(arrived.dst);
+        if foreign && !work.settings.icmp_echo_any {
+            return;
+        }
+        let bytes = transport_bytes(packet, arrived);
+        match (arrived.src, arrived.dst) {
+            (IpAddr::V6(src), IpAddr::V6(dst)) => {
+                let Ok(Icmpv6Repr::EchoRequest { ident, seq, data }) =
+                    Icmpv6Repr::parse(src, dst, &bytes)
+                else {
+                    return;
+                };
                 if self.may_echo(work, data) {
+                    let reply = Icmpv6Repr::EchoReply { ident, seq, data };
                     let mut out = vec![0; reply.len()];
                     reply.emit(dst, src, &mut out);
                     let counter = IpCounter::Icmp6OutEchoReplies;
                     work.answer(arrived, &out, IpCounter::Icmp6OutMsgs, counter);
                 }
             }
-            Icmpv6Repr::EchoReply { .. } => work.count(IpCounter::Icmp6InEchoReplies),
-            Icmpv6Repr::Unreachable { code, packet } => {
-                work.count(IpCounter::Icmp6InDestUnreachs);
-                self.path_news(work, state, packet, Told::Error(v6_error(code)));
+            _ => {
+                let Ok(Icmpv4Repr::EchoRequest { ident, seq, data }) = Icmpv4Repr::parse(&bytes)
+                else {
+                    return;
+                };
+                if self.may_echo(work, data) {
+                    let reply = Icmpv4Repr::EchoReply { ident, seq, data };
+                    let mut out = vec![0; reply.len()];
+                    reply.emit(&mut out);
+                    work.answer(arrived, &out, IpCounter::IcmpOutMsgs, IpCounter::IcmpOutEchoReps);
+                }
             }
-            Icmpv6Repr::PacketTooBig { mtu, packet } => {
-                work.count(IpCounter::Icmp6InPktTooBigs);
-                self.path_news(work, state, packet, Told::TooBig(mtu));
-            }
-            Icmpv6Repr::TimeExceeded { packet, .. } => {
-                let news = Told::Error(ConnectionError::HostUnreachable);
-                self.path_news(work, state, packet, news);
-            }
-            Icmpv6Repr::ParameterProblem { packet, .. } => {
-                let news = Told::Error(ConnectionError::ParameterProblem);
-                self.path_news(work, state, packet, news);
-            }
-            // Neighbours are a later room.
-            Icmpv6Repr::Ndp(_) => {}
         }
     }
 
@@ -163,7 +238,13 @@ impl Stack {
     }
 
     /// Tells the connection that `packet` quotes, if it has that in flight.
-    fn path_news(&self, work: &mut Work<'_>, state: &mut PollState, packet: &[u8], told: Told) {
+    fn path_news(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        packet: &[u8],
+        told: Told,
+    ) -> Heard {
         if let Some(quote) = UdpQuote::parse(packet) {
             return self.udp_path_news(work, &quote, &told);
         }
@@ -173,7 +254,8 @@ impl Stack {
         let Some((quote, endpoint)) = found else {
             let v4 = packet.first().is_some_and(|first| first >> 4 == 4);
             let errors = if v4 { IpCounter::IcmpInErrors } else { IpCounter::Icmp6InErrors };
-            return work.count(errors);
+            work.count(errors);
+            return Heard::Nobody;
         };
         let news = match told {
             Told::Error(error) => PathNews::Error(quote, error),
@@ -188,6 +270,7 @@ impl Stack {
                 state.touched.push(endpoint.clone());
             }
         });
+        Heard::Somebody
     }
 
     /// Returns the path MTU that a message tells, and remembers it if it is not above what we knew.

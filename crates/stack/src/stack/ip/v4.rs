@@ -5,16 +5,18 @@
 
 use std::net::IpAddr;
 
+use plimsoll_wire::WireError;
 use plimsoll_wire::ipv4::{HEADER_LEN, Ipv4Repr};
-use plimsoll_wire::{WireError, icmpv4};
 
+use crate::arrived::Arrived;
 use crate::flow::is_unicast;
 use crate::interfaces::interface::Interface;
 use crate::packet::{ChecksumState, Packet};
 use crate::pollers::poll_state::PollState;
 use crate::snmp::IpCounter;
+use crate::sockets::unhandled::UnhandledKind;
 use crate::stack::Stack;
-use crate::stack::ip::Arrived;
+use crate::stack::unhandled::Unwanted;
 use crate::stack::work::Work;
 use crate::tables::reassembly::{FragmentKey, Outcome};
 
@@ -58,8 +60,8 @@ impl Stack {
             self.deliver(work, state, packet, &arrived);
         } else {
             work.count(IpCounter::IpInUnknownProtos);
-            let code = icmpv4::CODE_PROTOCOL_UNREACHABLE;
-            self.send_unreachable(work, &arrived, code, &packet);
+            let why = Unwanted::new(UnhandledKind::Protocol(repr.protocol));
+            self.unwanted(work, state, why, &packet, &arrived);
         }
     }
 

@@ -7,14 +7,16 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use plimsoll_wire::ipv6::{FRAGMENT_HEADER_LEN, FragmentHeader, HEADER_LEN, Ipv6Repr};
-use plimsoll_wire::{WireError, icmpv6, ipv6, protocol};
+use plimsoll_wire::{WireError, ipv6, protocol};
 
+use crate::arrived::Arrived;
 use crate::interfaces::interface::Interface;
 use crate::packet::{ChecksumState, Packet};
 use crate::pollers::poll_state::PollState;
 use crate::snmp::IpCounter;
+use crate::sockets::unhandled::UnhandledKind;
 use crate::stack::Stack;
-use crate::stack::ip::Arrived;
+use crate::stack::unhandled::Unwanted;
 use crate::stack::work::Work;
 use crate::tables::reassembly::{FragmentKey, Outcome};
 
@@ -83,8 +85,9 @@ impl Stack {
             protocol::IPV6_NO_NEXT => {}
             _ => {
                 work.count(IpCounter::Ip6InUnknownProtos);
-                let problem = (icmpv6::CODE_UNKNOWN_NEXT_HEADER, upper.named_at as u32);
-                self.send_parameter_problem(work, &arrived, problem, &packet);
+                let kind = UnhandledKind::Protocol(upper.protocol);
+                let why = Unwanted { kind, named_at: upper.named_at as u32 };
+                self.unwanted(work, state, why, &packet, &arrived);
             }
         }
     }

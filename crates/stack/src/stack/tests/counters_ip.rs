@@ -213,18 +213,6 @@ fn fragments_that_overlap_are_counted_as_failed() {
 }
 
 #[test]
-fn an_echo_that_is_longer_than_the_mtu_is_counted_as_dropped() {
-    let mut bare = Bare::new(&[]);
-    let data = pattern(2000, 3);
-    let request = icmp6(&Icmpv6Repr::EchoRequest { ident: 1, seq: 2, data: &data });
-    let (front, back) = request.split_at(1000);
-    bare.exchange(&v6_fragment(front, 0, true));
-    assert!(bare.exchange(&v6_fragment(back, 1000, false)).is_empty());
-    assert_eq!((bare.count("Ip6ReasmOKs"), bare.count("Icmp6InEchos")), (1, 1));
-    assert_eq!((bare.count("Ip6OutDiscards"), bare.count("Icmp6OutEchoReplies")), (1, 0));
-}
-
-#[test]
 fn resets_for_strangers_are_counted_until_the_limit() {
     let mut pair = Pair::new();
     pair.b.sysctl().set("net.ipv4.icmp_msgs_burst", "1").unwrap();

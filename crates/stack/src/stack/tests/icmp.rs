@@ -37,10 +37,13 @@ impl Bare {
 
     /// Gives a packet to the stack and returns what it answers.
     pub(super) fn exchange(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
-        let mut queue = VecDeque::new();
         let payload = self.pool.copy_from(bytes).into();
-        queue.push_back(Packet { payload, ..Packet::new() });
-        self.device.tx.transmit(self.now, &mut queue).unwrap();
+        self.give(Packet { payload, ..Packet::new() })
+    }
+
+    /// The same, for a packet about which a device knows more than its bytes.
+    pub(super) fn give(&mut self, packet: Packet) -> Vec<Vec<u8>> {
+        self.device.tx.transmit(self.now, &mut VecDeque::from([packet])).unwrap();
         self.take()
     }
 
