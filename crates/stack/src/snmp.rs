@@ -65,7 +65,8 @@ ip_counters! {
     IcmpInEchos => "IcmpInEchos", "ICMP echo requests received.";
     IcmpInEchoReps => "IcmpInEchoReps", "ICMP echo replies received.";
     IcmpOutMsgs => "IcmpOutMsgs", "ICMP messages sent.";
-    IcmpOutRateLimitHost => "IcmpOutRateLimitHost", "ICMP messages left out because of the rate limit.";
+    IcmpOutRateLimitGlobal => "IcmpOutRateLimitGlobal", "ICMP and ICMPv6 errors left out because of `net.ipv4.icmp_msgs_per_sec`.";
+    IcmpOutRateLimitHost => "IcmpOutRateLimitHost", "ICMP errors left out because of `net.ipv4.icmp_ratelimit`.";
     IcmpOutDestUnreachs => "IcmpOutDestUnreachs", "ICMP messages sent: destination unreachable.";
     IcmpOutEchoReps => "IcmpOutEchoReps", "ICMP echo replies sent.";
     UdpInDatagrams => "UdpInDatagrams", "UDP datagrams over IPv4 that applications have read.";
@@ -99,7 +100,7 @@ ip_counters! {
     Icmp6InEchos => "Icmp6InEchos", "ICMPv6 echo requests received.";
     Icmp6InEchoReplies => "Icmp6InEchoReplies", "ICMPv6 echo replies received.";
     Icmp6OutMsgs => "Icmp6OutMsgs", "ICMPv6 messages sent.";
-    Icmp6OutRateLimitHost => "Icmp6OutRateLimitHost", "ICMPv6 messages left out because of the rate limit.";
+    Icmp6OutRateLimitHost => "Icmp6OutRateLimitHost", "ICMPv6 errors left out because of `net.ipv6.icmp.ratelimit`.";
     Icmp6OutDestUnreachs => "Icmp6OutDestUnreachs", "ICMPv6 messages sent: destination unreachable.";
     Icmp6OutParmProblems => "Icmp6OutParmProblems", "ICMPv6 messages sent: parameter problem.";
     Icmp6OutEchoReplies => "Icmp6OutEchoReplies", "ICMPv6 echo replies sent.";

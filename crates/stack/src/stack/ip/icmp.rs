@@ -32,6 +32,11 @@ use crate::stack::work::Work;
 const MAX_ERROR_V4: usize = 576;
 /// The longest ICMPv6 error, IP header included (RFC 4443, section 2.4).
 const MAX_ERROR_V6: usize = 1280;
+/// Type of "echo reply", as a bit of `icmp_ratemask`.
+const ECHO_REPLY: u32 = 0;
+/// Type of "destination unreachable", as a bit of `icmp_ratemask`. It is the only ICMP error that
+/// is sent.
+const UNREACHABLE: u32 = 3;
 /// The least MTU of IPv6 (RFC 8200, section 5).
 const MIN_MTU_V6: u16 = 1280;
 
@@ -234,7 +239,8 @@ impl Stack {
     fn may_echo(&self, work: &Work<'_>, data: &[u8]) -> bool {
         data.len() <= MAX_ECHO_DATA
             && !work.settings.icmp_echo_ignore_all
-            && work.allows(self.policies.icmp_limits().echoes())
+            && (work.settings.icmp_ratemask & 1 << ECHO_REPLY == 0
+                || work.allows(self.policies.icmp_limits().echoes()))
     }
 
     /// Tells the connection that `packet` quotes, if it has that in flight.
@@ -350,12 +356,24 @@ impl Work<'_> {
         if !is_unicast(arrived.src) || !is_unicast(arrived.dst) {
             return false;
         }
-        let allowed = self.allows(self.stack.policies.icmp_limits().errors());
-        if !allowed {
-            self.count(match arrived.src.is_ipv4() {
+        let v4 = arrived.src.is_ipv4();
+        if v4 && self.settings.icmp_ratemask & 1 << UNREACHABLE == 0 {
+            return true;
+        }
+        let policies = &self.stack.policies;
+        let gap = if v4 { self.settings.icmp_ratelimit } else { self.settings.icmp6_ratelimit };
+        let host = (arrived.src, policies.secrets().table_key());
+        let inside = self.stack.interfaces.get(arrived.interface).is_loopback();
+        if !inside && !policies.icmp_limits().allows_host(self.now, host, gap) {
+            self.count(match v4 {
                 true => IpCounter::IcmpOutRateLimitHost,
                 false => IpCounter::Icmp6OutRateLimitHost,
             });
+            return false;
+        }
+        let allowed = self.allows(policies.icmp_limits().errors());
+        if !allowed {
+            self.count(IpCounter::IcmpOutRateLimitGlobal);
         }
         allowed
     }

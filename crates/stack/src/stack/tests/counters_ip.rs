@@ -178,14 +178,34 @@ fn errors_that_we_send_are_counted_until_the_limit() {
     let unknown = v4(99, b"what");
     assert_eq!([1, 2].map(|_| bare.exchange(&unknown).len()), [1, 0]);
     assert_eq!((bare.count("IcmpOutDestUnreachs"), bare.count("IcmpOutMsgs")), (1, 1));
-    assert_eq!(bare.count("IcmpOutRateLimitHost"), 1);
+    assert_eq!(bare.count("IcmpOutRateLimitGlobal"), 1);
     // Both families share one limit; after a second there is room again.
     bare.now += Duration::from_secs(1);
     let unknown = v6(99, b"what");
     assert_eq!([1, 2].map(|_| bare.exchange(&unknown).len()), [1, 0]);
     assert_eq!((bare.count("Icmp6OutParmProblems"), bare.count("Icmp6OutMsgs")), (1, 1));
-    assert_eq!(bare.count("Icmp6OutRateLimitHost"), 1);
-    assert_eq!((bare.count("IcmpOutMsgs"), bare.count("IcmpOutRateLimitHost")), (1, 1));
+    assert_eq!((bare.count("IcmpOutMsgs"), bare.count("IcmpOutRateLimitGlobal")), (1, 2));
+}
+
+#[test]
+fn errors_to_one_host_are_counted_until_its_limit() {
+    let mut bare = Bare::new(&[("net.ipv6.icmp.ratelimit", "100")]);
+    let answers = |bare: &mut Bare, packet: &[u8]| -> usize {
+        (0..20).map(|_| bare.exchange(packet).len()).sum()
+    };
+    let (four, six) = (v4(99, b"what"), v6(99, b"what"));
+    // A burst of six.
+    assert_eq!((answers(&mut bare, &four), answers(&mut bare, &six)), (6, 6));
+    assert_eq!((bare.count("IcmpOutRateLimitHost"), bare.count("Icmp6OutRateLimitHost")), (14, 14));
+    bare.now += Duration::from_millis(200);
+    assert_eq!((answers(&mut bare, &four), answers(&mut bare, &six)), (0, 2));
+    bare.now += Duration::from_millis(800);
+    assert_eq!(answers(&mut bare, &four), 1);
+    assert_eq!(bare.count("IcmpOutRateLimitGlobal"), 0);
+    // Types that the mask does not have are not limited, nor is anything by a limit of 0.
+    bare.a.sysctl().set("net.ipv4.icmp_ratemask", "0").unwrap();
+    bare.a.sysctl().set("net.ipv6.icmp.ratelimit", "0").unwrap();
+    assert_eq!((answers(&mut bare, &four), answers(&mut bare, &six)), (20, 20));
 }
 
 #[test]
