@@ -110,7 +110,7 @@ impl Stack {
 /// # let sum: u32 = bytes.chunks(2).map(|two| u32::from(two[0]) << 8 | u32::from(two[1])).sum();
 /// # let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
 /// # bytes[10..12].copy_from_slice(&sum.to_be_bytes());
-/// # peer.try_send(bytes.into()).map_err(|_| "full")?;
+/// # peer.try_send(bytes)?;
 /// let packet = packets.recv()?;
 /// assert_eq!(packet.kind(), UnhandledKind::Protocol(253));
 /// packets.refuse(&packet); // "protocol unreachable"

@@ -68,6 +68,7 @@ ip_counters! {
     IcmpOutRateLimitGlobal => "IcmpOutRateLimitGlobal", "ICMP and ICMPv6 errors left out because of `net.ipv4.icmp_msgs_per_sec`.";
     IcmpOutRateLimitHost => "IcmpOutRateLimitHost", "ICMP errors left out because of `net.ipv4.icmp_ratelimit`.";
     IcmpOutDestUnreachs => "IcmpOutDestUnreachs", "ICMP messages sent: destination unreachable.";
+    IcmpOutTimeExcds => "IcmpOutTimeExcds", "ICMP messages sent: time exceeded.";
     IcmpOutEchoReps => "IcmpOutEchoReps", "ICMP echo replies sent.";
     UdpInDatagrams => "UdpInDatagrams", "UDP datagrams over IPv4 that applications have read.";
     UdpNoPorts => "UdpNoPorts", "UDP datagrams over IPv4 to a port without a socket.";
@@ -102,6 +103,7 @@ ip_counters! {
     Icmp6OutMsgs => "Icmp6OutMsgs", "ICMPv6 messages sent.";
     Icmp6OutRateLimitHost => "Icmp6OutRateLimitHost", "ICMPv6 errors left out because of `net.ipv6.icmp.ratelimit`.";
     Icmp6OutDestUnreachs => "Icmp6OutDestUnreachs", "ICMPv6 messages sent: destination unreachable.";
+    Icmp6OutTimeExcds => "Icmp6OutTimeExcds", "ICMPv6 messages sent: time exceeded.";
     Icmp6OutParmProblems => "Icmp6OutParmProblems", "ICMPv6 messages sent: parameter problem.";
     Icmp6OutEchoReplies => "Icmp6OutEchoReplies", "ICMPv6 echo replies sent.";
     Udp6InDatagrams => "Udp6InDatagrams", "UDP datagrams over IPv6 that applications have read.";

@@ -6,6 +6,7 @@
 
 mod attack;
 mod behaviour;
+mod hosts;
 mod malformed;
 pub(crate) mod options;
 mod talk;
@@ -34,6 +35,8 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         "stalled-reader" => behaviour::stalled_reader(&options),
         "many" => behaviour::many(&options),
         "slow-http" => behaviour::slow_http(&options),
+        "hosts" => hosts::serve(&options),
+        "mdns" => hosts::mdns(&options),
         "talk" => talk::client(&options),
         "talk-server" => talk::server(&options),
         "malformed" => malformed::run(&options),

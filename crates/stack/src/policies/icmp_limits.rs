@@ -48,6 +48,13 @@ impl Bucket {
     }
 }
 
+/// As whom an ICMP error is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IcmpSender {
+    Host,
+    Router,
+}
+
 /// A bucket for each host. Hosts whose addresses have the same hash share one, so that there is
 /// nothing to be displaced: who floods under many addresses empties buckets, of hosts that it
 /// cannot choose.
@@ -85,12 +92,12 @@ pub(crate) struct IcmpLimits {
 }
 
 impl IcmpLimits {
-    /// Whether one more message may leave for `host`, one per `gap` in the long run. `key` is what
-    /// hashes are keyed with.
+    /// Whether `sender` may send one more message to `host`, one per `gap` in the long run. `key`
+    /// is what hashes are keyed with.
     pub(crate) fn allows_host(
         &self,
         now: Instant,
-        (host, key): (IpAddr, &[u8; 16]),
+        (host, sender, key): (IpAddr, IcmpSender, &[u8; 16]),
         gap: Duration,
     ) -> bool {
         if gap.is_zero() {
@@ -98,6 +105,7 @@ impl IcmpLimits {
         }
         let mut hasher = SipHasher13::new_with_key(key);
         write_ip(host, &mut hasher);
+        hasher.write_u8(sender as u8);
         let place = hasher.finish() as usize % ICMP_HOSTS;
         let mut buckets = lock(&self.hosts.0);
         if buckets.is_empty() {
@@ -132,7 +140,9 @@ mod tests {
         let take = |host: u8, millis, gap| {
             let host = IpAddr::from([192, 0, 2, host]);
             let (now, gap) = (Instant::from_millis(millis), Duration::from_millis(gap));
-            (0..20).filter(|_| limits.allows_host(now, (host, &[7; 16]), gap)).count()
+            (0..20)
+                .filter(|_| limits.allows_host(now, (host, IcmpSender::Host, &[7; 16]), gap))
+                .count()
         };
         assert_eq!((take(1, 1000, 100), take(2, 1000, 100)), (6, 6));
         assert_eq!((take(1, 1099, 100), take(1, 1100, 100), take(1, 1301, 100)), (0, 1, 2));

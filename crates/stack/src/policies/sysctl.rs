@@ -87,6 +87,8 @@ pub(crate) struct Settings {
     pub(crate) icmp6_ratelimit: Duration,
     /// The types of ICMP messages that are limited, as a set of bits.
     pub(crate) icmp_ratemask: u32,
+    /// The hosts of any address stand one hop behind the stack.
+    pub(crate) any_address_hop: bool,
     /// Echo requests to addresses that are not ours are answered.
     pub(crate) icmp_echo_any: bool,
     /// ICMP errors (and stray resets) per second, over all peers.
@@ -134,6 +136,7 @@ impl Default for Settings {
             icmp_ratelimit: Duration::from_secs(1),
             icmp6_ratelimit: Duration::from_secs(1),
             icmp_ratemask: 6168,
+            any_address_hop: true,
             icmp_echo_any: true,
             icmp_msgs_per_sec: 10_000,
             icmp_msgs_burst: 50,

@@ -237,6 +237,13 @@ pub(super) static ENTRIES: &[Entry] = &[
         "Seconds for which a reassembly of fragments, also of IPv6, waits for those it lacks.",
     ),
     entry(
+        "plimsoll.any_address_hop",
+        switch!(any_address_hop),
+        "1: a stack that takes packets to any address answers one to an address that is not its \
+         own, and whose TTL is 1, with time exceeded, as a router in front of that host; 0: it is \
+         the host.",
+    ),
+    entry(
         "plimsoll.icmp_echo_any",
         switch!(icmp_echo_any),
         "1: a stack that takes packets to any address answers echo requests (ping) to those that \

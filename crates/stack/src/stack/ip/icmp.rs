@@ -15,7 +15,7 @@ use crate::arrived::Arrived;
 use crate::flow::is_unicast;
 use crate::limits::MAX_ECHO_DATA;
 use crate::packet::Packet;
-use crate::policies::icmp_limits::Bucket;
+use crate::policies::icmp_limits::{Bucket, IcmpSender};
 use crate::policies::pmtu::plateau_below;
 use crate::pollers::poll_state::PollState;
 use crate::snmp::IpCounter;
@@ -29,14 +29,11 @@ use crate::stack::unhandled::Unwanted;
 use crate::stack::work::Work;
 
 /// The longest ICMP error, IP header included (RFC 1812, section 4.3.2.3).
-const MAX_ERROR_V4: usize = 576;
+pub(crate) const MAX_ERROR_V4: usize = 576;
 /// The longest ICMPv6 error, IP header included (RFC 4443, section 2.4).
-const MAX_ERROR_V6: usize = 1280;
+pub(crate) const MAX_ERROR_V6: usize = 1280;
 /// Type of "echo reply", as a bit of `icmp_ratemask`.
 const ECHO_REPLY: u32 = 0;
-/// Type of "destination unreachable", as a bit of `icmp_ratemask`. It is the only ICMP error that
-/// is sent.
-const UNREACHABLE: u32 = 3;
 /// The least MTU of IPv6 (RFC 8200, section 5).
 const MIN_MTU_V6: u16 = 1280;
 
@@ -45,6 +42,33 @@ impl Work<'_> {
     pub(crate) fn allows(&self, bucket: &Bucket) -> bool {
         let settings = &self.settings;
         bucket.take(self.now, settings.icmp_msgs_per_sec, settings.icmp_msgs_burst)
+    }
+}
+
+/// The ICMP errors that are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IcmpError {
+    /// Destination unreachable, or a parameter problem of IPv6.
+    Unreachable,
+    TimeExceeded,
+}
+
+impl IcmpError {
+    /// Its type in IPv4, as a bit of `icmp_ratemask`.
+    fn bit(self) -> u32 {
+        match self {
+            IcmpError::Unreachable => 3,
+            IcmpError::TimeExceeded => 11,
+        }
+    }
+
+    /// Who sends it: the host that a packet was for, or the router in front of it. Each has limits
+    /// of its own.
+    fn sender(self) -> IcmpSender {
+        match self {
+            IcmpError::Unreachable => IcmpSender::Host,
+            IcmpError::TimeExceeded => IcmpSender::Router,
+        }
     }
 }
 
@@ -311,7 +335,7 @@ impl Stack {
         code: u8,
         packet: &Packet,
     ) {
-        if !work.may_send_error(arrived) {
+        if !work.may_send_error(arrived, IcmpError::Unreachable) {
             return;
         }
         match (arrived.src, arrived.dst) {
@@ -340,7 +364,7 @@ impl Stack {
         (code, pointer): (u8, u32),
         packet: &Packet,
     ) {
-        if !work.may_send_error(arrived) {
+        if !work.may_send_error(arrived, IcmpError::Unreachable) {
             return;
         }
         let quote = quoted(packet, arrived, MAX_ERROR_V6 - 40 - icmpv6::HEADER_LEN);
@@ -352,17 +376,17 @@ impl Stack {
 impl Work<'_> {
     /// Whether an error may leave for where `arrived` came from: that is one host, and the limit
     /// allows it. Asked before anything is copied; who gets a yes sends one.
-    fn may_send_error(&mut self, arrived: &Arrived) -> bool {
+    pub(crate) fn may_send_error(&mut self, arrived: &Arrived, error: IcmpError) -> bool {
         if !is_unicast(arrived.src) || !is_unicast(arrived.dst) {
             return false;
         }
         let v4 = arrived.src.is_ipv4();
-        if v4 && self.settings.icmp_ratemask & 1 << UNREACHABLE == 0 {
+        if v4 && self.settings.icmp_ratemask & 1 << error.bit() == 0 {
             return true;
         }
         let policies = &self.stack.policies;
         let gap = if v4 { self.settings.icmp_ratelimit } else { self.settings.icmp6_ratelimit };
-        let host = (arrived.src, policies.secrets().table_key());
+        let host = (arrived.src, error.sender(), policies.secrets().table_key());
         let inside = self.stack.interfaces.get(arrived.interface).is_loopback();
         if !inside && !policies.icmp_limits().allows_host(self.now, host, gap) {
             self.count(match v4 {
@@ -385,11 +409,22 @@ impl Work<'_> {
         self.answer(arrived, &out, IpCounter::Icmp6OutMsgs, counter);
     }
 
-    /// Sends an ICMP message to where `arrived` came from.
+    /// Sends an ICMP message to where `arrived` came from, as whom it was sent to.
     fn answer(&mut self, arrived: &Arrived, message: &[u8], all: IpCounter, this: IpCounter) {
+        self.answer_as(arrived.dst, arrived, message, (all, this));
+    }
+
+    /// The same, as `own`.
+    pub(crate) fn answer_as(
+        &mut self,
+        own: IpAddr,
+        arrived: &Arrived,
+        message: &[u8],
+        counters: (IpCounter, IpCounter),
+    ) {
         let v4 = arrived.src.is_ipv4();
         let ip = IpParams {
-            src: arrived.dst,
+            src: own,
             dst: arrived.src,
             protocol: if v4 { protocol::ICMP } else { protocol::ICMPV6 },
             tos: 0,
@@ -399,8 +434,8 @@ impl Work<'_> {
             may_fragment: false,
         };
         if self.send_message(&ip, message) {
-            self.count(all);
-            self.count(this);
+            self.count(counters.0);
+            self.count(counters.1);
         }
     }
 }

@@ -6,6 +6,7 @@
 //! needed for devices that carry IP packets.
 
 pub(crate) mod fragment;
+pub(crate) mod hop;
 pub(crate) mod icmp;
 pub(crate) mod input;
 pub(crate) mod output;

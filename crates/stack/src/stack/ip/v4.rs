@@ -42,10 +42,6 @@ impl Stack {
             work.count(IpCounter::IpInAddrErrors);
             return;
         }
-        if repr.is_fragment() {
-            self.ipv4_fragment(work, state, interface, &packet, &repr, header_len);
-            return;
-        }
         let arrived = Arrived {
             src: IpAddr::V4(repr.src),
             dst: IpAddr::V4(repr.dst),
@@ -56,6 +52,13 @@ impl Stack {
             ttl: repr.ttl,
             interface: interface.index(),
         };
+        if self.ends_here(work, arrived.dst, repr.ttl) {
+            return self.end_here(work, &packet, &arrived, repr.frag_offset == 0);
+        }
+        if repr.is_fragment() {
+            self.ipv4_fragment(work, state, interface, &packet, &repr, header_len);
+            return;
+        }
         if is_known(repr.protocol) {
             self.deliver(work, state, packet, &arrived);
         } else {

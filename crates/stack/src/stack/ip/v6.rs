@@ -53,6 +53,10 @@ impl Stack {
             interface: interface.index(),
         };
         let simple = matches!(repr.next_header, protocol::TCP | protocol::ICMPV6 | protocol::UDP);
+        let ends = self.ends_here(work, arrived.dst, repr.hop_limit);
+        if simple && ends {
+            return self.end_here(work, &packet, &arrived, true);
+        }
         if simple {
             self.deliver(work, state, packet, &arrived);
             return;
@@ -72,6 +76,10 @@ impl Stack {
         };
         arrived.protocol = upper.protocol;
         arrived.transport_at = HEADER_LEN + upper.offset;
+        if ends {
+            let is_first = upper.fragment.is_none_or(|part| part.offset == 0);
+            return self.end_here(work, &packet, &arrived, is_first);
+        }
         if let Some(fragment) = upper.fragment.filter(|part| part.more || part.offset != 0) {
             let data = &bytes[arrived.transport_at..];
             self.ipv6_fragment(work, state, interface, &repr, fragment, data);

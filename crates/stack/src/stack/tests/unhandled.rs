@@ -339,3 +339,90 @@ fn pings_to_any_address_are_answered_unless_a_setting_forbids_it() {
     assert!(bare.exchange(&six).is_empty());
     assert_eq!(bare.exchange(&v4(protocol::ICMP, &ping4(1))).len(), 1, "ours is");
 }
+
+/// With a TTL of 1 a packet comes as far as the stack, which is a router in front of any address.
+#[test]
+fn a_packet_for_a_host_behind_us_that_may_go_no_further_ends_here() {
+    let mut bare = Bare::new(&[]);
+    let with_ttl = |mut packet: Vec<u8>, ttl: u8| {
+        match packet[0] >> 4 {
+            4 => {
+                // The checksum moves by as much.
+                let sum = u16::from_be_bytes([packet[10], packet[11]]);
+                let by = u16::from(packet[8] - ttl) << 8;
+                let (sum, carry) = sum.overflowing_add(by);
+                packet[10..12].copy_from_slice(&(sum + u16::from(carry)).to_be_bytes());
+                packet[8] = ttl;
+            }
+            _ => packet[7] = ttl,
+        }
+        packet
+    };
+    let six = with_ttl(to(OTHER6, protocol::ICMPV6, &ping6(OTHER6)), 1);
+    let four = [
+        with_ttl(to(OTHER4, protocol::ICMP, &ping4(1)), 1),
+        with_ttl(to(OTHER4, protocol::UDP, &datagram(33_434, b"probe")), 1),
+        with_ttl(to(OTHER4, 99, b"what"), 0),
+    ];
+    bare.a.take_any_address();
+    for packet in &four {
+        let answers = bare.exchange(packet);
+        let (ip, at) = Ipv4Repr::parse(&answers[0]).unwrap();
+        assert_eq!((ip.src.to_string().as_str(), ip.dst.to_string().as_str()), (A4, B4));
+        let error = Icmpv4Repr::TimeExceeded { code: 0, packet };
+        assert_eq!(Icmpv4Repr::parse(&answers[0][at..]), Ok(error));
+    }
+    let answers = bare.exchange(&six);
+    let error = Icmpv6Repr::TimeExceeded { code: 0, packet: &six };
+    let (src, dst) = (A6.parse().unwrap(), B6.parse().unwrap());
+    assert_eq!(Icmpv6Repr::parse(src, dst, &answers[0][40..]), Ok(error));
+    assert_eq!((bare.count("IcmpOutTimeExcds"), bare.count("Icmp6OutTimeExcds")), (3, 1));
+    assert_eq!((bare.count("IpInHdrErrors"), bare.count("Ip6InHdrErrors")), (3, 1));
+    // No error answers an error, and nothing but the first fragment is answered.
+    let error = icmp4(&Icmpv4Repr::TimeExceeded { code: 0, packet: &four[0] });
+    assert!(bare.exchange(&with_ttl(to(OTHER4, protocol::ICMP, &error), 1)).is_empty());
+    let mut later = v4_fragment(99, b"later...", 8, false);
+    later[16..20].copy_from_slice(&OTHER4.parse::<Ipv4Addr>().unwrap().octets());
+    later[10..12].fill(0);
+    let sum = plimsoll_wire::checksum::sum(&later[..20]).finish();
+    later[10..12].copy_from_slice(&sum.to_be_bytes());
+    assert!(bare.exchange(&with_ttl(later, 1)).is_empty());
+    assert_eq!(bare.count("IpReasmReqds"), 0);
+    // To us it is far enough, and so it is to any host without the setting.
+    assert_eq!(bare.exchange(&with_ttl(v4(protocol::ICMP, &ping4(1)), 1)).len(), 1);
+    bare.a.sysctl().set("plimsoll.any_address_hop", "0").unwrap();
+    for packet in &four[..2] {
+        let answers = bare.exchange(packet);
+        assert_eq!(answers[0][12..16], OTHER4.parse::<Ipv4Addr>().unwrap().octets());
+    }
+    assert_eq!(bare.count("IcmpOutTimeExcds"), 3);
+}
+
+/// RFC 7600, section 4.8.
+#[test]
+fn a_stack_without_an_address_is_192_0_0_8() {
+    let (device, mut line) = crate::device::channel(Default::default()).unwrap();
+    let interface = crate::InterfaceConfig { device, addresses: vec![], mtu: None };
+    let interfaces = vec![interface];
+    let config = crate::StackConfig { interfaces, ..crate::StackConfig::default() };
+    let stack = crate::Stack::new(config).unwrap();
+    stack.take_any_address();
+    let now = crate::Instant::from_millis(1);
+    for packet in [to(OTHER4, 99, b"what"), to(OTHER6, 99, b"what")] {
+        let (mut bytes, v4) = (packet, OTHER4.parse::<Ipv4Addr>().unwrap().octets());
+        match bytes[16..20] == v4 {
+            true => {
+                bytes[8] = 1;
+                bytes[10..12].fill(0);
+                let sum = plimsoll_wire::checksum::sum(&bytes[..20]).finish();
+                bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+            }
+            false => bytes[7] = 1,
+        }
+        line.try_send(bytes).unwrap();
+        while stack.poll(now, 64).unwrap().worked {}
+    }
+    let answer = line.try_recv().unwrap().to_vec();
+    assert_eq!((&answer[12..16], answer[20]), ([192, 0, 0, 8].as_slice(), 11));
+    assert!(line.try_recv().is_err(), "there is no such address of IPv6");
+}
