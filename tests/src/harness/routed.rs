@@ -1,8 +1,8 @@
 //! A host and a router that leads to any host: the kernel's router, or a stack in its place.
 //!
 //! The host is 192.0.2.1 and 2001:db8::1, the router 192.0.2.2 and 2001:db8::2. Behind the router
-//! are 198.51.100.128/25 and 2001:db8:9::/48: all addresses of one namespace of the kernel, or the
-//! stack's, which takes any.
+//! are 198.51.100.128/25 and 2001:db8:9::/48, with one host of the kernel's, or the stack, which
+//! takes any address.
 
 use std::process::Command;
 
@@ -84,6 +84,14 @@ impl Routed {
         Ok(())
     }
 
+    /// This program with these words, to be run on the host.
+    pub(crate) fn this_program(&self, words: &[&str]) -> Result<Command> {
+        match &self.place {
+            Place::Kernel(kernel) => kernel.near.program(words),
+            Place::Stack(world) => world.ns.program(words),
+        }
+    }
+
     /// A command that will run on the host.
     pub(crate) fn command(&self, program: &str) -> Command {
         match &self.place {
@@ -125,10 +133,8 @@ impl Kernel {
         ] {
             ns.ip(&format!("route add {prefix} {by}"))?;
         }
-        // All addresses of these networks are its own.
-        far.ip(&format!("route add local {BEHIND} dev lo"))?;
-        far.ip(&format!("-6 route add local {BEHIND6} dev lo"))?;
-        far.sysctl("net/ipv6/ip_nonlocal_bind", "1")?;
+        far.ip(&format!("addr add {HOST}/32 dev lo"))?;
+        far.ip(&format!("-6 addr add {HOST6}/128 dev lo nodad"))?;
         Ok(Kernel { near, router, far })
     }
 }

@@ -35,6 +35,20 @@ pub(super) fn mdns(options: &Options) -> Result<()> {
     names(&socket)
 }
 
+/// Asks a group once (RFC 6762, section 5.1), and says who answers and what.
+pub(super) fn mdns_ask(options: &Options) -> Result<()> {
+    let socket = UdpSocket::bind("0.0.0.0:0").context("binding")?;
+    socket.set_read_timeout(Some(options.seconds("seconds", 5.0)?)).context("a timeout")?;
+    // One question: the address of "host.local".
+    let mut query = vec![0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 4];
+    query.extend(b"host\x05local\0\0\x01\0\x01");
+    socket.send_to(&query, options.address()).context("asking")?;
+    let mut buf = [0; 2048];
+    let (len, from) = socket.recv_from(&mut buf).context("waiting for an answer")?;
+    let data = buf[..len].last_chunk::<4>().context("an answer without an address")?;
+    say(&format!("{from} says {}", Ipv4Addr::from(*data)))
+}
+
 fn names(socket: &UdpSocket) -> Result<()> {
     let mut buf = [0; 2048];
     loop {

@@ -37,6 +37,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         "slow-http" => behaviour::slow_http(&options),
         "hosts" => hosts::serve(&options),
         "mdns" => hosts::mdns(&options),
+        "mdns-ask" => hosts::mdns_ask(&options),
         "talk" => talk::client(&options),
         "talk-server" => talk::server(&options),
         "malformed" => malformed::run(&options),
