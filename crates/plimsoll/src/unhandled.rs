@@ -28,17 +28,21 @@ impl Stack {
     /// no handle of the stack, which would keep the stack alive.
     ///
     /// ```
-    /// use plimsoll::{Disposition, Stack, UnhandledConfig, UnhandledKind};
+    /// use plimsoll::{Disposition, Stack, Unhandled, UnhandledConfig, UnhandledHook, UnhandledKind};
     /// # let (device, peer) = plimsoll::device::channel(Default::default())?;
     /// # let stack = Stack::builder().device(device).any_address().build_without_thread()?;
-    /// let config = UnhandledConfig::default().echo_requests(true);
-    /// let _hook = stack.on_unhandled(config, |packet| match packet.kind() {
-    ///     // A host that does not answer pings.
-    ///     UnhandledKind::EchoRequest if packet.destination() == "198.51.100.9".parse().ok() => {
-    ///         Disposition::Taken
+    /// /// One host does not answer pings.
+    /// fn decide(packet: &Unhandled) -> Disposition {
+    ///     match packet.kind() {
+    ///         UnhandledKind::EchoRequest if packet.destination() == "198.51.100.9".parse().ok() => {
+    ///             Disposition::Taken
+    ///         }
+    ///         _ => Disposition::Default,
     ///     }
-    ///     _ => Disposition::Default,
-    /// })?;
+    /// }
+    /// let config = UnhandledConfig::default().echo_requests(true);
+    /// let hook: UnhandledHook = stack.on_unhandled(config, decide)?;
+    /// drop(hook); // from here on the stack answers for that host as well
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -86,6 +90,21 @@ impl Stack {
 
     /// As [`send_raw`](Self::send_raw), without a copy, and by an interface that is not the one
     /// that the routes say.
+    ///
+    /// ```
+    /// # let (device, mut peer) = plimsoll::device::channel(Default::default())?;
+    /// # let stack = plimsoll::Stack::builder().device(device).address("2001:db8::1/64");
+    /// # let stack = stack.build_without_thread()?;
+    /// use plimsoll::{RawTransmit, Slice};
+    /// // Protocol 59: nothing follows. Both addresses are to be written.
+    /// let mut packet = vec![0x60, 0, 0, 0, 0, 0, 59, 64];
+    /// packet.extend("2001:db8::1".parse::<std::net::Ipv6Addr>()?.octets());
+    /// packet.extend("2001:db8::2".parse::<std::net::Ipv6Addr>()?.octets());
+    /// let how = RawTransmit::default().interface(Some(0));
+    /// stack.send_raw_with(&how, Slice::from_owner(packet).into())?;
+    /// assert_eq!(peer.try_recv()?.len(), 40);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As there; `InvalidInput` if there is no such interface.
