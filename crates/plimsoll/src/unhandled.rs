@@ -28,15 +28,15 @@ impl Stack {
     /// no handle of the stack, which would keep the stack alive.
     ///
     /// ```
-    /// use plimsoll::{Disposition, Stack, Unhandled, UnhandledConfig, UnhandledHook, UnhandledKind};
+    /// use plimsoll::{Disposition, Stack};
+    /// use plimsoll::{Unhandled, UnhandledConfig, UnhandledHook, UnhandledKind};
     /// # let (device, peer) = plimsoll::device::channel(Default::default())?;
     /// # let stack = Stack::builder().device(device).any_address().build_without_thread()?;
     /// /// One host does not answer pings.
     /// fn decide(packet: &Unhandled) -> Disposition {
+    ///     let silent = "198.51.100.9".parse().ok();
     ///     match packet.kind() {
-    ///         UnhandledKind::EchoRequest if packet.destination() == "198.51.100.9".parse().ok() => {
-    ///             Disposition::Taken
-    ///         }
+    ///         UnhandledKind::EchoRequest if packet.destination() == silent => Disposition::Taken,
     ///         _ => Disposition::Default,
     ///     }
     /// }
@@ -68,9 +68,10 @@ impl Stack {
     /// # let stack = plimsoll::Stack::builder().device(device).any_address();
     /// # let stack = stack.build_without_thread()?;
     /// // Protocol 253 is for experiments (RFC 3692).
-    /// let mut packet = [0x45, 0, 0, 24, 0, 0, 0x40, 0, 64, 253, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4];
-    /// packet[12..16].copy_from_slice(&[198, 51, 100, 7]); // from
-    /// packet[16..20].copy_from_slice(&[192, 0, 2, 1]); // to
+    /// let mut packet = vec![0x45, 0, 0, 24, 0, 0, 0x40, 0, 64, 253, 0, 0];
+    /// packet.extend([198, 51, 100, 7]); // from
+    /// packet.extend([192, 0, 2, 1]); // to
+    /// packet.extend([1, 2, 3, 4]);
     /// stack.send_raw(&packet)?;
     /// assert_eq!(peer.try_recv()?.to_vec()[20..], [1, 2, 3, 4]);
     /// let error = stack.send_raw(&packet[..23]).unwrap_err();
