@@ -64,7 +64,7 @@ const MUTANTS: [Mutant; 5] = [
         about: "a pure ACK waits for the blocked reader, and wakes it",
         file: "crates/stack/src/stack/prequeue.rs",
         from: "(bytes > 0 || self.settings.prequeue_pure_ack)",
-        to: "(bytes > 0 || self.settings.tcp_low_latency == 0)",
+        to: "(bytes > 0 || !self.settings.tcp_low_latency)",
     },
     Mutant {
         experiment: "ack-defer",

@@ -232,7 +232,32 @@ impl Session {
             let mut command = cargo(&self.root, &words);
             self.pass_or_fail(&name, command.env("RUSTFLAGS", "-D warnings"))?;
         }
-        Ok(())
+        self.each_feature()
+    }
+
+    /// The published packages with each of their features alone, by the oldest compiler that they
+    /// promise to build with.
+    fn each_feature(&mut self) -> Result<()> {
+        let name = "each feature alone, by the oldest compiler";
+        let packages = publish::published(&self.root)?;
+        let ready = packages
+            .iter()
+            .try_for_each(|package| toolchain::prepare_release(&package.rust_version))
+            .and_then(|()| toolchain::cargo_hack(&cargo_target(&self.root).join("tools")));
+        let program = match ready {
+            Ok(program) => program,
+            Err(why) => {
+                self.tally.skip(name, &why);
+                return Ok(());
+            }
+        };
+        let mut command = Command::new(program);
+        command.args(["hack", "check", "--each-feature", "--rust-version", "--quiet"]);
+        for package in &packages {
+            command.args(["-p", &package.name]);
+        }
+        command.env("CARGO_TARGET_DIR", cargo_target(&self.root).join("oldest"));
+        self.pass_or_fail(name, command.current_dir(&self.root))
     }
 
     fn no_std(&mut self) -> Result<()> {

@@ -4,12 +4,14 @@
 //! neither break a run nor change what it finds. What is missing is fetched by rustup.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::shell::quiet;
 
 const PIN: &str = "fuzz/rust-toolchain.toml";
+
+const CARGO_HACK: &str = "0.6.46";
 
 /// Targets without an operating system: one like those that run the tests, and one that has 32 bits
 /// and no atomic operations of 64.
@@ -75,6 +77,33 @@ pub(crate) fn prepare_target(root: &Path, target: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("the target cannot be had: rustup target add {target}"))
+}
+
+/// `cargo-hack`, which checks each feature by itself, and where it lies. Says what failed if it
+/// cannot be had.
+pub(crate) fn cargo_hack(tools: &Path) -> Result<PathBuf, String> {
+    let program = tools.join("bin").join("cargo-hack");
+    let found = program.to_string_lossy();
+    let wanted = format!("cargo-hack {CARGO_HACK}");
+    let there = || {
+        let out = Command::new(&program).args(["hack", "--version"]).output();
+        out.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).trim() == wanted)
+    };
+    let root = tools.to_string_lossy();
+    let words = ["install", "cargo-hack", "--version", CARGO_HACK, "--locked", "--root", &root];
+    if there() || (quiet("cargo", &words) && there()) {
+        return Ok(program);
+    }
+    Err(format!("{found} cannot be had: cargo {}", words.join(" ")))
+}
+
+/// Fetches a released compiler if it is missing. Says how if that fails.
+pub(crate) fn prepare_release(version: &str) -> Result<(), String> {
+    let words = ["toolchain", "install", version, "--profile", "minimal", "--no-self-update"];
+    if installed(version, &[]) || quiet("rustup", &words) {
+        return Ok(());
+    }
+    Err(format!("the compiler cannot be had: rustup {}", words.join(" ")))
 }
 
 #[cfg(test)]

@@ -45,6 +45,7 @@ pub fn table(lab: &Value, bench: &Value, name: &str) -> Option<String> {
         ("lab", "headlines") => Some(headlines(lab)),
         ("lab", "details") => Some(details(lab)),
         ("lab", "missed") => Some(missed(lab)),
+        ("lab", "again") => Some(again(lab)),
         ("lab", "machine") => machine(lab),
         ("lab", "policies") => policies(lab),
         ("bench", name) => bench_table(bench.get(name)?),
@@ -187,17 +188,26 @@ fn missed(lab: &Value) -> String {
             }
             let word = |field: &str| check[field].as_str().unwrap_or_default();
             let (what, measured, wanted) = (word("what"), word("measured"), word("wanted"));
-            let _ = writeln!(out, "- `{name}`, missed: {what}: {measured}, wanted {wanted}.");
+            let _ =
+                writeln!(out, "- `{name}` misses {what}: {measured}, where {wanted} is wanted.");
         }
         for what in verdict["not_reproduced"].as_array().into_iter().flatten() {
             let what = what.as_str().unwrap_or_default();
-            let _ = writeln!(out, "- `{name}`, not reproduced: {what}.");
+            let _ = writeln!(out, "- `{name}` does not reproduce {what}.");
         }
+    }
+    if out.is_empty() { "Nothing was missed.".to_owned() } else { out }
+}
+
+/// The pairs that were set aside and run again, with the reasons.
+fn again(lab: &Value) -> String {
+    let mut out = String::new();
+    for (name, report) in reports(lab) {
         for line in condition::lines(&set_aside(report)) {
             let _ = writeln!(out, "- `{name}`, {line}.");
         }
     }
-    if out.is_empty() { "Nothing was missed.".to_owned() } else { out }
+    if out.is_empty() { "None.".to_owned() } else { out }
 }
 
 /// Pairs of a report that do not count.
@@ -334,9 +344,9 @@ mod tests {
                     6.0 to 7.0 |";
         assert!(table("lab.details").contains(line), "{}", table("lab.details"));
         assert!(table("lab.details").contains("| d | l | | 1.0 | 1.0 | - | - | 8.0 |"));
-        let missed = "- `x`, missed: w: 2, wanted 1.\n- `x`, not reproduced: z.\n\
-                      - `x`, c: 1 pair set aside and run again: v.\n";
+        let missed = "- `x` misses w: 2, where 1 is wanted.\n- `x` does not reproduce z.\n";
         assert_eq!(table("lab.missed"), missed);
+        assert_eq!(table("lab.again"), "- `x`, c: 1 pair set aside and run again: v.\n");
         assert_eq!(table("bench.b"), "Once.\n\n| h |\n|---|\n| r |\n");
     }
 }

@@ -468,7 +468,7 @@ impl TcpOptions {
                 self.timestamps = Some(read_timestamps(times));
             }
             (kind::MD5, digest) => {
-                if let Some(&digest) = digest.as_array() {
+                if let Ok(digest) = digest.try_into() {
                     self.md5 = Some(digest);
                 }
             }

@@ -31,9 +31,11 @@ tokio = { version = "1", features = ["io-util", "macros", "rt"] }
 "#;
 
 /// A package, as the workspace describes it.
-struct Package {
-    name: String,
+pub(crate) struct Package {
+    pub(crate) name: String,
     version: String,
+    /// The oldest compiler that it builds with.
+    pub(crate) rust_version: String,
 }
 
 /// Makes the packages, unpacks them, and returns the command that runs a program on them.
@@ -54,7 +56,7 @@ pub(crate) fn prepared(root: &Path) -> Result<Command> {
 }
 
 /// The packages of the workspace that may be published.
-fn published(root: &Path) -> Result<Vec<Package>> {
+pub(crate) fn published(root: &Path) -> Result<Vec<Package>> {
     let mut command = Command::new("cargo");
     command.args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(root);
     let out = command.output().context("cargo metadata")?;
@@ -68,7 +70,8 @@ fn published(root: &Path) -> Result<Vec<Package>> {
             let name = word(package, "name").context("a package without a name")?;
             complete(package, &name)?;
             let version = word(package, "version").context("a package without a version")?;
-            Ok(Package { name, version })
+            let rust_version = word(package, "rust_version").unwrap_or_default();
+            Ok(Package { name, version, rust_version })
         })
         .collect()
 }

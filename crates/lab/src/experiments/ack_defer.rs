@@ -337,16 +337,18 @@ fn verdict(cases: &[Case]) -> Verdict {
 const BACKLOG: &str = "counters.plimsoll.AcksDeferredBacklog";
 
 /// What is to be said if no run dropped anything from a backlog before.
-const NO_DROPS: &str = "backlog drops, 230 -> 0 a second: not applicable, since no run dropped any \
-                        before, neither one flow nor many with small buffers and readers that \
-                        compute; a sender that keeps to the window cannot fill this backlog";
+const NO_DROPS: &str = "drops from the backlog, published as 230 -> 0 a second. Not applicable: no \
+                        run dropped any before, neither one flow nor many flows with small buffers \
+                        and readers that compute. A sender that keeps to the window cannot fill \
+                        this backlog";
 
 /// That the published gain in throughput is not there.
 fn falls_short(case: &Case) -> Option<String> {
     let published = &PUBLISHED[2];
     let ratio = case.ratio(published.path)?.median;
     let wanted = published.after / published.before;
-    let what = format!("throughput, 1.20 times: {ratio:.2} times here, {}", case.name);
+    let what =
+        format!("throughput, published as 1.20 times. Here it is {ratio:.2} times ({})", case.name);
     (ratio < wanted * 0.995).then_some(what)
 }
 
@@ -404,7 +406,7 @@ mod tests {
         cases[2] = none.case();
         let verdict = verdict(&cases);
         assert!(verdict.checks.iter().all(|check| !check.what.contains("drops")));
-        assert!(verdict.not_reproduced[0].contains("not applicable"), "{verdict:?}");
+        assert!(verdict.not_reproduced[0].contains("Not applicable"), "{verdict:?}");
         // Nor is a throughput that the publication's gain is not in.
         let slow = good()[0].clone().with(RATE, 150e9, 160e9).case();
         assert!(falls_short(&slow).unwrap().contains("1.07 times"));

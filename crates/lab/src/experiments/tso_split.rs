@@ -246,9 +246,9 @@ fn verdict(cases: &[Case], flows: &[u32]) -> Verdict {
 }
 
 /// What is to be said where nothing ran over TUN.
-const COST_IN_MEMORY: &str = "CPU, 205.7 -> 107.5 s: not judged, since a link in memory has no \
-                              interrupt and no driver to save; it is judged over TUN, with \
-                              --kernel";
+const COST_IN_MEMORY: &str = "CPU, published as 205.7 -> 107.5 s. It is not judged: a link in \
+                              memory has no interrupt and no driver to save. It is judged over \
+                              TUN, with --kernel";
 
 #[cfg(test)]
 mod tests {

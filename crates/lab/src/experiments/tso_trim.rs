@@ -330,8 +330,8 @@ fn chunks_of(cases: &[Case]) -> String {
     };
     let eager = cases.last().map(of).unwrap_or_default();
     format!(
-        "chunks, 4498 and 4473 -> 2185 and 1839: {} here, and {eager} with a writer that is woken \
-         by any free byte; no writer that was tried has both the published before and after",
+        "chunks, published as 4498 and 4473 -> 2185 and 1839. Here they are {}, and {eager} with \
+         a writer that any free byte wakes. No writer that we tried has both published numbers",
         of(&cases[0]),
     )
 }
