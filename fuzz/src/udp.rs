@@ -15,6 +15,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::Waker;
 
 use arbitrary::Arbitrary;
@@ -275,10 +277,14 @@ impl World {
             return;
         }
         let (stack, now) = (Arc::downgrade(&self.stack), self.now);
+        // What it sends to ourselves comes back to it.
+        let left = AtomicU8::new(u8::MAX);
         let answer = if kinds & 32 == 0 { Disposition::Taken } else { Disposition::Default };
         let hook = self.stack.on_unhandled(config, move |packet| {
             check_unhandled(packet, &config);
+            let may_send = left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
             if kinds & 64 != 0
+                && may_send
                 && let Some(stack) = stack.upgrade()
             {
                 let _ = stack.send_raw(now, &RawTransmit::default(), &packet.to_vec());
