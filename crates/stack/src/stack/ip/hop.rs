@@ -85,7 +85,7 @@ fn is_icmp_error(packet: &Packet, arrived: &Arrived) -> bool {
     let kind = front[..len].get(arrived.transport_at).copied();
     match arrived.protocol {
         protocol::ICMP if arrived.src.is_ipv4() => !kind.is_some_and(icmpv4::is_query),
-        protocol::ICMPV6 => !kind.is_some_and(|kind| kind >= 128),
+        protocol::ICMPV6 => kind.is_none_or(|kind| kind < 128),
         _ => false,
     }
 }
