@@ -239,6 +239,13 @@ impl World {
             Step::Advance(choice) => {
                 self.now += Duration::from_millis(ADVANCES[usize::from(choice) % ADVANCES.len()]);
             }
+            ref other => self.step_beside(other),
+        }
+    }
+
+    /// What is no business of UDP's.
+    fn step_beside(&mut self, step: &Step) {
+        match *step {
             Step::Protocol(v6, number, dst, ttl, ref bytes) => {
                 let ips = (peer(v6), place(v6, dst));
                 let mut packet = enveloped(ips, (number, 0), bytes, None);
@@ -259,6 +266,7 @@ impl World {
                 let name = name[usize::from(which) % name.len()];
                 let _ = self.stack.set_sysctl(self.now, name, if on { "1" } else { "0" });
             }
+            _ => unreachable!("a step of UDP's"),
         }
     }
 

@@ -42,7 +42,7 @@ impl Stack {
             return;
         }
         let end = HEADER_LEN + repr.payload_len;
-        let mut arrived = Arrived {
+        let arrived = Arrived {
             src: IpAddr::V6(repr.src),
             dst: IpAddr::V6(repr.dst),
             protocol: repr.next_header,
@@ -53,17 +53,27 @@ impl Stack {
             interface: interface.index(),
         };
         let simple = matches!(repr.next_header, protocol::TCP | protocol::ICMPV6 | protocol::UDP);
-        let ends = self.ends_here(work, arrived.dst, repr.hop_limit);
-        if simple && ends {
+        if !simple {
+            return self.ipv6_chain(work, state, interface, packet, (&repr, arrived));
+        }
+        if self.ends_here(work, arrived.dst, repr.hop_limit) {
             return self.end_here(work, &packet, &arrived, true);
         }
-        if simple {
-            self.deliver(work, state, packet, &arrived);
-            return;
-        }
+        self.deliver(work, state, packet, &arrived);
+    }
+
+    /// Goes along the extension headers of a packet.
+    fn ipv6_chain(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        interface: &Interface,
+        packet: Packet,
+        (repr, mut arrived): (&Ipv6Repr, Arrived),
+    ) {
         // The chain may be long: all of it is put into one range.
         let mut bytes = packet.to_vec();
-        bytes.truncate(end);
+        bytes.truncate(arrived.end);
         let upper = match ipv6::walk_extensions(repr.next_header, &bytes[HEADER_LEN..]) {
             Ok(upper) => upper,
             Err(error) => {
@@ -76,13 +86,13 @@ impl Stack {
         };
         arrived.protocol = upper.protocol;
         arrived.transport_at = HEADER_LEN + upper.offset;
-        if ends {
+        if self.ends_here(work, arrived.dst, repr.hop_limit) {
             let is_first = upper.fragment.is_none_or(|part| part.offset == 0);
             return self.end_here(work, &packet, &arrived, is_first);
         }
         if let Some(fragment) = upper.fragment.filter(|part| part.more || part.offset != 0) {
             let data = &bytes[arrived.transport_at..];
-            self.ipv6_fragment(work, state, interface, &repr, fragment, data);
+            self.ipv6_fragment(work, state, interface, repr, fragment, data);
             return;
         }
         match upper.protocol {
