@@ -1,16 +1,23 @@
-//! UDP sockets under arbitrary packets, calls and time.
+//! UDP sockets, the hook for packets that nobody wants, and raw sends, under arbitrary packets,
+//! calls and time.
 //!
 //! Packets are raw bytes, datagrams of some peer, whole or in two fragments, maybe as a train that
-//! a device has put together, and ICMP errors that quote what the stack sent. Calls are those of
-//! sockets, also for any address, and of listeners for any address.
+//! a device has put together, ICMP messages and other protocols, with any TTL, and ICMP errors that
+//! quote what the stack sent. Calls are those of sockets, also for any address, and of listeners
+//! for any address, and those that set a hook, read its queue, and send packets of the
+//! application's own.
 //!
 //! Oracles: nothing panics; every packet that leaves has an IP header that parses and fits the
 //! device, and a datagram that is no fragment has a right checksum; what a socket reads came from
-//! somebody, is no longer than it was sent, and its train is cut evenly; and when all sockets are
-//! dropped, the account of memory is at zero.
+//! somebody, is no longer than it was sent, and its train is cut evenly; what the hook gets is of a
+//! kind that it asked for, and, unless it is no IP, as long as its header says, no fragment, and of
+//! a right checksum; a packet of the application's own leaves or is refused with an error; and when
+//! all sockets are dropped, the account of memory is at zero.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::Waker;
 
 use arbitrary::Arbitrary;
@@ -18,8 +25,9 @@ use plimsoll_stack::device::channel::{Channel, ChannelConfig, ChannelOffloads, c
 use plimsoll_stack::offload::checksum;
 use plimsoll_stack::packet::{ChecksumState, Gso, Packet};
 use plimsoll_stack::{
-    Duration, Instant, InterfaceConfig, PathMtuDiscovery, SocketError, Stack, StackConfig,
-    UdpFlowConfig, UdpListener, UdpSocket, UdpTransmit,
+    Disposition, Duration, Instant, InterfaceConfig, PathMtuDiscovery, RawTransmit, SocketError,
+    Stack, StackConfig, UdpFlowConfig, UdpListener, UdpSocket, UdpTransmit, Unhandled,
+    UnhandledConfig, UnhandledHook, UnhandledKind, UnhandledReceiver,
 };
 use plimsoll_wire::icmpv4::Icmpv4Repr;
 use plimsoll_wire::icmpv6::Icmpv6Repr;
@@ -69,6 +77,18 @@ pub enum Step {
     Memory(u8),
     Take(u8),
     Advance(u8),
+    /// Version, protocol, destination, TTL, bytes: a packet that is right but for its payload.
+    Protocol(bool, u8, u8, u8, Vec<u8>),
+    /// A function or a queue for packets that nobody wants: which kinds, how many bytes.
+    Hook(bool, u8, u16),
+    Unhook,
+    /// Takes from the queue; with `true` it is refused later.
+    Unhandled(bool),
+    /// Raw bytes, by an interface.
+    SendRaw(Vec<u8>, u8),
+    /// A packet that is right: version, source, destination, length, other header fields.
+    SendOwn(bool, u8, u8, u16, u8),
+    Setting(u8, bool),
 }
 
 /// One input.
@@ -86,7 +106,13 @@ struct World {
     mtu: usize,
     sockets: Vec<Arc<UdpSocket>>,
     listener: Option<Arc<UdpListener>>,
+    hook: Option<UnhandledHook>,
+    receiver: Option<UnhandledReceiver>,
+    /// The kinds that the queue gets.
+    asked: UnhandledConfig,
     sent: Vec<u8>,
+    /// The application has sent bytes of its own, whose checksums are its business.
+    raw: bool,
 }
 
 /// Runs an input to its end.
@@ -105,8 +131,10 @@ pub fn run(input: &Input) {
     let stack = Stack::new(config).expect("the configuration is right");
     let now = Instant::from_millis(1);
     let (sockets, sent) = (Vec::new(), Vec::new());
+    let mtu = usize::from(mtu);
+    let (listener, hook, receiver, asked) = (None, None, None, UnhandledConfig::default());
     let mut world =
-        World { now, stack, line, mtu: usize::from(mtu), sockets, listener: None, sent };
+        World { now, stack, line, mtu, sockets, listener, hook, receiver, asked, sent, raw: false };
     for step in input.steps.iter().take(MAX_STEPS) {
         crate::trace!("{step:?}");
         world.step(step);
@@ -212,6 +240,101 @@ impl World {
             Step::Advance(choice) => {
                 self.now += Duration::from_millis(ADVANCES[usize::from(choice) % ADVANCES.len()]);
             }
+            ref other => self.step_beside(other),
+        }
+    }
+
+    /// What is no business of UDP's.
+    fn step_beside(&mut self, step: &Step) {
+        match *step {
+            Step::Protocol(v6, number, dst, ttl, ref bytes) => {
+                let ips = (peer(v6), place(v6, dst));
+                let mut packet = enveloped(ips, (number, 0), bytes, None);
+                set_ttl(&mut packet, ttl);
+                self.arrive(packet.into());
+            }
+            Step::Hook(queue, kinds, rcvbuf) => self.set_hook(queue, kinds, rcvbuf),
+            Step::Unhook => (self.hook, self.receiver) = (None, None),
+            Step::Unhandled(refused) => self.unhandled(refused),
+            Step::SendRaw(ref bytes, interface) => {
+                let how = RawTransmit::default()
+                    .interface((interface & 0x80 != 0).then_some(usize::from(interface & 3)));
+                self.raw |= self.stack.send_raw(self.now, &how, bytes).is_ok();
+            }
+            Step::SendOwn(v6, src, dst, len, other) => self.send_own(v6, (src, dst), len, other),
+            Step::Setting(which, on) => {
+                let name = ["plimsoll.icmp_echo_any", "plimsoll.any_address_hop"];
+                let name = name[usize::from(which) % name.len()];
+                let _ = self.stack.set_sysctl(self.now, name, if on { "1" } else { "0" });
+            }
+            _ => unreachable!("a step of UDP's"),
+        }
+    }
+
+    fn set_hook(&mut self, queue: bool, kinds: u8, rcvbuf: u16) {
+        let config = UnhandledConfig::default()
+            .protocols(kinds & 1 != 0)
+            .icmp(kinds & 2 != 0)
+            .echo_requests(kinds & 4 != 0)
+            .datagrams(kinds & 8 != 0)
+            .not_ip(kinds & 16 != 0)
+            .rcvbuf(usize::from(rcvbuf));
+        if queue {
+            if let Ok(receiver) = self.stack.unhandled(config) {
+                (self.receiver, self.asked) = (Some(receiver), config);
+            }
+            return;
+        }
+        let (stack, now) = (Arc::downgrade(&self.stack), self.now);
+        // What it sends to ourselves comes back to it.
+        let left = AtomicU8::new(u8::MAX);
+        let answer = if kinds & 32 == 0 { Disposition::Taken } else { Disposition::Default };
+        let hook = self.stack.on_unhandled(config, move |packet| {
+            check_unhandled(packet, &config);
+            let may_send = left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
+            if kinds & 64 != 0
+                && may_send
+                && let Some(stack) = stack.upgrade()
+            {
+                let _ = stack.send_raw(now, &RawTransmit::default(), &packet.to_vec());
+                let _ = stack.bind_udp(SocketAddr::new(ours(false), 0));
+            }
+            answer
+        });
+        if let Ok(hook) = hook {
+            self.hook = Some(hook);
+        }
+    }
+
+    fn unhandled(&mut self, refused: bool) {
+        let Some(receiver) = &self.receiver else { return };
+        let _ = receiver.poll_readable(Waker::noop());
+        while let Ok(Some(packet)) = receiver.recv(self.now) {
+            check_unhandled(&packet, &self.asked);
+            if refused {
+                self.stack.refuse_unhandled(self.now, &packet);
+            }
+        }
+    }
+
+    /// A packet of the application's own with nothing wrong in it but perhaps its source.
+    fn send_own(&mut self, v6: bool, (src, dst): (u8, u8), len: u16, other: u8) {
+        let ips = (place(v6, src), place(v6, dst));
+        let mut bytes = enveloped(ips, (253, other), &vec![other; usize::from(len) % 9000], None);
+        if !v6 && other & 1 != 0 {
+            bytes[6] |= 0x40;
+        }
+        match self.stack.send_raw(self.now, &RawTransmit::default(), &bytes) {
+            Ok(()) => {}
+            Err(SocketError::MessageTooLong) => {
+                assert!(!v6 && other & 1 != 0 && bytes.len() > 552, "it could be cut");
+            }
+            Err(
+                SocketError::AddrNotAvailable
+                | SocketError::NetworkUnreachable
+                | SocketError::NoBufferSpace,
+            ) => {}
+            Err(error) => panic!("{error}: there is nothing wrong with the packet"),
         }
     }
 
@@ -407,7 +530,7 @@ impl World {
             ),
             _ => panic!("no IP"),
         }
-        if packet.gso.is_none() {
+        if packet.gso.is_none() && !self.raw {
             assert!(checksum::fill(&mut whole));
             whole.csum = ChecksumState::Unverified;
             assert!(checksum::verify(&whole), "a wrong checksum left");
@@ -417,6 +540,7 @@ impl World {
 
     fn let_go(mut self) {
         self.listener = None;
+        (self.hook, self.receiver) = (None, None);
         self.sockets.clear();
         while let Ok(packet) = self.line.try_recv() {
             self.judge(&packet);
@@ -426,6 +550,52 @@ impl World {
         self.poll();
         assert_eq!(self.stack.udp_memory().bytes, 0, "memory is left");
     }
+}
+
+/// Looks at a packet that the hook got.
+fn check_unhandled(packet: &Unhandled, config: &UnhandledConfig) {
+    let asked = match packet.kind() {
+        UnhandledKind::NotIp => config.not_ip,
+        UnhandledKind::Protocol(_) => config.protocols,
+        UnhandledKind::Icmp { .. } => config.icmp,
+        UnhandledKind::EchoRequest => config.echo_requests,
+        UnhandledKind::Datagram => config.datagrams,
+        _ => true,
+    };
+    assert!(asked, "{packet:?} was not asked for");
+    let bytes = packet.to_vec();
+    let len = match (packet.kind(), bytes.first().map(|first| first >> 4)) {
+        (UnhandledKind::NotIp, version) => {
+            assert!(!matches!(version, Some(4 | 6)), "it is IP");
+            return assert_eq!((packet.source(), packet.transport_at()), (None, None));
+        }
+        (_, Some(4)) => Ipv4Repr::parse(&bytes).map(|(ip, at)| {
+            assert!(!ip.is_fragment(), "a fragment");
+            assert_eq!(packet.source(), Some(ip.src.into()));
+            assert_eq!(packet.transport_at(), Some(at));
+            at + ip.payload_len
+        }),
+        _ => Ipv6Repr::parse(&bytes).map(|(ip, at)| {
+            assert_eq!(packet.source(), Some(ip.src.into()));
+            at + ip.payload_len
+        }),
+    };
+    assert_eq!(len, Ok(bytes.len()), "the length is not what the header says");
+    assert!(packet.packet().gso.is_none(), "a train");
+    let whole = Packet { csum: ChecksumState::Unverified, ..packet.packet().share() };
+    assert!(checksum::verify(&whole), "a wrong checksum");
+}
+
+/// Changes the TTL or the hop limit of a packet, and what follows from it.
+fn set_ttl(packet: &mut [u8], ttl: u8) {
+    if packet[0] >> 4 == 6 {
+        packet[7] = ttl;
+        return;
+    }
+    packet[8] = ttl;
+    packet[10..12].fill(0);
+    let sum = sums::sum(&packet[..20]).finish();
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
 fn around(ips: (IpAddr, IpAddr), tos: u8, data: &[u8], place: Option<(u16, bool)>) -> Vec<u8> {

@@ -40,7 +40,8 @@ const OUTSIDE: [(&str, &str); 5] = [
 ];
 
 /// The same for programs without which single tests are left out.
-const WISHED: [(&str, &str); 1] = [("chromium", "chromium")];
+const WISHED: [(&str, &str); 3] =
+    [("chromium", "chromium"), ("traceroute", "traceroute"), ("dig", "bind9-dnsutils")];
 
 /// Modules of the system's Python without which single tests are left out, with their packages.
 const MODULES: [(&str, &str); 1] = [("prometheus_client", "python3-prometheus-client")];

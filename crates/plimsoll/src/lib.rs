@@ -73,6 +73,8 @@
 //! | send and receive datagrams | [`UdpSocket`]; with tokio's API, in [`net`] |
 //! | speak QUIC by the crate quinn | `quic`, with the feature `quinn` |
 //! | take datagrams to any address | [`UdpListener::bind_any`], [`UdpSocket::bind_any`] |
+//! | take packets that nobody wants, proxy pings | [`Stack::on_unhandled`], [`UnhandledPackets`] |
+//! | send packets of one's own making | [`Stack::send_raw`] |
 //! | bound what connections cost | [`Budget`], [`TcpStream::set_memory_budget`] |
 //! | share a port among listeners | [`TcpListener::bind_with_config`], [`ListenConfig`] |
 //! | dial before a connection opens, or refuse it | [`gate`]; with tokio's streams, in [`net`] |
@@ -283,6 +285,7 @@ mod stream;
 mod udp;
 mod udp_flows;
 mod udp_options;
+mod unhandled;
 
 pub use builder::{BuildError, StackBuilder};
 pub use clock::{Clock, now};
@@ -293,10 +296,11 @@ pub use plimsoll_stack::kick::Kick;
 pub use plimsoll_stack::packet::{ChecksumState, Gso, Packet};
 pub use plimsoll_stack::{
     Budget, BudgetUse, ConnectionCounts, CounterGroup, CounterInfo, CounterValue, DatagramInfo,
-    InterfaceMetrics, InterfaceStatus, ListenConfig, ListenOn, ListenerMetrics, MemoryUse, Metrics,
-    PathMtuDiscovery, QdiscSummary, Received, Refusal, ShutdownReport, SocketSummary, StackError,
-    SysctlError, SysctlInfo, UdpFlowConfig, UdpMemoryUse, UdpMetrics, UdpOptions, UdpTransmit,
-    device, offload, packet, qdisc,
+    Disposition, InterfaceMetrics, InterfaceStatus, ListenConfig, ListenOn, ListenerMetrics,
+    MemoryUse, Metrics, PathMtuDiscovery, QdiscSummary, RawTransmit, Received, Refusal,
+    ShutdownReport, SocketSummary, StackError, SysctlError, SysctlInfo, UdpFlowConfig,
+    UdpMemoryUse, UdpMetrics, UdpOptions, UdpTransmit, Unhandled, UnhandledConfig, UnhandledHook,
+    UnhandledKind, device, offload, packet, qdisc,
 };
 pub use plimsoll_tcp::{
     AckReason, Bound, Causes, CongestionAlgorithm, Decision, ErrorReport, Hold, Info, Instant,
@@ -314,6 +318,7 @@ pub use stack::{Kicker, Polled, Stack};
 pub use stream::{Connector, TcpStream};
 pub use udp::UdpSocket;
 pub use udp_flows::UdpListener;
+pub use unhandled::UnhandledPackets;
 
 /// The code in the README of the repository compiles and runs.
 #[cfg(all(doctest, feature = "tokio"))]

@@ -11,6 +11,7 @@ use crate::listener::TcpListener;
 use crate::stream::TcpStream;
 use crate::udp::UdpSocket;
 use crate::udp_flows::UdpListener;
+use crate::unhandled::UnhandledPackets;
 
 /// The place of one who waits among those who wait for a socket. Any number may wait, each with a
 /// `Registration` of its own; dropping it takes its waker out. It is a future as well, which ends
@@ -44,15 +45,18 @@ enum Source<'a> {
     Listener(&'a TcpListener),
     Datagrams(&'a UdpSocket, Interest),
     Flows(&'a UdpListener),
+    Unhandled(&'a UnhandledPackets),
 }
 
 impl<'a> Registration<'a> {
     fn new(source: Source<'a>) -> Registration<'a> {
         let key = match source {
             Source::Exceptional(_) => WaitKey::of_no_reader(),
-            Source::Stream(..) | Source::Listener(_) | Source::Datagrams(..) | Source::Flows(_) => {
-                WaitKey::new()
-            }
+            Source::Stream(..)
+            | Source::Listener(_)
+            | Source::Datagrams(..)
+            | Source::Flows(_)
+            | Source::Unhandled(_) => WaitKey::new(),
         };
         Registration { source, key, waits: false }
     }
@@ -71,6 +75,7 @@ impl<'a> Registration<'a> {
             Source::Datagrams(socket, Interest::Read) => socket.socket().wait_readable(key, waker),
             Source::Datagrams(socket, Interest::Write) => socket.socket().wait_writable(key, waker),
             Source::Flows(listener) => listener.listener().wait_acceptable(key, waker),
+            Source::Unhandled(packets) => packets.receiver().wait_readable(key, waker),
         };
         self.waits = polled.is_pending();
         polled
@@ -98,6 +103,7 @@ impl Drop for Registration<'_> {
             Source::Listener(listener) => listener.listener().cancel_wait(self.key),
             Source::Datagrams(socket, interest) => socket.socket().cancel_wait(interest, self.key),
             Source::Flows(listener) => listener.listener().cancel_wait(self.key),
+            Source::Unhandled(packets) => packets.receiver().cancel_wait(self.key),
         }
     }
 }
@@ -149,5 +155,12 @@ impl UdpListener {
     /// Waits, beside any number of others, until a flow waits to be accepted.
     pub fn acceptable(&self) -> Registration<'_> {
         Registration::new(Source::Flows(self))
+    }
+}
+
+impl UnhandledPackets {
+    /// Waits, beside any number of others, until a packet waits to be received.
+    pub fn readable(&self) -> Registration<'_> {
+        Registration::new(Source::Unhandled(self))
     }
 }

@@ -10,7 +10,9 @@ use plimsoll::device::pcapng::CaptureConfig;
 use plimsoll::device::tun::{FdConfig, TunConfig};
 use plimsoll::device::{Caps, TxProgress, TxStatus};
 use plimsoll::gate::GateConfig;
-use plimsoll::{Keepalive, Options, SetOption, UdpFlowConfig, UdpTransmit};
+use plimsoll::{
+    Keepalive, Options, RawTransmit, SetOption, UdpFlowConfig, UdpTransmit, UnhandledConfig,
+};
 
 #[test]
 fn every_configuration_can_be_made() {
@@ -33,6 +35,9 @@ fn every_configuration_can_be_made() {
     assert_eq!(UdpFlowConfig::default().max_flows(9).max_flows, 9);
     let how = UdpTransmit::default().ttl(Some(3)).segment_size(Some(1200));
     assert_eq!((how.to, how.ttl, how.segment_size), (None, Some(3), Some(1200)));
+
+    assert_eq!(RawTransmit::default().interface(Some(1)).interface, Some(1));
+    assert!(UnhandledConfig::default().echo_requests(true).echo_requests);
 
     let caps = Caps::new("own", 1500).tso4(true);
     assert_eq!((caps.name.as_str(), caps.mtu, caps.tso4, caps.tso6), ("own", 1500, true, false));

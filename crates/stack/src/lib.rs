@@ -46,6 +46,7 @@
 //! | what is counted | `snmp.rs`, connections by state `stack/life.rs` |
 //! | what is told with the feature `tracing` | `events.rs` |
 
+mod arrived;
 mod connection_id;
 pub mod device;
 mod error;
@@ -90,15 +91,18 @@ pub use sockets::summary::SocketSummary;
 pub use sockets::udp::flow::UdpFlowConfig;
 pub use sockets::udp::options::{PathMtuDiscovery, UdpOptions};
 pub use sockets::udp::receive_queue::{DatagramInfo, Received};
+pub use sockets::unhandled::{Disposition, Unhandled, UnhandledConfig, UnhandledKind};
 pub use sockets::wakers::{Interest, WaitKey};
 pub use stack::busy_poll::{Spin, Spun};
 pub use stack::gated::{Incoming, ListenOn, Reject, SynOptions, Unreachable};
 pub use stack::listener::{ListenConfig, Listener};
+pub use stack::raw::RawTransmit;
 pub use stack::sending::QdiscSummary;
 pub use stack::shutdown::{ShutdownBegin, ShutdownReport};
 pub use stack::socket::TcpSocket;
 pub use stack::udp::flows::UdpListener;
 pub use stack::udp::output::UdpTransmit;
 pub use stack::udp::socket::UdpSocket;
+pub use stack::unhandled::{UnhandledHook, UnhandledReceiver};
 pub use stack::wait::{Prepared, QueueWaiter};
 pub use stack::{ConnectionMemory, Poll, Stack, StackConfig};

@@ -67,8 +67,11 @@ pub const MAX_PMTU_ENTRIES: usize = 4096;
 /// one more is learnt.
 pub const MAX_METRICS_ENTRIES: usize = 4096;
 
+/// Hosts whose share of ICMP errors (`net.ipv4.icmp_ratelimit`) is kept apart. More share.
+pub const ICMP_HOSTS: usize = 1024;
+
 /// Most bytes of an echo request that is answered. A longer one is dropped (`IcmpInErrors`).
-pub const MAX_ECHO_DATA: usize = 65_000;
+pub const MAX_ECHO_DATA: usize = 65_507;
 
 /// IP packets that reassembly works on at a time. With one more, the source that holds the most
 /// loses its oldest (`IpReasmFails`).

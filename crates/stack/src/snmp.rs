@@ -65,8 +65,10 @@ ip_counters! {
     IcmpInEchos => "IcmpInEchos", "ICMP echo requests received.";
     IcmpInEchoReps => "IcmpInEchoReps", "ICMP echo replies received.";
     IcmpOutMsgs => "IcmpOutMsgs", "ICMP messages sent.";
-    IcmpOutRateLimitHost => "IcmpOutRateLimitHost", "ICMP messages left out because of the rate limit.";
+    IcmpOutRateLimitGlobal => "IcmpOutRateLimitGlobal", "ICMP and ICMPv6 errors left out because of `net.ipv4.icmp_msgs_per_sec`.";
+    IcmpOutRateLimitHost => "IcmpOutRateLimitHost", "ICMP errors left out because of `net.ipv4.icmp_ratelimit`.";
     IcmpOutDestUnreachs => "IcmpOutDestUnreachs", "ICMP messages sent: destination unreachable.";
+    IcmpOutTimeExcds => "IcmpOutTimeExcds", "ICMP messages sent: time exceeded.";
     IcmpOutEchoReps => "IcmpOutEchoReps", "ICMP echo replies sent.";
     UdpInDatagrams => "UdpInDatagrams", "UDP datagrams over IPv4 that applications have read.";
     UdpNoPorts => "UdpNoPorts", "UDP datagrams over IPv4 to a port without a socket.";
@@ -99,8 +101,9 @@ ip_counters! {
     Icmp6InEchos => "Icmp6InEchos", "ICMPv6 echo requests received.";
     Icmp6InEchoReplies => "Icmp6InEchoReplies", "ICMPv6 echo replies received.";
     Icmp6OutMsgs => "Icmp6OutMsgs", "ICMPv6 messages sent.";
-    Icmp6OutRateLimitHost => "Icmp6OutRateLimitHost", "ICMPv6 messages left out because of the rate limit.";
+    Icmp6OutRateLimitHost => "Icmp6OutRateLimitHost", "ICMPv6 errors left out because of `net.ipv6.icmp.ratelimit`.";
     Icmp6OutDestUnreachs => "Icmp6OutDestUnreachs", "ICMPv6 messages sent: destination unreachable.";
+    Icmp6OutTimeExcds => "Icmp6OutTimeExcds", "ICMPv6 messages sent: time exceeded.";
     Icmp6OutParmProblems => "Icmp6OutParmProblems", "ICMPv6 messages sent: parameter problem.";
     Icmp6OutEchoReplies => "Icmp6OutEchoReplies", "ICMPv6 echo replies sent.";
     Udp6InDatagrams => "Udp6InDatagrams", "UDP datagrams over IPv6 that applications have read.";
@@ -133,6 +136,9 @@ ip_counters! {
     UdpFlowTimeouts => "plimsoll.UdpFlowTimeouts", "UDP flows to any address that ended because they were idle.";
     UdpFlowsEvicted => "plimsoll.UdpFlowsEvicted", "UDP flows to any address that ended to make place for others.";
     UdpFlowsRefused => "plimsoll.UdpFlowsRefused", "Datagrams to any address that began no flow because there was no place for one.";
+    Unhandled => "plimsoll.Unhandled", "Packets that nobody wanted and that the hook for such was given.";
+    UnhandledDropped => "plimsoll.UnhandledDropped", "Packets that nobody wanted and that the queue for such had no room for.";
+    UnhandledPanics => "plimsoll.UnhandledPanics", "Calls of the hook for packets that nobody wants that panicked.";
     WakerPanics => "plimsoll.WakerPanics", "Wakers of applications that panicked when they were woken or dropped.";
     BusyPolls => "plimsoll.BusyPolls", "Polls of readers that spin before they sleep.";
     BusyPollHits => "plimsoll.BusyPollHits", "Polls of spinning readers that found something.";

@@ -25,6 +25,14 @@ const ECHO_REQUEST: u8 = 8;
 const TIME_EXCEEDED: u8 = 11;
 const PARAMETER_PROBLEM: u8 = 12;
 
+/// Whether a message of the type `kind` asks for something or answers it, and is no error (RFC
+/// 1122, section 3.2.2).
+pub const fn is_query(kind: u8) -> bool {
+    // Router advertisement and solicitation, timestamp, information, address mask (RFC 792, RFC
+    // 950, RFC 1256).
+    matches!(kind, ECHO_REPLY | ECHO_REQUEST | 9 | 10 | 13..=18)
+}
+
 /// An ICMP message in parsed form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Icmpv4Repr<'a> {

@@ -9,6 +9,7 @@ mod http;
 mod lab;
 mod many;
 mod program;
+mod routed;
 mod serve;
 pub(crate) mod stalls;
 
@@ -18,7 +19,7 @@ use crate::harness::runner::Case;
 
 /// Every test, in the order in which they are listed.
 pub(crate) fn all() -> Vec<Case> {
-    let groups: [&[Case]; 11] = [
+    let groups: [&[Case]; 12] = [
         http::CASES,
         serve::CASES,
         captures::CASES,
@@ -26,6 +27,7 @@ pub(crate) fn all() -> Vec<Case> {
         behaviour::CASES,
         many::CASES,
         bad_input::CASES,
+        routed::CASES,
         program::CASES,
         stalls::CASES,
         lab::CASES,

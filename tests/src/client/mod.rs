@@ -3,6 +3,7 @@
 //! Each prints what it saw in words that the test compares: the kind of an error, or a digest.
 
 mod behaviour;
+mod hosts;
 mod talk;
 
 use anyhow::{Context, Result, bail};
@@ -28,6 +29,8 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         "user-timeout" => behaviour::user_timeout(&stack, &options),
         "until-error" => behaviour::until_error(&stack, &options),
         "lazy-listener" => behaviour::lazy_listener(&stack, &options),
+        "hosts" => hosts::serve(&stack, &options),
+        "mdns" => hosts::mdns(&stack, &options),
         "talk" => talk::client(&stack, &options),
         "talk-server" => talk::server(&stack, &options),
         _ => bail!("no client is called `{name}`"),

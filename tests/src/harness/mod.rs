@@ -12,6 +12,7 @@ pub(crate) mod capture;
 pub(crate) mod files;
 pub(crate) mod netns;
 pub(crate) mod process;
+pub(crate) mod routed;
 pub(crate) mod runner;
 pub(crate) mod scope;
 pub(crate) mod veth;

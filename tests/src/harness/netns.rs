@@ -41,6 +41,14 @@ impl Namespace {
         command
     }
 
+    /// This program with these words, to be run inside.
+    pub(crate) fn program(&self, words: &[&str]) -> Result<Command> {
+        let program = std::env::current_exe().context("finding this program")?;
+        let mut command = self.command(&program.to_string_lossy());
+        command.args(words);
+        Ok(command)
+    }
+
     /// Runs a program with words as arguments inside and returns what it printed.
     pub(crate) fn run(&self, line: &str) -> Result<String> {
         let mut words = line.split_whitespace();

@@ -6,6 +6,7 @@
 
 mod attack;
 mod behaviour;
+mod hosts;
 mod malformed;
 pub(crate) mod options;
 mod proxied;
@@ -35,6 +36,9 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         "stalled-reader" => behaviour::stalled_reader(&options),
         "many" => behaviour::many(&options),
         "slow-http" => behaviour::slow_http(&options),
+        "hosts" => hosts::serve(&options),
+        "mdns" => hosts::mdns(&options),
+        "mdns-ask" => hosts::mdns_ask(&options),
         "talk" => talk::client(&options),
         "talk-server" => talk::server(&options),
         "malformed" => malformed::run(&options),

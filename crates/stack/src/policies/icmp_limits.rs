@@ -1,10 +1,18 @@
-//! How often strangers are answered: token buckets.
+//! How often strangers are answered: token buckets, for all together and for each host.
 
+use std::hash::Hasher;
+use std::net::IpAddr;
 use std::sync::Mutex;
 
-use plimsoll_tcp::Instant;
+use plimsoll_tcp::{Duration, Instant};
+use siphasher::sip::SipHasher13;
 
+use crate::flow::write_ip;
+use crate::limits::ICMP_HOSTS;
 use crate::sync::lock;
+
+/// Messages that one host may get at once (Linux: `XRLIM_BURST_FACTOR`).
+const HOST_BURST: u32 = 6;
 
 /// A token bucket.
 #[derive(Debug, Default)]
@@ -40,15 +48,72 @@ impl Bucket {
     }
 }
 
+/// As whom an ICMP error is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IcmpSender {
+    Host,
+    Router,
+}
+
+/// A bucket for each host. Hosts whose addresses have the same hash share one, so that there is
+/// nothing to be displaced: who floods under many addresses empties buckets, of hosts that it
+/// cannot choose.
+#[derive(Debug, Default)]
+struct Hosts(Mutex<Vec<HostBucket>>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct HostBucket {
+    /// How long ago it would have been empty, had nothing been taken since.
+    saved: Duration,
+    last: Option<Instant>,
+}
+
+impl HostBucket {
+    fn take(&mut self, now: Instant, gap: Duration) -> bool {
+        let most = gap * HOST_BURST;
+        let gained = self.last.map_or(most, |last| now.since(last));
+        self.saved = self.saved.saturating_add(gained).min(most);
+        self.last = Some(self.last.map_or(now, |last| last.max(now)));
+        let enough = self.saved >= gap;
+        if enough {
+            self.saved -= gap;
+        }
+        enough
+    }
+}
+
 /// The buckets of a stack.
 #[derive(Debug, Default)]
 pub(crate) struct IcmpLimits {
+    hosts: Hosts,
     errors: Bucket,
     echoes: Bucket,
     resets: Bucket,
 }
 
 impl IcmpLimits {
+    /// Whether `sender` may send one more message to `host`, one per `gap` in the long run. `key`
+    /// is what hashes are keyed with.
+    pub(crate) fn allows_host(
+        &self,
+        now: Instant,
+        (host, sender, key): (IpAddr, IcmpSender, &[u8; 16]),
+        gap: Duration,
+    ) -> bool {
+        if gap.is_zero() {
+            return true;
+        }
+        let mut hasher = SipHasher13::new_with_key(key);
+        write_ip(host, &mut hasher);
+        hasher.write_u8(sender as u8);
+        let place = hasher.finish() as usize % ICMP_HOSTS;
+        let mut buckets = lock(&self.hosts.0);
+        if buckets.is_empty() {
+            buckets.resize(ICMP_HOSTS, HostBucket::default());
+        }
+        buckets[place].take(now, gap)
+    }
+
     /// For ICMP errors.
     pub(crate) fn errors(&self) -> &Bucket {
         &self.errors
@@ -68,6 +133,23 @@ impl IcmpLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_host_has_a_bucket() {
+        let limits = IcmpLimits::default();
+        let take = |host: u8, millis, gap| {
+            let host = IpAddr::from([192, 0, 2, host]);
+            let (now, gap) = (Instant::from_millis(millis), Duration::from_millis(gap));
+            (0..20)
+                .filter(|_| limits.allows_host(now, (host, IcmpSender::Host, &[7; 16]), gap))
+                .count()
+        };
+        assert_eq!((take(1, 1000, 100), take(2, 1000, 100)), (6, 6));
+        assert_eq!((take(1, 1099, 100), take(1, 1100, 100), take(1, 1301, 100)), (0, 1, 2));
+        assert_eq!(take(1, 9000, 100), 6, "no more than a burst is saved");
+        assert_eq!(take(1, 8000, 100), 0, "time does not run backwards");
+        assert_eq!(take(1, 8000, 0), 20, "no limit");
+    }
 
     #[test]
     fn a_bucket_bounds_burst_and_rate() {

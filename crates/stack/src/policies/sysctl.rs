@@ -81,6 +81,16 @@ pub(crate) struct Settings {
     pub(crate) wmem_max: u32,
     /// Answer no echo requests.
     pub(crate) icmp_echo_ignore_all: bool,
+    /// Least time between two limited ICMP messages to one host, in the long run; zero is none.
+    pub(crate) icmp_ratelimit: Duration,
+    /// The same for ICMPv6.
+    pub(crate) icmp6_ratelimit: Duration,
+    /// The types of ICMP messages that are limited, as a set of bits.
+    pub(crate) icmp_ratemask: u32,
+    /// The hosts of any address stand one hop behind the stack.
+    pub(crate) any_address_hop: bool,
+    /// Echo requests to addresses that are not ours are answered.
+    pub(crate) icmp_echo_any: bool,
     /// ICMP errors (and stray resets) per second, over all peers.
     pub(crate) icmp_msgs_per_sec: u32,
     /// How many of them may come in one burst.
@@ -123,6 +133,11 @@ impl Default for Settings {
             wmem_default: 212_992,
             wmem_max: 4_194_304,
             icmp_echo_ignore_all: false,
+            icmp_ratelimit: Duration::from_secs(1),
+            icmp6_ratelimit: Duration::from_secs(1),
+            icmp_ratemask: 6168,
+            any_address_hop: true,
+            icmp_echo_any: true,
             icmp_msgs_per_sec: 10_000,
             icmp_msgs_burst: 50,
             mtu_expires: Duration::from_secs(600),

@@ -7,6 +7,7 @@ use crate::offload::gro::Gro;
 use crate::packet::Packet;
 use crate::pollers::syn_share::SynShares;
 use crate::sockets::endpoint::Endpoint;
+use crate::sockets::unhandled::Unhandled;
 
 /// What the holder of the poll token works with, kept so that nothing is allocated per poll.
 #[derive(Default)]
@@ -19,6 +20,8 @@ pub(crate) struct PollState {
     pub(crate) touched: Vec<Arc<Endpoint>>,
     /// This batch has brought datagrams for UDP sockets.
     pub(crate) datagrams: bool,
+    /// Packets for the hook, which is called when the poll has come to its end.
+    pub(crate) unhandled: Vec<Unhandled>,
     /// What SYNs that are answered with cookies may still take of the work.
     pub(crate) syns: SynShares,
 }

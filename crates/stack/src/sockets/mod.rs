@@ -16,4 +16,5 @@ pub(crate) mod prequeue;
 pub(crate) mod quote;
 pub(crate) mod summary;
 pub(crate) mod udp;
+pub(crate) mod unhandled;
 pub(crate) mod wakers;

@@ -25,6 +25,7 @@ pub(crate) mod peer_metrics;
 pub(crate) mod poll;
 pub(crate) mod prequeue;
 pub(crate) mod queues;
+pub(crate) mod raw;
 pub(crate) mod sending;
 pub(crate) mod shutdown;
 pub(crate) mod socket;
@@ -32,6 +33,7 @@ pub(crate) mod stray_rst;
 pub(crate) mod summaries;
 pub(crate) mod tcp_input;
 pub(crate) mod udp;
+pub(crate) mod unhandled;
 pub(crate) mod wait;
 pub(crate) mod work;
 

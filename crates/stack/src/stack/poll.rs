@@ -99,8 +99,10 @@ impl Stack {
                 interface.on_idle(self.kick_of(interface));
             }
         }
+        let unhandled = std::mem::take(&mut state.unhandled);
         drop((state, attending));
         work.finish();
+        self.hand_out(now, queue, unhandled);
         match self.pollers.ended() {
             Some(error) => Err(error.clone()),
             None => Ok(Poll { worked, busy: false, next: self.deadline_of(queue) }),

@@ -8,6 +8,7 @@ use plimsoll_tcp::{Batch, Counter, Md5Key, Segment};
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{MD5_DIGEST_LEN, TcpFlags, TcpRepr};
 
+use crate::arrived::Arrived;
 use crate::flow::FlowKey;
 use crate::offload::checksum;
 use crate::packet::Packet;
@@ -16,7 +17,6 @@ use crate::snmp::IpCounter;
 use crate::sockets::endpoint::{Endpoint, ListenerInner};
 use crate::sockets::md5::{self, FixedHeader};
 use crate::stack::Stack;
-use crate::stack::ip::Arrived;
 use crate::stack::ip::output::ecn_of;
 use crate::stack::stray_rst;
 use crate::stack::work::Work;

@@ -663,6 +663,9 @@ impl Stack {
         for listener in self.tables.udp().listeners() {
             listener.end(SocketError::NetworkDown, &mut work.wakers);
         }
+        if let Some(hook) = self.tables.unhandled().get() {
+            hook.end(SocketError::NetworkDown, &mut work.wakers);
+        }
         self.tables.orphans().wake(&mut work.wakers);
         work.fire_wakers();
         self.pollers.kick_all();

@@ -19,6 +19,7 @@ pub(crate) mod udp_flows;
 use plimsoll_tcp::Instant;
 
 use crate::events::Spans;
+use crate::sockets::unhandled::HookPlace;
 use crate::sync::timed::{Timed, TimedGuard};
 use crate::tables::connections::ConnectionTable;
 use crate::tables::listeners::ListenerTable;
@@ -39,6 +40,7 @@ pub(crate) struct Tables {
     udp: UdpTable,
     datagram_ports: DatagramPorts,
     spans: Spans,
+    unhandled: HookPlace,
 }
 
 impl Tables {
@@ -54,6 +56,7 @@ impl Tables {
             udp: UdpTable::new(table_key),
             datagram_ports: DatagramPorts::default(),
             spans: Spans::default(),
+            unhandled: HookPlace::default(),
         }
     }
 
@@ -110,6 +113,11 @@ impl Tables {
     /// The spans of connections, of the feature `tracing`.
     pub(crate) fn spans(&self) -> &Spans {
         &self.spans
+    }
+
+    /// Who gets what nobody else wants.
+    pub(crate) fn unhandled(&self) -> &HookPlace {
+        &self.unhandled
     }
 
     /// Connections that no application holds.

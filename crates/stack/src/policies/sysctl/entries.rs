@@ -189,9 +189,31 @@ pub(super) static ENTRIES: &[Entry] = &[
         "1: echo requests (ping) are not answered.",
     ),
     entry(
+        "net.ipv4.icmp_ratelimit",
+        time!(0..=600_000, MILLISECONDS, icmp_ratelimit),
+        "Milliseconds between two ICMP messages to one host, after a burst of six, of the types in \
+         net.ipv4.icmp_ratemask; 0 is no limit, and there is none over loopback.",
+    ),
+    entry(
+        "net.ipv4.icmp_ratemask",
+        Access {
+            get: |settings| settings.icmp_ratemask.to_string(),
+            set: |settings, text| bits(&mut settings.icmp_ratemask, text),
+        },
+        "The types of ICMP messages that are limited, as a sum of 2 to the power of each: 8 is \
+         destination unreachable, 1 is echo reply, also that of ICMPv6.",
+    )
+    .linux("Linux has net.ipv6.icmp.ratemask for ICMPv6."),
+    entry(
+        "net.ipv6.icmp.ratelimit",
+        time!(0..=600_000, MILLISECONDS, icmp6_ratelimit),
+        "As net.ipv4.icmp_ratelimit, for ICMPv6 errors.",
+    ),
+    entry(
         "net.ipv4.icmp_msgs_per_sec",
         number!(0..=1_000_000, "messages", icmp_msgs_per_sec),
-        "ICMP errors, echo replies, and resets for stray segments that leave per second, each.",
+        "ICMP and ICMPv6 errors, those echo replies that are limited, and resets for stray segments \
+         that leave per second, each.",
     )
     .linux("Linux limits only ICMP messages by it."),
     entry(
@@ -213,6 +235,19 @@ pub(super) static ENTRIES: &[Entry] = &[
         "net.ipv4.ipfrag_time",
         time!(1..=600, SECONDS, ipfrag_time),
         "Seconds for which a reassembly of fragments, also of IPv6, waits for those it lacks.",
+    ),
+    entry(
+        "plimsoll.any_address_hop",
+        switch!(any_address_hop),
+        "1: a stack that takes packets to any address answers one to an address that is not its \
+         own, and whose TTL is 1, with time exceeded, as a router in front of that host; 0: it is \
+         the host.",
+    ),
+    entry(
+        "plimsoll.icmp_echo_any",
+        switch!(icmp_echo_any),
+        "1: a stack that takes packets to any address answers echo requests (ping) to those that \
+         are not its own.",
     ),
     entry(
         "plimsoll.tcp_sndbuf_raw",

@@ -29,14 +29,15 @@ struct Cut {
 
 impl Work<'_> {
     /// Queues `whole` in fragments of at most `mtu` bytes on an interface. Its head is an IP header
-    /// as `ip` says, and a transport header behind it; its checksum is complete. Returns whether
-    /// all of them were queued: after one that is refused, no other is, and `from` waits for space.
+    /// as `ip` says, and maybe a transport header behind it; its checksum is complete. Returns
+    /// whether all of them were queued: after one that is refused, no other is, and `from`, if
+    /// there is one, waits for space.
     pub(crate) fn send_fragments(
         &mut self,
         (interface, mtu): (u8, u16),
         (ip, ident): (&IpParams, u32),
         mut whole: Packet,
-        from: &Arc<UdpEndpoint>,
+        from: Option<&Arc<UdpEndpoint>>,
     ) -> bool {
         let v4 = ip.src.is_ipv4();
         let ip_len = if v4 { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN + FRAGMENT_HEADER_LEN };
@@ -52,7 +53,7 @@ impl Work<'_> {
             if end == total {
                 fragment.charge = whole.charge.take();
             }
-            if !self.hand_down(interface, fragment, Some(from)) {
+            if !self.hand_down(interface, fragment, from) {
                 self.count(if v4 { IpCounter::IpFragFails } else { IpCounter::Ip6FragFails });
                 return false;
             }

@@ -11,25 +11,29 @@ use plimsoll_wire::icmpv4::{self, Icmpv4Repr};
 use plimsoll_wire::icmpv6::{self, Icmpv6Repr};
 use plimsoll_wire::{WireError, protocol};
 
+use crate::arrived::Arrived;
 use crate::flow::is_unicast;
 use crate::limits::MAX_ECHO_DATA;
 use crate::packet::Packet;
-use crate::policies::icmp_limits::Bucket;
+use crate::policies::icmp_limits::{Bucket, IcmpSender};
 use crate::policies::pmtu::plateau_below;
 use crate::pollers::poll_state::PollState;
 use crate::snmp::IpCounter;
 use crate::sockets::path_news::PathNews;
 use crate::sockets::quote::{Quote, UdpQuote};
+use crate::sockets::unhandled::UnhandledKind;
 use crate::stack::Stack;
-use crate::stack::ip::Arrived;
 use crate::stack::ip::input::{quoted, transport_bytes};
 use crate::stack::ip::output::IpParams;
+use crate::stack::unhandled::Unwanted;
 use crate::stack::work::Work;
 
 /// The longest ICMP error, IP header included (RFC 1812, section 4.3.2.3).
-const MAX_ERROR_V4: usize = 576;
+pub(crate) const MAX_ERROR_V4: usize = 576;
 /// The longest ICMPv6 error, IP header included (RFC 4443, section 2.4).
-const MAX_ERROR_V6: usize = 1280;
+pub(crate) const MAX_ERROR_V6: usize = 1280;
+/// Type of "echo reply", as a bit of `icmp_ratemask`.
+const ECHO_REPLY: u32 = 0;
 /// The least MTU of IPv6 (RFC 8200, section 5).
 const MIN_MTU_V6: u16 = 1280;
 
@@ -41,11 +45,52 @@ impl Work<'_> {
     }
 }
 
+/// The ICMP errors that are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IcmpError {
+    /// Destination unreachable, or a parameter problem of IPv6.
+    Unreachable,
+    TimeExceeded,
+}
+
+impl IcmpError {
+    /// Its type in IPv4, as a bit of `icmp_ratemask`.
+    fn bit(self) -> u32 {
+        match self {
+            IcmpError::Unreachable => 3,
+            IcmpError::TimeExceeded => 11,
+        }
+    }
+
+    /// Who sends it: the host that a packet was for, or the router in front of it. Each has limits
+    /// of its own.
+    fn sender(self) -> IcmpSender {
+        match self {
+            IcmpError::Unreachable => IcmpSender::Host,
+            IcmpError::TimeExceeded => IcmpSender::Router,
+        }
+    }
+}
+
 /// What an error of the path says about a connection or a socket.
 pub(crate) enum Told {
     Error(ConnectionError),
     /// The next hop's MTU; zero if the router does not tell.
     TooBig(u32),
+}
+
+/// Who has heard an error of the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// A connection or a socket that may have sent what the error quotes.
+    Somebody,
+    Nobody,
+}
+
+/// Why nobody wants the ICMP message in `bytes`, which has a whole header.
+fn useless(bytes: &[u8]) -> Unwanted {
+    let byte = |at: usize| bytes.get(at).copied().unwrap_or_default();
+    Unwanted::new(UnhandledKind::Icmp { message: byte(0), code: byte(1) })
 }
 
 impl Stack {
@@ -61,7 +106,9 @@ impl Stack {
         let message = match Icmpv4Repr::parse(&bytes) {
             Ok(message) => message,
             // Many types are not for us; that is no error.
-            Err(WireError::Unknown) => return,
+            Err(WireError::Unknown) => {
+                return self.unwanted(work, state, useless(&bytes), packet, arrived);
+            }
             Err(error) => {
                 if error == WireError::BadChecksum {
                     work.count(IpCounter::IcmpInCsumErrors);
@@ -70,35 +117,37 @@ impl Stack {
                 return;
             }
         };
-        match message {
-            Icmpv4Repr::EchoRequest { ident, seq, data } => {
+        let heard = match message {
+            Icmpv4Repr::EchoRequest { .. } => {
                 work.count(IpCounter::IcmpInEchos);
-                let reply = Icmpv4Repr::EchoReply { ident, seq, data };
-                if self.may_echo(work, data) {
-                    let mut out = vec![0; reply.len()];
-                    reply.emit(&mut out);
-                    work.answer(arrived, &out, IpCounter::IcmpOutMsgs, IpCounter::IcmpOutEchoReps);
-                }
+                return self.echo_request(work, state, packet, arrived);
             }
-            Icmpv4Repr::EchoReply { .. } => work.count(IpCounter::IcmpInEchoReps),
-            Icmpv4Repr::Unreachable { code, next_hop_mtu, packet } => {
+            Icmpv4Repr::EchoReply { .. } => {
+                work.count(IpCounter::IcmpInEchoReps);
+                Heard::Nobody
+            }
+            Icmpv4Repr::Unreachable { code, next_hop_mtu, packet: quoted } => {
                 work.count(IpCounter::IcmpInDestUnreachs);
-                self.path_news(work, state, packet, v4_news(code, next_hop_mtu));
+                self.path_news(work, state, quoted, v4_news(code, next_hop_mtu))
             }
             // A fragment was lost, which says nothing of the path (RFC 1122, section 4.2.3.9).
             Icmpv4Repr::TimeExceeded { code: icmpv4::CODE_REASSEMBLY_TIME, .. } => {
                 work.count(IpCounter::IcmpInTimeExcds);
+                Heard::Nobody
             }
-            Icmpv4Repr::TimeExceeded { packet, .. } => {
+            Icmpv4Repr::TimeExceeded { packet: quoted, .. } => {
                 work.count(IpCounter::IcmpInTimeExcds);
                 let news = Told::Error(ConnectionError::HostUnreachable);
-                self.path_news(work, state, packet, news);
+                self.path_news(work, state, quoted, news)
             }
-            Icmpv4Repr::ParameterProblem { packet, .. } => {
+            Icmpv4Repr::ParameterProblem { packet: quoted, .. } => {
                 work.count(IpCounter::IcmpInParmProbs);
                 let news = Told::Error(ConnectionError::ParameterProblem);
-                self.path_news(work, state, packet, news);
+                self.path_news(work, state, quoted, news)
             }
+        };
+        if heard == Heard::Nobody {
+            self.unwanted(work, state, useless(&bytes), packet, arrived);
         }
     }
 
@@ -114,7 +163,9 @@ impl Stack {
         let bytes = transport_bytes(packet, arrived);
         let message = match Icmpv6Repr::parse(src, dst, &bytes) {
             Ok(message) => message,
-            Err(WireError::Unknown) => return,
+            Err(WireError::Unknown) => {
+                return self.unwanted(work, state, useless(&bytes), packet, arrived);
+            }
             Err(error) => {
                 if error == WireError::BadChecksum {
                     work.count(IpCounter::Icmp6InCsumErrors);
@@ -123,47 +174,107 @@ impl Stack {
                 return;
             }
         };
-        match message {
-            Icmpv6Repr::EchoRequest { ident, seq, data } => {
+        let heard = match message {
+            Icmpv6Repr::EchoRequest { .. } => {
                 work.count(IpCounter::Icmp6InEchos);
-                let reply = Icmpv6Repr::EchoReply { ident, seq, data };
+                return self.echo_request(work, state, packet, arrived);
+            }
+            Icmpv6Repr::EchoReply { .. } => {
+                work.count(IpCounter::Icmp6InEchoReplies);
+                Heard::Nobody
+            }
+            Icmpv6Repr::Unreachable { code, packet: quoted } => {
+                work.count(IpCounter::Icmp6InDestUnreachs);
+                self.path_news(work, state, quoted, Told::Error(v6_error(code)))
+            }
+            Icmpv6Repr::PacketTooBig { mtu, packet: quoted } => {
+                work.count(IpCounter::Icmp6InPktTooBigs);
+                self.path_news(work, state, quoted, Told::TooBig(mtu))
+            }
+            Icmpv6Repr::TimeExceeded { packet: quoted, .. } => {
+                let news = Told::Error(ConnectionError::HostUnreachable);
+                self.path_news(work, state, quoted, news)
+            }
+            Icmpv6Repr::ParameterProblem { packet: quoted, .. } => {
+                let news = Told::Error(ConnectionError::ParameterProblem);
+                self.path_news(work, state, quoted, news)
+            }
+            // Neighbours are those of devices that carry frames.
+            Icmpv6Repr::Ndp(_) => Heard::Nobody,
+        };
+        if heard == Heard::Nobody {
+            self.unwanted(work, state, useless(&bytes), packet, arrived);
+        }
+    }
+
+    /// An echo request has arrived. One to us is answered by us; one to another, whose place a
+    /// stack takes that takes any address, is for the hook first.
+    fn echo_request(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        packet: &Packet,
+        arrived: &Arrived,
+    ) {
+        if self.interfaces.routes().is_ours(arrived.dst) {
+            return self.answer_echo(work, packet, arrived);
+        }
+        let why = Unwanted::new(UnhandledKind::EchoRequest);
+        self.unwanted(work, state, why, packet, arrived);
+    }
+
+    /// Answers an echo request as the host that it was sent to.
+    pub(crate) fn answer_echo(&self, work: &mut Work<'_>, packet: &Packet, arrived: &Arrived) {
+        let foreign = !self.interfaces.routes().is_ours(arrived.dst);
+        if foreign && !work.settings.icmp_echo_any {
+            return;
+        }
+        let bytes = transport_bytes(packet, arrived);
+        match (arrived.src, arrived.dst) {
+            (IpAddr::V6(src), IpAddr::V6(dst)) => {
+                let Ok(Icmpv6Repr::EchoRequest { ident, seq, data }) =
+                    Icmpv6Repr::parse(src, dst, &bytes)
+                else {
+                    return;
+                };
                 if self.may_echo(work, data) {
+                    let reply = Icmpv6Repr::EchoReply { ident, seq, data };
                     let mut out = vec![0; reply.len()];
                     reply.emit(dst, src, &mut out);
                     let counter = IpCounter::Icmp6OutEchoReplies;
                     work.answer(arrived, &out, IpCounter::Icmp6OutMsgs, counter);
                 }
             }
-            Icmpv6Repr::EchoReply { .. } => work.count(IpCounter::Icmp6InEchoReplies),
-            Icmpv6Repr::Unreachable { code, packet } => {
-                work.count(IpCounter::Icmp6InDestUnreachs);
-                self.path_news(work, state, packet, Told::Error(v6_error(code)));
+            _ => {
+                let Ok(Icmpv4Repr::EchoRequest { ident, seq, data }) = Icmpv4Repr::parse(&bytes)
+                else {
+                    return;
+                };
+                if self.may_echo(work, data) {
+                    let reply = Icmpv4Repr::EchoReply { ident, seq, data };
+                    let mut out = vec![0; reply.len()];
+                    reply.emit(&mut out);
+                    work.answer(arrived, &out, IpCounter::IcmpOutMsgs, IpCounter::IcmpOutEchoReps);
+                }
             }
-            Icmpv6Repr::PacketTooBig { mtu, packet } => {
-                work.count(IpCounter::Icmp6InPktTooBigs);
-                self.path_news(work, state, packet, Told::TooBig(mtu));
-            }
-            Icmpv6Repr::TimeExceeded { packet, .. } => {
-                let news = Told::Error(ConnectionError::HostUnreachable);
-                self.path_news(work, state, packet, news);
-            }
-            Icmpv6Repr::ParameterProblem { packet, .. } => {
-                let news = Told::Error(ConnectionError::ParameterProblem);
-                self.path_news(work, state, packet, news);
-            }
-            // Neighbours are a later room.
-            Icmpv6Repr::Ndp(_) => {}
         }
     }
 
     fn may_echo(&self, work: &Work<'_>, data: &[u8]) -> bool {
         data.len() <= MAX_ECHO_DATA
             && !work.settings.icmp_echo_ignore_all
-            && work.allows(self.policies.icmp_limits().echoes())
+            && (work.settings.icmp_ratemask & 1 << ECHO_REPLY == 0
+                || work.allows(self.policies.icmp_limits().echoes()))
     }
 
     /// Tells the connection that `packet` quotes, if it has that in flight.
-    fn path_news(&self, work: &mut Work<'_>, state: &mut PollState, packet: &[u8], told: Told) {
+    fn path_news(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        packet: &[u8],
+        told: Told,
+    ) -> Heard {
         if let Some(quote) = UdpQuote::parse(packet) {
             return self.udp_path_news(work, &quote, &told);
         }
@@ -173,7 +284,8 @@ impl Stack {
         let Some((quote, endpoint)) = found else {
             let v4 = packet.first().is_some_and(|first| first >> 4 == 4);
             let errors = if v4 { IpCounter::IcmpInErrors } else { IpCounter::Icmp6InErrors };
-            return work.count(errors);
+            work.count(errors);
+            return Heard::Nobody;
         };
         let news = match told {
             Told::Error(error) => PathNews::Error(quote, error),
@@ -188,6 +300,7 @@ impl Stack {
                 state.touched.push(endpoint.clone());
             }
         });
+        Heard::Somebody
     }
 
     /// Returns the path MTU that a message tells, and remembers it if it is not above what we knew.
@@ -222,7 +335,7 @@ impl Stack {
         code: u8,
         packet: &Packet,
     ) {
-        if !work.may_send_error(arrived) {
+        if !work.may_send_error(arrived, IcmpError::Unreachable) {
             return;
         }
         match (arrived.src, arrived.dst) {
@@ -251,7 +364,7 @@ impl Stack {
         (code, pointer): (u8, u32),
         packet: &Packet,
     ) {
-        if !work.may_send_error(arrived) {
+        if !work.may_send_error(arrived, IcmpError::Unreachable) {
             return;
         }
         let quote = quoted(packet, arrived, MAX_ERROR_V6 - 40 - icmpv6::HEADER_LEN);
@@ -263,16 +376,28 @@ impl Stack {
 impl Work<'_> {
     /// Whether an error may leave for where `arrived` came from: that is one host, and the limit
     /// allows it. Asked before anything is copied; who gets a yes sends one.
-    fn may_send_error(&mut self, arrived: &Arrived) -> bool {
+    pub(crate) fn may_send_error(&mut self, arrived: &Arrived, error: IcmpError) -> bool {
         if !is_unicast(arrived.src) || !is_unicast(arrived.dst) {
             return false;
         }
-        let allowed = self.allows(self.stack.policies.icmp_limits().errors());
-        if !allowed {
-            self.count(match arrived.src.is_ipv4() {
+        let v4 = arrived.src.is_ipv4();
+        if v4 && self.settings.icmp_ratemask & 1 << error.bit() == 0 {
+            return true;
+        }
+        let policies = &self.stack.policies;
+        let gap = if v4 { self.settings.icmp_ratelimit } else { self.settings.icmp6_ratelimit };
+        let host = (arrived.src, error.sender(), policies.secrets().table_key());
+        let inside = self.stack.interfaces.get(arrived.interface).is_loopback();
+        if !inside && !policies.icmp_limits().allows_host(self.now, host, gap) {
+            self.count(match v4 {
                 true => IpCounter::IcmpOutRateLimitHost,
                 false => IpCounter::Icmp6OutRateLimitHost,
             });
+            return false;
+        }
+        let allowed = self.allows(policies.icmp_limits().errors());
+        if !allowed {
+            self.count(IpCounter::IcmpOutRateLimitGlobal);
         }
         allowed
     }
@@ -284,11 +409,22 @@ impl Work<'_> {
         self.answer(arrived, &out, IpCounter::Icmp6OutMsgs, counter);
     }
 
-    /// Sends an ICMP message to where `arrived` came from.
+    /// Sends an ICMP message to where `arrived` came from, as whom it was sent to.
     fn answer(&mut self, arrived: &Arrived, message: &[u8], all: IpCounter, this: IpCounter) {
+        self.answer_as(arrived.dst, arrived, message, (all, this));
+    }
+
+    /// The same, as `own`.
+    pub(crate) fn answer_as(
+        &mut self,
+        own: IpAddr,
+        arrived: &Arrived,
+        message: &[u8],
+        counters: (IpCounter, IpCounter),
+    ) {
         let v4 = arrived.src.is_ipv4();
         let ip = IpParams {
-            src: arrived.dst,
+            src: own,
             dst: arrived.src,
             protocol: if v4 { protocol::ICMP } else { protocol::ICMPV6 },
             tos: 0,
@@ -298,8 +434,8 @@ impl Work<'_> {
             may_fragment: false,
         };
         if self.send_message(&ip, message) {
-            self.count(all);
-            self.count(this);
+            self.count(counters.0);
+            self.count(counters.1);
         }
     }
 }

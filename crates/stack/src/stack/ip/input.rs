@@ -5,13 +5,13 @@ use std::net::IpAddr;
 
 use plimsoll_wire::protocol;
 
+use crate::arrived::Arrived;
 use crate::flow::is_unicast;
 use crate::interfaces::interface::Interface;
 use crate::packet::Packet;
 use crate::pollers::poll_state::PollState;
 use crate::snmp::IpCounter;
 use crate::stack::Stack;
-use crate::stack::ip::Arrived;
 use crate::stack::work::Work;
 
 /// The longest headers that are looked at in place: they must lie in one range.
@@ -41,6 +41,7 @@ impl Stack {
             _ => {
                 work.count(IpCounter::IpInReceives);
                 work.count(IpCounter::IpInHdrErrors);
+                self.no_ip(state, packet, interface.index());
             }
         }
     }

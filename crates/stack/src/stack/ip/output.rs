@@ -6,7 +6,7 @@ use std::sync::Arc;
 use plimsoll_buf::Slices;
 use plimsoll_tcp::{Counter, Ecn, Instant, Md5Key, Refusal, Transmit};
 use plimsoll_wire::checksum::{Sum, pseudo_header_v4, pseudo_header_v6};
-use plimsoll_wire::ipv4::{self, Ipv4Repr};
+use plimsoll_wire::ipv4::Ipv4Repr;
 use plimsoll_wire::ipv6::{self, Ipv6Repr};
 use plimsoll_wire::protocol;
 use plimsoll_wire::tcp::{CHECKSUM_OFFSET, MAX_HEADER_LEN, TcpFlags, TcpRepr};
@@ -178,24 +178,25 @@ impl Work<'_> {
         }
     }
 
-    /// Queues an ICMP message, complete with its checksum, as one packet. One that is longer than
-    /// the interface's MTU is dropped and counted: we do not fragment.
+    /// Queues an ICMP message, complete with its checksum: as one packet, or in fragments if it is
+    /// longer than its path carries.
     pub(crate) fn send_message(&mut self, ip: &IpParams, message: &[u8]) -> bool {
         let Some(interface) = self.stack.interfaces.routes().lookup(ip.dst) else { return false };
         let mut header = [0; ipv6::HEADER_LEN];
-        let header_len = if ip.src.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
-        let mtu = usize::from(self.stack.interfaces.get(interface).mtu());
-        if header_len + message.len() > mtu {
-            self.count(discards(ip.src.is_ipv4()));
-            return false;
-        }
-        self.emit_ip(ip, message.len(), &mut header);
+        let len = self.emit_ip(ip, message.len(), &mut header);
         let payload = self.stack.pollers.pool(self.home()).copy_from(message).into();
         let mut packet = Packet { payload, csum: ChecksumState::Verified, ..Packet::new() };
-        let _ = packet.head.try_extend_from_slice(&header[..header_len]);
+        let _ = packet.head.try_extend_from_slice(&header[..len]);
         packet.departure = Instant::ZERO;
-        self.enqueue(self.stack.interfaces.way(interface, self.home()), packet);
-        true
+        let mtu = self.stack.path_mtu(ip.dst, self.stack.interfaces.get(interface));
+        let way = self.stack.interfaces.way(interface, self.home());
+        if packet.len() <= usize::from(mtu) {
+            self.enqueue(way, packet);
+            return true;
+        }
+        self.count_request(ip.src.is_ipv4());
+        let ident = self.stack.policies.fragment_ident(ip.src, ip.dst);
+        self.send_fragments((way, mtu), (ip, ident), packet, None)
     }
 
     /// Gives a packet to the interface. One for which there is no space is dropped and counted.

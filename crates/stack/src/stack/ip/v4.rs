@@ -5,16 +5,18 @@
 
 use std::net::IpAddr;
 
+use plimsoll_wire::WireError;
 use plimsoll_wire::ipv4::{HEADER_LEN, Ipv4Repr};
-use plimsoll_wire::{WireError, icmpv4};
 
+use crate::arrived::Arrived;
 use crate::flow::is_unicast;
 use crate::interfaces::interface::Interface;
 use crate::packet::{ChecksumState, Packet};
 use crate::pollers::poll_state::PollState;
 use crate::snmp::IpCounter;
+use crate::sockets::unhandled::UnhandledKind;
 use crate::stack::Stack;
-use crate::stack::ip::Arrived;
+use crate::stack::unhandled::Unwanted;
 use crate::stack::work::Work;
 use crate::tables::reassembly::{FragmentKey, Outcome};
 
@@ -40,10 +42,6 @@ impl Stack {
             work.count(IpCounter::IpInAddrErrors);
             return;
         }
-        if repr.is_fragment() {
-            self.ipv4_fragment(work, state, interface, &packet, &repr, header_len);
-            return;
-        }
         let arrived = Arrived {
             src: IpAddr::V4(repr.src),
             dst: IpAddr::V4(repr.dst),
@@ -54,12 +52,19 @@ impl Stack {
             ttl: repr.ttl,
             interface: interface.index(),
         };
+        if self.ends_here(work, arrived.dst, repr.ttl) {
+            return self.end_here(work, &packet, &arrived, repr.frag_offset == 0);
+        }
+        if repr.is_fragment() {
+            self.ipv4_fragment(work, state, interface, &packet, &repr, header_len);
+            return;
+        }
         if is_known(repr.protocol) {
             self.deliver(work, state, packet, &arrived);
         } else {
             work.count(IpCounter::IpInUnknownProtos);
-            let code = icmpv4::CODE_PROTOCOL_UNREACHABLE;
-            self.send_unreachable(work, &arrived, code, &packet);
+            let why = Unwanted::new(UnhandledKind::Protocol(repr.protocol));
+            self.unwanted(work, state, why, &packet, &arrived);
         }
     }
 

@@ -7,14 +7,16 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use plimsoll_wire::ipv6::{FRAGMENT_HEADER_LEN, FragmentHeader, HEADER_LEN, Ipv6Repr};
-use plimsoll_wire::{WireError, icmpv6, ipv6, protocol};
+use plimsoll_wire::{WireError, ipv6, protocol};
 
+use crate::arrived::Arrived;
 use crate::interfaces::interface::Interface;
 use crate::packet::{ChecksumState, Packet};
 use crate::pollers::poll_state::PollState;
 use crate::snmp::IpCounter;
+use crate::sockets::unhandled::UnhandledKind;
 use crate::stack::Stack;
-use crate::stack::ip::Arrived;
+use crate::stack::unhandled::Unwanted;
 use crate::stack::work::Work;
 use crate::tables::reassembly::{FragmentKey, Outcome};
 
@@ -40,7 +42,7 @@ impl Stack {
             return;
         }
         let end = HEADER_LEN + repr.payload_len;
-        let mut arrived = Arrived {
+        let arrived = Arrived {
             src: IpAddr::V6(repr.src),
             dst: IpAddr::V6(repr.dst),
             protocol: repr.next_header,
@@ -51,13 +53,27 @@ impl Stack {
             interface: interface.index(),
         };
         let simple = matches!(repr.next_header, protocol::TCP | protocol::ICMPV6 | protocol::UDP);
-        if simple {
-            self.deliver(work, state, packet, &arrived);
-            return;
+        if !simple {
+            return self.ipv6_chain(work, state, interface, packet, (&repr, arrived));
         }
+        if self.ends_here(work, arrived.dst, repr.hop_limit) {
+            return self.end_here(work, &packet, &arrived, true);
+        }
+        self.deliver(work, state, packet, &arrived);
+    }
+
+    /// Goes along the extension headers of a packet.
+    fn ipv6_chain(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        interface: &Interface,
+        packet: Packet,
+        (repr, mut arrived): (&Ipv6Repr, Arrived),
+    ) {
         // The chain may be long: all of it is put into one range.
         let mut bytes = packet.to_vec();
-        bytes.truncate(end);
+        bytes.truncate(arrived.end);
         let upper = match ipv6::walk_extensions(repr.next_header, &bytes[HEADER_LEN..]) {
             Ok(upper) => upper,
             Err(error) => {
@@ -70,9 +86,13 @@ impl Stack {
         };
         arrived.protocol = upper.protocol;
         arrived.transport_at = HEADER_LEN + upper.offset;
+        if self.ends_here(work, arrived.dst, repr.hop_limit) {
+            let is_first = upper.fragment.is_none_or(|part| part.offset == 0);
+            return self.end_here(work, &packet, &arrived, is_first);
+        }
         if let Some(fragment) = upper.fragment.filter(|part| part.more || part.offset != 0) {
             let data = &bytes[arrived.transport_at..];
-            self.ipv6_fragment(work, state, interface, &repr, fragment, data);
+            self.ipv6_fragment(work, state, interface, repr, fragment, data);
             return;
         }
         match upper.protocol {
@@ -83,8 +103,9 @@ impl Stack {
             protocol::IPV6_NO_NEXT => {}
             _ => {
                 work.count(IpCounter::Ip6InUnknownProtos);
-                let problem = (icmpv6::CODE_UNKNOWN_NEXT_HEADER, upper.named_at as u32);
-                self.send_parameter_problem(work, &arrived, problem, &packet);
+                let kind = UnhandledKind::Protocol(upper.protocol);
+                let why = Unwanted { kind, named_at: upper.named_at as u32 };
+                self.unwanted(work, state, why, &packet, &arrived);
             }
         }
     }

@@ -1,18 +1,27 @@
-//! What users of other user-space stacks complain of most, as transfers that must not show it:
+//! What users of other user-space stacks complain of most, as traffic that must not show it:
 //! downloads that stick or come out wrong, a reverse test that stops with a closed window or where
-//! sequence numbers wrap, bursts that overflow the ring of a guest.
+//! sequence numbers wrap, bursts that overflow the ring of a guest, fragments that are dropped, an
+//! MTU that is not the path's.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use plimsoll_tcp::{Duration, Instant, Options, State};
+use plimsoll_wire::icmpv4::Icmpv4Repr;
+use plimsoll_wire::icmpv6::Icmpv6Repr;
+use plimsoll_wire::protocol;
 
 use super::harness::*;
+use super::icmp::{Bare, icmp4, v4};
+use super::unhandled::from_to;
 use crate::device::channel::{Channel, ChannelConfig, channel};
 use crate::device::memory_link::LinkConfig;
 use crate::flow::FlowKey;
 use crate::packet::Packet;
-use crate::{Listener, Stack, TcpSocket};
+use crate::{
+    Listener, PathMtuDiscovery, RawTransmit, SocketError, Stack, TcpSocket, UdpTransmit,
+    UnhandledConfig,
+};
 
 const MIB: usize = 1 << 20;
 
@@ -190,4 +199,102 @@ fn a_burst_that_overflows_a_ring_is_repaired_within_round_trips() {
     assert!(millis < 4 * ideal, "{millis} ms of virtual time, where {ideal} would do");
     let timeouts = world.server.counter("TcpExtTCPTimeouts").unwrap();
     assert!(timeouts <= 2, "{timeouts} timeouts: losses are found by acknowledgements and probes");
+}
+
+/// A ping and a datagram of 8,000 bytes need six fragments each way.
+#[test]
+fn fragments_of_pings_and_datagrams_are_answered_whole() {
+    let mut pair = Pair::new();
+    let data = pattern(8000, 3);
+    for (here, there) in [(A4, B4), (A6, B6)] {
+        let (v6, now) = (there == B6, pair.now);
+        let receiver = pair.a.unhandled(UnhandledConfig::default()).unwrap();
+        let (ident, seq, data) = (1, 2, data.as_slice());
+        let (number, request) = match v6 {
+            false => (protocol::ICMP, icmp4(&Icmpv4Repr::EchoRequest { ident, seq, data })),
+            true => {
+                let request = Icmpv6Repr::EchoRequest { ident, seq, data };
+                let mut bytes = vec![0; request.len()];
+                request.emit(A6.parse().unwrap(), B6.parse().unwrap(), &mut bytes);
+                (protocol::ICMPV6, bytes)
+            }
+        };
+        let ping = from_to((here, there), number, &request);
+        pair.a.send_raw(now, &RawTransmit::default(), &ping).unwrap();
+        pair.settle();
+        let reply = receiver.recv(now).unwrap().expect("a reply").to_vec();
+        match v6 {
+            false => {
+                let reply = Icmpv4Repr::parse(&reply[20..]);
+                assert_eq!(reply, Ok(Icmpv4Repr::EchoReply { ident, seq, data }));
+            }
+            true => {
+                let (src, dst) = (B6.parse().unwrap(), A6.parse().unwrap());
+                let reply = Icmpv6Repr::parse(src, dst, &reply[40..]);
+                assert_eq!(reply, Ok(Icmpv6Repr::EchoReply { ident, seq, data }));
+            }
+        }
+
+        let server = pair.b.bind_udp(addr(there, 53)).unwrap();
+        let client = pair.a.bind_udp(addr(here, 0)).unwrap();
+        client.connect(now, addr(there, 53)).unwrap();
+        client.send(now, &UdpTransmit::default(), &[data]).unwrap();
+        pair.settle();
+        let mut buf = vec![0; 9000];
+        let got = server.recv(now, &mut buf).unwrap();
+        let how = UdpTransmit::default().to(Some(got.info.from));
+        server.send(now, &how, &[&buf[..got.len]]).unwrap();
+        pair.settle();
+        let mut buf = vec![0; 9000];
+        let got = client.recv(now, &mut buf).unwrap();
+        assert!(buf[..got.len] == *data);
+        let (created, whole) = match v6 {
+            false => ("IpFragCreates", "IpReasmOKs"),
+            true => ("Ip6FragCreates", "Ip6ReasmOKs"),
+        };
+        assert_eq!((pair.counter(created), pair.counter(whole)), ((12, 12), (2, 2)));
+    }
+}
+
+/// What is sent from then on fits the new MTU: datagrams, pings, packets of the application's own,
+/// and what connections to come announce. Those that are open:
+/// `connections_follow_the_mtu_down_and_up`.
+#[test]
+fn everything_follows_the_mtu_of_the_interface() {
+    let mut bare = Bare::new(&[]);
+    let socket = bare.a.bind_udp(addr(A4, 700)).unwrap();
+    let send = |bare: &Bare, len: usize| {
+        let how = UdpTransmit::default().to(Some(addr(B4, 9)));
+        socket.send(bare.now, &how, &[&vec![0; len]])
+    };
+    let discovery = |mode| socket.change_options(|options| options.path_mtu_discovery = mode);
+    let ping = |len: usize| {
+        let data = &vec![0; len];
+        v4(protocol::ICMP, &icmp4(&Icmpv4Repr::EchoRequest { ident: 1, seq: 2, data }))
+    };
+    let raw = |bare: &Bare, len: usize| {
+        let mut packet = from_to((A4, B4), 99, &vec![0; len]);
+        packet[6] |= 0x40;
+        bare.a.send_raw(bare.now, &RawTransmit::default(), &packet)
+    };
+    for mtu in [1500, 1450] {
+        bare.a.set_mtu(bare.now, 0, mtu).unwrap();
+        let most = usize::from(mtu) - 28;
+        discovery(PathMtuDiscovery::DontFragment).unwrap();
+        assert_eq!(send(&bare, most), Ok(most));
+        assert_eq!(send(&bare, most + 1), Err(SocketError::MessageTooLong));
+        discovery(PathMtuDiscovery::Fragment).unwrap();
+        assert_eq!(send(&bare, most + 1), Ok(most + 1));
+        assert_eq!(bare.take().len(), 3);
+        assert_eq!(bare.exchange(&ping(most)).len(), 1);
+        assert_eq!(bare.exchange(&ping(most + 1)).len(), 2);
+        assert_eq!(raw(&bare, most + 8), Ok(()));
+        assert_eq!(raw(&bare, most + 9), Err(SocketError::MessageTooLong));
+        assert_eq!(bare.take().len(), 1);
+        let remote = addr(B4, 80);
+        let _client = bare.a.connect(bare.now, remote, None, Options::default()).unwrap();
+        let syn = bare.take();
+        // The MSS is the first option.
+        assert_eq!(syn[0][40..44], [2, 4, ((mtu - 40) >> 8) as u8, (mtu - 40) as u8]);
+    }
 }

@@ -178,14 +178,34 @@ fn errors_that_we_send_are_counted_until_the_limit() {
     let unknown = v4(99, b"what");
     assert_eq!([1, 2].map(|_| bare.exchange(&unknown).len()), [1, 0]);
     assert_eq!((bare.count("IcmpOutDestUnreachs"), bare.count("IcmpOutMsgs")), (1, 1));
-    assert_eq!(bare.count("IcmpOutRateLimitHost"), 1);
+    assert_eq!(bare.count("IcmpOutRateLimitGlobal"), 1);
     // Both families share one limit; after a second there is room again.
     bare.now += Duration::from_secs(1);
     let unknown = v6(99, b"what");
     assert_eq!([1, 2].map(|_| bare.exchange(&unknown).len()), [1, 0]);
     assert_eq!((bare.count("Icmp6OutParmProblems"), bare.count("Icmp6OutMsgs")), (1, 1));
-    assert_eq!(bare.count("Icmp6OutRateLimitHost"), 1);
-    assert_eq!((bare.count("IcmpOutMsgs"), bare.count("IcmpOutRateLimitHost")), (1, 1));
+    assert_eq!((bare.count("IcmpOutMsgs"), bare.count("IcmpOutRateLimitGlobal")), (1, 2));
+}
+
+#[test]
+fn errors_to_one_host_are_counted_until_its_limit() {
+    let mut bare = Bare::new(&[("net.ipv6.icmp.ratelimit", "100")]);
+    let answers = |bare: &mut Bare, packet: &[u8]| -> usize {
+        (0..20).map(|_| bare.exchange(packet).len()).sum()
+    };
+    let (four, six) = (v4(99, b"what"), v6(99, b"what"));
+    // A burst of six.
+    assert_eq!((answers(&mut bare, &four), answers(&mut bare, &six)), (6, 6));
+    assert_eq!((bare.count("IcmpOutRateLimitHost"), bare.count("Icmp6OutRateLimitHost")), (14, 14));
+    bare.now += Duration::from_millis(200);
+    assert_eq!((answers(&mut bare, &four), answers(&mut bare, &six)), (0, 2));
+    bare.now += Duration::from_millis(800);
+    assert_eq!(answers(&mut bare, &four), 1);
+    assert_eq!(bare.count("IcmpOutRateLimitGlobal"), 0);
+    // Types that the mask does not have are not limited, nor is anything by a limit of 0.
+    bare.a.sysctl().set("net.ipv4.icmp_ratemask", "0").unwrap();
+    bare.a.sysctl().set("net.ipv6.icmp.ratelimit", "0").unwrap();
+    assert_eq!((answers(&mut bare, &four), answers(&mut bare, &six)), (20, 20));
 }
 
 #[test]
@@ -210,18 +230,6 @@ fn fragments_that_overlap_are_counted_as_failed() {
     bare.exchange(&v4_fragment(protocol::ICMP, &[1; 16], 0, true));
     bare.exchange(&v4_fragment(protocol::ICMP, &[2; 16], 8, true));
     assert_eq!((bare.count("IpReasmReqds"), bare.count("IpReasmFails")), (2, 1));
-}
-
-#[test]
-fn an_echo_that_is_longer_than_the_mtu_is_counted_as_dropped() {
-    let mut bare = Bare::new(&[]);
-    let data = pattern(2000, 3);
-    let request = icmp6(&Icmpv6Repr::EchoRequest { ident: 1, seq: 2, data: &data });
-    let (front, back) = request.split_at(1000);
-    bare.exchange(&v6_fragment(front, 0, true));
-    assert!(bare.exchange(&v6_fragment(back, 1000, false)).is_empty());
-    assert_eq!((bare.count("Ip6ReasmOKs"), bare.count("Icmp6InEchos")), (1, 1));
-    assert_eq!((bare.count("Ip6OutDiscards"), bare.count("Icmp6OutEchoReplies")), (1, 0));
 }
 
 #[test]

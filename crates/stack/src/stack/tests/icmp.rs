@@ -37,10 +37,13 @@ impl Bare {
 
     /// Gives a packet to the stack and returns what it answers.
     pub(super) fn exchange(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
-        let mut queue = VecDeque::new();
         let payload = self.pool.copy_from(bytes).into();
-        queue.push_back(Packet { payload, ..Packet::new() });
-        self.device.tx.transmit(self.now, &mut queue).unwrap();
+        self.give(Packet { payload, ..Packet::new() })
+    }
+
+    /// The same, for a packet about which a device knows more than its bytes.
+    pub(super) fn give(&mut self, packet: Packet) -> Vec<Vec<u8>> {
+        self.device.tx.transmit(self.now, &mut VecDeque::from([packet])).unwrap();
         self.take()
     }
 
@@ -136,11 +139,15 @@ fn ping() {
 }
 
 #[test]
-fn echoes_are_bounded() {
+fn echoes_are_bounded_if_the_mask_says_so() {
     let mut bare = Bare::new(&[("net.ipv4.icmp_msgs_burst", "3")]);
-    let request = icmp4(&Icmpv4Repr::EchoRequest { ident: 1, seq: 2, data: b"" });
-    let answers: usize = (0..10).map(|_| bare.exchange(&v4(protocol::ICMP, &request)).len()).sum();
-    assert_eq!(answers, 3);
+    let request =
+        v4(protocol::ICMP, &icmp4(&Icmpv4Repr::EchoRequest { ident: 1, seq: 2, data: b"" }));
+    let answers =
+        |bare: &mut Bare| -> usize { (0..10).map(|_| bare.exchange(&request).len()).sum() };
+    assert_eq!(answers(&mut bare), 10, "as on Linux, echo replies are not limited");
+    bare.a.sysctl().set("net.ipv4.icmp_ratemask", "0x1819").unwrap();
+    assert_eq!(answers(&mut bare), 3);
 }
 
 #[test]
@@ -385,4 +392,65 @@ fn udp_beyond_the_limit_is_not_copied() {
         // A batch of packets may grow a list once.
         assert!(seen.count_total < 10, "IPv{version}: {seen:?}");
     }
+}
+
+/// The payload of fragments, put together.
+fn together(fragments: &[Vec<u8>]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    for fragment in fragments {
+        let (offset, data) = match fragment[0] >> 4 {
+            4 => {
+                let (repr, at) = Ipv4Repr::parse(fragment).unwrap();
+                (repr.frag_offset, &fragment[at..])
+            }
+            _ => {
+                let (repr, at) = Ipv6Repr::parse(fragment).unwrap();
+                assert_eq!(repr.next_header, protocol::IPV6_FRAGMENT);
+                let header = FragmentHeader::parse(&fragment[at..]).unwrap();
+                (header.offset, &fragment[at + 8..])
+            }
+        };
+        assert_eq!(usize::from(offset), whole.len());
+        whole.extend_from_slice(data);
+    }
+    whole
+}
+
+#[test]
+fn a_long_ping_is_answered_in_fragments() {
+    let mut bare = Bare::new(&[]);
+    for len in [8000, 65_507] {
+        let data = pattern(len, 3);
+        let request = icmp4(&Icmpv4Repr::EchoRequest { ident: 1, seq: 2, data: &data });
+        let mut answers = Vec::new();
+        // The last comes first.
+        let pieces: Vec<_> = request.chunks(1480).enumerate().collect();
+        for (number, piece) in pieces.into_iter().rev() {
+            let more = (number + 1) * 1480 < request.len();
+            let at = (number * 1480) as u16;
+            answers = bare.exchange(&v4_fragment(protocol::ICMP, piece, at, more));
+        }
+        assert_eq!(answers.len(), request.len().div_ceil(1480));
+        let reply = Icmpv4Repr::EchoReply { ident: 1, seq: 2, data: &data };
+        assert_eq!(Icmpv4Repr::parse(&together(&answers)), Ok(reply));
+
+        let request = icmp6(&Icmpv6Repr::EchoRequest { ident: 1, seq: 2, data: &data });
+        let mut answers = Vec::new();
+        let pieces: Vec<_> = request.chunks(1448).enumerate().collect();
+        for (number, piece) in pieces.into_iter().rev() {
+            let more = (number + 1) * 1448 < request.len();
+            let next_header = protocol::ICMPV6;
+            let offset = (number * 1448) as u16;
+            let header = FragmentHeader { next_header, offset, more, ident: 9 };
+            let mut bytes = vec![0; 8];
+            header.emit(&mut bytes);
+            bytes.extend_from_slice(piece);
+            answers = bare.exchange(&v6(protocol::IPV6_FRAGMENT, &bytes));
+        }
+        let whole = together(&answers);
+        let reply = Icmpv6Repr::parse(A6.parse().unwrap(), B6.parse().unwrap(), &whole);
+        assert_eq!(reply, Ok(Icmpv6Repr::EchoReply { ident: 1, seq: 2, data: &data }));
+    }
+    assert_eq!((bare.count("IcmpOutEchoReps"), bare.count("Icmp6OutEchoReplies")), (2, 2));
+    assert_eq!((bare.count("IpFragOKs"), bare.count("Ip6FragOKs")), (2, 2));
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use plimsoll_buf::Slices;
 use plimsoll_wire::udp::UdpRepr;
-use plimsoll_wire::{icmpv4, icmpv6};
 
+use crate::arrived::Arrived;
 use crate::offload::checksum;
 use crate::packet::Packet;
 use crate::policies::udp_memory::limit_of;
@@ -15,8 +15,9 @@ use crate::pollers::poll_state::PollState;
 use crate::snmp::IpCounter;
 use crate::sockets::udp::receive_queue::DatagramInfo;
 use crate::sockets::udp::{Delivery, UdpEndpoint};
+use crate::sockets::unhandled::UnhandledKind;
 use crate::stack::Stack;
-use crate::stack::ip::Arrived;
+use crate::stack::unhandled::Unwanted;
 use crate::stack::work::Work;
 use crate::tables::udp::Found;
 
@@ -111,11 +112,8 @@ impl Stack {
             }
             Found::Nobody => {
                 work.count(counters.no_ports);
-                let code = match arrived.src.is_ipv4() {
-                    true => icmpv4::CODE_PORT_UNREACHABLE,
-                    false => icmpv6::CODE_PORT_UNREACHABLE,
-                };
-                self.send_unreachable(work, arrived, code, &packet);
+                let why = Unwanted::new(UnhandledKind::Datagram);
+                self.unwanted(work, state, why, &packet, arrived);
             }
         }
     }

@@ -315,7 +315,7 @@ impl Work<'_> {
         let filled = checksum::fill(&mut packet);
         debug_assert!(filled, "a datagram of ours has no checksum");
         let ident = self.stack.policies.fragment_ident(ip.src, ip.dst);
-        self.send_fragments((interface, leaving.mtu), (&ip, ident), packet, endpoint)
+        self.send_fragments((interface, leaving.mtu), (&ip, ident), packet, Some(endpoint))
     }
 
     /// The bytes to be sent as ranges of chunks.

@@ -7,7 +7,7 @@ use crate::snmp::IpCounter;
 use crate::sockets::quote::UdpQuote;
 use crate::sockets::udp::options::PathMtuDiscovery;
 use crate::stack::Stack;
-use crate::stack::ip::icmp::Told;
+use crate::stack::ip::icmp::{Heard, Told};
 use crate::stack::work::Work;
 use crate::tables::udp::Found;
 
@@ -18,7 +18,12 @@ impl Stack {
     /// A path MTU is learnt. As on Linux, an error is reported by a connected socket only, since no
     /// other could tell what it is about, and only if it says that the datagrams are unwanted: an
     /// unreachable host may be reachable the next moment.
-    pub(crate) fn udp_path_news(&self, work: &mut Work<'_>, quote: &UdpQuote, told: &Told) {
+    pub(crate) fn udp_path_news(
+        &self,
+        work: &mut Work<'_>,
+        quote: &UdpQuote,
+        told: &Told,
+    ) -> Heard {
         let key = quote.key();
         let routes = self.interfaces.routes();
         let ours = !routes.takes_any_address() || routes.is_ours(key.local);
@@ -27,7 +32,8 @@ impl Stack {
         let Found::Socket(endpoint) = self.tables.udp().find(remote, key.local_addr(), ours) else {
             let v4 = key.remote.is_ipv4();
             let errors = if v4 { IpCounter::IcmpInErrors } else { IpCounter::Icmp6InErrors };
-            return work.count(errors);
+            work.count(errors);
+            return Heard::Nobody;
         };
         let connected = endpoint.is_connected_to(remote);
         match told {
@@ -43,6 +49,7 @@ impl Stack {
             }
             Told::Error(_) => {}
         }
+        Heard::Somebody
     }
 }
 
