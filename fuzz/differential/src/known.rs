@@ -46,6 +46,11 @@ pub const KNOWN: &[Known] = &[
     Known { finding: "E1", covers: What(forgets_duplicates), then: Then::GoOn },
     // Chunks are charged as what they are, and so are the maps of reassembly.
     Known { finding: "E3, E9, H10", covers: What(memory), then: Then::GoOn },
+    // A window is a whole number of segments, that of a SYN first, and a small SO_RCVBUF is not
+    // made larger.
+    Known { finding: "B8, B11", covers: What(smaller_first_window), then: Then::End },
+    Known { finding: "B11", covers: Rest(rest::whole_segments), then: Then::End },
+    Known { finding: "B8", covers: Rest(rest::smaller_buffer), then: Then::End },
     // What is copied out of a large chunk takes less of the window; it lies in other ranges. When
     // memory is short, more is copied, and more is taken and offered.
     Known { finding: "E3", covers: What(memory_was_short), then: Then::End },
@@ -96,6 +101,8 @@ pub const KNOWN: &[Known] = &[
     Known { finding: "E2, E4", covers: Rest(rest::longer_slow_start), then: Then::End },
     Known { finding: "E8", covers: Rest(rest::other_least_round_trip), then: Then::End },
     Known { finding: "B15", covers: Rest(rest::fin_is_a_hole), then: Then::End },
+    // A segment that ends beyond the window is taken whole while nothing waits to be read.
+    Known { finding: "B9", covers: Rest(rest::straddled), then: Then::End },
     // The user timeout and R2 run also while the front is below us.
     Known {
         finding: "recovery, 11: a queue below us",
@@ -204,6 +211,27 @@ fn smaller_shift(difference: &Difference) -> bool {
     let figure = difference.what == "rcv_wscale";
     let packet = one_field(difference, "window_scale: ").is_some();
     (figure && numbers(difference).is_some_and(|(old, new)| new < old)) || packet
+}
+
+/// The window fields of two packets that differ in nothing else.
+fn windows(difference: &Difference) -> Option<(u64, u64)> {
+    let (old, new) = one_field(difference, "window: ")?;
+    Some((old.trim().parse().ok()?, new.trim().parse().ok()?))
+}
+
+fn smaller_first_window(difference: &Difference) -> bool {
+    // The shift, too, follows a small SO_RCVBUF, and how much data of a SYN is taken.
+    let parts = |text: &str| {
+        let (text, _) = without(text, " ack: ", ",")?;
+        let (text, window) = without(&text, " window: ", ",")?;
+        let rest = without(&text, " window_scale: ", ",").map(|(text, _)| text);
+        Some((rest.unwrap_or(text), window.parse::<u32>().ok()?))
+    };
+    let smaller = match (parts(&difference.old), parts(&difference.new)) {
+        (Some((old, before)), Some((new, after))) => old == new && after < before,
+        _ => false,
+    };
+    difference.what == "packet" && difference.new.contains("flags: SYN") && smaller
 }
 
 fn window_of_a_reset(difference: &Difference) -> bool {

@@ -66,9 +66,9 @@ pub(crate) struct Live {
     pub(crate) free: i64,
 }
 
-/// What lives now.
-pub(crate) fn live() -> Live {
-    let counts: Vec<i64> = LIVE.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+/// What lives now. The counts go to `counts`, which is empty.
+pub(crate) fn live(mut counts: Vec<i64>) -> Live {
+    counts.extend(LIVE.iter().map(|count| count.load(Ordering::Relaxed)));
     let short: i64 = counts[..SIZES].iter().enumerate().map(|(size, n)| size as i64 * n).sum();
     let bytes = short + LONG_BYTES.load(Ordering::Relaxed);
     // SAFETY: it takes nothing and fills a value.

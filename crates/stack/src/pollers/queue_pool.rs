@@ -3,7 +3,9 @@
 //! Chunks that nobody uses are kept for later. They count as memory of connections
 //! (`net.ipv4.tcp_mem`): after every poll, all of them go back to the allocator if they and what
 //! connections bind are more than what begins the pressure, and more than [`POOL_FLOOR`]. So they
-//! do as well when the queue has had nothing to do for [`POOL_IDLE`].
+//! do as well when the queue has had nothing to do for [`POOL_IDLE`]. That happens once after the last
+//! work, whether there are free chunks or not, since devices and disciplines keep room as well. Chunks
+//! that applications let go of later go with the next poll.
 //!
 //! There is no lock but those of the pool. The time is written by who polls.
 
@@ -18,37 +20,41 @@ use crate::limits::{POOL_FLOOR, POOL_IDLE};
 #[derive(Debug, Default)]
 pub(crate) struct QueuePool {
     pool: Pool,
-    /// When free chunks are given back unless there is work before, in nanoseconds.
-    trim_at: AtomicU64,
+    /// When the queue is idle unless there is work before, in nanoseconds; [`RESTED`] from then on.
+    idle_at: AtomicU64,
 }
+
+/// There was no work since the queue became idle.
+const RESTED: u64 = 0;
 
 impl QueuePool {
     pub(crate) fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// A poll has ended; `room` is how many bytes free chunks may have. Returns whether they were
-    /// given back because the queue has had nothing to do for [`POOL_IDLE`]: then others give back
-    /// what only packets need.
+    /// A poll has ended; `room` is how many bytes free chunks may have. Returns whether the queue
+    /// has just become idle, with nothing to do for [`POOL_IDLE`]: then others give back what only
+    /// packets need.
     pub(crate) fn tend(&self, now: Instant, worked: bool, room: usize) -> bool {
         let free = self.pool.free_bytes();
+        let idle_at = self.idle_at.load(Ordering::Relaxed);
+        let passed = !worked && now.as_nanos() >= idle_at;
         if worked {
-            self.trim_at.store((now + POOL_IDLE).as_nanos(), Ordering::Relaxed);
+            self.idle_at.store((now + POOL_IDLE).as_nanos(), Ordering::Relaxed);
+        } else if passed && idle_at != RESTED {
+            self.idle_at.store(RESTED, Ordering::Relaxed);
         }
-        let idle = !worked && free > 0 && now >= self.idle_at();
-        if idle || free > room.max(POOL_FLOOR) {
+        if free > 0 && (passed || free > room.max(POOL_FLOOR)) {
             self.pool.trim();
         }
-        idle
+        passed && idle_at != RESTED
     }
 
-    fn idle_at(&self) -> Instant {
-        Instant::from_nanos(self.trim_at.load(Ordering::Relaxed))
-    }
-
-    /// When a poll has chunks to give back, if nothing happens before.
+    /// When a poll has something to give back, if nothing happens before.
     pub(crate) fn trim_at(&self) -> Option<Instant> {
-        (self.pool.free_bytes() > 0).then(|| self.idle_at())
+        let idle_at = self.idle_at.load(Ordering::Relaxed);
+        let waits = idle_at != RESTED || self.pool.free_bytes() > 0;
+        waits.then(|| Instant::from_nanos(idle_at))
     }
 }
 
@@ -71,6 +77,11 @@ mod tests {
         assert_eq!(queue.pool().free_bytes(), 3 * 4096);
         assert!(queue.tend(start + POOL_IDLE, false, 1 << 20));
         assert_eq!((queue.pool().free_bytes(), queue.trim_at()), (0, None));
+        assert!(!queue.tend(start + 2 * POOL_IDLE, false, 1 << 20), "it is idle still");
+        used(1);
+        assert_eq!(queue.trim_at(), Some(Instant::ZERO), "at once");
+        assert!(!queue.tend(start + 2 * POOL_IDLE, false, 1 << 20));
+        assert_eq!((queue.pool().free_bytes(), queue.trim_at()), (0, None));
         let floor = POOL_FLOOR / 4096;
         used(floor);
         assert!(!queue.tend(start + POOL_IDLE, true, 2 * 4096));
@@ -78,5 +89,20 @@ mod tests {
         used(floor + 1);
         assert!(!queue.tend(start + POOL_IDLE, true, 2 * 4096));
         assert_eq!(queue.pool().free_bytes(), 0, "connections need the room");
+    }
+
+    #[test]
+    fn a_queue_without_free_chunks_becomes_idle_as_well() {
+        let queue = QueuePool::default();
+        assert!(!queue.tend(Instant::from_millis(500), false, 0), "it never worked");
+        let start = Instant::from_millis(600);
+        assert!(!queue.tend(start, true, 0));
+        assert_eq!(queue.trim_at(), Some(start + POOL_IDLE));
+        assert!(!queue.tend(start + POOL_IDLE / 2, true, 0));
+        assert!(!queue.tend(start + POOL_IDLE, false, 0), "there was work meanwhile");
+        let idle = start + POOL_IDLE / 2 + POOL_IDLE;
+        assert!(queue.tend(idle, false, 0));
+        assert!(!queue.tend(idle + POOL_IDLE, false, 0), "once");
+        assert_eq!(queue.trim_at(), None);
     }
 }

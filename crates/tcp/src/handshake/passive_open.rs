@@ -13,6 +13,9 @@ impl Connection {
         self.handshake.passive = true;
         self.rcv.start(syn.repr.seq);
         self.on_syn_options(cx, &syn.repr.options);
+        if self.ts.enabled {
+            self.rcv.count_timestamps();
+        }
         self.ecn.on_syn(syn, cx.config);
         self.snd.take_syn_window(syn.repr.window, syn.repr.seq);
         self.keepalive.last_rx = cx.now;

@@ -17,7 +17,9 @@ use crate::context::Context;
 use crate::ecn::{self, EcnState};
 use crate::mtu::Path;
 use crate::open_params::OpenParams;
-use crate::recv::window::{choose_shift, initial_buffer, initial_window};
+use crate::recv::window::{
+    choose_shift, initial_buffer, initial_window, mss_with_timestamps, whole_segments,
+};
 use crate::segment::{Ecn, Segment};
 use crate::signature::room_for_digest;
 use crate::time::Instant;
@@ -51,13 +53,16 @@ pub fn cookie_syn_ack(cx: &Context, params: &OpenParams, syn: &Segment) -> TcpRe
     let offered = Offered::of_syn(syn, cx.config, params);
     let ts = TimestampState::new(params.ts_offset);
     let ecn = if offered.ecn { TcpFlags::ECE } else { TcpFlags::default() };
+    let advmss = Path::new(params).advmss();
+    let mss = if offered.stamps.is_some() { mss_with_timestamps(advmss) } else { advmss };
+    let buffer = initial_buffer(cx.config, &params.options);
     TcpRepr {
         src_port: params.local_port,
         dst_port: params.remote_port,
         seq: params.iss,
         ack: syn.repr.seq + 1,
         flags: TcpFlags::SYN | TcpFlags::ACK | ecn,
-        window: initial_window(initial_buffer(cx.config, &params.options)),
+        window: initial_window(whole_segments(buffer, mss)),
         urgent: 0,
         options: TcpOptions {
             timestamps: offered.stamps.map(|stamps| Timestamps {
@@ -66,7 +71,7 @@ pub fn cookie_syn_ack(cx: &Context, params: &OpenParams, syn: &Segment) -> TcpRe
             }),
             md5: room_for_digest(params.options.md5_key.as_ref()),
             syn_or_sack: SynOrSack::Syn(SynOptions {
-                mss: Some(Path::new(params).advmss()),
+                mss: Some(advmss),
                 window_scale: offered.shift.map(|_| choose_shift(cx.config, &params.options)),
                 sack_permitted: offered.sack,
                 ..SynOptions::default()

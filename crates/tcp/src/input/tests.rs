@@ -210,7 +210,7 @@ fn syn_offers_what_the_settings_say() {
     assert_eq!((options.syn().mss, options.syn().window_scale), (Some(1460), Some(10)));
     assert!(options.syn().sack_permitted && options.timestamps.is_some());
     assert_eq!(syn.kind, SendKind::Syn);
-    assert_eq!(syn.repr.window, 65_535);
+    assert_eq!(syn.repr.window, 44 * 1460);
 }
 
 #[test]
@@ -779,12 +779,12 @@ fn data_is_acknowledged_late_alone_and_early_in_pairs() {
 
 #[test]
 fn the_window_closes_and_reopens() {
-    let options = Options { rcvbuf: Some(4000), ..Options::default() };
+    let options = Options { rcvbuf: Some(4380), ..Options::default() };
     let mut bench = Bench::established_with(plain_config(), options, None);
     let mut nxt = IRS + 1;
     for _ in 0..4 {
-        bench.recv(ACK, nxt, ISS + 1, &[7; 1000]);
-        nxt += 1000;
+        bench.recv(ACK, nxt, ISS + 1, &[7; 1095]);
+        nxt += 1095;
     }
     let ack = bench.send().pop().expect("an ACK");
     assert_eq!((ack.repr.ack, ack.repr.window), (nxt, 0));
@@ -796,19 +796,26 @@ fn the_window_closes_and_reopens() {
     let mut out = [0; 500];
     assert_eq!(bench.call(|conn, cx| conn.read(cx, &mut out)), Ok(500));
     bench.expect_nothing();
-    let mut out = [0; 3500];
-    assert_eq!(bench.call(|conn, cx| conn.read(cx, &mut out)), Ok(3500));
+    let mut out = [0; 3880];
+    assert_eq!(bench.call(|conn, cx| conn.read(cx, &mut out)), Ok(3880));
     let ack = bench.send().pop().expect("a window update");
-    assert_eq!(ack.repr.window, 4000);
+    assert_eq!(ack.repr.window, 4380);
 }
 
 #[test]
-fn data_behind_the_window_is_cut_off() {
-    let options = Options { rcvbuf: Some(4000), ..Options::default() };
-    let mut bench = Bench::established_with(plain_config(), options, None);
-    bench.recv(FIN | ACK, IRS + 1, ISS + 1, &[7; 5000]);
-    bench.state(State::Established);
-    assert_eq!(bench.conn.readable(), 4000);
+fn data_behind_the_window_is_cut_off_while_some_is_unread() {
+    for unread in [0, 1000] {
+        let options = Options { rcvbuf: Some(4380), ..Options::default() };
+        let mut bench = Bench::established_with(plain_config(), options, None);
+        bench.recv(ACK, IRS + 1, ISS + 1, &[7; 1000][..unread as usize]);
+        bench.recv(FIN | ACK, IRS + 1 + unread, ISS + 1, &[7; 5000]);
+        let (state, readable) = match unread {
+            0 => (State::CloseWait, 5000),
+            _ => (State::Established, 4380),
+        };
+        bench.state(state);
+        assert_eq!(bench.conn.readable(), readable);
+    }
 }
 
 #[test]

@@ -602,7 +602,7 @@ fn resets() {
     t.write(100);
     t.expect("P. 1:101 ack 1");
     t.call(|conn, cx| conn.abort(cx));
-    let packet = t.expect("R. 101:101 ack 1 win 65535");
+    let packet = t.expect("R. 101:101 ack 1 win 64240");
     assert_eq!((packet.kind, packet.serial), (SendKind::Rst, None));
     t.expect_nothing();
     assert_eq!(t.count(Counter::OutRsts), 1);

@@ -80,7 +80,7 @@ pub(crate) struct RecvSide {
     nxt: SeqNum,
     /// The right edge that we have advertised: RCV.NXT + RCV.WND.
     adv: SeqNum,
-    /// Bytes that our SYN or SYN-ACK offers, once that is chosen.
+    /// The buffer that our SYN or SYN-ACK offers, in bytes, once one has been chosen.
     offered: Option<u32>,
     /// SEG.ACK of the last segment we sent (RFC 7323: `Last.ACK.sent`).
     ack_sent: SeqNum,
@@ -102,6 +102,8 @@ pub(crate) struct RecvSide {
     last_seg_len: u32,
     /// The MSS that we announced.
     advmss: u32,
+    /// The length of the segments that windows are counted in, in bytes.
+    window_mss: u16,
     /// SO_RCVBUF or what autotuning made of it: bytes that the queues may hold.
     buf_limit: usize,
     /// What the queue may hold while memory is short, by the state of the last call.
@@ -136,6 +138,7 @@ impl RecvSide {
             rcv_mss: u32::from(advmss).min(536),
             last_seg_len: 0,
             advmss: u32::from(advmss),
+            window_mss: advmss,
             buf_limit,
             memory_cap: u32::MAX,
             starved: false,
@@ -159,12 +162,20 @@ impl RecvSide {
         self.autotune.start(self.nxt, self.advmss);
     }
 
-    /// What our SYN or SYN-ACK offers: the buffer as it is when this is first asked. Each copy of
+    /// What our SYN or SYN-ACK offers: of the buffer as it is when this is first asked. Each copy of
     /// it says the same, or else one of them would promise more than is
     /// remembered.
     pub(crate) fn first_window(&mut self) -> u32 {
         let all = u32::try_from(self.buf_limit).unwrap_or(u32::MAX);
-        *self.offered.get_or_insert(all)
+        let buffer = *self.offered.get_or_insert(all);
+        window::whole_segments(buffer as usize, self.window_mss) as u32
+    }
+
+    /// Timestamps were agreed on before our SYN-ACK leaves: each segment of the peer has so much
+    /// less room for data.
+    pub(crate) fn count_timestamps(&mut self) {
+        self.window_mss = window::mss_with_timestamps(self.window_mss);
+        self.promise_first_window();
     }
 
     /// Sets the right edge that our SYN or SYN-ACK promises. As on Linux it counts as if the

@@ -142,15 +142,16 @@ impl RecvSide {
         }
     }
 
-    /// Cuts off what was received before and what lies behind the window. Returns whether anything
-    /// is left.
+    /// Cuts off what was received before and what lies behind the window. A segment that begins
+    /// inside the window is left whole if nothing waits to be read, as on Linux: it is one segment
+    /// at most, and the peer need not send its end again. Returns whether anything is left.
     fn trim(&mut self, cx: &Context, text: &mut Text) -> bool {
         let had_data = !text.payload.is_empty();
         if text.seq < self.nxt && !self.trim_front(cx, text) {
             return false;
         }
         let room = self.adv.since(text.seq) as usize;
-        if text.payload.len() > room {
+        if text.payload.len() > room && (room == 0 || !self.queue.is_empty()) {
             text.payload.truncate(room);
             text.fin = false;
         }
@@ -230,7 +231,13 @@ impl RecvSide {
         if self.queue.push(view.pool, core::mem::take(&mut text.payload)) {
             cx.counters.bump(Counter::TcpRcvCoalesce);
         }
-        self.nxt += len as u32;
+        self.advance(self.nxt + len as u32);
+    }
+
+    /// Moves RCV.NXT to `nxt`. What was taken beyond the window counts as promised.
+    fn advance(&mut self, nxt: SeqNum) {
+        self.nxt = nxt;
+        self.adv = self.adv.max(nxt);
     }
 
     fn drain_reassembly(&mut self, cx: &Context, pool: &Pool) {
@@ -241,7 +248,8 @@ impl RecvSide {
         }
         let queue = &mut self.queue;
         let before = self.nxt;
-        self.nxt = self.reassembly.take_contiguous(before, |slice| queue.push_slice(pool, slice));
+        let nxt = self.reassembly.take_contiguous(before, |slice| queue.push_slice(pool, slice));
+        self.advance(nxt);
         self.stats.bytes += u64::from(self.nxt.since(before));
     }
 
@@ -344,8 +352,7 @@ impl RecvSide {
 
     /// Takes the peer's FIN, which is next.
     fn take_fin(&mut self, cx: &Context, view: &TextView) {
-        self.nxt += 1;
-        self.adv = self.adv.max(self.nxt);
+        self.advance(self.nxt + 1);
         self.reassembly.clear();
         if view.fin_may_wait {
             let more_than_one = self.unacked() > self.rcv_mss;

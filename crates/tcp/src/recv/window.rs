@@ -1,6 +1,7 @@
 //! The window that we advertise.
 //!
-//! The right edge never moves left, unless data had to be dropped (`memory.rs`). It moves right
+//! Of the buffer a whole number of segments is offered, each as long as the MSS that we announced,
+//! so that the last one that fits is not a fraction ([`whole_segments`]). The right edge never moves left, unless data had to be dropped (`memory.rs`). It moves right
 //! only by at least a segment or half the buffer (receiver silly-window avoidance, RFC 9293,
 //! section 3.8.6.2.2). What a SYN offers is chosen when it first leaves and is the same however
 //! often it is sent again, whatever becomes of the buffer: the peer may have seen any of the
@@ -13,6 +14,7 @@ use crate::config::{Config, Options};
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::limits::{MAX_BUFFER, MAX_WINDOW_SHIFT};
+use crate::mtu::TIMESTAMP_OPTION_LEN;
 use crate::recv::{AckReason, RecvSide, data_share, low_water};
 
 /// The buffer that a connection begins with: room for the low-water mark of its reader at least.
@@ -20,10 +22,23 @@ pub(crate) fn initial_buffer(config: &Config, options: &Options) -> usize {
     default_buffer(config, options).max(low_water::least_buffer(config, options))
 }
 
-/// The buffer that the options ask for, or the default.
+/// The buffer that the options ask for, or the default. SO_RCVBUF may be less than the first number
+/// of `tcp_rmem` (as on Linux).
 pub(crate) fn default_buffer(config: &Config, options: &Options) -> usize {
     let [least, default, _] = config.tcp_rmem.map(data_share);
-    options.rcvbuf.unwrap_or(default).clamp(least.max(256), MAX_BUFFER)
+    options.rcvbuf.unwrap_or(default.max(least)).clamp(256, MAX_BUFFER)
+}
+
+/// What of a buffer of `bytes` is offered: as many segments of `mss` bytes as it holds, or all of it
+/// if it holds none (as on Linux).
+pub(crate) fn whole_segments(bytes: usize, mss: u16) -> usize {
+    let mss = usize::from(mss.max(1));
+    if bytes < mss { bytes } else { bytes - bytes % mss }
+}
+
+/// The length of segments with timestamps, where those without have `mss` bytes.
+pub(crate) fn mss_with_timestamps(mss: u16) -> u16 {
+    mss.saturating_sub(TIMESTAMP_OPTION_LEN)
 }
 
 /// The window field of a SYN that offers `bytes`: it is never scaled.
@@ -56,7 +71,8 @@ impl RecvSide {
     /// Bytes that may still arrive beyond RCV.NXT by the state of the buffer.
     fn free_space(&self) -> u32 {
         let used = self.queue.charge().max(self.queue.len());
-        let free = self.buf_limit.min(self.memory_cap as usize).saturating_sub(used);
+        let most = whole_segments(self.buf_limit, self.window_mss);
+        let free = most.min(self.memory_cap as usize).saturating_sub(used);
         u32::try_from(free).unwrap_or(u32::MAX).min(65_535 << self.wscale)
     }
 

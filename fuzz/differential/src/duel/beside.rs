@@ -34,6 +34,8 @@ pub struct Past {
     pub lone_fin: bool,
     /// Something left at the time zero.
     pub sent_at_zero: bool,
+    /// Data has come that begins inside the window and ends beyond it.
+    pub straddled: bool,
     /// A user timeout was set.
     pub user_timeout: bool,
     /// The congestion control was chosen anew on an open connection.

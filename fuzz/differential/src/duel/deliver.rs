@@ -1,5 +1,6 @@
 //! Segments that arrive at both engines, and what completes below them.
 
+use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{SackBlock, TcpFlags};
 
 use super::{Duel, Outcome, show};
@@ -15,6 +16,7 @@ impl Duel<'_> {
         self.reach.segments += 1;
         let fin = segment.repr.flags.contains(TcpFlags::FIN);
         self.past.lone_fin |= fin && segment.payload.is_empty();
+        self.past.straddled |= self.straddles(segment);
         self.say(|duel| format!("  < {}", show::segment(segment, &duel.peer)));
         let batched = self.batch > 0 && self.config_defers;
         let may = self.take_segment(segment, batched)?;
@@ -27,6 +29,18 @@ impl Duel<'_> {
         }
         self.waits = true;
         Ok(())
+    }
+
+    /// Whether the data of a segment ends beyond the window that was promised when both were last
+    /// compared.
+    fn straddles(&self, segment: &Segment) -> bool {
+        let figure = |name: &str| {
+            let at = FIGURES.iter().position(|figure| *figure == name).unwrap_or(0);
+            self.figures[1][at] as u32
+        };
+        let edge = self.peer.setup.iss.wrapping_add(1 + figure("bytes_received"));
+        let end = segment.repr.seq + segment.payload.len() as u32;
+        !segment.payload.is_empty() && end > SeqNum(edge) + figure("rcv_wnd")
     }
 
     /// Both take a segment. Returns whether its ACK may wait.

@@ -114,3 +114,29 @@ pub(super) fn switched(difference: &Difference, beside: &Beside) -> bool {
     let (old, new) = beside.figure("snd_ssthresh");
     difference.past.switched && old != new
 }
+
+/// Another window is offered, by less than a segment and what rounding to the scale makes.
+pub(super) fn whole_segments(difference: &Difference, beside: &Beside) -> bool {
+    let (_, shift) = beside.figure("rcv_wscale");
+    let (_, mss) = beside.figure("advmss");
+    let less = |(old, new): (u64, u64)| new < old && old - new < mss + (1 << shift);
+    let scaled = |(old, new): (u64, u64)| (old << shift, new << shift);
+    super::windows(difference).map(scaled).is_some_and(less)
+        || (difference.what == "rcv_wnd" && super::numbers(difference).is_some_and(less))
+}
+
+/// SO_RCVBUF is less than the first number of `tcp_rmem`, which was the least.
+pub(super) fn smaller_buffer(difference: &Difference, beside: &Beside) -> bool {
+    let (old, new) = beside.figure("rcvbuf");
+    matches!(difference.what.as_str(), "packet" | "rcv_wnd") && new < old
+}
+
+/// More of a segment was taken that ended beyond the window.
+pub(super) fn straddled(difference: &Difference, beside: &Beside) -> bool {
+    let (old, new) = beside.figure("bytes_received");
+    let further = difference.what == "packet" && difference.new.contains("Sack([");
+    // Its FIN was taken with it, and what comes behind that is not.
+    let ended = difference.what == "data_segs_in"
+        && super::numbers(difference).is_some_and(|(old, new)| new < old);
+    difference.past.straddled && (new > old || further || ended)
+}

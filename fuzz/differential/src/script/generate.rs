@@ -5,7 +5,7 @@ use super::moves::{option, setting, step, write};
 use super::source::Source;
 use super::step::{App, Step, Time};
 use super::{Opening, PeerSetup, Script, Setup};
-use crate::engine::Setting;
+use crate::engine::{Opt, Setting};
 
 /// What a script is about.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -139,7 +139,7 @@ fn setup(source: &mut Source, theme: Theme) -> Setup {
         if source.once_in(3) { word | 0xffff_0000 } else { word }
     };
     let completions = source.below(2) == 1 || theme == Theme::Small;
-    Setup {
+    let mut setup = Setup {
         opening,
         settings,
         options,
@@ -154,6 +154,36 @@ fn setup(source: &mut Source, theme: Theme) -> Setup {
         peer: peer(source, theme),
         start: source.pick(&[0, 1, 5_000, 1_000_000, 4_000_000_000]),
         rtt: source.pick(&[100, 1_000, 10_000, 10_000, 50_000, 200_000]),
+    };
+    make_buffers_whole(&mut setup);
+    setup
+}
+
+/// Makes the receive buffers of the open whole numbers of segments. A window is one, so that a rest
+/// would show in every packet.
+fn make_buffers_whole(setup: &mut Setup) {
+    let option = |wanted| setup.options.iter().rev().find(|(option, _)| *option == wanted);
+    let mtu = u64::from(if setup.v6 { setup.mtu.max(1280) } else { setup.mtu });
+    let room = mtu - if setup.v6 { 60 } else { 40 };
+    let mss = option(Opt::MaxSeg).map_or(room, |&(_, limit)| room.min(limit.max(1)));
+    let passive =
+        matches!(setup.opening, Opening::Passive | Opening::Cookie | Opening::FastOpenPassive);
+    let setting = setup.settings.iter().rev().find(|(setting, _)| *setting == Setting::Timestamps);
+    let stamps = setup.peer.timestamps
+        && setting.is_none_or(|&(_, on)| on != 0)
+        && option(Opt::Md5Key).is_none();
+    let mss = mss.saturating_sub(if passive && stamps { 12 } else { 0 }).max(1);
+    let whole = |bytes: u64| if bytes < mss { bytes } else { bytes - bytes % mss };
+    setup.settings.insert(0, (Setting::RmemDefault, 131_072));
+    for (setting, value) in &mut setup.settings {
+        if *setting == Setting::RmemDefault {
+            *value = 2 * whole(*value / 2);
+        }
+    }
+    for (option, value) in &mut setup.options {
+        if *option == Opt::RcvBuf {
+            *value = whole(*value);
+        }
     }
 }
 

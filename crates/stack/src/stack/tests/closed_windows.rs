@@ -66,6 +66,6 @@ fn a_bystander_does_not_pay_for_peers_that_read_nothing() {
     let [_, packets, polls, visited] = among;
     // Buffers are small under pressure, but no smaller than a share.
     assert!(packets <= 5 * alone[1], "{alone:?} {among:?}");
-    assert!(polls <= 2 * alone[2], "{alone:?} {among:?}");
+    assert!(polls <= 4 * alone[2], "{alone:?} {among:?}");
     assert_eq!(visited, 0, "nobody asks those who wait, as nothing changes for them");
 }

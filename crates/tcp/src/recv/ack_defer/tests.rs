@@ -92,15 +92,15 @@ fn a_fin_is_not_left_to_the_end() {
 
 #[test]
 fn a_window_that_opens_is_told_at_once() {
-    let mut t = settled(3000);
-    t.recv(". 1001:3001 ack 1");
-    t.expect(". 1:1 ack 3001 win 0");
+    let mut t = settled(2920);
+    t.recv(". 1001:2921 ack 1");
+    t.expect(". 1:1 ack 2921 win 0");
     let mut out = [0; 3000];
     t.call(|conn, cx| conn.read(cx, &mut out)).expect("data is there");
     assert_eq!(t.conn.ack_cannot_wait(), Some(FlushReason::Window));
     assert!(!t.call(|conn, cx| conn.may_defer_ack(cx, Batch::Backlog)));
     assert_eq!(t.count(Counter::AckFlushWindow), 1);
-    t.expect(". 1:1 ack 3001 win 3000");
+    t.expect(". 1:1 ack 2921 win 2920");
     assert_eq!(t.conn.ack_cannot_wait(), None);
 }
 
@@ -148,7 +148,7 @@ fn a_quarter_of_the_window_is_the_most() {
 fn of_a_small_window_half_is_the_most() {
     let mut t = settled(12_000);
     t.recv(". 1001:7001 ack 1");
-    t.expect(". 1:1 ack 7001 win 5000");
+    t.expect(". 1:1 ack 7001 win 4680");
     assert!(goes_on(&mut t, ". 7001:9001 ack 1"));
     assert!(!goes_on(&mut t, ". 9001:9501 ack 1"));
     assert_eq!(t.conn.ack_cannot_wait(), Some(FlushReason::Quarter));
@@ -229,14 +229,14 @@ fn duplicates_say_the_same_window_unless_there_is_sack() {
         t.conn.handshake.sack = sack;
         t.conn.rcv.sack_ok = sack;
         t.recv("P. 1:10001 ack 1");
-        t.expect(". 1:1 ack 10001 win 55535");
+        t.expect(". 1:1 ack 10001 win 54240");
         t.recv(". 11001:12001 ack 1");
-        assert!(t.next().is_some_and(|packet| packet.repr.window == 55_535));
+        assert!(t.next().is_some_and(|packet| packet.repr.window == 54_240));
         let mut out = [0; 10_000];
         assert_eq!(t.call(|conn, cx| conn.read(cx, &mut out)), Ok(10_000));
         t.recv(". 12001:13001 ack 1");
         let window = t.next().map(|packet| packet.repr.window);
-        assert_eq!(window, Some(if sack { 65_535 } else { 55_535 }));
+        assert_eq!(window, Some(if sack { 64_240 } else { 54_240 }));
         t.recv(". 10001:11001 ack 1");
         assert!(t.next().is_some_and(|packet| packet.repr.window > 60_000), "told by the next");
     }

@@ -52,10 +52,29 @@ fn out_of_order() {
 }
 
 #[test]
-fn what_lies_behind_the_window_is_cut_off() {
+fn what_straddles_the_window_is_taken_while_nothing_is_unread() {
     let options = Options { rcvbuf: Some(3000), ..Options::default() };
     let mut alone = Alone::new(crate::config::Config::default(), options);
-    assert_eq!(alone.recv_fin(1, 3501), READABLE);
+    assert_eq!(alone.recv(2901, 3501), TAKEN, "behind a hole");
+    assert_eq!(alone.ack(), (1, std::vec![(2901, 3501)]));
+    assert_eq!(alone.rcv.wnd(), 3072, "the window stays");
+    assert_eq!(alone.recv(1, 2901), READABLE);
+    assert_eq!((alone.next(), alone.rcv.wnd()), (3501, 0));
+    alone.ack();
+    assert_eq!(alone.recv(3501, 3601), NOTHING, "one at the edge is not");
+    assert_eq!(alone.read(1), 3500);
+    alone.ack();
+    let end = TextEffects { taken: true, readable: true, fin: true };
+    assert_eq!(alone.recv_fin(3501, 9001), end, "with a FIN");
+    assert_eq!(alone.next(), 9002);
+}
+
+#[test]
+fn what_lies_behind_the_window_is_cut_off_while_data_is_unread() {
+    let options = Options { rcvbuf: Some(3000), ..Options::default() };
+    let mut alone = Alone::new(crate::config::Config::default(), options);
+    assert_eq!(alone.recv(1, 101), READABLE);
+    assert_eq!(alone.recv_fin(101, 3501), READABLE);
     assert_eq!(alone.next(), 3001, "and the FIN with it");
     alone.ack();
     assert_eq!(alone.recv(3001, 3101), NOTHING);

@@ -24,6 +24,24 @@ fn shifts_follow_the_largest_buffer() {
     }
 }
 
+#[test]
+fn a_window_is_a_whole_number_of_segments() {
+    let cases = [(20_000, 1460, 18_980), (65_536, 1448, 65_160), (1459, 1460, 1459), (0, 0, 0)];
+    for (buffer, mss, window) in cases {
+        assert_eq!(whole_segments(buffer, mss), window, "{buffer} of {mss}");
+    }
+    let mut setup = Setup::default();
+    setup.options.rcvbuf = Some(20_000);
+    let mut t = Trace::established(setup);
+    t.recv("P. 1:101 ack 1");
+    t.at(1000);
+    t.expect(". 1:1 ack 101 win 18880");
+    assert_eq!(t.call(|conn, cx| conn.read(cx, &mut [0; 200])), Ok(100));
+    t.recv("P. 101:1101 ack 1");
+    t.at(2000);
+    t.expect(". 1:1 ack 1101 win 17880");
+}
+
 /// A segment leaves. Returns its window field.
 fn tell_window(rcv: &mut RecvSide, cx: &Context) -> u16 {
     let offer = rcv.next_window(cx);
@@ -65,6 +83,8 @@ fn edge_moves_by_segments_only_and_never_left() {
 fn small() -> Setup {
     let mut setup = Setup::default();
     setup.config.tcp_rmem = [512, 8192, 1 << 18];
+    // Eight segments.
+    setup.mtu = 512 + 40;
     setup
 }
 
