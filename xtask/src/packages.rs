@@ -31,13 +31,8 @@ const NEEDED: [(&str, &str); 11] = [
 ];
 
 /// The same for the programs of others that `cargo xtask outside` and single benches run.
-const OUTSIDE: [(&str, &str); 5] = [
-    ("go", "golang-go"),
-    ("h2load", "nghttp2-client"),
-    ("wrk", "wrk"),
-    ("iperf3", "iperf3"),
-    ("microsocks", "microsocks"),
-];
+const OUTSIDE: [(&str, &str); 4] =
+    [("go", "golang-go"), ("h2load", "nghttp2-client"), ("wrk", "wrk"), ("iperf3", "iperf3")];
 
 /// The same for programs without which single tests are left out.
 const WISHED: [(&str, &str); 3] =

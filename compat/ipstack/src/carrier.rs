@@ -11,7 +11,7 @@ use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use plimsoll::device::channel::{Channel, ChannelReceiver, ChannelSender};
 use plimsoll::net::Driver;
@@ -21,11 +21,15 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::arrival::Arrival;
 use crate::error::IpStackError;
+use crate::inner_waker::InnerWaker;
 use crate::stream::IpStackStream;
 use crate::unknown::{IpStackUnknownTransport, RawSender};
 
 /// Packets that are read, or written, before others have their turn.
 const BATCH: usize = 64;
+
+/// Turns of reading, running the stack and writing before other tasks of the thread have theirs.
+const TURNS: usize = 32;
 
 /// The longest IP packet.
 const MAX_PACKET: usize = 65_535;
@@ -78,6 +82,7 @@ pub(crate) struct Carrier<D> {
     driver: Driver,
     stop: oneshot::Receiver<()>,
     end: Arc<End>,
+    waker: Arc<InnerWaker>,
 }
 
 /// Why a link ends.
@@ -122,7 +127,8 @@ impl<D: AsyncRead + AsyncWrite + Unpin> Carrier<D> {
             written: 0,
             flushed: true,
         };
-        Carrier { link: Some(Link { device, reader, writer }), driver, stop, end }
+        let link = Some(Link { device, reader, writer });
+        Carrier { link, driver, stop, end, waker: InnerWaker::new() }
     }
 
     /// Ends the link: the device is dropped, and so the interface goes down.
@@ -158,10 +164,9 @@ impl<D: AsyncRead + AsyncWrite + Unpin> Carrier<D> {
     }
 }
 
-impl<D: AsyncRead + AsyncWrite + Unpin> Future for Carrier<D> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+impl<D: AsyncRead + AsyncWrite + Unpin> Carrier<D> {
+    /// Reads, runs the stack, and writes, as far as each can go on and up to a batch.
+    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.link.is_some() && Pin::new(&mut self.stop).poll(cx).is_ready() {
             self.cut(Ended::Dropped);
         }
@@ -172,6 +177,27 @@ impl<D: AsyncRead + AsyncWrite + Unpin> Future for Carrier<D> {
         }
         self.carry(cx, Link::poll_write);
         Poll::Pending
+    }
+}
+
+impl<D: AsyncRead + AsyncWrite + Unpin> Future for Carrier<D> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let inner = self.waker.clone();
+        inner.enter(cx.waker());
+        let waker = Waker::from(inner.clone());
+        let mut inside = Context::from_waker(&waker);
+        let mut polled = Poll::Pending;
+        for _turn in 0..TURNS {
+            inner.take_mark();
+            polled = self.turn(&mut inside);
+            if polled.is_ready() || !inner.is_marked() {
+                break;
+            }
+        }
+        inner.leave();
+        polled
     }
 }
 

@@ -64,6 +64,7 @@ mod arrival;
 mod carrier;
 mod config;
 mod error;
+mod inner_waker;
 mod ip_stack;
 mod network_packet;
 mod stream;

@@ -20,6 +20,9 @@ use crate::{IpStackStream, IpStackTcpStream};
 const TICK: Duration = Duration::from_millis(50);
 /// Packets after which ACKs are sent and readers woken, though there may be more.
 const BATCH: usize = 32;
+/// Batches after which other tasks have their turn. Who wakes itself wakes another thread of the
+/// runtime as well, so that is not done often.
+const BATCHES: usize = 8;
 
 pub(crate) struct Driver {
     device: SharedDevice,
@@ -58,7 +61,7 @@ impl Driver {
             self.flows.retain(|_, flow| !flow.is_over());
             self.flows.values().for_each(|flow| flow.tick(cx, &self.device));
         }
-        for _ in 0..BATCH {
+        for packet in 1..=BATCH * BATCHES {
             let mut buffer = std::mem::take(&mut self.buffer);
             let mut into = ReadBuf::new(&mut buffer);
             let read = lock(&self.device).device.as_mut().poll_read(cx, &mut into);
@@ -68,6 +71,7 @@ impl Driver {
             }
             self.buffer = buffer;
             match read {
+                Poll::Ready(Ok(())) if packet % BATCH == 0 => self.finish(cx),
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Pending => {
@@ -76,7 +80,6 @@ impl Driver {
                 }
             }
         }
-        self.finish(cx);
         cx.waker().wake_by_ref();
         Poll::Pending
     }

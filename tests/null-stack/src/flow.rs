@@ -12,8 +12,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::packet::{ACK, FIN, HEADERS, Outgoing, RST, SYN, Segment};
 
-/// Bytes that wait for the reader at most, and bytes that are kept for the peer.
-const BUFFER: usize = 4 << 20;
+/// Bytes that wait for the reader at most, and bytes that are kept for the peer. It is more than a
+/// path without delay needs, and less than the queue of a TUN device holds.
+const BUFFER: usize = 512 << 10;
 /// Shift of the windows that are announced.
 const SCALE: u8 = 7;
 /// How long nothing may be acknowledged before it is sent again.
@@ -319,6 +320,7 @@ impl State {
         if segment.flags & ACK == 0 {
             return;
         }
+        let window = usize::from(segment.window) << self.scale.unwrap_or(0);
         let acked = segment.ack.wrapping_sub(self.snd_una) as usize;
         let sent = self.snd_max.wrapping_sub(self.snd_una) as usize;
         if acked > sent {
@@ -334,13 +336,13 @@ impl State {
                 self.snd_nxt = segment.ack;
             }
             (self.duplicates, self.progress) = (0, Instant::now());
-        } else if sent > 0 && segment.payload.is_empty() {
+        } else if sent > 0 && segment.payload.is_empty() && window == self.snd_wnd {
             self.duplicates += 1;
             if self.duplicates == 3 {
                 self.go_back();
             }
         }
-        self.snd_wnd = usize::from(segment.window) << self.scale.unwrap_or(0);
+        self.snd_wnd = window;
         if self.outgoing.len() < BUFFER / 2
             && let Some(writer) = self.writer.take()
         {

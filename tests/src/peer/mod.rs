@@ -10,6 +10,7 @@ mod hosts;
 mod malformed;
 pub(crate) mod options;
 mod proxied;
+mod socks;
 mod talk;
 pub(crate) mod workload;
 
@@ -46,6 +47,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         "crowd" => attack::crowd(&options),
         "holes" => attack::holes(&options),
         "spray" => attack::spray(&options),
+        "socks" => socks::server(&options),
         "file" => proxied::file(&options),
         "echo" => proxied::echo(&options),
         "full-queue" => behaviour::full_queue(&options),

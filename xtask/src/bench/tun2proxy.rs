@@ -17,7 +17,7 @@ use crate::{packages, shell, steps};
 const VERSION: &str = "0.8.7";
 
 /// What the comparison runs beside programs that all tests against the kernel need.
-const PROGRAMS: [&str; 4] = ["ip", "curl", "iperf3", "microsocks"];
+const PROGRAMS: [&str; 3] = ["ip", "curl", "iperf3"];
 
 /// A tun2proxy: the option of the comparison that it is given by, and the folder of the package in
 /// place of ipstack, if there is another.

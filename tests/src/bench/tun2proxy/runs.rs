@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::stage::{ECHO_PORT, FILE_PORT, Line, Service, Stage, TARGET};
+use super::stage::{ECHO_PORT, FILE_PORT, Line, Service, Stage, TARGET, target};
 use crate::harness::process::Process;
 use crate::peer::CONGESTION_CONTROL;
 use crate::peer::workload::cpu_seconds_of;
@@ -130,7 +130,7 @@ pub(super) fn memory(program: &Path, seconds: Duration) -> Result<Memory> {
 fn with_idle_connections(stage: &Stage, look: impl FnOnce() -> Result<f64>) -> Result<f64> {
     let program = std::env::current_exe().context("finding this program")?;
     let mut client = stage.client(&program.to_string_lossy());
-    client.args(["peer", "many", &format!("{TARGET}:{ECHO_PORT}")]);
+    client.args(["peer", "many", &target(ECHO_PORT)]);
     client.args(["--count", &IDLE_CONNECTIONS.to_string(), "--hold", "1"]);
     let mut client = Process::spawn("idle connections", &mut client)?;
     client.wait_line(GRACE, |line| line == "echoed")?;
@@ -156,7 +156,7 @@ pub(super) struct Fetched {
 /// Downloads a file of so many bytes with curl. It ends after `limit`.
 pub(super) fn fetch(program: &Path, bytes: u64, limit: Duration) -> Result<Fetched> {
     let mut stage = Stage::new(program, CLEAN, Service::File(bytes), 1)?;
-    let url = format!("http://{TARGET}:{FILE_PORT}/");
+    let url = format!("http://{}/", target(FILE_PORT));
     let script = "set -o pipefail; curl -sS --fail --max-time \"$1\" \"$2\" | sha256sum";
     let mut client = stage.client("bash");
     client.args(["-c", script, "bash", &limit.as_secs().to_string(), &url]);

@@ -83,7 +83,7 @@ impl Stage {
     pub(super) fn new(program: &Path, line: Line, service: Service, seed: u64) -> Result<Stage> {
         let (host, far) = (Namespace::new()?, Namespace::new()?);
         join(&host, &far)?;
-        let mut servers = vec![socks(&far)?];
+        let mut servers = vec![peer(&far, "socks", &format!("{PROXY}:{SOCKS_PORT}"), &[])?];
         servers.extend(serve(&far, service)?);
         let (client, link) = if line.is_clean() {
             (None, None)
@@ -124,21 +124,12 @@ fn join(host: &Namespace, far: &Namespace) -> Result<()> {
     far.ip("link set v1 up").map(drop)
 }
 
-fn socks(far: &Namespace) -> Result<Process> {
-    let mut command = far.command("microsocks");
-    command.args(["-i", PROXY, "-p", &SOCKS_PORT.to_string()]);
-    let socks = Process::spawn("microsocks", &mut command)?;
-    let listening = format!("-Hltn sport = :{SOCKS_PORT}");
-    until("microsocks listens", || Ok(!far.run(&format!("ss {listening}"))?.trim().is_empty()))?;
-    Ok(socks)
-}
-
 fn serve(far: &Namespace, service: Service) -> Result<Vec<Process>> {
     Ok(match service {
         Service::Iperf => vec![iperf(far)?],
-        Service::Echo => vec![iperf(far)?, peer(far, "echo", ECHO_PORT, &[])?],
+        Service::Echo => vec![iperf(far)?, peer(far, "echo", &target(ECHO_PORT), &[])?],
         Service::File(bytes) => {
-            vec![peer(far, "file", FILE_PORT, &["--bytes", &bytes.to_string()])?]
+            vec![peer(far, "file", &target(FILE_PORT), &["--bytes", &bytes.to_string()])?]
         }
     })
 }
@@ -151,9 +142,14 @@ fn iperf(far: &Namespace) -> Result<Process> {
     Ok(iperf)
 }
 
-fn peer(far: &Namespace, name: &str, port: u16, words: &[&str]) -> Result<Process> {
+/// Where clients find a service.
+pub(super) fn target(port: u16) -> String {
+    format!("{TARGET}:{port}")
+}
+
+fn peer(far: &Namespace, name: &str, address: &str, words: &[&str]) -> Result<Process> {
     let mut command = this_program(far)?;
-    command.args(["peer", name, &format!("{TARGET}:{port}")]).args(words);
+    command.args(["peer", name, address]).args(words);
     let mut peer = Process::spawn(name, &mut command)?;
     peer.wait_line(START, |line| line == "ready")?;
     Ok(peer)
