@@ -63,6 +63,7 @@ commands:
   bench idle [--at COMMIT]...     where the memory of idle connections goes
   interop [FILTER]...             only the tests against the host kernel; needs root
   outside tokio [FILTER]...       only tokio's own tests of its sockets, on ours
+  outside quinn [FILTER]...       only quinn's own tests, on our UDP sockets
   outside h2                      h2spec and h2load on our sockets and on the kernel's; needs root
   drill [--update]                only the scripts of tests/drill; or write the list of those that
                                   pass

@@ -195,6 +195,8 @@ impl Session {
     pub(crate) fn outside(&mut self) -> Result<()> {
         let tokio = outside::tokio::prepared(&self.root)?;
         self.counted_or_skipped("tokio's tests of its sockets, on ours", tokio)?;
+        let quinn = outside::quinn::prepared(&self.root)?;
+        self.counted_or_skipped("quinn's tests, on our UDP sockets", quinn)?;
         if self.long {
             let h2 = outside::h2::prepared(&self.root)?;
             self.counted_or_skipped("HTTP/2 on our sockets and on the kernel's", h2)?;

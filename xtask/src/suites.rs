@@ -33,14 +33,14 @@ const fn suite(
 /// Quick ones first. Those that build the same things stand together: `rustdoc` finds what `clippy`
 /// has checked, `drill` and `interop` share the release build.
 pub(crate) const SUITES: [Suite; 15] = [
-    suite("prepare", 8, 20, Session::prepare),
+    suite("prepare", 7, 20, Session::prepare),
     suite("tidy", 1, 1, Session::tidy),
     suite("format", 1, 1, Session::format),
     suite("licences", 3, 20, Session::licences),
     suite("clippy", 5, 3, Session::clippy),
     suite("rustdoc", 3, 2, Session::rustdoc),
     suite("unit", 14, 40, Session::unit),
-    suite("outside", 4, 25, Session::outside),
+    suite("outside", 5, 25, Session::outside),
     suite("targets", 4, 4, Session::targets),
     suite("publish", 3, 3, Session::publish),
     suite("loom", 7, 60, Session::loom),
