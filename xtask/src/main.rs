@@ -54,6 +54,8 @@ commands:
   bench stalls [--quick]          conversations in small pieces with the host kernel; needs root
   bench web [--quick] [--json FILE]
                                   axum's hello world on ours and on the kernel's; needs root
+  bench udp [--quick] [--json FILE]
+                                  UDP and QUIC on ours and on the kernel's; needs root
   bench versions --old PATH --new PATH
                                   two programs on the same work, by turns; needs root
   bench attacks [--old PATH] --new PATH

@@ -473,6 +473,14 @@ pub(crate) fn bench_web(root: &Path, args: &[String]) -> Result<()> {
     bench(root, args)
 }
 
+/// The comparison of UDP, for which the program with async sockets is the one that speaks QUIC.
+pub(crate) fn bench_udp(root: &Path, args: &[String]) -> Result<()> {
+    if !build_web(root)? {
+        bail!("building the program that speaks QUIC failed");
+    }
+    bench(root, args)
+}
+
 /// The measurements of `cargo xtask bench` that run in the program of the tests.
 pub(crate) fn bench(root: &Path, args: &[String]) -> Result<()> {
     let words: Vec<&str> =

@@ -13,6 +13,7 @@ mod rows;
 mod stage;
 mod stalls;
 mod table;
+mod udp;
 mod versions;
 mod web;
 
@@ -50,6 +51,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         match what.as_str() {
             "attacks" => return as_root(|| attacks::run(rest)),
             "web" => return as_root(|| web::run(rest)),
+            "udp" => return as_root(|| udp::run(rest)),
             "versions" => return as_root(|| versions::run(rest)),
             "stalls" => return as_root(|| stalls::run(rest)),
             _ => {}

@@ -5,10 +5,13 @@
 mod behaviour;
 mod talk;
 
+use std::net::SocketAddr;
+
 use anyhow::{Context, Result, bail};
 use plimsoll::{Stack, device};
 
-use crate::harness::world::DEVICE;
+use crate::datagrams::{self, OurSocket};
+use crate::harness::world::{DEVICE, OURS};
 use crate::peer::options::Options;
 
 /// Runs the program named by the first word.
@@ -28,6 +31,14 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         "user-timeout" => behaviour::user_timeout(&stack, &options),
         "until-error" => behaviour::until_error(&stack, &options),
         "lazy-listener" => behaviour::lazy_listener(&stack, &options),
+        "udp-send" => {
+            let any = SocketAddr::new(OURS.parse().context("an address")?, 0);
+            datagrams::send(&mut OurSocket::bind(&stack, any, &options)?, &options)
+        }
+        "udp-receive" => {
+            let mut socket = OurSocket::bind(&stack, options.address(), &options)?;
+            datagrams::receive(&mut socket, &options)
+        }
         "talk" => talk::client(&stack, &options),
         "talk-server" => talk::server(&stack, &options),
         _ => bail!("no client is called `{name}`"),

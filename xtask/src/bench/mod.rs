@@ -21,6 +21,7 @@ const USAGE: &str = "usage: cargo xtask bench WHAT
   kernel [--quick] [--json FILE]
   stalls [--quick] [--json FILE]
   web [--quick] [--repetitions N] [--seconds S] [--only NAME]... [--json FILE]
+  udp [--quick] [--repetitions N] [--seconds S] [--only NAME]... [--json FILE]
   versions --old PATH --new PATH [--pairs N] [--seconds S] [--only NAME]... [--json FILE]
   attacks [--old PATH] --new PATH [--only NAME]... [--quick] [--json FILE]
   atomics [--at COMMIT]... [--rounds N] [--places] [--json FILE]
@@ -33,6 +34,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
     match args.first().map(String::as_str) {
         Some("kernel" | "stalls" | "versions" | "attacks") => steps::bench(root, args),
         Some("web") => steps::bench_web(root, args),
+        Some("udp") => steps::bench_udp(root, args),
         Some("atomics") => atomics::run(root, &args[1..]),
         Some("flood") => flood::run(root, &args[1..]),
         Some("idle") => idle::run(root, &args[1..]),
