@@ -9,7 +9,7 @@ use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use plimsoll::{Pool, Slices, UdpTransmit};
+use plimsoll::{Pool, QueueLoop, Slices, UdpTransmit};
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
 use rustix::event::{PollFd, PollFlags};
 use serde_json::json;
@@ -174,6 +174,8 @@ pub(crate) struct OurSocket {
     load: Load,
     shared: Slices,
     buf: Vec<u8>,
+    /// Runs the stack, if it has no thread.
+    runner: Option<QueueLoop>,
 }
 
 impl OurSocket {
@@ -185,7 +187,24 @@ impl OurSocket {
         let load = Load::of(options)?;
         let socket = plimsoll::UdpSocket::bind(stack, address).context("binding a UDP socket")?;
         let shared = Pool::new().copy_from(&load.data).into();
-        Ok(OurSocket { socket, load, shared, buf: vec![0; 1 << 16] })
+        Ok(OurSocket { socket, load, shared, buf: vec![0; 1 << 16], runner: None })
+    }
+
+    /// Runs the stack, which has no thread, whenever there is nothing to read.
+    pub(crate) fn runs(mut self) -> Result<OurSocket> {
+        self.socket.set_nonblocking(true)?;
+        self.runner = Some(self.socket.stack().queue(0).context("the loop of the stack")?);
+        Ok(self)
+    }
+
+    /// Reads once, and returns how many datagrams that was.
+    fn read(&mut self) -> io::Result<usize> {
+        let train = match self.load.calls {
+            Calls::Single => return self.socket.recv_from(&mut self.buf).map(|_| 1),
+            Calls::Trains => self.socket.recv_train(&mut self.buf)?,
+            Calls::Shared => self.socket.recv_shared()?.1,
+        };
+        Ok(train.len.div_ceil(train.stride.max(1)).max(1))
     }
 }
 
@@ -205,12 +224,28 @@ impl Datagrams for OurSocket {
         if self.socket.read_timeout()? != Some(patience) {
             self.socket.set_read_timeout(Some(patience))?;
         }
-        let train = match self.load.calls {
-            Calls::Single => return self.socket.recv_from(&mut self.buf).map(|_| 1),
-            Calls::Trains => self.socket.recv_train(&mut self.buf)?,
-            Calls::Shared => self.socket.recv_shared()?.1,
-        };
-        Ok(train.len.div_ceil(train.stride.max(1)).max(1))
+        let mut deadline = None;
+        loop {
+            match self.read() {
+                Err(error) if is_silence(&error) => {}
+                done => return done,
+            }
+            let Some(runner) = &mut self.runner else { return Err(ErrorKind::TimedOut.into()) };
+            let polled = runner.poll();
+            if let Some(error) = polled.ended {
+                return Err(io::Error::other(error));
+            }
+            if polled.worked {
+                continue;
+            }
+            let now = runner.stack().now();
+            let deadline = *deadline.get_or_insert(now + patience);
+            if now >= deadline {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            let until = polled.next.map_or(deadline, |next| next.min(deadline));
+            runner.wait(Some(until), || false).map_err(io::Error::other)?;
+        }
     }
 }
 

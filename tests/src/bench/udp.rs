@@ -34,9 +34,18 @@ enum Way {
 #[derive(Clone, Copy)]
 enum Work {
     /// Datagrams of so many bytes: `calls` of the host under test, `others` of the other end.
-    Datagrams { size: &'static str, calls: &'static str, others: &'static str },
+    Datagrams { size: &'static str, calls: &'static str, others: &'static str, runs: Runs },
     /// A QUIC stream; `ours` is who runs our stack.
     Quic { ours: &'static str },
+}
+
+/// Who runs our stack.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Runs {
+    /// A thread of its own. The application's thread blocks.
+    Thread,
+    /// The application's thread, when there is nothing to read.
+    Application,
 }
 
 /// A line of the table.
@@ -56,14 +65,20 @@ const fn datagrams(
     calls: &'static str,
     others: &'static str,
 ) -> Row {
-    Row { name, way, work: Work::Datagrams { size, calls, others } }
+    Row { name, way, work: Work::Datagrams { size, calls, others, runs: Runs::Thread } }
+}
+
+/// What bursts bring, to an application that runs the stack.
+const fn in_a_loop(name: &'static str, size: &'static str, calls: &'static str) -> Row {
+    let runs = Runs::Application;
+    Row { name, way: Way::In, work: Work::Datagrams { size, calls, others: "trains", runs } }
 }
 
 const fn quic(name: &'static str, way: Way, ours: &'static str) -> Row {
     Row { name, way, work: Work::Quic { ours } }
 }
 
-const ROWS: [Row; 14] = [
+const ROWS: [Row; 17] = [
     datagrams("64 B, we send one by one", Way::Out, "64", "single", "trains"),
     datagrams("1,200 B, we send one by one", Way::Out, "1200", "single", "trains"),
     datagrams("64 B, we receive one by one", Way::In, "64", "single", "single"),
@@ -74,6 +89,9 @@ const ROWS: [Row; 14] = [
     datagrams("1,200 B, we receive bulk", Way::In, "1200", "trains", "trains"),
     datagrams("1,200 B, we send bulk by reference", Way::Out, "1200", "shared", "trains"),
     datagrams("1,200 B, we receive bulk by reference", Way::In, "1200", "shared", "trains"),
+    in_a_loop("64 B, we receive one by one of bursts, in a loop", "64", "single"),
+    in_a_loop("1,200 B, we receive bulk, in a loop", "1200", "trains"),
+    in_a_loop("1,200 B, we receive bulk by reference, in a loop", "1200", "shared"),
     quic("QUIC, we send, thread of the stack", Way::Out, "thread"),
     quic("QUIC, we receive, thread of the stack", Way::In, "thread"),
     quic("QUIC, we send, driver", Way::Out, "driver"),
@@ -85,6 +103,8 @@ const ROWS: [Row; 14] = [
 struct Sample {
     /// Datagrams or bits per second that have arrived.
     rate: f64,
+    /// What was sent in that time.
+    sent: f64,
     /// Processor seconds of the host under test, for a million datagrams or a gigabyte.
     cpu: f64,
     /// The same of both ends.
@@ -231,8 +251,9 @@ impl Ends<'_> {
             Work::Quic { .. } => ns.command(&web::program()?.to_string_lossy()),
         };
         match work {
-            Work::Datagrams { size, calls, others } => {
-                command.arg(if ours { "client" } else { "peer" }).args([role.datagrams(), address]);
+            Work::Datagrams { size, calls, others, runs } => {
+                command.arg(if ours { "client" } else { "peer" });
+                command.args([role.datagrams(if ours { runs } else { Runs::Thread }), address]);
                 command.args(["--size", size, "--seconds", seconds]);
                 command.args(["--calls", if near { calls } else { others }]);
                 if !near && role == Role::Receiver {
@@ -258,10 +279,11 @@ enum Role {
 }
 
 impl Role {
-    fn datagrams(self) -> &'static str {
-        match self {
-            Role::Sender => "udp-send",
-            Role::Receiver => "udp-receive",
+    fn datagrams(self, runs: Runs) -> &'static str {
+        match (self, runs) {
+            (Role::Sender, _) => "udp-send",
+            (Role::Receiver, Runs::Thread) => "udp-receive",
+            (Role::Receiver, Runs::Application) => "udp-receive-in-a-loop",
         }
     }
 
@@ -297,6 +319,7 @@ fn of(row: &Row, received: &Value, sent: &Value) -> Result<Sample> {
     let per_unit = |busy: f64| busy * seconds / arrived * unit;
     Ok(Sample {
         rate: arrived * scale / seconds,
+        sent: number(sent, what)? * scale / number(sent, "seconds")?,
         cpu: per_unit(host),
         both: per_unit(sender + receiver),
     })
@@ -380,8 +403,13 @@ fn verdict(measured: &Measured) -> &'static str {
 }
 
 fn sample_json(sample: &Sample) -> Value {
-    let Sample { rate, cpu, both } = *sample;
-    json!({ "rate": rate, "cpu_seconds_per_unit": cpu, "cpu_seconds_per_unit_of_both_ends": both })
+    let Sample { rate, sent, cpu, both } = *sample;
+    json!({
+        "rate": rate,
+        "sent": sent,
+        "cpu_seconds_per_unit": cpu,
+        "cpu_seconds_per_unit_of_both_ends": both,
+    })
 }
 
 /// The table as JSON, with every sample.
@@ -433,7 +461,7 @@ mod tests {
         // A sender that sends twice what arrives pays for it.
         let (received, sent) = (said(1_000_000, 1.0, 0.25), said(4_000_000, 2.0, 2.0));
         let out = of(&ROWS[0], &received, &sent).unwrap();
-        assert_eq!((out.rate, out.cpu, out.both), (1e6, 1.0, 1.25));
+        assert_eq!((out.rate, out.sent, out.cpu, out.both), (1e6, 2e6, 1.0, 1.25));
         let row = ROWS.iter().find(|row| row.way == Way::In).unwrap();
         let into = of(row, &received, &sent).unwrap();
         assert_eq!((into.cpu, into.both), (0.25, 1.25));
@@ -442,7 +470,7 @@ mod tests {
 
     #[test]
     fn ratios_are_paired() {
-        let sample = |rate| Sample { rate, cpu: 1.0, both: 1.0 };
+        let sample = |rate| Sample { rate, sent: rate, cpu: 1.0, both: 1.0 };
         let measured = Measured {
             ours: vec![sample(10.0), sample(30.0), sample(9.0)],
             kernel: vec![sample(5.0), sample(30.0), sample(10.0)],

@@ -19,6 +19,8 @@ pub(crate) struct PollState {
     pub(crate) touched: Vec<Arc<Endpoint>>,
     /// This batch has brought datagrams for UDP sockets.
     pub(crate) datagrams: bool,
+    /// This poll has dropped datagrams because nobody has read those before them.
+    pub(crate) outruns_readers: bool,
     /// What SYNs that are answered with cookies may still take of the work.
     pub(crate) syns: SynShares,
 }

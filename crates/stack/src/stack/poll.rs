@@ -99,11 +99,15 @@ impl Stack {
                 interface.on_idle(self.kick_of(interface));
             }
         }
+        let outruns_readers = std::mem::take(&mut state.outruns_readers);
         drop((state, attending));
         work.finish();
         match self.pollers.ended() {
             Some(error) => Err(error.clone()),
-            None => Ok(Poll { worked, busy: false, next: self.deadline_of(queue) }),
+            None => {
+                let next = self.deadline_of(queue);
+                Ok(Poll { worked, busy: false, outruns_readers, next })
+            }
         }
     }
 

@@ -191,6 +191,7 @@ impl Stack {
             Delivery::NoMemory => counters.mem_errors,
             Delivery::Closed => return work.count(counters.no_ports),
         };
+        state.outruns_readers = true;
         work.count(dropped);
         work.count(counters.in_errors);
     }
