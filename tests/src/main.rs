@@ -8,6 +8,7 @@
 mod bench;
 mod cases;
 mod client;
+mod datagrams;
 mod dns;
 mod h2;
 mod harness;

@@ -56,6 +56,8 @@ commands:
                                   axum's hello world on ours and on the kernel's; needs root
   bench tun2proxy [--quick] [--json FILE]
                                   tun2proxy on ours and as published; needs root
+  bench udp [--quick] [--json FILE]
+                                  UDP and QUIC on ours and on the kernel's; needs root
   bench versions --old PATH --new PATH
                                   two programs on the same work, by turns; needs root
   bench attacks [--old PATH] --new PATH
@@ -66,6 +68,7 @@ commands:
   interop [FILTER]...             only the tests against the host kernel; needs root
   outside tokio [FILTER]...       only tokio's own tests of its sockets, on ours
   outside facades [NAME]...       only what others have published, on the facades of compat/
+  outside quinn [FILTER]...       only quinn's own tests, on our UDP sockets
   outside h2                      h2spec and h2load on our sockets and on the kernel's; needs root
   drill [--update]                only the scripts of tests/drill; or write the list of those that
                                   pass

@@ -198,6 +198,8 @@ impl Session {
         for (name, command) in outside::facades::prepared(&self.root)? {
             self.counted_or_skipped(&name, command)?;
         }
+        let quinn = outside::quinn::prepared(&self.root)?;
+        self.counted_or_skipped("quinn's tests, on our UDP sockets", quinn)?;
         if self.long {
             let h2 = outside::h2::prepared(&self.root)?;
             self.counted_or_skipped("HTTP/2 on our sockets and on the kernel's", h2)?;
@@ -495,6 +497,14 @@ pub(crate) fn bench_web(root: &Path, args: &[String]) -> Result<()> {
     packages::kernel_tests(&["ip", "wrk"]).map_err(Error::msg)?;
     if !build_web(root)? {
         bail!("building the web server failed");
+    }
+    bench(root, args)
+}
+
+/// The comparison of UDP, for which the program with async sockets is the one that speaks QUIC.
+pub(crate) fn bench_udp(root: &Path, args: &[String]) -> Result<()> {
+    if !build_web(root)? {
+        bail!("building the program that speaks QUIC failed");
     }
     bench(root, args)
 }

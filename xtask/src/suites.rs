@@ -33,21 +33,21 @@ const fn suite(
 /// Quick ones first. Those that build the same things stand together: `rustdoc` finds what `clippy`
 /// has checked, `drill` and `interop` share the release build.
 pub(crate) const SUITES: [Suite; 15] = [
-    suite("prepare", 8, 20, Session::prepare),
+    suite("prepare", 7, 20, Session::prepare),
     suite("tidy", 1, 1, Session::tidy),
     suite("format", 1, 1, Session::format),
     suite("licences", 3, 20, Session::licences),
     suite("clippy", 5, 3, Session::clippy),
     suite("rustdoc", 3, 2, Session::rustdoc),
     suite("unit", 12, 40, Session::unit),
-    suite("outside", 15, 36, Session::outside),
+    suite("outside", 12, 36, Session::outside),
     suite("targets", 6, 6, Session::targets),
     suite("publish", 3, 3, Session::publish),
-    suite("loom", 7, 60, Session::loom),
-    suite("miri", 4, 90, Session::miri),
+    suite("loom", 5, 60, Session::loom),
+    suite("miri", 3, 90, Session::miri),
     suite("drill", 6, 5, |s| drills::step(&s.root, &mut s.tally)),
-    suite("interop", 12, 35, Session::interop),
-    suite("fuzz", 14, 125, Session::fuzz),
+    suite("interop", 11, 35, Session::interop),
+    suite("fuzz", 11, 125, Session::fuzz),
 ];
 
 #[cfg(test)]

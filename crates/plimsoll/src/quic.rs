@@ -19,7 +19,7 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -40,12 +40,16 @@ const SEGMENTS: usize = plimsoll_stack::limits::MAX_UDP_SEGMENTS;
 /// None at present.
 pub fn socket(socket: UdpSocket) -> io::Result<Arc<dyn AsyncUdpSocket>> {
     socket.set_path_mtu_discovery(PathMtuDiscovery::Probe)?;
-    Ok(Arc::new(QuicSocket { socket }))
+    let maps = socket.local_addr()?.is_ipv6();
+    Ok(Arc::new(QuicSocket { socket, maps }))
 }
 
 #[derive(Debug)]
 struct QuicSocket {
     socket: UdpSocket,
+    /// quinn maps an IPv4 peer of a socket of IPv6 into IPv6 (RFC 4291, 2.5.5.2) before it sends,
+    /// and knows it again only if what arrives from it says the same.
+    maps: bool,
 }
 
 impl AsyncUdpSocket for QuicSocket {
@@ -81,7 +85,7 @@ impl AsyncUdpSocket for QuicSocket {
             let mut count = 0;
             for (buf, meta) in bufs.iter_mut().zip(meta.iter_mut()) {
                 match self.socket.try_recv_train(buf) {
-                    Ok(received) => *meta = described(&received),
+                    Ok(received) => *meta = self.described(&received),
                     Err(_) if count > 0 => break,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                     Err(error) => return Poll::Ready(Err(error)),
@@ -112,14 +116,26 @@ impl AsyncUdpSocket for QuicSocket {
     }
 }
 
-fn described(received: &Received) -> RecvMeta {
-    RecvMeta {
-        addr: received.info.from,
-        len: received.len,
-        // One datagram that did not fit is cut off.
-        stride: received.stride.min(received.len),
-        ecn: EcnCodepoint::from_bits(received.info.tos),
-        dst_ip: Some(received.info.to),
+impl QuicSocket {
+    fn described(&self, received: &Received) -> RecvMeta {
+        RecvMeta {
+            addr: self.peer(received.info.from),
+            len: received.len,
+            // One datagram that did not fit is cut off.
+            stride: received.stride.min(received.len),
+            ecn: EcnCodepoint::from_bits(received.info.tos),
+            dst_ip: Some(received.info.to),
+        }
+    }
+
+    /// A peer by the address that quinn has for it.
+    fn peer(&self, from: SocketAddr) -> SocketAddr {
+        match from.ip() {
+            IpAddr::V4(ip) if self.maps => {
+                SocketAddr::new(IpAddr::V6(ip.to_ipv6_mapped()), from.port())
+            }
+            _ => from,
+        }
     }
 }
 

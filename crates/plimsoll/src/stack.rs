@@ -593,9 +593,11 @@ impl Inner {
     fn run(&self, waiter: &mut QueueWaiter) {
         let mut last_work = self.now();
         while !self.is_stopped() {
-            let polled = Polled::of(self.core.poll_queue(waiter.queue(), self.now(), BUDGET));
-            if polled.ended.is_some() {
+            let Ok(polled) = self.core.poll_queue(waiter.queue(), self.now(), BUDGET) else {
                 return;
+            };
+            if polled.outruns_readers {
+                std::thread::yield_now();
             }
             if polled.worked {
                 if !self.busy_poll.is_zero() {

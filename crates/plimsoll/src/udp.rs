@@ -65,14 +65,7 @@ impl UdpSocket {
     /// # Errors
     /// `AddrInUse` if another socket has it, `AddrNotAvailable` if it is not the stack's.
     pub fn bind(stack: &Stack, address: impl ToSocketAddrs) -> io::Result<UdpSocket> {
-        let mut last = io::Error::new(ErrorKind::InvalidInput, "no address to bind to");
-        for address in address.to_socket_addrs()? {
-            match stack.core().bind_udp(address) {
-                Ok(socket) => return Ok(UdpSocket::from_socket(socket, stack)),
-                Err(error) => last = refused(stack.core(), error),
-            }
-        }
-        Err(last)
+        bind_first(stack, address, |address| stack.core().bind_udp(address))
     }
 
     /// As [`bind`](Self::bind); on `[::]`, IPv4 is not taken (IPV6_V6ONLY), so that another socket
@@ -84,6 +77,26 @@ impl UdpSocket {
         let bound = stack.core().bind_udp_only_v6(address);
         let socket = bound.map_err(|error| refused(stack.core(), error))?;
         Ok(UdpSocket::from_socket(socket, stack))
+    }
+
+    /// As [`bind`](Self::bind), but others may be bound to the same address and port by this call
+    /// as well (SO_REUSEPORT). A keyed hash of addresses and ports chooses one of them for each
+    /// peer; what is sent to a group or is a broadcast goes to all. With port 0 a group of its own
+    /// begins.
+    ///
+    /// ```
+    /// # let stack = plimsoll::Stack::builder().loopback_only().build()?;
+    /// let first = plimsoll::UdpSocket::bind_shared(&stack, "127.0.0.1:0")?;
+    /// let second = plimsoll::UdpSocket::bind_shared(&stack, first.local_addr()?)?;
+    /// assert_eq!(first.local_addr()?, second.local_addr()?);
+    /// assert!(plimsoll::UdpSocket::bind(&stack, first.local_addr()?).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    pub fn bind_shared(stack: &Stack, address: impl ToSocketAddrs) -> io::Result<UdpSocket> {
+        bind_first(stack, address, |address| stack.core().bind_udp_shared(address))
     }
 
     /// Takes what is for any address, of ours or not, and for any port that no other socket has:
@@ -496,6 +509,22 @@ impl UdpSocket {
             }
         }
     }
+}
+
+/// Binds to the first address that `bind` takes.
+fn bind_first(
+    stack: &Stack,
+    address: impl ToSocketAddrs,
+    bind: impl Fn(SocketAddr) -> Result<Arc<plimsoll_stack::UdpSocket>, SocketError>,
+) -> io::Result<UdpSocket> {
+    let mut last = io::Error::new(ErrorKind::InvalidInput, "no address to bind to");
+    for address in address.to_socket_addrs()? {
+        match bind(address) {
+            Ok(socket) => return Ok(UdpSocket::from_socket(socket, stack)),
+            Err(error) => last = refused(stack.core(), error),
+        }
+    }
+    Err(last)
 }
 
 /// To `address`, and nothing else is asked for.

@@ -115,6 +115,19 @@ async fn bulk_arrives_whole_also_through_a_narrow_link() {
     }
 }
 
+#[tokio::test]
+async fn a_socket_for_both_versions_knows_its_ipv4_peers_again() {
+    let (here, there) = pair(LinkConfig::default());
+    let server = endpoint(&there, "192.0.2.2:443", Some(server_config()));
+    let mut client = endpoint(&here, "[::]:0", None);
+    client.set_default_client_config(client_config());
+    let connecting = client.connect("192.0.2.2:443".parse().unwrap(), "localhost").unwrap();
+    let (near, far) = tokio::join!(connecting, async { server.accept().await.unwrap().await });
+    let (near, far) = (near.unwrap(), far.unwrap());
+    assert_eq!(near.remote_address(), "[::ffff:192.0.2.2]:443".parse().unwrap());
+    assert_eq!(far.remote_address().ip(), IpAddr::from([192, 0, 2, 1]));
+}
+
 /// A checksum that notices when bytes change places (FNV-1a).
 fn sum(data: &[u8]) -> u64 {
     data.iter().fold(0xcbf2_9ce4_8422_2325, |sum, &byte| {

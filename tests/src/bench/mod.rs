@@ -14,6 +14,7 @@ mod stage;
 mod stalls;
 mod table;
 mod tun2proxy;
+mod udp;
 mod versions;
 mod web;
 
@@ -52,6 +53,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
             "attacks" => return as_root(|| attacks::run(rest)),
             "web" => return as_root(|| web::run(rest)),
             "tun2proxy" => return as_root(|| tun2proxy::run(rest)),
+            "udp" => return as_root(|| udp::run(rest)),
             "versions" => return as_root(|| versions::run(rest)),
             "stalls" => return as_root(|| stalls::run(rest)),
             _ => {}

@@ -88,17 +88,16 @@ fn show(unit: Unit, value: Option<f64>) -> String {
 const HEAD: [&str; 9] =
     ["work", "ours", "kernel", "ratio", "spread", "floor", "aim", "verdict", "CPU"];
 
-/// The table as text.
-pub(super) fn text(measured: &[Measured], plan: Plan) -> String {
-    let mut out = format!(
-        "\n{} runs of {:?} per cell, paired; medians; kernel sockets use {CONGESTION_CONTROL}\n\n",
-        plan.repetitions, plan.seconds
-    );
-    let mut lines = vec![HEAD.map(String::from)];
-    lines.extend(measured.iter().map(line));
-    let widths: Vec<usize> = (0..HEAD.len())
-        .map(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0))
+/// Lines of cells, in columns.
+pub(super) fn aligned(lines: impl IntoIterator<Item = Vec<String>>) -> String {
+    let lines: Vec<Vec<String>> = lines.into_iter().collect();
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width =
+        |line: &Vec<String>, column: usize| line.get(column).map_or(0, |cell| cell.chars().count());
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| lines.iter().map(|line| width(line, column)).max().unwrap_or(0))
         .collect();
+    let mut out = String::new();
     for line in &lines {
         for (cell, width) in line.iter().zip(&widths) {
             let _ = write!(out, "{cell:width$}  ");
@@ -106,6 +105,18 @@ pub(super) fn text(measured: &[Measured], plan: Plan) -> String {
         out.truncate(out.trim_end_matches(' ').len());
         out.push('\n');
     }
+    out
+}
+
+/// The table as text.
+pub(super) fn text(measured: &[Measured], plan: Plan) -> String {
+    let mut out = format!(
+        "\n{} runs of {:?} per cell, paired; medians; kernel sockets use {CONGESTION_CONTROL}\n\n",
+        plan.repetitions, plan.seconds
+    );
+    let mut lines = vec![HEAD.map(String::from).to_vec()];
+    lines.extend(measured.iter().map(|row| line(row).to_vec()));
+    out.push_str(&aligned(lines));
     for row in measured.iter().filter(|row| row.row.against.ends_with("passes")) {
         let _ = writeln!(out, "\n{}: the kernel's column holds {}.", row.row.name, row.row.against);
     }

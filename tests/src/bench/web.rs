@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use super::table::{median, spread};
+use super::table::{aligned, median, spread};
 use super::{FULL, Plan, QUICK};
 use crate::harness::process::Process;
 use crate::harness::web::{Sockets, WebServer, program};
@@ -235,18 +235,9 @@ fn text(rows: &[&Row], measured: &[Measured], plan: Plan) -> String {
         plan.repetitions, plan.seconds
     );
     let head = ["work", "ours", "other", "ratio", "spread", "p99", "ratio", "verdict", "CPU"];
-    let mut lines = vec![head.map(String::from)];
-    lines.extend(rows.iter().zip(measured).map(|(row, measured)| line(row, measured)));
-    let widths: Vec<usize> = (0..head.len())
-        .map(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0))
-        .collect();
-    for line in &lines {
-        for (cell, width) in line.iter().zip(&widths) {
-            let _ = write!(out, "{cell:width$}  ");
-        }
-        out.truncate(out.trim_end_matches(' ').len());
-        out.push('\n');
-    }
+    let mut lines = vec![head.map(String::from).to_vec()];
+    lines.extend(rows.iter().zip(measured).map(|(row, measured)| line(row, measured).to_vec()));
+    out.push_str(&aligned(lines));
     for (row, measured) in rows.iter().zip(measured) {
         for error in &measured.errors {
             let _ = writeln!(out, "\n{}: {error}", row.name);

@@ -6,17 +6,25 @@ mod behaviour;
 mod hosts;
 mod talk;
 
-use anyhow::{Context, Result, bail};
-use plimsoll::{Stack, device};
+use std::net::SocketAddr;
 
-use crate::harness::world::DEVICE;
+use anyhow::{Context, Result, bail};
+use plimsoll::{Stack, StackBuilder, device};
+
+use crate::datagrams::{self, OurSocket};
+use crate::harness::world::{DEVICE, OURS};
 use crate::peer::options::Options;
 
 /// Runs the program named by the first word.
 pub(crate) fn run(words: &[String]) -> Result<()> {
     let name = words.first().context("client NAME ADDRESS ...")?;
     let options = Options::parse(&words[1..])?;
-    let stack = stack()?;
+    if name == "udp-receive-in-a-loop" {
+        let stack = on_tun()?.build_without_thread().context("building the stack")?;
+        let socket = OurSocket::bind(&stack, options.address(), &options)?;
+        return datagrams::receive(&mut socket.runs()?, &options);
+    }
+    let stack = on_tun()?.build().context("building the stack")?;
     match name.as_str() {
         "connect" => behaviour::connect(&stack, &options),
         "queue" => behaviour::queue(&stack, &options),
@@ -31,20 +39,22 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         "lazy-listener" => behaviour::lazy_listener(&stack, &options),
         "hosts" => hosts::serve(&stack, &options),
         "mdns" => hosts::mdns(&stack, &options),
+        "udp-send" => {
+            let any = SocketAddr::new(OURS.parse().context("an address")?, 0);
+            datagrams::send(&mut OurSocket::bind(&stack, any, &options)?, &options)
+        }
+        "udp-receive" => {
+            datagrams::receive(&mut OurSocket::bind(&stack, options.address(), &options)?, &options)
+        }
         "talk" => talk::client(&stack, &options),
         "talk-server" => talk::server(&stack, &options),
         _ => bail!("no client is called `{name}`"),
     }
 }
 
-/// A stack with a thread of its own on the TUN device of the test.
-fn stack() -> Result<Stack> {
+/// A stack on the TUN device of the test.
+fn on_tun() -> Result<StackBuilder> {
     let config = device::tun::TunConfig::default().name(DEVICE);
     let tun = device::tun::open(config).context("opening the TUN device")?;
-    Stack::builder()
-        .device(tun)
-        .address("192.0.2.2/24")
-        .address("2001:db8::2/64")
-        .build()
-        .context("building the stack")
+    Ok(Stack::builder().device(tun).address("192.0.2.2/24").address("2001:db8::2/64"))
 }

@@ -4,7 +4,8 @@ use anyhow::Result;
 
 use super::netns::Namespace;
 
-const NEAR: &str = "198.51.100.1";
+/// The address of [`Veth::near`].
+pub(crate) const NEAR: &str = "198.51.100.1";
 /// The address of [`Veth::far`].
 pub(crate) const FAR: &str = "198.51.100.2";
 

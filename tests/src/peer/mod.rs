@@ -14,9 +14,16 @@ mod socks;
 mod talk;
 pub(crate) mod workload;
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
 use anyhow::{Context, Result, bail};
 use options::Options;
 pub(crate) use workload::CONGESTION_CONTROL;
+
+use crate::datagrams::{self, KernelSocket};
+
+const V4_ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+const V6_ANY: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
 
 /// Runs the program named by the first word.
 pub(crate) fn run(words: &[String]) -> Result<()> {
@@ -40,6 +47,11 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         "hosts" => hosts::serve(&options),
         "mdns" => hosts::mdns(&options),
         "mdns-ask" => hosts::mdns_ask(&options),
+        "udp-send" => {
+            let any = if options.address().is_ipv4() { V4_ANY } else { V6_ANY };
+            datagrams::send(&mut KernelSocket::bind(any, &options)?, &options)
+        }
+        "udp-receive" => udp_receive(&options),
         "talk" => talk::client(&options),
         "talk-server" => talk::server(&options),
         "malformed" => malformed::run(&options),
@@ -53,4 +65,15 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         "full-queue" => behaviour::full_queue(&options),
         _ => bail!("no peer is called `{name}`"),
     }
+}
+
+/// Receives datagrams. With `--buffer deep` it stands for the network.
+fn udp_receive(options: &Options) -> Result<()> {
+    let mut socket = KernelSocket::bind(options.address(), options)?;
+    match options.text("buffer") {
+        None => {}
+        Some("deep") => socket.deepen()?,
+        Some(other) => bail!("--buffer {other}: it is deep, or not given"),
+    }
+    datagrams::receive(&mut socket, options)
 }

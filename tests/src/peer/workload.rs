@@ -161,7 +161,7 @@ fn rr_flow(options: &Options, limit: Duration, barrier: &Barrier) -> Result<Vec<
 }
 
 /// Processor time of this process so far, user and system.
-fn cpu_seconds() -> f64 {
+pub(crate) fn cpu_seconds() -> f64 {
     cpu_seconds_of("self")
 }
 

@@ -5,6 +5,7 @@
 //! without tokio.
 
 mod bulk;
+mod quic;
 mod server;
 
 use std::io::Write;
@@ -39,6 +40,29 @@ enum Program {
         #[arg(long, default_value_t = 2.0)]
         seconds: f64,
     },
+    /// Takes a stream of QUIC in and prints what it brought as JSON
+    QuicReceive(QuicEnd),
+    /// Sends a stream of QUIC for some time and prints what arrived as JSON
+    QuicSend {
+        #[command(flatten)]
+        end: QuicEnd,
+        /// For how long it sends
+        #[arg(long, default_value_t = 2.0)]
+        seconds: f64,
+    },
+}
+
+/// An end of a connection of QUIC.
+#[derive(clap::Args)]
+struct QuicEnd {
+    /// The address to listen on, or that of the other end
+    address: SocketAddr,
+    /// Whose sockets
+    #[arg(long)]
+    sockets: Sockets,
+    /// The TUN device of sockets of ours
+    #[arg(long, default_value = "plim0")]
+    device: String,
 }
 
 /// Whose sockets the server has, and who runs the stack.
@@ -65,6 +89,10 @@ fn main() -> Result<()> {
     match Program::parse() {
         Program::Server { address, sockets, device, threads } => {
             server::run(address, sockets, device, threads.into())
+        }
+        Program::QuicReceive(end) => quic::receive(end.address, end.sockets, end.device),
+        Program::QuicSend { end, seconds } => {
+            quic::send(end.address, end.sockets, end.device, seconds)
         }
         Program::Bulk { streams, seconds } => bulk::run(streams, seconds),
     }

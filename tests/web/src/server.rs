@@ -41,7 +41,7 @@ pub(super) fn run(
 }
 
 /// With one thread it is tokio's runtime of the current thread, as such programs choose it.
-fn runtime(threads: usize) -> Result<Runtime> {
+pub(super) fn runtime(threads: usize) -> Result<Runtime> {
     let mut builder = match threads {
         1 => Builder::new_current_thread(),
         _ => Builder::new_multi_thread(),
@@ -73,7 +73,7 @@ fn our_no_delay(stream: &mut net::TcpStream) {
 }
 
 /// A stack on the TUN device of the namespace.
-fn on_tun(name: String) -> Result<StackBuilder> {
+pub(super) fn on_tun(name: String) -> Result<StackBuilder> {
     let config = device::tun::TunConfig::default().name(name);
     let tun = device::tun::open(config).context("opening the TUN device")?;
     Ok(Stack::builder().device(tun).address("192.0.2.2/24").address("2001:db8::2/64"))

@@ -23,6 +23,7 @@ const USAGE: &str = "usage: cargo xtask bench WHAT
   stalls [--quick] [--json FILE]
   web [--quick] [--repetitions N] [--seconds S] [--only NAME]... [--json FILE]
   tun2proxy [--quick] [--pairs N] [--seconds S] [--only NAME]... [--json FILE]
+  udp [--quick] [--repetitions N] [--seconds S] [--only NAME]... [--json FILE]
   versions --old PATH --new PATH [--pairs N] [--seconds S] [--only NAME]... [--json FILE]
   attacks [--old PATH] --new PATH [--only NAME]... [--quick] [--json FILE]
   atomics [--at COMMIT]... [--rounds N] [--places] [--json FILE]
@@ -36,6 +37,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
         Some("kernel" | "stalls" | "versions" | "attacks") => steps::bench(root, args),
         Some("web") => steps::bench_web(root, args),
         Some("tun2proxy") => tun2proxy::run(root, args),
+        Some("udp") => steps::bench_udp(root, args),
         Some("atomics") => atomics::run(root, &args[1..]),
         Some("flood") => flood::run(root, &args[1..]),
         Some("idle") => idle::run(root, &args[1..]),

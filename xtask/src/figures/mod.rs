@@ -65,6 +65,7 @@ const TABLES: [Table; 10] = [
     Table { name: "stalls", needs_root: true, take: stalls },
     Table { name: "tun2proxy", needs_root: true, take: tun2proxy },
     Table { name: "attacks", needs_root: true, take: attacks },
+    Table { name: "udp", needs_root: true, take: udp },
     Table { name: "in-process", needs_root: false, take: stream::in_process },
     Table { name: "fq", needs_root: false, take: stream::fair_queueing },
     Table { name: "explain", needs_root: false, take: explain::take },
@@ -201,6 +202,10 @@ fn attacks(root: &Path, effort: Effort) -> Result<Rows> {
     let program = program.to_str().context("the path of the repository is text")?;
     let options = [&["--new", program], effort.quick()].concat();
     tables::attacks(&measured(root, "attacks", &options, steps::bench)?)
+}
+
+fn udp(root: &Path, effort: Effort) -> Result<Rows> {
+    tables::udp(&measured(root, "udp", effort.quick(), steps::bench_udp)?)
 }
 
 fn sacked(root: &Path, effort: Effort) -> Result<Rows> {

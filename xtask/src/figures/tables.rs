@@ -23,19 +23,33 @@ fn number(value: &Value, places: usize) -> String {
     value.as_f64().map_or_else(|| "-".into(), |value| format!("{value:.places$}"))
 }
 
-/// The table of `bench kernel`.
-pub(super) fn kernel(taken: &Value) -> Result<Rows> {
+/// The table that a document of a bench holds ready.
+fn ready(taken: &Value, conditions: String) -> Result<Rows> {
     let table = taken.get("table").context("the document of the bench has no table")?;
     let words =
         |value: &Value| -> Result<Vec<String>> { Ok(array(value)?.iter().map(text).collect()) };
     let rows = array(&table["rows"])?.iter().map(words).collect::<Result<_>>()?;
+    Ok(Rows { conditions, header: words(&table["header"])?, rows })
+}
+
+/// The table of `bench udp`.
+pub(super) fn udp(taken: &Value) -> Result<Rows> {
+    let conditions = format!(
+        "{} pairs of {} s; CPU in seconds for a million datagrams or a gigabyte, ours / kernel",
+        taken["repetitions"], taken["seconds"]
+    );
+    ready(taken, conditions)
+}
+
+/// The table of `bench kernel`.
+pub(super) fn kernel(taken: &Value) -> Result<Rows> {
     let conditions = format!(
         "{} pairs of {} s, kernel sockets with {}",
         taken["repetitions"],
         taken["seconds"],
         text(&taken["kernel_congestion_control"])
     );
-    Ok(Rows { conditions, header: words(&table["header"])?, rows })
+    ready(taken, conditions)
 }
 
 /// The table of `bench stalls`.

@@ -1,4 +1,4 @@
-//! Changes the imports of a test file.
+//! Changes the imports of a test file of others.
 
 use anyhow::{Context, Result};
 
@@ -9,9 +9,12 @@ pub(super) struct Excluded {
     pub(super) why: &'static str,
 }
 
-/// Paths that name another thing here. The sockets of tokio are ours; those of std and socket2,
-/// which the tests use beside them, are stand-ins that find the same stack.
-const PATHS: [(&str, &str); 7] = [
+/// What stands in the place of another text, on one line.
+pub(super) type Replacements = &'static [(&'static str, &'static str)];
+
+/// For tokio's tests. The sockets of tokio are ours; those of std and socket2, which the tests use
+/// beside them, are stand-ins that find the same stack.
+pub(super) const TOKIO: Replacements = &[
     ("tokio::net::Tcp", "plimsoll::net::Tcp"),
     ("tokio::net::{Tcp", "plimsoll::net::{Tcp"),
     (
@@ -22,16 +25,36 @@ const PATHS: [(&str, &str); 7] = [
     ("use std::{io::Write, net};", "use outside::std_net as net;\nuse std::io::Write;"),
     ("std::net::TcpStream::connect(", "outside::std_net::TcpStream::connect("),
     ("socket2::SockRef", "outside::socket2::SockRef"),
+    // The type is meant.
+    ("std::net::TcpStream)", "plimsoll::TcpStream)"),
 ];
 
-/// The same where the type is meant.
-const STREAM: (&str, &str) = ("std::net::TcpStream)", "plimsoll::TcpStream)");
+/// For quinn's tests. The file that is part of quinn's own crate names it `crate` and `super`;
+/// outside of it, it is `quinn`. Endpoints and the sockets that they are made of are stand-ins.
+pub(super) const QUINN: Replacements = &[
+    ("SocketAddr, UdpSocket}", "SocketAddr}"),
+    (
+        "use crate::runtime::TokioRuntime;",
+        "use outside::{Endpoint, UdpSocket};\nuse quinn::TokioRuntime;",
+    ),
+    ("use crate::{Duration, Instant};", "use std::time::{Duration, Instant};"),
+    (
+        "use super::{ClientConfig, Endpoint, EndpointConfig",
+        "use quinn::{ClientConfig, EndpointConfig",
+    ),
+    ("quinn::Endpoint::server(", "outside::Endpoint::server("),
+    ("crate::", "quinn::"),
+];
 
-/// `text` with other imports, without the `excluded` tests, and with a stack for the process.
-pub(super) fn rewritten(text: &str, excluded: &[&Excluded]) -> Result<String> {
+/// `text` with these replacements, and without the `excluded` tests.
+pub(super) fn rewritten(
+    text: &str,
+    replacements: Replacements,
+    excluded: &[&Excluded],
+) -> Result<String> {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
-        let changed = PATHS.iter().chain([&STREAM]);
+        let changed = replacements.iter();
         lines.push(changed.fold(line.to_owned(), |line, (from, to)| line.replace(from, to)));
     }
     for one in excluded {
@@ -43,7 +66,7 @@ pub(super) fn rewritten(text: &str, excluded: &[&Excluded]) -> Result<String> {
         }
         lines.insert(at, "#[cfg(any())]".to_owned());
     }
-    lines.push("outside::begin!();\n".to_owned());
+    lines.push(String::new());
     Ok(lines.join("\n"))
 }
 
@@ -58,9 +81,20 @@ mod tests {
         let one = Excluded { file: "file", test: "one", why: "because" };
         let expected = "use plimsoll::net::{TcpListener, TcpStream};\n\
                         use outside::std_net as net;\nuse std::thread;\nuse std::net::SocketAddr;\n\
-                        \n#[cfg(any())]\n#[test]\n#[ignore]\nfn one() {}\noutside::begin!();\n";
-        assert_eq!(rewritten(text, &[&one]).unwrap(), expected);
+                        \n#[cfg(any())]\n#[test]\n#[ignore]\nfn one() {}\n";
+        assert_eq!(rewritten(text, TOKIO, &[&one]).unwrap(), expected);
         let two = Excluded { file: "file", test: "two", why: "because" };
-        assert!(rewritten(text, &[&two]).is_err());
+        assert!(rewritten(text, TOKIO, &[&two]).is_err());
+    }
+
+    #[test]
+    fn a_file_of_quinns_crate_becomes_one_outside_of_it() {
+        let text = "use std::net::{SocketAddr, UdpSocket};\nuse crate::runtime::TokioRuntime;\n\
+                    use super::{ClientConfig, Endpoint, EndpointConfig};\n\
+                    let config = crate::ClientConfig::new();\n";
+        let expected = "use std::net::{SocketAddr};\nuse outside::{Endpoint, UdpSocket};\n\
+                        use quinn::TokioRuntime;\nuse quinn::{ClientConfig, EndpointConfig};\n\
+                        let config = quinn::ClientConfig::new();\n";
+        assert_eq!(rewritten(text, QUINN, &[]).unwrap(), expected);
     }
 }

@@ -6,14 +6,14 @@
 //! imports name our sockets, and a last line gives the process its stack.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value;
 
-use super::rewrite::{Excluded, rewritten};
-use crate::{shell, steps};
+use super::package::Package;
+use super::rewrite::{Excluded, TOKIO, rewritten};
+use crate::shell;
 
 /// The test files, without their extension.
 const FILES: [&str; 13] = [
@@ -88,24 +88,8 @@ pub(super) fn command(root: &Path, filter: &[String]) -> Result<()> {
 
 /// Writes the package and returns the command that runs its tests, or says what cannot be fetched.
 pub(crate) fn prepared(root: &Path) -> Result<Result<Command, String>> {
-    let target = steps::cargo_target(root).join("outside");
-    let package = target.join("tokio");
-    let write = |path: &str, text: &str| -> Result<()> {
-        let path = package.join(path);
-        let folder = path.parent().context("files lie in folders")?;
-        fs::create_dir_all(folder)?;
-        // What has not changed is not built again.
-        if fs::read_to_string(&path).is_ok_and(|before| before == text) {
-            return Ok(());
-        }
-        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
-    };
-    let plimsoll = root.join("crates/plimsoll");
-    write("Cargo.toml", &MANIFEST.replace("PLIMSOLL", &plimsoll.display().to_string()))?;
-    write("src/lib.rs", include_str!("shim.txt"))?;
-    // The versions of the repository, as far as they go.
-    write("Cargo.lock", &fs::read_to_string(root.join("Cargo.lock"))?)?;
-    let tests = match tokio_package(&package)? {
+    let package = Package::begin(root, "tokio", MANIFEST, include_str!("shim.txt"))?;
+    let tests = match package.source_of("tokio")? {
         Ok(folder) => folder.join("tests"),
         Err(why) => return Ok(Err(why)),
     };
@@ -123,12 +107,11 @@ pub(crate) fn prepared(root: &Path) -> Result<Result<Command, String>> {
         for one in &excluded {
             println!("left out: {file}::{}: {}", one.test, one.why);
         }
-        write(&format!("tests/{file}.rs"), &rewritten(&text, &excluded)?)?;
+        let begin = "outside::begin!();\n";
+        let text = rewritten(&text, TOKIO, &excluded)? + begin;
+        package.write(&format!("tests/{file}.rs"), &text)?;
     }
-    let mut command = Command::new("cargo");
-    command.args(["test", "--no-fail-fast", "--tests"]).current_dir(&package);
-    command.env("CARGO_TARGET_DIR", target.join("build"));
-    Ok(Ok(command))
+    Ok(Ok(package.tests()))
 }
 
 /// Test files of TCP and UDP that [`FILES`] does not have: a new version of tokio brings them.
@@ -145,24 +128,6 @@ fn unknown_files(tests: &Path) -> Result<Vec<String>> {
         .collect();
     unknown.sort();
     Ok(unknown)
-}
-
-/// Where cargo keeps the source of tokio, which it fetches if need be. Says why if it cannot.
-fn tokio_package(package: &Path) -> Result<Result<PathBuf, String>> {
-    let mut command = Command::new("cargo");
-    command.args(["metadata", "--format-version", "1"]).current_dir(package);
-    let out = shell::output(&mut command, shell::FETCH_LIMIT)?
-        .context("cargo metadata did not end in time")?;
-    if !out.status.success() {
-        let said = String::from_utf8_lossy(&out.stderr);
-        return Ok(Err(format!("cargo cannot fetch tokio and what it needs: {}", said.trim())));
-    }
-    let metadata: Value = serde_json::from_slice(&out.stdout).context("cargo metadata is JSON")?;
-    let packages = metadata["packages"].as_array().context("packages are a list")?;
-    let tokio = packages.iter().find(|package| package["name"] == "tokio");
-    let manifest = tokio.and_then(|tokio| tokio["manifest_path"].as_str());
-    let manifest = PathBuf::from(manifest.context("tokio is a dependency")?);
-    Ok(Ok(manifest.parent().context("a manifest lies in a folder")?.to_path_buf()))
 }
 
 #[cfg(test)]

@@ -22,6 +22,8 @@ pub(crate) struct PollState {
     pub(crate) datagrams: bool,
     /// Packets for the hook, which is called when the poll has come to its end.
     pub(crate) unhandled: Vec<Unhandled>,
+    /// This poll has dropped datagrams because nobody has read those before them.
+    pub(crate) outruns_readers: bool,
     /// What SYNs that are answered with cookies may still take of the work.
     pub(crate) syns: SynShares,
 }

@@ -117,6 +117,10 @@ pub struct Poll {
     pub worked: bool,
     /// Another thread is polling; this one did nothing.
     pub busy: bool,
+    /// Datagrams were dropped because their sockets' receive queues were full. A thread that does
+    /// nothing but poll lets others run now: what it reads from the device meanwhile is lost as
+    /// well, while the device may still keep it.
+    pub outruns_readers: bool,
     /// When the next timer or device event is due, if any is. A packet or an application call may
     /// come before.
     pub next: Option<Instant>,

@@ -100,12 +100,16 @@ impl Stack {
             }
         }
         let unhandled = std::mem::take(&mut state.unhandled);
+        let outruns_readers = std::mem::take(&mut state.outruns_readers);
         drop((state, attending));
         work.finish();
         self.hand_out(now, queue, unhandled);
         match self.pollers.ended() {
             Some(error) => Err(error.clone()),
-            None => Ok(Poll { worked, busy: false, next: self.deadline_of(queue) }),
+            None => {
+                let next = self.deadline_of(queue);
+                Ok(Poll { worked, busy: false, outruns_readers, next })
+            }
         }
     }
 

@@ -62,10 +62,10 @@ impl Inner {
 }
 
 /// The one of `group` that `hash` chooses. Nothing is hashed for one that is alone.
-fn choose<'a>(
-    group: impl Iterator<Item = &'a Arc<ListenerInner>> + Clone,
+pub(super) fn choose<T>(
+    group: impl Iterator<Item = T> + Clone,
     hash: impl FnOnce() -> u64,
-) -> Option<&'a Arc<ListenerInner>> {
+) -> Option<T> {
     let count = group.clone().count();
     if count < 2 {
         return { group }.next();

@@ -8,6 +8,9 @@
 //! 3. One that is bound to the unspecified address, if the address is ours.
 //! 4. A flow, then a listener or a socket for any address: first for the port, then for all ports.
 //!
+//! Sockets that share their port (SO_REUSEPORT) may fit equally well. Of those, a keyed hash of the
+//! datagram's addresses and ports chooses one.
+//!
 //! A datagram to a group is for every socket that has joined the group, one to a broadcast address
 //! for every socket of the port that is bound to no other address. A socket for any address gets
 //! both.
@@ -31,6 +34,7 @@ use crate::sockets::udp::UdpEndpoint;
 use crate::sockets::udp::flow::FlowListener;
 use crate::sync::lock;
 use crate::sync::timed::{Timed, TimedGuard};
+use crate::tables::listeners::choose;
 use crate::tables::udp_flows::FlowTable;
 
 /// Which IP versions a socket that is bound to `[::]` takes.
@@ -40,6 +44,15 @@ pub(crate) enum Versions {
     Both,
     /// IPv6 only (IPV6_V6ONLY).
     OnlyV6,
+}
+
+/// Whether others may be bound to the same port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// None that would take some of the same datagrams.
+    Alone,
+    /// Those that say so as well (SO_REUSEPORT).
+    Group,
 }
 
 pub(crate) struct UdpTable {
@@ -106,6 +119,7 @@ struct Entry {
     local: SocketAddr,
     peer: Option<SocketAddr>,
     versions: Versions,
+    sharing: Sharing,
     groups: Vec<IpAddr>,
     endpoint: Arc<UdpEndpoint>,
 }
@@ -271,16 +285,20 @@ impl UdpTable {
     pub(crate) fn bind(
         &self,
         endpoint: &Arc<UdpEndpoint>,
-        versions: Versions,
+        (versions, sharing): (Versions, Sharing),
     ) -> Result<(), SocketError> {
         let (local, peer) = (endpoint.local(), endpoint.peer());
         let mut ports = self.write();
         let there = ports.by_port.entry(local.port()).or_default();
-        if there.iter().any(|entry| entry.overlaps(local, versions)) {
+        let excludes = |entry: &Entry| {
+            let share = sharing == Sharing::Group && entry.sharing == Sharing::Group;
+            !share && entry.overlaps(local, versions)
+        };
+        if there.iter().any(excludes) {
             return Err(SocketError::AddrInUse);
         }
         let endpoint = endpoint.clone();
-        there.push(Entry { local, peer, versions, groups: Vec::new(), endpoint });
+        there.push(Entry { local, peer, versions, sharing, groups: Vec::new(), endpoint });
         Ok(())
     }
 
@@ -372,14 +390,23 @@ impl UdpTable {
     }
 
     /// The socket for a datagram from `from` to `to`, which is one host's; `ours` is whether that
-    /// is an address of ours.
-    pub(crate) fn find(&self, from: SocketAddr, to: SocketAddr, ours: bool) -> Found {
+    /// is an address of ours. Of several that share their port, `hash` chooses.
+    pub(crate) fn find(
+        &self,
+        from: SocketAddr,
+        to: SocketAddr,
+        ours: bool,
+        hash: impl FnOnce() -> u64,
+    ) -> Found {
         let any = {
             let ports = self.read();
             let there = ports.by_port.get(&to.port()).into_iter().flatten();
-            let fitting = there.filter_map(|entry| Some((entry.fit(from, to.ip(), ours)?, entry)));
-            if let Some((_, entry)) = fitting.max_by_key(|&(fit, _)| fit) {
-                return Found::Socket(entry.endpoint.clone());
+            let fit = |entry: &Entry| entry.fit(from, to.ip(), ours);
+            if let Some(best) = there.clone().filter_map(&fit).max() {
+                let closest = there.filter(|&entry| fit(entry) == Some(best));
+                if let Some(entry) = choose(closest, hash) {
+                    return Found::Socket(entry.endpoint.clone());
+                }
             }
             if ports.any_address.is_empty() {
                 return Found::Nobody;

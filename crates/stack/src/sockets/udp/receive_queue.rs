@@ -7,7 +7,8 @@
 //! of it: the boundaries stay.
 //!
 //! A datagram is copied into a chunk of the queue's own, since it is small as a rule and would keep
-//! the large chunk of a device alive. One that fills a quarter of its chunk stays where it is.
+//! the large chunk of a device alive. One that fills an eighth of its chunk stays where it is: so does
+//! a burst that arrived as one packet, since a device reads several of those into one chunk.
 //!
 //! The queue is bounded in bytes, of which each datagram costs [`DATAGRAM_OVERHEAD`] beside its
 //! own. As on Linux, a datagram is taken as long as the bound has not been reached, so that one of
@@ -24,6 +25,8 @@ use crate::limits::DATAGRAM_OVERHEAD;
 const BURST_CHUNK: usize = 65_536;
 /// The longest train, in bytes: what a reader has to have space for.
 const LONGEST_TRAIN: usize = 65_535;
+/// What is at least this part of its chunk is not copied.
+const LARGE: usize = 8;
 /// Datagrams of one train, at most.
 const MOST_OF_A_TRAIN: usize = 64;
 
@@ -146,7 +149,7 @@ impl ReceiveQueue {
         self.datagrams += count;
         self.cost += len + count * DATAGRAM_OVERHEAD;
         if let [only] = payload.parts()
-            && only.len() * 4 >= only.chunk_size()
+            && only.len() * LARGE >= only.chunk_size()
         {
             self.trains.push_back(Train { info: *info, data: only.clone(), stride, count });
             return;
@@ -335,6 +338,20 @@ mod tests {
         assert_eq!(queue.trains[1].data.chunk_size(), 65_536);
         queue.clear();
         assert_eq!(queue.cost(), 0);
+    }
+
+    #[test]
+    fn a_burst_that_arrived_as_one_packet_is_not_copied() {
+        let pool = Pool::new();
+        let mut queue = ReceiveQueue::default();
+        // As the first of several in the chunk that a device reads into.
+        let mut chunk = pool.chunk(plimsoll_buf::MAX_CHUNK);
+        for len in [64_800, 14_520] {
+            let burst = chunk.append(&vec![7; len]).into();
+            queue.push(&info(1), &burst, Some(1200), &pool);
+        }
+        let sizes: Vec<_> = queue.trains.iter().map(|train| train.data.chunk_size()).collect();
+        assert_eq!(sizes, [plimsoll_buf::MAX_CHUNK, 65_536]);
     }
 
     proptest::proptest! {

@@ -47,6 +47,25 @@ fn connections_are_dealt_out_to_all_of_a_group() {
     assert!(clients.iter().all(|client| client.read(pair.now, &mut [0; 9]) == Ok(4)));
 }
 
+#[test]
+fn datagrams_of_a_peer_go_to_one_of_a_group_and_those_of_many_to_all() {
+    let mut pair = Pair::new();
+    let group: Vec<_> = (0..4).map(|_| pair.b.bind_udp_shared(addr(B4, 9)).unwrap()).collect();
+    assert_eq!(pair.b.bind_udp(addr(B4, 9)).err(), Some(SocketError::AddrInUse));
+    let how = crate::UdpTransmit { to: Some(addr(B4, 9)), ..Default::default() };
+    for _ in 0..400 {
+        let client = pair.a.bind_udp(addr(A4, 0)).unwrap();
+        for _ in 0..2 {
+            client.send(pair.now, &how, &[b"ahoy"]).unwrap();
+        }
+        pair.settle();
+    }
+    let queued: Vec<_> = group.iter().map(|socket| socket.queued()).collect();
+    assert_eq!(queued.iter().sum::<usize>(), 800);
+    let even = |&count: &usize| count % 2 == 0 && (120..=280).contains(&count);
+    assert!(queued.iter().all(even), "each peer is one socket's, about even: {queued:?}");
+}
+
 /// What a listener has when it ends is reset; it is handed to nobody, as on Linux.
 #[test]
 fn a_listener_that_leaves_its_group_takes_what_it_has_along() {

@@ -157,6 +157,9 @@ fn a_full_receive_queue_drops_and_counts() {
         }
     };
     send(&pair, 6);
+    // Who polls is told, so that a reader has its turn.
+    let outruns = |pair: &Pair| pair.b.poll(pair.now, 256).unwrap().outruns_readers;
+    assert_eq!([outruns(&pair), outruns(&pair)], [true, false]);
     pair.settle();
     assert_eq!(server.queued(), 4);
     assert_eq!((pair.counter("UdpRcvbufErrors"), pair.counter("UdpInErrors")), ((0, 2), (0, 2)));

@@ -8,6 +8,7 @@ use plimsoll_buf::Slices;
 use plimsoll_wire::udp::UdpRepr;
 
 use crate::arrived::Arrived;
+use crate::flow::{FlowKey, is_unicast};
 use crate::offload::checksum;
 use crate::packet::Packet;
 use crate::policies::udp_memory::limit_of;
@@ -91,14 +92,16 @@ impl Stack {
         let from = SocketAddr::new(arrived.src, repr.src_port);
         let to = SocketAddr::new(arrived.dst, repr.dst_port);
         let data_at = arrived.transport_at + header_len;
-        if self.is_for_many(to.ip()) {
+        let routes = self.interfaces.routes();
+        let for_many = !is_unicast(to.ip()) || routes.is_broadcast(to.ip());
+        let ours = !routes.takes_any_address() || routes.is_ours(to.ip());
+        drop(routes);
+        if for_many {
             let datagram = self.datagram(packet, arrived, (from, to), (data_at, repr.payload_len));
             return self.deliver_to_all(work, state, &datagram);
         }
-        let routes = self.interfaces.routes();
-        let ours = !routes.takes_any_address() || routes.is_ours(to.ip());
-        drop(routes);
-        match self.tables.udp().find(from, to, ours) {
+        let hash = || self.hash_of_datagram(from, to);
+        match self.tables.udp().find(from, to, ours, hash) {
             Found::Socket(endpoint) => {
                 let ends = (data_at, repr.payload_len);
                 let datagram = self.datagram(packet, arrived, (from, to), ends);
@@ -116,6 +119,17 @@ impl Stack {
                 self.unwanted(work, state, why, &packet, arrived);
             }
         }
+    }
+
+    /// By what one of several sockets that share a port is chosen for what goes from `from` to `to`.
+    pub(crate) fn hash_of_datagram(&self, from: SocketAddr, to: SocketAddr) -> u64 {
+        let key = FlowKey {
+            local: to.ip(),
+            remote: from.ip(),
+            local_port: to.port(),
+            remote_port: from.port(),
+        };
+        key.hash(self.policies.secrets().table_key())
     }
 
     /// What a packet carries; the data begins at `data_at`.
@@ -176,6 +190,7 @@ impl Stack {
             Delivery::NoMemory => counters.mem_errors,
             Delivery::Closed => return work.count(counters.no_ports),
         };
+        state.outruns_readers = true;
         work.count(dropped);
         work.count(counters.in_errors);
     }

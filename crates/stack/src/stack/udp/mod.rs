@@ -12,14 +12,13 @@ use std::sync::Arc;
 use plimsoll_tcp::Instant;
 
 use crate::error::SocketError;
-use crate::flow::is_unicast;
 use crate::policies::udp_memory::{UdpMemoryUse, limit_of};
 use crate::sockets::udp::options::UdpOptions;
 use crate::sockets::udp::{UdpEndpoint, UdpKind};
 use crate::stack::Stack;
 use crate::stack::udp::socket::UdpSocket;
 use crate::stack::work::Work;
-use crate::tables::udp::{AnyAddress, Versions};
+use crate::tables::udp::{AnyAddress, Sharing, Versions};
 
 impl Stack {
     /// Binds a UDP socket to `local`. Port 0 takes a free one; the unspecified address takes what
@@ -28,7 +27,7 @@ impl Stack {
     /// # Errors
     /// If the address is not ours or taken, no port is free, or its interface is down.
     pub fn bind_udp(self: &Arc<Stack>, local: SocketAddr) -> Result<Arc<UdpSocket>, SocketError> {
-        self.bind_udp_for(local, Versions::Both)
+        self.bind_udp_for(local, Versions::Both, Sharing::Alone)
     }
 
     /// As [`bind_udp`](Self::bind_udp); on `[::]`, IPv4 is not taken (IPV6_V6ONLY).
@@ -39,13 +38,29 @@ impl Stack {
         self: &Arc<Stack>,
         local: SocketAddr,
     ) -> Result<Arc<UdpSocket>, SocketError> {
-        self.bind_udp_for(local, Versions::OnlyV6)
+        self.bind_udp_for(local, Versions::OnlyV6, Sharing::Alone)
+    }
+
+    /// As [`bind_udp`](Self::bind_udp), but others may be bound to the same address and port, if
+    /// they are bound by this call as well (SO_REUSEPORT). A datagram to one host is for one of
+    /// them, which a keyed hash of addresses and ports chooses: while the group stays as it is, a
+    /// peer's datagrams all go to one. What stands for many hosts is for all of them. With port 0 a
+    /// group of its own begins.
+    ///
+    /// # Errors
+    /// As [`bind_udp`](Self::bind_udp).
+    pub fn bind_udp_shared(
+        self: &Arc<Stack>,
+        local: SocketAddr,
+    ) -> Result<Arc<UdpSocket>, SocketError> {
+        self.bind_udp_for(local, Versions::Both, Sharing::Group)
     }
 
     fn bind_udp_for(
         self: &Arc<Stack>,
         local: SocketAddr,
         versions: Versions,
+        sharing: Sharing,
     ) -> Result<Arc<UdpSocket>, SocketError> {
         self.check_up()?;
         let local = SocketAddr::new(local.ip().to_canonical(), local.port());
@@ -64,7 +79,7 @@ impl Stack {
         let endpoint = self.tables.udp().make(|id| {
             UdpEndpoint::new((id, home, completions), (local, None), options, UdpKind::Bound)
         })?;
-        let bound = self.bind_to_port(&endpoint, local, versions);
+        let bound = self.bind_to_port(&endpoint, local, (versions, sharing));
         if let Err(error) = bound {
             self.tables.udp().unmake(endpoint.id);
             return Err(error);
@@ -103,11 +118,11 @@ impl Stack {
         &self,
         endpoint: &Arc<UdpEndpoint>,
         local: SocketAddr,
-        versions: Versions,
+        (versions, sharing): (Versions, Sharing),
     ) -> Result<(), SocketError> {
         let udp = self.tables.udp();
         if local.port() != 0 {
-            return udp.bind(endpoint, versions);
+            return udp.bind(endpoint, (versions, sharing));
         }
         let range = self.settings().ip_local_port_range;
         for port in self.tables.datagram_ports().candidates(self.policies.secrets(), range) {
@@ -116,7 +131,7 @@ impl Stack {
                 continue;
             }
             endpoint.set_addresses(local, None);
-            if udp.bind(endpoint, versions).is_ok() {
+            if udp.bind(endpoint, (versions, sharing)).is_ok() {
                 return Ok(());
             }
         }
@@ -158,37 +173,17 @@ impl Stack {
         if remote.port() == 0 {
             return Err(SocketError::AddrNotAvailable);
         }
-        let source = self.udp_source(Some(asked).filter(|ip| !ip.is_unspecified()), remote.ip())?;
+        let routes = self.interfaces.routes();
+        if routes.is_cut_off(remote.ip()) {
+            return Err(SocketError::NetworkDown);
+        }
+        let wanted = Some(asked).filter(|ip| !ip.is_unspecified());
+        let source = output::source(&routes, wanted, remote.ip())?;
+        drop(routes);
         let local = SocketAddr::new(source, endpoint.local().port());
         self.tables.udp().connect(endpoint, local, Some(remote));
         endpoint.set_addresses(local, Some(remote));
         Ok(())
-    }
-
-    /// Our address for datagrams to `remote`: `wanted`, or as the routes say.
-    pub(crate) fn udp_source(
-        &self,
-        wanted: Option<IpAddr>,
-        remote: IpAddr,
-    ) -> Result<IpAddr, SocketError> {
-        let routes = self.interfaces.routes();
-        if routes.is_cut_off(remote) {
-            return Err(SocketError::NetworkDown);
-        }
-        match wanted {
-            Some(ip) if ip.is_ipv4() != remote.is_ipv4() => {
-                Err(SocketError::Invalid("the two addresses are of different families"))
-            }
-            // What is bound to a group gets what is for it, and sends from an address of its own.
-            Some(ip) if is_unicast(ip) && !routes.is_broadcast(ip) => {
-                match routes.may_be_ours(ip) {
-                    true => Ok(ip),
-                    false => Err(SocketError::AddrNotAvailable),
-                }
-            }
-            _ if routes.is_ours(remote) => Ok(remote),
-            _ => routes.source_for(remote).ok_or(SocketError::NetworkUnreachable),
-        }
     }
 
     /// The application has let go of a socket.

@@ -9,7 +9,8 @@ use plimsoll_wire::udp::UdpRepr;
 use plimsoll_wire::{ipv6, protocol, udp};
 
 use crate::error::SocketError;
-use crate::flow::FlowKey;
+use crate::flow::{FlowKey, is_unicast};
+use crate::interfaces::route::RouteTable;
 use crate::limits::{MAX_DATAGRAM_V4, MAX_DATAGRAM_V6, MAX_UDP_SEGMENTS};
 use crate::offload::checksum;
 use crate::packet::{Charge, ChecksumState, CompletionSink, Gso, Packet};
@@ -137,7 +138,9 @@ impl Stack {
             return Err(SocketError::Invalid("the two addresses are of different families"));
         }
         let port = source_port(local.port(), how)?;
-        let broadcast = self.interfaces.routes().is_broadcast(remote.ip());
+        let guard = self.interfaces.routes();
+        let routes: &RouteTable = &guard;
+        let broadcast = routes.is_broadcast(remote.ip());
         if broadcast && !options.broadcast {
             return Err(SocketError::BroadcastNotAllowed);
         }
@@ -145,12 +148,12 @@ impl Stack {
         let group = remote.ip().is_multicast();
         let interface = match options.multicast_interface.filter(|_| group) {
             Some(interface) => interface,
-            None => self.udp_way(remote.ip())?,
+            None => way(routes, remote.ip())?,
         };
         let wanted = how.from.map(|ip| ip.to_canonical()).or(bound);
         let source = match (wanted, options.multicast_interface.filter(|_| group)) {
-            (None, Some(interface)) => self.address_of(interface, remote.ip())?,
-            (wanted, _) => self.udp_source(wanted, remote.ip())?,
+            (None, Some(interface)) => address_of(routes, interface, remote.ip())?,
+            (wanted, _) => source(routes, wanted, remote.ip())?,
         };
         self.check_way(interface)?;
         let (mtu, may_fragment) = self.udp_mtu(now, interface, remote.ip(), options);
@@ -175,23 +178,6 @@ impl Stack {
         })
     }
 
-    /// The interface that datagrams to `remote` leave by.
-    fn udp_way(&self, remote: IpAddr) -> Result<u8, SocketError> {
-        let routes = self.interfaces.routes();
-        match routes.lookup(remote) {
-            Some(interface) => Ok(interface),
-            None if routes.is_cut_off(remote) => Err(SocketError::NetworkDown),
-            None => Err(SocketError::NetworkUnreachable),
-        }
-    }
-
-    /// An address of an interface, of the version of `remote`.
-    fn address_of(&self, interface: u8, remote: IpAddr) -> Result<IpAddr, SocketError> {
-        let there = self.interfaces.routes().addresses_of(interface);
-        let mut same = there.iter().filter(|(ip, _)| ip.is_ipv4() == remote.is_ipv4());
-        same.next().map(|&(ip, _)| ip).ok_or(SocketError::AddrNotAvailable)
-    }
-
     /// The longest packet to `remote` that leaves whole, and who may fragment it.
     fn udp_mtu(
         &self,
@@ -210,6 +196,42 @@ impl Stack {
             PathMtuDiscovery::Never if remote.is_ipv6() => (path, Fragmenting::BySource),
             PathMtuDiscovery::Never => (link, Fragmenting::Anywhere),
         }
+    }
+}
+
+/// The interface that datagrams to `remote` leave by.
+fn way(routes: &RouteTable, remote: IpAddr) -> Result<u8, SocketError> {
+    match routes.lookup(remote) {
+        Some(interface) => Ok(interface),
+        None if routes.is_cut_off(remote) => Err(SocketError::NetworkDown),
+        None => Err(SocketError::NetworkUnreachable),
+    }
+}
+
+/// An address of an interface, of the version of `remote`.
+fn address_of(routes: &RouteTable, interface: u8, remote: IpAddr) -> Result<IpAddr, SocketError> {
+    let there = routes.addresses_of(interface);
+    let mut same = there.iter().filter(|(ip, _)| ip.is_ipv4() == remote.is_ipv4());
+    same.next().map(|&(ip, _)| ip).ok_or(SocketError::AddrNotAvailable)
+}
+
+/// Our address for datagrams to `remote`, to which there is a way: `wanted`, or as the routes say.
+pub(super) fn source(
+    routes: &RouteTable,
+    wanted: Option<IpAddr>,
+    remote: IpAddr,
+) -> Result<IpAddr, SocketError> {
+    match wanted {
+        Some(ip) if ip.is_ipv4() != remote.is_ipv4() => {
+            Err(SocketError::Invalid("the two addresses are of different families"))
+        }
+        // What is bound to a group gets what is for it, and sends from an address of its own.
+        Some(ip) if is_unicast(ip) && !routes.is_broadcast(ip) => match routes.may_be_ours(ip) {
+            true => Ok(ip),
+            false => Err(SocketError::AddrNotAvailable),
+        },
+        _ if routes.is_ours(remote) => Ok(remote),
+        _ => routes.source_for(remote).ok_or(SocketError::NetworkUnreachable),
     }
 }
 

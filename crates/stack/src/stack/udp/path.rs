@@ -29,7 +29,9 @@ impl Stack {
         let ours = !routes.takes_any_address() || routes.is_ours(key.local);
         drop(routes);
         let remote = key.remote_addr();
-        let Found::Socket(endpoint) = self.tables.udp().find(remote, key.local_addr(), ours) else {
+        let hash = || self.hash_of_datagram(remote, key.local_addr());
+        let found = self.tables.udp().find(remote, key.local_addr(), ours, hash);
+        let Found::Socket(endpoint) = found else {
             let v4 = key.remote.is_ipv4();
             let errors = if v4 { IpCounter::IcmpInErrors } else { IpCounter::Icmp6InErrors };
             work.count(errors);

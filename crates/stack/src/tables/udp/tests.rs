@@ -8,6 +8,8 @@ use crate::sockets::udp::UdpKind;
 use crate::sockets::udp::options::UdpOptions;
 use crate::sockets::wakers::WakeList;
 
+const ALONE: (Versions, Sharing) = (Versions::Both, Sharing::Alone);
+
 fn table() -> UdpTable {
     UdpTable::new([7; 16])
 }
@@ -73,7 +75,7 @@ fn groups_are_forgotten_with_their_last_member() {
     let (one, two) = (make(&table, "0.0.0.0:1"), make(&table, "0.0.0.0:2"));
     let group = "239.0.0.1".parse().unwrap();
     for each in [&one, &two] {
-        table.bind(each, Versions::Both).unwrap();
+        table.bind(each, ALONE).unwrap();
         table.join(each, group).unwrap();
     }
     table.leave(&one, group).unwrap();
@@ -92,12 +94,41 @@ fn groups_are_forgotten_with_their_last_member() {
 fn nobody_is_found_where_nobody_is() {
     let table = table();
     let from = "192.0.2.9:9".parse().unwrap();
-    let found = table.find(from, "192.0.2.1:1".parse().unwrap(), true);
+    let found = table.find(from, "192.0.2.1:1".parse().unwrap(), true, || 0);
     assert!(matches!(found, Found::Nobody));
     let one = make(&table, "0.0.0.0:1");
-    table.bind(&one, Versions::Both).unwrap();
-    let wild = |ours| table.find(from, "192.0.2.1:1".parse().unwrap(), ours);
+    table.bind(&one, ALONE).unwrap();
+    let wild = |ours| table.find(from, "192.0.2.1:1".parse().unwrap(), ours, || 0);
     assert!(matches!(wild(true), Found::Socket(_)));
     assert!(matches!(wild(false), Found::Nobody), "a wildcard means addresses of ours");
     assert_eq!(table.flows_end(), None::<Instant>);
+}
+
+#[test]
+fn a_group_shares_its_port_by_the_hash() {
+    let table = table();
+    let shared = (Versions::Both, Sharing::Group);
+    let group: Vec<_> = (0..3).map(|_| make(&table, "192.0.2.1:1")).collect();
+    group.iter().for_each(|one| table.bind(one, shared).unwrap());
+    let wild = make(&table, "0.0.0.0:1");
+    table.bind(&wild, shared).unwrap();
+    for local in ["192.0.2.1:1", "[::]:1"] {
+        assert_eq!(table.bind(&make(&table, local), ALONE), Err(SocketError::AddrInUse));
+    }
+    assert!(!table.is_free("192.0.2.1:1".parse().unwrap(), Versions::Both));
+    let found = |to: &str, hash: u64| {
+        let from = "192.0.2.9:9".parse().unwrap();
+        match table.find(from, to.parse().unwrap(), true, || hash) {
+            Found::Socket(found) => group.iter().position(|one| Arc::ptr_eq(one, &found)),
+            _ => panic!("nobody"),
+        }
+    };
+    let thirds = [0, u64::MAX / 2, u64::MAX];
+    assert_eq!(thirds.map(|hash| found("192.0.2.1:1", hash)), [Some(0), Some(1), Some(2)]);
+    assert_eq!(found("192.0.2.2:1", u64::MAX), None, "the wildcard is alone there");
+    // One that is connected gets all that its peer sends.
+    table.connect(&group[1], group[1].local(), Some("192.0.2.9:9".parse().unwrap()));
+    assert_eq!(thirds.map(|hash| found("192.0.2.1:1", hash)), [Some(1); 3]);
+    let all = table.find_all("192.0.2.8:8".parse().unwrap(), "192.0.2.1:1".parse().unwrap());
+    assert_eq!(all.len(), 3, "all but the one that is connected to somebody else");
 }
