@@ -3,9 +3,9 @@
 //! Chunks that nobody uses are kept for later. They count as memory of connections
 //! (`net.ipv4.tcp_mem`): after every poll, all of them go back to the allocator if they and what
 //! connections bind are more than what begins the pressure, and more than [`POOL_FLOOR`]. So they
-//! do as well when the queue has had nothing to do for [`POOL_IDLE`]. That happens once after the last
-//! work, whether there are free chunks or not, since devices and disciplines keep room as well. Chunks
-//! that applications let go of later go with the next poll.
+//! do as well when the queue has had nothing to do for [`POOL_IDLE`]. That happens once after the
+//! last work, whether there are free chunks or not, since devices and disciplines keep room as
+//! well. Chunks that applications let go of later go with the next poll.
 //!
 //! There is no lock but those of the pool. The time is written by who polls.
 

@@ -162,9 +162,8 @@ impl RecvSide {
         self.autotune.start(self.nxt, self.advmss);
     }
 
-    /// What our SYN or SYN-ACK offers: of the buffer as it is when this is first asked. Each copy of
-    /// it says the same, or else one of them would promise more than is
-    /// remembered.
+    /// What our SYN or SYN-ACK offers of the buffer as it is when this is first asked. Each copy
+    /// says the same, or else one of them would promise more than is remembered.
     pub(crate) fn first_window(&mut self) -> u32 {
         let all = u32::try_from(self.buf_limit).unwrap_or(u32::MAX);
         let buffer = *self.offered.get_or_insert(all);

@@ -1,7 +1,9 @@
 //! The window that we advertise.
 //!
 //! Of the buffer a whole number of segments is offered, each as long as the MSS that we announced,
-//! so that the last one that fits is not a fraction ([`whole_segments`]). The right edge never moves left, unless data had to be dropped (`memory.rs`). It moves right
+//! so that the last one that fits is not a fraction ([`whole_segments`]).
+//!
+//! The right edge never moves left, unless data had to be dropped (`memory.rs`). It moves right
 //! only by at least a segment or half the buffer (receiver silly-window avoidance, RFC 9293,
 //! section 3.8.6.2.2). What a SYN offers is chosen when it first leaves and is the same however
 //! often it is sent again, whatever becomes of the buffer: the peer may have seen any of the
@@ -29,8 +31,8 @@ pub(crate) fn default_buffer(config: &Config, options: &Options) -> usize {
     options.rcvbuf.unwrap_or(default.max(least)).clamp(256, MAX_BUFFER)
 }
 
-/// What of a buffer of `bytes` is offered: as many segments of `mss` bytes as it holds, or all of it
-/// if it holds none (as on Linux).
+/// What of a buffer of `bytes` is offered: as many segments of `mss` bytes as it holds, or all of
+/// it if it holds none (as on Linux).
 pub(crate) fn whole_segments(bytes: usize, mss: u16) -> usize {
     let mss = usize::from(mss.max(1));
     if bytes < mss { bytes } else { bytes - bytes % mss }
