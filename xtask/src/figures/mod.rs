@@ -60,7 +60,7 @@ struct Rows {
     rows: Vec<Vec<String>>,
 }
 
-const TABLES: [Table; 10] = [
+const TABLES: [Table; 11] = [
     Table { name: "kernel", needs_root: true, take: kernel },
     Table { name: "stalls", needs_root: true, take: stalls },
     Table { name: "tun2proxy", needs_root: true, take: tun2proxy },

@@ -1,9 +1,9 @@
 //! quinn's own tests, on our UDP sockets.
 //!
-//! quinn takes any socket that is a `quinn::AsyncUdpSocket`, and its own tests say what it expects of
-//! one. They are taken from quinn's published package, in the version that our feature `quinn` uses,
-//! when they are run, and nothing of them is kept. One of the two files is part of quinn's crate: it
-//! becomes a test from outside, which it can be since it uses nothing that is private.
+//! quinn takes any socket that is a `quinn::AsyncUdpSocket`, and its own tests say what it expects
+//! of one. They are taken from quinn's published package, in the version that our feature `quinn`
+//! uses, when they are run, and nothing of them is kept. One of the two files is part of quinn's
+//! crate: it becomes a test from outside, which it can be since it uses nothing that is private.
 
 use std::fs;
 use std::path::Path;

@@ -7,8 +7,8 @@
 //! of it: the boundaries stay.
 //!
 //! A datagram is copied into a chunk of the queue's own, since it is small as a rule and would keep
-//! the large chunk of a device alive. One that fills an eighth of its chunk stays where it is: so does
-//! a burst that arrived as one packet, since a device reads several of those into one chunk.
+//! the large chunk of a device alive. One that fills an eighth of its chunk stays where it is: so
+//! does a burst that arrived as one packet, since a device reads several of those into one chunk.
 //!
 //! The queue is bounded in bytes, of which each datagram costs [`DATAGRAM_OVERHEAD`] beside its
 //! own. As on Linux, a datagram is taken as long as the bound has not been reached, so that one of

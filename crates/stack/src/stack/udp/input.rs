@@ -121,7 +121,8 @@ impl Stack {
         }
     }
 
-    /// By what one of several sockets that share a port is chosen for what goes from `from` to `to`.
+    /// By what one of several sockets that share a port is chosen for what goes from `from` to
+    /// `to`.
     pub(crate) fn hash_of_datagram(&self, from: SocketAddr, to: SocketAddr) -> u64 {
         let key = FlowKey {
             local: to.ip(),
