@@ -457,7 +457,10 @@ mod tests {
 
     #[test]
     fn processor_time_is_of_what_has_arrived() {
-        let said = |datagrams, seconds, cpu| json!({ "datagrams": datagrams, "seconds": seconds, "cpu_seconds": cpu });
+        let said = |datagrams, seconds, cpu_seconds| {
+            let (wall, cpu) = ("seconds", "cpu_seconds");
+            json!({ "datagrams": datagrams, wall: seconds, cpu: cpu_seconds })
+        };
         // A sender that sends twice what arrives pays for it.
         let (received, sent) = (said(1_000_000, 1.0, 0.25), said(4_000_000, 2.0, 2.0));
         let out = of(&ROWS[0], &received, &sent).unwrap();
