@@ -20,11 +20,14 @@ pub struct Header {
 /// at the rest.
 ///
 /// # Errors
-/// `InvalidInput` if it is no IP packet, or has fewer bytes than it says; the text says what is
-/// wrong.
+/// `InvalidInput` if it is no IP packet, has fewer bytes than it says, or more than 65,535; the text
+/// says what is wrong.
 pub fn header(packet: &[u8]) -> io::Result<Header> {
     let bad = |what: String| io::Error::new(ErrorKind::InvalidInput, format!("packet: {what}"));
     let short = |least: usize| bad(format!("{} bytes, where {least} are needed", packet.len()));
+    if packet.len() > usize::from(u16::MAX) {
+        return Err(bad(format!("{} bytes, more than 65535", packet.len())));
+    }
     match packet.first().map(|first| first >> 4) {
         Some(4) => {
             let fixed: &[u8; 20] = packet.first_chunk().ok_or_else(|| short(20))?;

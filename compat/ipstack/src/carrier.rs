@@ -214,7 +214,12 @@ impl<D: AsyncRead + AsyncWrite + Unpin> Link<D> {
         let reader = &mut self.reader;
         ready!(reader.poll_hand_over(cx))?;
         let mut read = Poll::Ready(Ok(()));
-        while read.is_ready() && reader.arrived.len() < BATCH {
+        // What the device gives is counted, not what the stack gets: a device that is never empty
+        // of packets for others would hold the task.
+        for _packet in 0..BATCH {
+            if !read.is_ready() {
+                break;
+            }
             let mut buf = ReadBuf::new(&mut reader.scratch);
             read = match Pin::new(&mut self.device).poll_read(cx, &mut buf) {
                 Poll::Pending => Poll::Pending,

@@ -226,7 +226,7 @@ impl TcpConfig {
         }
         if self.two_msl != default.two_msl {
             if self.two_msl.subsec_nanos() != 0 {
-                let what = "has whole seconds";
+                let what = "takes whole seconds";
                 return Err(format!("tcp_config.two_msl {what}, not {:?}", self.two_msl));
             }
             let seconds = within("tcp_config.two_msl in s", self.two_msl.as_secs(), 1, 3600)?;
@@ -317,7 +317,7 @@ mod tests {
         let said = refusal(|tcp| tcp.max_count_for_dup_ack = 128);
         assert_eq!(said, "tcp_config.max_count_for_dup_ack is 128; it can be 1 to 127");
         let said = refusal(|tcp| tcp.two_msl = Duration::from_millis(1500));
-        assert_eq!(said, "tcp_config.two_msl has whole seconds, not 1.5s");
+        assert_eq!(said, "tcp_config.two_msl takes whole seconds, not 1.5s");
         let said = refusal(|tcp| tcp.timeout = Duration::ZERO);
         assert!(said.starts_with("tcp_config.timeout is 0"), "{said}");
         let said = refusal(|tcp| tcp.close_wait_timeout = Duration::ZERO);

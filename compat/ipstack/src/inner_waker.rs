@@ -29,7 +29,11 @@ impl InnerWaker {
 
     /// The task is being polled from now on, and is woken through `task` afterwards.
     pub(crate) fn enter(&self, task: &Waker) {
-        self.task.lock().unwrap_or_else(PoisonError::into_inner).clone_from(task);
+        let mut kept = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = (!kept.will_wake(task)).then(|| std::mem::replace(&mut *kept, task.clone()));
+        drop(kept);
+        // It is code of the runtime, so it is dropped without the lock.
+        drop(before);
         self.polled.store(true, Ordering::SeqCst);
     }
 
@@ -53,7 +57,8 @@ impl InnerWaker {
     }
 
     fn wake_task(&self) {
-        self.task.lock().unwrap_or_else(PoisonError::into_inner).wake_by_ref();
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        task.wake();
     }
 }
 

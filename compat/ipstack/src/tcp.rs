@@ -72,7 +72,10 @@ struct Waiting(Mutex<[Option<Waker>; 2]>);
 impl Waiting {
     fn keep(&self, direction: Direction, waker: &Waker) {
         let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        tasks[direction as usize] = Some(waker.clone());
+        let before = tasks[direction as usize].replace(waker.clone());
+        drop(tasks);
+        // It is code of the application.
+        drop(before);
     }
 }
 
@@ -116,10 +119,16 @@ impl IpStackTcpStream {
         if let State::Opening { accepting, waiting } = &mut self.state {
             waiting.keep(direction, cx.waker());
             let both = Waker::from(waiting.clone());
-            let stream = ready!(accepting.poll_accepted(&both))?;
+            let accepted = ready!(accepting.poll_accepted(&both));
             self.moved = Instant::now();
-            self.state = State::Open(TcpStream::from(stream));
-            // The other direction can go on as well.
+            // The other direction can go on as well, or learns that it cannot.
+            match accepted {
+                Ok(stream) => self.state = State::Open(TcpStream::from(stream)),
+                Err(error) => {
+                    both.wake();
+                    return Poll::Ready(Err(error));
+                }
+            }
             both.wake();
         }
         match &mut self.state {

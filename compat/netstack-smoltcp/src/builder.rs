@@ -213,7 +213,7 @@ impl StackBuilder {
         let Some(datagrams) = self.datagrams else { return Ok(None) };
         let datagrams = at_least_one("udp_buffer_size", datagrams)?;
         let bytes = datagrams.saturating_mul(self.mtu.saturating_add(DATAGRAM_OVERHEAD));
-        Ok(Some(bytes.clamp(*BUFFER_BYTES.start(), *BUFFER_BYTES.end())))
+        within("udp_buffer_size", bytes.max(*BUFFER_BYTES.start())).map(Some)
     }
 }
 

@@ -105,10 +105,6 @@ impl Sink<Packet> for StackSplitSink {
             return Ok(());
         }
         header(&packet.data)?;
-        if packet.data.len() > usize::from(u16::MAX) {
-            let text = format!("packet: {} bytes, more than 65535", packet.data.len());
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
         self.inlet.send(Slice::from_owner(packet.data))
     }
 

@@ -12,9 +12,8 @@ use std::process::Command;
 use anyhow::{Context, Error, Result, bail, ensure};
 use serde_json::Value;
 
+use crate::outside::facades::TUN2PROXY;
 use crate::{packages, shell, steps};
-
-const VERSION: &str = "0.8.7";
 
 /// What the comparison runs beside programs that all tests against the kernel need.
 const PROGRAMS: [&str; 3] = ["ip", "curl", "iperf3"];
@@ -52,7 +51,7 @@ fn source(folder: &Path) -> Result<PathBuf> {
     let package = folder.join("source");
     let manifest = format!(
         "[package]\nname = \"source\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
-         [dependencies]\ntun2proxy = \"={VERSION}\"\n\n[workspace]\n"
+         [dependencies]\ntun2proxy = \"={TUN2PROXY}\"\n\n[workspace]\n"
     );
     write(&package.join("Cargo.toml"), &manifest)?;
     write(&package.join("src/lib.rs"), "")?;
@@ -73,7 +72,7 @@ fn source(folder: &Path) -> Result<PathBuf> {
 /// Builds a variant and returns its program.
 fn build(root: &Path, folder: &Path, source: &Path, variant: &Variant) -> Result<PathBuf> {
     let name = variant.option.trim_start_matches('-');
-    println!("building tun2proxy {VERSION}, {name}");
+    println!("building tun2proxy {TUN2PROXY}, {name}");
     let workspace = folder.join(name);
     mirror(source, &workspace.join("tun2proxy"))?;
     let mut manifest = "[workspace]\nresolver = \"2\"\nmembers = [\"tun2proxy\"]\n".to_owned();

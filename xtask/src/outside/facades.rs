@@ -17,6 +17,9 @@ use serde_json::Value;
 
 use crate::{shell, steps};
 
+/// The tun2proxy that is tested on the facade of ipstack, and measured.
+pub(crate) const TUN2PROXY: &str = "0.8.7";
+
 /// A package of the registry.
 struct Published {
     name: &'static str,
@@ -46,7 +49,7 @@ const PUBLISHED: [Published; 4] = [
     },
     Published {
         name: "tun2proxy",
-        version: "0.8.7",
+        version: TUN2PROXY,
         role: Role::User { of: "ipstack" },
         excluded: &[],
         undeclared: &[],

@@ -91,8 +91,9 @@ pub(crate) fn prepared(root: &Path) -> Result<Result<Command, String>> {
         package.write(&format!("tests/{name}.rs"), &rewritten(&text, QUINN, &excluded)?)?;
     }
     let mut command = package.tests();
-    // quinn leaves out by default what takes seconds.
-    command.args(["--", "--include-ignored"]);
+    // quinn leaves out by default what takes seconds. Some of its tests bound the time of a
+    // handshake, so none runs beside another.
+    command.args(["--", "--include-ignored", "--test-threads=1"]);
     Ok(Ok(command))
 }
 

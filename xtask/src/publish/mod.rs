@@ -70,7 +70,8 @@ pub(crate) fn published(root: &Path) -> Result<Vec<Package>> {
             let name = word(package, "name").context("a package without a name")?;
             complete(package, &name)?;
             let version = word(package, "version").context("a package without a version")?;
-            let rust_version = word(package, "rust_version").unwrap_or_default();
+            let rust_version =
+                word(package, "rust_version").context("a package without a rust-version")?;
             Ok(Package { name, version, rust_version })
         })
         .collect()

@@ -2,7 +2,8 @@
 //!
 //! Both are the same sources, built with the same compiler; one has `compat/ipstack` in place of
 //! the crate ipstack. Each run has fresh namespaces and processes (`stage.rs`). The two run one
-//! right after the other, and who goes first changes.
+//! right after the other, and who goes first changes with each pair; memory and the long file are
+//! taken once of each, the published one first.
 //!
 //! A third program is tun2proxy on a stack that costs next to nothing (`tests/null-stack`). It runs
 //! beside the two on the path without delay and loss, and tells what the rest can carry: the TUN

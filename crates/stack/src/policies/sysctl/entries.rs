@@ -191,8 +191,9 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.icmp_ratelimit",
         time!(0..=600_000, MILLISECONDS, icmp_ratelimit),
-        "Milliseconds between two ICMP messages to one host, after a burst of six, of the types in \
-         net.ipv4.icmp_ratemask; 0 is no limit, and there is none over loopback.",
+        "Milliseconds between two ICMP errors to one host, after a burst of six, of the types in \
+         net.ipv4.icmp_ratemask; 0 is no limit, and there is none over loopback. Echo replies obey \
+         the limit on all hosts together only.",
     ),
     entry(
         "net.ipv4.icmp_ratemask",

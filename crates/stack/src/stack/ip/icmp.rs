@@ -237,7 +237,7 @@ impl Stack {
                 else {
                     return;
                 };
-                if self.may_echo(work, data) {
+                if self.may_echo(work, IpCounter::Icmp6InErrors, data) {
                     let reply = Icmpv6Repr::EchoReply { ident, seq, data };
                     let mut out = vec![0; reply.len()];
                     reply.emit(dst, src, &mut out);
@@ -250,7 +250,7 @@ impl Stack {
                 else {
                     return;
                 };
-                if self.may_echo(work, data) {
+                if self.may_echo(work, IpCounter::IcmpInErrors, data) {
                     let reply = Icmpv4Repr::EchoReply { ident, seq, data };
                     let mut out = vec![0; reply.len()];
                     reply.emit(&mut out);
@@ -260,9 +260,12 @@ impl Stack {
         }
     }
 
-    fn may_echo(&self, work: &Work<'_>, data: &[u8]) -> bool {
-        data.len() <= MAX_ECHO_DATA
-            && !work.settings.icmp_echo_ignore_all
+    fn may_echo(&self, work: &mut Work<'_>, errors: IpCounter, data: &[u8]) -> bool {
+        if data.len() > MAX_ECHO_DATA {
+            work.count(errors);
+            return false;
+        }
+        !work.settings.icmp_echo_ignore_all
             && (work.settings.icmp_ratemask & 1 << ECHO_REPLY == 0
                 || work.allows(self.policies.icmp_limits().echoes()))
     }

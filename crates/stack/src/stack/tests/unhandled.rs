@@ -299,7 +299,9 @@ fn errors_are_handed_out_if_they_quote_nothing_of_ours() {
     let mut bare = Bare::new(&[]);
     let receiver = bare.a.unhandled(UnhandledConfig::default()).unwrap();
     let socket = bare.a.bind_udp(addr(A4, 700)).unwrap();
-    for (port, handed_out) in [(700, false), (701, true)] {
+    for (port, handed_out) in [(700, false), (701, true), (702, true)] {
+        // A socket for any address and port does not know whom it has sent to.
+        let any = (port == 702).then(|| bare.a.bind_udp_any(0).unwrap());
         let mut quoted = vec![0; udp::HEADER_LEN];
         UdpRepr { src_port: port, dst_port: 9, payload_len: 0 }.emit(&mut quoted);
         let quoted = from_to((A4, B4), protocol::UDP, &quoted);
@@ -308,6 +310,7 @@ fn errors_are_handed_out_if_they_quote_nothing_of_ours() {
         bare.exchange(&error);
         let got = receiver.recv(bare.now).unwrap();
         assert_eq!(got.map(|packet| packet.to_vec()), handed_out.then_some(error));
+        drop(any);
     }
     assert_eq!(socket.local_addr().port(), 700);
     let reply =

@@ -5,6 +5,7 @@ use plimsoll_tcp::ConnectionError;
 use crate::error::SocketError;
 use crate::snmp::IpCounter;
 use crate::sockets::quote::UdpQuote;
+use crate::sockets::udp::UdpKind;
 use crate::sockets::udp::options::PathMtuDiscovery;
 use crate::stack::Stack;
 use crate::stack::ip::icmp::{Heard, Told};
@@ -48,6 +49,10 @@ impl Stack {
             }
             Told::Error(error) if connected && says_unwanted(*error) => {
                 endpoint.fail(SocketError::Connection(*error), work.wakers());
+            }
+            // Such a socket keeps nothing of whom it has sent to, so nobody is told.
+            Told::Error(_) if matches!(endpoint.kind, UdpKind::AnyAddress) => {
+                return Heard::Nobody;
             }
             Told::Error(_) => {}
         }
