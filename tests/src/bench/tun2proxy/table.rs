@@ -52,10 +52,14 @@ impl Row {
         self.trials.iter().filter_map(ratio).collect()
     }
 
-    /// What the ratio must reach.
+    /// What the ratio must reach. A null stack that is not the fastest has a limit of its own, and
+    /// tells nothing of the rest.
     fn floor(&self) -> f64 {
         if !self.line.is_clean() {
             return NEVER_BELOW;
+        }
+        if self.middle(null, rate) <= self.middle(ours, rate) {
+            return FLOOR;
         }
         let most = median(&self.ratios(null, published)).map(|ratio| ratio * SHARE_OF_NULL);
         most.map_or(FLOOR, |most| FLOOR.min(most)).max(NEVER_BELOW)
@@ -262,6 +266,8 @@ mod tests {
         let bound = row(0, &[[Some(25.0), Some(10.0), Some(30.0)]]);
         assert!((bound.floor() - 2.4).abs() < 1e-9);
         assert_eq!(bound.verdict(), "floor met");
+        let stuck = row(0, &[[Some(25.0), Some(10.0), Some(20.0)]]);
+        assert_eq!((stuck.floor(), stuck.verdict()), (3.0, "below floor"));
         let slow = row(0, &[[Some(9.0), Some(10.0), Some(10.0)]]);
         assert_eq!((slow.floor(), slow.verdict()), (0.95, "below floor"));
         assert_eq!(row(20, &[[Some(10.0), Some(10.0), None]]).verdict(), "floor met");
