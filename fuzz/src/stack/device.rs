@@ -187,7 +187,7 @@ impl Line {
     /// Panics unless the packet is one that may leave this device.
     pub fn judge(&mut self, packet: &Packet) {
         let bytes = packet.to_vec();
-        let (v6, upper, payload_at, pseudo) = judge_ip(&bytes);
+        let (v6, upper, payload_at, pseudo, fragment) = judge_ip(&bytes);
         let transport = &bytes[payload_at..];
         match packet.gso {
             None => assert!(bytes.len() <= usize::from(self.caps.mtu), "longer than the MTU"),
@@ -199,6 +199,10 @@ impl Line {
             "a checksum is left to a device that makes none"
         );
         match upper {
+            protocol::ICMP | protocol::ICMPV6 if fragment => {
+                crate::trace!("    leaves a fragment of an answer to a long ping");
+            }
+            other if fragment => panic!("a fragment of protocol {other} leaves"),
             protocol::TCP => {
                 let (repr, header_len) = TcpRepr::parse(transport).expect("a TCP header of ours");
                 let payload_len = transport.len() - header_len;
@@ -237,9 +241,9 @@ impl Line {
     }
 }
 
-/// Judges the IP header; returns whether it is IPv6, the upper protocol, where it begins, and the
-/// sum of the pseudo-header.
-fn judge_ip(bytes: &[u8]) -> (bool, u8, usize, Sum) {
+/// Judges the IP header; returns whether it is IPv6, the upper protocol, where it begins, the sum of
+/// the pseudo-header, and whether it is a fragment.
+fn judge_ip(bytes: &[u8]) -> (bool, u8, usize, Sum, bool) {
     if bytes.first().is_some_and(|&byte| byte >> 4 == 6) {
         let (repr, len) = Ipv6Repr::parse(bytes).expect("an IPv6 header of ours");
         assert_eq!(len + repr.payload_len, bytes.len(), "the payload length");
@@ -249,15 +253,15 @@ fn judge_ip(bytes: &[u8]) -> (bool, u8, usize, Sum) {
         let at = len + upper.offset;
         let upper_len = (bytes.len() - at) as u32;
         let pseudo = checksum::pseudo_header_v6(repr.src, repr.dst, upper.protocol, upper_len);
-        return (true, upper.protocol, at, pseudo);
+        return (true, upper.protocol, at, pseudo, upper.fragment.is_some());
     }
     let (repr, len) = Ipv4Repr::parse(bytes).expect("an IPv4 header of ours");
     assert_eq!(len + repr.payload_len, bytes.len(), "the total length");
     assert_eq!(IpAddr::V4(repr.src), OURS[0], "our address");
-    assert!(repr.ttl > 0 && !repr.is_fragment());
+    assert!(repr.ttl > 0);
     let upper_len = repr.payload_len as u32;
     let pseudo = checksum::pseudo_header_v4(repr.src, repr.dst, repr.protocol, upper_len);
-    (false, repr.protocol, len, pseudo)
+    (false, repr.protocol, len, pseudo, repr.is_fragment())
 }
 
 fn judge_icmpv6(bytes: &[u8], transport: &[u8]) {
