@@ -20,8 +20,8 @@ pub struct Header {
 /// at the rest.
 ///
 /// # Errors
-/// `InvalidInput` if it is no IP packet, has fewer bytes than it says, or more than 65,535; the text
-/// says what is wrong.
+/// `InvalidInput` if it is no IP packet, has fewer bytes than it says, or more than 65,535; the
+/// text says what is wrong.
 pub fn header(packet: &[u8]) -> io::Result<Header> {
     let bad = |what: String| io::Error::new(ErrorKind::InvalidInput, format!("packet: {what}"));
     let short = |least: usize| bad(format!("{} bytes, where {least} are needed", packet.len()));

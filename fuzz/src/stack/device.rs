@@ -241,8 +241,8 @@ impl Line {
     }
 }
 
-/// Judges the IP header; returns whether it is IPv6, the upper protocol, where it begins, the sum of
-/// the pseudo-header, and whether it is a fragment.
+/// Judges the IP header; returns whether it is IPv6, the upper protocol, where it begins, the sum
+/// of the pseudo-header, and whether it is a fragment.
 fn judge_ip(bytes: &[u8]) -> (bool, u8, usize, Sum, bool) {
     if bytes.first().is_some_and(|&byte| byte >> 4 == 6) {
         let (repr, len) = Ipv6Repr::parse(bytes).expect("an IPv6 header of ours");

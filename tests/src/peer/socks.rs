@@ -1,8 +1,8 @@
 //! A SOCKS5 server (RFC 1928) that costs little: CONNECT to addresses, without authentication.
 //!
 //! Data goes from socket to socket through a pipe and is never copied into this program. Debian's
-//! microsocks takes a whole processor where its client reads fast, and so would be what a comparison
-//! of fast clients measures.
+//! microsocks takes a whole processor where its client reads fast, and so would be what a
+//! comparison of fast clients measures.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -144,7 +144,8 @@ impl RecvSide {
 
     /// Cuts off what was received before and what lies behind the window. A segment that begins
     /// inside the window is left whole if nothing waits to be read, as on Linux: it is what one
-    /// packet brought, 64 KiB at most, and the peer need not send its end again. Returns whether anything is left.
+    /// packet brought, 64 KiB at most, and the peer need not send its end again. Returns whether
+    /// anything is left.
     fn trim(&mut self, cx: &Context, text: &mut Text) -> bool {
         let had_data = !text.payload.is_empty();
         if text.seq < self.nxt && !self.trim_front(cx, text) {
