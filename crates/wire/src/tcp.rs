@@ -432,6 +432,15 @@ impl TcpOptions {
         md5 + mss + times + scale
     }
 
+    /// Leaves out the SACK blocks for which there is no place beside the other options, as writing
+    /// does: beside timestamps three fit, beside MD5 two, beside both none.
+    pub fn fit_sack(&mut self) {
+        let fit = self.sack_that_fits(self.len_without_sack());
+        if let SynOrSack::Sack(blocks) = &mut self.syn_or_sack {
+            blocks.truncate(fit);
+        }
+    }
+
     /// How many SACK blocks find room behind `fixed` bytes of other options. The rest is left out.
     fn sack_that_fits(&self, fixed: usize) -> usize {
         self.sack().len().min((MAX_OPTIONS_LEN - fixed).saturating_sub(4) / 8)

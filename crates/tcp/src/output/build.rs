@@ -14,9 +14,6 @@ use crate::segment::{Ecn, SendKind, Transmit};
 use crate::send::pacing::Departure;
 use crate::time::Instant;
 
-/// SACK blocks beside the timestamp option.
-const SACK_BLOCKS_WITH_TIMESTAMPS: usize = 3;
-
 /// Bytes of the SACK option: what it takes by itself, and what each block adds.
 const SACK_OPTION_LEN: usize = 4;
 const SACK_BLOCK_LEN: usize = 8;
@@ -228,15 +225,17 @@ impl Connection {
 
     /// The header of a segment with ACK.
     fn build_repr(&self, header: Header) -> TcpRepr {
-        let Header { seq, mut flags, at, window, mut most_blocks } = header;
+        let Header { seq, mut flags, at, window, most_blocks } = header;
         let urgent = self.urgent_pointer(seq);
         if urgent != 0 {
             flags |= TcpFlags::URG;
         }
-        let timestamps = self.ts.option(at);
-        if timestamps.is_some() {
-            most_blocks = most_blocks.min(SACK_BLOCKS_WITH_TIMESTAMPS);
-        }
+        let mut options = TcpOptions {
+            timestamps: self.ts.option(at),
+            syn_or_sack: SynOrSack::Sack(self.sack_option(most_blocks)),
+            md5: self.md5_option(),
+        };
+        options.fit_sack();
         TcpRepr {
             src_port: self.local_port,
             dst_port: self.remote_port,
@@ -245,11 +244,7 @@ impl Connection {
             flags,
             window: window.field,
             urgent,
-            options: TcpOptions {
-                timestamps,
-                syn_or_sack: SynOrSack::Sack(self.sack_option(most_blocks)),
-                md5: self.md5_option(),
-            },
+            options,
         }
     }
 

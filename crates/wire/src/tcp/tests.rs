@@ -244,3 +244,22 @@ fn flags_print_by_name() {
     assert_eq!(std::format!("{:?}", TcpFlags::default()), "none");
     assert_eq!(std::format!("{:?}", TcpFlags::AE), "AE");
 }
+
+#[test]
+fn as_many_sack_blocks_as_there_is_place_for() {
+    let times = Some(Timestamps { val: 1, ecr: 2 });
+    let md5 = Some([7; 16]);
+    for (timestamps, md5, fit) in
+        [(None, None, 4), (times, None, 3), (None, md5, 2), (times, md5, 0)]
+    {
+        let mut options = TcpOptions { timestamps, md5, ..TcpOptions::default() };
+        for left in 0..4 {
+            options
+                .sack_mut()
+                .push(SackBlock { left: SeqNum(left * 10), right: SeqNum(left * 10 + 5) });
+        }
+        let written = options.len();
+        options.fit_sack();
+        assert_eq!((options.sack().len(), options.len()), (fit, written));
+    }
+}
