@@ -1,15 +1,15 @@
 //! [`OpeningStream`]: a TCP stream that its user has before its handshake is over.
 
 use std::fmt;
-use std::future::Future;
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker, ready};
+use std::task::{Context, Poll, ready};
 
-use plimsoll::gate::{Accepting, Incoming};
+use plimsoll::gate::Incoming;
 use plimsoll::net::TcpStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::handshake::{Half, Handshake};
 
 /// A TCP stream that exists since its SYN. The first read or write waits until the handshake is
 /// over, and fails if it fails. Dropping the stream before that resets the peer; later it closes
@@ -22,38 +22,9 @@ enum State {
     /// The SYN waits for an answer.
     Held(Incoming),
     /// The SYN was answered.
-    Opening(Accepting, Arc<Waiting>),
+    Opening(Handshake),
     Open(TcpStream),
     Failed(ErrorKind),
-}
-
-/// Which of the two halves of a stream asks.
-#[derive(Clone, Copy)]
-enum Half {
-    Read,
-    Write,
-}
-
-/// The tasks that wait for the end of the handshake, by half: they may be two, and either may give
-/// up.
-#[derive(Default)]
-struct Waiting(Mutex<[Option<Waker>; 2]>);
-
-impl Waiting {
-    fn keep(&self, half: Half, waker: &Waker) {
-        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = tasks[half as usize].replace(waker.clone());
-        drop(tasks);
-        // It is code of the application.
-        drop(before);
-    }
-}
-
-impl Wake for Waiting {
-    fn wake(self: Arc<Self>) {
-        let tasks = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        tasks.into_iter().flatten().for_each(Waker::wake);
-    }
 }
 
 impl OpeningStream {
@@ -79,20 +50,13 @@ impl OpeningStream {
                         other => other,
                     }
                 }
-                State::Opening(accepting, waiting) => {
-                    waiting.keep(half, cx.waker());
-                    let both = Waker::from(waiting.clone());
-                    let opened = ready!(Pin::new(accepting).poll(&mut Context::from_waker(&both)));
-                    // The other half can go on as well.
-                    both.wake();
-                    match opened {
-                        Ok(stream) => State::Open(TcpStream::from(stream)),
-                        Err(error) => {
-                            self.state = State::Failed(error.kind());
-                            return Poll::Ready(Err(error));
-                        }
+                State::Opening(handshake) => match ready!(handshake.poll(half, cx)) {
+                    Ok(stream) => State::Open(stream),
+                    Err(error) => {
+                        self.state = State::Failed(error.kind());
+                        return Poll::Ready(Err(error));
                     }
-                }
+                },
                 State::Failed(kind) => return Poll::Ready(Err((*kind).into())),
                 State::Open(_) => break,
             };
@@ -107,7 +71,7 @@ impl OpeningStream {
 
 impl State {
     fn answered(incoming: Incoming) -> State {
-        State::Opening(incoming.accept(), Arc::default())
+        State::Opening(Handshake::new(incoming))
     }
 }
 

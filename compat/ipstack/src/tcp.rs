@@ -4,7 +4,7 @@
 //! Which task asks last must not matter: halves of the stream may be with two tasks, and either may
 //! give up. So the end of the handshake wakes both.
 //!
-//! The time without data is kept by whoever reads: its task is the one that has nothing else to
+//! The task that reads keeps the time without data: it is the one that has nothing else to
 //! do. A writer that is stuck is ended by the stack (`TCP_USER_TIMEOUT`), and so is a connection
 //! that is half closed.
 
@@ -13,12 +13,12 @@ use std::future::Future;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use plimsoll::gate::{Accepting, Incoming};
+use plimsoll::gate::Incoming;
 use plimsoll::net::TcpStream;
+use plimsoll_compat::{Half, Handshake};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -53,37 +53,11 @@ pub struct IpStackTcpStream {
 }
 
 enum State {
-    Opening { accepting: Accepting, waiting: Arc<Waiting> },
+    Opening(Handshake),
     Open(TcpStream),
+    /// The handshake failed.
+    Failed(ErrorKind),
     TimedOut,
-}
-
-/// What a call wants to do.
-#[derive(Clone, Copy)]
-enum Direction {
-    Read,
-    Write,
-}
-
-/// The tasks that wait for the end of the handshake, by direction.
-#[derive(Default)]
-struct Waiting(Mutex<[Option<Waker>; 2]>);
-
-impl Waiting {
-    fn keep(&self, direction: Direction, waker: &Waker) {
-        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = tasks[direction as usize].replace(waker.clone());
-        drop(tasks);
-        // It is code of the application.
-        drop(before);
-    }
-}
-
-impl Wake for Waiting {
-    fn wake(self: Arc<Self>) {
-        let tasks = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        tasks.into_iter().flatten().for_each(Waker::wake);
-    }
 }
 
 fn timed_out() -> io::Error {
@@ -94,7 +68,7 @@ impl IpStackTcpStream {
     /// Answers the SYN of `incoming`.
     pub(crate) fn accept(incoming: Incoming, timeout: Duration) -> IpStackTcpStream {
         let (client, destination) = (incoming.peer(), incoming.destination());
-        let state = State::Opening { accepting: incoming.accept(), waiting: Arc::default() };
+        let state = State::Opening(Handshake::new(incoming));
         let moved = Instant::now();
         let (alarm, writer) = (None, None);
         IpStackTcpStream { client, destination, state, timeout, moved, alarm, writer }
@@ -111,28 +85,21 @@ impl IpStackTcpStream {
     }
 
     /// The stream of the stack, once the handshake is over.
-    fn poll_open(
-        &mut self,
-        cx: &Context<'_>,
-        direction: Direction,
-    ) -> Poll<io::Result<Pin<&mut TcpStream>>> {
-        if let State::Opening { accepting, waiting } = &mut self.state {
-            waiting.keep(direction, cx.waker());
-            let both = Waker::from(waiting.clone());
-            let accepted = ready!(accepting.poll_accepted(&both));
+    fn poll_open(&mut self, cx: &Context<'_>, half: Half) -> Poll<io::Result<Pin<&mut TcpStream>>> {
+        if let State::Opening(handshake) = &mut self.state {
+            let opened = ready!(handshake.poll(half, cx));
             self.moved = Instant::now();
-            // The other direction can go on as well, or learns that it cannot.
-            match accepted {
-                Ok(stream) => self.state = State::Open(TcpStream::from(stream)),
+            self.state = match opened {
+                Ok(stream) => State::Open(stream),
                 Err(error) => {
-                    both.wake();
+                    self.state = State::Failed(error.kind());
                     return Poll::Ready(Err(error));
                 }
-            }
-            both.wake();
+            };
         }
         match &mut self.state {
             State::Open(stream) => Poll::Ready(Ok(Pin::new(stream))),
+            State::Failed(kind) => Poll::Ready(Err((*kind).into())),
             _ => Poll::Ready(Err(timed_out())),
         }
     }
@@ -173,7 +140,7 @@ impl IpStackTcpStream {
         cx: &mut Context<'_>,
         write: impl FnOnce(Pin<&mut TcpStream>, &mut Context<'_>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        let stream = ready!(self.poll_open(cx, Direction::Write))?;
+        let stream = ready!(self.poll_open(cx, Half::Write))?;
         let written = write(stream, cx);
         if written.is_pending() {
             self.writer = Some(cx.waker().clone());
@@ -188,7 +155,7 @@ impl AsyncRead for IpStackTcpStream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let stream = ready!(self.poll_open(cx, Direction::Read))?;
+        let stream = ready!(self.poll_open(cx, Half::Read))?;
         let read = stream.poll_read(cx, buf);
         if read.is_pending() {
             return self.poll_idle(cx).map(|()| Err(timed_out()));
@@ -225,7 +192,7 @@ impl AsyncWrite for IpStackTcpStream {
 
     /// Closes the direction to the client. Reads go on.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_open(cx, Direction::Write))?.poll_shutdown(cx)
+        ready!(self.poll_open(cx, Half::Write))?.poll_shutdown(cx)
     }
 }
 
@@ -234,6 +201,7 @@ impl fmt::Debug for IpStackTcpStream {
         let state = match &self.state {
             State::Opening { .. } => "opening",
             State::Open(_) => "open",
+            State::Failed(_) => "failed",
             State::TimedOut => "timed out",
         };
         let mut out = f.debug_struct("IpStackTcpStream");

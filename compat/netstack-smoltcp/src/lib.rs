@@ -14,9 +14,10 @@
 //! # Theory of operation
 //!
 //! A [`Stack`] is a stream and a sink of IP packets, each a `Vec<u8>`. Both ways are bounded
-//! queues: who is too fast waits. What it carries comes out of a [`TcpListener`] as streams, and of
-//! a [`UdpSocket`] as datagrams with two addresses. The addresses are those of the packets: the
-//! first is the client's, and so is the [`local_addr`](TcpStream::local_addr) of a stream.
+//! queues: a sender that is too fast waits. What it carries comes out of a [`TcpListener`] as
+//! streams, and of a [`UdpSocket`] as datagrams with two addresses. The addresses are those of the
+//! packets: the first is the client's, and so is the [`local_addr`](TcpStream::local_addr) of a
+//! stream.
 //!
 //! The [`Runner`] is the task that runs all of it; it needs a tokio runtime with the drivers of I/O
 //! and time. A stack for UDP alone has none: it has a thread of its own. Dropping the runner ends

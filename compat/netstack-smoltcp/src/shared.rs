@@ -1,4 +1,4 @@
-//! What all parts of a stack hold, so that whoever is left can be told of the end.
+//! What all parts of a stack hold, so that the others learn when one of them ends.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -62,7 +62,7 @@ pub struct ReadHalf {
 /// datagram can be; `BrokenPipe` or another if the stack has ended.
 pub struct WriteHalf {
     socket: plimsoll::UdpSocket,
-    /// A datagram that found no room.
+    /// A datagram that the stack could not take yet.
     waiting: Option<UdpMsg>,
     _shared: Arc<Shared>,
 }

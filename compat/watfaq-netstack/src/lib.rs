@@ -11,8 +11,8 @@
 //!
 //! [`NetStack::new`] gives a stack with a [`TcpListener`] and a [`UdpSocket`] that take what is for
 //! any address and port. Its halves are a sink for packets of clients and a stream of packets for
-//! them; both ways are bounded queues, and who is too fast waits. Two tasks of the runtime that is
-//! current run it, which needs its drivers of I/O and time.
+//! them; both ways are bounded queues, and a sender that is too fast waits. Two tasks of the
+//! current runtime run it, which needs its drivers of I/O and time.
 //!
 //! A SYN is answered at once, and its stream handed out; the first read or write waits until the
 //! handshake is over. The `local_addr` of a stream and of a datagram is the client's.

@@ -40,7 +40,7 @@ pub(crate) fn share(device: Pin<Box<dyn Device>>) -> SharedDevice {
     Arc::new(Mutex::new(Wire { device, packet: Vec::new() }))
 }
 
-/// A lock. Whoever panicked with it was ending anyway.
+/// A lock. A thread that panicked with it was ending anyway.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,7 +6,7 @@
 //! own. What counts is what arrives.
 //!
 //! The kernel's processor time of a receiver is not all in its process: what a veth pair delivers
-//! is worked on by whoever sends. So the processor time of both programs is shown as well.
+//! is worked on by the sender. So the processor time of both programs is shown as well.
 
 use std::path::PathBuf;
 use std::process::Command;

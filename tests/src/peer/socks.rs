@@ -79,7 +79,7 @@ fn carry(from: &TcpStream, to: &TcpStream) -> Result<()> {
     let moved = pass_all(from, to);
     let _ = to.shutdown(Shutdown::Write);
     if moved.is_err() {
-        // Whoever sends to a peer that has gone must be told.
+        // A sender must learn that its peer has gone.
         let _ = from.shutdown(Shutdown::Both);
     }
     moved

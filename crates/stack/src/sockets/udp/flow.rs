@@ -27,7 +27,7 @@ pub struct UdpFlowConfig {
     /// (RFC 4787, REQ-5), 1 ms at least.
     pub idle_timeout: Duration,
     /// Flows of the stack, at most, when this listener adds one. With one more, the one that would
-    /// end first makes place (`plimsoll.UdpFlowsEvicted`), unless it was used within the last
+    /// end first is evicted (`plimsoll.UdpFlowsEvicted`), unless it was used within the last
     /// second; then the new one is refused (`plimsoll.UdpFlowsRefused`). 1 to
     /// [`MAX_UDP_FLOWS`].
     pub max_flows: usize,
