@@ -127,7 +127,8 @@ impl Waits {
         if (options.stall_least..=options.stall_most).contains(&delay) {
             found.of(Kind::Stall).add(mark, 0.0, lost);
         } else if delay < options.stall_least && lost >= NOTICEABLE {
-            let nanos = self.round_trip.map_or(0, |(_, nanos)| nanos) + lost;
+            let before = self.round_trip.map_or(0, |(_, nanos)| nanos);
+            let nanos = before.saturating_add(lost);
             self.round_trip = Some((mark, nanos));
         } else {
             return;

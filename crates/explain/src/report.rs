@@ -340,7 +340,7 @@ impl Base {
     fn add(&mut self, flow: &Flow) {
         for from in 0..2 {
             let side = Base::of(flow, from);
-            self.nanos += if from == 0 { side.nanos } else { 0 };
+            self.nanos = self.nanos.saturating_add(if from == 0 { side.nanos } else { 0 });
             self.segments += side.segments;
             self.data_packets += side.data_packets;
             self.packets += side.packets;

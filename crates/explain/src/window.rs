@@ -212,7 +212,8 @@ impl Window {
     /// The flow ends at `time`.
     pub(crate) fn end(&mut self, time: u64, found: &mut Tallies) {
         self.open(time, found);
-        let of_reader = found.get(Kind::FullWindow).nanos + found.get(Kind::ZeroWindow).nanos;
+        let full = found.get(Kind::FullWindow).nanos;
+        let of_reader = full.saturating_add(found.get(Kind::ZeroWindow).nanos);
         if of_reader > found.get(Kind::SmallBuffer).nanos {
             // One cause: a slow reader fills any buffer.
             let waits = std::mem::take(found.of(Kind::SmallBuffer));

@@ -54,6 +54,23 @@ fn each_byte_in_turn() {
     }
 }
 
+/// Three flows, each with half the time that a clock can say, and a fourth that goes on and back.
+#[test]
+fn clocks_that_jump() {
+    let mut talk = Talk::empty(Format { ng: true, nanos: true, ..Format::default() });
+    for port in 1..=4 {
+        talk.ports[CLIENT] = port;
+        for at in [1000, u64::MAX / 2, 2000, u64::MAX - 2000] {
+            talk.data(at, CLIENT, 100);
+            talk.ack(at + 500, SERVER);
+        }
+    }
+    let most_flows = 1;
+    let report = explain(&talk.file[..], &Options { most_flows, ..Options::default() }).unwrap();
+    assert_eq!((report.evicted.flows, report.tcp_packets), (3, 32));
+    all(&talk.file);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None,
                                         ..ProptestConfig::default() })]
