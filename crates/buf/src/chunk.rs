@@ -8,6 +8,8 @@ use core::ptr::NonNull;
 use crate::drops;
 use crate::pool::{CLASS_SIZES, FreeChunk, PoolInner};
 use crate::ref_count::RefCount;
+#[cfg(feature = "std")]
+use crate::slab::{Class, SLABS};
 use crate::slice::Slice;
 
 /// What stands before the bytes of a chunk.
@@ -36,17 +38,34 @@ fn layout(class: usize) -> Layout {
     layout
 }
 
-/// Takes zeroed memory for a chunk of `class` from the allocator.
-pub(crate) fn allocate(class: usize) -> NonNull<Header> {
+/// Bytes of a chunk of the smallest class, with its header. Most connections that send and receive
+/// little have one for a while, so it lies in slabs if there are any ([`crate::Leased`]).
+#[cfg(feature = "std")]
+pub(crate) const SMALLEST_CHUNK: usize = BYTES_AT + CLASS_SIZES[0];
+
+/// Zeroed memory for a chunk of `class`.
+fn take_memory(class: usize) -> NonNull<u8> {
+    #[cfg(feature = "std")]
+    if class == 0 {
+        let block = SLABS.take(Class::CHUNK);
+        // SAFETY: the block is ours alone, and that long.
+        unsafe { block.write_bytes(0, SMALLEST_CHUNK) };
+        return block;
+    }
     let layout = layout(class);
     // SAFETY: the layout is never of size zero.
-    let raw = unsafe { alloc_zeroed(layout) }.cast::<Header>();
-    let Some(header) = NonNull::new(raw) else { handle_alloc_error(layout) };
+    let raw = unsafe { alloc_zeroed(layout) };
+    NonNull::new(raw).unwrap_or_else(|| handle_alloc_error(layout))
+}
+
+/// Makes a chunk of `class`, all zeros.
+pub(crate) fn allocate(class: usize) -> NonNull<Header> {
+    let header = take_memory(class).cast::<Header>();
     // SAFETY: freshly allocated with room for a header at its start and the bytes behind it.
     unsafe {
         header.as_ptr().write(Header {
             refs: RefCount::new(),
-            bytes: raw.cast::<u8>().add(BYTES_AT),
+            bytes: header.as_ptr().cast::<u8>().add(BYTES_AT),
             capacity: CLASS_SIZES[class],
             class,
             home: None,
@@ -56,16 +75,20 @@ pub(crate) fn allocate(class: usize) -> NonNull<Header> {
     header
 }
 
-/// Gives a chunk back to the allocator.
+/// Gives the memory of a chunk back.
 ///
 /// # Safety
 /// Nobody else may refer to the chunk.
 pub(crate) unsafe fn deallocate(header: NonNull<Header>) {
     // SAFETY: the caller owns the chunk exclusively; its class is the one it was allocated with.
     unsafe {
-        let layout = layout((*header.as_ptr()).class);
+        let class = (*header.as_ptr()).class;
         header.as_ptr().drop_in_place();
-        dealloc(header.as_ptr().cast(), layout);
+        #[cfg(feature = "std")]
+        if class == 0 {
+            return SLABS.give_back(Class::CHUNK, header.cast());
+        }
+        dealloc(header.as_ptr().cast(), layout(class));
     }
 }
 

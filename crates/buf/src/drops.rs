@@ -99,9 +99,10 @@ pub(crate) fn end(value: Foreign) {
 
 #[cfg(feature = "std")]
 fn drop_caught(value: Foreign) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
-        // This one, too, could panic when it is dropped.
-        core::mem::forget(panic);
+    let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) else { return };
+    // What it says is a value of somebody's as well, and so on without end: the next one stays.
+    if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        core::mem::forget(another);
     }
 }
 

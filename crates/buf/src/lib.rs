@@ -13,6 +13,8 @@
 //!
 //! Memory that an application has already becomes a chunk without a writer: [`Slice::from_owner`].
 //!
+//! What goes with the bytes, and is needed only as long as they are there, is [`Leased`].
+//!
 //! Limits: a chunk of a pool holds at most [`MAX_CHUNK`] bytes; a [`Slices`] list at most
 //! [`MAX_SLICES`] ranges; a pool keeps at most a fixed number of free chunks of each class, hands
 //! out the newest of them first, and gives the rest back to the allocator. In steady state no call
@@ -27,8 +29,11 @@ extern crate std;
 
 mod chunk;
 mod drops;
+mod leased;
 mod pool;
 mod ref_count;
+#[cfg(feature = "std")]
+mod slab;
 mod slice;
 mod slices;
 mod warm_stack;
@@ -36,6 +41,7 @@ mod warm_stack;
 pub use chunk::ChunkWriter;
 #[cfg(feature = "std")]
 pub use drops::PostponedDrops;
+pub use leased::Leased;
 pub use pool::{CLASS_SIZES, MAX_CHUNK, Pool, PoolStats};
 pub use slice::Slice;
 pub use slices::{MAX_SLICES, Slices, TooManySlices};
