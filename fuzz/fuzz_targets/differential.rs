@@ -1,4 +1,4 @@
-//! The engine of commit 8c08334 and the engine of today under one script; see
+//! Two connections under one script, of which one does otherwise what must not matter; see
 //! `plimsoll_differential`. With `--seeds A..B` it runs scripts by number instead of fuzzing.
 #![no_main]
 

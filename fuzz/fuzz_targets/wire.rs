@@ -101,7 +101,7 @@ fn tcp(data: &[u8]) {
     let len = repr.emit(&mut out);
     assert_eq!(len, repr.header_len());
     let mut written = repr;
-    written.options.fit_sack();
+    written.options.fit();
     assert_eq!(TcpRepr::parse(&out[..len]), Ok((written, len)));
 }
 

@@ -99,7 +99,7 @@ impl Sender {
             iss: ISS,
             ts_offset: 0,
             seed: 1,
-            mtu: 1500,
+            mtu: 1500_u16.into(),
             ip_header_len: 20,
             max_super_segment: 0,
             options: Options::default().sndbuf(Some(2 * len + (1 << 20))).into(),

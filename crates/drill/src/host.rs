@@ -78,6 +78,9 @@ pub trait Host {
     /// The next packet that has left, in order.
     fn sniff(&mut self) -> Option<Captured>;
 
+    /// The device is done with all that has left. Where nobody calls this it keeps what it can.
+    fn complete(&mut self) {}
+
     /// Makes a call. `may_sleep` says that the script expects it to sleep; one that sleeps although
     /// the script does not expect it is still `Sleeps`.
     ///

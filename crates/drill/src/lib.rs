@@ -40,3 +40,4 @@ pub mod run;
 pub mod shell;
 pub mod suite;
 pub mod symbols;
+pub mod transcript;

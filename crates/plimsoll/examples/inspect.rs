@@ -13,7 +13,7 @@ use plimsoll::{
     DEFAULT_BACKLOG, DatagramInfo, Hold, Info, InterfaceMetrics, InterfaceStatus, Keepalive,
     ListenOn, ListenerMetrics, MemoryUse, Metrics, Options, QdiscSummary, Record, ShutdownReport,
     SocketSummary, Stack, State, SysctlError, TcpListener, TcpStream, TsoTail, UdpMemoryUse,
-    UdpMetrics, UdpOptions, UdpSocket,
+    UdpMetrics, UdpOptions, UdpSocket, UdpSocketSummary,
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -73,6 +73,9 @@ fn datagrams(stack: &Stack) -> std::io::Result<()> {
     println!("from {from}, TOS {tos}, TTL {ttl}");
     let options: UdpOptions = socket.options();
     println!("SO_RCVBUF {}, SO_SNDBUF {}", options.rcvbuf, options.sndbuf);
+    for UdpSocketSummary { local, remote, datagrams, .. } in stack.udp_sockets() {
+        println!("udp {local} {remote:?}, {datagrams} unread");
+    }
     Ok(())
 }
 

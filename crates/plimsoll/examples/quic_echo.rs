@@ -22,7 +22,7 @@ fn endpoint(
     address: &str,
     server: Option<ServerConfig>,
 ) -> Result<Endpoint, Failure> {
-    let socket = quic::socket(UdpSocket::bind(stack, address)?)?;
+    let socket = quic::socket_on_tokio(UdpSocket::bind(stack, address)?)?;
     let (config, runtime) = (EndpointConfig::default(), Arc::new(TokioRuntime));
     Ok(Endpoint::new_with_abstract_socket(config, server, socket, runtime)?)
 }

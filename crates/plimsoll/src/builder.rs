@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use plimsoll_stack::device::{self, Device};
 use plimsoll_stack::{
-    Budget, InterfaceConfig, RouteConfig, SocketError, Stack as Core, StackConfig, StackError,
+    Budget, InterfaceConfig, RouteConfig, RouteMetrics, SocketError, Stack as Core, StackConfig,
+    StackError,
 };
 use plimsoll_tcp::Instant;
 
@@ -60,7 +61,7 @@ struct Interface {
     pcap: Option<PathBuf>,
     fault: Option<device::fault::FaultConfig>,
     qdisc: Option<String>,
-    quickack: bool,
+    metrics: RouteMetrics,
 }
 
 /// Why a stack could not be built.
@@ -120,7 +121,7 @@ impl StackBuilder {
     pub fn device(mut self, device: Device) -> StackBuilder {
         let (addresses, more_queues) = (Vec::new(), Vec::new());
         let (mtu, pcap, fault, qdisc) = (None, None, None, None);
-        let quickack = false;
+        let metrics = RouteMetrics::default();
         self.interfaces.push(Interface {
             device,
             more_queues,
@@ -129,7 +130,7 @@ impl StackBuilder {
             pcap,
             fault,
             qdisc,
-            quickack,
+            metrics,
         });
         self
     }
@@ -184,7 +185,24 @@ impl StackBuilder {
     /// `quickack` of `ip route` does on Linux. What is due within one batch of packets is one ACK
     /// nevertheless, unless `net.ipv4.tcp_backlog_ack_defer` is 0.
     pub fn quickack(self, on: bool) -> StackBuilder {
-        self.interface("quickack", |interface| interface.quickack = on)
+        self.interface("quickack", |interface| interface.metrics.quickack = on)
+    }
+
+    /// Gives the routes over the last device these attributes, as `ip route` takes them on Linux.
+    /// They replace all that was said of these routes before, [`quickack`](Self::quickack) as well.
+    /// A route of its own has others ([`Stack::add_route_with`](crate::Stack::add_route_with)).
+    /// [`build`](Self::build) fails, and names the attribute, if one is out of its range.
+    ///
+    /// ```
+    /// use plimsoll::device::memory_link::{self, LinkConfig};
+    /// use plimsoll::{RouteMetrics, Stack};
+    /// let (device, _peer) = memory_link::pair(LinkConfig::default());
+    /// let metrics = RouteMetrics::default().initcwnd(Some(20)).advmss(Some(1360));
+    /// let builder = Stack::builder().device(device).address("192.0.2.1/24");
+    /// assert!(builder.route_metrics(metrics).build().is_ok());
+    /// ```
+    pub fn route_metrics(self, metrics: RouteMetrics) -> StackBuilder {
+        self.interface("route_metrics", |interface| interface.metrics = metrics)
     }
 
     /// Lets the stack's thread spin, not sleep, while a device is at sending and will complete a
@@ -351,7 +369,7 @@ impl StackBuilder {
         let (secret, seed) = secrets(self.seed)?;
         let now = self.clock.as_ref().map_or_else(now, |clock| clock.now());
         let qdiscs: Vec<_> = self.interfaces.iter().map(|each| each.qdisc.clone()).collect();
-        let quick: Vec<bool> = self.interfaces.iter().map(|each| each.quickack).collect();
+        let metrics: Vec<_> = self.interfaces.iter().map(|each| each.metrics).collect();
         let mut more_queues = Vec::new();
         let mut interfaces = Vec::new();
         for (index, interface) in self.interfaces.into_iter().enumerate() {
@@ -359,7 +377,7 @@ impl StackBuilder {
             interfaces.push(config);
             more_queues.extend(more.into_iter().map(|device| (index, device)));
         }
-        let routes = quick_routes(&interfaces, &quick);
+        let routes = routes_with(&interfaces, &metrics);
         let pollers = self.queues;
         let config = StackConfig {
             interfaces,
@@ -439,21 +457,21 @@ fn wrapped(
     }
 }
 
-/// The routes that lead out of the interfaces anyway, with the attribute for those that have it.
-fn quick_routes(interfaces: &[InterfaceConfig], quick: &[bool]) -> Vec<RouteConfig> {
+/// The routes that lead out of the interfaces anyway, with the attributes of those that have any.
+fn routes_with(interfaces: &[InterfaceConfig], metrics: &[RouteMetrics]) -> Vec<RouteConfig> {
     let mut routes = Vec::new();
     let mut known = Vec::new();
-    for (interface, (config, &quickack)) in interfaces.iter().zip(quick).enumerate() {
+    for (interface, (config, &metrics)) in interfaces.iter().zip(metrics).enumerate() {
         for &(prefix, prefix_len) in &config.addresses {
             // The first interface of a family is the default route.
             let default = !known.contains(&prefix.is_ipv4());
             known.push(prefix.is_ipv4());
-            if !quickack {
+            if metrics == RouteMetrics::default() {
                 continue;
             }
-            routes.push(RouteConfig { prefix, prefix_len, interface, quickack });
+            routes.push(RouteConfig { prefix, prefix_len, interface, metrics });
             if default {
-                routes.push(RouteConfig { prefix, prefix_len: 0, interface, quickack });
+                routes.push(RouteConfig { prefix, prefix_len: 0, interface, metrics });
             }
         }
     }

@@ -52,6 +52,7 @@
 //! | connect with options, a timeout, or data in the SYN | [`Connector`] |
 //! | wait for many sockets in one loop | [`ReadyQueue`], [`Stack::poll_with`] |
 //! | run a device with several queues in as many loops | [`Stack::queue`], [`QueueLoop`] |
+//! | keep a loop from sleeping while packets follow each other closely | [`IdlePolls`] |
 //! | run a stack in an epoll loop of one's own | [`QueueLoop::prepare_wait`] |
 //! | use sockets as those of tokio | [`net`], with the feature `tokio` |
 //! | serve axum | the feature `axum` |
@@ -261,6 +262,7 @@ mod error;
 #[cfg(feature = "futures-io")]
 mod futures_io;
 pub mod gate;
+mod idle_polls;
 mod listener;
 #[cfg(feature = "tokio")]
 pub mod net;
@@ -289,6 +291,7 @@ mod unhandled;
 
 pub use builder::{BuildError, StackBuilder};
 pub use clock::{Clock, now};
+pub use idle_polls::IdlePolls;
 pub use listener::{DEFAULT_BACKLOG, Incoming, TcpListener};
 pub use options::Keepalive;
 pub use plimsoll_buf::{ChunkWriter, MAX_SLICES, Pool, Slice, Slices};
@@ -298,13 +301,14 @@ pub use plimsoll_stack::{
     Budget, BudgetUse, ConnectionCounts, CounterGroup, CounterInfo, CounterValue, DatagramInfo,
     Disposition, InterfaceMetrics, InterfaceStatus, ListenConfig, ListenOn, ListenerMetrics,
     MemoryUse, Metrics, PathMtuDiscovery, QdiscSummary, RawTransmit, Received, Refusal,
-    ShutdownReport, SocketSummary, StackError, SysctlError, SysctlInfo, UdpFlowConfig,
-    UdpMemoryUse, UdpMetrics, UdpOptions, UdpTransmit, Unhandled, UnhandledConfig, UnhandledHook,
-    UnhandledKind, device, offload, packet, qdisc,
+    RouteMetrics, ShutdownReport, SocketSummary, StackError, SysctlError, SysctlInfo,
+    UdpFlowConfig, UdpMemoryUse, UdpMetrics, UdpOptions, UdpSocketSummary, UdpTransmit, Unhandled,
+    UnhandledConfig, UnhandledHook, UnhandledKind, device, offload, packet, qdisc,
 };
 pub use plimsoll_tcp::{
-    AckReason, Bound, Causes, CongestionAlgorithm, Decision, ErrorReport, Hold, Info, Instant,
-    Note, Options, Record, Released, Resend, SetOption, State, Tail, TsoTail, WriteFlags,
+    AckReason, BbrCause, BbrModel, BbrState, Bound, Causes, CongestionAlgorithm, Decision,
+    ErrorReport, Hold, Info, Instant, Note, Options, Record, Released, Resend, SetOption, State,
+    Tail, TsoTail, WriteFlags,
 };
 pub use poll::{Accept, Connecting};
 pub use queue_loop::QueueLoop;

@@ -229,7 +229,7 @@ impl TcpListener {
         self.shared.listener.set_refusal(refusal);
     }
 
-    /// As it was set.
+    /// What a peer hears that is refused for a budget.
     pub fn refusal(&self) -> Refusal {
         self.shared.listener.refusal()
     }
@@ -366,9 +366,23 @@ impl TcpListener {
         self.shared.listener.change_options(|options| options.half_close_timeout = timeout);
     }
 
-    /// As it was set.
+    /// How long a connection of which one side has closed may stay while no data moves, for
+    /// connections to come; `None` is without a limit.
     pub fn half_close_timeout(&self) -> Option<Duration> {
         self.shared.listener.options().half_close_timeout
+    }
+
+    /// Keeps the headers of the SYNs that open connections, for
+    /// [`TcpStream::take_saved_syn`](crate::TcpStream::take_saved_syn) (TCP_SAVE_SYN). A connection
+    /// holds them until they are taken or it ends: some 60 bytes over IPv4 without IP options, 120
+    /// at most; over IPv6 20 more, and its extension headers.
+    pub fn set_save_syn(&self, on: bool) {
+        self.shared.listener.change_options(|options| options.save_syn = on);
+    }
+
+    /// Whether the headers of SYNs are kept.
+    pub fn save_syn(&self) -> bool {
+        self.shared.listener.options().save_syn
     }
 
     /// How many connections may wait for the end of their handshake that brought data in their SYN
@@ -377,7 +391,7 @@ impl TcpListener {
         self.shared.listener.set_fast_open_queue(len);
     }
 
-    /// As it was set.
+    /// How many connections may wait for the end of their handshake that brought data in their SYN.
     pub fn fast_open_queue(&self) -> usize {
         self.shared.listener.fast_open_queue()
     }

@@ -4,7 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use plimsoll_stack::limits::MIN_MEMORY_BUDGET;
-use plimsoll_tcp::{CongestionAlgorithm, Options, SetOption, TsoTail};
+use plimsoll_tcp::limits::MIN_WINDOW_CLAMP;
+use plimsoll_tcp::{CongestionAlgorithm, Options, PathMtuDiscovery, SetOption, TsoTail};
 
 use crate::error::refused;
 use crate::stack::Stack;
@@ -243,6 +244,24 @@ impl TcpStream {
         self.set_option(SetOption::UserTimeout(timeout.unwrap_or_default()))
     }
 
+    /// The least retransmission timeout (TCP_RTO_MIN_US), which is added to the smoothed round trip
+    /// at least. `None` is as `net.ipv4.tcp_rto_min_us` says. A timer that runs keeps its time.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is not from 1 microsecond to 120 seconds.
+    pub fn set_rto_min(&self, least: Option<Duration>) -> io::Result<()> {
+        self.set_option(SetOption::RtoMin(least))
+    }
+
+    /// The greatest retransmission timeout (TCP_RTO_MAX_MS), also that of a SYN. `None` is as
+    /// `net.ipv4.tcp_rto_max_ms` says. A timer that runs keeps its time.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is not from 1 to 120 seconds.
+    pub fn set_rto_max(&self, greatest: Option<Duration>) -> io::Result<()> {
+        self.set_option(SetOption::RtoMax(greatest))
+    }
+
     /// How long the connection may stay while one side has closed and no data moves in either
     /// direction; then it is reset. `None` is no limit. See
     /// [`TcpListener::set_half_close_timeout`](crate::TcpListener::set_half_close_timeout).
@@ -264,7 +283,8 @@ impl TcpStream {
         set.map_err(|error| refused(self.socket().stack(), error))
     }
 
-    /// As it was set.
+    /// The most memory that the queues of this connection may bind, in bytes; `None` if it has no
+    /// budget of its own.
     pub fn memory_budget(&self) -> Option<usize> {
         self.socket().options().memory_budget
     }
@@ -286,6 +306,52 @@ impl TcpStream {
         self.set_option(SetOption::RcvBuf(bytes))
     }
 
+    /// Bounds the window that the peer is offered, in bytes (TCP_WINDOW_CLAMP); `None`, which is
+    /// the default, leaves it to the receive buffer. What the peer was offered before stays
+    /// offered. A bound that is to count from the handshake on belongs to the options of a listener
+    /// or of a connect ([`Options::window_clamp`]).
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is less than 1,152.
+    pub fn set_window_clamp(&self, bytes: Option<u32>) -> io::Result<()> {
+        self.set_option(SetOption::WindowClamp(bytes))
+    }
+
+    /// The bound of the window that the peer is offered, in bytes; `None` if there is none but the
+    /// receive buffer.
+    ///
+    /// # Errors
+    /// None; the result is there because every getter has one.
+    pub fn window_clamp(&self) -> io::Result<Option<u32>> {
+        Ok(self.options().window_clamp)
+    }
+
+    /// Whether packets may be fragmented, and whether what routers tell of the path's MTU is heeded
+    /// (IP_MTU_DISCOVER, IPV6_MTU_DISCOVER).
+    ///
+    /// # Errors
+    /// None; the result is there because every setter has one.
+    pub fn set_path_mtu_discovery(&self, discovery: PathMtuDiscovery) -> io::Result<()> {
+        self.set_option(SetOption::PathMtuDiscovery(discovery))
+    }
+
+    /// Whether packets may be fragmented, and whether what routers tell of the path's MTU is
+    /// heeded.
+    ///
+    /// # Errors
+    /// None; the result is there because every getter has one.
+    pub fn path_mtu_discovery(&self) -> io::Result<PathMtuDiscovery> {
+        Ok(self.options().path_mtu_discovery)
+    }
+
+    /// The headers of the SYN that opened this connection, those of IP and TCP with their options
+    /// as they arrived (TCP_SAVED_SYN). They are returned once. `None` without
+    /// [`TcpListener::set_save_syn`](crate::TcpListener::set_save_syn), for a SYN that was answered
+    /// with a cookie, and for a connection that we opened.
+    pub fn take_saved_syn(&self) -> Option<Box<[u8]>> {
+        self.socket().take_saved_syn()
+    }
+
     /// The send buffer in bytes, with what holds the data: twice what was set.
     ///
     /// # Errors
@@ -302,13 +368,15 @@ impl TcpStream {
         Ok(self.info().rcvbuf)
     }
 
-    /// Chooses the congestion control by Linux's name (TCP_CONGESTION).
+    /// Chooses the congestion control by Linux's name (TCP_CONGESTION): `reno`, `cubic`, `bbr`
+    /// (version 3) or `dctcp`. BBR paces data, whatever the queueing discipline is.
     ///
     /// # Errors
     /// `NotFound` if there is no such algorithm.
     pub fn set_congestion(&self, name: &str) -> io::Result<()> {
         let algorithm = CongestionAlgorithm::from_name(name).ok_or_else(|| {
-            let message = format!("unknown congestion control '{name}'; known: reno, cubic");
+            let message =
+                format!("unknown congestion control '{name}'; known: reno, cubic, bbr, dctcp");
             io::Error::new(io::ErrorKind::NotFound, message)
         })?;
         self.set_option(SetOption::Congestion(algorithm))
@@ -341,6 +409,9 @@ pub(crate) fn tos_of(tos: u32) -> io::Result<u8> {
     })
 }
 
+/// No retransmission timeout is longer.
+const MOST_RTO: Duration = Duration::from_secs(120);
+
 /// Refuses what setsockopt refuses.
 fn check(option: &SetOption) -> io::Result<()> {
     // The bounds of Linux, except that times below one second are taken.
@@ -348,7 +419,10 @@ fn check(option: &SetOption) -> io::Result<()> {
         SetOption::KeepIdle(time) | SetOption::KeepIntvl(time) => {
             !time.is_zero() && time.as_secs() <= 32_767
         }
+        SetOption::WindowClamp(Some(bytes)) => *bytes >= MIN_WINDOW_CLAMP,
         SetOption::MaxPacingRate(rate) => *rate > 0,
+        SetOption::RtoMin(Some(time)) => (Duration::from_micros(1)..=MOST_RTO).contains(time),
+        SetOption::RtoMax(Some(time)) => (Duration::from_secs(1)..=MOST_RTO).contains(time),
         SetOption::MemoryBudget(Some(bytes)) => *bytes >= MIN_MEMORY_BUDGET,
         SetOption::KeepCnt(count) => (1..=127).contains(count),
         _ => true,

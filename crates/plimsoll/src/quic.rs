@@ -21,13 +21,15 @@ use std::fmt;
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
-use plimsoll_stack::{Interest, PathMtuDiscovery, Received, UdpTransmit, WaitKey};
+use plimsoll_stack::{Interest, PathMtuDiscovery, Received, StackError, UdpTransmit, WaitKey};
 use quinn::udp::{EcnCodepoint, RecvMeta, Transmit};
 use quinn::{AsyncUdpSocket, UdpPoller};
+use tokio::runtime::Handle;
 
+use crate::platform::{DeviceWatcher, Watch};
 use crate::udp::UdpSocket;
 
 /// Datagrams in one send, at most.
@@ -39,14 +41,66 @@ const SEGMENTS: usize = plimsoll_stack::limits::MAX_UDP_SEGMENTS;
 /// # Errors
 /// None at present.
 pub fn socket(socket: UdpSocket) -> io::Result<Arc<dyn AsyncUdpSocket>> {
-    socket.set_path_mtu_discovery(PathMtuDiscovery::Probe)?;
-    let maps = socket.local_addr()?.is_ipv6();
-    Ok(Arc::new(QuicSocket { socket, maps }))
+    adapted(socket, None)
 }
 
-#[derive(Debug)]
+/// As [`socket`], for an endpoint that runs on tokio. While much arrives, the runtime of the caller
+/// also watches the devices of a stack that has a thread, and the endpoint reads them by itself. So
+/// the thread need not wake it for each burst (counter `plimsoll.WatcherPolls`).
+///
+/// Only one endpoint per runtime can do this at a time. One that reads a stream while the runtime
+/// watches the devices for another is woken by the stack's thread from then on, for as long as it
+/// lives.
+///
+/// ```
+/// use std::sync::Arc;
+/// use plimsoll::{Stack, UdpSocket, quic};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+/// # runtime.block_on(async {
+/// let stack = Stack::builder().loopback_only().build()?;
+/// let socket = quic::socket_on_tokio(UdpSocket::bind(&stack, "127.0.0.1:0")?)?;
+/// let (config, runtime) = (quinn::EndpointConfig::default(), Arc::new(quinn::TokioRuntime));
+/// let endpoint = quinn::Endpoint::new_with_abstract_socket(config, None, socket, runtime)?;
+/// # drop(endpoint);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// Outside of a tokio runtime, or if the system does not let the runtime watch one descriptor more.
+///
+/// # Panics
+/// On a tokio runtime without its I/O driver (`tokio::runtime::Builder::enable_io`), where there
+/// are descriptors to watch: on Unix.
+pub fn socket_on_tokio(socket: UdpSocket) -> io::Result<Arc<dyn AsyncUdpSocket>> {
+    let runtime = Handle::try_current().map_err(|error| {
+        io::Error::other(format!("quic::socket_on_tokio has to be called on tokio: {error}"))
+    })?;
+    // What is amiss with the runtime shows now, and not when a peer begins to send fast.
+    DeviceWatcher::probe()?;
+    socket.socket().watch_devices(true);
+    adapted(socket, Some(Watching { runtime, watcher: Mutex::default() }))
+}
+
+fn adapted(socket: UdpSocket, watching: Option<Watching>) -> io::Result<Arc<dyn AsyncUdpSocket>> {
+    socket.set_path_mtu_discovery(PathMtuDiscovery::Probe)?;
+    let maps = socket.local_addr()?.is_ipv6();
+    Ok(Arc::new(QuicSocket { socket, maps, watching }))
+}
+
+/// What wakes an endpoint when the devices are readable.
+struct Watching {
+    /// The runtime that watches them, whichever task polls the endpoint.
+    runtime: Handle,
+    watcher: Mutex<DeviceWatcher>,
+}
+
 struct QuicSocket {
     socket: UdpSocket,
+    /// For an endpoint that runs on tokio.
+    watching: Option<Watching>,
     /// quinn maps an IPv4 peer of a socket of IPv6 into IPv6 (RFC 4291, 2.5.5.2) before it sends,
     /// and knows it again only if what arrives from it says the same.
     maps: bool,
@@ -82,9 +136,15 @@ impl AsyncUdpSocket for QuicSocket {
         meta: &mut [RecvMeta],
     ) -> Poll<io::Result<usize>> {
         loop {
+            // What the runtime has told so far is forgotten before the devices are looked at.
+            self.watched(|watcher| watcher.forget(cx));
             let mut count = 0;
             for (buf, meta) in bufs.iter_mut().zip(meta.iter_mut()) {
-                match self.socket.try_recv_train(buf) {
+                let received = match count {
+                    0 => self.socket.try_recv_train(buf),
+                    _ => self.socket.try_recv_queued_train(buf),
+                };
+                match received {
                     Ok(received) => *meta = self.described(&received),
                     Err(_) if count > 0 => break,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -94,6 +154,10 @@ impl AsyncUdpSocket for QuicSocket {
             }
             if count > 0 {
                 return Poll::Ready(Ok(count));
+            }
+            if self.watch(cx) == Watch::Changed {
+                // What came before they were watched is not told.
+                continue;
             }
             ready!(self.socket.poll_recv_ready(cx))?;
         }
@@ -117,6 +181,32 @@ impl AsyncUdpSocket for QuicSocket {
 }
 
 impl QuicSocket {
+    /// Has the runtime watch the devices as long as the endpoint polls them by itself, and no
+    /// longer.
+    fn watch(&self, cx: &mut Context<'_>) -> Watch {
+        let Some(watching) = &self.watching else { return Watch::Same };
+        let socket = self.socket.socket();
+        let polls = socket.polls_devices(self.socket.stack().now());
+        let _entered = polls.then(|| watching.runtime.enter());
+        let devices = polls.then(|| socket.devices());
+        self.watched(|watcher| watcher.watch(devices.into_iter().flatten(), cx))
+    }
+
+    /// If the runtime cannot watch them, as it watches them for another endpoint already or is at
+    /// its end, the stack's thread wakes this one as it does others.
+    fn watched<T: Default>(
+        &self,
+        call: impl FnOnce(&mut DeviceWatcher) -> Result<T, StackError>,
+    ) -> T {
+        let Some(watching) = &self.watching else { return T::default() };
+        let mut watcher = watching.watcher.lock().unwrap_or_else(PoisonError::into_inner);
+        call(&mut watcher).unwrap_or_else(|_cannot| {
+            *watcher = DeviceWatcher::default();
+            self.socket.socket().watch_devices(false);
+            T::default()
+        })
+    }
+
     fn described(&self, received: &Received) -> RecvMeta {
         RecvMeta {
             addr: self.peer(received.info.from),
@@ -136,6 +226,12 @@ impl QuicSocket {
             }
             _ => from,
         }
+    }
+}
+
+impl fmt::Debug for QuicSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuicSocket").field("socket", &self.socket).finish_non_exhaustive()
     }
 }
 

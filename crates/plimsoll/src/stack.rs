@@ -18,7 +18,8 @@ use plimsoll_stack::device::Device;
 use plimsoll_stack::qdisc::KindError;
 use plimsoll_stack::{
     Budget, BudgetUse, InterfaceConfig, InterfaceStatus, MemoryUse, Metrics, QdiscSummary,
-    QueueWaiter, RouteConfig, SocketSummary, Stack as Core, StackError,
+    QueueWaiter, RouteConfig, RouteMetrics, SocketSummary, Stack as Core, StackError,
+    UdpSocketSummary,
 };
 use plimsoll_tcp::Instant;
 
@@ -490,7 +491,22 @@ impl Stack {
     /// # Errors
     /// If there is no such interface, or it is loopback; if the text is no prefix.
     pub fn add_route(&self, prefix: &str, index: usize) -> Result<(), BuildError> {
-        Ok(self.core().add_route(route(prefix, index)?)?)
+        self.add_route_with(prefix, index, RouteMetrics::default())
+    }
+
+    /// As [`add_route`](Self::add_route), with attributes. Connections that open from now on have
+    /// them; those that are open follow the MTU.
+    ///
+    /// # Errors
+    /// As [`add_route`](Self::add_route), and if an attribute is out of its range; the error names
+    /// it.
+    pub fn add_route_with(
+        &self,
+        prefix: &str,
+        index: usize,
+        metrics: RouteMetrics,
+    ) -> Result<(), BuildError> {
+        Ok(self.core().add_route(route(prefix, index, metrics)?)?)
     }
 
     /// Takes a route away that was added.
@@ -498,12 +514,25 @@ impl Stack {
     /// # Errors
     /// If there is no such route; if the text is no prefix.
     pub fn remove_route(&self, prefix: &str, index: usize) -> Result<(), BuildError> {
-        Ok(self.core().remove_route(route(prefix, index)?)?)
+        Ok(self.core().remove_route(route(prefix, index, RouteMetrics::default())?)?)
     }
 
-    /// All sockets, for `ss`.
+    /// All TCP sockets, for `ss`.
     pub fn sockets(&self) -> Vec<SocketSummary> {
         self.core().sockets()
+    }
+
+    /// All UDP sockets, flows to any address among them.
+    ///
+    /// ```
+    /// let stack = plimsoll::Stack::builder().loopback_only().build()?;
+    /// let server = plimsoll::UdpSocket::bind(&stack, "127.0.0.1:53")?;
+    /// let all = stack.udp_sockets();
+    /// assert_eq!((all.len(), all[0].local, all[0].remote), (1, server.local_addr()?, None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn udp_sockets(&self) -> Vec<UdpSocketSummary> {
+        self.core().udp_sockets()
     }
 
     /// The time, by the clock of the stack ([`StackBuilder::clock`]).
@@ -539,9 +568,9 @@ impl Stack {
     }
 }
 
-fn route(prefix: &str, interface: usize) -> Result<RouteConfig, BuildError> {
+fn route(prefix: &str, interface: usize, metrics: RouteMetrics) -> Result<RouteConfig, BuildError> {
     let (prefix, prefix_len) = parse(prefix)?;
-    Ok(RouteConfig { prefix, prefix_len, interface, quickack: false })
+    Ok(RouteConfig { prefix, prefix_len, interface, metrics })
 }
 
 impl Shared {
@@ -592,13 +621,19 @@ impl Inner {
 
     fn run(&self, waiter: &mut QueueWaiter) {
         let mut last_work = self.now();
+        waiter.lend_to_readers();
         while !self.is_stopped() {
-            let Ok(polled) = self.core.poll_queue(waiter.queue(), self.now(), BUDGET) else {
+            // The last poll may have left the devices to a reader, or one has taken them over.
+            let mut now = self.now();
+            if waiter.is_lent(now) {
+                if waiter.wait_while_lent(|| self.now(), || self.is_stopped()).is_err() {
+                    std::thread::yield_now();
+                }
+                now = self.now();
+            }
+            let Ok(polled) = self.core.poll_queue(waiter.queue(), now, BUDGET) else {
                 return;
             };
-            if polled.outruns_readers {
-                std::thread::yield_now();
-            }
             if polled.worked {
                 if !self.busy_poll.is_zero() {
                     last_work = self.now();

@@ -319,6 +319,11 @@ impl UdpSocket {
         self.told(self.socket().recv_train(self.shared.stack.now(), buf))
     }
 
+    #[cfg(feature = "quinn")]
+    pub(crate) fn try_recv_queued_train(&self, buf: &mut [u8]) -> io::Result<Received> {
+        self.told(self.socket().recv_queued_train(self.shared.stack.now(), buf))
+    }
+
     /// As [`recv_train`](Self::recv_train), without a copy.
     ///
     /// # Errors

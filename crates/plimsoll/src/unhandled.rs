@@ -23,9 +23,11 @@ impl Stack {
     /// ports without a socket, and what is no IP.
     ///
     /// The thread that polls calls it when a poll has come to its end, and goes on when it returns,
-    /// so it must not block; the stack holds no lock meanwhile. What it answers is done then: see
-    /// [`Disposition`]. A panic of it goes no further (`plimsoll.UnhandledPanics`). It should hold
-    /// no handle of the stack, which would keep the stack alive.
+    /// so it must not block; the stack holds no lock meanwhile. That may be a thread that reads a
+    /// UDP socket, also without blocking, since a reader that is behind polls for itself. What it
+    /// answers is done then: see [`Disposition`]. A panic of it goes no further
+    /// (`plimsoll.UnhandledPanics`). It should hold no handle of the stack, which would keep the
+    /// stack alive.
     ///
     /// ```
     /// use plimsoll::{Disposition, Stack};

@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 const WITHOUT: &[(&str, &str)] = &[
     ("Accept", "the future of `TcpListener::accept_async`"),
     ("AckReason", "a part of `Decision`, which is shown as text"),
+    ("BbrCause", "a part of `Decision`"),
+    ("BbrModel", "what `Info::bbr` gives, which is shown as text"),
+    ("BbrState", "a part of `BbrModel`"),
     ("Bound", "a part of `Decision`"),
     ("Causes", "a part of `Released`"),
     ("ChecksumState", "of packets; a device with offloads looks at it"),

@@ -209,6 +209,15 @@ mod of_tokio {
                 poll_fn(|cx| near.poll_write_ready(cx)).await?;
                 far.readable().await?;
                 poll_fn(|cx| far.poll_read_ready(cx)).await?;
+                // The second write may arrive later: Nagle holds it until the first is
+                // acknowledged.
+                let both = async {
+                    while far.peek(&mut [0; 16]).await? < b"ahoy, there".len() {
+                        tokio::task::yield_now().await;
+                    }
+                    io::Result::Ok(())
+                };
+                tokio::time::timeout(Duration::from_secs(60), both).await??;
                 answers.push(said(far.peek(&mut [0; 4]).await));
                 let mut room = [0; 3];
                 let mut room = tokio::io::ReadBuf::new(&mut room);

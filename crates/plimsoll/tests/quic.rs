@@ -115,6 +115,26 @@ async fn bulk_arrives_whole_also_through_a_narrow_link() {
     }
 }
 
+#[test]
+fn an_endpoint_on_tokio_needs_a_runtime_when_it_is_made() {
+    let (here, _there) = pair(LinkConfig::default());
+    let made = || quic::socket_on_tokio(UdpSocket::bind(&here, "192.0.2.1:0").unwrap());
+    let error = made().unwrap_err().to_string();
+    assert!(error.starts_with("quic::socket_on_tokio has to be called on tokio: "), "{error}");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    runtime.block_on(async { made().map(drop) }).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+#[should_panic(expected = "IO is disabled")]
+fn an_endpoint_on_tokio_needs_the_io_driver_when_it_is_made() {
+    let (here, _there) = pair(LinkConfig::default());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let socket = UdpSocket::bind(&here, "192.0.2.1:0").unwrap();
+    drop(runtime.block_on(async { quic::socket_on_tokio(socket) }));
+}
+
 #[tokio::test]
 async fn a_socket_for_both_versions_knows_its_ipv4_peers_again() {
     let (here, there) = pair(LinkConfig::default());

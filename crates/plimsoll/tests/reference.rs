@@ -154,13 +154,15 @@ fn options_of_sockets_exist() {
     let sources = ["options", "stream", "listener"].map(|name| {
         fs::read_to_string(root().join(format!("crates/plimsoll/src/{name}.rs"))).unwrap()
     });
-    let config = fs::read_to_string(root().join("crates/tcp/src/config.rs")).unwrap();
+    let engine = |name: &str| fs::read_to_string(root().join("crates/tcp/src").join(name)).unwrap();
+    let (config, route) = (engine("config.rs"), engine("route.rs"));
     for info in SysctlInfo::all() {
         for word in info.socket.split('`').skip(1).step_by(2) {
             let (owner, item) = word.split_once("::").unwrap_or_else(|| panic!("{word}"));
             let there = match owner {
                 "SetOption" => config.contains(&format!("    {item}(")),
                 "Options" => config.contains(&format!("    pub {item}:")),
+                "RouteMetrics" => route.contains(&format!("    pub {item}:")),
                 _ => sources.iter().any(|source| source.contains(&format!("pub fn {item}("))),
             };
             assert!(there, "{}: there is no {word}", info.name);

@@ -11,7 +11,9 @@ use std::thread;
 use std::time::Duration;
 
 use plimsoll::device::memory_link::{self, LinkConfig};
-use plimsoll::{Connector, Keepalive, Options, Stack, State, TcpListener, TcpStream};
+use plimsoll::{
+    Connector, Keepalive, Options, PathMtuDiscovery, Stack, State, TcpListener, TcpStream,
+};
 
 const SHORT: Duration = Duration::from_millis(30);
 
@@ -390,6 +392,21 @@ fn options() {
     assert_eq!(kind(near.set_linger(Some(Duration::from_secs(1)))), ErrorKind::InvalidInput);
     near.set_user_timeout(Some(Duration::from_secs(9))).unwrap();
     assert_eq!(near.options().user_timeout, Some(Duration::from_secs(9)));
+    near.set_window_clamp(Some(1152)).unwrap();
+    assert_eq!(near.window_clamp().unwrap(), Some(1152));
+    assert_eq!(kind(near.set_window_clamp(Some(1151))), ErrorKind::InvalidInput);
+    near.set_window_clamp(None).unwrap();
+    near.set_path_mtu_discovery(PathMtuDiscovery::Never).unwrap();
+    assert_eq!(near.path_mtu_discovery().unwrap(), PathMtuDiscovery::Never);
+    assert_eq!(near.take_saved_syn(), None, "it opened");
+    near.set_rto_min(Some(Duration::from_millis(20))).unwrap();
+    near.set_rto_max(Some(Duration::from_secs(2))).unwrap();
+    let bounds = (near.options().rto_min, near.options().rto_max);
+    assert_eq!(bounds, (Some(Duration::from_millis(20)), Some(Duration::from_secs(2))));
+    for time in [Duration::ZERO, Duration::from_secs(121)] {
+        assert_eq!(kind(near.set_rto_min(Some(time))), ErrorKind::InvalidInput);
+        assert_eq!(kind(near.set_rto_max(Some(time))), ErrorKind::InvalidInput);
+    }
     near.set_half_close_timeout(Some(Duration::from_secs(8))).unwrap();
     assert_eq!(near.options().half_close_timeout, Some(Duration::from_secs(8)));
 }

@@ -132,6 +132,14 @@ impl Process {
             }
             _ => false,
         });
+        // Connections of a group that shares the port are of it as well.
+        let joins = share
+            && self.fds.all().any(|(other, descriptor)| match &descriptor.file {
+                File::Socket(socket) if other != fd && socket.set.reuse_port => {
+                    claim(socket).is_some_and(|claim| claim.overlaps(wanted))
+                }
+                _ => false,
+            });
         // What no descriptor stands for any more: with SO_REUSEADDR it does not count.
         let left_over = || {
             self.stack.sockets().into_iter().any(|other| {
@@ -139,7 +147,7 @@ impl Process {
                 kept && Claim { addr: other.local, v6only: false }.overlaps(wanted)
             })
         };
-        by_descriptor || (!reuse && left_over())
+        by_descriptor || (!reuse && !joins && left_over())
     }
 }
 

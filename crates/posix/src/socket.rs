@@ -61,6 +61,8 @@ pub(crate) struct Settings {
     pub(crate) freebind: bool,
     pub(crate) inq: bool,
     pub(crate) fastopen_connect: bool,
+    /// TCP_SAVE_SYN.
+    pub(crate) save_syn: i32,
     /// TCP_FASTOPEN, before listen.
     pub(crate) fastopen_queue: usize,
     /// TCP_FASTOPEN_KEY.

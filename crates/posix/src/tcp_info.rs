@@ -1,6 +1,6 @@
 //! `struct tcp_info`, as Linux 6.18 lays it out.
 
-use plimsoll_tcp::{Duration, Info, State};
+use plimsoll_tcp::{BbrModel, Duration, Info, State};
 
 /// Bytes of the structure.
 pub(crate) const LEN: usize = 280;
@@ -16,6 +16,12 @@ impl Fill {
     }
 
     fn u32s(&mut self, values: &[u32]) {
+        for value in values {
+            self.bytes(&value.to_ne_bytes());
+        }
+    }
+
+    fn u16s(&mut self, values: &[u16]) {
         for value in values {
             self.bytes(&value.to_ne_bytes());
         }
@@ -98,8 +104,12 @@ pub(crate) fn bytes(info: &Info, state: State) -> Vec<u8> {
     fill.u32s(&[info.delivered, info.delivered_ce]);
     fill.u64s(&[info.bytes_sent, info.bytes_retrans]);
     fill.u32s(&[info.dsack_dups, info.reord_seen, info.rcv_ooopack]);
-    // The rest, from tcpi_rehash on, is not counted.
-    fill.u32s(&[info.snd_wnd, info.rcv_wnd]);
+    // From tcpi_rehash to tcpi_total_rto_time nothing is counted.
+    fill.u32s(&[info.snd_wnd, info.rcv_wnd, 0, 0, 0]);
+    fill.u32s(&[info.received_ce, info.delivered_e1_bytes, info.delivered_e0_bytes]);
+    fill.u32s(&[info.delivered_ce_bytes, info.received_e1_bytes, info.received_e0_bytes]);
+    fill.u32s(&[info.received_ce_bytes]);
+    fill.u16s(&[info.accecn_fail_mode.into(), info.accecn_opt_seen.into()]);
     fill.finish()
 }
 
@@ -128,6 +138,17 @@ pub(crate) fn closed() -> Vec<u8> {
     // From tcpi_segs_out to tcpi_min_rtt.
     fill.u32s(&[0, 0, 0, u32::MAX]);
     fill.finish()
+}
+
+/// `struct tcp_bbr_info` of TCP_CC_INFO: the bandwidth in two words, the least round trip in
+/// microseconds, and both gains in units of 1/256.
+pub(crate) fn bbr(model: &BbrModel) -> Vec<u8> {
+    let gain = |percent: u64| (percent * 256 / 100) as u32;
+    let min_rtt = model.min_rtt_us.map_or(u32::MAX, |micros| micros.get());
+    let mut fill = Fill(Vec::new());
+    fill.u32s(&[low(model.bw), low(model.bw >> 32), min_rtt]);
+    fill.u32s(&[gain(model.state.pacing_gain()), gain(model.state.cwnd_gain())]);
+    fill.0
 }
 
 #[cfg(test)]

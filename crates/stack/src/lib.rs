@@ -75,21 +75,22 @@ pub use metrics::{
     ConnectionCounts, CounterGroup, CounterValue, InterfaceMetrics, ListenerMetrics, Metrics,
     UdpMetrics,
 };
-pub use plimsoll_tcp::{Duration, Instant};
+pub use plimsoll_tcp::{Duration, Instant, PathMtuDiscovery, RouteMetrics};
 pub use policies::budget::{Budget, BudgetUse, Refusal};
 pub use policies::memory::MemoryUse;
 pub use policies::metrics::PeerMetrics;
 pub use policies::sysctl::{SysctlError, SysctlInfo, SysctlTable};
 pub use policies::udp_memory::UdpMemoryUse;
+pub use pollers::coarse_timers::CoarseTimers;
 pub use pollers::waiter::Waiter;
 pub use snmp::CounterInfo;
 pub use sockets::endpoint::{Edges, Readiness};
 pub use sockets::fast_open::FastOpenKeys;
 pub use sockets::gate::{Cancelled, GateConfig};
 pub use sockets::md5::Md5Keys;
-pub use sockets::summary::SocketSummary;
+pub use sockets::summary::{SocketSummary, UdpSocketSummary};
 pub use sockets::udp::flow::UdpFlowConfig;
-pub use sockets::udp::options::{PathMtuDiscovery, UdpOptions};
+pub use sockets::udp::options::UdpOptions;
 pub use sockets::udp::receive_queue::{DatagramInfo, Received};
 pub use sockets::unhandled::{Disposition, Unhandled, UnhandledConfig, UnhandledKind};
 pub use sockets::wakers::{Interest, WaitKey};

@@ -114,6 +114,18 @@ pub(crate) const KEPT_PREQUEUE: usize = 8;
 /// that thread has stopped waits for so long at most.
 pub const SPIN_LEASE: Duration = Duration::from_micros(200);
 
+/// How much is read from a UDP socket in [`STREAM_SPAN`], each datagram with its overhead, if it is
+/// read as a stream: about a gigabit per second. A reader that is woken by the devices
+/// ([`UdpSocket::watch_devices`](crate::UdpSocket::watch_devices)) polls them itself meanwhile.
+pub const STREAM_BYTES: usize = 128 * 1024;
+
+/// The time in which that is counted.
+pub const STREAM_SPAN: Duration = Duration::from_millis(1);
+
+/// How long the poller leaves the devices to such a reader after its last poll: it may have a whole
+/// receive queue to work on. What is for others waits for so long at most.
+pub const STREAM_LEASE: Duration = Duration::from_millis(1);
+
 /// Threads that count in a shard of their own at a time. A thread more counts in one that such
 /// threads share, which costs it a locked instruction per count.
 pub(crate) const MAX_SHARDS: usize = 64;
@@ -153,6 +165,12 @@ pub const POOL_IDLE: Duration = Duration::from_secs(1);
 /// Bytes that a datagram costs in the queues of a UDP socket beside its own: what the stack keeps
 /// of it. So datagrams without data are bounded as well.
 pub const DATAGRAM_OVERHEAD: usize = 128;
+
+/// When the receive queues of all UDP sockets pin what `net.ipv4.udp_mem` allows, a socket whose
+/// queue is empty still gets a datagram of up to so many bytes of payload, so that none starves
+/// (Linux: `udp_rmem_min`). It pins a chunk of as many at most. Other datagrams are dropped and
+/// counted (`UdpMemErrors`).
+pub const UDP_MINIMUM: usize = 4096;
 
 /// The longest payload of a UDP datagram over IPv4, in bytes. A longer one is refused (`EMSGSIZE`).
 pub const MAX_DATAGRAM_V4: usize = 65_535 - 20 - 8;

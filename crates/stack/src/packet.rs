@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use plimsoll_buf::{Slice, Slices};
+pub use plimsoll_tcp::CwrFlag;
 use plimsoll_tcp::{Instant, Note, Serial};
 
 /// Bytes of a head, at most: an IPv6 header and the longest TCP header are 100 bytes.
@@ -105,6 +106,8 @@ pub struct Packet {
     pub payload: Slices,
     /// How it is cut into wire segments, if it is a super-segment.
     pub gso: Option<Gso>,
+    /// What becomes of the CWR flag when it is cut.
+    pub cwr: CwrFlag,
     /// What is known about the transport checksum.
     pub csum: ChecksumState,
     /// The completion that is owed for it.
@@ -178,6 +181,7 @@ impl Packet {
             head: self.head.clone(),
             payload: self.payload.clone(),
             gso: self.gso,
+            cwr: self.cwr,
             csum: self.csum,
             charge: None,
             note: self.note.clone(),

@@ -140,9 +140,10 @@ ip_counters! {
     UnhandledDropped => "plimsoll.UnhandledDropped", "Packets that nobody wanted and that the queue for such had no room for.";
     UnhandledPanics => "plimsoll.UnhandledPanics", "Calls of the hook for packets that nobody wants that panicked.";
     WakerPanics => "plimsoll.WakerPanics", "Wakers of applications that panicked when they were woken or dropped.";
-    BusyPolls => "plimsoll.BusyPolls", "Polls of readers that spin before they sleep.";
-    BusyPollHits => "plimsoll.BusyPollHits", "Polls of spinning readers that found something.";
-    BusyPollMicros => "plimsoll.BusyPollMicros", "Microseconds that readers have spent spinning.";
+    BusyPolls => "plimsoll.BusyPolls", "Polls of readers, of those that spin and of those to whom a poller has left the devices.";
+    BusyPollHits => "plimsoll.BusyPollHits", "Polls of readers that found something.";
+    BusyPollMicros => "plimsoll.BusyPollMicros", "Microseconds that readers have spent polling.";
+    WatcherPolls => "plimsoll.WatcherPolls", "Polls of readers of a stream of UDP that the devices wake, among those of BusyPolls.";
 }
 
 /// What `nstat` prints beside the counters: a level, which goes up and down, and its peak.
@@ -152,13 +153,12 @@ const GAUGES: [(&str, &str); 2] = [
 ];
 
 /// Names of Linux's that do not mean quite the same there.
-const UNLIKE_LINUX: [(&str, &str); 9] = [
+const UNLIKE_LINUX: [(&str, &str); 8] = [
     ("UdpSndbufErrors", "Linux counts sends that failed with ENOBUFS."),
     ("Udp6SndbufErrors", "Linux counts sends that failed with ENOBUFS."),
     ("IpInAddrErrors", "Linux counts such sources as `in_martian_src` of `rt_cache`."),
     ("Ip6InAddrErrors", "Linux counts loopback and multicast as source as Ip6InHdrErrors."),
     ("IpReasmTimeout", "Linux counts those of IPv6 as Ip6ReasmTimeout."),
-    ("TcpExtTCPMTUPFail", "Linux counts probes of the path MTU that failed."),
     ("TcpExtTCPPrequeued", "Linux removed it with the prequeue in 4.14."),
     ("TcpExtTCPPrequeueDropped", "Linux removed it with the prequeue in 4.14."),
     (

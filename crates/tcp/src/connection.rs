@@ -70,7 +70,7 @@ const RESTING_TIME: Duration = Duration::from_secs(1);
 /// | options | [`set_option`] |
 /// | told of Fast Open | [`set_write_pending`], [`report_syn_data`], [`adopt`] |
 /// | **packets out** | [`poll_transmit`], [`poll_transmit_with`] |
-/// | **events out** | [`poll_event`], [`poll_writable`], [`poll_fast_open_news`] |
+/// | **events out** | [`poll_event`], [`poll_writable`], [`poll_fast_open`] |
 /// | **next deadline** | [`poll_timeout`], [`releases_at`] |
 ///
 /// After each of these, or a batch of them: packets, then events, then the deadline. Everything
@@ -106,7 +106,7 @@ const RESTING_TIME: Duration = Duration::from_secs(1);
 /// [`poll_transmit_with`]: Self::poll_transmit_with
 /// [`poll_event`]: Self::poll_event
 /// [`poll_writable`]: Self::poll_writable
-/// [`poll_fast_open_news`]: Self::poll_fast_open_news
+/// [`poll_fast_open`]: Self::poll_fast_open
 /// [`poll_timeout`]: Self::poll_timeout
 /// [`releases_at`]: Self::releases_at
 pub struct Connection {
@@ -246,6 +246,7 @@ impl Connection {
         self.causes.add(Causes::ACK);
         self.snd.note_app_limited(cx);
         self.on_segment(cx, seg);
+        self.note_model(cx);
         self.debug_invariants();
     }
 
@@ -270,6 +271,7 @@ impl Connection {
             }
         }
         self.snd.tell_losses(cx);
+        self.note_model(cx);
         if self.releases_at().is_some_and(|at| at <= cx.now) {
             self.snd.release_all();
             self.rcv.release_all();
@@ -283,6 +285,7 @@ impl Connection {
         self.snd.end_autocork();
         self.on_path_event(cx, event);
         self.snd.tell_losses(cx);
+        self.note_model(cx);
         self.debug_invariants();
     }
 
@@ -423,10 +426,14 @@ impl Connection {
             SetOption::KeepIntvl(time) => options.keep_intvl = Some(time),
             SetOption::KeepCnt(count) => options.keep_cnt = Some(count),
             SetOption::UserTimeout(time) => options.user_timeout = Some(time),
+            SetOption::RtoMin(time) => options.rto_min = time,
+            SetOption::RtoMax(time) => options.rto_max = time,
             SetOption::HalfCloseTimeout(time) => options.half_close_timeout = Some(time),
             SetOption::MemoryBudget(bytes) => options.memory_budget = bytes,
             SetOption::SndBuf(bytes) => options.sndbuf = Some(bytes),
             SetOption::RcvBuf(bytes) => options.rcvbuf = Some(bytes),
+            SetOption::WindowClamp(bytes) => options.window_clamp = bytes,
+            SetOption::PathMtuDiscovery(discovery) => options.path_mtu_discovery = discovery,
             SetOption::Congestion(algorithm) => options.congestion = Some(algorithm),
             SetOption::NotsentLowat(bytes) => options.notsent_lowat = Some(bytes),
             SetOption::RcvLowat(bytes) => options.rcvlowat = bytes,
@@ -443,6 +450,7 @@ impl Connection {
         match option {
             SetOption::KeepAlive(_) | SetOption::KeepIdle(_) => self.sync_keepalive(cx),
             SetOption::UserTimeout(_) => self.timers.stop(Timer::UserTimeout),
+            SetOption::RtoMin(_) | SetOption::RtoMax(_) => self.snd.set_rto_bounds(&self.options),
             SetOption::HalfCloseTimeout(_) => self.sync_half_close(cx),
             SetOption::SndBuf(bytes) => self.snd.set_buffer(*bytes, cx.config),
             SetOption::NoDelay(true) => self.snd.push_tail(),
@@ -452,7 +460,14 @@ impl Connection {
                 self.rcv.set_buffer(*bytes);
                 self.after_read();
             }
-            SetOption::Congestion(algorithm) => self.snd.set_algorithm(*algorithm),
+            SetOption::WindowClamp(_) => {
+                self.rcv.set_window_clamp(&self.options);
+                self.after_read();
+            }
+            SetOption::Congestion(algorithm) => {
+                self.snd.set_algorithm(*algorithm);
+                self.ecn.set_needed(self.ecn_policy(cx).needed);
+            }
             SetOption::DecisionLog(entries) => self.decisions = Decisions::new(*entries),
             SetOption::RcvLowat(_) => self.apply_low_water(cx),
             SetOption::QuickAck(on) => {
@@ -473,7 +488,7 @@ impl Connection {
         let heap = self.rcv.heap_bytes() + self.snd.heap_bytes();
         let told = self.hold_times.as_ref().map_or(0, |_| size_of::<HoldTimes>())
             + self.decisions.as_ref().map_or(0, |log| log.heap_bytes());
-        size_of::<Connection>() + heap + told + self.fast_open_bytes()
+        size_of::<Connection>() + heap + told + self.fast_open_bytes() + self.ecn.heap_bytes()
     }
 
     /// When a timeout gives memory back that only data needs which waits or is in flight: a second

@@ -128,12 +128,13 @@ counters! {
     TcpWinProbe => "TcpExtTCPWinProbe", "Zero-window probes sent.";
     TcpOrigDataSent => "TcpExtTCPOrigDataSent", "Wire segments with original data sent, without retransmissions and ACKs.";
     TcpDelivered => "TcpExtTCPDelivered", "Wire segments delivered, by ACK or SACK.";
-    EcnMarksReceived => "plimsoll.EcnMarksReceived", "Data segments received with a CE mark on connections with ECN.";
-    TcpDeliveredCe => "TcpExtTCPDeliveredCE", "Wire segments delivered whose ACK said that the path is congested.";
+    EcnMarksReceived => "plimsoll.EcnMarksReceived", "Segments received with a CE mark on connections with ECN.";
+    TcpDeliveredCe => "TcpExtTCPDeliveredCE", "Wire segments delivered that met a congestion mark, as far as their ACKs told.";
     TcpMd5NotFound => "TcpExtTCPMD5NotFound", "Segments dropped because they should have been signed.";
     TcpMd5Unexpected => "TcpExtTCPMD5Unexpected", "Segments dropped because they were signed without an agreed key.";
     TcpMd5Failure => "TcpExtTCPMD5Failure", "Segments dropped because their signature was wrong.";
-    TcpMtupFail => "TcpExtTCPMTUPFail", "Path-MTU reductions.";
+    TcpMtupFail => "TcpExtTCPMTUPFail", "Probes of the path MTU that were lost while what followed them was not.";
+    TcpMtupSuccess => "TcpExtTCPMTUPSuccess", "Probes of the path MTU that arrived.";
     TcpReqQFullDrop => "TcpExtTCPReqQFullDrop", "SYNs dropped because the SYN queue was full.";
     TcpReqQFullDoCookies => "TcpExtTCPReqQFullDoCookies", "SYNs answered with a cookie because the SYN queue was full.";
     SyncookiesSent => "TcpExtSyncookiesSent", "SYN cookies sent.";
@@ -158,10 +159,14 @@ counters! {
     HoldSillyWindow => "plimsoll.HoldSillyWindow", "Sends held by sender silly-window avoidance.";
     HoldNagle => "plimsoll.HoldNagle", "Sends held by Nagle's rule.";
     HoldCork => "plimsoll.HoldCork", "Sends held by TCP_CORK or MSG_MORE.";
+    HoldMtuProbe => "plimsoll.HoldMtuProbe", "Sends that waited for the windows to take a probe of the path MTU.";
     HoldTsoDefer => "plimsoll.HoldTsoDefer", "Sends that waited for a fuller super-segment.";
     HoldSmallQueue => "plimsoll.HoldSmallQueue", "Sends held because enough was below us (TSQ).";
     HoldRefused => "plimsoll.HoldRefused", "Packets that what lies below did not take; they were kept and offered again.";
     HalfCloseTimeouts => "plimsoll.HalfCloseTimeouts", "Half-closed connections reset because no data moved for `half_close_timeout`.";
+    BbrProbeUp => "plimsoll.BbrProbeUp", "Times that BBR began to look for more bandwidth.";
+    BbrProbeRtt => "plimsoll.BbrProbeRtt", "Times that BBR began to look for a shorter round trip.";
+    BbrExcessLoss => "plimsoll.BbrExcessLoss", "Times that BBR left Startup or a probe because more than 2 % was lost.";
     SuperSegs => "plimsoll.SuperSegs", "Packets of more than one wire segment handed down.";
     AcksSent => "plimsoll.AcksSent", "Pure ACKs sent.";
     TcpAckCompressed => "TcpExtTCPAckCompressed", "ACKs of out-of-order data that one ACK stood for.";
@@ -176,6 +181,25 @@ counters! {
     AckFlushCongestion => "plimsoll.AckFlushCongestion", "ACKs that left within a batch because what they say of congestion changed.";
     AckFlushPush => "plimsoll.AckFlushPush", "ACKs that left within a batch because a write of one full segment ended.";
     AckFlushQuarter => "plimsoll.AckFlushQuarter", "ACKs that left within a batch because a quarter of the window was unacknowledged.";
+}
+
+impl Counter {
+    /// Those that count that something was taken for lost: recoveries, timeouts, and losses that a
+    /// probe repaired.
+    pub const REDUCTIONS: [Counter; 4] = [
+        Counter::TcpSackRecovery,
+        Counter::TcpRenoRecovery,
+        Counter::TcpTimeouts,
+        Counter::TcpLossProbeRecovery,
+    ];
+
+    /// Those that count that this was found to be wrong, and taken back.
+    pub const UNDOS: [Counter; 4] = [
+        Counter::TcpFullUndo,
+        Counter::TcpPartialUndo,
+        Counter::TcpDsackUndo,
+        Counter::TcpLossUndo,
+    ];
 }
 
 /// `N` numbers that others count in. Any thread may read them.

@@ -1,49 +1,88 @@
-//! Explicit Congestion Notification (RFC 3168).
+//! Explicit Congestion Notification: RFC 3168, and with more accurate feedback RFC 9768.
 //!
-//! Both ends agree in the handshake: a SYN with ECE and CWR asks, a SYN-ACK with ECE alone agrees.
-//! From then on data that is sent for the first time carries ECT(0); a router that is about to drop
-//! marks it CE instead. Who receives the mark sets ECE on everything it sends, until a segment with
-//! CWR says that the sender has reacted. Who receives ECE reduces its window once per window of
-//! data and sets CWR on the next data.
+//! Both ends agree in the handshake ([`negotiation`]). From then on data that is sent for the first
+//! time carries ECT(0); a router that is about to drop marks it CE instead. What the receiver of a
+//! mark does depends on what was agreed:
+//!
+//! - RFC 3168: it sets ECE on everything it sends, until a segment with CWR says that the sender
+//!   has reacted. Who receives ECE reduces its window once per window of data and sets CWR on the
+//!   next data.
+//! - RFC 9768: it counts, and tells the count with every packet ([`accurate`]).
+//! - With DCTCP and the flags of RFC 3168 it sets ECE on exactly the ACKs of marked data (RFC 8257,
+//!   section 3.2), and everything that is sent carries ECT(0).
 //!
 //! The reduction itself is recovery's business (`send/recovery/`). A SYN that is sent again does
-//! not ask, since some path may have swallowed the one that did (`tcp_ecn_fallback`).
+//! not ask, since some path may have swallowed the one that did (`tcp_ecn_fallback`); one that asks
+//! for Accurate ECN is tried twice.
 
+pub(crate) mod accurate;
+pub(crate) mod negotiation;
 mod signals;
 
-use plimsoll_wire::tcp::TcpFlags;
+use alloc::boxed::Box;
+
+use plimsoll_wire::SeqNum;
+use plimsoll_wire::tcp::{AccEcnOption, TcpFlags};
 
 use crate::config::Config;
-use crate::segment::{Ecn, Segment};
+use crate::segment::{CwrFlag, Ecn, Segment};
+use crate::time::Instant;
+use accurate::{AccEcn, AccEcnInfo, Faults};
+use negotiation::{Mode, Policy, ace, ace_flags, agreed, syn_flags};
 
-/// The bits that a SYN asks with.
-pub(crate) const ASK: TcpFlags = TcpFlags(TcpFlags::ECE.0 | TcpFlags::CWR.0);
-
-/// How much is ECN used: `tcp_ecn`.
-const ASK_AND_AGREE: u8 = 1;
+/// What leaves, as far as ECN cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// Data that was never sent before.
+    NewData,
+    /// Data that was, or a FIN alone.
+    OtherText,
+    /// Nothing but an ACK.
+    Bare,
+}
 
 /// What one connection knows.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct EcnState {
-    /// Our SYN has asked, and no answer is known.
-    asked: bool,
-    /// Both ends agreed.
-    pub(crate) on: bool,
-    /// A CE mark came, and no CWR since: what we send carries ECE.
+    /// What our SYN has asked for, and no answer is known.
+    asked: Mode,
+    /// What both ends agreed on.
+    mode: Mode,
+    /// The congestion control needs marks: packets of every kind carry ECT(0).
+    needed: bool,
+    /// A CE mark came, and no CWR since: what we send carries ECE. With DCTCP, the last data was
+    /// marked.
     demand_cwr: bool,
     /// Whether the last ACK that left carried ECE.
     echo_sent: bool,
     /// The window was reduced: the next new data carries CWR.
     queue_cwr: bool,
+    /// A SYN of ours left without asking, after one that asked for Accurate ECN.
+    plain: bool,
     /// The peer has sent a packet with an ECN codepoint.
     pub(crate) seen: bool,
+    /// An ACK of what came before the marks began or ended (RFC 8257).
+    earlier: Option<SeqNum>,
+    /// The state of Accurate ECN, once both have agreed on it.
+    accurate: Option<Box<AccEcn>>,
 }
 
 impl EcnState {
+    /// Whether both ends have agreed on ECN of either kind.
+    pub(crate) fn is_on(&self) -> bool {
+        self.mode != Mode::Off
+    }
+
+    /// Whether a reduction is told with CWR.
+    pub(crate) fn tells_reductions(&self) -> bool {
+        self.mode == Mode::Classic
+    }
+
     /// Whether a segment with `codepoint`, if its data is taken, and the next get their ACKs at
     /// once.
     pub(crate) fn wants_quick_acks(&self, codepoint: Ecn) -> bool {
-        self.on
+        self.mode == Mode::Classic
+            && !self.needed
             && match codepoint {
                 // The peer marks everything but what it sends again: it has lost something.
                 Ecn::NotEct => self.seen,
@@ -52,9 +91,14 @@ impl EcnState {
             }
     }
 
+    /// The congestion control was changed; whether it needs marks.
+    pub(crate) fn set_needed(&mut self, needed: bool) {
+        self.needed = needed;
+    }
+
     /// The window was reduced, or the timer fired.
     pub(crate) fn queue_cwr(&mut self) {
-        self.queue_cwr = self.on;
+        self.queue_cwr = self.tells_reductions();
     }
 
     /// The reduction is undone.
@@ -62,61 +106,177 @@ impl EcnState {
         self.queue_cwr = false;
     }
 
-    /// The bits of our SYN, sent for the first time or again.
-    pub(crate) fn syn_flags(&mut self, again: bool, config: &Config) -> TcpFlags {
-        let asks = config.tcp_ecn == ASK_AND_AGREE && !(again && config.tcp_ecn_fallback);
-        self.asked |= asks;
-        if asks { ASK } else { TcpFlags::default() }
+    /// The bits of our SYN, which leaves for the first time or has left `before` times, and its
+    /// codepoint.
+    pub(crate) fn on_syn_leaves(
+        &mut self,
+        before: u8,
+        policy: Policy,
+        fallback: bool,
+    ) -> (TcpFlags, Ecn) {
+        let Policy { ask, needed, .. } = policy;
+        let tries = if ask == Mode::Accurate { 2 } else { 1 };
+        let asks = before < tries || !fallback;
+        if !asks {
+            self.plain = self.asked == Mode::Accurate;
+            return (TcpFlags::default(), Ecn::NotEct);
+        }
+        (self.asked, self.needed) = (ask, needed);
+        (syn_flags(ask), if needed { Ecn::Ect0 } else { Ecn::NotEct })
     }
 
-    /// The bits of our SYN-ACK.
-    pub(crate) fn syn_ack_flags(self) -> TcpFlags {
-        if self.on { TcpFlags::ECE } else { TcpFlags::default() }
+    /// The bits of our SYN-ACK, which has left `before` times, and its codepoint.
+    pub(crate) fn on_syn_ack_leaves(&mut self, before: u8, config: &Config) -> (TcpFlags, Ecn) {
+        let codepoint = if self.needed && self.is_on() { Ecn::Ect0 } else { Ecn::NotEct };
+        let Some(accurate) = &mut self.accurate else {
+            return (if self.is_on() { TcpFlags::ECE } else { TcpFlags::default() }, codepoint);
+        };
+        if before > 0 {
+            accurate.note(Faults::OPTION_SENT);
+        }
+        // Tried twice, as a SYN.
+        if self.plain || (before > 1 && config.tcp_ecn_fallback) {
+            accurate.note(Faults::ACE_SENT);
+            return (TcpFlags::default(), Ecn::NotEct);
+        }
+        (ace_flags(accurate.syn_ack_ace()), codepoint)
     }
 
-    /// The peer's SYN came. One that is itself marked comes through something that does not keep
-    /// to the rules.
-    pub(crate) fn on_syn(&mut self, seg: &Segment, config: &Config) {
-        let asks = seg.repr.flags.contains(ASK) && seg.ecn == Ecn::NotEct;
-        self.on = asks && config.tcp_ecn != 0;
+    /// The option of our SYN-ACK, which has left `before` times, with so much space.
+    pub(crate) fn syn_ack_option(
+        &self,
+        before: u8,
+        config: &Config,
+        space: usize,
+    ) -> Option<AccEcnOption> {
+        let wanted = before == 0 && config.tcp_ecn_option > 0 && !self.plain;
+        self.accurate.as_ref().filter(|_| wanted)?.option(space)
+    }
+
+    /// The peer's SYN came.
+    pub(crate) fn on_syn(&mut self, seg: &Segment, policy: Policy) {
+        self.needed = policy.needed;
+        self.mode = policy.answer(seg.repr.flags, seg.ecn);
+        if self.mode == Mode::Accurate {
+            let mut accurate = AccEcn::new(seg.ecn, seg.payload.len() as u32);
+            accurate.expect_answer(if self.needed { Ecn::Ect0 } else { Ecn::NotEct });
+            self.accurate = Some(accurate);
+        }
+    }
+
+    /// The peer's SYN came again. One that asks for nothing shows that the peer believes what it
+    /// asked for before to be swallowed: nothing of ours is ECN-capable (section 3.1.5).
+    pub(crate) fn on_syn_again(&mut self, flags: TcpFlags) {
+        self.plain |= self.mode == Mode::Accurate && ace(flags) == 0;
     }
 
     /// The peer's SYN-ACK came.
-    pub(crate) fn on_syn_ack(&mut self, flags: TcpFlags) {
-        let agrees = flags.contains(TcpFlags::ECE) && !flags.contains(TcpFlags::CWR);
-        self.on = self.asked && agrees;
+    pub(crate) fn on_syn_ack(&mut self, seg: &Segment) {
+        let (mode, arrived) = agreed(self.asked, seg.repr.flags);
+        self.mode = mode;
+        if mode == Mode::Accurate {
+            let mut accurate = AccEcn::new(seg.ecn, seg.payload.len() as u32);
+            let sent = if self.needed { Ecn::Ect0 } else { Ecn::NotEct };
+            accurate.on_syn_ack(seg, sent, arrived);
+            if self.plain {
+                accurate.note(Faults::ACE_SENT);
+            }
+            self.accurate = Some(accurate);
+        }
     }
 
     /// Whether the next ACK says something else of congestion than the last one said.
-    pub(crate) fn has_news(self) -> bool {
-        self.on && self.demand_cwr != self.echo_sent
+    pub(crate) fn has_something_to_tell(&self) -> bool {
+        match (&self.accurate, self.mode) {
+            (Some(accurate), _) => accurate.is_urgent(),
+            (None, Mode::Off) => false,
+            (None, _) => self.demand_cwr != self.echo_sent,
+        }
     }
 
-    /// The codepoint and the bits of an outgoing segment. `news` if it carries data that was never
-    /// sent before.
-    pub(crate) fn marks(self, news: bool) -> (Ecn, TcpFlags) {
+    /// The codepoint and the bits of an outgoing segment.
+    pub(crate) fn marks(&self, leaving: Leaving) -> (Ecn, TcpFlags) {
+        let new_data = leaving == Leaving::NewData;
+        let codepoint = if new_data || self.needed { Ecn::Ect0 } else { Ecn::NotEct };
+        if let Some(accurate) = &self.accurate {
+            let codepoint = if accurate.is_capable() { codepoint } else { Ecn::NotEct };
+            return (codepoint, ace_flags(accurate.ace(leaving == Leaving::Bare)));
+        }
         let mut flags = TcpFlags::default();
-        if !self.on {
+        if self.mode == Mode::Off {
             return (Ecn::NotEct, flags);
         }
         if self.demand_cwr {
             flags |= TcpFlags::ECE;
         }
-        if !news {
-            return (Ecn::NotEct, flags);
-        }
-        if self.queue_cwr {
+        if new_data && self.queue_cwr {
             flags |= TcpFlags::CWR;
         }
-        (Ecn::Ect0, flags)
+        (codepoint, flags)
     }
 
-    /// A segment with these [`marks`](Self::marks) has left.
-    pub(crate) fn on_sent(&mut self, flags: TcpFlags) {
-        if self.on {
-            self.echo_sent = self.demand_cwr;
-            self.queue_cwr &= !flags.contains(TcpFlags::CWR);
+    /// The flags of the ACK of what came before the marks changed, and its number, if one waits.
+    pub(crate) fn take_earlier(&mut self) -> Option<(SeqNum, TcpFlags)> {
+        let number = self.earlier.take()?;
+        let ece = if self.demand_cwr { TcpFlags::default() } else { TcpFlags::ECE };
+        Some((number, TcpFlags::ACK | ece))
+    }
+
+    /// Whether such an ACK waits.
+    pub(crate) fn owes_earlier(&self) -> bool {
+        self.earlier.is_some()
+    }
+
+    /// The option with as many counters as find space, if those that have changed do.
+    pub(crate) fn option(&self, space: usize) -> Option<AccEcnOption> {
+        self.accurate.as_ref()?.option(space)
+    }
+
+    /// A segment with these [`marks`](Self::marks) and this option has left.
+    pub(crate) fn on_sent(&mut self, now: Instant, flags: TcpFlags, option: Option<&AccEcnOption>) {
+        match (&mut self.accurate, self.mode) {
+            (Some(accurate), _) => accurate.on_sent(now, option),
+            (None, Mode::Off) => {}
+            (None, _) => {
+                self.echo_sent = self.demand_cwr;
+                self.queue_cwr &= !flags.contains(TcpFlags::CWR);
+            }
         }
+    }
+
+    /// The flags that count marks: any of them may be set in a segment that is as predicted.
+    pub(crate) fn counter_flags(&self) -> TcpFlags {
+        if self.accurate.is_some() { ace_flags(7) } else { TcpFlags::default() }
+    }
+
+    /// What CWR means in a super-segment.
+    pub(crate) fn cwr_flag(&self) -> CwrFlag {
+        if self.accurate.is_some() { CwrFlag::OnAll } else { CwrFlag::OnFirst }
+    }
+
+    /// The flags with which TIME-WAIT goes on answering.
+    pub(crate) fn last_flags(&self) -> TcpFlags {
+        self.accurate
+            .as_ref()
+            .map_or(TcpFlags::default(), |accurate| ace_flags(accurate.ace(false)))
+    }
+
+    /// Bytes of heap held.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.accurate.as_ref().map_or(0, |_| size_of::<AccEcn>())
+    }
+
+    /// The figures of Accurate ECN; zero without it.
+    pub(crate) fn info(&self) -> AccEcnInfo {
+        self.accurate.as_ref().map_or_else(AccEcnInfo::default, |accurate| accurate.info())
+    }
+}
+
+#[cfg(test)]
+impl EcnState {
+    /// That of a connection which has agreed on RFC 3168.
+    pub(crate) fn classic() -> EcnState {
+        EcnState { mode: Mode::Classic, ..EcnState::default() }
     }
 }
 

@@ -50,7 +50,7 @@ mod tests {
             iss: SeqNum(0),
             ts_offset: 0,
             seed: 0,
-            mtu: 1500,
+            mtu: 1500.into(),
             ip_header_len: 20,
             max_super_segment: 0,
             options: Options::default().into(),

@@ -2,12 +2,13 @@
 
 mod figures;
 
-use crate::config::CongestionAlgorithm;
+use crate::algorithm::CongestionAlgorithm;
+use crate::congestion::bbr::state::BbrModel;
 use crate::state::State;
 use crate::time::Duration;
 
 /// A snapshot of a connection. Names and units follow Linux's `struct tcp_info` unless said.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of struct tcp_info")]
 #[non_exhaustive]
 pub struct Info {
@@ -94,6 +95,26 @@ pub struct Info {
     /// Why Fast Open did not work out for who connects, as Linux numbers it: 0 unknown, 1 no
     /// cookie, 2 data not acknowledged, 3 SYN sent again.
     pub fastopen_client_fail: u8,
+    /// With Accurate ECN: packets that came with a CE mark.
+    pub received_ce: u32,
+    /// With Accurate ECN and its option: bytes of ours that arrived as ECT(1), modulo 2^32.
+    pub delivered_e1_bytes: u32,
+    /// As ECT(0).
+    pub delivered_e0_bytes: u32,
+    /// With a CE mark.
+    pub delivered_ce_bytes: u32,
+    /// With Accurate ECN: bytes that came as ECT(1), modulo 2^32.
+    pub received_e1_bytes: u32,
+    /// As ECT(0).
+    pub received_e0_bytes: u32,
+    /// With a CE mark.
+    pub received_ce_bytes: u32,
+    /// What of Accurate ECN the path does not carry, a sum of: 1 our flags, 2 the peer's flags or
+    /// our codepoints, 4 our option, 8 the peer's option.
+    pub accecn_fail_mode: u8,
+    /// Which option of Accurate ECN was seen: 0 none, 1 an empty one, 2 one with counters, 3 none
+    /// or a wrong one where there should have been one.
+    pub accecn_opt_seen: u8,
     /// Bytes per second at which packets leave, if something paces them; `u64::MAX` is no limit.
     pub pacing_rate: u64,
     /// The rate at which data was lately delivered, in bytes per second; zero before it was
@@ -101,6 +122,8 @@ pub struct Info {
     pub delivery_rate: u64,
     /// `delivery_rate` was limited by the application.
     pub delivery_rate_app_limited: bool,
+    /// What BBR knows of the path, if it decides and has begun to.
+    pub bbr: Option<BbrModel>,
     /// SO_MAX_PACING_RATE in bytes per second; `u64::MAX` is no limit.
     pub max_pacing_rate: u64,
     /// SO_SNDBUF, as Linux counts.

@@ -1,17 +1,18 @@
 //! State that a connection at rest does without.
 //!
-//! A [`Lease`] holds a value in a box, from the first change on until it is given back. While there
-//! is no box it reads as a blank value that all connections share. So an idle connection pays one
-//! word, and code that works with the value need not know.
+//! A [`Lease`] holds a value in memory of its own, from the first change on until it is given back.
+//! While there is none it reads as a blank value that all connections share. So an idle connection
+//! pays one word, and code that works with the value need not know.
 //!
 //! Taking a lease allocates. What runs for every packet must therefore ask for
 //! [`leased`](Lease::leased) where it would only change a blank value into another one. Who owns
 //! the connection gives leases back when it has not been in use for a while
 //! (`Connection::releases_at`), so that a connection that asks and is answered keeps them.
 
-use alloc::boxed::Box;
 use core::fmt;
 use core::ops::{Deref, DerefMut};
+
+use plimsoll_buf::Leased;
 
 /// A type with a value that stands for nothing.
 pub(crate) trait Blank: Sized + 'static {
@@ -41,7 +42,7 @@ macro_rules! blank {
 pub(crate) use blank;
 
 /// See the module.
-pub(crate) struct Lease<T>(Option<Box<T>>);
+pub(crate) struct Lease<T>(Option<Leased<T>>);
 
 impl<T: Blank> Lease<T> {
     pub(crate) const fn new() -> Lease<T> {
@@ -54,7 +55,7 @@ impl<T: Blank> Lease<T> {
         self.0.as_deref_mut()
     }
 
-    /// Whether there is a box.
+    /// Whether there is a value of its own.
     pub(crate) fn is_leased(&self) -> bool {
         self.0.is_some()
     }
@@ -71,8 +72,8 @@ impl<T: Blank> Lease<T> {
 
     #[cold]
     #[inline(never)]
-    fn take() -> Box<T> {
-        Box::new(T::new_blank())
+    fn take() -> Leased<T> {
+        Leased::new(T::new_blank())
     }
 }
 

@@ -19,6 +19,9 @@ pub const MIN_SENT_RANGES: usize = 1024;
 /// Largest window shift (RFC 7323, section 2.3).
 pub const MAX_WINDOW_SHIFT: u8 = 14;
 
+/// The least that TCP_WINDOW_CLAMP bounds a window to, in bytes (as on Linux).
+pub const MIN_WINDOW_CLAMP: u32 = 1152;
+
 /// The largest buffer of either side: what a window can say at most (RFC 7323, section 2.3), so
 /// that numbers on both ends of it compare.
 pub(crate) const MAX_BUFFER: usize = 65_535 << MAX_WINDOW_SHIFT;

@@ -1,15 +1,26 @@
 //! Path MTU: what the path below can carry, and how a change reaches the MSS.
 //!
-//! The MSS that we announce follows from the MTU of the open (RFC 9293, section 3.7.1). The MSS
+//! The MSS that we announce is what the route says (`advmss`), or else follows from the MTU of the
+//! open (RFC 9293, section 3.7.1). The MSS
 //! that we send with is the smallest of what the peer announced, what the path carries now, and
 //! `TCP_MAXSEG`, less the options that every segment carries: timestamps, a signature (RFC 6691).
+//!
+//! What the path carries is told by routers ([`events`]), which is believed for `mtu_expires`, or
+//! found out by probes ([`search`], [`probing`]).
 
 mod events;
+mod probing;
+pub(crate) mod search;
+
+use alloc::boxed::Box;
 
 use plimsoll_wire::tcp::HEADER_LEN;
 
 use crate::event::ConnectionError;
 use crate::open_params::OpenParams;
+use crate::route::PathMtu;
+use crate::time::Instant;
+use search::MtuSearch;
 
 /// Bytes that the timestamp option takes from every segment, padding included.
 pub(crate) const TIMESTAMP_OPTION_LEN: u16 = 12;
@@ -27,9 +38,9 @@ const DEFAULT_MSS_V6: u16 = 1220;
 pub enum PathEvent {
     /// Packet too big (RFC 1191, RFC 8201): the path carries at most this IP packet, in bytes.
     Mtu(u16),
-    /// The link below carries IP packets of at most so many bytes from now on, be it more or fewer
-    /// than before, and nothing is known of the path that forbids it.
-    Link(u16),
+    /// The link below carries longer or shorter packets than before. This is what is known of the
+    /// path from now on.
+    Link(PathMtu),
     /// An ICMP error that RFC 5461 calls soft: remembered, reported only if the connection times
     /// out. In SYN-SENT and SYN-RECEIVED it ends the attempt, as on Linux.
     SoftError(ConnectionError),
@@ -39,9 +50,9 @@ pub enum PathEvent {
 }
 
 /// What is known about the path.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Path {
-    /// The largest IP packet that the path carries, in bytes.
+    /// The largest IP packet that the path carries, in bytes, as far as anybody told.
     pub(crate) mtu: u16,
     pub(crate) ip_header_len: u16,
     /// TCP_MAXSEG.
@@ -51,27 +62,45 @@ pub(crate) struct Path {
     /// The MSS that the peer announced.
     pub(crate) peer_mss: u16,
     /// Most payload bytes of one packet that is handed down.
-    max_super_segment: usize,
+    max_super_segment: u32,
+    /// What only paths need that are not as at the open.
+    learnt: Option<Box<Learnt>>,
+}
+
+/// What was learnt of a path since the open.
+#[derive(Clone, Debug)]
+struct Learnt {
+    /// What the link below carries.
+    link_mtu: u16,
+    /// When the path's MTU is that of the link again.
+    lowered_until: Instant,
+    /// What probes have shown, if there are any.
+    search: Option<MtuSearch>,
 }
 
 impl Path {
     pub(crate) fn new(params: &OpenParams) -> Path {
         let maxseg = params.options.maxseg;
-        let room = params.mtu.saturating_sub(params.ip_header_len + HEADER_LEN as u16).max(1);
+        let mtu = params.mtu.current();
+        let most = mtu.saturating_sub(params.ip_header_len + HEADER_LEN as u16).max(1);
+        let announced = params.options.route.advmss.unwrap_or(most).max(1);
         let v6 = params.ip_header_len >= 40;
-        Path {
-            mtu: params.mtu,
+        let mut path = Path {
+            mtu,
             ip_header_len: params.ip_header_len,
             maxseg,
-            advmss: maxseg.map_or(room, |limit| room.min(limit.max(1))),
+            advmss: maxseg.map_or(announced, |limit| announced.min(limit.max(1))),
             peer_mss: if v6 { DEFAULT_MSS_V6 } else { DEFAULT_MSS_V4 },
             // Each wire segment has a digest of its own.
             max_super_segment: if params.options.md5_key.is_some() {
                 0
             } else {
-                params.max_super_segment
+                u32::try_from(params.max_super_segment).unwrap_or(u32::MAX)
             },
-        }
+            learnt: None,
+        };
+        path.set_known(params.mtu);
+        path
     }
 
     /// The MSS option of our SYN.
@@ -81,20 +110,46 @@ impl Path {
 
     /// Most payload bytes of one packet that is handed down.
     pub(crate) const fn max_super_segment(&self) -> usize {
-        self.max_super_segment
+        self.max_super_segment as usize
+    }
+
+    /// What was learnt, to be changed.
+    fn learnt(&mut self) -> &mut Learnt {
+        let link_mtu = self.mtu;
+        self.learnt.get_or_insert_with(|| {
+            Box::new(Learnt { link_mtu, lowered_until: Instant::FAR_FUTURE, search: None })
+        })
+    }
+
+    fn search(&self) -> Option<&MtuSearch> {
+        self.learnt.as_ref()?.search.as_ref()
+    }
+
+    fn search_mut(&mut self) -> Option<&mut MtuSearch> {
+        self.learnt.as_mut()?.search.as_mut()
+    }
+
+    /// Bytes of the IP and TCP headers without options.
+    fn headers(&self) -> u16 {
+        self.ip_header_len + HEADER_LEN as u16
     }
 
     /// Payload bytes of a full segment, before the timestamp option.
     fn send_mss(&self, min_snd_mss: u16) -> u16 {
-        let room = self.mtu.saturating_sub(self.ip_header_len + HEADER_LEN as u16);
-        let limit = self.maxseg.unwrap_or(u16::MAX);
-        room.min(self.peer_mss).min(limit).max(min_snd_mss)
+        let found = self.search().map_or(u16::MAX, MtuSearch::low);
+        let fitting = self.mtu.min(found).saturating_sub(self.headers());
+        fitting.min(self.most()).max(min_snd_mss)
+    }
+
+    /// The same, by what the peer and `TCP_MAXSEG` allow alone.
+    fn most(&self) -> u16 {
+        self.peer_mss.min(self.maxseg.unwrap_or(u16::MAX))
     }
 
     /// The next SYN announces what the path carries.
     fn lower_advmss(&mut self) {
-        let room = self.mtu.saturating_sub(self.ip_header_len + HEADER_LEN as u16).max(1);
-        self.advmss = self.advmss.min(room);
+        let most = self.mtu.saturating_sub(self.headers()).max(1);
+        self.advmss = self.advmss.min(most);
     }
 
     /// Lowers the MTU; returns whether it changed.
@@ -103,8 +158,33 @@ impl Path {
         let mtu = mtu.max(floor);
         let lower = mtu < self.mtu;
         if lower {
+            self.learnt();
             self.mtu = mtu;
+            if let Some(search) = self.search_mut() {
+                search.on_bound(mtu);
+            }
         }
         lower
     }
+
+    /// This is what is known of the path from now on, whose MTU is set already.
+    fn set_known(&mut self, known: PathMtu) {
+        let lowered = known.told.filter(|&(mtu, _)| mtu < known.link);
+        if lowered.is_none() && self.learnt.is_none() {
+            return;
+        }
+        let learnt = self.learnt();
+        learnt.link_mtu = known.link;
+        learnt.lowered_until = lowered.map_or(Instant::FAR_FUTURE, |(_, until)| until);
+    }
+
+    /// What the link carries, once what lowered the MTU is not believed any longer. Says so once.
+    fn outdated(&mut self, now: Instant) -> Option<u16> {
+        let learnt = self.learnt.as_mut().filter(|learnt| learnt.lowered_until <= now)?;
+        learnt.lowered_until = Instant::FAR_FUTURE;
+        Some(learnt.link_mtu)
+    }
 }
+
+#[cfg(test)]
+mod tests;

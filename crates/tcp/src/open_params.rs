@@ -6,6 +6,7 @@ use plimsoll_buf::Pool;
 use plimsoll_wire::SeqNum;
 
 use crate::config::Options;
+use crate::route::PathMtu;
 
 /// What a connection is opened with.
 #[derive(Clone, Debug)]
@@ -20,8 +21,8 @@ pub struct OpenParams {
     pub ts_offset: u32,
     /// Seed of the connection's own randomness.
     pub seed: u64,
-    /// MTU of the path in bytes, IP header included.
-    pub mtu: u16,
+    /// What is known of the path's MTU. Our SYN announces an MSS that fits it.
+    pub mtu: PathMtu,
     /// Bytes of the IP header: 20 or 40.
     pub ip_header_len: u16,
     /// Most payload bytes that one packet handed down may hold (0 or less than one MSS: no

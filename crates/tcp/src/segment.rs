@@ -86,6 +86,16 @@ impl Default for MemoryRoom {
     }
 }
 
+/// What becomes of the CWR flag of a super-segment that is cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CwrFlag {
+    /// The first segment has it (RFC 3168).
+    #[default]
+    OnFirst,
+    /// All have it: it is part of a count (RFC 9768, section 3.2.2).
+    OnAll,
+}
+
 /// A packet that the engine wants sent. Header and payload; the caller adds IP.
 #[derive(Clone, Debug)]
 pub struct Transmit {
@@ -105,6 +115,8 @@ pub struct Transmit {
     pub serial: Option<Serial>,
     /// ECN field for the IP header.
     pub ecn: Ecn,
+    /// What its CWR flag means to whoever cuts it into segments.
+    pub cwr: CwrFlag,
     /// Why it leaves, in figures, for who takes notes ([`Below::takes_notes`]).
     pub note: Option<Box<Note>>,
 }

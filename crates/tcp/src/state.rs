@@ -2,7 +2,7 @@
 
 /// The state of a connection. LISTEN belongs to the stack's listener table; a connection begins in
 /// SYN-SENT or SYN-RECEIVED.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names are RFC 9293's")]
 pub enum State {
     SynSent,
@@ -14,6 +14,7 @@ pub enum State {
     Closing,
     LastAck,
     TimeWait,
+    #[default]
     Closed,
 }
 

@@ -33,6 +33,8 @@ pub struct TimeWait {
     md5_key: Option<Md5Key>,
     /// IP_TOS or IPV6_TCLASS of the socket that was.
     tos: u8,
+    /// ACK, and with Accurate ECN the count of marks as it was.
+    flags: TcpFlags,
 }
 
 /// What to do about a segment that met a [`TimeWait`].
@@ -145,7 +147,7 @@ impl TimeWait {
             dst_port: self.remote_port,
             seq: self.snd_nxt,
             ack: self.rcv_nxt,
-            flags: TcpFlags::ACK,
+            flags: self.flags,
             window: self.window,
             urgent: 0,
             options: TcpOptions {
@@ -172,6 +174,7 @@ impl Connection {
             last_ack: None,
             md5_key: self.md5_key().cloned(),
             tos: self.options.tos,
+            flags: TcpFlags::ACK | self.ecn.last_flags(),
         }
     }
 }

@@ -17,6 +17,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::fmt;
 
+use crate::congestion::bbr::state::BbrModel;
 use crate::output::hold::Hold;
 use crate::recv::ack_reason::AckReason;
 use crate::time::{Duration, Instant};
@@ -134,6 +135,8 @@ pub enum Bound {
     Ranges,
     /// Urgent data leaves in single segments.
     Urgent,
+    /// It is a probe of the path MTU.
+    MtuProbe,
 }
 
 impl fmt::Display for Bound {
@@ -147,6 +150,7 @@ impl fmt::Display for Bound {
             Bound::Size => "cut at the largest size",
             Bound::Ranges => "cut at the largest number of ranges",
             Bound::Urgent => "cut for urgent data",
+            Bound::MtuProbe => "a probe of the path MTU",
         })
     }
 }
@@ -249,6 +253,8 @@ pub enum Decision {
     },
     /// A packet leaves that has no data and is no plain acknowledgement.
     Bare(SendKind),
+    /// The congestion controller has gone to another state.
+    Bbr(BbrModel),
     /// A thread or task that waited for the socket is woken.
     Woke {
         /// Those that wait to read.
@@ -278,6 +284,7 @@ impl fmt::Display for Decision {
                 SendKind::ChallengeAck => "ACK: answers a segment that is not acceptable",
                 _ => "control segment",
             }),
+            Decision::Bbr(model) => model.fmt(f),
             Decision::Woke { readers, writers } => f.write_str(match (readers, writers) {
                 (true, true) => "woke readers and writers",
                 (true, false) => "woke readers",

@@ -22,7 +22,7 @@ fn params(port: u16, max_super_segment: usize) -> OpenParams {
         iss: SeqNum(u32::MAX - 5000),
         ts_offset: 0,
         seed: 1,
-        mtu: 1500,
+        mtu: 1500.into(),
         ip_header_len: 20,
         max_super_segment,
         options: Options::default().into(),

@@ -6,24 +6,23 @@ use std::collections::BTreeMap;
 
 /// Most bytes of each type.
 const BUDGET: [(&str, usize); 10] = [
-    ("Connection", 1248),
-    ("SendSide", 728),
+    ("Connection", 1272),
+    ("SendSide", 736),
     ("RecvSide", 232),
-    ("Recovery", 320),
+    ("Recovery", 328),
     ("Controller", 72),
     ("Scoreboard", 88),
     ("TimerTable", 80),
     ("SentRange", 56),
-    ("Segment", 160),
-    ("Transmit", 200),
+    ("Segment", 168),
+    ("Transmit", 208),
 ];
 
 #[test]
 fn types_keep_to_their_budgets() {
     let sizes: BTreeMap<&str, usize> = plimsoll_tcp::type_sizes().iter().copied().collect();
     assert_eq!(sizes.len(), BUDGET.len(), "each type has a budget: {sizes:?}");
-    for (name, most) in BUDGET {
-        let size = sizes[name];
-        assert!(size <= most, "{name} takes {size} bytes, and {most} are allowed");
-    }
+    let over = BUDGET.iter().filter(|(name, most)| sizes[name] > *most);
+    let over: Vec<_> = over.map(|&(name, most)| (name, sizes[name], most)).collect();
+    assert!(over.is_empty(), "types, their bytes, and what is allowed: {over:?}");
 }

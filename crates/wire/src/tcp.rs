@@ -7,8 +7,10 @@
 //! one without.
 //!
 //! They are written in Linux's layout, padded to words with NOPs: MD5, MSS, then timestamps, whose
-//! padding the SACK-permitted option takes if there is one, then window scale, then SACK blocks,
-//! then Fast Open.
+//! padding the SACK-permitted option takes if there is one, then Accurate ECN, then window scale,
+//! then SACK blocks, then Fast Open.
+
+mod acc_ecn;
 
 use core::fmt;
 
@@ -16,6 +18,7 @@ use arrayvec::ArrayVec;
 
 use crate::bytes::{be16, be32, put16, put32};
 use crate::{SeqNum, WireError};
+pub use acc_ecn::{AccEcnCounters, AccEcnOption, AccEcnOrder};
 
 /// Bytes of a TCP header without options.
 pub const HEADER_LEN: usize = 20;
@@ -252,6 +255,8 @@ pub struct TcpOptions {
     pub timestamps: Option<Timestamps>,
     /// The MD5 signature (RFC 2385).
     pub md5: Option<[u8; MD5_DIGEST_LEN]>,
+    /// Accurate ECN (RFC 9768). Left out when it finds no space beside the others.
+    pub acc_ecn: Option<AccEcnOption>,
     /// What depends on whether the segment is a SYN.
     pub syn_or_sack: SynOrSack,
 }
@@ -397,13 +402,28 @@ impl TcpOptions {
     /// Bytes that the options take in a header, padding included: a multiple of 4, at most 40.
     #[inline]
     pub fn len(&self) -> usize {
-        let len = self.len_without_fast_open();
-        len + self.fast_open_that_fits(len).map_or(0, FastOpenOption::padded_len)
+        let len = self.len_without_acc_ecn();
+        len + self
+            .acc_ecn_that_fits(len)
+            .map_or(0, |option| AccEcnOption::padded_len(option.present()))
     }
 
     /// Whether there are no options.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    fn len_without_acc_ecn(&self) -> usize {
+        let len = self.len_without_fast_open();
+        len + self.fast_open_that_fits(len).map_or(0, FastOpenOption::padded_len)
+    }
+
+    /// The Accurate ECN option, if it finds space behind `len` bytes of other options.
+    fn acc_ecn_that_fits(&self, len: usize) -> Option<&AccEcnOption> {
+        let fits = |option: &&AccEcnOption| {
+            len + AccEcnOption::padded_len(option.present()) <= MAX_OPTIONS_LEN
+        };
+        self.acc_ecn.as_ref().filter(fits)
     }
 
     fn len_without_fast_open(&self) -> usize {
@@ -438,6 +458,20 @@ impl TcpOptions {
         let fit = self.sack_that_fits(self.len_without_sack());
         if let SynOrSack::Sack(blocks) = &mut self.syn_or_sack {
             blocks.truncate(fit);
+        }
+    }
+
+    /// Leaves out everything for which there is no place, as writing does: SACK blocks, as
+    /// [`fit_sack`](Self::fit_sack) does, then the Fast Open option, then that of Accurate ECN.
+    /// What came without padding need not fit with it.
+    pub fn fit(&mut self) {
+        self.fit_sack();
+        let cookie = self.fast_open_that_fits(self.len_without_fast_open());
+        if let SynOrSack::Syn(syn) = &mut self.syn_or_sack {
+            syn.fast_open = cookie;
+        }
+        if self.acc_ecn_that_fits(self.len_without_acc_ecn()).is_none() {
+            self.acc_ecn = None;
         }
     }
 
@@ -481,6 +515,10 @@ impl TcpOptions {
                     self.md5 = Some(digest);
                 }
             }
+            (AccEcnOption::KIND_0 | AccEcnOption::KIND_1, counters) => {
+                // The first one counts: a second one contradicts it or repeats it.
+                self.acc_ecn = self.acc_ecn.or_else(|| AccEcnOption::read(kind, counters));
+            }
             _ => match &mut self.syn_or_sack {
                 SynOrSack::Syn(syn) => syn.read_one(kind, body),
                 SynOrSack::Sack(blocks) if kind == kind::SACK => read_sack(body, blocks),
@@ -506,18 +544,23 @@ impl TcpOptions {
             put(&[kind::MSS, len::MSS]);
             put(&mss.to_be_bytes());
         }
-        match (self.timestamps, syn.sack_permitted) {
-            (Some(_), true) => put(&[kind::SACK_PERMITTED, len::SACK_PERMITTED]),
-            (Some(_), false) => put(&[kind::NOP, kind::NOP]),
-            (None, true) => {
-                put(&[kind::NOP, kind::NOP, kind::SACK_PERMITTED, len::SACK_PERMITTED]);
-            }
-            (None, false) => {}
-        }
         if let Some(Timestamps { val, ecr }) = self.timestamps {
+            put(match syn.sack_permitted {
+                true => &[kind::SACK_PERMITTED, len::SACK_PERMITTED],
+                false => &[kind::NOP, kind::NOP],
+            });
             put(&[kind::TIMESTAMPS, len::TIMESTAMPS]);
             put(&val.to_be_bytes());
             put(&ecr.to_be_bytes());
+        }
+        if let Some(option) = self.acc_ecn_that_fits(self.len_without_acc_ecn()) {
+            let written = option.head().len() + option.body().len();
+            put(&option.head());
+            put(option.body());
+            put(&[kind::NOP; 3][..AccEcnOption::padded_len(option.present()) - written]);
+        }
+        if syn.sack_permitted && self.timestamps.is_none() {
+            put(&[kind::NOP, kind::NOP, kind::SACK_PERMITTED, len::SACK_PERMITTED]);
         }
         if let Some(shift) = syn.window_scale {
             put(&[kind::NOP, kind::WINDOW_SCALE, len::WINDOW_SCALE, shift]);

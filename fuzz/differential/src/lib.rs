@@ -1,12 +1,11 @@
-//! One script for two versions of the TCP engine, compared after every step.
+//! One script for two connections, of which one does otherwise what must not matter, compared after
+//! every step.
 //!
 //! [`script`] makes scripts from a seed or from a fuzzer's bytes and knows no engine; [`peer`] is
-//! the other end; [`duel`] drives two engines through one script; [`known`] lists what is meant to
-//! differ.
+//! the other end; [`duel`] drives both connections through one script.
 
 pub mod duel;
 pub mod engine;
-pub mod known;
 pub mod peer;
 mod program;
 pub mod reach;

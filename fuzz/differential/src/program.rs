@@ -1,5 +1,5 @@
 //! The program: `--seeds A..B [--seconds N]` compares by the number of the script and prints a
-//! table of what differed; with `--failures` it also names scripts in which both engines panic.
+//! table of what differed; with `--failures` it also names scripts in which both panic.
 //! `--show SEED` prints what happens in a script.
 
 use std::time::Instant;
@@ -11,8 +11,8 @@ use crate::shrink::{Looking, listing, report, run};
 /// Shortened scripts that a run prints at most.
 const REPORTS: usize = 5;
 
-/// Runs the program with these words. The exit status is 0 if the engines do the same, 1 if they
-/// differ where they should not and 2 if the words make no sense.
+/// Runs the program with these words. The exit status is 0 if the two do the same, 1 if they
+/// differ and 2 if the words make no sense.
 pub fn program(words: &[String]) -> u8 {
     match Ask::parse(words) {
         Ok(ask) => ask.run(),
@@ -23,11 +23,11 @@ pub fn program(words: &[String]) -> u8 {
     }
 }
 
-/// For a fuzzer: ends the process if the engines differ on the script that these bytes say.
+/// For a fuzzer: ends the process if the two differ on the script that these bytes say.
 pub fn judge(bytes: &[u8]) {
     let script = Script::from_bytes(bytes);
     if run(&script, Looking::Differences, &mut Reach::default(), None).is_some() {
-        eprintln!("ERROR: the engines differ\n{}", report(&script, Looking::Differences));
+        eprintln!("ERROR: the two differ\n{}", report(&script, Looking::Differences));
         std::process::abort();
     }
 }
@@ -80,7 +80,7 @@ impl Ask {
             let script = Script::from_seed(seed);
             if let Some(difference) = run(&script, self.looking, &mut reach, None) {
                 println!("seed {seed} differs in {}", difference.what);
-                if reach.tally.add_unknown(seed, &difference) && first.len() < REPORTS {
+                if reach.tally.add(seed, &difference) && first.len() < REPORTS {
                     first.push(seed);
                 }
             }
@@ -90,7 +90,7 @@ impl Ask {
         }
         println!("{}", reach.report());
         let seconds = start.elapsed().as_secs();
-        let found = reach.tally.unknown();
+        let found = reach.tally.count();
         println!("{found} of {} scripts differ; it took {seconds} s", reach.scripts);
         u8::from(found > 0)
     }

@@ -10,13 +10,13 @@ const MAX_TRIES: usize = 3000;
 /// What a run looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Looking {
-    /// Differences that are not meant.
+    /// Differences.
     Differences,
-    /// Panics that both engines share, too.
+    /// Panics that both share, too.
     Failures,
 }
 
-/// Runs a script on both engines. Returns how they differ, if they do and should not.
+/// Runs a script on both connections. Returns how they differ, if they do.
 pub fn run(
     script: &Script,
     looking: Looking,
@@ -45,7 +45,8 @@ fn shrink_by(
     let Some(mut difference) = differs(&best) else {
         unreachable!("only a script that differs is made shorter");
     };
-    let kind = |found: &Difference| found.what.starts_with("panic") || found.old == found.new;
+    let kind =
+        |found: &Difference| found.what.starts_with("panic") || found.plain == found.otherwise;
     let wanted = kind(&difference);
     let mut tries = 0;
     let mut differs = |script: &Script| {
@@ -123,8 +124,10 @@ fn shortened(lines: &[String]) -> Vec<String> {
 
 /// A difference in words.
 pub fn said(difference: &Difference) -> String {
-    let Difference { what, old, new, beside, .. } = difference;
-    format!("difference: {what}\n  old: {old}\n  new: {new}\n  also differ:{beside}")
+    let Difference { what, plain, otherwise, beside, .. } = difference;
+    format!(
+        "difference: {what}\n  plain: {plain}\n  otherwise: {otherwise}\n  also differ:{beside}"
+    )
 }
 
 #[cfg(test)]

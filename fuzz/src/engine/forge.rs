@@ -5,7 +5,8 @@ use plimsoll_buf::{Pool, Slices};
 use plimsoll_tcp::{Ecn, Segment};
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{
-    SackBlock, SynOptions, SynOrSack, TcpFlags, TcpOptions, TcpRepr, Timestamps,
+    AccEcnCounters, AccEcnOption, AccEcnOrder, SackBlock, SynOptions, SynOrSack, TcpFlags,
+    TcpOptions, TcpRepr, Timestamps,
 };
 
 use super::oracle::Seen;
@@ -53,6 +54,8 @@ pub struct Forgery {
     syn_options: Option<(u16, u8, bool)>,
     segs: u8,
     ecn: u8,
+    /// The Accurate ECN option: its order, how many counters if there is one, and what they say.
+    acc_ecn: [u8; 4],
 }
 
 /// Flags that are common, and thus tried more often.
@@ -73,6 +76,8 @@ impl Forgery {
         } else {
             TcpFlags(u16::from(self.flags.wrapping_mul(37)) | 0x100)
         };
+        // A count of marks.
+        let flags = flags | TcpFlags(u16::from(self.acc_ecn[0] & 7) << 6);
         let seq = match self.seq {
             SeqChoice::Next => next,
             SeqChoice::NearNext(distance) => near(next, distance.into()),
@@ -118,6 +123,16 @@ impl Forgery {
             }
             return options;
         }
+        let [first, present, low, high] = self.acc_ecn;
+        if present < 8 {
+            let order = match first & 1 {
+                0 => AccEcnOrder::Ect0First,
+                _ => AccEcnOrder::Ect1First,
+            };
+            let bytes = u32::from(high) << 16 | u32::from(low);
+            let counters = AccEcnCounters { e0b: bytes, ceb: bytes / 2, e1b: u32::from(low) };
+            options.acc_ecn = Some(AccEcnOption::new(order, usize::from(present % 4), counters));
+        }
         let most = if options.timestamps.is_some() { 3 } else { 4 };
         for &(distance, len) in self.sack.iter().take(most) {
             let left = near(ack, distance.into());
@@ -142,7 +157,7 @@ impl Forgery {
             src_port: ports.0,
             dst_port: ports.1,
             seq,
-            flags: TcpFlags::SYN,
+            flags: TcpFlags::SYN | TcpFlags(switches & 0x1c0),
             window: 65_535,
             options,
             ..TcpRepr::default()

@@ -27,15 +27,22 @@ impl Fixed {
             tcp_sack: self.sack,
             tcp_timestamps: self.timestamps,
             tcp_window_scaling: self.window_scaling,
-            tcp_congestion_control: match self.newreno {
-                true => CongestionAlgorithm::NewReno,
-                false => CongestionAlgorithm::Cubic,
+            // The upper values of a field that has few stand for more of them.
+            tcp_congestion_control: match (self.newreno, self.ecn / 3 % 3) {
+                (true, _) => CongestionAlgorithm::NewReno,
+                (false, 0) => CongestionAlgorithm::Cubic,
+                (false, 1) => CongestionAlgorithm::Bbr,
+                (false, _) => CongestionAlgorithm::Dctcp,
             },
             tcp_wmem: [4096, buffers[0], buffers[0].max(1 << 18)],
             tcp_rmem: [2304, buffers[1], buffers[1].max(1 << 18)],
             tcp_sndbuf_raw: if self.sndbuf_raw < 200 { 0 } else { u32::from(self.sndbuf_raw) * 8 },
             initcwnd: u32::from(self.initcwnd % 32).max(1),
-            tcp_ecn: self.ecn % 3,
+            tcp_ecn: self.ecn % 6,
+            tcp_ecn_option: self.ecn / 8 % 4,
+            tcp_abe: self.ecn >= 0x80,
+            tcp_hystart_plus_plus: self.ecn / 32 % 2 == 1,
+            tcp_rfc7661: self.ecn / 64 % 2 == 1,
             ..Config::default()
         }
     }

@@ -110,7 +110,7 @@ impl Side {
             iss,
             ts_offset: 0_u32.wrapping_sub(setup.ts_offset[index].into()),
             seed: setup.iss[index].into(),
-            mtu,
+            mtu: mtu.into(),
             ip_header_len,
             max_super_segment,
             options: options.into(),

@@ -40,7 +40,7 @@ const DURATIONS_US: [u64; 10] = [
 ];
 
 /// Settings that are changed, with two values each.
-const SETTINGS: [(&str, [&str; 2]); 29] = [
+const SETTINGS: [(&str, [&str; 2]); 31] = [
     ("net.ipv4.tcp_rto_min_us", ["120000000", "200000"]),
     ("net.ipv4.tcp_rto_max_ms", ["1000", "120000"]),
     ("plimsoll.tcp_delack_min", ["1000", "40"]),
@@ -53,7 +53,9 @@ const SETTINGS: [(&str, [&str; 2]); 29] = [
     ("net.ipv4.tcp_abort_on_overflow", ["0", "1"]),
     ("net.ipv4.tcp_max_syn_backlog", ["1", "128"]),
     ("net.ipv4.tcp_rfc1337", ["0", "1"]),
-    ("net.ipv4.tcp_congestion_control", ["reno", "cubic"]),
+    ("net.ipv4.tcp_ecn", ["3", "4"]),
+    ("net.ipv4.tcp_ecn_option", ["1", "3"]),
+    ("net.ipv4.tcp_congestion_control", ["bbr", "dctcp"]),
     ("net.ipv4.ip_local_port_range", ["40000 40003", "32768 60999"]),
     ("net.core.somaxconn", ["1", "4096"]),
     ("net.ipv4.tcp_autocorking", ["0", "1"]),

@@ -1,22 +1,18 @@
 //! What shell lines do to the embedded stack.
 
-use plimsoll_stack::SysctlError;
+use std::net::IpAddr;
+
+use plimsoll_stack::RouteConfig;
 use plimsoll_stack::qdisc::Kind;
+use plimsoll_tcp::{CongestionAlgorithm, Duration};
 
 use super::EmbeddedHost;
 use super::device::Shape;
 use crate::host::HostError;
 use crate::shell::{Command, Qdisc, RouteMetrics};
 
-/// Settings that the stack does not have, each with the one value that asks for what it does
-/// anyway. Where there is none, the setting is about something that another one turns on.
-const ACCEPTED: &[(&str, Option<&str>)] = &[
-    // Only with AccECN, which `tcp_ecn` does not offer.
-    ("net.ipv4.tcp_ecn_option", None),
-    ("net.ipv4.tcp_mtu_probing", Some("0")),
-    // Only with probing.
-    ("net.ipv4.tcp_base_mss", None),
-];
+/// The least MTU of a link of IPv6.
+const LEAST_MTU_V6: u16 = 1280;
 
 fn refused(text: impl Into<String>) -> Result<(), HostError> {
     Err(HostError(text.into()))
@@ -68,32 +64,43 @@ impl EmbeddedHost {
                 self.settings.push((name.to_owned(), value.to_owned()));
                 Ok(())
             }
-            Err(error) => accept(name, value, &error),
+            Err(error) => refused(error.to_string()),
         }
     }
 
+    /// Adds a route with these attributes, in the place of the one to the same prefix.
     fn route(&mut self, metrics: &RouteMetrics) -> Result<(), HostError> {
-        let unknown = [
-            ("initrwnd", metrics.initrwnd.is_some()),
-            ("quickack", metrics.quickack.is_some()),
-            ("rto_min", metrics.rto_min_ms.is_some()),
-            ("congctl", metrics.congctl.is_some()),
-            ("features ecn", metrics.ecn),
-            ("fastopen_no_cookie", metrics.fastopen_no_cookie.is_some()),
-        ];
-        if let Some((name, _)) = unknown.iter().find(|(_, given)| *given) {
-            return refused(format!("routes have no {name} here"));
+        let congestion = match &metrics.congctl {
+            None => None,
+            Some(name) => match CongestionAlgorithm::from_name(name) {
+                None => return refused(format!("there is no congestion control {name}")),
+                found => found,
+            },
+        };
+        // Linux takes less over IPv6 than every link must carry (RFC 8200, section 5), we do not.
+        let least = if metrics.v6 { LEAST_MTU_V6 } else { 0 };
+        let attributes = plimsoll_stack::RouteMetrics::default()
+            .mtu(metrics.mtu.map(|mtu| mtu.max(least)))
+            .mtu_lock(metrics.mtu_lock)
+            .advmss(metrics.advmss)
+            .initcwnd(metrics.initcwnd)
+            .initrwnd(metrics.initrwnd)
+            .rto_min(metrics.rto_min_ms.map(|millis| Duration::from_millis(millis.into())))
+            .quickack(metrics.quickack == Some(true))
+            .congestion(congestion)
+            .ecn(metrics.ecn)
+            .fastopen_no_cookie(metrics.fastopen_no_cookie == Some(true));
+        let everywhere = if metrics.v6 { IpAddr::from([0; 16]) } else { IpAddr::from([0; 4]) };
+        let (prefix, prefix_len) = metrics.to.unwrap_or((everywhere, 0));
+        let route = RouteConfig { prefix, prefix_len, interface: 0, metrics: attributes };
+        self.routes.retain(|known| (known.prefix, known.prefix_len) != (prefix, prefix_len));
+        self.routes.push(route);
+        // A link that is too narrow for the route is widened as long as the script may do so.
+        let mtu = metrics.mtu.unwrap_or(0).max(self.shape.mtu);
+        if mtu > self.shape.mtu && !self.begun {
+            return self.rebuild(Shape { mtu, ..self.shape });
         }
-        let mtu = metrics.mtu.unwrap_or(self.shape.mtu);
-        let headers = if self.network.local.is_ipv4() { 40 } else { 60 };
-        let natural = mtu.saturating_sub(headers);
-        if let Some(advmss) = metrics.advmss.filter(|advmss| *advmss != natural) {
-            return refused(format!("a route's advmss of {advmss} does not follow from its MTU"));
-        }
-        if let Some(initcwnd) = metrics.initcwnd {
-            self.set("plimsoll.initcwnd", &initcwnd.to_string())?;
-        }
-        self.rebuild(Shape { mtu, ..self.shape })
+        self.add_route(route)
     }
 
     fn counters(&mut self, wanted: Option<&str>) -> Result<(), HostError> {
@@ -117,17 +124,6 @@ impl EmbeddedHost {
             return Ok(());
         }
         refused(format!("nobody listens on port {port}"))
-    }
-}
-
-/// Takes a setting that the stack does not take, if it asks for what is so anyway.
-fn accept(name: &str, value: &str, error: &SysctlError) -> Result<(), HostError> {
-    match ACCEPTED.iter().find(|(known, _)| *known == name) {
-        None => refused(error.to_string()),
-        Some((_, Some(only))) if *only != value => {
-            refused(format!("{name}: this stack only does what the value {only} stands for"))
-        }
-        Some(_) => Ok(()),
     }
 }
 

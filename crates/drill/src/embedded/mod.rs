@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use plimsoll_posix::{Call, Errno, Out, Pending, Process, Progress, Reply};
 use plimsoll_stack::qdisc::Kind;
-use plimsoll_stack::{InterfaceConfig, Stack, StackConfig};
+use plimsoll_stack::{CoarseTimers, InterfaceConfig, RouteConfig, Stack, StackConfig};
 use plimsoll_tcp::{Duration, Instant};
 
 use crate::host::{Captured, Host, HostError, Network, Started};
@@ -39,6 +39,9 @@ const TCP_INFO_LEN: i32 = 280;
 pub struct EmbeddedHost {
     network: Network,
     shape: Shape,
+    /// Routes that a script has added.
+    routes: Vec<RouteConfig>,
+    timers: Option<Arc<dyn CoarseTimers>>,
     /// Settings so far, in case the stack is built again with another device.
     settings: Vec<(String, String)>,
     wire: SharedWire,
@@ -75,10 +78,12 @@ impl EmbeddedHost {
             qdisc: None,
         };
         let wire = SharedWire::default();
-        let stack = build(network, shape, &wire)?;
+        let stack = build(network, shape, &wire, None)?;
         Ok(EmbeddedHost {
             network: network.clone(),
             shape,
+            routes: Vec::new(),
+            timers: None,
             settings: Vec::new(),
             wire,
             process: Process::new(stack.clone()),
@@ -91,6 +96,25 @@ impl EmbeddedHost {
             files: Files::default(),
             steps: 0,
         })
+    }
+
+    /// The same, with timers that are put off.
+    ///
+    /// # Errors
+    /// If the stack refuses the addresses.
+    pub fn with_timers(
+        network: &Network,
+        timers: Arc<dyn CoarseTimers>,
+    ) -> Result<EmbeddedHost, HostError> {
+        let mut host = EmbeddedHost::new(network)?;
+        host.timers = Some(timers);
+        host.build_again()?;
+        Ok(host)
+    }
+
+    /// What the stack's clock shows when the script begins.
+    pub const fn start() -> Instant {
+        START
     }
 
     /// The stack under test.
@@ -108,12 +132,24 @@ impl EmbeddedHost {
             return Err(HostError(why.to_owned()));
         }
         self.shape = shape;
-        self.stack = build(&self.network, shape, &self.wire)?;
+        self.build_again()?;
+        shape.qdisc.map_or(Ok(()), |kind| self.queue_by(kind))
+    }
+
+    /// Builds the stack again, as it is said to be by now.
+    fn build_again(&mut self) -> Result<(), HostError> {
+        self.stack = build(&self.network, self.shape, &self.wire, self.timers.clone())?;
         self.process = Process::new(self.stack.clone());
+        self.counted = self.stack.counters();
         for (name, value) in &self.settings {
             self.stack.sysctl().set(name, value).map_err(|error| HostError(error.to_string()))?;
         }
-        shape.qdisc.map_or(Ok(()), |kind| self.queue_by(kind))
+        self.routes.iter().try_for_each(|route| self.add_route(*route))
+    }
+
+    /// Gives the stack a route.
+    fn add_route(&self, route: RouteConfig) -> Result<(), HostError> {
+        self.stack.add_route(route).map_err(|error| HostError(error.to_string()))
     }
 
     /// Gives the device another queueing discipline, at any time.
@@ -171,7 +207,12 @@ impl EmbeddedHost {
 }
 
 /// Builds a stack with one device.
-fn build(network: &Network, shape: Shape, wire: &SharedWire) -> Result<Arc<Stack>, HostError> {
+fn build(
+    network: &Network,
+    shape: Shape,
+    wire: &SharedWire,
+    coarse_timers: Option<Arc<dyn CoarseTimers>>,
+) -> Result<Arc<Stack>, HostError> {
     let interface = InterfaceConfig {
         device: device::device(wire, shape),
         addresses: vec![(network.local, network.prefix)],
@@ -181,6 +222,7 @@ fn build(network: &Network, shape: Shape, wire: &SharedWire) -> Result<Arc<Stack
         interfaces: vec![interface],
         secret: [0x5a; 32],
         seed: 1,
+        coarse_timers,
         ..StackConfig::default()
     };
     Stack::new(config).map_err(|error| HostError(error.to_string()))

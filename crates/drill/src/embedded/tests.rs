@@ -141,3 +141,27 @@ fn addresses_are_checked() {
     network.local = IpAddr::from([0, 0, 0, 0]);
     assert!(EmbeddedHost::new(&network).is_err());
 }
+
+/// Timers that come 40 ms late.
+struct Late;
+
+impl CoarseTimers for Late {
+    fn comes(&self, _connection: u64, _now: Instant, deadline: Instant) -> Instant {
+        deadline + Duration::from_millis(40)
+    }
+}
+
+#[test]
+fn timers_that_are_put_off_do_not_come_with_a_poll() {
+    let mut host =
+        EmbeddedHost::with_timers(&Config::default().network().unwrap(), Arc::new(Late)).unwrap();
+    listener(&mut host);
+    send(&mut host, &TcpFields { flags: flag::SYN, window: 1000, ..TcpFields::default() });
+    assert_eq!(sniff(&mut host).flags, flag::SYN | flag::ACK);
+    // It is due after a second, and the stack is polled then.
+    host.wait(Instant::from_millis(1_020)).unwrap();
+    assert_eq!(host.sniff(), None);
+    host.wait(Instant::from_millis(2_000)).unwrap();
+    assert_eq!(host.now(), Instant::from_millis(1_040));
+    assert_eq!(sniff(&mut host).flags, flag::SYN | flag::ACK);
+}

@@ -12,7 +12,7 @@ mod sys;
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::path::Path;
@@ -35,6 +35,8 @@ const SLACK: Duration = Duration::from_millis(1);
 /// A sleep ends so long before its time; the rest is spent looking at the clock.
 const SPIN: Duration = Duration::from_micros(30);
 
+/// With this flag a call never sleeps.
+const MSG_DONTWAIT: i32 = 0x40;
 /// With this flag the kernel sends from the caller's memory.
 const MSG_ZEROCOPY: i32 = 0x400_0000;
 
@@ -213,6 +215,11 @@ fn is_tcp(packet: &[u8]) -> bool {
 
 /// Whether a call may sleep, if its socket is a blocking one.
 fn can_sleep(call: &Call) -> bool {
+    if let Call::Receive { flags, .. } | Call::Send { flags, .. } = call
+        && flags & MSG_DONTWAIT != 0
+    {
+        return false;
+    }
     matches!(
         call,
         Call::Accept { .. }
@@ -267,6 +274,12 @@ impl Host for KernelHost {
     fn sniff(&mut self) -> Option<Captured> {
         self.collect();
         self.captured.pop_front()
+    }
+
+    fn complete(&mut self) {
+        let mut room = [0; 1 << 16];
+        // It does not block: an error says that nothing is there.
+        while self.tun.read(&mut room).is_ok_and(|len| len > 0) {}
     }
 
     fn call(&mut self, call: Call, may_sleep: bool) -> Result<Started, HostError> {

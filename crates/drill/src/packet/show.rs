@@ -12,11 +12,11 @@ pub fn flags(bits: u16) -> String {
         (flag::SYN, 'S'),
         (flag::RST, 'R'),
         (flag::PSH, 'P'),
-        (flag::ACK, '.'),
         (flag::URG, 'U'),
         (flag::ECE, 'E'),
         (flag::CWR, 'W'),
         (flag::AE, 'A'),
+        (flag::ACK, '.'),
     ];
     let text: String =
         LETTERS.iter().filter(|(bit, _)| bits & bit != 0).map(|&(_, letter)| letter).collect();

@@ -49,7 +49,7 @@ fn segments_there_and_back() {
         assert_eq!(segment.options, list);
         assert_eq!(
             show::packet(&live),
-            "[ce] S.A 5:8(3) ack 9 win 77 <mss 1000,sackOK,TS val 100 ecr 7,nop,wscale 7>"
+            "[ce] SA. 5:8(3) ack 9 win 77 <mss 1000,sackOK,TS val 100 ecr 7,nop,wscale 7>"
         );
         for cut in 0..bytes.len() {
             // No byte more is read than there is.

@@ -15,7 +15,7 @@ mod flow;
 mod journal;
 mod packets;
 mod prepare;
-mod tcp_info;
+pub mod tcp_info;
 mod time;
 
 use std::path::Path;

@@ -71,7 +71,7 @@ const FIELDS: &[(&str, usize, usize)] = &[
 ];
 
 /// The fields of the structure with their values; what it does not reach to is zero.
-pub(super) fn fields(bytes: &[u8]) -> Vec<(&'static str, i64)> {
+pub fn fields(bytes: &[u8]) -> Vec<(&'static str, i64)> {
     let read = |at: usize, len: usize| {
         let part = bytes.get(at..at + len).unwrap_or_default();
         part.iter().rev().fold(0_u64, |value, &byte| value << 8 | u64::from(byte)).cast_signed()

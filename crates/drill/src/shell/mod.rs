@@ -12,6 +12,7 @@
 mod translate;
 mod words;
 
+use std::net::IpAddr;
 use std::path::Path;
 
 use plimsoll_stack::qdisc::fq::FqConfig;
@@ -43,11 +44,13 @@ pub enum Qdisc {
     TokenBucket(TokenBucket),
 }
 
-/// Attributes of the route to the peer; what is `None` is not said.
+/// A route and its attributes; what is `None` is not said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteMetrics {
     /// The route is one of IPv6.
     pub v6: bool,
+    /// Where it leads, with the length of the prefix; `None` is the default route.
+    pub to: Option<(IpAddr, u8)>,
     /// `mtu`
     pub mtu: Option<u16>,
     /// `mtu lock`: not to be learnt.

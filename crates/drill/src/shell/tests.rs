@@ -89,6 +89,7 @@ fn network_commands() {
     let route = "ip route change 192.0.2.1 via 198.51.100.2 dev tun0 advmss 600 mtu lock 640 \
                  initcwnd 11";
     let metrics = RouteMetrics {
+        to: Some(("192.0.2.1".parse().unwrap(), 32)),
         mtu: Some(640),
         mtu_lock: true,
         advmss: Some(600),

@@ -1,6 +1,7 @@
 //! What commands mean.
 
 use std::iter;
+use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 
 use plimsoll_stack::qdisc::Kind;
@@ -208,10 +209,22 @@ fn number<T: std::str::FromStr>(name: &str, text: Option<&str>) -> Result<T, Str
     text.parse().map_err(|_| format!("`{text}` is no value for {name}"))
 }
 
+/// Where a route leads: `default`, an address, or a prefix.
+fn destination(word: Option<&str>) -> Result<Option<(IpAddr, u8)>, String> {
+    let text = word.unwrap_or_default();
+    if text == "default" {
+        return Ok(None);
+    }
+    let (address, len) = text.split_once('/').map_or((text, None), |(a, len)| (a, Some(len)));
+    let ip: IpAddr = address.parse().map_err(|_| format!("`{text}` is no destination"))?;
+    let whole = if ip.is_ipv4() { 32 } else { 128 };
+    let len = len.map_or(Ok(whole), |len| number("the length of a prefix", Some(len)))?;
+    Ok(Some((ip, len)))
+}
+
 fn route(words: &[&str]) -> Result<RouteMetrics, String> {
-    let mut metrics = RouteMetrics::default();
-    // The destination itself comes first.
-    let mut words = words.iter().copied().skip(1);
+    let mut words = words.iter().copied();
+    let mut metrics = RouteMetrics { to: destination(words.next())?, ..RouteMetrics::default() };
     while let Some(word) = words.next() {
         match word {
             "via" | "dev" | "src" | "table" | "metric" | "proto" | "scope" => drop(words.next()),

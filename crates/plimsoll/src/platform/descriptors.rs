@@ -1,6 +1,8 @@
 //! Devices whose descriptors the runtime watches.
 
+use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::task::{Context, Poll};
 
 use plimsoll_stack::StackError;
@@ -15,6 +17,18 @@ use super::Watch;
 pub(crate) struct DeviceWatcher(Vec<Source>);
 
 impl DeviceWatcher {
+    /// Tries whether the runtime of the caller watches descriptors, with one that nobody needs.
+    ///
+    /// # Errors
+    /// If the system refuses, or the runtime is at its end.
+    ///
+    /// # Panics
+    /// Outside of a runtime, or on one without its I/O driver.
+    pub(crate) fn probe() -> io::Result<()> {
+        let (end, _other) = UnixStream::pair()?;
+        watched(end, Interest::READABLE).map(drop).map_err(io::Error::other)
+    }
+
     /// Forgets what the runtime has told so far.
     pub(crate) fn forget(&mut self, cx: &mut Context<'_>) -> Result<(), StackError> {
         for source in &mut self.0 {
@@ -96,6 +110,6 @@ pub(super) fn forget_readiness<T: AsRawFd>(
     Ok(was_ready)
 }
 
-pub(super) fn refused(call: &'static str) -> impl Fn(std::io::Error) -> StackError {
+pub(super) fn refused(call: &'static str) -> impl Fn(io::Error) -> StackError {
     move |error| StackError::System { call, reason: error.to_string() }
 }

@@ -31,8 +31,9 @@ pub(crate) use self::watcher::DeviceWatcher;
 
 /// Whether other devices are watched than before.
 #[cfg(feature = "tokio")]
-#[derive(PartialEq, Eq)]
+#[derive(Default, PartialEq, Eq)]
 pub(crate) enum Watch {
+    #[default]
     Same,
     Changed,
 }

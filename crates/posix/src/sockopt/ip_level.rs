@@ -1,7 +1,7 @@
 //! SOL_IP and SOL_IPV6.
 
 use plimsoll_stack::Stack;
-use plimsoll_tcp::{Instant, SetOption};
+use plimsoll_tcp::{Instant, PathMtuDiscovery, SetOption};
 
 use super::{Arg, Value, setting};
 use crate::errno::Errno;
@@ -37,7 +37,7 @@ impl Socket {
                 self.keep(SOL_IP, name, i64::from(value));
                 self.set_ttl(now, value);
             }
-            IP_MTU_DISCOVER => self.keep(SOL_IP, name, i64::from(value)),
+            IP_MTU_DISCOVER => self.set_mtu_discover(now, SOL_IP, name, value),
             IP_RECVERR | IP_BIND_ADDRESS_NO_PORT => {
                 self.keep(SOL_IP, name, i64::from(value != 0));
             }
@@ -98,7 +98,7 @@ impl Socket {
                 self.keep(SOL_IPV6, name, i64::from(value));
                 self.set_ttl(now, value);
             }
-            IPV6_MTU_DISCOVER => self.keep(SOL_IPV6, name, i64::from(value)),
+            IPV6_MTU_DISCOVER => self.set_mtu_discover(now, SOL_IPV6, name, value),
             IPV6_RECVERR => self.keep(SOL_IPV6, name, i64::from(value != 0)),
             _ => return Err(Errno::ENOPROTOOPT),
         }
@@ -124,6 +124,20 @@ impl Socket {
     fn set_ttl(&mut self, now: Instant, value: i32) {
         let ttl = u8::try_from(value).unwrap_or(0);
         self.change_tcp(now, |tcp| tcp.ttl = ttl, SetOption::Ttl(ttl));
+    }
+
+    /// For a connection the last two kinds (IP_PMTUDISC_INTERFACE, IP_PMTUDISC_OMIT) are as the
+    /// first: packets may be fragmented, and ICMP is not heeded.
+    fn set_mtu_discover(&mut self, now: Instant, level: i32, name: i32, value: i32) {
+        self.keep(level, name, i64::from(value));
+        let discovery = match value {
+            1 => PathMtuDiscovery::Fragment,
+            2 => PathMtuDiscovery::DontFragment,
+            3 => PathMtuDiscovery::Probe,
+            _ => PathMtuDiscovery::Never,
+        };
+        let set = SetOption::PathMtuDiscovery(discovery);
+        self.change_tcp(now, |tcp| tcp.path_mtu_discovery = discovery, set);
     }
 
     /// The MTU of the path, which only a connection has.

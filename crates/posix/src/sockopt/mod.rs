@@ -100,6 +100,7 @@ impl Process {
         let room = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
         let value = match level {
             SOL_SOCKET => socket.get_socket_level(&stack, name, room)?,
+            SOL_TCP if name == TCP_SAVED_SYN => return socket.saved_syn(room, null),
             SOL_TCP => socket.get_tcp_level(now, &stack, name)?,
             SOL_IP => socket.get_ip(now, &stack, name)?,
             SOL_IPV6 if socket.domain == AF_INET6 => socket.get_ipv6(now, name)?,
@@ -129,6 +130,14 @@ impl Socket {
             Link::Idle => {}
             Link::Listener(listener) => listener.set_options(self.tcp.clone()),
             Link::Stream(stream) => stream.set_option(now, set),
+        }
+    }
+
+    /// Changes an option for what is opened from here, and of no connection that there is.
+    fn change_listening(&mut self, store: impl FnOnce(&mut Options)) {
+        store(&mut self.tcp);
+        if let Link::Listener(listener) = &self.link {
+            listener.set_options(self.tcp.clone());
         }
     }
 

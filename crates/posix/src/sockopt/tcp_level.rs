@@ -1,11 +1,14 @@
 //! SOL_TCP.
 
 use plimsoll_stack::Stack;
+use plimsoll_tcp::limits::MIN_WINDOW_CLAMP;
 use plimsoll_tcp::{CongestionAlgorithm, Duration, Instant, SetOption, State};
 
 use super::{Arg, Value, setting};
+use crate::call::{Out, Reply};
 use crate::errno::Errno;
 use crate::numbers::*;
+use crate::process::Outcome;
 use crate::socket::{Link, Socket};
 use crate::tcp_info;
 
@@ -19,6 +22,10 @@ const MOST_SYN_COUNT: i32 = 127;
 const MOST_LINGER2: i32 = 120;
 /// No timeout is longer.
 const MOST_RTO_SECONDS: i32 = 120;
+/// Bounds of those of the retransmission timeout. Linux takes no least one below its tick.
+const MOST_RTO_MIN_US: i32 = 200_000;
+const LEAST_RTO_MAX_MS: i32 = 1000;
+const MOST_RTO_MAX_MS: i32 = 120_000;
 /// Room that Linux has for the name of an algorithm.
 const NAME_LEN: usize = 16;
 
@@ -59,6 +66,7 @@ impl Socket {
                 let set = SetOption::UserTimeout(time);
                 self.change_tcp(now, |tcp| tcp.user_timeout = Some(time), set);
             }
+            TCP_RTO_MIN_US | TCP_RTO_MAX_MS => self.set_rto_bound(now, name, value)?,
             TCP_NOTSENT_LOWAT => {
                 let low = value as u32;
                 let set = SetOption::NotsentLowat(low);
@@ -77,6 +85,7 @@ impl Socket {
                 let set = SetOption::DeferAccept(timeouts);
                 self.change_tcp(now, |tcp| tcp.defer_accept = timeouts, set);
             }
+            TCP_WINDOW_CLAMP => self.set_window_clamp(now, value)?,
             TCP_LINGER2 => self.set_linger2(now, value),
             _ => return self.set_other_tcp(stack, name, value),
         }
@@ -87,7 +96,7 @@ impl Socket {
     fn set_other_tcp(&mut self, stack: &Stack, name: i32, value: i32) -> Result<(), Errno> {
         let on = value != 0;
         match name {
-            TCP_INQ | TCP_FASTOPEN_CONNECT | TCP_FASTOPEN_NO_COOKIE | TCP_SAVE_SYN
+            TCP_INQ | TCP_FASTOPEN_CONNECT | TCP_FASTOPEN_NO_COOKIE
                 if !(0..=1).contains(&value) =>
             {
                 return Err(Errno::EINVAL);
@@ -106,14 +115,17 @@ impl Socket {
                 if !matches!(self.link, Link::Idle | Link::Listener(_)) {
                     return Err(Errno::EINVAL);
                 }
-                self.tcp.fastopen_no_cookie = on;
-                if let Link::Listener(listener) = &self.link {
-                    listener.set_options(self.tcp.clone());
-                }
+                self.change_listening(|tcp| tcp.fastopen_no_cookie = on);
             }
             TCP_FASTOPEN => return self.set_fastopen(stack, value),
-            // Nothing acts on these yet, so they can only stay off.
-            TCP_WINDOW_CLAMP | TCP_SAVE_SYN if value == 0 => {}
+            TCP_SAVE_SYN => {
+                // 2 asks for the header of the link as well, which devices of IP packets have not.
+                if !(0..=2).contains(&value) {
+                    return Err(Errno::EINVAL);
+                }
+                self.set.save_syn = value;
+                self.change_listening(|tcp| tcp.save_syn = on);
+            }
             _ => return Err(Errno::ENOPROTOOPT),
         }
         Ok(())
@@ -163,6 +175,33 @@ impl Socket {
         self.change_tcp(now, |tcp| tcp.linger2 = Some(time), SetOption::Linger2(time));
     }
 
+    /// As on Linux a bound is taken off only before the socket is used, and a small one, or a
+    /// negative one, is the least that there is.
+    fn set_window_clamp(&mut self, now: Instant, value: i32) -> Result<(), Errno> {
+        if value == 0 && self.state() != State::Closed {
+            return Err(Errno::EINVAL);
+        }
+        let clamp = (value != 0).then(|| value.max(0).cast_unsigned().max(MIN_WINDOW_CLAMP));
+        self.change_tcp(now, |tcp| tcp.window_clamp = clamp, SetOption::WindowClamp(clamp));
+        Ok(())
+    }
+
+    /// In microseconds the least timeout, in milliseconds the greatest.
+    fn set_rto_bound(&mut self, now: Instant, name: i32, value: i32) -> Result<(), Errno> {
+        let least = name == TCP_RTO_MIN_US;
+        let allowed = if least { 1..=MOST_RTO_MIN_US } else { LEAST_RTO_MAX_MS..=MOST_RTO_MAX_MS };
+        let value = Some(value).filter(|value| allowed.contains(value)).ok_or(Errno::EINVAL)?;
+        let value = u64::from(value.unsigned_abs());
+        if least {
+            let time = Some(Duration::from_micros(value));
+            self.change_tcp(now, |tcp| tcp.rto_min = time, SetOption::RtoMin(time));
+        } else {
+            let time = Some(Duration::from_millis(value));
+            self.change_tcp(now, |tcp| tcp.rto_max = time, SetOption::RtoMax(time));
+        }
+        Ok(())
+    }
+
     pub(super) fn get_tcp_level(
         &mut self,
         now: Instant,
@@ -190,6 +229,14 @@ impl Socket {
             TCP_USER_TIMEOUT => {
                 tcp.user_timeout.map_or(0, |time| i32::try_from(time.as_millis()).unwrap_or(0))
             }
+            TCP_RTO_MIN_US => {
+                let set = tcp.rto_min.map(|time| (time.as_nanos() / 1000) as i64);
+                set.or_else(|| setting(stack, "net.ipv4.tcp_rto_min_us", 0)).unwrap_or(0) as i32
+            }
+            TCP_RTO_MAX_MS => {
+                let set = tcp.rto_max.map(|time| time.as_millis() as i64);
+                set.or_else(|| setting(stack, "net.ipv4.tcp_rto_max_ms", 0)).unwrap_or(0) as i32
+            }
             TCP_NOTSENT_LOWAT => tcp.notsent_lowat.unwrap_or(0) as i32,
             TCP_INQ => i32::from(self.set.inq),
             TCP_FASTOPEN => self.fastopen(),
@@ -197,12 +244,30 @@ impl Socket {
             TCP_FASTOPEN_CONNECT => i32::from(self.set.fastopen_connect),
             TCP_FASTOPEN_NO_COOKIE => i32::from(tcp.fastopen_no_cookie),
             TCP_DEFER_ACCEPT => seconds_of_timeouts(tcp.defer_accept),
-            TCP_WINDOW_CLAMP | TCP_SAVE_SYN => 0,
+            TCP_WINDOW_CLAMP => tcp.window_clamp.unwrap_or(0) as i32,
+            TCP_SAVE_SYN => self.set.save_syn,
             TCP_INFO => return Ok(Value::Bytes(self.tcp_info(now))),
+            TCP_CC_INFO => return Ok(Value::Bytes(self.cc_info(now))),
             TCP_CONGESTION => return Ok(self.congestion(stack, tcp.congestion)),
             _ => return Err(Errno::ENOPROTOOPT),
         };
         Ok(Value::Int(value))
+    }
+
+    /// The headers of the SYN, once. If they do not fit, the length says how many bytes they need.
+    pub(super) fn saved_syn(&self, capacity: usize, null: bool) -> Outcome {
+        let len = self.stream().map_or(0, |stream| stream.saved_syn_len());
+        let len_told = i32::try_from(len).unwrap_or(i32::MAX);
+        if len > capacity {
+            let out = Out::Option { value: Vec::new(), len: len_told };
+            return Ok(Reply { result: Err(Errno::EINVAL), out });
+        }
+        if null && len > 0 {
+            return Err(Errno::EFAULT);
+        }
+        let headers = self.stream().and_then(|stream| stream.take_saved_syn());
+        let value = headers.map_or_else(Vec::new, Vec::from);
+        Ok(Reply { result: Ok(0), out: Out::Option { value, len: len_told } })
     }
 
     fn tcp_info(&self, now: Instant) -> Vec<u8> {
@@ -214,6 +279,12 @@ impl Socket {
             }
             Link::Idle => tcp_info::closed(),
         }
+    }
+
+    /// What the congestion control knows, if it tells: BBR does, once data has left.
+    fn cc_info(&self, now: Instant) -> Vec<u8> {
+        let info = self.stream().map(|stream| stream.info(now));
+        info.and_then(|info| info.bbr).map_or_else(Vec::new, |model| tcp_info::bbr(&model))
     }
 
     /// What was set, until a handshake has settled it.

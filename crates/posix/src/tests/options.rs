@@ -44,8 +44,12 @@ fn integers_of_a_fresh_socket() {
         ("TCP_LINGER2", (SOL_TCP, TCP_LINGER2), Ok(60), [Ok(0); 3], 1),
         ("TCP_QUICKACK", (SOL_TCP, TCP_QUICKACK), Ok(1), [Ok(0); 3], 1),
         ("TCP_USER_TIMEOUT", (SOL_TCP, TCP_USER_TIMEOUT), Ok(0), [Ok(0), INVALID, Ok(0)], 1),
+        ("TCP_RTO_MIN_US", (SOL_TCP, TCP_RTO_MIN_US), Ok(200_000), [Ok(0), INVALID, INVALID], 1),
+        ("TCP_RTO_MAX_MS", (SOL_TCP, TCP_RTO_MAX_MS), Ok(120_000), [INVALID; 3], 120_000),
         ("TCP_NOTSENT_LOWAT", (SOL_TCP, TCP_NOTSENT_LOWAT), Ok(0), [Ok(0); 3], 1),
         ("TCP_INQ", (SOL_TCP, TCP_INQ), Ok(0), [Ok(0), INVALID, Ok(0)], 1),
+        ("TCP_WINDOW_CLAMP", (SOL_TCP, TCP_WINDOW_CLAMP), Ok(0), [Ok(0), Ok(0), Ok(0)], 1152),
+        ("TCP_SAVE_SYN", (SOL_TCP, TCP_SAVE_SYN), Ok(0), [Ok(0), INVALID, Ok(0)], 1),
         (
             "TCP_FASTOPEN_CONNECT",
             (SOL_TCP, TCP_FASTOPEN_CONNECT),
@@ -165,6 +169,21 @@ fn the_name_of_the_algorithm() {
 }
 
 #[test]
+fn bbr_tells_its_model_once_data_has_left() {
+    let mut w = World::new();
+    let (client, _server) = w.open();
+    let (info, name) = ((SOL_TCP, TCP_CC_INFO), (SOL_TCP, TCP_CONGESTION));
+    assert_eq!(get(&mut w, client, info, 99), Ok(Vec::new()), "CUBIC tells nothing");
+    assert_eq!(w.call(A, set(client, name, Some(b"bbr".to_vec()), 3)), Ok(0));
+    assert_eq!(w.write(A, client, b"data"), Ok(4));
+    let told = get(&mut w, client, info, 99).unwrap();
+    assert_eq!(told.len(), 20);
+    let word = |at: usize| u32::from_ne_bytes(told[at..at + 4].try_into().unwrap());
+    // Startup: 2.77 and 2, in units of 1/256.
+    assert_eq!([word(12), word(16)], [709, 512]);
+}
+
+#[test]
 fn what_a_listener_has_its_connections_get() {
     let mut w = World::new();
     let listener = w.listener(B4);
@@ -206,4 +225,34 @@ fn the_pacing_rate_has_two_lengths() {
         assert_eq!(get(&mut w, fd, option, 8), Ok(eight));
         assert_eq!(get(&mut w, fd, option, 4), Ok(four));
     }
+}
+
+#[test]
+fn the_headers_of_a_syn_are_told_once() {
+    let (saves, saved) = ((SOL_TCP, TCP_SAVE_SYN), (SOL_TCP, TCP_SAVED_SYN));
+    let mut w = World::new();
+    let listener = w.listener(B4);
+    assert_eq!(w.set(B, listener, saves, 1), Ok(0));
+    let fd = w.socket(A, AF_INET);
+    let (connect, _) = w.sleeps(A, Call::Connect { fd, addr: addr(B4, 80) });
+    assert_eq!(done(w.resume(A, connect)).result, Ok(0));
+    let accepted = w.fd(B, Call::Accept { fd: listener, flags: 0 });
+    let mut tell = |side, fd, len| {
+        let (level, name) = saved;
+        let reply = w.full(side, Call::Getsockopt { fd, level, name, len, null: false });
+        match reply.out {
+            Out::Option { value, len } => (reply.result, value, len),
+            other => panic!("{other:?}"),
+        }
+    };
+    // 20 bytes of IP, 20 of TCP and 20 of options: MSS, SACK, timestamps, window scale.
+    assert_eq!(tell(B, accepted, 59), (Err(Errno::EINVAL), Vec::new(), 60));
+    let (result, syn, len) = tell(B, accepted, 500);
+    assert_eq!((result, syn.len(), len), (Ok(0), 60, 60));
+    assert_eq!((syn[0], syn[9]), (0x45, 6), "IPv4, TCP");
+    assert_eq!(syn[12..20], [192, 0, 2, 1, 192, 0, 2, 2]);
+    assert_eq!((syn[22..24].to_vec(), syn[33] & 0x3f), (vec![0, 80], 0x02), "to port 80, a SYN");
+    assert_eq!(syn[40..44], [2, 4, 5, 180], "an MSS of 1460");
+    assert_eq!(tell(B, accepted, 500), (Ok(0), Vec::new(), 0));
+    assert_eq!(tell(A, fd, 500), (Ok(0), Vec::new(), 0), "who opened has none");
 }

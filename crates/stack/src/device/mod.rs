@@ -104,6 +104,8 @@ impl Caps {
     pub(crate) fn cuts(&self, packet: &Packet) -> bool {
         match Layout::of(packet.headers()) {
             Some(layout) if layout.protocol == protocol::UDP => self.uso,
+            // Devices leave CWR to the first segment.
+            Some(_) if crate::offload::gso::has_cwr_on_all(packet) => false,
             Some(layout) if layout.version == 4 => self.tso4,
             Some(_) => self.tso6,
             None => false,

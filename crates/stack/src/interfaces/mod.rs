@@ -80,19 +80,20 @@ impl Interfaces {
         self.routes.load()
     }
 
-    /// Puts a changed copy of the routes in their place.
+    /// Puts a changed copy of the routes in their place. Returns what was there before, and what
+    /// is there now.
     ///
     /// # Errors
     /// What `change` returns; nothing has changed then.
     pub(crate) fn change_routes(
         &self,
         change: impl FnOnce(&mut RouteTable) -> Result<(), StackError>,
-    ) -> Result<(), StackError> {
+    ) -> Result<(Arc<RouteTable>, Arc<RouteTable>), StackError> {
         let _changing = lock(&self.changing);
         let mut routes = RouteTable::clone(&self.routes());
         change(&mut routes)?;
-        self.routes.store(Arc::new(routes));
-        Ok(())
+        let after = Arc::new(routes);
+        Ok((self.routes.swap(after.clone()), after))
     }
 
     /// Adds an interface, in the place of one that was removed if there is such. `kick` wakes its

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_earlier_deadline_is_news() {
+    fn an_earlier_deadline_is_published() {
         let deadline = Deadline::none();
         let at = |millis| Some(Instant::from_millis(millis));
         assert_eq!(deadline.set(at(5)), at(5));

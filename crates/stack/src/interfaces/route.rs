@@ -9,6 +9,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
+use plimsoll_tcp::{Duration, RouteMetrics};
+
 use crate::error::StackError;
 use crate::flow::{check_host, is_unicast};
 use crate::interfaces::interface::Interface;
@@ -23,8 +25,8 @@ pub struct RouteConfig {
     pub prefix_len: u8,
     /// The place of the interface in the configuration's list.
     pub interface: usize,
-    /// Connections over it acknowledge everything at once (Linux: the attribute `quickack`).
-    pub quickack: bool,
+    /// Its attributes.
+    pub metrics: RouteMetrics,
 }
 
 #[derive(Clone, Copy)]
@@ -32,7 +34,7 @@ struct Route {
     prefix: IpAddr,
     len: u8,
     interface: u8,
-    quickack: bool,
+    metrics: RouteMetrics,
 }
 
 impl Route {
@@ -100,8 +102,10 @@ impl RouteTable {
         if route.prefix_len > if route.prefix.is_ipv4() { 32 } else { 128 } {
             return Err(refuse("prefix_len", "it is longer than an address"));
         }
-        let RouteConfig { prefix, prefix_len: len, quickack, .. } = *route;
-        Ok(Route { prefix, len, interface: route.interface as u8, quickack })
+        let RouteConfig { prefix, prefix_len: len, metrics, .. } = *route;
+        check_metrics(&metrics, prefix.is_ipv4())
+            .map_err(|(name, reason)| refuse(&format!("metrics.{name}"), &reason))?;
+        Ok(Route { prefix, len, interface: route.interface as u8, metrics })
     }
 
     /// Computes the routes from those that were asked for and the addresses.
@@ -109,7 +113,7 @@ impl RouteTable {
         self.routes = self.configured.clone();
         for at in 0..self.ours.len() {
             let (ip, len, interface) = self.ours[at];
-            self.push(ip, len, interface, false);
+            self.push(ip, len, interface);
         }
         for unspecified in [IpAddr::from([0; 4]), IpAddr::from([0; 16])] {
             self.add_default(unspecified);
@@ -258,8 +262,9 @@ impl RouteTable {
         first.filter(|_| self.takes_any_address() && !remote.is_loopback())
     }
 
-    fn push(&mut self, prefix: IpAddr, len: u8, interface: u8, quickack: bool) {
-        self.routes.push(Route { prefix, len, interface, quickack });
+    fn push(&mut self, prefix: IpAddr, len: u8, interface: u8) {
+        let metrics = RouteMetrics::default();
+        self.routes.push(Route { prefix, len, interface, metrics });
     }
 
     fn add_default(&mut self, unspecified: IpAddr) {
@@ -269,7 +274,7 @@ impl RouteTable {
         }
         let first = self.ours.iter().find(|&&(ip, _, at)| is_family(ip) && at != self.loopback);
         if let Some(&(_, _, interface)) = first {
-            self.push(unspecified, 0, interface, false);
+            self.push(unspecified, 0, interface);
         }
     }
 
@@ -325,6 +330,11 @@ impl RouteTable {
         v4.octets()[0] == 0 || self.ours.iter().any(of_prefix)
     }
 
+    /// Whether `ip` stands for several hosts.
+    pub(crate) fn is_for_many(&self, ip: IpAddr) -> bool {
+        !is_unicast(ip) || self.is_broadcast(ip)
+    }
+
     /// Whether `ip` stands for all hosts: of the link, or of a network of ours (RFC 919).
     pub(crate) fn is_broadcast(&self, ip: IpAddr) -> bool {
         let IpAddr::V4(v4) = ip else { return false };
@@ -345,9 +355,16 @@ impl RouteTable {
         route.or_else(|| self.first_of_any(remote).filter(|&first| self.is_up(first)))
     }
 
-    /// Whether connections to `remote` acknowledge everything at once.
-    pub(crate) fn quickack(&self, remote: IpAddr) -> bool {
-        !self.is_ours(remote) && self.find(remote).is_some_and(|route| route.quickack)
+    /// The attributes of the route to `remote`.
+    pub(crate) fn metrics(&self, remote: IpAddr) -> RouteMetrics {
+        let route = self.find(remote).filter(|_| !self.is_ours(remote));
+        route.map_or_else(RouteMetrics::default, |route| route.metrics)
+    }
+
+    /// Whether a route that an address within a prefix may take says how long packets may be.
+    pub(crate) fn names_mtu(&self, (prefix, len): (IpAddr, u8)) -> bool {
+        let meets = |route: &Route| matches_prefix(prefix, route.prefix, route.len.min(len));
+        self.routes.iter().any(|route| route.metrics.mtu.is_some() && meets(route))
     }
 
     fn find(&self, remote: IpAddr) -> Option<&Route> {
@@ -373,8 +390,45 @@ impl RouteTable {
     }
 }
 
+/// The largest MSS that fits an IPv4 packet.
+const MOST_MSS: u16 = 65_495;
+
+/// The most segments of an initial window.
+const MOST_SEGMENTS: u32 = 1024;
+
+/// The least and the most of a lower bound of the retransmission timeout.
+const LEAST_RTO: Duration = Duration::from_micros(1);
+const MOST_RTO: Duration = Duration::from_secs(120);
+
+/// Which attribute makes no sense, and why.
+fn check_metrics(metrics: &RouteMetrics, v4: bool) -> Result<(), (&'static str, String)> {
+    let least_mtu: u16 = if v4 { 68 } else { 1280 };
+    let out = |name, value: String, range: String| Err((name, format!("{value} is not {range}")));
+    match *metrics {
+        RouteMetrics { mtu: Some(mtu), .. } if mtu < least_mtu => {
+            out("mtu", mtu.to_string(), format!("{least_mtu} bytes at least"))
+        }
+        RouteMetrics { mtu: None, mtu_lock: true, .. } => {
+            Err(("mtu_lock", "it needs an mtu to lock".to_owned()))
+        }
+        RouteMetrics { advmss: Some(mss), .. } if !(1..=MOST_MSS).contains(&mss) => {
+            out("advmss", mss.to_string(), format!("from 1 to {MOST_MSS} bytes"))
+        }
+        RouteMetrics { initcwnd: Some(count), .. } if !(1..=MOST_SEGMENTS).contains(&count) => {
+            out("initcwnd", count.to_string(), format!("from 1 to {MOST_SEGMENTS} segments"))
+        }
+        RouteMetrics { initrwnd: Some(count), .. } if !(1..=MOST_SEGMENTS).contains(&count) => {
+            out("initrwnd", count.to_string(), format!("from 1 to {MOST_SEGMENTS} segments"))
+        }
+        RouteMetrics { rto_min: Some(time), .. } if !(LEAST_RTO..=MOST_RTO).contains(&time) => {
+            out("rto_min", format!("{time:?}"), "from 1 microsecond to 120 seconds".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Whether the first `len` bits of the two are equal.
-fn matches_prefix(ip: IpAddr, prefix: IpAddr, len: u8) -> bool {
+pub(crate) fn matches_prefix(ip: IpAddr, prefix: IpAddr, len: u8) -> bool {
     match (ip, prefix) {
         (IpAddr::V4(ip), IpAddr::V4(prefix)) => {
             let differing = ip.to_bits() ^ prefix.to_bits();
@@ -392,6 +446,10 @@ fn matches_prefix(ip: IpAddr, prefix: IpAddr, len: u8) -> bool {
 mod tests {
     use super::*;
 
+    fn quick() -> RouteMetrics {
+        RouteMetrics::default().quickack(true)
+    }
+
     fn table() -> RouteTable {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         let mut table = RouteTable::empty(2);
@@ -401,7 +459,7 @@ mod tests {
             table.ours.push((ip(address), len, interface));
         }
         let prefix = ip("10.9.5.0");
-        table.configured.push(Route { prefix, len: 24, interface: 0, quickack: true });
+        table.configured.push(Route { prefix, len: 24, interface: 0, metrics: quick() });
         table.derive();
         table
     }
@@ -420,11 +478,12 @@ mod tests {
     }
 
     #[test]
-    fn quickack_is_an_attribute_of_the_route_that_is_taken() {
+    fn attributes_are_those_of_the_route_that_is_taken() {
         let table = table();
-        assert!(table.quickack("10.9.5.7".parse().unwrap()));
-        assert!(!table.quickack("10.9.6.7".parse().unwrap()));
-        assert!(!table.quickack("10.9.0.1".parse().unwrap()), "loopback");
+        let metrics = |text: &str| table.metrics(text.parse().unwrap());
+        assert_eq!(metrics("10.9.5.7"), quick());
+        assert_eq!(metrics("10.9.6.7"), RouteMetrics::default());
+        assert_eq!(metrics("10.9.0.1"), RouteMetrics::default(), "loopback");
     }
 
     #[test]
@@ -465,12 +524,12 @@ mod tests {
             prefix: ip(prefix),
             prefix_len,
             interface,
-            quickack: false,
+            metrics: RouteMetrics::default(),
         };
         table.add_route(&route("172.20.0.0", 16, 0)).unwrap();
-        table.add_route(&RouteConfig { quickack: true, ..route("172.20.0.0", 16, 0) }).unwrap();
+        table.add_route(&RouteConfig { metrics: quick(), ..route("172.20.0.0", 16, 0) }).unwrap();
         assert_eq!(way(&table, "172.20.0.9"), Some(0));
-        assert!(table.quickack(ip("172.20.0.9")), "the second has replaced the first");
+        assert_eq!(table.metrics(ip("172.20.0.9")), quick(), "the second has replaced the first");
         table.remove_route(&route("172.20.3.0", 16, 0)).unwrap();
         assert_eq!(way(&table, "172.20.0.9"), Some(1));
         assert!(table.remove_route(&route("172.20.0.0", 16, 0)).is_err());
@@ -483,6 +542,45 @@ mod tests {
         assert!(table.remove_address(2, ip("127.0.0.1")).is_err(), "loopback keeps its own");
         assert!(table.add_route(&route("10.0.0.0", 33, 0)).is_err());
         assert!(table.add_route(&route("10.0.0.0", 8, 2)).is_err());
+    }
+
+    #[test]
+    fn attributes_out_of_range_are_named() {
+        let mut table = table();
+        let mut said = |metrics: RouteMetrics, prefix: &str| {
+            let prefix = prefix.parse().unwrap();
+            let route = RouteConfig { prefix, prefix_len: 8, interface: 0, metrics };
+            table.add_route(&route).err().map(|error| error.to_string())
+        };
+        let metrics = RouteMetrics::default;
+        let cases = [
+            (metrics().mtu(Some(67)), "route.metrics.mtu: 67 is not 68 bytes at least"),
+            (metrics().mtu_lock(true), "route.metrics.mtu_lock: it needs an mtu to lock"),
+            (metrics().advmss(Some(0)), "route.metrics.advmss: 0 is not from 1 to 65495 bytes"),
+            (
+                metrics().initcwnd(Some(0)),
+                "route.metrics.initcwnd: 0 is not from 1 to 1024 segments",
+            ),
+            (
+                metrics().initrwnd(Some(1025)),
+                "route.metrics.initrwnd: 1025 is not from 1 to 1024 segments",
+            ),
+            (
+                metrics().rto_min(Some(Duration::from_secs(121))),
+                "route.metrics.rto_min: 121s is not from 1 microsecond to 120 seconds",
+            ),
+            (
+                metrics().rto_min(Some(Duration::from_nanos(999))),
+                "route.metrics.rto_min: 999ns is not from 1 microsecond to 120 seconds",
+            ),
+        ];
+        for (metrics, error) in cases {
+            assert_eq!(said(metrics, "198.51.100.0").as_deref(), Some(error));
+        }
+        let error = "route.metrics.mtu: 1279 is not 1280 bytes at least";
+        assert_eq!(said(metrics().mtu(Some(1279)), "2001:db8::").as_deref(), Some(error));
+        let most = metrics().mtu(Some(68)).mtu_lock(true).advmss(Some(65_495)).initcwnd(Some(1024));
+        assert_eq!(said(most.initrwnd(Some(1)), "198.51.100.0"), None);
     }
 
     #[test]

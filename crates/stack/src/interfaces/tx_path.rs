@@ -518,10 +518,10 @@ impl Holding<'_> {
         self.publish_load();
         let Some(half) = self.held.as_deref_mut() else { return Ok(()) };
         let next = call_device(half.epoch, || Ok(half.device.next_event()))?;
-        let news = self.path.next.set(next);
+        let earlier = self.path.next.set(next);
         // A poller that missed the token relies on hearing of any deadline.
-        let news = if self.missed { next } else { news };
-        self.tell = self.tell.into_iter().chain(news).min();
+        let earlier = if self.missed { next } else { earlier };
+        self.tell = self.tell.into_iter().chain(earlier).min();
         Ok(())
     }
 

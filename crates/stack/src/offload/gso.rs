@@ -3,15 +3,16 @@
 //!
 //! Every segment gets a copy of the headers with its own lengths and IPv4 identification; one of
 //! TCP with its own sequence number and flags: FIN and PSH belong to the last segment only, CWR to
-//! the first. Its checksum is left partial, so that whoever cannot have it completed by a device
-//! calls [`checksum::fill`]. Payload is shared, not copied. The charge goes to the last segment, so
-//! that the completion comes when all are done.
+//! the first, unless it is part of a count that all of them have (RFC 9768). Its checksum is left
+//! partial, so that whoever cannot have it completed by a device calls [`checksum::fill`]. Payload
+//! is shared, not copied. The charge goes to the last segment, so that the completion comes when
+//! all are done.
 
 use plimsoll_wire::tcp::TcpFlags;
 use plimsoll_wire::{checksum as sum, ipv4, ipv6, protocol, tcp as tcp_header, udp};
 
 use super::{Layout, checksum};
-use crate::packet::{ChecksumState, Gso, Packet};
+use crate::packet::{ChecksumState, CwrFlag, Gso, Packet};
 
 const FIN_PSH: u8 = (TcpFlags::FIN.0 | TcpFlags::PSH.0) as u8;
 const CWR: u8 = TcpFlags::CWR.0 as u8;
@@ -34,6 +35,7 @@ struct Plan {
     data_at: usize,
     size: usize,
     next: u16,
+    cwr: CwrFlag,
 }
 
 /// Cuts `packet`.
@@ -53,6 +55,14 @@ pub fn describe(packet: &mut Packet, size: u16) {
     packet.gso = Some(Gso { size, segs: segs as u16 });
 }
 
+/// Whether all segments of a packet of TCP are to have CWR.
+pub(crate) fn has_cwr_on_all(packet: &Packet) -> bool {
+    let front = packet.headers();
+    let flags = |layout: Layout| front.get(layout.transport_at + FLAGS_AT).copied();
+    packet.cwr == CwrFlag::OnAll
+        && Layout::of(front).and_then(flags).is_some_and(|flags| flags & CWR != 0)
+}
+
 impl Plan {
     fn of(packet: &mut Packet) -> Option<Plan> {
         let size = usize::from(packet.gso?.size);
@@ -63,7 +73,7 @@ impl Plan {
         }
         // Bytes behind what the IP header counts belong to no segment.
         packet.payload.truncate(layout.total_len - data_at);
-        Some(Plan { layout, data_at, size, next: 0 })
+        Some(Plan { layout, data_at, size, next: 0, cwr: packet.cwr })
     }
 
     /// Takes the next segment off the front of `rest`, which is longer than one segment.
@@ -111,7 +121,7 @@ impl Plan {
         if !last {
             tcp[FLAGS_AT] &= !FIN_PSH;
         }
-        if self.next > 0 {
+        if self.next > 0 && self.cwr == CwrFlag::OnFirst {
             tcp[FLAGS_AT] &= !CWR;
         }
         put16(tcp, tcp_header::CHECKSUM_OFFSET, pseudo);

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::packet::tests::{Completions, charged, datagrams, marked, payload, super_segment, tcp};
-use crate::packet::{ChecksumState, Gso, Packet};
+use crate::packet::{ChecksumState, CwrFlag, Gso, Packet};
 
 /// Transport header and data as etherparse sees them. Panics if a checksum is wrong.
 fn dissect(bytes: &[u8]) -> (TcpRepr, Vec<u8>) {
@@ -44,10 +44,11 @@ fn cut(packet: Packet) -> Vec<(TcpRepr, Vec<u8>)> {
         .collect()
 }
 
-fn check_cut(version: u8, mss: u16, segs: u16, flags: TcpFlags) {
+fn check_cut(version: u8, mss: u16, segs: u16, (flags, cwr): (TcpFlags, CwrFlag)) {
     let pool = Pool::new();
     let mut packet = super_segment(&pool, version, mss, segs);
     packet.head = tcp(version, packet.payload.clone(), flags).head;
+    packet.cwr = cwr;
     let data: Vec<u8> = packet.payload.parts().iter().flat_map(|part| part.to_vec()).collect();
     let (repr, _) = TcpRepr::parse(&packet.head[packet.head.len() - 32..]).unwrap();
     let segments = cut(packet);
@@ -61,9 +62,10 @@ fn check_cut(version: u8, mss: u16, segs: u16, flags: TcpFlags) {
         for (flag, here) in [
             (TcpFlags::FIN, last),
             (TcpFlags::PSH, last),
-            (TcpFlags::CWR, first),
+            (TcpFlags::CWR, first || cwr == CwrFlag::OnAll),
             (TcpFlags::ACK, true),
             (TcpFlags::ECE, true),
+            (TcpFlags::AE, true),
         ] {
             assert_eq!(header.flags.contains(flag), here && flags.contains(flag), "{flag:?}");
         }
@@ -77,10 +79,11 @@ fn check_cut(version: u8, mss: u16, segs: u16, flags: TcpFlags) {
 proptest! {
     #[test]
     fn segments_are_whole_and_right(
-        v6: bool, mss in 2_u16..1500, segs in 1_u16..44, flags in 0_u16..256,
+        v6: bool, mss in 2_u16..1500, segs in 1_u16..44, flags in 0_u16..512, counts: bool,
     ) {
+        let cwr = if counts { CwrFlag::OnAll } else { CwrFlag::OnFirst };
         let flags = TcpFlags(flags & !TcpFlags::SYN.0 & !TcpFlags::RST.0);
-        check_cut(if v6 { 6 } else { 4 }, mss, segs, flags);
+        check_cut(if v6 { 6 } else { 4 }, mss, segs, (flags, cwr));
     }
 
     #[test]

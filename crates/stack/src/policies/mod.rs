@@ -48,6 +48,8 @@ pub(crate) struct Policies {
     half_open: Arc<AtomicUsize>,
     /// A key of TCP_MD5SIG was set on some socket.
     md5_in_use: AtomicBool,
+    /// Some listener keeps the headers of SYNs.
+    saves_syns: AtomicBool,
     /// A path MTU was learnt.
     pmtu_in_use: AtomicBool,
     udp_memory: UdpMemory,
@@ -74,6 +76,7 @@ impl Policies {
             shared_options: SharedOptions::default(),
             half_open: Arc::default(),
             md5_in_use: AtomicBool::new(false),
+            saves_syns: AtomicBool::new(false),
             pmtu_in_use: AtomicBool::new(false),
             udp_memory: UdpMemory::default(),
             fragmented: AtomicU32::new(0),
@@ -112,8 +115,9 @@ impl Policies {
         self.secrets.fragment_ident(src, dst).wrapping_add(count)
     }
 
-    /// The path MTU to `remote`, if one was learnt. The lock is not taken while none ever was.
-    pub(crate) fn learnt_mtu(&self, remote: IpAddr, now: Instant) -> Option<u16> {
+    /// The path MTU to `remote`, if one was learnt, and until when it is believed. The lock is not
+    /// taken while none ever was.
+    pub(crate) fn learnt_mtu(&self, remote: IpAddr, now: Instant) -> Option<(u16, Instant)> {
         if self.pmtu_in_use.load(Ordering::Relaxed) { self.pmtu().get(remote, now) } else { None }
     }
 
@@ -146,6 +150,16 @@ impl Policies {
     /// keep it.
     pub(crate) fn half_open(&self) -> &Arc<AtomicUsize> {
         &self.half_open
+    }
+
+    /// Some listener keeps the headers of SYNs from now on.
+    pub(crate) fn save_syns(&self) {
+        self.saves_syns.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether some listener keeps, or has kept, the headers of SYNs.
+    pub(crate) fn saves_syns(&self) -> bool {
+        self.saves_syns.load(Ordering::Relaxed)
     }
 
     /// A key of TCP_MD5SIG is set on some socket from now on.

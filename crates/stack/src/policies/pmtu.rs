@@ -1,7 +1,8 @@
 //! Path MTUs learnt from ICMP (RFC 1191, RFC 8201), per destination.
 //!
 //! A message lowers the MTU, never raises it. It is believed for `net.ipv4.route.mtu_expires`;
-//! then connections begin with the interface's MTU again.
+//! then connections begin with the interface's MTU again, and those that were opened meanwhile send
+//! with it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -26,9 +27,10 @@ struct Entry {
 }
 
 impl PmtuCache {
-    /// The MTU to `remote`, if one was learnt and has not expired.
-    pub(crate) fn get(&self, remote: IpAddr, now: Instant) -> Option<u16> {
-        self.entries.get(&remote).filter(|entry| entry.expires > now).map(|entry| entry.mtu)
+    /// The MTU to `remote`, if one was learnt and has not expired, and when it does.
+    pub(crate) fn get(&self, remote: IpAddr, now: Instant) -> Option<(u16, Instant)> {
+        let entry = self.entries.get(&remote).filter(|entry| entry.expires > now)?;
+        Some((entry.mtu, entry.expires))
     }
 
     /// Remembers `mtu` until `expires`.
@@ -62,8 +64,9 @@ mod tests {
             cache.learn(ip(n), 1400, Instant::from_millis(5));
         }
         assert_eq!(cache.get(ip(0), Instant::ZERO), None, "the oldest went");
-        assert_eq!(cache.get(ip(1), Instant::ZERO), Some(1400));
-        assert_eq!(cache.get(ip(1), Instant::from_millis(5)), None);
+        let expires = Instant::from_millis(5);
+        assert_eq!(cache.get(ip(1), Instant::ZERO), Some((1400, expires)));
+        assert_eq!(cache.get(ip(1), expires), None);
         assert_eq!((plateau_below(1500), plateau_below(500)), (1492, 576));
     }
 }

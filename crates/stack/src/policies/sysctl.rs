@@ -95,8 +95,6 @@ pub(crate) struct Settings {
     pub(crate) icmp_msgs_per_sec: u32,
     /// How many of them may come in one burst.
     pub(crate) icmp_msgs_burst: u32,
-    /// How long a learnt path MTU is believed.
-    pub(crate) mtu_expires: Duration,
     /// The least path MTU that is believed (IPv4).
     pub(crate) min_pmtu: u16,
     /// How long a reassembly waits for its fragments.
@@ -140,7 +138,6 @@ impl Default for Settings {
             icmp_echo_any: true,
             icmp_msgs_per_sec: 10_000,
             icmp_msgs_burst: 50,
-            mtu_expires: Duration::from_secs(600),
             min_pmtu: 552,
             ipfrag_time: Duration::from_secs(30),
         }
@@ -297,6 +294,14 @@ impl SysctlTable {
         })?;
         self.publish(&mut current, settings);
         Ok(())
+    }
+
+    /// Whether a stack would take `value` for the setting `name`, without one.
+    ///
+    /// # Errors
+    /// If there is no such setting or it does not allow the value.
+    pub fn check(name: &str, value: &str) -> Result<(), SysctlError> {
+        SysctlTable::new(None).set(name, value)
     }
 
     /// Changes settings to values that are allowed, all at once.

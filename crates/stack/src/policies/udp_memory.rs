@@ -1,9 +1,12 @@
 //! The memory of the receive queues of all UDP sockets, and the limit on it (`net.ipv4.udp_mem`).
 //!
-//! A socket is charged in units of [`QUANTUM`] bytes: never for less than its queue costs, and for
-//! a few quanta more while it is in use, so that the account, which all threads share, is not
-//! written for every datagram. At the limit datagrams are dropped and counted (`UdpMemErrors`), but
-//! each socket always gets one, so that none starves.
+//! A socket is charged in units of [`QUANTUM`] bytes: never for less than its queue pins, which is
+//! whole chunks, and for a few quanta more while it is in use, so that the account, which all
+//! threads share, is not written for every datagram. At the limit datagrams are dropped and counted
+//! (`UdpMemErrors`), but each socket always gets one of up to [`UDP_MINIMUM`] bytes, so that none
+//! starves. So all queues together pin no more than the limit, and that minimum for each socket.
+//!
+//! [`UDP_MINIMUM`]: crate::limits::UDP_MINIMUM
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,7 +14,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::policies::memory::QUANTUM;
 
-/// What a socket may be charged for above what its queue costs, in bytes.
+/// What a socket may be charged for above what its queue pins, in bytes.
 const SURPLUS: usize = 4 * QUANTUM;
 
 /// The account.
@@ -20,25 +23,25 @@ pub(crate) struct UdpMemory {
     used: CachePadded<AtomicUsize>,
 }
 
-/// What the receive queues of all UDP sockets of a stack hold.
+/// What the receive queues of all UDP sockets of a stack pin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UdpMemoryUse {
-    /// Bytes, of which each datagram costs
-    /// [`DATAGRAM_OVERHEAD`](crate::limits::DATAGRAM_OVERHEAD) beside its own.
+    /// Bytes: the buffers that what is unread keeps alive, counted whole, and
+    /// [`DATAGRAM_OVERHEAD`](crate::limits::DATAGRAM_OVERHEAD) for each datagram.
     pub bytes: usize,
     /// The limit: the third number of `net.ipv4.udp_mem`, in bytes.
     pub limit: usize,
 }
 
 impl UdpMemory {
-    /// A socket that was charged for `charged` bytes is about to cost `cost`. Returns what it is
+    /// A socket that was charged for `charged` bytes is about to pin `pins`. Returns what it is
     /// charged for from now on, or `None` if the limit does not allow that.
-    pub(crate) fn grow(&self, charged: usize, cost: usize, limit: usize) -> Option<usize> {
-        if cost <= charged {
+    pub(crate) fn grow(&self, charged: usize, pins: usize, limit: usize) -> Option<usize> {
+        if pins <= charged {
             return Some(charged);
         }
-        let wanted = cost.next_multiple_of(QUANTUM);
+        let wanted = pins.next_multiple_of(QUANTUM);
         let more = wanted - charged;
         let before = self.used.fetch_add(more, Ordering::Relaxed);
         if before + more > limit {
@@ -48,11 +51,11 @@ impl UdpMemory {
         Some(wanted)
     }
 
-    /// A socket that was charged for `charged` bytes costs `cost`. Returns what it is charged for
+    /// A socket that was charged for `charged` bytes pins `pins`. Returns what it is charged for
     /// from now on.
-    pub(crate) fn shrink(&self, charged: usize, cost: usize) -> usize {
-        let wanted = cost.next_multiple_of(QUANTUM);
-        let kept = if cost == 0 { 0 } else { wanted + SURPLUS };
+    pub(crate) fn shrink(&self, charged: usize, pins: usize) -> usize {
+        let wanted = pins.next_multiple_of(QUANTUM);
+        let kept = if pins == 0 { 0 } else { wanted + SURPLUS };
         if charged <= kept {
             return charged;
         }

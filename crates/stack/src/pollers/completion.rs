@@ -168,6 +168,14 @@ impl Queue {
         self.filled.store(true, Ordering::Release);
     }
 
+    /// Gives back the room that bursts have needed, if nothing waits.
+    fn shrink(&self) {
+        let mut ids = self.lock();
+        if ids.is_empty() {
+            *ids = VecDeque::new();
+        }
+    }
+
     fn is_empty(&self) -> bool {
         !self.filled.load(Ordering::Acquire)
     }
@@ -207,6 +215,11 @@ impl Completions {
     /// An empty queue, with the kick of the poller.
     pub(crate) fn new(kick: Kick) -> Completions {
         Completions { queue: Queue::default(), kick }
+    }
+
+    /// The queue of the stack is idle: gives back what only bursts need.
+    pub(crate) fn on_idle(&self) {
+        self.queue.shrink();
     }
 
     /// This thread undertakes to take what is in the queue after it has dropped the result.

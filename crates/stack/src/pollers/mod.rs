@@ -3,6 +3,7 @@
 //! Each [`Queue`] says what guards it.
 
 pub(crate) mod clock;
+pub(crate) mod coarse_timers;
 pub(crate) mod completion;
 pub(crate) mod poll_state;
 pub(crate) mod queue;
@@ -13,8 +14,8 @@ pub(crate) mod timer_wheel;
 pub(crate) mod waiter;
 pub(crate) mod waiter_role;
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
 use plimsoll_buf::Pool;
@@ -22,6 +23,7 @@ use plimsoll_tcp::Instant;
 
 use crate::error::StackError;
 use crate::interfaces::Interfaces;
+use crate::pollers::coarse_timers::CoarseTimers;
 use crate::pollers::queue::Queue;
 use crate::snmp::Snmp;
 use crate::sockets::backlog::SpareQueues;
@@ -39,6 +41,7 @@ pub(crate) struct Pollers {
     visited: std::sync::atomic::AtomicU64,
     /// Why the stack has come to its end.
     ended: OnceLock<StackError>,
+    coarse_timers: Option<Arc<dyn CoarseTimers>>,
 }
 
 impl Pollers {
@@ -46,7 +49,11 @@ impl Pollers {
     ///
     /// # Errors
     /// If the system has no descriptor left for them to sleep on.
-    pub(crate) fn build(count: usize, interfaces: &Interfaces) -> Result<Pollers, StackError> {
+    pub(crate) fn build(
+        count: usize,
+        interfaces: &Interfaces,
+        coarse_timers: Option<Arc<dyn CoarseTimers>>,
+    ) -> Result<Pollers, StackError> {
         Ok(Pollers {
             queues: Queue::build_all(count, interfaces)?,
             snmp: Snmp::new(),
@@ -55,7 +62,13 @@ impl Pollers {
             #[cfg(test)]
             visited: std::sync::atomic::AtomicU64::new(0),
             ended: OnceLock::new(),
+            coarse_timers,
         })
+    }
+
+    /// What puts timers off, if anything does.
+    pub(crate) fn coarse_timers(&self) -> Option<&dyn CoarseTimers> {
+        self.coarse_timers.as_deref()
     }
 
     /// The queue with this number, which came from an interface or a connection.

@@ -22,8 +22,36 @@ pub(crate) struct PollState {
     pub(crate) datagrams: bool,
     /// Packets for the hook, which is called when the poll has come to its end.
     pub(crate) unhandled: Vec<Unhandled>,
-    /// This poll has dropped datagrams because nobody has read those before them.
-    pub(crate) outruns_readers: bool,
+    /// The devices had better be left to a reader of datagrams that this batch brought.
+    pub(crate) left_to_reader: bool,
     /// What SYNs that are answered with cookies may still take of the work.
     pub(crate) syns: SynShares,
+}
+
+impl PollState {
+    /// The queue is idle: gives back the room that bursts have needed. What grew while connections
+    /// were in use would otherwise lie behind their memory, and keep an allocator whose heap ends
+    /// there from giving any of that back.
+    pub(crate) fn on_idle(&mut self) {
+        self.packets = Vec::new();
+        self.due = Vec::new();
+        self.touched = Vec::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_queue_keeps_no_room() {
+        let mut state = PollState::default();
+        state.due.extend((0..256).map(|slot| ConnectionId { slot, generation: 0 }));
+        state.due.clear();
+        state.packets.reserve(64);
+        state.touched.reserve(64);
+        state.on_idle();
+        let room = (state.due.capacity(), state.packets.capacity(), state.touched.capacity());
+        assert_eq!(room, (0, 0, 0));
+    }
 }

@@ -17,6 +17,10 @@ pub(crate) struct Spinner {
     lease: AtomicU64,
     /// The poller sleeps without the devices, or is about to.
     relied_on: AtomicBool,
+    /// The lease began because the poller left the devices to readers that are behind.
+    lent: AtomicBool,
+    /// The poller does so.
+    lends: AtomicBool,
 }
 
 impl Spinner {
@@ -41,6 +45,32 @@ impl Spinner {
         self.lease.store(until.as_nanos(), Ordering::Relaxed);
     }
 
+    /// Whether the poller sleeps while the devices are lent. It does not, unless it has said so.
+    pub(crate) fn set_lends(&self, lends: bool) {
+        self.lends.store(lends, Ordering::Relaxed);
+    }
+
+    /// Whether polls may lend the devices.
+    pub(crate) fn lends(&self) -> bool {
+        self.lends.load(Ordering::Relaxed)
+    }
+
+    /// Leaves the devices until then to readers that find nothing.
+    pub(crate) fn lend(&self, until: Instant) {
+        self.set_lent();
+        self.prolong(until);
+    }
+
+    /// A lease that there is is that of a reader: the poller leaves the devices to it.
+    pub(crate) fn set_lent(&self) {
+        self.lent.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the poller has left the devices to readers at `now`.
+    pub(crate) fn is_lent(&self, now: Instant) -> bool {
+        self.lent.load(Ordering::Relaxed) && self.lease(now).is_some()
+    }
+
     /// For the poller, before it announces that it sleeps and looks for a lease: it may rely on
     /// one.
     pub(crate) fn rely(&self, on: bool) {
@@ -49,6 +79,7 @@ impl Spinner {
 
     /// Ends the lease. Returns whether the poller relies on it and must be woken.
     pub(crate) fn end(&self) -> bool {
+        self.lent.store(false, Ordering::Relaxed);
         self.lease.store(0, Ordering::Relaxed);
         // The poller has said that it relies on a lease before it looked for one.
         fence(Ordering::SeqCst);

@@ -18,8 +18,9 @@ use crate::policies::memory::MemoryAccount;
 use crate::pollers::completion::{BelowUs, Completions};
 use crate::sockets::backlog::Backlog;
 use crate::sockets::listening::Listening;
-use crate::sockets::path_news::LeftNews;
+use crate::sockets::path_report::PendingReports;
 use crate::sockets::prequeue::Prequeue;
+use crate::sockets::saved_syn::SavedSyn;
 use crate::sockets::wakers::WakerSet;
 use crate::sync::socket_lock::{self, Place, SocketLock};
 
@@ -47,8 +48,10 @@ pub(crate) struct Endpoint {
     socket: SocketLock<Inner>,
     /// What arrived while another thread did.
     backlog: Backlog,
-    /// News of the path that came while another thread did.
-    news: LeftNews,
+    /// Reports of the path that came while another thread did.
+    path_reports: PendingReports,
+    /// The headers of the SYN that opened it, if its listener keeps them.
+    saved_syn: SavedSyn,
     /// Where the next panic shall be.
     #[cfg(test)]
     pub(crate) trap: std::sync::Mutex<Option<Site>>,
@@ -191,9 +194,14 @@ impl Endpoint {
         &self.backlog
     }
 
-    /// News of the path that came while another thread worked on it.
-    pub(crate) fn news(&self) -> &LeftNews {
-        &self.news
+    /// Reports of the path that came while another thread worked on it.
+    pub(crate) fn path_reports(&self) -> &PendingReports {
+        &self.path_reports
+    }
+
+    /// The headers of the SYN that opened it.
+    pub(crate) fn saved_syn(&self) -> &SavedSyn {
+        &self.saved_syn
     }
 
     /// What signs its segments.
@@ -249,7 +257,8 @@ impl Endpoint {
             listener,
             socket: SocketLock::new(inner),
             backlog: Backlog::default(),
-            news: LeftNews::default(),
+            path_reports: PendingReports::default(),
+            saved_syn: SavedSyn::default(),
             #[cfg(test)]
             trap: std::sync::Mutex::default(),
         })

@@ -121,6 +121,8 @@ pub(crate) struct Attempt {
     least_iss: Option<SeqNum>,
     serial: u64,
     until: Instant,
+    /// The headers of the SYN, if the listener keeps them.
+    headers: Option<Box<[u8]>>,
     state: Mutex<AttemptState>,
 }
 
@@ -142,6 +144,11 @@ impl Attempt {
 
     pub(crate) fn least_iss(&self) -> Option<SeqNum> {
         self.least_iss
+    }
+
+    /// The headers of the SYN, if the listener keeps them.
+    pub(crate) fn headers(&self) -> Option<Box<[u8]>> {
+        self.headers.clone()
     }
 
     /// Looks at the SYN, with what its repetitions have brought, if one waits.
@@ -202,6 +209,8 @@ pub(crate) struct Asked<'a> {
     /// The queue that it came by.
     pub(crate) home: u8,
     pub(crate) syn: &'a Segment,
+    /// Its headers, if the listener keeps them.
+    pub(crate) headers: Option<&'a [u8]>,
     /// The least initial sequence number of the answer, if it takes the place of a TIME-WAIT.
     pub(crate) least_iss: Option<SeqNum>,
     /// The budgets have a place for another attempt.
@@ -286,7 +295,7 @@ impl Gate {
         asked: &Asked<'_>,
         wakers: &mut WakeList,
     ) -> Arrival {
-        let &Asked { key, home, syn, least_iss, has_place } = asked;
+        let &Asked { key, home, syn, headers, least_iss, has_place } = asked;
         if let Some(there) = self.by_flow.get(key) {
             if there.syn(|first| first.repr.seq) == Some(syn.repr.seq) {
                 there.repeat(syn);
@@ -298,7 +307,7 @@ impl Gate {
         if !has_place {
             return Arrival::Full;
         }
-        let Some(attempt) = self.insert(now, (key, home), Some(syn), least_iss) else {
+        let Some(attempt) = self.insert(now, (key, home), Some((syn, headers)), least_iss) else {
             return Arrival::Full;
         };
         self.syns += 1;
@@ -320,7 +329,7 @@ impl Gate {
         &mut self,
         now: Instant,
         (key, home): (&FlowKey, u8),
-        syn: Option<&Segment>,
+        syn: Option<(&Segment, Option<&[u8]>)>,
         least_iss: Option<SeqNum>,
     ) -> Option<Arc<Attempt>> {
         if self.closed {
@@ -330,12 +339,15 @@ impl Gate {
         if self.by_flow.len() >= self.config.waiting || of_source >= self.config.per_source {
             return None;
         }
-        let state = AttemptState { syn: syn.cloned(), end: None, wakers: WakerSet::default() };
+        let headers = syn.and_then(|(_, headers)| headers).map(Box::from);
+        let syn = syn.map(|(syn, _)| syn.clone());
+        let state = AttemptState { syn, end: None, wakers: WakerSet::default() };
         let (serial, until) = (self.next_serial, now + self.config.wait);
         let state = Mutex::new(state);
-        let attempt = Arc::new(Attempt { key: *key, home, least_iss, serial, until, state });
+        let key = *key;
+        let attempt = Arc::new(Attempt { key, home, least_iss, serial, until, headers, state });
         self.next_serial += 1;
-        self.by_flow.insert(*key, attempt.clone());
+        self.by_flow.insert(key, attempt.clone());
         self.by_source.insert(key.remote, of_source + 1);
         self.by_age.insert(serial, (attempt.clone(), self.count.add()));
         Some(attempt)

@@ -35,9 +35,10 @@ fn known_by(endpoint: &Endpoint) -> usize {
 
 /// Drops `value`, whose drop may panic.
 pub(crate) fn drop_caught<T>(value: T) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
-        // This one, too, could panic when it is dropped.
-        std::mem::forget(panic);
+    let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) else { return };
+    // What it says is a value of somebody's as well, and so on without end: the next one stays.
+    if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(another);
     }
 }
 
@@ -113,7 +114,7 @@ impl Endpoint {
             iss: SeqNum(0),
             ts_offset: 0,
             seed: 0,
-            mtu: 1280,
+            mtu: 1280.into(),
             ip_header_len: if self.key.local.is_ipv4() { 20 } else { 40 },
             max_super_segment: 0,
             options: options.into(),

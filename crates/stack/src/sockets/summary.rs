@@ -25,3 +25,22 @@ pub struct SocketSummary {
     /// Its last decisions, if it keeps a log of them.
     pub decisions: Vec<Record>,
 }
+
+/// One UDP socket, as `ss -u` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UdpSocketSummary {
+    /// Our address and port. The address is unspecified if it takes several, and the port is 0 if
+    /// it takes all ports.
+    pub local: SocketAddr,
+    /// The peer's, if it is connected or a flow.
+    pub remote: Option<SocketAddr>,
+    /// Bytes that were received and not read, as SO_RCVBUF counts them.
+    pub recv_queue: usize,
+    /// Bytes that were sent and have not left the device, as SO_SNDBUF counts them.
+    pub send_queue: usize,
+    /// Datagrams that were received and not read.
+    pub datagrams: usize,
+    /// Bytes that it is charged for in the account of all sockets (`net.ipv4.udp_mem`).
+    pub memory: usize,
+}

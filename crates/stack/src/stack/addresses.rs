@@ -14,7 +14,8 @@ impl Stack {
     /// If there is no such interface, it is loopback, the address is ours already, or it can be no
     /// host's.
     pub fn add_address(&self, index: usize, ip: IpAddr, prefix: u8) -> Result<(), StackError> {
-        self.interfaces.change_routes(|routes| routes.add_address(index, (ip, prefix)))
+        self.interfaces.change_routes(|routes| routes.add_address(index, (ip, prefix)))?;
+        Ok(())
     }
 
     /// Takes an address away from the interface with the place `index`. As on Linux, connections
@@ -24,16 +25,19 @@ impl Stack {
     /// # Errors
     /// If the interface does not have the address, or is loopback.
     pub fn remove_address(&self, index: usize, ip: IpAddr) -> Result<(), StackError> {
-        self.interfaces.change_routes(|routes| routes.remove_address(index, ip))
+        self.interfaces.change_routes(|routes| routes.remove_address(index, ip))?;
+        Ok(())
     }
 
     /// Adds a route. One for the same prefix by the same interface is replaced. Connections that
-    /// are open go on by the interface that they have.
+    /// are open go on by the interface that they have, and with the attributes that they opened
+    /// with, but they follow its MTU.
     ///
     /// # Errors
-    /// If there is no such interface, or the prefix is longer than an address.
+    /// If there is no such interface, the prefix is longer than an address, or an attribute is out
+    /// of its range; the error names it.
     pub fn add_route(&self, route: RouteConfig) -> Result<(), StackError> {
-        self.interfaces.change_routes(|routes| routes.add_route(&route))
+        self.changing_mtu((route.prefix, route.prefix_len), |routes| routes.add_route(&route))
     }
 
     /// Takes a route away that was asked for, by prefix and interface. Those that follow from
@@ -42,6 +46,6 @@ impl Stack {
     /// # Errors
     /// If there is no such route.
     pub fn remove_route(&self, route: RouteConfig) -> Result<(), StackError> {
-        self.interfaces.change_routes(|routes| routes.remove_route(&route))
+        self.changing_mtu((route.prefix, route.prefix_len), |routes| routes.remove_route(&route))
     }
 }

@@ -94,11 +94,13 @@ impl Work<'_> {
         if left & TIMER != 0 && !inner.is_gone() {
             inner.timer = Instant::FAR_FUTURE;
             endpoint.at(Site::Timer);
-            let cx = self.context(endpoint, inner);
-            inner.conn.handle(&cx, Input::Timeout);
+            if self.has_timer_come(endpoint, inner) {
+                let cx = self.context(endpoint, inner);
+                inner.conn.handle(&cx, Input::Timeout);
+            }
         }
         if left & PATH != 0 {
-            self.run_news(endpoint, inner);
+            self.run_reports(endpoint, inner);
         }
         if left & REFUSED != 0 {
             self.refuse(endpoint, inner);

@@ -14,12 +14,32 @@
 //! relies on it. So a packet that comes when nobody spins any more waits for no longer than the
 //! lease, and neither does any packet if the spinner is kept from running.
 //!
+//! *Readers of datagrams that are behind.* A poller that goes on reading while a receive queue is
+//! full reads for nothing, and takes the processor from the reader. So a poller with a thread of
+//! its own ([`QueueWaiter::lend_to_readers`]) then leaves the devices to the readers, under a lease
+//! as above: a reader of UDP that finds nothing polls once by itself before it waits. As long as
+//! that brings something, the lease goes on, and neither thread waits for the other; when it does
+//! not, or no reader comes, the poller is back. The lease begins before readers are woken, so that
+//! none has done its work and sleeps again by then.
+//!
+//! *Readers of a stream that the devices wake.* A reader that is woken by the descriptors of the
+//! devices as well as by its waker ([`UdpSocket::watch_devices`]) need not wait for the poller at
+//! all. While it reads a stream, each time that it finds nothing it polls. If that brings something
+//! for it, or empties the devices, it prolongs the lease: the next packet wakes it, and nobody
+//! else. Otherwise the descriptors may stay as they are, so that nothing wakes it: it ends the
+//! lease as a spinner does that has found nothing. When it does not poll for as long as the lease
+//! lasts, the poller is back, so other sockets wait for no longer than that.
+//!
+//! [`QueueWaiter::lend_to_readers`]: crate::QueueWaiter::lend_to_readers
+//! [`UdpSocket::watch_devices`]: crate::UdpSocket::watch_devices
+//!
 //! What it costs is counted: polls (`plimsoll.BusyPolls`), those that found something
-//! (`plimsoll.BusyPollHits`), and the time spent (`plimsoll.BusyPollMicros`).
+//! (`plimsoll.BusyPollHits`), those of readers that the devices wake (`plimsoll.WatcherPolls`), and
+//! the time spent (`plimsoll.BusyPollMicros`).
 
 use plimsoll_tcp::{Duration, Instant};
 
-use crate::limits::SPIN_LEASE;
+use crate::limits::{SPIN_LEASE, STREAM_LEASE};
 use crate::snmp::IpCounter;
 use crate::stack::Stack;
 
@@ -46,14 +66,74 @@ pub struct Spin<'a> {
     queue: u8,
     since: Instant,
     last: Instant,
-    /// What it waited for has come.
-    found: bool,
+    /// How long the lease lasts when it has come to its end.
+    keeps: Option<Duration>,
 }
 
 impl Stack {
     /// How long a read spins before it sleeps, by `net.core.busy_read`; zero is not at all.
     pub fn busy_read(&self) -> Duration {
         Duration::from_micros(u64::from(self.settings().busy_read))
+    }
+
+    /// For a reader of datagrams that has found nothing: polls the devices of a queue once, if the
+    /// poller has left them to readers, and takes about `budget` packets from each. Returns whether
+    /// `found` says so after that.
+    pub(crate) fn poll_for_reader(
+        &self,
+        queue: u8,
+        now: Instant,
+        budget: impl FnOnce() -> usize,
+        found: impl Fn() -> bool,
+    ) -> bool {
+        if !self.pollers.queue(queue).spinner().is_lent(now) {
+            return false;
+        }
+        let Some(mut spin) = self.try_spin_for(usize::from(queue), now) else { return false };
+        spin.poll_some(now, budget());
+        if found() {
+            spin.succeed(now);
+            return true;
+        }
+        drop(spin);
+        found()
+    }
+
+    /// As [`poll_for_reader`](Self::poll_for_reader), for the reader of a stream that is woken by
+    /// the devices: it takes them over if need be, and keeps them while it sleeps, until the lease
+    /// ends. It does not keep devices that may hold packets: no descriptor would say so again.
+    pub(crate) fn poll_for_watcher(
+        &self,
+        queue: u8,
+        now: Instant,
+        budget: usize,
+        found: impl Fn() -> bool,
+    ) -> bool {
+        let Some(mut spin) = self.try_spin_for(usize::from(queue), now) else { return false };
+        let own = self.pollers.queue(queue);
+        own.spinner().set_lent();
+        // Devices without a descriptor kick the poller, since they do not wake the reader.
+        own.waiter().set_quiet(false);
+        self.count(IpCounter::WatcherPolls);
+        let spun = spin.poll_some(now, budget);
+        let found_some = found();
+        if found_some || spun == Spun::Idle {
+            spin.keep(now);
+            return found_some;
+        }
+        drop(spin);
+        found()
+    }
+
+    /// For a poll: a reader of datagrams is behind. Returns whether the devices are left to it.
+    pub(crate) fn lend_devices(&self, queue: u8, now: Instant) -> bool {
+        let own = self.pollers.queue(queue);
+        let lends = own.spinner().lends();
+        if lends {
+            own.spinner().lend(now + SPIN_LEASE);
+            own.waiter().set_quiet(true);
+        }
+        lends
     }
 
     /// The right to spin for the first queue, unless another thread has it.
@@ -72,7 +152,7 @@ impl Stack {
         if !own.spinner().take() {
             return None;
         }
-        let spin = Spin { stack: self, queue: queue as u8, since: now, last: now, found: false };
+        let spin = Spin { stack: self, queue: queue as u8, since: now, last: now, keeps: None };
         spin.prolong(now);
         own.waiter().set_quiet(true);
         Some(spin)
@@ -82,10 +162,14 @@ impl Stack {
 impl Spin<'_> {
     /// Polls once.
     pub fn poll(&mut self, now: Instant) -> Spun {
+        self.poll_some(now, BUDGET)
+    }
+
+    fn poll_some(&mut self, now: Instant, budget: usize) -> Spun {
         self.last = self.last.max(now);
         self.prolong(now);
         self.stack.count(IpCounter::BusyPolls);
-        match self.stack.poll_queue(usize::from(self.queue), now, BUDGET) {
+        match self.stack.poll_queue(usize::from(self.queue), now, budget) {
             Err(_) => Spun::Ended,
             Ok(poll) if poll.busy => Spun::Busy,
             Ok(poll) if poll.worked => {
@@ -99,7 +183,13 @@ impl Spin<'_> {
     /// Ends spinning because what it waited for has come.
     pub fn succeed(mut self, now: Instant) {
         self.last = self.last.max(now);
-        self.found = true;
+        self.keeps = Some(SPIN_LEASE);
+    }
+
+    /// Ends spinning with nothing left to do: the devices wake who spins when there is more.
+    fn keep(mut self, now: Instant) {
+        self.last = self.last.max(now);
+        self.keeps = Some(STREAM_LEASE);
     }
 
     fn prolong(&self, now: Instant) {
@@ -115,11 +205,11 @@ impl Drop for Spin<'_> {
         let (spinner, waiter) = (own.spinner(), own.waiter());
         let micros = self.last.since(self.since).as_micros() as u64;
         stack.pollers.snmp().shard().add(IpCounter::BusyPollMicros, micros);
-        if self.found {
-            self.prolong(self.last);
+        if let Some(lease) = self.keeps {
+            spinner.prolong(self.last + lease);
             spinner.give_back();
             // A poller that went to sleep before there was a lease looks after the devices then.
-            waiter.kick_before(self.last + SPIN_LEASE);
+            waiter.kick_before(self.last + lease);
         } else {
             let relied_on = spinner.end();
             waiter.set_quiet(false);

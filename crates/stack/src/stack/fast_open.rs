@@ -48,7 +48,9 @@ impl Work<'_> {
         if bits & SERVER_ENABLE == 0 || !wanted || !self.has_fast_open_place(listener) {
             return FastOpenAnswer::default();
         }
-        if bits & SERVER_NO_COOKIE != 0 || listener.options().fastopen_no_cookie {
+        let free = listener.options().fastopen_no_cookie
+            || self.stack.interfaces.routes().metrics(key.remote).fastopen_no_cookie;
+        if bits & SERVER_NO_COOKIE != 0 || free {
             self.tcp().bump(Counter::TcpFastOpenPassive);
             return FastOpenAnswer { option: None, early: true };
         }

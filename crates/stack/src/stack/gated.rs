@@ -35,6 +35,7 @@ use crate::snmp::IpCounter;
 use crate::sockets::endpoint::{Endpoint, Inner, ListenerInner};
 use crate::sockets::gate::{Arrival, Asked, Attempt, Cancelled, GateConfig};
 use crate::sockets::listening::Scope;
+use crate::sockets::saved_syn::SynHeaders;
 use crate::sockets::wakers::{Interest, WaitKey};
 use crate::stack::Stack;
 use crate::stack::ip::output::IpParams;
@@ -465,7 +466,10 @@ impl Stack {
     ) -> Option<Segment> {
         let (now, home) = (work.now, work.home());
         let spent = work.spent_at_gate(listener);
-        let asked = Asked { key, home, syn: &syn, least_iss, has_place: spent.is_none() };
+        let headers = work.syn_headers.take().filter(|_| listener.options().save_syn);
+        let headers = headers.as_ref().map(SynHeaders::bytes);
+        let has_place = spent.is_none();
+        let asked = Asked { key, home, syn: &syn, headers, least_iss, has_place };
         let arrival =
             listener.at_gate(work.wakers(), |gate, wakers| gate.arrive(now, &asked, wakers));
         match (arrival, spent) {
@@ -618,6 +622,9 @@ impl Stack {
         }
         let early = answer.early;
         let made = self.insert_child(work, (listener, key), syn, (iss, answer), Child::Accepted);
+        if let (Ok(endpoint), Some(headers)) = (&made, attempt.headers()) {
+            endpoint.saved_syn().keep(headers);
+        }
         made.map_err(|error| {
             if early {
                 listener.fast_open(|queue| queue.end(work.now, false));

@@ -13,16 +13,17 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use plimsoll_tcp::{ConnectionError, Instant};
+use plimsoll_tcp::{ConnectionError, Instant, PathMtu, RouteMetrics};
 
 use crate::device::{Device, LinkEvent};
 use crate::error::{SocketError, StackError};
 use crate::events::StackEvent;
 use crate::interfaces::interface::{Interface, InterfaceConfig};
+use crate::interfaces::route::{RouteTable, matches_prefix};
 use crate::interfaces::tx_path::Failure;
 use crate::limits::MIN_MTU;
 use crate::sockets::endpoint::Endpoint;
-use crate::sockets::path_news::PathNews;
+use crate::sockets::path_report::PathReport;
 use crate::stack::Stack;
 use crate::stack::work::Work;
 
@@ -59,7 +60,7 @@ impl Stack {
         let mut work = Work::begin(self, now);
         for endpoint in self.tables.connections().all() {
             if ways & (1 << endpoint.interface) != 0 {
-                work.leave_news(&endpoint, PathNews::Gone(ConnectionError::DeviceGone));
+                work.leave_report(&endpoint, PathReport::Gone(ConnectionError::DeviceGone));
             }
         }
         for listener in self.tables.listeners().all() {
@@ -152,7 +153,8 @@ impl Stack {
         self.interfaces.change_routes(|routes| {
             routes.remove_interface(first);
             Ok(())
-        })
+        })?;
+        Ok(())
     }
 
     /// Changes the longest IP packet, in bytes, of the interface with the place `index` in
@@ -200,23 +202,73 @@ impl Stack {
         let over = |endpoint: &Arc<Endpoint>| endpoint.interface == interface.index();
         let mut work = Work::begin_at(self, now, interface.queue());
         for endpoint in self.tables.connections().all().into_iter().filter(over) {
-            let mtu = self.path_mtu(endpoint.key.remote, interface);
-            work.leave_news(&endpoint, PathNews::Link(mtu));
+            let known = self.known_path(endpoint.key.remote, interface);
+            work.leave_report(&endpoint, PathReport::Link(known));
         }
         work.finish();
     }
 
+    /// Changes the routes to a prefix, and tells the connections to it how long their packets may
+    /// be now, if that is something else. Nobody looks at the connections if no route to any part
+    /// of the prefix has an `mtu`.
+    ///
+    /// # Errors
+    /// As those of `change`.
+    pub(crate) fn changing_mtu(
+        &self,
+        (prefix, len): (IpAddr, u8),
+        change: impl FnOnce(&mut RouteTable) -> Result<(), StackError>,
+    ) -> Result<(), StackError> {
+        let (before, after) = self.interfaces.change_routes(change)?;
+        if !before.names_mtu((prefix, len)) && !after.names_mtu((prefix, len)) {
+            return Ok(());
+        }
+        let said = |routes: &RouteTable, remote: IpAddr| {
+            let RouteMetrics { mtu, mtu_lock, .. } = routes.metrics(remote);
+            (mtu, mtu_lock)
+        };
+        // Listed after the change, so that those are told as well that have opened meanwhile.
+        let there = |endpoint: &Arc<Endpoint>| matches_prefix(endpoint.key.remote, prefix, len);
+        for endpoint in self.tables.connections().all().into_iter().filter(there) {
+            let remote = endpoint.key.remote;
+            if said(&before, remote) != said(&after, remote) {
+                let known = self.known_path(remote, self.interfaces.get(endpoint.interface));
+                let mut work = Work::begin_at(self, self.pollers.latest_time(), endpoint.home);
+                work.leave_report(&endpoint, PathReport::Link(known));
+                work.finish();
+            }
+        }
+        Ok(())
+    }
+
     /// The longest packet to `remote` over an interface, as far as is known.
     pub(crate) fn path_mtu(&self, remote: IpAddr, interface: &Interface) -> u16 {
-        let learnt = self.policies.learnt_mtu(remote, self.pollers.latest_time());
-        learnt.map_or(interface.mtu(), |mtu| mtu.min(interface.mtu()))
+        self.known_path(remote, interface).current()
+    }
+
+    /// What is known of the path to `remote` over an interface.
+    pub(crate) fn known_path(&self, remote: IpAddr, interface: &Interface) -> PathMtu {
+        let route = self.interfaces.routes().metrics(remote);
+        self.known_by_route(&route, (remote, interface), self.pollers.latest_time())
+    }
+
+    /// The same at `now`, for a caller that has looked the route up already.
+    pub(crate) fn known_by_route(
+        &self,
+        route: &RouteMetrics,
+        (remote, interface): (IpAddr, &Interface),
+        now: Instant,
+    ) -> PathMtu {
+        let told = self.policies.learnt_mtu(remote, now);
+        let link = route.mtu.map_or(interface.mtu(), |mtu| mtu.min(interface.mtu()));
+        PathMtu { link, told: told.filter(|_| !route.mtu_lock) }
     }
 
     /// For who has entered a connection into the table that nobody has heard of: tells it if its
     /// interface is down, or the stack has come to its end.
     pub(crate) fn tell_if_down(&self, work: &mut Work<'_>, endpoint: &Arc<Endpoint>) {
         if self.check_up().and_then(|()| self.check_way(endpoint.interface)).is_err() {
-            work.leave_news(endpoint, PathNews::Gone(ConnectionError::DeviceGone));
+            work.leave_report(endpoint, PathReport::Gone(ConnectionError::DeviceGone));
         }
     }
 

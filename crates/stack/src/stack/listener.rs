@@ -213,7 +213,7 @@ impl Listener {
         self.inner.set_refusal(refusal);
     }
 
-    /// As it was set.
+    /// What a peer hears that is refused for a budget.
     pub fn refusal(&self) -> Refusal {
         self.inner.refusal()
     }
@@ -238,6 +238,9 @@ impl Listener {
     /// As [`set_options`](Self::set_options), for some of them.
     pub fn change_options(&self, change: impl FnOnce(&mut Options)) {
         self.inner.change_options(change);
+        if self.inner.options().save_syn {
+            self.stack.policies.save_syns();
+        }
     }
 
     /// The options of connections that come from now on.

@@ -20,7 +20,7 @@ pub(crate) mod metrics;
 pub(crate) mod orphans;
 pub(crate) mod panics;
 pub(crate) mod passive_open;
-pub(crate) mod path_news;
+pub(crate) mod path_reports;
 pub(crate) mod peer_metrics;
 pub(crate) mod poll;
 pub(crate) mod prequeue;
@@ -58,6 +58,7 @@ use crate::policies::budget::{BudgetAccount, check_flow};
 use crate::policies::secrets::Secrets;
 use crate::policies::sysctl::{Settings, SysctlError, SysctlTable};
 use crate::pollers::Pollers;
+use crate::pollers::coarse_timers::CoarseTimers;
 use crate::pollers::waiter::Waiter;
 use crate::snmp::IpCounter;
 use crate::sockets::endpoint::ListenerInner;
@@ -108,6 +109,8 @@ pub struct StackConfig {
     /// Bytes of memory of the machine, by which the default of `net.ipv4.tcp_mem` is computed as on
     /// Linux. Without it, the default is that of a machine with 16 GiB.
     pub memory: Option<u64>,
+    /// Puts timers off, for comparisons; without it they come when they are due.
+    pub coarse_timers: Option<Arc<dyn CoarseTimers>>,
 }
 
 /// What one call of [`Stack::poll`] did.
@@ -117,10 +120,6 @@ pub struct Poll {
     pub worked: bool,
     /// Another thread is polling; this one did nothing.
     pub busy: bool,
-    /// Datagrams were dropped because their sockets' receive queues were full. A thread that does
-    /// nothing but poll lets others run now: what it reads from the device meanwhile is lost as
-    /// well, while the device may still keep it.
-    pub outruns_readers: bool,
     /// When the next timer or device event is due, if any is. A packet or an application call may
     /// come before.
     pub next: Option<Instant>,
@@ -166,7 +165,7 @@ impl Stack {
             &config.routes,
             config.pollers,
         )?;
-        let pollers = Pollers::build(config.pollers, &interfaces)?;
+        let pollers = Pollers::build(config.pollers, &interfaces, config.coarse_timers)?;
         let secrets = Secrets::new(config.secret, config.seed);
         let tables = Tables::new(*secrets.table_key());
         let policies = Policies::new(sysctl, secrets, pollers.queue(0).completions().clone());
@@ -321,7 +320,8 @@ impl Stack {
         mut options: Options,
         home: u8,
     ) -> OpenParams {
-        options.route_quickack |= self.interfaces.routes().quickack(key.remote);
+        options.route = self.interfaces.routes().metrics(key.remote);
+        options.congestion = options.route.congestion.or(options.congestion);
         let interface = &self.interfaces.get(self.interfaces.towards(key.remote));
         let ip_header_len = if key.local.is_ipv4() { 20 } else { 40 };
         OpenParams {
@@ -330,7 +330,7 @@ impl Stack {
             iss,
             ts_offset: self.policies.secrets().ts_offset(key),
             seed: self.policies.secrets().connection_seed(key),
-            mtu: self.path_mtu(key.remote, interface),
+            mtu: self.known_path(key.remote, interface),
             ip_header_len,
             max_super_segment: interface.max_super_segment(),
             options: self.policies.shared_options().share(options),
@@ -381,6 +381,9 @@ impl Stack {
         }
         self.check_address(local.ip())?;
         options.memory_budget.map_or(Ok(()), check_flow)?;
+        if options.save_syn {
+            self.policies.save_syns();
+        }
         let settings = self.settings();
         let backlog = config.backlog.min(settings.somaxconn as usize);
         let make = |port| {

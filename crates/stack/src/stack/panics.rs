@@ -58,7 +58,8 @@ impl Work<'_> {
     /// For who has let go of a socket for which something may have been left: it was handed to the
     /// poller. If that has gone meanwhile, it is done here.
     pub(crate) fn look_again(&mut self, endpoint: &Arc<Endpoint>) {
-        // Who ends the stack does so before it leaves the news of that.
+        // The thread that ends the stack marks it as ended before it leaves a report with each
+        // socket.
         fence(Ordering::SeqCst);
         if self.stack.pollers.ended().is_some() {
             self.leave(endpoint, SETTLE);

@@ -98,6 +98,10 @@ impl Stack {
             }
             return work.refuse_unmade((listener, key), made.and_then(Result::err), syn);
         };
+        let headers = work.syn_headers.take().filter(|_| listener.options().save_syn);
+        if let Some(headers) = headers {
+            endpoint.saved_syn().keep(headers.bytes().into());
+        }
         if answer.early && !listener.complete_early(endpoint.clone(), work.wakers()) {
             work.leave(&endpoint, REFUSED);
         }

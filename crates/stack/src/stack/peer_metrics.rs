@@ -1,6 +1,6 @@
 //! What connections learn about their peers and take from what is known (`policies/metrics.rs`).
 
-use plimsoll_tcp::{Counter, FastOpen, FastOpenNews, Options};
+use plimsoll_tcp::{Counter, FastOpen, FastOpenOutcome, Options};
 
 use crate::flow::FlowKey;
 use crate::policies::metrics::{CLIENT_ENABLE, PeerMetrics};
@@ -11,7 +11,8 @@ use crate::stack::work::Work;
 impl Work<'_> {
     /// What an open for `key` with Fast Open starts from.
     pub(crate) fn fast_open(&self, key: &FlowKey, options: &Options) -> FastOpen {
-        let no_cookie = options.fastopen_no_cookie;
+        let route = self.stack.interfaces.routes().metrics(key.remote);
+        let no_cookie = options.fastopen_no_cookie || route.fastopen_no_cookie;
         self.stack.policies.metrics().fast_open(key, self.now, &self.settings, no_cookie)
     }
 
@@ -21,24 +22,25 @@ impl Work<'_> {
     }
 
     /// Takes what an open with Fast Open taught.
-    pub(crate) fn learn_fast_open(&self, endpoint: &Endpoint, news: FastOpenNews) {
+    pub(crate) fn learn_fast_open(&self, endpoint: &Endpoint, outcome: FastOpenOutcome) {
         let now = self.now;
         let mut metrics = self.stack.policies.metrics();
-        match news {
-            FastOpenNews::SynAck { mss, cookie, syn_lost, refused } => {
+        match outcome {
+            FastOpenOutcome::SynAck { mss, cookie, syn_lost, refused } => {
                 metrics.learn(&endpoint.key, |entry| {
                     entry.on_syn_ack(now, (mss, cookie), syn_lost, refused);
                 });
             }
-            FastOpenNews::Blackhole if self.settings.tcp_fastopen_blackhole_timeout.is_zero() => {}
-            FastOpenNews::Blackhole => {
+            FastOpenOutcome::Blackhole
+                if self.settings.tcp_fastopen_blackhole_timeout.is_zero() => {}
+            FastOpenOutcome::Blackhole => {
                 metrics.note_black_hole(now, self.settings.tcp_fastopen_blackhole_generation);
                 self.tcp().bump(Counter::TcpFastOpenBlackhole);
             }
             // On loopback nothing stands between, so that it says nothing.
-            FastOpenNews::Works
+            FastOpenOutcome::Works
                 if endpoint.interface == self.stack.interfaces.routes().loopback() => {}
-            FastOpenNews::Works => metrics.note_no_black_hole(),
+            FastOpenOutcome::Works => metrics.note_no_black_hole(),
         }
     }
 }

@@ -95,12 +95,13 @@ impl Stack {
         let room = self.policies.memory().room_for_pools(&work.settings.tcp_mem);
         let buffers = self.pollers.queue(queue).buffers();
         if buffers.tend(now, worked, room / self.pollers.count()) {
+            state.on_idle();
+            self.pollers.queue(queue).completions().on_idle();
             for interface in self.interfaces.of(queue) {
                 interface.on_idle(self.kick_of(interface));
             }
         }
         let unhandled = std::mem::take(&mut state.unhandled);
-        let outruns_readers = std::mem::take(&mut state.outruns_readers);
         drop((state, attending));
         work.finish();
         self.hand_out(now, queue, unhandled);
@@ -108,7 +109,7 @@ impl Stack {
             Some(error) => Err(error.clone()),
             None => {
                 let next = self.deadline_of(queue);
-                Ok(Poll { worked, busy: false, outruns_readers, next })
+                Ok(Poll { worked, busy: false, next })
             }
         }
     }
@@ -176,7 +177,7 @@ impl Stack {
         work: &mut Work<'_>,
         state: &mut PollState,
         interface: &Interface,
-        budget: usize,
+        mut budget: usize,
         turn: &mut Option<&mut dyn FnMut()>,
     ) -> bool {
         let mut taken = 0;
@@ -201,6 +202,10 @@ impl Stack {
                 turn();
             }
             self.settle_touched(work, state);
+            let left_to_reader = std::mem::take(&mut state.left_to_reader);
+            if left_to_reader && self.lend_devices(work.home(), work.now) {
+                budget = 0;
+            }
             match received {
                 // Its holder has this poller woken when it lets go.
                 Ok(None) => break,

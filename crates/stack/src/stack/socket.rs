@@ -310,6 +310,18 @@ impl TcpSocket {
         self.look(|inner| inner.conn.options().clone())
     }
 
+    /// The headers of the SYN that opened the connection, IP and TCP with their options
+    /// (TCP_SAVED_SYN). They are there once, and only if the listener keeps them
+    /// ([`Options::save_syn`]) and the SYN was not answered with a cookie.
+    pub fn take_saved_syn(&self) -> Option<Box<[u8]>> {
+        self.endpoint.saved_syn().take()
+    }
+
+    /// How many bytes [`take_saved_syn`](Self::take_saved_syn) would return.
+    pub fn saved_syn_len(&self) -> usize {
+        self.endpoint.saved_syn().len()
+    }
+
     /// What the connection tells about itself (TCP_INFO).
     pub fn info(&self, now: Instant) -> Info {
         let settings = self.stack.settings();

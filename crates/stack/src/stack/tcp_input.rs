@@ -16,6 +16,7 @@ use crate::pollers::poll_state::PollState;
 use crate::snmp::IpCounter;
 use crate::sockets::endpoint::{Endpoint, ListenerInner};
 use crate::sockets::md5::{self, FixedHeader};
+use crate::sockets::saved_syn::SynHeaders;
 use crate::stack::Stack;
 use crate::stack::ip::output::ecn_of;
 use crate::stack::stray_rst;
@@ -60,6 +61,8 @@ impl Stack {
         // Signatures are rare: nobody pays for them who has none.
         let signed = repr.options.md5.is_some() || self.policies.md5_in_use();
         let header = if signed { fixed_header(&packet, arrived) } else { None };
+        let opens = asks_to_connect(repr.flags) && self.policies.saves_syns();
+        work.syn_headers = opens.then(|| SynHeaders::of(&packet, data_at));
         let mut payload = packet.payload;
         if packet.head.is_empty() {
             payload.advance(data_at);

@@ -36,6 +36,15 @@ pub struct QueueWaiter {
     by_waker: bool,
 }
 
+/// How a wait has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Woken {
+    /// There was work before it slept, or it was kicked.
+    ForWork,
+    /// It slept until the deadline, or a device became ready.
+    ByTimeOrDevice,
+}
+
 /// Whether one who is about to sleep may do so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prepared {
@@ -63,7 +72,47 @@ impl QueueWaiter {
     ) -> Result<(), StackError> {
         self.sleep_by_descriptor();
         let queues = self.queue..self.queue + 1;
-        self.stack.wait_asking(queues, now, limit, ready)
+        self.stack.wait_asking(queues, now, limit, ready).map(drop)
+    }
+
+    /// From now on a poll that finds a reader of datagrams behind leaves the devices of the queue
+    /// to the readers, each of which polls before it waits: for
+    /// [`SPIN_LEASE`](crate::limits::SPIN_LEASE), and on for as long as they find something.
+    /// Meanwhile the thread that has this calls [`wait_while_lent`](Self::wait_while_lent). A
+    /// reader is behind if half of its receive queue or more waits to be read, and it has read
+    /// since that was last so.
+    pub fn lend_to_readers(&mut self) {
+        self.stack.pollers.queue(self.queue).spinner().set_lends(true);
+    }
+
+    /// Whether the devices are left to readers.
+    pub fn is_lent(&self, now: Instant) -> bool {
+        self.stack.pollers.queue(self.queue).spinner().is_lent(now)
+    }
+
+    /// Sleeps while the devices are left to readers, until there is other work: a timer, a kick, or
+    /// `ready` says so. `clock` tells the time.
+    ///
+    /// # Errors
+    /// If the system refuses to wait.
+    pub fn wait_while_lent(
+        &mut self,
+        clock: impl Fn() -> Instant,
+        ready: impl Fn() -> bool,
+    ) -> Result<(), StackError> {
+        self.sleep_by_descriptor();
+        loop {
+            let now = clock();
+            if !self.is_lent(now) {
+                return Ok(());
+            }
+            // Without the devices, it is the end of the lease that ends a sleep for no reason. A
+            // reader may have prolonged it since.
+            let queues = self.queue..self.queue + 1;
+            if self.stack.wait_asking(queues, now, None, &ready)? == Woken::ForWork {
+                return Ok(());
+            }
+        }
     }
 
     /// The first half of a sleep, for a poller that is a task and is woken by `waker`: announces
@@ -139,9 +188,7 @@ impl QueueWaiter {
     /// What the devices of the queue are waited for by, and whether one could not take all that was
     /// to be sent, so that it is waited for until it is writable as well.
     pub fn devices(&self) -> impl Iterator<Item = (WaitSource, bool)> {
-        let interfaces = self.stack.interfaces.of(self.queue);
-        let up = interfaces.filter(|interface| interface.is_up());
-        up.map(|interface| (interface.wait_source(), interface.tx().is_busy()))
+        self.stack.wait_sources(self.queue)
     }
 
     /// The stack.
@@ -165,7 +212,9 @@ impl QueueWaiter {
 impl Drop for QueueWaiter {
     fn drop(&mut self) {
         self.sleep_by_descriptor();
-        self.stack.pollers.queue(self.queue).waiter().role().give_back();
+        let own = self.stack.pollers.queue(self.queue);
+        own.spinner().set_lends(false);
+        own.waiter().role().give_back();
     }
 }
 
@@ -176,6 +225,12 @@ impl std::fmt::Debug for QueueWaiter {
 }
 
 impl Stack {
+    /// What the devices of a queue are waited for by, and whether one has to become writable.
+    pub(crate) fn wait_sources(&self, queue: u8) -> impl Iterator<Item = (WaitSource, bool)> {
+        let up = self.interfaces.of(queue).filter(|interface| interface.is_up());
+        up.map(|interface| (interface.wait_source(), interface.tx().is_busy()))
+    }
+
     /// The right to wait for one of the queues.
     ///
     /// # Errors
@@ -227,7 +282,7 @@ impl Stack {
             held.push(role.hold().ok_or(StackError::AlreadyWaited { queue })?);
         }
         let queues = 0..held.len() as u8;
-        self.wait_asking(queues, now, limit, ready)
+        self.wait_asking(queues, now, limit, ready).map(drop)
     }
 
     /// Waits for all of `queues`. A panic of `ready` is the application's own: the wait comes to
@@ -238,7 +293,7 @@ impl Stack {
         now: Instant,
         limit: Option<Instant>,
         ready: impl FnOnce() -> bool,
-    ) -> Result<(), StackError> {
+    ) -> Result<Woken, StackError> {
         asking(ready, |asked| self.guarded(now, || self.wait_as_holder(queues, now, limit, asked)))
     }
 
@@ -249,12 +304,15 @@ impl Stack {
         now: Instant,
         limit: Option<Instant>,
         ready: impl FnOnce() -> bool,
-    ) -> Result<(), StackError> {
+    ) -> Result<Woken, StackError> {
         let mut asleep = Asleep { stack: self, queues: queues.clone(), kicked: 0 };
         if let Some((deadline, leases)) = self.announce_sleep(queues, now, limit, ready) {
             asleep.kicked = self.sleep(asleep.queues.clone(), now, deadline, &leases)?;
+            if asleep.kicked == 0 {
+                return Ok(Woken::ByTimeOrDevice);
+            }
         }
-        Ok(())
+        Ok(Woken::ForWork)
     }
 
     /// Announces that the pollers of `queues` sleep and looks at all their work. Without work they

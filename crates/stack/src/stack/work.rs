@@ -25,7 +25,8 @@ use crate::snmp::{IpCounter, Shard};
 use crate::sockets::decision_log::log_wake;
 use crate::sockets::endpoint::{Endpoint, Inner, Sent, Site, Stage};
 use crate::sockets::panics::drop_caught;
-use crate::sockets::path_news::PathNews;
+use crate::sockets::path_report::PathReport;
+use crate::sockets::saved_syn::SynHeaders;
 use crate::sockets::wakers::{Interest, WakeList};
 use crate::stack::Stack;
 use crate::stack::ip::sender::Sender;
@@ -58,6 +59,8 @@ pub(crate) struct Work<'a> {
     queued_on: Cell<u16>,
     /// Who sends what was queued.
     departure: Departure,
+    /// The headers of the SYN that is worked on, if some listener keeps those of its connections.
+    pub(crate) syn_headers: Option<SynHeaders>,
     /// The earliest timer that was armed.
     armed: Instant,
     /// The queue that this work is of: the poller's, or the home of the application's connection.
@@ -86,6 +89,7 @@ impl<'a> Work<'a> {
             events: PendingEvents::default(),
             queued_on: Cell::new(0),
             departure: Departure::Here,
+            syn_headers: None,
             armed: Instant::FAR_FUTURE,
             home,
             _drops: PostponedDrops::begin(),
@@ -189,8 +193,8 @@ impl<'a> Work<'a> {
         self.throttle(endpoint, inner, seen);
         self.settle_memory(endpoint, inner);
         let events = inner.conn.poll_event();
-        if let Some(news) = inner.conn.poll_fast_open_news() {
-            self.learn_fast_open(endpoint, news);
+        if let Some(outcome) = inner.conn.poll_fast_open() {
+            self.learn_fast_open(endpoint, outcome);
         }
         if events.contains(Events::CONNECTED) {
             self.prove(endpoint);
@@ -403,8 +407,8 @@ impl<'a> Work<'a> {
     /// than the wheel's leaves the wheel alone: it calls early, and is armed again then.
     pub(crate) fn arm_timer(&mut self, endpoint: &Endpoint, inner: &mut Inner) {
         let waiting = inner.prequeue.as_ref().map(|prequeue| prequeue.due());
-        let own = inner.conn.poll_timeout().into_iter().chain(inner.conn.releases_at());
-        let Some(deadline) = own.chain(waiting).min() else {
+        let own = self.next_timer(endpoint, inner);
+        let Some(deadline) = own.into_iter().chain(waiting).min() else {
             return;
         };
         if deadline >= inner.timer {
@@ -418,6 +422,21 @@ impl<'a> Work<'a> {
         } else {
             home.waiter().kick_before(deadline);
         }
+    }
+
+    /// When the connection's next timer comes.
+    fn next_timer(&self, endpoint: &Endpoint, inner: &Inner) -> Option<Instant> {
+        let deadline =
+            inner.conn.poll_timeout().into_iter().chain(inner.conn.releases_at()).min()?;
+        let Some(timers) = self.stack.pollers.coarse_timers() else { return Some(deadline) };
+        Some(timers.comes(endpoint.id.slot.into(), self.now, deadline).max(deadline))
+    }
+
+    /// Whether the connection's next timer has come, now that the wheel calls. A call that is too
+    /// early does no harm, but that a timer which is put off would not be.
+    pub(crate) fn has_timer_come(&self, endpoint: &Endpoint, inner: &Inner) -> bool {
+        self.stack.pollers.coarse_timers().is_none()
+            || self.next_timer(endpoint, inner).is_none_or(|at| at <= self.now)
     }
 
     /// Ends the work: sends what was queued or leaves it to the poller, wakes the poller if it
@@ -652,7 +671,7 @@ impl Stack {
         let reason = self.error().map(ToString::to_string).unwrap_or_default();
         work.events().stack(StackEvent::Ended { reason });
         for endpoint in self.tables.connections().all() {
-            work.leave_news(&endpoint, PathNews::Gone(ConnectionError::DeviceGone));
+            work.leave_report(&endpoint, PathReport::Gone(ConnectionError::DeviceGone));
         }
         for listener in self.tables.listeners().all() {
             listener.end(SocketError::NetworkDown, &mut work.wakers);

@@ -42,7 +42,7 @@ pub(crate) const TIMER: u32 = 2;
 pub(crate) const COMPLETION: u32 = 4;
 /// The batch has ended in which the socket got a packet.
 pub(crate) const SETTLE: u32 = 8;
-/// News of the path wait.
+/// Reports of the path wait.
 pub(crate) const PATH: u32 = 16;
 /// Its listener has gone: a connection that no application has taken is to be reset.
 pub(crate) const REFUSED: u32 = 32;

@@ -12,12 +12,13 @@
 //! window grows by one. So does this file, since windows are compared with Linux's to the segment.
 //! Its clock ticks in milliseconds.
 //!
-//! Slow start may end early by [`HyStart`].
+//! Slow start may end early by [`HyStart`], or by [`HyStartPlusPlus`] if that is chosen.
 
 use plimsoll_wire::SeqNum;
 
 use super::hystart::{HyStart, Signs};
-use super::{AckSample, Window};
+use super::hystart_plus_plus::HyStartPlusPlus;
+use super::{AckSample, SlowStartExit, Window};
 use crate::time::Instant;
 
 /// beta = BETA / SCALE.
@@ -42,6 +43,8 @@ const AFTER_RECOVERY: u32 = 1000;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cubic {
     hystart: HyStart,
+    /// What ends slow start in its place, if it is chosen.
+    plus_plus: Option<HyStartPlusPlus>,
     /// When the stage began, in milliseconds, while one lasts.
     epoch: Option<u32>,
     /// One segment of growth for so many delivered.
@@ -66,8 +69,13 @@ fn millis(now: Instant) -> u32 {
 
 impl Cubic {
     /// That of a connection whose least round trip is `least` microseconds; zero if there is none.
-    pub(super) fn with_least_rtt(least: u32) -> Cubic {
-        Cubic { hystart: HyStart::with_least_rtt(least), ..Cubic::default() }
+    /// `exit` says what ends slow start early.
+    pub(super) fn with_least_rtt(least: u32, exit: SlowStartExit) -> Cubic {
+        let plus_plus = match exit {
+            SlowStartExit::HyStart => None,
+            SlowStartExit::HyStartPlusPlus => Some(HyStartPlusPlus::default()),
+        };
+        Cubic { hystart: HyStart::with_least_rtt(least), plus_plus, ..Cubic::default() }
     }
 
     /// The least round trip in microseconds, or zero, if that is all that has to be remembered
@@ -75,17 +83,26 @@ impl Cubic {
     /// rest begins anew with the next round trip.
     pub(super) fn least_rtt_alone(&self) -> Option<u32> {
         let reduced = self.w_max > 0 || self.epoch.is_some();
-        (!reduced).then_some(&self.hystart)?.least_rtt_alone()
+        let midway = self.plus_plus.is_some_and(|state| !state.may_begin_anew());
+        (!reduced && !midway).then_some(&self.hystart)?.least_rtt_alone()
     }
 
     /// The handshake is complete.
     pub(super) fn on_established(&mut self, now: Instant, nxt: SeqNum) {
         self.hystart.start_round(now, nxt);
+        if let Some(state) = &mut self.plus_plus {
+            state.start_round(nxt);
+        }
     }
 
     /// Segments were delivered outside of a reduction, and the sender was limited by cwnd.
     pub(super) fn on_ack(&mut self, window: &mut Window, delivered: u32, now: Instant) {
-        let left = if window.in_slow_start() { window.slow_start(delivered) } else { delivered };
+        let left = if window.in_slow_start() {
+            let growth = self.plus_plus.as_mut().map(|state| state.growth(delivered));
+            window.slow_start(growth.unwrap_or(delivered))
+        } else {
+            delivered
+        };
         if left > 0 {
             self.update(window.cwnd(), left, millis(now));
             window.avoid_congestion(self.per, left);
@@ -101,7 +118,10 @@ impl Cubic {
         if !window.in_slow_start() {
             return Signs::default();
         }
-        let signs = self.hystart.signs(window.cwnd(), rtt, sample);
+        let signs = match &mut self.plus_plus {
+            Some(state) => Signs { train: false, delay: state.on_sample(rtt, sample) },
+            None => self.hystart.signs(window.cwnd(), rtt, sample),
+        };
         if signs.any() {
             window.ssthresh = window.cwnd();
         }
@@ -111,6 +131,7 @@ impl Cubic {
     /// A congestion event. Sets ssthresh, not cwnd.
     pub(super) fn on_congestion(&mut self, window: &mut Window) {
         self.epoch = None;
+        self.end_first_slow_start();
         // Fast convergence: a flow that did not come back to its last maximum makes room.
         let cwnd = u64::from(window.cwnd());
         let shrunk = (cwnd * (SCALE + BETA) / (2 * SCALE)) as u32;
@@ -130,8 +151,15 @@ impl Cubic {
 
     /// A retransmission timeout followed the congestion event.
     pub(super) fn on_timeout(&mut self, now: Instant, nxt: SeqNum) {
-        *self = Cubic::default();
+        self.end_first_slow_start();
+        *self = Cubic { plus_plus: self.plus_plus, ..Cubic::default() };
         self.hystart.start_round(now, nxt);
+    }
+
+    fn end_first_slow_start(&mut self) {
+        if let Some(state) = &mut self.plus_plus {
+            state.end();
+        }
     }
 
     /// Works out per how many delivered segments the window grows by one.

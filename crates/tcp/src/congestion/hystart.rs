@@ -55,7 +55,8 @@ impl Signs {
     }
 }
 
-fn micros(duration: Duration) -> u32 {
+/// Microseconds, one at least.
+pub(super) fn micros(duration: Duration) -> u32 {
     u32::try_from(duration.as_micros()).unwrap_or(u32::MAX).max(1)
 }
 

@@ -20,38 +20,51 @@
 //!
 //! # Two kinds of algorithms
 //!
-//! Those that go by loss ([`newreno`], [`cubic`]) choose ssthresh when a reduction begins. How the
-//! window gets there is recovery's: proportional rate reduction, the restart after a timeout and an
-//! undo set cwnd through one call, [`Controller::set_cwnd`]. An algorithm with a model of the path,
-//! such as BBR, has a window of its own during recovery too: [`Controller::set_cwnd`] would leave
-//! it alone (one arm of [`Kind`]), it would fill in `pacing_rate` and `send_quantum` of its
-//! [`Allowance`], which output uses in place of those that follow from the window, and it would ask
-//! for losses. That is all that such an algorithm touches outside of its own file: the controller
-//! of the tests (`recorder`) shows every input arriving.
+//! Those that go by loss or marks ([`newreno`], [`cubic`], [`dctcp`]) choose ssthresh when a
+//! reduction begins. How the window gets there is recovery's: proportional rate reduction, the
+//! restart after a timeout and an undo set cwnd through one call, [`Controller::set_cwnd`]. An
+//! algorithm with a model of the path ([`bbr`]) has a window of its own during recovery too:
+//! [`Controller::set_cwnd`] leaves it alone, and so do idle time and the validation of the window.
+//! It fills in `pacing_rate` and `send_quantum` of its [`Allowance`], which output uses in place of
+//! those that follow from the window, it is paced whatever lies below, and it asks for losses. The
+//! controller of the tests (`recorder`) shows every input arriving.
+//!
+//! RFC 2861, or RFC 7661, says what becomes of a window that is not used ([`unused`]).
 //!
 //! The window grows only while the sender is limited by it (RFC 5681 calls the opposite "the
 //! application limits"). In slow start that is the case while more than half of it is used. Growth
 //! counts delivered segments, not ACKs (RFC 3465).
 
+pub(crate) mod bbr;
 pub(crate) mod cubic;
+pub(crate) mod dctcp;
 pub(crate) mod hystart;
+pub(crate) mod hystart_plus_plus;
 pub(crate) mod newreno;
 #[cfg(test)]
 pub(crate) mod recorder;
+mod unused;
+mod validation;
 
 use alloc::boxed::Box;
 use core::num::{NonZeroU32, NonZeroU64};
 
+use plimsoll_buf::Leased;
 use plimsoll_wire::SeqNum;
 
-use crate::config::{Config, CongestionAlgorithm};
+use crate::algorithm::CongestionAlgorithm;
+use crate::config::Config;
 use crate::limits::MAX_SUPER_SEGMENT;
 use crate::send::scoreboard::{LostRange, RateSample};
 use crate::time::{Duration, Instant, nanos};
+use bbr::Bbr;
+use bbr::state::BbrModel;
 use cubic::Cubic;
+use dctcp::Dctcp;
 use hystart::Signs;
 #[cfg(test)]
 use recorder::Recorder;
+use unused::Unused;
 
 /// ssthresh before anything is known of the path (Linux: `TCP_INFINITE_SSTHRESH`).
 pub(crate) const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
@@ -83,6 +96,12 @@ pub(crate) struct Sent {
     pub(crate) departs: Instant,
     /// When data left before.
     pub(crate) last_sent: Instant,
+    /// Payload bytes of a full segment.
+    pub(crate) mss: u16,
+    /// The smoothed round trip; zero before the first sample.
+    pub(crate) srtt: Duration,
+    /// Wire segments delivered so far (`C.delivered`). Wraps.
+    pub(crate) delivered: u32,
     /// Wire segments.
     pub(crate) segs: u32,
     /// Segments that were taken to be in flight before.
@@ -93,6 +112,8 @@ pub(crate) struct Sent {
     pub(crate) app_limited: bool,
     /// It was sent before.
     pub(crate) again: bool,
+    /// Of these segments, those that were sent just once before.
+    pub(crate) first_again: u32,
 }
 
 /// What one ACK tells, once loss detection has seen it.
@@ -112,10 +133,19 @@ pub(crate) struct AckSample {
     pub(crate) mss: u16,
     /// The connection is paced: what left was spread over time already.
     pub(crate) paced: bool,
+    /// Wire segments delivered so far (`C.delivered`). Wraps.
+    pub(crate) total_delivered: u32,
     /// Wire segments that this ACK delivered (`RS.newly_acked`).
     pub(crate) delivered: u32,
-    /// Wire segments that were found lost by it (`RS.newly_lost`).
+    /// Wire segments that were found lost by it and tell of congestion (`RS.newly_lost`).
     pub(crate) lost: u32,
+    /// Wire segments that it says to have met a congestion mark, as far as it can tell: with
+    /// Accurate ECN those that were counted, else all that an ACK with ECE delivers.
+    pub(crate) marked: u32,
+    /// They were counted (Accurate ECN).
+    pub(crate) marks_counted: bool,
+    /// Payload bytes of these: those of Accurate ECN's option if there was one, else full segments.
+    pub(crate) marked_bytes: u32,
     /// Segments in flight after it.
     pub(crate) in_flight: u32,
     /// It may open the window: nothing is being reduced.
@@ -139,6 +169,8 @@ impl AckSample {
 pub(crate) struct Lost {
     /// The time now.
     pub(crate) now: Instant,
+    /// Wire segments delivered so far (`C.delivered`). Wraps.
+    pub(crate) delivered: u32,
     /// The range, and what the connection was like when it left.
     pub(crate) range: LostRange,
 }
@@ -146,14 +178,24 @@ pub(crate) struct Lost {
 /// What happens to a connection beside sending and ACKs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The path is congested: ssthresh becomes what the window shall come down to. Loss, an ECN
-    /// echo or a tail loss probe say so, or a timeout, and each is followed by its own event.
-    Congestion,
-    /// Fast recovery begins: something is lost.
-    Recovery,
-    /// A retransmission timeout, or what is in flight is too long for the path and leaves again.
-    /// SND.NXT is `nxt`.
-    Rto { now: Instant, nxt: SeqNum },
+    /// The path is congested: ssthresh becomes what the window shall come down to. Loss or a tail
+    /// loss probe say so, or a timeout, and each is followed by its own event. `flight_size`
+    /// segments are outstanding (RFC 5681: FlightSize).
+    Congestion { flight_size: u32 },
+    /// The same, but only congestion marks say so.
+    Marks { backoff: Backoff, flight_size: u32 },
+    /// Fast recovery begins: something is lost, and `in_flight` segments are in flight.
+    Recovery { in_flight: u32 },
+    /// The window is reduced without a loss.
+    Cwr(CwrSign),
+    /// A loss probe has repaired a loss, of which nobody was told in another way.
+    TailLoss(TailLoss),
+    /// A retransmission timeout: `in_flight` segments are taken to be in flight still. SND.NXT is
+    /// `nxt`.
+    Rto { now: Instant, nxt: SeqNum, in_flight: u32 },
+    /// What is outstanding leaves again, and that says nothing about congestion: it is too long for
+    /// the path, or the peer left out the data of our SYN. SND.NXT is `nxt`.
+    Resend { now: Instant, nxt: SeqNum },
     /// What was outstanding when recovery began, or at the timeout, is acknowledged.
     Recovered,
     /// The last reduction was not needed. Recovery has set the window of a loss-based algorithm
@@ -163,6 +205,39 @@ pub(crate) enum Event {
     Idle { now: Instant, idle: Duration, rto: Duration },
     /// A full segment has so many payload bytes from now on.
     Mss(u16),
+}
+
+/// What says that the path is congested, if not a loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CwrSign {
+    /// An ACK with ECE (RFC 3168).
+    Echo,
+    /// A count of marks (RFC 9768): [`AckSample::marked`] has it.
+    Count,
+    /// The queue below was full.
+    LocalQueue,
+}
+
+/// A segment was lost, and a loss probe has repaired that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TailLoss {
+    /// The time now.
+    pub(crate) now: Instant,
+    /// Wire segments delivered so far (`C.delivered`). Wraps.
+    pub(crate) delivered: u32,
+    /// Segments in flight when the probe left, the lost one counted.
+    pub(crate) in_flight: u32,
+    /// The application limited them.
+    pub(crate) is_app_limited: bool,
+}
+
+/// How much less a window becomes for marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Backoff {
+    /// As for a loss (RFC 3168).
+    AsForLoss,
+    /// Less than for a loss: who marks has a short queue (RFC 8511).
+    Alternative,
 }
 
 /// What algorithms that go by loss share. Everything counts segments.
@@ -176,6 +251,8 @@ pub(crate) struct Window {
     pub(crate) count: u32,
     /// The initial window (RFC 6928).
     pub(crate) initial: u32,
+    /// The most that was in flight in the current round trip, if the window was not full.
+    most_out: u32,
 }
 
 impl Window {
@@ -185,12 +262,23 @@ impl Window {
             ssthresh: INFINITE_SSTHRESH,
             count: 0,
             initial,
+            most_out: 0,
         }
     }
 
     /// The congestion window.
     pub(crate) fn cwnd(&self) -> u32 {
         self.allowed.cwnd
+    }
+
+    /// Sets it, within its bounds.
+    pub(crate) fn set_cwnd(&mut self, segs: u32) {
+        self.allowed.cwnd = segs.clamp(1, MAX_CWND);
+    }
+
+    /// ssthresh, or three quarters of the window if that is more.
+    fn remembered_ssthresh(&self) -> u32 {
+        self.ssthresh.max(self.cwnd() / 2 + self.cwnd() / 4)
     }
 
     /// Whether cwnd is below ssthresh.
@@ -228,7 +316,10 @@ enum Kind {
     NewReno,
     /// The state, and what is kept of it while there is none: the least round trip in microseconds,
     /// zero if there was none.
-    Cubic(Option<Box<Cubic>>, u32),
+    Cubic(Option<Leased<Cubic>>, u32),
+    /// The state. What it knows of the path is kept as long as the connection lives.
+    Bbr(Option<Box<Bbr>>),
+    Dctcp(Box<Dctcp>),
     #[cfg(test)]
     Recorder(Box<Recorder>),
 }
@@ -238,6 +329,26 @@ impl Kind {
         match algorithm {
             CongestionAlgorithm::NewReno => Kind::NewReno,
             CongestionAlgorithm::Cubic => Kind::Cubic(None, 0),
+            CongestionAlgorithm::Bbr => Kind::Bbr(None),
+            CongestionAlgorithm::Dctcp => Kind::Dctcp(Box::default()),
+        }
+    }
+}
+
+/// What ends slow start before a loss does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SlowStartExit {
+    /// HyStart, as Linux has it.
+    HyStart,
+    /// HyStart++ (RFC 9406).
+    HyStartPlusPlus,
+}
+
+impl SlowStartExit {
+    fn of(config: &Config) -> SlowStartExit {
+        match config.tcp_hystart_plus_plus {
+            true => SlowStartExit::HyStartPlusPlus,
+            false => SlowStartExit::HyStart,
         }
     }
 }
@@ -247,29 +358,27 @@ impl Kind {
 pub(crate) struct Controller {
     window: Window,
     kind: Kind,
+    /// What ends the first slow start early, with CUBIC.
+    exit: SlowStartExit,
     /// The window was full in the current round trip.
     limited: bool,
-    /// The most that was in flight in the current round trip, if it was not full.
-    most_out: u32,
     /// End of that round trip.
     round_end: SeqNum,
-    /// The most that was in flight since the window was last used up.
-    used: u32,
-    /// When that was.
-    used_at: Instant,
+    /// What becomes of a window that is not used.
+    unused: Unused,
 }
 
 /// What a controller is told, and what it allows.
 impl Controller {
-    pub(crate) fn new(algorithm: CongestionAlgorithm, config: &Config) -> Controller {
+    /// `initial` is the initial window in segments.
+    pub(crate) fn new(algorithm: CongestionAlgorithm, initial: u32, config: &Config) -> Controller {
         Controller {
-            window: Window::new(config.initcwnd.clamp(1, MAX_CWND)),
+            window: Window::new(initial.clamp(1, MAX_CWND)),
             kind: Kind::new(algorithm),
+            exit: SlowStartExit::of(config),
             limited: false,
-            most_out: 0,
             round_end: SeqNum(0),
-            used: 0,
-            used_at: Instant::ZERO,
+            unused: Unused::new(config),
         }
     }
 
@@ -288,23 +397,44 @@ impl Controller {
         match self.kind {
             Kind::NewReno => CongestionAlgorithm::NewReno,
             Kind::Cubic(..) => CongestionAlgorithm::Cubic,
+            Kind::Bbr(_) => CongestionAlgorithm::Bbr,
+            Kind::Dctcp(_) => CongestionAlgorithm::Dctcp,
             #[cfg(test)]
             Kind::Recorder(_) => CongestionAlgorithm::NewReno,
         }
     }
 
-    /// TCP_CONGESTION on an open connection. The window stays.
-    pub(crate) fn switch(&mut self, algorithm: CongestionAlgorithm) {
+    /// TCP_CONGESTION on an open connection. The window stays. `mss` and `srtt` are those of now.
+    pub(crate) fn switch(&mut self, algorithm: CongestionAlgorithm, mss: u16, srtt: Duration) {
         if algorithm != self.algorithm() {
             self.kind = Kind::new(algorithm);
+            self.window.allowed.pacing_rate = None;
+            self.window.allowed.send_quantum = None;
+            self.start_pacing(mss, srtt);
+            self.restart_validation();
         }
+    }
+
+    /// The rate of an algorithm that is always paced, before it has measured one.
+    fn start_pacing(&mut self, mss: u16, srtt: Duration) {
+        if matches!(self.kind, Kind::Bbr(None)) {
+            let rate = bbr::initial_rate(self.window.initial, mss, srtt);
+            self.window.allowed.pacing_rate = NonZeroU64::new(rate);
+        }
+    }
+
+    /// Whether packets are paced whatever lies below: also while the window is larger than what was
+    /// in use, which would leave in a burst (RFC 7661, section 4.4.2).
+    pub(crate) fn paces(&self) -> bool {
+        matches!(self.kind, Kind::Bbr(_)) || self.is_nonvalidated()
     }
 
     /// Whether the algorithm asks for [`on_lost`](Self::on_lost): somebody has to note each range
     /// for it.
     pub(crate) fn wants_losses(&self) -> bool {
         match self.kind {
-            Kind::NewReno | Kind::Cubic(..) => false,
+            Kind::NewReno | Kind::Cubic(..) | Kind::Dctcp(_) => false,
+            Kind::Bbr(_) => true,
             #[cfg(test)]
             Kind::Recorder(_) => true,
         }
@@ -312,30 +442,39 @@ impl Controller {
 
     /// The handshake is complete: the window starts from the initial one (RFC 6928), or from one
     /// segment if the SYN or SYN-ACK was lost repeatedly (RFC 5681, section 3.1).
+    /// `mss` and `srtt` are those of now.
     pub(crate) fn on_established(
         &mut self,
-        now: Instant,
-        nxt: SeqNum,
+        (now, nxt): (Instant, SeqNum),
         syn_lost: bool,
-        config: &Config,
+        (mss, srtt): (u16, Duration),
     ) {
-        self.window.initial = config.initcwnd.clamp(1, MAX_CWND);
         self.window.allowed.cwnd = if syn_lost { 1 } else { self.window.initial };
         self.round_end = nxt;
-        self.used_at = now;
+        self.unused.on_established(now);
         if let Kind::Cubic(Some(cubic), _) = &mut self.kind {
             cubic.on_established(now, nxt);
         }
+        self.start_pacing(mss, srtt);
     }
 
     /// Data has left.
     pub(crate) fn on_sent(&mut self, sent: &Sent) {
         self.lease();
+        if let Some(validation) = self.unused.validation() {
+            validation.on_retransmitted(sent.first_again);
+        }
         match &mut self.kind {
+            Kind::Bbr(bbr) => {
+                let seed = u64::from(self.round_end.0);
+                let bbr =
+                    bbr.get_or_insert_with(|| Box::new(Bbr::new(&mut self.window, sent, seed)));
+                bbr.on_sent(&mut self.window, sent);
+            }
             Kind::Cubic(Some(cubic), _) if sent.prior_in_flight == 0 && !sent.again => {
                 cubic.on_start(sent.now, sent.last_sent);
             }
-            Kind::NewReno | Kind::Cubic(..) => {}
+            Kind::NewReno | Kind::Cubic(..) | Kind::Dctcp(_) => {}
             #[cfg(test)]
             Kind::Recorder(recorder) => recorder.on_sent(sent),
         }
@@ -345,17 +484,31 @@ impl Controller {
     /// through. Returns what told that slow start is over, if it has ended by that.
     pub(crate) fn on_ack(&mut self, sample: &AckSample) -> Signs {
         self.lease();
+        if let Kind::Bbr(bbr) = &mut self.kind {
+            if let Some(bbr) = bbr {
+                bbr.on_ack(&mut self.window, sample, self.limited);
+            }
+            return Signs::default();
+        }
         let signs = match &mut self.kind {
             Kind::Cubic(Some(cubic), _) => cubic.on_sample(&mut self.window, sample),
+            Kind::Dctcp(dctcp) => {
+                dctcp.on_ack(sample);
+                Signs::default()
+            }
             _ => Signs::default(),
         };
-        let grows = sample.grows && sample.delivered > 0 && self.is_limited();
+        let may_grow = sample.grows && sample.delivered > 0;
+        self.unused.on_ack(&mut self.window, sample, may_grow);
+        let grows = may_grow && self.is_limited();
         match &mut self.kind {
-            Kind::NewReno if grows => newreno::on_ack(&mut self.window, sample.delivered),
+            Kind::NewReno | Kind::Dctcp(_) if grows => {
+                newreno::on_ack(&mut self.window, sample.delivered);
+            }
             Kind::Cubic(Some(cubic), _) if grows => {
                 cubic.on_ack(&mut self.window, sample.delivered, sample.now);
             }
-            Kind::NewReno | Kind::Cubic(..) => {}
+            Kind::NewReno | Kind::Cubic(..) | Kind::Bbr(_) | Kind::Dctcp(_) => {}
             #[cfg(test)]
             Kind::Recorder(recorder) => recorder.on_ack(&mut self.window, sample, grows),
         }
@@ -364,11 +517,12 @@ impl Controller {
 
     /// A range was marked lost. Called only if [`wants_losses`](Self::wants_losses) says so, and
     /// before the [`on_ack`](Self::on_ack) of the ACK that showed it.
-    pub(crate) fn on_lost(&mut self, _lost: &Lost) {
+    pub(crate) fn on_lost(&mut self, lost: &Lost) {
         match &mut self.kind {
-            Kind::NewReno | Kind::Cubic(..) => {}
+            Kind::Bbr(Some(bbr)) => bbr.on_lost(&self.window, lost),
+            Kind::NewReno | Kind::Cubic(..) | Kind::Bbr(None) | Kind::Dctcp(_) => {}
             #[cfg(test)]
-            Kind::Recorder(recorder) => recorder.on_lost(_lost),
+            Kind::Recorder(recorder) => recorder.on_lost(lost),
         }
     }
 
@@ -381,33 +535,98 @@ impl Controller {
         if let Kind::Recorder(recorder) = &mut self.kind {
             recorder.on_event(event);
         }
+        if let Kind::Bbr(bbr) = &mut self.kind {
+            if let Some(bbr) = bbr {
+                bbr.on_event(&mut self.window, event);
+            }
+            return;
+        }
         match event {
-            Event::Congestion => self.reduce(),
-            Event::Rto { now, nxt } => {
+            Event::Congestion { flight_size } => {
+                self.reduce(flight_size);
+            }
+            Event::Marks { backoff, flight_size } => self.reduce_for_marks(backoff, flight_size),
+            Event::Rto { now, nxt, .. } | Event::Resend { now, nxt } => {
+                self.restart_validation();
                 self.window.count = 0;
                 if let Kind::Cubic(Some(cubic), _) = &mut self.kind {
                     cubic.on_timeout(now, nxt);
                 }
             }
-            Event::Idle { now, idle, rto } => self.restart_after_idle(idle, rto, now),
-            Event::Recovery | Event::Recovered | Event::Undo | Event::Mss(_) => {}
+            Event::Idle { now, idle, rto } => {
+                self.unused.on_idle(&mut self.window, now, (idle, rto));
+            }
+            Event::Recovery { .. } => {
+                if let Some(validation) = self.unused.validation() {
+                    validation.on_recovery();
+                }
+            }
+            Event::Recovered => self.end_validation_of_recovery(),
+            Event::Undo => self.restart_validation(),
+            Event::Cwr(_) | Event::TailLoss(_) | Event::Mss(_) => {}
         }
     }
 
-    /// A congestion event: ssthresh is what the window shall come down to.
-    fn reduce(&mut self) {
+    /// A congestion event: ssthresh is what the window shall come down to. Returns whether the
+    /// window was larger than what was in use (RFC 7661).
+    fn reduce(&mut self, flight_size: u32) -> bool {
         self.window.count = 0;
+        let preserved = self.window.cwnd();
+        let validation = self.unused.validation();
+        let used =
+            validation.and_then(|validation| validation.on_congestion(preserved, flight_size));
+        if let Some(used) = used {
+            // The algorithm remembers a window that the path has carried.
+            self.window.set_cwnd(used);
+        }
         match &mut self.kind {
             Kind::Cubic(Some(cubic), _) => cubic.on_congestion(&mut self.window),
             _ => newreno::on_congestion(&mut self.window),
+        }
+        if let Some(used) = used {
+            // Where recovery brings it from here, and an undo brings it back to.
+            self.window.set_cwnd(preserved);
+            self.window.ssthresh = (used / 2).max(2);
+        }
+        used.is_some()
+    }
+
+    /// The same, for marks alone. The factors are those that RFC 8511, section 3.1, recommends.
+    fn reduce_for_marks(&mut self, backoff: Backoff, flight_size: u32) {
+        let cwnd = u64::from(self.window.cwnd());
+        if self.reduce(flight_size) {
+            return;
+        }
+        let percent = match (&self.kind, backoff) {
+            (Kind::Dctcp(dctcp), _) => return dctcp.on_marks(&mut self.window),
+            (_, Backoff::AsForLoss) => return,
+            (Kind::Cubic(..), Backoff::Alternative) => 85,
+            (_, Backoff::Alternative) => 80,
+        };
+        self.window.ssthresh = ((cwnd * percent / 100) as u32).max(2);
+    }
+
+    /// Recovery has ended: the window of one that began while it was not validated (RFC 7661,
+    /// section 4.4.1).
+    fn end_validation_of_recovery(&mut self) {
+        let validation = self.unused.validation();
+        if let Some(cwnd) = validation.and_then(|validation| validation.on_recovered()) {
+            self.window.set_cwnd(cwnd);
+            self.window.ssthresh = self.window.cwnd();
+        }
+    }
+
+    fn restart_validation(&mut self) {
+        if let Some(validation) = self.unused.validation() {
+            validation.restart();
         }
     }
 
     /// Makes the state of the algorithm, if there is none yet: nothing has left so far.
     fn lease(&mut self) {
         if let Kind::Cubic(state @ None, least_rtt) = &mut self.kind {
-            let mut cubic = Box::new(Cubic::with_least_rtt(*least_rtt));
-            cubic.on_established(self.used_at, self.round_end);
+            let mut cubic = Leased::new(Cubic::with_least_rtt(*least_rtt, self.exit));
+            cubic.on_established(self.unused.used_at(), self.round_end);
             *state = Some(cubic);
         }
     }
@@ -428,28 +647,15 @@ impl Controller {
         matches!(&self.kind, Kind::Cubic(Some(cubic), _) if cubic.least_rtt_alone().is_some())
     }
 
-    /// Nothing was sent for `idle`: the window halves for each RTO, down to the initial window
-    /// (RFC 5681, section 4.1, in the gradual form of RFC 2861). ssthresh remembers three quarters.
-    fn restart_after_idle(&mut self, idle: Duration, rto: Duration, now: Instant) {
-        self.window.ssthresh = self.remembered_ssthresh();
-        let cwnd = &mut self.window.allowed.cwnd;
-        let floor = self.window.initial.min(*cwnd);
-        let mut left = idle;
-        while left > rto && *cwnd > floor {
-            left -= rto;
-            *cwnd /= 2;
-        }
-        *cwnd = (*cwnd).max(floor);
-        self.used = 0;
-        self.used_at = now;
-    }
-
     /// Bytes of heap held.
     pub(crate) fn heap_bytes(&self) -> usize {
-        match &self.kind {
+        let algorithm = match &self.kind {
             Kind::Cubic(Some(_), _) => size_of::<Cubic>(),
+            Kind::Bbr(Some(_)) => size_of::<Bbr>(),
+            Kind::Dctcp(_) => size_of::<Dctcp>(),
             _ => 0,
-        }
+        };
+        algorithm + self.unused.heap_bytes()
     }
 
     /// Checks what must always hold.
@@ -474,13 +680,15 @@ impl Controller {
 
     /// ssthresh, or three quarters of the window if that is more.
     pub(crate) fn remembered_ssthresh(&self) -> u32 {
-        self.window.ssthresh.max(self.cwnd() / 2 + self.cwnd() / 4)
+        self.window.remembered_ssthresh()
     }
 
     /// Recovery sets the window: proportional rate reduction, the restart after a timeout, undo. An
-    /// algorithm with a model of the path would not let it.
+    /// algorithm with a model of the path does not let it.
     pub(crate) fn set_cwnd(&mut self, segs: u32) {
-        self.window.allowed.cwnd = segs.clamp(1, MAX_CWND);
+        if !matches!(self.kind, Kind::Bbr(_)) {
+            self.window.set_cwnd(segs);
+        }
     }
 
     /// Recovery sets the threshold back.
@@ -489,45 +697,80 @@ impl Controller {
     }
 }
 
+/// What an algorithm with a model of the path tells.
+impl Controller {
+    /// Whether it limits what is in flight itself, so that samples of the rate tell of it and not
+    /// of the path.
+    pub(crate) fn limits_itself(&self) -> bool {
+        matches!(&self.kind, Kind::Bbr(Some(bbr)) if bbr.limits_itself())
+    }
+
+    /// Whether its state has changed since [`take_changes`](Self::take_changes).
+    pub(crate) fn has_changed(&self) -> bool {
+        matches!(&self.kind, Kind::Bbr(Some(bbr)) if bbr.has_changed())
+    }
+
+    /// The changes of state since the last call.
+    pub(crate) fn take_changes(&mut self) -> impl Iterator<Item = BbrModel> + use<> {
+        let cwnd = self.cwnd();
+        let bbr = match &mut self.kind {
+            Kind::Bbr(bbr) => bbr.as_mut(),
+            _ => None,
+        };
+        bbr.map(|bbr| bbr.take_changes(cwnd)).into_iter().flatten()
+    }
+
+    /// What it knows of the path.
+    pub(crate) fn model(&self) -> Option<BbrModel> {
+        match &self.kind {
+            Kind::Bbr(Some(bbr)) => Some(bbr.model(self.cwnd())),
+            _ => None,
+        }
+    }
+}
+
 /// How much of the window is used.
 impl Controller {
-    /// Whether the sender uses the window (congestion window validation).
+    /// Whether the sender uses the window (congestion window validation). One that is not validated
+    /// has to be used up (RFC 7661, section 4.4).
     fn is_limited(&self) -> bool {
-        let half_used = self.cwnd() < self.most_out.saturating_mul(2);
-        self.limited || (self.window.in_slow_start() && half_used)
+        let half_used = self.cwnd() < self.window.most_out.saturating_mul(2);
+        let doubles = self.window.in_slow_start() && half_used && !self.is_nonvalidated();
+        self.limited || doubles
+    }
+
+    /// Whether the window is larger than what the path has carried of late (RFC 7661).
+    fn is_nonvalidated(&self) -> bool {
+        self.unused.is_nonvalidated()
+    }
+
+    /// Whether RFC 7661 says what becomes of a window that is not used.
+    pub(crate) fn is_validated_by_acks(&self) -> bool {
+        matches!(self.unused, Unused::Kept(_))
     }
 
     /// Output has come to its end: whether the window is full, and how much is outstanding.
     pub(crate) fn validate(&mut self, full: bool, packets: u32, (una, nxt): (SeqNum, SeqNum)) {
         let new_round = self.round_end <= una;
-        if new_round || full || (!self.limited && packets > self.most_out) {
+        if new_round || full || (!self.limited && packets > self.window.most_out) {
             self.limited = full;
-            self.most_out = packets;
+            self.window.most_out = packets;
             self.round_end = nxt;
         }
-        self.used = self.used.max(packets);
+        self.unused.on_output_end(packets);
     }
 
-    /// After [`validate`](Self::validate): whether less than the window was used for an RTO.
+    /// After [`validate`](Self::validate): whether less than the window was used for an RTO, in
+    /// which no ACK might have opened it either.
     pub(crate) fn is_starving(&mut self, now: Instant, rto: Duration) -> bool {
-        if self.is_limited() {
-            self.used = 0;
-            self.used_at = now;
-        }
-        now.since(self.used_at) >= rto
+        let limited = self.is_limited();
+        self.unused.is_starving(limited, now, rto)
     }
 
-    /// Less than the window was used for an RTO: the window shrinks half way to what was used
-    /// (RFC 2861), if it may.
+    /// Less than the window was used for an RTO: the window shrinks (RFC 2861), if it may.
     pub(crate) fn on_application_limited(&mut self, may_shrink: bool, now: Instant) {
-        if may_shrink {
-            let used = self.used.max(self.window.initial);
-            if used < self.cwnd() {
-                self.window.ssthresh = self.remembered_ssthresh();
-                self.window.allowed.cwnd = u32::midpoint(self.cwnd(), used);
-            }
-            self.used = 0;
-            self.used_at = now;
+        if may_shrink && !matches!(self.kind, Kind::Bbr(_)) {
+            self.unused.on_application_limited(&mut self.window, now);
         }
     }
 }
@@ -553,6 +796,8 @@ impl Controller {
     }
 }
 
+#[cfg(test)]
+mod response_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -1,9 +1,11 @@
 use super::*;
+use crate::config::Config;
 
 pub(super) fn controller(algorithm: CongestionAlgorithm) -> Controller {
     let config = Config::default();
-    let mut controller = Controller::new(algorithm, &config);
-    controller.on_established(Instant::ZERO, SeqNum(1), false, &config);
+    let mut controller = Controller::new(algorithm, config.initcwnd, &config);
+    let path = (1000, Duration::ZERO);
+    controller.on_established((Instant::ZERO, SeqNum(1)), false, path);
     controller
 }
 
@@ -15,7 +17,7 @@ pub(super) fn ack(controller: &mut Controller, ms: u64, segs: u32) {
     controller.check_invariants();
 }
 
-const SAMPLE: AckSample = AckSample {
+pub(super) const SAMPLE: AckSample = AckSample {
     now: Instant::ZERO,
     rtt: None,
     srtt: Duration::ZERO,
@@ -23,8 +25,12 @@ const SAMPLE: AckSample = AckSample {
     nxt: SeqNum(0),
     mss: 1000,
     paced: false,
+    total_delivered: 0,
     delivered: 0,
     lost: 0,
+    marked: 0,
+    marks_counted: false,
+    marked_bytes: 0,
     in_flight: 0,
     grows: false,
     rate: None,
@@ -54,7 +60,7 @@ fn a_burst_spreads_by_two_packets_on_fast_paths_too() {
 
 /// A congestion event that takes the window down at once.
 pub(super) fn lose(controller: &mut Controller) {
-    controller.on_event(Event::Congestion);
+    controller.on_event(Event::Congestion { flight_size: 1 });
     controller.set_cwnd(controller.ssthresh());
 }
 
@@ -64,7 +70,8 @@ const BOTH: [CongestionAlgorithm; 2] = [CongestionAlgorithm::NewReno, Congestion
 fn the_initial_window_is_ten_segments_or_one_after_lost_syns() {
     let mut controller = controller(CongestionAlgorithm::NewReno);
     assert_eq!((controller.cwnd(), controller.is_threshold_known()), (10, false));
-    controller.on_established(Instant::ZERO, SeqNum(1), true, &Config::default());
+    let path = (1000, Duration::ZERO);
+    controller.on_established((Instant::ZERO, SeqNum(1)), true, path);
     assert_eq!(controller.cwnd(), 1);
 }
 
@@ -108,7 +115,7 @@ fn ssthresh_is_two_segments_at_least() {
     for algorithm in BOTH {
         let mut controller = controller(algorithm);
         controller.set_cwnd(2);
-        controller.on_event(Event::Congestion);
+        controller.on_event(Event::Congestion { flight_size: 1 });
         assert_eq!(controller.ssthresh(), 2);
     }
 }
@@ -172,11 +179,24 @@ fn a_window_that_is_not_used_shrinks_half_way() {
     assert!(!controller.is_starving(later, Duration::from_secs(1)));
 }
 
+/// The application uses little for a long time, but ACKs come all the while.
+#[test]
+fn a_window_that_acks_might_open_does_not_shrink() {
+    let mut controller = controller(CongestionAlgorithm::NewReno);
+    controller.set_cwnd(100);
+    controller.validate(false, 20, (SeqNum(100), SeqNum(200)));
+    grow(&mut controller, 1, 900);
+    assert_eq!(controller.cwnd(), 100);
+    let rto = Duration::from_secs(1);
+    assert!(!controller.is_starving(Instant::from_millis(1899), rto));
+    assert!(controller.is_starving(Instant::from_millis(1900), rto));
+}
+
 #[test]
 fn switching_the_algorithm_keeps_the_window() {
     let mut controller = controller(CongestionAlgorithm::Cubic);
     controller.set_cwnd(33);
-    controller.switch(CongestionAlgorithm::NewReno);
+    controller.switch(CongestionAlgorithm::NewReno, 1000, Duration::ZERO);
     assert_eq!((controller.cwnd(), controller.algorithm()), (33, CongestionAlgorithm::NewReno));
 }
 
@@ -262,6 +282,51 @@ fn a_long_train_of_acks_ends_slow_start() {
     }
     sample(&mut controller, 251, 100, (22, 100));
     assert!(controller.is_threshold_known(), "more than half of the round trip");
+}
+
+/// The same rise of the round trip, with HyStart++: slow start goes on at a quarter of its growth,
+/// and ends five rounds later.
+#[test]
+fn hystart_plus_plus_leaves_slow_start_in_two_steps() {
+    let config = Config { tcp_hystart_plus_plus: true, ..Config::default() };
+    let mut controller = Controller::new(CongestionAlgorithm::Cubic, config.initcwnd, &config);
+    let path = (1000, Duration::ZERO);
+    controller.on_established((Instant::ZERO, SeqNum(1)), false, path);
+    let mut windows = std::vec::Vec::new();
+    for (round, rtt) in [100, 100, 120, 120, 120, 120, 120, 120, 120].into_iter().enumerate() {
+        let (una, nxt) = (SeqNum(100 * round as u32 + 1), SeqNum(100 * round as u32 + 101));
+        for index in 0..10 {
+            let full = controller.cwnd();
+            controller.validate(true, full, (una, nxt));
+            let now = Instant::from_millis(150 * (round as u64 + 1) + index);
+            let rtt = Some(Duration::from_millis(rtt));
+            let grows = true;
+            let ack = AckSample { now, rtt, una, nxt, delivered: 2, grows, ..SAMPLE };
+            let signs = controller.on_ack(&ack);
+            assert!(!signs.any() || round == 7, "round {round}");
+        }
+        windows.push(controller.cwnd());
+        controller.check_invariants();
+    }
+    // Eight samples of the third round show the rise: seven grow by two, and three by a half.
+    assert_eq!(windows[..7], [30, 50, 65, 70, 75, 80, 85]);
+    assert_eq!(controller.ssthresh(), 85);
+}
+
+#[test]
+fn a_loss_ends_hystart_plus_plus() {
+    let config = Config { tcp_hystart_plus_plus: true, ..Config::default() };
+    let mut controller = Controller::new(CongestionAlgorithm::Cubic, config.initcwnd, &config);
+    let path = (1000, Duration::ZERO);
+    controller.on_established((Instant::ZERO, SeqNum(1)), false, path);
+    ack(&mut controller, 1, 20);
+    assert_eq!(controller.cwnd(), 18, "eight segments per ACK without pacing");
+    assert!(controller.is_releasable());
+    controller.on_event(Event::Congestion { flight_size: 1 });
+    controller.on_event(Event::Rto { now: Instant::from_millis(1), nxt: SeqNum(1), in_flight: 0 });
+    controller.set_cwnd(1);
+    ack(&mut controller, 300, 11);
+    assert_eq!((controller.cwnd(), controller.ssthresh()), (12, 12), "slow start after a timeout");
 }
 
 #[test]

@@ -181,7 +181,10 @@ impl Connection {
     /// Why the ACK that is due may not be left to the end of the batch, if one is due and it may
     /// not. Counts nothing, see [`may_defer_ack`](Self::may_defer_ack).
     pub fn ack_cannot_wait(&self) -> Option<FlushReason> {
-        self.rcv.ack_cannot_wait(self.ecn.has_news())
+        if self.ecn.owes_earlier() {
+            return Some(FlushReason::Congestion);
+        }
+        self.rcv.ack_cannot_wait(self.ecn.has_something_to_tell())
     }
 
     /// After a segment of a batch that was at `batch`: whether its ACK may wait for the end. If

@@ -4,7 +4,6 @@
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::send::ConnParts;
-use crate::send::pacing::is_paced;
 use crate::send::recovery::{Cwr, PeerView};
 use crate::state::State;
 use crate::timer::Timer;
@@ -15,9 +14,10 @@ impl Connection {
         ConnParts {
             state: self.state,
             sack: self.handshake.sack,
-            ecn: self.ecn.on,
-            paced: is_paced(&cx.below, &self.options),
+            ecn: self.ecn.tells_reductions(),
+            paced: self.snd.is_paced(&cx.below, &self.options),
             ts: self.ts,
+            mtu_probe: self.mtu_probe(),
             peer: PeerView {
                 orphan: self.orphan,
                 soft_error: self.soft_error.is_some(),
@@ -48,6 +48,9 @@ impl Connection {
         let parts = self.conn_parts(cx);
         let retries = self.snd.recovery().retries();
         let effects = self.snd.on_retransmission_timer(cx, &parts);
+        if effects.black_hole {
+            self.on_black_hole(cx);
+        }
         self.sync_retransmission_timer();
         self.on_cwr(effects.cwr);
         if effects.give_up || retries < self.snd.recovery().retries() {

@@ -8,8 +8,8 @@ use plimsoll_buf::Pool;
 use plimsoll_wire::SeqNum;
 
 use super::*;
+use crate::algorithm::CongestionAlgorithm;
 use crate::config::Config;
-use crate::config::CongestionAlgorithm;
 use crate::counters::Counters;
 use crate::event::WriteError;
 use crate::segment::{Below, Ecn, MemoryRoom};
@@ -17,7 +17,7 @@ use crate::send::WriteFlags;
 use crate::send::error_queue::TxTimestamps;
 use crate::serial::Serial;
 use crate::testing::pair::{Dice, to_segment};
-use crate::testing::{Setup, Trace};
+use crate::testing::{Setup, Trace, under_miri};
 use crate::time::Duration;
 
 /// What the path does, in percent.
@@ -48,7 +48,7 @@ fn params(port: u16, iss: u32, max_super_segment: usize, options: Options) -> Op
         iss: SeqNum(iss),
         ts_offset: iss,
         seed: 0,
-        mtu: 1500,
+        mtu: 1500.into(),
         ip_header_len: 20,
         max_super_segment,
         options: options.into(),
@@ -182,9 +182,9 @@ fn exchange(world: &mut World, len: usize) {
 #[test]
 fn a_clean_path() {
     let faults = PathFaults { loss: 0, reorder: 0, duplicate: 0 };
-    for seed in 0..4 {
+    for seed in 0..under_miri(4, 2) {
         let mut world = World::open(Config::default(), faults, seed, Options::default());
-        exchange(&mut world, 300_000);
+        exchange(&mut world, under_miri(300_000, 8000));
         assert_eq!(world.counters.get(Counter::RetransSegs), 0);
         assert_eq!(world.counters.get(Counter::TcpTimeouts), 0);
     }
@@ -193,9 +193,8 @@ fn a_clean_path() {
 #[test]
 fn a_bad_path() {
     let faults = PathFaults { loss: 5, reorder: 5, duplicate: 3 };
-    for seed in 0..40_u64 {
-        let algorithm =
-            [CongestionAlgorithm::NewReno, CongestionAlgorithm::Cubic][seed as usize % 2];
+    for seed in 0..under_miri(40_u64, 2) {
+        let algorithm = CongestionAlgorithm::ALL[seed as usize / 3 % 3];
         let config = Config {
             tcp_sack: !seed.is_multiple_of(3),
             tcp_timestamps: !seed.is_multiple_of(5),
@@ -204,17 +203,17 @@ fn a_bad_path() {
             ..Config::default()
         };
         let mut world = World::open(config, faults, seed, Options::default());
-        exchange(&mut world, 100_000);
+        exchange(&mut world, under_miri(100_000, 8000));
     }
 }
 
 #[test]
 fn small_buffers_on_a_bad_path() {
     let faults = PathFaults { loss: 8, reorder: 10, duplicate: 5 };
-    for seed in 0..20 {
+    for seed in 0..under_miri(20, 2) {
         let options = Options { rcvbuf: Some(3000), sndbuf: Some(5000), ..Options::default() };
         let mut world = World::open(Config::default(), faults, seed, options);
-        exchange(&mut world, 30_000);
+        exchange(&mut world, under_miri(30_000, 4000));
     }
 }
 
@@ -263,6 +262,7 @@ impl LongStream {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "it is about 5 GiB alone")]
 fn everything_holds_over_more_than_4_gib() {
     // No mark of either end may be compared after the numbers have moved half of their range
     // away from it: what was small, urgent or lost long ago must not come back. The invariants are
@@ -432,7 +432,7 @@ fn nothing_breaks_the_invariants() {
 }
 
 /// How many histories each run plays; more were played while this was written.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = under_miri(300, 2);
 
 #[test]
 fn an_idle_second_gives_back_what_only_data_needs() {

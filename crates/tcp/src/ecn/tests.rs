@@ -48,7 +48,7 @@ fn a_syn_sent_again_asks_no_more() {
 #[test]
 fn a_mark_is_echoed_until_the_peer_has_reacted() {
     let mut t = Trace::established(Setup::default());
-    t.conn.ecn.on = true;
+    t.conn.ecn = EcnState::classic();
     t.recv_marked("P. 1:1001 ack 1", Ecn::Ce);
     t.expect("E. 1:1 ack 1001");
     t.recv_marked("P. 1001:2001 ack 1", Ecn::Ect0);
@@ -61,7 +61,7 @@ fn a_mark_is_echoed_until_the_peer_has_reacted() {
 #[test]
 fn the_reaction_to_a_mark_is_told_by_the_first_packet_only() {
     let mut t = Trace::established(Setup::tso());
-    t.conn.ecn.on = true;
+    t.conn.ecn = EcnState::classic();
     t.conn.ecn.queue_cwr = true;
     t.write(12_000);
     t.expect("WP. 1:5001 ack 1 x5");

@@ -51,7 +51,7 @@ impl Connection {
         if has_ack {
             // Keepalive counts silence from here, not from a time before the open.
             self.on_peer_heard(cx.now);
-            self.ecn.on_syn_ack(flags);
+            self.ecn.on_syn_ack(&seg);
             self.acknowledge_syn_ack(cx);
             self.establish(cx, &seg);
             if !self.on_fast_open_syn_ack(cx, &seg) {
@@ -65,10 +65,10 @@ impl Connection {
     /// As on Linux, an open ends at the latest after the time that `retries` doubling timeouts
     /// take, also if not all of them double.
     pub(super) fn open_takes_too_long(&self, cx: &Context, retries: u8) -> bool {
+        let most = self.snd.recovery().rtt().bounds(cx.config).max;
         self.state == State::SynSent
             && self.handshake.retries > 0
-            && cx.now.since(self.handshake.started)
-                >= time_of_timeouts(INITIAL_RTO, retries, cx.config)
+            && cx.now.since(self.handshake.started) >= time_of_timeouts(INITIAL_RTO, retries, most)
     }
 
     /// Of our SYN's data a SYN-ACK may acknowledge any part.
@@ -100,7 +100,7 @@ impl Connection {
     /// Both sides sent a SYN: answer with a SYN-ACK.
     fn open_simultaneously(&mut self, cx: &Context, seg: &Segment) {
         self.snd.take_syn_window(seg.repr.window, seg.repr.seq);
-        self.ecn.on_syn(seg, cx.config);
+        self.ecn.on_syn(seg, self.ecn_policy(cx));
         self.set_state(cx, State::SynReceived);
         self.timers.arm(Timer::Retransmit, cx.now + self.syn_rto(cx.config));
         self.handshake.sent = 0;

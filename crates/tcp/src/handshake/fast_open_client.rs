@@ -5,7 +5,7 @@
 //! the SYN-ACK does not acknowledge is sent again at once, without a word on congestion.
 //!
 //! What is known of the peer comes in as [`FastOpen`], from a cache that the caller keeps; what is
-//! learnt goes out as [`FastOpenNews`].
+//! learnt goes out as [`FastOpenOutcome`].
 
 mod opening;
 
@@ -41,7 +41,7 @@ pub struct FastOpen {
 
 /// What an open with Fast Open taught, for the caller's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FastOpenNews {
+pub enum FastOpenOutcome {
     /// A SYN-ACK came.
     SynAck {
         /// The MSS that the peer announced.
@@ -72,7 +72,7 @@ pub(crate) struct FastOpenClient {
     sent: u16,
     /// The option left with the SYN.
     offered: bool,
-    news: Option<FastOpenNews>,
+    outcome: Option<FastOpenOutcome>,
     /// TCPI's `tcpi_fastopen_client_fail`.
     failure: u8,
 }

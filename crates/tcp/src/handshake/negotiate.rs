@@ -1,6 +1,6 @@
 //! What a SYN offers and what an offer makes of the connection.
 
-use plimsoll_wire::tcp::{SynOptions, SynOrSack, TcpOptions, Timestamps};
+use plimsoll_wire::tcp::{MAX_HEADER_LEN, SynOptions, SynOrSack, TcpOptions, Timestamps};
 
 use crate::connection::Connection;
 use crate::context::Context;
@@ -16,7 +16,7 @@ impl Connection {
         let wanted = config.tcp_timestamps && !self.is_signed();
         let timestamps = if offer { wanted } else { self.ts.enabled };
         let scaling = if offer { config.tcp_window_scaling } else { self.handshake.window_scaling };
-        TcpOptions {
+        let mut options = TcpOptions {
             timestamps: timestamps
                 .then(|| Timestamps { val: self.ts.val(cx.now), ecr: self.ts.recent }),
             md5: self.md5_option(),
@@ -26,7 +26,15 @@ impl Connection {
                 sack_permitted: if offer { config.tcp_sack } else { self.handshake.sack },
                 fast_open: self.fast_open_option().or(answer),
             }),
+            acc_ecn: None,
+        };
+        if !offer {
+            let space = options.acc_ecn_space(MAX_HEADER_LEN);
+            let before = self.handshake.sent;
+            options.acc_ecn =
+                space.and_then(|space| self.ecn.syn_ack_option(before, cx.config, space));
         }
+        options
     }
 
     /// Takes the options of the peer's SYN or SYN-ACK: in use is what both sides want.

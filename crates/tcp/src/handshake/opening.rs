@@ -9,25 +9,31 @@ use crate::context::Context;
 use crate::counters::Counter;
 use crate::event::ConnectionError;
 use crate::recv::window::initial_window;
-use crate::segment::{Segment, SendKind};
+use crate::segment::{Ecn, Segment, SendKind};
 use crate::state::State;
 use crate::time::Duration;
 use crate::timer::Timer;
 
 impl Connection {
     /// The SYN or SYN-ACK that is due, if one is (called by `output/`).
-    pub(crate) fn take_syn(&mut self, cx: &Context) -> Option<(TcpRepr, SendKind)> {
+    pub(crate) fn take_syn(&mut self, cx: &Context) -> Option<((TcpRepr, Ecn), SendKind)> {
         if !core::mem::take(&mut self.pending.syn) {
             return None;
         }
-        let again = self.handshake.sent > 0;
-        let (flags, kind) = match self.state {
-            State::SynSent => (TcpFlags::SYN | self.ecn.syn_flags(again, cx.config), SendKind::Syn),
+        let before = self.handshake.sent;
+        let ((bits, ecn), flags, kind) = match self.state {
+            State::SynSent => {
+                let (policy, fallback) = (self.ecn_policy(cx), cx.config.tcp_ecn_fallback);
+                let asked = self.ecn.on_syn_leaves(before, policy, fallback);
+                (asked, TcpFlags::SYN, SendKind::Syn)
+            }
             State::SynReceived => {
-                (TcpFlags::SYN | TcpFlags::ACK | self.ecn.syn_ack_flags(), SendKind::SynAck)
+                let answer = self.ecn.on_syn_ack_leaves(before, cx.config);
+                (answer, TcpFlags::SYN | TcpFlags::ACK, SendKind::SynAck)
             }
             _ => return None,
         };
+        let flags = flags | bits;
         let repr = TcpRepr {
             src_port: self.local_port,
             dst_port: self.remote_port,
@@ -39,7 +45,7 @@ impl Connection {
             options: self.syn_options(cx),
         };
         self.after_syn_sent(cx);
-        Some((repr, kind))
+        Some(((repr, ecn), kind))
     }
 
     pub(super) fn after_syn_sent(&mut self, cx: &Context) {
@@ -58,7 +64,7 @@ impl Connection {
     pub(super) fn syn_rto(&self, config: &Config) -> Duration {
         let doublings = self.handshake.retries.saturating_sub(self.linear_timeouts(config));
         let factor = 1_u32 << u32::from(doublings).min(16);
-        (INITIAL_RTO * factor).min(config.tcp_rto_max)
+        (INITIAL_RTO * factor).min(self.snd.recovery().rtt().bounds(config).max)
     }
 
     /// The first timeouts of an active open do not double (Linux: tcp_syn_linear_timeouts), nor do
@@ -114,7 +120,7 @@ impl Connection {
         self.pending.syn = false;
         self.snd.on_syn_acked(seg.repr.ack);
         self.snd.forget_old_marks();
-        self.sync_mss(cx);
+        self.settle_mss(cx);
         let shift = if seg.repr.flags.contains(TcpFlags::SYN) { 0 } else { self.snd.wscale() };
         let wnd = u32::from(seg.repr.window) << shift;
         self.snd.take_window(wnd, seg.repr.seq, seg.repr.ack);

@@ -14,9 +14,9 @@ impl Connection {
         self.rcv.start(syn.repr.seq);
         self.on_syn_options(cx, &syn.repr.options);
         if self.ts.enabled {
-            self.rcv.count_timestamps();
+            self.rcv.count_timestamps(&self.options);
         }
-        self.ecn.on_syn(syn, cx.config);
+        self.ecn.on_syn(syn, self.ecn_policy(cx));
         self.snd.take_syn_window(syn.repr.window, syn.repr.seq);
         self.keepalive.last_rx = cx.now;
         self.pending.syn = true;
@@ -46,7 +46,7 @@ impl Connection {
             return false;
         }
         if acceptable {
-            self.finish_open(cx, seg);
+            self.with_handshake_ack(seg, |conn| conn.finish_open(cx, seg));
         } else {
             self.queue_rst_for(seg.repr.ack);
         }

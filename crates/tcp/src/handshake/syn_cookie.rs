@@ -14,11 +14,12 @@ use super::TimestampState;
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::context::Context;
-use crate::ecn::{self, EcnState};
+use crate::ecn::accurate::first_option;
+use crate::ecn::negotiation::{Mode, Policy, ace, ace_flags, handshake_ace, syn_flags};
 use crate::mtu::Path;
 use crate::open_params::OpenParams;
 use crate::recv::window::{
-    choose_shift, initial_buffer, initial_window, mss_with_timestamps, whole_segments,
+    choose_shift, first_cap, initial_buffer, initial_window, mss_with_timestamps, whole_segments,
 };
 use crate::segment::{Ecn, Segment};
 use crate::signature::room_for_digest;
@@ -28,7 +29,8 @@ use crate::time::Instant;
 const MSS_V4: [u16; 4] = [536, 1300, 1440, 1460];
 const MSS_V6: [u16; 4] = [1220, 1420, 1440, 8940];
 
-/// Of TSval: the window shift, or that there is none; SACK; ECN.
+/// Of TSval: the window shift, or that there is none; SACK; ECN as in RFC 3168. Accurate ECN shows
+/// in the flags of the ACK.
 const SHIFT_MASK: u32 = 0xf;
 const SACK: u32 = 1 << 4;
 const ECN: u32 = 1 << 5;
@@ -52,17 +54,22 @@ pub fn cookie_mss_index(ip_header_len: u16, mss: Option<u16>) -> u8 {
 pub fn cookie_syn_ack(cx: &Context, params: &OpenParams, syn: &Segment) -> TcpRepr {
     let offered = Offered::of_syn(syn, cx.config, params);
     let ts = TimestampState::new(params.ts_offset);
-    let ecn = if offered.ecn { TcpFlags::ECE } else { TcpFlags::default() };
+    let ecn = match offered.ecn {
+        Mode::Off => TcpFlags::default(),
+        Mode::Classic => TcpFlags::ECE,
+        Mode::Accurate => ace_flags(handshake_ace(syn.ecn)),
+    };
     let advmss = Path::new(params).advmss();
     let mss = if offered.stamps.is_some() { mss_with_timestamps(advmss) } else { advmss };
     let buffer = initial_buffer(cx.config, &params.options);
+    let cap = first_cap(&params.options, mss) as usize;
     TcpRepr {
         src_port: params.local_port,
         dst_port: params.remote_port,
         seq: params.iss,
         ack: syn.repr.seq + 1,
         flags: TcpFlags::SYN | TcpFlags::ACK | ecn,
-        window: initial_window(whole_segments(buffer, mss)),
+        window: initial_window(whole_segments(buffer.min(cap), mss)),
         urgent: 0,
         options: TcpOptions {
             timestamps: offered.stamps.map(|stamps| Timestamps {
@@ -76,6 +83,8 @@ pub fn cookie_syn_ack(cx: &Context, params: &OpenParams, syn: &Segment) -> TcpRe
                 sack_permitted: offered.sack,
                 ..SynOptions::default()
             }),
+            acc_ecn: (offered.ecn == Mode::Accurate && cx.config.tcp_ecn_option > 0)
+                .then(first_option),
         },
     }
 }
@@ -94,47 +103,60 @@ struct Offered {
     stamps: Option<Timestamps>,
     shift: Option<u8>,
     sack: bool,
-    ecn: bool,
+    ecn: Mode,
 }
 
 impl Offered {
     fn of_syn(syn: &Segment, config: &Config, params: &OpenParams) -> Offered {
         let options = &syn.repr.options;
+        let ecn = Policy::of(config, &params.options).answer(syn.repr.flags, syn.ecn);
         let stamps = options.timestamps.filter(|_| config.tcp_timestamps);
         let Some(stamps) = stamps.filter(|_| params.options.md5_key.is_none()) else {
-            return Offered::default();
+            let ecn = if ecn == Mode::Accurate { ecn } else { Mode::Off };
+            return Offered { ecn, ..Offered::default() };
         };
-        let mut ecn = EcnState::default();
-        ecn.on_syn(syn, config);
         Offered {
             stamps: Some(stamps),
             shift: options.syn().window_scale.filter(|_| config.tcp_window_scaling),
             sack: options.syn().sack_permitted && config.tcp_sack,
-            ecn: ecn.on,
+            ecn,
         }
     }
 
     fn bits(self) -> u32 {
         let shift = self.shift.map_or(SHIFT_MASK, |shift| u32::from(shift).min(SHIFT_MASK - 1));
-        shift | if self.sack { SACK } else { 0 } | if self.ecn { ECN } else { 0 }
+        shift | if self.sack { SACK } else { 0 } | if self.ecn == Mode::Classic { ECN } else { 0 }
     }
 
     /// What `ack` brings back. `None` if it cannot be, since the settings do not allow it.
-    fn of_ack(ack: &Segment, config: &Config, offset: u32) -> Option<Offered> {
-        let Some(stamps) = ack.repr.options.timestamps else { return Some(Offered::default()) };
+    fn of_ack(ack: &Segment, config: &Config, params: &OpenParams) -> Option<Offered> {
+        let policy = Policy::of(config, &params.options);
+        let counts = policy.agree == Mode::Accurate && is_counting(ack);
+        let accurate = if counts { Mode::Accurate } else { Mode::Off };
+        let Some(stamps) = ack.repr.options.timestamps else {
+            return Some(Offered { ecn: accurate, ..Offered::default() });
+        };
+        let offset = params.ts_offset;
         let bits = stamps.ecr.wrapping_sub(offset);
         let shift = (bits & SHIFT_MASK) as u8;
         let offered = Offered {
             stamps: Some(stamps),
             shift: Some(shift).filter(|&shift| u32::from(shift) != SHIFT_MASK),
             sack: bits & SACK != 0,
-            ecn: bits & ECN != 0,
+            ecn: if bits & ECN != 0 { Mode::Classic } else { accurate },
         };
         let allowed = config.tcp_timestamps
             && (config.tcp_sack || !offered.sack)
             && (config.tcp_window_scaling || offered.shift.is_none());
         allowed.then_some(offered)
     }
+}
+
+/// Whether the peer's first packet without SYN counts marks: with RFC 3168 there is nothing to tell
+/// yet, and what there may be has another form (RFC 9768, section 5.1).
+fn is_counting(ack: &Segment) -> bool {
+    let ace = ace(ack.repr.flags);
+    matches!(ace, 0b010 | 0b011 | 0b100 | 0b110) || (ace == 0b101 && !ack.payload.is_empty())
 }
 
 impl Connection {
@@ -148,8 +170,8 @@ impl Connection {
         mss_index: u8,
     ) -> Option<Connection> {
         let mss = *table(params.ip_header_len).get(usize::from(mss_index))?;
-        let offered = Offered::of_ack(ack, cx.config, params.ts_offset)?;
-        let asked = if offered.ecn { ecn::ASK } else { TcpFlags::default() };
+        let offered = Offered::of_ack(ack, cx.config, &params)?;
+        let asked = syn_flags(offered.ecn);
         let repr = TcpRepr {
             seq: ack.repr.seq - 1,
             flags: TcpFlags::SYN | asked,

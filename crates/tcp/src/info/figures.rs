@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::connection::Connection;
 use crate::mtu::TIMESTAMP_OPTION_LEN;
 use crate::state::State;
-use crate::time::Instant;
+use crate::time::{Instant, Nanos};
 use crate::timer::Timer;
 
 impl Connection {
@@ -33,8 +33,37 @@ impl Connection {
 fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
     let mss = u32::from(conn.snd.mss()).max(1);
     let delivery = conn.snd.scoreboard().delivery_rate(mss);
-    let (times, rtt, held) =
-        (conn.snd.limited_times(now), conn.snd.recovery().rtt(), conn.held(now));
+    let (held, acc_ecn) = (conn.held(now), conn.ecn.info());
+    Info {
+        received_ce: acc_ecn.received_ce,
+        delivered_e1_bytes: acc_ecn.delivered.e1b,
+        delivered_e0_bytes: acc_ecn.delivered.e0b,
+        delivered_ce_bytes: acc_ecn.delivered.ceb,
+        received_e1_bytes: acc_ecn.received.e1b,
+        received_e0_bytes: acc_ecn.received.e0b,
+        received_ce_bytes: acc_ecn.received.ceb,
+        accecn_fail_mode: acc_ecn.fail_mode,
+        accecn_opt_seen: acc_ecn.opt_seen,
+        pacing_rate: conn.snd.pacing_rate(config, &conn.options),
+        delivery_rate: delivery.0,
+        delivery_rate_app_limited: delivery.1,
+        bbr: conn.snd.controller().model(),
+        max_pacing_rate: conn.options.max_pacing_rate.unwrap_or(u64::MAX),
+        sndbuf: conn.snd.buffer(),
+        rcvbuf: conn.rcv.buffer(),
+        hold: conn.snd.hold(),
+        held_for: held.0,
+        holds: held.1,
+        hold_times: held.2,
+        below: 0,
+        completions: false,
+        ..counts(conn, config, now)
+    }
+}
+
+/// Those of them that count and measure, without rates, holds, and Accurate ECN.
+fn counts(conn: &Connection, config: &Config, now: Instant) -> Info {
+    let (times, rtt) = (conn.snd.limited_times(now), conn.snd.recovery().rtt());
     Info {
         state: conn.state,
         congestion: conn.snd.controller().algorithm(),
@@ -45,7 +74,7 @@ fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         window_scaling: conn.handshake.window_scaling,
         rto: conn.current_rto(config),
         ato: conn.rcv.ato(),
-        snd_mss: mss,
+        snd_mss: u32::from(conn.snd.mss()).max(1),
         rcv_mss: conn.rcv.rcv_mss(),
         advmss: advmss(conn),
         pmtu: u32::from(conn.path.mtu),
@@ -57,9 +86,9 @@ fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         backoff: u32::from(rtt.backoff()),
         retransmits: u32::from(conn.current_retries()),
         probes: probes(conn),
-        rtt: rtt.srtt().unwrap_or_default(),
+        rtt: rtt.srtt().unwrap_or_default().get(),
         rttvar: rtt.mdev(),
-        min_rtt: rtt.min_rtt(),
+        min_rtt: rtt.min_rtt().map(Nanos::get),
         snd_cwnd: conn.snd.controller().cwnd(),
         snd_ssthresh: conn.snd.controller().ssthresh(),
         reordering: conn.snd.recovery().dup_thresh(),
@@ -91,18 +120,7 @@ fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         ca_state: conn.snd.recovery().state() as u8,
         options: option_bits(conn),
         fastopen_client_fail: conn.fast_open_failure(),
-        pacing_rate: conn.snd.pacing_rate(config, &conn.options),
-        delivery_rate: delivery.0,
-        delivery_rate_app_limited: delivery.1,
-        max_pacing_rate: conn.options.max_pacing_rate.unwrap_or(u64::MAX),
-        sndbuf: conn.snd.buffer(),
-        rcvbuf: conn.rcv.buffer(),
-        hold: conn.snd.hold(),
-        held_for: held.0,
-        holds: held.1,
-        hold_times: held.2,
-        below: 0,
-        completions: false,
+        ..Info::default()
     }
 }
 
@@ -130,7 +148,7 @@ fn option_bits(conn: &Connection) -> u8 {
     u8::from(conn.ts.enabled)
         | u8::from(conn.handshake.sack) << 1
         | u8::from(conn.handshake.window_scaling) << 2
-        | u8::from(conn.ecn.on) << 3
+        | u8::from(conn.ecn.is_on()) << 3
         | u8::from(conn.ecn.seen) << 4
         | u8::from(conn.handshake.syn_data_acked) << 5
 }

@@ -29,6 +29,7 @@ impl Connection {
     /// Takes SEG.ACK, the window and the SACK blocks of an acceptable segment.
     pub(crate) fn on_ack(&mut self, cx: &Context, seg: &Segment) -> AckOutcome {
         let ack = seg.repr.ack;
+        self.check_first(seg);
         let number = AckNumber::of(ack, (self.snd.una(), self.snd.nxt()), self.largest_distance());
         let window_was_closed = self.snd.wnd() == 0;
         let brings_window = match number {
@@ -46,13 +47,17 @@ impl Connection {
             brings_window,
             window_was_closed,
             has_text: !seg.payload.is_empty() || seg.repr.flags.intersects(BEYOND_ACK),
-            ece: self.is_ecn_echo(seg),
+            marks: self.marks_of(seg),
             segs: seg.segs.max(1),
         };
         let parts = self.conn_parts(cx);
         let effects = self.snd.on_ack(cx, &parts, &view);
         self.sync_retransmission_timer();
         self.on_cwr(effects.cwr);
+        if let Some(marked) = effects.marked {
+            self.take_marks((effects.delivered, marked), seg);
+        }
+        self.on_mtu_probe_outcome(cx, effects.mtu_probe);
         if effects.acked > 0 {
             self.after_advance(cx);
         }

@@ -22,6 +22,7 @@ impl Connection {
             return true;
         }
         if self.state == State::SynReceived && self.is_repeated_syn(seg) {
+            self.ecn.on_syn_again(flags);
             self.pending.syn = true;
         } else {
             cx.counters.bump(Counter::TcpSynChallenge);

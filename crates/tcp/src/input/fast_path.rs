@@ -24,6 +24,7 @@ impl Connection {
             self.ts.remember(cx.now, stamps);
         }
         self.on_peer_heard(cx.now);
+        self.count_marks(cx, &seg);
         if seg.payload.is_empty() {
             cx.counters.bump(Counter::TcpHpAcks);
             // The acknowledgement number was checked by the prediction.
@@ -31,6 +32,7 @@ impl Connection {
             return None;
         }
         let news = seg.repr.ack != self.snd.una()
+            || self.says_marks(&seg)
             || u32::from(seg.repr.window) << self.snd.wscale() != self.snd.wnd();
         if news && self.on_ack(cx, &seg) != AckOutcome::Ok {
             return None;
@@ -44,7 +46,7 @@ impl Connection {
     }
 
     fn is_predicted(&self, cx: &Context, seg: &Segment) -> bool {
-        let relevant = seg.repr.flags.0 & !TcpFlags::PSH.0;
+        let relevant = seg.repr.flags.0 & !(TcpFlags::PSH | self.ecn.counter_flags()).0;
         relevant == TcpFlags::ACK.0
             && self.state == State::Established
             && seg.repr.seq == self.rcv.nxt()

@@ -58,6 +58,7 @@ impl Connection {
             seg.repr.window = (window >> self.snd.wscale()).max(window.min(1));
         }
         if self.is_repeated_early_syn(cx, &seg) {
+            self.ecn.on_syn_again(seg.repr.flags);
             self.pending.syn = true;
             return;
         }
@@ -68,6 +69,7 @@ impl Connection {
             return;
         }
         self.on_peer_heard(cx.now);
+        self.count_marks(cx, &seg);
         self.take_cwr(&seg);
         if !self.process_ack(cx, &seg) || self.state == State::Closed {
             return;

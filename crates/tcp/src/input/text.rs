@@ -17,6 +17,7 @@ impl Connection {
         if seg.payload.is_empty() && !seg.repr.flags.contains(TcpFlags::FIN) {
             return;
         }
+        self.divide_marks(&seg);
         let (ack, ecn, echo) = (seg.repr.ack, seg.ecn, self.echo(cx, &seg));
         let text = Text::of(seg);
         if !self.may_receive() {
@@ -53,7 +54,7 @@ impl Connection {
 
     fn after_text(&mut self, cx: &Context, ecn: Ecn, effects: TextEffects) {
         if effects.taken {
-            self.on_codepoint(cx, ecn);
+            self.on_codepoint(ecn);
         }
         if effects.readable {
             self.events.insert(Events::READABLE);

@@ -1,59 +1,91 @@
-//! What news of the path does to a connection.
+//! What is told of the path, and what that does to a connection.
 
 use plimsoll_wire::tcp::MD5_OPTION_LEN;
 
-use super::{PathEvent, TIMESTAMP_OPTION_LEN};
+use super::{PathEvent, PathMtu, TIMESTAMP_OPTION_LEN};
 use crate::connection::Connection;
 use crate::context::Context;
-use crate::counters::Counter;
 use crate::event::ConnectionError;
 use crate::state::State;
 
 impl Connection {
     /// Recomputes SND.MSS from path, peer and options.
     pub(crate) fn sync_mss(&mut self, cx: &Context) {
-        let times = if self.ts.enabled { TIMESTAMP_OPTION_LEN } else { 0 };
-        let option = times + if self.is_signed() { MD5_OPTION_LEN as u16 } else { 0 };
+        let option = self.every_option();
         let mss = self.path.send_mss(cx.config.tcp_min_snd_mss.max(option + 8));
         self.snd.set_mss(mss - option);
     }
 
+    /// Bytes of the options that every segment carries.
+    pub(super) fn every_option(&self) -> u16 {
+        let times = if self.ts.enabled { TIMESTAMP_OPTION_LEN } else { 0 };
+        times + if self.is_signed() { MD5_OPTION_LEN as u16 } else { 0 }
+    }
+
     pub(crate) fn on_path_event(&mut self, cx: &Context, event: PathEvent) {
         match event {
-            PathEvent::Mtu(mtu) => self.on_mtu(cx, mtu),
-            PathEvent::Link(mtu) if mtu > self.path.mtu => self.on_longer_mtu(cx, mtu),
-            PathEvent::Link(mtu) => self.on_mtu(cx, mtu),
+            PathEvent::Mtu(mtu) => self.on_packet_too_big(cx, mtu),
+            PathEvent::Link(known) => self.on_link_mtu(cx, known),
             PathEvent::SoftError(error) => self.on_soft_error(cx, error),
             PathEvent::HardError(error) => self.fail(cx, error),
         }
     }
 
-    fn on_mtu(&mut self, cx: &Context, mtu: u16) {
-        let ended = matches!(self.state, State::Closed | State::TimeWait);
-        if ended || !self.path.lower_mtu(mtu) {
+    /// A router has told, which is believed for some time.
+    fn on_packet_too_big(&mut self, cx: &Context, mtu: u16) {
+        if self.on_mtu(cx, mtu) {
+            self.path.learnt().lowered_until = cx.now + cx.config.mtu_expires;
+        }
+    }
+
+    fn on_link_mtu(&mut self, cx: &Context, known: PathMtu) {
+        if matches!(self.state, State::Closed | State::TimeWait) {
             return;
         }
-        cx.counters.bump(Counter::TcpMtupFail);
-        let old = self.snd.mss();
+        let mtu = known.current();
+        if mtu > self.path.mtu {
+            self.raise_mtu(cx, mtu);
+        } else {
+            self.on_mtu(cx, mtu);
+        }
+        self.path.set_known(known);
+    }
+
+    /// The path carries `mtu` bytes at most. Returns whether that is news.
+    fn on_mtu(&mut self, cx: &Context, mtu: u16) -> bool {
+        let ended = matches!(self.state, State::Closed | State::TimeWait);
+        if ended || !self.path.lower_mtu(mtu) {
+            return false;
+        }
         self.sync_mss(cx);
         if self.state == State::SynSent {
             self.path.lower_advmss();
             self.on_syn_too_big(cx);
-            return;
-        }
-        if self.snd.mss() < old {
+        } else {
+            // Also if the MSS is the same: a probe may be outstanding.
             let parts = self.conn_parts(cx);
             self.snd.on_mss_lowered(cx, &parts);
         }
+        true
     }
 
-    /// Segments grow up to what the peer takes. What is in flight stays as it is cut.
-    fn on_longer_mtu(&mut self, cx: &Context, mtu: u16) {
-        if matches!(self.state, State::Closed | State::TimeWait) {
-            return;
-        }
+    /// Segments grow up to what the peer takes, or a search for the path MTU goes on from where it
+    /// is. What is in flight stays as it is cut.
+    fn raise_mtu(&mut self, cx: &Context, mtu: u16) {
         self.path.mtu = mtu;
+        if self.path.search().is_some() {
+            return self.raise_search();
+        }
         self.sync_mss(cx);
+        self.snd.tell_mss();
+    }
+
+    /// To be asked before new data is planned: what a router has told is believed no longer than
+    /// `mtu_expires` (RFC 1191, section 6.3).
+    pub(crate) fn forget_old_mtu(&mut self, cx: &Context) {
+        if let Some(mtu) = self.path.outdated(cx.now) {
+            self.raise_mtu(cx, mtu);
+        }
     }
 
     fn on_soft_error(&mut self, cx: &Context, error: ConnectionError) {

@@ -3,14 +3,18 @@
 use arrayvec::ArrayVec;
 use plimsoll_buf::Slices;
 use plimsoll_wire::SeqNum;
-use plimsoll_wire::tcp::{MAX_SACK_BLOCKS, SackBlock, SynOrSack, TcpFlags, TcpOptions, TcpRepr};
+use plimsoll_wire::tcp::{
+    AccEcnOption, MAX_HEADER_LEN, MAX_SACK_BLOCKS, SackBlock, SynOrSack, TcpFlags, TcpOptions,
+    TcpRepr,
+};
 
 use super::NOTHING;
 use crate::connection::{Connection, PendingRst};
 use crate::context::Context;
 use crate::counters::Counter;
+use crate::ecn::Leaving;
 use crate::recv::window::WindowOffer;
-use crate::segment::{Ecn, SendKind, Transmit};
+use crate::segment::{CwrFlag, Ecn, SendKind, Transmit};
 use crate::send::pacing::Departure;
 use crate::time::Instant;
 
@@ -39,6 +43,7 @@ pub(super) struct Moves {
     pub(super) departure: Departure,
     window: WindowOffer,
     flags: TcpFlags,
+    acc_ecn: Option<AccEcnOption>,
     segs: u16,
     has_payload: bool,
     kind: SendKind,
@@ -51,6 +56,7 @@ impl Moves {
             departure,
             window,
             flags: packet.repr.flags,
+            acc_ecn: packet.repr.options.acc_ecn,
             segs: packet.segs,
             has_payload: !packet.payload.is_empty(),
             kind: packet.kind,
@@ -70,7 +76,8 @@ struct Header {
     /// When it leaves.
     at: Instant,
     window: WindowOffer,
-    most_blocks: usize,
+    /// Bytes that it may have beyond the options that every segment has.
+    space: usize,
 }
 
 impl Connection {
@@ -79,15 +86,18 @@ impl Connection {
         let Parts { seq, flags, payload, mss, kind } = parts;
         let len = payload.len();
         // A super-segment has one header; blocks that all its segments repeat would not fit.
-        let room = (mss as usize).saturating_sub(len);
-        let most_blocks = room.saturating_sub(SACK_OPTION_LEN) / SACK_BLOCK_LEN;
-        let (ecn, bits) = self.ecn.marks(kind == SendKind::New && len > 0);
+        let space = (mss as usize).saturating_sub(len);
+        let leaving = match kind == SendKind::New && len > 0 {
+            true => Leaving::NewData,
+            false => Leaving::OtherText,
+        };
+        let (ecn, bits) = self.ecn.marks(leaving);
         let segs = len.div_ceil(mss as usize).max(1);
         let departure = self.snd.departure(cx, &self.options, (len, segs as u64));
         let window = self.rcv.next_window(cx);
-        let header = Header { seq, flags: flags | bits, at: departure.at, window, most_blocks };
+        let header = Header { seq, flags: flags | bits, at: departure.at, window, space };
         let packet = Transmit {
-            repr: self.build_repr(header),
+            repr: self.build_repr(cx, header),
             payload,
             segment_size: u16::try_from(mss).unwrap_or(u16::MAX),
             segs: u16::try_from(segs).unwrap_or(u16::MAX),
@@ -95,6 +105,7 @@ impl Connection {
             kind,
             serial: Some(self.snd.next_serial()),
             ecn,
+            cwr: self.ecn.cwr_flag(),
             note: None,
         };
         let moves = Moves::of(&packet, departure, window);
@@ -118,11 +129,12 @@ impl Connection {
             cx.counters.bump(Counter::SuperSegs);
         }
         self.stats.segs_out += segs;
+        self.send_option_alone(cx);
     }
 
     /// What goes along with every ACK has left.
     fn commit_header(&mut self, cx: &Context, moves: &Moves) {
-        self.ecn.on_sent(moves.flags);
+        self.ecn.on_sent(cx.now, moves.flags, moves.acc_ecn.as_ref());
         self.snd.on_departed(moves.departure);
         self.rcv.promise(cx, moves.window);
         self.on_ack_sent(cx);
@@ -135,13 +147,13 @@ impl Connection {
 
     /// A segment with ACK and without data: an ACK or a probe.
     fn build_bare(&mut self, cx: &Context, seq: SeqNum, kind: SendKind) -> Built {
-        let (_, bits) = self.ecn.marks(false);
+        let (ecn, bits) = self.ecn.marks(Leaving::Bare);
         let departure = self.snd.departure(cx, &self.options, (0, 0));
         let window = self.rcv.next_window(cx);
         let flags = TcpFlags::ACK | bits;
-        let most_blocks = MAX_SACK_BLOCKS;
-        let repr = self.build_repr(Header { seq, flags, at: departure.at, window, most_blocks });
-        let mut packet = Transmit { departure: departure.at, ..self.bare(cx, repr, kind) };
+        let header = Header { seq, flags, at: departure.at, window, space: MAX_HEADER_LEN };
+        let repr = self.build_repr(cx, header);
+        let mut packet = Transmit { departure: departure.at, ecn, ..self.bare(cx, repr, kind) };
         if cx.below.takes_notes {
             self.note_bare(cx, &mut packet);
         }
@@ -169,6 +181,21 @@ impl Connection {
         packet
     }
 
+    /// The ACK of what came before the marks of the peer's data began or ended, if one waits (RFC
+    /// 8257, section 3.2). What follows has an ACK of its own.
+    pub(super) fn take_earlier_ack(&mut self, cx: &Context) -> Option<Transmit> {
+        let (ack, flags) = self.ecn.take_earlier()?;
+        let Built { mut packet, .. } = self.build_ack(cx);
+        // The right edge of the window stays where it is (RFC 9293, section 3.8.6).
+        let units = self.rcv.nxt().since(ack).div_ceil(1 << self.rcv.wscale());
+        let units = u16::try_from(units).unwrap_or(u16::MAX);
+        packet.repr.window = packet.repr.window.saturating_add(units);
+        (packet.repr.ack, packet.repr.flags) = (ack, flags);
+        cx.counters.bump(Counter::AcksSent);
+        self.count_bare(cx);
+        Some(packet)
+    }
+
     /// A reset. Its window is zero, since there is none any more.
     pub(super) fn build_rst(&mut self, cx: &Context, rst: PendingRst) -> Transmit {
         let known = rst.ack.is_some();
@@ -193,7 +220,12 @@ impl Connection {
     }
 
     /// A SYN or SYN-ACK that the handshake made.
-    pub(super) fn count_syn(&mut self, cx: &Context, repr: TcpRepr, kind: SendKind) -> Transmit {
+    pub(super) fn count_syn(
+        &mut self,
+        cx: &Context,
+        (repr, ecn): (TcpRepr, Ecn),
+        kind: SendKind,
+    ) -> Transmit {
         if self.handshake.sent > 1 {
             cx.counters.bump(Counter::RetransSegs);
             cx.counters.bump(Counter::TcpSynRetrans);
@@ -201,7 +233,7 @@ impl Connection {
             cx.counters.bump(Counter::OutSegs);
         }
         let (payload, serial) = self.take_syn_payload(cx);
-        Transmit { payload, serial, ..self.bare(cx, repr, kind) }
+        Transmit { payload, serial, ecn, ..self.bare(cx, repr, kind) }
     }
 
     fn count_bare(&mut self, cx: &Context) {
@@ -219,23 +251,28 @@ impl Connection {
             kind,
             serial: None,
             ecn: Ecn::NotEct,
+            cwr: CwrFlag::OnFirst,
             note: None,
         }
     }
 
     /// The header of a segment with ACK.
-    fn build_repr(&self, header: Header) -> TcpRepr {
-        let Header { seq, mut flags, at, window, most_blocks } = header;
+    fn build_repr(&self, cx: &Context, header: Header) -> TcpRepr {
+        let Header { seq, mut flags, at, window, space } = header;
         let urgent = self.urgent_pointer(seq);
         if urgent != 0 {
             flags |= TcpFlags::URG;
         }
         let mut options = TcpOptions {
             timestamps: self.ts.option(at),
-            syn_or_sack: SynOrSack::Sack(self.sack_option(most_blocks)),
             md5: self.md5_option(),
+            ..TcpOptions::default()
         };
+        let most = options.len().saturating_add(space);
+        let most_blocks = space.saturating_sub(SACK_OPTION_LEN) / SACK_BLOCK_LEN;
+        options.syn_or_sack = SynOrSack::Sack(self.sack_option(most_blocks));
         options.fit_sack();
+        options.acc_ecn = self.acc_ecn_option(cx, &options, most);
         TcpRepr {
             src_port: self.local_port,
             dst_port: self.remote_port,

@@ -40,6 +40,9 @@ impl Cut {
 
 /// The packet that would leave.
 pub(super) fn cut(view: &PlanView) -> Cut {
+    if let Some(probe) = view.probe {
+        return mtu_probe(view, probe.len);
+    }
     let (most, bound) = most_bytes(view);
     let (len, tail) = cut_tail(view, most);
     Cut {
@@ -51,6 +54,12 @@ pub(super) fn cut(view: &PlanView) -> Cut {
         bound: if len < most { Bound::Tail } else { bound },
         tail,
     }
+}
+
+/// A probe of the path MTU: one segment, longer than others. More follows it.
+fn mtu_probe(view: &PlanView, len: u32) -> Cut {
+    let (fin, force, behind) = (false, false, view.behind || view.unsent > len);
+    Cut { len, fin, mss: len, force, behind, bound: Bound::MtuProbe, tail: Tail::None }
 }
 
 /// The most that the next packet may hold, and what bounds it.

@@ -5,8 +5,10 @@ use alloc::vec::Vec;
 
 use super::hold::Hold;
 use super::plan::Wait;
+use crate::congestion::bbr::state::{BbrCause, BbrState};
 use crate::connection::Connection;
 use crate::context::Context;
+use crate::counters::Counter;
 use crate::segment::{SendKind, Transmit};
 use crate::send::recovery::RecoveryState;
 use crate::time::{Duration, Instant};
@@ -99,6 +101,30 @@ impl Connection {
     pub(super) fn note(&self, cx: &Context, packet: &mut Transmit, note: Note) {
         if cx.below.takes_notes {
             packet.note = Some(Box::new(note));
+        }
+    }
+
+    /// The congestion controller may have gone to other states: they are counted, and go into the
+    /// log, if there is one.
+    #[inline]
+    pub(crate) fn note_model(&mut self, cx: &Context) {
+        if self.snd.has_model_changed() {
+            self.note_model_changes(cx);
+        }
+    }
+
+    #[cold]
+    fn note_model_changes(&mut self, cx: &Context) {
+        for model in self.snd.take_model_changes() {
+            match model.state {
+                BbrState::ProbeBwUp => cx.counters.bump(Counter::BbrProbeUp),
+                BbrState::ProbeRtt => cx.counters.bump(Counter::BbrProbeRtt),
+                _ if model.cause == BbrCause::ExcessLoss => {
+                    cx.counters.bump(Counter::BbrExcessLoss);
+                }
+                _ => {}
+            }
+            self.log_decision(cx.now, Decision::Bbr(model));
         }
     }
 

@@ -7,6 +7,7 @@ use super::autocork::autocork_holds;
 use super::cut::Cut;
 use super::cwnd::cwnd_holds;
 use super::hold::{Hold, Restart, holds};
+use super::mtu_probe::mtu_probe_holds;
 use super::rwnd::rwnd_holds;
 use super::silly_window::silly_window_holds;
 use super::small_queue::small_queue_holds;
@@ -75,8 +76,8 @@ mod tests {
     use super::*;
     use crate::output::plan::{Plan, plan};
     use crate::output::small_queue::HostQueue;
-    use crate::output::view::Deferral;
-    use crate::time::Duration;
+    use crate::output::view::{Deferral, MtuProbeView};
+    use crate::time::Nanos;
 
     const LATER: Instant = Instant::from_millis(7);
 
@@ -104,12 +105,13 @@ mod tests {
             autocork: true,
             open: true,
             goal: 5000,
+            probe: Some(MtuProbeView { len: 1200, needed: 5000 }),
             deferral: Deferral {
                 allowed: true,
                 divisor: 3,
                 wnd: 60_000,
-                age: Some(Duration::from_micros(400)),
-                srtt: Duration::from_micros(500),
+                age: Some(Nanos::from_micros(400)),
+                srtt: Nanos::from_micros(500),
                 ends: LATER,
                 ..Deferral::default()
             },
@@ -122,12 +124,13 @@ mod tests {
     #[test]
     fn reasons_are_asked_in_one_order() {
         type Step = (&'static str, Restart, fn(&mut PlanView));
-        let order: [Step; 9] = [
+        let order: [Step; 10] = [
             ("autocork", Restart::Completion, |view| view.written = false),
             ("pacing", Restart::Timer(Timer::Pacing, LATER), |view| view.departs = None),
             ("cwnd", Restart::Ack, |view| view.quota = 1000),
             ("rwnd", Restart::Persist, |view| view.usable = 400),
             ("silly_window", Restart::Persist, |view| view.usable = 1000),
+            ("mtu_probe", Restart::Ack, |view| view.probe = None),
             // Less than a segment is left, for which nothing defers.
             ("tso_defer", Restart::Timer(Timer::TsoDefer, LATER), |view| view.unsent = 500),
             ("nagle", Restart::Ack, |view| view.small_unacked = None),
@@ -151,6 +154,7 @@ mod tests {
     fn the_bound_of_nagles_rule_is_a_timer() {
         let mut view = held_by_all();
         view = PlanView { written: false, departs: None, quota: 1000, usable: 1000, ..view };
+        view.probe = None;
         view = PlanView { unsent: 500, nagle_ends: Some(LATER), ..view };
         let Plan::Wait(wait) = plan(&view) else { panic!("Nagle's rule does not hold") };
         let restart = Restart::Timer(Timer::TsoDefer, LATER);

@@ -35,6 +35,10 @@ macro_rules! holds {
                 SillyWindow, "silly_window", Counter::HoldSillyWindow,
                     "a window update, or a probe",
                     silly_window_holds, |_| Restart::Persist;
+                /// A probe of the path MTU waits until the windows let it leave with what must
+                /// follow it. An ACK ends it.
+                MtuProbe, "mtu_probe", Counter::HoldMtuProbe, "an ACK",
+                    mtu_probe_holds, |_| Restart::Ack;
                 /// A super-segment that is not full waits for the ACK that will let it grow. An
                 /// ACK, a write or the TsoDefer timer ends it.
                 TsoDefer, "tso_defer", Counter::HoldTsoDefer, "an ACK, a write or a timer",

@@ -7,7 +7,7 @@
 //!
 //! 1. a reset;
 //! 2. a SYN or SYN-ACK;
-//! 3. a challenge ACK, or a duplicate ACK that the peer must be able to count;
+//! 3. a challenge ACK, or an ACK that the peer must be able to count or tell apart;
 //! 4. what recovery wants sent again;
 //! 5. new data and the FIN, by the [`plan`] that the [`gate`] has a part in;
 //! 6. a window probe or a keepalive probe;
@@ -29,6 +29,7 @@ mod cwnd;
 mod explain;
 mod gate;
 pub(crate) mod hold;
+mod mtu_probe;
 pub(crate) mod nagle;
 pub(crate) mod plan;
 mod rwnd;
@@ -49,7 +50,7 @@ use crate::segment::{SendKind, Transmit};
 use crate::send::recovery::NextRetransmission;
 use crate::state::State;
 use crate::timer::Timer;
-use crate::why::{Causes, Decision, Note};
+use crate::why::{Bound, Causes, Decision, Note};
 use build::{Built, Moves, Parts};
 use cut::Cut;
 use hold::Restart;
@@ -143,14 +144,17 @@ impl Connection {
         match self.state {
             State::Closed => return None,
             State::SynSent | State::SynReceived => {
-                if let Some((repr, kind)) = self.take_syn(cx) {
-                    return Some(self.count_syn(cx, repr, kind));
+                if let Some((syn, kind)) = self.take_syn(cx) {
+                    return Some(self.count_syn(cx, syn, kind));
                 }
             }
             _ => {}
         }
         if self.state == State::SynSent {
             return None;
+        }
+        if let Some(ack) = self.take_earlier_ack(cx) {
+            return Some(ack);
         }
         if core::mem::take(&mut self.pending.challenge_ack) {
             return Some(self.send_bare(cx, self.snd.acceptable_seq(), SendKind::ChallengeAck));
@@ -267,6 +271,7 @@ impl Connection {
         let serial = self.snd.next_serial();
         self.commit_data(cx, &moves);
         self.snd.on_sent_again(cx, &conn, &again, (serial, moves.departure.at));
+        self.forget_mtu_probe();
         self.sync_retransmission_timer();
         self.log(cx, note);
         Ok(true)
@@ -294,7 +299,9 @@ impl Connection {
     /// Sends new data, and the FIN behind the last of it, or says what holds it.
     fn send_new(&mut self, cx: &Context, offer: &mut impl Accept) -> Result<(), Wait> {
         let fin = self.fin_is_due();
-        match self.snd.plan(cx, &self.options, fin) {
+        self.forget_old_mtu(cx);
+        let probe = self.next_mtu_probe(cx);
+        match self.snd.plan(cx, &self.options, fin, probe) {
             Plan::Send(cut) => {
                 self.snd.note_limits(cx, None);
                 self.send_cut(cx, &cut, offer)
@@ -373,6 +380,10 @@ impl Connection {
         let sent = (serial, moves.departure.at);
         let parts = self.conn_parts(cx);
         self.snd.on_sent(cx, &parts, &committed, sent, payload);
+        self.note_model(cx);
+        if cut.bound == Bound::MtuProbe {
+            self.on_mtu_probe_sent(&committed);
+        }
         self.sync_retransmission_timer();
         if self.snd.report_sent(cx.now) {
             self.events.insert(Events::REPORT);

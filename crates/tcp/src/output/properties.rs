@@ -12,7 +12,7 @@ use crate::output::Hold;
 use crate::segment::{Below, SendKind, Transmit};
 use crate::send::WriteFlags;
 use crate::serial::Serial;
-use crate::testing::{ISS, Setup, Trace, pattern, show};
+use crate::testing::{ISS, Setup, Trace, pattern, show, under_miri};
 use crate::time::Duration;
 use crate::timer::Timer;
 
@@ -238,7 +238,7 @@ fn setup(policy: TsoTail, tso: bool, defer: bool) -> Setup {
 const BOUND: Duration = Duration::from_secs(2);
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(under_miri(512, 1)))]
 
     /// The default policy: without NODELAY, end of record, urgent data or FIN, at most one segment
     /// that is not full is unacknowledged, each ends where written data ended when it was cut, and

@@ -13,7 +13,7 @@ use crate::segment::{Below, SendKind};
 use crate::serial::Serial;
 use crate::state::State;
 use crate::testing::pair::{Pair, Plan};
-use crate::testing::{Setup, Trace};
+use crate::testing::{Setup, Trace, under_miri};
 use crate::time::Duration;
 use crate::timer::Timer;
 
@@ -644,7 +644,8 @@ fn keepalive_probes() {
 
 #[test]
 fn transfers_end_on_every_path() {
-    let base = Plan { bytes: [300_000, 200_000], ..Plan::default() };
+    let bytes = under_miri([300_000, 200_000], [8000, 5000]);
+    let base = Plan { bytes, ..Plan::default() };
     let lossy = Plan { loss: 3, reorder: 5, duplicate: 2, ..base.clone() };
     let held = Duration::from_millis(2);
     let cases = [
@@ -656,7 +657,7 @@ fn transfers_end_on_every_path() {
         ("slow readers", Plan { read: 5000, read_pause: Duration::from_millis(30), ..lossy }),
     ];
     for (name, plan) in cases {
-        for seed in 1..6 {
+        for seed in 1..under_miri(6, 2) {
             std::println!("{name}, seed {seed}");
             Pair::open(Plan { seed, ..plan.clone() }).run(HOUR);
         }
@@ -665,11 +666,12 @@ fn transfers_end_on_every_path() {
 
 #[test]
 fn megabytes() {
-    let plan = Plan { bytes: [8_000_000, 3_000_000], ..Plan::default() };
+    let bytes = under_miri([8_000_000, 3_000_000], [60_000, 20_000]);
+    let plan = Plan { bytes, ..Plan::default() };
     let mut pair = Pair::open(plan.clone());
     pair.run(HOUR);
     assert_eq!(pair.count(Counter::RetransSegs), 0);
-    assert!(pair.count(Counter::SuperSegs) > 100);
+    assert!(pair.count(Counter::SuperSegs) > under_miri(100, 4));
     Pair::open(Plan { loss: 1, reorder: 1, duplicate: 1, ..plan }).run(HOUR);
 }
 
@@ -685,8 +687,9 @@ fn half_close() {
 fn tiny_windows() {
     for rcvbuf in [300, 700, 1500, 4000] {
         let options = Options { rcvbuf: Some(rcvbuf), ..Options::default() };
-        let plan = Plan { bytes: [20_000, 20_000], options, loss: 2, ..Plan::default() };
-        for seed in 1..4 {
+        let bytes = under_miri([20_000, 20_000], [2000, 2000]);
+        let plan = Plan { bytes, options, loss: 2, ..Plan::default() };
+        for seed in 1..under_miri(4, 2) {
             Pair::open(Plan { seed, ..plan.clone() }).run(24 * HOUR);
         }
     }
@@ -696,22 +699,24 @@ fn tiny_windows() {
 fn every_mss() {
     for mtu in [100, 296, 576, 1280, 1500, 9000, 65_535] {
         for largest in [0, 65_000] {
-            let bytes = [200_000, 100_000];
+            let bytes = under_miri([200_000, 100_000], [2000, 1000]);
             let plan =
                 Plan { mtu, largest: largest.max(usize::from(mtu)), bytes, ..Plan::default() };
             Pair::open(Plan { loss: 1, seed: u64::from(mtu), ..plan }).run(24 * HOUR);
         }
     }
     let options = Options { maxseg: Some(48), ..Options::default() };
-    Pair::open(Plan { options, bytes: [20_000, 0], ..Plan::default() }).run(24 * HOUR);
+    let bytes = under_miri([20_000, 0], [2000, 0]);
+    Pair::open(Plan { options, bytes, ..Plan::default() }).run(24 * HOUR);
 }
 
 #[test]
 fn the_mtu_falls_in_mid_flight() {
-    for seed in 1..10 {
-        let plan = Plan { mtu: 9000, bytes: [500_000, 500_000], seed, ..Plan::default() };
+    for seed in 1..under_miri(10, 2) {
+        let bytes = under_miri([500_000, 500_000], [60_000, 20_000]);
+        let plan = Plan { mtu: 9000, bytes, seed, ..Plan::default() };
         let mut pair = Pair::open(plan);
-        for _ in 0..20 * seed {
+        for _ in 0..under_miri(20, 4) * seed {
             pair.step();
         }
         pair.lower_mtu(1280);
@@ -721,7 +726,7 @@ fn the_mtu_falls_in_mid_flight() {
 
 #[test]
 fn settings_of_all_kinds() {
-    for seed in 1..40_u64 {
+    for seed in 1..under_miri(40_u64, 4) {
         let config = Config {
             tcp_sack: !seed.is_multiple_of(2),
             tcp_timestamps: !seed.is_multiple_of(3),
@@ -735,7 +740,7 @@ fn settings_of_all_kinds() {
             ..Options::default()
         };
         let plan = Plan { config, options, loss: seed % 6, reorder: seed % 9, ..Plan::default() };
-        let bytes = [100_000, 60_000];
+        let bytes = under_miri([100_000, 60_000], [5000, 3000]);
         Pair::open(Plan { bytes, write: 1 + (seed as usize * 997) % 9000, seed, ..plan })
             .run(24 * HOUR);
     }

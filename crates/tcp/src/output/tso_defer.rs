@@ -26,10 +26,10 @@
 //! that the packet before it takes at the pacing rate, and [`LONGEST`] more.
 
 use super::view::{Deferral, PlanView};
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 
 /// Nothing is held longer than this after it may depart, or for an ACK further away.
-const LONGEST: Duration = Duration::from_millis(1);
+const LONGEST: Nanos = Nanos::from_millis(1);
 
 /// Segments that a window must let go if `tcp_tso_win_divisor` is zero: the peer acknowledges every
 /// other one, so that more than three mean that an ACK is missing.
@@ -48,7 +48,7 @@ pub(crate) enum Limiter {
 
 /// Whether the next ACK is about to come.
 fn ack_is_near(facts: &Deferral) -> bool {
-    let far = facts.age.map(|age| facts.srtt.saturating_sub(age));
+    let far = facts.age.map(|age| facts.srtt - age);
     far.is_some_and(|far| far <= LONGEST.min(facts.srtt / 2))
 }
 
@@ -94,7 +94,7 @@ mod tests {
 
     /// Ten segments of window, eight in flight, and an ACK that is due: two could leave.
     fn waiting() -> PlanView {
-        let micros = Duration::from_micros;
+        let micros = Nanos::from_micros;
         PlanView {
             mss: 1000,
             unsent: 20_000,
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn what_holds_and_what_does_not() {
         let base = waiting();
-        let micros = Duration::from_micros;
+        let micros = Nanos::from_micros;
         let held = Some(Limiter::Cwnd);
         let few = PlanView { unsent: 1500, ..base };
         let far = |age, srtt| {

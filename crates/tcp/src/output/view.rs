@@ -4,7 +4,7 @@ use super::nagle::{NagleRule, SmallTail};
 use super::small_queue::HostQueue;
 use crate::config::TsoTail;
 use crate::send::segmentation::Windows;
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 
 /// A sender with data or a FIN that was never sent. All figures are bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,8 +59,19 @@ pub(crate) struct PlanView {
     pub(crate) open: bool,
     /// How much of it one packet may be made of.
     pub(crate) goal: u32,
-    /// What only deferring asks about. Not filled in for less than a segment.
+    /// A probe of the path MTU is due, and enough waits for one.
+    pub(crate) probe: Option<MtuProbeView>,
+    /// What only deferring asks about. Not filled in for less than a segment, nor for a probe.
     pub(crate) deferral: Deferral,
+}
+
+/// A probe of the path MTU. Both are bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MtuProbeView {
+    /// Its payload.
+    pub(crate) len: u32,
+    /// The same with what must follow it, so that its loss is found.
+    pub(crate) needed: u32,
 }
 
 /// What only [`tso_defer`](super::tso_defer) looks at.
@@ -76,13 +87,13 @@ pub(crate) struct Deferral {
     /// A record ends where the first unit ends.
     pub(crate) record: bool,
     /// Since data last left, or since the next packet may depart if that is later.
-    pub(crate) since_sent: Duration,
+    pub(crate) since_sent: Nanos,
     /// When waiting is over, see [`tso_defer`](super::tso_defer).
     pub(crate) ends: Instant,
     /// Since the oldest data in flight left; nothing is in flight if there is none.
-    pub(crate) age: Option<Duration>,
+    pub(crate) age: Option<Nanos>,
     /// The smoothed round trip; zero before the first sample.
-    pub(crate) srtt: Duration,
+    pub(crate) srtt: Nanos,
 }
 
 impl PlanView {

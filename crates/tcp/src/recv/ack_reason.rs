@@ -23,6 +23,8 @@ pub enum AckReason {
     Timer,
     /// The peer says that it has reduced its congestion window.
     Congestion,
+    /// Marks on what arrives have begun, ended or been many (RFC 9768).
+    Marks,
     /// All that was pushed has been read.
     Drained,
     /// The reader who was to answer has come back for more.
@@ -43,6 +45,7 @@ impl AckReason {
             AckReason::Unacceptable => "the segment was outside of the window",
             AckReason::Timer => "the delay has passed",
             AckReason::Congestion => "the peer has reduced its congestion window",
+            AckReason::Marks => "congestion marks have begun, ended or been many",
             AckReason::Drained => "all that was pushed has been read",
             AckReason::NoAnswer => "the reader waits for more and has not answered",
         }

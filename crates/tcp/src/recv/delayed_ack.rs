@@ -122,13 +122,16 @@ pub(super) struct Disorder {
     pub(super) sack: bool,
     /// The shorter of the round trips that sender and receiver have measured; zero if neither has.
     pub(super) rtt: Duration,
+    /// Two other ranges have grown last. The next one leaves no place for the third of them in an
+    /// ACK with timestamps.
+    pub(super) third: bool,
 }
 
 impl DelayedAck {
     /// TCP_QUICKACK may have been set before the open.
     pub(crate) fn new(config: &Config, options: &Options) -> DelayedAck {
         // No reader is relied on before it has answered in time, whatever TCP_QUICKACK says.
-        let (always, unanswered) = (options.route_quickack, MAX_UNANSWERED);
+        let (always, unanswered) = (options.route.quickack, MAX_UNANSWERED);
         let mut acks = DelayedAck { always, unanswered, ..DelayedAck::default() };
         if let Some(quick) = options.quickack {
             acks.set_quick(quick, config);
@@ -332,7 +335,8 @@ impl DelayedAck {
     }
 
     /// Data arrived that is not next: the peer counts duplicates until it sees a loss. Behind that,
-    /// with SACK, one ACK after a moment tells it as much as many (Linux: compressed ACKs).
+    /// with SACK, one ACK after a moment tells it as much as many (Linux: compressed ACKs), as long
+    /// as the blocks of one ACK have place for all ranges that have grown.
     pub(crate) fn on_disorder(&mut self, now: Instant, config: &Config, disorder: Disorder) {
         let share = disorder.rtt * config.tcp_comp_sack_rtt_percent / 100;
         let delay = share.min(config.tcp_comp_sack_delay);
@@ -340,6 +344,7 @@ impl DelayedAck {
             && !self.is_quick()
             && u16::from(self.dup_run) >= FIRST_DUPLICATES
             && self.compressed < config.tcp_comp_sack_nr
+            && !(disorder.third && self.compressed > 0)
             && !delay.is_zero();
         if !compresses {
             return self.on_out_of_order();

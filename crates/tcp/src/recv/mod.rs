@@ -25,6 +25,8 @@ mod text;
 mod urgent;
 pub(crate) mod window;
 
+use core::num::NonZeroU32;
+
 use plimsoll_buf::Pool;
 use plimsoll_wire::SeqNum;
 
@@ -81,7 +83,7 @@ pub(crate) struct RecvSide {
     /// The right edge that we have advertised: RCV.NXT + RCV.WND.
     adv: SeqNum,
     /// The buffer that our SYN or SYN-ACK offers, in bytes, once one has been chosen.
-    offered: Option<u32>,
+    offered: Option<NonZeroU32>,
     /// SEG.ACK of the last segment we sent (RFC 7323: `Last.ACK.sent`).
     ack_sent: SeqNum,
     /// The shift of the windows that we send.
@@ -106,6 +108,10 @@ pub(crate) struct RecvSide {
     window_mss: u16,
     /// SO_RCVBUF or what autotuning made of it: bytes that the queues may hold.
     buf_limit: usize,
+    /// TCP_WINDOW_CLAMP: the most bytes that are offered.
+    window_clamp: u32,
+    /// The same by `initrwnd` of the route, as long as little has arrived.
+    initial_cap: u32,
     /// What the queue may hold while memory is short, by the state of the last call.
     memory_cap: u32,
     /// Data in order was dropped for lack of memory, and there was none since.
@@ -140,6 +146,8 @@ impl RecvSide {
             advmss: u32::from(advmss),
             window_mss: advmss,
             buf_limit,
+            window_clamp: window::most_offered(options),
+            initial_cap: window::initial_cap(options, advmss),
             memory_cap: u32::MAX,
             starved: false,
             queue: ReceiveQueue::new(),
@@ -162,18 +170,24 @@ impl RecvSide {
         self.autotune.start(self.nxt, self.advmss);
     }
 
-    /// What our SYN or SYN-ACK offers of the buffer as it is when this is first asked. Each copy
-    /// says the same, or else one of them would promise more than is remembered.
+    /// What our SYN or SYN-ACK offers, of the buffer and by the bounds as they are when this is
+    /// first asked. Each copy says the same, or else one of them would promise more than is
+    /// remembered.
     pub(crate) fn first_window(&mut self) -> u32 {
-        let all = u32::try_from(self.buf_limit).unwrap_or(u32::MAX);
-        let buffer = *self.offered.get_or_insert(all);
-        window::whole_segments(buffer as usize, self.window_mss) as u32
+        let all = u32::try_from(self.buf_limit).unwrap_or(u32::MAX).min(self.offer_cap());
+        let first = NonZeroU32::new(all).unwrap_or(NonZeroU32::MIN);
+        let offered = self.offered.get_or_insert(first).get();
+        window::whole_segments(offered as usize, self.window_mss) as u32
     }
 
     /// Timestamps were agreed on before our SYN-ACK leaves: each segment of the peer has so much
     /// less room for data.
-    pub(crate) fn count_timestamps(&mut self) {
+    pub(crate) fn count_timestamps(&mut self, options: &Options) {
         self.window_mss = window::mss_with_timestamps(self.window_mss);
+        self.initial_cap = window::initial_cap(options, self.window_mss);
+        // In segments, that bound is the same; in bytes it is less than before.
+        let less = NonZeroU32::new(self.initial_cap).unwrap_or(NonZeroU32::MIN);
+        self.offered = self.offered.map(|offered| offered.min(less));
         self.promise_first_window();
     }
 

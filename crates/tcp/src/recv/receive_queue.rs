@@ -8,7 +8,6 @@
 //!
 //! An empty queue holds no chunk.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use plimsoll_buf::{CLASS_SIZES, MAX_CHUNK, Pool, Slice, Slices};
@@ -16,8 +15,8 @@ use plimsoll_wire::SeqNum;
 
 use super::store::{Store, is_copied};
 
-use crate::frugal;
 use crate::lease::{Lease, blank};
+use crate::short_queue::ShortQueue;
 
 /// An empty queue gives its list back if it is longer than this.
 const KEEP_CAPACITY: usize = 64;
@@ -37,13 +36,13 @@ pub(crate) struct ReceiveQueue {
 /// The bytes themselves.
 #[derive(Debug)]
 struct Held {
-    slices: VecDeque<Slice>,
+    slices: ShortQueue<Slice>,
     /// Bytes that were taken from the first slice.
     taken: u32,
     store: Store,
 }
 
-blank!(Held, Held { slices: VecDeque::new(), taken: 0, store: Store::new() });
+blank!(Held, Held { slices: ShortQueue::new(), taken: 0, store: Store::new() });
 
 impl Held {
     /// Appends one range: joined to the last one, as it is, or copied.
@@ -72,7 +71,7 @@ impl Held {
     /// Appends `slice` as it is.
     fn refer(&mut self, slice: Slice) {
         self.store.add(&slice, self.slices.back(), None);
-        frugal::push(&mut self.slices, slice);
+        self.slices.push_back(slice);
     }
 
     /// Appends a copy of `data`, of which `left` bytes are about to follow.
@@ -104,7 +103,7 @@ impl Held {
     fn on_empty(&mut self) {
         self.store.clear();
         if self.slices.capacity() > KEEP_CAPACITY {
-            self.slices = VecDeque::new();
+            self.slices = ShortQueue::new();
         }
     }
 }
@@ -156,7 +155,7 @@ impl ReceiveQueue {
 
     /// Bytes of heap, without the chunks.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.held.heap_bytes() + self.held.slices.capacity() * size_of::<Slice>()
+        self.held.heap_bytes() + self.held.slices.room_bytes()
     }
 
     /// Whether it holds room, be it in use or not.
@@ -193,7 +192,7 @@ impl ReceiveQueue {
     /// ranges were copied.
     pub(crate) fn compact(&mut self, pool: &Pool) -> usize {
         let Some(held) = self.held.leased() else { return 0 };
-        let old = core::mem::take(&mut held.slices);
+        let old = core::mem::replace(&mut held.slices, ShortQueue::new());
         held.store.clear();
         held.taken = 0;
         let mut left = self.len;
@@ -218,7 +217,7 @@ impl ReceiveQueue {
     /// Copies the bytes behind the first `skip` to `out` without taking them. Returns how many.
     pub(crate) fn peek(&self, mut skip: usize, out: &mut [u8]) -> usize {
         let mut at = 0;
-        for slice in &self.held.slices {
+        for slice in self.held.slices.iter() {
             let from = skip.min(slice.len());
             skip -= from;
             let count = (slice.len() - from).min(out.len() - at);
@@ -272,7 +271,7 @@ impl ReceiveQueue {
 
     /// The byte at `offset` from the front.
     pub(crate) fn byte_at(&self, mut offset: usize) -> Option<u8> {
-        for slice in &self.held.slices {
+        for slice in self.held.slices.iter() {
             if offset < slice.len() {
                 return Some(slice[offset]);
             }

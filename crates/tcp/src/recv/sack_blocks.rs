@@ -115,4 +115,9 @@ impl RecvSide {
         blocks.extend(ranges.map(|(left, right)| SackBlock { left, right }));
         blocks
     }
+
+    /// Whether there are any.
+    pub(crate) fn has_sack_blocks(&self) -> bool {
+        !self.reassembly.is_empty() || self.sack.next().is_some()
+    }
 }

@@ -226,6 +226,7 @@ impl RecvSide {
             self.acks.at_least_quick(2);
         }
         self.measure_mss(len, text.segs, text.push);
+        self.open_window(len);
         self.stats.on_segments(cx.now, text.segs);
         self.stats.bytes += len as u64;
         self.measure_rtt(len, view.echo);
@@ -286,12 +287,14 @@ impl RecvSide {
                 self.acks.at_least_quick(2);
             }
             self.measure_mss(text.payload.len(), text.segs, text.push);
+            self.open_window(text.payload.len());
             self.stats.on_segments(cx.now, text.segs);
         } else if !text.fin {
             self.acknowledge_by_itself();
             return TextEffects::default();
         }
         self.stats.out_of_order += u32::from(text.segs);
+        let latest = self.latest_ranges();
         let (inserted, twice) = self.insert_out_of_order(view.pool, &text);
         match inserted {
             Inserted::New => cx.counters.bump(Counter::TcpOfoQueue),
@@ -309,7 +312,7 @@ impl RecvSide {
             self.report_duplicate(cx, left, right);
         }
         if matches!(inserted, Inserted::New | Inserted::Overlap) {
-            self.acknowledge_disorder(cx, view, text.segs);
+            self.acknowledge_disorder(cx, view, text.segs, latest);
         } else {
             self.acknowledge_by_itself();
         }
@@ -331,9 +334,28 @@ impl RecvSide {
         self.reassembly.insert(pool, text.seq, &text.payload, text.fin)
     }
 
-    /// `segs` segments of new data have arrived behind a hole.
-    fn acknowledge_disorder(&mut self, cx: &Context, view: &TextView, segs: u16) {
-        let disorder = Disorder { sack: self.sack_ok, rtt: self.shorter_rtt(view.srtt) };
+    /// Where the two ranges begin that grew last.
+    fn latest_ranges(&self) -> [Option<SeqNum>; 2] {
+        let mut recent = self.reassembly.recent().map(|(left, _)| left);
+        [recent.next(), recent.next()]
+    }
+
+    /// `segs` segments of new data have arrived behind a hole. Before, `latest` ranges grew last.
+    fn acknowledge_disorder(
+        &mut self,
+        cx: &Context,
+        view: &TextView,
+        segs: u16,
+        latest: [Option<SeqNum>; 2],
+    ) {
+        let grown = self.reassembly.recent().next();
+        let has = |(left, right): (SeqNum, SeqNum), at: SeqNum| left <= at && at < right;
+        let known = |at: Option<SeqNum>| at.is_none_or(|at| grown.is_some_and(|it| has(it, at)));
+        let disorder = Disorder {
+            sack: self.sack_ok,
+            rtt: self.shorter_rtt(view.srtt),
+            third: !latest.into_iter().any(known),
+        };
         self.acks.on_disorder(cx.now, cx.config, disorder);
         if !self.sack_ok {
             // Without SACK all that a peer can count is ACKs: it gets as many of merged segments

@@ -3,7 +3,8 @@
 //! Of the buffer a whole number of segments is offered, each as long as the MSS that we announced,
 //! so that the last one that fits is not a fraction ([`whole_segments`]).
 //!
-//! The right edge never moves left, unless data had to be dropped (`memory.rs`). It moves right
+//! The right edge never moves left, unless data had to be dropped (`memory.rs`) or the settings let
+//! it (`tcp_shrink_window`). It moves right
 //! only by at least a segment or half the buffer (receiver silly-window avoidance, RFC 9293,
 //! section 3.8.6.2.2). What a SYN offers is chosen when it first leaves and is the same however
 //! often it is sent again, whatever becomes of the buffer: the peer may have seen any of the
@@ -15,7 +16,7 @@ use plimsoll_wire::SeqNum;
 use crate::config::{Config, Options};
 use crate::context::Context;
 use crate::counters::Counter;
-use crate::limits::{MAX_BUFFER, MAX_WINDOW_SHIFT};
+use crate::limits::{MAX_BUFFER, MAX_WINDOW_SHIFT, MIN_WINDOW_CLAMP};
 use crate::mtu::TIMESTAMP_OPTION_LEN;
 use crate::recv::{AckReason, RecvSide, data_share, low_water};
 
@@ -29,6 +30,22 @@ pub(crate) fn initial_buffer(config: &Config, options: &Options) -> usize {
 pub(crate) fn default_buffer(config: &Config, options: &Options) -> usize {
     let [least, default, _] = config.tcp_rmem.map(data_share);
     options.rcvbuf.unwrap_or(default.max(least)).clamp(256, MAX_BUFFER)
+}
+
+/// What the socket (TCP_WINDOW_CLAMP) allows to be offered, in bytes.
+pub(crate) fn most_offered(options: &Options) -> u32 {
+    options.window_clamp.map_or(u32::MAX, |bytes| bytes.max(MIN_WINDOW_CLAMP))
+}
+
+/// What the route (`initrwnd`) allows to be offered before data arrives, in bytes: so many segments
+/// of `mss` bytes.
+pub(crate) fn initial_cap(options: &Options, mss: u16) -> u32 {
+    options.route.initrwnd.map_or(u32::MAX, |count| count.saturating_mul(u32::from(mss)))
+}
+
+/// What a SYN offers at most: as [`most_offered`] and [`initial_cap`].
+pub(crate) fn first_cap(options: &Options, mss: u16) -> u32 {
+    most_offered(options).min(initial_cap(options, mss))
 }
 
 /// What of a buffer of `bytes` is offered: as many segments of `mss` bytes as it holds, or all of
@@ -55,6 +72,7 @@ pub(crate) fn choose_shift(config: &Config, options: &Options) -> u8 {
         Some(_) => initial_buffer(config, options),
         None => config.tcp_rmem[2],
     }
+    .min(most_offered(options) as usize)
     .max(1);
     let bits = usize::BITS - 1 - space.leading_zeros();
     (bits.saturating_sub(15) as u8).min(MAX_WINDOW_SHIFT)
@@ -70,12 +88,22 @@ pub(crate) struct WindowOffer {
 }
 
 impl RecvSide {
+    /// The most bytes that are offered: by TCP_WINDOW_CLAMP, and by the route as long as little has
+    /// arrived.
+    pub(super) fn offer_cap(&self) -> u32 {
+        self.window_clamp.min(self.initial_cap)
+    }
+
     /// Bytes that may still arrive beyond RCV.NXT by the state of the buffer.
     fn free_space(&self) -> u32 {
         let used = self.queue.charge().max(self.queue.len());
         let most = whole_segments(self.buf_limit, self.window_mss);
         let free = most.min(self.memory_cap as usize).saturating_sub(used);
-        u32::try_from(free).unwrap_or(u32::MAX).min(65_535 << self.wscale)
+        let free = u32::try_from(free).unwrap_or(u32::MAX).min(65_535 << self.wscale);
+        match self.offer_cap() {
+            u32::MAX => free,
+            cap => free.min(whole_segments(cap as usize, self.window_mss) as u32),
+        }
     }
 
     /// Whether less than a segment may still arrive, as the peer knows it and by the buffer.
@@ -93,9 +121,14 @@ impl RecvSide {
         if tiny { 1 << self.wscale } else { whole }
     }
 
+    /// The largest window there can be for now, in bytes.
+    fn most_window(&self) -> u32 {
+        (self.buf_limit as u32).min(self.offer_cap())
+    }
+
     /// By how much the edge moves at least.
     fn step(&self) -> u32 {
-        (self.buf_limit as u32 / 2).min(self.rcv_mss).max(1)
+        (self.most_window() / 2).min(self.rcv_mss).max(1)
     }
 
     /// Whether a window that is closed would open.
@@ -127,9 +160,35 @@ impl RecvSide {
         }
         self.note_memory(cx);
         self.withdraw_offer();
+        if cx.config.tcp_shrink_window {
+            self.shrink_window();
+        }
         let edge = self.next_edge();
         debug_assert!(edge >= self.adv, "the window shrank");
         self.offer_up_to(edge)
+    }
+
+    /// The window follows the buffer down (`tcp_shrink_window`), also below what was promised. What
+    /// has arrived behind a hole was within the window and stays so.
+    fn shrink_window(&mut self) {
+        let behind = self.reassembly.end().unwrap_or(self.nxt);
+        let edge = (self.nxt + self.offer()).max(behind);
+        self.adv = self.adv.min(edge);
+    }
+
+    /// TCP_WINDOW_CLAMP, now in `options`, bounds what is offered from now on. What was offered
+    /// before stays, and so does what the route says of the first windows.
+    pub(crate) fn set_window_clamp(&mut self, options: &Options) {
+        self.window_clamp = most_offered(options);
+    }
+
+    /// A full segment of `len` bytes has arrived: a window that the route keeps small at first
+    /// (`initrwnd`) opens by two segments, or by twice of what came at once (as on Linux).
+    pub(super) fn open_window(&mut self, len: usize) {
+        if self.initial_cap != u32::MAX && len as u32 >= self.rcv_mss {
+            let more = 2 * self.advmss.max(len as u32);
+            self.initial_cap = self.initial_cap.saturating_add(more);
+        }
     }
 
     /// A segment with this offer has left.
@@ -177,7 +236,7 @@ impl RecvSide {
         let now = self.wnd();
         let next = self.next_edge().since(self.nxt);
         next > now
-            && (now < self.rcv_mss.min(self.buf_limit as u32 / 2) || next >= now.saturating_mul(2))
+            && (now < self.rcv_mss.min(self.most_window() / 2) || next >= now.saturating_mul(2))
     }
 }
 

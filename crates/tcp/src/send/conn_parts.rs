@@ -2,6 +2,7 @@
 
 use super::recovery::PeerView;
 use crate::handshake::TimestampState;
+use crate::mtu::search::MtuProbe;
 use crate::state::State;
 
 /// What loss recovery looks at of the connection beside its send half.
@@ -11,12 +12,14 @@ pub(crate) struct ConnParts {
     pub(crate) state: State,
     /// SACK is agreed.
     pub(crate) sack: bool,
-    /// ECN is agreed.
+    /// ECN as in RFC 3168 is agreed.
     pub(crate) ecn: bool,
     /// Departure times matter.
     pub(crate) paced: bool,
     /// The clock of our timestamps.
     pub(crate) ts: TimestampState,
+    /// The probe of the path MTU that is outstanding.
+    pub(crate) mtu_probe: Option<MtuProbe>,
     /// What decides how long a silent peer is waited for.
     pub(crate) peer: PeerView,
 }

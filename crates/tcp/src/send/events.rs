@@ -9,9 +9,12 @@ use super::SendSide;
 use super::conn_parts::ConnParts;
 use super::planning::{Again, Committed};
 use super::recovery::{
-    AckEffects, AckView, ConnView, Cwr, Departure, Flight, NextRetransmission, Probe, TimerEffects,
+    AckEffects, AckView, ConnView, Cwr, Departure, Flight, NextRetransmission, OwnRtoBounds, Probe,
+    TimerEffects,
 };
 use super::scoreboard::{Arrivals, SentRange};
+use crate::config::Options;
+use crate::congestion::Event;
 use crate::context::Context;
 use crate::segment::SendKind;
 use crate::serial::Serial;
@@ -31,7 +34,13 @@ impl Arrivals for Unheard {
 
     fn on_delivered(&mut self, _range: &SentRange) {}
 
+    fn on_spurious(&mut self, _range: &SentRange) {}
+
     fn awaits_dsack(&self) -> bool {
+        false
+    }
+
+    fn may_undo_from(&self, _left: SeqNum) -> bool {
         false
     }
 
@@ -50,6 +59,7 @@ impl SendSide {
             mss: self.mss,
             sack: parts.sack,
             ts: parts.ts,
+            mtu_probe: parts.mtu_probe,
             ecn: parts.ecn,
             unsent: self.queue.len() as u32,
             unsent_fin: self.fin == super::Fin::Queued,
@@ -103,6 +113,23 @@ impl SendSide {
         self.recovery.on_mss_lowered(cx, &view, flight);
     }
 
+    /// The options that bound the retransmission timeout were set.
+    pub(crate) fn set_rto_bounds(&mut self, options: &Options) {
+        self.recovery.set_own_rto_bounds(OwnRtoBounds::of(options));
+    }
+
+    /// Full segments may have another length from now on.
+    pub(crate) fn tell_mss(&mut self) {
+        self.cc.on_event(Event::Mss(self.segment_size()));
+    }
+
+    /// A probe of the path MTU has left. It takes the place of two segments in the window, since it
+    /// is longer than others, until its answer is there.
+    pub(crate) fn on_mtu_probe_sent(&mut self) {
+        self.scoreboard.mark_mtu_probe();
+        self.cc.set_cwnd(self.cc.cwnd().saturating_sub(1).max(1));
+    }
+
     /// To be asked before new data is planned: slow start after idle time (RFC 5681, section 4.1).
     pub(crate) fn restart_after_idle(&mut self, cx: &Context) {
         let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
@@ -136,9 +163,9 @@ impl SendSide {
     ) {
         let view = self.view(cx, parts);
         let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
-        let Committed { start, end, .. } = *committed;
+        let Committed { start, end, mss, .. } = *committed;
         let fin = end.since(start) as usize > payload.len();
-        let left = Departure { start, end, fin, serial, departs };
+        let left = Departure { start, end, fin, mss, serial, departs };
         self.recovery.on_new_data(cx, &view, flight, &left);
         self.rtx.on_sent(start, payload);
         self.mark_committed(cx, committed);
@@ -155,7 +182,7 @@ impl SendSide {
         let view = self.view(cx, parts);
         let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
         let Again { start, end, fin, .. } = *again;
-        let left = Departure { start, end, fin, serial, departs };
+        let left = Departure { start, end, fin, mss: view.smss, serial, departs };
         self.recovery.on_retransmitted(cx, &view, flight, &left);
     }
 
@@ -234,7 +261,8 @@ impl SendSide {
     pub(crate) fn on_early_syn_acked(&mut self, cx: &Context, syn_lost: bool) {
         self.recovery.on_syn_delivered();
         if syn_lost && !self.has_unacked() {
-            self.cc.on_established(cx.now, self.nxt, syn_lost, cx.config);
+            let path = (self.segment_size(), self.srtt());
+            self.cc.on_established((cx.now, self.nxt), syn_lost, path);
         }
     }
 
@@ -267,7 +295,8 @@ impl SendSide {
 
     /// Tells the controller which ranges were marked lost, if it asks.
     pub(crate) fn tell_losses(&mut self, cx: &Context) {
-        Flight { board: &mut self.scoreboard, cc: &mut self.cc }.tell_losses(cx.now);
+        let delivered = self.recovery.delivered();
+        Flight { board: &mut self.scoreboard, cc: &mut self.cc }.tell_losses(cx.now, delivered);
     }
 
     /// Notes whether the application limits what is in flight (draft-ietf-ccwg-bbr, section

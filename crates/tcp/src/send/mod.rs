@@ -51,7 +51,8 @@ use crate::time::Instant;
 pub(crate) use conn_parts::ConnParts;
 use error_queue::ErrorQueue;
 use limited::Limited;
-use recovery::Recovery;
+pub(crate) use planning::Committed;
+use recovery::{OwnRtoBounds, Recovery};
 use retransmit_queue::RetransmitQueue;
 use scoreboard::{KNOWN_RANGE_BYTES, Scoreboard};
 use units::Units;
@@ -197,6 +198,11 @@ impl SendSide {
         options: &Options,
     ) -> SendSide {
         let algorithm = options.congestion.unwrap_or(config.tcp_congestion_control);
+        let cc = Controller::new(algorithm, options.initial_cwnd(config), config);
+        let mut scoreboard = Scoreboard::new();
+        scoreboard.note_losses(cc.wants_losses());
+        let mut recovery = Recovery::new(config);
+        recovery.set_own_rto_bounds(OwnRtoBounds::of(options));
         SendSide {
             iss,
             una: iss,
@@ -238,9 +244,9 @@ impl SendSide {
             hold: None,
             held_below: false,
             next_serial: Serial(1),
-            scoreboard: Scoreboard::new(),
-            recovery: Recovery::new(config),
-            cc: Controller::new(algorithm, config),
+            scoreboard,
+            recovery,
+            cc,
             stats: SendStats::default(),
             cwnd_limited: false,
         }

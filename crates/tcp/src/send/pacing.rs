@@ -2,15 +2,17 @@
 //!
 //! # Theory of operation
 //!
-//! The rate is one window per round trip and a little more, so that pacing does not itself keep
-//! the window from being used, bounded by SO_MAX_PACING_RATE. A packet takes as long as its bytes
-//! take at that rate; when that is over the next one may leave. Where the queueing discipline keeps
-//! departure times, every packet goes down at once with its own. Where it does not, a connection is
-//! paced only if SO_MAX_PACING_RATE asks for it: the gate holds it, and the Pacing timer ends that.
+//! The rate is that of the congestion controller, if it has one (BBR). Otherwise it is one window
+//! per round trip and a little more, so that pacing does not itself keep the window from being
+//! used. SO_MAX_PACING_RATE bounds both. A packet takes as long as its bytes take at that rate;
+//! when that is over the next one may leave. Where the queueing discipline keeps departure times,
+//! every packet goes down at once with its own. Where it does not, a connection is paced only if
+//! SO_MAX_PACING_RATE or the controller asks for it: the gate holds it, and the Pacing timer ends
+//! that. BBR always asks, the others while their window is not validated (RFC 7661).
 //!
 //! A packet that leaves late has credit: what follows it comes earlier by that time, but by half of
 //! its own time at most, so that a late timer does not lower the rate. The first segments of a
-//! connection are not paced.
+//! connection are not paced, unless the controller asks for it.
 //!
 //! Acknowledgements take no time, and the departure time of what follows stays as it is. Under a
 //! queueing discipline that keeps departure times they leave no earlier than the data before them,
@@ -64,11 +66,6 @@ fn next_departure(at: Instant, late: Duration, len: u64, rate: u64) -> Instant {
     at + (takes - late.min(takes / 2))
 }
 
-/// Whether departure times matter to a connection with `options`.
-pub(crate) fn is_paced(below: &Below, options: &Options) -> bool {
-    below.keeps_departures || options.max_pacing_rate.is_some()
-}
-
 /// When a packet leaves, and when the one behind it may.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Departure {
@@ -78,6 +75,11 @@ pub(crate) struct Departure {
 }
 
 impl SendSide {
+    /// Whether departure times matter.
+    pub(crate) fn is_paced(&self, below: &Below, options: &Options) -> bool {
+        below.keeps_departures || options.max_pacing_rate.is_some() || self.cc.paces()
+    }
+
     /// The rate at which the connection sends, in bytes per second; `u64::MAX` is no limit.
     pub(crate) fn pacing_rate(&self, config: &Config, options: &Options) -> u64 {
         let mss = self.effective_mss();
@@ -96,13 +98,13 @@ impl SendSide {
     /// Until when the next packet must wait here for its departure time, if it must.
     pub(crate) fn waits_to_depart(&self, cx: &Context, options: &Options) -> Option<Instant> {
         let early = cx.now < self.departure && !cx.below.keeps_departures;
-        (early && is_paced(&cx.below, options)).then_some(self.departure)
+        (early && self.is_paced(&cx.below, options)).then_some(self.departure)
     }
 
     /// When data last left; if it is paced, when what follows may depart, if that is later.
     pub(super) fn last_departure(&self, cx: &Context, options: &Options) -> Instant {
         let last = self.recovery.last_departure();
-        if is_paced(&cx.below, options) { last.max(self.departure) } else { last }
+        if self.is_paced(&cx.below, options) { last.max(self.departure) } else { last }
     }
 
     /// When a packet with `len` bytes of data in `segs` segments leaves.
@@ -113,13 +115,13 @@ impl SendSide {
         (len, segs): (usize, u64),
     ) -> Departure {
         let prior = self.departure;
-        if !is_paced(&cx.below, options) {
+        if !self.is_paced(&cx.below, options) {
             return Departure { at: cx.now, next: prior };
         }
         let at = prior.max(cx.now);
         let mut next = prior;
         if len > 0 {
-            let paced = self.stats.data_segs_out + segs >= UNPACED_SEGS;
+            let paced = self.cc.paces() || self.stats.data_segs_out + segs >= UNPACED_SEGS;
             let rate = if paced { self.pacing_rate(cx.config, options) } else { u64::MAX };
             next = next_departure(at, at.since(prior), len as u64, rate);
         }

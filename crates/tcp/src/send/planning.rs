@@ -9,8 +9,8 @@ use plimsoll_wire::SeqNum;
 
 use super::conn_parts::ConnParts;
 use super::limited::Limit;
-use super::pacing::is_paced;
 use super::recovery::RecoveryState;
+use super::segmentation::Windows;
 use super::{Fin, LastInput, SendSide, memory};
 use crate::config::Options;
 use crate::context::Context;
@@ -21,9 +21,13 @@ use crate::output::nagle::nagle_ends;
 use crate::output::plan::{Plan, Wait, plan};
 use crate::output::small_queue::{HostQueue, small_queue_holds};
 use crate::output::tso_defer::{Limiter, deferring_ends};
-use crate::output::view::{Deferral, PlanView};
+use crate::output::view::{Deferral, MtuProbeView, PlanView};
 use crate::time::Instant;
 use crate::timer::Timer;
+
+/// The least window in segments with which the path MTU is probed, as on Linux: the loss of a probe
+/// must leave enough behind it to be told from a timeout.
+const LEAST_CWND_OF_PROBES: u32 = 11;
 
 /// A packet of sent data that leaves again. Nothing moves until it is committed.
 #[derive(Clone, Debug)]
@@ -60,7 +64,14 @@ impl SendSide {
 
     /// What becomes of what was never sent; `fin` if our FIN may follow it. The window restarts
     /// after idle time, and the first unit is filled from those behind it, whatever the plan says.
-    pub(crate) fn plan(&mut self, cx: &Context, options: &Options, fin: bool) -> Plan {
+    /// `probe` is how many bytes of payload a probe of the path MTU would have.
+    pub(crate) fn plan(
+        &mut self,
+        cx: &Context,
+        options: &Options,
+        fin: bool,
+        probe: Option<u32>,
+    ) -> Plan {
         if self.usable_window() > 0 {
             self.restart_after_idle(cx);
         }
@@ -69,13 +80,16 @@ impl SendSide {
         let rate = self.pacing_rate(cx.config, options);
         let largest = self.largest_packet(rate, cx.config);
         let windows = self.windows();
-        self.units.top_up(self.nxt, windows.next_packet(largest));
+        let probe = probe.and_then(|len| self.mtu_probe(len, &windows));
+        let fill = windows.next_packet(largest).max(probe.map_or(0, |probe| probe.len));
+        self.units.top_up(self.nxt, fill);
         let last_departure = self.last_departure(cx, options);
         let unit = self.units.front();
         let unsent = unit.map_or(0, |unit| unit.end.since(self.nxt));
+        let probe = probe.filter(|probe| self.probe_is_one_packet(probe, unsent));
         let most = largest.max(windows.mss).min(unsent);
         let least_rtt = self.recovery.rtt().min_rtt().filter(|_| cx.config.tcp_nagle_bound);
-        let nagle_ends = least_rtt.map(|rtt| nagle_ends(last_departure, rtt));
+        let nagle_ends = least_rtt.map(|rtt| nagle_ends(last_departure, rtt.get()));
         let small_unacked = self.small_unacked() && nagle_ends.is_none_or(|end| cx.now < end);
         let written = self.last_input != LastInput::Event;
         let view = PlanView {
@@ -107,12 +121,33 @@ impl SendSide {
                 true => memory::unit_goal(windows.mss, self.max_wnd, MAX_SUPER_SEGMENT as u32),
                 false => 0,
             },
-            deferral: match unsent > windows.mss {
+            probe,
+            deferral: match unsent > windows.mss && probe.is_none() {
                 true => self.deferral(cx, last_departure),
                 false => Deferral::default(),
             },
         };
         plan(&view)
+    }
+
+    /// A probe of the path MTU with `len` bytes of payload, if one may leave or wait now (RFC 4821,
+    /// section 7.4; bounds as on Linux): its loss would be noticed by what follows it, and would
+    /// not be taken for something else.
+    fn mtu_probe(&self, len: u32, windows: &Windows) -> Option<MtuProbeView> {
+        let follows = (self.recovery.dup_thresh() + 1).saturating_mul(windows.mss);
+        let needed = len.saturating_add(follows);
+        let fits = self.queue.len() >= needed as usize && self.wnd >= needed;
+        // A tail loss probe leaves as it is: it must not wait, nor be what the path may swallow.
+        let quiet = self.recovery.state() == RecoveryState::Open
+            && self.urgent().is_none()
+            && !self.sends_new_at_once();
+        let may = fits && quiet && self.cc.cwnd() >= LEAST_CWND_OF_PROBES;
+        may.then_some(MtuProbeView { len, needed })
+    }
+
+    /// Whether what waits can leave as that probe: `unsent` bytes may be of one packet.
+    fn probe_is_one_packet(&self, probe: &MtuProbeView, unsent: u32) -> bool {
+        unsent >= probe.len && self.queue.contiguous(probe.len as usize) >= probe.len as usize
     }
 
     /// What only deferring asks about.
@@ -129,10 +164,10 @@ impl SendSide {
             divisor: cx.config.tcp_tso_win_divisor.into(),
             wnd: self.wnd,
             record: unit.is_some_and(|unit| unit.record),
-            since_sent: cx.now.since(last_departure),
+            since_sent: cx.now.nanos_since(last_departure),
             ends: deferring_ends(last_departure),
-            age: front.map(|range| cx.now.since(range.sent_at)),
-            srtt: self.srtt(),
+            age: front.map(|range| cx.now.nanos_since(range.sent_at)),
+            srtt: self.recovery.rtt().srtt().unwrap_or_default(),
         }
     }
 
@@ -145,7 +180,7 @@ impl SendSide {
             packets: (self.next_serial.0 - 1).saturating_sub(below.completed.0),
             in_flight: self.scoreboard.len(),
             rate,
-            cap: (!is_paced(below, options)).then_some(cx.config.tcp_limit_output_bytes),
+            cap: (!self.is_paced(below, options)).then_some(cx.config.tcp_limit_output_bytes),
         }
     }
 
@@ -204,7 +239,8 @@ impl SendSide {
             self.end_autocork();
         }
         self.stats.bytes_sent += u64::from(cut.len);
-        Committed { start, end, push, record: unit.is_some_and(|unit| unit.record) }
+        let mss = u16::try_from(cut.mss).unwrap_or(u16::MAX);
+        Committed { start, end, mss, push, record: unit.is_some_and(|unit| unit.record) }
     }
 
     /// Marks the range that has just been entered into the scoreboard.
@@ -268,6 +304,8 @@ pub(crate) struct Committed {
     pub(crate) start: SeqNum,
     /// One behind the last number, that of a FIN included.
     pub(crate) end: SeqNum,
+    /// Payload of each of its segments but the last.
+    pub(crate) mss: u16,
     push: bool,
     record: bool,
 }
@@ -275,7 +313,7 @@ pub(crate) struct Committed {
 #[cfg(test)]
 impl Committed {
     /// Of `[start, end)`.
-    pub(super) fn of(start: SeqNum, end: SeqNum) -> Committed {
-        Committed { start, end, push: false, record: false }
+    pub(super) fn of(start: SeqNum, end: SeqNum, mss: u16) -> Committed {
+        Committed { start, end, mss, push: false, record: false }
     }
 }

@@ -8,8 +8,9 @@ use super::limited::{Limit, LimitedTimes};
 use super::recovery::Recovery;
 use super::scoreboard::{Scoreboard, SentRange};
 use super::{Fin, LastInput, SendSide, SendStats};
-use crate::config::CongestionAlgorithm;
+use crate::algorithm::CongestionAlgorithm;
 use crate::congestion::Controller;
+use crate::congestion::bbr::state::BbrModel;
 use crate::output::hold::{Hold, Restart};
 use crate::output::plan::Wait;
 use crate::serial::Serial;
@@ -92,7 +93,7 @@ impl SendSide {
 
     /// The smoothed round trip; zero before the first sample.
     pub(crate) fn srtt(&self) -> Duration {
-        self.recovery.rtt().srtt().unwrap_or_default()
+        self.recovery.rtt().srtt().unwrap_or_default().get()
     }
 
     /// How long it was busy until now, and what it waited for.
@@ -199,8 +200,18 @@ impl SendSide {
 
     /// Another algorithm decides from now on.
     pub(crate) fn set_algorithm(&mut self, algorithm: CongestionAlgorithm) {
-        self.cc.switch(algorithm);
+        self.cc.switch(algorithm, self.segment_size(), self.srtt());
         self.scoreboard.note_losses(self.cc.wants_losses());
+    }
+
+    /// Whether the congestion controller has gone to another state that nobody was told of.
+    pub(crate) fn has_model_changed(&self) -> bool {
+        self.cc.has_changed()
+    }
+
+    /// The states that it went to since the last call.
+    pub(crate) fn take_model_changes(&mut self) -> impl Iterator<Item = BbrModel> + use<> {
+        self.cc.take_changes()
     }
 
     /// What has left in the life of the connection, and what is acknowledged of it.
@@ -268,7 +279,7 @@ impl SendSide {
     ) {
         let start = self.nxt;
         self.nxt = start + data.len() as u32;
-        let committed = Committed::of(start, self.nxt);
+        let committed = Committed::of(start, self.nxt, self.segment_size());
         self.on_sent(cx, parts, &committed, (serial, cx.now), data.clone());
     }
 

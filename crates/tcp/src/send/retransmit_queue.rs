@@ -4,13 +4,11 @@
 //! memory are one. What is known of each range is in [`scoreboard`](super::scoreboard), and no
 //! byte stands for a FIN. An empty queue keeps capacity for [`KEPT`] slices.
 
-use alloc::collections::VecDeque;
-
 use plimsoll_buf::{Slice, Slices};
 use plimsoll_wire::SeqNum;
 
-use crate::frugal;
 use crate::lease::{Lease, blank};
+use crate::short_queue::ShortQueue;
 
 /// Capacity, in entries, that an empty queue keeps.
 const KEPT: usize = 16;
@@ -28,12 +26,12 @@ impl Piece {
     }
 }
 
-blank!(VecDeque<Piece>, VecDeque::new());
+blank!(ShortQueue<Piece>, ShortQueue::new());
 
 /// Sent and not yet acknowledged data.
 #[derive(Debug)]
 pub(crate) struct RetransmitQueue {
-    pieces: Lease<VecDeque<Piece>>,
+    pieces: Lease<ShortQueue<Piece>>,
     /// Payload bytes held.
     bytes: usize,
 }
@@ -55,7 +53,7 @@ impl RetransmitQueue {
 
     /// Bytes of heap held, without the chunks.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.pieces.heap_bytes() + self.pieces.capacity() * size_of::<Piece>()
+        self.pieces.heap_bytes() + self.pieces.room_bytes()
     }
 
     /// The same beyond what an empty queue may keep.
@@ -83,7 +81,7 @@ impl RetransmitQueue {
             let end = start + slice.len() as u32;
             let merged = pieces.back_mut().is_some_and(|piece| piece.slice.try_merge(&slice));
             if !merged {
-                frugal::push(pieces, Piece { start, slice });
+                pieces.push_back(Piece { start, slice });
             }
             start = end;
         }
@@ -116,7 +114,7 @@ impl RetransmitQueue {
     pub(crate) fn payload(&self, start: SeqNum, end: SeqNum) -> Slices {
         let mut payload = Slices::new();
         let first = self.pieces.partition_point(|piece| piece.end() <= start);
-        for piece in self.pieces.range(first..) {
+        for piece in self.pieces.iter_from(first) {
             if end <= piece.start {
                 break;
             }

@@ -4,7 +4,7 @@
 
 use super::SendSide;
 use crate::config::Config;
-use crate::time::Duration;
+use crate::time::Nanos;
 
 /// A packet holds what is sent in a second divided by two to this power (Linux has the same).
 const RATE_SHIFT: u32 = 10;
@@ -15,7 +15,7 @@ struct Size {
     mss: u32,
     /// The pacing rate in bytes per second.
     rate: u64,
-    min_rtt: Option<Duration>,
+    min_rtt: Option<Nanos>,
     /// The allowance for short round trips halves with every so many microseconds, a power of two;
     /// 0 is no allowance (`tcp_tso_rtt_log`).
     rtt_log: u8,
@@ -28,7 +28,7 @@ struct Size {
 impl Size {
     /// Bytes, a multiple of the MSS unless it is the largest.
     fn bytes(self) -> u32 {
-        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
+        let micros = |time: Nanos| time.as_micros().max(1);
         let allowance = match self.rtt_log {
             0 => 0,
             log => {
@@ -73,12 +73,12 @@ mod tests {
         let far = Size {
             mss: 1000,
             rate: 1_000_000,
-            min_rtt: Some(Duration::from_millis(20)),
+            min_rtt: Some(Nanos::from_millis(20)),
             rtt_log: 9,
             largest: 65_000,
             least_segs: 2,
         };
-        let near = |micros| Size { min_rtt: Some(Duration::from_micros(micros)), ..far };
+        let near = |micros| Size { min_rtt: Some(Nanos::from_micros(micros)), ..far };
         let cases = [
             (far, 2000, "slow over a long way: the least"),
             (Size { least_segs: 10, ..far }, 10_000, "more is always allowed"),

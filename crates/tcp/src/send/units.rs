@@ -10,12 +10,10 @@
 //! the units behind it ([`Units::top_up`]; Linux since 6.10), but not across the end of a record,
 //! nor into or out of a zero-copy write. The marks go where the bytes go.
 
-use alloc::collections::VecDeque;
-
 use plimsoll_wire::SeqNum;
 
-use crate::frugal;
 use crate::lease::{Lease, blank};
+use crate::short_queue::ShortQueue;
 
 /// Entries that an empty list keeps room for.
 const KEPT: usize = 4;
@@ -52,9 +50,9 @@ impl Unit {
 
 /// The units of the write queue, in order.
 #[derive(Debug)]
-pub(crate) struct Units(Lease<VecDeque<Unit>>);
+pub(crate) struct Units(Lease<ShortQueue<Unit>>);
 
-blank!(VecDeque<Unit>, VecDeque::new());
+blank!(ShortQueue<Unit>, ShortQueue::new());
 
 impl Units {
     pub(crate) const fn new() -> Units {
@@ -89,7 +87,7 @@ impl Units {
 
     /// Begins a unit that ends at `end`.
     pub(crate) fn push(&mut self, end: SeqNum) {
-        frugal::push(&mut self.0, Unit { end, ..Unit::default() });
+        self.0.push_back(Unit { end, ..Unit::default() });
     }
 
     /// Cuts the last unit at `at`, which lies inside it: the first part leaves, and the marks stay
@@ -99,7 +97,7 @@ impl Units {
             let tail = *last;
             let zerocopy = tail.zerocopy;
             *last = Unit { end: at, zerocopy, leaving: true, ..Unit::default() };
-            frugal::push(&mut self.0, tail);
+            self.0.push_back(tail);
         }
     }
 
@@ -112,11 +110,15 @@ impl Units {
             if room == 0 || !first.joins(&next) {
                 return;
             }
-            if next.end.since(first.end) <= room {
+            let whole = next.end.since(first.end) <= room;
+            if whole {
                 units.pop_front();
-                units[0].push |= first.push;
+            }
+            let Some(front) = units.front_mut() else { return };
+            if whole {
+                front.push |= first.push;
             } else {
-                units[0].end = first.end + room;
+                front.end = first.end + room;
             }
         }
     }
@@ -155,7 +157,7 @@ impl Units {
 
     /// Bytes of heap held.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.0.heap_bytes() + self.0.capacity() * size_of::<Unit>()
+        self.0.heap_bytes() + self.0.room_bytes()
     }
 
     /// Checks that the units are in order and end where the queue ends.
@@ -219,7 +221,7 @@ mod tests {
         for (before, most, after, name) in cases {
             let mut all = units(before);
             all.top_up(START, most);
-            assert_eq!(*all.0, *units(after).0, "{name}");
+            assert!(all.0.iter().eq(units(after).0.iter()), "{name}: {all:?}");
         }
     }
 }

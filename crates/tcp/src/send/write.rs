@@ -331,7 +331,7 @@ impl SendSide {
         }
         let mss = usize::from(self.mss).max(1);
         let segs = (self.cc.cwnd() as usize)
-            .max(config.initcwnd as usize)
+            .max(options.initial_cwnd(config) as usize)
             .max(usize::from(config.tcp_reordering) + 1);
         let wanted = memory::expanded(mss, segs).min(config.tcp_wmem[2]).min(MAX_BUFFER);
         self.buf_limit = self.buf_limit.max(wanted);

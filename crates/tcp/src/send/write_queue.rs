@@ -15,12 +15,10 @@
 //!
 //! A connection with nothing outstanding gives its chunk back and keeps room for [`KEPT`] entries.
 
-use alloc::collections::VecDeque;
-
 use plimsoll_buf::{CLASS_SIZES, ChunkWriter, MAX_CHUNK, MAX_SLICES, Pool, Slice, Slices};
 
-use crate::frugal;
 use crate::lease::{Lease, blank};
+use crate::short_queue::ShortQueue;
 
 /// Entries that an empty queue keeps room for.
 const KEPT: usize = 4;
@@ -39,12 +37,12 @@ pub(crate) struct WriteQueue {
 /// The bytes themselves.
 #[derive(Debug)]
 struct Held {
-    slices: VecDeque<Slice>,
+    slices: ShortQueue<Slice>,
     /// The chunk that is being filled.
     writer: Option<ChunkWriter>,
 }
 
-blank!(Held, Held { slices: VecDeque::new(), writer: None });
+blank!(Held, Held { slices: ShortQueue::new(), writer: None });
 
 impl WriteQueue {
     pub(crate) const fn new() -> WriteQueue {
@@ -73,7 +71,7 @@ impl WriteQueue {
 
     /// Bytes of heap held, without the chunks.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.held.heap_bytes() + self.held.slices.capacity() * size_of::<Slice>()
+        self.held.heap_bytes() + self.held.slices.room_bytes()
     }
 
     /// Copies `data` behind what waits. `unacked` bytes are outstanding beside it.
@@ -106,7 +104,7 @@ impl WriteQueue {
             self.len += slice.len();
             let merged = held.slices.back_mut().is_some_and(|last| last.try_merge(&slice));
             if !merged {
-                frugal::push(&mut held.slices, slice);
+                held.slices.push_back(slice);
             }
         }
     }
@@ -120,7 +118,7 @@ impl WriteQueue {
             if slice.len() < least {
                 return false;
             }
-            frugal::push(slices, slice.clone());
+            slices.push_back(slice.clone());
         }
         self.len += slice.len();
         true
@@ -141,7 +139,7 @@ impl WriteQueue {
     /// The next `len` bytes, which [`contiguous`](Self::contiguous) promised. They stay.
     pub(crate) fn peek(&self, len: usize) -> Slices {
         let mut taken = Slices::new();
-        for slice in &self.held.slices {
+        for slice in self.held.slices.iter() {
             let want = len - taken.len();
             if want == 0 {
                 break;

@@ -153,7 +153,7 @@ impl SendSide {
             0 => DEFAULT_ORPHAN_PROBES,
             limit => limit,
         };
-        let slowest = self.recovery.rto(config) >= config.tcp_rto_max;
+        let slowest = self.recovery.rto(config) >= self.recovery.rtt().bounds(config).max;
         self.probing.unanswered >= limit || (slowest && self.recovery.rtt().backoff() >= limit)
     }
 }

@@ -5,7 +5,7 @@ use std::vec;
 use proptest::prelude::*;
 
 use super::pair::{Pair, Plan};
-use super::{Setup, Trace, pattern};
+use super::{Setup, Trace, pattern, under_miri};
 use crate::config::{Config, Options, SetOption};
 use crate::connection::Connection;
 use crate::counters::Counter;
@@ -476,7 +476,7 @@ fn plans() -> impl Strategy<Value = Plan> {
     let pace = proptest::option::of(50_000..5_000_000_u64);
     let words = (any::<bool>(), any::<bool>(), any::<bool>());
     let path = (0..4_u64, 0..4_u64, 0..30_u64, prop_oneof![Just(0), Just(65_000)]);
-    let work = (1..3_000_usize, 1..100_000_usize);
+    let work = (1..3_000_usize, 1..under_miri(100_000_usize, 4000));
     (below, pace, words, path, work, any::<u64>()).prop_map(
         |(below, max_pacing_rate, words, path, work, seed)| Plan {
             config: Config { tcp_autocorking: words.0, ..Config::default() },
@@ -503,7 +503,7 @@ fn plans() -> impl Strategy<Value = Plan> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(under_miri(200, 2)))]
 
     #[test]
     fn every_byte_leaves_in_time_whatever_lies_below(plan in plans()) {
@@ -519,7 +519,7 @@ fn a_slow_device_meets_every_hold() {
         options,
         completions: true,
         rate: Some(500_000),
-        bytes: [200_000, 0],
+        bytes: under_miri([200_000, 0], [20_000, 0]),
         write: 200,
         ..Plan::default()
     };

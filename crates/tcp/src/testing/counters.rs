@@ -8,7 +8,6 @@ use super::{Line, Setup, Trace};
 use crate::config::Config;
 use crate::counters::Counter;
 use crate::event::Ending;
-use crate::mtu::PathEvent;
 use crate::output::Hold;
 use crate::segment::Ecn;
 use crate::state::State;
@@ -195,20 +194,9 @@ fn a_syn_that_leaves_again_is_counted() {
 }
 
 #[test]
-fn a_narrower_path_is_counted() {
-    let mut t = Trace::established(Setup::default());
-    t.fill(1);
-    t.call(|conn, cx| conn.handle_path_event(cx, PathEvent::Mtu(600)));
-    assert_eq!(t.count(Counter::TcpMtupFail), 1);
-    // The same word again says nothing new.
-    t.call(|conn, cx| conn.handle_path_event(cx, PathEvent::Mtu(600)));
-    assert_eq!(t.count(Counter::TcpMtupFail), 1);
-}
-
-#[test]
 fn what_is_delivered_with_an_echo_of_congestion_is_counted() {
     let mut t = Trace::established(Setup::default());
-    t.conn.ecn.on = true;
+    t.conn.ecn = crate::ecn::EcnState::classic();
     t.fill(4);
     t.recv(". 1:1 ack 1001");
     assert_eq!(t.count(Counter::TcpDeliveredCe), 0);

@@ -12,9 +12,9 @@
 //! t.expect_nothing();
 //! ```
 //!
-//! A line is: flags (`S F R P U E W`, `.` for ACK, `-` for none), `start:end` of the data, then any
-//! of `ack N`, `win N`, `urg N`, `sack A:B`, and, for what is expected, `xN` (the number of wire
-//! segments). `win` is in bytes as the field says it. What an expectation does not name is not
+//! A line is: flags (`S F R P U E W A`, `.` for ACK, `-` for none), `start:end` of the data, then
+//! any of `ack N`, `win N`, `urg N`, `sack A:B`, and, for what is expected, `xN` (the number of
+//! wire segments). `win` is in bytes as the field says it. What an expectation does not name is not
 //! compared, but for the segment count, which is 1 unless named.
 //!
 //! [`pair::Pair`] joins two connections.
@@ -43,6 +43,7 @@ use crate::info::Info;
 use crate::open_params::OpenParams;
 use crate::output::Hold;
 use crate::recv::Reader;
+use crate::route::PathMtu;
 use crate::segment::{Below, Ecn, Segment, Transmit};
 use crate::serial::Serial;
 use crate::state::State;
@@ -51,6 +52,12 @@ use crate::time::{Duration, Instant};
 /// Our initial number and the peer's; both wrap within a test.
 pub(crate) const ISS: SeqNum = SeqNum(u32::MAX - 700);
 pub(crate) const IRS: SeqNum = SeqNum(u32::MAX - 300);
+
+/// How often a test repeats itself, or how much it moves: `full`, or `few` under Miri, which is
+/// thousands of times slower. Its repetitions there are of the same kinds, and fewer of each.
+pub(crate) const fn under_miri<T: Copy>(full: T, few: T) -> T {
+    if cfg!(miri) { few } else { full }
+}
 
 /// How a trace begins.
 #[derive(Clone)]
@@ -63,7 +70,7 @@ pub(crate) struct Setup {
     pub(crate) win: u16,
     /// Largest packet handed down.
     pub(crate) largest: usize,
-    pub(crate) mtu: u16,
+    pub(crate) mtu: PathMtu,
     /// The SYN waits for `begin`.
     pub(crate) deferred: bool,
 }
@@ -82,7 +89,7 @@ impl Default for Setup {
             mss: 1000,
             win: 60_000,
             largest: 0,
-            mtu: 1500,
+            mtu: 1500.into(),
             deferred: false,
         }
     }
@@ -155,6 +162,7 @@ impl Line {
                 'U' => TcpFlags::URG,
                 'E' => TcpFlags::ECE,
                 'W' => TcpFlags::CWR,
+                'A' => TcpFlags::AE,
                 '.' => TcpFlags::ACK,
                 '-' => TcpFlags::default(),
                 other => panic!("no flag {other}"),
@@ -186,6 +194,7 @@ pub(crate) fn show(packet: &Transmit) -> String {
         (TcpFlags::URG, 'U'),
         (TcpFlags::ECE, 'E'),
         (TcpFlags::CWR, 'W'),
+        (TcpFlags::AE, 'A'),
         (TcpFlags::ACK, '.'),
     ];
     for (flag, letter) in letters {
@@ -282,6 +291,16 @@ impl Trace {
     /// In SYN-RECEIVED, by a SYN like `line` with an MSS of 1000 and SACK-permitted; the SYN-ACK
     /// has not left yet.
     pub(crate) fn passive(setup: Setup, line: &str, answer: FastOpenAnswer) -> Trace {
+        Trace::passive_marked(setup, line, answer, Ecn::NotEct)
+    }
+
+    /// The same, by a SYN with this codepoint.
+    pub(crate) fn passive_marked(
+        setup: Setup,
+        line: &str,
+        answer: FastOpenAnswer,
+        ecn: Ecn,
+    ) -> Trace {
         let params = |pool: &Pool| setup.params(pool);
         let mut trace = Trace::open(setup.clone());
         let line = Line::parse(line);
@@ -290,7 +309,7 @@ impl Trace {
         repr.options.syn_mut().sack_permitted = true;
         let data: Vec<u8> = (line.start..line.end).map(|at| pattern(at as usize + 1)).collect();
         let payload = trace.pool.copy_from(&data).into();
-        let syn = Segment { repr, payload, segs: 1, ecn: Ecn::NotEct };
+        let syn = Segment { repr, payload, segs: 1, ecn };
         let params = params(&trace.pool);
         trace.counters = Counters::new();
         trace.conn = trace.call(|_, cx| Connection::accept_with(cx, params, &syn, answer));
@@ -422,6 +441,15 @@ impl Trace {
     /// The peer sends a segment. The window is the last one named unless the line names one.
     pub(crate) fn recv(&mut self, line: &str) {
         self.recv_marked(line, Ecn::NotEct);
+    }
+
+    /// The same, with a codepoint in the IP header and what `edit` changes in the header.
+    pub(crate) fn recv_edited(&mut self, line: &str, ecn: Ecn, edit: impl FnOnce(&mut TcpRepr)) {
+        let line = Line::parse(line);
+        let mut repr = self.repr(&line);
+        edit(&mut repr);
+        let data: Vec<u8> = (line.start..line.end).map(|at| pattern(at as usize)).collect();
+        self.input_marked(repr, &data, ecn);
     }
 
     /// The same, with a codepoint in the IP header.

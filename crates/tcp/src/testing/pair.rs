@@ -6,7 +6,7 @@ use std::vec::Vec;
 use plimsoll_buf::Pool;
 use plimsoll_wire::SeqNum;
 
-use super::pattern;
+use super::{pattern, under_miri};
 use crate::config::{Config, Options};
 use crate::connection::Connection;
 use crate::context::Context;
@@ -47,6 +47,8 @@ pub(crate) struct Plan {
     pub(crate) loss: u64,
     pub(crate) reorder: u64,
     pub(crate) duplicate: u64,
+    /// Of ECN-capable packets.
+    pub(crate) mark: u64,
     pub(crate) delay: Duration,
     /// How long a packet stays below the sender.
     pub(crate) below: Duration,
@@ -78,6 +80,7 @@ impl Default for Plan {
             loss: 0,
             reorder: 0,
             duplicate: 0,
+            mark: 0,
             delay: Duration::from_millis(5),
             below: Duration::ZERO,
             completions: false,
@@ -129,10 +132,11 @@ fn params(plan: &Plan, port: u16) -> OpenParams {
     OpenParams {
         local_port: port,
         remote_port: 3 - port,
-        iss: SeqNum(u32::MAX - 50_000 * u32::from(port)),
+        // So that the numbers wrap within the streams.
+        iss: SeqNum(u32::MAX - under_miri(50_000, 2000) * u32::from(port)),
         ts_offset: 0,
         seed: plan.seed,
-        mtu: plan.mtu,
+        mtu: plan.mtu.into(),
         ip_header_len: 20,
         max_super_segment: plan.largest,
         options: plan.options.clone().into(),
@@ -231,7 +235,10 @@ impl Pair {
                 };
                 self.order += 1;
                 let at = left + self.plan.delay + late;
-                let seg = to_segment(&packet);
+                let marked =
+                    self.plan.mark > 0 && packet.ecn != Ecn::NotEct && self.chance(self.plan.mark);
+                let ecn = if marked { Ecn::Ce } else { packet.ecn };
+                let seg = Segment { ecn, ..to_segment(&packet) };
                 self.wire.push(OnWire { at, order: self.order, to: 1 - end, seg });
             }
         }
@@ -412,6 +419,11 @@ impl Pair {
             let event = crate::mtu::PathEvent::Mtu(mtu);
             self.call(end, |conn, cx| conn.handle_path_event(cx, event));
         }
+    }
+
+    /// TCP_INFO of one end.
+    pub(crate) fn info(&self, end: usize) -> crate::Info {
+        self.ends[end].conn.info(&self.plan.config)
     }
 
     pub(crate) fn count(&self, counter: Counter) -> u64 {

@@ -2,7 +2,7 @@
 //! shrink, silence, and a path that gets narrower.
 
 use super::pair::{Pair, Plan};
-use super::{Setup, Trace};
+use super::{Setup, Trace, under_miri};
 use crate::config::Options;
 use crate::counters::Counter;
 use crate::event::ConnectionError;
@@ -302,12 +302,12 @@ fn segments_that_fit_a_narrower_path_are_left_alone() {
 #[test]
 fn readers_that_pause_for_seconds() {
     // Windows close and open all the time, on a path that loses updates.
-    for seed in 0..10 {
+    for seed in 0..under_miri(10, 1) {
         let options = Options { rcvbuf: Some(20_000), ..Options::default() };
         let mut pair = Pair::open(Plan {
             options,
             loss: 10,
-            bytes: [200_000, 50_000],
+            bytes: under_miri([200_000, 50_000], [60_000, 2000]),
             read_pause: Duration::from_secs(3),
             seed,
             ..Plan::default()

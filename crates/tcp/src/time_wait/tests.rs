@@ -13,6 +13,7 @@ fn entry(timestamps: bool) -> TimeWait {
     ts.enabled = timestamps;
     ts.recent = 100;
     TimeWait {
+        flags: TcpFlags::ACK,
         local_port: 80,
         remote_port: 4000,
         snd_nxt: SND_NXT,

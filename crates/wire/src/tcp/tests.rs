@@ -39,8 +39,8 @@ fn what_a_syn_carries_and_blocks_exclude_each_other() {
     assert_eq!((options.syn().mss, options.sack().len()), (None, 1));
     options.syn_mut().window_scale = Some(3);
     assert_eq!((options.syn().window_scale, options.sack()), (Some(3), &[][..]));
-    assert!(size_of::<TcpOptions>() <= 72, "{}", size_of::<TcpOptions>());
-    assert!(size_of::<TcpRepr>() <= 92, "{}", size_of::<TcpRepr>());
+    assert!(size_of::<TcpOptions>() <= 84, "{}", size_of::<TcpOptions>());
+    assert!(size_of::<TcpRepr>() <= 104, "{}", size_of::<TcpRepr>());
 }
 
 const TIMES: Option<Timestamps> = Some(Timestamps { val: 0x0102_0304, ecr: 0x0506_0708 });
@@ -262,4 +262,20 @@ fn as_many_sack_blocks_as_there_is_place_for() {
         options.fit_sack();
         assert_eq!((options.sack().len(), options.len()), (fit, written));
     }
+}
+
+/// Without padding all of it fits into 40 bytes, with padding it does not.
+#[test]
+fn what_has_no_place_is_left_out_as_writing_does() {
+    let mut options = with_blocks(3);
+    options.timestamps = Some(Timestamps { val: 1, ecr: 2 });
+    options.acc_ecn = Some(AccEcnOption::new(AccEcnOrder::Ect1First, 0, AccEcnCounters::default()));
+    let written = options.len();
+    options.fit();
+    assert_eq!((options.acc_ecn, options.sack().len(), options.len()), (None, 3, written));
+    options = with_blocks(2);
+    options.acc_ecn = Some(AccEcnOption::new(AccEcnOrder::Ect1First, 0, AccEcnCounters::default()));
+    let before = options.clone();
+    options.fit();
+    assert_eq!(options, before, "all has a place");
 }

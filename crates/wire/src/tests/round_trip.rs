@@ -10,7 +10,10 @@ use crate::icmpv6::Icmpv6Repr;
 use crate::ipv4::Ipv4Repr;
 use crate::ipv6::{FragmentHeader, Ipv6Repr, walk_extensions};
 use crate::ndp::{NdpRepr, Prefix, RouterAdvert};
-use crate::tcp::{SackBlock, SynOptions, SynOrSack, TcpFlags, TcpOptions, TcpRepr, Timestamps};
+use crate::tcp::{
+    AccEcnCounters, AccEcnOption, AccEcnOrder, SackBlock, SynOptions, SynOrSack, TcpFlags,
+    TcpOptions, TcpRepr, Timestamps,
+};
 use crate::udp::UdpRepr;
 use crate::{SeqNum, ndp};
 
@@ -66,11 +69,19 @@ prop_compose! {
     fn other_options()(
         times: Option<(u32, u32)>,
         blocks in prop::collection::vec(any::<(u32, u32)>(), 0..=3),
+        counters: Option<(bool, u32, u32, u32)>,
     ) -> TcpOptions {
         let timestamps = times.map(|(val, ecr)| Timestamps { val, ecr });
         let block = |(left, right)| SackBlock { left: SeqNum(left), right: SeqNum(right) };
         let sack = blocks.into_iter().map(block).collect();
-        TcpOptions { timestamps, syn_or_sack: SynOrSack::Sack(sack), ..TcpOptions::default() }
+        let syn_or_sack = SynOrSack::Sack(sack);
+        let mut options = TcpOptions { timestamps, syn_or_sack, ..TcpOptions::default() };
+        options.acc_ecn = counters.zip(options.acc_ecn_space(40)).map(|(counters, present)| {
+            let (first, e0b, ceb, e1b) = counters;
+            let order = if first { AccEcnOrder::Ect0First } else { AccEcnOrder::Ect1First };
+            AccEcnOption::new(order, present, AccEcnCounters { e0b, ceb, e1b })
+        });
+        options
     }
 }
 

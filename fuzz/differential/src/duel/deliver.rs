@@ -1,10 +1,7 @@
-//! Segments that arrive at both engines, and what completes below them.
-
-use plimsoll_wire::SeqNum;
-use plimsoll_wire::tcp::{SackBlock, TcpFlags};
+//! Segments that arrive at both connections, and what completes below them.
 
 use super::{Duel, Outcome, show};
-use crate::engine::{FIGURES, How, Segment};
+use crate::engine::{How, Segment};
 use crate::script::{Arrive, BelowStep, Opening};
 
 impl Duel<'_> {
@@ -14,9 +11,6 @@ impl Duel<'_> {
             return Ok(());
         }
         self.reach.segments += 1;
-        let fin = segment.repr.flags.contains(TcpFlags::FIN);
-        self.past.lone_fin |= fin && segment.payload.is_empty();
-        self.past.straddled |= self.straddles(segment);
         self.say(|duel| format!("  < {}", show::segment(segment, &duel.peer)));
         let batched = self.batch > 0 && self.config_defers;
         let may = self.take_segment(segment, batched)?;
@@ -31,63 +25,9 @@ impl Duel<'_> {
         Ok(())
     }
 
-    /// Whether the data of a segment ends beyond the window that was promised when both were last
-    /// compared.
-    fn straddles(&self, segment: &Segment) -> bool {
-        let figure = |name: &str| {
-            let at = FIGURES.iter().position(|figure| *figure == name).unwrap_or(0);
-            self.figures[1][at] as u32
-        };
-        let edge = self.peer.setup.iss.wrapping_add(1 + figure("bytes_received"));
-        let end = segment.repr.seq + segment.payload.len() as u32;
-        !segment.payload.is_empty() && end > SeqNum(edge) + figure("rcv_wnd")
-    }
-
     /// Both take a segment. Returns whether its ACK may wait.
     fn take_segment(&mut self, segment: &Segment, batched: bool) -> Outcome<bool> {
-        let tells = !segment.repr.options.sack().is_empty();
-        let before = if tells { self.delivered() } else { 0 };
-        let mut waits = Vec::with_capacity(2);
-        self.both("segment", |side, at| {
-            let (told, may) = side.segment(at, segment, batched);
-            waits.push(may);
-            told
-        })?;
-        if tells && self.delivered() != before {
-            self.note_blocks(segment);
-        }
-        if waits[0] != waits[1] {
-            // Something else differs, of which this is the consequence: a figure, or what leaves.
-            self.compare_figures(|name| name != "ack_cannot_wait")?;
-            self.compare_counters(|name| !name.starts_with("plimsoll.Ack"))?;
-            self.flush()?;
-        }
-        self.same("ack may wait", waits[0], waits[1])
-    }
-
-    /// Segments that the new engine takes for delivered.
-    fn delivered(&self) -> u64 {
-        let at = FIGURES.iter().position(|figure| *figure == "delivered").unwrap_or(0);
-        let mut figures = [0; FIGURES.len()];
-        self.sides[1].figures(self.at(), &mut figures);
-        figures[at]
-    }
-
-    /// Notes the SACK blocks of a segment that was taken.
-    fn note_blocks(&mut self, segment: &Segment) {
-        // What no receiver sends tells nothing.
-        let real = |block: &&SackBlock| {
-            segment.repr.ack <= block.left && block.left < block.right && block.right <= self.sent
-        };
-        let blocks: Vec<SackBlock> =
-            segment.repr.options.sack().iter().filter(real).copied().collect();
-        let within = |block: &SackBlock, told: &SackBlock| {
-            told.left <= block.left && block.right <= told.right
-        };
-        let new = |block: &&SackBlock| !self.told.iter().any(|told| within(block, told));
-        let lefts = blocks.iter().filter(new).map(|block| block.left);
-        self.past.descending |= !lefts.is_sorted();
-        self.told.extend(blocks);
+        self.both("segment", |side, at| side.segment(at, segment, batched)).map(|(_, may)| may)
     }
 
     pub(super) fn deliver_all(&mut self, segments: &[Segment]) -> Outcome<()> {
@@ -208,7 +148,6 @@ impl Duel<'_> {
                 self.below.pressure = pressure;
                 self.below.room = room;
                 self.reach.hit("below", "memory");
-                self.past.short = true;
                 if self.both("awaits_memory", |side, _| side.awaits_memory())? {
                     self.reach.hit("below", "memory was awaited");
                     self.both("memory", |side, at| side.memory(at))?;

@@ -1,4 +1,4 @@
-//! Two engines in lock step: each call goes to both, and whatever comes out is compared.
+//! Two connections in lock step: each call goes to both, and whatever comes out is compared.
 
 mod beside;
 mod deliver;
@@ -6,21 +6,18 @@ mod show;
 mod steps;
 mod writes;
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::fmt::Debug;
+use std::fmt::{Debug, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 use plimsoll_wire::SeqNum;
-use plimsoll_wire::tcp::{SackBlock, TcpFlags};
+use plimsoll_wire::tcp::TcpFlags;
 
-pub use beside::{Beside, Difference, Past};
+pub use beside::Difference;
 
-use crate::engine::{
-    At, Below, EVENTS, Engine, FIGURES, Figures, How, Open, Opt, Packet, new, old,
-};
-use crate::known::{Covers, KNOWN, Then};
+use crate::engine::{At, Below, EVENTS, Engine, FIGURES, Figures, How, Open, Packet, Side};
 use crate::peer::{Agreed, PORTS, Peer};
 use crate::reach::Reach;
 use crate::script::{Opening, Script, Setup};
@@ -31,10 +28,8 @@ const MAX_BURST: usize = 50_000;
 /// Why a script ends before its last step.
 #[derive(Debug)]
 pub enum Stop {
-    /// The engines differ.
+    /// They differ.
     Differ(Box<Difference>),
-    /// They differ as they should, because of this finding.
-    Known(&'static str),
     /// Both panicked with the same words, or did something else that neither may do.
     Fail(Box<Difference>),
 }
@@ -84,19 +79,10 @@ pub struct Duel<'a> {
     peer: Peer,
     now: u64,
     below: Below,
-    past: Past,
-    /// SACK blocks that the peer has sent and the engine has taken.
-    told: Vec<SackBlock>,
-    /// When the last packet with data left, and the highest end of those that left then.
-    left: (u64, SeqNum),
-    /// The highest end of what has left.
-    sent: SeqNum,
     queued: VecDeque<Queued>,
     figures: Box<[Figures; 2]>,
     counters: [Vec<u64>; 2],
     counter_names: Vec<&'static str>,
-    /// Where the old engine has the counter of the same name, if it has.
-    old_counters: Vec<Option<usize>>,
     opened: bool,
     /// Bytes that the application has written.
     written: u64,
@@ -107,27 +93,15 @@ pub struct Duel<'a> {
     config_defers: bool,
     zerocopy_syn: bool,
     step: usize,
-    /// Findings whose consequences were met.
-    met: Vec<&'static str>,
     reach: &'a mut Reach,
     trace: Option<&'a mut Vec<String>>,
 }
 
 impl<'a> Duel<'a> {
-    /// The old engine and the new one before the open.
+    /// Two connections before the open: one that does as the script says, and one that does
+    /// otherwise what must not matter.
     pub fn new(setup: &'a Setup, reach: &'a mut Reach, trace: Option<&'a mut Vec<String>>) -> Self {
-        let sides: [Box<dyn Engine>; 2] =
-            [Box::<old::Side>::default(), Box::<new::Side>::default()];
-        Duel::between(sides, setup, reach, trace)
-    }
-
-    /// Two engines before the open; the first one is what the other is compared with.
-    pub fn between(
-        mut sides: [Box<dyn Engine>; 2],
-        setup: &'a Setup,
-        reach: &'a mut Reach,
-        trace: Option<&'a mut Vec<String>>,
-    ) -> Self {
+        let mut sides: [Box<dyn Engine>; 2] = [Box::<Side>::default(), Box::new(Side::otherwise())];
         keep_panics();
         for side in &mut sides {
             for &(setting, value) in &setup.settings {
@@ -135,9 +109,6 @@ impl<'a> Duel<'a> {
             }
         }
         let counter_names = sides[1].counter_names();
-        let old_names = sides[0].counter_names();
-        let old_counters =
-            counter_names.iter().map(|name| old_names.iter().position(|old| old == name)).collect();
         let deferring = crate::engine::Setting::BacklogAckDefer;
         let last = setup.settings.iter().rev().find(|(setting, _)| *setting == deferring);
         let below = Below {
@@ -152,21 +123,10 @@ impl<'a> Duel<'a> {
             peer: Peer::new(setup.peer),
             now: u64::from(setup.start) * 1000,
             below,
-            past: Past {
-                user_timeout: setup
-                    .options
-                    .iter()
-                    .any(|&(option, value)| option == Opt::UserTimeout && value > 0),
-                ..Past::default()
-            },
-            told: Vec::new(),
-            left: (0, SeqNum(setup.iss)),
-            sent: SeqNum(setup.iss),
             queued: VecDeque::new(),
             figures: Box::new([[0; FIGURES.len()]; 2]),
             counters: [Vec::new(), Vec::new()],
             counter_names,
-            old_counters,
             opened: false,
             written: 0,
             batch: 0,
@@ -174,13 +134,12 @@ impl<'a> Duel<'a> {
             config_defers: last.is_none_or(|&(_, value)| value != 0),
             zerocopy_syn: false,
             step: 0,
-            met: Vec::new(),
             reach,
             trace,
         }
     }
 
-    /// As if the new engine had been changed: a setting of it alone.
+    /// As if the engine had been changed on one side: a setting of that alone.
     #[cfg(test)]
     pub(crate) fn skewed(mut self, setting: crate::engine::Setting, value: u64) -> Self {
         self.sides[1].configure(setting, value);
@@ -190,15 +149,10 @@ impl<'a> Duel<'a> {
     /// Runs a script.
     ///
     /// # Errors
-    /// If the engines differ.
+    /// If the two differ.
     pub fn run(mut self, script: &Script) -> Outcome<()> {
         self.count_setup();
         let result = self.run_steps(script);
-        let ended = match &result {
-            Err(Stop::Known(finding)) => Some(*finding),
-            _ => None,
-        };
-        self.reach.tally.add_known(&self.met, ended);
         let counters = &self.counters[1];
         self.reach.add_counters(&self.counter_names, counters);
         result
@@ -257,62 +211,44 @@ impl<'a> Duel<'a> {
     }
 
     /// Both results, which must be the same.
-    fn same<T: PartialEq + Debug>(&mut self, what: &str, old: T, new: T) -> Outcome<T> {
-        if old == new {
-            return Ok(new);
+    fn same<T: PartialEq + Debug>(&self, what: &str, plain: T, otherwise: T) -> Outcome<T> {
+        if plain == otherwise {
+            return Ok(otherwise);
         }
-        let difference = self.difference(what, format!("{old:?}"), format!("{new:?}"));
-        self.judge(difference).map(|()| new)
+        let (plain, otherwise) = (format!("{plain:?}"), format!("{otherwise:?}"));
+        Err(Stop::Differ(Box::new(self.difference(what, plain, otherwise))))
     }
 
-    /// What is `old` on one side and `new` on the other, here and now.
-    fn difference(&self, what: &str, old: String, new: String) -> Difference {
-        let (step, now, past) = (self.step, self.now, self.past);
-        Difference { step, what: what.to_string(), old, new, now, past, beside: String::new() }
+    /// What is `plain` on one side and not on the other, here and now.
+    fn difference(&self, what: &str, plain: String, otherwise: String) -> Difference {
+        Difference {
+            step: self.step,
+            what: what.to_string(),
+            plain,
+            otherwise,
+            beside: self.beside(),
+        }
     }
 
-    /// Both sides' figures and counters as they are now.
-    fn beside(&self) -> Beside {
+    /// All figures and counters that differ now, in words.
+    fn beside(&self) -> String {
         let at = self.at();
-        let mut beside = Beside { state: self.sides[1].state(), ..Beside::default() };
         let mut figures = [[0; FIGURES.len()]; 2];
         let mut counters = [Vec::new(), Vec::new()];
         for (n, side) in self.sides.iter().enumerate() {
             side.figures(at, &mut figures[n]);
             side.counters(&mut counters[n]);
         }
-        for (n, name) in FIGURES.iter().enumerate() {
-            beside.figures.push((name, figures[0][n], figures[1][n]));
-        }
-        for (n, name) in self.counter_names.iter().enumerate() {
-            match self.old_counters[n] {
-                Some(place) => beside.counters.push((name, counters[0][place], counters[1][n])),
-                None => beside.new_counters.push((name, counters[1][n])),
+        let names = FIGURES.iter().chain(&self.counter_names);
+        let [plain, otherwise] =
+            [0, 1].map(|n| figures[n].iter().copied().chain(counters[n].iter().copied()));
+        let mut text = String::new();
+        for ((name, plain), otherwise) in names.zip(plain).zip(otherwise) {
+            if plain != otherwise {
+                let _ = write!(text, " {name} {plain} {otherwise},");
             }
         }
-        beside
-    }
-
-    /// Whether a difference is meant.
-    fn judge(&mut self, difference: Difference) -> Outcome<()> {
-        let beside = OnceCell::new();
-        for known in KNOWN {
-            let covers = match known.covers {
-                Covers::What(covers) => covers(&difference),
-                Covers::Rest(covers) => covers(&difference, beside.get_or_init(|| self.beside())),
-            };
-            if covers {
-                if !self.met.contains(&known.finding) {
-                    self.met.push(known.finding);
-                }
-                return match known.then {
-                    Then::GoOn => Ok(()),
-                    Then::End => Err(Stop::Known(known.finding)),
-                };
-            }
-        }
-        let beside = self.beside().differing();
-        Err(Stop::Differ(Box::new(Difference { beside, ..difference })))
+        text
     }
 
     /// Calls both.
@@ -322,18 +258,19 @@ impl<'a> Duel<'a> {
         mut call: impl FnMut(&mut dyn Engine, At) -> T,
     ) -> Outcome<T> {
         let at = self.at();
-        let [old, new] = &mut self.sides;
-        let old = guarded(|| call(&mut **old, at));
-        let new = guarded(|| call(&mut **new, at));
-        match (old, new) {
-            (Ok(old), Ok(new)) => self.same(what, old, new),
-            (Err(old), Err(new)) if old == new => Err(self.both_fail(what, &new)),
-            (old, new) => {
+        let [plain, otherwise] = &mut self.sides;
+        let plain = guarded(|| call(&mut **plain, at));
+        let otherwise = guarded(|| call(&mut **otherwise, at));
+        match (plain, otherwise) {
+            (Ok(plain), Ok(otherwise)) => self.same(what, plain, otherwise),
+            (Err(plain), Err(otherwise)) if plain == otherwise => {
+                Err(self.both_fail(what, &otherwise))
+            }
+            (plain, otherwise) => {
                 let said = |side: Result<T, String>| side.map_or_else(|text| text, |_| "ok".into());
-                let (old, new) = (said(old), said(new));
-                self.judge(self.difference(&format!("panic in {what}"), old, new))?;
-                // The one that panicked cannot go on, whatever the list says.
-                Err(Stop::Known("panic"))
+                let (plain, otherwise) = (said(plain), said(otherwise));
+                let what = format!("panic in {what}");
+                Err(Stop::Differ(Box::new(self.difference(&what, plain, otherwise))))
             }
         }
     }
@@ -366,16 +303,16 @@ impl<'a> Duel<'a> {
             if burst == MAX_BURST {
                 return Err(self.both_fail("packet", "the connection does not stop sending"));
             }
-            let mut notes = Vec::new();
+            // One of the two writes notes, in turn with the script.
+            let mut noted = false;
             let packet = self.both("packet", |side, at| {
                 let mut packet = side.poll_transmit(at);
-                notes.push(packet.as_mut().and_then(|packet| packet.note.take()));
+                noted |= packet.as_mut().and_then(|packet| packet.note.take()).is_some();
                 packet
             })?;
             let Some(packet) = packet else { break };
-            if let Some(note) = notes.pop().flatten() {
+            if noted {
                 self.reach.hit("packets with", "note");
-                self.same("note", notes.pop().flatten(), Some(note))?;
             }
             self.leave(packet)?;
         }
@@ -392,7 +329,6 @@ impl<'a> Duel<'a> {
             self.both("report_syn_data", |side, _| side.report_syn_data())?;
         }
         let (len, departure) = (packet.payload.len() as u32, packet.departure);
-        self.note_departure(&packet);
         let Some(serial) = packet.serial else {
             self.peer.on_wire(&packet);
             return Ok(());
@@ -412,23 +348,6 @@ impl<'a> Duel<'a> {
         let packet = travels.then(|| Box::new(packet));
         self.queued.push_back(Queued { serial, len, departure, packet });
         Ok(())
-    }
-
-    /// Notes in which order what takes sequence numbers has left.
-    fn note_departure(&mut self, packet: &Packet) {
-        let flags = packet.repr.flags;
-        let control = u32::from(flags.intersects(TcpFlags::SYN | TcpFlags::FIN));
-        let len = packet.payload.len() as u32 + control;
-        if len == 0 || flags.contains(TcpFlags::RST) {
-            return;
-        }
-        let end = packet.repr.seq + len;
-        self.sent = self.sent.max(end);
-        let departure = packet.departure;
-        self.past.sent_at_zero |= departure == 0;
-        let (before, highest) = self.left;
-        self.past.lower_behind |= departure == before && end < highest;
-        self.left = (departure, if departure == before { end.max(highest) } else { end });
     }
 
     fn count_packet(&mut self, packet: &Packet) {
@@ -470,34 +389,26 @@ impl<'a> Duel<'a> {
         let state = self.both("state", |side, _| side.state())?;
         self.reach.hit("states", state.unwrap_or("none"));
         if self.setup.opening == Opening::FastOpen {
-            self.both("fast open news", |side, _| side.poll_fast_open_news())?;
+            self.both("fast open outcome", |side, _| side.poll_fast_open())?;
         }
-        self.compare_figures(|_| true)?;
-        self.compare_counters(|_| true)
+        self.compare_figures()?;
+        self.compare_counters()
     }
 
-    /// Compares the figures whose names are `wanted`.
-    pub(super) fn compare_figures(&mut self, wanted: fn(&str) -> bool) -> Outcome<()> {
+    /// Compares the figures, and looks at what the connections have agreed on.
+    fn compare_figures(&mut self) -> Outcome<()> {
         let at = self.at();
         for (side, figures) in self.sides.iter().zip(self.figures.iter_mut()) {
             side.figures(at, figures);
         }
-        let [old, new] = &*self.figures;
-        if old != new {
-            let differing: Vec<usize> = (0..FIGURES.len()).filter(|&n| old[n] != new[n]).collect();
-            for n in differing.into_iter().filter(|&n| wanted(FIGURES[n])) {
-                let (old, new) = (self.figures[0][n], self.figures[1][n]);
-                self.same(FIGURES[n], old, new)?;
-            }
+        let [plain, otherwise] = &*self.figures;
+        for (n, name) in FIGURES.iter().enumerate() {
+            self.same(name, plain[n], otherwise[n])?;
         }
         let figure = |name: &str| {
             let at = FIGURES.iter().position(|figure| *figure == name).unwrap_or(0);
             self.figures[1][at]
         };
-        if figure("sacked") == 0 {
-            // Also after reneging: what is told again then is new again.
-            self.told.clear();
-        }
         let hold = figure("hold");
         let recovery = figure("ca_state");
         self.peer.agreed = Agreed {
@@ -524,17 +435,13 @@ impl<'a> Duel<'a> {
         Ok(())
     }
 
-    /// Compares the counters whose names are `wanted`.
-    pub(super) fn compare_counters(&mut self, wanted: fn(&str) -> bool) -> Outcome<()> {
+    fn compare_counters(&mut self) -> Outcome<()> {
         for (side, counters) in self.sides.iter().zip(&mut self.counters) {
             side.counters(counters);
         }
-        for n in 0..self.counter_names.len() {
-            let Some(place) = self.old_counters[n] else { continue };
-            let (old, new) = (self.counters[0][place], self.counters[1][n]);
-            if old != new && wanted(self.counter_names[n]) {
-                self.same(self.counter_names[n], old, new)?;
-            }
+        let [plain, otherwise] = &self.counters;
+        for (n, name) in self.counter_names.iter().enumerate() {
+            self.same(name, plain[n], otherwise[n])?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What each step of a script does.
 
 use super::{Duel, Outcome, show};
-use crate::engine::{News, Opt, Setting};
+use crate::engine::{News, Setting};
 use crate::script::{App, Step, Time};
 
 /// Deadlines that are met while time passes, at most.
@@ -112,8 +112,6 @@ impl Duel<'_> {
             App::Abort => self.both("abort", |side, at| side.abort(at))?,
             App::Option(option, value) => {
                 self.reach.hit_named("options", format!("{option:?}={value}"));
-                self.past.user_timeout |= option == Opt::UserTimeout && value > 0;
-                self.past.switched |= option == Opt::Congestion;
                 self.both("set_option", |side, at| side.set_option(at, option, value))?;
             }
             _ => self.other_call(call)?,

@@ -1,4 +1,4 @@
-//! The numbers that a connection tells about itself, in one array for both engines.
+//! The numbers that a connection tells about itself, in one array.
 
 /// The names of the numbers.
 pub const FIGURES: [&str; 104] = [

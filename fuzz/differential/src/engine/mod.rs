@@ -1,10 +1,6 @@
-//! What the driver asks of an engine, in words of its own, so that it is written once for engines
-//! whose calls differ.
-//!
-//! An adapter is the only code that knows an engine. As long as two engines have the same calls,
-//! one macro writes both adapters; when they part, the macro's text becomes a file for each.
+//! What the driver asks of an engine, in words of its own. The adapter is the only code that knows
+//! the engine.
 
-#[macro_use]
 mod adapter;
 mod figures;
 mod knobs;
@@ -13,95 +9,9 @@ use plimsoll_buf::{Slice, Slices};
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{FastOpenOption, TcpRepr};
 
+pub use adapter::Side;
 pub use figures::{FIGURES, Figures};
 pub use knobs::{NONE, Opt, Setting};
-
-/// The engine of commit 8c08334.
-pub mod old {
-    adapter!(plimsoll_tcp_8c08334);
-
-    /// What happens below a connection.
-    mod calls {
-        use plimsoll_tcp_8c08334::{Connection, Context, PathEvent, Segment};
-
-        /// Returns whether its ACK may wait for the end of the batch.
-        pub(super) fn segment(
-            conn: &mut Connection,
-            cx: &Context<'_>,
-            segment: Segment,
-            (batched, reader_waits): (bool, bool),
-        ) -> bool {
-            conn.set_reader_waiting(reader_waits);
-            conn.handle_segment(cx, segment);
-            batched && conn.may_defer_ack(cx)
-        }
-
-        pub(super) fn timeout(conn: &mut Connection, cx: &Context<'_>) {
-            conn.handle_timeout(cx);
-        }
-
-        pub(super) fn path(conn: &mut Connection, cx: &Context<'_>, event: PathEvent) {
-            conn.handle_path_event(cx, event);
-        }
-
-        pub(super) fn completion(conn: &mut Connection, cx: &Context<'_>) {
-            conn.handle_completion(cx);
-        }
-
-        pub(super) fn memory(conn: &mut Connection, cx: &Context<'_>) {
-            conn.handle_memory(cx);
-        }
-
-        pub(super) fn wake(conn: &mut Connection, cx: &Context<'_>, readers: bool, writers: bool) {
-            conn.handle_wake(cx.now, readers, writers);
-        }
-    }
-}
-
-/// The engine of today.
-pub mod new {
-    adapter!(plimsoll_tcp);
-
-    /// What happens below a connection.
-    mod calls {
-        use plimsoll_tcp::{
-            Arrival, Batch, Connection, Context, Input, OutputDue, PathEvent, Reader, Segment,
-        };
-
-        /// Returns whether its ACK may wait for the end of the batch.
-        pub(super) fn segment(
-            conn: &mut Connection,
-            cx: &Context<'_>,
-            segment: Segment,
-            (batched, reader_waits): (bool, bool),
-        ) -> bool {
-            let batch = batched.then_some(Batch::Backlog);
-            let reader = if reader_waits { Reader::Waiting } else { Reader::Absent };
-            let input = Input::Segment(segment, Arrival { batch, reader });
-            conn.handle(cx, input) == OutputDue::EndOfBatch
-        }
-
-        pub(super) fn timeout(conn: &mut Connection, cx: &Context<'_>) {
-            conn.handle(cx, Input::Timeout);
-        }
-
-        pub(super) fn path(conn: &mut Connection, cx: &Context<'_>, event: PathEvent) {
-            conn.handle(cx, Input::Path(event));
-        }
-
-        pub(super) fn completion(conn: &mut Connection, cx: &Context<'_>) {
-            conn.handle(cx, Input::Completion);
-        }
-
-        pub(super) fn memory(conn: &mut Connection, cx: &Context<'_>) {
-            conn.handle(cx, Input::Memory);
-        }
-
-        pub(super) fn wake(conn: &mut Connection, cx: &Context<'_>, readers: bool, writers: bool) {
-            conn.handle(cx, Input::Woken { readers, writers });
-        }
-    }
-}
 
 /// What comes with a call. Times are nanoseconds since the start.
 #[derive(Clone, Copy, Debug, Default)]
@@ -273,7 +183,7 @@ pub trait Engine {
     /// The data of the SYN was a zero-copy write.
     fn report_syn_data(&mut self);
     /// What an open with Fast Open taught.
-    fn poll_fast_open_news(&mut self) -> Option<String>;
+    fn poll_fast_open(&mut self) -> Option<String>;
 
     /// A segment arrived. Returns what TIME-WAIT said in words, and whether the ACK of a segment
     /// that is `batched` may wait.
@@ -342,8 +252,6 @@ pub trait Engine {
     fn decisions(&self) -> Vec<String>;
     /// The state of RFC 9293, or `None` without a connection.
     fn state(&self) -> Option<&'static str>;
-    /// Checks what must hold between two calls.
-    fn check(&self);
 }
 
 /// Events in the order of their bits.

@@ -12,6 +12,7 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::ptr;
 use std::time::Duration;
 
@@ -81,7 +82,9 @@ pub(super) const VIRTIO_HEADER: usize = 10;
 /// Like an Ethernet device it can cut and sum, so that a packet socket sees what the kernel's TCP
 /// made: super-segments whole.
 pub(super) fn tun(name: &CStr) -> io::Result<File> {
-    let file = File::options().read(true).write(true).open("/dev/net/tun")?;
+    let mut options = File::options();
+    options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
+    let file = options.open("/dev/net/tun")?;
     // SAFETY: all zero is a valid value of this structure.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     let room = request.ifr_name.len() - 1;

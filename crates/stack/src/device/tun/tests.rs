@@ -132,6 +132,23 @@ fn cwr_marks_the_super_segment_as_ecn() {
 }
 
 #[test]
+fn a_count_with_cwr_is_not_left_to_the_device() {
+    let pool = Pool::new();
+    let count = TcpFlags::ACK | TcpFlags::CWR;
+    for (flags, packets) in [(count, 3), (TcpFlags::ACK | TcpFlags::AE, 1)] {
+        let kernel = Fake::new(|_, _| Ok(()));
+        let mut packet = tcp(4, payload(&pool, 3000), flags);
+        packet.gso = Some(Gso { size: 1400, segs: 3 });
+        packet.cwr = crate::packet::CwrFlag::OnAll;
+        let mut tx = kernel.tx();
+        assert!(!send(&mut tx, [packet]).caps_changed);
+        let written = kernel.written();
+        assert_eq!(written.len(), packets);
+        assert!(written.iter().all(|(header, _)| header.gso_type & 0x80 == 0));
+    }
+}
+
+#[test]
 fn a_refused_super_segment_is_cut_and_tso_stays_off() {
     for refusal in [Errno::INVAL, Errno::IO, Errno::MSGSIZE] {
         let pool = Pool::new();

@@ -3,7 +3,9 @@
 use plimsoll_buf::{MAX_SLICES, Pool, Slices};
 use plimsoll_tcp::{Duration, Ecn, Segment};
 use plimsoll_wire::SeqNum;
-use plimsoll_wire::tcp::{SackBlock, TcpFlags, TcpRepr, Timestamps};
+use plimsoll_wire::tcp::{
+    AccEcnCounters, AccEcnOption, AccEcnOrder, SackBlock, TcpFlags, TcpRepr, Timestamps,
+};
 
 use super::{Gro, Held, PureAcks, coalesce, train_unit};
 use crate::device::memory_link::LinkConfig;
@@ -116,6 +118,13 @@ fn options_must_be_the_same() {
     };
     refused(&segment(100, 50), &changed(150, 70, sack));
     refused(&changed(100, 50, sack), &changed(150, 70, sack));
+    let counts = |segment: &mut Segment| {
+        let counters = AccEcnCounters { e0b: 1, ceb: 0, e1b: 1 };
+        let option = AccEcnOption::new(AccEcnOrder::Ect1First, 3, counters);
+        segment.repr.options.acc_ecn = Some(option);
+    };
+    refused(&segment(100, 50), &changed(150, 70, counts));
+    merged(changed(100, 50, counts), changed(150, 70, counts));
     let signed = |segment: &mut Segment| segment.repr.options.md5 = Some([1; 16]);
     refused(&segment(100, 50), &changed(150, 70, signed));
 }

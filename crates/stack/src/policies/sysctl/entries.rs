@@ -33,6 +33,9 @@ struct Access {
     set: fn(&mut Settings, &str) -> Outcome,
 }
 
+/// The names of all congestion control algorithms.
+const AVAILABLE: &str = "reno cubic bbr dctcp";
+
 /// A setting of the whole stack.
 const fn entry(name: &'static str, access: Access, doc: &'static str) -> Entry {
     Entry { name, doc, socket: "", linux: "", get: access.get, set: access.set }
@@ -224,8 +227,9 @@ pub(super) static ENTRIES: &[Entry] = &[
     ),
     entry(
         "net.ipv4.route.mtu_expires",
-        time!(1..=86_400, SECONDS, mtu_expires),
-        "Seconds for which a path MTU newly learnt from ICMP is believed.",
+        time!(1..=86_400, SECONDS, tcp.mtu_expires),
+        "Seconds for which a path MTU newly learnt from ICMP is believed; then open connections, too, \
+         send packets as long as the link takes again.",
     ),
     entry(
         "net.ipv4.route.min_pmtu",
@@ -278,6 +282,12 @@ pub(super) static ENTRIES: &[Entry] = &[
     )
     .socket("off with SO_RCVBUF (`TcpStream::set_recv_buffer_size`)"),
     entry(
+        "net.ipv4.tcp_shrink_window",
+        switch!(tcp.tcp_shrink_window),
+        "1: the window shrinks when the receive buffer does, so that data for which no \
+         memory is left is not taken; 0: what was offered stays offered (RFC 9293, section 3.8.6).",
+    ),
+    entry(
         "net.ipv4.tcp_sack",
         switch!(tcp.tcp_sack),
         "1: new connections offer and accept selective acknowledgements (RFC 2018).",
@@ -314,6 +324,13 @@ pub(super) static ENTRIES: &[Entry] = &[
         number!(0..=127, "", tcp.tcp_synack_retries),
         "How many times a SYN-ACK is sent again before the half-open connection is forgotten.",
     ),
+    entry(
+        "net.ipv4.tcp_retries1",
+        number!(0..=255, "timeouts", tcp.tcp_retries1),
+        "After the time that this many timeouts take, counted from the least retransmission timeout, \
+         the path is suspected to swallow long packets (net.ipv4.tcp_mtu_probing).",
+    )
+    .linux("Linux also has another route looked for."),
     entry(
         "net.ipv4.tcp_retries2",
         number!(0..=255, "timeouts", tcp.tcp_retries2),
@@ -356,12 +373,14 @@ pub(super) static ENTRIES: &[Entry] = &[
         "net.ipv4.tcp_rto_min_us",
         time!(1..=120_000_000, MICROSECONDS, tcp.tcp_rto_min),
         "Least retransmission timeout in microseconds.",
-    ),
+    )
+    .socket("TCP_RTO_MIN_US (`TcpStream::set_rto_min`)"),
     entry(
         "net.ipv4.tcp_rto_max_ms",
         time!(1000..=120_000, MILLISECONDS, tcp.tcp_rto_max),
         "Greatest retransmission timeout in milliseconds.",
-    ),
+    )
+    .socket("TCP_RTO_MAX_MS (`TcpStream::set_rto_max`)"),
     entry(
         "net.ipv4.tcp_min_rtt_wlen",
         time!(0..=86_400, SECONDS, tcp.tcp_min_rtt_wlen),
@@ -373,13 +392,25 @@ pub(super) static ENTRIES: &[Entry] = &[
             get: |settings| settings.tcp.tcp_congestion_control.name().to_owned(),
             set: |settings, text| {
                 let found = CongestionAlgorithm::from_name(text);
-                settings.tcp.tcp_congestion_control = found.ok_or("reno or cubic")?;
+                settings.tcp.tcp_congestion_control = found.ok_or("reno, cubic, bbr or dctcp")?;
                 Ok(())
             },
         },
         "Congestion control algorithm of new connections.",
     )
-    .socket("TCP_CONGESTION (`TcpStream::set_congestion`)"),
+    .socket("TCP_CONGESTION (`TcpStream::set_congestion`)")
+    .linux("bbr is version 3 of it; that of mainline Linux is version 1."),
+    entry(
+        "net.ipv4.tcp_available_congestion_control",
+        Access {
+            get: |_| AVAILABLE.to_owned(),
+            set: |_, text| match text.trim() {
+                AVAILABLE => Ok(()),
+                _ => Err("no other value".into()),
+            },
+        },
+        "Congestion control algorithms that there are; it can only be read.",
+    ),
     entry(
         "net.ipv4.tcp_slow_start_after_idle",
         switch!(tcp.tcp_slow_start_after_idle),
@@ -415,15 +446,49 @@ pub(super) static ENTRIES: &[Entry] = &[
     ),
     entry(
         "net.ipv4.tcp_ecn",
-        number!(0..=2, "", tcp.tcp_ecn),
-        "Explicit congestion notification (RFC 3168) of new connections: 0 never, 1 asked for and \
-         agreed to, 2 agreed to if the peer asks.",
+        number!(0..=5, "", tcp.tcp_ecn),
+        "Explicit congestion notification of new connections: 0 never, 1 asked for and agreed to, \
+         2 agreed to if the peer asks (RFC 3168); 3 Accurate ECN (RFC 9768) asked for and agreed \
+         to, 4 RFC 3168 asked for and either agreed to, 5 either agreed to.",
     )
-    .linux("Linux takes further values, for accurate ECN."),
+    .linux("Linux takes 3 to 5 from 7.0 on."),
+    entry(
+        "net.ipv4.tcp_ecn_option",
+        number!(0..=3, "", tcp.tcp_ecn_option),
+        "The option of Accurate ECN: 0 never sent, 1 where it is needed, 2 wherever it fits, \
+         3 also if none comes back.",
+    ),
+    entry(
+        "net.ipv4.tcp_ecn_option_beacon",
+        number!(0..=255, "options", tcp.tcp_ecn_option_beacon),
+        "Options of Accurate ECN per round trip at least where net.ipv4.tcp_ecn_option is 1; 0 is \
+         no minimum.",
+    ),
     entry(
         "net.ipv4.tcp_ecn_fallback",
         switch!(tcp.tcp_ecn_fallback),
-        "1: a SYN that is sent again does not ask for ECN.",
+        "1: a SYN that is sent again does not ask for ECN; one that asks for Accurate ECN is tried \
+         twice.",
+    ),
+    entry(
+        "plimsoll.tcp_abe",
+        switch!(tcp.tcp_abe),
+        "1: congestion marks reduce the window of reno to 80 % and that of cubic to 85 %, less than \
+         a loss does (RFC 8511).",
+    ),
+    entry(
+        "plimsoll.tcp_hystart_plus_plus",
+        switch!(tcp.tcp_hystart_plus_plus),
+        "1: HyStart++ (RFC 9406) ends the first slow start of new connections with cubic, and not \
+         HyStart.",
+    ),
+    entry(
+        "plimsoll.tcp_rfc7661",
+        switch!(tcp.tcp_rfc7661),
+        "1: the window of a new connection whose application pauses or sends little is kept for \
+         five minutes, and reduced further if a loss shows that to be wrong (RFC 7661); not with \
+         bbr. 0: it halves for each retransmission timeout that passes without data, and shrinks \
+         while less of it is used (RFC 2861), if net.ipv4.tcp_slow_start_after_idle is 1.",
     ),
     entry(
         "net.ipv4.tcp_min_tso_segs",
@@ -506,11 +571,40 @@ pub(super) static ENTRIES: &[Entry] = &[
          connections, and once ICMP says something new.",
     ),
     entry(
+        "net.ipv4.tcp_mtu_probing",
+        number!(0..=2, "", tcp.tcp_mtu_probing),
+        "Probes of the path MTU with longer segments (RFC 4821): 0 never; 1 on a connection whose \
+         timeouts suggest that long packets are swallowed; 2 on all new connections, of which \
+         those that we open begin with net.ipv4.tcp_base_mss.",
+    ),
+    entry(
+        "net.ipv4.tcp_base_mss",
+        number!(48..=65_495, "bytes", tcp.tcp_base_mss),
+        "Payload bytes of a segment with which the search for the path MTU begins.",
+    ),
+    entry(
+        "net.ipv4.tcp_mtu_probe_floor",
+        number!(48..=65_495, "bytes", tcp.tcp_mtu_probe_floor),
+        "The least payload bytes that timeouts bring a segment down to while net.ipv4.tcp_mtu_probing \
+         looks for what the path carries.",
+    ),
+    entry(
+        "net.ipv4.tcp_probe_threshold",
+        number!(1..=65_495, "bytes", tcp.tcp_probe_threshold),
+        "The search for the path MTU rests when it has come so close, in bytes.",
+    ),
+    entry(
+        "net.ipv4.tcp_probe_interval",
+        time!(0..=4_000_000, SECONDS, tcp.tcp_probe_interval),
+        "Seconds after its beginning that a search for the path MTU which rests begins anew.",
+    ),
+    entry(
         "plimsoll.initcwnd",
         number!(1..=1024, "segments", tcp.initcwnd),
         "Initial congestion window of new connections in segments (RFC 6928).",
     )
-    .linux("Linux: the attribute initcwnd of a route."),
+    .linux("Linux: a constant.")
+    .socket("`RouteMetrics::initcwnd` of its route"),
     entry(
         "net.ipv4.tcp_invalid_ratelimit",
         time!(0..=600_000, MILLISECONDS, tcp.tcp_invalid_ratelimit),
@@ -603,7 +697,8 @@ pub(super) static ENTRIES: &[Entry] = &[
         "net.ipv4.udp_mem",
         three!(three_pages, udp_mem),
         "Memory of the receive queues of all UDP sockets in pages of 4096 bytes: the third is the \
-         limit, and with more datagrams are dropped.",
+         limit, and with more datagrams are dropped. Buffers count whole, however little of one is \
+         unread.",
     )
     .linux(
         "The first two are kept and say nothing; on Linux, too, the limit is all that matters of \

@@ -42,6 +42,19 @@ fn values_and_units() {
 }
 
 #[test]
+fn every_congestion_control_is_available_and_can_be_chosen() {
+    let table = SysctlTable::new(None);
+    let available = table.get("net.ipv4.tcp_available_congestion_control").unwrap();
+    let names = plimsoll_tcp::CongestionAlgorithm::ALL.map(|algorithm| algorithm.name());
+    assert_eq!(available, names.join(" "));
+    for name in names {
+        table.set("net.ipv4.tcp_congestion_control", name).unwrap();
+        assert_eq!(table.get("net.ipv4.tcp_congestion_control").as_deref(), Ok(name));
+    }
+    table.set("net.ipv4.tcp_available_congestion_control", "reno").unwrap_err();
+}
+
+#[test]
 fn refusals_name_the_field_and_what_is_allowed() {
     let table = SysctlTable::new(None);
     let refused = |name, value| table.set(name, value).unwrap_err().to_string();

@@ -50,6 +50,21 @@ mod order {
     }
 
     #[test]
+    fn an_idle_queue_keeps_no_room_and_loses_nothing() {
+        let completions = Completions::new(Kick::new().unwrap());
+        (0..100).for_each(|slot| completions.push(id(slot)));
+        completions.on_idle();
+        let mut seen = Vec::new();
+        while !completions.is_empty() {
+            seen.extend(taken(&completions));
+        }
+        assert_eq!(seen, (0..100).collect::<Vec<_>>());
+        assert!(completions.queue.lock().capacity() >= 100);
+        completions.on_idle();
+        assert_eq!(completions.queue.lock().capacity(), 0);
+    }
+
+    #[test]
     fn an_old_mark_is_harmless() {
         let below = BelowUs::default();
         below.charge(300);

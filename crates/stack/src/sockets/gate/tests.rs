@@ -44,7 +44,7 @@ impl World {
     }
 
     fn arrive(&mut self, millis: u64, key: &FlowKey, syn: &Segment) -> Arrival {
-        let asked = Asked { key, home: 0, syn, least_iss: None, has_place: true };
+        let asked = Asked { key, home: 0, syn, headers: None, least_iss: None, has_place: true };
         self.gate.arrive(at(millis), &asked, &mut self.wakers)
     }
 

@@ -18,6 +18,7 @@
 
 pub(crate) mod flow;
 pub(crate) mod options;
+pub(crate) mod read_rate;
 pub(crate) mod receive_queue;
 
 use std::net::SocketAddr;
@@ -26,16 +27,18 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
 use plimsoll_buf::{Pool, Slices};
-use plimsoll_tcp::Serial;
+use plimsoll_tcp::{Instant, Serial};
 
 use crate::connection_id::ConnectionId;
 use crate::error::SocketError;
 use crate::interfaces::space::SpaceWaiter;
-use crate::limits::MAX_INTERFACES;
+use crate::limits::{DATAGRAM_OVERHEAD, MAX_INTERFACES, UDP_MINIMUM};
 use crate::packet::CompletionSink;
 use crate::pollers::completion::{BelowUs, Completions};
+use crate::sockets::summary::UdpSocketSummary;
 use crate::sockets::udp::flow::Flow;
 use crate::sockets::udp::options::UdpOptions;
+use crate::sockets::udp::read_rate::ReadRate;
 use crate::sockets::udp::receive_queue::{DatagramInfo, ReceiveQueue, Received, cost_of};
 use crate::sockets::wakers::{Interest, WaitKey, WakeList, WakerSet};
 use crate::sync::lock;
@@ -78,6 +81,13 @@ struct State {
     peer: Option<SocketAddr>,
     options: UdpOptions,
     queue: ReceiveQueue,
+    /// Something was read since the devices were last left to the reader.
+    has_read: bool,
+    rate: ReadRate,
+    /// Its reader is woken by the devices as well.
+    watches_devices: bool,
+    /// What the packet that arrived last cost, in bytes.
+    latest_cost: usize,
     /// What the account of memory has it for, in bytes.
     charged: usize,
     /// What the next call reports, once.
@@ -97,6 +107,43 @@ pub(crate) enum Delivery {
     NoMemory,
     /// The socket has been closed.
     Closed,
+}
+
+/// Who had better look into the devices next, as far as one socket is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NextPoll {
+    ByPoller,
+    /// Its reader is at work, and will look by itself when it has read what waits: half of
+    /// SO_RCVBUF or more does, or it reads a stream and watches the devices.
+    ByReader,
+}
+
+impl State {
+    /// Reads with `read`, or says why nothing can be read.
+    fn read<T>(
+        &mut self,
+        read: impl FnOnce(&mut ReceiveQueue) -> Option<T>,
+    ) -> Result<T, SocketError> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        read(&mut self.queue).ok_or_else(|| self.end.unwrap_or(SocketError::WouldBlock))
+    }
+
+    /// Whether its reader reads a stream, and is woken by the devices while it does.
+    fn streams(&self, now: Instant) -> bool {
+        self.watches_devices && self.rate.is_stream(now)
+    }
+
+    /// Leaves the devices to the reader once for each time that it was at work: nobody need wait
+    /// for one who does nothing.
+    fn next_poll(&mut self, now: Instant) -> NextPoll {
+        let behind = self.queue.cost() >= self.options.rcvbuf / 2;
+        match (behind || self.streams(now)) && std::mem::take(&mut self.has_read) {
+            true => NextPoll::ByReader,
+            false => NextPoll::ByPoller,
+        }
+    }
 }
 
 /// What sending needs to know of a socket, at one moment.
@@ -119,6 +166,10 @@ impl UdpEndpoint {
             peer,
             options,
             queue: ReceiveQueue::default(),
+            has_read: false,
+            rate: ReadRate::default(),
+            watches_devices: false,
+            latest_cost: 0,
             charged: 0,
             error: None,
             end: None,
@@ -188,34 +239,55 @@ impl UdpEndpoint {
     }
 
     /// Takes a datagram, or a train of datagrams of `stride` bytes, in. `charge` is told what the
-    /// account has for the socket and what the queue would cost, and returns what it has from now
+    /// account has for the socket and what the queue would pin, and returns what it has from now
     /// on, or `None` if there is no memory.
     pub(crate) fn deliver(
         &self,
+        now: Instant,
         info: &DatagramInfo,
         (payload, stride): (&Slices, Option<usize>),
         pool: &Pool,
         charge: impl FnOnce(usize, usize) -> Option<usize>,
         wakers: &mut WakeList,
-    ) -> Delivery {
+    ) -> (Delivery, NextPoll) {
         let mut state = lock(&self.state);
         let state = &mut *state;
         if state.end.is_some() {
-            return Delivery::Closed;
+            return (Delivery::Closed, NextPoll::ByPoller);
         }
         if state.queue.cost() >= state.options.rcvbuf {
-            return Delivery::Full;
+            return (Delivery::Full, state.next_poll(now));
         }
-        let cost = state.queue.cost() + cost_of(payload.len(), stride);
-        match charge(state.charged, cost) {
-            Some(charged) => state.charged = charged,
-            // The minimum that every socket has: one datagram.
-            None if state.queue.is_empty() => {}
-            None => return Delivery::NoMemory,
+        state.latest_cost = cost_of(payload.len(), stride);
+        match charge(state.charged, state.queue.pinned_with(payload, stride)) {
+            Some(charged) => {
+                state.charged = charged;
+                state.queue.push(info, payload, stride, pool);
+            }
+            // The minimum that every socket has.
+            None if state.queue.is_empty() && payload.len() <= UDP_MINIMUM => {
+                state.queue.push_smallest(info, payload, stride, pool);
+            }
+            None => return (Delivery::NoMemory, state.next_poll(now)),
         }
-        state.queue.push(info, payload, stride, pool);
         state.wakers.take(Interest::Read, wakers);
-        Delivery::Queued
+        (Delivery::Queued, state.next_poll(now))
+    }
+
+    /// How many packets as the last one an empty receive queue takes.
+    pub(crate) fn takes_packets(&self) -> usize {
+        let state = lock(&self.state);
+        state.options.rcvbuf.div_ceil(state.latest_cost.max(DATAGRAM_OVERHEAD))
+    }
+
+    /// Says whether its reader is woken by the devices as well.
+    pub(crate) fn set_watches_devices(&self, watches: bool) {
+        lock(&self.state).watches_devices = watches;
+    }
+
+    /// Whether its reader reads a stream, and is woken by the devices while it does.
+    pub(crate) fn streams(&self, now: Instant) -> bool {
+        lock(&self.state).streams(now)
     }
 
     /// Reads with `read`. `charge` is as in [`deliver`](Self::deliver), and cannot refuse.
@@ -224,23 +296,23 @@ impl UdpEndpoint {
     /// `WouldBlock` if there is nothing; what an earlier packet met with, once; why it has ended.
     pub(crate) fn receive<T>(
         &self,
+        now: Instant,
         read: impl FnOnce(&mut ReceiveQueue) -> Option<T>,
         charge: impl FnOnce(usize, usize) -> usize,
     ) -> Result<T, SocketError> {
         let mut state = lock(&self.state);
-        if let Some(error) = state.error.take() {
-            return Err(error);
-        }
-        let Some(value) = read(&mut state.queue) else {
-            return Err(state.end.unwrap_or(SocketError::WouldBlock));
-        };
-        state.charged = charge(state.charged, state.queue.cost());
+        let before = state.queue.cost();
+        let value = state.read(read)?;
+        state.charged = charge(state.charged, state.queue.pinned());
+        state.has_read = true;
+        let bytes = before.saturating_sub(state.queue.cost());
+        state.rate.note(now, bytes);
         Ok(value)
     }
 
     /// Looks at the first datagram.
     pub(crate) fn peek(&self, buf: &mut [u8]) -> Result<Received, SocketError> {
-        self.receive(|queue| queue.peek(buf), |charged, _| charged)
+        lock(&self.state).read(|queue| queue.peek(buf))
     }
 
     /// An earlier packet has met with `error`, which the next call reports.
@@ -376,6 +448,19 @@ impl UdpEndpoint {
     pub(crate) fn readable(&self) -> (Option<usize>, usize) {
         let state = lock(&self.state);
         (state.queue.next_len(), state.queue.len())
+    }
+
+    /// What `ss` tells of it.
+    pub(crate) fn summary(&self) -> UdpSocketSummary {
+        let state = lock(&self.state);
+        UdpSocketSummary {
+            local: state.local,
+            remote: state.peer,
+            recv_queue: state.queue.cost(),
+            send_queue: self.below.get().0 as usize,
+            datagrams: state.queue.len(),
+            memory: state.charged,
+        }
     }
 
     /// Takes the waker out that waits under `key`.

@@ -1,25 +1,6 @@
 //! What can be set on a UDP socket.
 
-/// Whether packets may be fragmented, and whether what is known of the path is heeded
-/// (IP_MTU_DISCOVER, IPV6_MTU_DISCOVER).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PathMtuDiscovery {
-    /// What fits the path is sent with "don't fragment"; what is longer leaves in fragments. The
-    /// default of Linux (IP_PMTUDISC_WANT).
-    #[default]
-    Fragment,
-    /// "Don't fragment" is always set, and what is longer than the path is known to carry fails
-    /// with EMSGSIZE (IP_PMTUDISC_DO). What QUIC and DTLS want.
-    DontFragment,
-    /// As [`DontFragment`](Self::DontFragment), but only the interface's MTU counts, so that
-    /// packets can probe the path (IP_PMTUDISC_PROBE, RFC 8899).
-    Probe,
-    /// "Don't fragment" is never set, and what is longer than the interface's MTU leaves in
-    /// fragments (IP_PMTUDISC_DONT). Over IPv6 only the sender fragments: there it is as
-    /// [`Fragment`](Self::Fragment).
-    Never,
-}
+use plimsoll_tcp::PathMtuDiscovery;
 
 /// The options of a UDP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,18 +10,25 @@
 //! the large chunk of a device alive. One that fills an eighth of its chunk stays where it is: so
 //! does a burst that arrived as one packet, since a device reads several of those into one chunk.
 //!
-//! The queue is bounded in bytes, of which each datagram costs [`DATAGRAM_OVERHEAD`] beside its
-//! own. As on Linux, a datagram is taken as long as the bound has not been reached, so that one of
-//! any size fits an empty queue.
+//! SO_RCVBUF bounds the queue in bytes, of which each datagram costs [`DATAGRAM_OVERHEAD`] beside
+//! its own ([`ReceiveQueue::cost`]). As on Linux, a datagram is taken as long as the bound has not
+//! been reached, so that one of any size fits an empty queue.
+//!
+//! What the queue *pins* is more: whole chunks, however little of one is still to be read
+//! ([`ReceiveQueue::pinned`]). That is what the socket is charged for in the account of all sockets
+//! (`udp_mem`), or a peer could pin a chunk with every few bytes. Each train has the chunk that it
+//! is the first of in the queue to need; trains of one chunk that do not follow one another count
+//! it twice. A chunk that several sockets refer to counts for each.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-use plimsoll_buf::{ChunkWriter, Pool, Slice, Slices};
+use plimsoll_buf::{CLASS_SIZES, ChunkWriter, MAX_CHUNK, Pool, Slice, Slices};
 
 use crate::limits::DATAGRAM_OVERHEAD;
 
-/// Chunk that a queue which holds something already takes for what comes next, in bytes.
+/// The largest chunk that datagrams are copied into, in bytes. A queue takes one that is as large
+/// as what waits already: few small datagrams pin little, and a burst needs few chunks.
 const BURST_CHUNK: usize = 65_536;
 /// The longest train, in bytes: what a reader has to have space for.
 const LONGEST_TRAIN: usize = 65_535;
@@ -68,6 +75,20 @@ struct Train {
     data: Slice,
     stride: usize,
     count: usize,
+    /// The size of its chunk, if the train before it in the queue has another one; else 0.
+    pins: usize,
+    /// It was copied to where the queue copies to.
+    copied: bool,
+}
+
+/// Where a payload is to lie.
+enum Place<'a> {
+    /// Where it is.
+    There(&'a Slice),
+    /// Behind what was copied last.
+    Behind,
+    /// In a new chunk of this size.
+    New(usize),
 }
 
 impl Train {
@@ -113,6 +134,8 @@ pub(crate) struct ReceiveQueue {
     writer: Option<ChunkWriter>,
     datagrams: usize,
     cost: usize,
+    /// The sum of what the trains pin.
+    chunks: usize,
 }
 
 impl ReceiveQueue {
@@ -135,6 +158,45 @@ impl ReceiveQueue {
         self.trains.front().map(Train::first_len)
     }
 
+    /// Bytes of memory that they pin: whole chunks, and what the stack keeps of each datagram.
+    pub(crate) fn pinned(&self) -> usize {
+        self.chunks + self.datagrams * DATAGRAM_OVERHEAD
+    }
+
+    /// What [`pinned`](Self::pinned) will be once `payload` was taken in.
+    pub(crate) fn pinned_with(&self, payload: &Slices, stride: Option<usize>) -> usize {
+        let more = match self.place(payload) {
+            Place::There(slice) => self.chunk_of(slice),
+            Place::Behind if self.trains.back().is_some_and(|tail| tail.copied) => 0,
+            Place::Behind => self.writer.as_ref().map_or(0, ChunkWriter::capacity),
+            Place::New(size) => size,
+        };
+        self.pinned() + more + cut(payload.len(), stride).1 * DATAGRAM_OVERHEAD
+    }
+
+    /// What `data` pins if it comes behind the last train.
+    fn chunk_of(&self, data: &Slice) -> usize {
+        match self.trains.back() {
+            Some(tail) if tail.data.shares_chunk(data) => 0,
+            _ => data.chunk_size(),
+        }
+    }
+
+    fn place<'a>(&self, payload: &'a Slices) -> Place<'a> {
+        match payload.parts() {
+            [only] if only.len() * LARGE >= only.chunk_size() => Place::There(only),
+            _ => self.place_for_copy(payload.len()),
+        }
+    }
+
+    fn place_for_copy(&self, len: usize) -> Place<'static> {
+        if self.writer.as_ref().is_some_and(|writer| writer.remaining() >= len) {
+            return Place::Behind;
+        }
+        let wanted = self.cost.min(BURST_CHUNK).max(len);
+        Place::New(CLASS_SIZES.into_iter().find(|&size| size >= wanted).unwrap_or(MAX_CHUNK))
+    }
+
     /// Takes `payload` in, which is one datagram, or a train of datagrams of `stride` bytes. The
     /// caller has seen to it that there is space.
     pub(crate) fn push(
@@ -144,37 +206,58 @@ impl ReceiveQueue {
         stride: Option<usize>,
         pool: &Pool,
     ) {
-        let len = payload.len();
-        let (stride, count) = cut(len, stride);
-        self.datagrams += count;
-        self.cost += len + count * DATAGRAM_OVERHEAD;
-        if let [only] = payload.parts()
-            && only.len() * LARGE >= only.chunk_size()
-        {
-            self.trains.push_back(Train { info: *info, data: only.clone(), stride, count });
-            return;
+        match self.place(payload) {
+            Place::There(slice) => self.add(info, slice.clone(), stride, false),
+            place => self.push_copied(place, (info, payload, stride), pool),
         }
-        let data = self.copy(payload, pool);
+    }
+
+    /// As [`push`](Self::push), into an empty queue and by a copy, which pins no more than it has
+    /// to: the smallest chunk that it fits.
+    pub(crate) fn push_smallest(
+        &mut self,
+        info: &DatagramInfo,
+        payload: &Slices,
+        stride: Option<usize>,
+        pool: &Pool,
+    ) {
+        self.push_copied(self.place_for_copy(payload.len()), (info, payload, stride), pool);
+    }
+
+    fn push_copied(
+        &mut self,
+        place: Place<'_>,
+        (info, payload, stride): (&DatagramInfo, &Slices, Option<usize>),
+        pool: &Pool,
+    ) {
+        let len = payload.len();
+        let writer = match (&mut self.writer, place) {
+            (Some(writer), Place::Behind) => writer,
+            (slot, Place::New(size)) => slot.insert(pool.chunk(size)),
+            (slot, _) => slot.insert(pool.chunk(len)),
+        };
+        payload.copy_to(writer.spare_mut());
+        let data = writer.freeze(len);
         if let Some(tail) = self.trains.back_mut()
-            && count == 1
+            && cut(len, stride).1 == 1
             && tail.goes_on(info, len)
             && tail.data.try_merge(&data)
         {
             tail.count += 1;
+            self.datagrams += 1;
+            self.cost += len + DATAGRAM_OVERHEAD;
             return;
         }
-        self.trains.push_back(Train { info: *info, data, stride, count });
+        self.add(info, data, stride, true);
     }
 
-    fn copy(&mut self, payload: &Slices, pool: &Pool) -> Slice {
-        let len = payload.len();
-        let wanted = if self.trains.is_empty() { len } else { BURST_CHUNK.max(len) };
-        let writer = match &mut self.writer {
-            Some(writer) if writer.remaining() >= len => writer,
-            slot => slot.insert(pool.chunk(wanted)),
-        };
-        payload.copy_to(writer.spare_mut());
-        writer.freeze(len)
+    fn add(&mut self, info: &DatagramInfo, data: Slice, stride: Option<usize>, copied: bool) {
+        let (stride, count) = cut(data.len(), stride);
+        let pins = self.chunk_of(&data);
+        self.datagrams += count;
+        self.cost += data.len() + count * DATAGRAM_OVERHEAD;
+        self.chunks += pins;
+        self.trains.push_back(Train { info: *info, data, stride, count, pins, copied });
     }
 
     /// Copies the first datagram to `buf`, as much of it as fits. It stays.
@@ -224,19 +307,35 @@ impl ReceiveQueue {
         self.datagrams -= count;
         if count >= train.count {
             self.cost -= before;
-            self.trains.pop_front();
-            if self.trains.is_empty() {
-                // An idle socket holds no chunk, nor the places of a long queue.
-                self.writer = None;
-                if self.trains.capacity() > KEPT_PLACES {
-                    self.trains = VecDeque::new();
-                }
-            }
+            self.drop_front();
             return;
         }
         train.data.advance(count * train.stride);
         train.count -= count;
         self.cost -= before - train.cost();
+    }
+
+    /// Takes the first train out, of which all was read.
+    fn drop_front(&mut self) {
+        let Some(train) = self.trains.pop_front() else { return };
+        match self.trains.front_mut() {
+            Some(next) if next.data.shares_chunk(&train.data) => next.pins = train.pins,
+            Some(_) => {
+                self.chunks -= train.pins;
+                if train.copied {
+                    // Nobody is charged for a chunk that only the writer keeps.
+                    self.writer = None;
+                }
+            }
+            None => {
+                // An idle socket holds no chunk, nor the places of a long queue.
+                self.chunks = 0;
+                self.writer = None;
+                if self.trains.capacity() > KEPT_PLACES {
+                    self.trains = VecDeque::new();
+                }
+            }
+        }
     }
 
     /// Drops all.
@@ -345,16 +444,81 @@ mod tests {
         let pool = Pool::new();
         let mut queue = ReceiveQueue::default();
         // As the first of several in the chunk that a device reads into.
-        let mut chunk = pool.chunk(plimsoll_buf::MAX_CHUNK);
+        let mut chunk = pool.chunk(MAX_CHUNK);
         for len in [64_800, 14_520] {
             let burst = chunk.append(&vec![7; len]).into();
             queue.push(&info(1), &burst, Some(1200), &pool);
         }
         let sizes: Vec<_> = queue.trains.iter().map(|train| train.data.chunk_size()).collect();
-        assert_eq!(sizes, [plimsoll_buf::MAX_CHUNK, 65_536]);
+        assert_eq!(sizes, [MAX_CHUNK, 65_536]);
+    }
+
+    #[test]
+    fn a_train_pins_its_chunk_as_long_as_anything_of_it_is_unread() {
+        let pool = Pool::new();
+        let mut queue = ReceiveQueue::default();
+        let mut chunk = pool.chunk(MAX_CHUNK);
+        let overhead = |count| count * DATAGRAM_OVERHEAD;
+        let mut burst = |queue: &mut ReceiveQueue, len: usize| {
+            let burst = chunk.append(&vec![7; len]).into();
+            let promised = queue.pinned_with(&burst, Some(1200));
+            queue.push(&info(1), &burst, Some(1200), &pool);
+            assert_eq!(queue.pinned(), promised);
+        };
+        burst(&mut queue, 48_000);
+        assert_eq!(queue.pinned(), MAX_CHUNK + overhead(40));
+        burst(&mut queue, 36_000);
+        assert_eq!(queue.pinned(), MAX_CHUNK + overhead(70), "two of one chunk");
+        let mut buf = [0; 1200];
+        (0..69).for_each(|_| assert!(queue.read(&mut buf).is_some()));
+        assert_eq!((queue.cost(), queue.pinned()), (1200 + overhead(1), MAX_CHUNK + overhead(1)));
+        push(&mut queue, 1, b"small");
+        assert_eq!(queue.pinned(), MAX_CHUNK + 4096 + overhead(2));
+        queue.read(&mut buf);
+        assert_eq!(queue.pinned(), 4096 + overhead(1));
+        queue.read(&mut buf);
+        assert_eq!(queue.pinned(), 0);
+    }
+
+    #[test]
+    fn few_small_datagrams_pin_little() {
+        let mut queue = ReceiveQueue::default();
+        for from in 1..=40 {
+            push(&mut queue, from, b"x");
+            assert!(queue.pinned() <= 16 * queue.cost() + 512, "{} datagrams", queue.len());
+        }
     }
 
     proptest::proptest! {
+        /// What is charged is at least the memory of all chunks that the queue keeps alive.
+        #[test]
+        fn what_is_pinned_is_known(
+            steps in proptest::collection::vec((0_usize..40_000, 0_u16..3, 0_usize..3), 1..60),
+        ) {
+            let (device, pool) = (Pool::new(), Pool::new());
+            let mut queue = ReceiveQueue::default();
+            let mut chunk = device.chunk(MAX_CHUNK);
+            let mut buf = vec![0; 65_535];
+            for (len, from, reads) in steps {
+                if chunk.remaining() < len {
+                    chunk = device.chunk(MAX_CHUNK);
+                }
+                let payload = chunk.append(&vec![1; len]).into();
+                let promised = queue.pinned_with(&payload, Some(1000));
+                queue.push(&info(from), &payload, Some(1000), &pool);
+                drop(payload);
+                proptest::prop_assert!(queue.pinned() <= promised);
+                for _ in 0..reads {
+                    queue.read(&mut buf);
+                }
+                // The device holds the chunk that it reads into.
+                let kept = pool.stats().in_use_bytes
+                    + device.stats().in_use_bytes.saturating_sub(MAX_CHUNK);
+                let pinned = queue.pinned();
+                proptest::prop_assert!(pinned >= kept, "{} bytes charged for {}", pinned, kept);
+            }
+        }
+
         /// Whatever arrives is read once, whole, in order, however it is read.
         #[test]
         fn nothing_is_lost_or_mixed(

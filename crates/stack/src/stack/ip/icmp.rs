@@ -19,7 +19,7 @@ use crate::policies::icmp_limits::{Bucket, IcmpSender};
 use crate::policies::pmtu::plateau_below;
 use crate::pollers::poll_state::PollState;
 use crate::snmp::IpCounter;
-use crate::sockets::path_news::PathNews;
+use crate::sockets::path_report::PathReport;
 use crate::sockets::quote::{Quote, UdpQuote};
 use crate::sockets::unhandled::UnhandledKind;
 use crate::stack::Stack;
@@ -128,7 +128,7 @@ impl Stack {
             }
             Icmpv4Repr::Unreachable { code, next_hop_mtu, packet: quoted } => {
                 work.count(IpCounter::IcmpInDestUnreachs);
-                self.path_news(work, state, quoted, v4_news(code, next_hop_mtu))
+                self.path_report(work, state, quoted, v4_report(code, next_hop_mtu))
             }
             // A fragment was lost, which says nothing of the path (RFC 1122, section 4.2.3.9).
             Icmpv4Repr::TimeExceeded { code: icmpv4::CODE_REASSEMBLY_TIME, .. } => {
@@ -137,13 +137,13 @@ impl Stack {
             }
             Icmpv4Repr::TimeExceeded { packet: quoted, .. } => {
                 work.count(IpCounter::IcmpInTimeExcds);
-                let news = Told::Error(ConnectionError::HostUnreachable);
-                self.path_news(work, state, quoted, news)
+                let report = Told::Error(ConnectionError::HostUnreachable);
+                self.path_report(work, state, quoted, report)
             }
             Icmpv4Repr::ParameterProblem { packet: quoted, .. } => {
                 work.count(IpCounter::IcmpInParmProbs);
-                let news = Told::Error(ConnectionError::ParameterProblem);
-                self.path_news(work, state, quoted, news)
+                let report = Told::Error(ConnectionError::ParameterProblem);
+                self.path_report(work, state, quoted, report)
             }
         };
         if heard == Heard::Nobody {
@@ -185,19 +185,19 @@ impl Stack {
             }
             Icmpv6Repr::Unreachable { code, packet: quoted } => {
                 work.count(IpCounter::Icmp6InDestUnreachs);
-                self.path_news(work, state, quoted, Told::Error(v6_error(code)))
+                self.path_report(work, state, quoted, Told::Error(v6_error(code)))
             }
             Icmpv6Repr::PacketTooBig { mtu, packet: quoted } => {
                 work.count(IpCounter::Icmp6InPktTooBigs);
-                self.path_news(work, state, quoted, Told::TooBig(mtu))
+                self.path_report(work, state, quoted, Told::TooBig(mtu))
             }
             Icmpv6Repr::TimeExceeded { packet: quoted, .. } => {
-                let news = Told::Error(ConnectionError::HostUnreachable);
-                self.path_news(work, state, quoted, news)
+                let report = Told::Error(ConnectionError::HostUnreachable);
+                self.path_report(work, state, quoted, report)
             }
             Icmpv6Repr::ParameterProblem { packet: quoted, .. } => {
-                let news = Told::Error(ConnectionError::ParameterProblem);
-                self.path_news(work, state, quoted, news)
+                let report = Told::Error(ConnectionError::ParameterProblem);
+                self.path_report(work, state, quoted, report)
             }
             // Neighbours are those of devices that carry frames.
             Icmpv6Repr::Ndp(_) => Heard::Nobody,
@@ -271,7 +271,7 @@ impl Stack {
     }
 
     /// Tells the connection that `packet` quotes, if it has that in flight.
-    fn path_news(
+    fn path_report(
         &self,
         work: &mut Work<'_>,
         state: &mut PollState,
@@ -279,7 +279,7 @@ impl Stack {
         told: Told,
     ) -> Heard {
         if let Some(quote) = UdpQuote::parse(packet) {
-            return self.udp_path_news(work, &quote, &told);
+            return self.udp_path_report(work, &quote, &told);
         }
         let quote = Quote::parse(packet);
         let found =
@@ -290,15 +290,15 @@ impl Stack {
             work.count(errors);
             return Heard::Nobody;
         };
-        let news = match told {
-            Told::Error(error) => PathNews::Error(quote, error),
-            Told::TooBig(mtu) => PathNews::TooBig(quote, mtu),
+        let report = match told {
+            Told::Error(error) => PathReport::Error(quote, error),
+            Told::TooBig(mtu) => PathReport::TooBig(quote, mtu),
         };
         work.contain(&endpoint, |work| {
             let Some(mut inner) = endpoint.try_own() else {
-                return work.leave_news(&endpoint, news);
+                return work.leave_report(&endpoint, report);
             };
-            let heard = work.hear(&endpoint, &mut inner, news);
+            let heard = work.hear(&endpoint, &mut inner, report);
             if heard && inner.touch() {
                 state.touched.push(endpoint.clone());
             }
@@ -306,10 +306,9 @@ impl Stack {
         Heard::Somebody
     }
 
-    /// Returns the path MTU that a message tells, and remembers it if it is not above what we knew.
-    /// The connection is told in any case: it may have begun before we knew, or take another path.
-    /// `total_len` is the length of the packet that was too long.
-    pub(crate) fn learn_mtu(
+    /// The path MTU, in bytes, that a message tells about a packet of `total_len` bytes to `remote`
+    /// that was too long.
+    pub(crate) fn told_mtu(
         &self,
         work: &Work<'_>,
         (remote, total_len): (IpAddr, u16),
@@ -320,14 +319,22 @@ impl Stack {
             0 => plateau_below(total_len),
             told => u16::try_from(told).unwrap_or(u16::MAX),
         };
-        let mtu = told.max(least);
+        told.max(least)
+    }
+
+    /// Remembers a path MTU that was told, if it is not above what we knew. Returns whether the
+    /// route lets it be believed: with `mtu lock` it does not, and nothing is remembered.
+    pub(crate) fn learn_mtu(&self, work: &Work<'_>, remote: IpAddr, mtu: u16) -> bool {
+        if self.interfaces.routes().metrics(remote).mtu_lock {
+            return false;
+        }
         let interface = self.interfaces.get(self.interfaces.towards(remote));
         let mut cache = self.policies.learn_mtu();
-        let known = cache.get(remote, work.now).unwrap_or(interface.mtu()).min(interface.mtu());
-        if mtu <= known {
-            cache.learn(remote, mtu, work.now + work.settings.mtu_expires);
+        let learnt = cache.get(remote, work.now).map_or(u16::MAX, |(mtu, _)| mtu);
+        if mtu <= learnt.min(interface.mtu()) {
+            cache.learn(remote, mtu, work.now + work.settings.tcp.mtu_expires);
         }
-        mtu
+        true
     }
 
     /// Answers `packet` with "destination unreachable", within limits.
@@ -445,7 +452,7 @@ impl Work<'_> {
 
 /// What an ICMP "destination unreachable" means (RFC 792, RFC 1122, section 3.2.2.1), by the
 /// numbers that Linux turns its codes into.
-fn v4_news(code: u8, next_hop_mtu: u16) -> Told {
+fn v4_report(code: u8, next_hop_mtu: u16) -> Told {
     Told::Error(match code {
         icmpv4::CODE_FRAGMENTATION_NEEDED => return Told::TooBig(u32::from(next_hop_mtu)),
         icmpv4::CODE_PORT_UNREACHABLE => ConnectionError::Refused,

@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use plimsoll_wire::protocol;
 
 use crate::arrived::Arrived;
-use crate::flow::is_unicast;
 use crate::interfaces::interface::Interface;
 use crate::packet::Packet;
 use crate::pollers::poll_state::PollState;
@@ -82,7 +81,7 @@ impl Stack {
 
     /// Whether an address stands for several hosts.
     pub(crate) fn is_for_many(&self, dst: IpAddr) -> bool {
-        !is_unicast(dst) || self.interfaces.routes().is_broadcast(dst)
+        self.interfaces.routes().is_for_many(dst)
     }
 
     /// The packet with its headers in one range. A device that cuts them up costs a copy.

@@ -54,11 +54,12 @@ impl Work<'_> {
             ttl: from.ttl,
             flow_label: endpoint.flow_label(),
             ident: *ident,
-            may_fragment: false,
+            may_fragment: from.may_fragment,
         };
         let mut packet = self.tcp_packet(&ip, &out.repr, out.payload, endpoint.md5_key());
         packet.departure = out.departure;
         packet.note = out.note;
+        packet.cwr = out.cwr;
         packet.flow = endpoint.id.flow();
         if out.segs > 1 {
             packet.gso = Some(Gso { size: out.segment_size, segs: out.segs });

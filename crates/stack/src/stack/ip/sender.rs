@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_tcp::Below;
+use plimsoll_tcp::{Below, PathMtuDiscovery};
 
 use crate::sockets::endpoint::{Endpoint, Inner};
 
@@ -11,6 +11,8 @@ pub(crate) struct Sender<'a> {
     pub(crate) endpoint: &'a Arc<Endpoint>,
     pub(crate) tos: u8,
     pub(crate) ttl: u8,
+    /// Routers may fragment its packets (IPv4).
+    pub(crate) may_fragment: bool,
     /// Nothing of it lies below, whose completion would restart it after a refusal.
     pub(crate) waits_for_space: bool,
 }
@@ -23,6 +25,13 @@ impl<'a> Sender<'a> {
             endpoint,
             tos: options.tos,
             ttl: options.ttl,
+            may_fragment: match options.path_mtu_discovery {
+                // Who lets routers fragment does not heed what they say of the MTU, and the other
+                // way round (`Work::hear`).
+                PathMtuDiscovery::Never => true,
+                PathMtuDiscovery::Fragment => options.route.mtu_lock,
+                _ => false,
+            },
             waits_for_space: !below.completions || below.bytes == 0,
         }
     }

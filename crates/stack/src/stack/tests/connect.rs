@@ -243,8 +243,12 @@ fn configuration_errors_name_the_field() {
     assert_eq!(error, "interfaces[0].mtu: 9000 is not between 576 and the device's 1500");
     let error = build(&|config| config.interfaces[0].addresses[0].1 = 33).unwrap_err();
     assert_eq!(error, "interfaces[0].addresses: the prefix length of 192.0.2.1/33 is too large");
-    let route =
-        RouteConfig { prefix: ip("1.2.3.0"), prefix_len: 24, interface: 7, quickack: false };
+    let route = RouteConfig {
+        prefix: ip("1.2.3.0"),
+        prefix_len: 24,
+        interface: 7,
+        metrics: Default::default(),
+    };
     let error = build(&|config| config.routes.push(route)).unwrap_err();
     assert_eq!(error, "routes[0].interface: there is no such interface");
     let error = build(&|config| config.sysctls.push(("net.x".into(), "1".into()))).unwrap_err();

@@ -280,7 +280,7 @@ fn another_route_serves_when_one_is_down() {
         prefix: ip("0.0.0.0"),
         prefix_len: 0,
         interface,
-        quickack: false,
+        metrics: crate::RouteMetrics::default(),
     };
     config.routes = vec![route(0), route(1)];
     let stack = Stack::new(config).unwrap();
@@ -366,6 +366,8 @@ fn what_a_busy_device_had_no_room_for_leaves_by_the_next() {
         assert_eq!(client.write(pair.now, b"data").unwrap(), 4);
     }
     assert!(pair.a.interfaces.get(0).tx().is_busy());
+    let watcher = pair.a.bind_udp(addr(NEAR[0], 9)).unwrap();
+    assert!(watcher.devices().any(|(_, full)| full), "who watches waits until it is writable");
     assert_eq!(pair.a.qdiscs()[0].stats.len, 0, "all is on its way into the device");
     let (near, far, _remote) = cable(LinkConfig::default());
     pair.b.replace_device(pair.now, 0, far).unwrap();

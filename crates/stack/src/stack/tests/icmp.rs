@@ -304,6 +304,28 @@ fn packets_too_big_lower_the_path_mtu() {
 }
 
 #[test]
+fn connections_opened_with_what_a_router_told_grow_when_it_is_outdated() {
+    let mut pair = Pair::new();
+    let listener = pair.listen(B4, 8);
+    let expires = pair.now + Duration::from_secs(600);
+    pair.a.policies.learn_mtu().learn(ip(B4), 1000, expires);
+    let (client, server) = pair.open(B4, &listener);
+    assert_eq!(client.info(pair.now).pmtu, 1000);
+    pair.a.set_mtu(pair.now, 0, 1400).unwrap();
+    pair.settle();
+    assert_eq!(client.info(pair.now).pmtu, 1000, "another link is no other path");
+    for (wait, pmtu) in [(599, 1000), (1, 1400)] {
+        pair.run(Duration::from_secs(wait));
+        client.write(pair.now, b"ahoy").unwrap();
+        pair.settle();
+        assert_eq!(client.info(pair.now).pmtu, pmtu, "{wait} s later");
+    }
+    let mut heard = Vec::new();
+    drain(&server, pair.now, &mut heard);
+    assert_eq!(heard, b"ahoyahoy");
+}
+
+#[test]
 fn every_connection_hears_of_its_own_path() {
     let mut bare = Bare::new(&[]);
     let connect =

@@ -30,6 +30,7 @@ mod raw;
 mod readiness;
 mod request_ack;
 mod reuse_port;
+mod route_metrics;
 mod signed;
 mod spinning;
 mod syn_flood;

@@ -496,7 +496,8 @@ fn other_than_of_this_connection_goes_on() {
     two.check_polled();
 }
 
-/// The stack ends while somebody looks: nobody polls any more, and the news are heard all the same.
+/// The stack ends while somebody looks: nobody polls any more, and the report is heard all the
+/// same.
 #[test]
 fn who_lets_go_of_a_stack_that_has_ended_sees_to_what_was_left() {
     let two = Two::open();

@@ -11,7 +11,9 @@ use super::harness::*;
 use super::icmp::{Bare, v4, v6};
 use crate::device::channel::{ChannelConfig, channel};
 use crate::device::memory_link::LinkConfig;
-use crate::limits::DATAGRAM_OVERHEAD;
+use crate::limits::{
+    DATAGRAM_OVERHEAD, RX_BATCH, SPIN_LEASE, STREAM_BYTES, STREAM_LEASE, STREAM_SPAN, UDP_MINIMUM,
+};
 use crate::{InterfaceConfig, PathMtuDiscovery, SocketError, Stack, UdpSocket, UdpTransmit};
 
 /// To a destination, with nothing else asked for.
@@ -157,9 +159,6 @@ fn a_full_receive_queue_drops_and_counts() {
         }
     };
     send(&pair, 6);
-    // Who polls is told, so that a reader has its turn.
-    let outruns = |pair: &Pair| pair.b.poll(pair.now, 256).unwrap().outruns_readers;
-    assert_eq!([outruns(&pair), outruns(&pair)], [true, false]);
     pair.settle();
     assert_eq!(server.queued(), 4);
     assert_eq!((pair.counter("UdpRcvbufErrors"), pair.counter("UdpInErrors")), ((0, 2), (0, 2)));
@@ -173,10 +172,208 @@ fn a_full_receive_queue_drops_and_counts() {
     assert_eq!(pair.b.udp_memory().bytes, 0);
 }
 
+/// A socket for up to four datagrams of 100 bytes, and one that sends so many of them to it.
+fn narrow(pair: &Pair) -> (Arc<UdpSocket>, impl Fn(&Pair, usize)) {
+    let server = pair.b.bind_udp(addr(B4, 9)).unwrap();
+    let most = 4 * (DATAGRAM_OVERHEAD + 100);
+    server.change_options(|options| options.rcvbuf = most).unwrap();
+    let client = bind(&pair.a, "0.0.0.0:0");
+    let send = move |pair: &Pair, count| {
+        for _ in 0..count {
+            client.send(pair.now, &to(addr(B4, 9)), &[&[1; 100]]).unwrap();
+        }
+    };
+    (server, send)
+}
+
+#[test]
+fn the_poller_leaves_the_devices_to_a_reader_that_is_behind_and_at_work() {
+    let pair = Pair::new();
+    let (server, send) = narrow(&pair);
+    let mut waiter = pair.b.queue_waiter(0).unwrap();
+    let poll = || pair.b.poll(pair.now, 256).map(drop).unwrap();
+    let next = || server.recv(pair.now, &mut [0; 200]).map(|read| read.len);
+    waiter.lend_to_readers();
+    send(&pair, 3);
+    poll();
+    assert!(!waiter.is_lent(pair.now), "nobody has ever read");
+    assert_eq!(next(), Ok(100));
+    send(&pair, 1);
+    poll();
+    assert!(waiter.is_lent(pair.now));
+    assert!(!waiter.is_lent(pair.now + SPIN_LEASE), "only for so long, if nobody comes");
+    for _ in 0..3 {
+        assert_eq!(next(), Ok(100));
+    }
+    // A reader that finds nothing looks into the device by itself, and takes what it has space for.
+    send(&pair, 6);
+    for _ in 0..6 {
+        assert_eq!(next(), Ok(100));
+    }
+    assert_eq!(pair.counter("UdpRcvbufErrors"), (0, 0));
+    assert!(waiter.is_lent(pair.now));
+    assert_eq!(next(), Err(SocketError::WouldBlock));
+    assert!(!waiter.is_lent(pair.now), "there was nothing: the poller is to wait for more");
+    send(&pair, 1);
+    assert_eq!(next(), Err(SocketError::WouldBlock), "which is the poller's work again");
+    poll();
+    assert_eq!(next(), Ok(100));
+}
+
+#[test]
+fn a_reader_that_does_nothing_is_left_nothing() {
+    let pair = Pair::new();
+    let (server, send) = narrow(&pair);
+    let mut waiter = pair.b.queue_waiter(0).unwrap();
+    waiter.lend_to_readers();
+    let flood = || {
+        send(&pair, 8);
+        pair.b.poll(pair.now, 256).map(drop).unwrap();
+        waiter.is_lent(pair.now)
+    };
+    assert!(!flood(), "it has not read");
+    server.recv(pair.now, &mut [0; 200]).unwrap();
+    assert!(flood());
+    // The lease ends, and it has not come.
+    drop(pair.b.try_spin(pair.now));
+    assert!(!flood());
+}
+
+/// Sends bursts that the poller finds and `server` reads, until it reads a stream.
+fn stream_to(pair: &mut Pair, server: &UdpSocket, client: &UdpSocket) {
+    let burst = to(addr(B4, 9)).segment_size(Some(1000));
+    for _ in 0..8 {
+        for _ in 0..STREAM_BYTES / 32_000 {
+            client.send(pair.now, &burst, &[&[1; 16_000]]).unwrap();
+        }
+        pair.settle();
+        assert_eq!(read(server, pair.now).len(), STREAM_BYTES / 32_000 * 16);
+        pair.now += STREAM_SPAN / 2;
+    }
+}
+
+#[test]
+fn a_reader_of_a_stream_that_watches_the_devices_keeps_them() {
+    let mut pair = Pair::new();
+    let server = pair.b.bind_udp(addr(B4, 9)).unwrap();
+    let client = bind(&pair.a, "0.0.0.0:0");
+    let mut waiter = pair.b.queue_waiter(0).unwrap();
+    waiter.lend_to_readers();
+    let next = |now| server.recv(now, &mut [0; 200]).map(|read| read.len);
+    let send = |pair: &Pair| client.send(pair.now, &to(addr(B4, 9)), &[&[1; 100]]).unwrap();
+    stream_to(&mut pair, &server, &client);
+    assert!(!server.polls_devices(pair.now), "it waits for the poller to wake it");
+    send(&pair);
+    assert_eq!(next(pair.now), Err(SocketError::WouldBlock));
+    server.watch_devices(true);
+    assert!(server.polls_devices(pair.now));
+    // The poller has not seen it.
+    assert_eq!(next(pair.now), Ok(100));
+    send(&pair);
+    assert_eq!(server.recv_queued_train(pair.now, &mut [0; 200]), Err(SocketError::WouldBlock));
+    assert_eq!(next(pair.now), Ok(100));
+    // It sleeps now. The devices wake it, and the poller leaves them alone.
+    assert_eq!(next(pair.now), Err(SocketError::WouldBlock));
+    let until = pair.now + STREAM_LEASE;
+    assert!(waiter.is_lent(pair.now + STREAM_LEASE / 2) && !waiter.is_lent(until));
+    send(&pair);
+    pair.now = until;
+    pair.b.poll(pair.now, 256).unwrap();
+    assert_eq!(server.queued(), 1, "it has not come: the poller is back");
+    assert!(waiter.is_lent(pair.now), "but it reads a stream still");
+    assert_eq!(next(pair.now), Ok(100));
+    pair.now += STREAM_SPAN * 2;
+    assert!(!server.polls_devices(pair.now), "the stream is over");
+    assert_eq!(next(pair.now), Err(SocketError::WouldBlock));
+    assert!(!waiter.is_lent(pair.now));
+}
+
+/// A pair whose second stack has a socket that reads a stream and watches the devices, and another
+/// one, bound to port 10. The client sends to both.
+fn watched_pair() -> (Pair, Arc<UdpSocket>, Arc<UdpSocket>, Arc<UdpSocket>) {
+    let mut pair = Pair::new();
+    let server = pair.b.bind_udp(addr(B4, 9)).unwrap();
+    let other = pair.b.bind_udp(addr(B4, 10)).unwrap();
+    let client = bind(&pair.a, "0.0.0.0:0");
+    stream_to(&mut pair, &server, &client);
+    server.watch_devices(true);
+    (pair, server, other, client)
+}
+
+#[test]
+fn a_watcher_keeps_no_devices_that_still_hold_packets() {
+    let (pair, server, other, client) = watched_pair();
+    let mut waiter = pair.b.queue_waiter(0).unwrap();
+    waiter.lend_to_readers();
+    let next = || server.recv(pair.now, &mut [0; 200]).map(|read| read.len);
+    // Twice what one poll takes, for somebody else, come before what is for the watcher: its own
+    // poll and the last look bring nothing for it.
+    for _ in 0..2 * RX_BATCH {
+        client.send(pair.now, &to(addr(B4, 10)), &[b"other"]).unwrap();
+    }
+    client.send(pair.now, &to(addr(B4, 9)), &[&[1; 100]]).unwrap();
+    assert_eq!(next(), Err(SocketError::WouldBlock));
+    assert!(other.queued() > 0 && server.queued() == 0);
+    assert!(!waiter.is_lent(pair.now), "no edge tells the watcher of the rest");
+    pair.b.poll(pair.now, 256).unwrap();
+    assert_eq!(next(), Ok(100));
+    // Devices that are empty are kept.
+    assert_eq!(next(), Err(SocketError::WouldBlock));
+    assert!(waiter.is_lent(pair.now + STREAM_LEASE / 2));
+    assert_eq!(pair.b.counter("plimsoll.WatcherPolls"), Some(2));
+}
+
+#[test]
+fn a_watcher_keeps_no_devices_that_the_poller_is_reading() {
+    let (pair, server, other, client) = watched_pair();
+    let mut waiter = pair.b.queue_waiter(0).unwrap();
+    waiter.lend_to_readers();
+    client.send(pair.now, &to(addr(B4, 10)), &[b"other"]).unwrap();
+    let mut lent_after = Vec::new();
+    let mut turn = || {
+        // The poller has looked for packets already; this one has come since.
+        client.send(pair.now, &to(addr(B4, 9)), &[&[1; 100]]).unwrap();
+        let read = server.recv(pair.now, &mut [0; 200]);
+        assert_eq!(read.unwrap_err(), SocketError::WouldBlock);
+        lent_after.push(waiter.is_lent(pair.now));
+    };
+    pair.b.poll_with(pair.now, 64, &mut turn).unwrap();
+    assert!(!lent_after.is_empty());
+    assert!(lent_after.iter().all(|lent| !lent), "the poller would sleep without the devices");
+    assert_eq!(other.queued(), 1);
+}
+
+#[test]
+fn a_stack_whose_poller_does_not_lend_keeps_the_devices_of_a_stream() {
+    let mut pair = Pair::new();
+    let server = pair.b.bind_udp(addr(B4, 9)).unwrap();
+    let client = bind(&pair.a, "0.0.0.0:0");
+    server.watch_devices(true);
+    stream_to(&mut pair, &server, &client);
+    assert!(!server.polls_devices(pair.now));
+    client.send(pair.now, &to(addr(B4, 9)), &[b"ahoy"]).unwrap();
+    assert_eq!(server.recv(pair.now, &mut [0; 9]).unwrap_err(), SocketError::WouldBlock);
+    assert_eq!(pair.b.counter("plimsoll.BusyPolls"), Some(0));
+}
+
+#[test]
+fn a_stack_whose_poller_does_not_lend_never_polls_for_a_reader() {
+    let pair = Pair::new();
+    let (server, send) = narrow(&pair);
+    for _ in 0..3 {
+        send(&pair, 8);
+        pair.b.poll(pair.now, 256).map(drop).unwrap();
+        while server.recv(pair.now, &mut [0; 200]).is_ok() {}
+    }
+    assert_eq!(pair.b.counter("plimsoll.BusyPolls"), Some(0));
+    assert_eq!(pair.counter("UdpRcvbufErrors"), (0, 12));
+}
+
 #[test]
 fn all_sockets_together_obey_udp_mem_and_each_gets_one() {
     let mut pair = Pair::new();
-    pair.b.sysctl().set("net.ipv4.udp_mem", "1 1 2").unwrap();
+    // Each datagram is in a chunk of a page, and costs the stack a little beside that.
+    pair.b.sysctl().set("net.ipv4.udp_mem", "1 1 6").unwrap();
     let servers: Vec<_> = (1..=3).map(|port| pair.b.bind_udp(addr(B6, port)).unwrap()).collect();
     let client = bind(&pair.a, "[::]:0");
     for port in 1..=3 {
@@ -189,6 +386,41 @@ fn all_sockets_together_obey_udp_mem_and_each_gets_one() {
     assert_eq!(queued, [5, 1, 1]);
     assert_eq!(pair.counter("Udp6MemErrors"), (0, 8));
     assert!(pair.b.udp_memory().bytes <= pair.b.udp_memory().limit);
+}
+
+#[test]
+fn bursts_of_which_little_is_unread_pin_no_more_memory_than_udp_mem() {
+    const SOCKETS: u16 = 32;
+    let mut pair = Pair::new();
+    pair.b.sysctl().set("net.ipv4.udp_mem", "1 1 256").unwrap();
+    let bind = |port| pair.b.bind_udp(addr(B4, port)).unwrap();
+    let servers: Vec<_> = (1..=SOCKETS).map(bind).collect();
+    let client = pair.a.bind_udp(addr(A4, 0)).unwrap();
+    let pinned = |pair: &Pair| {
+        let of = |stack: &Stack| stack.pollers.pool(0).stats().in_use_bytes;
+        of(&pair.a) + of(&pair.b)
+    };
+    for round in 0..8 {
+        for port in 1..=SOCKETS {
+            let how = to(addr(B4, port));
+            let burst = how.segment_size(Some(1000));
+            client.send(pair.now, &burst, &[&[1; 33_000]]).unwrap();
+            client.send(pair.now, &how, &[b"x"]).unwrap();
+            pair.settle();
+            // All but the last few of the burst are read, and its chunk is pinned as before.
+            let server = &servers[usize::from(port) - 1];
+            while server.queued() > 2 + round {
+                server.recv(pair.now, &mut [0; 1000]).unwrap();
+            }
+        }
+        let memory = pair.b.udp_memory();
+        assert!(memory.bytes <= memory.limit, "{memory:?}");
+        let most = memory.limit + usize::from(SOCKETS) * UDP_MINIMUM;
+        assert!(pinned(&pair) <= most, "{} bytes are pinned, {most} may be", pinned(&pair));
+    }
+    assert_ne!(pair.counter("UdpMemErrors").1, 0);
+    drop(servers);
+    assert_eq!((pinned(&pair), pair.b.udp_memory().bytes), (0, 0));
 }
 
 #[test]
@@ -219,8 +451,8 @@ fn drops_and_refusals_are_counted_for_each_version() {
             true => pair.counter("UdpMemErrors"),
             false => pair.counter("Udp6MemErrors"),
         };
-        // One page holds three of them.
-        assert_eq!((sndbuf, rcvbuf, memory), ((1, 0), (0, 1), (0, 3)));
+        // The first one binds a page and more.
+        assert_eq!((sndbuf, rcvbuf, memory), ((1, 0), (0, 1), (0, 5)));
     }
 }
 

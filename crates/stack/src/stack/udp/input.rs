@@ -8,14 +8,14 @@ use plimsoll_buf::Slices;
 use plimsoll_wire::udp::UdpRepr;
 
 use crate::arrived::Arrived;
-use crate::flow::{FlowKey, is_unicast};
+use crate::flow::FlowKey;
 use crate::offload::checksum;
 use crate::packet::Packet;
 use crate::policies::udp_memory::limit_of;
 use crate::pollers::poll_state::PollState;
 use crate::snmp::IpCounter;
 use crate::sockets::udp::receive_queue::DatagramInfo;
-use crate::sockets::udp::{Delivery, UdpEndpoint};
+use crate::sockets::udp::{Delivery, NextPoll, UdpEndpoint};
 use crate::sockets::unhandled::UnhandledKind;
 use crate::stack::Stack;
 use crate::stack::unhandled::Unwanted;
@@ -93,7 +93,7 @@ impl Stack {
         let to = SocketAddr::new(arrived.dst, repr.dst_port);
         let data_at = arrived.transport_at + header_len;
         let routes = self.interfaces.routes();
-        let for_many = !is_unicast(to.ip()) || routes.is_broadcast(to.ip());
+        let for_many = routes.is_for_many(to.ip());
         let ours = !routes.takes_any_address() || routes.is_ours(to.ip());
         drop(routes);
         if for_many {
@@ -171,19 +171,23 @@ impl Stack {
         if let Some(flow) = endpoint.flow() {
             flow.note_arrival(work.now);
         }
-        if endpoint.home != work.home() {
+        let at_home = endpoint.home == work.home();
+        if !at_home {
             work.count(IpCounter::QueueMisses);
         }
         let limit = limit_of(&work.settings.udp_mem);
         let memory = self.policies.udp_memory();
         let pool = self.pollers.pool(work.home());
-        let delivery = endpoint.deliver(
+        let (delivery, next_poll) = endpoint.deliver(
+            work.now,
             &datagram.info,
             (&datagram.payload, datagram.stride),
             pool,
             |charged, cost| memory.grow(charged, cost, limit),
             work.wakers(),
         );
+        // A reader looks into the devices of its own queue only.
+        state.left_to_reader |= at_home && next_poll == NextPoll::ByReader;
         let counters = counters_of(datagram.info.from);
         let dropped = match delivery {
             Delivery::Queued => return state.datagrams = true,
@@ -191,7 +195,6 @@ impl Stack {
             Delivery::NoMemory => counters.mem_errors,
             Delivery::Closed => return work.count(counters.no_ports),
         };
-        state.outruns_readers = true;
         work.count(dropped);
         work.count(counters.in_errors);
     }

@@ -13,6 +13,7 @@ use plimsoll_tcp::Instant;
 
 use crate::error::SocketError;
 use crate::policies::udp_memory::{UdpMemoryUse, limit_of};
+use crate::sockets::summary::UdpSocketSummary;
 use crate::sockets::udp::options::UdpOptions;
 use crate::sockets::udp::{UdpEndpoint, UdpKind};
 use crate::stack::Stack;
@@ -72,15 +73,27 @@ impl Stack {
         }
         drop(routes);
         self.check_address(ip)?;
+        self.make_udp(local, UdpKind::Bound, |endpoint| {
+            self.bind_to_port(endpoint, local, (versions, sharing))
+        })
+    }
+
+    /// Makes a socket and binds it by `bind`.
+    fn make_udp(
+        self: &Arc<Stack>,
+        local: SocketAddr,
+        kind: UdpKind,
+        bind: impl FnOnce(&Arc<UdpEndpoint>) -> Result<(), SocketError>,
+    ) -> Result<Arc<UdpSocket>, SocketError> {
         let options = self.default_udp_options();
         let home = self.pollers.next_home();
         let completions = self.pollers.queue(home).completions().clone();
         // Made first and bound then: a port that is found free may be taken the next moment.
-        let endpoint = self.tables.udp().make(|id| {
-            UdpEndpoint::new((id, home, completions), (local, None), options, UdpKind::Bound)
-        })?;
-        let bound = self.bind_to_port(&endpoint, local, (versions, sharing));
-        if let Err(error) = bound {
+        let endpoint = self
+            .tables
+            .udp()
+            .make(|id| UdpEndpoint::new((id, home, completions), (local, None), options, kind))?;
+        if let Err(error) = bind(&endpoint) {
             self.tables.udp().unmake(endpoint.id);
             return Err(error);
         }
@@ -98,20 +111,11 @@ impl Stack {
     pub fn bind_udp_any(self: &Arc<Stack>, port: u16) -> Result<Arc<UdpSocket>, SocketError> {
         self.check_up()?;
         let local = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port);
-        let options = self.default_udp_options();
-        let home = self.pollers.next_home();
-        let completions = self.pollers.queue(home).completions().clone();
-        let endpoint = self.tables.udp().make(|id| {
-            let place = (id, home, completions);
-            UdpEndpoint::new(place, (local, None), options, UdpKind::AnyAddress)
+        let socket = self.make_udp(local, UdpKind::AnyAddress, |endpoint| {
+            self.tables.udp().bind_any(port, AnyAddress::Socket(endpoint.clone()))
         })?;
-        let bound = self.tables.udp().bind_any(port, AnyAddress::Socket(endpoint.clone()));
-        if let Err(error) = bound {
-            self.tables.udp().unmake(endpoint.id);
-            return Err(error);
-        }
         self.interfaces.routes().take_any_address();
-        Ok(UdpSocket::new(self.clone(), endpoint))
+        Ok(socket)
     }
 
     fn bind_to_port(
@@ -193,7 +197,12 @@ impl Stack {
         work.finish();
     }
 
-    /// What the receive queues of all UDP sockets hold.
+    /// All UDP sockets, flows to any address among them, in no particular order.
+    pub fn udp_sockets(&self) -> Vec<UdpSocketSummary> {
+        self.tables.udp().all().iter().map(|endpoint| endpoint.summary()).collect()
+    }
+
+    /// What the receive queues of all UDP sockets pin.
     pub fn udp_memory(&self) -> UdpMemoryUse {
         let settings = self.settings();
         UdpMemoryUse {

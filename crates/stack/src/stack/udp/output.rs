@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use plimsoll_buf::{MAX_CHUNK, Slices};
-use plimsoll_tcp::{Instant, Serial};
+use plimsoll_tcp::{Instant, PathMtu, PathMtuDiscovery, RouteMetrics, Serial};
 use plimsoll_wire::udp::UdpRepr;
 use plimsoll_wire::{ipv6, protocol, udp};
 
@@ -14,7 +14,7 @@ use crate::interfaces::route::RouteTable;
 use crate::limits::{MAX_DATAGRAM_V4, MAX_DATAGRAM_V6, MAX_UDP_SEGMENTS};
 use crate::offload::checksum;
 use crate::packet::{Charge, ChecksumState, CompletionSink, Gso, Packet};
-use crate::sockets::udp::options::{PathMtuDiscovery, UdpOptions};
+use crate::sockets::udp::options::UdpOptions;
 use crate::sockets::udp::receive_queue::cost_of;
 use crate::sockets::udp::{SendView, UdpEndpoint};
 use crate::stack::Stack;
@@ -156,7 +156,9 @@ impl Stack {
             (wanted, _) => source(routes, wanted, remote.ip())?,
         };
         self.check_way(interface)?;
-        let (mtu, may_fragment) = self.udp_mtu(now, interface, remote.ip(), options);
+        let route = routes.metrics(remote.ip());
+        let known = self.known_by_route(&route, (remote.ip(), self.interfaces.get(interface)), now);
+        let (mtu, may_fragment) = longest_whole(known, &route, remote.ip(), options);
         let headers = if remote.is_ipv4() { 28 } else { 48 };
         let whole = usize::from(mtu).saturating_sub(headers);
         let longest = if remote.is_ipv4() { MAX_DATAGRAM_V4 } else { MAX_DATAGRAM_V6 };
@@ -177,25 +179,24 @@ impl Stack {
             segment_size,
         })
     }
+}
 
-    /// The longest packet to `remote` that leaves whole, and who may fragment it.
-    fn udp_mtu(
-        &self,
-        now: Instant,
-        interface: u8,
-        remote: IpAddr,
-        options: &UdpOptions,
-    ) -> (u16, Fragmenting) {
-        let link = self.interfaces.get(interface).mtu();
-        let learnt = self.policies.learnt_mtu(remote, now);
-        let path = learnt.map_or(link, |mtu| mtu.min(link));
-        match options.path_mtu_discovery {
-            PathMtuDiscovery::Fragment => (path, Fragmenting::BySource),
-            PathMtuDiscovery::DontFragment => (path, Fragmenting::Never),
-            PathMtuDiscovery::Probe => (link, Fragmenting::Never),
-            PathMtuDiscovery::Never if remote.is_ipv6() => (path, Fragmenting::BySource),
-            PathMtuDiscovery::Never => (link, Fragmenting::Anywhere),
-        }
+/// The longest packet to `remote` that leaves whole over the path that is `known`, and who may
+/// fragment what is longer.
+fn longest_whole(
+    known: PathMtu,
+    route: &RouteMetrics,
+    remote: IpAddr,
+    options: &UdpOptions,
+) -> (u16, Fragmenting) {
+    let v4 = remote.is_ipv4();
+    match options.path_mtu_discovery {
+        PathMtuDiscovery::DontFragment => (known.current(), Fragmenting::Never),
+        PathMtuDiscovery::Probe => (known.link, Fragmenting::Never),
+        PathMtuDiscovery::Never if v4 => (known.link, Fragmenting::Anywhere),
+        // `Fragment`, the default. What routers say is not believed, so that they may fragment.
+        _ if v4 && route.mtu_lock => (known.current(), Fragmenting::Anywhere),
+        _ => (known.current(), Fragmenting::BySource),
     }
 }
 

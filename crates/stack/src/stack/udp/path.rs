@@ -1,12 +1,11 @@
 //! What routers and peers say about datagrams of ours (RFC 1122, section 4.1.3.3).
 
-use plimsoll_tcp::ConnectionError;
+use plimsoll_tcp::{ConnectionError, PathMtuDiscovery};
 
 use crate::error::SocketError;
 use crate::snmp::IpCounter;
 use crate::sockets::quote::UdpQuote;
 use crate::sockets::udp::UdpKind;
-use crate::sockets::udp::options::PathMtuDiscovery;
 use crate::stack::Stack;
 use crate::stack::ip::icmp::{Heard, Told};
 use crate::stack::work::Work;
@@ -16,10 +15,10 @@ impl Stack {
     /// Takes an ICMP error that quotes a datagram. It is believed if a socket may have sent that:
     /// one that has the quoted address and port, and that is not connected to somebody else.
     ///
-    /// A path MTU is learnt. As on Linux, an error is reported by a connected socket only, since no
-    /// other could tell what it is about, and only if it says that the datagrams are unwanted: an
-    /// unreachable host may be reachable the next moment.
-    pub(crate) fn udp_path_news(
+    /// A path MTU is learnt, unless the route says `mtu lock`. As on Linux, an error is reported by
+    /// a connected socket only, since no other could tell what it is about, and only if it says
+    /// that the datagrams are unwanted: an unreachable host may be reachable the next moment.
+    pub(crate) fn udp_path_report(
         &self,
         work: &mut Work<'_>,
         quote: &UdpQuote,
@@ -41,9 +40,10 @@ impl Stack {
         let connected = endpoint.is_connected_to(remote);
         match told {
             Told::TooBig(mtu) => {
-                self.learn_mtu(work, (key.remote, quote.total_len()), *mtu);
+                let mtu = self.told_mtu(work, (key.remote, quote.total_len()), *mtu);
+                let believed = self.learn_mtu(work, key.remote, mtu);
                 let discovery = endpoint.options().path_mtu_discovery;
-                if connected && discovery == PathMtuDiscovery::DontFragment {
+                if believed && connected && discovery == PathMtuDiscovery::DontFragment {
                     endpoint.fail(SocketError::MessageTooLong, work.wakers());
                 }
             }

@@ -7,8 +7,9 @@ use std::task::{Poll, Waker};
 use plimsoll_buf::{Slice, Slices};
 use plimsoll_tcp::{Duration, Instant};
 
+use crate::device::WaitSource;
 use crate::error::SocketError;
-use crate::limits::DATAGRAM_OVERHEAD;
+use crate::limits::{DATAGRAM_OVERHEAD, RX_BATCH};
 use crate::sockets::udp::options::UdpOptions;
 use crate::sockets::udp::receive_queue::{ReceiveQueue, Received};
 use crate::sockets::udp::{UdpEndpoint, UdpKind};
@@ -122,14 +123,36 @@ impl UdpSocket {
         self.known(self.endpoint.peek(buf))
     }
 
+    /// As [`recv_train`](Self::recv_train), but takes only what waits already, and never polls the
+    /// devices: for a caller that has more than one buffer to fill.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn recv_queued_train(&self, now: Instant, buf: &mut [u8]) -> Result<Received, SocketError> {
+        self.known(self.receive_queued(now, |queue| queue.read_train(buf)))
+    }
+
     fn receive(
+        &self,
+        now: Instant,
+        mut read: impl FnMut(&mut ReceiveQueue) -> Option<Received>,
+    ) -> Result<Received, SocketError> {
+        self.known(match self.receive_queued(now, &mut read) {
+            Err(SocketError::WouldBlock) if self.polls_for_itself(now) => {
+                self.receive_queued(now, &mut read)
+            }
+            received => received,
+        })
+    }
+
+    fn receive_queued(
         &self,
         now: Instant,
         read: impl FnOnce(&mut ReceiveQueue) -> Option<Received>,
     ) -> Result<Received, SocketError> {
         let memory = self.stack.policies.udp_memory();
-        let received = self.endpoint.receive(read, |charged, cost| memory.shrink(charged, cost));
-        let received = self.known(received)?;
+        let received =
+            self.endpoint.receive(now, read, |charged, cost| memory.shrink(charged, cost))?;
         let count = match received.stride {
             0 => 1,
             stride => received.len.div_ceil(stride).max(1),
@@ -140,6 +163,38 @@ impl UdpSocket {
             flow.note_arrival(now);
         }
         Ok(received)
+    }
+
+    /// There is nothing to read: looks into the devices if the poller has left them to readers, or
+    /// if a stream is being read. Returns whether that has brought something.
+    fn polls_for_itself(&self, now: Instant) -> bool {
+        let (home, stack) = (self.endpoint.home, &self.stack);
+        let budget = || self.endpoint.takes_packets().clamp(1, RX_BATCH);
+        let found = || self.endpoint.readiness().0;
+        match self.polls_devices(now) {
+            true => stack.poll_for_watcher(home, now, budget(), found),
+            false => stack.poll_for_reader(home, now, budget, found),
+        }
+    }
+
+    /// Says that the reader of this socket is woken by its [devices](Self::devices) as well as by
+    /// its waker, for as long as it [polls them](Self::polls_devices).
+    pub fn watch_devices(&self, watches: bool) {
+        self.endpoint.set_watches_devices(watches);
+    }
+
+    /// Whether a read that finds nothing polls the devices by itself, and the poller leaves them to
+    /// it: while a [watcher](Self::watch_devices) reads a [stream](crate::limits::STREAM_BYTES), if
+    /// the poller [lends](crate::QueueWaiter::lend_to_readers) the devices at all.
+    pub fn polls_devices(&self, now: Instant) -> bool {
+        self.stack.pollers.queue(self.endpoint.home).spinner().lends() && self.endpoint.streams(now)
+    }
+
+    /// What the devices are waited for by that bring what this socket reads, and whether one could
+    /// not take all that was to be sent. The poller does not wait for those while the reader has
+    /// the devices, so the reader waits until they are writable as well.
+    pub fn devices(&self) -> impl Iterator<Item = (WaitSource, bool)> {
+        self.stack.wait_sources(self.endpoint.home)
     }
 
     /// A call that would block fails when the stack has ended.

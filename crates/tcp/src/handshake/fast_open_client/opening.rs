@@ -6,7 +6,7 @@ use plimsoll_buf::Slices;
 use plimsoll_wire::tcp::FastOpenOption;
 
 use super::{
-    BAD_SYN_ACK_RTO, BLACKHOLE_TIMEOUTS, FastOpen, FastOpenClient, FastOpenNews, OPTION_SPACE,
+    BAD_SYN_ACK_RTO, BLACKHOLE_TIMEOUTS, FastOpen, FastOpenClient, FastOpenOutcome, OPTION_SPACE,
 };
 use crate::connection::Connection;
 use crate::context::Context;
@@ -75,8 +75,8 @@ impl Connection {
     }
 
     /// What this open taught, once. To be asked after [`poll_event`](Self::poll_event).
-    pub fn poll_fast_open_news(&mut self) -> Option<FastOpenNews> {
-        self.fast_open.as_mut()?.news.take()
+    pub fn poll_fast_open(&mut self) -> Option<FastOpenOutcome> {
+        self.fast_open.as_mut()?.outcome.take()
     }
 
     /// Copies what fits into `room` bytes.
@@ -138,6 +138,7 @@ impl Connection {
             push: true,
             fin: false,
             eor: false,
+            mtu_probe: false,
             delivered: self.snd.recovery().delivered(),
             state: SentState::default(),
         };
@@ -166,7 +167,7 @@ impl Connection {
             _ => 0,
         };
         let syn_lost = open.offered && again && given.is_none() && unacked;
-        open.news = Some(FastOpenNews::SynAck { mss, cookie: given, syn_lost, refused });
+        open.outcome = Some(FastOpenOutcome::SynAck { mss, cookie: given, syn_lost, refused });
         if unacked {
             open.failure = if again { 3 } else { 2 };
             cx.counters.bump(Counter::TcpFastOpenActiveFail);
@@ -215,7 +216,7 @@ impl Connection {
         let Some(open) = &mut self.fast_open else { return };
         let likely = timeouts == BLACKHOLE_TIMEOUTS || (timeouts < BLACKHOLE_TIMEOUTS && expired);
         if likely && (open.offered || open.sent > 0) {
-            open.news = Some(FastOpenNews::Blackhole);
+            open.outcome = Some(FastOpenOutcome::Blackhole);
         }
     }
 
@@ -227,9 +228,9 @@ impl Connection {
         let lone_fin = self.rcv.awaits_data_before_fin() && !arrived;
         let Some(open) = self.fast_open.as_mut().filter(|open| open.offered) else { return };
         if lone_fin {
-            open.news = Some(FastOpenNews::Blackhole);
+            open.outcome = Some(FastOpenOutcome::Blackhole);
         } else if arrived && open.params.probing {
-            open.news = Some(FastOpenNews::Works);
+            open.outcome = Some(FastOpenOutcome::Works);
         }
     }
 

@@ -21,12 +21,12 @@ fn deferred() -> Trace {
     Trace::deferred(Setup::default())
 }
 
-fn news(t: &mut Trace) -> Option<FastOpenNews> {
-    t.conn.poll_fast_open_news()
+fn outcome(t: &mut Trace) -> Option<FastOpenOutcome> {
+    t.conn.poll_fast_open()
 }
 
-fn learnt(refused: u8, syn_lost: bool) -> Option<FastOpenNews> {
-    Some(FastOpenNews::SynAck { mss: 1000, cookie: None, syn_lost, refused })
+fn learnt(refused: u8, syn_lost: bool) -> Option<FastOpenOutcome> {
+    Some(FastOpenOutcome::SynAck { mss: 1000, cookie: None, syn_lost, refused })
 }
 
 #[test]
@@ -57,8 +57,8 @@ fn without_a_cookie_the_syn_asks_for_one_and_carries_no_data() {
         assert_eq!(option.experimental, experimental);
         t.recv_syn_ack("S. 0:0 ack 1", None);
         t.expect(". 1:1 ack 1");
-        assert_eq!(news(&mut t), learnt(1 + u8::from(experimental), false));
-        assert_eq!(news(&mut t), None, "once");
+        assert_eq!(outcome(&mut t), learnt(1 + u8::from(experimental), false));
+        assert_eq!(outcome(&mut t), None, "once");
         assert_eq!(t.info().fastopen_client_fail, 1);
     }
 }
@@ -69,13 +69,13 @@ fn a_given_cookie_is_told() {
     t.begin(FastOpen::request(false), 0);
     t.expect("S 0:0");
     t.recv_syn_ack("S. 0:0 ack 1", Some(cookie(false)));
-    let expected = FastOpenNews::SynAck {
+    let expected = FastOpenOutcome::SynAck {
         mss: 1000,
         cookie: Some(cookie(false)),
         syn_lost: false,
         refused: 0,
     };
-    assert_eq!(news(&mut t), Some(expected));
+    assert_eq!(outcome(&mut t), Some(expected));
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn the_syn_carries_what_fits_and_the_peer_takes_it() {
     let info = t.info();
     assert_eq!((info.options & 32, info.delivered, info.unacked), (32, 1, 0));
     assert_eq!((info.bytes_acked, info.bytes_sent, info.rtt.as_millis()), (1000, 1000, 30));
-    assert_eq!(news(&mut t), learnt(0, false));
+    assert_eq!(outcome(&mut t), learnt(0, false));
     assert_eq!(t.count(Counter::TcpFastOpenActive), 1);
     t.write(10);
     t.expect("P. 1001:1011 ack 1");
@@ -131,7 +131,7 @@ fn a_syn_that_is_sent_again_is_a_plain_one() {
     assert_eq!(syn.repr.options.syn().fast_open, None);
     t.recv_syn_ack("S. 0:0 ack 1", None);
     t.expect("P. 1:701 ack 1");
-    assert_eq!(news(&mut t), learnt(0, true));
+    assert_eq!(outcome(&mut t), learnt(0, true));
     assert_eq!(t.info().fastopen_client_fail, 3);
 }
 
@@ -143,7 +143,7 @@ fn a_cookie_that_nobody_asked_for_is_not_kept() {
     let syn = t.expect("S 0:100");
     assert_eq!(syn.repr.options.syn().fast_open, None);
     t.recv_syn_ack("S. 0:0 ack 101", Some(cookie(false)));
-    assert_eq!(news(&mut t), learnt(0, false));
+    assert_eq!(outcome(&mut t), learnt(0, false));
     assert_eq!(t.info().options & 32, 32);
 }
 
@@ -158,7 +158,7 @@ fn a_syn_ack_for_what_was_not_sent_is_reset_and_the_syn_follows() {
         assert_eq!(t.conn.state(), State::SynSent);
         assert_eq!(t.sleep(), 2);
         t.expect("S 0:0");
-        assert_eq!(news(&mut t), None);
+        assert_eq!(outcome(&mut t), None);
     }
 }
 
@@ -246,11 +246,11 @@ fn timeouts_in_a_row_look_like_a_black_hole() {
     t.begin(known(), 10);
     t.expect("S 0:10");
     for timeout in 0..3 {
-        assert_eq!(news(&mut t), None, "before timeout {timeout}");
+        assert_eq!(outcome(&mut t), None, "before timeout {timeout}");
         t.sleep();
         t.expect("S 0:0");
     }
-    assert_eq!(news(&mut t), Some(FastOpenNews::Blackhole));
+    assert_eq!(outcome(&mut t), Some(FastOpenOutcome::Blackhole));
 }
 
 #[test]
@@ -279,10 +279,10 @@ fn a_lone_fin_looks_like_a_black_hole() {
     t.expect("S 0:10");
     t.recv_syn_ack("S. 0:0 ack 11", None);
     t.drain();
-    let _ = news(&mut t);
+    let _ = outcome(&mut t);
     t.recv("F. 501:501 ack 11");
     t.call(|conn, cx| conn.abort(cx));
-    assert_eq!(news(&mut t), Some(FastOpenNews::Blackhole));
+    assert_eq!(outcome(&mut t), Some(FastOpenOutcome::Blackhole));
 }
 
 #[test]
@@ -291,9 +291,9 @@ fn data_on_the_connection_that_probes_says_that_it_works() {
     t.begin(FastOpen { probing: true, ..known() }, 10);
     t.expect("S 0:10");
     t.recv_syn_ack("S. 0:0 ack 11", None);
-    let _ = news(&mut t);
+    let _ = outcome(&mut t);
     t.recv("P. 1:11 ack 11");
     t.drain();
     t.call(|conn, cx| conn.abort(cx));
-    assert_eq!(news(&mut t), Some(FastOpenNews::Works));
+    assert_eq!(outcome(&mut t), Some(FastOpenOutcome::Works));
 }

@@ -21,7 +21,7 @@ fn params(ip_header_len: u16) -> OpenParams {
         iss: COOKIE,
         ts_offset: 0xffff_ff00,
         seed: 1,
-        mtu: 1500,
+        mtu: 1500.into(),
         ip_header_len,
         max_super_segment: 0,
         options: Options::default().into(),
@@ -63,7 +63,7 @@ fn open(config: &Config, options: TcpOptions, delay: Duration) -> (TcpRepr, Conn
     let now = Instant::from_millis(1_000_000);
     let cx = Context { now, below, config, counters: &counters };
     let mss = cookie_mss_index(20, options.syn().mss);
-    let syn = segment(IRS, 0, TcpFlags::SYN | ecn::ASK, options);
+    let syn = segment(IRS, 0, TcpFlags::SYN | syn_flags(Mode::Classic), options);
     let answer = cookie_syn_ack(&cx, &params(20), &syn);
     assert_eq!((answer.seq, answer.ack), (COOKIE, IRS + 1));
     let stamps = answer.options.timestamps.map(|t| Timestamps { val: 78, ecr: t.val });
@@ -85,7 +85,7 @@ fn everything_comes_back_in_the_timestamp() {
     assert!(answer.flags.contains(TcpFlags::ECE) && !answer.flags.contains(TcpFlags::CWR));
     let info = conn.info(&config);
     assert_eq!((info.snd_mss, info.snd_wscale, info.snd_wnd), (1288, 7, 500 << 7));
-    assert!(info.sack && info.timestamps && info.window_scaling && conn.ecn.on);
+    assert!(info.sack && info.timestamps && info.window_scaling && conn.ecn.is_on());
     // The cookie's clock stands still for 64 ms at a time.
     let rtt = info.rtt.as_millis();
     assert!((100..164).contains(&rtt), "{rtt}");
@@ -99,7 +99,7 @@ fn without_timestamps_only_the_mss_is_left() {
     assert!(!answer.options.syn().sack_permitted && answer.options.syn().window_scale.is_none());
     assert!(!answer.flags.contains(TcpFlags::ECE));
     let info = conn.info(&config);
-    assert!(!info.sack && !info.timestamps && !info.window_scaling && !conn.ecn.on);
+    assert!(!info.sack && !info.timestamps && !info.window_scaling && !conn.ecn.is_on());
     assert_eq!((info.snd_wnd, info.rtt, info.rto), (500, Duration::ZERO, Duration::from_secs(3)));
 }
 
@@ -182,4 +182,38 @@ fn a_listener_that_waits_for_data_takes_a_bare_ack_with_a_cookie() {
     conn.handle_segment(&cx, ack);
     // Nothing would ever end it otherwise: its SYN-ACK is not sent again, and has no timer.
     assert_eq!(conn.state(), State::Established);
+}
+
+#[test]
+fn accurate_ecn_needs_no_place_in_a_cookie() {
+    let config = Config { tcp_ecn: 3, ..Config::default() };
+    let counters = Counters::new();
+    let below = Below::default();
+    let now = Instant::from_millis(1_000_000);
+    let cx = Context { now, below, config: &config, counters: &counters };
+    for timestamps in [offer().timestamps, None] {
+        let options = TcpOptions { timestamps, ..offer() };
+        let syn = segment(IRS, 0, TcpFlags::SYN | syn_flags(Mode::Accurate), options);
+        let answer = cookie_syn_ack(&cx, &params(20), &syn);
+        assert_eq!(ace(answer.flags), 0b010);
+        assert!(answer.options.acc_ecn.is_some());
+        let stamps = answer.options.timestamps;
+        let echo = stamps.map(|ours| Timestamps { val: 9, ecr: ours.val });
+        for (bits, accurate) in [
+            (0, false),
+            (1, false),
+            (2, true),
+            (3, true),
+            (4, true),
+            (5, false),
+            (6, true),
+            (7, false),
+        ] {
+            let options = TcpOptions { timestamps: echo, ..TcpOptions::default() };
+            let ack = segment(IRS + 1, 1, TcpFlags::ACK | ace_flags(bits), options);
+            let conn = Connection::accept_cookie(&cx, params(20), &ack, 3).expect("it is good");
+            assert_eq!(conn.ecn.is_on(), accurate, "{bits:03b}");
+            assert!(!conn.ecn.tells_reductions(), "{bits:03b}");
+        }
+    }
 }

@@ -7,6 +7,8 @@ use crate::config::TsoTail;
 use crate::output::small_queue::HostQueue;
 use crate::output::view::Deferral;
 use crate::send::memory::UNIT_OVERHEAD;
+use crate::testing::under_miri;
+use crate::time::Nanos;
 use crate::why::{Bound, Tail};
 
 /// Far more than a packet waits, and nothing holds or bounds it.
@@ -157,14 +159,14 @@ fn naive_defers(view: &PlanView) -> bool {
     let full = whole_segments(view, view.largest.max(view.mss));
     let ends = view.behind || view.fin || facts.record;
     let far = match facts.age {
-        Some(age) => facts.srtt.saturating_sub(age),
+        Some(age) => facts.srtt - age,
         None => return false,
     };
     let share = match facts.divisor {
         0 => 3 * view.mss + 1,
         divisor => facts.wnd.min(view.cwnd) / divisor,
     };
-    let ms = Duration::from_millis(1);
+    let ms = Nanos::from_millis(1);
     view.unsent > view.mss
         && facts.allowed
         && facts.since_sent < ms
@@ -254,7 +256,7 @@ prop_compose! {
         age in prop::option::of(0_u64..3000),
         srtt in 0_u64..4000,
     ) -> Deferral {
-        let micros = Duration::from_micros;
+        let micros = Nanos::from_micros;
         Deferral {
             allowed,
             divisor,
@@ -334,7 +336,7 @@ prop_compose! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 20_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(under_miri(20_000, 20)))]
 
     /// The plan is what the model finds step by step, and it keeps what a packet promises.
     #[test]

@@ -2,7 +2,7 @@ use super::*;
 use crate::config::{Options, SetOption};
 use crate::recv::Reader;
 use crate::segment::Ecn;
-use crate::testing::{Setup, Trace};
+use crate::testing::{Setup, Trace, under_miri};
 use crate::time::Duration;
 
 /// Established, with a buffer of `rcvbuf` bytes, and no longer young.
@@ -107,7 +107,7 @@ fn a_window_that_opens_is_told_at_once() {
 #[test]
 fn a_mark_and_the_end_of_marks_are_told_at_once() {
     let mut t = settled(60_000);
-    t.conn.ecn.on = true;
+    t.conn.ecn = crate::ecn::EcnState::classic();
     t.recv_marked("P. 1001:1501 ack 1", Ecn::Ce);
     assert_eq!(t.conn.ack_cannot_wait(), Some(FlushReason::Congestion));
     assert!(!t.call(|conn, cx| conn.may_defer_ack(cx, Batch::Backlog)));
@@ -284,11 +284,11 @@ fn random_batch(t: &mut Trace, numbers: &mut Numbers, next: &mut u32, late: &mut
 /// acknowledged, whatever was deferred, left to a reader or compressed on the way.
 #[test]
 fn nothing_is_ever_forgotten() {
-    for seed in 0..200 {
+    for seed in 0..under_miri(200, 2) {
         let mut t = Trace::established(Setup::default());
         let mut numbers = Numbers(seed);
         let (mut next, mut late) = (1, None);
-        for _ in 0..60 {
+        for _ in 0..under_miri(60, 8) {
             random_batch(&mut t, &mut numbers, &mut next, &mut late);
             t.drain();
             let mut out = [0; 30_000];

@@ -1,5 +1,6 @@
 use super::*;
 use crate::counters::Counters;
+use crate::route::RouteMetrics;
 use crate::segment::Below;
 
 const MSS: u32 = 1000;
@@ -99,7 +100,8 @@ fn answering_makes_it_interactive_and_stops_quick_acks() {
 
 #[test]
 fn a_route_may_ask_for_quick_acks_for_ever() {
-    let options = Options { route_quickack: true, ..Options::default() };
+    let route = RouteMetrics::default().quickack(true);
+    let options = Options { route, ..Options::default() };
     let mut acks = DelayedAck::new(&Config::default(), &options);
     acks.set_quick(false, &Config::default());
     for _ in 0..100 {
@@ -297,7 +299,7 @@ fn only_acks_that_say_something_new_count_as_quick() {
 }
 
 fn disorder(millis: u64) -> Disorder {
-    Disorder { sack: true, rtt: Duration::from_millis(millis) }
+    Disorder { sack: true, rtt: Duration::from_millis(millis), third: false }
 }
 
 #[test]
@@ -328,6 +330,22 @@ fn behind_the_third_duplicate_acks_are_compressed() {
     sent(&mut acks);
     acks.on_disorder(Instant::ZERO, &config, disorder(10));
     assert_eq!(acks.due(Instant::ZERO), Some(AckReason::OutOfOrder), "a new hole");
+}
+
+#[test]
+fn an_ack_leaves_before_its_blocks_are_too_few() {
+    let config = Config::default();
+    let mut acks = settled();
+    for _ in 0..3 {
+        acks.on_disorder(Instant::ZERO, &config, disorder(10));
+        sent(&mut acks);
+    }
+    let third = Disorder { third: true, ..disorder(10) };
+    acks.on_disorder(Instant::ZERO, &config, third);
+    assert_eq!(acks.due(Instant::ZERO), None, "nothing else waits");
+    acks.on_disorder(Instant::ZERO, &config, third);
+    assert_eq!(acks.due(Instant::ZERO), Some(AckReason::OutOfOrder));
+    assert_eq!(sent(&mut acks), 1);
 }
 
 #[test]

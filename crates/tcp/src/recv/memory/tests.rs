@@ -7,7 +7,7 @@ use crate::config::{Config, SetOption};
 use crate::counters::Counter;
 use crate::segment::MemoryRoom;
 use crate::testing::pair::{Pair, Plan};
-use crate::testing::{Setup, Trace};
+use crate::testing::{Setup, Trace, under_miri};
 use crate::time::Duration;
 
 /// An open connection, under pressure, with `bytes` left to take.
@@ -251,7 +251,7 @@ fn chunks_are_small_while_memory_is_short() {
 #[test]
 fn everything_arrives_however_short_memory_is() {
     let hour = Duration::from_secs(3600);
-    for seed in 0..40 {
+    for seed in 0..under_miri(40, 3) {
         let plan = Plan {
             loss: seed % 4,
             reorder: seed % 7,
@@ -260,7 +260,7 @@ fn everything_arrives_however_short_memory_is() {
             read: [65_536, 3000][seed as usize % 2],
             read_pause: Duration::from_millis(seed % 5 * 10),
             largest: [65_000, 0][seed as usize / 2 % 2],
-            bytes: [200_000, 50_000],
+            bytes: under_miri([200_000, 50_000], [10_000, 2000]),
             short: [100, 60, 20][seed as usize % 3],
             seed,
             ..Plan::default()

@@ -4,6 +4,8 @@ use super::*;
 use crate::config::SetOption;
 use crate::counters::Counters;
 use crate::handshake::fast_open_server::FastOpenAnswer;
+use crate::recv::alone::Alone;
+use crate::route::RouteMetrics;
 use crate::segment::{Below, MemoryRoom};
 use crate::testing::{Setup, Trace};
 use crate::time::Instant;
@@ -84,7 +86,7 @@ fn small() -> Setup {
     let mut setup = Setup::default();
     setup.config.tcp_rmem = [512, 8192, 1 << 18];
     // Eight segments.
-    setup.mtu = 512 + 40;
+    setup.mtu = (512 + 40).into();
     setup
 }
 
@@ -155,4 +157,95 @@ fn a_duplicate_that_opens_the_window_counts() {
     t.expect(". 1:1 ack 4501 win 1");
     assert_eq!(t.count(Counter::TcpFromZeroWindowAdv), 1);
     assert!(!t.conn.rcv.sent_zero_window);
+}
+
+#[test]
+fn a_clamp_bounds_the_window_and_its_shift_for_good() {
+    let mut setup = Setup::default();
+    setup.options.window_clamp = Some(20_000);
+    assert_eq!(choose_shift(&setup.config, &setup.options), 0);
+    let mut t = Trace::passive(setup, "S 0:0 win 60000", FastOpenAnswer::default());
+    t.expect("S. 0:0 ack 1 win 18980");
+    t.recv(". 1:1 ack 1");
+    for (start, end) in [(1, 1001), (1001, 2001)] {
+        t.recv(&std::format!("P. {start}:{end} ack 1"));
+        assert_eq!(t.call(|conn, cx| conn.read(cx, &mut [0; 2000])), Ok(1000));
+        let _ = t.drain();
+        assert!(t.conn.rcv.wnd() <= 18_980, "{}", t.conn.rcv.wnd());
+    }
+    // One that comes later takes nothing back.
+    let before = t.conn.rcv.adv();
+    t.call(|conn, cx| conn.set_option(cx, SetOption::WindowClamp(Some(1))));
+    assert_eq!(t.conn.rcv.adv(), before);
+    t.recv("P. 2001:18001 ack 1");
+    assert_eq!(t.call(|conn, cx| conn.read(cx, &mut [0; 20_000])), Ok(16_000));
+    let _ = t.drain();
+    assert!(t.conn.rcv.wnd() <= MIN_WINDOW_CLAMP.max(before.since(t.conn.rcv.nxt())));
+    assert!(t.conn.rcv.wnd() > 0, "a window of less than a segment opens all the same");
+}
+
+#[test]
+fn a_route_keeps_the_first_window_small_until_data_arrives() {
+    let route = RouteMetrics::default().initrwnd(Some(4)).advmss(Some(1000));
+    let options = Options { route, ..Options::default() };
+    let setup = Setup { options, ..Setup::default() };
+    let mut t = Trace::passive(setup, "S 0:0 win 60000", FastOpenAnswer::default());
+    t.expect("S. 0:0 ack 1 win 4000");
+    t.recv(". 1:1 ack 1");
+    let told = [(1, 1001), (1001, 2001), (2001, 2101)].map(|(start, end)| {
+        t.recv(&std::format!("P. {start}:{end} ack 1"));
+        let _ = t.call(|conn, cx| conn.read(cx, &mut [0; 2000]));
+        let _ = t.drain();
+        t.conn.rcv.offer_cap()
+    });
+    assert_eq!(told, [6000, 8000, 8000], "a small segment opens nothing");
+}
+
+#[test]
+fn a_clamp_does_not_lift_what_the_route_says_of_the_first_window() {
+    let route = RouteMetrics::default().initrwnd(Some(4)).advmss(Some(1000));
+    for (clamp, first) in [(None, 4000), (Some(50_000), 4000), (Some(3000), 3000)] {
+        let options = Options { route, ..Options::default() };
+        let setup = Setup { options, ..Setup::default() };
+        let mut t = Trace::passive(setup, "S 0:0 win 60000", FastOpenAnswer::default());
+        t.expect("S. 0:0 ack 1 win 4000");
+        t.call(|conn, cx| conn.set_option(cx, SetOption::WindowClamp(clamp)));
+        t.sleep();
+        t.expect("S. 0:0 ack 1 win 4000");
+        assert_eq!(t.conn.rcv.offer_cap(), first, "{clamp:?}");
+        t.recv(". 1:1 ack 1");
+        t.recv("P. 1:1001 ack 1");
+        let _ = t.drain();
+        assert_eq!(t.conn.rcv.offer_cap(), clamp.unwrap_or(u32::MAX).min(6000), "{clamp:?}");
+    }
+}
+
+#[test]
+fn a_window_shrinks_with_its_buffer_if_it_may() {
+    for (may, least) in [(false, 40_000), (true, 0)] {
+        let mut setup = Setup::default();
+        setup.config.tcp_shrink_window = may;
+        let mut t = Trace::established(setup);
+        t.call(|conn, cx| conn.set_option(cx, SetOption::RcvBuf(5000)));
+        t.recv("P. 1:1001 ack 1");
+        t.recv("P. 1001:2001 ack 1");
+        let _ = t.drain();
+        let wnd = t.conn.rcv.wnd();
+        assert!(wnd >= least && (wnd <= 5000) == may, "{may}: {wnd}");
+    }
+}
+
+#[test]
+fn a_window_does_not_shrink_below_what_waits_behind_a_hole() {
+    let mut alone = Alone::new(Config::default(), Options::default());
+    alone.config.tcp_shrink_window = true;
+    alone.recv(20_001, 21_001);
+    alone.rcv.set_buffer(5000);
+    let counters = Counters::new();
+    let config = alone.config.clone();
+    let (now, below) = (alone.now, Below::default());
+    let cx = Context { now, below, config: &config, counters: &counters };
+    let _ = tell_window(&mut alone.rcv, &cx);
+    let end = alone.rcv.reassembly.end().unwrap();
+    assert_eq!(alone.rcv.adv(), end);
 }

@@ -4,17 +4,17 @@
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::SackBlock;
 
-use super::super::scoreboard::{Arrivals, SentRange, dsack};
+use super::super::scoreboard::{Arrivals, LossKind, SentRange, dsack};
 use super::loss_probe::ProbeAck;
 use super::rack::Rack;
 use super::run::{BelievedDsack, Newest, Run};
 use super::undo::{Undo, is_before};
-use super::view::{AckEffects, AckView, ConnView, Flight};
+use super::view::{AckEffects, AckView, ConnView, Flight, Marks};
 use super::{Permission, Recovery, RecoveryState};
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::handshake::TimestampState;
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 
 impl Recovery {
     /// A segment with an acceptable ACK field came.
@@ -35,7 +35,14 @@ impl Recovery {
         } else {
             run.take_ack(ack);
         }
-        AckEffects { acked: run.facts.acked.acked, cwr: run.finish() }
+        let mtu_probe = run.facts.mtu_probe;
+        AckEffects {
+            acked: run.facts.acked.acked,
+            cwr: run.finish(),
+            delivered: run.facts.delivered,
+            marked: run.facts.marked,
+            mtu_probe,
+        }
     }
 }
 
@@ -50,6 +57,8 @@ impl Run<'_> {
         let highest = self.flight.board.highest_sacked();
         self.take_sack(ack);
         self.take_cumulative_ack(ack, highest);
+        self.take_count();
+        self.take_carried_mtu_probe();
         // 5.
         self.take_rtt_sample();
         // 6.
@@ -71,6 +80,7 @@ impl Run<'_> {
 
     /// Step 3: nothing is outstanding.
     fn take_ack_of_nothing(&mut self, ack: &AckView) {
+        self.take_count();
         if self.conn.sack && self.take_dsack(ack).is_some() {
             self.walk_tables();
         }
@@ -104,10 +114,28 @@ impl Run<'_> {
         self.facts.delivered += segs;
         figures.delivered = figures.delivered.wrapping_add(segs);
         counters.add(Counter::TcpDelivered, segs.into());
-        if self.facts.ece {
+        if self.facts.marks == Marks::Echo {
             figures.delivered_ce = figures.delivered_ce.wrapping_add(segs);
             counters.add(Counter::TcpDeliveredCe, segs.into());
         }
+    }
+
+    /// Step 4, the count of marks. One that comes with nothing new may have been overtaken, unless
+    /// a timestamp says that it is not.
+    fn take_count(&mut self) {
+        let Marks::Counted(count) = self.facts.marks else { return };
+        // Without SACK, duplicates stand for what arrives.
+        let duplicates = if self.conn.sack { 0 } else { self.duplicates() };
+        let delivered = self.facts.delivered.max(duplicates);
+        if delivered == 0 && !self.facts.advanced && !count.newer {
+            return;
+        }
+        let marked = count.packets(delivered);
+        self.facts.marked = Some(marked);
+        self.facts.ece = marked > 0;
+        let figures = &mut self.rec.figures;
+        figures.delivered_ce = figures.delivered_ce.wrapping_add(marked);
+        self.cx.counters.add(Counter::TcpDeliveredCe, marked.into());
     }
 
     /// Step 4, SACK and DSACK.
@@ -239,7 +267,9 @@ impl Run<'_> {
     fn take_answer_of_probe(&mut self, ack: SeqNum) {
         let named = self.facts.dsack == BelievedDsack::OfProbe;
         let plain_duplicate = self.facts.duplicates.is_some() && !self.facts.sacked.sacked;
-        if self.rec.probe.on_ack(ProbeAck { ack, named, plain_duplicate }) {
+        let answer = ProbeAck { ack, named, plain_duplicate };
+        if let Some(flight) = self.rec.probe.on_ack(answer) {
+            self.tell_tail_loss(flight);
             self.cx.counters.bump(Counter::TcpLossProbeRecovery);
             self.begin_reduction();
             self.lower_cwnd_to_ssthresh();
@@ -249,11 +279,11 @@ impl Run<'_> {
 
     /// Step 10: a window has opened again while probes of it had backed off.
     fn resume_in_open_window(&mut self, ack: &AckView) {
-        let srtt = self.rec.rtt.srtt().unwrap_or(Duration::ZERO);
+        let srtt = self.rec.rtt.srtt().unwrap_or_default();
         let opened = ack.window_was_closed && self.conn.wnd > 0;
-        let silent = self.cx.now.since(self.rec.last_departure) >= srtt;
+        let silent = self.cx.now.nanos_since(self.rec.last_departure) >= srtt;
         if opened && silent && self.is_in(&[RecoveryState::Loss]) {
-            self.flight.board.mark_all_lost();
+            self.flight.board.mark_all_lost(LossKind::NoCongestion);
             self.rec.permission = Permission::Lost;
         }
     }
@@ -265,7 +295,7 @@ struct Arrived<'a> {
     ts: &'a TimestampState,
     tsecr: Option<u32>,
     recovery_point: SeqNum,
-    min_rtt: Option<Duration>,
+    min_rtt: Option<Nanos>,
     rack: &'a mut Rack,
     undo: &'a mut Undo,
     newest: Option<Newest>,
@@ -283,6 +313,10 @@ impl Arrivals for Arrived<'_> {
 
     fn on_delivered(&mut self, range: &SentRange) {
         self.rack.on_delivered(range, self.now, self.min_rtt);
+        self.on_spurious(range);
+    }
+
+    fn on_spurious(&mut self, range: &SentRange) {
         let newest = Newest { order: range.xmit_order(), delivered: range.delivered };
         if self.newest.is_none_or(|known| known.order < newest.order) {
             self.newest = Some(newest);
@@ -291,6 +325,10 @@ impl Arrivals for Arrived<'_> {
 
     fn awaits_dsack(&self) -> bool {
         self.undo.awaits_dsack()
+    }
+
+    fn may_undo_from(&self, left: SeqNum) -> bool {
+        self.undo.point().is_some_and(|point| point <= left)
     }
 
     fn on_dsack(&mut self, range: &SentRange) {

@@ -3,6 +3,7 @@
 
 use plimsoll_wire::SeqNum;
 
+use super::super::scoreboard::LossKind;
 use super::run::Run;
 use super::view::{ConnView, Cwr, Flight, TimerEffects};
 use super::{Permission, Recovery, RecoveryState};
@@ -72,10 +73,14 @@ impl Run<'_> {
 
     /// *A reduction begins.*
     pub(super) fn begin_reduction(&mut self) {
+        self.start_reducing();
+        self.reduce_ssthresh();
+    }
+
+    fn start_reducing(&mut self) {
         self.rec.recovery_point = self.conn.nxt;
         self.rec.probe.end();
         self.rec.prr.begin(self.cwnd());
-        self.reduce_ssthresh();
         self.queue_cwr();
     }
 
@@ -84,6 +89,15 @@ impl Run<'_> {
         self.rec.undo.remember_ssthresh(0);
         self.rec.undo.forget_point();
         self.begin_reduction();
+        self.enter(RecoveryState::Cwr);
+    }
+
+    /// The same, and marks ask for it.
+    pub(super) fn begin_cwr_by_marks(&mut self) {
+        self.rec.undo.remember_ssthresh(0);
+        self.rec.undo.forget_point();
+        self.start_reducing();
+        self.reduce_ssthresh_by_marks();
         self.enter(RecoveryState::Cwr);
     }
 
@@ -149,6 +163,7 @@ impl Run<'_> {
         let began = fresh || self.is_in(&[RecoveryState::Cwr]);
         let frto = self.cx.config.tcp_frto != 0 && (began || repeated);
         // 6.
+        self.enter_loss_by_timeout();
         self.begin_loss(frto);
         self.rec.probe.end();
         self.rec.retries = self.rec.retries.saturating_add(1);
@@ -156,9 +171,8 @@ impl Run<'_> {
         self.queue_cwr();
     }
 
-    /// The state is Loss from now on, and what is lost leaves.
+    /// The state has become Loss, and what is lost leaves.
     fn begin_loss(&mut self, frto: bool) {
-        self.enter(RecoveryState::Loss);
         self.rec.recovery_point = self.conn.nxt;
         self.rec.frto = frto;
         self.rec.permission = Permission::Lost;
@@ -184,7 +198,7 @@ impl Run<'_> {
     }
 
     /// *Loss without congestion*: something is lost because it is too large for the path.
-    fn lose_without_congestion(&mut self) {
+    pub(super) fn lose_without_congestion(&mut self) {
         if self.rec.state == RecoveryState::Loss {
             self.rec.frto = false;
             self.rec.permission = Permission::Lost;
@@ -194,6 +208,7 @@ impl Run<'_> {
         self.set_ssthresh(remembered);
         self.rec.undo.remember_ssthresh(0);
         self.rec.undo.forget_point();
+        self.enter_loss_without_congestion();
         let frto = false;
         self.begin_loss(frto);
     }
@@ -248,7 +263,7 @@ impl Recovery {
     /// The path's MTU went down, and with it the MSS that `conn` shows: what is too large for it is
     /// lost, and says nothing about congestion (RFC 1191, section 6.4).
     pub(crate) fn on_mss_lowered(&mut self, cx: &Context, conn: &ConnView, flight: Flight) {
-        flight.cc.on_event(Event::Mss(conn.mss));
+        flight.cc.on_event(Event::Mss(conn.smss));
         let mut run = Run::new(cx, conn, self, flight);
         if run.flight.board.mark_lost_above_mss(conn.mss) {
             run.lose_without_congestion();
@@ -260,7 +275,7 @@ impl Recovery {
     /// nothing about congestion.
     pub(crate) fn on_syn_data_refused(&mut self, cx: &Context, conn: &ConnView, flight: Flight) {
         let mut run = Run::new(cx, conn, self, flight);
-        run.flight.board.mark_all_lost();
+        run.flight.board.mark_all_lost(LossKind::NoCongestion);
         run.lose_without_congestion();
         run.start_rto();
         run.finish();

@@ -2,7 +2,7 @@
 //! docs/recovery.md).
 
 use super::super::scoreboard::{Resent, SentRange, SentState};
-use super::loss_probe::Probe;
+use super::loss_probe::{Probe, ProbeFlight};
 use super::run::Run;
 use super::view::{ConnView, Cwr, Departure, Flight};
 use super::{Permission, Recovery, RecoveryState};
@@ -25,7 +25,7 @@ impl Recovery {
             end: left.end,
             sent_at: left.departs,
             serial: left.serial,
-            mss: conn.smss,
+            mss: left.mss,
             retransmissions: 0,
             sacked: false,
             lost: false,
@@ -33,18 +33,20 @@ impl Recovery {
             push: false,
             fin: left.fin,
             eor: false,
+            mtu_probe: false,
             delivered: self.figures.delivered,
             state: SentState::default(),
         };
         let prior = flight.board.pipe();
         flight.board.on_sent(range);
-        self.tell_sent(cx, &mut flight, left, (range.segs(), prior, false));
+        self.tell_sent((cx, conn), &mut flight, left, (range.segs(), prior, None));
         self.last_departure = cx.now;
         self.burst = true;
         if self.is_reducing() {
             self.prr.on_sent(range.segs());
         }
-        let probe = self.probe.on_sent(Probe::New, left.end);
+        let in_flight = ProbeFlight { segs: prior, app_limited: flight.board.is_app_limited() };
+        let probe = self.probe.on_sent(Probe::New, left.end, in_flight);
         if probe {
             cx.counters.bump(Counter::TcpLossProbes);
         }
@@ -64,19 +66,20 @@ impl Recovery {
         left: &Departure,
     ) {
         self.timed_out = false;
-        let probe = self.probe.on_sent(Probe::Old, conn.nxt);
-        let front = flight.board.front().is_some_and(|front| front.start == left.start);
         let prior = flight.board.pipe();
-        let segs = flight.board.on_resent(&Resent {
+        let in_flight = ProbeFlight { segs: prior, app_limited: flight.board.is_app_limited() };
+        let probe = self.probe.on_sent(Probe::Old, conn.nxt, in_flight);
+        let front = flight.board.front().is_some_and(|front| front.start == left.start);
+        let (segs, first) = flight.board.on_resent(&Resent {
             start: left.start,
             end: left.end,
             sent_at: left.departs,
             serial: left.serial,
-            mss: conn.smss,
+            mss: left.mss,
             delivered: self.figures.delivered,
             counted: !probe,
         });
-        self.tell_sent(cx, &mut flight, left, (segs, prior, true));
+        self.tell_sent((cx, conn), &mut flight, left, (segs, prior, Some(first)));
         let bytes = left.end.since(left.start) - u32::from(left.fin);
         self.count_retransmission(cx, segs, bytes);
         self.last_departure = cx.now;

@@ -5,10 +5,10 @@ use super::rack::ReorderingView;
 use super::run::Run;
 use super::{RecoveryState, Waits};
 use crate::counters::Counter;
-use crate::time::Duration;
+use crate::time::Nanos;
 
 /// How much later than the end of the reordering window the timer looks again.
-const LATER: Duration = Duration::from_millis(2);
+const LATER: Nanos = Nanos::from_millis(2);
 
 impl Run<'_> {
     /// *Detect loss*, after an ACK.
@@ -25,13 +25,14 @@ impl Run<'_> {
 
     /// RFC 8985, section 6.2, step 5. Returns the longest time after which one of the others is
     /// lost, if there are any.
-    pub(super) fn detect_loss_by_time(&mut self) -> Option<Duration> {
+    pub(super) fn detect_loss_by_time(&mut self) -> Option<Nanos> {
         let (now, rack) = (self.cx.now, &self.rec.rack);
         let wait = rack.rtt() + rack.reo_wnd(&self.reordering_view(), self.cx.config);
         let newest = rack.newest();
-        let last = self.flight.board.detect_loss(newest, |sent_at| now.since(sent_at) >= wait)?;
+        let last =
+            self.flight.board.detect_loss(newest, |sent_at| now.nanos_since(sent_at) >= wait)?;
         // One that was just found lost and stays in flight is none of the others.
-        let age = now.since(last);
+        let age = now.nanos_since(last);
         (age < wait).then(|| wait - age)
     }
 
@@ -62,10 +63,10 @@ impl Run<'_> {
     }
 
     /// After a timeout: the front, and what left at least RACK.rtt ago (RFC 8985, section 6.3);
-    /// everything if the peer has taken back what it SACKed (RFC 2018, section 8).
+    /// everything without SACK, or if the peer has taken back what it SACKed (RFC 2018, section 8).
     pub(super) fn mark_lost_by_timeout(&mut self) {
-        let (now, rtt) = (self.cx.now, self.rec.rack.rtt());
-        if self.flight.board.on_timeout(|sent_at| now.since(sent_at) >= rtt) {
+        let (now, rtt, sack) = (self.cx.now, self.rec.rack.rtt(), self.conn.sack);
+        if self.flight.board.on_timeout(|sent_at| !sack || now.nanos_since(sent_at) >= rtt) {
             self.cx.counters.bump(Counter::TcpSackReneging);
         } else {
             self.flight.board.clear_duplicates();

@@ -2,56 +2,67 @@
 //! docs/recovery.md).
 //!
 //! `tcp_retries2` is a number of timeouts, but what counts is the time that so many timeouts would
-//! take if they began at `tcp_rto_min`. RFC 9293's R1 tells nobody: there is no next hop to look
-//! for.
+//! take if they began at 200 ms, as on Linux: a connection whose own bound is lower
+//! (TCP_RTO_MIN_US) must not be given up within milliseconds. RFC 9293's R1 is `tcp_retries1` in
+//! the same way: what it leads to is a look for black holes of long packets, since there is no next
+//! hop to look for.
 
+use super::rto_bounds::RtoBounds;
 use super::view::ConnView;
 use crate::config::Config;
 use crate::time::{Duration, Instant};
 
+/// The first of the timeouts from which the time follows.
+const FIRST_TIMEOUT: Duration = Duration::from_millis(200);
+
 /// Timeouts of an orphan if `tcp_orphan_retries` is 0.
 const ORPHAN_RETRIES: u8 = 8;
 
-/// How long timeouts that double from `first` to `tcp_rto_max` take until the `last`, counted from
-/// 0, is over.
-pub(crate) fn time_of_timeouts(first: Duration, last: u8, config: &Config) -> Duration {
-    let mut timeout = first.min(config.tcp_rto_max);
+/// How long timeouts that double from `first` to `most` take until the `last`, counted from 0, is
+/// over.
+pub(crate) fn time_of_timeouts(first: Duration, last: u8, most: Duration) -> Duration {
+    let mut timeout = first.min(most);
     let mut sum = Duration::ZERO;
     for _ in 0..=last {
         sum += timeout;
-        timeout = (timeout * 2).min(config.tcp_rto_max);
+        timeout = (timeout * 2).min(most);
     }
     sum
 }
 
 /// Whether the connection is over: the timer has fired again at `now`, `trying` after the first
-/// retransmission or timeout, and the timeout is `rto`.
+/// retransmission or timeout, and the timeout is `rto`, within `bounds`.
 pub(super) fn is_over(
     conn: &ConnView,
-    now: Instant,
-    trying: Duration,
-    rto: Duration,
+    (now, trying): (Instant, Duration),
+    (rto, bounds): (Duration, RtoBounds),
     config: &Config,
 ) -> bool {
     let peer = &conn.peer;
-    let heard = now.since(peer.last_heard) <= config.tcp_rto_max;
+    let heard = now.since(peer.last_heard) <= bounds.max;
     if conn.wnd == 0 && !peer.orphan && heard {
         return false;
     }
     let limit = match peer.user_timeout {
         Some(timeout) => timeout,
         None if peer.orphan => {
-            let retries = orphan_retries(peer.soft_error, rto, config);
-            time_of_timeouts(config.tcp_rto_min, retries, config)
+            let slowest = rto >= bounds.max;
+            let retries = orphan_retries(peer.soft_error, slowest, config);
+            time_of_timeouts(FIRST_TIMEOUT, retries, bounds.max)
         }
-        None => time_of_timeouts(config.tcp_rto_min, config.tcp_retries2, config),
+        None => time_of_timeouts(FIRST_TIMEOUT, config.tcp_retries2, bounds.max),
     };
     trying >= limit
 }
 
-/// Timeouts that an orphan is allowed.
-fn orphan_retries(soft_error: bool, rto: Duration, config: &Config) -> u8 {
-    let slowest = rto >= config.tcp_rto_max;
+/// Whether retransmission has gone on for R1 (RFC 9293, section 3.8.3), which is `tcp_retries1` as
+/// R2 is `tcp_retries2`.
+pub(super) fn passed_r1(trying: Duration, bounds: RtoBounds, config: &Config) -> bool {
+    trying >= time_of_timeouts(FIRST_TIMEOUT, config.tcp_retries1, bounds.max)
+}
+
+/// Timeouts that an orphan is allowed. `slowest` if the timeout is as long as it may be.
+fn orphan_retries(soft_error: bool, slowest: bool, config: &Config) -> u8 {
     match config.tcp_orphan_retries {
         _ if soft_error && slowest => 0,
         0 if slowest => 0,
@@ -71,7 +82,7 @@ mod tests {
         let config = Config::default();
         let cases = [(0, 200), (3, 3_000), (8, 102_200), (15, 924_600)];
         for (last, millis) in cases {
-            let time = time_of_timeouts(config.tcp_rto_min, last, &config);
+            let time = time_of_timeouts(config.tcp_rto_min, last, config.tcp_rto_max);
             assert_eq!(time.as_millis(), millis, "{last}");
         }
     }
@@ -101,14 +112,18 @@ mod tests {
         for (peer, wnd, secs, limit, name) in cases {
             let conn = ConnView { peer, wnd, ..conn_view() };
             let rto = rto.min(Duration::from_secs(secs));
-            let over = |millis| is_over(&conn, now, Duration::from_millis(millis), rto, &config);
+            let bounds = RtoBounds::of_settings(&config);
+            let over = |millis| {
+                let trying = Duration::from_millis(millis);
+                is_over(&conn, (now, trying), (rto, bounds), &config)
+            };
             match limit {
                 Some(limit) => assert!(over(limit) && !over(limit - 1), "{name}"),
                 None => assert!(!over(5_000_000), "{name}"),
             }
         }
         let config = Config { tcp_orphan_retries: 2, ..config };
-        assert_eq!(orphan_retries(false, config.tcp_rto_max, &config), 2);
-        assert_eq!(orphan_retries(true, config.tcp_rto_max, &config), 0);
+        assert_eq!(orphan_retries(false, true, &config), 2);
+        assert_eq!(orphan_retries(true, true, &config), 0);
     }
 }

@@ -2,7 +2,6 @@
 
 use plimsoll_wire::SeqNum;
 
-use crate::config::Config;
 use crate::time::Duration;
 
 /// How much later than two round trips a probe leaves at least.
@@ -27,6 +26,19 @@ struct Out {
     end_seq: SeqNum,
     /// TLP.is_retrans says [`Probe::Old`].
     kind: Probe,
+    /// Its [`ProbeFlight`], in the bytes that the kind leaves: more segments than a number of two
+    /// bytes holds are as many as that.
+    app_limited: bool,
+    segs: u16,
+}
+
+/// What was in flight when a probe left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ProbeFlight {
+    /// Segments, the one that the probe may repair counted.
+    pub(super) segs: u32,
+    /// The application limited them.
+    pub(super) app_limited: bool,
 }
 
 /// What an ACK says to a probe.
@@ -73,12 +85,14 @@ impl LossProbe {
         new
     }
 
-    /// A packet that ends at `end_seq` left. Returns whether it was the probe that was due.
-    pub(super) fn on_sent(&mut self, kind: Probe, end_seq: SeqNum) -> bool {
+    /// A packet that ends at `end_seq` left while `flight` was in flight. Returns whether it was
+    /// the probe that was due.
+    pub(super) fn on_sent(&mut self, kind: Probe, end_seq: SeqNum, flight: ProbeFlight) -> bool {
         let sent = self.due == Some(kind);
         if sent {
             self.due = None;
-            self.out = Some(Out { end_seq, kind });
+            let segs = u16::try_from(flight.segs).unwrap_or(u16::MAX);
+            self.out = Some(Out { end_seq, kind, app_limited: flight.app_limited, segs });
         }
         sent
     }
@@ -98,22 +112,23 @@ impl LossProbe {
         self.out = None;
     }
 
-    /// An ACK came (RFC 8985, section 7.4). Returns whether the probe repaired a loss.
-    pub(super) fn on_ack(&mut self, ack: ProbeAck) -> bool {
-        let Some(out) = self.out.filter(|out| out.end_seq <= ack.ack) else { return false };
+    /// An ACK came (RFC 8985, section 7.4). Returns what the probe left with if it repaired a loss.
+    pub(super) fn on_ack(&mut self, ack: ProbeAck) -> Option<ProbeFlight> {
+        let out = self.out.filter(|out| out.end_seq <= ack.ack)?;
         let repaired = out.kind == Probe::Old && !ack.named && out.end_seq < ack.ack;
         if out.kind == Probe::New || ack.named || repaired || ack.plain_duplicate {
             self.out = None;
         }
-        repaired
+        let flight = ProbeFlight { segs: out.segs.into(), app_limited: out.app_limited };
+        repaired.then_some(flight)
     }
 }
 
 /// PTO before its bound, for `outstanding` segments (RFC 8985, section 7.2).
-pub(super) fn pto(srtt: Option<Duration>, outstanding: u32, config: &Config) -> Duration {
+pub(super) fn pto(srtt: Option<Duration>, outstanding: u32, rto_min: Duration) -> Duration {
     let Some(srtt) = srtt else { return PTO_WITHOUT_SRTT };
     // A peer may delay the ACK of one segment.
-    srtt * 2 + if outstanding == 1 { config.tcp_rto_min } else { LEAST_DELAY }
+    srtt * 2 + if outstanding == 1 { rto_min } else { LEAST_DELAY }
 }
 
 #[cfg(test)]
@@ -121,11 +136,12 @@ mod tests {
     use super::*;
 
     const END: SeqNum = SeqNum(100);
+    const FLIGHT: ProbeFlight = ProbeFlight { segs: 7, app_limited: false };
 
     fn out(kind: Probe) -> LossProbe {
         let mut probe = LossProbe::default();
         probe.set_due(kind);
-        assert!(probe.on_sent(kind, END));
+        assert!(probe.on_sent(kind, END, FLIGHT));
         assert_eq!(probe.due(), None);
         probe
     }
@@ -147,7 +163,7 @@ mod tests {
         ];
         for (kind, ack, repaired, stays, name) in cases {
             let mut probe = out(kind);
-            assert_eq!(probe.on_ack(ack), repaired, "{name}");
+            assert_eq!(probe.on_ack(ack), repaired.then_some(FLIGHT), "{name}");
             assert_eq!(probe.end_seq().is_some(), stays, "{name}");
         }
     }
@@ -155,9 +171,9 @@ mod tests {
     #[test]
     fn only_what_is_due_is_a_probe() {
         let mut probe = LossProbe::default();
-        assert!(!probe.on_sent(Probe::New, END));
+        assert!(!probe.on_sent(Probe::New, END, FLIGHT));
         probe.set_due(Probe::Old);
-        assert!(!probe.on_sent(Probe::New, END));
+        assert!(!probe.on_sent(Probe::New, END, FLIGHT));
         assert!(!probe.cancel_new());
         probe.cancel();
         assert_eq!(probe.due(), None);
@@ -168,11 +184,11 @@ mod tests {
 
     #[test]
     fn probe_timeouts() {
-        let config = Config::default();
+        let rto_min = Duration::from_millis(200);
         let srtt = Some(Duration::from_millis(50));
         let cases = [(None, 5, 1000), (srtt, 1, 300), (srtt, 2, 102)];
         for (srtt, outstanding, millis) in cases {
-            assert_eq!(pto(srtt, outstanding, &config).as_millis(), millis);
+            assert_eq!(pto(srtt, outstanding, rto_min).as_millis(), millis);
         }
     }
 }

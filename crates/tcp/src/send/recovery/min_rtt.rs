@@ -7,7 +7,7 @@
 
 use arrayvec::ArrayVec;
 
-use crate::time::{Duration, Instant, nanos};
+use crate::time::{Duration, Instant, Nanos, nanos};
 
 /// Samples that are kept.
 const KEPT: usize = 3;
@@ -33,8 +33,8 @@ impl MinRtt {
     }
 
     /// The least round trip, if there was a sample.
-    pub(super) fn get(&self) -> Option<Duration> {
-        self.kept.first().map(|sample| Duration::from_nanos(sample.rtt))
+    pub(super) fn get(&self) -> Option<Nanos> {
+        self.kept.first().map(|sample| Nanos::new(sample.rtt))
     }
 
     /// Takes a sample.
@@ -82,7 +82,7 @@ mod tests {
                 WINDOW,
             );
         }
-        least.get().map_or(0, |rtt| rtt.as_millis() as u64)
+        least.get().map_or(0, |rtt| rtt.as_micros() / 1000)
     }
 
     #[test]
@@ -113,7 +113,7 @@ mod tests {
             let rtt = Duration::from_millis(1 + (seed >> 40) % 100);
             let now = Instant::from_millis(second * 1000);
             least.update(now, rtt, WINDOW);
-            assert!(least.get().is_some_and(|found| found <= rtt), "not above the sample");
+            assert!(least.get().is_some_and(|found| found.get() <= rtt), "not above the sample");
             assert!(least.kept.is_sorted_by(|a, b| a.at < b.at && a.rtt < b.rtt));
             assert!(least.kept.iter().all(|sample| now.since(sample.at) <= WINDOW));
         }

@@ -27,11 +27,12 @@
 //! | 4. Entering a state | `actions.rs` |
 //! | 4. Without SACK | `detect.rs` |
 //! | 4. Events that are not ACKs | `timer.rs`; path MTU and Fast Open: `actions.rs` |
+//! | 4. Probes of the path MTU | `mtu_probe.rs` |
 //! | 5. The window | `prr.rs`, `window.rs`, `../../congestion/` |
 //! | 6. Undo | `undo.rs`, `actions.rs` |
 //! | 7. RACK | `rack.rs`, `detect.rs` |
 //! | 8. Tail loss probe | `loss_probe.rs`, `timer.rs`, `resend.rs` |
-//! | 9. Round-trip time | `rtt.rs`, `min_rtt.rs`; the choice of samples: `ack.rs` |
+//! | 9. Round-trip time | `rtt.rs`, `rto_bounds.rs`, `min_rtt.rs`; which samples: `ack.rs` |
 //! | 10. The timer | `timer.rs` |
 //! | 10. What leaves | `resend.rs`, `departure.rs` |
 //! | 11. Giving up | `give_up.rs`, `timer.rs` |
@@ -69,10 +70,12 @@ mod detect;
 mod give_up;
 mod loss_probe;
 mod min_rtt;
+mod mtu_probe;
 mod prr;
 mod rack;
 mod reordering;
 mod resend;
+mod rto_bounds;
 mod rtt;
 mod run;
 mod table;
@@ -84,10 +87,11 @@ mod window;
 pub(crate) use checks::{AckNumber, WindowView, is_overtaken};
 pub(crate) use give_up::time_of_timeouts;
 pub(crate) use loss_probe::Probe;
+pub(crate) use rto_bounds::OwnRtoBounds;
 pub(crate) use rtt::RttEstimator;
 use timer::Waits;
 pub(crate) use view::{
-    AckEffects, AckView, ConnView, Cwr, Departure, Flight, NextRetransmission, PeerView,
+    AckEffects, AckView, ConnView, Cwr, Departure, Flight, Marks, NextRetransmission, PeerView,
     TimerEffects,
 };
 
@@ -173,7 +177,7 @@ pub(crate) struct Recovery {
 struct Figures {
     /// Segments delivered, modulo 2^32.
     delivered: u32,
-    /// Of those, with ECE.
+    /// Of those, marked.
     delivered_ce: u32,
     /// Segments that sane DSACKs stood for.
     dsack_dups: u32,
@@ -238,6 +242,11 @@ impl Recovery {
         self.rtt.rto(config)
     }
 
+    /// The socket is given bounds of its own for the timeout. A timer that runs keeps its time.
+    pub(crate) fn set_own_rto_bounds(&mut self, bounds: OwnRtoBounds) {
+        self.rtt.set_own_bounds(bounds);
+    }
+
     /// A probe of a closed window left: the backoff is shared.
     pub(crate) fn back_off(&mut self) {
         self.rtt.back_off();
@@ -268,7 +277,7 @@ impl Recovery {
         self.figures.delivered
     }
 
-    /// Those that ACKs with ECE delivered (`tcpi_delivered_ce`).
+    /// Those that were marked, as far as ACKs told (`tcpi_delivered_ce`).
     pub(crate) fn delivered_ce(&self) -> u32 {
         self.figures.delivered_ce
     }

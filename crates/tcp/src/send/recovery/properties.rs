@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::testing::*;
 use super::*;
+use crate::testing::under_miri;
 
 /// One thing that happens.
 #[derive(Clone, Debug)]
@@ -118,7 +119,7 @@ fn check(s: &Sender) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(under_miri(256, 2)))]
 
     #[test]
     fn whatever_happens(

@@ -6,7 +6,7 @@
 
 use super::super::scoreboard::{SentRange, XmitOrder};
 use crate::config::Config;
-use crate::time::{Duration, Instant, Nanos};
+use crate::time::{Instant, Nanos};
 
 /// `tcp_recovery`: the reordering window stays at a quarter of the least round trip.
 const STATIC_WINDOW: u8 = 2;
@@ -47,8 +47,8 @@ pub(super) struct ReorderingView {
     pub(super) sacked: u32,
     /// DupThresh.
     pub(super) dup_thresh: u32,
-    pub(super) srtt: Option<Duration>,
-    pub(super) min_rtt: Option<Duration>,
+    pub(super) srtt: Option<Nanos>,
+    pub(super) min_rtt: Option<Nanos>,
 }
 
 impl Rack {
@@ -65,18 +65,13 @@ impl Rack {
     }
 
     /// `range` was delivered (RFC 8985, section 6.2, step 2).
-    pub(super) fn on_delivered(
-        &mut self,
-        range: &SentRange,
-        now: Instant,
-        min_rtt: Option<Duration>,
-    ) {
-        let age = now.since(range.sent_at);
+    pub(super) fn on_delivered(&mut self, range: &SentRange, now: Instant, min_rtt: Option<Nanos>) {
+        let age = now.nanos_since(range.sent_at);
         if range.retransmissions > 0 && min_rtt.is_none_or(|least| age < least) {
             // It is the copy before that has arrived, as far as is known.
             return;
         }
-        self.rtt = age.into();
+        self.rtt = age;
         self.newest = self.newest.max(range.xmit_order());
         self.pending = true;
     }
@@ -92,8 +87,8 @@ impl Rack {
     }
 
     /// RACK.rtt: a timeout takes for lost what left so long ago.
-    pub(super) fn rtt(&self) -> Duration {
-        self.rtt.get()
+    pub(super) fn rtt(&self) -> Nanos {
+        self.rtt
     }
 
     /// What was delivered of what left last.
@@ -102,10 +97,10 @@ impl Rack {
     }
 
     /// RACK.reo_wnd.
-    pub(super) fn reo_wnd(&self, view: &ReorderingView, config: &Config) -> Duration {
+    pub(super) fn reo_wnd(&self, view: &ReorderingView, config: &Config) -> Nanos {
         let many = view.sacked >= view.dup_thresh && config.tcp_recovery & NO_DUPTHRESH == 0;
         let Some(srtt) = view.srtt.filter(|_| view.seen || !(view.recovering || many)) else {
-            return Duration::ZERO;
+            return Nanos::ZERO;
         };
         let mult = u32::from(self.mult);
         match view.min_rtt {
@@ -163,7 +158,7 @@ mod tests {
     use super::*;
     use crate::serial::Serial;
 
-    const MS: Duration = Duration::from_millis(1);
+    const MS: Nanos = Nanos::from_millis(1);
 
     fn config(tcp_recovery: u8) -> Config {
         Config { tcp_recovery, ..Config::default() }
@@ -175,8 +170,8 @@ mod tests {
             recovering: false,
             sacked: 0,
             dup_thresh: 3,
-            srtt: Some(40 * MS),
-            min_rtt: Some(20 * MS),
+            srtt: Some(MS * 40),
+            min_rtt: Some(MS * 20),
         }
     }
 
@@ -198,7 +193,7 @@ mod tests {
         ];
         for (view, mult, bits, millis, name) in cases {
             let rack = Rack { mult, ..Rack::new() };
-            assert_eq!(rack.reo_wnd(&view, &config(bits)), millis * MS, "{name}");
+            assert_eq!(rack.reo_wnd(&view, &config(bits)), MS * millis, "{name}");
         }
     }
 
@@ -246,6 +241,7 @@ mod tests {
             push: false,
             fin: false,
             eor: false,
+            mtu_probe: false,
             delivered: 0,
             state: SentState::default(),
         }
@@ -255,17 +251,17 @@ mod tests {
     fn the_newest_of_what_was_delivered() {
         let now = Instant::from_millis(100);
         let mut rack = Rack::new();
-        rack.on_delivered(&range(95, 1), now, Some(6 * MS));
+        rack.on_delivered(&range(95, 1), now, Some(MS * 6));
         assert!(!rack.take_pending(), "the copy before that has arrived");
         rack.on_delivered(&range(20, 1), now, None);
         assert!(!rack.take_pending(), "nobody knows which copy has arrived");
-        rack.on_delivered(&range(94, 1), now, Some(6 * MS));
+        rack.on_delivered(&range(94, 1), now, Some(MS * 6));
         assert!(rack.take_pending() && !rack.take_pending());
-        assert_eq!((rack.rtt(), rack.newest()), (6 * MS, range(94, 0).xmit_order()));
-        rack.on_delivered(&range(50, 0), now, Some(6 * MS));
-        assert_eq!((rack.rtt(), rack.newest()), (50 * MS, range(94, 0).xmit_order()), "earlier");
+        assert_eq!((rack.rtt(), rack.newest()), (MS * 6, range(94, 0).xmit_order()));
+        rack.on_delivered(&range(50, 0), now, Some(MS * 6));
+        assert_eq!((rack.rtt(), rack.newest()), (MS * 50, range(94, 0).xmit_order()), "earlier");
         rack.on_delivered(&range(120, 0), now, None);
-        assert_eq!(rack.rtt(), Duration::ZERO, "it leaves in the future");
+        assert_eq!(rack.rtt(), Nanos::ZERO, "it leaves in the future");
     }
 
     #[test]

@@ -130,6 +130,7 @@ mod tests {
             push: false,
             fin,
             eor: false,
+            mtu_probe: false,
             delivered: 0,
             state: SentState::default(),
         }

@@ -7,8 +7,9 @@
 use plimsoll_wire::SeqNum;
 
 use super::min_rtt::MinRtt;
+use super::rto_bounds::{OwnRtoBounds, RtoBounds};
 use crate::config::Config;
-use crate::time::{Duration, Instant, nanos};
+use crate::time::{Duration, Instant, Nanos, nanos};
 
 /// The timeout before anything is known (RFC 6298, section 2.1).
 const INITIAL_RTO: Duration = Duration::from_secs(1);
@@ -43,6 +44,8 @@ pub(crate) struct RttEstimator {
     /// The exponent of the timeout.
     backoff: u8,
     least: MinRtt,
+    /// What the socket was given.
+    own_bounds: OwnRtoBounds,
 }
 
 impl Estimate {
@@ -88,7 +91,18 @@ impl RttEstimator {
             handshake_without_sample: false,
             backoff: 0,
             least: MinRtt::new(),
+            own_bounds: OwnRtoBounds::NONE,
         }
+    }
+
+    /// The bounds of the timeout.
+    pub(crate) fn bounds(&self, config: &Config) -> RtoBounds {
+        self.own_bounds.or_settings(config)
+    }
+
+    /// The socket is given bounds of its own.
+    pub(crate) fn set_own_bounds(&mut self, bounds: OwnRtoBounds) {
+        self.own_bounds = bounds;
     }
 
     /// The handshake is complete and gave no sample.
@@ -105,7 +119,7 @@ impl RttEstimator {
         bounds: (SeqNum, SeqNum),
         config: &Config,
     ) {
-        let rto_min = nanos(config.tcp_rto_min);
+        let rto_min = nanos(self.bounds(config).min);
         let sample = nanos(rtt).max(1);
         match &mut self.estimate {
             Some(estimate) => estimate.update(sample, rto_min, bounds),
@@ -117,8 +131,8 @@ impl RttEstimator {
     }
 
     /// SRTT, if there was a sample.
-    pub(crate) fn srtt(&self) -> Option<Duration> {
-        self.estimate.map(|estimate| Duration::from_nanos(estimate.srtt_x8 / 8))
+    pub(crate) fn srtt(&self) -> Option<Nanos> {
+        self.estimate.map(|estimate| Nanos::new(estimate.srtt_x8 / 8))
     }
 
     /// MDEV, which `TCP_INFO` shows as the variation; zero before the first sample.
@@ -127,7 +141,7 @@ impl RttEstimator {
     }
 
     /// The least round trip of the last `tcp_min_rtt_wlen`, if there was a sample.
-    pub(crate) fn min_rtt(&self) -> Option<Duration> {
+    pub(crate) fn min_rtt(&self) -> Option<Nanos> {
         self.least.get()
     }
 
@@ -136,17 +150,18 @@ impl RttEstimator {
         let Some(estimate) = self.estimate else {
             let lost_syn = self.handshake_without_sample;
             let rto = if lost_syn { RTO_AFTER_LOST_SYN } else { INITIAL_RTO };
-            return rto.min(config.tcp_rto_max);
+            return rto.min(self.bounds(config).max);
         };
         let rto = (estimate.srtt_x8 / 8).saturating_add(estimate.variation);
-        Duration::from_nanos(rto).max(config.tcp_rto_min).min(config.tcp_rto_max)
+        let bounds = self.bounds(config);
+        Duration::from_nanos(rto).max(bounds.min).min(bounds.max)
     }
 
     /// The timeout (RFC 6298: RTO), with backoff.
     pub(crate) fn rto(&self, config: &Config) -> Duration {
         let base = nanos(self.rto_without_backoff(config));
         let rto = base.saturating_mul(1 << self.backoff);
-        Duration::from_nanos(rto).min(config.tcp_rto_max)
+        Duration::from_nanos(rto).min(self.bounds(config).max)
     }
 
     /// The exponent of the timeout, 0 to 31.
@@ -220,7 +235,7 @@ mod tests {
         let rtt = after(&[80, 8]);
         // SRTT 80, MDEV 40, err 72: 4 MDEV = 160 + 32/8, and SRTT falls by 9.
         assert_eq!(rtt.mdev(), Duration::from_nanos(41 * MS));
-        assert_eq!(rtt.srtt(), Some(Duration::from_nanos(71 * MS)));
+        assert_eq!(rtt.srtt(), Some(Nanos::new(71 * MS)));
         let rtt = after(&[80, 152]);
         assert_eq!(rtt.mdev(), Duration::from_nanos(48 * MS), "and by a quarter when it rises");
     }
@@ -251,6 +266,22 @@ mod tests {
     }
 
     #[test]
+    fn bounds_of_the_socket() {
+        let config = Config::default();
+        let (min, max) = (Some(Duration::from_millis(5)), Some(Duration::from_millis(900)));
+        let mut rtt = after(&[]);
+        rtt.set_own_bounds(OwnRtoBounds::new(min, max));
+        assert_eq!(rtt.rto(&config), Duration::from_millis(900), "before a sample");
+        let sample = (Duration::from_millis(1), Duration::from_millis(1));
+        rtt.on_sample(Instant::ZERO, sample, (SeqNum(0), SeqNum(0)), &config);
+        assert_eq!(rtt.rto(&config), Duration::from_millis(6), "SRTT and V");
+        (0..20).for_each(|_| rtt.back_off());
+        assert_eq!(rtt.rto(&config), Duration::from_millis(900));
+        rtt.set_own_bounds(OwnRtoBounds::new(None, None));
+        assert_eq!(rtt.rto(&config), config.tcp_rto_max);
+    }
+
+    #[test]
     fn bounds_of_the_settings() {
         let config = Config { tcp_rto_min: Duration::from_secs(2), ..Config::default() };
         let mut rtt = RttEstimator::new();
@@ -258,7 +289,7 @@ mod tests {
         assert_eq!(rtt.rto(&config), Duration::from_secs(3), "no sample from the handshake");
         let sample = (Duration::ZERO, Duration::ZERO);
         rtt.on_sample(Instant::ZERO, sample, (SeqNum(0), SeqNum(0)), &config);
-        assert_eq!(rtt.srtt(), Some(Duration::from_nanos(1)), "a sample is 1 ns at least");
+        assert_eq!(rtt.srtt(), Some(Nanos::new(1)), "a sample is 1 ns at least");
         assert_eq!(rtt.rto(&config), Duration::from_nanos(2_000_000_001));
         let config = Config { tcp_rto_max: Duration::from_millis(300), ..Config::default() };
         assert_eq!(after(&[400]).rto(&config), Duration::from_millis(300));

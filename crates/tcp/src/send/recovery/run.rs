@@ -2,11 +2,12 @@
 
 use plimsoll_wire::SeqNum;
 
-use super::super::scoreboard::{Delivered, XmitOrder};
-use super::view::{AckView, ConnView, Cwr, Flight};
+use super::super::scoreboard::{Delivered, LostSums, XmitOrder};
+use super::view::{AckView, ConnView, Cwr, Flight, Marks};
 use super::{Recovery, RecoveryState};
 use crate::context::Context;
 use crate::counters::Counter;
+use crate::mtu::search::ProbeOutcome;
 use crate::time::Duration;
 
 /// What a DSACK of the ACK said.
@@ -38,7 +39,12 @@ pub(super) struct Facts {
     pub(super) advanced: bool,
     /// It is a duplicate, and stands for so many.
     pub(super) duplicates: Option<u32>,
+    /// It says that the path is congested.
     pub(super) ece: bool,
+    /// What it says of marks.
+    pub(super) marks: Marks,
+    /// Packets that were newly found marked, unless the count is old or there is none.
+    pub(super) marked: Option<u32>,
     pub(super) tsecr: Option<u32>,
     pub(super) dsack: BelievedDsack,
     /// What it SACKs.
@@ -50,12 +56,14 @@ pub(super) struct Facts {
     pub(super) newest: Option<Newest>,
     /// The RTT sample of what left last of what it covers, if it gave one.
     pub(super) newest_rtt: Option<Duration>,
+    /// What has become of the probe of the path MTU.
+    pub(super) mtu_probe: Option<ProbeOutcome>,
     /// It undid a reduction.
     pub(super) undone: bool,
     /// It started the reordering timer, or the wait for reneging.
     pub(super) timer_started: bool,
-    /// Segments ever marked lost before it, and those of them that had been sent again.
-    pub(super) lost_before: (u32, u32),
+    /// Segments ever marked lost before it.
+    pub(super) lost_before: LostSums,
 }
 
 /// One call.
@@ -76,7 +84,7 @@ impl<'a> Run<'a> {
         rec: &'a mut Recovery,
         flight: Flight<'a>,
     ) -> Run<'a> {
-        let lost_before = (flight.board.lost_ever(), flight.board.relost_ever());
+        let lost_before = flight.board.lost_sums();
         let facts = Facts { una: conn.una, lost_before, ..Facts::default() };
         Run { cx, conn, rec, flight, facts, cwr: None }
     }
@@ -86,7 +94,8 @@ impl<'a> Run<'a> {
         let facts = &mut self.facts;
         facts.una = self.conn.una.max(ack.ack);
         facts.advanced = self.conn.una < ack.ack;
-        facts.ece = ack.ece;
+        facts.marks = ack.marks;
+        facts.ece = ack.marks == Marks::Echo;
         facts.tsecr = ack.tsecr.filter(|&tsecr| tsecr != 0);
         let duplicate = ack.ack == self.conn.una && !ack.has_text && !ack.brings_window;
         facts.duplicates = duplicate.then(|| u32::from(ack.segs));
@@ -110,12 +119,12 @@ impl<'a> Run<'a> {
 
     /// Whether the call has found something lost.
     pub(super) fn found_lost(&self) -> bool {
-        self.flight.board.lost_ever() != self.facts.lost_before.0
+        self.flight.board.lost_sums().ever != self.facts.lost_before.ever
     }
 
     /// Segments that the call has found lost which had been sent again.
     fn lost_again(&self) -> u32 {
-        self.flight.board.relost_ever().wrapping_sub(self.facts.lost_before.1)
+        self.flight.board.lost_sums().again.wrapping_sub(self.facts.lost_before.again)
     }
 
     /// Whether the call has found something lost that had been sent again.

@@ -154,7 +154,7 @@ static EVERY_ACK: [Row; 7] = [
     },
 ];
 
-static OPEN: [Row; 7] = [
+static OPEN: [Row; 8] = [
     Row {
         name: "O1",
         guard: |run| !run.conn.sack,
@@ -187,7 +187,7 @@ static OPEN: [Row; 7] = [
         name: "O4",
         guard: |run| !run.is_lost() && run.facts.ece && run.is_in(&[Open, Disorder]),
         effect: |run| {
-            run.begin_cwr();
+            run.begin_cwr_by_marks();
             Then::End
         },
     },
@@ -212,6 +212,14 @@ static OPEN: [Row; 7] = [
     },
     Row {
         name: "O7",
+        guard: |run| run.is_in(&[Open, Disorder]) && run.lost_mtu_probe().is_some(),
+        effect: |run| {
+            run.fail_mtu_probe();
+            Then::End
+        },
+    },
+    Row {
+        name: "O8",
         guard: ALWAYS,
         effect: |run| {
             run.begin_recovery();
@@ -239,10 +247,18 @@ static RECOVERY: [Row; 9] = [
         name: "R3",
         guard: |run| run.is_delayed_part(),
         effect: |run| {
+            if run.conn.sack {
+                // What is lost so far is not looked at: this starts the timer for the others, also
+                // if what was delivered is not new to RACK.
+                run.rec.rack.on_undo();
+                run.detect_loss();
+            }
             run.forget_finished_retransmissions();
             run.undo(Marks::Drop, Counter::TcpPartialUndo);
             run.settle();
-            Then::Next
+            // What is late is not judged by the ACK that shows it to be late. Duplicates that are
+            // still counted do not say which segments they stand for, so they are.
+            if run.conn.sack { Then::End } else { Then::Next }
         },
     },
     Row {
@@ -361,7 +377,7 @@ static LOSS: [Row; 7] = [
         name: "L6",
         guard: |run| !run.conn.sack,
         effect: |run| {
-            if run.rec.recovery_point < run.conn.nxt {
+            if run.rec.recovery_point < run.conn.nxt && run.duplicates() > 0 {
                 run.add_duplicates();
             } else if run.facts.advanced {
                 run.flight.board.clear_duplicates();

@@ -12,7 +12,7 @@ use plimsoll_wire::tcp::SackBlock;
 
 use super::super::scoreboard::{Scoreboard, SentRange};
 use super::*;
-use crate::config::CongestionAlgorithm;
+use crate::algorithm::CongestionAlgorithm;
 use crate::congestion::Controller;
 use crate::context::Context;
 use crate::counters::{Counter, Counters};
@@ -36,6 +36,7 @@ pub(super) fn conn_view() -> ConnView {
         smss: MSS as u16,
         mss: MSS as u16,
         sack: true,
+        mtu_probe: None,
         ts: TimestampState::new(0),
         ecn: false,
         unsent: 0,
@@ -56,14 +57,22 @@ pub(super) struct Ack {
     blocks: Vec<(u32, u32)>,
     tsecr: Option<u32>,
     window: Option<u32>,
-    ece: bool,
+    marks: Marks,
     text: bool,
     segs: u16,
 }
 
 /// One that acknowledges everything below `ack`.
 pub(super) fn ack(ack: u32) -> Ack {
-    Ack { ack, blocks: Vec::new(), tsecr: None, window: None, ece: false, text: false, segs: 1 }
+    Ack {
+        ack,
+        blocks: Vec::new(),
+        tsecr: None,
+        window: None,
+        marks: Marks::None,
+        text: false,
+        segs: 1,
+    }
 }
 
 impl Ack {
@@ -81,7 +90,7 @@ impl Ack {
     }
 
     pub(super) fn ece(self) -> Ack {
-        Ack { ece: true, ..self }
+        Ack { marks: Marks::Echo, ..self }
     }
 
     pub(super) fn with_data(self) -> Ack {
@@ -135,7 +144,7 @@ pub(super) fn sender_without_probes() -> Sender {
 
 impl Sender {
     pub(super) fn with(config: Config, conn: ConnView) -> Sender {
-        let cc = Controller::new(CongestionAlgorithm::Cubic, &config);
+        let cc = Controller::new(CongestionAlgorithm::Cubic, config.initcwnd, &config);
         let mut sender = Sender {
             rec: Recovery::new(&config),
             counters: Counters::new(),
@@ -226,7 +235,7 @@ impl Sender {
             brings_window: self.conn.una < absolute || ack.window.is_some(),
             window_was_closed: closed,
             has_text: ack.text,
-            ece: ack.ece,
+            marks: ack.marks,
             segs: ack.segs,
         };
         let effects = self.call(|rec, cx, conn, flight| rec.on_ack(cx, conn, &view, flight));
@@ -278,7 +287,8 @@ impl Sender {
         let serial = self.next_serial;
         self.next_serial.0 += 1;
         let fin = self.board.outstanding().1 && self.board.back().is_some_and(|l| l.end == end);
-        Departure { start, end, fin, serial, departs: self.now + self.conn.pacing_delay }
+        let (mss, departs) = (self.conn.smss, self.now + self.conn.pacing_delay);
+        Departure { start, end, fin, mss, serial, departs }
     }
 
     fn retransmit(&mut self) -> Option<String> {

@@ -7,7 +7,7 @@ use super::view::{ConnView, Flight, TimerEffects};
 use super::{Permission, Recovery, RecoveryState, give_up};
 use crate::context::Context;
 use crate::counters::Counter;
-use crate::time::{Duration, Instant};
+use crate::time::{Duration, Instant, Nanos};
 
 /// A deadline that has passed is this far ahead.
 const SOON: Duration = Duration::from_micros(1);
@@ -83,7 +83,8 @@ impl Run<'_> {
     /// "now + PTO", not later than `rto`, if that has not passed.
     fn after_pto(&self, rto: Instant) -> Instant {
         let outstanding = self.flight.board.packets_out();
-        let wait = pto(self.rec.rtt.srtt(), outstanding, self.cx.config);
+        let rto_min = self.rec.rtt.bounds(self.cx.config).min;
+        let wait = pto(self.rec.rtt.srtt().map(Nanos::get), outstanding, rto_min);
         let left = rto.since(self.cx.now);
         let bounded = if left.is_zero() { wait } else { wait.min(left) };
         self.cx.now + bounded + self.conn.pacing_delay
@@ -116,7 +117,7 @@ impl Run<'_> {
 
     /// Row A3: the peer may have taken back what it SACKed.
     pub(super) fn wait_for_reneging(&mut self) {
-        let half = self.rec.rtt.srtt().unwrap_or_default() / 2;
+        let half = self.rec.rtt.srtt().unwrap_or_default().get() / 2;
         self.rec.timer.set(Waits::Rto, self.cx.now + half.max(RENEGING_WAIT));
         self.facts.timer_started = true;
     }
@@ -178,8 +179,10 @@ impl Run<'_> {
         }
         let now = self.cx.now;
         let trying = now.since(*self.rec.trying_since.get_or_insert(now));
+        let bounds = self.rec.rtt.bounds(self.cx.config);
         let asked = below || self.rec.retries > 0;
-        if asked && give_up::is_over(self.conn, now, trying, self.rto(), self.cx.config) {
+        if asked && give_up::is_over(self.conn, (now, trying), (self.rto(), bounds), self.cx.config)
+        {
             effects.give_up = true;
             return effects;
         }
@@ -190,6 +193,8 @@ impl Run<'_> {
             self.rec.timer.set(Waits::Rto, now + wait);
             return effects;
         }
+        effects.black_hole =
+            self.rec.retries > 0 && give_up::passed_r1(trying, bounds, self.cx.config);
         self.begin_loss_by_timeout();
         self.rec.rtt.back_off();
         self.rec.timed_out = true;

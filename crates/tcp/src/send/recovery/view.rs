@@ -5,7 +5,9 @@ use plimsoll_wire::tcp::SackBlock;
 
 use super::super::scoreboard::Scoreboard;
 use crate::congestion::Controller;
+use crate::ecn::accurate::feedback::Counted;
 use crate::handshake::TimestampState;
+use crate::mtu::search::{MtuProbe, ProbeOutcome};
 use crate::serial::Serial;
 use crate::state::State;
 use crate::time::{Duration, Instant};
@@ -40,7 +42,9 @@ pub(crate) struct ConnView {
     pub(crate) sack: bool,
     /// The clock of our timestamps.
     pub(crate) ts: TimestampState,
-    /// ECN is agreed.
+    /// The probe of the path MTU that is outstanding.
+    pub(crate) mtu_probe: Option<MtuProbe>,
+    /// ECN as in RFC 3168 is agreed.
     pub(crate) ecn: bool,
     /// Bytes that were never sent.
     pub(crate) unsent: u32,
@@ -105,10 +109,22 @@ pub(crate) struct AckView<'a> {
     pub(crate) window_was_closed: bool,
     /// It has data, SYN or FIN.
     pub(crate) has_text: bool,
-    /// It carries ECE, without SYN, and ECN is agreed.
-    pub(crate) ece: bool,
+    /// What it says of marks.
+    pub(crate) marks: Marks,
     /// Wire segments that were merged into it, 1 at least.
     pub(crate) segs: u16,
+}
+
+/// What an ACK says of marks on what was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Marks {
+    /// Nothing.
+    #[default]
+    None,
+    /// ECE, as agreed (RFC 3168): all that it delivers counts as marked.
+    Echo,
+    /// A count (RFC 9768).
+    Counted(Counted),
 }
 
 /// What becomes of the CWR flag of the next new data (RFC 3168, section 6.1.2).
@@ -129,6 +145,13 @@ pub(crate) struct AckEffects {
     pub(crate) acked: u32,
     /// What becomes of CWR, if anything does.
     pub(crate) cwr: Option<Cwr>,
+    /// Packets that it delivers.
+    pub(crate) delivered: u32,
+    /// Packets of which the count said that they were marked; `None` if there was no count, or an
+    /// old one.
+    pub(crate) marked: Option<u32>,
+    /// What has become of the probe of the path MTU, if that is known now.
+    pub(crate) mtu_probe: Option<ProbeOutcome>,
 }
 
 /// What follows from the timer for the rest of the connection.
@@ -140,6 +163,8 @@ pub(crate) struct TimerEffects {
     pub(crate) user_timeout_since: Option<Instant>,
     /// What becomes of CWR, if anything does.
     pub(crate) cwr: Option<Cwr>,
+    /// Timeouts have gone on for so long that the path may swallow long packets.
+    pub(crate) black_hole: bool,
 }
 
 /// A packet with data or a FIN that left.
@@ -151,6 +176,8 @@ pub(crate) struct Departure {
     pub(crate) end: SeqNum,
     /// The last number is our FIN.
     pub(crate) fin: bool,
+    /// Payload of each of its segments but the last.
+    pub(crate) mss: u16,
     /// The number of the packet.
     pub(crate) serial: Serial,
     /// The departure time that it was given.

@@ -2,12 +2,12 @@
 //! controller, and tells it.
 
 use super::super::scoreboard::{AckTotals, Scoreboard};
-use super::loss_probe::Probe;
+use super::loss_probe::{Probe, ProbeFlight};
 use super::prr::PrrAck;
 use super::run::Run;
-use super::view::{ConnView, Departure, Flight};
+use super::view::{ConnView, Departure, Flight, Marks};
 use super::{Recovery, RecoveryState};
-use crate::congestion::{AckSample, Controller, Event, Lost, Sent};
+use crate::congestion::{AckSample, Backoff, Controller, CwrSign, Event, Lost, Sent, TailLoss};
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::time::{Duration, Instant};
@@ -34,9 +34,32 @@ impl Run<'_> {
         if self.rec.is_reducing() { cc.ssthresh() } else { cc.remembered_ssthresh() }
     }
 
-    /// ssthresh by the algorithm. cwnd stays.
+    /// ssthresh by the algorithm, because of loss. cwnd stays.
     pub(super) fn reduce_ssthresh(&mut self) {
-        self.flight.cc.on_event(Event::Congestion);
+        let flight_size = self.flight.board.packets_out();
+        self.flight.cc.on_event(Event::Congestion { flight_size });
+    }
+
+    /// The same, because of marks alone.
+    pub(super) fn reduce_ssthresh_by_marks(&mut self) {
+        let alternative = self.cx.config.tcp_abe;
+        let backoff = if alternative { Backoff::Alternative } else { Backoff::AsForLoss };
+        let flight_size = self.flight.board.packets_out();
+        self.flight.cc.on_event(Event::Marks { backoff, flight_size });
+    }
+
+    /// Segments that the ACK says to have met a mark, and their bytes.
+    fn marked(&self) -> (u32, u32) {
+        let mss = self.conn.smss();
+        match self.facts.marks {
+            Marks::None => (0, 0),
+            Marks::Echo => (self.facts.delivered, self.facts.delivered.saturating_mul(mss)),
+            Marks::Counted(count) => {
+                let marked = self.facts.marked.unwrap_or(0);
+                let bytes = count.bytes.filter(|_| self.facts.marked.is_some());
+                (marked, bytes.unwrap_or(marked.saturating_mul(mss)))
+            }
+        }
     }
 
     pub(super) fn set_cwnd(&mut self, segs: u32) {
@@ -55,17 +78,50 @@ impl Run<'_> {
         }
     }
 
-    /// The state is `state` from now on.
+    /// The state is `state` from now on, which is not Loss.
     pub(super) fn enter(&mut self, state: RecoveryState) {
         let before = core::mem::replace(&mut self.rec.state, state);
+        let in_flight = self.flight.board.pipe();
         let event = match (before, state) {
-            (_, RecoveryState::Loss) => Event::Rto { now: self.cx.now, nxt: self.conn.nxt },
             (RecoveryState::Recovery, RecoveryState::Recovery) => return,
-            (_, RecoveryState::Recovery) => Event::Recovery,
+            (_, RecoveryState::Recovery) => Event::Recovery { in_flight },
+            (_, RecoveryState::Cwr) => Event::Cwr(self.cwr_sign()),
             (RecoveryState::Recovery | RecoveryState::Loss, _) => Event::Recovered,
             _ => return,
         };
         self.flight.cc.on_event(event);
+    }
+
+    /// What the window is reduced for without a loss.
+    fn cwr_sign(&self) -> CwrSign {
+        match self.facts.marks {
+            Marks::None => CwrSign::LocalQueue,
+            Marks::Echo => CwrSign::Echo,
+            Marks::Counted(_) => CwrSign::Count,
+        }
+    }
+
+    /// A loss probe has repaired a loss: it left with `flight`.
+    pub(super) fn tell_tail_loss(&mut self, flight: ProbeFlight) {
+        let ProbeFlight { segs: in_flight, app_limited: is_app_limited } = flight;
+        let (now, delivered) = (self.cx.now, self.rec.figures.delivered);
+        let tail = TailLoss { now, delivered, in_flight, is_app_limited };
+        self.flight.cc.on_event(Event::TailLoss(tail));
+    }
+
+    /// The state is Loss from now on, by a timeout.
+    pub(super) fn enter_loss_by_timeout(&mut self) {
+        self.rec.state = RecoveryState::Loss;
+        let (now, nxt) = (self.cx.now, self.conn.nxt);
+        let in_flight = self.flight.board.pipe();
+        self.flight.cc.on_event(Event::Rto { now, nxt, in_flight });
+    }
+
+    /// The state is Loss from now on, although the path is not congested.
+    pub(super) fn enter_loss_without_congestion(&mut self) {
+        self.rec.state = RecoveryState::Loss;
+        let (now, nxt) = (self.cx.now, self.conn.nxt);
+        self.flight.cc.on_event(Event::Resend { now, nxt });
     }
 
     /// Step 11 of section 3: samples for the end of slow start, then the window.
@@ -96,7 +152,9 @@ impl Run<'_> {
     /// Tells the controller what the ACK says, once loss detection has seen it. `grows` if it may
     /// open the window.
     fn tell_acked(&mut self, grows: bool) {
-        self.flight.tell_losses(self.cx.now);
+        self.flight.tell_losses(self.cx.now, self.rec.figures.delivered);
+        let (marked, marked_bytes) = self.marked();
+        let lost = self.flight.board.lost_sums().congestion;
         let facts = &self.facts;
         let rate = self.flight.board.sample_rate(&AckTotals {
             now: self.cx.now,
@@ -107,17 +165,24 @@ impl Run<'_> {
         let signs = self.flight.cc.on_ack(&AckSample {
             now: self.cx.now,
             rtt: facts.newest_rtt.filter(|rtt| !rtt.is_zero()),
-            srtt: self.rec.rtt.srtt().unwrap_or_default(),
+            srtt: self.rec.rtt.srtt().unwrap_or_default().get(),
             una: facts.una,
             nxt: self.conn.nxt,
             mss: self.conn.smss,
             paced: self.conn.paced,
+            total_delivered: self.rec.figures.delivered,
             delivered: facts.delivered,
-            lost: self.flight.board.lost_ever().wrapping_sub(facts.lost_before.0),
+            lost: lost.wrapping_sub(facts.lost_before.congestion),
+            marked,
+            marks_counted: matches!(facts.marks, Marks::Counted(_)),
+            marked_bytes,
             in_flight: self.flight.board.pipe(),
             grows,
             rate,
         });
+        if self.flight.cc.limits_itself() {
+            self.flight.board.mark_app_limited(self.rec.figures.delivered);
+        }
         // What ends slow start sets ssthresh to the window of that moment.
         let (counters, cwnd) = (self.cx.counters, u64::from(self.ssthresh()));
         if signs.train {
@@ -132,11 +197,12 @@ impl Run<'_> {
 }
 
 impl Flight<'_> {
-    /// Tells which ranges were marked lost, if the controller asks.
-    pub(crate) fn tell_losses(&mut self, now: Instant) {
+    /// Tells which ranges were marked lost, if the controller asks. `delivered` segments were
+    /// delivered so far.
+    pub(crate) fn tell_losses(&mut self, now: Instant, delivered: u32) {
         if self.cc.wants_losses() {
             for range in self.board.take_losses() {
-                self.cc.on_lost(&Lost { now, range });
+                self.cc.on_lost(&Lost { now, delivered, range });
             }
         }
     }
@@ -164,7 +230,8 @@ impl Recovery {
         }
         self.recovery_point = conn.una;
         self.last_departure = cx.now;
-        cc.on_established(cx.now, conn.nxt, syn_lost, cx.config);
+        let srtt = self.rtt.srtt().unwrap_or_default().get();
+        cc.on_established((cx.now, conn.nxt), syn_lost, (conn.smss, srtt));
     }
 
     /// The handshake gave a round trip.
@@ -173,12 +240,13 @@ impl Recovery {
     }
 
     /// New data is about to leave: if nothing was sent for a while, the window starts from less
-    /// (RFC 5681, section 4.1).
+    /// (RFC 5681, section 4.1), or is not validated any more (RFC 7661).
     pub(crate) fn restart_after_idle(&mut self, cx: &Context, flight: Flight) {
         let since = self.last_departure.max(self.restarted_at);
         let (idle, rto) = (cx.now.since(since), self.rtt.rto_without_backoff(cx.config));
         let restarts = flight.board.is_empty() && idle > rto;
-        if !restarts || !cx.config.tcp_slow_start_after_idle {
+        let asked = cx.config.tcp_slow_start_after_idle || flight.cc.is_validated_by_acks();
+        if !restarts || !asked {
             return;
         }
         self.restarted_at = cx.now;
@@ -190,29 +258,33 @@ impl Recovery {
         }
     }
 
-    /// Segments have left: how many, how many were in flight before, and whether they left again.
-    /// To be called before the departure is noted.
+    /// Segments have left: how many, how many were in flight before, and, if they were sent before,
+    /// how many of them just once. To be called before the departure is noted.
     pub(super) fn tell_sent(
         &self,
-        cx: &Context,
+        (cx, conn): (&Context, &ConnView),
         flight: &mut Flight,
         left: &Departure,
-        (segs, prior_in_flight, again): (u32, u32, bool),
+        (segs, prior_in_flight, again): (u32, u32, Option<u32>),
     ) {
         flight.cc.on_sent(&Sent {
             now: cx.now,
             departs: left.departs,
-            last_sent: self.last_departure.max(self.restarted_at),
+            last_sent: self.last_departure,
+            mss: conn.smss,
+            srtt: self.rtt.srtt().unwrap_or_default().get(),
+            delivered: self.figures.delivered,
             segs,
             prior_in_flight,
             in_flight: flight.board.pipe(),
             app_limited: flight.board.is_app_limited(),
-            again,
+            again: again.is_some(),
+            first_again: again.unwrap_or(0),
         });
     }
 
     /// Output has come to its end: whether the window is full is noted, and a window that was not
-    /// used for a timeout shrinks (RFC 7661, RFC 2861).
+    /// used for a timeout shrinks (RFC 2861), unless RFC 7661 keeps it.
     pub(super) fn validate_window(
         &mut self,
         cx: &Context,

@@ -15,9 +15,13 @@ pub(crate) trait Arrivals {
     fn is_spurious(&self, range: &SentRange) -> bool;
     /// A range has arrived (RFC 8985, section 6.2, step 2).
     fn on_delivered(&mut self, range: &SentRange);
+    /// What has arrived of a range was a copy before the last.
+    fn on_spurious(&mut self, range: &SentRange);
     /// Whether retransmissions remain that no DSACK has named.
     fn awaits_dsack(&self) -> bool;
-    /// A DSACK above SND.UNA names a retransmitted range: the retransmission was spurious.
+    /// Whether a reduction may still be undone, and began at `left` or below.
+    fn may_undo_from(&self, left: SeqNum) -> bool;
+    /// A DSACK names a range that was outstanding and retransmitted: that was spurious.
     fn on_dsack(&mut self, range: &SentRange);
 }
 
@@ -73,7 +77,9 @@ impl Delivered {
         }
         if !range.sacked {
             self.segs += segs;
-            if !told.is_spurious(range) {
+            if told.is_spurious(range) {
+                told.on_spurious(range);
+            } else {
                 told.on_delivered(range);
             }
         }

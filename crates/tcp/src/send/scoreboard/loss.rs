@@ -5,6 +5,26 @@ use super::range::{SentRange, XmitOrder};
 use super::rate_sample::LostRange;
 use crate::time::Instant;
 
+/// What a loss says about the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LossKind {
+    /// The path is congested, as far as is known.
+    Congestion,
+    /// Nothing: it was too long for the path, or the peer did not take it.
+    NoCongestion,
+}
+
+/// Wire segments ever marked lost. Each wraps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LostSums {
+    /// All, those that were sent again included.
+    pub(crate) ever: u32,
+    /// Those that had been sent again.
+    pub(crate) again: u32,
+    /// Those that tell of congestion (draft-ietf-ccwg-bbr: `C.lost`).
+    pub(crate) congestion: u32,
+}
+
 impl Scoreboard {
     /// RFC 8985, section 6.2, step 5: looks at what is unresolved and left before `newest`, in the
     /// order of leaving, and marks lost what `is_late` says so of by when it left: everything
@@ -21,7 +41,7 @@ impl Scoreboard {
             }
             // One that was sent again and not taken for lost stays unresolved: not met twice.
             after = Some(range.xmit_order());
-            self.mark_lost(range);
+            self.mark_lost(range, LossKind::Congestion);
         }
         self.ranges.last_unresolved(newest).map(|last| last.sent_at)
     }
@@ -32,11 +52,11 @@ impl Scoreboard {
     pub(crate) fn on_timeout(&mut self, is_late: impl Fn(Instant) -> bool) -> bool {
         if self.has_reneged() {
             self.ranges.forget_sacks();
-            self.mark_all_lost();
+            self.mark_all_lost(LossKind::Congestion);
             return true;
         }
         let Some(&front) = self.front() else { return false };
-        self.mark_lost(front);
+        self.mark_lost(front, LossKind::Congestion);
         let mut after = None;
         while let Some(&range) = self.ranges.next_unresolved(after) {
             if !is_late(range.sent_at) {
@@ -44,18 +64,18 @@ impl Scoreboard {
             }
             after = Some(range.xmit_order());
             if range.start != front.start {
-                self.mark_lost(range);
+                self.mark_lost(range, LossKind::Congestion);
             }
         }
         false
     }
 
     /// Marks everything lost that is not SACKed.
-    pub(crate) fn mark_all_lost(&mut self) {
+    pub(crate) fn mark_all_lost(&mut self, kind: LossKind) {
         let Some(mut from) = self.front().map(|front| front.start) else { return };
         while let Some(&range) = self.ranges.find_pending(from) {
             from = range.end;
-            self.mark_lost(range);
+            self.mark_lost(range, kind);
         }
     }
 
@@ -68,43 +88,52 @@ impl Scoreboard {
             self.ranges.cut(start + mss);
         }
         if let Some(&first) = self.front() {
-            self.mark_lost(first);
+            self.mark_lost(first, LossKind::Congestion);
         }
     }
 
-    /// Marks what was sent in segments longer than `mss` lost. Returns whether there was any.
+    /// Marks what was sent in segments longer than `mss` lost: it is too long for the path. Returns
+    /// whether there was any.
     pub(crate) fn mark_lost_above_mss(&mut self, mss: u16) -> bool {
-        let before = self.lost_ever;
+        let before = self.lost.ever;
         let Some(mut from) = self.front().map(|front| front.start) else { return false };
         while let Some(&range) = self.ranges.find_pending(from) {
             from = range.end;
             if range.mss > mss && range.data_len() > u32::from(mss) {
-                self.mark_lost(range);
+                self.mark_lost(range, LossKind::NoCongestion);
             }
         }
-        self.lost_ever != before
+        self.lost.ever != before
     }
 
-    /// Nothing is lost after all. What was sent again stays in flight.
+    /// Nothing is lost after all. What was sent again stays in flight, and what the controller has
+    /// not been told of yet it never hears of.
     pub(crate) fn unmark_lost(&mut self) {
+        if let Some(losses) = &mut self.losses {
+            let segs = losses.drain(..).map(|range| range.segs).sum();
+            self.lost.congestion = self.lost.congestion.wrapping_sub(segs);
+        }
         self.ranges.unmark_lost();
     }
 
     /// Marks one range lost, also if it was sent again.
-    fn mark_lost(&mut self, mut range: SentRange) {
+    fn mark_lost(&mut self, mut range: SentRange, kind: LossKind) {
         if !range.is_unresolved() {
             return;
         }
         let segs = range.segs();
         self.ranges.take(&range);
         if range.lost {
-            self.relost_ever = self.relost_ever.wrapping_add(segs);
+            self.lost.again = self.lost.again.wrapping_add(segs);
             range.resent = false;
         }
         range.lost = true;
-        self.lost_ever = self.lost_ever.wrapping_add(segs);
-        if let Some(losses) = &mut self.losses {
-            losses.push(LostRange::new(&range, self.lost_ever));
+        self.lost.ever = self.lost.ever.wrapping_add(segs);
+        if kind == LossKind::Congestion && !range.mtu_probe {
+            self.lost.congestion = self.lost.congestion.wrapping_add(segs);
+            if let Some(losses) = &mut self.losses {
+                losses.push(LostRange::new(&range, self.lost.congestion));
+            }
         }
         self.ranges.put(range);
     }

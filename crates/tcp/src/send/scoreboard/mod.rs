@@ -45,6 +45,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 pub(crate) use delivered::{Arrivals, Delivered, dsack};
+pub(crate) use loss::{LossKind, LostSums};
 use plimsoll_wire::SeqNum;
 pub(crate) use range::{SentRange, SentState, XmitOrder};
 pub(crate) use ranges::KNOWN_RANGE_BYTES;
@@ -80,13 +81,11 @@ pub(crate) struct Scoreboard {
     ranges: Ranges,
     /// Without SACK: segments that duplicate ACKs say have arrived.
     dup_count: u32,
-    /// Wire segments ever marked lost, those that were sent again included.
-    lost_ever: u32,
-    /// Wire segments ever marked lost after they had been sent again.
-    relost_ever: u32,
+    lost: LostSums,
     /// The rate at which the path delivers.
     rate: RateSampler,
-    /// What was marked lost since [`take_losses`](Self::take_losses), if anybody asks for it.
+    /// What was marked lost since [`take_losses`](Self::take_losses) and tells of congestion, if
+    /// anybody asks for it.
     #[expect(clippy::box_collection, reason = "one word, since hardly anybody asks")]
     losses: Option<Box<Vec<LostRange>>>,
 }
@@ -96,8 +95,7 @@ impl Scoreboard {
         Scoreboard {
             ranges: Ranges::new(),
             dup_count: 0,
-            lost_ever: 0,
-            relost_ever: 0,
+            lost: LostSums { ever: 0, again: 0, congestion: 0 },
             rate: RateSampler::new(),
             losses: None,
         }
@@ -139,14 +137,9 @@ impl Scoreboard {
         (sums.packets_out + sums.retrans_out).saturating_sub(self.sacked_out() + sums.lost_out)
     }
 
-    /// Wire segments ever marked lost, those that were sent again included. Wraps.
-    pub(crate) fn lost_ever(&self) -> u32 {
-        self.lost_ever
-    }
-
-    /// Wire segments ever marked lost after they had been sent again. Wraps.
-    pub(crate) fn relost_ever(&self) -> u32 {
-        self.relost_ever
+    /// Wire segments ever marked lost.
+    pub(crate) fn lost_sums(&self) -> LostSums {
+        self.lost
     }
 
     /// The range that begins at SND.UNA.
@@ -215,13 +208,13 @@ impl Scoreboard {
             self.rate.start(range.sent_at);
         }
         let in_flight = self.pipe() + range.segs();
-        let state = self.rate.state(range.sent_at, in_flight, self.lost_ever);
+        let state = self.rate.state(range.sent_at, in_flight, self.lost.congestion);
         self.ranges.push(SentRange { state, ..range });
     }
 
     /// The sample of the rate of delivery that an ACK gives, once all its marks are set.
     pub(crate) fn sample_rate(&mut self, ack: &AckTotals) -> Option<RateSample> {
-        self.rate.on_ack(ack, self.lost_ever)
+        self.rate.on_ack(ack, self.lost.congestion)
     }
 
     /// The application limits what is in flight, after `delivered` segments were delivered, if
@@ -248,7 +241,8 @@ impl Scoreboard {
         self.losses = wanted.then(Box::default);
     }
 
-    /// What was marked lost since the last call, in that order, if it is noted.
+    /// What was marked lost since the last call and tells of congestion, in that order, if it is
+    /// noted.
     pub(crate) fn take_losses(&mut self) -> Vec<LostRange> {
         self.losses.as_deref_mut().map(core::mem::take).unwrap_or_default()
     }
@@ -257,6 +251,13 @@ impl Scoreboard {
     pub(crate) fn mark_record(&mut self) {
         if let Some(last) = self.ranges.last_fresh() {
             last.eor = true;
+        }
+    }
+
+    /// What has just left for the first time is a probe of the path MTU.
+    pub(crate) fn mark_mtu_probe(&mut self) {
+        if let Some(last) = self.ranges.last_fresh() {
+            last.mtu_probe = true;
         }
     }
 
@@ -292,13 +293,13 @@ impl Scoreboard {
 
     /// Notes that a range has left again. It lies within one that
     /// [`first_lost`](Self::first_lost) returned, or it is the last one again. Returns how many
-    /// wire segments it is.
-    pub(crate) fn on_resent(&mut self, resent: &Resent) -> u32 {
+    /// wire segments it is, and how many of them had left just once.
+    pub(crate) fn on_resent(&mut self, resent: &Resent) -> (u32, u32) {
         let before = self.packets_out();
         let mut in_flight = self.pipe();
         self.ranges.cut(resent.start);
         self.ranges.cut(resent.end);
-        let (mut from, mut segs) = (resent.start, 0);
+        let (mut from, mut segs, mut first) = (resent.start, 0, 0);
         while let Some(range) = self.ranges.find(from).copied() {
             if resent.end <= range.start {
                 break;
@@ -311,18 +312,21 @@ impl Scoreboard {
                 delivered: resent.delivered,
                 mss: resent.mss,
                 retransmissions: range.retransmissions.saturating_add(1),
-                state: self.rate.state(resent.sent_at, in_flight, self.lost_ever),
+                state: self.rate.state(resent.sent_at, in_flight, self.lost.congestion),
                 resent: range.resent || (resent.counted && !range.sacked),
+                // It leaves in segments of the length that is known.
+                mtu_probe: false,
                 ..range
             };
             self.ranges.put(again);
             segs += again.segs();
+            first += if range.retransmissions == 0 { again.segs() } else { 0 };
             from = range.end;
         }
         if resent.counted {
             self.after_new_cut(before);
         }
-        segs
+        (segs, first)
     }
 
     /// Lets what follows the range that begins at `start` join it, up to `room` bytes, as long as

@@ -83,12 +83,21 @@ impl Model {
         told: &mut impl Arrivals,
     ) -> SackOutcome {
         let mut outcome = SackOutcome { dsack, ..SackOutcome::default() };
-        if let Some(block) = dsack.filter(|block| una < block.left && block.right <= max) {
-            outcome.dsack_out_of_order = true;
+        let beyond = |block: &SackBlock| una < block.left && block.right <= max;
+        outcome.dsack_out_of_order = dsack.is_some_and(|block| beyond(&block));
+        let below = |block: &SackBlock| block.right <= una && told.may_undo_from(block.left);
+        if let Some(block) = dsack.filter(|block| beyond(block) || below(block)) {
             for range in &self.ranges {
                 let within = block.left < range.end && range.start < block.right;
-                if within && range.retransmissions > 0 && told.awaits_dsack() {
-                    told.on_dsack(range);
+                if !within || range.retransmissions == 0 {
+                    continue;
+                }
+                let named = range.within(block.left, block.right);
+                if told.awaits_dsack() {
+                    told.on_dsack(&named);
+                }
+                if named.sacked {
+                    outcome.delivered.note_late(named.start);
                 }
             }
         }
@@ -231,10 +240,10 @@ impl Model {
         self.ranges.iter_mut().for_each(|range| range.lost = false);
     }
 
-    pub(super) fn on_resent(&mut self, resent: &Resent) -> u32 {
+    pub(super) fn on_resent(&mut self, resent: &Resent) -> (u32, u32) {
         self.cut(resent.start);
         self.cut(resent.end);
-        let mut segs = 0;
+        let (mut segs, mut first) = (0, 0);
         for range in &mut self.ranges {
             if resent.start <= range.start && range.end <= resent.end {
                 range.sent_at = resent.sent_at;
@@ -244,9 +253,10 @@ impl Model {
                 range.retransmissions = range.retransmissions.saturating_add(1);
                 range.resent |= resent.counted && !range.sacked;
                 segs += range.segs();
+                first += range.segs() * u32::from(range.retransmissions == 1);
             }
         }
-        segs
+        (segs, first)
     }
 
     pub(super) fn collapse(&mut self, start: SeqNum, room: u32, completed: Serial) {

@@ -34,6 +34,9 @@ pub(crate) struct SentRange {
     pub(crate) fin: bool,
     /// A write ended with MSG_EOR here: nothing joins it when it is sent again.
     pub(crate) eor: bool,
+    /// It is a probe of the path MTU: its loss says how long a packet may be, and nothing about
+    /// congestion.
+    pub(crate) mtu_probe: bool,
     /// Wire segments that had been delivered when it left last (`P.delivered`).
     pub(crate) delivered: u32,
     /// What else the connection was like then.
@@ -149,6 +152,11 @@ impl SentRange {
         debug_assert!(self.start < seq && seq < self.end, "nothing to cut");
         let head = SentRange { end: seq, push: false, fin: false, eor: false, ..*self };
         (head, SentRange { start: seq, ..*self })
+    }
+
+    /// What of it lies within `[left, right)`; some of it does.
+    pub(super) fn within(&self, left: SeqNum, right: SeqNum) -> SentRange {
+        SentRange { start: self.start.max(left), end: self.end.min(right), ..*self }
     }
 
     /// The part within `[left, right)`, rounded inwards to whole wire segments.

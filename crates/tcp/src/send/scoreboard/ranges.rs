@@ -1,6 +1,6 @@
 //! The store of the ranges: two parts by sequence, and indexes of the lower one.
 //!
-//! What nothing is known of but that it left, and of nothing above it either, is *fresh*: a deque,
+//! What nothing is known of but that it left, and of nothing above it either, is *fresh*: a queue,
 //! in the order of sequence and of leaving at once. Everything below is *known*: trees by sequence
 //! of what is SACKed and of what is not, a tree by the order of leaving of what is unresolved, a
 //! tree of what waits to be sent again. The known part exists only while there is any; a range goes
@@ -13,7 +13,7 @@
 //! A range is changed by taking it out and putting it back, so that sums and indexes always follow.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet};
 #[cfg(test)]
 use core::cell::Cell;
 use core::ops::Bound::{Excluded, Unbounded};
@@ -22,8 +22,8 @@ use plimsoll_wire::SeqNum;
 
 use super::range::{End, SentRange, XmitOrder};
 
-use crate::frugal;
 use crate::lease::{Lease, blank};
+use crate::short_queue::ShortQueue;
 
 /// Capacity, in entries, that an empty store keeps.
 const KEPT: usize = 16;
@@ -69,7 +69,7 @@ impl Sums {
 #[derive(Debug)]
 pub(super) struct Ranges {
     /// Sent once, neither SACKed nor lost, and nothing above is either.
-    fresh: Lease<VecDeque<SentRange>>,
+    fresh: Lease<ShortQueue<SentRange>>,
     /// What lies below those.
     known: Option<Box<Known>>,
     sums: Sums,
@@ -177,7 +177,7 @@ fn lower<'a>(a: Option<&'a SentRange>, b: Option<&'a SentRange>) -> Option<&'a S
     }
 }
 
-blank!(VecDeque<SentRange>, VecDeque::new());
+blank!(ShortQueue<SentRange>, ShortQueue::new());
 
 impl Ranges {
     pub(super) const fn new() -> Ranges {
@@ -285,7 +285,7 @@ impl Ranges {
             self.know_below(range.start);
         }
         self.sums.packets_out += range.segs();
-        frugal::push(&mut self.fresh, range);
+        self.fresh.push_back(range);
     }
 
     /// Takes off what lies below `ack` of the first range. Returns the range as it was, and how
@@ -420,7 +420,7 @@ impl Ranges {
     /// Bytes of heap held.
     pub(super) fn heap_bytes(&self) -> usize {
         self.fresh.heap_bytes()
-            + self.fresh.capacity() * size_of::<SentRange>()
+            + self.fresh.room_bytes()
             + self.known.as_ref().map_or(0, |known| known.heap_bytes())
     }
 

@@ -18,12 +18,11 @@
 //! its estimate; here it does when nothing is outstanding, since the estimate is wrong after a
 //! timeout that was spurious, and the interval would be too short.
 
-use alloc::boxed::Box;
-
+use plimsoll_buf::Leased;
 use plimsoll_wire::SeqNum;
 
 use super::range::{SentRange, SentState, XmitOrder};
-use crate::time::{Duration, Instant, nanos};
+use crate::time::{Instant, Nanos};
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
@@ -36,11 +35,11 @@ pub(crate) struct RateSample {
     pub(crate) delivered: u32,
     /// The time in which they were (`RS.interval`). None if it is shorter than the least round
     /// trip, and so no measure of the path.
-    pub(crate) interval: Option<Duration>,
+    pub(crate) interval: Option<Nanos>,
     /// The time in which they were sent (`RS.send_elapsed`), and in which they were acknowledged
     /// (`RS.ack_elapsed`).
-    pub(crate) send_elapsed: Duration,
-    pub(crate) ack_elapsed: Duration,
+    pub(crate) send_elapsed: Nanos,
+    pub(crate) ack_elapsed: Nanos,
     /// Segments marked lost since the newest range left (`RS.lost`).
     pub(crate) lost: u32,
     /// Segments in flight when it left, with it (`RS.tx_in_flight`).
@@ -51,9 +50,8 @@ pub(crate) struct RateSample {
 
 impl RateSample {
     /// Bytes per second (`RS.delivery_rate`), with segments of `mss` bytes.
-    #[cfg(test)]
     pub(crate) fn rate(&self, mss: u32) -> Option<u64> {
-        rate(self.delivered, nanos(self.interval?), mss)
+        rate(self.delivered, self.interval?.as_u64(), mss)
     }
 }
 
@@ -80,7 +78,7 @@ pub(crate) struct AckTotals {
     pub(crate) delivered: u32,
     pub(crate) newly_delivered: u32,
     /// The least round trip, if there is a sample.
-    pub(crate) min_rtt: Option<Duration>,
+    pub(crate) min_rtt: Option<Nanos>,
 }
 
 /// A range that was marked lost, for a controller that asks for each.
@@ -124,7 +122,7 @@ impl LostRange {
 pub(super) struct RateSampler {
     /// What only data in flight needs; made with the first that leaves, and given back when the
     /// connection rests.
-    flight: Option<Box<InFlight>>,
+    flight: Option<Leased<InFlight>>,
     /// Samples are limited by the application until more than this is delivered (`C.app_limited`).
     app_limited: Option<u32>,
     /// The last rate that was not limited by the application, or a higher one that was.
@@ -217,11 +215,11 @@ impl RateSampler {
         }
         let Newest { order, delivered: prior_delivered, state } = flight.newest.take()?;
         flight.first_sent = order.sent_at;
-        let since_sent = ack.now.since(order.sent_at);
+        let since_sent = ack.now.nanos_since(order.sent_at);
         let spans = (state.send_elapsed.nanos(), state.since_delivered.nanos());
         let known = spans.0.is_some() && spans.1.is_some();
-        let send_elapsed = Duration::from_nanos(spans.0.unwrap_or(u64::MAX));
-        let ack_elapsed = Duration::from_nanos(spans.1.unwrap_or_default()) + since_sent;
+        let send_elapsed = Nanos::new(spans.0.unwrap_or(u64::MAX));
+        let ack_elapsed = Nanos::new(spans.1.unwrap_or_default()) + since_sent;
         let interval = Some(send_elapsed.max(ack_elapsed))
             .filter(|&interval| known && ack.min_rtt.is_some_and(|least| least <= interval));
         let sample = RateSample {
@@ -241,7 +239,7 @@ impl RateSampler {
     /// A sample that the application limited counts only if it is higher than the last one.
     fn measure(&mut self, sample: &RateSample) {
         let Some(interval) = sample.interval else { return };
-        let nanos = nanos(interval);
+        let nanos = interval.as_u64();
         let last = &self.measured;
         let higher = u128::from(sample.delivered) * u128::from(last.nanos)
             >= u128::from(last.delivered) * u128::from(nanos);

@@ -23,9 +23,12 @@ impl Scoreboard {
     ) -> SackOutcome {
         let mut outcome = SackOutcome { dsack, ..SackOutcome::default() };
         let twice = usize::from(dsack.is_some());
-        if let Some(block) = dsack.filter(|block| una < block.left && block.right <= max) {
-            outcome.dsack_out_of_order = true;
-            self.count_dsack(block, arrivals);
+        if let Some(block) = dsack {
+            outcome.dsack_out_of_order = una < block.left && block.right <= max;
+            let below = block.right <= una && arrivals.may_undo_from(block.left);
+            if outcome.dsack_out_of_order || below {
+                self.count_dsack(block, arrivals, &mut outcome.delivered);
+            }
         }
         let mut news = ArrayVec::<SackBlock, MAX_SACK_BLOCKS>::new();
         for block in blocks.iter().skip(twice).take(MAX_SACK_BLOCKS) {
@@ -46,16 +49,28 @@ impl Scoreboard {
         outcome
     }
 
-    /// A DSACK within what is outstanding: what was retransmitted of it was so spuriously.
-    fn count_dsack(&mut self, block: SackBlock, arrivals: &mut impl Arrivals) {
+    /// A DSACK within what was outstanding before this ACK: what was retransmitted of it was so
+    /// spuriously, and what is SACKed as well was late. Ranges that are SACKed have been joined
+    /// with others, of which the DSACK says nothing.
+    fn count_dsack(
+        &mut self,
+        block: SackBlock,
+        arrivals: &mut impl Arrivals,
+        delivered: &mut Delivered,
+    ) {
         let mut from = block.left;
-        while arrivals.awaits_dsack()
-            && let Some(range) = self.ranges.find(from).filter(|range| range.start < block.right)
-        {
-            if range.retransmissions > 0 {
-                arrivals.on_dsack(range);
-            }
+        while let Some(range) = self.ranges.find(from).filter(|range| range.start < block.right) {
             from = range.end;
+            if range.retransmissions == 0 {
+                continue;
+            }
+            let named = range.within(block.left, block.right);
+            if arrivals.awaits_dsack() {
+                arrivals.on_dsack(&named);
+            }
+            if named.sacked {
+                delivered.note_late(named.start);
+            }
         }
     }
 

@@ -47,8 +47,14 @@ impl Arrivals for Told {
         self.delivered.push(*range);
     }
 
+    fn on_spurious(&mut self, _range: &SentRange) {}
+
     fn awaits_dsack(&self) -> bool {
         self.unnamed > 0
+    }
+
+    fn may_undo_from(&self, left: SeqNum) -> bool {
+        SeqNum(1) <= left
     }
 
     fn on_dsack(&mut self, range: &SentRange) {
@@ -71,6 +77,7 @@ pub(super) fn sent(start: SeqNum, len: u32, ms: u64) -> SentRange {
         push: false,
         fin: false,
         eor: false,
+        mtu_probe: false,
         delivered: 0,
         state: SentState::default(),
     }
@@ -231,7 +238,7 @@ impl Pair {
         assert_eq!(board.front(), model.ranges.first());
         assert_eq!(board.back(), model.ranges.last());
         assert_eq!(board.has_reneged(), model.ranges.first().is_some_and(|first| first.sacked));
-        assert_eq!((board.lost_ever, board.relost_ever), (model.lost_ever, model.relost_ever));
+        assert_eq!((board.lost.ever, board.lost.again), (model.lost_ever, model.relost_ever));
         let mut orders = Vec::new();
         while let Some(next) = board.ranges.next_unresolved(orders.last().copied()) {
             orders.push(next.xmit_order());
@@ -306,7 +313,7 @@ fn apply(pair: &mut Pair, step: Step) {
         Step::DetectLoss(ago, end, late) => pair.detect_loss(ago, end, late),
         Step::Timeout(late) => pair.timeout(late),
         Step::MarkAll => {
-            pair.board.mark_all_lost();
+            pair.board.mark_all_lost(LossKind::Congestion);
             pair.model.mark_all_lost();
         }
         Step::MarkFront => {
@@ -390,7 +397,7 @@ fn blocks_of_one_ack_are_not_out_of_order_among_themselves() {
 }
 
 #[test]
-fn dsack_is_told_from_news() {
+fn dsack_is_told_from_new_sack() {
     let mut pair = ten();
     pair.ack(40);
     let ack = ISS + 40;
@@ -501,7 +508,7 @@ fn small_segments_join_when_they_are_sent_again() {
         board.on_sent(sent(start, len, 1));
         start += len;
     }
-    board.mark_all_lost();
+    board.mark_all_lost(LossKind::Congestion);
     board.collapse(ISS, 10, Serial(0));
     assert_eq!(board.len(), 5, "they are below us still");
     let joined = board.collapse(ISS, 10, Serial(1)).expect("the front");
@@ -517,7 +524,7 @@ fn nothing_joins_across_the_end_of_a_record() {
     board.on_sent(sent(ISS, 3, 1));
     board.mark_record();
     board.on_sent(sent(ISS + 3, 3, 1));
-    board.mark_all_lost();
+    board.mark_all_lost(LossKind::Congestion);
     board.collapse(ISS, 10, Serial(1));
     assert_eq!(board.len(), 2);
 }

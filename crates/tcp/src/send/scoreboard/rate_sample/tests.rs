@@ -5,7 +5,7 @@ use std::vec::Vec;
 use super::*;
 use crate::send::scoreboard::range::Ticks;
 use crate::send::scoreboard::tests::{Told, sent};
-use crate::send::scoreboard::{Resent, Scoreboard};
+use crate::send::scoreboard::{LossKind, Resent, Scoreboard};
 use crate::serial::Serial;
 
 const MSS: u32 = 10;
@@ -45,13 +45,13 @@ impl Path {
             now: Instant::from_millis(ms),
             delivered: self.delivered,
             newly_delivered: newly,
-            min_rtt: Some(Duration::from_millis(20)),
+            min_rtt: Some(Nanos::from_millis(20)),
         })
     }
 }
 
-fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
+fn ms(millis: u64) -> Nanos {
+    Nanos::from_millis(millis)
 }
 
 #[test]
@@ -162,9 +162,52 @@ fn a_range_that_leaves_again_notes_what_it_is_like_then() {
     let sample = path.ack(1, 190).expect("the copy has arrived");
     assert_eq!((sample.tx_in_flight, sample.lost), (4, 0), "nothing was lost since it left again");
     assert_eq!((sample.send_elapsed, sample.ack_elapsed), (ms(50), ms(90)));
-    path.board.mark_all_lost();
+    path.board.mark_all_lost(LossKind::Congestion);
     let sample = path.ack(1, 200).expect("what was taken for lost has arrived");
     assert_eq!((sample.lost, sample.tx_in_flight), (4, 2));
+}
+
+#[test]
+fn losses_that_are_taken_back_before_they_are_told_never_were() {
+    let mut path = Path::new();
+    path.board.note_losses(true);
+    path.send(3, 100);
+    path.board.mark_front_lost();
+    assert_eq!(path.board.take_losses().len(), 1);
+    path.board.mark_all_lost(LossKind::Congestion);
+    path.board.unmark_lost();
+    assert_eq!(path.board.take_losses(), Vec::new());
+    assert_eq!(path.board.lost_sums().congestion, 1, "what was told stays counted");
+}
+
+/// What is too long for the path, or was not taken by the peer, says nothing of congestion.
+#[test]
+fn only_losses_by_congestion_are_noted_and_sampled() {
+    type Mark = fn(&mut Scoreboard);
+    let marks: [(Mark, u32, &str); 4] = [
+        (|board| board.mark_all_lost(LossKind::Congestion), 3, "lost"),
+        (|board| board.mark_all_lost(LossKind::NoCongestion), 0, "not taken"),
+        (|board| assert!(board.mark_lost_above_mss(5)), 0, "too long"),
+        (
+            |board| {
+                board.mark_mtu_probe();
+                board.mark_all_lost(LossKind::Congestion);
+            },
+            2,
+            "the last one is a probe",
+        ),
+    ];
+    for (mark, expected, name) in marks {
+        let mut path = Path::new();
+        path.board.note_losses(true);
+        path.send(3, 100);
+        mark(&mut path.board);
+        let told: u32 = path.board.take_losses().iter().map(|range| range.segs).sum();
+        assert_eq!((told, path.board.lost_sums().congestion), (expected, expected), "{name}");
+        assert_eq!(path.board.lost_sums().ever, 3, "{name}");
+        let sample = path.ack(3, 200).expect("they have arrived after all");
+        assert_eq!(sample.lost, expected, "{name}");
+    }
 }
 
 #[test]

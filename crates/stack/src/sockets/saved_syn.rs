@@ -1,0 +1,47 @@
+//! The headers of the SYN that opened a connection, for an application that wants to see them
+//! (TCP_SAVE_SYN).
+
+use std::sync::Mutex;
+
+use crate::packet::Packet;
+use crate::sync::lock;
+
+/// The headers of a SYN that is worked on, as they are in the packet. Nothing is copied to the heap
+/// before somebody keeps them.
+pub(crate) struct SynHeaders {
+    packet: Packet,
+    len: usize,
+}
+
+impl SynHeaders {
+    /// The first `len` bytes of `packet`, which lie in one piece.
+    pub(crate) fn of(packet: &Packet, len: usize) -> SynHeaders {
+        SynHeaders { packet: packet.share(), len }
+    }
+
+    /// Those of IP and TCP with their options.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        let front = self.packet.headers();
+        &front[..self.len.min(front.len())]
+    }
+}
+
+/// They are kept until they are taken.
+#[derive(Debug, Default)]
+pub(crate) struct SavedSyn(Mutex<Option<Box<[u8]>>>);
+
+impl SavedSyn {
+    /// Keeps `headers`, those of IP and TCP with their options.
+    pub(crate) fn keep(&self, headers: Box<[u8]>) {
+        *lock(&self.0) = Some(headers);
+    }
+
+    /// How many bytes are kept.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.0).as_ref().map_or(0, |headers| headers.len())
+    }
+
+    pub(crate) fn take(&self) -> Option<Box<[u8]>> {
+        lock(&self.0).take()
+    }
+}

@@ -1,0 +1,69 @@
+//! Reports of the path of a connection: ICMP errors that quote one of its packets, and a device
+//! that has gone.
+//!
+//! A poller that has a report for a socket with an owner leaves it here, with a mark, and goes on;
+//! the owner hears it before it lets go. There is one place for each kind. What is in it when the
+//! next of its kind comes is forgotten: an error of the path is repeated as long as its cause is
+//! there.
+
+use std::sync::Arc;
+
+use plimsoll_tcp::{Input, PathEvent, PathMtu, PathMtuDiscovery};
+
+use crate::snmp::IpCounter;
+use crate::sockets::endpoint::{Endpoint, Inner};
+use crate::sockets::path_report::PathReport;
+use crate::stack::work::Work;
+use crate::sync::socket_lock::PATH;
+
+impl Work<'_> {
+    /// Tells a connection of a report. If it has an owner, that one does.
+    pub(crate) fn leave_report(&mut self, endpoint: &Arc<Endpoint>, report: PathReport) {
+        endpoint.path_reports().put(report);
+        self.leave(endpoint, PATH);
+    }
+
+    /// For the owner: hears the reports that were left.
+    pub(crate) fn run_reports(&mut self, endpoint: &Endpoint, inner: &mut Inner) {
+        for report in endpoint.path_reports().take().into_iter().flat_map(|left| *left).flatten() {
+            self.hear(endpoint, inner, report);
+        }
+    }
+
+    /// For the owner: tells the connection of a report, if it is to be believed: the quoted packet
+    /// must be in flight (RFC 5927, section 4.1). Returns whether it is.
+    pub(crate) fn hear(&self, endpoint: &Endpoint, inner: &mut Inner, report: PathReport) -> bool {
+        if let PathReport::Error(quote, _) | PathReport::TooBig(quote, _) = &report
+            && (inner.is_gone() || !inner.conn.is_in_flight(quote.seq()))
+        {
+            self.count(IpCounter::OutOfWindowIcmps);
+            return false;
+        }
+        let options = inner.conn.options();
+        let event = match report {
+            PathReport::Error(_, error) => PathEvent::SoftError(error),
+            PathReport::TooBig(quote, mtu) => {
+                let packet = (quote.key().remote, quote.total_len());
+                let mtu = self.stack.told_mtu(self, packet, mtu);
+                self.stack.learn_mtu(self, packet.0, mtu);
+                // The connection is told even if nothing was learnt: it may have begun before we
+                // knew, or take another path. Whether it listens is decided by the route as it was
+                // at the open, which decides as well whether routers may fragment its packets
+                // (`Sender`).
+                let never = options.path_mtu_discovery == PathMtuDiscovery::Never;
+                if never || options.route.mtu_lock {
+                    return true;
+                }
+                PathEvent::Mtu(mtu)
+            }
+            PathReport::Link(known) => {
+                let told = known.told.filter(|_| !options.route.mtu_lock);
+                PathEvent::Link(PathMtu { told, ..known })
+            }
+            PathReport::Gone(error) => PathEvent::HardError(error),
+        };
+        let cx = self.context(endpoint, inner);
+        inner.conn.handle(&cx, Input::Path(event));
+        true
+    }
+}

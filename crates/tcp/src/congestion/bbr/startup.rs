@@ -1,0 +1,162 @@
+//! Startup and Drain (draft-ietf-ccwg-bbr, "Startup" and "Drain").
+
+use super::Rs;
+use super::bounds::INFINITE;
+use super::state::{BbrCause, BbrState};
+use super::{Bbr, MIN_PIPE_CWND, Recovering};
+
+/// What the rate must grow by to show that the path is not full, in percent.
+const FULL_BW_GROWTH: u64 = 125;
+
+/// Rounds without that growth after which it is.
+const FULL_BW_ROUNDS: u8 = 3;
+
+/// Discontiguous ranges that a round must lose to end Startup (`BBRStartupFullLossCnt`).
+const STARTUP_FULL_LOSS_CNT: u32 = 6;
+
+/// Round trips that Drain takes at most.
+const DRAIN_ROUNDS: u32 = 3;
+
+/// Whether the path is full: the rate of delivery has stopped growing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FullPipe {
+    /// `BBR.full_bw` in bytes per second.
+    bw: u64,
+    /// `BBR.full_bw_count`.
+    rounds: u8,
+    /// `BBR.full_bw_now`.
+    now: bool,
+    /// `BBR.full_bw_reached`.
+    reached: bool,
+}
+
+impl FullPipe {
+    /// `BBR.full_bw_now`: since the last reset.
+    pub(super) fn is_now(&self) -> bool {
+        self.now
+    }
+
+    /// `BBR.full_bw_reached`: ever.
+    pub(super) fn is_reached(&self) -> bool {
+        self.reached
+    }
+
+    /// Looks again, from a rate of `bw` on.
+    pub(super) fn look_again(&mut self, bw: u64) {
+        *self = FullPipe { bw, rounds: 0, now: false, reached: self.reached };
+    }
+
+    /// It is full, whatever the rate says.
+    pub(super) fn set_reached(&mut self) {
+        self.reached = true;
+    }
+
+    /// It is not known to be.
+    pub(super) fn forget(&mut self) {
+        *self = FullPipe::default();
+    }
+
+    /// A round trip has begun, with a rate of delivery of `rate` that the application did not
+    /// limit.
+    fn on_round(&mut self, rate: u64) {
+        if self.now {
+            return;
+        }
+        if u128::from(rate) * 100 >= u128::from(self.bw) * u128::from(FULL_BW_GROWTH) {
+            self.look_again(rate);
+            return;
+        }
+        self.rounds += 1;
+        self.now = self.rounds >= FULL_BW_ROUNDS;
+        self.reached |= self.now;
+    }
+}
+
+impl Bbr {
+    /// Startup anew, or again.
+    pub(super) fn enter_startup(&mut self, cause: BbrCause) {
+        self.enter(BbrState::Startup, cause);
+    }
+
+    /// "Exiting Startup Based on Bandwidth Plateau": whether the rate still grows.
+    pub(super) fn check_full_bw(&mut self, rs: &Rs) {
+        if self.rounds.started() && !rs.is_app_limited && rs.delivery_rate > 0 {
+            self.full_pipe.on_round(rs.delivery_rate);
+        }
+    }
+
+    /// Whether Startup is over, by the rate or by losses.
+    pub(super) fn check_startup_done(&mut self, rs: &Rs) {
+        if self.state == BbrState::Startup && self.full_pipe.is_reached() {
+            self.enter_drain(BbrCause::FullPipe);
+        } else if self.state == BbrState::Startup && self.loses_too_much_in_startup(rs) {
+            self.end_startup_with_loss(BbrCause::ExcessLoss);
+        }
+    }
+
+    /// "Exiting Startup Based on Packet Loss": fast recovery has lasted a round trip, in which six
+    /// ranges or more were lost, and more than 2 %.
+    fn loses_too_much_in_startup(&self, rs: &Rs) -> bool {
+        self.loss.ended_with_loss()
+            && self.recovering == (Recovering::Fast { first_round: false })
+            && self.loss.ranges() >= STARTUP_FULL_LOSS_CNT
+            && rs.is_inflight_too_high()
+    }
+
+    /// The path is full: it took what was delivered in the last round trip, or what the model says
+    /// that it holds.
+    pub(super) fn end_startup_with_loss(&mut self, cause: BbrCause) {
+        self.full_pipe.set_reached();
+        let (_, inflight_latest) = self.loss.latest();
+        let bound = self.bdp(100).max(inflight_latest).clamp(MIN_PIPE_CWND, INFINITE - 1);
+        self.bounds.set_longterm(bound);
+        if self.state == BbrState::Startup {
+            self.enter_drain(cause);
+        }
+    }
+
+    fn enter_drain(&mut self, cause: BbrCause) {
+        self.drain_start_round = self.rounds.count();
+        self.enter(BbrState::Drain, cause);
+    }
+
+    /// Whether the queue of Startup is gone, or has had its time.
+    pub(super) fn check_drain_done(&mut self, rs: &Rs) {
+        if self.state != BbrState::Drain {
+            return;
+        }
+        let rounds = self.rounds.count().wrapping_sub(self.drain_start_round);
+        if rs.c_inflight <= self.inflight(100) {
+            self.start_down(rs.now, BbrCause::Drained);
+        } else if rounds > DRAIN_ROUNDS {
+            self.start_down(rs.now, BbrCause::DrainTooLong);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_rounds_without_a_quarter_more_are_a_full_pipe() {
+        let mut pipe = FullPipe::default();
+        for rate in [100, 200, 249] {
+            pipe.on_round(rate);
+        }
+        assert!(!pipe.is_now());
+        pipe.on_round(250);
+        for rate in [312, 311] {
+            pipe.on_round(rate);
+            assert!(!pipe.is_now(), "{rate}");
+        }
+        pipe.on_round(312);
+        assert!(pipe.is_now() && pipe.is_reached());
+        pipe.look_again(300);
+        assert!(!pipe.is_now() && pipe.is_reached(), "it was full once");
+        pipe.on_round(u64::MAX);
+        assert!(!pipe.is_now());
+        pipe.forget();
+        assert!(!pipe.is_reached());
+    }
+}

@@ -1,0 +1,71 @@
+//! Between which bounds the retransmission timeout lies: those of the settings, or of the socket
+//! (TCP_RTO_MIN_US, TCP_RTO_MAX_MS) and its route (`rto_min`).
+
+use crate::config::{Config, Options};
+use crate::time::{Duration, nanos};
+
+/// The bounds that hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RtoBounds {
+    pub(crate) min: Duration,
+    pub(crate) max: Duration,
+}
+
+impl RtoBounds {
+    /// Those of the settings.
+    #[cfg(test)]
+    pub(super) fn of_settings(config: &Config) -> RtoBounds {
+        RtoBounds { min: config.tcp_rto_min, max: config.tcp_rto_max }
+    }
+}
+
+/// The bounds that a socket was given, in microseconds; 0 is as the settings say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OwnRtoBounds {
+    min: u32,
+    max: u32,
+}
+
+impl OwnRtoBounds {
+    pub(crate) const NONE: OwnRtoBounds = OwnRtoBounds { min: 0, max: 0 };
+
+    /// Those of a socket. What the route says goes before its own least one, as on Linux.
+    pub(crate) fn of(options: &Options) -> OwnRtoBounds {
+        OwnRtoBounds::new(options.route.rto_min.or(options.rto_min), options.rto_max)
+    }
+
+    /// `None`, and zero, are as the settings say.
+    pub(crate) fn new(min: Option<Duration>, max: Option<Duration>) -> OwnRtoBounds {
+        let micros = |time: Option<Duration>| {
+            let nanos = time.map_or(0, nanos);
+            u32::try_from(nanos.div_ceil(1000)).unwrap_or(u32::MAX)
+        };
+        OwnRtoBounds { min: micros(min), max: micros(max) }
+    }
+
+    pub(super) fn or_settings(self, config: &Config) -> RtoBounds {
+        let or = |micros: u32, setting| match micros {
+            0 => setting,
+            micros => Duration::from_micros(micros.into()),
+        };
+        RtoBounds { min: or(self.min, config.tcp_rto_min), max: or(self.max, config.tcp_rto_max) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route::RouteMetrics;
+
+    #[test]
+    fn a_route_goes_before_the_socket_and_that_before_the_settings() {
+        let config = Config::default();
+        let least = |options: &Options| OwnRtoBounds::of(options).or_settings(&config).min;
+        let millis = |millis| Some(Duration::from_millis(millis));
+        let socket = Options::default().rto_min(millis(100));
+        assert_eq!(least(&Options::default()), config.tcp_rto_min);
+        assert_eq!(Some(least(&socket)), millis(100));
+        let route = RouteMetrics::default().rto_min(millis(50));
+        assert_eq!(Some(least(&Options { route, ..socket })), millis(50));
+    }
+}
