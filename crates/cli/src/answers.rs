@@ -5,7 +5,7 @@ use std::time::Duration;
 use plimsoll::{Hold, Info, Stack, State};
 
 use crate::control::protocol::{
-    Answer, FqLine, QdiscLine, Request, SocketLine, StackQdiscs, StackSockets, StackValues,
+    Answer, FqLine, NetId, QdiscLine, Request, SocketLine, StackQdiscs, StackSockets, StackValues,
 };
 use crate::control::server::Respond;
 
@@ -39,7 +39,7 @@ impl Respond for Stacks {
                     .iter()
                     .map(|(name, stack)| StackSockets {
                         stack: name.clone(),
-                        sockets: stack.sockets().iter().map(line).collect(),
+                        sockets: sockets(stack),
                     })
                     .collect(),
             ),
@@ -135,6 +135,27 @@ fn qdisc_line(summary: &plimsoll::QdiscSummary) -> QdiscLine {
 /// Decisions that are told of one connection.
 const MOST_DECISIONS: usize = 100;
 
+/// All sockets of a stack.
+fn sockets(stack: &Stack) -> Vec<SocketLine> {
+    let (tcp, udp) = (stack.sockets(), stack.udp_sockets());
+    tcp.iter().map(line).chain(udp.iter().map(udp_line)).collect()
+}
+
+fn udp_line(socket: &plimsoll::UdpSocketSummary) -> SocketLine {
+    let figures = [("datagrams", socket.datagrams), ("memory", socket.memory)];
+    let info = figures.map(|(name, value)| (name.to_owned(), value.to_string()));
+    SocketLine {
+        netid: NetId::Udp,
+        state: if socket.remote.is_some() { "ESTAB" } else { "UNCONN" }.to_owned(),
+        recv_q: socket.recv_queue as u64,
+        send_q: socket.send_queue as u64,
+        local: socket.local.to_string(),
+        remote: socket.remote.map_or_else(|| "*".to_owned(), |remote| remote.to_string()),
+        info: info.to_vec(),
+        why: Vec::new(),
+    }
+}
+
 fn line(socket: &plimsoll::SocketSummary) -> SocketLine {
     let mut info = Vec::new();
     if socket.orphan {
@@ -143,6 +164,7 @@ fn line(socket: &plimsoll::SocketSummary) -> SocketLine {
     info.extend(socket.info.iter().flat_map(|told| words(told)));
     let last = &socket.decisions[socket.decisions.len().saturating_sub(MOST_DECISIONS)..];
     SocketLine {
+        netid: NetId::Tcp,
         state: state_name(socket.state).to_owned(),
         recv_q: socket.recv_queue as u64,
         send_q: socket.send_queue as u64,
@@ -179,6 +201,9 @@ fn words(told: &Info) -> Vec<(String, String)> {
     ];
     let mut words: Vec<(String, String)> =
         words.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    if let Some(model) = &told.bbr {
+        words.push(("bbr".to_owned(), model.to_string()));
+    }
     words.extend(hold_words(told));
     words
 }

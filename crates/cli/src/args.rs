@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use plimsoll_lab::event_loop::WhenIdle;
 use plimsoll_lab::workload::RequestResponse;
 
 use crate::http::url::Url;
@@ -53,8 +54,12 @@ pub(crate) enum Command {
     Drill(crate::drill::DrillArgs),
     /// Reproduce published experiments on this machine, before and after.
     Lab(crate::lab::LabArgs),
+    /// Carry packets between two TUN devices as a path of a given rate, delay and loss would.
+    Link(crate::link::LinkCommandArgs),
     /// Read a capture and say what held its flows up, and what to do about it.
     Explain(crate::explain::ExplainArgs),
+    /// Simulate networks in which this stack runs, and check that it holds what it must.
+    Sim(crate::sim::SimArgs),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -97,6 +102,46 @@ impl std::str::FromStr for DeviceName {
     }
 }
 
+/// What a loop or a thread does that finds no work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BusyPoll {
+    /// An event loop polls while that pays. A stack with a thread of its own sleeps.
+    Auto,
+    /// It polls for so many microseconds before it sleeps.
+    Micros(u32),
+}
+
+impl std::str::FromStr for BusyPoll {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<BusyPoll, String> {
+        if text == "auto" {
+            return Ok(BusyPoll::Auto);
+        }
+        let micros = units::whole(text, 0_u32, 1_000_000);
+        micros.map(BusyPoll::Micros).map_err(|error| format!("{error}, nor 'auto'"))
+    }
+}
+
+impl BusyPoll {
+    /// What an event loop does.
+    pub(crate) fn of_loop(self) -> WhenIdle {
+        match self {
+            BusyPoll::Auto => WhenIdle::Adapt,
+            BusyPoll::Micros(0) => WhenIdle::Sleep,
+            BusyPoll::Micros(micros) => WhenIdle::Poll(Duration::from_micros(micros.into())),
+        }
+    }
+
+    /// For how long a thread of the stack polls before it sleeps.
+    pub(crate) fn of_thread(self) -> Duration {
+        match self {
+            BusyPoll::Auto => Duration::ZERO,
+            BusyPoll::Micros(micros) => Duration::from_micros(micros.into()),
+        }
+    }
+}
+
 /// Flags of every command that runs a stack.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Stack")]
@@ -115,6 +160,9 @@ pub(crate) struct StackArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 1, allow_hyphen_values = true,
           value_parser = |text: &str| units::whole(text, 1_u8, 8))]
     pub queues: u8,
+    /// Keep each event loop on a processor of its own
+    #[arg(long)]
+    pub pin: bool,
     /// Segmentation and checksum offload
     #[arg(long, value_enum, default_value_t)]
     pub offload: Offload,
@@ -127,10 +175,10 @@ pub(crate) struct StackArgs {
     /// Hurt packets on their way, as in loss=0.02,reorder=0.02,duplicate=0.01,seed=1
     #[arg(long, value_name = "SPEC")]
     pub fault: Option<FaultSpec>,
-    /// Microseconds to poll the device before sleeping; costs CPU, saves latency
-    #[arg(long, value_name = "US", default_value_t = 0, allow_hyphen_values = true,
-          value_parser = |text: &str| units::whole(text, 0_u32, 1_000_000))]
-    pub busy_poll: u32,
+    /// Microseconds to poll the device before sleeping, which costs CPU and saves latency; with
+    /// auto an event loop polls while that finds packets, and yields to other threads meanwhile
+    #[arg(long, value_name = "US|auto", default_value = "0", allow_hyphen_values = true)]
+    pub busy_poll: BusyPoll,
 }
 
 /// Flags of the link in memory.
@@ -367,10 +415,10 @@ pub(crate) struct QdiscArgs {
 /// `plimsoll ss`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SsArgs {
-    /// Print only listeners
+    /// Print only listeners, and sockets of UDP without a peer
     #[arg(short = 'l', long)]
     pub listening: bool,
-    /// Print listeners, too
+    /// Print those, too
     #[arg(short = 'a', long, conflicts_with = "listening")]
     pub all: bool,
     /// Print what each connection tells about itself
@@ -415,6 +463,22 @@ mod tests {
     }
 
     #[test]
+    fn polls_before_a_sleep() {
+        let of = |words: &str| {
+            let line = format!("plimsoll serve {words}");
+            let Command::Serve(args) = Cli::parse_from(line.split_whitespace()).command else {
+                panic!()
+            };
+            (args.stack.busy_poll.of_loop(), args.stack.busy_poll.of_thread().as_micros())
+        };
+        assert_eq!(of(""), (WhenIdle::Sleep, 0));
+        assert_eq!(of("--busy-poll auto"), (WhenIdle::Adapt, 0));
+        assert_eq!(of("--busy-poll 0"), (WhenIdle::Sleep, 0));
+        let long = Duration::from_micros(50);
+        assert_eq!(of("--busy-poll 50"), (WhenIdle::Poll(long), 50));
+    }
+
+    #[test]
     fn errors_say_what_to_write() {
         for (line, part) in [
             ("plimsoll serve --device eth0 echo:7", "try tun:plimsoll0"),
@@ -426,6 +490,7 @@ mod tests {
             ("plimsoll get ftp://x/", "http://"),
             ("plimsoll stream --mtu 20", "not a whole number from 576 to 65535"),
             ("plimsoll serve --queues 0", "not a whole number from 1 to 8"),
+            ("plimsoll serve --busy-poll -1", "not a whole number from 0 to 1000000, nor 'auto'"),
             ("plimsoll stream -l -1", "must not be negative"),
             ("plimsoll stream --delay -5", "must not be negative"),
             ("plimsoll stream --delay 1h", "at most 20 s"),

@@ -13,6 +13,7 @@ mod explain;
 mod get;
 mod http;
 mod lab;
+mod link;
 mod manual;
 mod net;
 mod output;
@@ -20,6 +21,7 @@ mod query;
 mod reference;
 mod serve;
 mod service;
+mod sim;
 mod units;
 
 use std::io::{self, Write};
@@ -67,7 +69,9 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Qdisc(args) => query::qdisc(args),
         Command::Drill(args) => drill::run(args),
         Command::Lab(args) => lab::run(args),
+        Command::Link(args) => link::run(args),
         Command::Explain(args) => explain::run(args),
+        Command::Sim(args) => sim::run_command(args),
         Command::Completions { shell } => manual::completions(*shell),
         Command::Man { dir } => manual::pages(dir.as_deref()),
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
 use plimsoll::device::{self, Device, pcapng};
@@ -20,11 +20,6 @@ use crate::units::FaultSpec;
 pub(crate) const CLIENT: &str = "192.0.2.1";
 /// See [`CLIENT`].
 pub(crate) const SERVER: &str = "192.0.2.2";
-
-/// The time to poll before sleeping.
-pub(crate) fn busy_poll(args: &StackArgs) -> Duration {
-    Duration::from_micros(u64::from(args.busy_poll))
-}
 
 /// An error of the command line.
 pub(crate) fn usage(message: &str) -> anyhow::Error {
@@ -206,7 +201,7 @@ fn finish(mut builder: StackBuilder, args: &StackArgs, thread: bool) -> anyhow::
     for (name, value) in &args.sysctls {
         builder = builder.sysctl(name, value);
     }
-    builder = builder.busy_poll(busy_poll(args));
+    builder = builder.busy_poll(args.busy_poll.of_thread());
     let built = if thread { builder.build() } else { builder.build_without_thread() };
     built.map_err(|error| match error {
         BuildError::Sysctl(error) => setting_error(&error),

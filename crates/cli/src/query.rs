@@ -4,7 +4,7 @@ use anyhow::bail;
 
 use crate::args::{NstatArgs, QdiscArgs, SsArgs, SysctlArgs, TargetArgs};
 use crate::control::client::ask;
-use crate::control::protocol::{Answer, QdiscLine, Request, SocketLine, StackValues};
+use crate::control::protocol::{Answer, NetId, QdiscLine, Request, SocketLine, StackValues};
 use crate::output::print;
 use crate::reference;
 
@@ -88,8 +88,8 @@ pub(crate) fn ss(args: &SsArgs) -> anyhow::Result<()> {
         bail!("the process gave an answer to another question");
     };
     for stack in &mut stacks {
-        stack.sockets.retain(|socket| match socket.state.as_str() {
-            "LISTEN" => args.listening || args.all,
+        stack.sockets.retain(|socket| match (socket.netid, socket.state.as_str()) {
+            (NetId::Tcp, "LISTEN") | (NetId::Udp, "UNCONN") => args.listening || args.all,
             _ => !args.listening,
         });
     }
@@ -172,14 +172,19 @@ fn qdisc_text(line: &QdiscLine) -> String {
 }
 
 fn socket_table(sockets: &[SocketLine], info: bool, why: bool) -> String {
-    let row = |state: &str, recv: &str, send: &str, local: &str, remote: &str| {
-        let line = format!("{state:<11}{recv:>9} {send:>9} {local:>28} {remote:>28}");
+    // As with `ss`, the protocol is told where there are two.
+    let several = sockets.iter().any(|socket| socket.netid == NetId::Udp);
+    let row = |netid: &str, state: &str, recv: &str, send: &str, local: &str, remote: &str| {
+        let netid = if several { format!("{netid:<6}") } else { String::new() };
+        let line = format!("{netid}{state:<11}{recv:>9} {send:>9} {local:>28} {remote:>28}");
         line.trim_end().to_owned() + "\n"
     };
-    let mut text = row("State", "Recv-Q", "Send-Q", "Local Address:Port", "Peer Address:Port");
+    let mut text =
+        row("Netid", "State", "Recv-Q", "Send-Q", "Local Address:Port", "Peer Address:Port");
     for socket in sockets {
         let (recv, send) = (socket.recv_q.to_string(), socket.send_q.to_string());
-        text += &row(&socket.state, &recv, &send, &socket.local, &socket.remote);
+        let netid = socket.netid.name();
+        text += &row(netid, &socket.state, &recv, &send, &socket.local, &socket.remote);
         if info && !socket.info.is_empty() {
             let items: Vec<String> =
                 socket.info.iter().map(|(name, value)| format!("{name}:{value}")).collect();
@@ -248,6 +253,7 @@ mod tests {
     #[test]
     fn table_of_sockets() {
         let socket = SocketLine {
+            netid: NetId::Tcp,
             state: "ESTAB".into(),
             recv_q: 1,
             send_q: 2,
@@ -258,12 +264,28 @@ mod tests {
         };
         let text = socket_table(std::slice::from_ref(&socket), true, false);
         assert_eq!(text.lines().count(), 3);
-        let text = socket_table(&[socket], true, true);
+        let text = socket_table(std::slice::from_ref(&socket), true, true);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("State") && lines[0].ends_with("Peer Address:Port"));
         let words: Vec<&str> = lines[1].split_whitespace().collect();
         assert_eq!(words, ["ESTAB", "1", "2", "192.0.2.2:7", "192.0.2.1:40000"]);
         assert_eq!(lines[2].trim(), "orphan:yes");
         assert_eq!(lines[3].trim(), "0.000001 woke readers");
+        let server = SocketLine {
+            netid: NetId::Udp,
+            state: "UNCONN".into(),
+            recv_q: 328,
+            send_q: 0,
+            local: "0.0.0.0:53".into(),
+            remote: "*".into(),
+            info: vec![("datagrams".into(), "1".into())],
+            why: Vec::new(),
+        };
+        let text = socket_table(&[socket, server], false, false);
+        let words: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(words[0][..2], ["Netid", "State"]);
+        assert_eq!(words[1][..3], ["tcp", "ESTAB", "1"]);
+        assert_eq!(words[2], ["udp", "UNCONN", "328", "0", "0.0.0.0:53", "*"]);
     }
 }

@@ -24,6 +24,7 @@ use crate::output::{self, print};
 use crate::service::{Kind, Service};
 use hand_over::HandOver;
 use plimsoll_lab::event_loop::{Around, EventLoop, Stopper, Task, Turn};
+use plimsoll_lab::experiment::pin::OnCpu;
 use plimsoll_lab::figures::{self, Counters, Figures};
 use plimsoll_lab::tasks::{Acceptor, Echo, Responder, Sink, Source, Tally};
 use plimsoll_lab::usage::Usage;
@@ -185,6 +186,11 @@ impl Server {
     /// Runs the loop of one queue.
     fn serve(self: &Arc<Server>, queue: usize) -> (Served, Ended) {
         let _all = StopAll(&self.stopper);
+        let pinned = self.args.stack.pin.then(|| OnCpu::of_loop(queue)).transpose();
+        let _on = match pinned {
+            Ok(pinned) => pinned,
+            Err(error) => return (Served::default(), Err(std::io::Error::other(error))),
+        };
         let tally = Rc::new(Tally::tolerant());
         let files = (MOST_OPEN / self.hand_overs.len()).max(1);
         let connections = self.args.http_connections;
@@ -200,7 +206,7 @@ impl Server {
             Ok(own) => own,
             Err(error) => return (Served::default(), Err(std::io::Error::other(error))),
         };
-        let mut events = EventLoop::of_queue(own, net::busy_poll(&self.args.stack));
+        let mut events = EventLoop::of_queue(own, self.args.stack.busy_poll.of_loop());
         for (index, listener) in &self.listeners {
             let listener = match listener.try_clone() {
                 Ok(listener) => listener,

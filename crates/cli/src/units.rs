@@ -1,4 +1,5 @@
-//! Parsers for what people type: sizes, rates, times, fractions, addresses with a prefix.
+//! Parsers for what people type on the command line: addresses, faults, and numbers within the
+//! bounds of a flag. Sizes, rates, times and shares are read by [`plimsoll_sim::units`].
 //!
 //! Every parser names what it did not understand and shows one example that it would take. They
 //! are used by clap as value parsers, so their messages end up behind the name of the flag.
@@ -9,22 +10,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use plimsoll_lab::workload::RequestResponse;
-
-/// Splits `text` into a number and the letters behind it.
-fn split_number(text: &str) -> Result<(f64, &str), String> {
-    let text = text.trim();
-    if text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
-        return Err(format!("'{text}' must not be negative"));
-    }
-    let end =
-        text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(end);
-    let number: f64 = digits
-        .replace('_', "")
-        .parse()
-        .map_err(|_| format!("'{text}' does not begin with a number"))?;
-    Ok((number, unit.trim()))
-}
+pub(crate) use plimsoll_sim::units::{
+    parse_rate as rate, parse_share as fraction, parse_size as size, parse_time_in,
+};
 
 /// A whole number from `low` to `high`.
 pub(crate) fn whole<T>(text: &str, low: T, high: T) -> Result<T, String>
@@ -59,28 +47,6 @@ pub(crate) fn address_and_port(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// A number of bytes: `16384`, `16k`, `16KiB`, `1.5M`, `1GiB`, `10GB`.
-///
-/// A single letter and the `iB` forms are powers of 1024, the `B` forms powers of 1000.
-pub(crate) fn size(text: &str) -> Result<u64, String> {
-    let (number, unit) = split_number(text)?;
-    let factor: f64 = match unit {
-        "" | "B" | "b" => 1.0,
-        "k" | "K" | "Ki" | "KiB" | "kiB" => 1024.0,
-        "m" | "M" | "Mi" | "MiB" => 1024.0 * 1024.0,
-        "g" | "G" | "Gi" | "GiB" => 1024.0 * 1024.0 * 1024.0,
-        "kB" | "KB" => 1e3,
-        "MB" => 1e6,
-        "GB" => 1e9,
-        _ => return Err(format!("unknown unit '{unit}' of a size; try 16384, 16K or 1GiB")),
-    };
-    let bytes = number * factor;
-    if bytes > 1e18 {
-        return Err(format!("'{text}' is larger than any transfer"));
-    }
-    Ok(bytes.round() as u64)
-}
-
 /// A number of bytes that fits into memory and is at least 1.
 pub(crate) fn buffer_size(text: &str) -> Result<usize, String> {
     match size(text)? {
@@ -88,25 +54,6 @@ pub(crate) fn buffer_size(text: &str) -> Result<usize, String> {
         bytes if bytes > 1 << 30 => Err("must be at most 1GiB".into()),
         bytes => Ok(bytes as usize),
     }
-}
-
-/// A link rate in bits per second: `10gbit`, `1.5Gbit/s`, `100M`, `1000000`.
-pub(crate) fn rate(text: &str) -> Result<u64, String> {
-    let (number, unit) = split_number(text)?;
-    let lower = unit.to_ascii_lowercase();
-    let plain = lower.strip_suffix("/s").or(lower.strip_suffix("ps")).unwrap_or(&lower);
-    let factor: f64 = match plain {
-        "" | "bit" => 1.0,
-        "k" | "kb" | "kbit" => 1e3,
-        "m" | "mb" | "mbit" => 1e6,
-        "g" | "gb" | "gbit" => 1e9,
-        _ => return Err(format!("unknown unit '{unit}' of a rate; try 10gbit or 100mbit")),
-    };
-    let bits = number * factor;
-    if !(1.0..=1e15).contains(&bits) {
-        return Err(format!("'{text}' is not a usable rate; try 10gbit"));
-    }
-    Ok(bits as u64)
 }
 
 /// The rate of a link in memory. At less than this, a run would seem to hang.
@@ -145,30 +92,12 @@ const LONGEST_DELAY: Duration = Duration::from_secs(20);
 
 /// A length of time: `3`, `3s`, `250ms`, `50us`, `2m`. A bare number is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    timed(text, 1.0)
+    parse_time_in(text, "s")
 }
 
 /// A delay: as [`duration`], but a bare number is milliseconds, as for `tc netem`.
 pub(crate) fn delay(text: &str) -> Result<Duration, String> {
-    timed(text, 1e-3)
-}
-
-fn timed(text: &str, bare: f64) -> Result<Duration, String> {
-    let (number, unit) = split_number(text)?;
-    let factor = match unit {
-        "" => bare,
-        "s" | "sec" => 1.0,
-        "ms" => 1e-3,
-        "us" | "µs" => 1e-6,
-        "ns" => 1e-9,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(format!("unknown unit '{unit}' of a time; try 3s, 250ms or 50us")),
-    };
-    Duration::try_from_secs_f64(number * factor)
-        .ok()
-        .filter(|time| time.as_secs() < 1 << 31)
-        .ok_or_else(|| format!("'{text}' is too long a time"))
+    parse_time_in(text, "ms")
 }
 
 /// A length of time above zero.
@@ -177,20 +106,6 @@ pub(crate) fn run_time(text: &str) -> Result<Duration, String> {
         Duration::ZERO => Err("must be longer than zero; try 3s".into()),
         time => Ok(time),
     }
-}
-
-/// A share from 0 to 1: `0.02` or `2%`.
-pub(crate) fn fraction(text: &str) -> Result<f64, String> {
-    let (number, unit) = split_number(text)?;
-    let value = match unit {
-        "" => number,
-        "%" => number / 100.0,
-        _ => return Err(format!("'{text}' is not a share; try 0.02 or 2%")),
-    };
-    if !(0.0..=1.0).contains(&value) {
-        return Err(format!("'{text}' is not between 0 and 1; try 0.02 or 2%"));
-    }
-    Ok(value)
 }
 
 /// An address with the length of its prefix, as in `192.0.2.2/24` or `2001:db8::2/64`.
@@ -321,35 +236,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes() {
-        assert_eq!(size("16384"), Ok(16384));
-        assert_eq!(size("16k"), Ok(16384));
-        assert_eq!(size("1GiB"), Ok(1 << 30));
-        assert_eq!(size("1.5K"), Ok(1536));
-        assert_eq!(size("2MB"), Ok(2_000_000));
-        assert!(size("12 parsecs").unwrap_err().contains("parsecs"));
-        assert!(size("-1").is_err());
-        assert!(buffer_size("0").is_err());
-    }
-
-    #[test]
-    fn rates_and_times() {
-        assert_eq!(rate("10gbit"), Ok(10_000_000_000));
-        assert_eq!(rate("100Mbit/s"), Ok(100_000_000));
-        assert_eq!(rate("100Mbps"), Ok(100_000_000));
-        assert!(rate("0").is_err());
+    fn bare_numbers() {
         assert_eq!(duration("3"), Ok(Duration::from_secs(3)));
         assert_eq!(delay("3"), Ok(Duration::from_millis(3)));
         assert_eq!(delay("50us"), Ok(Duration::from_micros(50)));
+        assert!(buffer_size("0").is_err());
         assert!(run_time("0").is_err());
         assert!(duration("3 weeks").is_err());
-    }
-
-    #[test]
-    fn fractions() {
-        assert_eq!(fraction("0.02"), Ok(0.02));
-        assert_eq!(fraction("2%"), Ok(0.02));
-        assert!(fraction("2").unwrap_err().contains("between 0 and 1"));
     }
 
     #[test]

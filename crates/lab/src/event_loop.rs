@@ -3,8 +3,8 @@
 //! A *task* owns a socket and is called when the socket can go on. Between calls the loop polls the
 //! stack, so a packet goes from the device to the task and the answer back without a switch of
 //! threads, and the answer carries the acknowledgement. When neither the stack nor a task has
-//! anything to do, the loop sleeps until a device is readable, a timer is due, or another thread
-//! kicks it.
+//! anything to do, the loop polls on for as long as [`WhenIdle`] says, then sleeps until a device
+//! is readable, a timer is due, or another thread kicks it.
 //!
 //! Limits: a task that has much to do returns [`Turn::Again`] after about [`TURN_BYTES`], so that
 //! the stack and the other tasks get their turn.
@@ -16,13 +16,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
-use plimsoll::{Instant, Kicker, Polled, QueueLoop, ReadyQueue, Stack, StackError};
+use plimsoll::{IdlePolls, Instant, Kicker, Polled, QueueLoop, ReadyQueue, Stack, StackError};
 
 /// Bytes that a task moves in one turn, about.
 pub const TURN_BYTES: usize = 512 * 1024;
 
 /// Bytes of the buffer that the tasks of a loop share.
 pub const SCRATCH_BYTES: usize = 256 * 1024;
+
+/// What a loop does that has nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenIdle {
+    /// It sleeps at once.
+    Sleep,
+    /// It polls for so long before it sleeps, and keeps its processor meanwhile.
+    Poll(Duration),
+    /// It polls while that pays, and gives its processor to others meanwhile ([`IdlePolls`]).
+    Adapt,
+}
 
 /// What a task wants next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,8 +90,52 @@ pub struct EventLoop {
     /// deadline is looked up when the old time comes.
     deadlines: BinaryHeap<Reverse<(Instant, usize)>>,
     scratch: Vec<u8>,
-    busy_poll: Duration,
+    idle: Idle,
     phase: u32,
+}
+
+/// [`WhenIdle`], with what it needs.
+enum Idle {
+    Sleep,
+    /// For how long; since when there has been nothing to do.
+    Poll(Duration, Option<Instant>),
+    Adapt(IdlePolls),
+}
+
+impl Idle {
+    fn new(when: WhenIdle) -> Idle {
+        match when {
+            WhenIdle::Sleep => Idle::Sleep,
+            WhenIdle::Poll(time) => Idle::Poll(time, None),
+            WhenIdle::Adapt => Idle::Adapt(IdlePolls::new()),
+        }
+    }
+
+    /// The loop has found work.
+    fn on_work(&mut self) {
+        match self {
+            Idle::Sleep => {}
+            Idle::Poll(_, since) => *since = None,
+            Idle::Adapt(polls) => polls.on_work(),
+        }
+    }
+
+    /// Whether the loop, which has found nothing at `now`, polls again.
+    fn poll_again(&mut self, now: Instant) -> bool {
+        match self {
+            Idle::Sleep => false,
+            Idle::Poll(time, since) => {
+                let again = now.since(*since.get_or_insert(now)) < *time;
+                if again {
+                    std::hint::spin_loop();
+                } else {
+                    *since = None;
+                }
+                again
+            }
+            Idle::Adapt(polls) => polls.poll_again(),
+        }
+    }
 }
 
 /// What a loop polls and waits for.
@@ -133,19 +188,19 @@ impl Stopper {
 }
 
 impl EventLoop {
-    /// A loop that runs `stack`, all its queues, and polls it for `busy_poll` before it sleeps.
-    pub fn new(stack: &Stack, busy_poll: Duration) -> EventLoop {
-        EventLoop::with(Runner::Stack(stack.clone()), ReadyQueue::new(stack), busy_poll)
+    /// A loop that runs `stack`, all its queues.
+    pub fn new(stack: &Stack, idle: WhenIdle) -> EventLoop {
+        EventLoop::with(Runner::Stack(stack.clone()), ReadyQueue::new(stack), idle)
     }
 
     /// A loop that runs one queue of a stack. Others run the others, and what uses a connection
     /// runs in the loop of its queue ([`TcpStream::queue`](plimsoll::TcpStream::queue)).
-    pub fn of_queue(queue: QueueLoop, busy_poll: Duration) -> EventLoop {
+    pub fn of_queue(queue: QueueLoop, idle: WhenIdle) -> EventLoop {
         let ready = ReadyQueue::with_kicker(queue.kicker());
-        EventLoop::with(Runner::Queue(queue), ready, busy_poll)
+        EventLoop::with(Runner::Queue(queue), ready, idle)
     }
 
-    fn with(runner: Runner, ready: ReadyQueue, busy_poll: Duration) -> EventLoop {
+    fn with(runner: Runner, ready: ReadyQueue, idle: WhenIdle) -> EventLoop {
         EventLoop {
             runner: Some(runner),
             ended: None,
@@ -155,7 +210,7 @@ impl EventLoop {
             runnable: Vec::new(),
             deadlines: BinaryHeap::new(),
             scratch: vec![0; SCRATCH_BYTES],
-            busy_poll,
+            idle: Idle::new(idle),
             phase: 0,
         }
     }
@@ -208,7 +263,6 @@ impl EventLoop {
         limit: Option<Instant>,
         done: &impl Fn(&EventLoop) -> bool,
     ) {
-        let mut idle_since = None;
         while !done(self) {
             let now = plimsoll::now();
             if limit.is_some_and(|limit| now >= limit) {
@@ -219,16 +273,14 @@ impl EventLoop {
                 self.run_tasks();
             });
             if self.run_tasks() || polled.worked {
-                idle_since = None;
+                self.idle.on_work();
                 continue;
             }
             if polled.ended.is_some() {
                 self.ended = polled.ended;
                 return;
             }
-            let since = *idle_since.get_or_insert(now);
-            if now.since(since) < self.busy_poll {
-                std::hint::spin_loop();
+            if self.idle.poll_again(now) {
                 continue;
             }
             let deadline = self.deadlines.peek().map(|Reverse((at, _))| *at);
@@ -239,7 +291,6 @@ impl EventLoop {
                 self.ended = Some(error);
                 return;
             }
-            idle_since = None;
         }
     }
 

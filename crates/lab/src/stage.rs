@@ -11,7 +11,7 @@ use plimsoll::device::memory_link::{self, LinkConfig};
 use plimsoll::{Options, Stack, StackBuilder};
 use serde_json::{Map, Value, json};
 
-use crate::event_loop::SCRATCH_BYTES;
+use crate::event_loop::{SCRATCH_BYTES, WhenIdle};
 use crate::experiment::pin::{OnCpu, Setting};
 use crate::experiment::{OTHER_WORK_PATH, Plan, Run};
 use crate::kernel::{self, Peer};
@@ -170,7 +170,7 @@ impl Stage<'_> {
             cpus: Some([self.cpus[0], self.cpus[2]]),
             gives_way: self.gives_way,
             threads: self.threads,
-            busy_poll: Duration::ZERO,
+            idle: WhenIdle::Sleep,
             client,
             server,
             peer,

@@ -68,18 +68,42 @@ pub(crate) struct StackSockets {
     pub sockets: Vec<SocketLine>,
 }
 
+/// What a socket speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum NetId {
+    #[default]
+    Tcp,
+    Udp,
+}
+
+impl NetId {
+    /// As `ss` writes it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            NetId::Tcp => "tcp",
+            NetId::Udp => "udp",
+        }
+    }
+}
+
 /// One socket, as `ss` prints it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SocketLine {
-    /// The state, as `ss` writes it: `ESTAB`, `LISTEN`, `TIME-WAIT`.
+    /// The protocol, as `ss` writes it.
+    #[serde(default)]
+    pub netid: NetId,
+    /// The state, as `ss` writes it: `ESTAB`, `LISTEN`, `TIME-WAIT`; `UNCONN` for a socket of UDP
+    /// without a peer.
     pub state: String,
     /// Bytes to be read; for a listener, connections to be accepted.
     pub recv_q: u64,
-    /// Bytes written and not yet acknowledged; for a listener, its backlog.
+    /// Bytes written and not yet acknowledged, or with UDP not yet sent; for a listener, its
+    /// backlog.
     pub send_q: u64,
     /// Our address.
     pub local: String,
-    /// The peer's address; `*` for a listener.
+    /// The peer's address; `*` without one.
     pub remote: String,
     /// More, as `name:value`, for `ss -i`.
     pub info: Vec<(String, String)>,

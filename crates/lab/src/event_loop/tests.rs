@@ -22,7 +22,7 @@ fn a_stop_between_looking_and_sleeping_is_seen() {
     std::thread::spawn(move || {
         let (stack, _peer) = quiet_stack();
         let stopper = Stopper::new(&stack);
-        let mut events = EventLoop::new(&stack, Duration::ZERO);
+        let mut events = EventLoop::new(&stack, WhenIdle::Sleep);
         events.run(None, |_| {
             let stopped = stopper.is_stopped();
             stopper.stop();
@@ -50,18 +50,24 @@ impl Task for Alarm {
     }
 }
 
-/// Nobody wakes the task but its deadlines.
+/// Nobody wakes the task but its deadlines, whatever the loop does until then.
 #[test]
 fn a_task_is_called_at_its_deadline() {
+    for idle in [WhenIdle::Sleep, WhenIdle::Poll(Duration::from_millis(2)), WhenIdle::Adapt] {
+        called_at_its_deadline(idle);
+    }
+}
+
+fn called_at_its_deadline(idle: WhenIdle) {
     let (stack, _peer) = quiet_stack();
-    let mut events = EventLoop::new(&stack, Duration::ZERO);
+    let mut events = EventLoop::new(&stack, idle);
     let calls = Rc::new(Cell::new(0));
     let soon = |millis| Some(plimsoll::now() + Duration::from_millis(millis));
     // Taken from the end. The first is called for as it is in the past.
     let next = vec![soon(3), soon(1), Some(Instant::ZERO)];
     events.spawn(Box::new(Alarm { calls: calls.clone(), next }));
     events.run(soon(BOUND.as_millis() as u64), |events| events.tasks() == 0);
-    assert_eq!((events.tasks(), calls.get()), (0, 4));
+    assert_eq!((events.tasks(), calls.get()), (0, 4), "{idle:?}");
 }
 
 /// A deadline that was moved or taken back does not call the task at its old time, and one that was
@@ -69,7 +75,7 @@ fn a_task_is_called_at_its_deadline() {
 #[test]
 fn deadlines_can_be_moved() {
     let (stack, _peer) = quiet_stack();
-    let mut events = EventLoop::new(&stack, Duration::ZERO);
+    let mut events = EventLoop::new(&stack, WhenIdle::Sleep);
     let calls = Rc::new(Cell::new(0));
     let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
     let next = vec![None, Some(at(30)), Some(at(20)), Some(at(10))];

@@ -8,7 +8,7 @@ use plimsoll::device::memory_link;
 use plimsoll::{Options, Stack};
 
 use super::*;
-use crate::event_loop::{EventLoop, Stopper};
+use crate::event_loop::{EventLoop, Stopper, WhenIdle};
 
 /// What a test waits for at most. Nothing takes so long unless it hangs.
 const BOUND: Duration = Duration::from_secs(60);
@@ -69,6 +69,11 @@ fn acceptors_that_share_a_listener_are_all_woken() {
 /// Each loop has a queue of the stack, and they accept from one listener. One stopper ends both.
 #[test]
 fn loops_of_two_queues_serve_and_stop() {
+    serve_and_stop(WhenIdle::Sleep);
+    serve_and_stop(WhenIdle::Adapt);
+}
+
+fn serve_and_stop(idle: WhenIdle) {
     let (here, there) = memory_link::pair(memory_link::LinkConfig::default());
     let (_quiet, second) = memory_link::pair(memory_link::LinkConfig::default());
     let client = Stack::builder().device(here).address("192.0.2.1/24").build().unwrap();
@@ -81,7 +86,7 @@ fn loops_of_two_queues_serve_and_stop() {
         let (stop, tell) = (stopper.clone(), tell.clone());
         std::thread::spawn(move || {
             let tally = Rc::new(Tally::tolerant());
-            let mut events = EventLoop::of_queue(own, Duration::ZERO);
+            let mut events = EventLoop::of_queue(own, idle);
             let count = tally.clone();
             let start =
                 move |stream| -> Box<dyn Task> { Box::new(Echo::new(stream, count.clone())) };

@@ -4,15 +4,17 @@
 use std::cell::RefCell;
 use std::io::Write;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use plimsoll::{Connector, Stack, TcpStream};
+use plimsoll::{Connector, Kicker, Stack, TcpStream};
 
 use super::measure::{Measured, Snapshot};
 use super::{Kind, Workload, phase};
 use crate::event_loop::{EventLoop, Stopper, Task};
+use crate::experiment::pin::OnCpu;
 use crate::progress::Progress;
 use crate::requester::{Latencies, Plan, Reconnecter, Requester, latencies, new_histogram};
 use crate::tasks::{Acceptor, Connecting, Responder, Sink, Source, Tally};
@@ -57,7 +59,7 @@ fn serve(
     report: &mpsc::Sender<Option<std::io::Error>>,
 ) {
     let tally = Rc::new(Tally::default());
-    let mut events = EventLoop::new(stack, workload.busy_poll);
+    let mut events = EventLoop::new(stack, workload.idle);
     let kind = workload.kind;
     let count = tally.clone();
     let start = move |stream: TcpStream| server_task(kind, stream, count.clone());
@@ -84,9 +86,10 @@ fn server_task(kind: Kind, stream: TcpStream, tally: Rc<Tally>) -> Box<dyn Task>
 
 /// The client side. `finish` tells the other side that the time is over.
 fn client(workload: &Workload, finish: Option<&Stopper>) -> anyhow::Result<Measured> {
-    let _on = workload.on_cpu(0)?;
     let stack = &workload.client;
     let mut shares: Vec<Share> = (0..stack.queue_count()).map(|_| Share::default()).collect();
+    // The loops of several queues inherit nothing: each goes to its own processor.
+    let _on = if shares.len() == 1 { workload.on_cpu(0)? } else { None };
     let connector = Connector::new(stack).options(workload.options.clone());
     for flow in 0..workload.flows as usize {
         if matches!(workload.kind, Kind::Rr { reconnect: true, .. }) {
@@ -99,8 +102,8 @@ fn client(workload: &Workload, finish: Option<&Stopper>) -> anyhow::Result<Measu
         shares[stream.queue()].streams.push(stream);
     }
     if let [share] = shares.as_mut_slice() {
-        let events = EventLoop::new(stack, workload.busy_poll);
-        return one_client(workload, events, std::mem::take(share), finish);
+        let mut events = EventLoop::new(stack, workload.idle);
+        return one_client(workload, &mut events, std::mem::take(share), finish);
     }
     several_clients(workload, shares, finish)
 }
@@ -120,17 +123,23 @@ fn several_clients(
     shares: Vec<Share>,
     finish: Option<&Stopper>,
 ) -> anyhow::Result<Measured> {
+    let running = Running::new(&workload.client);
     let mut loops = Vec::new();
     for queue in 0..shares.len() {
-        loops.push(workload.client.queue(queue)?);
+        loops.push((workload.client.queue(queue)?, running.enter()));
     }
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
-        for (share, own) in shares.into_iter().zip(loops) {
+        for (share, (own, entered)) in shares.into_iter().zip(loops) {
             let name = format!("client/{}", own.queue());
+            let running = &running;
             let run = move || {
-                let events = EventLoop::of_queue(own, workload.busy_poll);
-                one_client(workload, events, share, finish)
+                let _on = workload.cpus.map(|_| OnCpu::of_loop(own.queue())).transpose()?;
+                let mut events = EventLoop::of_queue(own, workload.idle);
+                let measured = one_client(workload, &mut events, share, finish);
+                drop(entered);
+                events.run(None, |_| running.are_none());
+                measured
             };
             let thread = std::thread::Builder::new().name(name).spawn_scoped(scope, run);
             threads.push(thread.context("cannot start the thread of a loop")?);
@@ -147,17 +156,50 @@ fn several_clients(
     })
 }
 
+/// The loops of a side that have not come to the end of their share. A packet may arrive on any
+/// queue, so no loop ends before the others have what they wait for.
+struct Running {
+    loops: AtomicUsize,
+    kicker: Kicker,
+}
+
+impl Running {
+    fn new(stack: &Stack) -> Running {
+        Running { loops: AtomicUsize::new(0), kicker: stack.kicker() }
+    }
+
+    /// One more, until what this returns is dropped.
+    fn enter(&self) -> Entered<'_> {
+        self.loops.fetch_add(1, Ordering::SeqCst);
+        Entered(self)
+    }
+
+    fn are_none(&self) -> bool {
+        self.loops.load(Ordering::SeqCst) == 0
+    }
+}
+
+/// One of the loops. A panic ends it as well.
+struct Entered<'a>(&'a Running);
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.0.loops.fetch_sub(1, Ordering::SeqCst);
+        self.0.kicker.kick();
+    }
+}
+
 /// The client side, or its `share` of one queue, on this thread.
 fn one_client(
     workload: &Workload,
-    mut events: EventLoop,
+    events: &mut EventLoop,
     share: Share,
     finish: Option<&Stopper>,
 ) -> anyhow::Result<Measured> {
     let tally = Rc::new(Tally::default());
     let latencies = latencies();
-    open(workload, &mut events, share, (&tally, &latencies), finish.is_none())?;
-    timed(workload, &mut events, (&tally, &latencies), finish)
+    open(workload, events, share, (&tally, &latencies), finish.is_none())?;
+    timed(workload, events, (&tally, &latencies), finish)
 }
 
 /// Starts the tasks of a loop, and waits until their connections are open.

@@ -22,6 +22,7 @@ use std::time::Duration;
 use anyhow::Context;
 use plimsoll::{Connector, Options, Stack};
 
+use crate::event_loop::WhenIdle;
 use crate::experiment::pin::OnCpu;
 use crate::kernel::Peer;
 
@@ -108,14 +109,15 @@ pub struct Workload {
     /// If set, only `length` after so much time is measured, while everything runs, and the run
     /// and every call on a socket end in bounded time.
     pub warm_up: Option<Duration>,
-    /// The processors of the client's threads and of the server's, as [`OnCpu`] counts them.
+    /// The processors of the client's threads and of the server's, as [`OnCpu`] counts them. If the
+    /// client has a loop for each of several queues, each has [its own](OnCpu::of_loop) instead.
     pub cpus: Option<[usize; 2]>,
     /// A thread that answers gives its processor away once before it does.
     pub gives_way: bool,
     /// Blocking threads instead of event loops. The stacks must have been built accordingly.
     pub threads: bool,
-    /// How long an event loop polls before it sleeps.
-    pub busy_poll: Duration,
+    /// What an event loop does that has nothing to do.
+    pub idle: WhenIdle,
     /// The client's stack.
     pub client: Stack,
     /// The server's stack, if it is in this process.

@@ -1,0 +1,364 @@
+//! What must hold of every packet that hosts send.
+//!
+//! A [`Watch`] sees each segment as it leaves a host and as it reaches one. It knows what was
+//! written, so it can tell whether a segment carries the right bytes, whether it stays within the
+//! window that its receiver has granted, and whether an acknowledgement is of something that was
+//! sent, whether data waits too long for its acknowledgement, and whether a sender that is told of
+//! congestion answers. It does not know the state of the stacks.
+
+use plimsoll_stack::packet::Packet;
+use plimsoll_tcp::{Duration, Instant};
+use plimsoll_wire::SeqNum;
+use plimsoll_wire::tcp::TcpFlags;
+
+use crate::fault::{Segment, is_intact};
+use crate::sender::Surroundings;
+use crate::stream::Stream;
+
+/// An ACK is delayed by less than half a second (RFC 9293, section 3.8.6.3); by this stack, as by
+/// Linux, for 200 ms at most, and a little more until the packet has left.
+const MAX_ACK_DELAY: Duration = Duration::from_millis(205);
+/// Windows of new data within which a sender answers an echo of congestion (RFC 3168, section
+/// 6.1.2: with the first new segment behind its reduction).
+const ANSWER_WINDOWS: u64 = 4;
+/// The same, in bytes, where windows are small.
+const ANSWER_BYTES: u64 = 20_000;
+
+/// What both ends say of ECN.
+const ECN_FLAGS: TcpFlags = TcpFlags(TcpFlags::ECE.0 | TcpFlags::CWR.0 | TcpFlags::AE.0);
+
+/// One direction of a flow.
+#[derive(Debug)]
+struct Side {
+    stream: Stream,
+    /// Bytes that the application writes.
+    total: u64,
+    /// The sequence number of the SYN.
+    isn: Option<SeqNum>,
+    /// The window scale that its SYN offered, as it was sent.
+    scale: Option<u8>,
+    /// The same, as it reached the peer.
+    scale_heard: Option<u8>,
+    /// Behind the last byte that was ever sent, from the first byte; the FIN counts.
+    sent_to: u64,
+    /// The highest acknowledgement of these bytes that the receiver sent in a pure ACK.
+    acked_to: u64,
+    /// The highest edge of the window that reached the sender.
+    edge_heard: u64,
+    /// The highest edge that the receiver sent in a pure ACK.
+    edge_sent: u64,
+    /// Segments with data.
+    segments: u64,
+    /// Those of them that began with bytes that had been sent before.
+    retransmitted: u64,
+    /// The highest acknowledgement that the receiver sent in any segment.
+    acked_any: u64,
+    /// The receiver runs all the time, and its packets leave at once.
+    prompt: bool,
+    /// The receiver may take back what it has offered.
+    shrinks: bool,
+    /// Since when the receiver has data in order that it has not acknowledged.
+    owes: Option<Instant>,
+    /// `sent_to` when the sender first heard of congestion, which it has not answered since.
+    echo_at: Option<u64>,
+    /// The most that was ever on its way.
+    most_out: u64,
+}
+
+/// Watches the flows of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    sides: Vec<Side>,
+    /// Flows of which a host has crashed: what follows is between strangers.
+    broken: Vec<bool>,
+    /// Flows whose ends have agreed on the ECN of RFC 3168.
+    classic_ecn: Vec<bool>,
+}
+
+/// Which invariant does not hold, and how.
+pub(crate) type Wrong = (&'static str, String);
+
+impl Watch {
+    /// Watches one more flow between two hosts, the client first.
+    pub(crate) fn add(&mut self, up: u64, down: u64, around: [Surroundings; 2]) {
+        let flow = self.broken.len();
+        for (to_server, total, around) in [(true, up, around[1]), (false, down, around[0])] {
+            self.sides.push(Side {
+                stream: Stream::new(flow, to_server),
+                total,
+                isn: None,
+                scale: None,
+                scale_heard: None,
+                sent_to: 0,
+                acked_to: 0,
+                edge_heard: 0,
+                edge_sent: 0,
+                segments: 0,
+                retransmitted: 0,
+                acked_any: 0,
+                prompt: around.prompt,
+                shrinks: around.shrinks,
+                owes: None,
+                echo_at: None,
+                most_out: 0,
+            });
+        }
+        self.broken.push(false);
+        self.classic_ecn.push(false);
+    }
+
+    /// A host of the flow has crashed.
+    pub(crate) fn give_up(&mut self, flow: usize) {
+        self.broken[flow] = true;
+    }
+
+    pub(crate) fn has_given_up(&self, flow: usize) -> bool {
+        self.broken[flow]
+    }
+
+    /// Segments with data that a direction of a flow has seen, and those of them that were sent
+    /// again.
+    pub(crate) fn segments(&self, flow: usize, to_server: bool) -> (u64, u64) {
+        let side = &self.sides[flow * 2 + usize::from(!to_server)];
+        (side.segments, side.retransmitted)
+    }
+
+    /// The number of a side and of the one against it.
+    fn pair(segment: &Segment) -> (usize, usize) {
+        let first = usize::from(segment.flow) * 2;
+        let own = first + usize::from(!segment.to_server);
+        (own, first + usize::from(segment.to_server))
+    }
+
+    /// A segment leaves its host.
+    pub(crate) fn sent(
+        &mut self,
+        now: Instant,
+        segment: &Segment,
+        packet: &Packet,
+    ) -> Result<(), Wrong> {
+        let flags = segment.repr.flags;
+        if self.broken[usize::from(segment.flow)] || flags.contains(TcpFlags::RST) {
+            return Ok(());
+        }
+        let (own, other) = Watch::pair(segment);
+        if flags.contains(TcpFlags::SYN) {
+            if flags.contains(TcpFlags::ACK) {
+                let ecn = TcpFlags(flags.0 & ECN_FLAGS.0);
+                self.classic_ecn[usize::from(segment.flow)] = ecn == TcpFlags::ECE;
+            }
+            return self.sent_syn(segment, own);
+        }
+        self.sent_answer(segment, own)?;
+        self.sent_text(segment, packet, own)?;
+        self.sent_in_time(now, segment, other)?;
+        self.sent_ack(segment, own, other)
+    }
+
+    /// New data tells the receiver that its echo of congestion was heard.
+    fn sent_answer(&mut self, segment: &Segment, own: usize) -> Result<(), Wrong> {
+        let side = &mut self.sides[own];
+        let Some(isn) = side.isn.filter(|_| segment.len > 0) else { return Ok(()) };
+        let Some(at) = unwrap(side.sent_to, isn, segment.repr.seq) else { return Ok(()) };
+        let end = at + segment.len as u64;
+        if end <= side.sent_to {
+            return Ok(());
+        }
+        side.most_out = side.most_out.max(end.saturating_sub(side.acked_any));
+        if segment.repr.flags.contains(TcpFlags::CWR) {
+            side.echo_at = None;
+        }
+        let most = side.most_out * ANSWER_WINDOWS + ANSWER_BYTES;
+        match side.echo_at {
+            Some(since) if end.saturating_sub(since) > most => {
+                let what = format!("{since} to {end} without CWR, {} in flight", side.most_out);
+                wrong("an echo of congestion is answered", segment, what)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whatever acknowledges does so in time.
+    fn sent_in_time(&mut self, now: Instant, segment: &Segment, other: usize) -> Result<(), Wrong> {
+        let side = &mut self.sides[other];
+        let Some(isn) = side.isn.filter(|_| segment.repr.flags.contains(TcpFlags::ACK)) else {
+            return Ok(());
+        };
+        if let Some(ack) = unwrap(side.acked_any, isn, segment.repr.ack) {
+            side.acked_any = side.acked_any.max(ack);
+        }
+        match side.owes.take() {
+            Some(since) if side.prompt && now.since(since) > MAX_ACK_DELAY => {
+                let what = format!("{:?} late", now.since(since));
+                wrong("data is acknowledged in time", segment, what)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn sent_syn(&mut self, segment: &Segment, own: usize) -> Result<(), Wrong> {
+        let side = &mut self.sides[own];
+        let isn = *side.isn.get_or_insert(segment.repr.seq);
+        side.scale = segment.repr.options.syn().window_scale;
+        match isn == segment.repr.seq {
+            true => Ok(()),
+            false => wrong("a SYN is sent again with its sequence number", segment, "another ISN"),
+        }
+    }
+
+    fn sent_text(&mut self, segment: &Segment, packet: &Packet, own: usize) -> Result<(), Wrong> {
+        let side = &mut self.sides[own];
+        let Some(isn) = side.isn else {
+            return wrong("a connection begins with a SYN", segment, "none was seen");
+        };
+        let fin = segment.repr.flags.contains(TcpFlags::FIN);
+        if segment.len == 0 && !fin {
+            return Ok(());
+        }
+        let Some(at) = unwrap(side.sent_to, isn, segment.repr.seq) else {
+            return wrong("data is of the stream", segment, "before its first byte");
+        };
+        let end = at + segment.len as u64;
+        if end > side.total || fin && end != side.total {
+            let what = format!("{at} to {end}, FIN {fin}, of {} bytes", side.total);
+            return wrong("data is of the stream", segment, what);
+        }
+        if let Some(place) = differs(side.stream, at, segment, packet) {
+            let what = format!("the byte at {place} is not the one written");
+            return wrong("data is of the stream", segment, what);
+        }
+        if end > side.edge_heard && segment.len > 0 {
+            let what = format!("{at} to {end}, the edge is {}", side.edge_heard);
+            return wrong("data stays within the receiver's window", segment, what);
+        }
+        if segment.len > 0 {
+            side.segments += 1;
+            side.retransmitted += u64::from(at < side.sent_to);
+        }
+        side.sent_to = side.sent_to.max(end + u64::from(fin));
+        Ok(())
+    }
+
+    fn sent_ack(&mut self, segment: &Segment, own: usize, other: usize) -> Result<(), Wrong> {
+        let (repr, scale) = (&segment.repr, self.scale_of(own));
+        let side = &mut self.sides[other];
+        let Some(isn) = side.isn.filter(|_| repr.flags.contains(TcpFlags::ACK)) else {
+            return Ok(());
+        };
+        let Some(ack) = unwrap(side.acked_to, isn, repr.ack) else {
+            return wrong("only what was sent is acknowledged", segment, "before the SYN");
+        };
+        let beyond = |right: SeqNum| {
+            unwrap(side.acked_to, isn, right).is_some_and(|right| right > side.sent_to)
+        };
+        if ack > side.sent_to || repr.options.sack().iter().any(|block| beyond(block.right)) {
+            let what = format!("{ack} and SACK, sent was up to {}", side.sent_to);
+            return wrong("only what was sent is acknowledged", segment, what);
+        }
+        if segment.len > 0 || repr.flags.contains(TcpFlags::FIN) {
+            // Data may have waited for its departure while pure ACKs passed it.
+            return Ok(());
+        }
+        let edge = ack + (u64::from(repr.window) << scale);
+        if ack < side.acked_to {
+            let what = format!("{ack} after {}", side.acked_to);
+            return wrong("no acknowledgement goes back", segment, what);
+        }
+        // An edge that was not scaled in a SYN is a whole number of units by chance only.
+        if !side.shrinks && edge + (1 << scale) <= side.edge_sent {
+            let what = format!("{edge} after {}", side.edge_sent);
+            return wrong("no edge of a window goes back", segment, what);
+        }
+        side.acked_to = ack;
+        side.edge_sent = side.edge_sent.max(edge);
+        Ok(())
+    }
+
+    /// A segment reaches a host.
+    pub(crate) fn arrives(&mut self, now: Instant, segment: &Segment, packet: &Packet) {
+        let flags = segment.repr.flags;
+        if !is_intact(packet) {
+            return;
+        }
+        let (own, other) = Watch::pair(segment);
+        let syn = flags.contains(TcpFlags::SYN);
+        if syn {
+            self.sides[own].scale_heard = segment.repr.options.syn().window_scale;
+        } else {
+            self.note_arrival(now, segment, own);
+            self.note_echo(segment, other);
+        }
+        let scale = if syn { 0 } else { self.scale_of(own) };
+        let side = &mut self.sides[other];
+        let Some(isn) = side.isn.filter(|_| flags.contains(TcpFlags::ACK)) else { return };
+        if let Some(ack) = unwrap(side.acked_to, isn, segment.repr.ack) {
+            let edge = ack + (u64::from(segment.repr.window) << scale);
+            side.edge_heard = side.edge_heard.max(edge);
+        }
+    }
+
+    /// Data in order, which is to be acknowledged.
+    fn note_arrival(&mut self, now: Instant, segment: &Segment, own: usize) {
+        let side = &mut self.sides[own];
+        let Some(isn) = side.isn.filter(|_| segment.len > 0) else { return };
+        let Some(at) = unwrap(side.acked_any, isn, segment.repr.seq) else { return };
+        if (at..at + segment.len as u64).contains(&side.acked_any) {
+            side.owes.get_or_insert(now);
+        }
+    }
+
+    /// An ACK that does or does not echo congestion.
+    fn note_echo(&mut self, segment: &Segment, other: usize) {
+        let flags = segment.repr.flags;
+        let echoes = flags.contains(TcpFlags::ECE) && self.classic_ecn[usize::from(segment.flow)];
+        let side = &mut self.sides[other];
+        if !echoes {
+            side.echo_at = None;
+        } else if side.echo_at.is_none() {
+            side.echo_at = Some(side.sent_to);
+        }
+    }
+
+    /// By how many bits the windows that side `own` sends are shifted.
+    fn scale_of(&self, own: usize) -> u8 {
+        let other = own ^ 1;
+        match (self.sides[own].scale, self.sides[other].scale_heard) {
+            // Both have offered it, and what was offered has arrived.
+            (Some(scale), Some(_)) if self.sides[own].scale_heard.is_some() => scale.min(14),
+            _ => 0,
+        }
+    }
+}
+
+/// The position of `seq` in a stream that begins behind `isn`, of which `near` is known to be a
+/// position; `None` is before the first byte.
+fn unwrap(near: u64, isn: SeqNum, seq: SeqNum) -> Option<u64> {
+    let there = isn.0.wrapping_add(1).wrapping_add(near as u32);
+    let distance = i64::from(seq.0.wrapping_sub(there) as i32);
+    near.checked_add_signed(distance)
+}
+
+fn differs(stream: Stream, at: u64, segment: &Segment, packet: &Packet) -> Option<u64> {
+    let (mut skip, mut left, mut at) = (segment.data_at, segment.len, at);
+    for part in packet.parts() {
+        let from = skip.min(part.len());
+        skip -= from;
+        let count = (part.len() - from).min(left);
+        let differs = stream.differs(at, &part[from..from + count]);
+        if differs.is_some() {
+            return differs;
+        }
+        at += count as u64;
+        left -= count;
+    }
+    None
+}
+
+fn wrong(
+    rule: &'static str,
+    segment: &Segment,
+    what: impl core::fmt::Display,
+) -> Result<(), Wrong> {
+    let to = if segment.to_server { "server" } else { "client" };
+    Err((rule, format!("flow {} to the {to}: {what}: {:?}", segment.flow, segment.repr)))
+}

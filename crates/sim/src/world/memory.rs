@@ -1,0 +1,98 @@
+//! How much memory the stacks of a run may take.
+//!
+//! The bound follows from what is there at the time: the buffers that open connections have now, as
+//! their settings and autotuning have made them, and the packets on the links. What grows without
+//! these growing is a leak, and exceeds it soon.
+
+use plimsoll_stack::Stack;
+
+/// What a connection may take for its state, whatever its buffers are, in bytes.
+const STATE: u64 = 32 << 10;
+/// Of the state, what may come with the buffers: for each segment that waits, is in flight or is
+/// out of order, an entry in the queues and in the scoreboard. One byte for so many of the buffers.
+const STATE_SHARE: u64 = 8;
+/// The tables and timers of a stack without connections, in bytes.
+const TABLES: u64 = 128 << 10;
+/// Chunks that a connection may bind beside its buffers: for each direction the unused end of one
+/// of the largest.
+const ENDS: u64 = 2 * plimsoll_buf::MAX_CHUNK as u64;
+/// What a packet on a link takes: a chunk, which it may be the last to refer to.
+const PACKET: u64 = 4096;
+/// Chunks of a stack without connections, in bytes.
+const CHUNKS: u64 = 128 << 10;
+
+/// What a stack takes, and what it has that allows for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Memory {
+    /// Connections that are not in TIME-WAIT.
+    connections: u64,
+    /// What their buffers may hold now, in bytes.
+    buffers: u64,
+    /// What their state takes, with tables and timers, in bytes.
+    state: u64,
+    /// What data and packets take, in whole chunks, in bytes.
+    chunks: u64,
+}
+
+impl Memory {
+    /// That of one stack.
+    pub(super) fn of(stack: &Stack) -> Memory {
+        let infos = stack.sockets().into_iter().filter_map(|socket| socket.info);
+        let state = stack.connection_memory();
+        Memory {
+            connections: state.connections as u64,
+            buffers: infos.map(|info| (info.sndbuf + info.rcvbuf) as u64).sum(),
+            state: state.bytes as u64,
+            chunks: stack.pool().stats().in_use_bytes as u64,
+        }
+    }
+
+    /// That of two stacks.
+    pub(super) fn plus(self, other: Memory) -> Memory {
+        Memory {
+            connections: self.connections + other.connections,
+            buffers: self.buffers + other.buffers,
+            state: self.state + other.state,
+            chunks: self.chunks + other.chunks,
+        }
+    }
+
+    /// Says what is too much for `stacks` stacks in all, between which `packets` are on the way. A
+    /// packet is in chunks of its sender until its receiver has read it, so chunks are not bounded
+    /// for one stack alone.
+    pub(super) fn excess(&self, stacks: usize, packets: u64) -> Option<String> {
+        let state = self.connections * STATE + self.buffers / STATE_SHARE + stacks as u64 * TABLES;
+        let chunks =
+            self.buffers + self.connections * ENDS + packets * PACKET + stacks as u64 * CHUNKS;
+        let what = match () {
+            () if self.state > state => format!("state of {} bytes, at most {state}", self.state),
+            () if self.chunks > chunks => {
+                format!("chunks of {} bytes, at most {chunks}", self.chunks)
+            }
+            () => return None,
+        };
+        Some(format!("{what}: {self:?}, {packets} packets on links"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What four connections with buffers of a megabyte in all have taken in runs.
+    const USUAL: Memory =
+        Memory { connections: 4, buffers: 1 << 20, state: 300_000, chunks: 2 << 20 };
+
+    #[test]
+    fn the_bound_follows_from_buffers_connections_and_packets() {
+        assert_eq!(USUAL.excess(2, 100), None);
+        let state = Memory { state: 600_000, ..USUAL };
+        assert!(state.excess(2, 100).unwrap().contains("state of 600000 bytes, at most"));
+        let chunks = Memory { chunks: 5 << 20, ..USUAL };
+        assert!(chunks.excess(2, 100).unwrap().contains("chunks of 5242880 bytes"));
+        assert_eq!(Memory { buffers: 4 << 20, ..chunks }.excess(2, 100), None);
+        assert_eq!(chunks.excess(2, 1000), None, "packets that are on the way");
+        let nothing = Memory { chunks: 300_000, ..Memory::default() };
+        assert!(nothing.excess(2, 0).is_some(), "nobody is there who could have them");
+    }
+}
