@@ -42,20 +42,40 @@ fn names(manifest: &str) -> Vec<String> {
     found
 }
 
-/// What only `nightly` runs: the comparison of two engines. Its list of differences that are meant
-/// says how each looks, and an input that nobody has seen may make one look otherwise. The short
-/// form runs it under scripts with numbers, which do the same everywhere.
-const LONG_ONLY: &str = "differential";
+/// How long each target runs, and from where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Plan {
+    /// The seeds of the repository and one number for the mutations: the same inputs each time, as
+    /// many of them as the seconds allow. What one change has passed does not fail the next.
+    Same(u32),
+    /// What earlier runs have kept in `fuzz/corpus`, and other mutations each time.
+    Search(u32),
+}
 
-/// Builds the targets with the compiler `nightly` and runs each for `seconds`, two at a time.
-pub(crate) fn run(
-    root: &Path,
-    nightly: &str,
-    (seconds, long): (u32, bool),
-    tally: &mut Tally,
-) -> Result<()> {
-    let mut targets = targets(root);
-    targets.retain(|name| long || name != LONG_ONLY);
+impl Plan {
+    fn seconds(self) -> u32 {
+        match self {
+            Plan::Same(seconds) | Plan::Search(seconds) => seconds,
+        }
+    }
+
+    /// The folder of the inputs that a target keeps, which it makes.
+    fn corpus(self, root: &Path, name: &str) -> Result<PathBuf> {
+        let corpus = match self {
+            Plan::Same(_) => cargo_target(root).join("fuzz/corpus").join(name),
+            Plan::Search(_) => root.join("fuzz/corpus").join(name),
+        };
+        if matches!(self, Plan::Same(_)) && corpus.exists() {
+            fs::remove_dir_all(&corpus).context("emptying the folder of the corpus")?;
+        }
+        fs::create_dir_all(&corpus).context("making the folder of the corpus")?;
+        Ok(corpus)
+    }
+}
+
+/// Builds the targets with the compiler `nightly` and runs each by the plan, two at a time.
+pub(crate) fn run(root: &Path, nightly: &str, plan: Plan, tally: &mut Tally) -> Result<()> {
+    let targets = targets(root);
     let folder = cargo_target(root).join("fuzz");
     let mut build = Command::new("rustup");
     build
@@ -78,14 +98,14 @@ pub(crate) fn run(
         let results: Vec<(String, Result<()>)> = thread::scope(|scope| {
             let threads: Vec<_> = pair
                 .iter()
-                .map(|name| scope.spawn(|| (name.clone(), one(root, &programs, name, seconds))))
+                .map(|name| scope.spawn(|| (name.clone(), one(root, &programs, name, plan))))
                 .collect();
             threads.into_iter().map(|t| t.join().expect("a fuzz thread does not panic")).collect()
         });
         for (name, result) in results {
             match result {
                 Ok(()) => {
-                    println!("test fuzz {name} ... ok ({seconds}s)");
+                    println!("test fuzz {name} ... ok ({}s)", plan.seconds());
                     tally.pass();
                 }
                 Err(error) => {
@@ -99,10 +119,10 @@ pub(crate) fn run(
 }
 
 /// Runs one target from its seeds. What it finds is kept in `fuzz/artifacts`.
-fn one(root: &Path, programs: &Path, name: &str, seconds: u32) -> Result<()> {
-    let corpus = root.join("fuzz/corpus").join(name);
+fn one(root: &Path, programs: &Path, name: &str, plan: Plan) -> Result<()> {
+    let seconds = plan.seconds();
+    let corpus = plan.corpus(root, name)?;
     let artifacts = root.join("fuzz/artifacts").join(name);
-    fs::create_dir_all(&corpus).context("making the folder of the corpus")?;
     fs::create_dir_all(&artifacts).context("making the folder of the findings")?;
     let mut command = Command::new(programs.join(name));
     command
@@ -110,6 +130,9 @@ fn one(root: &Path, programs: &Path, name: &str, seconds: u32) -> Result<()> {
         .args(["-timeout=10", "-rss_limit_mb=4096", "-print_final_stats=1", "-close_fd_mask=1"])
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
         .arg(&corpus);
+    if matches!(plan, Plan::Same(_)) {
+        command.arg("-seed=1");
+    }
     let seeds: PathBuf = root.join("fuzz/seeds").join(name);
     if seeds.is_dir() {
         command.arg(seeds);

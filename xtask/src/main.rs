@@ -11,17 +11,21 @@ mod drills;
 mod figures;
 mod fuzz;
 mod licences;
+mod miri;
 mod modules;
 mod mutants;
 mod outside;
 mod packages;
+mod parity;
 mod publish;
 mod shell;
 mod steps;
 mod suites;
+mod swarm_mutants;
 mod tally;
 mod tidy;
 mod toolchain;
+mod tree;
 
 use std::env;
 use std::path::PathBuf;
@@ -40,21 +44,31 @@ commands:
   ci                              another name of `test`
   nightly [--skip STEP]...        the same in its long forms, which take hours
   tidy                            check the habits that a script can check
-  modules [--root DIR] [--crate NAME] [--dot]
-                                  which module uses which, and which go round in a circle
+  modules [--root DIR] [--crate NAME] [--dot | --shape [--at COMMIT]...]
+                                  which module uses which, and which go round in a circle; or a
+                                  table of a crate's shape, now and at commits
   mutants [--list] [NAME]...      turn each mechanism's code off in turn in a copy of the tree, and
                                   show that its verdict in the lab falls; wants a quiet machine
+  swarm-mutants [--list] [--runs COUNT] [--again|--kept] [--write] [NAME]...
+                                  seeded defects that the simulator's swarm must find, shrink and
+                                  show by a packetdrill script; as root also against the kernel;
+                                  results are kept until the code changes, --again ignores them,
+                                  --kept runs nothing; --write puts table and scripts into the tree
+                                  if no row is missing; then run drill --update
   docs                            write the pages of docs/ that are made from the code
   figures lab [--kernel] [--quick]
-                                  take docs/lab.json again, and write the pages that show it
+                                  take docs/lab.json again, and write the pages that show it;
+                                  with --quick only try that, and leave docs as it is
   figures bench [TABLE]... [--quick]
                                   the same with docs/bench.json; some tables need root
   bench kernel [--quick] [--json FILE]
                                   compare with the host kernel's TCP; needs root
+  bench peers [--quick] [--with STACK]... [--only WORK]... [--json FILE]
+                                  ours beside gVisor, smoltcp, lwIP and others; needs root
   bench stalls [--quick]          conversations in small pieces with the host kernel; needs root
   bench web [--quick] [--json FILE]
                                   axum's hello world on ours and on the kernel's; needs root
-  bench tun2proxy [--quick] [--json FILE]
+  bench tun2proxy [--quick] [--long] [--only ROW]... [--json|--into FILE]
                                   tun2proxy on ours and as published; needs root
   bench udp [--quick] [--json FILE]
                                   UDP and QUIC on ours and on the kernel's; needs root
@@ -65,6 +79,10 @@ commands:
   bench atomics [--at COMMIT]...  atomic operations for a poll, a packet, a response; valgrind
   bench flood [--at COMMIT]...    a flood of SYNs on a link in memory
   bench idle [--at COMMIT]...     where the memory of idle connections goes
+  miri --foreign [--shard K/N] [PACKAGE]...
+                                  the tests of buffers, headers and engine, or the K-th of N parts
+                                  of them, under Miri, as a 32-bit and a big-endian processor run
+                                  them; takes hours
   interop [FILTER]...             only the tests against the host kernel; needs root
   outside tokio [FILTER]...       only tokio's own tests of its sockets, on ours
   outside facades [NAME]...       only what others have published, on the facades of compat/
@@ -72,6 +90,9 @@ commands:
   outside h2                      h2spec and h2load on our sockets and on the kernel's; needs root
   drill [--update]                only the scripts of tests/drill; or write the list of those that
                                   pass
+  parity [--patterns N] [--seed S] [--jobs J] [--only ID] [--json FILE]...
+                                  what the sender decides under generated losses, beside the
+                                  kernel's; needs root
   conformance --suite DIR [--packetdrill PATH] [--kernel]
                                   a public suite of packetdrill scripts; writes docs/conformance.md
   drill-original --packetdrill PATH [OPTION...] FILE...
@@ -99,12 +120,15 @@ fn dispatch(args: &[String]) -> Result<ExitCode> {
         Some("tidy") => tidy::run(&root()?),
         Some("modules") => modules::run(&root()?, rest),
         Some("mutants") => mutants::run(&root()?, rest),
+        Some("swarm-mutants") => swarm_mutants::run(&root()?, rest),
         Some("docs") => docs::write(&root()?, rest),
         Some("figures") => figures::run(&root()?, rest),
         Some("bench") => bench::run(&root()?, rest),
+        Some("miri") => miri::run(&root()?, rest),
         Some("interop") => steps::interop_only(&root()?, rest),
         Some("outside") => outside::command(&root()?, rest),
         Some("drill") => drills::command(&root()?, rest),
+        Some("parity") => parity::command(&root()?, rest),
         Some("conformance") => conformance::run(&root()?, rest),
         Some("drill-original") => conformance::drill_original(&root()?, rest),
         Some("--help" | "-h") | None => {

@@ -1,19 +1,22 @@
-//! `cargo xtask modules [--root DIR] [--crate NAME] [--dot]`: which module of a crate uses which,
-//! which of them go round in a circle, and how many fields can be reached from outside their file.
+//! `cargo xtask modules [--root DIR] [--crate NAME] [--dot | --shape [--at COMMIT]...]`: which
+//! module of a crate uses which, which of them go round in a circle, and how many fields can be
+//! reached from outside their file. `--shape` is a table of the sums, and of the type with the most
+//! methods, of the commits that are named and of this tree.
 //!
 //! A module is a file. A use is any path that begins with `crate::` or `super::`, in code that is
 //! not for tests. A module and those inside it may use each other; any other circle is named. The
 //! check of `tidy` is that `crates/tcp` and `crates/stack` have none.
 //!
 //! What it cannot see: uses by way of a method of a type that another file has extended, and paths
-//! inside macros.
+//! inside macros. Methods are counted by the name of their type, those of traits apart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use syn::visit::{self, Visit};
 
 /// The modules of one crate.
@@ -26,22 +29,54 @@ pub(crate) struct Modules {
 #[derive(Default)]
 struct Module {
     uses: BTreeSet<String>,
-    exposed: usize,
+    /// Fields of each of its types that code outside of the file can reach.
+    exposed: BTreeMap<String, usize>,
+    /// Types to which it gives methods that change them.
+    changed: BTreeSet<String>,
+    /// How many methods it gives to each type.
+    methods: BTreeMap<String, usize>,
+}
+
+impl Module {
+    fn exposed(&self) -> usize {
+        self.exposed.values().sum()
+    }
+}
+
+/// The type with the most methods.
+struct Largest<'a> {
+    name: &'a str,
+    methods: usize,
+    /// Files that give it methods.
+    files: usize,
 }
 
 /// The command.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
-    let (mut root, mut name, mut dot) = (root.to_path_buf(), "stack".to_owned(), false);
+    let (mut root, mut name) = (root.to_path_buf(), "stack".to_owned());
+    let (mut dot, mut shape, mut commits) = (false, false, Vec::new());
     let mut words = args.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
             "--root" => root = PathBuf::from(words.next().context("--root DIR")?),
             "--crate" => name = words.next().context("--crate NAME")?.clone(),
             "--dot" => dot = true,
+            "--shape" => shape = true,
+            "--at" => commits.push(words.next().context("--at COMMIT")?.clone()),
             other => bail!("unknown option {other}"),
         }
     }
     let modules = Modules::read(&root.join("crates").join(&name).join("src"))?;
+    if shape {
+        let mut versions = Vec::new();
+        for commit in commits {
+            versions.push((commit.clone(), Modules::at(&root, &commit, &name)?));
+        }
+        versions.push(("this tree".into(), modules));
+        print!("{}", shapes(&versions));
+        return Ok(());
+    }
+    ensure!(commits.is_empty(), "--at is for --shape");
     print!("{}", if dot { modules.dot() } else { modules.table() });
     Ok(())
 }
@@ -58,6 +93,21 @@ impl Modules {
             texts.push((module_path(&file), text));
         }
         Modules::of(texts.iter().map(|(path, text)| (path.as_str(), text.as_str())))
+    }
+
+    /// Those of the crate `name` as a commit has it.
+    fn at(root: &Path, commit: &str, name: &str) -> Result<Modules> {
+        let below = crate::steps::cargo_target(root).join("modules");
+        let _ = fs::remove_dir_all(&below);
+        fs::create_dir_all(&below).with_context(|| format!("making {}", below.display()))?;
+        let src = format!("crates/{name}/src");
+        let script = "git archive \"$1\" -- \"$2\" | tar -x -C \"$3\"";
+        let mut unpack = Command::new("sh");
+        unpack.current_dir(root).args(["-c", script, "sh", commit, &src]).arg(&below);
+        ensure!(unpack.status().context("sh")?.success(), "git archive {commit} {src} failed");
+        let modules = Modules::read(&below.join(&src));
+        fs::remove_dir_all(&below).with_context(|| format!("removing {}", below.display()))?;
+        modules
     }
 
     /// The modules below the folder `src`, which ends in a slash, among files with their texts.
@@ -93,7 +143,26 @@ impl Modules {
 
     /// Fields that code outside of their file can reach.
     fn exposed(&self) -> usize {
-        self.by_path.values().map(|module| module.exposed).sum()
+        self.by_path.values().map(Module::exposed).sum()
+    }
+
+    /// Those of types with methods that change them: state, and not values that are handed over.
+    fn exposed_state(&self) -> usize {
+        let modules = || self.by_path.values();
+        let changed: BTreeSet<&String> = modules().flat_map(|module| &module.changed).collect();
+        let fields = modules().flat_map(|module| &module.exposed);
+        fields.filter(|(name, _)| changed.contains(name)).map(|(_, count)| count).sum()
+    }
+
+    /// The type with the most methods.
+    fn largest(&self) -> Option<Largest<'_>> {
+        let mut types: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        for (name, count) in self.by_path.values().flat_map(|module| &module.methods) {
+            let (methods, files) = types.entry(name).or_default();
+            (*methods, *files) = (*methods + count, *files + 1);
+        }
+        let largest = types.into_iter().max_by_key(|(_, (methods, _))| *methods);
+        largest.map(|(name, (methods, files))| Largest { name, methods, files })
     }
 
     /// What `path` uses, apart from the modules that it is in and those that are in it.
@@ -144,7 +213,7 @@ impl Modules {
         for (path, module) in &self.by_path {
             let uses: Vec<&str> = self.neighbours(path).collect();
             let name = if path.is_empty() { "(root)" } else { path };
-            let _ = writeln!(out, "| {name} | {} | {} |", module.exposed, uses.join(", "));
+            let _ = writeln!(out, "| {name} | {} | {} |", module.exposed(), uses.join(", "));
         }
         let _ = writeln!(
             out,
@@ -175,6 +244,30 @@ impl Modules {
         out.push_str("}\n");
         out
     }
+}
+
+/// A table of what each version is like.
+fn shapes(versions: &[(String, Modules)]) -> String {
+    let mut out = String::new();
+    let mut row = |name: &str, cell: &dyn Fn(&Modules) -> String| {
+        let cells: Vec<_> = versions.iter().map(|(_, modules)| cell(modules)).collect();
+        let _ = writeln!(out, "| {name} | {} |", cells.join(" | "));
+    };
+    row("modules", &|modules| modules.by_path.len().to_string());
+    row("type with the most methods", &|modules| {
+        modules.largest().map_or_else(String::new, |largest| {
+            format!("`{}`: {} in {} files", largest.name, largest.methods, largest.files)
+        })
+    });
+    row("fields seen outside their file", &|modules| modules.exposed().to_string());
+    row("of those, in types with methods that change them", &|modules| {
+        modules.exposed_state().to_string()
+    });
+    row("circles of modules", &|modules| modules.circles().len().to_string());
+    row("modules in circles", &|modules| modules.circles().concat().len().to_string());
+    let names: Vec<_> = versions.iter().map(|(name, _)| name.as_str()).collect();
+    let line = "|---".repeat(versions.len() + 1);
+    format!("| | {} |\n{line}|\n{out}", names.join(" | "))
 }
 
 /// Whether the module `outer` is `inner` or contains it.
@@ -294,6 +387,27 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         }
     }
 
+    fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
+        if let (None, syn::Type::Path(path)) = (&item.trait_, &*item.self_ty)
+            && let Some(name) = path.path.segments.last()
+        {
+            let name = name.ident.to_string();
+            let methods = item.items.iter().filter_map(|item| match item {
+                syn::ImplItem::Fn(method) if !is_test(&method.attrs) => Some(&method.sig),
+                _ => None,
+            });
+            let changes = |sig: &syn::Signature| {
+                sig.receiver()
+                    .is_some_and(|this| this.reference.is_some() && this.mutability.is_some())
+            };
+            if methods.clone().any(changes) {
+                self.module.changed.insert(name.clone());
+            }
+            *self.module.methods.entry(name).or_default() += methods.count();
+        }
+        visit::visit_item_impl(self, item);
+    }
+
     fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
         if !is_test(&item.attrs) {
             visit::visit_impl_item_fn(self, item);
@@ -311,7 +425,8 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         let exposed = item.fields.iter().filter(|field| {
             matches!(field.vis, syn::Visibility::Restricted(_)) && !is_test(&field.attrs)
         });
-        self.module.exposed += exposed.count();
+        let count = exposed.count();
+        *self.module.exposed.entry(item.ident.to_string()).or_default() += count;
         visit::visit_item_struct(self, item);
     }
 
@@ -379,6 +494,28 @@ mod tests {
             struct R(pub(crate) u8);
             #[cfg(test)] struct T { pub(crate) a: u8 }";
         assert_eq!(modules(&[("", text)]).exposed(), 3);
+        let methods = "impl R { fn a(&self) {} } impl Q { fn b(&self) {} fn c(&mut self) {} }
+            impl P { fn d(mut self) {} }";
+        assert_eq!(modules(&[("", text), ("a", methods)]).exposed_state(), 2, "those of `Q`");
+    }
+
+    #[test]
+    fn the_type_with_the_most_methods_is_named_with_its_files() {
+        let texts = [
+            ("", "struct A; struct B; impl B { fn a() {} fn b() {} fn c() {} }"),
+            ("a", "impl<T> super::A { fn a() {} fn b() {} #[test] fn t() {} }"),
+            ("b", "impl A { fn c() {} fn d() {} } impl Clone for B { fn clone() {} fn e() {} }"),
+            ("c", "#[cfg(test)] impl B { fn f() {} fn g() {} }"),
+        ];
+        let modules = modules(&texts);
+        let largest = modules.largest().unwrap();
+        assert_eq!((largest.name, largest.methods, largest.files), ("A", 4, 2));
+        let table = shapes(&[("one".into(), modules), ("two".into(), Modules::default())]);
+        assert!(table.starts_with("| | one | two |\n|---|---|---|\n| modules | 4 | 0 |\n"));
+        assert!(
+            table.contains("| type with the most methods | `A`: 4 in 2 files |  |\n"),
+            "{table}"
+        );
     }
 
     #[test]

@@ -8,7 +8,6 @@
 //! they say nothing of the mechanism. A mutant under which no check falls has survived, and fails
 //! the command. Timing matters to the lab: the machine should be quiet.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::shell;
+use crate::{shell, tree};
 
 /// A build of the program from nothing, with room for a slow machine.
 const BUILD: Duration = Duration::from_secs(40 * 60);
@@ -162,22 +161,7 @@ impl Lab {
     fn prepare(root: &Path) -> Result<Lab> {
         let below = crate::steps::cargo_target(root).join("mutants");
         let lab = Lab { tree: below.join("tree"), target: below.join("target") };
-        let out = Command::new("git")
-            .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-            .current_dir(root)
-            .output()
-            .context("git ls-files")?;
-        if !out.status.success() {
-            bail!("git ls-files failed: {}", String::from_utf8_lossy(&out.stderr).trim());
-        }
-        let text = String::from_utf8(out.stdout).context("a path that is no UTF-8")?;
-        let names: BTreeSet<&str> = text.split('\0').filter(|name| !name.is_empty()).collect();
-        for name in names {
-            let (from, to) = (root.join(name), lab.tree.join(name));
-            // One that was deleted and is still listed.
-            let Ok(bytes) = fs::read(&from) else { continue };
-            write_changed(&to, &bytes)?;
-        }
+        tree::mirror(&lab.tree, &tree::files(root)?)?;
         Ok(lab)
     }
 
@@ -235,17 +219,6 @@ fn checks(text: &str, experiment: &str) -> Result<Vec<Check>> {
         !text(check, "what").starts_with("premise") && !text(check, "wanted").starts_with("no harm")
     };
     Ok(found.iter().filter(counts).map(read).collect())
-}
-
-/// Writes a file, unless it holds this already: what is not written is not built again.
-fn write_changed(path: &Path, bytes: &[u8]) -> Result<()> {
-    if fs::read(path).is_ok_and(|before| before == bytes) {
-        return Ok(());
-    }
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    fs::write(path, bytes).with_context(|| path.display().to_string())
 }
 
 #[cfg(test)]

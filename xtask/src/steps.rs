@@ -7,43 +7,27 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result, bail};
 
+use crate::fuzz::Plan;
 use crate::suites::Suite;
 use crate::tally::Tally;
-use crate::{fuzz, licences, outside, packages, publish, shell, tidy, toolchain};
+use crate::{
+    fuzz, licences, outside, packages, parity, publish, shell, swarm_mutants, tidy, toolchain,
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// More than any suite's budget, which is what ends a command.
 const LONG: Duration = Duration::from_secs(24 * 3600);
 
+/// The workspace of the servers of `bench peers`.
+const PEERS: &str = "bench/peers/Cargo.toml";
+
+/// Its packages that must build: without them there is nothing to compare. Each of the others needs
+/// a stack of somebody else's, and is left out where that does not build.
+const OWN_PEERS: [&str; 6] = ["-p", "peer-common", "-p", "peer-kernel", "-p", "peer-ours"];
+
 /// Packages that must build without std.
 const NO_STD: [&str; 3] = ["plimsoll-buf", "plimsoll-wire", "plimsoll-tcp"];
-
-/// What Miri plays that this machine is not: 32 bits, and the other order of bytes.
-const MIRI_TARGETS: [(&str, &str); 2] =
-    [("i686-unknown-linux-gnu", "32 bits"), ("s390x-unknown-linux-gnu", "big-endian")];
-
-/// The tests for that, by parts of their names; all where there are none. Of the engine those that
-/// look at numbers and layouts, and one of every kind of trace: Miri is a hundred times slower.
-const MIRI_TESTS: [(&str, &[&str]); 2] = [
-    ("plimsoll-wire", &[]),
-    (
-        "plimsoll-tcp",
-        &[
-            "time::",
-            "timer::",
-            "counters::",
-            "handshake::isn",
-            "handshake::syn_cookie::tests::everything",
-            "recv::receive_queue",
-            "recv::sack_blocks",
-            "send::retransmit_queue",
-            "send::units",
-            "send::recovery::prr",
-            "output::refusal_tests::a_full_queue",
-        ],
-    ),
-];
 
 /// One run of `test` or `nightly`.
 pub(crate) struct Session {
@@ -52,7 +36,7 @@ pub(crate) struct Session {
     skip: Vec<String>,
     fuzz: bool,
     /// Whether suites take their long forms.
-    long: bool,
+    pub(crate) long: bool,
 }
 
 /// Whether this is a run of the continuous integration, in which nothing may be skipped.
@@ -122,7 +106,7 @@ impl Session {
     }
 
     /// Runs a command that speaks like Rust's test harness and counts its tests.
-    fn counted(&mut self, name: &str, command: &mut Command) -> Result<()> {
+    pub(crate) fn counted(&mut self, name: &str, command: &mut Command) -> Result<()> {
         let (passes, failures) = (self.tally.passes(), self.tally.failures());
         let outcome = shell::run(command, LONG, |line| self.tally.line(line))?;
         if matches!(outcome, shell::Outcome::OutOfTime) {
@@ -150,7 +134,10 @@ impl Session {
 
     pub(crate) fn format(&mut self) -> Result<()> {
         let mut command = cargo(&self.root, &["fmt", "--all", "--", "--check"]);
-        self.pass_or_fail("cargo fmt --check", &mut command)
+        self.pass_or_fail("cargo fmt --check", &mut command)?;
+        let words = ["fmt", "--manifest-path", PEERS, "--all", "--", "--check"];
+        let mut command = cargo(&self.root, &words);
+        self.pass_or_fail("cargo fmt --check of bench/peers", &mut command)
     }
 
     pub(crate) fn clippy(&mut self) -> Result<()> {
@@ -160,7 +147,10 @@ impl Session {
         // Without its features the library has less to be used by.
         let plain = ["clippy", "-p", "plimsoll", "--lib"];
         let name = "cargo clippy of the library without features";
-        self.pass_or_fail(name, cargo(&self.root, &plain).args(strict))
+        self.pass_or_fail(name, cargo(&self.root, &plain).args(strict))?;
+        let mut peers = cargo_of_peers(&self.root, "clippy");
+        peers.args(OWN_PEERS).arg("--all-targets").args(strict);
+        self.pass_or_fail("cargo clippy of the servers of bench peers", &mut peers)
     }
 
     pub(crate) fn rustdoc(&mut self) -> Result<()> {
@@ -182,6 +172,9 @@ impl Session {
         let words = ["test", "--workspace", "--all-features", "--no-fail-fast"];
         let mut command = cargo(&self.root, &words);
         self.counted("cargo test --workspace", command.args(harness))?;
+        let mut peers = cargo_of_peers(&self.root, "test");
+        peers.args(["-p", "peer-common"]);
+        self.counted("cargo test of what the servers of bench peers share", &mut peers)?;
         if self.long {
             // The same with the optimiser, and with many more cases where a test makes them up.
             let mut command = cargo(&self.root, &words);
@@ -303,34 +296,19 @@ impl Session {
         Ok(())
     }
 
-    /// Tests under Miri: those of the buffers, since it sees undefined behaviour; nightly those of
-    /// headers and engine, too, as processors run them that this machine is not like.
-    pub(crate) fn miri(&mut self) -> Result<()> {
-        let nightly = match toolchain::nightly(&self.root, &["miri", "rust-src"]) {
-            Ok(nightly) => nightly,
-            Err(why) => {
-                self.tally.skip("tests under Miri", &why);
-                return Ok(());
-            }
-        };
-        let mut command = miri(&self.root, &nightly, "plimsoll-buf");
+    /// The swarm of the simulator, in a build in which the engine checks its invariants.
+    pub(crate) fn sim(&mut self) -> Result<()> {
+        let runs = if self.long { "100000" } else { "2000" };
+        let words = ["run", "-p", "plimsoll-cli", "--", "sim", "swarm", "--all-reached"];
+        let mut command = cargo(&self.root, &words);
+        command.args(["--runs", runs]);
+        self.pass_or_fail("the swarm of the simulator", &mut command)?;
+        let words = ["run", "-p", "plimsoll-cli", "--", "sim", "swarm", "--plain"];
+        let mut command = cargo(&self.root, &words);
+        command.args(["--runs", runs]);
+        self.pass_or_fail("the swarm of small scenarios", &mut command)?;
         if self.long {
-            // Orders of threads, addresses: another world for each seed.
-            command.env("MIRIFLAGS", "-Zmiri-many-seeds=0..16");
-        }
-        self.counted("plimsoll-buf under Miri", &mut command)?;
-        if !self.long {
-            return Ok(());
-        }
-        for (target, about) in MIRI_TARGETS {
-            for (package, tests) in MIRI_TESTS {
-                let mut command = miri(&self.root, &nightly, package);
-                command.args(["--target", target, "--"]).args(tests);
-                // Where it keeps what failed, proptest asks the system for.
-                command.env("MIRIFLAGS", "-Zmiri-disable-isolation");
-                command.env("PROPTEST_CASES", "5");
-                self.counted(&format!("{package} under Miri, {about}"), &mut command)?;
-            }
+            swarm_mutants::step(&self.root, &mut self.tally)?;
         }
         Ok(())
     }
@@ -350,15 +328,15 @@ impl Session {
             let mut command = Command::new(interop_program(&self.root));
             self.counted(what, command.current_dir(&self.root))?;
         }
-        Ok(())
+        parity::step(&self.root, &mut self.tally)
     }
 
     pub(crate) fn fuzz(&mut self) -> Result<()> {
         self.seeds()?;
         match self.ready_for_fuzz() {
             Ok(nightly) => {
-                let seconds = if self.long { 1200 } else { 60 };
-                fuzz::run(&self.root, &nightly, (seconds, self.long), &mut self.tally)
+                let plan = if self.long { Plan::Search(1200) } else { Plan::Same(45) };
+                fuzz::run(&self.root, &nightly, plan, &mut self.tally)
             }
             Err(why) => {
                 self.tally.skip("fuzz targets", &why);
@@ -367,17 +345,17 @@ impl Session {
         }
     }
 
-    /// The engine against the one that it replaces, under scripts that have numbers.
+    /// The engine beside itself, under scripts that have numbers.
     fn seeds(&mut self) -> Result<()> {
         let target = cargo_target(&self.root).join("differential");
         let package = ["--manifest-path", "fuzz/Cargo.toml", "-p", "plimsoll-differential"];
         let mut tests = cargo(&self.root, &["test", "--release"]);
         tests.args(package).env("CARGO_TARGET_DIR", &target);
-        self.counted("tests of the comparison of engines", &mut tests)?;
+        self.counted("tests of the comparison of connections", &mut tests)?;
         let seeds = if self.long { "0..300000" } else { "0..30000" };
         let mut command = cargo(&self.root, &["run", "--quiet", "--release"]);
         command.args(package).args(["--", "--seeds", seeds]).env("CARGO_TARGET_DIR", &target);
-        self.pass_or_fail(&format!("two engines under scripts {seeds}"), &mut command)
+        self.pass_or_fail(&format!("two connections under scripts {seeds}"), &mut command)
     }
 
     /// The compiler for the fuzz targets, or why they cannot run.
@@ -416,17 +394,6 @@ impl Session {
     }
 }
 
-/// The library's tests of a package under Miri.
-fn miri(root: &Path, nightly: &str, package: &str) -> Command {
-    let mut command = Command::new("rustup");
-    command
-        .args(["run", nightly, "cargo", "miri", "test", "--lib", "-p", package])
-        .current_dir(root)
-        .env_remove("RUSTUP_TOOLCHAIN")
-        .env_remove("CARGO");
-    command
-}
-
 /// cargo in the root of the repository.
 fn cargo(root: &Path, words: &[&str]) -> Command {
     let mut command = Command::new("cargo");
@@ -435,6 +402,13 @@ fn cargo(root: &Path, words: &[&str]) -> Command {
         // Nothing is built twice there, so that what a second build could use is wasted time.
         command.env("CARGO_INCREMENTAL", "0");
     }
+    command
+}
+
+/// cargo for the servers of `bench peers`, in the folder in which `bench peers` builds them too.
+fn cargo_of_peers(root: &Path, word: &str) -> Command {
+    let mut command = cargo(root, &[word, "--locked", "--manifest-path", PEERS]);
+    command.env("CARGO_TARGET_DIR", cargo_target(root).join("peers"));
     command
 }
 

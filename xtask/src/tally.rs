@@ -17,19 +17,20 @@ struct Row {
 }
 
 /// What became of all tests.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Tally {
     /// Whether a skipped test has failed.
     strict: bool,
     rows: Vec<Row>,
     failed: Vec<String>,
     skipped: Vec<(String, String)>,
+    missing: Vec<(String, String)>,
 }
 
 impl Tally {
     /// An empty tally. With `strict` nothing may be skipped.
     pub(crate) fn new(strict: bool) -> Tally {
-        Tally { strict, rows: Vec::new(), failed: Vec::new(), skipped: Vec::new() }
+        Tally { strict, ..Tally::default() }
     }
 
     /// What is counted from here on belongs to `suite`.
@@ -73,6 +74,11 @@ impl Tally {
         }
     }
 
+    /// A check that does not exist so far, for a known reason. It counts for nothing.
+    pub(crate) fn missing(&mut self, what: &str, why: &str) {
+        self.missing.push((what.into(), why.into()));
+    }
+
     pub(crate) fn failures(&self) -> usize {
         self.failed.len()
     }
@@ -98,6 +104,9 @@ impl Tally {
     /// The closing report. Its last line stands alone and holds the three numbers.
     pub(crate) fn report(&self) -> String {
         let mut text = String::new();
+        for (what, why) in &self.missing {
+            text.push_str(&format!("missing: {what}: {why}\n"));
+        }
         for (what, why) in &self.skipped {
             text.push_str(&format!("skipped: {what}: {why}\n"));
         }
@@ -168,6 +177,15 @@ mod tests {
         let why = "failed: d: needs a network (with CI set nothing may be skipped)\n";
         assert!(report.contains(why), "{report}");
         assert!(report.ends_with("\n3 passed, 2 failed, 0 skipped\n"), "{report}");
+    }
+
+    #[test]
+    fn what_is_missing_is_named_and_counts_for_nothing() {
+        let mut tally = Tally::new(true);
+        tally.missing("a script", "not found so far");
+        let report = tally.report();
+        assert!(report.starts_with("missing: a script: not found so far\n"), "{report}");
+        assert!(report.ends_with("\n0 passed, 0 failed, 0 skipped\n"), "{report}");
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub mod figures;
 pub mod host;
 pub mod kernel;
 pub mod pages;
+pub mod peers;
 pub mod progress;
 pub mod report;
 pub mod requester;

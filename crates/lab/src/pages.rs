@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::experiment::{SetAside, at, condition};
 use crate::figures::decimal;
+use crate::peers;
 
 /// What begins a table; its name and ` -->` follow.
 const BEGIN: &str = "<!-- figures: ";
@@ -39,7 +40,7 @@ pub fn fill(page: &str, table: impl Fn(&str) -> Option<String>) -> anyhow::Resul
 }
 
 /// A table of the pages by its name: `lab.NAME` from the lab's document, `bench.NAME` from that of
-/// the benches.
+/// the benches, where `bench.peers.ratios` has the ratios of `bench.peers` alone.
 pub fn table(lab: &Value, bench: &Value, name: &str) -> Option<String> {
     match name.split_once('.')? {
         ("lab", "headlines") => Some(headlines(lab)),
@@ -48,6 +49,7 @@ pub fn table(lab: &Value, bench: &Value, name: &str) -> Option<String> {
         ("lab", "again") => Some(again(lab)),
         ("lab", "machine") => machine(lab),
         ("lab", "policies") => policies(lab),
+        ("bench", "peers.ratios") => peers::ratios(&bench["peers"]),
         ("bench", name) => bench_table(bench.get(name)?),
         _ => None,
     }
@@ -278,12 +280,14 @@ fn bench_table(table: &Value) -> Option<String> {
     Some(out)
 }
 
-fn header(names: &[&str]) -> String {
+/// The head of a table in Markdown.
+pub(crate) fn header(names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     row(&names) + "|" + &"---|".repeat(names.len()) + "\n"
 }
 
-fn row(cells: &[String]) -> String {
+/// A line of a table in Markdown.
+pub(crate) fn row(cells: &[String]) -> String {
     format!("| {} |\n", cells.join(" | ")).replace("|  |", "| |").replace("|  |", "| |")
 }
 

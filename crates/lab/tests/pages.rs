@@ -1,4 +1,4 @@
-//! The tables and the picture in README.md and docs/ are those of docs/lab.json and
+//! The tables and the pictures in README.md and docs/ are those of docs/lab.json and
 //! docs/bench.json.
 //!
 //! `cargo xtask docs` writes them by running this test with `PLIMSOLL_WRITE_DOCS` set. Without that
@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use plimsoll_lab::{pages, report};
+use plimsoll_lab::{pages, peers, report};
 use serde_json::Value;
 
 const PAGES: [&str; 3] = ["README.md", "docs/performance.md", "docs/mechanisms.md"];
@@ -32,6 +32,7 @@ fn figures_in_pages_are_those_of_the_documents() {
         })
         .collect();
     made.push(("docs/lab.svg", report::svg_of(&lab)));
+    made.push(("docs/peers.svg", peers::svg(&bench["peers"]).unwrap()));
     for (name, text) in made {
         if env::var_os("PLIMSOLL_WRITE_DOCS").is_some() {
             fs::write(file(name), text).unwrap();

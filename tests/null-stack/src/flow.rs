@@ -1,14 +1,16 @@
 //! One connection.
 
 use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddrV4;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::unconstrained;
 
 use crate::packet::{ACK, FIN, HEADERS, Outgoing, RST, SYN, Segment};
 
@@ -69,6 +71,8 @@ struct State {
     announced: usize,
     ack_due: bool,
     duplicates: u32,
+    /// While SND.UNA is before this, all is being sent again already: duplicate ACKs are of that.
+    recover: u32,
     progress: Instant,
     ended: bool,
     shut: bool,
@@ -99,6 +103,7 @@ impl Flow {
             announced: 0,
             ack_due: false,
             duplicates: 0,
+            recover: ISS + 1,
             progress: Instant::now(),
             ended: false,
             shut: false,
@@ -300,6 +305,9 @@ impl State {
 
     /// Moves SND.NXT over what was sent.
     fn sent(&mut self, len: u32) {
+        if self.snd_nxt == self.snd_una {
+            self.progress = Instant::now();
+        }
         self.snd_nxt = self.snd_nxt.wrapping_add(len);
         let ahead = self.snd_nxt.wrapping_sub(self.snd_una);
         if ahead > self.snd_max.wrapping_sub(self.snd_una) {
@@ -336,7 +344,11 @@ impl State {
                 self.snd_nxt = segment.ack;
             }
             (self.duplicates, self.progress) = (0, Instant::now());
-        } else if sent > 0 && segment.payload.is_empty() && window == self.snd_wnd {
+        } else if sent > 0
+            && segment.payload.is_empty()
+            && window == self.snd_wnd
+            && (self.recover.wrapping_sub(self.snd_una) as i32) <= 0
+        {
             self.duplicates += 1;
             if self.duplicates == 3 {
                 self.go_back();
@@ -370,6 +382,7 @@ impl State {
 
     /// Sends all again from SND.UNA on.
     fn go_back(&mut self) {
+        self.recover = self.snd_max;
         self.snd_nxt = self.snd_una;
         self.fin_sent = false;
         self.progress = Instant::now();
@@ -382,10 +395,12 @@ impl State {
     }
 }
 
-/// Writes a packet. What the device does not take now is lost.
+/// Writes a packet. What the device does not take now is lost. That must not be because the task
+/// has used up its budget with the runtime: every task that writes to a stream comes here.
 fn send(cx: &mut Context<'_>, device: &SharedDevice, outgoing: &Outgoing<'_>) {
     let mut wire = lock(device);
     let Wire { device, packet } = &mut *wire;
     outgoing.write(packet);
-    let _ = device.as_mut().poll_write(cx, packet);
+    let write = unconstrained(poll_fn(|cx| device.as_mut().poll_write(cx, packet)));
+    let _ = pin!(write).poll(cx);
 }

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, unconstrained};
 
 use driver::Driver;
 use flow::{Flow, SharedDevice};
@@ -115,7 +115,7 @@ impl IpStack {
     {
         let (accepting, accepted) = unbounded_channel();
         let driver = Driver::new(Box::pin(device), usize::from(config.mtu), accepting);
-        IpStack { accepted, driver: tokio::spawn(driver.run()) }
+        IpStack { accepted, driver: tokio::spawn(unconstrained(driver.run())) }
     }
 
     /// The next connection.

@@ -9,7 +9,9 @@
 
 mod attacks;
 mod memory;
+mod peers;
 mod rows;
+mod senders;
 mod stage;
 mod stalls;
 mod table;
@@ -51,6 +53,8 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     if let [what, rest @ ..] = words {
         match what.as_str() {
             "attacks" => return as_root(|| attacks::run(rest)),
+            "senders" => return as_root(|| senders::run(rest)),
+            "peers" => return as_root(|| peers::run(rest)),
             "web" => return as_root(|| web::run(rest)),
             "tun2proxy" => return as_root(|| tun2proxy::run(rest)),
             "udp" => return as_root(|| udp::run(rest)),

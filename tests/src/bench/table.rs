@@ -74,7 +74,8 @@ pub(super) fn spread(values: &[f64]) -> Option<(f64, f64)> {
     Some((smallest, largest))
 }
 
-fn show(unit: Unit, value: Option<f64>) -> String {
+/// A value with its unit.
+pub(super) fn show(unit: Unit, value: Option<f64>) -> String {
     let Some(value) = value else { return "-".into() };
     match unit {
         Unit::Bits => format!("{:.2} Gbit/s", value / 1e9),

@@ -10,13 +10,14 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use super::stage::{FAR, Stage, next_figures, number};
 use super::table::{aligned, median, spread};
-use super::{FULL, Plan, QUICK};
+use super::{Plan, QUICK};
 use crate::harness::netns::Namespace;
 use crate::harness::process::Process;
 use crate::harness::veth::NEAR;
@@ -54,6 +55,9 @@ struct Row {
     way: Way,
     work: Work,
 }
+
+/// What takes seven minutes.
+const USUAL: Plan = Plan { seconds: Duration::from_secs(1), repetitions: 5 };
 
 /// The ratio of rates that must be held, and that of processor time.
 const FLOOR: f64 = 1.0;
@@ -326,7 +330,7 @@ fn of(row: &Row, received: &Value, sent: &Value) -> Result<Sample> {
 }
 
 fn parse(words: &[String]) -> Result<Request> {
-    let mut request = Request { plan: FULL, json: None, only: Vec::new() };
+    let mut request = Request { plan: USUAL, json: None, only: Vec::new() };
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         let mut value = || rest.next().with_context(|| format!("{word} wants a value"));
@@ -337,7 +341,7 @@ fn parse(words: &[String]) -> Result<Request> {
             "--repetitions" => request.plan.repetitions = value()?.parse().context("a number")?,
             "--seconds" => {
                 let seconds: f64 = value()?.parse().context("seconds")?;
-                request.plan.seconds = std::time::Duration::try_from_secs_f64(seconds)?;
+                request.plan.seconds = Duration::try_from_secs_f64(seconds)?;
             }
             other => bail!("unknown option {other}"),
         }

@@ -7,6 +7,7 @@ mod captures;
 mod explain;
 mod http;
 mod lab;
+mod link;
 mod many;
 mod program;
 mod routed;
@@ -19,7 +20,7 @@ use crate::harness::runner::Case;
 
 /// Every test, in the order in which they are listed.
 pub(crate) fn all() -> Vec<Case> {
-    let groups: [&[Case]; 12] = [
+    let groups: [&[Case]; 13] = [
         http::CASES,
         serve::CASES,
         captures::CASES,
@@ -29,6 +30,7 @@ pub(crate) fn all() -> Vec<Case> {
         bad_input::CASES,
         routed::CASES,
         program::CASES,
+        link::CASES,
         stalls::CASES,
         lab::CASES,
         browser::CASES,

@@ -5,6 +5,7 @@
 mod behaviour;
 mod hosts;
 mod talk;
+mod workload;
 
 use std::net::SocketAddr;
 
@@ -26,6 +27,8 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     }
     let stack = on_tun()?.build().context("building the stack")?;
     match name.as_str() {
+        "write" => workload::write(&stack, &options),
+        "discard" => workload::discard(&stack, &options),
         "connect" => behaviour::connect(&stack, &options),
         "queue" => behaviour::queue(&stack, &options),
         "reset" => behaviour::reset(&stack, &options),

@@ -11,6 +11,7 @@
 pub(crate) mod capture;
 pub(crate) mod files;
 pub(crate) mod netns;
+pub(crate) mod path;
 pub(crate) mod process;
 pub(crate) mod routed;
 pub(crate) mod runner;

@@ -1,5 +1,6 @@
 //! A child process with its output at hand, ended when it goes out of scope.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -156,6 +157,15 @@ pub(crate) fn exits_within(id: u32, limit: Duration) -> Result<bool> {
             Err(error) => return Err(error).context("poll on a pidfd"),
         }
     }
+}
+
+/// Memory of a process as its status tells it under `field`, in bytes.
+pub(crate) fn resident(id: &str, field: &str) -> Result<f64> {
+    let status = fs::read_to_string(format!("/proc/{id}/status"));
+    let status = status.with_context(|| format!("process {id} has ended"))?;
+    let value = status.lines().find_map(|line| line.strip_prefix(field));
+    let kilobytes = value.and_then(|value| value.split_whitespace().next()?.parse::<f64>().ok());
+    kilobytes.map(|kilobytes| kilobytes * 1024.0).with_context(|| format!("no {field}"))
 }
 
 fn collect(

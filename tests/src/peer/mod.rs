@@ -4,6 +4,7 @@
 //! the kernel's part is identical in both. Each prints `ready` when it accepts connections, and
 //! its figures as one line of JSON.
 
+mod asking;
 mod attack;
 mod behaviour;
 mod hosts;
@@ -34,6 +35,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         "write" => workload::write(&options),
         "rr-server" => workload::rr_server(&options),
         "rr" => workload::rr(&options),
+        "ask" => asking::run(&options),
         "connect" => behaviour::connect(&options),
         "echo-check" => behaviour::echo_check(&options),
         "stall" => behaviour::stall(&options),

@@ -1,11 +1,9 @@
 //! Both sides of a conversation on the kernel's sockets.
 
-use std::net::{TcpListener, TcpStream};
-
 use anyhow::{Context, Result};
 
 use super::options::Options;
-use super::workload::say;
+use super::workload::{connect, listen, say};
 use crate::talk::{Rounds, Script, Side};
 
 fn script(options: &Options) -> Result<Script> {
@@ -14,7 +12,7 @@ fn script(options: &Options) -> Result<Script> {
 
 /// Connects, talks some rounds and says how long they took.
 pub(super) fn client(options: &Options) -> Result<()> {
-    let stream = TcpStream::connect(options.address()).context("connecting")?;
+    let stream = connect(options)?;
     stream.set_nodelay(options.get("nodelay", false)?).context("TCP_NODELAY")?;
     let rounds = Rounds::run(&script(options)?, options.get("rounds", 200)?, &stream)?;
     say(&rounds.json().to_string())
@@ -23,8 +21,7 @@ pub(super) fn client(options: &Options) -> Result<()> {
 /// Accepts one connection and answers until its end.
 pub(super) fn server(options: &Options) -> Result<()> {
     let script = script(options)?;
-    let listener = TcpListener::bind(options.address()).context("listening")?;
-    say("ready")?;
+    let listener = listen(options)?;
     let (stream, _) = listener.accept().context("accepting")?;
     stream.set_nodelay(options.get("nodelay", false)?).context("TCP_NODELAY")?;
     // The client ends the last round, or this one fails.

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use serde_json::json;
 
 use super::options::Options;
@@ -22,23 +23,34 @@ pub(crate) fn say(line: &str) -> Result<()> {
 }
 
 /// A listening socket with the same congestion control as everything that is compared.
-fn listen(options: &Options) -> Result<TcpListener> {
+pub(super) fn listen(options: &Options) -> Result<TcpListener> {
     let listener = TcpListener::bind(options.address()).context("listening")?;
-    congestion_control(&listener)?;
+    congestion_control(&listener, options)?;
     say("ready")?;
     Ok(listener)
 }
 
 /// A connected socket with the same congestion control as everything that is compared.
-fn connect(options: &Options) -> Result<TcpStream> {
-    let stream = TcpStream::connect(options.address()).context("connecting")?;
-    congestion_control(&stream)?;
-    Ok(stream)
+///
+/// It is chosen before the handshake: a socket that has once been BBR's stays paced under what
+/// comes after it, by a timer for each packet.
+pub(super) fn connect(options: &Options) -> Result<TcpStream> {
+    let address = options.address();
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .context("making a socket")?;
+    congestion_control(&socket, options)?;
+    net::connect(&socket, &address).context("connecting")?;
+    Ok(TcpStream::from(socket))
 }
 
-/// Chooses CUBIC, whatever the host prefers. Setting it on the socket changes nothing else.
-fn congestion_control(socket: impl std::os::fd::AsFd) -> Result<()> {
-    rustix::net::sockopt::set_tcp_congestion(socket, CONGESTION_CONTROL).context("TCP_CONGESTION")
+/// Chooses CUBIC or what `--congestion` says, whatever the host prefers.
+fn congestion_control(socket: impl std::os::fd::AsFd, options: &Options) -> Result<()> {
+    let name = options.text("congestion").unwrap_or(CONGESTION_CONTROL);
+    net::sockopt::set_tcp_congestion(socket, name).with_context(|| format!("TCP_CONGESTION {name}"))
 }
 
 /// Reads and drops; reports bytes and time of each connection from its first byte to its end.

@@ -41,7 +41,8 @@ fn endpoint(
     };
     let socket = UdpSocket::bind(&stack, address).context("binding a UDP socket of ours")?;
     let endpoint = EndpointConfig::default();
-    let socket = quic::socket(socket)?;
+    // A driver polls the devices in any case.
+    let socket = quic::socket_on_tokio(socket)?;
     Endpoint::new_with_abstract_socket(endpoint, config, socket, runtime)
         .context("making an endpoint of ours")
 }

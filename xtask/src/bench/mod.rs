@@ -9,6 +9,7 @@ mod atomics;
 mod callgrind;
 mod flood;
 pub(crate) mod idle;
+pub(crate) mod peers;
 mod sacked;
 pub(crate) mod tun2proxy;
 
@@ -20,10 +21,14 @@ use crate::steps;
 
 const USAGE: &str = "usage: cargo xtask bench WHAT
   kernel [--quick] [--json FILE]
+  peers [--quick] [--repetitions N] [--seconds S] [--with STACK]... [--only WORK]... [--json FILE]
   stalls [--quick] [--json FILE]
   web [--quick] [--repetitions N] [--seconds S] [--only NAME]... [--json FILE]
   tun2proxy [--quick] [--pairs N] [--seconds S] [--only NAME]... [--json FILE]
   udp [--quick] [--repetitions N] [--seconds S] [--only NAME]... [--json FILE]
+  senders [--quick] [--all | --reordering | --nsperf] [--receive] [--congestion NAME]
+          [--beside NAME] [--jobs N] [--pairs N] [--more N] [--seconds S] [--only PATH]...
+          [--json FILE]
   versions --old PATH --new PATH [--pairs N] [--seconds S] [--only NAME]... [--json FILE]
   attacks [--old PATH] --new PATH [--only NAME]... [--quick] [--json FILE]
   atomics [--at COMMIT]... [--rounds N] [--places] [--json FILE]
@@ -34,7 +39,8 @@ const USAGE: &str = "usage: cargo xtask bench WHAT
 /// Runs one measurement.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
     match args.first().map(String::as_str) {
-        Some("kernel" | "stalls" | "versions" | "attacks") => steps::bench(root, args),
+        Some("kernel" | "stalls" | "versions" | "attacks" | "senders") => steps::bench(root, args),
+        Some("peers") => peers::run(root, args),
         Some("web") => steps::bench_web(root, args),
         Some("tun2proxy") => tun2proxy::run(root, args),
         Some("udp") => steps::bench_udp(root, args),

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Error, Result, bail, ensure};
-use serde_json::Value;
 
 use crate::outside::facades::TUN2PROXY;
+use crate::outside::registry;
 use crate::{packages, shell, steps};
 
 /// What the comparison runs beside programs that all tests against the kernel need.
@@ -48,25 +48,8 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
 
 /// Where cargo keeps the published sources, which it fetches if need be.
 fn source(folder: &Path) -> Result<PathBuf> {
-    let package = folder.join("source");
-    let manifest = format!(
-        "[package]\nname = \"source\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
-         [dependencies]\ntun2proxy = \"={TUN2PROXY}\"\n\n[workspace]\n"
-    );
-    write(&package.join("Cargo.toml"), &manifest)?;
-    write(&package.join("src/lib.rs"), "")?;
-    let mut command = Command::new("cargo");
-    command.args(["metadata", "--format-version", "1"]).current_dir(&package);
-    let out = shell::output(&mut command, shell::FETCH_LIMIT)?;
-    let out = out.context("cargo metadata did not end in time")?;
-    let said = String::from_utf8_lossy(&out.stderr);
-    ensure!(out.status.success(), "cargo cannot fetch tun2proxy: {}", said.trim());
-    let metadata: Value = serde_json::from_slice(&out.stdout).context("cargo metadata is JSON")?;
-    let packages = metadata["packages"].as_array().context("packages are a list")?;
-    let found = packages.iter().find(|package| package["name"] == "tun2proxy");
-    let manifest = found.and_then(|found| found["manifest_path"].as_str());
-    let manifest = PathBuf::from(manifest.context("tun2proxy is a dependency")?);
-    Ok(manifest.parent().context("a manifest lies in a folder")?.to_path_buf())
+    let package = registry::published(&folder.join("source"), "tun2proxy", TUN2PROXY)?;
+    registry::folder_of(&package.map_err(Error::msg)?)
 }
 
 /// Builds a variant and returns its program.
@@ -74,18 +57,18 @@ fn build(root: &Path, folder: &Path, source: &Path, variant: &Variant) -> Result
     let name = variant.option.trim_start_matches('-');
     println!("building tun2proxy {TUN2PROXY}, {name}");
     let workspace = folder.join(name);
-    mirror(source, &workspace.join("tun2proxy"))?;
+    registry::copy(source, &workspace.join("tun2proxy"), &[])?;
     let mut manifest = "[workspace]\nresolver = \"2\"\nmembers = [\"tun2proxy\"]\n".to_owned();
     if let Some(stack) = variant.stack {
         let stack = std::path::absolute(root.join(stack))?;
         ensure!(stack.join("Cargo.toml").exists(), "{} is missing", stack.display());
         manifest += &format!("\n[patch.crates-io]\nipstack = {{ path = {:?} }}\n", text(&stack)?);
     }
-    write(&workspace.join("Cargo.toml"), &manifest)?;
+    registry::write(&workspace.join("Cargo.toml"), &manifest)?;
     let lock = workspace.join("Cargo.lock");
     if variant.stack.is_none() || !lock.exists() {
         let published = fs::read_to_string(source.join("Cargo.lock"));
-        write(&lock, &published.context("tun2proxy is published with its versions")?)?;
+        registry::write(&lock, &published.context("tun2proxy is published with its versions")?)?;
     }
     // One folder for all: they differ in two packages.
     let target = folder.join("build");
@@ -102,33 +85,6 @@ fn build(root: &Path, folder: &Path, source: &Path, variant: &Variant) -> Result
     let built = target.join("release/tun2proxy-bin");
     fs::copy(&built, &program).with_context(|| format!("copying {}", built.display()))?;
     Ok(program)
-}
-
-/// Copies a folder. What has not changed is not written, so that it is not built again.
-fn mirror(from: &Path, to: &Path) -> Result<()> {
-    for entry in fs::read_dir(from).with_context(|| format!("reading {}", from.display()))? {
-        let entry = entry.context("reading a folder")?;
-        let target = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            mirror(&entry.path(), &target)?;
-            continue;
-        }
-        let bytes = fs::read(entry.path()).context("reading a published file")?;
-        write_bytes(&target, &bytes)?;
-    }
-    Ok(())
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    write_bytes(path, text.as_bytes())
-}
-
-fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
-    if fs::read(path).is_ok_and(|before| before == bytes) {
-        return Ok(());
-    }
-    fs::create_dir_all(path.parent().context("files lie in folders")?)?;
-    fs::write(path, bytes).with_context(|| format!("writing {}", path.display()))
 }
 
 fn text(path: &Path) -> Result<String> {

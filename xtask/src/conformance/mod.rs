@@ -147,8 +147,20 @@ pub(crate) fn run(root: &Path, words: &[String]) -> Result<()> {
 }
 
 /// Scripts of this repository that the original tool cannot read, and why.
-const NOT_FOR_THE_ORIGINAL: &[(&str, &str)] =
-    &[("pmtu/reassembly_time_is_ignored.pkt", "it has no name for code 1 of ICMP's time exceeded")];
+const NOT_FOR_THE_ORIGINAL: &[(&str, &str)] = &[
+    ("accecn/active_open.pkt", ACCURATE_ECN),
+    ("accecn/syn_again.pkt", ACCURATE_ECN),
+    ("accecn/zero_count.pkt", ACCURATE_ECN),
+    ("pmtu/reassembly_time_is_ignored.pkt", "it has no name for code 1 of ICMP's time exceeded"),
+    ("route/rto_min.pkt", NEW_OPTION),
+    ("rto/bounds_of_the_socket.pkt", NEW_OPTION),
+    ("window/clamp.pkt", NEW_OPTION),
+    ("window/clamp_holds.pkt", NEW_OPTION),
+    ("window/clamp_of_a_listener.pkt", NEW_OPTION),
+];
+
+const ACCURATE_ECN: &str = "it has no names for the fields of Accurate ECN in TCP_INFO";
+const NEW_OPTION: &str = "it has no name for a socket option in it";
 
 /// The scripts of this repository with both.
 fn own_scripts(

@@ -3,11 +3,15 @@
 //! Each writes its document, `docs/lab.json` or `docs/bench.json`, and then the pages that are made
 //! from it. Run it on a machine that does nothing else. Every table of `docs/bench.json` is one of
 //! [`TABLES`], so none is written by hand; the conditions in it name the command that takes it.
+//!
+//! With `--quick` nothing below `docs` is written: what it takes is not for publication.
 
 mod explain;
+mod nsperf;
 mod stream;
 mod tables;
 
+use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,10 +22,11 @@ use serde_json::{Map, Value, json};
 
 use crate::{bench, docs, shell, steps};
 
-const USAGE: &str =
-    "usage: cargo xtask figures lab [--kernel] [--quick] | figures bench [TABLE]... [--quick]";
+const USAGE: &str = "usage: cargo xtask figures lab [--kernel] [--quick] | \
+     figures bench [TABLE]... [--quick] | figures bench kernel|peers|tun2proxy --from FILE | \
+     figures bench senders|nsperf --from FILE...";
 
-/// The longest that one command may take.
+/// The longest that one command may take, unless its table says otherwise.
 const LIMIT: Duration = Duration::from_secs(900);
 
 /// How much is measured.
@@ -60,10 +65,12 @@ struct Rows {
     rows: Vec<Vec<String>>,
 }
 
-const TABLES: [Table; 11] = [
+const TABLES: [Table; 14] = [
     Table { name: "kernel", needs_root: true, take: kernel },
+    Table { name: "peers", needs_root: true, take: peers },
     Table { name: "stalls", needs_root: true, take: stalls },
     Table { name: "tun2proxy", needs_root: true, take: tun2proxy },
+    Table { name: "senders", needs_root: true, take: senders },
     Table { name: "attacks", needs_root: true, take: attacks },
     Table { name: "udp", needs_root: true, take: udp },
     Table { name: "in-process", needs_root: false, take: stream::in_process },
@@ -72,41 +79,78 @@ const TABLES: [Table; 11] = [
     Table { name: "idle", needs_root: false, take: idle },
     Table { name: "sacked", needs_root: false, take: sacked },
     Table { name: "atomics", needs_root: false, take: atomics },
+    Table { name: "nsperf", needs_root: false, take: nsperf::take },
 ];
 
 /// Runs it.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
     let known = |words: &[&str]| args[1..].iter().all(|word| words.contains(&word.as_str()));
-    match args.first().map(String::as_str) {
+    let effort = match args.first().map(String::as_str) {
         Some("lab") if known(&["--kernel", "--quick"]) => lab(root, &args[1..])?,
-        Some("bench") => take_all(root, &args[1..])?,
+        Some("bench") => match &args[1..] {
+            [table, option, documents @ ..] if option == "--from" => {
+                put(root, table, from(table, documents)?)?;
+                Effort::Full
+            }
+            words => take_all(root, words)?,
+        },
+        _ => bail!("{USAGE}"),
+    };
+    match effort {
+        Effort::Full => docs::figures(root),
+        Effort::Quick => Ok(()),
+    }
+}
+
+/// A table from documents that were taken before, by tables that take long and can be taken in
+/// pieces.
+fn from(table: &str, documents: &[String]) -> Result<Rows> {
+    if table == "nsperf" {
+        return nsperf::from(documents);
+    }
+    let taken = documents.iter().map(|path| read(Path::new(path))).collect::<Result<Vec<_>>>()?;
+    match (table, taken.as_slice()) {
+        ("tun2proxy", [taken]) => tables::tun2proxy(taken),
+        ("kernel", [taken]) => tables::kernel(repeated(taken)?),
+        ("peers", [taken]) => tables::peers(repeated(taken)?),
+        ("senders", taken) => tables::senders(taken),
         _ => bail!("{USAGE}"),
     }
-    docs::figures(root)
 }
 
-fn lab(root: &Path, options: &[String]) -> Result<()> {
+/// A document for publication. What was measured once has no spread, and nobody can tell what it is
+/// worth.
+fn repeated(taken: &Value) -> Result<&Value> {
+    let repetitions = taken["repetitions"].as_u64().context("the document has no repetitions")?;
+    ensure!(
+        repetitions > 1,
+        "the document has {repetitions} repetition of each work, so no figure of it has a spread; \
+         take it without --quick, or with --repetitions 2 or more"
+    );
+    Ok(taken)
+}
+
+fn lab(root: &Path, options: &[String]) -> Result<Effort> {
+    let quick = options.iter().any(|option| option == "--quick");
+    let effort = if quick { Effort::Quick } else { Effort::Full };
+    let document = match effort {
+        Effort::Full => root.join("docs/lab.json"),
+        Effort::Quick => steps::cargo_target(root).join("lab-quick.json"),
+    };
     let mut command = Command::new("cargo");
-    command.args([
-        "run",
-        "--release",
-        "-p",
-        "plimsoll-cli",
-        "--",
-        "lab",
-        "--json",
-        "docs/lab.json",
-    ]);
-    let status = command.args(options).current_dir(root).status().context("starting cargo")?;
+    command.args(["run", "--release", "-p", "plimsoll-cli", "--", "lab", "--json"]);
+    command.arg(&document).args(options).current_dir(root);
+    let status = command.status().context("starting cargo")?;
     ensure!(status.success(), "the lab failed");
     // Without line breaks it is a third as long.
-    let document = root.join("docs/lab.json");
     let text = read(&document)?.to_string() + "\n";
-    fs::write(&document, text).with_context(|| format!("writing {}", document.display()))
+    fs::write(&document, text).with_context(|| format!("writing {}", document.display()))?;
+    Ok(effort)
 }
 
-/// Takes the tables that are named, or all. Each is written when it has been taken.
-fn take_all(root: &Path, words: &[String]) -> Result<()> {
+/// Takes the tables that are named, or all. Each is written when it has been taken, or shown if it
+/// was only tried.
+fn take_all(root: &Path, words: &[String]) -> Result<Effort> {
     let (chosen, effort) = chosen(words)?;
     if !rustix::process::geteuid().is_root()
         && let Some(table) = chosen.iter().find(|table| table.needs_root)
@@ -119,25 +163,40 @@ fn take_all(root: &Path, words: &[String]) -> Result<()> {
             free.join(" ")
         );
     }
-    let document = root.join("docs/bench.json");
     let begun = Instant::now();
     for table in chosen {
         let started = Instant::now();
         println!("\n== {}", table.name);
         let rows =
             (table.take)(root, effort).with_context(|| format!("the table {}", table.name))?;
-        let mut all = read(&document)?;
-        all[table.name] = to_json(table.name, rows);
-        // What is no longer taken is no longer shown.
-        if let Some(fields) = all.as_object_mut() {
-            fields.retain(|name, _| TABLES.iter().any(|table| table.name == name));
+        match effort {
+            Effort::Full => put(root, table.name, rows)?,
+            Effort::Quick => show(&rows),
         }
-        let text = serde_json::to_string_pretty(&all)? + "\n";
-        fs::write(&document, text).with_context(|| format!("writing {}", document.display()))?;
         println!("== {} took {:.0} s", table.name, started.elapsed().as_secs_f64());
     }
     println!("all took {:.0} s", begun.elapsed().as_secs_f64());
-    Ok(())
+    Ok(effort)
+}
+
+fn show(rows: &Rows) {
+    println!("{}", rows.conditions);
+    for row in std::iter::once(&rows.header).chain(&rows.rows) {
+        println!("| {} |", row.join(" | "));
+    }
+}
+
+/// Writes a table into the document of the benches.
+fn put(root: &Path, name: &str, rows: Rows) -> Result<()> {
+    let document = root.join("docs/bench.json");
+    let mut all = read(&document)?;
+    all[name] = to_json(name, rows);
+    // What is no longer taken is no longer shown.
+    if let Some(fields) = all.as_object_mut() {
+        fields.retain(|name, _| TABLES.iter().any(|table| table.name == name));
+    }
+    let text = serde_json::to_string_pretty(&all)? + "\n";
+    fs::write(&document, text).with_context(|| format!("writing {}", document.display()))
 }
 
 fn chosen(words: &[String]) -> Result<(Vec<&'static Table>, Effort)> {
@@ -165,9 +224,8 @@ fn to_json(name: &str, Rows { conditions, header, rows }: Rows) -> Value {
 /// What it ran on.
 fn machine() -> String {
     let count = std::thread::available_parallelism().map_or(1, usize::from);
-    let processors = if count == 1 { "processor" } else { "processors" };
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("{count} {processors}, Linux {}", release.trim())
+    format!("{}, Linux {}", counted(count, "processor"), release.trim())
 }
 
 /// Runs a bench, and reads the document that it writes.
@@ -189,12 +247,24 @@ fn kernel(root: &Path, effort: Effort) -> Result<Rows> {
     tables::kernel(&measured(root, "kernel", options, steps::bench)?)
 }
 
+fn peers(root: &Path, effort: Effort) -> Result<Rows> {
+    tables::peers(&measured(root, "peers", effort.quick(), bench::peers::run)?)
+}
+
 fn stalls(root: &Path, effort: Effort) -> Result<Rows> {
     tables::stalls(&measured(root, "stalls", effort.quick(), steps::bench)?)
 }
 
 fn tun2proxy(root: &Path, effort: Effort) -> Result<Rows> {
     tables::tun2proxy(&measured(root, "tun2proxy", effort.quick(), bench::tun2proxy::run)?)
+}
+
+fn senders(root: &Path, effort: Effort) -> Result<Rows> {
+    let taken = ["cubic", "reno"].map(|control| {
+        let options = [&["--congestion", control, "--jobs", "2"], effort.quick()].concat();
+        measured(root, "senders", &options, steps::bench)
+    });
+    tables::senders(&taken.into_iter().collect::<Result<Vec<_>>>()?)
 }
 
 fn attacks(root: &Path, effort: Effort) -> Result<Rows> {
@@ -229,11 +299,13 @@ fn program(root: &Path) -> Result<PathBuf> {
     Ok(steps::cargo_target(root).join("release/plimsoll"))
 }
 
-/// What a command of `plimsoll` says as JSON.
-fn said(program: &Path, words: &[&str]) -> Result<Value> {
+/// What a command of `plimsoll` says as JSON, within a limit.
+fn said(program: &Path, words: &[&str], limit: Duration) -> Result<Value> {
     let mut command = Command::new(program);
-    let out = shell::output(command.args(words).args(["--json", "-"]), LIMIT)?;
-    let out = out.with_context(|| format!("plimsoll {} did not end", words.join(" ")))?;
+    let out = shell::output(command.args(words).args(["--json", "-"]), limit)?;
+    let out = out.with_context(|| {
+        format!("plimsoll {} did not end in {} minutes", words.join(" "), limit.as_secs() / 60)
+    })?;
     let errors = String::from_utf8_lossy(&out.stderr);
     ensure!(out.status.success(), "plimsoll {}: {}", words.join(" "), errors.trim());
     serde_json::from_slice(&out.stdout).context("plimsoll prints JSON")
@@ -246,6 +318,13 @@ fn read(path: &Path) -> Result<Value> {
         Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
     };
     serde_json::from_str(&text).with_context(|| format!("{} is no JSON", path.display()))
+}
+
+/// A number of things, whose name is given for one.
+fn counted(number: impl Display, one: &str) -> String {
+    let number = number.to_string();
+    let end = if number == "1" { "" } else { "s" };
+    format!("{number} {one}{end}")
 }
 
 /// The middle one, or the mean of the two in the middle.
@@ -275,7 +354,23 @@ mod tests {
             assert!(said.contains("usage"), "{text}: {said}");
         }
         let said = run(Path::new("/nowhere"), &words("bench kernels")).unwrap_err().to_string();
-        assert!(said.contains("no table kernels; the tables: kernel stalls"), "{said}");
+        assert!(said.contains("no table kernels; the tables: kernel peers"), "{said}");
+    }
+
+    #[test]
+    fn what_was_measured_once_is_not_published() {
+        let said = repeated(&json!({ "repetitions": 1 })).unwrap_err().to_string();
+        assert!(said.contains("1 repetition ") && said.contains("--quick"), "{said}");
+        assert!(repeated(&json!({ "repetitions": 2 })).is_ok());
+        assert!(repeated(&json!({})).is_err());
+    }
+
+    #[test]
+    fn only_some_tables_are_made_of_documents() {
+        let said = |table, documents| from(table, &words(documents)).err().unwrap().to_string();
+        assert!(said("fq", "").contains("usage"), "{}", said("fq", ""));
+        assert!(said("peers", "").contains("usage"), "one document is needed");
+        assert!(said("senders", "").contains("no document"), "{}", said("senders", ""));
     }
 
     #[test]
@@ -298,12 +393,28 @@ mod tests {
         }
     }
 
+    /// A table that no page shows would be taken for nothing.
+    #[test]
+    fn every_committed_table_is_shown() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let page = fs::read_to_string(root.join("docs/performance.md")).unwrap();
+        for name in read(&root.join("docs/bench.json")).unwrap().as_object().unwrap().keys() {
+            assert!(page.contains(&format!("<!-- figures: bench.{name} -->")), "{name}");
+        }
+    }
+
     #[test]
     fn conditions_name_the_command_and_the_machine() {
         let rows = Rows { conditions: "once".into(), header: vec!["a".into()], rows: vec![] };
         let said = to_json("x", rows)["conditions"].as_str().unwrap().to_owned();
         assert!(said.starts_with("`cargo xtask figures bench x`: once; "), "{said}");
         assert!(said.contains("Linux"), "{said}");
+    }
+
+    #[test]
+    fn one_thing_is_no_plural() {
+        assert_eq!((&*counted(1, "run"), &*counted(json!(1), "pair")), ("1 run", "1 pair"));
+        assert_eq!((&*counted(0, "run"), &*counted("1 to 2", "pair")), ("0 runs", "1 to 2 pairs"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::{Effort, Rows, median, program, said};
+use super::{Effort, LIMIT, Rows, counted, median, program, said};
 
 /// What runs on event loops, and whether also on blocking threads.
 const WORK: [(&str, bool); 7] = [
@@ -32,7 +32,8 @@ pub(super) fn in_process(root: &Path, effort: Effort) -> Result<Rows> {
         println!("{work} {}", options.join(" "));
         let words: Vec<&str> = work.split_whitespace().collect();
         let words = [&words[..], &["-l", seconds], options].concat();
-        let taken = (0..runs).map(|_| said(&program, &words)).collect::<Result<Vec<Value>>>()?;
+        let taken =
+            (0..runs).map(|_| said(&program, &words, LIMIT)).collect::<Result<Vec<Value>>>()?;
         shown(&taken)
     };
     let mut rows = Vec::new();
@@ -71,7 +72,7 @@ pub(super) fn fair_queueing(root: &Path, effort: Effort) -> Result<Rows> {
     let cost = |link: &[&str], qdisc: &str| -> Result<f64> {
         let setting = format!("net.core.default_qdisc={qdisc}");
         let words = [&["stream", "-P", "4", "-l", seconds, "--sysctl", &setting], link].concat();
-        let taken = said(&program, &words)?;
+        let taken = said(&program, &words, LIMIT)?;
         let number = |name: &str| taken[name].as_f64().with_context(|| format!("no {name}"));
         Ok(number("cpu_seconds")? / number("bytes")?)
     };
@@ -91,7 +92,7 @@ pub(super) fn fair_queueing(root: &Path, effort: Effort) -> Result<Rows> {
         rows.push(vec![name.to_owned(), format!("{:.2}", median(&ratios)), spread]);
     }
     Ok(Rows {
-        conditions: format!("four flows, {pairs} pairs of {seconds} s"),
+        conditions: format!("four flows, {} of {seconds} s", counted(pairs, "pair")),
         header: ["link", "CPU per byte, `fq` / `pfifo`", "spread"].map(str::to_owned).into(),
         rows,
     })

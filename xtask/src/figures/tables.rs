@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::Rows;
+use super::{Rows, counted, median};
 use crate::bench::idle::ROWS as IDLE_ROWS;
 
 fn strings(words: &[&str]) -> Vec<String> {
@@ -35,8 +35,9 @@ fn ready(taken: &Value, conditions: String) -> Result<Rows> {
 /// The table of `bench udp`.
 pub(super) fn udp(taken: &Value) -> Result<Rows> {
     let conditions = format!(
-        "{} pairs of {} s; CPU in seconds for a million datagrams or a gigabyte, ours / kernel",
-        taken["repetitions"], taken["seconds"]
+        "{} of {} s; CPU in seconds for a million datagrams or a gigabyte, ours / kernel",
+        counted(&taken["repetitions"], "pair"),
+        taken["seconds"]
     );
     ready(taken, conditions)
 }
@@ -44,11 +45,28 @@ pub(super) fn udp(taken: &Value) -> Result<Rows> {
 /// The table of `bench kernel`.
 pub(super) fn kernel(taken: &Value) -> Result<Rows> {
     let conditions = format!(
-        "{} pairs of {} s, kernel sockets with {}",
-        taken["repetitions"],
+        "{} of {} s, kernel sockets with {}",
+        counted(&taken["repetitions"], "pair"),
         taken["seconds"],
         text(&taken["kernel_congestion_control"])
     );
+    ready(taken, conditions)
+}
+
+/// The table of `bench peers`, and what is not in it.
+pub(super) fn peers(taken: &Value) -> Result<Rows> {
+    let mut conditions = format!(
+        "medians of {} of {} s, interleaved, = the ratio to the kernel (its spread), one client \
+         on the kernel's sockets with {}; CPU is the machine's busy time, both sides; memory with \
+         {} connections",
+        counted(&taken["repetitions"], "run"),
+        taken["seconds"],
+        text(&taken["kernel_congestion_control"]),
+        taken["idle_connections"],
+    );
+    for note in array(&taken["notes"])? {
+        conditions += &format!("; {}", text(note).replace('|', "/"));
+    }
     ready(taken, conditions)
 }
 
@@ -123,70 +141,139 @@ pub(super) fn attacks(taken: &Value) -> Result<Rows> {
     })
 }
 
-/// The table of `bench tun2proxy`: a row for each path, with both directions.
+/// The table of `bench tun2proxy`: a column for each path, and a row for each direction.
 pub(super) fn tun2proxy(taken: &Value) -> Result<Rows> {
-    let rows = array(&taken["rows"])?;
-    let mut paths: Vec<&Value> = rows.iter().map(|row| &row["path"]).collect();
+    let found = array(&taken["rows"])?;
+    let mut paths: Vec<&Value> = found.iter().map(|row| &row["path"]).collect();
     paths.dedup();
-    let of_path = |path: &&Value| {
-        let mut cells = vec![text(path)];
-        for direction in ["upload", "download"] {
-            let found =
-                rows.iter().find(|row| row["path"] == **path && row["direction"] == direction);
-            cells.extend(tun2proxy_cells(found.unwrap_or(&Value::Null)));
-        }
-        cells
+    let of_direction = |direction: &str| {
+        let of_path = |path: &&Value| {
+            let mut rows = found.iter().filter(|row| row["path"] == **path);
+            rows.find(|row| row["direction"] == direction).map_or_else(|| "-".into(), rates)
+        };
+        let name = std::iter::once(format!("{direction}, Mbit/s"));
+        name.chain(paths.iter().map(of_path)).collect()
     };
-    let header = [
-        "round trip and loss",
-        "upload, Mbit/s",
-        "ratio (floor)",
-        "CPU s/GB",
-        "download, Mbit/s",
-        "ratio (floor)",
-        "CPU s/GB",
-    ];
-    Ok(Rows {
-        conditions: tun2proxy_conditions(taken),
-        header: strings(&header),
-        rows: paths.iter().map(of_path).collect(),
-    })
+    let rows = ["upload", "download"].map(of_direction).to_vec();
+    let mut header = vec!["round trip and loss".to_owned()];
+    header.extend(paths.iter().map(|path| text(path)));
+    Ok(Rows { conditions: tun2proxy_conditions(taken), header, rows })
 }
 
-/// The cells of one direction.
-fn tun2proxy_cells(row: &Value) -> [String; 3] {
-    let (ours, published) = (&row["ours"], &row["published"]);
-    let mbits = |side: &Value| {
-        side["bits_per_s"].as_f64().map_or_else(
+/// Rates of one direction on one path, their ratio, and what it had to be if it is not that.
+fn rates(row: &Value) -> String {
+    let mbits = |side: &str| {
+        row[side]["bits_per_s"].as_f64().map_or_else(
             || "-".into(),
             |bits| format!("{:.*}", usize::from(bits < 1e8), bits / 1e6),
         )
     };
-    let verdict = match row["verdict"].as_str() {
+    let ratio = &row["ratio_median"];
+    let ratio = number(ratio, usize::from(ratio.as_f64() < Some(10.0)) * 2);
+    let missed = match row["verdict"].as_str() {
         Some("floor met") | None => String::new(),
-        Some(other) => format!(", {other}"),
+        Some(other) => format!(", {other} of {}", number(&row["floor"], 2)),
     };
-    [
-        format!("{} : {}", mbits(ours), mbits(published)),
-        format!("{} ({}){verdict}", number(&row["ratio_median"], 2), number(&row["floor"], 2)),
-        format!("{} : {}", number(&ours["cpu_s_per_gb"], 2), number(&published["cpu_s_per_gb"], 2)),
-    ]
+    format!("{} : {} = {ratio}{missed}", mbits("ours"), mbits("published"))
+}
+
+/// The table of `bench senders`: a row for each path, and columns for each document, which has one
+/// congestion control.
+pub(super) fn senders(documents: &[Value]) -> Result<Rows> {
+    let first = documents.first().context("no document of the bench is named")?;
+    let tables = documents.iter().map(|taken| ready(taken, String::new()));
+    let tables: Vec<Rows> = tables.collect::<Result<_>>()?;
+    let mut header = vec!["path".to_owned()];
+    let mut said = format!(
+        "ours / the kernel's, medians of {} of {} s",
+        counted(pairs_of(documents), "pair"),
+        first["seconds"]
+    );
+    for (taken, table) in documents.iter().zip(&tables) {
+        let control = text(&taken["congestion_control"]);
+        header.extend([format!("{control}, Mbit/s"), "sent again".into(), "queue p95".into()]);
+        let good = table.rows.iter().filter(|row| row.get(7).is_some_and(|v| v == "no worse"));
+        said += &format!("; {control}: {} of {} no worse", good.count(), table.rows.len());
+    }
+    let late: Vec<f64> = documents.iter().flat_map(lateness).collect();
+    if !late.is_empty() {
+        said += &format!("; the link was late by {:.2} ms (p99 of the middle run)", median(&late));
+    }
+    header.push("worse".into());
+    let paths = tables[0].rows.iter().filter_map(|row| row.first());
+    let rows = paths.map(|path| senders_row(path, documents, &tables)).collect();
+    Ok(Rows { conditions: said, header, rows })
+}
+
+/// How many pairs the rows have: a number, or a range where more were taken of some.
+fn pairs_of(documents: &[Value]) -> String {
+    let rows = documents.iter().filter_map(|taken| taken["rows"].as_array()).flatten();
+    let pairs = rows.filter_map(|row| row["pairs"].as_array().map(Vec::len));
+    match (pairs.clone().min(), pairs.max()) {
+        (Some(least), Some(most)) if least < most => format!("{least} to {most}"),
+        (Some(each), _) => each.to_string(),
+        (None, _) => "no".into(),
+    }
+}
+
+/// How late the link was in each run, in milliseconds.
+fn lateness(taken: &Value) -> Vec<f64> {
+    let rows = taken["rows"].as_array().into_iter().flatten();
+    let pairs = rows.filter_map(|row| row["pairs"].as_array()).flatten();
+    let runs = pairs.flat_map(|pair| [&pair["ours"], &pair["kernel"]]);
+    runs.filter_map(|run| run["link_late_ms_p99"].as_f64()).collect()
+}
+
+/// What each control reached on one path, and where ours is worse.
+fn senders_row(path: &str, documents: &[Value], tables: &[Rows]) -> Vec<String> {
+    let mut row = vec![path.to_owned()];
+    let mut worse = Vec::new();
+    for (taken, table) in documents.iter().zip(tables) {
+        let found = table.rows.iter().find(|row| row.first().is_some_and(|first| first == path));
+        let Some([_, ours, kernel, ratio, spread, again, queue, verdict]) =
+            found.and_then(|row| row.first_chunk())
+        else {
+            row.extend(["-", "-", "-"].map(str::to_owned));
+            continue;
+        };
+        let plain = |rate: &str| rate.trim_end_matches(" Mbit/s").to_owned();
+        row.push(format!("{} / {} = {ratio} ({spread})", plain(ours), plain(kernel)));
+        row.extend([again.clone(), queue.clone()]);
+        if let Some(what) = verdict.strip_prefix("worse: ") {
+            worse.push(format!("{}: {what}", text(&taken["congestion_control"])));
+        }
+    }
+    row.push(worse.join("; "));
+    row
 }
 
 /// What was measured beside the rows.
 fn tun2proxy_conditions(taken: &Value) -> String {
     let mut said = format!(
-        "{} pairs of {} s, tun2proxy on Plimsoll : as published",
-        taken["pairs"], taken["seconds"]
+        "medians of {} of {} s, on Plimsoll : as published = median of the ratios",
+        counted(&taken["pairs"], "pair"),
+        taken["seconds"]
     );
     let rows = taken["rows"].as_array().map_or(&[][..], Vec::as_slice);
-    let null = |direction: &str| {
-        let mut rates = rows.iter().filter(|row| row["direction"] == direction);
-        let rate = rates.find_map(|row| row["null"]["bits_per_s"].as_f64())?;
-        Some(format!("{:.0}", rate / 1e6))
+    // Only the clean path has a null stack. Its figures for one direction, of the three stacks.
+    let clean = |direction: &str, figure: &dyn Fn(&Value) -> String, sides: &[&str]| {
+        let mut rows = rows.iter().filter(|row| row["direction"] == direction);
+        let row = rows.find(|row| row["null"]["bits_per_s"].is_number())?;
+        Some(sides.iter().map(|side| figure(&row[*side])).collect::<Vec<_>>().join(" : "))
     };
-    if let Some((up, down)) = null("upload").zip(null("download")) {
-        said += &format!("; a stack that does next to nothing: {up} up, {down} down");
+    let rate =
+        |side: &Value| number(&(side["bits_per_s"].as_f64().map(|bits| bits / 1e6)).into(), 0);
+    let cost = |side: &Value| number(&side["cpu_s_per_gb"], 1);
+    if let Some((up, down)) =
+        clean("upload", &rate, &["null"]).zip(clean("download", &rate, &["null"]))
+    {
+        said += &format!(
+            "; a stack that does next to nothing, without delay and loss: {up} up, {down} down"
+        );
+    }
+    let all = ["ours", "published", "null"];
+    if let Some((up, down)) = clean("upload", &cost, &all).zip(clean("download", &cost, &all)) {
+        said += &format!("; CPU s/GB there, with that stack as the third: {up} up, {down} down");
     }
     let memory = &taken["memory"];
     let mib = |name: &str| {
@@ -302,6 +389,19 @@ mod tests {
     }
 
     #[test]
+    fn peers_that_failed_are_told_beside_the_table() {
+        let taken = json!({
+            "repetitions": 5, "seconds": 1.0, "kernel_congestion_control": "cubic",
+            "idle_connections": 10, "notes": ["lwIP is left out: no | compiler"],
+            "table": { "header": ["work"], "rows": [["bulk"]] },
+        });
+        let made = peers(&taken).unwrap();
+        assert_eq!(made.rows, [["bulk"]]);
+        assert!(made.conditions.starts_with("medians of 5 runs of 1.0 s"), "{}", made.conditions);
+        assert!(made.conditions.ends_with("; lwIP is left out: no / compiler"));
+    }
+
+    #[test]
     fn conversations() {
         let taken = json!([{
             "conversation": "c", "begins": "ours", "nagle": "on",
@@ -313,13 +413,13 @@ mod tests {
     }
 
     #[test]
-    fn a_path_has_both_directions_in_a_row() {
+    fn a_path_is_a_column_of_both_directions() {
         let row = |direction: &str, ours: f64| {
             json!({
                 "path": "0 ms, 0 % loss", "direction": direction,
                 "ours": { "bits_per_s": ours, "cpu_s_per_gb": 3.0 },
                 "published": { "bits_per_s": 5e7, "cpu_s_per_gb": 6.5 },
-                "null": { "bits_per_s": 3e9 },
+                "null": { "bits_per_s": 3e9, "cpu_s_per_gb": 2.0 },
                 "ratio_median": 2.0, "floor": 3.0, "verdict": "below floor",
             })
         };
@@ -336,19 +436,54 @@ mod tests {
             },
         });
         let made = tun2proxy(&taken).unwrap();
-        let cell = ["1000 : 50.0", "2.00 (3.00), below floor", "3.00 : 6.50"];
-        assert_eq!(made.rows.len(), 1);
-        assert_eq!(made.rows[0][1..4], cell);
-        assert_eq!(made.rows[0][4], "2000 : 50.0");
+        assert_eq!(made.header, ["round trip and loss", "0 ms, 0 % loss"]);
+        let missed = "= 2.00, below floor of 3.00";
+        assert_eq!(made.rows[0], ["upload, Mbit/s", &format!("1000 : 50.0 {missed}")]);
+        assert_eq!(made.rows[1], ["download, Mbit/s", &format!("2000 : 50.0 {missed}")]);
         for part in [
-            "1 pairs of 1.0 s",
-            "next to nothing: 3000 up, 3000 down",
+            "1 pair of 1.0 s",
+            "without delay and loss: 3000 up, 3000 down",
+            "the third: 3.0 : 6.5 : 2.0 up, 3.0 : 6.5 : 2.0 down",
             "resident MiB 1 : failed at rest",
             "10 GB downloaded: 10 s, SHA-256 equal : failed",
         ] {
             assert!(made.conditions.contains(part), "{part}: {}", made.conditions);
         }
         assert!(tun2proxy(&json!({})).is_err());
+    }
+
+    #[test]
+    fn senders_of_two_controls_stand_beside_each_other() {
+        let taken = |control: &str, verdict: &str| {
+            json!({
+                "congestion_control": control, "seconds": 15.0,
+                "rows": [{ "pairs": [{
+                    "ours": { "link_late_ms_p99": 0.25 }, "kernel": { "link_late_ms_p99": 0.75 },
+                }] }],
+                "table": { "header": ["path"], "rows": [[
+                    "p", "9.00 Mbit/s", "10.00 Mbit/s", "0.90", "0.80 to 1.00",
+                    "1.00 / 1.10 %", "2.00 / 2.10 ms", verdict,
+                ]] },
+            })
+        };
+        let both = [taken("cubic", "worse: goodput"), taken("reno", "no worse")];
+        let made = senders(&both).unwrap();
+        let (rate, again, queue) =
+            ("9.00 / 10.00 = 0.90 (0.80 to 1.00)", "1.00 / 1.10 %", "2.00 / 2.10 ms");
+        assert_eq!(made.rows, [["p", rate, again, queue, rate, again, queue, "cubic: goodput"]]);
+        assert_eq!(made.header.len(), made.rows[0].len());
+        assert!(made.conditions.contains("cubic: 0 of 1 no worse; reno: 1 of 1 no worse"));
+        assert!(made.conditions.contains("late by 0.50 ms"));
+        assert!(made.conditions.contains("medians of 1 pair of 15.0 s"));
+        let mut more = both.clone();
+        let pairs = more[0]["rows"][0]["pairs"].as_array_mut().unwrap();
+        pairs[0] = json!({});
+        pairs.push(json!({}));
+        more[1]["rows"][0]["pairs"][0] = json!({});
+        let made = senders(&more).unwrap();
+        assert!(made.conditions.contains("medians of 1 to 2 pairs of 15.0 s"));
+        assert!(!made.conditions.contains("late"), "{}", made.conditions);
+        assert!(senders(&[]).is_err());
     }
 
     #[test]

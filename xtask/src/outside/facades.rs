@@ -15,6 +15,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use super::registry::{self, metadata, write};
 use crate::{shell, steps};
 
 /// The tun2proxy that is tested on the facade of ipstack, and measured.
@@ -128,12 +129,12 @@ impl Published {
     fn prepared(&self, root: &Path) -> Result<Result<Command, String>> {
         let target = steps::cargo_target(root).join("outside");
         let place = target.join("facades").join(self.name);
-        let published = match self.fetched(&target)? {
+        let fetch = target.join("facades-fetch").join(self.name);
+        let published = match registry::published(&fetch, self.name, self.version)? {
             Ok(published) => published,
             Err(why) => return Ok(Err(why)),
         };
-        let manifest = published["manifest_path"].as_str().context("a package has a manifest")?;
-        let source = Path::new(manifest).parent().context("a manifest lies in a folder")?;
+        let source = &registry::folder_of(&published)?;
         match &self.role {
             Role::User { .. } => copy(source, &place, &[])?,
             Role::Replaced { documents } => {
@@ -167,25 +168,6 @@ impl Published {
         Ok(Ok(command))
     }
 
-    /// What cargo says of the published package, which it fetches if need be. Says why if it
-    /// cannot.
-    fn fetched(&self, target: &Path) -> Result<Result<Value, String>> {
-        let place = target.join("facades-fetch").join(self.name);
-        let text = format!(
-            "[package]\nname = \"fetch\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
-             [dependencies]\n{} = \"={}\"\n\n[workspace]\n",
-            self.name, self.version
-        );
-        write(&place.join("Cargo.toml"), &text)?;
-        write(&place.join("src/lib.rs"), "")?;
-        let metadata = metadata(&place, &[])?;
-        Ok(metadata.and_then(|all| {
-            let packages = all["packages"].as_array().into_iter().flatten();
-            let mut found = packages.filter(|package| package["name"] == self.name);
-            found.next().cloned().ok_or_else(|| format!("cargo does not know {}", self.name))
-        }))
-    }
-
     /// Makes sure that the facade is used: cargo only warns if a patch is not.
     fn uses_facade(&self, place: &Path, patch: &str) -> Result<Result<(), String>> {
         let metadata = match metadata(place, &["--config", patch])? {
@@ -206,51 +188,12 @@ impl Published {
     }
 }
 
-/// What cargo says of the package in `place` and of all that it depends on.
-fn metadata(place: &Path, words: &[&str]) -> Result<Result<Value, String>> {
-    let mut command = Command::new("cargo");
-    command.args(["metadata", "--format-version", "1"]).args(words).current_dir(place);
-    let out = shell::output(&mut command, shell::FETCH_LIMIT)?
-        .context("cargo metadata did not end in time")?;
-    if !out.status.success() {
-        let said = String::from_utf8_lossy(&out.stderr);
-        return Ok(Err(format!("cargo cannot fetch what it needs: {}", said.trim())));
-    }
-    Ok(Ok(serde_json::from_slice(&out.stdout).context("cargo metadata is JSON")?))
-}
-
-/// Writes a file. What has not changed is not built again.
-fn write(path: &Path, text: &str) -> Result<()> {
-    write_bytes(path, text.as_bytes())
-}
-
-fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = path.parent().context("files lie in folders")?;
-    fs::create_dir_all(folder)?;
-    if fs::read(path).is_ok_and(|before| before == bytes) {
-        return Ok(());
-    }
-    fs::write(path, bytes).with_context(|| format!("writing {}", path.display()))
-}
-
-/// Copies all files of `from` into `to`, but for those at its top that are `left_out`.
+/// Copies all files of `from` into `to`, but for those at its top that are `left_out`, and for a
+/// lock file that tests have changed.
 fn copy(from: &Path, to: &Path, left_out: &[&str]) -> Result<()> {
-    for entry in fs::read_dir(from).with_context(|| format!("reading {}", from.display()))? {
-        let entry = entry?;
-        let (path, name) = (entry.path(), entry.file_name());
-        if left_out.iter().any(|left| name == *left) {
-            continue;
-        }
-        // What the tests have changed of a lock file stays.
-        if name == "Cargo.lock" && to.join(&name).exists() {
-            continue;
-        }
-        match path.is_dir() {
-            true => copy(&path, &to.join(name), &[])?,
-            false => write_bytes(&to.join(name), &fs::read(&path)?)?,
-        }
-    }
-    Ok(())
+    let kept = to.join("Cargo.lock").exists().then_some("Cargo.lock");
+    let left_out: Vec<&str> = left_out.iter().copied().chain(kept).collect();
+    registry::copy(from, to, &left_out)
 }
 
 /// A name for the examples of the document `path`.

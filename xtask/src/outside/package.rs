@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
-use serde_json::Value;
+use anyhow::Result;
 
-use crate::{shell, steps};
+use super::registry;
+use crate::steps;
 
 /// A package of test files.
 pub(super) struct Package {
@@ -32,36 +32,16 @@ impl Package {
 
     /// Writes a file of it. What has not changed is not built again.
     pub(super) fn write(&self, path: &str, text: &str) -> Result<()> {
-        let path = self.folder.join(path);
-        let folder = path.parent().context("files lie in folders")?;
-        fs::create_dir_all(folder)?;
-        if fs::read_to_string(&path).is_ok_and(|before| before == text) {
-            return Ok(());
-        }
-        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
+        registry::write(&self.folder.join(path), text)
     }
 
     /// Where cargo keeps the source of a dependency, which it fetches if need be. Says why if it
     /// cannot.
     pub(super) fn source_of(&self, name: &str) -> Result<Result<PathBuf, String>> {
-        let mut command = Command::new("cargo");
-        command.args(["metadata", "--format-version", "1"]).current_dir(&self.folder);
-        let out = shell::output(&mut command, shell::FETCH_LIMIT)?
-            .context("cargo metadata did not end in time")?;
-        if !out.status.success() {
-            let said = String::from_utf8_lossy(&out.stderr);
-            return Ok(Err(format!(
-                "cargo cannot fetch {name} and what it needs: {}",
-                said.trim()
-            )));
+        match registry::dependency(&self.folder, name)? {
+            Ok(package) => registry::folder_of(&package).map(Ok),
+            Err(why) => Ok(Err(why)),
         }
-        let metadata: Value =
-            serde_json::from_slice(&out.stdout).context("cargo metadata is JSON")?;
-        let packages = metadata["packages"].as_array().context("packages are a list")?;
-        let package = packages.iter().find(|package| package["name"] == name);
-        let manifest = package.and_then(|package| package["manifest_path"].as_str());
-        let manifest = manifest.with_context(|| format!("{name} is a dependency"))?;
-        Ok(Ok(Path::new(manifest).parent().context("a manifest lies in a folder")?.to_path_buf()))
     }
 
     /// The command that runs its tests.

@@ -23,6 +23,7 @@ publish = false
 
 [dependencies]
 plimsoll = { version = "VERSION", features = ["tokio"] }
+plimsoll-sim = "VERSION"
 tokio = { version = "1", features = ["io-util", "macros", "rt"] }
 
 [workspace]

@@ -31,9 +31,6 @@ use crate::modules::Modules;
 const ALLOW_FILE: &str = "xtask/tidy-allow.txt";
 const MAX_ALLOWED: usize = 130;
 
-/// Code that nobody writes any more: the engine that the fuzz workspace compares with.
-const FROZEN: &str = "fuzz/engine-8c08334/src";
-
 /// One thing that is not as it should be.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
@@ -105,7 +102,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Reads the tree below `root`, without build output, version control and frozen code.
+    /// Reads the tree below `root`, without build output, version control.
     fn read(root: &Path) -> Result<Tree> {
         let mut files = BTreeMap::new();
         read_folder(root, "", &mut files)?;
@@ -138,7 +135,7 @@ fn read_folder(folder: &Path, prefix: &str, files: &mut BTreeMap<String, String>
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = format!("{prefix}{name}");
         // In a linked worktree `.git` is a file.
-        if matches!(name.as_str(), "target" | ".git" | "corpus" | "artifacts") || path == FROZEN {
+        if matches!(name.as_str(), "target" | ".git" | "corpus" | "artifacts") {
             continue;
         }
         if entry.file_type()?.is_dir() {

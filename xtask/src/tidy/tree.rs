@@ -4,7 +4,7 @@ use super::lexer::{is_word, line_of, words};
 use super::{Finding, Tree};
 
 /// The crates in their order, each with the workspace crates that it may use.
-const MAY_USE: [(&str, &[&str]); 10] = [
+const MAY_USE: [(&str, &[&str]); 11] = [
     ("buf", &[]),
     ("wire", &[]),
     ("tcp", &["plimsoll-buf", "plimsoll-wire"]),
@@ -17,7 +17,8 @@ const MAY_USE: [(&str, &[&str]); 10] = [
     ),
     ("explain", &["plimsoll-wire"]),
     ("lab", &["plimsoll", "plimsoll-explain", "plimsoll-stack", "plimsoll-tcp"]),
-    ("cli", &["plimsoll", "plimsoll-drill", "plimsoll-lab", "plimsoll-explain"]),
+    ("sim", &["plimsoll", "plimsoll-buf", "plimsoll-wire", "plimsoll-tcp", "plimsoll-stack"]),
+    ("cli", &["plimsoll", "plimsoll-drill", "plimsoll-lab", "plimsoll-explain", "plimsoll-sim"]),
 ];
 
 /// Directories at the root. A word in back-ticks that begins with one of them is a path.
@@ -153,7 +154,7 @@ fn machine_places(tree: &Tree, findings: &mut Vec<Finding>) {
 }
 
 fn registry(tree: &Tree, findings: &mut Vec<Finding>) {
-    for path in ["Cargo.lock", "fuzz/Cargo.lock"] {
+    for path in ["Cargo.lock", "bench/peers/Cargo.lock", "fuzz/Cargo.lock"] {
         for (n, line) in tree.text(path).unwrap_or("").lines().enumerate() {
             let source = line.strip_prefix("source = \"").map(|s| s.trim_end_matches('"'));
             if source.is_some_and(|source| source != REGISTRY) {

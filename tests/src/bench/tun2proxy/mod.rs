@@ -10,6 +10,7 @@
 //! device with its system call for each packet, tun2proxy's copying, the SOCKS5 server, and the
 //! kernel at both ends. What a better stack may win there ends at that.
 
+mod document;
 mod runs;
 mod stage;
 mod table;
@@ -39,9 +40,9 @@ struct Plan {
 
 const FULL: Plan = Plan {
     pairs: 5,
-    seconds: Duration::from_secs(4),
-    bytes: 10_000_000_000,
-    limit: Duration::from_secs(600),
+    seconds: Duration::from_secs(2),
+    bytes: 1_000_000_000,
+    limit: Duration::from_secs(60),
 };
 const QUICK: Plan = Plan {
     pairs: 1,
@@ -49,6 +50,9 @@ const QUICK: Plan = Plan {
     bytes: 100_000_000,
     limit: Duration::from_secs(60),
 };
+
+/// The file of `--long`, and how long its download may take.
+const LONG: (u64, Duration) = (10_000_000_000, Duration::from_secs(600));
 
 /// The paths between clients and tun2proxy.
 const LINES: [Line; 6] =
@@ -74,6 +78,8 @@ struct Request {
     plan: Plan,
     only: Vec<String>,
     json: Option<PathBuf>,
+    /// The document holds what an earlier run has taken, and what is not taken now stays.
+    keeps: bool,
 }
 
 impl Request {
@@ -126,7 +132,13 @@ pub(super) fn run(words: &[String]) -> Result<()> {
     let findings = measure(&request);
     print!("{}", table::text(&findings, request.plan));
     if let Some(path) = &request.json {
-        let document = table::json(&findings, request.plan);
+        let mut document = document::json(&findings, request.plan);
+        if request.keeps && path.exists() {
+            let before = std::fs::read_to_string(path)
+                .with_context(|| format!("reading {}", path.display()))?;
+            let before = serde_json::from_str(&before).context("--into: the document is JSON")?;
+            document = document::joined(before, document)?;
+        }
         let text = serde_json::to_string_pretty(&document).context("writing JSON")?;
         std::fs::write(path, text + "\n").with_context(|| format!("writing {}", path.display()))?;
     }
@@ -214,7 +226,7 @@ impl Findings {
 fn parse(words: &[String]) -> Result<Request> {
     let (mut ours, mut published, mut null) = (None, None, None);
     let (mut plan, mut only, mut json) = (FULL, Vec::new(), None);
-    let (mut pairs, mut seconds) = (None, None);
+    let (mut pairs, mut seconds, mut long, mut keeps) = (None, None, false, false);
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         let mut value = || rest.next().cloned().with_context(|| format!("{word} wants a value"));
@@ -224,7 +236,9 @@ fn parse(words: &[String]) -> Result<Request> {
             "--null" => null = Some(value()?.into()),
             "--quick" => plan = QUICK,
             "--only" => only.push(value()?),
-            "--json" => json = Some(value()?.into()),
+            "--long" => long = true,
+            "--json" => (json, keeps) = (Some(value()?.into()), false),
+            "--into" => (json, keeps) = (Some(value()?.into()), true),
             "--pairs" => pairs = Some(value()?.parse().context("--pairs: a number")?),
             "--seconds" => {
                 let whole = value()?.parse().context("--seconds: a whole number")?;
@@ -235,10 +249,13 @@ fn parse(words: &[String]) -> Result<Request> {
     }
     plan.pairs = pairs.unwrap_or(plan.pairs);
     plan.seconds = seconds.unwrap_or(plan.seconds);
+    if long {
+        (plan.bytes, plan.limit) = LONG;
+    }
     let programs = Programs {
         ours: ours.context("--ours PATH: tun2proxy on Plimsoll")?,
         published: published.context("--published PATH: tun2proxy as published")?,
         null: null.context("--null PATH: tun2proxy on the null stack")?,
     };
-    Ok(Request { programs, plan, only, json })
+    Ok(Request { programs, plan, only, json, keeps })
 }

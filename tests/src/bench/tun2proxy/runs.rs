@@ -1,6 +1,5 @@
 //! What one run measures: bulk in one direction, memory, or a long file.
 
-use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::stage::{ECHO_PORT, FILE_PORT, Line, Service, Stage, TARGET, target};
-use crate::harness::process::Process;
+use crate::harness::process::{Process, resident};
 use crate::peer::CONGESTION_CONTROL;
 use crate::peer::workload::cpu_seconds_of;
 
@@ -136,14 +135,6 @@ fn with_idle_connections(stage: &Stage, look: impl FnOnce() -> Result<f64>) -> R
     client.wait_line(GRACE, |line| line == "echoed")?;
     thread::sleep(REST);
     look()
-}
-
-/// A field of a process's status, in bytes.
-fn resident(id: &str, field: &str) -> Result<f64> {
-    let status = fs::read_to_string(format!("/proc/{id}/status")).context("tun2proxy has ended")?;
-    let value = status.lines().find_map(|line| line.strip_prefix(field));
-    let kilobytes = value.and_then(|value| value.split_whitespace().next()?.parse::<f64>().ok());
-    kilobytes.map(|kilobytes| kilobytes * 1024.0).with_context(|| format!("no {field}"))
 }
 
 /// What a download of a long file gave.

@@ -1,8 +1,6 @@
-//! Medians, ratios and verdicts, as text and as JSON.
+//! Medians, ratios and verdicts, as text.
 
 use std::fmt::Write as _;
-
-use serde_json::{Value, json};
 
 use super::runs::{BULK_CONNECTIONS, Bulk, IDLE_CONNECTIONS, Memory};
 use super::{Both, Findings, LongFile, Plan, Row, Trial};
@@ -12,6 +10,8 @@ use crate::bench::table::{median, spread};
 const FLOOR: f64 = 3.0;
 /// Then by so much of what the null stack carries.
 const SHARE_OF_NULL: f64 = 0.8;
+/// The null stack is steady if its fastest run is at most so many times as fast as its slowest.
+const STEADY: f64 = 1.5;
 /// What must be held anywhere.
 const NEVER_BELOW: f64 = 0.95;
 
@@ -19,53 +19,62 @@ const HEAD: [&str; 9] =
     ["path", "Plimsoll", "ipstack", "null", "ratio", "spread", "floor", "verdict", "CPU s/GB"];
 
 /// Whose samples.
-type Side = fn(&Trial) -> Option<Bulk>;
+pub(super) type Side = fn(&Trial) -> Option<Bulk>;
 
-fn ours(trial: &Trial) -> Option<Bulk> {
+pub(super) fn ours(trial: &Trial) -> Option<Bulk> {
     trial.ours
 }
 
-fn published(trial: &Trial) -> Option<Bulk> {
+pub(super) fn published(trial: &Trial) -> Option<Bulk> {
     trial.published
 }
 
-fn null(trial: &Trial) -> Option<Bulk> {
+pub(super) fn null(trial: &Trial) -> Option<Bulk> {
     trial.null
 }
 
-fn rate(bulk: Bulk) -> f64 {
+pub(super) fn rate(bulk: Bulk) -> f64 {
     bulk.bits_per_s
 }
 
-fn cpu(bulk: Bulk) -> f64 {
+pub(super) fn cpu(bulk: Bulk) -> f64 {
     bulk.cpu_per_gb
 }
 
 impl Row {
-    fn middle(&self, side: Side, figure: fn(Bulk) -> f64) -> Option<f64> {
+    pub(super) fn middle(&self, side: Side, figure: fn(Bulk) -> f64) -> Option<f64> {
         median(&self.trials.iter().filter_map(side).map(figure).collect::<Vec<_>>())
     }
 
     /// One side's rate over the other's, by turns.
-    fn ratios(&self, side: Side, other: Side) -> Vec<f64> {
+    pub(super) fn ratios(&self, side: Side, other: Side) -> Vec<f64> {
         let ratio = |trial: &Trial| Some(rate(side(trial)?) / rate(other(trial)?));
         self.trials.iter().filter_map(ratio).collect()
     }
 
-    /// What the ratio must reach. A null stack that is not the fastest has a limit of its own, and
-    /// tells nothing of the rest.
-    fn floor(&self) -> f64 {
+    /// What the ratio must reach.
+    pub(super) fn floor(&self) -> f64 {
         if !self.line.is_clean() {
             return NEVER_BELOW;
         }
-        if self.middle(null, rate) <= self.middle(ours, rate) {
+        if !self.null_bounds() {
             return FLOOR;
         }
         let most = median(&self.ratios(null, published)).map(|ratio| ratio * SHARE_OF_NULL);
         most.map_or(FLOOR, |most| FLOOR.min(most)).max(NEVER_BELOW)
     }
 
-    fn verdict(&self) -> &'static str {
+    /// Whether what the null stack carries is what there is to be had. It is not if its runs differ
+    /// much, since it has stalled then, or if it takes more of the processor than ours: it has a
+    /// limit of its own then.
+    fn null_bounds(&self) -> bool {
+        let rates: Vec<f64> = self.trials.iter().filter_map(null).map(rate).collect();
+        let Some((slowest, fastest)) = spread(&rates) else { return false };
+        let costs = self.middle(null, cpu).zip(self.middle(ours, cpu));
+        fastest <= slowest * STEADY && costs.is_some_and(|(null, ours)| null <= ours)
+    }
+
+    pub(super) fn verdict(&self) -> &'static str {
         if self.trials.iter().any(|trial| trial.ours.is_none()) {
             return "failed";
         }
@@ -102,7 +111,7 @@ fn line(row: &Row) -> [String; 9] {
         between,
         format!("{:.2}", row.floor()),
         row.verdict().into(),
-        format!("{} : {}", fixed(row.middle(ours, cpu), 2), fixed(row.middle(published, cpu), 2)),
+        [ours, published, null].map(|side| fixed(row.middle(side, cpu), 2)).join(" : "),
     ]
 }
 
@@ -168,78 +177,6 @@ fn of_file(file: &LongFile) -> String {
     out
 }
 
-/// The findings as JSON, with every sample.
-pub(super) fn json(findings: &Findings, plan: Plan) -> Value {
-    json!({
-        "pairs": plan.pairs,
-        "seconds": plan.seconds.as_secs_f64(),
-        "rows": findings.rows.iter().map(row_json).collect::<Vec<_>>(),
-        "memory": findings.memory.as_ref().map(|memory| json!({
-            "idle_connections": IDLE_CONNECTIONS,
-            "bulk_connections": BULK_CONNECTIONS,
-            "ours": memory_json(&memory.ours),
-            "published": memory_json(&memory.published),
-        })),
-        "file": findings.file.as_ref().map(file_json),
-    })
-}
-
-fn row_json(row: &Row) -> Value {
-    let side = |side: Side| {
-        let samples = row.trials.iter().map(|trial| {
-            side(trial).map(
-                |bulk| json!({ "bits_per_s": bulk.bits_per_s, "cpu_s_per_gb": bulk.cpu_per_gb }),
-            )
-        });
-        json!({
-            "samples": samples.collect::<Vec<_>>(),
-            "bits_per_s": row.middle(side, rate),
-            "cpu_s_per_gb": row.middle(side, cpu),
-        })
-    };
-    let ratios = row.ratios(ours, published);
-    let (smallest, largest) = spread(&ratios).unzip();
-    json!({
-        "path": row.line.name(),
-        "round_trip_ms": row.line.round_trip,
-        "loss_percent": row.line.loss,
-        "direction": row.direction.name(),
-        "ours": side(ours),
-        "published": side(published),
-        "null": side(null),
-        "ratio_median": median(&ratios),
-        "ratio_min": smallest,
-        "ratio_max": largest,
-        "floor": row.floor(),
-        "verdict": row.verdict(),
-        "errors": row.errors,
-    })
-}
-
-fn memory_json(memory: &anyhow::Result<Memory>) -> Value {
-    match memory {
-        Ok(Memory { started, idle, load, after }) => {
-            json!({ "started": started, "idle": idle, "load": load, "after": after })
-        }
-        Err(error) => json!({ "error": format!("{error:#}") }),
-    }
-}
-
-fn file_json(file: &LongFile) -> Value {
-    let side = |fetched: &anyhow::Result<super::Fetched>| match fetched {
-        Ok(fetched) => {
-            json!({ "seconds": fetched.seconds, "equal": fetched.digest == file.digest })
-        }
-        Err(error) => json!({ "error": format!("{error:#}") }),
-    };
-    json!({
-        "bytes": file.bytes,
-        "sha256": file.digest,
-        "ours": side(&file.fetched.ours),
-        "published": side(&file.fetched.published),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::runs::Direction;
@@ -247,11 +184,11 @@ mod tests {
     use super::*;
 
     fn row(round_trip: u32, trials: &[[Option<f64>; 3]]) -> Row {
-        let bulk = |rate: f64| Bulk { bits_per_s: rate, cpu_per_gb: 1.0 };
+        let bulk = |cpu_per_gb| move |bits_per_s| Bulk { bits_per_s, cpu_per_gb };
         let trial = |[ours, published, null]: &[Option<f64>; 3]| Trial {
-            ours: ours.map(bulk),
-            published: published.map(bulk),
-            null: null.map(bulk),
+            ours: ours.map(bulk(2.0)),
+            published: published.map(bulk(3.0)),
+            null: null.map(bulk(1.0)),
         };
         Row {
             trials: trials.iter().map(trial).collect(),
@@ -266,8 +203,14 @@ mod tests {
         let bound = row(0, &[[Some(25.0), Some(10.0), Some(30.0)]]);
         assert!((bound.floor() - 2.4).abs() < 1e-9);
         assert_eq!(bound.verdict(), "floor met");
-        let stuck = row(0, &[[Some(25.0), Some(10.0), Some(20.0)]]);
+        let better = row(0, &[[Some(25.0), Some(10.0), Some(20.0)]]);
+        assert_eq!((better.floor(), better.verdict()), (1.6, "floor met"));
+        let stuck =
+            row(0, &[[Some(25.0), Some(10.0), Some(20.0)], [Some(25.0), Some(10.0), Some(9.0)]]);
         assert_eq!((stuck.floor(), stuck.verdict()), (3.0, "below floor"));
+        let mut costly = row(0, &[[Some(25.0), Some(10.0), Some(20.0)]]);
+        costly.trials[0].null = Some(Bulk { bits_per_s: 20.0, cpu_per_gb: 2.5 });
+        assert_eq!((costly.floor(), costly.verdict()), (3.0, "below floor"));
         let slow = row(0, &[[Some(9.0), Some(10.0), Some(10.0)]]);
         assert_eq!((slow.floor(), slow.verdict()), (0.95, "below floor"));
         assert_eq!(row(20, &[[Some(10.0), Some(10.0), None]]).verdict(), "floor met");

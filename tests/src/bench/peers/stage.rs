@@ -1,0 +1,152 @@
+//! Where a stack runs: its server, the network in front of it, and the namespace of the client.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::harness::netns::Namespace;
+use crate::harness::process::Process;
+use crate::harness::veth::{FAR, Veth};
+use crate::harness::world::{DEVICE, OURS, START, World};
+
+/// The port of every server.
+const PORT: u16 = 5000;
+
+/// A stack that is compared.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Stack {
+    /// As it is named on the command line; `peer-NAME` is its server.
+    pub(super) name: &'static str,
+    /// As it is shown, with what it sits on.
+    pub(super) title: &'static str,
+    network: Network,
+}
+
+/// What lies between the client's kernel and a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Network {
+    /// A veth pair to a kernel.
+    Veth,
+    /// A TUN device.
+    Tun,
+    /// A veth pair, from whose far end the stack takes Ethernet frames by AF_PACKET. The kernel
+    /// there has no address, so it leaves them alone.
+    Frames,
+}
+
+/// The first is what the others are compared with.
+pub(super) const STACKS: [Stack; 7] = [
+    Stack { name: "kernel", title: "kernel, veth", network: Network::Veth },
+    Stack { name: "ours", title: "Plimsoll, TUN", network: Network::Tun },
+    Stack { name: "gvisor", title: "gVisor, AF_PACKET", network: Network::Frames },
+    Stack { name: "smoltcp", title: "smoltcp, TUN", network: Network::Tun },
+    Stack { name: "netstack-smoltcp", title: "netstack-smoltcp, TUN", network: Network::Tun },
+    Stack { name: "ipstack", title: "ipstack, TUN", network: Network::Tun },
+    Stack { name: "lwip", title: "lwIP, TUN", network: Network::Tun },
+];
+
+/// A server that runs. Fields are dropped in this order: first the process, then its network.
+pub(super) struct Stage {
+    server: Process,
+    network: Laid,
+}
+
+/// A network that is there.
+enum Laid {
+    Pair(Veth),
+    Tun(World),
+}
+
+impl Laid {
+    fn new(network: Network) -> Result<Laid> {
+        Ok(match network {
+            Network::Veth => Laid::Pair(Veth::new()?),
+            Network::Tun => Laid::Tun(World::new()?),
+            Network::Frames => {
+                let pair = Veth::new()?;
+                pair.far.ip(&format!("addr del {FAR}/24 dev v1"))?;
+                Laid::Pair(pair)
+            }
+        })
+    }
+
+    /// Where the client runs.
+    fn client(&self) -> &Namespace {
+        match self {
+            Laid::Pair(pair) => &pair.near,
+            Laid::Tun(world) => &world.ns,
+        }
+    }
+
+    /// Where the server runs, and its device and address.
+    fn server(&self) -> (&Namespace, &'static str, &'static str) {
+        match self {
+            Laid::Pair(pair) => (&pair.far, "v1", FAR),
+            Laid::Tun(world) => (&world.ns, DEVICE, OURS),
+        }
+    }
+}
+
+impl Stage {
+    /// Starts the server of `stack`, and waits until it accepts connections.
+    pub(super) fn new(stack: &Stack, program: &Path) -> Result<Stage> {
+        let network = Laid::new(stack.network)?;
+        let client = network.client();
+        // Connections that the client has ended keep their ports for a while.
+        client.sysctl("net/ipv4/ip_local_port_range", "1024 65535")?;
+        client.sysctl("net/ipv4/tcp_tw_reuse", "1")?;
+        let (ns, device, address) = network.server();
+        let mut command = ns.command(&program.to_string_lossy());
+        command.args([device, &format!("{address}:{PORT}")]);
+        let mut server = Process::spawn(stack.name, &mut command)?;
+        server.wait_line(START, |line| line == "ready")?;
+        Ok(Stage { server, network })
+    }
+
+    /// The client with these words.
+    fn ask(&self, words: &[&str]) -> Result<Command> {
+        let (_, _, address) = self.network.server();
+        let mut command = self.network.client().program(&["peer", "ask"])?;
+        command.arg(format!("{address}:{PORT}")).args(words);
+        Ok(command)
+    }
+
+    /// Runs the client and returns the JSON that it prints. It is killed after `limit`.
+    pub(super) fn measured(&mut self, words: &[&str], limit: Duration) -> Result<Value> {
+        let client = Process::spawn("client", &mut self.ask(words)?)?.success(limit);
+        let said = client.map_err(|error| self.with_words_of_server(error))?.stdout;
+        serde_json::from_str(said.trim()).context("the client prints JSON")
+    }
+
+    /// Starts a client that goes on until it is dropped, and waits until it says `word`.
+    pub(super) fn held(&mut self, words: &[&str], word: &str, limit: Duration) -> Result<Process> {
+        let mut client = Process::spawn("client", &mut self.ask(words)?)?;
+        let said = client.wait_line(limit, |line| line == word);
+        said.map_err(|error| self.with_words_of_server(error))?;
+        Ok(client)
+    }
+
+    /// The server's process number.
+    pub(super) fn id(&self) -> String {
+        self.server.id().to_string()
+    }
+
+    fn with_words_of_server(&mut self, error: anyhow::Error) -> anyhow::Error {
+        let state = if self.server.alive() { "runs" } else { "has ended" };
+        let said = self.server.said();
+        let last = said.lines().rfind(|line| !line.is_empty() && *line != "ready");
+        error.context(format!("the server {state}; its last words: {}", last.unwrap_or("none")))
+    }
+}
+
+/// The stack of a name.
+pub(super) fn stack(name: &str) -> Result<&'static Stack> {
+    let Some(stack) = STACKS.iter().find(|stack| stack.name == name) else {
+        let known: Vec<&str> = STACKS.iter().map(|stack| stack.name).collect();
+        bail!("there is no stack `{name}`; there are: {}", known.join(" "));
+    };
+    Ok(stack)
+}

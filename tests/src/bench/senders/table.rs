@@ -1,0 +1,173 @@
+//! How the comparison is shown.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::stage::{Sample, Way};
+use super::{Measured, Paths, Request};
+use crate::bench::table::{aligned, median, spread};
+
+const HEAD: [&str; 10] = [
+    "path",
+    "ours",
+    "kernel",
+    "ratio",
+    "spread",
+    "sent again, ours / kernel",
+    "queue p95, ours / kernel",
+    "verdict",
+    "beside, queue p50",
+    "undone, ours / kernel",
+];
+
+/// The goodput that must be reached.
+const FLOOR: f64 = 0.95;
+
+/// The share of segments sent again, in points, and the queueing delay, that count as no worse.
+const AGAIN_SLACK: f64 = 0.1;
+const QUEUE_SLACK: f64 = 1.05;
+
+/// A line of the table.
+pub(super) fn line(measured: &Measured) -> Vec<String> {
+    let both = |figure: fn(&Sample) -> f64, unit: &str| match (
+        measured.middle(0, figure),
+        measured.middle(1, figure),
+    ) {
+        (Some(ours), Some(kernel)) => format!("{ours:.2} / {kernel:.2} {unit}"),
+        _ => "-".to_owned(),
+    };
+    let rate = |side| {
+        let rate = measured.middle(side, |sample| sample.goodput);
+        rate.map_or("-".to_owned(), |rate| format!("{:.2} Mbit/s", rate / 1e6))
+    };
+    let ratios = measured.ratios(|sample| sample.goodput);
+    let ratio = median(&ratios).map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+    let spread =
+        spread(&ratios).map_or("-".to_owned(), |(low, high)| format!("{low:.2} to {high:.2}"));
+    vec![
+        measured.cell.to_string(),
+        rate(0),
+        rate(1),
+        ratio,
+        spread,
+        both(|sample| sample.again, "%"),
+        both(|sample| sample.queue_ms, "ms"),
+        verdict(measured),
+        beside(measured),
+        format!("{} / {}", undone(measured, 0), undone(measured, 1)),
+    ]
+}
+
+/// What the second flow reached, and the median delay in the queue.
+fn beside(measured: &Measured) -> String {
+    let side = |figure: fn(&Sample) -> f64, places: usize| {
+        let text = |side| match measured.middle(side, figure) {
+            Some(value) if value.is_finite() => format!("{value:.places$}"),
+            _ => "-".to_owned(),
+        };
+        format!("{} / {}", text(0), text(1))
+    };
+    let rate = |sample: &Sample| sample.beside.map_or(f64::NAN, |rate| rate / 1e6);
+    format!("{} Mbit/s, {} ms", side(rate, 2), side(|sample| sample.queue_middle_ms, 2))
+}
+
+/// Reductions of one side, in all its runs, that were undone.
+fn undone(measured: &Measured, side: usize) -> String {
+    let sum = |figure: fn(&Sample) -> f64| -> f64 {
+        measured.pairs.iter().map(|pair| figure(&pair[side])).sum()
+    };
+    format!("{} of {}", sum(|sample| sample.undone), sum(|sample| sample.reductions))
+}
+
+/// What is worse than the kernel's, or nothing.
+fn verdict(measured: &Measured) -> String {
+    let Some(ratio) = median(&measured.ratios(|sample| sample.goodput)) else {
+        return "failed".to_owned();
+    };
+    let mut worse = Vec::new();
+    if ratio < FLOOR {
+        worse.push("goodput");
+    }
+    let middle = |side, figure: fn(&Sample) -> f64| measured.middle(side, figure).unwrap_or(0.0);
+    if middle(0, |s| s.again) > middle(1, |s| s.again) + AGAIN_SLACK {
+        worse.push("sent again");
+    }
+    if middle(0, |s| s.queue_ms) > middle(1, |s| s.queue_ms) * QUEUE_SLACK + 1.0 {
+        worse.push("queue");
+    }
+    if worse.is_empty() { "no worse".to_owned() } else { format!("worse: {}", worse.join(", ")) }
+}
+
+/// The table as text.
+pub(super) fn text(measured: &[Measured], request: &Request) -> String {
+    let side = match request.way {
+        Way::Send => "sends, a kernel receives",
+        Way::Receive => "receives, a kernel sends",
+    };
+    let mut out = format!(
+        "\n{} of runs of {:?}, {} where the ratio is below {}; medians; {}; the near end {side}\n\n",
+        if request.plan.pairs == 1 {
+            "1 pair".into()
+        } else {
+            format!("{} pairs", request.plan.pairs)
+        },
+        request.plan.time,
+        request.plan.more,
+        super::CLOSER,
+        request.congestion
+    );
+    let mut lines = vec![HEAD.map(str::to_owned).to_vec()];
+    lines.extend(measured.iter().map(line));
+    out.push_str(&aligned(lines));
+    let late = measured.iter().flat_map(|cell| &cell.pairs).flatten().map(|sample| sample.late_ms);
+    let late: Vec<f64> = late.collect();
+    if let (Some(middle), Some((_, most))) = (median(&late), spread(&late)) {
+        let _ = writeln!(
+            out,
+            "\nThe link was late by {middle:.2} ms (p99 of the middle run), {most:.2} ms (worst run)."
+        );
+    }
+    for cell in measured {
+        for error in &cell.errors {
+            let _ = writeln!(out, "\n{}: {error}", cell.cell);
+        }
+    }
+    out
+}
+
+/// The table as JSON, with every sample.
+pub(super) fn document(measured: &[Measured], request: &Request) -> Value {
+    let sample = |sample: &Sample| {
+        json!({
+            "throughput_bits_per_s": sample.goodput,
+            "sent_again_percent": sample.again,
+            "queue_delay_ms_p50": sample.queue_middle_ms,
+            "reductions": sample.reductions,
+            "undone": sample.undone,
+            "queue_delay_ms_p95": sample.queue_ms,
+            "beside_bits_per_s": sample.beside,
+            "link_late_ms_p99": sample.late_ms,
+        })
+    };
+    let rows: Vec<Value> = measured
+        .iter()
+        .map(|cell| {
+            let pairs: Vec<Value> = cell
+                .pairs
+                .iter()
+                .map(|[ours, kernel]| json!({ "ours": sample(ours), "kernel": sample(kernel) }))
+                .collect();
+            json!({ "path": cell.cell.to_string(), "pairs": pairs, "errors": cell.errors })
+        })
+        .collect();
+    json!({
+        "congestion_control": request.congestion,
+        "beside": request.beside,
+        "nsperf": request.paths == Paths::Nsperf,
+        "way": format!("{:?}", request.way).to_lowercase(),
+        "seconds": request.plan.time.as_secs_f64(),
+        "rows": rows,
+        "table": { "header": HEAD, "rows": measured.iter().map(line).collect::<Vec<_>>() },
+    })
+}

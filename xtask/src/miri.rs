@@ -1,0 +1,216 @@
+//! Tests under Miri: `cargo xtask miri --foreign [--shard K/N] [PACKAGE]...`, and the suite.
+//!
+//! Miri sees undefined behaviour, and it plays processors that this machine is not like: one with
+//! 32 bits, and one with the other order of bytes.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Error, Result, bail, ensure};
+
+use crate::steps::Session;
+use crate::{shell, toolchain};
+
+/// More than a list of tests takes.
+const LIST_LIMIT: Duration = Duration::from_secs(1800);
+
+/// The package with unsafe code among those that Miri runs.
+const UNSAFE_PACKAGE: &str = "plimsoll-buf";
+
+/// What Miri plays that this machine is not: 32 bits, and the other order of bytes.
+const MIRI_TARGETS: [(&str, &str); 2] =
+    [("i686-unknown-linux-gnu", "32 bits"), ("s390x-unknown-linux-gnu", "big-endian")];
+
+/// The tests that nightly runs so, by parts of their names; all where there are none. Of the engine
+/// those that look at numbers and layouts, and one of every kind of trace: Miri is a thousand times
+/// slower.
+const MIRI_TESTS: [(&str, &[&str]); 3] = [
+    ("plimsoll-buf", &[]),
+    ("plimsoll-wire", &[]),
+    (
+        "plimsoll-tcp",
+        &[
+            "time::",
+            "timer::",
+            "counters::",
+            "handshake::isn",
+            "handshake::syn_cookie::tests::everything",
+            "recv::receive_queue",
+            "recv::sack_blocks",
+            "send::retransmit_queue",
+            "send::units",
+            "send::recovery::prr",
+            "output::refusal_tests::a_full_queue",
+        ],
+    ),
+];
+
+/// Tests of the engine that even a whole pass leaves out, by parts of their names: those of BBR
+/// that send through a bottleneck, for what BBR does takes seconds at megabits, and its property
+/// test, of which two cases take more than a minute. Its own state is tested beside them.
+const MIRI_ENDLESS: [&str; 2] = ["congestion::bbr::properties", "congestion::bbr::scenarios"];
+
+impl Session {
+    /// Tests under Miri: those of the buffers, since it sees undefined behaviour; nightly those of
+    /// headers and engine, too, as processors run them that this machine is not like.
+    pub(crate) fn miri(&mut self) -> Result<()> {
+        let nightly = match toolchain::nightly(&self.root, &["miri", "rust-src"]) {
+            Ok(nightly) => nightly,
+            Err(why) => {
+                self.tally.skip("tests under Miri", &why);
+                return Ok(());
+            }
+        };
+        let mut command = miri(&self.root, &nightly, UNSAFE_PACKAGE);
+        if self.long {
+            // Orders of threads, addresses: another world for each seed.
+            command.env("MIRIFLAGS", "-Zmiri-many-seeds=0..16");
+        }
+        self.counted("plimsoll-buf under Miri", &mut command)?;
+        if !self.long {
+            return Ok(());
+        }
+        for foreign in MIRI_TARGETS {
+            for (package, tests) in MIRI_TESTS {
+                let mut command = foreign_miri(&self.root, &nightly, package, foreign);
+                let name = format!("{package} under Miri, {}", foreign.1);
+                self.counted(&name, command.args(tests))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The tests of buffers, headers and engine as processors run them that this machine is not
+    /// like: those of `shard`, but for those that would not come to an end.
+    fn miri_foreign(&mut self, packages: &[String], shard: Shard) -> Result<()> {
+        let nightly = toolchain::nightly(&self.root, &["miri", "rust-src"]).map_err(Error::msg)?;
+        for foreign in MIRI_TARGETS {
+            for (package, _) in MIRI_TESTS {
+                if !packages.is_empty() && !packages.iter().any(|wanted| wanted == package) {
+                    continue;
+                }
+                let command = || foreign_miri(&self.root, &nightly, package, foreign);
+                let all = listed(command().arg("--list"))?;
+                ensure!(!all.is_empty(), "{package} under Miri, {}: no test is listed", foreign.1);
+                let tests = shard.of_those(&all);
+                if !tests.is_empty() {
+                    let mut command = command();
+                    command.arg("--exact").args(tests);
+                    self.counted(&format!("{package} under Miri, {}", foreign.1), &mut command)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One of several parts of the tests, for runs side by side: Miri uses one processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shard {
+    /// From 1 on.
+    number: usize,
+    of: usize,
+}
+
+impl Shard {
+    const ALL: Shard = Shard { number: 1, of: 1 };
+
+    /// `2/3` is the second of three.
+    fn parse(text: &str) -> Result<Shard> {
+        let numbers = text.split_once('/').and_then(|(number, of)| {
+            Some(Shard { number: number.parse().ok()?, of: of.parse().ok()? })
+        });
+        let shard = numbers.filter(|shard| (1..=shard.of).contains(&shard.number));
+        shard.with_context(|| format!("--shard wants a number of how many, as 1/2, not {text}"))
+    }
+
+    /// Its part of `tests`, without those that would not come to an end.
+    fn of_those(self, tests: &[String]) -> Vec<&String> {
+        let ends = |test: &&String| !MIRI_ENDLESS.iter().any(|part| test.contains(part));
+        tests.iter().filter(ends).skip(self.number - 1).step_by(self.of).collect()
+    }
+}
+
+/// The names of tests that `command`, a test program with `--list`, prints.
+fn listed(command: &mut Command) -> Result<Vec<String>> {
+    let output = shell::output(command, LIST_LIMIT)?.context("the list of tests took too long")?;
+    if !output.status.success() {
+        bail!("{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+}
+
+/// The library's tests of a package under Miri.
+fn miri(root: &Path, nightly: &str, package: &str) -> Command {
+    let mut command = Command::new("rustup");
+    command
+        .args(["run", nightly, "cargo", "miri", "test", "--lib", "-p", package])
+        .current_dir(root)
+        .env_remove("RUSTUP_TOOLCHAIN")
+        .env_remove("CARGO");
+    if package == UNSAFE_PACKAGE {
+        // Without it there are no slabs.
+        command.args(["--features", "std"]);
+    }
+    command
+}
+
+/// The same as another processor runs them. What is added behind it are words for the test harness.
+fn foreign_miri(root: &Path, nightly: &str, package: &str, (target, _): (&str, &str)) -> Command {
+    let mut command = miri(root, nightly, package);
+    // Where it keeps what failed, proptest asks the system for.
+    let mut flags = String::from("-Zmiri-disable-isolation");
+    if package != UNSAFE_PACKAGE {
+        // They forbid unsafe code, so there is nothing of that to find, and it costs most.
+        flags += " -Zmiri-disable-stacked-borrows -Zmiri-disable-validation \
+                  -Zmiri-disable-alignment-check -Zmiri-disable-data-race-detector";
+    }
+    command.args(["--target", target, "--"]);
+    command.env("MIRIFLAGS", flags).env("PROPTEST_CASES", "2");
+    command
+}
+
+/// `cargo xtask miri`: a whole pass on the processors of [`MIRI_TARGETS`].
+pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
+    let Some(("--foreign", packages)) =
+        args.split_first().map(|(word, rest)| (word.as_str(), rest))
+    else {
+        bail!("miri wants --foreign, and takes --shard and names of packages behind it");
+    };
+    let (shard, packages) = match packages {
+        [word, shard, packages @ ..] if word == "--shard" => (Shard::parse(shard)?, packages),
+        packages => (Shard::ALL, packages),
+    };
+    let known = MIRI_TESTS.map(|(package, _)| package);
+    if let Some(unknown) = packages.iter().find(|name| !known.contains(&name.as_str())) {
+        bail!("miri --foreign runs the tests of {}, not of {unknown}", known.join(", "));
+    }
+    let mut session = Session::new(root.to_path_buf(), &[], true)?;
+    session.miri_foreign(packages, shard)?;
+    print!("\n{}", session.tally.report());
+    if session.tally.failures() > 0 {
+        bail!("tests under Miri failed");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_are_parts_of_the_tests() {
+        let tests: Vec<String> =
+            ["a", "b", "c", "congestion::bbr::scenarios::d", "e"].map(str::to_owned).into();
+        let part = |text| Shard::parse(text).unwrap().of_those(&tests);
+        assert_eq!(part("1/2"), ["a", "c"]);
+        assert_eq!(part("2/2"), ["b", "e"]);
+        assert_eq!(Shard::ALL.of_those(&tests), ["a", "b", "c", "e"]);
+        assert!(part("9/9").is_empty());
+        for wrong in ["", "2", "0/2", "3/2", "1/0", "x/2"] {
+            assert!(Shard::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

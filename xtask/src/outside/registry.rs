@@ -1,0 +1,85 @@
+//! Packages of the registry, which cargo fetches, and files that are written below the target
+//! folder.
+//!
+//! What cannot be fetched is told apart from what fails: the outer result is an error of ours, the
+//! inner one says why cargo has nothing to give.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::shell;
+
+/// What cargo says of the published package `name`, which it fetches by a package of its own in
+/// `place`.
+pub(crate) fn published(place: &Path, name: &str, version: &str) -> Result<Result<Value, String>> {
+    let text = format!(
+        "[package]\nname = \"fetch\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
+         [dependencies]\n{name} = \"={version}\"\n\n[workspace]\n"
+    );
+    write(&place.join("Cargo.toml"), &text)?;
+    write(&place.join("src/lib.rs"), "")?;
+    dependency(place, name)
+}
+
+/// What cargo says of the dependency `name` of the package in `place`.
+pub(crate) fn dependency(place: &Path, name: &str) -> Result<Result<Value, String>> {
+    Ok(metadata(place, &[])?.and_then(|all| {
+        let packages = all["packages"].as_array().into_iter().flatten();
+        let mut found = packages.filter(|package| package["name"] == name);
+        found.next().cloned().ok_or_else(|| format!("cargo does not know {name}"))
+    }))
+}
+
+/// The folder of a package's sources.
+pub(crate) fn folder_of(package: &Value) -> Result<PathBuf> {
+    let manifest = package["manifest_path"].as_str().context("a package has a manifest")?;
+    Ok(Path::new(manifest).parent().context("a manifest lies in a folder")?.to_path_buf())
+}
+
+/// What cargo says of the package in `place` and of all that it depends on.
+pub(crate) fn metadata(place: &Path, words: &[&str]) -> Result<Result<Value, String>> {
+    let mut command = Command::new("cargo");
+    command.args(["metadata", "--format-version", "1"]).args(words).current_dir(place);
+    let out = shell::output(&mut command, shell::FETCH_LIMIT)?
+        .context("cargo metadata did not end in time")?;
+    if !out.status.success() {
+        let said = String::from_utf8_lossy(&out.stderr);
+        return Ok(Err(format!("cargo cannot fetch what it needs: {}", said.trim())));
+    }
+    Ok(Ok(serde_json::from_slice(&out.stdout).context("cargo metadata is JSON")?))
+}
+
+/// Writes a file. What has not changed is not built again.
+pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
+    write_bytes(path, text.as_bytes())
+}
+
+/// As [`write()`].
+pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
+    if fs::read(path).is_ok_and(|before| before == bytes) {
+        return Ok(());
+    }
+    let folder = path.parent().context("files lie in folders")?;
+    fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+    fs::write(path, bytes).with_context(|| format!("writing {}", path.display()))
+}
+
+/// Copies all files of `from` into `to`, but for those at its top of these names.
+pub(crate) fn copy(from: &Path, to: &Path, left_out: &[&str]) -> Result<()> {
+    for entry in fs::read_dir(from).with_context(|| format!("reading {}", from.display()))? {
+        let entry = entry?;
+        let (path, name) = (entry.path(), entry.file_name());
+        if left_out.iter().any(|left| name == *left) {
+            continue;
+        }
+        match path.is_dir() {
+            true => copy(&path, &to.join(name), &[])?,
+            false => write_bytes(&to.join(name), &fs::read(&path)?)?,
+        }
+    }
+    Ok(())
+}
