@@ -423,8 +423,15 @@ impl TcpStream {
         self.socket().info(self.now())
     }
 
-    /// The queue of the stack that works for the connection, for as long as it lives. A program
-    /// with a [`QueueLoop`](crate::QueueLoop) for each runs what uses the stream in that loop.
+    /// The queue of the stack that works for the connection. A program with a
+    /// [`QueueLoop`](crate::QueueLoop) for each runs what uses the stream in that loop, where
+    /// nothing has to be woken on another thread.
+    ///
+    /// It is the queue that the SYN came by, or one in turn if we connected,
+    /// as long as the device sends us the flow's packets by the queue that ours leave by, which
+    /// TUN does. Where data goes on to come by another queue, the connection moves there
+    /// (`plimsoll.QueueMoves`), at most once in 10 ms. So a program that hands streams between its
+    /// loops looks again when it is woken.
     pub fn queue(&self) -> usize {
         self.socket().queue()
     }

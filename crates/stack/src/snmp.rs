@@ -123,6 +123,7 @@ ip_counters! {
     SynSpared => "plimsoll.SynSpared", "SYNs worked on while others are shed because their source has completed a handshake before.";
     GsoSoftware => "plimsoll.GsoSoftware", "Super-segments cut up in software because the device cannot.";
     TxRingFull => "plimsoll.TxRingFull", "Times that a device took no more packets for the moment.";
+    QueueMoves => "plimsoll.QueueMoves", "Connections that moved to the queue that their data comes by.";
     QueueMisses => "plimsoll.QueueMisses", "Segments worked on elsewhere than at their connection's home.";
     GroMerged => "plimsoll.GroMerged", "Segments that were merged into one before them on arrival.";
     ConnectionPanics => "plimsoll.ConnectionPanics", "Connections aborted because the stack panicked in work on them: a defect.";

@@ -26,7 +26,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 #[cfg(all(loom, test))]
 use loom::sync::{
@@ -196,6 +196,9 @@ pub(crate) struct Completions {
     queue: Queue,
     kick: Kick,
 }
+
+/// Those of all queues, by number. A connection that moves to another queue finds its there.
+pub(crate) type CompletionsByQueue = Arc<Box<[Arc<Completions>]>>;
 
 thread_local! {
     /// Whose queue this thread is about to look at.

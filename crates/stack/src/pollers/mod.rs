@@ -24,6 +24,7 @@ use plimsoll_tcp::Instant;
 use crate::error::StackError;
 use crate::interfaces::Interfaces;
 use crate::pollers::coarse_timers::CoarseTimers;
+use crate::pollers::completion::CompletionsByQueue;
 use crate::pollers::queue::Queue;
 use crate::snmp::Snmp;
 use crate::sockets::backlog::SpareQueues;
@@ -32,6 +33,8 @@ use crate::sockets::backlog::SpareQueues;
 pub(crate) struct Pollers {
     /// Apart from one another in memory, so that pollers do not share cache lines.
     queues: Box<[CachePadded<Queue>]>,
+    /// Those of each queue.
+    completions: CompletionsByQueue,
     snmp: Snmp,
     spare_backlogs: SpareQueues,
     /// Connections that were opened so far.
@@ -54,8 +57,10 @@ impl Pollers {
         interfaces: &Interfaces,
         coarse_timers: Option<Arc<dyn CoarseTimers>>,
     ) -> Result<Pollers, StackError> {
+        let queues = Queue::build_all(count, interfaces)?;
         Ok(Pollers {
-            queues: Queue::build_all(count, interfaces)?,
+            completions: Arc::new(queues.iter().map(|queue| queue.completions().clone()).collect()),
+            queues,
             snmp: Snmp::new(),
             spare_backlogs: SpareQueues::default(),
             opened: AtomicUsize::new(0),
@@ -74,6 +79,11 @@ impl Pollers {
     /// The queue with this number, which came from an interface or a connection.
     pub(crate) fn queue(&self, index: u8) -> &Queue {
         &self.queues[usize::from(index)]
+    }
+
+    /// Connections that may go on after a completion, of each queue.
+    pub(crate) fn completions(&self) -> &CompletionsByQueue {
+        &self.completions
     }
 
     /// How many queues there are.

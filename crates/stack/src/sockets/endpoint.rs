@@ -1,6 +1,7 @@
 //! One connection in the stack: the engine's connection and what the stack keeps beside it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use plimsoll_tcp::{
     Config, Connection, Events, Instant, Md5Key, MemoryRoom, Segment, SendKind, Serial, State,
@@ -15,12 +16,13 @@ use crate::interfaces::space::SpaceWaiter;
 use crate::packet::CompletionSink;
 use crate::policies::budget::{self, BudgetShare};
 use crate::policies::memory::MemoryAccount;
-use crate::pollers::completion::{BelowUs, Completions};
+use crate::pollers::completion::{BelowUs, CompletionsByQueue};
 use crate::sockets::backlog::Backlog;
 use crate::sockets::listening::Listening;
 use crate::sockets::path_report::PendingReports;
 use crate::sockets::prequeue::Prequeue;
 use crate::sockets::saved_syn::SavedSyn;
+use crate::sockets::strays::Strays;
 use crate::sockets::wakers::WakerSet;
 use crate::sync::socket_lock::{self, Place, SocketLock};
 
@@ -28,10 +30,8 @@ use crate::sync::socket_lock::{self, Place, SocketLock};
 pub(crate) struct Endpoint {
     /// Who talks with whom.
     pub(crate) key: FlowKey,
-    /// The interface that its packets leave by.
-    pub(crate) interface: u8,
-    /// The queue of that interface, which its timers and completions go to.
-    pub(crate) home: u8,
+    /// By which way its packets leave. Written by its owner.
+    way: AtomicU16,
     /// The flow label of its packets (IPv6).
     flow_label: u32,
     /// Its place in the connection table.
@@ -39,7 +39,7 @@ pub(crate) struct Endpoint {
     /// Bytes handed down and not completed.
     below: BelowUs,
     /// Where it is put when it may go on after a completion.
-    completions: Arc<Completions>,
+    completions: CompletionsByQueue,
     /// What signs its segments (TCP_MD5SIG), as long as it lives. Pollers ask without owning it.
     md5_key: Option<Md5Key>,
     /// The listener that it came from.
@@ -63,16 +63,20 @@ pub(crate) struct Way {
     interface: u8,
     home: u8,
     flow_label: u32,
-    completions: Arc<Completions>,
+    completions: CompletionsByQueue,
+}
+
+fn way_bits(interface: u8, home: u8) -> u16 {
+    u16::from_ne_bytes([interface, home])
 }
 
 impl Way {
-    /// By `interface`, which is one of the queue `home` with these `completions`.
+    /// By `interface`, which is one of the queue `home`. The completions are those of all queues.
     pub(crate) fn new(
         interface: u8,
         flow_label: u32,
         home: u8,
-        completions: Arc<Completions>,
+        completions: CompletionsByQueue,
     ) -> Way {
         Way { interface, home, flow_label, completions }
     }
@@ -131,6 +135,8 @@ pub(crate) struct Inner {
     panicked: bool,
     /// How often that has happened.
     panics: u8,
+    /// Which queues its data comes by.
+    pub(crate) strays: Strays,
     /// Packets that wait for a thread that is blocked in a read.
     pub(crate) prequeue: Option<Box<Prequeue<Segment>>>,
 }
@@ -179,6 +185,22 @@ pub struct Edges {
 }
 
 impl Endpoint {
+    /// The interface that its packets leave by: one queue of a device.
+    pub(crate) fn interface(&self) -> u8 {
+        self.way.load(Ordering::Relaxed).to_ne_bytes()[0]
+    }
+
+    /// The queue of that interface, which its timers and completions go to. Who does not own the
+    /// socket may read the one before; the lock makes that right.
+    pub(crate) fn home(&self) -> u8 {
+        self.way.load(Ordering::Relaxed).to_ne_bytes()[1]
+    }
+
+    /// For the owner: its packets leave by `interface` from now on, one of the queue `home`.
+    pub(crate) fn move_home(&self, interface: u8, home: u8) {
+        self.way.store(way_bits(interface, home), Ordering::Relaxed);
+    }
+
     /// The flow label of its packets (IPv6).
     pub(crate) fn flow_label(&self) -> u32 {
         self.flow_label
@@ -240,6 +262,7 @@ impl Endpoint {
             sent_to: None,
             panicked: false,
             panics: 0,
+            strays: Strays::default(),
             prequeue: None,
         };
         let md5_key = inner.conn.md5_key().cloned();
@@ -247,8 +270,7 @@ impl Endpoint {
         let Way { interface, home, flow_label, completions } = way;
         Arc::new(Endpoint {
             key,
-            interface,
-            home,
+            way: AtomicU16::new(way_bits(interface, home)),
             flow_label,
             id,
             below,
@@ -296,7 +318,7 @@ impl Place for Endpoint {
 
     fn hand_on(&self) {
         if self.below.enqueue() {
-            self.completions.push(self.id);
+            self.completions[usize::from(self.home())].push(self.id);
         }
     }
 
@@ -308,7 +330,7 @@ impl Place for Endpoint {
 impl CompletionSink for Endpoint {
     fn complete(&self, bytes: u32, serial: Serial) {
         if self.below.release(bytes, serial.0) {
-            self.completions.push(self.id);
+            self.completions[usize::from(self.home())].push(self.id);
         }
     }
 

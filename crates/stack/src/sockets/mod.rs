@@ -15,6 +15,7 @@ pub(crate) mod path_report;
 pub(crate) mod prequeue;
 pub(crate) mod quote;
 pub(crate) mod saved_syn;
+pub(crate) mod strays;
 pub(crate) mod summary;
 pub(crate) mod udp;
 pub(crate) mod unhandled;

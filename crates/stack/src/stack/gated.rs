@@ -598,7 +598,7 @@ impl Stack {
         });
         work.finish();
         self.adopt(&endpoint);
-        let way = endpoint.interface;
+        let way = endpoint.interface();
         let socket = TcpSocket::new(self.clone(), endpoint);
         // A device that went away meanwhile may have told the others before this one was there.
         let up = self.check_up().and_then(|()| self.check_way(way));

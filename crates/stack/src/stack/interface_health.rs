@@ -59,7 +59,7 @@ impl Stack {
     fn end_all_over(&self, now: Instant, first: u8, ways: u16) {
         let mut work = Work::begin(self, now);
         for endpoint in self.tables.connections().all() {
-            if ways & (1 << endpoint.interface) != 0 {
+            if ways & (1 << endpoint.interface()) != 0 {
                 work.leave_report(&endpoint, PathReport::Gone(ConnectionError::DeviceGone));
             }
         }
@@ -199,7 +199,7 @@ impl Stack {
 
     /// Tells the connections over an interface how long its packets may be.
     fn follow_mtu(&self, now: Instant, interface: &Interface) {
-        let over = |endpoint: &Arc<Endpoint>| endpoint.interface == interface.index();
+        let over = |endpoint: &Arc<Endpoint>| endpoint.interface() == interface.index();
         let mut work = Work::begin_at(self, now, interface.queue());
         for endpoint in self.tables.connections().all().into_iter().filter(over) {
             let known = self.known_path(endpoint.key.remote, interface);
@@ -232,8 +232,8 @@ impl Stack {
         for endpoint in self.tables.connections().all().into_iter().filter(there) {
             let remote = endpoint.key.remote;
             if said(&before, remote) != said(&after, remote) {
-                let known = self.known_path(remote, self.interfaces.get(endpoint.interface));
-                let mut work = Work::begin_at(self, self.pollers.latest_time(), endpoint.home);
+                let known = self.known_path(remote, self.interfaces.get(endpoint.interface()));
+                let mut work = Work::begin_at(self, self.pollers.latest_time(), endpoint.home());
                 work.leave_report(&endpoint, PathReport::Link(known));
                 work.finish();
             }
@@ -267,7 +267,7 @@ impl Stack {
     /// For who has entered a connection into the table that nobody has heard of: tells it if its
     /// interface is down, or the stack has come to its end.
     pub(crate) fn tell_if_down(&self, work: &mut Work<'_>, endpoint: &Arc<Endpoint>) {
-        if self.check_up().and_then(|()| self.check_way(endpoint.interface)).is_err() {
+        if self.check_up().and_then(|()| self.check_way(endpoint.interface())).is_err() {
             work.leave_report(endpoint, PathReport::Gone(ConnectionError::DeviceGone));
         }
     }

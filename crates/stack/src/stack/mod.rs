@@ -11,6 +11,7 @@ pub(crate) mod fast_connect;
 pub(crate) mod fast_open;
 pub(crate) mod gated;
 pub(crate) mod gro;
+pub(crate) mod home;
 pub(crate) mod interface_health;
 pub(crate) mod ip;
 pub(crate) mod life;
@@ -203,13 +204,13 @@ impl Stack {
         let mut work = Work::begin(self, now);
         let opened = work.contain_making(|work| self.open(work, key, options, opener));
         let endpoint = opened.unwrap_or(Err(ConnectionError::Panicked.into()))?;
-        work.move_to(endpoint.home);
+        work.move_to(endpoint.home());
         work.contain(&endpoint, |work| {
             begin(work, &endpoint);
             work.release(&endpoint, endpoint.own(), true);
         });
         work.finish();
-        let interface = endpoint.interface;
+        let interface = endpoint.interface();
         let socket = TcpSocket::new(self.clone(), endpoint);
         // A device that went away meanwhile may have told the others before this one was there.
         let up = self.check_up().and_then(|()| self.check_way(interface));
@@ -309,7 +310,7 @@ impl Stack {
     /// The way of packets that leave by `interface`.
     fn way_of(&self, interface: u8, flow_label: u32) -> Way {
         let home = self.interfaces.get(interface).queue();
-        Way::new(interface, flow_label, home, self.pollers.queue(home).completions().clone())
+        Way::new(interface, flow_label, home, self.pollers.completions().clone())
     }
 
     /// The parameters of a connection with the identity `key`, which the queue `home` works for.
@@ -484,7 +485,7 @@ impl Stack {
     /// Asks every connection again, because a setting has changed that may have held data back.
     pub(crate) fn settle_all(&self, now: Instant) {
         for endpoint in self.tables.connections().all() {
-            let mut work = Work::begin_at(self, now, endpoint.home);
+            let mut work = Work::begin_at(self, now, endpoint.home());
             work.leave(&endpoint, SETTLE);
             work.finish();
         }

@@ -103,7 +103,7 @@ impl Stack {
     /// more, it is done here.
     fn hand_over(&self, endpoint: &Arc<Endpoint>, owned: Owned<'_>) {
         if self.pollers.ended().is_some() {
-            let mut work = Work::begin_at(self, self.pollers.latest_time(), endpoint.home);
+            let mut work = Work::begin_at(self, self.pollers.latest_time(), endpoint.home());
             work.release(endpoint, owned, false);
             work.finish();
         } else {
@@ -114,7 +114,7 @@ impl Stack {
 
     /// See [`Work::look_again`].
     pub(crate) fn look_again(&self, endpoint: &Arc<Endpoint>) {
-        let mut work = Work::begin_at(self, self.pollers.latest_time(), endpoint.home);
+        let mut work = Work::begin_at(self, self.pollers.latest_time(), endpoint.home());
         work.look_again(endpoint);
         work.finish();
     }
@@ -140,7 +140,7 @@ impl Stack {
             Ok(seen) => seen,
             Err(panic) => {
                 take_remains(endpoint, panic);
-                let mut work = Work::begin_at(self, self.pollers.latest_time(), endpoint.home);
+                let mut work = Work::begin_at(self, self.pollers.latest_time(), endpoint.home());
                 work.settle_panicked(endpoint);
                 work.finish();
                 let seen = look(&mut endpoint.own());

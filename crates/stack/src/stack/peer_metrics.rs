@@ -39,7 +39,7 @@ impl Work<'_> {
             }
             // On loopback nothing stands between, so that it says nothing.
             FastOpenOutcome::Works
-                if endpoint.interface == self.stack.interfaces.routes().loopback() => {}
+                if endpoint.interface() == self.stack.interfaces.routes().loopback() => {}
             FastOpenOutcome::Works => metrics.note_no_black_hole(),
         }
     }

@@ -8,13 +8,14 @@
 //! queues is several interfaces, one for each, of which only the first has addresses and is known
 //! to the routes; the others are its *ways*.
 //!
-//! Every connection has a *home*: the queue of the interface that its packets leave by, for as long
-//! as it lives. One that was opened from outside stays with the queue that its SYN came by, others
-//! are spread by their hash. The host's kernel sends the packets of a flow by the queue by which
-//! the last one from us came, so they arrive at home, too, and all work of the stack for a
-//! connection is done by one thread. A packet that arrives elsewhere is worked on where it arrived,
-//! which is counted (`plimsoll.QueueMisses`); the socket lock makes that right. Timers and
-//! completions go to the home in any case.
+//! Every connection has a *home*: the queue of the interface that its packets leave by. One that
+//! was opened from outside begins with the queue that its SYN came by, the others get each queue in
+//! turn. The host's kernel sends the packets of a flow by the queue by which the last one from us
+//! came, so they arrive at home, too, and all work of the stack for a connection is done by one
+//! thread. A packet that arrives elsewhere is worked on where it arrived, which is counted
+//! (`plimsoll.QueueMisses`); the socket lock makes that right. Timers and completions go to the
+//! home in any case. If its data goes on to come by another queue, a connection moves there
+//! (`home.rs`, `plimsoll.QueueMoves`).
 //!
 //! What all connections share is shared by all queues: the tables, TIME-WAIT and reassembly, whose
 //! timers are the first queue's.

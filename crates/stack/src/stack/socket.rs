@@ -51,9 +51,10 @@ impl TcpSocket {
         }
     }
 
-    /// The queue of the stack that works for it (see [`Stack::poll_queue`]).
+    /// The queue of the stack that works for it (see [`Stack::poll_queue`]). It changes if the
+    /// connection's data goes on to come by another.
     pub fn queue(&self) -> usize {
-        usize::from(self.endpoint.home)
+        usize::from(self.endpoint.home())
     }
 
     /// Hands over bytes to be sent and returns how many were taken (perhaps fewer than given).

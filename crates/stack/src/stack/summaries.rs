@@ -49,7 +49,7 @@ impl Stack {
     /// Adds what the stack knows to what a connection tells about itself.
     pub(crate) fn add_to_info(&self, endpoint: &Endpoint, info: &mut Info) {
         (info.below, _) = endpoint.below().get();
-        info.completions = self.interfaces.get(endpoint.interface).completions();
+        info.completions = self.interfaces.get(endpoint.interface()).completions();
     }
 
     fn summary_of(

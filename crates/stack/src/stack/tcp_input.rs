@@ -211,7 +211,7 @@ impl Stack {
         endpoint: Arc<Endpoint>,
         segment: Segment,
     ) -> Option<Segment> {
-        if endpoint.home != work.home() {
+        if endpoint.home() != work.home() {
             work.count(IpCounter::QueueMisses);
         }
         let renews = state.syns.is_scarce();
@@ -236,6 +236,10 @@ impl Stack {
             work.leave_segment(endpoint, segment);
             return Given { back: None, touched: false };
         };
+        // A device with one queue has nowhere to move to.
+        if self.pollers.count() > 1 && !segment.payload.is_empty() {
+            work.note_queue(endpoint, &mut inner);
+        }
         if renews && inner.conn.state().is_synchronized() {
             work.prove(endpoint);
         }

@@ -156,7 +156,7 @@ impl<'a> Work<'a> {
     pub(crate) fn context(&self, endpoint: &Endpoint, inner: &mut Inner) -> Context<'_> {
         let now = inner.advance(self.now);
         let (bytes, completed) = endpoint.below().get();
-        let interface = &self.stack.interfaces.get(endpoint.interface);
+        let interface = &self.stack.interfaces.get(endpoint.interface());
         let below = Below {
             bytes,
             completed: Serial(completed),
@@ -371,7 +371,7 @@ impl<'a> Work<'a> {
     fn remove(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
         if inner.timer != Instant::FAR_FUTURE {
             inner.timer = Instant::FAR_FUTURE;
-            self.stack.pollers.queue(endpoint.home).wheel().lock().stop(endpoint.id);
+            self.stack.pollers.queue(endpoint.home()).wheel().lock().stop(endpoint.id);
         }
         self.leave_syn_queue(endpoint, inner);
         if inner.uncount_orphan() {
@@ -383,7 +383,7 @@ impl<'a> Work<'a> {
         }
         endpoint.at(Site::Remove);
         if endpoint.below().waits_for_space() {
-            self.stack.interfaces.get(endpoint.interface).tx().forget(endpoint);
+            self.stack.interfaces.get(endpoint.interface()).tx().forget(endpoint);
         }
         self.stack.policies.memory().forget(std::mem::take(&mut inner.memory_ticket));
         self.stack.tables.connections().remove(endpoint);
@@ -415,9 +415,9 @@ impl<'a> Work<'a> {
             return;
         }
         inner.timer = deadline;
-        let home = self.stack.pollers.queue(endpoint.home);
+        let home = self.stack.pollers.queue(endpoint.home());
         home.wheel().lock().arm(endpoint.id, deadline);
-        if endpoint.home == self.home {
+        if endpoint.home() == self.home {
             self.armed = self.armed.min(deadline);
         } else {
             home.waiter().kick_before(deadline);
@@ -590,7 +590,7 @@ impl Stack {
         endpoint: &Arc<Endpoint>,
         buf: &mut [u8],
     ) -> Result<usize, ReadError> {
-        let mut work = Work::begin_at(self, now, endpoint.home);
+        let mut work = Work::begin_at(self, now, endpoint.home());
         let read = work.contain(endpoint, |work| work.read_into(endpoint, buf));
         work.finish();
         read.unwrap_or(Err(PANICKED))
@@ -603,7 +603,7 @@ impl Stack {
         endpoint: &Arc<Endpoint>,
         max: usize,
     ) -> Result<Slices, ReadError> {
-        let mut work = Work::begin_at(self, now, endpoint.home);
+        let mut work = Work::begin_at(self, now, endpoint.home());
         let read = work.contain(endpoint, |work| {
             let mut owned = endpoint.own();
             let settles = work.run_prequeue(endpoint, &mut owned, true) || !owned.is_touched();
@@ -624,7 +624,7 @@ impl Stack {
         departure: impl FnOnce(&Inner) -> Departure,
         mut call: impl FnMut(&mut Inner, &Context<'_>) -> T,
     ) -> T {
-        let mut work = Work::begin_at(self, now, endpoint.home);
+        let mut work = Work::begin_at(self, now, endpoint.home());
         let result = work.contain(endpoint, |work| {
             let mut inner = endpoint.own();
             work.run_prequeue(endpoint, &mut inner, false);
@@ -650,7 +650,7 @@ impl Stack {
 
     /// The application lets go of a connection.
     pub(crate) fn close_endpoint(&self, now: Instant, endpoint: &Arc<Endpoint>) {
-        let mut work = Work::begin_at(self, now, endpoint.home);
+        let mut work = Work::begin_at(self, now, endpoint.home());
         if work.contain(endpoint, |work| work.close(endpoint)).is_none() {
             // It is aborted, but perhaps not let go yet.
             work.contain(endpoint, |work| work.close(endpoint));

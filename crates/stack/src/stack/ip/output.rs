@@ -73,7 +73,7 @@ impl Work<'_> {
             // Otherwise a completion restarts it.
             waiter = from.waits_for_space.then_some(endpoint);
         }
-        self.offer(endpoint.interface, packet, waiter).map_err(|packet| {
+        self.offer(endpoint.interface(), packet, waiter).map_err(|packet| {
             if let Some(charge) = packet.charge {
                 charge.refuse();
             }

@@ -7,7 +7,7 @@ use plimsoll_tcp::{Duration, Instant};
 use crate::device::Device;
 use crate::device::memory_link::{self, LinkConfig};
 use crate::stack::tests::harness::{A4, B4, Pair, drain, feed, ip, pattern};
-use crate::{InterfaceConfig, Stack, StackConfig};
+use crate::{InterfaceConfig, Stack, StackConfig, TcpSocket};
 
 fn stack(mut queues: Vec<Device>, pollers: usize, address: &str) -> Arc<Stack> {
     let device = queues.remove(0);
@@ -82,6 +82,7 @@ fn flows_are_spread_and_stay_at_home() {
         assert_eq!(pair.a.queue_count(), pollers);
         exchange(&mut pair);
         assert_eq!(pair.counter("plimsoll.QueueMisses"), (0, 0));
+        assert_eq!(pair.counter("plimsoll.QueueMoves"), (0, 0));
         for stack in [&pair.a, &pair.b] {
             let bytes = received(stack);
             let (first, second) = (bytes[0].1 > 100_000, bytes[2].1 > 100_000);
@@ -104,7 +105,91 @@ fn what_arrives_elsewhere_is_worked_on_there() {
         exchange(&mut pair);
         let (misses, _) = pair.counter("plimsoll.QueueMisses");
         assert!(misses > 100, "{misses}");
+        // What it receives by the one queue makes it send by that, and so receive by the other.
+        let (moves, _) = pair.counter("plimsoll.QueueMoves");
+        assert!(moves > 0);
     }
+}
+
+/// A connection of a stack whose peer has moved to the other queue.
+struct Moved {
+    pair: Pair,
+    client: Arc<TcpSocket>,
+    server: Arc<TcpSocket>,
+}
+
+impl Moved {
+    fn new() -> Moved {
+        let mut pair = pair(&LinkConfig::default(), 2, false);
+        let listener = pair.listen(B4, 8);
+        let (client, server) = pair.open(B4, &listener);
+        Moved { pair, client, server }
+    }
+
+    /// The client's packets leave by its other queue, and it stays there for a while.
+    fn steer(&mut self) {
+        let stack = &self.pair.a;
+        let [endpoint] = <[_; 1]>::try_from(stack.tables.connections().all()).ok().unwrap();
+        let other = 1 - endpoint.home();
+        let first = stack.interfaces.first_way(endpoint.interface());
+        endpoint.move_home(stack.interfaces.way(first, other), other);
+        stack.inspect(&endpoint, |inner| inner.strays.moved(self.pair.now));
+    }
+
+    /// The client asks, and the server answers.
+    fn exchange(&mut self) {
+        let now = self.pair.now;
+        assert_eq!(self.client.write(now, b"question"), Ok(8));
+        self.pair.settle();
+        let mut got = [0; 16];
+        assert_eq!(self.server.read(self.pair.now, &mut got), Ok(8));
+        assert_eq!(self.server.write(self.pair.now, b"answer"), Ok(6));
+        self.pair.settle();
+        assert_eq!(self.client.read(self.pair.now, &mut got), Ok(6));
+    }
+
+    fn moves(&self) -> u64 {
+        self.pair.counter("plimsoll.QueueMoves").1
+    }
+}
+
+#[test]
+fn a_connection_follows_its_data() {
+    let mut moved = Moved::new();
+    moved.exchange();
+    let before = moved.server.queue();
+    assert_eq!(before, moved.client.queue());
+    moved.steer();
+    moved.exchange();
+    assert_eq!((moved.server.queue(), moved.moves()), (before, 0), "one segment proves nothing");
+    moved.exchange();
+    assert_eq!((moved.server.queue(), moved.moves()), (1 - before, 1));
+    let misses = moved.pair.counter("plimsoll.QueueMisses").1;
+    moved.pair.run(Duration::from_millis(5));
+    moved.exchange();
+    assert_eq!(moved.pair.counter("plimsoll.QueueMisses").1, misses, "it is at home");
+
+    // Not again before it has stayed for a while.
+    moved.steer();
+    (0..3).for_each(|_| moved.exchange());
+    assert_eq!((moved.server.queue(), moved.moves()), (1 - before, 1));
+    moved.pair.run(Duration::from_millis(10));
+    moved.exchange();
+    assert_eq!((moved.server.queue(), moved.moves()), (before, 2));
+}
+
+#[test]
+fn its_timer_moves_along() {
+    let mut moved = Moved::new();
+    moved.exchange();
+    let from = moved.server.queue();
+    moved.steer();
+    (0..2).for_each(|_| moved.exchange());
+    assert_eq!(moved.server.queue(), 1 - from);
+    // An answer that is lost is sent again by the queue that the connection is at home in now.
+    assert_eq!(moved.server.write(moved.pair.now, b"lost"), Ok(4));
+    let next = |queue: usize| moved.pair.b.pollers.queue(queue as u8).wheel().next();
+    assert!(next(1 - from).is_some() && next(from).is_none());
 }
 
 #[test]
