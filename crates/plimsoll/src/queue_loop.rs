@@ -63,6 +63,48 @@ impl QueueLoop {
         &self.stack
     }
 
+    /// Keeps the calling thread, which is to run this loop, on one processor from now on: on one
+    /// whose number is that of the queue, modulo the number of queues.
+    ///
+    /// Together with [`Steering::Processor`](crate::device::tun::Steering), which has the kernel
+    /// hand packets to the queue of the processor that sends them, the loop, the connection and the
+    /// thread of the host that talks to it meet on one processor, and nobody is woken on another.
+    /// If the thread may use no such processor, it stays on another, each queue's in turn.
+    ///
+    /// # Errors
+    /// If the system refuses; [`Unsupported`](std::io::ErrorKind::Unsupported) where it is not
+    /// Linux.
+    ///
+    /// ```no_run
+    /// use plimsoll::device::tun::{self, Steering, TunConfig};
+    /// use plimsoll::Stack;
+    /// let count = std::thread::available_parallelism()?.get().min(8);
+    /// let config = TunConfig::default().name("tun0").steering(Steering::Processor);
+    /// let mut devices = tun::open_queues(config, count)?.into_iter();
+    /// let first = devices.next().expect("at least one");
+    /// let stack = Stack::builder().device(first).more_queues(devices).address("192.0.2.1/24");
+    /// let stack = stack.queues(count).build_without_thread()?;
+    /// for index in 0..stack.queue_count() {
+    ///     let mut queue = stack.queue(index)?;
+    ///     std::thread::spawn(move || {
+    ///         queue.stay_on_processor()?;
+    ///         loop {
+    ///             let polled = queue.poll_with(|| { /* runs what was woken */ });
+    ///             if let Some(error) = polled.ended {
+    ///                 return Err::<(), std::io::Error>(std::io::Error::other(error));
+    ///             }
+    ///             if !polled.worked {
+    ///                 queue.wait(polled.next, || false).map_err(std::io::Error::other)?;
+    ///             }
+    ///         }
+    ///     });
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn stay_on_processor(&self) -> std::io::Result<()> {
+        self.waiter.stay_on_processor()
+    }
+
     /// As [`Stack::poll`], for this queue.
     pub fn poll(&mut self) -> Polled {
         Polled::of(self.stack.core().poll_queue(self.queue(), self.stack.now(), BUDGET))

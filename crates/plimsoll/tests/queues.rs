@@ -14,8 +14,9 @@ use std::thread;
 use std::time::Duration;
 
 use plimsoll::device::memory_link::{self, LinkConfig};
-use plimsoll::device::tun::{self, TunConfig};
+use plimsoll::device::tun::{self, Steering, TunConfig};
 use plimsoll::{Stack, TcpListener, TcpStream};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use namespace::{ip, isolated};
 
@@ -24,7 +25,11 @@ const BYTES: usize = 1 << 20;
 
 /// A stack with `queues` threads over a device with as many queues. The kernel is 192.0.2.1.
 fn stack(queues: usize) -> Stack {
-    let config = TunConfig::default().name("tun0").up(true);
+    stack_with(queues, Steering::Flow)
+}
+
+fn stack_with(queues: usize, steering: Steering) -> Stack {
+    let config = TunConfig::default().name("tun0").up(true).steering(steering);
     let mut devices = tun::open_queues(config, queues).unwrap().into_iter();
     ip("address add 192.0.2.1/24 dev tun0");
     ip("address add 2001:db8::1/64 dev tun0 nodad");
@@ -121,6 +126,59 @@ fn two_queues_carry_twenty_flows_with_the_kernel() {
         let (misses, all) = (counter(&stack, "plimsoll.QueueMisses"), counter(&stack, "TcpInSegs"));
         eprintln!("{misses} of {all} segments came elsewhere");
         assert!(misses < all / 20, "flows stay at home: {misses} of {all}");
+    });
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and /dev/net/tun"]
+fn queues_by_processor_carry_as_well() {
+    isolated("queues_by_processor_carry_as_well", || {
+        let stack = stack_with(2, Steering::Processor);
+        twenty_flows(&stack);
+        let (misses, all) = (counter(&stack, "plimsoll.QueueMisses"), counter(&stack, "TcpInSegs"));
+        let moves = counter(&stack, "plimsoll.QueueMoves");
+        eprintln!("{misses} of {all} segments came elsewhere, {moves} moves");
+    });
+}
+
+/// Processors of this thread that queues 0 and 1 of two are for.
+fn processors() -> Option<[usize; 2]> {
+    let usable = sched_getaffinity(None).unwrap();
+    let of = |queue| (queue..CpuSet::MAX_CPU).step_by(2).find(|&cpu| usable.is_set(cpu));
+    Some([of(0)?, of(1)?])
+}
+
+fn stay_on(cpu: usize) {
+    let mut one = CpuSet::new();
+    one.set(cpu);
+    sched_setaffinity(None, &one).unwrap();
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and /dev/net/tun"]
+fn a_connection_follows_the_processor_of_its_peer() {
+    isolated("a_connection_follows_the_processor_of_its_peer", || {
+        let Some(processors) = processors() else {
+            return eprintln!("one processor: there is nothing to follow");
+        };
+        let stack = stack_with(2, Steering::Processor);
+        let listener = TcpListener::bind(&stack, "192.0.2.2:80").unwrap();
+        stay_on(processors[0]);
+        let mut theirs = std::net::TcpStream::connect("192.0.2.2:80").unwrap();
+        let (mut ours, _) = listener.accept().unwrap();
+        for queue in [0, 1, 0] {
+            stay_on(processors[queue]);
+            // It stays for 10 ms at least where it is.
+            thread::sleep(Duration::from_millis(30));
+            for _ in 0..3 {
+                theirs.write_all(b"question").unwrap();
+                ours.read_exact(&mut [0; 8]).unwrap();
+                ours.write_all(b"answer").unwrap();
+                theirs.read_exact(&mut [0; 6]).unwrap();
+            }
+            assert_eq!(ours.queue(), queue);
+        }
+        assert_eq!(counter(&stack, "plimsoll.QueueMoves"), 2);
     });
 }
 

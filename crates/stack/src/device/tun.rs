@@ -54,7 +54,7 @@ use crate::packet::{ChecksumState, Packet};
 
 pub use self::passed::{FdConfig, PacketHeader, from_fd};
 pub use self::setup::{
-    Offloads, TunConfig, bring_up, is_up, mtu, open, open_queues, queue_len, set_mtu,
+    Offloads, Steering, TunConfig, bring_up, is_up, mtu, open, open_queues, queue_len, set_mtu,
 };
 
 /// The longest packet that a read can return.

@@ -23,6 +23,8 @@ pub(crate) mod errno;
 mod eventfd;
 #[cfg(all(unix, any(not(any(target_os = "linux", target_os = "android")), all(test, not(loom)))))]
 mod pair;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) mod processors;
 
 #[cfg(not(unix))]
 pub(crate) use self::bell::{Event, sleep};

@@ -6,6 +6,7 @@
 //! queue keeps the role for as long as it lives ([`QueueWaiter`]), and hands it over with itself;
 //! [`Stack::wait`] takes the roles of all queues for one call.
 
+use std::io;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -58,6 +59,21 @@ impl QueueWaiter {
     /// The queue.
     pub fn queue(&self) -> usize {
         usize::from(self.queue)
+    }
+
+    /// Keeps the calling thread on one processor from now on: on one whose number is that of the
+    /// queue, modulo the number of queues. That is where packets of this queue come from if the
+    /// device chooses by processor (`tun::Steering::Processor`). If the thread may use none of
+    /// these processors, it stays on another, each queue's in turn.
+    ///
+    /// # Errors
+    /// If the system refuses, and [`Unsupported`](io::ErrorKind::Unsupported) where it is not
+    /// Linux.
+    pub fn stay_on_processor(&self) -> io::Result<()> {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        return platform::processors::stay(self.queue(), self.stack.queue_count());
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// As [`Stack::wait_unless`], for this queue alone.

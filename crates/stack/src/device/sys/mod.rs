@@ -5,7 +5,9 @@
 
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+mod bpf;
 
 use linux_raw_sys::{if_tun, ioctl as op, net};
 use rustix::io::Errno;
@@ -132,6 +134,15 @@ pub(super) fn tun_set_offload(fd: impl AsFd, offloads: u32) -> Result<(), Errno>
     let value = offloads as usize;
     // SAFETY: TUNSETOFFLOAD takes an integer in place of a pointer.
     unsafe { ioctl(fd, IntegerSetter::<{ op::TUNSETOFFLOAD as Opcode }>::new_usize(value)) }
+}
+
+/// Has the kernel hand each packet to the queue with the number of the processor that sends it, and
+/// a long one to that of its flow's hash, modulo the number of queues: a program for the kernel.
+pub(super) fn tun_steer_by_processor(fd: impl AsFd) -> Result<(), Errno> {
+    let program = bpf::load_socket_filter(&bpf::PROCESSOR)?;
+    let program = program.as_raw_fd();
+    // SAFETY: TUNSETSTEERINGEBPF reads an int, which is a descriptor.
+    unsafe { ioctl(fd, Setter::<{ op::TUNSETSTEERINGEBPF as Opcode }, i32>::new(program)) }
 }
 
 /// Some socket; the ioctls on interfaces want one.

@@ -55,12 +55,33 @@ pub struct TunConfig {
     pub mtu: Option<u16>,
     /// Brings the interface up.
     pub up: bool,
+    /// Which queue the kernel hands a packet to, if there are several.
+    pub steering: Steering,
+}
+
+/// Which of its queues a TUN device hands a packet to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Steering {
+    /// The one by which the last packet of its flow came from us (Linux's default).
+    #[default]
+    Flow,
+    /// The one with the number of the processor on which the packet was sent, modulo the number of
+    /// queues (`TUNSETSTEERINGEBPF`, Linux 4.16). If the thread of each queue stays on a processor
+    /// of the same number, a request, its answer and who waits for it meet on one, and nobody is
+    /// woken on another, which costs more than all else. Connections
+    /// [move](crate::TcpSocket::queue) with the peer's threads.
+    ///
+    /// Packets of more than 16 KiB go by the hash of their flow: whoever sends in bulk is better
+    /// off with a processor to itself. It takes the right to load programs into the kernel
+    /// (`CAP_BPF`).
+    Processor,
 }
 
 plimsoll_tcp::setters!(TunConfig {
     offloads: Offloads,
     mtu: Option<u16>,
     up: bool,
+    steering: Steering,
 });
 
 impl TunConfig {
@@ -74,7 +95,13 @@ impl TunConfig {
 
 impl Default for TunConfig {
     fn default() -> TunConfig {
-        TunConfig { name: "plimsoll%d".into(), offloads: Offloads::Auto, mtu: None, up: false }
+        TunConfig {
+            name: "plimsoll%d".into(),
+            offloads: Offloads::Auto,
+            mtu: None,
+            up: false,
+            steering: Steering::Flow,
+        }
     }
 }
 
@@ -111,8 +138,23 @@ pub fn open_queues(config: TunConfig, count: usize) -> Result<Vec<Device>, Devic
     if queues.iter().any(|queue| queue.offloads != offloads) {
         return Err(setup(format!("{}: its queues differ in what they can do", named.name)));
     }
+    if named.steering == Steering::Processor {
+        steer_by_processor(&queues[0])?;
+    }
     finish_setup(&named, &named.name, &links)?;
     queues.into_iter().map(Queue::device).collect()
+}
+
+/// Has all queues of an interface get what their processors send.
+fn steer_by_processor(queue: &Queue) -> Result<(), DeviceError> {
+    sys::tun_steer_by_processor(&queue.fd).map_err(|error| {
+        let hint = match error {
+            Errno::PERM | Errno::ACCESS => "; run as root, or with CAP_BPF",
+            Errno::INVAL | Errno::NOTTY | Errno::NOSYS => "; it takes Linux 4.16",
+            _ => "",
+        };
+        setup(format!("{}: cannot choose queues by processor: {error}{hint}", queue.name))
+    })
 }
 
 /// Sets the interface up as `config` says, and waits until it works.
