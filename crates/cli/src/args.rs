@@ -160,7 +160,8 @@ pub(crate) struct StackArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 1, allow_hyphen_values = true,
           value_parser = |text: &str| units::whole(text, 1_u8, 8))]
     pub queues: u8,
-    /// Keep each event loop on a processor of its own
+    /// Keep each event loop on a processor of its own; with several queues, each takes the packets
+    /// that its processor sends
     #[arg(long)]
     pub pin: bool,
     /// Segmentation and checksum offload

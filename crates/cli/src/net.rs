@@ -144,11 +144,27 @@ fn open_tun(name: &str, args: &StackArgs) -> anyhow::Result<Vec<Device>> {
         Offload::Auto => device::tun::Offloads::Auto,
         Offload::Off => device::tun::Offloads::Off,
     };
-    let config =
-        |mtu, up| device::tun::TunConfig::default().name(name).offloads(offloads).mtu(mtu).up(up);
     let count = usize::from(args.queues);
+    let config = |mtu, up| {
+        let config = device::tun::TunConfig::default().name(name).offloads(offloads);
+        config.mtu(mtu).up(up)
+    };
+    let mut refused_steering = None;
+    if args.pin && count > 1 {
+        // Loops that stay on their processors take what is sent there.
+        let steered = config(args.mtu, true).steering(device::tun::Steering::Processor);
+        match device::tun::open_queues(steered, count) {
+            Ok(queues) => return Ok(queues),
+            Err(error) => refused_steering = Some(error),
+        }
+    }
     let refused = match device::tun::open_queues(config(args.mtu, true), count) {
-        Ok(queues) => return Ok(queues),
+        Ok(queues) => {
+            if let Some(why) = refused_steering {
+                output::warn(&format!("queues are chosen by flow: {why}"));
+            }
+            return Ok(queues);
+        }
         Err(refused) => refused,
     };
     let queues = device::tun::open_queues(config(None, false), count).map_err(|error| {

@@ -3,8 +3,6 @@
 //! Each loop has a thread and works for the connections of one queue of the stack; the first has
 //! the thread of the command. A connection that another loop has accepted is handed over.
 
-mod hand_over;
-
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -22,10 +20,9 @@ use crate::http::service::{Limits, Places, Site, Web};
 use crate::net::{self, Captures};
 use crate::output::{self, print};
 use crate::service::{Kind, Service};
-use hand_over::HandOver;
 use plimsoll_lab::event_loop::{Around, EventLoop, Stopper, Task, Turn};
-use plimsoll_lab::experiment::pin::OnCpu;
 use plimsoll_lab::figures::{self, Counters, Figures};
+use plimsoll_lab::hand_over::HandOver;
 use plimsoll_lab::tasks::{Acceptor, Echo, Responder, Sink, Source, Tally};
 use plimsoll_lab::usage::Usage;
 
@@ -186,11 +183,6 @@ impl Server {
     /// Runs the loop of one queue.
     fn serve(self: &Arc<Server>, queue: usize) -> (Served, Ended) {
         let _all = StopAll(&self.stopper);
-        let pinned = self.args.stack.pin.then(|| OnCpu::of_loop(queue)).transpose();
-        let _on = match pinned {
-            Ok(pinned) => pinned,
-            Err(error) => return (Served::default(), Err(std::io::Error::other(error))),
-        };
         let tally = Rc::new(Tally::tolerant());
         let files = (MOST_OPEN / self.hand_overs.len()).max(1);
         let connections = self.args.http_connections;
@@ -206,6 +198,11 @@ impl Server {
             Ok(own) => own,
             Err(error) => return (Served::default(), Err(std::io::Error::other(error))),
         };
+        if self.args.stack.pin
+            && let Err(error) = own.stay_on_processor()
+        {
+            return (Served::default(), Err(error));
+        }
         let mut events = EventLoop::of_queue(own, self.args.stack.busy_poll.of_loop());
         for (index, listener) in &self.listeners {
             let listener = match listener.try_clone() {
@@ -250,7 +247,7 @@ struct Starter {
 impl Starter {
     /// The task of a connection that this loop has accepted for a service. If it belongs to another
     /// loop, that one gets it.
-    fn accepted(&self, index: usize, stream: TcpStream) -> Box<dyn Task> {
+    fn accepted(self: &Rc<Starter>, index: usize, stream: TcpStream) -> Box<dyn Task> {
         match self.server.hand_overs.get(stream.queue()) {
             Some(hand_over) if stream.queue() != self.queue => {
                 hand_over.leave((index, stream));
@@ -260,9 +257,32 @@ impl Starter {
         }
     }
 
-    fn start(&self, index: usize, stream: TcpStream) -> Box<dyn Task> {
+    fn start(self: &Rc<Starter>, index: usize, stream: TcpStream) -> Box<dyn Task> {
         let kind = &self.server.args.services[index].kind;
-        task(kind, &self.roots[index], &self.site, stream, self.tally.clone())
+        let task = task(kind, &self.roots[index], &self.site, stream, self.tally.clone());
+        if self.server.hand_overs.len() == 1 {
+            return task;
+        }
+        Box::new(Following { index, starter: self.clone(), task })
+    }
+}
+
+/// A task whose connection may move to the queue of another loop, which goes on with it then.
+struct Following {
+    index: usize,
+    starter: Rc<Starter>,
+    task: Box<dyn Task>,
+}
+
+impl Task for Following {
+    fn run(&mut self, around: &mut Around<'_>) -> Turn {
+        match self.task.moved_from(self.starter.queue) {
+            Some(stream) => {
+                self.starter.server.hand_overs[stream.queue()].leave((self.index, stream));
+                Turn::Done
+            }
+            None => self.task.run(around),
+        }
     }
 }
 

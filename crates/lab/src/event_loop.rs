@@ -16,7 +16,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
-use plimsoll::{IdlePolls, Instant, Kicker, Polled, QueueLoop, ReadyQueue, Stack, StackError};
+use plimsoll::{
+    IdlePolls, Instant, Kicker, Polled, QueueLoop, ReadyQueue, Stack, StackError, TcpStream,
+};
 
 /// Bytes that a task moves in one turn, about.
 pub const TURN_BYTES: usize = 512 * 1024;
@@ -65,6 +67,12 @@ pub struct Around<'a> {
 pub trait Task {
     /// Goes on as far as it can without blocking.
     fn run(&mut self, around: &mut Around<'_>) -> Turn;
+
+    /// Its connection, if that is at home in another queue than `own` and nothing of the task is
+    /// half done: a new task of the same kind can go on with it, and this one is over.
+    fn moved_from(&mut self, _own: usize) -> Option<TcpStream> {
+        None
+    }
 }
 
 struct Slot {

@@ -18,6 +18,7 @@ pub mod event_loop;
 pub mod experiment;
 pub mod experiments;
 pub mod figures;
+pub mod hand_over;
 pub mod host;
 pub mod kernel;
 pub mod pages;

@@ -4,12 +4,15 @@ use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use hdrhistogram::Histogram;
 use plimsoll::{Connector, Instant, TcpStream};
 
 use crate::event_loop::{Around, TURN_BYTES, Task, Turn};
+use crate::hand_over::HandOver;
 use crate::tasks::{Step, Tally, add, read, write};
 use crate::workload::RequestResponse;
 
@@ -104,45 +107,131 @@ impl Exchange {
     }
 }
 
-/// Transactions over one connection.
-pub struct Requester {
+/// A connection that asks, and how far it is: all that goes along when it moves to another loop.
+pub struct Asking {
     stream: TcpStream,
-    plan: Plan,
     exchange: Exchange,
     done: u64,
+    _alive: Option<Alive>,
 }
 
-impl Requester {
-    /// Asks over `stream`.
-    pub fn new(stream: TcpStream, plan: Plan) -> Requester {
-        Requester { stream, plan, exchange: Exchange::default(), done: 0 }
+impl Asking {
+    /// Nothing has been asked yet. `alive` is its place among the loops that it may move between.
+    pub fn new(stream: TcpStream, alive: Option<Alive>) -> Asking {
+        Asking { stream, exchange: Exchange::default(), done: 0, _alive: alive }
     }
-}
 
-impl Task for Requester {
-    fn run(&mut self, around: &mut Around<'_>) -> Turn {
+    /// Goes on as far as it can.
+    fn run(&mut self, plan: &Plan, around: &mut Around<'_>) -> Turn {
         let mut moved = 0;
         while moved < TURN_BYTES {
             if self.exchange.started.is_none() {
-                if self.done == self.plan.transactions || around.phase >= self.plan.stop_phase {
+                if self.done == plan.transactions || around.phase >= plan.stop_phase {
                     return Turn::Done;
                 }
-                self.exchange.begin(self.plan.sizes);
+                self.exchange.begin(plan.sizes);
             }
-            match self.exchange.go_on(&self.stream, around, &self.plan.tally) {
+            match self.exchange.go_on(&self.stream, around, &plan.tally) {
                 Progress::Complete => {
-                    self.exchange.complete(&self.plan);
+                    self.exchange.complete(plan);
                     self.done += 1;
-                    moved += self.plan.sizes.request + self.plan.sizes.response;
+                    moved += plan.sizes.request + plan.sizes.response;
                 }
                 Progress::Blocked => return Turn::Sleep,
                 Progress::Failed(error) => {
-                    self.plan.tally.fail(error);
+                    plan.tally.fail(error);
                     return Turn::Done;
                 }
             }
         }
         Turn::Again
+    }
+}
+
+/// The loops of a stack with several queues, between which connections move.
+pub struct Loops {
+    hand_overs: Vec<HandOver<Asking>>,
+    alive: AtomicUsize,
+}
+
+/// A connection that has not ended, in whichever loop.
+pub struct Alive(Arc<Loops>);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        if self.0.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.hand_overs.iter().for_each(HandOver::wake);
+        }
+    }
+}
+
+impl Loops {
+    /// So many.
+    pub fn new(count: usize) -> Arc<Loops> {
+        let hand_overs = (0..count).map(|_| HandOver::new()).collect();
+        Arc::new(Loops { hand_overs, alive: AtomicUsize::new(0) })
+    }
+
+    /// One more connection.
+    pub fn enter(self: &Arc<Loops>) -> Alive {
+        self.alive.fetch_add(1, Ordering::AcqRel);
+        Alive(self.clone())
+    }
+}
+
+/// One of the loops.
+#[derive(Clone)]
+pub struct Own {
+    /// All of them.
+    pub loops: Arc<Loops>,
+    /// The queue of this one.
+    pub queue: usize,
+}
+
+/// Transactions over one connection.
+pub struct Requester {
+    asking: Option<Asking>,
+    plan: Plan,
+    own: Option<Own>,
+}
+
+impl Requester {
+    /// Asks. If this is one of several loops, the connection follows its queue.
+    pub fn new(asking: Asking, plan: Plan, own: Option<Own>) -> Requester {
+        Requester { asking: Some(asking), plan, own }
+    }
+}
+
+impl Task for Requester {
+    fn run(&mut self, around: &mut Around<'_>) -> Turn {
+        let Some(asking) = &mut self.asking else { return Turn::Done };
+        let queue = asking.stream.queue();
+        if let Some(own) = self.own.as_ref().filter(|own| own.queue != queue) {
+            own.loops.hand_overs[queue].leave(self.asking.take().expect("it is there"));
+            return Turn::Done;
+        }
+        asking.run(&self.plan, around)
+    }
+}
+
+/// Takes the connections that have moved to its loop, until all have ended.
+pub struct TakeMoved {
+    /// Its loop.
+    pub own: Own,
+    /// What it asks.
+    pub plan: Plan,
+    /// The phase from which on it ends when no connection is left.
+    pub start_phase: u32,
+}
+
+impl Task for TakeMoved {
+    fn run(&mut self, around: &mut Around<'_>) -> Turn {
+        while let Some(asking) = self.own.loops.hand_overs[self.own.queue].take(around.waker) {
+            let requester = Requester::new(asking, self.plan.clone(), Some(self.own.clone()));
+            around.spawn.push(Box::new(requester));
+        }
+        let ended = self.own.loops.alive.load(Ordering::Acquire) == 0;
+        if ended && around.phase >= self.start_phase { Turn::Done } else { Turn::Sleep }
     }
 }
 

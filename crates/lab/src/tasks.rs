@@ -115,6 +115,11 @@ pub fn write(stream: &TcpStream, around: &mut Around<'_>, count: usize) -> Step<
     }
 }
 
+/// Another handle of a connection that is at home in another queue than `own`. The task drops its.
+fn elsewhere(stream: &TcpStream, own: usize) -> Option<TcpStream> {
+    if stream.queue() == own { None } else { stream.try_clone().ok() }
+}
+
 /// Accepts connections and starts a task for each.
 pub struct Acceptor<F> {
     listener: Rc<TcpListener>,
@@ -202,6 +207,10 @@ impl Task for Sink {
             }
         }
         Turn::Again
+    }
+
+    fn moved_from(&mut self, own: usize) -> Option<TcpStream> {
+        elsewhere(&self.stream, own)
     }
 }
 
@@ -327,6 +336,10 @@ impl Task for Echo {
         }
         Turn::Again
     }
+
+    fn moved_from(&mut self, own: usize) -> Option<TcpStream> {
+        if self.pending.is_empty() { elsewhere(&self.stream, own) } else { None }
+    }
 }
 
 /// Answers requests of a fixed size with responses of a fixed size.
@@ -397,6 +410,11 @@ impl Task for Responder {
             }
         }
         Turn::Again
+    }
+
+    fn moved_from(&mut self, own: usize) -> Option<TcpStream> {
+        let idle = self.got == 0 && self.owed == 0;
+        if idle { elsewhere(&self.stream, own) } else { None }
     }
 }
 

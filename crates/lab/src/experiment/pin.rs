@@ -36,15 +36,6 @@ impl OnCpu {
         sched_setaffinity(None, &one).context("cannot pin a thread to a processor")?;
         Ok(OnCpu { before: Some(before) })
     }
-
-    /// Moves the calling thread, which runs one of several loops and may use the processors that
-    /// the others may, to the processor of that loop: each has its own as long as there are enough.
-    ///
-    /// # Errors
-    /// If the system refuses.
-    pub fn of_loop(index: usize) -> anyhow::Result<OnCpu> {
-        OnCpu::enter(index % cpus())
-    }
 }
 
 impl Drop for OnCpu {
@@ -145,23 +136,5 @@ mod tests {
         })
         .join()
         .unwrap();
-    }
-
-    #[test]
-    fn loops_take_the_processors_in_turn() {
-        let place = |index| {
-            let thread = std::thread::spawn(move || {
-                let _pinned = OnCpu::of_loop(index).unwrap();
-                sched_getaffinity(None).unwrap()
-            });
-            thread.join().unwrap()
-        };
-        let usable = sched_getaffinity(None).unwrap();
-        let all: Vec<CpuSet> = (0..cpus()).map(place).collect();
-        for cpu in (0..CpuSet::MAX_CPU).filter(|&cpu| usable.is_set(cpu)) {
-            let on = all.iter().filter(|set| set.is_set(cpu) && set.count() == 1).count();
-            assert_eq!(on, 1, "loops on processor {cpu}");
-        }
-        assert!(place(cpus()) == all[0], "there is one loop more than processors");
     }
 }

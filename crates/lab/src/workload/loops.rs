@@ -14,9 +14,11 @@ use plimsoll::{Connector, Kicker, Stack, TcpStream};
 use super::measure::{Measured, Snapshot};
 use super::{Kind, Workload, phase};
 use crate::event_loop::{EventLoop, Stopper, Task};
-use crate::experiment::pin::OnCpu;
 use crate::progress::Progress;
-use crate::requester::{Latencies, Plan, Reconnecter, Requester, latencies, new_histogram};
+use crate::requester::{
+    Asking, Latencies, Loops, Own, Plan, Reconnecter, Requester, TakeMoved, latencies,
+    new_histogram,
+};
 use crate::tasks::{Acceptor, Connecting, Responder, Sink, Source, Tally};
 use crate::workload::RequestResponse;
 
@@ -115,17 +117,21 @@ struct Share {
     streams: Vec<TcpStream>,
     /// Flows that open a connection for each transaction.
     reconnecters: u32,
+    /// The loop, if there are several.
+    own: Option<Own>,
 }
 
 /// The client side with a loop, and a thread, for each queue of its stack.
 fn several_clients(
     workload: &Workload,
-    shares: Vec<Share>,
+    mut shares: Vec<Share>,
     finish: Option<&Stopper>,
 ) -> anyhow::Result<Measured> {
     let running = Running::new(&workload.client);
     let mut loops = Vec::new();
-    for queue in 0..shares.len() {
+    let all = Loops::new(shares.len());
+    for (queue, share) in shares.iter_mut().enumerate() {
+        share.own = Some(Own { loops: all.clone(), queue });
         loops.push((workload.client.queue(queue)?, running.enter()));
     }
     std::thread::scope(|scope| {
@@ -134,7 +140,9 @@ fn several_clients(
             let name = format!("client/{}", own.queue());
             let running = &running;
             let run = move || {
-                let _on = workload.cpus.map(|_| OnCpu::of_loop(own.queue())).transpose()?;
+                if workload.cpus.is_some() {
+                    own.stay_on_processor().context("cannot keep a loop on its processor")?;
+                }
                 let mut events = EventLoop::of_queue(own, workload.idle);
                 let measured = one_client(workload, &mut events, share, finish);
                 drop(entered);
@@ -226,15 +234,26 @@ fn open(
         }
     }
     let to_connect = share.streams.len() as u64;
+    if let (Some(own), Kind::Rr { sizes, transactions, reconnect: false }) =
+        (&share.own, workload.kind)
+    {
+        let (own, plan) = (own.clone(), plan(sizes, transactions));
+        events.spawn(Box::new(TakeMoved { own, plan, start_phase: phase::RUN }));
+    }
     for stream in share.streams {
         let (tally, count, kind) = (tally.clone(), tally.clone(), workload.kind);
         let mut plan = match kind {
             Kind::Rr { sizes, transactions, .. } => Some(plan(sizes, transactions)),
             _ => None,
         };
+        let own = share.own.clone();
+        let mut alive = own.as_ref().map(|own| own.loops.enter());
         let then = move |stream| -> Box<dyn Task> {
             match plan.take() {
-                Some(plan) => Box::new(Requester::new(stream, plan)),
+                Some(plan) => {
+                    let asking = Asking::new(stream, alive.take());
+                    Box::new(Requester::new(asking, plan, own.clone()))
+                }
                 None => client_task(kind, stream, stop_early, count.clone()),
             }
         };

@@ -110,7 +110,8 @@ pub struct Workload {
     /// and every call on a socket end in bounded time.
     pub warm_up: Option<Duration>,
     /// The processors of the client's threads and of the server's, as [`OnCpu`] counts them. If the
-    /// client has a loop for each of several queues, each has [its own](OnCpu::of_loop) instead.
+    /// client has a loop for each of several queues, each stays on its queue's instead
+    /// ([`stay_on_processor`](plimsoll::QueueLoop::stay_on_processor)).
     pub cpus: Option<[usize; 2]>,
     /// A thread that answers gives its processor away once before it does.
     pub gives_way: bool,

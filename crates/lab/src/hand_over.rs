@@ -1,7 +1,7 @@
-//! Hands connections over between the loops of a server.
+//! Hands connections over between the loops of a stack with several queues.
 //!
-//! Any loop may accept a connection, but the loop whose queue the connection belongs to works for
-//! it: its packets come there. So a loop that accepts a connection of another puts it into the
+//! The loop whose queue a connection belongs to works for it: its packets come there. So a loop
+//! that has accepted a connection of another, or one whose connection has moved, puts it into the
 //! [`HandOver`] of that loop, and wakes the task that looks there.
 
 use std::collections::VecDeque;
@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 /// Where one loop takes connections from the others.
-pub(super) struct HandOver<T> {
+pub struct HandOver<T> {
     inner: Mutex<Inner<T>>,
 }
 
@@ -19,9 +19,15 @@ struct Inner<T> {
     waker: Option<Waker>,
 }
 
+impl<T> Default for HandOver<T> {
+    fn default() -> HandOver<T> {
+        HandOver::new()
+    }
+}
+
 impl<T> HandOver<T> {
     /// Nothing waits.
-    pub(super) fn new() -> HandOver<T> {
+    pub fn new() -> HandOver<T> {
         HandOver { inner: Mutex::new(Inner { waiting: VecDeque::new(), waker: None }) }
     }
 
@@ -31,7 +37,7 @@ impl<T> HandOver<T> {
     }
 
     /// Leaves something for the loop.
-    pub(super) fn leave(&self, thing: T) {
+    pub fn leave(&self, thing: T) {
         let mut inner = self.lock();
         inner.waiting.push_back(thing);
         let waker = inner.waker.take();
@@ -41,8 +47,16 @@ impl<T> HandOver<T> {
         }
     }
 
+    /// Wakes the task that looks here, if it found nothing.
+    pub fn wake(&self) {
+        let waker = self.lock().waker.take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
     /// Takes what waits. If nothing does, `waker` is woken when something comes.
-    pub(super) fn take(&self, waker: &Waker) -> Option<T> {
+    pub fn take(&self, waker: &Waker) -> Option<T> {
         let mut inner = self.lock();
         let thing = inner.waiting.pop_front();
         if thing.is_none() {
