@@ -97,6 +97,15 @@ pub(crate) const ALL: &[Row] = &[
         kernel: |stage| kernel_rate(stage, "1", 1),
     },
     Row {
+        name: "1-byte request / response, a loop for each of two processors",
+        unit: Unit::Transactions,
+        against: VETH,
+        floor: 1.0,
+        aim: 3.0,
+        ours: |stage| rate_by_processor(stage, "1", 1),
+        kernel: |stage| kernel_rate(stage, "1", 1),
+    },
+    Row {
         name: "4 KB / 4 KB, 20 flows",
         unit: Unit::Transactions,
         against: VETH,
@@ -106,12 +115,12 @@ pub(crate) const ALL: &[Row] = &[
         kernel: |stage| kernel_rate(stage, "4096", 20),
     },
     Row {
-        name: "4 KB / 4 KB, 20 flows, two loops on two queues",
+        name: "4 KB / 4 KB, 20 flows, a loop for each of two processors",
         unit: Unit::Transactions,
         against: VETH,
         floor: 0.8,
         aim: 1.5,
-        ours: rate_of_two_loops,
+        ours: |stage| rate_by_processor(stage, "4096", 20),
         kernel: |stage| kernel_rate(stage, "4096", 20),
     },
     Row {
@@ -235,10 +244,11 @@ fn rate(stage: &Stage, size: &str, flows: u32, more: &[&str]) -> Result<Sample> 
     rate_of(stage, &our_transactions(stage, size, flows, more)?)
 }
 
-/// With a loop for each of two queues.
-fn rate_of_two_loops(stage: &Stage) -> Result<Sample> {
+/// With a loop for each of two queues, which stay on a processor each and take what is sent there.
+fn rate_by_processor(stage: &Stage, size: &str, flows: u32) -> Result<Sample> {
     let world = stage.tun_queues()?;
-    rate_of(stage, &transactions_in(stage, &world, ("4096", 20), &["--queues", "2"])?)
+    let more = ["--queues", "2", "--pin"];
+    rate_of(stage, &transactions_in(stage, &world, (size, flows), &more)?)
 }
 
 fn rate_of(stage: &Stage, document: &Value) -> Result<Sample> {

@@ -1,22 +1,51 @@
-//! Plimsoll over TUN: one thread polls the stack and serves all of its sockets, with defaults.
+//! Plimsoll over TUN: for each processor a queue of the device and a thread that stays there, polls
+//! that queue and serves the sockets that are at home in it.
 
 use std::error::Error;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
+use std::thread;
 
 use peer_common::polled::{Session, Socket, Turn};
 use peer_common::{Args, PREFIX, SCRATCH};
-use plimsoll::device::tun::{self, TunConfig};
-use plimsoll::{ReadyQueue, Stack, TcpListener, TcpStream};
+use plimsoll::device::tun::{self, Steering, TunConfig};
+use plimsoll::{QueueLoop, ReadyQueue, Stack, TcpListener, TcpStream};
 
-/// The listener's token in the ready queue. A connection's is its place, and one more.
+/// The listener's token in the ready queue.
 const LISTENER: usize = 0;
+/// That of the inbox.
+const INBOX: usize = 1;
+/// A connection's is its place, and this more.
+const FIRST: usize = 2;
+
+/// More queues than this gain nothing.
+const MOST_QUEUES: usize = 8;
 
 struct Connection {
     stream: TcpStream,
     session: Session,
     waker: Waker,
+}
+
+/// Connections that belong to a loop, from the others.
+struct Inbox {
+    waiting: Mutex<Vec<(TcpStream, Session)>>,
+    waker: Waker,
+}
+
+impl Inbox {
+    fn put(&self, stream: TcpStream, session: Session) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.push((stream, session));
+        drop(waiting);
+        self.waker.wake_by_ref();
+    }
+
+    fn take(&self) -> Vec<(TcpStream, Session)> {
+        std::mem::take(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// A connection as the protocol sees it. Its waker is called when what would block can go on.
@@ -58,6 +87,8 @@ impl Socket for Polled<'_> {
 }
 
 struct Server {
+    own: usize,
+    inboxes: Arc<[Inbox]>,
     ready: ReadyQueue,
     listener: TcpListener,
     listener_waker: Waker,
@@ -68,11 +99,18 @@ struct Server {
 }
 
 impl Server {
-    fn new(ready: ReadyQueue, listener: TcpListener) -> io::Result<Server> {
+    fn new(
+        own: usize,
+        inboxes: Arc<[Inbox]>,
+        ready: ReadyQueue,
+        listener: TcpListener,
+    ) -> io::Result<Server> {
         listener.set_nonblocking(true)?;
         let listener_waker = ready.waker(LISTENER);
         listener_waker.wake_by_ref();
         Ok(Server {
+            own,
+            inboxes,
             ready,
             listener,
             listener_waker,
@@ -91,7 +129,12 @@ impl Server {
         for token in tokens.drain(..) {
             match token {
                 LISTENER => self.accept(),
-                token => self.serve(token - 1),
+                INBOX => {
+                    for (stream, session) in self.inboxes[self.own].take() {
+                        self.adopt(stream, session);
+                    }
+                }
+                token => self.serve(token - FIRST),
             }
         }
         self.tokens = tokens;
@@ -102,13 +145,7 @@ impl Server {
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
-                    let place = self.free.pop().unwrap_or_else(|| {
-                        self.connections.push(None);
-                        self.connections.len() - 1
-                    });
-                    let (session, waker) = (Session::new(), self.ready.waker(place + 1));
-                    self.connections[place] = Some(Connection { stream, session, waker });
-                    self.serve(place);
+                    self.adopt(stream, Session::new());
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     if !self.listener.poll_acceptable(&self.listener_waker) {
@@ -123,39 +160,83 @@ impl Server {
         }
     }
 
+    /// Goes on with a connection, or has the loop of its queue do so.
+    fn adopt(&mut self, stream: TcpStream, session: Session) {
+        let queue = stream.queue();
+        if queue != self.own {
+            return self.inboxes[queue].put(stream, session);
+        }
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.connections.push(None);
+            self.connections.len() - 1
+        });
+        let waker = self.ready.waker(place + FIRST);
+        self.connections[place] = Some(Connection { stream, session, waker });
+        self.serve(place);
+    }
+
     fn serve(&mut self, place: usize) {
-        let Some(Some(connection)) = self.connections.get_mut(place) else { return };
+        let Some(slot) = self.connections.get_mut(place) else { return };
+        let moved = |connection: &mut Connection| connection.stream.queue() != self.own;
+        if let Some(Connection { stream, session, .. }) = slot.take_if(moved) {
+            self.free.push(place);
+            return self.inboxes[stream.queue()].put(stream, session);
+        }
+        let Some(connection) = slot else { return };
         let Connection { stream, session, waker } = connection;
         match session.run(&mut Polled { stream, waker }, &mut self.scratch) {
             Turn::Sleep => {}
             Turn::Again => waker.wake_by_ref(),
             Turn::Done => {
-                self.connections[place] = None;
+                *slot = None;
                 self.free.push(place);
             }
+        }
+    }
+
+    /// Serves until the stack ends.
+    fn run(&mut self, queue: &mut QueueLoop) -> Result<(), io::Error> {
+        queue.stay_on_processor()?;
+        loop {
+            let polled = queue.poll_with(|| {
+                self.turn();
+            });
+            if self.turn() || polled.worked {
+                continue;
+            }
+            if let Some(error) = polled.ended {
+                return Err(io::Error::other(error));
+            }
+            queue.wait(polled.next, || !self.ready.is_empty()).map_err(io::Error::other)?;
         }
     }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::of_program()?;
-    let device = tun::open(TunConfig::default().name(args.device))?;
+    let count = thread::available_parallelism()?.get().min(MOST_QUEUES);
+    let config = TunConfig::default().name(args.device).steering(Steering::Processor);
+    let mut devices = tun::open_queues(config, count)?.into_iter();
+    let device = devices.next().ok_or("the device has no queue")?;
     let address = format!("{}/{PREFIX}", args.address.ip());
-    let stack = Stack::builder().device(device).address(address).build_without_thread()?;
-    let mut queue = stack.queue(0)?;
+    let builder = Stack::builder().device(device).more_queues(devices).address(address);
+    let stack = builder.queues(count).build_without_thread()?;
     let listener = TcpListener::bind(&stack, args.address)?;
-    let mut server = Server::new(ReadyQueue::with_kicker(queue.kicker()), listener)?;
-    peer_common::ready()?;
-    loop {
-        let polled = queue.poll_with(|| {
-            server.turn();
-        });
-        if server.turn() || polled.worked {
-            continue;
-        }
-        if let Some(error) = polled.ended {
-            return Err(error.into());
-        }
-        queue.wait(polled.next, || !server.ready.is_empty())?;
+    let queues = (0..count).map(|index| stack.queue(index)).collect::<Result<Vec<_>, _>>()?;
+    let ready: Vec<ReadyQueue> =
+        queues.iter().map(|queue| ReadyQueue::with_kicker(queue.kicker())).collect();
+    let inbox = |ready: &ReadyQueue| Inbox { waiting: Mutex::default(), waker: ready.waker(INBOX) };
+    let inboxes: Arc<[Inbox]> = ready.iter().map(inbox).collect();
+    let mut threads = Vec::new();
+    for (mut queue, ready) in queues.into_iter().zip(ready) {
+        let (inboxes, listener) = (inboxes.clone(), listener.try_clone()?);
+        threads.push(thread::spawn(move || {
+            Server::new(queue.queue(), inboxes, ready, listener)?.run(&mut queue)
+        }));
     }
+    peer_common::ready()?;
+    for thread in threads {
+        thread.join().map_err(|_| "a loop has panicked")??;
+    }
+    Ok(())
 }

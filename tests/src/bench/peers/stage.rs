@@ -32,6 +32,8 @@ enum Network {
     Veth,
     /// A TUN device.
     Tun,
+    /// A TUN device that may have several queues.
+    TunQueues,
     /// A veth pair, from whose far end the stack takes Ethernet frames by AF_PACKET. The kernel
     /// there has no address, so it leaves them alone.
     Frames,
@@ -40,7 +42,7 @@ enum Network {
 /// The first is what the others are compared with.
 pub(super) const STACKS: [Stack; 7] = [
     Stack { name: "kernel", title: "kernel, veth", network: Network::Veth },
-    Stack { name: "ours", title: "Plimsoll, TUN", network: Network::Tun },
+    Stack { name: "ours", title: "Plimsoll, TUN", network: Network::TunQueues },
     Stack { name: "gvisor", title: "gVisor, AF_PACKET", network: Network::Frames },
     Stack { name: "smoltcp", title: "smoltcp, TUN", network: Network::Tun },
     Stack { name: "netstack-smoltcp", title: "netstack-smoltcp, TUN", network: Network::Tun },
@@ -65,6 +67,7 @@ impl Laid {
         Ok(match network {
             Network::Veth => Laid::Pair(Veth::new()?),
             Network::Tun => Laid::Tun(World::new()?),
+            Network::TunQueues => Laid::Tun(World::with_queues()?),
             Network::Frames => {
                 let pair = Veth::new()?;
                 pair.far.ip(&format!("addr del {FAR}/24 dev v1"))?;
