@@ -77,6 +77,8 @@ struct World<'a> {
     events: u64,
     reached: Reached,
     violation: Option<Violation>,
+    /// The most connections that there were at a time, as far as anybody has looked.
+    most_connections: u64,
     sampler: Option<Sampler>,
     /// A planted leak: every packet that was sent.
     #[cfg(test)]
@@ -150,6 +152,7 @@ impl<'a> World<'a> {
             events: 0,
             reached: Reached::default(),
             violation: None,
+            most_connections: 0,
             sampler: None,
             #[cfg(test)]
             leaked: None,
@@ -651,7 +654,10 @@ impl<'a> World<'a> {
 
     fn check_memory(&mut self) {
         let all = self.hosts.iter().filter_map(Host::memory).fold(Memory::default(), Memory::plus);
-        if let Some(what) = all.excess(self.hosts.len(), self.net.packets()) {
+        // Flows may be over before anybody has looked; programs have connections of their own.
+        self.most_connections = self.most_connections.max(all.connections());
+        let (packets, most) = (self.net.packets(), self.most_connections + self.apps.len() as u64);
+        if let Some(what) = all.excess(self.hosts.len(), packets, most) {
             self.violate("memory is bounded", what);
         }
     }
