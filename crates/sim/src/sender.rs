@@ -36,6 +36,8 @@ pub(crate) struct Surroundings {
     pub(crate) one_copy: bool,
     /// Tail loss probes are on.
     pub(crate) probes: bool,
+    /// It hears at once what routers say of the path MTU, and asks for nothing longer by itself.
+    pub(crate) believes: bool,
 }
 
 impl Scenario {
@@ -63,6 +65,7 @@ impl Scenario {
             one_copy: !self.link.iter().any(copies)
                 && !self.fault.iter().any(|fault| fault.fate.duplicate),
             probes: matches!(setting("net.ipv4.tcp_early_retrans").unwrap_or("3"), "3" | "4"),
+            believes: runs && !paces && !own("mtu"),
         }
     }
 }
@@ -316,6 +319,7 @@ mod tests {
         backs_off: true,
         one_copy: true,
         probes: true,
+        believes: true,
     };
 
     fn open() -> Info {

@@ -25,7 +25,7 @@ use siphasher::sip::SipHasher13;
 
 use self::host::Host;
 use self::memory::Memory;
-use self::net::{Net, Passage};
+use self::net::{Made, Net, Passage};
 use self::series::Sampler;
 use crate::app::{App, End, Place, ReadyList};
 use crate::fault::{Faults, Segment};
@@ -451,7 +451,7 @@ impl<'a> World<'a> {
             while let Some((node, packet)) = self.net.take(wire, self.now) {
                 any = true;
                 if node < self.hosts.len() {
-                    self.deliver(vec![(node, packet)]);
+                    self.deliver(vec![Made { host: node, packet, refused: None }]);
                 } else {
                     let mut passage = self.passage();
                     passage.route(node, packet);
@@ -470,9 +470,12 @@ impl<'a> World<'a> {
     }
 
     /// Gives packets to hosts.
-    fn deliver(&mut self, packets: Vec<(usize, Packet)>) {
-        for (host, packet) in packets {
+    fn deliver(&mut self, packets: Vec<Made>) {
+        for Made { host, packet, refused } in packets {
             self.note_in_trace(1, host, &packet);
+            if let Some((segment, mtu)) = refused {
+                self.watch.refused(self.now, &segment, mtu);
+            }
             if let Some(segment) = Segment::of(&packet, self.scenario.flow.len()) {
                 self.watch.arrives(self.now, &segment, &packet);
             }
