@@ -60,7 +60,8 @@ pub fn write(head: &Head, events: &[Event]) -> Result<String, String> {
     let mut writer = Writer::new(head.windows);
     let mut at = events.first().map_or(Duration::ZERO, |event| event.at);
     let mut text = writer.head(head);
-    let mut rest = events;
+    let events = bursts_first(events);
+    let mut rest = events.as_slice();
     let mut first = true;
     while let Some((event, behind)) = rest.split_first() {
         let (line, used) = match &event.what {
@@ -80,6 +81,46 @@ pub fn write(head: &Head, events: &[Event]) -> Result<String, String> {
         rest = rest.get(used..).unwrap_or_default();
     }
     Ok(text)
+}
+
+/// The same events, but where a burst leaves in pieces and somebody answers the first of them at
+/// once, the answers come behind the burst. It was under way as a whole before anybody answered,
+/// and may leave as one super-segment.
+fn bursts_first(events: &[Event]) -> Vec<Event> {
+    let mut sorted: Vec<Event> = Vec::new();
+    let mut answers: Vec<Event> = Vec::new();
+    for event in events {
+        let burst = sorted.last().filter(|last| last.at == event.at);
+        let (last, now) = (burst.and_then(piece), piece(event));
+        let answer = matches!(&event.what, What::Arrived(packet) if is_icmp(packet));
+        match (last, now) {
+            (Some(_), None) if answer => answers.push(event.clone()),
+            (Some(last), Some(now)) if continues(&last, &now, &last.0) => {
+                sorted.push(event.clone());
+            }
+            _ => {
+                sorted.append(&mut answers);
+                sorted.push(event.clone());
+            }
+        }
+    }
+    sorted.append(&mut answers);
+    sorted
+}
+
+/// The segment that leaves with an event, if it has data.
+fn piece(event: &Event) -> Option<(Segment, String)> {
+    let What::Left(packet) = &event.what else { return None };
+    let live = live::parse(packet)?;
+    let mark = mark(&live);
+    match live.body {
+        Body::Tcp(segment) if segment.len > 0 => Some((segment, mark)),
+        _ => None,
+    }
+}
+
+fn is_icmp(packet: &[u8]) -> bool {
+    live::parse(packet).is_some_and(|live| matches!(live.body, Body::Icmp { .. }))
 }
 
 /// `+.05` for 50 ms: to the microsecond, without zeroes at the end.
@@ -349,6 +390,35 @@ mod tests {
         assert!(text.contains("+0 > P. 1:2501(2500) ack 1\n"), "{text}");
         let report = run_text("written.pkt", &text, None, &Options::default());
         assert_eq!(report.status, Status::Passed, "{text}\n{:?}", report.cause);
+    }
+
+    /// As in a simulation, where the router of a small link answers each piece before the next one
+    /// comes.
+    #[test]
+    fn what_is_told_of_a_piece_comes_behind_the_burst() {
+        let mut events = events();
+        let What::Left(refused) = events[8].what.clone() else { panic!("it has left") };
+        let answer = packet_too_big(&refused, 800);
+        events.insert(9, at(60, What::Arrived(answer)));
+        let again = packet(true, flag::ACK, 901, 71, 760, &[]);
+        events.push(at(60, What::Left(again)));
+        let text = write(&Head::default(), &events).unwrap();
+        let wanted = "+0 > P. 1:2501(2500) ack 1\n\
+                      +0 < icmp unreachable frag_needed mtu 800 [1001:2001(1000)]\n\
+                      +0 > . 1:761(760) ack 1\n";
+        let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
+        assert!(lines.join("\n").contains(wanted.trim_end()), "{text}");
+    }
+
+    fn packet_too_big(refused: &[u8], mtu: u16) -> Vec<u8> {
+        let mut bytes = refused[..20].to_vec();
+        bytes.extend([3, 4, 0, 0, 0, 0]);
+        bytes.extend(mtu.to_be_bytes());
+        bytes.extend(&refused[..28]);
+        let len = (bytes.len() as u16).to_be_bytes();
+        (bytes[2], bytes[3]) = (len[0], len[1]);
+        bytes[9] = 1;
+        bytes
     }
 
     #[test]

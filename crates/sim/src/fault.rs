@@ -95,6 +95,8 @@ pub(crate) struct Segment {
     pub(crate) data_at: usize,
     /// Bytes of data.
     pub(crate) len: usize,
+    /// It is in a packet of IPv6.
+    pub(crate) v6: bool,
 }
 
 impl Segment {
@@ -115,7 +117,8 @@ impl Segment {
             Some(flow) => (flow, true),
             None => (flow_of(repr.src_port)?, false),
         };
-        Some(Segment { flow, to_server, repr, data_at, len })
+        let v6 = front.first().is_some_and(|first| first >> 4 == 6);
+        Some(Segment { flow, to_server, repr, data_at, len, v6 })
     }
 
     fn kind(&self) -> Kind {

@@ -36,6 +36,8 @@ pub(crate) struct Surroundings {
     pub(crate) one_copy: bool,
     /// Tail loss probes are on.
     pub(crate) probes: bool,
+    /// It hears at once what routers say of the path MTU, and asks for nothing longer by itself.
+    pub(crate) believes: bool,
 }
 
 impl Scenario {
@@ -63,6 +65,7 @@ impl Scenario {
             one_copy: !self.link.iter().any(copies)
                 && !self.fault.iter().any(|fault| fault.fate.duplicate),
             probes: matches!(setting("net.ipv4.tcp_early_retrans").unwrap_or("3"), "3" | "4"),
+            believes: runs && !paces && !own("mtu"),
         }
     }
 }
@@ -75,6 +78,9 @@ pub(crate) struct Sender {
     /// The last thing that arrived was an ACK that left everything in order, and nothing has left
     /// since.
     quiet: bool,
+    /// A timer has sent new data, which may be a tail loss probe: bytes that are acknowledged when it
+    /// is. There is one probe at a time (RFC 8985, section 7.2).
+    probe: Option<u64>,
 }
 
 /// From the first sign of a loss until all is in order again.
@@ -94,11 +100,18 @@ struct Episode {
     sent: u64,
     delivered: u32,
     mss: u32,
+    /// Bytes that are acknowledged when it ends (RFC 6582, `recover`).
+    recover: u64,
 }
 
 /// Wire segments that are thought to be in the network (RFC 6675, `pipe`).
 fn flight(info: &Info) -> u32 {
     (info.unacked + info.retrans).saturating_sub(info.sacked + info.lost)
+}
+
+/// Bytes that have left, each counted once.
+fn sent_once(info: &Info) -> u64 {
+    info.bytes_sent.saturating_sub(info.bytes_retrans)
 }
 
 fn delivered(now: &Info, since: u32) -> u32 {
@@ -115,6 +128,7 @@ impl Sender {
         }
         check_entry(&last, now)?;
         check_backoff(&last, now, around)?;
+        self.note_probe(&last, now);
         self.check_probe(&last, now, around)?;
         self.follow(&last, now);
         self.check_prr(now)?;
@@ -124,7 +138,10 @@ impl Sender {
     /// Begins and ends episodes.
     fn follow(&mut self, last: &Info, now: &Info) {
         let in_trouble = |info: &Info| info.ca_state >= RECOVERY;
-        if in_trouble(now) && !in_trouble(last) {
+        // One may end and the next begin with the same ACK.
+        let over = |episode: Episode| now.bytes_acked >= episode.recover;
+        let next = now.ca_state == RECOVERY && self.episode.is_some_and(over);
+        if in_trouble(now) && (!in_trouble(last) || next) {
             self.episode = Some(Episode {
                 alone: last.total_retrans == last.dsack_dups,
                 // One that goes on with a reduction for marks has the proportion of that, which may
@@ -136,6 +153,7 @@ impl Sender {
                 sent: now.data_segs_out,
                 delivered: now.delivered,
                 mss: now.snd_mss,
+                recover: sent_once(last),
             });
         } else if now.ca_state > DISORDER && !in_trouble(now) || now.ca_state == LOSS {
             // Another reduction, or one that PRR has no part in.
@@ -162,10 +180,21 @@ impl Sender {
         }
     }
 
+    /// New data that had waited has left, and no ACK has come.
+    fn note_probe(&mut self, last: &Info, now: &Info) {
+        let written = |info: &Info| sent_once(info) + u64::from(info.notsent_bytes);
+        let by_timer = now.segs_in == last.segs_in && written(now) == written(last);
+        if by_timer && sent_once(now) > sent_once(last) {
+            self.probe = Some(sent_once(now));
+        }
+        self.probe = self.probe.filter(|&end| now.bytes_acked < end);
+    }
+
     /// A timeout comes after a probe (RFC 8985, section 7.2).
     fn check_probe(&self, last: &Info, now: &Info, around: Surroundings) -> Result<(), Wrong> {
         let timed_out = now.retransmits > last.retransmits && now.ca_state == LOSS;
-        let expected = around.probes && around.prompt && now.sack && last.total_retrans == 0;
+        let none = last.total_retrans == 0 && self.probe.is_none();
+        let expected = around.probes && around.prompt && now.sack && none;
         let no_ack = now.segs_in == last.segs_in && last.ca_state == OPEN;
         if timed_out && expected && no_ack && self.quiet && last.unacked > 0 {
             return wrong("a probe goes before a timeout", last, now);
@@ -290,6 +319,7 @@ mod tests {
         backs_off: true,
         one_copy: true,
         probes: true,
+        believes: true,
     };
 
     fn open() -> Info {
@@ -297,7 +327,7 @@ mod tests {
             Info::default(), congestion: CongestionAlgorithm::Cubic, sack: true,
             rto: Duration::from_millis(250), snd_mss: 1000, snd_cwnd: 20,
             snd_ssthresh: UNLIMITED, unacked: 20, segs_in: 100, data_segs_out: 120,
-            delivered: 100, bytes_acked: 100_000,
+            delivered: 100, bytes_acked: 100_000, bytes_sent: 120_000,
         )
     }
 
@@ -345,6 +375,22 @@ mod tests {
             check(&[open(), acked.clone(), lost.clone()]),
             Some("a probe goes before a timeout")
         );
+        // Of new data: the next ACK leaves it in flight, and the timeout finds it there. As of a
+        // kernel: seed 7741.
+        let full = info!(open(), notsent_bytes: 5000);
+        let probed =
+            info!(full.clone(), bytes_sent: 121_000, notsent_bytes: 4000, data_segs_out: 121);
+        let again = info!(
+            probed.clone(), segs_in: 101, bytes_acked: 101_000, delivered: 101, notsent_bytes: 2000,
+            bytes_sent: 123_000, data_segs_out: 123,
+        );
+        let late = info!(
+            again.clone(), ca_state: LOSS, retransmits: 1, backoff: 1, total_retrans: 1,
+            snd_cwnd: 1, lost: 20, retrans: 1, rto: Duration::from_millis(500),
+            data_segs_out: 124, bytes_sent: 124_000, bytes_retrans: 1000,
+        );
+        assert_eq!(check(&[full.clone(), probed, again.clone(), late.clone()]), None);
+        assert_eq!(check(&[full, again, late]), Some("a probe goes before a timeout"));
         let probed = info!(acked.clone(), total_retrans: 1, data_segs_out: 121);
         let lost = info!(lost.clone(), total_retrans: 2, data_segs_out: 122);
         assert_eq!(check(&[open(), acked.clone(), probed.clone(), lost.clone()]), None);
@@ -390,5 +436,30 @@ mod tests {
         assert_eq!(check(&[open(), entered.clone(), named.clone()]), Some(rule));
         let needed = info!(named.clone(), dsack_dups: 0);
         assert_eq!(check(&[open(), entered.clone(), needed.clone()]), None);
+    }
+
+    /// As of a kernel: seed 27040 of the small scenarios.
+    #[test]
+    fn a_recovery_may_end_and_the_next_begin_with_one_ack() {
+        let sent = open();
+        let entered =
+            info!(sent.clone(), ca_state: RECOVERY, snd_ssthresh: 14, total_retrans: 1, retrans: 1);
+        // All that was in flight is acknowledged, but what was sent again since then is not named.
+        // So the first reduction stays, and the second one begins.
+        let again = info!(
+            entered.clone(), bytes_acked: 120_000, bytes_sent: 130_000, total_retrans: 2,
+            snd_cwnd: 14, snd_ssthresh: 7,
+        );
+        // Both are named now: the second one is undone.
+        let undone = info!(
+            again.clone(), ca_state: OPEN, bytes_acked: 130_000, retrans: 0, dsack_dups: 2,
+            snd_ssthresh: 14,
+        );
+        let looks = [sent.clone(), entered.clone(), again.clone(), undone.clone()];
+        assert_eq!(check(&looks), None);
+        // Of one recovery it would be wrong.
+        let first = info!(again.clone(), bytes_acked: 119_000, snd_ssthresh: 14);
+        let rule = Some("a reduction that was not needed is taken back");
+        assert_eq!(check(&[sent, entered, first, undone]), rule);
     }
 }

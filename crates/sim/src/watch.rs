@@ -3,8 +3,8 @@
 //! A [`Watch`] sees each segment as it leaves a host and as it reaches one. It knows what was
 //! written, so it can tell whether a segment carries the right bytes, whether it stays within the
 //! window that its receiver has granted, and whether an acknowledgement is of something that was
-//! sent, whether data waits too long for its acknowledgement, and whether a sender that is told of
-//! congestion answers. It does not know the state of the stacks.
+//! sent, whether data waits too long for its acknowledgement, and whether a sender answers that is
+//! told of congestion or of a smaller path MTU. It does not know the state of the stacks.
 
 use plimsoll_stack::packet::Packet;
 use plimsoll_tcp::{Duration, Instant};
@@ -23,6 +23,14 @@ const MAX_ACK_DELAY: Duration = Duration::from_millis(205);
 const ANSWER_WINDOWS: u64 = 4;
 /// The same, in bytes, where windows are small.
 const ANSWER_BYTES: u64 = 20_000;
+
+/// How long what a router says of the path MTU is believed (RFC 1191, section 6.3; Linux: ten
+/// minutes), less what clocks and timers may take.
+const MTU_IS_BELIEVED: Duration = Duration::from_secs(590);
+/// The least path MTU that a router can talk a host into: IPv4 (Linux: `min_pmtu`) and IPv6 (RFC
+/// 8200).
+const LEAST_MTU_V4: usize = 552;
+const LEAST_MTU_V6: usize = 1280;
 
 /// What both ends say of ECN.
 const ECN_FLAGS: TcpFlags = TcpFlags(TcpFlags::ECE.0 | TcpFlags::CWR.0 | TcpFlags::AE.0);
@@ -63,6 +71,10 @@ struct Side {
     echo_at: Option<u64>,
     /// The most that was ever on its way.
     most_out: u64,
+    /// The sender believes routers at once.
+    believes: bool,
+    /// The least path MTU that a router has told it, and when.
+    told_mtu: Option<(usize, Instant)>,
 }
 
 /// Watches the flows of a run.
@@ -82,7 +94,10 @@ impl Watch {
     /// Watches one more flow between two hosts, the client first.
     pub(crate) fn add(&mut self, up: u64, down: u64, around: [Surroundings; 2]) {
         let flow = self.broken.len();
-        for (to_server, total, around) in [(true, up, around[1]), (false, down, around[0])] {
+        let [client, server] = around;
+        for (to_server, total, sender, receiver) in
+            [(true, up, client, server), (false, down, server, client)]
+        {
             self.sides.push(Side {
                 stream: Stream::new(flow, to_server),
                 total,
@@ -96,11 +111,13 @@ impl Watch {
                 segments: 0,
                 retransmitted: 0,
                 acked_any: 0,
-                prompt: around.prompt,
-                shrinks: around.shrinks,
+                prompt: receiver.prompt,
+                shrinks: receiver.shrinks,
                 owes: None,
                 echo_at: None,
                 most_out: 0,
+                believes: sender.believes,
+                told_mtu: None,
             });
         }
         self.broken.push(false);
@@ -150,6 +167,7 @@ impl Watch {
             return self.sent_syn(segment, own);
         }
         self.sent_answer(segment, own)?;
+        self.sent_fitting(now, segment, own)?;
         self.sent_text(segment, packet, own)?;
         self.sent_in_time(now, segment, other)?;
         self.sent_ack(segment, own, other)
@@ -176,6 +194,42 @@ impl Watch {
             }
             _ => Ok(()),
         }
+    }
+
+    /// No packet is longer than what a router has told.
+    fn sent_fitting(&self, now: Instant, segment: &Segment, own: usize) -> Result<(), Wrong> {
+        let total = segment.data_at + segment.len;
+        match self.sides[own].told_mtu {
+            // What is sent at the very moment may be ahead of what is told.
+            Some((mtu, at)) if total > mtu && at < now && now.since(at) < MTU_IS_BELIEVED => {
+                let what = format!("{total} bytes, a router takes {mtu} since {at:?}");
+                wrong("a packet is no longer than a router takes", segment, what)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A router tells the host that has sent `segment` that it takes packets of `mtu` bytes at
+    /// most. A host takes that for true if the segment may be in flight (RFC 5927, section 4).
+    pub(crate) fn refused(&mut self, now: Instant, segment: &Segment, mtu: u16) {
+        let (own, _) = Watch::pair(segment);
+        let side = &mut self.sides[own];
+        let Some(isn) = side.isn.filter(|_| side.believes && segment.len > 0) else { return };
+        let Some(at) = unwrap(side.sent_to, isn, segment.repr.seq) else { return };
+        if at < side.acked_any || at >= side.sent_to {
+            return;
+        }
+        let least = if segment.v6 { LEAST_MTU_V6 } else { LEAST_MTU_V4 };
+        let mtu = usize::from(mtu).max(least);
+        let before =
+            side.told_mtu.filter(|&(told, at)| told < mtu && now.since(at) < MTU_IS_BELIEVED);
+        side.told_mtu = before.or(Some((mtu, now)));
+    }
+
+    /// A planted report for the client of a flow.
+    #[cfg(test)]
+    pub(crate) fn tell(&mut self, flow: usize, mtu: usize, at: Instant) {
+        self.sides[flow * 2].told_mtu = Some((mtu, at));
     }
 
     /// Whatever acknowledges does so in time.

@@ -60,7 +60,9 @@ pub struct Info {
     pub rcv_space: u32,
     pub bytes_acked: u64,
     pub bytes_received: u64,
+    /// Payload bytes that left, with those that were sent again.
     pub bytes_sent: u64,
+    /// Payload bytes that were sent again.
     pub bytes_retrans: u64,
     pub segs_out: u64,
     pub segs_in: u64,

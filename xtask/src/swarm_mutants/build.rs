@@ -31,6 +31,8 @@ pub(super) fn found(below: &Path) -> PathBuf {
 pub(super) struct Build {
     program: PathBuf,
     found: PathBuf,
+    /// The copy that it was built from.
+    tree: PathBuf,
 }
 
 impl Build {
@@ -41,10 +43,16 @@ impl Build {
         mutants: &[Mutant],
     ) -> Result<(Build, Vec<Refused>)> {
         let target = below.join("target");
-        let refused = build(&below.join("tree"), &target, files, mutants)?;
+        let tree = below.join("tree");
+        let refused = build(&tree, &target, files, mutants)?;
         let found = found(below);
         fs::create_dir_all(&found).with_context(|| found.display().to_string())?;
-        Ok((Build { program: target.join("debug/plimsoll"), found }, refused))
+        Ok((Build { program: target.join("debug/plimsoll"), found, tree }, refused))
+    }
+
+    /// Where a file of the repository is.
+    pub(super) fn in_tree(&self, file: &str) -> PathBuf {
+        self.tree.join(file)
     }
 
     /// Runs the program as a mutant, 0 for none. It must end in time.

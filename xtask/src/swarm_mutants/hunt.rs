@@ -63,6 +63,11 @@ impl Hunt {
             best = Some(self.examine(number, mutant, case, First::Seed(case.seed))?);
             Ok(Search::End)
         })?;
+        if let (Some(found), Some(script)) = (&mut best, &mutant.by_hand)
+            && !found.is_good()
+        {
+            found.script = self.scripts.by_hand(&self.build, number, script)?;
+        }
         if best.as_ref().is_some_and(Found::is_good) {
             return Ok(best.map_or(Outcome::NotFound { runs }, Outcome::Found));
         }

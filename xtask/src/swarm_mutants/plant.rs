@@ -26,6 +26,9 @@ pub(super) struct Mutant {
     /// A script that shows it has not been found so far, for the reason given here.
     #[serde(default)]
     pub(super) script_missing: Option<String>,
+    /// A script that somebody has written: small scenarios do not reach what shows it.
+    #[serde(default)]
+    pub(super) by_hand: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -59,11 +62,15 @@ pub(super) fn read_table(root: &Path) -> Result<Vec<Mutant>> {
     let path = root.join(TABLE);
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let table: Table = toml::from_str(&text).with_context(|| path.display().to_string())?;
-    let both = |mutant: &&Mutant| mutant.no_script.is_some() && mutant.script_missing.is_some();
-    if let Some(mutant) = table.mutant.iter().find(both) {
+    let several = |mutant: &&Mutant| {
+        let said = [&mutant.no_script, &mutant.script_missing, &mutant.by_hand];
+        said.into_iter().flatten().count() > 1
+    };
+    if let Some(mutant) = table.mutant.iter().find(several) {
         bail!(
-            "{TABLE}: `{}` has both no_script and script_missing: keep no_script if no script can \
-             show it, or script_missing if none was found so far",
+            "{TABLE}: `{}` has two of no_script, script_missing and by_hand: keep no_script if no \
+             script can show it, script_missing if none was found so far, or by_hand with the path \
+             of the one that somebody has written",
             mutant.name
         );
     }

@@ -14,6 +14,9 @@ use super::table::Row;
 /// How the names of the files begin that a result depends on.
 const SOURCES: [&str; 3] = ["crates/", "Cargo.lock", "xtask/src/swarm_mutants/"];
 
+/// Where scripts are that somebody has written.
+const SCRIPTS: &str = "tests/drill/";
+
 /// A row, and of which sources it is.
 #[derive(Deserialize, Serialize)]
 struct Kept {
@@ -26,6 +29,8 @@ pub(super) struct Results {
     folder: PathBuf,
     /// A hash of everything the simulator is built of, and of how mutants are looked for.
     sources: u64,
+    /// Hashes of scripts, by their paths.
+    scripts: BTreeMap<String, u64>,
 }
 
 impl Results {
@@ -35,7 +40,14 @@ impl Results {
         let mut hasher = DefaultHasher::new();
         let counts = |name: &str| SOURCES.iter().any(|start| name.starts_with(start));
         files.iter().filter(|(name, _)| counts(name)).for_each(|file| file.hash(&mut hasher));
-        Ok(Results { folder: folder.to_owned(), sources: hasher.finish() })
+        let scripts = files.iter().filter(|(name, _)| name.starts_with(SCRIPTS));
+        let hash = |bytes: &Vec<u8>| {
+            let mut hasher = DefaultHasher::new();
+            bytes.hash(&mut hasher);
+            hasher.finish()
+        };
+        let scripts = scripts.map(|(name, bytes)| (name.clone(), hash(bytes))).collect();
+        Ok(Results { folder: folder.to_owned(), sources: hasher.finish(), scripts })
     }
 
     /// The same mutant of other sources has another result. Why a script is missing is said when
@@ -44,7 +56,8 @@ impl Results {
         let mut hasher = DefaultHasher::new();
         let mut mutant = mutant.clone();
         mutant.script_missing = None;
-        (self.sources, mutant).hash(&mut hasher);
+        let script = mutant.by_hand.as_ref().and_then(|path| self.scripts.get(path));
+        (self.sources, script, mutant).hash(&mut hasher);
         hasher.finish()
     }
 

@@ -1,6 +1,6 @@
 //! Packetdrill scripts of shrunk runs: whether one shows a mutant.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use super::build::Build;
@@ -66,6 +66,24 @@ impl Scripts {
         Ok(best)
     }
 
+    /// A script that somebody has written: whether it shows the mutant as the others do.
+    pub(super) fn by_hand(&self, build: &Build, number: usize, script: &str) -> Result<Script> {
+        let path = build.in_tree(script);
+        let file = path.to_str().context("a path that is no text")?;
+        let here = drill(build, 0, file)?;
+        if here != Drilled::Passes {
+            return Ok(Script::FailsHere);
+        }
+        if let Err(shows_not) = shown_at(here, drill(build, number, file)?) {
+            return Ok(shows_not);
+        }
+        Ok(match &self.no_kernel {
+            Some(why) => Script::NotRunOnKernel { file: script.to_owned(), why: why.clone() },
+            None if passes_on_kernel(build, file)? => Script::ByHand(script.to_owned()),
+            None => Script::FailsOnKernel(script.to_owned()),
+        })
+    }
+
     /// Writes a script by the build without a mutant, and runs it.
     fn write(&self, build: &Build, number: usize, args: &[&str], file: &str) -> Result<Script> {
         let written = build.run(0, args)?;
@@ -74,15 +92,12 @@ impl Scripts {
             let why = why.rsplit("no script: ").next().unwrap_or_default().to_owned();
             return Ok(Script::None(why));
         }
-        if drill(build, 0, file)? != Drilled::Passes {
-            return Ok(Script::FailsHere);
-        }
-        let line = match drill(build, number, file)? {
-            Drilled::Passes => return Ok(Script::PassesOnMutant),
-            Drilled::Broken => return Ok(Script::BreaksMutant),
-            Drilled::Differs(line) => line,
+        let line = match shown_at(drill(build, 0, file)?, drill(build, number, file)?) {
+            Ok(line) => line,
+            Err(script) => return Ok(script),
         };
-        // What comes behind shows nothing, and the kernel need not follow.
+        // What comes behind shows nothing, and nobody need follow: super-segments of the device that
+        // runs scripts may be cut in another way than the packets of the simulated host.
         let short = file.replace(".pkt", ".short.pkt");
         build.write(&short, &up_to(&build.read(file)?, line))?;
         if drill(build, 0, &short)? != Drilled::Passes
@@ -116,6 +131,17 @@ fn verdict(file: &str, stdout: &str, stderr: &str) -> Drilled {
     });
     let line = cause.and_then(|cause| cause.split(':').next()?.parse().ok());
     line.filter(|_| !panicked).map_or(Drilled::Broken, Drilled::Differs)
+}
+
+/// The line in which a script fails on the mutant, if it does not fail without it up to there.
+fn shown_at(here: Drilled, mutant: Drilled) -> Result<usize, Script> {
+    match (here, mutant) {
+        (Drilled::Passes, Drilled::Passes) => Err(Script::PassesOnMutant),
+        (Drilled::Passes, Drilled::Broken) => Err(Script::BreaksMutant),
+        (Drilled::Passes, Drilled::Differs(line)) => Ok(line),
+        (Drilled::Differs(own), Drilled::Differs(line)) if line < own => Ok(line),
+        (Drilled::Differs(_) | Drilled::Broken, _) => Err(Script::FailsHere),
+    }
 }
 
 /// The script up to this line, which counts from 1.
@@ -184,6 +210,19 @@ mod tests {
         ] {
             assert_eq!(verdict("a/1.pkt", other, ""), Drilled::Broken, "{other}");
         }
+    }
+
+    #[test]
+    fn a_script_need_not_pass_behind_the_line_that_shows_the_mutant() {
+        let (passes, at) = (Drilled::Passes, Drilled::Differs);
+        assert_eq!(shown_at(passes.clone(), at(17)), Ok(17));
+        assert_eq!(shown_at(at(18), at(17)), Ok(17));
+        for mutant in [passes.clone(), Drilled::Broken, at(17), at(18)] {
+            assert_eq!(shown_at(at(17), mutant.clone()), Err(Script::FailsHere));
+            assert_eq!(shown_at(Drilled::Broken, mutant), Err(Script::FailsHere));
+        }
+        assert_eq!(shown_at(passes.clone(), passes.clone()), Err(Script::PassesOnMutant));
+        assert_eq!(shown_at(passes, Drilled::Broken), Err(Script::BreaksMutant));
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub(super) enum Script {
     NotRunOnKernel { file: String, why: String },
     /// No packet of one connection shows the mutant: its table says why.
     Impossible(String),
+    /// It fails on the mutant, and passes on the stack without and on the kernel. Somebody has
+    /// written it, and this is its path.
+    ByHand(String),
     /// It fails on the mutant, and passes on the stack without and on the kernel. This is its file.
     Good(String),
 }
@@ -33,7 +36,12 @@ pub(super) enum Script {
 impl Script {
     /// Whether it shows all that it can.
     pub(super) fn is_good(&self) -> bool {
-        matches!(self, Script::Good(_) | Script::Impossible(_))
+        self.shows() || matches!(self, Script::Impossible(_))
+    }
+
+    /// Whether it tells the mutant from this stack and from the kernel.
+    fn shows(&self) -> bool {
+        matches!(self, Script::Good(_) | Script::ByHand(_))
     }
 
     /// On the mutant, on this stack, and on the kernel.
@@ -46,6 +54,7 @@ impl Script {
             Script::FailsOnKernel(_) => ["fails", "passes", "fails"],
             Script::NotRunOnKernel { why, .. } => ["fails", "passes", &format!("not run: {why}")],
             Script::Impossible(why) => ["-", &format!("none: {why}"), "-"],
+            Script::ByHand(_) => ["fails (by hand)", "passes", "passes"],
             Script::Good(_) => ["fails", "passes", "passes"],
         };
         columns.map(str::to_owned)
@@ -261,7 +270,7 @@ fn sums(rows: &[Row]) -> String {
         })
         .collect();
     let shrunk = found.iter().filter(|found| found.is_shrunk()).count();
-    let told = found.iter().filter(|found| matches!(found.script, Script::Good(_))).count();
+    let told = found.iter().filter(|found| found.script.shows()).count();
     let never = found.iter().filter(|found| matches!(found.script, Script::Impossible(_))).count();
     format!(
         "{} mutants: {} found, {shrunk} of them shrunk to {MOST_FAULTS} faults or fewer; {told} \

@@ -2,7 +2,8 @@
 //!
 //! The bound follows from what is there at the time: the buffers that open connections have now, as
 //! their settings and autotuning have made them, and the packets on the links. What grows without
-//! these growing is a leak, and exceeds it soon.
+//! these growing is a leak, and exceeds it soon. A connection may be over while packets of it are on
+//! their way, which keep the whole chunks that its data was written into.
 
 use plimsoll_stack::Stack;
 
@@ -47,6 +48,11 @@ impl Memory {
         }
     }
 
+    /// Connections that are not in TIME-WAIT.
+    pub(super) fn connections(&self) -> u64 {
+        self.connections
+    }
+
     /// That of two stacks.
     pub(super) fn plus(self, other: Memory) -> Memory {
         Memory {
@@ -59,11 +65,11 @@ impl Memory {
 
     /// Says what is too much for `stacks` stacks in all, between which `packets` are on the way. A
     /// packet is in chunks of its sender until its receiver has read it, so chunks are not bounded
-    /// for one stack alone.
-    pub(super) fn excess(&self, stacks: usize, packets: u64) -> Option<String> {
+    /// for one stack alone. There were `most` connections at a time: as many may be over.
+    pub(super) fn excess(&self, stacks: usize, packets: u64, most: u64) -> Option<String> {
         let state = self.connections * STATE + self.buffers / STATE_SHARE + stacks as u64 * TABLES;
-        let chunks =
-            self.buffers + self.connections * ENDS + packets * PACKET + stacks as u64 * CHUNKS;
+        let ends = (self.connections + packets.min(most)) * ENDS;
+        let chunks = self.buffers + ends + packets * PACKET + stacks as u64 * CHUNKS;
         let what = match () {
             () if self.state > state => format!("state of {} bytes, at most {state}", self.state),
             () if self.chunks > chunks => {
@@ -85,14 +91,24 @@ mod tests {
 
     #[test]
     fn the_bound_follows_from_buffers_connections_and_packets() {
-        assert_eq!(USUAL.excess(2, 100), None);
+        assert_eq!(USUAL.excess(2, 100, 4), None);
         let state = Memory { state: 600_000, ..USUAL };
-        assert!(state.excess(2, 100).unwrap().contains("state of 600000 bytes, at most"));
-        let chunks = Memory { chunks: 5 << 20, ..USUAL };
-        assert!(chunks.excess(2, 100).unwrap().contains("chunks of 5242880 bytes"));
-        assert_eq!(Memory { buffers: 4 << 20, ..chunks }.excess(2, 100), None);
-        assert_eq!(chunks.excess(2, 1000), None, "packets that are on the way");
+        assert!(state.excess(2, 100, 4).unwrap().contains("state of 600000 bytes, at most"));
+        let chunks = Memory { chunks: 7 << 20, ..USUAL };
+        assert!(chunks.excess(2, 100, 4).unwrap().contains("chunks of 7340032 bytes"));
+        assert_eq!(Memory { buffers: 4 << 20, ..chunks }.excess(2, 100, 4), None);
+        assert_eq!(chunks.excess(2, 1000, 4), None, "packets that are on the way");
         let nothing = Memory { chunks: 300_000, ..Memory::default() };
-        assert!(nothing.excess(2, 0).is_some(), "nobody is there who could have them");
+        assert!(nothing.excess(2, 0, 2).is_some(), "nobody is there who could have them");
+    }
+
+    /// As in seed 29194 of the small scenarios: data of a connection that is over lies in two
+    /// chunks, of which copies are on their way.
+    #[test]
+    fn packets_outlive_their_connection() {
+        let over = Memory { chunks: (256 + 64) << 10, ..Memory::default() };
+        assert_eq!(over.excess(2, 1, 2), None);
+        assert!(over.excess(2, 0, 2).is_some(), "no packet is left");
+        assert!(over.excess(2, 1, 0).is_some(), "there was no connection");
     }
 }

@@ -25,7 +25,7 @@ use siphasher::sip::SipHasher13;
 
 use self::host::Host;
 use self::memory::Memory;
-use self::net::{Net, Passage};
+use self::net::{Made, Net, Passage};
 use self::series::Sampler;
 use crate::app::{App, End, Place, ReadyList};
 use crate::fault::{Faults, Segment};
@@ -77,6 +77,8 @@ struct World<'a> {
     events: u64,
     reached: Reached,
     violation: Option<Violation>,
+    /// The most connections that there were at a time, as far as anybody has looked.
+    most_connections: u64,
     sampler: Option<Sampler>,
     /// A planted leak: every packet that was sent.
     #[cfg(test)]
@@ -150,6 +152,7 @@ impl<'a> World<'a> {
             events: 0,
             reached: Reached::default(),
             violation: None,
+            most_connections: 0,
             sampler: None,
             #[cfg(test)]
             leaked: None,
@@ -448,7 +451,7 @@ impl<'a> World<'a> {
             while let Some((node, packet)) = self.net.take(wire, self.now) {
                 any = true;
                 if node < self.hosts.len() {
-                    self.deliver(vec![(node, packet)]);
+                    self.deliver(vec![Made { host: node, packet, refused: None }]);
                 } else {
                     let mut passage = self.passage();
                     passage.route(node, packet);
@@ -467,9 +470,12 @@ impl<'a> World<'a> {
     }
 
     /// Gives packets to hosts.
-    fn deliver(&mut self, packets: Vec<(usize, Packet)>) {
-        for (host, packet) in packets {
+    fn deliver(&mut self, packets: Vec<Made>) {
+        for Made { host, packet, refused } in packets {
             self.note_in_trace(1, host, &packet);
+            if let Some((segment, mtu)) = refused {
+                self.watch.refused(self.now, &segment, mtu);
+            }
             if let Some(segment) = Segment::of(&packet, self.scenario.flow.len()) {
                 self.watch.arrives(self.now, &segment, &packet);
             }
@@ -651,7 +657,10 @@ impl<'a> World<'a> {
 
     fn check_memory(&mut self) {
         let all = self.hosts.iter().filter_map(Host::memory).fold(Memory::default(), Memory::plus);
-        if let Some(what) = all.excess(self.hosts.len(), self.net.packets()) {
+        // Flows may be over before anybody has looked; programs have connections of their own.
+        self.most_connections = self.most_connections.max(all.connections());
+        let (packets, most) = (self.net.packets(), self.most_connections + self.apps.len() as u64);
+        if let Some(what) = all.excess(self.hosts.len(), packets, most) {
             self.violate("memory is bounded", what);
         }
     }

@@ -11,7 +11,7 @@ use plimsoll_wire::ipv6::{self, Ipv6Repr};
 use plimsoll_wire::protocol;
 
 use super::outcome::LinkOutcome;
-use crate::fault::{Faults, Segment};
+use crate::fault::{Faults, Segment, is_intact};
 use crate::link::{Link, LinkConfig};
 use crate::middlebox::Boxes;
 use crate::rng::Rng;
@@ -212,7 +212,15 @@ pub(super) struct Passage<'a> {
     now: Instant,
     flows: usize,
     /// What routers tell hosts: it arrives at once.
-    made: Vec<(usize, Packet)>,
+    made: Vec<Made>,
+}
+
+/// What a router tells a host.
+pub(super) struct Made {
+    pub(super) host: usize,
+    pub(super) packet: Packet,
+    /// The segment that was too long, and how long packets may be.
+    pub(super) refused: Option<(Segment, u16)>,
 }
 
 impl<'a> Passage<'a> {
@@ -226,7 +234,7 @@ impl<'a> Passage<'a> {
     }
 
     /// Packets that hosts get at once.
-    pub(super) fn into_made(self) -> Vec<(usize, Packet)> {
+    pub(super) fn into_made(self) -> Vec<Made> {
         self.made
     }
 
@@ -267,7 +275,9 @@ impl<'a> Passage<'a> {
             && let Some((host, answer)) = too_big(&packet, mtu, node)
             && host < self.net.hosts
         {
-            self.made.push((host, answer));
+            // Nobody knows a segment that was damaged on its way.
+            let refused = segment.filter(|_| is_intact(&packet)).map(|segment| (segment, mtu));
+            self.made.push(Made { host, packet: answer, refused });
         }
     }
 }

@@ -31,6 +31,20 @@ fn a_planted_leak_exceeds_the_bound_of_memory() {
     }
 }
 
+/// Nobody has told the sender what the rule takes for told.
+#[test]
+fn a_packet_that_is_longer_than_a_router_takes_is_seen() {
+    let (scenario, config) = (one_flow(100_000), RunConfig::default());
+    let programs = Programs::new();
+    for (mtu, rule) in [(1500, None), (1499, Some("a packet is no longer than a router takes"))] {
+        let mut world = World::new(&scenario, 1, &config, &programs).unwrap();
+        world.watch.tell(0, mtu, START);
+        world.run();
+        let violation = world.violation.take();
+        assert_eq!(violation.as_ref().map(|found| found.rule.as_str()), rule, "{violation:?}");
+    }
+}
+
 #[test]
 fn a_measured_run_is_the_same_run() {
     let mut scenario = one_flow(5_000_000);

@@ -181,9 +181,9 @@ pub(crate) enum Event {
     /// The path is congested: ssthresh becomes what the window shall come down to. Loss or a tail
     /// loss probe say so, or a timeout, and each is followed by its own event. `flight_size`
     /// segments are outstanding (RFC 5681: FlightSize).
-    Congestion { flight_size: u32 },
+    Congestion { now: Instant, flight_size: u32 },
     /// The same, but only congestion marks say so.
-    Marks { backoff: Backoff, flight_size: u32 },
+    Marks { backoff: Backoff, now: Instant, flight_size: u32 },
     /// Fast recovery begins: something is lost, and `in_flight` segments are in flight.
     Recovery { in_flight: u32 },
     /// The window is reduced without a loss.
@@ -542,10 +542,12 @@ impl Controller {
             return;
         }
         match event {
-            Event::Congestion { flight_size } => {
-                self.reduce(flight_size);
+            Event::Congestion { now, flight_size } => {
+                self.reduce(now, flight_size);
             }
-            Event::Marks { backoff, flight_size } => self.reduce_for_marks(backoff, flight_size),
+            Event::Marks { backoff, now, flight_size } => {
+                self.reduce_for_marks(backoff, now, flight_size);
+            }
             Event::Rto { now, nxt, .. } | Event::Resend { now, nxt } => {
                 self.restart_validation();
                 self.window.count = 0;
@@ -569,12 +571,12 @@ impl Controller {
 
     /// A congestion event: ssthresh is what the window shall come down to. Returns whether the
     /// window was larger than what was in use (RFC 7661).
-    fn reduce(&mut self, flight_size: u32) -> bool {
+    fn reduce(&mut self, now: Instant, flight_size: u32) -> bool {
         self.window.count = 0;
         let preserved = self.window.cwnd();
         let validation = self.unused.validation();
         let used =
-            validation.and_then(|validation| validation.on_congestion(preserved, flight_size));
+            validation.and_then(|validation| validation.on_congestion(now, preserved, flight_size));
         if let Some(used) = used {
             // The algorithm remembers a window that the path has carried.
             self.window.set_cwnd(used);
@@ -592,9 +594,9 @@ impl Controller {
     }
 
     /// The same, for marks alone. The factors are those that RFC 8511, section 3.1, recommends.
-    fn reduce_for_marks(&mut self, backoff: Backoff, flight_size: u32) {
+    fn reduce_for_marks(&mut self, backoff: Backoff, now: Instant, flight_size: u32) {
         let cwnd = u64::from(self.window.cwnd());
-        if self.reduce(flight_size) {
+        if self.reduce(now, flight_size) {
             return;
         }
         let percent = match (&self.kind, backoff) {

@@ -60,7 +60,7 @@ fn a_burst_spreads_by_two_packets_on_fast_paths_too() {
 
 /// A congestion event that takes the window down at once.
 pub(super) fn lose(controller: &mut Controller) {
-    controller.on_event(Event::Congestion { flight_size: 1 });
+    controller.on_event(Event::Congestion { now: Instant::ZERO, flight_size: 1 });
     controller.set_cwnd(controller.ssthresh());
 }
 
@@ -115,7 +115,7 @@ fn ssthresh_is_two_segments_at_least() {
     for algorithm in BOTH {
         let mut controller = controller(algorithm);
         controller.set_cwnd(2);
-        controller.on_event(Event::Congestion { flight_size: 1 });
+        controller.on_event(Event::Congestion { now: Instant::ZERO, flight_size: 1 });
         assert_eq!(controller.ssthresh(), 2);
     }
 }
@@ -322,7 +322,7 @@ fn a_loss_ends_hystart_plus_plus() {
     ack(&mut controller, 1, 20);
     assert_eq!(controller.cwnd(), 18, "eight segments per ACK without pacing");
     assert!(controller.is_releasable());
-    controller.on_event(Event::Congestion { flight_size: 1 });
+    controller.on_event(Event::Congestion { now: Instant::ZERO, flight_size: 1 });
     controller.on_event(Event::Rto { now: Instant::from_millis(1), nxt: SeqNum(1), in_flight: 0 });
     controller.set_cwnd(1);
     ack(&mut controller, 300, 11);

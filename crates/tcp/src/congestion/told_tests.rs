@@ -150,7 +150,7 @@ fn a_loss_is_told_with_the_state_at_its_leaving_and_recovery_with_its_end() {
     let told = place(&|input| matches!(input, Input::Lost(_)));
     let first_again = |sent: &Sent| sent.again && sent.first_again == sent.segs;
     let again = place(&|input| matches!(input, Input::Sent(sent) if first_again(sent)));
-    let congestion = Event::Congestion { flight_size: 7 };
+    let congestion = Event::Congestion { now: at(40), flight_size: 7 };
     assert!(place(&|input| *input == Input::Event(congestion)) < entered);
     assert!(entered < acked && told < acked && acked < again, "{inputs:?}");
     let Input::Ack(sample) = inputs[acked] else { unreachable!("it is an ACK") };
@@ -172,7 +172,7 @@ fn a_timeout_is_told_and_its_losses_without_an_ack() {
     let inputs = recorded(&mut t);
     let now = t.now;
     let rto = Event::Rto { now, nxt: ISS + 2001, in_flight: 0 };
-    let congestion = Event::Congestion { flight_size: 2 };
+    let congestion = Event::Congestion { now, flight_size: 2 };
     assert_eq!(inputs[..2], [Input::Event(congestion), Input::Event(rto)]);
     assert_eq!(losses(&inputs).len(), 2);
     t.drain();

@@ -23,8 +23,8 @@
 //! before, but for the ACKs of the first round trip: so pipeACK is undefined until one has passed
 //! since the first sample. Section 4.2 leaves the way of measuring to the implementation.
 //!
-//! There is no timer. What time does to the phase is made up for with the next ACK, and before data
-//! leaves after idle time. A timeout goes by what was found last.
+//! There is no timer. What time does to the phase is made up for with the next ACK, before data
+//! leaves after idle time, and when a loss, a mark or a timeout asks which phase it is.
 
 use super::Window;
 use crate::time::{Duration, Instant};
@@ -106,15 +106,20 @@ impl Validation {
 
     /// Finds the phase of now, and ends the nonvalidated period if it is over.
     pub(super) fn look(&mut self, window: &mut Window, now: Instant) {
+        self.find_phase(window.cwnd(), now);
+        self.expire(window, now);
+    }
+
+    /// Which phase it is by what pipeACK is now (section 4.3).
+    fn find_phase(&mut self, cwnd: u32, now: Instant) {
         let pipe_ack = self.pipe_ack.get(now);
-        let validated = pipe_ack.is_none_or(|used| window.cwnd() <= used.saturating_mul(2));
+        let validated = pipe_ack.is_none_or(|used| cwnd <= used.saturating_mul(2));
         self.phase = match self.phase {
             _ if validated => Phase::Validated,
             // Nobody looked while the sender was idle.
             Phase::Validated => Phase::Nonvalidated { since: now.min(self.pipe_ack.expires()) },
             nonvalidated @ Phase::Nonvalidated { .. } => nonvalidated,
         };
-        self.expire(window, now);
     }
 
     /// Section 4.4.3: the window was not validated for the nonvalidated period, or for several.
@@ -140,7 +145,20 @@ impl Validation {
     /// Section 4.4.1: the path is congested, and `flight_size` segments are outstanding. Returns
     /// what was really in use, if the window of `cwnd` was not validated. That is no more than
     /// cwnd, although more may be outstanding, of which most has arrived. The phase is over.
-    pub(super) fn on_congestion(&mut self, cwnd: u32, flight_size: u32) -> Option<u32> {
+    ///
+    /// The phase is that of `now`: much of what pipeACK was at the last ACK may be too old by the
+    /// time of a timeout. But a window that was validated and is in use stays so. That nothing was
+    /// acknowledged since then is the loss itself.
+    pub(super) fn on_congestion(
+        &mut self,
+        now: Instant,
+        cwnd: u32,
+        flight_size: u32,
+    ) -> Option<u32> {
+        let in_use = cwnd <= flight_size.saturating_mul(2);
+        if self.is_nonvalidated() || !in_use {
+            self.find_phase(cwnd, now);
+        }
         let used = self.pipe_ack.largest().max(flight_size).clamp(1, cwnd.max(1));
         let used = self.is_nonvalidated().then_some(used);
         self.restart();

@@ -99,7 +99,7 @@ fn counts(conn: &Connection, config: &Config, now: Instant) -> Info {
         rcv_space: u32::try_from(conn.rcv.space()).unwrap_or(u32::MAX),
         bytes_acked: conn.snd.stats().bytes_acked,
         bytes_received: conn.rcv.stats().bytes,
-        bytes_sent: conn.snd.stats().bytes_sent,
+        bytes_sent: conn.snd.stats().bytes_sent + conn.snd.recovery().bytes_retrans(),
         bytes_retrans: conn.snd.recovery().bytes_retrans(),
         segs_out: conn.stats.segs_out,
         segs_in: conn.stats.segs_in,

@@ -96,6 +96,7 @@ enum LastInput {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SendStats {
     pub(crate) bytes_acked: u64,
+    /// Each byte once.
     pub(crate) bytes_sent: u64,
     pub(crate) data_segs_out: u64,
 }

@@ -82,7 +82,7 @@ fn told() -> impl Strategy<Value = Told> {
                 Event::TailLoss(TailLoss { now, delivered: 0, in_flight, is_app_limited })
             }),
             Just(Event::Cwr(CwrSign::Echo)),
-            Just(Event::Congestion { flight_size: 1 }),
+            Just(Event::Congestion { now, flight_size: 1 }),
         ].prop_map(Told::Event),
     ]
 }

@@ -634,7 +634,7 @@ fn switching_to_bbr_and_back_keeps_the_window() {
     controller.switch(CongestionAlgorithm::Bbr, MSS, RTT);
     assert!(controller.paces() && controller.wants_losses());
     assert_eq!(controller.allowance().pacing_rate.map(|rate| rate.get()), Some(277_000));
-    controller.on_event(Event::Congestion { flight_size: 1 });
+    controller.on_event(Event::Congestion { now: Instant::ZERO, flight_size: 1 });
     controller.set_cwnd(2);
     assert_eq!((controller.cwnd(), controller.is_threshold_known()), (33, false));
     controller.on_sent(&sent(Instant::ZERO, 0, false));

@@ -79,7 +79,7 @@ fn it_never_grows_by_more_than_one_for_two() {
 #[test]
 fn after_a_timeout_it_grows_by_one_for_twenty() {
     let mut controller = controller(CongestionAlgorithm::Cubic);
-    controller.on_event(Event::Congestion { flight_size: 1 });
+    controller.on_event(Event::Congestion { now: Instant::ZERO, flight_size: 1 });
     controller.on_event(Event::Rto { now: Instant::from_millis(1), nxt: SeqNum(1), in_flight: 0 });
     controller.set_cwnd(7);
     for count in 1..20 {

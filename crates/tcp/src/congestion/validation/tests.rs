@@ -53,8 +53,9 @@ fn round(controller: &mut Controller, millis: u64, delivered: u32, full: bool) {
     controller.check_invariants();
 }
 
+/// A loss, 50 ms after the round trip that ended at one second.
 fn congestion(controller: &mut Controller, flight_size: u32) {
-    controller.on_event(Event::Congestion { flight_size });
+    controller.on_event(Event::Congestion { now: at(1050), flight_size });
 }
 
 /// Section 4.2: the most of the sampling period, which is three round trips and a second at least.
@@ -187,7 +188,7 @@ fn marks_halve_what_is_used_of_a_window_that_is_not_validated() {
     controller.set_ssthresh(60);
     round(&mut controller, 1000, 20, false);
     let backoff = Backoff::Alternative;
-    controller.on_event(Event::Marks { backoff, flight_size: 10 });
+    controller.on_event(Event::Marks { backoff, now: at(1050), flight_size: 10 });
     assert_eq!(controller.ssthresh(), 10);
 }
 
@@ -227,6 +228,29 @@ fn a_timeout_ends_the_phase() {
     round(&mut controller, 2100, 1, true);
     controller.on_event(Event::Recovered);
     assert_eq!((controller.cwnd(), controller.ssthresh()), (2, 10));
+}
+
+/// Section 4.3: the phase at a timeout is that of its time. What was found with the last ACK may
+/// rest on samples that are too old since.
+#[test]
+fn a_timeout_goes_by_the_phase_of_its_time() {
+    for (now, flight_size, ssthresh) in [
+        // The 60 segments that were delivered at one second count for a second.
+        (1950, 20, 56),
+        (2050, 20, 10),
+        (2050, 8, 5),
+        // Half of the window is outstanding: silence is the loss, not the application.
+        (2050, 40, 56),
+        (2050, 39, 19),
+    ] {
+        let mut controller = controller(CongestionAlgorithm::Cubic, 80);
+        controller.set_ssthresh(60);
+        round(&mut controller, 1000, 60, false);
+        round(&mut controller, 1800, 10, false);
+        assert!(!controller.is_nonvalidated(), "60 of 80 are of the last second");
+        controller.on_event(Event::Congestion { now: at(now), flight_size });
+        assert_eq!(controller.ssthresh(), ssthresh, "{now} ms, {flight_size} outstanding");
+    }
 }
 
 /// Section 4.4.3: five minutes later the window is halved, down to the initial one.
@@ -357,4 +381,88 @@ fn an_undo_brings_the_window_of_before_back() {
     let all = next + 20_000;
     t.recv(&std::format!(". 1:1 ack {all} sack {next}:{}", next + 1000));
     assert_eq!(t.info().snd_cwnd, 80);
+}
+
+/// With the ECN of RFC 3168: an echo in the nonvalidated phase brings the window down to half of what
+/// was in use, by proportional rate reduction. No segment was sent again, so the end of the
+/// reduction takes nothing more.
+#[test]
+fn a_mark_after_a_pause_costs_what_was_not_used() {
+    for (rfc7661, alternative) in [(true, false), (true, true), (false, false)] {
+        let (mut t, next) = grown(rfc7661);
+        t.config.tcp_abe = alternative;
+        t.config.tcp_slow_start_after_idle = false;
+        t.conn.ecn = crate::ecn::EcnState::classic();
+        t.at(60_000);
+        t.write(20_000);
+        assert_eq!(send_all(&mut t), 20);
+        assert_eq!(t.info().snd_cwnd, 80);
+        let now = t.now;
+        t.now = now + RTT;
+        t.recv(&std::format!("E. 1:1 ack {}", next + 2000));
+        // 18 are outstanding. CUBIC would leave seven tenths of 80.
+        let ssthresh = if rfc7661 { 9 } else { 56 };
+        assert_eq!(t.info().snd_ssthresh, ssthresh, "{rfc7661} {alternative}");
+        t.drain();
+        t.recv(&std::format!(". 1:1 ack {}", next + 20_000));
+        // Without RFC 7661, PRR goes by what is in flight as well.
+        let cwnd = if rfc7661 { ssthresh } else { 21 };
+        assert_eq!((t.info().snd_cwnd, t.info().snd_ssthresh), (cwnd, ssthresh));
+        assert_eq!((t.count(Counter::RetransSegs), t.info().ca_state), (0, 2));
+        // The standard methods follow, until pipeACK is known again (section 4.4.1).
+        t.write(5000);
+        assert_eq!((t.drain().len(), t.conn.hold()), (5, None));
+        t.recv(&std::format!(". 1:1 ack {}", next + 25_000));
+        assert_eq!((t.info().ca_state, t.info().snd_ssthresh), (0, ssthresh));
+        assert_eq!(t.info().snd_cwnd, ssthresh, "only a part of it was used");
+    }
+}
+
+/// A timeout in the nonvalidated phase: half of what was in use is what slow start comes to. Then
+/// the standard methods go on.
+#[test]
+fn a_timeout_after_a_pause_costs_what_was_not_used() {
+    let (mut t, next) = grown(true);
+    t.at(60_000);
+    t.write(20_000);
+    assert_eq!(send_all(&mut t), 20);
+    t.sleep();
+    let info = t.info();
+    assert_eq!((info.ca_state, info.snd_ssthresh, info.snd_cwnd), (4, 10, 1));
+    let mut acked = next;
+    while acked < next + 20_000 {
+        let packets = t.drain().len() as u32;
+        assert!((1..=t.info().snd_cwnd).contains(&packets), "slow start");
+        let later = (t.now + RTT).since(Instant::ZERO);
+        t.at(later.as_millis() as u64);
+        acked += packets * 1000;
+        t.recv(&std::format!(". 1:1 ack {acked}"));
+    }
+    let info = t.info();
+    assert_eq!((info.ca_state, info.snd_ssthresh, t.count(Counter::RetransSegs)), (0, 10, 20));
+    assert!((10..=13).contains(&info.snd_cwnd), "{}", info.snd_cwnd);
+    t.write(40_000);
+    assert_eq!((t.drain().len() as u32, t.conn.hold()), (info.snd_cwnd, Some(Hold::Cwnd)));
+}
+
+/// The window was in use until a second ago, and after that the application sends little: the last
+/// ACK still finds the window validated, but the timeout that follows does not.
+#[test]
+fn a_timeout_finds_the_phase_anew() {
+    let (mut t, next) = grown(true);
+    let mut next = next;
+    for millis in [600, 900, 1250] {
+        t.at(millis);
+        t.write(4000);
+        assert_eq!((t.drain().len(), t.conn.hold()), (4, None), "validated");
+        next += 4000;
+        if millis < 1250 {
+            t.at(millis + 100);
+            t.recv(&std::format!(". 1:1 ack {next}"));
+        }
+    }
+    assert_eq!(t.info().snd_cwnd, 80);
+    t.sleep();
+    assert!(t.now > at(1400), "what was delivered at 300 ms is too old");
+    assert_eq!((t.info().ca_state, t.info().snd_ssthresh), (4, 2), "of 4 segments");
 }

@@ -37,7 +37,7 @@ impl Run<'_> {
     /// ssthresh by the algorithm, because of loss. cwnd stays.
     pub(super) fn reduce_ssthresh(&mut self) {
         let flight_size = self.flight.board.packets_out();
-        self.flight.cc.on_event(Event::Congestion { flight_size });
+        self.flight.cc.on_event(Event::Congestion { now: self.cx.now, flight_size });
     }
 
     /// The same, because of marks alone.
@@ -45,7 +45,7 @@ impl Run<'_> {
         let alternative = self.cx.config.tcp_abe;
         let backoff = if alternative { Backoff::Alternative } else { Backoff::AsForLoss };
         let flight_size = self.flight.board.packets_out();
-        self.flight.cc.on_event(Event::Marks { backoff, flight_size });
+        self.flight.cc.on_event(Event::Marks { backoff, now: self.cx.now, flight_size });
     }
 
     /// Segments that the ACK says to have met a mark, and their bytes.
