@@ -47,12 +47,12 @@ use crate::recv::window::choose_shift;
 use crate::segment::Segment;
 use crate::send::{Fin, SendSide};
 use crate::state::State;
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 use crate::timer::{Timer, TimerTable};
 use crate::why::{Causes, Decisions, HoldTimes};
 
 /// A connection that was not in use for this long gives memory back.
-const RESTING_TIME: Duration = Duration::from_secs(1);
+const RESTING_TIME: Nanos = Nanos::from_secs(1);
 
 /// One TCP connection, without I/O, clock or randomness of its own. The same inputs give the same
 /// outputs, byte for byte.

@@ -8,10 +8,10 @@
 
 mod timeouts;
 
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 
 /// The shortest time that keepalive waits, so that a zero does not fire for ever.
-const SHORTEST: Duration = Duration::from_millis(1);
+const SHORTEST: Nanos = Nanos::from_millis(1);
 
 /// The state of keepalive.
 #[derive(Clone, Copy, Debug, Default)]

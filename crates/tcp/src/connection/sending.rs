@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::event::{Events, WriteError};
 use crate::send::{Fin, Persist, Piece, WriteFlags, WriteView};
 use crate::state::State;
-use crate::time::Duration;
+use crate::time::Nanos;
 use crate::timer::Timer;
 use crate::why::Causes;
 
@@ -231,7 +231,7 @@ impl Connection {
     }
 
     /// The smoothed round trip; zero before the first sample.
-    pub(crate) fn srtt(&self) -> Duration {
+    pub(crate) fn srtt(&self) -> Nanos {
         self.snd.srtt()
     }
 

@@ -68,7 +68,8 @@ impl Connection {
         let most = self.snd.recovery().rtt().bounds(cx.config).max;
         self.state == State::SynSent
             && self.handshake.retries > 0
-            && cx.now.since(self.handshake.started) >= time_of_timeouts(INITIAL_RTO, retries, most)
+            && cx.now.nanos_since(self.handshake.started)
+                >= time_of_timeouts(INITIAL_RTO, retries, most)
     }
 
     /// Of our SYN's data a SYN-ACK may acknowledge any part.

@@ -12,7 +12,7 @@ mod opening;
 use plimsoll_buf::Slices;
 use plimsoll_wire::tcp::FastOpenOption;
 
-use crate::time::Duration;
+use crate::time::Nanos;
 
 /// Left free in a SYN with data for options that something on the way may add (as on
 /// Linux).
@@ -23,7 +23,7 @@ const BLACKHOLE_TIMEOUTS: u8 = 2;
 
 /// How soon the SYN is sent again after a SYN-ACK that acknowledges something else
 /// (as on Linux).
-const BAD_SYN_ACK_RTO: Duration = Duration::from_millis(2);
+const BAD_SYN_ACK_RTO: Nanos = Nanos::from_millis(2);
 
 /// What an open with Fast Open starts from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

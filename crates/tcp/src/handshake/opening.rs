@@ -11,7 +11,7 @@ use crate::event::ConnectionError;
 use crate::recv::window::initial_window;
 use crate::segment::{Ecn, Segment, SendKind};
 use crate::state::State;
-use crate::time::Duration;
+use crate::time::Nanos;
 use crate::timer::Timer;
 
 impl Connection {
@@ -61,7 +61,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn syn_rto(&self, config: &Config) -> Duration {
+    pub(super) fn syn_rto(&self, config: &Config) -> Nanos {
         let doublings = self.handshake.retries.saturating_sub(self.linear_timeouts(config));
         let factor = 1_u32 << u32::from(doublings).min(16);
         (INITIAL_RTO * factor).min(self.snd.recovery().rtt().bounds(config).max)
@@ -74,7 +74,7 @@ impl Connection {
     }
 
     /// The retransmission timeout of now: of the SYN, or of data.
-    pub(crate) fn current_rto(&self, config: &Config) -> Duration {
+    pub(crate) fn current_rto(&self, config: &Config) -> Nanos {
         if self.is_opening() { self.syn_rto(config) } else { self.snd.recovery().rto(config) }
     }
 
@@ -98,7 +98,7 @@ impl Connection {
         let limit = limit.saturating_add(self.linear_timeouts(cx.config));
         let limit =
             if self.handshake.deferred { limit.max(self.options.defer_accept) } else { limit };
-        let age = cx.now.since(self.handshake.started);
+        let age = cx.now.nanos_since(self.handshake.started);
         let too_old = self.user_timeout().is_some_and(|timeout| age >= timeout);
         if self.handshake.retries >= limit || too_old || too_long {
             self.note_fast_open_timeout(self.handshake.retries, true);
@@ -136,10 +136,10 @@ impl Connection {
 
     /// The round trip of the handshake, unless it is ambiguous (Karn): the timer or a repeated SYN
     /// of the peer had us answer twice, or our SYN-ACK crossed the one that acknowledges our SYN.
-    pub(super) fn handshake_rtt(&self, cx: &Context, seg: &Segment) -> Option<Duration> {
+    pub(super) fn handshake_rtt(&self, cx: &Context, seg: &Segment) -> Option<Nanos> {
         let crossed = self.state == State::SynReceived && !self.handshake.passive;
         if self.handshake.sent == 1 && !crossed {
-            return Some(cx.now.since(self.handshake.sent_at));
+            return Some(cx.now.nanos_since(self.handshake.sent_at));
         }
         let echo = seg.repr.options.timestamps.filter(|_| self.ts.enabled)?;
         Some(self.ts.elapsed(cx.now, echo.ecr))

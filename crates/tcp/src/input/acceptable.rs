@@ -10,6 +10,7 @@ use crate::counters::Counter;
 use crate::recv::AckReason;
 use crate::segment::Segment;
 use crate::send::recovery::is_overtaken;
+use crate::time::Nanos;
 
 /// Whether a segment from `seq` to `end` touches the window: it must not end before the last ACK we
 /// sent (`left`), nor begin behind the right edge. As on Linux, a segment exactly at the edge
@@ -56,7 +57,7 @@ impl Connection {
     fn answer_unacceptable(&mut self, cx: &Context, seg: &Segment, skipped: Counter) {
         self.rcv.on_old_data(cx, seg.repr.seq, seg.payload.len());
         let bare = seg.payload.is_empty() || seg.repr.flags.contains(TcpFlags::SYN);
-        if bare && !self.challenge.allow(cx.now, cx.config.tcp_invalid_ratelimit) {
+        if bare && !self.challenge.allow(cx.now, Nanos::from(cx.config.tcp_invalid_ratelimit)) {
             cx.counters.bump(skipped);
             return;
         }

@@ -9,6 +9,7 @@ use crate::counters::Counter;
 use crate::event::ConnectionError;
 use crate::segment::Segment;
 use crate::state::State;
+use crate::time::Nanos;
 
 impl Connection {
     /// Returns whether to go on with the segment: it carries neither RST nor SYN.
@@ -57,7 +58,7 @@ impl Connection {
 
     /// Asks the peer whether it meant it. Rate-limited.
     pub(crate) fn challenge(&mut self, cx: &Context) {
-        if self.challenge.allow(cx.now, cx.config.tcp_invalid_ratelimit) {
+        if self.challenge.allow(cx.now, Nanos::from(cx.config.tcp_invalid_ratelimit)) {
             cx.counters.bump(Counter::TcpChallengeAck);
             self.pending.challenge_ack = true;
         } else {

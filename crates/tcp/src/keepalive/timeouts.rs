@@ -6,16 +6,18 @@ use crate::context::Context;
 use crate::counters::Counter;
 use crate::event::ConnectionError;
 use crate::state::State;
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 use crate::timer::Timer;
 
 impl Connection {
-    fn keep_idle(&self, cx: &Context) -> Duration {
-        self.options.keep_idle.unwrap_or(cx.config.tcp_keepalive_time).max(SHORTEST)
+    fn keep_idle(&self, cx: &Context) -> Nanos {
+        let idle = self.options.keep_idle.unwrap_or(cx.config.tcp_keepalive_time);
+        Nanos::from(idle).max(SHORTEST)
     }
 
-    fn keep_intvl(&self, cx: &Context) -> Duration {
-        self.options.keep_intvl.unwrap_or(cx.config.tcp_keepalive_intvl).max(SHORTEST)
+    fn keep_intvl(&self, cx: &Context) -> Nanos {
+        let interval = self.options.keep_intvl.unwrap_or(cx.config.tcp_keepalive_intvl);
+        Nanos::from(interval).max(SHORTEST)
     }
 
     fn keepalive_wanted(&self) -> bool {
@@ -51,11 +53,11 @@ impl Connection {
         if !self.keepalive_wanted() {
             return;
         }
-        let idle = cx.now.since(self.keepalive.last_rx);
+        let idle = cx.now.nanos_since(self.keepalive.last_rx);
         let keep_idle = self.keep_idle(cx);
         if self.has_unacked() || idle < keep_idle {
             // Retransmission watches the peer, or it spoke meanwhile.
-            let due = (self.keepalive.last_rx + keep_idle).max(cx.now + Duration::from_millis(1));
+            let due = (self.keepalive.last_rx + keep_idle).max(cx.now + Nanos::from_millis(1));
             let due = if self.has_unacked() { cx.now + keep_idle } else { due };
             self.timers.arm(Timer::Keepalive, due);
             return;
@@ -70,7 +72,7 @@ impl Connection {
         self.timers.arm(Timer::Keepalive, cx.now + self.keep_intvl(cx));
     }
 
-    fn keepalive_exhausted(&self, cx: &Context, idle: Duration) -> bool {
+    fn keepalive_exhausted(&self, cx: &Context, idle: Nanos) -> bool {
         let limit = self.options.keep_cnt.unwrap_or(cx.config.tcp_keepalive_probes);
         match self.user_timeout() {
             // As on Linux, the user timeout takes the place of the probe count.
@@ -80,8 +82,8 @@ impl Connection {
     }
 
     /// TCP_USER_TIMEOUT, if it is on.
-    pub(crate) fn user_timeout(&self) -> Option<Duration> {
-        self.options.user_timeout.filter(|timeout| !timeout.is_zero())
+    pub(crate) fn user_timeout(&self) -> Option<Nanos> {
+        self.options.user_timeout.map(Nanos::from).filter(|timeout| !timeout.is_zero())
     }
 
     /// Data is unacknowledged or held by a closed window since `since`: watches the user timeout.

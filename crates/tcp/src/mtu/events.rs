@@ -7,6 +7,7 @@ use crate::connection::Connection;
 use crate::context::Context;
 use crate::event::ConnectionError;
 use crate::state::State;
+use crate::time::Nanos;
 
 impl Connection {
     /// Recomputes SND.MSS from path, peer and options.
@@ -34,7 +35,7 @@ impl Connection {
     /// A router has told, which is believed for some time.
     fn on_packet_too_big(&mut self, cx: &Context, mtu: u16) {
         if self.on_mtu(cx, mtu) {
-            self.path.learnt().lowered_until = cx.now + cx.config.mtu_expires;
+            self.path.learnt().lowered_until = cx.now + Nanos::from(cx.config.mtu_expires);
         }
     }
 

@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::counters::Counter;
 use crate::segment::{SendKind, Transmit};
 use crate::send::recovery::RecoveryState;
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 use crate::why::{Decision, HoldTimes, Note, Record, Released, Resend};
 
 /// How many reasons there are.
@@ -62,20 +62,19 @@ impl Connection {
         self.snd.end_hold();
         if let (Some(released), Some(times)) = (released, &mut self.hold_times) {
             let nanos = &mut times.nanos[released.hold as usize];
-            let passed = u64::try_from(released.after.as_nanos()).unwrap_or(u64::MAX);
-            *nanos = nanos.saturating_add(passed);
+            *nanos = nanos.saturating_add(cx.now.nanos_since(times.since).as_nanos());
         }
         released
     }
 
     /// How long the hold of now has lasted; how often each was met, and how long in all.
-    pub(crate) fn held(&self, now: Instant) -> (Duration, [u64; HOLDS], [Duration; HOLDS]) {
+    pub(crate) fn held(&self, now: Instant) -> (Nanos, [u64; HOLDS], [Nanos; HOLDS]) {
         let Some(times) = &self.hold_times else {
-            return (Duration::ZERO, [0; HOLDS], [Duration::ZERO; HOLDS]);
+            return (Nanos::ZERO, [0; HOLDS], [Nanos::ZERO; HOLDS]);
         };
-        let (met, mut all) = (times.met.map(u64::from), times.nanos.map(Duration::from_nanos));
-        let Some(hold) = self.snd.hold() else { return (Duration::ZERO, met, all) };
-        let lasting = now.since(times.since);
+        let (met, mut all) = (times.met.map(u64::from), times.nanos.map(Nanos::from_nanos));
+        let Some(hold) = self.snd.hold() else { return (Nanos::ZERO, met, all) };
+        let lasting = now.nanos_since(times.since);
         all[hold as usize] += lasting;
         (lasting, met, all)
     }
