@@ -33,14 +33,21 @@ impl Connection {
     }
 
     fn enter_time_wait(&mut self, cx: &Context) {
-        self.judge_fast_open();
+        self.tell_fast_open();
         self.timers.stop_all();
         self.timers.arm(Timer::TimeWait, cx.now + Nanos::from(cx.config.tcp_fin_timeout));
         self.events.insert(Events::TIME_WAIT);
     }
 
+    /// An open with Fast Open is judged when the connection has come to its end.
+    fn tell_fast_open(&mut self) {
+        if let Some(open) = &mut self.fast_open {
+            open.on_end(self.rcv.stats().segs > 0, self.rcv.awaits_data_before_fin());
+        }
+    }
+
     fn enter_closed(&mut self, cx: &Context, was: State) {
-        self.judge_fast_open();
+        self.tell_fast_open();
         self.timers.stop_all();
         self.pending.syn = false;
         self.pending.challenge_ack = false;

@@ -7,6 +7,7 @@ pub(crate) mod isn;
 mod negotiate;
 mod opening;
 mod passive_open;
+mod syn;
 pub(crate) mod syn_cookie;
 mod timestamps;
 

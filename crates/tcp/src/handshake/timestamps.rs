@@ -2,6 +2,7 @@
 
 use plimsoll_wire::tcp::Timestamps;
 
+use crate::segment::Segment;
 use crate::time::{Instant, Nanos};
 
 /// TS.Recent is not trusted after this idle time (RFC 7323, section 5.5).
@@ -41,6 +42,12 @@ impl TimestampState {
         // A peer that echoes nonsense must not make a round trip of weeks.
         let millis = if millis > i32::MAX as u32 { 0 } else { millis };
         Nanos::from_millis(u64::from(millis).max(1))
+    }
+
+    /// The timestamp of ours that `seg` echoes, if it does, and how long ago it left.
+    pub(crate) fn echo(&self, now: Instant, seg: &Segment) -> Option<(u32, Nanos)> {
+        let stamps = seg.repr.options.timestamps.filter(|_| self.enabled)?;
+        (stamps.ecr != 0).then(|| (stamps.ecr, self.elapsed(now, stamps.ecr)))
     }
 
     /// Whether a segment with `option` is an old duplicate (RFC 7323, section 5.3, R1).

@@ -33,7 +33,7 @@ impl Connection {
 fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
     let mss = u32::from(conn.snd.mss()).max(1);
     let delivery = conn.snd.scoreboard().delivery_rate(mss);
-    let (held, acc_ecn) = (conn.held(now), conn.ecn.info());
+    let (held, acc_ecn) = (conn.explain.held(now, conn.snd.hold()), conn.ecn.info());
     Info {
         received_ce: acc_ecn.received_ce,
         delivered_e1_bytes: acc_ecn.delivered.e1b,
@@ -119,7 +119,7 @@ fn counts(conn: &Connection, config: &Config, now: Instant) -> Info {
         last_ack_recv: now.since(conn.keepalive.last_rx),
         ca_state: conn.snd.recovery().state() as u8,
         options: option_bits(conn),
-        fastopen_client_fail: conn.fast_open_failure(),
+        fastopen_client_fail: conn.fast_open.as_ref().map_or(0, |open| open.failure()),
         ..Info::default()
     }
 }

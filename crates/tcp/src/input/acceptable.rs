@@ -35,7 +35,7 @@ impl Connection {
         }
         if rst {
             // The number of a FIN that we have acknowledged lies before the window.
-            return self.rst_is_exact(seg.repr.seq);
+            return self.rcv.rst_is_exact(seg.repr.seq, self.state.received_fin());
         }
         self.answer_unacceptable(cx, seg, Counter::TcpAckSkippedSeq);
         false
@@ -49,7 +49,7 @@ impl Connection {
         let age = self.ts.age(seg.repr.options.timestamps);
         seg.repr.flags.contains(TcpFlags::ACK)
             && seg.seq_len() == 0
-            && is_overtaken(&self.window_of(seg), self.rcv.nxt(), age, rto)
+            && is_overtaken(&self.snd.window_of(seg), self.rcv.nxt(), age, rto)
     }
 
     /// The ACK for an unacceptable segment. Those without data are rate-limited, because two ends

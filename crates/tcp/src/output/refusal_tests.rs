@@ -38,7 +38,7 @@ impl Trace {
         conn.timers.stop(Timer::Pacing);
         conn.snd.end_hold();
         let (snd, rcv, ecn) = (&conn.snd, &conn.rcv, &conn.ecn);
-        let rest = (conn.state, &conn.timers, conn.stats, conn.pending, conn.writes);
+        let rest = (conn.state, &conn.timers, conn.stats, conn.pending, conn.explain.writes());
         let state = format!("{snd:?} {rcv:?} {ecn:?} {rest:?}");
         // How many ranges the tests have looked at is no state.
         let (before, after) = state.split_once("visited: Cell { value: ").expect("a counter");

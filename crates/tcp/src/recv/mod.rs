@@ -12,6 +12,7 @@
 mod ack_defer;
 pub(crate) mod ack_reason;
 mod autotune;
+mod control;
 mod delayed_ack;
 mod low_water;
 mod memory;
